@@ -219,6 +219,9 @@ func (u *audit) endedMoved(r ingest.Receipt, c *job.Complete, answer *store.Ende
 		s.ungot = s.ungot || c.Outcomes[i].Code == job.Unget
 		if result.Status.Terminal() {
 			s.end = endRecord{seq: r.Seq, at: r.At, from: r.Seq, status: result.Status}
+			if !before && !c.Claim.IsZero() {
+				s.result = &c.Outcomes[i].Result
+			}
 			u.endedFilled(r, result.ID, result.Status)
 		}
 	}
@@ -307,6 +310,9 @@ func (u *audit) checkMovedDocument(doc *job.Job) error {
 	}
 	if s := u.movedOf(doc.ID); s.end.seq != 0 && s.end.status.Terminal() && doc.Status != s.end.status && len(u.redrivesOf(doc)) == 0 {
 		return fmt.Errorf("job %v was answered as %v at %d, and now is %+v", doc.ID, s.end.status, s.end.from, *doc)
+	}
+	if s := u.movedOf(doc.ID); s.result != nil && doc.Status == s.end.status && len(u.redrivesOf(doc)) == 0 && (doc.OutputAddr != s.result.OutputAddr || string(doc.Output) != string(s.result.Output)) {
+		return fmt.Errorf("job %v was ended at %d with the output %q at %q, and now is %+v", doc.ID, s.end.seq, s.result.Output, s.result.OutputAddr, *doc)
 	}
 	if doc.Why == job.Expired && (doc.ExpiresAt == 0 || doc.CompletedAt < doc.ExpiresAt) {
 		return fmt.Errorf("job %v expired too early: %+v", doc.ID, *doc)

@@ -17,6 +17,7 @@ type endRecord struct {
 // movedJob is what the answers and the journal up to some seq say of a job that operators move.
 type movedJob struct {
 	end         endRecord
+	result      *job.Result // of that end, if a claim has reported it; nil: not known
 	deleted     uint64      // seq of the delete that was answered
 	ownRedrives []operation // redrives of this job alone
 	granted     int         // how many of these were answered as granted

@@ -248,9 +248,12 @@ func (u *user) complete(r *runner) {
 	var answer store.Ended
 	var receipt ingest.Receipt
 	var next *exchange
-	if !repeat && !c.Once.Given() && u.random.IntN(3) == 0 {
+	filled := u.w.account.isFilled(h.jobs[0])
+	if !repeat && !c.Once.Given() && (filled || u.random.IntN(3) == 0) {
 		next = &exchange{}
-		next.claim, next.wait = u.wish(r)
+		if next.claim, next.wait = u.wish(r); filled { // directly after the command that may have ended their batch
+			next.claim.Types = []string{filledType}
+		}
 	}
 	err := u.request(func(ctx context.Context) (err error) {
 		if next != nil {

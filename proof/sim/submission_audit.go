@@ -101,9 +101,15 @@ func (u *audit) redrivenFilled(r ingest.Receipt, id job.ID) error {
 	return nil
 }
 
+// batches are the documents of batches, as store.Queries has them.
+type batches interface {
+	Batch(id job.ID) (store.Batch, error)
+	Results(id job.ID, from int64, limit int, room int64) (store.Results, error)
+}
+
 // checkSubmissions checks the documents of all batches with attributes against the journal, the answers, and the
 // documents of their jobs, of which listed has all; nil: not this time. at is the last command that the documents include.
-func (u *audit) checkSubmissions(st *store.Queries, listed map[job.ID]job.Job, at ingest.Receipt) error {
+func (u *audit) checkSubmissions(st batches, listed map[job.ID]job.Job, at ingest.Receipt) error {
 	jobs := map[job.ID]int{}
 	for _, doc := range listed {
 		jobs[doc.Batch]++
@@ -168,7 +174,7 @@ type submissionCheck struct {
 }
 
 // check checks a batch of which so many jobs are there.
-func (c *submissionCheck) check(st *store.Queries, jobs int) error {
+func (c *submissionCheck) check(st batches, jobs int) error {
 	if err := c.parts(); err != nil {
 		return err
 	}
@@ -310,7 +316,7 @@ func (c *submissionCheck) endedWith() bool {
 
 // results reads the results of the batch page by page. They must be its ended jobs in the order of their lines, up to the
 // first that has not ended.
-func (c *submissionCheck) results(st *store.Queries) error {
+func (c *submissionCheck) results(st batches) error {
 	next, from := 0, int64(0)
 	for {
 		page, err := st.Results(c.doc.ID, from, 1+next%7, 1<<16)

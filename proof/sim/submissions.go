@@ -87,6 +87,14 @@ func (u *user) filling() *batch {
 		}
 		g.Type, g.Lines = filledType, 1+u.random.IntN(pick(u.random, 1, 1, 3, 3, 20, 60))
 	}
+	if u.random.IntN(4) == 0 { // so many that no command can look at all of them
+		g := b.create.Groups[0]
+		b.create.Groups = nil
+		for range 10 + u.random.IntN(60) {
+			g.Lines, g.Priority = 1, pick(u.random, 7, 8, 9)
+			b.create.Groups = append(b.create.Groups, g)
+		}
+	}
 	if u.random.IntN(3) == 0 {
 		b.create.Once = job.Once{Scope: "create", Key: b.tag}
 	}
@@ -196,6 +204,14 @@ func (u *user) violated(err error) {
 	if err != nil {
 		u.w.violation(err)
 	}
+}
+
+// isFilled reports whether a job belongs to a batch with attributes.
+func (a *account) isFilled(id job.ID) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	b := a.batchOf(id)
+	return b != nil && b.of != nil
 }
 
 // batchChanged records the answer to a close or resume.
