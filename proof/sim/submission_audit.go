@@ -132,7 +132,7 @@ func (u *audit) checkSubmissions(st batches, listed map[job.ID]job.Job, at inges
 			err = fmt.Errorf("it was deleted at %d", s.deleted.seq)
 		}
 		if err == nil && listed != nil {
-			c := submissionCheck{audit: u, of: of, record: u.submissionOf(of.id()), doc: &doc, listed: listed}
+			c := submissionCheck{audit: u, of: of, record: u.submissionOf(of.id()), doc: &doc, listed: listed, now: at.At}
 			err = c.check(st, jobs[of.id()])
 		}
 		if err != nil {
@@ -164,6 +164,7 @@ type submissionCheck struct {
 	record *submissionRecord
 	doc    *store.Batch
 	listed map[job.ID]job.Job
+	now    int64
 
 	lines []job.ID // the job of each line
 	times []int64  // of the creates that made them
@@ -210,10 +211,10 @@ func (c *submissionCheck) check(st batches, jobs int) error {
 
 // parts finds the creates that added jobs, and the job of each line.
 func (c *submissionCheck) parts() error {
-	parts := slices.Clone(c.of.parts)
-	slices.SortFunc(parts, func(x, y *batch) int { return cmp.Compare(x.journalSeq, y.journalSeq) })
-	c.add(c.of.create)
-	for _, b := range parts {
+	parts := []*batch{c.of.create}
+	var unsure []*batch
+	n := int64(len(c.of.create.payloads))
+	for _, b := range c.of.parts {
 		if b.journalSeq == 0 {
 			if b.result == stored {
 				return fmt.Errorf("create %s, which added jobs, is not in the journal", b.tag)
@@ -224,25 +225,46 @@ func (c *submissionCheck) parts() error {
 		ended := c.doc.EndedAt != 0 && c.doc.EndedAt < b.first.At()
 		may := !closed && !ended && (c.record.over == 0 || b.journalSeq <= c.record.over)
 		must := may && (c.doc.EndedAt == 0 || b.first.At() < c.doc.EndedAt)
-		there := false
-		for line := range b.payloads {
-			_, is := c.listed[b.first.WithLine(line)]
-			there = there || is
-		}
-		accepted := must || may && (b.result == stored || there)
+		there, gone := c.find(b)
 		switch {
 		case !may && (b.result == stored || there):
 			return fmt.Errorf("create %s added jobs at %d; closed %v, ended %v by %d", b.tag, b.journalSeq, closed, ended, c.record.over)
 		case must && b.result == declined:
 			return fmt.Errorf("create %s was refused at %d, and must have added its jobs", b.tag, b.journalSeq)
-		case accepted && b.result == declined:
+		case there && b.result == declined:
 			return fmt.Errorf("create %s was refused at %d, and its jobs are there", b.tag, b.journalSeq)
-		}
-		if accepted {
-			c.add(b)
+		case must || b.result == stored || there:
+			parts = append(parts, b)
+			n += int64(len(b.payloads))
+		case may && b.result == unknown && gone:
+			unsure = append(unsure, b)
 		}
 	}
+	bySeq := func(x, y *batch) int { return cmp.Compare(x.journalSeq, y.journalSeq) }
+	slices.SortFunc(unsure, bySeq)
+	for _, b := range unsure { // at the time of the end: those that came before it were accepted, and their jobs are purged
+		if n += int64(len(b.payloads)); n > c.doc.Lines {
+			break
+		}
+		parts = append(parts, b)
+	}
+	slices.SortFunc(parts, bySeq)
+	for _, b := range parts {
+		c.add(b)
+	}
 	return nil
+}
+
+// find reports whether a job of a create is there, and whether all of its jobs may be gone.
+func (c *submissionCheck) find(b *batch) (there, gone bool) {
+	gone = true
+	for line, g := range b.groups {
+		id := b.first.WithLine(line)
+		_, is := c.listed[id]
+		there = there || is
+		gone = gone && (c.mayBeDeleted(id, g) || c.now >= id.At()+g.RetentionMs)
+	}
+	return there, gone
 }
 
 func (c *submissionCheck) add(b *batch) {
