@@ -41,7 +41,7 @@ func (s *submission) document(l *live, r lsm.Rows) Batch {
 		Since: s.markBefore.at, EndedBefore: s.markBefore.done,
 		Submission: &Submission{
 			Submission: s.Submission, MetadataBytes: s.metadataBytes, Snowflake: int64(job.Snowflake(s.at, s.seq)),
-			Client: s.client, Type: s.typ, RetentionMs: s.retentionMs,
+			Client: s.client, Type: s.typ, RetentionMs: s.retentionMs, Completed: s.had(job.Completed),
 		},
 	}
 	if s.failed.seq != 0 {
