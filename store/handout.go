@@ -22,13 +22,6 @@ type batchProgress struct {
 	lines, completed int64
 }
 
-func progressOf(s *submission) batchProgress {
-	if s == nil {
-		return batchProgress{}
-	}
-	return batchProgress{s.id(), s.lines, s.had(job.Completed)}
-}
-
 // Progress returns how many jobs a batch with attributes had, and how many of them had completed, when the claim was
 // applied. ok is false if the claim has handed out none of its jobs.
 func (c *Claimed) Progress(batch job.ID) (lines, completed int64, ok bool) {
