@@ -43,7 +43,7 @@ var mayImport = map[string][]string{
 	"client/daybooktest":     {"client"},
 	"manifest":               {"job/handler"},
 	"mdns":                   {},
-	"opsqueue":               {"job", "opsqueue/wire"},
+	"opsqueue":               {"ingest", "job", "job/runs", "opsqueue/wire", "store"},
 	"opsqueue/stockclient":   {"opsqueue/wire"}, // for tests: nothing may import it
 	"opsqueue/wire":          {},
 	"trace":                  {"job"},
@@ -77,7 +77,7 @@ var onlyIn = map[string][]string{
 	"github.com/tidwall/wal":               {"journal"},
 	"github.com/cockroachdb/pebble/v2":     {"store/lsm"},
 	"github.com/labstack/echo/v4":          {"api"},
-	"github.com/prometheus/client_golang/": {"api", "runner"},
+	"github.com/prometheus/client_golang/": {"api", "opsqueue", "runner"},
 	"github.com/spf13/cobra":               {"cmd/daybook"},
 	"github.com/hashicorp/mdns":            {"mdns"},
 	"github.com/moby/moby/":                {"runner/container"},

@@ -63,6 +63,7 @@
 //	g seq:8                                            its metadata
 //	J seq:8 last:8                                     a part of a submission: a batch, and the number of its first line
 //	X kind:1 … seq:8                                   a submission by 1 status:1, 2 name 0, 3 pair of meta 0, 4 snowflake:8
+//	q type 0 client                                    how many submissions of a queue are in each status
 //	Y seq:8                                            a sweep: what it does to which jobs, and how far it is
 //
 // # How Apply reads and writes

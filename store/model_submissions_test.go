@@ -316,13 +316,22 @@ func (s *modelSubmission) document() Batch {
 
 // compareSubmissions compares the documents and results of all submissions, and how many there are in each status.
 func (p *player) compareSubmissions() error {
-	var statuses [job.NumBatchStatus]int64
+	var statuses statusCounts
+	ofQueues := map[queueName]*statusCounts{{"nobody", "x"}: {}}
 	for _, s := range p.m.submissions {
 		statuses[s.status]++
+		name := queueName{s.client, s.typ}
+		if ofQueues[name] == nil {
+			ofQueues[name] = &statusCounts{}
+		}
+		ofQueues[name][s.status]++
 		doc, err := p.s.Batch(s.id)
 		if s.deleting {
 			if !errors.Is(err, job.BatchNotFound) {
 				return fmt.Errorf("batch %v, which is being deleted: %+v, %w", s.id, doc, err)
+			}
+			if id, err := p.s.JobOf(s.id, 0); !errors.Is(err, job.BatchNotFound) {
+				return fmt.Errorf("a line of batch %v, which is being deleted: %v, %w", s.id, id, err)
 			}
 			continue
 		}
@@ -348,6 +357,9 @@ func (p *player) compareSubmissions() error {
 		if id, err := p.s.BatchOfSnowflake(of.Snowflake); err != nil || id != s.id {
 			return fmt.Errorf("snowflake %d is that of %v (%v), the model has %v", of.Snowflake, id, err, s.id)
 		}
+		if err := p.compareLines(s); err != nil {
+			return fmt.Errorf("lines of batch %v: %w", s.id, err)
+		}
 		if err := p.compareResults(s); err != nil {
 			return fmt.Errorf("results of batch %v: %w", s.id, err)
 		}
@@ -355,8 +367,45 @@ func (p *player) compareSubmissions() error {
 	if err := p.compareBatchLists(); err != nil {
 		return err
 	}
-	if statuses != p.s.machine.batchStatuses {
-		return fmt.Errorf("batches by status %v, the model has %v", p.s.machine.batchStatuses, statuses)
+	if got := p.s.Totals().Batches; statuses != got || statuses != p.s.machine.batchStatuses {
+		return fmt.Errorf("batches by status %v and %v, the model has %v", got, p.s.machine.batchStatuses, statuses)
+	}
+	for name, want := range ofQueues {
+		if got, err := p.s.BatchCounts(name.client, name.typ); err != nil || got != *want {
+			return fmt.Errorf("batches of %v by status %v (%v), the model has %v", name, got, err, *want)
+		}
+	}
+	rows := 0
+	p.s.machine.o.Scan(string(statusCountsTable), string(statusCountsTable+1), func(string, []byte) bool {
+		rows++
+		return true
+	})
+	if rows != len(ofQueues)-1 {
+		return fmt.Errorf("%d queues count their batches, and %d have some", rows, len(ofQueues)-1)
+	}
+	return nil
+}
+
+// compareLines looks up all lines of a submission, and all jobs of its parts.
+func (p *player) compareLines(s *modelSubmission) error {
+	jobs := map[int64]job.ID{}
+	for _, b := range s.parts {
+		for _, j := range b.lines {
+			want := b.base + int64(j.id.Line())
+			if batch, line, err := p.s.LineOf(j.id); err != nil || batch != s.id || line != want {
+				return fmt.Errorf("job %v is line %d of %v (%w), the model has %d", j.id, line, batch, err, want)
+			}
+			jobs[want] = j.id
+		}
+		if _, _, err := p.s.LineOf(b.id.WithLine(len(b.lines))); !errors.Is(err, job.NotFound) {
+			return fmt.Errorf("a line after those of part %v: %w", b.id, err)
+		}
+	}
+	for line := int64(-1); line <= s.lines; line++ {
+		id, err := p.s.JobOf(s.id, line)
+		if want, ok := jobs[line]; ok && (err != nil || id != want) || !ok && !errors.Is(err, job.NotFound) {
+			return fmt.Errorf("line %d is job %v (%w), the model has %v", line, id, err, want)
+		}
 	}
 	return nil
 }

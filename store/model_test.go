@@ -64,6 +64,7 @@ type modelBatch struct {
 	joined bool
 	// submission is what the batch is a part of; nil: it is a batch by itself.
 	submission *modelSubmission
+	base       int64      // of a part: the number of its first line in the submission
 	lost       job.Counts // of a batch by itself: jobs that were purged, by what they were, from level 4 on
 	failed     job.ID     // of a batch by itself: the job that failed first and was not redriven since
 	endedAt    int64      // of a batch by itself: when its last job ended
@@ -309,6 +310,7 @@ func (m *model) create(c *job.Create) *Made {
 	}
 	b := &modelBatch{id: job.NewID(m.at, m.seq, 0), seq: m.seq, at: m.at, joined: c.Joined, submission: of}
 	if m.batches = append(m.batches, b); of != nil {
+		b.base = of.lines - int64(c.Lines())
 		of.parts = append(of.parts, b)
 	}
 	body := c.Payloads
