@@ -20,7 +20,7 @@ import (
 func TestInit(t *testing.T) {
 	h := startHost(t, func(c *opsqueue.Config) {
 		c.HeartbeatInterval, c.MaxMissableHeartbeats = 2500*time.Millisecond, 7
-		c.Names = &opsqueue.ConnectionNames{Colours: true}
+		c.DebugConnections = true
 	})
 	for _, name := range []string{"red", "green"} {
 		init, err := h.consumer().Init(h.ctx)

@@ -22,8 +22,8 @@ func TestRetries(t *testing.T) {
 	h.must(c.Complete(h.ctx, h.reserveOne(c).Chunk.ID, nil))
 	h.waitDone(id, 1)
 	held := wire.ChunkID{SubmissionID: id, Index: 3}
-	if got := h.reserve(other, 1, newest); got[0].Chunk.ID != held {
-		t.Fatalf("got %+v", got[0].Chunk)
+	if got := h.reserve(other, 2, newest); len(got) != 2 || got[0].Chunk.ID.Index+got[1].Chunk.ID.Index != 5 {
+		t.Fatalf("got %+v", got)
 	}
 	for n := range int64(10) {
 		got := h.reserveOne(c)
@@ -56,6 +56,29 @@ func TestRetries(t *testing.T) {
 	}
 	if n, err := h.producer().Count(h.ctx); err != nil || n != 1 {
 		t.Errorf("%d in progress, %v", n, err)
+	}
+}
+
+// TestRetriedChunksKeepTheirPlace: a chunk that failed comes before those with a greater index.
+func TestRetriedChunksKeepTheirPlace(t *testing.T) {
+	h := startHost(t)
+	id := h.insert(stored("p", 5))
+	c := h.consumer()
+	for _, chunk := range h.reserve(c, 3, oldest) {
+		h.must(c.Fail(h.ctx, chunk.Chunk.ID, "boom"))
+	}
+	h.reported(c)
+	var got []wire.ReservedChunk
+	for range 5 {
+		got = append(got, h.reserveOne(c))
+	}
+	if text, want := idsOf(got, id), "0/0 0/1 0/2 0/3 0/4"; text != want {
+		t.Errorf("%s, not %s", text, want)
+	}
+	for i, chunk := range got {
+		if want := int64(1); i < 3 && chunk.Chunk.Retries != want || i >= 3 && chunk.Chunk.Retries != 0 {
+			t.Errorf("chunk %d has %d retries", i, chunk.Chunk.Retries)
+		}
 	}
 }
 

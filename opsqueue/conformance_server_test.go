@@ -44,7 +44,7 @@ func startHost(t testing.TB, change ...func(*opsqueue.Config)) *host {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), longestTest)
 	h := &host{
-		t: t, ctx: ctx, dir: t.TempDir(), config: opsqueue.ConfigOf(flags, opsqueue.Environment{}),
+		t: t, ctx: ctx, dir: t.TempDir(), config: opsqueue.ConfigOf(flags, opsqueue.Environment{}, nil),
 		address: "127.0.0.1:0", violations: &stockclient.Violations{}, objects: &stockclient.ObjectStore{},
 	}
 	for _, c := range change {
@@ -212,6 +212,15 @@ func (h *host) waitDone(id wire.SubmissionID, n int64) {
 		}
 		return s.InProgress.ChunksDone == n
 	})
+}
+
+// reported waits until everything that a consumer has reported has been carried out. Reports have no answers, but are
+// carried out in their order.
+func (h *host) reported(c *stockclient.Consumer) {
+	h.t.Helper()
+	id := h.insert(stored("reported", 1))
+	h.must(c.Complete(h.ctx, wire.ChunkID{SubmissionID: id, Index: 0}, nil)) // nobody needs to hold it
+	h.waitFor(id, "Completed")
 }
 
 // reserve reserves up to max chunks, which must arrive.

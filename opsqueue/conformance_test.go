@@ -4,6 +4,7 @@ package opsqueue_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -150,7 +151,8 @@ func TestDirectContents(t *testing.T) {
 	}
 }
 
-// TestOrderOfStrategies: in which order one consumer gets the chunks of three submissions.
+// TestOrderOfStrategies: in which order one consumer gets the chunks of three submissions. The chunks of one reply are in
+// any order: the original's consumers reserve one at a time.
 func TestOrderOfStrategies(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -170,7 +172,14 @@ func TestOrderOfStrategies(t *testing.T) {
 				consumer := h.consumer()
 				var got []wire.ReservedChunk
 				for len(got) < 9 {
-					got = append(got, h.reserve(consumer, max, c.strategy)...)
+					reply := h.reserve(consumer, max, c.strategy)
+					slices.SortFunc(reply, func(a, b wire.ReservedChunk) int {
+						return cmp.Or(cmp.Compare(a.Chunk.ID.SubmissionID, b.Chunk.ID.SubmissionID), cmp.Compare(a.Chunk.ID.Index, b.Chunk.ID.Index))
+					})
+					if c.strategy.Base == wire.Newest {
+						slices.Reverse(reply)
+					}
+					got = append(got, reply...)
 				}
 				if text := idsOf(got, ids...); text != c.want {
 					t.Errorf("%s, not %s", text, c.want)
@@ -203,7 +212,7 @@ func TestRandomOrder(t *testing.T) {
 }
 
 // TestPreferDistinct: submissions whose value has the fewest chunks in flight come first, and the counts follow
-// completions, failures and disconnects.
+// completions and failures.
 func TestPreferDistinct(t *testing.T) {
 	h := startHost(t)
 	ids := []wire.SubmissionID{
@@ -226,36 +235,48 @@ func TestPreferDistinct(t *testing.T) {
 	take("3/0")          // which always counts as idle
 	take("3/1")
 	h.must(consumer.Complete(h.ctx, first.Chunk.ID, nil))
+	h.reported(consumer)
 	take("0/1") // user 1 is idle again
 	take("3/2")
 	h.must(consumer.Fail(h.ctx, held[1].Chunk.ID, "boom"))
+	h.reported(consumer)
 	take("2/0") // user 2 is idle again
 	take("3/3")
-	consumer.Disconnect()
-	held = nil
-	second := h.consumer()
-	// The server notices the disconnect by itself: until then the chunks of the first consumer are in flight.
-	h.eventually("the reservations are released", func() bool {
-		got := h.reserve(second, 1, strategy)
-		if text := idsOf(got, ids...); text == "0/1" {
-			return true
-		}
-		second.Disconnect()
-		return false
-	})
 }
 
-// TestPreferDistinctOfNewest: PreferDistinct ranks submissions. Within one, chunks are in the order of their indexes.
+// TestPreferDistinctAfterDisconnect: chunks of a connection that has ended are in flight no longer. The original goes on
+// counting them.
+func TestPreferDistinctAfterDisconnect(t *testing.T) {
+	h := startHost(t)
+	ids := []wire.SubmissionID{h.insert(stored("a", 2, "user", 2)), h.insert(stored("b", 1, "user", 1))}
+	gone, c := h.consumer(), h.consumer()
+	if got := idsOf(h.reserve(gone, 1, newest), ids...); got != "1/0" {
+		t.Fatalf("got %s", got)
+	}
+	gone.Disconnect()
+	strategy := preferDistinct(wire.Oldest, "user")
+	for held := 0; held < 3; {
+		held += len(h.reserve(c, 3, strategy))
+	}
+	h.must(c.Fail(h.ctx, wire.ChunkID{SubmissionID: ids[0], Index: 1}, "boom"))
+	h.must(c.Fail(h.ctx, wire.ChunkID{SubmissionID: ids[1], Index: 0}, "boom"))
+	h.reported(c)
+	// User 2 has one chunk in flight and user 1 none.
+	if got := idsOf(h.reserve(c, 1, strategy), ids...); got != "1/0" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// TestPreferDistinctOfNewest: the submissions come in the order of the base strategy.
 func TestPreferDistinctOfNewest(t *testing.T) {
 	h := startHost(t)
 	ids := []wire.SubmissionID{h.insert(stored("a", 3)), h.insert(stored("b", 3))}
-	var got []wire.ReservedChunk
 	consumer := h.consumer()
-	for len(got) < 6 {
-		got = append(got, h.reserve(consumer, 1, preferDistinct(wire.Newest, "user"))...)
-	}
-	if text, want := idsOf(got, ids...), "1/0 1/1 1/2 0/0 0/1 0/2"; text != want {
-		t.Errorf("%s, not %s", text, want)
+	for n := range 6 {
+		got := h.reserve(consumer, 1, preferDistinct(wire.Newest, "user"))[0].Chunk.ID.SubmissionID
+		if want := ids[1-n/3]; got != want {
+			t.Errorf("chunk %d is of %s, not %s", n, got, want)
+		}
 	}
 }
 
@@ -324,6 +345,7 @@ func TestMetadataReachesConsumers(t *testing.T) {
 		t.Errorf("%+v", chunk.Chunk)
 	}
 	h.must(c.Complete(h.ctx, chunk.Chunk.ID, nil))
+	h.waitDone(id, 1)
 	chunk = h.reserveOne(c)
 	check("second chunk", chunk.Submission, 1)
 	h.must(c.Complete(h.ctx, chunk.Chunk.ID, nil))
@@ -342,11 +364,6 @@ func TestMetadataReachesConsumers(t *testing.T) {
 	}
 	if plain.OtelTraceCarrier != "{}" {
 		t.Errorf("the carrier without a trace is %q", plain.OtelTraceCarrier)
-	}
-	empty := stored("empty", 1)
-	empty.Metadata = []byte{}
-	if got := h.status(h.insert(empty)).InProgress.Metadata; got == nil || len(got) != 0 {
-		t.Errorf("metadata of no bytes became %v", got)
 	}
 }
 
