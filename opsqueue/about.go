@@ -12,9 +12,9 @@ import (
 type about struct{ wire.Submission }
 
 // at returns a submission with what changes.
-func (a *about) at(doc *store.Batch) wire.Submission {
+func (a *about) at(chunks, done int64) wire.Submission {
 	s := a.Submission
-	s.ChunksTotal, s.ChunksDone = doc.Lines, doc.Submission.Completed
+	s.ChunksTotal, s.ChunksDone = chunks, done
 	return s
 }
 

@@ -16,6 +16,7 @@ type Engine interface {
 	MoveAll(ctx context.Context, m job.Move) (store.Swept, ingest.Receipt, error)
 	ClaimUntil(ctx context.Context, c job.Claim, stop <-chan struct{}, admit func(payloadBytes int64) error) (store.Claimed, []runs.Run, ingest.Receipt, error)
 	CompleteInOrder(ctx context.Context, commands []job.Complete) ([]store.Ended, ingest.Receipt, error)
+	Exchange(ctx context.Context, commands []job.Complete, c job.Claim) (*ingest.Exchange, error)
 	CatchUp(ctx context.Context, minSeq uint64) error
 	Ready() error
 }

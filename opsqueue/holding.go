@@ -148,7 +148,7 @@ func (c *consumer) fail(m wire.FailChunk) error {
 func (c *consumer) end(chunk wire.ChunkID, o job.Outcome) error {
 	e := ending{chunk: chunk, outcome: o, arrived: time.Now()}
 	if r := c.take(chunk); r != nil {
-		e.outcome.ID, e.since = r.job, r.since
+		e.outcome.ID, e.held, e.since = r.job, r.claim, r.since
 	}
 	c.s.endings.add(e)
 	return nil

@@ -77,7 +77,7 @@ type reservedChunks struct {
 // claim waits for chunks. The result is nil if it got some of which none can be handed out.
 func (c *consumer) claim(cmd *job.Claim) (_ *reservedChunks, err error) {
 	bytes := int64(0)
-	claimed, handed, _, err := c.s.engine.ClaimUntil(c.ctx, *cmd, c.ctx.Done(), func(payloadBytes int64) error {
+	claimed, handed, err := c.s.endings.claim(c.ctx, *cmd, func(payloadBytes int64) error {
 		n := min(payloadBytes+overheadBytes, maxReplyBytes)
 		err := c.s.replies.Acquire(c.ctx, n)
 		if err == nil {
@@ -93,7 +93,7 @@ func (c *consumer) claim(cmd *job.Claim) (_ *reservedChunks, err error) {
 	if err != nil || len(handed) == 0 {
 		return nil, err
 	}
-	b := replyBuilder{c: c, claim: claimed.Claim, room: bytes, since: time.Now()}
+	b := replyBuilder{c: c, claimed: &claimed, claim: claimed.Claim, room: bytes, since: time.Now()}
 	if err := b.add(handed); err == nil && len(b.held) > 0 {
 		err = c.hold(b.held)
 	}
@@ -125,14 +125,16 @@ func release(claim, id job.ID) ending {
 
 // replyBuilder makes a reply of the jobs of a claim.
 type replyBuilder struct {
-	c      *consumer
-	claim  job.ID
-	room   int64 // bytes that the reply may still have
-	since  time.Time
-	batch  store.Batch // of the last chunk
-	about  *about
-	chunks []wire.ReservedChunk
-	held   []*reservation
+	c       *consumer
+	claimed *store.Claimed
+	claim   job.ID
+	room    int64 // bytes that the reply may still have
+	since   time.Time
+	batch   job.ID // of the last job
+	about   *about // of that batch; nil: it is not a submission
+	now     wire.Submission
+	chunks  []wire.ReservedChunk
+	held    []*reservation
 }
 
 // add adds jobs. Those that do not fit go back.
@@ -160,7 +162,7 @@ func (b *replyBuilder) addJob(first *job.Job, id job.ID, payload []byte) error {
 		return nil
 	case err != nil:
 		return err
-	case !isSubmission(&b.batch):
+	case b.about == nil:
 		o := failure(id, "the job is in the queue of chunks, and belongs to no batch with attributes that is in this queue, too")
 		o.Code, o.ExitCode = job.Fail, job.Fail.DefaultExitCode()
 		b.c.s.endings.add(ending{claim: b.claim, outcome: o})
@@ -179,27 +181,34 @@ func (b *replyBuilder) addJob(first *job.Job, id job.ID, payload []byte) error {
 			return err
 		}
 	}
-	submission := b.about.at(&b.batch)
-	chunk := wire.ChunkID{SubmissionID: submission.ID, Index: index}
+	chunk := wire.ChunkID{SubmissionID: b.now.ID, Index: index}
 	b.chunks = append(b.chunks, wire.ReservedChunk{
 		Chunk:      wire.Chunk{ID: chunk, InputContent: inputContent(first.Kind, payload), Retries: int64(first.RunAttempts - 1)},
-		Submission: submission,
+		Submission: b.now,
 	})
 	b.held = append(b.held, &reservation{chunk: chunk, job: id, claim: b.claim, since: b.since})
 	return nil
 }
 
 // of reads the batch of the next job.
-func (b *replyBuilder) of(id job.ID) (err error) {
-	if id.IsZero() {
-		b.batch, b.about = store.Batch{}, nil
+func (b *replyBuilder) of(id job.ID) error {
+	if b.batch == id && !id.IsZero() {
 		return nil
 	}
-	if b.batch.ID == id {
+	b.batch, b.about = id, b.c.s.cache.get(id)
+	chunks, done, ok := b.claimed.Progress(id)
+	if !ok {
 		return nil
 	}
-	if b.batch, err = b.c.s.state.Batch(id); err == nil && isSubmission(&b.batch) {
-		b.about, err = b.c.s.about(&b.batch)
+	if b.about == nil {
+		doc, err := b.c.s.state.Batch(id)
+		if err != nil || !isSubmission(&doc) {
+			return err
+		}
+		if b.about, err = b.c.s.about(&doc); err != nil {
+			return err
+		}
 	}
-	return err
+	b.now = b.about.at(chunks, done)
+	return nil
 }

@@ -49,7 +49,7 @@ func (s *Server) statusOf(doc *store.Batch) (*wire.SubmissionStatus, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := about.at(doc)
+	now := about.at(doc.Lines, doc.Submission.Completed)
 	ended := time.UnixMilli(doc.EndedAt).UTC()
 	switch doc.Status {
 	case job.BatchCompleted:
