@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 	"testing"
 	"time"
 
@@ -108,6 +109,38 @@ func TestForeignCompletions(t *testing.T) {
 	if holder.Connects() != 1 || other.Connects() != 1 {
 		t.Errorf("%d and %d connections", holder.Connects(), other.Connects())
 	}
+}
+
+// TestCompletionRightAfterInsert: a chunk can be completed as soon as its insert was answered.
+func TestCompletionRightAfterInsert(t *testing.T) {
+	h := startHost(t)
+	var workers sync.WaitGroup
+	for n := range 4 {
+		p, c := h.producer(), h.consumer()
+		workers.Go(func() {
+			for range 100 {
+				id, err := p.Insert(h.ctx, stored("p", 1), nil)
+				if err == nil {
+					err = c.Complete(h.ctx, wire.ChunkID{SubmissionID: id, Index: 0}, nil)
+				}
+				if err != nil {
+					t.Errorf("worker %d: %v", n, err)
+					return
+				}
+				for {
+					status, err := p.Status(h.ctx, id)
+					if err != nil {
+						t.Errorf("worker %d: the submission is %s: %v", n, kind(status), err)
+						return
+					}
+					if kind(status) == "Completed" {
+						break
+					}
+				}
+			}
+		})
+	}
+	workers.Wait()
 }
 
 // TestReportsKeepTheirOrder: of a completion and a failure of one chunk, the one that was sent first counts.
