@@ -134,6 +134,30 @@ func (m *metrics) ended(list []ending, results []store.JobResult) {
 	}
 }
 
+// BatchEnds counts submissions that have ended. It is for ingest.Options.OnBatchEnds, and does not wait.
+func (s *Server) BatchEnds(list []job.BatchEnd) {
+	m := s.metrics
+	for i := range list {
+		e := &list[i]
+		if e.Client != Client || e.Type != Type {
+			continue
+		}
+		took := float64(e.EndedAt-e.CreatedAt) / 1000
+		switch e.Status {
+		case job.BatchCompleted:
+			m.submissionsCompleted.Inc()
+			m.completeTook.Observe(took)
+		case job.BatchFailed:
+			m.submissionsFailed.Inc()
+			m.failTook.Observe(took)
+		case job.BatchCancelled:
+			m.submissionsCancelled.Inc()
+			m.cancelTook.Observe(took)
+		}
+		m.chunksSkipped.Add(float64(e.Unfinished))
+	}
+}
+
 func observe(good, bad prometheus.Observer, isGood bool, took time.Duration) {
 	if !isGood {
 		good = bad

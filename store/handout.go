@@ -22,24 +22,6 @@ type batchProgress struct {
 	lines, completed int64
 }
 
-func progressOf(s *submission) batchProgress {
-	if s == nil {
-		return batchProgress{}
-	}
-	return batchProgress{s.id(), s.lines, s.had(job.Completed)}
-}
-
-// Progress returns how many jobs a batch with attributes had, and how many of them had completed, when the claim was
-// applied. ok is false if the claim has handed out none of its jobs.
-func (c *Claimed) Progress(batch job.ID) (lines, completed int64, ok bool) {
-	for i := range c.handouts {
-		if of := &c.handouts[i].of; of.batch == batch {
-			return of.lines, of.completed, true
-		}
-	}
-	return 0, 0, false
-}
-
 // hasHistory reports whether the lines may have a history. A line that is claimed for the first time has none, and
 // results and progress belong to other claims.
 func (h *handout) hasHistory() bool { return h.details && (h.sp.Attempts > 1 || h.sp.Redrives > 0) }
