@@ -265,13 +265,17 @@ func (e *endings) exchange(ctx context.Context, cmd job.Claim) *ingest.Exchange 
 }
 
 // known looks up the jobs of chunks that the connections did not hold. Chunks that are unknown are left out, as in the
-// original.
+// original. An insert is answered when it is in the log, so its chunks may be unknown until the state has caught up.
 func (e *endings) known(list []ending) []ending {
-	kept := list[:0]
+	kept, current := list[:0], false
 	for _, one := range list {
 		if one.outcome.ID.IsZero() && one.claim.IsZero() {
-			var err error
-			if one.outcome.ID, err = e.s.jobOf(one.chunk); err != nil {
+			id, err := e.s.jobOf(one.chunk)
+			if err != nil && !current && e.s.engine.CatchUp(e.ctx, 0) == nil {
+				current = true
+				id, err = e.s.jobOf(one.chunk)
+			}
+			if one.outcome.ID = id; err != nil {
 				e.s.log.Info("a consumer has reported the end of a chunk that is unknown", "submission_id", int64(one.chunk.SubmissionID), "chunk_index", one.chunk.Index, "error", err)
 				continue
 			}
