@@ -60,9 +60,9 @@ func (s *Server) serveConsumer(w http.ResponseWriter, r *http.Request) error {
 	c.holding.init()
 	c.ctx, c.stop = context.WithCancel(s.running)
 	c.tcp, _ = r.Context().Value(connKey{}).(net.Conn)
-	if !s.admit(c) {
+	if !s.admit() {
 		c.stop()
-		return &rejection{http.StatusServiceUnavailable, fmt.Sprintf("the server has %d consumers already, or stops", maxConsumers)}
+		return &rejection{http.StatusServiceUnavailable, "the server stops"}
 	}
 	c.heartbeat = NewHeartbeat(s.config.HeartbeatInterval, s.config.MaxMissableHeartbeats, time.Now())
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{
@@ -77,6 +77,7 @@ func (s *Server) serveConsumer(w http.ResponseWriter, r *http.Request) error {
 	}
 	c.conn = conn
 	conn.SetReadLimit(wire.MaxMessageBytes)
+	s.opened(c)
 	go func() { // the goroutine of the request has a large stack, and refers to the request
 		defer s.leave(c)
 		c.run()

@@ -89,7 +89,9 @@ func opsqueueServe(cmd *cobra.Command, f *opsqueue.Flags) (err error) {
 	if err != nil {
 		return err
 	}
-	end := s.serveOpsqueue(engine, listener, opsqueue.ConfigOf(*f, environment, slog.New(zerolog.NewSlogHandler(s.log))))
+	config := opsqueue.ConfigOf(*f, environment, slog.New(zerolog.NewSlogHandler(s.log)))
+	config.MaxConnections = min(s.files.connections, opsqueue.DefaultMaxConnections)
+	end := s.serveOpsqueue(engine, listener, config)
 	port := listener.Addr().(*net.TCPAddr).Port
 	if _, err := fmt.Fprintf(cmd.OutOrStdout(), "daybook %s serves the protocol of Opsqueue v%s on port %d\n", version, opsqueue.Version, port); err != nil {
 		s.log.Warn().Err(err).Msg("nobody reads the output")

@@ -85,6 +85,7 @@ func (s *serverRun) startOpsqueue(engine *runningEngine) (end func(), err error)
 	config := opsqueue.ConfigOf(opsqueueDefaults(), opsqueue.Environment{}, slog.New(zerolog.NewSlogHandler(s.log)))
 	config.ReservationExpiration, config.HeartbeatInterval = time.Duration(s.opsqueueExpiration), time.Duration(s.opsqueueHeartbeat)
 	config.MaxSubmissionAge, config.MaxChunkRetries = time.Duration(s.opsqueueAge), uint32(s.opsqueueRetries)
+	config.MaxConnections = s.files.opsqueue
 	s.log.Info().Str("address", listener.Addr().String()).Msg("listening for clients of Opsqueue")
 	return s.serveOpsqueue(engine, listener, config), nil
 }

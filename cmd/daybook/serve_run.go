@@ -141,6 +141,9 @@ func newServerRun(cmd *cobra.Command, f *serveFlags) (s *serverRun, err error) {
 	if s.files, err = openFiles(); err != nil {
 		return nil, err
 	}
+	if f.opsqueue != "" {
+		s.files.shareWithOpsqueue()
+	}
 	if isBucket(f.blobs) {
 		s.files.connections = max(s.files.connections-s3.MaxFiles, minConnections)
 	}
