@@ -195,7 +195,7 @@ prints all settings and the origin of each.`,
 	flags.Var(&f.runnerHeartbeat, "runner-heartbeat", "time between two heartbeats of a runner, from 1s to 1h; a runner that misses three is lost")
 	flags.StringVar(&f.onLost, "on-lost", "", "command, or URL, for each runner that is lost (default: none)")
 	flags.StringVar(&f.otlp, "otlp", "", "URL of a collector of OpenTelemetry, such as http://127.0.0.1:4318, that gets a span for each run of a job (default: the variables OTEL_EXPORTER_OTLP_*ENDPOINT, or none)")
-	f.opsqueueFlags.add(flags)
+	f.opsqueueFlags.define(flags)
 	flags.BoolVar(&f.requireClaim, "require-claim-id", false, "refuse tickles, completions and releases that do not name their claim")
 	flags.BoolVar(&f.allowQuit, "allow-quit", false, "stop on POST /quit, if the request comes from this machine and not through a proxy")
 	flags.BoolVar(&f.allowGet, "allow-get-switches", false, "let GET /start, GET /stop and GET /quit do what POST does, as in miniq; unsafe, since any web page can send a GET")

@@ -26,8 +26,8 @@ type opsqueueFlags struct {
 	opsqueueAge        durationFlag
 }
 
-// add defines the flags. Their defaults are those of Opsqueue.
-func (f *opsqueueFlags) add(flags *pflag.FlagSet) {
+// define defines the flags. Their defaults are those of Opsqueue.
+func (f *opsqueueFlags) define(flags *pflag.FlagSet) {
 	original := opsqueueDefaults()
 	f.opsqueueExpiration, f.opsqueueHeartbeat = durationFlag(original.ReservationExpiration), durationFlag(original.HeartbeatInterval)
 	f.opsqueueAge = durationFlag(original.MaxSubmissionAge)
