@@ -167,6 +167,12 @@ var figures = []figure{
 				emit(float64(s.Jobs[status.String()]), status.String())
 			}
 		}),
+	labelled("daybook_batches", "Batches with attributes, by status.", "status",
+		func(s *ingest.Stats, emit func(float64, ...string)) {
+			for status := job.BatchInProgress; int(status) < job.NumBatchStatus; status++ {
+				emit(float64(s.Batches[status.String()]), status.String())
+			}
+		}),
 	gauge("daybook_queues", "Queues that exist.", func(s *ingest.Stats) float64 { return float64(s.Queues) }),
 	gauge("daybook_sessions", "Sessions that are open.", func(s *ingest.Stats) float64 { return float64(s.Sessions) }),
 	labelled("daybook_runners", "Runners that sent heartbeats: those that are alive, and those that were lost or left in the last day.", "state",

@@ -12,7 +12,8 @@ type Stats struct {
 	Synced   uint64           `json:"synced"`
 	Applied  uint64           `json:"applied"`
 	Flushed  uint64           `json:"flushed"`
-	Jobs     map[string]int64 `json:"jobs"` // by status
+	Jobs     map[string]int64 `json:"jobs"`    // by status
+	Batches  map[string]int64 `json:"batches"` // batches with attributes, by status
 	Queues   int              `json:"queues"`
 	Parked   int              `json:"parked_claims"`
 	Ready    bool             `json:"ready"`

@@ -35,7 +35,8 @@ type Watermarks struct {
 
 // StateStats are the figures of the state.
 type StateStats struct {
-	Jobs     map[string]int64 `json:"jobs"` // by status
+	Jobs     map[string]int64 `json:"jobs"`    // by status
+	Batches  map[string]int64 `json:"batches"` // batches with attributes, by status
 	Queues   int              `json:"queues"`
 	Parked   int              `json:"parked_claims"`
 	Stopped  bool             `json:"stopped"` // the switch is set to stop: no jobs are handed out
@@ -111,7 +112,7 @@ func (e *Engine) Stats() Stats {
 			LagCommands: l.Synced - min(applied, l.Synced), LagBytes: e.handover.lag(),
 		},
 		StateStats: StateStats{
-			Jobs: map[string]int64{}, Queues: totals.Queues, Parked: int(e.parked.n.Load()),
+			Jobs: map[string]int64{}, Batches: map[string]int64{}, Queues: totals.Queues, Parked: int(e.parked.n.Load()),
 			Stopped: totals.Stopped, Sweeps: totals.Sweeps, Keys: totals.Keys, Sessions: totals.Sessions,
 		},
 		TimeStats: TimeStats{Now: e.log.Now(), ClockOffsetMs: l.ClockOffset.Milliseconds(), NextDue: e.store.NextDue()},
@@ -127,6 +128,9 @@ func (e *Engine) Stats() Stats {
 	}
 	for _, status := range job.Statuses {
 		s.Jobs[status.String()] = totals.Counts[status]
+	}
+	for status, n := range totals.Batches[1:] {
+		s.Batches[job.BatchStatus(status+1).String()] = n
 	}
 	if err := e.Ready(); err != nil {
 		s.Ready, s.Reason = false, err.Error()

@@ -41,7 +41,7 @@ func (s *submission) document(l *live, r lsm.Rows) Batch {
 		Since: s.markBefore.at, EndedBefore: s.markBefore.done,
 		Submission: &Submission{
 			Submission: s.Submission, MetadataBytes: s.metadataBytes, Snowflake: int64(job.Snowflake(s.at, s.seq)),
-			Client: s.client, Type: s.typ, RetentionMs: s.retentionMs,
+			Client: s.client, Type: s.typ, RetentionMs: s.retentionMs, Completed: s.had(job.Completed),
 		},
 	}
 	if s.failed.seq != 0 {
@@ -64,6 +64,15 @@ func (q *Queries) BatchMetadata(id job.ID) (metadata []byte, err error) {
 	}
 	seq := q.readSubmissionOf(v, id).seq
 	return append([]byte{}, v.Get(seqKey(batchMetadataTable, seq))...), nil
+}
+
+// BatchCounts returns how many batches with attributes of a queue are in each status, from one row. A batch is of the
+// queue of its first group. One that is being deleted counts as cancelled, or as it ended, until all of its jobs are deleted.
+func (q *Queries) BatchCounts(client, typ string) (counts [job.NumBatchStatus]int64, err error) {
+	defer lsm.Catch(&err)
+	v := q.db.View()
+	defer v.Close()
+	return readStatusCounts(v, queueName{client, typ}), nil
 }
 
 // BatchOfSnowflake returns the id of the batch with a snowflake; job.BatchNotFound if there is none.

@@ -1,6 +1,8 @@
 package store
 
 import (
+	"hash/fnv"
+
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/lsm"
 )
@@ -8,7 +10,7 @@ import (
 // submissions checks that each submission has its rows, that its parts follow each other and count what it counts, and
 // that each part is one.
 func (c *checker) submissions() {
-	parts := int64(0)
+	parts, statuses := int64(0), uint64(0)
 	c.table(submissionTable, func(key string, value []byte) {
 		seq := seqOfKey(key)
 		state := c.v.Get(seqKey(submissionStateTable, seq))
@@ -18,6 +20,7 @@ func (c *checker) submissions() {
 		}
 		s := decodeSubmission(seq, value, state)
 		parts += c.submissionParts(s)
+		statuses += statusHash(s.queueName(), s.status)
 		for _, key := range append(s.indexes(), batchStatusKey(s.status, s.seq)) {
 			c.must(key)
 		}
@@ -51,6 +54,32 @@ func (c *checker) submissions() {
 	if n != parts {
 		c.problem("there are %d parts, and %d belong to a submission", n, parts)
 	}
+	c.statusCounts(statuses)
+}
+
+// statusCounts checks how many submissions are in each status, by queue. want is the sum of statusHash over all of them:
+// there may be too many queues for a map.
+func (c *checker) statusCounts(want uint64) {
+	c.table(statusCountsTable, func(key string, value []byte) {
+		counts := decodeStatusCounts(value)
+		if counts == (statusCounts{}) {
+			c.problem("row %x counts no submission", key)
+		}
+		for status, n := range counts {
+			want -= uint64(n) * statusHash(queueOfStatusCounts(key), job.BatchStatus(status))
+		}
+	})
+	if want != 0 {
+		c.problem("the counts of submissions by queue and status are not those of the submissions")
+	}
+}
+
+// statusHash returns a number that stands for a queue and a status.
+func statusHash(name queueName, status job.BatchStatus) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(statusCountsKey(name)))
+	h.Write([]byte{0, byte(status)})
+	return h.Sum64()
 }
 
 // submissionParts checks the parts of a submission, and returns their number.

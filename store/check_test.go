@@ -125,6 +125,27 @@ func richStore(t testing.TB) *Store {
 	another.Unique = []job.UniqueKey{{Line: 1, Key: "k2"}}
 	another.Payloads, another.Longest = []byte("short\nlonger by far\n"), len("longer by far")
 	mustApply(t, s, 25, 1120, another)
+	meta, err := job.NewBatchMeta(map[string]job.MetaValue{"user": {Text: "7"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	filled := plainCreate("d", "w", 3, 4)
+	filled.Submission = &job.Submission{Name: "n", Meta: meta, Metadata: []byte("about it"), Open: true}
+	mustApply(t, s, 26, 1130, filled)
+	more := plainCreate("d", "w", 2, 4)
+	more.Into = jobID(1130, 26, 0)
+	mustApply(t, s, 27, 1140, more)
+	held := plainCreate("d", "v", 12, 4) // more than one command moves
+	held.Submission = &job.Submission{Paused: true}
+	held.Groups = nil
+	for i := range 12 {
+		g := plainGroup("d", "v", 1)
+		g.Priority = i % 2
+		held.Groups = append(held.Groups, g)
+	}
+	mustApply(t, s, 28, 1150, held)
+	mustApply(t, s, 29, 1160, &job.Create{Groups: []job.Group{plainGroup("d", "w", 0)}, Submission: &job.Submission{Name: "empty"}})
+	mustApply(t, s, 30, 1170, job.ChangeBatch{Op: job.ResumeBatch, Batch: jobID(1150, 28, 0)})
 	mustCommit(t, s)
 	have := map[string]bool{}
 	for _, row := range dump(s) {
@@ -137,7 +158,7 @@ func richStore(t testing.TB) *Store {
 		}
 		have[kind] = true
 	}
-	for _, kind := range strings.Fields("M Q B b P S D1 D2 D3 R L T1 T2 T3 T4 T6 T7 T8 T9 C c O W w E U K I x Y N") {
+	for _, kind := range strings.Fields("M Q B b P S D1 D2 D3 R L T1 T2 T3 T4 T6 T7 T8 T9 C c O W w E U K I x Y N V v g J X q T12 T13") {
 		// Progress and results of purged lines are deleted. If there is no result, one is made below.
 		if !have[kind] && kind != "D2" {
 			t.Fatalf("the rich store has no row of kind %s", kind)
@@ -353,7 +374,24 @@ func TestCheckNames(t *testing.T) {
 		{"runner gone", "holds jobs and has no row", find(runnerTable, "r1"), true},
 		{"effects beyond", "beyond the cursor", storedRow{seqKey(effectTable, 99), nil}, false},
 		{"meta", "meta row: a row is shorter", storedRow{metaKey, []byte{1}}, false},
-		{"next queue", "and the next one is 1", storedRow{metaKey, (&meta{version: formatVersion, cursor: 25, nextQueue: 1}).encode()}, false},
+		{"next queue", "and the next one is 1", storedRow{metaKey, (&meta{version: formatVersion, cursor: 30, nextQueue: 1}).encode()}, false},
+		{"submission counts", "counts 4 jobs that are pending", func() storedRow {
+			row := find(submissionStateTable, "")
+			state := decodeSubmissionState(row.value)
+			state.counts[job.Pending]--
+			return storedRow{row.key, state.encode()}
+		}(), false},
+		{"submission status", "has 5 jobs that have not ended", func() storedRow {
+			row := find(submissionStateTable, "")
+			state := decodeSubmissionState(row.value)
+			state.status, state.open, state.endedAt = job.BatchCompleted, false, startAt
+			return storedRow{row.key, state.encode()}
+		}(), false},
+		{"submission gone", "belongs to no submission", find(submissionTable, ""), true},
+		{"submission's metadata gone", "has 0 bytes of metadata, and says 8", find(batchMetadataTable, ""), true},
+		{"submission's part gone", "parts", find(partTable, ""), true},
+		{"counts by status", "are not those of the submissions", storedRow{statusCountsKey(queueName{"d", "w"}), (&statusCounts{0, 1, 0, 2}).encode()}, false},
+		{"counts by status of none", "counts no submission", storedRow{statusCountsKey(queueName{"none", "w"}), (&statusCounts{}).encode()}, false},
 		{"no table", "is of no table", storedRow{"Z", nil}, false},
 		{"batch", "batch 1: a row is shorter", storedRow{seqKey(batchTable, 1), []byte{1, 2}}, false},
 		{"batch lines", "are not those of its", storedRow{seqKey(batchTable, 1), func() []byte {

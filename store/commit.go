@@ -92,7 +92,7 @@ func (m *machine) publish() {
 		idle = q.idleAt
 	}
 	m.idleSince.Store(idle)
-	m.totals.Store(&Totals{Counts: m.counts, Queues: len(m.queues.byID), Level: m.meta.level,
+	m.totals.Store(&Totals{Counts: m.counts, Batches: m.batchStatuses, Queues: len(m.queues.byID), Level: m.meta.level,
 		Keys: m.meta.numKeys(), Sessions: m.meta.sessions, Sweeps: len(m.running), Stopped: m.meta.stopped})
 	m.ends.committed()
 }
@@ -131,6 +131,13 @@ func (s *Store) ObserveRunEnds() { s.machine.runs.observed = true }
 // ObserveRunEnds. A job whose end a sweep changes in the same command has the outcome of its run, and the status before
 // the sweep. Only the applying goroutine may call it. The list is valid until the next command.
 func (s *Store) TakeRunEnds() []job.RunEnd { return s.machine.runs.take() }
+
+// ObserveBatchEnds has Apply collect the ends of batches with attributes from now on, for TakeBatchEnds, which returns
+// those that were applied since it was last called. Only the applying goroutine may call them.
+func (s *Store) ObserveBatchEnds() { s.machine.batchEnds.observed = true }
+
+// TakeBatchEnds returns what ObserveBatchEnds says.
+func (s *Store) TakeBatchEnds() []job.BatchEnd { return s.machine.batchEnds.take() }
 
 // TakeReadied returns the queues that gained pending jobs, or were resumed, since it was last called. Only the applying
 // goroutine may call it. all is set if the switch was set to start meanwhile: then all ready queues are meant, of which

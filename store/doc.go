@@ -63,6 +63,7 @@
 //	g seq:8                                            its metadata
 //	J seq:8 last:8                                     a part of a submission: a batch, and the number of its first line
 //	X kind:1 … seq:8                                   a submission by 1 status:1, 2 name 0, 3 pair of meta 0, 4 snowflake:8
+//	q type 0 client                                    how many submissions of a queue are in each status
 //	Y seq:8                                            a sweep: what it does to which jobs, and how far it is
 //
 // # How Apply reads and writes
@@ -121,7 +122,7 @@
 //	caches.go                 rows that Apply has used lately
 //	page_cache.go             pages of payloads that claims have read, or creates have written, lately
 //	job_ends.go               callers that wait for the end of a job
-//	run_ends.go               ends of runs, for an observer
+//	run_ends.go               ends of runs and of batches, for an observer
 //	live.go                   what both Apply and queries use in memory, and its lock
 //	machine.go                the state machine, and how it looks up rows
 //

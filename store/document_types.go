@@ -25,6 +25,7 @@ type Submission struct {
 	Snowflake      int64 // its id in 63 bits
 	Client, Type   string
 	RetentionMs    int64
+	Completed      int64 // how many of its jobs have completed, also those that are purged
 }
 
 // Queue is the document of a queue. PendingSince is when the pending job that is next in line became pending, unix ms;
@@ -130,6 +131,7 @@ type Readied struct {
 // Totals are sums over all queues.
 type Totals struct {
 	Counts   job.Counts
+	Batches  [job.NumBatchStatus]int64 // batches with attributes, by status
 	Queues   int
 	Level    int
 	Keys     uint64 // idempotency keys

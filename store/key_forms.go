@@ -22,6 +22,9 @@ func wellFormed(key string) bool {
 	case handlerTable:
 		name := handlerOfKey(key)
 		return name.typ != "" && handlerKey(name) == key
+	case statusCountsTable:
+		name := queueOfStatusCounts(key)
+		return name.typ != "" && statusCountsKey(name) == key
 	case filesetTable:
 		name := filesetOfKey(key)
 		return name.name != "" && filesetKey(name) == key

@@ -45,6 +45,7 @@ const (
 	batchMetadataTable   = 'g'
 	partTable            = 'J'
 	batchIndexTable      = 'X'
+	statusCountsTable    = 'q'
 )
 
 // tables lists them all, for Check and statistics.
@@ -52,7 +53,7 @@ var tables = []byte{metaTable, queueTable, batchTable, countsTable, pageTable, s
 	timerTable, claimTable, claimStateTable, jobLeaseTable, runnerTable, holdTable, effectTable, uniqueTable, lineKeyTable, onceTable,
 	noticeTable, sweepTable, cellTable, sessionTable, slotTable, idleTable,
 	handlerTable, handlerDocumentTable, filesetTable,
-	submissionTable, submissionStateTable, batchMetadataTable, partTable, batchIndexTable}
+	submissionTable, submissionStateTable, batchMetadataTable, partTable, batchIndexTable, statusCountsTable}
 
 // detail kinds: what is kept beside a span for a single line.
 const (
@@ -370,6 +371,12 @@ func namedKey(table byte, name, client string) string {
 	k = append(k, client...)
 	return string(k)
 }
+
+func statusCountsKey(name queueName) string {
+	return namedKey(statusCountsTable, name.typ, name.client)
+}
+
+func queueOfStatusCounts(key string) queueName { return handlerOfKey(key) }
 
 // partKey is the key of a part of a submission by the number of its last line there, so that a seek for a line finds its
 // part.

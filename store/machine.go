@@ -24,15 +24,16 @@ type machine struct {
 	idle          idleSessions
 	handlers      handlers
 	distinct      distinctIndexes
-	filesets      int                       // how many there are
-	batchStatuses [job.NumBatchStatus]int64 // submissions by status
-	counts        job.Counts                // over all queues
-	history       effectsRow                // the newest row of effects
+	filesets      int          // how many there are
+	batchStatuses statusCounts // of all submissions
+	counts        job.Counts   // over all queues
+	history       effectsRow   // the newest row of effects
 	// readied are the queues that gained pending jobs since the last TakeReadied. With allReadied, all ready queues
 	// count as such.
 	readied    []*queue
 	allReadied bool
 	runs       runEnds
+	batchEnds  batchEnds
 	unwritten  unwritten
 }
 

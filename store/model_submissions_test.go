@@ -316,9 +316,15 @@ func (s *modelSubmission) document() Batch {
 
 // compareSubmissions compares the documents and results of all submissions, and how many there are in each status.
 func (p *player) compareSubmissions() error {
-	var statuses [job.NumBatchStatus]int64
+	var statuses statusCounts
+	ofQueues := map[queueName]*statusCounts{{"nobody", "x"}: {}}
 	for _, s := range p.m.submissions {
 		statuses[s.status]++
+		name := queueName{s.client, s.typ}
+		if ofQueues[name] == nil {
+			ofQueues[name] = &statusCounts{}
+		}
+		ofQueues[name][s.status]++
 		doc, err := p.s.Batch(s.id)
 		if s.deleting {
 			if !errors.Is(err, job.BatchNotFound) {
@@ -361,8 +367,21 @@ func (p *player) compareSubmissions() error {
 	if err := p.compareBatchLists(); err != nil {
 		return err
 	}
-	if statuses != p.s.machine.batchStatuses {
-		return fmt.Errorf("batches by status %v, the model has %v", p.s.machine.batchStatuses, statuses)
+	if got := p.s.Totals().Batches; statuses != got || statuses != p.s.machine.batchStatuses {
+		return fmt.Errorf("batches by status %v and %v, the model has %v", got, p.s.machine.batchStatuses, statuses)
+	}
+	for name, want := range ofQueues {
+		if got, err := p.s.BatchCounts(name.client, name.typ); err != nil || got != *want {
+			return fmt.Errorf("batches of %v by status %v (%v), the model has %v", name, got, err, *want)
+		}
+	}
+	rows := 0
+	p.s.machine.o.Scan(string(statusCountsTable), string(statusCountsTable+1), func(string, []byte) bool {
+		rows++
+		return true
+	})
+	if rows != len(ofQueues)-1 {
+		return fmt.Errorf("%d queues count their batches, and %d have some", rows, len(ofQueues)-1)
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ func (m *machine) load(journal string) (err error) {
 	m.loadEffects()
 	m.loadHandlers()
 	m.loadFilesets()
-	m.loadSubmissions()
+	m.loadStatusCounts()
 	m.o.Scan(string(sweepTable), string(sweepTable+1), func(key string, value []byte) bool {
 		if w := decodeSweep(seqOfKey(key), value); w.finishedAt == 0 {
 			m.running = append(m.running, w)

@@ -29,9 +29,38 @@ func (a *applying) newSubmission(c *job.Create) *submission {
 		a.o.Set(key, nil)
 	}
 	a.o.Set(batchStatusKey(s.status, s.seq), nil)
-	a.batchStatuses[s.status]++
+	a.countStatus(s, 0, s.status)
 	a.touchSubmission(s)
 	return s
+}
+
+// countStatus counts that a submission gets another status. 0 stands for none: it is new, or deleted.
+func (m *machine) countStatus(s *submission, before, after job.BatchStatus) {
+	counts := readStatusCounts(&m.o, s.queueName())
+	for _, of := range []*statusCounts{&counts, &m.batchStatuses} {
+		if before != 0 {
+			of[before]--
+		}
+		if after != 0 {
+			of[after]++
+		}
+	}
+	if key := statusCountsKey(s.queueName()); counts == (statusCounts{}) {
+		m.o.Delete(key)
+	} else {
+		m.o.Set(key, counts.encode())
+	}
+}
+
+// loadStatusCounts adds up how many submissions are in each status.
+func (m *machine) loadStatusCounts() {
+	clear(m.batchStatuses[:])
+	m.o.Scan(string(statusCountsTable), string(statusCountsTable+1), func(_ string, value []byte) bool {
+		for status, n := range decodeStatusCounts(value) {
+			m.batchStatuses[status] += n
+		}
+		return true
+	})
 }
 
 // touchSubmission has end look at a submission, and the next commit write its state.

@@ -68,6 +68,14 @@ func (s *submissionState) had(status job.Status) int64 { return s.counts[status]
 // done returns how many jobs have ended.
 func (s *submissionState) done() int64 { return s.jobs() - s.unfinished() }
 
+// progressOf returns how far a submission has come; nil stands for none.
+func progressOf(s *submission) batchProgress {
+	if s == nil {
+		return batchProgress{}
+	}
+	return batchProgress{s.id(), s.lines, s.had(job.Completed)}
+}
+
 func (s *submission) encode() []byte {
 	e := make(lsm.Encoder, 0, 64+len(s.Meta))
 	e.Int(s.at)
@@ -155,6 +163,35 @@ func (s *submission) indexes() []string {
 		keys = append(keys, batchMetaKey(pair, s.seq))
 	}
 	return keys
+}
+
+func (s *submission) queueName() queueName { return queueName{s.client, s.typ} }
+
+// statusCounts are how many submissions are in each status.
+type statusCounts [job.NumBatchStatus]int64
+
+func (n *statusCounts) encode() []byte {
+	var e lsm.Encoder
+	for _, count := range n[1:] {
+		e.Uint(uint64(count))
+	}
+	return e
+}
+
+func decodeStatusCounts(value []byte) (n statusCounts) {
+	d := lsm.Decoder(value)
+	for i := range n[1:] {
+		n[i+1] = int64(d.Uint())
+	}
+	return n
+}
+
+// readStatusCounts returns how many submissions of a queue are in each status.
+func readStatusCounts(r lsm.Rows, name queueName) (n statusCounts) {
+	if value := r.Get(statusCountsKey(name)); value != nil {
+		n = decodeStatusCounts(value)
+	}
+	return n
 }
 
 // batchPart is a part of a submission: the batch seq, whose first line has the number base in the submission.

@@ -1,9 +1,6 @@
 package store
 
-import (
-	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store/lsm"
-)
+import "github.com/daybookq/daybook/job"
 
 // settleSubmissions ends the submissions whose jobs have ended, and forgets those that are not kept any more.
 func (a *applying) settleSubmissions() {
@@ -27,10 +24,9 @@ func (a *applying) settleSubmissions() {
 // setBatchStatus gives a submission another status.
 func (a *applying) setBatchStatus(s *submission, status job.BatchStatus) {
 	a.o.Delete(batchStatusKey(s.status, s.seq))
-	a.batchStatuses[s.status]--
+	a.countStatus(s, s.status, status)
 	s.status = status
 	a.o.Set(batchStatusKey(s.status, s.seq), nil)
-	a.batchStatuses[s.status]++
 	a.touchSubmission(s)
 	a.ends.ended(batchEnd(s.seq))
 }
@@ -39,6 +35,7 @@ func (a *applying) setBatchStatus(s *submission, status job.BatchStatus) {
 func (a *applying) endSubmission(s *submission, status job.BatchStatus) {
 	a.setBatchStatus(s, status)
 	s.open, s.endedAt = false, a.now.At
+	a.batchEnds.add(s)
 	a.setTimer(timerKey(s.endedAt+s.retentionMs, batchTimer, s.seq, 0, 0))
 	if s.unfinished() > 0 {
 		a.beginRest(s)
@@ -117,7 +114,7 @@ func (a *applying) forgetIfDue(s *submission) {
 		a.o.Delete(key)
 	}
 	a.o.Delete(batchStatusKey(s.status, s.seq))
-	a.batchStatuses[s.status]--
+	a.countStatus(s, s.status, 0)
 	a.o.Delete(seqKey(submissionTable, s.seq))
 	a.o.Delete(seqKey(submissionStateTable, s.seq))
 	if s.metadataBytes > 0 {
@@ -203,15 +200,4 @@ func (a *applying) endByRequest(s *submission, op job.Op) *Swept {
 	more := s.rest != 0
 	a.settleSubmissions()
 	return &Swept{Status: s.status, Moved: had - left, More: more}
-}
-
-func (m *machine) loadSubmissions() {
-	clear(m.batchStatuses[:])
-	prefix := string([]byte{batchIndexTable, byBatchStatus})
-	m.o.Scan(prefix, lsm.After(prefix), func(key string, _ []byte) bool {
-		if status := int(key[2]); status < len(m.batchStatuses) {
-			m.batchStatuses[status]++
-		}
-		return true
-	})
 }

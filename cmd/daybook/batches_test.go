@@ -55,6 +55,13 @@ func TestSubmitAndResults(t *testing.T) {
 	if text := ok(t, "batches", "--server", s.url, "--status", "paused"); text != "there are no such batches\n" {
 		t.Errorf("%q", text)
 	}
+	if text := ok(t, "stats", "--server", s.url); !strings.Contains(text, "batches failed") || strings.Contains(text, "batches in progress") {
+		t.Errorf("%s", text)
+	}
+	stats, err := c.Stats(ctx)
+	if err != nil || stats.Batches["failed"] != 1 || stats.Batches["in_progress"] != 0 {
+		t.Errorf("%v, %v", stats.Batches, err)
+	}
 	if text := ok(t, "get", "--batch", "--server", s.url, id); !strings.Contains(text, "no luck") || !strings.Contains(text, "cancel_rest") {
 		t.Errorf("%s", text)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -60,6 +61,11 @@ func printStats(cmd *cobra.Command, s *ingest.Stats) error {
 		row("queues", s.Queues)
 		for _, status := range job.Statuses {
 			row(status, s.Jobs[status.String()])
+		}
+		for status := job.BatchInProgress; int(status) < job.NumBatchStatus; status++ {
+			if n := s.Batches[status.String()]; n > 0 {
+				row("batches "+strings.ReplaceAll(status.String(), "_", " "), n)
+			}
 		}
 		row("parked claims", s.Parked)
 		row("journal", fmt.Sprintf("%s in %d volumes, from seq %d", sizeText(s.Journal.Bytes), s.Journal.Volumes, s.Journal.First))
