@@ -14,6 +14,7 @@ type Figures struct {
 	Commands               uint64
 	Numbered               int // requests in sessions
 	Chained, Followed      int // jobs that outcomes created; jobs that were created because others completed
+	Unclaimed              int // outcomes of jobs that their sender had not claimed, and that were granted
 	Losses                 int // commands that returned jobs of lost runners
 	Joined                 int // jobs that were created alone and share a record of the journal with others
 }
@@ -45,6 +46,7 @@ func (f *Figures) Add(other Figures) {
 	f.Numbered += other.Numbered
 	f.Chained += other.Chained
 	f.Followed += other.Followed
+	f.Unclaimed += other.Unclaimed
 	f.Losses += other.Losses
 	f.Joined += other.Joined
 }
