@@ -131,18 +131,21 @@ func TestFailureTexts(t *testing.T) {
 func TestPoisonChunk(t *testing.T) {
 	h := startHost(t, func(c *opsqueue.Config) { c.MaxChunkRetries = 4 })
 	id := h.insert(stored("poison", 2))
-	c := h.consumer()
-	other := h.insert(stored("other", 1))
-	for range h.config.MaxChunkRetries {
-		if got := h.reserveOne(c); got.Chunk.ID != (wire.ChunkID{SubmissionID: id, Index: 0}) {
+	c, holder := h.consumer(), h.consumer()
+	poison := h.reserveOne(c).Chunk.ID
+	h.reserveOne(holder) // so that there is no other chunk: the next request of c may arrive before the end of its connection
+	for range h.config.MaxChunkRetries - 1 {
+		c.Disconnect()
+		if got := h.reserveOne(c); got.Chunk.ID != poison {
 			t.Fatalf("got %+v", got.Chunk)
 		}
-		c.Disconnect()
 	}
+	c.Disconnect()
 	failed := h.waitFor(id, "Failed").Failed
 	if failed.Submission.FailedChunkIndex != 0 || failed.Chunk.Failure == "" {
 		t.Errorf("%+v", failed)
 	}
+	other := h.insert(stored("other", 1))
 	if got := h.reserveOne(c); got.Chunk.ID.SubmissionID != other {
 		t.Errorf("got %+v", got.Chunk)
 	}

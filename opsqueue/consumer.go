@@ -1,9 +1,11 @@
 package opsqueue
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"sync"
@@ -40,6 +42,8 @@ const (
 	runnerPrefix = "opsqueue/"
 	// maxRequests bounds the requests of a connection that wait for chunks. The original's client has one.
 	maxRequests = 256
+	// maxLongWait is how long a client may take to send a long message.
+	maxLongWait = 30 * time.Second
 	// maxFrameWait is how long the client may take to read a message.
 	maxFrameWait = 10 * time.Second
 	// goodbyeWait is how long a client may take to answer that the server goes away.
@@ -102,23 +106,47 @@ func (c *consumer) run() {
 
 // read serves messages until the connection ends.
 func (c *consumer) read() error {
+	buffer := bytes.NewBuffer(make([]byte, 0, 512))
 	for {
-		kind, message, err := c.conn.Read(c.ctx)
+		m, err := c.receive(buffer)
 		if err != nil {
 			return err
 		}
 		c.received()
-		if kind != websocket.MessageBinary {
-			return errors.New("the consumer has sent a text message")
-		}
-		m, err := wire.DecodeClientToServer(message)
-		if err != nil {
-			return err
-		}
 		if err := c.serve(&m); err != nil {
 			return err
 		}
+		if buffer.Cap() > maxKeptBuffer {
+			buffer = bytes.NewBuffer(nil)
+		}
 	}
+}
+
+// receive reads the next message into a buffer, which it clears. A long message waits for its share of the memory for long
+// messages.
+func (c *consumer) receive(buffer *bytes.Buffer) (m wire.ClientToServer, err error) {
+	kind, r, err := c.conn.Reader(c.ctx)
+	if err != nil {
+		return m, err
+	}
+	if kind != websocket.MessageBinary {
+		return m, errors.New("the consumer has sent a text message")
+	}
+	buffer.Reset()
+	n, err := buffer.ReadFrom(io.LimitReader(r, maxKeptBuffer))
+	if err == nil && n == maxKeptBuffer {
+		if err := c.s.messages.Acquire(c.ctx, wire.MaxMessageBytes); err != nil {
+			return m, err
+		}
+		defer c.s.messages.Release(wire.MaxMessageBytes)
+		late := time.AfterFunc(maxLongWait, c.cut)
+		defer late.Stop()
+		_, err = buffer.ReadFrom(r)
+	}
+	if err != nil {
+		return m, err
+	}
+	return wire.DecodeClientToServer(buffer.Bytes())
 }
 
 // serve begins to carry out one message. The order of completions and failures is kept.

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
+
+	"github.com/daybookq/daybook/opsqueue/wire"
 )
 
 // Server serves the protocol. Its listener is its own: Daybook's API has another one.
@@ -27,6 +29,7 @@ type Server struct {
 	metrics    *metrics
 	bodies     chan struct{}       // a place for each body in memory
 	replies    *semaphore.Weighted // bytes of replies to reservations
+	messages   *semaphore.Weighted // bytes of long messages of consumers
 
 	http    http.Server
 	running context.Context // until Close
@@ -42,6 +45,10 @@ const (
 	maxConsumers = 10_000
 	// maxReplyBytes bounds the replies to reservations that are in memory at a time.
 	maxReplyBytes = 128 << 20
+	// maxLongBytes bounds the long messages of consumers that are in memory at a time. Each counts as the longest.
+	maxLongBytes = 4 * wire.MaxMessageBytes
+	// maxHeaderBytes bounds the header of a request.
+	maxHeaderBytes = 64 << 10
 	// A request must arrive in readTimeout, and its answer leave in writeTimeout. Consumers are bound by heartbeats.
 	readTimeout  = 30 * time.Second
 	writeTimeout = 30 * time.Second
@@ -55,13 +62,13 @@ func New(engine Engine, state Queries, c Config) *Server {
 	}
 	s := &Server{
 		engine: engine, state: state, config: c, log: c.Log, instance: rand.Text(), names: ConnectionNames{Colours: c.DebugConnections},
-		bodies: make(chan struct{}, maxBodies), replies: semaphore.NewWeighted(maxReplyBytes), open: map[*consumer]struct{}{},
+		bodies: make(chan struct{}, maxBodies), replies: semaphore.NewWeighted(maxReplyBytes), messages: semaphore.NewWeighted(maxLongBytes), open: map[*consumer]struct{}{},
 	}
 	s.running, s.stop = context.WithCancel(context.Background())
 	s.metrics = newMetrics(s)
 	s.endings = newEndings(s)
 	s.http = http.Server{
-		Handler: s.handler(), ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
+		Handler: s.handler(), ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 		ErrorLog:    slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug),
 	}
