@@ -43,7 +43,8 @@ var mayImport = map[string][]string{
 	"client/daybooktest":     {"client"},
 	"manifest":               {"job/handler"},
 	"mdns":                   {},
-	"opsqueue":               {"job", "opsqueue/wire"},
+	"opsqueue":               {"ingest", "job", "job/runs", "opsqueue/wire", "store"},
+	"opsqueue/stockclient":   {"opsqueue/wire"}, // for tests: nothing may import it
 	"opsqueue/wire":          {},
 	"trace":                  {"job"},
 	"trace/tracetest":        {},
@@ -68,7 +69,7 @@ var mayImport = map[string][]string{
 	"runner/wasi":            {"client", "job/digest", "job/handler", "runner/disk", "runner/pool", "runner/runlog", "runner/sandbox", "runner/task", "runner/wasi/guest", "runner/webhook"},
 	"runner/wasi/guest":      {},
 	"runner/task":            {"client"},
-	"cmd/daybook":            {"api", "blob", "blob/s3", "client", "fileset", "ingest", "job", "job/digest", "job/handler", "journal", "load", "load/limits", "load/works", "manifest", "mdns", "runner", "runner/container", "runner/sandbox", "runner/program", "runner/script", "runner/webhook", "registry", "registry/onlost", "store", "trace"},
+	"cmd/daybook":            {"api", "blob", "blob/s3", "client", "fileset", "ingest", "job", "job/digest", "job/handler", "journal", "load", "load/limits", "load/works", "manifest", "mdns", "opsqueue", "runner", "runner/container", "runner/sandbox", "runner/program", "runner/script", "runner/webhook", "registry", "registry/onlost", "store", "trace"},
 }
 
 // onlyIn names libraries that belong to certain folders.
@@ -76,7 +77,7 @@ var onlyIn = map[string][]string{
 	"github.com/tidwall/wal":               {"journal"},
 	"github.com/cockroachdb/pebble/v2":     {"store/lsm"},
 	"github.com/labstack/echo/v4":          {"api"},
-	"github.com/prometheus/client_golang/": {"api", "runner"},
+	"github.com/prometheus/client_golang/": {"api", "opsqueue", "runner"},
 	"github.com/spf13/cobra":               {"cmd/daybook"},
 	"github.com/hashicorp/mdns":            {"mdns"},
 	"github.com/moby/moby/":                {"runner/container"},
@@ -297,7 +298,7 @@ func TestDependencies(t *testing.T) {
 // listsFiles are the folders whose doc.go lists their files.
 var listsFiles = []string{
 	"api", "bench", "bench/compare", "bench/demo", "bench/matrix", "bench/open", "bench/peers", "bench/peers/daybook", "bench/peers/measure", "bench/peers/peer", "bench/peers/process",
-	"bench/peers/report", "blob", "blob/s3", "blob/s3/s3test", "client", "cmd/daybook", "fileset", "fileset/archive", "fileset/directory", "ingest", "job", "joblog", "journal", "load", "load/limits", "load/works", "manifest", "mdns", "opsqueue", "opsqueue/wire", "proof/corruption", "proof/crash", "proof/hostile",
+	"bench/peers/report", "blob", "blob/s3", "blob/s3/s3test", "client", "cmd/daybook", "fileset", "fileset/archive", "fileset/directory", "ingest", "job", "joblog", "journal", "load", "load/limits", "load/works", "manifest", "mdns", "opsqueue", "opsqueue/stockclient", "opsqueue/wire", "proof/corruption", "proof/crash", "proof/hostile",
 	"proof/powerfs", "proof/report", "proof/runners", "proof/sim", "registry", "registry/onlost", "runner/answers", "runner/container", "runner/dirlock", "runner/disk", "runner/pool", "runner/program", "runner/runlog", "runner/sandbox", "runner/sandbox/helper", "runner/script", "runner/script/protocol", "runner/slots", "runner/wasi", "runner/wasi/guest", "runner/webhook", "store", "store/lsm", "trace", "trace/tracetest",
 }
 

@@ -117,11 +117,19 @@ func (e *Engine) applyGroups(groups [][]journal.Record) (err error) {
 	return err
 }
 
-// reportRunEnds reports the ends of the runs that were committed. It drops those of commands that the log had when the
-// engine started: an earlier process has reported them.
-func (e *Engine) reportRunEnds() {
-	if ends := e.store.TakeRunEnds(); len(ends) > 0 && e.reportsRunEnds.Load() {
-		e.o.OnRunEnds(ends)
+// reportEnds reports the ends of the runs and batches that were committed. It drops those of commands that the log had when
+// the engine started: an earlier process has reported them.
+func (e *Engine) reportEnds() {
+	reports := e.reportsEnds.Load()
+	if e.o.OnRunEnds != nil {
+		if ends := e.store.TakeRunEnds(); len(ends) > 0 && reports {
+			e.o.OnRunEnds(ends)
+		}
+	}
+	if e.o.OnBatchEnds != nil {
+		if ends := e.store.TakeBatchEnds(); len(ends) > 0 && reports {
+			e.o.OnBatchEnds(ends)
+		}
 	}
 }
 
@@ -131,9 +139,7 @@ func (e *Engine) commitApplied(u *uncommitted) error {
 		return err
 	}
 	e.commits.count.Add(1)
-	if e.o.OnRunEnds != nil {
-		e.reportRunEnds()
-	}
+	e.reportEnds()
 	committed := time.Now()
 	for i, r := range u.records {
 		if answerApplied(r, u.results[i], nil) {

@@ -33,6 +33,8 @@ type Options struct {
 	// OnRunEnds, if not nil, is called after each commit with the ends of the runs that it includes. An engine does
 	// not report the commands that the log had when it started. It must not wait, and must not keep the list. Only one of its calls runs at a time.
 	OnRunEnds func([]job.RunEnd)
+	// OnBatchEnds is OnRunEnds for the ends of batches with attributes.
+	OnBatchEnds func([]job.BatchEnd)
 	// AllowClockAhead lets the engine start although the journal's last time is more than a day ahead of the wall
 	// clock.
 	AllowClockAhead bool
@@ -81,8 +83,8 @@ type Engine struct {
 	counters counters
 
 	state atomic.Pointer[stateNote]
-	// reportsRunEnds is set when the state includes what the log had when the engine started.
-	reportsRunEnds atomic.Bool
+	// reportsEnds is set when the state includes what the log had when the engine started.
+	reportsEnds atomic.Bool
 }
 
 // counters count events since the start, for Stats.

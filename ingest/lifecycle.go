@@ -34,6 +34,9 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 	if e.o.OnRunEnds != nil {
 		e.store.ObserveRunEnds()
 	}
+	if e.o.OnBatchEnds != nil {
+		e.store.ObserveBatchEnds()
+	}
 
 	// The applier ends after the log, because it applies the last groups of the log.
 	var parts sync.WaitGroup
@@ -117,7 +120,7 @@ func (e *Engine) begin(ctx context.Context) error {
 		e.logger.Warn("the state does not include all of the log yet; waiting", "applied", e.store.Applied(), "error", err)
 		pause(ctx, maxSleep)
 	}
-	e.reportsRunEnds.Store(true)
+	e.reportsEnds.Store(true)
 	err := e.time.do(ctx, func(ctx context.Context) error { _, err := e.time.leads(ctx); return err })
 	if err != nil {
 		return err

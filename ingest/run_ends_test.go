@@ -74,3 +74,46 @@ func TestRunEndsAreReportedOnce(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// TestBatchEndsAreReportedOnce is TestRunEndsAreReportedOnce for batches.
+func TestBatchEndsAreReportedOnce(t *testing.T) {
+	ctx := t.Context()
+	var ends []job.BatchEnd // the engine has stopped when it is read
+	begin := func(l *memoryLog) (*Engine, func()) {
+		ends = nil
+		l.lead(1)
+		e, err := Open(Options{Dir: t.TempDir(), OnBatchEnds: func(list []job.BatchEnd) { ends = append(ends, list...) }, openLog: func(journal.Options) (Log, error) { return l, nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e, serve(t, e)
+	}
+	first := newMemoryLog()
+	e, end := begin(first)
+	create := lines(3)
+	create.Submission = &job.Submission{OnFailure: job.CancelRest}
+	made, _, err := e.Create(ctx, create)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claimed, _, _, err := e.Claim(ctx, claimOf(1), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{{ID: made.Job(0), Code: job.Fail, ExitCode: 400, DelayMs: -1}}}
+	if _, _, err := e.Complete(ctx, cmd); err != nil {
+		t.Fatal(err)
+	}
+	end()
+	if len(ends) != 1 || ends[0].ID != made.Batch || ends[0].Status != job.BatchFailed || ends[0].Unfinished != 2 || ends[0].EndedAt < ends[0].CreatedAt {
+		t.Errorf("%+v", ends)
+	}
+
+	second := newMemoryLog()
+	second.records = slices.Clone(first.records)
+	_, end = begin(second) // its store is empty, so it applies everything
+	end()
+	if len(ends) != 0 {
+		t.Errorf("after a start: %+v", ends)
+	}
+}

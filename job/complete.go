@@ -6,12 +6,19 @@ import (
 )
 
 // Complete ends runs. All, where given, is for every job that Claim still holds and that Outcomes does not name.
+//
+// With Unclaimed, an outcome may also be for a job that waits for a run. Its run ends as if the command had claimed the job
+// before: it counts as an attempt, and the command is its claim, of a runner without a name. An active job ends whatever
+// claim holds it, as without Unclaimed. A job that waits again after an outcome has no other one in the same command.
+// Such a command has neither a claim nor a runner, its codes are ok, failed, retry and error, and it creates no jobs.
+// The protocol of Opsqueue requires Unclaimed. HTTP does not offer it.
 type Complete struct {
-	Claim    ID
-	Runner   string
-	All      *Outcome
-	Outcomes []Outcome
-	Once     Once
+	Claim     ID
+	Runner    string
+	Unclaimed bool
+	All       *Outcome
+	Outcomes  []Outcome
+	Once      Once
 }
 
 func (Complete) Verb() string { return "complete" }
@@ -20,6 +27,9 @@ func (c Complete) Encode() (fieldText, body []byte) {
 	var f fields
 	f.id("claim", c.Claim)
 	f.text("runner", c.Runner)
+	if c.Unclaimed {
+		f.text("unclaimed", "true")
+	}
 	f.once(&c.Once)
 	if c.All != nil {
 		f.text("all", "true")
@@ -82,6 +92,8 @@ func decodeComplete(r *fieldReader, body []byte) (Command, error) {
 			c.Claim = r.id(raw)
 		case key == "runner":
 			c.Runner = r.bounded(key, raw, MaxRunnerBytes)
+		case key == "unclaimed" && raw == "true":
+			c.Unclaimed = true
 		case key == "all" && raw == "true":
 			all = true
 		default:
@@ -110,6 +122,11 @@ func decodeComplete(r *fieldReader, body []byte) (Command, error) {
 		}
 		body = rest
 	}
+	if c.Unclaimed {
+		if err := c.checkUnclaimed(); err != nil {
+			return nil, err
+		}
+	}
 	if created > MaxChainedAtOnce {
 		return nil, fmt.Errorf("%d jobs to create", created)
 	}
@@ -129,6 +146,22 @@ func decodeComplete(r *fieldReader, body []byte) (Command, error) {
 		return nil, fmt.Errorf("no outcome")
 	}
 	return c, nil
+}
+
+// checkUnclaimed refuses what a completion with Unclaimed may not have.
+func (c *Complete) checkUnclaimed() error {
+	if !c.Claim.IsZero() || c.Runner != "" || c.All != nil {
+		return fmt.Errorf("an unclaimed completion has a claim, a runner or an outcome for all")
+	}
+	for i := range c.Outcomes {
+		switch o := &c.Outcomes[i]; {
+		case o.Code == Unget || o.Code == Damaged:
+			return fmt.Errorf("outcome %d of an unclaimed completion is %v", i, o.Code)
+		case o.Then != nil:
+			return fmt.Errorf("outcome %d of an unclaimed completion creates jobs", i)
+		}
+	}
+	return nil
 }
 
 func decodeOutcome(body []byte) (o Outcome, rest []byte, err error) {

@@ -46,3 +46,14 @@ func (e *RunEnd) Extend(next *RunEnd) bool {
 	e.Jobs += next.Jobs
 	return true
 }
+
+// BatchEnd says that a batch with attributes has ended. The store reports it to observers, such as metrics. No rule depends
+// on it.
+type BatchEnd struct {
+	ID           ID
+	Client, Type string      // of its first group
+	Status       BatchStatus // one of the last
+	CreatedAt    int64       // unix ms
+	EndedAt      int64
+	Unfinished   int64 // jobs that had not ended, and are cancelled
+}

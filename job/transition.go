@@ -53,6 +53,19 @@ func (s State) HandOut(g *Attributes, now Now) State {
 	return next
 }
 
+// RunUnclaimed returns the state of a waiting job during a run that nobody claimed, and whose end somebody reports: the run
+// begins with the command, which is its claim. A job of a paused batch has no such run before its batch is resumed. A job
+// whose expires_at has passed is as good as cancelled.
+func (s State) RunUnclaimed(g *Attributes, now Now) (run State, refusal Refusal) {
+	switch {
+	case !s.Status.Waits() || s.Held():
+		return s, NotActive
+	case s.Late(g, now):
+		return s, WasCancelled
+	}
+	return s.HandOut(g, now), Granted
+}
+
 // End ends a run with the outcome that its runner reported. random decides the jitter of the backoff.
 func (s State) End(g *Attributes, o *Outcome, now Now, random uint64) State {
 	next := State{Code: o.Code, ExitCode: uint16(o.ExitCode), Attempts: s.Attempts, Claim: s.Claim, UpdatedAt: now.At, Changes: s.Changes}

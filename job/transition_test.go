@@ -62,6 +62,7 @@ func rules() []rule {
 	when := func(n int64) *int64 { return &n }
 	admit := allowed(func(_ State, a *Attributes) State { return Admit(a, at7) })
 	handOut := allowed(func(s State, a *Attributes) State { return s.HandOut(a, at7) })
+	unclaimed := func(s State, a *Attributes) (State, Refusal) { return s.RunUnclaimed(a, at7) }
 	abandon := allowed(func(s State, a *Attributes) State { return s.Abandon(a, at7) })
 	due := allowed(func(s State, _ *Attributes) State { return s.Due(at7) })
 	letGo := allowed(func(s State, a *Attributes) State { return s.LetGo(a, at7) })
@@ -83,6 +84,8 @@ func rules() []rule {
 	const ms3 = 3000
 	late := with(usual, func(a *Attributes) { a.RunAt = 8000 })
 	past := with(usual, func(a *Attributes) { a.RunAt = 7000 })
+	expired := with(usual, func(a *Attributes) { a.ExpiresAt = 7000 })
+	fresh := State{Status: Pending, Class: Fresh, Order: 50, UpdatedAt: 5000}
 	timed := with(usual, func(a *Attributes) { a.TimeoutMs = 500 })
 	one := State{Status: Pending, Class: Fresh, Order: 70, UpdatedAt: 7000}
 	return []rule{
@@ -113,6 +116,18 @@ func rules() []rule {
 			to: after(State{}, func(s *State) { s.Status, s.Attempts, s.Claim = Active, 2, 70 })},
 		{name: "hand out with a time-out", attributes: timed, from: pending, do: handOut,
 			to: after(State{}, func(s *State) { s.Status, s.Attempts, s.Claim, s.At = Active, 1, 70, 7500 })},
+		{name: "run unclaimed", attributes: usual, from: pending, do: unclaimed,
+			to: after(State{}, func(s *State) { s.Status, s.Attempts, s.Claim = Active, 1, 70 })},
+		{name: "run unclaimed during a backoff", attributes: usual, from: backedOff, do: unclaimed,
+			to: after(State{}, func(s *State) { s.Status, s.Attempts, s.Claim = Active, 2, 70 })},
+		{name: "run unclaimed before its run_at", attributes: usual, from: deferred, do: unclaimed,
+			to: after(State{}, func(s *State) { s.Status, s.Attempts, s.Claim = Active, 1, 70 })},
+		{name: "run unclaimed what is damaged", attributes: usual, from: aside, do: unclaimed,
+			to: after(State{}, func(s *State) { s.Status, s.Attempts, s.Claim = Active, 1, 70 })},
+		{name: "run unclaimed in a paused batch", attributes: usual, from: held, do: unclaimed, to: held, refusal: NotActive},
+		{name: "run unclaimed after expires_at", attributes: expired, from: fresh, do: unclaimed, to: fresh, refusal: WasCancelled},
+		{name: "run unclaimed what is active", attributes: usual, from: active, do: unclaimed, to: active, refusal: NotActive},
+		{name: "run unclaimed what has ended", attributes: usual, from: completed, do: unclaimed, to: completed, refusal: NotActive},
 
 		{name: "ok", event: "outcome `ok`", attributes: usual, from: active, do: ends(Outcome{Code: OK, ExitCode: 201}),
 			to: after(completed, func(s *State) { s.ExitCode, s.At = 201, 7000 })},

@@ -2,6 +2,20 @@
 // producers and consumers can use a Daybook server without a change. It is a translation only. Package wire has the shapes
 // of the messages.
 //
+// A submission is a batch with attributes, and a chunk is a job of it, in the queue of Client and Type:
+//
+//	producer ──HTTP, JSON──► producer.go ──► insert.go, submissions.go ──────► Engine, Queries
+//	consumer ──WebSocket, CBOR──► consumer.go ──► reserve.go ── claims ──────► Engine
+//	                                   └──► holding.go ──► endings.go ── ends of runs ──► Engine
+//
+// What must hold:
+//
+//   - The client never gets what breaks it: a second answer to a request, an answer to none, a message of another shape, or
+//     silence.
+//   - What a consumer reports is stored, in the order in which it arrived, and tried again if it cannot be stored now.
+//   - A chunk that a connection does not get, or still holds at its end, is available again at once.
+//   - Memory is bounded for each connection and for all of them.
+//
 // A program that starts the original's server can start this one in its place. A start uses, in this order:
 //
 //	argv ──ParseFlags──► Flags ──► listen ──NewListener──► connections ──Heartbeat──► each consumer
@@ -13,9 +27,19 @@
 //     values; durations such as `10 minutes`.
 //   - environment.go: the original's environment variables.
 //   - port_pipe.go: reporting the port to the process that started this one.
+//   - config.go, server.go, engine.go: the settings; the server; the interfaces to the engine and to its state.
 //   - listener.go, quickack_linux.go, quickack_other.go: connections that acknowledge each read at once.
-//   - connection_names.go: the name of each consumer's connection.
-//   - heartbeat.go: when a connection is pinged, and when it is dropped.
+//
+// In the order of a request:
+//
+//   - producer.go: the routes, and the requests of producers.
+//   - insert.go, submissions.go, about.go: creating a submission; its status, its end, lookups; what never changes of it.
+//   - names.go, trace_carrier.go: strategic metadata and strategies in Daybook's terms; the trace context.
+//   - consumer.go, connection_names.go, heartbeat.go: the connection of a consumer; its name; when it is pinged, and when
+//     it is dropped.
+//   - reserve.go, holding.go: reserving chunks; the chunks that a connection holds, and their expiry.
+//   - endings.go: the ends of runs, as consumers report them; what an earlier server left.
+//   - metrics.go, backlog.go: the original's metrics; what waits.
 //
 // To add a flag: a row in flagTable, a field in Flags, a row in docs/from-opsqueue.md (a test compares them).
 package opsqueue

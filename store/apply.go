@@ -108,6 +108,7 @@ func (s *Store) begin(now job.Now) *applying {
 // claims that no line names are deleted, and queues whose heads moved are placed again.
 func (a *applying) end() {
 	a.settleSubmissions()
+	a.openOwn()
 	a.settleClaims()
 	a.resizeCells()
 	for _, q := range a.moved {

@@ -14,7 +14,8 @@ type applying struct {
 	counted  []*submission // whose counts have changed
 	restRows int           // how many rows the first steps over the jobs of submissions may still write
 	effects  []effect
-	chain    chain // the jobs that a completion creates
+	own      *claim // of a completion: the claim of the jobs that it ended and that no claim held; nil: there are none
+	chain    chain  // the jobs that a completion creates
 }
 
 // queueMoved has end look at the head and the lanes of a queue.

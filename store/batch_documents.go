@@ -41,7 +41,7 @@ func (s *submission) document(l *live, r lsm.Rows) Batch {
 		Since: s.markBefore.at, EndedBefore: s.markBefore.done,
 		Submission: &Submission{
 			Submission: s.Submission, MetadataBytes: s.metadataBytes, Snowflake: int64(job.Snowflake(s.at, s.seq)),
-			Client: s.client, Type: s.typ, RetentionMs: s.retentionMs,
+			Client: s.client, Type: s.typ, RetentionMs: s.retentionMs, Completed: s.had(job.Completed),
 		},
 	}
 	if s.failed.seq != 0 {
@@ -91,6 +91,44 @@ func (q *Queries) BatchOfSnowflake(snowflake int64) (id job.ID, err error) {
 		return id, job.BatchNotFound
 	}
 	return id, nil
+}
+
+// LineOf returns the batch with attributes that a job belongs to, and the line of the job in it, counted over all parts
+// of the batch. A job keeps its line when it is purged, until all jobs of its part are. The error is job.NotFound if there
+// is no such job, or if its batch has no attributes.
+func (q *Queries) LineOf(id job.ID) (batch job.ID, line int64, err error) {
+	defer lsm.Catch(&err)
+	v := q.db.View()
+	defer v.Close()
+	b := q.readBatchHeadOf(v, id)
+	if b == nil || b.submission == 0 || id.Line() >= int(b.lines) {
+		return job.ID{}, 0, job.NotFound
+	}
+	return b.shownID(), b.base + int64(id.Line()), nil
+}
+
+// JobOf is the inverse of LineOf. The error is job.BatchNotFound if there is no batch with attributes that has the id, and
+// job.NotFound if no part of it has the line.
+func (q *Queries) JobOf(batch job.ID, line int64) (id job.ID, err error) {
+	defer lsm.Catch(&err)
+	v := q.db.View()
+	defer v.Close()
+	s := q.readSubmissionOf(v, batch)
+	if s == nil {
+		return id, job.BatchNotFound
+	}
+	if line < 0 || line >= s.lines {
+		return id, job.NotFound
+	}
+	of, ok := readPart(v, s.seq, line)
+	if !ok || of.base > line { // the part of the line is purged
+		return id, job.NotFound
+	}
+	b := readBatchHead(v, of.seq)
+	if b == nil {
+		lsm.Contradict("find batch", "part %d of submission %d has no row", of.seq, s.seq)
+	}
+	return b.id().WithLine(int(line - of.base)), nil
 }
 
 // AwaitBatch begins to wait until a batch gets another status, or more jobs. Like AwaitEnd it misses what was applied

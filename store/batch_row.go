@@ -144,12 +144,7 @@ func (b *batch) isBatch(id job.ID) bool { return b.submission == 0 && b.shownID(
 // decodeBatch refuses groups that do not tile the lines: what looks a line's group up relies on there being one.
 func decodeBatch(seq uint64, value []byte) *batch {
 	d := lsm.Decoder(value)
-	b := &batch{seq: seq, at: d.Int(), lines: uint32(d.Uint()), frame: job.Frame(d.Uint()), longest: int(d.Uint()), unique: d.Bool(), uneven: d.Bool()}
-	kind := d.Uint()
-	b.joined = kind&joinedBit != 0
-	if kind&partBit != 0 {
-		b.submission, b.submissionAt, b.base = d.Uint(), d.Int(), d.Int()
-	}
+	b := decodeBatchHead(seq, &d)
 	b.groups = make([]group, d.Count(groupBytes))
 	first := uint32(0)
 	for i := range b.groups {
@@ -172,6 +167,17 @@ func decodeBatch(seq uint64, value []byte) *batch {
 		if line := b.pageEnds[i]; line+1 >= b.lines || i > 0 && line <= b.pageEnds[i-1] {
 			lsm.Contradict("decode", "page %d of a batch of %d lines ends at line %d", i, b.lines, line)
 		}
+	}
+	return b
+}
+
+// decodeBatchHead decodes what is before the groups in the row of a batch.
+func decodeBatchHead(seq uint64, d *lsm.Decoder) *batch {
+	b := &batch{seq: seq, at: d.Int(), lines: uint32(d.Uint()), frame: job.Frame(d.Uint()), longest: int(d.Uint()), unique: d.Bool(), uneven: d.Bool()}
+	kind := d.Uint()
+	b.joined = kind&joinedBit != 0
+	if kind&partBit != 0 {
+		b.submission, b.submissionAt, b.base = d.Uint(), d.Int(), d.Int()
 	}
 	return b
 }
@@ -244,4 +250,14 @@ func readBatch(r lsm.Rows, seq uint64) *batch {
 	b := decodeBatch(seq, value)
 	b.batchCounts = decodeBatchCounts(r.Get(seqKey(countsTable, seq)))
 	return b
+}
+
+// readBatchHead is readBatch without groups, pages and counts: for lookups of many jobs one by one.
+func readBatchHead(r lsm.Rows, seq uint64) *batch {
+	value := r.Get(seqKey(batchTable, seq))
+	if value == nil {
+		return nil
+	}
+	d := lsm.Decoder(value)
+	return decodeBatchHead(seq, &d)
 }

@@ -45,7 +45,7 @@ func (t *claiming) open(q *queue, p part) (taken, expired bool) {
 func (t *claiming) handOut(q *queue, p part) (more bool) {
 	c := t.c
 	next := p.in.HandOut(&p.group().Attributes, t.now)
-	t.result.handouts = append(t.result.handouts, handout{p.b, span{p.first, p.last, next}, q.queueName, p.b.details})
+	t.result.handouts = append(t.result.handouts, handout{p.b, span{p.first, p.last, next}, q.queueName, p.b.details, progressOf(t.submissionOf(p.b))})
 	t.move(p, next, reasonClaimed)
 	if prev := len(c.runs) - 1; prev >= 0 && c.runs[prev].Batch == p.b.seq && c.runs[prev].Last+1 == p.first {
 		c.runs[prev].Last = p.last

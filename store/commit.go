@@ -132,6 +132,13 @@ func (s *Store) ObserveRunEnds() { s.machine.runs.observed = true }
 // the sweep. Only the applying goroutine may call it. The list is valid until the next command.
 func (s *Store) TakeRunEnds() []job.RunEnd { return s.machine.runs.take() }
 
+// ObserveBatchEnds has Apply collect the ends of batches with attributes from now on, for TakeBatchEnds, which returns
+// those that were applied since it was last called. Only the applying goroutine may call them.
+func (s *Store) ObserveBatchEnds() { s.machine.batchEnds.observed = true }
+
+// TakeBatchEnds returns what ObserveBatchEnds says.
+func (s *Store) TakeBatchEnds() []job.BatchEnd { return s.machine.batchEnds.take() }
+
 // TakeReadied returns the queues that gained pending jobs, or were resumed, since it was last called. Only the applying
 // goroutine may call it. all is set if the switch was set to start meanwhile: then all ready queues are meant, of which
 // there may be very many, and ReadyQueues lists them.

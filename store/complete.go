@@ -24,7 +24,7 @@ func (a *applying) endRuns(cmd *job.Complete) *Ended {
 	result := &Ended{}
 	c := a.claimByID(cmd.Claim) // before the exceptions, which may end the last line that names it
 	for i := range cmd.Outcomes {
-		result.Results = append(result.Results, a.endOne(cmd, &cmd.Outcomes[i]))
+		result.Results = append(result.Results, a.endOne(cmd, &cmd.Outcomes[i], result.Results))
 	}
 	if cmd.All != nil {
 		result.All, result.Refusal = a.endAll(c, cmd)
@@ -33,14 +33,19 @@ func (a *applying) endRuns(cmd *job.Complete) *Ended {
 	return result
 }
 
-func (a *applying) endOne(cmd *job.Complete, o *job.Outcome) JobResult {
+// endOne gives a job an outcome. before are the results of the outcomes before it.
+func (a *applying) endOne(cmd *job.Complete, o *job.Outcome, before []JobResult) JobResult {
 	p, ok := a.find(o.ID)
 	if !ok {
 		return JobResult{ID: o.ID, Refusal: job.NotFound}
 	}
 	fence := job.Fence{Claim: cmd.Claim, Runner: cmd.Runner}
 	holder := a.holder(&p.in, &fence)
-	if refusal := fence.Allows(&p.in.State, holder); refusal != job.Granted {
+	run, refusal := p.in.State, fence.Allows(&p.in.State, holder)
+	if refusal == job.NotActive && cmd.Unclaimed {
+		run, refusal = a.runUnclaimed(p, o.ID, before)
+	}
+	if refusal != job.Granted {
 		if refusal = fence.Repeats(&p.in.State, holder, o, refusal); refusal == job.Granted {
 			return JobResult{ID: o.ID, Status: p.in.Status}
 		}
@@ -49,13 +54,61 @@ func (a *applying) endOne(cmd *job.Complete, o *job.Outcome) JobResult {
 	if chainHops(p, o) > job.MaxHops {
 		return JobResult{ID: o.ID, Refusal: job.TooManyHops}
 	}
-	return JobResult{ID: o.ID, Status: a.endReported(p, o)}
+	if p.in.Status != job.Active {
+		a.addToOwn(p)
+	}
+	return JobResult{ID: o.ID, Status: a.endReported(p, run, o)}
 }
 
-// endReported ends runs with the outcome that their runner reported, and adds the jobs that it creates. It returns the
-// status that the jobs have now.
-func (a *applying) endReported(p part, o *job.Outcome) job.Status {
-	next := a.endRun(p, o)
+// runUnclaimed returns the state of the run of a job that is not active, whose end a completion with Unclaimed reports. A
+// job that waits because the command has just ended a run of it is refused: the history of a job has one row for each
+// command. Jobs that the end or the deletion of their batch or queue is still to take are as good as cancelled, or deleted.
+func (a *applying) runUnclaimed(p part, id job.ID, before []JobResult) (run job.State, refusal job.Refusal) {
+	switch {
+	case !p.in.Status.Waits() || p.in.UpdatedAt == a.now.At && endedIn(before, id):
+		return run, job.NotActive
+	case a.deleting(p.b, p.first):
+		return run, job.NotFound
+	case a.submissionEnded(p.b):
+		return run, job.WasCancelled
+	}
+	return p.in.RunUnclaimed(&p.group().Attributes, a.now)
+}
+
+// endedIn reports whether a run of a job has ended, by the results of a command so far.
+func endedIn(results []JobResult, id job.ID) bool {
+	return slices.ContainsFunc(results, func(r JobResult) bool { return r.ID == id && r.Refusal == job.Granted })
+}
+
+// addToOwn makes the command the claim of the run of a waiting job.
+func (a *applying) addToOwn(p part) {
+	c := a.own
+	if c == nil {
+		c = &claim{seq: a.now.Seq, at: a.now.At, closed: true}
+		c.lease = job.Lease{Seq: a.now.Seq, At: a.now.At, Ms: p.group().LeaseMs}
+		a.own = c
+		a.claims.Set(c.seq, c)
+	}
+	if last := len(c.runs) - 1; last >= 0 && c.runs[last].Batch == p.b.seq && c.runs[last].Last+1 == p.first {
+		c.runs[last].Last = p.last
+		return
+	}
+	c.runs = append(c.runs, p.run())
+}
+
+// openOwn writes the row of the claim of the jobs that a completion has ended and that no claim held. The claim holds
+// nothing, so no runner has it. It has no row if no line names it any more.
+func (a *applying) openOwn() {
+	if c := a.own; c != nil && c.refs > 0 {
+		a.o.Set(seqKey(claimTable, c.seq), c.encode())
+	}
+	a.own = nil
+}
+
+// endReported ends runs, whose state is given, with the outcome that their runner reported, and adds the jobs that it
+// creates. It returns the status that the jobs have now.
+func (a *applying) endReported(p part, run job.State, o *job.Outcome) job.Status {
+	next := a.endRun(p, run, o)
 	status := a.takeBack(p, &next)
 	a.chained(p, o, status)
 	return status
@@ -91,7 +144,7 @@ func (a *applying) endAll(c *claim, cmd *job.Complete) (n int, refusal job.Refus
 			case p.in.Status == job.Cancelled:
 				cancelled = true
 			case p.in.Status == job.Active:
-				a.endReported(p, cmd.All)
+				a.endReported(p, p.in.State, cmd.All)
 				n += int(p.lines()) - named.within(p.run())
 			case cmd.All.Same(p.in.Code, int(p.in.ExitCode)):
 				n += int(p.lines()) - named.within(p.run())

@@ -122,7 +122,7 @@
 //	caches.go                 rows that Apply has used lately
 //	page_cache.go             pages of payloads that claims have read, or creates have written, lately
 //	job_ends.go               callers that wait for the end of a job
-//	run_ends.go               ends of runs, for an observer
+//	run_ends.go               ends of runs and of batches, for an observer
 //	live.go                   what both Apply and queries use in memory, and its lock
 //	machine.go                the state machine, and how it looks up rows
 //

@@ -25,6 +25,7 @@ type Submission struct {
 	Snowflake      int64 // its id in 63 bits
 	Client, Type   string
 	RetentionMs    int64
+	Completed      int64 // how many of its jobs have completed, also those that are purged
 }
 
 // Queue is the document of a queue. PendingSince is when the pending job that is next in line became pending, unix ms;

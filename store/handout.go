@@ -13,6 +13,13 @@ type handout struct {
 	sp      span
 	name    queueName
 	details bool
+	of      batchProgress
+}
+
+// batchProgress is how far a batch with attributes had come when some of its jobs were handed out.
+type batchProgress struct {
+	batch            job.ID // zero: the jobs belong to none
+	lines, completed int64
 }
 
 // hasHistory reports whether the lines may have a history. A line that is claimed for the first time has none, and

@@ -46,6 +46,11 @@ func (l *live) readBatchOf(r lsm.Rows, id job.ID) *batch {
 	return rowOf(l.seqs(id), id.WithLine(0), func(seq uint64) *batch { return readBatch(r, seq) })
 }
 
+// readBatchHeadOf is readBatchOf without groups, pages and counts.
+func (l *live) readBatchHeadOf(r lsm.Rows, id job.ID) *batch {
+	return rowOf(l.seqs(id), id.WithLine(0), func(seq uint64) *batch { return readBatchHead(r, seq) })
+}
+
 // readClaimOf returns the claim with an id, or nil.
 func (l *live) readClaimOf(r lsm.Rows, id job.ID) *claim {
 	return rowOf(l.seqs(id), id, func(seq uint64) *claim { return readClaim(r, seq) })

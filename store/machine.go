@@ -33,6 +33,7 @@ type machine struct {
 	readied    []*queue
 	allReadied bool
 	runs       runEnds
+	batchEnds  batchEnds
 	unwritten  unwritten
 }
 

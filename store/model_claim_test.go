@@ -134,13 +134,18 @@ func (t *modelTaking) take(j *modelJob) bool {
 	}
 	t.bytes = bytes
 	c.handed = append(c.handed, j)
+	m.start(c, j)
+	return len(c.handed) < t.cmd.Max
+}
+
+// start begins a run of a job under a claim.
+func (m *model) start(c *modelClaim, j *modelJob) {
 	j.status, j.claim, j.movedAt, j.code, j.exitCode, j.timeout = job.Active, c, m.at, job.NoCode, 0, 0
 	if j.attr.TimeoutMs > 0 {
 		j.timeout = m.at + j.attr.TimeoutMs
 	}
 	j.attempts++
 	j.tickle = modelTickle{m.seq, m.at, c.lease}
-	return len(c.handed) < t.cmd.Max
 }
 
 // alike returns the consecutive lines around a pending job that are equal to it in everything but their bytes.

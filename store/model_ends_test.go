@@ -11,9 +11,15 @@ func (m *model) endRuns(cmd job.Complete) *Ended {
 	result := &Ended{}
 	c := m.known(cmd.Claim)
 	excepted := map[*modelJob]bool{}
+	own := &modelClaim{id: job.NewID(m.at, m.seq, 0), seq: m.seq} // of waiting jobs
 	for i := range cmd.Outcomes {
 		o := &cmd.Outcomes[i]
-		result.Results = append(result.Results, m.endOne(&cmd, o))
+		ended := slices.ContainsFunc(result.Results, func(r JobResult) bool { return r.ID == o.ID && r.Refusal == job.Granted })
+		if j := m.find(o.ID); cmd.Unclaimed && j != nil && j.status.Waits() && !ended {
+			result.Results = append(result.Results, m.endUnclaimed(own, j, o))
+		} else {
+			result.Results = append(result.Results, m.endOne(&cmd, o))
+		}
 		excepted[m.jobs[o.ID]] = true
 	}
 	if cmd.All == nil {
@@ -53,6 +59,27 @@ func (m *model) endRuns(cmd job.Complete) *Ended {
 		}
 	}
 	return result
+}
+
+// endUnclaimed ends a run of a waiting job that no claim has handed out.
+func (m *model) endUnclaimed(own *modelClaim, j *modelJob, o *job.Outcome) JobResult {
+	x := j.expiry()
+	switch {
+	case m.doomed(j):
+		return JobResult{ID: o.ID, Refusal: job.NotFound}
+	case j.batch.submission.ended():
+		return JobResult{ID: o.ID, Refusal: job.WasCancelled}
+	case j.status == job.Deferred && j.runAt == job.MaxTimeMs && !j.cameBack && j.code != job.Damaged: // its batch is paused
+		return JobResult{ID: o.ID, Refusal: job.NotActive}
+	case x != 0 && x <= m.at:
+		return JobResult{ID: o.ID, Refusal: job.WasCancelled}
+	}
+	if own.handed = append(own.handed, j); len(own.handed) == 1 {
+		m.claims[own.id], own.lease = own, j.attr.LeaseMs
+	}
+	m.start(own, j)
+	m.end([]*modelJob{j}, o)
+	return JobResult{ID: o.ID, Status: j.shown()}
 }
 
 // neighbours reports whether b follows a in the same span. Both are active under the same claim.

@@ -330,6 +330,9 @@ func (p *player) compareSubmissions() error {
 			if !errors.Is(err, job.BatchNotFound) {
 				return fmt.Errorf("batch %v, which is being deleted: %+v, %w", s.id, doc, err)
 			}
+			if id, err := p.s.JobOf(s.id, 0); !errors.Is(err, job.BatchNotFound) {
+				return fmt.Errorf("a line of batch %v, which is being deleted: %v, %w", s.id, id, err)
+			}
 			continue
 		}
 		if err != nil {
@@ -354,6 +357,9 @@ func (p *player) compareSubmissions() error {
 		if id, err := p.s.BatchOfSnowflake(of.Snowflake); err != nil || id != s.id {
 			return fmt.Errorf("snowflake %d is that of %v (%v), the model has %v", of.Snowflake, id, err, s.id)
 		}
+		if err := p.compareLines(s); err != nil {
+			return fmt.Errorf("lines of batch %v: %w", s.id, err)
+		}
 		if err := p.compareResults(s); err != nil {
 			return fmt.Errorf("results of batch %v: %w", s.id, err)
 		}
@@ -376,6 +382,30 @@ func (p *player) compareSubmissions() error {
 	})
 	if rows != len(ofQueues)-1 {
 		return fmt.Errorf("%d queues count their batches, and %d have some", rows, len(ofQueues)-1)
+	}
+	return nil
+}
+
+// compareLines looks up all lines of a submission, and all jobs of its parts.
+func (p *player) compareLines(s *modelSubmission) error {
+	jobs := map[int64]job.ID{}
+	for _, b := range s.parts {
+		for _, j := range b.lines {
+			want := b.base + int64(j.id.Line())
+			if batch, line, err := p.s.LineOf(j.id); err != nil || batch != s.id || line != want {
+				return fmt.Errorf("job %v is line %d of %v (%w), the model has %d", j.id, line, batch, err, want)
+			}
+			jobs[want] = j.id
+		}
+		if _, _, err := p.s.LineOf(b.id.WithLine(len(b.lines))); !errors.Is(err, job.NotFound) {
+			return fmt.Errorf("a line after those of part %v: %w", b.id, err)
+		}
+	}
+	for line := int64(-1); line <= s.lines; line++ {
+		id, err := p.s.JobOf(s.id, line)
+		if want, ok := jobs[line]; ok && (err != nil || id != want) || !ok && !errors.Is(err, job.NotFound) {
+			return fmt.Errorf("line %d is job %v (%w), the model has %v", line, id, err, want)
+		}
 	}
 	return nil
 }

@@ -64,6 +64,7 @@ type modelBatch struct {
 	joined bool
 	// submission is what the batch is a part of; nil: it is a batch by itself.
 	submission *modelSubmission
+	base       int64      // of a part: the number of its first line in the submission
 	lost       job.Counts // of a batch by itself: jobs that were purged, by what they were, from level 4 on
 	failed     job.ID     // of a batch by itself: the job that failed first and was not redriven since
 	endedAt    int64      // of a batch by itself: when its last job ended
@@ -159,9 +160,9 @@ func newModel(seed uint64, rules *rules) *model {
 func (m *model) apply(seq uint64, at int64, cmd job.Command, events []event) Result {
 	m.seq, m.at = seq, max(at, m.at)
 	defer m.noteBatchEnds(m.unfinished())
+	defer m.noteIdle(m.idle()) // after settle, which may delete the last jobs of a queue
 	defer func() { m.settle(events) }()
 	defer m.forgetRunners()
-	defer m.noteIdle(m.idle())
 	switch cmd := cmd.(type) {
 	case *job.Create:
 		if made := m.create(cmd); made != nil {
@@ -309,6 +310,7 @@ func (m *model) create(c *job.Create) *Made {
 	}
 	b := &modelBatch{id: job.NewID(m.at, m.seq, 0), seq: m.seq, at: m.at, joined: c.Joined, submission: of}
 	if m.batches = append(m.batches, b); of != nil {
+		b.base = of.lines - int64(c.Lines())
 		of.parts = append(of.parts, b)
 	}
 	body := c.Payloads

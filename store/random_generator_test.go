@@ -412,6 +412,9 @@ func (g *generator) complete() job.Command {
 	if known := g.m.claims[claim]; known != nil && g.some(30) {
 		c.Runner = oneOf(g, known.runner, known.runner, "r2")
 	}
+	if n := 1 + g.IntN(3); g.some(15) {
+		return g.completeUnclaimed(claim, n)
+	}
 	n := 1 + g.IntN(3)
 	if all {
 		o := g.outcome()
@@ -434,6 +437,38 @@ func (g *generator) complete() job.Command {
 	if g.once(&c.Once, "claim "); c.Once.Given() { // a claim that also completes has one key for both
 		c.Once.Part = oneOf(g, 0, 0, 0, 1, 2)
 	}
+	return c
+}
+
+// completeUnclaimed is a completion of jobs that a claim need not hold: waiting ones, most often.
+func (g *generator) completeUnclaimed(claim job.ID, n int) job.Command {
+	c := job.Complete{Unclaimed: true}
+	ids := g.someJobs(claim, n)
+	if line := g.m.line(nil, nil, true); len(line) > 0 {
+		for range n {
+			ids = append(ids, line[g.IntN(len(line))].id)
+		}
+	}
+	for _, b := range g.m.batches {
+		for _, j := range b.lines {
+			if j.status == job.Deferred && g.some(10) {
+				ids = append(ids, j.id)
+			}
+		}
+	}
+	if len(ids) == 0 {
+		ids = []job.ID{job.NewID(g.at, 7, 1)}
+	}
+	for _, id := range ids {
+		o := g.outcome()
+		for o.Code == job.Unget || o.Code == job.Damaged {
+			o = g.outcome()
+		}
+		o.ID = id
+		c.Outcomes = append(c.Outcomes, o)
+	}
+	g.once(&c.Once, "claim ")
+	g.claims = append(g.claims, job.NewID(max(g.at, g.m.at), g.seq, 0)) // other commands may name the claim that it is
 	return c
 }
 

@@ -58,6 +58,17 @@ func (c *Claimed) Jobs() int {
 	return n
 }
 
+// Progress returns how many jobs a batch with attributes had, and how many of them had completed, when the claim was
+// applied. ok is false if the claim has handed out none of its jobs.
+func (c *Claimed) Progress(batch job.ID) (lines, completed int64, ok bool) {
+	for i := range c.handouts {
+		if of := &c.handouts[i].of; of.batch == batch {
+			return of.lines, of.completed, true
+		}
+	}
+	return 0, 0, false
+}
+
 // Ended is the result of a complete: one JobResult per outcome, in order, and the number of jobs that have the outcome
 // given to all of the claim. Refusal says why an outcome for all could not be given: ClaimLost (the claim is unknown,
 // or holds and ended nothing) or RunnerDiffers.

@@ -22,6 +22,26 @@ func (r *runEnds) add(e *job.RunEnd) {
 	r.list = append(r.list, *e)
 }
 
+// batchEnds are the batches that have ended since TakeBatchEnds was last called, for an observer, like runEnds.
+type batchEnds struct {
+	observed bool
+	list     []job.BatchEnd
+}
+
+func (b *batchEnds) add(s *submission) {
+	if b.observed {
+		b.list = append(b.list, job.BatchEnd{
+			ID: s.id(), Client: s.client, Type: s.typ, Status: s.status, CreatedAt: s.at, EndedAt: s.endedAt, Unfinished: s.unfinished(),
+		})
+	}
+}
+
+func (b *batchEnds) take() []job.BatchEnd {
+	list := b.list
+	b.list = nil
+	return list
+}
+
 // maxRunEndsKept bounds the memory that is kept for the next ends.
 const maxRunEndsKept = 1000
 

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -13,9 +14,9 @@ import (
 )
 
 // TestRunEndsOfRandomCommands: an observer gets the end of each run exactly once, in the command whose effects say that
-// its job is no longer active. A store with an observer has the same keys and values as one without.
+// its job is no longer active, or that a run of a waiting job has ended. A store with an observer has the same keys and values as one without.
 func TestRunEndsOfRandomCommands(t *testing.T) {
-	outcomes := map[string]int{}
+	outcomes, batchEnds := map[string]int{}, map[job.BatchStatus]int{}
 	for seed := uint64(1); seed <= seedsOr(*sameSeedsFlag, 60, 12); seed++ {
 		g := newGenerator(seed)
 		g.length *= 3
@@ -31,25 +32,56 @@ func TestRunEndsOfRandomCommands(t *testing.T) {
 			t.Fatal(err)
 		}
 		observed.s.ObserveRunEnds()
+		observed.s.ObserveBatchEnds()
+		ended := map[job.ID]bool{}
 		for _, st := range live.log {
 			if _, err := observed.s.Apply(st.seq, st.at, st.cmd); err != nil {
 				t.Fatal(err)
 			}
-			ends := slices.Clone(observed.s.TakeRunEnds())
+			ends, batches := slices.Clone(observed.s.TakeRunEnds()), observed.s.TakeBatchEnds()
 			if err := observed.s.Commit(); err != nil {
 				t.Fatal(err)
+			}
+			for _, e := range batches {
+				if ended[e.ID] {
+					t.Fatalf("seed %d: %v: batch %v ends again", seed, st, e.ID)
+				}
+				ended[e.ID] = true
+				doc, err := observed.s.Batch(e.ID)
+				if errors.Is(err, job.BatchNotFound) { // it ended when it was deleted
+					continue
+				}
+				if err != nil || doc.Status != e.Status || doc.EndedAt != e.EndedAt || doc.CreatedAt != e.CreatedAt || doc.Submission.Client != e.Client || doc.Submission.Type != e.Type || e.EndedAt != st.at {
+					t.Fatalf("seed %d: %v: %+v, and the batch is %+v (%v)", seed, st, e, doc, err)
+				}
+				batchEnds[e.Status]++
 			}
 			effects, err := observed.effects(st.seq)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, want := linesOfEnds(ends), linesNoLongerActive(effects); !slices.Equal(got, want) {
-				t.Fatalf("seed %d: %v\nruns that ended: %v\nlines that are no longer active: %v", seed, st, got, want)
+			if got, want := linesOfEnds(ends), linesOfEndedRuns(effects); !slices.Equal(got, want) {
+				t.Fatalf("seed %d: %v\nruns that ended: %v\nlines whose runs have ended: %v", seed, st, got, want)
 			}
 			for _, e := range ends {
 				outcomes[e.Outcome] += e.Jobs
-				if e.Attempt < 1 || e.Runner == "" || e.Client == "" || e.Type == "" || e.StartedAt < startAt || e.EndedAt < e.StartedAt || e.Claim.IsZero() || e.Status == job.Active {
+				own := e.Claim == job.NewID(e.EndedAt, st.seq, 0) // the run began in this command, which no runner sent
+				if own {
+					outcomes["unclaimed"] += e.Jobs
+				}
+				if e.Attempt < 1 || own != (e.Runner == "") || own && e.StartedAt != e.EndedAt || e.Client == "" || e.Type == "" || e.StartedAt < startAt || e.EndedAt < e.StartedAt || e.Claim.IsZero() || e.Status == job.Active {
 					t.Fatalf("seed %d: %v: %+v", seed, st, e)
+				}
+			}
+		}
+		for status := job.BatchCompleted; int(status) < job.NumBatchStatus; status++ {
+			docs, _, err := observed.s.Batches(BatchFilter{Status: status, Limit: job.MaxPage})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range docs {
+				if docs[i].Submission != nil && !ended[docs[i].ID] {
+					t.Fatalf("seed %d: nobody heard of the end of batch %+v", seed, docs[i])
 				}
 			}
 		}
@@ -63,9 +95,14 @@ func TestRunEndsOfRandomCommands(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, outcome := range []string{"ok", "failed", "retry", "error", "unget", job.RunAbandoned, job.RunCancelled, job.RunDeleted} {
+	for _, outcome := range []string{"ok", "failed", "retry", "error", "unget", "unclaimed", job.RunAbandoned, job.RunCancelled, job.RunDeleted} {
 		if outcomes[outcome] == 0 {
 			t.Errorf("no run ended as %s; there were %v", outcome, outcomes)
+		}
+	}
+	for status := job.BatchCompleted; int(status) < job.NumBatchStatus; status++ {
+		if batchEnds[status] == 0 {
+			t.Errorf("no batch ended as %v; there were %v", status, batchEnds)
 		}
 	}
 }
@@ -80,9 +117,9 @@ func linesOfEnds(ends []job.RunEnd) (lines []string) {
 	return lines
 }
 
-func linesNoLongerActive(effects []effect) (lines []string) {
+func linesOfEndedRuns(effects []effect) (lines []string) {
 	for _, e := range effects {
-		for line := e.run.First; e.from == job.Active && e.to != job.Active && line <= e.run.Last; line++ {
+		for line := e.run.First; (e.from == job.Active && e.to != job.Active || e.reason == reasonEnded) && line <= e.run.Last; line++ {
 			lines = append(lines, fmt.Sprintf("%d/%d to %v", job.NewID(0, e.run.Batch, 0).LowSeq(), line, e.to))
 		}
 	}

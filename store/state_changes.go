@@ -38,20 +38,22 @@ func (a *applying) expire(p part) {
 	a.purgeUnlessKept(p, &next)
 }
 
-// endRun ends the run of active lines, and returns the state they are in then. A sweep may have to move them on: see
-// takeBack.
-func (a *applying) endRun(p part, o *job.Outcome) job.State {
-	next := p.in.End(&p.group().Attributes, o, a.now, mix(a.seed, a.now.Seq, p.b.seq, p.first))
+// endRun ends the run of lines, and returns the state they are in then. run is the state of the run: that of the lines if
+// they are active, and that of job.State.RunUnclaimed if they wait. A sweep may have to move the lines on: see takeBack.
+func (a *applying) endRun(p part, run job.State, o *job.Outcome) job.State {
+	running := p
+	running.in.State = run
+	next := run.End(&p.group().Attributes, o, a.now, mix(a.seed, a.now.Seq, p.b.seq, p.first))
 	if o.Code.Remembered() {
-		a.remember(p, job.Attempt{Runner: a.claim(p.in.Claim).runner, Code: o.Code, ExitCode: o.ExitCode, Error: o.Error, Why: job.Reported})
+		a.remember(running, job.Attempt{Runner: a.claim(run.Claim).runner, Code: o.Code, ExitCode: o.ExitCode, Error: o.Error, Why: job.Reported})
 	}
 	if !o.Result.Empty() {
-		value := encodeResult(p.in.Claim, &o.Result)
+		value := encodeResult(run.Claim, &o.Result)
 		for line := p.first; line <= p.last; line++ {
 			a.setDetail(p.b, line, resultDetail, value)
 		}
 	}
-	a.runEnded(p, &next, o.Code.String(), o.ExitCode, o.Error)
+	a.runEnded(running, &next, o.Code.String(), o.ExitCode, o.Error)
 	a.move(p, next, reasonEnded)
 	a.purgeUnlessKept(p, &next)
 	return next

@@ -68,6 +68,14 @@ func (s *submissionState) had(status job.Status) int64 { return s.counts[status]
 // done returns how many jobs have ended.
 func (s *submissionState) done() int64 { return s.jobs() - s.unfinished() }
 
+// progressOf returns how far a submission has come; nil stands for none.
+func progressOf(s *submission) batchProgress {
+	if s == nil {
+		return batchProgress{}
+	}
+	return batchProgress{s.id(), s.lines, s.had(job.Completed)}
+}
+
 func (s *submission) encode() []byte {
 	e := make(lsm.Encoder, 0, 64+len(s.Meta))
 	e.Int(s.at)

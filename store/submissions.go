@@ -35,6 +35,7 @@ func (a *applying) setBatchStatus(s *submission, status job.BatchStatus) {
 func (a *applying) endSubmission(s *submission, status job.BatchStatus) {
 	a.setBatchStatus(s, status)
 	s.open, s.endedAt = false, a.now.At
+	a.batchEnds.add(s)
 	a.setTimer(timerKey(s.endedAt+s.retentionMs, batchTimer, s.seq, 0, 0))
 	if s.unfinished() > 0 {
 		a.beginRest(s)

@@ -320,6 +320,9 @@ func (a *account) completed(r ingest.Receipt, c job.Complete, answer store.Ended
 			a.setAside = append(a.setAside, result.ID)
 			a.figures.SetAside++
 		}
+		if result.Refusal == job.Granted && c.Unclaimed {
+			a.figures.Unclaimed++
+		}
 		if result.Refusal == job.Granted && result.Status.Terminal() && !a.isMoved(result.ID) {
 			a.remember(result.ID, result.Status)
 		}
@@ -332,9 +335,14 @@ func (a *account) completed(r ingest.Receipt, c job.Complete, answer store.Ended
 		for i, result := range answer.Results {
 			named[result.ID] = true
 			var err error
-			if result.Refusal == job.Granted {
-				err = u.ended(r, c.Claim, &c.Outcomes[i], result.Status)
-			} else {
+			switch {
+			case result.Refusal == job.Granted:
+				if err = u.ended(r, c.Claim, &c.Outcomes[i], result.Status); c.Unclaimed {
+					u.endedUnclaimed(result.ID)
+				}
+			case c.Unclaimed:
+				err = u.refusedUnclaimed(r, result)
+			default:
 				err = u.refused(r, c.Claim, result.ID, "complete")
 			}
 			if err != nil {

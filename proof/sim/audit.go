@@ -44,6 +44,9 @@ type jobRecord struct {
 	max      int
 	ungot    bool
 	setAside bool // its payload could not be read, and nobody has run it since
+	// unclaimed is how many completions with Unclaimed were granted. Some of them have used an attempt that is not in
+	// attempts.
+	unclaimed int
 
 	// The last end that was answered:
 	endedBy      job.ID
@@ -111,11 +114,11 @@ func (u *audit) handOut(r ingest.Receipt, doc *job.Job) error {
 		return err
 	}
 	switch b := u.a.batchOf(doc.ID); {
-	case b != nil && r.At < b.groups[b.line(doc.ID)].RunAt:
+	case b != nil && r.At < b.groups[b.line(doc.ID)].RunAt && !u.maySkipRunAt(doc.ID):
 		return fmt.Errorf("job %v is handed out %d ms before its run_at", doc.ID, b.groups[b.line(doc.ID)].RunAt-r.At)
 	case l.status.Terminal():
 		return fmt.Errorf("job %v is handed out after it was answered as %v", doc.ID, l.status)
-	case l.setAside:
+	case l.setAside && !u.mayHaveEndedUnder(doc.ID, job.ID{}):
 		return fmt.Errorf("job %v is handed out after it was set aside as damaged, and nobody has run it", doc.ID)
 	case !l.free && !u.mayHaveEndedUnder(doc.ID, l.holder) && r.At < l.deadline:
 		return fmt.Errorf("job %v is handed out %d ms before the lease of claim %v ends", doc.ID, l.deadline-r.At, l.holder)
@@ -284,7 +287,7 @@ func (u *audit) checkRuns(doc *job.Job) error {
 		if doc.Status != l.status || doc.CompletedAt == 0 || !u.mayHaveEndedUnder(doc.ID, l.endedBy) && (doc.Code != l.code || doc.ExitCode != l.exitCode || doc.Claim != l.endedBy && !l.withoutClaim) {
 			return fmt.Errorf("job %v was answered as %v by claim %v with %v %d, and now is %+v", doc.ID, l.status, l.endedBy, l.code, l.exitCode, *doc)
 		}
-	case l.setAside:
+	case l.setAside && !u.mayHaveEndedUnder(doc.ID, job.ID{}):
 		if doc.Status != job.Deferred || doc.Code != job.Damaged || doc.Error != job.DamagedText || doc.RunAt != job.MaxTimeMs || doc.RunAttempts != l.attempts-1 {
 			return fmt.Errorf("job %v was set aside as damaged in attempt %d, and now is %+v", doc.ID, l.attempts, *doc)
 		}
@@ -318,6 +321,6 @@ func (u *audit) mayBePurged(b *batch, line int, now int64) bool {
 	}
 	// The job may have ended by a request without an answer whose repeat was answered, or at the end of the lease of
 	// its last attempt.
-	ended := l.status.Terminal() || u.mayHaveEnded(b.job(line)) || g.MaxAttempts <= l.attempts+u.a.lostClaims
+	ended := l.status.Terminal() || u.mayHaveEnded(b.job(line)) || u.attemptsMayBeUsed(l, g)
 	return ended && now >= b.id.At()+g.RetentionMs
 }

@@ -106,6 +106,7 @@
 //	producers.go    creates
 //	claims.go       claims, whose jobs go through runs
 //	runners.go      claims, tickles and completions
+//	unclaimed.go    completions of jobs that no claim need hold, and the rules for them
 //	lost_runners.go heartbeats, and runners that are declared lost
 //	operators.go    pauses, flushes, deleted queues, the wall clock, and reads
 //	moves.go        cancels, redrives, patches, and the stop of all claims

@@ -16,6 +16,7 @@ type Figures struct {
 	Commands               uint64
 	Numbered               int // requests in sessions
 	Chained, Followed      int // jobs that outcomes created; jobs that were created because others completed
+	Unclaimed              int // outcomes of jobs that their sender had not claimed, and that were granted
 	Losses                 int // commands that returned jobs of lost runners
 	// Batches with attributes: those that were seen as ended, how many of them failed and cancelled their other jobs, creates
 	// that added jobs to one or were refused by one, and results read.
@@ -50,6 +51,7 @@ func (f *Figures) Add(other Figures) {
 	f.Numbered += other.Numbered
 	f.Chained += other.Chained
 	f.Followed += other.Followed
+	f.Unclaimed += other.Unclaimed
 	f.Losses += other.Losses
 	f.Completed += other.Completed
 	f.Failed += other.Failed

@@ -118,7 +118,7 @@ func (u *audit) handOutMoved(r ingest.Receipt, doc *job.Job) error {
 		return fmt.Errorf("job %v runs %d times of %d", doc.ID, doc.RunAttempts, doc.MaxAttempts)
 	case first && doc.ExpiresAt != 0 && r.At >= doc.ExpiresAt:
 		return fmt.Errorf("job %v is handed out %d ms after it expired", doc.ID, r.At-doc.ExpiresAt)
-	case doc.Redrives == s.handedOut && r.At < s.notBefore:
+	case doc.Redrives == s.handedOut && r.At < s.notBefore && !u.mayHaveEndedUnder(doc.ID, job.ID{}):
 		return fmt.Errorf("job %v is handed out %d ms before its run_at", doc.ID, s.notBefore-r.At)
 	}
 	again := !s.claim.IsZero() && doc.Redrives == s.handedOut
@@ -211,6 +211,11 @@ func (u *audit) endedMoved(r ingest.Receipt, c *job.Complete, answer *store.Ende
 		before := s.ended[c.Claim] || u.mayHaveEndedUnder(result.ID, c.Claim) // this may be a repeat
 		if err := u.checkHeld(r, c.Claim, result.ID, "complete"); err != nil && !before {
 			return err
+		}
+		if c.Unclaimed {
+			if err := u.endedUnclaimedMoved(r, result.ID); err != nil {
+				return err
+			}
 		}
 		s.ended[c.Claim] = true
 		if c.Claim.IsZero() { // an outcome without a claim ends the holder's run

@@ -37,8 +37,10 @@ func (s *server) run(id int, r *runner) {
 			u.claim(r)
 		case n < 60:
 			u.tickle(r)
-		case n < 95:
+		case n < 90:
 			u.complete(r)
+		case n < 95:
+			u.completeUnclaimed()
 		case n < 97: // the runner forgets what it holds
 			r.held, r.numbers = nil, newNumbering()
 		default: // sleeps until its leases are over

@@ -78,7 +78,8 @@ func (u *audit) mayHandOutFilled(r ingest.Receipt, doc *job.Job) error {
 		return fmt.Errorf("job %v is handed out, and batch %v had ended at %d", doc.ID, doc.Batch, s.over)
 	}
 	paused := b.of.create.create.Submission.Paused && (s.resumed.seq == 0 || s.resumed.seq > r.Seq)
-	if paused && !j.ran && !j.patched && len(u.redrivesOf(doc)) == 0 {
+	unclaimed := j.ended[job.ID{}] || u.mayHaveEndedUnder(doc.ID, job.ID{}) // which returns a job to its queue, or defers it
+	if paused && !unclaimed && !j.ran && !j.patched && len(u.redrivesOf(doc)) == 0 {
 		return fmt.Errorf("job %v is handed out of the paused batch %v", doc.ID, doc.Batch)
 	}
 	return nil

@@ -1,0 +1,86 @@
+package opsqueue
+
+import (
+	"sync"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/opsqueue/wire"
+	"github.com/daybookq/daybook/store"
+)
+
+// about is what never changes of a submission, as consumers and producers get it.
+type about struct{ wire.Submission }
+
+// at returns a submission with what changes.
+func (a *about) at(chunks, done int64) wire.Submission {
+	s := a.Submission
+	s.ChunksTotal, s.ChunksDone = chunks, done
+	return s
+}
+
+// aboutCache keeps what does not change of the submissions that consumers work on: it goes with each chunk, and takes
+// several reads and a decoding of meta. It is bounded in bytes. When it is full, it forgets submissions at random.
+type aboutCache struct {
+	mu    sync.Mutex
+	of    map[job.ID]*about
+	bytes int
+}
+
+const (
+	maxCachedBytes = 32 << 20
+	aboutBytes     = 512 // of one without metadata, about
+)
+
+func (a *about) bytes() int { return aboutBytes + len(a.Metadata) }
+
+func (c *aboutCache) get(id job.ID) *about {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.of[id]
+}
+
+func (c *aboutCache) put(id job.ID, a *about) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.of[id] != nil {
+		return
+	}
+	if c.of == nil {
+		c.of = map[job.ID]*about{}
+	}
+	for other, old := range c.of {
+		if c.bytes+a.bytes() <= maxCachedBytes {
+			break
+		}
+		c.bytes -= old.bytes()
+		delete(c.of, other)
+	}
+	c.of[id] = a
+	c.bytes += a.bytes()
+}
+
+// about returns what never changes of a submission.
+func (s *Server) about(doc *store.Batch) (*about, error) {
+	if a := s.cache.get(doc.ID); a != nil {
+		return a, nil
+	}
+	of := doc.Submission
+	a := &about{wire.Submission{
+		ID: wire.SubmissionID(of.Snowflake), ChunkSize: of.ChunkSize, StrategicMetadata: strategicMetadata(of.Meta),
+		OtelTraceCarrier: carrierOf(&of.Submission),
+	}}
+	if of.Name != "" {
+		a.Prefix = &of.Name
+	}
+	if of.ChunkSize == 0 {
+		a.ChunkSize = defaultChunkSize
+	}
+	if of.MetadataBytes > 0 {
+		var err error
+		if a.Metadata, err = s.state.BatchMetadata(doc.ID); err != nil {
+			return nil, err
+		}
+	}
+	s.cache.put(doc.ID, a)
+	return a, nil
+}

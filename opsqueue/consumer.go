@@ -1,0 +1,236 @@
+package opsqueue
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/daybookq/daybook/opsqueue/wire"
+)
+
+// consumer is the connection of a consumer. Its goroutines are: the one that reads messages, the one that sends pings,
+// and one for each request of chunks that waits.
+type consumer struct {
+	s      *Server
+	name   string // conn_id
+	runner string // of its claims
+	conn   *websocket.Conn
+	tcp    net.Conn // below conn
+
+	ctx  context.Context // ends with the connection
+	stop context.CancelFunc
+
+	beating   sync.Mutex
+	heartbeat *Heartbeat
+
+	waiting  sync.WaitGroup // requests of chunks
+	requests chan struct{}  // a place for each of them
+
+	holding
+}
+
+const (
+	// runnerPrefix begins the names of the runners that connections are.
+	runnerPrefix = "opsqueue/"
+	// maxRequests bounds the requests of a connection that wait for chunks. The original's client has one.
+	maxRequests = 256
+	// maxLongWait is how long a client may take to send a long message.
+	maxLongWait = 30 * time.Second
+	// maxFrameWait is how long the client may take to read a message.
+	maxFrameWait = 10 * time.Second
+	// goodbyeWait is how long a client may take to answer that the server goes away.
+	goodbyeWait = 100 * time.Millisecond
+)
+
+// connKey is the key of the net.Conn in the context of a request.
+type connKey struct{}
+
+// serveConsumer answers GET /consumer.
+func (s *Server) serveConsumer(w http.ResponseWriter, r *http.Request) error {
+	c := &consumer{s: s, name: s.names.Next(time.Now()), requests: make(chan struct{}, maxRequests)}
+	c.runner = runnerPrefix + s.instance + "/" + c.name
+	c.holding.init()
+	c.ctx, c.stop = context.WithCancel(s.running)
+	c.tcp, _ = r.Context().Value(connKey{}).(net.Conn)
+	if !s.admit() {
+		c.stop()
+		return &rejection{http.StatusServiceUnavailable, "the server stops"}
+	}
+	c.heartbeat = NewHeartbeat(s.config.HeartbeatInterval, s.config.MaxMissableHeartbeats, time.Now())
+	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{
+		InsecureSkipVerify: true, // guard has refused every Origin
+		OnPingReceived:     func(context.Context, []byte) bool { c.received(); return true },
+		OnPongReceived:     func(context.Context, []byte) { c.received() },
+	})
+	if err != nil { // it has answered the request
+		c.stop()
+		s.leave(c)
+		return nil //nolint:nilerr
+	}
+	c.conn = conn
+	conn.SetReadLimit(wire.MaxMessageBytes)
+	s.opened(c)
+	go func() { // the goroutine of the request has a large stack, and refers to the request
+		defer s.leave(c)
+		c.run()
+	}()
+	return nil
+}
+
+// run serves the connection until it ends. Then its chunks go back at once.
+func (c *consumer) run() {
+	c.s.log.Debug("a consumer has connected", "conn_id", c.name)
+	var beats sync.WaitGroup
+	err := c.send(wire.Init{
+		MaxMissableHeartbeats: c.s.config.MaxMissableHeartbeats, HeartbeatInterval: c.s.config.HeartbeatInterval,
+		VersionInfo: "v" + Version, ConnID: c.name,
+	})
+	if err == nil {
+		beats.Go(c.beat)
+		err = c.read()
+	}
+	c.stop()
+	c.cut()
+	c.waiting.Wait()
+	beats.Wait()
+	c.releaseAll()
+	c.s.log.Debug("a consumer has gone", "conn_id", c.name, "reason", err)
+}
+
+// read serves messages until the connection ends.
+func (c *consumer) read() error {
+	buffer := bytes.NewBuffer(make([]byte, 0, 512))
+	for {
+		m, err := c.receive(buffer)
+		if err != nil {
+			return err
+		}
+		c.received()
+		if err := c.serve(&m); err != nil {
+			return err
+		}
+		if buffer.Cap() > maxKeptBuffer {
+			buffer = bytes.NewBuffer(nil)
+		}
+	}
+}
+
+// receive reads the next message into a buffer, which it clears. A long message waits for its share of the memory for long
+// messages.
+func (c *consumer) receive(buffer *bytes.Buffer) (m wire.ClientToServer, err error) {
+	kind, r, err := c.conn.Reader(c.ctx)
+	if err != nil {
+		return m, err
+	}
+	if kind != websocket.MessageBinary {
+		return m, errors.New("the consumer has sent a text message")
+	}
+	buffer.Reset()
+	n, err := buffer.ReadFrom(io.LimitReader(r, maxKeptBuffer))
+	if err == nil && n == maxKeptBuffer {
+		if err := c.s.messages.Acquire(c.ctx, wire.MaxMessageBytes); err != nil {
+			return m, err
+		}
+		defer c.s.messages.Release(wire.MaxMessageBytes)
+		late := time.AfterFunc(maxLongWait, c.cut)
+		defer late.Stop()
+		_, err = buffer.ReadFrom(r)
+	}
+	if err != nil {
+		return m, err
+	}
+	return wire.DecodeClientToServer(buffer.Bytes())
+}
+
+// serve begins to carry out one message. The order of completions and failures is kept.
+func (c *consumer) serve(m *wire.ClientToServer) error {
+	switch what := m.Contents.(type) {
+	case wire.WantToReserveChunks:
+		return c.want(m.Nonce, what)
+	case wire.CompleteChunk:
+		return c.complete(what)
+	case wire.FailChunk:
+		return c.fail(what)
+	default:
+		return fmt.Errorf("unknown message %T", what)
+	}
+}
+
+// buffers has buffers for messages. Most are shorter than a kilobyte.
+var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 1<<10); return &b }}
+
+const maxKeptBuffer = 64 << 10
+
+// send writes a message. Any goroutine may call it.
+func (c *consumer) send(m wire.ServerToClient) error {
+	buffer := buffers.Get().(*[]byte)
+	message := m.AppendCBOR((*buffer)[:0])
+	ctx, cancel := context.WithTimeout(c.ctx, maxFrameWait)
+	defer cancel()
+	err := c.conn.Write(ctx, websocket.MessageBinary, message)
+	if cap(message) <= maxKeptBuffer {
+		*buffer = message
+		buffers.Put(buffer)
+	}
+	return err
+}
+
+// received notes that something has arrived.
+func (c *consumer) received() {
+	c.beating.Lock()
+	defer c.beating.Unlock()
+	c.heartbeat.Received(time.Now())
+}
+
+// beat sends pings until the connection ends, and ends it if the consumer is silent.
+func (c *consumer) beat() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var pings sync.WaitGroup
+	defer pings.Wait()
+	for {
+		select {
+		case <-c.ctx.Done():
+			return
+		case <-timer.C:
+		}
+		now := time.Now()
+		c.beating.Lock()
+		beat, due := c.heartbeat.Tick(now), c.heartbeat.Due()
+		c.beating.Unlock()
+		switch beat {
+		case Drop:
+			c.s.log.Debug("a consumer is silent", "conn_id", c.name)
+			c.stop()
+			c.cut()
+			return
+		case Ping:
+			pings.Go(func() { _ = c.conn.Ping(c.ctx) }) // received notes the answer, and read the end
+		}
+		timer.Reset(max(0, due.Sub(now)))
+	}
+}
+
+// goAway ends the connection after a message that says so.
+func (c *consumer) goAway() {
+	gone := time.AfterFunc(goodbyeWait, c.cut)
+	defer gone.Stop()
+	_ = c.conn.Close(websocket.StatusGoingAway, "") // the end of the connection says it, too
+}
+
+// cut ends the connection at once.
+func (c *consumer) cut() {
+	if c.tcp != nil {
+		_ = c.tcp.Close() // nothing is left to say
+		return
+	}
+	_ = c.conn.CloseNow()
+}

@@ -1,0 +1,84 @@
+package opsqueue
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/opsqueue/wire"
+)
+
+// escapedKey begins the name in meta of a key that is not a name by itself. The key follows in hexadecimal digits. A key
+// that begins so is escaped, too.
+const escapedKey = "hex:"
+
+// metaName returns the name in meta of a key of strategic metadata. Keys may have any characters, and names may not. ok
+// is false if the key is too long.
+func metaName(key string) (name string, ok bool) {
+	if isMetaName(key) && !strings.HasPrefix(key, escapedKey) {
+		return key, true
+	}
+	name = escapedKey + hex.EncodeToString([]byte(key))
+	return name, isMetaName(name)
+}
+
+func isMetaName(key string) bool {
+	_, err := job.NewMeta(map[string]string{key: ""})
+	return err == nil
+}
+
+// metaKey is the inverse of metaName.
+func metaKey(name string) string {
+	if digits, ok := strings.CutPrefix(name, escapedKey); ok {
+		if key, err := hex.DecodeString(digits); err == nil {
+			return string(key)
+		}
+	}
+	return name
+}
+
+// batchMeta returns strategic metadata as the meta of a batch. The error names what does not fit.
+func batchMeta(metadata wire.Metadata) (job.BatchMeta, error) {
+	m := make(map[string]job.MetaValue, len(metadata))
+	for _, pair := range metadata {
+		name, ok := metaName(pair.Key)
+		if !ok {
+			return "", fmt.Errorf("a key of strategic_metadata has %d bytes; the maximum is %d, or %d if it has other characters than letters, digits and . _ : -",
+				len(pair.Key), job.MaxMetaNameBytes, (job.MaxMetaNameBytes-len(escapedKey))/2)
+		}
+		m[name] = job.MetaValue{Integer: pair.Value, IsInteger: true}
+	}
+	meta, err := job.NewBatchMeta(m)
+	if err != nil {
+		return "", fmt.Errorf("strategic_metadata: %w", err)
+	}
+	return meta, nil
+}
+
+// strategicMetadata is the inverse of batchMeta. A batch that was created through Daybook's own API may have texts, too,
+// which consumers of this protocol cannot read.
+func strategicMetadata(meta job.BatchMeta) wire.Metadata {
+	var pairs []wire.MetadataPair
+	for name, v := range meta.All() {
+		if v.IsInteger {
+			pairs = append(pairs, wire.MetadataPair{Key: metaKey(name), Value: v.Integer})
+		}
+	}
+	return wire.NewMetadata(pairs)
+}
+
+var baseStrategies = [...]job.Strategy{wire.Oldest: job.Oldest, wire.Newest: job.Newest, wire.Random: job.Random}
+
+// strategyOf returns a strategy as one of a claim. A key that no submission can have ranks nothing.
+func strategyOf(s wire.Strategy) job.Strategy {
+	strategy := baseStrategies[s.Base]
+	for i := len(s.PreferDistinct) - 1; i >= 0; i-- {
+		if name, ok := metaName(s.PreferDistinct[i]); ok {
+			if nested, err := job.PreferDistinct(name, strategy); err == nil { // wire bounds the depth
+				strategy = nested
+			}
+		}
+	}
+	return strategy
+}

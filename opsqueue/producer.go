@@ -1,0 +1,263 @@
+package opsqueue
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"path"
+	"runtime/debug"
+	"strings"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/opsqueue/wire"
+)
+
+const (
+	// maxBodyBytes is the length of the longest body, which is that of the original's framework.
+	maxBodyBytes = 2 << 20
+	// maxBodies bounds the bodies that are in memory at a time.
+	maxBodies = 32
+
+	mimeJSON = "application/json"
+	mimeText = "text/plain; charset=utf-8"
+)
+
+// handler returns the handler of all routes.
+func (s *Server) handler() http.Handler {
+	mux := http.NewServeMux()
+	for _, r := range []struct {
+		method, path string
+		serve        func(w http.ResponseWriter, r *http.Request) error
+	}{
+		{http.MethodPost, "/producer/submissions", s.serveInsert},
+		{http.MethodGet, "/producer/submissions/{id}", s.serveStatus},
+		{http.MethodPost, "/producer/submissions/cancel/{id}", s.serveCancel},
+		{http.MethodGet, "/producer/submissions/count", s.serveCount(job.BatchInProgress)},
+		{http.MethodGet, "/producer/submissions/count_completed", s.serveCount(job.BatchCompleted)},
+		{http.MethodGet, "/producer/submissions/lookup_id_by_prefix/{prefix}", s.serveLookupPrefix},
+		{http.MethodPost, "/producer/submissions/lookup_ids_by_strategic_metadata", s.serveLookupMetadata},
+		{http.MethodGet, "/producer/version", serveVersion},
+		{http.MethodGet, "/consumer", s.serveConsumer},
+		{http.MethodGet, "/ping", s.servePing},
+		{http.MethodGet, "/version", serveVersion},
+		{http.MethodGet, "/metrics", s.serveMetrics},
+		{http.MethodGet, "/intentionally-panic-for-tests", func(http.ResponseWriter, *http.Request) error { panic("intentional panic for tests") }},
+	} {
+		mux.Handle(r.path, s.metrics.route(r.method, r.path, s.guard(r.method, r.serve)))
+	}
+	notFound := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }
+	mux.HandleFunc("/", notFound)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p := r.URL.EscapedPath(); path.Clean(p) != p { // mux would redirect to the clean path
+			notFound(w, r)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// guard serves one method of a route, and answers its errors and panics. No client of the protocol is a browser: requests
+// that a page of another site makes a browser send have an Origin, and are refused.
+func (s *Server) guard(method string, serve func(w http.ResponseWriter, r *http.Request) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if p := recover(); p != nil {
+				s.log.Error("a request panicked", "path", r.URL.Path, "panic", p, "stack", string(debug.Stack()))
+				answer(w, http.StatusInternalServerError, mimeJSON, wire.AppendPanic(nil, fmt.Sprint(p)))
+			}
+		}()
+		switch {
+		case r.Method != method && (method != http.MethodGet || r.Method != http.MethodHead):
+			w.Header().Set("Allow", method)
+			w.WriteHeader(http.StatusMethodNotAllowed)
+			return
+		case r.Header.Get("Origin") != "":
+			answer(w, http.StatusForbidden, mimeText, []byte("a browser may not use this protocol"))
+			return
+		}
+		if err := serve(w, r); err != nil {
+			s.refuse(w, r, err)
+		}
+	})
+}
+
+// refuse answers an error.
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	var refusal *rejection
+	var insert *refusedInsert
+	switch {
+	case errors.As(err, &refusal):
+		answer(w, refusal.status, mimeText, []byte(refusal.reason))
+	case errors.As(err, &insert):
+		answer(w, http.StatusUnprocessableEntity, mimeText, []byte(insert.reason))
+	default:
+		s.log.Warn("a request failed", "path", r.URL.Path, "error", err)
+		answer(w, http.StatusInternalServerError, mimeJSON, wire.AppendServerError(nil, err.Error()))
+	}
+}
+
+// rejection is a request that the original's framework rejects with a text.
+type rejection struct {
+	status int
+	reason string
+}
+
+func (e *rejection) Error() string { return e.reason }
+
+func answer(w http.ResponseWriter, status int, kind string, body []byte) {
+	w.Header().Set("Content-Type", kind)
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // an error means that the client has gone
+}
+
+func answerJSON(w http.ResponseWriter, status int, body []byte) error {
+	answer(w, status, mimeJSON, body)
+	return nil
+}
+
+// readJSON reads a body whose media type is JSON.
+func (s *Server) readJSON(w http.ResponseWriter, r *http.Request, decode func(body []byte) error) error {
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || kind != mimeJSON && !(strings.HasPrefix(kind, "application/") && strings.HasSuffix(kind, "+json")) {
+		return &rejection{http.StatusUnsupportedMediaType, "Expected request with `Content-Type: application/json`"}
+	}
+	select {
+	case s.bodies <- struct{}{}:
+		defer func() { <-s.bodies }()
+	case <-r.Context().Done():
+		return r.Context().Err()
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBodyBytes))
+	if long := (*http.MaxBytesError)(nil); errors.As(err, &long) {
+		return &rejection{http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes", maxBodyBytes)}
+	} else if err != nil {
+		return &rejection{http.StatusBadRequest, "the body cannot be read"}
+	}
+	switch err := decode(body); {
+	case errors.Is(err, wire.ErrMalformed):
+		return &rejection{http.StatusBadRequest, err.Error()}
+	case errors.Is(err, wire.ErrShape):
+		return &rejection{http.StatusUnprocessableEntity, err.Error()}
+	default:
+		return err
+	}
+}
+
+func pathID(r *http.Request) (wire.SubmissionID, error) {
+	id, err := wire.ParseSubmissionID(r.PathValue("id"))
+	if err != nil {
+		return 0, &rejection{http.StatusBadRequest, err.Error()}
+	}
+	return id, nil
+}
+
+func (s *Server) serveInsert(w http.ResponseWriter, r *http.Request) error {
+	var request wire.InsertSubmission
+	err := s.readJSON(w, r, func(body []byte) (err error) {
+		request, err = wire.DecodeInsertSubmission(body)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	id, err := s.insert(r.Context(), &request, r.Header)
+	if err != nil {
+		return err
+	}
+	return answerJSON(w, http.StatusOK, id.AppendJSON(nil))
+}
+
+var jsonNull = []byte("null")
+
+func (s *Server) serveStatus(w http.ResponseWriter, r *http.Request) error {
+	id, err := pathID(r)
+	if err != nil {
+		return err
+	}
+	status, err := s.status(r.Context(), id)
+	switch {
+	case errors.Is(err, job.BatchNotFound):
+		return answerJSON(w, http.StatusOK, jsonNull)
+	case err != nil:
+		return err
+	}
+	return answerJSON(w, http.StatusOK, status.AppendJSON(nil))
+}
+
+func (s *Server) serveCancel(w http.ResponseWriter, r *http.Request) error {
+	id, err := pathID(r)
+	if err != nil {
+		return err
+	}
+	ended, err := s.cancel(r.Context(), id)
+	switch {
+	case errors.Is(err, job.BatchNotFound):
+		return answerJSON(w, http.StatusNotFound, id.AppendJSON(nil))
+	case err != nil:
+		return err
+	case ended != nil:
+		why := wire.SubmissionNotCancellable{Completed: ended.Completed, Failed: ended.Failed, Cancelled: ended.Cancelled}
+		return answerJSON(w, http.StatusConflict, why.AppendJSON(nil))
+	}
+	w.WriteHeader(http.StatusOK)
+	return nil
+}
+
+func (s *Server) serveCount(status job.BatchStatus) func(w http.ResponseWriter, r *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if err := s.engine.CatchUp(r.Context(), 0); err != nil {
+			return err
+		}
+		counts, err := s.state.BatchCounts(Client, Type)
+		if err != nil {
+			return err
+		}
+		return answerJSON(w, http.StatusOK, wire.AppendCount(nil, counts[status]))
+	}
+}
+
+func (s *Server) serveLookupPrefix(w http.ResponseWriter, r *http.Request) error {
+	id, ok, err := s.lookupPrefix(r.Context(), r.PathValue("prefix"))
+	switch {
+	case err != nil:
+		return err
+	case !ok:
+		return answerJSON(w, http.StatusOK, jsonNull)
+	}
+	return answerJSON(w, http.StatusOK, id.AppendJSON(nil))
+}
+
+func (s *Server) serveLookupMetadata(w http.ResponseWriter, r *http.Request) error {
+	var pairs wire.Metadata
+	err := s.readJSON(w, r, func(body []byte) (err error) {
+		pairs, err = wire.DecodeLookup(body)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	ids, err := s.lookupMetadata(r.Context(), pairs)
+	switch {
+	case errors.Is(err, errTooMany):
+		return answerJSON(w, http.StatusBadRequest, wire.TooManyMatchingSubmissions(s.config.MaxSubmissionsReturned).AppendJSON(nil))
+	case err != nil:
+		return err
+	}
+	return answerJSON(w, http.StatusOK, wire.AppendSubmissionIDs(nil, ids))
+}
+
+func serveVersion(w http.ResponseWriter, _ *http.Request) error {
+	answer(w, http.StatusOK, mimeText, []byte("v"+Version))
+	return nil
+}
+
+func (s *Server) servePing(w http.ResponseWriter, _ *http.Request) error {
+	if s.running.Err() != nil || s.engine.Ready() != nil {
+		answer(w, http.StatusServiceUnavailable, mimeText, []byte("unhealthy"))
+		return nil
+	}
+	answer(w, http.StatusOK, mimeText, []byte("pong"))
+	return nil
+}

@@ -1,0 +1,214 @@
+package opsqueue
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/runs"
+	"github.com/daybookq/daybook/opsqueue/wire"
+	"github.com/daybookq/daybook/store"
+)
+
+// overheadBytes is what a reply may have beside the contents and the metadata of chunks, and what the metadata of one
+// submission may have.
+const overheadBytes = job.MaxBatchMetadataBytes + 64<<10
+
+var errTooManyRequests = fmt.Errorf("the consumer has %d requests of chunks, which is the limit", maxRequests)
+
+// want begins to reserve chunks.
+func (c *consumer) want(nonce uint64, m wire.WantToReserveChunks) error {
+	if m.Max == 0 {
+		return c.send(wire.ChunksReserved{Nonce: nonce, MaxIsZero: true})
+	}
+	select {
+	case c.requests <- struct{}{}:
+	default:
+		return errTooManyRequests
+	}
+	cmd := job.Claim{
+		Runner: c.runner, Max: int(min(m.Max, job.MaxClaimJobs)), Clients: []string{Client}, Types: []string{Type},
+		LeaseMs: c.s.config.leaseMs(), MaxBytes: job.MaxClaimBytes, Strategy: strategyOf(m.Strategy),
+	}
+	c.waiting.Go(func() {
+		defer func() { <-c.requests }()
+		c.reserve(nonce, &cmd)
+	})
+	return nil
+}
+
+// reserve waits for chunks and sends them. Each request gets exactly one reply, unless the connection ends. If chunks
+// cannot be claimed, the reply has none: the consumer's library waits and requests some again.
+func (c *consumer) reserve(nonce uint64, cmd *job.Claim) {
+	began := time.Now()
+	for c.ctx.Err() == nil {
+		reply, err := c.claim(cmd)
+		if c.ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			c.s.log.Warn("chunks cannot be reserved", "conn_id", c.name, "error", err)
+			c.s.metrics.reservationsFailed.Inc()
+			reply = &reservedChunks{}
+		}
+		if reply == nil { // what was claimed belongs to submissions that have ended meanwhile
+			continue
+		}
+		c.s.metrics.observeReserve(began, cmd)
+		err = c.send(wire.ChunksReserved{Nonce: nonce, Chunks: reply.chunks})
+		c.s.replies.Release(reply.bytes)
+		if err != nil { // the consumer has not got them
+			c.giveBack(reply.claim, reply.held)
+			c.cut()
+		}
+		return
+	}
+}
+
+// reservedChunks are the chunks of a reply.
+type reservedChunks struct {
+	chunks []wire.ReservedChunk
+	claim  job.ID
+	held   []*reservation
+	bytes  int64 // of Server.replies, to be released
+}
+
+// claim waits for chunks. The result is nil if it got some of which none can be handed out.
+func (c *consumer) claim(cmd *job.Claim) (_ *reservedChunks, err error) {
+	bytes := int64(0)
+	claimed, handed, err := c.s.endings.claim(c.ctx, *cmd, func(payloadBytes int64) error {
+		n := min(payloadBytes+overheadBytes, maxReplyBytes)
+		err := c.s.replies.Acquire(c.ctx, n)
+		if err == nil {
+			bytes += n
+		}
+		return err
+	})
+	defer func() {
+		if bytes > 0 {
+			c.s.replies.Release(bytes)
+		}
+	}()
+	if err != nil || len(handed) == 0 {
+		return nil, err
+	}
+	b := replyBuilder{c: c, claimed: &claimed, claim: claimed.Claim, room: bytes, since: time.Now()}
+	if err = b.add(handed); err == nil && len(b.held) > 0 {
+		err = c.hold(b.held)
+	}
+	if err != nil {
+		c.giveBack(b.claim, b.held)
+		return nil, err
+	}
+	if len(b.held) == 0 {
+		return nil, nil
+	}
+	c.s.metrics.reservationsSucceeded.Inc()
+	reply := &reservedChunks{b.chunks, b.claim, b.held, bytes}
+	bytes = 0
+	return reply, nil
+}
+
+// giveBack returns all that a claim holds, of which the consumer has got nothing.
+func (c *consumer) giveBack(claim job.ID, held []*reservation) {
+	for _, r := range held {
+		c.take(r.chunk)
+	}
+	c.s.endings.add(release(claim, job.ID{}))
+}
+
+// release ends the reservation of a job, or of all that a claim holds, as if it had never been.
+func release(claim, id job.ID) ending {
+	return ending{claim: claim, outcome: job.Outcome{ID: id, Code: job.Unget, DelayMs: -1}}
+}
+
+// replyBuilder makes a reply of the jobs of a claim.
+type replyBuilder struct {
+	c       *consumer
+	claimed *store.Claimed
+	claim   job.ID
+	room    int64 // bytes that the reply may still have
+	since   time.Time
+	batch   job.ID // of the last job
+	about   *about // of that batch; nil: it is not a submission
+	now     wire.Submission
+	chunks  []wire.ReservedChunk
+	held    []*reservation
+}
+
+// add adds jobs. Those that do not fit go back.
+func (b *replyBuilder) add(handed []runs.Run) error {
+	for i := range handed {
+		run := &handed[i]
+		payloads := run.Payloads()
+		for line := range run.N {
+			payload, err := payloads.Next()
+			if err == nil {
+				err = b.addJob(&run.First, run.ID(line), payload)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (b *replyBuilder) addJob(first *job.Job, id job.ID, payload []byte) error {
+	switch err := b.of(first.Batch); {
+	case errors.Is(err, job.BatchNotFound):
+		b.c.s.endings.add(release(b.claim, id))
+		return nil
+	case err != nil:
+		return err
+	case b.about == nil:
+		o := failure(id, "the job is in the queue of chunks, and belongs to no batch with attributes that is in this queue, too")
+		o.Code, o.ExitCode = job.Fail, job.Fail.DefaultExitCode()
+		b.c.s.endings.add(ending{claim: b.claim, outcome: o})
+		return nil
+	}
+	size := int64(b.about.bytes() + len(payload))
+	if b.room < size && len(b.chunks) > 0 {
+		b.c.s.endings.add(release(b.claim, id))
+		return nil
+	}
+	b.room -= size
+	index := int64(id.Line())
+	if id.WithLine(0) != first.Batch { // a later part of the submission
+		var err error
+		if _, index, err = b.c.s.state.LineOf(id); err != nil {
+			return err
+		}
+	}
+	chunk := wire.ChunkID{SubmissionID: b.now.ID, Index: index}
+	b.chunks = append(b.chunks, wire.ReservedChunk{
+		Chunk:      wire.Chunk{ID: chunk, InputContent: inputContent(first.Kind, payload), Retries: int64(first.RunAttempts - 1)},
+		Submission: b.now,
+	})
+	b.held = append(b.held, &reservation{chunk: chunk, job: id, claim: b.claim, since: b.since})
+	return nil
+}
+
+// of reads the batch of the next job.
+func (b *replyBuilder) of(id job.ID) error {
+	if b.batch == id && !id.IsZero() {
+		return nil
+	}
+	b.batch, b.about = id, b.c.s.cache.get(id)
+	chunks, done, ok := b.claimed.Progress(id)
+	if !ok {
+		return nil
+	}
+	if b.about == nil {
+		doc, err := b.c.s.state.Batch(id)
+		if err != nil || !isSubmission(&doc) {
+			return err
+		}
+		if b.about, err = b.c.s.about(&doc); err != nil {
+			return err
+		}
+	}
+	b.now = b.about.at(chunks, done)
+	return nil
+}

@@ -1,0 +1,157 @@
+package opsqueue
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/net/netutil"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/daybookq/daybook/opsqueue/wire"
+)
+
+// Server serves the protocol. Its listener is its own: Daybook's API has another one.
+type Server struct {
+	engine     Engine
+	state      Queries
+	config     Config
+	log        *slog.Logger
+	names      ConnectionNames
+	instance   string // of this server, in the names of the runners
+	cache      aboutCache
+	endings    *endings
+	operations operations
+	metrics    *metrics
+	bodies     chan struct{}       // a place for each body in memory
+	replies    *semaphore.Weighted // bytes of replies to reservations
+	messages   *semaphore.Weighted // bytes of long messages of consumers
+
+	http    http.Server
+	running context.Context // until Close
+	stop    context.CancelFunc
+
+	consumers sync.WaitGroup
+	mu        sync.Mutex
+	open      map[*consumer]struct{} // those that Close ends
+}
+
+const (
+	// maxReplyBytes bounds the replies to reservations that are in memory at a time.
+	maxReplyBytes = 128 << 20
+	// maxLongBytes bounds the long messages of consumers that are in memory at a time. Each counts as the longest.
+	maxLongBytes = 4 * wire.MaxMessageBytes
+	// maxHeaderBytes bounds the header of a request.
+	maxHeaderBytes = 64 << 10
+	// A request must arrive in readTimeout, and its answer leave in writeTimeout. Consumers are bound by heartbeats.
+	readTimeout  = 30 * time.Second
+	writeTimeout = 30 * time.Second
+	idleTimeout  = 5 * time.Minute
+)
+
+// New returns a server, which serves nothing yet.
+func New(engine Engine, state Queries, c Config) *Server {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{
+		engine: engine, state: state, config: c, log: c.Log, instance: rand.Text()[:8], names: ConnectionNames{Colours: c.DebugConnections},
+		bodies: make(chan struct{}, maxBodies), replies: semaphore.NewWeighted(maxReplyBytes), messages: semaphore.NewWeighted(maxLongBytes), open: map[*consumer]struct{}{},
+	}
+	s.running, s.stop = context.WithCancel(context.Background())
+	s.metrics = newMetrics(s)
+	s.endings = newEndings(s)
+	s.http = http.Server{
+		Handler: s.handler(), ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
+		ErrorLog:    slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug),
+	}
+	return s
+}
+
+// Serve serves connections until Close, and returns nil then. A consumer that held chunks before the server was started
+// may come back; after one interval of heartbeats, and returnAfter at least, Serve returns the chunks of those that did
+// not.
+func (s *Server) Serve(l net.Listener) error {
+	var ending sync.WaitGroup
+	ending.Go(s.endings.run)
+	ending.Go(s.returnStale)
+	err := s.http.Serve(netutil.LimitListener(NewListener(l), cmp.Or(s.config.MaxConnections, DefaultMaxConnections)))
+	if errors.Is(err, http.ErrServerClosed) {
+		err = nil
+	}
+	s.stop()
+	s.consumers.Wait()
+	s.endings.close()
+	ending.Wait()
+	return err
+}
+
+// Close ends all connections. Completions that have arrived are stored until ctx ends. Chunks that consumers hold stay
+// reserved: the consumers may report them to the next server.
+func (s *Server) Close(ctx context.Context) error {
+	s.stop()
+	s.endings.until(ctx)
+	s.mu.Lock()
+	for c := range s.open {
+		go c.goAway()
+	}
+	s.mu.Unlock()
+	err := s.http.Close()
+	done := make(chan struct{})
+	go func() {
+		s.consumers.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		s.mu.Lock()
+		for c := range s.open {
+			c.cut()
+		}
+		s.mu.Unlock()
+	}
+	return err
+}
+
+// admit counts the connection of a consumer; false: the server stops.
+func (s *Server) admit() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running.Err() != nil {
+		return false
+	}
+	s.consumers.Add(1)
+	return true
+}
+
+// opened notes a connection that was admitted and is a WebSocket now, for Close.
+func (s *Server) opened(c *consumer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open[c] = struct{}{}
+	if s.running.Err() != nil {
+		go c.goAway()
+	}
+}
+
+// leave takes back what admit and opened did.
+func (s *Server) leave(c *consumer) {
+	s.mu.Lock()
+	delete(s.open, c)
+	s.mu.Unlock()
+	s.consumers.Done()
+}
+
+func (s *Server) connected() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.open)
+}

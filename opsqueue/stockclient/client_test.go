@@ -1,0 +1,682 @@
+package stockclient
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/daybookq/daybook/opsqueue/wire"
+)
+
+// peer is one connection of the fake server. Its methods end the script if they fail.
+type peer struct {
+	t      *testing.T
+	socket *websocket.Conn
+	tcp    net.Conn
+}
+
+type peerKey struct{}
+
+// fakeServer runs a script for each connection of a consumer: the first one for the first connection, and so on. More
+// connections than scripts are refused with 503. It returns its address and a function that waits until all scripts have
+// ended.
+func fakeServer(t *testing.T, scripts ...func(p *peer)) (address string, wait func()) {
+	t.Helper()
+	ended := make([]chan struct{}, len(scripts))
+	next := make(chan int, len(scripts))
+	for i := range scripts {
+		ended[i] = make(chan struct{})
+		next <- i
+	}
+	return serveHTTP(t, func(w http.ResponseWriter, r *http.Request) {
+			select {
+			case i := <-next:
+				defer close(ended[i])
+				if r.URL.Path != "/consumer" || r.Header.Get("Sec-Websocket-Protocol") != "" || r.Header.Get("Sec-Websocket-Extensions") != "" {
+					t.Errorf("upgrade of %s with %v", r.URL.Path, r.Header)
+				}
+				socket, err := websocket.Accept(w, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer socket.CloseNow()
+				scripts[i](&peer{t, socket, r.Context().Value(peerKey{}).(net.Conn)})
+			default:
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+		}), func() {
+			t.Helper()
+			for i := range ended {
+				select {
+				case <-ended[i]:
+				case <-time.After(time.Minute):
+					t.Fatalf("script %d has not ended", i)
+				}
+			}
+		}
+}
+
+func serveHTTP(t *testing.T, handler http.HandlerFunc) (address string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: handler, ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+		return context.WithValue(ctx, peerKey{}, c)
+	}}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	t.Cleanup(func() {
+		server.Close()
+		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	})
+	return l.Addr().String()
+}
+
+// get reads a message of the consumer and compares it.
+func (p *peer) get(nonce uint64, want wire.ClientContents) {
+	kind, message, err := p.socket.Read(p.t.Context())
+	if err != nil {
+		p.t.Errorf("read nonce %d: %v", nonce, err)
+		return
+	}
+	got := fmt.Sprintf("%x", message)
+	if wanted := fmt.Sprintf("%x", wire.ClientToServer{Nonce: nonce, Contents: want}.AppendCBOR(nil)); kind != websocket.MessageBinary || got != wanted {
+		p.t.Errorf("message %d of kind %v:\n%s, not\n%s", nonce, kind, got, wanted)
+	}
+}
+
+func (p *peer) put(m wire.ServerToClient) {
+	if err := p.socket.Write(p.t.Context(), websocket.MessageBinary, m.AppendCBOR(nil)); err != nil {
+		p.t.Error(err)
+	}
+}
+
+// gone waits until the consumer has dropped the connection, and requires that it sent nothing more and no close frame.
+func (p *peer) gone() {
+	_, message, err := p.socket.Read(p.t.Context())
+	if err == nil {
+		p.t.Errorf("message %x before the end of the connection", message)
+	} else if status := websocket.CloseStatus(err); status != -1 {
+		p.t.Errorf("the consumer sent a close frame with status %d", status)
+	}
+}
+
+var hello = wire.Init{MaxMissableHeartbeats: 3, HeartbeatInterval: 10 * time.Second, VersionInfo: "v0.40.1", ConnID: "red"}
+
+func chunkOf(index, total int64) wire.ReservedChunk {
+	prefix := "p"
+	return wire.ReservedChunk{
+		Chunk:      wire.Chunk{ID: wire.ChunkID{SubmissionID: 7, Index: index}},
+		Submission: wire.Submission{ID: 7, Prefix: &prefix, ChunksTotal: total, ChunkSize: 1, OtelTraceCarrier: "{}"},
+	}
+}
+
+func reserveOne(strategy wire.Strategy) wire.ClientContents {
+	return wire.WantToReserveChunks{Max: 1, Strategy: strategy}
+}
+
+// inTime is a context that ends a hanging test.
+func inTime(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func checkViolations(t *testing.T, v *Violations, want ...string) {
+	t.Helper()
+	got := v.List()
+	if len(got) != len(want) || !slices.EqualFunc(got, want, strings.Contains) {
+		t.Errorf("violations %q, not %q", got, want)
+	}
+}
+
+// TestConsumer: the messages of a consumer, their nonces, and that it drops TCP without a close frame.
+func TestConsumer(t *testing.T) {
+	ctx, v := inTime(t), &Violations{}
+	strategy := wire.Strategy{PreferDistinct: []string{"id"}, Base: wire.Random}
+	address, wait := fakeServer(t, func(p *peer) {
+		p.put(hello)
+		p.get(0, wire.WantToReserveChunks{Max: 5, Strategy: strategy})
+		p.put(wire.ChunksReserved{Nonce: 0, Chunks: []wire.ReservedChunk{chunkOf(0, 2), chunkOf(1, 2)}})
+		p.get(1, wire.CompleteChunk{ID: wire.ChunkID{SubmissionID: 7, Index: 0}})
+		p.get(2, wire.FailChunk{ID: wire.ChunkID{SubmissionID: 7, Index: 1}, Failure: "boom"})
+		p.get(3, wire.CompleteChunk{ID: wire.ChunkID{SubmissionID: 7, Index: 1}, OutputContent: []byte{1, 200}})
+		p.gone()
+	})
+	c := NewConsumer(address, v)
+	chunks, err := c.Reserve(ctx, 5, strategy)
+	if err != nil || len(chunks) != 2 || chunks[1].Chunk.ID.Index != 1 {
+		t.Fatalf("%+v, %v", chunks, err)
+	}
+	for _, err := range []error{
+		c.Complete(ctx, chunks[0].Chunk.ID, nil), c.Fail(ctx, chunks[1].Chunk.ID, "boom"), c.Complete(ctx, chunks[1].Chunk.ID, []byte{1, 200}),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Close()
+	wait()
+	checkViolations(t, v)
+	if _, err := c.Reserve(ctx, 1, strategy); !errors.Is(err, ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+// TestServerBreaksRules: each sequence that breaks the original's client is noticed.
+func TestServerBreaksRules(t *testing.T) {
+	raw := func(kind websocket.MessageType, text string) func(*peer) {
+		return func(p *peer) {
+			message, err := hex.DecodeString(text)
+			if err != nil {
+				p.t.Error(err)
+			}
+			if err := p.socket.Write(p.t.Context(), kind, message); err != nil {
+				p.t.Error(err)
+			}
+		}
+	}
+	put := func(messages ...wire.ServerToClient) func(*peer) {
+		return func(p *peer) {
+			for i, m := range messages {
+				if reply, ok := m.(wire.ChunksReserved); ok && reply.Nonce == 0 && i == 1 {
+					p.get(0, reserveOne(wire.Strategy{}))
+				}
+				p.put(m)
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		script func(*peer)
+		want   string
+	}{
+		"reservation answered twice": {put(hello, wire.ChunksReserved{Nonce: 0, Chunks: []wire.ReservedChunk{chunkOf(0, 1)}},
+			wire.ChunksReserved{Nonce: 0, Chunks: []wire.ReservedChunk{chunkOf(0, 1)}}), "nonce 0 was answered twice"},
+		"nonce of the future": {put(hello, wire.ChunksReserved{Nonce: 9, Chunks: []wire.ReservedChunk{chunkOf(0, 1)}}), "nonce 9 was answered, which was not sent"},
+		"nonce of a completion": {func(p *peer) {
+			p.put(hello)
+			p.get(0, reserveOne(wire.Strategy{}))
+			p.get(1, wire.CompleteChunk{ID: wire.ChunkID{SubmissionID: 1, Index: 2}})
+			p.put(wire.ChunksReserved{Nonce: 1, Chunks: []wire.ReservedChunk{chunkOf(0, 1)}})
+		}, "nonce 1 was answered, which is that of a message without a reply"},
+		"not CBOR":            {func(p *peer) { p.put(hello); raw(websocket.MessageBinary, "ff")(p) }, "cannot be decoded"},
+		"not a message":       {func(p *peer) { p.put(hello); raw(websocket.MessageBinary, "6449656974")(p) }, "cannot be decoded"},
+		"text frame":          {func(p *peer) { p.put(hello); raw(websocket.MessageText, "7b7d")(p) }, "a text frame arrived"},
+		"Init not first":      {put(wire.ChunkReservationExpired{ID: wire.ChunkID{SubmissionID: 1, Index: 2}}), "the first message is a wire.ChunkReservationExpired"},
+		"second Init":         {put(hello, hello), "a second Init"},
+		"no first message":    {raw(websocket.MessageBinary, "80"), "cannot be decoded"},
+		"interval of 0":       {put(wire.Init{}), "heartbeat interval 0s"},
+		"too many chunks":     {put(hello, wire.ChunksReserved{Nonce: 0, Chunks: []wire.ReservedChunk{chunkOf(0, 2), chunkOf(1, 2)}}), "requested 1 chunks and got 2"},
+		"no chunks":           {put(hello, wire.ChunksReserved{Nonce: 0}), "requested 1 chunks and got 0"},
+		"Err without a cause": {put(hello, wire.ChunksReserved{Nonce: 0, MaxIsZero: true}), "answered with Err: true"},
+		"foreign chunk":       {put(hello, wire.ChunksReserved{Nonce: 0, Chunks: []wire.ReservedChunk{chunkOf(1, 1)}}), "does not belong to submission 7"},
+		"silence": {func(p *peer) {
+			p.put(wire.Init{MaxMissableHeartbeats: 1, HeartbeatInterval: 20 * time.Millisecond})
+			p.get(0, reserveOne(wire.Strategy{}))
+			p.get(1, wire.CompleteChunk{ID: wire.ChunkID{SubmissionID: 1, Index: 2}})
+			p.gone()
+		}, "no frame arrived for 2 intervals of 20ms"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, v := inTime(t), &Violations{}
+			done := make(chan struct{})
+			address, wait := fakeServer(t, func(p *peer) {
+				c.script(p)
+				<-done
+			})
+			consumer := NewConsumer(address, v)
+			defer consumer.Close()
+			ctx, cancel := context.WithCancel(ctx)
+			go func() { // some scripts leave the reservation without an answer, others the connection without Init
+				for len(v.List()) == 0 && ctx.Err() == nil {
+					_ = sleep(ctx, time.Millisecond)
+				}
+				cancel()
+			}()
+			called := make(chan struct{})
+			go func() {
+				defer close(called)
+				_, _ = consumer.Reserve(ctx, 1, wire.Strategy{})
+			}()
+			if name == "nonce of a completion" || name == "silence" {
+				for l := consumer.current(); l == nil || !l.sent(1); l = consumer.current() {
+					_ = sleep(ctx, time.Millisecond)
+				}
+				if err := consumer.Complete(ctx, wire.ChunkID{SubmissionID: 1, Index: 2}, nil); err != nil {
+					t.Error(err)
+				}
+			}
+			<-ctx.Done()
+			<-called
+			close(done)
+			consumer.Close()
+			wait()
+			checkViolations(t, v, c.want)
+		})
+	}
+}
+
+// sent reports whether n messages were sent.
+func (l *connection) sent(n uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.next >= n
+}
+
+// TestPingsKeepConnection: pings are answered and count as frames, and none are sent.
+func TestPingsKeepConnection(t *testing.T) {
+	ctx, v := inTime(t), &Violations{}
+	address, wait := fakeServer(t, func(p *peer) {
+		p.put(wire.Init{MaxMissableHeartbeats: 40, HeartbeatInterval: 5 * time.Millisecond})
+		p.get(0, reserveOne(wire.Strategy{}))
+		reading := p.socket.CloseRead(p.t.Context())
+		for start := time.Now(); time.Since(start) < 300*time.Millisecond; { // longer than the 205 ms of silence
+			if err := p.socket.Ping(reading); err != nil { // waits for the pong
+				p.t.Error(err)
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+		p.put(wire.ChunksReserved{Nonce: 0, Chunks: []wire.ReservedChunk{chunkOf(0, 1)}})
+		<-reading.Done()
+	})
+	c := NewConsumer(address, v)
+	if _, err := c.Reserve(ctx, 1, wire.Strategy{}); err != nil {
+		t.Error(err)
+	}
+	c.Close()
+	wait()
+	checkViolations(t, v)
+}
+
+// TestExpired: the consumer fails a chunk whose reservation has expired.
+func TestExpired(t *testing.T) {
+	ctx, v := inTime(t), &Violations{}
+	id := wire.ChunkID{SubmissionID: 7, Index: 0}
+	address, wait := fakeServer(t, func(p *peer) {
+		p.put(hello)
+		p.get(0, reserveOne(wire.Strategy{}))
+		p.put(wire.ChunksReserved{Nonce: 0, Chunks: []wire.ReservedChunk{chunkOf(0, 1)}})
+		p.put(wire.ChunkReservationExpired{ID: id})
+		p.get(1, wire.FailChunk{ID: id, Failure: "Reservation expired"})
+		p.gone()
+	})
+	c := NewConsumer(address, v)
+	if _, err := c.Reserve(ctx, 1, wire.Strategy{}); err != nil {
+		t.Error(err)
+	}
+	for c.Expired() == 0 || !c.current().sent(2) {
+		if err := sleep(ctx, time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Close()
+	wait()
+	checkViolations(t, v)
+}
+
+// TestCallerGone: chunks that arrive when nobody waits for them are failed.
+func TestCallerGone(t *testing.T) {
+	ctx, v := inTime(t), &Violations{}
+	gone := make(chan struct{})
+	failed := make(chan struct{})
+	address, wait := fakeServer(t, func(p *peer) {
+		p.put(hello)
+		p.get(0, wire.WantToReserveChunks{Max: 2})
+		<-gone
+		p.put(wire.ChunksReserved{Nonce: 0, Chunks: []wire.ReservedChunk{chunkOf(0, 2), chunkOf(1, 2)}})
+		p.get(1, wire.FailChunk{ID: wire.ChunkID{SubmissionID: 7, Index: 0}, Failure: "Requester disappeared"})
+		p.get(2, wire.FailChunk{ID: wire.ChunkID{SubmissionID: 7, Index: 1}, Failure: "Requester disappeared"})
+		close(failed)
+		p.gone()
+	})
+	c := NewConsumer(address, v)
+	calling, cancel := context.WithCancel(ctx)
+	go func() {
+		for l := c.current(); l == nil || !l.sent(1); l = c.current() {
+			_ = sleep(ctx, time.Millisecond)
+		}
+		cancel()
+	}()
+	if _, err := c.Reserve(calling, 2, wire.Strategy{}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	close(gone)
+	<-failed
+	c.Close()
+	wait()
+	checkViolations(t, v)
+}
+
+// TestReconnect: a call whose connection ends fails, and the next one connects again with nonce 0, after the server has
+// refused connections.
+func TestReconnect(t *testing.T) {
+	ctx, v := inTime(t), &Violations{}
+	address, wait := fakeServer(t, func(p *peer) {
+		p.put(hello)
+		p.get(0, reserveOne(wire.Strategy{Base: wire.Newest}))
+	}, func(p *peer) { // ends before Init
+	}, func(p *peer) {
+		p.put(hello)
+		p.get(0, reserveOne(wire.Strategy{Base: wire.Newest}))
+		p.put(wire.ChunksReserved{Nonce: 0, Chunks: []wire.ReservedChunk{chunkOf(0, 1)}})
+		p.gone()
+	})
+	c := NewConsumer(address, v)
+	if _, err := c.Reserve(ctx, 1, wire.Strategy{Base: wire.Newest}); !errors.Is(err, ErrConnection) {
+		t.Error(err)
+	}
+	if _, err := c.Reserve(ctx, 1, wire.Strategy{Base: wire.Newest}); err != nil {
+		t.Error(err)
+	}
+	if n := c.Connects(); n != 2 {
+		t.Errorf("%d connections, not 2", n)
+	}
+	c.Close()
+	wait()
+	checkViolations(t, v)
+}
+
+// TestZeroChunks: a reservation of 0 chunks drops the connection.
+func TestZeroChunks(t *testing.T) {
+	ctx, v := inTime(t), &Violations{}
+	address, wait := fakeServer(t, func(p *peer) {
+		p.put(hello)
+		p.get(0, wire.WantToReserveChunks{})
+		p.put(wire.ChunksReserved{Nonce: 0, MaxIsZero: true})
+		p.gone()
+	})
+	c := NewConsumer(address, v)
+	if _, err := c.Reserve(ctx, 0, wire.Strategy{}); !errors.Is(err, ErrIncorrectUsage) {
+		t.Error(err)
+	}
+	wait()
+	c.Close()
+	checkViolations(t, v)
+}
+
+// TestNagle: the socket of a consumer has Nagle's algorithm on.
+func TestNagle(t *testing.T) {
+	address, _ := fakeServer(t)
+	conn, err := dial(inTime(t), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	raw, err := conn.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	noDelay := -1
+	if err := raw.Control(func(fd uintptr) {
+		noDelay, err = syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_NODELAY)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err != nil || noDelay != 0 {
+		t.Errorf("TCP_NODELAY is %d, %v", noDelay, err)
+	}
+}
+
+// TestProducer: what a producer sends on each route.
+func TestProducer(t *testing.T) {
+	ctx, v := inTime(t), &Violations{}
+	var seen []string
+	answers := map[string]string{
+		"POST /producer/submissions":                                  "7",
+		"GET /producer/submissions/8":                                 "null",
+		"GET /producer/submissions/count":                             "3",
+		"GET /producer/submissions/lookup_id_by_prefix/a%2Fb":         "9",
+		"POST /producer/submissions/lookup_ids_by_strategic_metadata": "[1,2]",
+		"GET /producer/version":                                       "v0.40.1",
+		"GET /producer/submissions/count_completed":                   "4",
+	}
+	address := serveHTTP(t, func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		_, hasLength := r.Header["Content-Length"]
+		if parent := r.Header.Get("Traceparent"); (parent != "") != (r.Method+r.URL.Path == "POST/producer/submissions") {
+			t.Errorf("%s has traceparent %q", r.URL, parent)
+		}
+		seen = append(seen, fmt.Sprintf("%s %s %q %d %t %q", r.Method, r.URL.EscapedPath(), r.Header.Get("Content-Type"), r.ContentLength, hasLength, body))
+		if text, ok := answers[r.Method+" "+r.URL.EscapedPath()]; ok {
+			io.WriteString(w, text)
+		}
+	})
+	p := NewProducer(address, v)
+	defer p.Close()
+	id, err := p.Insert(ctx, wire.InsertSubmission{SeeObjectStorage: &wire.SeeObjectStorage{Prefix: "x", Count: 5}}, http.Header{"Traceparent": {"00-1"}})
+	if err != nil || id != 7 {
+		t.Error(id, err)
+	}
+	if status, err := p.Status(ctx, 8); err != nil || status != nil {
+		t.Error(status, err)
+	}
+	if n, err := p.Count(ctx); err != nil || n != 3 {
+		t.Error(n, err)
+	}
+	if n, err := p.CountCompleted(ctx); err != nil || n != 4 {
+		t.Error(n, err)
+	}
+	if id, ok, err := p.LookupByPrefix(ctx, "a/b"); err != nil || !ok || id != 9 {
+		t.Error(id, ok, err)
+	}
+	if ids, err := p.LookupByMetadata(ctx, wire.NewMetadata([]wire.MetadataPair{{Key: "k", Value: -1}})); err != nil || len(ids) != 2 {
+		t.Error(ids, err)
+	}
+	if text, err := p.ServerVersion(ctx); err != nil || text != "v0.40.1" {
+		t.Error(text, err)
+	}
+	if err := p.Cancel(ctx, 8); err != nil {
+		t.Error(err)
+	}
+	want := []string{
+		`POST /producer/submissions "application/json" 122 true "{\"chunk_contents\":{\"SeeObjectStorage\":{\"prefix\":\"x\",\"count\":5}},\"metadata\":null,\"strategic_metadata\":{},\"chunk_size\":null}"`,
+		`GET /producer/submissions/8 "" 0 false ""`,
+		`GET /producer/submissions/count "" 0 false ""`,
+		`GET /producer/submissions/count_completed "" 0 false ""`,
+		`GET /producer/submissions/lookup_id_by_prefix/a%2Fb "" 0 false ""`,
+		`POST /producer/submissions/lookup_ids_by_strategic_metadata "application/json" 8 true "{\"k\":-1}"`,
+		`GET /producer/version "" 0 false ""`,
+		`POST /producer/submissions/cancel/8 "" 0 false ""`,
+	}
+	for i := range max(len(want), len(seen)) {
+		if i >= len(want) || i >= len(seen) || want[i] != seen[i] {
+			t.Errorf("requests:\n%s\nnot\n%s", strings.Join(seen, "\n"), strings.Join(want, "\n"))
+			break
+		}
+	}
+	checkViolations(t, v)
+}
+
+// TestProducerRetries: which answers are tried again.
+func TestProducerRetries(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		call    func(context.Context, *Producer) error
+		answers []string // "" drops the connection
+		retries int64
+		failure string
+	}{
+		{"insert", func(ctx context.Context, p *Producer) error {
+			_, err := p.Insert(ctx, wire.InsertSubmission{Direct: &wire.Direct{}}, nil)
+			return err
+		}, []string{"500", "", "503", "200 1"}, 3, ""},
+		{"status", func(ctx context.Context, p *Producer) error { _, err := p.Status(ctx, 1); return err }, []string{"", "502", "200 null"}, 2, ""},
+		{"status: 4xx", func(ctx context.Context, p *Producer) error { _, err := p.Status(ctx, 1); return err }, []string{"400"}, 0, "status 400"},
+		{"count", func(ctx context.Context, p *Producer) error { _, err := p.Count(ctx); return err }, []string{"500", "200 1"}, 1, ""},
+		{"prefix", func(ctx context.Context, p *Producer) error { _, _, err := p.LookupByPrefix(ctx, "x"); return err }, []string{"500", "200 null"}, 1, ""},
+		{"metadata", func(ctx context.Context, p *Producer) error { _, err := p.LookupByMetadata(ctx, nil); return err }, []string{"", "500"}, 1, "status 500"},
+		{"cancel", func(ctx context.Context, p *Producer) error { return p.Cancel(ctx, 1) }, []string{"", "500"}, 1, "status 500"},
+		{"version", func(ctx context.Context, p *Producer) error { _, err := p.ServerVersion(ctx); return err }, []string{""}, 0, "EOF"},
+		{"wrong shape", func(ctx context.Context, p *Producer) error { _, err := p.Count(ctx); return err }, []string{`200 "x"`}, 0, "wrong shape"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			v := &Violations{}
+			var mu sync.Mutex
+			answers := c.answers
+			address := serveHTTP(t, func(w http.ResponseWriter, r *http.Request) {
+				mu.Lock()
+				defer mu.Unlock()
+				text := "500"
+				if len(answers) > 0 {
+					text, answers = answers[0], answers[1:]
+				} else {
+					t.Error("a request too many")
+				}
+				if text == "" {
+					panic(http.ErrAbortHandler)
+				}
+				code, body, _ := strings.Cut(text, " ")
+				var status int
+				fmt.Sscan(code, &status)
+				w.WriteHeader(status)
+				io.WriteString(w, body)
+			})
+			p := NewProducer(address, v)
+			// A connection that the server drops must not be one that was used before: package net/http would then repeat
+			// the request by itself.
+			p.http.Transport.(*http.Transport).DisableKeepAlives = true
+			err := c.call(inTime(t), p)
+			mu.Lock()
+			defer mu.Unlock()
+			if (err == nil) != (c.failure == "") || err != nil && !strings.Contains(err.Error(), c.failure) || p.Retries() != c.retries || len(answers) > 0 {
+				t.Errorf("%v, %d retries, %d answers are left", err, p.Retries(), len(answers))
+			}
+			if c.name == "wrong shape" {
+				checkViolations(t, v, "wrong shape")
+			} else {
+				checkViolations(t, v)
+			}
+		})
+	}
+}
+
+// TestProducerAnswers: the answers to a cancel and a lookup that are not 200.
+func TestProducerAnswers(t *testing.T) {
+	status, body := 0, ""
+	address := serveHTTP(t, func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(status)
+		io.WriteString(w, body)
+	})
+	ctx, v := inTime(t), &Violations{}
+	p := NewProducer(address, v)
+	defer p.Close()
+	status, body = 404, "5"
+	if err := p.Cancel(ctx, 5); !errors.Is(err, ErrNotFound) {
+		t.Error(err)
+	}
+	status, body = 409, `{"Completed":{"id":5,"prefix":null,"chunks_total":1,"chunk_size":1,"metadata":null,"strategic_metadata":{},"otel_trace_carrier":"{}","completed_at":"2026-01-01T00:00:00Z"}}`
+	var conflict *NotCancellableError
+	if err := p.Cancel(ctx, 5); !errors.As(err, &conflict) || conflict.Completed == nil || conflict.Completed.ID != 5 {
+		t.Error(err)
+	}
+	status, body = 400, "100"
+	if _, err := p.LookupByMetadata(ctx, nil); !errors.Is(err, TooManyError(100)) {
+		t.Error(err)
+	}
+	checkViolations(t, v)
+	status, body = 404, "6"
+	_ = p.Cancel(ctx, 5)
+	status, body = 200, "{}"
+	_ = p.Cancel(ctx, 5)
+	status, body = 400, "no such key"
+	_, _ = p.LookupByMetadata(ctx, nil)
+	status, body = 200, "4294967296"
+	_, _ = p.Count(ctx)
+	checkViolations(t, v, "404 has the id 6", "200 has the body", "lookup by metadata: 400", "greater than 32 bits")
+}
+
+// TestBackoff: the pauses are the numbers of Fibonacci times 10 ms, and at most 5 s.
+func TestBackoff(t *testing.T) {
+	var b backoff
+	var got []int64
+	for range 18 {
+		got = append(got, b.pause().Milliseconds())
+	}
+	if want := []int64{10, 10, 20, 30, 50, 80, 130, 210, 340, 550, 890, 1440, 2330, 3770, 5000, 5000, 5000, 5000}; !slices.Equal(got, want) {
+		t.Errorf("%v, not %v", got, want)
+	}
+}
+
+// TestViolationsAreBounded: only the first ones are kept.
+func TestViolationsAreBounded(t *testing.T) {
+	v := &Violations{}
+	for n := range mostViolations + 5 {
+		v.add("%d", n)
+	}
+	list := v.List()
+	if len(list) != mostViolations+1 || list[0] != "0" || list[mostViolations] != "and 5 more" {
+		t.Errorf("%q", list)
+	}
+}
+
+// TestRunEachChunk: a producer and a consumer with the same object store, and a server that hands out one chunk and reads
+// how it ended.
+func TestRunEachChunk(t *testing.T) {
+	prefix := "p"
+	objects := &ObjectStore{}
+	objects.put("p/0-in.bin", []byte("in"))
+	address, wait := fakeServer(t, func(p *peer) {
+		p.put(hello)
+		p.get(0, reserveOne(wire.Strategy{Base: wire.Random}))
+		p.put(wire.ChunksReserved{Nonce: 0, Chunks: []wire.ReservedChunk{chunkOf(0, 3)}})
+		p.get(1, wire.CompleteChunk{ID: wire.ChunkID{SubmissionID: 7, Index: 0}})
+		p.get(2, reserveOne(wire.Strategy{Base: wire.Random}))
+		p.put(wire.ChunksReserved{Nonce: 2, Chunks: []wire.ReservedChunk{chunkOf(1, 3)}})
+		p.get(3, wire.FailChunk{ID: wire.ChunkID{SubmissionID: 7, Index: 1}, Failure: "object p/1-in.bin does not exist"})
+		p.get(4, reserveOne(wire.Strategy{Base: wire.Random}))
+		direct := chunkOf(2, 3)
+		direct.Submission.Prefix, direct.Chunk.InputContent = nil, []byte("direct")
+		p.put(wire.ChunksReserved{Nonce: 4, Chunks: []wire.ReservedChunk{direct}})
+		p.get(5, wire.CompleteChunk{ID: wire.ChunkID{SubmissionID: 7, Index: 2}, OutputContent: []byte("direct out")})
+		p.get(6, reserveOne(wire.Strategy{Base: wire.Random}))
+		p.put(wire.ChunksReserved{Nonce: 6, Chunks: []wire.ReservedChunk{chunkOf(0, 3)}})
+		p.get(7, wire.FailChunk{ID: wire.ChunkID{SubmissionID: 7, Index: 0}, Failure: "leave after this chunk"})
+		p.gone()
+	})
+	v := &Violations{}
+	c := NewConsumer(address, v)
+	runs := 0
+	err := c.RunEachChunk(inTime(t), objects, wire.Strategy{Base: wire.Random}, func(_ wire.ReservedChunk, input []byte) ([]byte, error) {
+		if runs++; runs == 3 {
+			return nil, ErrLeave
+		}
+		return append(input, " out"...), nil
+	})
+	if !errors.Is(err, ErrLeave) {
+		t.Error(err)
+	}
+	c.Close()
+	wait()
+	if out, ok := objects.get("p/0-out.bin"); !ok || string(out) != "in out" {
+		t.Errorf("output %q, %t", out, ok)
+	}
+	got, err := results(objects, &wire.SubmissionCompleted{Prefix: &prefix, ChunksTotal: 1})
+	if err != nil || len(got) != 1 || string(got[0]) != "in out" {
+		t.Errorf("results %q, %v", got, err)
+	}
+	if _, err := results(objects, &wire.SubmissionCompleted{Prefix: &prefix, ChunksTotal: 2}); err == nil {
+		t.Error("a result that does not exist is no error")
+	}
+	checkViolations(t, v)
+}
