@@ -273,16 +273,6 @@ func (h *host) later(c *stockclient.Consumer, max uint64, s wire.Strategy) <-cha
 	return got
 }
 
-// none checks that nothing is handed out. The pause only gives a server that does it wrongly the time for it.
-func (h *host) none(what string, got <-chan []wire.ReservedChunk) {
-	h.t.Helper()
-	select {
-	case chunks := <-got:
-		h.t.Errorf("%s: %d chunks were handed out", what, len(chunks))
-	case <-time.After(50 * time.Millisecond):
-	}
-}
-
 // idsOf returns submissions and indexes as text: `0/1` is chunk 1 of the first submission of the list.
 func idsOf(chunks []wire.ReservedChunk, submissions ...wire.SubmissionID) string {
 	var names []string
