@@ -107,6 +107,32 @@ func TestManyRequests(t *testing.T) {
 	}
 }
 
+// TestManyHeldChunks: a connection may hold 100,000 chunks. A request for more gets none, and other connections get them.
+func TestManyHeldChunks(t *testing.T) {
+	h := startHost(t)
+	id := h.insert(stored("p", 100_010))
+	r := h.raw()
+	held := 0
+	for n := uint64(0); held < 100_000; n++ {
+		r.put(n, wire.WantToReserveChunks{Max: 1000})
+		m, ok := r.decoded().(wire.ChunksReserved)
+		if !ok || len(m.Chunks) == 0 || len(m.Chunks) > 1000 {
+			t.Fatalf("got %T after %d chunks", m, held)
+		}
+		held += len(m.Chunks)
+	}
+	r.put(1000, wire.WantToReserveChunks{Max: 1})
+	if m, ok := r.decoded().(wire.ChunksReserved); !ok || m.Nonce != 1000 || len(m.Chunks) != 0 {
+		t.Errorf("got %+v", m)
+	}
+	c := h.consumer()
+	for range 10 {
+		if got := h.reserveOne(c); got.Chunk.ID.SubmissionID != id || got.Chunk.Retries != 0 {
+			t.Errorf("got %+v", got.Chunk)
+		}
+	}
+}
+
 // TestManyConsumers: connections that come and go leave no goroutines.
 func TestManyConsumers(t *testing.T) {
 	h := startHost(t)
