@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/klauspost/compress/gzhttp"
 	"github.com/labstack/echo/v4"
 
 	"github.com/daybookq/daybook/job"
@@ -29,6 +28,9 @@ var resultFields = func() (fields []field) {
 // results answers GET /batches/{id}/results with a JSON line for each job that has ended, in the order of their lines,
 // up to the first job that has not, or with the same in runs. The last line says where to continue. With follow the
 // answer waits for the others, until the batch has ended.
+//
+// Only JSON lines that are sent at once are compressed. A compressor would keep results that a client waits for, and
+// runs are copied as the outputs are stored, like those of claims.
 func (s *Server) results(c echo.Context) error {
 	from, limit, follow, err := resultsQuery(parameters(c))
 	if err != nil {
@@ -54,7 +56,11 @@ func (s *Server) results(c echo.Context) error {
 		r.header()
 		return nil
 	}
-	return r.send(follow)
+	send := func(echo.Context) error { return r.send(follow) }
+	if !follow && !r.inRuns {
+		send = s.compressed(send)
+	}
+	return send(c)
 }
 
 func resultsQuery(query []parameter) (from int64, limit int, follow bool, err error) {
@@ -233,7 +239,7 @@ func (r *resultStream) wait(change, end *store.JobEnd) error {
 	return nil
 }
 
-// header sends the header of the answer. An answer in runs is not compressed, like that to a claim.
+// header sends the header of the answer.
 func (r *resultStream) header() {
 	w := r.c.Response()
 	h := w.Header()
@@ -241,7 +247,6 @@ func (r *resultStream) header() {
 	h["X-Content-Type-Options"] = nosniff
 	if r.inRuns {
 		h[echo.HeaderContentType] = []string{mimeRuns}
-		h.Set(gzhttp.HeaderNoCompression, "runs")
 	}
 	w.WriteHeader(http.StatusOK)
 }
