@@ -172,6 +172,7 @@ func (r *resultReader) read(ctx context.Context) (err error) {
 func (r *resultReader) readLines(body io.Reader) error {
 	lines := bufio.NewScanner(body)
 	lines.Buffer(make([]byte, 0, 64<<10), maxResultBytes)
+	lines.Split(wholeLines)
 	for lines.Scan() {
 		last, err := r.line(lines.Bytes())
 		if err != nil || last || r.stopped {
@@ -182,6 +183,14 @@ func (r *resultReader) readLines(body io.Reader) error {
 		return err
 	}
 	return io.ErrUnexpectedEOF // without the last line, it is cut off
+}
+
+// wholeLines splits a text at newlines. A part of a line, with which a text that is cut off ends, is no line.
+func wholeLines(data []byte, atEOF bool) (advance int, token []byte, err error) {
+	if bytes.IndexByte(data, '\n') < 0 {
+		return 0, nil, nil
+	}
+	return bufio.ScanLines(data, atEOF)
 }
 
 // line takes one line of the answer.
