@@ -31,7 +31,7 @@
 //   - output.go, job_log.go: outputs of jobs; what jobs print.
 //   - operations.go: cancel, redrive, run, patch, delete, and sweeps.
 //   - job.go, list.go, queues.go: documents of jobs; lists of jobs and types; queues.
-//   - batches.go, batch_results.go, submission.go: batches with attributes; their results; how a program fills one.
+//   - batches.go, batch_results.go, batch_result_runs.go, submission.go: batches with attributes; their results, in runs; how a program fills one.
 //   - runners.go: runners, and their heartbeats.
 //   - handlers.go: handlers, which say how the jobs of a type are run.
 //   - blobs.go, blob_read.go, blob_upload.go: blobs, which are too long for payloads and outputs; how one is read; how a

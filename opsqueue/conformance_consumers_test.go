@@ -359,8 +359,11 @@ func TestBadMessages(t *testing.T) {
 	}
 	binary := websocket.MessageBinary
 	for name, send := range map[string]func(r *rawConsumer){
-		"text frame":             func(r *rawConsumer) { r.send(websocket.MessageText, []byte(`{"nonce":0}`)) },
-		"text frame of CBOR":     func(r *rawConsumer) { r.send(websocket.MessageText, unhex("a0")) },
+		"text frame":         func(r *rawConsumer) { r.send(websocket.MessageText, []byte(`{"nonce":0}`)) },
+		"text frame of CBOR": func(r *rawConsumer) { r.send(websocket.MessageText, unhex("a0")) },
+		"text frame of a message": func(r *rawConsumer) {
+			r.send(websocket.MessageText, wire.ClientToServer{Nonce: 1, Contents: wire.WantToReserveChunks{Max: 1}}.AppendCBOR(nil))
+		},
 		"not CBOR":               func(r *rawConsumer) { r.send(binary, unhex("ff")) },
 		"no bytes":               func(r *rawConsumer) { r.send(binary, nil) },
 		"not an envelope":        func(r *rawConsumer) { r.send(binary, unhex("a0")) },

@@ -6,12 +6,14 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/coder/websocket"
 
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/opsqueue"
 	"github.com/daybookq/daybook/opsqueue/stockclient"
 	"github.com/daybookq/daybook/opsqueue/wire"
@@ -69,7 +71,12 @@ func startHost(t testing.TB, change ...func(*opsqueue.Config)) *host {
 
 func (h *host) start() {
 	h.t.Helper()
-	engine, err := ingest.Open(ingest.Options{Dir: h.dir})
+	var started atomic.Pointer[opsqueue.Server]
+	engine, err := ingest.Open(ingest.Options{Dir: h.dir, OnBatchEnds: func(ends []job.BatchEnd) {
+		if server := started.Load(); server != nil {
+			server.BatchEnds(ends)
+		}
+	}})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -77,6 +84,7 @@ func (h *host) start() {
 	ran := make(chan error, 1)
 	go func() { ran <- engine.Run(ctx) }()
 	server := opsqueue.New(engine, engine.Queries(), h.config)
+	started.Store(server)
 	var l net.Listener
 	h.eventually("the address is free", func() bool {
 		l, err = net.Listen("tcp4", h.address)
@@ -120,10 +128,16 @@ func (h *host) restart() {
 // eventually waits until a condition holds.
 func (h *host) eventually(what string, holds func() bool) {
 	h.t.Helper()
+	h.eventuallyOr(func() string { return "it did not happen that " + what }, holds)
+}
+
+// eventuallyOr is eventually with a text that is made when the test fails.
+func (h *host) eventuallyOr(text func() string, holds func() bool) {
+	h.t.Helper()
 	for !holds() {
 		select {
 		case <-h.ctx.Done():
-			h.t.Fatalf("in %s it did not happen that %s", longestTest, what)
+			h.t.Fatalf("after %s: %s", longestTest, text())
 		case <-time.After(2 * time.Millisecond):
 		}
 	}
@@ -257,16 +271,6 @@ func (h *host) later(c *stockclient.Consumer, max uint64, s wire.Strategy) <-cha
 		got <- chunks
 	}()
 	return got
-}
-
-// none checks that nothing is handed out. The pause only gives a server that does it wrongly the time for it.
-func (h *host) none(what string, got <-chan []wire.ReservedChunk) {
-	h.t.Helper()
-	select {
-	case chunks := <-got:
-		h.t.Errorf("%s: %d chunks were handed out", what, len(chunks))
-	case <-time.After(50 * time.Millisecond):
-	}
 }
 
 // idsOf returns submissions and indexes as text: `0/1` is chunk 1 of the first submission of the list.
