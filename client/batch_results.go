@@ -78,17 +78,20 @@ func (l *resultLine) result() (BatchResult, error) {
 type ResultsQuery struct {
 	From   int64 // the line of the first job
 	Follow bool  // wait for jobs that have not ended, until the batch has ended
+	// Chunks, if not nil, makes Results read the outputs that are stored by address.
+	Chunks *Chunks
 }
 
 // Results yields the results of a batch in the order of its jobs, up to the first job that has not ended; with q.Follow, as
 // they come, until the batch has ended or ctx ends. When the connection breaks it continues where it was. Jobs that are
-// purged have no result. An error ends the results; it is ErrNotFound if there is no such batch.
+// purged have no result. An error ends the results; it is ErrNotFound if there is no such batch. If it is an output that
+// cannot be read with q.Chunks, the error comes with the result, which has the reference: From its Line+1 the others follow.
 func (c *Client) Results(ctx context.Context, batchID string, q ResultsQuery) iter.Seq2[BatchResult, error] {
 	from := q.From
 	return func(yield func(BatchResult, error) bool) {
 		path, err := idPath("/batches/", batchID, "/results")
 		for err == nil {
-			got := resultReader{c: c, path: path, follow: q.Follow, next: from, yield: yield}
+			got := resultReader{c: c, path: path, follow: q.Follow, chunks: q.Chunks, next: from, yield: yield}
 			err = c.retry(ctx, path, repeatable, func() error {
 				before := got.next
 				err := got.read(ctx)
@@ -110,10 +113,11 @@ type resultReader struct {
 	c       *Client
 	path    string
 	follow  bool
-	next    int64 // the line that the next request begins with
-	last    bool  // the last line of an answer has arrived
-	end     bool  // no result follows
-	stopped bool  // the caller wants no more
+	chunks  *Chunks // may be nil
+	next    int64   // the line that the next request begins with
+	last    bool    // the last line of an answer has arrived
+	end     bool    // no result follows
+	stopped bool    // the caller wants no more
 	yield   func(BatchResult, error) bool
 }
 
@@ -154,7 +158,7 @@ func (r *resultReader) read(ctx context.Context) (err error) {
 	lines := bufio.NewScanner(res.Body)
 	lines.Buffer(make([]byte, 0, 64<<10), maxResultBytes)
 	for lines.Scan() {
-		last, err := r.line(lines.Bytes())
+		last, err := r.line(ctx, lines.Bytes())
 		if err != nil || last || r.stopped {
 			return err
 		}
@@ -166,7 +170,7 @@ func (r *resultReader) read(ctx context.Context) (err error) {
 }
 
 // line takes one line of the answer.
-func (r *resultReader) line(text []byte) (last bool, err error) {
+func (r *resultReader) line(ctx context.Context, text []byte) (last bool, err error) {
 	var l resultLine
 	if err := json.Unmarshal(text, &l); err != nil {
 		return false, fmt.Errorf("GET %s: %w: %w", r.path, ErrUnexpectedAnswer, err)
@@ -181,6 +185,13 @@ func (r *resultReader) line(text []byte) (last bool, err error) {
 		return false, fmt.Errorf("GET %s: %w: %w", r.path, ErrUnexpectedAnswer, err)
 	}
 	r.next = l.Line + 1
+	if r.chunks != nil {
+		if err := r.chunks.loadOutput(ctx, r.c, &result); err != nil { // which was repeated
+			r.stopped = true
+			r.yield(result, err)
+			return false, nil
+		}
+	}
 	r.stopped = !r.yield(result, nil)
 	return false, nil
 }
