@@ -42,7 +42,8 @@ type Chunks struct {
 // so has the package github.com/daybookq/daybook/blob/s3 for buckets.
 type ChunkStore interface {
 	// Put stores a chunk, and returns its address: sha256: and the 64 hex digits of its SHA-256. When Put has returned, the
-	// chunk must be durable, since a job that names it is created next. Put may get a chunk that is there.
+	// chunk must be durable, since a job that names it is created next. Put may get a chunk that is there. It repeats requests that may
+	// succeed later: its error ends a Submit.
 	Put(ctx context.Context, chunk []byte) (address string, err error)
 	// Get opens a chunk. If there is none, the error is ErrNotFound or fs.ErrNotExist. Its bytes are verified by the caller.
 	Get(ctx context.Context, address string) (io.ReadCloser, error)
