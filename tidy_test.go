@@ -69,7 +69,7 @@ var mayImport = map[string][]string{
 	"runner/wasi":            {"client", "job/digest", "job/handler", "runner/disk", "runner/pool", "runner/runlog", "runner/sandbox", "runner/task", "runner/wasi/guest", "runner/webhook"},
 	"runner/wasi/guest":      {},
 	"runner/task":            {"client"},
-	"cmd/daybook":            {"api", "blob", "blob/s3", "client", "fileset", "ingest", "job", "job/digest", "job/handler", "journal", "load", "load/limits", "load/works", "manifest", "mdns", "runner", "runner/container", "runner/sandbox", "runner/program", "runner/script", "runner/webhook", "registry", "registry/onlost", "store", "trace"},
+	"cmd/daybook":            {"api", "blob", "blob/s3", "client", "fileset", "ingest", "job", "job/digest", "job/handler", "journal", "load", "load/limits", "load/works", "manifest", "mdns", "opsqueue", "runner", "runner/container", "runner/sandbox", "runner/program", "runner/script", "runner/webhook", "registry", "registry/onlost", "store", "trace"},
 }
 
 // onlyIn names libraries that belong to certain folders.

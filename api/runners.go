@@ -160,14 +160,14 @@ func documentOfRunner(holding *store.Runner, registered *registry.Runner) (doc r
 
 // claimHead is the document of a claim without its list of jobs.
 type claimHead struct {
-	ClaimID    job.ID `json:"claim_id"`
-	RunnerID   string `json:"runner_id"`
-	CreatedAt  int64  `json:"created_at"`
-	LeaseMs    int64  `json:"lease_ms"`
-	TickledAt  int64  `json:"tickled_at"`
-	DeadlineAt *int64 `json:"deadline_at"` // null if the claim holds no jobs
-	HandedOut  int    `json:"handed_out"`
-	Held       int    `json:"held"`
+	ClaimID    job.ID  `json:"claim_id"`
+	RunnerID   *string `json:"runner_id"` // null if nobody claimed the jobs; see job.Complete
+	CreatedAt  int64   `json:"created_at"`
+	LeaseMs    int64   `json:"lease_ms"`
+	TickledAt  int64   `json:"tickled_at"`
+	DeadlineAt *int64  `json:"deadline_at"` // null if the claim holds no jobs
+	HandedOut  int     `json:"handed_out"`
+	Held       int     `json:"held"`
 }
 
 // claimDocument answers GET /claims/{id}.
@@ -198,7 +198,7 @@ func (s *Server) claimDocument(c echo.Context) error {
 		return err
 	}
 	head, err := encodeHead(claimHead{
-		ClaimID: claim.ID, RunnerID: claim.Runner, CreatedAt: claim.CreatedAt, LeaseMs: claim.LeaseMs, TickledAt: claim.TickledAt,
+		ClaimID: claim.ID, RunnerID: orNull(claim.Runner), CreatedAt: claim.CreatedAt, LeaseMs: claim.LeaseMs, TickledAt: claim.TickledAt,
 		DeadlineAt: orNull(claim.DeadlineAt), HandedOut: claim.HandedOut, Held: claim.Held,
 	})
 	if err != nil {

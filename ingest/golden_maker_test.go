@@ -190,6 +190,7 @@ func (g *goldenMaker) level4() {
 	g.chains()
 	g.losses()
 	g.submissions()
+	g.unclaimed()
 	g.distinct()
 }
 
@@ -231,6 +232,31 @@ func (g *goldenMaker) submissions() {
 	g.decide(job.Move{Op: job.Cancel, Batch: create(2, job.Submission{})})
 	g.decide(job.Move{Op: job.Delete, Batch: create(2, job.Submission{Paused: true})})
 	g.decide(job.Move{Op: job.Cancel, Batch: create(2, job.Submission{}), Status: job.Pending})
+}
+
+// unclaimed completes jobs that no claim holds: of a batch by itself, and of one that the last failure ends.
+func (g *goldenMaker) unclaimed() {
+	outcome := func(id job.ID, code job.Code) job.Outcome {
+		return job.Outcome{ID: id, Code: code, ExitCode: code.DefaultExitCode(), DelayMs: -1}
+	}
+	waiting := lines(6)
+	waiting.Groups[0].Type, waiting.Groups[0].MaxAttempts = "waiting", 2
+	batch := g.created(g.e.Create(g.ctx, waiting))
+	claim := claimOf(1)
+	claim.Types = []string{"waiting"}
+	g.decide(claim)
+	cmd := job.Complete{Unclaimed: true}
+	for line, code := range []job.Code{job.OK, job.OK, job.Fail, job.Error, job.Retry} {
+		cmd.Outcomes = append(cmd.Outcomes, outcome(batch.WithLine(line), code))
+	}
+	cmd.Outcomes[1].OutputKind, cmd.Outcomes[1].Output = job.Text, []byte("out")
+	cmd.Outcomes[4].DelayMs = 0
+	g.decide(cmd)
+	g.decide(cmd) // some are refused, and two jobs use their last attempt
+	fragile := lines(3)
+	fragile.Groups[0].Type, fragile.Submission = "waiting", &job.Submission{OnFailure: job.CancelRest}
+	batch = g.created(g.e.Create(g.ctx, fragile))
+	g.decide(job.Complete{Unclaimed: true, Outcomes: []job.Outcome{outcome(batch.WithLine(1), job.Error), outcome(batch, job.Fail)}})
 }
 
 // losses declares runners lost: one whose later claim is left alone, and one that holds nothing.

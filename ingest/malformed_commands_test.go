@@ -38,6 +38,13 @@ func TestMalformedCommandsAreRefusedBeforeTheJournal(t *testing.T) {
 			t.Errorf("refused with %v", err)
 		}
 	})
+	t.Run("an unclaimed completion of a claim", func(t *testing.T) {
+		id := job.NewID(e.Now(), 1, 0)
+		c := job.Complete{Unclaimed: true, Claim: id, Outcomes: []job.Outcome{{ID: id, Code: job.OK, ExitCode: 200, DelayMs: -1}}}
+		if _, _, err := e.Complete(t.Context(), c); !errors.Is(err, ErrMalformed) {
+			t.Errorf("refused with %v", err)
+		}
+	})
 	if _, _, err := e.Create(t.Context(), lines(3)); err != nil {
 		t.Fatal(err)
 	}

@@ -16,8 +16,12 @@ type Config struct {
 	MaxSubmissionAge       time.Duration // how long a submission is kept after its end
 	MaxSubmissionsReturned int64
 	DebugConnections       bool // the first connections have names of colours
+	MaxConnections         int  // that are open at a time; others wait in the backlog of the system. 0: DefaultMaxConnections
 	Log                    *slog.Logger
 }
+
+// DefaultMaxConnections is as many consumers as the original is meant for.
+const DefaultMaxConnections = 10_000
 
 // ConfigOf returns the settings that a command line and the environment say.
 func ConfigOf(f Flags, e Environment, log *slog.Logger) Config {

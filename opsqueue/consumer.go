@@ -1,9 +1,11 @@
 package opsqueue
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"sync"
@@ -40,6 +42,8 @@ const (
 	runnerPrefix = "opsqueue/"
 	// maxRequests bounds the requests of a connection that wait for chunks. The original's client has one.
 	maxRequests = 256
+	// maxLongWait is how long a client may take to send a long message.
+	maxLongWait = 30 * time.Second
 	// maxFrameWait is how long the client may take to read a message.
 	maxFrameWait = 10 * time.Second
 	// goodbyeWait is how long a client may take to answer that the server goes away.
@@ -56,9 +60,9 @@ func (s *Server) serveConsumer(w http.ResponseWriter, r *http.Request) error {
 	c.holding.init()
 	c.ctx, c.stop = context.WithCancel(s.running)
 	c.tcp, _ = r.Context().Value(connKey{}).(net.Conn)
-	if !s.admit(c) {
+	if !s.admit() {
 		c.stop()
-		return &rejection{http.StatusServiceUnavailable, fmt.Sprintf("the server has %d consumers already, or stops", maxConsumers)}
+		return &rejection{http.StatusServiceUnavailable, "the server stops"}
 	}
 	c.heartbeat = NewHeartbeat(s.config.HeartbeatInterval, s.config.MaxMissableHeartbeats, time.Now())
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{
@@ -73,6 +77,7 @@ func (s *Server) serveConsumer(w http.ResponseWriter, r *http.Request) error {
 	}
 	c.conn = conn
 	conn.SetReadLimit(wire.MaxMessageBytes)
+	s.opened(c)
 	go func() { // the goroutine of the request has a large stack, and refers to the request
 		defer s.leave(c)
 		c.run()
@@ -102,23 +107,47 @@ func (c *consumer) run() {
 
 // read serves messages until the connection ends.
 func (c *consumer) read() error {
+	buffer := bytes.NewBuffer(make([]byte, 0, 512))
 	for {
-		kind, message, err := c.conn.Read(c.ctx)
+		m, err := c.receive(buffer)
 		if err != nil {
 			return err
 		}
 		c.received()
-		if kind != websocket.MessageBinary {
-			return errors.New("the consumer has sent a text message")
-		}
-		m, err := wire.DecodeClientToServer(message)
-		if err != nil {
-			return err
-		}
 		if err := c.serve(&m); err != nil {
 			return err
 		}
+		if buffer.Cap() > maxKeptBuffer {
+			buffer = bytes.NewBuffer(nil)
+		}
 	}
+}
+
+// receive reads the next message into a buffer, which it clears. A long message waits for its share of the memory for long
+// messages.
+func (c *consumer) receive(buffer *bytes.Buffer) (m wire.ClientToServer, err error) {
+	kind, r, err := c.conn.Reader(c.ctx)
+	if err != nil {
+		return m, err
+	}
+	if kind != websocket.MessageBinary {
+		return m, errors.New("the consumer has sent a text message")
+	}
+	buffer.Reset()
+	n, err := buffer.ReadFrom(io.LimitReader(r, maxKeptBuffer))
+	if err == nil && n == maxKeptBuffer {
+		if err := c.s.messages.Acquire(c.ctx, wire.MaxMessageBytes); err != nil {
+			return m, err
+		}
+		defer c.s.messages.Release(wire.MaxMessageBytes)
+		late := time.AfterFunc(maxLongWait, c.cut)
+		defer late.Stop()
+		_, err = buffer.ReadFrom(r)
+	}
+	if err != nil {
+		return m, err
+	}
+	return wire.DecodeClientToServer(buffer.Bytes())
 }
 
 // serve begins to carry out one message. The order of completions and failures is kept.

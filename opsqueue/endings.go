@@ -18,9 +18,9 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// endings carries out the ends of runs of all connections, in the order in which they arrived. Nobody waits for one, so it
-// waits for company for at most joinWait. Usually the same consumer then requests its next chunk, and both are written to
-// disk together.
+// endings carries out the ends of runs of all connections, in the order in which they arrived. Nobody waits for a report, so
+// it waits for company for at most joinWait. Usually the same consumer then requests its next chunk, and both are written
+// to disk together. What ends a reservation without a report does not wait.
 //
 // A consumer believes that a chunk which it has completed is completed. So an ending that cannot be stored is tried
 // again until it is, and connections are not read meanwhile.
@@ -28,6 +28,7 @@ type endings struct {
 	s       *Server
 	room    *semaphore.Weighted // for those that are not stored yet
 	arrived chan struct{}       // capacity 1; has a value when list may not be empty
+	urgent  chan struct{}       // capacity 1; has a value when list may have some that must not wait
 	ctx     context.Context     // until they need not be carried out any more
 	stop    context.CancelFunc
 
@@ -67,7 +68,7 @@ const (
 )
 
 func newEndings(s *Server) *endings {
-	e := &endings{s: s, room: semaphore.NewWeighted(roomBytes), arrived: make(chan struct{}, 1), proposing: make(chan struct{}, 1)}
+	e := &endings{s: s, room: semaphore.NewWeighted(roomBytes), arrived: make(chan struct{}, 1), urgent: make(chan struct{}, 1), proposing: make(chan struct{}, 1)}
 	e.ctx, e.stop = context.WithCancel(context.Background())
 	return e
 }
@@ -91,12 +92,15 @@ func (e *endings) add(one ending) {
 	e.mu.Lock()
 	e.list = append(e.list, one)
 	e.mu.Unlock()
-	e.wake()
+	signal(e.arrived)
+	if !one.claim.IsZero() {
+		signal(e.urgent)
+	}
 }
 
-func (e *endings) wake() {
+func signal(c chan struct{}) {
 	select {
-	case e.arrived <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -106,7 +110,8 @@ func (e *endings) close() {
 	e.mu.Lock()
 	e.closed = true
 	e.mu.Unlock()
-	e.wake()
+	signal(e.arrived)
+	signal(e.urgent)
 }
 
 // until bounds how long run goes on.
@@ -126,6 +131,7 @@ func (e *endings) run() {
 		company.Reset(joinWait)
 		select {
 		case <-company.C:
+		case <-e.urgent:
 		case <-e.ctx.Done():
 			return
 		}
@@ -265,13 +271,17 @@ func (e *endings) exchange(ctx context.Context, cmd job.Claim) *ingest.Exchange 
 }
 
 // known looks up the jobs of chunks that the connections did not hold. Chunks that are unknown are left out, as in the
-// original.
+// original. An insert is answered when it is in the log, so its chunks may be unknown until the state has caught up.
 func (e *endings) known(list []ending) []ending {
-	kept := list[:0]
+	kept, current := list[:0], false
 	for _, one := range list {
 		if one.outcome.ID.IsZero() && one.claim.IsZero() {
-			var err error
-			if one.outcome.ID, err = e.s.jobOf(one.chunk); err != nil {
+			id, err := e.s.jobOf(one.chunk)
+			if err != nil && !current && e.s.engine.CatchUp(e.ctx, 0) == nil {
+				current = true
+				id, err = e.s.jobOf(one.chunk)
+			}
+			if one.outcome.ID = id; err != nil {
 				e.s.log.Info("a consumer has reported the end of a chunk that is unknown", "submission_id", int64(one.chunk.SubmissionID), "chunk_index", one.chunk.Index, "error", err)
 				continue
 			}

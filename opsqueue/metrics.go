@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -180,7 +181,7 @@ func (m *metrics) observeReserve(began time.Time, cmd *job.Claim) {
 
 // route measures the requests of producers and the connections of consumers, as the original does.
 func (m *metrics) route(method, path string, next http.Handler) http.Handler {
-	if len(path) < len("/consumer") {
+	if path != "/consumer" && !strings.HasPrefix(path, "/producer/") {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"path"
 	"runtime/debug"
 	"strings"
 
@@ -46,8 +47,15 @@ func (s *Server) handler() http.Handler {
 	} {
 		mux.Handle(r.path, s.metrics.route(r.method, r.path, s.guard(r.method, r.serve)))
 	}
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) })
-	return mux
+	notFound := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }
+	mux.HandleFunc("/", notFound)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p := r.URL.EscapedPath(); path.Clean(p) != p { // mux would redirect to the clean path
+			notFound(w, r)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
 }
 
 // guard serves one method of a route, and answers its errors and panics. No client of the protocol is a browser: requests

@@ -94,7 +94,7 @@ func (c *consumer) claim(cmd *job.Claim) (_ *reservedChunks, err error) {
 		return nil, err
 	}
 	b := replyBuilder{c: c, claimed: &claimed, claim: claimed.Claim, room: bytes, since: time.Now()}
-	if err := b.add(handed); err == nil && len(b.held) > 0 {
+	if err = b.add(handed); err == nil && len(b.held) > 0 {
 		err = c.hold(b.held)
 	}
 	if err != nil {

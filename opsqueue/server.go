@@ -1,6 +1,7 @@
 package opsqueue
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -10,7 +11,10 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/net/netutil"
 	"golang.org/x/sync/semaphore"
+
+	"github.com/daybookq/daybook/opsqueue/wire"
 )
 
 // Server serves the protocol. Its listener is its own: Daybook's API has another one.
@@ -27,6 +31,7 @@ type Server struct {
 	metrics    *metrics
 	bodies     chan struct{}       // a place for each body in memory
 	replies    *semaphore.Weighted // bytes of replies to reservations
+	messages   *semaphore.Weighted // bytes of long messages of consumers
 
 	http    http.Server
 	running context.Context // until Close
@@ -34,14 +39,16 @@ type Server struct {
 
 	consumers sync.WaitGroup
 	mu        sync.Mutex
-	open      map[*consumer]struct{}
+	open      map[*consumer]struct{} // those that Close ends
 }
 
 const (
-	// maxConsumers bounds the connections of consumers.
-	maxConsumers = 10_000
 	// maxReplyBytes bounds the replies to reservations that are in memory at a time.
 	maxReplyBytes = 128 << 20
+	// maxLongBytes bounds the long messages of consumers that are in memory at a time. Each counts as the longest.
+	maxLongBytes = 4 * wire.MaxMessageBytes
+	// maxHeaderBytes bounds the header of a request.
+	maxHeaderBytes = 64 << 10
 	// A request must arrive in readTimeout, and its answer leave in writeTimeout. Consumers are bound by heartbeats.
 	readTimeout  = 30 * time.Second
 	writeTimeout = 30 * time.Second
@@ -54,14 +61,14 @@ func New(engine Engine, state Queries, c Config) *Server {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{
-		engine: engine, state: state, config: c, log: c.Log, instance: rand.Text(), names: ConnectionNames{Colours: c.DebugConnections},
-		bodies: make(chan struct{}, maxBodies), replies: semaphore.NewWeighted(maxReplyBytes), open: map[*consumer]struct{}{},
+		engine: engine, state: state, config: c, log: c.Log, instance: rand.Text()[:8], names: ConnectionNames{Colours: c.DebugConnections},
+		bodies: make(chan struct{}, maxBodies), replies: semaphore.NewWeighted(maxReplyBytes), messages: semaphore.NewWeighted(maxLongBytes), open: map[*consumer]struct{}{},
 	}
 	s.running, s.stop = context.WithCancel(context.Background())
 	s.metrics = newMetrics(s)
 	s.endings = newEndings(s)
 	s.http = http.Server{
-		Handler: s.handler(), ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
+		Handler: s.handler(), ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 		ErrorLog:    slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug),
 	}
@@ -75,7 +82,7 @@ func (s *Server) Serve(l net.Listener) error {
 	var ending sync.WaitGroup
 	ending.Go(s.endings.run)
 	ending.Go(s.returnStale)
-	err := s.http.Serve(NewListener(l))
+	err := s.http.Serve(netutil.LimitListener(NewListener(l), cmp.Or(s.config.MaxConnections, DefaultMaxConnections)))
 	if errors.Is(err, http.ErrServerClosed) {
 		err = nil
 	}
@@ -114,18 +121,28 @@ func (s *Server) Close(ctx context.Context) error {
 	return err
 }
 
-// admit registers the connection of a consumer; false: there are too many.
-func (s *Server) admit(c *consumer) bool {
+// admit counts the connection of a consumer; false: the server stops.
+func (s *Server) admit() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.open) >= maxConsumers || s.running.Err() != nil {
+	if s.running.Err() != nil {
 		return false
 	}
-	s.open[c] = struct{}{}
 	s.consumers.Add(1)
 	return true
 }
 
+// opened notes a connection that was admitted and is a WebSocket now, for Close.
+func (s *Server) opened(c *consumer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open[c] = struct{}{}
+	if s.running.Err() != nil {
+		go c.goAway()
+	}
+}
+
+// leave takes back what admit and opened did.
 func (s *Server) leave(c *consumer) {
 	s.mu.Lock()
 	delete(s.open, c)

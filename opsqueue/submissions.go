@@ -111,9 +111,12 @@ func (s *Server) cancel(ctx context.Context, id wire.SubmissionID) (ended *wire.
 	if err := s.engine.CatchUp(ctx, 0); err != nil {
 		return nil, err
 	}
-	batch, _, err := s.batchOf(id)
+	batch, doc, err := s.batchOf(id)
 	if err != nil {
 		return nil, err
+	}
+	if doc.Status.Ended() { // the engine would grant a second cancel
+		return s.statusOf(&doc)
 	}
 	swept, _, err := s.engine.MoveAll(ctx, job.Move{Op: job.Cancel, Batch: batch})
 	if err == nil && swept.Refusal != job.Granted && swept.Refusal != job.BatchEnded {
@@ -122,8 +125,7 @@ func (s *Server) cancel(ctx context.Context, id wire.SubmissionID) (ended *wire.
 	if err != nil || swept.Refusal == job.Granted {
 		return nil, err
 	}
-	doc, err := s.state.Batch(batch)
-	if err != nil {
+	if doc, err = s.state.Batch(batch); err != nil {
 		return nil, err
 	}
 	return s.statusOf(&doc)

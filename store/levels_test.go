@@ -79,6 +79,7 @@ func TestWhatLevelsDecide(t *testing.T) {
 		}
 		step("level", job.SetLevel{Level: l.number})
 		step("a batch of many pages", plainCreate("a", "pages", 3000, 200))
+		pages := job.NewID(startAt+at, seq, 0)
 		uneven := &job.Create{Groups: []job.Group{plainGroup("c", "uneven", 2000)}, Frame: job.LineFrame, Longest: 500}
 		for line := range 2000 {
 			uneven.Payloads = uneven.Frame.Append(uneven.Payloads, bytes.Repeat([]byte("x"), 1+line*37%500))
@@ -168,6 +169,18 @@ func TestWhatLevelsDecide(t *testing.T) {
 						step("claim by "+strategy.String(), claim)
 					}
 				}
+			}
+		}
+		if l.number >= 4 {
+			step("a claim", plainClaim("r4", 10))
+			unclaimed := job.Complete{Unclaimed: true}
+			for line := range 60 {
+				o := job.Outcome{ID: pages.WithLine(2180 + line), Code: []job.Code{job.OK, job.Error, job.Fail}[line%3], DelayMs: int64(line%2) - 1}
+				o.ExitCode = o.Code.DefaultExitCode()
+				unclaimed.Outcomes = append(unclaimed.Outcomes, o)
+			}
+			for range 2 {
+				step("unclaimed completions", unclaimed)
 			}
 		}
 		sameText(t, fmt.Sprintf("../testdata/levels/%d.txt", l.number), got.String())

@@ -67,10 +67,12 @@ func (m *model) endUnclaimed(own *modelClaim, j *modelJob, o *job.Outcome) JobRe
 	switch {
 	case m.doomed(j):
 		return JobResult{ID: o.ID, Refusal: job.NotFound}
-	case j.batch.submission.ended(), x != 0 && x <= m.at && !(j.heldBack && j.status == job.Deferred):
+	case j.batch.submission.ended():
 		return JobResult{ID: o.ID, Refusal: job.WasCancelled}
-	case j.status == job.Deferred && j.runAt == job.MaxTimeMs && !j.cameBack && j.code != job.Damaged:
+	case j.status == job.Deferred && j.runAt == job.MaxTimeMs && !j.cameBack && j.code != job.Damaged: // its batch is paused
 		return JobResult{ID: o.ID, Refusal: job.NotActive}
+	case x != 0 && x <= m.at:
+		return JobResult{ID: o.ID, Refusal: job.WasCancelled}
 	}
 	if own.handed = append(own.handed, j); len(own.handed) == 1 {
 		m.claims[own.id], own.lease = own, j.attr.LeaseMs

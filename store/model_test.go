@@ -160,9 +160,9 @@ func newModel(seed uint64, rules *rules) *model {
 func (m *model) apply(seq uint64, at int64, cmd job.Command, events []event) Result {
 	m.seq, m.at = seq, max(at, m.at)
 	defer m.noteBatchEnds(m.unfinished())
+	defer m.noteIdle(m.idle()) // after settle, which may delete the last jobs of a queue
 	defer func() { m.settle(events) }()
 	defer m.forgetRunners()
-	defer m.noteIdle(m.idle())
 	switch cmd := cmd.(type) {
 	case *job.Create:
 		if made := m.create(cmd); made != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // TestRunEndsOfRandomCommands: an observer gets the end of each run exactly once, in the command whose effects say that
-// its job is no longer active. A store with an observer has the same keys and values as one without.
+// its job is no longer active, or that a run of a waiting job has ended. A store with an observer has the same keys and values as one without.
 func TestRunEndsOfRandomCommands(t *testing.T) {
 	outcomes, batchEnds := map[string]int{}, map[job.BatchStatus]int{}
 	for seed := uint64(1); seed <= seedsOr(*sameSeedsFlag, 60, 12); seed++ {
@@ -60,12 +60,16 @@ func TestRunEndsOfRandomCommands(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, want := linesOfEnds(ends), linesNoLongerActive(effects); !slices.Equal(got, want) {
-				t.Fatalf("seed %d: %v\nruns that ended: %v\nlines that are no longer active: %v", seed, st, got, want)
+			if got, want := linesOfEnds(ends), linesOfEndedRuns(effects); !slices.Equal(got, want) {
+				t.Fatalf("seed %d: %v\nruns that ended: %v\nlines whose runs have ended: %v", seed, st, got, want)
 			}
 			for _, e := range ends {
 				outcomes[e.Outcome] += e.Jobs
-				if e.Attempt < 1 || e.Runner == "" || e.Client == "" || e.Type == "" || e.StartedAt < startAt || e.EndedAt < e.StartedAt || e.Claim.IsZero() || e.Status == job.Active {
+				own := e.Claim == job.NewID(e.EndedAt, st.seq, 0) // the run began in this command, which no runner sent
+				if own {
+					outcomes["unclaimed"] += e.Jobs
+				}
+				if e.Attempt < 1 || own != (e.Runner == "") || own && e.StartedAt != e.EndedAt || e.Client == "" || e.Type == "" || e.StartedAt < startAt || e.EndedAt < e.StartedAt || e.Claim.IsZero() || e.Status == job.Active {
 					t.Fatalf("seed %d: %v: %+v", seed, st, e)
 				}
 			}
@@ -91,7 +95,7 @@ func TestRunEndsOfRandomCommands(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, outcome := range []string{"ok", "failed", "retry", "error", "unget", job.RunAbandoned, job.RunCancelled, job.RunDeleted} {
+	for _, outcome := range []string{"ok", "failed", "retry", "error", "unget", "unclaimed", job.RunAbandoned, job.RunCancelled, job.RunDeleted} {
 		if outcomes[outcome] == 0 {
 			t.Errorf("no run ended as %s; there were %v", outcome, outcomes)
 		}
@@ -113,9 +117,9 @@ func linesOfEnds(ends []job.RunEnd) (lines []string) {
 	return lines
 }
 
-func linesNoLongerActive(effects []effect) (lines []string) {
+func linesOfEndedRuns(effects []effect) (lines []string) {
 	for _, e := range effects {
-		for line := e.run.First; e.from == job.Active && e.to != job.Active && line <= e.run.Last; line++ {
+		for line := e.run.First; (e.from == job.Active && e.to != job.Active || e.reason == reasonEnded) && line <= e.run.Last; line++ {
 			lines = append(lines, fmt.Sprintf("%d/%d to %v", job.NewID(0, e.run.Batch, 0).LowSeq(), line, e.to))
 		}
 	}

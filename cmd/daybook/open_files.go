@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybookq/daybook/blob"
+	"github.com/daybookq/daybook/opsqueue"
 )
 
 // files says how the file descriptors of the process are divided. Otherwise connections could take those that the
@@ -15,6 +16,13 @@ type files struct {
 	store       int // about as many as Pebble keeps open
 	connections int // how many connections may be open at once
 	blobs       int // how many files may be open for blobs
+	opsqueue    int // how many connections clients of Opsqueue may have open at once
+}
+
+// shareWithOpsqueue gives half of the connections to clients of Opsqueue.
+func (f *files) shareWithOpsqueue() {
+	f.opsqueue = min(f.connections/2, opsqueue.DefaultMaxConnections)
+	f.connections -= f.opsqueue
 }
 
 const (

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -19,6 +20,9 @@ func run(args []string, in io.Reader, out, errs io.Writer) int {
 	err := root.Execute()
 	if err == nil {
 		return exitOK
+	}
+	if code, ok := errors.AsType[silentExit](err); ok {
+		return int(code)
 	}
 	if !root.started { // the flags, the arguments or the name of the command are wrong
 		err = usageError{err}
@@ -80,7 +84,7 @@ commands: see ` + "`daybook help environment`" + `.`,
 		return nil
 	}
 	root.AddCommand(
-		newServe(), newWork(), newAdd(), newBlob(), newFileset(), newGet(), newLogs(), newSubmit(), newBatches(), newResults(), newQueues(), newStats(), newClock(), newDiscover(), newBench(),
+		newServe(), newOpsqueueServe(), newWork(), newAdd(), newBlob(), newFileset(), newGet(), newLogs(), newSubmit(), newBatches(), newResults(), newQueues(), newStats(), newClock(), newDiscover(), newBench(),
 		newCheck(), newRebuild(), newJournal(), newVersion(), newLicenses(), newExitCodes(), newEnvironmentHelp(),
 	)
 	return root

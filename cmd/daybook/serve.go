@@ -26,6 +26,7 @@ type serveFlags struct {
 	requestFlags
 	runnerFlags
 	traceFlags
+	opsqueueFlags
 
 	logLevel    string
 	logFormat   string
@@ -141,6 +142,9 @@ With --otlp, or with OTEL_EXPORTER_OTLP_ENDPOINT in the environment, the server 
 OpenTelemetry for each run of a job. OTEL_EXPORTER_OTLP_HEADERS, OTEL_TRACES_SAMPLER and the other variables
 of OpenTelemetry are read too. --otlp has precedence over the variables with an endpoint.
 
+With --opsqueue the server has a second listener, for the clients of Opsqueue: docs/from-opsqueue.md. Their
+chunks are jobs of the client opsqueue and the type chunk.
+
 A TOML file that --config names can have settings too: max-attempts = 5, allow-host = ["a.example"]. The
 command line has precedence over the environment, and the environment over the file. --print-config
 prints all settings and the origin of each.`,
@@ -191,6 +195,7 @@ prints all settings and the origin of each.`,
 	flags.Var(&f.runnerHeartbeat, "runner-heartbeat", "time between two heartbeats of a runner, from 1s to 1h; a runner that misses three is lost")
 	flags.StringVar(&f.onLost, "on-lost", "", "command, or URL, for each runner that is lost (default: none)")
 	flags.StringVar(&f.otlp, "otlp", "", "URL of a collector of OpenTelemetry, such as http://127.0.0.1:4318, that gets a span for each run of a job (default: the variables OTEL_EXPORTER_OTLP_*ENDPOINT, or none)")
+	f.opsqueueFlags.define(flags)
 	flags.BoolVar(&f.requireClaim, "require-claim-id", false, "refuse tickles, completions and releases that do not name their claim")
 	flags.BoolVar(&f.allowQuit, "allow-quit", false, "stop on POST /quit, if the request comes from this machine and not through a proxy")
 	flags.BoolVar(&f.allowGet, "allow-get-switches", false, "let GET /start, GET /stop and GET /quit do what POST does, as in miniq; unsafe, since any web page can send a GET")
@@ -236,6 +241,9 @@ func (f *serveFlags) checkSettings() error {
 		return err
 	}
 	if _, err := f.traceSettings(); err != nil {
+		return err
+	}
+	if _, err := f.opsqueueAddress(); err != nil {
 		return err
 	}
 	if f.mdns == mdnsOn && !isExposed(address) {

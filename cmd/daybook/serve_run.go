@@ -69,6 +69,12 @@ func serve(cmd *cobra.Command, f *serveFlags) (err error) {
 	}
 	defer endBlobs() // the call below returns its error, if the server runs to its end
 
+	endOpsqueue, err := s.startOpsqueue(engine)
+	if err != nil {
+		return err
+	}
+	defer endOpsqueue() // before the engine
+
 	s.options.Engine, s.options.Queries = engine.Engine, engine.Queries()
 	server, err := api.New(s.options)
 	if err != nil {
@@ -92,6 +98,7 @@ func serve(cmd *cobra.Command, f *serveFlags) (err error) {
 	if err := endBlobs(); err != nil { // a collection reads the engine's data
 		return err
 	}
+	endOpsqueue()
 	if engine.end() != nil {
 		return nil // the deferred call returns the error
 	}
@@ -112,6 +119,8 @@ type serverRun struct {
 	listener *net.TCPListener
 	lost     func(registry.Runner) // gets each lost runner; nil without --on-lost
 	ended    func([]job.RunEnd)    // gets the ends of runs; nil without traces
+
+	batchEnds batchEnds
 }
 
 // newServerRun checks the settings. Nothing is created yet.
@@ -131,6 +140,9 @@ func newServerRun(cmd *cobra.Command, f *serveFlags) (s *serverRun, err error) {
 	}
 	if s.files, err = openFiles(); err != nil {
 		return nil, err
+	}
+	if f.opsqueue != "" {
+		s.files.shareWithOpsqueue()
 	}
 	if isBucket(f.blobs) {
 		s.files.connections = max(s.files.connections-s3.MaxFiles, minConnections)
@@ -185,7 +197,7 @@ type runningEngine struct {
 func (s *serverRun) openEngine(ctx context.Context) (*runningEngine, error) {
 	engine, err := ingest.Open(ingest.Options{
 		Dir: s.data, JournalRetain: int64(s.journalRetain), QueueIdle: time.Duration(s.queueIdle), AllowClockAhead: s.clockAhead,
-		RunnerHeartbeat: time.Duration(s.runnerHeartbeat), OnLost: s.lost, OnRunEnds: s.ended,
+		RunnerHeartbeat: time.Duration(s.runnerHeartbeat), OnLost: s.lost, OnRunEnds: s.ended, OnBatchEnds: s.batchEnds.report,
 		StoreFiles: s.files.store, Logger: slog.New(zerolog.NewSlogHandler(s.log)),
 		Fatal: func(reason string) {
 			s.log.WithLevel(zerolog.FatalLevel).Str("reason", reason).Msg("the store cannot continue; the process ends")

@@ -361,6 +361,22 @@ func TestVerdicts(t *testing.T) {
 			s.filesets = strings.Replace(s.filesets, "Version:2", "Version:1", 1)
 			return s, nil
 		}), lost},
+		"a lost batch": {lying(func(s *state) (*state, error) {
+			s.batches[f.batches[closedBatch]] = "not found"
+			return s, nil
+		}), lost},
+		"a batch with another status": {lying(func(s *state) (*state, error) {
+			s.batches[f.batches[failedBatch]] = strings.Replace(s.batches[f.batches[failedBatch]], "failed since", "cancelled since", 1)
+			return s, nil
+		}), lost},
+		"a batch that has lost its metadata": {lying(func(s *state) (*state, error) {
+			s.batches[f.batches[completedBatch]] = strings.Replace(s.batches[f.batches[completedBatch]], `metadata "about`, `metadata "`, 1)
+			return s, nil
+		}), lost},
+		"a batch that is not in a list": {lying(func(s *state) (*state, error) {
+			s.lists = strings.Replace(s.lists, f.batches[pausedBatch].String()+" ", "", 1)
+			return s, nil
+		}), lost},
 		"a lost chained job": {lying(func(s *state) (*state, error) {
 			s.docs[f.jobs[f.chain+2]] = "not found"
 			return s, nil

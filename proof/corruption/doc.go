@@ -36,7 +36,8 @@
 //
 //	intact           Everything shows as before: each job with its payload, status, outcome, attempts, claim, hops
 //	                 and on_complete, and the queues, sweeps, sessions, handlers and filesets. Chained jobs are among them, and
-//	                 jobs that lost runners held. The damage was in bytes that are not needed, or that a start
+//	                 jobs that lost runners held. Batches with attributes are among them too, in all statuses, with their
+//	                 metadata, results and lists. The damage was in bytes that are not needed, or that a start
 //	                 rebuilds.
 //	refused          The start fails. Its error names the file, the place in the file, and the next step. For the
 //	                 store, whose files Pebble reads, it names the directory and quotes Pebble.

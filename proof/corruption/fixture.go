@@ -27,7 +27,9 @@ type fixture struct {
 	lost  int // index in jobs of two jobs that lost runners held; see loseRunner
 	// sessions are one open session and one that was ended.
 	sessions []job.ID
-	want     *state // what a start without damage shows
+	// batches are batches with attributes, in all statuses.
+	batches []job.ID
+	want    *state // what a start without damage shows
 	// shorter is what a start shows when the last one, two, … records are missing, back to what the store has flushed.
 	// Only later records, and at last the store's cursor, can prove that these records existed.
 	shorter []*state
@@ -52,7 +54,7 @@ func fixtures(dir string) ([]*fixture, error) {
 		return nil, err
 	}
 	unproven.name, unproven.about = "unproven", "killed before a mark was written, so that nothing proves the last record"
-	alone := &fixture{name: "alone", about: "the journal of the first without a store, so that a start reads all of it", jobs: killed.jobs, sessions: killed.sessions, chain: killed.chain, lost: killed.lost, files: maps.Clone(killed.files)}
+	alone := &fixture{name: "alone", about: "the journal of the first without a store, so that a start reads all of it", jobs: killed.jobs, sessions: killed.sessions, chain: killed.chain, lost: killed.lost, batches: killed.batches, files: maps.Clone(killed.files)}
 	maps.DeleteFunc(alone.files, func(path string, _ []byte) bool { return strings.HasPrefix(path, "store/") })
 	all := []*fixture{killed, alone, stopped, cut, unproven}
 	for _, f := range all {
@@ -103,7 +105,7 @@ func makeFixture(dir string, retain int64) (killed, stopped *fixture, err error)
 	if err = f.loseRunner(r, "lost later", 1); err == nil {
 		err = f.create(r, job.LineFrame, "last", "line")
 	}
-	killed, stopped = &fixture{jobs: f.jobs, chain: f.chain, lost: f.lost, sessions: f.sessions}, &fixture{jobs: f.jobs, chain: f.chain, lost: f.lost, sessions: f.sessions}
+	killed, stopped = &fixture{jobs: f.jobs, chain: f.chain, lost: f.lost, sessions: f.sessions, batches: f.batches}, &fixture{jobs: f.jobs, chain: f.chain, lost: f.lost, sessions: f.sessions, batches: f.batches}
 	if err == nil {
 		killed.files, err = r.idle(dir)
 	}
@@ -141,7 +143,7 @@ func (f *fixture) post(r *running, c *job.Create, payloads ...string) error {
 
 // withoutMark returns f without the marks at its end.
 func (f *fixture) withoutMark() (*fixture, error) {
-	u := &fixture{jobs: f.jobs, chain: f.chain, lost: f.lost, sessions: f.sessions, files: f.files}
+	u := &fixture{jobs: f.jobs, chain: f.chain, lost: f.lost, sessions: f.sessions, batches: f.batches, files: f.files}
 	for {
 		shorter, verb, err := u.withoutLast()
 		if err != nil || verb != journal.MarkVerb {
@@ -158,7 +160,7 @@ func (f *fixture) withoutLast() (*fixture, string, error) {
 		return nil, "", errors.New("the journal is empty")
 	}
 	last := records[len(records)-1]
-	shorter := &fixture{jobs: f.jobs, chain: f.chain, lost: f.lost, sessions: f.sessions, files: maps.Clone(f.files)}
+	shorter := &fixture{jobs: f.jobs, chain: f.chain, lost: f.lost, sessions: f.sessions, batches: f.batches, files: maps.Clone(f.files)}
 	shorter.files[last.file] = f.files[last.file][:last.from]
 	segments := f.segments() // empty segments after it are removed too
 	for _, empty := range segments[slices.Index(segments, last.file)+1:] {

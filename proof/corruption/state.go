@@ -16,6 +16,8 @@ import (
 type state struct {
 	docs     map[job.ID]string
 	sessions map[job.ID]string
+	batches  map[job.ID]string
+	lists    string // of batches
 	queues   string
 	sweeps   string
 	handlers string
@@ -33,6 +35,14 @@ func (s *state) difference(want *state) string {
 		if want.sessions[id] != doc {
 			return fmt.Sprintf("session %v is %s, was %s", id, doc, want.sessions[id])
 		}
+	}
+	for id, doc := range s.batches {
+		if want.batches[id] != doc {
+			return fmt.Sprintf("batch %v is %s, was %s", id, doc, want.batches[id])
+		}
+	}
+	if s.lists != "" && s.lists != want.lists {
+		return fmt.Sprintf("lists of batches are %s, were %s", s.lists, want.lists)
 	}
 	if s.queues != "" && s.queues != want.queues {
 		return fmt.Sprintf("queues are %s, were %s", s.queues, want.queues)
@@ -133,7 +143,7 @@ func (r *running) see(f *fixture) (*state, error) {
 		return &state{}, err
 	}
 	var first error
-	s := &state{docs: map[job.ID]string{}, sessions: map[job.ID]string{}}
+	s := &state{docs: map[job.ID]string{}, sessions: map[job.ID]string{}, batches: map[job.ID]string{}}
 	for _, id := range f.jobs {
 		doc, err := r.Queries().Job(id)
 		switch {
@@ -158,6 +168,22 @@ func (r *running) see(f *fixture) (*state, error) {
 			s.sessions[id] = fmt.Sprintf("of %q, used at %d, slots %v", doc.Runner, doc.UsedAt, doc.Slots)
 		}
 	}
+	for _, id := range f.batches {
+		doc, err := seeBatch(r.Queries(), id)
+		switch {
+		case errors.Is(err, job.BatchNotFound):
+			s.batches[id] = "not found"
+		case err != nil:
+			first = errors.Join(first, err)
+		default:
+			s.batches[id] = doc
+		}
+	}
+	lists, err := seeBatchLists(r.Queries())
+	if err != nil {
+		return s, errors.Join(first, err)
+	}
+	s.lists = lists
 	queues, _, err := r.Queries().Queues("", "", "", 100)
 	if err != nil {
 		return s, errors.Join(first, err)
@@ -209,6 +235,61 @@ func seeHandlers(q *store.Queries) (string, error) {
 		}
 	}
 	return text, err
+}
+
+// seeBatch reads all of a batch with attributes.
+func seeBatch(q *store.Queries, id job.ID) (string, error) {
+	doc, err := q.Batch(id)
+	if err != nil {
+		return "", err
+	}
+	text := fmt.Sprintf("%v since %d, %d lines, %v, %d of %d jobs, first failed %v, %+v", doc.Status, doc.EndedAt, doc.Lines, doc.Counts, doc.Ended, doc.Jobs, doc.Failed, *doc.Submission)
+	metadata, err := q.BatchMetadata(id)
+	if err != nil {
+		return "", err
+	}
+	by, err := q.BatchOfSnowflake(doc.Submission.Snowflake)
+	if err != nil {
+		return "", err
+	}
+	results, err := q.Results(id, 0, 100, 1<<20)
+	if err != nil {
+		return "", err
+	}
+	text += fmt.Sprintf(", metadata %q, by its snowflake %v, results up to %d of lines %v, wait for %v, end %v", metadata, by, results.Next, results.Line, results.Wait, results.End)
+	for i := range results.Jobs {
+		text += fmt.Sprintf(", %v %v %q %q", results.Jobs[i].ID, results.Jobs[i].Status, results.Jobs[i].Output, results.Jobs[i].Error)
+	}
+	return text, nil
+}
+
+// seeBatchLists lists batches through each of their indexes.
+func seeBatchLists(q *store.Queries) (string, error) {
+	counts, err := q.BatchCounts(group.Client, filledType)
+	if err != nil {
+		return "", err
+	}
+	text := fmt.Sprintf("%v", counts)
+	filters := []store.BatchFilter{{Name: "nightly"}, {NamePrefix: "n"}, {Meta: map[string]string{"user": "7"}}}
+	for status := job.BatchInProgress; int(status) < job.NumBatchStatus; status++ {
+		filters = append(filters, store.BatchFilter{Status: status})
+	}
+	for _, f := range filters {
+		text += "; "
+		for f.Limit = 100; ; {
+			docs, next, err := q.Batches(f)
+			if err != nil {
+				return "", err
+			}
+			for i := range docs {
+				text += fmt.Sprintf("%v %v ", docs[i].ID, docs[i].Status)
+			}
+			if f.After = next; next.IsZero() {
+				break
+			}
+		}
+	}
+	return text, nil
 }
 
 // seeFilesets reads all versions of all filesets.

@@ -104,6 +104,7 @@ func (f *fixture) work(r *running, cut bool, wake func()) error {
 		},
 		func() error { return f.createChain(r) },
 		func() error { return f.completeChain(r, true) },
+		func() error { return f.createBatches(r) },
 		func() error {
 			g := group
 			g.Lines, g.Type = 2, lostType
@@ -200,6 +201,7 @@ func (f *fixture) work(r *running, cut bool, wake func()) error {
 			return err
 		},
 		func() error { return f.completeChain(r, false) }, // after the last flush
+		func() error { return f.changeBatches(r) },
 		func() error { _, err := r.EndSession(ctx, job.EndSession{Session: f.sessions[1]}); return err },
 		func() (err error) { // held until the end
 			claim.Once = number(3, 2)
@@ -273,6 +275,113 @@ func (f *fixture) completeChain(r *running, then bool) error {
 		f.jobs = append(f.jobs, job.NewID(receipt.At, receipt.Seq, line))
 	}
 	return err
+}
+
+// filledType is the type of the jobs of batches with attributes.
+const filledType = "filled"
+
+// The batches with attributes, by their index in batches: how each is after changeBatches.
+const (
+	completedBatch = iota
+	failedBatch    // by cancel_rest
+	closedBatch    // in progress, of two parts
+	resumedBatch   // in progress
+	cancelledBatch
+	pausedBatch // without jobs
+)
+
+// createBatches creates all batches with attributes but the last one, and ends two of them.
+func (f *fixture) createBatches(r *running) error {
+	meta, err := job.NewBatchMeta(map[string]job.MetaValue{"user": {Integer: 7, IsInteger: true}})
+	if err != nil {
+		return err
+	}
+	add := func(s job.Submission, payloads ...string) error {
+		at := len(f.jobs)
+		if err := f.fill(r, &job.Create{Submission: &s}, payloads...); err != nil {
+			return err
+		}
+		f.batches = append(f.batches, f.jobs[at])
+		return nil
+	}
+	err = errors.Join(
+		add(job.Submission{Name: "nightly", Meta: meta, Metadata: []byte("about\x00it"), ChunkSize: 5}, "f1"),
+		add(job.Submission{Name: "nightly", OnFailure: job.CancelRest, Open: true}, "f2", "f3", "f4"),
+	)
+	if err != nil {
+		return err
+	}
+	err = f.fill(r, &job.Create{Into: f.batches[failedBatch]}, "f5")
+	out := job.Result{OutputKind: job.Text, Output: []byte("out")}
+	for _, o := range []job.Outcome{{Code: job.OK, Result: out}, {Code: job.OK, Result: out}, {Code: job.Fail, Error: "bad"}} {
+		if err == nil {
+			err = f.completeFilled(r, &o)
+		}
+	}
+	return errors.Join(err,
+		add(job.Submission{Name: "next", Meta: meta, Open: true}, "f6"),
+		add(job.Submission{Paused: true, Metadata: []byte("paused")}, "f7", "f8"),
+		add(job.Submission{Open: true}, "f9"),
+	)
+}
+
+func (f *fixture) fill(r *running, c *job.Create, payloads ...string) error {
+	g := group
+	g.Type, g.Lines, c.Frame = filledType, len(payloads), job.LineFrame
+	c.Groups = []job.Group{g}
+	return f.post(r, c, payloads...)
+}
+
+// completeFilled ends a run of the job of these batches that is next in line.
+func (f *fixture) completeFilled(r *running, o *job.Outcome) error {
+	claimed, docs, _, err := r.Claim(context.Background(), job.Claim{Runner: "r1", Max: 1, MaxBytes: job.MaxClaimBytes, Types: []string{filledType}}, 0)
+	if err != nil {
+		return err
+	}
+	if len(docs) != 1 {
+		return fmt.Errorf("%d jobs of batches with attributes are handed out", len(docs))
+	}
+	o.ID, o.ExitCode, o.DelayMs = docs[0].ID, o.Code.DefaultExitCode(), -1
+	_, _, err = r.Complete(context.Background(), job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{*o}})
+	return err
+}
+
+// changeBatches adds to a batch and closes it, resumes and cancels others, and creates one without jobs.
+func (f *fixture) changeBatches(r *running) error {
+	ctx := context.Background()
+	err := f.fill(r, &job.Create{Into: f.batches[closedBatch]}, "f10")
+	for _, c := range []job.ChangeBatch{{Op: job.CloseBatch, Batch: f.batches[closedBatch]}, {Op: job.ResumeBatch, Batch: f.batches[resumedBatch]}} {
+		if err == nil {
+			var changed store.BatchChanged
+			if changed, _, err = r.ChangeBatch(ctx, c); err == nil && changed.Refusal != job.Granted {
+				err = changed.Refusal
+			}
+		}
+	}
+	if err == nil {
+		_, _, err = r.MoveAll(ctx, job.Move{Op: job.Cancel, Batch: f.batches[cancelledBatch]})
+	}
+	if err != nil {
+		return err
+	}
+	g := group
+	g.Type = filledType
+	_, receipt, err := r.Create(ctx, &job.Create{Groups: []job.Group{g}, Submission: &job.Submission{Name: "none", Paused: true}})
+	if err != nil {
+		return err
+	}
+	f.batches = append(f.batches, job.NewID(receipt.At, receipt.Seq, 0))
+	if err := r.CatchUp(ctx, 0); err != nil {
+		return err
+	}
+	want := []job.BatchStatus{completedBatch: job.BatchCompleted, failedBatch: job.BatchFailed, closedBatch: job.BatchInProgress, resumedBatch: job.BatchInProgress,
+		cancelledBatch: job.BatchCancelled, pausedBatch: job.BatchPaused}
+	for i, id := range f.batches {
+		if doc, err := r.Queries().Batch(id); err != nil || doc.Status != want[i] {
+			return fmt.Errorf("batch %d is %+v, and must be %v: %w", i, doc, want[i], err)
+		}
+	}
+	return nil
 }
 
 // lostType is the type of the jobs that lost runners held.

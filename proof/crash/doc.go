@@ -61,6 +61,8 @@
 //   - lost runners: a runner claims a job for an hour and sends a heartbeat, and no more. The job must be returned, but
 //     not before the server ran for three periods without a break; one attempt is spent. The server must refuse what the
 //     runner reports later, and its heartbeats, and hand out the job once more;
+//   - batches with attributes: creates and additions that are repeated, pauses, closes, cancels, cancel_rest, and results.
+//     After its end a batch must stay as it was, and accept nothing;
 //   - blobs: each that was stored must be there, with its bytes, by its SHA-256 and by its SHA-1;
 //   - the document of the session;
 //   - repeats of numbered requests, at once and after later requests were carried out.
@@ -150,6 +152,7 @@
 //	errand_handlers.go  the steps that concern the handler
 //	errand_filesets.go  the steps that concern the fileset
 //	errand_blobs.go     the steps that concern blobs
+//	errand_batches.go   the steps that concern batches with attributes
 //	errand_chains.go    the steps that concern chained jobs
 //	errand_runners.go   the steps that concern lost runners
 //

@@ -93,6 +93,9 @@ func (e *errands) plan() {
 	if e.done%12 == 9 {
 		add(e.chainSteps()...)
 	}
+	if e.done%6 == 3 {
+		add(e.batchSteps()...)
+	}
 	if e.waiting {
 		add(e.waitForLoss(false))
 	} else if e.done%4 == 2 {

@@ -30,6 +30,7 @@ type errands struct {
 	ownBlobs
 	ownFileset
 	ownChain
+	ownBatch
 	ownLoss
 
 	todo []step
@@ -214,7 +215,7 @@ func (e *errands) leaveOneJob(ctx context.Context) error {
 // check compares the job that leaveOneJob has left with what the server shows, and deletes it. With waitIdle, it waits
 // until --queue-idle has deleted its queues.
 func (e *errands) check(ctx context.Context, waitIdle bool) error {
-	e.todo = append(e.todo, e.readJob(), e.repeatLate(), e.countQueue(1), e.checkSession(), e.readHandler(), e.readBlobs(), e.readFileset(), e.deleteJob(), e.readJob(), e.countQueue(0), e.deleteQueue())
+	e.todo = append(e.todo, e.readJob(), e.repeatLate(), e.countQueue(1), e.checkSession(), e.readHandler(), e.readBlobs(), e.readFileset(), e.readEndedBatch(), e.deleteBatch(), e.deleteJob(), e.readJob(), e.countQueue(0), e.deleteQueue())
 	for _, queue := range e.deleted {
 		e.todo = append(e.todo, e.queueIsGone(queue))
 	}

@@ -154,6 +154,15 @@ func TestErrands(t *testing.T) {
 		_, _ = io.WriteString(w, body)
 		return true
 	}
+	// ofBatch reports whether a request is for a batch, or for what is below it.
+	ofBatch := func(r *http.Request, method, below string) bool {
+		return r.Method == method && strings.HasPrefix(r.URL.Path, "/batches/") && strings.Count(r.URL.Path, "/") == 2+strings.Count(below, "/") && strings.HasSuffix(r.URL.Path, below)
+	}
+	// altered carries out a request, and replaces a part of its body.
+	altered := func(l *falseServer, w http.ResponseWriter, r *http.Request, old, replaced string) bool {
+		l.real.ServeHTTP(w, withBody(r, bytes.Replace(bodyOf(t, r), []byte(old), []byte(replaced), 1)))
+		return true
+	}
 	unnumbered := func(r *http.Request) *http.Request {
 		r = r.Clone(r.Context())
 		for _, name := range []string{"Daybook-Session", "Daybook-Session-Slot", "Daybook-Session-Number"} {
@@ -462,6 +471,150 @@ func TestErrands(t *testing.T) {
 		"a heartbeat of a lost runner that is accepted": {"accepts its heartbeat", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
 			return beats(r) && accept(l, w, r, fmt.Sprintf(`{%s,"alive_since":1}`, heartbeatMs(testHeartbeat)))
 		}},
+		"a batch that is lost": {"is lost", func(_ *falseServer, w http.ResponseWriter, r *http.Request) bool {
+			if !ofBatch(r, http.MethodGet, "") {
+				return false
+			}
+			refuse(w, http.StatusNotFound, "batch_not_found")
+			return true
+		}},
+		"jobs that are added to a batch and lost": {"with 4 jobs that wait", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
+			if !ofBatch(r, http.MethodPost, "/jobs") {
+				return false
+			}
+			answer := l.record(r)
+			var doc struct {
+				FirstID string `json:"first_id"`
+			}
+			_ = json.Unmarshal(answer.Body.Bytes(), &doc)
+			l.ask(r, http.MethodDelete, "/jobs/"+doc.FirstID, "")
+			give(w, answer, answer.Body.Bytes())
+			return true
+		}},
+		"an addition to a batch that is carried out twice": {"and its repeat with", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
+			if !ofBatch(r, http.MethodPost, "/jobs") {
+				return false
+			}
+			r = r.Clone(r.Context())
+			r.Header.Del("Idempotency-Key")
+			l.real.ServeHTTP(w, r)
+			return true
+		}},
+		"a batch that loses its metadata": {"has the metadata", func(_ *falseServer, w http.ResponseWriter, r *http.Request) bool {
+			if !ofBatch(r, http.MethodGet, "/metadata") {
+				return false
+			}
+			w.WriteHeader(http.StatusNoContent)
+			return true
+		}},
+		"a batch that is not paused": {"must be paused", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
+			return created(r) && altered(l, w, r, `"paused":true`, `"paused":false`)
+		}},
+		"a paused batch that hands out its jobs": {"is paused, and the claim", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
+			if !claimed(r) {
+				return false
+			}
+			body := bodyOf(t, r)
+			if bytes.Contains(body, []byte("-batch")) {
+				body := l.ask(r, http.MethodGet, "/batches?status=paused", "").Body.Bytes()
+				var page struct {
+					Batches []struct {
+						BatchID string `json:"batch_id"`
+					}
+				}
+				if _ = json.Unmarshal(body, &page); len(page.Batches) > 0 {
+					l.ask(r, http.MethodPost, "/batches/"+page.Batches[0].BatchID+"/resume", "{}")
+				}
+			}
+			l.real.ServeHTTP(w, withBody(r, body))
+			return true
+		}},
+		"a resume that does not happen": {"is resumed, and is", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
+			if !ofBatch(r, http.MethodPost, "/resume") {
+				return false
+			}
+			answer := l.ask(r, http.MethodGet, strings.TrimSuffix(r.URL.Path, "/resume"), "")
+			give(w, answer, answer.Body.Bytes())
+			return true
+		}},
+		"an open batch that ends": {"is open, and reads as", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
+			if r.Method != http.MethodPost || r.URL.Path != "/jobs/complete" {
+				return false
+			}
+			answer := l.record(r)
+			var page struct {
+				Batches []struct {
+					BatchID string `json:"batch_id"`
+				}
+			}
+			_ = json.Unmarshal(l.ask(r, http.MethodGet, "/batches?status=in_progress", "").Body.Bytes(), &page)
+			for _, b := range page.Batches {
+				l.ask(r, http.MethodPost, "/batches/"+b.BatchID+"/close", "{}")
+			}
+			give(w, answer, answer.Body.Bytes())
+			return true
+		}},
+		"a close that does not happen": {"is closed as", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
+			if !ofBatch(r, http.MethodPost, "/close") {
+				return false
+			}
+			answer := l.ask(r, http.MethodGet, strings.TrimSuffix(r.URL.Path, "/close"), "")
+			give(w, answer, answer.Body.Bytes())
+			return true
+		}},
+		"a batch that goes on after a failure": {"has ended, and the claim", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
+			return created(r) && altered(l, w, r, `"cancel_rest"`, `"continue"`)
+		}},
+		"a cancel of a batch that does not happen": {"has ended, and the claim", func(_ *falseServer, w http.ResponseWriter, r *http.Request) bool {
+			if !ofBatch(r, http.MethodPost, "/cancel") {
+				return false
+			}
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"moved":2}`)
+			return true
+		}},
+		"a batch whose status changes after its end": {"had ended as", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
+			if !ofBatch(r, http.MethodGet, "") {
+				return false
+			}
+			answer := l.record(r)
+			body := answer.Body.Bytes()
+			if bytes.Contains(body, []byte(`"status":"failed"`)) && l.count("failed") > 1 {
+				body = bytes.Replace(body, []byte(`"status":"failed"`), []byte(`"status":"cancelled"`), 1)
+			}
+			give(w, answer, body)
+			return true
+		}},
+		"a result that is another one": {"must have ended as", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
+			if !ofBatch(r, http.MethodGet, "/results") {
+				return false
+			}
+			r.Header.Del("Accept-Encoding")
+			answer := l.record(r)
+			give(w, answer, bytes.Replace(answer.Body.Bytes(), []byte(`"of `), []byte(`"at `), 1))
+			return true
+		}},
+		"a batch that loses its results": {"had ended as", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
+			if !ofBatch(r, http.MethodGet, "/results") || l.count("results") == 1 {
+				return false
+			}
+			r.Header.Del("Accept-Encoding")
+			answer := l.record(r)
+			lines := bytes.SplitAfter(bytes.TrimSpace(answer.Body.Bytes()), []byte("\n"))
+			give(w, answer, lines[len(lines)-1])
+			return true
+		}},
+		"a batch that accepts jobs after its end": {"has ended, and", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
+			return ofBatch(r, http.MethodPost, "/jobs") && accept(l, w, r, `{"batch_id":"a","count":1}`)
+		}},
+		"a deleted batch that is there again": {"was deleted, and reads", func(_ *falseServer, w http.ResponseWriter, r *http.Request) bool {
+			if !ofBatch(r, http.MethodDelete, "") {
+				return false
+			}
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"moved":4}`)
+			return true
+		}},
 		"a forgotten session": {"404 session_not_found", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
 			if r.Header.Get("Daybook-Session") == "" {
 				return false
@@ -546,6 +699,9 @@ func TestErrands(t *testing.T) {
 			}
 			if tt.lie == nil && h.count.LostRunners < 2 {
 				t.Errorf("%d runners were lost", h.count.LostRunners)
+			}
+			if tt.lie == nil && e.batches < 2*batchWays {
+				t.Errorf("there were %d batches", e.batches)
 			}
 			if counts := engine.Stats().Jobs; tt.lie == nil && counts["pending"]+counts["active"]+counts["completed"] > 0 {
 				t.Errorf("jobs are left: %v", counts)

@@ -17,16 +17,19 @@ import (
 // account is what the users of the server know: their requests and the answers to them. It knows nothing of how the
 // server works. The audit (audit.go) checks the server against it.
 type account struct {
-	mu        sync.Mutex
-	batches   map[string]*batch // by tag
-	events    []event
-	uncertain map[job.ID]*uncertainty // requests without an answer that may have changed a job
-	ids       map[job.ID]*batch       // by the id of the first job, as answered or as the journal has it; see batchOf
-	toRepeat  []*batch                // creates with a key or number whose answer was lost
-	keyed     map[job.Once]job.ID     // claims that were answered under an idempotency key
-	endedJobs []job.ID                // jobs that were answered as ended
-	terminal  map[job.ID]job.Status   // the status of each
-	figures   Figures
+	mu      sync.Mutex
+	batches map[string]*batch // by tag
+	// submissions are the batches with attributes, in the order in which they were posted.
+	submissions []*submission
+	finished    bool // everything must have ended by now
+	events      []event
+	uncertain   map[job.ID]*uncertainty // requests without an answer that may have changed a job
+	ids         map[job.ID]*batch       // by the id of the first job, as answered or as the journal has it; see batchOf
+	toRepeat    []*batch                // creates with a key or number whose answer was lost
+	keyed       map[job.Once]job.ID     // claims that were answered under an idempotency key
+	endedJobs   []job.ID                // jobs that were answered as ended
+	terminal    map[job.ID]job.Status   // the status of each
+	figures     Figures
 
 	lostClaims int // claims whose answer was lost
 
@@ -83,6 +86,14 @@ func (a *account) batchOf(id job.ID) *batch {
 	return nil
 }
 
+// shown returns the batch that the document of a job must show.
+func (a *account) shown(id job.ID) job.ID {
+	if b := a.batchOf(id); b != nil {
+		return b.shown(id)
+	}
+	return id.WithLine(0)
+}
+
 // know notes the ids of a create, whose first job has the given id.
 func (a *account) know(b *batch, first job.ID) {
 	a.ids[first], b.first = b, first
@@ -127,6 +138,9 @@ func (a *account) created(b *batch, made store.Made, r ingest.Receipt, f createR
 		b.lost = true
 		a.toRepeat = append(a.toRepeat, b)
 	}
+	if f == declined {
+		a.figures.Declined++
+	}
 	if f == stored {
 		b.omitted = map[int]bool{}
 		for _, x := range made.Existing {
@@ -135,7 +149,8 @@ func (a *account) created(b *batch, made store.Made, r ingest.Receipt, f createR
 		if b.id = job.NewID(r.At, r.Seq, 0); b.create.Joined {
 			b.id = made.First
 		}
-		if b.id.WithLine(0) != job.NewID(r.At, r.Seq, 0) || b.create.Joined == made.First.IsZero() {
+		adds := !b.create.Into.IsZero()
+		if b.id.WithLine(0) != job.NewID(r.At, r.Seq, 0) || (b.create.Joined || adds) == made.First.IsZero() || adds && (made.First != b.id || made.Batch != b.create.Into) {
 			return fmt.Errorf("create %q was answered with %+v at %+v", b.tag, made, r)
 		}
 		if other := a.ids[b.id]; other != nil && other != b {
@@ -143,6 +158,9 @@ func (a *account) created(b *batch, made store.Made, r ingest.Receipt, f createR
 		}
 		a.know(b, b.id)
 		a.figures.Creates++
+		if adds {
+			a.figures.Added++
+		}
 		a.figures.Jobs += len(b.payloads)
 		if len(made.Existing) > 0 {
 			a.note(r, fmt.Sprintf("create %s leaves out %d lines", b.tag, len(made.Existing)), func(u *audit) error { return u.checkExisting(r, b, made) })
@@ -166,7 +184,7 @@ func (a *account) claimed(r ingest.Receipt, c job.Claim, answer store.Claimed, d
 		a.keyed[c.Once] = answer.Claim
 	}
 	// Documents are read after the claim has been applied. A job may have been deleted in between.
-	if n := answer.Jobs(); len(docs) > n || len(docs) < n && !answer.Replayed && !slices.Contains(c.Types, movedType) || len(docs) > c.Max {
+	if n := answer.Jobs(); len(docs) > n || len(docs) < n && !answer.Replayed && !slices.Contains(c.Types, movedType) && !slices.Contains(c.Types, filledType) || len(docs) > c.Max {
 		return fmt.Errorf("a claim of at most %d jobs was answered with %d jobs and %d documents", c.Max, answer.Jobs(), len(docs))
 	}
 	for i := range docs {
@@ -177,7 +195,7 @@ func (a *account) claimed(r ingest.Receipt, c job.Claim, answer store.Claimed, d
 				return err
 			}
 			if b.moved && b.result != stored { // the answer of its create was lost
-				a.know(b, doc.Batch)
+				a.know(b, doc.ID.WithLine(0))
 			}
 		}
 		if doc.Status != job.Active || doc.Claim != answer.Claim || doc.Runner != c.Runner {
@@ -220,8 +238,8 @@ func (a *account) match(doc *job.Job) (*batch, error) {
 		return nil, fmt.Errorf("job %v has a payload that nobody posted: %q", doc.ID, doc.Payload)
 	}
 	line := lineOf(doc.Payload)
-	if b.result == rejected {
-		return nil, fmt.Errorf("job %v belongs to a create that was answered as not stored", doc.ID)
+	if b.result == rejected || b.result == declined {
+		return nil, fmt.Errorf("job %v belongs to a create that was answered as not stored, or refused", doc.ID)
 	}
 	if b.result == stored && doc.ID != b.job(line) || line >= len(b.payloads) || !b.create.Joined && line != doc.ID.Line() || doc.Batch != b.shown(doc.ID) {
 		return nil, fmt.Errorf("job %v has the payload %[4]q, which belongs to batch %[2]v with %[3]d lines", doc.ID, b.id, len(b.payloads), doc.Payload)
@@ -302,6 +320,9 @@ func (a *account) completed(r ingest.Receipt, c job.Complete, answer store.Ended
 			a.setAside = append(a.setAside, result.ID)
 			a.figures.SetAside++
 		}
+		if result.Refusal == job.Granted && c.Unclaimed {
+			a.figures.Unclaimed++
+		}
 		if result.Refusal == job.Granted && result.Status.Terminal() && !a.isMoved(result.ID) {
 			a.remember(result.ID, result.Status)
 		}
@@ -314,9 +335,14 @@ func (a *account) completed(r ingest.Receipt, c job.Complete, answer store.Ended
 		for i, result := range answer.Results {
 			named[result.ID] = true
 			var err error
-			if result.Refusal == job.Granted {
-				err = u.ended(r, c.Claim, &c.Outcomes[i], result.Status)
-			} else {
+			switch {
+			case result.Refusal == job.Granted:
+				if err = u.ended(r, c.Claim, &c.Outcomes[i], result.Status); c.Unclaimed {
+					u.endedUnclaimed(result.ID)
+				}
+			case c.Unclaimed:
+				err = u.refusedUnclaimed(r, result)
+			default:
 				err = u.refused(r, c.Claim, result.ID, "complete")
 			}
 			if err != nil {

@@ -31,6 +31,7 @@ type audit struct {
 	putSame   map[uint64]bool              // seqs of commands that stored the newest version of a handler or fileset again
 	chained   map[job.ID]int64             // chained jobs that were handed out, and the time at which they were first
 	movedRecords
+	submissions map[job.ID]*submissionRecord
 }
 
 // jobRecord is what the answers up to some seq say of one job.
@@ -43,6 +44,9 @@ type jobRecord struct {
 	max      int
 	ungot    bool
 	setAside bool // its payload could not be read, and nobody has run it since
+	// unclaimed is how many completions with Unclaimed were granted. Some of them have used an attempt that is not in
+	// attempts.
+	unclaimed int
 
 	// The last end that was answered:
 	endedBy      job.ID
@@ -65,7 +69,7 @@ func (u *audit) of(id job.ID) *jobRecord {
 // audit checks everything that was answered.
 func (a *account) audit() (*audit, error) {
 	u := &audit{a: a, jobs: map[job.ID]*jobRecord{}, claims: map[job.ID]map[job.ID]bool{}, claimants: map[job.ID]claimant{}, done: map[[2]job.ID]bool{}, paused: map[[2]string]bool{},
-		deletedAt: map[[2]string]uint64{}, handlers: versions[string]{}, filesets: versions[job.ManifestDigest]{}, putSame: map[uint64]bool{}, chained: map[job.ID]int64{}, mayBeGone: map[[2]string]bool{}, movedRecords: movedRecords{
+		deletedAt: map[[2]string]uint64{}, handlers: versions[string]{}, filesets: versions[job.ManifestDigest]{}, putSame: map[uint64]bool{}, chained: map[job.ID]int64{}, mayBeGone: map[[2]string]bool{}, submissions: map[job.ID]*submissionRecord{}, movedRecords: movedRecords{
 			moved: map[job.ID]*movedJob{}, movedClaims: map[job.ID][]job.ID{}, batchRedrives: map[job.ID][]operation{}, queueRedrives: map[[2]string][]operation{},
 			endedBatches: map[job.ID][]endRecord{}, endedQueues: map[[2]string][]endRecord{}, deletes: map[job.ID]bool{}, deletedQueues: map[[2]string]uint64{},
 			keys: map[[3]string][]job.ID{},
@@ -110,11 +114,11 @@ func (u *audit) handOut(r ingest.Receipt, doc *job.Job) error {
 		return err
 	}
 	switch b := u.a.batchOf(doc.ID); {
-	case b != nil && r.At < b.groups[b.line(doc.ID)].RunAt:
+	case b != nil && r.At < b.groups[b.line(doc.ID)].RunAt && !u.maySkipRunAt(doc.ID):
 		return fmt.Errorf("job %v is handed out %d ms before its run_at", doc.ID, b.groups[b.line(doc.ID)].RunAt-r.At)
 	case l.status.Terminal():
 		return fmt.Errorf("job %v is handed out after it was answered as %v", doc.ID, l.status)
-	case l.setAside:
+	case l.setAside && !u.mayHaveEndedUnder(doc.ID, job.ID{}):
 		return fmt.Errorf("job %v is handed out after it was set aside as damaged, and nobody has run it", doc.ID)
 	case !l.free && !u.mayHaveEndedUnder(doc.ID, l.holder) && r.At < l.deadline:
 		return fmt.Errorf("job %v is handed out %d ms before the lease of claim %v ends", doc.ID, l.deadline-r.At, l.holder)
@@ -283,7 +287,7 @@ func (u *audit) checkRuns(doc *job.Job) error {
 		if doc.Status != l.status || doc.CompletedAt == 0 || !u.mayHaveEndedUnder(doc.ID, l.endedBy) && (doc.Code != l.code || doc.ExitCode != l.exitCode || doc.Claim != l.endedBy && !l.withoutClaim) {
 			return fmt.Errorf("job %v was answered as %v by claim %v with %v %d, and now is %+v", doc.ID, l.status, l.endedBy, l.code, l.exitCode, *doc)
 		}
-	case l.setAside:
+	case l.setAside && !u.mayHaveEndedUnder(doc.ID, job.ID{}):
 		if doc.Status != job.Deferred || doc.Code != job.Damaged || doc.Error != job.DamagedText || doc.RunAt != job.MaxTimeMs || doc.RunAttempts != l.attempts-1 {
 			return fmt.Errorf("job %v was set aside as damaged in attempt %d, and now is %+v", doc.ID, l.attempts, *doc)
 		}
@@ -317,6 +321,6 @@ func (u *audit) mayBePurged(b *batch, line int, now int64) bool {
 	}
 	// The job may have ended by a request without an answer whose repeat was answered, or at the end of the lease of
 	// its last attempt.
-	ended := l.status.Terminal() || u.mayHaveEnded(b.job(line)) || g.MaxAttempts <= l.attempts+u.a.lostClaims
+	ended := l.status.Terminal() || u.mayHaveEnded(b.job(line)) || u.attemptsMayBeUsed(l, g)
 	return ended && now >= b.id.At()+g.RetentionMs
 }

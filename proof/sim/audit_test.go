@@ -155,6 +155,16 @@ func (s *fixture) end(t *testing.T, after int64, claim job.ID, code job.Code, re
 	}
 }
 
+// unclaimed is a completion with Unclaimed of job 0.
+func (s *fixture) unclaimed(t *testing.T, after int64, code job.Code, result store.JobResult) {
+	t.Helper()
+	result.ID = s.jobs[0].ID
+	c := job.Complete{Unclaimed: true, Outcomes: []job.Outcome{{ID: result.ID, Code: code, ExitCode: code.DefaultExitCode()}}}
+	if err := s.a.completed(s.receipt(after), c, store.Ended{Results: []store.JobResult{result}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestAudit: the audit finds each broken promise in an altered account, and nothing in an honest one.
 func TestAudit(t *testing.T) {
 	granted := func(s job.Status) store.JobResult { return store.JobResult{Status: s} }
@@ -217,6 +227,32 @@ func TestAudit(t *testing.T) {
 		{"ended into the wrong status", "and not failed", func(t *testing.T, s *fixture) {
 			s.claim(t, 1, 1)
 			s.end(t, 10, s.claim(t, 1000, 2), job.Retry, granted(job.Deferred))
+		}},
+		{"a waiting job is ended unclaimed", "", func(t *testing.T, s *fixture) {
+			s.unclaimed(t, 10, job.Retry, granted(job.Pending))
+			s.claim(t, 1, 2)
+			s.unclaimed(t, 10, job.OK, granted(job.Completed)) // the run of the claim
+			s.unclaimed(t, 10, job.OK, store.JobResult{Refusal: job.NotActive})
+		}},
+		{"handed out after it was completed unclaimed", "handed out after", func(t *testing.T, s *fixture) {
+			s.unclaimed(t, 10, job.OK, granted(job.Completed))
+			s.claim(t, 1, 2)
+		}},
+		{"ended again unclaimed", "is ended again", func(t *testing.T, s *fixture) {
+			s.end(t, 10, s.claim(t, 1, 1), job.OK, granted(job.Completed))
+			s.unclaimed(t, 10, job.OK, granted(job.Completed))
+		}},
+		{"an unclaimed completion of a waiting job is refused", "nobody has ended the job", func(t *testing.T, s *fixture) {
+			s.unclaimed(t, 10, job.Retry, granted(job.Pending))
+			s.unclaimed(t, 10, job.OK, store.JobResult{Refusal: job.NotActive})
+		}},
+		{"an unclaimed completion does not find a job", "nobody has ended the job", func(t *testing.T, s *fixture) {
+			s.unclaimed(t, 10, job.OK, store.JobResult{Refusal: job.NotFound})
+		}},
+		{"an unclaimed completion is refused after the attempts may be used", "", func(t *testing.T, s *fixture) {
+			s.unclaimed(t, 10, job.Retry, granted(job.Pending))
+			s.claim(t, 1, 2)
+			s.unclaimed(t, 5000, job.OK, store.JobResult{Refusal: job.NotActive})
 		}},
 		{"a paused queue hands out", "paused queue", func(t *testing.T, s *fixture) {
 			s.grant(job.Pause{Client: "c", Type: "t", Paused: true})

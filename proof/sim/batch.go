@@ -8,7 +8,8 @@ type createResult int
 const (
 	unknown  createResult = iota // no answer, or one that says that it is unknown
 	stored                       // acknowledged
-	rejected                     // refused: no job of it may ever be found
+	rejected                     // not stored: no job of it may ever be found
+	declined                     // refused by its batch: no job of it may ever be found, and the journal may have it
 )
 
 // batch is a create as its producer remembers it.
@@ -25,6 +26,7 @@ type batch struct {
 	numbering  *numbering   // which numbered the create; nil: it has no number
 	lost       bool         // an answer was lost, so the create may be stored even if a repeat is refused
 	omitted    map[int]bool // lines that made no job, since another job has their unique key
+	of         *submission  // the batch with attributes that it makes, or adds jobs to; nil: none
 }
 
 // job returns the id of the job of a line.
@@ -35,8 +37,11 @@ func (b *batch) line(id job.ID) int { return id.Line() - b.first.Line() }
 
 // shown returns the batch that the document of a job must show.
 func (b *batch) shown(id job.ID) job.ID {
-	if b.create.Joined {
+	switch {
+	case b.create.Joined:
 		return job.ID{}
+	case b.of != nil && b != b.of.create:
+		return b.of.id()
 	}
 	return id.WithLine(0)
 }

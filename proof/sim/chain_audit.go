@@ -80,11 +80,13 @@ func (u *audit) checkChains(listed map[job.ID]job.Job) (chained, followed int, e
 			c.ended(id, claimEnd{doc.Claim, doc.CompletedAt}, doc.Code, doc.ExitCode)
 		}
 	}
-	for id, l := range u.jobs {
-		if _, is := listed[id]; is {
-			continue
+	for id := range u.a.uncertain { // not all of them were ever handed out
+		if _, is := listed[id]; !is && u.mayHaveEnded(id) {
+			c.unsure[id] = true
 		}
-		if c.unsure[id] = u.mayHaveEnded(id); !c.unsure[id] && l.status.Terminal() {
+	}
+	for id, l := range u.jobs {
+		if _, is := listed[id]; !is && !c.unsure[id] && l.status.Terminal() {
 			c.ended(id, claimEnd{l.endedBy, l.at}, l.code, l.exitCode)
 		}
 	}
@@ -129,12 +131,16 @@ func (c *chainAudit) ended(id job.ID, by claimEnd, code job.Code, exitCode int) 
 }
 
 // endedBy reports whether a completion has ended the run of a job with an outcome. sure is false if this is unknown. A
-// second completion of the same claim, with the same outcome and at the same time, is a repeat.
+// second completion of the same claim, with the same outcome and at the same time, is a repeat. A completion without a claim
+// has not ended the run of a later claim.
 func (c *chainAudit) endedBy(of *completion, id job.ID, o *job.Outcome) (is, sure bool) {
 	if c.unsure[id] {
 		return true, false
 	}
 	e := c.ends[id]
+	if e != nil && of.cmd.Claim.IsZero() && uint64(e.claim.LowSeq()) > of.seq {
+		return false, true
+	}
 	if e == nil || e.found || e.at != of.at || !of.cmd.Claim.IsZero() && of.cmd.Claim != e.claim || !o.Same(e.code, e.exitCode) {
 		return false, true
 	}

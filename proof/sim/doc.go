@@ -21,6 +21,11 @@
 //     deleted, alone or by a finished sweep, is not handed out unless the journal has a later redrive, and its runner
 //     is refused. Patches, expiry, time-outs and unique keys hold. A deleted queue had no jobs. An operation without
 //     an answer excuses nothing, since the journal says whether and when it was carried out.
+//   - Batches with attributes keep their promises (submission_audit.go). Their counts are exact. Their status follows from
+//     their jobs and from the commands in the journal, and never changes after the end, through crashes and rebuilds. With
+//     cancel_rest, nobody is handed a job after the first failure, and jobs that completed keep their outputs. Jobs
+//     that were added, a close and a resume are not lost. An open batch does not end, and a paused one hands out nothing.
+//     Results are in the order of lines.
 //   - Chained jobs exist if and only if the journal has the completion that ended the job before them, whether or not that
 //     completion was answered (chain_audit.go): each once, with its payload, attributes and hops. Refused and repeated
 //     outcomes have created none. (This is checked after each start and at the end.)
@@ -101,6 +106,7 @@
 //	producers.go    creates
 //	claims.go       claims, whose jobs go through runs
 //	runners.go      claims, tickles and completions
+//	unclaimed.go    completions of jobs that no claim need hold, and the rules for them
 //	lost_runners.go heartbeats, and runners that are declared lost
 //	operators.go    pauses, flushes, deleted queues, the wall clock, and reads
 //	moves.go        cancels, redrives, patches, and the stop of all claims
@@ -108,6 +114,7 @@
 //	versions.go     versions of handlers and of filesets
 //	handlers.go     handlers, as the journal has them
 //	filesets.go     filesets, as the journal has them
+//	submissions.go  batches with attributes
 //	chains.go       jobs that outcomes create, and jobs that follow those that complete
 //
 // The checks:
@@ -117,6 +124,7 @@
 //	reference.go    the reference store
 //	audit.go        the rules for jobs that operators do not move
 //	chain_audit.go  the rules for chained jobs
+//	submission_audit.go  the rules for batches with attributes
 //	moved.go        the rules for jobs that operators move
 //	moved_job.go    what the audit knows of a job that operators move
 //
@@ -128,4 +136,5 @@
 //	audit_test.go   the audit notices answers that break a promise
 //	moved_test.go   the same for jobs that operators move
 //	chains_test.go  the same for chained jobs
+//	submissions_test.go  the same for batches with attributes
 package sim

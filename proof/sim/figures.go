@@ -1,5 +1,7 @@
 package sim
 
+import "github.com/daybookq/daybook/job"
+
 // Figures count what happened in the simulation. They are one flat list, since each is a line of the report.
 type Figures struct {
 	Seeds, Kills, PowerLosses, Stops, Refused   int
@@ -14,8 +16,12 @@ type Figures struct {
 	Commands               uint64
 	Numbered               int // requests in sessions
 	Chained, Followed      int // jobs that outcomes created; jobs that were created because others completed
+	Unclaimed              int // outcomes of jobs that their sender had not claimed, and that were granted
 	Losses                 int // commands that returned jobs of lost runners
-	Joined                 int // jobs that were created alone and share a record of the journal with others
+	// Batches with attributes: those that were seen as ended, how many of them failed and cancelled their other jobs, creates
+	// that added jobs to one or were refused by one, and results read.
+	Completed, Failed, Cancelled, RestCancelled, Added, Declined, Results int
+	Joined                                                                int // jobs that were created alone and share a record of the journal with others
 }
 
 // Add adds other to f.
@@ -45,6 +51,28 @@ func (f *Figures) Add(other Figures) {
 	f.Numbered += other.Numbered
 	f.Chained += other.Chained
 	f.Followed += other.Followed
+	f.Unclaimed += other.Unclaimed
 	f.Losses += other.Losses
+	f.Completed += other.Completed
+	f.Failed += other.Failed
+	f.Cancelled += other.Cancelled
+	f.RestCancelled += other.RestCancelled
+	f.Added += other.Added
+	f.Declined += other.Declined
+	f.Results += other.Results
 	f.Joined += other.Joined
+}
+
+// sawEnd counts a batch with attributes that is seen as ended for the first time.
+func (f *Figures) sawEnd(of *submission, status job.BatchStatus) {
+	switch {
+	case status == job.BatchCompleted:
+		f.Completed++
+	case status == job.BatchCancelled:
+		f.Cancelled++
+	case of.create.create.Submission.OnFailure == job.CancelRest:
+		f.RestCancelled++
+	default:
+		f.Failed++
+	}
 }

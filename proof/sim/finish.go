@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -30,7 +31,7 @@ func (s *server) finish() error {
 	ctx := context.Background()
 	a := s.w.account
 	for _, client := range []string{"acme", "default"} {
-		for _, typ := range []string{"resize", "mail", movedType, briefType} {
+		for _, typ := range []string{"resize", "mail", movedType, filledType, briefType} {
 			answer, receipt, err := s.engine.Pause(ctx, job.Pause{Client: client, Type: typ})
 			if err != nil {
 				return fmt.Errorf("resume: %w", err)
@@ -43,7 +44,7 @@ func (s *server) finish() error {
 	} else {
 		a.answered(receipt, job.Switch{}, job.Granted, nil)
 	}
-	if err := s.runSetAside(ctx); err != nil {
+	if err := errors.Join(s.runSetAside(ctx), s.completeSubmissions(ctx)); err != nil {
 		return err
 	}
 	// Leases, backoffs and run_at are some seconds. If there is nothing to claim for a minute of journal time, the jobs
@@ -56,7 +57,7 @@ func (s *server) finish() error {
 		}
 		c := job.Claim{Runner: "finisher", Max: 100, MaxBytes: job.MaxClaimBytes, Types: []string{"resize", "mail", briefType}}
 		if turn++; turn%2 == 0 {
-			c.Types = []string{movedType}
+			c.Types = []string{movedType, filledType}
 		}
 		claimed, docs, receipt, err := s.claim(ctx, c, 500*time.Millisecond)
 		if err != nil {
@@ -85,7 +86,28 @@ func (s *server) finish() error {
 	if err := s.deleteQueues(ctx); err != nil {
 		return err
 	}
+	a.finished = true
 	return s.verify(true)
+}
+
+// completeSubmissions closes all batches with attributes, and resumes those that are paused.
+func (s *server) completeSubmissions(ctx context.Context) error {
+	for _, of := range s.w.account.submissions {
+		if of.id().IsZero() {
+			continue
+		}
+		for _, op := range []job.BatchOp{job.ResumeBatch, job.CloseBatch} {
+			c := job.ChangeBatch{Op: op, Batch: of.id()}
+			answer, receipt, err := s.engine.ChangeBatch(ctx, c)
+			if err == nil {
+				err = s.w.account.batchChanged(of, receipt, c, answer)
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", c.Verb(), err)
+			}
+		}
+	}
+	return nil
 }
 
 // runSetAside runs all jobs that were set aside as damaged.

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -108,7 +109,7 @@ func (u *audit) handOutMoved(r ingest.Receipt, doc *job.Job) error {
 	if o, is := u.lastingEnd(doc, r.Seq); is {
 		return fmt.Errorf("job %v is handed out after it was answered as %v at %d", doc.ID, o.status, o.from)
 	}
-	if err := u.checkAttributes(doc); err != nil {
+	if err := errors.Join(u.checkAttributes(doc), u.mayHandOutFilled(r, doc)); err != nil {
 		return err
 	}
 	first := doc.RunAttempts == 1 && doc.Redrives == 0
@@ -117,7 +118,7 @@ func (u *audit) handOutMoved(r ingest.Receipt, doc *job.Job) error {
 		return fmt.Errorf("job %v runs %d times of %d", doc.ID, doc.RunAttempts, doc.MaxAttempts)
 	case first && doc.ExpiresAt != 0 && r.At >= doc.ExpiresAt:
 		return fmt.Errorf("job %v is handed out %d ms after it expired", doc.ID, r.At-doc.ExpiresAt)
-	case doc.Redrives == s.handedOut && r.At < s.notBefore:
+	case doc.Redrives == s.handedOut && r.At < s.notBefore && !u.mayHaveEndedUnder(doc.ID, job.ID{}):
 		return fmt.Errorf("job %v is handed out %d ms before its run_at", doc.ID, s.notBefore-r.At)
 	}
 	again := !s.claim.IsZero() && doc.Redrives == s.handedOut
@@ -211,6 +212,11 @@ func (u *audit) endedMoved(r ingest.Receipt, c *job.Complete, answer *store.Ende
 		if err := u.checkHeld(r, c.Claim, result.ID, "complete"); err != nil && !before {
 			return err
 		}
+		if c.Unclaimed {
+			if err := u.endedUnclaimedMoved(r, result.ID); err != nil {
+				return err
+			}
+		}
 		s.ended[c.Claim] = true
 		if c.Claim.IsZero() { // an outcome without a claim ends the holder's run
 			s.ended[s.claim] = true
@@ -218,6 +224,10 @@ func (u *audit) endedMoved(r ingest.Receipt, c *job.Complete, answer *store.Ende
 		s.ungot = s.ungot || c.Outcomes[i].Code == job.Unget
 		if result.Status.Terminal() {
 			s.end = endRecord{seq: r.Seq, at: r.At, from: r.Seq, status: result.Status}
+			if !before && !c.Claim.IsZero() {
+				s.result = &c.Outcomes[i].Result
+			}
+			u.endedFilled(r, result.ID, result.Status)
 		}
 	}
 	if c.All != nil && answer.All > 0 { // the answer does not say which jobs it ended
@@ -258,7 +268,7 @@ func (u *audit) checkHeld(r ingest.Receipt, claim, id job.ID, what string) error
 		return nil
 	}
 	g := b.groups[b.line(id)]
-	doc := job.Job{ID: id, Batch: id.WithLine(0), Client: g.Client, Type: g.Type}
+	doc := job.Job{ID: id, Batch: b.shown(id), Client: g.Client, Type: g.Type}
 	if seq := u.deletedBy(&doc, r.Seq); seq != 0 {
 		return fmt.Errorf("a %s of job %v by claim %v is granted after the job was deleted at %d", what, id, claim, seq)
 	}
@@ -285,7 +295,7 @@ func (u *audit) ticksSince(at int64) int {
 
 // mayBeDeleted reports whether a delete in the journal may have reached a job.
 func (u *audit) mayBeDeleted(id job.ID, g *job.Group) bool {
-	return u.deletes[id] || u.deletes[id.WithLine(0)] || u.deletedQueues[[2]string{g.Client, g.Type}] > uint64(id.LowSeq())
+	return u.deletes[id] || u.deletes[u.a.shown(id)] || u.deletedQueues[[2]string{g.Client, g.Type}] > uint64(id.LowSeq())
 }
 
 // checkMovedDocument checks a document against the answers.
@@ -305,6 +315,9 @@ func (u *audit) checkMovedDocument(doc *job.Job) error {
 	}
 	if s := u.movedOf(doc.ID); s.end.seq != 0 && s.end.status.Terminal() && doc.Status != s.end.status && len(u.redrivesOf(doc)) == 0 {
 		return fmt.Errorf("job %v was answered as %v at %d, and now is %+v", doc.ID, s.end.status, s.end.from, *doc)
+	}
+	if s := u.movedOf(doc.ID); s.result != nil && doc.Status == s.end.status && len(u.redrivesOf(doc)) == 0 && (doc.OutputAddr != s.result.OutputAddr || string(doc.Output) != string(s.result.Output)) {
+		return fmt.Errorf("job %v was ended at %d with the output %q at %q, and now is %+v", doc.ID, s.end.seq, s.result.Output, s.result.OutputAddr, *doc)
 	}
 	if doc.Why == job.Expired && (doc.ExpiresAt == 0 || doc.CompletedAt < doc.ExpiresAt) {
 		return fmt.Errorf("job %v expired too early: %+v", doc.ID, *doc)

@@ -17,11 +17,13 @@ type endRecord struct {
 // movedJob is what the answers and the journal up to some seq say of a job that operators move.
 type movedJob struct {
 	end         endRecord
+	result      *job.Result // of that end, if a claim has reported it; nil: not known
 	deleted     uint64      // seq of the delete that was answered
 	ownRedrives []operation // redrives of this job alone
 	granted     int         // how many of these were answered as granted
 	notBefore   int64       // run_at, as long as only time can make the job pending
 	patched     bool
+	ran         bool  // the journal has a run of it that was not refused
 	priority    []int // the values that it may have; nil: the one that was posted
 	attempts    []int // the same for max_attempts
 	lastClaim

@@ -207,6 +207,23 @@ func TestAuditOfMoves(t *testing.T) {
 			}
 			s.end(t, 1, c, job.OK, completed)
 		}},
+		{"unclaimed: a cancelled job is completed", "is ended without a claim after", nil, func(t *testing.T, s *fixture) {
+			s.move(job.Cancel)
+			s.unclaimed(t, 1, job.OK, completed)
+		}},
+		{"unclaimed: a redriven job is completed", "", nil, func(t *testing.T, s *fixture) {
+			s.move(job.Cancel)
+			s.move(job.Redrive)
+			s.unclaimed(t, 1, job.OK, completed)
+		}},
+		{"unclaimed: a retry ends the wait for run_at", "", func(b *batch) { b.groups[0].RunAt = 5000 }, func(t *testing.T, s *fixture) {
+			s.unclaimed(t, 1, job.Retry, store.JobResult{Status: job.Pending})
+			s.claim(t, 1, 2)
+		}},
+		{"unclaimed: a refused retry does not end the wait for run_at", "before its run_at", func(b *batch) { b.groups[0].RunAt = 5000 }, func(t *testing.T, s *fixture) {
+			s.unclaimed(t, 1, job.Retry, store.JobResult{Refusal: job.NotActive})
+			s.claim(t, 1, 2)
+		}},
 		{"time-out: it ends a run before the lease does", "", func(b *batch) { b.groups[0].TimeoutMs = 500 }, func(t *testing.T, s *fixture) {
 			s.claim(t, 1, 1)
 			s.claim(t, 500, 2)

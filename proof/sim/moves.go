@@ -46,7 +46,7 @@ func (u *user) move() {
 	a.mu.Lock()
 	var batches []*batch
 	for _, tag := range a.tags() {
-		if b := a.batches[tag]; b.moved && b.result == stored {
+		if b := a.batches[tag]; b.moved && b.result == stored && len(b.payloads) > 0 {
 			batches = append(batches, b)
 		}
 	}
@@ -62,14 +62,15 @@ func (u *user) move() {
 	}
 	m := job.Move{Op: pick(u.random, job.Cancel, job.Cancel, job.Redrive, job.Redrive, job.Run, job.Delete)}
 	switch n := u.random.IntN(10); {
-	case n < 5 || m.Op == job.Run:
+	case n < 5 || m.Op == job.Run || b.of != nil && n < 9: // few sweeps over all batches with attributes, which must end in other ways too
 		m.Job = id
-	case n < 7:
-		m.Batch = b.id
+	case n < 7 || b.of != nil && u.random.IntN(2) == 0:
+		m.Batch = b.shown(id)
 	default:
-		m.Client, m.Type = pick(u.random, "acme", "default"), movedType
+		m.Client, m.Type = pick(u.random, "acme", "default"), b.groups[0].Type
 	}
-	if takes := m.Op.Takes(); m.Job.IsZero() && u.random.IntN(2) == 0 {
+	// Only fill ends a batch with attributes as a whole.
+	if takes := m.Op.Takes(); m.Job.IsZero() && (u.random.IntN(2) == 0 || b.of != nil && !m.Batch.IsZero()) {
 		m.Status = takes[u.random.IntN(len(takes))]
 	}
 	var one store.Moved

@@ -49,7 +49,7 @@ func (a *account) journaledOperation(r *journal.Record) error {
 	switch r.Verb {
 	case "complete":
 		return a.journaledCompletion(r)
-	case "cancel", "redrive", "run", "delete", "patch", "pause", "resume", "stop", "start", "grace", "tick", "deletequeue", "deleteidle", "puthandler", "deletehandler", "putfileset", "deletefileset", "loserunner":
+	case "cancel", "redrive", "run", "delete", "patch", "pause", "resume", "stop", "start", "grace", "tick", "deletequeue", "deleteidle", "puthandler", "deletehandler", "putfileset", "deletefileset", "loserunner", "closebatch", "resumebatch":
 	default:
 		return nil
 	}
@@ -112,6 +112,7 @@ func (a *account) movedOne(r ingest.Receipt, m job.Move, answer store.Moved) {
 			s.end = endRecord{seq: r.Seq, at: r.At, from: r.Seq, status: job.Cancelled}
 		case job.Redrive:
 			s.granted++
+			return u.redrivenFilled(r, m.Job)
 		case job.Delete:
 			s.deleted = r.Seq
 		}
@@ -230,7 +231,12 @@ func (u *audit) operated(o operation) {
 		u.ticks = append(u.ticks, o.at)
 	case job.Patch:
 		u.movedOf(c.Job).patch(&c, decided == granted)
+	case job.ChangeBatch:
+		u.batchChanged(&o, c)
 	case job.Move:
+		if !c.Batch.IsZero() && c.Status == 0 && c.Op != job.Redrive {
+			u.wholeEnded(&o, c)
+		}
 		switch {
 		case c.Op == job.Delete && !c.Job.IsZero():
 			u.deletes[c.Job] = true
@@ -240,7 +246,7 @@ func (u *audit) operated(o operation) {
 			u.deletedQueues[[2]string{c.Client, c.Type}] = o.seq
 		case c.Op == job.Run || c.Op == job.Redrive && !c.Job.IsZero():
 			s := u.movedOf(c.Job)
-			s.notBefore = 0
+			s.notBefore, s.ran = 0, s.ran || c.Op == job.Run
 			if l := u.jobs[c.Job]; l != nil {
 				l.setAside = false
 			}

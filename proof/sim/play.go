@@ -101,6 +101,7 @@ func (s *server) serve() error {
 		users.Go(func() { s.run(10+i, r) })
 	}
 	users.Go(func() { s.operate(20) })
+	users.Go(func() { s.fill(40) })
 	for i := range loners {
 		users.Go(func() { s.produceAlone(30 + i) })
 	}
@@ -228,7 +229,11 @@ func (s *server) reread(all bool) error {
 		}
 	}
 	st, now := s.engine.Queries(), s.engine.Now()
-	if err := errors.Join(u.checkHandlers(st), u.checkFilesets(st)); err != nil {
+	filled := ingest.Receipt{Seq: a.upTo, At: now}
+	if !all {
+		listed = nil
+	}
+	if err := errors.Join(u.checkHandlers(st), u.checkFilesets(st), u.checkSubmissions(st, listed, filled)); err != nil {
 		return err
 	}
 	for _, tag := range a.tags() {

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -54,6 +55,11 @@ func (u *user) post(b *batch) {
 	create := b.create // the engine keeps the command
 	create.Payloads = append([]byte(nil), b.create.Payloads...)
 	create.Groups = append([]job.Group(nil), b.create.Groups...)
+	if b.create.Submission != nil {
+		submission := *b.create.Submission
+		submission.Metadata = append([]byte(nil), submission.Metadata...)
+		create.Submission = &submission
+	}
 	err := u.request(func(ctx context.Context) (err error) {
 		made, receipt, err = u.s.engine.Create(ctx, &create)
 		return err
@@ -63,8 +69,12 @@ func (u *user) post(b *batch) {
 		fate = stored
 	} else if notStored(err) {
 		fate = rejected
+	} else if errors.Is(err, job.BatchNotFound) || errors.Is(err, job.BatchEnded) || errors.Is(err, job.BatchClosed) {
+		fate = declined
 	}
-	u.unexpected("create", err)
+	if fate != declined || b.create.Into.IsZero() {
+		u.unexpected("create", err)
+	}
 	if b.numbering != nil && (fate == stored || fate == rejected && !b.lost) {
 		b.numbering.answered(&b.create.Once)
 	}

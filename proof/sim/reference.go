@@ -6,6 +6,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"reflect"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -135,13 +136,31 @@ func (a *account) journaledCreate(r *journal.Record) error {
 	return nil
 }
 
+func sameSubmission(a, b *job.Submission) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	x, y := *a, *b
+	x.Metadata, y.Metadata = nil, nil
+	return reflect.DeepEqual(x, y) && string(a.Metadata) == string(b.Metadata)
+}
+
+// tag returns the tag of a create in the journal: a batch with attributes may have no jobs, and is named after it.
+func tag(c *job.Create) (string, error) {
+	if c.Submission != nil {
+		return c.Submission.Name, nil
+	}
+	first, _, err := c.Frame.Next(c.Payloads)
+	return tagOf(first), err
+}
+
 // journaledBatch compares one create in the journal, whose first job has the given id, with what was posted.
 func (a *account) journaledBatch(r *journal.Record, c *job.Create, id job.ID) error {
-	first, _, err := c.Frame.Next(c.Payloads)
+	first, err := tag(c)
 	if err != nil {
 		return err
 	}
-	b := a.batches[tagOf(first)]
+	b := a.batches[first]
 	switch {
 	case b == nil:
 		return fmt.Errorf("record %d is a create that nobody posted: %q", r.Seq, first)
@@ -155,6 +174,8 @@ func (a *account) journaledBatch(r *journal.Record, c *job.Create, id job.ID) er
 		return fmt.Errorf("create %q was answered as batch %v, and is batch %v in the journal", b.tag, b.id, id)
 	case string(c.Payloads) != string(b.create.Payloads):
 		return fmt.Errorf("create %q has other bytes in the journal than the producer posted", b.tag)
+	case c.Into != b.create.Into || !sameSubmission(c.Submission, b.create.Submission):
+		return fmt.Errorf("create %q is in the journal as %+v into %v, and posted was %+v into %v", b.tag, c.Submission, c.Into, b.create.Submission, b.create.Into)
 	}
 	b.journalSeq = r.Seq
 	a.know(b, id)

@@ -37,8 +37,10 @@ func (s *server) run(id int, r *runner) {
 			u.claim(r)
 		case n < 60:
 			u.tickle(r)
-		case n < 95:
+		case n < 90:
 			u.complete(r)
+		case n < 95:
+			u.completeUnclaimed()
 		case n < 97: // the runner forgets what it holds
 			r.held, r.numbers = nil, newNumbering()
 		default: // sleeps until its leases are over
@@ -50,11 +52,11 @@ func (s *server) run(id int, r *runner) {
 // wish is a claim of the runner without a key or number, and how long it waits.
 func (u *user) wish(r *runner) (c job.Claim, wait time.Duration) {
 	c = job.Claim{Runner: r.name, Max: 1 + u.random.IntN(pick(u.random, 3, 30)), MaxBytes: job.MaxClaimBytes}
-	switch u.random.IntN(6) {
+	switch u.random.IntN(8) {
 	case 0, 1:
 		c.Types = []string{pick(u.random, "resize", "mail", briefType)}
-	case 2:
-		c.Types = []string{movedType}
+	case 2, 3, 4:
+		c.Types = pick(u.random, []string{movedType}, []string{filledType}, []string{filledType, movedType})
 	default:
 		c.Types = []string{"resize", "mail", briefType}
 	}
@@ -248,9 +250,12 @@ func (u *user) complete(r *runner) {
 	var answer store.Ended
 	var receipt ingest.Receipt
 	var next *exchange
-	if !repeat && !c.Once.Given() && u.random.IntN(3) == 0 {
+	filled := u.w.account.isFilled(h.jobs[0])
+	if !repeat && !c.Once.Given() && (filled || u.random.IntN(3) == 0) {
 		next = &exchange{}
-		next.claim, next.wait = u.wish(r)
+		if next.claim, next.wait = u.wish(r); filled { // directly after the command that may have ended their batch
+			next.claim.Types = []string{filledType}
+		}
 	}
 	err := u.request(func(ctx context.Context) (err error) {
 		if next != nil {

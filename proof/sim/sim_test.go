@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -140,11 +141,18 @@ func TestSimulation(t *testing.T) {
 	if uint64(total.Seeds) != n && !t.Failed() {
 		t.Errorf("%d seeds were played, not %d", total.Seeds, n)
 	}
+	if total.Unclaimed == 0 && !t.Failed() {
+		t.Error("no job was completed without a claim: the run proves nothing of such completions")
+	}
 	if total.Losses == 0 && !t.Failed() {
 		t.Error("no runner was lost: the run proves nothing of lost runners")
 	}
 	if (total.Chained == 0 || total.Followed == 0) && !t.Failed() {
 		t.Errorf("outcomes created %d jobs, and %d jobs followed others: the run proves nothing of them", total.Chained, total.Followed)
+	}
+	if ends := []int{total.Completed, total.Failed, total.RestCancelled, total.Cancelled, total.Added, total.Declined, total.Results}; slices.Contains(ends, 0) && !t.Failed() {
+		t.Errorf("batches with attributes that completed, failed, cancelled their other jobs, and were cancelled, creates that they accepted and refused, and results: %v; "+
+			"the run proves nothing of what has 0", ends)
 	}
 	took := time.Since(began)
 	t.Logf("%v: %+v", took.Round(time.Second), total)
@@ -262,7 +270,9 @@ func table(f Figures, from uint64, took, cpu time.Duration) string {
 		{"faults of the disk", f.Faults}, {"starts that an injected fault ended", f.Refused},
 		{"batches acknowledged", f.Creates}, {"jobs acknowledged", f.Jobs}, {"jobs that were created alone and share a record", f.Joined}, {"claims answered", f.Claims}, {"completions answered", f.Ends},
 		{"operations answered (cancel, redrive, delete, patch, pause, stop)", f.Operations}, {"sweeps that went on after their command", f.Sweeps},
-		{"queues deleted", f.Queues}, {"jobs that outcomes created", f.Chained}, {"jobs created because others completed", f.Followed}, {"handlers stored", f.Handlers}, {"versions of filesets stored", f.Filesets}, {"jobs set aside as damaged", f.SetAside}, {"commands in the journals", f.Commands}, {"requests with a number of a session", f.Numbered},
+		{"queues deleted", f.Queues}, {"jobs that outcomes created", f.Chained}, {"jobs created because others completed", f.Followed}, {"handlers stored", f.Handlers}, {"versions of filesets stored", f.Filesets}, {"batches with attributes that completed", f.Completed}, {"that failed", f.Failed}, {"that failed and cancelled their other jobs", f.RestCancelled},
+		{"that were cancelled", f.Cancelled}, {"creates that added jobs to a batch", f.Added}, {"creates that a batch refused", f.Declined}, {"results of batches read", f.Results},
+		{"outcomes of jobs that nobody had claimed, or another", f.Unclaimed}, {"jobs set aside as damaged", f.SetAside}, {"commands in the journals", f.Commands}, {"requests with a number of a session", f.Numbered},
 		{"times that everything was compared", f.Checks}, {"times that a cut journal was compared with the store's disk", f.Cuts}, {"documents of acknowledged jobs read back", f.Read},
 		{"acknowledged jobs lost", f.Lost}, {"seeds with a violation", f.Violations},
 	} {

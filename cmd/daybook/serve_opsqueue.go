@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/pflag"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/opsqueue"
+)
+
+// opsqueueFlags are the settings of the listener that speaks the protocol of Opsqueue.
+type opsqueueFlags struct {
+	opsqueue           string // its address; "": there is none
+	opsqueueExpiration durationFlag
+	opsqueueHeartbeat  durationFlag
+	opsqueueRetries    int
+	opsqueueAge        durationFlag
+}
+
+// define defines the flags. Their defaults are those of Opsqueue.
+func (f *opsqueueFlags) define(flags *pflag.FlagSet) {
+	original := opsqueueDefaults()
+	f.opsqueueExpiration, f.opsqueueHeartbeat = durationFlag(original.ReservationExpiration), durationFlag(original.HeartbeatInterval)
+	f.opsqueueAge = durationFlag(original.MaxSubmissionAge)
+	flags.StringVar(&f.opsqueue, "opsqueue", "", "address of a second listener, which speaks the protocol of Opsqueue (default: none)")
+	flags.Var(&f.opsqueueExpiration, "opsqueue-reservation-expiration", "with --opsqueue: how long a consumer may hold a chunk")
+	flags.Var(&f.opsqueueHeartbeat, "opsqueue-heartbeat-interval", "with --opsqueue: time between two pings of a consumer")
+	flags.IntVar(&f.opsqueueRetries, "opsqueue-max-chunk-retries", int(original.MaxChunkRetries), "with --opsqueue: how many times a chunk may run")
+	flags.Var(&f.opsqueueAge, "opsqueue-max-submission-age", "with --opsqueue: how long a submission is kept after it has ended")
+}
+
+// opsqueueDefaults returns the original's defaults.
+func opsqueueDefaults() opsqueue.Flags {
+	flags, err := opsqueue.ParseFlags(nil)
+	if err != nil {
+		panic(fmt.Sprintf("the defaults of Opsqueue are refused: %v", err)) // they are constants
+	}
+	return flags
+}
+
+// opsqueueAddress returns the address of --opsqueue; nil if there is none.
+func (f *serveFlags) opsqueueAddress() (*net.TCPAddr, error) {
+	if f.opsqueue == "" {
+		return nil, nil
+	}
+	for _, err := range []error{
+		checkDuration("--opsqueue-reservation-expiration", f.opsqueueExpiration, 1, job.MaxLeaseMs),
+		checkDuration("--opsqueue-heartbeat-interval", f.opsqueueHeartbeat, minHeartbeatMs, maxHeartbeatMs),
+		checkDuration("--opsqueue-max-submission-age", f.opsqueueAge, 0, job.MaxDelayMs),
+		job.CheckRange("--opsqueue-max-chunk-retries", int64(f.opsqueueRetries), 1, job.MaxAttempts),
+	} {
+		if err != nil {
+			return nil, usageError{err}
+		}
+	}
+	address, err := net.ResolveTCPAddr("tcp", f.opsqueue)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("--opsqueue %q is not an address with a port, like 127.0.0.1:3999: %w", f.opsqueue, err)}
+	}
+	if isExposed(address) && !f.insecure {
+		return nil, usageError{fmt.Errorf("--opsqueue %s is not a loopback address: %w", f.opsqueue, errExposed)}
+	}
+	return address, nil
+}
+
+// startOpsqueue serves the protocol of Opsqueue, if the settings say so, until end is called.
+func (s *serverRun) startOpsqueue(engine *runningEngine) (end func(), err error) {
+	address, err := s.opsqueueAddress()
+	if err != nil || address == nil {
+		return func() {}, err
+	}
+	listener, err := net.ListenTCP(networkOf(address), address)
+	if err != nil {
+		return nil, fmt.Errorf("--opsqueue: %w: %w", errListen, err)
+	}
+	config := opsqueue.ConfigOf(opsqueueDefaults(), opsqueue.Environment{}, slog.New(zerolog.NewSlogHandler(s.log)))
+	config.ReservationExpiration, config.HeartbeatInterval = time.Duration(s.opsqueueExpiration), time.Duration(s.opsqueueHeartbeat)
+	config.MaxSubmissionAge, config.MaxChunkRetries = time.Duration(s.opsqueueAge), uint32(s.opsqueueRetries)
+	config.MaxConnections = s.files.opsqueue
+	s.log.Info().Str("address", listener.Addr().String()).Msg("listening for clients of Opsqueue")
+	return s.serveOpsqueue(engine, listener, config), nil
+}
+
+// opsqueueDrain is how long completions that have arrived may take to be stored when the server stops.
+const opsqueueDrain = 300 * time.Millisecond
+
+// serveOpsqueue serves the protocol of Opsqueue on a listener until end is called. end can be called more than once.
+func (s *serverRun) serveOpsqueue(engine *runningEngine, listener net.Listener, config opsqueue.Config) (end func()) {
+	server := opsqueue.New(engine.Engine, engine.Queries(), config)
+	s.batchEnds.Store(server)
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := server.Serve(listener); err != nil && !errors.Is(err, net.ErrClosed) {
+			s.log.Error().Err(err).Msg("the listener for clients of Opsqueue has ended")
+		}
+	})
+	return func() {
+		ctx, cancel := context.WithTimeout(context.Background(), opsqueueDrain)
+		defer cancel()
+		_ = server.Close(ctx) // connections that cannot be closed are gone
+		running.Wait()
+	}
+}
+
+// batchEnds gives the ends of batches to the server that counts them, once it is there.
+type batchEnds struct {
+	atomic.Pointer[opsqueue.Server]
+}
+
+func (b *batchEnds) report(ends []job.BatchEnd) {
+	if server := b.Load(); server != nil {
+		server.BatchEnds(ends)
+	}
+}

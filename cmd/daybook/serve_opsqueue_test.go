@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"net"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/opsqueue/stockclient"
+	"github.com/daybookq/daybook/opsqueue/wire"
+)
+
+var opsqueueListening = regexp.MustCompile(`"address":"([^"]+)","[^}]*"message":"listening for clients of Opsqueue"`)
+
+// opsqueueAddress returns the address of --opsqueue, which is in the log.
+func (s *server) opsqueueAddress(t *testing.T) string {
+	t.Helper()
+	found := opsqueueListening.FindStringSubmatch(s.log.String())
+	if found == nil {
+		t.Fatalf("the log has no address for clients of Opsqueue: %s", s.log)
+	}
+	return found[1]
+}
+
+// TestServeOpsqueue: with --opsqueue, or its variable, clients of Opsqueue use the same queue as Daybook's own.
+func TestServeOpsqueue(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	data := filepath.Join(t.TempDir(), "data")
+	v := &stockclient.Violations{}
+	s := servingWith(t, data, []string{"DAYBOOK_OPSQUEUE=127.0.0.1:0"}, "--opsqueue-max-chunk-retries", "1")
+	p := stockclient.NewProducer(s.opsqueueAddress(t), v)
+	defer p.Close()
+	c := stockclient.NewConsumer(s.opsqueueAddress(t), v)
+	defer c.Close()
+	runSubmission(ctx, t, p, c)
+	c.Disconnect() // it has a reservation for which nobody waits any more
+	api := client.New(s.url, client.Options{})
+	queue, err := api.Queue(ctx, "opsqueue", "chunk")
+	if err != nil || queue.Counts["completed"] != 50 {
+		t.Errorf("%+v, %v", queue, err)
+	}
+	id, err := p.Insert(ctx, wire.InsertSubmission{SeeObjectStorage: &wire.SeeObjectStorage{Prefix: "kept", Count: 1}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	chunks, err := c.Reserve(ctx, 1, wire.Strategy{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code := s.end(t, syscall.SIGTERM); code != exitOK {
+		t.Errorf("exit code %d: %s", code, s.log)
+	}
+
+	s = serving(t, data, "--opsqueue", "127.0.0.1:0", "--opsqueue-heartbeat-interval", "1s")
+	p = stockclient.NewProducer(s.opsqueueAddress(t), v)
+	defer p.Close()
+	last := stockclient.NewConsumer(s.opsqueueAddress(t), v)
+	defer last.Close()
+	if init, err := last.Init(ctx); err != nil || init.HeartbeatInterval != time.Second {
+		t.Errorf("%+v, %v", init, err)
+	}
+	if err := last.Complete(ctx, chunks[0].Chunk.ID, nil); err != nil {
+		t.Error(err)
+	}
+	if _, err := p.Results(ctx, &stockclient.ObjectStore{}, id); err == nil || !strings.Contains(err.Error(), "is completed, and the object") {
+		t.Errorf("the end of the submission: %v", err) // its consumer stored no object
+	}
+	for _, violation := range v.List() {
+		t.Error(violation)
+	}
+}
+
+// TestServeWithoutOpsqueue: without the setting there is no second listener.
+func TestServeWithoutOpsqueue(t *testing.T) {
+	s := serving(t, filepath.Join(t.TempDir(), "data"))
+	if log := s.log.String(); strings.Contains(log, "clients of Opsqueue") {
+		t.Errorf("log: %s", log)
+	}
+}
+
+// TestServeOpsqueueRefusals: settings that are refused.
+func TestServeOpsqueueRefusals(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"--opsqueue", "somewhere"}, exitUsage, "somewhere"},
+		{[]string{"--opsqueue", "0.0.0.0:0"}, exitUsage, "--insecure"},
+		{[]string{"--opsqueue", l.Addr().String()}, exitListen, "--opsqueue"},
+		{[]string{"--opsqueue", "127.0.0.1:0", "--opsqueue-max-chunk-retries", "0"}, exitUsage, "--opsqueue-max-chunk-retries"},
+		{[]string{"--opsqueue", "127.0.0.1:0", "--opsqueue-heartbeat-interval", "1ms"}, exitUsage, "--opsqueue-heartbeat-interval"},
+		{[]string{"--opsqueue", "127.0.0.1:0", "--opsqueue-reservation-expiration", "0s"}, exitUsage, "--opsqueue-reservation-expiration"},
+	} {
+		r := execute(t, "", append([]string{"serve", "--listen", "127.0.0.1:0", "--init", "--data", t.TempDir()}, c.args...)...)
+		if r.code != c.code || !strings.Contains(r.errs, c.want) {
+			t.Errorf("%v: exit code %d: %s", c.args, r.code, r.errs)
+		}
+	}
+}

@@ -1,0 +1,463 @@
+package opsqueue_test
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/daybookq/daybook/opsqueue"
+	"github.com/daybookq/daybook/opsqueue/stockclient"
+	"github.com/daybookq/daybook/opsqueue/wire"
+)
+
+// TestInit: the first message has the settings, the version and a name of the connection.
+func TestInit(t *testing.T) {
+	h := startHost(t, func(c *opsqueue.Config) {
+		c.HeartbeatInterval, c.MaxMissableHeartbeats = 2500*time.Millisecond, 7
+		c.DebugConnections = true
+	})
+	for _, name := range []string{"red", "green"} {
+		init, err := h.consumer().Init(h.ctx)
+		if want := (wire.Init{MaxMissableHeartbeats: 7, HeartbeatInterval: 2500 * time.Millisecond, VersionInfo: "v0.40.1", ConnID: name}); err != nil || init != want {
+			t.Errorf("%+v, %v, not %+v", init, err, want)
+		}
+	}
+}
+
+// TestMaxOfReservations: more than there are gets those that there are, and 0 gets an error.
+func TestMaxOfReservations(t *testing.T) {
+	h := startHost(t)
+	c := h.consumer()
+	id := h.insert(stored("p", 3))
+	if got := h.reserve(c, 1000, oldest); idsOf(got, id) != "0/0 0/1 0/2" {
+		t.Errorf("got %s", idsOf(got, id))
+	}
+	if _, err := c.Reserve(h.ctx, 0, oldest); !errors.Is(err, stockclient.ErrIncorrectUsage) {
+		t.Errorf("a reservation of 0 chunks: %v", err)
+	}
+	// It dropped the connection, so that the chunks are free again.
+	if got := h.reserve(c, 1<<40, newest); len(got) == 0 || got[0].Chunk.ID.SubmissionID != id {
+		t.Errorf("got %s", idsOf(got, id))
+	}
+	// The raw connection stays after the error.
+	r := h.raw()
+	r.settle(0)
+	r.settle(1)
+	h.insert(stored("q", 1))
+	r.put(2, wire.WantToReserveChunks{Max: 1})
+	if m, ok := r.decoded().(wire.ChunksReserved); !ok || m.Nonce != 2 || len(m.Chunks) != 1 {
+		t.Errorf("got %+v", m)
+	}
+}
+
+// TestSeveralReservations: replies to several reservations of one connection have the nonces of their requests.
+func TestSeveralReservations(t *testing.T) {
+	h := startHost(t)
+	r := h.raw()
+	const outstanding = 50
+	for n := range uint64(outstanding) {
+		r.put(n, wire.WantToReserveChunks{Max: 1, Strategy: []wire.Strategy{oldest, newest, random, preferDistinct(wire.Random, "user")}[n%4]})
+	}
+	for range outstanding / 2 {
+		h.insert(stored("p", 2))
+	}
+	nonces, chunks := map[uint64]bool{}, map[wire.ChunkID]bool{}
+	for range outstanding {
+		m, ok := r.decoded().(wire.ChunksReserved)
+		if !ok || len(m.Chunks) != 1 || m.Nonce >= outstanding || nonces[m.Nonce] || chunks[m.Chunks[0].Chunk.ID] {
+			t.Fatalf("got %+v, after %v", m, nonces)
+		}
+		nonces[m.Nonce], chunks[m.Chunks[0].Chunk.ID] = true, true
+	}
+	r.settle(outstanding)
+}
+
+// TestForeignCompletions: a completion is accepted for a chunk that another consumer holds, or that nobody holds. One for
+// a chunk that does not exist is ignored.
+func TestForeignCompletions(t *testing.T) {
+	h := startHost(t)
+	id := h.insert(stored("p", 4))
+	holder, other := h.consumer(), h.consumer()
+	chunk := func(index int64) wire.ChunkID { return wire.ChunkID{SubmissionID: id, Index: index} }
+	if got := h.reserve(holder, 2, oldest); idsOf(got, id) != "0/0 0/1" {
+		t.Fatalf("got %s", idsOf(got, id))
+	}
+	for _, unknown := range []wire.ChunkID{chunk(4), chunk(1<<62 + 1), {SubmissionID: 12345, Index: 0}, {SubmissionID: id + 1, Index: 0}} {
+		h.must(other.Complete(h.ctx, unknown, nil))
+		h.must(other.Fail(h.ctx, unknown, "boom"))
+	}
+	h.must(other.Complete(h.ctx, chunk(0), nil)) // the holder has it
+	h.must(other.Complete(h.ctx, chunk(2), nil)) // nobody has it
+	h.waitDone(id, 2)
+	h.must(other.Complete(h.ctx, chunk(2), nil)) // it is completed already
+	h.must(other.Fail(h.ctx, chunk(0), "late"))
+	h.must(holder.Complete(h.ctx, chunk(0), nil))
+	if got := h.reserve(other, 5, oldest); idsOf(got, id) != "0/3" {
+		t.Fatalf("got %s", idsOf(got, id))
+	}
+	h.waitDone(id, 2)
+	h.must(holder.Complete(h.ctx, chunk(1), nil))
+	h.must(holder.Complete(h.ctx, chunk(3), nil))
+	h.waitFor(id, "Completed")
+	if holder.Connects() != 1 || other.Connects() != 1 {
+		t.Errorf("%d and %d connections", holder.Connects(), other.Connects())
+	}
+}
+
+// TestCompletionRightAfterInsert: a chunk can be completed as soon as its insert was answered.
+func TestCompletionRightAfterInsert(t *testing.T) {
+	h := startHost(t)
+	var workers sync.WaitGroup
+	for n := range 4 {
+		p, c := h.producer(), h.consumer()
+		workers.Go(func() {
+			for range 100 {
+				id, err := p.Insert(h.ctx, stored("p", 1), nil)
+				if err == nil {
+					err = c.Complete(h.ctx, wire.ChunkID{SubmissionID: id, Index: 0}, nil)
+				}
+				if err != nil {
+					t.Errorf("worker %d: %v", n, err)
+					return
+				}
+				for {
+					status, err := p.Status(h.ctx, id)
+					if err != nil {
+						t.Errorf("worker %d: the submission is %s: %v", n, kind(status), err)
+						return
+					}
+					if kind(status) == "Completed" {
+						break
+					}
+				}
+			}
+		})
+	}
+	workers.Wait()
+}
+
+// TestReportsKeepTheirOrder: of a completion and a failure of one chunk, the one that was sent first counts.
+func TestReportsKeepTheirOrder(t *testing.T) {
+	h := startHost(t, func(c *opsqueue.Config) { c.MaxChunkRetries = 1 })
+	c := h.consumer()
+	for n := range 50 {
+		id := h.insert(stored("p", 1))
+		chunk := h.reserveOne(c).Chunk.ID
+		complete := func() { h.must(c.Complete(h.ctx, chunk, nil)) }
+		fail := func() { h.must(c.Fail(h.ctx, chunk, "boom")) }
+		if n%2 == 0 {
+			complete()
+			fail()
+			h.waitFor(id, "Completed")
+		} else {
+			fail()
+			complete()
+			h.waitFor(id, "Failed")
+		}
+	}
+}
+
+// TestDisconnectReleases: the chunks of a connection that ends are handed out again at once.
+func TestDisconnectReleases(t *testing.T) {
+	h := startHost(t)
+	id := h.insert(stored("p", 20))
+	holder, other := h.consumer(), h.consumer()
+	if got := h.reserve(holder, 20, oldest); len(got) != 20 {
+		t.Fatalf("got %s", idsOf(got, id))
+	}
+	holder.Disconnect()
+	start := time.Now()
+	var got []wire.ReservedChunk
+	for len(got) < 20 {
+		got = append(got, h.reserve(other, 20, oldest)...)
+	}
+	if took := time.Since(start); took > h.config.HeartbeatInterval {
+		t.Errorf("the chunks were released after %s", took)
+	}
+	if text := idsOf(got, id); text[:11] != "0/0 0/1 0/2" {
+		t.Errorf("got %s", text)
+	}
+}
+
+// TestExpiry: the holder is notified and another consumer gets the chunk. A completion of the first one still counts.
+func TestExpiry(t *testing.T) {
+	h := startHost(t, func(c *opsqueue.Config) { c.ReservationExpiration = 500 * time.Millisecond })
+	id := h.insert(stored("p", 1))
+	first, second := h.consumer(), h.consumer()
+	start := time.Now()
+	chunk := h.reserveOne(first).Chunk.ID
+	if got := h.reserveOne(second); got.Chunk.ID != chunk {
+		t.Fatalf("got %+v", got.Chunk)
+	}
+	if took := time.Since(start); took < h.config.ReservationExpiration {
+		t.Errorf("the reservation expired after %s", took)
+	}
+	h.eventually("the holder is notified", func() bool { return first.Expired() > 0 })
+	h.must(first.Complete(h.ctx, chunk, nil))
+	h.waitFor(id, "Completed")
+	if first.Connects() != 1 {
+		t.Errorf("the holder connected %d times", first.Connects())
+	}
+}
+
+// TestCompletionAfterExpiry: a completion counts although the reservation has expired and nobody holds the chunk.
+func TestCompletionAfterExpiry(t *testing.T) {
+	h := startHost(t, func(c *opsqueue.Config) { c.ReservationExpiration = 50 * time.Millisecond })
+	id := h.insert(stored("p", 1))
+	c := h.consumer()
+	chunk := h.reserveOne(c).Chunk.ID
+	h.eventually("the holder is notified", func() bool { return c.Expired() > 0 })
+	h.must(c.Complete(h.ctx, chunk, nil))
+	h.waitFor(id, "Completed")
+}
+
+// TestLateFailureAfterExpiry: the FailChunk that a consumer sends when its reservation has expired does not release the
+// reservation that another consumer has by then.
+func TestLateFailureAfterExpiry(t *testing.T) {
+	for try := 1; ; try++ {
+		if lateFailure(t) {
+			return
+		}
+		if try == 5 {
+			t.Fatal("in five tries the machine was too slow: reservations expired before their consumer could be looked at")
+		}
+	}
+}
+
+// lateFailure returns false if the second reservation expired too early for the test.
+func lateFailure(t *testing.T) bool {
+	h := startHost(t, func(c *opsqueue.Config) { c.ReservationExpiration = time.Second })
+	id := h.insert(stored("p", 1))
+	first, second := h.raw(), h.consumer()
+	first.put(0, wire.WantToReserveChunks{Max: 1})
+	if m, ok := first.decoded().(wire.ChunksReserved); !ok || len(m.Chunks) != 1 {
+		t.Fatalf("got %+v", m)
+	}
+	chunk := h.reserveOne(second).Chunk.ID
+	taken := time.Now()
+	if m, ok := first.decoded().(wire.ChunkReservationExpired); !ok || m.ID != chunk {
+		t.Fatalf("the holder got %+v", m)
+	}
+	first.put(1, wire.FailChunk{ID: chunk, Failure: "Reservation expired"})
+	first.settle(2)
+	ctx, cancel := context.WithTimeout(h.ctx, 200*time.Millisecond)
+	defer cancel()
+	got, err := h.consumer().Reserve(ctx, 1, oldest)
+	if time.Since(taken) > 900*time.Millisecond || second.Expired() > 0 {
+		return false
+	}
+	if err == nil {
+		t.Errorf("a third consumer got %s, which the second one holds", idsOf(got, id))
+	}
+	h.must(second.Complete(h.ctx, chunk, nil))
+	h.waitFor(id, "Completed")
+	return true
+}
+
+// TestExpiryCountsAsFailure: a chunk whose reservations expire again and again fails its submission at last. The consumer
+// reports each expiry as a failure.
+func TestExpiryCountsAsFailure(t *testing.T) {
+	h := startHost(t, func(c *opsqueue.Config) { c.ReservationExpiration = 20 * time.Millisecond; c.MaxChunkRetries = 3 })
+	id := h.insert(stored("p", 1))
+	c := h.consumer()
+	ctx, cancel := context.WithCancel(h.ctx)
+	defer cancel()
+	reserved := make(chan int64)
+	go func() {
+		n := int64(0)
+		for {
+			if _, err := c.Reserve(ctx, 1, oldest); err != nil {
+				reserved <- n
+				return
+			}
+			n++
+		}
+	}()
+	failed := h.waitFor(id, "Failed").Failed
+	cancel()
+	if n := <-reserved; n > 2*3+1 { // an expiry, and then a failure that is late, may each hand it out again
+		t.Errorf("the chunk was handed out %d times", n)
+	}
+	if failed.Chunk.Failure == "" {
+		t.Errorf("the submission failed without a text: %+v", failed)
+	}
+}
+
+// TestHeartbeat: a peer that answers no ping is dropped, and its chunks are handed out again. A peer that answers stays.
+func TestHeartbeat(t *testing.T) {
+	h := startHost(t, func(c *opsqueue.Config) { c.HeartbeatInterval, c.MaxMissableHeartbeats = 250*time.Millisecond, 3 })
+	id := h.insert(stored("p", 1))
+	silent := h.raw()
+	silent.put(0, wire.WantToReserveChunks{Max: 1})
+	if m, ok := silent.decoded().(wire.ChunksReserved); !ok || len(m.Chunks) != 1 {
+		t.Fatalf("got %+v", m)
+	}
+	start := time.Now() // from here on nothing reads the socket of the first consumer, so no ping is answered
+	c := h.consumer()
+	if got := h.reserveOne(c); got.Chunk.ID.SubmissionID != id {
+		t.Fatalf("got %+v", got.Chunk)
+	}
+	if took := time.Since(start); took < 3*h.config.HeartbeatInterval/2 {
+		t.Errorf("the silent peer was dropped after %s", took)
+	}
+	silent.dropped()
+	// The second consumer waited in silence but for its pongs, and is still connected.
+	h.eventually("the consumer has been idle for five intervals", func() bool { return time.Since(start) > 10*h.config.HeartbeatInterval })
+	if c.Connects() != 1 {
+		t.Errorf("the consumer connected %d times", c.Connects())
+	}
+	h.must(c.Complete(h.ctx, wire.ChunkID{SubmissionID: id, Index: 0}, nil))
+	h.waitFor(id, "Completed")
+	if c.Connects() != 1 {
+		t.Errorf("the consumer connected %d times", c.Connects())
+	}
+}
+
+// TestFirstPing: the server sends the first ping at once.
+func TestFirstPing(t *testing.T) {
+	h := startHost(t, func(c *opsqueue.Config) { c.HeartbeatInterval = time.Hour })
+	pinged := make(chan []byte, 1)
+	socket, _, err := websocket.Dial(h.ctx, "ws://"+h.address+"/consumer", &websocket.DialOptions{
+		OnPingReceived: func(_ context.Context, payload []byte) bool { pinged <- payload; return true },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.CloseNow()
+	go func() {
+		for {
+			if _, _, err := socket.Read(h.ctx); err != nil {
+				return
+			}
+		}
+	}()
+	select {
+	case <-pinged:
+	case <-h.ctx.Done():
+		t.Error("no ping")
+	}
+}
+
+// TestBadMessages: a message that cannot be read drops its connection and no other one, and releases its chunks.
+func TestBadMessages(t *testing.T) {
+	h := startHost(t)
+	bystander := h.consumer()
+	parked := h.later(bystander, 1, oldest)
+	unhex := func(text string) []byte {
+		b, err := hex.DecodeString(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	binary := websocket.MessageBinary
+	for name, send := range map[string]func(r *rawConsumer){
+		"text frame":         func(r *rawConsumer) { r.send(websocket.MessageText, []byte(`{"nonce":0}`)) },
+		"text frame of CBOR": func(r *rawConsumer) { r.send(websocket.MessageText, unhex("a0")) },
+		"text frame of a message": func(r *rawConsumer) {
+			r.send(websocket.MessageText, wire.ClientToServer{Nonce: 1, Contents: wire.WantToReserveChunks{Max: 1}}.AppendCBOR(nil))
+		},
+		"not CBOR":               func(r *rawConsumer) { r.send(binary, unhex("ff")) },
+		"no bytes":               func(r *rawConsumer) { r.send(binary, nil) },
+		"not an envelope":        func(r *rawConsumer) { r.send(binary, unhex("a0")) },
+		"unknown message":        func(r *rawConsumer) { r.send(binary, unhex("a2656e6f6e63650068636f6e74656e747363666f6f")) },
+		"nonce below 0":          func(r *rawConsumer) { r.send(binary, unhex("a2656e6f6e63652068636f6e74656e747363666f6f")) },
+		"part of a message":      func(r *rawConsumer) { r.send(binary, unhex("a2656e6f6e636500")) },
+		"a length of 2^63 bytes": func(r *rawConsumer) { r.send(binary, unhex("5b7fffffffffffffff")) },
+		"deep nesting":           func(r *rawConsumer) { r.send(binary, append(make([]byte, 0), nested(100_000)...)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			id := h.insert(stored("p", 2))
+			r := h.raw()
+			if first := <-parked; len(first) != 1 {
+				t.Fatalf("got %+v", first)
+			} else {
+				h.must(bystander.Complete(h.ctx, first[0].Chunk.ID, nil))
+			}
+			r.put(0, wire.WantToReserveChunks{Max: 1})
+			if m, ok := r.decoded().(wire.ChunksReserved); !ok || len(m.Chunks) != 1 {
+				t.Fatalf("got %+v", m)
+			}
+			send(r)
+			r.dropped()
+			got := h.reserveOne(bystander)
+			h.must(bystander.Complete(h.ctx, got.Chunk.ID, nil))
+			h.waitFor(id, "Completed")
+			parked = h.later(bystander, 1, oldest)
+		})
+	}
+	if bystander.Connects() != 1 {
+		t.Errorf("the other consumer connected %d times", bystander.Connects())
+	}
+	h.insert(stored("last", 1))
+	<-parked
+}
+
+// nested returns CBOR arrays in each other.
+func nested(depth int) []byte {
+	b := make([]byte, depth)
+	for i := range b {
+		b[i] = 0x81
+	}
+	return append(b, 0)
+}
+
+// TestFramesOfHTTP: bytes that are no WebSocket, or that stop in the middle, harm no one.
+func TestFramesOfHTTP(t *testing.T) {
+	h := startHost(t)
+	for _, text := range []string{
+		"GET /consumer HTTP/1.1\r\nHost: x\r\n\r\n",
+		"GET /consumer HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n\x82\xff\x7f\xff\xff\xff\xff\xff\xff\xff1234",
+		"GET /consumer HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n\x82\x05no mask",
+		"GET /consumer HTTP/1.1\r\nHo",
+		"\x00\x01\x02\x03\r\n\r\n",
+	} {
+		conn, err := net.Dial("tcp", h.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Write([]byte(text)); err != nil {
+			t.Error(err)
+		}
+		defer conn.Close()
+	}
+	h.runConsumers([]wire.Strategy{random}, upper)
+	got, err := h.producer().Run(h.ctx, h.objects, stockclient.Work{Chunks: chunksOf(5)})
+	h.must(err)
+	checkResults(t, got, 5)
+}
+
+// TestCallersThatDisappear: chunks that reach a consumer whose caller has gone are handed out again.
+func TestCallersThatDisappear(t *testing.T) {
+	h := startHost(t, func(c *opsqueue.Config) { c.MaxChunkRetries = 1000 })
+	impatient, other := h.consumer(), h.consumer()
+	for n := range 20 {
+		ctx, cancel := context.WithCancel(h.ctx)
+		called := make(chan error, 1)
+		go func() {
+			_, err := impatient.Reserve(ctx, 1, oldest)
+			called <- err
+		}()
+		inserted := make(chan wire.SubmissionID, 1)
+		go func() { inserted <- h.insert(stored(fmt.Sprint(n), 1)) }()
+		time.Sleep(time.Duration(n%5) * time.Millisecond / 2)
+		cancel()
+		id := <-inserted
+		if err := <-called; err == nil {
+			impatient.Disconnect() // it got the chunk before the end of its context
+		}
+		got := h.reserveOne(other)
+		if got.Chunk.ID.SubmissionID != id {
+			t.Fatalf("got %+v", got.Chunk)
+		}
+		h.must(other.Complete(h.ctx, got.Chunk.ID, nil))
+		h.waitFor(id, "Completed")
+	}
+}

@@ -1,0 +1,154 @@
+package opsqueue_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/opsqueue"
+	"github.com/daybookq/daybook/opsqueue/stockclient"
+	"github.com/daybookq/daybook/opsqueue/wire"
+)
+
+// TestRestart: everything that was answered is still there after a restart, and consumers go on with it.
+func TestRestart(t *testing.T) {
+	h := startHost(t, func(c *opsqueue.Config) { c.HeartbeatInterval = time.Second })
+	c, p := h.consumer(), h.producer()
+	running := h.insert(stored("running", 4, "user", 1))
+	ended := h.insert(stored("ended", 1))
+	for range 2 {
+		h.must(c.Complete(h.ctx, h.reserveOne(c).Chunk.ID, nil))
+	}
+	h.waitDone(running, 2)
+	held := h.reserveOne(c)
+	h.must(c.Complete(h.ctx, wire.ChunkID{SubmissionID: ended}, nil))
+	before := string(h.waitFor(ended, "Completed").AppendJSON(nil))
+	cancelled := h.insert(stored("cancelled", 3))
+	h.must(p.Cancel(h.ctx, cancelled))
+	h.restart()
+	if after := string(h.status(ended).AppendJSON(nil)); after != before {
+		t.Errorf("%s became %s", before, after)
+	}
+	if got := kind(h.status(cancelled)); got != "Cancelled" {
+		t.Errorf("the cancelled submission is %s", got)
+	}
+	if s := h.status(running); kind(s) != "InProgress" || s.InProgress.ChunksDone != 2 {
+		t.Errorf("%s", s.AppendJSON(nil))
+	}
+	if id, ok, err := p.LookupByPrefix(h.ctx, "running"); !ok || err != nil || id != running {
+		t.Errorf("%s, %t, %v", id, ok, err)
+	}
+	// Its consumer comes back and knows nothing of its reservation. The completion of the run that went on counts.
+	h.must(c.Complete(h.ctx, held.Chunk.ID, nil))
+	h.waitDone(running, 3)
+	last := h.reserveOne(c)
+	if last.Chunk.ID != (wire.ChunkID{SubmissionID: running, Index: 3}) {
+		t.Errorf("got %+v", last.Chunk)
+	}
+	h.must(c.Complete(h.ctx, last.Chunk.ID, nil))
+	h.waitFor(running, "Completed")
+	if c.Connects() != 2 {
+		t.Errorf("%d connections", c.Connects())
+	}
+}
+
+// TestRestartReturnsChunks: chunks whose consumers do not come back after a restart are handed out again, and the restart
+// is no failure of theirs.
+func TestRestartReturnsChunks(t *testing.T) {
+	h := startHost(t, func(c *opsqueue.Config) { c.HeartbeatInterval = time.Second; c.MaxChunkRetries = 1 })
+	id := h.insert(stored("p", 3))
+	gone := h.consumer()
+	if got := h.reserve(gone, 2, oldest); len(got) != 2 {
+		t.Fatalf("got %s", idsOf(got, id))
+	}
+	h.stop()
+	gone.Close()
+	h.start()
+	c := h.consumer()
+	for range 3 {
+		got := h.reserveOne(c)
+		h.must(c.Complete(h.ctx, got.Chunk.ID, nil))
+	}
+	h.waitFor(id, "Completed")
+}
+
+// TestRestartsWhileRunning: submissions that producers wait for complete, although the server is restarted twice.
+func TestRestartsWhileRunning(t *testing.T) {
+	h := startHost(t, func(c *opsqueue.Config) { c.HeartbeatInterval = time.Second })
+	var runs atomic.Int64
+	h.runConsumers([]wire.Strategy{oldest, newest, random, preferDistinct(wire.Random, "user")}, func(c wire.ReservedChunk, input []byte) ([]byte, error) {
+		runs.Add(1)
+		return upper(c, input)
+	})
+	const producers, chunks = 3, 300
+	ended := make(chan error, producers)
+	for n := range producers {
+		p := h.producer()
+		go func() {
+			got, err := p.Run(h.ctx, h.objects, stockclient.Work{Chunks: chunksOf(chunks), Strategic: metadata("user", n)})
+			if err == nil {
+				checkResults(t, got, chunks)
+			}
+			ended <- err
+		}()
+	}
+	for restarts := range int64(2) {
+		h.eventually("some chunks have run", func() bool { return runs.Load() > (restarts+1)*producers*chunks/4 })
+		h.restart()
+	}
+	for range producers {
+		h.must(<-ended)
+	}
+	if n := runs.Load(); n > producers*chunks*2 {
+		t.Errorf("%d runs of %d chunks", n, producers*chunks)
+	}
+}
+
+// TestManyChunks: 100,000 chunks, of which several consumers get each exactly once.
+func TestManyChunks(t *testing.T) {
+	chunks := int64(100_000)
+	if testing.Short() {
+		chunks = 10_000
+	}
+	h := startHost(t)
+	ctx, cancel := context.WithTimeout(context.Background(), 6*time.Minute)
+	defer cancel()
+	h.ctx = ctx
+	start := time.Now()
+	id := h.insert(stored("p", chunks))
+	inserted := time.Since(start)
+	const consumers = 8
+	seen := make([]atomic.Int32, chunks)
+	ended := make(chan error, consumers)
+	var left atomic.Int64
+	left.Store(chunks)
+	for n := range consumers {
+		c := h.consumer()
+		go func() {
+			ended <- func() error {
+				for {
+					if left.Add(-1) < 0 {
+						return nil
+					}
+					got, err := c.Reserve(h.ctx, 1, []wire.Strategy{oldest, newest, random, preferDistinct(wire.Oldest, "user")}[n%4])
+					if err != nil {
+						return err
+					}
+					if again := seen[got[0].Chunk.ID.Index].Add(1); again != 1 {
+						return fmt.Errorf("chunk %d was handed out %d times", got[0].Chunk.ID.Index, again)
+					}
+					if err := c.Complete(h.ctx, got[0].Chunk.ID, nil); err != nil {
+						return err
+					}
+				}
+			}()
+		}()
+	}
+	for range consumers {
+		h.must(<-ended)
+	}
+	h.waitFor(id, "Completed")
+	t.Logf("%d chunks were inserted in %s, and reserved and completed one at a time by %d consumers in %s", chunks, inserted, consumers, time.Since(start)-inserted)
+}

@@ -1,0 +1,170 @@
+package opsqueue_test
+
+import (
+	"fmt"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/opsqueue"
+	"github.com/daybookq/daybook/opsqueue/stockclient"
+	"github.com/daybookq/daybook/opsqueue/wire"
+)
+
+// TestRetries: a consumer gets a chunk that failed again at once, with the number of its failures. After ten failures the
+// submission has failed, its other chunks are not handed out any more, and its status says all of it.
+func TestRetries(t *testing.T) {
+	h := startHost(t)
+	size := int64(4)
+	s := wire.InsertSubmission{Direct: &wire.Direct{Contents: [][]byte{{1}, {2, 3}, {4}, {5}}}, Metadata: []byte{9}, StrategicMetadata: metadata("user", 1), ChunkSize: &size}
+	id := h.insert(s)
+	c, other := h.consumer(), h.consumer()
+	h.must(c.Complete(h.ctx, h.reserveOne(c).Chunk.ID, nil))
+	h.waitDone(id, 1)
+	held := wire.ChunkID{SubmissionID: id, Index: 3}
+	if got := h.reserve(other, 2, newest); len(got) != 2 || got[0].Chunk.ID.Index+got[1].Chunk.ID.Index != 5 {
+		t.Fatalf("got %+v", got)
+	}
+	for n := range int64(10) {
+		got := h.reserveOne(c)
+		if got.Chunk.ID.Index != 1 || got.Chunk.Retries != n {
+			t.Fatalf("after %d failures: %+v", n, got.Chunk)
+		}
+		if status := h.status(id); kind(status) != "InProgress" {
+			t.Fatalf("after %d failures the submission is %s", n, kind(status))
+		}
+		h.must(c.Fail(h.ctx, got.Chunk.ID, fmt.Sprintf("boom %d", n)))
+	}
+	status := h.waitFor(id, "Failed")
+	want := fmt.Sprintf(`{"Failed":[{"id":%[1]s,"prefix":null,"chunks_total":4,"chunk_size":4,"metadata":[9],"strategic_metadata":{"user":1},"failed_at":"TIME","failed_chunk_id":1,"otel_trace_carrier":"{}","chunks_done":1},`+
+		`{"submission_id":%[1]s,"chunk_index":1,"input_content":[2,3],"failure":"boom 9","failed_at":"TIME"}]}`, id)
+	if got := withoutTimes(status.AppendJSON(nil)); sortedFields(got) != sortedFields(want) {
+		t.Errorf("status\n%s\nnot\n%s", got, want)
+	}
+	if at := status.Failed.Submission.FailedAt; time.Since(at) > time.Minute || time.Until(at) > time.Second {
+		t.Errorf("failed at %s", at)
+	}
+	// The others are skipped: nothing of them is handed out, and reports of their holders change nothing.
+	h.must(other.Complete(h.ctx, held, nil))
+	h.must(other.Fail(h.ctx, held, "late"))
+	next := h.insert(stored("next", 1))
+	if got := h.reserveOne(other); got.Chunk.ID.SubmissionID != next {
+		t.Errorf("got %+v of a failed submission", got.Chunk)
+	}
+	if after := h.status(id); string(after.AppendJSON(nil)) != string(status.AppendJSON(nil)) {
+		t.Errorf("status\n%s\nbecame\n%s", status.AppendJSON(nil), after.AppendJSON(nil))
+	}
+	if n, err := h.producer().Count(h.ctx); err != nil || n != 1 {
+		t.Errorf("%d in progress, %v", n, err)
+	}
+}
+
+// TestRetriedChunksKeepTheirPlace: a chunk that failed comes before those with a greater index.
+func TestRetriedChunksKeepTheirPlace(t *testing.T) {
+	h := startHost(t)
+	id := h.insert(stored("p", 5))
+	c := h.consumer()
+	for _, chunk := range h.reserve(c, 3, oldest) {
+		h.must(c.Fail(h.ctx, chunk.Chunk.ID, "boom"))
+	}
+	h.reported(c)
+	var got []wire.ReservedChunk
+	for range 5 {
+		got = append(got, h.reserveOne(c))
+	}
+	if text, want := idsOf(got, id), "0/0 0/1 0/2 0/3 0/4"; text != want {
+		t.Errorf("%s, not %s", text, want)
+	}
+	for i, chunk := range got {
+		if want := int64(1); i < 3 && chunk.Chunk.Retries != want || i >= 3 && chunk.Chunk.Retries != 0 {
+			t.Errorf("chunk %d has %d retries", i, chunk.Chunk.Retries)
+		}
+	}
+}
+
+var timesOfJSON = regexp.MustCompile(`"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.(\d{3}|\d{6}|\d{9}))?Z"`)
+
+func withoutTimes(body []byte) string { return timesOfJSON.ReplaceAllString(string(body), `"TIME"`) }
+
+// TestMaxChunkRetries: 0 and 1 mean that the first failure is the last.
+func TestMaxChunkRetries(t *testing.T) {
+	for _, c := range []struct {
+		retries  uint32
+		failures int
+	}{{0, 1}, {1, 1}, {2, 2}, {25, 25}} {
+		t.Run(fmt.Sprint(c.retries), func(t *testing.T) {
+			h := startHost(t, func(config *opsqueue.Config) { config.MaxChunkRetries = c.retries })
+			id := h.insert(stored("p", 2))
+			consumer := h.consumer()
+			for n := range c.failures {
+				if got := kind(h.status(id)); got != "InProgress" {
+					t.Fatalf("after %d failures the submission is %s", n, got)
+				}
+				h.must(consumer.Fail(h.ctx, h.reserveOne(consumer).Chunk.ID, "boom"))
+			}
+			if failed := h.waitFor(id, "Failed").Failed; failed.Chunk.ID.Index != 0 || failed.Chunk.Failure != "boom" {
+				t.Errorf("%+v", failed)
+			}
+		})
+	}
+}
+
+// TestFailureTexts: texts of any length and of any characters reach the status.
+func TestFailureTexts(t *testing.T) {
+	h := startHost(t, func(c *opsqueue.Config) { c.MaxChunkRetries = 1 })
+	c := h.consumer()
+	long := make([]byte, 3000)
+	for i := range long {
+		long[i] = byte('a' + i%26)
+	}
+	for _, text := range []string{"", "x", "Traceback:\n  \"quoted\" \\ \x00 \u2028", "ünï \U0001F493", string(long)} {
+		id := h.insert(stored("p", 1))
+		h.must(c.Fail(h.ctx, h.reserveOne(c).Chunk.ID, text))
+		if got := h.waitFor(id, "Failed").Failed.Chunk.Failure; got != text {
+			t.Errorf("failure %q became %q", text, got)
+		}
+	}
+}
+
+// TestPoisonChunk: a chunk that kills each consumer that runs it fails its submission after as many runs as a chunk may
+// have. The original retries it for ever.
+func TestPoisonChunk(t *testing.T) {
+	h := startHost(t, func(c *opsqueue.Config) { c.MaxChunkRetries = 4 })
+	id := h.insert(stored("poison", 2))
+	c, holder := h.consumer(), h.consumer()
+	poison := h.reserveOne(c).Chunk.ID
+	h.reserveOne(holder) // so that there is no other chunk: the next request of c may arrive before the end of its connection
+	for range h.config.MaxChunkRetries - 1 {
+		c.Disconnect()
+		if got := h.reserveOne(c); got.Chunk.ID != poison {
+			t.Fatalf("got %+v", got.Chunk)
+		}
+	}
+	c.Disconnect()
+	failed := h.waitFor(id, "Failed").Failed
+	if failed.Submission.FailedChunkIndex != 0 || failed.Chunk.Failure == "" {
+		t.Errorf("%+v", failed)
+	}
+	other := h.insert(stored("other", 1))
+	if got := h.reserveOne(c); got.Chunk.ID.SubmissionID != other {
+		t.Errorf("got %+v", got.Chunk)
+	}
+}
+
+// TestRunFails: the producer that waits for a submission gets the failure, and other submissions go on.
+func TestRunFails(t *testing.T) {
+	h := startHost(t)
+	h.runConsumers([]wire.Strategy{random, oldest, newest}, func(_ wire.ReservedChunk, input []byte) ([]byte, error) {
+		if string(input) == "chunk 7" {
+			return nil, fmt.Errorf("cannot run %s", input)
+		}
+		return upper(wire.ReservedChunk{}, input)
+	})
+	_, err := h.producer().Run(h.ctx, h.objects, stockclient.Work{Chunks: chunksOf(20)})
+	if failed, ok := err.(*stockclient.SubmissionFailedError); !ok || failed.Chunk.ID.Index != 7 || failed.Chunk.Failure != "cannot run chunk 7" {
+		t.Errorf("%v", err)
+	}
+	got, err := h.producer().Run(h.ctx, h.objects, stockclient.Work{Chunks: chunksOf(7)})
+	h.must(err)
+	checkResults(t, got, 7)
+}

@@ -1,0 +1,378 @@
+package opsqueue_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/opsqueue"
+	"github.com/daybookq/daybook/opsqueue/stockclient"
+	"github.com/daybookq/daybook/opsqueue/wire"
+)
+
+// host is a server of the protocol over an engine with its data in a directory. Both can be stopped and started again, at
+// the same address.
+type host struct {
+	t       testing.TB
+	ctx     context.Context // ends a test that hangs
+	dir     string
+	config  opsqueue.Config
+	address string
+
+	violations *stockclient.Violations
+	objects    *stockclient.ObjectStore
+	stop       func() // nil: stopped
+}
+
+// longestTest is far longer than any test needs on a busy machine.
+const longestTest = 90 * time.Second
+
+// startHost starts a server with the original's defaults, as changed. When the test ends, it stops the server, checks the
+// data and reports everything that would have broken a client of the original.
+func startHost(t testing.TB, change ...func(*opsqueue.Config)) *host {
+	t.Helper()
+	flags, err := opsqueue.ParseFlags(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), longestTest)
+	h := &host{
+		t: t, ctx: ctx, dir: t.TempDir(), config: opsqueue.ConfigOf(flags, opsqueue.Environment{}, nil),
+		address: "127.0.0.1:0", violations: &stockclient.Violations{}, objects: &stockclient.ObjectStore{},
+	}
+	for _, c := range change {
+		c(&h.config)
+	}
+	t.Cleanup(func() {
+		if h.stop != nil {
+			h.stop()
+		}
+		cancel()
+		for _, v := range h.violations.List() {
+			t.Errorf("the server would have broken a client: %s", v)
+		}
+		problems, err := ingest.Check(context.Background(), h.dir, func(p string) bool { t.Errorf("check: %s", p); return true })
+		if err != nil || problems > 0 {
+			t.Errorf("check of the data: %d problems, %v", problems, err)
+		}
+	})
+	h.start()
+	return h
+}
+
+func (h *host) start() {
+	h.t.Helper()
+	var started atomic.Pointer[opsqueue.Server]
+	engine, err := ingest.Open(ingest.Options{Dir: h.dir, OnBatchEnds: func(ends []job.BatchEnd) {
+		if server := started.Load(); server != nil {
+			server.BatchEnds(ends)
+		}
+	}})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ran := make(chan error, 1)
+	go func() { ran <- engine.Run(ctx) }()
+	server := opsqueue.New(engine, engine.Queries(), h.config)
+	started.Store(server)
+	var l net.Listener
+	h.eventually("the address is free", func() bool {
+		l, err = net.Listen("tcp4", h.address)
+		return err == nil
+	})
+	h.address = l.Addr().String()
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	h.stop = func() {
+		h.stop = nil
+		closing, end := context.WithTimeout(context.Background(), time.Minute)
+		defer end()
+		if err := server.Close(closing); err != nil {
+			h.t.Errorf("close: %v", err)
+		}
+		if err := <-served; err != nil {
+			h.t.Errorf("serve: %v", err)
+		}
+		cancel()
+		if err := <-ran; err != nil {
+			h.t.Errorf("engine: %v", err)
+		}
+	}
+	h.eventually("the server is healthy", func() bool {
+		resp, err := http.Get("http://" + h.address + "/ping")
+		if err != nil {
+			return false
+		}
+		resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	})
+}
+
+// restart stops the server and the engine, and starts both again.
+func (h *host) restart() {
+	h.t.Helper()
+	h.stop()
+	h.start()
+}
+
+// eventually waits until a condition holds.
+func (h *host) eventually(what string, holds func() bool) {
+	h.t.Helper()
+	h.eventuallyOr(func() string { return "it did not happen that " + what }, holds)
+}
+
+// eventuallyOr is eventually with a text that is made when the test fails.
+func (h *host) eventuallyOr(text func() string, holds func() bool) {
+	h.t.Helper()
+	for !holds() {
+		select {
+		case <-h.ctx.Done():
+			h.t.Fatalf("after %s: %s", longestTest, text())
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
+func (h *host) producer() *stockclient.Producer {
+	p := stockclient.NewProducer(h.address, h.violations)
+	h.t.Cleanup(p.Close)
+	return p
+}
+
+func (h *host) consumer() *stockclient.Consumer {
+	c := stockclient.NewConsumer(h.address, h.violations)
+	h.t.Cleanup(c.Close)
+	return c
+}
+
+// stored is a submission of n chunks that are in the object store.
+func stored(prefix string, n int64, pairs ...any) wire.InsertSubmission {
+	return wire.InsertSubmission{SeeObjectStorage: &wire.SeeObjectStorage{Prefix: prefix, Count: n}, StrategicMetadata: metadata(pairs...)}
+}
+
+// metadata makes strategic metadata of keys and values in turn.
+func metadata(pairs ...any) wire.Metadata {
+	var list []wire.MetadataPair
+	for i := 0; i < len(pairs); i += 2 {
+		list = append(list, wire.MetadataPair{Key: pairs[i].(string), Value: int64(pairs[i+1].(int))})
+	}
+	return wire.NewMetadata(list)
+}
+
+func (h *host) insert(s wire.InsertSubmission) wire.SubmissionID {
+	h.t.Helper()
+	id, err := h.producer().Insert(h.ctx, s, nil)
+	if err != nil {
+		h.t.Fatalf("insert: %v", err)
+	}
+	return id
+}
+
+func (h *host) status(id wire.SubmissionID) *wire.SubmissionStatus {
+	h.t.Helper()
+	s, err := h.producer().Status(h.ctx, id)
+	if err != nil {
+		h.t.Fatalf("status: %v", err)
+	}
+	return s
+}
+
+// kind returns the variant of a status, or "null".
+func kind(s *wire.SubmissionStatus) string {
+	switch {
+	case s == nil:
+		return "null"
+	case s.InProgress != nil:
+		return "InProgress"
+	case s.Completed != nil:
+		return "Completed"
+	case s.Failed != nil:
+		return "Failed"
+	}
+	return "Cancelled"
+}
+
+// waitFor waits until a submission has a status, and returns it. Completions have no answer.
+func (h *host) waitFor(id wire.SubmissionID, want string) (s *wire.SubmissionStatus) {
+	h.t.Helper()
+	p := h.producer()
+	h.eventually(fmt.Sprintf("submission %s is %s", id, want), func() bool {
+		var err error
+		if s, err = p.Status(h.ctx, id); err != nil {
+			h.t.Fatal(err)
+		}
+		return kind(s) == want
+	})
+	return s
+}
+
+// waitDone waits until n chunks of a submission in progress are completed.
+func (h *host) waitDone(id wire.SubmissionID, n int64) {
+	h.t.Helper()
+	h.eventually(fmt.Sprintf("%d chunks of submission %s are done", n, id), func() bool {
+		s := h.status(id)
+		if s == nil || s.InProgress == nil {
+			h.t.Fatalf("submission %s is %s", id, kind(s))
+		}
+		return s.InProgress.ChunksDone == n
+	})
+}
+
+// reported waits until everything that a consumer has reported has been carried out. Reports have no answers, but are
+// carried out in their order.
+func (h *host) reported(c *stockclient.Consumer) {
+	h.t.Helper()
+	id := h.insert(stored("reported", 1))
+	h.must(c.Complete(h.ctx, wire.ChunkID{SubmissionID: id, Index: 0}, nil)) // nobody needs to hold it
+	h.waitFor(id, "Completed")
+}
+
+// reserve reserves up to max chunks, which must arrive.
+func (h *host) reserve(c *stockclient.Consumer, max uint64, s wire.Strategy) []wire.ReservedChunk {
+	h.t.Helper()
+	chunks, err := c.Reserve(h.ctx, max, s)
+	if err != nil {
+		h.t.Fatalf("reserve: %v", err)
+	}
+	return chunks
+}
+
+// reserveOne reserves a chunk by Oldest.
+func (h *host) reserveOne(c *stockclient.Consumer) wire.ReservedChunk {
+	h.t.Helper()
+	return h.reserve(c, 1, oldest)[0]
+}
+
+func (h *host) must(err error) {
+	h.t.Helper()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// later runs a reservation in a goroutine of its own.
+func (h *host) later(c *stockclient.Consumer, max uint64, s wire.Strategy) <-chan []wire.ReservedChunk {
+	got := make(chan []wire.ReservedChunk, 1)
+	go func() {
+		chunks, err := c.Reserve(h.ctx, max, s)
+		if err != nil {
+			h.t.Errorf("parked reservation: %v", err)
+		}
+		got <- chunks
+	}()
+	return got
+}
+
+// idsOf returns submissions and indexes as text: `0/1` is chunk 1 of the first submission of the list.
+func idsOf(chunks []wire.ReservedChunk, submissions ...wire.SubmissionID) string {
+	var names []string
+	for _, c := range chunks {
+		place := "?"
+		for i, id := range submissions {
+			if id == c.Chunk.ID.SubmissionID {
+				place = fmt.Sprint(i)
+			}
+		}
+		names = append(names, fmt.Sprintf("%s/%d", place, c.Chunk.ID.Index))
+	}
+	return strings.Join(names, " ")
+}
+
+var (
+	oldest = wire.Strategy{Base: wire.Oldest}
+	newest = wire.Strategy{Base: wire.Newest}
+	random = wire.Strategy{Base: wire.Random}
+)
+
+func preferDistinct(base wire.Base, keys ...string) wire.Strategy {
+	return wire.Strategy{PreferDistinct: keys, Base: base}
+}
+
+// rawConsumer is a WebSocket that sends what a test says and nothing else.
+type rawConsumer struct {
+	h      *host
+	socket *websocket.Conn
+}
+
+// raw connects and reads Init.
+func (h *host) raw() *rawConsumer {
+	h.t.Helper()
+	socket, _, err := websocket.Dial(h.ctx, "ws://"+h.address+"/consumer", nil)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	socket.SetReadLimit(wire.MaxMessageBytes)
+	h.t.Cleanup(func() { socket.CloseNow() })
+	r := &rawConsumer{h, socket}
+	if m, ok := r.decoded().(wire.Init); !ok {
+		h.t.Fatalf("the first message is %T", m)
+	}
+	return r
+}
+
+func (r *rawConsumer) send(kind websocket.MessageType, message []byte) {
+	r.h.t.Helper()
+	r.h.must(r.socket.Write(r.h.ctx, kind, message))
+}
+
+func (r *rawConsumer) put(nonce uint64, contents wire.ClientContents) {
+	r.h.t.Helper()
+	r.send(websocket.MessageBinary, wire.ClientToServer{Nonce: nonce, Contents: contents}.AppendCBOR(nil))
+}
+
+func (r *rawConsumer) read() []byte {
+	r.h.t.Helper()
+	kind, message, err := r.socket.Read(r.h.ctx)
+	if err != nil || kind != websocket.MessageBinary {
+		r.h.t.Fatalf("frame of kind %v: %v", kind, err)
+	}
+	return message
+}
+
+func (r *rawConsumer) decoded() wire.ServerToClient {
+	r.h.t.Helper()
+	message := r.read()
+	m, err := wire.DecodeServerToClient(message)
+	if err != nil {
+		r.h.t.Fatalf("%v: %x", err, message)
+	}
+	return m
+}
+
+// settle returns when the server has handled all messages that were sent before. A reservation of 0 chunks is answered at
+// once.
+func (r *rawConsumer) settle(nonce uint64) {
+	r.h.t.Helper()
+	r.put(nonce, wire.WantToReserveChunks{})
+	for {
+		if m, ok := r.decoded().(wire.ChunksReserved); ok && m.Nonce == nonce {
+			if !m.MaxIsZero {
+				r.h.t.Fatalf("a reservation of 0 chunks was answered with %+v", m)
+			}
+			return
+		}
+	}
+}
+
+// dropped requires that the server drops the connection.
+func (r *rawConsumer) dropped() {
+	r.h.t.Helper()
+	for {
+		if _, _, err := r.socket.Read(r.h.ctx); err != nil {
+			if r.h.ctx.Err() != nil {
+				r.h.t.Fatal("the server did not drop the connection")
+			}
+			return
+		}
+	}
+}

@@ -1,0 +1,523 @@
+// The conformance tests look at the server as the original's clients do. They are written from a description of the
+// original's protocol, and know nothing of how the server works.
+package opsqueue_test
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/opsqueue"
+	"github.com/daybookq/daybook/opsqueue/stockclient"
+	"github.com/daybookq/daybook/opsqueue/wire"
+)
+
+// upper is what the consumers of these tests do with a chunk.
+func upper(_ wire.ReservedChunk, input []byte) ([]byte, error) { return bytes.ToUpper(input), nil }
+
+// runConsumers starts consumers that run every chunk, until the test ends or stop is called.
+func (h *host) runConsumers(strategies []wire.Strategy, fn func(wire.ReservedChunk, []byte) ([]byte, error)) (stop func()) {
+	h.t.Helper()
+	ended := make(chan error, len(strategies))
+	consumers := make([]*stockclient.Consumer, len(strategies))
+	for i, s := range strategies {
+		c := h.consumer()
+		consumers[i] = c
+		go func() { ended <- c.RunEachChunk(h.ctx, h.objects, s, fn) }()
+	}
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		for _, c := range consumers {
+			c.Close()
+		}
+		for range consumers {
+			if err := <-ended; !errors.Is(err, stockclient.ErrClosed) {
+				h.t.Errorf("consumer ended: %v", err)
+			}
+		}
+	}
+	h.t.Cleanup(stop)
+	return stop
+}
+
+func chunksOf(n int) [][]byte {
+	chunks := make([][]byte, n)
+	for i := range chunks {
+		chunks[i] = fmt.Appendf(nil, "chunk %d", i)
+	}
+	return chunks
+}
+
+func checkResults(t testing.TB, got [][]byte, n int) {
+	t.Helper()
+	if len(got) != n {
+		t.Fatalf("%d results of %d", len(got), n)
+	}
+	for i := range got {
+		if want := fmt.Sprintf("CHUNK %d", i); string(got[i]) != want {
+			t.Fatalf("result %d is %q, not %q", i, got[i], want)
+		}
+	}
+}
+
+// TestInsertAndRun: a producer inserts a submission and gets the results in order.
+func TestInsertAndRun(t *testing.T) {
+	h := startHost(t)
+	h.runConsumers([]wire.Strategy{random}, upper)
+	got, err := h.producer().Run(h.ctx, h.objects, stockclient.Work{Chunks: chunksOf(50), Metadata: []byte("m"), Strategic: metadata("id", 42)})
+	h.must(err)
+	checkResults(t, got, 50)
+}
+
+// TestConsumersOfEachStrategy: four consumers of each strategy share submissions of several producers.
+func TestConsumersOfEachStrategy(t *testing.T) {
+	h := startHost(t)
+	var strategies []wire.Strategy
+	for range 4 {
+		strategies = append(strategies, oldest, newest, random, preferDistinct(wire.Oldest, "id"), preferDistinct(wire.Random, "id", "user"), preferDistinct(wire.Newest, "a", "b", "c", "d"))
+	}
+	h.runConsumers(strategies, upper)
+	const producers, chunks = 4, 100
+	ended := make(chan error, producers)
+	for n := range producers {
+		p := h.producer()
+		go func() {
+			got, err := p.Run(h.ctx, h.objects, stockclient.Work{Chunks: chunksOf(chunks), Strategic: metadata("id", n, "user", n%2)})
+			if err == nil {
+				checkResults(t, got, chunks)
+			}
+			ended <- err
+		}()
+	}
+	for range producers {
+		h.must(<-ended)
+	}
+}
+
+// TestEmptySubmission: a submission without chunks is completed when the insert is answered.
+func TestEmptySubmission(t *testing.T) {
+	h := startHost(t)
+	for name, s := range map[string]wire.InsertSubmission{"stored": stored("p", 0), "direct": {Direct: &wire.Direct{}}} {
+		id := h.insert(s)
+		status := h.status(id)
+		if kind(status) != "Completed" || status.Completed.ChunksTotal != 0 || status.Completed.CompletedAt.IsZero() {
+			t.Errorf("%s: status %s: %+v", name, kind(status), status)
+		}
+	}
+	if n, err := h.producer().CountCompleted(h.ctx); err != nil || n != 2 {
+		t.Errorf("%d completed, %v", n, err)
+	}
+	got, err := h.producer().Run(h.ctx, h.objects, stockclient.Work{})
+	if err != nil || len(got) != 0 {
+		t.Errorf("%d results, %v", len(got), err)
+	}
+}
+
+// TestDirectContents: chunks that are in the request reach the consumer byte for byte, and it returns its output in the
+// message.
+func TestDirectContents(t *testing.T) {
+	h := startHost(t)
+	every := make([]byte, 256)
+	for i := range every {
+		every[i] = byte(i)
+	}
+	contents := [][]byte{every, {}, []byte("a"), bytes.Repeat([]byte{200}, 100_000)}
+	id := h.insert(wire.InsertSubmission{Direct: &wire.Direct{Contents: contents}})
+	if s := h.status(id); kind(s) != "InProgress" || s.InProgress.Prefix != nil || s.InProgress.ChunksTotal != 4 {
+		t.Fatalf("status %+v", s)
+	}
+	c := h.consumer()
+	for i, want := range contents {
+		got := h.reserveOne(c)
+		if got.Chunk.ID != (wire.ChunkID{SubmissionID: id, Index: int64(i)}) || got.Chunk.InputContent == nil || !bytes.Equal(got.Chunk.InputContent, want) {
+			t.Errorf("chunk %+v has %d bytes, not %d", got.Chunk.ID, len(got.Chunk.InputContent), len(want))
+		}
+		h.must(c.Complete(h.ctx, got.Chunk.ID, bytes.ToUpper(want)))
+	}
+	if s := h.waitFor(id, "Completed"); s.Completed.Prefix != nil || s.Completed.ChunksTotal != 4 {
+		t.Errorf("status %+v", s.Completed)
+	}
+}
+
+// TestOrderOfStrategies: in which order one consumer gets the chunks of three submissions. The chunks of one reply are in
+// any order: the original's consumers reserve one at a time.
+func TestOrderOfStrategies(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		strategy wire.Strategy
+		want     string
+	}{
+		{"Oldest", oldest, "0/0 0/1 0/2 1/0 1/1 1/2 2/0 2/1 2/2"},
+		{"Newest", newest, "2/2 2/1 2/0 1/2 1/1 1/0 0/2 0/1 0/0"},
+	} {
+		for _, max := range []uint64{1, 4} {
+			t.Run(fmt.Sprintf("%s %d", c.name, max), func(t *testing.T) {
+				h := startHost(t)
+				ids := []wire.SubmissionID{h.insert(stored("a", 3)), h.insert(stored("b", 3)), h.insert(stored("c", 3))}
+				if !slices.IsSorted(ids) {
+					t.Fatalf("ids %v are not in the order of creation", ids)
+				}
+				consumer := h.consumer()
+				var got []wire.ReservedChunk
+				for len(got) < 9 {
+					reply := h.reserve(consumer, max, c.strategy)
+					slices.SortFunc(reply, func(a, b wire.ReservedChunk) int {
+						return cmp.Or(cmp.Compare(a.Chunk.ID.SubmissionID, b.Chunk.ID.SubmissionID), cmp.Compare(a.Chunk.ID.Index, b.Chunk.ID.Index))
+					})
+					if c.strategy.Base == wire.Newest {
+						slices.Reverse(reply)
+					}
+					got = append(got, reply...)
+				}
+				if text := idsOf(got, ids...); text != c.want {
+					t.Errorf("%s, not %s", text, c.want)
+				}
+			})
+		}
+	}
+}
+
+// TestRandomOrder: Random does not follow the order of creation, and hands out each chunk once.
+func TestRandomOrder(t *testing.T) {
+	h := startHost(t)
+	id := h.insert(stored("a", 200))
+	consumer := h.consumer()
+	seen := map[int64]bool{}
+	inOrder := 0
+	for n := range int64(200) {
+		c := h.reserve(consumer, 1, random)[0]
+		if seen[c.Chunk.ID.Index] {
+			t.Fatalf("chunk %d was handed out twice", c.Chunk.ID.Index)
+		}
+		seen[c.Chunk.ID.Index] = true
+		if c.Chunk.ID.Index == n {
+			inOrder++
+		}
+	}
+	if inOrder > 100 {
+		t.Errorf("%d of 200 chunks of submission %s were handed out in the order of their indexes", inOrder, id)
+	}
+}
+
+// TestPreferDistinct: submissions whose value has the fewest chunks in flight come first, and the counts follow
+// completions and failures.
+func TestPreferDistinct(t *testing.T) {
+	h := startHost(t)
+	ids := []wire.SubmissionID{
+		h.insert(stored("a", 5, "user", 1)), h.insert(stored("b", 5, "user", 1)), h.insert(stored("c", 5, "user", 2)), h.insert(stored("d", 5)),
+	}
+	strategy := preferDistinct(wire.Oldest, "user")
+	consumer := h.consumer()
+	var held []wire.ReservedChunk
+	take := func(want string) wire.ReservedChunk {
+		t.Helper()
+		got := h.reserve(consumer, 1, strategy)
+		if text := idsOf(got, ids...); text != want {
+			t.Fatalf("got %s, not %s; %s are held", text, want, idsOf(held, ids...))
+		}
+		held = append(held, got[0])
+		return got[0]
+	}
+	first := take("0/0") // all are idle: the oldest submission
+	take("2/0")          // user 2 is idle, and so is the submission without a user
+	take("3/0")          // which always counts as idle
+	take("3/1")
+	h.must(consumer.Complete(h.ctx, first.Chunk.ID, nil))
+	h.reported(consumer)
+	take("0/1") // user 1 is idle again
+	take("3/2")
+	h.must(consumer.Fail(h.ctx, held[1].Chunk.ID, "boom"))
+	h.reported(consumer)
+	take("2/0") // user 2 is idle again
+	take("3/3")
+}
+
+// TestPreferDistinctAfterDisconnect: chunks of a connection that has ended are in flight no longer. The original goes on
+// counting them.
+func TestPreferDistinctAfterDisconnect(t *testing.T) {
+	h := startHost(t)
+	ids := []wire.SubmissionID{h.insert(stored("a", 2, "user", 2)), h.insert(stored("b", 1, "user", 1))}
+	gone, c := h.consumer(), h.consumer()
+	if got := idsOf(h.reserve(gone, 1, newest), ids...); got != "1/0" {
+		t.Fatalf("got %s", got)
+	}
+	gone.Disconnect()
+	strategy := preferDistinct(wire.Oldest, "user")
+	for held := 0; held < 3; {
+		held += len(h.reserve(c, 3, strategy))
+	}
+	h.must(c.Fail(h.ctx, wire.ChunkID{SubmissionID: ids[0], Index: 1}, "boom"))
+	h.must(c.Fail(h.ctx, wire.ChunkID{SubmissionID: ids[1], Index: 0}, "boom"))
+	h.reported(c)
+	// User 2 has one chunk in flight and user 1 none.
+	if got := idsOf(h.reserve(c, 1, strategy), ids...); got != "1/0" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// TestPreferDistinctOfNewest: the submissions come in the order of the base strategy.
+func TestPreferDistinctOfNewest(t *testing.T) {
+	h := startHost(t)
+	ids := []wire.SubmissionID{h.insert(stored("a", 3)), h.insert(stored("b", 3))}
+	consumer := h.consumer()
+	for n := range 6 {
+		got := h.reserve(consumer, 1, preferDistinct(wire.Newest, "user"))[0].Chunk.ID.SubmissionID
+		if want := ids[1-n/3]; got != want {
+			t.Errorf("chunk %d is of %s, not %s", n, got, want)
+		}
+	}
+}
+
+// TestPreferDistinctNested: the outer key ranks before the inner one.
+func TestPreferDistinctNested(t *testing.T) {
+	h := startHost(t)
+	ids := []wire.SubmissionID{
+		h.insert(stored("a", 2, "team", 1, "user", 1)), h.insert(stored("b", 2, "team", 1, "user", 2)),
+		h.insert(stored("c", 2, "team", 2, "user", 1)), h.insert(stored("d", 2, "team", 2, "user", 3)),
+	}
+	var got []wire.ReservedChunk
+	consumer := h.consumer()
+	for len(got) < 4 {
+		got = append(got, h.reserve(consumer, 1, preferDistinct(wire.Oldest, "team", "user"))...)
+	}
+	// After 0/0 (team 1, user 1) team 2 is idle. Of its users, user 1 has a chunk in flight and user 3 none. Then both
+	// teams have one chunk in flight, and user 2 none. Then team 2 has one and team 1 two; user 1 and 3 have one each, and
+	// the submission of user 1 is older.
+	if text, want := idsOf(got, ids...), "0/0 3/0 1/0 2/0"; text != want {
+		t.Errorf("%s, not %s", text, want)
+	}
+}
+
+// TestMetadataReachesConsumers: the consumer and the statuses have the metadata, the strategic metadata, the chunk size
+// and the trace of the producer.
+func TestMetadataReachesConsumers(t *testing.T) {
+	h := startHost(t)
+	every := make([]byte, 256)
+	for i := range every {
+		every[i] = byte(i)
+	}
+	size := int64(20)
+	strategic := wire.NewMetadata([]wire.MetadataPair{{Key: "least", Value: math.MinInt64}, {Key: "most", Value: math.MaxInt64}, {Key: "ünï", Value: 0}, {Key: "beyond floats", Value: 1<<53 + 1}})
+	s := stored("prefix", 2)
+	s.Metadata, s.StrategicMetadata, s.ChunkSize = every, strategic, &size
+	const trace = "0af7651916cd43dd8448eb211c80319c"
+	before := time.Now().Add(-time.Millisecond)
+	id, err := h.producer().Insert(h.ctx, s, http.Header{"Traceparent": {"00-" + trace + "-b7ad6b7169203331-01"}, "Tracestate": {"vendor=1"}, "Baggage": {"user=7"}})
+	h.must(err)
+	if at := time.UnixMilli(id.UnixMS()); at.Before(before.Truncate(time.Millisecond)) || at.After(time.Now().Add(time.Second)) {
+		t.Errorf("id %s is of %s, and now it is %s", id, at, time.Now())
+	}
+	carrier := func(of, text string) {
+		t.Helper()
+		var values map[string]string
+		if err := json.Unmarshal([]byte(text), &values); err != nil {
+			t.Errorf("%s: carrier %q: %v", of, text, err)
+		}
+		if parts := strings.Split(values["traceparent"], "-"); len(parts) != 4 || parts[1] != trace || values["tracestate"] != "vendor=1" || values["baggage"] != "user=7" {
+			t.Errorf("%s: carrier %q", of, text)
+		}
+	}
+	check := func(of string, s wire.Submission, done int64) {
+		t.Helper()
+		if s.ID != id || s.Prefix == nil || *s.Prefix != "prefix" || s.ChunksTotal != 2 || s.ChunksDone != done || s.ChunkSize != 20 || !bytes.Equal(s.Metadata, every) || !slices.Equal(s.StrategicMetadata, strategic) {
+			t.Errorf("%s: %+v", of, s)
+		}
+		carrier(of, s.OtelTraceCarrier)
+	}
+	status := h.status(id)
+	check("status", *status.InProgress, 0)
+	c := h.consumer()
+	chunk := h.reserveOne(c)
+	check("chunk", chunk.Submission, 0)
+	if chunk.Chunk.InputContent != nil || chunk.Chunk.Retries != 0 {
+		t.Errorf("%+v", chunk.Chunk)
+	}
+	h.must(c.Complete(h.ctx, chunk.Chunk.ID, nil))
+	h.waitDone(id, 1)
+	chunk = h.reserveOne(c)
+	check("second chunk", chunk.Submission, 1)
+	h.must(c.Complete(h.ctx, chunk.Chunk.ID, nil))
+	ended := h.waitFor(id, "Completed").Completed
+	check("completed", wire.Submission{
+		ID: ended.ID, Prefix: ended.Prefix, ChunksTotal: ended.ChunksTotal, ChunkSize: ended.ChunkSize, Metadata: ended.Metadata,
+		StrategicMetadata: ended.StrategicMetadata, OtelTraceCarrier: ended.OtelTraceCarrier,
+	}, 0)
+	if ended.CompletedAt.Before(before) || ended.CompletedAt.After(time.Now().Add(time.Second)) {
+		t.Errorf("completed at %s, and now it is %s", ended.CompletedAt, time.Now())
+	}
+
+	plain := h.status(h.insert(stored("plain", 1))).InProgress
+	if plain.Metadata != nil || len(plain.StrategicMetadata) != 0 || plain.ChunkSize != 1 {
+		t.Errorf("a plain submission: %+v", plain)
+	}
+	if plain.OtelTraceCarrier != "{}" {
+		t.Errorf("the carrier without a trace is %q", plain.OtelTraceCarrier)
+	}
+}
+
+// TestCancel: the answers of cancel, and what is left of a cancelled submission.
+func TestCancel(t *testing.T) {
+	h := startHost(t)
+	p, c := h.producer(), h.consumer()
+	id := h.insert(stored("cancelled", 3, "user", 1))
+	first := h.reserveOne(c)
+	h.must(c.Complete(h.ctx, first.Chunk.ID, nil))
+	h.waitDone(id, 1)
+	held := h.reserveOne(c)
+	h.must(p.Cancel(h.ctx, id)) // which checks that the body is empty
+	s := h.status(id)
+	if kind(s) != "Cancelled" {
+		t.Fatalf("status %s", kind(s))
+	}
+	if x := s.Cancelled; x.ID != id || *x.Prefix != "cancelled" || x.ChunksTotal != 3 || x.ChunksDone != 1 || x.CancelledAt.IsZero() || !slices.Equal(x.StrategicMetadata, metadata("user", 1)) {
+		t.Errorf("%+v", x)
+	}
+	refused := func(id wire.SubmissionID, want string) {
+		t.Helper()
+		var reason *stockclient.NotCancellableError
+		if err := p.Cancel(h.ctx, id); !errors.As(err, &reason) {
+			t.Fatalf("cancel of a submission that is %s: %v", want, err)
+		}
+		got := &wire.SubmissionStatus{Completed: reason.Completed, Failed: reason.Failed, Cancelled: reason.Cancelled}
+		if kind(got) != want {
+			t.Errorf("cancel of a submission that is %s: %s", want, kind(got))
+		}
+		if body, is := got.AppendJSON(nil), h.status(id).AppendJSON(nil); !bytes.Equal(body, is) {
+			t.Errorf("the reason is %s and the status %s", body, is)
+		}
+	}
+	refused(id, "Cancelled")
+	// What its consumers report is ignored, their connections stay, and no chunk is handed out.
+	h.must(c.Complete(h.ctx, held.Chunk.ID, nil))
+	h.must(c.Fail(h.ctx, wire.ChunkID{SubmissionID: id, Index: 2}, "boom"))
+	other := h.insert(stored("other", 1))
+	next := h.reserveOne(c)
+	if next.Chunk.ID.SubmissionID != other || c.Connects() != 1 {
+		t.Errorf("the consumer got %+v, after %d connections", next.Chunk.ID, c.Connects())
+	}
+	if s := h.status(id); kind(s) != "Cancelled" || s.Cancelled.ChunksDone != 1 {
+		t.Errorf("status after late reports: %s", s.AppendJSON(nil))
+	}
+	h.must(c.Complete(h.ctx, next.Chunk.ID, nil))
+	h.waitFor(other, "Completed")
+	refused(other, "Completed")
+
+	failed := h.insert(wire.InsertSubmission{Direct: &wire.Direct{Contents: [][]byte{[]byte("in")}}})
+	for range h.config.MaxChunkRetries {
+		h.must(c.Fail(h.ctx, h.reserveOne(c).Chunk.ID, "boom"))
+	}
+	h.waitFor(failed, "Failed")
+	refused(failed, "Failed")
+	if err := p.Cancel(h.ctx, 0); !errors.Is(err, stockclient.ErrNotFound) {
+		t.Errorf("cancel of an unknown submission: %v", err)
+	}
+}
+
+// TestLookups: by prefix, by strategic metadata, and counts.
+func TestLookups(t *testing.T) {
+	h := startHost(t, func(c *opsqueue.Config) { c.MaxSubmissionsReturned = 3; c.MaxChunkRetries = 1 })
+	p, c := h.producer(), h.consumer()
+	completed := h.insert(stored("completed", 1, "user", 1))
+	h.must(c.Complete(h.ctx, h.reserveOne(c).Chunk.ID, nil))
+	h.waitFor(completed, "Completed")
+	failed := h.insert(stored("failed", 1, "user", 1))
+	h.must(c.Fail(h.ctx, h.reserveOne(c).Chunk.ID, "boom"))
+	h.waitFor(failed, "Failed")
+	cancelled := h.insert(stored("cancelled", 1, "user", 1))
+	h.must(p.Cancel(h.ctx, cancelled))
+	first := h.insert(stored("a/b c", 1, "user", 1, "team", 1))
+	second := h.insert(stored("prefix", 1, "user", 1, "team", 2))
+	third := h.insert(stored("prefix of another", 1, "user", -1))
+
+	for prefix, want := range map[string]wire.SubmissionID{
+		"completed": completed, "failed": failed, "a/b c": first, "prefix": second, "prefix of another": third,
+		"cancelled": 0, "pref": 0, "prefix o": 0, "unknown": 0,
+	} {
+		if id, ok, err := p.LookupByPrefix(h.ctx, prefix); err != nil || ok != (want != 0) || id != want {
+			t.Errorf("prefix %q: %s, %t, %v, not %s", prefix, id, ok, err, want)
+		}
+	}
+	lookup := func(pairs wire.Metadata, want ...wire.SubmissionID) {
+		t.Helper()
+		if ids, err := p.LookupByMetadata(h.ctx, pairs); err != nil || !slices.Equal(ids, want) {
+			t.Errorf("%s: %v, %v, not %v", pairs.AppendJSON(nil), ids, err, want)
+		}
+	}
+	lookup(metadata("user", 1), first, second)
+	lookup(metadata("user", 1, "team", 2), second)
+	lookup(metadata("user", -1), third)
+	lookup(metadata("user", 1, "team", 3))
+	lookup(metadata("other", 1))
+	lookup(nil, first, second, third)
+	if n, err := p.Count(h.ctx); err != nil || n != 3 {
+		t.Errorf("%d in progress, %v", n, err)
+	}
+	if n, err := p.CountCompleted(h.ctx); err != nil || n != 1 {
+		t.Errorf("%d completed, %v", n, err)
+	}
+	h.insert(stored("one too many", 1, "user", 2))
+	if _, err := p.LookupByMetadata(h.ctx, nil); !errors.Is(err, stockclient.TooManyError(3)) {
+		t.Errorf("more than the limit: %v", err)
+	}
+	lookup(metadata("user", 1), first, second)
+	if version, err := p.ServerVersion(h.ctx); err != nil || version != "v0.40.1" {
+		t.Errorf("version %q, %v", version, err)
+	}
+}
+
+// TestOldSubmissionsAreRemoved: a submission that ended before MaxSubmissionAge has the status null. One in progress stays.
+func TestOldSubmissionsAreRemoved(t *testing.T) {
+	h := startHost(t, func(c *opsqueue.Config) { c.MaxSubmissionAge = 100 * time.Millisecond; c.MaxChunkRetries = 1 })
+	p, c := h.producer(), h.consumer()
+	ids := map[string]wire.SubmissionID{}
+	for _, end := range []string{"completed", "failed", "cancelled"} {
+		ids[end] = h.insert(stored(end, 2, "user", 1))
+		chunks := h.reserve(c, 2, oldest)
+		if len(chunks) != 2 {
+			t.Fatalf("%d chunks", len(chunks))
+		}
+		h.must(c.Complete(h.ctx, chunks[0].Chunk.ID, nil))
+		switch end {
+		case "completed":
+			h.must(c.Complete(h.ctx, chunks[1].Chunk.ID, nil))
+		case "failed":
+			h.must(c.Fail(h.ctx, chunks[1].Chunk.ID, "boom"))
+		case "cancelled":
+			h.must(p.Cancel(h.ctx, ids[end]))
+		}
+	}
+	ids["empty"] = h.insert(stored("empty", 0))
+	running := h.insert(stored("running", 1, "user", 1))
+	for end, id := range ids {
+		h.waitFor(id, "null")
+		if _, ok, err := p.LookupByPrefix(h.ctx, end); ok || err != nil {
+			t.Errorf("%s: the prefix is still found, %v", end, err)
+		}
+		if err := p.Cancel(h.ctx, id); !errors.Is(err, stockclient.ErrNotFound) {
+			t.Errorf("%s: cancel: %v", end, err)
+		}
+	}
+	h.eventually("no completed submission is counted", func() bool {
+		n, err := p.CountCompleted(h.ctx)
+		h.must(err)
+		return n == 0
+	})
+	if got := kind(h.status(running)); got != "InProgress" {
+		t.Errorf("the submission in progress is %s", got)
+	}
+	if chunk := h.reserveOne(c); chunk.Chunk.ID.SubmissionID != running {
+		t.Errorf("got %+v", chunk.Chunk.ID)
+	}
+}
