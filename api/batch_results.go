@@ -9,6 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/store"
 )
 
@@ -17,7 +18,7 @@ const maxResultReaders = 256
 
 // resultFields are the fields of a job document in a result, beside line and job_id.
 var resultFields = func() (fields []field) {
-	chosen, err := selectFields("status,code,exit_code,error,output,output_b64,output_addr,log_addr,why,completed_at,meta")
+	chosen, err := selectFields("status,code,exit_code,error,output,output_b64,output_addr,log_addr,why,completed_at,meta,process_exit")
 	if err != nil {
 		panic(err)
 	}
@@ -25,8 +26,11 @@ var resultFields = func() (fields []field) {
 }()
 
 // results answers GET /batches/{id}/results with a JSON line for each job that has ended, in the order of their lines,
-// up to the first job that has not. The last line says where to continue. With follow the answer waits for the others,
-// until the batch has ended.
+// up to the first job that has not, or with the same in runs. The last line says where to continue. With follow the
+// answer waits for the others, until the batch has ended.
+//
+// Only JSON lines that are sent at once are compressed. A compressor would keep results that a client waits for, and
+// runs are copied as the outputs are stored, like those of claims.
 func (s *Server) results(c echo.Context) error {
 	from, limit, follow, err := resultsQuery(parameters(c))
 	if err != nil {
@@ -43,12 +47,20 @@ func (s *Server) results(c echo.Context) error {
 		}
 		defer s.resultReaders.Add(-1)
 	}
-	r := resultStream{Server: s, c: c, ctx: c.Request().Context(), id: id, from: from, left: limit}
+	r := resultStream{Server: s, c: c, ctx: c.Request().Context(), id: id, first: from, from: from, left: limit}
+	r.inRuns = preferred(c.Request(), mimeRuns, mimeNDJSON) == mimeRuns
 	if c.Request().Method == http.MethodHead {
-		_, err := s.engine.Batch(id)
-		return err
+		if _, err := s.engine.Batch(id); err != nil {
+			return err
+		}
+		r.header()
+		return nil
 	}
-	return r.send(follow)
+	send := func(echo.Context) error { return r.send(follow) }
+	if !follow && !r.inRuns {
+		send = s.compressed(send)
+	}
+	return send(c)
 }
 
 func resultsQuery(query []parameter) (from int64, limit int, follow bool, err error) {
@@ -78,11 +90,13 @@ func resultsQuery(query []parameter) (from int64, limit int, follow bool, err er
 // resultStream is an answer with results while it is sent.
 type resultStream struct {
 	*Server
-	c    echo.Context
-	ctx  context.Context
-	id   job.ID
-	from int64
-	left int // results that may still be sent; negative: all
+	c      echo.Context
+	ctx    context.Context
+	id     job.ID
+	inRuns bool
+	first  int64 // the line that the answer begins with
+	from   int64 // the line that the next page begins with
+	left   int   // results that may still be sent; negative: all
 }
 
 // send sends pages of results until the end.
@@ -105,9 +119,10 @@ func (r *resultStream) send(follow bool) error {
 			stop()
 			return r.last(page.End)
 		case len(page.Jobs) == 0:
-			r.begin()
-			r.c.Response().Flush() // the client knows now that the batch exists
-			err = r.wait(change, end)
+			if err = r.begin(); err == nil {
+				r.c.Response().Flush() // the client knows now that the batch exists
+				err = r.wait(change, end)
+			}
 		}
 		if stop(); err != nil {
 			return r.fail(err)
@@ -162,22 +177,49 @@ func (r *resultStream) page() (page store.Results, err error) {
 		r.left -= len(page.Jobs)
 	}
 	return page, withBuffer(func(b []byte) ([]byte, error) {
-		for i := range page.Jobs {
-			b = append(b, `{"line":`...)
-			b = strconv.AppendInt(b, page.Line[i], 10)
-			b = append(b, `,"job_id":`...)
-			b = appendID(b, page.Jobs[i].ID)
-			b = appendFields(b, resultFields, &page.Jobs[i], inJSON)
-			b = append(b, "}\n"...)
-			if len(b) > pieceBytes {
-				if err := r.write(b); err != nil {
-					return b, err
-				}
-				b = b[:0]
+		if r.inRuns {
+			return r.runs(b, &page)
+		}
+		return r.lines(b, &page)
+	})
+}
+
+// lines sends the results of a page as JSON lines.
+func (r *resultStream) lines(b []byte, page *store.Results) (_ []byte, err error) {
+	for i := range page.Jobs {
+		b = append(b, `{"line":`...)
+		b = strconv.AppendInt(b, page.Line[i], 10)
+		b = append(b, `,"job_id":`...)
+		b = appendID(b, page.Jobs[i].ID)
+		b = appendFields(b, resultFields, &page.Jobs[i], inLines)
+		if b, err = r.piece(append(b, "}\n"...)); err != nil {
+			return b, err
+		}
+	}
+	return b, r.write(b)
+}
+
+// runs sends the results of a page in runs. The outputs are copied as they are stored.
+func (r *resultStream) runs(b []byte, page *store.Results) (_ []byte, err error) {
+	for jobs, lines := page.Jobs, page.Line; len(jobs) > 0; {
+		run, size := runs.FirstOfBatch(jobs, lines)
+		b = runs.AppendBatchRunHead(b, &run, size)
+		for i := range jobs[:run.N] {
+			if b, err = r.piece(run.Frame.Append(b, jobs[i].Output)); err != nil {
+				return b, err
 			}
 		}
-		return b, r.write(b)
-	})
+		jobs, lines = jobs[run.N:], lines[run.N:]
+	}
+	return b, r.write(b)
+}
+
+// piece sends text that is long enough, and returns what is left of it.
+func (r *resultStream) piece(text []byte) ([]byte, error) {
+	if len(text) <= pieceBytes {
+		return text, nil
+	}
+	return text[:0], r.write(text)
 }
 
 // wait waits for one of two changes.
@@ -197,19 +239,33 @@ func (r *resultStream) wait(change, end *store.JobEnd) error {
 	return nil
 }
 
-// begin sends the head of the answer.
-func (r *resultStream) begin() {
-	if w := r.c.Response(); !w.Committed {
-		h := w.Header()
-		h[echo.HeaderContentType] = []string{mimeNDJSON}
-		h["X-Content-Type-Options"] = nosniff
-		w.WriteHeader(http.StatusOK)
+// header sends the header of the answer.
+func (r *resultStream) header() {
+	w := r.c.Response()
+	h := w.Header()
+	h[echo.HeaderContentType] = []string{mimeNDJSON}
+	h["X-Content-Type-Options"] = nosniff
+	if r.inRuns {
+		h[echo.HeaderContentType] = []string{mimeRuns}
 	}
+	w.WriteHeader(http.StatusOK)
+}
+
+// begin sends the header and, in runs, the first line, unless they were sent.
+func (r *resultStream) begin() (err error) {
+	if w := r.c.Response(); !w.Committed {
+		if r.header(); r.inRuns {
+			_, err = w.Write(runs.AppendBatch(nil, &runs.Batch{ID: r.id, From: r.first}))
+		}
+	}
+	return err
 }
 
 func (r *resultStream) write(text []byte) error {
-	r.begin()
-	_, err := r.c.Response().Write(text)
+	err := r.begin()
+	if err == nil {
+		_, err = r.c.Response().Write(text)
+	}
 	return err
 }
 
@@ -227,6 +283,9 @@ func (r *resultStream) last(end bool) error {
 	batch, err := r.engine.Batch(r.id)
 	if err != nil {
 		return r.fail(err)
+	}
+	if r.inRuns {
+		return r.write(runs.AppendBatchEnd(nil, &runs.BatchEnd{Next: r.from, End: end, Status: batch.Status}))
 	}
 	text, err := encodeDocument(struct {
 		Next   int64  `json:"next"`

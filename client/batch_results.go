@@ -11,10 +11,13 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/daybookq/daybook/job/runs"
 )
 
 // BatchResult is how a job of a batch has ended. Output holds a text as its bytes, and a JSON value as its text.
@@ -24,6 +27,7 @@ type BatchResult struct {
 	Status      string // completed, failed or cancelled
 	Code        string // "" if the job ended without an outcome
 	ExitCode    int
+	ProcessExit *int64 // the exit status of a process, if the runner has reported one
 	Error       string
 	Output      []byte
 	OutputKind  Kind
@@ -41,6 +45,7 @@ type resultLine struct {
 	Status      string            `json:"status"`
 	Code        string            `json:"code"`
 	ExitCode    int               `json:"exit_code"`
+	ProcessExit *int64            `json:"process_exit"`
 	Error       string            `json:"error"`
 	Output      jsontext.Value    `json:"output"`
 	OutputB64   []byte            `json:"output_b64"`
@@ -56,8 +61,8 @@ type resultLine struct {
 
 func (l *resultLine) result() (BatchResult, error) {
 	r := BatchResult{
-		Line: l.Line, JobID: l.JobID, Status: l.Status, Code: l.Code, ExitCode: l.ExitCode, Error: l.Error, OutputAddr: l.OutputAddr,
-		LogAddr: l.LogAddr, Why: l.Why, CompletedAt: l.CompletedAt, Meta: l.Meta,
+		Line: l.Line, JobID: l.JobID, Status: l.Status, Code: l.Code, ExitCode: l.ExitCode, ProcessExit: l.ProcessExit, Error: l.Error,
+		OutputAddr: l.OutputAddr, LogAddr: l.LogAddr, Why: l.Why, CompletedAt: l.CompletedAt, Meta: l.Meta,
 	}
 	switch {
 	case l.OutputB64 != nil:
@@ -89,9 +94,18 @@ type ResultsQuery struct {
 func (c *Client) Results(ctx context.Context, batchID string, q ResultsQuery) iter.Seq2[BatchResult, error] {
 	from := q.From
 	return func(yield func(BatchResult, error) bool) {
+		whole := func(r BatchResult, err error) bool {
+			if err == nil && q.Chunks != nil {
+				if err := q.Chunks.loadOutput(ctx, c, &r); err != nil { // which was repeated
+					yield(r, err)
+					return false
+				}
+			}
+			return yield(r, err)
+		}
 		path, err := idPath("/batches/", batchID, "/results")
 		for err == nil {
-			got := resultReader{c: c, path: path, follow: q.Follow, chunks: q.Chunks, next: from, yield: yield}
+			got := resultReader{c: c, path: path, follow: q.Follow, next: from, yield: whole}
 			err = c.retry(ctx, path, repeatable, func() error {
 				before := got.next
 				err := got.read(ctx)
@@ -113,11 +127,10 @@ type resultReader struct {
 	c       *Client
 	path    string
 	follow  bool
-	chunks  *Chunks // may be nil
-	next    int64   // the line that the next request begins with
-	last    bool    // the last line of an answer has arrived
-	end     bool    // no result follows
-	stopped bool    // the caller wants no more
+	next    int64 // the line that the next request begins with
+	last    bool  // the last line of an answer has arrived
+	end     bool  // no result follows
+	stopped bool  // the caller wants no more
 	yield   func(BatchResult, error) bool
 }
 
@@ -131,6 +144,7 @@ func (r *resultReader) read(ctx context.Context) (err error) {
 	late := time.AfterFunc(r.c.o.Timeout, func() { cancel(errSilent) })
 	defer late.Stop()
 	q := get(r.path)
+	q.accept = runs.MediaType + ", " + mimeNDJSON
 	q.query = url.Values{"follow": {strconv.FormatBool(r.follow)}, "from": {strconv.FormatInt(r.next, 10)}}
 	req, err := r.c.newRequest(ctx, q)
 	if err != nil {
@@ -155,22 +169,44 @@ func (r *resultReader) read(ctx context.Context) (err error) {
 		return refusal(q, res, text)
 	}
 	late.Stop() // the server sends its head before it waits
-	lines := bufio.NewScanner(res.Body)
+	if mediaType, _, _ := strings.Cut(res.Header.Get("Content-Type"), ";"); mediaType == runs.MediaType {
+		err = r.readRuns(res.Body)
+	} else {
+		err = r.readLines(res.Body)
+	}
+	if err != nil && !errors.Is(err, ErrUnexpectedAnswer) {
+		err = broken(err)
+	}
+	return err
+}
+
+// readLines yields the results of an answer in NDJSON.
+func (r *resultReader) readLines(body io.Reader) error {
+	lines := bufio.NewScanner(body)
 	lines.Buffer(make([]byte, 0, 64<<10), maxResultBytes)
+	lines.Split(wholeLines)
 	for lines.Scan() {
-		last, err := r.line(ctx, lines.Bytes())
+		last, err := r.line(lines.Bytes())
 		if err != nil || last || r.stopped {
 			return err
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return broken(err)
+		return err
 	}
-	return broken(io.ErrUnexpectedEOF) // without the last line, it is cut off
+	return io.ErrUnexpectedEOF // without the last line, it is cut off
+}
+
+// wholeLines splits a text at newlines. A part of a line, with which a text that is cut off ends, is no line.
+func wholeLines(data []byte, atEOF bool) (advance int, token []byte, err error) {
+	if bytes.IndexByte(data, '\n') < 0 {
+		return 0, nil, nil
+	}
+	return bufio.ScanLines(data, atEOF)
 }
 
 // line takes one line of the answer.
-func (r *resultReader) line(ctx context.Context, text []byte) (last bool, err error) {
+func (r *resultReader) line(text []byte) (last bool, err error) {
 	var l resultLine
 	if err := json.Unmarshal(text, &l); err != nil {
 		return false, fmt.Errorf("GET %s: %w: %w", r.path, ErrUnexpectedAnswer, err)
@@ -185,13 +221,6 @@ func (r *resultReader) line(ctx context.Context, text []byte) (last bool, err er
 		return false, fmt.Errorf("GET %s: %w: %w", r.path, ErrUnexpectedAnswer, err)
 	}
 	r.next = l.Line + 1
-	if r.chunks != nil {
-		if err := r.chunks.loadOutput(ctx, r.c, &result); err != nil { // which was repeated
-			r.stopped = true
-			r.yield(result, err)
-			return false, nil
-		}
-	}
 	r.stopped = !r.yield(result, nil)
 	return false, nil
 }

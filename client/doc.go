@@ -32,7 +32,7 @@
 //   - output.go, job_log.go: outputs of jobs; what jobs print.
 //   - operations.go: cancel, redrive, run, patch, delete, and sweeps.
 //   - job.go, list.go, queues.go: documents of jobs; lists of jobs and types; queues.
-//   - batches.go, batch_results.go, submission.go: batches with attributes; their results; how a program fills one.
+//   - batches.go, batch_results.go, batch_result_runs.go, submission.go: batches with attributes; their results, in runs; how a program fills one.
 //   - consume.go, chunk_cache.go: how a program works on the chunks of batches; what it remembers of them.
 //   - chunks.go, chunk_directory.go: long payloads and outputs, which are stored by address; a directory for them.
 //   - runners.go: runners, and their heartbeats.

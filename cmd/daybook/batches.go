@@ -178,6 +178,7 @@ type resultDocument struct {
 	Status      string            `json:"status"`
 	Code        string            `json:"code,omitempty"`
 	ExitCode    int               `json:"exit_code,omitempty"`
+	ProcessExit *int64            `json:"process_exit,omitempty"`
 	Error       string            `json:"error,omitempty"`
 	Output      any               `json:"output,omitempty"`
 	OutputB64   []byte            `json:"output_b64,omitempty"`
@@ -190,8 +191,8 @@ type resultDocument struct {
 
 func documentOfResult(r *client.BatchResult) resultDocument {
 	doc := resultDocument{
-		Line: r.Line, JobID: r.JobID, Status: r.Status, Code: r.Code, ExitCode: r.ExitCode, Error: r.Error, OutputAddr: r.OutputAddr, LogAddr: r.LogAddr,
-		Why: r.Why, CompletedAt: r.CompletedAt, Meta: r.Meta,
+		Line: r.Line, JobID: r.JobID, Status: r.Status, Code: r.Code, ExitCode: r.ExitCode, ProcessExit: r.ProcessExit, Error: r.Error,
+		OutputAddr: r.OutputAddr, LogAddr: r.LogAddr, Why: r.Why, CompletedAt: r.CompletedAt, Meta: r.Meta,
 	}
 	switch r.OutputKind {
 	case client.Text:

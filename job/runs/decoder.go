@@ -47,7 +47,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is reports whether the next head line has a verb: create, claim, complete, results or run.
+// Is reports whether the next head line has a verb: create, claim, complete, results, batch, end or run.
 func (d *Decoder) Is(verb string) bool {
 	line, ok := bytes.CutPrefix(d.rest, []byte("#:"+verb))
 	return ok && len(line) > 0 && (line[0] == ' ' || line[0] == '\n')

@@ -239,6 +239,9 @@ func TestGolden(t *testing.T) {
 // read reads a whole text, and writes what it has read.
 func read(text []byte) (again []byte, err error) {
 	d := NewDecoder(text)
+	if d.Is("batch") {
+		return readBatch(bytes.NewReader(text))
+	}
 	if d.Is("complete") {
 		c, err := d.Completion()
 		if err != nil {
@@ -315,8 +318,9 @@ func FuzzDecoder(f *testing.F) {
 	completion, _, _ := completionText()
 	creation, _, _ := creationText()
 	handled, _ := handledText()
+	batch, _, _, _ := batchText()
 	one := Creation{NoBatch: true, Jobs: 1, Runs: 1}
-	for _, text := range [][]byte{claim, handled, results, completion, creation, AppendNewRun(AppendCreation(nil, &one), &NewRun{N: 1}), append(bytes.Clone(results), claim...), nil} {
+	for _, text := range [][]byte{batch, unendedText(), claim, handled, results, completion, creation, AppendNewRun(AppendCreation(nil, &one), &NewRun{N: 1}), append(bytes.Clone(results), claim...), nil} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {

@@ -1,0 +1,358 @@
+package api
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"math/rand/v2"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	goclient "github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/runs"
+)
+
+// randomOutcome returns an outcome of a job as JSON.
+func randomOutcome(random *rand.Rand, id string) string {
+	o := map[string]any{"job_id": id, "code": "ok"}
+	switch random.IntN(12) {
+	case 0:
+		o["code"], o["error"] = "failed", []string{"no", "käse = \"50%\",\nsecond line"}[random.IntN(2)]
+	case 1:
+		o["exit_code"] = 201
+	case 2:
+		o["process_exit"] = random.IntN(2)
+	case 3:
+		o["output_addr"], o["log_addr"] = "s3://a b/c,d", "sha256:e=f"
+	}
+	outputs := []any{"plain", "plain too", "", "two\nlines", "käse \u2028 \"quoted\" \\", json.RawMessage("{\"a\":\n [1,\r\n 2]}"), json.RawMessage("17"), json.RawMessage("false")}
+	switch random.IntN(5) {
+	case 0:
+	case 1:
+		o["output_b64"] = []byte{0, '\n', 255, byte(random.IntN(4))}
+	case 2:
+		o["output"] = outputs[random.IntN(len(outputs))]
+	default: // a run
+		o["output"] = outputs[random.IntN(2)]
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b) // json.Marshal would compact the values
+	e.SetEscapeHTML(false)
+	if raw, ok := o["output"].(json.RawMessage); ok {
+		o["output"] = "RAW"
+		if err := e.Encode(o); err != nil {
+			panic(err)
+		}
+		return strings.Replace(b.String(), `"RAW"`, string(raw), 1)
+	}
+	if err := e.Encode(o); err != nil {
+		panic(err)
+	}
+	return b.String()
+}
+
+// randomBatch creates a batch of several parts. Some positions have made no job, some jobs are deleted or cancelled, and
+// most are completed in several requests. Whether all have ended is left to chance.
+func randomBatch(r *rig, random *rand.Rand) (id string) {
+	id = r.post("/jobs/create", `{"batch":{"open":true,"type":"t","meta":{"user":7}}}`).object(http.StatusCreated)["batch_id"].(string)
+	for part := range 1 + random.IntN(3) {
+		var jobs []string
+		for i := range 1 + random.IntN(40) {
+			switch j := `{"payload":"x"}`; random.IntN(12) {
+			case 0:
+				jobs = append(jobs, `{"unique_key":"the only one"}`)
+			case 1:
+				jobs = append(jobs, fmt.Sprintf(`{"meta":{"user":"%d"}}`, part+i%2))
+			default:
+				jobs = append(jobs, j)
+			}
+		}
+		a := r.post("/batches/"+id+"/jobs", "["+strings.Join(jobs, ",")+"]")
+		if a.status != http.StatusCreated {
+			r.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	r.post("/batches/"+id+"/close", "{}").object(http.StatusOK)
+	whole := random.IntN(2) == 0
+	for range 3 {
+		a := r.post("/jobs/claim", fmt.Sprintf(`{"runner_id":"r","types":["t"],"max":%d}`, 1+random.IntN(60)))
+		if a.status == http.StatusNoContent {
+			break
+		}
+		claimed := a.object(http.StatusOK)
+		var outcomes []string
+		for _, jobID := range ids(claimed) {
+			if random.IntN(15) == 0 {
+				move := []string{"/cancel", ""}[random.IntN(2)]
+				a := r.do(map[string]string{"/cancel": http.MethodPost, "": http.MethodDelete}[move], "/jobs/"+jobID+move, nil)
+				if a.status >= 300 {
+					r.Fatalf("%s: %d %s", a.what, a.status, a.body)
+				}
+			} else {
+				outcomes = append(outcomes, randomOutcome(random, jobID))
+			}
+		}
+		if len(outcomes) > 0 {
+			r.post("/jobs/complete", fmt.Sprintf(`{"claim_id":%q,"outcomes":[%s]}`, claimed["claim_id"], strings.Join(outcomes, ","))).object(http.StatusOK)
+		}
+	}
+	if whole {
+		r.post("/batches/"+id+"/cancel", "{}")
+		for fmt.Sprint(r.get("/batches/" + id + "?wait_ms=10000").object(http.StatusOK)["status"]) == "in_progress" {
+		}
+	}
+	return id
+}
+
+// linesOfRuns writes results in runs as the lines of NDJSON that say the same.
+func linesOfRuns(text io.Reader) (head runs.Batch, lines string, n int, err error) {
+	from := runs.NewBatchReader(text)
+	if head, err = from.Head(); err != nil {
+		return head, "", 0, err
+	}
+	var b []byte
+	for {
+		run, more, err := from.Next()
+		if err != nil {
+			return head, "", n, err
+		}
+		if !more {
+			break
+		}
+		n++
+		err = run.Each(func(i int, output []byte) error {
+			j := run.First
+			j.ID, j.Output = run.ID(i), output
+			b = appendFields(fmt.Appendf(b, `{"line":%d,"job_id":"%s"`, run.Line+int64(i), j.ID), resultFields, &j, inLines)
+			b = append(b, "}\n"...)
+			return nil
+		})
+		if err != nil {
+			return head, "", n, err
+		}
+	}
+	end := from.End()
+	return head, string(fmt.Appendf(b, `{"next":%d,"end":%t,"status":"%s"}`+"\n", end.Next, end.End, end.Status)), n, nil
+}
+
+// TestResultsInRuns: the results of a batch in runs say the same as those in NDJSON, each of whose lines is one value.
+func TestResultsInRuns(t *testing.T) {
+	r := start(t)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 1))
+	results, ended := 0, 0
+	for range 12 {
+		id := randomBatch(r, random)
+		count := r.get("/batches/" + id).object(http.StatusOK)["count"].(json.Number)
+		n, err := count.Int64()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 6 {
+			query := ""
+			if from := random.Int64N(2*n + 3); from <= n+2 {
+				query = fmt.Sprintf("?from=%d", from)
+			}
+			if limit := random.Int64N(3*n + 3); limit > 0 && limit <= n+2 {
+				query += strings.Replace("?&", map[bool]string{true: "&", false: "?"}[query == ""], "", 1) + fmt.Sprintf("limit=%d", limit)
+			}
+			path := "/batches/" + id + "/results" + query
+			lines, inRuns := r.get(path), r.get(path, "Accept", mimeRuns)
+			if lines.status != http.StatusOK || lines.header.Get("Content-Type") != mimeNDJSON || inRuns.status != http.StatusOK || inRuns.header.Get("Content-Type") != mimeRuns {
+				t.Fatalf("%s: %d %q, %d %q: %s", path, lines.status, lines.header.Get("Content-Type"), inRuns.status, inRuns.header.Get("Content-Type"), inRuns.body)
+			}
+			head, got, _, err := linesOfRuns(strings.NewReader(inRuns.body))
+			if err != nil || head.ID.String() != id {
+				t.Fatalf("%s: %+v, %v in\n%s", path, head, err, inRuns.body)
+			}
+			if got != lines.body {
+				t.Fatalf("%s in runs is\n%s\nas lines\n%s\nwant\n%s", path, inRuns.body, got, lines.body)
+			}
+			for line := range strings.Lines(lines.body) {
+				if results++; !json.Valid([]byte(line)) {
+					t.Fatalf("%s: the line %q is not a value", path, line)
+				}
+			}
+			ended += strings.Count(lines.body, `"end":true`)
+		}
+		sameInEachForm(t, r, id)
+	}
+	if results < 500 || ended == 0 {
+		t.Errorf("only %d lines, %d ends", results, ended)
+	}
+}
+
+// sameInEachForm: the Go client reads the same results in both forms.
+func sameInEachForm(t *testing.T, r *rig, id string) {
+	t.Helper()
+	var first []goclient.BatchResult
+	for _, accept := range []string{mimeNDJSON, mimeRuns} {
+		var list []goclient.BatchResult
+		c := goclient.New(r.url, goclient.Options{HTTP: &http.Client{Transport: accepts(accept)}})
+		for result, err := range c.Results(t.Context(), id, goclient.ResultsQuery{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if result.OutputKind == goclient.JSON { // NDJSON has no newlines within a value
+				result.Output = []byte(strings.NewReplacer("\n", " ", "\r", " ").Replace(string(result.Output)))
+			}
+			if len(result.Output) == 0 {
+				result.Output = nil
+			}
+			list = append(list, result)
+		}
+		if accept == mimeNDJSON {
+			first = list
+		} else if !reflect.DeepEqual(list, first) {
+			t.Errorf("in runs: %+v\nwant %+v", list, first)
+		}
+	}
+}
+
+// TestFormsOfResults: the Accept header decides on the form; runs have the documented overhead and are not compressed.
+func TestFormsOfResults(t *testing.T) {
+	r := start(t)
+	id := r.add("/add", strings.Repeat("x\n", 2500)).object(http.StatusCreated)["batch_id"].(string)
+	for range 3 {
+		r.post("/jobs/claim", `{"runner_id":"r","max":1000}`)
+	}
+	first, err := job.ParseID(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := fmt.Sprintf("#:complete v=1 runner_id=r jobs=2500 runs=1\n#:run job_id=%s n=2500 code=ok kind=text frame=line bytes=%d\n%s", first, 2500*11, strings.Repeat("0123456789\n", 2500))
+	if a := r.do(http.MethodPost, "/jobs/complete", strings.NewReader(body), "Content-Type", mimeRuns); a.status != http.StatusOK {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	path := "/batches/" + id + "/results"
+	for accept, kind := range map[string]string{
+		"": mimeNDJSON, "*/*": mimeNDJSON, mimeRuns: mimeRuns, mimeRuns + ";q=1, " + mimeNDJSON: mimeRuns, mimeNDJSON + ", " + mimeRuns: mimeNDJSON, mimeJSON + ", " + mimeRuns: mimeNDJSON,
+	} {
+		for _, method := range []string{http.MethodGet, http.MethodHead} {
+			a := r.do(method, path, nil, "Accept", accept, "Accept-Encoding", "gzip")
+			if a.status != http.StatusOK || a.header.Get("Content-Type") != kind {
+				t.Errorf("%s with Accept: %s is answered with %d in %s, want %s", method, accept, a.status, a.header.Get("Content-Type"), kind)
+			}
+			if method == http.MethodHead && a.body != "" {
+				t.Errorf("HEAD has the body %q", a.body)
+			}
+			if got, want := a.header.Get("Content-Encoding"), map[bool]string{true: "gzip"}[kind == mimeNDJSON]; method == http.MethodGet && got != want {
+				t.Errorf("with Accept: %s the answer has Content-Encoding: %s, want %q", accept, got, want)
+			}
+		}
+	}
+	a := r.get(path, "Accept", mimeRuns)
+	_, lines, n, err := linesOfRuns(strings.NewReader(a.body))
+	if err != nil || strings.Count(lines, "\n") != 2501 {
+		t.Fatalf("%d lines in %d runs, %v", strings.Count(lines, "\n"), n, err)
+	}
+	if most := 2500*12 + 200*(n+1); len(a.body) > most || n > 4 {
+		t.Errorf("%d bytes for 2,500 outputs of 10 bytes in %d runs, at most %d", len(a.body), n, most)
+	}
+	for _, c := range []struct{ path, field string }{{path + "?from=-1", "from"}, {path + "?limit=0", "limit"}, {path + "?follow=1", "follow"}} {
+		r.get(c.path, "Accept", mimeRuns).wrong(c.field)
+	}
+	r.get("/batches/"+unknownID+"/results?follow=true", "Accept", mimeRuns).refused(http.StatusNotFound, "batch_not_found")
+}
+
+// TestFollowInRuns: with follow, each run arrives as soon as its jobs have ended, and a server that stops leaves an
+// answer without an end line.
+func TestFollowInRuns(t *testing.T) {
+	r := start(t)
+	id := r.post("/jobs/create", `{"batch":{"open":true,"type":"t"}}`).object(http.StatusCreated)["batch_id"].(string)
+	follow := func() (*runs.BatchReader, io.Closer) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+"/batches/"+id+"/results?follow=true", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Accept", mimeRuns)
+		res, err := http.DefaultClient.Do(req)
+		if err != nil || res.StatusCode != http.StatusOK || res.Uncompressed {
+			t.Fatalf("%+v, %v", res, err)
+		}
+		from := runs.NewBatchReader(bufio.NewReader(res.Body))
+		if head, err := from.Head(); err != nil || head.ID.String() != id || head.From != 0 { // it is there before any job has ended
+			t.Fatalf("%+v, %v", head, err)
+		}
+		return from, res.Body
+	}
+	run := func(from *runs.BatchReader, line int64, n int, outputs string) {
+		t.Helper()
+		got, more, err := from.Next()
+		if err != nil || !more || got.Line != line || got.N != n || string(got.Outputs) != outputs {
+			t.Fatalf("run %+v, %t, %v; want line %d, %d jobs, %q", got, more, err, line, n, outputs)
+		}
+	}
+	complete := func(n int) {
+		t.Helper()
+		o := r.post("/jobs/claim", fmt.Sprintf(`{"runner_id":"r","max":%d}`, n)).object(http.StatusOK)
+		r.post("/jobs/complete", fmt.Sprintf(`{"claim_id":%q,"status":"completed","output":"done"}`, o["claim_id"])).object(http.StatusOK)
+	}
+	from, body := follow()
+	defer body.Close()
+	r.post("/batches/"+id+"/jobs", `[{},{},{}]`).object(http.StatusCreated)
+	complete(2)
+	run(from, 0, 2, "done\ndone\n")
+	complete(1)
+	run(from, 2, 1, "done\n")
+	deleted := r.post("/batches/"+id+"/jobs", `[{},{}]`).object(http.StatusCreated)["first_id"].(string)
+	if a := r.do(http.MethodDelete, "/jobs/"+deleted, nil); a.status != http.StatusNoContent {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	complete(1)
+	run(from, 4, 1, "done\n") // line 3 is a gap
+	cut, cutBody := follow()
+	defer cutBody.Close()
+	run(cut, 0, 2, "done\ndone\n")
+	run(cut, 2, 1, "done\n")
+	run(cut, 4, 1, "done\n")
+	r.post("/batches/"+id+"/close", "{}").object(http.StatusOK)
+	for _, from := range []*runs.BatchReader{from, cut} {
+		if _, more, err := from.Next(); more || err != nil || !from.End().End || from.End().Next != 5 {
+			t.Errorf("%t, %v, %+v", more, err, from.End())
+		}
+	}
+	id = r.post("/jobs/create", `{"batch":{"open":true,"type":"t"}}`).object(http.StatusCreated)["batch_id"].(string)
+	from, body = follow()
+	defer body.Close()
+	r.post("/batches/"+id+"/jobs", `{}`).object(http.StatusCreated)
+	complete(1)
+	run(from, 0, 1, "done\n")
+	r.stop()
+	if _, more, err := from.Next(); more || err == nil || errors.Is(err, io.EOF) {
+		t.Errorf("after the stop: %t, %v", more, err)
+	}
+}
+
+// TestFollowWithGoClient: in each form, the Go client yields a result before the next job ends.
+func TestFollowWithGoClient(t *testing.T) {
+	for _, accept := range []string{mimeNDJSON, mimeRuns} {
+		t.Run(accept, func(t *testing.T) {
+			r := start(t)
+			id := r.post("/jobs/create", `{"batch":{"type":"t"},"jobs":[{},{},{}]}`).object(http.StatusCreated)["batch_id"].(string)
+			c := goclient.New(r.url, goclient.Options{HTTP: &http.Client{Transport: accepts(accept)}})
+			next, stop := iter.Pull2(c.Results(t.Context(), id, goclient.ResultsQuery{Follow: true}))
+			defer stop()
+			for line := range int64(3) {
+				o := r.post("/jobs/claim", `{"runner_id":"r","max":1}`).object(http.StatusOK)
+				r.post("/jobs/complete", fmt.Sprintf(`{"claim_id":%q,"status":"completed","output":"done"}`, o["claim_id"])).object(http.StatusOK)
+				if got, err, ok := next(); !ok || err != nil || got.Line != line || string(got.Output) != "done" {
+					t.Fatalf("%+v, %v, %t", got, err, ok)
+				}
+			}
+			if got, err, ok := next(); ok {
+				t.Errorf("after the end: %+v, %v", got, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,84 @@
+package client
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"unicode/utf8"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/runs"
+)
+
+// errStopped ends a run of results whose caller wants no more.
+var errStopped = errors.New("the caller wants no more results")
+
+// readRuns yields the results of an answer in runs. An error that is not ErrUnexpectedAnswer is one of the connection.
+func (r *resultReader) readRuns(body io.Reader) error {
+	from := runs.NewBatchReader(body)
+	_, err := from.Head()
+	for err == nil {
+		run, more, failed := from.Next()
+		if err = failed; err != nil {
+			break
+		}
+		if !more {
+			end := from.End()
+			r.next, r.last, r.end = end.Next, true, end.End
+			return nil
+		}
+		if err = r.run(&run); err == errStopped {
+			return nil
+		}
+	}
+	if _, malformed := errors.AsType[*runs.Error](err); malformed {
+		err = fmt.Errorf("GET %s: %w: %w", r.path, ErrUnexpectedAnswer, err)
+	}
+	return err
+}
+
+// run yields the results of a run. What they have in common is converted once.
+func (r *resultReader) run(run *runs.BatchRun) error {
+	f := &run.First
+	first := BatchResult{
+		Status: f.Status.String(), Code: f.Code.String(), ExitCode: f.ExitCode, Error: f.Error, OutputAddr: f.OutputAddr, LogAddr: f.LogAddr,
+		Why: f.Why.String(), CompletedAt: f.CompletedAt, Meta: map[string]string{},
+	}
+	for name, value := range f.Meta.All() {
+		first.Meta[name] = value
+	}
+	return run.Each(func(i int, output []byte) error {
+		result := first
+		result.Line, result.JobID = run.Line+int64(i), run.ID(i).String()
+		// Results must not share memory that the caller may change.
+		result.Meta = maps.Clone(first.Meta)
+		if f.ProcessExit != nil {
+			result.ProcessExit = new(*f.ProcessExit)
+		}
+		result.setOutput(f.OutputKind, bytes.Clone(output))
+		r.next = result.Line + 1
+		if r.stopped = !r.yield(result, nil); r.stopped {
+			return errStopped
+		}
+		return nil
+	})
+}
+
+// setOutput sets an output as the JSON of a result shows it.
+func (b *BatchResult) setOutput(kind job.Kind, output []byte) {
+	switch kind {
+	case job.Nothing:
+		return
+	case job.Text:
+		if b.OutputKind = Text; !utf8.Valid(output) {
+			b.OutputKind = Bytes
+		}
+	case job.JSON:
+		b.OutputKind = JSON
+	default:
+		b.OutputKind = Bytes
+	}
+	b.Output = output
+}

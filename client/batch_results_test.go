@@ -1,0 +1,261 @@
+package client_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/runs"
+)
+
+const mimeLines = "application/x-ndjson"
+
+var resultsBatch = job.NewID(1_790_000_000_000, 7, 0)
+
+// someResults are results of a batch whose lines 4 and 5 are purged.
+func someResults() (list []job.Job, lines []int64) {
+	for line := range 10 {
+		j := job.Job{ID: resultsBatch.WithLine(line), Status: job.Completed, Code: job.OK, ExitCode: 200, Why: job.Reported, CompletedAt: 1_790_000_001_000}
+		j.OutputKind, j.Output = job.Text, fmt.Appendf(nil, "output %d", line)
+		switch line {
+		case 2:
+			j.Output = []byte("two\nlines")
+		case 4, 5:
+			continue
+		case 6:
+			j.Status, j.Code, j.ExitCode, j.Error, j.ProcessExit, j.OutputKind, j.Output = job.Failed, job.Fail, 404, "no, not again", new(int64(3)), job.Nothing, nil
+		case 7:
+			j.OutputKind, j.Output, j.Meta, j.LogAddr, j.OutputAddr = job.JSON, []byte(`{"a":1}`), "user=u%201", "s3://l", "s3://o"
+		case 8:
+			j.OutputKind, j.Output = job.Bytes, []byte{0, 255, '\n'}
+		}
+		list, lines = append(list, j), append(lines, int64(line))
+	}
+	return list, lines
+}
+
+// resultsIn returns the answer with someResults from a line on.
+func resultsIn(mediaType string, from int64) string {
+	list, lines := someResults()
+	for len(lines) > 0 && lines[0] < from {
+		list, lines = list[1:], lines[1:]
+	}
+	if mediaType == mimeLines {
+		var b strings.Builder
+		for i, j := range list {
+			output := fmt.Sprintf("%q", j.Output)
+			var more string
+			switch lines[i] {
+			case 6:
+				output, more = "null", `,"error":"no, not again","process_exit":3`
+			case 7:
+				output, more = string(j.Output), `,"output_addr":"s3://o","log_addr":"s3://l"`
+			case 8:
+				output, more = "null", `,"output_b64":"AP8K"`
+			}
+			meta := map[bool]string{true: `{"user":"u 1"}`, false: "{}"}[j.Meta != ""]
+			fmt.Fprintf(&b, `{"line":%d,"job_id":"%s","status":"%s","code":"%s","exit_code":%d,"output":%s,"why":"reported","completed_at":%d,"meta":%s%s}`+"\n",
+				lines[i], j.ID, j.Status, j.Code, j.ExitCode, output, j.CompletedAt, meta, more)
+		}
+		return b.String() + `{"next":10,"end":true,"status":"failed"}` + "\n"
+	}
+	b := runs.AppendBatch(nil, &runs.Batch{ID: resultsBatch, From: from})
+	for len(list) > 0 {
+		r, size := runs.FirstOfBatch(list, lines)
+		b = runs.AppendBatchRunHead(b, &r, size)
+		for i := range r.N {
+			b = r.Frame.Append(b, list[i].Output)
+		}
+		list, lines = list[r.N:], lines[r.N:]
+	}
+	return string(runs.AppendBatchEnd(b, &runs.BatchEnd{Next: 10, End: true, Status: job.BatchFailed}))
+}
+
+func linesFrom(c call) int64 {
+	from, err := strconv.ParseInt(c.query.Get("from"), 10, 64)
+	if err != nil {
+		panic(err)
+	}
+	return from
+}
+
+// wantResults are someResults as the client yields them.
+const wantResults = `0 completed ok 200 "output 0" text map[] reported
+1 completed ok 200 "output 1" text map[] reported
+2 completed ok 200 "two\nlines" text map[] reported
+3 completed ok 200 "output 3" text map[] reported
+6 failed failed 404 "" none map[] reported 3 no, not again
+7 completed ok 200 "{\"a\":1}" json map[user:u 1] reported s3://o s3://l
+8 completed ok 200 "\x00\xff\n" bytes map[] reported
+9 completed ok 200 "output 9" text map[] reported
+`
+
+func printResult(w io.Writer, r client.BatchResult) {
+	kind := map[client.Kind]string{client.None: "none", client.Text: "text", client.JSON: "json", client.Bytes: "bytes"}[r.OutputKind]
+	fmt.Fprintf(w, "%d %s %s %d %q %s %v %s", r.Line, r.Status, r.Code, r.ExitCode, r.Output, kind, r.Meta, r.Why)
+	if r.ProcessExit != nil {
+		fmt.Fprintf(w, " %d", *r.ProcessExit)
+	}
+	for _, text := range []string{r.Error, r.OutputAddr, r.LogAddr} {
+		if text != "" {
+			fmt.Fprintf(w, " %s", text)
+		}
+	}
+	if r.JobID != resultsBatch.WithLine(int(r.Line)).String() || r.CompletedAt != 1_790_000_001_000 {
+		fmt.Fprintf(w, " of job %s at %d", r.JobID, r.CompletedAt)
+	}
+	fmt.Fprintln(w)
+}
+
+// TestCutResults: results of an answer that is cut at any byte, in either form, are each yielded once.
+func TestCutResults(t *testing.T) {
+	for _, mediaType := range []string{runs.MediaType, mimeLines} {
+		header := http.Header{"Content-Type": {mediaType}}
+		for cut := range len(resultsIn(mediaType, 0)) + 1 {
+			synctest.Test(t, func(t *testing.T) {
+				requests := 0
+				f := &fake{answer: func(c call) reply {
+					if requests++; requests > 1 {
+						return reply{status: http.StatusOK, header: header, body: resultsIn(mediaType, linesFrom(c))}
+					}
+					whole := resultsIn(mediaType, 0)
+					broken := io.MultiReader(strings.NewReader(whole[:cut]), iotest.ErrReader(io.ErrUnexpectedEOF))
+					return reply{status: http.StatusOK, header: header, stream: io.NopCloser(broken)}
+				}}
+				var got strings.Builder
+				for r, err := range f.client(client.Options{}).Results(t.Context(), resultsBatch.String(), client.ResultsQuery{Follow: cut%2 == 0}) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					printResult(&got, r)
+				}
+				if got.String() != wantResults {
+					t.Fatalf("%s cut at byte %d, results are\n%s\nwant\n%s", mediaType, cut, got.String(), wantResults)
+				}
+			})
+		}
+	}
+}
+
+// TestMalformedResults: an answer that is not what it says is no reason to ask again.
+func TestMalformedResults(t *testing.T) {
+	for name, text := range map[string]string{
+		"another section": "#:claim v=1 jobs=0 runs=0\n",
+		"another version": "#:batch v=2 batch_id=" + resultsBatch.String() + " from=0\n",
+		"no runs":         "<html>a proxy</html>\n",
+		"an unknown line": strings.Replace(resultsIn(runs.MediaType, 0), "#:end", "#:ends", 1),
+		"too few bytes":   strings.Replace(resultsIn(runs.MediaType, 0), "bytes=", "bytes=1", 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := inTurn(reply{status: http.StatusOK, header: http.Header{"Content-Type": {runs.MediaType}}, body: text + strings.Repeat("x", 1<<10)})
+			var last error
+			for _, err := range f.client(client.Options{}).Results(t.Context(), resultsBatch.String(), client.ResultsQuery{}) {
+				last = err
+			}
+			if !errors.Is(last, client.ErrUnexpectedAnswer) || len(f.all()) != 1 {
+				t.Errorf("%v after %d requests", last, len(f.all()))
+			}
+		})
+	}
+}
+
+// TestStoppedResults: a caller that wants no more gets no more, also in the middle of a run.
+func TestStoppedResults(t *testing.T) {
+	for _, mediaType := range []string{runs.MediaType, mimeLines} {
+		f := inTurn(reply{status: http.StatusOK, header: http.Header{"Content-Type": {mediaType + "; q=1"}}, body: resultsIn(mediaType, 0)})
+		n := 0
+		for r, err := range f.client(client.Options{}).Results(t.Context(), resultsBatch.String(), client.ResultsQuery{}) {
+			if n++; err != nil || r.Line != int64(n-1) {
+				t.Errorf("%s: %+v, %v", mediaType, r, err)
+			}
+			if n == 2 {
+				break
+			}
+		}
+		if calls := f.all(); n != 2 || len(calls) != 1 || calls[0].header.Get("Accept") != runs.MediaType+", "+mimeLines {
+			t.Errorf("%s: %d results, requests %+v", mediaType, n, calls)
+		}
+	}
+}
+
+// asking is a transport that requests one form of results.
+type asking struct {
+	accept string
+	by     *http.Transport
+}
+
+func (a asking) RoundTrip(req *http.Request) (*http.Response, error) {
+	if strings.HasSuffix(req.URL.Path, "/results") {
+		req = req.Clone(req.Context())
+		req.Header.Set("Accept", a.accept)
+	}
+	return a.by.RoundTrip(req)
+}
+
+// BenchmarkResults reads 100,000 small results of a batch, in runs and in NDJSON, which Go's HTTP client requests with
+// gzip, and reports how many times as many results per second the client reads in runs.
+func BenchmarkResults(b *testing.B) {
+	const n = 100_000
+	s := daybooktest.Start(b)
+	ctx := b.Context()
+	added, err := s.Client.AddLines(ctx, []byte(strings.Repeat("x\n", n)), client.AddOptions{Type: "t"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for done := 0; done < n; {
+		claim, err := s.Client.Claim(ctx, client.ClaimRequest{RunnerID: "r", Max: 1000})
+		if err != nil || claim == nil {
+			b.Fatalf("%d jobs are done, %+v, %v", done, claim, err)
+		}
+		outcomes := make([]client.JobOutcome, len(claim.Jobs))
+		for i, j := range claim.Jobs {
+			outcomes[i] = client.JobOutcome{JobID: j.ID, Outcome: client.TextOutput(fmt.Sprintf("result %d", done+i))}
+		}
+		if _, err := s.Client.CompleteMany(ctx, claim.ID, outcomes); err != nil {
+			b.Fatal(err)
+		}
+		done += len(claim.Jobs)
+	}
+	read := func(b *testing.B, c *client.Client) {
+		got := int64(0)
+		for r, err := range c.Results(ctx, added.BatchID, client.ResultsQuery{}) {
+			if err != nil || r.Line != got || len(r.Output) < 8 {
+				b.Fatalf("result %d is %+v, %v", got, r, err)
+			}
+			got++
+		}
+		if got != n {
+			b.Fatalf("%d results", got)
+		}
+	}
+	inRuns := 0.0
+	for _, form := range []struct {
+		name, accept string
+		plain        bool
+	}{{"runs", runs.MediaType, false}, {"ndjson-gzip", mimeLines, false}, {"ndjson-plain", mimeLines, true}} {
+		b.Run(form.name, func(b *testing.B) {
+			by := &http.Transport{DisableCompression: form.plain}
+			defer by.CloseIdleConnections()
+			c := client.New(s.URL, client.Options{HTTP: &http.Client{Transport: asking{form.accept, by}}})
+			b.ReportAllocs()
+			for b.Loop() {
+				read(b, c)
+			}
+			rate := float64(b.N) * n / b.Elapsed().Seconds()
+			b.ReportMetric(rate, "results/s")
+			if inRuns == 0 {
+				inRuns = rate
+			}
+			b.ReportMetric(inRuns/rate, "times-in-runs")
+		})
+	}
+}
