@@ -28,10 +28,21 @@ type aboutCache struct {
 
 const (
 	maxCachedBytes = 32 << 20
-	aboutBytes     = 512 // of one without metadata, about
+	aboutBytes     = 512 // of one without texts, about
+	pairBytes      = 32  // of a pair of strategic metadata beside its key
 )
 
-func (a *about) bytes() int { return aboutBytes + len(a.Metadata) }
+// bytes is what a submission takes in memory and in a message, about.
+func (a *about) bytes() int {
+	n := aboutBytes + len(a.Metadata) + len(a.OtelTraceCarrier)
+	if a.Prefix != nil {
+		n += len(*a.Prefix)
+	}
+	for _, pair := range a.StrategicMetadata {
+		n += pairBytes + len(pair.Key)
+	}
+	return n
+}
 
 func (c *aboutCache) get(id job.ID) *about {
 	c.mu.Lock()

@@ -28,8 +28,9 @@ type consumer struct {
 	ctx  context.Context // ends with the connection
 	stop context.CancelFunc
 
-	beating   sync.Mutex
+	beating   sync.Mutex // guards heartbeat and reading
 	heartbeat *Heartbeat
+	reading   bool // the server reads from the connection
 
 	waiting  sync.WaitGroup // requests of chunks
 	requests chan struct{}  // a place for each of them
@@ -46,8 +47,10 @@ const (
 	maxLongWait = 30 * time.Second
 	// maxFrameWait is how long the client may take to read a message.
 	maxFrameWait = 10 * time.Second
-	// goodbyeWait is how long a client may take to answer that the server goes away.
-	goodbyeWait = 100 * time.Millisecond
+	// minPingWait is how long a ping waits for its answer, at least. It only bounds how many of them wait.
+	minPingWait = time.Second
+	// closeWait is how long a client may take to answer that the server closes the connection.
+	closeWait = 100 * time.Millisecond
 )
 
 // connKey is the key of the net.Conn in the context of a request.
@@ -55,7 +58,7 @@ type connKey struct{}
 
 // serveConsumer answers GET /consumer.
 func (s *Server) serveConsumer(w http.ResponseWriter, r *http.Request) error {
-	c := &consumer{s: s, name: s.names.Next(time.Now()), requests: make(chan struct{}, maxRequests)}
+	c := &consumer{s: s, name: s.names.Next(time.Now()), reading: true, requests: make(chan struct{}, maxRequests)}
 	c.runner = runnerPrefix + s.instance + "/" + c.name
 	c.holding.init()
 	c.ctx, c.stop = context.WithCancel(s.running)
@@ -109,11 +112,12 @@ func (c *consumer) run() {
 func (c *consumer) read() error {
 	buffer := bytes.NewBuffer(make([]byte, 0, 512))
 	for {
+		c.readsNow(true)
 		m, err := c.receive(buffer)
 		if err != nil {
 			return err
 		}
-		c.received()
+		c.readsNow(false)
 		if err := c.serve(&m); err != nil {
 			return err
 		}
@@ -136,9 +140,11 @@ func (c *consumer) receive(buffer *bytes.Buffer) (m wire.ClientToServer, err err
 	buffer.Reset()
 	n, err := buffer.ReadFrom(io.LimitReader(r, maxKeptBuffer))
 	if err == nil && n == maxKeptBuffer {
+		c.readsNow(false)
 		if err := c.s.messages.Acquire(c.ctx, wire.MaxMessageBytes); err != nil {
 			return m, err
 		}
+		c.readsNow(true)
 		defer c.s.messages.Release(wire.MaxMessageBytes)
 		late := time.AfterFunc(maxLongWait, c.cut)
 		defer late.Stop()
@@ -190,6 +196,16 @@ func (c *consumer) received() {
 	c.heartbeat.Received(time.Now())
 }
 
+// readsNow notes whether the server reads from the connection. It stops after a message, or a part of one.
+func (c *consumer) readsNow(reading bool) {
+	c.beating.Lock()
+	defer c.beating.Unlock()
+	c.reading = reading
+	if !reading {
+		c.heartbeat.Received(time.Now())
+	}
+}
+
 // beat sends pings until the connection ends, and ends it if the consumer is silent.
 func (c *consumer) beat() {
 	timer := time.NewTimer(0)
@@ -204,6 +220,9 @@ func (c *consumer) beat() {
 		}
 		now := time.Now()
 		c.beating.Lock()
+		if !c.reading { // an answer may have arrived, and the server is not there to read it
+			c.heartbeat.Received(now)
+		}
 		beat, due := c.heartbeat.Tick(now), c.heartbeat.Due()
 		c.beating.Unlock()
 		switch beat {
@@ -213,15 +232,19 @@ func (c *consumer) beat() {
 			c.cut()
 			return
 		case Ping:
-			pings.Go(func() { _ = c.conn.Ping(c.ctx) }) // received notes the answer, and read the end
+			pings.Go(func() { // received notes the answer, and read the end
+				ctx, cancel := context.WithTimeout(c.ctx, max(c.s.config.HeartbeatInterval, minPingWait))
+				defer cancel()
+				_ = c.conn.Ping(ctx)
+			})
 		}
 		timer.Reset(max(0, due.Sub(now)))
 	}
 }
 
-// goAway ends the connection after a message that says so.
-func (c *consumer) goAway() {
-	gone := time.AfterFunc(goodbyeWait, c.cut)
+// closeGracefully ends the connection after a frame that says so.
+func (c *consumer) closeGracefully() {
+	gone := time.AfterFunc(closeWait, c.cut)
 	defer gone.Stop()
 	_ = c.conn.Close(websocket.StatusGoingAway, "") // the end of the connection says it, too
 }

@@ -12,7 +12,8 @@
 //
 //   - The client never gets what breaks it: a second answer to a request, an answer to none, a message of another shape, or
 //     silence.
-//   - What a consumer reports is stored, in the order in which it arrived, and tried again if it cannot be stored now.
+//   - What a consumer reports is stored, in the order in which it arrived, and tried again if it cannot be stored now. Only
+//     then, and for reports with long outputs, two about one chunk may change places.
 //   - A chunk that a connection does not get, or still holds at its end, is available again at once.
 //   - Memory is bounded for each connection and for all of them.
 //
@@ -38,8 +39,9 @@
 //   - consumer.go, connection_names.go, heartbeat.go: the connection of a consumer; its name; when it is pinged, and when
 //     it is dropped.
 //   - reserve.go, holding.go: reserving chunks; the chunks that a connection holds, and their expiry.
-//   - endings.go: the ends of runs, as consumers report them; what an earlier server left.
-//   - metrics.go, backlog.go: the original's metrics; what waits.
+//   - endings.go: the ends of runs: reports of consumers, and the ends of reservations without a report.
+//   - restart.go: what an earlier server left.
+//   - metrics.go, backlog.go: the original's metrics; chunks that have not ended.
 //
 // To add a flag: a row in flagTable, a field in Flags, a row in docs/from-opsqueue.md (a test compares them).
 package opsqueue

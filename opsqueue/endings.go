@@ -18,9 +18,9 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// endings carries out the ends of runs of all connections, in the order in which they arrived. Nobody waits for a report, so
-// it waits for company for at most joinWait. Usually the same consumer then requests its next chunk, and both are written
-// to disk together. What ends a reservation without a report does not wait.
+// endings carries out the ends of runs of all connections, in the order in which they arrived: reports of consumers, and the
+// ends of reservations without a report. Nobody waits for a report, so it waits up to joinWait for others. Usually the same
+// consumer then requests its next chunk, and both are written to disk together. The end of a reservation does not wait.
 //
 // A consumer believes that a chunk which it has completed is completed. So an ending that cannot be stored is tried
 // again until it is, and connections are not read meanwhile.
@@ -39,6 +39,16 @@ type endings struct {
 	closed bool
 }
 
+// end adds an ending. Those with long outputs are kept apart: while the disk is almost full, the engine refuses these and no
+// others. So two reports about one chunk may change places if one of them is long.
+func (s *Server) end(one ending) {
+	if one.bytes() > maxShortBytes {
+		s.longEndings.add(one)
+	} else {
+		s.endings.add(one)
+	}
+}
+
 // ending is the end of one run. It is a report of a consumer about a chunk, whoever holds it; or it ends reservations, if
 // the claim still holds the job, or all that the claim still holds.
 type ending struct {
@@ -55,12 +65,10 @@ const (
 	// as many as in the original.
 	roomBytes   = 64 << 20
 	endingBytes = roomBytes / 1024
-	// maxJoinedBytes bounds the outputs and errors that travel together.
-	maxJoinedBytes = 4 << 20
-	// maxWithClaim bounds the outputs and errors that travel with a claim. The log keeps no order between a claim and
-	// commands with long outputs.
-	maxWithClaim = 32 << 10
-	// joinWait is how long an ending waits for company.
+	// maxShortBytes bounds the outputs and errors that are stored together, unless an ending alone has more. The engine
+	// stores more of them even when the disk is almost full.
+	maxShortBytes = 32 << 10
+	// joinWait is how long a report waits for others.
 	joinWait = time.Millisecond
 	// An ending that could not be stored is tried again after shortestRetry, and at last every longestRetry.
 	shortestRetry = 10 * time.Millisecond
@@ -74,13 +82,6 @@ func newEndings(s *Server) *endings {
 }
 
 func (e *ending) bytes() int { return len(e.outcome.Output) + len(e.outcome.Error) }
-
-func bytesOf(list []ending) (n int) {
-	for i := range list {
-		n += list[i].bytes()
-	}
-	return n
-}
 
 func (e *ending) weight() int64 { return int64(max(e.bytes(), endingBytes)) }
 
@@ -120,17 +121,17 @@ func (e *endings) until(ctx context.Context) { context.AfterFunc(ctx, e.stop) }
 // run carries out endings until close.
 func (e *endings) run() {
 	defer e.stop()
-	company := time.NewTimer(joinWait)
-	defer company.Stop()
+	joining := time.NewTimer(joinWait)
+	defer joining.Stop()
 	for {
 		select {
 		case <-e.arrived:
 		case <-e.ctx.Done():
 			return
 		}
-		company.Reset(joinWait)
+		joining.Reset(joinWait)
 		select {
-		case <-company.C:
+		case <-joining.C:
 		case <-e.urgent:
 		case <-e.ctx.Done():
 			return
@@ -179,7 +180,7 @@ func (e *endings) take() (list []ending) {
 	defer e.mu.Unlock()
 	n, bytes := 0, 0
 	for n < len(e.list) && n < job.MaxOutcomes {
-		if bytes += e.list[n].bytes(); n > 0 && bytes > maxJoinedBytes {
+		if bytes += e.list[n].bytes(); n > 0 && bytes > maxShortBytes {
 			break
 		}
 		n++
@@ -249,8 +250,7 @@ func (e *endings) exchange(ctx context.Context, cmd job.Claim) *ingest.Exchange 
 	}
 	list := e.known(e.take())
 	commands := commandsOf(list, false)
-	if len(commands) == 0 || bytesOf(list) > maxWithClaim {
-		e.carryOut(commands)
+	if len(commands) == 0 {
 		e.end()
 		return nil
 	}
@@ -266,21 +266,18 @@ func (e *endings) exchange(ctx context.Context, cmd job.Claim) *ingest.Exchange 
 	if err == nil {
 		return x
 	}
+	// Later ones may have been stored meanwhile. Two reports about one chunk may so change places when the journal fails.
 	e.carryOut(again)
 	return nil
 }
 
 // known looks up the jobs of chunks that the connections did not hold. Chunks that are unknown are left out, as in the
-// original. An insert is answered when it is in the log, so its chunks may be unknown until the state has caught up.
+// original.
 func (e *endings) known(list []ending) []ending {
-	kept, current := list[:0], false
+	kept := list[:0]
 	for _, one := range list {
 		if one.outcome.ID.IsZero() && one.claim.IsZero() {
-			id, err := e.s.jobOf(one.chunk)
-			if err != nil && !current && e.s.engine.CatchUp(e.ctx, 0) == nil {
-				current = true
-				id, err = e.s.jobOf(one.chunk)
-			}
+			id, err := e.lookUp(one.chunk)
 			if one.outcome.ID = id; err != nil {
 				e.s.log.Info("a consumer has reported the end of a chunk that is unknown", "submission_id", int64(one.chunk.SubmissionID), "chunk_index", one.chunk.Index, "error", err)
 				continue
@@ -289,6 +286,31 @@ func (e *endings) known(list []ending) []ending {
 		kept = append(kept, one)
 	}
 	return kept
+}
+
+// lookUp returns the job of a chunk. An error says that there is none: if the store cannot be read, lookUp tries again. An
+// insert is answered when it is in the log, so its chunks may be unknown until the state has caught up.
+func (e *endings) lookUp(chunk wire.ChunkID) (job.ID, error) {
+	for wait := shortestRetry; ; wait = min(2*wait, longestRetry) {
+		id, err := e.s.jobOf(chunk)
+		if isUnknown(err) {
+			if err = e.s.engine.CatchUp(e.ctx, 0); err == nil {
+				id, err = e.s.jobOf(chunk)
+			}
+		}
+		if err == nil || isUnknown(err) || e.ctx.Err() != nil {
+			return id, err
+		}
+		e.s.log.Warn("the job of a chunk cannot be looked up; trying again", "error", err)
+		select {
+		case <-time.After(wait):
+		case <-e.ctx.Done():
+		}
+	}
+}
+
+func isUnknown(err error) bool {
+	return errors.Is(err, job.NotFound) || errors.Is(err, job.BatchNotFound)
 }
 
 // jobOf returns the job of a chunk.
@@ -357,57 +379,4 @@ func briefFailure(text string) string {
 		end--
 	}
 	return text[:end]
-}
-
-// returnAfter is how long consumers that held chunks before the start of the server have to come back, at least.
-const returnAfter = 5 * time.Second
-
-// returnStale returns the chunks that connections to an earlier server held, and that were not completed since. The end
-// of that server is not the fault of the chunks, so it does not count as a failure.
-func (s *Server) returnStale() {
-	select {
-	case <-time.After(max(s.config.HeartbeatInterval, returnAfter)):
-	case <-s.running.Done():
-		return
-	}
-	const page = 100
-	after := ""
-	for s.running.Err() == nil {
-		list, more, err := s.state.Runners(after, page)
-		if err != nil {
-			s.log.Warn("chunks that consumers of an earlier server hold cannot be returned; their leases end", "error", err)
-			return
-		}
-		for i := range list {
-			if after = list[i].Name; s.isStale(after) {
-				s.returnClaims(after)
-			}
-		}
-		if !more || len(list) == 0 {
-			return
-		}
-	}
-}
-
-// isStale reports whether a runner is a connection to an earlier server.
-func (s *Server) isStale(runner string) bool {
-	return strings.HasPrefix(runner, runnerPrefix) && !strings.HasPrefix(runner, runnerPrefix+s.instance)
-}
-
-// returnClaims returns what a runner holds. A page of its claims has a bounded number.
-func (s *Server) returnClaims(runner string) {
-	for s.running.Err() == nil {
-		doc, err := s.state.Runner(runner)
-		if err != nil || len(doc.Open) == 0 {
-			return
-		}
-		commands := make([]job.Complete, len(doc.Open))
-		for i, claim := range doc.Open {
-			commands[i] = job.Complete{Claim: claim.ID, All: &job.Outcome{Code: job.Unget, DelayMs: -1}}
-		}
-		if _, receipt, err := s.engine.CompleteInOrder(s.running, commands); err != nil || s.engine.CatchUp(s.running, receipt.Seq) != nil {
-			return
-		}
-		s.log.Info("chunks of a connection to an earlier server are available again", "runner_id", runner, "claims", len(doc.Open))
-	}
 }

@@ -18,6 +18,7 @@ type Engine interface {
 	CompleteInOrder(ctx context.Context, commands []job.Complete) ([]store.Ended, ingest.Receipt, error)
 	Exchange(ctx context.Context, commands []job.Complete, c job.Claim) (*ingest.Exchange, error)
 	CatchUp(ctx context.Context, minSeq uint64) error
+	Now() int64
 	Ready() error
 }
 

@@ -60,8 +60,8 @@ func (e *Environment) warn(format string, args ...any) {
 	e.Warnings = append(e.Warnings, fmt.Sprintf(format, args...))
 }
 
-// readLog reads directives such as `info`, `opsqueue=debug` or `warn,hyper=error`. A directive for opsqueue is stronger
-// than one for all targets. Directives for other targets have no effect, since there are none.
+// readLog reads directives such as `info`, `opsqueue=debug` or `warn,hyper=error`. A directive for opsqueue takes precedence
+// over one for all targets. Directives for other targets have no effect, since there are none.
 func (e *Environment) readLog(text string) {
 	all, own := "", ""
 	for directive := range strings.SplitSeq(text, ",") {

@@ -1,6 +1,7 @@
 package opsqueue
 
 import (
+	"container/list"
 	"errors"
 	"fmt"
 	"sync"
@@ -17,7 +18,9 @@ type holding struct {
 	// expired has the chunks whose reservation has expired, and how often. For each the consumer's library sends a
 	// FailChunk, which must not end the reservation of somebody who has the chunk by then.
 	expired map[wire.ChunkID]int
-	ended   bool // the connection has ended
+	order   *list.List  // of *reservation, as they expire
+	timer   *time.Timer // of the first of them; nil: there was none yet
+	ended   bool        // the connection has ended
 }
 
 // reservation is a chunk that a connection holds.
@@ -26,7 +29,8 @@ type reservation struct {
 	job   job.ID
 	claim job.ID
 	since time.Time
-	timer *time.Timer // ends it
+	until time.Time
+	place *list.Element // in holding.order
 }
 
 // maxHeld bounds the chunks that a connection holds, and those whose expiry it has not noticed.
@@ -35,24 +39,32 @@ const maxHeld = 100_000
 var errHoldsTooMuch = fmt.Errorf("the consumer holds %d chunks, which is the limit", maxHeld)
 
 func (h *holding) init() {
-	h.chunks, h.expired = map[wire.ChunkID]*reservation{}, map[wire.ChunkID]int{}
+	h.chunks, h.expired, h.order = map[wire.ChunkID]*reservation{}, map[wire.ChunkID]int{}, list.New()
 }
 
 // hold adds the chunks of a claim. It fails if the connection has ended, or holds too many.
-func (c *consumer) hold(list []*reservation) error {
+func (c *consumer) hold(chunks []*reservation) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.ended:
 		return errors.New("the connection has ended")
-	case len(c.chunks)+len(list) > maxHeld || len(c.expired) > maxHeld:
+	case len(c.chunks)+len(chunks) > maxHeld || len(c.expired) > maxHeld:
 		return errHoldsTooMuch
 	}
-	for _, r := range list {
-		r.timer = time.AfterFunc(c.s.config.ReservationExpiration, func() { c.expire(r) })
+	lasts := c.s.config.ReservationExpiration
+	until := time.Now().Add(lasts)
+	if c.timer == nil {
+		c.timer = time.AfterFunc(lasts, c.expire)
+	} else if c.order.Len() == 0 {
+		c.timer.Reset(lasts)
+	}
+	for _, r := range chunks {
+		r.until = until
+		r.place = c.order.PushBack(r)
 		c.chunks[r.chunk] = r
 	}
-	c.s.metrics.reserved.Add(float64(len(list)))
+	c.s.metrics.reserved.Add(float64(len(chunks)))
 	return nil
 }
 
@@ -63,7 +75,6 @@ func (c *consumer) take(chunk wire.ChunkID) *reservation {
 	defer c.mu.Unlock()
 	r := c.chunks[chunk]
 	if r != nil {
-		r.timer.Stop()
 		c.drop(r)
 	}
 	return r
@@ -72,36 +83,60 @@ func (c *consumer) take(chunk wire.ChunkID) *reservation {
 // drop removes a reservation. The caller holds c.mu.
 func (c *consumer) drop(r *reservation) {
 	delete(c.chunks, r.chunk)
+	c.order.Remove(r.place)
 	c.s.metrics.reserved.Add(-1)
 }
 
-// expire ends a reservation whose time is over. The run counts as a failure, and the chunk goes back at once.
-func (c *consumer) expire(r *reservation) {
-	c.mu.Lock()
-	if c.chunks[r.chunk] != r {
-		c.mu.Unlock()
-		return
-	}
-	c.drop(r)
-	c.expired[r.chunk]++
-	c.mu.Unlock()
-	c.s.endings.add(ending{claim: r.claim, outcome: failure(r.job, "the reservation expired"), since: r.since})
-	if err := c.send(wire.ChunkReservationExpired{ID: r.chunk}); err != nil {
-		c.cut()
+// expire ends the reservations whose time is over, one after the other. Each run counts as a failure, and the chunk goes
+// back at once.
+func (c *consumer) expire() {
+	for r := c.overdue(); r != nil; r = c.overdue() {
+		c.s.end(ending{claim: r.claim, outcome: failure(r.job, "the reservation expired"), since: r.since})
+		if err := c.send(wire.ChunkReservationExpired{ID: r.chunk}); err != nil {
+			c.cut() // releaseAll ends the others
+			return
+		}
 	}
 }
 
-// noticed reports whether a FailChunk is the answer to an expiry.
-func (c *consumer) noticed(chunk wire.ChunkID) bool {
+// overdue removes and returns a reservation whose time is over. If there is none, it sets the timer for the next one.
+func (c *consumer) overdue() *reservation {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := c.expired[chunk]
-	if n > 1 {
-		c.expired[chunk] = n - 1
-	} else {
-		delete(c.expired, chunk)
+	first := c.order.Front()
+	if first == nil {
+		return nil
 	}
-	return n > 0
+	r := first.Value.(*reservation)
+	if left := time.Until(r.until); left > 0 {
+		c.timer.Reset(left)
+		return nil
+	}
+	c.drop(r)
+	c.expired[r.chunk]++
+	return r
+}
+
+// expiredText is the failure that the consumer's library reports when it learns that a reservation has expired.
+const expiredText = "Reservation expired"
+
+// isAfterExpiry reports whether a FailChunk is about a reservation that has expired: it is the answer of the consumer's
+// library to that, or a report that was under way at that moment.
+func (c *consumer) isAfterExpiry(m *wire.FailChunk) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.expired[m.ID]
+	switch {
+	case n == 0:
+		return false
+	case m.Failure != expiredText:
+		return c.chunks[m.ID] == nil
+	case n == 1:
+		delete(c.expired, m.ID)
+	default:
+		c.expired[m.ID] = n - 1
+	}
+	return true
 }
 
 // releaseAll ends all reservations at the end of the connection. Each counts as a failure of the chunk: otherwise one
@@ -109,20 +144,20 @@ func (c *consumer) noticed(chunk wire.ChunkID) bool {
 func (c *consumer) releaseAll() {
 	c.mu.Lock()
 	c.ended = true
-	list := make([]*reservation, 0, len(c.chunks))
-	for _, r := range c.chunks {
-		r.timer.Stop()
-		list = append(list, r)
+	if c.timer != nil {
+		c.timer.Stop()
 	}
-	for _, r := range list {
+	chunks := make([]*reservation, 0, len(c.chunks))
+	for _, r := range c.chunks {
+		chunks = append(chunks, r)
 		c.drop(r)
 	}
 	c.mu.Unlock()
-	if c.s.running.Err() != nil {
+	if c.s.isClosing() {
 		return
 	}
-	for _, r := range list {
-		c.s.endings.add(ending{claim: r.claim, outcome: failure(r.job, "the connection of the consumer ended"), since: r.since})
+	for _, r := range chunks {
+		c.s.end(ending{claim: r.claim, outcome: failure(r.job, "the connection of the consumer ended"), since: r.since})
 	}
 }
 
@@ -138,7 +173,7 @@ func (c *consumer) complete(m wire.CompleteChunk) error {
 }
 
 func (c *consumer) fail(m wire.FailChunk) error {
-	if c.noticed(m.ID) {
+	if c.isAfterExpiry(&m) {
 		return nil
 	}
 	return c.end(m.ID, failure(job.ID{}, briefFailure(m.Failure)))
@@ -150,7 +185,7 @@ func (c *consumer) end(chunk wire.ChunkID, o job.Outcome) error {
 	if r := c.take(chunk); r != nil {
 		e.outcome.ID, e.held, e.since = r.job, r.claim, r.since
 	}
-	c.s.endings.add(e)
+	c.s.end(e)
 	return nil
 }
 

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/opsqueue/wire"
+	"github.com/daybookq/daybook/store"
 )
 
 const (
@@ -14,8 +16,9 @@ const (
 	maxChunks = 1 << 32
 	// defaultChunkSize is the chunk_size of a submission that says none.
 	defaultChunkSize = 1
-	// minRetentionMs is how long an ended submission is kept at least, so that its producer learns about the end.
-	minRetentionMs = 1000
+	// minRetentionMs is how long an ended submission is kept at least, so that its producer learns about the end: producers
+	// ask every 5 s, and wait for ever for one that is unknown. The original removes ended submissions once a minute.
+	minRetentionMs = 60_000
 )
 
 // refusedInsert says what is wrong with a submission. Its status is 422.
@@ -39,7 +42,7 @@ func (s *Server) insert(ctx context.Context, r *wire.InsertSubmission, h http.He
 	left := r.SeeObjectStorage.Count
 	group.Lines = int(min(left, job.MaxLines))
 	left -= int64(group.Lines)
-	submission.Open = left > 0
+	submission.Open, submission.Paused = left > 0, left > 0
 	first := &job.Create{Submission: submission, Groups: []job.Group{group}}
 	if left == 0 {
 		return s.create(ctx, first)
@@ -122,8 +125,8 @@ func (s *Server) create(ctx context.Context, c *job.Create) (wire.SubmissionID, 
 	return wire.SubmissionID(job.Snowflake(receipt.At, receipt.Seq)), nil
 }
 
-// createInParts creates a submission that has more chunks than one record of the journal can name. It is open until all
-// of them are there. If the server is killed before, the submission stays open: its producer got no answer, and
+// createInParts creates a submission that has more chunks than one record of the journal can name. It is open and paused
+// until all of them are there. If the server is killed before, the next one cancels it: its producer got no answer, and
 // creates another one.
 func (s *Server) createInParts(ctx context.Context, first *job.Create, left int64) (wire.SubmissionID, error) {
 	made, receipt, err := s.engine.Create(ctx, first)
@@ -140,17 +143,42 @@ func (s *Server) createInParts(ctx context.Context, first *job.Create, left int6
 		left -= int64(group.Lines)
 		chunks += int64(group.Lines)
 	}
-	if _, _, err := s.engine.ChangeBatch(ctx, job.ChangeBatch{Op: job.CloseBatch, Batch: made.Batch}); err != nil {
-		return 0, s.giveUp(made.Batch, err)
+	for _, op := range []job.BatchOp{job.CloseBatch, job.ResumeBatch} {
+		if _, _, err := s.engine.ChangeBatch(ctx, job.ChangeBatch{Op: op, Batch: made.Batch}); err != nil {
+			return 0, s.giveUp(made.Batch, err)
+		}
 	}
 	s.metrics.inserted(chunks)
 	return wire.SubmissionID(job.Snowflake(receipt.At, receipt.Seq)), nil
 }
 
+// giveUpWait bounds the cancellation of a submission that could not be filled.
+const giveUpWait = 5 * time.Second
+
 // giveUp cancels a submission that could not be filled, and returns why.
 func (s *Server) giveUp(batch job.ID, why error) error {
-	if _, _, err := s.engine.MoveAll(s.running, job.Move{Op: job.Cancel, Batch: batch}); err != nil {
-		s.log.Warn("a submission that is not complete cannot be cancelled", "batch_id", batch.String(), "error", err)
+	ctx, cancel := context.WithTimeout(context.Background(), giveUpWait)
+	defer cancel()
+	if _, _, err := s.engine.MoveAll(ctx, job.Move{Op: job.Cancel, Batch: batch}); err != nil {
+		s.log.Warn("a submission that is not complete cannot be cancelled; the next start cancels it", "batch_id", batch.String(), "error", err)
 	}
 	return why
+}
+
+// cancelUnfilled cancels the submissions that an earlier server could not fill. Batches of Daybook's own API that are open
+// and paused in the queue of chunks are not told apart from them.
+func (s *Server) cancelUnfilled(before int64) {
+	var ids []job.ID
+	err := s.each(s.running, store.BatchFilter{Status: job.BatchPaused, Client: Client, Type: Type}, func(doc *store.Batch) bool {
+		if doc.Submission.Open && doc.CreatedAt < before {
+			ids = append(ids, doc.ID)
+		}
+		return len(ids) < job.MaxPage
+	})
+	if err != nil && s.running.Err() == nil {
+		s.log.Warn("submissions that an earlier server could not fill cannot be looked up", "error", err)
+	}
+	for _, id := range ids {
+		_ = s.giveUp(id, nil) // it logs its error
+	}
 }

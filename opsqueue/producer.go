@@ -254,7 +254,7 @@ func serveVersion(w http.ResponseWriter, _ *http.Request) error {
 }
 
 func (s *Server) servePing(w http.ResponseWriter, _ *http.Request) error {
-	if s.running.Err() != nil || s.engine.Ready() != nil {
+	if s.isClosing() || s.engine.Ready() != nil {
 		answer(w, http.StatusServiceUnavailable, mimeText, []byte("unhealthy"))
 		return nil
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// overheadBytes is what a reply may have beside the contents and the metadata of chunks, and what the metadata of one
-// submission may have.
+// overheadBytes is what a reply may have beside the contents of chunks: the metadata of a submission and its other texts. With
+// the contents, a reply is shorter than a frame that clients accept, which has 16 MiB.
 const overheadBytes = job.MaxBatchMetadataBytes + 64<<10
 
 var errTooManyRequests = fmt.Errorf("the consumer has %d requests of chunks, which is the limit", maxRequests)
@@ -45,6 +45,10 @@ func (c *consumer) reserve(nonce uint64, cmd *job.Claim) {
 	for c.ctx.Err() == nil {
 		reply, err := c.claim(cmd)
 		if c.ctx.Err() != nil {
+			if reply != nil { // the consumer has not got them
+				c.s.replies.Release(reply.bytes)
+				c.giveBack(reply.claim, reply.held)
+			}
 			return
 		}
 		if err != nil {
@@ -115,7 +119,7 @@ func (c *consumer) giveBack(claim job.ID, held []*reservation) {
 	for _, r := range held {
 		c.take(r.chunk)
 	}
-	c.s.endings.add(release(claim, job.ID{}))
+	c.s.end(release(claim, job.ID{}))
 }
 
 // release ends the reservation of a job, or of all that a claim holds, as if it had never been.
@@ -158,19 +162,19 @@ func (b *replyBuilder) add(handed []runs.Run) error {
 func (b *replyBuilder) addJob(first *job.Job, id job.ID, payload []byte) error {
 	switch err := b.of(first.Batch); {
 	case errors.Is(err, job.BatchNotFound):
-		b.c.s.endings.add(release(b.claim, id))
+		b.c.s.end(release(b.claim, id))
 		return nil
 	case err != nil:
 		return err
 	case b.about == nil:
 		o := failure(id, "the job is in the queue of chunks, and belongs to no batch with attributes that is in this queue, too")
 		o.Code, o.ExitCode = job.Fail, job.Fail.DefaultExitCode()
-		b.c.s.endings.add(ending{claim: b.claim, outcome: o})
+		b.c.s.end(ending{claim: b.claim, outcome: o})
 		return nil
 	}
 	size := int64(b.about.bytes() + len(payload))
 	if b.room < size && len(b.chunks) > 0 {
-		b.c.s.endings.add(release(b.claim, id))
+		b.c.s.end(release(b.claim, id))
 		return nil
 	}
 	b.room -= size

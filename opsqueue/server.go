@@ -19,19 +19,21 @@ import (
 
 // Server serves the protocol. Its listener is its own: Daybook's API has another one.
 type Server struct {
-	engine     Engine
-	state      Queries
-	config     Config
-	log        *slog.Logger
-	names      ConnectionNames
-	instance   string // of this server, in the names of the runners
-	cache      aboutCache
-	endings    *endings
-	operations operations
-	metrics    *metrics
-	bodies     chan struct{}       // a place for each body in memory
-	replies    *semaphore.Weighted // bytes of replies to reservations
-	messages   *semaphore.Weighted // bytes of long messages of consumers
+	engine      Engine
+	state       Queries
+	config      Config
+	log         *slog.Logger
+	names       ConnectionNames
+	instance    string // of this server, in the names of the runners
+	cache       aboutCache
+	endings     *endings
+	longEndings *endings   // those with long outputs
+	cancelling  sync.Mutex // held while a submission is cancelled
+	operations  operations
+	metrics     *metrics
+	bodies      chan struct{}       // a place for each body in memory
+	replies     *semaphore.Weighted // bytes of replies to reservations
+	messages    *semaphore.Weighted // bytes of long messages of consumers
 
 	http    http.Server
 	running context.Context // until Close
@@ -40,6 +42,7 @@ type Server struct {
 	consumers sync.WaitGroup
 	mu        sync.Mutex
 	open      map[*consumer]struct{} // those that Close ends
+	closing   bool                   // Close was called
 }
 
 const (
@@ -66,7 +69,7 @@ func New(engine Engine, state Queries, c Config) *Server {
 	}
 	s.running, s.stop = context.WithCancel(context.Background())
 	s.metrics = newMetrics(s)
-	s.endings = newEndings(s)
+	s.endings, s.longEndings = newEndings(s), newEndings(s)
 	s.http = http.Server{
 		Handler: s.handler(), ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
@@ -81,43 +84,41 @@ func New(engine Engine, state Queries, c Config) *Server {
 func (s *Server) Serve(l net.Listener) error {
 	var ending sync.WaitGroup
 	ending.Go(s.endings.run)
-	ending.Go(s.returnStale)
+	ending.Go(s.longEndings.run)
+	ending.Go(s.cleanUp)
 	err := s.http.Serve(netutil.LimitListener(NewListener(l), cmp.Or(s.config.MaxConnections, DefaultMaxConnections)))
 	if errors.Is(err, http.ErrServerClosed) {
 		err = nil
+		<-s.running.Done() // Close waits for requests that are under way
 	}
 	s.stop()
 	s.consumers.Wait()
 	s.endings.close()
+	s.longEndings.close()
 	ending.Wait()
 	return err
 }
 
-// Close ends all connections. Completions that have arrived are stored until ctx ends. Chunks that consumers hold stay
-// reserved: the consumers may report them to the next server.
+// Close accepts no more connections and ends those of consumers. Requests of producers that are under way, and reports of
+// consumers that have arrived, have until ctx ends. Chunks that consumers hold stay reserved: the consumers may report
+// them to the next server.
 func (s *Server) Close(ctx context.Context) error {
-	s.stop()
 	s.endings.until(ctx)
+	s.longEndings.until(ctx)
+	var closing sync.WaitGroup
 	s.mu.Lock()
+	s.closing = true
 	for c := range s.open {
-		go c.goAway()
+		closing.Go(c.closeGracefully)
 	}
 	s.mu.Unlock()
-	err := s.http.Close()
-	done := make(chan struct{})
-	go func() {
-		s.consumers.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-	case <-ctx.Done():
-		s.mu.Lock()
-		for c := range s.open {
-			c.cut()
-		}
-		s.mu.Unlock()
+	err := s.http.Shutdown(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = s.http.Close()
 	}
+	closing.Wait()
+	s.stop()
+	s.consumers.Wait()
 	return err
 }
 
@@ -125,11 +126,18 @@ func (s *Server) Close(ctx context.Context) error {
 func (s *Server) admit() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.running.Err() != nil {
+	if s.closing || s.running.Err() != nil {
 		return false
 	}
 	s.consumers.Add(1)
 	return true
+}
+
+// isClosing reports whether Close was called.
+func (s *Server) isClosing() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closing
 }
 
 // opened notes a connection that was admitted and is a WebSocket now, for Close.
@@ -137,8 +145,8 @@ func (s *Server) opened(c *consumer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open[c] = struct{}{}
-	if s.running.Err() != nil {
-		go c.goAway()
+	if s.closing {
+		go c.closeGracefully()
 	}
 }
 

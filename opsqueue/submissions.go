@@ -108,6 +108,9 @@ func inputContent(kind job.Kind, payload []byte) []byte {
 // cancel cancels a submission. If it has ended already, cancel returns its status. The error is job.BatchNotFound if
 // there is none.
 func (s *Server) cancel(ctx context.Context, id wire.SubmissionID) (ended *wire.SubmissionStatus, err error) {
+	// The engine grants a second cancel of a submission. Of two at a time, one must be told that the submission has ended.
+	s.cancelling.Lock()
+	defer s.cancelling.Unlock()
 	if err := s.engine.CatchUp(ctx, 0); err != nil {
 		return nil, err
 	}
@@ -115,7 +118,7 @@ func (s *Server) cancel(ctx context.Context, id wire.SubmissionID) (ended *wire.
 	if err != nil {
 		return nil, err
 	}
-	if doc.Status.Ended() { // the engine would grant a second cancel
+	if doc.Status.Ended() {
 		return s.statusOf(&doc)
 	}
 	swept, _, err := s.engine.MoveAll(ctx, job.Move{Op: job.Cancel, Batch: batch})

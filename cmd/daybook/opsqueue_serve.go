@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -80,6 +81,7 @@ func opsqueueServe(cmd *cobra.Command, f *opsqueue.Flags) (err error) {
 	}
 	defer listener.Close() // the server has closed it if it ran
 	sampleTraces(environment.TraceSampleRate)
+	s.traceFlush = opsqueueTraces
 	endTraces, err := s.startTraces(ctx)
 	if err != nil {
 		return err
@@ -91,7 +93,9 @@ func opsqueueServe(cmd *cobra.Command, f *opsqueue.Flags) (err error) {
 	}
 	config := opsqueue.ConfigOf(*f, environment, slog.New(zerolog.NewSlogHandler(s.log)))
 	config.MaxConnections = min(s.files.connections, opsqueue.DefaultMaxConnections)
-	end := s.serveOpsqueue(engine, listener, config)
+	ctx, quit := context.WithCancel(ctx)
+	defer quit()
+	end := s.serveOpsqueue(engine, listener, config, opsqueueDrain, quit)
 	port := listener.Addr().(*net.TCPAddr).Port
 	if _, err := fmt.Fprintf(cmd.OutOrStdout(), "daybook %s serves the protocol of Opsqueue v%s on port %d\n", version, opsqueue.Version, port); err != nil {
 		s.log.Warn().Err(err).Msg("nobody reads the output")
@@ -104,9 +108,17 @@ func opsqueueServe(cmd *cobra.Command, f *opsqueue.Flags) (err error) {
 	return s.endEngineSoon(engine)
 }
 
+// The server is gone within a second after a signal.
+const (
+	// opsqueueDrain is how long requests that are under way may take.
+	opsqueueDrain = 300 * time.Millisecond
+	// opsqueueTraces is how long the export of the last spans may take.
+	opsqueueTraces = 150 * time.Millisecond
+)
+
 // engineEnd is how long the engine may take to stop. What was acknowledged is on disk in any case, and the next start
 // applies it.
-const engineEnd = 500 * time.Millisecond
+const engineEnd = 400 * time.Millisecond
 
 // endEngineSoon stops the engine, or leaves it if that takes long.
 func (s *serverRun) endEngineSoon(engine *runningEngine) error {
@@ -115,6 +127,7 @@ func (s *serverRun) endEngineSoon(engine *runningEngine) error {
 	case <-engine.ended:
 		return engine.err
 	case <-time.After(engineEnd):
+		s.leaving.Store(true)
 		s.log.Info().Msg("stopped before the store was closed; the next start goes on from the journal")
 		return nil
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -72,8 +71,9 @@ func (f *serveFlags) opsqueueAddress() (*net.TCPAddr, error) {
 	return address, nil
 }
 
-// startOpsqueue serves the protocol of Opsqueue, if the settings say so, until end is called.
-func (s *serverRun) startOpsqueue(engine *runningEngine) (end func(), err error) {
+// startOpsqueue serves the protocol of Opsqueue, if the settings say so, until ctx ends; then requests that are under way may
+// take as long as those of the API. end waits for that. If the listener fails, startOpsqueue calls quit.
+func (s *serverRun) startOpsqueue(ctx context.Context, engine *runningEngine, quit func()) (end func(), err error) {
 	address, err := s.opsqueueAddress()
 	if err != nil || address == nil {
 		return func() {}, err
@@ -87,24 +87,28 @@ func (s *serverRun) startOpsqueue(engine *runningEngine) (end func(), err error)
 	config.MaxSubmissionAge, config.MaxChunkRetries = time.Duration(s.opsqueueAge), uint32(s.opsqueueRetries)
 	config.MaxConnections = s.files.opsqueue
 	s.log.Info().Str("address", listener.Addr().String()).Msg("listening for clients of Opsqueue")
-	return s.serveOpsqueue(engine, listener, config), nil
+	end = sync.OnceFunc(s.serveOpsqueue(engine, listener, config, time.Duration(s.drain), quit))
+	begun := context.AfterFunc(ctx, end)
+	return func() {
+		begun()
+		end()
+	}, nil
 }
 
-// opsqueueDrain is how long completions that have arrived may take to be stored when the server stops.
-const opsqueueDrain = 300 * time.Millisecond
-
-// serveOpsqueue serves the protocol of Opsqueue on a listener until end is called. end can be called more than once.
-func (s *serverRun) serveOpsqueue(engine *runningEngine, listener net.Listener, config opsqueue.Config) (end func()) {
+// serveOpsqueue serves the protocol of Opsqueue on a listener until end is called. end gives requests that are under way the
+// time drain. If the listener fails, serveOpsqueue calls quit.
+func (s *serverRun) serveOpsqueue(engine *runningEngine, listener net.Listener, config opsqueue.Config, drain time.Duration, quit func()) (end func()) {
 	server := opsqueue.New(engine.Engine, engine.Queries(), config)
 	s.batchEnds.Store(server)
 	var running sync.WaitGroup
 	running.Go(func() {
-		if err := server.Serve(listener); err != nil && !errors.Is(err, net.ErrClosed) {
-			s.log.Error().Err(err).Msg("the listener for clients of Opsqueue has ended")
+		if err := server.Serve(listener); err != nil {
+			s.log.Error().Err(err).Msg("the listener for clients of Opsqueue has failed; the server stops")
+			quit()
 		}
 	})
 	return func() {
-		ctx, cancel := context.WithTimeout(context.Background(), opsqueueDrain)
+		ctx, cancel := context.WithTimeout(context.Background(), drain)
 		defer cancel()
 		_ = server.Close(ctx) // connections that cannot be closed are gone
 		running.Wait()

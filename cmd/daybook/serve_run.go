@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -69,7 +70,7 @@ func serve(cmd *cobra.Command, f *serveFlags) (err error) {
 	}
 	defer endBlobs() // the call below returns its error, if the server runs to its end
 
-	endOpsqueue, err := s.startOpsqueue(engine)
+	endOpsqueue, err := s.startOpsqueue(ctx, engine, quit)
 	if err != nil {
 		return err
 	}
@@ -120,7 +121,9 @@ type serverRun struct {
 	lost     func(registry.Runner) // gets each lost runner; nil without --on-lost
 	ended    func([]job.RunEnd)    // gets the ends of runs; nil without traces
 
-	batchEnds batchEnds
+	batchEnds  batchEnds
+	leaving    atomic.Bool   // the process ends without the store, whose directory may be gone
+	traceFlush time.Duration // how long the last spans may take; 0: the default
 }
 
 // newServerRun checks the settings. Nothing is created yet.
@@ -200,6 +203,9 @@ func (s *serverRun) openEngine(ctx context.Context) (*runningEngine, error) {
 		RunnerHeartbeat: time.Duration(s.runnerHeartbeat), OnLost: s.lost, OnRunEnds: s.ended, OnBatchEnds: s.batchEnds.report,
 		StoreFiles: s.files.store, Logger: slog.New(zerolog.NewSlogHandler(s.log)),
 		Fatal: func(reason string) {
+			if s.leaving.Load() {
+				os.Exit(exitOK)
+			}
 			s.log.WithLevel(zerolog.FatalLevel).Str("reason", reason).Msg("the store cannot continue; the process ends")
 			os.Exit(exitError) // not exitFile: what failed is Pebble's, and the reason is in the log
 		},

@@ -44,8 +44,9 @@ type Options struct {
 const (
 	// memtableBytes: a smaller one halves bulk creates, because payload pages then go to disk in many small tables.
 	memtableBytes = 64 << 20
-	// cacheBytes is Pebble's block cache, which serves rows that the caches above it have dropped.
-	cacheBytes = 64 << 20
+	// cacheBytes is Pebble's block cache, which serves rows that the caches above it have dropped. Pebble takes the memory of
+	// memtables out of it, usually of one that fills and one that is being written.
+	cacheBytes = 2*memtableBytes + 64<<20
 	// filterBits is what each key adds to the filter of its table: one look in a hundred for an absent key reads the
 	// table in vain. Most looks for unique keys, idempotency keys and deleted batches find nothing, and would read a
 	// table of every level.
