@@ -24,6 +24,7 @@ type batchOperator interface {
 type batchReader interface {
 	Batch(id job.ID) (store.Batch, error)
 	BatchMetadata(id job.ID) ([]byte, error)
+	LineOf(id job.ID) (batch job.ID, line int64, err error)
 	Batches(f store.BatchFilter) (docs []store.Batch, next job.ID, err error)
 	AwaitBatch(id job.ID) (*store.JobEnd, error)
 	Results(id job.ID, from int64, limit int, room int64) (store.Results, error)

@@ -31,7 +31,8 @@
 //   - claim.go, strategy.go, claim_answer.go, claim_json.go, claim_runs.go, claim_handlers.go: claims, and their
 //     strategies; their answers in JSON and in runs; the handlers that these name.
 //   - tickle.go: the tickles that extend leases.
-//   - job_output.go, job_log.go, job_states.go: the output of a job; its log; a job as the list of its states
+//   - job_output.go, job_log.go, job_states.go, job_place.go: the output of a job; its log; a job as the list of its states; where
+//     it is in its batch
 //   - chain.go: jobs that are created when another one ends
 //   - complete.go, completion.go, completion_runs.go, outcomes.go: the routes for completions; a completion as commands,
 //     from JSON and from runs; one outcome.

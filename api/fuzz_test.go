@@ -246,6 +246,9 @@ func (s *picky) Batch(id job.ID) (store.Batch, error) {
 		Submission: job.Submission{Open: true, Meta: "k=v,n:1"}, Client: "c", Type: "t", RetentionMs: 1}}, nil
 }
 
+func (s *picky) LineOf(id job.ID) (job.ID, int64, error) {
+	return id.WithLine(0), int64(id.Line()), nil
+}
 func (s *picky) BatchMetadata(job.ID) ([]byte, error) { return []byte("metadata"), nil }
 
 func (s *picky) Batches(f store.BatchFilter) (docs []store.Batch, next job.ID, err error) {

@@ -19,8 +19,8 @@ const statesView = "states"
 func viewOf(query []parameter) (view string, err error) {
 	for _, p := range query {
 		switch {
-		case p.key == "view" && p.value != statesView:
-			return "", badRequest("view", fmt.Sprintf("view must be %s, not %q", statesView, shortened(p.value)))
+		case p.key == "view" && p.value != statesView && p.value != placeView:
+			return "", badRequest("view", fmt.Sprintf("view must be %s or %s, not %q", statesView, placeView, shortened(p.value)))
 		case p.key == "view":
 			view = p.value
 		}

@@ -44,6 +44,9 @@ func (s *Server) job(c echo.Context) error {
 	if err := s.catchUp(c); err != nil {
 		return err
 	}
+	if view == placeView {
+		return s.answerPlace(c, id)
+	}
 	j, held, err := s.readJob(c, s.documents, id)
 	if err != nil {
 		return err

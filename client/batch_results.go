@@ -83,17 +83,29 @@ func (l *resultLine) result() (BatchResult, error) {
 type ResultsQuery struct {
 	From   int64 // the line of the first job
 	Follow bool  // wait for jobs that have not ended, until the batch has ended
+	// Chunks, if not nil, makes Results read the outputs that are stored by address.
+	Chunks *Chunks
 }
 
 // Results yields the results of a batch in the order of its jobs, up to the first job that has not ended; with q.Follow, as
 // they come, until the batch has ended or ctx ends. When the connection breaks it continues where it was. Jobs that are
-// purged have no result. An error ends the results; it is ErrNotFound if there is no such batch.
+// purged have no result. An error ends the results; it is ErrNotFound if there is no such batch. If it is an output that
+// cannot be read with q.Chunks, the error comes with the result, which has the reference: From its Line+1 the others follow.
 func (c *Client) Results(ctx context.Context, batchID string, q ResultsQuery) iter.Seq2[BatchResult, error] {
 	from := q.From
 	return func(yield func(BatchResult, error) bool) {
+		whole := func(r BatchResult, err error) bool {
+			if err == nil && q.Chunks != nil {
+				if err := q.Chunks.loadOutput(ctx, c, &r); err != nil { // which was repeated
+					yield(r, err)
+					return false
+				}
+			}
+			return yield(r, err)
+		}
 		path, err := idPath("/batches/", batchID, "/results")
 		for err == nil {
-			got := resultReader{c: c, path: path, follow: q.Follow, next: from, yield: yield}
+			got := resultReader{c: c, path: path, follow: q.Follow, next: from, yield: whole}
 			err = c.retry(ctx, path, repeatable, func() error {
 				before := got.next
 				err := got.read(ctx)

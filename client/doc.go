@@ -16,7 +16,8 @@
 // Options.Timeout.
 //
 // A Worker is a runner. It claims jobs, calls a handler for each, tickles the jobs meanwhile, and reports the outcomes.
-// When its context ends, it drains.
+// When its context ends, it drains. Consume is a Worker for the jobs of batches, which are called chunks there: Submit fills a
+// batch, Consume works on its chunks, and Results yields their outputs in order.
 //
 // Package daybooktest starts a server for tests.
 //
@@ -32,6 +33,8 @@
 //   - operations.go: cancel, redrive, run, patch, delete, and sweeps.
 //   - job.go, list.go, queues.go: documents of jobs; lists of jobs and types; queues.
 //   - batches.go, batch_results.go, batch_result_runs.go, submission.go: batches with attributes; their results, in runs; how a program fills one.
+//   - consume.go, chunk_cache.go: how a program works on the chunks of batches; what it remembers of them.
+//   - chunks.go, chunk_directory.go: long payloads and outputs, which are stored by address; a directory for them.
 //   - runners.go: runners, and their heartbeats.
 //   - handlers.go: handlers, which say how the jobs of a type are run.
 //   - blobs.go, blob_read.go, blob_upload.go: blobs, which are too long for payloads and outputs; how one is read; how a

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -348,4 +349,54 @@ func ExampleWorker() {
 	queue := must(c.Queue(context.Background(), "default", "shout"))
 	fmt.Println(queue.Counts["completed"], "completed")
 	// Output: 3 completed
+}
+
+func ExampleClient_Consume() {
+	c, stop := server()
+	defer stop()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	batch := client.NewBatch{Name: "report", Meta: map[string]any{"user": 42}, Chunks: &client.Chunks{}}
+	submission := must(c.Submit(ctx, batch, slices.Values([]client.NewJob{
+		client.TextJob("count", "a few words"),
+		client.TextJob("count", strings.Repeat("word ", 100_000)), // is stored as a blob
+	})))
+
+	done := make(chan error)
+	go func() {
+		done <- c.Consume(ctx, client.ConsumeOptions{
+			Worker: client.Worker{Types: []string{"count"}, Strategy: client.PreferDistinct("user", client.Random), Concurrency: 4},
+			Chunks: &client.Chunks{},
+		}, func(ctx context.Context, chunk *client.Chunk) (client.Outcome, error) {
+			words := len(strings.Fields(string(chunk.Payload)))
+			return client.TextOutput(fmt.Sprintf("chunk %d of %s has %d words", chunk.Line, chunk.Batch.Name, words)), nil
+		})
+	}()
+	for result, err := range submission.Results(ctx) {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(string(result.Output))
+	}
+	cancel() // Consume drains, and returns
+	fmt.Println(<-done)
+	// Output:
+	// chunk 0 of report has 3 words
+	// chunk 1 of report has 100000 words
+	// <nil>
+}
+
+func ExampleSubmission_Cancel() {
+	c, stop := server()
+	defer stop()
+	ctx := context.Background()
+	submission := must(c.Submit(ctx, client.NewBatch{}, slices.Values([]client.NewJob{client.TextJob("count", "one"), client.TextJob("count", "two")})))
+	if err := submission.Cancel(ctx); err != nil {
+		fmt.Println(err)
+		return
+	}
+	batch := must(c.Batch(ctx, submission.ID))
+	fmt.Println(batch.Status, batch.Counts["cancelled"])
+	// Output: cancelled 2
 }

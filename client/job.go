@@ -269,6 +269,30 @@ func (c *Client) Job(ctx context.Context, id string) (*Job, error) {
 	return decodeJob(a)
 }
 
+// JobPlace is where a job is in its batch. Line counts over all requests that filled the batch, from 0 on, as in its results.
+// BatchID is "" if the job belongs to no batch.
+type JobPlace struct {
+	JobID   string `json:"job_id"`
+	BatchID string `json:"batch_id"`
+	Line    int64  `json:"line"`
+}
+
+// JobPlace returns where a job is in its batch. The error is ErrNotFound if there is no such job. JobPlace is repeated when
+// the answer is lost.
+func (c *Client) JobPlace(ctx context.Context, id string) (p JobPlace, err error) {
+	path, err := idPath("/jobs/", id, "")
+	if err != nil {
+		return p, err
+	}
+	r := get(path)
+	r.query = url.Values{"view": {"place"}}
+	a, err := c.do(ctx, r)
+	if err != nil {
+		return p, err
+	}
+	return p, decode(a, &p)
+}
+
 // idPath returns the path before+id+after. It refuses a text that is not an id.
 func idPath(before, id, after string) (string, error) {
 	if _, err := job.ParseID(id); err != nil {

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"time"
@@ -81,7 +82,8 @@ type Sweep struct {
 }
 
 // CancelBatch cancels the jobs of a batch that are in a status, or with "" all that have not ended. If there are many
-// jobs, the server continues after its answer: see WaitSweep. CancelBatch is repeated when the answer is lost. So are
+// jobs, the server continues after its answer, and WaitSweep waits until it is done. A batch with attributes has the status
+// cancelled at once, and none of its jobs begins after the answer. CancelBatch is repeated when the answer is lost. So are
 // the other cancels and the deletes, but not the redrives.
 func (c *Client) CancelBatch(ctx context.Context, batchID, status string) (Sweep, error) {
 	return c.sweepBatch(ctx, request{method: http.MethodPost, repeat: repeatable}, batchID, "/cancel", status)
@@ -167,14 +169,15 @@ func (c *Client) Sweeps(ctx context.Context) ([]Sweep, error) {
 	return doc.Sweeps, decode(a, &doc)
 }
 
-// WaitSweep reads the document of a sweep until the sweep is done. It calls progress, if not nil, with each document.
+// WaitSweep waits until an operation on many jobs is done, such as a cancel whose answer is w: all jobs of a batch or queue
+// that was cancelled have ended then. It calls progress, if not nil, with each document that it reads meanwhile.
 func (c *Client) WaitSweep(ctx context.Context, w Sweep, progress func(Sweep)) (Sweep, error) {
 	for wait := 10 * time.Millisecond; !w.Done; wait = min(2*wait, time.Second) {
 		sleep(ctx, wait)
 		if err := ctx.Err(); err != nil {
 			return w, err
 		}
-		now, err := c.Sweep(ctx, w.ID)
+		now, err := c.sweepNow(ctx, w)
 		if err != nil {
 			return w, err
 		}
@@ -182,5 +185,24 @@ func (c *Client) WaitSweep(ctx context.Context, w Sweep, progress func(Sweep)) (
 			progress(w)
 		}
 	}
+	return w, nil
+}
+
+// sweepNow reads how far a sweep is. The end of a batch with attributes has no sweep of its own: it is done when the batch
+// has no jobs that have not ended.
+func (c *Client) sweepNow(ctx context.Context, w Sweep) (Sweep, error) {
+	if w.ID != "" || w.BatchID == "" {
+		return c.Sweep(ctx, w.ID)
+	}
+	b, err := c.Batch(ctx, w.BatchID)
+	switch {
+	case errors.Is(err, ErrNotFound): // it was deleted, or is purged
+		w.Done = true
+		return w, nil
+	case err != nil:
+		return w, err
+	}
+	w.Moved = max(w.Moved, b.Counts["cancelled"])
+	w.Done = b.Counts["deferred"]+b.Counts["pending"]+b.Counts["active"] == 0
 	return w, nil
 }

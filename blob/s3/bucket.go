@@ -50,31 +50,41 @@ var _ blob.Bucket = (*Bucket)(nil)
 // blob.ErrUnavailable if the service does not answer, which may pass. It returns ErrCredentials or ErrOwned, and also
 // blob.ErrRefused, for what somebody has to mend.
 func Open(ctx context.Context, o Options) (_ *Bucket, err error) {
-	ended, end := context.WithCancel(context.Background())
-	b := &Bucket{o: o, transport: newTransport(ended, cmp.Or(o.Stats, new(Stats))), end: end}
+	b, err := connect(o)
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("open %s: %w", &o.Address, errors.Join(err, b.Close()))
 		}
 	}()
-	if o.Silence > 0 {
-		b.transport.silent = o.Silence
-	}
-	b.core, err = minio.NewCore(o.Address.Endpoint, &minio.Options{
-		Creds: chain(), Secure: o.Address.TLS, Transport: b.transport, Region: o.Address.Region, MaxRetries: tries,
-		BucketLookup: map[string]minio.BucketLookupType{"path": minio.BucketLookupPath, "dns": minio.BucketLookupDNS}[o.Address.Lookup],
-	})
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrAddress, err)
-	}
-	if value, err := b.core.GetCreds(); err != nil || value.SignerType == credentials.SignatureAnonymous {
-		return nil, ErrCredentials
+		return nil, err
 	}
 	for _, step := range []func(context.Context) error{b.look, b.own, b.abortAll} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}
 	}
+	return b, nil
+}
+
+// connect finds credentials, and sends no request to the bucket. The bucket must be closed after an error too.
+func connect(o Options) (*Bucket, error) {
+	ended, end := context.WithCancel(context.Background())
+	b := &Bucket{o: o, transport: newTransport(ended, cmp.Or(o.Stats, new(Stats))), end: end}
+	if o.Silence > 0 {
+		b.transport.silent = o.Silence
+	}
+	core, err := minio.NewCore(o.Address.Endpoint, &minio.Options{
+		Creds: chain(), Secure: o.Address.TLS, Transport: b.transport, Region: o.Address.Region, MaxRetries: tries,
+		BucketLookup: map[string]minio.BucketLookupType{"path": minio.BucketLookupPath, "dns": minio.BucketLookupDNS}[o.Address.Lookup],
+	})
+	if err != nil {
+		return b, fmt.Errorf("%w: %w", ErrAddress, err)
+	}
+	if value, err := core.GetCreds(); err != nil || value.SignerType == credentials.SignatureAnonymous {
+		return b, ErrCredentials
+	}
+	b.core = core
 	return b, nil
 }
 

@@ -124,6 +124,7 @@ func newResults() *cobra.Command {
 	var server serverAddress
 	var q client.ResultsQuery
 	var asJSON bool
+	var chunks string
 	cmd := &cobra.Command{
 		Use:   "results ID",
 		Short: "Show the results of a batch",
@@ -131,6 +132,7 @@ func newResults() *cobra.Command {
 the job in the batch, its status, and its output or error. With --follow, wait for the others until the batch has
 ended.`,
 		Example: `  daybook results --follow 0185a1b2-c3d4-7000-8000-00000c800000
+  daybook results --chunks blobs 0185a1b2-c3d4-7000-8000-00000c800000
   daybook results --from 1000 --json 0185a1b2-c3d4-7000-8000-00000c800000`,
 		Args: cobra.ExactArgs(1),
 	}
@@ -138,6 +140,7 @@ ended.`,
 	cmd.Flags().BoolVarP(&q.Follow, "follow", "f", false, "wait until the batch has ended")
 	cmd.Flags().Int64Var(&q.From, "from", 0, "the number of the first job")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one result per line")
+	chunksFlag(cmd, &chunks, "read outputs that are stored by address")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if _, err := job.ParseID(args[0]); err != nil {
 			return usageError{fmt.Errorf("%q: %w", args[0], err)}
@@ -146,6 +149,11 @@ ended.`,
 		if err != nil {
 			return err
 		}
+		var end func()
+		if q.Chunks, end, err = openChunks(chunks); err != nil {
+			return err
+		}
+		defer end()
 		out := cmd.OutOrStdout()
 		if isTerminal(out) {
 			out = &plainText{to: out}

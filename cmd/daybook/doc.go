@@ -12,6 +12,7 @@
 //   - work.go, work_config.go, work_containers.go, work_progress.go: the command work, which runs jobs.
 //   - add.go, submit.go, batches.go, get.go, logs.go, blob.go, blob_put.go, fileset.go, fileset_transfer.go, queues.go, delete_queue.go, stats.go,
 //     clock.go, discover.go: commands that send requests to a server.
+//   - chunks.go: where `daybook submit` and `daybook results` store and find long lines and outputs.
 //   - waits.go, upload_note.go: why a command waits for the server; which upload a later `daybook blob put` goes on with.
 //   - bench.go, bench_server.go, bench_report.go: how fast a server is; the server that is started for that, which
 //     bench_server_linux.go and bench_server_other.go keep apart; progress and tables.

@@ -25,6 +25,7 @@ type submitFlags struct {
 	meta      []string
 	metadata  string
 	retention durationFlag
+	chunks    string
 	wait      bool
 	asJSON    bool
 }
@@ -41,6 +42,7 @@ input may be of any length, and its jobs may run meanwhile.
 With --wait, the command goes on until the batch has ended, and fails unless it has completed.`,
 		Example: `  daybook submit --name nightly --type resize images.txt
   daybook submit --type check --on-failure cancel_rest --meta user=42 --wait urls.txt
+  daybook submit --chunks blobs --type parse documents.jsonl
   daybook results --follow "$(seq 10 | daybook submit --type double)"`,
 		Args: cobra.MaximumNArgs(1),
 	}
@@ -55,6 +57,7 @@ With --wait, the command goes on until the batch has ended, and fails unless it 
 	flags.BoolVar(&f.batch.Paused, "paused", false, "hand out no job until the batch is resumed")
 	flags.Var(&f.retention, "retention", "how long the batch and its jobs are kept after their end (default: the server's)")
 	flags.Lookup("retention").DefValue = "" // otherwise the help shows 0s as the default
+	chunksFlag(cmd, &f.chunks, "store lines of more than 64 KiB by address, up to 64 MiB each")
 	flags.BoolVar(&f.wait, "wait", false, "wait until the batch has ended")
 	flags.BoolVar(&f.asJSON, "json", false, "print the document of the batch as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return submit(cmd, &f, args) }
@@ -69,6 +72,11 @@ func submit(cmd *cobra.Command, f *submitFlags, args []string) error {
 	if err != nil {
 		return err
 	}
+	chunks, closeChunks, err := openChunks(f.chunks)
+	if err != nil {
+		return err
+	}
+	defer closeChunks()
 	in, end, err := openInput(cmd, args)
 	if err != nil {
 		return err
@@ -77,8 +85,12 @@ func submit(cmd *cobra.Command, f *submitFlags, args []string) error {
 	c := newClient(cmd, url)
 	ctx, stop := context.WithCancel(cmd.Context())
 	defer stop()
-	lines := jobLines{in: bufio.NewReader(in), stop: stop}
-	s, err := c.Submit(ctx, f.batch, lines.all())
+	lines := jobLines{in: bufio.NewReader(in), stop: stop, most: job.MaxPayloadBytes}
+	batch := f.batch
+	if batch.Chunks = chunks; chunks != nil {
+		lines.most = maxStoredLine
+	}
+	s, err := c.Submit(ctx, batch, lines.all())
 	if lines.err != nil {
 		err = lines.err
 	}
@@ -162,8 +174,12 @@ func (f *submitFlags) check(cmd *cobra.Command) error {
 type jobLines struct {
 	in   *bufio.Reader
 	stop func()
+	most int // bytes of a line
 	err  error
 }
+
+// maxStoredLine is how long a line may be that is stored by address: as long as Chunks.MaxBytes allows by default.
+const maxStoredLine = 64 << 20
 
 func (l *jobLines) fail(err error) {
 	l.err = err
@@ -174,8 +190,8 @@ func (l *jobLines) all() iter.Seq[client.NewJob] {
 	return func(yield func(client.NewJob) bool) {
 		for number := 1; ; number++ {
 			line, err := l.next()
-			if len(line) > job.MaxPayloadBytes {
-				l.fail(fmt.Errorf("line %d has more than %d bytes, which is the maximum of a payload", number, job.MaxPayloadBytes))
+			if len(line) > l.most {
+				l.fail(fmt.Errorf("line %d has more than %d bytes, which is the maximum of a payload", number, l.most))
 				return
 			}
 			if len(line) > 0 && !yield(client.NewJob{Payload: line}) {
@@ -193,7 +209,7 @@ func (l *jobLines) all() iter.Seq[client.NewJob] {
 
 // next returns the next line without its newline, or the beginning of a line that is longer than a payload may be.
 func (l *jobLines) next() (line []byte, err error) {
-	for len(line) <= job.MaxPayloadBytes {
+	for len(line) <= l.most {
 		var part []byte
 		part, err = l.in.ReadSlice('\n')
 		if line = append(line, part...); err != bufio.ErrBufferFull {

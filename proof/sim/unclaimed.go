@@ -49,7 +49,7 @@ func (u *user) someOfACreate() (ids []job.ID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	b := a.batches[fmt.Sprintf("batch-%d", u.w.posted-u.random.IntN(recentCreates))]
-	if b == nil || b.result != stored {
+	if b == nil || b.result != stored || len(b.payloads) == 0 {
 		return nil
 	}
 	first := u.random.IntN(len(b.payloads))

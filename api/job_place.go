@@ -1,0 +1,51 @@
+package api
+
+import (
+	"errors"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// placeView is the value of the parameter view that shows where a job is in its batch.
+const placeView = "place"
+
+// placeDocument is where a job is in its batch. The batch and the line are null if the job belongs to none.
+type placeDocument struct {
+	JobID   job.ID  `json:"job_id"`
+	BatchID *job.ID `json:"batch_id"`
+	Line    *int64  `json:"line"`
+}
+
+// answerPlace answers with the line of a job in its batch, counted over all requests that filled the batch. For a batch with
+// attributes this is one read of a small row, whatever the job has.
+func (s *Server) answerPlace(c echo.Context, id job.ID) error {
+	doc := placeDocument{JobID: id}
+	batch, line, err := s.engine.LineOf(id)
+	switch {
+	case err == nil:
+		doc.BatchID, doc.Line = &batch, &line
+	case !errors.Is(err, job.NotFound):
+		return err
+	default: // a batch without attributes, or none, or no such job
+		j, held, err := s.readJob(c, s.documents, id)
+		if err != nil {
+			return err
+		}
+		held.release()
+		if j.Batch.IsZero() {
+			break
+		}
+		if j.Batch != id.WithLine(0) { // a batch with attributes was created since the look, or its part was purged
+			return job.NotFound
+		}
+		line = int64(id.Line())
+		doc.BatchID, doc.Line = &j.Batch, &line
+	}
+	text, err := encodeDocument(&doc)
+	if err != nil {
+		return err
+	}
+	return answerTagged(c, mimeJSON, text, text)
+}

@@ -1,0 +1,325 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/digest"
+)
+
+// Chunks says that payloads and outputs which are longer than a limit are stored by their addresses, outside of the jobs.
+// The zero value stores those of more than 64 KiB in the blobs of the server.
+//
+// A job has a reference in place of a long payload, and so has the output of a job:
+//
+//	{"chunk_addr":"sha256:…","chunk_bytes":70000,"chunk_kind":"text"}
+//
+// An output has its address in OutputAddr too. docs/api.md describes references for programs in other languages. The programs
+// that create the jobs of a batch, that run them, and that read its results must name the same store.
+type Chunks struct {
+	// Limit is how many bytes a payload or output may have in its job. 0 means 64 KiB. It is at most 4 MiB, which the
+	// server allows.
+	Limit int
+	// MaxBytes bounds what is read of a store, since a chunk is held in memory. 0 means 64 MiB.
+	MaxBytes int64
+	// Store is where they are. nil means the blobs of the server, which removes those that nothing names any more.
+	Store ChunkStore
+}
+
+// ChunkStore keeps chunks by their addresses. Its methods may be called by many goroutines. OpenChunkDirectory has one, and
+// so has the package github.com/daybookq/daybook/blob/s3 for buckets.
+type ChunkStore interface {
+	// Put stores a chunk, and returns its address: sha256: and the 64 hex digits of its SHA-256. When Put has returned, the
+	// chunk must be durable, since a job that names it is created next. Put may get a chunk that is there. It repeats requests that may
+	// succeed later: its error ends a Submit.
+	Put(ctx context.Context, chunk []byte) (address string, err error)
+	// Get opens a chunk. If there is none, the error is ErrNotFound or fs.ErrNotExist. Its bytes are verified by the caller.
+	Get(ctx context.Context, address string) (io.ReadCloser, error)
+}
+
+const (
+	defaultChunkLimit    = 64 << 10
+	defaultMaxChunkBytes = 64 << 20
+	// maxReferenceBytes bounds a reference: its three members, with room for white space.
+	maxReferenceBytes = 512
+	// chunkPuts is how many chunks of one request are stored at once.
+	chunkPuts = 8
+)
+
+// reference is what a job has in place of a chunk.
+type reference struct {
+	Address *string `json:"chunk_addr"`
+	Bytes   *int64  `json:"chunk_bytes"`
+	Kind    *Kind   `json:"chunk_kind"`
+}
+
+// parseReference reads a payload or output that is a reference: a JSON object with exactly its three members.
+func parseReference(kind Kind, content []byte) (r reference, ok bool) {
+	if kind != JSON || len(content) > maxReferenceBytes || !bytes.Contains(content, []byte(`"chunk_addr"`)) {
+		return r, false
+	}
+	if json.Unmarshal(content, &r, json.RejectUnknownMembers(true)) != nil || r.Address == nil || r.Bytes == nil || r.Kind == nil {
+		return r, false
+	}
+	ref, err := digest.Parse(*r.Address)
+	isKind := *r.Kind == Text || *r.Kind == JSON || *r.Kind == Bytes
+	return r, err == nil && ref.SHA256 != nil && ref.String() == *r.Address && *r.Bytes >= 0 && isKind
+}
+
+// limit returns how long a chunk in a job may be.
+func (o *Chunks) limit() int {
+	if o.Limit <= 0 {
+		return defaultChunkLimit
+	}
+	return min(o.Limit, job.MaxPayloadBytes)
+}
+
+func (o *Chunks) maxBytes() int64 {
+	if o.MaxBytes <= 0 {
+		return defaultMaxChunkBytes
+	}
+	return o.MaxBytes
+}
+
+// store returns where the chunks of the jobs of a client are.
+func (o *Chunks) store(c *Client, client string) ChunkStore {
+	if o.Store != nil {
+		return o.Store
+	}
+	return blobChunks{c, client}
+}
+
+// isLong reports whether a payload or output must be stored. One that looks like a reference is stored whatever its length,
+// so that nobody takes it for one.
+func (o *Chunks) isLong(kind Kind, content []byte) bool {
+	if len(content) > o.limit() {
+		return true
+	}
+	_, is := parseReference(kind, content)
+	return is
+}
+
+// put stores a payload or output, and returns its address and the reference to it.
+func (o *Chunks) put(ctx context.Context, to ChunkStore, kind Kind, content []byte) (address string, ref []byte, err error) {
+	kind = kindOf(kind, content)
+	if int64(len(content)) > o.maxBytes() {
+		return "", nil, fmt.Errorf("%w: a chunk has %d bytes; the maximum of Chunks.MaxBytes is %d", ErrTooLarge, len(content), o.maxBytes())
+	}
+	switch {
+	case kind == Text && !utf8.Valid(content):
+		return "", nil, fmt.Errorf("%w: a chunk of kind text is not valid UTF-8", ErrBadRequest)
+	case kind == JSON && !jsontext.Value(content).IsValid():
+		return "", nil, fmt.Errorf("%w: a chunk of kind json is not valid JSON", ErrBadRequest)
+	case kind != Text && kind != JSON && kind != Bytes:
+		return "", nil, fmt.Errorf("%w: a chunk cannot have the kind %q; use text, json or bytes", ErrBadRequest, kind)
+	}
+	if address, err = to.Put(ctx, content); err != nil {
+		return "", nil, fmt.Errorf("store a chunk of %d bytes: %w", len(content), err)
+	}
+	if sum := digest.SHA256(sha256.Sum256(content)).String(); address != sum {
+		return "", nil, fmt.Errorf("store a chunk of %d bytes: the store returned the address %.100q, not %s", len(content), address, sum)
+	}
+	n := int64(len(content))
+	ref, err = json.Marshal(reference{&address, &n, &kind})
+	return address, ref, err
+}
+
+// get reads the chunk of a reference.
+func (o *Chunks) get(ctx context.Context, from ChunkStore, ref reference) ([]byte, error) {
+	content, err := o.read(ctx, from, *ref.Address, *ref.Bytes)
+	if err == nil && int64(len(content)) != *ref.Bytes {
+		err = fmt.Errorf("%w: it has %d bytes, not %d", ErrBlobDamaged, len(content), *ref.Bytes)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read chunk %s: %w", *ref.Address, err)
+	}
+	return content, nil
+}
+
+// read reads a chunk, and compares it with its address. size is how many bytes it should have; negative: not known.
+func (o *Chunks) read(ctx context.Context, from ChunkStore, address string, size int64) (content []byte, err error) {
+	most := o.maxBytes()
+	if size > most {
+		return nil, fmt.Errorf("%w: it has %d bytes; the maximum of Chunks.MaxBytes is %d", ErrTooLarge, size, most)
+	}
+	in, err := from.Get(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, in.Close()) }()
+	if size >= 0 {
+		most = size
+	}
+	var all bytes.Buffer
+	if size > 0 { // a false size must not cost memory
+		all.Grow(int(min(size, 1<<20)) + bytes.MinRead)
+	}
+	n, err := io.Copy(&all, io.LimitReader(in, most+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case n > most && size < 0:
+		return nil, fmt.Errorf("%w: it has more than %d bytes, the maximum of Chunks.MaxBytes", ErrTooLarge, most)
+	case n > most:
+		return nil, fmt.Errorf("%w: it has more than %d bytes", ErrBlobDamaged, most)
+	}
+	want, err := digest.Parse(address)
+	if err != nil {
+		return nil, err
+	}
+	if sum := digest.SHA256(sha256.Sum256(all.Bytes())); want.SHA256 == nil || sum != *want.SHA256 {
+		return nil, fmt.Errorf("%w: its bytes have the digest %s", ErrBlobDamaged, sum)
+	}
+	return all.Bytes(), nil
+}
+
+// putPayloads stores the long payloads of jobs, and puts references in their place. client is that of jobs without one.
+func (o *Chunks) putPayloads(ctx context.Context, c *Client, client string, jobs []NewJob) error {
+	var long []*NewJob
+	for i := range jobs {
+		if j := &jobs[i]; o.isLong(j.Kind, j.Payload) {
+			long = append(long, j)
+		}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var next atomic.Int64
+	var working sync.WaitGroup
+	for range min(chunkPuts, len(long)) {
+		working.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(long)) && ctx.Err() == nil; i = next.Add(1) - 1 {
+				j := long[i]
+				_, ref, err := o.put(ctx, o.store(c, clientOr(j.Client, client)), j.Kind, j.Payload)
+				if err != nil {
+					cancel(err) // the first one counts
+					return
+				}
+				j.Payload, j.Kind = ref, JSON
+			}
+		})
+	}
+	working.Wait()
+	return context.Cause(ctx)
+}
+
+// clientOr returns the client of a job that may give none: then it is that of its batch, or the default one.
+func clientOr(client, ofBatch string) string {
+	switch {
+	case client != "":
+		return client
+	case ofBatch != "":
+		return ofBatch
+	}
+	return job.DefaultName
+}
+
+// loadPayload puts a chunk in the place of the reference that a job has.
+func (o *Chunks) loadPayload(ctx context.Context, c *Client, j *Job) error {
+	ref, is := parseReference(j.Kind, j.Payload)
+	if !is {
+		return nil
+	}
+	content, err := o.get(ctx, o.store(c, j.Client), ref)
+	if err == nil {
+		j.Payload, j.Kind = content, *ref.Kind
+	}
+	return err
+}
+
+// putOutput stores the output of an outcome, if it is long, and puts a reference in its place.
+func (o *Chunks) putOutput(ctx context.Context, c *Client, client string, out *Outcome) error {
+	if !o.isLong(out.OutputKind, out.Output) {
+		return nil
+	}
+	address, ref, err := o.put(ctx, o.store(c, client), out.OutputKind, out.Output)
+	if err != nil {
+		return err
+	}
+	if out.Output, out.OutputKind = ref, JSON; out.OutputAddr == "" {
+		out.OutputAddr = address
+	}
+	return nil
+}
+
+// loadOutput puts the output in the place of the reference that a result has. A result that has only an address of a blob,
+// as of a runner of daybook work, gets that blob.
+func (o *Chunks) loadOutput(ctx context.Context, c *Client, r *BatchResult) error {
+	ref, is := parseReference(r.OutputKind, r.Output)
+	stored := o.Store
+	if !is {
+		named, err := digest.Parse(r.OutputAddr)
+		if r.OutputKind != None || err != nil || named.SHA256 == nil {
+			return nil
+		}
+		stored = nil // runners have no other store than the server
+	}
+	if stored == nil {
+		client, err := c.clientOf(ctx, r.JobID)
+		if err != nil {
+			return fmt.Errorf("read the output of job %s: %w", r.JobID, err)
+		}
+		stored = blobChunks{c, client}
+	}
+	var err error
+	if is {
+		if r.Output, err = o.get(ctx, stored, ref); err == nil {
+			r.OutputKind = *ref.Kind
+		}
+		return err
+	}
+	if r.Output, err = o.read(ctx, stored, r.OutputAddr, -1); err != nil {
+		return fmt.Errorf("read the output of job %s: blob %s: %w", r.JobID, r.OutputAddr, err)
+	}
+	r.OutputKind = kindOf(None, r.Output)
+	return nil
+}
+
+// blobChunks are the blobs of a client.
+type blobChunks struct {
+	c      *Client
+	client string
+}
+
+func (s blobChunks) Put(ctx context.Context, chunk []byte) (string, error) {
+	b, err := s.c.PutBlob(ctx, s.client, bytes.NewReader(chunk))
+	return b.Address, err
+}
+
+func (s blobChunks) Get(ctx context.Context, address string) (io.ReadCloser, error) {
+	b, err := s.c.GetBlob(ctx, s.client, address)
+	if err != nil {
+		return nil, err // and not a nil *BlobReader
+	}
+	return b, nil
+}
+
+// clientOf returns the client of a job. The error is ErrNotFound if the job is purged.
+func (c *Client) clientOf(ctx context.Context, jobID string) (string, error) {
+	path, err := idPath("/jobs/", jobID, "")
+	if err != nil {
+		return "", err
+	}
+	r := get(path)
+	r.query = url.Values{"fields": {"client"}}
+	a, err := c.do(ctx, r)
+	if err != nil {
+		return "", err
+	}
+	j, err := decodeJob(a)
+	if err != nil {
+		return "", err
+	}
+	return j.Client, nil
+}

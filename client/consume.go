@@ -1,0 +1,173 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// ConsumeOptions are the options of Consume.
+type ConsumeOptions struct {
+	// Worker says which jobs are claimed and how: its Types, Clients, Strategy and Concurrency, for example. Its Client is that
+	// of Consume if it is nil. Handler and Take must be nil.
+	Worker Worker
+	// Chunks, if not nil, makes Consume read the payloads that are stored by address, and store long outputs so.
+	Chunks *Chunks
+}
+
+// Chunk is a job of a batch, with what the batch is as a whole.
+type Chunk struct {
+	*Job             // with its whole payload, also if it is stored by address
+	Batch *BatchInfo // shared by all chunks of the batch: it must not be changed; nil if the job belongs to no batch
+	Line  int64      // the number of the chunk in the batch, from 0 on
+}
+
+// BatchInfo is what a batch is as a whole: what was said of it when it was created.
+type BatchInfo struct {
+	ID        string
+	Name      string
+	CreatedAt int64                     // unix ms
+	Meta      map[string]jsontext.Value // texts and integers, as JSON; the chunk's own Meta has them as texts
+	Metadata  []byte
+	ChunkSize int64
+
+	Traceparent, Tracestate, Baggage string // the trace context of the producer
+}
+
+const (
+	// infoBytes bounds the batches that Consume remembers. Metadata has up to 1 MiB each, and the rest of a batch counts as
+	// infoBase bytes.
+	infoBytes, infoBase = 32 << 20, 8 << 10
+	// maxParts is how many requests that filled batches Consume remembers.
+	maxParts = 10_000
+)
+
+// Consume calls work with each chunk of batches that it claims, o.Worker.Concurrency at a time, until ctx ends, and then drains:
+// see Worker.Run, which it returns the error of. A chunk completes with the outcome that work returns. If work returns an error,
+// the rules of Handler hold: the chunk runs again after its backoff, or fails for good with Fail. An error of Consume's own,
+// such as a chunk that cannot be read, counts as one of work. The context of work is that of a Handler.
+//
+// What a batch is as a whole is read once, and remembered while its chunks arrive. Jobs outside of such batches are chunks as
+// well; each create that made them is a batch.
+func (c *Client) Consume(ctx context.Context, o ConsumeOptions, work func(ctx context.Context, chunk *Chunk) (Outcome, error)) error {
+	w := o.Worker
+	if w.Handler != nil || w.Take != nil || work == nil {
+		return errors.New("consume: a function is required, and Handler and Take of the Worker must be nil")
+	}
+	if w.Client == nil {
+		w.Client = c
+	}
+	r := newChunkReader(w.Client, o.Chunks)
+	w.Handler = func(ctx context.Context, j *Job) (Outcome, error) {
+		chunk, err := r.chunk(ctx, j)
+		if err != nil {
+			return Outcome{}, err
+		}
+		out, err := work(ctx, chunk)
+		if o.Chunks == nil || err == ErrUnget { // the Is method of a typed nil may panic
+			return out, err
+		}
+		if failed := o.Chunks.putOutput(ctx, w.Client, j.Client, &out); failed != nil {
+			if errors.Is(failed, ErrTooLarge) || errors.Is(failed, ErrBadRequest) { // it would fail again
+				failed = Fail(failed)
+			}
+			out.Output, out.OutputKind = nil, None
+			if err == nil {
+				return out, failed
+			}
+			return out, fmt.Errorf("%w; its output is lost: %v", err, failed) // the first error decides whether it runs again
+		}
+		return out, err
+	}
+	return w.Run(ctx)
+}
+
+// chunkReader makes chunks of jobs.
+type chunkReader struct {
+	c       *Client
+	chunks  *Chunks // may be nil
+	batches *cache[string, *BatchInfo]
+	parts   *cache[job.ID, int64]     // the line of the first job of a request that filled a batch, by the id of that job
+	last    atomic.Pointer[batchPart] // of the last chunk: most chunks need no look into the caches, which have locks
+}
+
+// batchPart is what one request has added to a batch.
+type batchPart struct {
+	first job.ID // the id of its first job
+	line  int64  // of that job
+	batch *BatchInfo
+}
+
+func newChunkReader(c *Client, chunks *Chunks) *chunkReader {
+	r := &chunkReader{c: c, chunks: chunks}
+	r.batches = newCache(infoBytes, func(b *BatchInfo) int { return infoBase + len(b.Metadata) }, r.readBatch)
+	r.parts = newCache(maxParts, func(int64) int { return 1 }, r.readPart)
+	return r
+}
+
+func (r *chunkReader) chunk(ctx context.Context, j *Job) (*Chunk, error) {
+	chunk := &Chunk{Job: j}
+	if r.chunks != nil {
+		if err := r.chunks.loadPayload(ctx, r.c, j); err != nil {
+			return nil, err
+		}
+	}
+	if j.BatchID == "" {
+		return chunk, nil
+	}
+	id, err := job.ParseID(j.ID)
+	if err != nil {
+		return nil, fmt.Errorf("%w: the id of a job: %w", ErrUnexpectedAnswer, err)
+	}
+	of := r.last.Load()
+	if first := id.WithLine(0); of == nil || of.first != first {
+		if of, err = r.part(ctx, first, j.BatchID); err != nil {
+			return nil, err
+		}
+		r.last.Store(of)
+	}
+	chunk.Batch, chunk.Line = of.batch, of.line+int64(id.Line())
+	return chunk, nil
+}
+
+// part returns what a request has added to a batch.
+func (r *chunkReader) part(ctx context.Context, first job.ID, batch string) (*batchPart, error) {
+	of := batchPart{first: first}
+	var err error
+	if first.String() != batch { // another request than the one that created the batch
+		if of.line, err = r.parts.get(ctx, first); err != nil {
+			return nil, fmt.Errorf("read the place of job %s in its batch: %w", first, err)
+		}
+	}
+	if of.batch, err = r.batches.get(ctx, batch); err != nil {
+		return nil, fmt.Errorf("read batch %s: %w", batch, err)
+	}
+	return &of, nil
+}
+
+// readBatch reads what a batch is as a whole.
+func (r *chunkReader) readBatch(ctx context.Context, id string) (*BatchInfo, error) {
+	b, err := r.c.Batch(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	of := &BatchInfo{
+		ID: id, Name: b.Name, CreatedAt: b.CreatedAt, Meta: b.Meta, ChunkSize: b.ChunkSize,
+		Traceparent: b.Traceparent, Tracestate: b.Tracestate, Baggage: b.Baggage,
+	}
+	if b.MetadataBytes > 0 {
+		of.Metadata, err = r.c.BatchMetadata(ctx, id)
+	}
+	return of, err
+}
+
+// readPart reads the line of a job in its batch.
+func (r *chunkReader) readPart(ctx context.Context, first job.ID) (int64, error) {
+	place, err := r.c.JobPlace(ctx, first.String())
+	return place.Line, err
+}
