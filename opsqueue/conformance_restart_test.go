@@ -7,9 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/opsqueue"
 	"github.com/daybookq/daybook/opsqueue/stockclient"
 	"github.com/daybookq/daybook/opsqueue/wire"
+	"github.com/daybookq/daybook/store"
 )
 
 // TestRestart: everything that was answered is still there after a restart, and consumers go on with it.
@@ -103,6 +107,39 @@ func TestRestartsWhileRunning(t *testing.T) {
 	}
 	if n := runs.Load(); n > producers*chunks*2 {
 		t.Errorf("%d runs of %d chunks", n, producers*chunks)
+	}
+}
+
+// startingEngine is an engine that is not ready for the first claims.
+type startingEngine struct {
+	opsqueue.Engine
+	refusals atomic.Int64
+}
+
+func (e *startingEngine) ClaimUntil(ctx context.Context, c job.Claim, stop <-chan struct{}, admit func(int64) error) (store.Claimed, []runs.Run, ingest.Receipt, error) {
+	if e.refusals.Add(-1) >= 0 {
+		return store.Claimed{}, nil, ingest.Receipt{}, ingest.ErrNotReady
+	}
+	return e.Engine.ClaimUntil(ctx, c, stop, admit)
+}
+
+// TestReservationsWaitForTheStart: consumers that come back before the server has replayed its journal wait for it. They
+// get no empty reply.
+func TestReservationsWaitForTheStart(t *testing.T) {
+	h := startHost(t)
+	id := h.insert(stored("p", 1))
+	var starting *startingEngine
+	h.wrap = func(e opsqueue.Engine) opsqueue.Engine {
+		starting = &startingEngine{Engine: e}
+		starting.refusals.Store(3)
+		return starting
+	}
+	h.restart()
+	if got := h.reserveOne(h.consumer()); got.Chunk.ID.SubmissionID != id {
+		t.Errorf("got %+v", got.Chunk)
+	}
+	if left := starting.refusals.Load(); left >= 0 {
+		t.Errorf("%d refusals are left", left)
 	}
 }
 

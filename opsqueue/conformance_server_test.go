@@ -30,7 +30,8 @@ type host struct {
 
 	violations *stockclient.Violations
 	objects    *stockclient.ObjectStore
-	stop       func() // nil: stopped
+	stop       func()                                // nil: stopped
+	wrap       func(opsqueue.Engine) opsqueue.Engine // nil: the engine itself
 }
 
 // longestTest is far longer than any test needs on a busy machine.
@@ -83,7 +84,11 @@ func (h *host) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ran := make(chan error, 1)
 	go func() { ran <- engine.Run(ctx) }()
-	server := opsqueue.New(engine, engine.Queries(), h.config)
+	var served opsqueue.Engine = engine
+	if h.wrap != nil {
+		served = h.wrap(engine)
+	}
+	server := opsqueue.New(served, engine.Queries(), h.config)
 	started.Store(server)
 	var l net.Listener
 	h.eventually("the address is free", func() bool {
@@ -91,8 +96,8 @@ func (h *host) start() {
 		return err == nil
 	})
 	h.address = l.Addr().String()
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(l) }()
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(l) }()
 	h.stop = func() {
 		h.stop = nil
 		closing, end := context.WithTimeout(context.Background(), time.Minute)
@@ -100,7 +105,7 @@ func (h *host) start() {
 		if err := server.Close(closing); err != nil {
 			h.t.Errorf("close: %v", err)
 		}
-		if err := <-served; err != nil {
+		if err := <-ended; err != nil {
 			h.t.Errorf("serve: %v", err)
 		}
 		cancel()

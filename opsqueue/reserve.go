@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/opsqueue/wire"
@@ -14,6 +15,9 @@ import (
 // overheadBytes is what a reply may have beside the contents of chunks: the metadata of a submission and its other texts. With
 // the contents, a reply is shorter than a frame that clients accept, which has 16 MiB.
 const overheadBytes = job.MaxBatchMetadataBytes + 64<<10
+
+// readyPoll is how often a request of chunks looks whether the engine has replayed its journal.
+const readyPoll = 20 * time.Millisecond
 
 var errTooManyRequests = fmt.Errorf("the consumer has %d requests of chunks, which is the limit", maxRequests)
 
@@ -50,6 +54,13 @@ func (c *consumer) reserve(nonce uint64, cmd *job.Claim) {
 				c.giveBack(reply.claim, reply.held)
 			}
 			return
+		}
+		if errors.Is(err, ingest.ErrNotReady) { // the server was started just now, and consumers come back
+			select {
+			case <-time.After(readyPoll):
+			case <-c.ctx.Done():
+			}
+			continue
 		}
 		if err != nil {
 			c.s.log.Warn("chunks cannot be reserved", "conn_id", c.name, "error", err)
