@@ -30,6 +30,7 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 		}
 		return fmt.Errorf("replay journal: %w", err)
 	}
+	e.commits.applied.send() // a read may wait for the end of the log, and no other command may follow
 
 	if e.o.OnRunEnds != nil {
 		e.store.ObserveRunEnds()

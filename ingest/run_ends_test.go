@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -115,5 +116,40 @@ func TestBatchEndsAreReportedOnce(t *testing.T) {
 	end()
 	if len(ends) != 0 {
 		t.Errorf("after a start: %+v", ends)
+	}
+}
+
+// TestReadThatBeginsDuringTheReplay: a read that waits for the end of the log is answered when the log is replayed, although
+// no other command follows.
+func TestReadThatBeginsDuringTheReplay(t *testing.T) {
+	open := func(dir string) *Engine {
+		e, err := Open(Options{Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	first, second := t.TempDir(), t.TempDir()
+	e := open(first)
+	end := serve(t, e)
+	var last Receipt
+	for range 20 {
+		var err error
+		if _, last, err = e.Create(t.Context(), lines(10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.CopyFS(JournalDir(second), os.DirFS(JournalDir(first))); err != nil { // as if the process was killed
+		t.Fatal(err)
+	}
+	end()
+
+	e = open(second)
+	read := make(chan error, 1)
+	go func() { read <- e.CatchUp(t.Context(), last.Seq) }()
+	end = serve(t, e)
+	defer end()
+	if err := <-read; err != nil {
+		t.Error(err)
 	}
 }

@@ -3,6 +3,7 @@ package opsqueue_test
 import (
 	"fmt"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -167,4 +168,19 @@ func TestRunFails(t *testing.T) {
 	got, err := h.producer().Run(h.ctx, h.objects, stockclient.Work{Chunks: chunksOf(7)})
 	h.must(err)
 	checkResults(t, got, 7)
+}
+
+// TestLongFailureIsStoredFirst: a consumer that fails a chunk with a long text and requests one gets the same chunk again, as
+// with a short text: chunks that failed are before those that never ran.
+func TestLongFailureIsStoredFirst(t *testing.T) {
+	h := startHost(t, func(c *opsqueue.Config) { c.MaxChunkRetries = 20 })
+	h.insert(stored("p", 3))
+	c := h.consumer()
+	for n := range 19 {
+		got := h.reserveOne(c)
+		if got.Chunk.ID.Index != 0 || got.Chunk.Retries != int64(n) {
+			t.Fatalf("after %d failures: %+v", n, got.Chunk)
+		}
+		h.must(c.Fail(h.ctx, got.Chunk.ID, strings.Repeat("x", 60_000)))
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coder/websocket"
@@ -32,8 +33,9 @@ type consumer struct {
 	heartbeat *Heartbeat
 	reading   bool // the server reads from the connection
 
-	waiting  sync.WaitGroup // requests of chunks
-	requests chan struct{}  // a place for each of them
+	waiting  sync.WaitGroup                // requests of chunks
+	requests chan struct{}                 // a place for each of them
+	long     atomic.Pointer[chan struct{}] // closed when the last long report is stored; nil: there was none
 
 	holding
 }

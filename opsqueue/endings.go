@@ -40,9 +40,10 @@ type endings struct {
 }
 
 // end adds an ending. Those with long outputs are kept apart: while the disk is almost full, the engine refuses these and no
-// others. So two reports about one chunk may change places if one of them is long.
+// others. So two reports about one chunk may change places if one of them is long. The next request of the same consumer
+// waits for it.
 func (s *Server) end(one ending) {
-	if one.bytes() > maxShortBytes {
+	if one.isLong() {
 		s.longEndings.add(one)
 	} else {
 		s.endings.add(one)
@@ -52,12 +53,26 @@ func (s *Server) end(one ending) {
 // ending is the end of one run. It is a report of a consumer about a chunk, whoever holds it; or it ends reservations, if
 // the claim still holds the job, or all that the claim still holds.
 type ending struct {
-	chunk   wire.ChunkID // of a report whose outcome names no job
-	held    job.ID       // of a report: the claim that the connection had the job from; zero: none
-	claim   job.ID       // of reservations that end
-	outcome job.Outcome  // names no job if it is for all of the claim
-	since   time.Time    // when the chunk was reserved; zero: not known
-	arrived time.Time    // when the consumer reported it; zero: it did not
+	chunk   wire.ChunkID  // of a report whose outcome names no job
+	held    job.ID        // of a report: the claim that the connection had the job from; zero: none
+	claim   job.ID        // of reservations that end
+	outcome job.Outcome   // names no job if it is for all of the claim
+	since   time.Time     // when the chunk was reserved; zero: not known
+	arrived time.Time     // when the consumer reported it; zero: it did not
+	stored  chan struct{} // closed when it is stored or dropped; nil: nobody waits
+}
+
+// finish says that an ending is stored or dropped.
+func (e *ending) finish() {
+	if e.stored != nil {
+		close(e.stored)
+	}
+}
+
+func finishAll(list []ending) {
+	for i := range list {
+		list[i].finish()
+	}
 }
 
 const (
@@ -82,6 +97,8 @@ func newEndings(s *Server) *endings {
 }
 
 func (e *ending) bytes() int { return len(e.outcome.Output) + len(e.outcome.Error) }
+
+func (e *ending) isLong() bool { return e.bytes() > maxShortBytes }
 
 func (e *ending) weight() int64 { return int64(max(e.bytes(), endingBytes)) }
 
@@ -213,6 +230,7 @@ func (e *endings) carryOut(commands []endingCommand) {
 func (e *endings) note(commands []endingCommand, ended []store.Ended, err error) (again []endingCommand) {
 	for i := range ended {
 		e.s.metrics.ended(commands[i].of, ended[i].Results)
+		finishAll(commands[i].of)
 	}
 	commands = commands[len(ended):]
 	if err == nil || len(commands) == 0 {
@@ -220,6 +238,7 @@ func (e *endings) note(commands []endingCommand, ended []store.Ended, err error)
 	}
 	if errors.Is(err, ingest.ErrMalformed) || errors.Is(err, ingest.ErrTooLarge) { // it will not get better
 		e.s.log.Error("the ends of chunks cannot be stored", "chunks", len(commands[0].of), "error", err)
+		finishAll(commands[0].of)
 		commands = commands[1:]
 	} else if e.ctx.Err() == nil {
 		e.s.log.Warn("the ends of chunks cannot be stored now; trying again", "commands", len(commands), "error", err)
@@ -280,6 +299,7 @@ func (e *endings) known(list []ending) []ending {
 			id, err := e.lookUp(one.chunk)
 			if one.outcome.ID = id; err != nil {
 				e.s.log.Info("a consumer has reported the end of a chunk that is unknown", "submission_id", int64(one.chunk.SubmissionID), "chunk_index", one.chunk.Index, "error", err)
+				one.finish()
 				continue
 			}
 		}

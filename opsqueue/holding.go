@@ -185,6 +185,10 @@ func (c *consumer) end(chunk wire.ChunkID, o job.Outcome) error {
 	if r := c.take(chunk); r != nil {
 		e.outcome.ID, e.held, e.since = r.job, r.claim, r.since
 	}
+	if e.isLong() {
+		e.stored = make(chan struct{})
+		c.long.Store(&e.stored)
+	}
 	c.s.end(e)
 	return nil
 }

@@ -18,7 +18,7 @@ const (
 	defaultChunkSize = 1
 	// minRetentionMs is how long an ended submission is kept at least, so that its producer learns about the end: producers
 	// ask every 5 s, and wait for ever for one that is unknown. The original removes ended submissions once a minute.
-	minRetentionMs = 60_000
+	minRetentionMs = 10_000
 )
 
 // refusedInsert says what is wrong with a submission. Its status is 422.

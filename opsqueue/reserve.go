@@ -35,8 +35,15 @@ func (c *consumer) want(nonce uint64, m wire.WantToReserveChunks) error {
 		Runner: c.runner, Max: int(min(m.Max, job.MaxClaimJobs)), Clients: []string{Client}, Types: []string{Type},
 		LeaseMs: c.s.config.leaseMs(), MaxBytes: job.MaxClaimBytes, Strategy: strategyOf(m.Strategy),
 	}
+	long := c.long.Load()
 	c.waiting.Go(func() {
 		defer func() { <-c.requests }()
+		if long != nil {
+			select {
+			case <-*long:
+			case <-c.ctx.Done():
+			}
+		}
 		c.reserve(nonce, &cmd)
 	})
 	return nil

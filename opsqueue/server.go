@@ -122,6 +122,9 @@ func (s *Server) Close(ctx context.Context) error {
 	return err
 }
 
+// Running returns a context that ends with Close.
+func (s *Server) Running() context.Context { return s.running }
+
 // admit counts the connection of a consumer; false: the server stops.
 func (s *Server) admit() bool {
 	s.mu.Lock()

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
@@ -75,11 +76,6 @@ func opsqueueServe(cmd *cobra.Command, f *opsqueue.Flags) (err error) {
 	if err := s.useMachine(); err != nil {
 		return err
 	}
-	listener, err := net.ListenTCP("tcp4", &net.TCPAddr{Port: int(f.Port)})
-	if err != nil {
-		return fmt.Errorf("%w: %w", errListen, err)
-	}
-	defer listener.Close() // the server has closed it if it ran
 	sampleTraces(environment.TraceSampleRate)
 	s.traceFlush = opsqueueTraces
 	endTraces, err := s.startTraces(ctx)
@@ -90,6 +86,14 @@ func opsqueueServe(cmd *cobra.Command, f *opsqueue.Flags) (err error) {
 	engine, err := s.openEngine(ctx)
 	if err != nil {
 		return err
+	}
+	// As in the original, clients cannot connect before the server is ready. They then try again.
+	if !untilReady(ctx, engine) {
+		return s.endEngineSoon(engine)
+	}
+	listener, err := listenForOpsqueue(ctx, f.Port)
+	if err != nil {
+		return errors.Join(err, s.endEngineSoon(engine))
 	}
 	config := opsqueue.ConfigOf(*f, environment, slog.New(zerolog.NewSlogHandler(s.log)))
 	config.MaxConnections = min(s.files.connections, opsqueue.DefaultMaxConnections)
@@ -106,6 +110,26 @@ func opsqueueServe(cmd *cobra.Command, f *opsqueue.Flags) (err error) {
 	<-engine.whileRunning(ctx).Done()
 	end()
 	return s.endEngineSoon(engine)
+}
+
+// listenForOpsqueue listens on a port of all addresses of IPv4. As in the original, an earlier process may take a moment to
+// leave the port.
+func listenForOpsqueue(ctx context.Context, port uint16) (*net.TCPListener, error) {
+	const tries, pause = 10, 200 * time.Millisecond
+	for try := 1; ; try++ {
+		listener, err := net.ListenTCP("tcp4", &net.TCPAddr{Port: int(port)})
+		if err == nil {
+			return listener, nil
+		}
+		if try == tries || !errors.Is(err, syscall.EADDRINUSE) {
+			return nil, fmt.Errorf("%w: %w", errListen, err)
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: %w", errListen, err)
+		}
+	}
 }
 
 // The server is gone within a second after a signal.

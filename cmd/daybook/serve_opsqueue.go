@@ -87,11 +87,11 @@ func (s *serverRun) startOpsqueue(ctx context.Context, engine *runningEngine, qu
 	config.MaxSubmissionAge, config.MaxChunkRetries = time.Duration(s.opsqueueAge), uint32(s.opsqueueRetries)
 	config.MaxConnections = s.files.opsqueue
 	s.log.Info().Str("address", listener.Addr().String()).Msg("listening for clients of Opsqueue")
-	end = sync.OnceFunc(s.serveOpsqueue(engine, listener, config, time.Duration(s.drain), quit))
-	begun := context.AfterFunc(ctx, end)
+	once := sync.OnceFunc(s.serveOpsqueue(engine, listener, config, time.Duration(s.drain), quit))
+	unneeded := context.AfterFunc(ctx, once)
 	return func() {
-		begun()
-		end()
+		unneeded()
+		once()
 	}, nil
 }
 
@@ -102,6 +102,10 @@ func (s *serverRun) serveOpsqueue(engine *runningEngine, listener net.Listener, 
 	s.batchEnds.Store(server)
 	var running sync.WaitGroup
 	running.Go(func() {
+		if !untilReady(server.Running(), engine) { // until then, connections wait in the backlog of the system
+			_ = listener.Close()
+			return
+		}
 		if err := server.Serve(listener); err != nil {
 			s.log.Error().Err(err).Msg("the listener for clients of Opsqueue has failed; the server stops")
 			quit()
@@ -113,6 +117,21 @@ func (s *serverRun) serveOpsqueue(engine *runningEngine, listener net.Listener, 
 		_ = server.Close(ctx) // connections that cannot be closed are gone
 		running.Wait()
 	}
+}
+
+// untilReady waits until the engine has replayed the journal. It reports false if the engine or ctx ends before.
+func untilReady(ctx context.Context, engine *runningEngine) bool {
+	const pause = 2 * time.Millisecond
+	for engine.Ready() != nil {
+		select {
+		case <-time.After(pause):
+		case <-engine.ended:
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
 }
 
 // batchEnds gives the ends of batches to the server that counts them, once it is there.
