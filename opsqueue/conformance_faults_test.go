@@ -137,6 +137,7 @@ func TestLongOutputsDoNotHoldUpOthers(t *testing.T) {
 		}
 		return nil
 	}})
+	t.Cleanup(func() { low.Store(false) }) // before the server stops
 	a, b := h.insert(stored("a", 2)), h.insert(stored("b", 3))
 	r := h.raw()
 	r.put(0, wire.CompleteChunk{ID: wire.ChunkID{SubmissionID: a}, OutputContent: make([]byte, long)})
@@ -228,6 +229,8 @@ func TestCloseAnswersInserts(t *testing.T) {
 		created <- struct{}{}
 		<-closing
 	}})
+	proceed := sync.OnceFunc(func() { close(closing) })
+	t.Cleanup(proceed) // before the server stops
 	answered := make(chan error, 1)
 	var id wire.SubmissionID
 	p := h.producer()
@@ -249,7 +252,7 @@ func TestCloseAnswersInserts(t *testing.T) {
 		}
 		return err != nil
 	})
-	close(closing)
+	proceed()
 	err := <-answered
 	h.wait("the server is closed", stopped)
 	if err != nil || p.Retries() != 0 {
@@ -265,10 +268,10 @@ func TestCloseAnswersInserts(t *testing.T) {
 // has ended.
 func TestOneCancelOfTwo(t *testing.T) {
 	var moves atomic.Int64
-	began := time.Now()
 	h := startFaulty(t, &faultyEngine{moving: func() {
 		// The first move waits for a second one. The wait is bounded, because there must be none.
-		for wait := moves.Add(1) == 1; wait && moves.Load() < 2; wait = time.Since(began) < 300*time.Millisecond {
+		first := moves.Add(1) == 1
+		for began := time.Now(); first && moves.Load() < 2 && time.Since(began) < 300*time.Millisecond; {
 			time.Sleep(time.Millisecond)
 		}
 	}})
@@ -362,7 +365,7 @@ func TestUnfilledSubmissions(t *testing.T) {
 	create := func(open, paused bool) wire.SubmissionID {
 		_, receipt, err := h.engine.Create(h.ctx, &job.Create{
 			Submission: &job.Submission{OnFailure: job.CancelRest, ChunkSize: 1, Open: open, Paused: paused},
-			Groups:     []job.Group{{Client: opsqueue.Client, Type: opsqueue.Type, Lines: 3, Attributes: job.Attributes{MaxAttempts: 3, LeaseMs: 600_000}}},
+			Groups:     []job.Group{{Client: opsqueue.Client, Type: opsqueue.Type, Lines: 3, Attributes: job.Attributes{MaxAttempts: 3, LeaseMs: 600_000, RetentionMs: 600_000}}},
 		})
 		h.must(err)
 		return wire.SubmissionID(job.Snowflake(receipt.At, receipt.Seq))
