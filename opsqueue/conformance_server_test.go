@@ -30,8 +30,11 @@ type host struct {
 
 	violations *stockclient.Violations
 	objects    *stockclient.ObjectStore
-	stop       func()                                // nil: stopped
-	wrap       func(opsqueue.Engine) opsqueue.Engine // nil: the engine itself
+	stop       func()                                  // nil: stopped
+	wrap       func(opsqueue.Engine) opsqueue.Engine   // nil: the engine itself
+	wrapState  func(opsqueue.Queries) opsqueue.Queries // nil: the state itself
+	engine     *ingest.Engine
+	server     *opsqueue.Server
 }
 
 // longestTest is far longer than any test needs on a busy machine.
@@ -40,6 +43,14 @@ const longestTest = 90 * time.Second
 // startHost starts a server with the original's defaults, as changed. When the test ends, it stops the server, checks the
 // data and reports everything that would have broken a client of the original.
 func startHost(t testing.TB, change ...func(*opsqueue.Config)) *host {
+	t.Helper()
+	h := newHost(t, change...)
+	h.start()
+	return h
+}
+
+// newHost is startHost without the start. The test may set wrap and wrapState before it calls start.
+func newHost(t testing.TB, change ...func(*opsqueue.Config)) *host {
 	t.Helper()
 	flags, err := opsqueue.ParseFlags(nil)
 	if err != nil {
@@ -66,7 +77,6 @@ func startHost(t testing.TB, change ...func(*opsqueue.Config)) *host {
 			t.Errorf("check of the data: %d problems, %v", problems, err)
 		}
 	})
-	h.start()
 	return h
 }
 
@@ -88,7 +98,12 @@ func (h *host) start() {
 	if h.wrap != nil {
 		served = h.wrap(engine)
 	}
-	server := opsqueue.New(served, engine.Queries(), h.config)
+	var state opsqueue.Queries = engine.Queries()
+	if h.wrapState != nil {
+		state = h.wrapState(state)
+	}
+	server := opsqueue.New(served, state, h.config)
+	h.engine, h.server = engine, server
 	started.Store(server)
 	var l net.Listener
 	h.eventually("the address is free", func() bool {

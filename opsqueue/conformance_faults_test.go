@@ -1,0 +1,381 @@
+package opsqueue_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/runs"
+	"github.com/daybookq/daybook/opsqueue"
+	"github.com/daybookq/daybook/opsqueue/wire"
+	"github.com/daybookq/daybook/store"
+)
+
+// faultyEngine is an engine that delays or refuses calls. A hook that is nil does nothing.
+type faultyEngine struct {
+	opsqueue.Engine
+	created    func()                              // after a create
+	moving     func()                              // before a move
+	claimed    func(ctx context.Context)           // after a claim that got chunks
+	completing func(commands []job.Complete) error // before ends of runs are stored; an error refuses them
+}
+
+func (e *faultyEngine) Create(ctx context.Context, c *job.Create) (store.Made, ingest.Receipt, error) {
+	made, receipt, err := e.Engine.Create(ctx, c)
+	if e.created != nil {
+		e.created()
+	}
+	return made, receipt, err
+}
+
+func (e *faultyEngine) MoveAll(ctx context.Context, m job.Move) (store.Swept, ingest.Receipt, error) {
+	if e.moving != nil {
+		e.moving()
+	}
+	return e.Engine.MoveAll(ctx, m)
+}
+
+func (e *faultyEngine) ClaimUntil(ctx context.Context, c job.Claim, stop <-chan struct{}, admit func(int64) error) (store.Claimed, []runs.Run, ingest.Receipt, error) {
+	claimed, handed, receipt, err := e.Engine.ClaimUntil(ctx, c, stop, admit)
+	if e.claimed != nil && len(handed) > 0 {
+		e.claimed(ctx)
+	}
+	return claimed, handed, receipt, err
+}
+
+func (e *faultyEngine) CompleteInOrder(ctx context.Context, commands []job.Complete) ([]store.Ended, ingest.Receipt, error) {
+	if e.completing != nil {
+		if err := e.completing(commands); err != nil {
+			return nil, ingest.Receipt{}, err
+		}
+	}
+	return e.Engine.CompleteInOrder(ctx, commands)
+}
+
+// Exchange refuses all exchanges if there are hooks for claims or ends of runs. The server then calls CompleteInOrder and
+// ClaimUntil, which have the hooks.
+func (e *faultyEngine) Exchange(ctx context.Context, commands []job.Complete, c job.Claim) (*ingest.Exchange, error) {
+	if e.claimed != nil || e.completing != nil {
+		return nil, ingest.ErrDiskFull
+	}
+	return e.Engine.Exchange(ctx, commands, c)
+}
+
+// startFaulty is startHost with an engine that has faults.
+func startFaulty(t *testing.T, e *faultyEngine) *host {
+	t.Helper()
+	h := newHost(t)
+	h.wrap = func(engine opsqueue.Engine) opsqueue.Engine {
+		e.Engine = engine
+		return e
+	}
+	h.start()
+	return h
+}
+
+// wait waits until a channel is closed or has a value.
+func (h *host) wait(what string, c <-chan struct{}) {
+	h.t.Helper()
+	select {
+	case <-c:
+	case <-h.ctx.Done():
+		h.t.Fatalf("it did not happen that %s", what)
+	}
+}
+
+// TestConnectionEndsDuringClaim: a connection that ends after a claim and before its reply leaves nothing. Its share of the
+// memory for replies is free again, and the chunks have not failed.
+func TestConnectionEndsDuringClaim(t *testing.T) {
+	const rounds = 3
+	claimed := make(chan struct{}, rounds)
+	var left atomic.Int64
+	left.Store(rounds)
+	h := startFaulty(t, &faultyEngine{claimed: func(ctx context.Context) {
+		if left.Add(-1) >= 0 {
+			claimed <- struct{}{}
+			<-ctx.Done() // until the connection has ended
+		}
+	}})
+	id := h.insert(stored("p", 1))
+	for range rounds {
+		r := h.raw()
+		r.put(0, wire.WantToReserveChunks{Max: 1, Strategy: oldest})
+		h.wait("the chunk is claimed", claimed)
+		h.must(r.socket.CloseNow())
+	}
+	got := h.reserveOne(h.consumer())
+	if got.Chunk.ID.SubmissionID != id || got.Chunk.Retries != 0 {
+		t.Errorf("after %d connections that got nothing: %+v", rounds, got.Chunk)
+	}
+	h.eventually("all of the memory for replies is free", h.server.RepliesFree)
+}
+
+// TestLongOutputsDoNotHoldUpOthers: a long output that the engine refuses because the disk is almost full delays no other
+// report and no reservation. It is stored when there is room.
+func TestLongOutputsDoNotHoldUpOthers(t *testing.T) {
+	const long = 100_000
+	var low, refused atomic.Bool
+	low.Store(true)
+	h := startFaulty(t, &faultyEngine{completing: func(commands []job.Complete) error {
+		n := 0
+		for i := range commands {
+			for j := range commands[i].Outcomes {
+				n += len(commands[i].Outcomes[j].Output)
+			}
+		}
+		if n >= long && low.Load() {
+			refused.Store(true)
+			return ingest.ErrDiskFull
+		}
+		return nil
+	}})
+	t.Cleanup(func() { low.Store(false) }) // before the server stops
+	a, b := h.insert(stored("a", 2)), h.insert(stored("b", 3))
+	r := h.raw()
+	r.put(0, wire.CompleteChunk{ID: wire.ChunkID{SubmissionID: a}, OutputContent: make([]byte, long)})
+	h.eventually("the long output is refused", refused.Load)
+	for _, other := range []*rawConsumer{r, h.raw()} { // of the same connection, and of another one
+		other.put(1, wire.WantToReserveChunks{Max: 1, Strategy: newest})
+		got := other.decoded().(wire.ChunksReserved).Chunks[0].Chunk.ID
+		if got.SubmissionID != b {
+			t.Fatalf("got %+v", got)
+		}
+		other.put(2, wire.CompleteChunk{ID: got})
+	}
+	h.waitDone(b, 2)
+	h.waitDone(a, 0)
+	low.Store(false)
+	h.waitDone(a, 1)
+}
+
+// TestOneFailureForEachRun: a run that ends by a report and by an expiry counts as one failure, in whatever order they
+// arrive.
+func TestOneFailureForEachRun(t *testing.T) {
+	const library = "Reservation expired" // what the original's library reports when it learns of the expiry
+	for _, test := range []struct {
+		name    string
+		before  []string // failures that are reported before the expiry
+		after   []string // and after the server has sent the expiry
+		expires bool
+	}{
+		{name: "report", before: []string{"error"}},
+		{name: "expiry", after: []string{library}, expires: true},
+		{name: "report under way", after: []string{"error", library}, expires: true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			h := startHost(t, func(c *opsqueue.Config) {
+				if test.expires {
+					c.ReservationExpiration = 100 * time.Millisecond
+				}
+			})
+			h.insert(stored("p", 1))
+			r := h.raw()
+			reserved := func() wire.Chunk {
+				r.put(0, wire.WantToReserveChunks{Max: 1, Strategy: oldest})
+				return r.decoded().(wire.ChunksReserved).Chunks[0].Chunk
+			}
+			chunk := reserved()
+			fail := func(texts []string) {
+				for _, text := range texts {
+					r.put(0, wire.FailChunk{ID: chunk.ID, Failure: text})
+				}
+			}
+			fail(test.before)
+			if test.expires {
+				if m, ok := r.decoded().(wire.ChunkReservationExpired); !ok || m.ID != chunk.ID {
+					t.Fatalf("got %+v", m)
+				}
+			}
+			fail(test.after)
+			if again := reserved(); again.Retries != 1 {
+				t.Errorf("%d failures after one run", again.Retries)
+			}
+		})
+	}
+}
+
+// TestCloseFrame: a server that is closed sends a close frame to each consumer.
+func TestCloseFrame(t *testing.T) {
+	h := startHost(t)
+	ends := make(chan error)
+	const consumers = 5
+	for range consumers {
+		r := h.raw()
+		go func() {
+			_, _, err := r.socket.Read(h.ctx)
+			ends <- err
+		}()
+	}
+	h.stop()
+	for range consumers {
+		if err := <-ends; websocket.CloseStatus(err) != websocket.StatusGoingAway {
+			t.Errorf("the connection ended with: %v", err)
+		}
+	}
+}
+
+// TestCloseAnswersInserts: an insert that is under way when the server is closed is answered.
+func TestCloseAnswersInserts(t *testing.T) {
+	created, closing := make(chan struct{}, 1), make(chan struct{})
+	h := startFaulty(t, &faultyEngine{created: func() {
+		created <- struct{}{}
+		<-closing
+	}})
+	proceed := sync.OnceFunc(func() { close(closing) })
+	t.Cleanup(proceed) // before the server stops
+	answered := make(chan error, 1)
+	var id wire.SubmissionID
+	p := h.producer()
+	go func() {
+		var err error
+		id, err = p.Insert(h.ctx, stored("p", 1), nil)
+		answered <- err
+	}()
+	h.wait("the submission is created", created)
+	stopped := make(chan struct{})
+	go func() {
+		h.stop()
+		close(stopped)
+	}()
+	h.eventually("the server accepts no more connections", func() bool {
+		conn, err := net.Dial("tcp", h.address)
+		if err == nil {
+			conn.Close()
+		}
+		return err != nil
+	})
+	proceed()
+	err := <-answered
+	h.wait("the server is closed", stopped)
+	if err != nil || p.Retries() != 0 {
+		t.Fatalf("the insert was answered with %v, after %d retries", err, p.Retries())
+	}
+	h.start()
+	if got := kind(h.status(id)); got != "InProgress" {
+		t.Errorf("the submission is %s", got)
+	}
+}
+
+// TestOneCancelOfTwo: of two cancels of a submission at the same time one is granted. The other reports that the submission
+// has ended.
+func TestOneCancelOfTwo(t *testing.T) {
+	var moves atomic.Int64
+	h := startFaulty(t, &faultyEngine{moving: func() {
+		// The first move waits for a second one. The wait is bounded, because there must be none.
+		first := moves.Add(1) == 1
+		for began := time.Now(); first && moves.Load() < 2 && time.Since(began) < 300*time.Millisecond; {
+			time.Sleep(time.Millisecond)
+		}
+	}})
+	id := h.insert(stored("p", 10))
+	var group sync.WaitGroup
+	var errs [2]error
+	for i := range errs {
+		p := h.producer()
+		group.Go(func() { errs[i] = p.Cancel(h.ctx, id) })
+	}
+	group.Wait()
+	if (errs[0] == nil) == (errs[1] == nil) {
+		t.Errorf("the two cancels were answered with %v and %v", errs[0], errs[1])
+	}
+	if n := moves.Load(); n != 1 {
+		t.Errorf("the engine was called %d times", n)
+	}
+	h.waitFor(id, "Cancelled")
+}
+
+// TestRunnersOfDaybookKeepTheirJobs: only claims from before the start are returned after a start. A runner of Daybook's own
+// API may have a name that begins as those of connections do.
+func TestRunnersOfDaybookKeepTheirJobs(t *testing.T) {
+	h := startHost(t)
+	claim := func(runner string) job.ID {
+		_, _, err := h.engine.Create(h.ctx, &job.Create{Groups: []job.Group{{Client: "other", Type: "t", Lines: 1, Attributes: job.Attributes{MaxAttempts: 3, LeaseMs: 600_000}}}})
+		h.must(err)
+		_, handed, _, err := h.engine.ClaimUntil(h.ctx, job.Claim{
+			Runner: runner, Max: 1, Clients: []string{"other"}, Types: []string{"t"}, LeaseMs: 600_000, MaxBytes: job.MaxClaimBytes,
+		}, h.ctx.Done(), func(int64) error { return nil })
+		h.must(err)
+		return handed[0].ID(0)
+	}
+	status := func(id job.ID) job.Status {
+		h.must(h.engine.CatchUp(h.ctx, 0))
+		j, err := h.engine.Queries().Job(id)
+		h.must(err)
+		return j.Status
+	}
+	stale := claim("opsqueue/earlier/1")
+	start := h.engine.Now()
+	h.eventually("time has passed", func() bool { return h.engine.Now() > start })
+	h.must(h.server.ReturnStale(start))
+	if got := status(stale); got != job.Pending {
+		t.Errorf("the job of an earlier connection is %s", got)
+	}
+	stale = claim("opsqueue/mine") // one of the two jobs
+	h.must(h.server.ReturnStale(start))
+	if got := status(stale); got != job.Active {
+		t.Errorf("the job of another runner is %s", got)
+	}
+}
+
+// unreadableState is a state whose lookups fail for a time.
+type unreadableState struct {
+	opsqueue.Queries
+	bad    atomic.Bool
+	failed atomic.Int64
+}
+
+func (s *unreadableState) BatchOfSnowflake(snowflake int64) (job.ID, error) {
+	if s.bad.Load() {
+		s.failed.Add(1)
+		return job.ID{}, errors.New("input/output error")
+	}
+	return s.Queries.BatchOfSnowflake(snowflake)
+}
+
+// TestReadErrorsLoseNoReport: a report about a chunk that cannot be looked up because the disk fails is tried again.
+func TestReadErrorsLoseNoReport(t *testing.T) {
+	h := newHost(t)
+	var state unreadableState
+	h.wrapState = func(q opsqueue.Queries) opsqueue.Queries {
+		state.Queries = q
+		return &state
+	}
+	h.start()
+	id := h.insert(stored("p", 1))
+	r := h.raw()
+	state.bad.Store(true)
+	r.put(0, wire.CompleteChunk{ID: wire.ChunkID{SubmissionID: id}}) // which the connection does not hold
+	h.eventually("lookups have failed", func() bool { return state.failed.Load() > 1 })
+	state.bad.Store(false)
+	h.waitFor(id, "Completed")
+}
+
+// TestUnfilledSubmissions: a start cancels a submission that an earlier server did not fill. It does not cancel one that is
+// only paused, or only open.
+func TestUnfilledSubmissions(t *testing.T) {
+	h := startHost(t)
+	create := func(open, paused bool) wire.SubmissionID {
+		_, receipt, err := h.engine.Create(h.ctx, &job.Create{
+			Submission: &job.Submission{OnFailure: job.CancelRest, ChunkSize: 1, Open: open, Paused: paused},
+			Groups:     []job.Group{{Client: opsqueue.Client, Type: opsqueue.Type, Lines: 3, Attributes: job.Attributes{MaxAttempts: 3, LeaseMs: 600_000, RetentionMs: 600_000}}},
+		})
+		h.must(err)
+		return wire.SubmissionID(job.Snowflake(receipt.At, receipt.Seq))
+	}
+	unfilled, paused, open := create(true, true), create(false, true), create(true, false)
+	h.restart()
+	h.waitFor(unfilled, "Cancelled")
+	for name, id := range map[string]wire.SubmissionID{"paused": paused, "open": open} {
+		if got := kind(h.status(id)); got != "InProgress" {
+			t.Errorf("the submission that is %s is %s", name, got)
+		}
+	}
+}
