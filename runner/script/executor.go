@@ -187,7 +187,7 @@ func (x *executor) runBatch(client string, tasks []*task.Task) (ran int, err err
 	b := batch{executor: x, host: h, tasks: tasks}
 	err = b.run(number)
 	if err == nil && (x.maxRuns == 0 || h.runs < x.maxRuns) && len(h.loaded) < maxHandlers &&
-		(x.memoryBytes == 0 || sandbox.ResidentBytes(h.child.process.Pid()) <= x.memoryBytes) {
+		(x.memoryBytes == 0 || residentBytes(h.child.process.Pid()) <= x.memoryBytes) {
 		keep = x.idle
 	}
 	if errors.Is(err, errBefore) {

@@ -1,6 +1,16 @@
 package script
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/daybookq/daybook/runner/sandbox"
+)
+
+// residentBytes is sandbox.ResidentBytes for a decision that is made once. While processes begin and end, the kernel's lists
+// of children may lack one, and with it most of the memory. So it looks twice.
+func residentBytes(pid int) int64 {
+	return max(sandbox.ResidentBytes(pid), sandbox.ResidentBytes(pid))
+}
 
 // tooMuchMemory says why a context is ended, or returns "".
 func tooMuchMemory(used, allowed int64) string {
