@@ -209,12 +209,13 @@ func TestPushOfFilesThatChange(t *testing.T) {
 			for i := range tt.files {
 				writeFiles(t, from, fmt.Sprintf("f%03d", i), fmt.Sprint("content ", i))
 			}
+			var changes int // these two are guarded by p.mu: a request may arrive after the push has ended
 			var changed error
 			p.cutAt = func(r *http.Request) bool {
-				if r.URL.Path != tt.at || p.seen["changed"] > 0 {
+				if r.URL.Path != tt.at || changes > 0 {
 					return false
 				}
-				p.seen["changed"]++
+				changes++
 				path := filepath.Join(from, "f001")
 				info, err := os.Stat(path)
 				changed = errors.Join(err, os.WriteFile(path, []byte("CONTENT 1"), 0o644))
@@ -224,9 +225,12 @@ func TestPushOfFilesThatChange(t *testing.T) {
 				return false
 			}
 			_, _, err := c.PushFileset(t.Context(), "", "in", from, nil)
-			if !errors.Is(err, directory.ErrChanged) || p.count("changed") != 1 || changed != nil {
-				t.Errorf("%v, %v", err, changed)
+			p.mu.Lock()
+			if !errors.Is(err, directory.ErrChanged) || changes != 1 || changed != nil {
+				t.Errorf("%v, %d changes, %v", err, changes, changed)
 			}
+			p.cutAt = nil
+			p.mu.Unlock()
 			if f, err := c.FilesetVersions(t.Context(), "", "in"); !errors.Is(err, client.ErrNotFound) {
 				t.Errorf("%+v, %v", f, err)
 			}
@@ -235,7 +239,6 @@ func TestPushOfFilesThatChange(t *testing.T) {
 					t.Errorf("the blob %+v, %v", b, err)
 				}
 			}
-			p.cutAt = nil
 			if f, _, err := c.PushFileset(t.Context(), "", "in", from, nil); err != nil || f.Version != 1 || f.Files != tt.files {
 				t.Errorf("pushed again: %+v, %v", f, err)
 			}
