@@ -1,5 +1,5 @@
 // Package stockclient is a producer and a consumer that behave as the clients of Opsqueue 0.40.1 do. It is for tests and
-// benchmarks of package opsqueue only: no other package imports it.
+// benchmarks only: of package opsqueue, and of the commands that serve its protocol.
 //
 // A client of the original ends, hangs or fails if the server breaks certain rules. This one notices each such break and
 // records it in Violations, which a test checks at its end:
