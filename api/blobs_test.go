@@ -401,6 +401,13 @@ func TestBlobLimits(t *testing.T) {
 	r.do(http.MethodPut, "/blobs", chunked(mib)).wantStatus(http.StatusCreated)
 	r.put("/blobs", mib[1:]).refused(http.StatusInsufficientStorage, "blob_quota")
 	r.put("/blobs/"+addressOf(mib), mib).wantStatus(http.StatusOK)
+	uploads := func() []os.DirEntry {
+		entries, err := os.ReadDir(filepath.Join(r.blobs.dir, "uploads"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return entries
+	}
 	for _, end := range []func(net.Conn) error{
 		func(c net.Conn) error { return c.Close() },
 		func(c net.Conn) error { return c.(*net.TCPConn).CloseWrite() },
@@ -412,15 +419,13 @@ func TestBlobLimits(t *testing.T) {
 		if _, err := fmt.Fprintf(c, "PUT /blobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 400000\r\n\r\n%s", mib[:300000]); err != nil {
 			t.Fatal(err)
 		}
+		r.until("the upload has begun", func() bool { return len(uploads()) == 1 })
 		if err := end(c); err != nil {
 			t.Fatal(err)
 		}
+		r.until("the upload that was cut off is gone", func() bool { return len(uploads()) == 0 && r.blobs.Used() == 1<<20 })
 		_ = c.Close()
 	}
-	r.until("the uploads that were cut off are gone", func() bool {
-		entries, err := os.ReadDir(filepath.Join(r.blobs.dir, "uploads"))
-		return err == nil && len(entries) == 0 && r.blobs.Used() == 1<<20
-	})
 	list := r.get("/blobs").object(http.StatusOK)
 	if blobs := list["blobs"].([]any); len(blobs) != 1 || fmt.Sprint(list["bytes"]) != "1048576" {
 		t.Errorf("list: %v", list)
