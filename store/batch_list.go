@@ -29,10 +29,15 @@ const (
 // follow: the page after is the list with it as After. A page may have no documents, and more may follow: a request
 // reads a bounded number of batches. With a name or meta it finds batches through indexes.
 func (q *Queries) Batches(f BatchFilter) (docs []Batch, next job.ID, err error) {
+	return q.batchesWithin(f, maxBatchRows)
+}
+
+// batchesWithin is Batches with a number of batches that it may read.
+func (q *Queries) batchesWithin(f BatchFilter, rows int) (docs []Batch, next job.ID, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()
 	defer v.Discard()
-	l := batchLister{Queries: q, v: v, f: &f, rows: maxBatchRows, bytes: maxBatchBytes}
+	l := batchLister{Queries: q, v: v, f: &f, rows: rows, bytes: maxBatchBytes}
 	if f.NamePrefix != "" {
 		err = l.walkNames()
 	} else {
@@ -67,9 +72,15 @@ func (l *batchLister) take(doc *Batch, client, typ string) bool {
 			l.bytes -= len(of.Name) + len(of.Meta) + len(of.Traceparent) + len(of.Tracestate) + len(of.Baggage)
 		}
 	}
+	return l.passed(doc.ID) && len(l.docs) < f.Limit && l.bytes > 0
+}
+
+// passed counts a batch that was read, after which the next page begins if this one ends here. It reports whether others
+// may be read.
+func (l *batchLister) passed(id job.ID) (more bool) {
 	l.rows--
-	l.next = doc.ID
-	return len(l.docs) < f.Limit && l.rows > 0 && l.bytes > 0
+	l.next = id
+	return l.rows > 0
 }
 
 func hasMeta(meta job.BatchMeta, want map[string]string) bool {
@@ -87,7 +98,8 @@ func (l *batchLister) walkNames() error {
 	prefix := batchNamePrefix(l.f.NamePrefix)
 	from := prefix
 	if !l.f.After.IsZero() {
-		s := l.readSubmissionOf(l.v, l.f.After)
+		// It may be one that is being deleted, which a page may end with.
+		s := rowOf(l.seqs(l.f.After), l.f.After, func(seq uint64) *submission { return readSubmission(l.v, seq) })
 		if s == nil {
 			return job.BatchNotFound
 		}
@@ -100,11 +112,8 @@ func (l *batchLister) walkNames() error {
 			return nil
 		}
 		seq := seqOfBatchIndex(key)
-		if s := readSubmission(l.v, seq); !s.deleting {
-			doc := s.document(l.live, l.v)
-			if !l.take(&doc, s.client, s.typ) {
-				return nil
-			}
+		if !l.look(seq, true) {
+			return nil
 		}
 		from = batchNameKey(nameOfBatchIndex(key), seq+1)
 	}
@@ -131,13 +140,13 @@ func (l *batchLister) walk() {
 	submission, plain := uint64(0), uint64(math.MaxUint64)
 	for {
 		if submission < from || from == 0 {
-			submission = l.nextOf(lists, from)
+			var more bool
+			if submission, more = l.nextOf(lists, from); !more {
+				return
+			}
 		}
 		if !indexed && (plain < from || plain == math.MaxUint64) {
 			plain = l.nextBatch(from)
-		}
-		if l.rows <= 0 {
-			return
 		}
 		from = min(submission, plain)
 		if from == math.MaxUint64 {
@@ -156,16 +165,14 @@ func (l *batchLister) look(seq uint64, submission bool) (more bool) {
 	if submission {
 		s := readSubmission(l.v, seq)
 		if s.deleting {
-			l.rows--
-			return true
+			return l.passed(s.id())
 		}
 		doc := s.document(l.live, l.v)
 		return l.take(&doc, s.client, s.typ)
 	}
 	b := readBatch(l.v, seq)
-	if l.next = b.id(); b.joined || b.submission != 0 {
-		l.rows--
-		return l.rows > 0
+	if b.joined || b.submission != 0 {
+		return l.passed(b.id())
 	}
 	doc, name := b.summary(), l.nameOf(b)
 	return l.take(&doc, name.client, name.typ)
@@ -218,8 +225,9 @@ func metaIndexes(name, text string) (prefixes []string) {
 	return prefixes
 }
 
-// nextOf returns the first submission from a seq on that is in all lists; the largest number: there is none.
-func (l *batchLister) nextOf(lists [][]string, from uint64) uint64 {
+// nextOf returns the first submission from a seq on that is in all lists; the largest number: there is none. more is false
+// if the page ends before one is found.
+func (l *batchLister) nextOf(lists [][]string, from uint64) (seq uint64, more bool) {
 	for agreed := 0; agreed < len(lists); {
 		first := uint64(math.MaxUint64)
 		for _, prefix := range lists[agreed] {
@@ -229,16 +237,16 @@ func (l *batchLister) nextOf(lists [][]string, from uint64) uint64 {
 		}
 		switch {
 		case first == math.MaxUint64:
-			return first
+			return first, true
 		case first == from:
 			agreed++
 		default:
 			if l.rows--; l.rows <= 0 && agreed > 0 { // it is in the first list, and the next page goes on after it
 				l.next = readSubmission(l.v, from).id()
-				return math.MaxUint64
+				return from, false
 			}
 			from, agreed = first, 0
 		}
 	}
-	return from
+	return from, true
 }
