@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"iter"
 )
 
@@ -49,8 +50,7 @@ func (c *Client) Submit(ctx context.Context, b NewBatch, jobs iter.Seq[NewJob]) 
 				return err
 			}
 		}
-		added, err := c.AddToBatch(ctx, s.ID, some, CreateOptions{})
-		s.Count += int64(added.Count)
+		err := s.add(ctx, some)
 		clear(some) // their payloads may be large
 		some, bytes, long = some[:0], 0, 0
 		return err
@@ -73,6 +73,19 @@ func (c *Client) Submit(ctx context.Context, b NewBatch, jobs iter.Seq[NewJob]) 
 	}
 	_, err = c.CloseBatch(ctx, s.ID)
 	return s, err
+}
+
+// add adds jobs in their order. Escapes and base64 can make payloads longer in a request than it may be: then each half of the
+// jobs has a request of its own.
+func (s *Submission) add(ctx context.Context, jobs []NewJob) error {
+	added, err := s.c.AddToBatch(ctx, s.ID, jobs, CreateOptions{})
+	s.Count += int64(added.Count)
+	if half := len(jobs) / 2; half > 0 && errors.Is(err, ErrTooLarge) {
+		if err = s.add(ctx, jobs[:half]); err == nil {
+			err = s.add(ctx, jobs[half:])
+		}
+	}
+	return err
 }
 
 // Results yields the results of all jobs in their order, as they come; see Client.Results. It reads outputs that are stored by
