@@ -14,6 +14,7 @@ type BatchFilter struct {
 	Name         string
 	NamePrefix   string            // the list is in the order of names, and then of ids
 	Meta         map[string]string // names to texts, or to the decimal digits of integers
+	Attributed   bool              // only batches with attributes, which are found without looking at others
 	Limit        int               // of documents, at least 1
 	After        job.ID            // zero, or Next of the page before
 }
@@ -136,7 +137,8 @@ func (l *batchLister) walk() {
 		seqs := l.seqs(l.f.After)
 		from = seqs.all()[0] + 1
 	}
-	lists, indexed := l.lists(), l.f.Name != "" || len(l.f.Meta) > 0
+	// A batch by itself has neither name nor meta, and is never paused.
+	lists, indexed := l.lists(), l.f.Attributed || l.f.Name != "" || len(l.f.Meta) > 0 || l.f.Status == job.BatchPaused
 	submission, plain := uint64(0), uint64(math.MaxUint64)
 	for {
 		if submission < from || from == 0 {
