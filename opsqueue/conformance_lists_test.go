@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/opsqueue"
 	"github.com/daybookq/daybook/store"
 )
@@ -16,7 +15,7 @@ type listedState struct {
 	lists, wide atomic.Int64
 }
 
-func (s *listedState) Batches(f store.BatchFilter) ([]store.Batch, job.ID, error) {
+func (s *listedState) Batches(f store.BatchFilter) ([]store.Batch, store.BatchPlace, error) {
 	s.lists.Add(1)
 	if !f.Attributed {
 		s.wide.Add(1)

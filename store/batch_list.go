@@ -16,8 +16,18 @@ type BatchFilter struct {
 	Meta         map[string]string // names to texts, or to the decimal digits of integers
 	Attributed   bool              // only batches with attributes, which are found without looking at others
 	Limit        int               // of documents, at least 1
-	After        job.ID            // zero, or Next of the page before
+	After        BatchPlace        // zero, or next of the page before
 }
+
+// BatchPlace is the place of a batch in a list. Name is its name in a list with NamePrefix, and otherwise "". With the name a
+// list goes on after a batch that does not exist any more.
+type BatchPlace struct {
+	ID   job.ID
+	Name string
+}
+
+// IsZero reports whether the place is that of no batch.
+func (p BatchPlace) IsZero() bool { return p.ID.IsZero() }
 
 // maxBatchRows bounds the batches that are read for one page, and maxBatchBytes what their texts have. Escapes may make
 // six bytes of one.
@@ -29,12 +39,12 @@ const (
 // Batches returns a page of the batches that match a filter, in the order of their ids. next is not zero if more may
 // follow: the page after is the list with it as After. A page may have no documents, and more may follow: a request
 // reads a bounded number of batches. With a name or meta it finds batches through indexes.
-func (q *Queries) Batches(f BatchFilter) (docs []Batch, next job.ID, err error) {
+func (q *Queries) Batches(f BatchFilter) (docs []Batch, next BatchPlace, err error) {
 	return q.batchesWithin(f, maxBatchRows)
 }
 
 // batchesWithin is Batches with a number of batches that it may read.
-func (q *Queries) batchesWithin(f BatchFilter, rows int) (docs []Batch, next job.ID, err error) {
+func (q *Queries) batchesWithin(f BatchFilter, rows int) (docs []Batch, next BatchPlace, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()
 	defer v.Discard()
@@ -55,7 +65,7 @@ type batchLister struct {
 	rows  int // that may still be read
 	bytes int // of texts that a page may still have
 	docs  []Batch
-	next  job.ID
+	next  BatchPlace
 }
 
 // take adds a batch to the page if it matches, and reports whether the page goes on. When it ends, next is the batch.
@@ -80,7 +90,7 @@ func (l *batchLister) take(doc *Batch, client, typ string) bool {
 // may be read.
 func (l *batchLister) passed(id job.ID) (more bool) {
 	l.rows--
-	l.next = id
+	l.next.ID = id
 	return l.rows > 0
 }
 
@@ -99,20 +109,25 @@ func (l *batchLister) walkNames() error {
 	prefix := batchNamePrefix(l.f.NamePrefix)
 	from := prefix
 	if !l.f.After.IsZero() {
-		// It may be one that is being deleted, which a page may end with.
-		s := rowOf(l.seqs(l.f.After), l.f.After, func(seq uint64) *submission { return readSubmission(l.v, seq) })
-		if s == nil {
-			return job.BatchNotFound
+		seqs, name := l.seqs(l.f.After.ID), l.f.After.Name
+		seq := seqs.all()[0]
+		if name == "" { // it may be one that is being deleted
+			s := rowOf(seqs, l.f.After.ID, func(seq uint64) *submission { return readSubmission(l.v, seq) })
+			if s == nil {
+				return job.BatchNotFound
+			}
+			seq, name = s.seq, s.Name
 		}
-		from = batchNameKey(s.Name, s.seq+1)
+		from = max(prefix, batchNameKey(name, seq+1))
 	}
 	for {
 		key, ok := l.seek(from, lsm.After(prefix))
 		if !ok {
-			l.next = job.ID{}
+			l.next = BatchPlace{}
 			return nil
 		}
 		seq := seqOfBatchIndex(key)
+		l.next.Name = nameOfBatchIndex(key)
 		if !l.look(seq, true) {
 			return nil
 		}
@@ -134,7 +149,7 @@ func (l *batchLister) seek(from, to string) (key string, ok bool) {
 func (l *batchLister) walk() {
 	from := uint64(0)
 	if !l.f.After.IsZero() {
-		seqs := l.seqs(l.f.After)
+		seqs := l.seqs(l.f.After.ID)
 		from = seqs.all()[0] + 1
 	}
 	// A batch by itself has neither name nor meta, and is never paused.
@@ -152,7 +167,7 @@ func (l *batchLister) walk() {
 		}
 		from = min(submission, plain)
 		if from == math.MaxUint64 {
-			l.next = job.ID{}
+			l.next = BatchPlace{}
 			return
 		}
 		if !l.look(from, from == submission) {
@@ -244,7 +259,7 @@ func (l *batchLister) nextOf(lists [][]string, from uint64) (seq uint64, more bo
 			agreed++
 		default:
 			if l.rows--; l.rows <= 0 && agreed > 0 { // it is in the first list, and the next page goes on after it
-				l.next = readSubmission(l.v, from).id()
+				l.next.ID = readSubmission(l.v, from).id()
 				return from, false
 			}
 			from, agreed = first, 0
