@@ -12,8 +12,12 @@ import (
 func newCancel() *cobra.Command {
 	b := bulk{verb: "cancel", done: "cancelled", allowed: statusesUnfinished, standard: statusesUnfinished}
 	b.one = func(ctx context.Context, id string) (*client.Job, error) { return b.c.Cancel(ctx, id) }
-	b.ofBatch = func(ctx context.Context, id, status string) (client.Sweep, error) { return b.c.CancelBatch(ctx, id, status) }
-	b.ofQueue = func(ctx context.Context, c, typ, status string) (client.Sweep, error) { return b.c.CancelQueue(ctx, c, typ, status) }
+	b.ofBatch = func(ctx context.Context, id, status string) (client.Sweep, error) {
+		return b.c.CancelBatch(ctx, id, status)
+	}
+	b.ofQueue = func(ctx context.Context, c, typ, status string) (client.Sweep, error) {
+		return b.c.CancelQueue(ctx, c, typ, status)
+	}
 	return b.command(&cobra.Command{
 		Use:   "cancel",
 		Short: "Cancel jobs that have not ended",

@@ -92,10 +92,10 @@ func metaPairs(pairs []string) (map[string]string, error) {
 type createFlags struct {
 	remote
 	attributeFlags
-	file, key, uniqueKey  string
-	binary, input         string
-	asValue, wait         bool
-	onComplete            string
+	file, key, uniqueKey string
+	binary, input        string
+	asValue, wait        bool
+	onComplete           string
 }
 
 func newCreate() *cobra.Command {
@@ -235,4 +235,6 @@ func printOutput(w io.Writer, o *client.Output) error {
 // notCompleted is the end of a job or batch that a command has waited for.
 type notCompleted struct{ what, status, reason string }
 
-func (e *notCompleted) Error() string { return fmt.Sprintf("%s is %s%s", e.what, e.status, because(e.reason)) }
+func (e *notCompleted) Error() string {
+	return fmt.Sprintf("%s is %s%s", e.what, e.status, because(e.reason))
+}

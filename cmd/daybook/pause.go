@@ -18,7 +18,9 @@ func newPause() *cobra.Command {
 stop" does this for the whole server.`,
 		Example: "  daybook pause acme/resize",
 		Args:    cobra.MinimumNArgs(1),
-	}, nil, func(ctx context.Context, c *client.Client, q queueName) (client.Queue, error) { return c.Pause(ctx, q.client, q.typ) })
+	}, nil, func(ctx context.Context, c *client.Client, q queueName) (client.Queue, error) {
+		return c.Pause(ctx, q.client, q.typ)
+	})
 }
 
 func newResume() *cobra.Command {
@@ -30,7 +32,9 @@ func newResume() *cobra.Command {
 		Example: `  daybook resume acme/resize
   daybook resume --batch 0185a1b2-c3d4-7000-8000-00000c800000`,
 	}
-	ofQueues(cmd, &batch, func(ctx context.Context, c *client.Client, q queueName) (client.Queue, error) { return c.Resume(ctx, q.client, q.typ) })
+	ofQueues(cmd, &batch, func(ctx context.Context, c *client.Client, q queueName) (client.Queue, error) {
+		return c.Resume(ctx, q.client, q.typ)
+	})
 	cmd.Flags().StringVar(&batch, "batch", "", "the batch that runs from now on")
 	completeFlag(cmd, "batch", batchIDs)
 	return cmd

@@ -12,8 +12,12 @@ import (
 func newRedrive() *cobra.Command {
 	b := bulk{verb: "redrive", done: "redriven", allowed: statusesEnded, standard: []job.Status{job.Failed}}
 	b.one = func(ctx context.Context, id string) (*client.Job, error) { return b.c.Redrive(ctx, id) }
-	b.ofBatch = func(ctx context.Context, id, status string) (client.Sweep, error) { return b.c.RedriveBatch(ctx, id, status) }
-	b.ofQueue = func(ctx context.Context, c, typ, status string) (client.Sweep, error) { return b.c.RedriveQueue(ctx, c, typ, status) }
+	b.ofBatch = func(ctx context.Context, id, status string) (client.Sweep, error) {
+		return b.c.RedriveBatch(ctx, id, status)
+	}
+	b.ofQueue = func(ctx context.Context, c, typ, status string) (client.Sweep, error) {
+		return b.c.RedriveQueue(ctx, c, typ, status)
+	}
 	return b.command(&cobra.Command{
 		Use:   "redrive",
 		Short: "Run ended jobs again",

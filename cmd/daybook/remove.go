@@ -21,8 +21,12 @@ func newRemove() *cobra.Command {
 		}
 		return j, err
 	}
-	b.ofBatch = func(ctx context.Context, id, status string) (client.Sweep, error) { return b.c.DeleteBatch(ctx, id, status) }
-	b.ofQueue = func(ctx context.Context, c, typ, status string) (client.Sweep, error) { return b.c.DeleteQueueJobs(ctx, c, typ, status) }
+	b.ofBatch = func(ctx context.Context, id, status string) (client.Sweep, error) {
+		return b.c.DeleteBatch(ctx, id, status)
+	}
+	b.ofQueue = func(ctx context.Context, c, typ, status string) (client.Sweep, error) {
+		return b.c.DeleteQueueJobs(ctx, c, typ, status)
+	}
 	return b.command(&cobra.Command{
 		Use:     "rm",
 		Aliases: []string{"remove"},
