@@ -410,7 +410,11 @@ func (r *batchRequest) submission(h http.Header) (s *job.Submission, err error) 
 	if err == nil {
 		s.Meta, err = r.meta()
 	}
-	set(&s.ChunkSize, r.ChunkSize)
+	if r.ChunkSize != nil && err == nil {
+		if s.ChunkSize = *r.ChunkSize; s.ChunkSize < 1 {
+			err = badRequest("chunk_size", fmt.Sprintf("chunk_size must be 1 or more, not %d", s.ChunkSize))
+		}
+	}
 	set(&s.Tracestate, r.Tracestate)
 	set(&s.Baggage, r.Baggage)
 	for _, f := range [...]struct {
