@@ -69,7 +69,7 @@ func submit(cmd *cobra.Command, f *submitFlags, args []string) error {
 	if err := f.check(cmd); err != nil {
 		return err
 	}
-	url, err := f.server.check(cmd.Context())
+	url, err := reach(cmd, &f.server)
 	if err != nil {
 		return err
 	}
