@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"sync"
 	"time"
@@ -128,17 +129,27 @@ func (f *filling) send() {
 	if len(f.some) == 0 || f.err != nil {
 		return
 	}
-	c := f.s.c
 	if f.long > 0 {
-		if f.err = f.s.chunks.putPayloads(f.ctx, c, f.client, f.some); f.err != nil {
+		if f.err = f.s.chunks.putPayloads(f.ctx, f.s.c, f.client, f.some); f.err != nil {
 			return
 		}
 	}
-	var added Created
-	added, f.err = c.AddToBatch(f.ctx, f.s.ID, f.some, CreateOptions{})
-	f.s.Count += int64(added.Count)
+	f.err = f.s.add(f.ctx, f.some)
 	clear(f.some) // their payloads may be large
 	f.some, f.bytes, f.long = f.some[:0], 0, 0
+}
+
+// add adds jobs in their order. Escapes and base64 can make payloads longer in a request than it may be: then each half of the
+// jobs has a request of its own.
+func (s *Submission) add(ctx context.Context, jobs []NewJob) error {
+	added, err := s.c.AddToBatch(ctx, s.ID, jobs, CreateOptions{})
+	s.Count += int64(added.Count)
+	if half := len(jobs) / 2; half > 0 && errors.Is(err, ErrTooLarge) {
+		if err = s.add(ctx, jobs[:half]); err == nil {
+			err = s.add(ctx, jobs[half:])
+		}
+	}
+	return err
 }
 
 // Results yields the results of all jobs in their order, as they come; see Client.Results. It reads outputs that are stored by
