@@ -99,15 +99,15 @@ func add(cmd *cobra.Command, f *addFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	url, err := reach(cmd, &f.server)
-	if err != nil {
-		return err
-	}
 	in, end, err := openInput(cmd, args)
 	if err != nil {
 		return err
 	}
 	defer end()
+	url, err := reach(cmd, &f.server)
+	if err != nil {
+		return err
+	}
 	lines := bufio.NewReader(inputReader{in})
 	for range f.skipLines {
 		for {

@@ -182,7 +182,7 @@ func (b *bulk) sweep(cmd *cobra.Command, what string) error {
 		if b.asJSON {
 			return json.NewEncoder(b.out).Encode(map[string]any{"operation": b.verb, "would_move": n, "batch_id": b.batch, "client": q.client, "type": q.typ, "status": b.status})
 		}
-		_, err := fmt.Fprintf(b.out, "would %s %d jobs of %s%s\n", b.verb, n, what, text)
+		_, err := fmt.Fprintf(b.out, "would %s %s of %s%s\n", b.verb, jobsText(n), what, text)
 		return err
 	}
 	if err := b.confirm(cmd, n, what, false); err != nil {
@@ -226,7 +226,7 @@ func (b *bulk) sweep(cmd *cobra.Command, what string) error {
 	if w.Skipped > 0 {
 		skipped = fmt.Sprintf("; %d were left, since other jobs have their unique keys", w.Skipped)
 	}
-	_, err = fmt.Fprintf(b.out, "%s %d jobs of %s%s\n", b.done, w.Moved, what, skipped)
+	_, err = fmt.Fprintf(b.out, "%s %s of %s%s\n", b.done, jobsText(w.Moved), what, skipped)
 	return err
 }
 

@@ -143,7 +143,7 @@ func listJobs(cmd *cobra.Command, r *remote, query url.Values, limit int, idsOnl
 	case shown == 0 && !r.asJSON && !idsOnly:
 		_, err = fmt.Fprintln(r.out, "there are no such jobs")
 	case cut:
-		_, err = fmt.Fprintf(cmd.ErrOrStderr(), "these are the first %d jobs; --limit 0 lists all\n", limit)
+		_, err = fmt.Fprintf(cmd.ErrOrStderr(), "there are more than %s; --limit 0 lists all\n", jobsText(limit))
 	}
 	return err
 }

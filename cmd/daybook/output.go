@@ -79,6 +79,14 @@ func hasColours(w io.Writer) bool {
 	return isTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
+// jobsText returns a number of jobs as text.
+func jobsText[N int | int64](n N) string {
+	if n == 1 {
+		return "1 job"
+	}
+	return fmt.Sprintf("%d jobs", n)
+}
+
 // moment returns unix milliseconds as a date and time.
 func moment(ms int64) string { return time.UnixMilli(ms).Format("2006-01-02 15:04:05.000 -07:00") }
 

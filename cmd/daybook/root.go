@@ -80,6 +80,9 @@ commands: see ` + "`daybook help environment`" + `.`,
 				fmt.Fprintf(cmd.ErrOrStderr(), "daybook: warning: %s\n", unknownVariable(name))
 			}
 		}
+		if err := cmd.ValidateFlagGroups(); err != nil {
+			return err
+		}
 		root.started = true
 		return nil
 	}

@@ -51,7 +51,7 @@ func switches(cmd *cobra.Command, turn func(*client.Client, context.Context) err
 		if s.Stopped {
 			text = "the server hands out no jobs"
 		}
-		_, err = fmt.Fprintf(r.out, "%s; %d are active\n", text, s.Jobs["active"])
+		_, err = fmt.Fprintf(r.out, "%s; active: %s\n", text, jobsText(s.Jobs["active"]))
 		return err
 	})
 	jsonFlag(cmd, &r.asJSON)

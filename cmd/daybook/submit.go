@@ -74,15 +74,15 @@ func submit(cmd *cobra.Command, f *submitFlags, args []string) error {
 		return err
 	}
 	defer closeChunks()
-	url, err := reach(cmd, &f.server)
-	if err != nil {
-		return err
-	}
 	in, closeInput, err := openInput(cmd, args)
 	if err != nil {
 		return err
 	}
 	defer closeInput()
+	url, err := reach(cmd, &f.server)
+	if err != nil {
+		return err
+	}
 	c := newClient(cmd, url)
 	untilSignal, end := untilInterrupted(cmd.Context())
 	defer end()

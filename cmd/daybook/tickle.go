@@ -47,7 +47,7 @@ error if the jobs are no longer held.`,
 			if r.asJSON {
 				return json.NewEncoder(r.out).Encode(&held)
 			}
-			_, err = fmt.Fprintf(r.out, "%d jobs are held, %d are lost\n", held.Held, len(held.Lost))
+			_, err = fmt.Fprintf(r.out, "held: %s, lost: %d\n", jobsText(held.Held), len(held.Lost))
 			return err
 		}
 		if err := checkIDs(args...); err != nil {
