@@ -168,6 +168,9 @@ type Job struct {
 	Handler *ClaimHandler `json:"-"`
 	// Existing is set if a create returned the unfinished job that has the same unique key.
 	Existing bool `json:"existing"`
+
+	// Text is the whole document as the server sent it, in calls that return one job.
+	Text []byte `json:"-"`
 }
 
 // Step is a part of a run that its runner has begun.
@@ -252,6 +255,7 @@ func decodeJob(a answer) (*Job, error) {
 	if err != nil {
 		return nil, a.unreadable(err)
 	}
+	j.Text = a.body
 	return j, nil
 }
 

@@ -99,17 +99,13 @@ func add(cmd *cobra.Command, f *addFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	url, err := f.server.check(cmd.Context())
-	if err != nil {
-		return err
-	}
 	in, end, err := openInput(cmd, args)
 	if err != nil {
 		return err
 	}
 	defer end()
-	// Report at once that no server runs at the address. Later, add waits for a server that stops.
-	if _, err := ask(cmd, &f.server, "/ping"); err != nil {
+	url, err := reach(cmd, &f.server)
+	if err != nil {
 		return err
 	}
 	lines := bufio.NewReader(inputReader{in})

@@ -39,35 +39,73 @@ func networkOf(address *net.TCPAddr) string {
 	return "tcp"
 }
 
-// serverFlag adds the flag --server. It accepts any text: an error of the flag library would show a password in it.
-// check refuses a text that is not an address.
+// serverFlag adds the flags --server and --context. --server accepts any text: an error of the flag library would show a
+// password in it. check refuses a text that is not an address.
 func serverFlag(cmd *cobra.Command, to *serverAddress) {
-	*to = defaultServer
-	cmd.Flags().Var(to, "server", "address of the server: a URL, host:port, or mdns: to find it on the local network")
+	flags := cmd.Flags()
+	flags.Var(to, "server", "address of the server: a URL, host:port, or mdns: to find it on the local network")
+	flags.StringVar(&to.context, "context", "", "name of a server that was stored with \"daybook context add\"")
+	cmd.MarkFlagsMutuallyExclusive("server", "context")
+	completeFlag(cmd, "context", contextNames)
 }
 
-// serverAddress is the text of --server: a URL, which may have a user and a path, or host:port.
-type serverAddress string
+// serverAddress is the server of a command: the text of --server, which is a URL, which may have a user and a path, or
+// host:port; or the name of a context; or neither, which means the context in use, or the default.
+type serverAddress struct {
+	text, context string
+	given         bool // as a text, which may be empty
+}
 
 func (a *serverAddress) Set(text string) error {
-	*a = serverAddress(text)
+	a.text, a.given = text, true
 	return nil
 }
 func (a *serverAddress) Type() string { return "address" }
 
 // String returns the address without user and password, so that it can be shown.
-func (a *serverAddress) String() string { return redacted(string(*a)) }
+func (a *serverAddress) String() string {
+	if a.text == "" && a.context == "" && !a.given {
+		return defaultServer
+	}
+	return redacted(a.text)
+}
+
+// resolve sets the text of an address that was not given as one.
+func (a *serverAddress) resolve() error {
+	if a.text != "" || a.given {
+		return nil
+	}
+	all, err := readContexts()
+	if err != nil {
+		return err
+	}
+	if a.context != "" {
+		a.text, err = all.address(a.context)
+		return err
+	}
+	a.text = defaultServer
+	if all.Use != "" {
+		a.text, err = all.address(all.Use)
+	}
+	return err
+}
+
+// isDiscovered reports whether the server is to be found on the local network.
+func (a *serverAddress) isDiscovered() bool { return strings.HasPrefix(a.text, mdnsScheme) }
 
 // check returns the URL that all requests begin with. An address that begins with mdns: is looked up once.
 func (a *serverAddress) check(ctx context.Context) (string, error) {
-	if strings.HasPrefix(string(*a), mdnsScheme) {
-		url, err := discover(ctx, string(*a))
+	if err := a.resolve(); err != nil {
+		return "", err
+	}
+	if a.isDiscovered() {
+		url, err := discover(ctx, a.text)
 		if err != nil {
 			return "", err
 		}
-		*a = serverAddress(url)
+		a.text = url
 	}
-	text := strings.TrimRight(string(*a), "/")
+	text := strings.TrimRight(a.text, "/")
 	if !strings.Contains(text, "://") {
 		text = "http://" + text
 	}

@@ -55,7 +55,7 @@ func newBatches() *cobra.Command {
 			}
 			q.Meta[name] = value
 		}
-		url, err := server.check(cmd.Context())
+		url, err := reach(cmd, &server)
 		if err != nil {
 			return err
 		}
@@ -169,6 +169,8 @@ the batch has ended.`,
   daybook results --chunks blobs 0185a1b2-c3d4-7000-8000-00000c800000
   daybook results --from 1000 --json 0185a1b2-c3d4-7000-8000-00000c800000`,
 		Args: cobra.ExactArgs(1),
+
+		ValidArgsFunction: once(batchIDs),
 	}
 	serverFlag(cmd, &server)
 	cmd.Flags().BoolVarP(&q.Follow, "follow", "f", false, "wait until the batch has ended")
@@ -179,15 +181,16 @@ the batch has ended.`,
 		if _, err := job.ParseID(args[0]); err != nil {
 			return usageError{fmt.Errorf("%q: %w", args[0], err)}
 		}
-		url, err := server.check(cmd.Context())
-		if err != nil {
-			return err
-		}
 		var end func()
+		var err error
 		if q.Chunks, end, err = openChunks(chunks); err != nil {
 			return err
 		}
 		defer end()
+		url, err := reach(cmd, &server)
+		if err != nil {
+			return err
+		}
 		out := cmd.OutOrStdout()
 		if isTerminal(out) {
 			out = &plainText{to: out}

@@ -82,7 +82,7 @@ func bench(cmd *cobra.Command, f *benchFlags) (err error) {
 	b := benchRun{show: newBenchProgress(cmd.ErrOrStderr(), time.Duration(f.duration))}
 	defer b.show.end()
 	b.Runner = limits.Runner{Processors: runtime.GOMAXPROCS(0), Length: time.Duration(f.duration), Progress: b.show.step}
-	if cmd.Flags().Changed("server") {
+	if cmd.Flags().Changed("server") || cmd.Flags().Changed("context") {
 		err = b.given(ctx, f)
 	} else {
 		err = b.own(ctx, f)

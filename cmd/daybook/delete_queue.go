@@ -1,17 +1,18 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
-	"github.com/daybookq/daybook/job"
 )
 
 func newDeleteQueue() *cobra.Command {
 	var server serverAddress
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "delete CLIENT/TYPE",
 		Short: "Delete a queue that has no jobs",
@@ -21,31 +22,29 @@ ended jobs that it still keeps. The next job of that client and type creates the
 The server itself deletes a queue that has had no jobs for --queue-idle (see ` + "`daybook serve --help`" + `).`,
 		Example: `  daybook queues delete acme/resize`,
 		Args:    cobra.RangeArgs(1, 2), // client and type can also be two arguments
+
+		ValidArgsFunction: once(queueNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 1 {
-				client, typ, ok := strings.Cut(args[0], "/")
-				if !ok {
-					return usageError{fmt.Errorf("%q is not a queue; name it as CLIENT/TYPE, like acme/resize", args[0])}
-				}
-				args = []string{client, typ}
+			q, err := parseQueue(strings.Join(args, "/"))
+			if err != nil {
+				return err
 			}
-			for i, field := range []string{"CLIENT", "TYPE"} {
-				if err := job.CheckName(field, args[i]); err != nil {
-					return usageError{err}
-				}
-			}
-			url, err := server.check(cmd.Context())
+			url, err := reach(cmd, &server)
 			if err != nil {
 				return err
 			}
 			c := client.New(url, client.Options{})
-			if err := c.DeleteQueue(cmd.Context(), args[0], args[1]); err != nil {
+			if err := c.DeleteQueue(cmd.Context(), q.client, q.typ); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "deleted the queue %s/%s\n", args[0], args[1])
+			if asJSON {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"client": q.client, "type": q.typ, "deleted": true})
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "deleted the queue %s\n", q)
 			return err
 		},
 	}
 	serverFlag(cmd, &server)
+	jsonFlag(cmd, &asJSON)
 	return cmd
 }

@@ -6,19 +6,27 @@
 //   - serve.go, serve_run.go, serve_blobs.go, serve_mdns.go, serve_traces.go, serve_opsqueue.go: the settings of the server;
 //     how it starts, runs and stops; its blobs; how it announces itself; its traces; its listener for clients of Opsqueue.
 //   - opsqueue_serve.go: the server with the command line of that of Opsqueue.
-//   - config.go, environment.go, flag_values.go: settings from a file and from variables; durations and sizes.
+//   - config.go, environment.go, flag_values.go, time_flag.go: settings from a file and from variables; durations, sizes, times.
 //   - address.go, open_files.go, memory_limit.go, garbage.go, profiles.go: addresses to listen on and to connect to; file
 //     descriptors; memory in a container; how often garbage is collected; profiles.
 //   - work.go, work_config.go, work_containers.go, work_progress.go: the command work, which runs jobs.
-//   - add.go, submit.go, batches.go, get.go, logs.go, blob.go, blob_put.go, fileset.go, fileset_transfer.go, queues.go, delete_queue.go, stats.go,
-//     clock.go, discover.go: commands that send requests to a server.
+//   - remote.go, ask.go: what commands about a server share: its client, its documents, and whether it answers.
+//   - context.go, contexts.go: servers with names.
+//   - add.go, create.go, submit.go: jobs from lines, one job, and a batch from lines.
+//   - get.go, jobs.go, batches.go, queues.go, runners.go, logs.go, stats.go: what is there.
+//   - bulk.go, cancel.go, redrive.go, remove.go, run_now.go: changes of jobs, of one or of many.
+//   - claim.go, tickle.go, complete.go, release.go: what a runner does, one request at a time.
+//   - pause.go, delete_queue.go, start_stop.go, clock.go, discover.go: queues and the server.
+//   - blob.go, blob_put.go, fileset.go, fileset_transfer.go: blobs and filesets.
 //   - chunks.go: where `daybook submit` and `daybook results` store and find long lines and outputs.
 //   - waits.go, upload_note.go: why a command waits for the server; which upload a later `daybook blob put` goes on with.
 //   - bench.go, bench_server.go, bench_report.go: how fast a server is; the server that is started for that, which
 //     bench_server_linux.go and bench_server_other.go keep apart; progress and tables.
 //   - check.go, journal.go, rebuild.go: commands for the data of a stopped server.
-//   - version.go, licenses.go: the build, and the licences of what it contains.
-//   - ask.go, output.go, exit_codes.go: reading a document from a server; tables and terminals; exit codes and hints.
+//   - version.go, licenses.go, man.go, complete_names.go: the build, and the licences of what it contains; manual pages; names
+//     that a shell completes.
+//   - output.go, exit_codes.go: tables and terminals; exit codes and hints.
 //
-// To add a command, write a file for it, a line in newRoot, and a test in main_test.go.
+// To add a command, write a file for it, a line in commandGroups, and a test; then write its golden files and
+// its page with `go test ./cmd/daybook -run TestCLI -rewrite-cli`.
 package main

@@ -12,10 +12,10 @@ import (
 
 const variablePrefix = "DAYBOOK_"
 
-// sharedFlags are the flags that every command takes from the environment: the address of the server and the data
-// directory. All other variables are settings of serve only. Otherwise DAYBOOK_MAX_ATTEMPTS, which is for the server,
+// sharedFlags are the flags that every command takes from the environment: the server, by its address or its name, and the
+// data directory. All other variables are settings of serve only. Otherwise DAYBOOK_MAX_ATTEMPTS, which is for the server,
 // would also change what `daybook add` posts.
-var sharedFlags = []string{"server", "data"}
+var sharedFlags = []string{"server", "context", "data"}
 
 // variable returns the name of the environment variable of a flag.
 func variable(flag string) string {
@@ -25,8 +25,13 @@ func variable(flag string) string {
 // fromEnvironment sets the flags that are not on the command line to the values of their variables. An empty variable
 // counts as not set, so that a script may pass on a variable that is empty.
 func fromEnvironment(cmd *cobra.Command) (err error) {
+	if os.Getenv(variable("server")) != "" && os.Getenv(variable("context")) != "" {
+		return fmt.Errorf("the environment variables %s and %s are both set; each names a server", variable("server"), variable("context"))
+	}
+	given := map[string]bool{} // on the command line
+	cmd.Flags().Visit(func(f *pflag.Flag) { given[f.Name] = true })
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if f.Changed || err != nil || !hasVariable(cmd, f.Name) {
+		if f.Changed || err != nil || !hasVariable(cmd, f.Name) || namesServer(f.Name) && (given["server"] || given["context"]) {
 			return
 		}
 		name := variable(f.Name)
@@ -39,6 +44,9 @@ func fromEnvironment(cmd *cobra.Command) (err error) {
 	})
 	return err
 }
+
+// namesServer reports whether a flag says which server a command uses: only one of them counts.
+func namesServer(flag string) bool { return flag == "server" || flag == "context" }
 
 func hasVariable(cmd *cobra.Command, flag string) bool {
 	if cmd.Name() == "serve" {
@@ -82,7 +90,7 @@ func newEnvironmentHelp() *cobra.Command {
 	return &cobra.Command{
 		Use: "environment", Short: "List the environment variables that are read",
 		Long: `Every flag of ` + "`daybook serve`" + ` has an environment variable: DAYBOOK_MAX_ATTEMPTS sets --max-attempts.
-The other commands read only DAYBOOK_SERVER (--server) and DAYBOOK_DATA (--data). A flag has precedence
+The other commands read only DAYBOOK_SERVER (--server), DAYBOOK_CONTEXT (--context) and DAYBOOK_DATA (--data). A flag has precedence
 over its variable, and a variable over the configuration file.
 
 ` + "`daybook serve`" + ` also reads the variables of OpenTelemetry, such as OTEL_EXPORTER_OTLP_ENDPOINT.

@@ -1,36 +1,90 @@
 package main
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"os"
-	"text/tabwriter"
+	"strconv"
+	"strings"
 	"time"
+	"unicode"
 
+	"github.com/charmbracelet/x/ansi"
 	"github.com/mattn/go-isatty"
 )
 
-// table writes rows in aligned columns.
+// table writes rows in aligned columns. A cell that could change a terminal is put in quotes. If w is a terminal, the
+// statuses in cells have colours.
 func table(w io.Writer, rows func(row func(cells ...any))) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	var err error
+	var lines [][]string
+	var widths []int
 	rows(func(cells ...any) {
-		for i, cell := range cells {
-			if i > 0 && err == nil {
-				_, err = io.WriteString(t, "\t")
+		line := make([]string, len(cells))
+		for i, c := range cells {
+			line[i] = plainCell(fmt.Sprint(c))
+			if i == len(widths) {
+				widths = append(widths, 0)
 			}
-			if err == nil {
-				_, err = fmt.Fprint(t, cell)
-			}
+			widths[i] = max(widths[i], ansi.StringWidth(line[i]))
 		}
-		if err == nil {
-			_, err = io.WriteString(t, "\n")
+		for len(line) > 0 && line[len(line)-1] == "" {
+			line = line[:len(line)-1]
 		}
+		lines = append(lines, line)
 	})
-	if err == nil {
-		err = t.Flush()
+	coloured := hasColours(w)
+	out := bufio.NewWriter(w)
+	for _, line := range lines {
+		for i, text := range line {
+			shown := text
+			if coloured {
+				shown = inColour(text)
+			}
+			out.WriteString(shown) // an error is returned by Flush
+			if i < len(line)-1 {
+				out.WriteString(strings.Repeat(" ", widths[i]-ansi.StringWidth(text)+2))
+			}
+		}
+		out.WriteByte('\n')
 	}
-	return err
+	return out.Flush()
+}
+
+// plainCell returns a text in quotes if it has control characters.
+func plainCell(text string) string {
+	if strings.IndexFunc(text, unicode.IsControl) >= 0 {
+		return strconv.Quote(text)
+	}
+	return text
+}
+
+// colours are those of statuses and states, as numbers of the escape sequence SGR.
+var colours = map[string]string{
+	"pending": "33", "deferred": "33", "paused": "33", "in_progress": "36", "active": "36",
+	"completed": "32", "failed": "31", "cancelled": "2", "ready": "32", "ALIVE": "32", "DEAD": "31",
+}
+
+// inColour returns a status with its colour, and any other text as it is.
+func inColour(text string) string {
+	if code, ok := colours[text]; ok {
+		return "\x1b[" + code + "m" + text + "\x1b[0m"
+	}
+	return text
+}
+
+// hasColours reports whether what is written to w may have colours: w is a terminal that has them, and the variable NO_COLOR
+// is empty (https://no-color.org).
+func hasColours(w io.Writer) bool {
+	return isTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+}
+
+// jobsText returns a number of jobs as text.
+func jobsText[N int | int64](n N) string {
+	if n == 1 {
+		return "1 job"
+	}
+	return fmt.Sprintf("%d jobs", n)
 }
 
 // moment returns unix milliseconds as a date and time.
@@ -51,5 +105,11 @@ func interval(ms int64) string {
 // isTerminal reports whether w is a terminal, so that a person may be reading.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
+	return ok && isatty.IsTerminal(f.Fd())
+}
+
+// isTerminalInput reports whether r is a terminal, so that a person can be asked.
+func isTerminalInput(r io.Reader) bool {
+	f, ok := r.(*os.File)
 	return ok && isatty.IsTerminal(f.Fd())
 }

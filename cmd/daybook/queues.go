@@ -37,18 +37,24 @@ the next pending job has been waiting. It grows if the runners are too slow.`,
 					return usageError{err}
 				}
 			}
-			queues, err := allQueues(cmd, &server, client)
-			if err != nil {
-				return err
+			query := url.Values{}
+			if client != "" {
+				query.Set("client", client)
 			}
-			if asJSON {
-				out := json.NewEncoder(cmd.OutOrStdout())
-				for _, q := range queues {
-					if err := out.Encode(q); err != nil {
-						return err
-					}
+			var queues []queueDocument
+			err := eachDocument(cmd, &server, "/queues", query, "queues", func(doc json.RawMessage) (bool, error) {
+				if asJSON {
+					return true, writeDocument(cmd.OutOrStdout(), doc)
 				}
-				return nil
+				var q queueDocument
+				if err := json.Unmarshal(doc, &q); err != nil {
+					return false, fmt.Errorf("read answer: %w", err)
+				}
+				queues = append(queues, q)
+				return true, nil
+			})
+			if err != nil || asJSON {
+				return err
 			}
 			return printQueues(cmd, client, queues)
 		},
@@ -56,38 +62,12 @@ the next pending job has been waiting. It grows if the runners are too slow.`,
 	cmd.AddCommand(newDeleteQueue())
 	cmd.Flags().StringVar(&client, "client", "", "list only the queues of this client")
 	serverFlag(cmd, &server)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one queue per line")
+	linesFlag(cmd, &asJSON, "queue")
+	completeFlag(cmd, "client", clientNames)
 	return cmd
 }
 
-// allQueues reads all pages of the list of queues.
-func allQueues(cmd *cobra.Command, server *serverAddress, client string) ([]json.RawMessage, error) {
-	var all []json.RawMessage
-	query := url.Values{}
-	if client != "" {
-		query.Set("client", client)
-	}
-	for {
-		text, err := ask(cmd, server, "/queues?"+query.Encode())
-		if err != nil {
-			return nil, err
-		}
-		var page struct {
-			Queues []json.RawMessage `json:"queues"`
-			Next   *string           `json:"next"`
-		}
-		if err := json.Unmarshal(text, &page); err != nil {
-			return nil, fmt.Errorf("read answer: %w", err)
-		}
-		all = append(all, page.Queues...)
-		if page.Next == nil {
-			return all, nil
-		}
-		query.Set("after", *page.Next)
-	}
-}
-
-func printQueues(cmd *cobra.Command, client string, queues []json.RawMessage) error {
+func printQueues(cmd *cobra.Command, client string, queues []queueDocument) error {
 	if len(queues) == 0 && client != "" {
 		_, err := fmt.Fprintf(cmd.OutOrStdout(), "client %s has no queues\n", client)
 		return err
@@ -96,19 +76,13 @@ func printQueues(cmd *cobra.Command, client string, queues []json.RawMessage) er
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), "there are no queues yet; the first job of a client and type creates its queue")
 		return err
 	}
-	var failed error
-	err := table(cmd.OutOrStdout(), func(row func(...any)) {
+	return table(cmd.OutOrStdout(), func(row func(...any)) {
 		head := []any{"CLIENT", "TYPE"}
 		for _, s := range job.Statuses {
 			head = append(head, s)
 		}
 		row(append(head, "oldest", "")...)
-		for _, text := range queues {
-			var q queueDocument
-			if err := json.Unmarshal(text, &q); err != nil {
-				failed = fmt.Errorf("read answer: %w", err)
-				return
-			}
+		for _, q := range queues {
 			cells := []any{q.Client, q.Type}
 			for _, s := range job.Statuses {
 				cells = append(cells, q.Counts[s.String()])
@@ -123,8 +97,4 @@ func printQueues(cmd *cobra.Command, client string, queues []json.RawMessage) er
 			row(append(cells, oldest, paused)...)
 		}
 	})
-	if failed != nil {
-		return failed
-	}
-	return err
 }

@@ -63,7 +63,7 @@ func newRoot() *rootCommand {
 them while they work, and complete them. The server answers a request when it is in the journal on disk,
 so no acknowledged job is lost in a crash.
 
-Environment variables can set the flags of ` + "`daybook serve`" + `, and --server and --data of the other
+Environment variables can set the flags of ` + "`daybook serve`" + `, and --server, --context and --data of the other
 commands: see ` + "`daybook help environment`" + `.`,
 		Example: `  daybook serve
   seq 1000 | daybook add --type square
@@ -80,12 +80,47 @@ commands: see ` + "`daybook help environment`" + `.`,
 				fmt.Fprintf(cmd.ErrOrStderr(), "daybook: warning: %s\n", unknownVariable(name))
 			}
 		}
+		if err := cmd.ValidateFlagGroups(); err != nil {
+			return err
+		}
 		root.started = true
 		return nil
 	}
-	root.AddCommand(
-		newServe(), newOpsqueueServe(), newWork(), newAdd(), newBlob(), newFileset(), newGet(), newLogs(), newSubmit(), newBatches(), newResults(), newQueues(), newStats(), newClock(), newDiscover(), newBench(),
-		newCheck(), newRebuild(), newJournal(), newVersion(), newLicenses(), newExitCodes(), newEnvironmentHelp(),
-	)
+	for _, g := range commandGroups {
+		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		for _, cmd := range g.commands() {
+			cmd.GroupID = g.id
+			root.AddCommand(cmd)
+		}
+	}
+	root.SetHelpCommandGroupID("program")
+	root.SetCompletionCommandGroupID("program")
+	root.AddCommand(newExitCodes(), newEnvironmentHelp())
 	return root
+}
+
+// commandGroups are the commands in the order of the help.
+var commandGroups = []struct {
+	id, title string
+	commands  func() []*cobra.Command
+}{
+	{"jobs", "Jobs:", func() []*cobra.Command {
+		return []*cobra.Command{
+			newAdd(), newCreate(), newGet(), newJobs(), newLogs(), newCancel(), newRedrive(), newRunNow(), newRemove(),
+		}
+	}},
+	{"batches", "Batches and queues:", func() []*cobra.Command {
+		return []*cobra.Command{newSubmit(), newBatches(), newResults(), newQueues(), newPause(), newResume(), newSweeps()}
+	}},
+	{"runners", "Runners:", func() []*cobra.Command {
+		return []*cobra.Command{newWork(), newRunners(), newClaim(), newTickle(), newComplete(), newRelease()}
+	}},
+	{"files", "Blobs and filesets:", func() []*cobra.Command { return []*cobra.Command{newBlob(), newFileset()} }},
+	{"server", "Server:", func() []*cobra.Command {
+		return []*cobra.Command{newServe(), newOpsqueueServe(), newStats(), newStop(), newStart(), newClock(), newDiscover(), newBench()}
+	}},
+	{"data", "Data of a stopped server:", func() []*cobra.Command { return []*cobra.Command{newCheck(), newRebuild(), newJournal()} }},
+	{"program", "This program:", func() []*cobra.Command {
+		return []*cobra.Command{newContext(), newMan(), newVersion(), newLicenses()}
+	}},
 }

@@ -69,10 +69,6 @@ func submit(cmd *cobra.Command, f *submitFlags, args []string) error {
 	if err := f.check(cmd); err != nil {
 		return err
 	}
-	url, err := f.server.check(cmd.Context())
-	if err != nil {
-		return err
-	}
 	chunks, closeChunks, err := openChunks(f.chunks)
 	if err != nil {
 		return err
@@ -83,6 +79,10 @@ func submit(cmd *cobra.Command, f *submitFlags, args []string) error {
 		return err
 	}
 	defer closeInput()
+	url, err := reach(cmd, &f.server)
+	if err != nil {
+		return err
+	}
 	c := newClient(cmd, url)
 	untilSignal, end := untilInterrupted(cmd.Context())
 	defer end()

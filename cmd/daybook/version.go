@@ -33,7 +33,3 @@ program applies an older journal with the same result.`,
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
-
-func jsonFlag(cmd *cobra.Command, to *bool) {
-	cmd.Flags().BoolVar(to, "json", false, "print JSON")
-}

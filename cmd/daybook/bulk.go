@@ -1,0 +1,284 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/job"
+)
+
+// askFrom is from how many jobs a command asks before it changes them.
+const askFrom = 1001
+
+// errNotConfirmed: a person has answered no.
+var errNotConfirmed = errors.New("nothing was changed")
+
+// bulk is a command that changes jobs: some by their ids, or those of a batch or queue.
+type bulk struct {
+	remote
+	batch, queue, status string
+	dryRun, yes, noWait  bool
+
+	verb, done string       // cancel, cancelled
+	allowed    []job.Status // that the jobs may have
+	standard   []job.Status // that the jobs of a batch or queue have to have without --status; nil if it must be given for a queue
+	anyStatus  string       // the value of status that means all of them, for a queue
+
+	one     func(ctx context.Context, id string) (*client.Job, error)
+	ofBatch func(ctx context.Context, id, status string) (client.Sweep, error)
+	ofQueue func(ctx context.Context, client, typ, status string) (client.Sweep, error)
+}
+
+// command adds the flags and the arguments of b to a command.
+func (b *bulk) command(cmd *cobra.Command) *cobra.Command {
+	overServer(&b.remote, cmd, b.run)
+	cmd.Use += " [ID...]"
+	cmd.Long += `
+
+The jobs are named by their ids, or by - with the ids on standard input, one per line; by --batch; or by
+--queue. With --dry-run, the command only says which jobs it would ` + b.verb + `. It asks before it changes more than
+1,000 jobs, unless --yes is given.`
+	flags := cmd.Flags()
+	flags.StringVar(&b.batch, "batch", "", "the jobs of the batch with this id")
+	flags.StringVar(&b.queue, "queue", "", "the jobs of a queue, as CLIENT/TYPE")
+	flags.StringVar(&b.status, "status", "", "only jobs of the batch or queue with this status: "+statusList(b.allowed))
+	flags.BoolVar(&b.dryRun, "dry-run", false, "change nothing, and say what would be changed")
+	flags.BoolVarP(&b.yes, "yes", "y", false, "do not ask")
+	flags.BoolVar(&b.noWait, "no-wait", false, "end when the server has accepted the change of a batch or queue")
+	jsonFlag(cmd, &b.asJSON)
+	cmd.MarkFlagsMutuallyExclusive("batch", "queue")
+	completeFlag(cmd, "batch", batchIDs)
+	completeFlag(cmd, "queue", queueNames)
+	completeFlag(cmd, "status", func(*cobra.Command) []string { return strings.Split(statusList(b.allowed), ", ") })
+	cmd.ValidArgsFunction = each(jobIDs(b.allowed...))
+	return cmd
+}
+
+func statusList(list []job.Status) string {
+	names := make([]string, len(list))
+	for i, s := range list {
+		names[i] = s.String()
+	}
+	return strings.Join(names, ", ")
+}
+
+func (b *bulk) run(cmd *cobra.Command, args []string) error {
+	if (b.batch != "" || b.queue != "") == (len(args) > 0) {
+		return usageError{fmt.Errorf("%s requires the ids of jobs, or --batch, or --queue", b.verb)}
+	}
+	if b.status != "" && (len(args) > 0 || !slices.Contains(b.allowed, statusOf(b.status))) {
+		return usageError{fmt.Errorf("--status must be one of %s, and is for --batch and --queue only", statusList(b.allowed))}
+	}
+	if len(args) > 0 {
+		return b.jobs(cmd, args)
+	}
+	if b.batch != "" {
+		return b.sweep(cmd, "the batch "+b.batch)
+	}
+	return b.sweep(cmd, "the queue "+b.queue)
+}
+
+// statusOf returns the status with a name, or 0.
+func statusOf(name string) job.Status {
+	s, _ := job.ParseStatus(name)
+	return s
+}
+
+// jobs changes jobs one by one. One that cannot be changed does not stop the others.
+func (b *bulk) jobs(cmd *cobra.Command, ids []string) error {
+	fromInput := slices.Equal(ids, []string{"-"})
+	if fromInput {
+		var err error
+		if ids, err = readIDs(cmd.InOrStdin()); err != nil {
+			return err
+		}
+	}
+	if err := checkIDs(ids...); err != nil {
+		return err
+	}
+	if !b.dryRun {
+		if err := b.confirm(cmd, int64(len(ids)), "the jobs", fromInput); err != nil {
+			return err
+		}
+	}
+	if err := b.connect(cmd); err != nil {
+		return err
+	}
+	return b.eachJob(cmd, ids, b.done, b.job)
+}
+
+// job changes one job, or says what would become of it.
+func (b *bulk) job(ctx context.Context, id string) error {
+	if !b.dryRun {
+		j, err := b.one(ctx, id)
+		if err != nil {
+			return err
+		}
+		return b.printJob(j)
+	}
+	j, err := b.c.Job(ctx, id)
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(b.allowed, statusOf(j.Status)) {
+		_, err = fmt.Fprintf(b.out, "%s is %s and would stay so\n", id, j.Status)
+	} else {
+		_, err = fmt.Fprintf(b.out, "%s is %s and would be %s\n", id, j.Status, b.done)
+	}
+	return err
+}
+
+// maxIDs bounds how many ids are read from standard input.
+const maxIDs = 1_000_000
+
+// readIDs reads ids, one per line. What follows an id in its line is left out, so that lists can be passed on.
+func readIDs(in io.Reader) (ids []string, err error) {
+	lines := bufio.NewScanner(inputReader{in})
+	for lines.Scan() {
+		if fields := strings.Fields(lines.Text()); len(fields) > 0 {
+			ids = append(ids, fields[0])
+		}
+		if len(ids) > maxIDs {
+			return nil, usageError{fmt.Errorf("standard input has more than %d ids; use --batch or --queue", maxIDs)}
+		}
+	}
+	return ids, lines.Err()
+}
+
+// sweep changes the jobs of a batch or queue.
+func (b *bulk) sweep(cmd *cobra.Command, what string) error {
+	ctx := cmd.Context()
+	var q queueName
+	if b.batch != "" {
+		if err := checkIDs(b.batch); err != nil {
+			return err
+		}
+	} else {
+		var err error
+		if q, err = parseQueue(b.queue); err != nil {
+			return err
+		}
+		if b.status == "" && b.anyStatus == "" && len(b.standard) == 0 {
+			return usageError{fmt.Errorf("%s of a queue requires --status", b.verb)}
+		}
+	}
+	if err := b.connect(cmd); err != nil {
+		return err
+	}
+	n, text, err := b.count(ctx, q)
+	if err != nil {
+		return err
+	}
+	if b.dryRun {
+		if b.asJSON {
+			return json.NewEncoder(b.out).Encode(map[string]any{"operation": b.verb, "would_move": n, "batch_id": b.batch, "client": q.client, "type": q.typ, "status": b.status})
+		}
+		_, err := fmt.Fprintf(b.out, "would %s %s of %s%s\n", b.verb, jobsText(n), what, text)
+		return err
+	}
+	if err := b.confirm(cmd, n, what, false); err != nil {
+		return err
+	}
+	var w client.Sweep
+	if b.batch != "" {
+		w, err = b.ofBatch(ctx, b.batch, b.status)
+	} else {
+		status := b.status
+		if status == "" {
+			status = b.anyStatus
+		}
+		w, err = b.ofQueue(ctx, q.client, q.typ, status)
+	}
+	if err != nil {
+		return err
+	}
+	if !b.noWait {
+		watched := isTerminal(cmd.ErrOrStderr())
+		w, err = b.c.WaitSweep(ctx, w, func(w client.Sweep) {
+			if watched {
+				fmt.Fprintf(cmd.ErrOrStderr(), "\r%s %d of about %d jobs ", b.done, w.Moved, n)
+			}
+		})
+		if watched {
+			fmt.Fprint(cmd.ErrOrStderr(), "\r\x1b[K")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if b.asJSON {
+		return json.NewEncoder(b.out).Encode(&w)
+	}
+	if !w.Done {
+		_, err = fmt.Fprintf(b.out, "the server goes on to %s jobs of %s; `daybook sweeps %s` shows how far it is\n", b.verb, what, w.ID)
+		return err
+	}
+	skipped := ""
+	if w.Skipped > 0 {
+		skipped = fmt.Sprintf("; %d were left, since other jobs have their unique keys", w.Skipped)
+	}
+	_, err = fmt.Fprintf(b.out, "%s %s of %s%s\n", b.done, jobsText(w.Moved), what, skipped)
+	return err
+}
+
+// count returns how many jobs would be changed now, and how many of each status as a text.
+func (b *bulk) count(ctx context.Context, q queueName) (n int64, text string, err error) {
+	var counts map[string]int64
+	if b.batch != "" {
+		doc, err := b.c.Batch(ctx, b.batch)
+		if err != nil {
+			return 0, "", err
+		}
+		counts = doc.Counts
+	} else {
+		doc, err := b.c.Queue(ctx, q.client, q.typ)
+		if err != nil {
+			return 0, "", err
+		}
+		counts = doc.Counts
+	}
+	statuses := b.standard
+	if b.status != "" {
+		statuses = []job.Status{statusOf(b.status)}
+	}
+	var parts []string
+	for _, s := range statuses {
+		if k := counts[s.String()]; k > 0 {
+			n += k
+			parts = append(parts, fmt.Sprintf("%d %s", k, s))
+		}
+	}
+	if len(parts) > 0 {
+		text = ": " + strings.Join(parts, ", ")
+	}
+	return n, text, nil
+}
+
+// confirm asks a person before many jobs are changed. If nobody can be asked, --yes is required.
+func (b *bulk) confirm(cmd *cobra.Command, n int64, what string, inputUsed bool) error {
+	if n < askFrom || b.yes {
+		return nil
+	}
+	in := cmd.InOrStdin()
+	if inputUsed || !isTerminalInput(in) {
+		return usageError{fmt.Errorf("this would %s %d jobs of %s, which are more than %d; give --yes if that is meant, or --dry-run", b.verb, n, what, askFrom-1)}
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s %d jobs of %s? [y/N] ", b.verb, n, what)
+	line, err := bufio.NewReader(in).ReadString('\n')
+	if err != nil && err != io.EOF {
+		return err
+	}
+	if answer := strings.ToLower(strings.TrimSpace(line)); answer != "y" && answer != "yes" {
+		return errNotConfirmed
+	}
+	return nil
+}

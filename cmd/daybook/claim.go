@@ -1,0 +1,102 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybookq/daybook/client"
+)
+
+func newClaim() *cobra.Command {
+	var r remote
+	var q client.ClaimRequest
+	var wait, lease durationFlag
+	cmd := &cobra.Command{
+		Use:   "claim",
+		Short: "Claim jobs, as a runner does",
+		Long: `Claim jobs, and print them: the id of the claim, then a line for each job with its id, its queue and its payload.
+The jobs are active until "daybook complete" or "daybook release" ends their runs, or until their lease ends,
+which "daybook tickle" renews. If there are no jobs, nothing is printed, and the exit code is 10.
+
+This is for scripts, and for trying things out. "daybook work" runs a program for each job.`,
+		Example: `  daybook claim --type resize --max 10 --wait 30s
+  daybook claim --strategy newest --json`,
+		Args: cobra.NoArgs,
+	}
+	overServer(&r, cmd, func(cmd *cobra.Command, _ []string) error {
+		q.Wait, q.LeaseMs = time.Duration(wait), lease.ms()
+		q.Key = client.NewKey()
+		if err := r.connect(cmd); err != nil {
+			return err
+		}
+		claim, err := r.c.Claim(cmd.Context(), q)
+		if err != nil {
+			return err
+		}
+		if claim == nil || len(claim.Jobs) == 0 {
+			return silentExit(exitNotFound)
+		}
+		return printClaim(cmd, &r, claim)
+	})
+	flags := cmd.Flags()
+	flags.StringVar(&q.RunnerID, "runner-id", defaultRunnerID(), "name of the runner")
+	flags.IntVar(&q.Max, "max", 1, "how many jobs at most, 1 to 1000")
+	flags.StringSliceVar(&q.Clients, "client", nil, "claim only jobs of these clients")
+	flags.StringSliceVar(&q.Types, "type", nil, "claim only jobs of these types")
+	flags.Var(&wait, "wait", "how long the server waits for a first job, up to 1m")
+	flags.Var(&lease, "lease", "how long the jobs are held without a tickle (default: that of the jobs)")
+	flags.StringVar((*string)(&q.Strategy), "strategy", "", "which jobs come first: oldest, newest, random, or a strategy as JSON")
+	flags.Lookup("wait").DefValue, flags.Lookup("lease").DefValue = "", ""
+	linesFlag(cmd, &r.asJSON, "job")
+	completeFlag(cmd, "client", clientNames)
+	completeFlag(cmd, "type", typeNames)
+	return cmd
+}
+
+// defaultRunnerID names this machine and user.
+func defaultRunnerID() string {
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		return "daybook"
+	}
+	return "daybook-" + host
+}
+
+func printClaim(cmd *cobra.Command, r *remote, claim *client.Claim) error {
+	if r.asJSON {
+		text, err := ask(cmd, &r.server, "/claims/"+claim.ID)
+		if err != nil {
+			return err
+		}
+		var doc struct {
+			Jobs []json.RawMessage `json:"jobs"`
+		}
+		if err := json.Unmarshal(text, &doc); err != nil {
+			return fmt.Errorf("read answer: %w", err)
+		}
+		return printLines(r.out, doc.Jobs)
+	}
+	if _, err := fmt.Fprintf(r.out, "claim %s, lease %s\n", claim.ID, interval(claim.LeaseMs)); err != nil {
+		return err
+	}
+	return table(r.out, func(row func(...any)) {
+		for _, j := range claim.Jobs {
+			row(j.ID, j.Client+"/"+j.Type, payloadText(j))
+		}
+	})
+}
+
+// payloadText returns a payload for people.
+func payloadText(j *client.Job) string {
+	switch j.Kind {
+	case client.Bytes:
+		return fmt.Sprintf("%d bytes", len(j.Payload))
+	case client.WASI:
+		return j.BinaryAddr
+	}
+	return string(j.Payload)
+}

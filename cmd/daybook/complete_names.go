@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/job"
+)
+
+const (
+	// completionWait is how long a shell waits for names. A server that does not answer completes nothing.
+	completionWait = time.Second
+	// maxCompletions is how many names a shell is given.
+	maxCompletions = 200
+)
+
+// completer returns the texts that a shell may complete an argument to. Each may end with a tab and a description.
+type completer func(cmd *cobra.Command) []string
+
+// once completes the first argument only.
+func once(names completer) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return names(cmd), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// each completes every argument.
+func each(names completer) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return names(cmd), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeFlag completes the value of a flag.
+func completeFlag(cmd *cobra.Command, flag string, names completer) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, each(names)); err != nil {
+		panic(err) // the flag does not exist, or is registered twice
+	}
+}
+
+func contextNames(*cobra.Command) []string {
+	all, err := readContexts()
+	if err != nil {
+		return nil
+	}
+	return all.names()
+}
+
+// fromServer makes a completer that asks the server of the command. Completion shows no errors.
+func fromServer(names func(ctx context.Context, c *client.Client, add func(text string) (more bool)) error) completer {
+	return func(cmd *cobra.Command) (list []string) {
+		if err := fromEnvironment(cmd); err != nil {
+			return nil
+		}
+		var server serverAddress
+		if f := cmd.Flags().Lookup("server"); f != nil {
+			server = *f.Value.(*serverAddress)
+		}
+		ctx, stop := context.WithTimeout(cmd.Context(), completionWait)
+		defer stop()
+		address, err := server.check(ctx)
+		if err != nil {
+			return nil
+		}
+		if err := names(ctx, client.New(address, client.Options{RetryFor: -1}), func(text string) bool {
+			list = append(list, text)
+			return len(list) < maxCompletions
+		}); err != nil {
+			return nil
+		}
+		return list
+	}
+}
+
+var queueNames = fromServer(func(ctx context.Context, c *client.Client, add func(string) bool) error {
+	for q, err := range c.Queues(ctx, "") {
+		if err != nil {
+			return err
+		}
+		if !add(q.Client + "/" + q.Type) {
+			break
+		}
+	}
+	return nil
+})
+
+// namesInQueues completes the clients or types of queues.
+func namesInQueues(of func(client.Queue) string) completer {
+	return fromServer(func(ctx context.Context, c *client.Client, add func(string) bool) error {
+		seen := map[string]bool{}
+		for q, err := range c.Queues(ctx, "") {
+			if err != nil {
+				return err
+			}
+			if name := of(q); !seen[name] {
+				seen[name] = true
+				if !add(name) {
+					break
+				}
+			}
+		}
+		return nil
+	})
+}
+
+var (
+	clientNames = namesInQueues(func(q client.Queue) string { return q.Client })
+	typeNames   = namesInQueues(func(q client.Queue) string { return q.Type })
+)
+
+var batchIDs = fromServer(func(ctx context.Context, c *client.Client, add func(string) bool) error {
+	for b, err := range c.Batches(ctx, client.BatchesQuery{}) {
+		if err != nil {
+			return err
+		}
+		if !add(b.ID + "\t" + b.Name + " " + b.Status) {
+			break
+		}
+	}
+	return nil
+})
+
+// jobIDs completes the ids of jobs with one of the statuses.
+func jobIDs(statuses ...job.Status) completer {
+	return fromServer(func(ctx context.Context, c *client.Client, add func(string) bool) error {
+		for _, s := range statuses {
+			for j, err := range c.Jobs(ctx, client.JobsQuery{Status: s.String(), Fields: []string{"client", "type", "status"}, PageSize: maxCompletions}) {
+				if err != nil {
+					return err
+				}
+				if !add(j.ID + "\t" + j.Client + "/" + j.Type + " " + j.Status) {
+					return nil
+				}
+			}
+		}
+		return nil
+	})
+}
+
+var runnerIDs = fromServer(func(ctx context.Context, c *client.Client, add func(string) bool) error {
+	for r, err := range c.Runners(ctx) {
+		if err != nil {
+			return err
+		}
+		if !add(r.ID) {
+			break
+		}
+	}
+	return nil
+})
+
+// getIDs completes the ids of jobs, or with --batch those of batches.
+func getIDs(cmd *cobra.Command) []string {
+	if batch, err := cmd.Flags().GetBool("batch"); err == nil && batch {
+		return batchIDs(cmd)
+	}
+	return jobIDs(job.Statuses...)(cmd)
+}
+
+var sweepIDs = fromServer(func(ctx context.Context, c *client.Client, add func(string) bool) error {
+	list, err := c.Sweeps(ctx)
+	for _, w := range list {
+		if !add(w.ID + "\t" + w.Operation) {
+			break
+		}
+	}
+	return err
+})
+
+var filesetNames = fromServer(func(ctx context.Context, c *client.Client, add func(string) bool) error {
+	for f, err := range c.Filesets(ctx) {
+		if err != nil {
+			return err
+		}
+		if !add(f.Name) {
+			break
+		}
+	}
+	return nil
+})
+
+// filesetArgs completes the name of a fileset, which is the argument at a place, and otherwise directories.
+func filesetArgs(place int) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) == place {
+			return filesetNames(cmd), cobra.ShellCompDirectiveNoFileComp
+		}
+		return nil, cobra.ShellCompDirectiveFilterDirs
+	}
+}
+
+// statusesStarted are those of jobs that may have run.
+var statusesStarted = []job.Status{job.Active, job.Completed, job.Failed, job.Cancelled}
+
+// statusNames completes the statuses of jobs.
+func statusNames(*cobra.Command) []string {
+	var names []string
+	for _, s := range job.Statuses {
+		names = append(names, s.String())
+	}
+	return names
+}

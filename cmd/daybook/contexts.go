@@ -1,0 +1,101 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// contexts are servers with names, in a file of the user.
+type contexts struct {
+	Use  string                `toml:"use,omitempty"` // the name of the one that commands use if none is given
+	List map[string]oneContext `toml:"contexts"`
+}
+
+// oneContext is a server. Its address may contain a password, so only the user can read the file.
+type oneContext struct {
+	Server string `toml:"server"`
+}
+
+// contextsFile returns the path of the file with the contexts, which need not exist.
+func contextsFile() (string, error) {
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return "", fmt.Errorf("find the directory of the contexts: %w", err)
+	}
+	return filepath.Join(dir, "daybook", "contexts.toml"), nil
+}
+
+// readContexts returns the stored contexts. A user without a home directory has none.
+func readContexts() (all contexts, err error) {
+	path, err := contextsFile()
+	if err != nil {
+		return contexts{}, nil
+	}
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return contexts{}, nil
+	}
+	if err != nil {
+		return contexts{}, fmt.Errorf("read contexts: %w", err)
+	}
+	if err := toml.Unmarshal(text, &all); err != nil {
+		return contexts{}, usageError{fmt.Errorf("contexts %s%w", path, atLine(err))}
+	}
+	return all, nil
+}
+
+// write replaces the file with the contexts.
+func (c *contexts) write() error {
+	path, err := contextsFile()
+	if err != nil {
+		return err
+	}
+	text, err := toml.Marshal(c)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".contexts-*") // with mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// address returns the address of a server by its name.
+func (c *contexts) address(name string) (string, error) {
+	found, ok := c.List[name]
+	if !ok {
+		return "", usageError{fmt.Errorf("there is no context %q; `daybook context list` shows all, and `daybook context add %s URL` adds it", name, name)}
+	}
+	return found.Server, nil
+}
+
+// names returns the names of the contexts in order.
+func (c *contexts) names() []string { return slices.Sorted(maps.Keys(c.List)) }
+
+func checkContextName(name string) error {
+	if err := job.CheckName("NAME", name); err != nil {
+		return usageError{err}
+	}
+	return nil
+}

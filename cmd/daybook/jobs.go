@@ -1,0 +1,175 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// jobRow is the part of a job's document that a table shows.
+type jobRow struct {
+	ID          string `json:"job_id"`
+	Client      string `json:"client"`
+	Type        string `json:"type"`
+	Status      string `json:"status"`
+	RunAttempts int    `json:"run_attempts"`
+	MaxAttempts int    `json:"max_attempts"`
+	CreatedAt   int64  `json:"created_at"`
+	UpdatedAt   int64  `json:"updated_at"`
+	RunnerID    string `json:"runner_id"`
+	Error       string `json:"error"`
+}
+
+// rowFields are the fields of a jobRow.
+const rowFields = "client,type,status,run_attempts,max_attempts,created_at,updated_at,runner_id,error"
+
+func newJobs() *cobra.Command {
+	var r remote
+	var status, client, typ, runner, claim, fields string
+	var after, before timeFlag
+	var meta []string
+	var limit int
+	var idsOnly bool
+	cmd := &cobra.Command{
+		Use:   "jobs",
+		Short: "List jobs",
+		Long: `List jobs, the oldest first: those with a status, of a client or type, with an entry in their meta, of a runner
+or claim, or of a time. "daybook get ID" shows all of one.
+
+With --ids the list has only ids, which "daybook cancel -", "redrive -" and "rm -" read.`,
+		Example: `  daybook jobs --status failed
+  daybook jobs --client acme --type resize --created-after today --limit 0
+  daybook jobs --status active --runner-id mixer-1 --json`,
+		Args: cobra.NoArgs,
+	}
+	overServer(&r, cmd, func(cmd *cobra.Command, _ []string) error {
+		if limit < 0 || idsOnly && r.asJSON || fields != "" && !r.asJSON {
+			return usageError{errors.New("--limit must not be negative, --ids excludes --json, and --fields requires --json")}
+		}
+		pairs, err := metaPairs(meta)
+		if err != nil {
+			return err
+		}
+		query := url.Values{"limit": {strconv.Itoa(job.MaxPage)}}
+		if limit > 0 {
+			query.Set("limit", strconv.Itoa(min(limit, job.MaxPage)))
+		}
+		for name, value := range map[string]string{"status": status, "client": client, "type": typ, "runner_id": runner, "claim_id": claim, "fields": fields} {
+			if value != "" {
+				query.Set(name, value)
+			}
+		}
+		for name, ms := range map[string]timeFlag{"created_after": after, "created_before": before} {
+			if ms != 0 {
+				query.Set(name, strconv.FormatInt(int64(ms), 10))
+			}
+		}
+		for name, value := range pairs {
+			query.Set("meta."+name, value)
+		}
+		return listJobs(cmd, &r, query, limit, idsOnly)
+	})
+	flags := cmd.Flags()
+	flags.StringVar(&status, "status", "", "only jobs with this status: "+statusList(job.Statuses))
+	flags.StringVar(&client, "client", "", "only jobs of this client")
+	flags.StringVar(&typ, "type", "", "only jobs of this type")
+	flags.StringVar(&runner, "runner-id", "", "only jobs that this runner holds, or whose last run it ended")
+	flags.StringVar(&claim, "claim", "", "only jobs whose current or last claim is this one")
+	flags.Var(&after, "created-after", "only jobs created at this time or later: RFC 3339, \"today 08:00\", or unix milliseconds")
+	flags.Var(&before, "created-before", "only jobs created before this time")
+	flags.StringArrayVar(&meta, "meta", nil, "only jobs with NAME=VALUE in their meta; may be given several times")
+	flags.IntVar(&limit, "limit", 100, "how many jobs are listed; 0 means all")
+	flags.BoolVar(&idsOnly, "ids", false, "print only the ids")
+	flags.StringVar(&fields, "fields", "", "with --json: print only these fields, separated by commas")
+	linesFlag(cmd, &r.asJSON, "job")
+	completeFlag(cmd, "status", statusNames)
+	completeFlag(cmd, "client", clientNames)
+	completeFlag(cmd, "type", typeNames)
+	completeFlag(cmd, "runner-id", runnerIDs)
+	return cmd
+}
+
+// listJobs prints the jobs of a query. A table is printed for each page of the list, so that a long list takes no memory.
+func listJobs(cmd *cobra.Command, r *remote, query url.Values, limit int, idsOnly bool) error {
+	if !r.asJSON {
+		query.Set("fields", rowFields)
+	}
+	if idsOnly {
+		query.Set("fields", "status")
+	}
+	var rows []jobRow
+	shown := 0
+	cut := false
+	err := eachDocument(cmd, &r.server, "/jobs", query, "jobs", func(doc json.RawMessage) (more bool, err error) {
+		if limit > 0 && shown == limit {
+			cut = true
+			return false, nil
+		}
+		shown++
+		if r.asJSON {
+			return true, writeDocument(r.out, doc)
+		}
+		var one jobRow
+		if err := json.Unmarshal(doc, &one); err != nil {
+			return false, fmt.Errorf("read answer: %w", err)
+		}
+		if idsOnly {
+			_, err := fmt.Fprintln(r.out, one.ID)
+			return true, err
+		}
+		if rows = append(rows, one); len(rows) == job.MaxPage {
+			err = printJobs(r.out, rows, shown == len(rows))
+			rows = rows[:0]
+		}
+		return true, err
+	})
+	if err != nil {
+		return err
+	}
+	if len(rows) > 0 {
+		if err := printJobs(r.out, rows, shown == len(rows)); err != nil {
+			return err
+		}
+	}
+	switch {
+	case shown == 0 && !r.asJSON && !idsOnly:
+		_, err = fmt.Fprintln(r.out, "there are no such jobs")
+	case cut:
+		_, err = fmt.Fprintf(cmd.ErrOrStderr(), "there are more than %s; --limit 0 lists all\n", jobsText(limit))
+	}
+	return err
+}
+
+// maxErrorShown is how many characters of an error a table shows.
+const maxErrorShown = 60
+
+func printJobs(w io.Writer, rows []jobRow, head bool) error {
+	return table(w, func(row func(...any)) {
+		if head {
+			row("ID", "QUEUE", "STATUS", "ATTEMPTS", "CREATED", "RUNNER", "ERROR")
+		}
+		for _, j := range rows {
+			row(j.ID, j.Client+"/"+j.Type, j.Status, fmt.Sprintf("%d/%d", j.RunAttempts, j.MaxAttempts), moment(j.CreatedAt), orDash(j.RunnerID), firstLine(j.Error))
+		}
+	})
+}
+
+// firstLine returns the beginning of a text for a table.
+func firstLine(text string) string {
+	line, _, more := strings.Cut(text, "\n")
+	if r := []rune(line); len(r) > maxErrorShown {
+		line, more = string(r[:maxErrorShown]), true
+	}
+	if more {
+		line += "…"
+	}
+	return line
+}

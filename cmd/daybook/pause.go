@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybookq/daybook/client"
+)
+
+func newPause() *cobra.Command {
+	return ofQueues(&cobra.Command{
+		Use:   "pause CLIENT/TYPE...",
+		Short: "Hand out no jobs of a queue",
+		Long: `Pause queues: their jobs are not claimed until "daybook resume". Active jobs go on, and jobs can be created. "daybook
+stop" does this for the whole server.`,
+		Example: "  daybook pause acme/resize",
+		Args:    cobra.MinimumNArgs(1),
+	}, nil, func(ctx context.Context, c *client.Client, q queueName) (client.Queue, error) {
+		return c.Pause(ctx, q.client, q.typ)
+	})
+}
+
+func newResume() *cobra.Command {
+	var batch string
+	cmd := &cobra.Command{
+		Use:   "resume CLIENT/TYPE...",
+		Short: "Hand out the jobs of a paused queue or batch",
+		Long:  `End the pause of queues, or with --batch let the jobs of a batch run that was created paused.`,
+		Example: `  daybook resume acme/resize
+  daybook resume --batch 0185a1b2-c3d4-7000-8000-00000c800000`,
+	}
+	ofQueues(cmd, &batch, func(ctx context.Context, c *client.Client, q queueName) (client.Queue, error) {
+		return c.Resume(ctx, q.client, q.typ)
+	})
+	cmd.Flags().StringVar(&batch, "batch", "", "the batch that runs from now on")
+	completeFlag(cmd, "batch", batchIDs)
+	return cmd
+}
+
+// ofQueues makes a command that changes queues, or resumes a batch.
+func ofQueues(cmd *cobra.Command, batch *string, change func(ctx context.Context, c *client.Client, q queueName) (client.Queue, error)) *cobra.Command {
+	var r remote
+	overServer(&r, cmd, func(cmd *cobra.Command, args []string) error {
+		if batch != nil && (*batch == "") == (len(args) == 0) {
+			return usageError{errQueueOrBatch}
+		}
+		if batch != nil && *batch != "" {
+			if err := checkIDs(*batch); err != nil {
+				return err
+			}
+			if err := r.connect(cmd); err != nil {
+				return err
+			}
+			b, err := r.c.ResumeBatch(cmd.Context(), *batch)
+			if err != nil {
+				return err
+			}
+			if r.asJSON {
+				return json.NewEncoder(r.out).Encode(&b)
+			}
+			_, err = fmt.Fprintf(r.out, "%s %s\n", b.ID, b.Status)
+			return err
+		}
+		var names []queueName
+		for _, arg := range args {
+			q, err := parseQueue(arg)
+			if err != nil {
+				return err
+			}
+			names = append(names, q)
+		}
+		if err := r.connect(cmd); err != nil {
+			return err
+		}
+		for _, name := range names {
+			q, err := change(cmd.Context(), r.c, name)
+			if err != nil {
+				return err
+			}
+			if r.asJSON {
+				err = json.NewEncoder(r.out).Encode(&q)
+			} else if q.Paused {
+				_, err = fmt.Fprintf(r.out, "%s is paused\n", name)
+			} else {
+				_, err = fmt.Fprintf(r.out, "%s is not paused\n", name)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	cmd.ValidArgsFunction = each(queueNames)
+	linesFlag(cmd, &r.asJSON, "queue")
+	return cmd
+}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/job"
+)
+
+func newRelease() *cobra.Command {
+	var r remote
+	var claim string
+	var retry bool
+	var delay durationFlag
+	cmd := &cobra.Command{
+		Use:   "release ID",
+		Short: "Give a claimed job back",
+		Long: `Give an active job back, so that it is claimed again. The run does not count as an attempt, unless --retry is
+given.`,
+		Example: `  daybook release 0185a1b2-c3d4-7000-8000-00000c800000 --claim 0185a1b2-c3d4-7000-8000-00000c800001
+  daybook release 0185a1b2-c3d4-7000-8000-00000c800000 --retry --delay 5m`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: once(jobIDs(statusesActive...)),
+	}
+	overServer(&r, cmd, func(cmd *cobra.Command, args []string) error {
+		if err := checkIDs(args...); err != nil {
+			return err
+		}
+		how := client.Unget
+		if retry {
+			how = client.Retry
+		}
+		var after *int64
+		if cmd.Flags().Changed("delay") {
+			ms := delay.ms()
+			after = &ms
+		}
+		if err := r.connect(cmd); err != nil {
+			return err
+		}
+		j, err := r.c.Release(cmd.Context(), args[0], claim, how, after)
+		if err != nil {
+			return err
+		}
+		return r.printJob(j)
+	})
+	flags := cmd.Flags()
+	flags.StringVar(&claim, "claim", "", "id of the claim that holds the job")
+	flags.BoolVar(&retry, "retry", false, "the run counts as an attempt")
+	flags.Var(&delay, "delay", "how long the job waits before it may be claimed again")
+	flags.Lookup("delay").DefValue = ""
+	jsonFlag(cmd, &r.asJSON)
+	return cmd
+}
+
+// statusesActive are those of jobs that a runner holds.
+var statusesActive = []job.Status{job.Active}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/job"
+)
+
+// remote is what a command about a server needs: its flags --server, --context and --json, and a client of the server.
+type remote struct {
+	server serverAddress
+	asJSON bool
+	c      *client.Client
+	out    io.Writer
+}
+
+// overServer makes a command that sends requests to a server. run calls connect when it has checked its arguments.
+func overServer(r *remote, cmd *cobra.Command, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
+	serverFlag(cmd, &r.server)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		r.out = cmd.OutOrStdout()
+		return run(cmd, args)
+	}
+	return cmd
+}
+
+// connect sets the client.
+func (r *remote) connect(cmd *cobra.Command) error {
+	address, err := reach(cmd, &r.server)
+	if err == nil {
+		r.c = newClient(cmd, address)
+	}
+	return err
+}
+
+func jsonFlag(cmd *cobra.Command, to *bool) { cmd.Flags().BoolVar(to, "json", false, "print JSON") }
+
+// linesFlag adds the flag --json of a command that prints a list.
+func linesFlag(cmd *cobra.Command, to *bool, one string) {
+	cmd.Flags().BoolVar(to, "json", false, "print JSON, one "+one+" per line")
+}
+
+// printJob prints what a command has done to a job: its document, or a line with its id and status.
+func (r *remote) printJob(j *client.Job) error {
+	if r.asJSON {
+		return writeDocument(r.out, j.Text)
+	}
+	_, err := fmt.Fprintf(r.out, "%s %s\n", j.ID, j.Status)
+	return err
+}
+
+// writeDocument writes a document that a server has sent, and ends it with a newline.
+func writeDocument(w io.Writer, text []byte) error {
+	_, err := fmt.Fprintf(w, "%s\n", strings.TrimSpace(string(text)))
+	return err
+}
+
+// eachJob changes jobs one by one. One that cannot be changed does not stop the others. done is what they become.
+func (r *remote) eachJob(cmd *cobra.Command, ids []string, done string, change func(ctx context.Context, id string) error) error {
+	var failed error
+	wrong := 0
+	for _, id := range ids {
+		err := change(cmd.Context(), id)
+		if err != nil && (len(ids) == 1 || cmd.Context().Err() != nil) {
+			return err
+		}
+		if err != nil {
+			failed, wrong = err, wrong+1
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v\n", id, err)
+		}
+	}
+	if wrong > 0 {
+		return fmt.Errorf("%d of %d jobs were not %s; the last one: %w", wrong, len(ids), done, failed)
+	}
+	return nil
+}
+
+// checkIDs checks the ids of jobs on a command line.
+func checkIDs(ids ...string) error {
+	for _, id := range ids {
+		if _, err := job.ParseID(id); err != nil {
+			return usageError{fmt.Errorf("%q: %w", id, err)}
+		}
+	}
+	return nil
+}
+
+// queueName is the name of a queue on a command line: CLIENT/TYPE.
+type queueName struct{ client, typ string }
+
+func parseQueue(text string) (q queueName, err error) {
+	var ok bool
+	if q.client, q.typ, ok = strings.Cut(text, "/"); !ok {
+		return q, usageError{fmt.Errorf("%q is not a queue; name it as CLIENT/TYPE, like acme/resize", text)}
+	}
+	if err = job.CheckName("CLIENT", q.client); err == nil {
+		err = job.CheckName("TYPE", q.typ)
+	}
+	if err != nil {
+		return q, usageError{err}
+	}
+	return q, nil
+}
+
+func (q queueName) String() string { return q.client + "/" + q.typ }
+
+// eachDocument reads a list page by page. The documents are those that the server sent, in the field that is named.
+func eachDocument(cmd *cobra.Command, server *serverAddress, path string, query url.Values, field string, each func(json.RawMessage) (more bool, err error)) error {
+	for {
+		text, err := ask(cmd, server, path+"?"+query.Encode())
+		if err != nil {
+			return err
+		}
+		var page map[string]json.RawMessage
+		var list []json.RawMessage
+		var next string
+		if err := json.Unmarshal(text, &page); err != nil {
+			return fmt.Errorf("read answer: %w", err)
+		}
+		if err := json.Unmarshal(page[field], &list); err != nil {
+			return fmt.Errorf("read answer: %w", err)
+		}
+		for _, one := range list {
+			if more, err := each(one); err != nil || !more {
+				return err
+			}
+		}
+		if page["next"] != nil {
+			if err := json.Unmarshal(page["next"], &next); err != nil {
+				return fmt.Errorf("read answer: %w", err)
+			}
+		}
+		if next == "" {
+			return nil
+		}
+		query.Set("after", next)
+	}
+}

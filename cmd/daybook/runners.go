@@ -1,0 +1,137 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/job"
+)
+
+func newRunners() *cobra.Command {
+	var r remote
+	cmd := &cobra.Command{
+		Use:   "runners [ID]",
+		Short: "List the runners, or show one",
+		Long: `List the runners that hold jobs or send heartbeats, with how many jobs each holds. With an id, show the document of
+that runner, with the claims that it has.`,
+		Example: `  daybook runners
+  daybook runners mixer-1`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: once(runnerIDs),
+	}
+	overServer(&r, cmd, func(cmd *cobra.Command, args []string) error {
+		if len(args) == 1 {
+			if err := job.CheckName("ID", args[0]); err != nil {
+				return usageError{err}
+			}
+			return showDocument(cmd, &r, "/runners/"+args[0])
+		}
+		var list []client.Runner
+		err := eachDocument(cmd, &r.server, "/runners", url.Values{}, "runners", func(doc json.RawMessage) (bool, error) {
+			if r.asJSON {
+				return true, writeDocument(r.out, doc)
+			}
+			var one client.Runner
+			if err := json.Unmarshal(doc, &one); err != nil {
+				return false, fmt.Errorf("read answer: %w", err)
+			}
+			list = append(list, one)
+			return true, nil
+		})
+		if err != nil || r.asJSON {
+			return err
+		}
+		if len(list) == 0 {
+			_, err := fmt.Fprintln(r.out, "there are no runners")
+			return err
+		}
+		return table(r.out, func(row func(...any)) {
+			row("ID", "STATE", "HELD", "CLAIMS", "LAST SEEN", "NAME")
+			for i := range list {
+				one := &list[i]
+				row(one.ID, orDash(one.State), one.Held, one.ClaimCount, momentOrDash(one.LastSeenAt), orDash(one.Name))
+			}
+		})
+	})
+	linesFlag(cmd, &r.asJSON, "runner")
+	return cmd
+}
+
+// momentOrDash returns a time, or - if there is none.
+func momentOrDash(ms int64) string {
+	if ms == 0 {
+		return "-"
+	}
+	return moment(ms)
+}
+
+// showDocument prints a document of the server.
+func showDocument(cmd *cobra.Command, r *remote, path string) error {
+	text, err := ask(cmd, &r.server, path)
+	if err != nil {
+		return err
+	}
+	if r.asJSON {
+		return writeDocument(r.out, text)
+	}
+	return printDocument(r.out, text)
+}
+
+func newSweeps() *cobra.Command {
+	var r remote
+	cmd := &cobra.Command{
+		Use:   "sweeps [ID]",
+		Short: "List the operations on many jobs",
+		Long: `List the operations on all jobs of a batch or queue that are under way or ended within the last day: cancel,
+redrive and remove. With an id, show one.`,
+		Example: "  daybook sweeps",
+		Args:    cobra.MaximumNArgs(1),
+
+		ValidArgsFunction: once(sweepIDs),
+	}
+	overServer(&r, cmd, func(cmd *cobra.Command, args []string) error {
+		if len(args) == 1 {
+			if err := checkIDs(args...); err != nil {
+				return err
+			}
+			return showDocument(cmd, &r, "/sweeps/"+args[0])
+		}
+		if err := r.connect(cmd); err != nil {
+			return err
+		}
+		list, err := r.c.Sweeps(cmd.Context())
+		if err != nil {
+			return err
+		}
+		if r.asJSON {
+			return printLines(r.out, list)
+		}
+		if len(list) == 0 {
+			_, err := fmt.Fprintln(r.out, "there are no sweeps")
+			return err
+		}
+		return table(r.out, func(row func(...any)) {
+			row("ID", "OPERATION", "OF", "STATUS", "MOVED", "STATE", "BEGUN")
+			for _, w := range list {
+				of, state := "batch "+w.BatchID, "under way"
+				if w.BatchID == "" {
+					of = "queue " + w.Client + "/" + w.Type
+				}
+				if w.Done {
+					state = "done"
+				}
+				row(w.ID, w.Operation, of, orDash(w.Status), w.Moved, state, moment(w.CreatedAt))
+			}
+		})
+	})
+	linesFlag(cmd, &r.asJSON, "sweep")
+	return cmd
+}
+
+// errQueueOrBatch: a command needs one of both.
+var errQueueOrBatch = errors.New("name a queue as CLIENT/TYPE, or a batch with --batch")

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybookq/daybook/client"
+)
+
+func newTickle() *cobra.Command {
+	var r remote
+	var o client.TickleOptions
+	var claim string
+	var lease durationFlag
+	var progress float64
+	cmd := &cobra.Command{
+		Use:   "tickle [ID]",
+		Short: "Renew the lease of a job or claim",
+		Long: `Renew the lease of a job, or with --claim that of all jobs of a claim, and report how far they are. It is an
+error if the jobs are no longer held.`,
+		Example: `  daybook tickle 0185a1b2-c3d4-7000-8000-00000c800000 --step resizing --progress 0.5
+  daybook tickle --claim 0185a1b2-c3d4-7000-8000-00000c800001`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: once(jobIDs(statusesActive...)),
+	}
+	overServer(&r, cmd, func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 && claim == "" {
+			return usageError{errors.New("tickle requires the id of a job, or --claim")}
+		}
+		if o.LeaseMs = lease.ms(); cmd.Flags().Changed("progress") {
+			o.Progress = &progress
+		}
+		if len(args) == 0 {
+			if err := checkIDs(claim); err != nil {
+				return err
+			}
+			if err := r.connect(cmd); err != nil {
+				return err
+			}
+			held, err := r.c.TickleClaim(cmd.Context(), claim, o)
+			if err != nil {
+				return err
+			}
+			if r.asJSON {
+				return json.NewEncoder(r.out).Encode(&held)
+			}
+			_, err = fmt.Fprintf(r.out, "held: %s, lost: %d\n", jobsText(held.Held), len(held.Lost))
+			return err
+		}
+		if err := checkIDs(args...); err != nil {
+			return err
+		}
+		if claim != "" {
+			if err := checkIDs(claim); err != nil {
+				return err
+			}
+		}
+		if err := r.connect(cmd); err != nil {
+			return err
+		}
+		o.ClaimID = claim
+		j, err := r.c.Tickle(cmd.Context(), args[0], o)
+		if err != nil {
+			return err
+		}
+		return r.printJob(j)
+	})
+	flags := cmd.Flags()
+	flags.StringVar(&claim, "claim", "", "id of the claim that holds the job, or of all jobs that are tickled")
+	flags.Var(&lease, "lease", "a new length of the lease")
+	flags.Lookup("lease").DefValue = ""
+	flags.StringVar(&o.Step, "step", "", "what is done now")
+	flags.Float64Var(&progress, "progress", 0, "how much is done, 0 to 1")
+	jsonFlag(cmd, &r.asJSON)
+	return cmd
+}

@@ -1,0 +1,271 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// asked is a server in this test, and a way to run commands that ask it.
+type asked struct {
+	*testing.T
+	s *server
+}
+
+func startAsked(t *testing.T) *asked {
+	return &asked{t, serving(t, filepath.Join(t.TempDir(), "data"))}
+}
+
+func (a *asked) run(in string, args ...string) result {
+	a.Helper()
+	return execute(a.T, in, append(args, "--server", a.s.url)...)
+}
+
+// do runs a command that must succeed, and returns its output without the last newline.
+func (a *asked) do(args ...string) string {
+	a.Helper()
+	return strings.TrimSuffix(ok(a.T, append(args, "--server", a.s.url)...), "\n")
+}
+
+// contains fails unless a text has all parts.
+func contains(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q is not in:\n%s", part, text)
+		}
+	}
+}
+
+// TestVerbsOfAJob: a job goes through its life by commands alone.
+func TestVerbsOfAJob(t *testing.T) {
+	a := startAsked(t)
+	id := a.do("create", "--type", "resize", "--meta", "user=42", "--priority", "7", "cat.jpg")
+	contains(t, a.do("jobs", "--meta", "user=42"), id, "default/resize", "pending")
+	if r := a.run("", "claim", "--type", "other"); r.code != exitNotFound || r.out+r.errs != "" {
+		t.Errorf("a claim that finds nothing: %+v", r)
+	}
+	claim := a.do("claim", "--type", "resize", "--runner-id", "mixer")
+	contains(t, claim, id, "cat.jpg")
+	claimID := uuids.FindString(claim)
+	contains(t, a.do("runners"), "mixer")
+	contains(t, a.do("runners", "mixer"), claimID)
+	contains(t, a.do("tickle", id, "--claim", claimID, "--step", "reading", "--progress", "0.25"), id+" active")
+	contains(t, a.do("tickle", "--claim", claimID), "held: 1 job, lost: 0")
+	contains(t, a.do("release", id, "--claim", claimID), id+" pending")
+	if r := a.run("", "tickle", id, "--claim", claimID); r.code != exitRefused {
+		t.Errorf("a tickle of a released job: %+v", r)
+	}
+	claimID = uuids.FindString(a.do("claim", "--type", "resize"))
+	contains(t, a.do("complete", id, "--claim", claimID, "--code", "failed", "--error", "no such file"), id+" failed")
+	contains(t, a.do("jobs", "--status", "failed"), id, "no such file", "1/3")
+	contains(t, a.do("redrive", id), id+" pending")
+	contains(t, a.do("cancel", id), id+" cancelled")
+	if r := a.run("", "run", id); r.code != exitRefused {
+		t.Errorf("run of a cancelled job: %+v", r)
+	}
+	contains(t, a.do("rm", id), id+" removed")
+	if r := a.run("", "get", id); r.code != exitNotFound {
+		t.Errorf("get of a removed job: %+v", r)
+	}
+}
+
+// TestCreateWaits: the exit code of create --wait is the outcome of the job.
+func TestCreateWaits(t *testing.T) {
+	a := startAsked(t)
+	for _, c := range []struct {
+		outcome []string
+		code    int
+		out     string
+	}{
+		{[]string{"--output", "6"}, exitOK, "6"},
+		{[]string{"--code", "failed", "--error", "too many"}, exitError, ""},
+	} {
+		done := make(chan result, 1)
+		go func() { done <- a.run("", "create", "--wait", "1 2 3") }()
+		claim := a.do("claim", "--wait", "30s")
+		ids := uuids.FindAllString(claim, -1)
+		if len(ids) != 2 {
+			t.Fatal(claim)
+		}
+		a.do(append([]string{"complete", ids[1]}, c.outcome...)...)
+		if r := <-done; r.code != c.code || r.out != c.out {
+			t.Errorf("create --wait of a job that ended with %v: %+v", c.outcome, r)
+		} else if c.code != exitOK {
+			contains(t, r.errs, "is failed: too many")
+		}
+	}
+}
+
+// TestBulkVerbs: changes of many jobs are announced, asked for, and done.
+func TestBulkVerbs(t *testing.T) {
+	a := startAsked(t)
+	var lines strings.Builder
+	for i := range 1500 {
+		fmt.Fprintln(&lines, i)
+	}
+	batch := strings.TrimSpace(a.run(lines.String(), "submit", "--type", "many").out)
+	contains(t, a.do("cancel", "--batch", batch, "--dry-run"), "would cancel 1500 jobs of the batch "+batch+": 1500 pending")
+	r := a.run("", "cancel", "--queue", "default/many")
+	if r.code != exitUsage {
+		t.Errorf("1500 jobs without --yes: %+v", r)
+	}
+	contains(t, r.errs, "1500 jobs", "--yes")
+	contains(t, a.do("get", "--batch", batch), "in_progress")
+	contains(t, a.do("cancel", "--queue", "default/many", "--yes"), "cancelled 1500 jobs of the queue default/many")
+	contains(t, a.do("rm", "--queue", "default/many", "--status", "cancelled", "-y", "--json"), `"moved":1500`, `"done":true`)
+	if r := a.run("", "cancel", "--queue", "default/many", "--status", "completed"); r.code != exitUsage {
+		t.Errorf("cancel of completed jobs: %+v", r)
+	}
+	if r := a.run("", "cancel", sampleID, "--queue", "default/many"); r.code != exitUsage {
+		t.Errorf("cancel of an id and a queue: %+v", r)
+	}
+
+	var ids []string
+	for range 3 {
+		ids = append(ids, a.do("create", "--type", "few", "x"))
+	}
+	list := a.do("jobs", "--type", "few", "--ids")
+	if got := strings.Fields(list); !slices.Equal(got, ids) {
+		t.Errorf("jobs --ids: %v, want %v", got, ids)
+	}
+	r = a.run(list+"\n"+sampleID+"\n", "cancel", "-")
+	if r.code != exitNotFound {
+		t.Errorf("cancel of three jobs and one that does not exist: %+v", r)
+	}
+	contains(t, r.out, ids[0]+" cancelled", ids[1]+" cancelled", ids[2]+" cancelled")
+	contains(t, r.errs, sampleID, "1 of 4 jobs were not cancelled")
+	contains(t, a.do("redrive", ids[0], "--dry-run"), "is cancelled and would be redriven")
+	contains(t, a.do("jobs", "--type", "few", "--limit", "2", "--ids"), ids[0])
+}
+
+// TestContexts: which server a command asks.
+func TestContexts(t *testing.T) {
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	a := startAsked(t)
+	a.do("create", "--client", "here", "x")
+	ok(t, "context", "add", "nowhere", "127.0.0.1:1")
+	ok(t, "context", "add", "here", strings.Replace(a.s.url, "http://", "http://user:secret@", 1))
+	list := ok(t, "context", "list")
+	contains(t, list, "*  nowhere", "here")
+	if strings.Contains(list, "secret") {
+		t.Errorf("the list shows a password:\n%s", list)
+	}
+	reaches := func(want bool, args ...string) {
+		t.Helper()
+		r := execute(t, "", append([]string{"queues"}, args...)...)
+		if got := r.code == exitOK && strings.Contains(r.out, "here"); got != want || !want && r.code != exitNoAnswer {
+			t.Errorf("queues %v: %+v", args, r)
+		}
+	}
+	reaches(false)
+	reaches(true, "--context", "here")
+	reaches(true, "--server", a.s.url)
+	t.Setenv("DAYBOOK_CONTEXT", "here")
+	reaches(true)
+	reaches(false, "--context", "nowhere")
+	t.Setenv("DAYBOOK_SERVER", a.s.url)
+	if r := execute(t, "", "queues"); r.code != exitUsage {
+		t.Errorf("both variables: %+v", r)
+	}
+	t.Setenv("DAYBOOK_CONTEXT", "")
+	reaches(true)
+	reaches(false, "--context", "nowhere")
+	t.Setenv("DAYBOOK_SERVER", "")
+	ok(t, "context", "use", "here")
+	reaches(true)
+	for _, args := range [][]string{{"--context", "none"}, {"--context", "here", "--server", a.s.url}} {
+		if r := execute(t, "", append([]string{"queues"}, args...)...); r.code != exitUsage || strings.Contains(r.errs, "secret") {
+			t.Errorf("queues %v: %+v", args, r)
+		}
+	}
+	ok(t, "context", "rm", "here")
+	contains(t, ok(t, "context", "list"), "nowhere")
+	for _, args := range [][]string{{"add", "a b", "127.0.0.1:1"}, {"add", "x", "ftp://y"}, {"add", "x", ""}, {"use", "none"}, {"rm", "none"}} {
+		if r := execute(t, "", append([]string{"context"}, args...)...); r.code != exitUsage {
+			t.Errorf("context %v: %+v", args, r)
+		}
+	}
+}
+
+// TestCompletion: a shell completes the names that the server has, and nothing if it does not answer.
+func TestCompletion(t *testing.T) {
+	a := startAsked(t)
+	id := a.do("create", "--client", "acme", "--type", "resize", "x")
+	batch := strings.TrimSpace(a.run("x\n", "submit", "--type", "sub", "--name", "nightly").out)
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"pause", ""}, "acme/resize\n"},
+		{[]string{"cancel", ""}, id},
+		{[]string{"results", ""}, batch},
+		{[]string{"get", "--batch", ""}, batch},
+		{[]string{"jobs", "--client", ""}, "acme\n"},
+		{[]string{"jobs", "--type", ""}, "resize\n"},
+		{[]string{"jobs", "--status", ""}, "deferred\n"},
+	} {
+		last := len(c.args) - 1
+		r := execute(t, "", append(append([]string{"__complete", c.args[0], "--server", a.s.url}, c.args[1:last]...), "")...)
+		if r.code != exitOK || !strings.Contains(r.out, c.want) {
+			t.Errorf("completion of %v: %+v", c.args, r)
+		}
+	}
+	begin := time.Now()
+	r := execute(t, "", "__complete", "pause", "--server", "127.0.0.1:1", "")
+	if r.code != exitOK || strings.Contains(r.out, "acme") || time.Since(begin) > 20*time.Second {
+		t.Errorf("completion without a server: %+v", r)
+	}
+}
+
+// TestTimeFlag: the forms in which a time can be given.
+func TestTimeFlag(t *testing.T) {
+	zone := time.FixedZone("", 3600)
+	was := now
+	now = func() time.Time { return time.Date(2026, 12, 23, 10, 30, 0, 0, zone) }
+	defer func() { now = was }()
+	for text, want := range map[string]time.Time{
+		"1795457645262":             time.UnixMilli(1795457645262),
+		"2026-12-24T18:00:00Z":      time.Date(2026, 12, 24, 18, 0, 0, 0, time.UTC),
+		"2026-12-24T18:00:00+02:00": time.Date(2026, 12, 24, 16, 0, 0, 0, time.UTC),
+		"2026-12-24 18:00":          time.Date(2026, 12, 24, 18, 0, 0, 0, zone),
+		"2026-12-24":                time.Date(2026, 12, 24, 0, 0, 0, 0, zone),
+		"today":                     time.Date(2026, 12, 23, 0, 0, 0, 0, zone),
+		"tomorrow 08:15":            time.Date(2026, 12, 24, 8, 15, 0, 0, zone),
+	} {
+		var f timeFlag
+		if err := f.Set(text); err != nil || int64(f) != want.UnixMilli() {
+			t.Errorf("%q: %v, %v; want %v", text, &f, err, want)
+		}
+	}
+	for _, text := range []string{"", "0", "-1", "noon", "tomorrow8:15", "2026-13-01", "tomorrow 25:00", "yesterday"} {
+		var f timeFlag
+		if err := f.Set(text); err == nil {
+			t.Errorf("%q is accepted as %v", text, &f)
+		}
+	}
+}
+
+// TestTable: columns are aligned by what a terminal shows, and a cell cannot change the terminal.
+func TestTable(t *testing.T) {
+	var out strings.Builder
+	err := table(&out, func(row func(...any)) {
+		row("NAME", "STATUS", "")
+		row("äö", "failed", "x")
+		row("日本", "completed", "")
+		row("a\x1b[31m", 1, "y")
+	})
+	want := "NAME         STATUS\n" +
+		"äö           failed     x\n" +
+		"日本         completed\n" +
+		`"a\x1b[31m"  1          y` + "\n"
+	if err != nil || out.String() != want {
+		t.Errorf("%v\n%s\nwant\n%s", err, &out, want)
+	}
+	if inColour("failed") != "\x1b[31mfailed\x1b[0m" || inColour("other") != "other" {
+		t.Error("colours of statuses")
+	}
+}
