@@ -135,10 +135,7 @@ func syncDirectory(path string) error {
 // read reads the lines of a state file, and compares the first with what is to be added.
 func (s *addState) read(text []byte) error {
 	lines := bufio.NewReader(bytes.NewReader(text))
-	first, err := lines.ReadBytes('\n')
-	if err != nil {
-		return err
-	}
+	first, _ := lines.ReadBytes('\n') // without one, it is no state file
 	var head stateHead
 	if err := json.Unmarshal(first, &head); err != nil || head.Version == 0 || head.Key == "" {
 		return usageError{errors.New("it is not one; --resume needs a file of its own, which it creates")}

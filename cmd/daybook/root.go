@@ -72,6 +72,9 @@ commands: see ` + "`daybook help environment`" + `.`,
 		SilenceUsage:  true,
 	}}
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if err := cmd.ValidateFlagGroups(); err != nil { // cobra does it after this
+			return usageError{err}
+		}
 		if err := fromEnvironment(cmd); err != nil {
 			return err
 		}

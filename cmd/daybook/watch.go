@@ -60,7 +60,7 @@ per second, and how long the rest takes at that rate. On a terminal, the progres
 a line is written to standard error every 10 seconds if something has changed. With --json, each change is a
 document on standard output.
 
-The id of a batch is also that of its first job. The command then watches the batch if it has more than one job, or
+An id may be that of a batch and of its first job. The command then watches the batch if it has more than one job, or
 attributes such as a name. --batch and --job say which is meant.
 
 A queue has ended when no job of it is deferred, pending or active. Jobs of other queues that are created by its jobs
