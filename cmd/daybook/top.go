@@ -10,6 +10,7 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/colorprofile"
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
@@ -102,7 +103,11 @@ func topLive(cmd *cobra.Command, r *remote, source topSource, column int, every 
 		return usageError{errNoTerminal}
 	}
 	m := newTopModel(source, column, every, r.server.String())
-	_, err := tea.NewProgram(m, tea.WithContext(cmd.Context()), tea.WithInput(cmd.InOrStdin()), tea.WithOutput(r.out)).Run()
+	options := []tea.ProgramOption{tea.WithContext(cmd.Context()), tea.WithInput(cmd.InOrStdin()), tea.WithOutput(r.out)}
+	if !hasColours(r.out) {
+		options = append(options, tea.WithColorProfile(colorprofile.ASCII))
+	}
+	_, err := tea.NewProgram(m, options...).Run()
 	if errors.Is(err, tea.ErrInterrupted) {
 		return silentExit(exitSignal + int(syscall.SIGINT))
 	}

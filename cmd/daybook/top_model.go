@@ -28,6 +28,8 @@ type topModel struct {
 	reading       bool
 	waits         int // the number of the last wait for a refresh
 
+	list     []topRow // the result of rows, unless it is stale
+	stale    bool
 	sort     int // of topColumns
 	reversed bool
 	filter   string
@@ -118,7 +120,7 @@ func (m *topModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		}
 	case tea.PasteMsg:
 		if m.typing {
-			m.filter += onLine(msg.Content)
+			m.filter, m.stale = m.filter+onLine(msg.Content), true
 		}
 	case tea.KeyPressMsg:
 		return m, m.key(msg)
@@ -145,7 +147,7 @@ func (m *topModel) add(s topSnapshot) {
 		m.lost = s.err
 		return
 	}
-	m.lost = nil
+	m.lost, m.stale = nil, true
 	// Rates are of one run of one server: counts that another journal has cannot be compared.
 	if n := len(m.snaps); n > 0 && m.snaps[n-1].stats.Journal.UUID != s.stats.Journal.UUID {
 		m.snaps = nil
@@ -160,6 +162,7 @@ func (m *topModel) key(k tea.KeyPressMsg) tea.Cmd {
 	if name == "ctrl+c" {
 		return tea.Quit
 	}
+	m.stale = m.stale || m.typing || slices.Contains([]string{"esc", "s", "r"}, name)
 	if m.typing {
 		m.typeFilter(k)
 		return nil
@@ -312,8 +315,15 @@ type topRow struct {
 	created, completed, failed float64
 }
 
-// rows returns the queues that are shown, in their order.
+// rows returns the queues that are shown, in their order. It makes them only after a change, since there may be many.
 func (m *topModel) rows() []topRow {
+	if m.stale {
+		m.list, m.stale = m.makeRows(), false
+	}
+	return m.list
+}
+
+func (m *topModel) makeRows() []topRow {
 	if len(m.snaps) == 0 {
 		return nil
 	}

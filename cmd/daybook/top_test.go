@@ -343,7 +343,7 @@ func TestTopTerminal(t *testing.T) {
 	for _, c := range []struct {
 		variables []string
 		coloured  bool
-	}{{[]string{"TERM=xterm-256color", "NO_COLOR="}, true}, {[]string{"TERM=xterm-256color", "NO_COLOR=1"}, false}} {
+	}{{[]string{"TERM=xterm-256color", "NO_COLOR="}, true}, {[]string{"TERM=xterm-256color", "NO_COLOR=yes"}, false}} {
 		t.Run(c.variables[1], func(t *testing.T) {
 			screen, tty, err := pty.Open()
 			if err != nil {
@@ -443,7 +443,7 @@ func TestTopTerminal(t *testing.T) {
 					t.Errorf("%q is not there", on)
 				}
 			}
-			colour := regexp.MustCompile(`\x1b\[[0-9;]*\b(3[0-8]|4[0-8]|9[0-7])\b[0-9;:]*m`)
+			colour := regexp.MustCompile(`\x1b\[(?:[0-9]+;)*(?:3[0-8]|4[0-8]|9[0-7])[;:m]`)
 			if found := colour.FindString(shown.String()); (found != "") != c.coloured {
 				t.Errorf("colours: %q", found)
 			}
