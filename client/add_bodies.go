@@ -175,7 +175,7 @@ func (a *adder) post(ctx context.Context, offset int64, body []byte) error {
 		}
 	}
 	if a.o.DryRun {
-		a.finish(b, Added{Count: linesIn(body)}, nil)
+		a.finish(b, Added{Count: a.linesIn(body)}, nil)
 		return nil
 	}
 	select {
@@ -199,9 +199,12 @@ func (a *adder) post(ctx context.Context, offset int64, body []byte) error {
 }
 
 // linesIn counts the lines that are not empty.
-func linesIn(body []byte) (n int) {
+func (a *adder) linesIn(body []byte) (n int) {
 	for line := range bytes.Lines(body) {
-		if len(bytes.TrimSuffix(line, []byte{'\n'})) > 0 {
+		if line = bytes.TrimSuffix(line, []byte{'\n'}); a.o.Kind == JSON {
+			line = bytes.TrimSpace(line)
+		}
+		if len(line) > 0 {
 			n++
 		}
 	}

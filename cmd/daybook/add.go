@@ -135,12 +135,8 @@ func add(cmd *cobra.Command, f *addFlags, args []string) error {
 	if f.dryRun {
 		return dryAdd(cmd, f, in, options)
 	}
-	url, err := f.server.check(cmd.Context())
+	url, err := reach(cmd, &f.server)
 	if err != nil {
-		return err
-	}
-	// Report at once that no server runs at the address. Later, add waits for a server that stops.
-	if _, err := ask(cmd, &f.server, "/ping"); err != nil {
 		return err
 	}
 	a := adding{cmd: cmd, asJSON: f.asJSON, line: newStatusLine(cmd.ErrOrStderr()), start: time.Now(), size: fileSize(in)}

@@ -31,7 +31,14 @@ const (
 type notCompleted struct{ what, status, reason string }
 
 func (e *notCompleted) Error() string {
-	return fmt.Sprintf("%s is %s%s", e.what, e.status, because(e.reason))
+	return fmt.Sprintf("%s %s%s", e.what, hasEnded(e.status), because(e.reason))
+}
+
+func hasEnded(status string) string {
+	if status == "cancelled" {
+		return "was cancelled"
+	}
+	return "has " + status
 }
 
 func because(reason string) string {
@@ -143,11 +150,7 @@ func watch(cmd *cobra.Command, f *watchFlags, target string) error {
 			w.every = watchEveryNoTTY
 		}
 	}
-	// Report at once that no server runs at the address. Later, watch waits for it.
-	if _, err := ask(cmd, &f.server, "/ping"); err != nil {
-		return err
-	}
-	address, err := f.server.check(cmd.Context())
+	address, err := reach(cmd, &f.server)
 	if err != nil {
 		return err
 	}
