@@ -12,6 +12,11 @@
 //   - work.go, work_config.go, work_containers.go, work_progress.go: the command work, which runs jobs.
 //   - add.go, submit.go, batches.go, get.go, logs.go, blob.go, blob_put.go, fileset.go, fileset_transfer.go, queues.go, delete_queue.go, stats.go,
 //     clock.go, discover.go: commands that send requests to a server.
+//   - add_formats.go, add_state.go: the formats of the input of add; the file with which it goes on after it was killed.
+//   - watch.go: waiting for the end of a job, batch or queue, and its exit codes.
+//   - top.go, top_model.go, top_view.go: the live view of a server: where its figures are from, how keys and time change it,
+//     and what is on the screen.
+//   - progress_bar.go: progress bars, and a line of a terminal that changes.
 //   - chunks.go: where `daybook submit` and `daybook results` store and find long lines and outputs.
 //   - waits.go, upload_note.go: why a command waits for the server; which upload a later `daybook blob put` goes on with.
 //   - bench.go, bench_server.go, bench_report.go: how fast a server is; the server that is started for that, which

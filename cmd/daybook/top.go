@@ -69,7 +69,11 @@ With --once, the command prints one table without rates and ends. Without a term
 		if d := time.Duration(every); d < minTopEvery || d > maxTopEvery {
 			return usageError{fmt.Errorf("--interval must be from %s to %s", minTopEvery, maxTopEvery)}
 		}
-		address, err := r.server.check(cmd.Context())
+		if !once && !r.asJSON && (!isTerminal(r.out) || !isTerminalInput(cmd.InOrStdin())) {
+			return usageError{errNoTerminal}
+		}
+		// Report at once that no server runs at the address. Later, top waits for it.
+		address, err := reach(cmd, &r.server)
 		if err != nil {
 			return err
 		}
@@ -99,9 +103,6 @@ var errNoTerminal = errors.New("top requires a terminal; --once prints one table
 
 // topLive shows the figures until the end.
 func topLive(cmd *cobra.Command, r *remote, source topSource, column int, every time.Duration) error {
-	if !isTerminal(r.out) || !isTerminalInput(cmd.InOrStdin()) {
-		return usageError{errNoTerminal}
-	}
 	m := newTopModel(source, column, every, r.server.String())
 	options := []tea.ProgramOption{tea.WithContext(cmd.Context()), tea.WithInput(cmd.InOrStdin()), tea.WithOutput(r.out)}
 	if !hasColours(r.out) {
