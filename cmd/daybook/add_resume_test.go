@@ -469,6 +469,9 @@ func slowed(t *testing.T, target string) *slowServer {
 		t.Fatal(err)
 	}
 	proxy := httputil.NewSingleHostReverseProxy(to)
+	proxy.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) {
+		panic(http.ErrAbortHandler) // the answer is lost
+	}
 	s := &slowServer{}
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		isBody := r.Method == http.MethodPost
@@ -481,9 +484,6 @@ func slowed(t *testing.T, target string) *slowServer {
 			s.passed.Add(1)
 		}
 	}))
-	proxy.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) {
-		panic(http.ErrAbortHandler) // the answer is lost
-	}
 	s.url = s.URL
 	t.Cleanup(s.Close)
 	return s

@@ -418,6 +418,10 @@ func TestTopTerminal(t *testing.T) {
 				keys("n")
 				until("nothing was changed")
 			}
+			if !c.coloured {
+				s.end(t, syscall.SIGKILL)
+				until("no figures for")
+			}
 			keys("/zz\r")
 			until("no queues")
 			keys("q")
