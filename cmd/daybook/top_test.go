@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"regexp"
 	"strings"
 	"syscall"
@@ -12,8 +13,8 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
+	"github.com/charmbracelet/x/term"
 	"github.com/creack/pty"
-	"golang.org/x/sys/unix"
 
 	"github.com/daybookq/daybook/client"
 )
@@ -354,7 +355,7 @@ func TestTopTerminal(t *testing.T) {
 			if err := pty.Setsize(screen, &pty.Winsize{Rows: 20, Cols: 100}); err != nil {
 				t.Fatal(err)
 			}
-			before, err := unix.IoctlGetTermios(int(tty.Fd()), unix.TCGETS)
+			before, err := term.GetState(tty.Fd())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -400,8 +401,8 @@ func TestTopTerminal(t *testing.T) {
 				}
 			}
 			until("default/resize")
-			raw, err := unix.IoctlGetTermios(int(tty.Fd()), unix.TCGETS)
-			if err != nil || *raw == *before {
+			raw, err := term.GetState(tty.Fd())
+			if err != nil || reflect.DeepEqual(raw, before) {
 				t.Errorf("the terminal is not in raw mode: %v", err)
 			}
 			if c.coloured {
@@ -433,8 +434,8 @@ func TestTopTerminal(t *testing.T) {
 			case <-time.After(time.Minute):
 				t.Fatalf("q does not end it: %q", shown)
 			}
-			after, err := unix.IoctlGetTermios(int(tty.Fd()), unix.TCGETS)
-			if err != nil || *after != *before {
+			after, err := term.GetState(tty.Fd())
+			if err != nil || !reflect.DeepEqual(after, before) {
 				t.Errorf("the terminal was not restored: %+v, before %+v; %v", after, before, err)
 			}
 			for on, off := range map[string]string{"\x1b[?1049h": "\x1b[?1049l", "\x1b[?25l": "\x1b[?25h"} {
