@@ -10,6 +10,9 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // AddOptions say to which queue lines are added, and how. The zero value works.
@@ -29,12 +32,23 @@ type AddOptions struct {
 	// silent for this long. 0 means never. The bodies then depend on time, so neither Resume nor Key can match them
 	// with the bodies of another Add.
 	FlushAfter time.Duration
+	// Kind is that of the payloads: Text, which is the default, or JSON. With JSON each line that is not empty must be one
+	// JSON value, and becomes the payload as `POST /jobs/create` takes it: a string is a payload of kind text, and null is
+	// none. StripCR must not be set then.
+	Kind Kind
 	// StripCR makes the server remove a carriage return at the end of each line. Files from Windows have them.
 	StripCR bool
 	// Progress is called when more of the input is stored without a gap. Stored is called once for each body of it,
 	// before Progress. Only one of these calls runs at a time.
 	Progress func(AddProgress)
 	Stored   func(AddedBody)
+	// Body is called with each body in order, before Add posts it or finds it in Resume. An error ends Add, and the body is
+	// not posted. Acknowledged is called when a body is stored, in any order and by several goroutines at a time; not for
+	// the bodies of Resume. A program that may be killed writes down what they say, to make the Resume of a later Add.
+	Body         func(b AddedBody, lines []byte) error
+	Acknowledged func(AddedBody)
+	// DryRun makes Add post nothing. It goes on as if the server had stored each body, without ids.
+	DryRun bool
 	// Resume is the result of an earlier Add that returned an error. The input and BodyBytes must be the same. Add
 	// skips what the earlier one stored. It posts bodies with an unknown result again only if RepeatUnknown is set,
 	// since the server may then store them twice.
@@ -98,6 +112,12 @@ func (o *AddOptions) query() (url.Values, error) {
 // The server stores all of them or none, and answers when they are on disk. Without a key or number (see Numbered),
 // AddLines returns ErrUnknown if it is not proven that nothing was stored, as Create does.
 func (c *Client) AddLines(ctx context.Context, lines []byte, o AddOptions) (Added, error) {
+	if o.Kind == JSON {
+		return c.addValues(ctx, lines, o)
+	}
+	if o.Kind != Text && o.Kind != "" {
+		return Added{}, fmt.Errorf("%w: lines of the kind %q cannot be added; use text or json", ErrBadRequest, o.Kind)
+	}
 	query, err := o.query()
 	if err != nil {
 		return Added{}, err
@@ -118,6 +138,58 @@ func (c *Client) AddLines(ctx context.Context, lines []byte, o AddOptions) (Adde
 	return added, nil
 }
 
+// valueHead is the beginning of the object of a job whose payload is a JSON value.
+func (o *AddOptions) valueHead() ([]byte, error) {
+	if o.StripCR {
+		return nil, fmt.Errorf("%w: StripCR is for lines of text", ErrBadRequest)
+	}
+	head, err := json.Marshal(createBody{Client: o.Client, Type: o.Type, Attributes: o.Attributes})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrBadRequest, err)
+	}
+	if head = head[:len(head)-1]; len(head) > 1 {
+		head = append(head, ',')
+	}
+	return append(head, `"payload":`...), nil
+}
+
+// addValues posts lines that are JSON values.
+func (c *Client) addValues(ctx context.Context, lines []byte, o AddOptions) (Added, error) {
+	head, err := o.valueHead()
+	if err != nil {
+		return Added{}, err
+	}
+	body := make([]byte, 0, len(lines)+(len(head)+1)*(bytes.Count(lines, []byte{'\n'})+1))
+	count := 0
+	for line := range bytes.Lines(lines) {
+		if line = bytes.TrimSpace(line); len(line) == 0 {
+			continue
+		}
+		if !jsontext.Value(line).IsValid() { // or else it could end the object, and give the job other attributes
+			return Added{}, fmt.Errorf("%w: a line is not a JSON value: %.100q", ErrBadRequest, line)
+		}
+		body = append(append(append(body, head...), line...), "}\n"...)
+		count++
+	}
+	if count == 0 {
+		return Added{}, nil
+	}
+	a, err := c.do(ctx, c.numbered(c.inTrace(ctx, request{method: http.MethodPost, path: "/jobs/create", body: body, contentType: mimeNDJSON,
+		key: o.Key, repeat: repeatableWith(o.Key)})))
+	if err != nil {
+		return Added{}, err
+	}
+	var added Added
+	if err := decode(a, &added); err != nil {
+		return Added{}, err
+	}
+	if added.Count != count {
+		return Added{}, a.unreadable(fmt.Errorf("the answer counts %d jobs, and the body had %d", added.Count, count))
+	}
+	added.Seq = a.seq
+	return added, nil
+}
+
 // Add posts newline-terminated payloads, in several bodies of whole lines at the same time. Each line that is not empty
 // becomes a job. The server stores each body as a whole or not at all. The result says how far Add came, with or
 // without an error, so that another Add with Resume continues from there. The errors are those of AddLines, and
@@ -130,11 +202,19 @@ func (c *Client) Add(ctx context.Context, r io.Reader, o AddOptions) (AddResult,
 	if o.InFlight <= 0 {
 		o.InFlight = defaultInFlight
 	}
+	perLine := 0
+	if o.Kind == JSON {
+		head, err := o.valueHead()
+		if err != nil {
+			return AddResult{}, err
+		}
+		perLine = len(head) + 1
+	}
 	// After an error nothing more is read. Posts that are under way continue: if they were aborted, their result would
 	// be unknown.
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
-	a := adder{c: c, o: o, posting: ctx, cancel: stop, room: make(chan struct{}, o.InFlight)}
+	a := adder{c: c, o: o, perLine: perLine, posting: ctx, cancel: stop, room: make(chan struct{}, o.InFlight)}
 	err := a.read(reading, bufio.NewReaderSize(r, 64<<10))
 	a.posts.Wait()
 	a.mu.Lock()

@@ -20,6 +20,7 @@ import (
 type adder struct {
 	c       *Client
 	o       AddOptions
+	perLine int // bytes that the post of a line has in addition
 	posting context.Context
 	cancel  context.CancelFunc // stops the reading
 	room    chan struct{}      // holds one element for each post under way
@@ -46,14 +47,14 @@ var errSilence = errors.New("the input is silent")
 // BodyBytes.
 func (a *adder) read(ctx context.Context, in *bufio.Reader) error {
 	var body []byte
-	offset, line := int64(0), 0
+	offset, line, size := int64(0), 0, 0 // size is that of the post
 	flush := func() error {
 		if len(body) == 0 {
 			return nil
 		}
 		err := a.post(ctx, offset, body)
 		offset += int64(len(body))
-		body = nil
+		body, size = nil, 0
 		return err
 	}
 	next := func(time.Duration) ([]byte, error) { return readLine(in) }
@@ -75,12 +76,13 @@ func (a *adder) read(ctx context.Context, in *bufio.Reader) error {
 		if err != nil && err != io.EOF {
 			return fmt.Errorf("line %d: %w", line+1, err)
 		}
-		if line++; len(body)+len(text) > a.o.BodyBytes {
+		if line++; size+len(text)+a.perLine > a.o.BodyBytes {
 			if err := flush(); err != nil {
 				return err
 			}
 		}
 		body = append(body, text...)
+		size += len(text) + a.perLine
 		if err == io.EOF {
 			return flush()
 		}
@@ -153,6 +155,11 @@ func (a *adder) post(ctx context.Context, offset int64, body []byte) error {
 			b.Offset, b.Offset+int64(b.Bytes))
 	}
 	b.unknown = a.o.Resume != nil && findBody(a.o.Resume.Unknown, b) != nil
+	if a.o.Body != nil {
+		if err := a.o.Body(b.AddedBody, body); err != nil {
+			return err
+		}
+	}
 	a.mu.Lock()
 	a.bodies = append(a.bodies, b)
 	a.mu.Unlock()
@@ -167,6 +174,10 @@ func (a *adder) post(ctx context.Context, offset int64, body []byte) error {
 			return err
 		}
 	}
+	if a.o.DryRun {
+		a.finish(b, Added{Count: a.linesIn(body)}, nil)
+		return nil
+	}
 	select {
 	case a.room <- struct{}{}:
 	case <-ctx.Done():
@@ -178,10 +189,26 @@ func (a *adder) post(ctx context.Context, offset int64, body []byte) error {
 			o.Key = fmt.Sprintf("%s/%d", o.Key, offset) // without the length: the server must refuse a body that has changed
 		}
 		added, err := a.c.AddLines(a.posting, body, o)
+		if err == nil && o.Acknowledged != nil {
+			o.Acknowledged(AddedBody{b.Offset, b.Bytes, added})
+		}
 		a.finish(b, added, err)
 		<-a.room
 	})
 	return nil
+}
+
+// linesIn counts the lines that are not empty.
+func (a *adder) linesIn(body []byte) (n int) {
+	for line := range bytes.Lines(body) {
+		if line = bytes.TrimSuffix(line, []byte{'\n'}); a.o.Kind == JSON {
+			line = bytes.TrimSpace(line)
+		}
+		if len(line) > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // overlaps reports whether b shares bytes with a body of r without being the same body. To post b would store lines

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -189,3 +190,71 @@ func TestResumeOfAnotherSplit(t *testing.T) {
 type brokenOff struct{ err error }
 
 func (b brokenOff) Read([]byte) (int, error) { return 0, b.err }
+
+func TestAddValues(t *testing.T) {
+	s := daybooktest.Start(t)
+	var sent strings.Builder
+	var acknowledged atomic.Int64
+	priority := 7
+	o := client.AddOptions{
+		Type: "values", Kind: client.JSON, BodyBytes: 300, Attributes: client.Attributes{Priority: &priority, Meta: map[string]string{"a": "b"}},
+		Body: func(b client.AddedBody, lines []byte) error {
+			if b.Offset != int64(sent.Len()) || b.Bytes != len(lines) {
+				t.Errorf("the body at byte %d with %d bytes comes after %d bytes, and has %d", b.Offset, b.Bytes, sent.Len(), len(lines))
+			}
+			sent.Write(lines)
+			return nil
+		},
+		Acknowledged: func(b client.AddedBody) { acknowledged.Add(int64(b.Count)) },
+	}
+	const input = "{\"a\": 1}\n\n  [2]\r\n\"text\"\n3"
+	dry := o
+	dry.DryRun = true
+	dry.Body = nil
+	if r, err := s.Client.Add(t.Context(), strings.NewReader(input), dry); err != nil || r.Jobs != 4 || len(r.Bodies) < 2 || acknowledged.Load() != 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	r, err := s.Client.Add(t.Context(), strings.NewReader(input), o)
+	if err != nil || r.Jobs != 4 || len(r.Bodies) < 2 || sent.String() != input || acknowledged.Load() != 4 {
+		t.Fatalf("%+v, %v; sent %q, acknowledged %d", r, err, sent.String(), acknowledged.Load())
+	}
+	kinds := map[string]client.Kind{`{"a": 1}`: client.JSON, "[2]": client.JSON, "text": client.Text, "3": client.JSON}
+	for j, err := range s.Client.Jobs(t.Context(), client.JobsQuery{Type: "values"}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kind, ok := kinds[string(j.Payload)]; !ok || kind != j.Kind || j.Priority != 7 || j.Meta["a"] != "b" {
+			t.Errorf("%q %s, %+v", j.Payload, j.Kind, j)
+		}
+		delete(kinds, string(j.Payload))
+	}
+	if len(kinds) > 0 {
+		t.Errorf("missing: %v", kinds)
+	}
+	// A line cannot end its object, and give the job other attributes.
+	for _, line := range []string{"1},{\"priority\":9", "{", "1 2", "\"\xff\""} {
+		if _, err := s.Client.AddLines(t.Context(), []byte(line), client.AddOptions{Kind: client.JSON}); !errors.Is(err, client.ErrBadRequest) {
+			t.Errorf("%q: %v", line, err)
+		}
+	}
+	for _, o := range []client.AddOptions{{Kind: client.JSON, StripCR: true}, {Kind: client.Bytes}} {
+		if _, err := s.Client.Add(t.Context(), strings.NewReader("1\n"), o); !errors.Is(err, client.ErrBadRequest) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	// Body ends an Add before a body is posted.
+	stop := errors.New("stop")
+	o.Type, o.Body = "stopped", func(b client.AddedBody, _ []byte) error {
+		if b.Offset > 0 {
+			return stop
+		}
+		return nil
+	}
+	if r, err := s.Client.Add(t.Context(), strings.NewReader(input), o); !errors.Is(err, stop) || len(r.Bodies) != 1 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	// Lines that are short become bodies that are no longer than the server accepts.
+	if r, err := s.Client.Add(t.Context(), strings.NewReader(strings.Repeat("1\n", 300_000)), client.AddOptions{Type: "short", Kind: client.JSON, BodyBytes: 4 << 20}); err != nil || r.Jobs != 300_000 {
+		t.Errorf("%d jobs, %v", r.Jobs, err)
+	}
+}

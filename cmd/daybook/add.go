@@ -1,17 +1,23 @@
 package main
 
 import (
-	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
+	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -23,16 +29,22 @@ const (
 )
 
 type addFlags struct {
-	server                  serverAddress
-	client, typ             string
-	priority, maxAttempts   int
-	runAt                   int64
-	delay, lease, retention durationFlag
-	key                     string
-	inFlight, skipLines     int
-	stripCR                 bool
-	asJSON                  bool
+	remote
+	attributeFlags
+	format, delimiter   string
+	comma               rune // the parsed delimiter
+	key, resume         string
+	unknown             string
+	onComplete          string
+	inFlight, skipLines int
+	stripCR, dryRun     bool
 }
+
+// The values of --unknown.
+const (
+	unknownRepeat = "repeat"
+	unknownSkip   = "skip"
+)
 
 func newAdd() *cobra.Command {
 	var f addFlags
@@ -42,42 +54,58 @@ func newAdd() *cobra.Command {
 		Long: `Post each line of a file as the payload of a job. Without a file, or with -, post the lines of standard
 input. Empty lines are skipped.
 
+--format says what the input is:
+
+  lines   each line is a text, and is stored unchanged (the default)
+  ndjson  each line is a JSON value, which becomes the payload. null makes a job without a payload.
+  csv     the first row has the names of the columns. Each other row becomes a JSON object, whose fields are
+          texts. A quoted field may contain the delimiter, newlines and doubled quotes.
+
 The lines are sent in bodies of up to 1 MiB, several at the same time. Each body becomes a batch: the
 server stores all of it or nothing. The id of each batch is printed, in order, when the batch is on the
-server's disk.
+server's disk. An error in a line, such as a row with too few fields, ends the command: what is printed was
+stored. With --dry-run, the command reads the whole input, sends nothing, and prints what it would add.
 
 If an answer is lost, the body is sent again with the same idempotency key, so that it is stored once. If
 the server refuses a body for now, it is sent again for up to a minute.
 
-If add of a file fails, it prints a --key. Run the same command with that --key within 24 hours to store
-only what is missing. With --key, standard input is split into bodies by size, as a file is. Without it,
-the lines of a stream are posted as they arrive.
+If add is killed or fails, run it again with the same --resume STATE. It creates that file, and writes there
+what it has sent and what the server has stored. It then adds only what is missing, and prints the ids of all
+batches. What was sent must not have changed; a wrong line after it may have been corrected. When everything
+is stored, the file says so, and the same command line adds nothing. The server recognizes what was sent
+without an answer for 24 hours. After that, add stops and names the bytes that may be stored or not;
+--unknown repeat sends them again, and --unknown skip leaves them out.
 
-Lines are stored unchanged. Use --skip-lines 1 to leave out the header of a CSV file, and --strip-cr to
-remove the carriage returns of a file from Windows.`,
+Without --resume, if add of a file fails, it prints a --key. Run the same command with that --key within 24
+hours to store only what is missing. With --key or --resume, standard input is split into bodies by size, as
+a file is. Without them, the lines of a stream are posted as they arrive.
+
+Use --skip-lines 1 to leave out a header, and --strip-cr to remove the carriage returns of lines from
+Windows.`,
 		Example: `  daybook add --type resize images.txt
-  daybook add --type import --skip-lines 1 --strip-cr orders.csv
+  daybook add --type import --format csv --delimiter ';' --resume orders.state orders.csv
+  daybook add --type import --format ndjson --dry-run events.ndjson
   find /data -type f | daybook add --client acme --type index --priority 7 --delay 10m`,
 		Args: cobra.MaximumNArgs(1),
 	}
-	flags := cmd.Flags()
 	serverFlag(cmd, &f.server)
-	flags.StringVar(&f.client, "client", job.DefaultName, "client of the jobs")
-	flags.StringVar(&f.typ, "type", job.DefaultName, "type of the jobs")
-	flags.IntVar(&f.priority, "priority", job.DefaultPriority, "priority of the jobs, 0 to 9; jobs with a higher priority are claimed first")
-	flags.IntVar(&f.maxAttempts, "max-attempts", 0, "how many times a job may run (default: the server's)")
-	flags.Int64Var(&f.runAt, "run-at", 0, "time before which the jobs do not run, in unix milliseconds")
-	flags.Var(&f.delay, "delay", "how long the jobs wait before they may run")
-	flags.Var(&f.lease, "lease", "how long a runner may hold a job without a tickle (default: the server's)")
-	flags.Var(&f.retention, "retention", "how long ended jobs are kept (default: the server's)")
-	for _, name := range []string{"delay", "lease", "retention"} {
-		flags.Lookup(name).DefValue = "" // otherwise the help shows 0s as the default
-	}
+	f.attributeFlags.add(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&f.format, "format", formatLines, "what the input is: "+strings.Join(addFormats, ", "))
+	flags.StringVar(&f.delimiter, "delimiter", ",", "the character between the fields of a CSV file; \"tab\" is a tab")
+	flags.StringVar(&f.resume, "resume", "", "a `file` that this command creates, with which it goes on after it was killed or failed")
+	flags.StringVar(&f.unknown, "unknown", "", "with --resume, what happens to bodies that were sent more than 23 hours ago and not answered: repeat or skip (default: an error)")
 	flags.StringVar(&f.key, "key", "", "idempotency key of the whole input; give that of an earlier add to continue it (default: a new one)")
+	flags.StringVar(&f.onComplete, "on-complete", "", "type of the jobs that are created with the outputs of these when they complete")
 	flags.IntVar(&f.inFlight, "in-flight", 4, "how many bodies are sent at the same time")
 	flags.IntVar(&f.skipLines, "skip-lines", 0, "how many lines at the beginning are left out")
 	flags.BoolVar(&f.stripCR, "strip-cr", false, "remove a carriage return at the end of each line")
-	flags.BoolVar(&f.asJSON, "json", false, "print JSON, one batch per line")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "send nothing, and print how many jobs would be added, and the first three payloads")
+	linesFlag(cmd, &f.asJSON, "batch")
+	cmd.MarkFlagsMutuallyExclusive("key", "resume")
+	cmd.MarkFlagsMutuallyExclusive("dry-run", "resume")
+	completeFlag(cmd, "format", func(*cobra.Command) []string { return addFormats })
+	completeFlag(cmd, "unknown", func(*cobra.Command) []string { return []string{unknownRepeat, unknownSkip} })
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return add(cmd, &f, args) }
 	return cmd
 }
@@ -104,32 +132,50 @@ func add(cmd *cobra.Command, f *addFlags, args []string) error {
 		return err
 	}
 	defer end()
+	if f.dryRun {
+		return dryAdd(cmd, f, in, options)
+	}
 	url, err := reach(cmd, &f.server)
 	if err != nil {
 		return err
 	}
-	lines := bufio.NewReader(inputReader{in})
-	for range f.skipLines {
-		for {
-			if _, err = lines.ReadSlice('\n'); err != bufio.ErrBufferFull {
-				break
-			}
-		}
-		if err != nil && err != io.EOF {
+	a := adding{cmd: cmd, asJSON: f.asJSON, line: newStatusLine(cmd.ErrOrStderr()), start: time.Now(), size: fileSize(in)}
+	options.Stored, options.Progress = a.stored, a.progress
+	var state *addState
+	switch {
+	case f.resume != "":
+		if state, err = f.openState(cmd, args, &options); err != nil {
 			return err
 		}
-	}
-	if f.key == "" {
+		defer state.close()
+		options.DryRun = state.done // what is there is compared, and nothing is missing
+	case f.key == "":
 		options.Key = client.NewKey()
 		if !isFile(in) {
 			options.FlushAfter = addSilence
 		}
 	}
-	a := adding{cmd: cmd, asJSON: f.asJSON, watched: isTerminal(cmd.ErrOrStderr()), start: time.Now()}
-	options.Stored, options.Progress = a.stored, a.progress
-	result, err := client.New(url, client.Options{RetryFor: addPatience}).Add(cmd.Context(), lines, options)
-	if a.watched {
-		fmt.Fprintln(cmd.ErrOrStderr())
+	if a.in, err = newAddInput(in, f); err != nil {
+		return err
+	}
+	if options.Resume != nil {
+		for i := range options.Resume.Bodies {
+			a.earlier += int64(options.Resume.Bodies[i].Count)
+		}
+	}
+	result, err := client.New(url, client.Options{RetryFor: addPatience}).Add(cmd.Context(), a.in, options)
+	a.line.clear()
+	if state != nil {
+		if err == nil {
+			err = state.checkEnd(a.in.made.Load())
+		}
+		if err == nil {
+			err = state.finish()
+		}
+		if err != nil {
+			return f.stopped(cmd, options.Resume != nil, &result, err)
+		}
+		return a.failed
 	}
 	if err == nil {
 		return a.failed
@@ -138,22 +184,157 @@ func add(cmd *cobra.Command, f *addFlags, args []string) error {
 		return fmt.Errorf("the input is not the one that was added with --key %s before: %d lines are the same, and the rest was not stored; to add a new input, leave out --key: %w",
 			options.Key, result.Jobs, err)
 	}
-	err = fmt.Errorf("%d lines are stored in %d batches, and then add failed: %w", result.Jobs, len(result.Bodies), err)
 	if options.FlushAfter == 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "To store only what is missing, run the same command with --key %s within 24 hours.\n", options.Key)
 	}
-	return err
+	return stoppedAfter(&result, err)
 }
+
+// stoppedAfter says how much is stored of an input. Lines of the input are counted in the file, and not in what was made
+// of it.
+func stoppedAfter(result *client.AddResult, err error) error {
+	if wrong, ok := errors.AsType[*formatError](err); ok {
+		err = &inputError{wrong}
+	}
+	return fmt.Errorf("%d lines are stored in %d batches, and then add failed: %w", result.Jobs, len(result.Bodies), err)
+}
+
+// openState opens the state file, and sets the options that go on from there.
+func (f *addFlags) openState(cmd *cobra.Command, args []string, o *client.AddOptions) (*addState, error) {
+	text, err := ask(cmd, &f.server, "/stats")
+	if err != nil {
+		return nil, err
+	}
+	var stats ingest.Stats
+	if err := json.Unmarshal(text, &stats); err != nil {
+		return nil, fmt.Errorf("read answer: %w", err)
+	}
+	head := stateHead{
+		Journal: stats.Journal.UUID, Format: f.format, SkipLines: f.skipLines, StripCR: f.stripCR, Client: f.client, Type: f.typ, Attributes: o.Attributes,
+	}
+	if f.format == formatCSV {
+		head.Comma = string(f.comma)
+	}
+	if len(args) > 0 && args[0] != "-" {
+		if head.Input, err = filepath.Abs(args[0]); err != nil {
+			return nil, err
+		}
+	}
+	s, err := openAddState(f.resume, head)
+	if err != nil {
+		return nil, err
+	}
+	var forgotten []*stateBody
+	if o.Resume, forgotten = s.resumed(); len(forgotten) > 0 && !s.done {
+		switch f.unknown {
+		case unknownSkip:
+			err = s.skip(forgotten)
+			o.Resume, _ = s.resumed()
+		case "":
+			err = &unknownBodies{forgotten}
+		}
+		if err != nil {
+			s.close()
+			return nil, err
+		}
+	}
+	if s.done {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s says that everything is stored; nothing is added\n", f.resume)
+	}
+	o.Key, o.RepeatUnknown, o.Body, o.Acknowledged = s.head.Key, true, s.body, s.acknowledged
+	return s, nil
+}
+
+// unknownBodies: these were sent so long ago that the server no longer recognizes them.
+type unknownBodies struct{ list []*stateBody }
+
+func (e *unknownBodies) Error() string {
+	places := make([]string, len(e.list))
+	for i, b := range e.list {
+		places[i] = fmt.Sprintf("%d to %d, sent %s", b.Offset, b.Offset+int64(b.Bytes), moment(b.At))
+	}
+	return fmt.Sprintf("an earlier add sent bytes %s, and got no answer; the server keeps keys for 24 hours, so it would store them again if it has them already; `daybook jobs --created-after` shows whether it has; send them again with --unknown repeat, or leave them out with --unknown skip",
+		strings.Join(places, "; "))
+}
+func (e *unknownBodies) Unwrap() error { return client.ErrUnknown }
+
+// stopped says how to go on after an error with a state file.
+func (f *addFlags) stopped(cmd *cobra.Command, resumed bool, result *client.AddResult, err error) error {
+	_, isChanged := errors.AsType[*errInputChanged](err)
+	_, isRefused := errors.AsType[*client.Error](err)
+	if resumed && !isChanged && (errors.Is(err, client.ErrBadRequest) && !isRefused || errors.Is(err, client.ErrKeyReused)) {
+		err, isChanged = &errInputChanged{where: err.Error()}, true // its lines are split in other places
+	}
+	if isChanged {
+		return err
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "To store only what is missing, run the same command again. %s knows what is stored.\n", f.resume)
+	return stoppedAfter(result, err)
+}
+
+// dryAdd prints what would be added.
+func dryAdd(cmd *cobra.Command, f *addFlags, in io.Reader, o client.AddOptions) error {
+	lines, err := newAddInput(in, f)
+	if err != nil {
+		return err
+	}
+	var first []string
+	o.DryRun = true
+	o.Body = func(_ client.AddedBody, text []byte) error {
+		for line := range bytes.Lines(text) {
+			if len(first) == shownPayloads {
+				break
+			}
+			line = bytes.TrimSuffix(line, []byte{'\n'})
+			if f.stripCR {
+				line = bytes.TrimSuffix(line, []byte{'\r'})
+			}
+			if len(line) > 0 {
+				first = append(first, string(line))
+			}
+		}
+		return nil
+	}
+	result, err := client.New(defaultServer, client.Options{}).Add(cmd.Context(), lines, o) // it is not used
+	if err != nil {
+		if wrong, ok := errors.AsType[*formatError](err); ok {
+			err = &inputError{wrong}
+		}
+		return fmt.Errorf("%d lines before this one could be added: %w", result.Jobs, err)
+	}
+	out := cmd.OutOrStdout()
+	if f.asJSON {
+		return json.NewEncoder(out).Encode(map[string]any{"would_add": result.Jobs, "bytes": result.Bytes, "batches": len(result.Bodies), "first_payloads": first})
+	}
+	fmt.Fprintf(out, "would add %d jobs to %s/%s: %s in %d batches\n", result.Jobs, f.client, f.typ, sizeText(result.Bytes), len(result.Bodies))
+	for _, text := range first {
+		if _, err := fmt.Fprintln(out, plainCell(ansi.Truncate(text, shownWidth, "…"))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const (
+	shownPayloads = 3
+	shownWidth    = 200 // characters of a payload
+)
 
 // options returns the attributes that were given. The server sets the others.
 func (f *addFlags) options(cmd *cobra.Command) (o client.AddOptions, err error) {
-	for _, err := range []error{
-		job.CheckName("--client", f.client), job.CheckName("--type", f.typ), job.CheckRange("--priority", int64(f.priority), 0, job.MaxPriority),
-		job.CheckRange("--in-flight", int64(f.inFlight), 1, maxInFlight), job.CheckRange("--skip-lines", int64(f.skipLines), 0, maxSkipLines),
-	} {
+	for _, err := range []error{job.CheckRange("--in-flight", int64(f.inFlight), 1, maxInFlight), job.CheckRange("--skip-lines", int64(f.skipLines), 0, maxSkipLines)} {
 		if err != nil {
 			return o, usageError{err}
 		}
+	}
+	if o.Attributes, err = f.attributes(cmd); err != nil {
+		return o, err
+	}
+	if f.onComplete != "" {
+		if err := job.CheckName("--on-complete", f.onComplete); err != nil {
+			return o, usageError{err}
+		}
+		o.OnComplete = &client.FollowOn{Type: f.onComplete}
 	}
 	// The client appends the offset of each body to the key, which makes it longer.
 	if cmd.Flags().Changed("key") {
@@ -161,14 +342,41 @@ func (f *addFlags) options(cmd *cobra.Command) (o client.AddOptions, err error) 
 			return o, usageError{err}
 		}
 	}
-	o.Client, o.Type, o.Key, o.InFlight, o.StripCR = f.client, f.typ, f.key, f.inFlight, f.stripCR
-	o.Priority = &f.priority
-	o.MaxAttempts, o.RunAt, o.DelayMs, o.LeaseMs = f.maxAttempts, f.runAt, f.delay.ms(), f.lease.ms()
-	if cmd.Flags().Changed("retention") {
-		ms := f.retention.ms()
-		o.RetentionMs = &ms
+	if err := f.checkFormat(cmd); err != nil {
+		return o, usageError{err}
+	}
+	o.Client, o.Type, o.Key, o.InFlight, o.StripCR, o.BodyBytes = f.client, f.typ, f.key, f.inFlight, f.stripCR, addBodyBytes
+	if f.format != formatLines {
+		o.Kind = client.JSON
 	}
 	return o, nil
+}
+
+// addBodyBytes is the size of a body. A key and a state file are only of use with the same size.
+const addBodyBytes = 1 << 20
+
+func (f *addFlags) checkFormat(cmd *cobra.Command) error {
+	if !slices.Contains(addFormats, f.format) {
+		return fmt.Errorf("--format must be one of %s, and not %q", strings.Join(addFormats, ", "), f.format)
+	}
+	if f.unknown != "" && (f.resume == "" || f.unknown != unknownRepeat && f.unknown != unknownSkip) {
+		return fmt.Errorf("--unknown must be %s or %s, and is for --resume only", unknownRepeat, unknownSkip)
+	}
+	if f.stripCR && f.format != formatLines {
+		return fmt.Errorf("--strip-cr is for --format lines; %s needs no such flag", f.format)
+	}
+	if f.format != formatCSV && cmd.Flags().Changed("delimiter") {
+		return errors.New("--delimiter is for --format csv only")
+	}
+	text := f.delimiter
+	if text == "tab" || text == `\t` {
+		text = "\t"
+	}
+	var size int
+	if f.comma, size = utf8.DecodeRuneInString(text); size == 0 || size != len(text) || f.comma == utf8.RuneError || strings.ContainsRune("\"\r\n", f.comma) {
+		return fmt.Errorf("--delimiter must be one character other than a quote and a newline, and not %q", f.delimiter)
+	}
+	return nil
 }
 
 const (
@@ -180,8 +388,11 @@ const (
 type adding struct {
 	cmd     *cobra.Command
 	asJSON  bool
-	watched bool
+	line    *statusLine
 	start   time.Time
+	size    int64 // of the file; 0 if it is not known
+	in      *addInput
+	earlier int64 // jobs that earlier adds with the same state file have stored
 	failed  error // the first error of printing
 }
 
@@ -190,6 +401,7 @@ func (a *adding) stored(b client.AddedBody) {
 	if b.Count == 0 || a.failed != nil {
 		return
 	}
+	a.line.clear()
 	if a.asJSON {
 		a.failed = json.NewEncoder(a.cmd.OutOrStdout()).Encode(map[string]any{
 			"batch_id": b.BatchID, "count": b.Count, "first_id": b.FirstID, "last_id": b.LastID,
@@ -200,10 +412,39 @@ func (a *adding) stored(b client.AddedBody) {
 }
 
 func (a *adding) progress(p client.AddProgress) {
-	if a.watched {
-		rate := float64(p.Jobs) / max(time.Since(a.start).Seconds(), 0.001)
-		fmt.Fprintf(a.cmd.ErrOrStderr(), "\r%d lines, %s, %.0f lines/s ", p.Jobs, sizeText(p.Bytes), rate)
+	if a.line.isOn() && p.Jobs > a.earlier {
+		a.line.show(a.text(p, time.Since(a.start)))
 	}
+}
+
+// text returns the progress after a time. The size of the input is compared with what was read of the file for the lines
+// that are stored.
+func (a *adding) text(p client.AddProgress, after time.Duration) string {
+	rate := float64(p.Jobs-a.earlier) / max(after.Seconds(), 0.001)
+	text := fmt.Sprintf("%d lines, %s, %.0f lines/s", p.Jobs, sizeText(p.Bytes), rate)
+	if a.size <= 0 {
+		return text
+	}
+	read := a.in.fileBytes(p.Bytes)
+	part := min(read/float64(a.size), 1)
+	if part > 0 && part < 1 {
+		if left := remaining(float64(p.Jobs)/part-float64(p.Jobs), rate); left != "" {
+			text += ", " + left + " left"
+		}
+	}
+	return fmt.Sprintf("%s %s %s", bar(part), percent(part), text)
+}
+
+// fileSize returns the size of a file; 0 if the input is none.
+func fileSize(in io.Reader) int64 {
+	if !isFile(in) {
+		return 0
+	}
+	info, err := in.(*os.File).Stat()
+	if err != nil {
+		return 0
+	}
+	return info.Size()
 }
 
 // inputError is an error of reading the input.

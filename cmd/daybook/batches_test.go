@@ -164,7 +164,7 @@ func TestSubmitWaits(t *testing.T) {
 	if r := execute(t, "good\n", "submit", "--server", s.url, "--type", "x", "--wait", "--json"); r.code != exitOK || !strings.Contains(r.out, `"status":"completed"`) {
 		t.Errorf("exit code %d: %s %s", r.code, r.out, r.errs)
 	}
-	if r := execute(t, "good\nbad\n", "submit", "--server", s.url, "--type", "x", "--wait"); r.code != exitError || !strings.Contains(r.errs, "has failed: a bad line") {
+	if r := execute(t, "good\nbad\n", "submit", "--server", s.url, "--type", "x", "--wait"); r.code != exitJobFailed || !strings.Contains(r.errs, "has failed: a bad line") {
 		t.Errorf("exit code %d: %s %s", r.code, r.out, r.errs)
 	}
 	cutOff := regexp.MustCompile(`was cancelled after [01] jobs: line`)

@@ -26,6 +26,7 @@ var sampleArgs = map[string][]string{
 	"create": {"payload"}, "fileset pull": {"input", "directory"}, "fileset push": {".", "input"}, "fileset rm": {"input"}, "get": {sampleID}, "logs": {sampleID},
 	"pause": {"acme/resize"}, "queues delete": {"acme/resize"}, "redrive": {sampleID}, "release": {sampleID}, "results": {sampleID}, "resume": {"acme/resize"},
 	"rm": {sampleID}, "run": {sampleID}, "submit": {"-"}, "tickle": {sampleID},
+	"top": {"--once"}, "watch": {sampleID},
 }
 
 // notAsked are the commands that do not fail at once without a server, and why.
@@ -238,6 +239,7 @@ func TestCLIJSON(t *testing.T) {
 		ok(t, "complete", id, "--output", "done", "--server", s.url)
 	}
 	step("results", "", batch)
+	step("watch", "", batch)
 	step("sweeps", "")
 	step("stop", "")
 	step("start", "")
@@ -270,6 +272,7 @@ func TestCLIJSON(t *testing.T) {
 var elsewhereJSON = map[string]string{
 	"bench": "its figures take a minute", "check": "it needs a stopped server", "rebuild": "it needs a stopped server", "journal dump": "it needs a stopped server",
 	"journal verify": "it needs a stopped server", "discover": "it needs a network",
+	"top": "its figures change; see TestTopOnce",
 }
 
 func commandOf(name string) *cobra.Command {

@@ -107,7 +107,7 @@ func newCreate() *cobra.Command {
 sent as text, or with --value as a JSON value; bytes that are not UTF-8 are sent as they are.
 
 The command prints the id of the job when the job is on the server's disk. With --wait it goes on until the
-job has ended, prints its output, and fails unless the job has completed.
+job has ended, and prints its output. The exit code is then 15 if the job has failed, and 16 if it was cancelled.
 
 "daybook add" creates many jobs from the lines of a file.`,
 		Example: `  daybook create --type resize cat.jpg
@@ -233,11 +233,4 @@ func printOutput(w io.Writer, o *client.Output) error {
 	}
 	_, err := fmt.Fprintln(&plainText{to: w}, strings.TrimSuffix(string(o.Bytes), "\n"))
 	return err
-}
-
-// notCompleted is the end of a job or batch that a command has waited for.
-type notCompleted struct{ what, status, reason string }
-
-func (e *notCompleted) Error() string {
-	return fmt.Sprintf("%s is %s%s", e.what, e.status, because(e.reason))
 }

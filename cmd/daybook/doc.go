@@ -18,6 +18,11 @@
 //   - claim.go, tickle.go, complete.go, release.go: what a runner does, one request at a time.
 //   - pause.go, delete_queue.go, start_stop.go, clock.go, discover.go: queues and the server.
 //   - blob.go, blob_put.go, fileset.go, fileset_transfer.go: blobs and filesets.
+//   - add_formats.go, add_state.go: the formats of the input of add; the file with which it goes on after it was killed.
+//   - watch.go: waiting for the end of a job, batch or queue, and its exit codes.
+//   - top.go, top_model.go, top_view.go: the live view of a server: where its figures are from, how keys and time change it,
+//     and what is on the screen.
+//   - progress_bar.go: progress bars, and a line of a terminal that changes.
 //   - chunks.go: where `daybook submit` and `daybook results` store and find long lines and outputs.
 //   - waits.go, upload_note.go: why a command waits for the server; which upload a later `daybook blob put` goes on with.
 //   - bench.go, bench_server.go, bench_report.go: how fast a server is; the server that is started for that, which

@@ -12,6 +12,7 @@ import (
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
 	"github.com/daybookq/daybook/store"
 )
@@ -33,6 +34,9 @@ const (
 	exitUnknown
 	exitFile
 	exitClock
+	exitJobFailed
+	exitJobCancelled
+	exitTimeout
 
 	// A process that a signal ended has the code exitSignal plus the number of the signal, as shells report it.
 	exitSignal = 128
@@ -58,7 +62,10 @@ var exitCodes = []struct {
 	{exitUnknown, "the server's answer was lost: jobs may or may not have been stored"},
 	{exitFile, "a file or the input cannot be read or written, or the disk is full"},
 	{exitClock, "the wall clock is more than a day earlier than the last time in the journal"},
-	{exitSignal + int(syscall.SIGINT), "a second SIGINT ended the server at once"},
+	{exitJobFailed, "the job, batch or queue that the command waited for has failed"},
+	{exitJobCancelled, "the job or batch that the command waited for was cancelled"},
+	{exitTimeout, "what the command waited for did not end within --timeout"},
+	{exitSignal + int(syscall.SIGINT), "SIGINT (Ctrl-C) ended the command, or a second SIGINT ended the server at once"},
 	{exitSignal + int(syscall.SIGTERM), "a second SIGTERM ended the server at once"},
 }
 
@@ -89,9 +96,18 @@ func exitCode(err error) int {
 	_, isSilent := errors.AsType[*noAnswer](err)
 	_, isPath := errors.AsType[*fs.PathError](err)
 	_, isInput := errors.AsType[*inputError](err)
+	_, isChanged := errors.AsType[*errInputChanged](err)
+	ended, isEnded := errors.AsType[*notCompleted](err)
+	_, isFormat := errors.AsType[*formatError](err)
 	switch {
 	case isUsage:
 		return exitUsage
+	case isEnded && ended.status == job.Cancelled.String():
+		return exitJobCancelled
+	case isEnded:
+		return exitJobFailed
+	case errors.Is(err, errWatchTimeout):
+		return exitTimeout
 	case errors.Is(err, ingest.ErrInUse), errors.Is(err, journal.ErrLocked), errors.Is(err, blob.ErrLocked):
 		return exitDataInUse
 	case errors.Is(err, errListen):
@@ -117,7 +133,7 @@ func exitCode(err error) int {
 		return exitRefused
 	case isSilent, errors.Is(err, errNoServer), errors.Is(err, client.ErrUnavailable), errors.Is(err, client.ErrUnexpectedAnswer):
 		return exitNoAnswer
-	case isPath, isInput, errors.Is(err, ingest.ErrNoBase), errors.Is(err, syscall.ENOSPC), errors.Is(err, ingest.ErrDiskFull):
+	case isPath, isInput, isChanged, isFormat, errors.Is(err, ingest.ErrNoBase), errors.Is(err, syscall.ENOSPC), errors.Is(err, ingest.ErrDiskFull):
 		return exitFile
 	}
 	return exitError

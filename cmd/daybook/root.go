@@ -72,6 +72,9 @@ commands: see ` + "`daybook help environment`" + `.`,
 		SilenceUsage:  true,
 	}}
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if err := cmd.ValidateFlagGroups(); err != nil { // cobra does it after this
+			return usageError{err}
+		}
 		if err := fromEnvironment(cmd); err != nil {
 			return err
 		}
@@ -106,7 +109,7 @@ var commandGroups = []struct {
 }{
 	{"jobs", "Jobs:", func() []*cobra.Command {
 		return []*cobra.Command{
-			newAdd(), newCreate(), newGet(), newJobs(), newLogs(), newCancel(), newRedrive(), newRunNow(), newRemove(),
+			newAdd(), newCreate(), newGet(), newWatch(), newJobs(), newLogs(), newCancel(), newRedrive(), newRunNow(), newRemove(),
 		}
 	}},
 	{"batches", "Batches and queues:", func() []*cobra.Command {
@@ -117,7 +120,7 @@ var commandGroups = []struct {
 	}},
 	{"files", "Blobs and filesets:", func() []*cobra.Command { return []*cobra.Command{newBlob(), newFileset()} }},
 	{"server", "Server:", func() []*cobra.Command {
-		return []*cobra.Command{newServe(), newOpsqueueServe(), newStats(), newStop(), newStart(), newClock(), newDiscover(), newBench()}
+		return []*cobra.Command{newServe(), newOpsqueueServe(), newTop(), newStats(), newStop(), newStart(), newClock(), newDiscover(), newBench()}
 	}},
 	{"data", "Data of a stopped server:", func() []*cobra.Command { return []*cobra.Command{newCheck(), newRebuild(), newJournal()} }},
 	{"program", "This program:", func() []*cobra.Command {

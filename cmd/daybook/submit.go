@@ -39,8 +39,9 @@ the lines of standard input. Empty lines are skipped. The batch is open until th
 input may be of any length, and its jobs may run meanwhile. If the command is interrupted before, the batch is
 cancelled.
 
-With --wait, the command goes on until the batch has ended, and fails unless it has completed. With --paused, no
-job of it is handed out before a request POST /batches/ID/resume.`,
+With --wait, the command goes on until the batch has ended. The exit code is then 15 if the batch has failed, and 16
+if it was cancelled. "daybook watch" shows its progress. With --paused, no job of it is handed out before a request
+POST /batches/ID/resume.`,
 		Example: `  daybook submit --name nightly --type resize images.txt
   daybook submit --type check --on-failure cancel_rest --meta user=42 --wait urls.txt
   daybook submit --chunks blobs --type parse documents.jsonl
@@ -118,24 +119,10 @@ func submit(cmd *cobra.Command, f *submitFlags, args []string) error {
 	} else {
 		_, err = fmt.Fprintln(cmd.OutOrStdout(), s.ID)
 	}
-	if err == nil && f.wait && b.Status != "completed" {
-		err = fmt.Errorf("the batch %s %s%s", s.ID, hasEnded(b.Status), because(b.Error))
+	if err == nil && f.wait {
+		err = outcome("the batch "+s.ID, b.Status, b.Error)
 	}
 	return err
-}
-
-func hasEnded(status string) string {
-	if status == "cancelled" {
-		return "was cancelled"
-	}
-	return "has " + status
-}
-
-func because(reason string) string {
-	if reason == "" {
-		return ""
-	}
-	return ": " + reason
 }
 
 // unfinished cancels what was stored of a submission that failed.

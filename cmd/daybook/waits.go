@@ -21,6 +21,11 @@ func newClient(cmd *cobra.Command, url string) *client.Client {
 	return client.New(url, client.Options{Logger: slog.New(&waits{to: cmd.ErrOrStderr(), now: time.Now})})
 }
 
+// patientClient is newClient for a command that goes on while the server is away.
+func patientClient(cmd *cobra.Command, url string) *client.Client {
+	return client.New(url, client.Options{RetryFor: watchPatience, Logger: slog.New(&waits{to: cmd.ErrOrStderr(), now: time.Now})})
+}
+
 // waits is the log of a client. It prints the causes of the requests that are repeated, but not those of short breaks.
 type waits struct {
 	to  io.Writer

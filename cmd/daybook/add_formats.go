@@ -1,0 +1,264 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync/atomic"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// The formats of the input of `daybook add`.
+const (
+	formatLines  = "lines"
+	formatNDJSON = "ndjson"
+	formatCSV    = "csv"
+)
+
+var addFormats = []string{formatLines, formatNDJSON, formatCSV}
+
+// maxRowBytes bounds a row of a CSV file. A quote that is not closed would otherwise make one row of the rest of the file.
+const maxRowBytes = 16 << 20
+
+// formatError is an error in a line of the input. Lines count from 1, with those that are skipped.
+type formatError struct {
+	line int
+	err  error
+}
+
+func (e *formatError) Error() string { return fmt.Sprintf("line %d: %v", e.line, e.err) }
+func (e *formatError) Unwrap() error { return e.err }
+
+// addInput is the input of `daybook add` as lines: those of the file or, in the other formats, one JSON value each.
+type addInput struct {
+	raw    atomic.Int64 // bytes that were read from the file
+	made   atomic.Int64 // bytes of the lines made from them
+	buffer []byte
+	err    error
+	next   func() ([]byte, error) // the next line with its newline; nil: the lines are those of the file
+	from   io.Reader
+}
+
+// newAddInput makes the lines of an input.
+func newAddInput(in io.Reader, f *addFlags) (*addInput, error) {
+	a := &addInput{}
+	buffered := bufio.NewReader(&countedReader{inputReader{in}, &a.raw})
+	a.from = buffered
+	for range f.skipLines {
+		if err := skipLine(buffered); err != nil {
+			return nil, err
+		}
+	}
+	if f.format == formatLines {
+		return a, nil
+	}
+	if start, err := buffered.Peek(3); err == nil && bytes.Equal(start, []byte("\xef\xbb\xbf")) { // a byte order mark
+		if _, err := buffered.Discard(3); err != nil {
+			return nil, err
+		}
+	}
+	if f.format == formatNDJSON {
+		a.next = values(buffered, f.skipLines)
+		return a, nil
+	}
+	var err error
+	a.next, err = rows(buffered, f.skipLines, f.comma)
+	return a, err
+}
+
+func skipLine(in *bufio.Reader) error {
+	for {
+		_, err := in.ReadSlice('\n')
+		if err == nil || err == io.EOF {
+			return nil
+		}
+		if err != bufio.ErrBufferFull {
+			return err
+		}
+	}
+}
+
+// Read returns the bytes of the lines.
+func (a *addInput) Read(p []byte) (int, error) {
+	if a.next == nil {
+		n, err := a.from.Read(p)
+		a.made.Add(int64(n))
+		return n, err
+	}
+	for len(a.buffer) == 0 {
+		if a.err != nil {
+			return 0, a.err
+		}
+		a.buffer, a.err = a.next()
+	}
+	n := copy(p, a.buffer)
+	a.buffer = a.buffer[n:]
+	a.made.Add(int64(n))
+	return n, nil
+}
+
+// fileBytes estimates how many bytes of the file the first lines were made from.
+func (a *addInput) fileBytes(lines int64) float64 {
+	made := a.made.Load()
+	if made == 0 {
+		return 0
+	}
+	return float64(a.raw.Load()) * float64(lines) / float64(made)
+}
+
+type countedReader struct {
+	io.Reader
+	n *atomic.Int64
+}
+
+func (r *countedReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	r.n.Add(int64(n))
+	return n, err
+}
+
+// values returns the lines of an input that are JSON values.
+func values(in *bufio.Reader, line int) func() ([]byte, error) {
+	var text []byte
+	return func() ([]byte, error) {
+		line++
+		text = text[:0]
+		for {
+			part, err := in.ReadSlice('\n')
+			text = append(text, part...)
+			if len(bytes.TrimSpace(text)) > job.MaxPayloadBytes {
+				return nil, &formatError{line, fmt.Errorf("the value has more than %d bytes, which is the maximum of a payload", job.MaxPayloadBytes)}
+			}
+			if err == bufio.ErrBufferFull {
+				continue
+			}
+			if err != nil && err != io.EOF {
+				return nil, err
+			}
+			value := bytes.TrimSpace(text)
+			if len(value) == 0 {
+				return nil, err
+			}
+			if problem := checkValue(value); problem != nil {
+				return nil, &formatError{line, problem}
+			}
+			return append(value, '\n'), err
+		}
+	}
+}
+
+// checkValue checks that a text is one JSON value, as the server checks it.
+func checkValue(text []byte) error {
+	if jsontext.Value(text).IsValid() {
+		return nil
+	}
+	if !utf8.Valid(text) {
+		return errors.New("it is not UTF-8")
+	}
+	d := jsontext.NewDecoder(bytes.NewReader(text))
+	if _, err := d.ReadValue(); err != nil {
+		return fmt.Errorf("it is not a JSON value: %w", err)
+	}
+	return errors.New("there is more than one JSON value")
+}
+
+// rows returns the rows of a CSV file as JSON objects, whose names are those of the first row.
+func rows(in io.Reader, skipped int, comma rune) (func() ([]byte, error), error) {
+	limited := &rowReader{in: in}
+	r := csv.NewReader(limited)
+	r.Comma, r.ReuseRecord = comma, true
+	names, err := r.Read()
+	if err == io.EOF {
+		return func() ([]byte, error) { return nil, io.EOF }, nil
+	}
+	if err != nil {
+		return nil, csvError(err, skipped, 0, nil)
+	}
+	header, err := quotedNames(names)
+	if err != nil {
+		return nil, &formatError{skipped + 1, err}
+	}
+	r.FieldsPerRecord = len(header)
+	var object []byte
+	return func() ([]byte, error) {
+		limited.begin()
+		fields, err := r.Read()
+		if err == io.EOF {
+			return nil, err
+		}
+		if err != nil {
+			return nil, csvError(err, skipped, len(header), fields)
+		}
+		object = append(object[:0], '{')
+		for i, name := range header {
+			if i > 0 {
+				object = append(object, ',')
+			}
+			if object, err = jsontext.AppendQuote(append(object, name...), fields[i]); err != nil {
+				line, _ := r.FieldPos(i)
+				return nil, &formatError{skipped + line, fmt.Errorf("the field %s is not UTF-8", bytes.TrimSuffix(name, []byte{':'}))}
+			}
+		}
+		return append(object, "}\n"...), nil
+	}, nil
+}
+
+// quotedNames returns the names of a header row as they begin a member of an object.
+func quotedNames(names []string) ([][]byte, error) {
+	quoted := make([][]byte, len(names))
+	for i, name := range names {
+		if name == "" {
+			return nil, fmt.Errorf("column %d of the header row has no name", i+1)
+		}
+		if slices.Contains(names[:i], name) {
+			return nil, fmt.Errorf("two columns of the header row have the name %q", name)
+		}
+		text, err := jsontext.AppendQuote(nil, name)
+		if err != nil {
+			return nil, fmt.Errorf("the name of column %d of the header row is not UTF-8", i+1)
+		}
+		quoted[i] = append(text, ':')
+	}
+	return quoted, nil
+}
+
+// csvError names the line of an error of encoding/csv.
+func csvError(err error, skipped, columns int, fields []string) error {
+	parse, ok := errors.AsType[*csv.ParseError](err)
+	switch {
+	case !ok:
+		return err
+	case errors.Is(err, csv.ErrFieldCount):
+		return &formatError{skipped + parse.StartLine, fmt.Errorf("the row has %d fields, and the header row has %d", len(fields), columns)}
+	case errors.Is(err, csv.ErrQuote):
+		return &formatError{skipped + parse.Line, fmt.Errorf("column %d: a quote inside a quoted field must be doubled, and a quoted field must end", parse.Column)}
+	case errors.Is(err, csv.ErrBareQuote):
+		return &formatError{skipped + parse.Line, fmt.Errorf("column %d: a field with a quote must be quoted", parse.Column)}
+	}
+	return &formatError{skipped + parse.Line, parse.Err}
+}
+
+// rowReader bounds how much a csv.Reader reads for one row.
+type rowReader struct {
+	in   io.Reader
+	read int // since the row began
+}
+
+func (r *rowReader) begin() { r.read = 0 }
+
+func (r *rowReader) Read(p []byte) (int, error) {
+	if r.read > maxRowBytes {
+		return 0, &inputError{fmt.Errorf("a row has more than %d bytes; a quote at its beginning may not be closed", maxRowBytes)}
+	}
+	n, err := r.in.Read(p)
+	r.read += n
+	return n, err
+}

@@ -1,0 +1,490 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// payloads returns the payloads of all jobs of a type, sorted: texts as they are, JSON values as JSON.
+func payloads(t *testing.T, server, typ string) []string {
+	t.Helper()
+	var list []string
+	for line := range strings.Lines(ok(t, "jobs", "--server", server, "--type", typ, "--json", "--limit", "0")) {
+		var j struct {
+			Payload json.RawMessage `json:"payload"`
+		}
+		if err := json.Unmarshal([]byte(line), &j); err != nil {
+			t.Fatal(err)
+		}
+		var text string
+		if json.Unmarshal(j.Payload, &text) != nil {
+			text = string(j.Payload)
+		}
+		list = append(list, text)
+	}
+	slices.Sort(list)
+	return list
+}
+
+func written(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestAddFormats(t *testing.T) {
+	s := serving(t, t.TempDir())
+	for name, c := range map[string]struct {
+		in   string
+		args []string
+		want []string
+	}{
+		"ndjson": {"\ufeff{\"a\":1}\r\n\n  [2] \n\"text\"\n3", []string{"--format", "ndjson"}, []string{"3", "[2]", "text", `{"a":1}`}},
+		"csv": {
+			"\ufeffid,name\r\n1,\"a,\"\"b\"\"\nc\"\r\n\r\n2,\u00e9\n", []string{"--format", "csv"},
+			[]string{`{"id":"1","name":"a,\"b\"\nc"}`, `{"id":"2","name":"é"}`},
+		},
+		"delimiter":  {"id;name\n1;a,b\n", []string{"--format", "csv", "--delimiter", ";"}, []string{`{"id":"1","name":"a,b"}`}},
+		"tab":        {"# made by hand\nid\tname\n1\ta\n", []string{"--format", "csv", "--delimiter", "tab", "--skip-lines", "1"}, []string{`{"id":"1","name":"a"}`}},
+		"lines":      {"\ufeffa\nb\r\n", []string{"--strip-cr"}, []string{"b", "\ufeffa"}},
+		"only names": {"id,name\n", []string{"--format", "csv"}, nil},
+		"empty":      {"", []string{"--format", "csv"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			typ := "format-" + strings.ReplaceAll(name, " ", "-")
+			ok(t, append([]string{"add", "--server", s.url, "--type", typ, written(t, "in", c.in)}, c.args...)...)
+			if got := payloads(t, s.url, typ); !slices.Equal(got, c.want) {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
+	}
+	for name, c := range map[string]struct{ in, format, want string }{
+		"too few fields":      {"a,b\n1,2\n\"x\ny\"\n", "csv", "line 3: the row has 1 fields, and the header row has 2"},
+		"too many fields":     {"a,b\n1,2,3\n", "csv", "line 2: the row has 3 fields, and the header row has 2"},
+		"quote not closed":    {"a,b\n1,\"2\n", "csv", "a quoted field must end"},
+		"bare quote":          {"a,b\n1,2\"\n", "csv", "line 2: column 4: a field with a quote must be quoted"},
+		"no UTF-8":            {"a,b\n1,\xff\n", "csv", `line 2: the field "b" is not UTF-8`},
+		"two equal names":     {"a,a\n1,2\n", "csv", `line 1: two columns of the header row have the name "a"`},
+		"a column w/o a name": {"a,\n1,2\n", "csv", "line 1: column 2 of the header row has no name"},
+		"no JSON":             {"1\n\n{\"a\":}\n", "ndjson", "line 3: it is not a JSON value"},
+		"two values":          {"1 2\n", "ndjson", "line 1: there is more than one JSON value"},
+		"an open object":      {"1},{\"priority\":9\n", "ndjson", "line 1: there is more than one JSON value"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := execute(t, "", "add", "--server", s.url, "--type", "wrong", "--format", c.format, written(t, "in", c.in))
+			if r.code != exitFile || !strings.Contains(r.errs, c.want) {
+				t.Errorf("exit code %d: %s, want %q", r.code, r.errs, c.want)
+			}
+			if r := execute(t, "", "add", "--dry-run", "--type", "wrong", "--format", c.format, written(t, "in", c.in)); r.code != exitFile || !strings.Contains(r.errs, c.want) {
+				t.Errorf("dry run: exit code %d: %s, want %q", r.code, r.errs, c.want)
+			}
+		})
+	}
+	if got := payloads(t, s.url, "wrong"); len(got) > 0 {
+		t.Errorf("inputs that are one body and have an error have stored %q", got)
+	}
+	t.Run("a row without an end is not read into memory", func(t *testing.T) {
+		in, err := os.Open("/dev/zero")
+		if err != nil {
+			t.Skip(err)
+		}
+		defer in.Close()
+		var out, errs bytes.Buffer
+		quote := strings.NewReader("a\n\"")
+		code := run([]string{"add", "--dry-run", "--format", "csv"}, &joined{quote, in}, &out, &errs)
+		if code != exitFile || !strings.Contains(errs.String(), "a row has more than 16777216 bytes") {
+			t.Errorf("exit code %d: %s", code, errs.String())
+		}
+	})
+	t.Run("attributes", func(t *testing.T) {
+		for _, format := range []string{"lines", "ndjson"} {
+			r := execute(t, "1\n", "add", "--server", s.url, "--type", "attributes", "--format", format, "--meta", "user=42", "--on-complete", "next", "--timeout", "5m", "--json")
+			var b struct {
+				FirstID string `json:"first_id"`
+			}
+			if err := json.Unmarshal([]byte(r.out), &b); err != nil {
+				t.Fatalf("%v: %s", err, r.errs)
+			}
+			text := ok(t, "get", "--server", s.url, b.FirstID)
+			for _, want := range []string{`{"user":"42"}`, `"type":"next"`, "timeout_ms    300000"} {
+				if !strings.Contains(text, want) {
+					t.Errorf("%s: %q is missing in %s", format, want, text)
+				}
+			}
+		}
+	})
+	t.Run("wrong use", func(t *testing.T) {
+		for _, args := range [][]string{
+			{"--format", "xml"}, {"--delimiter", ";"}, {"--format", "csv", "--delimiter", ";;"}, {"--format", "csv", "--delimiter", "\n"}, {"--format", "csv", "--strip-cr"},
+			{"--key", "a", "--resume", "b"}, {"--dry-run", "--resume", "b"}, {"--unknown", "skip"}, {"--resume", "b", "--unknown", "x"}, {"--meta", "a"}, {"--on-complete", "a b"},
+		} {
+			if r := execute(t, "", append([]string{"add", "--server", s.url}, args...)...); r.code != exitUsage {
+				t.Errorf("%q: exit code %d: %s", args, r.code, r.errs)
+			}
+		}
+	})
+}
+
+// joined is a reader of two inputs, that may block.
+type joined struct {
+	first  *strings.Reader
+	second *os.File
+}
+
+func (j *joined) Read(p []byte) (int, error) {
+	if j.first.Len() > 0 {
+		return j.first.Read(p)
+	}
+	n, err := j.second.Read(p)
+	for i := range p[:n] {
+		p[i] = 'x'
+	}
+	return n, err
+}
+
+func TestAddDryRun(t *testing.T) {
+	var in strings.Builder
+	for i := range 30_000 {
+		fmt.Fprintf(&in, "%0100d\n", i)
+	}
+	path := written(t, "in", in.String())
+	if text := ok(t, "add", "--dry-run", "--type", "x", path, "--server", "http://127.0.0.1:1"); !strings.HasPrefix(text, "would add 30000 jobs to default/x: 2.89MiB in 3 batches\n"+strings.Repeat("0", 100)+"\n") || strings.Count(text, "\n") != 4 {
+		t.Error(text)
+	}
+	var doc struct {
+		Jobs    int      `json:"would_add"`
+		Batches int      `json:"batches"`
+		First   []string `json:"first_payloads"`
+	}
+	if err := json.Unmarshal([]byte(ok(t, "add", "--dry-run", "--json", "--format", "ndjson", written(t, "in", "[1]\n[2]\n"))), &doc); err != nil || doc.Jobs != 2 || doc.Batches != 1 || !slices.Equal(doc.First, []string{"[1]", "[2]"}) {
+		t.Errorf("%+v, %v", doc, err)
+	}
+}
+
+// stateOf returns the lines of a state file.
+func stateOf(t *testing.T, path string) (lines []stateLine) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, line := range strings.Split(strings.TrimSuffix(string(text), "\n"), "\n") {
+		var l stateLine
+		if err := json.Unmarshal([]byte(line), &l); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		if i > 0 {
+			lines = append(lines, l)
+		}
+	}
+	return lines
+}
+
+func TestAddResume(t *testing.T) {
+	s := serving(t, t.TempDir())
+	t.Run("a finished one adds nothing", func(t *testing.T) {
+		state, in := filepath.Join(t.TempDir(), "state"), written(t, "in", "a\nb\n")
+		args := []string{"add", "--server", s.url, "--type", "done", "--resume", state, in}
+		first := ok(t, args...)
+		if again := execute(t, "", args...); again.code != exitOK || again.out != first || !strings.Contains(again.errs, "everything is stored") {
+			t.Errorf("%+v, want %q", again, first)
+		}
+		for _, text := range []string{"a\nB\n", "a\nb\nc\n", "a\n", "", "a\nb"} {
+			if err := os.WriteFile(in, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if r := execute(t, "", args...); r.code != exitFile || !strings.Contains(r.errs, in+" has changed") && !strings.Contains(r.errs, "the input has changed") {
+				t.Errorf("%q: exit code %d: %s", text, r.code, r.errs)
+			}
+		}
+		if got := payloads(t, s.url, "done"); !slices.Equal(got, []string{"a", "b"}) {
+			t.Errorf("%q", got)
+		}
+		if info, err := os.Stat(state); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%v, %v", info, err)
+		}
+	})
+	t.Run("other flags, servers and files are refused", func(t *testing.T) {
+		state, in := filepath.Join(t.TempDir(), "state"), written(t, "in", "[1]\n")
+		base := []string{"add", "--resume", state, in}
+		ok(t, append(base, "--server", s.url, "--type", "flags", "--format", "ndjson")...)
+		for want, args := range map[string][]string{
+			"--type":       {"--server", s.url, "--type", "other", "--format", "ndjson"},
+			"--format":     {"--server", s.url, "--type", "flags"},
+			"--skip-lines": {"--server", s.url, "--type", "flags", "--format", "ndjson", "--skip-lines", "1"},
+			"attributes":   {"--server", s.url, "--type", "flags", "--format", "ndjson", "--meta", "a=b"},
+		} {
+			if r := execute(t, "", append(base, args...)...); r.code != exitUsage || !strings.Contains(r.errs, want) {
+				t.Errorf("%s: exit code %d: %s", want, r.code, r.errs)
+			}
+		}
+		other := serving(t, t.TempDir())
+		if r := execute(t, "", append(base, "--server", other.url, "--type", "flags", "--format", "ndjson")...); r.code == exitOK || !strings.Contains(r.errs, "another server") {
+			t.Errorf("exit code %d: %s", r.code, r.errs)
+		}
+		for _, text := range []string{"important\n", "important", "{}\n"} {
+			file := written(t, "precious", text)
+			if r := execute(t, "", "add", "--server", s.url, "--resume", file, in); r.code != exitUsage {
+				t.Errorf("exit code %d: %s", r.code, r.errs)
+			}
+			if now, err := os.ReadFile(file); err != nil || string(now) != text {
+				t.Errorf("a file that is no state file was overwritten: %q, %v", now, err)
+			}
+		}
+	})
+	t.Run("a wrong row is corrected", func(t *testing.T) {
+		var b strings.Builder
+		b.WriteString("n,pad\n")
+		for i := range 20_000 {
+			fmt.Fprintf(&b, "%d,%0100d\n", i, 0)
+		}
+		rows := b.String()
+		state, in := filepath.Join(t.TempDir(), "state"), written(t, "in.csv", rows+"wrong\n20001,x\n")
+		args := []string{"add", "--server", s.url, "--type", "corrected", "--format", "csv", "--resume", state, in}
+		if r := execute(t, "", args...); r.code != exitFile || !strings.Contains(r.errs, "line 20002: the row has 1 fields") || !strings.Contains(r.errs, "run the same command again") {
+			t.Fatalf("exit code %d: %s", r.code, r.errs)
+		}
+		if n := s.pending(t, "default/corrected"); n == 0 || n == 20_002 {
+			t.Errorf("%d jobs", n)
+		}
+		if err := os.WriteFile(in, []byte(rows+"20000,x\n20001,x\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		ok(t, args...)
+		if n := s.pending(t, "default/corrected"); n != 20_002 {
+			t.Errorf("%d jobs", n)
+		}
+	})
+	t.Run("a torn last line is left out", func(t *testing.T) {
+		for _, torn := range []string{"", `{"daybook_add":`, `{"daybook`} {
+			state := written(t, "state", torn)
+			ok(t, "add", "--server", s.url, "--type", "torn", "--resume", state, written(t, "in", "a\n"))
+		}
+		if n := s.pending(t, "default/torn"); n != 3 {
+			t.Errorf("%d jobs", n)
+		}
+		state, in := filepath.Join(t.TempDir(), "state"), written(t, "in", "a\n")
+		ok(t, "add", "--server", s.url, "--type", "torn", "--resume", state, in)
+		text, err := os.ReadFile(state)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(state, text[:len(text)-20], 0o600); err != nil { // the line that everything is stored
+			t.Fatal(err)
+		}
+		ok(t, "add", "--server", s.url, "--type", "torn", "--resume", state, in)
+		if n := s.pending(t, "default/torn"); n != 4 {
+			t.Errorf("%d jobs", n)
+		}
+		if lines := stateOf(t, state); lines[len(lines)-1].Event != "done" {
+			t.Errorf("%+v", lines)
+		}
+	})
+}
+
+// TestAddAfterADay: the server has forgotten the keys. What was stored is not stored again, and what was sent without an
+// answer is an error, until the user says what happens to it.
+func TestAddAfterADay(t *testing.T) {
+	s := serving(t, t.TempDir())
+	var in strings.Builder
+	for i := range 30_000 {
+		fmt.Fprintf(&in, "%0100d\n", i)
+	}
+	path, aside := written(t, "in", in.String()), filepath.Join(t.TempDir(), "state")
+	ok(t, "add", "--server", s.url, "--type", "first", "--resume", aside, path)
+	text, err := os.ReadFile(aside)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The file as a kill would have left it two days ago: with another key, which is what a server that has forgotten
+	// the key knows of it, and without the answer to the last body.
+	old := func(typ string) string {
+		var b strings.Builder
+		for i, line := range strings.Split(strings.TrimSpace(string(text)), "\n") {
+			var o map[string]any
+			d := json.NewDecoder(strings.NewReader(line))
+			d.UseNumber()
+			if err := d.Decode(&o); err != nil {
+				t.Fatal(err)
+			}
+			if i == 0 {
+				o["key"], o["type"] = "FORGOTTEN-"+typ, typ
+			} else {
+				at, err := o["at"].(json.Number).Int64()
+				if err != nil {
+					t.Fatal(err)
+				}
+				o["at"] = at - (48 * time.Hour).Milliseconds()
+			}
+			offset, _ := o["offset"].(json.Number)
+			if o["event"] == "done" || o["event"] == "stored" && offset != "0" {
+				continue
+			}
+			line, err := json.Marshal(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.Write(append(line, '\n'))
+		}
+		return written(t, "state", b.String())
+	}
+	firstBody := stateOf(t, aside)[0].Bytes
+	stored := int64(strings.Count(in.String()[:firstBody], "\n"))
+	state := old("repeat")
+	args := []string{"add", "--server", s.url, "--type", "repeat", "--resume", state, path}
+	if r := execute(t, "", args...); r.code != exitUnknown || !strings.Contains(r.errs, fmt.Sprintf("bytes %d to ", firstBody)) || !strings.Contains(r.errs, "--unknown") {
+		t.Fatalf("exit code %d: %s", r.code, r.errs)
+	}
+	ok(t, append(args, "--unknown", "repeat")...)
+	if n := s.pending(t, "default/repeat"); n != 30_000-stored {
+		t.Errorf("%d jobs, want all but the %d that were stored", n, stored)
+	}
+	for _, l := range stateOf(t, state)[1:] {
+		if l.Event == "done" && l.At < time.Now().Add(-time.Hour).UnixMilli() {
+			t.Errorf("%+v", l)
+		}
+	}
+	state = old("skip")
+	ok(t, "add", "--server", s.url, "--type", "skip", "--resume", state, path, "--unknown", "skip")
+	if text := ok(t, "queues", "--server", s.url); strings.Contains(text, "skip") {
+		t.Errorf("bodies that were to be left out are stored:\n%s", text)
+	}
+}
+
+// TestAddKilled kills add and the server at random points, again and again. Each line is stored once.
+func TestAddKilled(t *testing.T) {
+	const lines = 60_000
+	for _, format := range []string{"lines", "csv"} {
+		t.Run(format, func(t *testing.T) {
+			data := t.TempDir()
+			var in strings.Builder
+			if format == "csv" {
+				in.WriteString("n,pad\n")
+			}
+			for i := range lines {
+				if format == "csv" {
+					fmt.Fprintf(&in, "%d,\"%0100d\n\"\n", i, 0)
+				} else {
+					fmt.Fprintf(&in, "%d %0100d\n", i, 0)
+				}
+			}
+			path, state := written(t, "in", in.String()), filepath.Join(t.TempDir(), "state")
+			s := serving(t, data)
+			kills, ended := 0, false
+			for try := 0; !ended; try++ {
+				if try == 60 {
+					t.Fatal("add does not end")
+				}
+				slow := slowed(t, s.url)
+				cmd := command(t, "add", "--server", slow.url, "--type", "killed", "--format", format, "--in-flight", "3", "--resume", state, path)
+				var errs bytes.Buffer
+				cmd.Stderr = &errs
+				if err := cmd.Start(); err != nil {
+					t.Fatal(err)
+				}
+				done := make(chan error, 1)
+				go func() { done <- cmd.Wait() }()
+				// Kill after some requests, and sometimes in the middle of one.
+				at := int64(1 + rand.IntN(4))
+				if try > 12 {
+					at = 1 << 40
+				}
+				for running := true; running; {
+					select {
+					case err := <-done:
+						running = false
+						if ended = err == nil; !ended && try > 12 {
+							t.Fatalf("%v: %s", err, errs.String())
+						}
+					default:
+						if slow.passed.Load() < at {
+							time.Sleep(200 * time.Microsecond)
+							continue
+						}
+						running = false
+						kills++
+						if rand.IntN(2) == 0 {
+							s.end(t, syscall.SIGKILL)
+						}
+						_ = cmd.Process.Kill() // it may have ended
+						<-done
+					}
+				}
+				slow.Close()
+				select {
+				case err := <-s.ended:
+					s.ended <- err
+					s = serving(t, data)
+				default:
+				}
+			}
+			if kills < 3 {
+				t.Errorf("only %d kills", kills)
+			}
+			t.Logf("%d kills", kills)
+			if n := s.pending(t, "default/killed"); n != lines {
+				t.Errorf("%d jobs are pending, of %d lines", n, lines)
+			}
+			got := payloads(t, s.url, "killed")
+			for i := 1; i < len(got); i++ {
+				if got[i] == got[i-1] {
+					t.Fatalf("stored twice: %.40s", got[i])
+				}
+			}
+			if len(got) != lines {
+				t.Errorf("%d payloads", len(got))
+			}
+		})
+	}
+}
+
+// slowServer passes requests on to a server. passed counts the bodies that have arrived, and those that were answered.
+type slowServer struct {
+	*httptest.Server
+	url    string
+	passed atomic.Int64
+}
+
+func slowed(t *testing.T, target string) *slowServer {
+	t.Helper()
+	to, err := url.Parse(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(to)
+	proxy.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) {
+		panic(http.ErrAbortHandler) // the answer is lost
+	}
+	s := &slowServer{}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		isBody := r.Method == http.MethodPost
+		if isBody {
+			s.passed.Add(1)
+		}
+		r.Host = to.Host
+		proxy.ServeHTTP(w, r)
+		if isBody {
+			s.passed.Add(1)
+		}
+	}))
+	s.url = s.URL
+	t.Cleanup(s.Close)
+	return s
+}

@@ -1,0 +1,312 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/daybookq/daybook/client"
+)
+
+// addKeyAge is for how long the server certainly knows the key of a body: it keeps keys for 24 hours, and the clocks may
+// differ.
+const addKeyAge = 23 * time.Hour
+
+// stateVersion is that of the form of state files.
+const stateVersion = 1
+
+// addState is the file of `daybook add --resume`. Its first line says what is added; each later line says that a body was
+// sent or stored, or that all are stored. Each line is on disk before what it says counts.
+type addState struct {
+	path string
+	head stateHead
+	now  func() time.Time
+
+	mu     sync.Mutex
+	f      *os.File
+	bodies map[int64]*stateBody // by offset
+	done   bool
+	failed error // of a write; later writes are not tried
+}
+
+// stateHead is the first line. An add with other values would split the input in another way, or add other jobs.
+type stateHead struct {
+	Version   int    `json:"daybook_add"`
+	Key       string `json:"key"`
+	Journal   string `json:"journal"` // the UUID of the server's journal
+	Input     string `json:"input"`
+	Format    string `json:"format"`
+	Comma     string `json:"delimiter,omitzero"`
+	SkipLines int    `json:"skip_lines,omitzero"`
+	StripCR   bool   `json:"strip_cr,omitzero"`
+	Client    string `json:"client"`
+	Type      string `json:"type"`
+	client.Attributes
+}
+
+// stateLine is a later line. Offsets are those of the lines that are posted, after a conversion.
+type stateLine struct {
+	Event  string `json:"event"` // sent, stored or done
+	At     int64  `json:"at"`    // unix ms
+	Offset int64  `json:"offset"`
+	Bytes  int    `json:"bytes,omitzero"`
+	Hash   string `json:"sha256,omitzero"`
+
+	Count   int    `json:"count,omitzero"` // of jobs
+	BatchID string `json:"batch_id,omitzero"`
+	FirstID string `json:"first_id,omitzero"`
+	LastID  string `json:"last_id,omitzero"`
+}
+
+type stateBody struct {
+	stateLine
+	stored bool
+}
+
+// openAddState opens a state file, or creates it. head has no key yet.
+func openAddState(path string, head stateHead) (*addState, error) {
+	s := &addState{path: path, head: head, now: time.Now, bodies: map[int64]*stateBody{}}
+	s.head.Version = stateVersion
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && bytes.IndexByte(text, '\n') < 0 && isStateStart(text) {
+		// An add was killed before the first line was on disk, so it has sent nothing.
+		return s, s.create()
+	}
+	if err != nil {
+		return nil, err
+	}
+	whole := bytes.LastIndexByte(text, '\n') + 1 // a process may have been killed while it wrote the last line
+	if err := s.read(text[:whole]); err != nil {
+		return nil, fmt.Errorf("the state file %s: %w", path, err)
+	}
+	if s.f, err = os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0); err != nil {
+		return nil, err
+	}
+	if err := s.f.Truncate(int64(whole)); err != nil {
+		return nil, errors.Join(err, s.f.Close())
+	}
+	return s, nil
+}
+
+// isStateStart reports whether a text without a newline is the beginning of a state file, or nothing, so that no other
+// file is overwritten.
+func isStateStart(text []byte) bool {
+	const start = `{"daybook_add":`
+	n := min(len(text), len(start))
+	return string(text[:n]) == start[:n]
+}
+
+func (s *addState) create() (err error) {
+	s.head.Key = client.NewKey()
+	if s.f, err = os.OpenFile(s.path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND, 0o600); err != nil {
+		return err
+	}
+	if err = s.write(s.head); err == nil {
+		err = syncDirectory(filepath.Dir(s.path))
+	}
+	if err != nil {
+		return errors.Join(err, s.f.Close())
+	}
+	return nil
+}
+
+func syncDirectory(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// read reads the lines of a state file, and compares the first with what is to be added.
+func (s *addState) read(text []byte) error {
+	lines := bufio.NewReader(bytes.NewReader(text))
+	first, _ := lines.ReadBytes('\n') // without one, it is no state file
+	var head stateHead
+	if err := json.Unmarshal(first, &head); err != nil || head.Version == 0 || head.Key == "" {
+		return usageError{errors.New("it is not one; --resume needs a file of its own, which it creates")}
+	}
+	if head.Version != stateVersion {
+		return usageError{fmt.Errorf("it has the version %d, which this version of daybook cannot read", head.Version)}
+	}
+	if err := head.compare(s.head); err != nil {
+		return err
+	}
+	s.head.Key = head.Key
+	for number := 2; ; number++ {
+		line, err := lines.ReadBytes('\n')
+		if err == io.EOF {
+			return nil
+		}
+		var l stateLine
+		if err := json.Unmarshal(line, &l); err != nil {
+			return fmt.Errorf("line %d is damaged: %w", number, err)
+		}
+		switch body := s.bodies[l.Offset]; {
+		case l.Event == "sent":
+			s.bodies[l.Offset] = &stateBody{stateLine: l, stored: body != nil && body.stored}
+		case l.Event == "stored" && body != nil:
+			body.stored, body.Count, body.BatchID, body.FirstID, body.LastID = true, l.Count, l.BatchID, l.FirstID, l.LastID
+		case l.Event == "done":
+			s.done = true
+		default:
+			return fmt.Errorf("line %d is damaged", number)
+		}
+	}
+}
+
+// compare names the first difference between what was begun and what is to be added.
+func (h stateHead) compare(now stateHead) error {
+	if h.Journal != now.Journal {
+		return fmt.Errorf("its jobs are on another server, whose journal has the UUID %s; the journal of this server has %s", h.Journal, now.Journal)
+	}
+	for _, field := range []struct{ name, begun, now string }{
+		{"--format", h.Format, now.Format}, {"--delimiter", h.Comma, now.Comma},
+		{"--skip-lines", fmt.Sprint(h.SkipLines), fmt.Sprint(now.SkipLines)}, {"--strip-cr", fmt.Sprint(h.StripCR), fmt.Sprint(now.StripCR)},
+		{"--client", h.Client, now.Client}, {"--type", h.Type, now.Type},
+	} {
+		if field.begun != field.now {
+			return usageError{fmt.Errorf("it was begun with %s %q, and not with %q; repeat the first command line, or name another file to add the input again", field.name, field.begun, field.now)}
+		}
+	}
+	begun, err := json.Marshal(h.Attributes, json.Deterministic(true))
+	if err != nil {
+		return err
+	}
+	given, err := json.Marshal(now.Attributes, json.Deterministic(true))
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(begun, given) {
+		return usageError{fmt.Errorf("it was begun with the attributes %s, and not with %s; repeat the first command line, or name another file to add the input again", begun, given)}
+	}
+	return nil
+}
+
+// write appends a line and waits until it is on disk. The caller holds mu, or has the only reference.
+func (s *addState) write(line any) error {
+	if s.failed != nil {
+		return s.failed
+	}
+	text, err := json.Marshal(line, json.Deterministic(true))
+	if err == nil {
+		_, err = s.f.Write(append(text, '\n'))
+	}
+	if err == nil {
+		err = s.f.Sync()
+	}
+	if err != nil {
+		s.failed = fmt.Errorf("write the state file: %w", err)
+	}
+	return s.failed
+}
+
+// resumed returns what earlier adds have sent, for client.AddOptions.Resume; nil if they have sent nothing. forgotten are
+// the bodies without an answer whose keys the server may have forgotten.
+func (s *addState) resumed() (r *client.AddResult, forgotten []*stateBody) {
+	if len(s.bodies) == 0 {
+		return nil, nil
+	}
+	r = &client.AddResult{}
+	for _, offset := range slices.Sorted(maps.Keys(s.bodies)) {
+		b := s.bodies[offset]
+		body := client.AddedBody{Offset: offset, Bytes: b.Bytes, Added: client.Added{Count: b.Count, BatchID: b.BatchID, FirstID: b.FirstID, LastID: b.LastID}}
+		if b.stored {
+			r.Bodies = append(r.Bodies, body)
+			continue
+		}
+		r.Unknown = append(r.Unknown, body)
+		if age := s.now().Sub(time.UnixMilli(b.At)); age > addKeyAge || age < -time.Minute {
+			forgotten = append(forgotten, b)
+		}
+	}
+	return r, forgotten
+}
+
+// errInputChanged: the input is not the one that was sent before.
+type errInputChanged struct{ input, where string }
+
+func (e *errInputChanged) Error() string {
+	return fmt.Sprintf("%s has changed since an earlier add sent a part of it: %s; nothing more was stored; to add the file as it is now as new jobs, remove the state file",
+		cmp.Or(e.input, "the input"), e.where)
+}
+
+// body is called with each body in order, before it is posted or left out.
+func (s *addState) body(b client.AddedBody, lines []byte) error {
+	sum := sha256.Sum256(lines)
+	hash := hex.EncodeToString(sum[:])
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.bodies[b.Offset]
+	if known != nil && (known.Bytes != b.Bytes || known.Hash != hash) {
+		return &errInputChanged{s.head.Input, fmt.Sprintf("bytes %d to %d are others", b.Offset, b.Offset+int64(known.Bytes))}
+	}
+	if known == nil && s.done {
+		return &errInputChanged{s.head.Input, fmt.Sprintf("it was stored to its end at byte %d, and it is longer now", b.Offset)}
+	}
+	if known != nil && (known.stored || s.now().Sub(time.UnixMilli(known.At)) <= addKeyAge) {
+		return s.failed // a later time would say that the server knows the key for longer than it does
+	}
+	line := stateLine{Event: "sent", At: s.now().UnixMilli(), Offset: b.Offset, Bytes: b.Bytes, Hash: hash}
+	if err := s.write(line); err != nil {
+		return err
+	}
+	s.bodies[b.Offset] = &stateBody{stateLine: line}
+	return nil
+}
+
+// acknowledged is called when a body is stored.
+func (s *addState) acknowledged(b client.AddedBody) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_ = s.write(stateLine{ // the next call of body, or finish, returns the error
+		Event: "stored", At: s.now().UnixMilli(), Offset: b.Offset, Count: b.Count, BatchID: b.BatchID, FirstID: b.FirstID, LastID: b.LastID,
+	})
+}
+
+// skip writes that the bodies without an answer count as stored.
+func (s *addState) skip(bodies []*stateBody) error {
+	for _, b := range bodies {
+		if err := s.write(stateLine{Event: "stored", At: s.now().UnixMilli(), Offset: b.Offset}); err != nil {
+			return err
+		}
+		b.stored = true
+	}
+	return nil
+}
+
+// checkEnd returns an error if the input ended before something that was sent before.
+func (s *addState) checkEnd(size int64) error {
+	for offset, b := range s.bodies {
+		if offset+int64(b.Bytes) > size {
+			return &errInputChanged{s.head.Input, fmt.Sprintf("it has %d bytes, and bytes up to %d were sent", size, offset+int64(b.Bytes))}
+		}
+	}
+	return nil
+}
+
+// finish writes that everything is stored, so that the same command line later adds nothing.
+func (s *addState) finish() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.done {
+		return nil
+	}
+	return s.write(stateLine{Event: "done", At: s.now().UnixMilli()})
+}
+
+func (s *addState) close() { _ = s.f.Close() } // each line is on disk already

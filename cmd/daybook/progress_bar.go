@@ -1,0 +1,84 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+	"github.com/charmbracelet/x/term"
+)
+
+const (
+	barWidth     = 24 // characters of a bar
+	defaultWidth = 80 // of a terminal that does not say how wide it is
+)
+
+// bar returns a progress bar, such as [######------------------]. part is from 0 to 1.
+func bar(part float64) string {
+	full := int(min(max(part, 0), 1) * barWidth)
+	return "[" + strings.Repeat("#", full) + strings.Repeat("-", barWidth-full) + "]"
+}
+
+// percent returns a part as a percentage, rounded down: 100 % is all.
+func percent(part float64) string { return fmt.Sprintf("%3d %%", int(min(max(part, 0), 1)*100)) }
+
+// remaining returns how long the rest takes at a rate per second, or "" if that cannot be known.
+func remaining(rest, perSecond float64) string {
+	if rest <= 0 || perSecond <= 0 || rest/perSecond > 1e6*3600 {
+		return ""
+	}
+	return shortTime(time.Duration(rest / perSecond * float64(time.Second)))
+}
+
+// shortTime returns a duration in whole seconds, or in minutes from an hour on.
+func shortTime(d time.Duration) string {
+	if d >= time.Hour {
+		return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
+	}
+	return max(d.Round(time.Second), time.Second).String()
+}
+
+// statusLine is a line at the bottom of a terminal that is written again and again. It does nothing if the output is not a
+// terminal.
+type statusLine struct {
+	to    *os.File // nil if it is not a terminal
+	shown bool
+}
+
+func newStatusLine(w io.Writer) *statusLine {
+	if !isTerminal(w) {
+		return &statusLine{}
+	}
+	return &statusLine{to: w.(*os.File)}
+}
+
+func (s *statusLine) isOn() bool { return s.to != nil }
+
+// show replaces the line. A text that is wider than the terminal is cut, since it could not be replaced otherwise.
+func (s *statusLine) show(text string) {
+	if s.to == nil {
+		return
+	}
+	s.shown = true
+	fmt.Fprintf(s.to, "\r%s\x1b[K", ansi.Truncate(plainCell(text), max(terminalWidth(s.to)-1, 1), "")) // it is only a view of the progress
+}
+
+// clear removes the line.
+func (s *statusLine) clear() {
+	if s.shown {
+		s.shown = false
+		fmt.Fprint(s.to, "\r\x1b[K")
+	}
+}
+
+// terminalWidth returns how many columns a terminal has.
+func terminalWidth(f *os.File) int {
+	width, _, err := term.GetSize(f.Fd())
+	if err != nil || width <= 0 {
+		return defaultWidth
+	}
+	return width
+}

@@ -1,0 +1,457 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+	"github.com/charmbracelet/x/term"
+	"github.com/creack/pty"
+
+	"github.com/daybookq/daybook/client"
+)
+
+// topFake is a source whose figures tests set.
+type topFake struct {
+	next   topSnapshot
+	paused []string
+	jobs   []*client.Job
+	err    error
+}
+
+func (f *topFake) read() topSnapshot { return f.next }
+func (f *topFake) pause(q queueName, pause bool) error {
+	f.paused = append(f.paused, fmt.Sprintf("%s %v", q, pause))
+	return f.err
+}
+func (f *topFake) failed(queueName) ([]*client.Job, error) { return f.jobs, f.err }
+
+func (f *topFake) at(seconds int64, queues ...client.Queue) {
+	f.next = topSnapshot{at: time.Unix(1000+seconds, 0), queues: queues}
+	f.next.stats.Ready, f.next.stats.Journal.UUID = true, "u"
+	f.next.stats.Jobs = map[string]int64{}
+	for _, q := range queues {
+		for status, n := range q.Counts {
+			f.next.stats.Jobs[status] += n
+		}
+	}
+}
+
+func topQueue(typ string, pending, completed, failed int64) client.Queue {
+	return client.Queue{Client: "c", Type: typ, Counts: map[string]int64{"pending": pending, "completed": completed, "failed": failed}}
+}
+
+// send gives a message to the model, and the messages of its commands, except those of timers.
+func send(t *testing.T, m *topModel, msg tea.Msg) (quit bool) {
+	t.Helper()
+	_, cmd := m.Update(msg)
+	if cmd == nil {
+		return false
+	}
+	if _, ok := msg.(topSnapshot); ok { // a timer
+		return false
+	}
+	next := cmd()
+	if _, ok := next.(tea.QuitMsg); ok {
+		return true
+	}
+	return send(t, m, next)
+}
+
+func press(t *testing.T, m *topModel, keys ...string) (quit bool) {
+	t.Helper()
+	special := map[string]rune{"enter": tea.KeyEnter, "esc": tea.KeyEscape, "down": tea.KeyDown, "up": tea.KeyUp, "end": tea.KeyEnd, "backspace": tea.KeyBackspace}
+	for _, k := range keys {
+		msg := tea.KeyPressMsg{Text: k, Code: []rune(k)[0]}
+		switch {
+		case special[k] != 0:
+			msg = tea.KeyPressMsg{Code: special[k]}
+		case k == "space":
+			msg = tea.KeyPressMsg{Code: ' ', Text: " "}
+		case k == "ctrl+c":
+			msg = tea.KeyPressMsg{Code: 'c', Mod: tea.ModCtrl}
+		}
+		if msg.String() != k {
+			t.Fatalf("the key %q is %q", k, msg)
+		}
+		quit = send(t, m, msg)
+	}
+	return quit
+}
+
+// screen returns what the model shows, without escape sequences, and checks that it fits.
+func screen(t *testing.T, m *topModel) string {
+	t.Helper()
+	text := ansi.Strip(m.View().Content)
+	lines := strings.Split(text, "\n")
+	if len(lines) > m.height {
+		t.Errorf("%d lines on %d", len(lines), m.height)
+	}
+	for _, line := range lines {
+		if ansi.StringWidth(line) > m.width {
+			t.Errorf("%d columns on %d: %q", ansi.StringWidth(line), m.width, line)
+		}
+	}
+	return text
+}
+
+// order returns the types of the queues on the screen.
+func order(t *testing.T, m *topModel) (types []string) {
+	t.Helper()
+	for _, match := range regexp.MustCompile(`(?m)^c/(\S+)`).FindAllStringSubmatch(screen(t, m), -1) {
+		types = append(types, match[1])
+	}
+	return types
+}
+
+func newFake(t *testing.T) (*topFake, *topModel) {
+	t.Helper()
+	f := &topFake{}
+	m := newTopModel(f, 0, time.Second, "http://server")
+	m.now = func() time.Time { return time.Unix(2000, 0) }
+	send(t, m, tea.WindowSizeMsg{Width: 120, Height: 24})
+	f.at(0, topQueue("a", 5, 0, 1), topQueue("b", 9, 0, 0))
+	send(t, m, m.Init()())
+	return f, m
+}
+
+func TestTopModel(t *testing.T) {
+	t.Run("rates, new queues and another journal", func(t *testing.T) {
+		f, m := newFake(t)
+		if text := screen(t, m); !regexp.MustCompile(`(?m)^c/a +5 +0 +1 +- +- +- +- +0 +0 +0$`).MatchString(text) {
+			t.Error(text)
+		}
+		f.at(2, topQueue("a", 3, 10, 2), topQueue("b", 9, 0, 0), topQueue("new", 4, 0, 0))
+		press(t, m, "space")
+		text := screen(t, m)
+		for _, want := range []string{`c/a +3 +0 +2 +- +4\.5 +5\.0 +0\.5 +0 +10 +0`, `c/b +9 +0 +0 +- +0 +0 +0 `, `c/new +4 +0 +0 +- +2\.0 +0 +0 `, `.*per second: created 6\.5, completed 5\.0, failed 0\.5`} {
+			if !regexp.MustCompile(`(?m)^` + want).MatchString(text) {
+				t.Errorf("%s is missing in\n%s", want, text)
+			}
+		}
+		f.at(4, topQueue("a", 0, 0, 0)) // a purge: no negative rates
+		press(t, m, "space")
+		if text := screen(t, m); !regexp.MustCompile(`(?m)^c/a +0 +0 +0 +- +0 +0 +0`).MatchString(text) {
+			t.Error(text)
+		}
+		for range 2 * topWindow {
+			press(t, m, "space")
+		}
+		if len(m.snaps) != topWindow {
+			t.Errorf("%d snapshots are kept", len(m.snaps))
+		}
+		f.next.stats.Journal.UUID = "another"
+		press(t, m, "space")
+		if len(m.snaps) != 1 {
+			t.Errorf("counts of two journals are compared: %d snapshots", len(m.snaps))
+		}
+	})
+	t.Run("order", func(t *testing.T) {
+		_, m := newFake(t)
+		for _, step := range []struct {
+			keys []string
+			want string
+		}{{nil, "[a b]"}, {[]string{"s"}, "[b a]"}, {[]string{"r"}, "[a b]"}, {[]string{"s", "s"}, "[b a]"}, {[]string{"r"}, "[a b]"}} {
+			press(t, m, step.keys...)
+			if got := fmt.Sprint(order(t, m)); got != step.want {
+				t.Errorf("after %v: %s, want %s; sorted by %s", step.keys, got, step.want, topColumns[m.sort].key)
+			}
+		}
+	})
+	t.Run("filter", func(t *testing.T) {
+		_, m := newFake(t)
+		press(t, m, "/", "q", "backspace", "B")
+		if text := screen(t, m); fmt.Sprint(order(t, m)) != "[b]" || !strings.Contains(text, "/B_") {
+			t.Error(text)
+		}
+		press(t, m, "enter")
+		if press(t, m, "esc"); fmt.Sprint(order(t, m)) != "[a b]" {
+			t.Error(order(t, m))
+		}
+		press(t, m, "/", "z", "enter", "p", "enter")
+		if text := screen(t, m); !strings.Contains(text, "no queues") || m.shown != topQueues {
+			t.Error(text)
+		}
+	})
+	t.Run("pause and resume, after a question", func(t *testing.T) {
+		f, m := newFake(t)
+		press(t, m, "down", "p")
+		if text := screen(t, m); !strings.Contains(text, "pause c/b? [y/N]") {
+			t.Error(text)
+		}
+		if press(t, m, "q") || len(f.paused) > 0 || !strings.Contains(screen(t, m), "nothing was changed") {
+			t.Errorf("%v\n%s", f.paused, screen(t, m))
+		}
+		press(t, m, "p")
+		f.at(1, topQueue("0", 1, 0, 0), topQueue("a", 5, 0, 1), client.Queue{Client: "c", Type: "b", Paused: true}) // the order changes meanwhile
+		send(t, m, f.next)
+		press(t, m, "y")
+		if fmt.Sprint(f.paused) != "[c/b true]" && fmt.Sprint(f.paused) != "[c/b false]" {
+			t.Errorf("%v", f.paused)
+		}
+		if text := screen(t, m); !strings.Contains(text, "c/b (paused)") {
+			t.Error(text)
+		}
+		f.paused, f.err = nil, errors.New("it broke")
+		press(t, m, "p", "y")
+		if text := screen(t, m); fmt.Sprint(f.paused) != "[c/b false]" || !strings.Contains(text, "c/b: it broke") {
+			t.Errorf("%v\n%s", f.paused, text)
+		}
+	})
+	t.Run("failed jobs", func(t *testing.T) {
+		f, m := newFake(t)
+		for i := range 100 {
+			f.jobs = append(f.jobs, &client.Job{ID: fmt.Sprintf("id%d", i), Error: "line one\nline two \x1b[2J"})
+		}
+		press(t, m, "enter")
+		if text := screen(t, m); !strings.Contains(text, "failed jobs of c/a") || !strings.Contains(text, `"line one\nline two \x1b[2J"`) || strings.Contains(text, "id99 ") {
+			t.Error(text)
+		}
+		press(t, m, "end")
+		if text := screen(t, m); !strings.Contains(text, "id99 ") {
+			t.Error(text)
+		}
+		if press(t, m, "esc"); fmt.Sprint(order(t, m)) != "[a b]" {
+			t.Error(screen(t, m))
+		}
+		f.jobs, f.err = nil, errors.New("it broke")
+		press(t, m, "enter")
+		if text := screen(t, m); !strings.Contains(text, "it broke") {
+			t.Error(text)
+		}
+	})
+	t.Run("the server is away", func(t *testing.T) {
+		f, m := newFake(t)
+		f.next = topSnapshot{err: errors.New("refused\x1b[2J")}
+		press(t, m, "space")
+		m.now = func() time.Time { return time.Unix(2075, 0) }
+		if text := screen(t, m); !strings.Contains(text, `no figures for 1m15s, trying again: "refused\x1b[2J"`) || fmt.Sprint(order(t, m)) != "[a b]" {
+			t.Error(text)
+		}
+		f.at(9, topQueue("a", 1, 0, 0))
+		press(t, m, "space")
+		if text := screen(t, m); strings.Contains(text, "no figures") {
+			t.Error(text)
+		}
+	})
+	t.Run("only the newest wait makes a refresh", func(t *testing.T) {
+		_, m := newFake(t)
+		old := topTick(m.waits)
+		press(t, m, "space")
+		if _, cmd := m.Update(old); cmd != nil {
+			t.Error("an old timer makes a refresh")
+		}
+		if _, cmd := m.Update(topTick(m.waits)); cmd == nil {
+			t.Error("a timer makes no refresh")
+		}
+		if _, cmd := m.Update(topTick(m.waits)); cmd != nil {
+			t.Error("two refreshes at a time")
+		}
+	})
+	t.Run("sizes", func(t *testing.T) {
+		f, m := newFake(t)
+		var queues []client.Queue
+		for i := range 500 {
+			queues = append(queues, topQueue(fmt.Sprintf("a-queue-with-a-long-name-%d", i), 1_234_567, 0, 3))
+		}
+		f.at(1, queues...)
+		press(t, m, "space", "down", "end")
+		for width := 1; width < 140; width += 3 {
+			for _, height := range []int{1, 2, 3, 8, 12, 40} {
+				send(t, m, tea.WindowSizeMsg{Width: width, Height: height})
+				for _, key := range []string{"", "?", "?", "p", "n", "enter", "esc"} {
+					if key != "" {
+						press(t, m, key)
+					}
+					screen(t, m)
+				}
+			}
+		}
+		send(t, m, tea.WindowSizeMsg{Width: 40, Height: 12})
+		if text := screen(t, m); !strings.Contains(text, "1.23M") || !strings.Contains(text, "QUEUE") || !strings.Contains(text, "FAILED") {
+			t.Error(text)
+		}
+	})
+	t.Run("help and end", func(t *testing.T) {
+		_, m := newFake(t)
+		press(t, m, "?")
+		if text := screen(t, m); !strings.Contains(text, "pause or resume") {
+			t.Error(text)
+		}
+		press(t, m, "x")
+		if !press(t, m, "q") || !press(t, m, "ctrl+c") {
+			t.Error("it does not end")
+		}
+		press(t, m, "/")
+		if press(t, m, "q") || !press(t, m, "ctrl+c") {
+			t.Error("q is a letter of the filter, and Ctrl-C is not")
+		}
+	})
+}
+
+func TestTopTexts(t *testing.T) {
+	for n, want := range map[int64]string{0: "0", 99_999: "99999", 100_000: "100k", 1_234_567: "1.23M", 12_345_678: "12.3M", 999_999: "1.00M", 999_499: "999k", 5e12: "5.00T"} {
+		if text := shortCount(n); text != want {
+			t.Errorf("%d: %q, want %q", n, text, want)
+		}
+	}
+	for ms, want := range map[int64]string{0: "0ms", 999: "999ms", 59_999: "59.9s", 61_000: "1m01s", 3_661_000: "1h01m", 200 * 3_600_000: "8d"} {
+		if text := shortAge(time.Duration(ms) * time.Millisecond); text != want {
+			t.Errorf("%d: %q, want %q", ms, text, want)
+		}
+	}
+}
+
+func TestTopOnce(t *testing.T) {
+	s := serving(t, t.TempDir())
+	for _, typ := range []string{"a", "b", "b"} {
+		ok(t, "create", "--server", s.url, "--type", typ, "x")
+	}
+	ok(t, "pause", "--server", s.url, "default/a")
+	text := ok(t, "top", "--once", "--sort", "pending", "--server", s.url)
+	if !regexp.MustCompile(`(?ms)^daybook dev  http://127.*^jobs: deferred 0, pending 3.*^watermarks: .*^queue +pending .*^default/b +2 .*^default/a +paused +1 `).MatchString(text) {
+		t.Error(text)
+	}
+	var doc struct {
+		Queues []client.Queue
+		Stats  client.Stats
+	}
+	if err := json.Unmarshal([]byte(ok(t, "top", "--json", "--server", s.url)), &doc); err != nil || len(doc.Queues) != 2 || doc.Stats.Jobs["pending"] != 3 {
+		t.Errorf("%+v, %v", doc, err)
+	}
+	for args, code := range map[string]int{"": exitUsage, "--interval 1h --once": exitUsage, "--interval 1ms --once": exitUsage, "--sort x --once": exitUsage} {
+		if r := execute(t, "", append([]string{"top", "--server", s.url}, strings.Fields(args)...)...); r.code != code {
+			t.Errorf("%s: exit code %d: %s", args, r.code, r.errs)
+		}
+	}
+	if r := execute(t, "", "top", "--once", "--server", "http://127.0.0.1:1"); r.code != exitNoAnswer {
+		t.Errorf("exit code %d: %s", r.code, r.errs)
+	}
+}
+
+// TestTopTerminal runs the program in a terminal.
+func TestTopTerminal(t *testing.T) {
+	s := serving(t, t.TempDir())
+	ok(t, "create", "--server", s.url, "--type", "resize", "x")
+	for _, c := range []struct {
+		variables []string
+		coloured  bool
+	}{{[]string{"TERM=xterm-256color", "NO_COLOR="}, true}, {[]string{"TERM=xterm-256color", "NO_COLOR=yes"}, false}} {
+		t.Run(c.variables[1], func(t *testing.T) {
+			screen, tty, err := pty.Open()
+			if err != nil {
+				t.Skipf("there are no pseudo-terminals: %v", err)
+			}
+			defer screen.Close()
+			defer tty.Close()
+			if err := pty.Setsize(screen, &pty.Winsize{Rows: 20, Cols: 100}); err != nil {
+				t.Fatal(err)
+			}
+			before, err := term.GetState(tty.Fd())
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd := command(t, "top", "--server", s.url, "--interval", "1s")
+			cmd.Env = append(cmd.Env, c.variables...)
+			cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
+			cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan error, 1)
+			go func() { ended <- cmd.Wait() }()
+			defer func() {
+				_ = cmd.Process.Kill() // it may have ended
+			}()
+			shown := &processLog{}
+			go func() {
+				buffer := make([]byte, 4096)
+				for {
+					n, err := screen.Read(buffer)
+					shown.Write(buffer[:n])
+					if err != nil {
+						return
+					}
+				}
+			}()
+			until := func(what string) {
+				t.Helper()
+				for start := time.Now(); !strings.Contains(ansi.Strip(shown.String()), what); time.Sleep(time.Millisecond) {
+					select {
+					case err := <-ended:
+						t.Fatalf("%v: %q", err, shown)
+					default:
+					}
+					if time.Since(start) > time.Minute {
+						t.Fatalf("%q is not shown: %q", what, shown)
+					}
+				}
+			}
+			keys := func(text string) {
+				if _, err := screen.WriteString(text); err != nil {
+					t.Fatal(err)
+				}
+			}
+			until("default/resize")
+			raw, err := term.GetState(tty.Fd())
+			if err != nil || reflect.DeepEqual(raw, before) {
+				t.Errorf("the terminal is not in raw mode: %v", err)
+			}
+			if c.coloured {
+				keys("p")
+				until("pause default/resize? [y/N]")
+				keys("y")
+				until("is paused")
+				if q := ok(t, "queues", "--server", s.url); !strings.Contains(q, "paused") {
+					t.Error(q)
+				}
+			} else {
+				keys("p")
+				until("resume default/resize? [y/N]")
+				keys("n")
+				until("nothing was changed")
+			}
+			if !c.coloured {
+				s.end(t, syscall.SIGKILL)
+				until("no figures for")
+			}
+			keys("/zz\r")
+			until("no queues")
+			keys("q")
+			select {
+			case err := <-ended:
+				if err != nil {
+					t.Errorf("%v: %q", err, shown)
+				}
+			case <-time.After(time.Minute):
+				t.Fatalf("q does not end it: %q", shown)
+			}
+			after, err := term.GetState(tty.Fd())
+			if err != nil || !reflect.DeepEqual(after, before) {
+				t.Errorf("the terminal was not restored: %+v, before %+v; %v", after, before, err)
+			}
+			for on, off := range map[string]string{"\x1b[?1049h": "\x1b[?1049l", "\x1b[?25l": "\x1b[?25h"} {
+				for start := time.Now(); strings.LastIndex(shown.String(), on) >= strings.LastIndex(shown.String(), off); time.Sleep(time.Millisecond) {
+					if time.Since(start) > 10*time.Second {
+						t.Fatalf("%q is not followed by %q: %q", on, off, shown)
+					}
+				}
+				if !strings.Contains(shown.String(), on) {
+					t.Errorf("%q is not there", on)
+				}
+			}
+			colour := regexp.MustCompile(`\x1b\[(?:[0-9]+;)*(?:3[0-8]|4[0-8]|9[0-7])[;:m]`)
+			if found := colour.FindString(shown.String()); (found != "") != c.coloured {
+				t.Errorf("colours: %q", found)
+			}
+		})
+	}
+}

@@ -1,0 +1,240 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+)
+
+// endAll claims all jobs of a type, and ends them with a code.
+func (s *server) endAll(t *testing.T, typ, code string) {
+	t.Helper()
+	c := client.New(s.url, client.Options{})
+	for {
+		claim, err := c.Claim(t.Context(), client.ClaimRequest{RunnerID: "r", Types: []string{typ}, Max: 100})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if claim == nil || len(claim.Jobs) == 0 {
+			return
+		}
+		for _, j := range claim.Jobs {
+			if _, err := c.Complete(t.Context(), j.ID, claim.ID, client.Outcome{Code: code, Error: "because"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// watching runs a command line in the background. It returns after it has written something to standard error.
+func watching(t *testing.T, args ...string) (end func() result) {
+	t.Helper()
+	var out bytes.Buffer
+	errs := &processLog{}
+	done := make(chan int, 1)
+	go func() { done <- run(args, strings.NewReader(""), &out, errs) }()
+	for errs.String() == "" {
+		select {
+		case code := <-done:
+			t.Fatalf("exit code %d: %s", code, errs)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	return func() result {
+		select {
+		case code := <-done:
+			return result{code, out.String(), errs.String()}
+		case <-time.After(time.Minute):
+			t.Fatalf("%q does not end: %s", args, errs)
+			panic("unreachable")
+		}
+	}
+}
+
+func TestWatch(t *testing.T) {
+	s := serving(t, t.TempDir())
+	id := func(args ...string) string { return strings.TrimSpace(ok(t, append(args, "--server", s.url)...)) }
+	check := func(t *testing.T, r result, code int, out string) {
+		t.Helper()
+		if r.code != code || !strings.Contains(r.out, out) {
+			t.Errorf("exit code %d, want %d: %q, want %q; %s", r.code, code, r.out, out, r.errs)
+		}
+	}
+	for code, want := range map[string]int{"ok": exitOK, "failed": exitJobFailed} {
+		t.Run("job "+code, func(t *testing.T) {
+			one := id("create", "--type", "job"+code, "x")
+			end := watching(t, "watch", "--server", s.url, one)
+			s.endAll(t, "job"+code, code)
+			check(t, end(), want, "job "+one)
+		})
+		t.Run("batch "+code, func(t *testing.T) {
+			in := written(t, "in", "a\nb\n")
+			batch := id("add", "--type", "batch"+code, in)
+			end := watching(t, "watch", "--server", s.url, batch)
+			s.endAll(t, "batch"+code, code)
+			check(t, end(), want, "batch "+batch)
+		})
+		t.Run("queue "+code, func(t *testing.T) {
+			id("create", "--type", "queue"+code, "x")
+			s.endAll(t, "queue"+code, code) // before the watch, which does not matter
+			id("create", "--type", "queue"+code, "y")
+			end := watching(t, "watch", "--server", s.url, "--interval", "100ms", "default/queue"+code)
+			s.endAll(t, "queue"+code, code)
+			check(t, end(), want, "has no unfinished jobs: 1 ended")
+			check(t, execute(t, "", "watch", "--server", s.url, "default/queue"+code), exitOK, "0 ended")
+		})
+	}
+	t.Run("cancelled", func(t *testing.T) {
+		one := id("create", "--type", "c", "x")
+		id("cancel", one)
+		check(t, execute(t, "", "watch", "--server", s.url, one), exitJobCancelled, "cancelled")
+		batch := id("submit", "--type", "c", "--name", "n", written(t, "in", "x\n"))
+		id("cancel", "--batch", batch)
+		check(t, execute(t, "", "watch", "--server", s.url, batch), exitJobCancelled, "batch "+batch+" cancelled") // it has a name
+		added := id("add", "--type", "c", written(t, "in", "x\ny\n"))
+		id("cancel", added) // the first job
+		check(t, execute(t, "", "watch", "--job", "--server", s.url, added), exitJobCancelled, "job "+added+" cancelled")
+	})
+	t.Run("a batch of one job without attributes is that job", func(t *testing.T) {
+		one := id("add", "--type", "single", written(t, "in", "x\n"))
+		s.endAll(t, "single", "ok")
+		check(t, execute(t, "", "watch", "--server", s.url, one), exitOK, "job "+one)
+		check(t, execute(t, "", "watch", "--batch", "--server", s.url, one), exitOK, "batch "+one)
+	})
+	t.Run("the other waits have the same exit codes", func(t *testing.T) {
+		for code, want := range map[string]int{"ok": exitOK, "failed": exitJobFailed} {
+			for _, args := range [][]string{{"create", "--type", "wait" + code, "--wait", "x"}, {"submit", "--type", "wait" + code, "--wait", written(t, "in", "x\n")}} {
+				done := make(chan result, 1)
+				go func() { done <- execute(t, "", append(args, "--server", s.url)...) }()
+				for running := true; running; {
+					s.endAll(t, "wait"+code, code)
+					select {
+					case r := <-done:
+						check(t, r, want, "")
+						running = false
+					case <-time.After(time.Millisecond):
+					}
+				}
+			}
+		}
+	})
+	t.Run("time-out", func(t *testing.T) {
+		one := id("create", "--type", "slow", "x")
+		for _, what := range []string{one, "default/slow"} {
+			check(t, execute(t, "", "watch", "--server", s.url, "--timeout", "100ms", what), exitTimeout, "")
+		}
+	})
+	t.Run("JSON is a document for each change", func(t *testing.T) {
+		batch := id("add", "--type", "documents", written(t, "in", "a\nb\n"))
+		var out processLog
+		done := make(chan int, 1)
+		go func() {
+			done <- run([]string{"watch", "--json", "--interval", "100ms", "--server", s.url, batch}, strings.NewReader(""), &out, &processLog{})
+		}()
+		for out.String() == "" {
+			time.Sleep(time.Millisecond)
+		}
+		s.endAll(t, "documents", "ok")
+		if code := <-done; code != exitOK {
+			t.Errorf("exit code %d", code)
+		}
+		var last client.Batch
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		for i, line := range lines {
+			last = client.Batch{}
+			if err := json.Unmarshal([]byte(line), &last); err != nil || i > 0 && line == lines[i-1] {
+				t.Errorf("%s, %v", line, err)
+			}
+		}
+		if last.Status != "completed" || last.Counts["completed"] != 2 || len(lines) < 2 {
+			t.Errorf("%q", lines)
+		}
+	})
+	t.Run("wrong use", func(t *testing.T) {
+		for args, code := range map[string]int{
+			"nonsense": exitUsage, "a/b/c": exitUsage, "--batch a/b": exitUsage, "default/none": exitNotFound, "--interval 1ms a/b": exitUsage,
+			"0185a1b2-c3d4-7000-8000-00000c800000": exitNotFound, "--batch 0185a1b2-c3d4-7000-8000-00000c800000": exitNotFound,
+		} {
+			if r := execute(t, "", append([]string{"watch", "--server", s.url}, strings.Fields(args)...)...); r.code != code {
+				t.Errorf("%s: exit code %d: %s", args, r.code, r.errs)
+			}
+		}
+		if r := execute(t, "", "watch", "--server", "http://127.0.0.1:1", "a/b"); r.code != exitNoAnswer {
+			t.Errorf("exit code %d: %s", r.code, r.errs)
+		}
+	})
+	t.Run("Ctrl-C", func(t *testing.T) {
+		one := id("create", "--type", "interrupted", "x")
+		cmd := command(t, "watch", "--server", s.url, one)
+		errs := &processLog{}
+		cmd.Stderr = errs
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for errs.String() == "" { // the progress, which it writes after it has set up its handler
+			time.Sleep(time.Millisecond)
+		}
+		if err := cmd.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait() // the exit code is looked at
+		if code := cmd.ProcessState.ExitCode(); code != exitSignal+int(syscall.SIGINT) {
+			t.Errorf("exit code %d: %s", code, errs)
+		}
+	})
+}
+
+// TestWatchOverARestart: the server is away for a while.
+func TestWatchOverARestart(t *testing.T) {
+	data := t.TempDir()
+	s := serving(t, data)
+	proxy := slowed(t, s.url) // the address stays the same
+	one := strings.TrimSpace(ok(t, "create", "--server", s.url, "--type", "x", "y"))
+	end := watching(t, "watch", "--server", proxy.url, one)
+	s.end(t, syscall.SIGKILL)
+	again := serving(t, data, "--listen", strings.TrimPrefix(s.url, "http://"))
+	again.endAll(t, "x", "ok")
+	if r := end(); r.code != exitOK {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestProgressTexts(t *testing.T) {
+	if text := bar(0.5); text != "[############------------]" {
+		t.Error(text)
+	}
+	for part, want := range map[float64]string{0: "  0 %", 0.999: " 99 %", 1: "100 %", 2: "100 %"} {
+		if text := percent(part); text != want {
+			t.Errorf("%v: %q", part, text)
+		}
+	}
+	for want, c := range map[string][2]float64{"": {1, 0}, "10s": {100, 10}, "1s": {1, 100}, "1h1m": {3650, 1}} {
+		if text := remaining(c[0], c[1]); text != want {
+			t.Errorf("%v: %q, want %q", c, text, want)
+		}
+	}
+	estimate := int64(61_000)
+	b := client.Batch{ID: "b", Status: "in_progress", Count: 10, Counts: map[string]int64{"pending": 5, "completed": 4, "failed": 1}, Progress: &client.BatchProgress{PerSecond: 2, EstimateMs: &estimate}}
+	if p, err := batchProgress(&b); err != nil || p.ended || p.text != "[############------------]  50 % 5 of 10, 1 failed, 2.0/s, 1m1s left" {
+		t.Errorf("%+v, %v", p, err)
+	}
+	var q queueWatch
+	at := time.Unix(1000, 0)
+	if _, err := q.look(queueName{"c", "t"}, &client.Queue{Counts: map[string]int64{"pending": 10, "failed": 7}}, at); err != nil {
+		t.Fatal(err)
+	}
+	p, err := q.look(queueName{"c", "t"}, &client.Queue{Paused: true, Counts: map[string]int64{"pending": 6, "completed": 3, "failed": 8}}, at.Add(2*time.Second))
+	if err != nil || p.ended || p.text != "[#########---------------]  40 % 6 pending, 1 failed, paused, 2.0/s, 3s left" {
+		t.Errorf("%+v, %v", p, err)
+	}
+	// A purge makes counts smaller.
+	if p, err = q.look(queueName{"c", "t"}, &client.Queue{Counts: map[string]int64{}}, at.Add(4*time.Second)); err != nil || !p.ended || p.err == nil {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
