@@ -99,7 +99,7 @@ func add(cmd *cobra.Command, f *addFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	url, err := f.server.check(cmd.Context())
+	url, err := reach(cmd, &f.server)
 	if err != nil {
 		return err
 	}
@@ -108,10 +108,6 @@ func add(cmd *cobra.Command, f *addFlags, args []string) error {
 		return err
 	}
 	defer end()
-	// Report at once that no server runs at the address. Later, add waits for a server that stops.
-	if _, err := ask(cmd, &f.server, "/ping"); err != nil {
-		return err
-	}
 	lines := bufio.NewReader(inputReader{in})
 	for range f.skipLines {
 		for {

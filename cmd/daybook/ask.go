@@ -34,6 +34,17 @@ func (e *noAnswer) Error() string {
 }
 func (e *noAnswer) Unwrap() error { return e.err }
 
+// reach returns the URL that all requests begin with. It reports at once that no server runs there: later, a command repeats
+// its requests while a server restarts.
+func reach(cmd *cobra.Command, server *serverAddress) (string, error) {
+	base, err := server.check(cmd.Context())
+	if err != nil {
+		return "", err
+	}
+	_, err = ask(cmd, server, "/ping")
+	return base, err
+}
+
 // ask requests a document from the server.
 func ask(cmd *cobra.Command, server *serverAddress, path string) ([]byte, error) {
 	base, err := server.check(cmd.Context())

@@ -32,6 +32,8 @@ fileset names is removed when it is a day old.
 
 An address is sha256:<64 hex digits>. Commands also accept 64 hex digits, sha256-<base64>, and the 40 hex
 digits of a SHA-1.`,
+		Example: `  daybook blob put guest.wasm
+  daybook blob ls`,
 	}
 	return group(cmd, newBlobPut(), newBlobGet(), newBlobList(), newBlobCollect())
 }
@@ -51,7 +53,7 @@ func (b *blobCommand) dial(cmd *cobra.Command) (*client.Client, error) {
 		}
 	}
 	var err error
-	if b.url, err = b.server.check(cmd.Context()); err != nil {
+	if b.url, err = reach(cmd, &b.server); err != nil {
 		return nil, err
 	}
 	return newClient(cmd, b.url), nil
@@ -156,7 +158,7 @@ server does this regularly by itself (serve --blobs-collect). It reads all jobs,
 		Example: `  daybook blob gc --server http://queue.example:1717`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			url, err := server.check(cmd.Context())
+			url, err := reach(cmd, &server)
 			if err != nil {
 				return err
 			}

@@ -102,10 +102,16 @@ func (b *bulk) jobs(cmd *cobra.Command, ids []string) error {
 			return err
 		}
 	}
+	if err := checkIDs(ids...); err != nil {
+		return err
+	}
 	if !b.dryRun {
 		if err := b.confirm(cmd, int64(len(ids)), "the jobs", fromInput); err != nil {
 			return err
 		}
+	}
+	if err := b.connect(cmd); err != nil {
+		return err
 	}
 	return b.eachJob(cmd, ids, b.done, b.job)
 }
@@ -164,6 +170,9 @@ func (b *bulk) sweep(cmd *cobra.Command, what string) error {
 		if b.status == "" && b.anyStatus == "" && len(b.standard) == 0 {
 			return usageError{fmt.Errorf("%s of a queue requires --status", b.verb)}
 		}
+	}
+	if err := b.connect(cmd); err != nil {
+		return err
 	}
 	n, text, err := b.count(ctx, q)
 	if err != nil {

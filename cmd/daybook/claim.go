@@ -30,6 +30,9 @@ This is for scripts, and for trying things out. "daybook work" runs a program fo
 	overServer(&r, cmd, func(cmd *cobra.Command, _ []string) error {
 		q.Wait, q.LeaseMs = time.Duration(wait), lease.ms()
 		q.Key = client.NewKey()
+		if err := r.connect(cmd); err != nil {
+			return err
+		}
 		claim, err := r.c.Claim(cmd.Context(), q)
 		if err != nil {
 			return err

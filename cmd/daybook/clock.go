@@ -13,7 +13,7 @@ import (
 
 func newClock() *cobra.Command {
 	var server serverAddress
-	var accept bool
+	var accept, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "clock",
 		Short: "Show the server's time, or set it to its wall clock",
@@ -31,7 +31,7 @@ A server's time that is ahead of the wall clock runs at half speed. It cannot be
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var offset time.Duration
 			if accept {
-				address, err := server.check(cmd.Context())
+				address, err := reach(cmd, &server)
 				if err != nil {
 					return err
 				}
@@ -49,11 +49,15 @@ A server's time that is ahead of the wall clock runs at half speed. It cannot be
 				}
 				offset = time.Duration(s.ClockOffsetMs) * time.Millisecond
 			}
+			if asJSON {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"clock_offset_ms": offset.Milliseconds()})
+			}
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "the server's time is %+d ms from its wall clock\n", offset.Milliseconds())
 			return err
 		},
 	}
 	serverFlag(cmd, &server)
+	jsonFlag(cmd, &asJSON)
 	cmd.Flags().BoolVar(&accept, "accept", false, "set the server's time to its wall clock, if the wall clock is later")
 	return cmd
 }

@@ -53,6 +53,9 @@ repeated. Without it, anybody completes the job.`,
 			ms := delay.ms()
 			o.DelayMs = &ms
 		}
+		if err := r.connect(cmd); err != nil {
+			return err
+		}
 		j, err := r.c.Complete(cmd.Context(), args[0], claim, o)
 		if err != nil {
 			return err

@@ -155,6 +155,49 @@ var runnerIDs = fromServer(func(ctx context.Context, c *client.Client, add func(
 	return nil
 })
 
+// getIDs completes the ids of jobs, or with --batch those of batches.
+func getIDs(cmd *cobra.Command) []string {
+	if batch, err := cmd.Flags().GetBool("batch"); err == nil && batch {
+		return batchIDs(cmd)
+	}
+	return jobIDs(job.Statuses...)(cmd)
+}
+
+var sweepIDs = fromServer(func(ctx context.Context, c *client.Client, add func(string) bool) error {
+	list, err := c.Sweeps(ctx)
+	for _, w := range list {
+		if !add(w.ID + "\t" + w.Operation) {
+			break
+		}
+	}
+	return err
+})
+
+var filesetNames = fromServer(func(ctx context.Context, c *client.Client, add func(string) bool) error {
+	for f, err := range c.Filesets(ctx) {
+		if err != nil {
+			return err
+		}
+		if !add(f.Name) {
+			break
+		}
+	}
+	return nil
+})
+
+// filesetArgs completes the name of a fileset, which is the argument at a place, and otherwise directories.
+func filesetArgs(place int) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) == place {
+			return filesetNames(cmd), cobra.ShellCompDirectiveNoFileComp
+		}
+		return nil, cobra.ShellCompDirectiveFilterDirs
+	}
+}
+
+// statusesStarted are those of jobs that may have run.
+var statusesStarted = []job.Status{job.Active, job.Completed, job.Failed, job.Cancelled}
+
 // statusNames completes the statuses of jobs.
 func statusNames(*cobra.Command) []string {
 	var names []string

@@ -136,6 +136,9 @@ func create(cmd *cobra.Command, f *createFlags, args []string) error {
 	if err != nil {
 		return err
 	}
+	if err := f.connect(cmd); err != nil {
+		return err
+	}
 	created, err := f.c.Create(cmd.Context(), j)
 	if err != nil {
 		return err

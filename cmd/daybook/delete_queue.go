@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 
 func newDeleteQueue() *cobra.Command {
 	var server serverAddress
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "delete CLIENT/TYPE",
 		Short: "Delete a queue that has no jobs",
@@ -27,7 +29,7 @@ The server itself deletes a queue that has had no jobs for --queue-idle (see ` +
 			if err != nil {
 				return err
 			}
-			url, err := server.check(cmd.Context())
+			url, err := reach(cmd, &server)
 			if err != nil {
 				return err
 			}
@@ -35,10 +37,14 @@ The server itself deletes a queue that has had no jobs for --queue-idle (see ` +
 			if err := c.DeleteQueue(cmd.Context(), q.client, q.typ); err != nil {
 				return err
 			}
+			if asJSON {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"client": q.client, "type": q.typ, "deleted": true})
+			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "deleted the queue %s\n", q)
 			return err
 		},
 	}
 	serverFlag(cmd, &server)
+	jsonFlag(cmd, &asJSON)
 	return cmd
 }

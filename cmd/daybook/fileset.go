@@ -26,6 +26,8 @@ equal files are stored and transferred once. The server keeps the newest 20 vers
 
 A fileset has regular files and empty directories, and knows which files are executable. It has no owners, times
 and links.`,
+		Example: `  daybook fileset push ./photos input
+  daybook fileset pull input ./copy`,
 	}
 	return group(cmd, newFilesetPush(), newFilesetPull(), newFilesetList(), newFilesetRemove())
 }
@@ -45,7 +47,7 @@ func (f *filesetCommand) dial(cmd *cobra.Command, name string) (*client.Client, 
 	if err := job.CheckName("NAME", name); err != nil {
 		return nil, usageError{err}
 	}
-	url, err := f.server.check(cmd.Context())
+	url, err := reach(cmd, &f.server)
 	if err != nil {
 		return nil, err
 	}
@@ -62,6 +64,8 @@ that the server keeps, the newest first.`,
 		Example: `  daybook fileset ls
   daybook fileset ls input --client acme`,
 		Args: cobra.MaximumNArgs(1),
+
+		ValidArgsFunction: once(filesetNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := "any"
 			if len(args) == 1 {
@@ -131,6 +135,8 @@ that were stored more than a day ago, unless a job, a handler or
 another fileset names them.`,
 		Example: `  daybook fileset rm input --client acme`,
 		Args:    cobra.ExactArgs(1),
+
+		ValidArgsFunction: once(filesetNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := f.dial(cmd, args[0])
 			if err != nil {

@@ -39,6 +39,8 @@ Symbolic links, devices and other special files are errors, unless a pattern exc
 		Example: `  daybook fileset push ./results output
   daybook fileset push . sources --pattern '**/*.go' --pattern '!**/*_test.go'`,
 		Args: cobra.ExactArgs(2),
+
+		ValidArgsFunction: filesetArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := f.dial(cmd, args[1])
 			if err != nil {
@@ -73,6 +75,8 @@ links, and does not replace links and special files.
 		Example: `  daybook fileset pull input ./work
   daybook fileset pull output ./results --version 3 --pattern '**/*.dat'`,
 		Args: cobra.ExactArgs(2),
+
+		ValidArgsFunction: filesetArgs(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if q.Version < 0 {
 				return usageError{fmt.Errorf("--version must be a number from 1 on, not %d", q.Version)}

@@ -23,6 +23,8 @@ first job. Fields without a value are left out, except with --json.`,
 		Example: `  daybook get 0185a1b2-c3d4-7000-8000-00000c800000
   daybook get --batch 0185a1b2-c3d4-7000-8000-00000c800000`,
 		Args: cobra.ExactArgs(1),
+
+		ValidArgsFunction: once(getIDs),
 	}
 	batch := cmd.Flags().Bool("batch", false, "show the batch with this id")
 	serverFlag(cmd, &server)

@@ -25,6 +25,8 @@ the command goes on until the job ends; it also waits for a job that has not beg
 whole log, if the runner has stored one.`,
 		Example: `  daybook logs -f 0185a1b2-c3d4-7000-8000-00000c800000`,
 		Args:    cobra.ExactArgs(1),
+
+		ValidArgsFunction: once(jobIDs(statusesStarted...)),
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the job ends")
 	serverFlag(cmd, &server)
@@ -32,7 +34,7 @@ whole log, if the runner has stored one.`,
 		if _, err := job.ParseID(args[0]); err != nil {
 			return usageError{fmt.Errorf("%q: %w", args[0], err)}
 		}
-		base, err := server.check(cmd.Context())
+		base, err := reach(cmd, &server)
 		if err != nil {
 			return err
 		}

@@ -31,7 +31,18 @@ func TestMain(m *testing.M) {
 		ownProgram = func(args ...string) (*exec.Cmd, error) { return asCommandOf(args), nil }
 		main()
 	}
-	os.Exit(m.Run())
+	os.Exit(runTests(m))
+}
+
+// runTests runs the tests without the contexts of the user.
+func runTests(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "daybook-test-")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	os.Setenv("XDG_CONFIG_HOME", dir)
+	return m.Run()
 }
 
 func command(t *testing.T, args ...string) *exec.Cmd {

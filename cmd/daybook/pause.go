@@ -51,6 +51,9 @@ func ofQueues(cmd *cobra.Command, batch *string, change func(ctx context.Context
 			if err := checkIDs(*batch); err != nil {
 				return err
 			}
+			if err := r.connect(cmd); err != nil {
+				return err
+			}
 			b, err := r.c.ResumeBatch(cmd.Context(), *batch)
 			if err != nil {
 				return err
@@ -68,6 +71,9 @@ func ofQueues(cmd *cobra.Command, batch *string, change func(ctx context.Context
 				return err
 			}
 			names = append(names, q)
+		}
+		if err := r.connect(cmd); err != nil {
+			return err
 		}
 		for _, name := range names {
 			q, err := change(cmd.Context(), r.c, name)

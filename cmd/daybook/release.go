@@ -35,6 +35,9 @@ given.`,
 			ms := delay.ms()
 			after = &ms
 		}
+		if err := r.connect(cmd); err != nil {
+			return err
+		}
 		j, err := r.c.Release(cmd.Context(), args[0], claim, how, after)
 		if err != nil {
 			return err

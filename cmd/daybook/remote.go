@@ -22,18 +22,23 @@ type remote struct {
 	out    io.Writer
 }
 
-// overServer makes a command that sends requests to a server.
+// overServer makes a command that sends requests to a server. run calls connect when it has checked its arguments.
 func overServer(r *remote, cmd *cobra.Command, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
 	serverFlag(cmd, &r.server)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		address, err := r.server.check(cmd.Context())
-		if err != nil {
-			return err
-		}
-		r.c, r.out = newClient(cmd, address), cmd.OutOrStdout()
+		r.out = cmd.OutOrStdout()
 		return run(cmd, args)
 	}
 	return cmd
+}
+
+// connect sets the client.
+func (r *remote) connect(cmd *cobra.Command) error {
+	address, err := reach(cmd, &r.server)
+	if err == nil {
+		r.c = newClient(cmd, address)
+	}
+	return err
 }
 
 func jsonFlag(cmd *cobra.Command, to *bool) { cmd.Flags().BoolVar(to, "json", false, "print JSON") }
@@ -60,9 +65,6 @@ func writeDocument(w io.Writer, text []byte) error {
 
 // eachJob changes jobs one by one. One that cannot be changed does not stop the others. done is what they become.
 func (r *remote) eachJob(cmd *cobra.Command, ids []string, done string, change func(ctx context.Context, id string) error) error {
-	if err := checkIDs(ids...); err != nil {
-		return err
-	}
 	var failed error
 	wrong := 0
 	for _, id := range ids {

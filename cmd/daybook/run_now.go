@@ -20,6 +20,12 @@ has set aside because it could not read their payloads. A pending job stays pend
 		ValidArgsFunction: each(jobIDs(job.Deferred)),
 	}
 	overServer(&r, cmd, func(cmd *cobra.Command, args []string) error {
+		if err := checkIDs(args...); err != nil {
+			return err
+		}
+		if err := r.connect(cmd); err != nil {
+			return err
+		}
 		return r.eachJob(cmd, args, "made pending", func(ctx context.Context, id string) error {
 			j, err := r.c.RunNow(ctx, id)
 			if err != nil {

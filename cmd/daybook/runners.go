@@ -91,6 +91,8 @@ func newSweeps() *cobra.Command {
 redrive and remove. With an id, show one.`,
 		Example: "  daybook sweeps",
 		Args:    cobra.MaximumNArgs(1),
+
+		ValidArgsFunction: once(sweepIDs),
 	}
 	overServer(&r, cmd, func(cmd *cobra.Command, args []string) error {
 		if len(args) == 1 {
@@ -98,6 +100,9 @@ redrive and remove. With an id, show one.`,
 				return err
 			}
 			return showDocument(cmd, &r, "/sweeps/"+args[0])
+		}
+		if err := r.connect(cmd); err != nil {
+			return err
 		}
 		list, err := r.c.Sweeps(cmd.Context())
 		if err != nil {

@@ -34,6 +34,9 @@ func newStart() *cobra.Command {
 func switches(cmd *cobra.Command, turn func(*client.Client, context.Context) error) *cobra.Command {
 	var r remote
 	overServer(&r, cmd, func(cmd *cobra.Command, _ []string) error {
+		if err := r.connect(cmd); err != nil {
+			return err
+		}
 		if err := turn(r.c, cmd.Context()); err != nil {
 			return err
 		}

@@ -37,6 +37,9 @@ error if the jobs are no longer held.`,
 			if err := checkIDs(claim); err != nil {
 				return err
 			}
+			if err := r.connect(cmd); err != nil {
+				return err
+			}
 			held, err := r.c.TickleClaim(cmd.Context(), claim, o)
 			if err != nil {
 				return err
@@ -48,6 +51,14 @@ error if the jobs are no longer held.`,
 			return err
 		}
 		if err := checkIDs(args...); err != nil {
+			return err
+		}
+		if claim != "" {
+			if err := checkIDs(claim); err != nil {
+				return err
+			}
+		}
+		if err := r.connect(cmd); err != nil {
 			return err
 		}
 		o.ClaimID = claim

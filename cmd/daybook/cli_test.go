@@ -1,0 +1,357 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+)
+
+var rewriteCLI = flag.Bool("rewrite-cli", false, "write testdata/cli and docs/cli again, after commands have changed")
+
+const sampleID = "0185a1b2-c3d4-7000-8000-00000c800000"
+
+// sampleArgs are arguments with which a command sends a request. Commands that are not here need none.
+var sampleArgs = map[string][]string{
+	"add": {"-"}, "blob get": {"sha256:" + strings.Repeat("0", 64)}, "blob put": {"-"}, "cancel": {sampleID}, "complete": {sampleID},
+	"create": {"payload"}, "fileset pull": {"input", "directory"}, "fileset push": {".", "input"}, "fileset rm": {"input"}, "get": {sampleID}, "logs": {sampleID},
+	"pause": {"acme/resize"}, "queues delete": {"acme/resize"}, "redrive": {sampleID}, "release": {sampleID}, "results": {sampleID}, "resume": {"acme/resize"},
+	"rm": {sampleID}, "run": {sampleID}, "submit": {"-"}, "tickle": {sampleID},
+}
+
+// notAsked are the commands that do not fail at once without a server, and why.
+var notAsked = map[string]string{
+	"work":  "it waits for its server",
+	"bench": "it starts a server of its own",
+}
+
+// eachCommand calls f with each command that a user can give, by its name without "daybook".
+func eachCommand(f func(name string, cmd *cobra.Command)) {
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, c := range cmd.Commands() {
+			if c.Name() == "help" || c.Name() == "completion" || c.Hidden {
+				continue // cobra's own
+			}
+			f(strings.TrimPrefix(c.CommandPath(), "daybook "), c)
+			walk(c)
+		}
+	}
+	walk(newRoot().Command)
+}
+
+// golden compares a text with the file of a command, or writes it.
+func golden(t *testing.T, command, file, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", "cli", strings.ReplaceAll(command, " ", "-"), file)
+	if *rewriteCLI {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v; write it with: go test ./cmd/daybook -run TestCLI -rewrite-cli", err)
+	}
+	if got != string(want) {
+		t.Errorf("%s of daybook %s has changed; if it is right, write it again with -rewrite-cli:\n%s\nbefore:\n%s", file, command, got, want)
+	}
+}
+
+// shown is what a command line prints, with its exit code.
+func shown(r result) string {
+	return fmt.Sprintf("exit code %d\n--- standard output\n%s--- standard error\n%s", r.code, r.out, r.errs)
+}
+
+// TestCLIHelp: the help of each command is as its file has it.
+func TestCLIHelp(t *testing.T) {
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	eachCommand(func(name string, cmd *cobra.Command) {
+		r := execute(t, "", append([]string{"help"}, strings.Fields(name)...)...)
+		if r.code != exitOK {
+			t.Errorf("help %s: %s", name, r.errs)
+		}
+		golden(t, name, "help.txt", strings.ReplaceAll(r.out, host, "HOST"))
+	})
+}
+
+// TestCLIWrongUse: each command refuses a flag that it does not have, and arguments that it does not take.
+func TestCLIWrongUse(t *testing.T) {
+	eachCommand(func(name string, cmd *cobra.Command) {
+		if !cmd.Runnable() {
+			return // a help topic
+		}
+		words := strings.Fields(name)
+		if name == "opsqueue-serve" {
+			return // its usage is that of Opsqueue; see its own tests
+		}
+		r := execute(t, "", append(slices.Clone(words), "--no-such-flag")...)
+		if r.code != exitUsage {
+			t.Errorf("%s --no-such-flag: exit code %d", name, r.code)
+		}
+		text := shown(r)
+		tooMany := []string{"a", "b", "c", "d"}
+		if err := cmd.ValidateArgs(tooMany); err == nil && len(cmd.Commands()) == 0 {
+			tooMany = []string{"not-an-id"} // the command takes any number
+		}
+		if name == "blob put" { // takes files of any number and name
+			tooMany = []string{"--client", "not a name", "-"}
+		}
+		r = execute(t, "", append(slices.Clone(words), tooMany...)...)
+		if r.code != exitUsage {
+			t.Errorf("%s %s: exit code %d: %s", name, tooMany, r.code, r.errs)
+		}
+		golden(t, name, "wrong-use.txt", text+"\n"+shown(r))
+	})
+}
+
+// TestCLIUnreachable: what each command says when no server runs.
+func TestCLIUnreachable(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	if err := l.Close(); err != nil { // nobody listens there from now on
+		t.Fatal(err)
+	}
+	eachCommand(func(name string, cmd *cobra.Command) {
+		if cmd.Flags().Lookup("server") == nil {
+			return
+		}
+		if why, ok := notAsked[name]; ok {
+			t.Logf("%s is left out: %s", name, why)
+			return
+		}
+		dir := t.TempDir()
+		args := slices.Clone(sampleArgs[name])
+		for i, a := range args {
+			if a == "." || a == "directory" {
+				args[i] = dir
+			}
+		}
+		r := execute(t, "line\n", append(append(strings.Fields(name), args...), "--server", address)...)
+		if r.code != exitNoAnswer {
+			t.Errorf("%s: exit code %d: %s", name, r.code, r.errs)
+		}
+		golden(t, name, "unreachable.txt", strings.NewReplacer(address, "SERVER", dir, "DIR").Replace(shown(r)))
+	})
+}
+
+var (
+	uuids   = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`)
+	moments = regexp.MustCompile(`\b1[0-9]{12}\b`)
+	numbers = regexp.MustCompile(`:-?[0-9][0-9.e+-]*`)
+	ages    = regexp.MustCompile(`"(oldest_pending_age_ms|per_second|estimate_ms|snowflake|now|heartbeat_at)":-?[0-9.e+-]+`)
+)
+
+// stable replaces what differs from run to run: ids are numbered as they appear.
+func stable(text string, ids map[string]string) string {
+	text = uuids.ReplaceAllStringFunc(text, func(id string) string {
+		if ids[id] == "" {
+			ids[id] = fmt.Sprintf("ID-%d", len(ids)+1)
+		}
+		return ids[id]
+	})
+	text = moments.ReplaceAllString(text, "TIME")
+	return ages.ReplaceAllString(text, `"$1":N`)
+}
+
+// withoutJSON are the commands that have no --json, and why.
+var withoutJSON = map[string]string{
+	"blob": "it needs a command", "context": "it needs a command", "fileset": "it needs a command", "journal": "it needs a command",
+	"blob get": "it writes the bytes of the blob", "logs": "it writes what the job has printed", "licenses": "it writes texts", "man": "it writes files",
+	"serve": "it writes a log", "work": "it writes a log", "opsqueue-serve": "it has the flags of Opsqueue", "journal give-up": "it asks, and changes the journal once",
+	"context add": "it prints nothing", "context use": "it prints nothing", "context remove": "it prints nothing", "fileset rm": "it prints nothing",
+}
+
+// TestCLIJSON: what each command prints with --json. The commands work on the data of one server, in an order.
+func TestCLIJSON(t *testing.T) {
+	s := serving(t, filepath.Join(t.TempDir(), "data"), "--blobs-collect", "0")
+	ids := map[string]string{}
+	seen := map[string]bool{}
+	last := ""
+	step := func(name, in string, args ...string) string {
+		t.Helper()
+		seen[name] = true
+		all := append(strings.Fields(name), args...)
+		if commandOf(name).Flags().Lookup("server") != nil {
+			all = append(all, "--server", s.url)
+		}
+		r := execute(t, in, append(all, "--json")...)
+		if r.code != exitOK {
+			t.Fatalf("daybook %s %s: exit code %d: %s", name, args, r.code, r.errs)
+		}
+		for _, line := range strings.Split(strings.TrimSpace(r.out), "\n") {
+			if line != "" && !strings.HasPrefix(line, "{") {
+				t.Errorf("daybook %s --json printed %q", name, line)
+			}
+		}
+		text := stable(r.out, ids)
+		switch name {
+		case "stats", "version", "start", "stop", "clock", "bench":
+			text = numbers.ReplaceAllString(text, ":N")
+		}
+		golden(t, name, "json.txt", regexp.MustCompile(`"(commit|go|version|last_error)":"[^"]*"`).ReplaceAllString(text, `"$1":"…"`))
+		if found := uuids.FindString(r.out); found != "" {
+			last = found
+		}
+		return last
+	}
+	deferred := step("create", "", "p", "--delay", "1h", "--type", "later", "--meta", "user=42")
+	step("run", "", deferred)
+	step("cancel", "", deferred)
+	step("redrive", "", deferred)
+	step("claim", "", "--runner-id", "r", "--type", "later")
+	step("runners", "")
+	step("tickle", "", deferred, "--progress", "0.5")
+	step("release", "", deferred)
+	execute(t, "", "claim", "--runner-id", "r", "--type", "later", "--server", s.url)
+	step("complete", "", deferred, "--output", "42")
+	step("get", "", deferred)
+	step("jobs", "", "--status", "completed")
+	step("rm", "", deferred)
+	step("add", "a\nb\n", "--type", "lines")
+	step("queues", "")
+	step("pause", "", "default/lines")
+	step("resume", "", "default/lines")
+	step("queues delete", "", "default/later")
+	batch := step("submit", "1\n2\n", "--name", "n", "--type", "sub")
+	step("batches", "")
+	claimed := ok(t, "claim", "--runner-id", "r", "--type", "sub", "--max", "2", "--server", s.url)
+	for _, id := range uuids.FindAllString(claimed, -1)[1:] {
+		ok(t, "complete", id, "--output", "done", "--server", s.url)
+	}
+	step("results", "", batch)
+	step("sweeps", "")
+	step("stop", "")
+	step("start", "")
+	step("stats", "")
+	step("clock", "")
+	step("version", "")
+	step("blob put", "text", "-")
+	step("blob ls", "")
+	step("blob gc", "")
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "file"), []byte("text"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	step("fileset push", "", dir, "set")
+	step("fileset ls", "")
+	step("fileset pull", "", "set", t.TempDir())
+	ok(t, "fileset", "rm", "set", "--server", s.url)
+	ok(t, "context", "add", "here", s.url)
+	golden(t, "context list", "json.txt", strings.ReplaceAll(ok(t, "context", "list", "--json"), s.url, "SERVER"))
+	seen["context list"] = true
+	ok(t, "context", "remove", "here")
+	eachCommand(func(name string, cmd *cobra.Command) {
+		if cmd.Runnable() && !seen[name] && withoutJSON[name] == "" && elsewhereJSON[name] == "" {
+			t.Errorf("daybook %s has no golden file of --json", name)
+		}
+	})
+}
+
+// elsewhereJSON are the commands whose --json has tests of its own, and why.
+var elsewhereJSON = map[string]string{
+	"bench": "its figures take a minute", "check": "it needs a stopped server", "rebuild": "it needs a stopped server", "journal dump": "it needs a stopped server",
+	"journal verify": "it needs a stopped server", "discover": "it needs a network",
+}
+
+func commandOf(name string) *cobra.Command {
+	cmd, _, err := newRoot().Find(strings.Fields(name))
+	if err != nil {
+		panic(err)
+	}
+	return cmd
+}
+
+// TestCLIDocumented: each command has a description, an example, a manual page, a page in docs/cli, and completes its
+// arguments.
+func TestCLIDocumented(t *testing.T) {
+	dir := t.TempDir()
+	ok(t, "man", dir)
+	pages := map[string][]byte{}
+	eachCommand(func(name string, cmd *cobra.Command) {
+		if !cmd.Runnable() {
+			return // a help topic
+		}
+		file := "daybook-" + strings.ReplaceAll(name, " ", "-")
+		if cmd.Short == "" || cmd.Long == "" || cmd.Example == "" {
+			t.Errorf("daybook %s lacks a description or an example", name)
+		}
+		if text, err := os.ReadFile(filepath.Join(dir, file+".1")); err != nil || !bytes.Contains(text, []byte("EXAMPLE")) {
+			t.Errorf("daybook %s has no manual page with an example: %v", name, err)
+		}
+		if strings.Contains(cmd.Use, "[") || strings.Contains(cmd.Use, " ") && len(cmd.Commands()) == 0 {
+			if cmd.ValidArgsFunction == nil && len(cmd.ValidArgs) == 0 && takesFiles[name] == "" {
+				t.Errorf("daybook %s completes no arguments", name)
+			}
+		}
+		var page bytes.Buffer
+		cmd.DisableAutoGenTag = true
+		if err := doc.GenMarkdownCustom(cmd, &page, func(link string) string {
+			return strings.ReplaceAll(link, "_", "-")
+		}); err != nil {
+			t.Fatal(err)
+		}
+		pages[file+".md"] = page.Bytes()
+	})
+	checkPages(t, pages)
+}
+
+// takesFiles are the commands whose arguments are files, or names that no server has, which the shell completes as files.
+var takesFiles = map[string]string{
+	"add": "a file", "submit": "a file", "man": "a directory", "create": "a payload", "context add": "a new name", "blob put": "a file", "blob get": "an address",
+}
+
+// checkPages compares the pages of the commands with docs/cli, or writes them.
+func checkPages(t *testing.T, pages map[string][]byte) {
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join("..", "..", "docs", "cli")
+	if *rewriteCLI {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, text := range pages {
+		text = bytes.ReplaceAll(text, []byte(host), []byte("HOST"))
+		if *rewriteCLI {
+			if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if have, err := os.ReadFile(filepath.Join(dir, name)); err != nil || !bytes.Equal(have, text) {
+			t.Errorf("docs/cli/%s is not what the command says; write it with: go test ./cmd/daybook -run TestCLI -rewrite-cli (%v)", name, err)
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if _, ok := pages[e.Name()]; !ok {
+			t.Errorf("docs/cli/%s is about no command", e.Name())
+		}
+	}
+}
