@@ -193,7 +193,7 @@ func checkValues(settings []setting, all *cobra.Command) error {
 		if s.verb == "" {
 			continue // server, context and data may be any text
 		}
-		if err := commandOf(all, s.verb).Flags().Set(s.flag, s.value); err != nil {
+		if err := commandNamed(all, s.verb).Flags().Set(s.flag, s.value); err != nil {
 			return usageError{fmt.Errorf("configuration %s: %s: %w", s.at, s.flag, plainly(err))}
 		}
 	}
@@ -221,7 +221,7 @@ func (c *configuration) settings(file *configFile, all *cobra.Command) (list []s
 				if key == "work" && slices.Contains(workTableNames, name) {
 					continue
 				}
-				s, err := file.setting(commandOf(all, key), table[name], key, name)
+				s, err := file.setting(commandNamed(all, key), table[name], key, name)
 				if err != nil {
 					return nil, err
 				}
@@ -238,7 +238,7 @@ func (c *configuration) settings(file *configFile, all *cobra.Command) (list []s
 				list = append(list, setting{flag: key, value: text, at: file.at(key)})
 				continue
 			}
-			s, err := file.setting(commandOf(all, top), value, key)
+			s, err := file.setting(commandNamed(all, top), value, key)
 			if err != nil {
 				return nil, err
 			}
@@ -304,7 +304,7 @@ func meant(cmd *cobra.Command, key string) string {
 	}
 	if verbOf(cmd) == "serve" {
 		for _, verb := range sections() {
-			if other := commandOf(cmd.Root(), verb); other != nil && slices.Contains(namesOf(other), key) {
+			if other := commandNamed(cmd.Root(), verb); other != nil && slices.Contains(namesOf(other), key) {
 				return fmt.Sprintf(" of serve (%s has one; its settings are in the section [%s])", verb, verb)
 			}
 		}

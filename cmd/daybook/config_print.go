@@ -70,7 +70,7 @@ func configured(cmd *cobra.Command, verb string, flags []string) (*cobra.Command
 	if verb == "" {
 		verb = "serve"
 	}
-	target := commandOf(allCommands(), verb)
+	target := commandNamed(allCommands(), verb)
 	if target == nil {
 		return nil, usageError{fmt.Errorf("there is no command %q", verb)}
 	}

@@ -43,7 +43,7 @@ func reference() string {
 		"| list | `[\"a\", \"b\"]` | `a,b`, or the flag twice |\n| list of name=value | `[\"a=b\", \"c=d\"]` | `a=b,c=d`, or the flag twice |\n")
 	all := allCommands()
 	for _, verb := range append([]string{"serve", "work"}, slices.DeleteFunc(sections(), func(v string) bool { return v == "work" })...) {
-		cmd := commandOf(all, verb)
+		cmd := commandNamed(all, verb)
 		where := "in the section `[" + verb + "]`"
 		switch verb {
 		case "serve":
@@ -68,7 +68,7 @@ func reference() string {
 	b.WriteString("\n## All commands\n\nIn a file, these settings are at the top level, or in a section for one command. Commands that have no such flag ignore them.\n\n" +
 		"| flag | variable | type | meaning |\n|---|---|---|---|\n")
 	for _, name := range sharedFlags {
-		cmd := commandOf(all, map[bool]string{true: "check", false: "queues"}[name == "data"])
+		cmd := commandNamed(all, map[bool]string{true: "check", false: "queues"}[name == "data"])
 		f := cmd.Flags().Lookup(name)
 		fmt.Fprintf(&b, "| `--%s` | `%s` | %s | %s |\n", name, variable("", name), typeOf(f), f.Usage)
 	}

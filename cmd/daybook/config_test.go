@@ -263,8 +263,8 @@ func TestUnreadableConfig(t *testing.T) {
 	}
 }
 
-// shown returns the settings that `daybook config` prints for a command line, by name.
-func shown(t *testing.T, args ...string) map[string]shownSetting {
+// settingsShown returns the settings that `daybook config` prints for a command line, by name.
+func settingsShown(t *testing.T, args ...string) map[string]shownSetting {
 	t.Helper()
 	all := map[string]shownSetting{}
 	for line := range strings.Lines(ok(t, append([]string{"config", "--json"}, args...)...)) {
@@ -301,7 +301,7 @@ func TestPrecedence(t *testing.T) {
 		t.Run(tt.verb+" "+tt.flag, func(t *testing.T) {
 			dir := t.TempDir()
 			args := []string{tt.verb, "--config-dir", dir}
-			get := func() shownSetting { return shown(t, args...)[tt.flag] }
+			get := func() shownSetting { return settingsShown(t, args...)[tt.flag] }
 			if s := get(); s.Origin != "default" {
 				t.Errorf("without any source: %+v", s)
 			}
@@ -339,14 +339,14 @@ func TestLayers(t *testing.T) {
 	def := writeFile(t, dir, "config/default.yaml", "max-attempts: 4\nretention: 1d\nwork:\n  concurrency: 2\nadd: {type: a}\n")
 	prod := writeFile(t, dir, "config/production.toml", "retention = '2d'\nqueue-idle = '2h'\n")
 	local := writeFile(t, dir, "config/local.yml", "queue-idle: 3h\nwork:\n  drain: 5s\n")
-	if s := shown(t); s["retention"].Origin != "default" {
+	if s := settingsShown(t); s["retention"].Origin != "default" {
 		t.Errorf("files were read without being asked for: %+v", s["retention"])
 	}
 	at := func(path, line string) string { return strings.TrimPrefix(path, dir+"/") + ":" + line }
 	check := func(env, verb string, want map[string]string) {
 		t.Helper()
 		t.Setenv("DAYBOOK_ENV", env)
-		all := shown(t, verb, "--config-dir", "config")
+		all := settingsShown(t, verb, "--config-dir", "config")
 		for name, want := range want {
 			if got := fmt.Sprint(all[name].Value, " ", all[name].Origin); got != want {
 				t.Errorf("DAYBOOK_ENV=%s: %s is %s, want %s", env, name, got, want)
@@ -361,21 +361,21 @@ func TestLayers(t *testing.T) {
 
 	// The variable names the directory, too. --config has precedence over it.
 	t.Setenv("DAYBOOK_CONFIG_DIR", "config")
-	if s := shown(t)["queue-idle"]; s.Value != "3h" {
+	if s := settingsShown(t)["queue-idle"]; s.Value != "3h" {
 		t.Errorf("%+v", s)
 	}
 	other := writeFile(t, dir, "other.toml", "queue-idle = '9h'\n")
-	if s := shown(t, "serve", "--config", other); s["queue-idle"].Value != "9h" || s["max-attempts"].Origin != "default" {
+	if s := settingsShown(t, "serve", "--config", other); s["queue-idle"].Value != "9h" || s["max-attempts"].Origin != "default" {
 		t.Errorf("%+v", s["queue-idle"])
 	}
 	t.Setenv("DAYBOOK_CONFIG", other)
 	if r := execute(t, "", "config"); r.code != exitUsage || !strings.Contains(r.errs, "DAYBOOK_CONFIG and DAYBOOK_CONFIG_DIR are both set") {
 		t.Errorf("exit code %d: %s", r.code, r.errs)
 	}
-	if s := shown(t, "work")["concurrency"]; s.Value != 2. { // a runner's file has a variable of its own
+	if s := settingsShown(t, "work")["concurrency"]; s.Value != 2. { // a runner's file has a variable of its own
 		t.Errorf("%+v", s)
 	}
-	if s := shown(t, "serve", "--config-dir", "config")["queue-idle"]; s.Value != "3h" {
+	if s := settingsShown(t, "serve", "--config-dir", "config")["queue-idle"]; s.Value != "3h" {
 		t.Errorf("%+v", s)
 	}
 	t.Setenv("DAYBOOK_CONFIG", "")
@@ -390,6 +390,60 @@ func TestLayers(t *testing.T) {
 	writeFile(t, dir, "config/local.toml", "")
 	if r := execute(t, "", "config"); r.code != exitUsage || !strings.Contains(r.errs, "there are both config/local.toml and config/local.yml") {
 		t.Errorf("exit code %d: %s", r.code, r.errs)
+	}
+}
+
+// TestExamplesOfLayers: the files in docs/operating.md are valid, and are merged as the text says.
+func TestExamplesOfLayers(t *testing.T) {
+	text, err := os.ReadFile("../../docs/operating.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for _, format := range []string{"toml", "yaml"} {
+		_, example, _ := strings.Cut(string(text), "```"+format+"\n# config/")
+		name, example, _ := strings.Cut(example, "\n")
+		example, _, _ = strings.Cut(example, "```")
+		writeFile(t, dir, name, example)
+	}
+	t.Setenv("DAYBOOK_ENV", "production")
+	serve, work, add := settingsShown(t, "serve", "--config-dir", dir), settingsShown(t, "work", "--config-dir", dir), settingsShown(t, "add", "--config-dir", dir)
+	if serve["max-attempts"].Value != 5. || serve["journal-retain"].Value != "10737418240" || work["concurrency"].Value != 64. || work["server"].Value != "https://queue.example" || add["retention"].Value != "30d" {
+		t.Errorf("%+v\n%+v\n%+v", serve, work, add)
+	}
+}
+
+// TestTablesInLayers: the tables of work are merged across layers, and paths in them are relative to the directory.
+func TestTablesInLayers(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, dir, "default.yaml", "work:\n  handlers:\n    upper: {kind: exec, argv: [tr, a-z, A-Z], types: [a, b], options: {timeout_ms: 5000}}\n  containers: {cpus: 1.5}\n")
+	writeFile(t, dir, "local.toml", "[work.handlers.upper]\ntypes = ['c']\noptions = { concurrency = 2 }\n[work.handlers.s]\nkind = 'script'\nlang = 'sh'\nsource_file = 's.sh'\n")
+	writeFile(t, dir, "s.sh", "handle() { :; }")
+	read := func() (*workFile, error) {
+		cmd := commandNamed(allCommands(), "work")
+		cmd.InheritedFlags()
+		if err := cmd.Flags().Set("config-dir", dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := configure(cmd); err != nil {
+			return nil, err
+		}
+		return readWorkTables(configurationOf(cmd))
+	}
+	file, err := read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	upper := file.handlers["upper"]
+	if upper == nil || !slices.Equal(upper.Program.Argv, []string{"tr", "a-z", "A-Z"}) || !slices.Equal(*upper.Types, []string{"c"}) || upper.Document.Options.TimeoutMs != 5000 || upper.Document.Options.Concurrency != 2 {
+		t.Errorf("%+v", upper)
+	}
+	if s := file.handlers["s"]; s == nil || s.Document.Source != "handle() { :; }" || file.containers.CPUs != 1.5 {
+		t.Errorf("%+v, %+v", s, file.containers)
+	}
+	local := writeFile(t, dir, "local.toml", "[work.handlers.upper]\nargs = ['c']\n")
+	if _, err := read(); err == nil || exitCode(err) != exitUsage || !strings.Contains(err.Error(), local+": handlers.upper.args is not known") {
+		t.Error(err)
 	}
 }
 
@@ -415,7 +469,7 @@ func TestServerInFiles(t *testing.T) {
 			}
 			continue
 		}
-		all := shown(t, args...)
+		all := settingsShown(t, args...)
 		if !strings.HasSuffix(all["server"].Origin, tt.server) || !strings.HasSuffix(all["context"].Origin, tt.context) {
 			t.Errorf("%+v: %+v, %+v", tt, all["server"], all["context"])
 		}
@@ -450,7 +504,7 @@ func TestConfigPasswords(t *testing.T) {
 // TestConfigOfEachVerb: what `daybook config VERB --toml` prints is a file from which the command gets the same settings.
 func TestConfigOfEachVerb(t *testing.T) {
 	verbs := 0
-	eachCommand(allCommands(), func(cmd *cobraCommand) {
+	visitCommands(allCommands(), func(cmd *cobraCommand) {
 		verb := verbOf(cmd)
 		if !cmd.Runnable() || len(settingsOf(cmd)) == 0 {
 			return
@@ -504,7 +558,7 @@ func TestConfigOfEachVerb(t *testing.T) {
 func TestOwnSettings(t *testing.T) {
 	all := allCommands()
 	for verb, flags := range ownSettings {
-		cmd := commandOf(all, verb)
+		cmd := commandNamed(all, verb)
 		if cmd == nil {
 			t.Errorf("there is no command %s", verb)
 			continue
@@ -647,7 +701,7 @@ func readOrRefused(t *testing.T, text []byte, isYAML bool) map[string]any {
 
 // TestTypesOfSettings: printing knows the types of all flags that are settings.
 func TestTypesOfSettings(t *testing.T) {
-	eachCommand(allCommands(), func(cmd *cobraCommand) {
+	visitCommands(allCommands(), func(cmd *cobraCommand) {
 		for _, f := range settingsOf(cmd) {
 			if typeNames := typeOf(f); typeNames == "" {
 				t.Errorf("%s --%s has the type %s", verbOf(cmd), f.Name, f.Value.Type())

@@ -102,7 +102,7 @@ func namesServer(flag string) bool { return flag == "server" || flag == "context
 
 // settingVariables returns the names of the variables of all settings of all commands, sorted.
 func settingVariables() (names []string) {
-	eachCommand(allCommands(), func(cmd *cobra.Command) {
+	visitCommands(allCommands(), func(cmd *cobra.Command) {
 		for _, f := range settingsOf(cmd) {
 			names = append(names, variable(verbOf(cmd), f.Name))
 		}

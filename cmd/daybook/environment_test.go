@@ -58,7 +58,7 @@ func TestUnknownVariables(t *testing.T) {
 // one of a script is a variable of another kind.
 func TestVariablesAreDistinct(t *testing.T) {
 	of := map[string]string{}
-	eachCommand(allCommands(), func(cmd *cobraCommand) {
+	visitCommands(allCommands(), func(cmd *cobraCommand) {
 		for _, f := range settingsOf(cmd) {
 			name, setting := variable(verbOf(cmd), f.Name), verbOf(cmd)+" --"+f.Name
 			if slices.Contains(sharedFlags, f.Name) {

@@ -87,16 +87,16 @@ var allCommands func() *cobra.Command
 
 func init() { allCommands = func() *cobra.Command { return newRoot().Command } }
 
-// eachCommand calls visit with all commands below a command.
-func eachCommand(cmd *cobra.Command, visit func(*cobra.Command)) {
+// visitCommands calls visit with all commands below a command.
+func visitCommands(cmd *cobra.Command, visit func(*cobra.Command)) {
 	for _, c := range cmd.Commands() {
 		visit(c)
-		eachCommand(c, visit)
+		visitCommands(c, visit)
 	}
 }
 
-// commandOf returns a command by its name, like "queues delete"; nil if there is none.
-func commandOf(root *cobra.Command, verb string) *cobra.Command {
+// commandNamed returns a command by its name, like "queues delete"; nil if there is none.
+func commandNamed(root *cobra.Command, verb string) *cobra.Command {
 	cmd, rest, err := root.Find(strings.Fields(verb))
 	if err != nil || len(rest) > 0 || cmd == root {
 		return nil

@@ -94,7 +94,7 @@ batch = true
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := commandOf(allCommands(), "work")
+	cmd := commandNamed(allCommands(), "work")
 	if err := cmd.ParseFlags([]string{"--concurrency", "3"}); err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func TestExampleOfWorkConfig(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cmd := commandOf(allCommands(), "work")
+	cmd := commandNamed(allCommands(), "work")
 	file, err := configuredWork(cmd, path)
 	if err != nil {
 		t.Fatal(err)
@@ -208,7 +208,7 @@ func TestWorkConfigErrors(t *testing.T) {
 		"[interpreters]\nperl = \"x\"":                                             "interpreters.perl: ",
 	} {
 		path := writeFile(t, t.TempDir(), "work.toml", text)
-		_, err := configuredWork(commandOf(allCommands(), "work"), path)
+		_, err := configuredWork(commandNamed(allCommands(), "work"), path)
 		if err == nil || exitCode(err) != exitUsage || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
