@@ -53,17 +53,18 @@ func serverFlag(cmd *cobra.Command, to *serverAddress) {
 // host:port; or the name of a context; or neither, which means the context in use, or the default.
 type serverAddress struct {
 	text, context string
+	given         bool // as a text, which may be empty
 }
 
 func (a *serverAddress) Set(text string) error {
-	a.text = text
+	a.text, a.given = text, true
 	return nil
 }
 func (a *serverAddress) Type() string { return "address" }
 
 // String returns the address without user and password, so that it can be shown.
 func (a *serverAddress) String() string {
-	if a.text == "" && a.context == "" {
+	if a.text == "" && a.context == "" && !a.given {
 		return defaultServer
 	}
 	return redacted(a.text)
@@ -71,7 +72,7 @@ func (a *serverAddress) String() string {
 
 // resolve sets the text of an address that was not given as one.
 func (a *serverAddress) resolve() error {
-	if a.text != "" {
+	if a.text != "" || a.given {
 		return nil
 	}
 	all, err := readContexts()

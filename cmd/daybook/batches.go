@@ -181,15 +181,16 @@ the batch has ended.`,
 		if _, err := job.ParseID(args[0]); err != nil {
 			return usageError{fmt.Errorf("%q: %w", args[0], err)}
 		}
-		url, err := reach(cmd, &server)
-		if err != nil {
-			return err
-		}
 		var end func()
+		var err error
 		if q.Chunks, end, err = openChunks(chunks); err != nil {
 			return err
 		}
 		defer end()
+		url, err := reach(cmd, &server)
+		if err != nil {
+			return err
+		}
 		out := cmd.OutOrStdout()
 		if isTerminal(out) {
 			out = &plainText{to: out}

@@ -69,15 +69,15 @@ func submit(cmd *cobra.Command, f *submitFlags, args []string) error {
 	if err := f.check(cmd); err != nil {
 		return err
 	}
-	url, err := reach(cmd, &f.server)
-	if err != nil {
-		return err
-	}
 	chunks, closeChunks, err := openChunks(f.chunks)
 	if err != nil {
 		return err
 	}
 	defer closeChunks()
+	url, err := reach(cmd, &f.server)
+	if err != nil {
+		return err
+	}
 	in, closeInput, err := openInput(cmd, args)
 	if err != nil {
 		return err
