@@ -21,6 +21,10 @@ import (
 // maxConfigBytes is a thousand times the size of all settings. A larger file is not a configuration.
 const maxConfigBytes = 1 << 20
 
+// maxConfigKeys bounds the time that the TOML library takes. It grows with the square of the number of keys, and is half a
+// second for this many.
+const maxConfigKeys = 8_000
+
 // maxConfigDepth is how deep values of YAML may be nested. The table of a handler's options is three deep.
 const maxConfigDepth = 16
 
@@ -108,6 +112,9 @@ func parseConfig(text []byte, isYAML bool) (map[string]any, keyLines, error) {
 }
 
 func parseTOML(text []byte) (map[string]any, keyLines, error) {
+	if tooManyKeys(text) {
+		return nil, nil, fmt.Errorf(": more than %d keys", maxConfigKeys)
+	}
 	values := map[string]any{}
 	if err := toml.Unmarshal(text, &values); err != nil {
 		return nil, nil, atLine(err)
@@ -137,6 +144,28 @@ func parseTOML(text []byte) (map[string]any, keyLines, error) {
 		return nil, nil, fmt.Errorf(": %w", err)
 	}
 	return values, lines, nil
+}
+
+// tooManyKeys reports whether a text has more than maxConfigKeys keys before the first error.
+func tooManyKeys(text []byte) bool {
+	var p unstable.Parser
+	p.Reset(text)
+	keys := 0
+	for keys <= maxConfigKeys && p.NextExpression() {
+		keys += keysIn(p.Expression())
+	}
+	return keys > maxConfigKeys
+}
+
+// keysIn returns the number of keys in an expression, with those of tables in its value.
+func keysIn(node *unstable.Node) (keys int) {
+	if node.Kind == unstable.Key {
+		keys++ // a.b.c = 1 has three
+	}
+	for children := node.Children(); children.Next(); {
+		keys += keysIn(children.Node())
+	}
+	return keys
 }
 
 // atLine puts the line of an error of the TOML library in front of its text.

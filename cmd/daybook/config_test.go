@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/spf13/pflag"
@@ -199,6 +200,33 @@ func TestYAML(t *testing.T) {
 			t.Errorf("%.60q: %.200s (exit code %d), want %s", tt.file, err, exitCode(err), tt.want)
 		case err == nil && !strings.Contains(out, "\n"+tt.want):
 			t.Errorf("%.60q: no %s in\n%s", tt.file, tt.want, out)
+		}
+	}
+}
+
+// TestHostileFiles: no file of 1 MiB takes long to read.
+func TestHostileFiles(t *testing.T) {
+	fill := func(text string) string { return strings.Repeat(text, (maxConfigBytes-100)/len(text)) }
+	var many, inline strings.Builder
+	for i := 0; many.Len() < maxConfigBytes*7/10; i++ {
+		fmt.Fprintf(&many, "k%d= 1\n", i)
+		fmt.Fprintf(&inline, "k%d=1,", i)
+	}
+	for _, tt := range []struct {
+		text   string
+		isYAML bool
+	}{
+		{"a=" + fill("["), false}, {"a=" + fill("{a="), false}, {many.String(), false}, {"a={" + inline.String() + "k=1}", false}, {"[x]\n" + many.String(), false}, {fill("a.") + "a=1", false}, {fill("[[a]]\n"), false},
+		{"a='''" + fill("=\n") + "'''", false},
+		{fill("["), true}, {fill("{a: "), true}, {strings.ReplaceAll(many.String(), "=", ":"), true}, {fill("- "), true}, {"a:\n" + fill("- x\n"), true}, {fill("&a "), true}, {fill("? "), true}, {fill("#\n"), true},
+		{fill("---\n"), true},
+	} {
+		start := time.Now()
+		_, _, err := parseConfig([]byte(tt.text), tt.isYAML)
+		if took := time.Since(start); took > 20*time.Second { // a library that takes quadratic time needs minutes
+			t.Errorf("%.20q took %s: %v", tt.text, took, err)
+		} else {
+			t.Logf("%.20q took %s: %.80s", tt.text, took, fmt.Sprint(err))
 		}
 	}
 }
