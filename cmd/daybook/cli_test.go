@@ -245,6 +245,7 @@ func TestCLIJSON(t *testing.T) {
 	step("start", "")
 	step("stats", "")
 	step("clock", "")
+	step("config", "", "add")
 	step("version", "")
 	step("blob put", "text", "-")
 	step("blob ls", "")

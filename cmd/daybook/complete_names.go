@@ -55,7 +55,7 @@ func contextNames(*cobra.Command) []string {
 // fromServer makes a completer that asks the server of the command. Completion shows no errors.
 func fromServer(names func(ctx context.Context, c *client.Client, add func(text string) (more bool)) error) completer {
 	return func(cmd *cobra.Command) (list []string) {
-		if err := fromEnvironment(cmd); err != nil {
+		if err := configure(cmd); err != nil {
 			return nil
 		}
 		var server serverAddress

@@ -1,224 +1,331 @@
 package main
 
 import (
-	"cmp"
-	"encoding/csv"
+	"context"
 	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
-	"github.com/pelletier/go-toml/v2"
-	"github.com/pelletier/go-toml/v2/unstable"
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
-// maxConfigBytes is a thousand times the size of all settings. A larger file is not a configuration.
-const maxConfigBytes = 1 << 20
+// configuration is what the configuration files of a command contain: one file of --config, or the layers of --config-dir,
+// of which later ones have precedence.
+type configuration struct {
+	files []*configFile
+	// forRunner says that the top level of the file has the settings of work, and its tables. Otherwise it has those of
+	// serve, and sections for other commands.
+	forRunner bool
+}
 
-// notInConfig lists the flags that a configuration file cannot set.
-var notInConfig = []string{"config", "print-config", "help"}
-
-// setting is a key of a configuration file. value is its value in the form that the flag accepts.
+// setting is a value in a file. value has the form that the flag accepts.
 type setting struct {
-	key, value string
-	line       int
+	verb, flag string // verb is "" for a shared setting at the top level
+	value      string
+	at         string // path:line
+	rank       int    // a higher one has precedence
 }
 
-// readConfig returns the settings in the configuration file at path.
-func readConfig(path string) ([]setting, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("read configuration: %w", err)
+// workTableNames are what a file may have for work beside the values of flags.
+var workTableNames = []string{"handlers", "interpreters", "containers", "wasi"}
+
+// originKey is the annotation of a flag that says where its value comes from. Flags of the command line have none.
+const originKey = "origin"
+
+func setOrigin(f *pflag.Flag, origin string) {
+	if f.Annotations == nil {
+		f.Annotations = map[string][]string{}
 	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxConfigBytes+1))
-	if err != nil {
-		return nil, fmt.Errorf("read configuration: %w", err)
-	}
-	settings, err := parseConfig(text)
-	if err != nil {
-		return nil, fmt.Errorf("configuration %s%w", path, err)
-	}
-	return settings, nil
+	f.Annotations[originKey] = []string{origin}
 }
 
-// parseConfig parses settings in TOML: `name = value`, where a value is a string, a number, true or false, or a list of
-// strings. Errors begin with ":line: " or ": ".
-func parseConfig(text []byte) ([]setting, error) {
-	if len(text) > maxConfigBytes {
-		return nil, fmt.Errorf(": larger than %d bytes", maxConfigBytes)
+// configKey is the key of the context of a command by which its configuration is found.
+type configKey struct{}
+
+// configurationOf returns the files that configure has read for a command.
+func configurationOf(cmd *cobra.Command) *configuration {
+	if c, ok := cmd.Context().Value(configKey{}).(*configuration); ok {
+		return c
 	}
-	values := map[string]any{}
-	if err := toml.Unmarshal(text, &values); err != nil {
-		return nil, atLine(err)
-	}
-	return settingsOf(text, values)
+	return &configuration{}
 }
 
-// atLine puts the line of an error of the TOML library in front of its text.
-func atLine(err error) error {
-	if at, ok := errors.AsType[*toml.DecodeError](err); ok {
-		line, _ := at.Position()
-		return fmt.Errorf(":%d: %s", line, strings.TrimPrefix(at.Error(), "toml: "))
+// configure sets the flags that are not on the command line: to their variables, otherwise to the values in files.
+func configure(cmd *cobra.Command) error {
+	if err := fromEnvironment(cmd); err != nil {
+		return err
 	}
-	return fmt.Errorf(": %w", err)
-}
-
-// settingsOf returns the settings for the values of a text.
-func settingsOf(text []byte, values map[string]any) ([]setting, error) {
-	lines, err := keyLines(text)
+	config, err := readConfiguration(cmd)
 	if err != nil {
-		return nil, fmt.Errorf(": %w", err)
+		return err
 	}
-	var settings []setting
-	for _, key := range slices.Sorted(maps.Keys(values)) {
-		value, err := flagText(values[key])
+	ctx := cmd.Context()
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	cmd.SetContext(context.WithValue(ctx, configKey{}, config))
+	return config.apply(cmd)
+}
+
+// readConfiguration reads the files that --config or --config-dir names. No file is read unless one of them is given: the
+// directory in which a command is started may belong to somebody else, and a setting may name a program (--on-lost).
+func readConfiguration(cmd *cobra.Command) (*configuration, error) {
+	path, dir := "", ""
+	for name, to := range map[string]*string{"config": &path, "config-dir": &dir} {
+		if f := cmd.Flags().Lookup(name); f != nil && len(settingsOf(cmd)) > 0 {
+			*to = f.Value.String()
+		}
+	}
+	switch {
+	case path != "" && dir != "":
+		return nil, usageError{errors.New("--config and --config-dir must not both be given")}
+	case path != "":
+		file, err := readConfigFile(path)
 		if err != nil {
-			return nil, fmt.Errorf(":%d: %s: %w", lines[key], key, err)
+			return nil, err
 		}
-		settings = append(settings, setting{key, value, lines[key]})
+		return &configuration{files: []*configFile{file}, forRunner: verbOf(cmd) == "work"}, nil
+	case dir != "":
+		files, err := readLayers(dir)
+		return &configuration{files: files}, err
 	}
-	slices.SortStableFunc(settings, func(a, b setting) int { return cmp.Compare(a.line, b.line) })
-	return settings, nil
+	return &configuration{}, nil
 }
 
-// flagText returns a TOML value in the form that a flag accepts.
-func flagText(value any) (string, error) {
-	switch v := value.(type) {
-	case string:
-		return v, nil
-	case int64:
-		return strconv.FormatInt(v, 10), nil
-	case bool:
-		return strconv.FormatBool(v), nil
-	case []any:
-		items := make([]string, len(v))
-		for i, item := range v {
-			text, ok := item.(string)
-			if !ok || text == "" {
-				return "", fmt.Errorf("a list may hold strings only, not %v", item)
+// readLayers reads those of the files default, $DAYBOOK_ENV and local in a directory that exist. Each may be TOML or YAML.
+func readLayers(dir string) (files []*configFile, err error) {
+	if info, err := os.Stat(dir); err != nil {
+		return nil, usageError{fmt.Errorf("read configuration: --config-dir: %w", err)}
+	} else if !info.IsDir() {
+		return nil, usageError{fmt.Errorf("read configuration: --config-dir %s is not a directory; --config names a file", dir)}
+	}
+	layers := []string{"default"}
+	if env := os.Getenv(layerVariable); env != "" {
+		if strings.ContainsAny(env, "/\\\x00") || strings.HasPrefix(env, ".") {
+			return nil, usageError{fmt.Errorf("environment variable %s: %q is not the name of a file in --config-dir", layerVariable, env)}
+		}
+		layers = append(layers, env)
+	}
+	for _, layer := range append(layers, "local") {
+		found := ""
+		for _, extension := range []string{".toml", ".yaml", ".yml"} {
+			path := filepath.Join(dir, layer+extension)
+			file, err := readConfigFile(path)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
 			}
-			items[i] = text
-		}
-		if len(items) == 0 {
-			return "", nil
-		}
-		var line strings.Builder
-		w := csv.NewWriter(&line) // the form in which the flag reads lists
-		if err := w.Write(items); err != nil {
-			return "", err
-		}
-		w.Flush()
-		return strings.TrimSuffix(line.String(), "\n"), nil
-	case map[string]any:
-		return "", errors.New("a configuration has no sections; write each setting as name = value")
-	}
-	return "", fmt.Errorf("%v is neither a string in quotes, a whole number, true or false, nor a list of strings", value)
-}
-
-// keyLines returns the line number of each key of the first level.
-func keyLines(text []byte) (map[string]int, error) {
-	lines := map[string]int{}
-	var p unstable.Parser
-	p.Reset(text)
-	for p.NextExpression() {
-		if key := p.Expression().Key(); key.Next() {
-			if name := string(key.Node().Data); lines[name] == 0 {
-				lines[name] = p.Shape(key.Node().Raw).Start.Line
+			if found != "" {
+				return nil, usageError{fmt.Errorf("configuration: there are both %s and %s; remove one", found, path)}
 			}
+			if err != nil {
+				return nil, err
+			}
+			found, files = path, append(files, file)
 		}
 	}
-	return lines, p.Error()
+	return files, nil
 }
 
-// fromConfig sets flags to the values of a configuration file, except those that the command line or the environment
-// has set. It records the origin of each value.
-func fromConfig(flags *pflag.FlagSet, path string) error {
-	if path == "" {
+// apply checks all settings in the files, and sets the flags of a command that neither the command line nor a variable has
+// set.
+func (c *configuration) apply(cmd *cobra.Command) error {
+	if len(c.files) == 0 {
 		return nil
 	}
-	settings, err := readConfig(path)
-	if err != nil {
-		return usageError{err}
-	}
-	for _, s := range settings {
-		flag := flags.Lookup(s.key)
-		if flag == nil || slices.Contains(notInConfig, s.key) {
-			meant := ""
-			if name := strings.ReplaceAll(strings.ToLower(s.key), "_", "-"); name != s.key && flags.Lookup(name) != nil {
-				meant = fmt.Sprintf(" (did you mean %s?)", name)
-			}
-			return usageError{fmt.Errorf("configuration %s:%d: there is no setting %q%s; `daybook serve --help` lists all settings", path, s.line, s.key, meant)}
-		}
-		// A wrong value is an error even if another source overrides it.
-		was, changed := flag.Value.String(), flag.Changed
-		if list, ok := flag.Value.(pflag.SliceValue); ok && changed {
-			kept := list.GetSlice()
-			err = flags.Set(s.key, s.value)
-			err = errors.Join(err, list.Replace(kept))
-		} else if err = flags.Set(s.key, s.value); err == nil && changed {
-			err = flags.Set(s.key, was)
-		}
+	all := allCommands()
+	verb := verbOf(cmd)
+	chosen := map[string]setting{}
+	for layer, file := range c.files {
+		settings, err := c.settings(file, all)
 		if err != nil {
-			return usageError{fmt.Errorf("configuration %s:%d: %s: %w", path, s.line, s.key, plainly(err))}
+			return err
 		}
-		if !changed {
-			flag.Annotations = map[string][]string{originKey: {path}}
+		if err := checkValues(settings, all); err != nil {
+			return err
+		}
+		for _, s := range settings {
+			if s.verb != "" && s.verb != verb || !isSetting(verb, s.flag) || cmd.Flags().Lookup(s.flag) == nil {
+				continue
+			}
+			s.rank = layer
+			if s.verb != "" { // its own section
+				s.rank += len(c.files)
+			}
+			if had, ok := chosen[s.flag]; !ok || s.rank >= had.rank {
+				chosen[s.flag] = s
+			}
+		}
+	}
+	if a, b := chosen["server"], chosen["context"]; a.flag != "" && b.flag != "" { // each names the server
+		switch {
+		case a.rank > b.rank:
+			delete(chosen, "context")
+		case a.rank < b.rank:
+			delete(chosen, "server")
+		default:
+			return usageError{fmt.Errorf("configuration %s: server is set together with context (%s); each names a server", a.at, b.at)}
+		}
+	}
+	serverGiven := cmd.Flags().Changed("server") || cmd.Flags().Changed("context")
+	for _, name := range slices.Sorted(maps.Keys(chosen)) {
+		flag, s := cmd.Flags().Lookup(name), chosen[name]
+		if flag.Changed || serverGiven && namesServer(name) {
+			continue
+		}
+		if err := cmd.Flags().Set(name, s.value); err != nil {
+			return usageError{fmt.Errorf("configuration %s: %s: %w", s.at, name, plainly(err))}
+		}
+		setOrigin(flag, s.at)
+	}
+	return nil
+}
+
+// checkValues refuses values that their flags refuse, also if another source has precedence, or they are for another
+// command. all are all commands, with flags that nothing has set.
+func checkValues(settings []setting, all *cobra.Command) error {
+	for _, s := range settings {
+		if s.verb == "" {
+			continue // server, context and data may be any text
+		}
+		if err := commandNamed(all, s.verb).Flags().Set(s.flag, s.value); err != nil {
+			return usageError{fmt.Errorf("configuration %s: %s: %w", s.at, s.flag, plainly(err))}
 		}
 	}
 	return nil
 }
 
-// plainly replaces an error of the flag library that contains the names of Go functions.
-func plainly(err error) error {
-	var wrong *strconv.NumError
-	if !errors.As(err, &wrong) {
-		return err
+// settings returns the settings in a file for all commands, in the order of their lines.
+func (c *configuration) settings(file *configFile, all *cobra.Command) (list []setting, err error) {
+	top := "serve"
+	if c.forRunner {
+		top = "work"
 	}
-	kind := "a whole number"
-	if wrong.Func == "ParseBool" {
-		kind = "true or false"
+	for _, key := range file.order(file.values) {
+		value := file.values[key]
+		table, isTable := value.(map[string]any)
+		switch {
+		case c.forRunner && slices.Contains(workTableNames, key):
+			continue // readWorkTables checks it
+		case c.forRunner && isTable:
+			return nil, file.wrong(fmt.Errorf("[%s] is not known; the tables are [handlers.NAME], [interpreters], [containers] and [wasi]", key), key)
+		case hasSection(key) && !c.forRunner && !isTable:
+			return nil, file.wrong(fmt.Errorf("%s must be a section with settings of `daybook %s`", key, key), key)
+		case hasSection(key) && !c.forRunner:
+			for _, name := range file.order(table, key) {
+				if key == "work" && slices.Contains(workTableNames, name) {
+					continue
+				}
+				s, err := file.setting(commandNamed(all, key), table[name], key, name)
+				if err != nil {
+					return nil, err
+				}
+				list = append(list, s)
+			}
+		case key == "serve" && isTable:
+			return nil, file.wrong(errors.New("the settings of serve are at the top level of the file, not in a section"), key)
+		default:
+			if !isTable && slices.Contains(sharedFlags, key) && key != "data" {
+				text, err := flagText(value)
+				if err != nil {
+					return nil, file.wrong(fmt.Errorf("%s: %w", key, err), key)
+				}
+				list = append(list, setting{flag: key, value: text, at: file.at(key)})
+				continue
+			}
+			s, err := file.setting(commandNamed(all, top), value, key)
+			if err != nil {
+				return nil, err
+			}
+			if slices.Contains(sharedFlags, s.flag) {
+				s.verb = ""
+			}
+			list = append(list, s)
+		}
 	}
-	return fmt.Errorf("%q is not %s", wrong.Num, kind)
+	return list, c.refuseTwice(file, list)
 }
 
-// originKey is the annotation of a flag that says where its value comes from. Flags of the command line have none.
-const originKey = "origin"
+// refuseTwice refuses a setting of a runner that is there with a hyphen and with an underscore.
+func (c *configuration) refuseTwice(file *configFile, list []setting) error {
+	first := map[[2]string]string{}
+	for _, s := range list {
+		name := [2]string{s.verb, s.flag}
+		if first[name] != "" {
+			return usageError{fmt.Errorf("configuration %s: %s is set twice; the other place is %s", s.at, s.flag, first[name])}
+		}
+		first[name] = s.at
+	}
+	return nil
+}
 
-// printConfig writes all settings with their present values as a configuration file, each with its origin.
-func printConfig(out io.Writer, flags *pflag.FlagSet) (err error) {
-	flags.VisitAll(func(f *pflag.Flag) {
-		if slices.Contains(notInConfig, f.Name) || err != nil {
-			return
+// order returns the keys of a table in the order of their lines.
+func (f *configFile) order(table map[string]any, below ...string) []string {
+	keys := slices.Sorted(maps.Keys(table))
+	line := func(key string) int { return f.lines.of(append(slices.Clip(below), key)...) }
+	slices.SortStableFunc(keys, func(a, b string) int { return line(a) - line(b) })
+	return keys
+}
+
+// setting returns the setting of a command that these keys lead to.
+func (f *configFile) setting(cmd *cobra.Command, value any, keys ...string) (setting, error) {
+	key, verb := keys[len(keys)-1], verbOf(cmd)
+	name := key
+	if verb == "work" { // its file may have until_idle for until-idle
+		name = strings.ReplaceAll(key, "_", "-")
+	}
+	if cmd.Flags().Lookup(name) == nil || !isSetting(verb, name) {
+		return setting{}, f.wrong(fmt.Errorf("there is no setting %q%s; `daybook config %s` lists all settings", key, meant(cmd, key), verb), keys...)
+	}
+	text, err := flagText(value)
+	if _, isTable := value.(map[string]any); isTable {
+		err = errors.New("it is not a section; write the setting as name = value")
+	}
+	if err != nil {
+		return setting{}, f.wrong(fmt.Errorf("%s: %w", key, err), keys...)
+	}
+	return setting{verb: verb, flag: name, value: text, at: f.at(keys...)}, nil
+}
+
+// meant returns a question with what an unknown key of a command may be.
+func meant(cmd *cobra.Command, key string) string {
+	names := namesOf(cmd)
+	if verbOf(cmd) == "serve" {
+		names = append(names, "server", "context")
+		names = append(names, sections()...)
+	}
+	if question := didYouMean(key, names); question != "" {
+		return question
+	}
+	if verbOf(cmd) == "serve" {
+		for _, verb := range sections() {
+			if other := commandNamed(cmd.Root(), verb); other != nil && slices.Contains(namesOf(other), key) {
+				return fmt.Sprintf(" of serve (%s has one; its settings are in the section [%s])", verb, verb)
+			}
 		}
-		origin := "default"
-		if f.Changed {
-			origin = "command line"
+	}
+	return ""
+}
+
+// mergeTables sets what src has in dst: tables are merged, all other values replaced.
+func mergeTables(dst, src map[string]any) {
+	for key, value := range src {
+		from, isTable := value.(map[string]any)
+		to, wasTable := dst[key].(map[string]any)
+		if isTable && wasTable {
+			mergeTables(to, from)
+			continue
 		}
-		if from := f.Annotations[originKey]; len(from) > 0 {
-			origin = from[0]
+		if isTable { // dst must not share it
+			to = map[string]any{}
+			mergeTables(to, from)
+			value = to
 		}
-		var value any = f.Value.String()
-		switch f.Value.Type() {
-		case "int":
-			value, err = strconv.ParseInt(f.Value.String(), 10, 64)
-		case "bool":
-			value, err = strconv.ParseBool(f.Value.String())
-		case "stringSlice":
-			value = f.Value.(pflag.SliceValue).GetSlice()
-		}
-		var line []byte
-		if err == nil {
-			line, err = toml.Marshal(map[string]any{f.Name: value})
-		}
-		if err == nil {
-			_, err = fmt.Fprintf(out, "%s # %s\n", strings.TrimSpace(string(line)), origin)
-		}
-	})
-	return err
+		dst[key] = value
+	}
 }

@@ -2,29 +2,57 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pelletier/go-toml/v2"
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
 )
 
-// configured parses a command line of serve with a configuration file, as serve does.
-func configured(t *testing.T, text string, args ...string) (out string, err error) {
+// writeFile writes a file into a directory and returns its path.
+func writeFile(t *testing.T, dir, name, text string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "daybook.toml")
+	path := filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return path
+}
+
+// servedWith parses a command line of serve with a configuration file, as serve does.
+func servedWith(t *testing.T, name, text string, args ...string) (out string, err error) {
+	t.Helper()
+	path := writeFile(t, t.TempDir(), name, text)
 	root := newRoot()
 	var b bytes.Buffer
 	root.SetOut(&b)
 	root.SetArgs(append([]string{"serve", "--config", path, "--print-config"}, args...))
-	err = root.Execute()
+	if err = root.Execute(); err != nil {
+		err = renamed{err, strings.ReplaceAll(err.Error(), path, "FILE")}
+	}
 	return strings.ReplaceAll(b.String(), path, "FILE"), err
 }
+
+// renamed is an error with another text.
+type renamed struct {
+	error
+	text string
+}
+
+func (r renamed) Error() string { return r.text }
+func (r renamed) Unwrap() error { return r.error }
 
 // TestConfig: a flag has precedence over its variable, and the variable over the file. --print-config prints all
 // settings, and its output is a valid file.
@@ -32,19 +60,19 @@ func TestConfig(t *testing.T) {
 	t.Setenv("DAYBOOK_RETENTION", "2d")
 	t.Setenv("DAYBOOK_LISTEN", "127.0.0.1:2")
 	file := "listen = '127.0.0.1:1' # both others have it\nretention = \"1d\"\nmax-attempts = 7\nallow-host = [\"a.example\", \"b.example\"]\nallow-clock-ahead = true\njournal-retain = \"10G\"\n"
-	out, err := configured(t, file, "--listen", "127.0.0.1:3")
+	out, err := servedWith(t, "daybook.toml", file, "--listen", "127.0.0.1:3")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"listen = '127.0.0.1:3' # command line", "retention = '2d' # DAYBOOK_RETENTION", "max-attempts = 7 # FILE",
-		"allow-host = ['a.example', 'b.example'] # FILE", "allow-clock-ahead = true # FILE", "log-level = 'info' # default", "journal-retain = '10737418240' # FILE",
+		"\nlisten = '127.0.0.1:3' # command line", "\nretention = '2d' # DAYBOOK_RETENTION", "\nmax-attempts = 7 # FILE:3",
+		"allow-host = ['a.example', 'b.example'] # FILE:4", "allow-clock-ahead = true # FILE:5", "\n# log-level = 'info' # default", "\njournal-retain = '10737418240' # FILE:6",
 	} {
 		if !strings.Contains(out, want+"\n") {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
-	again, err := configured(t, out)
+	again, err := servedWith(t, "daybook.toml", out)
 	if err != nil {
 		t.Fatalf("what was printed is no file: %v", err)
 	}
@@ -64,72 +92,655 @@ func TestConfig(t *testing.T) {
 func TestConfigRefuses(t *testing.T) {
 	for name, tt := range map[string]struct{ file, want string }{
 		"unknown key":       {"max-attempts = 1\nlisten_on = 'x'\n", `FILE:2: there is no setting "listen_on"`},
-		"underscores":       {"max_attempts = 1\n", `there is no setting "max_attempts" (did you mean max-attempts?)`},
-		"no number":         {"max-attempts = 'five'\n", `max-attempts: "five" is not a whole number`},
+		"underscores":       {"max_attempts = 1\n", `FILE:1: there is no setting "max_attempts" (did you mean max-attempts?)`},
+		"misspelt":          {"\nlog-lvel = 'info'\n", `FILE:2: there is no setting "log-lvel" (did you mean log-level?)`},
+		"of another verb":   {"concurrency = 3\n", `there is no setting "concurrency" of serve (work has one; its settings are in the section [work])`},
+		"no number":         {"max-attempts = 'five'\n", `FILE:1: max-attempts: "five" is not a whole number`},
 		"neither":           {"insecure = 'yes'\n", `insecure: "yes" is not true or false`},
 		"itself":            {"config = 'x'\n", `there is no setting "config"`},
+		"the directory":     {"config-dir = 'x'\n", `there is no setting "config-dir"`},
+		"of one call":       {"print-config = true\n", `there is no setting "print-config"`},
 		"twice":             {"max-attempts = 1\nmax-attempts = 2\n", "FILE:2: "},
 		"no TOML":           {"listen = 'a'\nmax-attempts: 2\n", "FILE:2: "},
 		"wrong type":        {"\nmax-attempts = 1.5\n", "FILE:2: max-attempts: 1.5 is neither"},
 		"wrong value":       {"max-attempts = 'many'\n", "max-attempts: "},
-		"overridden, wrong": {"drain = 'soon'\n", "drain: "},
-		"section":           {"[listen]\nhost = 'a'\n", "FILE:1: listen: a configuration has no sections"},
-		"list of numbers":   {"host = [1, 2]\n", "FILE:1: host: a list may hold strings only"},
+		"overridden, wrong": {"drain = 'soon'\n", "FILE:1: drain: "},
+		"section":           {"[listen]\nhost = 'a'\n", "FILE:1: listen: it is not a section"},
+		"unknown section":   {"\n[wrok]\nconcurrency = 1\n", `FILE:2: there is no setting "wrok" (did you mean work?)`},
+		"section serve":     {"[serve]\nlisten = 'a'\n", "FILE:1: the settings of serve are at the top level"},
+		"no section":        {"work = 3\n", "FILE:1: work must be a section"},
+		"key in section":    {"[work]\n\nconcurency = 3\n", `FILE:3: there is no setting "concurency" (did you mean concurrency?)`},
+		"value in section":  {"[work]\n\nconcurrency = 'x'\n", `FILE:3: concurrency: "x" is not a whole number`},
+		"dotted":            {"\nwork.drain = 'soon'\n", `FILE:2: drain: `},
+		"selector":          {"[cancel]\nyes = true\n", `FILE:1: there is no setting "cancel"`},
+		"of one add":        {"[add]\nkey = 'x'\n", `FILE:2: there is no setting "key"`},
+		"both servers":      {"[work]\nserver = 'a'\ncontext = 'b'\n", ""},
+		"list of numbers":   {"allow-host = [1, 2]\n", "FILE:1: allow-host: a list may hold strings only"},
 		"a date":            {"retention = 2026-01-01\n", "FILE:1: retention: "},
-		"not UTF-8":         {"listen = '\xff'\n", "FILE"},
-		"too large":         {strings.Repeat("#", maxConfigBytes+1), "larger than"},
+		"not UTF-8":         {"listen = 'x'\nmdns = '\xff'\n", "FILE:2: the text is not UTF-8"},
+		"too large":         {strings.Repeat("#", maxConfigBytes+1), "FILE: larger than"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := configured(t, tt.file, "--drain", "1s")
+			_, err := servedWith(t, "daybook.toml", tt.file, "--drain", "1s")
+			if tt.want == "" {
+				if err != nil {
+					t.Errorf("refused, although it is for another command: %v", err)
+				}
+				return
+			}
 			if err == nil {
 				t.Fatal("it is taken")
 			}
-			got := err.Error()
-			if i := strings.Index(got, "daybook.toml"); i >= 0 {
-				got = "configuration FILE" + got[i+len("daybook.toml"):]
-			}
-			if !strings.Contains(got, tt.want) || exitCode(err) != exitUsage {
-				t.Errorf("%s (exit code %d), want %s", got, exitCode(err), tt.want)
+			if !strings.Contains(err.Error(), tt.want) || exitCode(err) != exitUsage {
+				t.Errorf("%s (exit code %d), want %s", err, exitCode(err), tt.want)
 			}
 		})
 	}
-	if _, err := readConfig(filepath.Join(t.TempDir(), "none")); err == nil {
-		t.Error("a file that is not there is taken")
+}
+
+// TestYAML: what YAML has beyond TOML is refused, and values that programs read in different ways are texts or errors.
+func TestYAML(t *testing.T) {
+	for _, tt := range []struct{ file, want string }{ // want: the value of mdns or max-attempts, or a part of the error
+		{"mdns: on", "mdns = 'on'"},
+		{"mdns: off", "mdns = 'off'"},
+		{"max-attempts: 7", "max-attempts = 7"},
+		{"max-attempts: '7'", "max-attempts = 7"},
+		{"insecure: true", "insecure = true"},
+		{"insecure: True", "insecure = true"},
+		{"%YAML 1.1\n---\nmax-attempts: 7\n...\n", "max-attempts = 7"},
+		{"{max-attempts: 7}", "max-attempts = 7"},
+		{"allow-host:\n  - a.example\n  - 'b,c'", `allow-host = ['a.example', 'b,c']`},
+		{"retention: 1d", "retention = '1d'"},
+		{"insecure: yes", `FILE:1: insecure: "yes" is not true or false`},
+		{"insecure: on", `FILE:1: insecure: "on" is not true or false`},
+		{"\nmax-attempts: 010", "FILE:2: 010 is not a number in decimal notation"},
+		{"max-attempts: 0o10", "FILE:1: 0o10 is not a number"},
+		{"max-attempts: 0x10", "FILE:1: 0x10 is not a number"},
+		{"max-attempts: 1_0", "1_0 is not a number"},
+		{"max-attempts: 1:30", `"1:30" is not a whole number`},
+		{"max-attempts: 99999999999999999999", "is not a number"},
+		{"max-attempts: 1.5", "FILE:1: max-attempts: 1.5 is neither"},
+		{"max-attempts: .inf", "is not a number"},
+		{"max-attempts:", "FILE:1: a value is missing"},
+		{"max-attempts: ~", "FILE:1: a value is missing"},
+		{"retention: 2026-01-01", "2026-01-01 is not a number"},
+		{"max-attempts: 1\nmax-attempts: 2", "FILE:2: max-attempts is set twice"},
+		{"max-attempts: !!int 7", "FILE:1: tags like !!int are not allowed"},
+		{"mdns: !x on", "FILE:1: tags like !x are not allowed"},
+		{"mdns: &a on", "FILE:1: anchors and aliases are not allowed"},
+		{"listen: &a [x]\nmdns: *a", "FILE:1: anchors"},
+		{"&a mdns: on", "FILE:1: "},
+		{"mdns: *a", "FILE"},
+		{"work: {<<: {concurrency: 1}}", `FILE:1: "<<" is not allowed as a name`},
+		{"? [a]\n: b", "FILE:1: "},
+		{"true: 1", `FILE:1: "true" is not allowed as a name`},
+		{"mdns: on\n---\nmdns: off", "FILE:2: a second document begins"},
+		{"mdns: on\n---\n", "FILE:2: a second document begins"},
+		{"- mdns", "FILE:1: a configuration is written as name: value"},
+		{"mdns", "FILE:1: a configuration is written as name: value"},
+		{"mdns: 'on", "FILE"},
+		{"mdns: on\n  listen: x", "FILE:2: "},
+		{"mdns: a\tb: c", "FILE"},
+		{"work: " + strings.Repeat("[", 50_000), "FILE"},
+		{"work:\n  handlers: " + strings.Repeat("{a: ", 20) + "1" + strings.Repeat("}", 20), "nested too deep"},
+		{"a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: [*b,*b,*b,*b,*b,*b,*b,*b,*b]", "FILE:1: anchors"},
+		{"mdns: \"\\uD800\"", "FILE"},
+		{"\xff\xfem\x00", "FILE:1: the text is not UTF-8"},
+		{strings.Repeat("#", maxConfigBytes+1), "FILE: larger than"},
+	} {
+		out, err := servedWith(t, "daybook.yaml", tt.file, "--listen", "127.0.0.1:1", "--mdns", "auto")
+		if strings.Contains(tt.want, " = ") {
+			out, err = servedWith(t, "daybook.yml", tt.file)
+			if strings.Contains(tt.want, "'on'") || strings.Contains(tt.want, "insecure") {
+				out, err = servedWith(t, "daybook.yml", tt.file, "--listen", "0.0.0.0:1", "--insecure")
+			}
+		}
+		switch {
+		case err != nil && (!strings.Contains(err.Error(), tt.want) || exitCode(err) != exitUsage):
+			t.Errorf("%.60q: %.200s (exit code %d), want %s", tt.file, err, exitCode(err), tt.want)
+		case err == nil && !strings.Contains(out, "\n"+tt.want):
+			t.Errorf("%.60q: no %s in\n%s", tt.file, tt.want, out)
+		}
 	}
 }
 
-// FuzzConfig: a file is read or refused, whatever its contents. Settings that were read can be written and read again.
-func FuzzConfig(f *testing.F) {
-	f.Add([]byte("listen = '127.0.0.1:1'\nmax-attempts = 7\nhost = [\"a\", 'b,c', \"d\\\"e\"]\nallow-clock-ahead = true\n"))
-	f.Add([]byte("[section]\nx = 1\n"))
-	f.Add([]byte("a.b = 1\n'quoted key' = \"\"\"\nlines\n\"\"\"\n"))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		settings, err := parseConfig(text)
-		if err != nil {
-			if !strings.HasPrefix(err.Error(), ":") {
-				t.Errorf("%q does not say where", err)
+// TestHostileFiles: no file of 1 MiB takes long to read.
+func TestHostileFiles(t *testing.T) {
+	fill := func(text string) string { return strings.Repeat(text, (maxConfigBytes-100)/len(text)) }
+	var many, inline strings.Builder
+	for i := 0; many.Len() < maxConfigBytes*7/10; i++ {
+		fmt.Fprintf(&many, "k%d= 1\n", i)
+		fmt.Fprintf(&inline, "k%d=1,", i)
+	}
+	for _, tt := range []struct {
+		text   string
+		isYAML bool
+	}{
+		{"a=" + fill("["), false}, {"a=" + fill("{a="), false}, {many.String(), false}, {"a={" + inline.String() + "k=1}", false}, {"[x]\n" + many.String(), false}, {fill("a.") + "a=1", false}, {fill("[[a]]\n"), false},
+		{"a='''" + fill("=\n") + "'''", false},
+		{fill("["), true}, {fill("{a: "), true}, {strings.ReplaceAll(many.String(), "=", ":"), true}, {fill("- "), true}, {"a:\n" + fill("- x\n"), true}, {fill("&a "), true}, {fill("? "), true}, {fill("#\n"), true},
+		{fill("---\n"), true},
+	} {
+		start := time.Now()
+		_, _, err := parseConfig([]byte(tt.text), tt.isYAML)
+		if took := time.Since(start); took > 20*time.Second { // a library that takes quadratic time needs minutes
+			t.Errorf("%.20q took %s: %v", tt.text, took, err)
+		} else {
+			t.Logf("%.20q took %s: %.80s", tt.text, took, fmt.Sprint(err))
+		}
+	}
+}
+
+// TestEmptyFiles: files without settings are fine in both formats, also with the mark of UTF-8.
+func TestEmptyFiles(t *testing.T) {
+	for _, text := range []string{"", "\n", "# nothing\n", "\ufeff", "\ufeff# nothing\n"} {
+		for _, name := range []string{"a.toml", "a.yaml"} {
+			if _, err := servedWith(t, name, text); err != nil {
+				t.Errorf("%s %q: %v", name, text, err)
 			}
+		}
+	}
+	for name, text := range map[string]string{"a.yaml": "---\n", "b.yaml": "--- # nothing\n...\n", "c.yaml": "\ufeffmdns: off", "d.toml": "\ufeffmdns = 'off'", "e.yaml": "{}", "f.yaml": "\ufeff\r\nmdns: off\r\n", "g.toml": "mdns = 'off'\r\n"} {
+		out, err := servedWith(t, name, text)
+		if err != nil || strings.Contains(text, "off") != strings.Contains(out, "\nmdns = 'off' # FILE:") {
+			t.Errorf("%q: %v\n%s", text, err, out)
+		}
+	}
+}
+
+// TestUnreadableConfig: a file that --config names must exist and be readable.
+func TestUnreadableConfig(t *testing.T) {
+	dir := t.TempDir()
+	broken := filepath.Join(dir, "loop.toml")
+	if err := os.Symlink(broken, broken); err != nil {
+		t.Fatal(err)
+	}
+	unreadable := writeFile(t, dir, "unreadable/local.toml", "x")
+	if err := os.Chmod(unreadable, 0); err != nil {
+		t.Fatal(err)
+	}
+	empty := filepath.Join(dir, "empty")
+	if err := os.Mkdir(empty, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	layerDir := filepath.Join(dir, "layers")
+	if err := os.MkdirAll(filepath.Join(layerDir, "local.toml"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range [][2]string{
+		{"--config " + filepath.Join(dir, "none"), "no such file"},
+		{"--config " + dir, "is a directory"},
+		{"--config " + broken, "symbolic links"},
+		{"--config-dir " + filepath.Join(dir, "none"), "no such file"},
+		{"--config-dir " + unreadable, "--config names a file"},
+		{"--config-dir " + layerDir, "is a directory"},
+		{"--config-dir " + empty, ""},
+		{"--config-dir " + empty + " --config " + unreadable, "must not both be given"},
+	} {
+		r := execute(t, "", append([]string{"serve", "--print-config"}, strings.Fields(tt[0])...)...)
+		if tt[1] == "" && r.code != exitOK || tt[1] != "" && (r.code != exitUsage || !strings.Contains(r.errs, tt[1])) {
+			t.Errorf("%s: exit code %d: %s", tt[0], r.code, r.errs)
+		}
+	}
+	if os.Geteuid() != 0 { // root reads everything
+		for _, args := range [][]string{{"--config", unreadable}, {"--config-dir", filepath.Dir(unreadable)}} {
+			if r := execute(t, "", append([]string{"serve", "--print-config"}, args...)...); r.code != exitUsage || !strings.Contains(r.errs, "permission denied") {
+				t.Errorf("%v: exit code %d: %s", args, r.code, r.errs)
+			}
+		}
+	}
+}
+
+// settingsShown returns the settings that `daybook config` prints for a command line, by name.
+func settingsShown(t *testing.T, args ...string) map[string]shownSetting {
+	t.Helper()
+	all := map[string]shownSetting{}
+	for line := range strings.Lines(ok(t, append([]string{"config", "--json"}, args...)...)) {
+		var s shownSetting
+		if err := json.Unmarshal([]byte(line), &s); err != nil {
+			t.Fatal(err)
+		}
+		all[s.Name] = s
+	}
+	return all
+}
+
+// TestPrecedence: each source has precedence over those before it, for flags of all types and for all commands.
+func TestPrecedence(t *testing.T) {
+	for _, tt := range []struct {
+		verb, flag string
+		values     [5]string // in default, the second layer, local, the variable, the flag; in TOML
+		want       [5]any
+	}{
+		{"serve", "max-attempts", [5]string{"4", "5", "'6'", "7", "8"}, [5]any{4., 5., 6., 7., 8.}},
+		{"serve", "allow-quit", [5]string{"true", "false", "true", "false", "true"}, [5]any{true, false, true, false, true}},
+		{"serve", "retention", [5]string{"'1d'", "'36h'", "'2w'", "4h", "5s"}, [5]any{"1d", "1d12h", "2w", "4h", "5s"}},
+		{"serve", "allow-host", [5]string{"['a']", "['b','c']", "['d,e']", "f,g", "h"}, [5]any{[]any{"a"}, []any{"b", "c"}, []any{"d,e"}, []any{"f", "g"}, []any{"h"}}},
+		{"serve", "journal-retain", [5]string{"1024", "'2k'", "'3M'", "4096", "5G"}, [5]any{"1024", "2048", "3145728", "4096", "5368709120"}},
+		{"serve", "data", [5]string{"'a'", "'b'", "'c'", "d", "e"}, [5]any{"a", "b", "c", "d", "e"}},
+		{"check", "data", [5]string{"'a'", "'b'", "'c'", "d", "e"}, [5]any{"a", "b", "c", "d", "e"}},
+		{"queues", "server", [5]string{"'a'", "'b'", "'c'", "d", "e"}, [5]any{"a", "b", "c", "d", "e"}},
+		{"work", "server", [5]string{"'a'", "'b'", "'c'", "d", "e"}, [5]any{"a", "b", "c", "d", "e"}},
+		{"work", "concurrency", [5]string{"4", "5", "6", "7", "8"}, [5]any{4., 5., 6., 7., 8.}},
+		{"work", "label", [5]string{"['a=b']", "['c=d','e=f,g']", "['h=i']", "j=k,l=m", "n=o"}, [5]any{[]any{"a=b"}, []any{"c=d", "e=f,g"}, []any{"h=i"}, []any{"j=k", "l=m"}, []any{"n=o"}}},
+		{"add", "max-attempts", [5]string{"4", "5", "6", "7", "8"}, [5]any{4., 5., 6., 7., 8.}},
+		{"submit", "type", [5]string{"'a'", "'b'", "'c'", "d", "e"}, [5]any{"a", "b", "c", "d", "e"}},
+	} {
+		t.Run(tt.verb+" "+tt.flag, func(t *testing.T) {
+			dir := t.TempDir()
+			args := []string{tt.verb, "--config-dir", dir}
+			get := func() shownSetting { return settingsShown(t, args...)[tt.flag] }
+			if s := get(); s.Origin != "default" {
+				t.Errorf("without any source: %+v", s)
+			}
+			want := func(n int, origin string) {
+				t.Helper()
+				if s := get(); s.Origin != origin || !reflect.DeepEqual(s.Value, tt.want[n]) {
+					t.Errorf("%+v, want %#v from %s", s, tt.want[n], origin)
+				}
+			}
+			text := func(value string) string {
+				if hasSection(tt.verb) && tt.flag != "server" {
+					return fmt.Sprintf("# a comment\n[%s]\n%s = %s\n", tt.verb, tt.flag, value)
+				}
+				return fmt.Sprintf("# a comment\n\n%s = %s\n", tt.flag, value)
+			}
+			t.Setenv("DAYBOOK_ENV", "production")
+			for n, name := range []string{"default.toml", "production.toml", "local.toml"} {
+				path := writeFile(t, dir, name, text(tt.values[n]))
+				want(n, path+":3")
+			}
+			name := variable(tt.verb, tt.flag)
+			t.Setenv(name, tt.values[3])
+			want(3, name)
+			args = append(args, "--", "--"+tt.flag+"="+tt.values[4])
+			want(4, "command line")
+		})
+	}
+}
+
+// TestLayers: a layer may be missing, and may be TOML or YAML. DAYBOOK_ENV names the second one. No file is read unless it
+// is asked for.
+func TestLayers(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	def := writeFile(t, dir, "config/default.yaml", "max-attempts: 4\nretention: 1d\nwork:\n  concurrency: 2\nadd: {type: a}\n")
+	prod := writeFile(t, dir, "config/production.toml", "retention = '2d'\nqueue-idle = '2h'\n")
+	local := writeFile(t, dir, "config/local.yml", "queue-idle: 3h\nwork:\n  drain: 5s\n")
+	if s := settingsShown(t); s["retention"].Origin != "default" {
+		t.Errorf("files were read without being asked for: %+v", s["retention"])
+	}
+	at := func(path, line string) string { return strings.TrimPrefix(path, dir+"/") + ":" + line }
+	check := func(env, verb string, want map[string]string) {
+		t.Helper()
+		t.Setenv("DAYBOOK_ENV", env)
+		all := settingsShown(t, verb, "--config-dir", "config")
+		for name, want := range want {
+			if got := fmt.Sprint(all[name].Value, " ", all[name].Origin); got != want {
+				t.Errorf("DAYBOOK_ENV=%s: %s is %s, want %s", env, name, got, want)
+			}
+		}
+	}
+	check("", "serve", map[string]string{"max-attempts": "4 " + at(def, "1"), "retention": "1d " + at(def, "2"), "queue-idle": "3h " + at(local, "1")})
+	check("missing", "serve", map[string]string{"retention": "1d " + at(def, "2")})
+	check("production", "serve", map[string]string{"retention": "2d " + at(prod, "1"), "queue-idle": "3h " + at(local, "1"), "max-attempts": "4 " + at(def, "1")})
+	check("production", "work", map[string]string{"concurrency": "2 " + at(def, "4"), "drain": "5s " + at(local, "3")})
+	check("production", "add", map[string]string{"type": "a " + at(def, "5"), "retention": "0s default"})
+
+	// The variable names the directory, too. --config has precedence over it.
+	t.Setenv("DAYBOOK_CONFIG_DIR", "config")
+	if s := settingsShown(t)["queue-idle"]; s.Value != "3h" {
+		t.Errorf("%+v", s)
+	}
+	other := writeFile(t, dir, "other.toml", "queue-idle = '9h'\n")
+	if s := settingsShown(t, "serve", "--config", other); s["queue-idle"].Value != "9h" || s["max-attempts"].Origin != "default" {
+		t.Errorf("%+v", s["queue-idle"])
+	}
+	t.Setenv("DAYBOOK_CONFIG", other)
+	if r := execute(t, "", "config"); r.code != exitUsage || !strings.Contains(r.errs, "DAYBOOK_CONFIG and DAYBOOK_CONFIG_DIR are both set") {
+		t.Errorf("exit code %d: %s", r.code, r.errs)
+	}
+	if s := settingsShown(t, "work")["concurrency"]; s.Value != 2. { // a runner's file has a variable of its own
+		t.Errorf("%+v", s)
+	}
+	if s := settingsShown(t, "serve", "--config-dir", "config")["queue-idle"]; s.Value != "3h" {
+		t.Errorf("%+v", s)
+	}
+	t.Setenv("DAYBOOK_CONFIG", "")
+
+	for _, env := range []string{"../other", "a/b", ".", "..", ".hidden", `a\b`} {
+		t.Setenv("DAYBOOK_ENV", env)
+		if r := execute(t, "", "config"); r.code != exitUsage || !strings.Contains(r.errs, "DAYBOOK_ENV") {
+			t.Errorf("%s: exit code %d: %s", env, r.code, r.errs)
+		}
+	}
+	t.Setenv("DAYBOOK_ENV", "")
+	writeFile(t, dir, "config/local.toml", "")
+	if r := execute(t, "", "config"); r.code != exitUsage || !strings.Contains(r.errs, "there are both config/local.toml and config/local.yml") {
+		t.Errorf("exit code %d: %s", r.code, r.errs)
+	}
+}
+
+// TestExamplesOfLayers: the files in docs/operating.md are valid, and are merged as the text says.
+func TestExamplesOfLayers(t *testing.T) {
+	text, err := os.ReadFile("../../docs/operating.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for _, format := range []string{"toml", "yaml"} {
+		_, example, _ := strings.Cut(string(text), "```"+format+"\n# config/")
+		name, example, _ := strings.Cut(example, "\n")
+		example, _, _ = strings.Cut(example, "```")
+		writeFile(t, dir, name, example)
+	}
+	t.Setenv("DAYBOOK_ENV", "production")
+	serve, work, add := settingsShown(t, "serve", "--config-dir", dir), settingsShown(t, "work", "--config-dir", dir), settingsShown(t, "add", "--config-dir", dir)
+	if serve["max-attempts"].Value != 5. || serve["journal-retain"].Value != "10737418240" || work["concurrency"].Value != 64. || work["server"].Value != "https://queue.example" || add["retention"].Value != "30d" {
+		t.Errorf("%+v\n%+v\n%+v", serve, work, add)
+	}
+}
+
+// TestTablesInLayers: the tables of work are merged across layers, and paths in them are relative to the directory.
+func TestTablesInLayers(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, dir, "default.yaml", "work:\n  handlers:\n    upper: {kind: exec, argv: [tr, a-z, A-Z], types: [a, b], options: {timeout_ms: 5000}}\n  containers: {cpus: 1.5}\n")
+	writeFile(t, dir, "local.toml", "[work.handlers.upper]\ntypes = ['c']\noptions = { concurrency = 2 }\n[work.handlers.s]\nkind = 'script'\nlang = 'sh'\nsource_file = 's.sh'\n")
+	writeFile(t, dir, "s.sh", "handle() { :; }")
+	read := func() (*workFile, error) {
+		cmd := commandNamed(allCommands(), "work")
+		cmd.InheritedFlags()
+		if err := cmd.Flags().Set("config-dir", dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := configure(cmd); err != nil {
+			return nil, err
+		}
+		return readWorkTables(configurationOf(cmd))
+	}
+	file, err := read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	upper := file.handlers["upper"]
+	if upper == nil || !slices.Equal(upper.Program.Argv, []string{"tr", "a-z", "A-Z"}) || !slices.Equal(*upper.Types, []string{"c"}) || upper.Document.Options.TimeoutMs != 5000 || upper.Document.Options.Concurrency != 2 {
+		t.Errorf("%+v", upper)
+	}
+	if s := file.handlers["s"]; s == nil || s.Document.Source != "handle() { :; }" || file.containers.CPUs != 1.5 {
+		t.Errorf("%+v, %+v", s, file.containers)
+	}
+	local := writeFile(t, dir, "local.toml", "[work.handlers.upper]\nargs = ['c']\n")
+	if _, err := read(); err == nil || exitCode(err) != exitUsage || !strings.Contains(err.Error(), local+": handlers.upper.args is not known") {
+		t.Error(err)
+	}
+}
+
+// TestServerInFiles: of server and context only the one with the highest precedence counts.
+func TestServerInFiles(t *testing.T) {
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	for _, tt := range []struct{ def, local, args, server, context string }{
+		{"server = 'a'", "context = 'b'", "", "default", "local.toml:1"},
+		{"context = 'b'", "server = 'a'", "", "local.toml:1", "default"},
+		{"[work]\nserver = 'a'", "context = 'b'", "", "default.toml:2", "default"},
+		{"server = 'a'", "[work]\ncontext = 'b'", "", "default", "local.toml:2"},
+		{"server = 'a'", "", "--context c", "default", "command line"},
+		{"context = 'a'", "", "--server c", "command line", "default"},
+		{"server = 'a'\ncontext = 'b'", "", "", "", "each names a server"},
+	} {
+		dir := t.TempDir()
+		writeFile(t, dir, "default.toml", tt.def)
+		writeFile(t, dir, "local.toml", tt.local)
+		args := append([]string{"work", "--config-dir", dir, "--"}, strings.Fields(tt.args)...)
+		if tt.server == "" {
+			if r := execute(t, "", append([]string{"config"}, args...)...); r.code != exitUsage || !strings.Contains(r.errs, tt.context) {
+				t.Errorf("%+v: exit code %d: %s", tt, r.code, r.errs)
+			}
+			continue
+		}
+		all := settingsShown(t, args...)
+		if !strings.HasSuffix(all["server"].Origin, tt.server) || !strings.HasSuffix(all["context"].Origin, tt.context) {
+			t.Errorf("%+v: %+v, %+v", tt, all["server"], all["context"])
+		}
+	}
+}
+
+// TestConfigPasswords: no output has a password of an address, and the configuration file does not pretend to have it.
+func TestConfigPasswords(t *testing.T) {
+	path := writeFile(t, t.TempDir(), "a.toml", "server = 'http://user:secret@host:1'\non-lost = 'curl -d x \"https://user:secret@hooks.example/x\"'\n")
+	for _, verb := range []string{"serve", "work", "queues", "add"} {
+		for _, form := range []string{"", "--json", "--toml"} {
+			args := append([]string{"config", verb}, strings.Fields(form)...)
+			if verb == "work" {
+				args = append(args, "--", "--server", "http://user:secret@host:1")
+			} else {
+				args = append(args, "--config", path)
+			}
+			text := ok(t, args...)
+			if strings.Contains(text, "secret") || !strings.Contains(text, "…@") {
+				t.Errorf("%v: %s", args, text)
+			}
+			if form == "--toml" {
+				var values map[string]any
+				if err := toml.Unmarshal([]byte(text), &values); err != nil || values["server"] != nil || values["on-lost"] != nil {
+					t.Errorf("%v: %v, %v", args, values, err)
+				}
+			}
+		}
+	}
+}
+
+// TestConfigOfEachVerb: what `daybook config VERB --toml` prints is a file from which the command gets the same settings.
+func TestConfigOfEachVerb(t *testing.T) {
+	verbs := 0
+	visitCommands(allCommands(), func(cmd *cobraCommand) {
+		verb := verbOf(cmd)
+		if !cmd.Runnable() || len(settingsOf(cmd)) == 0 {
 			return
 		}
-		values := map[string]string{}
-		for _, s := range settings {
-			values[s.key] = s.value
+		verbs++
+		args := append([]string{"config", "--toml"}, strings.Fields(verb)...)
+		args = append(args, "--")
+		var given []string
+		for _, f := range settingsOf(cmd) {
+			value := map[string]string{"address": "http://a.example", "duration": "90s", "int": "3", "bool": "true", "stringSlice": "a,b", "stringToString": "a=b,c=d", "bytes": "5M"}[f.Value.Type()]
+			switch f.Name {
+			case "listen", "opsqueue", "pprof":
+				value = "127.0.0.1:1"
+			case "context", "otlp", "on-lost", "blobs", "mdns", "log-level", "log-format":
+				continue
+			}
+			if value == "" {
+				value = "text with 'quotes'"
+			}
+			given = append(given, "--"+f.Name+"="+value)
 		}
-		if len(values) != len(settings) {
-			t.Fatalf("a key twice: %v", settings)
+		first := ok(t, append(args, given...)...)
+		path := writeFile(t, t.TempDir(), "again.toml", first)
+		again := ok(t, append([]string{"config", "--toml", "--config", path}, strings.Fields(verb)...)...)
+		var a, b map[string]any
+		if err := toml.Unmarshal([]byte(first), &a); err != nil {
+			t.Fatal(err)
+		}
+		if err := toml.Unmarshal([]byte(again), &b); err != nil {
+			t.Fatal(err)
+		}
+		own := a
+		if table, ok := a[verb].(map[string]any); ok {
+			own = table
+		}
+		if !reflect.DeepEqual(a, b) || len(own) != len(given) {
+			t.Errorf("%s: %v, again %v; given were %v", verb, a, b, given)
+		}
+	})
+	if verbs < 10 {
+		t.Errorf("%d commands have settings", verbs)
+	}
+	for _, tt := range [][2]string{{"nonsense", "there is no command"}, {"version", "has no settings"}, {"opsqueue-serve", "has no settings"}, {"serve -- extra", "only flags"}, {"serve -- --nonsense", "unknown flag"}, {"serve -- --max-attempts 0", "--max-attempts"}} {
+		if r := execute(t, "", append([]string{"config"}, strings.Fields(tt[0])...)...); r.code != exitUsage || !strings.Contains(r.errs, tt[1]) {
+			t.Errorf("%s: exit code %d: %s", tt[0], r.code, r.errs)
+		}
+	}
+}
+
+// TestOwnSettings: the table of settings of commands names flags that exist, and none that a file must not set.
+func TestOwnSettings(t *testing.T) {
+	all := allCommands()
+	for verb, flags := range ownSettings {
+		cmd := commandNamed(all, verb)
+		if cmd == nil {
+			t.Errorf("there is no command %s", verb)
+			continue
+		}
+		for _, name := range flags {
+			if cmd.Flags().Lookup(name) == nil || slices.Contains([]string{"yes", "dry-run", "json", "help"}, name) {
+				t.Errorf("%s has no flag %s, or a file must not set it", verb, name)
+			}
+		}
+	}
+}
+
+// TestFormatsAgree: the same values in TOML and YAML are the same settings, and the same tables.
+func TestFormatsAgree(t *testing.T) {
+	seed := rand.Uint64()
+	random := rand.New(rand.NewPCG(seed, 0))
+	const plain = "aB0 1_-:#'\"\\,.[]{}&*!|>%@`~?= é本yesnoofftrue"
+	alphabet := []rune(plain)
+	text := func() string {
+		b := make([]rune, random.IntN(9))
+		for i := range b {
+			b[i] = alphabet[random.IntN(len(alphabet))]
+		}
+		return string(b)
+	}
+	var value func(depth int) any
+	value = func(depth int) any {
+		switch random.IntN(6) {
+		case 0:
+			return random.Int64() - 1<<62
+		case 1:
+			return random.IntN(2) == 0
+		case 2:
+			list := []any{}
+			for range random.IntN(4) {
+				list = append(list, text())
+			}
+			return list
+		case 3:
+			if depth > 0 {
+				table := map[string]any{}
+				for range random.IntN(4) {
+					table["k"+text()] = value(depth - 1)
+				}
+				return table
+			}
+		}
+		return text()
+	}
+	for round := range 600 {
+		marshal := json.Marshal // JSON is YAML, with all characters in texts
+		if alphabet = []rune(plain + "\t\n\u2028\x01"); round%2 == 0 {
+			marshal, alphabet = yaml.Marshal, []rune(plain) // the library does not read all texts with tabs that it writes
+		}
+		values := map[string]any{}
+		for range random.IntN(6) {
+			values["k"+text()] = value(3)
+		}
+		asTOML, err := toml.Marshal(values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asYAML, err := marshal(values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, _, err := parseConfig(asTOML, false)
+		if err != nil {
+			t.Fatalf("seed %d: %v in\n%s", seed, err, asTOML)
+		}
+		b, _, err := parseConfig(asYAML, true)
+		if err != nil {
+			t.Fatalf("seed %d: %v in\n%s", seed, err, asYAML)
+		}
+		if !reflect.DeepEqual(a, b) || !reflect.DeepEqual(a, values) {
+			t.Fatalf("seed %d:\n%s\n%s\n%#v\n%#v", seed, asTOML, asYAML, a, b)
+		}
+	}
+}
+
+// FuzzConfig: a file is read or refused, whatever its contents.
+func FuzzConfig(f *testing.F) {
+	for _, text := range []string{
+		"listen = '127.0.0.1:1'\nmax-attempts = 7\nhost = [\"a\", 'b,c', \"d\\\"e\"]\nallow-clock-ahead = true\n", "[section]\nx = 1\n",
+		"a.b = 1\n'quoted key' = \"\"\"\nlines\n\"\"\"\n", "[[a]]\nb = 1\n[[a]]\nb = { c = 2026-01-01 }\n", "\ufeffa = 1",
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) { readOrRefused(t, text, false) })
+}
+
+// FuzzYAML: a file is read or refused, whatever its contents. What was read can be written in TOML, with the same values.
+func FuzzYAML(f *testing.F) {
+	for _, text := range []string{
+		"mdns: on\nmax-attempts: 7\nwork:\n  label: [a=b]\n", "a: &a [1]\nb: *a\n", "--- |\n x\n...\n", "a: !!binary aGVsbG8=\n", "{a: {b: [c, 'd', \"e\\n\"]}}", "<<: {a: 1}\n", "? a\n: b\n", "a: 0x1\n--- b",
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		values := readOrRefused(t, text, true)
+		if len(values) == 0 {
+			return
 		}
 		written, err := toml.Marshal(values)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := parseConfig(written)
-		if err != nil || len(again) != len(settings) {
-			t.Fatalf("%v, written as %q, is %v, %v", settings, written, again, err)
+		again, _, err := parseConfig(written, false)
+		if err != nil || !reflect.DeepEqual(values, again) {
+			t.Fatalf("%#v, written as %q, is %#v, %v", values, written, again, err)
 		}
-		for _, s := range again {
-			if values[s.key] != s.value {
-				t.Fatalf("%s is %q, was %q", s.key, s.value, values[s.key])
+	})
+}
+
+// readOrRefused returns the values of a file, or nil if it is refused. It fails if an error, or a key, has no place.
+func readOrRefused(t *testing.T, text []byte, isYAML bool) map[string]any {
+	values, lines, err := parseConfig(text, isYAML)
+	if err != nil {
+		if !strings.HasPrefix(err.Error(), ":") {
+			t.Errorf("%q does not say where", err)
+		}
+		return nil
+	}
+	last := 1
+	for _, end := range []string{"\n", "\r", "\u0085", "\u2028", "\u2029"} { // of lines in YAML
+		last += bytes.Count(text, []byte(end))
+	}
+	for key := range values {
+		if line := lines[linesKey([]string{key})]; line < 1 || line > last {
+			t.Errorf("%q is in line %d of %d", key, line, last)
+		}
+	}
+	file := configFile{path: "x", values: values, lines: lines}
+	config := configuration{files: []*configFile{&file}}
+	if _, err := config.settings(&file, allCommands()); err != nil && (exitCode(err) != exitUsage || !strings.HasPrefix(err.Error(), "configuration x:")) {
+		t.Error(err)
+	}
+	return values
+}
+
+// TestTypesOfSettings: printing knows the types of all flags that are settings.
+func TestTypesOfSettings(t *testing.T) {
+	visitCommands(allCommands(), func(cmd *cobraCommand) {
+		for _, f := range settingsOf(cmd) {
+			if typeNames := typeOf(f); typeNames == "" {
+				t.Errorf("%s --%s has the type %s", verbOf(cmd), f.Name, f.Value.Type())
 			}
 		}
 	})
+}
+
+// typeOf returns the type of a setting for people; "" for an unknown one.
+func typeOf(f *pflag.Flag) string {
+	return map[string]string{
+		"address": "address", "string": "text", "int": "number", "bool": "true or false", "duration": "duration", "bytes": "bytes", "stringSlice": "list", "stringToString": "list of name=value",
+	}[f.Value.Type()]
 }

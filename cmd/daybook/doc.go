@@ -6,7 +6,8 @@
 //   - serve.go, serve_run.go, serve_blobs.go, serve_mdns.go, serve_traces.go, serve_opsqueue.go: the settings of the server;
 //     how it starts, runs and stops; its blobs; how it announces itself; its traces; its listener for clients of Opsqueue.
 //   - opsqueue_serve.go: the server with the command line of that of Opsqueue.
-//   - config.go, environment.go, flag_values.go, time_flag.go: settings from a file and from variables; durations, sizes, times.
+//   - settings.go, config.go, config_file.go, config_print.go, environment.go, flag_values.go, time_flag.go: which flags are settings; their values
+//     from files in TOML and YAML, and from variables; the command config; durations, sizes, times.
 //   - address.go, open_files.go, memory_limit.go, garbage.go, profiles.go: addresses to listen on and to connect to; file
 //     descriptors; memory in a container; how often garbage is collected; profiles.
 //   - work.go, work_config.go, work_containers.go, work_progress.go: the command work, which runs jobs.

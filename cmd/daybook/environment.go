@@ -1,8 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -12,34 +15,83 @@ import (
 
 const variablePrefix = "DAYBOOK_"
 
-// sharedFlags are the flags that every command takes from the environment: the server, by its address or its name, and the
-// data directory. All other variables are settings of serve only. Otherwise DAYBOOK_MAX_ATTEMPTS, which is for the server,
-// would also change what `daybook add` posts.
-var sharedFlags = []string{"server", "context", "data"}
+// layerVariable names the second of the files in --config-dir.
+const layerVariable = variablePrefix + "ENV"
 
-// variable returns the name of the environment variable of a flag.
-func variable(flag string) string {
-	return variablePrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+const ofTests = "for tests of Daybook"
+
+// otherVariables are the variables that begin with DAYBOOK_ and are no settings. A process of daybook may have them, because
+// they are for a program that starts it.
+var otherVariables = map[string]string{
+	"DAYBOOK_ENV": "the second layer of --config-dir",
+
+	"DAYBOOK_RUNNER_ID": "for the command of --on-lost: the runner",
+
+	"DAYBOOK_JOB_ID":        "for the programs of handlers: the job",
+	"DAYBOOK_CLIENT":        "for the programs of handlers: the client of the job",
+	"DAYBOOK_TYPE":          "for the programs of handlers: the type of the job",
+	"DAYBOOK_KIND":          "for scripts: the kind of the payload",
+	"DAYBOOK_META":          "for scripts: the meta of the job",
+	"DAYBOOK_ATTEMPT":       "for the programs of handlers: the number of the run",
+	"DAYBOOK_BATCH":         "for the programs of handlers: the number of jobs",
+	"DAYBOOK_BINARY":        "for tests of Go programs: the binary that they start",
+	"DAYBOOK_SCALE":         ofTests,
+	"DAYBOOK_SWEEPS":        ofTests,
+	"DAYBOOK_REPORT":        ofTests,
+	"DAYBOOK_HOLDER_URL":    ofTests,
+	"DAYBOOK_TEST_SECRET":   ofTests,
+	"DAYBOOK_TEST_NESTED":   ofTests,
+	"DAYBOOK_TEST_ROLE":     ofTests,
+	"DAYBOOK_CHECK_BATCHES": ofTests,
 }
+
+// variable returns the name of the environment variable of a flag. Those of serve, and those that many commands share, do not
+// name the command: --max-attempts of serve is DAYBOOK_MAX_ATTEMPTS, and that of add is DAYBOOK_ADD_MAX_ATTEMPTS. The file of
+// work has another form than that of all others, so its variable is another one.
+func variable(verb, flag string) string {
+	words := flag
+	if verb != "serve" && !slices.Contains(sharedFlags, flag) && flag != "config-dir" && (flag != "config" || verb == "work") {
+		words = verb + "-" + flag
+	}
+	return variablePrefix + strings.ToUpper(strings.NewReplacer("-", "_", " ", "_").Replace(words))
+}
+
+// hasVariable reports whether a variable can set a flag of a command.
+func hasVariable(cmd *cobra.Command, flag string) bool {
+	if slices.Contains(fileFlags, flag) {
+		return len(settingsOf(cmd)) > 0
+	}
+	return isSetting(verbOf(cmd), flag)
+}
+
+// either are pairs of flags of which only one counts: --server or --context, --config or --config-dir.
+var either = [][2]string{{"server", "context"}, {"config", "config-dir"}}
 
 // fromEnvironment sets the flags that are not on the command line to the values of their variables. An empty variable
 // counts as not set, so that a script may pass on a variable that is empty.
 func fromEnvironment(cmd *cobra.Command) (err error) {
-	if os.Getenv(variable("server")) != "" && os.Getenv(variable("context")) != "" {
-		return fmt.Errorf("the environment variables %s and %s are both set; each names a server", variable("server"), variable("context"))
+	verb := verbOf(cmd)
+	skip := map[string]bool{} // the other flag of the pair is on the command line
+	for _, pair := range either {
+		skip[pair[0]], skip[pair[1]] = cmd.Flags().Changed(pair[1]), cmd.Flags().Changed(pair[0])
+		a, b := variable(verb, pair[0]), variable(verb, pair[1])
+		given := skip[pair[0]] || skip[pair[1]]
+		if os.Getenv(a) != "" && os.Getenv(b) != "" && hasVariable(cmd, pair[0]) && !given {
+			return fmt.Errorf("the environment variables %s and %s are both set; %s", a, b, map[string]string{
+				"server": "each names a server", "config": "each names configuration files",
+			}[pair[0]])
+		}
 	}
-	given := map[string]bool{} // on the command line
-	cmd.Flags().Visit(func(f *pflag.Flag) { given[f.Name] = true })
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if f.Changed || err != nil || !hasVariable(cmd, f.Name) || namesServer(f.Name) && (given["server"] || given["context"]) {
+		if f.Changed || err != nil || !hasVariable(cmd, f.Name) || skip[f.Name] {
 			return
 		}
-		name := variable(f.Name)
+		name := variable(verb, f.Name)
 		if value := os.Getenv(name); value != "" {
 			if setErr := cmd.Flags().Set(f.Name, value); setErr != nil {
 				err = fmt.Errorf("environment variable %s: %w", name, plainly(setErr))
 			}
-			f.Annotations = map[string][]string{originKey: {name}}
+			setOrigin(f, name)
 		}
 	})
 	return err
@@ -48,53 +100,138 @@ func fromEnvironment(cmd *cobra.Command) (err error) {
 // namesServer reports whether a flag says which server a command uses: only one of them counts.
 func namesServer(flag string) bool { return flag == "server" || flag == "context" }
 
-func hasVariable(cmd *cobra.Command, flag string) bool {
-	if cmd.Name() == "serve" {
-		return flag != "help"
+// settingVariables returns the names of the variables of all settings of all commands, sorted.
+func settingVariables() (names []string) {
+	visitCommands(allCommands(), func(cmd *cobra.Command) {
+		for _, f := range settingsOf(cmd) {
+			names = append(names, variable(verbOf(cmd), f.Name))
+		}
+	})
+	for _, flag := range fileFlags {
+		names = append(names, variable("serve", flag), variable("work", flag))
 	}
-	return slices.Contains(sharedFlags, flag)
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // unknownVariables returns the names of the variables that begin with DAYBOOK_ and that nothing reads, sorted. Most are
-// misspelt. Kubernetes sets some for a Service with the name daybook; they are left out.
+// misspelt. An empty variable counts as not set.
 func unknownVariables(environ []string) (unknown []string) {
 	known := map[string]bool{}
-	for _, flag := range sharedFlags {
-		known[variable(flag)] = true
-	}
-	serve := newServe()
-	serve.Flags().VisitAll(func(f *pflag.Flag) { known[variable(f.Name)] = true })
 	for _, line := range environ {
 		name, value, _ := strings.Cut(line, "=")
-		if !strings.HasPrefix(name, variablePrefix) || known[name] || value == "" || ofKubernetes(name, value) {
+		if !strings.HasPrefix(name, variablePrefix) || value == "" || otherVariables[name] != "" || ofKubernetes(name, value) {
 			continue
 		}
-		unknown = append(unknown, name)
+		if len(known) == 0 { // most processes have none
+			for _, setting := range settingVariables() {
+				known[setting] = true
+			}
+		}
+		if !known[name] {
+			unknown = append(unknown, name)
+		}
 	}
 	slices.Sort(unknown)
 	return unknown
 }
 
+// kubernetesNames are the names of the variables that Kubernetes sets in all containers for each Service whose name is
+// daybook or begins with daybook-.
+var kubernetesNames = regexp.MustCompile(`^DAYBOOK_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`)
+
 func ofKubernetes(name, value string) bool {
-	return strings.HasPrefix(name, variablePrefix+"SERVICE_") || strings.HasPrefix(name, variablePrefix+"PORT_") ||
-		name == variablePrefix+"PORT" && strings.Contains(value, "://")
+	return kubernetesNames.MatchString(name) && (!strings.HasSuffix(name, "_PORT") || strings.Contains(name, "_SERVICE_") ||
+		strings.Contains(value, "://") || strings.Contains(name, "_TCP_") || strings.Contains(name, "_UDP_") || strings.Contains(name, "_SCTP_"))
 }
 
-// unknownVariable returns the warning about an unknown variable.
+// unknownVariable returns what is wrong with an unknown variable.
 func unknownVariable(name string) string {
-	return fmt.Sprintf("environment variable %s is ignored: no setting has this name; `daybook help environment` shows how variables are named", name)
+	return fmt.Sprintf("environment variable %s: there is no such setting%s", name, variableMeant(name))
+}
+
+// variableMeant returns a question with the variable that an unknown one may be: one that is nearly the same, or that names
+// the command too.
+func variableMeant(name string) string {
+	all := settingVariables()
+	if near := didYouMean(name, all); near != "" {
+		return near
+	}
+	end := "_" + strings.TrimPrefix(name, variablePrefix)
+	for _, other := range all {
+		if len(end) > 1 && strings.HasSuffix(other, end) {
+			return " (did you mean " + other + "?)"
+		}
+	}
+	return ""
+}
+
+// checkVariables refuses unknown variables.
+func checkVariables(environ []string) error {
+	var errs []string
+	for _, name := range unknownVariables(environ) {
+		errs = append(errs, unknownVariable(name))
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return usageError{errors.New(strings.Join(errs, "; ") + "; `daybook help environment` says which variables there are")}
 }
 
 func newEnvironmentHelp() *cobra.Command {
+	long := `Every setting of ` + "`daybook serve`" + ` has an environment variable: DAYBOOK_MAX_ATTEMPTS sets --max-attempts. The settings of
+other commands have the name of the command too: DAYBOOK_WORK_CONCURRENCY sets --concurrency of ` + "`daybook work`" + `. For all
+commands there are
+
+  DAYBOOK_SERVER      --server
+  DAYBOOK_CONTEXT     --context
+  DAYBOOK_DATA        --data
+  DAYBOOK_CONFIG      --config; for daybook work it is DAYBOOK_WORK_CONFIG
+  DAYBOOK_CONFIG_DIR  --config-dir
+  DAYBOOK_ENV         the name of the second file in --config-dir
+
+` + "`daybook config VERB --json`" + ` prints the variable of each setting. A flag has precedence over its variable, and a variable
+over the configuration files: see ` + "`daybook help configuration`" + `. An empty variable counts as not set.
+
+A command does not start if a variable that begins with DAYBOOK_ is not known. Variables that Kubernetes sets for Services
+with the name daybook, or a name that begins with daybook-, are ignored. So are these, which are for other programs:
+
+`
+	for _, name := range slices.Sorted(maps.Keys(otherVariables)) {
+		if name != layerVariable && otherVariables[name] != ofTests {
+			long += fmt.Sprintf("  %-17s  %s\n", name, otherVariables[name])
+		}
+	}
+	long += `
+` + "`daybook serve`" + ` also reads the variables of OpenTelemetry, such as OTEL_EXPORTER_OTLP_ENDPOINT.`
 	// Without Run it is a help topic, not a command.
+	return &cobra.Command{Use: "environment", Short: "List the environment variables that are read", Long: long}
+}
+
+func newConfigurationHelp() *cobra.Command {
 	return &cobra.Command{
-		Use: "environment", Short: "List the environment variables that are read",
-		Long: `Every flag of ` + "`daybook serve`" + ` has an environment variable: DAYBOOK_MAX_ATTEMPTS sets --max-attempts.
-The other commands read only DAYBOOK_SERVER (--server), DAYBOOK_CONTEXT (--context) and DAYBOOK_DATA (--data). A flag has precedence
-over its variable, and a variable over the configuration file.
+		Use: "configuration", Short: "Describe configuration files",
+		Long: `A setting has the value of its flag; otherwise that of its variable (` + "`daybook help environment`" + `); otherwise that of a
+configuration file; otherwise its default. ` + "`daybook config VERB`" + ` prints the value of each setting of a command, and where
+it comes from.
 
-` + "`daybook serve`" + ` also reads the variables of OpenTelemetry, such as OTEL_EXPORTER_OTLP_ENDPOINT.
+--config FILE names a file, which must exist. --config-dir DIR names a directory, in which up to three files are read:
+default, the one that the variable DAYBOOK_ENV names, and local, each as .toml, .yaml or .yml. A file that does not exist is
+left out. If several have the same setting, the last one counts. Without these flags and their variables, no file is read.
 
-A warning names each variable that begins with DAYBOOK_ and that no command reads.`,
+Settings have the names of the flags. The settings of ` + "`daybook serve`" + `, and server, context and data for all commands, are at
+the top level. The settings of other commands are in a section with the name of the command:
+
+  max-attempts = 5                  # TOML            max-attempts: 5                  # YAML
+  allow-host = ["a.example"]                          allow-host: [a.example]
+  server = "https://queue.example"                    server: https://queue.example
+  [work]                                              work:
+  concurrency = 8                                       concurrency: 8
+
+A file that ` + "`daybook work --config`" + ` names has the settings of work at its top level, beside its handlers.
+
+A setting that does not exist is an error, and so is a wrong value, even if another source has precedence. A file has at most
+1 MiB and is UTF-8. YAML is one document without anchors, aliases, merge keys and tags. Its numbers are decimal; on, off, yes
+and no are texts.`,
 	}
 }

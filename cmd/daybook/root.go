@@ -63,8 +63,8 @@ func newRoot() *rootCommand {
 them while they work, and complete them. The server answers a request when it is in the journal on disk,
 so no acknowledged job is lost in a crash.
 
-Environment variables can set the flags of ` + "`daybook serve`" + `, and --server, --context and --data of the other
-commands: see ` + "`daybook help environment`" + `.`,
+Environment variables and configuration files can set flags: see ` + "`daybook help environment`" + ` and
+` + "`daybook help configuration`" + `.`,
 		Example: `  daybook serve
   seq 1000 | daybook add --type square
   daybook queues`,
@@ -75,20 +75,18 @@ commands: see ` + "`daybook help environment`" + `.`,
 		if err := cmd.ValidateFlagGroups(); err != nil { // cobra does it after this
 			return usageError{err}
 		}
-		if err := fromEnvironment(cmd); err != nil {
-			return err
-		}
-		if cmd.Name() != "serve" { // serve writes warnings to its log
-			for _, name := range unknownVariables(os.Environ()) {
-				fmt.Fprintf(cmd.ErrOrStderr(), "daybook: warning: %s\n", unknownVariable(name))
+		if checksVariables(cmd) {
+			if err := checkVariables(os.Environ()); err != nil {
+				return err
 			}
 		}
-		if err := cmd.ValidateFlagGroups(); err != nil {
+		if err := configure(cmd); err != nil {
 			return err
 		}
 		root.started = true
 		return nil
 	}
+	configFlags(root.Command)
 	for _, g := range commandGroups {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
 		for _, cmd := range g.commands() {
@@ -98,7 +96,7 @@ commands: see ` + "`daybook help environment`" + `.`,
 	}
 	root.SetHelpCommandGroupID("program")
 	root.SetCompletionCommandGroupID("program")
-	root.AddCommand(newExitCodes(), newEnvironmentHelp())
+	root.AddCommand(newExitCodes(), newEnvironmentHelp(), newConfigurationHelp())
 	return root
 }
 
@@ -124,6 +122,6 @@ var commandGroups = []struct {
 	}},
 	{"data", "Data of a stopped server:", func() []*cobra.Command { return []*cobra.Command{newCheck(), newRebuild(), newJournal()} }},
 	{"program", "This program:", func() []*cobra.Command {
-		return []*cobra.Command{newContext(), newMan(), newVersion(), newLicenses()}
+		return []*cobra.Command{newConfig(), newContext(), newMan(), newVersion(), newLicenses()}
 	}},
 }

@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -123,7 +122,7 @@ func TestDataDirectoryThatIsMissing(t *testing.T) {
 func TestVariablesOfServe(t *testing.T) {
 	s := serving(t, t.TempDir())
 	for name, value := range map[string]string{
-		"DAYBOOK_MAX_ATTEMPTS": "50", "DAYBOOK_RETENTION": "1d", "DAYBOOK_CLIENT": "other", "DAYBOOK_JSON": "true", "DAYBOOK_LAST": "1", "DAYBOOK_SERVER": s.url,
+		"DAYBOOK_MAX_ATTEMPTS": "50", "DAYBOOK_RETENTION": "1d", "DAYBOOK_CLIENT": "other", "DAYBOOK_SERVER": s.url,
 	} {
 		t.Setenv(name, value)
 	}
@@ -139,29 +138,6 @@ func TestVariablesOfServe(t *testing.T) {
 	}
 	if r := execute(t, "", "journal", "give-up", "--data", s.data); r.code != exitUsage || !strings.Contains(r.errs, "--last") {
 		t.Errorf("exit code %d: %s", r.code, r.errs)
-	}
-}
-
-// TestUnknownVariables: a misspelt variable is reported, by the server in its log, by the other commands on standard
-// error.
-func TestUnknownVariables(t *testing.T) {
-	environ := []string{
-		"DAYBOOK_MAXATTEMPTS=5", "DAYBOOK_MAX_ATTEMPTS=5", "DAYBOOK_SERVER=x", "DAYBOOK_DATA=x", "DAYBOOK_=x", "DAYBOOK_EMPTY=", "PATH=/", "DAYBOOKS=1",
-		// Kubernetes sets these for a Service with the name daybook.
-		"DAYBOOK_SERVICE_HOST=10.0.0.1", "DAYBOOK_SERVICE_PORT=1717", "DAYBOOK_PORT=tcp://10.0.0.1:1717", "DAYBOOK_PORT_1717_TCP_ADDR=10.0.0.1",
-		"DAYBOOK_JOURNAL_RETIAN=1G",
-	}
-	if got := unknownVariables(environ); !slices.Equal(got, []string{"DAYBOOK_", "DAYBOOK_JOURNAL_RETIAN", "DAYBOOK_MAXATTEMPTS"}) {
-		t.Errorf("%q", got)
-	}
-	t.Setenv("DAYBOOK_MAXATTEMPTS", "5")
-	if r := execute(t, "", "version"); r.code != exitOK || !strings.Contains(r.errs, "DAYBOOK_MAXATTEMPTS") || strings.Contains(r.out, "DAYBOOK") {
-		t.Errorf("exit code %d: %s%s", r.code, r.out, r.errs)
-	}
-	s := serving(t, t.TempDir())
-	s.end(t, syscall.SIGTERM)
-	if !strings.Contains(s.log.String(), `"level":"warn"`) || !strings.Contains(s.log.String(), "DAYBOOK_MAXATTEMPTS is ignored") {
-		t.Errorf("%s", s.log)
 	}
 }
 

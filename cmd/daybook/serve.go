@@ -30,7 +30,6 @@ type serveFlags struct {
 
 	logLevel    string
 	logFormat   string
-	config      string
 	printConfig bool
 }
 
@@ -145,26 +144,17 @@ of OpenTelemetry are read too. --otlp has precedence over the variables with an 
 With --opsqueue the server has a second listener, for the clients of Opsqueue: docs/from-opsqueue.md. Their
 chunks are jobs of the client opsqueue and the type chunk.
 
-A TOML file that --config names can have settings too: max-attempts = 5, allow-host = ["a.example"]. The
-command line has precedence over the environment, and the environment over the file. --print-config
+Variables and configuration files can have these settings too: ` + "`daybook help configuration`" + `. ` + "`daybook config`" + `
 prints all settings and the origin of each.`,
 		Example: `  daybook serve --listen 127.0.0.1:0 --data /var/lib/daybook --init
   DAYBOOK_LOG_FORMAT=console daybook serve --abandoned-age 60s --retention 30d
   daybook serve --on-lost 'aws ec2 terminate-instances --instance-ids "$DAYBOOK_RUNNER_ID"'
-  daybook serve --config /etc/daybook.toml --print-config`,
-		Args: cobra.NoArgs,
+  daybook serve --config /etc/daybook.toml`,
+		Args:    cobra.NoArgs,
+		PreRunE: func(*cobra.Command, []string) error { return f.checkSettings() },
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := fromConfig(cmd.Flags(), f.config); err != nil {
-				return err
-			}
-			if err := f.checkSettings(); err != nil {
-				return err
-			}
 			if f.printConfig {
-				for _, name := range unknownVariables(os.Environ()) {
-					fmt.Fprintf(cmd.ErrOrStderr(), "daybook: warning: %s\n", unknownVariable(name))
-				}
-				return printConfig(cmd.OutOrStdout(), cmd.Flags())
+				return printTOML(cmd.OutOrStdout(), cmd)
 			}
 			return serve(cmd, &f)
 		},
@@ -199,9 +189,7 @@ prints all settings and the origin of each.`,
 	flags.BoolVar(&f.requireClaim, "require-claim-id", false, "refuse tickles, completions and releases that do not name their claim")
 	flags.BoolVar(&f.allowQuit, "allow-quit", false, "stop on POST /quit, if the request comes from this machine and not through a proxy")
 	flags.BoolVar(&f.allowGet, "allow-get-switches", false, "let GET /start, GET /stop and GET /quit do what POST does, as in miniq; unsafe, since any web page can send a GET")
-	flags.StringVar(&f.config, "config", "", "TOML file with settings; they have the names of these flags")
-	flags.BoolVar(&f.printConfig, "print-config", false, "print all settings as a configuration file, and end")
-	cobra.CheckErr(cmd.MarkFlagFilename("config", "toml"))
+	flags.BoolVar(&f.printConfig, "print-config", false, "print all settings as a configuration file, and end; the same as daybook config serve --toml")
 	cobra.CheckErr(cmd.MarkFlagDirname("data"))
 	cobra.CheckErr(cmd.MarkFlagDirname("blobs"))
 	return cmd

@@ -135,9 +135,6 @@ func newServerRun(cmd *cobra.Command, f *serveFlags) (s *serverRun, err error) {
 	if s.log, err = newLogger(f.logLevel, f.logFormat, cmd.ErrOrStderr()); err != nil {
 		return nil, err
 	}
-	for _, name := range unknownVariables(os.Environ()) {
-		s.log.Warn().Msg(unknownVariable(name))
-	}
 	if s.address, err = f.listenAddress(); err != nil {
 		return nil, err
 	}

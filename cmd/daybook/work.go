@@ -32,7 +32,7 @@ type workFlags struct {
 	server                            serverAddress
 	networkFlags                      // where metrics are served
 	containers                        containerFlags
-	config, strategy, sandbox, id     string
+	strategy, sandbox, id             string
 	logLevel                          string
 	accept, types, clients, httpAllow []string
 	wasiGrant                         []string
@@ -75,7 +75,6 @@ only; --http-allow names others. It is needed for handlers of the file, too.`,
 	}
 	flags := cmd.Flags()
 	serverFlag(cmd, &f.server)
-	flags.StringVar(&f.config, "config", "", "file with settings and handlers, in TOML")
 	flags.StringSliceVar(&f.accept, "accept", nil, "kinds of stored handlers to run: exec, http, script, wasi, container (default: wasi if there are no handlers in --config)")
 	flags.StringSliceVar(&f.types, "types", nil, "types of jobs to run (default: all that there are handlers for)")
 	flags.StringSliceVar(&f.clients, "clients", nil, "clients whose jobs to run (default: all)")
@@ -101,7 +100,7 @@ only; --http-allow names others. It is needed for handlers of the file, too.`,
 }
 
 func work(cmd *cobra.Command, f *workFlags) (err error) {
-	file, err := readWorkConfig(cmd.Flags(), f.config)
+	file, err := readWorkTables(configurationOf(cmd))
 	if err != nil {
 		return err
 	}

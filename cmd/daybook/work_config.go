@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/pelletier/go-toml/v2"
-	"github.com/spf13/pflag"
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/digest"
@@ -134,91 +133,53 @@ type optionsTable struct {
 	InlineBytes int64 `toml:"inline_bytes"`
 }
 
-// readWorkConfig reads the file at path, and sets the flags that it names and the command line does not.
-func readWorkConfig(flags *pflag.FlagSet, path string) (*workFile, error) {
-	if path == "" {
-		return &workFile{}, nil
+// readWorkTables returns the tables of work in configuration files. Tables of several files are merged.
+func readWorkTables(config *configuration) (*workFile, error) {
+	tables, dir, where := map[string]any{}, "", ""
+	for _, file := range config.files {
+		values := file.values
+		if !config.forRunner {
+			values, _ = file.values["work"].(map[string]any)
+		}
+		own := map[string]any{}
+		for _, name := range workTableNames {
+			if value, ok := values[name]; ok {
+				own[name] = value
+			}
+		}
+		if len(own) > 0 { // all files are in one directory
+			dir, where = filepath.Dir(file.path), strings.TrimPrefix(where+", "+file.path, ", ")
+		}
+		mergeTables(tables, own)
 	}
-	f, err := os.Open(path)
+	file, err := parseWorkTables(tables, dir)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("read configuration: %w", err)}
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxConfigBytes+1))
-	if err != nil {
-		return nil, fmt.Errorf("read configuration: %w", err)
-	}
-	file, settings, err := parseWorkConfig(text, filepath.Dir(path))
-	if err == nil {
-		err = setFlags(flags, settings)
-	}
-	if err != nil {
-		return nil, usageError{fmt.Errorf("configuration %s%w", path, err)}
+		return nil, usageError{fmt.Errorf("configuration %s: %w", where, err)}
 	}
 	return file, nil
 }
 
-// setFlags sets flags, except those that the command line or the environment has set.
-func setFlags(flags *pflag.FlagSet, settings []setting) error {
-	for _, s := range settings {
-		flag := flags.Lookup(strings.ReplaceAll(s.key, "_", "-"))
-		if flag == nil || slices.Contains(notInConfig, flag.Name) {
-			return fmt.Errorf(":%d: %s is no setting of a runner", s.line, s.key)
-		}
-		if flag.Changed {
-			continue
-		}
-		if err := flags.Set(flag.Name, s.value); err != nil {
-			return fmt.Errorf(":%d: %s: %w", s.line, s.key, plainly(err))
-		}
-	}
-	return nil
-}
-
-// parseWorkConfig parses a file, whose relative paths are those of dir. Errors begin with ":line: " or ": ".
-func parseWorkConfig(text []byte, dir string) (*workFile, []setting, error) {
-	if len(text) > maxConfigBytes {
-		return nil, nil, fmt.Errorf(": larger than %d bytes", maxConfigBytes)
-	}
-	all := map[string]any{}
-	if err := toml.Unmarshal(text, &all); err != nil {
-		return nil, nil, atLine(err)
-	}
-	tables := map[string]any{}
-	for _, key := range []string{"handlers", "interpreters", "containers", "wasi"} {
-		if value, ok := all[key]; ok {
-			tables[key] = value
-			delete(all, key)
-		}
-	}
-	for key, value := range all {
-		if _, table := value.(map[string]any); table {
-			return nil, nil, fmt.Errorf(": [%s] is not known; the tables are [handlers.NAME], [interpreters], [containers] and [wasi]", key)
-		}
-	}
-	settings, err := settingsOf(text, all)
+// parseWorkTables returns what tables contain. Relative paths are those of dir.
+func parseWorkTables(tables map[string]any, dir string) (*workFile, error) {
+	text, err := toml.Marshal(tables)
 	if err != nil {
-		return nil, nil, err
-	}
-	again, err := toml.Marshal(tables)
-	if err != nil {
-		return nil, nil, fmt.Errorf(": %w", err)
+		return nil, err
 	}
 	var t workTables
-	strict := toml.NewDecoder(bytes.NewReader(again)).DisallowUnknownFields()
+	strict := toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields()
 	if err := strict.Decode(&t); err != nil {
 		if missing, ok := errors.AsType[*toml.StrictMissingError](err); ok {
-			return nil, nil, fmt.Errorf(": %s is not known", strings.Join(missing.Errors[0].Key(), "."))
+			return nil, fmt.Errorf("%s is not known", strings.Join(missing.Errors[0].Key(), "."))
 		}
 		if wrong, ok := errors.AsType[*toml.DecodeError](err); ok {
-			return nil, nil, fmt.Errorf(": %s: %s", strings.Join(wrong.Key(), "."), typeError(wrong))
+			return nil, fmt.Errorf("%s: %s", strings.Join(wrong.Key(), "."), typeError(wrong))
 		}
-		return nil, nil, fmt.Errorf(": %w", err)
+		return nil, err
 	}
 	file := &workFile{handlers: map[string]*runner.Handler{}, interpreters: t.Interpreters, containers: t.Containers, wasi: t.WASI}
 	for lang := range t.Interpreters {
 		if !slices.Contains(handler.Langs, lang) {
-			return nil, nil, fmt.Errorf(": interpreters.%s: the languages are %s", lang, strings.Join(handler.Langs, ", "))
+			return nil, fmt.Errorf("interpreters.%s: the languages are %s", lang, strings.Join(handler.Langs, ", "))
 		}
 	}
 	raw, _ := tables["handlers"].(map[string]any)
@@ -227,11 +188,11 @@ func parseWorkConfig(text []byte, dir string) (*workFile, []setting, error) {
 		keys, _ := raw[name].(map[string]any)
 		h, err := table.handler(name, dir, slices.Sorted(maps.Keys(keys)))
 		if err != nil {
-			return nil, nil, fmt.Errorf(": handlers.%s: %w", name, err)
+			return nil, fmt.Errorf("handlers.%s: %w", name, err)
 		}
 		file.handlers[name] = h
 	}
-	return file, settings, checkTypes(file.handlers)
+	return file, checkTypes(file.handlers)
 }
 
 // checkTypes refuses two handlers of a type.
@@ -244,7 +205,7 @@ func checkTypes(handlers map[string]*runner.Handler) error {
 		}
 		for _, typ := range types {
 			if other := of[typ]; other != "" {
-				return fmt.Errorf(": handlers.%s and handlers.%s both run the type %s", other, name, typ)
+				return fmt.Errorf("handlers.%s and handlers.%s both run the type %s", other, name, typ)
 			}
 			of[typ] = name
 		}

@@ -12,12 +12,35 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner"
 	"github.com/daybookq/daybook/runner/program"
 	"github.com/daybookq/daybook/runner/sandbox"
 	"github.com/daybookq/daybook/runner/webhook"
 )
+
+// configuredWork reads the file of a runner as the command does.
+func configuredWork(cmd *cobra.Command, path string) (*workFile, error) {
+	cmd.InheritedFlags() // which a parsed command line has
+	if err := cmd.Flags().Set("config", path); err != nil {
+		return nil, err
+	}
+	if err := configure(cmd); err != nil {
+		return nil, err
+	}
+	return readWorkTables(configurationOf(cmd))
+}
+
+// parsedTables returns the tables of a file in TOML.
+func parsedTables(text, dir string) (*workFile, error) {
+	values, _, err := parseConfig([]byte(text), false)
+	if err != nil {
+		return nil, err
+	}
+	return parseWorkTables(values, dir)
+}
 
 // TestWorkConfig: the file of a runner has handlers of each kind, and the values of flags.
 func TestWorkConfig(t *testing.T) {
@@ -71,11 +94,11 @@ batch = true
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := newWork()
+	cmd := commandNamed(allCommands(), "work")
 	if err := cmd.ParseFlags([]string{"--concurrency", "3"}); err != nil {
 		t.Fatal(err)
 	}
-	file, err := readWorkConfig(cmd.Flags(), path)
+	file, err := configuredWork(cmd, path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,8 +143,8 @@ func TestExampleOfWorkConfig(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cmd := newWork()
-	file, err := readWorkConfig(cmd.Flags(), path)
+	cmd := commandNamed(allCommands(), "work")
+	file, err := configuredWork(cmd, path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,8 +187,8 @@ func TestExampleOfWorkConfig(t *testing.T) {
 // TestWorkConfigErrors: errors name what is wrong, and where.
 func TestWorkConfigErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		"\nconcurency = 1":    ":2: concurency is no setting",
-		"config = \"x\"":      ":1: config is no setting",
+		"\nconcurency = 1":    `:2: there is no setting "concurency" (did you mean concurrency?)`,
+		"config = \"x\"":      `:1: there is no setting "config"`,
 		"concurrency = \"x\"": ":1: concurrency: ",
 		"a = ":                ":1: ",
 		"[handlers.x]\nkind = \"exec\"\nargs = [\"a\"]": "handlers.x.args is not known",
@@ -184,11 +207,9 @@ func TestWorkConfigErrors(t *testing.T) {
 		"[wasi]\ntimeout_ms = \"1h\"":                                              "wasi.timeout_ms: must be a whole number",
 		"[interpreters]\nperl = \"x\"":                                             "interpreters.perl: ",
 	} {
-		_, settings, err := parseWorkConfig([]byte(text), t.TempDir())
-		if err == nil {
-			err = setFlags(newWork().Flags(), settings)
-		}
-		if err == nil || !strings.Contains(err.Error(), want) {
+		path := writeFile(t, t.TempDir(), "work.toml", text)
+		_, err := configuredWork(commandNamed(allCommands(), "work"), path)
+		if err == nil || exitCode(err) != exitUsage || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
@@ -230,7 +251,7 @@ func TestKeysOfKinds(t *testing.T) {
 			}
 			zero := map[reflect.Kind]string{reflect.String: `""`, reflect.Bool: "false", reflect.Int: "0", reflect.Int64: "0", reflect.Slice: "[]", reflect.Map: "{}"}[field.Type.Kind()]
 			for _, kind := range handler.Kinds {
-				want := fmt.Sprintf(": handlers.x: %s must not be given for a handler of kind %s; it is for %s", key, kind, kinds)
+				want := fmt.Sprintf("handlers.x: %s must not be given for a handler of kind %s; it is for %s", key, kind, kinds)
 				text := fmt.Sprintf("[handlers.x]\nkind = %q\n%s\n%s = %s", kind, whole[kind], key, zero)
 				if strings.Contains(kinds, kind) {
 					if strings.Contains(whole[kind], key+" =") {
@@ -238,7 +259,7 @@ func TestKeysOfKinds(t *testing.T) {
 					}
 					want = "<nil>"
 				}
-				if _, _, err := parseWorkConfig([]byte(text), t.TempDir()); fmt.Sprint(err) != want {
+				if _, err := parsedTables(text, t.TempDir()); fmt.Sprint(err) != want {
 					t.Errorf("%s: %v, want %s", text, err, want)
 				}
 			}
@@ -269,7 +290,7 @@ func TestManifestInConfig(t *testing.T) {
 	address := strings.Repeat("0", 64)
 	text := "[handlers.a]\nkind = \"wasi\"\nbinary = \"a.wasm\"\nrequired_extensions = [\"x\"]\noptions = { memory_bytes = 33554432 }\n" +
 		"[handlers.b]\nkind = \"wasi\"\nmanifest = \"guests/b.toml\"\noptions = { timeout_ms = 1000 }\n[handlers.c]\nkind = \"wasi\"\nbinary = \"" + address + "\""
-	file, _, err := parseWorkConfig([]byte(text), dir)
+	file, err := parsedTables(text, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +316,7 @@ func TestManifestInConfig(t *testing.T) {
 		"binary = \"a.wasm\"\nrequired_permissions = [\"x\"]": "required_permissions: \"x\" is no permission",
 		"binary = \"a.wasm\"\noptions = { idle_ms = 1000 }":   "options.idle_ms is for handlers of kind script",
 	} {
-		if _, _, err := parseWorkConfig([]byte("[handlers.x]\nkind = \"wasi\"\n"+keys), dir); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := parsedTables("[handlers.x]\nkind = \"wasi\"\n"+keys, dir); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", keys, err, want)
 		}
 	}
@@ -304,7 +325,7 @@ func TestManifestInConfig(t *testing.T) {
 // TestGrantsInConfig: env, network, read_only and read_write of a script are those of the handler.
 func TestGrantsInConfig(t *testing.T) {
 	const keys = "\nenv = { A = \"b\" }\nnetwork = true\nread_only = [\"/etc\"]\nread_write = [\"/tmp\"]"
-	file, _, err := parseWorkConfig([]byte("[handlers.s]\nkind = \"script\"\nlang = \"sh\"\nsource = \"x\""+keys+"\n[handlers.e]\nkind = \"exec\"\nargv = [\"true\"]"+keys), "")
+	file, err := parsedTables("[handlers.s]\nkind = \"script\"\nlang = \"sh\"\nsource = \"x\""+keys+"\n[handlers.e]\nkind = \"exec\"\nargv = [\"true\"]"+keys, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// configFlags adds the flags that say where settings are.
+func configFlags(root *cobra.Command) {
+	flags := root.PersistentFlags()
+	flags.String("config", "", "file with settings, in TOML or YAML; daybook help configuration")
+	flags.String("config-dir", "", "directory with settings, in the files default, $DAYBOOK_ENV and local")
+	cobra.CheckErr(root.MarkPersistentFlagFilename("config", "toml", "yaml", "yml"))
+	cobra.CheckErr(root.MarkPersistentFlagDirname("config-dir"))
+}
+
+func newConfig() *cobra.Command {
+	var asJSON, asTOML bool
+	cmd := &cobra.Command{
+		Use:   "config [VERB] [-- FLAGS]",
+		Short: "Print settings and where they come from",
+		Long: `Print each setting of a command (serve, if none is given), its value, and where the value comes from: default, a line
+of a file, a variable, or the command line. Flags of the command are given after --.
+
+With --toml it prints a configuration file that has the same settings. Defaults are comments in it. So are values that contain
+a password, which is never printed. The handlers of work and its other tables are not printed, because they may contain
+secrets.`,
+		Example: `  daybook config
+  daybook config work --config work.toml
+  daybook config serve --config-dir config --toml -- --listen 127.0.0.1:0`,
+		ValidArgsFunction: once(func(*cobra.Command) []string { return append(sections(), "serve") }),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			words, flags := args, []string(nil)
+			if dash := cmd.ArgsLenAtDash(); dash >= 0 {
+				words, flags = args[:dash], args[dash:]
+			}
+			target, err := configured(cmd, strings.Join(words, " "), flags)
+			switch {
+			case err != nil:
+				return err
+			case asTOML:
+				return printTOML(cmd.OutOrStdout(), target)
+			case asJSON:
+				return printLines(cmd.OutOrStdout(), shownSettings(target))
+			}
+			return table(cmd.OutOrStdout(), func(row func(...any)) {
+				row("SETTING", "VALUE", "FROM")
+				for _, s := range shownSettings(target) {
+					row(s.Name, s.text, s.Origin)
+				}
+			})
+		},
+	}
+	linesFlag(cmd, &asJSON, "setting")
+	cmd.Flags().BoolVar(&asTOML, "toml", false, "print a configuration file")
+	cmd.MarkFlagsMutuallyExclusive("json", "toml")
+	return cmd
+}
+
+// configured returns a command whose flags are set as if it had been started with these flags, and with --config or
+// --config-dir of cmd.
+func configured(cmd *cobra.Command, verb string, flags []string) (*cobra.Command, error) {
+	if verb == "" {
+		verb = "serve"
+	}
+	target := commandNamed(allCommands(), verb)
+	if target == nil {
+		return nil, usageError{fmt.Errorf("there is no command %q", verb)}
+	}
+	if len(settingsOf(target)) == 0 {
+		return nil, usageError{fmt.Errorf("`daybook %s` has no settings", verb)}
+	}
+	if err := target.ParseFlags(flags); err != nil {
+		return nil, usageError{err}
+	}
+	if rest := target.Flags().Args(); len(rest) > 0 {
+		return nil, usageError{fmt.Errorf("after --, only flags of `daybook %s` may be given, not %q", verb, rest[0])}
+	}
+	for _, name := range fileFlags {
+		if f := cmd.Flags().Lookup(name); f != nil && f.Changed {
+			if err := target.Flags().Set(name, f.Value.String()); err != nil {
+				return nil, usageError{err}
+			}
+		}
+	}
+	target.SetContext(cmd.Context())
+	if err := configure(target); err != nil {
+		if _, ok := err.(usageError); !ok {
+			err = usageError{err}
+		}
+		return nil, err
+	}
+	if target.PreRunE != nil {
+		return target, target.PreRunE(target, nil)
+	}
+	return target, nil
+}
+
+// shownSetting is a setting as `daybook config` prints it.
+type shownSetting struct {
+	Name     string `json:"name"`
+	Value    any    `json:"value"`
+	Origin   string `json:"origin"` // "default", "command line", the name of a variable, or path:line
+	Variable string `json:"variable"`
+	Redacted bool   `json:"redacted,omitempty"` // Value lacks a password
+
+	text string // the value for a table
+}
+
+// shownSettings returns the settings of a command, without passwords.
+func shownSettings(cmd *cobra.Command) (list []shownSetting) {
+	for _, f := range settingsOf(cmd) {
+		s := shownSetting{Name: f.Name, Origin: "default", Variable: variable(verbOf(cmd), f.Name), text: f.Value.String()}
+		if f.Changed {
+			s.Origin = "command line"
+		}
+		if from := f.Annotations[originKey]; len(from) > 0 {
+			s.Origin = from[0]
+		}
+		s.Value = flagValue(f)
+		if hidden := withoutPassword(s.text); hidden != s.text {
+			s.text, s.Value, s.Redacted = hidden, hidden, true
+		}
+		if _, ok := f.Value.(*serverAddress); ok { // its text has no password already
+			s.Redacted = strings.Contains(s.text, "…@")
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+// flagValue returns the value of a flag in the type that it has in a file.
+func flagValue(f *pflag.Flag) any {
+	text := f.Value.String()
+	switch f.Value.Type() {
+	case "int":
+		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+			return n
+		}
+	case "bool":
+		return text == "true"
+	case "stringSlice":
+		return f.Value.(pflag.SliceValue).GetSlice()
+	case "stringToString":
+		return pairs(f)
+	}
+	return text
+}
+
+// userInfo is the user and password of a URL.
+var userInfo = regexp.MustCompile(`://[^\s"']*@`)
+
+// withoutPassword replaces users and passwords of the URLs in a text.
+func withoutPassword(text string) string { return userInfo.ReplaceAllString(text, "://…@") }
+
+// printTOML prints the settings of a command as a configuration file, each with its origin.
+func printTOML(out io.Writer, cmd *cobra.Command) error {
+	if verb := verbOf(cmd); hasSection(verb) && verb != "work" {
+		if _, err := fmt.Fprintf(out, "[%s]\n", verb); err != nil {
+			return err
+		}
+	}
+	for _, s := range shownSettings(cmd) {
+		line, err := toml.Marshal(map[string]any{s.Name: s.Value})
+		if err != nil {
+			return err
+		}
+		comment := ""
+		if s.Origin == "default" || s.Redacted {
+			comment = "# "
+		}
+		if _, err := fmt.Fprintf(out, "%s%s # %s\n", comment, strings.TrimSpace(string(line)), strings.ReplaceAll(s.Origin, "\n", " ")); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+var rewriteReference = flag.Bool("rewrite", false, "write the page of all settings again")
+
+type cobraCommand = cobra.Command
+
+// TestReferenceOfSettings: the page of all settings agrees with the flags.
+func TestReferenceOfSettings(t *testing.T) {
+	const path = "../../docs/reference-configuration.md"
+	want := reference()
+	if *rewriteReference {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want {
+		t.Errorf("%s is stale; write it again with go test ./cmd/daybook -run TestReferenceOfSettings -rewrite", path)
+	}
+}
+
+func reference() string {
+	var b strings.Builder
+	b.WriteString("# All settings\n\nA test writes this page from the flags. [Settings](operating.md#settings) says how they are combined. In a file, a setting has\n" +
+		"the name of its flag without the hyphens in front, at the top level or in the section that is named here.\n\n" +
+		"| type | in TOML | on the command line and in a variable |\n|---|---|---|\n" +
+		"| text, address | `\"text\"` | `text` |\n| number | `5` | `5` |\n| true or false | `true` | `--flag`, `--flag=false`; `true` in a variable |\n" +
+		"| duration | `\"1h30m\"`, `\"14d\"` | `1h30m`, `14d` |\n| bytes | `\"512M\"`, `1048576` | `512M`, `1048576` |\n" +
+		"| list | `[\"a\", \"b\"]` | `a,b`, or the flag twice |\n| list of name=value | `[\"a=b\", \"c=d\"]` | `a=b,c=d`, or the flag twice |\n")
+	all := allCommands()
+	for _, verb := range append([]string{"serve", "work"}, slices.DeleteFunc(sections(), func(v string) bool { return v == "work" })...) {
+		cmd := commandNamed(all, verb)
+		where := "in the section `[" + verb + "]`"
+		switch verb {
+		case "serve":
+			where = "at the top level"
+		case "work":
+			where += ", or at the top level of a file that `daybook work --config` names"
+		}
+		fmt.Fprintf(&b, "\n## daybook %s\n\nIn a file, these settings are %s.\n\n| flag | variable | type | default | meaning |\n|---|---|---|---|---|\n", verb, where)
+		for _, f := range settingsOf(cmd) {
+			if slices.Contains(sharedFlags, f.Name) && verb != "serve" {
+				continue
+			}
+			value := f.DefValue
+			if value == "[]" || value == "" {
+				value = ""
+			} else {
+				value = "`" + value + "`"
+			}
+			fmt.Fprintf(&b, "| `--%s` | `%s` | %s | %s | %s |\n", f.Name, variable(verb, f.Name), typeOf(f), value, strings.ReplaceAll(strings.ReplaceAll(f.Usage, "|", `\|`), "*", `\*`))
+		}
+	}
+	b.WriteString("\n## All commands\n\nIn a file, these settings are at the top level, or in a section for one command. Commands that have no such flag ignore them.\n\n" +
+		"| flag | variable | type | meaning |\n|---|---|---|---|\n")
+	for _, name := range sharedFlags {
+		cmd := commandNamed(all, map[bool]string{true: "check", false: "queues"}[name == "data"])
+		f := cmd.Flags().Lookup(name)
+		fmt.Fprintf(&b, "| `--%s` | `%s` | %s | %s |\n", name, variable("", name), typeOf(f), f.Usage)
+	}
+	for _, name := range fileFlags {
+		f := all.PersistentFlags().Lookup(name)
+		more := ""
+		if name == "config" {
+			more = "; of `daybook work` it is `DAYBOOK_WORK_CONFIG`"
+		}
+		fmt.Fprintf(&b, "| `--%s` | `%s`%s | text | %s; not in a file |\n", name, variable("", name), more, f.Usage)
+	}
+	return b.String()
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestUnknownVariables: a misspelt variable is refused by all commands, with its name and the one that is meant.
+func TestUnknownVariables(t *testing.T) {
+	environ := []string{
+		"DAYBOOK_MAXATTEMPTS=5", "DAYBOOK_MAX_ATTEMPTS=5", "DAYBOOK_SERVER=x", "DAYBOOK_DATA=x", "DAYBOOK_=x", "DAYBOOK_EMPTY=", "PATH=/", "DAYBOOKS=1",
+		"DAYBOOK_WORK_CONCURRENCY=1", "DAYBOOK_ENV=x", "DAYBOOK_CONFIG_DIR=x", "DAYBOOK_RUNNER_ID=x", "DAYBOOK_ADD_KEY=x", "DAYBOOK_PRINT_CONFIG=true", "DAYBOOK_CANCEL_YES=true",
+		// Kubernetes sets these for Services with the names daybook, daybook-ui and daybook-a-1.
+		"DAYBOOK_SERVICE_HOST=10.0.0.1", "DAYBOOK_SERVICE_PORT=1717", "DAYBOOK_SERVICE_PORT_HTTP=1717", "DAYBOOK_PORT=tcp://10.0.0.1:1717", "DAYBOOK_PORT_1717_TCP=tcp://10.0.0.1:1717",
+		"DAYBOOK_PORT_1717_TCP_ADDR=10.0.0.1", "DAYBOOK_PORT_1717_TCP_PORT=1717", "DAYBOOK_PORT_1717_TCP_PROTO=tcp",
+		"DAYBOOK_UI_SERVICE_HOST=10.0.0.1", "DAYBOOK_UI_SERVICE_PORT=80", "DAYBOOK_UI_PORT=tcp://10.0.0.1:80", "DAYBOOK_A_1_PORT_53_UDP_PORT=53",
+		"DAYBOOK_JOURNAL_RETIAN=1G", "DAYBOOK_PORT=1717", "DAYBOOK_SERVICE=x",
+	}
+	if got := unknownVariables(environ); !slices.Equal(got, []string{
+		"DAYBOOK_", "DAYBOOK_ADD_KEY", "DAYBOOK_CANCEL_YES", "DAYBOOK_JOURNAL_RETIAN", "DAYBOOK_MAXATTEMPTS", "DAYBOOK_PORT", "DAYBOOK_PRINT_CONFIG", "DAYBOOK_SERVICE",
+	}) {
+		t.Errorf("%q", got)
+	}
+	for name, want := range map[string]string{
+		"DAYBOOK_MAXATTEMPTS": "(did you mean DAYBOOK_MAX_ATTEMPTS?)", "DAYBOOK_JOURNAL_RETIAN": "(did you mean DAYBOOK_JOURNAL_RETAIN?)", "DAYBOOK_CONCURRENCY": "(did you mean DAYBOOK_WORK_CONCURRENCY?)",
+		"DAYBOOK_SEVRER": "(did you mean DAYBOOK_SERVER?)", "DAYBOOK_": "there is no such setting", "DAYBOOK_SOMETHING_ELSE_ENTIRELY": "there is no such setting",
+	} {
+		if got := unknownVariable(name); !strings.HasSuffix(got, want) || !strings.Contains(got, name+":") {
+			t.Errorf("%s", got)
+		}
+	}
+	data := filepath.Join(t.TempDir(), "data")
+	t.Setenv("DAYBOOK_MAXATTEMPTS", "5")
+	for _, args := range [][]string{
+		{"version"}, {"serve", "--data", data, "--init", "--listen", "127.0.0.1:0"}, {"serve", "--print-config"}, {"work", "--server", "127.0.0.1:1"}, {"config"}, {"check", "--data", data}, {"queues"}, {"completion", "bash"},
+	} {
+		r := execute(t, "", args...)
+		if r.code != exitUsage || !strings.Contains(r.errs, "environment variable DAYBOOK_MAXATTEMPTS: there is no such setting (did you mean DAYBOOK_MAX_ATTEMPTS?)") || r.out != "" {
+			t.Errorf("%v: exit code %d: %s%s", args, r.code, r.out, r.errs)
+		}
+	}
+	if _, err := os.Stat(data); err == nil {
+		t.Error("a refused start made the data directory")
+	}
+	for _, args := range [][]string{{"help", "environment"}, {"serve", "--help"}, {"__complete", "ser"}, {"opsqueue-serve", "--version"}} {
+		if r := execute(t, "", args...); r.code != exitOK || r.out == "" {
+			t.Errorf("%v: exit code %d: %s", args, r.code, r.errs)
+		}
+	}
+}
+
+// TestVariablesAreDistinct: no two settings have the same variable, none looks like one that Kubernetes sets, and none but
+// one of a script is a variable of another kind.
+func TestVariablesAreDistinct(t *testing.T) {
+	of := map[string]string{}
+	visitCommands(allCommands(), func(cmd *cobraCommand) {
+		for _, f := range settingsOf(cmd) {
+			name, setting := variable(verbOf(cmd), f.Name), verbOf(cmd)+" --"+f.Name
+			if slices.Contains(sharedFlags, f.Name) {
+				setting = "--" + f.Name
+			}
+			if was := of[name]; was != "" && was != setting {
+				t.Errorf("%s sets both %s and %s", name, was, setting)
+			}
+			if of[name] = setting; kubernetesNames.MatchString(name) || otherVariables[name] != "" {
+				t.Errorf("%s of %s has another meaning", name, setting)
+			}
+		}
+	})
+	if len(of) < 60 {
+		t.Errorf("%d variables", len(of))
+	}
+}
+
+// TestVariablesInTree: the makefile, the documents and the tests of processes set only variables that are known.
+func TestVariablesInTree(t *testing.T) {
+	// Of tests that start no daybook, of text about misspelt ones, and of code that runs before the command line is read.
+	apart := []string{
+		"DAYBOOK_JOURNAL_KILL_DIR", "DAYBOOK_BLOB_KILL_DIR", "DAYBOOK_BLOB_BENCH_MIB", "DAYBOOK_TEST_ROOTLESS", "DAYBOOK_SANDBOX_HELPER", "DAYBOOK_WASI_GUEST", "DAYBOOK_TOKEN", "DAYBOOK_SECRET",
+		"DAYBOOK_TEST_AS_COMMAND",
+	}
+	names, found := regexp.MustCompile(`\bDAYBOOK_[A-Z0-9_]*[A-Z0-9]\b`), 0
+	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == "bin" || strings.HasPrefix(d.Name(), ".") && len(d.Name()) > 2) {
+			return filepath.SkipDir
+		}
+		extension := filepath.Ext(path)
+		if d.IsDir() || d.Name() != "Makefile" && !slices.Contains([]string{".go", ".md", ".sh", ".yml", ".yaml", ".service"}, extension) || strings.HasPrefix(filepath.Base(path), "CHANGELOG") ||
+			d.Name() == "environment_test.go" || d.Name() == "safety_test.go" {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, name := range names.FindAllString(string(text), -1) {
+			found++
+			if len(unknownVariables([]string{name + "=x"})) > 0 && !slices.Contains(apart, name) {
+				t.Errorf("%s has %s, which no command knows", path, name)
+			}
+		}
+		return nil
+	})
+	if err != nil || found < 50 {
+		t.Errorf("%d names: %v", found, err)
+	}
+}
