@@ -134,7 +134,7 @@ func newServer(o Options, engine backend) (*Server, error) {
 	s.echo.Use(s.around)
 	for _, r := range routes {
 		handle := strictRequest(&r, r.handle)
-		if (r.method == http.MethodGet || r.method == http.MethodHead) && r.path != "/stream" && !strings.HasPrefix(r.path, "/blob") && r.path != "/filesets/:name" && r.path != "/jobs/:id/log" && r.path != "/batches/:id/results" {
+		if (r.method == http.MethodGet || r.method == http.MethodHead) && r.path != "/stream" && r.path != "/backup" && !strings.HasPrefix(r.path, "/blob") && r.path != "/filesets/:name" && r.path != "/jobs/:id/log" && r.path != "/batches/:id/results" {
 			handle = s.compressed(handle)
 		}
 		s.echo.Add(r.method, r.path, handle)

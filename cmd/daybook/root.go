@@ -85,7 +85,7 @@ commands: see ` + "`daybook help environment`" + `.`,
 	}
 	root.AddCommand(
 		newServe(), newOpsqueueServe(), newWork(), newAdd(), newBlob(), newFileset(), newGet(), newLogs(), newSubmit(), newBatches(), newResults(), newQueues(), newStats(), newClock(), newDiscover(), newBench(),
-		newCheck(), newRebuild(), newJournal(), newVersion(), newLicenses(), newExitCodes(), newEnvironmentHelp(),
+		newBackup(), newRestore(), newCheck(), newRebuild(), newJournal(), newVersion(), newLicenses(), newExitCodes(), newEnvironmentHelp(),
 	)
 	return root
 }
