@@ -72,11 +72,11 @@ func (j *Journal) eachSegment(from, through uint64, visit func(SegmentCopy) bool
 			if s.first > through {
 				return nil
 			}
-			if !begun {
+			if !begun && s.first <= from {
 				begun, next, volume = true, s.first, s.first
 			}
-			if s.first != next {
-				return &CorruptError{File: s.path, Seq: next, Reason: fmt.Sprintf("the segment begins at seq %d, and the one before ends before seq %d", s.first, next), Verdict: Refuse, Next: "run daybook journal verify"}
+			if s.first != next || !begun {
+				return notIntact(s.path, 0, next, fmt.Sprintf("the records before %d are missing", s.first))
 			}
 			if buf, err = readSegment(s.path, buf); err != nil {
 				return err
@@ -85,7 +85,7 @@ func (j *Journal) eachSegment(from, through uint64, visit func(SegmentCopy) bool
 			for sc.next <= through && sc.step() {
 			}
 			if sc.found.kind != clean {
-				return &CorruptError{File: s.path, Offset: int64(sc.off), Seq: sc.next, Reason: sc.found.reason, Verdict: Refuse, Next: "run daybook journal verify"}
+				return notIntact(s.path, int64(sc.off), sc.next, sc.found.reason)
 			}
 			next = sc.next
 			if sc.next == s.first { // empty, as the last one of a volume may be
@@ -97,7 +97,12 @@ func (j *Journal) eachSegment(from, through uint64, visit func(SegmentCopy) bool
 		}
 	}
 	if next <= through {
-		return &CorruptError{File: j.o.Dir, Seq: next, Reason: fmt.Sprintf("the records from %d to %d are missing", next, through), Verdict: Refuse, Next: "run daybook journal verify"}
+		return notIntact(j.o.Dir, 0, next, fmt.Sprintf("the records from %d to %d are missing", next, through))
 	}
 	return nil
+}
+
+// notIntact is the error of a copy at a damaged place.
+func notIntact(file string, offset int64, seq uint64, reason string) error {
+	return &CorruptError{File: file, Offset: offset, Seq: seq, Reason: reason, Case: "copy", Verdict: Refuse, Next: nextRestore}
 }
