@@ -18,9 +18,9 @@ import (
 // buffers. There is one at a time.
 const backupBytes = 8 << 20
 
-// backupPatience is how long a client may take to read 256 KiB of a backup. It writes what it reads to a disk, which may
+// defaultBackupPatience is how long a client may take to read 256 KiB of a backup. It writes what it reads to a disk, which may
 // be busy for some seconds.
-const backupPatience = time.Minute
+const defaultBackupPatience = time.Minute
 
 // snapshotter takes snapshots of the state and of the journal.
 type snapshotter interface {
@@ -52,7 +52,7 @@ func (s *Server) backup(c echo.Context) error {
 	h["Cache-Control"] = []string{"no-store"}
 	setSeq(c, snapshot.Last)
 	if conn := connectionOf(c.Request()); conn != nil {
-		conn.patience = backupPatience
+		conn.patience = s.backupPatience
 		defer func() { conn.patience = 0 }()
 	}
 	c.Response().WriteHeader(http.StatusOK)
