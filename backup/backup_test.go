@@ -16,6 +16,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/iotest"
 
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/ingest"
@@ -301,7 +302,8 @@ type fakeBlobs struct {
 	mu      sync.Mutex
 	of      map[string]map[string][]byte // by client and address
 	gets    int
-	between func() // called after the first list
+	damaged map[string]bool // addresses
+	between func()          // called after the first list
 }
 
 func (f *fakeBlobs) put(client, content string) string {
@@ -357,6 +359,9 @@ func (f *fakeBlobs) Get(_ context.Context, client, address string) (io.ReadClose
 	content, ok := f.of[client][address]
 	if !ok {
 		return nil, ErrBlobGone
+	}
+	if f.damaged[address] {
+		return io.NopCloser(io.MultiReader(bytes.NewReader(content[:1]), iotest.ErrReader(ErrBlobDamaged))), nil
 	}
 	f.gets++
 	return io.NopCloser(bytes.NewReader(content)), nil
@@ -445,6 +450,28 @@ func TestBlobs(t *testing.T) {
 	}
 	if left, err := filepath.Glob(filepath.Join(dir, blobsDir, "clients", "acme", "blobs", "sha256", "*")); err != nil || len(left) != 20 {
 		t.Errorf("the blobs of the backup before are %d, %v", len(left), err)
+	}
+}
+
+// TestDamagedBlobOfAServer: a blob that is damaged on the server is left out and reported, and the rest is in the backup.
+// When the blob is repaired, the next backup has it.
+func TestDamagedBlobOfAServer(t *testing.T) {
+	s := startSource(t, 0)
+	dir := t.TempDir()
+	f := &fakeBlobs{}
+	f.put("", "right")
+	f.damaged = map[string]bool{f.put("", "damaged"): true}
+	made := mustMake(t, dir, s.stream, f, 0)
+	if n, _ := made.Verified.Blobs.Count(); n != 1 || !slices.Equal(made.Damaged, []string{addressOf("damaged")}) {
+		t.Errorf("%d blobs, damaged: %v", n, made.Damaged)
+	}
+	if _, err := Verify(t.Context(), made.Path, true); err != nil {
+		t.Error(err)
+	}
+	f.damaged = nil
+	made = mustMake(t, dir, s.stream, f, 0)
+	if n, _ := made.Verified.Blobs.Count(); n != 2 || len(made.Damaged) > 0 {
+		t.Errorf("%d blobs, damaged: %v", n, made.Damaged)
 	}
 }
 

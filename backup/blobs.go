@@ -179,8 +179,12 @@ func (b *Blobs) verify(ctx context.Context, dir string, read bool) error {
 	return nil
 }
 
-// ErrBlobGone: the server does not have the blob any more.
-var ErrBlobGone = errors.New("the blob was removed")
+var (
+	// ErrBlobGone: the server does not have the blob any more.
+	ErrBlobGone = errors.New("the blob was removed")
+	// ErrBlobDamaged: the server has the blob, and cannot send it because its bytes have changed.
+	ErrBlobDamaged = errors.New("the blob is damaged on the server")
+)
 
 // BlobSource is a server whose blobs are fetched.
 type BlobSource interface {
@@ -188,7 +192,7 @@ type BlobSource interface {
 	Clients(ctx context.Context) ([]string, error)
 	// List yields the addresses and sizes of the blobs of a client, or with "" of those that all share.
 	List(ctx context.Context, client string) iter.Seq2[BlobInfo, error]
-	// Get opens a blob, or returns ErrBlobGone.
+	// Get opens a blob, or returns ErrBlobGone or ErrBlobDamaged. Reads may return ErrBlobDamaged, too.
 	Get(ctx context.Context, client, address string) (io.ReadCloser, error)
 }
 
@@ -198,14 +202,21 @@ type BlobInfo struct {
 	Size    int64
 }
 
+// fetched is what fetch has done.
+type fetched struct {
+	blobs   int
+	bytes   int64
+	damaged []blobEntry // that the server cannot send
+}
+
 // fetch adds the blobs of a server to the list, and fetches those that the directory does not have. It leaves out what
-// the server removes meanwhile.
-func (b *Blobs) fetch(ctx context.Context, stores *blob.Clients, dir string, from BlobSource) (n int, size int64, err error) {
+// the server removes meanwhile, and what is damaged there: the rest of a backup is needed all the more.
+func (b *Blobs) fetch(ctx context.Context, stores *blob.Clients, dir string, from BlobSource) (done fetched, err error) {
 	clients, err := from.Clients(ctx)
 	if err != nil {
-		return 0, 0, err
+		return done, err
 	}
-	var mu sync.Mutex // guards n and size
+	var mu sync.Mutex // guards done
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(blobsAtOnce)
 	list := func(client string) error {
@@ -226,16 +237,20 @@ func (b *Blobs) fetch(ctx context.Context, stores *blob.Clients, dir string, fro
 				continue
 			}
 			group.Go(func() error {
-				switch err := fetchBlob(ctx, store, from, &e); {
-				case errors.Is(err, ErrBlobGone):
-					b.remove(client, e.address)
-					return nil
-				case err != nil:
-					return fmt.Errorf("fetch blob %s: %w", e.address, err)
-				}
+				err := fetchBlob(ctx, store, from, &e)
 				mu.Lock()
 				defer mu.Unlock()
-				n, size = n+1, size+e.size
+				switch {
+				case errors.Is(err, ErrBlobGone):
+					b.remove(client, e.address)
+				case errors.Is(err, ErrBlobDamaged):
+					b.remove(client, e.address)
+					done.damaged = append(done.damaged, e)
+				case err != nil:
+					return fmt.Errorf("fetch blob %s: %w", e.address, err)
+				default:
+					done.blobs, done.bytes = done.blobs+1, done.bytes+e.size
+				}
 				return nil
 			})
 		}
@@ -249,7 +264,7 @@ func (b *Blobs) fetch(ctx context.Context, stores *blob.Clients, dir string, fro
 	if failed := group.Wait(); failed != nil { // it has ended the list
 		err = failed
 	}
-	return n, size, err
+	return done, err
 }
 
 func fetchBlob(ctx context.Context, to blob.Store, from BlobSource, e *blobEntry) (err error) {

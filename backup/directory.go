@@ -96,6 +96,8 @@ type Made struct {
 	NewBlobs int   // that were fetched
 	NewBytes int64 // of these
 	Removed  []string
+	// Damaged are the addresses of blobs that the backup does not have, since they are damaged on the server.
+	Damaged []string
 }
 
 // Make makes a backup. stream requests the stream of a server. blobs is the server's blobs; nil leaves them out. The
@@ -129,8 +131,12 @@ func (d *Directory) Make(ctx context.Context, stream func(context.Context) (io.R
 		// Blobs that jobs of the snapshot name may be removed by the server soon after it, if these jobs end. So they are
 		// fetched before. Those that arrive meanwhile stay for a day, and are fetched afterwards.
 		fetch := func() error {
-			n, bytes, err := list.fetch(ctx, stores, filepath.Join(d.path, blobsDir), blobs)
-			made.NewBlobs, made.NewBytes = made.NewBlobs+n, made.NewBytes+bytes
+			done, err := list.fetch(ctx, stores, filepath.Join(d.path, blobsDir), blobs)
+			made.NewBlobs, made.NewBytes, made.Damaged = made.NewBlobs+done.blobs, made.NewBytes+done.bytes, nil
+			for _, e := range done.damaged { // those of the second time are all
+				made.Damaged = append(made.Damaged, e.address.String())
+			}
+			slices.Sort(made.Damaged)
 			return err
 		}
 		if err := fetch(); err != nil {

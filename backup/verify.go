@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
@@ -60,6 +61,16 @@ func Verify(ctx context.Context, dir string, readBlobs bool) (*Verified, error) 
 		err = blobs.verify(ctx, blobsOf(dir), readBlobs)
 	}
 	return v, err
+}
+
+// damaged makes ErrDamaged of an error, unless it says that this process may not read the files, or cannot lock them.
+func damaged(err error) error {
+	for _, other := range []error{syscall.EROFS, syscall.EACCES, syscall.EPERM, syscall.ENOSPC, syscall.EMFILE} {
+		if errors.Is(err, other) {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: %w", ErrDamaged, err)
 }
 
 // missingIsDamage makes ErrDamaged of the error of a missing file.
@@ -118,7 +129,7 @@ func verifyContent(ctx context.Context, dir string, m *Manifest) (*Verified, err
 	report, err := journal.Verify(ingest.JournalDir(dir))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+		return nil, damaged(err)
 	case report.Damage != nil:
 		return nil, fmt.Errorf("%w: %w", ErrDamaged, report.Damage)
 	case report.UUID != m.Journal || report.Last != m.Last || report.First > m.Cursor+1:
@@ -141,6 +152,10 @@ func verifyContent(ctx context.Context, dir string, m *Manifest) (*Verified, err
 	return v, err
 }
 
+// verifyCacheBytes is less than the cache of a server: the check reads each row about once, and the command may run beside
+// a server.
+const verifyCacheBytes = 16 << 20
+
 func verifyStore(dir string, m *Manifest) (jobs int64, err error) {
 	path := ingest.StoreDir(dir)
 	defer func() {
@@ -150,20 +165,20 @@ func verifyStore(dir string, m *Manifest) (jobs int64, err error) {
 	}()
 	peeked, err := store.Peek(path, store.Options{})
 	if err != nil {
-		return 0, fmt.Errorf("%w: %w", ErrDamaged, err)
+		return 0, damaged(err)
 	}
 	if peeked.Torn != "" || peeked.Journal != m.Journal || peeked.Applied != m.Cursor {
 		return 0, fmt.Errorf("%w: its store is of journal %s with the cursor %d, and must be of %s with %d; %s", ErrDamaged, peeked.Journal, peeked.Applied, m.Journal, m.Cursor, peeked.Torn)
 	}
-	s, err := store.Open(path, store.Options{ReadOnly: true})
+	s, err := store.Open(path, store.Options{ReadOnly: true, CacheBytes: verifyCacheBytes, MemtableBytes: verifyCacheBytes / 4})
 	if err != nil {
-		return 0, fmt.Errorf("%w: %w", ErrDamaged, err)
+		return 0, damaged(err)
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	first := ""
 	problems, err := s.Check(func(problem string) bool { first = problem; return false })
 	if err != nil {
-		return 0, fmt.Errorf("%w: %w", ErrDamaged, err)
+		return 0, damaged(err)
 	}
 	if problems > 0 {
 		return 0, fmt.Errorf("%w: the check of its store found a problem: %s", ErrDamaged, first)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -75,8 +76,9 @@ type backupReport struct {
 	HasBlobs    bool             `json:"has_blobs"`
 	Blobs       int              `json:"blobs"`
 	BlobBytes   int64            `json:"blob_bytes"`
-	NewBlobs    *int             `json:"new_blobs,omitempty"` // fetched
-	Removed     []string         `json:"removed,omitempty"`   // earlier backups
+	NewBlobs    *int             `json:"new_blobs,omitempty"`     // fetched
+	Removed     []string         `json:"removed,omitempty"`       // earlier backups
+	Damaged     []string         `json:"damaged_blobs,omitempty"` // that the backup does not have
 	Seconds     float64          `json:"seconds"`
 }
 
@@ -124,20 +126,30 @@ func makeBackup(cmd *cobra.Command, c *client.Client, path string, noBlobs bool,
 			return fmt.Errorf("the backup %s is complete: %w", made.Path, err)
 		}
 	}
-	r := backupReport{Backup: made.Path, Jobs: made.Verified.Jobs, Removed: made.Removed, Seconds: time.Since(began).Seconds()}
+	r := backupReport{Backup: made.Path, Jobs: made.Verified.Jobs, Removed: made.Removed, Damaged: made.Damaged, Seconds: time.Since(began).Seconds()}
 	r.describe(made.Verified.Manifest, made.Verified.Blobs)
 	if r.HasBlobs {
 		r.NewBlobs = &made.NewBlobs
 	}
-	out := cmd.OutOrStdout()
+	if err := r.print(cmd.OutOrStdout(), asJSON); err != nil {
+		return err
+	}
+	if len(r.Damaged) > 0 {
+		return fmt.Errorf("the backup is complete but for %d blobs: %w: %s; next step: store them again", len(r.Damaged), backup.ErrBlobDamaged, strings.Join(r.Damaged[:min(len(r.Damaged), 10)], ", "))
+	}
+	return nil
+}
+
+// print prints the report of a new backup.
+func (r *backupReport) print(out io.Writer, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(out).Encode(r)
 	}
 	text := r.blobsText()
 	if r.HasBlobs {
-		text += fmt.Sprintf(", of which %d were fetched", made.NewBlobs)
+		text += fmt.Sprintf(", of which %d were fetched", *r.NewBlobs)
 	}
-	_, err = fmt.Fprintf(out, "%s: %d jobs, up to seq %d; %d files with %s; %s; verified; %.1f s\n", r.Backup, r.Jobs, r.LastSeq, r.Files, sizeText(r.Bytes), text, r.Seconds)
+	_, err := fmt.Fprintf(out, "%s: %d jobs, up to seq %d; %d files with %s; %s; verified; %.1f s\n", r.Backup, r.Jobs, r.LastSeq, r.Files, sizeText(r.Bytes), text, r.Seconds)
 	for _, removed := range r.Removed {
 		if err == nil {
 			_, err = fmt.Fprintf(out, "removed %s\n", removed)
@@ -193,11 +205,26 @@ func (s *serverBlobs) List(ctx context.Context, of string) iter.Seq2[backup.Blob
 
 func (s *serverBlobs) Get(ctx context.Context, of, address string) (io.ReadCloser, error) {
 	r, err := s.c.GetBlob(ctx, of, address)
-	if errors.Is(err, client.ErrNotFound) {
+	switch {
+	case errors.Is(err, client.ErrNotFound):
 		return nil, backup.ErrBlobGone
+	case err != nil:
+		return nil, damagedBlob(err)
 	}
-	if err != nil {
-		return nil, err
+	return serverBlob{r}, nil
+}
+
+// serverBlob is a blob that is read from a server.
+type serverBlob struct{ *client.BlobReader }
+
+func (b serverBlob) Read(p []byte) (int, error) {
+	n, err := b.BlobReader.Read(p)
+	return n, damagedBlob(err)
+}
+
+func damagedBlob(err error) error {
+	if errors.Is(err, client.ErrBlobDamaged) {
+		return fmt.Errorf("%w: %w", backup.ErrBlobDamaged, err)
 	}
-	return r, nil
+	return err
 }

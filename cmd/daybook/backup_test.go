@@ -146,6 +146,19 @@ func TestBackupAndRestore(t *testing.T) {
 		t.Error(text)
 	}
 
+	blobFile := filepath.Join(s.data, "blobs", "clients", "acme", "blobs", "sha256", strings.TrimPrefix(address, "sha256:"))
+	content, err := os.ReadFile(blobFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content[len(content)/2] ^= 1
+	if err := os.WriteFile(blobFile, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := execute(t, "", "backup", "--server", s.url, "--json", filepath.Join(t.TempDir(), "b")); r.code != exitCorrupt || !strings.Contains(r.errs, address) || !strings.Contains(r.out, `"jobs":6`) {
+		t.Errorf("a damaged blob: %d %s%s", r.code, r.out, r.errs)
+	}
+
 	none := serving(t, filepath.Join(t.TempDir(), "data"), "--blobs", "none")
 	if n := reported(t, "backup", "--server", none.url, filepath.Join(t.TempDir(), "b")); n.HasBlobs {
 		t.Errorf("a server without blobs: %+v", n)

@@ -102,7 +102,7 @@ func exitCode(err error) int {
 	case errors.Is(err, journal.ErrVersion), errors.Is(err, store.ErrNewerFormat), errors.Is(err, store.ErrOlderFormat), errors.Is(err, backup.ErrVersion):
 		return exitFormat
 	case isCorrupt && corrupt != nil,
-		errors.Is(err, journal.ErrForeign), errors.Is(err, journal.ErrCursor), errors.Is(err, store.ErrForeignJournal), errors.Is(err, store.ErrDamaged), errors.Is(err, backup.ErrDamaged):
+		errors.Is(err, journal.ErrForeign), errors.Is(err, journal.ErrCursor), errors.Is(err, store.ErrForeignJournal), errors.Is(err, store.ErrDamaged), errors.Is(err, backup.ErrDamaged), errors.Is(err, backup.ErrBlobDamaged):
 		return exitCorrupt
 	case errors.Is(err, errNoData), errors.Is(err, backup.ErrNoBackup):
 		return exitNoData
