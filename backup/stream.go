@@ -118,9 +118,10 @@ func Receive(dir string, r io.Reader, base string) (*Manifest, error) {
 	return m, nil
 }
 
-// streamError is the error of a stream that ended early, or that is no tar.
+// streamError is the error of a stream that ended early, or that is no tar. An error of the reader of the stream, such as a
+// lost connection, is no damage.
 func streamError(err error) error {
-	if errors.Is(err, tar.ErrHeader) || errors.Is(err, io.ErrUnexpectedEOF) {
+	if errors.Is(err, tar.ErrHeader) || err == io.ErrUnexpectedEOF {
 		return fmt.Errorf("%w: the stream ended before its end: %w", ErrDamaged, err)
 	}
 	return fmt.Errorf("read the stream of the backup: %w", err)
