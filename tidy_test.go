@@ -22,6 +22,7 @@ const tree = "github.com/daybookq/daybook/"
 
 // mayImport is the one-way chain: a folder, and which of our folders its code (not its tests) may import.
 var mayImport = map[string][]string{
+	"backup":                 {"blob", "ingest", "job", "journal", "store"},
 	"blob":                   {"job/digest"},
 	"blob/s3":                {"blob"},
 	"blob/s3/s3test":         {},
@@ -38,7 +39,7 @@ var mayImport = map[string][]string{
 	"registry":               {"job"},
 	"registry/onlost":        {"registry"},
 	"ingest":                 {"job", "job/runs", "journal", "registry", "store"},
-	"api":                    {"blob", "fileset", "fileset/archive", "job", "job/handler", "job/runs", "joblog", "ingest", "manifest", "registry", "store"},
+	"api":                    {"backup", "blob", "fileset", "fileset/archive", "job", "job/handler", "job/runs", "joblog", "ingest", "manifest", "registry", "store"},
 	"client":                 {"fileset", "fileset/directory", "job", "job/digest", "job/handler", "job/runs", "mdns"},
 	"client/daybooktest":     {"client"},
 	"manifest":               {"job/handler"},
@@ -69,7 +70,7 @@ var mayImport = map[string][]string{
 	"runner/wasi":            {"client", "job/digest", "job/handler", "runner/disk", "runner/pool", "runner/runlog", "runner/sandbox", "runner/task", "runner/wasi/guest", "runner/webhook"},
 	"runner/wasi/guest":      {},
 	"runner/task":            {"client"},
-	"cmd/daybook":            {"api", "blob", "blob/s3", "client", "fileset", "ingest", "job", "job/digest", "job/handler", "journal", "load", "load/limits", "load/works", "manifest", "mdns", "opsqueue", "runner", "runner/container", "runner/sandbox", "runner/program", "runner/script", "runner/webhook", "registry", "registry/onlost", "store", "trace"},
+	"cmd/daybook":            {"api", "backup", "blob", "blob/s3", "client", "fileset", "ingest", "job", "job/digest", "job/handler", "journal", "load", "load/limits", "load/works", "manifest", "mdns", "opsqueue", "runner", "runner/container", "runner/sandbox", "runner/program", "runner/script", "runner/webhook", "registry", "registry/onlost", "store", "trace"},
 }
 
 // onlyIn names libraries that belong to certain folders.
@@ -297,7 +298,7 @@ func TestDependencies(t *testing.T) {
 
 // listsFiles are the folders whose doc.go lists their files.
 var listsFiles = []string{
-	"api", "bench", "bench/compare", "bench/demo", "bench/matrix", "bench/open", "bench/peers", "bench/peers/daybook", "bench/peers/measure", "bench/peers/peer", "bench/peers/process",
+	"api", "backup", "bench", "bench/compare", "bench/demo", "bench/matrix", "bench/open", "bench/peers", "bench/peers/daybook", "bench/peers/measure", "bench/peers/peer", "bench/peers/process",
 	"bench/peers/report", "blob", "blob/s3", "blob/s3/s3test", "client", "cmd/daybook", "fileset", "fileset/archive", "fileset/directory", "ingest", "job", "joblog", "journal", "load", "load/limits", "load/works", "manifest", "mdns", "opsqueue", "opsqueue/stockclient", "opsqueue/wire", "proof/corruption", "proof/crash", "proof/hostile",
 	"proof/powerfs", "proof/report", "proof/runners", "proof/sim", "registry", "registry/onlost", "runner/answers", "runner/container", "runner/dirlock", "runner/disk", "runner/pool", "runner/program", "runner/runlog", "runner/sandbox", "runner/sandbox/helper", "runner/script", "runner/script/protocol", "runner/slots", "runner/wasi", "runner/wasi/guest", "runner/webhook", "store", "store/lsm", "trace", "trace/tracetest",
 }

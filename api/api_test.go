@@ -55,6 +55,7 @@ type parts struct {
 	clock
 	monitor
 	follower
+	snapshotter
 
 	jobReader
 	jobLister
@@ -76,7 +77,7 @@ func (p parts) Exchange(ctx context.Context, commands []job.Complete, c job.Clai
 }
 
 func partsOf(e Engine, q Queries) parts {
-	return parts{e, e, e, e, e, e, e, e, e, e, e, e, e, e, e, e, q, q, q, q, q, q, q, q, q}
+	return parts{e, e, e, e, e, e, e, e, e, e, e, e, e, e, e, e, e, q, q, q, q, q, q, q, q, q}
 }
 
 // setup is the configuration of a server. A test can replace parts by test doubles.

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"net"
@@ -34,7 +35,10 @@ type connection struct {
 	framing framing
 	place   place
 	heard   atomic.Int64 // when something was read last, in unix ns; of a stream's connection
-	closed  func()       // the listener's hook for a stream's connection; nil for others, which net/http watches
+	// patience is how long a write of paceBytes may take, if not paceTime. The handler of a request sets it, and nobody
+	// else writes meanwhile.
+	patience time.Duration
+	closed   func() // the listener's hook for a stream's connection; nil for others, which net/http watches
 
 	// The request that is served now, if it has a body. Only the goroutine of its handler uses these fields.
 	request  *http.Request
@@ -95,7 +99,7 @@ func (c *connection) Close() error {
 func (c *connection) Write(p []byte) (written int, err error) {
 	for {
 		piece := p[written:min(written+paceBytes, len(p))]
-		if err := c.Conn.SetWriteDeadline(time.Now().Add(paceTime)); err != nil {
+		if err := c.Conn.SetWriteDeadline(time.Now().Add(cmp.Or(c.patience, paceTime))); err != nil {
 			return written, err
 		}
 		n, err := c.Conn.Write(piece)

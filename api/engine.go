@@ -20,6 +20,7 @@ type Engine interface {
 	clock
 	monitor
 	follower
+	snapshotter
 }
 
 // Queries reads the state. *store.Queries implements it. A handler calls CatchUp of the engine before it reads.

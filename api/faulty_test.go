@@ -185,6 +185,13 @@ func (f *faulty) DeleteFileset(ctx context.Context, d job.DeleteFileset) (ingest
 	return f.parts.DeleteFileset(ctx, d)
 }
 
+func (f *faulty) Snapshot() (*ingest.Snapshot, error) {
+	if err := f.failure(); err != nil {
+		return nil, err
+	}
+	return f.parts.Snapshot()
+}
+
 func (f *faulty) Stats() ingest.Stats {
 	if err := f.failure(); err != nil {
 		panic(err) // only a programming error can cause it

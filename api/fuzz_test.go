@@ -40,6 +40,8 @@ func (s *picky) take(cmd job.Command) {
 	}
 }
 
+func (s *picky) Snapshot() (*ingest.Snapshot, error) { return nil, ingest.ErrBackupRunning }
+
 func (s *picky) StartCreate(ctx context.Context, c *job.Create) func() (store.Made, ingest.Receipt, error) {
 	return func() (store.Made, ingest.Receipt, error) { return s.Create(ctx, c) }
 }

@@ -24,6 +24,7 @@ type metrics struct {
 	verbs    map[string]*routeMetrics // of requests in streams
 	blobMetrics
 	filesetMetrics
+	backupMetrics
 }
 
 type routeKey struct{ method, path string }
@@ -108,6 +109,7 @@ func newMetrics(s *Server, routes []route) *metrics {
 	inFlight("daybook_stream_bytes", held, "kind", "jobs", room.jobs)
 	m.blobMetrics = newBlobMetrics(s.blobs, registry)
 	m.filesetMetrics = newFilesetMetrics(registry)
+	m.backupMetrics = newBackupMetrics(registry)
 	registerLogMetrics(&s.logs, registry)
 	registerSpanMetrics(s.spans, registry)
 	m.page = echo.WrapHandler(promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorLog: promLog{s}}))

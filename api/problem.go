@@ -128,6 +128,7 @@ var known = []struct {
 	{ingest.ErrWritesFailed, http.StatusServiceUnavailable, "writes_failed", notStored},
 	{ingest.ErrNotReady, http.StatusServiceUnavailable, "not_ready", notStored},
 	{ingest.ErrStale, http.StatusServiceUnavailable, "not_ready", notStored},
+	{ingest.ErrBackupRunning, http.StatusConflict, "backup_running", notStored},
 	{ingest.ErrOverloaded, http.StatusTooManyRequests, codeOverloaded, notStored},
 	{ingest.ErrTooManyQueues, http.StatusTooManyRequests, "too_many_queues", notStored},
 	{ingest.ErrTooManyKeys, http.StatusTooManyRequests, "too_many_keys", notStored},

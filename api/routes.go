@@ -128,6 +128,9 @@ func (s *Server) routes() []route {
 
 		{http.MethodPost, "/clock/accept", s.acceptTime, !hot, !keyed, ""},
 
+		{http.MethodGet, "/backup", s.backup, !hot, !keyed, ""},
+		{http.MethodGet, "/backup/clients", s.backupClients, !hot, !keyed, ""},
+
 		{http.MethodGet, "/", s.root, !hot, !keyed, ""},
 		{http.MethodGet, "/ping", s.ping, hot, !keyed, ""},
 		{http.MethodGet, "/healthz", s.healthz, hot, !keyed, ""},

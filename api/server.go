@@ -73,6 +73,8 @@ type Server struct {
 	resultReaders atomic.Int64             // requests that follow results
 	listening     atomic.Pointer[listener] // nil before Run
 
+	backupPatience time.Duration // defaultBackupPatience; tests set less
+
 	draining context.Context // done when the shutdown begins
 	drain    context.CancelFunc
 }
@@ -120,7 +122,7 @@ func newServer(o Options, engine backend) (*Server, error) {
 	}
 	s := &Server{
 		engine: engine, blobs: o.Blobs, defaults: defaults, log: o.Log, build: o.Build, quitting: o.Quit, onLostFailures: o.OnLostFailures, spans: o.Spans, echo: echo.New(), hosts: hosts, fenced: o.RequireClaimID,
-		limits: newLimits(o.MaxConnections),
+		limits: newLimits(o.MaxConnections), backupPatience: defaultBackupPatience,
 	}
 	s.logs.Logs = joblog.New()
 	s.streams.init(o.StreamHeartbeat, s.maxConnections)
@@ -134,7 +136,7 @@ func newServer(o Options, engine backend) (*Server, error) {
 	s.echo.Use(s.around)
 	for _, r := range routes {
 		handle := strictRequest(&r, r.handle)
-		if (r.method == http.MethodGet || r.method == http.MethodHead) && r.path != "/stream" && !strings.HasPrefix(r.path, "/blob") && r.path != "/filesets/:name" && r.path != "/jobs/:id/log" && r.path != "/batches/:id/results" {
+		if (r.method == http.MethodGet || r.method == http.MethodHead) && r.path != "/stream" && r.path != "/backup" && !strings.HasPrefix(r.path, "/blob") && r.path != "/filesets/:name" && r.path != "/jobs/:id/log" && r.path != "/batches/:id/results" {
 			handle = s.compressed(handle)
 		}
 		s.echo.Add(r.method, r.path, handle)

@@ -107,6 +107,7 @@ func TestEveryDocumentedStatus(t *testing.T) {
 	x.runners()
 	x.batches()
 	x.sessions()
+	x.backups()
 	x.blobsAndFilesets()
 	x.successes()
 	x.compare()
@@ -387,6 +388,19 @@ func (x *everyStatus) runners() {
 	x.do(x.byName["DELETE /runners/{id}"], "/runners/"+x.id+"?instance=other", "").wantStatus(http.StatusConflict)
 }
 
+// backups has the refusals of backups.
+func (x *everyStatus) backups() {
+	for err, status := range map[error]int{ingest.ErrBackupRunning: http.StatusConflict, ingest.ErrDiskFull: http.StatusInsufficientStorage} {
+		x.faults.set(err)
+		x.ask("GET /backup", "", status)
+		x.faults.set(nil)
+	}
+	keeper := x.server.blobs
+	x.server.blobs = nil
+	x.ask("GET /backup/clients", "", http.StatusNotImplemented)
+	x.server.blobs = keeper
+}
+
 // sessions uses sessions and their numbers, for each operation that supports them. The server refuses a wrong number before
 // it changes anything.
 func (x *everyStatus) sessions() {
@@ -506,7 +520,7 @@ func (x *everyStatus) successes() {
 func (x *everyStatus) compare() {
 	elsewhere := map[string]string{"GET /sweeps/{id} 200": "TestSweep", "GET /stream 101": "TestStream", "GET /stream 503": "TestStreamAtShutdown"}
 	// A programming error in a handler that does not call the engine. TestEngineErrors tests the errors of the engine.
-	faultless := map[string]bool{"/": true, "/ping": true, "/healthz": true, "/readyz": true, "/version": true, "/metrics": true, "/openapi.yaml": true, "/docs": true, "/docs/{file}": true, "/quit": true, "/runners/{id}": true}
+	faultless := map[string]bool{"/": true, "/ping": true, "/healthz": true, "/readyz": true, "/version": true, "/metrics": true, "/openapi.yaml": true, "/docs": true, "/docs/{file}": true, "/quit": true, "/runners/{id}": true, "/backup/clients": true}
 	for path, item := range describedOf(x.T).doc.Paths.Map() {
 		for method, op := range item.Operations() {
 			name := method + " " + path

@@ -171,8 +171,11 @@ func (c *Clients) Store(client string) (Store, error) {
 	return &clientStore{c, client}, nil
 }
 
-// Names returns the clients that have blobs or uploads, in order, and some whose last ones were removed.
-func (c *Clients) Names() []string {
+// Names returns the clients that have blobs or uploads, in order, and some whose last ones were removed. It returns no
+// error.
+func (c *Clients) Names() ([]string, error) { return c.names(), nil }
+
+func (c *Clients) names() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Sorted(maps.Keys(c.clients))
@@ -181,7 +184,7 @@ func (c *Clients) Names() []string {
 // All returns all stores: the shared one, and those of all Names.
 func (c *Clients) All() ([]Store, error) {
 	all := []Store{c.shared.asStore()}
-	for _, name := range c.Names() {
+	for _, name := range c.names() {
 		all = append(all, &clientStore{c, name})
 	}
 	return all, nil

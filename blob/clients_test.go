@@ -261,8 +261,8 @@ func TestClientDirectories(t *testing.T) {
 		for _, e := range entries {
 			got = append(got, e.Name())
 		}
-		if err != nil || !slices.Equal(got, want) || !slices.Equal(c.Names(), want) {
-			t.Errorf("there are %v, and Names returns %v; want %v; %v", got, c.Names(), want, err)
+		if err != nil || !slices.Equal(got, want) || !slices.Equal(c.names(), want) {
+			t.Errorf("there are %v, and Names returns %v; want %v; %v", got, c.names(), want, err)
 		}
 	}
 	ann, bob, cal := mustStore(t, c, "ann"), mustStore(t, c, "bob"), mustStore(t, c, "cal")
@@ -324,7 +324,7 @@ func TestClientDirectories(t *testing.T) {
 		t.Fatal(err)
 	}
 	c = reopenClients(t, c, o)
-	if got := c.Names(); !slices.Equal(got, []string{"ann"}) {
+	if got := c.names(); !slices.Equal(got, []string{"ann"}) {
 		t.Errorf("the clients are %q", got)
 	}
 	_, err = OpenClients(c.shared.dir, o)
@@ -462,7 +462,7 @@ func TestClientsAtOnce(t *testing.T) {
 		}
 	}
 	mustBeEmpty(t, c.dir)
-	if c.Used() != 0 || len(c.Names()) != 0 {
-		t.Errorf("%d bytes are used, the clients are %v", c.Used(), c.Names())
+	if c.Used() != 0 || len(c.names()) != 0 {
+		t.Errorf("%d bytes are used, the clients are %v", c.Used(), c.names())
 	}
 }

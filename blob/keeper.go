@@ -15,6 +15,8 @@ var ErrCollecting = errors.New("blob: a collection is under way")
 type Stores interface {
 	// Store returns the blobs of a client, or with "" those that all clients share.
 	Store(client string) (Store, error)
+	// Names returns the clients that have blobs or uploads, in order, and some whose last ones were removed.
+	Names() ([]string, error)
 	// All returns all stores, that of "" first.
 	All() ([]Store, error)
 	// Used returns the bytes of all blobs and of the uploads under way.

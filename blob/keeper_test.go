@@ -13,6 +13,7 @@ import (
 type alone struct{ only Store }
 
 func (a alone) Store(string) (Store, error) { return a.only, nil }
+func (a alone) Names() ([]string, error)    { return nil, nil }
 func (a alone) All() ([]Store, error)       { return []Store{a.only}, nil }
 func (a alone) Used() int64                 { return a.only.Used() }
 

@@ -95,6 +95,15 @@ func (l *Later) Store(client string) (Store, error) {
 	return c.Store(client)
 }
 
+// Names returns the clients that have blobs, as Clients does.
+func (l *Later) Names() ([]string, error) {
+	c, err := l.now()
+	if err != nil {
+		return nil, err
+	}
+	return c.Names()
+}
+
 // All returns all stores.
 func (l *Later) All() ([]Store, error) {
 	c, err := l.now()

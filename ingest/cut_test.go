@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
@@ -28,7 +29,7 @@ func TestCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	base := filepath.Join(t.TempDir(), "base")
-	if err := e.store.Checkpoint(base); err != nil { // a checkpoint flushes the store
+	if err := e.store.Checkpoint(base, time.Minute); err != nil { // a checkpoint flushes the store
 		t.Fatal(err)
 	}
 	e.cut(64 << 10)

@@ -33,6 +33,7 @@
 //   - lost_runners.go: declaring runners lost, and returning their jobs.
 //   - disk_space.go, maintenance.go: the reserve of disk space; flushing the store and cutting the log.
 //   - replay.go, rebuild.go, check.go: bringing a store up to a log; making a store from a log; checking a store.
+//   - backup.go: the files of a backup of a running engine.
 //   - stats.go, errors.go: figures for operators; reasons why a request was not carried out.
 //
 // Not for: HTTP, rules about jobs (package job), files of the journal or the store.

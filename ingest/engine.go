@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -82,6 +83,8 @@ type Engine struct {
 	history  history
 	counters counters
 
+	snapshots sync.Mutex // held while a Snapshot is open
+
 	state atomic.Pointer[stateNote]
 	// reportsEnds is set when the state includes what the log had when the engine started.
 	reportsEnds atomic.Bool
@@ -125,7 +128,11 @@ func Open(o Options) (_ *Engine, err error) {
 	if e.lock, err = Lock(o.Dir); err != nil {
 		return nil, err
 	}
-	if err := e.open(); err != nil {
+	err = os.RemoveAll(checkpointDir(o.Dir)) // a killed process may have left it
+	if err == nil {
+		err = e.open()
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open data directory %s: %w", o.Dir, err), e.close())
 	}
 	return e, nil

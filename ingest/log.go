@@ -97,6 +97,10 @@ type Log interface {
 	// applied, of which it keeps at least retain bytes. It returns the volumes that it has removed, also with an error.
 	Cut(applied uint64, retain int64) ([]journal.Volume, error)
 
+	// Segments yields the files that have the records from seq `from` to seq `through`, for a copy of the log as a
+	// journal. The caller keeps Cut from removing these records meanwhile; see journal.Journal.Segments.
+	Segments(from, through uint64) iter.Seq2[journal.SegmentCopy, error]
+
 	// Status returns figures for operators. It never waits for a disk or another process.
 	Status() journal.Status
 

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -14,6 +15,16 @@ const flushEvery = 5 * time.Second
 type history struct {
 	durable atomic.Uint64 // seq up to which the store is on disk; maintain writes it
 	flushed chan struct{} // capacity 1: the log may be cut, because Pebble has written a memtable or disk space is low
+
+	cutting sync.Mutex // held while the log is cut; guards needed
+	needed  uint64     // a backup reads the log from this seq on; 0: none does
+}
+
+// need keeps the log from this seq on, until the next call; 0 keeps nothing. A cut that is under way ends first.
+func (h *history) need(seq uint64) {
+	h.cutting.Lock()
+	defer h.cutting.Unlock()
+	h.needed = seq
 }
 
 // maintain flushes the store regularly, and cuts the log after each flush, until ctx is done.
@@ -46,7 +57,8 @@ func (e *Engine) Flush() error { return e.store.Flush() }
 // FlushWait is Flush, and waits until the store has written its memtables. On a full disk it waits for ever.
 func (e *Engine) FlushWait() error { return e.store.FlushWait() }
 
-// cut notes up to which seq the store is on disk. It removes the log up to that seq, except for retain bytes.
+// cut notes up to which seq the store is on disk. It removes the log up to that seq, except for retain bytes and what a
+// backup reads.
 func (e *Engine) cut(retain int64) {
 	seq, err := e.store.Durable()
 	if err != nil {
@@ -54,6 +66,11 @@ func (e *Engine) cut(retain int64) {
 		return
 	}
 	e.history.durable.Store(seq)
+	e.history.cutting.Lock()
+	defer e.history.cutting.Unlock()
+	if needed := e.history.needed; needed > 0 {
+		seq = min(seq, needed-1)
+	}
 	volumes, err := e.log.Cut(seq, retain)
 	for _, v := range volumes {
 		e.logger.Info("removed a volume of the journal", "volume", v.Path, "first", v.First, "last", v.Last)

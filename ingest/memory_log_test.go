@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"slices"
 	"sync"
@@ -170,6 +171,13 @@ func (l *memoryLog) Status() journal.Status {
 // Records yields nothing, because Run delivers all records.
 func (l *memoryLog) Records(uint64) iter.Seq2[journal.Record, error] {
 	return func(func(journal.Record, error) bool) {}
+}
+
+// Segments yields an error: this log has no files.
+func (l *memoryLog) Segments(uint64, uint64) iter.Seq2[journal.SegmentCopy, error] {
+	return func(yield func(journal.SegmentCopy, error) bool) {
+		yield(journal.SegmentCopy{}, errors.ErrUnsupported)
+	}
 }
 
 func (l *memoryLog) Close() error {

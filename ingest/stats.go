@@ -4,6 +4,7 @@ import (
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
 	"github.com/daybookq/daybook/registry"
+	"github.com/daybookq/daybook/store"
 )
 
 // Stats are the figures of a running engine. Reading them never waits for the log or the store. In JSON, the fields of
@@ -112,7 +113,7 @@ func (e *Engine) Stats() Stats {
 			LagCommands: l.Synced - min(applied, l.Synced), LagBytes: e.handover.lag(),
 		},
 		StateStats: StateStats{
-			Jobs: map[string]int64{}, Batches: map[string]int64{}, Queues: totals.Queues, Parked: int(e.parked.n.Load()),
+			Jobs: jobsByStatus(totals), Batches: map[string]int64{}, Queues: totals.Queues, Parked: int(e.parked.n.Load()),
 			Stopped: totals.Stopped, Sweeps: totals.Sweeps, Keys: totals.Keys, Sessions: totals.Sessions,
 		},
 		TimeStats: TimeStats{Now: e.log.Now(), ClockOffsetMs: l.ClockOffset.Milliseconds(), NextDue: e.store.NextDue()},
@@ -126,9 +127,6 @@ func (e *Engine) Stats() Stats {
 		},
 		Ready: true,
 	}
-	for _, status := range job.Statuses {
-		s.Jobs[status.String()] = totals.Counts[status]
-	}
 	for status, n := range totals.Batches[1:] {
 		s.Batches[job.BatchStatus(status+1).String()] = n
 	}
@@ -136,6 +134,14 @@ func (e *Engine) Stats() Stats {
 		s.Ready, s.Reason = false, err.Error()
 	}
 	return s
+}
+
+func jobsByStatus(t store.Totals) map[string]int64 {
+	jobs := map[string]int64{}
+	for _, status := range job.Statuses {
+		jobs[status.String()] = t.Counts[status]
+	}
+	return jobs
 }
 
 func journalStats(l *journal.Status) JournalStats {

@@ -95,7 +95,7 @@
 //   - failed_write.go: what happens when a write or an fsync fails.
 //   - record.go, record_parser.go: writing and reading the text of a record.
 //   - scan.go, survey.go, tail_table.go: the records of a segment; the end of the journal; how a start decides about it.
-//   - read.go, verify.go: reading the records; a report on damage for operators.
+//   - read.go, verify.go, copy.go: reading the records; a report on damage for operators; the segments for a copy.
 //   - volume.go, volume_list.go: volumes and segments as files; the volumes of an open journal.
 //   - volume_removal.go, give_up.go: removing or archiving old volumes; giving up damaged records.
 //   - status.go, errors.go, hooks.go: figures for operators; errors; the file system calls that tests replace.

@@ -21,7 +21,7 @@ type Options struct {
 	OpenFiles int
 	// FS replaces the file system in tests.
 	FS lsm.FS
-	// MemtableBytes and CacheBytes replace Pebble's sizes in tests.
+	// MemtableBytes and CacheBytes replace Pebble's sizes, in tests and in commands that only read.
 	MemtableBytes, CacheBytes int
 	// Small shrinks, in tests, everything that is cached, paged or left for later, and how many sessions may be open,
 	// so that a few jobs do what millions would. A store that was made with it must be opened with it.

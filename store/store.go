@@ -32,8 +32,9 @@ func (s *Store) FlushWait() error { return s.db.FlushWait() }
 func (s *Store) FlushWithin(d time.Duration) error { return s.db.FlushWithin(d) }
 
 // Checkpoint makes a base in dir, which must not exist: a store of its own, at the cursor of the last commit or a later
-// one.
-func (s *Store) Checkpoint(dir string) error { return s.db.Checkpoint(dir) }
+// one. It shares its tables with this store by hard links, if the file system has them. It gives up if the flush that it
+// begins with takes longer than limit.
+func (s *Store) Checkpoint(dir string, limit time.Duration) error { return s.db.Checkpoint(dir, limit) }
 
 // Close closes the store. What was applied and not committed is dropped; what was committed and not flushed is in the
 // journal. Close waits for queries, a commit, flushes and compactions that are under way: on a disk that takes no

@@ -89,7 +89,7 @@ func TestReadOnlyAndCheckpoint(t *testing.T) {
 	mustApply(t, s, 1, 0, plainCreate("a", "x", 10, 5))
 	mustApply(t, s, 2, 1, plainClaim("r", 3))
 	mustCommit(t, s)
-	if err := s.Checkpoint("base"); err != nil {
+	if err := s.Checkpoint("base", time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	base, err := Open("base", Options{FS: fs, ReadOnly: true})

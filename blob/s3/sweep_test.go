@@ -124,7 +124,7 @@ func TestEntriesWithoutBlob(t *testing.T) {
 	if n := files(); n != 0 {
 		t.Errorf("%d old entries are left", n)
 	}
-	if names := all.Names(); len(names) > 0 {
+	if names, _ := all.Names(); len(names) > 0 {
 		t.Errorf("clients: %v", names)
 	}
 	mustRead(t, all.of(""), "kept")

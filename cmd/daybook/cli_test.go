@@ -22,7 +22,7 @@ const sampleID = "0185a1b2-c3d4-7000-8000-00000c800000"
 
 // sampleArgs are arguments with which a command sends a request. Commands that are not here need none.
 var sampleArgs = map[string][]string{
-	"add": {"-"}, "blob get": {"sha256:" + strings.Repeat("0", 64)}, "blob put": {"-"}, "cancel": {sampleID}, "complete": {sampleID},
+	"add": {"-"}, "backup": {"directory"}, "blob get": {"sha256:" + strings.Repeat("0", 64)}, "blob put": {"-"}, "cancel": {sampleID}, "complete": {sampleID},
 	"create": {"payload"}, "fileset pull": {"input", "directory"}, "fileset push": {".", "input"}, "fileset rm": {"input"}, "get": {sampleID}, "logs": {sampleID},
 	"pause": {"acme/resize"}, "queues delete": {"acme/resize"}, "redrive": {sampleID}, "release": {sampleID}, "results": {sampleID}, "resume": {"acme/resize"},
 	"rm": {sampleID}, "run": {sampleID}, "submit": {"-"}, "tickle": {sampleID},
@@ -271,6 +271,7 @@ func TestCLIJSON(t *testing.T) {
 
 // elsewhereJSON are the commands whose --json has tests of its own, and why.
 var elsewhereJSON = map[string]string{
+	"backup": "TestBackup reads it", "restore": "TestBackup reads it",
 	"bench": "its figures take a minute", "check": "it needs a stopped server", "rebuild": "it needs a stopped server", "journal dump": "it needs a stopped server",
 	"journal verify": "it needs a stopped server", "discover": "it needs a network",
 	"top": "its figures change; see TestTopOnce",
@@ -320,6 +321,7 @@ func TestCLIDocumented(t *testing.T) {
 
 // takesFiles are the commands whose arguments are files, or names that no server has, which the shell completes as files.
 var takesFiles = map[string]string{
+	"backup": "a directory", "restore": "a directory",
 	"add": "a file", "submit": "a file", "man": "a directory", "create": "a payload", "context add": "a new name", "blob put": "a file", "blob get": "an address",
 }
 

@@ -28,6 +28,7 @@
 //   - waits.go, upload_note.go: why a command waits for the server; which upload a later `daybook blob put` goes on with.
 //   - bench.go, bench_server.go, bench_report.go: how fast a server is; the server that is started for that, which
 //     bench_server_linux.go and bench_server_other.go keep apart; progress and tables.
+//   - backup.go, restore.go: backups of a running server; data directories that are made of them.
 //   - check.go, journal.go, rebuild.go: commands for the data of a stopped server.
 //   - version.go, licenses.go, man.go, complete_names.go: the build, and the licences of what it contains; manual pages; names
 //     that a shell completes.

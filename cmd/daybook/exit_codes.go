@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybookq/daybook/backup"
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/ingest"
@@ -50,15 +51,15 @@ var exitCodes = []struct {
 	{exitOK, "success"},
 	{exitError, "a failure without a code of its own; the message says why"},
 	{exitUsage, "the command line, an environment variable or the configuration file is wrong"},
-	{exitDataInUse, "another process uses the data directory"},
+	{exitDataInUse, "another process uses the data directory, or the directory of the backups"},
 	{exitListen, "the server cannot listen on the address: another process listens there, or this machine does not have the address"},
-	{exitCorrupt, "the data is damaged, or the journal and the store do not belong together; nothing was changed"},
+	{exitCorrupt, "the data or the backup is damaged, or the journal and the store do not belong together; nothing was changed"},
 	{exitProblems, "daybook check found problems"},
 	{exitFormat, "this version of daybook cannot read the format of the data: the format is newer, or from before the first release"},
 	{exitNoAnswer, "the server did not answer, or the answer was not that of a Daybook server; nothing was stored"},
 	{exitRefused, "the server refused the request; the message says why"},
 	{exitNotFound, "the server has no such job, batch, queue, blob or fileset"},
-	{exitNoData, "the data directory does not exist or has no journal"},
+	{exitNoData, "the data directory does not exist or has no journal, or there is no backup"},
 	{exitUnknown, "the server's answer was lost: jobs may or may not have been stored"},
 	{exitFile, "a file or the input cannot be read or written, or the disk is full"},
 	{exitClock, "the wall clock is more than a day earlier than the last time in the journal"},
@@ -108,18 +109,18 @@ func exitCode(err error) int {
 		return exitJobFailed
 	case errors.Is(err, errWatchTimeout):
 		return exitTimeout
-	case errors.Is(err, ingest.ErrInUse), errors.Is(err, journal.ErrLocked), errors.Is(err, blob.ErrLocked):
+	case errors.Is(err, ingest.ErrInUse), errors.Is(err, journal.ErrLocked), errors.Is(err, blob.ErrLocked), errors.Is(err, backup.ErrInUse):
 		return exitDataInUse
 	case errors.Is(err, errListen):
 		return exitListen
 	case errors.Is(err, errProblems):
 		return exitProblems
-	case errors.Is(err, journal.ErrVersion), errors.Is(err, store.ErrNewerFormat), errors.Is(err, store.ErrOlderFormat):
+	case errors.Is(err, journal.ErrVersion), errors.Is(err, store.ErrNewerFormat), errors.Is(err, store.ErrOlderFormat), errors.Is(err, backup.ErrVersion):
 		return exitFormat
 	case isCorrupt && corrupt != nil,
-		errors.Is(err, journal.ErrForeign), errors.Is(err, journal.ErrCursor), errors.Is(err, store.ErrForeignJournal), errors.Is(err, store.ErrDamaged):
+		errors.Is(err, journal.ErrForeign), errors.Is(err, journal.ErrCursor), errors.Is(err, store.ErrForeignJournal), errors.Is(err, store.ErrDamaged), errors.Is(err, backup.ErrDamaged), errors.Is(err, backup.ErrBlobDamaged):
 		return exitCorrupt
-	case errors.Is(err, errNoData):
+	case errors.Is(err, errNoData), errors.Is(err, backup.ErrNoBackup):
 		return exitNoData
 	case errors.Is(err, journal.ErrClockAhead):
 		return exitClock
@@ -133,7 +134,7 @@ func exitCode(err error) int {
 		return exitRefused
 	case isSilent, errors.Is(err, errNoServer), errors.Is(err, client.ErrUnavailable), errors.Is(err, client.ErrUnexpectedAnswer):
 		return exitNoAnswer
-	case isPath, isInput, isChanged, isFormat, errors.Is(err, ingest.ErrNoBase), errors.Is(err, syscall.ENOSPC), errors.Is(err, ingest.ErrDiskFull):
+	case isPath, isInput, isChanged, isFormat, errors.Is(err, ingest.ErrNoBase), errors.Is(err, syscall.ENOSPC), errors.Is(err, ingest.ErrDiskFull), errors.Is(err, backup.ErrNotEmpty), errors.Is(err, blob.ErrNoSpace):
 		return exitFile
 	}
 	return exitError

@@ -118,9 +118,9 @@ var commandGroups = []struct {
 	}},
 	{"files", "Blobs and filesets:", func() []*cobra.Command { return []*cobra.Command{newBlob(), newFileset()} }},
 	{"server", "Server:", func() []*cobra.Command {
-		return []*cobra.Command{newServe(), newOpsqueueServe(), newTop(), newStats(), newStop(), newStart(), newClock(), newDiscover(), newBench()}
+		return []*cobra.Command{newServe(), newOpsqueueServe(), newTop(), newStats(), newStop(), newStart(), newBackup(), newClock(), newDiscover(), newBench()}
 	}},
-	{"data", "Data of a stopped server:", func() []*cobra.Command { return []*cobra.Command{newCheck(), newRebuild(), newJournal()} }},
+	{"data", "Data of a stopped server:", func() []*cobra.Command { return []*cobra.Command{newCheck(), newRestore(), newRebuild(), newJournal()} }},
 	{"program", "This program:", func() []*cobra.Command {
 		return []*cobra.Command{newConfig(), newContext(), newMan(), newVersion(), newLicenses()}
 	}},

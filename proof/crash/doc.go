@@ -151,6 +151,7 @@
 //	errand_queues.go    the steps that concern queues and the session
 //	errand_handlers.go  the steps that concern the handler
 //	errand_filesets.go  the steps that concern the fileset
+//	errand_backup.go    the step that makes and restores a backup
 //	errand_blobs.go     the steps that concern blobs
 //	errand_batches.go   the steps that concern batches with attributes
 //	errand_chains.go    the steps that concern chained jobs

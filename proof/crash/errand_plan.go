@@ -36,6 +36,9 @@ func (e *errands) plan() {
 	if rng.IntN(3) == 0 {
 		add(e.readJob())
 	}
+	if e.done%12 == 7 {
+		add(e.backUp())
+	}
 	switch rng.IntN(4) {
 	case 0:
 		add(e.deleteJob())

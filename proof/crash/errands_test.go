@@ -177,6 +177,7 @@ func TestErrands(t *testing.T) {
 		_ = json.Unmarshal(body, &doc)
 		return doc.JobID
 	}
+	var earlier *httptest.ResponseRecorder // a backup
 	for name, tt := range map[string]struct {
 		notice string // a part of the error
 		lie    func(*falseServer, http.ResponseWriter, *http.Request) bool
@@ -632,6 +633,26 @@ func TestErrands(t *testing.T) {
 			if from := bytes.Index(body, []byte(`"slots":[`)); from > 0 {
 				body = append(body[:from:from], `"slots":[]}`...)
 			}
+			give(w, answer, body)
+			return true
+		}},
+		"a backup of an earlier state": {"the backup does not have job|in the backup, job", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Path != "/backup" {
+				return false
+			}
+			if earlier == nil {
+				earlier = l.record(r)
+			}
+			give(w, earlier, earlier.Body.Bytes())
+			return true
+		}},
+		"a backup with a changed byte": {"a complete backup|the backup is damaged", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Path != "/backup" {
+				return false
+			}
+			answer := l.record(r)
+			body := answer.Body.Bytes()
+			body[len(body)/2] ^= 1
 			give(w, answer, body)
 			return true
 		}},

@@ -253,9 +253,11 @@ func within(limit time.Duration, op string, outcome <-chan error) error {
 	}
 }
 
-// Checkpoint makes a copy of the last commit, or of a later one, in dir, which must not exist.
-func (d *DB) Checkpoint(dir string) error {
-	if err := d.FlushWait(); err != nil {
+// Checkpoint makes a copy of the last commit, or of a later one, in dir, which must not exist. The tables in it are hard
+// links to those of the database, or copies if the file system has no links. It first flushes the memtable, and gives up
+// if that takes longer than limit.
+func (d *DB) Checkpoint(dir string, limit time.Duration) error {
+	if err := d.FlushWithin(limit); err != nil {
 		return err
 	}
 	if !d.readers.enter() {

@@ -1,0 +1,122 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/labstack/echo/v4"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/daybookq/daybook/backup"
+	"github.com/daybookq/daybook/ingest"
+)
+
+// backupBytes is what sending a backup takes in memory: a segment of the journal, which is usually 4 MiB long, and
+// buffers. There is one at a time.
+const backupBytes = 8 << 20
+
+// defaultBackupPatience is how long a client may take to read 256 KiB of a backup. It writes what it reads to a disk, which may
+// be busy for some seconds.
+const defaultBackupPatience = time.Minute
+
+// snapshotter takes snapshots of the state and of the journal.
+type snapshotter interface {
+	Snapshot() (*ingest.Snapshot, error)
+}
+
+// backup answers GET /backup with a stream of package backup. HEAD takes no snapshot.
+func (s *Server) backup(c echo.Context) error {
+	h := c.Response().Header()
+	if c.Request().Method == http.MethodHead {
+		h[echo.HeaderContentType] = []string{backup.MediaType}
+		return c.NoContent(http.StatusOK)
+	}
+	held, err := s.hold(c, s.downloads, backupBytes)
+	defer held.release()
+	if err != nil {
+		return err
+	}
+	snapshot, err := s.engine.Snapshot()
+	if err != nil {
+		s.metrics.backups.WithLabelValues(resultRefused).Inc()
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(c.Request().Context())
+	defer cancel(nil)
+	defer context.AfterFunc(s.draining, func() { cancel(errShuttingDown) })()
+	h[echo.HeaderContentType] = []string{backup.MediaType}
+	h["X-Content-Type-Options"] = nosniff
+	h["Cache-Control"] = []string{"no-store"}
+	setSeq(c, snapshot.Last)
+	if conn := connectionOf(c.Request()); conn != nil {
+		conn.patience = s.backupPatience
+		defer func() { conn.patience = 0 }()
+	}
+	c.Response().WriteHeader(http.StatusOK)
+	began := time.Now()
+	m, err := backup.Write(ctx, c.Response(), snapshot, s.build.Version)
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		err = cause
+	}
+	if err = errors.Join(err, snapshot.Close()); err != nil {
+		s.metrics.backups.WithLabelValues(resultFailed).Inc()
+		s.log.Error().Err(err).Dur("took_ms", time.Since(began)).Msg("a backup was not sent to its end")
+		panic(http.ErrAbortHandler) // so that the client does not take it for complete
+	}
+	s.metrics.backups.WithLabelValues(resultOK).Inc()
+	s.metrics.backupAt.Store(time.Now().UnixMilli())
+	s.log.Info().Uint64("cursor", m.Cursor).Uint64("last", m.Last).Int("files", len(m.Files)).Int64("bytes", m.Bytes()).
+		Dur("took_ms", time.Since(began)).Msg("a backup was sent")
+	return nil
+}
+
+// backupClients answers GET /backup/clients: the clients that have blobs of their own. A backup copies the blobs of each.
+func (s *Server) backupClients(c echo.Context) error {
+	if s.blobs == nil {
+		return noBlobs()
+	}
+	held, err := s.hold(c, s.documents, maxRowsBytes)
+	defer held.release()
+	if err != nil {
+		return err
+	}
+	names, err := s.blobs.Names()
+	if err != nil {
+		return err
+	}
+	if names == nil {
+		names = []string{}
+	}
+	return answerDocument(c, http.StatusOK, struct {
+		Clients []string `json:"clients"`
+	}{names})
+}
+
+// The results of backups, as labels.
+const (
+	resultOK      = "ok"
+	resultFailed  = "failed"
+	resultRefused = "refused"
+)
+
+// backupMetrics has the metrics of backups.
+type backupMetrics struct {
+	backups  *prometheus.CounterVec
+	backupAt *atomic.Int64 // unix ms; 0: none since the start
+}
+
+func newBackupMetrics(registry *prometheus.Registry) backupMetrics {
+	m := backupMetrics{backupAt: new(atomic.Int64), backups: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "daybook_backups_total", Help: "Backups that were requested: ok if the server has sent all of it, failed if the stream has ended early, refused if there was no stream.",
+	}, []string{"result"})}
+	for _, result := range []string{resultOK, resultFailed, resultRefused} {
+		m.backups.WithLabelValues(result)
+	}
+	registry.MustRegister(m.backups, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "daybook_backup_last_success_timestamp_seconds", Help: "Unix time at which the server had last sent all of a backup; 0 if it has not since its start.",
+	}, func() float64 { return float64(m.backupAt.Load()) / 1000 }))
+	return m
+}

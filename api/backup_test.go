@@ -1,0 +1,182 @@
+package api
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/backup"
+)
+
+// randomJobs creates jobs whose payloads have n MiB together, which no buffer of a connection holds.
+func (r *rig) randomJobs(n int) {
+	r.Helper()
+	payload := make([]byte, 1<<20)
+	for range n {
+		for i := range payload {
+			payload[i] = byte('a' + rand.IntN(26))
+		}
+		r.add("/add", string(payload)+"\n").wantStatus(http.StatusCreated)
+	}
+}
+
+// requested sends a request for a backup and reads the head of the answer, and nothing more.
+func (r *rig) requested() (conn net.Conn, head string) {
+	r.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() { _ = conn.Close() }) // the test may have closed it
+	if _, err := io.WriteString(conn, "GET /backup HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+		r.Fatal(err)
+	}
+	b := make([]byte, 1)
+	for !strings.HasSuffix(head, "\r\n\r\n") {
+		if _, err := conn.Read(b); err != nil {
+			r.Fatal(head, err)
+		}
+		head += string(b)
+	}
+	return conn, head
+}
+
+func (r *rig) metric(line string) bool {
+	return strings.Contains(r.get("/metrics").body, "\n"+line+"\n")
+}
+
+// noBackup waits until no backup is under way, and checks that its checkpoint is removed.
+func (r *rig) noBackup() {
+	r.Helper()
+	for r.get("/backup").status == http.StatusConflict {
+		if r.Context().Err() != nil {
+			r.Fatal("the backup does not end")
+		}
+	}
+	if _, err := os.Stat(filepath.Join(r.dir, "backup-checkpoint")); !os.IsNotExist(err) {
+		r.Errorf("the checkpoint is left: %v", err)
+	}
+}
+
+// TestBackup: the answer is a backup with every job that was acknowledged. HEAD takes none.
+func TestBackup(t *testing.T) {
+	r := start(t)
+	r.add("/add?jobtype=square", "1\n2\n3\n").wantStatus(http.StatusCreated)
+	r.do(http.MethodHead, "/backup", nil).wantStatus(http.StatusOK)
+	if !r.metric(`daybook_backups_total{result="ok"} 0`) || !r.metric("daybook_backup_last_success_timestamp_seconds 0") {
+		t.Error("HEAD has made a backup")
+	}
+	began := time.Now()
+	a := r.get("/backup", "Accept-Encoding", "gzip")
+	a.wantStatus(http.StatusOK)
+	if a.header.Get("Content-Encoding") != "" || a.header.Get("Content-Type") != backup.MediaType {
+		t.Errorf("%v", a.header)
+	}
+	dir := t.TempDir()
+	m, err := backup.Receive(dir, strings.NewReader(a.body), "")
+	if err == nil {
+		err = backup.Seal(dir, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := backup.Verify(t.Context(), dir, true)
+	if err != nil || v.Jobs != 3 || fmt.Sprint(m.Last) != a.header.Get("Daybook-Seq") || m.TakenAt < began.UnixMilli() {
+		t.Errorf("%+v, %v", v, err)
+	}
+	if !r.metric(`daybook_backups_total{result="ok"} 1`) || r.metric("daybook_backup_last_success_timestamp_seconds 0") {
+		t.Error("the backup was not counted")
+	}
+
+	if list := r.get("/backup/clients").object(http.StatusOK)["clients"]; fmt.Sprint(list) != "[]" {
+		t.Errorf("%v", list)
+	}
+	r.put("/blobs?client=acme", "x").wantStatus(http.StatusCreated)
+	r.put("/blobs", "x").wantStatus(http.StatusCreated)
+	if list := r.get("/backup/clients").object(http.StatusOK)["clients"]; fmt.Sprint(list) != "[acme]" {
+		t.Errorf("%v", list)
+	}
+}
+
+// TestOneBackupAtATime: a second backup is refused while the first one is sent, and the other requests are served. When the
+// client hangs up, the backup ends.
+func TestOneBackupAtATime(t *testing.T) {
+	r := start(t)
+	r.randomJobs(30)
+	conn, head := r.requested()
+	if !strings.HasPrefix(head, "HTTP/1.1 200 OK\r\n") {
+		t.Fatal(head)
+	}
+	r.get("/backup").refused(http.StatusConflict, "backup_running")
+	r.add("/add", "x\n").wantStatus(http.StatusCreated)
+	r.post("/jobs/claim", `{"runner_id":"r"}`).wantStatus(http.StatusOK)
+	if err := conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r.noBackup()
+	if !r.metric(`daybook_backups_total{result="failed"} 1`) || !r.metric(`daybook_backups_total{result="ok"} 1`) || r.metric(`daybook_backups_total{result="refused"} 0`) {
+		t.Error(r.get("/metrics").body)
+	}
+}
+
+// TestSlowReaderOfABackup: a client that stops reading does not keep the files of the backup for ever. Its answer is not
+// complete.
+func TestSlowReaderOfABackup(t *testing.T) {
+	r := start(t)
+	r.server.backupPatience = 100 * time.Millisecond
+	r.randomJobs(30)
+	conn, _ := r.requested()
+	for !r.metric(`daybook_backups_total{result="failed"} 1`) {
+		if t.Context().Err() != nil {
+			t.Fatal("the backup does not end")
+		}
+	}
+	if _, err := os.Stat(filepath.Join(r.dir, "backup-checkpoint")); !os.IsNotExist(err) {
+		t.Errorf("the checkpoint is left: %v", err)
+	}
+	rest, err := io.ReadAll(conn) // what the buffers have
+	if bytes.Contains(rest, []byte(backup.ManifestName)) || bytes.HasSuffix(rest, []byte("\r\n0\r\n\r\n")) {
+		t.Errorf("the answer looks complete: %d bytes, %v", len(rest), err)
+	}
+}
+
+// TestBackupAtShutdown: a server that stops does not wait for a backup, and its client notices that it is not complete.
+func TestBackupAtShutdown(t *testing.T) {
+	r := start(t)
+	r.randomJobs(30)
+	resp, err := http.Get(r.url + "/backup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	in := tar.NewReader(resp.Body)
+	if _, err := in.Next(); err != nil {
+		t.Fatal(err)
+	}
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		r.stop()
+	}()
+	<-r.server.draining.Done()
+	if _, err := backup.Receive(t.TempDir(), resp.Body, ""); err == nil {
+		t.Error("the backup is complete")
+	}
+	if _, err := io.Copy(io.Discard, resp.Body); err == nil || errors.Is(err, io.EOF) {
+		t.Errorf("the rest of the answer: %v", err)
+	}
+	<-stopped
+	if _, err := os.Stat(filepath.Join(r.dir, "backup-checkpoint")); !os.IsNotExist(err) {
+		t.Errorf("the checkpoint is left: %v", err)
+	}
+}

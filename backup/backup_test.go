@@ -1,0 +1,794 @@
+package backup
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/iotest"
+
+	"github.com/daybookq/daybook/blob"
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/journal"
+	"github.com/daybookq/daybook/store"
+)
+
+// source is a running engine whose backups are made. Its journal has small volumes, and its store small tables.
+type source struct {
+	*ingest.Engine
+	t   *testing.T
+	dir string
+}
+
+func startSource(t *testing.T, retain int64) *source {
+	t.Helper()
+	s := &source{t: t, dir: t.TempDir()}
+	var err error
+	s.Engine, err = ingest.Open(ingest.Options{
+		Dir: s.dir, JournalRetain: retain,
+		Journal: journal.Options{SegmentBytes: 16 << 10, VolumeBytes: 64 << 10}, Store: store.Options{MemtableBytes: 256 << 10},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	for s.Ready() != nil {
+		if t.Context().Err() != nil {
+			t.FailNow()
+		}
+	}
+	return s
+}
+
+// create creates n jobs with payloads that name the batch, and returns the id of the first.
+func (s *source) create(ctx context.Context, n int, name string) (job.ID, error) {
+	var body strings.Builder
+	for i := range n {
+		fmt.Fprintf(&body, "%s line %d\n", name, i)
+	}
+	payloads, _, longest := job.TrimLines([]byte(body.String()))
+	made, _, err := s.Create(ctx, &job.Create{Frame: job.LineFrame, Longest: longest, Payloads: payloads, Groups: []job.Group{{
+		Lines: n, Client: "default", Type: "default", Attributes: job.Attributes{Kind: job.Text, Priority: 4, MaxAttempts: 3, LeaseMs: 60_000,
+			Backoff: job.Backoff{InitialMs: 1000, FactorMilli: 2000, MaxMs: 10_000}, RetentionMs: 1_000_000},
+	}}})
+	return made.Batch, err
+}
+
+// stream is the answer of a server with a backup.
+func (s *source) stream(ctx context.Context) (io.ReadCloser, error) {
+	snapshot, err := s.Snapshot()
+	if err != nil {
+		return nil, err
+	}
+	r, w := io.Pipe()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, err := Write(ctx, w, snapshot, "test")
+		err = errors.Join(err, snapshot.Close())
+		w.CloseWithError(err) // nil is the end of the stream
+	}()
+	return waiting{r, ended}, nil
+}
+
+// waiting is a stream whose Close waits for its writer.
+type waiting struct {
+	*io.PipeReader
+	ended chan struct{}
+}
+
+func (w waiting) Close() error {
+	err := w.PipeReader.Close()
+	<-w.ended
+	return err
+}
+
+// captured is a whole stream.
+func (s *source) captured() []byte {
+	s.t.Helper()
+	r, err := s.stream(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	content, err := io.ReadAll(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return content
+}
+
+func streamOf(content []byte) func(context.Context) (io.ReadCloser, error) {
+	return func(context.Context) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil }
+}
+
+func mustMake(t *testing.T, dir string, stream func(context.Context) (io.ReadCloser, error), blobs BlobSource, keep int) Made {
+	t.Helper()
+	made, err := tryMake(t, dir, stream, blobs, keep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+func tryMake(t *testing.T, dir string, stream func(context.Context) (io.ReadCloser, error), blobs BlobSource, keep int) (Made, error) {
+	t.Helper()
+	d, err := OpenDirectory(dir, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	made, err := d.Make(t.Context(), stream, blobs, keep)
+	if err == nil {
+		_, err = d.SweepBlobs(t.Context())
+	}
+	return made, err
+}
+
+// digestAt returns the digest of the state that the records of a data directory lead to, up to a seq. The store begins
+// with that of the directory, or if fresh is set with none.
+func digestAt(t *testing.T, data, uuid string, through uint64, fresh bool) string {
+	t.Helper()
+	dir := t.TempDir()
+	if !fresh {
+		if err := os.CopyFS(dir, os.DirFS(ingest.StoreDir(data))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := store.Open(dir, store.Options{Journal: uuid})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	records := func(yield func(journal.Record, error) bool) {
+		for r, err := range journal.Scan(ingest.JournalDir(data), s.Applied()+1) {
+			if err == nil && r.Seq > through || !yield(r, err) {
+				return
+			}
+		}
+	}
+	if _, err := ingest.Replay(t.Context(), s, records, func(uint64) {}); err != nil {
+		t.Fatal(err)
+	}
+	if s.Applied() != through {
+		t.Fatalf("the state of %s is that of seq %d, not %d", data, s.Applied(), through)
+	}
+	sum, rows, err := s.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%x %v", sum, rows)
+}
+
+// TestBackupsOfABusyServer: backups are made while jobs are created, claimed and completed. Each, restored, has every job
+// that was acknowledged before it began, with every byte, and its state is the one that the journal of the original leads
+// to at the same seq.
+func TestBackupsOfABusyServer(t *testing.T) {
+	s := startSource(t, 1<<40)
+	ctx, cancel := context.WithCancel(t.Context())
+	var load sync.WaitGroup
+	var mu sync.Mutex
+	acknowledged := map[job.ID]string{}
+	for worker := range 3 {
+		load.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				name := fmt.Sprintf("producer %d batch %d", worker, i)
+				id, err := s.create(ctx, 20, name)
+				if ctx.Err() != nil {
+					return
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				acknowledged[id] = name
+				mu.Unlock()
+			}
+		})
+	}
+	load.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			claimed, _, _, err := s.Claim(ctx, job.Claim{Runner: "r", Max: 7, MaxBytes: job.MaxClaimBytes}, 0)
+			if err != nil || len(claimed.Runs) == 0 || i%3 == 0 {
+				continue
+			}
+			outcome := &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1, Result: job.Result{OutputKind: job.Text, Output: []byte(fmt.Sprint("output ", i))}}
+			if i%3 == 1 {
+				outcome = &job.Outcome{Code: job.Retry, ExitCode: 100, DelayMs: -1, Error: "later"}
+			}
+			if _, _, err := s.Complete(ctx, job.Complete{Claim: claimed.Claim, All: outcome}); err != nil && ctx.Err() == nil {
+				t.Error(err)
+			}
+		}
+	})
+	dir := t.TempDir()
+	type made struct {
+		Made
+		had map[job.ID]string
+	}
+	var all []made
+	for n := range 3 {
+		if err := s.CatchUp(t.Context(), uint64(100*(n+1))); err != nil { // the load goes on
+			t.Fatal(err)
+		}
+		mu.Lock()
+		had := map[job.ID]string{}
+		for id, name := range acknowledged {
+			had[id] = name
+		}
+		mu.Unlock()
+		all = append(all, made{mustMake(t, dir, s.stream, nil, 0), had})
+	}
+	cancel()
+	load.Wait()
+	uuid := s.Stats().Journal.UUID
+	for i, m := range all {
+		data := filepath.Join(t.TempDir(), "data")
+		restored, err := Restore(t.Context(), m.Path, data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := m.Verified.Last
+		if restored.Applied < last || restored.Journal != uuid || len(m.had) == 0 {
+			t.Errorf("backup %d: %+v", i, restored)
+		}
+		got, want := digestAt(t, data, uuid, last, false), digestAt(t, s.dir, uuid, last, true)
+		if got != want {
+			t.Errorf("backup %d: the state at seq %d is\n%s, and that of the original\n%s", i, last, got, want)
+		}
+		e, err := ingest.Open(ingest.Options{Dir: data})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- e.Run(ctx) }()
+		if err := waitReady(t, e); err != nil {
+			t.Fatal(err)
+		}
+		for id, name := range m.had {
+			for line := range 20 {
+				j, err := e.Queries().Job(id.WithLine(line))
+				if want := fmt.Sprintf("%s line %d", name, line); err != nil || string(j.Payload) != want {
+					t.Fatalf("backup %d, %s: payload %q, %v", i, want, j.Payload, err)
+				}
+			}
+		}
+		if problems, err := e.Check(func(p string) bool { t.Error(p); return true }); problems > 0 || err != nil {
+			t.Errorf("backup %d: %d problems, %v", i, problems, err)
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func waitReady(t *testing.T, e *ingest.Engine) error {
+	for e.Ready() != nil {
+		if err := t.Context().Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fakeBlobs are the blobs of a server.
+type fakeBlobs struct {
+	mu      sync.Mutex
+	of      map[string]map[string][]byte // by client and address
+	gets    int
+	damaged map[string]bool // addresses
+	between func()          // called after the first list
+}
+
+func (f *fakeBlobs) put(client, content string) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.of == nil {
+		f.of = map[string]map[string][]byte{}
+	}
+	if f.of[client] == nil {
+		f.of[client] = map[string][]byte{}
+	}
+	address := addressOf(content)
+	f.of[client][address] = []byte(content)
+	return address
+}
+
+func (f *fakeBlobs) Clients(context.Context) (names []string, _ error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for name := range f.of {
+		if name != "" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+func (f *fakeBlobs) List(_ context.Context, client string) iter.Seq2[BlobInfo, error] {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var list []BlobInfo
+	for address, content := range f.of[client] {
+		list = append(list, BlobInfo{address, int64(len(content))})
+	}
+	between := f.between
+	f.between = nil
+	return func(yield func(BlobInfo, error) bool) {
+		if between != nil {
+			between()
+		}
+		for _, info := range list {
+			if !yield(info, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (f *fakeBlobs) Get(_ context.Context, client, address string) (io.ReadCloser, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	content, ok := f.of[client][address]
+	if !ok {
+		return nil, ErrBlobGone
+	}
+	if f.damaged[address] {
+		return io.NopCloser(io.MultiReader(bytes.NewReader(content[:1]), iotest.ErrReader(ErrBlobDamaged))), nil
+	}
+	f.gets++
+	return io.NopCloser(bytes.NewReader(content)), nil
+}
+
+// TestBlobs: a backup has the blobs of all clients. Repeated backups fetch new ones only. A blob that the server removes
+// meanwhile is left out. When old backups are removed, so are the blobs that only they had.
+func TestBlobs(t *testing.T) {
+	s := startSource(t, 0)
+	dir := t.TempDir()
+	f := &fakeBlobs{}
+	for i := range 20 {
+		f.put("", fmt.Sprint("shared ", i))
+		f.put("acme", fmt.Sprint("of acme ", i))
+	}
+	first := mustMake(t, dir, s.stream, f, 2)
+	if n, _ := first.Verified.Blobs.Count(); n != 40 || first.NewBlobs != 40 {
+		t.Errorf("%d blobs, %d are new", n, first.NewBlobs)
+	}
+	gone := f.put("acme", "goes")
+	f.put("new client", "x")
+	delete(f.of, "new client")
+	f.put("bob", "of bob")
+	f.between = func() {
+		f.mu.Lock()
+		delete(f.of["acme"], gone)
+		f.mu.Unlock()
+		f.put("", "arrives") // after the list of the shared ones
+	}
+	f.gets = 0
+	second := mustMake(t, dir, s.stream, f, 2)
+	if n, _ := second.Verified.Blobs.Count(); n != 42 || second.NewBlobs != 2 || f.gets != 2 {
+		t.Errorf("%d blobs, %d are new, %d were fetched", n, second.NewBlobs, f.gets)
+	}
+	data := filepath.Join(t.TempDir(), "data")
+	if _, err := Restore(t.Context(), second.Path, data); err != nil {
+		t.Fatal(err)
+	}
+	stores, err := blob.OpenClients(filepath.Join(data, "blobs"), blob.Options{ReserveBytes: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for client, all := range f.of {
+		of, err := stores.Store(client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for address, want := range all {
+			ref, err := blob.Parse(address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := of.Get(t.Context(), *ref.SHA256)
+			if err != nil {
+				t.Fatalf("%s %q: %v", client, want, err)
+			}
+			if got, err := io.ReadAll(b); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%q, want %q, %v", got, want, err)
+			}
+			if err := b.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if err := stores.Close(); err != nil {
+		t.Error(err)
+	}
+
+	clear(f.of[""])
+	third := mustMake(t, dir, s.stream, f, 2)
+	if want := []string{first.Path}; !slices.Equal(third.Removed, want) {
+		t.Errorf("removed %v, want %v", third.Removed, want)
+	}
+	for _, path := range []string{second.Path, third.Path} {
+		if _, err := Verify(t.Context(), path, true); err != nil {
+			t.Error(err)
+		}
+	}
+	mustMake(t, dir, s.stream, f, 1)
+	left, err := filepath.Glob(filepath.Join(dir, blobsDir, "blobs", "sha256", "*"))
+	if err != nil || len(left) != 0 {
+		t.Errorf("blobs that no backup has are left: %v, %v", left, err)
+	}
+	if _, err := tryMake(t, dir, s.stream, nil, 0); err != nil {
+		t.Errorf("a backup without blobs: %v", err)
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, blobsDir, "clients", "acme", "blobs", "sha256", "*")); err != nil || len(left) != 20 {
+		t.Errorf("the blobs of the backup before are %d, %v", len(left), err)
+	}
+}
+
+// TestDamagedBlobOfAServer: a blob that is damaged on the server is left out and reported, and the rest is in the backup.
+// When the blob is repaired, the next backup has it.
+func TestDamagedBlobOfAServer(t *testing.T) {
+	s := startSource(t, 0)
+	dir := t.TempDir()
+	f := &fakeBlobs{}
+	f.put("", "right")
+	f.damaged = map[string]bool{f.put("", "damaged"): true}
+	made := mustMake(t, dir, s.stream, f, 0)
+	if n, _ := made.Verified.Blobs.Count(); n != 1 || !slices.Equal(made.Damaged, []string{addressOf("damaged")}) {
+		t.Errorf("%d blobs, damaged: %v", n, made.Damaged)
+	}
+	if _, err := Verify(t.Context(), made.Path, true); err != nil {
+		t.Error(err)
+	}
+	f.damaged = nil
+	made = mustMake(t, dir, s.stream, f, 0)
+	if n, _ := made.Verified.Blobs.Count(); n != 2 || len(made.Damaged) > 0 {
+		t.Errorf("%d blobs, damaged: %v", n, made.Damaged)
+	}
+}
+
+// TestNames: backups are in the order in which they were made, also if the clock of the server was set back. The oldest
+// ones are removed, and other files in the directory stay.
+func TestNames(t *testing.T) {
+	s := startSource(t, 0)
+	dir := t.TempDir()
+	future := filepath.Join(dir, "29991231T235959.000Z")
+	if err := os.Rename(mustMake(t, dir, s.stream, nil, 0).Path, future); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "notes.txt"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	second := mustMake(t, dir, s.stream, nil, 0)
+	if filepath.Base(second.Path) != "29991231T235959.001Z" {
+		t.Errorf("the second backup is %s", second.Path)
+	}
+	if path, unlock, err := Find(dir); err != nil || path != second.Path || unlock() != nil {
+		t.Errorf("the newest is %s, %v", path, err)
+	}
+	if path, unlock, err := Find(future); err != nil || path != future || unlock() != nil {
+		t.Errorf("%s, %v", path, err)
+	}
+	third := mustMake(t, dir, s.stream, nil, 1)
+	if !slices.Equal(third.Removed, []string{future, second.Path}) {
+		t.Errorf("removed %v", third.Removed)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 2 {
+		t.Errorf("%v, %v", entries, err)
+	}
+	if _, _, err := Find(t.TempDir()); !errors.Is(err, ErrNoBackup) {
+		t.Errorf("an empty directory: %v", err)
+	}
+	if _, _, err := Find(filepath.Join(dir, "none")); !errors.Is(err, ErrNoBackup) {
+		t.Errorf("a directory that does not exist: %v", err)
+	}
+}
+
+// TestOneAtATime: the directory of the backups is locked while a backup is made or restored.
+func TestOneAtATime(t *testing.T) {
+	dir := t.TempDir()
+	d, err := OpenDirectory(dir, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenDirectory(dir, true); !errors.Is(err, ErrInUse) {
+		t.Errorf("a second one: %v", err)
+	}
+	if _, _, err := Find(dir); !errors.Is(err, ErrInUse) {
+		t.Errorf("a restore: %v", err)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestFilesInCommon: a table that an earlier backup has is stored once, and a damaged one is not used again.
+func TestFilesInCommon(t *testing.T) {
+	s := startSource(t, 0)
+	if _, err := s.create(t.Context(), 1000, "x"); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	table := func(m Made) string {
+		i := slices.IndexFunc(m.Verified.Files, func(f File) bool { return strings.HasSuffix(f.Path, ".sst") })
+		if i < 0 {
+			t.Fatalf("no tables in %+v", m.Verified.Files)
+		}
+		return filepath.Join(m.Path, m.Verified.Files[i].Path)
+	}
+	first, second := mustMake(t, dir, s.stream, nil, 0), mustMake(t, dir, s.stream, nil, 0)
+	a, err1 := os.Stat(table(first))
+	b, err2 := os.Stat(table(second))
+	if err := errors.Join(err1, err2); err != nil || !os.SameFile(a, b) {
+		t.Errorf("the table is stored twice: %v", err)
+	}
+	flip(t, table(second), 100)
+	third := mustMake(t, dir, s.stream, nil, 0)
+	if _, err := Verify(t.Context(), third.Path, true); err != nil {
+		t.Errorf("after the damage of an earlier backup: %v", err)
+	}
+}
+
+// flip changes a bit of a file.
+func flip(t *testing.T, path string, at int64) {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content[at%int64(len(content))] ^= 1
+	if err := os.WriteFile(path, content, 0o640); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestDamage: whatever byte of whatever file of a backup is changed, whatever file is missing, cut or added: Verify and
+// Restore find it, and restore nothing.
+func TestDamage(t *testing.T) {
+	s := startSource(t, 0)
+	if _, err := s.create(t.Context(), 500, "x"); err != nil {
+		t.Fatal(err)
+	}
+	f := &fakeBlobs{}
+	f.put("", "a blob")
+	f.put("acme", "another")
+	dir := t.TempDir()
+	made := mustMake(t, dir, s.stream, f, 0)
+	refused := func(what string) {
+		t.Helper()
+		if _, err := Verify(t.Context(), made.Path, true); !errors.Is(err, ErrDamaged) {
+			t.Errorf("%s: Verify: %v", what, err)
+		}
+		parent := t.TempDir()
+		data := filepath.Join(parent, "data")
+		if _, err := Restore(t.Context(), made.Path, data); !errors.Is(err, ErrDamaged) {
+			t.Errorf("%s: Restore: %v", what, err)
+		}
+		if left, err := os.ReadDir(parent); err != nil || len(left) > 0 {
+			t.Errorf("%s: Restore has left %v, %v", what, left, err)
+		}
+	}
+	var files []string
+	for _, root := range []string{made.Path, filepath.Join(dir, blobsDir, "blobs"), filepath.Join(dir, blobsDir, "clients", "acme", "blobs")} {
+		err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+			if err == nil && e.Type().IsRegular() {
+				files = append(files, path)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(files) < 10 {
+		t.Fatalf("only %v", files)
+	}
+	for _, path := range files {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := strings.TrimPrefix(path, dir)
+		put := func(b []byte) {
+			if err := os.WriteFile(path, b, 0o640); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := len(content); n > 0 {
+			for _, at := range []int{0, n / 3, n - 1, rand.IntN(n)} {
+				flip(t, path, int64(at))
+				refused(fmt.Sprintf("%s byte %d", name, at))
+				put(content)
+			}
+			put(content[:n-1])
+			refused(name + " cut")
+		}
+		put(append(slices.Clone(content), 'x'))
+		refused(name + " longer")
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		refused(name + " missing")
+		if err := os.Symlink("/etc/hostname", path); err != nil {
+			t.Fatal(err)
+		}
+		refused(name + " a link")
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		put(content)
+	}
+	if _, err := Verify(t.Context(), made.Path, true); err != nil {
+		t.Errorf("the repaired backup: %v", err)
+	}
+	data := filepath.Join(t.TempDir(), "data")
+	if _, err := Restore(t.Context(), made.Path, data); err != nil {
+		t.Errorf("the repaired backup: %v", err)
+	}
+}
+
+// TestAddedFiles: Verify refuses files that the manifest does not have, and Restore does not copy them.
+func TestAddedFiles(t *testing.T) {
+	s := startSource(t, 0)
+	made := mustMake(t, t.TempDir(), s.stream, nil, 0)
+	for _, name := range []string{"store/999999.sst", "journal/00000000000000000009/00000000000000000009"} {
+		path := filepath.Join(made.Path, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o750), os.WriteFile(path, []byte("x"), 0o640)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Verify(t.Context(), made.Path, true); !errors.Is(err, ErrDamaged) {
+			t.Errorf("with %s: %v", name, err)
+		}
+		data := filepath.Join(t.TempDir(), "data")
+		if _, err := Restore(t.Context(), made.Path, data); err != nil {
+			t.Errorf("with %s: %v", name, err)
+		}
+		if _, err := os.Lstat(filepath.Join(data, name)); !os.IsNotExist(err) {
+			t.Errorf("%s was restored: %v", name, err)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// smallDisk mounts a tmpfs.
+func smallDisk(t *testing.T, size string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := syscall.Mount("daybook-backup", dir, "tmpfs", 0, "size="+size); err != nil {
+		t.Skipf("mount a small tmpfs: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Errorf("unmount: %v", err)
+		}
+	})
+	return dir
+}
+
+// TestFullDisk: a backup and a restore that do not fit fail with the reason and leave nothing. The backup before stays.
+func TestFullDisk(t *testing.T) {
+	s := startSource(t, 0)
+	if _, err := s.create(t.Context(), 100, "x"); err != nil {
+		t.Fatal(err)
+	}
+	disk := smallDisk(t, "8m")
+	dir := filepath.Join(disk, "backups")
+	first := mustMake(t, dir, s.stream, nil, 0)
+	random := make([]byte, 1<<20)
+	for i := range random {
+		random[i] = byte('a' + rand.IntN(26))
+	}
+	for range 20 {
+		if _, err := s.create(t.Context(), 1, string(random)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 3 {
+		if _, err := tryMake(t, dir, s.stream, nil, 0); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("a backup on a full disk: %v", err)
+		}
+		entries, err := os.ReadDir(dir)
+		if err != nil || len(entries) != 1 {
+			t.Errorf("on the full disk: %v, %v", entries, err)
+		}
+	}
+	if _, err := Verify(t.Context(), first.Path, true); err != nil {
+		t.Error(err)
+	}
+	large := mustMake(t, t.TempDir(), s.stream, nil, 0)
+	if _, err := Restore(t.Context(), large.Path, filepath.Join(disk, "data")); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("a restore on a full disk: %v", err)
+	}
+	if entries, err := os.ReadDir(disk); err != nil || len(entries) != 1 {
+		t.Errorf("on the full disk: %v, %v", entries, err)
+	}
+	data := filepath.Join(disk, "data")
+	if _, err := Restore(t.Context(), first.Path, data); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRestoreInto: the data directory of a restore must be free. What a killed restore has left is removed; what others
+// have left is not.
+func TestRestoreInto(t *testing.T) {
+	s := startSource(t, 0)
+	made := mustMake(t, t.TempDir(), s.stream, nil, 0)
+	data := filepath.Join(t.TempDir(), "deep", "data")
+	if err := os.MkdirAll(data, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	restore := func() error { _, err := Restore(t.Context(), made.Path, data); return err }
+	if err := os.WriteFile(filepath.Join(data, "x"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := restore(); !errors.Is(err, ErrNotEmpty) {
+		t.Errorf("a directory with a file: %v", err)
+	}
+	if err := os.Remove(filepath.Join(data, "x")); err != nil {
+		t.Fatal(err)
+	}
+	partial := data + restoreSuffix
+	if err := os.MkdirAll(filepath.Join(partial, "store"), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := restore(); !errors.Is(err, ErrNotEmpty) {
+		t.Errorf("with a .partial directory of somebody else: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(partial, restoreMark), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := journal.LockDir(filepath.Join(partial, restoreMark))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := restore(); !errors.Is(err, ErrInUse) {
+		t.Errorf("while another restore runs: %v", err)
+	}
+	if err := lock.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := restore(); err != nil {
+		t.Errorf("over what a killed restore has left: %v", err)
+	}
+	entries, err := os.ReadDir(filepath.Dir(data))
+	if err != nil || len(entries) != 1 {
+		t.Errorf("%v, %v", entries, err)
+	}
+	if left, err := os.ReadDir(data); err != nil || len(left) != 2 {
+		t.Errorf("the restored directory has %v, %v", left, err)
+	}
+	if err := restore(); !errors.Is(err, ErrNotEmpty) {
+		t.Errorf("a second restore: %v", err)
+	}
+}

@@ -1,0 +1,346 @@
+package backup
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/daybookq/daybook/blob"
+	"github.com/daybookq/daybook/job"
+)
+
+const (
+	// blobsName is the file that lists the blobs of a backup: in each line an address, the size in bytes, and the client,
+	// which is empty for the blobs that all clients share.
+	blobsName = "blobs.list"
+	// blobsDir is the directory of the blobs of all backups in a directory. It has the layout of package blob.
+	blobsDir = "blobs"
+	// blobsAtOnce is how many blobs are fetched or copied at once. The fsyncs of small ones take longer than their bytes.
+	blobsAtOnce = 8
+	// maxBlobsLine is longer than an address, a size and a client.
+	maxBlobsLine = 512
+)
+
+// blobsOf is the directory with the blobs of a backup: all backups in a directory share it.
+func blobsOf(backup string) string {
+	return filepath.Join(filepath.Dir(filepath.Clean(backup)), blobsDir)
+}
+
+// Blobs are the blobs of a backup, with their sizes, by client.
+type Blobs struct {
+	mu sync.Mutex
+	of map[string]map[blob.Address]int64
+}
+
+// NewBlobs returns an empty list.
+func NewBlobs() *Blobs { return &Blobs{of: map[string]map[blob.Address]int64{}} }
+
+// add adds a blob, and reports whether the list did not have it.
+func (b *Blobs) add(client string, a blob.Address, size int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.of[client] == nil {
+		b.of[client] = map[blob.Address]int64{}
+	}
+	_, had := b.of[client][a]
+	b.of[client][a] = size
+	return !had
+}
+
+func (b *Blobs) remove(client string, a blob.Address) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.of[client], a)
+}
+
+func (b *Blobs) has(client string, a blob.Address) bool {
+	_, ok := b.of[client][a]
+	return ok
+}
+
+// Count returns the number of the blobs and of their bytes.
+func (b *Blobs) Count() (n int, bytes int64) {
+	for _, all := range b.of {
+		n += len(all)
+		for _, size := range all {
+			bytes += size
+		}
+	}
+	return n, bytes
+}
+
+// all yields the blobs by client and address.
+func (b *Blobs) all() iter.Seq[blobEntry] {
+	return func(yield func(blobEntry) bool) {
+		for _, client := range slices.Sorted(maps.Keys(b.of)) {
+			addresses := slices.SortedFunc(maps.Keys(b.of[client]), func(x, y blob.Address) int { return bytes.Compare(x[:], y[:]) })
+			for _, a := range addresses {
+				if !yield(blobEntry{client, a, b.of[client][a]}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// blobEntry is a blob of a client.
+type blobEntry struct {
+	client  string
+	address blob.Address
+	size    int64
+}
+
+// path is where a directory of package blob keeps it.
+func (e *blobEntry) path(dir string) string {
+	if e.client != "" {
+		dir = filepath.Join(dir, "clients", e.client)
+	}
+	return filepath.Join(dir, "blobs", "sha256", strings.TrimPrefix(e.address.String(), "sha256:"))
+}
+
+// isThere reports whether the directory has a file of its size.
+func (e *blobEntry) isThere(dir string) bool {
+	info, err := os.Lstat(e.path(dir))
+	return err == nil && info.Mode().IsRegular() && info.Size() == e.size
+}
+
+func (b *Blobs) encode() []byte {
+	var text []byte
+	for e := range b.all() {
+		text = fmt.Appendf(text, "%s %d %s\n", e.address, e.size, e.client)
+	}
+	return text
+}
+
+func decodeBlobs(text []byte) (*Blobs, error) {
+	b := NewBlobs()
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	lines.Buffer(nil, maxBlobsLine)
+	for lines.Scan() {
+		wrong := fmt.Errorf("%w: %s has the line %q", ErrDamaged, blobsName, lines.Text())
+		parts := strings.Split(lines.Text(), " ")
+		if len(parts) != 3 {
+			return nil, wrong
+		}
+		ref, err := blob.Parse(parts[0])
+		if err != nil || ref.SHA256 == nil {
+			return nil, wrong
+		}
+		size, err := strconv.ParseInt(parts[1], 10, 64)
+		if err != nil || size < 0 {
+			return nil, wrong
+		}
+		client := parts[2]
+		if client != "" && (job.CheckName("client", client) != nil || client == "." || client == "..") {
+			return nil, wrong
+		}
+		b.add(client, *ref.SHA256, size)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrDamaged, blobsName, err)
+	}
+	return b, nil
+}
+
+// verify looks for the blobs in a directory, and reads them all if it is to.
+func (b *Blobs) verify(ctx context.Context, dir string, read bool) error {
+	for e := range b.all() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if !e.isThere(dir) {
+			return fmt.Errorf("%w: its blob %s of %d bytes is not in %s", ErrDamaged, e.address, e.size, e.path(dir))
+		}
+		if !read {
+			continue
+		}
+		sum, err := sumFile(e.path(dir))
+		if err != nil {
+			return err
+		}
+		if "sha256:"+sum != e.address.String() {
+			return fmt.Errorf("%w: the blob %s has other bytes than those that were stored", ErrDamaged, e.path(dir))
+		}
+	}
+	return nil
+}
+
+var (
+	// ErrBlobGone: the server does not have the blob any more.
+	ErrBlobGone = errors.New("the blob was removed")
+	// ErrBlobDamaged: the server has the blob, and cannot send it because its bytes have changed.
+	ErrBlobDamaged = errors.New("the blob is damaged on the server")
+)
+
+// BlobSource is a server whose blobs are fetched.
+type BlobSource interface {
+	// Clients returns the clients that have blobs of their own.
+	Clients(ctx context.Context) ([]string, error)
+	// List yields the addresses and sizes of the blobs of a client, or with "" of those that all share.
+	List(ctx context.Context, client string) iter.Seq2[BlobInfo, error]
+	// Get opens a blob, or returns ErrBlobGone or ErrBlobDamaged. Reads may return ErrBlobDamaged, too.
+	Get(ctx context.Context, client, address string) (io.ReadCloser, error)
+}
+
+// BlobInfo describes a blob of a BlobSource.
+type BlobInfo struct {
+	Address string
+	Size    int64
+}
+
+// fetched is what fetch has done.
+type fetched struct {
+	blobs   int
+	bytes   int64
+	damaged []blobEntry // that the server cannot send
+}
+
+// fetch adds the blobs of a server to the list, and fetches those that the directory does not have. It leaves out what
+// the server removes meanwhile, and what is damaged there: the rest of a backup is needed all the more.
+func (b *Blobs) fetch(ctx context.Context, stores *blob.Clients, dir string, from BlobSource) (done fetched, err error) {
+	clients, err := from.Clients(ctx)
+	if err != nil {
+		return done, err
+	}
+	var mu sync.Mutex // guards done
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(blobsAtOnce)
+	list := func(client string) error {
+		store, err := stores.Store(client)
+		if err != nil {
+			return err
+		}
+		for info, err := range from.List(ctx, client) {
+			if err != nil {
+				return err
+			}
+			ref, err := blob.Parse(info.Address)
+			if err != nil || ref.SHA256 == nil {
+				return fmt.Errorf("the server has listed a blob with the address %q", info.Address)
+			}
+			e := blobEntry{client, *ref.SHA256, info.Size}
+			if !b.add(client, e.address, e.size) || e.isThere(dir) {
+				continue
+			}
+			group.Go(func() error {
+				err := fetchBlob(ctx, store, from, &e)
+				mu.Lock()
+				defer mu.Unlock()
+				switch {
+				case errors.Is(err, ErrBlobGone):
+					b.remove(client, e.address)
+				case errors.Is(err, ErrBlobDamaged):
+					b.remove(client, e.address)
+					done.damaged = append(done.damaged, e)
+				case err != nil:
+					return fmt.Errorf("fetch blob %s: %w", e.address, err)
+				default:
+					done.blobs, done.bytes = done.blobs+1, done.bytes+e.size
+				}
+				return nil
+			})
+		}
+		return nil
+	}
+	for _, client := range append([]string{""}, clients...) {
+		if err = list(client); err != nil {
+			break
+		}
+	}
+	if failed := group.Wait(); failed != nil { // it has ended the list
+		err = failed
+	}
+	return done, err
+}
+
+func fetchBlob(ctx context.Context, to blob.Store, from BlobSource, e *blobEntry) (err error) {
+	r, err := from.Get(ctx, e.client, e.address.String())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	_, err = to.Put(ctx, r, blob.Ref{SHA256: &e.address})
+	return err
+}
+
+// restore copies the blobs into a new directory. They are as young there as if they had just been put.
+func (b *Blobs) restore(ctx context.Context, to, from string) (err error) {
+	stores, err := blob.OpenClients(to, blob.Options{ReserveBytes: 1})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stores.Close()) }()
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(blobsAtOnce)
+	for e := range b.all() {
+		store, err := stores.Store(e.client)
+		if err != nil {
+			return errors.Join(err, group.Wait())
+		}
+		group.Go(func() error {
+			f, err := os.Open(e.path(from))
+			if errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("%w: its blob %s is missing", ErrDamaged, e.path(from))
+			}
+			if err != nil {
+				return err
+			}
+			defer f.Close() // it was only read
+			_, err = store.Put(ctx, f, blob.Ref{SHA256: &e.address})
+			if errors.Is(err, blob.ErrDigest) {
+				err = fmt.Errorf("%w: the blob %s has other bytes than those that were stored", ErrDamaged, e.path(from))
+			}
+			return err
+		})
+	}
+	return group.Wait()
+}
+
+// sweep removes the blobs of a directory that no list has.
+func sweep(ctx context.Context, stores *blob.Clients, lists []*Blobs) (removed int, err error) {
+	names, err := stores.Names()
+	if err != nil {
+		return 0, err
+	}
+	for _, client := range append([]string{""}, names...) {
+		store, err := stores.Store(client)
+		if err != nil {
+			return removed, err
+		}
+		var after *blob.Address
+		for {
+			page, err := store.List(ctx, after, blob.MaxList)
+			if err != nil {
+				return removed, err
+			}
+			for _, info := range page {
+				if slices.ContainsFunc(lists, func(b *Blobs) bool { return b.has(client, info.Address) }) {
+					continue
+				}
+				if err := store.Delete(ctx, info.Address); err != nil && !errors.Is(err, blob.ErrNotFound) {
+					return removed, err
+				}
+				removed++
+			}
+			if len(page) < blob.MaxList {
+				break
+			}
+			after = &page[len(page)-1].Address
+		}
+	}
+	return removed, nil
+}

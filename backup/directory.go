@@ -1,0 +1,249 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/daybookq/daybook/blob"
+	"github.com/daybookq/daybook/journal"
+)
+
+const (
+	// nameLayout is the name of a backup: the time in UTC at which it was taken.
+	nameLayout = "20060102T150405.000Z"
+	// partialPrefix and removedPrefix begin the names of what a killed command leaves.
+	partialPrefix = ".partial-"
+	removedPrefix = ".removed-"
+)
+
+var nameForm = regexp.MustCompile(`^[0-9]{8}T[0-9]{6}\.[0-9]{3}Z$`)
+
+// ErrInUse: another process makes or restores a backup in the directory.
+var ErrInUse = errors.New("the directory of the backups is in use by another process")
+
+// Directory has backups, each in a directory that is named by its time, and the blobs of all of them in one. It is locked
+// for this process until Close.
+type Directory struct {
+	path string
+	lock *os.File
+}
+
+// OpenDirectory locks a directory, and makes it if make is set. It removes what a command that was killed has left.
+func OpenDirectory(path string, make bool) (*Directory, error) {
+	d, err := lockDirectory(path, make)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(path)
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), partialPrefix) || strings.HasPrefix(e.Name(), removedPrefix) {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(path, e.Name())))
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+func lockDirectory(path string, make bool) (*Directory, error) {
+	if make {
+		if err := journal.MakeDir(path, journal.SyncPath); err != nil {
+			return nil, err
+		}
+	}
+	lock, err := journal.LockDir(path)
+	if errors.Is(err, journal.ErrLocked) {
+		return nil, fmt.Errorf("%w: %s", ErrInUse, path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Directory{path: path, lock: lock}, nil
+}
+
+// Close unlocks the directory.
+func (d *Directory) Close() error { return d.lock.Close() }
+
+// names returns the names of the complete backups, the oldest first.
+func (d *Directory) names() ([]string, error) {
+	entries, err := os.ReadDir(d.path)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, e := range entries {
+		if e.IsDir() && nameForm.MatchString(e.Name()) {
+			names = append(names, e.Name())
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// Made is what Make has done.
+type Made struct {
+	Path     string
+	Verified *Verified
+	NewBlobs int   // that were fetched
+	NewBytes int64 // of these
+	Removed  []string
+	// Damaged are the addresses of blobs that the backup does not have, since they are damaged on the server.
+	Damaged []string
+}
+
+// Make makes a backup. stream requests the stream of a server. blobs is the server's blobs; nil leaves them out. The
+// backup appears in the directory when it is complete and verified, in one step. Then the oldest ones are removed, so
+// that keep of them stay; 0 keeps all.
+func (d *Directory) Make(ctx context.Context, stream func(context.Context) (io.ReadCloser, error), blobs BlobSource, keep int) (made Made, err error) {
+	names, err := d.names()
+	if err != nil {
+		return made, err
+	}
+	partial, err := os.MkdirTemp(d.path, partialPrefix)
+	if err != nil {
+		return made, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(partial))
+		}
+	}()
+	if err := os.Chmod(partial, 0o750); err != nil {
+		return made, err
+	}
+	var list *Blobs
+	if blobs != nil {
+		list = NewBlobs()
+		stores, err := blob.OpenClients(filepath.Join(d.path, blobsDir), blob.Options{ReserveBytes: 1})
+		if err != nil {
+			return made, err
+		}
+		defer func() { err = errors.Join(err, stores.Close()) }()
+		// Blobs that jobs of the snapshot name may be removed by the server soon after it, if these jobs end. So they are
+		// fetched before. Those that arrive meanwhile stay for a day, and are fetched afterwards.
+		fetch := func() error {
+			done, err := list.fetch(ctx, stores, filepath.Join(d.path, blobsDir), blobs)
+			made.NewBlobs, made.NewBytes, made.Damaged = made.NewBlobs+done.blobs, made.NewBytes+done.bytes, nil
+			for _, e := range done.damaged { // those of the second time are all
+				made.Damaged = append(made.Damaged, e.address.String())
+			}
+			slices.Sort(made.Damaged)
+			return err
+		}
+		if err := fetch(); err != nil {
+			return made, err
+		}
+		if err := d.receive(ctx, partial, stream, names); err != nil {
+			return made, err
+		}
+		if err := fetch(); err != nil {
+			return made, err
+		}
+	} else if err := d.receive(ctx, partial, stream, names); err != nil {
+		return made, err
+	}
+	if err := Seal(partial, list); err != nil {
+		return made, err
+	}
+	if made.Verified, err = Verify(ctx, partial, false); err != nil {
+		return made, fmt.Errorf("verify the new backup: %w", err)
+	}
+	if made.Path, err = d.publish(partial, made.Verified.TakenAt, names); err != nil {
+		return made, err
+	}
+	if keep > 0 {
+		if made.Removed, err = d.remove(max(0, len(names)+1-keep)); err != nil {
+			return made, fmt.Errorf("the backup %s is complete; remove older ones: %w", made.Path, err)
+		}
+	}
+	return made, nil
+}
+
+func (d *Directory) receive(ctx context.Context, to string, stream func(context.Context) (io.ReadCloser, error), names []string) (err error) {
+	r, err := stream(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	base := ""
+	if len(names) > 0 {
+		base = filepath.Join(d.path, names[len(names)-1])
+	}
+	_, err = Receive(to, r, base)
+	return err
+}
+
+// publish gives a complete backup its name. Names are in the order in which backups were made, also if the clock of the
+// server was set back.
+func (d *Directory) publish(partial string, takenAt int64, names []string) (path string, err error) {
+	at := time.UnixMilli(takenAt).UTC()
+	if len(names) > 0 {
+		newest, err := time.Parse(nameLayout, names[len(names)-1])
+		if err != nil {
+			return "", fmt.Errorf("the name of the newest backup is no time: %w", err)
+		}
+		if !at.After(newest) {
+			at = newest.Add(time.Millisecond)
+		}
+	}
+	path = filepath.Join(d.path, at.Format(nameLayout))
+	if err := os.Rename(partial, path); err != nil {
+		return "", err
+	}
+	return path, journal.SyncPath(d.path)
+}
+
+// remove removes the n oldest backups, each in one step.
+func (d *Directory) remove(n int) (removed []string, err error) {
+	names, err := d.names()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names[:min(n, len(names))] {
+		gone := filepath.Join(d.path, removedPrefix+name)
+		if err := os.Rename(filepath.Join(d.path, name), gone); err != nil {
+			return removed, err
+		}
+		if err := errors.Join(journal.SyncPath(d.path), os.RemoveAll(gone)); err != nil {
+			return removed, err
+		}
+		removed = append(removed, filepath.Join(d.path, name))
+	}
+	return removed, nil
+}
+
+// SweepBlobs removes the blobs that no backup has. It removes nothing unless it can read the lists of all backups.
+func (d *Directory) SweepBlobs(ctx context.Context) (removed int, err error) {
+	if _, err := os.Stat(filepath.Join(d.path, blobsDir)); os.IsNotExist(err) {
+		return 0, nil
+	}
+	names, err := d.names()
+	if err != nil {
+		return 0, err
+	}
+	var lists []*Blobs
+	for _, name := range names {
+		_, blobs, err := open(filepath.Join(d.path, name))
+		if err != nil {
+			return 0, fmt.Errorf("no blobs are removed from %s, since the backup %s cannot be read: %w", filepath.Join(d.path, blobsDir), name, err)
+		}
+		if blobs != nil {
+			lists = append(lists, blobs)
+		}
+	}
+	stores, err := blob.OpenClients(filepath.Join(d.path, blobsDir), blob.Options{ReserveBytes: 1})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, stores.Close()) }()
+	return sweep(ctx, stores, lists)
+}

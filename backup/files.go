@@ -1,0 +1,95 @@
+package backup
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/daybookq/daybook/journal"
+)
+
+// writeFile writes a new file of a given size, makes it durable, and returns its SHA-256. The error is ErrDamaged if r
+// ends before that.
+func writeFile(path string, r io.Reader, size int64) (sum string, err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o640)
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	n, err := io.Copy(io.MultiWriter(f, h), r)
+	if err == nil && n != size {
+		err = io.ErrUnexpectedEOF
+	}
+	if _, ofDisk := errors.AsType[*fs.PathError](err); err != nil && !ofDisk {
+		err = streamError(err)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	return hex.EncodeToString(h.Sum(nil)), errors.Join(err, f.Close())
+}
+
+func writeDurably(path string, content []byte) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o640)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// sumFile returns the SHA-256 of a file.
+func sumFile(path string) (sum string, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// copyVerified copies a file durably, and returns ErrDamaged unless it has the bytes that f describes.
+func copyVerified(to, from string, f *File) (err error) {
+	info, err := os.Lstat(from)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %s is missing", ErrDamaged, from)
+	}
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() || info.Size() != f.Bytes {
+		return fmt.Errorf("%w: %s is not a file of %d bytes", ErrDamaged, from, f.Bytes)
+	}
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, in.Close()) }()
+	sum, err := writeFile(to, in, f.Bytes)
+	if err == nil && sum != f.SHA256 {
+		err = fmt.Errorf("%w: the bytes of %s are not those that were written: their SHA-256 is %s", ErrDamaged, from, sum)
+	}
+	return err
+}
+
+// syncDirs makes the names in a directory and in all directories below it durable.
+func syncDirs(dir string) error {
+	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.IsDir() {
+			return err
+		}
+		return journal.SyncPath(path)
+	})
+}

@@ -1,0 +1,349 @@
+package backup
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func addressOf(content string) string {
+	sum := sha256.Sum256([]byte(content))
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// filesIn returns the files of a directory with their contents.
+func filesIn(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		all[strings.TrimPrefix(path, dir)] = string(content)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestIncompleteStream: a stream that ends anywhere before its end is no backup, and the backup before stays.
+func TestIncompleteStream(t *testing.T) {
+	s := startSource(t, 0)
+	if _, err := s.create(t.Context(), 100, "x"); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	first := mustMake(t, dir, s.stream, nil, 0)
+	whole := s.captured()
+	for _, n := range append([]int{0, 1, 511, 512, 513, len(whole) - 1024, len(whole) - 1023}, randomly(40, len(whole)-1024)...) {
+		if _, err := tryMake(t, dir, streamOf(whole[:n]), nil, 1); !errors.Is(err, ErrDamaged) {
+			// the last 1024 bytes are zeros: without them, archive/tar finds the end nevertheless
+			if n < len(whole)-1024 {
+				t.Fatalf("the first %d of %d bytes: %v", n, len(whole), err)
+			}
+			break
+		}
+		if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 || entries[0].Name() != filepath.Base(first.Path) {
+			t.Fatalf("after the first %d bytes: %v, %v", n, entries, err)
+		}
+	}
+	mustMake(t, dir, streamOf(whole), nil, 1)
+}
+
+func randomly(n, below int) (list []int) {
+	for range n {
+		list = append(list, rand.IntN(below))
+	}
+	return list
+}
+
+// TestChangedStream: a stream with a changed byte is refused, or its files are the same nevertheless.
+func TestChangedStream(t *testing.T) {
+	s := startSource(t, 0)
+	if _, err := s.create(t.Context(), 100, "x"); err != nil {
+		t.Fatal(err)
+	}
+	whole := s.captured()
+	reference := t.TempDir()
+	if _, err := Receive(reference, bytes.NewReader(whole), ""); err != nil {
+		t.Fatal(err)
+	}
+	want := filesIn(t, reference)
+	refused := 0
+	for _, at := range randomly(300, len(whole)) {
+		changed := bytes.Clone(whole)
+		changed[at] ^= 1 << rand.IntN(8)
+		dir := t.TempDir()
+		if _, err := Receive(dir, bytes.NewReader(changed), ""); err != nil {
+			refused++
+			continue
+		}
+		if got := filesIn(t, dir); fmt.Sprint(got) != fmt.Sprint(want) {
+			// the manifest itself has no digest: what Verify compares with the files decides
+			if err := Seal(dir, nil); err != nil {
+				t.Fatal(err)
+			}
+			if v, err := Verify(t.Context(), dir, true); err == nil && (v.Last != uint64(0) && !sameState(got, want)) {
+				t.Fatalf("byte %d was changed, and the files differ", at)
+			}
+		}
+	}
+	if refused < 100 {
+		t.Errorf("only %d of 300 changed streams were refused", refused)
+	}
+}
+
+// sameState reports whether all files but the manifest are equal.
+func sameState(a, b map[string]string) bool {
+	if len(a) < len(b) {
+		return false
+	}
+	for path, content := range b {
+		if path != "/"+ManifestName && a[path] != content {
+			return false
+		}
+	}
+	return true
+}
+
+// entry is a file of a tar.
+type entry struct {
+	name string
+	kind byte
+	body string
+}
+
+func tarOf(t *testing.T, entries ...entry) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, e := range entries {
+		h := &tar.Header{Name: e.name, Typeflag: e.kind, Mode: 0o640, Size: int64(len(e.body))}
+		if e.kind != tar.TypeReg {
+			h.Size, h.Linkname = 0, e.body
+		}
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+		if e.kind == tar.TypeReg {
+			if _, err := io.WriteString(w, e.body); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+var badPaths = []string{
+	"../x", "store/../../x", "/etc/x", "store/..", "store/.", "store/", "store", "x", "journal/x", "store/a/b", "store/.hidden", "./store/a", "store//a", "journal/00000000000000000001/../x",
+	"journal/identity/x", "blobs/x", ManifestName + "/x", "..", "", `store\..\x`, "store/" + strings.Repeat("a", maxPath), "store/a\x00b", "store/LOCK", sumName, blobsName, restoreMark,
+}
+
+// TestPathsOfStreams: a stream cannot write anywhere but to the files of a backup.
+func TestPathsOfStreams(t *testing.T) {
+	identity := entry{"journal/identity", tar.TypeReg, "x"}
+	sum := strings.TrimPrefix(addressOf("x"), "sha256:")
+	manifest := func(paths ...string) entry {
+		m := Manifest{Format: formatName, Version: formatVersion}
+		for _, path := range paths {
+			m.Files = append(m.Files, File{path, 1, sum})
+		}
+		text, err := m.encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return entry{ManifestName, tar.TypeReg, string(text)}
+	}
+	check := func(what string, entries ...entry) {
+		t.Helper()
+		parent := t.TempDir()
+		dir := filepath.Join(parent, "a", "dir")
+		if err := os.MkdirAll(dir, 0o750); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Receive(dir, bytes.NewReader(tarOf(t, entries...)), ""); !errors.Is(err, ErrDamaged) {
+			t.Errorf("%s: %v", what, err)
+		}
+		for path := range filesIn(t, parent) {
+			if !strings.HasPrefix(path, "/a/dir/journal/") && !strings.HasPrefix(path, "/a/dir/store/") {
+				t.Errorf("%s: wrote %s", what, path)
+			}
+		}
+	}
+	for _, path := range badPaths {
+		if path != "" && !strings.HasSuffix(path, "/") && !strings.Contains(path, "\x00") { // a tar cannot have these
+			check(fmt.Sprintf("file %q", path), identity, entry{path, tar.TypeReg, "x"}, manifest("journal/identity", path))
+		}
+		check(fmt.Sprintf("manifest with %q", path), identity, manifest("journal/identity", path))
+	}
+	check("symbolic link", identity, entry{"store/a", tar.TypeSymlink, "/etc"}, manifest("journal/identity"))
+	check("hard link", identity, entry{"store/a", tar.TypeLink, "journal/identity"}, manifest("journal/identity"))
+	check("directory", identity, entry{"store/a", tar.TypeDir, ""}, manifest("journal/identity"))
+	check("twice", identity, identity, manifest("journal/identity"))
+	check("twice in the manifest", identity, manifest("journal/identity", "journal/identity"))
+	check("manifest first", manifest("journal/identity"), identity)
+	check("two manifests", identity, manifest("journal/identity"), manifest("journal/identity"))
+	check("no manifest", identity)
+	check("nothing")
+	check("more than the manifest has", identity, entry{"store/a", tar.TypeReg, "x"}, manifest("journal/identity"))
+	check("less than the manifest has", identity, manifest("journal/identity", "store/a"))
+	check("another digest", entry{"journal/identity", tar.TypeReg, "y"}, manifest("journal/identity"))
+
+	if _, err := Receive(t.TempDir(), bytes.NewReader(tarOf(t, identity, manifest("journal/identity"))), ""); err != nil {
+		t.Errorf("the stream that is right: %v", err)
+	}
+}
+
+// TestPathsOfManifests: a sealed backup whose manifest has a path that leads elsewhere is refused, although its digests
+// are right.
+func TestPathsOfManifests(t *testing.T) {
+	s := startSource(t, 0)
+	made := mustMake(t, t.TempDir(), s.stream, nil, 0)
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	relative, err := filepath.Rel(made.Path, secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range append([]string{relative, "store/../" + relative, secret}, badPaths...) {
+		m := *made.Verified.Manifest
+		m.Files = append(append([]File{}, m.Files...), File{path, 1, strings.TrimPrefix(addressOf("x"), "sha256:")})
+		reseal(t, made.Path, &m)
+		if _, err := Verify(t.Context(), made.Path, true); !errors.Is(err, ErrDamaged) {
+			t.Errorf("%q: Verify: %v", path, err)
+		}
+		if _, err := Restore(t.Context(), made.Path, filepath.Join(t.TempDir(), "data")); !errors.Is(err, ErrDamaged) {
+			t.Errorf("%q: Restore: %v", path, err)
+		}
+	}
+	for _, line := range []string{"sha256:../../x 1 ", addressOf("x") + " 1 ..", addressOf("x") + " 1 ../..", addressOf("x") + " -1 a", addressOf("x") + " 1", "x 1 a b", addressOf("x") + " 1 " + strings.Repeat("a", 500)} {
+		reseal(t, made.Path, made.Verified.Manifest)
+		if err := os.Remove(filepath.Join(made.Path, sumName)); err != nil {
+			t.Fatal(err)
+		}
+		if err := Seal(made.Path, NewBlobs()); err != nil {
+			t.Fatal(err)
+		}
+		list := filepath.Join(made.Path, blobsName)
+		if err := os.WriteFile(list, []byte(line+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		sums, err := os.ReadFile(filepath.Join(made.Path, sumName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum, err := sumFile(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, _, _ := strings.Cut(string(sums), "\n")
+		if err := os.WriteFile(filepath.Join(made.Path, sumName), []byte(first+"\n"+sum+"  "+blobsName+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Verify(t.Context(), made.Path, true); !errors.Is(err, ErrDamaged) {
+			t.Errorf("the line %q: %v", line, err)
+		}
+		if err := os.Remove(list); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reseal(t, made.Path, made.Verified.Manifest)
+	if _, err := Verify(t.Context(), made.Path, true); err != nil {
+		t.Error(err)
+	}
+}
+
+// reseal gives a backup another manifest.
+func reseal(t *testing.T, dir string, m *Manifest) {
+	t.Helper()
+	text, err := m.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{ManifestName, sumName, blobsName} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, ManifestName), text, 0o640), Seal(dir, nil)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestManifest: a manifest of another version is refused as such, and one that is malformed or does not fit the files as
+// damaged.
+func TestManifest(t *testing.T) {
+	s := startSource(t, 0)
+	if _, err := s.create(t.Context(), 10, "x"); err != nil {
+		t.Fatal(err)
+	}
+	made := mustMake(t, t.TempDir(), s.stream, nil, 0)
+	for name, c := range map[string]struct {
+		change func(m *Manifest)
+		want   error
+	}{
+		"version":  {func(m *Manifest) { m.Version = 2 }, ErrVersion},
+		"format":   {func(m *Manifest) { m.Format = "x" }, ErrDamaged},
+		"journal":  {func(m *Manifest) { m.Journal = "0b5c7e0e-7a1f-4a53-9a9a-3d6c1f0f6f3e" }, ErrDamaged},
+		"cursor":   {func(m *Manifest) { m.Cursor-- }, ErrDamaged},
+		"last":     {func(m *Manifest) { m.Last++ }, ErrDamaged},
+		"no files": {func(m *Manifest) { m.Files = nil }, ErrDamaged},
+		"bytes":    {func(m *Manifest) { m.Files[0].Bytes = -1 }, ErrDamaged},
+	} {
+		m := *made.Verified.Manifest
+		m.Files = append([]File{}, m.Files...)
+		c.change(&m)
+		reseal(t, made.Path, &m)
+		if _, err := Verify(t.Context(), made.Path, true); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	var fields map[string]any
+	text, err := made.Verified.encode()
+	if err == nil {
+		err = json.Unmarshal(text, &fields)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"", "{", string(text) + "{}", strings.Replace(string(text), "{", `{"more":1,`, 1), "null", "[]"} {
+		if _, err := decodeManifest([]byte(text)); !errors.Is(err, ErrDamaged) {
+			t.Errorf("%.40q: %v", text, err)
+		}
+	}
+}
+
+// FuzzReceive: no stream makes Receive write outside of its directory, or fail in another way than by an error.
+func FuzzReceive(f *testing.F) {
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, stream []byte) {
+		parent := t.TempDir()
+		dir := filepath.Join(parent, "dir")
+		if err := os.Mkdir(dir, 0o750); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = Receive(dir, bytes.NewReader(stream), "") // most are refused
+		if entries, err := os.ReadDir(parent); err != nil || len(entries) != 1 {
+			t.Errorf("%v, %v", entries, err)
+		}
+	})
+}

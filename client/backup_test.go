@@ -1,0 +1,67 @@
+package client_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+)
+
+// TestBackup: a stream is read to its end. One that breaks, or whose server is silent, is an error, and so is a refusal.
+func TestBackup(t *testing.T) {
+	var serve http.HandlerFunc
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { serve(w, r) }))
+	defer s.Close()
+	c := client.New(s.URL, client.Options{RetryFor: -1, Timeout: 100 * time.Millisecond})
+	read := func() (string, error) {
+		r, err := c.Backup(t.Context())
+		if err != nil {
+			return "", err
+		}
+		content, err := io.ReadAll(r)
+		return string(content), errors.Join(err, r.Close())
+	}
+
+	serve = func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/backup" || r.Method != http.MethodGet {
+			t.Errorf("%s %s", r.Method, r.URL)
+		}
+		_, _ = io.WriteString(w, "all of it") // a client that is gone gets nothing
+	}
+	if got, err := read(); got != "all of it" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	serve = func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "a part")
+		w.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	}
+	if got, err := read(); !errors.Is(err, client.ErrUnavailable) {
+		t.Errorf("a stream that breaks: %q, %v", got, err)
+	}
+	serve = func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "a part")
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}
+	if got, err := read(); !errors.Is(err, client.ErrUnavailable) {
+		t.Errorf("a silent server: %q, %v", got, err)
+	}
+	serve = func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusConflict)
+		_, _ = io.WriteString(w, `{"code":"backup_running","outcome":"not_stored"}`)
+	}
+	var refused *client.Error
+	if _, err := read(); !errors.Is(err, client.ErrConflict) || !errors.As(err, &refused) || refused.Code != "backup_running" {
+		t.Errorf("a refusal: %v", err)
+	}
+
+	serve = func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"clients":["acme","bob"]}`) }
+	if names, err := c.BlobClients(t.Context()); err != nil || len(names) != 2 || names[0] != "acme" {
+		t.Errorf("%v, %v", names, err)
+	}
+}

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybookq/daybook/backup"
+	"github.com/daybookq/daybook/client"
+)
+
+// defaultKeep is how many backups stay. A week of daily ones has a state from before a mistake that somebody notices
+// late, and costs little: files of the store that they have in common are stored once.
+const defaultKeep = 7
+
+func newBackup() *cobra.Command {
+	var server serverAddress
+	var asJSON, noBlobs bool
+	var keep int
+	cmd := &cobra.Command{
+		Use:   "backup DIR",
+		Short: "Back up a running server into a directory",
+		Long: `Back up a running server into a directory, which is created if it does not exist. The server goes on
+meanwhile. The backup has everything that the server had acknowledged when the command began.
+
+Each backup is a directory in DIR, named by its time in UTC, such as DIR/20261123T180500.123Z. It appears when
+it is complete, on disk and verified: the digests of all files, the records of the journal, and every invariant
+that ` + "`daybook check`" + ` checks. If the command is killed, the earlier backups are as they were, and the next backup
+removes what it has left.
+
+The backups share the blobs, which are in DIR/blobs. Only those that are not there yet are fetched. With
+--no-blobs they are left out. Files of the store that did not change since the backup before are hard links to
+its files.
+
+After a backup, the oldest ones are removed, so that --keep of them stay, and then the blobs that none of these
+has. ` + "`daybook restore`" + ` makes a data directory of a backup.`,
+		Example: `  daybook backup /backups/daybook
+  daybook backup --server http://queue.internal:1717 --keep 30 --json /backups/daybook`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if keep < 0 {
+				return usageError{fmt.Errorf("--keep must be 0 or more, not %d", keep)}
+			}
+			url, err := server.check(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return makeBackup(cmd, newClient(cmd, url), args[0], noBlobs, keep, asJSON)
+		},
+	}
+	serverFlag(cmd, &server)
+	jsonFlag(cmd, &asJSON)
+	cmd.Flags().BoolVar(&noBlobs, "no-blobs", false, "leave the blobs out")
+	cmd.Flags().IntVar(&keep, "keep", defaultKeep, "how many backups stay in DIR; 0 means all")
+	return cmd
+}
+
+// backupReport is what the commands for backups print as JSON.
+type backupReport struct {
+	Backup      string           `json:"backup"`         // its directory
+	Data        string           `json:"data,omitempty"` // the restored data directory
+	TakenAt     int64            `json:"taken_at"`       // unix ms
+	Cursor      uint64           `json:"cursor"`         // of its store
+	LastSeq     uint64           `json:"last_seq"`       // of its journal
+	Jobs        int64            `json:"jobs"`           // in the state
+	JobStatuses map[string]int64 `json:"by_status,omitempty"`
+	Files       int              `json:"files"`
+	Bytes       int64            `json:"bytes"` // of the files, without blobs
+	HasBlobs    bool             `json:"has_blobs"`
+	Blobs       int              `json:"blobs"`
+	BlobBytes   int64            `json:"blob_bytes"`
+	NewBlobs    *int             `json:"new_blobs,omitempty"`     // fetched
+	Removed     []string         `json:"removed,omitempty"`       // earlier backups
+	Damaged     []string         `json:"damaged_blobs,omitempty"` // that the backup does not have
+	Seconds     float64          `json:"seconds"`
+}
+
+func (r *backupReport) describe(m *backup.Manifest, blobs *backup.Blobs) {
+	r.TakenAt, r.Cursor, r.LastSeq, r.Files, r.Bytes = m.TakenAt, m.Cursor, m.Last, len(m.Files), m.Bytes()
+	if r.HasBlobs = blobs != nil; r.HasBlobs {
+		r.Blobs, r.BlobBytes = blobs.Count()
+	}
+}
+
+// blobsText describes the blobs of a backup.
+func (r *backupReport) blobsText() string {
+	if !r.HasBlobs {
+		return "without blobs"
+	}
+	return fmt.Sprintf("%d blobs with %s", r.Blobs, sizeText(r.BlobBytes))
+}
+
+func makeBackup(cmd *cobra.Command, c *client.Client, path string, noBlobs bool, keep int, asJSON bool) (err error) {
+	began := time.Now()
+	dir, err := backup.OpenDirectory(path, true)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	ctx := cmd.Context()
+	var blobs backup.BlobSource
+	if !noBlobs {
+		source := &serverBlobs{c: c}
+		source.clients, err = c.BlobClients(ctx)
+		switch {
+		case errors.Is(err, client.ErrNoBlobs): // there are none to leave out
+		case err != nil:
+			return err
+		default:
+			blobs = source
+		}
+	}
+	made, err := dir.Make(ctx, func(ctx context.Context) (io.ReadCloser, error) { return openBackup(ctx, c) }, blobs, keep)
+	if err != nil {
+		return err
+	}
+	if len(made.Removed) > 0 {
+		if _, err := dir.SweepBlobs(ctx); err != nil {
+			return fmt.Errorf("the backup %s is complete: %w", made.Path, err)
+		}
+	}
+	r := backupReport{Backup: made.Path, Jobs: made.Verified.Jobs, Removed: made.Removed, Damaged: made.Damaged, Seconds: time.Since(began).Seconds()}
+	r.describe(made.Verified.Manifest, made.Verified.Blobs)
+	if r.HasBlobs {
+		r.NewBlobs = &made.NewBlobs
+	}
+	if err := r.print(cmd.OutOrStdout(), asJSON); err != nil {
+		return err
+	}
+	if len(r.Damaged) > 0 {
+		return fmt.Errorf("the backup is complete but for %d blobs: %w: %s; next step: store them again", len(r.Damaged), backup.ErrBlobDamaged, strings.Join(r.Damaged[:min(len(r.Damaged), 10)], ", "))
+	}
+	return nil
+}
+
+// print prints the report of a new backup.
+func (r *backupReport) print(out io.Writer, asJSON bool) error {
+	if asJSON {
+		return json.NewEncoder(out).Encode(r)
+	}
+	text := r.blobsText()
+	if r.HasBlobs {
+		text += fmt.Sprintf(", of which %d were fetched", *r.NewBlobs)
+	}
+	_, err := fmt.Fprintf(out, "%s: %d jobs, up to seq %d; %d files with %s; %s; verified; %.1f s\n", r.Backup, r.Jobs, r.LastSeq, r.Files, sizeText(r.Bytes), text, r.Seconds)
+	for _, removed := range r.Removed {
+		if err == nil {
+			_, err = fmt.Fprintf(out, "removed %s\n", removed)
+		}
+	}
+	return err
+}
+
+// backupRunning is how long a backup waits for another one. The server may need some time to notice that the command that
+// requested the other one was killed.
+const backupRunning = 15 * time.Second
+
+// openBackup requests a backup.
+func openBackup(ctx context.Context, c *client.Client) (io.ReadCloser, error) {
+	give := time.Now().Add(backupRunning)
+	for {
+		r, err := c.Backup(ctx)
+		refused, ok := errors.AsType[*client.Error](err)
+		if !ok || refused.Code != "backup_running" || time.Now().After(give) {
+			return r, err
+		}
+		select {
+		case <-time.After(backupRunning / 50):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// serverBlobs are the blobs of a server.
+type serverBlobs struct {
+	c       *client.Client
+	clients []string // of the first request; nil: ask
+}
+
+func (s *serverBlobs) Clients(ctx context.Context) ([]string, error) {
+	if clients := s.clients; clients != nil {
+		s.clients = nil
+		return clients, nil
+	}
+	return s.c.BlobClients(ctx)
+}
+
+func (s *serverBlobs) List(ctx context.Context, of string) iter.Seq2[backup.BlobInfo, error] {
+	return func(yield func(backup.BlobInfo, error) bool) {
+		for b, err := range s.c.Blobs(ctx, of) {
+			if !yield(backup.BlobInfo{Address: b.Address, Size: b.Size}, err) {
+				return
+			}
+		}
+	}
+}
+
+func (s *serverBlobs) Get(ctx context.Context, of, address string) (io.ReadCloser, error) {
+	r, err := s.c.GetBlob(ctx, of, address)
+	switch {
+	case errors.Is(err, client.ErrNotFound):
+		return nil, backup.ErrBlobGone
+	case err != nil:
+		return nil, damagedBlob(err)
+	}
+	return serverBlob{r}, nil
+}
+
+// serverBlob is a blob that is read from a server.
+type serverBlob struct{ *client.BlobReader }
+
+func (b serverBlob) Read(p []byte) (int, error) {
+	n, err := b.BlobReader.Read(p)
+	return n, damagedBlob(err)
+}
+
+func damagedBlob(err error) error {
+	if errors.Is(err, client.ErrBlobDamaged) {
+		return fmt.Errorf("%w: %w", backup.ErrBlobDamaged, err)
+	}
+	return err
+}

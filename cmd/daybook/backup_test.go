@@ -1,0 +1,368 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// reported runs a command for backups with --json, and returns its report.
+func reported(t *testing.T, args ...string) (r backupReport) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(ok(t, append(args, "--json")...)), &r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// answered posts a body, and returns the status and the fields of the answer.
+func (s *server) answered(t *testing.T, method, path, body string) (int, map[string]any) {
+	t.Helper()
+	rq, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body != "" {
+		rq.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := http.DefaultClient.Do(rq)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := map[string]any{}
+	if len(text) > 0 {
+		if err := json.Unmarshal(text, &fields); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+	}
+	return resp.StatusCode, fields
+}
+
+func (s *server) object(t *testing.T, path, body string) map[string]any {
+	t.Helper()
+	status, fields := s.answered(t, http.MethodPost, path, body)
+	if status >= 300 {
+		t.Fatalf("%s: %d %v", path, status, fields)
+	}
+	return fields
+}
+
+// claimed claims a job of a type, and returns its id and the claim.
+func (s *server) claimed(t *testing.T, typ string) (id, claim string) {
+	t.Helper()
+	j := s.object(t, "/jobs/claim", `{"runner_id":"r","types":["`+typ+`"]}`)
+	return j["job_id"].(string), j["claim_id"].(string)
+}
+
+// TestBackupAndRestore: what a restored server knows, and what runners and producers of the original are answered by it;
+// docs/operating.md has the same table.
+func TestBackupAndRestore(t *testing.T) {
+	s := serving(t, filepath.Join(t.TempDir(), "data"))
+	dir := filepath.Join(t.TempDir(), "backups")
+	for _, typ := range []string{"held", "ended later", "claimed later", "again", "deleted later"} {
+		s.post(t, "/jobs/create", `{"type":"`+strings.ReplaceAll(typ, " ", "_")+`","payload":"`+typ+`"}`)
+	}
+	held, heldBy := s.claimed(t, "held")
+	endedLater, endedBy := s.claimed(t, "ended_later")
+	again, _ := s.claimed(t, "again")
+	s.post(t, "/jobs/"+again+"/release", `{"how":"unget"}`)
+	address := strings.TrimSpace(ok(t, "blob", "put", "--server", s.url, "--client", "acme", os.Args[0]))
+
+	first := reported(t, "backup", "--server", s.url, dir)
+	if first.Jobs != 5 || first.Blobs != 1 || *first.NewBlobs != 1 || first.LastSeq == 0 || filepath.Dir(first.Backup) != dir {
+		t.Errorf("%+v", first)
+	}
+
+	s.post(t, "/jobs/"+endedLater+"/complete", `{"status":"completed","claim_id":"`+endedBy+`"}`)
+	claimedLater, laterBy := s.claimed(t, "claimed_later")
+	again, _ = s.claimed(t, "again")
+	created := s.object(t, "/jobs/create", `{"type":"created_later"}`)["job_id"].(string)
+	createdClaim := s.object(t, "/jobs/claim", `{"runner_id":"r","types":["created_later"]}`)["claim_id"].(string)
+
+	data := filepath.Join(t.TempDir(), "restored")
+	restored := reported(t, "restore", dir, "--data", data)
+	if restored.Jobs != 5 || restored.JobStatuses["active"] != 2 || restored.Data != data || restored.Backup != first.Backup {
+		t.Errorf("%+v", restored)
+	}
+	r := serving(t, data)
+	if got := ok(t, "blob", "get", "--server", r.url, "--client", "acme", address); len(got) != int(first.BlobBytes) {
+		t.Errorf("the blob has %d bytes, and not %d", len(got), first.BlobBytes)
+	}
+	for _, c := range []struct {
+		what, path, body string
+		status           int
+		code             string
+	}{
+		{"a job that was held when the backup was taken, by its claim", "/jobs/" + held + "/complete", `{"status":"completed","claim_id":"` + heldBy + `"}`, 200, ""},
+		{"one that was completed afterwards is active again; its runner repeats its report", "/jobs/" + endedLater + "/complete", `{"status":"completed","claim_id":"` + endedBy + `"}`, 200, ""},
+		{"one that was claimed afterwards is pending", "/jobs/" + claimedLater + "/complete", `{"status":"completed","claim_id":"` + laterBy + `"}`, 409, "claim_lost"},
+		{"a tickle of that claim", "/jobs/tickle", `{"claim_id":"` + laterBy + `"}`, 409, "claim_lost"},
+		{"one that was created afterwards is unknown", "/jobs/" + created + "/complete", `{"status":"completed","claim_id":"` + createdClaim + `"}`, 404, "job_not_found"},
+	} {
+		status, fields := r.answered(t, http.MethodPost, c.path, c.body)
+		if code, _ := fields["code"].(string); status != c.status || code != c.code && c.code != "" {
+			t.Errorf("%s: %d %v, want %d %s", c.what, status, fields, c.status, c.code)
+		}
+	}
+	if id, _ := r.claimed(t, "claimed_later"); id != claimedLater {
+		t.Errorf("the job that was claimed after the backup is not handed out again: %s", id)
+	}
+	if id, _ := r.claimed(t, "again"); id != again {
+		t.Errorf("%s is handed out, and not %s", id, again)
+	}
+	fresh := r.object(t, "/jobs/create", `{"type":"created_later"}`)["job_id"].(string)
+	if fresh == created {
+		t.Error("two jobs have the same id")
+	}
+	if code := r.end(t, syscall.SIGTERM); code != exitOK {
+		t.Errorf("exit code %d: %s", code, r.log)
+	}
+
+	second := reported(t, "backup", "--server", s.url, "--no-blobs", "--keep", "1", dir)
+	if second.HasBlobs || len(second.Removed) != 1 || second.Removed[0] != first.Backup {
+		t.Errorf("%+v", second)
+	}
+	if v := reported(t, "restore", "--verify-only", dir); v.Backup != second.Backup || v.HasBlobs || v.Data != "" {
+		t.Errorf("%+v", v)
+	}
+	if text := ok(t, "backup", "--server", s.url, dir); !strings.Contains(text, "6 jobs, up to seq") || !strings.Contains(text, "verified") {
+		t.Error(text)
+	}
+	if text := ok(t, "restore", dir, "--data", filepath.Join(t.TempDir(), "x")); !strings.Contains(text, "restored into") {
+		t.Error(text)
+	}
+
+	blobFile := filepath.Join(s.data, "blobs", "clients", "acme", "blobs", "sha256", strings.TrimPrefix(address, "sha256:"))
+	content, err := os.ReadFile(blobFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content[len(content)/2] ^= 1
+	if err := os.WriteFile(blobFile, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := execute(t, "", "backup", "--server", s.url, "--json", filepath.Join(t.TempDir(), "b")); r.code != exitCorrupt || !strings.Contains(r.errs, address) || !strings.Contains(r.out, `"jobs":6`) {
+		t.Errorf("a damaged blob: %d %s%s", r.code, r.out, r.errs)
+	}
+
+	none := serving(t, filepath.Join(t.TempDir(), "data"), "--blobs", "none")
+	if n := reported(t, "backup", "--server", none.url, filepath.Join(t.TempDir(), "b")); n.HasBlobs {
+		t.Errorf("a server without blobs: %+v", n)
+	}
+	for _, c := range []struct {
+		code int
+		args []string
+	}{
+		{exitUsage, []string{"backup"}}, {exitUsage, []string{"backup", "--keep", "-1", dir}}, {exitUsage, []string{"restore"}},
+		{exitNoData, []string{"restore", t.TempDir(), "--data", filepath.Join(t.TempDir(), "d")}},
+		{exitFile, []string{"restore", dir, "--data", data}},
+		{exitFile, []string{"backup", "--server", s.url, os.Args[0]}},
+	} {
+		if r := execute(t, "", c.args...); r.code != c.code {
+			t.Errorf("%v: exit code %d: %s", c.args, r.code, r.errs)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(second.Backup, "backup.json"), []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := execute(t, "", "restore", second.Backup, "--data", filepath.Join(t.TempDir(), "d")); r.code != exitCorrupt || !strings.Contains(r.errs, "restore another backup: "+dir) {
+		t.Errorf("a damaged backup: %d %s", r.code, r.errs)
+	}
+}
+
+// largeServer is a server whose backups take some tenths of a second.
+func largeServer(t *testing.T) *server {
+	s := serving(t, filepath.Join(t.TempDir(), "data"))
+	random := make([]byte, 3<<20)
+	for n := range 10 {
+		for i := range random {
+			random[i] = byte('a' + rand.IntN(26))
+		}
+		s.post(t, "/jobs/create", fmt.Sprintf(`{"type":"t%d","payload":%q}`, n, random))
+		if n%3 == 0 {
+			path := filepath.Join(t.TempDir(), "blob")
+			if err := os.WriteFile(path, random, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			ok(t, "blob", "put", "--server", s.url, path)
+		}
+	}
+	return s
+}
+
+const kills = 15
+
+// killedAfter runs a command in a process that is killed after a random part of a duration, and reports whether it was
+// killed before its end.
+func killedAfter(t *testing.T, most time.Duration, args ...string) bool {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.Int64N(int64(most))))
+	defer cancel()
+	cmd := command(t, args...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Errorf("%v: %v", args, err)
+		}
+		return false
+	case <-ctx.Done():
+	}
+	_ = cmd.Process.Kill() // it may have ended
+	return <-ended != nil
+}
+
+// completeOnly checks that a directory has complete backups only, apart from what begins with a dot, and that each can be
+// restored.
+func completeOnly(t *testing.T, dir string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, e := range entries {
+		if e.Name() == "blobs" || strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		n++
+		if r := reported(t, "restore", "--verify-only", filepath.Join(dir, e.Name())); r.Jobs != 10 {
+			t.Errorf("%+v", r)
+		}
+	}
+	if n == 0 {
+		t.Error("no backup is left")
+	}
+}
+
+// TestKilledBackup: a backup that is killed at any moment leaves the backups before it as they were, and the next one
+// removes what it has left.
+func TestKilledBackup(t *testing.T) {
+	t.Parallel()
+	s := largeServer(t)
+	dir := t.TempDir()
+	began := time.Now()
+	ok(t, "backup", "--server", s.url, "--keep", "2", dir)
+	took := 2 * time.Since(began) // a process takes longer to start
+	killed := 0
+	for range kills {
+		if killedAfter(t, took, "backup", "--server", s.url, "--keep", "2", dir) {
+			killed++
+		}
+		completeOnly(t, dir)
+	}
+	ok(t, "backup", "--server", s.url, "--keep", "2", dir)
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 3 {
+		t.Errorf("left: %v, %v", entries, err)
+	}
+	completeOnly(t, dir)
+	if killed == 0 {
+		t.Error("no backup was killed")
+	}
+	if _, err := os.Stat(filepath.Join(s.data, "backup-checkpoint")); !os.IsNotExist(err) {
+		t.Errorf("the server has left its checkpoint: %v", err)
+	}
+}
+
+// TestKilledServerOfABackup: a server that is killed while it sends a backup leaves the backups before as they were. It
+// starts again, removes its checkpoint, and makes the next one.
+func TestKilledServerOfABackup(t *testing.T) {
+	t.Parallel()
+	s := largeServer(t)
+	dir := t.TempDir()
+	began := time.Now()
+	ok(t, "backup", "--server", s.url, dir)
+	took := 2 * time.Since(began)
+	failed := 0
+	for range kills {
+		cmd := command(t, "backup", "--server", s.url, "--keep", "1", dir)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		timer := time.NewTimer(time.Duration(rand.Int64N(int64(took))))
+		select {
+		case err := <-ended:
+			ended <- err
+		case <-timer.C:
+		}
+		if code := s.end(t, syscall.SIGKILL); code != -1 {
+			t.Fatalf("the server ended with %d", code)
+		}
+		listen := strings.TrimPrefix(s.url, "http://")
+		if rand.IntN(2) == 0 { // another address: the backup fails
+			listen = "127.0.0.1:0"
+			_ = cmd.Process.Kill() // it would wait for the old one
+		}
+		s = serving(t, s.data, "--listen", listen)
+		if _, err := os.Stat(filepath.Join(s.data, "backup-checkpoint")); !os.IsNotExist(err) && listen == "127.0.0.1:0" {
+			t.Errorf("the checkpoint of the killed server is left: %v", err)
+		}
+		if <-ended != nil {
+			failed++
+		}
+		completeOnly(t, dir)
+	}
+	reported(t, "backup", "--server", s.url, "--keep", "1", dir)
+	completeOnly(t, dir)
+	if failed == 0 {
+		t.Error("no backup failed")
+	}
+}
+
+// TestKilledRestore: a restore that is killed at any moment leaves no data directory, or a complete one. The next one
+// removes what it has left.
+func TestKilledRestore(t *testing.T) {
+	t.Parallel()
+	s := largeServer(t)
+	dir := t.TempDir()
+	ok(t, "backup", "--server", s.url, dir)
+	parent := t.TempDir()
+	data := filepath.Join(parent, "data")
+	began := time.Now()
+	ok(t, "restore", dir, "--data", data)
+	took := 2 * time.Since(began)
+	killed := 0
+	for range kills {
+		if err := os.RemoveAll(data); err != nil {
+			t.Fatal(err)
+		}
+		if killedAfter(t, took, "restore", dir, "--data", data) {
+			killed++
+		}
+		if _, err := os.Stat(data); os.IsNotExist(err) {
+			ok(t, "restore", dir, "--data", data)
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if text := ok(t, "check", "--data", data); !strings.HasPrefix(text, "ok") {
+			t.Error(text)
+		}
+		if entries, err := os.ReadDir(parent); err != nil || len(entries) != 1 {
+			t.Errorf("left: %v, %v", entries, err)
+		}
+	}
+	if killed == 0 {
+		t.Error("no restore was killed")
+	}
+	completeOnly(t, dir)
+}

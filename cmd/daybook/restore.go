@@ -1,0 +1,90 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybookq/daybook/backup"
+)
+
+func newRestore() *cobra.Command {
+	var data string
+	var asJSON, verifyOnly bool
+	cmd := &cobra.Command{
+		Use:   "restore DIR",
+		Short: "Make a data directory of a backup",
+		Long: `Make a data directory of a backup that ` + "`daybook backup`" + ` has written. DIR is the directory of a backup, such as
+/backups/daybook/20261123T180500.123Z, or the directory of several, of which the newest is restored.
+
+The data directory must not exist, or be empty. It appears when it is complete: every file has the bytes that
+were backed up, the journal was applied, and the check of ` + "`daybook check`" + ` has found no problem. Until then the
+files are in a directory beside it, whose name ends in .partial. If the command is killed, the next one removes
+that directory. Nothing is restored of a backup that is damaged.
+
+The restored server is the same server at an earlier time. Do not run it beside the original with the same
+bucket of blobs: docs/operating.md explains what else to consider.
+
+With --verify-only, the backup is verified and nothing is restored.`,
+		Example: `  daybook restore /backups/daybook --data /var/lib/daybook && daybook serve --data /var/lib/daybook
+  daybook restore --verify-only /backups/daybook/20261123T180500.123Z`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			began := time.Now()
+			path, unlock, err := backup.Find(args[0])
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, unlock()) }()
+			r := backupReport{Backup: path}
+			if verifyOnly {
+				v, err := backup.Verify(cmd.Context(), path, true)
+				if err != nil {
+					return notThis(path, err)
+				}
+				r.Jobs = v.Jobs
+				r.describe(v.Manifest, v.Blobs)
+			} else {
+				restored, err := backup.Restore(cmd.Context(), path, data)
+				if err != nil {
+					return notThis(path, err)
+				}
+				r.Data, r.JobStatuses = data, restored.Jobs
+				for _, n := range restored.Jobs {
+					r.Jobs += n
+				}
+				r.describe(restored.Manifest, restored.Blobs)
+			}
+			r.Seconds = time.Since(began).Seconds()
+			out := cmd.OutOrStdout()
+			if asJSON {
+				return json.NewEncoder(out).Encode(r)
+			}
+			what := "verified"
+			if !verifyOnly {
+				what = "restored into " + data
+			}
+			_, err = fmt.Fprintf(out, "%s of %s: %d jobs, up to seq %d; %d files with %s; %s; %s; %.1f s\n", r.Backup, moment(r.TakenAt), r.Jobs, r.LastSeq, r.Files, sizeText(r.Bytes), r.blobsText(), what, r.Seconds)
+			return err
+		},
+	}
+	dataFlag(cmd, &data)
+	jsonFlag(cmd, &asJSON)
+	cmd.Flags().BoolVar(&verifyOnly, "verify-only", false, "verify the backup and restore nothing")
+	return cmd
+}
+
+// notThis adds the other backups to the error of a damaged one.
+func notThis(path string, err error) error {
+	if !errors.Is(err, backup.ErrDamaged) {
+		return err
+	}
+	others := backup.Others(path)
+	if others == "" {
+		return err
+	}
+	return fmt.Errorf("%w; next step: restore another backup: %s", err, others)
+}

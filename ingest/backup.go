@@ -1,0 +1,186 @@
+package ingest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/daybookq/daybook/journal"
+	"github.com/daybookq/daybook/store"
+)
+
+// ErrBackupRunning: a backup is under way, and there is one at a time.
+var ErrBackupRunning = errors.New("a backup is under way already; try again when it has ended")
+
+const (
+	// checkpointFlush is the longest time that the flush before a checkpoint may take. It writes at most the memtables,
+	// 256 MiB. On a full disk it would wait for ever.
+	checkpointFlush = time.Minute
+	// maxBackupTime is the longest time for which a snapshot is read. Until its end it keeps tables on the disk that
+	// the store has replaced. Blobs that nothing names stay for a day, so that a backup can still fetch them.
+	maxBackupTime = 12 * time.Hour
+)
+
+// checkpointDir is the folder of the store of a backup that is under way. Its files are hard links.
+func checkpointDir(data string) string { return filepath.Join(data, "backup-checkpoint") }
+
+// Snapshot is the state of a running engine as of one moment, for a backup: a store, and the log from the store's cursor
+// on. While it is open, the engine goes on. The disk space of what the snapshot has is not freed. Close must be called.
+type Snapshot struct {
+	Journal string // UUID of the journal
+	Cursor  uint64 // seq of the last command that the store of the snapshot includes
+	Last    uint64 // seq of the last record of the journal of the snapshot
+	Level   int    // of what Apply decides
+	TakenAt int64  // unix ms, by the wall clock
+
+	e     *Engine
+	until time.Time // it is read no longer
+	once  sync.Once
+	err   error // of Close
+}
+
+// Snapshot takes a snapshot. It includes every command that was acknowledged before the call. The error is
+// ErrBackupRunning while another snapshot is open, ErrDiskFull while disk space is low, or the reason why the engine
+// takes no requests.
+func (e *Engine) Snapshot() (_ *Snapshot, err error) {
+	if err := e.accepting(); err != nil {
+		return nil, err
+	}
+	if !e.snapshots.TryLock() {
+		return nil, ErrBackupRunning
+	}
+	s := &Snapshot{e: e, Level: e.store.Level(), TakenAt: time.Now().UnixMilli(), until: time.Now().Add(maxBackupTime)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("take snapshot: %w", err), s.Close())
+		}
+	}()
+	if err := s.diskError(); err != nil {
+		return nil, err
+	}
+	durable, err := e.store.Durable()
+	if err != nil {
+		return nil, err
+	}
+	// The cursor of the checkpoint is at least this. The record at the cursor is a part of the backup, because a start
+	// needs the time of the last record.
+	e.history.need(max(durable, 1))
+	dir := checkpointDir(e.o.Dir)
+	if err := os.RemoveAll(dir); err != nil { // an earlier snapshot could not remove it
+		return nil, err
+	}
+	if err := e.store.Checkpoint(dir, checkpointFlush); err != nil {
+		return nil, err
+	}
+	peeked, err := store.Peek(dir, e.storeOptions())
+	if err != nil {
+		return nil, err
+	}
+	s.Journal, s.Cursor = e.log.UUID(), peeked.Applied
+	e.history.need(max(s.Cursor, 1))
+	s.Last = e.log.Status().Synced
+	return s, nil
+}
+
+// SnapshotFile is a file of a snapshot.
+type SnapshotFile struct {
+	Path string // relative to the data directory, with slashes
+	Size int64
+	io.Reader
+}
+
+// Files calls visit with each file of the snapshot: first the journal, and then the store. visit reads all of it. An
+// error of visit ends it, and so does the end of ctx, ErrDiskFull if disk space becomes low, or ErrClosed when the engine
+// stops.
+func (s *Snapshot) Files(ctx context.Context, visit func(*SnapshotFile) error) error {
+	name, identity := journal.IdentityFile(s.Journal)
+	send := func(path string, size int64, r io.Reader) error {
+		return visit(&SnapshotFile{Path: path, Size: size, Reader: &snapshotReader{ctx: ctx, s: s, r: io.LimitReader(r, size)}})
+	}
+	if err := send("journal/"+name, int64(len(identity)), bytes.NewReader(identity)); err != nil {
+		return err
+	}
+	for segment, err := range s.e.log.Segments(max(s.Cursor, 1), s.Last) {
+		if err == nil {
+			err = send("journal/"+segment.Path(), int64(len(segment.Data)), bytes.NewReader(segment.Data))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	s.e.history.need(0) // the rest is in the checkpoint
+	entries, err := os.ReadDir(checkpointDir(s.e.o.Dir))
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if entry.Name() == "LOCK" { // Pebble has made it when the checkpoint was read
+			continue
+		}
+		if err := s.storeFile(entry.Name(), send); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Snapshot) storeFile(name string, send func(path string, size int64, r io.Reader) error) (err error) {
+	f, err := os.Open(filepath.Join(checkpointDir(s.e.o.Dir), name))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	return send("store/"+name, info.Size(), f)
+}
+
+// snapshotReader reads a file of a snapshot while that is allowed.
+type snapshotReader struct {
+	ctx context.Context
+	s   *Snapshot
+	r   io.Reader
+}
+
+func (r *snapshotReader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	if err := r.s.diskError(); err != nil {
+		return 0, err
+	}
+	if err := r.s.e.state.Load().err; err != nil {
+		return 0, err
+	}
+	if time.Now().After(r.s.until) {
+		return 0, fmt.Errorf("the backup was read for longer than %v", maxBackupTime)
+	}
+	return r.r.Read(p)
+}
+
+// diskError returns ErrDiskFull while disk space is low.
+func (s *Snapshot) diskError() error {
+	if s.e.disk.low.Load() {
+		return fmt.Errorf("%w: %d bytes are free; a backup would keep the space of files that the store replaces meanwhile", ErrDiskFull, s.e.disk.free.Load())
+	}
+	return nil
+}
+
+// Close ends the snapshot and removes its files. Only the first call does something; each returns the same.
+func (s *Snapshot) Close() error {
+	s.once.Do(func() {
+		s.e.history.need(0)
+		signal(s.e.history.flushed) // the log may be cut now
+		s.err = os.RemoveAll(checkpointDir(s.e.o.Dir))
+		s.e.snapshots.Unlock()
+	})
+	return s.err
+}

@@ -1,0 +1,212 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/daybookq/daybook/journal"
+	"github.com/daybookq/daybook/store"
+)
+
+// smallVolumes are the options of an engine that begins volumes of the journal often.
+func smallVolumes(dir string) Options {
+	return Options{Dir: dir, Journal: journal.Options{SegmentBytes: 4 << 10, VolumeBytes: 16 << 10}, Store: store.Options{MemtableBytes: 256 << 10}}
+}
+
+func createAll(t *testing.T, e *Engine, creates, jobs int) (last Receipt) {
+	t.Helper()
+	for range creates {
+		var err error
+		if _, last, err = e.Create(t.Context(), lines(jobs)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := e.CatchUp(t.Context(), last.Seq); err != nil {
+		t.Fatal(err)
+	}
+	return last
+}
+
+// copyOf copies the files of a snapshot. between is called before each file.
+func copyOf(t *testing.T, s *Snapshot, between func(path string)) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	err := s.Files(t.Context(), func(f *SnapshotFile) error {
+		between(f.Path)
+		b, err := io.ReadAll(f)
+		if err != nil {
+			return err
+		}
+		if int64(len(b)) != f.Size {
+			t.Errorf("%s has %d bytes, and %d were announced", f.Path, len(b), f.Size)
+		}
+		to := filepath.Join(dir, f.Path)
+		return errors.Join(os.MkdirAll(filepath.Dir(to), 0o750), os.WriteFile(to, b, 0o640))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// isReplaced reports whether the checkpoint has a table that the store has no more.
+func isReplaced(t *testing.T, dir string) bool {
+	tables, err := filepath.Glob(filepath.Join(checkpointDir(dir), "*.sst"))
+	if err != nil || len(tables) == 0 {
+		t.Fatalf("tables of the checkpoint: %v, %v", tables, err)
+	}
+	return slices.ContainsFunc(tables, func(path string) bool {
+		_, err := os.Stat(filepath.Join(StoreDir(dir), filepath.Base(path)))
+		return os.IsNotExist(err)
+	})
+}
+
+// TestSnapshotKeepsWhatItNeeds: while a snapshot is read, the engine removes volumes of the journal and compacts its
+// store, and the snapshot has all of its files. Afterwards the volumes that it kept are removed.
+func TestSnapshotKeepsWhatItNeeds(t *testing.T) {
+	dir := t.TempDir()
+	e, _ := startWith(t, smallVolumes(dir))
+	createAll(t, e, 50, 100)
+	if err := e.FlushWait(); err != nil {
+		t.Fatal(err)
+	}
+	before := createAll(t, e, 50, 100) // some of the journal is not flushed
+	s, err := e.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Last < before.Seq || s.Cursor > s.Last {
+		t.Errorf("the snapshot has the cursor %d and the last seq %d; %d was acknowledged", s.Cursor, s.Last, before.Seq)
+	}
+	kept := e.log.First()
+	if _, err := e.Snapshot(); !errors.Is(err, ErrBackupRunning) {
+		t.Errorf("a second snapshot: %v", err)
+	}
+	var paths []string
+	copied := copyOf(t, s, func(path string) {
+		if paths = append(paths, path); len(paths) > 2 {
+			return
+		}
+		for { // until a compaction has replaced a table of the snapshot
+			createAll(t, e, 10, 100)
+			if err := e.FlushWait(); err != nil {
+				t.Fatal(err)
+			}
+			if isReplaced(t, dir) {
+				break
+			}
+		}
+		e.cut(0)
+		if first := e.log.First(); first > max(s.Cursor, 1) {
+			t.Errorf("the journal begins at %d, and the snapshot needs record %d", first, s.Cursor)
+		}
+	})
+	if !strings.HasPrefix(paths[1], "journal/") || !slices.ContainsFunc(paths, func(p string) bool { return strings.HasSuffix(p, ".sst") }) {
+		t.Errorf("the files are %v", paths)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	e.cut(0)
+	if first := e.log.First(); first <= kept || first <= s.Last {
+		t.Errorf("after the snapshot the journal still begins at %d; before it at %d", first, kept)
+	}
+	if _, err := os.Stat(checkpointDir(dir)); !os.IsNotExist(err) {
+		t.Errorf("the checkpoint is left: %v", err)
+	}
+	found, err := Inspect(t.Context(), copied, func(p string) bool { t.Error(p); return true })
+	if err != nil || found.Problems > 0 || found.Applied < s.Last || found.Jobs["pending"] != 100*100 {
+		t.Errorf("the copy: %+v, %v; it must have the commands up to %d", found, err, s.Last)
+	}
+	again, err := e.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(again.Close(), again.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSnapshotEnds: a snapshot ends when its reader goes, when disk space becomes low, and when the engine stops. A new one
+// is refused while disk space is low.
+func TestSnapshotEnds(t *testing.T) {
+	const gib = 1 << 30
+	var free atomic.Uint64
+	free.Store(50 * gib)
+	o := Options{Dir: t.TempDir(), Statfs: func(string) (uint64, uint64, error) { return free.Load(), 100 * gib, nil }}
+	e, stop := startWith(t, o)
+	createAll(t, e, 3, 10)
+	ctx, cancel := context.WithCancel(t.Context())
+	for name, c := range map[string]struct {
+		cause, undo func()
+		want        error
+	}{
+		"low disk":    {func() { free.Store(gib / 4); e.lookAtDisk() }, func() { free.Store(50 * gib); e.lookAtDisk() }, ErrDiskFull},
+		"reader gone": {cancel, func() {}, context.Canceled},
+	} {
+		s, err := e.Snapshot()
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		n := 0
+		err = s.Files(ctx, func(f *SnapshotFile) error {
+			if n++; n == 2 {
+				c.cause()
+			}
+			_, err := io.Copy(io.Discard, f)
+			return err
+		})
+		if !errors.Is(err, c.want) || n != 2 {
+			t.Errorf("%s: %v after %d files", name, err, n)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if c.want == ErrDiskFull {
+			if _, err := e.Snapshot(); !errors.Is(err, ErrDiskFull) {
+				t.Errorf("a snapshot on a full disk: %v", err)
+			}
+		}
+		c.undo()
+	}
+	s, err := e.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	if err := s.Files(t.Context(), func(f *SnapshotFile) error { _, err := io.Copy(io.Discard, f); return err }); !errors.Is(err, ErrClosed) {
+		t.Errorf("after the stop: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := e.Snapshot(); !errors.Is(err, ErrClosed) {
+		t.Errorf("a snapshot after the stop: %v", err)
+	}
+}
+
+// TestCheckpointIsRemovedAtAStart: what a killed process has left of a snapshot is removed.
+func TestCheckpointIsRemovedAtAStart(t *testing.T) {
+	dir := t.TempDir()
+	e, stop := startWith(t, Options{Dir: dir})
+	createAll(t, e, 1, 10)
+	if _, err := e.Snapshot(); err != nil { // it is not closed
+		t.Fatal(err)
+	}
+	if names, err := os.ReadDir(checkpointDir(dir)); err != nil || len(names) == 0 {
+		t.Fatalf("the checkpoint: %v, %v", names, err)
+	}
+	stop()
+	e, _ = startWith(t, Options{Dir: dir})
+	if _, err := os.Stat(checkpointDir(dir)); !os.IsNotExist(err) {
+		t.Errorf("the checkpoint is left: %v", err)
+	}
+	createAll(t, e, 1, 10)
+}

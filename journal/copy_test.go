@@ -1,0 +1,107 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// filled is a running journal with n records in small segments and volumes.
+func filled(t *testing.T, n int) *running {
+	r := mustRun(t, Options{SegmentBytes: 300, VolumeBytes: 1500})
+	for i := range n {
+		ch, err := r.propose(Control, "create", fmt.Sprintf("record %d", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a := <-ch; a.err != nil {
+			t.Fatal(a.err)
+		}
+	}
+	return r
+}
+
+// TestSegments: for each pair of a first and a last record, the segments are a journal of its own that ends with the last
+// one and has the first one.
+func TestSegments(t *testing.T) {
+	j := filled(t, 60)
+	last := j.Synced()
+	for from := uint64(1); from <= last; from += 7 {
+		for through := from; through <= last; through += 3 {
+			to := t.TempDir()
+			name, identity := IdentityFile(j.UUID())
+			if err := os.WriteFile(filepath.Join(to, name), identity, 0o640); err != nil {
+				t.Fatal(err)
+			}
+			for s, err := range j.Segments(from, through) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				path := filepath.Join(to, s.Path())
+				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o750), os.WriteFile(path, s.Data, 0o640)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r, err := Verify(to)
+			if err != nil || r.Damage != nil || r.First > from || r.Last != through || r.UUID != j.UUID() {
+				t.Fatalf("from %d to %d: %+v, %v", from, through, r, err)
+			}
+			next := r.First
+			for record, err := range Scan(to, r.First) {
+				if err != nil || record.Seq != next {
+					t.Fatalf("record %d: %v", record.Seq, err)
+				}
+				next++
+			}
+		}
+	}
+	for _, err := range j.Segments(1, last+1000) {
+		if err == nil {
+			t.Error("a record that is not durable was copied")
+		}
+	}
+}
+
+// TestSegmentsOfADamagedJournal: damage is an error, and not a copy.
+func TestSegmentsOfADamagedJournal(t *testing.T) {
+	j := filled(t, 20)
+	vols, err := loadVolumes(j.o.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := vols[0].segments[0].path
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []int{0, len(content) / 2, len(content) - 1} {
+		damaged := append([]byte(nil), content...)
+		damaged[at] ^= 1
+		if err := os.WriteFile(path, damaged, 0o640); err != nil {
+			t.Fatal(err)
+		}
+		var found *CorruptError
+		for _, err := range j.Segments(1, j.Synced()) {
+			if err != nil && !errors.As(err, &found) {
+				t.Errorf("byte %d: %v", at, err)
+			}
+		}
+		if found == nil || found.File != path {
+			t.Errorf("byte %d: damage was not found: %v", at, found)
+		}
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range j.Segments(1, j.Synced()) {
+		if err == nil {
+			t.Error("a journal without its first segment was copied")
+		}
+		break
+	}
+	if err := os.WriteFile(path, content, 0o640); err != nil { // for the end of the journal
+		t.Fatal(err)
+	}
+}
