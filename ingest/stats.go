@@ -4,6 +4,7 @@ import (
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
 	"github.com/daybookq/daybook/registry"
+	"github.com/daybookq/daybook/store"
 )
 
 // Stats are the figures of a running engine. Reading them never waits for the log or the store. In JSON, the fields of
@@ -137,6 +138,13 @@ func (e *Engine) Stats() Stats {
 	}
 	return s
 }
+
+// QueueFigures returns the figures of the queues that are counted by themselves, since the start, and then those of all
+// others together; none if Options.MetricsQueues is 0. It reads some rows of the store, and never waits for commands.
+func (e *Engine) QueueFigures() []store.QueueFigures { return e.store.QueueFigures(e.log.Now()) }
+
+// QueueRows returns about how many QueueFigures returns, at once.
+func (e *Engine) QueueRows() int { return e.store.QueueRows() }
 
 func journalStats(l *journal.Status) JournalStats {
 	return JournalStats{

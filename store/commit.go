@@ -142,11 +142,12 @@ func (s *Store) ObserveBatchEnds() { s.machine.batchEnds.observed = true }
 // TakeBatchEnds returns what ObserveBatchEnds says.
 func (s *Store) TakeBatchEnds() []job.BatchEnd { return s.machine.batchEnds.take() }
 
-// ObserveQueues has Apply count what happens to the jobs of queues from now on, for QueueFigures: for up to limit queues
-// by themselves, and for all others together. Only the applying goroutine may call it, and only once, after a commit.
-func (s *Store) ObserveQueues(limit int) {
+// ObserveQueues has Apply count what happens to the jobs of queues from now, unix ms, for QueueFigures: for up to limit queues
+// by themselves, and for all others together. Called again, it begins again at 0. Only the applying goroutine may call it,
+// after a commit.
+func (s *Store) ObserveQueues(limit int, now int64) {
 	m := s.machine
-	m.tally.observe(limit, m.meta.at, m.queues.byID, m.counts)
+	m.tally.observe(limit, max(now, m.meta.at), m.queues.byID, m.counts)
 }
 
 // TakeReadied returns the queues that gained pending jobs, or were resumed, since it was last called. Only the applying

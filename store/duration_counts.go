@@ -40,8 +40,8 @@ var nativeBoundsMs = func() (bounds [nativeBuckets]int64) {
 	return bounds
 }()
 
-// add counts n jobs with the same duration.
-func (d *DurationCounts) add(ms int64, n uint64) {
+// Add counts n jobs with the same duration in milliseconds.
+func (d *DurationCounts) Add(ms int64, n uint64) {
 	ms = max(ms, 0)
 	d.SumMs += uint64(ms) * n
 	d.Classic[sort.Search(len(DurationBoundsMs), func(i int) bool { return ms <= DurationBoundsMs[i] })] += n

@@ -71,7 +71,7 @@ func countsOf(durations []int64) (d DurationCounts) {
 
 // observeQueues begins to count, by the model too.
 func (p *player) observeQueues() {
-	p.s.ObserveQueues(1000)
+	p.s.ObserveQueues(1000, 0)
 	p.m.tallies, p.observes = nil, true
 }
 

@@ -15,6 +15,16 @@ func (q *Queries) QueueFigures(now int64) []QueueFigures {
 	return all
 }
 
+// QueueRows returns how many QueueFigures returns, at once.
+func (q *Queries) QueueRows() int {
+	q.tally.mu.Lock()
+	defer q.tally.mu.Unlock()
+	if q.tally.byName == nil {
+		return 0
+	}
+	return len(q.tally.rows) + 1
+}
+
 // findPendingSince sets PendingSince. It is unknown if the rows cannot be read.
 func (q *Queries) findPendingSince(of []QueueFigures) {
 	for i := range of {

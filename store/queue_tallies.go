@@ -133,8 +133,11 @@ func (t *tallies) observe(limit int, at int64, all map[uint32]*queue, counts job
 	t.observed = true
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.limit, t.counts, t.byName = limit, counts, map[queueName]*tally{}
-	t.others.since = at
+	for _, r := range t.rows {
+		r.queue = 0
+	}
+	t.limit, t.counts, t.rows, t.byName, t.nextDrop, t.least = limit, counts, nil, map[queueName]*tally{}, 0, 0
+	t.others = tally{since: at}
 	var most []*queue
 	better := func(a, b *queue) int {
 		return cmp.Or(cmp.Compare(b.unfinished(), a.unfinished()), cmp.Compare(a.client, b.client), cmp.Compare(a.typ, b.typ))

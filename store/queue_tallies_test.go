@@ -21,7 +21,7 @@ type tallied struct {
 
 func newTallied(t *testing.T, rows int) *tallied {
 	s := mustOpen(t, Options{})
-	s.ObserveQueues(rows)
+	s.ObserveQueues(rows, 0)
 	return &tallied{T: t, s: s}
 }
 
@@ -217,13 +217,28 @@ func TestRowsAtAStart(t *testing.T) {
 	if s.QueueFigures(startAt) != nil {
 		t.Fatal("there are figures without an observer")
 	}
-	s.ObserveQueues(3)
+	s.ObserveQueues(3, 0)
 	if others := n.expect("a=0", "c=0", "e=0", "others=0"); others.Pending != 3 {
 		t.Fatalf("%+v", others)
 	}
 	of, _ := n.figures()
 	if c := of["c"]; c.Pending != 4 || c.PendingSince != startAt {
 		t.Fatalf("%+v", c)
+	}
+}
+
+func TestObserveQueuesAgain(t *testing.T) {
+	n := newTallied(t, 1)
+	n.create("a", 1)
+	n.create("b", 2)
+	n.expect("a=1", "others=2")
+	n.at++
+	n.s.ObserveQueues(1, startAt+5)
+	n.last = 0
+	n.create("b", 1)
+	others := n.expect("b=1", "others=0") // it has the most unfinished jobs now
+	if others.Pending != 1 || others.Since != startAt+5 {
+		t.Fatalf("%+v", others)
 	}
 }
 
@@ -241,7 +256,7 @@ func TestNativeBounds(t *testing.T) {
 	durations = append(durations, 62, 63, 125, 126, 250, 251, 500, 501, 1000, 1001, 2000, 2001, 1<<20*1000, 1<<20*1000+1, 1<<27*1000, 1<<27*1000+1, 1<<50)
 	for _, ms := range durations {
 		var got DurationCounts
-		if got.add(ms, 1); got != countsOf([]int64{ms}) {
+		if got.Add(ms, 1); got != countsOf([]int64{ms}) {
 			t.Errorf("%d ms: %+v, want %+v", ms, got, countsOf([]int64{ms}))
 		}
 	}
@@ -257,7 +272,7 @@ func BenchmarkQueueTallies(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/rows=%d", w.name, rows), func(b *testing.B) {
 				n := newBench(b)
 				if rows > 0 {
-					n.s.ObserveQueues(rows)
+					n.s.ObserveQueues(rows, 0)
 				}
 				c := benchCreate("a", "x", w.create)
 				b.ReportAllocs()

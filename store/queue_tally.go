@@ -41,7 +41,7 @@ func (t *QueueTally) add(n uint64, old, next *job.State, why reason, at int64) {
 		}
 	case reasonClaimed:
 		t.Claimed += n
-		t.Waiting.add(at-old.UpdatedAt, n)
+		t.Waiting.Add(at-old.UpdatedAt, n)
 	case reasonEnded:
 		t.ended(n, old, next, at)
 	case reasonAbandoned, reasonTimedOut:
@@ -78,7 +78,7 @@ func (t *QueueTally) ended(n uint64, old, next *job.State, at int64) {
 		t.Retried += n
 	}
 	if old.Status == job.Active {
-		t.Running.add(at-old.UpdatedAt, n)
+		t.Running.Add(at-old.UpdatedAt, n)
 	}
 }
 
