@@ -6,7 +6,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/daybookq/daybook/bench/matrix"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -262,27 +264,36 @@ func TestNativeBounds(t *testing.T) {
 	}
 }
 
-// BenchmarkQueueTallies shows what it costs to count what happens to the jobs of queues.
+// BenchmarkQueueTallies shows what it costs to count what happens to the jobs of queues: two stores carry out the same
+// lifecycles by turns, and only one of them counts. The metrics are the processor times of a lifecycle in each.
 func BenchmarkQueueTallies(b *testing.B) {
-	for _, w := range []struct {
-		name            string
-		create, claimed int
-	}{{"lifecycle=1", 1, 1}, {"lifecycle=100", 100, 100}} {
-		for _, rows := range []int{0, 100} {
-			b.Run(fmt.Sprintf("%s/rows=%d", w.name, rows), func(b *testing.B) {
-				n := newBench(b)
-				if rows > 0 {
-					n.s.ObserveQueues(rows, 0)
-				}
-				c := benchCreate("a", "x", w.create)
-				b.ReportAllocs()
-				for b.Loop() {
-					n.apply(c)
-					if n.finish(w.claimed) != w.claimed {
-						b.Fatal("there was no job")
+	for _, batch := range []int{1, 100} {
+		b.Run(fmt.Sprintf("batch=%d", batch), func(b *testing.B) {
+			const turn = 100
+			var stores [2]*bench
+			for i := range stores {
+				stores[i] = newBench(b)
+			}
+			stores[1].s.ObserveQueues(job.DefaultMetricsQueues, startAt)
+			c := benchCreate("a", "x", batch)
+			var took [2]time.Duration
+			for round := 0; b.Loop(); round++ {
+				for k := range stores {
+					i := (round + k) % 2
+					began := matrix.ProcessorTime()
+					for range turn {
+						stores[i].apply(c)
+						if stores[i].finish(batch) != batch {
+							b.Fatal("there was no job")
+						}
 					}
+					took[i] += matrix.ProcessorTime() - began
 				}
-			})
-		}
+			}
+			n := float64(turn * b.N)
+			b.ReportMetric(float64(took[0].Nanoseconds())/n, "ns-uncounted")
+			b.ReportMetric(float64(took[1].Nanoseconds())/n, "ns-counted")
+			b.ReportMetric(float64(took[1])/float64(took[0]), "ratio")
+		})
 	}
 }
