@@ -31,6 +31,11 @@ VERSITYGW := github.com/versity/versitygw/cmd/versitygw@v1.8.0
 s3server: ## build the S3 server that tests of blobs in buckets start (versitygw) into bin; two to three minutes, once
 	test -x $(BIN)/versitygw || GOBIN=$(CURDIR)/$(BIN) CGO_ENABLED=0 $(GO) install -trimpath -ldflags '-s -w' $(VERSITYGW)
 
+promtool: ## put promtool, which tests the alert rules, into bin, from the package of Debian
+	test -x $(BIN)/promtool || { mkdir -p $(BIN)/deb && cd $(BIN)/deb && apt-get download -q prometheus && \
+	  dpkg-deb --fsys-tarfile prometheus_*.deb | tar -xO ./usr/bin/promtool > promtool && chmod +x promtool && mv promtool .. && \
+	  cd .. && rm -r deb; }
+
 interpreters: ## install the languages of scripts that are missing (node, python3, php), on Debian as root
 	@for p in node:nodejs python3:python3 php:php-cli; do \
 	  command -v $${p%:*} >/dev/null || missing="$$missing $${p#*:}"; \
@@ -168,4 +173,4 @@ fuzz: ## each fuzz target for FUZZTIME (30s)
 clean: ## remove what was built
 	rm -rf $(BIN)
 
-.PHONY: help build run tools s3server interpreters engines test busy check tidy vuln demo bench bench-matrix bench-compare bench-open peers bench-peers check-peers bench-parts bench-runners scale sweeps check-scale sim corruption crash runner-kills runner-soak hostile fuzz clean
+.PHONY: help build run tools s3server promtool interpreters engines test busy check tidy vuln demo bench bench-matrix bench-compare bench-open peers bench-peers check-peers bench-parts bench-runners scale sweeps check-scale sim corruption crash runner-kills runner-soak hostile fuzz clean

@@ -79,6 +79,7 @@ var onlyIn = map[string][]string{
 	"github.com/cockroachdb/pebble/v2":     {"store/lsm"},
 	"github.com/labstack/echo/v4":          {"api"},
 	"github.com/prometheus/client_golang/": {"api", "opsqueue", "runner"},
+	"github.com/prometheus/client_model/":  {"api"},
 	"github.com/spf13/cobra":               {"cmd/daybook"},
 	"github.com/hashicorp/mdns":            {"mdns"},
 	"github.com/moby/moby/":                {"runner/container"},
@@ -91,7 +92,7 @@ var onlyIn = map[string][]string{
 	"github.com/fxamacker/cbor/v2":         {"opsqueue/wire"},
 	"go.opentelemetry.io/":                 {"trace", "trace/tracetest"},
 	"github.com/go-logr/logr":              {"trace"},
-	"google.golang.org/protobuf":           {"trace/tracetest"},
+	"google.golang.org/protobuf":           {"api", "trace/tracetest"},
 }
 
 // sources calls visit with every Go file that is not a test.

@@ -92,8 +92,15 @@ type setup struct {
 // start runs a server until the test ends, and then checks the data.
 func start(t *testing.T, change ...func(*setup)) *rig {
 	t.Helper()
+	return startWith(t, ingest.Options{MetricsQueues: 100}, change...)
+}
+
+// startWith is start with options of the engine.
+func startWith(t *testing.T, options ingest.Options, change ...func(*setup)) *rig {
+	t.Helper()
 	dir := t.TempDir()
-	engine, err := ingest.Open(ingest.Options{Dir: dir})
+	options.Dir = dir
+	engine, err := ingest.Open(options)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,7 @@
 //   - filesets.go, fileset_put.go, fileset_ahead.go, fileset_get.go, fileset_compression.go, fileset_marks.go,
 //     fileset_metrics.go: filesets; storing archives and manifests; reading files from a bucket before their turn; sending
 //     filesets; the compression of archives; the blobs that filesets name; metrics of filesets.
-//   - log_metrics.go, trace_metrics.go: metrics of the logs of jobs; of the spans of runs.
+//   - log_metrics.go, trace_metrics.go, queue_metrics.go: metrics of the logs of jobs; of the spans of runs; of queues.
 //   - backup.go: backups of the running server, and their metrics.
 //   - problem.go, access_log.go: refusals; the log entry and the metrics of each request.
 //   - engine.go: the interfaces to the engine and to its state.

@@ -94,6 +94,8 @@ func TestCodesAreDocumented(t *testing.T) {
 
 func TestMetricsAreDocumented(t *testing.T) {
 	r := start(t)
+	r.add("/add", "x\n").object(http.StatusCreated)
+	r.post("/jobs/claim", `{"runner_id":"r"}`).object(http.StatusOK) // the create is applied
 	a := r.get("/metrics")
 	if a.status != http.StatusOK {
 		t.Fatalf("%d %s", a.status, a.body)

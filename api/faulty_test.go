@@ -199,6 +199,10 @@ func (f *faulty) Stats() ingest.Stats {
 	return f.parts.Stats()
 }
 
+func (f *faulty) QueueRows() int { return 0 }
+
+func (f *faulty) QueueFigures() []store.QueueFigures { return nil }
+
 func (f *faulty) Ready() error {
 	if err := f.failure(); err != nil {
 		return err

@@ -291,6 +291,8 @@ func (s *picky) CatchUp(context.Context, uint64) error { return nil }
 func (s *picky) Now() int64                              { return fuzzReceipt.At }
 func (s *picky) Stats() ingest.Stats                     { return ingest.Stats{} }
 func (s *picky) Ready() error                            { return nil }
+func (s *picky) QueueRows() int                          { return 0 }
+func (s *picky) QueueFigures() []store.QueueFigures      { return nil }
 func (*picky) AcceptTime(context.Context) (int64, error) { return 0, nil }
 func (*picky) ClockOffset() time.Duration                { return 0 }
 

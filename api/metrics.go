@@ -14,10 +14,12 @@ import (
 )
 
 // docs/metrics.md lists the metrics, and a test compares the two. The values of labels come from the source code:
-// routes, statuses, classes. A client, a type or a runner is never a label, because there can be a million of them.
+// routes, statuses, classes. Only the metrics of queues, which are bounded, have the labels client and type. A runner is
+// never a label, because there can be a million of them.
 
 // metrics has the metrics of HTTP requests, and the page that shows all metrics.
 type metrics struct {
+	registry *prometheus.Registry
 	page     echo.HandlerFunc
 	routes   map[routeKey]*routeMetrics
 	unrouted *routeMetrics
@@ -45,7 +47,7 @@ func newMetrics(s *Server, routes []route) *metrics {
 		Name: "daybook_http_request_duration_seconds", Help: "Time from the request's header to the end of its answer, including the wait of a claim.",
 		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 	}, []string{"method", "route"})
-	m := &metrics{routes: map[routeKey]*routeMetrics{}}
+	m := &metrics{registry: registry, routes: map[routeKey]*routeMetrics{}}
 	of := func(method, path string, hot bool) *routeMetrics {
 		r := &routeMetrics{duration: durations.WithLabelValues(method, path), hot: hot}
 		for class := 1; class < len(r.classes); class++ {
@@ -67,7 +69,7 @@ func newMetrics(s *Server, routes []route) *metrics {
 	}
 	registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		requests, durations, &engineCollector{s},
+		requests, durations, &engineCollector{s}, &queueCollector{s},
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "daybook_on_lost_failures_total", Help: "Lost runners for which the command or URL of --on-lost failed in all tries, or was given up.",
 		}, func() float64 { return float64(onLostFailures()) }),
@@ -104,6 +106,7 @@ func newMetrics(s *Server, routes []route) *metrics {
 	inFlight("daybook_http_answer_bytes_in_flight", answers, "kind", "handouts", s.handouts)
 	inFlight("daybook_http_answer_bytes_in_flight", answers, "kind", "changes", s.changes)
 	inFlight("daybook_http_answer_bytes_in_flight", answers, "kind", "parked", s.parked)
+	inFlight("daybook_http_answer_bytes_in_flight", answers, "kind", "scrapes", s.scrapes)
 	const held = "Bytes in memory for requests in streams beside their bodies and answers, and for the subscriptions and claims of streams."
 	inFlight("daybook_stream_bytes", held, "kind", "requests", room.requests)
 	inFlight("daybook_stream_bytes", held, "kind", "jobs", room.jobs)
@@ -120,8 +123,6 @@ func newMetrics(s *Server, routes []route) *metrics {
 type promLog struct{ s *Server }
 
 func (l promLog) Println(v ...any) { l.s.log.Error().Interface("error", v).Msg("metrics page") }
-
-func (s *Server) metricsPage(c echo.Context) error { return s.metrics.page(c) }
 
 // observe counts a request.
 func (r *routeMetrics) observe(status int, took time.Duration) {
@@ -199,12 +200,6 @@ var figures = []figure{
 	gauge("daybook_journal_bytes", "Bytes of the journal on disk.", func(s *ingest.Stats) float64 { return float64(s.Journal.Bytes) }),
 	gauge("daybook_journal_volumes", "Volumes of the journal.", func(s *ingest.Stats) float64 { return float64(s.Journal.Volumes) }),
 	gauge("daybook_journal_in_flight_bytes", "Bytes of commands that were proposed and not yet handed to the applier.", func(s *ingest.Stats) float64 { return float64(s.Journal.InFlight) }),
-	labelled("daybook_journal_sync_seconds", "Duration of the recent fsyncs of the journal.", "quantile",
-		func(s *ingest.Stats, emit func(float64, ...string)) {
-			emit(float64(s.Journal.SyncP50Us)/1e6, "0.5")
-			emit(float64(s.Journal.SyncP99Us)/1e6, "0.99")
-			emit(float64(s.Journal.SyncMaxUs)/1e6, "1")
-		}),
 	counter("daybook_journal_records_total", "Records written to the journal.", func(s *ingest.Stats) float64 { return float64(s.Journal.Records) }),
 	counter("daybook_journal_groups_total", "Groups of records, each written by one write.", func(s *ingest.Stats) float64 { return float64(s.Journal.Groups) }),
 	counter("daybook_journal_syncs_total", "Fsyncs of the journal.", func(s *ingest.Stats) float64 { return float64(s.Journal.Syncs) }),
@@ -216,6 +211,14 @@ var figures = []figure{
 	counter("daybook_store_commits_total", "Commits of the store.", func(s *ingest.Stats) float64 { return float64(s.Store.Commits) }),
 }
 
+var journalSync = prometheus.NewDesc("daybook_journal_sync_seconds", "Duration of the fsyncs of the journal; the quantiles are those of the recent ones.", nil, nil)
+
+// syncSummary returns the durations of the fsyncs of the journal.
+func syncSummary(j *ingest.JournalStats) prometheus.Metric {
+	return prometheus.MustNewConstSummary(journalSync, j.Syncs, float64(j.SyncTotalUs)/1e6,
+		map[float64]float64{.5: float64(j.SyncP50Us) / 1e6, .99: float64(j.SyncP99Us) / 1e6, 1: float64(j.SyncMaxUs) / 1e6})
+}
+
 func oneIf(yes bool) float64 {
 	if yes {
 		return 1
@@ -224,6 +227,7 @@ func oneIf(yes bool) float64 {
 }
 
 func (c *engineCollector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- journalSync
 	for _, f := range figures {
 		ch <- f.desc
 	}
@@ -231,6 +235,7 @@ func (c *engineCollector) Describe(ch chan<- *prometheus.Desc) {
 
 func (c *engineCollector) Collect(ch chan<- prometheus.Metric) {
 	stats := c.s.engine.Stats()
+	ch <- syncSummary(&stats.Journal)
 	for _, f := range figures {
 		f.values(&stats, func(value float64, label ...string) {
 			ch <- prometheus.MustNewConstMetric(f.desc, f.kind, value, label...)

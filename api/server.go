@@ -81,22 +81,22 @@ type Server struct {
 
 // limits bounds the memory, processors and connections that requests use.
 type limits struct {
-	bulk, control                *budget // for request bodies
-	documents, handouts, changes *budget // for answers
-	parked                       *budget // for results of completions whose claim waits
-	uploads, downloads           *budget // for bodies and answers that are longer than memory
-	manifests                    *budget // for the files of filesets
-	compressors                  *budget
-	pages                        turns // to make pages of lists
-	bodies                       bodyRules
-	maxConnections               int
+	bulk, control                         *budget // for request bodies
+	documents, handouts, changes, scrapes *budget // for answers
+	parked                                *budget // for results of completions whose claim waits
+	uploads, downloads                    *budget // for bodies and answers that are longer than memory
+	manifests                             *budget // for the files of filesets
+	compressors                           *budget
+	pages                                 turns // to make pages of lists
+	bodies                                bodyRules
+	maxConnections                        int
 }
 
 func newLimits(maxConnections int) limits {
 	l := limits{
 		bulk: newBudget(bulkBudgetBytes), control: newBudget(controlBudgetBytes),
 		documents: newBudget(documentsBudgetBytes), handouts: newBudget(handoutsBudgetBytes), changes: newBudget(changesBudgetBytes),
-		parked: newBudget(parkedBudgetBytes), uploads: newBudget(streamsBudgetBytes), downloads: newBudget(streamsBudgetBytes), manifests: newBudget(manifestsBudgetBytes), compressors: newBudget(compressorsBudgetBytes), pages: newTurns(),
+		parked: newBudget(parkedBudgetBytes), scrapes: newBudget(scrapesBudgetBytes), uploads: newBudget(streamsBudgetBytes), downloads: newBudget(streamsBudgetBytes), manifests: newBudget(manifestsBudgetBytes), compressors: newBudget(compressorsBudgetBytes), pages: newTurns(),
 		maxConnections: cmp.Or(maxConnections, defaultMaxConnections),
 	}
 	l.bodies = newBodyRules(l.bulk, l.control, l.manifests)

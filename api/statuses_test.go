@@ -263,7 +263,7 @@ func (x *everyStatus) stalls() {
 	var hogs []*share
 	for budget, bytes := range map[*budget]int64{
 		x.server.bulk: bulkBudgetBytes, x.server.control: controlBudgetBytes, x.server.documents: documentsBudgetBytes, x.server.handouts: handoutsBudgetBytes, x.server.changes: changesBudgetBytes,
-		x.server.uploads: streamsBudgetBytes, x.server.downloads: streamsBudgetBytes, x.server.manifests: manifestsBudgetBytes,
+		x.server.uploads: streamsBudgetBytes, x.server.downloads: streamsBudgetBytes, x.server.manifests: manifestsBudgetBytes, x.server.scrapes: scrapesBudgetBytes,
 	} {
 		hog := &share{budget: budget}
 		if !hog.grow(x.Context(), bytes, 0) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
 )
 
 // clock is the journal's time, which all times of jobs use. AcceptTime sets it to the wall clock if it is earlier, and
@@ -27,6 +28,8 @@ type clock interface {
 type monitor interface {
 	Stats() ingest.Stats
 	Ready() error
+	QueueFigures() []store.QueueFigures
+	QueueRows() int
 }
 
 // rootPage is the answer to GET / for browsers.

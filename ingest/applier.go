@@ -98,6 +98,7 @@ func (e *Engine) applyGroups(groups [][]journal.Record) (err error) {
 			}
 			if len(u.records) == 0 {
 				u.since = time.Now()
+				e.forgetOldTallies()
 			}
 			u.records = append(u.records, r)
 			if err != nil {
@@ -129,6 +130,25 @@ func (e *Engine) reportEnds() {
 	if e.o.OnBatchEnds != nil {
 		if ends := e.store.TakeBatchEnds(); len(ends) > 0 && reports {
 			e.o.OnBatchEnds(ends)
+		}
+	}
+}
+
+// observeQueues begins to count what happens to the jobs of queues. Only the applier may call it, or Run before it starts
+// the applier.
+func (e *Engine) observeQueues() {
+	if e.o.MetricsQueues > 0 {
+		e.store.ObserveQueues(e.o.MetricsQueues, e.log.Now())
+		e.talliedAfter = e.store.Applied()
+	}
+}
+
+// forgetOldTallies begins to count again at 0 when the state includes what the log had when the engine started, if a
+// part of that was applied after Run had begun to count.
+func (e *Engine) forgetOldTallies() {
+	if !e.talliesAreNew && e.reportsEnds.Load() {
+		if e.talliesAreNew = true; e.store.Applied() > e.talliedAfter {
+			e.observeQueues()
 		}
 	}
 }

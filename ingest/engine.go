@@ -36,6 +36,9 @@ type Options struct {
 	OnRunEnds func([]job.RunEnd)
 	// OnBatchEnds is OnRunEnds for the ends of batches with attributes.
 	OnBatchEnds func([]job.BatchEnd)
+	// MetricsQueues is how many queues QueueFigures counts by themselves, at most job.MaxMetricsQueues. 0: it counts
+	// nothing.
+	MetricsQueues int
 	// AllowClockAhead lets the engine start although the journal's last time is more than a day ahead of the wall
 	// clock.
 	AllowClockAhead bool
@@ -88,6 +91,10 @@ type Engine struct {
 	state atomic.Pointer[stateNote]
 	// reportsEnds is set when the state includes what the log had when the engine started.
 	reportsEnds atomic.Bool
+	// Of the applier: after which command it began to count for QueueFigures, and whether all commands after that are new
+	// ones.
+	talliedAfter  uint64
+	talliesAreNew bool
 }
 
 // counters count events since the start, for Stats.

@@ -38,6 +38,7 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 	if e.o.OnBatchEnds != nil {
 		e.store.ObserveBatchEnds()
 	}
+	e.observeQueues()
 
 	// The applier ends after the log, because it applies the last groups of the log.
 	var parts sync.WaitGroup

@@ -144,6 +144,13 @@ func jobsByStatus(t store.Totals) map[string]int64 {
 	return jobs
 }
 
+// QueueFigures returns the figures of the queues that are counted by themselves, since the start, and then those of all
+// others together; none if Options.MetricsQueues is 0. It reads some rows of the store, and never waits for commands.
+func (e *Engine) QueueFigures() []store.QueueFigures { return e.store.QueueFigures(e.log.Now()) }
+
+// QueueRows returns about how many QueueFigures returns, at once.
+func (e *Engine) QueueRows() int { return e.store.QueueRows() }
+
 func journalStats(l *journal.Status) JournalStats {
 	return JournalStats{
 		UUID: l.UUID, First: l.First, Volumes: l.Volumes, Bytes: l.Bytes,

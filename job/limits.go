@@ -122,6 +122,10 @@ const (
 	// MaxQueues bounds the queues that there are at a time, all of which are in memory. It is soft: a create that would
 	// make one more is refused, those under way may pass it.
 	MaxQueues = 1_000_000
+	// MaxMetricsQueues bounds the queues with metrics of their own. Each takes 5 KB of memory, and up to 48 KB while a page
+	// of metrics is made and sent.
+	MaxMetricsQueues     = 1000
+	DefaultMetricsQueues = 100
 	// MaxQueueNumbers bounds the queues that there ever were: a number of 32 bits that is never used again is in the
 	// keys of their jobs. It is soft like MaxQueues. A million new queues a day reach it after eleven years.
 	MaxQueueNumbers = math.MaxUint32 - MaxQueues

@@ -78,6 +78,9 @@ func (m *machine) publish() {
 		q.show()
 	}
 	m.mu.Unlock()
+	if m.tally.observed {
+		m.tally.committed(m.unwritten.changed, m.counts, m.meta.at)
+	}
 	clear(m.unwritten.changed)
 	m.unwritten.changed = m.unwritten.changed[:0]
 	m.publishHandlers()
@@ -138,6 +141,14 @@ func (s *Store) ObserveBatchEnds() { s.machine.batchEnds.observed = true }
 
 // TakeBatchEnds returns what ObserveBatchEnds says.
 func (s *Store) TakeBatchEnds() []job.BatchEnd { return s.machine.batchEnds.take() }
+
+// ObserveQueues has Apply count what happens to the jobs of queues from now, unix ms, for QueueFigures: for up to limit queues
+// by themselves, and for all others together. Called again, it begins again at 0. Only the applying goroutine may call it,
+// after a commit.
+func (s *Store) ObserveQueues(limit int, now int64) {
+	m := s.machine
+	m.tally.observe(limit, max(now, m.meta.at), m.queues.byID, m.counts)
+}
 
 // TakeReadied returns the queues that gained pending jobs, or were resumed, since it was last called. Only the applying
 // goroutine may call it. all is set if the switch was set to start meanwhile: then all ready queues are meant, of which

@@ -108,6 +108,8 @@
 //
 // Memory:
 //
+//	duration_counts.go        how often durations occurred, as histograms
+//	queue_tally.go            what is counted for one queue, for metrics
 //	queue.go                  a queue with its lanes
 //	weighted_tree.go          a treap that draws by weight
 //	sampling.go               draws of a random job among the ready queues
@@ -117,6 +119,7 @@
 //	queues.go                 all queues, in the orders in which claims look for them
 //	queue_choice.go           the queue that a claim takes from next
 //	queue_load.go             all queues at a start
+//	queue_tallies.go          which queues are counted by themselves, for metrics
 //	handlers.go               all handlers
 //	epochs.go                 the seqs that an id may mean
 //	caches.go                 rows that Apply has used lately
@@ -168,6 +171,7 @@
 //	job_end_queries.go        the end of a job
 //	damaged_rows.go           rows that cannot be read
 //	queue_documents.go        documents of queues
+//	queue_figures.go          the figures of queues, for metrics
 //	job_document_details.go   details in documents of jobs
 //	job_document_parts.go     the parts of documents of jobs, within a bound of memory
 //	job_documents.go          documents of jobs

@@ -151,9 +151,12 @@ func stepKey(seq uint64, line uint32, at uint64) string {
 
 func kindOfDetail(key string) byte { return key[13] }
 
+// laneKeyBytes is the length of laneKey.
+const laneKeyBytes = 10
+
 // laneKey is the common beginning of the ready rows of a lane. Higher priorities sort first.
 func laneKey(queueID uint32, id laneID) string {
-	k := make(lsm.KeyBuilder, 0, 10)
+	k := make(lsm.KeyBuilder, 0, laneKeyBytes)
 	k.U8(readyTable)
 	k.U32(queueID)
 	k.U32(^id.priority)

@@ -20,6 +20,7 @@ type live struct {
 
 	ends  jobEnds   // has a lock of its own
 	pages pageCache // for what claims hand out; has a lock of its own
+	tally tallies   // of queues, for metrics; has a lock of its own
 
 	// Of the last commit, published without a lock.
 	applied   atomic.Uint64

@@ -134,6 +134,7 @@ func (t *modelTaking) take(j *modelJob) bool {
 	}
 	t.bytes = bytes
 	c.handed = append(c.handed, j)
+	m.tally(j).claimed(m.at - j.movedAt)
 	m.start(c, j)
 	return len(c.handed) < t.cmd.Max
 }

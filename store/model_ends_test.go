@@ -77,8 +77,10 @@ func (m *model) endUnclaimed(own *modelClaim, j *modelJob, o *job.Outcome) JobRe
 	if own.handed = append(own.handed, j); len(own.handed) == 1 {
 		m.claims[own.id], own.lease = own, j.attr.LeaseMs
 	}
+	before := len(m.tally(j).running)
 	m.start(own, j)
 	m.end([]*modelJob{j}, o)
+	m.tally(j).running = m.tally(j).running[:before] // a run that nobody claimed has no duration
 	return JobResult{ID: o.ID, Status: j.shown()}
 }
 
@@ -136,6 +138,7 @@ func (m *model) end(jobs []*modelJob, o *job.Outcome) {
 	}()
 	defer m.overtake(jobs)
 	for _, j := range jobs {
+		m.tally(j).ended(o.Code, j.attempts < j.attr.MaxAttempts, m.at-j.movedAt)
 		j.timeout = 0
 		j.code, j.exitCode, j.movedAt = o.Code, o.ExitCode, m.at
 		if o.Code != job.OK && o.Code != job.Unget && o.Code != job.Damaged {
@@ -194,6 +197,9 @@ func (m *model) terminal(j *modelJob, to job.Status, why job.Why) {
 // purge deletes a job, and its batch when all of its jobs are deleted.
 func (m *model) purge(j *modelJob) {
 	if j.status != job.Purged {
+		if j.unfinished() {
+			m.tally(j).Deleted++
+		}
 		j.last = j.status
 		m.notePurged(j)
 	}

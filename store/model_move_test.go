@@ -57,6 +57,7 @@ func (m *model) moveOne(cmd job.Move) Result {
 }
 
 func (m *model) cancel(j *modelJob) {
+	m.tally(j).Cancelled++
 	if j.status == job.Active {
 		m.remember(j, job.Attempt{At: m.at, Runner: j.claim.runner, Error: cancelledText, Why: job.Asked})
 		j.claim.cancelledAt = m.at
@@ -68,6 +69,8 @@ func (m *model) cancel(j *modelJob) {
 }
 
 func (m *model) expire(j *modelJob) {
+	m.tally(j).Cancelled++
+	m.tally(j).Expired++
 	j.claim, j.code, j.exitCode = nil, job.NoCode, 0
 	m.terminal(j, job.Cancelled, job.Expired)
 }
@@ -78,6 +81,7 @@ func (m *model) keyHeld(j *modelJob) bool {
 }
 
 func (m *model) redrive(j *modelJob) {
+	m.tally(j).Redriven++
 	if j.key != "" {
 		m.keys[j.queue.name][j.key] = j
 	}
@@ -364,9 +368,11 @@ func (m *model) graced(j *modelJob) bool {
 }
 
 func (m *model) abandon(j *modelJob, text string) {
+	m.tally(j).Abandoned++
 	m.remember(j, job.Attempt{At: m.at, Runner: j.claim.runner, Error: text, Why: job.Abandoned})
 	j.claim, j.cameBack, j.movedAt, j.timeout = nil, true, m.at, 0
 	if j.attempts >= j.attr.MaxAttempts {
+		m.tally(j).Failed++
 		m.terminal(j, job.Failed, job.Abandoned)
 		return
 	}

@@ -18,6 +18,9 @@ type model struct {
 	later   []event
 	spared  []job.ID
 
+	// tallies are what happened to the jobs of queues since they are counted.
+	tallies map[queueName]*modelTally
+
 	seed        uint64 // for the jitter
 	seq         uint64
 	at          int64
@@ -340,6 +343,7 @@ func (m *model) create(c *job.Create) *Made {
 				}
 				j.key, m.keys[name][key] = key, j
 			}
+			m.tally(j).Created++
 			if of != nil && of.status == job.BatchPaused {
 				j.status, j.runAt, j.movedAt, j.heldBack = job.Deferred, job.MaxTimeMs, m.at, true
 			} else if g.RunAt > m.at {

@@ -25,6 +25,9 @@ type queue struct {
 	shown     Queue
 	shownHead string
 	queueMarks
+	// Of metrics: its row, which may have been given to another queue since, and its moves without one.
+	tally   *tally
+	unrowed activity
 }
 
 // queueMarks note that a queue is on the lists of these names, of the machine or of the command that is applied.
@@ -209,6 +212,20 @@ func (q *queue) committed() bool { return q.shown != Queue{} }
 func (q *queue) show() {
 	q.shownHead = q.head
 	q.shown = Queue{Client: q.client, Type: q.typ, Paused: q.paused, CreatedAt: q.createdAt, Counts: q.counts}
+}
+
+// unfinished returns how many jobs of the queue have not ended.
+func (q *queue) unfinished() int64 {
+	return q.counts[job.Deferred] + q.counts[job.Pending] + q.counts[job.Active]
+}
+
+// floors calls add for each lane with pending jobs, with a ready key that is not after its first one.
+func (q *queue) floors(add func(key string)) {
+	for _, l := range q.lanes {
+		if l.pending > 0 {
+			add(l.window.Floor())
+		}
+	}
 }
 
 // sample is the jobs of one priority that a queue has to hand out.

@@ -144,6 +144,8 @@ type player struct {
 	results []Result // of log
 	flushed int      // how many commands of log certainly survive a restart
 	handed  []handedOut
+
+	observes bool // the store counts what happens to the jobs of queues
 }
 
 func play(o Options, steps []step) (err error) {
@@ -153,6 +155,7 @@ func play(o Options, steps []step) (err error) {
 		return err
 	}
 	p.m = newModel(p.s.machine.seed, &p.s.machine.rules)
+	p.observeQueues()
 	defer func() {
 		if r := recover(); r != nil {
 			stack := make([]byte, 8<<10)
@@ -503,5 +506,14 @@ func (p *player) restart(flush bool) error {
 		}
 	}
 	p.s.TakeReadied()
-	return errors.Join(p.compare(), p.check())
+	if figures := p.s.QueueFigures(0); figures != nil {
+		return fmt.Errorf("figures of queues without an observer: %+v", figures)
+	}
+	counted := p.observes
+	p.observes = false
+	if err := errors.Join(p.compare(), p.check()); err != nil || !counted {
+		return err
+	}
+	p.observeQueues()
+	return p.compareTallies()
 }

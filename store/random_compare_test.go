@@ -105,7 +105,7 @@ func (p *player) compare() (err error) {
 	if got := s.Totals(); got.Counts != counts || got.Queues != len(m.queues) {
 		return fmt.Errorf("totals %+v, the model has %v in %d queues", got, counts, len(m.queues))
 	}
-	return errors.Join(p.compareQueues(), p.compareSessions(), p.compareHandlers(), p.compareFilesets(), p.compareSubmissions())
+	return errors.Join(p.compareQueues(), p.compareTallies(), p.compareSessions(), p.compareHandlers(), p.compareFilesets(), p.compareSubmissions())
 }
 
 // handedOut is a claim's result, and the documents that the model had for it at that time.

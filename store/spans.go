@@ -148,6 +148,9 @@ func (a *applying) deleteIndex(g *group, key string) {
 // count changes the counters of everything that counts lines, after part of a span has another state.
 func (a *applying) count(p part, next job.State, why reason) {
 	a.countJobs(p, next)
+	if a.tally.observed {
+		a.tally.count(a.queues.byID[p.group().queueID], p.lines(), &p.in.State, &next, why, a.now.At)
+	}
 	a.countHeld(p, next)
 	a.addEffect(effect{p.run(), p.in.Status, next.Status, why})
 }

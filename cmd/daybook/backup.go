@@ -48,7 +48,7 @@ has. ` + "`daybook restore`" + ` makes a data directory of a backup.`,
 			if keep < 0 {
 				return usageError{fmt.Errorf("--keep must be 0 or more, not %d", keep)}
 			}
-			url, err := server.check(cmd.Context())
+			url, err := reach(cmd, &server)
 			if err != nil {
 				return err
 			}

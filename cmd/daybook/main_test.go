@@ -547,6 +547,7 @@ func TestUsage(t *testing.T) {
 		{"queues delete a", "CLIENT/TYPE"},
 		{"queues delete", "accepts between 1 and 2"},
 		{"queues delete a b/c", "TYPE"},
+		{"serve --metrics-queues 1001", "--metrics-queues"},
 		{"serve --queue-idle 10s", "--queue-idle must be from 1m to 36600d, or 0, not 10s"},
 		{"serve --print-config --queue-idle 10s", "--queue-idle"},
 		{"serve --runner-heartbeat 100ms", "--runner-heartbeat must be from 1s to 1h"},

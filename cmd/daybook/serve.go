@@ -26,6 +26,7 @@ type serveFlags struct {
 	requestFlags
 	runnerFlags
 	traceFlags
+	metricsFlags
 	opsqueueFlags
 
 	logLevel    string
@@ -77,6 +78,11 @@ type runnerFlags struct {
 // traceFlags say where spans of runs are exported to.
 type traceFlags struct {
 	otlp string
+}
+
+// metricsFlags say how detailed the metrics are.
+type metricsFlags struct {
+	metricsQueues int
 }
 
 const (
@@ -185,6 +191,7 @@ prints all settings and the origin of each.`,
 	flags.Var(&f.runnerHeartbeat, "runner-heartbeat", "time between two heartbeats of a runner, from 1s to 1h; a runner that misses three is lost")
 	flags.StringVar(&f.onLost, "on-lost", "", "command, or URL, for each runner that is lost (default: none)")
 	flags.StringVar(&f.otlp, "otlp", "", "URL of a collector of OpenTelemetry, such as http://127.0.0.1:4318, that gets a span for each run of a job (default: the variables OTEL_EXPORTER_OTLP_*ENDPOINT, or none)")
+	flags.IntVar(&f.metricsQueues, "metrics-queues", job.DefaultMetricsQueues, "how many queues have metrics of their own, at most 1000; 0 means that there are no metrics of queues")
 	f.opsqueueFlags.define(flags)
 	flags.BoolVar(&f.requireClaim, "require-claim-id", false, "refuse tickles, completions and releases that do not name their claim")
 	flags.BoolVar(&f.allowQuit, "allow-quit", false, "stop on POST /quit, if the request comes from this machine and not through a proxy")
@@ -251,6 +258,7 @@ func (f *serveFlags) options() (api.Options, error) {
 	}
 	for _, err := range []error{
 		job.CheckRange("--max-attempts", int64(f.maxAttempts), 1, job.MaxAttempts),
+		job.CheckRange("--metrics-queues", int64(f.metricsQueues), 0, job.MaxMetricsQueues),
 		checkDuration("--abandoned-age", f.abandonedAge, job.MinLeaseMs, job.MaxLeaseMs),
 		checkDuration("--retention", f.retention, 0, job.MaxDelayMs),
 		checkDuration("--drain", f.drain, 0, job.MaxDelayMs),

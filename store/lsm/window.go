@@ -62,6 +62,17 @@ func (w *Window) Begin(first string) { w.bound = first }
 // is used again.
 func (w *Window) Known() []string { return w.keys }
 
+// Floor returns a key that no key of the range is before. It reads nothing. It is "" if the range has no key.
+func (w *Window) Floor() string {
+	switch {
+	case len(w.keys) > 0:
+		return w.keys[0]
+	case w.all:
+		return ""
+	}
+	return w.bound
+}
+
 // compare orders keys as they are taken.
 func (w *Window) compare(a, b string) int {
 	if w.down {

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+// These tests compare deploy/prometheus and deploy/grafana with the metrics of a real server.
+
+const deployed = "../../deploy"
+
+// served returns the labels of each metric that a server with a job has, by the name that queries use.
+func served(t *testing.T) map[string][]string {
+	t.Helper()
+	s := serving(t, filepath.Join(t.TempDir(), "data"))
+	s.post(t, "/jobs/create", `{"payload":"x"}`)
+	s.post(t, "/jobs/claim", `{"runner_id":"r"}`) // the create is applied
+	resp, err := http.Get(s.url + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	labels := map[string][]string{"up": nil}
+	for name, f := range families {
+		of := []string{}
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				of = append(of, l.GetName())
+			}
+		}
+		slices.Sort(of)
+		of = slices.Compact(of)
+		kind := f.GetType().String()
+		if kind != "HISTOGRAM" {
+			labels[name] = of
+		}
+		if kind == "SUMMARY" {
+			labels[name] = append(of, "quantile")
+		}
+		if kind == "HISTOGRAM" || kind == "SUMMARY" {
+			labels[name+"_sum"], labels[name+"_count"] = of, of
+		}
+		if kind == "HISTOGRAM" {
+			labels[name+"_bucket"] = append(slices.Clone(of), "le")
+		}
+	}
+	return labels
+}
+
+var (
+	// A selector is the name of a metric, and perhaps its matchers.
+	selector = regexp.MustCompile(`\b((?:daybook|process|go)_[a-z0-9_]+|up)\b(?:\{([^}]*)\})?`)
+	matcher  = regexp.MustCompile(`([a-z_]+)\s*(?:=~|!~|!=|=)`)
+	grouping = regexp.MustCompile(`\b(?:by|on) \(([^)]*)\)`)
+)
+
+// checkQuery checks that the metrics of a query exist and have the labels that it names.
+func checkQuery(t *testing.T, labels map[string][]string, where, query string) {
+	t.Helper()
+	var all []string
+	found := selector.FindAllStringSubmatch(query, -1)
+	for _, m := range found {
+		of, known := labels[m[1]]
+		if !known {
+			t.Errorf("%s: no server has the metric %s: %s", where, m[1], query)
+		}
+		of = append(slices.Clone(of), "job", "instance") // which Prometheus adds
+		all = append(all, of...)
+		for _, l := range matcher.FindAllStringSubmatch(m[2], -1) {
+			if !slices.Contains(of, l[1]) {
+				t.Errorf("%s: %s has no label %s: %s", where, m[1], l[1], query)
+			}
+		}
+	}
+	if len(found) == 0 {
+		t.Errorf("%s: a query without a metric: %s", where, query)
+	}
+	for _, g := range grouping.FindAllStringSubmatch(query, -1) {
+		for l := range strings.SplitSeq(g[1], ",") {
+			if l = strings.TrimSpace(l); !slices.Contains(all, l) {
+				t.Errorf("%s: none of its metrics has the label %s: %s", where, l, query)
+			}
+		}
+	}
+}
+
+// TestDeployedQueries: each metric and label in the rules of Prometheus and the dashboard of Grafana is one of a server.
+func TestDeployedQueries(t *testing.T) {
+	labels := served(t)
+	rules := read(t, filepath.Join(deployed, "prometheus", "daybook.rules.yml"))
+	expr := regexp.MustCompile(`(?m)^        expr: (?:\|\n((?:          .*\n)+)|(.*)\n)`)
+	queries := expr.FindAllStringSubmatch(rules, -1)
+	if alerts := strings.Count(rules, "- alert:"); len(queries) != alerts || alerts < 20 {
+		t.Fatalf("%d queries of %d alerts", len(queries), alerts)
+	}
+	for _, q := range queries {
+		checkQuery(t, labels, "daybook.rules.yml", strings.TrimSpace(q[1]+q[2]))
+	}
+	var dashboard any
+	if err := json.Unmarshal([]byte(read(t, filepath.Join(deployed, "grafana", "daybook.json"))), &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	var walk func(key string, v any)
+	walk = func(key string, v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for k, v := range v {
+				walk(k, v)
+			}
+		case []any:
+			for _, v := range v {
+				walk(key, v)
+			}
+		case string:
+			if values, ok := strings.CutPrefix(v, "label_values("); ok {
+				comma := strings.LastIndex(values, ", ")
+				v = "max by (" + strings.TrimSuffix(values[comma+2:], ")") + ") (" + values[:comma] + ")"
+			} else if key != "expr" {
+				return
+			}
+			n++
+			checkQuery(t, labels, "daybook.json", v)
+		}
+	}
+	walk("", dashboard)
+	if n < 40 {
+		t.Errorf("the dashboard has only %d queries", n)
+	}
+}
+
+// TestAlertsAreDescribed: docs/operating.md has each alert, and no other.
+func TestAlertsAreDescribed(t *testing.T) {
+	described := map[string]bool{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `(Daybook[A-Za-z]+)` \\|").FindAllStringSubmatch(read(t, "../../docs/operating.md"), -1) {
+		described[m[1]] = true
+	}
+	tests := read(t, filepath.Join(deployed, "prometheus", "daybook.rules.test.yml"))
+	for _, m := range regexp.MustCompile(`- alert: (\w+)`).FindAllStringSubmatch(read(t, filepath.Join(deployed, "prometheus", "daybook.rules.yml")), -1) {
+		if !described[m[1]] {
+			t.Errorf("docs/operating.md does not describe the alert %s", m[1])
+		}
+		delete(described, m[1])
+		for _, how := range []string{" fires", " does not fire"} {
+			if !strings.Contains(tests, "name: "+m[1]+how+"\n") {
+				t.Errorf("daybook.rules.test.yml has no test that %s%s", m[1], how)
+			}
+		}
+	}
+	for name := range described {
+		t.Errorf("docs/operating.md describes the alert %s, which does not exist", name)
+	}
+}
+
+// TestAlertRules runs the tests of the rules, and checks the example of a configuration, by promtool.
+func TestAlertRules(t *testing.T) {
+	const needed = "TESTS_NEED_PROMTOOL" // it is set where `make promtool` has succeeded
+	promtool, err := filepath.Abs("../../bin/promtool")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(promtool); err != nil {
+		if promtool, err = exec.LookPath("promtool"); err != nil {
+			if os.Getenv(needed) != "" {
+				t.Fatalf("%s is set, and there is no promtool: %v", needed, err)
+			}
+			t.Skipf("no promtool: %v; `make promtool` installs it", err)
+		}
+	}
+	for _, args := range [][]string{{"test", "rules", "daybook.rules.test.yml"}, {"check", "rules", "daybook.rules.yml"}, {"check", "config", "prometheus.yml"}} {
+		cmd := exec.CommandContext(t.Context(), promtool, args...)
+		cmd.Dir, cmd.WaitDelay = filepath.Join(deployed, "prometheus"), 5*time.Second
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

@@ -1,0 +1,119 @@
+package ingest
+
+import (
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/journal"
+	"github.com/daybookq/daybook/store"
+)
+
+// figuresOf returns the figures of the queue default/default.
+func figuresOf(t *testing.T, e *Engine) store.QueueFigures {
+	t.Helper()
+	all := e.QueueFigures()
+	if len(all) != 2 || e.QueueRows() != 2 || all[0].Client != "default" {
+		t.Fatalf("figures of %d queues, %d rows", len(all), e.QueueRows())
+	}
+	return all[0]
+}
+
+// TestQueueFiguresBeginWithTheStart: what a start applies is not counted, whether the store had it or the log has it. The
+// jobs that are there show at once, without a command.
+func TestQueueFiguresBeginWithTheStart(t *testing.T) {
+	ctx := t.Context()
+	log, dir := newMemoryLog(), t.TempDir()
+	begin := func(dir string, l *memoryLog) (*Engine, func()) {
+		l.lead(1)
+		e, err := Open(Options{Dir: dir, MetricsQueues: 10, openLog: func(journal.Options) (Log, error) { return l, nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e, serve(t, e)
+	}
+	e, end := begin(dir, log)
+	if _, _, err := e.Create(ctx, lines(10)); err != nil {
+		t.Fatal(err)
+	}
+	claimed, _, _, err := e.Claim(ctx, claimOf(4), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := e.Complete(ctx, completeOf(claimed.Claim)); err != nil {
+		t.Fatal(err)
+	}
+	if f := figuresOf(t, e); f.Created != 10 || f.Claimed != 4 || f.Completed != 4 || f.Waiting.Count() != 4 || f.Running.Count() != 4 || f.Pending != 6 || f.PendingSince == 0 {
+		t.Errorf("%+v", f)
+	}
+	end()
+
+	for name, at := range map[string]string{"the store has it": dir, "the log has it": t.TempDir()} {
+		again := newMemoryLog()
+		again.records = slices.Clone(log.records)
+		e, end := begin(at, again)
+		if f := figuresOf(t, e); f.Pending != 6 || f.PendingSince == 0 {
+			t.Errorf("%s: %+v", name, f)
+		}
+		if _, _, _, err := e.Claim(ctx, claimOf(1), 0); err != nil {
+			t.Fatal(err)
+		}
+		if f := figuresOf(t, e); f.Created != 0 || f.Claimed != 1 || f.Completed != 0 || f.Pending != 5 || f.Active != 1 {
+			t.Errorf("%s: %+v", name, f)
+		}
+		end()
+	}
+}
+
+// TestQueueFiguresBesideCommands reads figures while commands are applied: they always add up.
+func TestQueueFiguresBesideCommands(t *testing.T) {
+	e, _ := startWith(t, Options{Dir: t.TempDir(), MetricsQueues: 3})
+	ctx, done := t.Context(), make(chan struct{})
+	var readers sync.WaitGroup
+	readers.Go(func() {
+		for last := uint64(0); ; {
+			claimed := uint64(0)
+			for _, f := range e.QueueFigures() {
+				if f.Waiting.Count() != f.Claimed || f.Running.Count() != f.Completed || f.Pending < 0 || f.Active < 0 {
+					t.Errorf("%+v", f)
+				}
+				claimed += f.Claimed
+			}
+			if claimed < last {
+				t.Errorf("%d jobs claimed, after %d", claimed, last)
+			}
+			last = claimed
+			select {
+			case <-done:
+				return
+			default:
+			}
+		}
+	})
+	const rounds = 200
+	for i := range rounds {
+		c := lines(5)
+		c.Groups[0].Type = []string{"a", "b", "c", "d", "e"}[i%5]
+		if _, _, err := e.Create(ctx, c); err != nil {
+			t.Fatal(err)
+		}
+		claimed, _, _, err := e.Claim(ctx, claimOf(5), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := e.Complete(ctx, job.Complete{Claim: claimed.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(done)
+	readers.Wait()
+	all := e.QueueFigures()
+	sum := uint64(0)
+	for _, f := range all {
+		sum += f.Completed
+	}
+	if len(all) != 4 || sum != 5*rounds || all[3].Completed != 2*rounds {
+		t.Errorf("%d queues, %d jobs completed, %d of them of others", len(all), sum, all[len(all)-1].Completed)
+	}
+}

@@ -1,0 +1,299 @@
+package store
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/bench/matrix"
+	"github.com/daybookq/daybook/job"
+)
+
+// tallied is a store whose queues are counted.
+type tallied struct {
+	*testing.T
+	s    *Store
+	seq  uint64
+	at   int64  // after startAt
+	last uint64 // jobs created and claimed in the row that all others share
+}
+
+func newTallied(t *testing.T, rows int) *tallied {
+	s := mustOpen(t, Options{})
+	s.ObserveQueues(rows, 0)
+	return &tallied{T: t, s: s}
+}
+
+func (n *tallied) apply(cmd job.Command) Result {
+	n.Helper()
+	n.seq++
+	result := mustApply(n.T, n.s, n.seq, n.at, cmd)
+	mustCommit(n.T, n.s)
+	return result
+}
+
+// create creates n jobs in a queue of the client q.
+func (n *tallied) create(typ string, lines int) { n.Helper(); n.apply(plainCreate("q", typ, lines, 1)) }
+
+// figures returns the figures at the present time. It checks that no queue has two rows, and that the counters of all
+// others do not fall.
+func (n *tallied) figures() (of map[string]QueueFigures, others QueueFigures) {
+	n.Helper()
+	all := n.s.QueueFigures(startAt + n.at)
+	of = map[string]QueueFigures{}
+	for _, f := range all[:len(all)-1] {
+		if _, twice := of[f.Type]; twice {
+			n.Fatalf("queue %s has two rows", f.Type)
+		}
+		of[f.Type] = f
+	}
+	others = all[len(all)-1]
+	if others.Client != "" || others.Type != "" || others.Created+others.Claimed < n.last {
+		n.Fatalf("others: %+v, and they had %d", others, n.last)
+	}
+	n.last = others.Created + others.Claimed
+	return of, others
+}
+
+func (n *tallied) expect(created ...string) (others QueueFigures) {
+	n.Helper()
+	of, others := n.figures()
+	got := []string{}
+	for typ, f := range of {
+		got = append(got, fmt.Sprintf("%s=%d", typ, f.Created))
+	}
+	got = append(got, fmt.Sprintf("others=%d", others.Created))
+	slices.Sort(got)
+	slices.Sort(created)
+	if !slices.Equal(got, created) {
+		n.Fatalf("created %q, want %q", got, created)
+	}
+	return others
+}
+
+func TestFirstQueuesGetRows(t *testing.T) {
+	n := newTallied(t, 2)
+	n.create("a", 1)
+	n.create("b", 2)
+	n.create("c", 4)
+	n.create("a", 8)
+	n.create("d", 16)
+	if others := n.expect("a=9", "b=2", "others=20"); others.Pending != 20 || others.PendingSince != -1 {
+		t.Fatalf("%+v", others)
+	}
+	n.at += 2000
+	n.apply(job.Claim{Runner: "r", Max: 100, MaxBytes: 1 << 20, LeaseMs: 60_000, Clients: []string{"q"}, Types: []string{"d"}, Strategy: job.Oldest})
+	of, others := n.figures()
+	if others.Claimed != 16 || others.Active != 16 || others.Pending != 4 || others.Waiting.SumMs != 32_000 {
+		t.Fatalf("%+v", others)
+	}
+	if a := of["a"]; a.Pending != 9 || a.PendingSince != startAt || a.Since != startAt {
+		t.Fatalf("%+v", a)
+	}
+}
+
+// TestClaimIsOneObservation: all jobs of a span are observed at once, in the buckets of their duration.
+func TestClaimIsOneObservation(t *testing.T) {
+	n := newTallied(t, 1)
+	n.create("a", 1000)
+	n.at += 7
+	c := n.apply(plainClaim("r", 1000)).(*Claimed)
+	n.at += 3_600_001
+	n.apply(job.Complete{Claim: c.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
+	of, _ := n.figures()
+	a := of["a"]
+	if a.Created != 1000 || a.Claimed != 1000 || a.Completed != 1000 || a.Waiting.Count() != 1000 || a.Waiting.SumMs != 7000 || a.Waiting.Classic[1] != 1000 {
+		t.Errorf("%+v", a)
+	}
+	if a.Running.Count() != 1000 || a.Running.SumMs != 3_600_001_000 || a.Running.Classic[11] != 1000 {
+		t.Errorf("running %+v", a.Running)
+	}
+}
+
+func TestIdleRowGoesToAnotherQueue(t *testing.T) {
+	n := newTallied(t, 1)
+	n.create("a", 1)
+	n.create("b", 1)
+	n.expect("a=1", "others=1")
+	n.at += 2 * hourMs
+	n.create("b", 1)
+	n.expect("b=1", "others=1") // what others counted of b stays there, and what a had is not added to them
+	n.create("a", 1)
+	n.expect("b=1", "others=2")
+}
+
+// TestBusyQueueTakesARow: a queue takes the row of another if it is more than twice as busy, and keeps it.
+func TestBusyQueueTakesARow(t *testing.T) {
+	n := newTallied(t, 2)
+	for range 5 {
+		n.create("a", 1)
+		n.create("b", 1)
+	}
+	n.create("b", 1)
+	for range 15 {
+		n.create("c", 1)
+	}
+	n.expect("a=5", "b=6", "others=15")
+	n.create("c", 1)
+	n.expect("b=6", "c=1", "others=15")
+	for range 20 {
+		n.create("a", 1)
+	}
+	n.expect("a=5", "c=1", "others=30") // the row of b, which is the least busy one now
+}
+
+// TestManyNewQueuesTakeNoRows: a client that makes very many queues takes no row of a queue that is in use, and at most
+// until that is in use again.
+func TestManyNewQueuesTakeNoRows(t *testing.T) {
+	const rows, flood = 3, 2000
+	n := newTallied(t, rows)
+	n.create("real", 1)
+	for i := range flood {
+		n.create(fmt.Sprint("flood", i), 1)
+	}
+	of, others := n.figures()
+	if of["real"].Created != 1 || len(of) != rows || others.Created != flood-(rows-1) {
+		t.Fatalf("%d rows, others %+v", len(of), others)
+	}
+	// While nothing happens to the real one, the others may take its row. It gets one back with a few moves, although
+	// they go on.
+	n.at += 3 * hourMs
+	for i := range flood {
+		n.create(fmt.Sprint("more", i), 1)
+	}
+	if of, _ := n.figures(); len(of) != rows || of["real"].Client != "" {
+		t.Fatalf("%d rows, the real one has %+v", len(of), of["real"])
+	}
+	for i := range 4 {
+		n.create("real", 1)
+		n.create(fmt.Sprint("yet more", i), 1)
+	}
+	if of, _ := n.figures(); of["real"].Created == 0 {
+		t.Fatalf("the rows are those of %q", slices.Sorted(maps.Keys(of)))
+	}
+}
+
+// TestRowOfADeletedQueue stays for an hour, and is that of the next queue of the name.
+func TestRowOfADeletedQueue(t *testing.T) {
+	n := newTallied(t, 10)
+	remove := func(typ string) {
+		n.apply(job.Pause{Client: "q", Type: typ, Paused: true})
+		if of, _ := n.figures(); !of[typ].Paused {
+			t.Fatal("not paused")
+		}
+		n.apply(job.Move{Op: job.Delete, Client: "q", Type: typ})
+		if r := n.apply(job.DeleteQueue{Client: "q", Type: typ}).(*QueueDeleted); r.Refusal != job.Granted {
+			t.Fatal(r.Refusal)
+		}
+	}
+	n.create("a", 1)
+	n.create("b", 1)
+	remove("a")
+	remove("b")
+	n.at += hourMs - 1
+	n.expect("a=1", "b=1", "others=0")
+	n.create("a", 2)
+	n.expect("a=3", "b=1", "others=0")
+	of, _ := n.figures()
+	if of["a"].Pending != 2 || of["a"].Paused || of["b"].Pending != 0 || of["b"].Deleted != 1 || of["b"].Paused {
+		t.Fatalf("%+v", of)
+	}
+	n.at++
+	n.expect("a=3", "others=0")
+	remove("a")
+	n.at += hourMs
+	n.expect("others=0")
+	n.create("a", 4)
+	n.expect("a=4", "others=0")
+}
+
+func TestRowsAtAStart(t *testing.T) {
+	s := mustOpen(t, Options{})
+	n := &tallied{T: t, s: s}
+	for i, typ := range strings.Split("abcde", "") {
+		n.create(typ, []int{3, 1, 4, 2, 5}[i])
+	}
+	if s.QueueFigures(startAt) != nil {
+		t.Fatal("there are figures without an observer")
+	}
+	s.ObserveQueues(3, 0)
+	if others := n.expect("a=0", "c=0", "e=0", "others=0"); others.Pending != 3 {
+		t.Fatalf("%+v", others)
+	}
+	of, _ := n.figures()
+	if c := of["c"]; c.Pending != 4 || c.PendingSince != startAt {
+		t.Fatalf("%+v", c)
+	}
+}
+
+func TestObserveQueuesAgain(t *testing.T) {
+	n := newTallied(t, 1)
+	n.create("a", 1)
+	n.create("b", 2)
+	n.expect("a=1", "others=2")
+	n.at++
+	n.s.ObserveQueues(1, startAt+5)
+	n.last = 0
+	n.create("b", 1)
+	others := n.expect("b=1", "others=0") // it has the most unfinished jobs now
+	if others.Pending != 1 || others.Since != startAt+5 {
+		t.Fatalf("%+v", others)
+	}
+}
+
+// TestNativeBounds: each duration is in the bucket whose bounds are around it.
+func TestNativeBounds(t *testing.T) {
+	for i := 1; i < nativeBuckets; i++ {
+		if nativeBoundsMs[i] < nativeBoundsMs[i-1] {
+			t.Fatalf("bound %d is %d, after %d", i, nativeBoundsMs[i], nativeBoundsMs[i-1])
+		}
+	}
+	var durations []int64
+	for ms := int64(0); ms < 1<<37; ms += 1 + ms/50 {
+		durations = append(durations, ms)
+	}
+	durations = append(durations, 62, 63, 125, 126, 250, 251, 500, 501, 1000, 1001, 2000, 2001, 1<<20*1000, 1<<20*1000+1, 1<<27*1000, 1<<27*1000+1, 1<<50)
+	for _, ms := range durations {
+		var got DurationCounts
+		if got.Add(ms, 1); got != countsOf([]int64{ms}) {
+			t.Errorf("%d ms: %+v, want %+v", ms, got, countsOf([]int64{ms}))
+		}
+	}
+}
+
+// BenchmarkQueueTallies shows what it costs to count what happens to the jobs of queues: two stores carry out the same
+// lifecycles by turns, and only one of them counts. The metrics are the processor times of a lifecycle in each.
+func BenchmarkQueueTallies(b *testing.B) {
+	for _, batch := range []int{1, 100} {
+		b.Run(fmt.Sprintf("batch=%d", batch), func(b *testing.B) {
+			const turn = 100
+			var stores [2]*bench
+			for i := range stores {
+				stores[i] = newBench(b)
+			}
+			stores[1].s.ObserveQueues(job.DefaultMetricsQueues, startAt)
+			c := benchCreate("a", "x", batch)
+			var took [2]time.Duration
+			for round := 0; b.Loop(); round++ {
+				for k := range stores {
+					i := (round + k) % 2
+					began := matrix.ProcessorTime()
+					for range turn {
+						stores[i].apply(c)
+						if stores[i].finish(batch) != batch {
+							b.Fatal("there was no job")
+						}
+					}
+					took[i] += matrix.ProcessorTime() - began
+				}
+			}
+			n := float64(turn * b.N)
+			b.ReportMetric(float64(took[0].Nanoseconds())/n, "ns-uncounted")
+			b.ReportMetric(float64(took[1].Nanoseconds())/n, "ns-counted")
+			b.ReportMetric(float64(took[1])/float64(took[0]), "ratio")
+		})
+	}
+}
