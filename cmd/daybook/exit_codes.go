@@ -33,6 +33,7 @@ const (
 	exitUnknown
 	exitFile
 	exitClock
+	exitSystem
 
 	// A process that a signal ended has the code exitSignal plus the number of the signal, as shells report it.
 	exitSignal = 128
@@ -58,6 +59,7 @@ var exitCodes = []struct {
 	{exitUnknown, "the server's answer was lost: jobs may or may not have been stored"},
 	{exitFile, "a file or the input cannot be read or written, or the disk is full"},
 	{exitClock, "the wall clock is more than a day earlier than the last time in the journal"},
+	{exitSystem, "the command does not run on this operating system"},
 	{exitSignal + int(syscall.SIGINT), "a second SIGINT ended the server at once"},
 	{exitSignal + int(syscall.SIGTERM), "a second SIGTERM ended the server at once"},
 }
@@ -107,6 +109,8 @@ func exitCode(err error) int {
 		return exitNoData
 	case errors.Is(err, journal.ErrClockAhead):
 		return exitClock
+	case errors.Is(err, errSystem):
+		return exitSystem
 	case errors.Is(err, client.ErrUnknown):
 		return exitUnknown
 	case isRefused && refused.Status == http.StatusNotFound && refused.Code != "route_not_found":
@@ -145,6 +149,8 @@ func hintFor(err error) string {
 			return "" // its text names the next step
 		}
 		return "Use the version of daybook that wrote the data, or a newer one."
+	case exitSystem:
+		return "Run the server on Linux or macOS, and connect to it with --server http://ADDRESS."
 	case exitClock:
 		return "If the wall clock is right, start with --allow-clock-ahead. The journal's time then runs at half speed until the wall clock has caught up."
 	}

@@ -81,7 +81,7 @@ commands: see ` + "`daybook help environment`" + `.`,
 			}
 		}
 		root.started = true
-		return nil
+		return checkSystem(cmd)
 	}
 	root.AddCommand(
 		newServe(), newOpsqueueServe(), newWork(), newAdd(), newBlob(), newFileset(), newGet(), newLogs(), newSubmit(), newBatches(), newResults(), newQueues(), newStats(), newClock(), newDiscover(), newBench(),

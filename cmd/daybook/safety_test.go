@@ -251,6 +251,7 @@ func TestExitCodes(t *testing.T) {
 		{client.ErrUnknown, exitUnknown}, {&client.Error{Status: 503, Code: "writes_failed", Outcome: "unknown"}, exitUnknown},
 		{&fs.PathError{Op: "open", Path: "x", Err: syscall.EACCES}, exitFile}, {&inputError{errors.New("x")}, exitFile}, {syscall.ENOSPC, exitFile}, {ingest.ErrDiskFull, exitFile},
 		{journal.ErrClockAhead, exitClock},
+		{errSystem, exitSystem},
 	} {
 		err := fmt.Errorf("some context: %w", c.err)
 		if got := exitCode(err); got != c.code || !documented[got] {

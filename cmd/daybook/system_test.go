@@ -1,0 +1,53 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// TestOtherSystems: where the server does not run, the commands that need it or its data say so, and create nothing. The
+// other commands run.
+func TestOtherSystems(t *testing.T) {
+	was := system
+	t.Cleanup(func() { system = was })
+	system = "windows"
+	t.Chdir(t.TempDir())
+	for _, line := range []string{
+		"serve", "serve --data d --init", "serve --print-config", "opsqueue-serve --port 0", "check --data d", "rebuild --data d", "journal verify --data d", "journal dump --data d",
+		"journal give-up --data d", "bench",
+	} {
+		args := strings.Fields(line)
+		r := execute(t, "", args...)
+		if r.code != exitSystem || !strings.Contains(r.errs, "daybook "+args[0]) || !strings.Contains(r.errs, "does not run on windows") || !strings.Contains(r.errs, "--server") {
+			t.Errorf("%s: exit code %d: %s", line, r.code, r.errs)
+		}
+	}
+	if made, err := os.ReadDir("."); err != nil || len(made) > 0 {
+		t.Errorf("%v were made: %v", made, err)
+	}
+	ok(t, "version")
+	if r := execute(t, "", "stats", "--server", "http://127.0.0.1:1"); r.code != exitNoAnswer {
+		t.Errorf("stats: exit code %d: %s", r.code, r.errs)
+	}
+}
+
+// TestSystemsBuild: the program, and its tests, compile for each operating system and processor of a release. With a warm
+// cache this takes some seconds, and without one minutes.
+func TestSystemsBuild(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it compiles for other systems")
+	}
+	for _, s := range []string{"linux/arm64", "darwin/amd64", "darwin/arm64", "windows/amd64", "windows/arm64"} {
+		goos, goarch, _ := strings.Cut(s, "/")
+		cmd := exec.Command("go", "build", "-o", os.DevNull, ".")
+		if goarch == "arm64" && goos != "linux" { // what differs between processors of a system is in libraries
+			cmd = exec.Command("go", "vet", ".")
+		}
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+goos, "GOARCH="+goarch)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v: %v\n%s", s, cmd.Args[1:], err, out)
+		}
+	}
+}
