@@ -3,8 +3,9 @@
 // Files:
 //
 //   - main.go, root.go: the command line, and how it is run.
-//   - serve.go, serve_run.go, serve_blobs.go, serve_mdns.go, serve_traces.go, serve_opsqueue.go: the settings of the server;
-//     how it starts, runs and stops; its blobs; how it announces itself; its traces; its listener for clients of Opsqueue.
+//   - serve.go, serve_run.go, serve_blobs.go, serve_mdns.go, serve_traces.go, serve_opsqueue.go, serve_systemd.go: the settings of the server;
+//     how it starts, runs and stops; its blobs; how it announces itself; its traces; its listener for clients of Opsqueue;
+//     what it reports to systemd.
 //   - opsqueue_serve.go: the server with the command line of that of Opsqueue.
 //   - config.go, environment.go, flag_values.go: settings from a file and from variables; durations and sizes.
 //   - address.go, open_files.go, memory_limit.go, garbage.go, profiles.go: addresses to listen on and to connect to; file

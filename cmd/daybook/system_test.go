@@ -33,21 +33,17 @@ func TestOtherSystems(t *testing.T) {
 	}
 }
 
-// TestSystemsBuild: the program, and its tests, compile for each operating system and processor of a release. With a warm
-// cache this takes some seconds, and without one minutes.
+// TestSystemsBuild: the program and its tests compile for macOS and Windows. The packages of libraries that it needs are
+// compiled once for each system. `make release` builds the program for all systems and processors.
 func TestSystemsBuild(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it compiles for other systems")
 	}
-	for _, s := range []string{"linux/arm64", "darwin/amd64", "darwin/arm64", "windows/amd64", "windows/arm64"} {
-		goos, goarch, _ := strings.Cut(s, "/")
-		cmd := exec.Command("go", "build", "-o", os.DevNull, ".")
-		if goarch == "arm64" && goos != "linux" { // what differs between processors of a system is in libraries
-			cmd = exec.Command("go", "vet", ".")
-		}
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+goos, "GOARCH="+goarch)
+	for _, s := range []string{"darwin", "windows"} {
+		cmd := exec.Command("go", "vet", ".")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+s, "GOARCH=arm64")
 		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("%s: %v: %v\n%s", s, cmd.Args[1:], err, out)
+			t.Errorf("%s: %v\n%s", s, err, out)
 		}
 	}
 }
