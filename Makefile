@@ -49,6 +49,8 @@ EPOCH       = $(shell git log -1 --format=%ct)
 CYCLONEDX  := github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
 NFPM       := github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.44.2
 HELM       := helm.sh/helm/v3/cmd/helm@v3.22.0
+# Versions of packages sort: v1.2.0-rc1 before v1.2.0, and five commits later after it. Without a tag the version is 0.0.0.
+PACKAGE_VERSION = $(shell echo '$(VERSION)' | sed -E 's/^v//; s/-rc/~rc/; s/-/+/; s/-/./g; /^[0-9]+\./!s/^/0.0.0+/')
 # The tools of packages are built once; they are no part of the program and of no go.mod.
 tool        = test -x $(BIN)/$(1) || GOBIN=$(CURDIR)/$(BIN) CGO_ENABLED=0 $(GO) install -trimpath -ldflags '-s -w' $(2)
 
@@ -59,7 +61,7 @@ release: ## archives of all systems (SYSTEMS=linux/amd64 for one), lists of thei
 packages: release ## a deb and an rpm of each Linux of the release, in bin/release
 	@$(call tool,nfpm,$(NFPM))
 	@for dir in $(RELEASE)/linux_*; do for kind in deb rpm; do \
-	  SOURCE_DATE_EPOCH=$(EPOCH) MTIME=$$(date -u -d @$(EPOCH) +%Y-%m-%dT%H:%M:%SZ) ARCH=$${dir##*_} VERSION=$(patsubst v%,%,$(VERSION)) RELEASE=$$dir \
+	  SOURCE_DATE_EPOCH=$(EPOCH) ARCH=$${dir##*_} VERSION=$(PACKAGE_VERSION) RELEASE=$$dir \
 	  $(BIN)/nfpm package -f deploy/nfpm.yaml -p $$kind -t $(RELEASE)/ || exit 1; \
 	done; done
 	cd $(RELEASE) && find . -maxdepth 1 -type f ! -name SHA256SUMS -printf '%P\n' | LC_ALL=C sort | xargs sha256sum > SHA256SUMS

@@ -27,7 +27,7 @@ const defaultSystems = "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,window
 type release struct {
 	out, version, commit string
 	epoch                int64  // the time of all files, unix s
-	sbom                 string // the command that makes a list of parts; "" for none
+	sbom                 string // the path of cyclonedx-gomod; "" for no lists of parts
 }
 
 func main() {
@@ -36,7 +36,7 @@ func main() {
 	flag.StringVar(&r.version, "version", "", "version of the release")
 	flag.StringVar(&r.commit, "commit", "", "commit of the release")
 	flag.Int64Var(&r.epoch, "epoch", 0, "time of the commit, in seconds since 1970: the time of all files")
-	flag.StringVar(&r.sbom, "sbom", "", "command that writes the list of parts of a program (cyclonedx-gomod); empty: there are no lists")
+	flag.StringVar(&r.sbom, "sbom", "", "path of cyclonedx-gomod, which lists the parts of a program; empty: there are no lists")
 	systems := flag.String("systems", defaultSystems, "systems and processors to build for")
 	flag.Parse()
 	if err := r.make(strings.Split(*systems, ",")); err != nil {
@@ -104,7 +104,7 @@ func (r *release) build(goos, goarch string) error {
 	if err != nil || r.sbom == "" {
 		return err
 	}
-	list := exec.Command("sh", "-c", r.sbom+` -json -noserial -notimestamp -output "$1" "$2"`, "sbom", filepath.Join(r.out, name+".cdx.json"), binary)
+	list := exec.Command(r.sbom, "bin", "-json", "-noserial", "-notimestamp", "-version", r.version, "-output", filepath.Join(r.out, name+".cdx.json"), binary)
 	list.Stdout, list.Stderr = os.Stderr, os.Stderr
 	if err := list.Run(); err != nil {
 		return fmt.Errorf("list the parts of %s: %w", binary, err)
