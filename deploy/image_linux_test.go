@@ -166,9 +166,9 @@ func TestImage(t *testing.T) {
 				args = append(args, "--format", "docker") // the format of OCI has no health check
 			}
 			must(t, e.command(append(args, files)...))
-			run := []string{"run", "-d", "--ulimit", map[string]string{"docker": "nofile=4096", "podman": "host"}[name], "--name", "queue", "--network", "none", "--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL", "--security-opt", "no-new-privileges", "-v", "data:/data", "localhost/daybook:test"}
+			t.Cleanup(func() { _ = e.command("rm", "-f", "queue").Run() }) // there may be none
+			run := []string{"run", "-d", "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", "--name", "queue", "--network", "none", "--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL", "--security-opt", "no-new-privileges", "-v", "data:/data", "localhost/daybook:test"}
 			must(t, e.command(run...))
-			t.Cleanup(func() { _ = e.command("rm", "-f", "queue").Run() }) // it may be removed
 			c := e.connect(t)
 
 			var state struct{ Uid, Gid int }

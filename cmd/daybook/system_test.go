@@ -2,7 +2,6 @@ package main
 
 import (
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 )
@@ -30,20 +29,5 @@ func TestOtherSystems(t *testing.T) {
 	ok(t, "version")
 	if r := execute(t, "", "stats", "--server", "http://127.0.0.1:1"); r.code != exitNoAnswer {
 		t.Errorf("stats: exit code %d: %s", r.code, r.errs)
-	}
-}
-
-// TestSystemsBuild: the program and its tests compile for macOS and Windows. The packages of libraries that it needs are
-// compiled once for each system. `make release` builds the program for all systems and processors.
-func TestSystemsBuild(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: it compiles for other systems")
-	}
-	for _, s := range []string{"darwin", "windows"} {
-		cmd := exec.Command("go", "vet", ".")
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+s, "GOARCH=arm64")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("%s: %v\n%s", s, err, out)
-		}
 	}
 }
