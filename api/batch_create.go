@@ -102,6 +102,12 @@ func (s *Server) createBatch(c echo.Context, r *createRequest, body []byte) erro
 // beside it.
 func (b *bulk) beginBatch(r *createRequest) error {
 	switch {
+	case !b.cmd.Into.IsZero():
+		field := "batch"
+		if r.Batch == nil {
+			field = "jobs"
+		}
+		return tooMany(field, "the batch is that of the path, and its attributes do not change; several jobs are a list, or lines")
 	case r.Jobs != nil:
 		return tooMany("jobs", "jobs stands only beside the batch of a body that is one object")
 	case b.chained || b.of != nil || len(b.positions) > 0:

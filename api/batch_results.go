@@ -138,18 +138,21 @@ func (r *resultStream) next(follow bool) (page store.Results, change, end *store
 			return page, nil, nil, err
 		}
 	}
+	var awaited job.ID
 	for {
-		if page, err = r.page(); err != nil || !follow || len(page.Jobs) > 0 || page.Wait.IsZero() {
-			return page, change, nil, err
-		}
-		if end, err = r.engine.AwaitEnd(page.Wait); err == nil {
-			page, err = r.page() // the job may have ended before AwaitEnd
+		// The first page shows for which job to wait, and the second one whether that job ended before AwaitEnd. If it was
+		// purged meanwhile, the page goes on after it, and there is another job to wait for.
+		page, err = r.page()
+		if err != nil || !follow || len(page.Jobs) > 0 || page.Wait.IsZero() || end != nil && page.Wait == awaited {
 			return page, change, end, err
 		}
-		if err != job.NotFound {
+		if end != nil {
+			end.Stop()
+		}
+		awaited = page.Wait
+		if end, err = r.engine.AwaitEnd(awaited); err != nil && err != job.NotFound {
 			return page, change, nil, err
 		}
-		// The job was purged meanwhile, and the page goes on after it.
 	}
 }
 

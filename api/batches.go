@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -25,7 +26,7 @@ type batchReader interface {
 	Batch(id job.ID) (store.Batch, error)
 	BatchMetadata(id job.ID) ([]byte, error)
 	LineOf(id job.ID) (batch job.ID, line int64, err error)
-	Batches(f store.BatchFilter) (docs []store.Batch, next job.ID, err error)
+	Batches(f store.BatchFilter) (docs []store.Batch, next store.BatchPlace, err error)
 	AwaitBatch(id job.ID) (*store.JobEnd, error)
 	Results(id job.ID, from int64, limit int, room int64) (store.Results, error)
 }
@@ -260,7 +261,7 @@ func (s *Server) batchMetadata(c echo.Context) error {
 
 type batchesDocument struct {
 	Batches []batchDocument `json:"batches"`
-	Next    *job.ID         `json:"next"`
+	Next    *string         `json:"next"`
 }
 
 // batches answers GET /batches with a page of the batches that match the query.
@@ -275,7 +276,7 @@ func (s *Server) batches(c echo.Context) error {
 	}
 	defer held.release()
 	var list []store.Batch
-	var next job.ID
+	var next store.BatchPlace
 	err = s.pages.do(c.Request().Context(), func() error {
 		list, next, err = s.engine.Batches(filter)
 		return err
@@ -283,7 +284,7 @@ func (s *Server) batches(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	page := batchesDocument{make([]batchDocument, len(list)), orNull(next)}
+	page := batchesDocument{make([]batchDocument, len(list)), orNull(textOfPlace(next))}
 	now := s.engine.Now()
 	for i := range list {
 		page.Batches[i] = documentOfBatch(&list[i], "", now)
@@ -314,7 +315,7 @@ func batchesQuery(query []parameter) (f store.BatchFilter, err error) {
 		case "limit":
 			f.Limit, err = pageLimit(p)
 		case "after":
-			f.After, err = queryID(key, value)
+			f.After, err = placeOfBatch(key, value)
 		default:
 			if f.Meta == nil {
 				f.Meta = map[string]string{}
@@ -327,10 +328,34 @@ func batchesQuery(query []parameter) (f store.BatchFilter, err error) {
 			return f, err
 		}
 	}
-	if f.Name != "" && f.NamePrefix != "" {
+	switch {
+	case f.Name != "" && f.NamePrefix != "":
 		err = badRequest("name_prefix", "a list has a name or a name_prefix")
+	case f.After.Name != "" && f.NamePrefix == "":
+		err = badRequest("after", "after has the name of a batch only with name_prefix")
 	}
 	return f, err
+}
+
+// textOfPlace returns the text form of a place in a list of batches: an id or, in a list by name_prefix, an id and a name
+// with a slash between them. It is "" for no place.
+func textOfPlace(p store.BatchPlace) string {
+	switch {
+	case p.IsZero():
+		return ""
+	case p.Name == "":
+		return p.ID.String()
+	}
+	return p.ID.String() + "/" + p.Name
+}
+
+// placeOfBatch is the inverse of textOfPlace.
+func placeOfBatch(key, text string) (p store.BatchPlace, err error) {
+	id, name, named := strings.Cut(text, "/")
+	if p.ID, err = queryID(key, id); err == nil && named {
+		p.Name, err = name, checkBatchName(key, name)
+	}
+	return p, err
 }
 
 func checkBatchName(key, name string) error {
@@ -410,7 +435,11 @@ func (r *batchRequest) submission(h http.Header) (s *job.Submission, err error) 
 	if err == nil {
 		s.Meta, err = r.meta()
 	}
-	set(&s.ChunkSize, r.ChunkSize)
+	if r.ChunkSize != nil && err == nil {
+		if s.ChunkSize = *r.ChunkSize; s.ChunkSize < 1 {
+			err = badRequest("chunk_size", fmt.Sprintf("chunk_size must be 1 or more, not %d", s.ChunkSize))
+		}
+	}
 	set(&s.Tracestate, r.Tracestate)
 	set(&s.Baggage, r.Baggage)
 	for _, f := range [...]struct {

@@ -39,7 +39,11 @@ func (s *Server) create(c echo.Context) error { return s.createIn(c, job.ID{}) }
 
 // createIn creates jobs, and adds them to a batch if one is given.
 func (s *Server) createIn(c echo.Context, batch job.ID) error {
-	body, err := readBody(c, &s.bodies.creates)
+	rule := &s.bodies.creates
+	if !batch.IsZero() {
+		rule = &s.bodies.added
+	}
+	body, err := readBody(c, rule)
 	if err != nil {
 		return err
 	}

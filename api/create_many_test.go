@@ -37,6 +37,32 @@ func TestCreateArray(t *testing.T) {
 	want(t, r.do(http.MethodPost, "/jobs/create", strings.NewReader("\n"), "Content-Type", mimeNDJSON).object(http.StatusCreated), "count", 0)
 }
 
+// TestBatchRefuses: what is wrong with a batch, and with adding jobs to one, is named.
+func TestBatchRefuses(t *testing.T) {
+	r := start(t)
+	open := "/batches/" + r.post("/jobs/create", `{"batch":{"open":true,"chunk_size":1}}`).object(http.StatusCreated)["batch_id"].(string) + "/jobs"
+	for _, c := range []struct{ path, body, field, detail string }{
+		{"/jobs/create", `{"batch":{"chunk_size":0}}`, "batch.chunk_size", "must be 1 or more, not 0"},
+		{"/jobs/create", `{"batch":{"chunk_size":-5}}`, "batch.chunk_size", "must be 1 or more, not -5"},
+		{open, `{"jobs":[{"payload":"x"}]}`, "jobs[0].jobs", "several jobs are a list"},
+		{open, `{"batch":{"name":"x"},"jobs":[{"payload":"x"}]}`, "jobs[0].batch", "the batch is that of the path"},
+		{open, `[{"batch":{"name":"x"}},{"payload":"x"}]`, "jobs[0].batch", "the batch is that of the path"},
+		{open, `[{"payload":"x"},{"batch":{"name":"x"}}]`, "jobs[1].batch", "the batch is that of the path"},
+	} {
+		o := r.post(c.path, c.body).refused(http.StatusBadRequest, "bad_request")
+		if o["field"] != c.field || !strings.Contains(fmt.Sprint(o["detail"]), c.detail) {
+			t.Errorf("%s %s: %v", c.path, c.body, o)
+		}
+	}
+	form := []string{"Content-Type", "application/x-www-form-urlencoded"}
+	if o := r.do(http.MethodPost, open, strings.NewReader("x\n"), form...).refused(http.StatusUnsupportedMediaType, codeUnsupported); !strings.Contains(fmt.Sprint(o["detail"]), "text/plain") {
+		t.Errorf("%v", o)
+	}
+	if o := r.do(http.MethodPost, "/jobs/create", strings.NewReader("x\n"), form...).refused(http.StatusUnsupportedMediaType, codeUnsupported); strings.Contains(fmt.Sprint(o["detail"]), "text/plain") {
+		t.Errorf("%v", o)
+	}
+}
+
 // TestCreateArrayRefuses: if one position of a body is wrong, the server creates no job, and the problem names the
 // position.
 func TestCreateArrayRefuses(t *testing.T) {

@@ -251,12 +251,12 @@ func (s *picky) LineOf(id job.ID) (job.ID, int64, error) {
 }
 func (s *picky) BatchMetadata(job.ID) ([]byte, error) { return []byte("metadata"), nil }
 
-func (s *picky) Batches(f store.BatchFilter) (docs []store.Batch, next job.ID, err error) {
+func (s *picky) Batches(f store.BatchFilter) (docs []store.Batch, next store.BatchPlace, err error) {
 	if f.Limit < 1 || f.Limit > job.MaxPage {
 		s.t.Errorf("a page of %d batches", f.Limit)
 	}
 	b, err := s.Batch(job.NewID(1, 2, 0))
-	return []store.Batch{b}, b.ID, err
+	return []store.Batch{b}, store.BatchPlace{ID: b.ID, Name: f.NamePrefix}, err
 }
 
 func (s *picky) AwaitBatch(job.ID) (*store.JobEnd, error) { return nil, job.BatchNotFound }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -50,6 +51,7 @@ type bodyRule struct {
 type bodyRules struct {
 	lines       bodyRule // lines of a bulk post; the buffer becomes part of a journal record
 	creates     bodyRule // JSON, NDJSON or runs with payloads
+	added       bodyRule // JSON, NDJSON or runs with payloads; lines of text have another rule
 	outcomes    bodyRule // JSON with outputs
 	outcomeList bodyRule // JSON, NDJSON or runs with outputs
 	small       bodyRule // JSON without payloads and outputs
@@ -69,6 +71,7 @@ func newBodyRules(bulk, control, manifests *budget) bodyRules {
 	return bodyRules{
 		lines:       bodyRule{budget: bulk, limit: maxBodyBytes},
 		creates:     bodyRule{budget: bulk, limit: maxBodyBytes, types: asList, pooled: true},
+		added:       bodyRule{budget: bulk, limit: maxBodyBytes, types: append(slices.Clone(asList), mimeText), pooled: true},
 		outcomes:    bodyRule{budget: control, limit: maxBodyBytes, types: asJSON, pooled: true},
 		outcomeList: bodyRule{budget: control, limit: maxBodyBytes, types: asList, pooled: true},
 		small:       bodyRule{budget: control, limit: smallBodyBytes, types: asJSON, pooled: true},

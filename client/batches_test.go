@@ -93,6 +93,32 @@ func TestSubmit(t *testing.T) {
 	}
 }
 
+// TestSubmitSlowly: the jobs of an iterator that is silent for a while do not wait for the others.
+func TestSubmitSlowly(t *testing.T) {
+	c := daybooktest.Start(t).Client
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	s, err := c.Submit(ctx, client.NewBatch{Type: "slow"}, func(yield func(client.NewJob) bool) {
+		for i := range 3 {
+			if !yield(client.TextJob("", fmt.Sprint(i))) {
+				return
+			}
+			claim, err := c.Claim(ctx, client.ClaimRequest{RunnerID: "r", Types: []string{"slow"}, Wait: time.Minute})
+			if err != nil || len(claim.Jobs) != 1 || string(claim.Jobs[0].Payload) != fmt.Sprint(i) {
+				t.Errorf("claim %d: %+v, %v", i, claim, err)
+				cancel()
+				return
+			}
+		}
+	})
+	if err != nil || s.Count != 3 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if b, err := c.Batch(ctx, s.ID); err != nil || b.Open || b.Counts["active"] != 3 {
+		t.Errorf("%+v, %v", b, err)
+	}
+}
+
 // TestBatches creates, fills, resumes, closes, lists and ends batches.
 func TestBatches(t *testing.T) {
 	c := daybooktest.Start(t).Client

@@ -2,7 +2,10 @@ package client
 
 import (
 	"context"
+	"errors"
 	"iter"
+	"sync"
+	"time"
 )
 
 // Submission is a batch that this program has filled.
@@ -20,6 +23,8 @@ const (
 	submitBytes = 2 << 20
 	// submitLongBytes is how many bytes of payloads are collected that are stored by address.
 	submitLongBytes = 16 << 20
+	// submitWait is how long a job waits at most for others that share its request.
+	submitWait = 100 * time.Millisecond
 )
 
 // Submit creates a batch and fills it with the jobs that an iterator yields, which may be any number: it is sent in requests
@@ -38,41 +43,113 @@ func (c *Client) Submit(ctx context.Context, b NewBatch, jobs iter.Seq[NewJob]) 
 		return nil, err
 	}
 	s := &Submission{ID: created.BatchID, c: c, chunks: chunks}
-	var some []NewJob
-	bytes, long := 0, 0
-	send := func() error {
-		if len(some) == 0 {
-			return nil
-		}
-		if long > 0 {
-			if err := chunks.putPayloads(ctx, c, b.Client, some); err != nil {
-				return err
-			}
-		}
-		added, err := c.AddToBatch(ctx, s.ID, some, CreateOptions{})
-		s.Count += int64(added.Count)
-		clear(some) // their payloads may be large
-		some, bytes, long = some[:0], 0, 0
-		return err
-	}
+	f := filling{ctx: ctx, s: s, client: b.Client}
+	defer f.start()()
 	for j := range jobs {
-		some = append(some, j)
-		if chunks != nil && chunks.isLong(j.Kind, j.Payload) {
-			long += len(j.Payload)
-		} else {
-			bytes += len(j.Payload)
-		}
-		if len(some) == submitJobs || bytes >= submitBytes || long >= submitLongBytes {
-			if err := send(); err != nil {
-				return s, err
-			}
+		if err := f.add(j); err != nil {
+			return s, err
 		}
 	}
-	if err := send(); err != nil {
+	if err := f.end(); err != nil {
 		return s, err
 	}
 	_, err = c.CloseBatch(ctx, s.ID)
 	return s, err
+}
+
+// filling are the jobs of a submission that wait to be sent.
+type filling struct {
+	ctx    context.Context
+	s      *Submission
+	client string // of the batch
+
+	mu          sync.Mutex
+	some        []NewJob
+	bytes, long int         // of their payloads in requests, and of those that are stored by address
+	timer       *time.Timer // runs while there are some
+	ended       bool
+	err         error // of the first request that failed
+}
+
+// start makes the timer. The caller calls stop at the end, also if the iterator panics.
+func (f *filling) start() (stop func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.timer = time.AfterFunc(submitWait, f.flush)
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.timer.Stop()
+		f.ended = true
+	}
+}
+
+// add adds a job, and sends the jobs if they fill a request.
+func (f *filling) add(j NewJob) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err != nil {
+		return f.err
+	}
+	if len(f.some) == 0 {
+		f.timer.Reset(submitWait)
+	}
+	f.some = append(f.some, j)
+	if f.s.chunks != nil && f.s.chunks.isLong(j.Kind, j.Payload) {
+		f.long += len(j.Payload)
+	} else {
+		f.bytes += len(j.Payload)
+	}
+	if len(f.some) == submitJobs || f.bytes >= submitBytes || f.long >= submitLongBytes {
+		f.send()
+	}
+	return f.err
+}
+
+// flush sends the jobs that have waited.
+func (f *filling) flush() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.ended {
+		f.send()
+	}
+}
+
+// end sends the last jobs. It returns the first error.
+func (f *filling) end() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.send()
+	return f.err
+}
+
+// send sends the jobs, if there are any and no request has failed. The caller holds f.mu.
+func (f *filling) send() {
+	f.timer.Stop()
+	if len(f.some) == 0 || f.err != nil {
+		return
+	}
+	if f.long > 0 {
+		if f.err = f.s.chunks.putPayloads(f.ctx, f.s.c, f.client, f.some); f.err != nil {
+			return
+		}
+	}
+	f.err = f.s.add(f.ctx, f.some)
+	clear(f.some) // their payloads may be large
+	f.some, f.bytes, f.long = f.some[:0], 0, 0
+}
+
+// add adds jobs in their order. Escapes and base64 can make payloads longer in a request than it may be: then each half of the
+// jobs has a request of its own.
+func (s *Submission) add(ctx context.Context, jobs []NewJob) error {
+	added, err := s.c.AddToBatch(ctx, s.ID, jobs, CreateOptions{})
+	s.Count += int64(added.Count)
+	if half := len(jobs) / 2; half > 0 && errors.Is(err, ErrTooLarge) {
+		if err = s.add(ctx, jobs[:half]); err == nil {
+			err = s.add(ctx, jobs[half:])
+		}
+	}
+	return err
 }
 
 // Results yields the results of all jobs in their order, as they come; see Client.Results. It reads outputs that are stored by

@@ -25,7 +25,7 @@ type Engine interface {
 // Queries reads the state. *store.Queries implements it.
 type Queries interface {
 	Batch(id job.ID) (store.Batch, error)
-	Batches(f store.BatchFilter) (docs []store.Batch, next job.ID, err error)
+	Batches(f store.BatchFilter) (docs []store.Batch, next store.BatchPlace, err error)
 	BatchCounts(client, typ string) ([job.NumBatchStatus]int64, error)
 	BatchMetadata(id job.ID) ([]byte, error)
 	BatchOfSnowflake(snowflake int64) (job.ID, error)

@@ -176,6 +176,7 @@ func (s *Server) each(ctx context.Context, f store.BatchFilter, visit func(doc *
 	if err := s.engine.CatchUp(ctx, 0); err != nil {
 		return err
 	}
+	f.Attributed = true // as all submissions are; the server may have any number of other batches
 	for f.Limit = job.MaxPage; ; {
 		docs, next, err := s.state.Batches(f)
 		if err != nil {

@@ -14,9 +14,20 @@ type BatchFilter struct {
 	Name         string
 	NamePrefix   string            // the list is in the order of names, and then of ids
 	Meta         map[string]string // names to texts, or to the decimal digits of integers
+	Attributed   bool              // only batches with attributes, which are found without looking at others
 	Limit        int               // of documents, at least 1
-	After        job.ID            // zero, or Next of the page before
+	After        BatchPlace        // zero, or next of the page before
 }
+
+// BatchPlace is the place of a batch in a list. Name is its name in a list with NamePrefix, and otherwise "". With the name a
+// list goes on after a batch that does not exist any more.
+type BatchPlace struct {
+	ID   job.ID
+	Name string
+}
+
+// IsZero reports whether the place is that of no batch.
+func (p BatchPlace) IsZero() bool { return p.ID.IsZero() }
 
 // maxBatchRows bounds the batches that are read for one page, and maxBatchBytes what their texts have. Escapes may make
 // six bytes of one.
@@ -28,11 +39,16 @@ const (
 // Batches returns a page of the batches that match a filter, in the order of their ids. next is not zero if more may
 // follow: the page after is the list with it as After. A page may have no documents, and more may follow: a request
 // reads a bounded number of batches. With a name or meta it finds batches through indexes.
-func (q *Queries) Batches(f BatchFilter) (docs []Batch, next job.ID, err error) {
+func (q *Queries) Batches(f BatchFilter) (docs []Batch, next BatchPlace, err error) {
+	return q.batchesWithin(f, maxBatchRows)
+}
+
+// batchesWithin is Batches with a number of batches that it may read.
+func (q *Queries) batchesWithin(f BatchFilter, rows int) (docs []Batch, next BatchPlace, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()
 	defer v.Discard()
-	l := batchLister{Queries: q, v: v, f: &f, rows: maxBatchRows, bytes: maxBatchBytes}
+	l := batchLister{Queries: q, v: v, f: &f, rows: rows, bytes: maxBatchBytes}
 	if f.NamePrefix != "" {
 		err = l.walkNames()
 	} else {
@@ -49,7 +65,7 @@ type batchLister struct {
 	rows  int // that may still be read
 	bytes int // of texts that a page may still have
 	docs  []Batch
-	next  job.ID
+	next  BatchPlace
 }
 
 // take adds a batch to the page if it matches, and reports whether the page goes on. When it ends, next is the batch.
@@ -67,9 +83,15 @@ func (l *batchLister) take(doc *Batch, client, typ string) bool {
 			l.bytes -= len(of.Name) + len(of.Meta) + len(of.Traceparent) + len(of.Tracestate) + len(of.Baggage)
 		}
 	}
+	return l.passed(doc.ID) && len(l.docs) < f.Limit && l.bytes > 0
+}
+
+// passed counts a batch that was read, after which the next page begins if this one ends here. It reports whether others
+// may be read.
+func (l *batchLister) passed(id job.ID) (more bool) {
 	l.rows--
-	l.next = doc.ID
-	return len(l.docs) < f.Limit && l.rows > 0 && l.bytes > 0
+	l.next.ID = id
+	return l.rows > 0
 }
 
 func hasMeta(meta job.BatchMeta, want map[string]string) bool {
@@ -87,24 +109,27 @@ func (l *batchLister) walkNames() error {
 	prefix := batchNamePrefix(l.f.NamePrefix)
 	from := prefix
 	if !l.f.After.IsZero() {
-		s := l.readSubmissionOf(l.v, l.f.After)
-		if s == nil {
-			return job.BatchNotFound
+		seqs, name := l.seqs(l.f.After.ID), l.f.After.Name
+		seq := seqs.all()[0]
+		if name == "" { // it may be one that is being deleted
+			s := rowOf(seqs, l.f.After.ID, func(seq uint64) *submission { return readSubmission(l.v, seq) })
+			if s == nil {
+				return job.BatchNotFound
+			}
+			seq, name = s.seq, s.Name
 		}
-		from = batchNameKey(s.Name, s.seq+1)
+		from = max(prefix, batchNameKey(name, seq+1))
 	}
 	for {
 		key, ok := l.seek(from, lsm.After(prefix))
 		if !ok {
-			l.next = job.ID{}
+			l.next = BatchPlace{}
 			return nil
 		}
 		seq := seqOfBatchIndex(key)
-		if s := readSubmission(l.v, seq); !s.deleting {
-			doc := s.document(l.live, l.v)
-			if !l.take(&doc, s.client, s.typ) {
-				return nil
-			}
+		l.next.Name = nameOfBatchIndex(key)
+		if !l.look(seq, true) {
+			return nil
 		}
 		from = batchNameKey(nameOfBatchIndex(key), seq+1)
 	}
@@ -124,24 +149,25 @@ func (l *batchLister) seek(from, to string) (key string, ok bool) {
 func (l *batchLister) walk() {
 	from := uint64(0)
 	if !l.f.After.IsZero() {
-		seqs := l.seqs(l.f.After)
+		seqs := l.seqs(l.f.After.ID)
 		from = seqs.all()[0] + 1
 	}
-	lists, indexed := l.lists(), l.f.Name != "" || len(l.f.Meta) > 0
+	// A batch by itself has neither name nor meta, and is never paused.
+	lists, indexed := l.lists(), l.f.Attributed || l.f.Name != "" || len(l.f.Meta) > 0 || l.f.Status == job.BatchPaused
 	submission, plain := uint64(0), uint64(math.MaxUint64)
 	for {
 		if submission < from || from == 0 {
-			submission = l.nextOf(lists, from)
+			var more bool
+			if submission, more = l.nextOf(lists, from); !more {
+				return
+			}
 		}
 		if !indexed && (plain < from || plain == math.MaxUint64) {
 			plain = l.nextBatch(from)
 		}
-		if l.rows <= 0 {
-			return
-		}
 		from = min(submission, plain)
 		if from == math.MaxUint64 {
-			l.next = job.ID{}
+			l.next = BatchPlace{}
 			return
 		}
 		if !l.look(from, from == submission) {
@@ -156,16 +182,14 @@ func (l *batchLister) look(seq uint64, submission bool) (more bool) {
 	if submission {
 		s := readSubmission(l.v, seq)
 		if s.deleting {
-			l.rows--
-			return true
+			return l.passed(s.id())
 		}
 		doc := s.document(l.live, l.v)
 		return l.take(&doc, s.client, s.typ)
 	}
 	b := readBatch(l.v, seq)
-	if l.next = b.id(); b.joined || b.submission != 0 {
-		l.rows--
-		return l.rows > 0
+	if b.joined || b.submission != 0 {
+		return l.passed(b.id())
 	}
 	doc, name := b.summary(), l.nameOf(b)
 	return l.take(&doc, name.client, name.typ)
@@ -218,8 +242,9 @@ func metaIndexes(name, text string) (prefixes []string) {
 	return prefixes
 }
 
-// nextOf returns the first submission from a seq on that is in all lists; the largest number: there is none.
-func (l *batchLister) nextOf(lists [][]string, from uint64) uint64 {
+// nextOf returns the first submission from a seq on that is in all lists; the largest number: there is none. more is false
+// if the page ends before one is found.
+func (l *batchLister) nextOf(lists [][]string, from uint64) (seq uint64, more bool) {
 	for agreed := 0; agreed < len(lists); {
 		first := uint64(math.MaxUint64)
 		for _, prefix := range lists[agreed] {
@@ -229,16 +254,16 @@ func (l *batchLister) nextOf(lists [][]string, from uint64) uint64 {
 		}
 		switch {
 		case first == math.MaxUint64:
-			return first
+			return first, true
 		case first == from:
 			agreed++
 		default:
 			if l.rows--; l.rows <= 0 && agreed > 0 { // it is in the first list, and the next page goes on after it
-				l.next = readSubmission(l.v, from).id()
-				return math.MaxUint64
+				l.next.ID = readSubmission(l.v, from).id()
+				return from, false
 			}
 			from, agreed = first, 0
 		}
 	}
-	return from
+	return from, true
 }

@@ -425,7 +425,7 @@ func (p *player) compareBatchLists() error {
 		slices.Sort(want)
 		var got []string
 		for f.Limit = 1; ; f.Limit++ {
-			page, next, err := p.s.Batches(f)
+			page, next, err := p.s.batchesWithin(f, 1+(len(want)+f.Limit)%7) // a page ends after few rows, of any number
 			if err != nil || len(page) > f.Limit {
 				return fmt.Errorf("batches %+v: %d, %w", f, len(page), err)
 			}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
@@ -68,11 +69,43 @@ func newBatches() *cobra.Command {
 			}
 		}
 		if asJSON {
-			return printLines(cmd.OutOrStdout(), list)
+			documents := make([]batchDocument, len(list))
+			for i, b := range list {
+				documents[i] = batchDocument(b)
+			}
+			return printLines(cmd.OutOrStdout(), documents)
 		}
 		return printBatches(cmd.OutOrStdout(), list)
 	}
 	return cmd
+}
+
+// batchDocument is a batch as JSON. A field is left out where the document of the server has null.
+type batchDocument struct {
+	ID          string                `json:"batch_id"`
+	Status      string                `json:"status"`
+	CreatedAt   int64                 `json:"created_at"`
+	EndedAt     int64                 `json:"ended_at,omitzero"`
+	Count       int64                 `json:"count"`
+	Counts      map[string]int64      `json:"counts"`
+	Purged      int64                 `json:"purged"`
+	FailedJobID string                `json:"failed_job_id,omitzero"`
+	Error       string                `json:"error,omitzero"`
+	Progress    *client.BatchProgress `json:"progress,omitzero"`
+
+	Name          string                    `json:"name,omitzero"`
+	Client        string                    `json:"client,omitzero"`
+	Type          string                    `json:"type,omitzero"`
+	Meta          map[string]jsontext.Value `json:"meta,omitzero"`
+	OnFailure     string                    `json:"on_failure,omitzero"`
+	ChunkSize     int64                     `json:"chunk_size,omitzero"`
+	Open          bool                      `json:"open"`
+	MetadataBytes int                       `json:"metadata_bytes"`
+	RetentionMs   int64                     `json:"retention_ms"`
+	Snowflake     int64                     `json:"snowflake,omitzero"`
+	Traceparent   string                    `json:"traceparent,omitzero"`
+	Tracestate    string                    `json:"tracestate,omitzero"`
+	Baggage       string                    `json:"baggage,omitzero"`
 }
 
 func printLines[T any](w io.Writer, list []T) error {
@@ -129,8 +162,9 @@ func newResults() *cobra.Command {
 		Use:   "results ID",
 		Short: "Show the results of a batch",
 		Long: `Show how the jobs of a batch have ended, in their order, up to the first job that has not ended: the number of
-the job in the batch, its status, and its output or error. With --follow, wait for the others until the batch has
-ended.`,
+the job in the batch, its status, and its output or error. Each has one line: newlines at the end of an output are
+left out, and others are shown as \n. With --json, outputs are exact. With --follow, wait for the other jobs until
+the batch has ended.`,
 		Example: `  daybook results --follow 0185a1b2-c3d4-7000-8000-00000c800000
   daybook results --chunks blobs 0185a1b2-c3d4-7000-8000-00000c800000
   daybook results --from 1000 --json 0185a1b2-c3d4-7000-8000-00000c800000`,
@@ -218,6 +252,13 @@ func printResult(w io.Writer, r *client.BatchResult, asJSON bool) error {
 	case text == "":
 		text = r.OutputAddr
 	}
-	_, err := fmt.Fprintf(w, "%d\t%s\t%s\n", r.Line, r.Status, text)
+	_, err := fmt.Fprintf(w, "%d\t%s\t%s\n", r.Line, r.Status, oneLine(text))
 	return err
 }
+
+// oneLine returns a text without the newlines at its end, with others as \n, and with carriage returns as \r.
+func oneLine(text string) string {
+	return newlines.Replace(strings.TrimRight(text, "\r\n"))
+}
+
+var newlines = strings.NewReplacer("\n", `\n`, "\r", `\r`)

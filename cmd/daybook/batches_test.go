@@ -1,13 +1,19 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/daybookq/daybook/client"
 )
@@ -35,18 +41,28 @@ func TestSubmitAndResults(t *testing.T) {
 	if err != nil || len(claim.Jobs) != 2 {
 		t.Fatalf("%+v, %v", claim, err)
 	}
-	for i, outcome := range []client.Outcome{{Output: []byte("first\x1b")}, {Code: "failed", Error: "no luck"}} {
+	for i, outcome := range []client.Outcome{{Output: []byte("first\x1b\nline\r\n\n")}, {Code: "failed", Error: "no luck"}} {
 		if _, err := c.Complete(ctx, claim.Jobs[i].ID, claim.ID, outcome); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if text, want := <-following, "0\tcompleted\tfirst\x1b\n1\tfailed\tno luck\n2\tcancelled\t\n"; text != want {
+	if text, want := <-following, "0\tcompleted\tfirst\x1b\\nline\n1\tfailed\tno luck\n2\tcancelled\t\n"; text != want {
 		t.Errorf("%q, want %q", text, want)
 	}
 	var last map[string]any
 	text := ok(t, "results", "--json", "--from", "1", "--server", s.url, id)
 	if err := json.Unmarshal([]byte(strings.Split(text, "\n")[0]), &last); err != nil || last["line"] != 1.0 || last["error"] != "no luck" {
 		t.Errorf("%s: %v", text, err)
+	}
+	var document map[string]any
+	text = ok(t, "batches", "--json", "--server", s.url)
+	if err := json.Unmarshal([]byte(text), &document); err != nil || document["batch_id"] != id || document["ended_at"] == nil || document["open"] != false {
+		t.Errorf("%s: %v", text, err)
+	}
+	for _, null := range []string{"progress", "chunk_size", "traceparent", "tracestate", "baggage"} {
+		if value, given := document[null]; given {
+			t.Errorf("%s is %v", null, value)
+		}
 	}
 	list := ok(t, "batches", "--server", s.url, "--status", "failed", "--meta", "user=42", "--name", "nightly")
 	if !strings.Contains(list, id) || !strings.Contains(list, "model=a b user=42") || !strings.Contains(list, "nightly") {
@@ -64,6 +80,65 @@ func TestSubmitAndResults(t *testing.T) {
 	}
 	if text := ok(t, "get", "--batch", "--server", s.url, id); !strings.Contains(text, "no luck") || !strings.Contains(text, "cancel_rest") {
 		t.Errorf("%s", text)
+	}
+}
+
+// TestSubmitSlowly: lines of a silent input are stored meanwhile. A signal cancels the batch, and its id is printed; with
+// --wait, the batch that is whole goes on.
+func TestSubmitSlowly(t *testing.T) {
+	s := serving(t, t.TempDir())
+	defer s.end(t, syscall.SIGTERM)
+	c, ctx := client.New(s.url, client.Options{}), t.Context()
+	batchOf := func(name string, ready func(b *client.Batch) bool) client.Batch {
+		t.Helper()
+		for {
+			for b, err := range c.Batches(ctx, client.BatchesQuery{Name: name}) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if ready(&b) {
+					return b
+				}
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+	interrupted := func(name string, wait bool) (b client.Batch, said string) {
+		t.Helper()
+		args := []string{"submit", "--server", s.url, "--name", name}
+		if wait {
+			args = append(args, "--wait")
+		}
+		cmd := command(t, args...)
+		var errs bytes.Buffer
+		cmd.Stderr = &errs
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(in, "one\ntwo\n"); err != nil {
+			t.Fatal(err)
+		}
+		if wait {
+			in.Close()
+		}
+		b = batchOf(name, func(b *client.Batch) bool { return b.Count == 2 && b.Open == !wait })
+		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+		if exit := new(exec.ExitError); !errors.As(cmd.Wait(), &exit) || exit.ExitCode() != exitError {
+			t.Errorf("%s: %v: %s", name, cmd.ProcessState, errs.String())
+		}
+		return batchOf(name, func(*client.Batch) bool { return true }), errs.String()
+	}
+	if b, said := interrupted("slow", false); b.Status != "cancelled" || !strings.Contains(said, "the batch "+b.ID+" was cancelled after 2 jobs: interrupted") {
+		t.Errorf("%+v: %s", b, said)
+	}
+	if b, said := interrupted("whole", true); b.Status != "in_progress" || !strings.Contains(said, "interrupted; the batch "+b.ID+" goes on") {
+		t.Errorf("%+v: %s", b, said)
 	}
 }
 
@@ -89,11 +164,12 @@ func TestSubmitWaits(t *testing.T) {
 	if r := execute(t, "good\n", "submit", "--server", s.url, "--type", "x", "--wait", "--json"); r.code != exitOK || !strings.Contains(r.out, `"status":"completed"`) {
 		t.Errorf("exit code %d: %s %s", r.code, r.out, r.errs)
 	}
-	if r := execute(t, "good\nbad\n", "submit", "--server", s.url, "--type", "x", "--wait"); r.code != exitError || !strings.Contains(r.errs, "failed: a bad line") {
+	if r := execute(t, "good\nbad\n", "submit", "--server", s.url, "--type", "x", "--wait"); r.code != exitError || !strings.Contains(r.errs, "has failed: a bad line") {
 		t.Errorf("exit code %d: %s %s", r.code, r.out, r.errs)
 	}
+	cutOff := regexp.MustCompile(`was cancelled after [01] jobs: line`)
 	for _, input := range []string{strings.Repeat("x", 4<<20+1), "good\n" + strings.Repeat("x", 4<<20+1) + "\nmore\n"} { // no batch looks as if it had all lines
-		if r := execute(t, input, "submit", "--server", s.url, "--name", "cut"); r.code == exitOK || !strings.Contains(r.errs, "was cancelled after 0 jobs: line") {
+		if r := execute(t, input, "submit", "--server", s.url, "--name", "cut"); r.code == exitOK || !cutOff.MatchString(r.errs) {
 			t.Errorf("exit code %d: %s", r.code, r.errs)
 		}
 	}

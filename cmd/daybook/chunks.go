@@ -32,6 +32,9 @@ func openChunks(text string) (o *client.Chunks, end func(), err error) {
 		}
 		return &client.Chunks{Store: store}, func() { _ = store.Close() }, nil // all of its requests have ended
 	}
+	if !strings.HasPrefix(text, "file:") {
+		return nil, end, usageError{fmt.Errorf("--chunks %q is not blobs, file:///DIR or s3://BUCKET/PREFIX", text)}
+	}
 	store, err := client.OpenChunks(text)
 	if err != nil {
 		return nil, end, usageError{fmt.Errorf("--chunks: %w", err)}

@@ -129,6 +129,9 @@ func exitCode(err error) int {
 
 // hintFor returns the next step after an error, or "".
 func hintFor(err error) string {
+	if isOpsqueue := (opsqueueError{}); errors.As(err, &isOpsqueue) {
+		return hintForOpsqueue(isOpsqueue)
+	}
 	switch exitCode(err) {
 	case exitUsage:
 		return "`daybook help` lists the commands, and `daybook help COMMAND` the flags of one."

@@ -48,9 +48,28 @@ the protocol, use ` + "`daybook serve --opsqueue`" + `.`,
 				fmt.Fprintf(cmd.ErrOrStderr(), "error: %v\n", err)
 				return silentExit(opsqueue.ExitUsage)
 			}
-			return opsqueueServe(cmd, &flags)
+			if err := opsqueueServe(cmd, &flags); err != nil {
+				return opsqueueError{err}
+			}
+			return nil
 		},
 	}
+}
+
+// opsqueueError is an error of opsqueue-serve, whose flags have other names than those of serve.
+type opsqueueError struct{ error }
+
+func (e opsqueueError) Unwrap() error { return e.error }
+
+// hintForOpsqueue returns the next step after an error of opsqueue-serve, or "".
+func hintForOpsqueue(e opsqueueError) string {
+	switch exitCode(e) {
+	case exitDataInUse:
+		return "Stop the process that uses it, or name another directory with --database-filename. The lock is on the directory itself: there is no lock file to remove."
+	case exitListen:
+		return "Stop the process that listens there, or choose another port with --port (0 means any free port)."
+	}
+	return hintFor(e.error)
 }
 
 // opsqueueServe runs the server until a signal ends it. As in the original, it is gone within a second then.

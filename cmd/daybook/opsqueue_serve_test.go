@@ -287,7 +287,7 @@ func TestOpsqueueServeDirectory(t *testing.T) {
 		t.Error(err)
 	}
 	inUse := startingOpsqueue(t, inDir)
-	if code := inUse.code(); code != exitDataInUse || inUse.port != "" {
+	if code := inUse.code(); code != exitDataInUse || inUse.port != "" || !strings.Contains(inUse.log.String(), "another directory with --database-filename") {
 		t.Errorf("a second server for the same directory: exit code %d, port %q: %s", code, inUse.port, inUse.log)
 	}
 	if err := s.Process.Kill(); err != nil { // it is not told to stop
@@ -360,7 +360,7 @@ func TestOpsqueueServeRefusals(t *testing.T) {
 	}
 	t.Run("port in use", func(t *testing.T) {
 		r := execute(t, "", "opsqueue-serve", "--port", taken, "--database-filename", filepath.Join(t.TempDir(), "data"))
-		if r.code != exitListen {
+		if r.code != exitListen || !strings.Contains(r.errs, "another port with --port") || strings.Contains(r.errs, "--listen") {
 			t.Errorf("exit code %d: %s", r.code, r.errs)
 		}
 	})

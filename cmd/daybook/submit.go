@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -37,9 +36,11 @@ func newSubmit() *cobra.Command {
 		Short: "Post the lines of a file as one batch, and wait for its end",
 		Long: `Post each line of a file as the payload of a job, all of them in one batch. Without a file, or with -, post
 the lines of standard input. Empty lines are skipped. The batch is open until the last line is stored, so the
-input may be of any length, and its jobs may run meanwhile.
+input may be of any length, and its jobs may run meanwhile. If the command is interrupted before, the batch is
+cancelled.
 
-With --wait, the command goes on until the batch has ended, and fails unless it has completed.`,
+With --wait, the command goes on until the batch has ended, and fails unless it has completed. With --paused, no
+job of it is handed out before a request POST /batches/ID/resume.`,
 		Example: `  daybook submit --name nightly --type resize images.txt
   daybook submit --type check --on-failure cancel_rest --meta user=42 --wait urls.txt
   daybook submit --chunks blobs --type parse documents.jsonl
@@ -77,15 +78,17 @@ func submit(cmd *cobra.Command, f *submitFlags, args []string) error {
 		return err
 	}
 	defer closeChunks()
-	in, end, err := openInput(cmd, args)
+	in, closeInput, err := openInput(cmd, args)
 	if err != nil {
 		return err
 	}
-	defer end()
+	defer closeInput()
 	c := newClient(cmd, url)
-	ctx, stop := context.WithCancel(cmd.Context())
+	untilSignal, end := untilInterrupted(cmd.Context())
+	defer end()
+	ctx, stop := context.WithCancel(untilSignal)
 	defer stop()
-	lines := jobLines{in: bufio.NewReader(in), stop: stop, most: job.MaxPayloadBytes}
+	lines := jobLines{in: bufio.NewReaderSize(&stoppableReader{ctx: untilSignal, in: in}, inputBytes), stop: stop, most: job.MaxPayloadBytes}
 	batch := f.batch
 	if batch.Chunks = chunks; chunks != nil {
 		lines.most = maxStoredLine
@@ -93,13 +96,17 @@ func submit(cmd *cobra.Command, f *submitFlags, args []string) error {
 	s, err := c.Submit(ctx, batch, lines.all())
 	if lines.err != nil {
 		err = lines.err
+	} else if err != nil && untilSignal.Err() != nil {
+		err = errSubmitInterrupted
 	}
 	if err != nil {
 		return unfinished(cmd, s, err)
 	}
 	var b client.Batch
 	if f.wait {
-		b, err = s.Wait(cmd.Context())
+		if b, err = s.Wait(untilSignal); untilSignal.Err() != nil {
+			err = fmt.Errorf("interrupted; the batch %s goes on", s.ID)
+		}
 	} else if f.asJSON {
 		b, err = c.Batch(cmd.Context(), s.ID)
 	}
@@ -107,14 +114,21 @@ func submit(cmd *cobra.Command, f *submitFlags, args []string) error {
 		return err
 	}
 	if f.asJSON {
-		err = json.NewEncoder(cmd.OutOrStdout()).Encode(&b)
+		err = printLines(cmd.OutOrStdout(), []batchDocument{batchDocument(b)})
 	} else {
 		_, err = fmt.Fprintln(cmd.OutOrStdout(), s.ID)
 	}
 	if err == nil && f.wait && b.Status != "completed" {
-		err = fmt.Errorf("the batch %s is %s%s", s.ID, b.Status, because(b.Error))
+		err = fmt.Errorf("the batch %s %s%s", s.ID, hasEnded(b.Status), because(b.Error))
 	}
 	return err
+}
+
+func hasEnded(status string) string {
+	if status == "cancelled" {
+		return "was cancelled"
+	}
+	return "has " + status
 }
 
 func because(reason string) string {
@@ -167,6 +181,44 @@ func (f *submitFlags) check(cmd *cobra.Command) error {
 	}
 	f.batch.Metadata = text
 	return err
+}
+
+// inputBytes is how much of the input is read at once.
+const inputBytes = 64 << 10
+
+var errSubmitInterrupted = errors.New("interrupted")
+
+// stoppableReader reads an input that may be silent for long. Read fails when ctx ends.
+type stoppableReader struct {
+	ctx    context.Context
+	in     io.Reader
+	buffer [inputBytes]byte // the input is read into it, since a Read that failed must not write to its argument later
+	done   chan readResult  // of the read that is under way
+}
+
+type readResult struct {
+	n   int
+	err error
+}
+
+func (r *stoppableReader) Read(p []byte) (int, error) {
+	if r.done == nil {
+		r.done = make(chan readResult, 1)
+	}
+	if r.ctx.Err() != nil {
+		return 0, errSubmitInterrupted
+	}
+	size := min(len(p), len(r.buffer))
+	go func() {
+		n, err := r.in.Read(r.buffer[:size])
+		r.done <- readResult{n, err}
+	}()
+	select {
+	case result := <-r.done:
+		return copy(p, r.buffer[:result.n]), result.err
+	case <-r.ctx.Done():
+		return 0, errSubmitInterrupted
+	}
 }
 
 // jobLines are jobs whose payloads are the lines of an input that are not empty. When the input cannot be read, stop keeps

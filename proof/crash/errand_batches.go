@@ -368,13 +368,13 @@ func refusedWith(err error, code string) bool {
 
 // deleteBatch deletes the batch that has ended, with its jobs.
 func (e *errands) deleteBatch() step {
-	none := func() bool { return e.batch == "" }
+	deleted := false // and the step may be repeated, since what is read afterwards had no answer
 	s := e.removes("delete a batch", func(ctx context.Context) error {
 		_, err := e.once.DeleteBatch(ctx, e.batch, "")
 		return err
-	}, func() bool { return false }, func() {})
+	}, func() bool { return deleted }, func() { deleted = true })
 	return step{s.what, func(ctx context.Context) error {
-		if none() {
+		if e.batch == "" {
 			return nil
 		}
 		if err := s.do(ctx); err != nil {

@@ -10,6 +10,8 @@ import (
 	"hash/fnv"
 	"io"
 	"math/rand/v2"
+	"strings"
+	"syscall"
 
 	"github.com/daybookq/daybook/client"
 )
@@ -71,6 +73,8 @@ func (e *errands) readBlobs() step {
 			}
 			got, err := readBlob(ctx, e.c, address)
 			switch {
+			case e.raw.badDisk && errors.Is(err, client.ErrBlobDamaged) && strings.Contains(err.Error(), syscall.EIO.Error()):
+				return err // the disk does not read; a blob that is damaged is not read after the next start either
 			case errors.Is(err, client.ErrNotFound), errors.Is(err, client.ErrBlobDamaged):
 				return impossiblef("blob %s of %d bytes was stored, and is read with the error %v", address, len(content), err)
 			case err != nil:

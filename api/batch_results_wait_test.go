@@ -1,0 +1,63 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+// beforeAwait calls a function once, before the first call to AwaitEnd.
+type beforeAwait struct {
+	jobReader
+	once sync.Once
+	call func(id job.ID)
+}
+
+func (b *beforeAwait) AwaitEnd(id job.ID) (*store.JobEnd, error) {
+	b.once.Do(func() { b.call(id) })
+	return b.jobReader.AwaitEnd(id)
+}
+
+// TestFollowGoesOnAfterDeletedJob: a job is deleted after a request that follows results has seen that the job has not ended,
+// and before the request begins to wait for its end. The request then waits for the job after it.
+func TestFollowGoesOnAfterDeletedJob(t *testing.T) {
+	before := &beforeAwait{}
+	r := start(t, func(o *setup) {
+		before.jobReader = o.jobReader
+		o.jobReader = before
+	})
+	move := func(op job.Op, id job.ID) {
+		if moved, _, err := r.engine.Move(context.Background(), job.Move{Op: op, Job: id}); err != nil || moved.Refusal != job.Granted {
+			t.Errorf("%v of %v: %+v, %v", op, id, moved, err)
+		}
+	}
+	before.call = func(first job.ID) { move(job.Delete, first) }
+	id := r.post("/jobs/create", `{"batch":{"open":true},"jobs":[{},{}]}`).object(http.StatusCreated)["batch_id"].(string)
+	first, err := job.ParseID(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+"/batches/"+id+"/results?follow=true", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req) // the header arrives when the request waits
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	move(job.Cancel, first.WithLine(1))
+	line, err := bufio.NewReader(res.Body).ReadString('\n')
+	if want := fmt.Sprintf(`{"line":1,"job_id":"%s","status":"cancelled"`, first.WithLine(1)); err != nil || len(line) < len(want) || line[:len(want)] != want {
+		t.Errorf("%q, %v; want %s", line, err, want)
+	}
+}
