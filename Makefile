@@ -74,9 +74,9 @@ helm-lint: ## lint and render the Helm chart; the first time builds helm, which 
 	@$(call tool,helm,$(HELM))
 	$(GO) test -count=1 -v -run TestChart ./deploy -helm $(CURDIR)/$(BIN)/helm
 
-check-packages: ## build a release and the packages of this machine, build it again, install it, and start it as its unit says
+check-packages: ## build a release and the packages of this machine, install and start them as their unit says, and build again; ARGS=-full without the build cache
 	$(MAKE) --no-print-directory packages SYSTEMS=linux/$$($(GO) env GOARCH)
-	$(GO) test -count=1 -v -timeout 20m ./deploy -release $(CURDIR)/$(RELEASE)
+	$(GO) test -count=1 -v -timeout 20m ./deploy -release $(CURDIR)/$(RELEASE) $(ARGS)
 
 test: ## all tests, in a few minutes on two cores; they hold on a machine with a load of 10 as well, where they take longer
 	$(GO) test -count=1 -timeout 40m work
