@@ -48,6 +48,41 @@ engines: ## install the container engines that are missing (docker, podman), on 
 	done; \
 	test -z "$$missing" || { apt-get update -q && apt-get install -q -y --no-install-recommends $$missing; }
 
+RELEASE    := $(BIN)/release
+SYSTEMS    ?= linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64
+EPOCH       = $(shell git log -1 --format=%ct)
+CYCLONEDX  := github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
+NFPM       := github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.44.2
+HELM       := helm.sh/helm/v3/cmd/helm@v3.22.0
+# Versions of packages sort: v1.2.0-rc1 before v1.2.0, and five commits later after it. Without a tag the version is 0.0.0.
+PACKAGE_VERSION = $(shell echo '$(VERSION)' | sed -E 's/^v//; s/-rc/~rc/; s/-/+/; s/-/./g; /^[0-9]+\./!s/^/0.0.0+/')
+# The tools of packages are built once; they are no part of the program and of no go.mod.
+tool        = test -x $(BIN)/$(1) || GOBIN=$(CURDIR)/$(BIN) CGO_ENABLED=0 $(GO) install -trimpath -ldflags '-s -w' $(2)
+
+release: ## archives of all systems (SYSTEMS=linux/amd64 for one), lists of their parts and checksums, in bin/release; the same commit gives the same bytes
+	@$(call tool,cyclonedx-gomod,$(CYCLONEDX))
+	$(GO) run ./deploy/release -out $(RELEASE) -version $(VERSION) -commit $(COMMIT) -epoch $(EPOCH) -systems $(SYSTEMS) -sbom $(BIN)/cyclonedx-gomod
+
+packages: release ## a deb and an rpm of each Linux of the release, in bin/release
+	@$(call tool,nfpm,$(NFPM))
+	@for dir in $(RELEASE)/linux_*; do for kind in deb rpm; do \
+	  SOURCE_DATE_EPOCH=$(EPOCH) ARCH=$${dir##*_} VERSION=$(PACKAGE_VERSION) RELEASE=$$dir \
+	  $(BIN)/nfpm package -f deploy/nfpm.yaml -p $$kind -t $(RELEASE)/ || exit 1; \
+	done; done
+	cd $(RELEASE) && find . -maxdepth 1 -type f ! -name SHA256SUMS -printf '%P\n' | LC_ALL=C sort | xargs sha256sum > SHA256SUMS
+
+image: ## the container image daybook:latest, built with docker, or with ENGINE=podman
+	SYSTEM=$$($(GO) env GOARCH); $(GO) run ./deploy/release -out $(BIN)/image-release -version $(VERSION) -commit $(COMMIT) -epoch $(EPOCH) -systems linux/$$SYSTEM && \
+	deploy/docker/context.sh $(BIN)/image-release/linux_$$SYSTEM/daybook $(BIN)/image && $(or $(ENGINE),docker) build -t daybook:latest -f deploy/docker/Dockerfile $(BIN)/image
+
+helm-lint: ## lint and render the Helm chart; the first time builds helm, which takes minutes
+	@$(call tool,helm,$(HELM))
+	$(GO) test -count=1 -v -run TestChart ./deploy -helm $(CURDIR)/$(BIN)/helm
+
+check-packages: ## build a release and the packages of this machine, install and start them as their unit says, and build again; ARGS=-full without the build cache
+	$(MAKE) --no-print-directory packages SYSTEMS=linux/$$($(GO) env GOARCH)
+	$(GO) test -count=1 -v -timeout 20m ./deploy -release $(CURDIR)/$(RELEASE) $(ARGS)
+
 test: ## all tests, in a few minutes on two cores; they hold on a machine with a load of 10 as well, where they take longer
 	$(GO) test -count=1 -timeout 40m work
 
@@ -61,11 +96,16 @@ check: ## what must hold before a change lands: formatting, vet, static analysis
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not formatted:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
 	$(MAKE) --no-print-directory tidy TIDY=-diff
 	$(GO) vet work
+	$(MAKE) --no-print-directory cross
 	$(GO) run $(STATICCHECK) work
 	$(GO) build -race -o $(BIN)/daybook-race ./cmd/daybook
 	cd bench/peers && export GOWORK=off && $(GO) vet $(PEERS_OWN) && DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook-race $(GO) test -count=1 $(PEERS_OWN)
 	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook-race $(GO) test -race -short -count=1 -timeout 15m ./client/...
 	$(GO) test -race -short -count=1 -timeout 15m $$($(GO) list work | grep -v '^$(OURS)/client')
+
+cross: ## compile and vet the program for macOS and Windows, and the packages of the server for macOS; the first time takes minutes
+	CGO_ENABLED=0 GOOS=windows GOARCH=arm64 $(GO) vet ./cmd/daybook $(OURS)/client
+	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) vet $$($(GO) list work | grep -v '^$(OURS)/\(proof\|bench\)')
 
 # The modules require each other in versions that exist only after a release, so tidy sees copies of the go.mod files
 # that replace these by folders.
@@ -173,4 +213,4 @@ fuzz: ## each fuzz target for FUZZTIME (30s)
 clean: ## remove what was built
 	rm -rf $(BIN)
 
-.PHONY: help build run tools s3server promtool interpreters engines test busy check tidy vuln demo bench bench-matrix bench-compare bench-open peers bench-peers check-peers bench-parts bench-runners scale sweeps check-scale sim corruption crash runner-kills runner-soak hostile fuzz clean
+.PHONY: help build run tools s3server promtool interpreters engines release packages image helm-lint check-packages cross test busy check tidy vuln demo bench bench-matrix bench-compare bench-open peers bench-peers check-peers bench-parts bench-runners scale sweeps check-scale sim corruption crash runner-kills runner-soak hostile fuzz clean

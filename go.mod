@@ -106,6 +106,7 @@ require (
 	github.com/cockroachdb/tokenbucket v0.0.0-20230807174530-cc333fc44b06 // indirect
 	github.com/coder/websocket v1.8.15
 	github.com/containerd/errdefs v1.0.0
+	github.com/coreos/go-systemd/v22 v22.7.0
 	github.com/daybookq/daybook/fileset v0.0.0
 	github.com/distribution/reference v0.6.0
 	github.com/fxamacker/cbor/v2 v2.10.0

@@ -2,6 +2,7 @@ package daybook_test
 
 import (
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -67,7 +68,7 @@ func published(t *testing.T) []string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := modzip.CreateFromDir(archive, module.Version{Path: mod.Module.Mod.Path, Version: unreleased}, dir); err != nil {
+		if err := modzip.Create(archive, module.Version{Path: mod.Module.Mod.Path, Version: unreleased}, moduleFiles(t, dir)); err != nil {
 			t.Fatal(err)
 		}
 		if err := archive.Close(); err != nil {
@@ -81,6 +82,46 @@ func published(t *testing.T) []string {
 	cache, network, _ := strings.Cut(strings.TrimSpace(string(known)), "\n")
 	return append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod -modcacherw", "GONOSUMDB=github.com/daybookq/*", "GOMODCACHE="+t.TempDir(),
 		fmt.Sprintf("GOPROXY=file://%s,file://%s,%s", proxy, filepath.Join(cache, "cache", "download"), network))
+}
+
+// moduleFile is a file of a module, by its path in it.
+type moduleFile struct{ dir, path string }
+
+func (f moduleFile) Path() string                 { return f.path }
+func (f moduleFile) Lstat() (os.FileInfo, error)  { return os.Lstat(filepath.Join(f.dir, f.path)) }
+func (f moduleFile) Open() (io.ReadCloser, error) { return os.Open(filepath.Join(f.dir, f.path)) }
+
+// moduleFiles returns the files that a release of a module has. What is built, in bin, may be hundreds of megabytes.
+func moduleFiles(t *testing.T, dir string) (all []modzip.File) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if name != "." && (name == "bin" || strings.HasPrefix(d.Name(), ".") || isModule(path)) {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if d.Type().IsRegular() && d.Name() != ".git" { // which is a file in a second working tree
+			all = append(all, moduleFile{dir, filepath.ToSlash(name)})
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func isModule(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "go.mod"))
+	return err == nil
 }
 
 // TestClientModule: a program that imports the client, and whose tests start a server, gets the modules of the client

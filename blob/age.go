@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"os"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Missing returns which of the blobs are not stored, in the order of its argument. A sweep that begins later keeps the
@@ -111,18 +109,18 @@ func (s *Dir) setAge(a Address, now time.Time) error {
 	s.mu.Lock()
 	s.unsyncedAge[a] = true
 	s.mu.Unlock()
-	var before, after unix.Stat_t
-	err := unix.Lstat(path, &before)
+	before, err := idOfPath(a, path)
 	if err == nil {
 		err = os.Chtimes(path, now, now)
-	}
-	if err == nil {
-		err = unix.Lstat(path, &after)
 	}
 	if err != nil {
 		return err
 	}
-	s.verified.renewed(idOf(a, &before), idOf(a, &after))
+	after, err := idOfPath(a, path)
+	if err != nil {
+		return err
+	}
+	s.verified.renewed(before, after)
 	return nil
 }
 

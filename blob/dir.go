@@ -12,8 +12,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -277,7 +275,7 @@ func names(dir string, visit func(name string) error) (err error) {
 }
 
 // open opens a file of the store for reading. It follows no symbolic link.
-func open(path string) (*os.File, error) { return os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0) }
+func open(path string) (*os.File, error) { return os.OpenFile(path, os.O_RDONLY|noFollow, 0) }
 
 // syncPath makes a file durable; for a directory, the names in it.
 func (s *Dir) syncPath(path string) error {

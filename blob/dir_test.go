@@ -278,11 +278,11 @@ func TestReserve(t *testing.T) {
 func smallDisk(t *testing.T, size string) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := syscall.Mount("daybook-blob", dir, "tmpfs", 0, "size="+size); err != nil {
+	if err := mountTmpfs(dir, size); err != nil {
 		t.Skipf("mount a small tmpfs: %v", err)
 	}
 	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, 0); err != nil {
+		if err := unmount(dir); err != nil {
 			t.Error(err)
 		}
 	})
@@ -306,7 +306,7 @@ func TestReadOnlyDisk(t *testing.T) {
 	dir := smallDisk(t, "4m")
 	s := mustOpen(t, dir, Options{})
 	mustPut(t, s, wilson)
-	if err := syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
+	if err := remountReadOnly(dir); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {

@@ -114,6 +114,10 @@
 //	errors.go        the errors
 //	address.go       the addresses of package digest, and the names of files
 //	hooks.go         the clock and the file system calls that tests replace
+//	file_unix.go     open files: locks, duplicates, what changes with a file; free space
+//	file_other.go    systems without these, on which no directory of blobs is opened
+//	sync_linux.go    syncing a whole file system; beginning to write a part of a file
+//	sync_other.go    systems that sync one file after the other
 //	files.go         how many files are open
 //	verified.go      which files were verified a short while ago, and verifications that go on without a reader
 //	blob.go          Store, Batch, Upload and Blob; Info

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-
-	"golang.org/x/sys/unix"
 )
 
 var errInjected = errors.New("injected")
@@ -55,7 +53,7 @@ func (r *recorder) hooks() Hooks {
 			if err := r.call("syncfs", f.Name()); err != nil {
 				return err
 			}
-			return unix.Syncfs(int(f.Fd()))
+			return syncFS(f)
 		},
 		Rename: func(from, to string) error {
 			if err := r.call("rename", to); err != nil {

@@ -10,9 +10,8 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // file is a Blob of a directory.
@@ -88,21 +87,20 @@ func (b *file) Verify() error { return b.verify(b.s.verified.patience) }
 
 // verify verifies the blob, and waits so long for that, or with 0 until it is done.
 func (b *file) verify(patience time.Duration) error {
-	var st unix.Stat_t
-	if err := unix.Fstat(int(b.f.Fd()), &st); err != nil {
+	id, named, err := idOf(b.info.Address, b.f)
+	if err != nil {
 		return fmt.Errorf("look at blob: %w", err)
 	}
-	id := idOf(b.info.Address, &st)
 	if known := b.known.Load(); known != nil {
 		// The loss of the last name changes ctime, and nobody opens a file without a name to change it.
-		if st.Nlink == 0 {
+		if !named {
 			id.ctime = known.ctime
 		}
 		if id == *known {
 			return nil
 		}
 	}
-	err := b.s.verified.share(b.ctx, id, patience, func() error { return b.stream(nil) }, b.another)
+	err = b.s.verified.share(b.ctx, id, patience, func() error { return b.stream(nil) }, b.another)
 	if err == nil {
 		b.known.Store(&id)
 	}
@@ -111,11 +109,10 @@ func (b *file) verify(patience time.Duration) error {
 
 // another returns a function that verifies the blob, also after this Blob was closed.
 func (b *file) another() (func(context.Context) error, error) {
-	fd, err := unix.FcntlInt(b.f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	f, err := duplicate(b.f)
 	if err != nil {
 		return nil, fmt.Errorf("open blob: %w", err)
 	}
-	f := os.NewFile(uintptr(fd), b.f.Name())
 	return func(ctx context.Context) error {
 		other := &file{info: b.info, s: b.s, f: f, ctx: ctx}
 		return errors.Join(other.stream(nil), f.Close())
@@ -164,7 +161,7 @@ func (b *file) compare(got Address) error {
 
 // failed is the error of a read. A disk that cannot read a sector reports EIO.
 func (b *file) failed(err error) error {
-	if err == io.EOF || errors.Is(err, unix.EIO) {
+	if err == io.EOF || errors.Is(err, syscall.EIO) {
 		if of, ok := errors.AsType[*fs.PathError](err); ok {
 			err = of.Err // the reason does not name the file: see Detail
 		}

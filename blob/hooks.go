@@ -1,11 +1,8 @@
 package blob
 
 import (
-	"fmt"
 	"os"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Hooks are the clock and the file system calls that may fail while this package goes on. Tests replace them to make
@@ -34,7 +31,7 @@ func (h *Hooks) fill() {
 		h.Sync = (*os.File).Sync
 	}
 	if h.SyncFS == nil {
-		h.SyncFS = func(f *os.File) error { return unix.Syncfs(int(f.Fd())) }
+		h.SyncFS = syncFS
 	}
 	if h.Rename == nil {
 		h.Rename = os.Rename
@@ -42,12 +39,4 @@ func (h *Hooks) fill() {
 	if h.Remove == nil {
 		h.Remove = os.Remove
 	}
-}
-
-func statfs(dir string) (free, total uint64, err error) {
-	var s unix.Statfs_t
-	if err := unix.Statfs(dir, &s); err != nil {
-		return 0, 0, fmt.Errorf("statfs %s: %w", dir, err)
-	}
-	return s.Bavail * uint64(s.Bsize), s.Blocks * uint64(s.Bsize), nil
 }

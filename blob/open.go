@@ -8,8 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 )
 
 const (
@@ -85,9 +84,7 @@ func (s *Dir) flock() (err error) {
 	if s.lock, err = os.Open(s.dir); err != nil {
 		return err
 	}
-	if err := unix.Flock(int(s.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
-		return fmt.Errorf("lock directory %s: %w", s.dir, ErrLocked)
-	} else if err != nil {
+	if err := lock(s.lock); err != nil {
 		return fmt.Errorf("lock directory %s: %w", s.dir, err)
 	}
 	return nil
@@ -120,7 +117,7 @@ func (s *Dir) makeDir(dir string) error {
 		return err
 	}
 	if !info.IsDir() {
-		return &fs.PathError{Op: "mkdir", Path: dir, Err: unix.ENOTDIR}
+		return &fs.PathError{Op: "mkdir", Path: dir, Err: syscall.ENOTDIR}
 	}
 	// If an operator has made it, this process may have no permission to read the parent.
 	if err := s.syncPath(filepath.Dir(dir)); err != nil && !errors.Is(err, fs.ErrPermission) {

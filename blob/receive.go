@@ -11,8 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"sync"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 )
 
 const (
@@ -143,8 +142,7 @@ func (u *upload) take(b []byte) error {
 		return noSpace("write blob", err)
 	}
 	if u.size = size; u.size-u.flushed >= flushEvery {
-		// Only a hint: the fsync reports what fails.
-		_ = unix.SyncFileRange(int(u.f.Fd()), u.flushed, u.size-u.flushed, unix.SYNC_FILE_RANGE_WRITE)
+		startFlush(u.f, u.flushed, u.size-u.flushed)
 		u.flushed = u.size
 	}
 	return nil
@@ -177,7 +175,7 @@ func (u *upload) room() error {
 
 // noSpace is an error of the file system, and ErrNoSpace if the disk or the user's share of it is full.
 func noSpace(verb string, err error) error {
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return fmt.Errorf("%w: %s: %w", ErrNoSpace, verb, err)
 	}
 	return fmt.Errorf("%s: %w", verb, err)

@@ -11,8 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -64,7 +62,7 @@ func (b *remoteBlob) closeWindow() error {
 func (b *remoteBlob) id() fileID {
 	h := fnv.New64a()
 	h.Write([]byte(b.info.Version))
-	at := unix.NsecToTimespec(b.info.Changed.UnixNano())
+	at := b.info.Changed.UnixNano()
 	return fileID{address: b.info.Address, inode: h.Sum64(), size: b.info.Size, mtime: at, ctime: at}
 }
 

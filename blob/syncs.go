@@ -2,12 +2,8 @@ package blob
 
 import (
 	"errors"
-	"fmt"
 	"os"
-	"slices"
 	"sync"
-
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -141,19 +137,4 @@ func closeAll(files []*os.File) (err error) {
 		err = first(err, f.Close())
 	}
 	return err
-}
-
-// canTrustSyncFS reports whether syncfs returns the errors of all earlier writes in the file system of a directory.
-func canTrustSyncFS(dir string) bool {
-	var fs unix.Statfs_t
-	var kernel unix.Utsname
-	if unix.Statfs(dir, &fs) != nil || unix.Uname(&kernel) != nil {
-		return false
-	}
-	var major, minor int
-	if _, err := fmt.Sscanf(unix.ByteSliceToString(kernel.Release[:]), "%d.%d", &major, &minor); err != nil {
-		return false
-	}
-	known := []int64{unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC}
-	return (major > 5 || major == 5 && minor >= 8) && slices.Contains(known, int64(fs.Type))
 }

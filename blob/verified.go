@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -32,11 +30,7 @@ type fileID struct {
 	address       Address
 	device, inode uint64
 	size          int64
-	mtime, ctime  unix.Timespec
-}
-
-func idOf(a Address, st *unix.Stat_t) fileID {
-	return fileID{a, st.Dev, st.Ino, st.Size, st.Mtim, st.Ctim}
+	mtime, ctime  int64 // unix ns
 }
 
 // verified remembers which files were verified a short while ago, so that reading a blob in many ranges verifies it

@@ -176,7 +176,7 @@ func TestVerifiedInBackground(t *testing.T) {
 			f := newSlowFile(v, 1)
 			mustFail(t, f.verify(t.Context(), time.Second), ErrVerifying)
 			before := f.id
-			f.id.ctime.Sec++
+			f.id.ctime++
 			v.renewed(before, f.id)
 			mustFail(t, f.verify(t.Context(), time.Second), ErrVerifying)
 			f.end <- nil
@@ -184,7 +184,7 @@ func TestVerifiedInBackground(t *testing.T) {
 				t.Errorf("%v after %d runs", err, f.runs)
 			}
 			before = f.id
-			f.id.ctime.Sec++
+			f.id.ctime++
 			v.renewed(before, f.id)
 			if err := f.verify(t.Context(), time.Second); err != nil || f.runs != 1 {
 				t.Errorf("%v after %d runs", err, f.runs)

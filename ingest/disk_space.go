@@ -9,9 +9,8 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/daybookq/daybook/job"
 )
@@ -49,15 +48,7 @@ type disk struct {
 }
 
 func newDisk(data string, statfs func(path string) (free, total uint64, err error)) *disk {
-	return &disk{data: data, statfs: statfs, fallocate: unix.Fallocate}
-}
-
-func statfs(path string) (free, total uint64, err error) {
-	var s unix.Statfs_t
-	if err := unix.Statfs(path, &s); err != nil {
-		return 0, 0, fmt.Errorf("statfs %s: %w", path, err)
-	}
-	return s.Bavail * uint64(s.Bsize), s.Blocks * uint64(s.Bsize), nil
+	return &disk{data: data, statfs: statfs, fallocate: fallocate}
 }
 
 // look returns the number of free bytes, and whether that is too low. Free space becomes too low when it is less than
@@ -101,7 +92,7 @@ func (d *disk) makeBallast(size int64) (err error) {
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	err = d.fallocate(int(f.Fd()), 0, 0, size)
-	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
+	if errors.Is(err, syscall.EOPNOTSUPP) || errors.Is(err, syscall.ENOSYS) {
 		_, err = io.CopyN(f, zeros{}, size)
 	}
 	return err

@@ -84,7 +84,7 @@ func TestBallastWithoutFallocate(t *testing.T) {
 func TestDiskProblemsAreLoggedOnce(t *testing.T) {
 	var log strings.Builder
 	e := &Engine{logger: slog.New(slog.NewTextHandler(&log, nil)), disk: &disk{
-		data: filepath.Join(t.TempDir(), "gone"), fallocate: unix.Fallocate,
+		data: filepath.Join(t.TempDir(), "gone"), fallocate: fallocate,
 		statfs: func(string) (free, total uint64, err error) { return 1 << 40, 1 << 40, nil },
 	}}
 	for range 5 {

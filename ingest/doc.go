@@ -32,6 +32,8 @@
 //     are; how the engine notices that the process was stopped.
 //   - lost_runners.go: declaring runners lost, and returning their jobs.
 //   - disk_space.go, maintenance.go: the reserve of disk space; flushing the store and cutting the log.
+//   - free_space_unix.go, free_space_other.go, fallocate_linux.go, fallocate_other.go: what differs between operating systems
+//     in that.
 //   - replay.go, rebuild.go, check.go: bringing a store up to a log; making a store from a log; checking a store.
 //   - backup.go: the files of a backup of a running engine.
 //   - stats.go, errors.go: figures for operators; reasons why a request was not carried out.

@@ -2,11 +2,9 @@ package journal
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 )
 
 // MakeDir makes a directory and its missing parents, from the top. It makes each name durable in its parent before it
@@ -23,7 +21,7 @@ func MakeDir(dir string, sync func(dir string) error) error {
 	info, err := os.Stat(dir)
 	switch {
 	case err == nil && !info.IsDir():
-		return &os.PathError{Op: "mkdir", Path: dir, Err: unix.ENOTDIR}
+		return &os.PathError{Op: "mkdir", Path: dir, Err: syscall.ENOTDIR}
 	case err == nil:
 		// If an operator has made it, this process may have no permission to read the parent.
 		if err := sync(parent); err != nil && !errors.Is(err, os.ErrPermission) {
@@ -51,22 +49,4 @@ func SyncPath(path string) error {
 		return err
 	}
 	return errors.Join(f.Sync(), f.Close())
-}
-
-// LockDir locks a directory for this process until the returned file is closed. It returns ErrLocked if the directory
-// is locked already. The lock is a lock of the kernel on the directory itself: it ends with the process, also when the
-// process is killed, and leaves no file. Offline readers work without it.
-func LockDir(dir string) (*os.File, error) {
-	f, err := os.Open(dir)
-	if err != nil {
-		return nil, fmt.Errorf("lock directory: %w", err)
-	}
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if err == nil {
-		return f, nil
-	}
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		err = ErrLocked
-	}
-	return nil, errors.Join(fmt.Errorf("lock directory %s: %w", dir, err), f.Close())
 }

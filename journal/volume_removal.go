@@ -7,8 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 )
 
 // Cut removes whole volumes whose records are all at or below seq applied, the oldest first, but keeps at least retain
@@ -67,7 +66,7 @@ func archive(h *Hooks, from, to string) error {
 		return err
 	}
 	err := os.Rename(from, to)
-	if errors.Is(err, unix.EXDEV) {
+	if errors.Is(err, syscall.EXDEV) {
 		err = copyVolume(h, from, to)
 	} else if err == nil {
 		// The names in the directory were durable before. Its entry for its parent has changed.

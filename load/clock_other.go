@@ -4,4 +4,5 @@ package load
 
 import "time"
 
-func sleep(d time.Duration) { time.Sleep(d) }
+// Sleep sleeps, by a timer of Go.
+func Sleep(d time.Duration) { time.Sleep(d) }

@@ -22,7 +22,9 @@
 //	timeline.go      latencies by the time of their arrival; stalls
 //	disk.go          how long an append and an fsync of a plain file take, once and over a time
 //	text.go          figures as text
-//	machine.go       processor time: of this process, of others, of the whole machine
+//	machine.go       processor time of the whole machine
+//	own_unix.go      processor time of this process
+//	own_windows.go   the same on Windows
 //	clock_linux.go   sleeping for less than a millisecond
 //	clock_other.go   the same on other systems
 package load

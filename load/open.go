@@ -86,7 +86,7 @@ func (o Open) Run(ctx context.Context, call func(context.Context, Arrival) error
 		o.Patience = defaultPatience
 	}
 	if o.sleep == nil {
-		o.sleep = sleep
+		o.sleep = Sleep
 	}
 	r := &openRun{o: o, call: call, due: make(chan Arrival), line: newTimeline(o.For)}
 	r.outcome = Outcome{Latencies: NewLatencies(), Lateness: NewLatencies()}

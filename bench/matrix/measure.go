@@ -5,9 +5,10 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/daybookq/daybook/load"
 )
 
 // Counters are readings of what grows while a benchmark works.
@@ -21,11 +22,11 @@ type Counters struct {
 // ProcessorTime returns the processor time that this process has used. Unlike the elapsed time, it does not grow because
 // other processes run.
 func ProcessorTime() time.Duration {
-	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		panic(err) // the arguments are wrong
+	used, err := load.Own()
+	if err != nil {
+		panic(err) // no system refuses it
 	}
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+	return used
 }
 
 // OwnCounters returns the processor time and the allocations of this process.

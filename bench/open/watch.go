@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/daybookq/daybook/load"
 )
 
@@ -71,8 +69,7 @@ func startWatch(ctx context.Context, dir string) (*watch, error) {
 		runtime.LockOSThread()
 		for ctx.Err() == nil {
 			began := time.Now()
-			t := unix.NsecToTimespec(int64(wakeEvery))
-			_ = unix.Nanosleep(&t, nil) // a signal makes it shorter, which is no delay
+			load.Sleep(wakeEvery) // a signal makes it shorter, which is no delay
 			w.wakes.add(began.Add(wakeEvery), time.Since(began)-wakeEvery)
 		}
 	})

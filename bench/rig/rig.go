@@ -5,34 +5,9 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"syscall"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/daybookq/daybook/client/daybooktest"
 )
-
-// Freeze stops the process as SIGSTOP does. It returns when the kernel says that all threads are stopped. Thaw
-// continues the process.
-func Freeze(s *daybooktest.Process) error {
-	if err := s.Signal(syscall.SIGSTOP); err != nil {
-		return err
-	}
-	for {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.Pid()))
-		if err != nil {
-			return err
-		}
-		if _, rest, ok := strings.Cut(string(stat), ") "); ok && strings.HasPrefix(rest, "T") {
-			return nil
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
-
-// Thaw continues a process that was frozen.
-func Thaw(s *daybooktest.Process) error { return s.Signal(syscall.SIGCONT) }
 
 // Resident returns the resident memory of the server in bytes: the present value and the peak.
 func Resident(s *daybooktest.Process) (now, peak int64, err error) {
@@ -64,15 +39,4 @@ func Written(s *daybooktest.Process) (bytes int64, err error) {
 		}
 	}
 	return 0, fmt.Errorf("no write_bytes in %q", counts)
-}
-
-// ProcessorTime returns the processor time that the server has used so far, in nanoseconds as Linux counts them. The
-// figures in /proc and in the server's metrics have steps of 10 ms.
-func ProcessorTime(s *daybooktest.Process) (time.Duration, error) {
-	const ofProcess = 2 // CPUCLOCK_SCHED of clock_getcpuclockid(3)
-	var used unix.Timespec
-	if err := unix.ClockGettime(int32(^s.Pid()<<3|ofProcess), &used); err != nil {
-		return 0, fmt.Errorf("read the processor time of process %d: %w", s.Pid(), err)
-	}
-	return time.Duration(used.Nano()), nil
 }

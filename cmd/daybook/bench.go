@@ -84,7 +84,7 @@ func bench(cmd *cobra.Command, f *benchFlags) (err error) {
 	b.Runner = limits.Runner{Processors: runtime.GOMAXPROCS(0), Length: time.Duration(f.duration), Progress: b.show.step}
 	if cmd.Flags().Changed("server") || cmd.Flags().Changed("context") {
 		err = b.given(ctx, f)
-	} else {
+	} else if err = checkServerSystem(cmd); err == nil {
 		err = b.own(ctx, f)
 	}
 	if err != nil {

@@ -16,8 +16,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/daybookq/daybook/client"
 )
 
@@ -149,20 +147,15 @@ func tempOn(data string) (dir string, err error) {
 		}
 		path = filepath.Dir(path) // data does not exist yet; a server would create it here
 	}
-	if full, err := filepath.Abs(data); err == nil && path == full && sameDisk(path, filepath.Dir(path)) && unix.Access(filepath.Dir(path), unix.W_OK) == nil {
+	if full, err := filepath.Abs(data); err == nil && path == full && sameDisk(path, filepath.Dir(path)) && isWritable(filepath.Dir(path)) {
 		path = filepath.Dir(path)
 	}
-	var disk unix.Statfs_t
-	if err := unix.Statfs(path, &disk); err != nil {
+	free, err := freeSpace(path)
+	if err != nil {
 		return "", &fs.PathError{Op: "statfs", Path: path, Err: err}
 	}
-	if free := disk.Bavail * uint64(disk.Bsize); free < benchDisk {
-		return "", fmt.Errorf("the disk of %s has %s free, and the measurement needs %s: %w; name another directory with --data", path, sizeText(free), sizeText(int64(benchDisk)), unix.ENOSPC)
+	if free < benchDisk {
+		return "", fmt.Errorf("the disk of %s has %s free, and the measurement needs %s: %w; name another directory with --data", path, sizeText(free), sizeText(int64(benchDisk)), syscall.ENOSPC)
 	}
 	return os.MkdirTemp(path, "daybook-bench-*")
-}
-
-func sameDisk(a, b string) bool {
-	var x, y unix.Stat_t
-	return unix.Stat(a, &x) == nil && unix.Stat(b, &y) == nil && x.Dev == y.Dev
 }

@@ -75,7 +75,7 @@ func (b *bulk) run(cmd *cobra.Command, args []string) error {
 	if (b.batch != "" || b.queue != "") == (len(args) > 0) {
 		return usageError{fmt.Errorf("%s requires the ids of jobs, or --batch, or --queue", b.verb)}
 	}
-	if b.status != "" && (len(args) > 0 || !slices.Contains(b.allowed, statusOf(b.status))) {
+	if b.status != "" && (len(args) > 0 || !slices.Contains(b.allowed, namedStatus(b.status))) {
 		return usageError{fmt.Errorf("--status must be one of %s, and is for --batch and --queue only", statusList(b.allowed))}
 	}
 	if len(args) > 0 {
@@ -87,8 +87,8 @@ func (b *bulk) run(cmd *cobra.Command, args []string) error {
 	return b.sweep(cmd, "the queue "+b.queue)
 }
 
-// statusOf returns the status with a name, or 0.
-func statusOf(name string) job.Status {
+// namedStatus returns the status with a name, or 0.
+func namedStatus(name string) job.Status {
 	s, _ := job.ParseStatus(name)
 	return s
 }
@@ -129,7 +129,7 @@ func (b *bulk) job(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if !slices.Contains(b.allowed, statusOf(j.Status)) {
+	if !slices.Contains(b.allowed, namedStatus(j.Status)) {
 		_, err = fmt.Fprintf(b.out, "%s is %s and would stay so\n", id, j.Status)
 	} else {
 		_, err = fmt.Fprintf(b.out, "%s is %s and would be %s\n", id, j.Status, b.done)
@@ -248,7 +248,7 @@ func (b *bulk) count(ctx context.Context, q queueName) (n int64, text string, er
 	}
 	statuses := b.standard
 	if b.status != "" {
-		statuses = []job.Status{statusOf(b.status)}
+		statuses = []job.Status{namedStatus(b.status)}
 	}
 	var parts []string
 	for _, s := range statuses {

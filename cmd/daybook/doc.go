@@ -3,13 +3,16 @@
 // Files:
 //
 //   - main.go, root.go: the command line, and how it is run.
-//   - serve.go, serve_run.go, serve_blobs.go, serve_mdns.go, serve_traces.go, serve_opsqueue.go: the settings of the server;
-//     how it starts, runs and stops; its blobs; how it announces itself; its traces; its listener for clients of Opsqueue.
+//   - serve.go, serve_run.go, serve_blobs.go, serve_mdns.go, serve_traces.go, serve_opsqueue.go, serve_systemd.go: the settings of the server;
+//     how it starts, runs and stops; its blobs; how it announces itself; its traces; its listener for clients of Opsqueue;
+//     what it reports to systemd.
 //   - opsqueue_serve.go: the server with the command line of that of Opsqueue.
 //   - settings.go, config.go, config_file.go, config_print.go, environment.go, flag_values.go, time_flag.go: which flags are settings; their values
 //     from files in TOML and YAML, and from variables; the command config; durations, sizes, times.
 //   - address.go, open_files.go, memory_limit.go, garbage.go, profiles.go: addresses to listen on and to connect to; file
 //     descriptors; memory in a container; how often garbage is collected; profiles.
+//   - system.go: which commands run on which operating systems. What differs between these is in file_limit_unix.go and
+//     file_limit_other.go, bench_disk_unix.go and bench_disk_other.go, note_lock_unix.go and note_lock_windows.go.
 //   - work.go, work_config.go, work_containers.go, work_progress.go: the command work, which runs jobs.
 //   - remote.go, ask.go: what commands about a server share: its client, its documents, and whether it answers.
 //   - context.go, contexts.go: servers with names.
@@ -27,7 +30,7 @@
 //   - chunks.go: where `daybook submit` and `daybook results` store and find long lines and outputs.
 //   - waits.go, upload_note.go: why a command waits for the server; which upload a later `daybook blob put` goes on with.
 //   - bench.go, bench_server.go, bench_report.go: how fast a server is; the server that is started for that, which
-//     bench_server_linux.go and bench_server_other.go keep apart; progress and tables.
+//     bench_server_linux.go, bench_server_other.go and bench_server_windows.go keep apart; progress and tables.
 //   - backup.go, restore.go: backups of a running server; data directories that are made of them.
 //   - check.go, journal.go, rebuild.go: commands for the data of a stopped server.
 //   - version.go, licenses.go, man.go, complete_names.go: the build, and the licences of what it contains; manual pages; names

@@ -38,6 +38,7 @@ const (
 	exitJobFailed
 	exitJobCancelled
 	exitTimeout
+	exitSystem
 
 	// A process that a signal ended has the code exitSignal plus the number of the signal, as shells report it.
 	exitSignal = 128
@@ -66,6 +67,7 @@ var exitCodes = []struct {
 	{exitJobFailed, "the job, batch or queue that the command waited for has failed"},
 	{exitJobCancelled, "the job or batch that the command waited for was cancelled"},
 	{exitTimeout, "what the command waited for did not end within --timeout"},
+	{exitSystem, "the command does not run on this operating system"},
 	{exitSignal + int(syscall.SIGINT), "SIGINT (Ctrl-C) ended the command, or a second SIGINT ended the server at once"},
 	{exitSignal + int(syscall.SIGTERM), "a second SIGTERM ended the server at once"},
 }
@@ -124,6 +126,8 @@ func exitCode(err error) int {
 		return exitNoData
 	case errors.Is(err, journal.ErrClockAhead):
 		return exitClock
+	case errors.Is(err, errSystem):
+		return exitSystem
 	case errors.Is(err, client.ErrUnknown):
 		return exitUnknown
 	case isRefused && refused.Status == http.StatusNotFound && refused.Code != "route_not_found":
@@ -165,6 +169,8 @@ func hintFor(err error) string {
 			return "" // its text names the next step
 		}
 		return "Use the version of daybook that wrote the data, or a newer one."
+	case exitSystem:
+		return "Run the server on Linux or macOS, and connect to it with --server http://ADDRESS."
 	case exitClock:
 		return "If the wall clock is right, start with --allow-clock-ahead. The journal's time then runs at half speed until the wall clock has caught up."
 	}

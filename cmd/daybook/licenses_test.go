@@ -27,10 +27,11 @@ func TestLicenses(t *testing.T) {
 		t.Fatal(err)
 	}
 	fmt.Fprintf(&want, "Daybook is under the Apache License, version 2.0:\n\n%s\n", bytes.TrimRight(text, "\n"))
-	modules := map[string]string{} // directories of modules, by module
-	for _, arch := range []string{"amd64", "arm64"} {
+	modules := map[string]string{}                                                                   // directories of modules, by module
+	for _, system := range []string{"linux/amd64", "linux/arm64", "darwin/arm64", "windows/amd64"} { // for each system of a release the same text
+		goos, arch, _ := strings.Cut(system, "/")
 		list := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}}{{end}}{{end}}", ".")
-		list.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+arch, "CGO_ENABLED=0")
+		list.Env = append(os.Environ(), "GOOS="+goos, "GOARCH="+arch, "CGO_ENABLED=0")
 		out, err := list.Output()
 		if err != nil {
 			t.Fatalf("%v: %s", err, out)

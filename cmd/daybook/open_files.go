@@ -3,8 +3,6 @@ package main
 import (
 	"fmt"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/opsqueue"
 )
@@ -43,11 +41,11 @@ const (
 
 // openFiles divides the limit of this process. The Go runtime has raised it to the hard limit.
 func openFiles() (files, error) {
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+	limit, err := fileLimit()
+	if err != nil {
 		return files{}, fmt.Errorf("read the limit of open files: %w", err)
 	}
-	return divideFiles(limit.Cur)
+	return divideFiles(limit)
 }
 
 func divideFiles(limit uint64) (files, error) {

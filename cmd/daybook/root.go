@@ -84,7 +84,7 @@ Environment variables and configuration files can set flags: see ` + "`daybook h
 			return err
 		}
 		root.started = true
-		return nil
+		return checkSystem(cmd)
 	}
 	configFlags(root.Command)
 	for _, g := range commandGroups {

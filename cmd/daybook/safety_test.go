@@ -229,6 +229,7 @@ func TestExitCodes(t *testing.T) {
 		{journal.ErrClockAhead, exitClock},
 		{&errInputChanged{}, exitFile}, {&formatError{1, errors.New("x")}, exitFile},
 		{outcome("the job x", "failed", ""), exitJobFailed}, {outcome("the job x", "cancelled", ""), exitJobCancelled}, {errWatchTimeout, exitTimeout},
+		{errSystem, exitSystem},
 	} {
 		err := fmt.Errorf("some context: %w", c.err)
 		if got := exitCode(err); got != c.code || !documented[got] {

@@ -90,10 +90,12 @@ func serve(cmd *cobra.Command, f *serveFlags) (err error) {
 	if err != nil {
 		return err
 	}
+	running := engine.whileRunning(ctx)
+	defer s.supervise(running, engine.Stats)() // until the server has stopped
 	s.log.Info().Str("address", s.listener.Addr().String()).Str("data", f.data).Str("version", version).
 		Uint64("open_files", s.files.limit).Int("max_connections", s.files.connections).Msg("listening")
 
-	if err := server.Run(engine.whileRunning(ctx), s.listener, time.Duration(f.drain)); err != nil {
+	if err := server.Run(running, s.listener, time.Duration(f.drain)); err != nil {
 		return err
 	}
 	if err := endBlobs(); err != nil { // a collection reads the engine's data

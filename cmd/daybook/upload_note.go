@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -72,14 +71,11 @@ func openUploadNote(n *uploadNote, file string) (_ *noteFile, err error) {
 	}
 	removeOldNotes(dir)
 	name := fmt.Sprintf("%x.json", sha256.Sum256([]byte(n.Server+"\x00"+n.Client+"\x00"+n.File)))
-	f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR|os.O_CREATE|noFollow, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			err = errNoteInUse
-		}
+	if err := lockNote(f); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxNoteBytes))

@@ -51,6 +51,8 @@
 // # Files
 //
 //	fs.go             FS: mounting, cutting the power, failing syncs, limits
+//	unmount_linux.go  unmounting while files are open
+//	unmount_other.go  the same on macOS
 //	disk.go           the tree of files, and what of it is durable
 //	cut.go            what survives a cut
 //	raw.go            the answers to the kernel: names and attributes

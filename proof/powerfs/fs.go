@@ -1,3 +1,5 @@
+//go:build !windows
+
 package powerfs
 
 import (
@@ -5,7 +7,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"sync"
-	"syscall"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
@@ -89,7 +90,7 @@ func (f *FS) Close() error {
 	f.mu.Lock()
 	f.off = true
 	f.mu.Unlock()
-	if err := syscall.Unmount(f.dir, syscall.MNT_DETACH); err != nil {
+	if err := unmount(f.dir); err != nil {
 		return fmt.Errorf("unmount %s: %w", f.dir, err)
 	}
 	return nil

@@ -51,6 +51,8 @@
 //	account.go       what was posted, and whether the jobs agree with it
 //	handlers.go      the handlers, and the server of those of kind http
 //	runner.go        one runner, with its mark
+//	parent_linux.go  a runner ends with the process that started it
+//	parent_other.go  on other systems it may outlive it
 //	producer.go      the load
 //	lane_test.go     TestKills
 //	account_test.go  TestFaults

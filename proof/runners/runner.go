@@ -84,7 +84,7 @@ func (r *runner) start() error {
 	r.cmd.Stderr = r.log
 	r.cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "DAYBOOK_") })
 	r.cmd.Env = append(r.cmd.Env, "XDG_CACHE_HOME="+filepath.Join(dir, "cache")) // where scripts have their directories
-	r.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	endWithParent(r.cmd)
 	r.done = make(chan struct{})
 	started := make(chan error, 1)
 	go r.attend(started)

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"syscall"
 
 	"github.com/tidwall/wal"
 )
@@ -92,7 +91,7 @@ func (d *disk) stat(path string) (node inode, names map[string]inode, err error)
 	if err != nil {
 		return 0, nil, err
 	}
-	node = inode(info.Sys().(*syscall.Stat_t).Ino)
+	node = inodeOf(info)
 	if !info.IsDir() {
 		return node, nil, nil
 	}
@@ -112,7 +111,7 @@ func (d *disk) stat(path string) (node inode, names map[string]inode, err error)
 		if err != nil {
 			return 0, nil, err
 		}
-		names[e.Name()] = inode(info.Sys().(*syscall.Stat_t).Ino)
+		names[e.Name()] = inodeOf(info)
 	}
 	return node, names, nil
 }

@@ -95,6 +95,8 @@
 // The disk:
 //
 //	disk.go         the journal's files, and which bytes and names of them are durable
+//	inode_unix.go   inodes
+//	inode_other.go  systems without them, on which the simulation does not run
 //	disk_hooks.go   the journal's calls to the disk
 //	crash.go        what the next life finds after a kill or a power loss
 //	faults.go       errors and delays of the disks

@@ -2,6 +2,8 @@
 //
 // # Files
 //
-//	server.go  the server
-//	proxy.go   a proxy before it, which delays, breaks and changes requests
+//	server.go        the server
+//	parent_linux.go  it ends with its parent
+//	parent_other.go  on other systems it may outlive it
+//	proxy.go         a proxy before it, which delays, breaks and changes requests
 package s3test

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -79,7 +78,7 @@ func (s *Server) Restart() {
 	s.output = &bytes.Buffer{}
 	s.process = exec.Command(s.path, "--port", s.Addr, "--access", AccessKey, "--secret", SecretKey, "--keep-alive", "--quiet", "posix", "--sidecar", s.meta, s.Dir)
 	s.process.Stdout, s.process.Stderr = s.output, s.output
-	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	endWithParent(s.process)
 	s.ended = make(chan struct{})
 	process, ended := s.process, s.ended
 	started := make(chan error)

@@ -1,0 +1,22 @@
+//go:build !linux && !darwin
+
+package blob
+
+import (
+	"errors"
+	"os"
+)
+
+// The server does not run on this system, so nothing opens a directory of blobs: lock refuses it.
+
+const noFollow = 0
+
+func lock(*os.File) error { return errors.ErrUnsupported }
+
+func duplicate(*os.File) (*os.File, error) { return nil, errors.ErrUnsupported }
+
+func idOf(Address, *os.File) (fileID, bool, error) { return fileID{}, false, errors.ErrUnsupported }
+
+func idOfPath(Address, string) (fileID, error) { return fileID{}, errors.ErrUnsupported }
+
+func statfs(string) (free, total uint64, err error) { return 0, 0, errors.ErrUnsupported }

@@ -1,0 +1,23 @@
+package blob
+
+import (
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestTrustedSyncFS: syncfs is trusted on this file system if it is a known one.
+func TestTrustedSyncFS(t *testing.T) {
+	s := newStore(t, Options{})
+	var fs unix.Statfs_t
+	if err := unix.Statfs(s.dir, &fs); err != nil {
+		t.Fatal(err)
+	}
+	if fs.Type == unix.EXT4_SUPER_MAGIC != canTrustSyncFS(s.dir) && fs.Type != unix.XFS_SUPER_MAGIC && fs.Type != unix.BTRFS_SUPER_MAGIC {
+		t.Errorf("syncfs is trusted: %v", canTrustSyncFS(s.dir))
+	}
+	if canTrustSyncFS("/proc") || canTrustSyncFS(filepath.Join(s.dir, "missing")) {
+		t.Error("syncfs of /proc is trusted")
+	}
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/daybookq/daybook/ingest"
+)
+
+// manager is the socket of a service manager.
+type manager struct{ *net.UnixConn }
+
+func newManager(t *testing.T, watchdog string) manager {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "nfy") // a socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	path := filepath.Join(dir, "s")
+	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	t.Setenv("NOTIFY_SOCKET", path)
+	t.Setenv("WATCHDOG_USEC", watchdog)
+	return manager{c}
+}
+
+// await returns the lines up to one that begins with want.
+func (m manager) await(t *testing.T, want string) (lines []string) {
+	t.Helper()
+	b := make([]byte, 4096)
+	for {
+		if err := m.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		n, err := m.Read(b)
+		if err != nil {
+			t.Fatalf("no %s in %q: %v", want, lines, err)
+		}
+		got := strings.Split(string(b[:n]), "\n")
+		lines = append(lines, got...)
+		if slices.ContainsFunc(got, func(line string) bool { return strings.HasPrefix(line, want) }) {
+			return lines
+		}
+	}
+}
+
+// TestSupervision: READY=1 is sent when the engine is ready and not before, a start is extended until then, the watchdog is
+// served only while the engine answers, and until the server has stopped.
+func TestSupervision(t *testing.T) {
+	m := newManager(t, "30000")
+	var ready atomic.Bool
+	answers := make(chan struct{}, 1_000_000)
+	held := make(chan struct{})
+	var hold atomic.Bool
+	stats := func() (s ingest.Stats) {
+		if hold.Load() {
+			<-held
+		}
+		answers <- struct{}{}
+		s.Ready = ready.Load()
+		if !s.Ready {
+			s.Reason = "replay"
+		}
+		return s
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	end := (&serverRun{log: zerolog.Nop()}).supervise(ctx, stats)
+	early := m.await(t, "EXTEND_TIMEOUT_USEC=60000000")
+	early = append(early, m.await(t, "WATCHDOG=1")...)
+	if early[0] != "STATUS=not ready: replay" || slices.Contains(early, "READY=1") {
+		t.Errorf("before it is ready: %q", early)
+	}
+	ready.Store(true)
+	m.await(t, "READY=1")
+	m.await(t, "STATUS=ready")
+	m.await(t, "WATCHDOG=1")
+
+	hold.Store(true) // what was sent before may still arrive, and then nothing
+	b := make([]byte, 100)
+	for silent := false; !silent; {
+		if err := m.SetReadDeadline(time.Now().Add(300 * time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := m.Read(b)
+		silent = err != nil
+	}
+	hold.Store(false)
+	close(held)
+	m.await(t, "WATCHDOG=1")
+
+	stop()
+	m.await(t, "STOPPING=1")
+	m.await(t, "WATCHDOG=1") // it has not stopped yet
+	end()
+}
+
+// TestNoSupervision: without a service manager nothing is asked of the engine later.
+func TestNoSupervision(t *testing.T) {
+	t.Setenv("NOTIFY_SOCKET", "")
+	asked := 0
+	end := (&serverRun{log: zerolog.Nop()}).supervise(t.Context(), func() ingest.Stats { asked++; return ingest.Stats{} })
+	end()
+	if asked > 1 {
+		t.Errorf("the engine was asked %d times", asked)
+	}
+}

@@ -1,0 +1,80 @@
+package deploy_test
+
+import (
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/daybookq/daybook/client/daybooktest"
+)
+
+var (
+	kinds = regexp.MustCompile(`(?m)^kind: (\S+)$`)
+	args  = regexp.MustCompile(`(?m)^ {12}- "?(serve|30d|--[^"\n]*)"?$`)
+)
+
+// TestChart: helm finds nothing wrong in the chart, and renders what its values ask for. The server accepts the rendered
+// flags.
+func TestChart(t *testing.T) {
+	if *helmPath == "" {
+		t.Skip("-helm is not given: make helm-lint builds it")
+	}
+	const chart = "helm/daybook"
+	must(t, exec.Command(*helmPath, "lint", "--strict", "--kube-version", "1.30.0", chart))
+	render := func(set ...string) string {
+		t.Helper()
+		line := []string{"template", "queue", chart, "--namespace", "jobs", "--kube-version", "1.30.0"}
+		for _, s := range set {
+			line = append(line, "--set", s)
+		}
+		return must(t, exec.Command(*helmPath, line...))
+	}
+	kindsOf := func(text string) (all []string) {
+		for _, m := range kinds.FindAllStringSubmatch(text, -1) {
+			all = append(all, m[1])
+		}
+		slices.Sort(all)
+		return all
+	}
+	plain := render()
+	if got := kindsOf(plain); !slices.Equal(got, []string{"PodDisruptionBudget", "Service", "Service", "StatefulSet"}) {
+		t.Errorf("by default the chart has %v", got)
+	}
+	all := render("serviceMonitor.enabled=true", "networkPolicy.enabled=true", "podDisruptionBudget.enabled=false", "init=false", "allowHosts={queue.example}", `extraArgs={--retention,30d}`,
+		"image.tag=1.2.3", "persistence.storageClassName=fast", "nodeSelector.disk=ssd", "podAnnotations.a=b", "imagePullSecrets[0].name=s", "priorityClassName=high", "env[0].name=GOMEMLIMIT,env[0].value=1GiB")
+	if got := kindsOf(all); !slices.Equal(got, []string{"NetworkPolicy", "Service", "Service", "ServiceMonitor", "StatefulSet"}) {
+		t.Errorf("with other values the chart has %v", got)
+	}
+	for _, want := range []string{"image: \"daybook:1.2.3\"", "storageClassName: fast", "disk: ssd", "priorityClassName: high", "name: GOMEMLIMIT", "path: /readyz", "path: /healthz", "readOnlyRootFilesystem: true", "runAsNonRoot: true"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("the chart does not render %q", want)
+		}
+	}
+	binary, err := daybooktest.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ text, want string }{
+		"by default":        {plain, "init = true"},
+		"with other values": {all, `retention = '30d'`},
+	} {
+		var line []string
+		for _, m := range args.FindAllStringSubmatch(c.text, -1) {
+			line = append(line, m[1])
+		}
+		if len(line) < 8 || line[0] != "serve" {
+			t.Fatalf("%s: the arguments are %q", name, line)
+		}
+		got := must(t, exec.Command(binary, append(line, "--print-config")...))
+		for _, want := range []string{c.want, "insecure = true", "'/data'", "'0.0.0.0:1717'", "'queue-daybook'", "'*.jobs.svc.cluster.local'"} {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s: the settings have no %s:\n%s", name, want, got)
+			}
+		}
+	}
+	if strings.Contains(all, "- --init\n") {
+		t.Error("with init=false the server gets --init")
+	}
+}

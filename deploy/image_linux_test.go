@@ -1,0 +1,278 @@
+package deploy_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybookq/daybook/client"
+)
+
+// engine is a container engine that the test has started, with directories of its own.
+type engine struct {
+	line []string // its command, before the arguments
+	env  []string
+}
+
+// startEngine starts dockerd, or prepares podman, which needs no daemon.
+func startEngine(t *testing.T, name string) *engine {
+	t.Helper()
+	unusable := func(format string, args ...any) {
+		t.Helper()
+		if os.Getenv("TESTS_NEED_ENGINES") != "" {
+			t.Fatalf(format, args...)
+		}
+		t.Skipf(format, args...)
+	}
+	if os.Getuid() != 0 {
+		unusable("%s needs root", name)
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		unusable("%v (make engines installs it on Debian)", err)
+	}
+	dir, err := os.MkdirTemp("", "daybook-image-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, mounted := range []string{"data", "data/overlay", "exec", "run"} {
+			_ = unix.Unmount(filepath.Join(dir, mounted), unix.MNT_DETACH) // most are no mounts
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "DOCKER_") || strings.HasPrefix(v, "CONTAINER_") })
+	if name == "podman" {
+		return &engine{[]string{path, "--root", filepath.Join(dir, "data"), "--runroot", filepath.Join(dir, "run"), "--tmpdir", filepath.Join(dir, "tmp"), "--cgroup-manager", "cgroupfs", "--events-backend", "file"}, env}
+	}
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	if err := os.WriteFile(filepath.Join(dir, "daemon.json"), []byte("{}"), 0o600); err != nil { // not that of the machine
+		t.Fatal(err)
+	}
+	host := "unix://" + filepath.Join(dir, "sock")
+	daemon := exec.Command("dockerd", "--bridge=none", "--iptables=false", "--ip6tables=false", "--data-root", filepath.Join(dir, "data"), "--exec-root", filepath.Join(dir, "exec"),
+		"--pidfile", filepath.Join(dir, "pid"), "--host", host, "--config-file", filepath.Join(dir, "daemon.json"), "--log-level", "error")
+	daemon.Dir, daemon.Env, daemon.Stdout, daemon.Stderr = dir, env, log, log
+	daemon.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := daemon.Start(); err != nil {
+		unusable("dockerd: %v", err)
+	}
+	gone := make(chan struct{})
+	go func() {
+		_ = daemon.Wait() // how it ended is in its log
+		close(gone)
+	}()
+	t.Cleanup(func() {
+		_ = daemon.Process.Signal(syscall.SIGTERM) // it may have ended
+		select {
+		case <-gone:
+		case <-time.After(30 * time.Second):
+			_ = daemon.Process.Kill()
+			<-gone
+		}
+	})
+	e := &engine{[]string{path, "--host", host}, append(env, "DOCKER_BUILDKIT=0", "DOCKER_CONFIG="+dir)}
+	for until := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		if e.command("info").Run() == nil {
+			return e
+		}
+		select {
+		case <-gone:
+			until = time.Time{}
+		default:
+		}
+		if time.Now().After(until) {
+			text, _ := os.ReadFile(log.Name())
+			unusable("dockerd does not start: %s", text[max(0, len(text)-2000):])
+		}
+	}
+}
+
+func (e *engine) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(e.line[0], slices.Concat(e.line[1:], args)...)
+	cmd.Env = e.env
+	return cmd
+}
+
+// within returns an HTTP client whose connections begin in the network of a process.
+func within(pid int) *http.Client {
+	return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		type result struct {
+			c   net.Conn
+			err error
+		}
+		got := make(chan result)
+		go func() {
+			runtime.LockOSThread() // and never unlocked: the thread ends with this goroutine
+			f, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", pid))
+			if err != nil {
+				got <- result{nil, err}
+				return
+			}
+			defer f.Close()
+			if err := unix.Setns(int(f.Fd()), unix.CLONE_NEWNET); err != nil {
+				got <- result{nil, err}
+				return
+			}
+			c, err := (&net.Dialer{}).DialContext(ctx, network, address) // of an IP address: this goroutine makes the socket
+			got <- result{c, err}
+		}()
+		r := <-got
+		return r.c, r.err
+	}}}
+}
+
+// TestImage: engines build the image from nothing. Its container runs as another user than root, on a root file system that
+// is read-only, and is healthy. A job that is created in it is completed, is there after a restart, and the container stops
+// gracefully.
+func TestImage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it starts container engines")
+	}
+	dir := t.TempDir()
+	binary := filepath.Join(dir, "daybook")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, "./cmd/daybook")
+	build.Dir, build.Env = root(t), append(os.Environ(), "CGO_ENABLED=0")
+	must(t, build)
+	files := filepath.Join(dir, "context")
+	prepare := exec.Command("deploy/docker/context.sh", binary, files)
+	prepare.Dir = root(t)
+	must(t, prepare)
+	for _, name := range []string{"docker", "podman"} {
+		t.Run(name, func(t *testing.T) {
+			e := startEngine(t, name)
+			args := []string{"build", "-t", "localhost/daybook:test", "-f", "docker/Dockerfile"}
+			if name == "podman" {
+				args = append(args, "--format", "docker") // the format of OCI has no health check
+			}
+			must(t, e.command(append(args, files)...))
+			t.Cleanup(func() { _ = e.command("rm", "-f", "queue").Run() }) // there may be none
+			run := []string{"run", "-d", "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", "--name", "queue", "--network", "none", "--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL", "--security-opt", "no-new-privileges", "-v", "data:/data", "localhost/daybook:test"}
+			must(t, e.command(run...))
+			c := e.connect(t)
+
+			var state struct{ Uid, Gid int }
+			if _, err := fmt.Sscanf(e.inspect(t, "{{.Config.User}}"), "%d:%d", &state.Uid, &state.Gid); err != nil || state.Uid == 0 {
+				t.Errorf("the user is %+v: %v", state, err)
+			}
+			e.healthy(t, name)
+			created := e.command("exec", "-i", "queue", "/daybook", "add", "--type", "square")
+			created.Stdin = strings.NewReader("7\n")
+			must(t, created)
+			claimed, err := c.Claim(t.Context(), client.ClaimRequest{RunnerID: "test", Types: []string{"square"}, Max: 1})
+			if err != nil || claimed == nil || len(claimed.Jobs) != 1 {
+				t.Fatalf("%+v: %v", claimed, err)
+			}
+			j := claimed.Jobs[0]
+			if _, err := c.Complete(t.Context(), j.ID, claimed.ID, client.Outcome{Output: []byte("49")}); err != nil {
+				t.Fatal(err)
+			}
+			must(t, e.command("stop", "-t", "60", "queue"))
+			if code := e.inspect(t, "{{.State.ExitCode}}"); code != "0" {
+				t.Errorf("after a stop the exit code is %s: %s", code, must(t, e.command("logs", "queue")))
+			}
+			must(t, e.command("rm", "queue"))
+			must(t, e.command(run...)) // a new container, with the data of the old one
+			c = e.connect(t)
+			if got, err := c.Job(t.Context(), j.ID); err != nil || string(got.Output) != "49" {
+				t.Errorf("after a restart: %+v: %v", got, err)
+			}
+		})
+	}
+}
+
+// connect returns a client of the server in the container, once it is ready.
+func (e *engine) connect(t *testing.T) *client.Client {
+	t.Helper()
+	pid, err := strconv.Atoi(e.inspect(t, "{{.State.Pid}}"))
+	if err != nil || pid == 0 {
+		t.Fatalf("the container does not run: %v: %s", err, must(t, e.command("logs", "queue")))
+	}
+	c := client.New("http://127.0.0.1:1717", client.Options{HTTP: within(pid), RetryFor: -1})
+	for until := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		if err = c.Ready(t.Context()); err == nil {
+			return c
+		}
+		if time.Now().After(until) {
+			t.Fatalf("the server does not get ready: %v: %s", err, must(t, e.command("logs", "queue")))
+		}
+	}
+}
+
+func (e *engine) inspect(t *testing.T, format string) string {
+	t.Helper()
+	return strings.TrimSpace(must(t, e.command("inspect", "--type", "container", "--format", format, "queue")))
+}
+
+// healthy waits until the health check of the image succeeds. Docker runs it by itself. Podman lets systemd run it, or a
+// user.
+func (e *engine) healthy(t *testing.T, name string) {
+	t.Helper()
+	if name == "podman" {
+		must(t, e.command("healthcheck", "run", "queue"))
+		return
+	}
+	for until := time.Now().Add(2 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		state := e.inspect(t, "{{.State.Health.Status}}")
+		if state == "healthy" {
+			return
+		}
+		if time.Now().After(until) {
+			t.Fatalf("the container is %s: %s", state, e.inspect(t, "{{json .State.Health}}"))
+		}
+	}
+}
+
+// TestCompose: the compose file uses only flags that the program has, and the settings of its services are in force.
+func TestCompose(t *testing.T) {
+	text, err := os.ReadFile("compose.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for line := range strings.Lines(string(text)) {
+		list, ok := strings.CutPrefix(strings.TrimSpace(line), "command: ")
+		if !ok {
+			continue
+		}
+		var args []string
+		if err := json.Unmarshal([]byte(list), &args); err != nil {
+			t.Fatalf("%s: %v", list, err)
+		}
+		found++
+		help := exec.Command("go", "run", "./cmd/daybook", args[0], "--help")
+		help.Dir = root(t)
+		known := must(t, help)
+		for _, flag := range args[1:] {
+			if strings.HasPrefix(flag, "--") && !strings.Contains(known, " "+flag+" ") {
+				t.Errorf("daybook %s has no flag %s", args[0], flag)
+			}
+		}
+	}
+	if found != 2 {
+		t.Errorf("there are %d commands", found)
+	}
+	if compose, err := exec.LookPath("docker-compose"); err == nil {
+		must(t, exec.Command(compose, "-f", "compose.yaml", "config", "-q"))
+	}
+}

@@ -1,0 +1,268 @@
+package deploy_test
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// dynamicUser is the user and group of a started server. systemd chooses such numbers for DynamicUser=.
+const dynamicUser = 61184
+
+// service is a process that was started as its unit says, in the root of another system.
+type service struct {
+	*exec.Cmd
+	root  string
+	unit  unit
+	bus   *net.UnixConn // NOTIFY_SOCKET
+	log   bytes.Buffer
+	ended chan error
+}
+
+// startService does for daybook.service what systemd does, apart from the sandbox: the environment files, the state
+// directory, the user, the sockets of notifications and the watchdog.
+func startService(t *testing.T, root string, watchdog time.Duration) *service {
+	t.Helper()
+	s := &service{root: root, unit: readUnit(t, filepath.Join(root, "usr/lib/systemd/system/daybook.service")), ended: make(chan error, 1)}
+	line := words(t, s.unit.one(t, "ExecStart"))
+	environment := []string{"PATH=/usr/bin:/bin", "NOTIFY_SOCKET=/run/notify", fmt.Sprintf("WATCHDOG_USEC=%d", watchdog.Microseconds())}
+	for _, file := range s.unit["EnvironmentFile"] {
+		text, err := os.ReadFile(filepath.Join(root, strings.TrimPrefix(file, "-")))
+		if errors.Is(err, os.ErrNotExist) && strings.HasPrefix(file, "-") {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+				environment = append(environment, line)
+			}
+		}
+	}
+	state := filepath.Join(root, "var/lib", s.unit.one(t, "StateDirectory"))
+	if err := errors.Join(os.MkdirAll(state, 0o700), os.Chown(state, dynamicUser, dynamicUser)); err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(root, "run/notify")
+	_ = os.Remove(socket) // of the start before
+	var err error
+	if s.bus, err = net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(socket, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	s.Cmd = &exec.Cmd{Path: line[0], Args: line, Env: environment, Dir: "/", Stderr: &s.log, Stdout: &s.log,
+		SysProcAttr: &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: dynamicUser, Gid: dynamicUser}}}
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { s.ended <- s.Wait() }()
+	t.Cleanup(func() {
+		_ = s.Process.Kill() // it may have ended
+		s.ended <- <-s.ended
+		s.bus.Close()
+	})
+	return s
+}
+
+// await reads notifications until one has a line, and returns all lines since the last await.
+func (s *service) await(t *testing.T, want string) (got []string) {
+	t.Helper()
+	b := make([]byte, 4096)
+	for {
+		if err := s.bus.SetReadDeadline(time.Now().Add(60 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		n, err := s.bus.Read(b)
+		if err != nil {
+			t.Fatalf("%s was not sent, but %v: %v\n%s", want, got, err, s.log.String())
+		}
+		lines := strings.Split(string(b[:n]), "\n")
+		if got = append(got, lines...); slices.Contains(lines, want) {
+			return got
+		}
+	}
+}
+
+// exit waits for the end of the process and returns its exit code.
+func (s *service) exit(t *testing.T) int {
+	t.Helper()
+	select {
+	case err := <-s.ended:
+		s.ended <- err
+	case <-time.After(60 * time.Second):
+		t.Fatal("the process does not end")
+	}
+	return s.ProcessState.ExitCode()
+}
+
+// request sends a request to the server, whose address is in its data directory.
+func (s *service) request(t *testing.T, method, path, body string) string {
+	t.Helper()
+	address, err := os.ReadFile(filepath.Join(s.root, "var/lib/daybook/address"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequest(method, "http://"+strings.TrimSpace(string(address))+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode >= 300 {
+		t.Fatalf("%s %s: %d %v %s", method, path, resp.StatusCode, err, text)
+	}
+	return string(text)
+}
+
+// installer installs a package in another root, or upgrades it, and removes it.
+type installer struct {
+	install, remove func(t *testing.T, root string)
+}
+
+func installers(t *testing.T) map[string]installer {
+	deb, rpm := released(t, "*.deb"), released(t, "*.rpm")
+	dpkg := func(t *testing.T, args ...string) {
+		t.Helper()
+		must(t, exec.Command(needs(t, "dpkg"), append([]string{"--force-not-root", "--force-depends", "--log=/dev/null"}, args...)...))
+	}
+	yum := func(t *testing.T, args ...string) {
+		t.Helper()
+		must(t, exec.Command(needs(t, "rpm"), append([]string{"--dbpath", "/var/lib/rpm", "--nodeps", "--nosignature"}, args...)...))
+	}
+	return map[string]installer{
+		"deb": {
+			func(t *testing.T, root string) { dpkg(t, "--root="+root, "-i", deb) },
+			func(t *testing.T, root string) { dpkg(t, "--root="+root, "--purge", "daybook") },
+		},
+		"rpm": {
+			func(t *testing.T, root string) { yum(t, "--root", root, "-U", "--force", rpm) },
+			func(t *testing.T, root string) { yum(t, "--root", root, "-e", "daybook") },
+		},
+	}
+}
+
+// TestPackages: after an installation on a system without data, the first start as the unit says creates a queue and gets
+// ready. Later starts, also after an upgrade, need the data. A removal keeps the data.
+func TestPackages(t *testing.T) {
+	for kind, with := range installers(t) {
+		t.Run(kind, func(t *testing.T) {
+			root := newRoot(t)
+			with.install(t, root)
+			in := func(path string) string { return filepath.Join(root, path) }
+			for _, path := range []string{"/usr/bin/daybook", "/usr/lib/systemd/system/daybook-work.service", "/etc/daybook/work.toml", "/usr/share/doc/daybook/licenses.txt", "/usr/share/doc/daybook/copyright"} {
+				if !exists(in(path)) {
+					t.Errorf("%s is not installed", path)
+				}
+			}
+			first := in("/var/lib/daybook-first-start")
+			if text, err := os.ReadFile(first); err != nil || string(text) != "DAYBOOK_INIT=true\n" {
+				t.Fatalf("%s: %q, %v", first, text, err)
+			}
+			// An operator's settings: a free port.
+			if err := os.WriteFile(in("/etc/default/daybook"), []byte("DAYBOOK_LISTEN=127.0.0.1:0\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+
+			s := startService(t, root, 300*time.Millisecond)
+			before := s.await(t, "READY=1")
+			if !strings.HasPrefix(before[0], "STATUS=") {
+				t.Errorf("notifications before the readiness: %q", before)
+			}
+			s.await(t, "WATCHDOG=1")
+			s.await(t, "WATCHDOG=1")
+			s.request(t, "POST", "/jobs/create", `{"type":"square","payload":"7"}`)
+			if text := s.request(t, "GET", "/readyz", ""); !strings.Contains(text, "ready") {
+				t.Error(text)
+			}
+			post := words(t, s.unit.one(t, "ExecStartPost"))
+			cleanup := &exec.Cmd{Path: strings.TrimPrefix(post[0], "+"), Args: post, Dir: "/", SysProcAttr: &syscall.SysProcAttr{Chroot: root}}
+			if err := cleanup.Run(); err != nil || exists(first) {
+				t.Errorf("%s is still there: %v", first, err)
+			}
+			if err := s.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			s.await(t, "STOPPING=1")
+			if code := s.exit(t); code != 0 {
+				t.Errorf("exit code %d: %s", code, s.log.String())
+			}
+
+			with.install(t, root) // again, which is an upgrade
+			if exists(first) {
+				t.Errorf("an upgrade makes %s", first)
+			}
+			s = startService(t, root, time.Minute)
+			s.await(t, "READY=1")
+			if text := s.request(t, "GET", "/stats", ""); !strings.Contains(text, `"pending":1`) {
+				t.Errorf("after a restart: %s", text)
+			}
+			if err := s.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			if code := s.exit(t); code != 0 {
+				t.Errorf("exit code %d: %s", code, s.log.String())
+			}
+
+			// A disk that is not mounted: the state directory is there and empty.
+			if err := os.Rename(in("/var/lib/daybook"), in("/var/lib/kept")); err != nil {
+				t.Fatal(err)
+			}
+			s = startService(t, root, time.Minute)
+			code := s.exit(t)
+			if !slices.Contains(strings.Fields(s.unit.one(t, "RestartPreventExitStatus")), strconv.Itoa(code)) || !strings.Contains(s.log.String(), "--init") || exists(in("/var/lib/daybook/journal")) {
+				t.Errorf("without its data the server ends with %d: %s", code, s.log.String())
+			}
+			if err := errors.Join(os.Remove(in("/var/lib/daybook")), os.Rename(in("/var/lib/kept"), in("/var/lib/daybook"))); err != nil {
+				t.Fatal(err)
+			}
+
+			with.remove(t, root)
+			if exists(in("/usr/bin/daybook")) || !exists(in("/var/lib/daybook/journal")) {
+				t.Error("a removal leaves the program, or removes the data")
+			}
+			with.install(t, root)
+			if exists(first) {
+				t.Errorf("an installation beside old data makes %s", first)
+			}
+		})
+	}
+}
+
+// TestReadUnit: the reader of units in this test understands the units.
+func TestReadUnit(t *testing.T) {
+	u := readUnit(t, "systemd/daybook.service")
+	if got := words(t, u.one(t, "ExecStart")); got[0] != "/usr/bin/daybook" || got[1] != "serve" || !slices.Contains(got, "/var/lib/daybook") {
+		t.Error(got)
+	}
+	f, err := os.Open("systemd/default-daybook")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if !strings.HasPrefix(lines.Text(), "#") {
+			t.Errorf("the packaged environment sets %q", lines.Text())
+		}
+	}
+}

@@ -1,0 +1,185 @@
+// Command release builds the archives of a release: for each system the static program with its licences, a list of its
+// parts (SBOM, CycloneDX), and SHA256SUMS of all. The same commit and version of Go give the same bytes, in any directory
+// and at any time. `make release` runs it.
+package main
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"compress/gzip"
+	"crypto/sha256"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// defaultSystems are the systems and processors of a release.
+const defaultSystems = "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64"
+
+// release says what to build.
+type release struct {
+	out, version, commit string
+	epoch                int64  // the time of all files, unix s
+	sbom                 string // the path of cyclonedx-gomod; "" for no lists of parts
+}
+
+func main() {
+	var r release
+	flag.StringVar(&r.out, "out", "bin/release", "directory of the archives; what it has of an earlier release is removed")
+	flag.StringVar(&r.version, "version", "", "version of the release")
+	flag.StringVar(&r.commit, "commit", "", "commit of the release")
+	flag.Int64Var(&r.epoch, "epoch", 0, "time of the commit, in seconds since 1970: the time of all files")
+	flag.StringVar(&r.sbom, "sbom", "", "path of cyclonedx-gomod, which lists the parts of a program; empty: there are no lists")
+	systems := flag.String("systems", defaultSystems, "systems and processors to build for")
+	flag.Parse()
+	if err := r.make(strings.Split(*systems, ",")); err != nil {
+		fmt.Fprintf(os.Stderr, "release: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// make builds everything. The working directory is the root of the tree.
+func (r *release) make(systems []string) error {
+	if r.version == "" || r.commit == "" || r.epoch <= 0 {
+		return errors.New("-version, -commit and -epoch are required")
+	}
+	if err := os.RemoveAll(r.out); err != nil {
+		return err
+	}
+	for _, system := range systems {
+		goos, goarch, ok := strings.Cut(system, "/")
+		if !ok {
+			return fmt.Errorf("-systems: %q is not a system and a processor, like linux/amd64", system)
+		}
+		if err := r.build(goos, goarch); err != nil {
+			return fmt.Errorf("%s: %w", system, err)
+		}
+	}
+	return r.sums()
+}
+
+// file is a file of an archive.
+type file struct {
+	name, path string
+	mode       os.FileMode
+}
+
+// build builds the program for a system, its archive and its list of parts. The program stays in a directory beside the
+// archives, for the packages.
+func (r *release) build(goos, goarch string) error {
+	name := fmt.Sprintf("daybook_%s_%s_%s", strings.TrimPrefix(r.version, "v"), goos, goarch)
+	dir := filepath.Join(r.out, goos+"_"+goarch)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	program := "daybook"
+	if goos == "windows" {
+		program += ".exe"
+	}
+	binary := filepath.Join(dir, program)
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", fmt.Sprintf("-s -w -buildid= -X main.version=%s -X main.commit=%s", r.version, r.commit), "-o", binary, "./cmd/daybook")
+	// Of the environment, only what finds and stores things. GOAMD64, GOEXPERIMENT and the like would change the program.
+	build.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return strings.HasPrefix(name, "GO") && !slices.Contains([]string{"GOCACHE", "GOMODCACHE", "GOPATH", "GOPROXY", "GOROOT", "GOSUMDB", "GONOSUMDB", "GOTMPDIR", "GOMAXPROCS"}, name)
+	}), "CGO_ENABLED=0", "GOOS="+goos, "GOARCH="+goarch)
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		return fmt.Errorf("go build: %w", err)
+	}
+	files := []file{{"LICENSE", "LICENSE", 0o644}, {"licenses.txt", "cmd/daybook/licenses.txt", 0o644}, {program, binary, 0o755}}
+	var err error
+	if goos == "windows" {
+		err = r.write(name+".zip", func(w io.Writer) error { return r.zip(w, name, files) })
+	} else {
+		err = r.write(name+".tar.gz", func(w io.Writer) error { return r.tar(w, name, files) })
+	}
+	if err != nil || r.sbom == "" {
+		return err
+	}
+	list := exec.Command(r.sbom, "bin", "-json", "-noserial", "-notimestamp", "-version", r.version, "-output", filepath.Join(r.out, name+".cdx.json"), binary)
+	list.Stdout, list.Stderr = os.Stderr, os.Stderr
+	if err := list.Run(); err != nil {
+		return fmt.Errorf("list the parts of %s: %w", binary, err)
+	}
+	return nil
+}
+
+// write writes a file of the release.
+func (r *release) write(name string, content func(io.Writer) error) (err error) {
+	f, err := os.Create(filepath.Join(r.out, name))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return content(f)
+}
+
+func (r *release) tar(w io.Writer, dir string, files []file) error {
+	packed, err := gzip.NewWriterLevel(w, gzip.BestCompression)
+	if err != nil {
+		return err
+	}
+	archive := tar.NewWriter(packed)
+	for _, f := range files {
+		text, err := os.ReadFile(f.path)
+		if err != nil {
+			return err
+		}
+		h := tar.Header{Typeflag: tar.TypeReg, Name: dir + "/" + f.name, Mode: int64(f.mode), Size: int64(len(text)), ModTime: time.Unix(r.epoch, 0), Format: tar.FormatUSTAR}
+		if err := archive.WriteHeader(&h); err != nil {
+			return err
+		}
+		if _, err := archive.Write(text); err != nil {
+			return err
+		}
+	}
+	return errors.Join(archive.Close(), packed.Close())
+}
+
+func (r *release) zip(w io.Writer, dir string, files []file) error {
+	archive := zip.NewWriter(w)
+	for _, f := range files {
+		text, err := os.ReadFile(f.path)
+		if err != nil {
+			return err
+		}
+		h := zip.FileHeader{Name: dir + "/" + f.name, Method: zip.Deflate, Modified: time.Unix(r.epoch, 0).UTC()}
+		h.SetMode(f.mode)
+		entry, err := archive.CreateHeader(&h)
+		if err != nil {
+			return err
+		}
+		if _, err := entry.Write(text); err != nil {
+			return err
+		}
+	}
+	return archive.Close()
+}
+
+// sums writes SHA256SUMS, which `sha256sum -c` reads.
+func (r *release) sums() error {
+	entries, err := os.ReadDir(r.out)
+	if err != nil {
+		return err
+	}
+	var sums strings.Builder
+	for _, e := range entries {
+		if e.IsDir() {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(r.out, e.Name()))
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(text), e.Name())
+	}
+	return os.WriteFile(filepath.Join(r.out, "SHA256SUMS"), []byte(sums.String()), 0o644)
+}

@@ -1,0 +1,141 @@
+package deploy_test
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// TestRelease: the sums are right, an archive has the program and the licences, and the list of parts names what the
+// program is built from.
+func TestRelease(t *testing.T) {
+	archive := released(t, "*_"+runtime.GOOS+"_"+runtime.GOARCH+".tar.gz")
+	check := exec.Command(needs(t, "sha256sum"), "--strict", "-c", "SHA256SUMS")
+	check.Dir = *releaseDir
+	out := must(t, check)
+	for _, name := range []string{filepath.Base(archive), ".deb", ".rpm", ".cdx.json"} {
+		if !strings.Contains(out, name) {
+			t.Errorf("SHA256SUMS lacks %s:\n%s", name, out)
+		}
+	}
+	dir, _ := unpack(t, archive)
+	if text, err := os.ReadFile(filepath.Join(dir, "LICENSE")); err != nil || !strings.Contains(string(text), "Apache License") {
+		t.Errorf("LICENSE: %v", err)
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "licenses.txt")); err != nil || !strings.Contains(string(text), "github.com/cockroachdb/pebble") {
+		t.Errorf("licenses.txt: %v", err)
+	}
+	if got := must(t, exec.Command(filepath.Join(dir, "daybook"), "version")); !strings.HasPrefix(got, "daybook ") || strings.HasPrefix(got, "daybook dev") {
+		t.Error(got)
+	}
+	text, err := os.ReadFile(strings.TrimSuffix(archive, ".tar.gz") + ".cdx.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var parts struct {
+		BOMFormat  string `json:"bomFormat"`
+		Components []struct{ Name, Version string }
+	}
+	if err := json.Unmarshal(text, &parts); err != nil || parts.BOMFormat != "CycloneDX" {
+		t.Fatalf("%+v: %v", parts, err)
+	}
+	named := map[string]string{}
+	for _, c := range parts.Components {
+		named[c.Name] = c.Version
+	}
+	if named["github.com/cockroachdb/pebble/v2"] == "" || named["github.com/anishathalye/porcupine"] != "" {
+		t.Errorf("the list of parts has %v", named)
+	}
+}
+
+// TestReproducible: the same tree in another directory gives the same archive; with -full also with an empty build cache.
+func TestReproducible(t *testing.T) {
+	archive := released(t, "*_"+runtime.GOOS+"_"+runtime.GOARCH+".tar.gz")
+	dir, epoch := unpack(t, archive)
+	var built struct{ Version, Commit string }
+	if err := json.Unmarshal([]byte(must(t, exec.Command(filepath.Join(dir, "daybook"), "version", "--json"))), &built); err != nil {
+		t.Fatal(err)
+	}
+	other := filepath.Join(t.TempDir(), "another directory")
+	list := exec.Command("git", "ls-files", "--cached", "--others", "--exclude-standard")
+	list.Dir = root(t)
+	for name := range strings.Lines(must(t, list)) {
+		name = strings.TrimSpace(name)
+		text, err := os.ReadFile(filepath.Join(root(t), name))
+		if os.IsNotExist(err) {
+			continue // it was removed
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		to := filepath.Join(other, name)
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(to, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again := exec.Command("go", "run", "./deploy/release", "-out", "out", "-version", built.Version, "-commit", built.Commit, "-epoch", strconv.FormatInt(epoch, 10), "-systems", runtime.GOOS+"/"+runtime.GOARCH)
+	again.Dir = other
+	again.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false", "GOWORK="+filepath.Join(other, "go.work"))
+	if *fullBuild {
+		again.Env = append(again.Env, "GOCACHE="+t.TempDir())
+	}
+	must(t, again)
+	a, err := os.ReadFile(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(filepath.Join(other, "out", filepath.Base(archive)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(a) != string(b) {
+		t.Errorf("the archive has %d bytes, and built again %d other ones", len(a), len(b))
+	}
+}
+
+// unpack unpacks an archive, and returns its only directory and the time of its files.
+func unpack(t *testing.T, archive string) (dir string, epoch int64) {
+	t.Helper()
+	f, err := os.Open(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	packed, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := t.TempDir()
+	for r := tar.NewReader(packed); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			return dir, epoch
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(to, filepath.FromSlash(h.Name))
+		dir, epoch = filepath.Dir(path), h.ModTime.Unix()
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, text, os.FileMode(h.Mode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

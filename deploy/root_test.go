@@ -1,0 +1,196 @@
+package deploy_test
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+var (
+	releaseDir = flag.String("release", "", "directory of a release with packages, as `make packages` writes it; without it the tests of packages are skipped")
+	fullBuild  = flag.Bool("full", false, "let the second build begin with an empty build cache, which takes minutes")
+	helmPath   = flag.String("helm", "", "path of helm; without it the test of the chart is skipped")
+)
+
+// root returns the absolute path of the tree.
+func root(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// must runs a command and returns its output.
+func must(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
+	}
+	return string(out)
+}
+
+// needs skips a test if a program is not installed.
+func needs(t *testing.T, program string) string {
+	t.Helper()
+	path, err := exec.LookPath(program)
+	if err != nil {
+		t.Skipf("%v", err)
+	}
+	return path
+}
+
+// released returns the only file of the release that matches a pattern.
+func released(t *testing.T, pattern string) string {
+	t.Helper()
+	if *releaseDir == "" {
+		t.Skip("-release is not given")
+	}
+	files, err := filepath.Glob(filepath.Join(*releaseDir, pattern))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%s has %v for %s: %v", *releaseDir, files, pattern, err)
+	}
+	return files[0]
+}
+
+// newRoot makes the root directory of a system that has a shell, rm and cat, and nothing else. A short name leaves room
+// for a socket in it. Only root can use it, by chroot.
+func newRoot(t *testing.T) string {
+	t.Helper()
+	if runtime.GOOS != "linux" || os.Getuid() != 0 {
+		t.Skip("it needs Linux, and root")
+	}
+	dir, err := os.MkdirTemp("", "root")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for _, program := range []string{"/bin/sh", "/bin/rm", "/bin/cat"} {
+		files[program] = program
+		for _, library := range regexp.MustCompile(`/\S*lib\S*/\S+`).FindAllString(must(t, exec.Command("ldd", program)), -1) {
+			files[library] = library
+		}
+	}
+	for _, name := range []string{"tmp", "run", "var/lib", "var/lib/dpkg/info", "var/lib/dpkg/updates", "var/lib/dpkg/triggers", "var/lib/rpm", "etc", "dev"} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for from, to := range files {
+		text, err := os.ReadFile(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to = filepath.Join(dir, to)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, text, 0o755)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, empty := range []string{"var/lib/dpkg/status", "dev/null"} {
+		if err := os.WriteFile(filepath.Join(dir, empty), nil, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// unit is a unit file: the values of each name, in their order.
+type unit map[string][]string
+
+func readUnit(t *testing.T, path string) unit {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := unit{}
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") || strings.HasPrefix(line, "[") {
+			continue
+		}
+		name, value, ok := strings.Cut(line, "=")
+		if !ok || strings.HasSuffix(value, `\`) {
+			t.Fatalf("%s: this reader does not understand %q", path, line)
+		}
+		u[name] = append(u[name], value)
+	}
+	return u
+}
+
+// one returns the only value of a name.
+func (u unit) one(t *testing.T, name string) string {
+	t.Helper()
+	if len(u[name]) != 1 {
+		t.Fatalf("the unit has %v for %s", u[name], name)
+	}
+	return u[name][0]
+}
+
+// words splits a command line. The units quote nothing.
+func words(t *testing.T, line string) []string {
+	t.Helper()
+	if strings.ContainsAny(line, `"'$%\`) {
+		t.Fatalf("this reader does not understand %q", line)
+	}
+	return strings.Fields(line)
+}
+
+// exists reports whether there is a file of a name.
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// TestUnits: systemd reads the units without a complaint, and rates how much they restrict.
+func TestUnits(t *testing.T) {
+	analyze := needs(t, "systemd-analyze")
+	for name, most := range map[string]string{"daybook.service": "15", "daybook-work.service": "45"} {
+		text, err := os.ReadFile(filepath.Join("systemd", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		self, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(t.TempDir(), name)
+		text = bytes.ReplaceAll(text, []byte("=/usr/bin/daybook "), []byte("="+self+" ")) // the package is not installed here
+		if err := os.WriteFile(path, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		verify := exec.Command(analyze, "verify", "--man=no", path)
+		if out, err := verify.CombinedOutput(); err != nil || len(out) > 0 {
+			if strings.Contains(string(out), "Failed to initialize manager") {
+				t.Skipf("systemd-analyze cannot be used here: %s", out)
+			}
+			t.Errorf("%s: %v: %s", name, err, out)
+		}
+		out := must(t, exec.Command(analyze, "security", "--offline=true", "--no-pager", "--threshold="+most, path))
+		lines := strings.Split(strings.TrimSpace(out), "\n")
+		t.Log(lines[len(lines)-1])
+	}
+	wrong := filepath.Join(t.TempDir(), "wrong.service")
+	if err := os.WriteFile(wrong, []byte("[Service]\nExecStart=/bin/true\nProtectSytem=strict\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(analyze, "verify", "--man=no", wrong).CombinedOutput(); err == nil && len(out) == 0 {
+		t.Error("systemd-analyze finds no misspelt setting")
+	}
+}

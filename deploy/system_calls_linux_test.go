@@ -1,0 +1,138 @@
+package deploy_test
+
+import (
+	"bufio"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/daybooktest"
+)
+
+// allowedCalls returns the system calls that SystemCallFilter= of a unit allows.
+func allowedCalls(t *testing.T, u unit) map[string]bool {
+	t.Helper()
+	sets := map[string][]string{}
+	last := ""
+	for line := range strings.Lines(must(t, exec.Command(needs(t, "systemd-analyze"), "syscall-filter", "--no-pager"))) {
+		switch name := strings.TrimSpace(line); {
+		case name == "" || strings.HasPrefix(name, "#"):
+		case !strings.HasPrefix(line, " "):
+			last = name
+		default:
+			sets[last] = append(sets[last], name)
+		}
+	}
+	var members func(name string) []string
+	members = func(name string) (all []string) {
+		if !strings.HasPrefix(name, "@") {
+			return []string{name}
+		}
+		if len(sets[name]) == 0 {
+			t.Fatalf("there is no set %s", name)
+		}
+		for _, n := range sets[name] {
+			all = append(all, members(n)...)
+		}
+		return all
+	}
+	allowed := map[string]bool{}
+	for _, line := range u["SystemCallFilter"] {
+		rest, removes := strings.CutPrefix(line, "~")
+		for _, name := range strings.Fields(rest) {
+			for _, call := range members(name) {
+				if removes {
+					delete(allowed, call)
+				} else {
+					allowed[call] = true
+				}
+			}
+		}
+	}
+	return allowed
+}
+
+// TestSystemCalls: the server uses only system calls that its unit allows, and no memory that is written and executed.
+func TestSystemCalls(t *testing.T) {
+	strace := needs(t, "strace")
+	allowed := allowedCalls(t, readUnit(t, "systemd/daybook.service"))
+	if !allowed["fdatasync"] || allowed["mount"] || allowed["setpriority"] || len(allowed) < 200 {
+		t.Fatalf("the unit allows %v", slices.Sorted(maps.Keys(allowed)))
+	}
+	binary, err := daybooktest.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := filepath.Join(t.TempDir(), "calls")
+	cmd := exec.Command(strace, "-f", "-qq", "-o", calls, binary, "serve", "--data", filepath.Join(t.TempDir(), "data"), "--init", "--listen", "127.0.0.1:0")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a signal to the group ends both
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }) // it may have ended
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Skipf("strace cannot start the server here: %v", err)
+	}
+	url := strings.TrimSpace(strings.TrimPrefix(line, "listening on "))
+	c := client.New(url, client.Options{})
+	for until := time.Now().Add(time.Minute); c.Ready(t.Context()) != nil; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatal("the server does not get ready")
+		}
+	}
+	for range 100 {
+		j, err := c.Create(t.Context(), client.TextJob("square", "7"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		claim, err := c.Claim(t.Context(), client.ClaimRequest{RunnerID: "test", Max: 1})
+		if err != nil || claim == nil {
+			t.Fatal(claim, err)
+		}
+		if _, err := c.Complete(t.Context(), j.ID, claim.ID, client.Outcome{Output: []byte("49")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	resp, err := http.Get(url + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // how strace ends after its signal differs between versions
+	text, err := os.ReadFile(calls)
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^\d+ +([a-z0-9_]+)\((.*)`).FindAllStringSubmatch(string(text), -1) {
+		used[m[1]] = true
+		if strings.Contains(m[2], "PROT_WRITE") && strings.Contains(m[2], "PROT_EXEC") {
+			t.Errorf("MemoryDenyWriteExecute= forbids %s(%s", m[1], m[2])
+		}
+	}
+	if !used["accept4"] || !used["fdatasync"] && !used["fsync"] {
+		t.Errorf("the trace lacks calls: %v", slices.Sorted(maps.Keys(used)))
+	}
+	for _, call := range slices.Sorted(maps.Keys(used)) {
+		if !allowed[call] {
+			t.Errorf("the unit does not allow %s", call)
+		}
+	}
+}

@@ -1,0 +1,17 @@
+//go:build linux || darwin
+
+package ingest
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+func statfs(path string) (free, total uint64, err error) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(path, &s); err != nil {
+		return 0, 0, fmt.Errorf("statfs %s: %w", path, err)
+	}
+	return s.Bavail * uint64(s.Bsize), s.Blocks * uint64(s.Bsize), nil
+}

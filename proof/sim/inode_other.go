@@ -1,0 +1,8 @@
+//go:build !unix
+
+package sim
+
+import "io/fs"
+
+// inodeOf panics: the simulation needs the inodes of files, which this system does not have.
+func inodeOf(info fs.FileInfo) inode { panic("no inode of " + info.Name() + " on this system") }
