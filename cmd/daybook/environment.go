@@ -34,6 +34,7 @@ var otherVariables = map[string]string{
 	"DAYBOOK_META":          "for scripts: the meta of the job",
 	"DAYBOOK_ATTEMPT":       "for the programs of handlers: the number of the run",
 	"DAYBOOK_BATCH":         "for the programs of handlers: the number of jobs",
+	"DAYBOOK_IMAGE":         "for the compose file: the image",
 	"DAYBOOK_BINARY":        "for tests of Go programs: the binary that they start",
 	"DAYBOOK_SCALE":         ofTests,
 	"DAYBOOK_SWEEPS":        ofTests,

@@ -82,7 +82,7 @@ func TestCreateWaits(t *testing.T) {
 		out     string
 	}{
 		{[]string{"--output", "6"}, exitOK, "6"},
-		{[]string{"--code", "failed", "--error", "too many"}, exitError, ""},
+		{[]string{"--code", "failed", "--error", "too many"}, exitJobFailed, ""},
 	} {
 		done := make(chan result, 1)
 		go func() { done <- a.run("", "create", "--wait", "1 2 3") }()
@@ -95,7 +95,7 @@ func TestCreateWaits(t *testing.T) {
 		if r := <-done; r.code != c.code || r.out != c.out {
 			t.Errorf("create --wait of a job that ended with %v: %+v", c.outcome, r)
 		} else if c.code != exitOK {
-			contains(t, r.errs, "is failed: too many")
+			contains(t, r.errs, "has failed: too many")
 		}
 	}
 }
