@@ -61,7 +61,11 @@ func TestJoinedCreates(t *testing.T) {
 		t.Errorf("%d jobs", len(made))
 	}
 	for id, j := range made {
-		if got, err := s.Client.Job(t.Context(), id); err != nil || !reflect.DeepEqual(got, j) {
+		got, err := s.Client.Job(t.Context(), id)
+		if err == nil {
+			got.Text, j.Text = nil, nil // creates that share a request have none
+		}
+		if err != nil || !reflect.DeepEqual(got, j) {
 			t.Fatalf("%v\n%+v, but the server has\n%+v", err, j, got)
 		}
 	}

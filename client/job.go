@@ -169,7 +169,7 @@ type Job struct {
 	// Existing is set if a create returned the unfinished job that has the same unique key.
 	Existing bool `json:"existing"`
 
-	// Text is the whole document as the server sent it, in calls that return one job.
+	// Text is the whole document as the server sent it, in calls that return one job; nil after creates that shared a request.
 	Text []byte `json:"-"`
 }
 

@@ -103,7 +103,7 @@ func TestSubmitSlowly(t *testing.T) {
 			time.Sleep(5 * time.Millisecond)
 		}
 	}
-	interrupted := func(name string, wait bool) (b client.Batch, said string) {
+	interrupted := func(name string, wait bool) (client.Batch, string) {
 		t.Helper()
 		args := []string{"submit", "--server", s.url, "--name", name}
 		if wait {
@@ -125,7 +125,7 @@ func TestSubmitSlowly(t *testing.T) {
 		if wait {
 			in.Close()
 		}
-		b = batchOf(name, func(b *client.Batch) bool { return b.Count == 2 && b.Open == !wait })
+		batchOf(name, func(b *client.Batch) bool { return b.Count == 2 && b.Open == !wait })
 		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 			t.Fatal(err)
 		}
