@@ -1,0 +1,68 @@
+package backup
+
+import (
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// smallDisk mounts a tmpfs.
+func smallDisk(t *testing.T, size string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := syscall.Mount("daybook-backup", dir, "tmpfs", 0, "size="+size); err != nil {
+		t.Skipf("mount a small tmpfs: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Errorf("unmount: %v", err)
+		}
+	})
+	return dir
+}
+
+// TestFullDisk: a backup and a restore that do not fit fail with the reason and leave nothing. The backup before stays.
+func TestFullDisk(t *testing.T) {
+	s := startSource(t, 0)
+	if _, err := s.create(t.Context(), 100, "x"); err != nil {
+		t.Fatal(err)
+	}
+	disk := smallDisk(t, "8m")
+	dir := filepath.Join(disk, "backups")
+	first := mustMake(t, dir, s.stream, nil, 0)
+	random := make([]byte, 1<<20)
+	for i := range random {
+		random[i] = byte('a' + rand.IntN(26))
+	}
+	for range 20 {
+		if _, err := s.create(t.Context(), 1, string(random)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 3 {
+		if _, err := tryMake(t, dir, s.stream, nil, 0); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("a backup on a full disk: %v", err)
+		}
+		entries, err := os.ReadDir(dir)
+		if err != nil || len(entries) != 1 {
+			t.Errorf("on the full disk: %v, %v", entries, err)
+		}
+	}
+	if _, err := Verify(t.Context(), first.Path, true); err != nil {
+		t.Error(err)
+	}
+	large := mustMake(t, t.TempDir(), s.stream, nil, 0)
+	if _, err := Restore(t.Context(), large.Path, filepath.Join(disk, "data")); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("a restore on a full disk: %v", err)
+	}
+	if entries, err := os.ReadDir(disk); err != nil || len(entries) != 1 {
+		t.Errorf("on the full disk: %v, %v", entries, err)
+	}
+	data := filepath.Join(disk, "data")
+	if _, err := Restore(t.Context(), first.Path, data); err != nil {
+		t.Error(err)
+	}
+}
