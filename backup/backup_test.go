@@ -733,3 +733,27 @@ func TestRestoreInto(t *testing.T) {
 		t.Errorf("a second restore: %v", err)
 	}
 }
+
+// TestVerifyEnds: a verification that is ended early does not call the backup damaged.
+func TestVerifyEnds(t *testing.T) {
+	s := startSource(t, 0)
+	if _, err := s.create(t.Context(), 100, "x"); err != nil {
+		t.Fatal(err)
+	}
+	made := mustMake(t, t.TempDir(), s.stream, nil, 0)
+	m, _, err := open(made.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	end()
+	if _, err := verifyContent(ctx, made.Path, m); !errors.Is(err, context.Canceled) || errors.Is(err, ErrDamaged) {
+		t.Errorf("verification: %v", err)
+	}
+	if _, err := Verify(ctx, made.Path, true); !errors.Is(err, context.Canceled) || errors.Is(err, ErrDamaged) {
+		t.Errorf("verification: %v", err)
+	}
+	if _, err := Restore(ctx, made.Path, filepath.Join(t.TempDir(), "data")); !errors.Is(err, context.Canceled) || errors.Is(err, ErrDamaged) {
+		t.Errorf("restore: %v", err)
+	}
+}

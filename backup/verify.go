@@ -137,8 +137,8 @@ func verifyContent(ctx context.Context, dir string, m *Manifest) (*Verified, err
 			ErrDamaged, report.UUID, report.First, report.Last, m.Journal, m.Cursor, m.Last)
 	}
 	for r, err := range journal.Scan(ingest.JournalDir(dir), report.First) {
-		if err == nil {
-			err = ctx.Err()
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
 		}
 		if err == nil {
 			_, err = job.Decode(r.Verb, r.Fields, r.Body)

@@ -45,14 +45,22 @@ func (e *errands) backUp() step {
 			return err
 		}
 		if _, err := backup.Verify(ctx, made, true); err != nil {
-			return impossiblef("a complete backup: %v", err)
+			return unlessEnded(ctx, "a complete backup: %v", err)
 		}
 		data := filepath.Join(dir, "data")
 		if _, err := backup.Restore(ctx, made, data); err != nil {
-			return impossiblef("a complete backup cannot be restored: %v", err)
+			return unlessEnded(ctx, "a complete backup cannot be restored: %v", err)
 		}
 		return e.lookInto(ctx, data)
 	}}
+}
+
+// unlessEnded returns that a right backup cannot be so, unless the work with it was ended early.
+func unlessEnded(ctx context.Context, format string, args ...any) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return impossiblef(format, args...)
 }
 
 // lookInto compares the job of the user with what a restored data directory has.
@@ -70,7 +78,7 @@ func (e *errands) lookInto(ctx context.Context, data string) (err error) {
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	if _, err := ingest.Replay(ctx, s, journal.Scan(ingest.JournalDir(data), s.Applied()+1), func(uint64) {}); err != nil {
-		return impossiblef("the restored journal: %v", err)
+		return unlessEnded(ctx, "the restored journal: %v", err)
 	}
 	j, err := s.Job(id)
 	switch {
