@@ -40,6 +40,7 @@
 //   - blobs.go, blob_read.go, blob_upload.go: blobs, which are too long for payloads and outputs; how one is read; how a
 //     long one is sent, which can be resumed.
 //   - filesets.go, fileset_tar.go, fileset_directory.go: filesets; reading one as an archive; pushing and pulling directories.
+//   - tar_reader.go: an archive that is read while it arrives.
 //   - backup.go: backups of the server.
 //   - server.go, discover.go: the server's stats, version, switches and time; servers on the local network.
 //   - session.go: sessions, and the numbers of their requests.
