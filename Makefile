@@ -145,9 +145,9 @@ bench-compare: ## the short set here and at commit BASE, by turns; fails if some
 	$(GO) build -o $(BIN)/bench-compare ./bench/compare
 	$(BIN)/bench-compare -base "$(BASE)" $(ARGS)
 
-bench-open: build ## latency at 25, 50, 75 and 95 % of the peak, calls due at fixed times; 8 minutes; writes the tables of docs/performance.md and docs/open-loop.svg; ARGS="-help" for the flags
-	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook $(GO) run ./bench/open -page docs/performance.md $(ARGS)
-	cd bench/peers && GOWORK=off $(GO) run ./latency -in $(CURDIR)/$(BIN)/open-loop.json -out $(CURDIR)/docs/open-loop.svg
+bench-open: build ## latency at 25, 50, 75 and 95 % of the peak, calls due at fixed times; 8 minutes; writes the tables of docs/explanation/performance.md and docs/explanation/open-loop.svg; ARGS="-help" for the flags
+	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook $(GO) run ./bench/open -page docs/explanation/performance.md $(ARGS)
+	cd bench/peers && GOWORK=off $(GO) run ./latency -in $(CURDIR)/$(BIN)/open-loop.json -out $(CURDIR)/docs/explanation/open-loop.svg
 
 PEERS := $(CURDIR)/$(BIN)/peers
 
@@ -183,24 +183,24 @@ sweeps: build ## cancel, redrive and delete ten million jobs beside claims of an
 check-scale: ## memory of a check of ten million one-job batches; CHECK_BATCHES=n for fewer; ten million take about half an hour
 	DAYBOOK_CHECK_BATCHES=$(or $(CHECK_BATCHES),10000000) $(GO) test -count=1 -v -run TestCheckOfManyBatches -timeout 90m ./store
 
-PROOF := DAYBOOK_REPORT=$(CURDIR)/docs/reliability.md $(GO) test -count=1 -v -timeout 90m
+PROOF := DAYBOOK_REPORT=$(CURDIR)/docs/explanation/reliability.md $(GO) test -count=1 -v -timeout 90m
 
-sim: ## SEEDS (10000) simulated servers with crashes and faults; about ten minutes; reports to docs/reliability.md
+sim: ## SEEDS (10000) simulated servers with crashes and faults; about ten minutes; reports to docs/explanation/reliability.md
 	$(PROOF) ./proof/sim -seeds $(or $(SEEDS),10000)
 
-corruption: ## every damage to a journal and a store, and what a start makes of it; reports to docs/reliability.md
+corruption: ## every damage to a journal and a store, and what a start makes of it; reports to docs/explanation/reliability.md
 	$(PROOF) ./proof/corruption -full
 
-crash: build ## the real binary: 200 kills, 500 power cuts, stops, full and read-only disks; reports to docs/reliability.md
+crash: build ## the real binary: 200 kills, 500 power cuts, stops, full and read-only disks; reports to docs/explanation/reliability.md
 	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook $(PROOF) ./proof/crash -full
 
-runner-kills: build ## 200 kills of runners, of their processes and of the server, under load; some minutes; reports to docs/reliability.md
+runner-kills: build ## 200 kills of runners, of their processes and of the server, under load; some minutes; reports to docs/explanation/reliability.md
 	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook $(PROOF) ./proof/runners -run TestKills -full
 
 runner-soak: build ## memory, descriptors and processes of a runner that runs jobs of all kinds for SOAK (10m)
 	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook $(GO) test -count=1 -v -timeout 180m ./proof/runners -run TestSoak -soak $(or $(SOAK),10m)
 
-hostile: build ## clients that never read, never write, or go byte by byte, by hundreds on each route and in streams; about 15 minutes; reports to docs/reliability.md
+hostile: build ## clients that never read, never write, or go byte by byte, by hundreds on each route and in streams; about 15 minutes; reports to docs/explanation/reliability.md
 	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook $(PROOF) ./proof/hostile -full
 
 fuzz: ## each fuzz target for FUZZTIME (30s)

@@ -333,9 +333,9 @@ func TestDocListsFiles(t *testing.T) {
 	}
 }
 
-// TestGuarantees: every test that docs/guarantees.md names is there.
+// TestGuarantees: every test that docs/explanation/guarantees.md names is there.
 func TestGuarantees(t *testing.T) {
-	text, err := os.ReadFile("docs/guarantees.md")
+	text, err := os.ReadFile("docs/explanation/guarantees.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -356,7 +356,7 @@ func TestGuarantees(t *testing.T) {
 				src, err := os.ReadFile(path)
 				return err == nil && strings.Contains(string(src), "\nfunc "+m[1]+"(")
 			}) {
-				t.Errorf("docs/guarantees.md names %s of %s, which is not there", m[1], folder)
+				t.Errorf("docs/explanation/guarantees.md names %s of %s, which is not there", m[1], folder)
 			}
 		}
 	}

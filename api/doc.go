@@ -1,4 +1,4 @@
-// Package api is Daybook's HTTP API: JSON over HTTP/1.1 on echo. docs/api.md describes it for clients, and routes.go
+// Package api is Daybook's HTTP API: JSON over HTTP/1.1 on echo. docs/reference/api.md describes it for clients, and routes.go
 // lists all routes. A handler decodes the request, calls the engine once or twice, and encodes the answer. Package job
 // decides what a job may do next.
 //

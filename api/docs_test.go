@@ -15,7 +15,7 @@ import (
 
 func readDoc(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile("../docs/" + name)
+	text, err := os.ReadFile("../docs/reference/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func TestEveryRouteIsDocumented(t *testing.T) {
 		if !regexp.MustCompile("`"+regexp.QuoteMeta(path)+"[`?]").MatchString(doc) &&
 			!strings.Contains(doc, strings.Replace(path, "POST /add", "`POST /add?", 1)) &&
 			!strings.Contains(doc, "`"+strings.TrimPrefix(path, "GET ")+"`") {
-			t.Errorf("docs/api.md does not have %s", path)
+			t.Errorf("docs/reference/api.md does not have %s", path)
 		}
 	}
 }
@@ -62,12 +62,12 @@ func TestCodesAreDocumented(t *testing.T) {
 	}
 	for code := range codes() {
 		if !documented[code] {
-			t.Errorf("docs/api.md does not list the code %s", code)
+			t.Errorf("docs/reference/api.md does not list the code %s", code)
 		}
 	}
 	for code := range documented {
 		if !codes()[code] {
-			t.Errorf("docs/api.md lists the code %s, which nothing has", code)
+			t.Errorf("docs/reference/api.md lists the code %s, which nothing has", code)
 		}
 	}
 	// The source has literal codes, too. codes must have all of them.
@@ -113,12 +113,12 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 	for name, kind := range exposed {
 		if documented[name] != kind {
-			t.Errorf("docs/metrics.md has %q for %s, which is a %s", documented[name], name, kind)
+			t.Errorf("docs/reference/metrics.md has %q for %s, which is a %s", documented[name], name, kind)
 		}
 	}
 	for name := range documented {
 		if exposed[name] == "" {
-			t.Errorf("docs/metrics.md has %s, which /metrics has not", name)
+			t.Errorf("docs/reference/metrics.md has %s, which /metrics has not", name)
 		}
 	}
 	for _, must := range []string{"go_goroutines", "process_resident_memory_bytes", `daybook_jobs{status="pending"} 0`, `daybook_batches{status="in_progress"} 0`, `daybook_watermark_seq{mark="synced"}`, "daybook_ready 1"} {

@@ -10,7 +10,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// A job document has the fields of one table, in the order of docs/api.md. A test compares the two. The document is
+// A job document has the fields of one table, in the order of docs/reference/api.md. A test compares the two. The document is
 // encoded by hand, because the answer to a claim has up to a thousand jobs, and reflection would take more time than
 // all other work for the claim.
 

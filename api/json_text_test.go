@@ -12,7 +12,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// documentFields are the fields of a job document in the order of docs/api.md.
+// documentFields are the fields of a job document in the order of docs/reference/api.md.
 func documentFields(t testing.TB, text string) []string {
 	t.Helper()
 	d := json.NewDecoder(strings.NewReader(text))

@@ -13,7 +13,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// docs/metrics.md lists the metrics, and a test compares the two. The values of labels come from the source code:
+// docs/reference/metrics.md lists the metrics, and a test compares the two. The values of labels come from the source code:
 // routes, statuses, classes. Only the metrics of queues, which are bounded, have the labels client and type. A runner is
 // never a label, because there can be a million of them.
 

@@ -17,7 +17,7 @@ import (
 //   - query: the names of the query parameters, separated by spaces. A name that ends in a dot stands for all names
 //     with this prefix, and a name that ends in a star can be given several times. The server refuses other parameters.
 //
-// To add a route, add a line with its handler to routes, an operation to openapi.yaml, and a section to docs/api.md.
+// To add a route, add a line with its handler to routes, an operation to openapi.yaml, and a section to docs/reference/api.md.
 // Tests compare the three.
 type route struct {
 	method, path string

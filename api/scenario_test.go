@@ -405,7 +405,7 @@ func (s *scenario) withIDs(text string) string {
 	})
 }
 
-// TestScenariosShowEveryCode: each code that docs/api.md lists is in a transcript, unless a script cannot cause it.
+// TestScenariosShowEveryCode: each code that docs/reference/api.md lists is in a transcript, unless a script cannot cause it.
 func TestScenariosShowEveryCode(t *testing.T) {
 	exempt := map[string]string{
 		"client_gone": "nobody reads the answer",
@@ -427,7 +427,7 @@ func TestScenariosShowEveryCode(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, file := range files {
-		all.WriteString(readDoc(t, "../testdata/scenarios/"+filepath.Base(file)))
+		all.WriteString(readDoc(t, "../../testdata/scenarios/"+filepath.Base(file)))
 	}
 	for code := range codes() {
 		shown := strings.Contains(all.String(), `code:"`+code+`"`)

@@ -15,7 +15,7 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// streamProtocol is the WebSocket subprotocol that docs/stream.md describes.
+// streamProtocol is the WebSocket subprotocol that docs/reference/stream.md describes.
 const streamProtocol = "daybook.v1"
 
 const (
@@ -98,7 +98,7 @@ func checkUpgrade(c echo.Context) error {
 	if !r.ProtoAtLeast(1, 1) || r.Method != http.MethodGet || !headerHas(r, echo.HeaderConnection, "upgrade") || !headerHas(r, echo.HeaderUpgrade, "websocket") {
 		h.Set(echo.HeaderUpgrade, "websocket")
 		h.Set(echo.HeaderConnection, "Upgrade")
-		return &problem{status: http.StatusUpgradeRequired, code: "upgrade_required", detail: "a stream is a WebSocket; send the headers Connection: Upgrade and Upgrade: websocket with HTTP/1.1 (docs/stream.md)"}
+		return &problem{status: http.StatusUpgradeRequired, code: "upgrade_required", detail: "a stream is a WebSocket; send the headers Connection: Upgrade and Upgrade: websocket with HTTP/1.1 (docs/reference/stream.md)"}
 	}
 	if r.Header.Get("Sec-WebSocket-Version") != "13" {
 		h.Set("Sec-WebSocket-Version", "13")

@@ -16,7 +16,7 @@ import (
 
 var strict = json.RejectUnknownMembers(true)
 
-// decodeObject decodes one JSON object into a struct, by the strict rules of docs/api.md. Its errors are problems that
+// decodeObject decodes one JSON object into a struct, by the strict rules of docs/reference/api.md. Its errors are problems that
 // name the field.
 func decodeObject(text []byte, into any, more ...json.Options) error {
 	if first := bytes.TrimLeft(text, " \t\r\n"); len(first) == 0 {

@@ -3,7 +3,7 @@
 // million jobs are cancelled, redriven and deleted.
 //
 // The load comes from this process, on the same machine. Every create and every decision is on disk before the server
-// answers. docs/performance.md has the results.
+// answers. docs/explanation/performance.md has the results.
 //
 // # Files
 //
@@ -20,7 +20,7 @@
 //	sweep_test.go   claims during sweeps of ten million jobs
 //	idle_test.go    thousands of idle connections
 //	readme_test.go  the program and the tour of the README
-//	python_test.go  the program of docs/format-runs.md
+//	python_test.go  the program of docs/reference/format-runs.md
 //
 // Folder matrix has what these benchmarks share with those of the journal, the store and the engine. Folder compare
 // compares them with another commit (`make bench-compare`). Folder open measures latencies at fixed rates of arrivals

@@ -13,20 +13,20 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// TestPythonOfFormatRuns runs the Python programs of docs/format-runs.md against a server: one reads a claim, the other
+// TestPythonOfFormatRuns runs the Python programs of docs/reference/format-runs.md against a server: one reads a claim, the other
 // the results of a batch.
 func TestPythonOfFormatRuns(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
-		t.Skip("there is no python3 to run the programs of docs/format-runs.md:", err)
+		t.Skip("there is no python3 to run the programs of docs/reference/format-runs.md:", err)
 	}
-	text, err := os.ReadFile("../docs/format-runs.md")
+	text, err := os.ReadFile("../docs/reference/format-runs.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	programs := regexp.MustCompile("(?s)```python\n(.*?)```").FindAllStringSubmatch(string(text), -1)
 	if len(programs) != 2 {
-		t.Fatalf("docs/format-runs.md has %d programs, want 2", len(programs))
+		t.Fatalf("docs/reference/format-runs.md has %d programs, want 2", len(programs))
 	}
 	s := serve(t)
 	l := NewLoad(s.URL(), 1)

@@ -20,7 +20,7 @@ import (
 	"github.com/daybookq/daybook/load/works"
 )
 
-// The bounds with many pending jobs of 100 bytes (docs/performance.md):
+// The bounds with many pending jobs of 100 bytes (docs/explanation/performance.md):
 const (
 	scaleJobs        = 10_000_000 // or as many as DAYBOOK_SCALE says
 	scaleQueues      = 100_000

@@ -16,7 +16,7 @@ import (
 	"github.com/daybookq/daybook/load/works"
 )
 
-// The bounds for claims during sweeps of ten million jobs (docs/performance.md):
+// The bounds for claims during sweeps of ten million jobs (docs/explanation/performance.md):
 const (
 	sweepJobs        = 10_000_000
 	maxSweepP99Ratio = 2

@@ -26,7 +26,7 @@ import (
 //
 //	{"chunk_addr":"sha256:…","chunk_bytes":70000,"chunk_kind":"text"}
 //
-// An output has its address in OutputAddr too. docs/api.md describes references for programs in other languages. The programs
+// An output has its address in OutputAddr too. docs/reference/api.md describes references for programs in other languages. The programs
 // that create the jobs of a batch, that run them, and that read its results must name the same store.
 type Chunks struct {
 	// Limit is how many bytes a payload or output may have in its job. 0 means 64 KiB. It is at most 4 MiB, which the

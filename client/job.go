@@ -112,7 +112,7 @@ func setText(q url.Values, name string, value jsontext.Value) error {
 }
 
 // Job is the document of a job, with the fields of the JSON document in one flat struct, so that users read them by the
-// names that docs/api.md lists. Times are unix milliseconds. 0, "" and nil mean null, or empty.
+// names that docs/reference/api.md lists. Times are unix milliseconds. 0, "" and nil mean null, or empty.
 type Job struct {
 	ID       string `json:"job_id"`
 	BatchID  string `json:"batch_id"`

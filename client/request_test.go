@@ -163,7 +163,7 @@ func TestCodesHaveSentinels(t *testing.T) {
 		client.ErrRunnerTaken, client.ErrRunnerReplaced, client.ErrRunnerLost,
 	}
 	without := map[string]bool{"route_not_found": true, "method_not_allowed": true, "client_gone": true, "internal": true, "store_damaged": true}
-	doc, err := os.ReadFile("../docs/api.md")
+	doc, err := os.ReadFile("../docs/reference/api.md")
 	if err != nil {
 		t.Fatal(err)
 	}

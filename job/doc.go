@@ -24,9 +24,9 @@
 //     row needs a new format) and in documents (Document, if it is not shown as it is).
 //  2. api/job_attributes.go: its JSON field, its query parameter and its check.
 //  3. api/job_document.go: its field in documents.
-//  4. runs/claim.go: its field in runs of claimed jobs, if documents show it, and docs/format-runs.md.
+//  4. runs/claim.go: its field in runs of claimed jobs, if documents show it, and docs/reference/format-runs.md.
 //  5. client/job.go: the field of Attributes and, if documents show it, of Job, and client/claim_runs.go.
-//  6. api/openapi.yaml, and 7. docs/api.md.
+//  6. api/openapi.yaml, and 7. docs/reference/api.md.
 //
 // TestGolden and FuzzDecode here, the model test of package store and the OpenAPI test of package api fail where one of
 // them was forgotten.

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestDocs: the tables of docs/api.md about what may happen to a job are made from the rules. -rewrite writes them.
+// TestDocs: the tables of docs/reference/api.md about what may happen to a job are made from the rules. -rewrite writes them.
 func TestDocs(t *testing.T) {
-	const page = "../docs/api.md"
+	const page = "../docs/reference/api.md"
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)

@@ -2,7 +2,7 @@ package job
 
 import "testing"
 
-// fences are requests about a job, named as in docs/api.md. Claim 60, of runner r1, held or holds the job.
+// fences are requests about a job, named as in docs/reference/api.md. Claim 60, of runner r1, held or holds the job.
 var fences = []struct {
 	name    string
 	state   State

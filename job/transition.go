@@ -2,7 +2,7 @@ package job
 
 // This file has the rules that say what a job does next. Each rule takes the state of a job, the attributes that it was
 // created with and the command, and returns the next state, or a Refusal that says why there is none. No rule reads a
-// clock or knows how jobs are stored. TestTransitions lists those that return a state. The tables of docs/api.md are
+// clock or knows how jobs are stored. TestTransitions lists those that return a state. The tables of docs/reference/api.md are
 // written from the lists of rules in the tests.
 
 // Admit returns the first state of a job.

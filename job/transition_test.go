@@ -15,7 +15,7 @@ type rule struct {
 	do         func(s State, a *Attributes) (State, Refusal)
 	to         State
 	refusal    Refusal
-	// event and note describe the rule in docs/api.md; a rule without an event is not in the table there.
+	// event and note describe the rule in docs/reference/api.md; a rule without an event is not in the table there.
 	event, note string
 }
 

@@ -55,7 +55,7 @@
 //	            #:end crc=9ae0daaf\n
 //
 // A record begins and ends with a line break, so that `grep -a '^#:'` works on the files. AppendRecord in record.go has
-// the exact layout. docs/format-journal.md describes the format for those who write a reader in another language.
+// the exact layout. docs/reference/format-journal.md describes the format for those who write a reader in another language.
 //
 // # Invariants
 //

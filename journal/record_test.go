@@ -66,7 +66,7 @@ func TestGolden(t *testing.T) {
 
 // TestFormatDoc: the example in the document is a record.
 func TestFormatDoc(t *testing.T) {
-	doc, err := os.ReadFile(filepath.Join("..", "docs", "format-journal.md"))
+	doc, err := os.ReadFile(filepath.Join("..", "docs", "reference", "format-journal.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

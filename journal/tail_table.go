@@ -40,7 +40,7 @@ type tailCase struct {
 }
 
 const (
-	nextRestore = "restore this file from a copy, or start from a backup; `daybook journal verify` shows which records are readable, and docs/format-journal.md, under \"When a start is refused\", says how to give up the others"
+	nextRestore = "restore this file from a copy, or start from a backup; `daybook journal verify` shows which records are readable, and docs/reference/format-journal.md, under \"When a start is refused\", says how to give up the others"
 	nextUpgrade = "start the version of Daybook that wrote the record, or a newer one"
 	nextPair    = "put the journal and the store that belong together back in place, or rebuild the store from a backup"
 	nextTidy    = "find out which program made this file, and move it away; Daybook does not make such files"

@@ -43,5 +43,5 @@
 //   - restart.go: what an earlier server left.
 //   - metrics.go, backlog.go: the original's metrics; chunks that have not ended.
 //
-// To add a flag: a row in flagTable, a field in Flags, a row in docs/from-opsqueue.md (a test compares them).
+// To add a flag: a row in flagTable, a field in Flags, a row in docs/how-to/from-opsqueue.md (a test compares them).
 package opsqueue

@@ -44,9 +44,9 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// TestEnvironmentIsDocumented: docs/from-opsqueue.md names the variables that the code reads.
+// TestEnvironmentIsDocumented: docs/how-to/from-opsqueue.md names the variables that the code reads.
 func TestEnvironmentIsDocumented(t *testing.T) {
-	page, err := os.ReadFile("../docs/from-opsqueue.md")
+	page, err := os.ReadFile("../docs/how-to/from-opsqueue.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestEnvironmentIsDocumented(t *testing.T) {
 	}
 	for _, name := range read {
 		if !strings.Contains(string(page), "`"+name+"`") {
-			t.Errorf("docs/from-opsqueue.md does not name %s", name)
+			t.Errorf("docs/how-to/from-opsqueue.md does not name %s", name)
 		}
 	}
 }

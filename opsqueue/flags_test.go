@@ -154,9 +154,9 @@ func FuzzDuration(f *testing.F) {
 	})
 }
 
-// TestFlagsAreDocumented: docs/from-opsqueue.md has a row for each flag with its default, and no other one.
+// TestFlagsAreDocumented: docs/how-to/from-opsqueue.md has a row for each flag with its default, and no other one.
 func TestFlagsAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../docs/from-opsqueue.md")
+	page, err := os.ReadFile("../docs/how-to/from-opsqueue.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,10 +9,10 @@
 //	powerfs     is a file system for power cuts: it knows what was synced, and can lose the rest
 //	stallfs     is a disk on which a store stalls, for tests of the server while Pebble blocks all commits
 //	busy        loads a machine, so that other tests can be run on a busy one
-//	report      writes the figures of a full run into docs/reliability.md
+//	report      writes the figures of a full run into docs/explanation/reliability.md
 //
 // # Where to start
 //
-// docs/reliability.md has the results. docs/guarantees.md names the tests of each promise. The doc.go of each folder
+// docs/explanation/reliability.md has the results. docs/explanation/guarantees.md names the tests of each promise. The doc.go of each folder
 // says what its attack proves, how, and what it does not prove.
 package proof

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestMetricsAreDocumented: docs/runners.md has each metric of a runner, and no other.
+// TestMetricsAreDocumented: docs/reference/runners.md has each metric of a runner, and no other.
 func TestMetricsAreDocumented(t *testing.T) {
-	text, err := os.ReadFile("../docs/runners.md")
+	text, err := os.ReadFile("../docs/reference/runners.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,13 +35,13 @@ func TestMetricsAreDocumented(t *testing.T) {
 		for _, m := range name.FindAllStringSubmatch(string(source), -1) {
 			made[m[1]] = true
 			if !documented[m[1]] {
-				t.Errorf("docs/runners.md lacks %s", m[1])
+				t.Errorf("docs/reference/runners.md lacks %s", m[1])
 			}
 		}
 	}
 	for name := range documented {
 		if !made[name] {
-			t.Errorf("docs/runners.md has %s, which a runner has not", name)
+			t.Errorf("docs/reference/runners.md has %s, which a runner has not", name)
 		}
 	}
 	if len(made) < 15 {

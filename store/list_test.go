@@ -102,7 +102,7 @@ func (g *generator) filter(m *model) (f Filter) {
 	return f
 }
 
-// matches is the meaning of a list's parameters according to docs/api.md.
+// matches is the meaning of a list's parameters according to docs/reference/api.md.
 func (f *Filter) matches(doc *job.Job) bool {
 	for key, want := range f.Meta {
 		if value, ok := doc.Meta.Get(key); !ok || value != want {

@@ -11,7 +11,7 @@
 //	main.go      flags, the works and rates
 //	measure.go   one run at one rate
 //	watch.go     what the disk and the processors did meanwhile
-//	report.go    JSON, and the tables of docs/performance.md
+//	report.go    JSON, and the tables of docs/explanation/performance.md
 //
 // The plot is drawn by bench/peers/latency, from the JSON.
 package main

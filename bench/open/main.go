@@ -54,7 +54,7 @@ func parse() (options, error) {
 	chosen := flag.String("works", strings.Join(names, ","), "the works")
 	flag.StringVar(&o.dir, "dir", os.TempDir(), "a directory on the disk to measure")
 	flag.StringVar(&o.out, "out", "bin/open-loop.json", "file for the results")
-	flag.StringVar(&o.page, "page", "", "page whose block is replaced by the tables, such as docs/performance.md")
+	flag.StringVar(&o.page, "page", "", "page whose block is replaced by the tables, such as docs/explanation/performance.md")
 	flag.StringVar(&o.logs, "logs", "", "directory for the servers' logs, with a line for each garbage collection")
 	flag.Parse()
 	for name := range strings.SplitSeq(*chosen, ",") {

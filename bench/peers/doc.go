@@ -1,4 +1,4 @@
-// Command peers measures Daybook beside other queues on one machine: `make bench-peers`. docs/performance.md says how to
+// Command peers measures Daybook beside other queues on one machine: `make bench-peers`. docs/explanation/performance.md says how to
 // run it, what the columns mean, and what came out.
 //
 // It is a module of its own, so that the libraries of the peers never reach another module. go.work does not use it.

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra/doc"
 )
 
-var rewriteCLI = flag.Bool("rewrite-cli", false, "write testdata/cli and docs/cli again, after commands have changed")
+var rewriteCLI = flag.Bool("rewrite-cli", false, "write testdata/cli and docs/reference/cli again, after commands have changed")
 
 const sampleID = "0185a1b2-c3d4-7000-8000-00000c800000"
 
@@ -285,7 +285,7 @@ func commandOf(name string) *cobra.Command {
 	return cmd
 }
 
-// TestCLIDocumented: each command has a description, an example, a manual page, a page in docs/cli, and completes its
+// TestCLIDocumented: each command has a description, an example, a manual page, a page in docs/reference/cli, and completes its
 // arguments.
 func TestCLIDocumented(t *testing.T) {
 	dir := t.TempDir()
@@ -325,13 +325,13 @@ var takesFiles = map[string]string{
 	"add": "a file", "submit": "a file", "man": "a directory", "create": "a payload", "context add": "a new name", "blob put": "a file", "blob get": "an address",
 }
 
-// checkPages compares the pages of the commands with docs/cli, or writes them.
+// checkPages compares the pages of the commands with docs/reference/cli, or writes them.
 func checkPages(t *testing.T, pages map[string][]byte) {
 	host, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := filepath.Join("..", "..", "docs", "cli")
+	dir := filepath.Join("..", "..", "docs", "reference", "cli")
 	if *rewriteCLI {
 		if err := os.RemoveAll(dir); err != nil {
 			t.Fatal(err)
@@ -348,7 +348,7 @@ func checkPages(t *testing.T, pages map[string][]byte) {
 			}
 		}
 		if have, err := os.ReadFile(filepath.Join(dir, name)); err != nil || !bytes.Equal(have, text) {
-			t.Errorf("docs/cli/%s is not what the command says; write it with: go test ./cmd/daybook -run TestCLI -rewrite-cli (%v)", name, err)
+			t.Errorf("docs/reference/cli/%s is not what the command says; write it with: go test ./cmd/daybook -run TestCLI -rewrite-cli (%v)", name, err)
 		}
 	}
 	entries, err := os.ReadDir(dir)
@@ -357,7 +357,7 @@ func checkPages(t *testing.T, pages map[string][]byte) {
 	}
 	for _, e := range entries {
 		if _, ok := pages[e.Name()]; !ok {
-			t.Errorf("docs/cli/%s is about no command", e.Name())
+			t.Errorf("docs/reference/cli/%s is about no command", e.Name())
 		}
 	}
 }

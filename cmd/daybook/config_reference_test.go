@@ -17,7 +17,7 @@ type cobraCommand = cobra.Command
 
 // TestReferenceOfSettings: the page of all settings agrees with the flags.
 func TestReferenceOfSettings(t *testing.T) {
-	const path = "../../docs/reference-configuration.md"
+	const path = "../../docs/reference/configuration.md"
 	want := reference()
 	if *rewriteReference {
 		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {

@@ -421,9 +421,9 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// TestExamplesOfLayers: the files in docs/operating.md are valid, and are merged as the text says.
+// TestExamplesOfLayers: the files in docs/how-to/operating.md are valid, and are merged as the text says.
 func TestExamplesOfLayers(t *testing.T) {
-	text, err := os.ReadFile("../../docs/operating.md")
+	text, err := os.ReadFile("../../docs/how-to/operating.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -83,7 +83,7 @@ func TestFilesetCommands(t *testing.T) {
 	}
 }
 
-// TestFilesetTutorial: the commands of docs/filesets.md do what the page says.
+// TestFilesetTutorial: the commands of docs/reference/filesets.md do what the page says.
 func TestFilesetTutorial(t *testing.T) {
 	for _, tool := range []string{"bash", "curl", "tar", "gzip"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -91,7 +91,7 @@ func TestFilesetTutorial(t *testing.T) {
 		}
 	}
 	s := serving(t, t.TempDir())
-	text, err := os.ReadFile("../../docs/filesets.md")
+	text, err := os.ReadFile("../../docs/reference/filesets.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ func newJournal() *cobra.Command {
 		Use:   "journal",
 		Short: "Read or repair the journal of a stopped server",
 		Long: `Read or repair the journal, which has every command that changed state, in order. Its records are text;
-docs/format-journal.md describes them. The server must be stopped.`,
+docs/reference/format-journal.md describes them. The server must be stopped.`,
 		Example: `  daybook journal verify --data /var/lib/daybook`,
 	}
 	return group(cmd, newJournalDump(), newJournalVerify(), newJournalGiveUp())

@@ -30,7 +30,7 @@ func newOpsqueueServe() *cobra.Command {
 		Use:   "opsqueue-serve",
 		Short: "Run the server in place of that of Opsqueue",
 		Long: `Run a server for clients of Opsqueue, with the flags and environment variables of its own server, so that
-a script which starts that one can start this one: docs/from-opsqueue.md lists them. There is no --help.
+a script which starts that one can start this one: docs/how-to/from-opsqueue.md lists them. There is no --help.
 
 The data is in the directory that --database-filename names. With a name for a database in memory, such as
 :memory:, it is in a temporary directory that is removed at the end. Like the original, the server listens

@@ -147,7 +147,7 @@ With --otlp, or with OTEL_EXPORTER_OTLP_ENDPOINT in the environment, the server 
 OpenTelemetry for each run of a job. OTEL_EXPORTER_OTLP_HEADERS, OTEL_TRACES_SAMPLER and the other variables
 of OpenTelemetry are read too. --otlp has precedence over the variables with an endpoint.
 
-With --opsqueue the server has a second listener, for the clients of Opsqueue: docs/from-opsqueue.md. Their
+With --opsqueue the server has a second listener, for the clients of Opsqueue: docs/how-to/from-opsqueue.md. Their
 chunks are jobs of the client opsqueue and the type chunk.
 
 Variables and configuration files can have these settings too: ` + "`daybook help configuration`" + `. ` + "`daybook config`" + `

@@ -128,9 +128,9 @@ batch = true
 	}
 }
 
-// TestExampleOfWorkConfig: the runner accepts the file in docs/runners.md, if the machine has its interpreters.
+// TestExampleOfWorkConfig: the runner accepts the file in docs/reference/runners.md, if the machine has its interpreters.
 func TestExampleOfWorkConfig(t *testing.T) {
-	text, err := os.ReadFile("../../docs/runners.md")
+	text, err := os.ReadFile("../../docs/reference/runners.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
 // Package runs is the format application/vnd.daybook.runs, in which jobs, outcomes and results travel in runs. A run is
 // a stretch of jobs with consecutive ids that have everything else in common. One head line describes all of them. The
-// payloads follow it, exactly as they were posted. docs/format-runs.md has the grammar.
+// payloads follow it, exactly as they were posted. docs/reference/format-runs.md has the grammar.
 //
 // A text in this format has sections. The head line of a section says how many runs follow, except for #:batch:
 //
@@ -19,7 +19,7 @@
 // # To change the format
 //
 // A decoder of version 1 refuses fields that it does not know. So a change is a new version (v=2), which a server sends
-// only to clients that request it. Change docs/format-runs.md, and add golden files to testdata/runs.
+// only to clients that request it. Change docs/reference/format-runs.md, and add golden files to testdata/runs.
 //
 // The files:
 //

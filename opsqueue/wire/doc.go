@@ -12,7 +12,7 @@
 //
 // The original is written with serde, ciborium and serde_json, and both sides of the wire are. So the decoders follow
 // their rules: enums are a text or a map with one entry, unknown fields are ignored, an optional field may be missing.
-// docs/from-opsqueue.md lists where they are stricter.
+// docs/how-to/from-opsqueue.md lists where they are stricter.
 //
 // What must hold:
 //

@@ -167,7 +167,7 @@
 //	stops_test.go       Stops
 //	full_test.go        FullDisk
 //	readonly_test.go    ReadOnly
-//	zz_report_test.go   the table in docs/reliability.md
+//	zz_report_test.go   the table in docs/explanation/reliability.md
 //
 // The tests of the tests:
 //

@@ -14,7 +14,7 @@
 //
 // Attackers, server and honest clients run on one machine, so the attackers take processor time from the server. So
 // latencies and rates are ratios between windows with and without the attack, which take turns. A short run asserts
-// only bounds that also hold on a busy machine. With -full, the test asserts the targets that docs/reliability.md reports.
+// only bounds that also hold on a busy machine. With -full, the test asserts the targets that docs/explanation/reliability.md reports.
 //
 // # What it does not prove
 //

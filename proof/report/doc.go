@@ -1,4 +1,4 @@
-// Package report writes the figures of a full run into docs/reliability.md. The page has a block for each attack,
+// Package report writes the figures of a full run into docs/explanation/reliability.md. The page has a block for each attack,
 // between two comments:
 //
 //	<!-- sim -->

@@ -32,10 +32,10 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// TestFigures: each block of docs/reliability.md names the code that it is about, and none is older than a release.
+// TestFigures: each block of docs/explanation/reliability.md names the code that it is about, and none is older than a release.
 func TestFigures(t *testing.T) {
 	root := filepath.Join("..", "..")
-	page, err := os.ReadFile(filepath.Join(root, "docs", "reliability.md"))
+	page, err := os.ReadFile(filepath.Join(root, "docs", "explanation", "reliability.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,16 +54,16 @@ func TestFigures(t *testing.T) {
 		block, _, closed := strings.Cut(block, "<!-- /"+m[1]+" -->\n")
 		stamp, ok := parseStamp(block)
 		if !closed || !ok {
-			t.Errorf("the block %s of docs/reliability.md does not say which commit it is of; next step: run `make %s`", m[1], m[1])
+			t.Errorf("the block %s of docs/explanation/reliability.md does not say which commit it is of; next step: run `make %s`", m[1], m[1])
 			continue
 		}
 		if why := outdated(stamp, storage, releases(string(changelog))); why != "" {
-			t.Errorf("the figures of %s in docs/reliability.md are outdated: %s; next step: run `make %s`", m[1], why, m[1])
+			t.Errorf("the figures of %s in docs/explanation/reliability.md are outdated: %s; next step: run `make %s`", m[1], why, m[1])
 		}
 	}
 	for _, lane := range []string{"sim", "corruption", "crash"} {
 		if !slices.Contains(names, lane) {
-			t.Errorf("docs/reliability.md has no block %s", lane)
+			t.Errorf("docs/explanation/reliability.md has no block %s", lane)
 		}
 	}
 }

@@ -193,7 +193,7 @@ func (u *audit) ended(r ingest.Receipt, claim job.ID, o *job.Outcome, status job
 	return nil
 }
 
-// promised is the status that docs/api.md promises for a job whose run ended with code in attempt number attempts of
+// promised is the status that docs/reference/api.md promises for a job whose run ended with code in attempt number attempts of
 // max. Deferred also stands for pending, since the delay may be 0.
 func promised(code job.Code, attempts, max int) job.Status {
 	switch {

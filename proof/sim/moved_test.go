@@ -10,7 +10,7 @@ import (
 )
 
 // TestAuditOfMoves is TestAudit for jobs that operators move. It has an altered account for each promise of
-// docs/guarantees.md about them.
+// docs/explanation/guarantees.md about them.
 func TestAuditOfMoves(t *testing.T) {
 	sweep := job.Move{Op: job.Redrive, Client: "c", Type: "t"}
 	completed := store.JobResult{Status: job.Completed}

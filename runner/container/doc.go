@@ -1,5 +1,5 @@
 // Package container runs handlers of kind container. A job is a container of Docker or Podman: its payload names an image,
-// a command, the fileset that is laid out before, and the one that is stored after it. docs/containers.md shows how to use
+// a command, the fileset that is laid out before, and the one that is stored after it. docs/reference/containers.md shows how to use
 // it.
 //
 // The payload has the form of etcdq's jobs:

@@ -1,5 +1,5 @@
 // Package script runs handlers of kind script: source text in node, Python, PHP or a shell, which defines handle(payload,
-// job). docs/handlers.md describes what scripts can do, and docs/script-protocol.md how a runner and a host talk.
+// job). docs/reference/handlers.md describes what scripts can do, and docs/reference/script-protocol.md how a runner and a host talk.
 //
 // A context is a process of a language that has loaded handlers and runs one batch of jobs after the other. A context
 // belongs to one client, and to one handler or to the handlers with the same eid and the same grants. A Pool starts

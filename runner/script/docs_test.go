@@ -14,14 +14,14 @@ import (
 
 func document(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/" + name)
+	text, err := os.ReadFile("../../docs/reference/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(text)
 }
 
-// TestExamplesOfHandlers: the examples of docs/handlers.md do what they say.
+// TestExamplesOfHandlers: the examples of docs/reference/handlers.md do what they say.
 func TestExamplesOfHandlers(t *testing.T) {
 	found := regexp.MustCompile("(?s)```\\w+\n(?://|#) lang: (\\w+)\n(.*?)```").FindAllStringSubmatch(document(t, "handlers.md"), -1)
 	if len(found) != len(handler.Langs) {
@@ -39,7 +39,7 @@ func TestExamplesOfHandlers(t *testing.T) {
 	}
 }
 
-// TestExampleOfTheProtocol: the host of node says what docs/script-protocol.md says.
+// TestExampleOfTheProtocol: the host of node says what docs/reference/script-protocol.md says.
 func TestExampleOfTheProtocol(t *testing.T) {
 	_, example, _ := strings.Cut(document(t, "script-protocol.md"), "```\n")
 	example, _, _ = strings.Cut(example, "```")

@@ -1,4 +1,4 @@
-// Package wasi runs handlers of kind wasi: modules of WebAssembly for WASI preview 1. docs/wasi.md describes what guests
+// Package wasi runs handlers of kind wasi: modules of WebAssembly for WASI preview 1. docs/reference/wasi.md describes what guests
 // can do.
 //
 // A guest gets its input on stdin: the blob at the job's input_addr, or otherwise the payload, exactly as it is stored.

@@ -13,7 +13,7 @@ import (
 
 func main() {
 	in := flag.String("in", "bin/open-loop.json", "results of bench/open")
-	out := flag.String("out", "docs/open-loop.svg", "the picture")
+	out := flag.String("out", "docs/explanation/open-loop.svg", "the picture")
 	flag.Parse()
 	if err := draw(*in, *out); err != nil {
 		fmt.Fprintln(os.Stderr, "latency:", err)

@@ -1,4 +1,4 @@
-// Package report writes the results of a comparison: tables for the terminal and for docs/performance.md, and JSON. The
+// Package report writes the results of a comparison: tables for the terminal and for docs/explanation/performance.md, and JSON. The
 // plot is in package plot, which needs a library.
 //
 // # Files

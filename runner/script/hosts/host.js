@@ -1,4 +1,4 @@
-// Runs handlers in node. docs/script-protocol.md describes the messages on descriptor 3.
+// Runs handlers in node. docs/reference/script-protocol.md describes the messages on descriptor 3.
 'use strict'
 const fs = require('node:fs')
 const net = require('node:net')

@@ -1,5 +1,5 @@
 <?php
-// Runs handlers in PHP. docs/script-protocol.md describes the messages on descriptor 3.
+// Runs handlers in PHP. docs/reference/script-protocol.md describes the messages on descriptor 3.
 
 namespace {
     // What sources may use.

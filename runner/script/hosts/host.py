@@ -1,4 +1,4 @@
-# Runs handlers in Python. docs/script-protocol.md describes the messages on descriptor 3.
+# Runs handlers in Python. docs/reference/script-protocol.md describes the messages on descriptor 3.
 import base64
 import builtins
 import io

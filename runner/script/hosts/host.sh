@@ -1,4 +1,4 @@
-# Runs handlers in a POSIX shell. docs/script-protocol.md describes the messages on descriptor 3, which this host has in
+# Runs handlers in a POSIX shell. docs/reference/script-protocol.md describes the messages on descriptor 3, which this host has in
 # base64. It needs base64, head, tail and tr. $1 is the shell that checks the syntax of sources.
 #
 # Each job runs in a subshell that loads the source. What before defines is of this process, and all jobs see it.

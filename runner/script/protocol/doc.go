@@ -1,5 +1,5 @@
 // Package protocol has the messages between a runner and a host: a process that runs handlers in one language.
-// docs/script-protocol.md describes them. A message is a JSON object in one line, on descriptor 3 of the host.
+// docs/reference/script-protocol.md describes them. A message is a JSON object in one line, on descriptor 3 of the host.
 //
 // Not for: starting hosts and deciding what an answer means (package script).
 //
