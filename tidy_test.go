@@ -51,6 +51,7 @@ var mayImport = map[string][]string{
 	"trace/tracetest":        {},
 	"load":                   {},
 	"deploy/release":         {},
+	"docs/check":             {},
 	"load/works":             {"client", "load"},
 	"load/limits":            {"load", "load/works"},
 	"runner":                 {"client", "fileset", "job", "job/handler", "runner/container", "runner/program", "runner/runlog", "runner/sandbox", "runner/script", "runner/slots", "runner/task", "runner/wasi", "runner/webhook"},
@@ -94,6 +95,7 @@ var onlyIn = map[string][]string{
 	"github.com/fxamacker/cbor/v2":         {"opsqueue/wire"},
 	"go.opentelemetry.io/":                 {"trace", "trace/tracetest"},
 	"github.com/go-logr/logr":              {"trace"},
+	"github.com/yuin/goldmark":             {"docs/check"},
 	"google.golang.org/protobuf":           {"api", "trace/tracetest"},
 }
 
@@ -246,31 +248,6 @@ func TestFileGrowth(t *testing.T) {
 	})
 }
 
-var link = regexp.MustCompile(`\]\(([^)#]+)(#[^)]*)?\)`)
-
-// TestLinks: links in the documents lead to files.
-func TestLinks(t *testing.T) {
-	documents, err := filepath.Glob("docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range append(documents, "README.md", "CHANGELOG.md") {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
-			if strings.Contains(m[1], "://") {
-				continue
-			}
-			if _, err := os.Stat(filepath.Join(filepath.Dir(path), m[1])); err != nil {
-				t.Errorf("%s links to %s: %v", path, m[1], err)
-			}
-		}
-	}
-}
-
 // TestDependencies: docs/dependencies.md justifies exactly the direct requirements of the modules.
 func TestDependencies(t *testing.T) {
 	text, err := os.ReadFile("docs/dependencies.md")
@@ -302,7 +279,7 @@ func TestDependencies(t *testing.T) {
 // listsFiles are the folders whose doc.go lists their files.
 var listsFiles = []string{
 	"api", "backup", "bench", "bench/compare", "bench/demo", "bench/matrix", "bench/open", "bench/peers", "bench/peers/daybook", "bench/peers/measure", "bench/peers/peer", "bench/peers/process",
-	"bench/peers/report", "blob", "blob/s3", "blob/s3/s3test", "client", "cmd/daybook", "fileset", "fileset/archive", "fileset/directory", "ingest", "job", "joblog", "journal", "load", "load/limits", "load/works", "manifest", "mdns", "opsqueue", "opsqueue/stockclient", "opsqueue/wire", "proof/corruption", "proof/crash", "proof/hostile",
+	"bench/peers/report", "blob", "blob/s3", "blob/s3/s3test", "client", "cmd/daybook", "docs/check", "fileset", "fileset/archive", "fileset/directory", "ingest", "job", "joblog", "journal", "load", "load/limits", "load/works", "manifest", "mdns", "opsqueue", "opsqueue/stockclient", "opsqueue/wire", "proof/corruption", "proof/crash", "proof/hostile",
 	"proof/powerfs", "proof/report", "proof/runners", "proof/sim", "registry", "registry/onlost", "runner/answers", "runner/container", "runner/dirlock", "runner/disk", "runner/pool", "runner/program", "runner/runlog", "runner/sandbox", "runner/sandbox/helper", "runner/script", "runner/script/protocol", "runner/slots", "runner/wasi", "runner/wasi/guest", "runner/webhook", "store", "store/lsm", "trace", "trace/tracetest",
 }
 

@@ -307,16 +307,23 @@ func TestCLIDocumented(t *testing.T) {
 				t.Errorf("daybook %s completes no arguments", name)
 			}
 		}
-		var page bytes.Buffer
-		cmd.DisableAutoGenTag = true
-		if err := doc.GenMarkdownCustom(cmd, &page, func(link string) string {
-			return strings.ReplaceAll(link, "_", "-")
-		}); err != nil {
-			t.Fatal(err)
-		}
-		pages[file+".md"] = page.Bytes()
+		pages[file+".md"] = markdown(t, cmd)
 	})
+	pages["daybook.md"] = markdown(t, newRoot().Command)
 	checkPages(t, pages)
+}
+
+// markdown returns the page of a command.
+func markdown(t *testing.T, cmd *cobra.Command) []byte {
+	t.Helper()
+	var page bytes.Buffer
+	cmd.DisableAutoGenTag = true
+	if err := doc.GenMarkdownCustom(cmd, &page, func(link string) string {
+		return strings.ReplaceAll(link, "_", "-")
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return page.Bytes()
 }
 
 // takesFiles are the commands whose arguments are files, or names that no server has, which the shell completes as files.

@@ -1,0 +1,29 @@
+// Package check tests the documents: each link leads somewhere, and each block of code does what its page says.
+//
+// The README and all pages of this repository are read as a code host shows them. The test of a page copies its files and
+// runs its commands in one shell, in an empty directory, against a server of its own. The language of a block says what
+// is done with it:
+//
+//   - console: lines that begin with "$ " are commands, and lines that begin with "> " continue them. The lines after a
+//     command are what it prints, to both outputs. `…` stands for any characters of a line, or for any number of lines if
+//     it is a line of its own. A command that fails ends the test; where that is wanted, the command says `|| true` or
+//     `; echo $?`.
+//   - sh: commands, each of which must succeed. Their output is not compared.
+//   - go, python, js, ts, php, toml, yaml, json and others with a title (```toml title="work.toml"): a file with this name, which the
+//     commands after it can use. Python, JavaScript, PHP and JSON must be well-formed. A file of Go must pass go vet.
+//   - json without a title must be well-formed.
+//   - text, abnf and mermaid are not code.
+//
+// A page whose commands start `daybook serve` gets no other server. 127.0.0.1:1717 is replaced by the address of the
+// page's server, and DAYBOOK_SERVER and DAYBOOK_LISTEN are set to it. $REPOSITORY is the directory of this repository.
+//
+// A comment in the line before a block changes this:
+//
+//   - <!-- tested by: FOLDER TestName -->: the test of this name in FOLDER runs the block, and names the page.
+//   - <!-- not run: REASON -->: the block needs something that no test has, such as another operating system. The test
+//     prints the reason.
+//
+// Files:
+//   - page.go: the blocks, links and headings of a page.
+//   - script.go: the shell script of a page, and the comparison of what it prints.
+package check

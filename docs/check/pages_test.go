@@ -1,0 +1,174 @@
+//go:build unix
+
+package check
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// pages returns all pages of the repository that readers are sent to, and its root.
+func pages(t *testing.T) (root string, pages []*page) {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := exec.Command("git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md")
+	listed.Dir = root
+	list, err := listed.Output()
+	if err != nil {
+		t.Fatal("list the pages with git:", err)
+	}
+	for path := range strings.Lines(string(list)) {
+		path = strings.TrimSuffix(path, "\n")
+		if _, err := os.Stat(filepath.Join(root, path)); err != nil {
+			continue // it is deleted, and git has not been told
+		}
+		p, err := readPage(root, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, p)
+	}
+	if len(pages) < 50 {
+		t.Fatalf("there are only %d pages", len(pages))
+	}
+	return root, pages
+}
+
+// TestLinks: each link of a page leads to a file of the repository, and its anchor to a heading.
+func TestLinks(t *testing.T) {
+	root, pages := pages(t)
+	byPath := map[string]*page{}
+	for _, p := range pages {
+		byPath[p.path] = p
+	}
+	for _, p := range pages {
+		for _, l := range p.links {
+			if _, err := os.Stat(filepath.Join(root, l.path)); err != nil {
+				t.Errorf("%s:%d: a link leads to %s, which does not exist", p.path, l.line, l.path)
+			} else if target := byPath[l.path]; l.anchor != "" && target != nil && !target.anchors[l.anchor] {
+				t.Errorf("%s:%d: %s has no heading #%s", p.path, l.line, l.path, l.anchor)
+			}
+		}
+	}
+}
+
+// unread are pages whose blocks are not written for this test yet.
+var unread = []string{
+	"README.md", "testdata/scenarios/README.md", "docs/reference/wasi.md", "docs/reference/traces.md", "docs/reference/script-protocol.md",
+	"docs/reference/runners.md", "docs/reference/handlers.md", "docs/reference/format-runs.md", "docs/reference/containers.md", "docs/reference/api.md",
+	"docs/how-to/operating.md", "docs/how-to/install.md", "docs/how-to/from-opsqueue.md", "docs/how-to/from-etcdq.md", "docs/explanation/performance.md",
+	"docs/how-to/from-queuey-queue.md",
+}
+
+// TestPages runs the code of each page.
+func TestPages(t *testing.T) {
+	root, pages := pages(t)
+	for _, p := range pages {
+		if len(p.blocks) == 0 || strings.HasPrefix(p.path, "docs/reference/cli/") {
+			continue // cobra writes the pages of the commands; TestCLI of cmd/daybook reads the commands of their examples
+		}
+		t.Run(p.path, func(t *testing.T) {
+			t.Parallel()
+			if slices.Contains(unread, p.path) {
+				t.Skipf("skipped: the blocks of %s are not written for this test yet", p.path)
+			}
+			for _, b := range p.blocks {
+				checkBlock(t, root, p, b)
+			}
+			s, err := newScript(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(s.commands) == 0 {
+				return
+			}
+			for _, program := range programs(s) {
+				if _, err := exec.LookPath(program); err != nil {
+					t.Skipf("skipped: the commands of %s need %s, which is not installed", p.path, program)
+				}
+			}
+			for _, err := range s.compare(p, run(t, root, p, s)) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// testNote is the note of a block that another test runs: its folder and its name.
+var testNote = regexp.MustCompile(`^(\S+) (Test\w+)$`)
+
+// checkBlock checks what needs no commands: notes and syntax.
+func checkBlock(t *testing.T, root string, p *page, b block) {
+	t.Helper()
+	switch {
+	case b.tested:
+		m := testNote.FindStringSubmatch(b.note)
+		if m == nil {
+			t.Errorf("%s:%d: the comment does not name a folder and a test", p.path, b.line)
+			return
+		}
+		files, err := filepath.Glob(filepath.Join(root, m[1], "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if text, err := os.ReadFile(file); err == nil && strings.Contains(string(text), "func "+m[2]+"(") && strings.Contains(string(text), filepath.Base(p.path)) {
+				return
+			}
+		}
+		t.Errorf("%s:%d: no file in %s has the test %s and names the page", p.path, b.line, m[1], m[2])
+	case b.note != "":
+		t.Logf("%s:%d is not run: %s", p.path, b.line, b.note)
+	case b.language == "json":
+		var v any
+		if err := json.Unmarshal([]byte(b.text), &v); err != nil {
+			t.Errorf("%s:%d: %v", p.path, b.line, err)
+		}
+	case b.title != "":
+		checkSyntax(t, p, b)
+	}
+}
+
+// checkSyntax checks a file of a page with the program that runs it.
+func checkSyntax(t *testing.T, p *page, b block) {
+	t.Helper()
+	checkers := map[string][]string{
+		"python": {"python3", "-c", "import sys; compile(open(sys.argv[1]).read(), sys.argv[1], 'exec')"},
+		"js":     {"node", "--check"},
+		"php":    {"php", "-l"},
+	}
+	checker := checkers[b.language]
+	if checker == nil {
+		return
+	}
+	if _, err := exec.LookPath(checker[0]); err != nil {
+		t.Skipf("skipped: %s has a file for %s, which is not installed", p.path, checker[0])
+	}
+	file := filepath.Join(t.TempDir(), filepath.Base(b.title))
+	write(t, file, b.text)
+	if out, err := exec.Command(checker[0], append(checker[1:], file)...).CombinedOutput(); err != nil {
+		t.Errorf("%s:%d: %v\n%s", p.path, b.line, err, out)
+	}
+}
+
+// programs returns the programs that a script needs, and that a machine may lack.
+func programs(s *script) []string {
+	var names []string
+	for _, c := range s.commands {
+		for _, name := range regexp.MustCompile(`\b(curl|jq|node|npx|python3|php|nginx|caddy|go)\b`).FindAllString(c.text, -1) {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}

@@ -1,0 +1,65 @@
+package check
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestTranscript: commands, their continuations and their outputs are divided.
+func TestTranscript(t *testing.T) {
+	commands, err := transcript(block{text: "$ cat <<E\n> one\n> E\none\n$ true\n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(commands) != 2 || commands[0].text != "cat <<E\none\nE" || commands[0].want != "one\n" || commands[1].text != "true" || commands[1].want != "" {
+		t.Errorf("%+v", commands)
+	}
+	if _, err := transcript(block{text: "output\n"}); err == nil {
+		t.Error("a block without a command was accepted")
+	}
+}
+
+// TestPattern: what an output may be.
+func TestPattern(t *testing.T) {
+	for _, c := range []struct {
+		want, got string
+		match     bool
+	}{
+		{"", "", true},
+		{"", "x", false},
+		{"a\nb\n", "a\nb", true},
+		{"a\nb\n", "a", false},
+		{"a …\n", "a b c", true},
+		{"a …\n", "a b\nc", false},
+		{"a\n…\nz\n", "a\nz", true},
+		{"a\n…\nz\n", "a\nb\nc\nz", true},
+		{"a\n…\n", "a", true},
+		{"a\n…\n", "a\nb\nc", true},
+		{"…\nz\n", "y\nx", false},
+		{"a.c\n", "abc", false},
+	} {
+		if got := pattern(c.want).MatchString(strings.TrimSpace(c.got) + "\n"); got != c.match {
+			t.Errorf("%q matches %q: %v", c.want, c.got, got)
+		}
+	}
+}
+
+// TestCompare: a wrong output, a command that fails and one that is not reached are found.
+func TestCompare(t *testing.T) {
+	p := &page{path: "p.md"}
+	s := &script{commands: []command{{text: "echo a", want: "a\n", compare: true}, {text: "make"}}}
+	for output, want := range map[string]string{
+		"a\n\n\x1e0 0\nb\n\n\x1e1 0\n":  "",
+		"b\n\n\x1e0 0\n\n\x1e1 0\n":     "the page says",
+		"a\n\n\x1e0 0\nno\n\n\x1e1 2\n": "exit code 2",
+		"a\n\n\x1e0 0\nno\n":            "did not end",
+	} {
+		var got []string
+		for _, err := range s.compare(p, output) {
+			got = append(got, err.Error())
+		}
+		if text := strings.Join(got, "\n"); want == "" && text != "" || !strings.Contains(text, want) {
+			t.Errorf("%q: %q", output, text)
+		}
+	}
+}

@@ -1,0 +1,141 @@
+//go:build unix
+
+package check
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/client/daybooktest"
+)
+
+// runIn is how long the script of a page may run. Pages take seconds, and more on a busy machine.
+const runIn = 3 * time.Minute
+
+// standsFor is the address of the server on the pages.
+const standsFor = "127.0.0.1:1717"
+
+// run runs the script of a page in an empty directory, and returns what it prints.
+func run(t *testing.T, root string, p *page, s *script) string {
+	t.Helper()
+	binary, err := daybooktest.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := s.text()
+	address := freeAddress(t)
+	if !strings.Contains(text, "daybook serve") {
+		server := &daybooktest.Process{Binary: binary, Data: t.TempDir(), Args: []string{"--log-level", "warn"}, Log: os.Stderr}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := server.Start(ctx); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := server.Stop(); err != nil {
+				t.Error(err)
+			}
+		}()
+		address = server.Listen
+	}
+	// The directory of the page, its home, the programs that it finds first, and its files.
+	dir, home, bin, files := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
+	if err := os.Symlink(binary, filepath.Join(bin, "daybook")); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(home, ".curlrc"), "silent\nshow-error\n") // curl shows no progress bar where its output is a terminal
+	for i, f := range s.files {
+		write(t, filepath.Join(files, fmt.Sprint(i)), strings.ReplaceAll(f.text, standsFor, address))
+		if f.language == "go" {
+			goModule(t, root, dir)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), runIn)
+	defer cancel()
+	shell := exec.CommandContext(ctx, "bash", "-u")
+	shell.Dir = dir
+	shell.Env = append(goEnvironment(t),
+		"PATH="+bin+string(filepath.ListSeparator)+os.Getenv("PATH"), "HOME="+home, "FILES="+files, "REPOSITORY="+root,
+		"DAYBOOK_SERVER=http://"+address, "DAYBOOK_LISTEN="+address, "TZ=UTC", "LC_ALL=C.UTF-8", "NO_COLOR=1")
+	shell.Stdin = strings.NewReader(strings.ReplaceAll(text, standsFor, address))
+	// What the page leaves behind in its process group ends with it.
+	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	end := func() error { return syscall.Kill(-shell.Process.Pid, syscall.SIGKILL) }
+	shell.Cancel = end
+	var out strings.Builder
+	shell.Stdout, shell.Stderr = &out, &out
+	shell.WaitDelay = time.Second
+	if err := shell.Start(); err != nil {
+		t.Fatal(err)
+	}
+	err = shell.Wait()
+	end()
+	if ctx.Err() != nil {
+		t.Errorf("%s: its commands did not end within %v", p.path, runIn)
+	} else if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay) {
+		t.Errorf("%s: %v", p.path, err)
+	}
+	return strings.ReplaceAll(out.String(), address, standsFor)
+}
+
+// freeAddress returns an address of loopback on which nothing listens.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// goEnvironment returns the environment without settings of Daybook, and with the caches of the go command, which
+// are found through HOME otherwise.
+func goEnvironment(t *testing.T) []string {
+	t.Helper()
+	var env []string
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "DAYBOOK_") {
+			env = append(env, v)
+		}
+	}
+	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPATH", "GOPROXY"} {
+		value, err := exec.Command("go", "env", name).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		env = append(env, name+"="+strings.TrimSpace(string(value)))
+	}
+	return append(env, "GOFLAGS=-mod=mod")
+}
+
+// goModule makes dir a module that uses this repository's modules, as one that has fetched them.
+func goModule(t *testing.T, root, dir string) {
+	t.Helper()
+	mod := "module page\n\ngo 1.26\n\nrequire github.com/daybookq/daybook/client v0.0.0\n"
+	for _, name := range []string{"client", "fileset", "job", "mdns"} {
+		mod += fmt.Sprintf("\nreplace github.com/daybookq/daybook/%s => %s\n", name, filepath.Join(root, name))
+	}
+	sums, err := os.ReadFile(filepath.Join(root, "client", "go.sum"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "go.mod"), mod)
+	write(t, filepath.Join(dir, "go.sum"), string(sums))
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
