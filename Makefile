@@ -169,6 +169,9 @@ check-peers: build ## all checks and tests of bench-peers; they need its librari
 	cd bench/peers && export GOWORK=off && $(GO) mod tidy -diff && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./... && \
 	  BENCH_PEERS_BIN=$(PEERS) DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook $(GO) test -count=1 ./...
 
+architecture: ## draw the picture of docs/explanation/architecture.md again, from the imports
+	$(GO) test -count=1 -run TestArchitecture . -rewrite
+
 bench-parts: build ## the other benchmarks: the Worker, forms of claims, strategies, sweeps, and further parts
 	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook $(GO) test -p 1 -run '^$$' -bench . -skip '^Benchmark(Journal|Store|Ingest|Process|Runner)$$' -timeout 90m $(LAYERS) ./client
 
@@ -215,4 +218,4 @@ fuzz: ## each fuzz target for FUZZTIME (30s)
 clean: ## remove what was built
 	rm -rf $(BIN)
 
-.PHONY: help build run tools s3server promtool interpreters engines release packages image helm-lint check-packages cross test busy check tidy vuln demo bench bench-matrix bench-compare bench-open peers bench-peers check-peers bench-parts bench-runners scale sweeps check-scale sim corruption crash runner-kills runner-soak hostile fuzz clean
+.PHONY: help architecture build run tools s3server promtool interpreters engines release packages image helm-lint check-packages cross test busy check tidy vuln demo bench bench-matrix bench-compare bench-open peers bench-peers check-peers bench-parts bench-runners scale sweeps check-scale sim corruption crash runner-kills runner-soak hostile fuzz clean
