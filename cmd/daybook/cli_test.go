@@ -14,6 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+
+	"github.com/daybookq/daybook/client"
 )
 
 var rewriteCLI = flag.Bool("rewrite-cli", false, "write testdata/cli and docs/reference/cli again, after commands have changed")
@@ -22,7 +24,7 @@ const sampleID = "0185a1b2-c3d4-7000-8000-00000c800000"
 
 // sampleArgs are arguments with which a command sends a request. Commands that are not here need none.
 var sampleArgs = map[string][]string{
-	"add": {"-"}, "backup": {"directory"}, "blob get": {"sha256:" + strings.Repeat("0", 64)}, "blob put": {"-"}, "cancel": {sampleID}, "complete": {sampleID},
+	"add": {"-"}, "backup": {"directory"}, "blob get": {"sha256:" + strings.Repeat("0", 64)}, "blob put": {"-"}, "cancel": {sampleID}, "close": {sampleID}, "complete": {sampleID},
 	"create": {"payload"}, "fileset pull": {"input", "directory"}, "fileset push": {".", "input"}, "fileset rm": {"input"}, "get": {sampleID}, "logs": {sampleID},
 	"pause": {"acme/resize"}, "queues delete": {"acme/resize"}, "redrive": {sampleID}, "release": {sampleID}, "results": {sampleID}, "resume": {"acme/resize"},
 	"rm": {sampleID}, "run": {sampleID}, "submit": {"-"}, "tickle": {sampleID},
@@ -205,7 +207,7 @@ func TestCLIJSON(t *testing.T) {
 		}
 		text := stable(r.out, ids)
 		switch name {
-		case "stats", "version", "start", "stop", "clock", "bench":
+		case "stats", "version", "start", "stop", "clock", "bench", "disk":
 			text = strings.ReplaceAll(numbers.ReplaceAllString(text, ":N"), ":TIME", ":N")
 		}
 		golden(t, name, "json.txt", regexp.MustCompile(`"(commit|go|version|last_error|uuid)":"[^"]*"`).ReplaceAllString(text, `"$1":"…"`))
@@ -240,6 +242,13 @@ func TestCLIJSON(t *testing.T) {
 	}
 	step("results", "", batch)
 	step("watch", "", batch)
+	opened, err := client.New(s.url, client.Options{}).CreateBatch(t.Context(), client.NewBatch{Type: "open", Open: true},
+		[]client.NewJob{{Payload: []byte("1")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	step("close", "", opened.BatchID)
+	step("disk", "")
 	step("sweeps", "")
 	step("stop", "")
 	step("start", "")

@@ -16,8 +16,8 @@
 //   - work.go, work_config.go, work_containers.go, work_progress.go: the command work, which runs jobs.
 //   - remote.go, ask.go: what commands about a server share: its client, its documents, and whether it answers.
 //   - context.go, contexts.go: servers with names.
-//   - add.go, create.go, submit.go: jobs from lines, one job, and a batch from lines.
-//   - get.go, jobs.go, batches.go, queues.go, runners.go, logs.go, stats.go: what is there.
+//   - add.go, create.go, submit.go, close_batch.go: jobs from lines, one job, and a batch from lines; the end of an open batch.
+//   - get.go, jobs.go, batches.go, queues.go, runners.go, logs.go, stats.go, disk.go: what is there, and how many bytes it has.
 //   - bulk.go, cancel.go, redrive.go, remove.go, run_now.go: changes of jobs, of one or of many.
 //   - claim.go, tickle.go, complete.go, release.go: what a runner does, one request at a time.
 //   - pause.go, delete_queue.go, start_stop.go, clock.go, discover.go: queues and the server.
