@@ -114,7 +114,7 @@ var commandGroups = []struct {
 		return []*cobra.Command{newSubmit(), newBatches(), newCloseBatch(), newResults(), newQueues(), newPause(), newResume(), newSweeps()}
 	}},
 	{"runners", "Runners:", func() []*cobra.Command {
-		return []*cobra.Command{newWork(), newRunners(), newClaim(), newTickle(), newComplete(), newRelease()}
+		return []*cobra.Command{newWork(), newHandler(), newRunners(), newClaim(), newTickle(), newComplete(), newRelease()}
 	}},
 	{"files", "Blobs and filesets:", func() []*cobra.Command { return []*cobra.Command{newBlob(), newFileset()} }},
 	{"server", "Server:", func() []*cobra.Command {
