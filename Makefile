@@ -36,11 +36,13 @@ promtool: ## put promtool, which tests the alert rules, into bin, from the packa
 	  dpkg-deb --fsys-tarfile prometheus_*.deb | tar -xO ./usr/bin/promtool > promtool && chmod +x promtool && mv promtool .. && \
 	  cd .. && rm -r deb; }
 
-interpreters: ## install the languages of scripts that are missing (node, python3, php), on Debian as root
-	@for p in node:nodejs python3:python3 php:php-cli; do \
+interpreters: ## install the languages of scripts and examples that are missing (node, npm, python3, php), on Debian as root, and the TypeScript compiler into bin
+	@for p in node:nodejs npm:npm python3:python3 php:php-cli; do \
 	  command -v $${p%:*} >/dev/null || missing="$$missing $${p#*:}"; \
 	done; \
 	test -z "$$missing" || { apt-get update -q && apt-get install -q -y --no-install-recommends $$missing; }
+	@mkdir -p $(BIN)/typescript && cp examples/typescript/package.json examples/typescript/package-lock.json $(BIN)/typescript
+	cd $(BIN)/typescript && { cmp -s package-lock.json installed.json || { npm ci --no-audit --no-fund && cp package-lock.json installed.json; }; }
 
 engines: ## install the container engines that are missing (docker, podman), on Debian as root; tests start them, with folders of their own
 	@for p in dockerd:docker.io podman:podman; do \
