@@ -36,8 +36,8 @@ promtool: ## put promtool, which tests the alert rules, into bin, from the packa
 	  dpkg-deb --fsys-tarfile prometheus_*.deb | tar -xO ./usr/bin/promtool > promtool && chmod +x promtool && mv promtool .. && \
 	  cd .. && rm -r deb; }
 
-interpreters: ## install the languages of scripts and examples that are missing (node, npm, python3, php), on Debian as root, and the TypeScript compiler into bin
-	@for p in node:nodejs npm:npm python3:python3 php:php-cli; do \
+interpreters: ## install the languages of scripts, examples and pages that are missing (node, npm, python3, php, ruby), on Debian as root, and the TypeScript compiler into bin
+	@for p in node:nodejs npm:npm python3:python3 php:php-cli ruby:ruby; do \
 	  command -v $${p%:*} >/dev/null || missing="$$missing $${p#*:}"; \
 	done; \
 	test -z "$$missing" || { apt-get update -q && apt-get install -q -y --no-install-recommends $$missing; }
@@ -169,6 +169,14 @@ check-peers: build ## all checks and tests of bench-peers; they need its librari
 	cd bench/peers && export GOWORK=off && $(GO) mod tidy -diff && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./... && \
 	  BENCH_PEERS_BIN=$(PEERS) DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook $(GO) test -count=1 ./...
 
+MOVING := $(CURDIR)/$(BIN)/moving
+
+check-moving: ## run the pages about moving from Celery, Sidekiq, Redis Streams and BullMQ beside these systems, which it installs, on Debian as root
+	apt-get update -q && apt-get install -q -y --no-install-recommends redis-server redis-tools python3-venv ruby ruby-sidekiq
+	command -v npm >/dev/null || apt-get install -q -y --no-install-recommends nodejs npm
+	test -x $(MOVING)/bin/celery || { python3 -m venv $(MOVING) && $(MOVING)/bin/pip install -q 'celery[redis]==5.7.*'; }
+	NPM_CONFIG_REGISTRY=$$(npm config get registry) PATH="$(MOVING)/bin:$$PATH" $(GO) test -count=1 -v -timeout 20m -run TestMoving ./docs/check -moving
+
 bench-parts: build ## the other benchmarks: the Worker, forms of claims, strategies, sweeps, and further parts
 	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook $(GO) test -p 1 -run '^$$' -bench . -skip '^Benchmark(Journal|Store|Ingest|Process|Runner)$$' -timeout 90m $(LAYERS) ./client
 
@@ -215,4 +223,4 @@ fuzz: ## each fuzz target for FUZZTIME (30s)
 clean: ## remove what was built
 	rm -rf $(BIN)
 
-.PHONY: help build run tools s3server promtool interpreters engines release packages image helm-lint check-packages cross test busy check tidy vuln demo bench bench-matrix bench-compare bench-open peers bench-peers check-peers bench-parts bench-runners scale sweeps check-scale sim corruption crash runner-kills runner-soak hostile fuzz clean
+.PHONY: help build run tools s3server promtool interpreters engines release packages image helm-lint check-packages cross test busy check tidy vuln demo bench bench-matrix bench-compare bench-open peers bench-peers check-peers check-moving bench-parts bench-runners scale sweeps check-scale sim corruption crash runner-kills runner-soak hostile fuzz clean

@@ -9,8 +9,8 @@
 //     it is a line of its own. A command that fails ends the test; where that is wanted, the command says `|| true` or
 //     `; echo $?`.
 //   - sh: commands, each of which must succeed. Their output is not compared.
-//   - go, python, js, ts, php, toml, yaml, json and others with a title (```toml title="work.toml"): a file with this name, which the
-//     commands after it can use. Python, JavaScript, PHP and JSON must be well-formed. A file of Go must pass go vet.
+//   - go, python, js, ts, php, ruby, toml, yaml, json and others with a title (```toml title="work.toml"): a file with this name, which the
+//     commands after it can use. Go, Python, JavaScript, PHP, Ruby and JSON must be well-formed.
 //   - json without a title must be well-formed.
 //   - text, abnf and mermaid are not code.
 //
@@ -20,6 +20,8 @@
 // A comment in the line before a block changes this:
 //
 //   - <!-- tested by: FOLDER TestName -->: the test of this name in FOLDER runs the block, and names the page.
+//     If the block has a title, its syntax is checked as well. TestMoving runs pages about moving from other systems together
+//     with the blocks that need these systems (make check-moving).
 //   - <!-- not run: REASON -->: the block needs something that no test has, such as another operating system. The test
 //     prints the reason.
 //
