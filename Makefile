@@ -36,6 +36,12 @@ promtool: ## put promtool, which tests the alert rules, into bin, from the packa
 	  dpkg-deb --fsys-tarfile prometheus_*.deb | tar -xO ./usr/bin/promtool > promtool && chmod +x promtool && mv promtool .. && \
 	  cd .. && rm -r deb; }
 
+proxies: ## put nginx and caddy, with which tests try docs/how-to/proxies.md, into bin, from the packages of Debian
+	test -x $(BIN)/nginx -a -x $(BIN)/caddy || { mkdir -p $(BIN)/deb-proxies && cd $(BIN)/deb-proxies && apt-get download -q nginx caddy && \
+	  dpkg-deb --fsys-tarfile nginx_*.deb | tar -xO ./usr/sbin/nginx > nginx && \
+	  dpkg-deb --fsys-tarfile caddy_*.deb | tar -xO ./usr/bin/caddy > caddy && \
+	  chmod +x nginx caddy && ./nginx -v && ./caddy version && mv nginx caddy .. && cd .. && rm -r deb-proxies; }
+
 interpreters: ## install the languages of scripts, examples and pages that are missing (node, npm, python3, php, ruby), on Debian as root, and the TypeScript compiler into bin
 	@for p in node:nodejs npm:npm python3:python3 php:php-cli ruby:ruby; do \
 	  command -v $${p%:*} >/dev/null || missing="$$missing $${p#*:}"; \
@@ -223,4 +229,4 @@ fuzz: ## each fuzz target for FUZZTIME (30s)
 clean: ## remove what was built
 	rm -rf $(BIN)
 
-.PHONY: help build run tools s3server promtool interpreters engines release packages image helm-lint check-packages cross test busy check tidy vuln demo bench bench-matrix bench-compare bench-open peers bench-peers check-peers check-moving bench-parts bench-runners scale sweeps check-scale sim corruption crash runner-kills runner-soak hostile fuzz clean
+.PHONY: help build run tools s3server promtool proxies interpreters engines release packages image helm-lint check-packages cross test busy check tidy vuln demo bench bench-matrix bench-compare bench-open peers bench-peers check-peers check-moving bench-parts bench-runners scale sweeps check-scale sim corruption crash runner-kills runner-soak hostile fuzz clean

@@ -28,4 +28,6 @@
 // Files:
 //   - page.go: the blocks, links and headings of a page.
 //   - script.go: the shell script of a page, and the comparison of what it prints.
+//
+// proxies_test.go starts nginx and Caddy with the blocks of docs/how-to/proxies.md, which `make proxies` installs.
 package check
