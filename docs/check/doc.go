@@ -26,4 +26,5 @@
 // Files:
 //   - page.go: the blocks, links and headings of a page.
 //   - script.go: the shell script of a page, and the comparison of what it prints.
+//   - steps.go: the commands and files of a page, for tests of other packages.
 package check
