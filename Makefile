@@ -74,7 +74,7 @@ release: ## archives of all systems (SYSTEMS=linux/amd64 for one), lists of thei
 packages: release ## a deb and an rpm of each Linux of the release, in bin/release
 	@$(call tool,nfpm,$(NFPM))
 	@for dir in $(RELEASE)/linux_*; do for kind in deb rpm; do \
-	  SOURCE_DATE_EPOCH=$(EPOCH) ARCH=$${dir##*_} VERSION=$(PACKAGE_VERSION) RELEASE=$$dir \
+	  SOURCE_DATE_EPOCH=$(EPOCH) ARCH=$${dir##*_} VERSION=$(PACKAGE_VERSION) RELEASE=$$dir DOCUMENTS=$(RELEASE) \
 	  $(BIN)/nfpm package -f deploy/nfpm.yaml -p $$kind -t $(RELEASE)/ || exit 1; \
 	done; done
 	cd $(RELEASE) && find . -maxdepth 1 -type f ! -name SHA256SUMS -printf '%P\n' | LC_ALL=C sort | xargs sha256sum > SHA256SUMS

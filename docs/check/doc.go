@@ -28,6 +28,7 @@
 // Files:
 //   - page.go: the blocks, links and headings of a page.
 //   - script.go: the shell script of a page, and the comparison of what it prints.
+//   - steps.go: the commands and files of a page, for tests of other packages.
 //
 // proxies_test.go starts nginx and Caddy with the blocks of docs/how-to/proxies.md, which `make proxies` installs.
 package check
