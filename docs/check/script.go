@@ -121,7 +121,8 @@ func pattern(want string) *regexp.Regexp {
 			b.WriteString(`(?:[^\n]*\n)*?`)
 			continue
 		}
-		b.WriteString(strings.ReplaceAll(regexp.QuoteMeta(line), "…", `[^\n]*`) + ` *\n`)
+		line = strings.ReplaceAll(regexp.QuoteMeta(line), " … ", ` (?:[^\n]* )?`)
+		b.WriteString(strings.ReplaceAll(line, "…", `[^\n]*`) + ` *\n`)
 	}
 	b.WriteString(`$`)
 	return regexp.MustCompile(b.String())
