@@ -36,8 +36,14 @@ promtool: ## put promtool, which tests the alert rules, into bin, from the packa
 	  dpkg-deb --fsys-tarfile prometheus_*.deb | tar -xO ./usr/bin/promtool > promtool && chmod +x promtool && mv promtool .. && \
 	  cd .. && rm -r deb; }
 
-interpreters: ## install the languages of scripts and examples that are missing (node, npm, python3, php), on Debian as root, and the TypeScript compiler into bin
-	@for p in node:nodejs npm:npm python3:python3 php:php-cli; do \
+proxies: ## put nginx and caddy, with which tests try docs/how-to/proxies.md, into bin, from the packages of Debian
+	test -x $(BIN)/nginx -a -x $(BIN)/caddy || { mkdir -p $(BIN)/deb-proxies && cd $(BIN)/deb-proxies && apt-get download -q nginx caddy && \
+	  dpkg-deb --fsys-tarfile nginx_*.deb | tar -xO ./usr/sbin/nginx > nginx && \
+	  dpkg-deb --fsys-tarfile caddy_*.deb | tar -xO ./usr/bin/caddy > caddy && \
+	  chmod +x nginx caddy && ./nginx -v && ./caddy version && mv nginx caddy .. && cd .. && rm -r deb-proxies; }
+
+interpreters: ## install the languages of scripts, examples and pages that are missing (node, npm, python3, php, ruby), on Debian as root, and the TypeScript compiler into bin
+	@for p in node:nodejs npm:npm python3:python3 php:php-cli ruby:ruby; do \
 	  command -v $${p%:*} >/dev/null || missing="$$missing $${p#*:}"; \
 	done; \
 	test -z "$$missing" || { apt-get update -q && apt-get install -q -y --no-install-recommends $$missing; }
@@ -68,7 +74,7 @@ release: ## archives of all systems (SYSTEMS=linux/amd64 for one), lists of thei
 packages: release ## a deb and an rpm of each Linux of the release, in bin/release
 	@$(call tool,nfpm,$(NFPM))
 	@for dir in $(RELEASE)/linux_*; do for kind in deb rpm; do \
-	  SOURCE_DATE_EPOCH=$(EPOCH) ARCH=$${dir##*_} VERSION=$(PACKAGE_VERSION) RELEASE=$$dir \
+	  SOURCE_DATE_EPOCH=$(EPOCH) ARCH=$${dir##*_} VERSION=$(PACKAGE_VERSION) RELEASE=$$dir DOCUMENTS=$(RELEASE) \
 	  $(BIN)/nfpm package -f deploy/nfpm.yaml -p $$kind -t $(RELEASE)/ || exit 1; \
 	done; done
 	cd $(RELEASE) && find . -maxdepth 1 -type f ! -name SHA256SUMS -printf '%P\n' | LC_ALL=C sort | xargs sha256sum > SHA256SUMS
@@ -169,8 +175,31 @@ check-peers: build ## all checks and tests of bench-peers; they need its librari
 	cd bench/peers && export GOWORK=off && $(GO) mod tidy -diff && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./... && \
 	  BENCH_PEERS_BIN=$(PEERS) DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook $(GO) test -count=1 ./...
 
+SITE := $(BIN)/site-tools
+MERMAID := mermaid@11.17.2
+IFRAME_WORKER := iframe-worker@1.0.4
+
+site-tools: ## put mkdocs-material and the scripts of its pages into bin/site-tools, on Debian with python3-venv and npm; half a minute, once
+	@mkdir -p $(SITE)
+	cmp -s deploy/site/requirements.txt $(SITE)/installed.txt || { python3 -m venv $(SITE)/python && \
+	  $(SITE)/python/bin/pip install -q --disable-pip-version-check --require-hashes -r deploy/site/requirements.txt && cp deploy/site/requirements.txt $(SITE)/installed.txt; }
+	cd $(SITE) && { sha256sum --quiet -c $(CURDIR)/deploy/site/scripts.sha256 2>/dev/null || { mkdir -p scripts && npm pack -s $(MERMAID) $(IFRAME_WORKER) >/dev/null && \
+	  tar -xzOf mermaid-*.tgz package/dist/mermaid.min.js > scripts/mermaid.min.js && tar -xzOf iframe-worker-*.tgz package/shim/index.js > scripts/iframe-worker.js && \
+	  rm *.tgz && sha256sum --quiet -c $(CURDIR)/deploy/site/scripts.sha256; }; }
+
+site: site-tools ## build the documents as a site in bin/site; a warning fails
+	$(SITE)/python/bin/mkdocs -q build --strict --clean --config-file deploy/site/mkdocs.yml
+
 architecture: ## draw the picture of docs/explanation/architecture.md again, from the imports
 	$(GO) test -count=1 -run TestArchitecture . -rewrite
+
+MOVING := $(CURDIR)/$(BIN)/moving
+
+check-moving: ## run the pages about moving from Celery, Sidekiq, Redis Streams and BullMQ beside these systems, which it installs, on Debian as root
+	apt-get update -q && apt-get install -q -y --no-install-recommends redis-server redis-tools python3-venv ruby ruby-sidekiq
+	command -v npm >/dev/null || apt-get install -q -y --no-install-recommends nodejs npm
+	test -x $(MOVING)/bin/celery || { python3 -m venv $(MOVING) && $(MOVING)/bin/pip install -q 'celery[redis]==5.7.*'; }
+	NPM_CONFIG_REGISTRY=$$(npm config get registry) PATH="$(MOVING)/bin:$$PATH" $(GO) test -count=1 -v -timeout 20m -run TestMoving ./docs/check -moving
 
 bench-parts: build ## the other benchmarks: the Worker, forms of claims, strategies, sweeps, and further parts
 	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook $(GO) test -p 1 -run '^$$' -bench . -skip '^Benchmark(Journal|Store|Ingest|Process|Runner)$$' -timeout 90m $(LAYERS) ./client
@@ -218,4 +247,4 @@ fuzz: ## each fuzz target for FUZZTIME (30s)
 clean: ## remove what was built
 	rm -rf $(BIN)
 
-.PHONY: help architecture build run tools s3server promtool interpreters engines release packages image helm-lint check-packages cross test busy check tidy vuln demo bench bench-matrix bench-compare bench-open peers bench-peers check-peers bench-parts bench-runners scale sweeps check-scale sim corruption crash runner-kills runner-soak hostile fuzz clean
+.PHONY: help architecture site site-tools build run tools s3server promtool proxies interpreters engines release packages image helm-lint check-packages cross test busy check tidy vuln demo bench bench-matrix bench-compare bench-open peers bench-peers check-peers check-moving bench-parts bench-runners scale sweeps check-scale sim corruption crash runner-kills runner-soak hostile fuzz clean
