@@ -183,12 +183,12 @@ site-tools: ## put mkdocs-material and the scripts of its pages into bin/site-to
 	@mkdir -p $(SITE)
 	cmp -s deploy/site/requirements.txt $(SITE)/installed.txt || { python3 -m venv $(SITE)/python && \
 	  $(SITE)/python/bin/pip install -q --disable-pip-version-check --require-hashes -r deploy/site/requirements.txt && cp deploy/site/requirements.txt $(SITE)/installed.txt; }
-	cd $(SITE) && { sha256sum --quiet -c $(CURDIR)/deploy/site/scripts.sha256 2>/dev/null || { mkdir -p scripts && npm pack -s $(MERMAID) $(IFRAME_WORKER) >/dev/null && \
+	cd $(SITE) && { sha256sum --status -c $(CURDIR)/deploy/site/scripts.sha256 2>/dev/null || { mkdir -p scripts && npm pack -s $(MERMAID) $(IFRAME_WORKER) >/dev/null && \
 	  tar -xzOf mermaid-*.tgz package/dist/mermaid.min.js > scripts/mermaid.min.js && tar -xzOf iframe-worker-*.tgz package/shim/index.js > scripts/iframe-worker.js && \
 	  rm *.tgz && sha256sum --quiet -c $(CURDIR)/deploy/site/scripts.sha256; }; }
 
 site: site-tools ## build the documents as a site in bin/site; a warning fails
-	$(SITE)/python/bin/mkdocs -q build --strict --clean --config-file deploy/site/mkdocs.yml
+	NO_MKDOCS_2_WARNING=1 $(SITE)/python/bin/mkdocs build --strict --clean --config-file deploy/site/mkdocs.yml
 
 architecture: ## draw the picture of docs/explanation/architecture.md again, from the imports
 	$(GO) test -count=1 -run TestArchitecture . -rewrite
