@@ -3,14 +3,17 @@
 package check
 
 import (
-	"context"
 	"flag"
 	"net"
 	"os"
 	"os/exec"
+	"os/user"
 	"path"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -26,15 +29,19 @@ var movingPages = map[string][]string{
 	"from-bullmq.md":        {"redis-server", "node", "npm"},
 	"from-celery.md":        {"redis-server", "redis-cli", "celery"},
 	"from-sidekiq.md":       {"redis-server", "redis-cli", "ruby", "sidekiq"},
+	"from-river.md":         {"psql"},
 }
 
-// redisStandsFor is the address of Redis on the pages.
-const redisStandsFor = "127.0.0.1:6379"
+// The addresses of Redis and PostgreSQL on the pages.
+const (
+	redisStandsFor    = "127.0.0.1:6379"
+	postgresStandsFor = "127.0.0.1:5432"
+)
 
-// TestMoving runs pages about moving, with the blocks that need the other system, against a Redis of its own.
+// TestMoving runs pages about moving, with the blocks that need the other system, against a Redis or PostgreSQL of its own.
 func TestMoving(t *testing.T) {
 	if !*moving {
-		t.Skip("skipped: it needs Redis, Celery, Sidekiq and BullMQ; make check-moving installs and runs them")
+		t.Skip("skipped: it needs Redis, Celery, Sidekiq, BullMQ and PostgreSQL; make check-moving installs and runs them")
 	}
 	root, pages := pages(t)
 	for _, p := range pages {
@@ -54,9 +61,14 @@ func TestMoving(t *testing.T) {
 					t.Fatalf("%s needs %s; make check-moving installs it", p.path, program)
 				}
 			}
-			redis := startRedis(t)
+			standsFor, address := redisStandsFor, ""
+			if slices.Contains(need, "psql") {
+				standsFor, address = postgresStandsFor, startPostgres(t)
+			} else {
+				address = startRedis(t)
+			}
 			for i := range p.blocks {
-				p.blocks[i].text = strings.ReplaceAll(p.blocks[i].text, redisStandsFor, redis)
+				p.blocks[i].text = strings.ReplaceAll(p.blocks[i].text, standsFor, address)
 			}
 			s, err := newScript(p)
 			if err != nil {
@@ -77,20 +89,81 @@ func startRedis(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	server := exec.CommandContext(ctx, "redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir())
-	server.Stderr = os.Stderr
+	start(t, address, exec.Command("redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir()))
+	return address
+}
+
+// startPostgres starts an empty PostgreSQL that ends with the test, and returns its address. Everybody may connect. It does
+// not run as root, so a test of root starts it as Debian's user for it.
+func startPostgres(t *testing.T) string {
+	t.Helper()
+	places, err := filepath.Glob("/usr/lib/postgresql/*/bin")
+	if err != nil || len(places) == 0 {
+		t.Fatal("there is no PostgreSQL server; make check-moving installs it")
+	}
+	bin := places[len(places)-1]
+	dir, err := os.MkdirTemp("", "moving") // the parents of t.TempDir are closed to other users
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	command := func(name string, arguments ...string) *exec.Cmd {
+		c := exec.Command(filepath.Join(bin, name), arguments...)
+		c.Dir = dir
+		return c
+	}
+	if os.Geteuid() == 0 {
+		owner, err := user.Lookup("postgres")
+		if err != nil {
+			t.Fatal(err)
+		}
+		uid, _ := strconv.Atoi(owner.Uid)
+		gid, _ := strconv.Atoi(owner.Gid)
+		if err := os.Chown(dir, uid, gid); err != nil {
+			t.Fatal(err)
+		}
+		as := command
+		command = func(name string, arguments ...string) *exec.Cmd {
+			c := as(name, arguments...)
+			c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
+			return c
+		}
+	}
+	data := filepath.Join(dir, "data")
+	if out, err := command("initdb", "-D", data, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-sync").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	address := freeAddress(t)
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start(t, address, command("postgres", "-D", data, "-p", port, "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "fsync=off"))
+	return address
+}
+
+// start starts a server that listens on address, and ends it with the test.
+func start(t *testing.T, address string, server *exec.Cmd) {
+	t.Helper()
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { cancel(); server.Wait() })
+	ended := make(chan error, 1)
+	go func() { ended <- server.Wait() }()
+	t.Cleanup(func() { server.Process.Signal(os.Interrupt); <-ended })
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		if c, err := net.Dial("tcp", address); err == nil {
 			c.Close()
-			return address
+			return
+		}
+		select {
+		case err := <-ended:
+			ended <- err
+			t.Fatalf("%s ended: %v", server.Path, err)
+		default:
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("Redis does not answer")
+			t.Fatalf("%s does not answer", server.Path)
 		}
 	}
 }
