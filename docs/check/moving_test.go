@@ -30,6 +30,7 @@ var movingPages = map[string][]string{
 	"from-celery.md":        {"redis-server", "redis-cli", "celery"},
 	"from-sidekiq.md":       {"redis-server", "redis-cli", "ruby", "sidekiq"},
 	"from-river.md":         {"psql"},
+	"from-sqs.md":           {"moto_server", "python"}, // moto is a mock of Amazon's services
 }
 
 // The addresses of Redis and PostgreSQL on the pages.
@@ -38,10 +39,10 @@ const (
 	postgresStandsFor = "127.0.0.1:5432"
 )
 
-// TestMoving runs pages about moving, with the blocks that need the other system, against a Redis or PostgreSQL of its own.
+// TestMoving runs pages about moving, with the blocks that need the other system, against a Redis, a PostgreSQL or a mock of SQS of its own.
 func TestMoving(t *testing.T) {
 	if !*moving {
-		t.Skip("skipped: it needs Redis, Celery, Sidekiq, BullMQ and PostgreSQL; make check-moving installs and runs them")
+		t.Skip("skipped: it needs Redis, PostgreSQL, Celery, Sidekiq, BullMQ and moto; make check-moving installs and runs them")
 	}
 	root, pages := pages(t)
 	for _, p := range pages {
@@ -62,13 +63,18 @@ func TestMoving(t *testing.T) {
 				}
 			}
 			standsFor, address := redisStandsFor, ""
-			if slices.Contains(need, "psql") {
+			switch need[0] {
+			case "psql":
 				standsFor, address = postgresStandsFor, startPostgres(t)
-			} else {
+			case "moto_server":
+				startSQS(t)
+			default:
 				address = startRedis(t)
 			}
 			for i := range p.blocks {
-				p.blocks[i].text = strings.ReplaceAll(p.blocks[i].text, standsFor, address)
+				if address != "" {
+					p.blocks[i].text = strings.ReplaceAll(p.blocks[i].text, standsFor, address)
+				}
 			}
 			s, err := newScript(p)
 			if err != nil {
@@ -91,6 +97,20 @@ func startRedis(t *testing.T) string {
 	}
 	start(t, address, exec.Command("redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir()))
 	return address
+}
+
+// startSQS starts a mock of SQS that ends with the test, for programs that find it by their environment.
+func startSQS(t *testing.T) {
+	t.Helper()
+	address := freeAddress(t)
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start(t, address, exec.Command("moto_server", "-p", port))
+	for name, value := range map[string]string{"AWS_ENDPOINT_URL": "http://" + address, "AWS_DEFAULT_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"} {
+		t.Setenv(name, value)
+	}
 }
 
 // startPostgres starts an empty PostgreSQL that ends with the test, and returns its address. Everybody may connect. It does
@@ -139,6 +159,15 @@ func startPostgres(t *testing.T) string {
 		t.Fatal(err)
 	}
 	start(t, address, command("postgres", "-D", data, "-p", port, "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "fsync=off"))
+	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) { // it listens before it serves
+		out, err := command("pg_isready", "-h", "127.0.0.1", "-p", port).CombinedOutput()
+		if err == nil {
+			break
+		}
+		if time.Since(begun) > time.Minute {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
 	return address
 }
 
