@@ -5,7 +5,7 @@
 // is done with it:
 //
 //   - console: lines that begin with "$ " are commands, and lines that begin with "> " continue them. The lines after a
-//     command are what it prints, to both outputs. `…` stands for any characters of a line, or for any number of lines if
+//     command are what it prints, to both outputs; runs of spaces are equal. `…` stands for any characters of a line, or for any number of lines if
 //     it is a line of its own. A command that fails ends the test; where that is wanted, the command says `|| true` or
 //     `; echo $?`.
 //   - sh: commands, each of which must succeed. Their output is not compared.
@@ -28,4 +28,7 @@
 // Files:
 //   - page.go: the blocks, links and headings of a page.
 //   - script.go: the shell script of a page, and the comparison of what it prints.
+//   - steps.go: the commands and files of a page, for tests of other packages.
+//
+// proxies_test.go starts nginx and Caddy with the blocks of docs/how-to/proxies.md, which `make proxies` installs.
 package check
