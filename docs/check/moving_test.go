@@ -45,11 +45,13 @@ func TestMoving(t *testing.T) {
 		t.Skip("skipped: it needs Redis, PostgreSQL, Celery, Sidekiq, BullMQ and moto; make check-moving installs and runs them")
 	}
 	root, pages := pages(t)
+	found := 0
 	for _, p := range pages {
 		need := movingPages[path.Base(p.path)]
 		if need == nil {
 			continue
 		}
+		found++
 		t.Run(p.path, func(t *testing.T) {
 			p := &page{path: p.path, blocks: slices.Clone(p.blocks)}
 			for i, b := range p.blocks {
@@ -84,6 +86,9 @@ func TestMoving(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+	if found != len(movingPages) {
+		t.Errorf("there are %d of %d pages", found, len(movingPages))
 	}
 }
 
