@@ -137,7 +137,7 @@ func printDiskUse(r *remote, use *diskUse, left int) error {
 	}
 	fmt.Fprintln(r.out)
 	err = table(r.out, func(row func(...any)) {
-		row("CLIENT", "TYPE", "JOBS", "ABOUT", "ENDED", "ABOUT")
+		row("CLIENT", "TYPE", "JOBS", "SIZE", "ENDED", "SIZE OF ENDED")
 		for _, q := range use.Queues {
 			row(q.Client, q.Type, q.Jobs, sizeText(q.Bytes), q.Ended, sizeText(q.EndedBytes))
 		}

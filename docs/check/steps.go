@@ -45,7 +45,7 @@ func Steps(root, path, test string) ([]Step, error) {
 
 // Prints reports whether the page says that the command prints this.
 func (s *Step) Prints(output string) bool {
-	return !s.compare || pattern(s.Want).MatchString(strings.TrimSpace(output)+"\n")
+	return !s.compare || pattern(s.Want).MatchString(oneSpace(strings.TrimSpace(output))+"\n")
 }
 
 // Compared reports whether the page says what the command prints.
