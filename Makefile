@@ -87,7 +87,7 @@ helm-lint: ## lint and render the Helm chart; the first time builds helm, which 
 	@$(call tool,helm,$(HELM))
 	$(GO) test -count=1 -v -run TestChart ./deploy -helm $(CURDIR)/$(BIN)/helm
 
-check-packages: ## build a release and the packages of this machine, install and start them as their unit says, and build again; ARGS=-full without the build cache
+check-packages: ## build a release and the packages of this machine, install and start them as their unit says, follow the quick start and the install page, and build again; ARGS=-full without the build cache
 	$(MAKE) --no-print-directory packages SYSTEMS=linux/$$($(GO) env GOARCH)
 	$(GO) test -count=1 -v -timeout 20m ./deploy -release $(CURDIR)/$(RELEASE) $(ARGS)
 

@@ -67,7 +67,7 @@ func TestLinks(t *testing.T) {
 var unread = []string{
 	"README.md", "testdata/scenarios/README.md", "docs/reference/wasi.md", "docs/reference/traces.md", "docs/reference/script-protocol.md",
 	"docs/reference/runners.md", "docs/reference/handlers.md", "docs/reference/format-runs.md", "docs/reference/containers.md", "docs/reference/api.md",
-	"docs/how-to/operating.md", "docs/how-to/install.md", "docs/explanation/performance.md",
+	"docs/how-to/operating.md", "docs/explanation/performance.md",
 }
 
 // TestPages runs the code of each page.
