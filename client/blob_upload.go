@@ -9,6 +9,7 @@ import (
 	"hash"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -165,9 +166,9 @@ func (u *blobUpload) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	path, _, _ := strings.Cut(a.header.Get("Location"), "?")
-	if !isUpload(path) {
-		return a.unreadable(fmt.Errorf("the Location %q is not that of an upload", path))
+	path, ok := u.c.uploadPath(a.header.Get("Location"))
+	if !ok {
+		return a.unreadable(fmt.Errorf("the Location %q is not that of an upload", a.header.Get("Location")))
 	}
 	u.path, u.known, u.offset = path, true, 0
 	u.begun++
@@ -176,6 +177,20 @@ func (u *blobUpload) begin(ctx context.Context) error {
 		return u.o.Begun(path)
 	}
 	return nil
+}
+
+// uploadPath returns the path of an upload from the Location that names it. A proxy that serves the API below a path of
+// its own adds this path to the Location, or leaves the Location as it is, and may make it a URL.
+func (c *Client) uploadPath(location string) (path string, ok bool) {
+	l, err := url.Parse(location)
+	if err != nil {
+		return "", false
+	}
+	path = l.Path
+	if base, err := url.Parse(c.url); err == nil && !isUpload(path) {
+		path = strings.TrimPrefix(path, base.Path)
+	}
+	return path, isUpload(path)
 }
 
 // look asks what the server has.

@@ -1,0 +1,22 @@
+package client
+
+import "testing"
+
+// TestUploadPath: the path of an upload is found in the Location as the server, or a proxy before it, writes it.
+func TestUploadPath(t *testing.T) {
+	for _, c := range []struct{ server, location, path string }{
+		{"http://127.0.0.1:1717", "/uploads/u5b0c", "/uploads/u5b0c"},
+		{"http://127.0.0.1:1717", "/uploads/u5b0c?client=acme", "/uploads/u5b0c"},
+		{"https://queue.example/queue", "/uploads/u5b0c", "/uploads/u5b0c"},
+		{"https://queue.example/queue", "/queue/uploads/u5b0c?client=acme", "/uploads/u5b0c"},
+		{"https://a:b@queue.example/queue", "https://queue.example/queue/uploads/u5b0c", "/uploads/u5b0c"},
+		{"https://queue.example/queue", "/other/uploads/u5b0c", ""},
+		{"http://127.0.0.1:1717", "/uploads/", ""},
+		{"http://127.0.0.1:1717", "", ""},
+	} {
+		path, ok := New(c.server, Options{}).uploadPath(c.location)
+		if ok != (c.path != "") || ok && path != c.path {
+			t.Errorf("%s of %s: %q, %t", c.location, c.server, path, ok)
+		}
+	}
+}

@@ -1,0 +1,551 @@
+//go:build unix
+
+package check
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/daybooktest"
+)
+
+const site = "queue.example" // the name of the proxy on the page
+
+// TestProxies: nginx and Caddy, with the settings of docs/how-to/proxies.md, let everything through that clients use.
+func TestProxies(t *testing.T) {
+	for name, start := range map[string]func(*testing.T, *proxied){"nginx": startNginx, "caddy": startCaddy} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			program := installed(name)
+			if program == "" {
+				t.Skipf("skipped: %s is not installed; `make proxies` installs it", name)
+			}
+			p := prepare(t, program)
+			start(t, p)
+			p.wait(t)
+			for _, c := range []struct {
+				what string
+				test func(*proxied, *testing.T)
+			}{
+				{"a request without the password", (*proxied).refusesWithoutPassword},
+				{"the commands of the page", (*proxied).runsCommands},
+				{"long bodies", (*proxied).carriesLongBodies},
+				{"an upload in parts", (*proxied).carriesUploads},
+				{"an address with two slashes", (*proxied).keepsSlashes},
+				{"a claim that waits", (*proxied).waits},
+				{"a client that hangs up", (*proxied).reportsHangUps},
+				{"results as they come", (*proxied).carriesResultsAtOnce},
+				{"the page of the API", (*proxied).showsPage},
+				{"quit", (*proxied).refusesQuit},
+				{"a stream, and a restart of the server", (*proxied).carriesStream},
+			} {
+				t.Run(c.what, func(t *testing.T) { c.test(p, t) })
+			}
+		})
+	}
+}
+
+// installed returns the path of a program in bin, or of the machine, or "".
+func installed(name string) string {
+	own, err := filepath.Abs("../../bin/" + name)
+	if err == nil {
+		if _, err = os.Stat(own); err == nil {
+			return own
+		}
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return ""
+	}
+	return path
+}
+
+// A proxied is a server with a proxy before it.
+type proxied struct {
+	page     *page
+	program  string
+	dir      string // for the files of the proxy
+	address  string // of the proxy
+	password string
+	server   *daybooktest.Process
+	http     *http.Client // resolves all names to the proxy
+}
+
+// block returns the text of the page's block that has this text in it.
+func (p *proxied) block(t *testing.T, has string) string {
+	t.Helper()
+	for _, b := range p.page.blocks {
+		if strings.Contains(b.text, has) {
+			return b.text
+		}
+	}
+	t.Fatalf("%s has no block with %q", p.page.path, has)
+	return ""
+}
+
+// prepare starts a server as the page says, and makes a certificate and the password file.
+func prepare(t *testing.T, program string) *proxied {
+	t.Helper()
+	page, err := readPage("../..", "docs/how-to/proxies.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary, err := daybooktest.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxied{page: page, program: program, dir: t.TempDir(), address: freeAddress(t)}
+	args := strings.Fields(p.block(t, "daybook serve"))[4:] // without --data and the directory
+	p.server = &daybooktest.Process{Binary: binary, Data: t.TempDir(), Args: append(args, "--allow-quit", "--log-level", "warn"), Log: os.Stderr}
+	if err := p.server.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.server.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	passwords := strings.ReplaceAll(p.block(t, "openssl passwd"), "/etc/nginx", p.dir)
+	p.password = strings.TrimSpace(p.shell(t, passwords+`echo "$password"`))
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(certificate(t, p.dir))
+	dialer := &net.Dialer{}
+	p.http = &http.Client{Timeout: time.Minute, Transport: &http.Transport{
+		TLSClientConfig:   &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
+		ForceAttemptHTTP2: true,
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return dialer.DialContext(ctx, network, p.address)
+		},
+	}}
+	t.Cleanup(p.http.CloseIdleConnections)
+	return p
+}
+
+// certificate writes a certificate of the site and of localhost, with its key, and returns it.
+func certificate(t *testing.T, dir string) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: site}, DNSNames: []string{site, "localhost"}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour), KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	write(t, filepath.Join(dir, site+".pem"), string(cert))
+	write(t, filepath.Join(dir, site+".key"), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})))
+	return cert
+}
+
+// startNginx starts nginx with the page's file in place of those of /etc/nginx/conf.d.
+func startNginx(t *testing.T, p *proxied) {
+	t.Helper()
+	conf := p.block(t, "upstream daybook")
+	for _, m := range regexp.MustCompile(`proxy_read_timeout\s+(\S+);`).FindAllStringSubmatch(conf, -1) {
+		if wait, err := time.ParseDuration(m[1]); err != nil || wait < 70*time.Second {
+			t.Errorf("proxy_read_timeout is %s, and a claim waits for up to a minute: %v", m[1], err)
+		}
+	}
+	conf = strings.NewReplacer(standsFor, p.server.Listen, "listen 443", "listen "+p.address, "/etc/ssl", p.dir, "/etc/nginx", p.dir).Replace(conf)
+	write(t, filepath.Join(p.dir, "daybook.conf"), conf)
+	paths := "access_log off;\n"
+	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
+		paths += fmt.Sprintf("%s_temp_path %s/%s;\n", kind, p.dir, kind)
+	}
+	write(t, filepath.Join(p.dir, "nginx.conf"), fmt.Sprintf("daemon off;\nmaster_process off;\nerror_log stderr warn;\npid %s/nginx.pid;\nevents {}\nhttp {\n%sinclude %s/daybook.conf;\n}\n", p.dir, paths, p.dir))
+	p.start(t, "-p", p.dir, "-c", filepath.Join(p.dir, "nginx.conf"), "-e", "stderr")
+}
+
+// startCaddy starts Caddy with the page's file, and with the certificate, since it cannot fetch one. Without auto_https off,
+// Caddy would make an authority of its own for localhost, and add it to those that the machine trusts.
+func startCaddy(t *testing.T, p *proxied) {
+	t.Helper()
+	hash := exec.CommandContext(t.Context(), p.program, "hash-password", "--plaintext", p.password)
+	hash.Env = append(os.Environ(), "HOME="+p.dir, "XDG_CONFIG_HOME="+p.dir, "XDG_DATA_HOME="+p.dir)
+	hashed, err := hash.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(p.address)
+	conf := p.block(t, "reverse_proxy")
+	sites := fmt.Sprintf("https://%s:%s, https://localhost:%s {\n\tbind 127.0.0.1\n\ttls %s/%s.pem %s/%s.key\n", site, port, port, p.dir, site, p.dir, site)
+	conf = strings.NewReplacer(standsFor, p.server.Listen, site+" {\n", sites, "HASH", strings.TrimSpace(string(hashed))).Replace(conf)
+	write(t, filepath.Join(p.dir, "Caddyfile"), "{\n\tadmin off\n\tskip_install_trust\n\tauto_https off\n\tlog {\n\t\tlevel ERROR\n\t}\n}\n"+conf)
+	p.start(t, "run", "--adapter", "caddyfile", "--config", filepath.Join(p.dir, "Caddyfile"))
+}
+
+// start starts the proxy.
+func (p *proxied) start(t *testing.T, args ...string) {
+	t.Helper()
+	proxy := exec.Command(p.program, args...)
+	proxy.Env = append(os.Environ(), "HOME="+p.dir, "XDG_CONFIG_HOME="+p.dir, "XDG_DATA_HOME="+p.dir)
+	proxy.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	var log bytes.Buffer
+	proxy.Stdout, proxy.Stderr = &log, &log
+	if err := proxy.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = syscall.Kill(-proxy.Process.Pid, syscall.SIGKILL)
+		_ = proxy.Wait()
+		if t.Failed() {
+			t.Logf("%s:\n%s", p.program, log.String())
+		}
+	})
+}
+
+// wait waits until the proxy accepts connections.
+func (p *proxied) wait(t *testing.T) {
+	t.Helper()
+	p.until(t, "the proxy accepts connections", func() bool {
+		conn, err := net.Dial("tcp", p.address)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	})
+}
+
+func (p *proxied) until(t *testing.T, what string, reached func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !reached(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within a minute", what)
+		}
+	}
+}
+
+// url returns the URL of a path of the API, with the name of the site and the port of the proxy.
+func (p *proxied) url(path string) string {
+	_, port, _ := net.SplitHostPort(p.address)
+	return "https://" + site + ":" + port + "/queue" + path
+}
+
+// client returns a client that uses the proxy.
+func (p *proxied) client() *client.Client {
+	return client.New(strings.Replace(p.url(""), "://", "://worker:"+p.password+"@", 1), client.Options{HTTP: p.http})
+}
+
+// do sends a request with the password, and returns the status and the body of the answer.
+func (p *proxied) do(t *testing.T, method, path string, body io.Reader, headers ...string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, p.url(path), body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.SetBasicAuth("worker", p.password)
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := p.http.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
+
+// shell runs commands, and returns their standard output.
+func (p *proxied) shell(t *testing.T, commands string) string {
+	t.Helper()
+	for _, name := range []string{"openssl", "curl"} {
+		if _, err := exec.LookPath(name); err != nil {
+			t.Skipf("skipped: the commands of %s need %s, which is not installed", p.page.path, name)
+		}
+	}
+	bin := filepath.Join(p.dir, "bin")
+	if err := os.MkdirAll(bin, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(p.server.Binary, filepath.Join(bin, "daybook")); err != nil && !errors.Is(err, os.ErrExist) {
+		t.Fatal(err)
+	}
+	bash := exec.CommandContext(t.Context(), "bash", "-eu", "-c", commands)
+	cert := filepath.Join(p.dir, site+".pem")
+	bash.Env = append(goEnvironment(t), "PATH="+bin+":"+os.Getenv("PATH"), "HOME="+p.dir, "XDG_CONFIG_HOME="+filepath.Join(p.dir, "config"),
+		"SSL_CERT_FILE="+cert, "CURL_CA_BUNDLE="+cert, "password="+p.password)
+	var stderr bytes.Buffer
+	bash.Stderr = &stderr
+	out, err := bash.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s\n%s", err, stderr.String(), out)
+	}
+	return string(out)
+}
+
+func (p *proxied) refusesWithoutPassword(t *testing.T) {
+	for _, user := range []string{"", "worker:wrong@"} {
+		resp, err := p.http.Get(strings.Replace(p.url("/jobs"), "://", "://"+user, 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusUnauthorized || resp.Header.Get("Daybook-Seq") != "" {
+			t.Errorf("as %q: %s", user, resp.Status)
+		}
+	}
+}
+
+func (p *proxied) runsCommands(t *testing.T) {
+	_, port, _ := net.SplitHostPort(p.address)
+	commands := strings.ReplaceAll(p.block(t, "daybook context add"), site, "localhost:"+port)
+	if out := p.shell(t, commands); !strings.Contains(out, `"type":"square"`) || !strings.Contains(out, `"pending":1000`) {
+		t.Error(out)
+	}
+}
+
+func (p *proxied) carriesLongBodies(t *testing.T) {
+	lines := strings.Repeat(strings.Repeat("x", 1023)+"\n", 8<<10) // 8 MiB, the longest body of a create
+	if status, text := p.do(t, "POST", "/add?jobtype=long", strings.NewReader(lines), "Content-Type", "text/plain"); status != http.StatusCreated || !strings.Contains(text, `"count":8192`) {
+		t.Fatalf("create: %d %.300s", status, text)
+	}
+	if status, text := p.do(t, "POST", "/add?jobtype=long", strings.NewReader(lines+"x"), "Content-Type", "text/plain"); status != http.StatusRequestEntityTooLarge || !strings.Contains(text, "body_too_large") {
+		t.Errorf("a longer create: %d %.300s", status, text)
+	}
+	content := bytes.Repeat([]byte("0123456789abcdef"), 4<<20) // 64 MiB
+	status, text := p.do(t, "PUT", "/blobs", bytes.NewReader(content))
+	var b struct{ Address string }
+	if err := json.Unmarshal([]byte(text), &b); err != nil || status != http.StatusCreated {
+		t.Fatalf("blob: %d %.300s", status, text)
+	}
+	if status, text = p.do(t, "GET", "/blobs/"+b.Address, nil); status != http.StatusOK || text != string(content) {
+		t.Errorf("the blob is read with status %d and has %d bytes", status, len(text))
+	}
+}
+
+func (p *proxied) carriesUploads(t *testing.T) {
+	content := bytes.Repeat([]byte("fedcba98"), 9<<20) // 72 MiB, which the client sends as a resumable upload
+	b, err := p.client().PutBlob(t.Context(), "", bytes.NewReader(content))
+	if err != nil || b.Size != int64(len(content)) {
+		t.Errorf("%+v, %v", b, err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), "POST", p.url("/uploads"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.SetBasicAuth("worker", p.password)
+	req.Header.Set("Upload-Length", "11")
+	resp, err := p.http.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if l, err := resp.Location(); err != nil || !strings.HasPrefix(l.String(), p.url("/uploads/u")) {
+		t.Errorf("%s: the Location is %s, %v", resp.Status, l, err)
+	}
+}
+
+func (p *proxied) keepsSlashes(t *testing.T) {
+	for i := range 100_000 {
+		content := fmt.Sprint("blob ", i)
+		sum := sha256.Sum256([]byte(content))
+		address := base64.StdEncoding.EncodeToString(sum[:])
+		if !strings.Contains(address, "//") {
+			continue
+		}
+		spellings := []string{strings.ReplaceAll(address, "/", "%2F")}
+		if filepath.Base(p.program) == "nginx" {
+			spellings = append(spellings, address) // Caddy makes one slash of two, as the page says
+		}
+		for _, spelled := range spellings {
+			if status, text := p.do(t, "PUT", "/blobs/sha256-"+spelled, strings.NewReader(content)); status/100 != 2 {
+				t.Errorf("PUT %s: %d %s", spelled, status, text)
+			}
+			if status, text := p.do(t, "GET", "/blobs/sha256-"+spelled, nil); status != http.StatusOK || text != content {
+				t.Errorf("GET %s: %d %s", spelled, status, text)
+			}
+		}
+		return
+	}
+	t.Fatal("no address has two slashes")
+}
+
+func (p *proxied) waits(t *testing.T) {
+	created := make(chan error, 1)
+	time.AfterFunc(2*time.Second, func() {
+		_, err := p.client().Create(context.Background(), client.NewJob{Type: "later", Payload: []byte("x")})
+		created <- err
+	})
+	status, text := p.do(t, "POST", "/jobs/claim", strings.NewReader(`{"runner_id":"waits","types":["later"],"wait_ms":60000}`))
+	if err := <-created; err != nil || status != http.StatusOK || !strings.Contains(text, `"type":"later"`) {
+		t.Errorf("%d %s, %v", status, text, err)
+	}
+}
+
+// metric returns the value of a metric of the server.
+func (p *proxied) metric(t *testing.T, name string) string {
+	t.Helper()
+	resp, err := http.Get(p.server.URL() + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`(?m)^` + name + ` (.*)$`).FindSubmatch(text)
+	if m == nil {
+		t.Fatalf("no metric %s", name)
+	}
+	return string(m[1])
+}
+
+func (p *proxied) reportsHangUps(t *testing.T) {
+	ctx, hangUp := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		req, err := http.NewRequestWithContext(ctx, "POST", p.url("/jobs/claim"), strings.NewReader(`{"runner_id":"hangs-up","types":["none"],"wait_ms":60000}`))
+		if err != nil {
+			return
+		}
+		req.SetBasicAuth("worker", p.password)
+		req.Header.Set("Content-Type", "application/json")
+		if resp, err := p.http.Do(req); err == nil {
+			resp.Body.Close()
+		}
+	}()
+	p.until(t, "the claim waits", func() bool { return p.metric(t, "daybook_parked_claims") == "1" })
+	hangUp()
+	<-ended
+	p.until(t, "the server notices that its client hung up", func() bool { return p.metric(t, "daybook_parked_claims") == "0" })
+}
+
+func (p *proxied) carriesResultsAtOnce(t *testing.T) {
+	c := p.client()
+	created, err := c.CreateMany(t.Context(), []client.NewJob{{Type: "follow", Payload: []byte("a")}, {Type: "follow", Payload: []byte("b")}}, client.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), "GET", p.url("/batches/"+created.BatchID+"/results?follow=true"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.SetBasicAuth("worker", p.password)
+	complete := func() {
+		if status, text := p.do(t, "POST", "/jobs/claim", strings.NewReader(`{"runner_id":"f","types":["follow"]}`)); status != http.StatusOK {
+			t.Fatalf("%d %s", status, text)
+		} else if id := regexp.MustCompile(`"job_id":"([^"]+)"`).FindStringSubmatch(text); true {
+			p.do(t, "POST", "/jobs/"+id[1]+"/complete", strings.NewReader(`{"runner_id":"f","status":"completed"}`))
+		}
+	}
+	complete()
+	resp, err := p.http.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewReader(resp.Body)
+	if line, err := lines.ReadString('\n'); err != nil || !strings.Contains(line, `"line":0`) { // before the second job has ended
+		t.Errorf("%s, %v", line, err)
+	}
+	complete()
+	if rest, err := io.ReadAll(lines); err != nil || !strings.Contains(string(rest), `"line":1`) || !strings.Contains(string(rest), `"end":true`) {
+		t.Errorf("%s, %v", rest, err)
+	}
+}
+
+func (p *proxied) showsPage(t *testing.T) {
+	for _, path := range []string{"", "/", "/docs", "/docs/page.js", "/docs/swagger-ui.css", "/openapi.yaml"} { // as the page names them
+		if status, text := p.do(t, "GET", path, nil, "Accept", "text/html"); status != http.StatusOK || len(text) < 100 {
+			t.Errorf("%s: %d %.300s", path, status, text)
+		}
+	}
+	origin := strings.TrimSuffix(p.url(""), "/queue")
+	if status, text := p.do(t, "POST", "/jobs/create", strings.NewReader(`{"type":"page"}`), "Origin", origin, "Sec-Fetch-Site", "same-origin"); status != http.StatusCreated {
+		t.Errorf("a request of the page: %d %s", status, text)
+	}
+	if status, text := p.do(t, "POST", "/jobs/create", strings.NewReader(`{"type":"page"}`), "Origin", "https://other.example"); status != http.StatusForbidden || !strings.Contains(text, "forbidden_origin") {
+		t.Errorf("a request of a page of another site: %d %s", status, text)
+	}
+}
+
+func (p *proxied) refusesQuit(t *testing.T) {
+	if status, text := p.do(t, "POST", "/quit", nil); status != http.StatusForbidden || !strings.Contains(text, "forbidden_peer") {
+		t.Errorf("%d %s", status, text)
+	}
+}
+
+// carriesStream: a Worker has a stream. While the server restarts, a create and the Worker wait for it.
+func (p *proxied) carriesStream(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ran := make(chan string, 10)
+	w := &client.Worker{Client: p.client(), Types: []string{"streamed"}, Concurrency: 4, Handler: func(_ context.Context, j *client.Job) (client.Outcome, error) {
+		ran <- string(j.Payload)
+		return client.Outcome{}, nil
+	}}
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	p.until(t, "the Worker has a stream", func() bool { return p.metric(t, "daybook_streams") == "1" })
+	runs := func(payload string) {
+		t.Helper()
+		if _, err := p.client().Create(ctx, client.NewJob{Type: "streamed", Payload: []byte(payload), Key: client.NewKey()}); err != nil {
+			t.Error(err)
+			return
+		}
+		select {
+		case got := <-ran:
+			if got != payload {
+				t.Errorf("%q ran, and not %q", got, payload)
+			}
+		case <-time.After(time.Minute):
+			t.Errorf("%q did not run within a minute", payload)
+		}
+	}
+	runs("first")
+	if err := p.server.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	restarted := make(chan error, 1)
+	time.AfterFunc(500*time.Millisecond, func() { restarted <- p.server.Start(context.Background()) }) // creates get 502 meanwhile
+	runs("second")
+	if err := <-restarted; err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
