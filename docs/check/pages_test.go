@@ -65,7 +65,7 @@ func TestLinks(t *testing.T) {
 var unread = []string{
 	"README.md", "testdata/scenarios/README.md", "docs/reference/wasi.md", "docs/reference/traces.md", "docs/reference/script-protocol.md",
 	"docs/reference/runners.md", "docs/reference/handlers.md", "docs/reference/format-runs.md", "docs/reference/containers.md", "docs/reference/api.md",
-	"docs/how-to/operating.md", "docs/how-to/install.md", "docs/how-to/from-opsqueue.md", "docs/how-to/from-etcdq.md", "docs/explanation/performance.md",
+	"docs/how-to/install.md", "docs/how-to/from-opsqueue.md", "docs/how-to/from-etcdq.md", "docs/explanation/performance.md",
 	"docs/how-to/from-queuey-queue.md",
 }
 
