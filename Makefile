@@ -42,11 +42,13 @@ proxies: ## put nginx and caddy, with which tests try docs/how-to/proxies.md, in
 	  dpkg-deb --fsys-tarfile caddy_*.deb | tar -xO ./usr/bin/caddy > caddy && \
 	  chmod +x nginx caddy && ./nginx -v && ./caddy version && mv nginx caddy .. && cd .. && rm -r deb-proxies; }
 
-interpreters: ## install the languages of scripts that are missing (node, python3, php), on Debian as root
-	@for p in node:nodejs python3:python3 php:php-cli; do \
+interpreters: ## install the languages of scripts, examples and pages that are missing (node, npm, python3, php, ruby), on Debian as root, and the TypeScript compiler into bin
+	@for p in node:nodejs npm:npm python3:python3 php:php-cli ruby:ruby; do \
 	  command -v $${p%:*} >/dev/null || missing="$$missing $${p#*:}"; \
 	done; \
 	test -z "$$missing" || { apt-get update -q && apt-get install -q -y --no-install-recommends $$missing; }
+	@mkdir -p $(BIN)/typescript && cp examples/typescript/package.json examples/typescript/package-lock.json $(BIN)/typescript
+	cd $(BIN)/typescript && { cmp -s package-lock.json installed.json || { npm ci --no-audit --no-fund && cp package-lock.json installed.json; }; }
 
 engines: ## install the container engines that are missing (docker, podman), on Debian as root; tests start them, with folders of their own
 	@for p in dockerd:docker.io podman:podman; do \
@@ -72,7 +74,7 @@ release: ## archives of all systems (SYSTEMS=linux/amd64 for one), lists of thei
 packages: release ## a deb and an rpm of each Linux of the release, in bin/release
 	@$(call tool,nfpm,$(NFPM))
 	@for dir in $(RELEASE)/linux_*; do for kind in deb rpm; do \
-	  SOURCE_DATE_EPOCH=$(EPOCH) ARCH=$${dir##*_} VERSION=$(PACKAGE_VERSION) RELEASE=$$dir \
+	  SOURCE_DATE_EPOCH=$(EPOCH) ARCH=$${dir##*_} VERSION=$(PACKAGE_VERSION) RELEASE=$$dir DOCUMENTS=$(RELEASE) \
 	  $(BIN)/nfpm package -f deploy/nfpm.yaml -p $$kind -t $(RELEASE)/ || exit 1; \
 	done; done
 	cd $(RELEASE) && find . -maxdepth 1 -type f ! -name SHA256SUMS -printf '%P\n' | LC_ALL=C sort | xargs sha256sum > SHA256SUMS
@@ -173,6 +175,14 @@ check-peers: build ## all checks and tests of bench-peers; they need its librari
 	cd bench/peers && export GOWORK=off && $(GO) mod tidy -diff && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./... && \
 	  BENCH_PEERS_BIN=$(PEERS) DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook $(GO) test -count=1 ./...
 
+MOVING := $(CURDIR)/$(BIN)/moving
+
+check-moving: ## run the pages about moving from Celery, Sidekiq, Redis Streams and BullMQ beside these systems, which it installs, on Debian as root
+	apt-get update -q && apt-get install -q -y --no-install-recommends redis-server redis-tools python3-venv ruby ruby-sidekiq
+	command -v npm >/dev/null || apt-get install -q -y --no-install-recommends nodejs npm
+	test -x $(MOVING)/bin/celery || { python3 -m venv $(MOVING) && $(MOVING)/bin/pip install -q 'celery[redis]==5.7.*'; }
+	NPM_CONFIG_REGISTRY=$$(npm config get registry) PATH="$(MOVING)/bin:$$PATH" $(GO) test -count=1 -v -timeout 20m -run TestMoving ./docs/check -moving
+
 bench-parts: build ## the other benchmarks: the Worker, forms of claims, strategies, sweeps, and further parts
 	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook $(GO) test -p 1 -run '^$$' -bench . -skip '^Benchmark(Journal|Store|Ingest|Process|Runner)$$' -timeout 90m $(LAYERS) ./client
 
@@ -219,4 +229,4 @@ fuzz: ## each fuzz target for FUZZTIME (30s)
 clean: ## remove what was built
 	rm -rf $(BIN)
 
-.PHONY: help build run tools s3server promtool proxies interpreters engines release packages image helm-lint check-packages cross test busy check tidy vuln demo bench bench-matrix bench-compare bench-open peers bench-peers check-peers bench-parts bench-runners scale sweeps check-scale sim corruption crash runner-kills runner-soak hostile fuzz clean
+.PHONY: help build run tools s3server promtool proxies interpreters engines release packages image helm-lint check-packages cross test busy check tidy vuln demo bench bench-matrix bench-compare bench-open peers bench-peers check-peers check-moving bench-parts bench-runners scale sweeps check-scale sim corruption crash runner-kills runner-soak hostile fuzz clean

@@ -141,6 +141,16 @@ func (s *Server) version(c echo.Context) error {
 	}{s.build, runtime.Version(), job.Level})
 }
 
+// Stats is the answer of /stats.
+type Stats struct {
+	ingest.Stats
+	BlobBytes int64 `json:"blob_bytes"` // of all blobs and of the uploads under way, in the data directory or in a bucket
+}
+
 func (s *Server) stats(c echo.Context) error {
-	return answerDocument(c, http.StatusOK, s.engine.Stats())
+	doc := Stats{Stats: s.engine.Stats()}
+	if s.blobs != nil {
+		doc.BlobBytes = s.blobs.Used()
+	}
+	return answerDocument(c, http.StatusOK, doc)
 }

@@ -20,7 +20,15 @@ type Stats struct {
 	Stopped  bool             `json:"stopped"` // see Stop
 	Sweeps   int              `json:"sweeps"`  // under way
 	Keys     uint64           `json:"idempotency_keys"`
-	Text     []byte           `json:"-"`
+	Blobs    int64            `json:"blob_bytes"`      // bytes of all blobs
+	DiskFree int64            `json:"disk_free_bytes"` // of the file system with the data
+	Journal  struct {
+		Bytes int64 `json:"bytes"`
+	} `json:"journal"`
+	Store struct {
+		Bytes int64 `json:"bytes"`
+	} `json:"store"`
+	Text []byte `json:"-"`
 }
 
 // Stats returns figures of the server. The server answers without waiting for its journal.

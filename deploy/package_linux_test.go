@@ -175,6 +175,18 @@ func TestPackages(t *testing.T) {
 					t.Errorf("%s is not installed", path)
 				}
 			}
+			zsh := map[string]string{"deb": "vendor-completions", "rpm": "site-functions"}[kind]
+			for path, want := range map[string]string{
+				"/usr/share/man/man1/daybook.1":                     "a durable job queue",
+				"/usr/share/man/man1/daybook-add.1":                 "daybook-add - Post the lines of a file as jobs",
+				"/usr/share/bash-completion/completions/daybook":    "complete ",
+				"/usr/share/zsh/" + zsh + "/_daybook":               "#compdef daybook",
+				"/usr/share/fish/vendor_completions.d/daybook.fish": "complete -c daybook",
+			} {
+				if text, err := os.ReadFile(in(path)); err != nil || !strings.Contains(string(text), want) {
+					t.Errorf("%s does not have %q: %v", path, want, err)
+				}
+			}
 			first := in("/var/lib/daybook-first-start")
 			if text, err := os.ReadFile(first); err != nil || string(text) != "DAYBOOK_INIT=true\n" {
 				t.Fatalf("%s: %q, %v", first, text, err)

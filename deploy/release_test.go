@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// TestRelease: the sums are right, an archive has the program and the licences, and the list of parts names what the
-// program is built from.
+// TestRelease: the sums are right, an archive has the program, the licences, the manual pages and the completions, and the
+// list of parts names what the program is built from.
 func TestRelease(t *testing.T) {
 	archive := released(t, "*_"+runtime.GOOS+"_"+runtime.GOARCH+".tar.gz")
 	check := exec.Command(needs(t, "sha256sum"), "--strict", "-c", "SHA256SUMS")
@@ -32,6 +32,11 @@ func TestRelease(t *testing.T) {
 	}
 	if text, err := os.ReadFile(filepath.Join(dir, "licenses.txt")); err != nil || !strings.Contains(string(text), "github.com/cockroachdb/pebble") {
 		t.Errorf("licenses.txt: %v", err)
+	}
+	for name, want := range map[string]string{"man/daybook-work.1": ".SH NAME\ndaybook-work - ", "completions/daybook.bash": "complete ", "completions/_daybook": "#compdef daybook", "completions/daybook.fish": "complete -c daybook", "completions/daybook.ps1": "Register-ArgumentCompleter"} {
+		if text, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(name))); err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s does not have %q: %v", name, want, err)
+		}
 	}
 	if got := must(t, exec.Command(filepath.Join(dir, "daybook"), "version")); !strings.HasPrefix(got, "daybook ") || strings.HasPrefix(got, "daybook dev") {
 		t.Error(got)
@@ -126,8 +131,9 @@ func unpack(t *testing.T, archive string) (dir string, epoch int64) {
 			t.Fatal(err)
 		}
 		path := filepath.Join(to, filepath.FromSlash(h.Name))
-		dir, epoch = filepath.Dir(path), h.ModTime.Unix()
-		if err := os.MkdirAll(dir, 0o755); err != nil {
+		top, _, _ := strings.Cut(h.Name, "/")
+		dir, epoch = filepath.Join(to, top), h.ModTime.Unix()
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
 		text, err := io.ReadAll(r)

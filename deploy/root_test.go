@@ -62,9 +62,9 @@ func released(t *testing.T, pattern string) string {
 	return files[0]
 }
 
-// newRoot makes the root directory of a system that has a shell, rm and cat, and nothing else. A short name leaves room
-// for a socket in it. Only root can use it, by chroot.
-func newRoot(t *testing.T) string {
+// newRoot makes the root directory of a system that has a shell, rm, cat and some more programs, and nothing else. A short
+// name leaves room for a socket in it. Only root can use it, by chroot.
+func newRoot(t *testing.T, programs ...string) string {
 	t.Helper()
 	if runtime.GOOS != "linux" || os.Getuid() != 0 {
 		t.Skip("it needs Linux, and root")
@@ -82,7 +82,7 @@ func newRoot(t *testing.T) string {
 		t.Fatal(err)
 	}
 	files := map[string]string{}
-	for _, program := range []string{"/bin/sh", "/bin/rm", "/bin/cat"} {
+	for _, program := range append([]string{"/bin/sh", "/bin/rm", "/bin/cat"}, programs...) {
 		files[program] = program
 		for _, library := range regexp.MustCompile(`/\S*lib\S*/\S+`).FindAllString(must(t, exec.Command("ldd", program)), -1) {
 			files[library] = library

@@ -306,7 +306,7 @@ func dryAdd(cmd *cobra.Command, f *addFlags, in io.Reader, o client.AddOptions) 
 	if f.asJSON {
 		return json.NewEncoder(out).Encode(map[string]any{"would_add": result.Jobs, "bytes": result.Bytes, "batches": len(result.Bodies), "first_payloads": first})
 	}
-	fmt.Fprintf(out, "would add %d jobs to %s/%s: %s in %d batches\n", result.Jobs, f.client, f.typ, sizeText(result.Bytes), len(result.Bodies))
+	fmt.Fprintf(out, "would add %s to %s/%s: %s in %s\n", jobsText(result.Jobs), f.client, f.typ, sizeText(result.Bytes), numberText(len(result.Bodies), "batch", "batches"))
 	for _, text := range first {
 		if _, err := fmt.Fprintln(out, plainCell(ansi.Truncate(text, shownWidth, "…"))); err != nil {
 			return err

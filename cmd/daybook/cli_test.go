@@ -14,6 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+
+	"github.com/daybookq/daybook/client"
 )
 
 var rewriteCLI = flag.Bool("rewrite-cli", false, "write testdata/cli and docs/reference/cli again, after commands have changed")
@@ -22,8 +24,8 @@ const sampleID = "0185a1b2-c3d4-7000-8000-00000c800000"
 
 // sampleArgs are arguments with which a command sends a request. Commands that are not here need none.
 var sampleArgs = map[string][]string{
-	"add": {"-"}, "backup": {"directory"}, "blob get": {"sha256:" + strings.Repeat("0", 64)}, "blob put": {"-"}, "cancel": {sampleID}, "complete": {sampleID},
-	"create": {"payload"}, "fileset pull": {"input", "directory"}, "fileset push": {".", "input"}, "fileset rm": {"input"}, "get": {sampleID}, "logs": {sampleID},
+	"add": {"-"}, "backup": {"directory"}, "blob get": {"sha256:" + strings.Repeat("0", 64)}, "blob put": {"-"}, "cancel": {sampleID}, "close": {sampleID}, "complete": {sampleID},
+	"create": {"payload"}, "fileset pull": {"input", "directory"}, "fileset push": {".", "input"}, "fileset rm": {"input"}, "get": {sampleID}, "handler get": {"resize"}, "handler put": {"resize", "-", "--lang", "sh"}, "handler rm": {"resize"}, "logs": {sampleID},
 	"pause": {"acme/resize"}, "queues delete": {"acme/resize"}, "redrive": {sampleID}, "release": {sampleID}, "results": {sampleID}, "resume": {"acme/resize"},
 	"rm": {sampleID}, "run": {sampleID}, "submit": {"-"}, "tickle": {sampleID},
 	"top": {"--once"}, "watch": {sampleID},
@@ -175,10 +177,10 @@ func stable(text string, ids map[string]string) string {
 
 // withoutJSON are the commands that have no --json, and why.
 var withoutJSON = map[string]string{
-	"blob": "it needs a command", "context": "it needs a command", "fileset": "it needs a command", "journal": "it needs a command",
+	"blob": "it needs a command", "context": "it needs a command", "fileset": "it needs a command", "handler": "it needs a command", "journal": "it needs a command",
 	"blob get": "it writes the bytes of the blob", "logs": "it writes what the job has printed", "licenses": "it writes texts", "man": "it writes files",
 	"serve": "it writes a log", "work": "it writes a log", "opsqueue-serve": "it has the flags of Opsqueue", "journal give-up": "it asks, and changes the journal once",
-	"context add": "it prints nothing", "context use": "it prints nothing", "context remove": "it prints nothing", "fileset rm": "it prints nothing",
+	"context add": "it prints nothing", "context use": "it prints nothing", "context remove": "it prints nothing", "fileset rm": "it prints nothing", "handler rm": "it prints nothing",
 }
 
 // TestCLIJSON: what each command prints with --json. The commands work on the data of one server, in an order.
@@ -205,7 +207,7 @@ func TestCLIJSON(t *testing.T) {
 		}
 		text := stable(r.out, ids)
 		switch name {
-		case "stats", "version", "start", "stop", "clock", "bench":
+		case "stats", "version", "start", "stop", "clock", "bench", "disk":
 			text = strings.ReplaceAll(numbers.ReplaceAllString(text, ":N"), ":TIME", ":N")
 		}
 		golden(t, name, "json.txt", regexp.MustCompile(`"(commit|go|version|last_error|uuid)":"[^"]*"`).ReplaceAllString(text, `"$1":"…"`))
@@ -240,6 +242,13 @@ func TestCLIJSON(t *testing.T) {
 	}
 	step("results", "", batch)
 	step("watch", "", batch)
+	opened, err := client.New(s.url, client.Options{}).CreateBatch(t.Context(), client.NewBatch{Type: "open", Open: true},
+		[]client.NewJob{{Payload: []byte("1")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	step("close", "", opened.BatchID)
+	step("disk", "")
 	step("sweeps", "")
 	step("stop", "")
 	step("start", "")
@@ -247,6 +256,9 @@ func TestCLIJSON(t *testing.T) {
 	step("clock", "")
 	step("config", "", "add")
 	step("version", "")
+	step("handler put", `{"kind":"http","url":"http://127.0.0.1:8080/"}`, "resize", "-")
+	step("handler get", "", "resize")
+	step("handler ls", "")
 	step("blob put", "text", "-")
 	step("blob ls", "")
 	step("blob gc", "")

@@ -16,12 +16,12 @@
 //   - work.go, work_config.go, work_containers.go, work_progress.go: the command work, which runs jobs.
 //   - remote.go, ask.go: what commands about a server share: its client, its documents, and whether it answers.
 //   - context.go, contexts.go: servers with names.
-//   - add.go, create.go, submit.go: jobs from lines, one job, and a batch from lines.
-//   - get.go, jobs.go, batches.go, queues.go, runners.go, logs.go, stats.go: what is there.
+//   - add.go, create.go, submit.go, close_batch.go: jobs from lines, one job, and a batch from lines; the end of an open batch.
+//   - get.go, jobs.go, batches.go, queues.go, runners.go, logs.go, stats.go, disk.go: what is there, and how many bytes it has.
 //   - bulk.go, cancel.go, redrive.go, remove.go, run_now.go: changes of jobs, of one or of many.
 //   - claim.go, tickle.go, complete.go, release.go: what a runner does, one request at a time.
 //   - pause.go, delete_queue.go, start_stop.go, clock.go, discover.go: queues and the server.
-//   - blob.go, blob_put.go, fileset.go, fileset_transfer.go: blobs and filesets.
+//   - blob.go, blob_put.go, fileset.go, fileset_transfer.go, handler.go: blobs, filesets and stored handlers.
 //   - add_formats.go, add_state.go: the formats of the input of add; the file with which it goes on after it was killed.
 //   - watch.go: waiting for the end of a job, batch or queue, and its exit codes.
 //   - top.go, top_model.go, top_view.go: the live view of a server: where its figures are from, how keys and time change it,

@@ -59,7 +59,7 @@ var exitCodes = []struct {
 	{exitFormat, "this version of daybook cannot read the format of the data: the format is newer, or from before the first release"},
 	{exitNoAnswer, "the server did not answer, or the answer was not that of a Daybook server; nothing was stored"},
 	{exitRefused, "the server refused the request; the message says why"},
-	{exitNotFound, "the server has no such job, batch, queue, blob or fileset"},
+	{exitNotFound, "the server has no such job, batch, queue, blob, fileset or handler"},
 	{exitNoData, "the data directory does not exist or has no journal, or there is no backup"},
 	{exitUnknown, "the server's answer was lost: jobs may or may not have been stored"},
 	{exitFile, "a file or the input cannot be read or written, or the disk is full"},

@@ -116,6 +116,6 @@ func (f *filesetCommand) report(cmd *cobra.Command, t transferred, verb, moved s
 	if f.asJSON {
 		return json.NewEncoder(cmd.OutOrStdout()).Encode(t)
 	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %s %d; %d files (%s) %s, %d were there\n", t.Name, verb, t.Version, t.Files, sizeText(t.Bytes), moved, t.Skipped)
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %s %d; %s (%s) %s, %d were there\n", t.Name, verb, t.Version, numberText(t.Files, "file", "files"), sizeText(t.Bytes), moved, t.Skipped)
 	return err
 }

@@ -80,11 +80,14 @@ func hasColours(w io.Writer) bool {
 }
 
 // jobsText returns a number of jobs as text.
-func jobsText[N int | int64](n N) string {
+func jobsText[N int | int64](n N) string { return numberText(n, "job", "jobs") }
+
+// numberText returns a number of things as text.
+func numberText[N int | int64](n N, one, many string) string {
 	if n == 1 {
-		return "1 job"
+		return "1 " + one
 	}
-	return fmt.Sprintf("%d jobs", n)
+	return fmt.Sprintf("%d %s", n, many)
 }
 
 // moment returns unix milliseconds as a date and time.

@@ -111,14 +111,14 @@ var commandGroups = []struct {
 		}
 	}},
 	{"batches", "Batches and queues:", func() []*cobra.Command {
-		return []*cobra.Command{newSubmit(), newBatches(), newResults(), newQueues(), newPause(), newResume(), newSweeps()}
+		return []*cobra.Command{newSubmit(), newBatches(), newCloseBatch(), newResults(), newQueues(), newPause(), newResume(), newSweeps()}
 	}},
 	{"runners", "Runners:", func() []*cobra.Command {
-		return []*cobra.Command{newWork(), newRunners(), newClaim(), newTickle(), newComplete(), newRelease()}
+		return []*cobra.Command{newWork(), newHandler(), newRunners(), newClaim(), newTickle(), newComplete(), newRelease()}
 	}},
 	{"files", "Blobs and filesets:", func() []*cobra.Command { return []*cobra.Command{newBlob(), newFileset()} }},
 	{"server", "Server:", func() []*cobra.Command {
-		return []*cobra.Command{newServe(), newOpsqueueServe(), newTop(), newStats(), newStop(), newStart(), newBackup(), newClock(), newDiscover(), newBench()}
+		return []*cobra.Command{newServe(), newOpsqueueServe(), newTop(), newStats(), newDisk(), newStop(), newStart(), newBackup(), newClock(), newDiscover(), newBench()}
 	}},
 	{"data", "Data of a stopped server:", func() []*cobra.Command { return []*cobra.Command{newCheck(), newRestore(), newRebuild(), newJournal()} }},
 	{"program", "This program:", func() []*cobra.Command {

@@ -27,7 +27,7 @@ func (s *server) opsqueueAddress(t *testing.T) string {
 	return found[1]
 }
 
-// TestServeOpsqueue: with --opsqueue, or its variable, clients of Opsqueue use the same queue as Daybook's own.
+// TestServeOpsqueue: with --opsqueue, or its variable, as docs/how-to/from-opsqueue.md says, clients of Opsqueue use the same queue as Daybook's own.
 func TestServeOpsqueue(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -34,7 +34,7 @@ func TestServeS3(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(bucket.Dir, "bucket", "daybook", "clients", "acme", "blobs", "sha256", strings.TrimPrefix(second, "sha256:"))); err != nil {
 		t.Error(err)
 	}
-	if got := ok(t, "fileset", "push", files, "input", "--server", s.url); got != "input: stored as version 1; 1 files (6MB) sent, 1 were there\n" && !strings.HasPrefix(got, "input: stored as version 1; 1 files") {
+	if got := ok(t, "fileset", "push", files, "input", "--server", s.url); got != "input: stored as version 1; 1 file (6MB) sent, 1 were there\n" && !strings.HasPrefix(got, "input: stored as version 1; 1 file") {
 		t.Errorf("push: %q", got)
 	}
 	check := func() {

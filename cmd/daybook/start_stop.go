@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -10,15 +11,46 @@ import (
 )
 
 func newStop() *cobra.Command {
-	return switches(&cobra.Command{
+	var wait bool
+	cmd := switches(&cobra.Command{
 		Use:   "stop",
 		Short: "Hand out no jobs of any queue",
 		Long: `Make the server hand out no jobs until "daybook start", also after a restart. Runners finish the jobs that they
-have, and jobs can be created. This is how a server is drained before an upgrade; "daybook runners" shows who
-still works. The process goes on.`,
-		Example: "  daybook stop",
-		Args:    cobra.NoArgs,
-	}, (*client.Client).Stop)
+have, and jobs can be created. This is how a server is drained before an upgrade. "daybook runners" shows who
+still works. The process goes on.
+
+With --wait, the command ends when no job is active. If it is interrupted, the server stays stopped.`,
+		Example: `  daybook stop
+  daybook stop --wait`,
+		Args: cobra.NoArgs,
+	}, func(c *client.Client, ctx context.Context) error {
+		if err := c.Stop(ctx); err != nil || !wait {
+			return err
+		}
+		return untilIdle(ctx, c)
+	})
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait until no job is active")
+	return cmd
+}
+
+// askIdle is how often the server is asked whether jobs are active.
+const askIdle = 500 * time.Millisecond
+
+// untilIdle returns when no job is active.
+func untilIdle(ctx context.Context, c *client.Client) error {
+	every := time.NewTicker(askIdle)
+	defer every.Stop()
+	for {
+		s, err := c.Stats(ctx)
+		if err != nil || s.Jobs["active"] == 0 {
+			return err
+		}
+		select {
+		case <-every.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 func newStart() *cobra.Command {

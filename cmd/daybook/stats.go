@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/api"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -32,7 +32,7 @@ are synced. Reads show the effects of applied commands. Flushed commands no long
 				_, err := cmd.OutOrStdout().Write(text)
 				return err
 			}
-			var s ingest.Stats
+			var s api.Stats
 			if err := json.Unmarshal(text, &s); err != nil {
 				return fmt.Errorf("read answer: %w", err)
 			}
@@ -44,7 +44,7 @@ are synced. Reads show the effects of applied commands. Flushed commands no long
 	return cmd
 }
 
-func printStats(cmd *cobra.Command, s *ingest.Stats) error {
+func printStats(cmd *cobra.Command, s *api.Stats) error {
 	micros := func(us int64) string { return fmt.Sprintf("%.2f ms", float64(us)/1000) }
 	return table(cmd.OutOrStdout(), func(row func(...any)) {
 		if s.Ready {
@@ -71,6 +71,8 @@ func printStats(cmd *cobra.Command, s *ingest.Stats) error {
 		row("journal", fmt.Sprintf("%s in %d volumes, from seq %d", sizeText(s.Journal.Bytes), s.Journal.Volumes, s.Journal.First))
 		row("fsync", fmt.Sprintf("p50 %s, p99 %s, max %s, count %d", micros(s.Journal.SyncP50Us), micros(s.Journal.SyncP99Us), micros(s.Journal.SyncMaxUs), s.Journal.Syncs))
 		row("store", sizeText(s.Store.Bytes))
+		row("blobs", sizeText(s.BlobBytes))
+		row("disk free", sizeText(s.DiskFree))
 		if s.Journal.Failures > 0 {
 			row("failed writes", fmt.Sprintf("%d, repaired %d times; last: %s", s.Journal.Failures, s.Journal.Repairs, s.Journal.LastError))
 		}

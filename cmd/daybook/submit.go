@@ -41,7 +41,10 @@ cancelled.
 
 With --wait, the command goes on until the batch has ended. The exit code is then 15 if the batch has failed, and 16
 if it was cancelled. "daybook watch" shows its progress. With --paused, no job of it is handed out before a request
-POST /batches/ID/resume.`,
+POST /batches/ID/resume.
+
+The status of the batch is final when it has ended: "daybook redrive" cannot run its failed jobs again. If it should,
+post the lines with "daybook add".`,
 		Example: `  daybook submit --name nightly --type resize images.txt
   daybook submit --type check --on-failure cancel_rest --meta user=42 --wait urls.txt
   daybook submit --chunks blobs --type parse documents.jsonl

@@ -1,5 +1,5 @@
-// Command release builds the archives of a release: for each system the static program with its licences, a list of its
-// parts (SBOM, CycloneDX), and SHA256SUMS of all. The same commit and version of Go give the same bytes, in any directory
+// Command release builds the archives of a release: for each system the static program with its licences, manual pages
+// and completions of shells, a list of its parts (SBOM, CycloneDX), and SHA256SUMS of all. The same commit and version of Go give the same bytes, in any directory
 // and at any time. `make release` runs it.
 package main
 
@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -58,11 +59,29 @@ func (r *release) make(systems []string) error {
 		if !ok {
 			return fmt.Errorf("-systems: %q is not a system and a processor, like linux/amd64", system)
 		}
-		if err := r.build(goos, goarch); err != nil {
+		if err := r.build(goos, goarch, r.program(goos, goarch)); err != nil {
+			return fmt.Errorf("%s: %w", system, err)
+		}
+	}
+	if err := r.document(slices.Contains(systems, runtime.GOOS+"/"+runtime.GOARCH)); err != nil {
+		return err
+	}
+	for _, system := range systems {
+		goos, goarch, _ := strings.Cut(system, "/")
+		if err := r.archive(goos, goarch); err != nil {
 			return fmt.Errorf("%s: %w", system, err)
 		}
 	}
 	return r.sums()
+}
+
+// program is the path of the program of a system. It stays there beside the archives, for the packages.
+func (r *release) program(goos, goarch string) string {
+	name := "daybook"
+	if goos == "windows" {
+		name += ".exe"
+	}
+	return filepath.Join(r.out, goos+"_"+goarch, name)
 }
 
 // file is a file of an archive.
@@ -71,19 +90,8 @@ type file struct {
 	mode       os.FileMode
 }
 
-// build builds the program for a system, its archive and its list of parts. The program stays in a directory beside the
-// archives, for the packages.
-func (r *release) build(goos, goarch string) error {
-	name := fmt.Sprintf("daybook_%s_%s_%s", strings.TrimPrefix(r.version, "v"), goos, goarch)
-	dir := filepath.Join(r.out, goos+"_"+goarch)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	program := "daybook"
-	if goos == "windows" {
-		program += ".exe"
-	}
-	binary := filepath.Join(dir, program)
+// build builds the program for a system.
+func (r *release) build(goos, goarch, binary string) error {
 	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", fmt.Sprintf("-s -w -buildid= -X main.version=%s -X main.commit=%s", r.version, r.commit), "-o", binary, "./cmd/daybook")
 	// Of the environment, only what finds and stores things. GOAMD64, GOEXPERIMENT and the like would change the program.
 	build.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool {
@@ -94,7 +102,69 @@ func (r *release) build(goos, goarch string) error {
 	if err := build.Run(); err != nil {
 		return fmt.Errorf("go build: %w", err)
 	}
-	files := []file{{"LICENSE", "LICENSE", 0o644}, {"licenses.txt", "cmd/daybook/licenses.txt", 0o644}, {program, binary, 0o755}}
+	return nil
+}
+
+// completions are the shells that packages and archives have completions for, and the names of their files.
+var completions = []struct{ shell, name string }{{"bash", "daybook.bash"}, {"zsh", "_daybook"}, {"fish", "daybook.fish"}, {"powershell", "daybook.ps1"}}
+
+// document writes the manual pages and completions into the directories man and completions, where the packages and
+// archives find them. The program of this machine writes them. It is built for that if it is not in the release.
+func (r *release) document(released bool) error {
+	program := r.program(runtime.GOOS, runtime.GOARCH)
+	if !released {
+		dir, err := os.MkdirTemp("", "release-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+		program = filepath.Join(dir, "daybook")
+		if err := r.build(runtime.GOOS, runtime.GOARCH, program); err != nil {
+			return err
+		}
+	}
+	run := func(args ...string) ([]byte, error) {
+		cmd := exec.Command(program, args...)
+		cmd.Env = append(os.Environ(), fmt.Sprintf("SOURCE_DATE_EPOCH=%d", r.epoch))
+		cmd.Stderr = os.Stderr
+		out, err := cmd.Output()
+		if err != nil {
+			return nil, fmt.Errorf("daybook %s: %w", strings.Join(args, " "), err)
+		}
+		return out, nil
+	}
+	if _, err := run("man", filepath.Join(r.out, "man")); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(r.out, "completions"), 0o755); err != nil {
+		return err
+	}
+	for _, c := range completions {
+		text, err := run("completion", c.shell)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(r.out, "completions", c.name), text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// archive writes the archive of a system and its list of parts.
+func (r *release) archive(goos, goarch string) error {
+	name := fmt.Sprintf("daybook_%s_%s_%s", strings.TrimPrefix(r.version, "v"), goos, goarch)
+	binary := r.program(goos, goarch)
+	files := []file{{"LICENSE", "LICENSE", 0o644}, {"licenses.txt", "cmd/daybook/licenses.txt", 0o644}, {filepath.Base(binary), binary, 0o755}}
+	for _, dir := range []string{"man", "completions"} {
+		entries, err := os.ReadDir(filepath.Join(r.out, dir))
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			files = append(files, file{dir + "/" + e.Name(), filepath.Join(r.out, dir, e.Name()), 0o644})
+		}
+	}
 	var err error
 	if goos == "windows" {
 		err = r.write(name+".zip", func(w io.Writer) error { return r.zip(w, name, files) })

@@ -5,12 +5,12 @@
 // is done with it:
 //
 //   - console: lines that begin with "$ " are commands, and lines that begin with "> " continue them. The lines after a
-//     command are what it prints, to both outputs. `…` stands for any characters of a line, or for any number of lines if
+//     command are what it prints, to both outputs; runs of spaces are equal. `…` stands for any characters of a line, or for any number of lines if
 //     it is a line of its own. A command that fails ends the test; where that is wanted, the command says `|| true` or
 //     `; echo $?`.
 //   - sh: commands, each of which must succeed. Their output is not compared.
-//   - go, python, js, ts, php, toml, yaml, json and others with a title (```toml title="work.toml"): a file with this name, which the
-//     commands after it can use. Python, JavaScript, PHP and JSON must be well-formed. A file of Go must pass go vet.
+//   - go, python, js, ts, php, ruby, toml, yaml, json and others with a title (```toml title="work.toml"): a file with this name, which the
+//     commands after it can use. Go, Python, JavaScript, PHP, Ruby and JSON must be well-formed.
 //   - json without a title must be well-formed.
 //   - text, abnf and mermaid are not code.
 //
@@ -20,12 +20,15 @@
 // A comment in the line before a block changes this:
 //
 //   - <!-- tested by: FOLDER TestName -->: the test of this name in FOLDER runs the block, and names the page.
+//     If the block has a title, its syntax is checked as well. TestMoving runs pages about moving from other systems together
+//     with the blocks that need these systems (make check-moving).
 //   - <!-- not run: REASON -->: the block needs something that no test has, such as another operating system. The test
 //     prints the reason.
 //
 // Files:
 //   - page.go: the blocks, links and headings of a page.
 //   - script.go: the shell script of a page, and the comparison of what it prints.
+//   - steps.go: the commands and files of a page, for tests of other packages.
 //
 // proxies_test.go starts nginx and Caddy with the blocks of docs/how-to/proxies.md, which `make proxies` installs.
 package check

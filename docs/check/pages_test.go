@@ -4,6 +4,8 @@ package check
 
 import (
 	"encoding/json"
+	"go/parser"
+	"go/token"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -65,8 +67,7 @@ func TestLinks(t *testing.T) {
 var unread = []string{
 	"README.md", "testdata/scenarios/README.md", "docs/reference/wasi.md", "docs/reference/traces.md", "docs/reference/script-protocol.md",
 	"docs/reference/runners.md", "docs/reference/handlers.md", "docs/reference/format-runs.md", "docs/reference/containers.md", "docs/reference/api.md",
-	"docs/how-to/install.md", "docs/how-to/from-opsqueue.md", "docs/how-to/from-etcdq.md", "docs/explanation/performance.md",
-	"docs/how-to/from-queuey-queue.md",
+	"docs/how-to/install.md", "docs/explanation/performance.md",
 }
 
 // TestPages runs the code of each page.
@@ -122,6 +123,9 @@ func checkBlock(t *testing.T, root string, p *page, b block) {
 		}
 		for _, file := range files {
 			if text, err := os.ReadFile(file); err == nil && strings.Contains(string(text), "func "+m[2]+"(") && strings.Contains(string(text), filepath.Base(p.path)) {
+				if b.title != "" {
+					checkSyntax(t, p, b)
+				}
 				return
 			}
 		}
@@ -145,6 +149,12 @@ func checkSyntax(t *testing.T, p *page, b block) {
 		"python": {"python3", "-c", "import sys; compile(open(sys.argv[1]).read(), sys.argv[1], 'exec')"},
 		"js":     {"node", "--check"},
 		"php":    {"php", "-l"},
+		"ruby":   {"ruby", "-c"},
+	}
+	if b.language == "go" {
+		if _, err := parser.ParseFile(token.NewFileSet(), b.title, b.text, parser.AllErrors); err != nil {
+			t.Errorf("%s:%d: %v", p.path, b.line, err)
+		}
 	}
 	checker := checkers[b.language]
 	if checker == nil {
@@ -164,7 +174,7 @@ func checkSyntax(t *testing.T, p *page, b block) {
 func programs(s *script) []string {
 	var names []string
 	for _, c := range s.commands {
-		for _, name := range regexp.MustCompile(`\b(curl|jq|node|npx|python3|php|nginx|caddy|go)\b`).FindAllString(c.text, -1) {
+		for _, name := range regexp.MustCompile(`\b(curl|jq|node|npx|python3|php|ruby|nginx|caddy|go|redis-cli|npm|celery|sidekiq)\b`).FindAllString(c.text, -1) {
 			if !slices.Contains(names, name) {
 				names = append(names, name)
 			}

@@ -99,23 +99,30 @@ func (s *script) compare(p *page, output string) (faults []error) {
 		if status, err := strconv.Atoi(code); err != nil || status != 0 {
 			return append(faults, fmt.Errorf("%s\nfailed with exit code %s; it printed\n%s", at, code, got))
 		}
-		if c.compare && !pattern(c.want).MatchString(strings.TrimSpace(got)+"\n") {
+		if c.compare && !pattern(c.want).MatchString(oneSpace(strings.TrimSpace(got))+"\n") {
 			faults = append(faults, fmt.Errorf("%s\nprints\n%s\nand the page says\n%s", at, strings.TrimSpace(got), strings.TrimSpace(c.want)))
 		}
 	}
 	return faults
 }
 
-// pattern returns the expression of an output whose last line ends. Spaces at the ends of lines do not count.
+// oneSpace replaces runs of spaces, with which tables align their columns, by one space.
+func oneSpace(text string) string { return spaces.ReplaceAllString(text, " ") }
+
+var spaces = regexp.MustCompile(` +`)
+
+// pattern returns the expression of an output whose last line ends. Its runs of spaces are one space. Spaces at the ends of
+// lines do not count.
 func pattern(want string) *regexp.Regexp {
 	var b strings.Builder
 	b.WriteString(`^`)
-	for line := range strings.SplitSeq(strings.TrimSpace(want), "\n") {
+	for line := range strings.SplitSeq(oneSpace(strings.TrimSpace(want)), "\n") {
 		if line = strings.TrimRight(line, " "); line == "…" {
 			b.WriteString(`(?:[^\n]*\n)*?`)
 			continue
 		}
-		b.WriteString(strings.ReplaceAll(regexp.QuoteMeta(line), "…", `[^\n]*`) + ` *\n`)
+		line = strings.ReplaceAll(regexp.QuoteMeta(line), " … ", ` (?:[^\n]* )?`)
+		b.WriteString(strings.ReplaceAll(line, "…", `[^\n]*`) + ` *\n`)
 	}
 	b.WriteString(`$`)
 	return regexp.MustCompile(b.String())

@@ -1,6 +1,8 @@
 package check
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -31,6 +33,9 @@ func TestPattern(t *testing.T) {
 		{"a\nb\n", "a", false},
 		{"a …\n", "a b c", true},
 		{"a …\n", "a b\nc", false},
+		{"a … b\n", "a     b", true},
+		{"a … b\n", "a x y b", true},
+		{"a … b\n", "ab", false},
 		{"a\n…\nz\n", "a\nz", true},
 		{"a\n…\nz\n", "a\nb\nc\nz", true},
 		{"a\n…\n", "a", true},
@@ -38,7 +43,7 @@ func TestPattern(t *testing.T) {
 		{"…\nz\n", "y\nx", false},
 		{"a.c\n", "abc", false},
 	} {
-		if got := pattern(c.want).MatchString(strings.TrimSpace(c.got) + "\n"); got != c.match {
+		if got := pattern(c.want).MatchString(oneSpace(strings.TrimSpace(c.got)) + "\n"); got != c.match {
 			t.Errorf("%q matches %q: %v", c.want, c.got, got)
 		}
 	}
@@ -61,5 +66,28 @@ func TestCompare(t *testing.T) {
 		if text := strings.Join(got, "\n"); want == "" && text != "" || !strings.Contains(text, want) {
 			t.Errorf("%q: %q", output, text)
 		}
+	}
+}
+
+// TestSteps: a test that follows a page gets the blocks without a note and its own ones, with the files.
+func TestSteps(t *testing.T) {
+	root := t.TempDir()
+	text := "# T\n\n```toml title=\"a.toml\"\na = 1\n```\n\n<!-- tested by: deploy TestA -->\n```sh\nmake\n```\n\n<!-- tested by: deploy TestB -->\n```sh\nfalse\n```\n\n" +
+		"<!-- not run: no reason -->\n```sh\nfalse\n```\n\n```console\n$ cat a.toml\na = …\n```\n"
+	if err := os.WriteFile(filepath.Join(root, "p.md"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	steps, err := Steps(root, "p.md", "deploy TestA")
+	if err != nil || len(steps) != 3 {
+		t.Fatalf("%+v: %v", steps, err)
+	}
+	if s := steps[0]; s.File != "a.toml" || s.Text != "a = 1\n" || s.Command != "" {
+		t.Errorf("%+v", s)
+	}
+	if s := steps[1]; s.Command != "make\n" || !s.Prints("anything") {
+		t.Errorf("%+v", s)
+	}
+	if s := steps[2]; s.Command != "cat a.toml" || !s.Prints("a = 1\n") || s.Prints("b = 1\n") || s.Line != 23 {
+		t.Errorf("%+v", s)
 	}
 }

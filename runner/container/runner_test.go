@@ -29,7 +29,7 @@ import (
 	"github.com/daybookq/daybook/runner/sandbox"
 )
 
-// TestFilesets: the etcdq job with the server's own filesets, from an archive to files. A link that a container leaves is
+// TestFilesets: the job of docs/how-to/from-etcdq.md, with another image: an etcdq job with the server's own filesets, from an archive to files. A link that a container leaves is
 // refused where the output's patterns select it, and its target is never read.
 func TestFilesets(t *testing.T) {
 	host, err := container.EngineOf("docker")

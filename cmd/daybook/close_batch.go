@@ -1,0 +1,40 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+func newCloseBatch() *cobra.Command {
+	var r remote
+	cmd := &cobra.Command{
+		Use:   "close BATCH",
+		Short: "Say that an open batch gets no more jobs",
+		Long: `Say that an open batch gets no more jobs. The batch completes when its jobs have ended. "daybook submit" closes the
+batches that it makes; a batch stays open if its producer creates it with "open" and ends before it has closed it.`,
+		Example:           "  daybook close 0185a1b2-c3d4-7000-8000-00000c800000",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: once(batchIDs),
+	}
+	overServer(&r, cmd, func(cmd *cobra.Command, args []string) error {
+		if err := checkIDs(args...); err != nil {
+			return err
+		}
+		if err := r.connect(cmd); err != nil {
+			return err
+		}
+		b, err := r.c.CloseBatch(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		if r.asJSON {
+			return json.NewEncoder(r.out).Encode(&b)
+		}
+		_, err = fmt.Fprintf(r.out, "%s %s\n", b.ID, b.Status)
+		return err
+	})
+	jsonFlag(cmd, &r.asJSON)
+	return cmd
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/job"
+)
+
+// diskSample is how many jobs of a queue and status are read to estimate the bytes of all.
+const diskSample = 10
+
+// diskUse is what `daybook disk` prints.
+type diskUse struct {
+	FreeBytes    int64      `json:"disk_free_bytes"`
+	JournalBytes int64      `json:"journal_bytes"`
+	StoreBytes   int64      `json:"store_bytes"`
+	BlobBytes    int64      `json:"blob_bytes"`
+	Queues       []queueUse `json:"queues"`
+}
+
+// queueUse is what the jobs of a queue have. Bytes are estimated, and of the documents of its jobs, which the store compresses.
+type queueUse struct {
+	Client     string `json:"client"`
+	Type       string `json:"type"`
+	Jobs       int64  `json:"jobs"`
+	Ended      int64  `json:"ended"`
+	Bytes      int64  `json:"estimated_bytes"`
+	EndedBytes int64  `json:"estimated_ended_bytes"`
+}
+
+func newDisk() *cobra.Command {
+	var r remote
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "disk",
+		Short: "Show what fills the disk",
+		Long: `Show how many bytes the journal, the store and the blobs have, how many are free, and which queues have the most.
+
+The bytes of a queue are an estimate: the command reads a few of the oldest jobs of each status, and multiplies
+the mean length of their documents by the number of jobs. The store compresses jobs, so it can be smaller. Ended jobs
+are removed when their retention is over; "daybook rm --queue CLIENT/TYPE --status completed" removes them now. The
+space of removed jobs is free after the store has been compacted in the background, and that of old volumes of the
+journal when all of their commands are in the store.`,
+		Example: `  daybook disk
+  daybook disk --limit 0 --json`,
+		Args: cobra.NoArgs,
+	}
+	overServer(&r, cmd, func(cmd *cobra.Command, _ []string) error {
+		if limit < 0 {
+			return usageError{fmt.Errorf("--limit is %d; it must be 0 or more", limit)}
+		}
+		if err := r.connect(cmd); err != nil {
+			return err
+		}
+		use, err := r.readDiskUse(cmd)
+		if err != nil {
+			return err
+		}
+		left := 0
+		if limit > 0 && len(use.Queues) > limit {
+			left = len(use.Queues) - limit
+			use.Queues = use.Queues[:limit]
+		}
+		if r.asJSON {
+			return json.NewEncoder(r.out).Encode(&use)
+		}
+		return printDiskUse(&r, &use, left)
+	})
+	cmd.Flags().IntVar(&limit, "limit", 20, "how many queues are listed; 0 means all")
+	jsonFlag(cmd, &r.asJSON)
+	return cmd
+}
+
+// readDiskUse returns the figures of a server, and its queues, the one with the most bytes first.
+func (r *remote) readDiskUse(cmd *cobra.Command) (use diskUse, err error) {
+	stats, err := r.c.Stats(cmd.Context())
+	if err != nil {
+		return use, err
+	}
+	use = diskUse{FreeBytes: stats.DiskFree, JournalBytes: stats.Journal.Bytes, StoreBytes: stats.Store.Bytes, BlobBytes: stats.Blobs, Queues: []queueUse{}}
+	for q, err := range r.c.Queues(cmd.Context(), "") {
+		if err != nil {
+			return use, err
+		}
+		of := queueUse{Client: q.Client, Type: q.Type}
+		for _, status := range job.Statuses {
+			n := q.Counts[status.String()]
+			if n == 0 {
+				continue
+			}
+			mean, err := r.meanBytes(cmd, &q, status)
+			if err != nil {
+				return use, err
+			}
+			of.Jobs += n
+			of.Bytes += n * mean
+			if status.Terminal() {
+				of.Ended += n
+				of.EndedBytes += n * mean
+			}
+		}
+		use.Queues = append(use.Queues, of)
+	}
+	slices.SortStableFunc(use.Queues, func(a, b queueUse) int { return cmp.Compare(b.Bytes, a.Bytes) })
+	return use, nil
+}
+
+// meanBytes returns the mean length of the documents of a queue's oldest jobs with a status.
+func (r *remote) meanBytes(cmd *cobra.Command, q *client.Queue, status job.Status) (int64, error) {
+	query := url.Values{"client": {q.Client}, "type": {q.Type}, "status": {status.String()}, "limit": {strconv.Itoa(diskSample)}}
+	var bytes, jobs int64
+	err := eachDocument(cmd, &r.server, "/jobs", query, "jobs", func(doc json.RawMessage) (bool, error) {
+		bytes += int64(len(doc))
+		jobs++
+		return jobs < diskSample, nil
+	})
+	return bytes / max(jobs, 1), err
+}
+
+func printDiskUse(r *remote, use *diskUse, left int) error {
+	err := table(r.out, func(row func(...any)) {
+		row("disk free", sizeText(use.FreeBytes))
+		row("journal", sizeText(use.JournalBytes))
+		row("store", sizeText(use.StoreBytes))
+		row("blobs", sizeText(use.BlobBytes))
+	})
+	if err != nil || len(use.Queues) == 0 {
+		return err
+	}
+	fmt.Fprintln(r.out)
+	err = table(r.out, func(row func(...any)) {
+		row("CLIENT", "TYPE", "JOBS", "SIZE", "ENDED", "SIZE OF ENDED")
+		for _, q := range use.Queues {
+			row(q.Client, q.Type, q.Jobs, sizeText(q.Bytes), q.Ended, sizeText(q.EndedBytes))
+		}
+	})
+	if err == nil && left > 0 {
+		_, err = fmt.Fprintf(r.out, "queues with less: %d; --limit 0 lists all\n", left)
+	}
+	return err
+}

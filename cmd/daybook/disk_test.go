@@ -1,0 +1,52 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestDisk: the queue with the most bytes is first, its ended jobs are counted apart, and blobs are counted.
+func TestDisk(t *testing.T) {
+	s := serving(t, filepath.Join(t.TempDir(), "data"))
+	read := func(args ...string) (use diskUse) {
+		t.Helper()
+		if err := json.Unmarshal([]byte(ok(t, append([]string{"disk", "--json", "--server", s.url}, args...)...)), &use); err != nil {
+			t.Fatal(err)
+		}
+		return use
+	}
+	if use := read(); len(use.Queues) != 0 || use.FreeBytes == 0 || use.BlobBytes != 0 {
+		t.Errorf("of an empty server: %+v", use)
+	}
+	const long = 5000
+	execute(t, strings.Repeat("short\n", 100), "add", "--type", "short", "--server", s.url)
+	execute(t, strings.Repeat(strings.Repeat("x", long)+"\n", 20), "add", "--type", "long", "--server", s.url)
+	execute(t, strings.Repeat("b", 1000), "blob", "put", "-", "--server", s.url)
+	ok(t, "claim", "--runner-id", "r", "--type", "long", "--server", s.url)
+	job := uuids.FindString(ok(t, "jobs", "--status", "active", "--ids", "--server", s.url))
+	ok(t, "complete", job, "--server", s.url)
+
+	use := read()
+	if use.BlobBytes != 1000 || use.JournalBytes == 0 || use.StoreBytes == 0 || len(use.Queues) != 2 {
+		t.Fatalf("%+v", use)
+	}
+	q := use.Queues[0]
+	if q.Type != "long" || q.Jobs != 20 || q.Ended != 1 || q.Bytes < 20*long || q.Bytes > 20*(long+2000) || q.EndedBytes < long || q.EndedBytes > long+2000 {
+		t.Errorf("%+v", q)
+	}
+	if use := read("--limit", "1"); len(use.Queues) != 1 || use.Queues[0].Type != "long" {
+		t.Errorf("with --limit 1: %+v", use.Queues)
+	}
+	table := ok(t, "disk", "--limit", "1", "--server", s.url)
+	for _, want := range []string{"disk free", "blobs      1000B", "default  long", "queues with less: 1;"} {
+		if !strings.Contains(table, want) {
+			t.Errorf("no %q in\n%s", want, table)
+		}
+	}
+	if r := execute(t, "", "disk", "--limit", fmt.Sprint(-1), "--server", s.url); r.code != exitUsage {
+		t.Errorf("--limit -1: exit code %d", r.code)
+	}
+}

@@ -1,0 +1,265 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/handler"
+	"github.com/daybookq/daybook/manifest"
+)
+
+// handlerCommand has what the commands for stored handlers share.
+type handlerCommand struct {
+	remote
+	client string
+}
+
+func newHandler() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "handler",
+		Short: "Store what runs the jobs of a type, and read it",
+		Long: `Store and read handlers. A handler says how runners run the jobs of a type: by a script, a request to a URL, a
+program that the runner names, a guest of WASI, or a container. "daybook work --accept KIND" runs the stored handlers
+of a kind. Runners use a new version within seconds. The server keeps old versions while jobs use them.`,
+		Example: `  daybook handler put resize resize.py
+  daybook handler get resize`,
+	}
+	return group(cmd, newHandlerPut(), newHandlerGet(), newHandlerList(), newHandlerRemove())
+}
+
+// over adds the flags, and runs the command with a client of the server. A type that the arguments have is checked.
+func (h *handlerCommand) over(cmd *cobra.Command, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
+	cmd.Flags().StringVar(&h.client, "client", "", "the client whose jobs it runs (default: all clients that have no handler of the type themselves)")
+	completeFlag(cmd, "client", clientNames)
+	return overServer(&h.remote, cmd, func(cmd *cobra.Command, args []string) error {
+		if h.client != "" {
+			if err := job.CheckName("--client", h.client); err != nil {
+				return usageError{err}
+			}
+		}
+		if len(args) > 0 {
+			if err := job.CheckName("TYPE", args[0]); err != nil {
+				return usageError{err}
+			}
+		}
+		return run(cmd, args)
+	})
+}
+
+func newHandlerPut() *cobra.Command {
+	var h handlerCommand
+	var lang string
+	cmd := &cobra.Command{
+		Use:   "put TYPE FILE",
+		Short: "Store a version of a handler",
+		Long: `Store a version of the handler of a type. The name of the file says what it is:
+
+  .js, .py, .php, .sh   a script, in the language of --lang if that is given
+  .toml                 the manifest of a WASI guest
+  .json                 the document of a handler, as in PUT /handlers/{type}
+
+- is a document on standard input, or with --lang a script. If the newest version is the same, nothing is stored.`,
+		Example: `  daybook handler put resize resize.py
+  echo '{"kind": "http", "url": "http://127.0.0.1:8080/resize"}' | daybook handler put resize -`,
+		Args: cobra.ExactArgs(2),
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, text string) ([]string, cobra.ShellCompDirective) {
+			if len(args) == 0 {
+				return once(typeNames)(cmd, args, text)
+			}
+			return nil, cobra.ShellCompDirectiveDefault
+		},
+	}
+	h.over(cmd, func(cmd *cobra.Command, args []string) error {
+		document, err := readHandler(cmd, args[1], lang)
+		if err != nil {
+			return err
+		}
+		if err := h.connect(cmd); err != nil {
+			return err
+		}
+		stored, err := h.c.PutHandler(cmd.Context(), h.client, args[0], document)
+		if err != nil {
+			return err
+		}
+		if h.asJSON {
+			return json.NewEncoder(h.out).Encode(&stored)
+		}
+		_, err = fmt.Fprintf(h.out, "%s version %d\n", stored.Type, stored.Version)
+		return err
+	})
+	cmd.Flags().StringVar(&lang, "lang", "", "the language of a script: node, python, php, sh")
+	completeFlag(cmd, "lang", func(*cobra.Command) []string { return handler.Langs })
+	jsonFlag(cmd, &h.asJSON)
+	return cmd
+}
+
+// langOf are the languages of scripts by the ends of their files' names.
+var langOf = map[string]string{".js": handler.Node, ".mjs": handler.Node, ".py": handler.Python, ".php": handler.PHP, ".sh": handler.Shell}
+
+// maxHandlerFile is longer than any handler that a server takes.
+const maxHandlerFile int64 = 4 << 20
+
+// readHandler reads the handler in a file.
+func readHandler(cmd *cobra.Command, name, lang string) (document handler.Document, err error) {
+	in := cmd.InOrStdin()
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return document, usageError{err}
+		}
+		defer file.Close()
+		in = file
+	}
+	text, err := io.ReadAll(io.LimitReader(in, maxHandlerFile+1))
+	if err != nil {
+		return document, fmt.Errorf("read %s: %w", name, err)
+	}
+	if int64(len(text)) > maxHandlerFile {
+		return document, usageError{fmt.Errorf("%s has more than %s", name, sizeText(maxHandlerFile))}
+	}
+	end := filepath.Ext(name)
+	if lang == "" {
+		lang = langOf[end]
+	}
+	switch {
+	case lang != "":
+		return handler.Document{Kind: handler.Script, Lang: lang, Source: string(text)}, nil
+	case end == ".toml":
+		document, err = manifest.Parse(text)
+	case end == ".json" || name == "-":
+		err = json.Unmarshal(text, &document)
+	default:
+		err = errors.New("is it a script? name its language with --lang")
+	}
+	if err != nil {
+		err = usageError{fmt.Errorf("%s: %w", name, err)}
+	}
+	return document, err
+}
+
+func newHandlerGet() *cobra.Command {
+	var h handlerCommand
+	cmd := &cobra.Command{
+		Use:   "get TYPE",
+		Short: "Show the newest version of a handler",
+		Long: `Show the newest version of the handler of a type: the source of a script, or the document of another kind. With
+--json, the document and what the server knows of it.`,
+		Example:           "  daybook handler get resize",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: once(typeNames),
+	}
+	h.over(cmd, func(cmd *cobra.Command, args []string) error {
+		if err := h.connect(cmd); err != nil {
+			return err
+		}
+		stored, err := h.c.Handler(cmd.Context(), h.client, args[0])
+		switch {
+		case err != nil:
+			return err
+		case h.asJSON:
+			return json.NewEncoder(h.out).Encode(&stored)
+		case stored.Document.Kind == handler.Script:
+			out := h.out
+			if isTerminal(out) {
+				out = &plainText{to: out}
+			}
+			_, err = io.WriteString(out, stored.Document.Source)
+			return err
+		}
+		return json.NewEncoder(h.out).Encode(stored.Document)
+	})
+	jsonFlag(cmd, &h.asJSON)
+	return cmd
+}
+
+func newHandlerList() *cobra.Command {
+	var h handlerCommand
+	cmd := &cobra.Command{
+		Use:   "ls [TYPE]",
+		Short: "List the handlers, or the versions of one",
+		Long: `List the handlers of all clients, each in its newest version. With a type, list the versions of its handler that the
+server keeps, the newest first.`,
+		Example: `  daybook handler ls
+  daybook handler ls resize --client acme`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: once(typeNames),
+	}
+	h.over(cmd, func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 && h.client != "" {
+			return usageError{errors.New("--client needs a TYPE; without one, the handlers of all clients are listed")}
+		}
+		if err := h.connect(cmd); err != nil {
+			return err
+		}
+		var list []client.StoredHandler
+		if len(args) == 1 {
+			var err error
+			if list, err = h.c.HandlerVersions(cmd.Context(), h.client, args[0]); err != nil {
+				return err
+			}
+		} else {
+			for found, err := range h.c.Handlers(cmd.Context()) {
+				if err != nil {
+					return err
+				}
+				list = append(list, found)
+			}
+		}
+		return h.print(list)
+	})
+	linesFlag(cmd, &h.asJSON, "handler")
+	return cmd
+}
+
+// print writes a list of handlers.
+func (h *handlerCommand) print(list []client.StoredHandler) error {
+	if h.asJSON {
+		out := json.NewEncoder(h.out)
+		for i := range list {
+			if err := out.Encode(&list[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(h.out, "there are no stored handlers")
+		return err
+	}
+	return table(h.out, func(row func(...any)) {
+		row("CLIENT", "TYPE", "KIND", "VERSION", "SIZE", "STORED")
+		for _, found := range list {
+			owner := found.Client
+			if owner == "" {
+				owner = "-"
+			}
+			row(owner, found.Type, found.Kind, found.Version, sizeText(found.Bytes), moment(found.CreatedAt))
+		}
+	})
+}
+
+func newHandlerRemove() *cobra.Command {
+	var h handlerCommand
+	cmd := &cobra.Command{
+		Use:               "rm TYPE",
+		Short:             "Remove a handler with all its versions",
+		Long:              "Remove the handler of a type with all its versions. Jobs of the type wait until a runner has another handler for it.",
+		Example:           "  daybook handler rm resize",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: once(typeNames),
+	}
+	return h.over(cmd, func(cmd *cobra.Command, args []string) error {
+		if err := h.connect(cmd); err != nil {
+			return err
+		}
+		return h.c.DeleteHandler(cmd.Context(), h.client, args[0])
+	})
+}

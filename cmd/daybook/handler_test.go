@@ -1,0 +1,73 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestHandlerCommands: what is put is what is shown, and the name of a file says what it is.
+func TestHandlerCommands(t *testing.T) {
+	s := serving(t, filepath.Join(t.TempDir(), "data"))
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	put := func(in string, args ...string) result {
+		t.Helper()
+		return execute(t, in, append([]string{"handler", "put", "--server", s.url}, args...)...)
+	}
+	const first, second = "def handle(payload, job):\n    return 1\n", "def handle(payload, job):\n    return 2\n"
+	for i, c := range []struct{ text, want string }{{first, "square version 1\n"}, {first, "square version 1\n"}, {second, "square version 2\n"}} {
+		if r := put("", "square", file("square.py", c.text)); r.code != exitOK || r.out != c.want {
+			t.Errorf("%d: %+v", i, r)
+		}
+	}
+	if got := ok(t, "handler", "get", "square", "--server", s.url); got != second {
+		t.Errorf("got %q", got)
+	}
+	if got := ok(t, "handler", "ls", "square", "--server", s.url); strings.Count(got, "script") != 2 {
+		t.Errorf("versions:\n%s", got)
+	}
+	for typ, args := range map[string][]string{"a": {file("a.sh", "handle() { :; }\n")}, "b": {file("b", "function handle() {}"), "--lang", "node"}} {
+		if r := put("", append([]string{typ}, args...)...); r.code != exitOK {
+			t.Errorf("%s: %+v", typ, r)
+		}
+	}
+	if r := put(`{"kind":"http","url":"http://127.0.0.1:8080/"}`, "--client", "acme", "post", "-"); r.code != exitOK {
+		t.Errorf("%+v", r)
+	}
+	if got := ok(t, "handler", "get", "post", "--client", "acme", "--server", s.url); got != `{"kind":"http","url":"http://127.0.0.1:8080/"}`+"\n" {
+		t.Errorf("got %s", got)
+	}
+	list := ok(t, "handler", "ls", "--server", s.url)
+	for _, want := range []string{"-       square  script", "acme    post    http"} {
+		if !strings.Contains(list, want) {
+			t.Errorf("no %q in\n%s", want, list)
+		}
+	}
+	for name, r := range map[string]result{
+		"a file of no known kind": put("", "x", file("x.bin", "")),
+		"a missing file":          put("", "x", filepath.Join(dir, "none.py")),
+		"a wrong document":        put("{", "x", "-"),
+		"a wrong manifest":        put("", "x", file("x.toml", "name = 1")),
+		"a wrong type":            put("{}", "a b", "-"),
+		"a long file":             put(strings.Repeat("x", int(maxHandlerFile)+1), "x", "-", "--lang", "sh"),
+	} {
+		if r.code != exitUsage || r.errs == "" {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+	if r := put(`{"kind":"unknown"}`, "x", "-"); r.code == exitOK {
+		t.Errorf("a wrong kind: %+v", r)
+	}
+	ok(t, "handler", "rm", "square", "--server", s.url)
+	if r := execute(t, "", "handler", "get", "square", "--server", s.url); r.code != exitNotFound {
+		t.Errorf("a removed handler: %+v", r)
+	}
+}

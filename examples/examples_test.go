@@ -1,0 +1,357 @@
+//go:build unix
+
+package examples
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/daybooktest"
+)
+
+// built is the directory of the programs that are built, once for all tests.
+var built string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "daybook-examples")
+	if err != nil {
+		panic(err)
+	}
+	built = dir
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// language is a producer and a worker.
+type language struct {
+	name             string
+	producer, worker []string // the commands, without the arguments
+	// prepare builds them. It returns the reason if they cannot run on this machine.
+	prepare func() (missing string, err error)
+}
+
+var languages = []language{
+	{"go", []string{"BUILT/producer"}, []string{"BUILT/worker"}, sync.OnceValues(func() (string, error) {
+		return "", command("go", "build", "-o", built+string(filepath.Separator), "./go/...")
+	})},
+	{"python", []string{"python3", "python/producer.py"}, []string{"python3", "python/worker.py"}, func() (string, error) {
+		return need("python3"), nil
+	}},
+	{"typescript", []string{"node", "BUILT/typescript/producer.js"}, []string{"node", "BUILT/typescript/worker.js"}, sync.OnceValues(func() (string, error) {
+		const compiler = "../bin/typescript/node_modules" // make interpreters
+		if missing := need("node"); missing != "" {
+			return missing, nil
+		}
+		if _, err := os.Stat(compiler); err != nil {
+			return "the TypeScript compiler is not in bin/typescript: run `make interpreters`", nil
+		}
+		// tsc checks the types and fails if one is wrong. The second file says that the programs are modules, as package.json does.
+		out := filepath.Join(built, "typescript")
+		if err := command("node", compiler+"/typescript/bin/tsc", "-p", "typescript", "--typeRoots", compiler+"/@types", "--outDir", out); err != nil {
+			return "", err
+		}
+		return "", os.WriteFile(filepath.Join(out, "package.json"), []byte(`{"type":"module"}`), 0o644)
+	})},
+}
+
+func need(program string) string {
+	if _, err := exec.LookPath(program); err != nil {
+		return program + " is not installed"
+	}
+	return ""
+}
+
+func command(name string, args ...string) error {
+	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s %v: %w\n%s", name, args, err, out)
+	}
+	return nil
+}
+
+// forEach runs a test with the programs of each language.
+func forEach(t *testing.T, test func(t *testing.T, l language)) {
+	for _, l := range languages {
+		t.Run(l.name, func(t *testing.T) {
+			missing, err := l.prepare()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if missing != "" {
+				t.Skip("skipped:", missing)
+			}
+			test(t, l)
+		})
+	}
+}
+
+// process is a running producer or worker.
+type process struct {
+	*exec.Cmd
+	t         *testing.T
+	out, errs bytes.Buffer // read them after the end
+	done      chan struct{}
+	err       error
+}
+
+func start(t *testing.T, s *daybooktest.Server, argv []string, input string, args, environment []string) *process {
+	t.Helper()
+	argv = append(append([]string{}, argv...), args...)
+	for i := range argv {
+		argv[i] = strings.ReplaceAll(argv[i], "BUILT", built)
+	}
+	p := &process{Cmd: exec.Command(argv[0], argv[1:]...), t: t, done: make(chan struct{})}
+	p.Env = append(os.Environ(), append(environment, "DAYBOOK_SERVER="+s.URL)...)
+	p.Stdin, p.Stdout, p.Stderr = strings.NewReader(input), &p.out, &p.errs
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		p.err = p.Wait()
+		close(p.done)
+	}()
+	t.Cleanup(func() {
+		p.Process.Kill()
+		<-p.done
+		if t.Failed() {
+			t.Logf("%v: %v\n%s%s", argv, p.err, tail(p.out.String()), tail(p.errs.String()))
+		}
+	})
+	return p
+}
+
+func tail(text string) string { return text[max(0, len(text)-4000):] }
+
+// startWorker starts a worker whose jobs take workMs, and whose leases have leaseMs.
+func startWorker(t *testing.T, s *daybooktest.Server, l language, workMs, leaseMs int) *process {
+	t.Helper()
+	return start(t, s, l.worker, "", []string{"words"}, []string{fmt.Sprintf("WORK_MS=%d", workMs), fmt.Sprintf("LEASE_MS=%d", leaseMs)})
+}
+
+// post runs the producer, and returns what it prints.
+func post(t *testing.T, s *daybooktest.Server, l language, key, input string) string {
+	t.Helper()
+	p := start(t, s, l.producer, input, []string{"words", key}, nil)
+	p.ended(time.Minute)
+	return p.out.String()
+}
+
+// ended waits for the end of the program, which must have exit code 0.
+func (p *process) ended(within time.Duration) {
+	p.t.Helper()
+	select {
+	case <-p.done:
+		if p.err != nil {
+			p.t.Fatalf("%v: %v\n%s", p.Args, p.err, tail(p.errs.String()))
+		}
+	case <-time.After(within):
+		p.t.Fatalf("%v runs after %v", p.Args, within)
+	}
+}
+
+// stop ends a worker by SIGTERM. A second is needed for a claim that waits at the server, and more if the machine is busy.
+func (p *process) stop() {
+	p.t.Helper()
+	p.signal(syscall.SIGTERM)
+	p.ended(15 * time.Second)
+}
+
+func (p *process) signal(s os.Signal) {
+	p.t.Helper()
+	if err := p.Process.Signal(s); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// input is n lines of 1 to 5 words. Line bad, if it is one of them, has none.
+func input(n, bad int) string {
+	var b strings.Builder
+	for i := range n {
+		if i == bad {
+			b.WriteString("!!!\n")
+		} else {
+			fmt.Fprintf(&b, "line%d%s\n", i, strings.Repeat(" word", i%5))
+		}
+	}
+	return b.String()
+}
+
+func counts(t *testing.T, s *daybooktest.Server) map[string]int64 {
+	t.Helper()
+	q, err := s.Client.Queue(t.Context(), "default", "words")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q.Counts
+}
+
+// until waits for a condition.
+func until(t *testing.T, s *daybooktest.Server, what string, is func(map[string]int64) bool) {
+	t.Helper()
+	for deadline := time.Now().Add(90 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		c := counts(t, s)
+		if is(c) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: %v", what, c)
+		}
+	}
+}
+
+// done checks that n jobs ended, each with the right result, and that none is left. It returns how many ran more than once.
+func done(t *testing.T, s *daybooktest.Server, n int) (repeated int) {
+	t.Helper()
+	until(t, s, "all jobs end", func(c map[string]int64) bool { return c["pending"]+c["deferred"]+c["active"] == 0 })
+	jobs := 0
+	for j, err := range s.Client.Jobs(t.Context(), client.JobsQuery{Type: "words", PageSize: 1000}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		jobs++
+		if j.RunAttempts > 1 {
+			repeated++
+		}
+		words := len(regexp.MustCompile(`\w+`).FindAll(j.Payload, -1))
+		if words == 0 {
+			if j.Status != "failed" || j.RunAttempts != 1 || !strings.Contains(j.Error, "no words") {
+				t.Errorf("%q is %s after %d runs: %s", j.Payload, j.Status, j.RunAttempts, j.Error)
+			}
+			continue
+		}
+		var output struct{ Words int }
+		if err := json.Unmarshal(j.Output, &output); err != nil || j.Status != "completed" || output.Words != words {
+			t.Errorf("%q is %s after %+v, with the output %s (%v)", j.Payload, j.Status, j.Attempts, j.Output, err)
+		}
+	}
+	if jobs != n {
+		t.Errorf("%d jobs, not %d", jobs, n)
+	}
+	return repeated
+}
+
+// TestJobsAreDone runs the commands of README.md: the producer posts each line once, also if it runs twice; the worker does each job once.
+func TestJobsAreDone(t *testing.T) {
+	forEach(t, func(t *testing.T, l language) {
+		s := daybooktest.Start(t)
+		const n = 500
+		text := input(n, 77)
+		for range 2 {
+			if printed := strings.TrimSpace(post(t, s, l, "k", text)); printed != fmt.Sprint(n) {
+				t.Fatalf("the producer printed %q", printed)
+			}
+		}
+		long := strings.Repeat("word ", 300_000) + "\n" // longer than a body that the producer sends otherwise
+		post(t, s, l, "long", text+long+text+strings.TrimSuffix(long, "\n"))
+		w := startWorker(t, s, l, 0, 30_000)
+		if repeated := done(t, s, 3*n+2); repeated != 0 {
+			t.Errorf("%d jobs ran more than once", repeated)
+		}
+		w.stop()
+	})
+}
+
+// TestAKeyOfAnotherInput: a key that was used for another input is refused, and nothing is posted.
+func TestAKeyOfAnotherInput(t *testing.T) {
+	forEach(t, func(t *testing.T, l language) {
+		s := daybooktest.Start(t)
+		post(t, s, l, "k", "one\n")
+		p := start(t, s, l.producer, "two\n", []string{"words", "k"}, nil)
+		<-p.done
+		if p.ProcessState.ExitCode() != 1 || !strings.Contains(p.errs.String(), "key_reused") || counts(t, s)["pending"] != 1 {
+			t.Errorf("exit code %d, %v: %s", p.ProcessState.ExitCode(), counts(t, s), p.errs.String())
+		}
+	})
+}
+
+// TestServerIsKilled: producer and worker wait for a server that was killed, and go on when it is back.
+func TestServerIsKilled(t *testing.T) {
+	forEach(t, func(t *testing.T, l language) {
+		s := daybooktest.Start(t)
+		s.Kill()
+		const n = 300
+		p := start(t, s, l.producer, input(n, -1), []string{"words", "k"}, nil)
+		s.Restart()
+		p.ended(time.Minute)
+		w := startWorker(t, s, l, 20, 30_000)
+		for _, enough := range []int64{1, n / 2} {
+			until(t, s, "jobs complete", func(c map[string]int64) bool { return c["completed"] >= enough })
+			s.Kill()
+			s.Restart()
+		}
+		done(t, s, n)
+		w.stop()
+	})
+}
+
+// TestWorkerIsKilled: when the leases of a killed worker have ended, another worker does its jobs.
+func TestWorkerIsKilled(t *testing.T) {
+	forEach(t, func(t *testing.T, l language) {
+		s := daybooktest.Start(t)
+		const n = 100
+		post(t, s, l, "k", input(n, -1))
+		killed := startWorker(t, s, l, 100, 2000)
+		until(t, s, "the worker holds jobs", func(c map[string]int64) bool { return c["active"] > 0 })
+		killed.signal(syscall.SIGKILL)
+		<-killed.done
+		w := startWorker(t, s, l, 5, 2000)
+		if done(t, s, n) == 0 {
+			t.Error("no job ran again: the worker was killed when it held none")
+		}
+		w.stop()
+	})
+}
+
+// TestWorkerStops: after SIGTERM a worker finishes what it has begun, gives back the rest, and ends.
+func TestWorkerStops(t *testing.T) {
+	forEach(t, func(t *testing.T, l language) {
+		s := daybooktest.Start(t)
+		const n = 200
+		post(t, s, l, "k", input(n, -1))
+		w := startWorker(t, s, l, 500, 30_000)
+		until(t, s, "the worker holds jobs", func(c map[string]int64) bool { return c["active"] > 0 })
+		w.stop()
+		if c := counts(t, s); c["active"] != 0 || c["deferred"] != 0 || c["pending"] == 0 {
+			t.Fatalf("after the end of the worker: %v", c)
+		}
+		w = startWorker(t, s, l, 0, 30_000)
+		if repeated := done(t, s, n); repeated != 0 {
+			t.Errorf("%d jobs ran more than once", repeated)
+		}
+		w.stop()
+	})
+}
+
+// TestLateWorker: a worker that stood still for longer than its lease drops its results, since another worker has done its
+// jobs. It goes on afterwards.
+func TestLateWorker(t *testing.T) {
+	forEach(t, func(t *testing.T, l language) {
+		s := daybooktest.Start(t)
+		const n = 8
+		post(t, s, l, "k", input(n, -1))
+		late := startWorker(t, s, l, 1000, 1000)
+		until(t, s, "the worker holds jobs", func(c map[string]int64) bool { return c["active"] == n })
+		late.signal(syscall.SIGSTOP)
+		w := startWorker(t, s, l, 0, 30_000)
+		if repeated := done(t, s, n); repeated != n {
+			t.Errorf("%d jobs ran again, not %d", repeated, n)
+		}
+		w.stop()
+		late.signal(syscall.SIGCONT)
+		post(t, s, l, "more", "more\n")
+		done(t, s, n+1)
+		late.stop()
+		done(t, s, n+1)
+	})
+}

@@ -1,0 +1,212 @@
+"""Does the jobs of one type until SIGTERM or SIGINT: python3 worker.py TYPE
+
+The work is to count the words of the payload. Replace count_words by your own work.
+
+What this worker relies on, and what it does for it:
+
+- The server gives a job to one claim at a time, and takes it back if the lease ends. So the worker tickles what it holds.
+- A late worker cannot end a job that another one has: each request names the claim, and the server refuses it if the claim
+  no longer holds the job. The worker then drops its result, because the other worker reports its own.
+- A job may run more than once: if a worker is killed before its report, another worker does the job. So the work must be
+  safe to repeat. Write its effects so that a second run changes nothing, for example under the job's id.
+"""
+
+import concurrent.futures
+import os
+import random
+import re
+import signal
+import socket
+import sys
+import threading
+import time
+import uuid
+
+import server
+from server import log
+
+RUNNER = f"{socket.gethostname()}-{os.getpid()}-{random.randrange(1 << 32):08x}"
+THREADS = 8
+# How many jobs one claim requests. Their outcomes are reported together when the last of them has ended, so choose a
+# number of jobs that takes seconds, not minutes.
+MAX = 64
+# How long the server waits for a tickle before it gives the jobs to another worker.
+LEASE_MS = int(os.environ.get("LEASE_MS", "30000"))
+# How long a claim waits at the server for a job. The worker finishes this request before it stops, so it is short.
+WAIT_MS = 2000
+# How long the worker tries to report after SIGTERM while the server is away.
+STOP_SECONDS = 10
+WORK_MS = int(os.environ.get("WORK_MS", "0"))  # makes the work slow, to see what happens in the middle of it
+
+
+class Stop:
+    """When SIGTERM or SIGINT came. A plain value: a handler of a signal must not take the lock of a threading.Event."""
+
+    at = None
+
+    @classmethod
+    def signal(cls, *_):
+        cls.at = cls.at or time.monotonic()
+
+    @classmethod
+    def overdue(cls):
+        return cls.at is not None and time.monotonic() > cls.at + STOP_SECONDS
+
+
+class Failed(Exception):
+    """The job can never succeed. It ends as failed, and does not run again."""
+
+
+class Lost(Exception):
+    """The worker does not hold the job any more, or cannot be sure of it."""
+
+
+def count_words(payload, check):
+    """The work. A program with long jobs calls check() between its steps, and before each effect outside of it."""
+    end = time.monotonic() + WORK_MS / 1000
+    while time.monotonic() < end:
+        check()
+        time.sleep(min(0.05, max(0.0, end - time.monotonic())))
+    words = len(re.findall(r"[A-Za-z0-9]+", payload))
+    if words == 0:
+        raise Failed("the line has no words")
+    return {"words": words}
+
+
+class Claim:
+    """The jobs of one claim while the worker holds them."""
+
+    def __init__(self, answer, asked_at):
+        self.id = answer["claim_id"]
+        self.jobs = answer["jobs"]
+        self.lease = answer["lease_ms"] / 1000
+        # The lease began when the server handed the jobs out. That was after the request was sent, so by this worker's
+        # clock the lease ends no earlier than the worker thinks.
+        self.held_at = asked_at
+        self.gone = set()  # jobs that the server says it has taken back
+        self.done = threading.Event()
+
+    def check(self, job_id):
+        if job_id in self.gone or time.monotonic() > self.held_at + self.lease:
+            raise Lost
+
+    def tickle(self):
+        """Extends the lease. Returns False if the server did not answer."""
+        ids = [job["job_id"] for job in self.jobs if job["job_id"] not in self.gone]
+        if not ids:
+            return True
+        sent = time.monotonic()
+        try:
+            answer = server.post("/jobs/tickle", {"claim_id": self.id, "runner_id": RUNNER, "job_ids": ids},
+                                 timeout=self.lease / 3, give_up=lambda: True)
+            self.held_at = sent
+        except server.Refused as e:  # none of the jobs is held
+            answer = e.document
+        except server.Away as e:
+            log(str(e))
+            return False
+        for lost in answer.get("lost") or []:
+            log(f"job {lost['job_id']}: {lost['code']}")
+            self.gone.add(lost["job_id"])
+        return True
+
+    def keep(self):
+        """Tickles until the outcomes are reported: jobs that wait for the report need their lease, too."""
+        wait = self.lease / 3
+        while not self.done.wait(wait):
+            # A server that was away comes back with all leases as they were. So the work goes on until the lease has ended
+            # by this worker's clock, and the tickle is repeated sooner.
+            wait = self.lease / 3 if self.tickle() else min(1.0, self.lease / 10)
+
+
+def run(claim, job):
+    """Does one job. Returns its outcome, or None if the worker must not report one."""
+    job_id = job["job_id"]
+    outcome = {"job_id": job_id}
+    try:
+        claim.check(job_id)
+        return outcome | {"code": "ok", "output": count_words(job.get("payload") or "", lambda: claim.check(job_id))}
+    except Lost:
+        return None
+    except Failed as e:
+        return outcome | {"code": "failed", "error": str(e)}
+    except Exception as e:
+        # The server runs the job again after its backoff, until its attempts are used up.
+        return outcome | {"code": "error", "error": f"{type(e).__name__}: {e}"}
+
+
+def give_back(claim, job_ids):
+    """Returns jobs to their queue as if they had never been claimed: another worker gets them now, not after the lease."""
+    for job_id in job_ids:
+        try:
+            server.post(f"/jobs/{job_id}/release", {"how": "unget", "claim_id": claim.id, "runner_id": RUNNER},
+                        give_up=Stop.overdue)
+        except server.Refused:
+            pass  # the claim does not hold it, so there is nothing to give back
+
+
+def report(claim, outcomes):
+    """Reports all outcomes in one request, which is repeated until it is answered.
+
+    The repeat is safe: if the claim has ended a job with the same outcome, the server answers as it did the first time.
+    """
+    answer = server.post("/jobs/complete", {"claim_id": claim.id, "runner_id": RUNNER, "outcomes": outcomes},
+                         give_up=Stop.overdue)
+    for result in answer["results"]:
+        if result.get("code"):
+            # claim_lost: the lease ended, and the job is pending or another worker has it. cancelled: somebody cancelled
+            # it. In each case this outcome is not the job's, and must be dropped.
+            log(f"job {result['job_id']}: the outcome was refused: {result['code']}")
+
+
+def work_on(claim, pool):
+    tickler = threading.Thread(target=claim.keep, daemon=True)
+    tickler.start()
+    try:
+        runs = {pool.submit(run, claim, job): job["job_id"] for job in claim.jobs}
+        left = set(runs)
+        while left:
+            _, left = concurrent.futures.wait(left, timeout=0.1)
+            if Stop.at is not None:  # finish what has begun, and give back the rest
+                left = {r for r in left if not r.cancel()}
+        results = {job_id: None if r.cancelled() else r.result() for r, job_id in runs.items()}
+        outcomes = [outcome for outcome in results.values() if outcome]
+        if outcomes:
+            try:
+                report(claim, outcomes)
+            except server.Refused as e:
+                # Nothing of it was applied. The jobs run again when the lease ends, until their attempts are used up.
+                log(f"the report was refused: {e}")
+        give_back(claim, [job_id for job_id, outcome in results.items() if not outcome and job_id not in claim.gone])
+    finally:
+        claim.done.set()
+        tickler.join()
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    signal.signal(signal.SIGTERM, Stop.signal)
+    signal.signal(signal.SIGINT, Stop.signal)
+    request = {"runner_id": RUNNER, "types": [sys.argv[1]], "max": MAX, "lease_ms": LEASE_MS, "wait_ms": WAIT_MS}
+    try:
+        with concurrent.futures.ThreadPoolExecutor(THREADS) as pool:
+            while Stop.at is None:
+                # If the answer is lost, the repeat with the same key gets the jobs of the first try. Without the key,
+                # nobody would have them until their lease ends. The worker never breaks this request off, for the same
+                # reason: it may have been carried out.
+                asked_at = time.monotonic()
+                answer = server.post("/jobs/claim", request, key=str(uuid.uuid4()), timeout=WAIT_MS / 1000 + 10,
+                                     give_up=Stop.overdue)
+                if answer and answer["jobs"]:
+                    claim = Claim(answer, asked_at)
+                    if time.monotonic() > asked_at + claim.lease / 3:
+                        claim.tickle()  # the answer took long, so the jobs may be somebody else's by now
+                    work_on(claim, pool)
+    except server.Refused as e:
+        sys.exit(f"the claim was refused: {e}")
+    except server.Away as e:
+        sys.exit(f"{e}; jobs that this worker held run again when their lease has ended")
+
+
+main()
