@@ -64,3 +64,19 @@ func TestStopWaitInterrupted(t *testing.T) {
 		t.Error(s.Stopped, err)
 	}
 }
+
+// TestStopIsShown: stats and queues say that a server is stopped.
+func TestStopIsShown(t *testing.T) {
+	s := serving(t, filepath.Join(t.TempDir(), "data"))
+	ok(t, "create", "--type", "slow", "p", "--server", s.url)
+	ok(t, "stop", "--server", s.url)
+	const stopped = "stopped: no jobs are handed out until `daybook start`\n"
+	contains(t, ok(t, "stats", "--server", s.url), "ready; "+stopped)
+	if r := execute(t, "", "queues", "--server", s.url); r.errs != "the server is "+stopped || !strings.Contains(r.out, "slow") {
+		t.Errorf("%+v", r)
+	}
+	ok(t, "start", "--server", s.url)
+	if r := execute(t, "", "queues", "--server", s.url); r.errs != "" || strings.Contains(ok(t, "stats", "--server", s.url), "stopped") {
+		t.Errorf("%+v", r)
+	}
+}
