@@ -327,6 +327,10 @@ func (f *addFlags) options(cmd *cobra.Command) (o client.AddOptions, err error) 
 			return o, usageError{err}
 		}
 	}
+	if f.resume != "" {
+		_, err := os.Stat(f.resume)
+		f.begun = err == nil
+	}
 	if o.Attributes, err = f.attributes(cmd); err != nil {
 		return o, err
 	}
