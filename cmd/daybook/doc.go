@@ -18,6 +18,7 @@
 //   - context.go, contexts.go: servers with names.
 //   - add.go, create.go, submit.go, close_batch.go: jobs from lines, one job, and a batch from lines; the end of an open batch.
 //   - get.go, jobs.go, batches.go, queues.go, runners.go, logs.go, stats.go, disk.go: what is there, and how many bytes it has.
+//   - error_text.go: errors of jobs in tables and documents.
 //   - bulk.go, cancel.go, redrive.go, remove.go, run_now.go: changes of jobs, of one or of many.
 //   - claim.go, tickle.go, complete.go, release.go: what a runner does, one request at a time.
 //   - pause.go, delete_queue.go, start_stop.go, clock.go, discover.go: queues and the server.

@@ -19,7 +19,10 @@ func newGet() *cobra.Command {
 		Use:   "get ID",
 		Short: "Show a job or a batch",
 		Long: `Show the document of a job. With --batch, show the counts of a whole batch instead; its id is that of its
-first job. Fields without a value are left out, except with --json.`,
+first job. Fields without a value are left out, except with --json.
+
+The line of an attempt has its end, its runner, its code and exit code, why it ended, and the line of its error that
+names the error. --json has the whole errors of all attempts.`,
 		Example: `  daybook get 0185a1b2-c3d4-7000-8000-00000c800000
   daybook get --batch 0185a1b2-c3d4-7000-8000-00000c800000`,
 		Args: cobra.ExactArgs(1),
@@ -51,7 +54,7 @@ first job. Fields without a value are left out, except with --json.`,
 	return cmd
 }
 
-// printDocument writes the fields of a JSON object, one per line, in their order. Fields without a value are left out.
+// printDocument writes the fields of a JSON object in their order, most of them in one line. Fields without a value are left out.
 func printDocument(w io.Writer, text []byte) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if _, err := d.Token(); err != nil {
@@ -69,8 +72,16 @@ func printDocument(w io.Writer, text []byte) error {
 				failed = fmt.Errorf("read document: %w", err)
 				return
 			}
-			if shown := shownValue(name.(string), value); shown != "" {
-				row(name, shown)
+			lines, err := shownLines(name.(string), value)
+			if err != nil {
+				failed = fmt.Errorf("read document: %w", err)
+				return
+			}
+			for i, line := range lines {
+				if i > 0 {
+					name = ""
+				}
+				row(name, line)
 			}
 		}
 	})
@@ -78,6 +89,22 @@ func printDocument(w io.Writer, text []byte) error {
 		return failed
 	}
 	return err
+}
+
+// shownLines returns a value in lines for people: each line of an error, each attempt, or one line with another value.
+func shownLines(name string, value json.RawMessage) ([]string, error) {
+	var text string
+	var attempts []attemptRow
+	switch {
+	case name == "error" && json.Unmarshal(value, &text) == nil && text != "":
+		return errorLines(text), nil
+	case name == "attempts" && json.Unmarshal(value, &attempts) == nil && len(attempts) > 0:
+		return attemptLines(attempts)
+	}
+	if shown := shownValue(name, value); shown != "" {
+		return []string{shown}, nil
+	}
+	return nil, nil
 }
 
 // shownValue returns a value in a form for people: a time also as a date, and a text without quotes. A text with

@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -151,9 +150,6 @@ func listJobs(cmd *cobra.Command, r *remote, query url.Values, limit int, idsOnl
 	return err
 }
 
-// maxErrorShown is how many characters of an error a table shows.
-const maxErrorShown = 60
-
 // jobTable prints jobs, some at a time.
 type jobTable struct {
 	to    io.Writer
@@ -181,7 +177,7 @@ func (t *jobTable) print() error {
 		}
 		for _, j := range t.rows {
 			cells(dueText(j), []any{j.ID, j.Client + "/" + j.Type, j.Status, fmt.Sprintf("%d/%d", j.RunAttempts, j.MaxAttempts), moment(j.CreatedAt)},
-				orDash(j.RunnerID), firstLine(j.Error))
+				orDash(j.RunnerID), shortError(j.Error))
 		}
 	})
 	t.rows, t.begun = t.rows[:0], true
@@ -197,16 +193,4 @@ func dueText(j jobRow) string {
 		return "batch paused"
 	}
 	return moment(j.RunAt)
-}
-
-// firstLine returns the beginning of a text for a table.
-func firstLine(text string) string {
-	line, _, more := strings.Cut(text, "\n")
-	if r := []rune(line); len(r) > maxErrorShown {
-		line, more = string(r[:maxErrorShown]), true
-	}
-	if more {
-		line += "…"
-	}
-	return line
 }

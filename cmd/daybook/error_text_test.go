@@ -1,0 +1,61 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+const traceback = "Traceback (most recent call last):\n  File \"x.py\", line 2, in handle\n    raise ValueError(\"bad\")\nValueError: bad\n"
+
+// TestShortError: a table shows the line of an error that names it.
+func TestShortError(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"", ""},
+		{"no such file", "no such file"},
+		{"no such file\n", "no such file"},
+		{"\n\nno such file\nand more", "no such file…"},
+		{strings.Repeat("é", maxErrorShown), strings.Repeat("é", maxErrorShown)},
+		{strings.Repeat("é", maxErrorShown+1), strings.Repeat("é", maxErrorShown) + "…"},
+		{traceback, "ValueError: bad…"},
+		{"log\n" + strings.ReplaceAll(traceback, "\n", "\r\n"), "ValueError: bad…"},
+		{traceback + "\nDuring handling of the above exception, another exception occurred:\n\n" + strings.ReplaceAll(traceback, "bad", "worse") + "its second line", "ValueError: worse…"},
+		{"Traceback (most recent call last):\n  File \"x.py\"", "Traceback (most recent call last):…"},
+		{"Error: bad\n    at handle (x.js:1:1)\n    at main (x.js:9:1)", "Error: bad…"},
+		{"/x.js:3\n    throw new Error('bad')\n    ^\n\nError: bad\n    at handle (/x.js:3:7)\n\nNode.js v22.0.0\n", "Error: bad…"},
+		{"Exception in thread \"main\" java.lang.Error: bad\n\tat A.main(A.java:3)\nCaused by: x\n\tat B", "Exception in thread \"main\" java.lang.Error: bad…"},
+		{"2026/11/23 begun\npanic: bad\n\ngoroutine 1 [running]:\nmain.main()\n\t/x.go:3 +0x1d\nexit status 2", "panic: bad…"},
+		{"panic: bad\nand no stack", "panic: bad…"},
+		{"PHP Fatal error:  Uncaught Exception: bad in /x.php:3\nStack trace:\n#0 {main}\n  thrown in /x.php on line 3", "PHP Fatal error:  Uncaught Exception: bad in /x.php:3…"},
+	} {
+		if got := shortError(c.text); got != c.want {
+			t.Errorf("%q: %q, want %q", c.text, got, c.want)
+		}
+	}
+}
+
+// TestErrorLines: an error keeps its lines, and cannot change the terminal.
+func TestErrorLines(t *testing.T) {
+	got := errorLines("a\r\n\tb\x1b[2J\x07\n\n\u009bc'\"é\n")
+	if want := []string{"a", `    b\x1b[2J\a`, "", `\u009bc'"é`}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestErrorsShown: jobs shows the exception of a traceback, and get all lines of it and a line for each attempt.
+func TestErrorsShown(t *testing.T) {
+	a := startAsked(t)
+	id := a.do("create", "--max-attempts", "2", "--type", "t", "p")
+	a.do("claim", "--runner-id", "r1")
+	a.do("complete", id, "--code", "error", "--error", "first")
+	a.do("run", id)
+	a.do("claim", "--runner-id", "r2")
+	a.do("complete", id, "--code", "failed", "--error", traceback)
+	contains(t, a.do("jobs"), "r2      ValueError: bad…")
+	doc := a.do("get", id)
+	contains(t, doc, "\nerror         Traceback (most recent call last):\n                File \"x.py\", line 2, in handle\n",
+		"\n              ValueError: bad\n", "  r1  error", "  first\n", "  r2  failed", "  ValueError: bad…\n")
+	if attempts := doc[strings.Index(doc, "\nattempts"):]; strings.Index(attempts, "r1") > strings.Index(attempts, "\n   ") {
+		t.Errorf("the first attempt is not in the line of its name:\n%s", attempts)
+	}
+}
