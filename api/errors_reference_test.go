@@ -47,7 +47,7 @@ var advice = map[string][2]string{
 	"handler_not_found":      {"", "Store the handler, or check client and type."},
 	"runner_not_found":       {"no runner with this id has sent a heartbeat lately or holds jobs", "Check the id."},
 	"blob_not_found":         {"there is no such blob: it was never stored, or it was collected because nothing named it", "Store it again."},
-	"log_not_found":          {"the job has no log", "Read the job: it may not have begun, or its runner keeps no logs."},
+	"log_not_found":          {"the job has no log", "Read the job: it may not have begun. Only containers have logs, and programs whose handler has `log_bytes`. What a script prints is in the log of its runner."},
 	"upload_not_found":       {"there is no such upload: it was finished, ended, or not used for a long time", "Begin another upload."},
 	"fileset_not_found":      {"", "Check client, name and version."},
 	"route_not_found":        {"there is no route with this path", "Check the path, and that the address is that of a Daybook server."},

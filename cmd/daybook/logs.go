@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -22,7 +23,9 @@ func newLogs() *cobra.Command {
 		Short: "Show what a job has printed",
 		Long: `Show what a job has printed. While the job runs, this is the end of its log, up to 256 KiB. With --follow,
 the command goes on until the job ends; it also waits for a job that has not begun. Afterwards it is the
-whole log, if the runner has stored one.`,
+whole log, if the runner has stored one.
+
+Only containers have logs, and programs whose handler has log_bytes. What a script prints is in the log of its runner.`,
 		Example: `  daybook logs -f 0185a1b2-c3d4-7000-8000-00000c800000`,
 		Args:    cobra.ExactArgs(1),
 
@@ -40,7 +43,7 @@ whole log, if the runner has stored one.`,
 		}
 		log, err := client.New(base, client.Options{RetryFor: 5 * time.Second}).JobLog(cmd.Context(), args[0], follow)
 		if err != nil {
-			return err
+			return ofNoLog(err)
 		}
 		out := cmd.OutOrStdout()
 		if isTerminal(out) {
@@ -50,6 +53,16 @@ whole log, if the runner has stored one.`,
 		return errors.Join(err, log.Close())
 	}
 	return cmd
+}
+
+// ofNoLog names the flag of this command in place of the parameter of the request.
+func ofNoLog(err error) error {
+	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Code == "log_not_found" {
+		said := *refused
+		said.Detail = strings.ReplaceAll(said.Detail, "?follow=true", "--follow")
+		return &said
+	}
+	return err
 }
 
 // plainText replaces control characters and bytes that are not UTF-8, with which a job could change the terminal.

@@ -21,6 +21,18 @@ func TestLogs(t *testing.T) {
 	}
 	if r := execute(t, "", "logs", "--server", s.url, j.ID); r.code != exitNotFound || !strings.Contains(r.errs, "log_not_found") {
 		t.Errorf("exit code %d: %s", r.code, r.errs)
+	} else {
+		contains(t, r.errs, "; --follow waits for it", "what a script prints is in the log of its runner")
+	}
+	other, err := c.Create(ctx, client.NewJob{Type: "ended"})
+	if err == nil {
+		_, err = c.Cancel(ctx, other.ID)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := execute(t, "", "logs", "--server", s.url, other.ID); r.code != exitNotFound || !strings.Contains(r.errs, "log_bytes; what a script prints") {
+		t.Errorf("exit code %d: %s", r.code, r.errs)
 	}
 	if r := execute(t, "", "logs", "--server", s.url, job.NewID(1, 1<<30, 0).String()); r.code != exitNotFound {
 		t.Errorf("exit code %d: %s", r.code, r.errs)
