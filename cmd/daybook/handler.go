@@ -66,7 +66,18 @@ func newHandlerPut() *cobra.Command {
   .toml                 the manifest of a WASI guest
   .json                 the document of a handler, as in PUT /handlers/{type}
 
-- is a document on standard input, or with --lang a script. If the newest version is the same, nothing is stored.`,
+- is a document on standard input, or with --lang a script. If the newest version is the same, nothing is stored.
+
+A script defines handle, which gets the payload and the job, and returns the output. In Python it must have both parameters.
+
+  node    function handle(payload, job) { return payload.toUpperCase() }
+  python  def handle(payload, job): return payload.upper()
+  php     function handle($payload, $job) { return strtoupper($payload); }
+  sh      handle() { printf %s "$1" | tr a-z A-Z; }
+
+job has id, client, type, attempt, max_attempts, meta and payload. If handle throws or raises Fail('why'), the job has
+failed for good; after any other exception it runs again while it has attempts left. What it prints goes into the log of
+the runner.`,
 		Example: `  daybook handler put resize resize.py
   echo '{"kind": "http", "url": "http://127.0.0.1:8080/resize"}' | daybook handler put resize -`,
 		Args: cobra.ExactArgs(2),

@@ -2,9 +2,12 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/job/handler"
 )
 
 // TestHandlerCommands: what is put is what is shown, and the name of a file says what it is.
@@ -69,5 +72,39 @@ func TestHandlerCommands(t *testing.T) {
 	ok(t, "handler", "rm", "square", "--server", s.url)
 	if r := execute(t, "", "handler", "get", "square", "--server", s.url); r.code != exitNotFound {
 		t.Errorf("a removed handler: %+v", r)
+	}
+}
+
+// TestFormsOfScripts: the scripts in the help of handler put are handlers.
+func TestFormsOfScripts(t *testing.T) {
+	programs := map[string]string{handler.Node: "node", handler.Python: "python3", handler.PHP: "php", handler.Shell: "sh"}
+	a := startAsked(t)
+	help := ok(t, "help", "handler", "put")
+	jobs := map[string]string{}
+	for _, lang := range handler.Langs {
+		_, script, found := strings.Cut(help, "\n  "+lang+" ")
+		if !found {
+			t.Errorf("the help has no script in %s", lang)
+			continue
+		}
+		script, _, _ = strings.Cut(script, "\n")
+		if _, err := exec.LookPath(programs[lang]); err != nil {
+			t.Logf("%s is left out: %v", lang, err)
+			continue
+		}
+		if r := a.run(strings.TrimSpace(script), "handler", "put", lang, "-", "--lang", lang); r.code != exitOK {
+			t.Errorf("%s: %+v", lang, r)
+		}
+		jobs[lang] = a.do("create", "--type", lang, "--max-attempts", "1", "text")
+	}
+	work := command(t, "work", "--accept", "script", "--until-idle", "100ms", "--server", a.s.url)
+	if out, err := work.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for lang, id := range jobs {
+		contains(t, a.do("get", id), "output        TEXT\n")
+		if t.Failed() {
+			t.Log(lang)
+		}
 	}
 }
