@@ -134,7 +134,7 @@ func TestExampleOfWorkConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, example, _ := strings.Cut(string(text), "```toml\n")
+	_, example, _ := strings.Cut(string(text), "TestExampleOfWorkConfig -->\n\n```toml\n")
 	example, _, _ = strings.Cut(example, "```")
 	dir := t.TempDir()
 	path := filepath.Join(dir, "work.toml")
