@@ -87,7 +87,7 @@ helm-lint: ## lint and render the Helm chart; the first time builds helm, which 
 	@$(call tool,helm,$(HELM))
 	$(GO) test -count=1 -v -run TestChart ./deploy -helm $(CURDIR)/$(BIN)/helm
 
-check-packages: ## build a release and the packages of this machine, install and start them as their unit says, and build again; ARGS=-full without the build cache
+check-packages: ## build a release and the packages of this machine, install and start them as their unit says, follow the quick start and the install page, and build again; ARGS=-full without the build cache
 	$(MAKE) --no-print-directory packages SYSTEMS=linux/$$($(GO) env GOARCH)
 	$(GO) test -count=1 -v -timeout 20m ./deploy -release $(CURDIR)/$(RELEASE) $(ARGS)
 
@@ -195,10 +195,10 @@ architecture: ## draw the picture of docs/explanation/architecture.md again, fro
 
 MOVING := $(CURDIR)/$(BIN)/moving
 
-check-moving: ## run the pages about moving from Celery, Sidekiq, Redis Streams and BullMQ beside these systems, which it installs, on Debian as root
-	apt-get update -q && apt-get install -q -y --no-install-recommends redis-server redis-tools python3-venv ruby ruby-sidekiq
+check-moving: ## run the pages about moving from Celery, Sidekiq, Redis Streams, BullMQ, River and SQS (a mock) beside these systems, which it installs, on Debian as root
+	apt-get update -q && apt-get install -q -y --no-install-recommends redis-server redis-tools postgresql python3-venv ruby ruby-sidekiq
 	command -v npm >/dev/null || apt-get install -q -y --no-install-recommends nodejs npm
-	test -x $(MOVING)/bin/celery || { python3 -m venv $(MOVING) && $(MOVING)/bin/pip install -q 'celery[redis]==5.7.*'; }
+	test -x $(MOVING)/bin/moto_server || { python3 -m venv $(MOVING) && $(MOVING)/bin/pip install -q 'celery[redis]==5.7.*' boto3 'moto[server]'; }
 	NPM_CONFIG_REGISTRY=$$(npm config get registry) PATH="$(MOVING)/bin:$$PATH" $(GO) test -count=1 -v -timeout 20m -run TestMoving ./docs/check -moving
 
 bench-parts: build ## the other benchmarks: the Worker, forms of claims, strategies, sweeps, and further parts

@@ -19,8 +19,6 @@
 //	scale_test.go   ten million pending jobs
 //	sweep_test.go   claims during sweeps of ten million jobs
 //	idle_test.go    thousands of idle connections
-//	readme_test.go  the program and the tour of the README
-//	python_test.go  the program of docs/reference/format-runs.md
 //
 // Folder matrix has what these benchmarks share with those of the journal, the store and the engine. Folder compare
 // compares them with another commit (`make bench-compare`). Folder open measures latencies at fixed rates of arrivals

@@ -2,7 +2,6 @@ package main
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -80,45 +79,5 @@ func TestFilesetCommands(t *testing.T) {
 	do("rm", "input")
 	if got := do("ls"); strings.Count(got, "\n") != 2 {
 		t.Errorf("ls after rm: %q", got)
-	}
-}
-
-// TestFilesetTutorial: the commands of docs/reference/filesets.md do what the page says.
-func TestFilesetTutorial(t *testing.T) {
-	for _, tool := range []string{"bash", "curl", "tar", "gzip"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("there is no %s here, which the page uses", tool)
-		}
-	}
-	s := serving(t, t.TempDir())
-	text, err := os.ReadFile("../../docs/reference/filesets.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	blocks := strings.Split(string(text), "```sh\n")[1:]
-	ran := 0
-	for _, block := range blocks {
-		script, _, _ := strings.Cut(block, "```")
-		if !strings.Contains(script, "curl") {
-			continue
-		}
-		ran++
-		cmd := exec.Command("bash", "-euo", "pipefail", "-c", "curl() { command curl --fail-with-body -sS \"$@\"; }\n"+strings.ReplaceAll(script, "http://127.0.0.1:1717", s.url))
-		cmd.Dir = dir
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v\n%s", script, err, out)
-		}
-	}
-	if ran < 3 {
-		t.Errorf("only %d blocks were run", ran)
-	}
-	for path, want := range map[string]string{"copy/readme.txt": "hello", "copy/data/a.dat": "1 2 3", "part/data/a.dat": "1 2 3"} {
-		if got, err := os.ReadFile(filepath.Join(dir, path)); err != nil || strings.TrimSpace(string(got)) != want {
-			t.Errorf("%s: %q, %v", path, got, err)
-		}
-	}
-	if _, err := os.Stat(filepath.Join(dir, "part", "readme.txt")); !os.IsNotExist(err) {
-		t.Errorf("the part has a file that the pattern does not match: %v", err)
 	}
 }

@@ -134,7 +134,7 @@ func TestExampleOfWorkConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, example, _ := strings.Cut(string(text), "```toml\n")
+	_, example, _ := strings.Cut(string(text), "TestExampleOfWorkConfig -->\n\n```toml\n")
 	example, _, _ = strings.Cut(example, "```")
 	dir := t.TempDir()
 	path := filepath.Join(dir, "work.toml")
@@ -387,5 +387,20 @@ func TestProgressLine(t *testing.T) {
 	p.show("")
 	if want := clearLine + "1 running" + clearLine + "a line\n1 running" + clearLine; b.String() != want {
 		t.Errorf("%q, want %q", b.String(), want)
+	}
+}
+
+// TestWorkWaiting: a runner that ends because it was idle names the queues whose jobs it was not given.
+func TestWorkWaiting(t *testing.T) {
+	s := serving(t, t.TempDir())
+	ok(t, "create", "--type", "count", "--server", s.url, "x")
+	ok(t, "create", "--type", "paused", "--server", s.url, "x")
+	ok(t, "pause", "default/paused", "--server", s.url)
+	args := []string{"work", "--accept", "http", "--sandbox", "off", "--until-idle", "100ms", "--server", s.url}
+	if r := execute(t, "", args...); r.code != 0 || !strings.Contains(r.errs, `"queues":"default/count (1 job)"`) {
+		t.Errorf("%d: %s", r.code, r.errs)
+	}
+	if r := execute(t, "", append(args, "--types", "other")...); r.code != 0 || strings.Contains(r.errs, "jobs wait") {
+		t.Errorf("--types other: %d: %s", r.code, r.errs)
 	}
 }

@@ -11,7 +11,8 @@
 //   - sh: commands, each of which must succeed. Their output is not compared.
 //   - go, python, js, ts, php, ruby, toml, yaml, json and others with a title (```toml title="work.toml"): a file with this name, which the
 //     commands after it can use. Go, Python, JavaScript, PHP, Ruby and JSON must be well-formed.
-//   - json without a title must be well-formed.
+//   - json without a title must be well-formed. On the page of the API, below a heading with a method and a path, it must also
+//     be an answer that the description of the API (api/openapi.yaml) has for this route.
 //   - text, abnf and mermaid are not code.
 //
 // A page whose commands start `daybook serve` gets no other server. 127.0.0.1:1717 is replaced by the address of the
@@ -24,6 +25,7 @@
 //     with the blocks that need these systems (make check-moving).
 //   - <!-- not run: REASON -->: the block needs something that no test has, such as another operating system. The test
 //     prints the reason.
+//   - <!-- answer of: METHOD PATH -->, <!-- request of: METHOD PATH -->: the JSON is an answer or a request of this route.
 //
 // Files:
 //   - page.go: the blocks, links and headings of a page.

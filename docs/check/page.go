@@ -28,8 +28,11 @@ type block struct {
 	line     int // of its first line of code, from 1
 	language string
 	title    string // the file that it is, or ""
+	heading  string // the text of the heading above it
 	note     string // of the comment before it: what stands after "tested by:" or "not run:"
 	tested   bool   // the note is of "tested by:"
+	request  string // the comment before it says that it is the request of this method and path
+	answer   string // likewise, an answer to it
 	text     string
 }
 
@@ -42,7 +45,7 @@ type link struct {
 
 var (
 	titleOption = regexp.MustCompile(`title="([^"]+)"`)
-	noteComment = regexp.MustCompile(`^<!-- (tested by|not run): (.+) -->$`)
+	noteComment = regexp.MustCompile(`^<!-- (tested by|not run|request of|answer of): (.+) -->$`)
 	anchorTag   = regexp.MustCompile(`<a id="([^"]+)"`)
 )
 
@@ -59,6 +62,7 @@ func readPage(root, path string) (*page, error) {
 	line := func(offset int) int { return 1 + bytes.Count(source[:offset], []byte("\n")) }
 	document := goldmark.New(goldmark.WithExtensions(extension.GFM)).Parser().Parse(text.NewReader(source))
 	at := 0 // the line of the block around the present node
+	heading := ""
 	err = ast.Walk(document, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		if !entering {
 			return ast.WalkContinue, nil
@@ -68,13 +72,14 @@ func readPage(root, path string) (*page, error) {
 		}
 		switch n := n.(type) {
 		case *ast.Heading:
-			p.addAnchor(plainText(n, source))
+			heading = plainText(n, source)
+			p.addAnchor(heading)
 		case *ast.Link:
 			return ast.WalkContinue, p.addLink(string(n.Destination), at)
 		case *ast.Image:
 			return ast.WalkContinue, p.addLink(string(n.Destination), at)
 		case *ast.FencedCodeBlock:
-			b := block{line: at, language: string(n.Language(source)), text: string(n.Lines().Value(source))}
+			b := block{line: at, heading: heading, language: string(n.Language(source)), text: string(n.Lines().Value(source))}
 			if n.Info != nil {
 				if m := titleOption.FindSubmatch(n.Info.Segment.Value(source)); m != nil {
 					b.title = string(m[1])
@@ -82,7 +87,14 @@ func readPage(root, path string) (*page, error) {
 			}
 			if before, ok := n.PreviousSibling().(*ast.HTMLBlock); ok {
 				if m := noteComment.FindSubmatch(bytes.TrimSpace(before.Lines().Value(source))); m != nil {
-					b.tested, b.note = string(m[1]) == "tested by", string(m[2])
+					switch value := string(m[2]); string(m[1]) {
+					case "request of":
+						b.request = value
+					case "answer of":
+						b.answer = value
+					default:
+						b.tested, b.note = string(m[1]) == "tested by", value
+					}
 				}
 			}
 			p.blocks = append(p.blocks, b)

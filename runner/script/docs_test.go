@@ -41,7 +41,7 @@ func TestExamplesOfHandlers(t *testing.T) {
 
 // TestExampleOfTheProtocol: the host of node says what docs/reference/script-protocol.md says.
 func TestExampleOfTheProtocol(t *testing.T) {
-	_, example, _ := strings.Cut(document(t, "script-protocol.md"), "```\n")
+	_, example, _ := strings.Cut(document(t, "script-protocol.md"), "```text\n")
 	example, _, _ = strings.Cut(example, "```")
 	b := newBed(t)
 	need(t, b.Pool, handler.Node)

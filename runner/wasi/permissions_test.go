@@ -2,12 +2,16 @@ package wasi
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -246,4 +250,43 @@ func TestHTTP(t *testing.T) {
 			t.Errorf("it took %v", took)
 		}
 	})
+}
+
+// TestExampleOfHTTP: the request, the answer and the error of docs/reference/wasi.md are those of the function http.
+func TestExampleOfHTTP(t *testing.T) {
+	text, err := os.ReadFile("../../docs/reference/wasi.md")
+	must(t, err)
+	examples := regexp.MustCompile("(?s)TestExampleOfHTTP -->\n\n```json\n(.*?)\n```").FindAllStringSubmatch(string(text), -1)
+	if len(examples) != 3 {
+		t.Fatalf("the page has %d examples", len(examples))
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header()["Date"] = nil
+		w.Header().Set("Content-Type", r.Header.Get("Content-Type"))
+		io.Copy(w, r.Body)
+	}))
+	defer server.Close()
+	port := server.URL[strings.LastIndexByte(server.URL, ':'):]
+	f := newFixture(t, func(s *Settings) {
+		s.Grants = []string{"http:*"}
+		var err error
+		s.Allow, err = webhook.ParseAllow([]string{"localhost" + port})
+		must(t, err)
+	})
+	x := f.handler("serval", handler.Options{}, "http:localhost")
+	for _, c := range []struct{ request, want string }{
+		{strings.ReplaceAll(examples[0][1], "https://example.com", "http://localhost"+port), examples[1][1]},
+		{`{"url":"https://example.org/"}`, examples[2][1]},
+	} {
+		var got, want map[string]any
+		e := f.text(x, "http\n"+c.request)
+		must(t, json.Unmarshal(e.Output, &got))
+		must(t, json.Unmarshal([]byte(c.want), &want))
+		if headers, ok := got["headers"].(map[string]any); ok {
+			delete(headers, "content-length")
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s is answered with %v, and the page says %v", c.request, got, want)
+		}
+	}
 }

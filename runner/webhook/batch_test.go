@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -151,6 +152,31 @@ func TestBatchAnswers(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestExampleOfBatchAnswer: the answer in docs/reference/handlers.md ends five jobs as the page says.
+func TestExampleOfBatchAnswer(t *testing.T) {
+	page, err := os.ReadFile("../../docs/reference/handlers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, answer, _ := strings.Cut(string(page), "TestExampleOfBatchAnswer -->\n\n```text\n")
+	answer, _, _ = strings.Cut(answer, "```")
+	e := executor(t, web(t, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, answer) }), handler.Options{Batch: true})
+	list := run(t, t.Context(), e, texts("a", "b", "c", "d", "e")...)
+	want(t, list[0], "ok", 200, "")
+	want(t, list[1], "ok", 200, "")
+	want(t, list[2], "failed", 404, "no such user")
+	want(t, list[3], "ok", 200, "")
+	want(t, list[4], "error", 503, "try again later")
+	if string(list[1].Output) != "the output" {
+		t.Errorf("the output of the second job is %q", list[1].Output)
+	}
+	for i, end := range list {
+		if chained := end.Then; i != 3 && len(chained) > 0 || i == 3 && (len(chained) != 1 || chained[0].Type != "mail" || string(chained[0].Payload) != "to: ada") {
+			t.Errorf("job %d creates %+v", i, chained)
+		}
 	}
 }
 

@@ -1,0 +1,54 @@
+//go:build unix
+
+package check
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+)
+
+// A command of make on a page, in a code span or in a block: its target, and the variables that it sets.
+var (
+	makeInSpan   = regexp.MustCompile("`make ([a-z0-9-]+)([^`\n#]*)")
+	makeInBlock  = regexp.MustCompile(`(?m)^(?:\$ )?make ([a-z0-9-]+)([^\n#]*)`)
+	makeVariable = regexp.MustCompile(`\b([A-Z_]+)=`)
+)
+
+// TestMakeTargets: the targets of make that pages name, such as the measurements of performance.md, exist, and use the variables
+// that the pages set.
+func TestMakeTargets(t *testing.T) {
+	root, pages := pages(t)
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := 0
+	for _, p := range pages {
+		text, err := os.ReadFile(filepath.Join(root, p.path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := makeInSpan.FindAllStringSubmatch(string(text), -1)
+		for _, b := range p.blocks {
+			found = append(found, makeInBlock.FindAllStringSubmatch(b.text, -1)...)
+		}
+		for _, m := range found {
+			commands++
+			recipe := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(m[1]) + `:.*\n(?:\t.*\n)*`).FindString(string(makefile))
+			if recipe == "" {
+				t.Errorf("%s says %q, and the Makefile has no such target", p.path, m[0])
+				continue
+			}
+			for _, v := range makeVariable.FindAllStringSubmatch(m[2], -1) {
+				if !regexp.MustCompile(`\$[({]` + v[1] + `\b`).MatchString(recipe) {
+					t.Errorf("%s says %q, and the target does not use %s", p.path, m[0], v[1])
+				}
+			}
+		}
+	}
+	if commands < 50 {
+		t.Errorf("pages have only %d commands of make", commands)
+	}
+}
