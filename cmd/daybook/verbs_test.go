@@ -100,6 +100,36 @@ func TestCreateWaits(t *testing.T) {
 	}
 }
 
+// TestRedriveOfEndedBatch: jobs of a submission that has ended are refused, with --dry-run too, and the text says what to do.
+func TestRedriveOfEndedBatch(t *testing.T) {
+	a := startAsked(t)
+	batch := strings.TrimSpace(a.run("1\n2\n", "submit", "--type", "sub").out)
+	jobs := strings.Fields(a.do("jobs", "--type", "sub", "--ids"))
+	a.do("cancel", jobs[0])
+	contains(t, a.do("redrive", jobs[0], "--dry-run"), "is cancelled and would be redriven")
+	contains(t, a.do("redrive", "--batch", batch, "--status", "cancelled", "--dry-run"), "would redrive 1 job of the batch")
+	a.do("cancel", jobs[1])
+	for _, args := range [][]string{{"--batch", batch}, {"--batch", batch, "--status", "cancelled"}, {jobs[0]}} {
+		real, dry := a.run("", append([]string{"redrive"}, args...)...), a.run("", append([]string{"redrive", "--dry-run"}, args...)...)
+		if real.code != exitRefused || dry != real {
+			t.Errorf("%v: %+v, with --dry-run %+v", args, real, dry)
+		}
+		contains(t, real.errs, "409 batch_ended", `"daybook submit" can post the payloads of its jobs again`)
+	}
+	of := []string{"redrive", "--queue", "default/sub", "--status", "cancelled"}
+	contains(t, a.do(append(of, "--dry-run")...), `2 cancelled; a job of a batch of "daybook submit" that has ended cannot run again`)
+	contains(t, a.do(of...), "redriven 0 jobs of the queue default/sub; 2 were left: a job of a batch")
+
+	lines := uuids.FindString(a.run("1\n", "add", "--type", "lines").out) // its batch has no status of its own
+	a.do("cancel", "--batch", lines)
+	contains(t, a.do("redrive", "--batch", lines, "--status", "cancelled", "--dry-run"), "would redrive 1 job")
+	contains(t, a.do("redrive", "--batch", lines, "--status", "cancelled"), "redriven 1 job")
+	one := a.do("create", "p")
+	a.do("cancel", one)
+	contains(t, a.do("redrive", one, "--dry-run"), "would be redriven")
+	contains(t, a.do("redrive", one), "pending")
+}
+
 // TestJobsIDs: --ids lists all jobs, since another command reads them; --limit lists fewer, and says so.
 func TestJobsIDs(t *testing.T) {
 	a := startAsked(t)
