@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
-	"github.com/daybookq/daybook/job"
 )
 
 func newBatches() *cobra.Command {
@@ -178,8 +177,8 @@ the batch has ended.`,
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one result per line")
 	chunksFlag(cmd, &chunks, "read outputs that are stored by address")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if _, err := job.ParseID(args[0]); err != nil {
-			return usageError{fmt.Errorf("%q: %w", args[0], err)}
+		if err := checkIDs(args[0]); err != nil {
+			return err
 		}
 		var end func()
 		var err error
