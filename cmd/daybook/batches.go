@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/job"
 )
 
 func newBatches() *cobra.Command {
@@ -43,6 +44,11 @@ func newBatches() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if limit < 0 {
 			return usageError{fmt.Errorf("--limit must not be negative")}
+		}
+		if q.Status != "" {
+			if _, err := job.ParseBatchStatus(q.Status); err != nil {
+				return usageError{fmt.Errorf("--%w", err)}
+			}
 		}
 		for _, pair := range meta {
 			name, value, ok := strings.Cut(pair, "=")

@@ -124,6 +124,11 @@ func TestBulkVerbs(t *testing.T) {
 		t.Errorf("cancel of an id and a queue: %+v", r)
 	}
 
+	r = a.run(strings.Repeat(sampleID+"\n", 1500), "cancel", "-")
+	if r.code != exitUsage || !strings.Contains(r.errs, "this would cancel 1500 jobs, which are more than 1000") {
+		t.Errorf("1500 ids without --yes: %+v", r)
+	}
+
 	var ids []string
 	for range 3 {
 		ids = append(ids, a.do("create", "--type", "few", "x"))
