@@ -172,6 +172,11 @@ func TestBulkVerbs(t *testing.T) {
 		t.Errorf("cancel of an id and a queue: %+v", r)
 	}
 
+	r = a.run(strings.Repeat(sampleID+"\n", 1500), "cancel", "-")
+	if r.code != exitUsage || !strings.Contains(r.errs, "this would cancel 1500 jobs, which are more than 1000") {
+		t.Errorf("1500 ids without --yes: %+v", r)
+	}
+
 	var ids []string
 	for range 3 {
 		ids = append(ids, a.do("create", "--type", "few", "x"))
@@ -188,6 +193,29 @@ func TestBulkVerbs(t *testing.T) {
 	contains(t, r.errs, sampleID, "1 of 4 jobs were not cancelled")
 	contains(t, a.do("redrive", ids[0], "--dry-run"), "is cancelled and would be redriven")
 	contains(t, a.do("jobs", "--type", "few", "--limit", "2", "--ids"), ids[0])
+}
+
+// TestIDsOfBatches: get and resume take the id of a batch where it cannot mean anything else.
+func TestIDsOfBatches(t *testing.T) {
+	a := startAsked(t)
+	batch := strings.TrimSpace(a.run("x\n", "submit", "--type", "sub", "--name", "nightly", "--paused").out)
+	contains(t, a.do("get", batch), "nightly", "paused")
+	if got := a.do("resume", batch); got != batch+" in_progress" {
+		t.Errorf("resume: %q", got)
+	}
+	r := a.run("", "get", sampleID)
+	if r.code != exitNotFound || !strings.Contains(r.errs, "job") {
+		t.Errorf("get of an id that nothing has: %+v", r)
+	}
+	for _, args := range [][]string{{"get", "xyz"}, {"logs", "xyz"}, {"results", "xyz"}, {"cancel", "xyz"}} {
+		r := a.run("", args...)
+		if r.code != exitUsage || !strings.Contains(r.errs, `"xyz" is not an id: ids have 36 characters`) {
+			t.Errorf("%v: %+v", args, r)
+		}
+	}
+	if r := a.run("", "resume", "xyz"); r.code != exitUsage || !strings.Contains(r.errs, "neither a queue, like acme/resize, nor the id of a batch") {
+		t.Errorf("resume xyz: %+v", r)
+	}
 }
 
 // TestContexts: which server a command asks.
