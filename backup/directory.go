@@ -29,6 +29,9 @@ var nameForm = regexp.MustCompile(`^[0-9]{8}T[0-9]{6}\.[0-9]{3}Z$`)
 // ErrInUse: another process makes or restores a backup in the directory.
 var ErrInUse = errors.New("the directory of the backups is in use by another process")
 
+// ErrOtherServer: the directory has backups of another server.
+var ErrOtherServer = errors.New("the directory has backups of another server")
+
 // Directory has backups, each in a directory that is named by its time, and the blobs of all of them in one. It is locked
 // for this process until Close.
 type Directory struct {
@@ -89,6 +92,31 @@ func (d *Directory) names() ([]string, error) {
 	return names, nil
 }
 
+// Accepts returns ErrOtherServer if the directory has a backup of a server whose journal has another UUID. With backups of
+// two servers in one directory, Make would remove the older ones of either, and Find would return the newest of both.
+// Backups that cannot be read are not compared.
+func (d *Directory) Accepts(journal string) error {
+	names, err := d.names()
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Backward(names) {
+		path := filepath.Join(d.path, name)
+		m, _, err := open(path)
+		if errors.Is(err, ErrDamaged) || errors.Is(err, ErrVersion) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if m.Journal != journal {
+			return fmt.Errorf("%w: the journal of %s has the UUID %s, and the journal of this server has %s; next step: use a directory for each server",
+				ErrOtherServer, path, m.Journal, journal)
+		}
+	}
+	return nil
+}
+
 // Made is what Make has done.
 type Made struct {
 	Path     string
@@ -102,7 +130,8 @@ type Made struct {
 
 // Make makes a backup. stream requests the stream of a server. blobs is the server's blobs; nil leaves them out. The
 // backup appears in the directory when it is complete and verified, in one step. Then the oldest ones are removed, so
-// that keep of them stay; 0 keeps all.
+// that keep of them stay; 0 keeps all. The error is ErrOtherServer if the stream is not of the server of the backups that
+// are there.
 func (d *Directory) Make(ctx context.Context, stream func(context.Context) (io.ReadCloser, error), blobs BlobSource, keep int) (made Made, err error) {
 	names, err := d.names()
 	if err != nil {
@@ -178,8 +207,11 @@ func (d *Directory) receive(ctx context.Context, to string, stream func(context.
 	if len(names) > 0 {
 		base = filepath.Join(d.path, names[len(names)-1])
 	}
-	_, err = Receive(to, r, base)
-	return err
+	m, err := Receive(to, r, base)
+	if err != nil {
+		return err
+	}
+	return d.Accepts(m.Journal)
 }
 
 // publish gives a complete backup its name. Names are in the order in which backups were made, also if the clock of the
