@@ -138,7 +138,11 @@ func shownSettings(cmd *cobra.Command) (list []shownSetting, err error) {
 			}
 		}
 		s.text, s.Value = f.Value.String(), flagValue(f)
-		if hidden := withoutPassword(s.text); hidden != s.text {
+		hidden := withoutPassword(s.text)
+		if f.Name == "on-lost" {
+			hidden = withoutArguments(s.text)
+		}
+		if hidden != s.text {
 			s.text, s.Value, s.Redacted = hidden, hidden, true
 		}
 		if _, ok := f.Value.(*serverAddress); ok { // its text has no password already
@@ -187,6 +191,23 @@ var userInfo = regexp.MustCompile(`://[^\s"']*@`)
 
 // withoutPassword replaces users and passwords of the URLs in a text.
 func withoutPassword(text string) string { return userInfo.ReplaceAllString(text, "://…@") }
+
+// withoutArguments returns the program of a command, or the host of a URL. What follows may be a secret, such as a token.
+func withoutArguments(text string) string {
+	shown, rest, _ := strings.Cut(strings.TrimSpace(text), " ")
+	if scheme, place, ok := strings.Cut(shown, "://"); ok {
+		host, path, _ := strings.Cut(place[strings.LastIndex(place, "@")+1:], "/")
+		host, query, _ := strings.Cut(host, "?")
+		shown, rest = scheme+"://"+host, path+query+rest
+		if strings.Contains(place, "@") {
+			rest += "@"
+		}
+	}
+	if rest != "" {
+		shown += " …"
+	}
+	return shown
+}
 
 // printTOML prints the settings of a command as a configuration file, each with its origin.
 func printTOML(out io.Writer, cmd *cobra.Command) error {

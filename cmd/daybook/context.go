@@ -153,8 +153,13 @@ func newContextRemove() *cobra.Command {
 	}
 }
 
-// changeContexts reads the contexts, changes them, and writes them.
+// changeContexts reads the contexts, changes them, and writes them. Other processes wait meanwhile.
 func changeContexts(change func(*contexts) error) error {
+	unlock, err := lockContexts()
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	all, err := readContexts()
 	if err != nil {
 		return err
