@@ -87,7 +87,7 @@ helm-lint: ## lint and render the Helm chart; the first time builds helm, which 
 	@$(call tool,helm,$(HELM))
 	$(GO) test -count=1 -v -run TestChart ./deploy -helm $(CURDIR)/$(BIN)/helm
 
-check-packages: ## build a release and the packages of this machine, install and start them as their unit says, and build again; ARGS=-full without the build cache
+check-packages: ## build a release and the packages of this machine, install and start them as their unit says, follow the quick start and the install page, and build again; ARGS=-full without the build cache
 	$(MAKE) --no-print-directory packages SYSTEMS=linux/$$($(GO) env GOARCH)
 	$(GO) test -count=1 -v -timeout 20m ./deploy -release $(CURDIR)/$(RELEASE) $(ARGS)
 
@@ -175,12 +175,30 @@ check-peers: build ## all checks and tests of bench-peers; they need its librari
 	cd bench/peers && export GOWORK=off && $(GO) mod tidy -diff && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./... && \
 	  BENCH_PEERS_BIN=$(PEERS) DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook $(GO) test -count=1 ./...
 
+SITE := $(BIN)/site-tools
+MERMAID := mermaid@11.17.2
+IFRAME_WORKER := iframe-worker@1.0.4
+
+site-tools: ## put mkdocs-material and the scripts of its pages into bin/site-tools, on Debian with python3-venv and npm; half a minute, once
+	@mkdir -p $(SITE)
+	cmp -s deploy/site/requirements.txt $(SITE)/installed.txt || { python3 -m venv $(SITE)/python && \
+	  $(SITE)/python/bin/pip install -q --disable-pip-version-check --require-hashes -r deploy/site/requirements.txt && cp deploy/site/requirements.txt $(SITE)/installed.txt; }
+	cd $(SITE) && { sha256sum --status -c $(CURDIR)/deploy/site/scripts.sha256 2>/dev/null || { mkdir -p scripts && npm pack -s $(MERMAID) $(IFRAME_WORKER) >/dev/null && \
+	  tar -xzOf mermaid-*.tgz package/dist/mermaid.min.js > scripts/mermaid.min.js && tar -xzOf iframe-worker-*.tgz package/shim/index.js > scripts/iframe-worker.js && \
+	  rm *.tgz && sha256sum --quiet -c $(CURDIR)/deploy/site/scripts.sha256; }; }
+
+site: site-tools ## build the documents as a site in bin/site; a warning fails
+	NO_MKDOCS_2_WARNING=1 $(SITE)/python/bin/mkdocs build --strict --clean --config-file deploy/site/mkdocs.yml
+
+architecture: ## draw the picture of docs/explanation/architecture.md again, from the imports
+	$(GO) test -count=1 -run TestArchitecture . -rewrite
+
 MOVING := $(CURDIR)/$(BIN)/moving
 
-check-moving: ## run the pages about moving from Celery, Sidekiq, Redis Streams and BullMQ beside these systems, which it installs, on Debian as root
-	apt-get update -q && apt-get install -q -y --no-install-recommends redis-server redis-tools python3-venv ruby ruby-sidekiq
+check-moving: ## run the pages about moving from Celery, Sidekiq, Redis Streams, BullMQ, River and SQS (a mock) beside these systems, which it installs, on Debian as root
+	apt-get update -q && apt-get install -q -y --no-install-recommends redis-server redis-tools postgresql python3-venv ruby ruby-sidekiq
 	command -v npm >/dev/null || apt-get install -q -y --no-install-recommends nodejs npm
-	test -x $(MOVING)/bin/celery || { python3 -m venv $(MOVING) && $(MOVING)/bin/pip install -q 'celery[redis]==5.7.*'; }
+	test -x $(MOVING)/bin/moto_server || { python3 -m venv $(MOVING) && $(MOVING)/bin/pip install -q 'celery[redis]==5.7.*' boto3 'moto[server]'; }
 	NPM_CONFIG_REGISTRY=$$(npm config get registry) PATH="$(MOVING)/bin:$$PATH" $(GO) test -count=1 -v -timeout 20m -run TestMoving ./docs/check -moving
 
 bench-parts: build ## the other benchmarks: the Worker, forms of claims, strategies, sweeps, and further parts
@@ -229,4 +247,4 @@ fuzz: ## each fuzz target for FUZZTIME (30s)
 clean: ## remove what was built
 	rm -rf $(BIN)
 
-.PHONY: help build run tools s3server promtool proxies interpreters engines release packages image helm-lint check-packages cross test busy check tidy vuln demo bench bench-matrix bench-compare bench-open peers bench-peers check-peers check-moving bench-parts bench-runners scale sweeps check-scale sim corruption crash runner-kills runner-soak hostile fuzz clean
+.PHONY: help architecture site site-tools build run tools s3server promtool proxies interpreters engines release packages image helm-lint check-packages cross test busy check tidy vuln demo bench bench-matrix bench-compare bench-open peers bench-peers check-peers check-moving bench-parts bench-runners scale sweeps check-scale sim corruption crash runner-kills runner-soak hostile fuzz clean

@@ -30,7 +30,7 @@ const (
 	unknown   fate = "unknown"
 )
 
-// problem is the refusal of a request, as in RFC 9457. Its code is stable. docs/reference/api.md has a table of all codes.
+// problem is the refusal of a request, as in RFC 9457. Its code is stable. docs/reference/errors.md has a table of all codes.
 type problem struct {
 	status int
 	code   string

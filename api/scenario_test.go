@@ -405,7 +405,7 @@ func (s *scenario) withIDs(text string) string {
 	})
 }
 
-// TestScenariosShowEveryCode: each code that docs/reference/api.md lists is in a transcript, unless a script cannot cause it.
+// TestScenariosShowEveryCode: each code that docs/reference/errors.md lists is in a transcript, unless a script cannot cause it.
 func TestScenariosShowEveryCode(t *testing.T) {
 	exempt := map[string]string{
 		"client_gone": "nobody reads the answer",

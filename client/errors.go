@@ -36,7 +36,7 @@ var (
 // Error is a refusal by the server.
 type Error struct {
 	Status  int    `json:"status"`
-	Code    string `json:"code"` // does not change between versions; docs/reference/api.md lists all
+	Code    string `json:"code"` // does not change between versions; docs/reference/errors.md lists all
 	Detail  string `json:"detail"`
 	Field   string `json:"field"`   // the field of the request that is wrong, if it is one
 	Outcome string `json:"outcome"` // not_stored, stored or unknown

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/docs/check"
 )
 
 // engine is a container engine that the test has started, with directories of its own.
@@ -144,7 +145,7 @@ func within(pid int) *http.Client {
 
 // TestImage: engines build the image from nothing. Its container runs as another user than root, on a root file system that
 // is read-only, and is healthy. A job that is created in it is completed, is there after a restart, and the container stops
-// gracefully.
+// gracefully. The commands of docs/how-to/install.md run, without the network.
 func TestImage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it starts container engines")
@@ -197,7 +198,36 @@ func TestImage(t *testing.T) {
 			if got, err := c.Job(t.Context(), j.ID); err != nil || string(got.Output) != "49" {
 				t.Errorf("after a restart: %+v: %v", got, err)
 			}
+			must(t, e.command("rm", "-f", "queue"))
+			e.follow(t)
 		})
+	}
+}
+
+// follow runs the commands of docs/how-to/install.md. The engines of the test have no network that can publish a port, and
+// the image has another name.
+func (e *engine) follow(t *testing.T) {
+	t.Helper()
+	steps, err := check.Steps(root(t), "docs/how-to/install.md", "deploy TestImage")
+	if err != nil || len(steps) != 1 {
+		t.Fatalf("the page has %d blocks for this test: %v", len(steps), err)
+	}
+	t.Cleanup(func() { _ = e.command("rm", "-f", "daybook").Run() }) // there may be none
+	here := strings.NewReplacer("-p 127.0.0.1:1717:1717", "--network none --ulimit nofile=1024:1024 --ulimit nproc=1024:1024", "daybook:latest", "localhost/daybook:test")
+	for line := range strings.Lines(steps[0].Command) {
+		args := words(t, here.Replace(line))
+		if args[0] != "docker" {
+			t.Fatalf("the page says %q", line)
+		}
+		for until := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+			out, err := e.command(args[1:]...).CombinedOutput()
+			if err == nil {
+				break
+			}
+			if args[1] != "exec" || time.Now().After(until) { // the server may not listen yet
+				t.Fatalf("%s: %v: %s", line, err, out)
+			}
+		}
 	}
 }
 

@@ -32,7 +32,7 @@ func empty(t *testing.T, dir string) {
 	}
 }
 
-// TestBench: a short run against a server of its own measures everything, and leaves nothing.
+// TestBench: a short run against a server of its own measures everything, and leaves nothing, as docs/how-to/sizing.md says.
 func TestBench(t *testing.T) {
 	asServer(t)
 	dir := t.TempDir()

@@ -35,7 +35,7 @@ func TestReferenceOfSettings(t *testing.T) {
 
 func reference() string {
 	var b strings.Builder
-	b.WriteString("# All settings\n\nA test writes this page from the flags. [Settings](operating.md#settings) says how they are combined. In a file, a setting has\n" +
+	b.WriteString("# All settings\n\nA test writes this page from the flags. [How settings are combined](configuration-files.md) says which one counts. In a file, a setting has\n" +
 		"the name of its flag without the hyphens in front, at the top level or in the section that is named here.\n\n" +
 		"| type | in TOML | on the command line and in a variable |\n|---|---|---|\n" +
 		"| text, address | `\"text\"` | `text` |\n| number | `5` | `5` |\n| true or false | `true` | `--flag`, `--flag=false`; `true` in a variable |\n" +

@@ -421,16 +421,16 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// TestExamplesOfLayers: the files in docs/how-to/operating.md are valid, and are merged as the text says.
+// TestExamplesOfLayers: the files in docs/reference/configuration-files.md are valid, and are merged as the text says.
 func TestExamplesOfLayers(t *testing.T) {
-	text, err := os.ReadFile("../../docs/how-to/operating.md")
+	text, err := os.ReadFile("../../docs/reference/configuration-files.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
 	for _, format := range []string{"toml", "yaml"} {
-		_, example, _ := strings.Cut(string(text), "```"+format+"\n# config/")
-		name, example, _ := strings.Cut(example, "\n")
+		_, example, _ := strings.Cut(string(text), "```"+format+" title=\"config/")
+		name, example, _ := strings.Cut(example, "\"\n")
 		example, _, _ = strings.Cut(example, "```")
 		writeFile(t, dir, name, example)
 	}

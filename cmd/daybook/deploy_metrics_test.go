@@ -145,16 +145,16 @@ func TestDeployedQueries(t *testing.T) {
 	}
 }
 
-// TestAlertsAreDescribed: docs/how-to/operating.md has each alert, and no other.
+// TestAlertsAreDescribed: docs/how-to/alerts.md has each alert, and no other.
 func TestAlertsAreDescribed(t *testing.T) {
 	described := map[string]bool{}
-	for _, m := range regexp.MustCompile("(?m)^\\| `(Daybook[A-Za-z]+)` \\|").FindAllStringSubmatch(read(t, "../../docs/how-to/operating.md"), -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| `(Daybook[A-Za-z]+)` \\|").FindAllStringSubmatch(read(t, "../../docs/how-to/alerts.md"), -1) {
 		described[m[1]] = true
 	}
 	tests := read(t, filepath.Join(deployed, "prometheus", "daybook.rules.test.yml"))
 	for _, m := range regexp.MustCompile(`- alert: (\w+)`).FindAllStringSubmatch(read(t, filepath.Join(deployed, "prometheus", "daybook.rules.yml")), -1) {
 		if !described[m[1]] {
-			t.Errorf("docs/how-to/operating.md does not describe the alert %s", m[1])
+			t.Errorf("docs/how-to/alerts.md does not describe the alert %s", m[1])
 		}
 		delete(described, m[1])
 		for _, how := range []string{" fires", " does not fire"} {
@@ -164,11 +164,11 @@ func TestAlertsAreDescribed(t *testing.T) {
 		}
 	}
 	for name := range described {
-		t.Errorf("docs/how-to/operating.md describes the alert %s, which does not exist", name)
+		t.Errorf("docs/how-to/alerts.md describes the alert %s, which does not exist", name)
 	}
 }
 
-// TestAlertRules runs the tests of the rules, and checks the example of a configuration, by promtool.
+// TestAlertRules runs the tests of the rules, and checks the example of a configuration, by promtool, as docs/how-to/alerts.md does.
 func TestAlertRules(t *testing.T) {
 	const needed = "TESTS_NEED_PROMTOOL" // it is set where `make promtool` has succeeded
 	promtool, err := filepath.Abs("../../bin/promtool")

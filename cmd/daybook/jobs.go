@@ -44,7 +44,8 @@ func newJobs() *cobra.Command {
 		Long: `List jobs, the oldest first: those with a status, of a client or type, with an entry in their meta, of a runner
 or claim, or of a time. "daybook get ID" shows all of one.
 
-With --ids the list has only ids, which "daybook cancel -", "redrive -" and "rm -" read.`,
+With --ids the list has only ids, those of all jobs unless --limit is given. "daybook cancel -", "redrive -" and
+"rm -" read them.`,
 		Example: `  daybook jobs --status failed
   daybook jobs --client acme --type resize --created-after today --limit 0
   daybook jobs --status active --runner-id mixer-1 --json`,
@@ -53,6 +54,9 @@ With --ids the list has only ids, which "daybook cancel -", "redrive -" and "rm 
 	overServer(&r, cmd, func(cmd *cobra.Command, _ []string) error {
 		if limit < 0 || idsOnly && r.asJSON || fields != "" && !r.asJSON {
 			return usageError{errors.New("--limit must not be negative, --ids excludes --json, and --fields requires --json")}
+		}
+		if idsOnly && !cmd.Flags().Changed("limit") { // another command reads them, and nobody sees that some are missing
+			limit = 0
 		}
 		pairs, err := metaPairs(meta)
 		if err != nil {
@@ -86,7 +90,7 @@ With --ids the list has only ids, which "daybook cancel -", "redrive -" and "rm 
 	flags.Var(&after, "created-after", "only jobs created at this time or later: RFC 3339, \"today 08:00\", or unix milliseconds")
 	flags.Var(&before, "created-before", "only jobs created before this time")
 	flags.StringArrayVar(&meta, "meta", nil, "only jobs with NAME=VALUE in their meta; may be given several times")
-	flags.IntVar(&limit, "limit", 100, "how many jobs are listed; 0 means all")
+	flags.IntVar(&limit, "limit", 100, "how many jobs are listed; 0 means all, as with --ids")
 	flags.BoolVar(&idsOnly, "ids", false, "print only the ids")
 	flags.StringVar(&fields, "fields", "", "with --json: print only these fields, separated by commas")
 	linesFlag(cmd, &r.asJSON, "job")

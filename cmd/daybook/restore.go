@@ -26,7 +26,7 @@ files are in a directory beside it, whose name ends in .partial. If the command 
 that directory. Nothing is restored of a backup that is damaged.
 
 The restored server is the same server at an earlier time. Do not run it beside the original with the same
-bucket of blobs: docs/how-to/operating.md explains what else to consider.
+bucket of blobs: docs/how-to/backups.md explains what else to consider.
 
 With --verify-only, the backup is verified and nothing is restored.`,
 		Example: `  daybook restore /backups/daybook --data /var/lib/daybook && daybook serve --data /var/lib/daybook

@@ -17,7 +17,7 @@ func run(args []string, in io.Reader, out, errs io.Writer) int {
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errs)
-	err := root.Execute()
+	cmd, err := root.ExecuteC()
 	if err == nil {
 		return exitOK
 	}
@@ -28,7 +28,9 @@ func run(args []string, in io.Reader, out, errs io.Writer) int {
 		err = usageError{err}
 	}
 	fmt.Fprintf(errs, "daybook: %v\n", err)
-	if hint := hintFor(err); hint != "" {
+	if exitCode(err) == exitUsage && cmd.HasParent() {
+		fmt.Fprintf(errs, "Usage: %s\n`%s --help` describes the flags.\n", cmd.UseLine(), cmd.CommandPath())
+	} else if hint := hintFor(err); hint != "" {
 		fmt.Fprintf(errs, "%s\n", hint)
 	}
 	return exitCode(err)

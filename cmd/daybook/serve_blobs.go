@@ -107,7 +107,7 @@ func (s *serverRun) openBucket(ctx context.Context, keeper *blob.Keeper, server 
 		s.log.Warn().Str("endpoint", address.Endpoint).Msg("--blobs has an endpoint without TLS: whoever can read the network can read the blobs. They cannot change them, since each request is signed with the digest of its bytes, and each read is verified")
 	}
 	if names, err := os.ReadDir(filepath.Join(s.data, "blobs", "blobs", "sha256")); err == nil && len(names) > 0 {
-		s.log.Warn().Int("blobs", len(names)).Msg("the data directory has blobs, which the server does not use, since --blobs names a bucket; docs/how-to/operating.md shows how to copy them")
+		s.log.Warn().Int("blobs", len(names)).Msg("the data directory has blobs, which the server does not use, since --blobs names a bucket; docs/how-to/blobs-in-a-bucket.md shows how to copy them")
 	}
 	uploads, stats := filepath.Join(s.data, "blob-uploads"), new(s3.Stats)
 	keeper.Requests = stats.Requests

@@ -100,6 +100,24 @@ func TestCreateWaits(t *testing.T) {
 	}
 }
 
+// TestJobsIDs: --ids lists all jobs, since another command reads them; --limit lists fewer, and says so.
+func TestJobsIDs(t *testing.T) {
+	a := startAsked(t)
+	a.run(strings.Repeat("x\n", 130), "add", "--type", "many")
+	r := a.run("", "jobs", "--type", "many", "--ids")
+	if n := strings.Count(r.out, "\n"); r.code != exitOK || n != 130 || r.errs != "" {
+		t.Errorf("%d ids, exit code %d: %s", n, r.code, r.errs)
+	}
+	if ended := a.run(r.out, "cancel", "-"); ended.code != exitOK || strings.Count(ended.out, "cancelled") != 130 {
+		t.Errorf("%+v", ended)
+	}
+	r = a.run("", "jobs", "--type", "many", "--ids", "--limit", "100")
+	if n := strings.Count(r.out, "\n"); r.code != exitOK || n != 100 || r.errs != "there are more than 100 jobs; --limit 0 lists all\n" {
+		t.Errorf("%d ids, exit code %d: %s", n, r.code, r.errs)
+	}
+	contains(t, a.run("", "jobs", "--type", "many").errs, "there are more than 100 jobs")
+}
+
 // TestBulkVerbs: changes of many jobs are announced, asked for, and done.
 func TestBulkVerbs(t *testing.T) {
 	a := startAsked(t)

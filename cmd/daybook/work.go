@@ -135,6 +135,9 @@ func work(cmd *cobra.Command, f *workFlags) (err error) {
 	done := out.follow(r)
 	err = r.Run(ctx)
 	done()
+	if err == nil && ctx.Err() == nil {
+		logWaiting(ctx, settings.Client, f, settings.Log)
+	}
 	if errors.Is(err, client.ErrRunnerTaken) {
 		err = fmt.Errorf("%w; --takeover makes the other process end", err)
 	}

@@ -410,3 +410,18 @@ func TestProgressLine(t *testing.T) {
 		t.Errorf("%q, want %q", b.String(), want)
 	}
 }
+
+// TestWorkWaiting: a runner that ends because it was idle names the queues whose jobs it was not given.
+func TestWorkWaiting(t *testing.T) {
+	s := serving(t, t.TempDir())
+	ok(t, "create", "--type", "count", "--server", s.url, "x")
+	ok(t, "create", "--type", "paused", "--server", s.url, "x")
+	ok(t, "pause", "default/paused", "--server", s.url)
+	args := []string{"work", "--accept", "http", "--sandbox", "off", "--until-idle", "100ms", "--server", s.url}
+	if r := execute(t, "", args...); r.code != 0 || !strings.Contains(r.errs, `"queues":"default/count (1 job)"`) {
+		t.Errorf("%d: %s", r.code, r.errs)
+	}
+	if r := execute(t, "", append(args, "--types", "other")...); r.code != 0 || strings.Contains(r.errs, "jobs wait") {
+		t.Errorf("--types other: %d: %s", r.code, r.errs)
+	}
+}

@@ -339,7 +339,8 @@ func (p *proxied) carriesLongBodies(t *testing.T) {
 	if status, text := p.do(t, "POST", "/add?jobtype=long", strings.NewReader(lines), "Content-Type", "text/plain"); status != http.StatusCreated || !strings.Contains(text, `"count":8192`) {
 		t.Fatalf("create: %d %.300s", status, text)
 	}
-	if status, text := p.do(t, "POST", "/add?jobtype=long", strings.NewReader(lines+"x"), "Content-Type", "text/plain"); status != http.StatusRequestEntityTooLarge || !strings.Contains(text, "body_too_large") {
+	// The server refuses a longer one before it has read it, which a proxy may report as a 502.
+	if status, text := p.do(t, "POST", "/add?jobtype=long", strings.NewReader(lines+"x"), "Content-Type", "text/plain"); status != http.StatusBadGateway && (status != http.StatusRequestEntityTooLarge || !strings.Contains(text, "body_too_large")) {
 		t.Errorf("a longer create: %d %.300s", status, text)
 	}
 	content := bytes.Repeat([]byte("0123456789abcdef"), 4<<20) // 64 MiB

@@ -11,7 +11,7 @@ type Step struct {
 	Command string // for a shell; "" for a file
 	File    string // the name of the file
 	Text    string // what the file has
-	want    string
+	Want    string // what the command prints, with … for what varies
 	compare bool
 }
 
@@ -34,7 +34,7 @@ func Steps(root, path, test string) ([]Step, error) {
 				return nil, fmt.Errorf("%s:%d: %w", path, b.line, err)
 			}
 			for _, c := range commands {
-				steps = append(steps, Step{Line: c.line, Command: c.text, want: c.want, compare: true})
+				steps = append(steps, Step{Line: c.line, Command: c.text, Want: c.want, compare: true})
 			}
 		case b.language == "sh":
 			steps = append(steps, Step{Line: b.line, Command: b.text})
@@ -45,8 +45,8 @@ func Steps(root, path, test string) ([]Step, error) {
 
 // Prints reports whether the page says that the command prints this.
 func (s *Step) Prints(output string) bool {
-	return !s.compare || pattern(s.want).MatchString(strings.TrimSpace(output)+"\n")
+	return !s.compare || pattern(s.Want).MatchString(oneSpace(strings.TrimSpace(output))+"\n")
 }
 
-// Want is what the page says that the command prints.
-func (s *Step) Want() string { return s.want }
+// Compared reports whether the page says what the command prints.
+func (s *Step) Compared() bool { return s.compare }

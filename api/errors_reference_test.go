@@ -1,0 +1,350 @@
+package api
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// advice says of each code when the server refuses with it, and what to do. An empty first text is that of the error in the
+// code. To add a code, add a line here, and one to Code of openapi.yaml and to the sentinels of client/errors.go.
+var advice = map[string][2]string{
+	"bad_request":            {"the request is malformed, or a value is outside of its bounds; `field` names the field, and `detail` the bounds", "Mend the request."},
+	"bad_id":                 {"an id of the path, or of the `field`, is not an id", "Send ids as the server returned them."},
+	"bad_address":            {"an address is not that of a [blob](api.md#blobs)", "Send `sha256:` and 64 hex digits."},
+	"bad_path":               {"a path of a [fileset](api.md#filesets) leads out of it, or is not allowed in one", "Rename the file that `detail` names."},
+	"bad_pattern":            {"a pattern of files is malformed", "Mend the pattern."},
+	"bad_manifest":           {"the manifest of a fileset is malformed, or names a wrong size", "Mend the manifest."},
+	"bad_archive":            {"an archive of a fileset cannot be read, or has something other than files, directories and symbolic links", "Make the archive again."},
+	"job_not_active":         {"the job is not active, and the request named no claim", "Read the job. It may have ended, or its lease has."},
+	"claim_id_required":      {"the server was started with `--require-claim-id`, and the request names no claim", "Send the `claim_id` of the claim that handed out the job."},
+	"forbidden_host":         {"the `Host` header names a host that the server does not serve", "Start the server with `--allow-host`; see [hosts and origins](api.md#hosts-and-origins)."},
+	"forbidden_origin":       {"a browser sent the request from a page of another origin", "See [hosts and origins](api.md#hosts-and-origins)."},
+	"forbidden_peer":         {"`/quit` was called from another machine, or through a proxy", "Stop the server by SIGTERM, or call it on its own machine."},
+	"quit_disabled":          {"the server was started without `--allow-quit`", "Stop the server by SIGTERM."},
+	"job_not_found":          {"", "Check the id. An ended job is purged when its retention has passed."},
+	"batch_not_found":        {"", "Check the id."},
+	"queue_not_found":        {"", "Check client and type. A queue without jobs is empty, which is often no error."},
+	"claim_not_found":        {"", "Nothing: all jobs of the claim were purged or claimed again."},
+	"sweep_not_found":        {"", "Nothing: it has ended."},
+	"session_not_found":      {"", "Open another session. Whether an earlier try of the request was carried out is not known."},
+	"handler_not_found":      {"", "Store the handler, or check client and type."},
+	"runner_not_found":       {"no runner with this id has sent a heartbeat lately or holds jobs", "Check the id."},
+	"blob_not_found":         {"there is no such blob: it was never stored, or it was collected because nothing named it", "Store it again."},
+	"log_not_found":          {"the job has no log", "Read the job: it may not have begun, or its runner keeps no logs."},
+	"upload_not_found":       {"there is no such upload: it was finished, ended, or not used for a long time", "Begin another upload."},
+	"fileset_not_found":      {"", "Check client, name and version."},
+	"route_not_found":        {"there is no route with this path", "Check the path, and that the address is that of a Daybook server."},
+	"method_not_allowed":     {"the path does not support the method", "Use a method of the header `Allow`."},
+	"body_too_slow":          {"the body arrived more slowly than the server accepts", "Send the request again; send smaller bodies over slow connections."},
+	"claim_lost":             {"the claim does not hold the job any more: its lease or `timeout_ms` ended, or its runner was lost", "Stop the run and drop its result. Another runner may have the job."},
+	"outcome_differs":        {"the claim has ended the job with another outcome", "Drop the outcome: the first one counts."},
+	"runner_differs":         {"another runner holds the job", "Send the `runner_id` of the claim, or none."},
+	"cancelled":              {"somebody cancelled the job", "Stop the run and drop its result."},
+	"job_active":             {"", "Wait until the run has ended, or cancel the job."},
+	"job_ended":              {"", "Nothing, or redrive the job to run it again."},
+	"job_not_ended":          {"", "Cancel the job first, or wait until it has ended."},
+	"queue_not_empty":        {"the queue has jobs", "Delete its jobs first, or wait until they are purged."},
+	"key_held":               {"another unfinished job of the queue has the job's unique key", "Wait until that job has ended, or cancel it."},
+	"attempts_used":          {"", "Choose a higher `max_attempts`."},
+	"number_passed":          {"the slot of the session has carried out a request with a higher number", "Read what was to be changed. Use a number once."},
+	"too_many_hops":          {"100 jobs have created each other, one after the other; see [chained jobs](api.md#chained-jobs)", "Look for jobs that create each other without an end."},
+	"runner_id_taken":        {"another process that is alive has this runner id; see [heartbeats](api.md#post-runnersid-delete-runnersidinstance)", "Take another id, or end the other process."},
+	"runner_replaced":        {"another process has taken the runner id over", "Drop the jobs, and end."},
+	"runner_lost":            {"the runner was declared lost, or has said goodbye", "Drop the jobs. Continue with another `instance`."},
+	"collecting_blobs":       {"blobs that nothing names are being removed already", "Nothing."},
+	"blobs_missing":          {"a manifest names blobs that are not stored; `missing` lists up to 10,000 of them", "Store these blobs, and send the manifest again."},
+	"offset_differs":         {"a part of an [upload](api.md#resumable-uploads-post-uploadsclient-patch-uploadsidclient) does not begin where the part before ended", "Read the offset of the upload, and continue from there."},
+	"batch_ended":            {"", "Create another batch."},
+	"batch_closed":           {"", "Create another batch, or leave it open until all jobs are posted."},
+	"backup_running":         {"there is one [backup](api.md#get-backup-get-backupclients) at a time", "Wait until it has ended."},
+	"length_required":        {"a POST or PATCH of HTTP/1.0 has no `Content-Length`", "Send the header, or use HTTP/1.1."},
+	"tus_version":            {"the header `Tus-Resumable` names another version than 1.0.0", "Use version 1.0.0."},
+	"body_too_large":         {"the body, or a part of it, is larger than the server accepts; see [bounds](api.md#bounds)", "Split it."},
+	"payload_too_large":      {"a payload is larger than the server accepts", "Store it as a blob, and name its address."},
+	"fileset_too_large":      {"the fileset has too many files, or too long a manifest", "Split it."},
+	"unsupported_media_type": {"the `Content-Type` of the body is not one that the route takes, or its encoding is not gzip", "Send one that `detail` names."},
+	"bad_range":              {"the range lies outside of the blob", "Read the size of the blob, and send another range."},
+	"key_reused":             {"", "Use each key for one request. The keys of different programs must differ."},
+	"number_reused":          {"", "Use each number for one request."},
+	"wrong_digest":           {"the body is not the blob that the path names", "Send it again: it was damaged on its way, or the address is wrong."},
+	"upload_busy":            {"another request appends to the upload", "Wait until it has ended."},
+	"upgrade_required":       {"`GET /stream` begins a WebSocket, and the request does not", "Use a client of WebSockets, or the other routes."},
+	"overloaded":             {"too many commands are not applied yet, too many bytes are arriving or being sent, too many files of blobs are open, or too many requests follow logs or results", "Send the request again after `Retry-After`."},
+	"too_many_queues":        {"", "Delete queues without jobs. Put what has many values into `meta`, not into the type."},
+	"too_many_parked_claims": {"too many claims wait for a job", "Send it again after `Retry-After`, with a shorter `wait_ms`, or claim for several handlers at once."},
+	"too_many_keys":          {"ten million idempotency keys are stored", "Use a [session](api.md#sessions-post-sessions-get-sessionsid-delete-sessionsid), which stores less."},
+	"too_many_sweeps":        {"", "Send it again when a sweep has ended."},
+	"too_many_sessions":      {"", "End sessions that are not used any more."},
+	"too_many_handlers":      {"", "Delete handlers that no runner needs."},
+	"too_many_filesets":      {"", "Delete filesets that nobody needs."},
+	"too_many_runners":       {"the server knows the maximum number of runners", "Let runners say goodbye when they end."},
+	"too_many_uploads":       {"too many uploads have begun and not ended", "Finish or delete uploads."},
+	"too_many_blob_clients":  {"too many clients have blobs", "Use fewer clients."},
+	"client_gone":            {"the client hung up before the answer; only in logs and metrics", "Nothing."},
+	"internal":               {"the server failed; its log says why", "Read the log, and report the fault."},
+	"store_damaged":          {"a file of the store is damaged; `detail` names it and the next step", "See [damaged payloads](api.md#damaged-payloads)."},
+	"blob_damaged":           {"the file of a blob is damaged", "Store the blob again, which repairs it."},
+	"no_blobs":               {"the server was started with `--blobs none`", "Start it with a store of blobs."},
+	"blob_verifying":         {"the server reads a long blob, to verify it", "Send the request again after `Retry-After`."},
+	"not_ready":              {"the server replays its journal, or the state has not caught up within 5 s", "Send the request again after `Retry-After`."},
+	"writes_failed":          {"the server cannot write its journal; its log says why", "Look at the disk. Send the request again: with a key, a number or a claim if `outcome` is `unknown`."},
+	"shutting_down":          {"the server is stopping", "Send the request again after `Retry-After`."},
+	"blobs_unavailable":      {"the bucket that keeps the blobs does not answer, or refuses", "Send the request again after `Retry-After`; look at the server's log."},
+	"disk_full":              {"the disk is full", "Make room. Send the request again; the server answers reads meanwhile."},
+	"blob_quota":             {"all blobs together would have more bytes than `--blob-quota`", "Delete blobs, or raise the quota."},
+}
+
+// refusal is a code with one of its statuses.
+type refusal struct {
+	status int
+	code   string
+}
+
+// refusals are all codes with their statuses and fates, and the texts of the errors that have a code of their own.
+func refusals(t *testing.T) (fates map[refusal]map[fate]bool, texts map[string]string) {
+	t.Helper()
+	fates, texts = map[refusal]map[fate]bool{}, map[string]string{}
+	add := func(status int, code string, f fate) {
+		r := refusal{status, code}
+		if fates[r] == nil {
+			fates[r] = map[fate]bool{}
+		}
+		fates[r][cmp.Or(f, notStored)] = true
+	}
+	for r := job.NotFound; r < job.NumRefusals; r++ {
+		p := refused(r).(*problem)
+		add(p.status, p.code, p.fate)
+		texts[p.code] = p.detail
+	}
+	for _, k := range known {
+		for _, err := range []error{k.err, fmt.Errorf("%w: %w", k.err, syscall.ENOSPC)} {
+			p := problemOf(err)
+			add(p.status, p.code, p.fate)
+		}
+	}
+	for _, p := range []*problem{problemOf(fs.ErrInvalid)} {
+		add(p.status, p.code, p.fate)
+	}
+	add(statusClientGone, "client_gone", unknown)
+	// The rest is in the source, as problem{status: http.StatusName, code: "code" or its constant}.
+	statuses := map[string]int{}
+	for n := 400; n < 600; n++ {
+		statuses[strings.NewReplacer(" ", "", "-", "").Replace(http.StatusText(n))] = n
+	}
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var trees []*ast.File
+	constants := map[string]string{}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		tree, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		trees = append(trees, tree)
+		ast.Inspect(tree, func(n ast.Node) bool {
+			if spec, ok := n.(*ast.ValueSpec); ok && len(spec.Values) == 1 && strings.HasPrefix(spec.Names[0].Name, "code") {
+				if value, ok := spec.Values[0].(*ast.BasicLit); ok {
+					constants[spec.Names[0].Name], _ = strconv.Unquote(value.Value)
+				}
+			}
+			return true
+		})
+	}
+	for _, tree := range trees {
+		ast.Inspect(tree, func(n ast.Node) bool {
+			literal, ok := n.(*ast.CompositeLit)
+			if !ok {
+				return true
+			}
+			if name, ok := literal.Type.(*ast.Ident); !ok || name.Name != "problem" {
+				return true
+			}
+			var status int
+			var code string
+			var f fate
+			for _, e := range literal.Elts {
+				kv, ok := e.(*ast.KeyValueExpr)
+				if !ok {
+					continue
+				}
+				switch key, value := kv.Key.(*ast.Ident).Name, kv.Value; value := value.(type) {
+				case *ast.SelectorExpr:
+					if key == "status" {
+						status = statuses[strings.TrimPrefix(value.Sel.Name, "Status")]
+					}
+				case *ast.BasicLit:
+					if key == "code" {
+						code, _ = strconv.Unquote(value.Value)
+					}
+				case *ast.Ident:
+					if key == "code" {
+						code = constants[value.Name]
+					} else if key == "fate" {
+						f = map[string]fate{"stored": stored, "unknown": unknown}[value.Name]
+					}
+				}
+			}
+			if status != 0 && code != "" {
+				add(status, code, f)
+			}
+			return true
+		})
+	}
+	return fates, texts
+}
+
+func refusalsTable(t *testing.T) string {
+	fates, texts := refusals(t)
+	var b strings.Builder
+	b.WriteString("| status | code | when | what to do | stored |\n|---|---|---|---|---|\n")
+	for _, r := range slices.SortedFunc(maps.Keys(fates), func(a, b refusal) int {
+		return cmp.Or(cmp.Compare(a.status, b.status), strings.Compare(a.code, b.code))
+	}) {
+		a, found := advice[r.code]
+		when := cmp.Or(a[0], texts[r.code])
+		if !found || when == "" {
+			t.Errorf("advice has nothing about %s", r.code)
+		}
+		var outcomes []string
+		for _, f := range []fate{notStored, stored, unknown} {
+			if fates[r][f] {
+				outcomes = append(outcomes, "`"+string(f)+"`")
+			}
+		}
+		fmt.Fprintf(&b, "| %d | `%s` | %s | %s | %s |\n", r.status, r.code, when, a[1], strings.Join(outcomes, ", "))
+	}
+	return b.String()
+}
+
+// sentinelsTable has the errors of the Go client, in the order of its source, with their texts and codes.
+func sentinelsTable(t *testing.T) string {
+	tree, err := parser.ParseFile(token.NewFileSet(), "../client/errors.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	texts, codesOf := map[string]string{}, map[string][]string{}
+	text := func(e ast.Expr) string {
+		s, err := strconv.Unquote(e.(*ast.BasicLit).Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	ast.Inspect(tree, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok || len(spec.Values) != 1 {
+			return true
+		}
+		switch value := spec.Values[0].(type) {
+		case *ast.CallExpr: // errors.New
+			names = append(names, spec.Names[0].Name)
+			texts[spec.Names[0].Name] = text(value.Args[0])
+		case *ast.CompositeLit: // sentinels
+			for _, e := range value.Elts {
+				kv := e.(*ast.KeyValueExpr)
+				name := kv.Value.(*ast.Ident).Name
+				codesOf[name] = append(codesOf[name], "`"+text(kv.Key)+"`")
+			}
+		}
+		return true
+	})
+	var b strings.Builder
+	b.WriteString("| error | text | codes |\n|---|---|---|\n")
+	for _, name := range names {
+		slices.Sort(codesOf[name])
+		codes := strings.Join(codesOf[name], ", ")
+		switch name { // Error.Is has the rules
+		case "ErrUnavailable":
+			codes = "no server answers; or, if the outcome is `not_stored`: " + codes
+		case "ErrUnknown":
+			codes = "the answer was lost; or any code whose outcome is `unknown`, except `session_not_found`"
+		case "ErrUnexpectedAnswer":
+			codes = "none: the answer came from another program, such as a proxy"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", name, texts[name], codes)
+	}
+	return b.String()
+}
+
+// TestReferenceOfErrors: the tables of docs/reference/errors.md agree with the code. TestExitCodesOfErrors of cmd/daybook
+// writes the table of exit codes.
+func TestReferenceOfErrors(t *testing.T) {
+	const page = "../docs/reference/errors.md"
+	text := readDoc(t, "errors.md")
+	want := text
+	for name, table := range map[string]string{"refusals": refusalsTable(t), "sentinels": sentinelsTable(t)} {
+		begin, end := fmt.Sprintf("<!-- %s: written by go test ./api -run TestReferenceOfErrors -rewrite -->\n", name), "<!-- end -->\n"
+		before, rest, found := strings.Cut(want, begin)
+		_, after, ended := strings.Cut(rest, end)
+		if !found || !ended {
+			t.Fatalf("%s has no place for the table of %s: the lines %q and %q", page, name, begin, end)
+		}
+		want = before + begin + "\n" + table + "\n" + end + after
+	}
+	if text == want {
+		return
+	}
+	if flag.Lookup("rewrite").Value.String() == "true" { // package datadriven defines the flag
+		if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Errorf("%s is stale; write it again with go test ./api -run TestReferenceOfErrors -rewrite", page)
+}
+
+// TestAdviceHasNoOtherCodes: advice and the OpenAPI document have the codes that the server has.
+func TestAdviceHasNoOtherCodes(t *testing.T) {
+	fates, _ := refusals(t)
+	has := map[string]bool{}
+	for r := range fates {
+		has[r.code] = true
+	}
+	for code := range advice {
+		if !has[code] {
+			t.Errorf("advice has the code %s, which nothing has", code)
+		}
+	}
+	spec, err := os.ReadFile("openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`(?s)\n    Code:\n.*?enum: \[(.*?)\]`).FindSubmatch(spec)
+	if m == nil {
+		t.Fatal("openapi.yaml has no Code")
+	}
+	listed := strings.FieldsFunc(string(m[1]), func(r rune) bool { return r == ',' || r == ' ' || r == '\n' })
+	for _, code := range listed {
+		if !has[code] {
+			t.Errorf("openapi.yaml has the code %s, which nothing has", code)
+		}
+	}
+	for code := range has {
+		if !slices.Contains(listed, code) {
+			t.Errorf("openapi.yaml lacks the code %s", code)
+		}
+	}
+}

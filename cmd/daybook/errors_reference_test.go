@@ -1,0 +1,63 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/daybookq/daybook/client"
+)
+
+// TestExitCodesOfErrors: the table of exit codes of docs/reference/errors.md agrees with the code.
+func TestExitCodesOfErrors(t *testing.T) {
+	const path = "../../docs/reference/errors.md"
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refusals := map[int][]string{}
+	for _, m := range regexp.MustCompile("(?m)^\\| (\\d{3}) \\| `([a-z_]+)` \\|.*\\| ([a-z_`, ]+) \\|$").FindAllStringSubmatch(string(text), -1) {
+		status, _ := strconv.Atoi(m[1])
+		for _, outcome := range strings.Split(m[3], ", ") {
+			code, name := exitCode(&client.Error{Status: status, Code: m[2], Outcome: strings.Trim(outcome, "`")}), "`"+m[2]+"`"
+			if code == exitUnknown {
+				name += " with `outcome` `unknown`"
+			}
+			if !slices.Contains(refusals[code], name) {
+				refusals[code] = append(refusals[code], name)
+			}
+		}
+	}
+	if len(refusals[exitRefused]) < 40 || len(refusals[exitNotFound]) < 10 {
+		t.Fatalf("only these refusals were found: %v", refusals)
+	}
+	var b strings.Builder
+	b.WriteString("| exit code | meaning | refusals |\n|---|---|---|\n")
+	for _, e := range exitCodes {
+		which := strings.Join(refusals[e.code], ", ")
+		if e.code == exitRefused {
+			which = "all others"
+		}
+		fmt.Fprintf(&b, "| %d | %s | %s |\n", e.code, e.meaning, which)
+	}
+	begin, end := "<!-- exit codes: written by go test ./cmd/daybook -run TestExitCodesOfErrors -rewrite -->\n", "<!-- end -->\n"
+	before, rest, found := strings.Cut(string(text), begin)
+	_, after, ended := strings.Cut(rest, end)
+	if !found || !ended {
+		t.Fatalf("%s has no place for the exit codes", path)
+	}
+	want := before + begin + "\n" + b.String() + "\n" + end + after
+	if *rewriteReference && want != string(text) {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if want != string(text) {
+		t.Errorf("%s is stale; write it again with go test ./cmd/daybook -run TestExitCodesOfErrors -rewrite", path)
+	}
+}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+)
+
+// How many queues the log of a runner names that has ended with --until-idle, and how many it reads for that.
+const (
+	waitingNamed = 5
+	waitingRead  = 10000
+)
+
+// logWaiting logs the queues whose jobs have been pending for as long as the runner was idle. Without it, a runner that has
+// no handler for them would end as one that has done everything. A server that does not answer is no error.
+func logWaiting(ctx context.Context, c *client.Client, f *workFlags, log *slog.Logger) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	var names []string
+	read, more := 0, 0
+	for q, err := range c.Queues(ctx, "") {
+		if read++; err != nil || read > waitingRead {
+			break
+		}
+		if q.Paused || q.OldestPendingAgeMs == nil || *q.OldestPendingAgeMs < time.Duration(f.untilIdle).Milliseconds() ||
+			len(f.types) > 0 && !slices.Contains(f.types, q.Type) || len(f.clients) > 0 && !slices.Contains(f.clients, q.Client) {
+			continue
+		}
+		if len(names) == waitingNamed {
+			more++
+			continue
+		}
+		names = append(names, fmt.Sprintf("%s/%s (%s)", q.Client, q.Type, jobsText(q.Counts["pending"])))
+	}
+	if len(names) == 0 {
+		return
+	}
+	text := strings.Join(names, ", ")
+	if more > 0 {
+		text += fmt.Sprintf(" and %s", numberText(more, "other", "others"))
+	}
+	log.Warn("jobs wait that this runner was not given: --config has no handler for their type, or --accept not the kind of the stored one", "queues", text)
+}

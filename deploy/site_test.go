@@ -1,0 +1,125 @@
+package deploy_test
+
+import (
+	"html"
+	"io/fs"
+	"net/url"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestSite builds the site of the documents, as `make site` does: it has each page with all blocks of code, each link leads
+// to a page and a heading of it, and nothing is loaded from another server.
+func TestSite(t *testing.T) {
+	const mkdocs = "../bin/site-tools/python/bin/mkdocs"
+	if _, err := os.Stat(mkdocs); err != nil {
+		t.Skip("skipped: mkdocs is not installed: run `make site-tools`")
+	}
+	site := t.TempDir()
+	build := exec.Command(mkdocs, "build", "--strict", "--config-file", "site/mkdocs.yml", "--site-dir", site)
+	build.Env = append(os.Environ(), "NO_MKDOCS_2_WARNING=1")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	pages := map[string]string{} // by their paths in the site
+	ids := map[string]map[string]bool{}
+	err := filepath.WalkDir(site, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(name) != ".html" {
+			return err
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		at, err := filepath.Rel(site, name)
+		if err != nil {
+			return err
+		}
+		at = filepath.ToSlash(at)
+		pages[at], ids[at] = string(text), map[string]bool{}
+		for _, m := range regexp.MustCompile(` (?:id|name)="?([^" >]+)`).FindAllStringSubmatch(string(text), -1) {
+			ids[at][html.UnescapeString(m[1])] = true
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = filepath.WalkDir("../docs", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(name) != ".md" || d.Name() == "plan.md" {
+			return err
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		at, err := filepath.Rel("../docs", name)
+		if err != nil {
+			return err
+		}
+		at = strings.TrimSuffix(filepath.ToSlash(at), ".md") + ".html"
+		if at == "README.html" {
+			at = "index.html"
+		}
+		page, found := pages[at]
+		if !found {
+			t.Errorf("the site lacks %s, the page of %s", at, name)
+			return nil
+		}
+		blocks := strings.Count("\n"+string(text), "\n```") / 2
+		shown := strings.Count(page, `<div class="highlight`) + strings.Count(page, `<pre class="mermaid`) + len(regexp.MustCompile(`<div class="language-[^"]*highlight`).FindAllString(page, -1))
+		if shown < blocks {
+			t.Errorf("%s has %d blocks of code, and %s shows %d", name, blocks, at, shown)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	links := 0
+	for at, page := range pages {
+		if at == "404.html" {
+			continue // its links begin at the root of a web server
+		}
+		if strings.Contains(page, "<p>```") || strings.Contains(page, "<p>|") {
+			t.Errorf("%s shows the text of a block or a table", at)
+		}
+		for _, m := range regexp.MustCompile(`<(\w+)[^>]*? (?:href|src)="?([^" >]+)`).FindAllStringSubmatch(page, -1) {
+			tag, target := m[1], html.UnescapeString(m[2])
+			u, err := url.Parse(target)
+			if err != nil {
+				t.Errorf("%s: %v", at, err)
+				continue
+			}
+			if u.Scheme != "" || u.Host != "" {
+				if tag != "a" && u.Scheme != "data" {
+					t.Errorf("%s loads %s", at, target)
+				}
+				continue
+			}
+			links++
+			to := at
+			if u.Path != "" {
+				to = path.Join(path.Dir(at), u.Path)
+			}
+			if _, err := os.Stat(filepath.Join(site, to)); err != nil {
+				t.Errorf("%s has a link to %s, which is not in the site", at, target)
+			} else if u.Fragment != "" && ids[to] != nil && !ids[to][u.Fragment] {
+				t.Errorf("%s has a link to %s, and %s has no such heading", at, target, to)
+			}
+		}
+	}
+	if len(pages) < 50 || links < 1000 {
+		t.Errorf("the site has %d pages and %d links", len(pages), links)
+	}
+	for _, script := range []string{"assets/mermaid.min.js", "assets/iframe-worker.js", "search/search_index.js"} {
+		if info, err := os.Stat(filepath.Join(site, script)); err != nil || info.Size() == 0 {
+			t.Errorf("the site lacks %s: %v", script, err)
+		}
+	}
+}
