@@ -21,7 +21,7 @@ import (
 // notRun are the examples that the test cannot run as they are, and why. A key is the beginning of a line, and of several keys
 // the longest counts. So it is in the other maps.
 var notRun = map[string]string{
-	"daybook bench":                "it measures for a minute, or for as long as it says; TestCLIJSON runs it for less",
+	"daybook bench":                "it measures for a minute, or for as long as it says; TestBench runs it for less",
 	"daybook discover":             "it finds servers on other machines of the network",
 	"daybook queues --server mdns": "it finds servers on other machines of the network",
 	"daybook queues --context":     "its server does not exist",
