@@ -8,10 +8,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
@@ -31,13 +29,12 @@ const (
 type addFlags struct {
 	remote
 	attributeFlags
-	format, delimiter   string
-	comma               rune // the parsed delimiter
-	key, resume         string
-	unknown             string
-	onComplete          string
-	inFlight, skipLines int
-	stripCR, dryRun     bool
+	inputFormat
+	key, resume string
+	unknown     string
+	onComplete  string
+	inFlight    int
+	dryRun      bool
 }
 
 // The values of --unknown.
@@ -90,21 +87,17 @@ Windows.`,
 	}
 	serverFlag(cmd, &f.server)
 	f.attributeFlags.add(cmd)
+	f.inputFormat.add(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.format, "format", formatLines, "what the input is: "+strings.Join(addFormats, ", "))
-	flags.StringVar(&f.delimiter, "delimiter", ",", "the character between the fields of a CSV file; \"tab\" is a tab")
 	flags.StringVar(&f.resume, "resume", "", "a `file` that this command creates, with which it goes on after it was killed or failed")
 	flags.StringVar(&f.unknown, "unknown", "", "with --resume, what happens to bodies that were sent more than 23 hours ago and not answered: repeat or skip (default: an error)")
 	flags.StringVar(&f.key, "key", "", "idempotency key of the whole input; give that of an earlier add to continue it (default: a new one)")
 	flags.StringVar(&f.onComplete, "on-complete", "", "type of the jobs that are created with the outputs of these when they complete")
 	flags.IntVar(&f.inFlight, "in-flight", 4, "how many bodies are sent at the same time")
-	flags.IntVar(&f.skipLines, "skip-lines", 0, "how many lines at the beginning are left out")
-	flags.BoolVar(&f.stripCR, "strip-cr", false, "remove a carriage return at the end of each line")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "send nothing, and print how many jobs would be added, and the first three payloads")
 	linesFlag(cmd, &f.asJSON, "batch")
 	cmd.MarkFlagsMutuallyExclusive("key", "resume")
 	cmd.MarkFlagsMutuallyExclusive("dry-run", "resume")
-	completeFlag(cmd, "format", func(*cobra.Command) []string { return addFormats })
 	completeFlag(cmd, "unknown", func(*cobra.Command) []string { return []string{unknownRepeat, unknownSkip} })
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return add(cmd, &f, args) }
 	return cmd
@@ -155,7 +148,7 @@ func add(cmd *cobra.Command, f *addFlags, args []string) error {
 			options.FlushAfter = addSilence
 		}
 	}
-	if a.in, err = newAddInput(in, f); err != nil {
+	if a.in, err = newAddInput(in, &f.inputFormat); err != nil {
 		return err
 	}
 	if options.Resume != nil {
@@ -274,7 +267,7 @@ func (f *addFlags) stopped(cmd *cobra.Command, resumed bool, result *client.AddR
 
 // dryAdd prints what would be added.
 func dryAdd(cmd *cobra.Command, f *addFlags, in io.Reader, o client.AddOptions) error {
-	lines, err := newAddInput(in, f)
+	lines, err := newAddInput(in, &f.inputFormat)
 	if err != nil {
 		return err
 	}
@@ -322,10 +315,8 @@ const (
 
 // options returns the attributes that were given. The server sets the others.
 func (f *addFlags) options(cmd *cobra.Command) (o client.AddOptions, err error) {
-	for _, err := range []error{job.CheckRange("--in-flight", int64(f.inFlight), 1, maxInFlight), job.CheckRange("--skip-lines", int64(f.skipLines), 0, maxSkipLines)} {
-		if err != nil {
-			return o, usageError{err}
-		}
+	if err := job.CheckRange("--in-flight", int64(f.inFlight), 1, maxInFlight); err != nil {
+		return o, usageError{err}
 	}
 	if o.Attributes, err = f.attributes(cmd); err != nil {
 		return o, err
@@ -342,47 +333,22 @@ func (f *addFlags) options(cmd *cobra.Command) (o client.AddOptions, err error) 
 			return o, usageError{err}
 		}
 	}
-	if err := f.checkFormat(cmd); err != nil {
-		return o, usageError{err}
+	if err := f.inputFormat.check(cmd); err != nil {
+		return o, err
+	}
+	if f.unknown != "" && (f.resume == "" || f.unknown != unknownRepeat && f.unknown != unknownSkip) {
+		return o, usageError{fmt.Errorf("--unknown must be %s or %s, and is for --resume only", unknownRepeat, unknownSkip)}
 	}
 	o.Client, o.Type, o.Key, o.InFlight, o.StripCR, o.BodyBytes = f.client, f.typ, f.key, f.inFlight, f.stripCR, addBodyBytes
-	if f.format != formatLines {
-		o.Kind = client.JSON
-	}
+	o.Kind = f.kind()
 	return o, nil
 }
 
 // addBodyBytes is the size of a body. A key and a state file are only of use with the same size.
 const addBodyBytes = 1 << 20
 
-func (f *addFlags) checkFormat(cmd *cobra.Command) error {
-	if !slices.Contains(addFormats, f.format) {
-		return fmt.Errorf("--format must be one of %s, and not %q", strings.Join(addFormats, ", "), f.format)
-	}
-	if f.unknown != "" && (f.resume == "" || f.unknown != unknownRepeat && f.unknown != unknownSkip) {
-		return fmt.Errorf("--unknown must be %s or %s, and is for --resume only", unknownRepeat, unknownSkip)
-	}
-	if f.stripCR && f.format != formatLines {
-		return fmt.Errorf("--strip-cr is for --format lines; %s needs no such flag", f.format)
-	}
-	if f.format != formatCSV && cmd.Flags().Changed("delimiter") {
-		return errors.New("--delimiter is for --format csv only")
-	}
-	text := f.delimiter
-	if text == "tab" || text == `\t` {
-		text = "\t"
-	}
-	var size int
-	if f.comma, size = utf8.DecodeRuneInString(text); size == 0 || size != len(text) || f.comma == utf8.RuneError || strings.ContainsRune("\"\r\n", f.comma) {
-		return fmt.Errorf("--delimiter must be one character other than a quote and a newline, and not %q", f.delimiter)
-	}
-	return nil
-}
-
-const (
-	maxInFlight  = 64      // more do not make the server faster
-	maxSkipLines = 1 << 20 // headers are shorter
-)
+// maxInFlight: more do not make the server faster.
+const maxInFlight = 64
 
 // adding is what add prints while it runs.
 type adding struct {

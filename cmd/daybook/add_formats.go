@@ -8,15 +8,18 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
 
+	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/job"
 )
 
-// The formats of the input of `daybook add`.
+// The formats of the input of `daybook add` and `daybook submit`.
 const (
 	formatLines  = "lines"
 	formatNDJSON = "ndjson"
@@ -37,6 +40,59 @@ type formatError struct {
 func (e *formatError) Error() string { return fmt.Sprintf("line %d: %v", e.line, e.err) }
 func (e *formatError) Unwrap() error { return e.err }
 
+// inputFormat is what an input is: the flags that add and submit share.
+type inputFormat struct {
+	format, delimiter string
+	comma             rune // the parsed delimiter
+	skipLines         int
+	stripCR           bool
+}
+
+func (f *inputFormat) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.format, "format", formatLines, "what the input is: "+strings.Join(addFormats, ", "))
+	flags.StringVar(&f.delimiter, "delimiter", ",", "the character between the fields of a CSV file; \"tab\" is a tab")
+	flags.IntVar(&f.skipLines, "skip-lines", 0, "how many lines at the beginning are left out")
+	flags.BoolVar(&f.stripCR, "strip-cr", false, "remove a carriage return at the end of each line")
+	completeFlag(cmd, "format", func(*cobra.Command) []string { return addFormats })
+}
+
+// maxSkipLines: headers are shorter.
+const maxSkipLines = 1 << 20
+
+// check checks the flags, and parses the delimiter.
+func (f *inputFormat) check(cmd *cobra.Command) error {
+	if err := job.CheckRange("--skip-lines", int64(f.skipLines), 0, maxSkipLines); err != nil {
+		return usageError{err}
+	}
+	if !slices.Contains(addFormats, f.format) {
+		return usageError{fmt.Errorf("--format must be one of %s, and not %q", strings.Join(addFormats, ", "), f.format)}
+	}
+	if f.stripCR && f.format != formatLines {
+		return usageError{fmt.Errorf("--strip-cr is for --format lines; %s needs no such flag", f.format)}
+	}
+	if f.format != formatCSV && cmd.Flags().Changed("delimiter") {
+		return usageError{errors.New("--delimiter is for --format csv only")}
+	}
+	text := f.delimiter
+	if text == "tab" || text == `\t` {
+		text = "\t"
+	}
+	var size int
+	if f.comma, size = utf8.DecodeRuneInString(text); size == 0 || size != len(text) || f.comma == utf8.RuneError || strings.ContainsRune("\"\r\n", f.comma) {
+		return usageError{fmt.Errorf("--delimiter must be one character other than a quote and a newline, and not %q", f.delimiter)}
+	}
+	return nil
+}
+
+// kind returns the kind of the payloads; an empty one means that of the bytes.
+func (f *inputFormat) kind() client.Kind {
+	if f.format == formatLines {
+		return client.None
+	}
+	return client.JSON
+}
+
 // addInput is the input of `daybook add` as lines: those of the file or, in the other formats, one JSON value each.
 type addInput struct {
 	raw    atomic.Int64 // bytes that were read from the file
@@ -48,7 +104,7 @@ type addInput struct {
 }
 
 // newAddInput makes the lines of an input.
-func newAddInput(in io.Reader, f *addFlags) (*addInput, error) {
+func newAddInput(in io.Reader, f *inputFormat) (*addInput, error) {
 	a := &addInput{}
 	buffered := bufio.NewReader(&countedReader{inputReader{in}, &a.raw})
 	a.from = buffered
@@ -207,7 +263,11 @@ func rows(in io.Reader, skipped int, comma rune) (func() ([]byte, error), error)
 				return nil, &formatError{skipped + line, fmt.Errorf("the field %s is not UTF-8", bytes.TrimSuffix(name, []byte{':'}))}
 			}
 		}
-		return append(object, "}\n"...), nil
+		if object = append(object, '}'); len(object) > job.MaxPayloadBytes {
+			line, _ := r.FieldPos(0)
+			return nil, &formatError{skipped + line, fmt.Errorf("the row becomes an object of %d bytes; a payload has %d at most", len(object), job.MaxPayloadBytes)}
+		}
+		return append(object, '\n'), nil
 	}, nil
 }
 

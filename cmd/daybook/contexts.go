@@ -81,11 +81,14 @@ func (c *contexts) write() error {
 	return nil
 }
 
+// errNoContext: a name is not that of a context.
+var errNoContext = errors.New("there is no context")
+
 // address returns the address of a server by its name.
 func (c *contexts) address(name string) (string, error) {
 	found, ok := c.List[name]
 	if !ok {
-		return "", usageError{fmt.Errorf("there is no context %q; `daybook context list` shows all, and `daybook context add %s URL` adds it", name, name)}
+		return "", usageError{fmt.Errorf("%w %q; `daybook context list` shows all, and `daybook context add %s URL` adds it", errNoContext, name, name)}
 	}
 	return found.Server, nil
 }

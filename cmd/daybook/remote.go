@@ -92,7 +92,7 @@ func (r *remote) eachJob(cmd *cobra.Command, ids []string, done string, change f
 func checkIDs(ids ...string) error {
 	for _, id := range ids {
 		if _, err := job.ParseID(id); err != nil {
-			return usageError{fmt.Errorf("%q: %w", id, err)}
+			return usageError{fmt.Errorf("%q is not an id: ids have 36 characters, like 0185a1b2-c3d4-7000-8000-00000c800000", id)}
 		}
 	}
 	return nil

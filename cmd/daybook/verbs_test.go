@@ -100,6 +100,36 @@ func TestCreateWaits(t *testing.T) {
 	}
 }
 
+// TestRedriveOfEndedBatch: jobs of a submission that has ended are refused, with --dry-run too, and the text says what to do.
+func TestRedriveOfEndedBatch(t *testing.T) {
+	a := startAsked(t)
+	batch := strings.TrimSpace(a.run("1\n2\n", "submit", "--type", "sub").out)
+	jobs := strings.Fields(a.do("jobs", "--type", "sub", "--ids"))
+	a.do("cancel", jobs[0])
+	contains(t, a.do("redrive", jobs[0], "--dry-run"), "is cancelled and would be redriven")
+	contains(t, a.do("redrive", "--batch", batch, "--status", "cancelled", "--dry-run"), "would redrive 1 job of the batch")
+	a.do("cancel", jobs[1])
+	for _, args := range [][]string{{"--batch", batch}, {"--batch", batch, "--status", "cancelled"}, {jobs[0]}} {
+		real, dry := a.run("", append([]string{"redrive"}, args...)...), a.run("", append([]string{"redrive", "--dry-run"}, args...)...)
+		if real.code != exitRefused || dry != real {
+			t.Errorf("%v: %+v, with --dry-run %+v", args, real, dry)
+		}
+		contains(t, real.errs, "409 batch_ended", `"daybook submit" can post the payloads of its jobs again`)
+	}
+	of := []string{"redrive", "--queue", "default/sub", "--status", "cancelled"}
+	contains(t, a.do(append(of, "--dry-run")...), `2 cancelled; a job of a batch of "daybook submit" that has ended cannot run again`)
+	contains(t, a.do(of...), "redriven 0 jobs of the queue default/sub; 2 were left: a job of a batch")
+
+	lines := uuids.FindString(a.run("1\n", "add", "--type", "lines").out) // its batch has no status of its own
+	a.do("cancel", "--batch", lines)
+	contains(t, a.do("redrive", "--batch", lines, "--status", "cancelled", "--dry-run"), "would redrive 1 job")
+	contains(t, a.do("redrive", "--batch", lines, "--status", "cancelled"), "redriven 1 job")
+	one := a.do("create", "p")
+	a.do("cancel", one)
+	contains(t, a.do("redrive", one, "--dry-run"), "would be redriven")
+	contains(t, a.do("redrive", one), "pending")
+}
+
 // TestJobsIDs: --ids lists all jobs, since another command reads them; --limit lists fewer, and says so.
 func TestJobsIDs(t *testing.T) {
 	a := startAsked(t)
@@ -142,6 +172,11 @@ func TestBulkVerbs(t *testing.T) {
 		t.Errorf("cancel of an id and a queue: %+v", r)
 	}
 
+	r = a.run(strings.Repeat(sampleID+"\n", 1500), "cancel", "-")
+	if r.code != exitUsage || !strings.Contains(r.errs, "this would cancel 1500 jobs, which are more than 1000") {
+		t.Errorf("1500 ids without --yes: %+v", r)
+	}
+
 	var ids []string
 	for range 3 {
 		ids = append(ids, a.do("create", "--type", "few", "x"))
@@ -158,6 +193,29 @@ func TestBulkVerbs(t *testing.T) {
 	contains(t, r.errs, sampleID, "1 of 4 jobs were not cancelled")
 	contains(t, a.do("redrive", ids[0], "--dry-run"), "is cancelled and would be redriven")
 	contains(t, a.do("jobs", "--type", "few", "--limit", "2", "--ids"), ids[0])
+}
+
+// TestIDsOfBatches: get and resume take the id of a batch where it cannot mean anything else.
+func TestIDsOfBatches(t *testing.T) {
+	a := startAsked(t)
+	batch := strings.TrimSpace(a.run("x\n", "submit", "--type", "sub", "--name", "nightly", "--paused").out)
+	contains(t, a.do("get", batch), "nightly", "paused")
+	if got := a.do("resume", batch); got != batch+" in_progress" {
+		t.Errorf("resume: %q", got)
+	}
+	r := a.run("", "get", sampleID)
+	if r.code != exitNotFound || !strings.Contains(r.errs, "job") {
+		t.Errorf("get of an id that nothing has: %+v", r)
+	}
+	for _, args := range [][]string{{"get", "xyz"}, {"logs", "xyz"}, {"results", "xyz"}, {"cancel", "xyz"}} {
+		r := a.run("", args...)
+		if r.code != exitUsage || !strings.Contains(r.errs, `"xyz" is not an id: ids have 36 characters`) {
+			t.Errorf("%v: %+v", args, r)
+		}
+	}
+	if r := a.run("", "resume", "xyz"); r.code != exitUsage || !strings.Contains(r.errs, "neither a queue, like acme/resize, nor the id of a batch") {
+		t.Errorf("resume xyz: %+v", r)
+	}
 }
 
 // TestContexts: which server a command asks.
