@@ -23,7 +23,7 @@ run: build ## build and serve on 127.0.0.1:1717, with the data in ./daybook-data
 	$(BIN)/daybook serve --data $(DATA) --init
 
 tools: ## install what tests beside other programs need, on Debian as root: avahi, and python-zeroconf into bin/python
-	apt-get update -q && apt-get install -q -y --no-upgrade curl jq avahi-daemon avahi-utils dbus iproute2 python3-venv
+	apt-get update -q && apt-get install -q -y --no-upgrade curl jq less avahi-daemon avahi-utils dbus iproute2 python3-venv
 	python3 -m venv $(BIN)/python && $(BIN)/python/bin/pip install -q zeroconf
 
 VERSITYGW := github.com/versity/versitygw/cmd/versitygw@v1.8.0

@@ -68,7 +68,7 @@ func TestPages(t *testing.T) {
 	root, pages := pages(t)
 	for _, p := range pages {
 		if len(p.blocks) == 0 || strings.HasPrefix(p.path, "docs/reference/cli/") {
-			continue // cobra writes the pages of the commands; TestCLI of cmd/daybook reads the commands of their examples
+			continue // cobra writes the pages of the commands; TestCLIExamples of cmd/daybook runs their examples
 		}
 		t.Run(p.path, func(t *testing.T) {
 			t.Parallel()
