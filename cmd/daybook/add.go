@@ -319,6 +319,10 @@ func (f *addFlags) options(cmd *cobra.Command) (o client.AddOptions, err error) 
 	if err := job.CheckRange("--in-flight", int64(f.inFlight), 1, maxInFlight); err != nil {
 		return o, usageError{err}
 	}
+	if f.resume != "" {
+		_, err := os.Stat(f.resume)
+		f.begun = err == nil
+	}
 	if o.Attributes, err = f.attributes(cmd); err != nil {
 		return o, err
 	}

@@ -325,6 +325,45 @@ func TestTimeFlag(t *testing.T) {
 	}
 }
 
+// TestTimesOfJobs: a time that is more than a day ago is refused, and deferred jobs are listed with their times.
+func TestTimesOfJobs(t *testing.T) {
+	a := startAsked(t)
+	seconds := time.Now().Add(time.Hour).Unix()
+	for _, flag := range []string{"--run-at", "--expires-at"} {
+		for _, verb := range []string{"create", "add"} {
+			r := a.run("p\n", verb, flag, fmt.Sprint(seconds))
+			if r.code != exitUsage {
+				t.Errorf("%s %s: %+v", verb, flag, r)
+			}
+			contains(t, r.errs, flag+" is 1970-01-", "more than a day ago", fmt.Sprintf("give milliseconds: %d000", seconds))
+		}
+		r := a.run("", "create", flag, "2001-02-03 04:05", "p")
+		if r.code != exitUsage || strings.Contains(r.errs, "milliseconds") {
+			t.Errorf("%s: %+v", flag, r)
+		}
+		contains(t, r.errs, flag+" is 2001-02-03 04:05:00", "more than a day ago")
+	}
+	contains(t, a.do("jobs"), "there are no such jobs")
+
+	resumed := []string{"add", "--resume", writeFile(t, t.TempDir(), "state", "not a state"), "--run-at", "2001-02-03"}
+	if r := a.run("p\n", resumed...); strings.Contains(r.errs, "more than a day ago") {
+		t.Errorf("an add that goes on: %+v", r)
+	}
+
+	a.do("create", "--run-at", time.Now().Add(-23*time.Hour).Format(time.RFC3339), "--type", "late", "p")
+	a.do("create", "--run-at", "2100-02-03 04:05", "--type", "due", "p")
+	if head := strings.Fields(a.do("jobs", "--type", "late")); head[5] != "RUNNER" {
+		t.Errorf("%q", head)
+	}
+	of := a.do("jobs", "--status", "deferred")
+	contains(t, of, "CREATED", "RUN AT", "2100-02-03 04:05:00.000")
+	if lines := strings.Split(a.do("jobs"), "\n"); len(lines) != 3 || !strings.Contains(lines[0], "RUN AT") || strings.Contains(lines[1], "2100") {
+		t.Errorf("%q", lines)
+	}
+	a.run("1\n", "submit", "--paused", "--type", "held")
+	contains(t, a.do("jobs", "--type", "held"), "batch paused")
+}
+
 // TestTable: columns are aligned by what a terminal shows, and a cell cannot change the terminal.
 func TestTable(t *testing.T) {
 	var out strings.Builder
