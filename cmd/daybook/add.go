@@ -152,6 +152,10 @@ func add(cmd *cobra.Command, f *addFlags, args []string) error {
 	if a.in, err = newAddInput(in, &f.inputFormat); err != nil {
 		return err
 	}
+	var early []client.AddedBody // of a state file that is done: they count once the input is known to be the same
+	if state != nil && state.done {
+		options.Stored = func(b client.AddedBody) { early = append(early, b) }
+	}
 	if options.Resume != nil {
 		for i := range options.Resume.Bodies {
 			a.earlier += int64(options.Resume.Bodies[i].Count)
@@ -169,26 +173,50 @@ func add(cmd *cobra.Command, f *addFlags, args []string) error {
 		if err != nil {
 			return f.stopped(cmd, options.Resume != nil, &result, err)
 		}
+		for _, b := range early {
+			a.stored(b)
+		}
+		switch {
+		case result.Jobs == 0:
+			fmt.Fprintln(cmd.ErrOrStderr(), nothingThere)
+		case early != nil:
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s says that everything is stored; nothing is added\n", f.resume)
+		}
 		return a.failed
 	}
 	if err == nil {
+		if result.Jobs == 0 {
+			fmt.Fprintln(cmd.ErrOrStderr(), nothingThere)
+		}
 		return a.failed
 	}
 	if errors.Is(err, client.ErrKeyReused) {
 		return fmt.Errorf("the input is not the one that was added with --key %s before: %d lines are the same, and the rest was not stored; to add a new input, leave out --key: %w",
 			options.Key, result.Jobs, err)
 	}
-	if options.FlushAfter == 0 {
+	if options.FlushAfter == 0 && mayBeStored(&result, err) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "To store only what is missing, run the same command with --key %s within 24 hours.\n", options.Key)
 	}
 	return stoppedAfter(&result, err)
+}
+
+// nothingThere is what a command says of an input without lines.
+const nothingThere = "the input has no lines: nothing was added"
+
+// mayBeStored reports whether a part of an input is stored, or may be, so that the next add has to go on after it.
+func mayBeStored(result *client.AddResult, err error) bool {
+	_, isFormat := errors.AsType[*formatError](err)
+	return result.Jobs > 0 || len(result.Unknown) > 0 || !isFormat
 }
 
 // stoppedAfter says how much is stored of an input. Lines of the input are counted in the file, and not in what was made
 // of it.
 func stoppedAfter(result *client.AddResult, err error) error {
 	if wrong, ok := errors.AsType[*formatError](err); ok {
-		err = &inputError{wrong}
+		err = wrong
+	}
+	if !mayBeStored(result, err) {
+		return fmt.Errorf("nothing was stored: %w", err)
 	}
 	return fmt.Errorf("%d lines are stored in %d batches, and then add failed: %w", result.Jobs, len(result.Bodies), err)
 }
@@ -232,9 +260,6 @@ func (f *addFlags) openState(cmd *cobra.Command, args []string, o *client.AddOpt
 			return nil, err
 		}
 	}
-	if s.done {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s says that everything is stored; nothing is added\n", f.resume)
-	}
 	o.Key, o.RepeatUnknown, o.Body, o.Acknowledged = s.head.Key, true, s.body, s.acknowledged
 	return s, nil
 }
@@ -262,7 +287,9 @@ func (f *addFlags) stopped(cmd *cobra.Command, resumed bool, result *client.AddR
 	if isChanged {
 		return err
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "To store only what is missing, run the same command again. %s knows what is stored.\n", f.resume)
+	if mayBeStored(result, err) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "To store only what is missing, run the same command again. %s knows what is stored.\n", f.resume)
+	}
 	return stoppedAfter(result, err)
 }
 
@@ -292,7 +319,7 @@ func dryAdd(cmd *cobra.Command, f *addFlags, in io.Reader, o client.AddOptions) 
 	result, err := client.New(defaultServer, client.Options{}).Add(cmd.Context(), lines, o) // it is not used
 	if err != nil {
 		if wrong, ok := errors.AsType[*formatError](err); ok {
-			err = &inputError{wrong}
+			err = wrong
 		}
 		return fmt.Errorf("%d lines before this one could be added: %w", result.Jobs, err)
 	}

@@ -44,6 +44,7 @@ func (e *formatError) Unwrap() error { return e.err }
 type inputFormat struct {
 	format, delimiter string
 	comma             rune // the parsed delimiter
+	given             bool // the delimiter, as a flag
 	skipLines         int
 	stripCR           bool
 }
@@ -74,6 +75,7 @@ func (f *inputFormat) check(cmd *cobra.Command) error {
 	if f.format != formatCSV && cmd.Flags().Changed("delimiter") {
 		return usageError{errors.New("--delimiter is for --format csv only")}
 	}
+	f.given = cmd.Flags().Changed("delimiter")
 	text := f.delimiter
 	if text == "tab" || text == `\t` {
 		text = "\t"
@@ -126,7 +128,7 @@ func newAddInput(in io.Reader, f *inputFormat) (*addInput, error) {
 		return a, nil
 	}
 	var err error
-	a.next, err = rows(buffered, f.skipLines, f.comma)
+	a.next, err = rows(buffered, f)
 	return a, err
 }
 
@@ -224,16 +226,31 @@ func checkValue(text []byte) error {
 	}
 	d := jsontext.NewDecoder(bytes.NewReader(text))
 	if _, err := d.ReadValue(); err != nil {
-		return fmt.Errorf("it is not a JSON value: %w", err)
+		return fmt.Errorf("it is not a JSON value: %s", jsonProblem(err))
 	}
 	return errors.New("there is more than one JSON value")
 }
 
+// jsonProblem says what is wrong with a JSON value, without the names of the package that found it.
+func jsonProblem(err error) string {
+	wrong, ok := errors.AsType[*jsontext.SyntacticError](err)
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return "it ends too early"
+	case !ok:
+		return err.Error()
+	case errors.Is(err, jsontext.ErrDuplicateName):
+		return fmt.Sprintf("the object has two members with the name %q", wrong.JSONPointer.LastToken())
+	}
+	return fmt.Sprintf("%s after %s", strings.TrimPrefix(wrong.Err.Error(), "jsontext: "), numberText(wrong.ByteOffset, "byte", "bytes"))
+}
+
 // rows returns the rows of a CSV file as JSON objects, whose names are those of the first row.
-func rows(in io.Reader, skipped int, comma rune) (func() ([]byte, error), error) {
+func rows(in io.Reader, f *inputFormat) (func() ([]byte, error), error) {
+	skipped := f.skipLines
 	limited := &rowReader{in: in}
 	r := csv.NewReader(limited)
-	r.Comma, r.ReuseRecord = comma, true
+	r.Comma, r.ReuseRecord = f.comma, true
 	names, err := r.Read()
 	if err == io.EOF {
 		return func() ([]byte, error) { return nil, io.EOF }, nil
@@ -242,6 +259,13 @@ func rows(in io.Reader, skipped int, comma rune) (func() ([]byte, error), error)
 		return nil, csvError(err, skipped, 0, nil)
 	}
 	header, err := quotedNames(names)
+	if other := strings.IndexAny(names[0], ";\t|"); err == nil && len(names) == 1 && other >= 0 && !f.given {
+		name := string(names[0][other])
+		if name == "\t" {
+			name = "tab"
+		}
+		err = fmt.Errorf("the header row has one column, %q: give --delimiter '%s' if that is what separates the columns, or --delimiter , if there is one column", names[0], name)
+	}
 	if err != nil {
 		return nil, &formatError{skipped + 1, err}
 	}
@@ -300,7 +324,7 @@ func csvError(err error, skipped, columns int, fields []string) error {
 	case !ok:
 		return err
 	case errors.Is(err, csv.ErrFieldCount):
-		return &formatError{skipped + parse.StartLine, fmt.Errorf("the row has %d fields, and the header row has %d", len(fields), columns)}
+		return &formatError{skipped + parse.StartLine, fmt.Errorf("the row has %s, and the header row has %d", numberText(len(fields), "field", "fields"), columns)}
 	case errors.Is(err, csv.ErrQuote):
 		return &formatError{skipped + parse.Line, fmt.Errorf("column %d: a quote inside a quoted field must be doubled, and a quoted field must end", parse.Column)}
 	case errors.Is(err, csv.ErrBareQuote):

@@ -30,9 +30,9 @@ func newConfig() *cobra.Command {
 		Long: `Print each setting of a command (serve, if none is given), its value, and where the value comes from: default, a line
 of a file, a variable, the command line, or for the server a context. Flags of the command are given after --.
 
-With --toml it prints a configuration file that has the same settings. Defaults are comments in it. So are values that contain
-a password, which is never printed, and the server if the setting context names it. The handlers of work and its other tables are not printed, because they may contain
-secrets.`,
+With --toml it prints a configuration file that has the same settings. Defaults are comments in it. So are values that
+contain a password, which is never printed, --on-lost, whose arguments may be secrets, and the server if the setting
+context names it. The handlers of work and its other tables are not printed, because they may contain secrets.`,
 		Example: `  daybook config
   daybook config work --config work.toml
   daybook config serve --config-dir config --toml -- --listen 127.0.0.1:0`,

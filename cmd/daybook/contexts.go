@@ -121,6 +121,14 @@ func (c *contexts) address(name string) (string, error) {
 	return found.Server, nil
 }
 
+// inUse says which server commands use if none is given, without passwords.
+func (c *contexts) inUse() string {
+	if c.Use == "" {
+		return defaultServer + ", since no context is in use"
+	}
+	return fmt.Sprintf("%s, the context %s", redacted(c.List[c.Use].Server), c.Use)
+}
+
 // names returns the names of the contexts in order.
 func (c *contexts) names() []string { return slices.Sorted(maps.Keys(c.List)) }
 

@@ -117,6 +117,9 @@ func submit(cmd *cobra.Command, f *submitFlags, args []string) error {
 	if err != nil {
 		return unfinished(cmd, s, err)
 	}
+	if s.Count == 0 {
+		fmt.Fprintln(cmd.ErrOrStderr(), "the input has no lines: the batch has no jobs")
+	}
 	var b client.Batch
 	if f.wait {
 		if b, err = s.Wait(untilSignal); untilSignal.Err() != nil {

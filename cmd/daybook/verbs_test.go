@@ -223,8 +223,12 @@ func TestContexts(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	a := startAsked(t)
 	a.do("create", "--client", "here", "x")
-	ok(t, "context", "add", "nowhere", "127.0.0.1:1")
-	ok(t, "context", "add", "here", strings.Replace(a.s.url, "http://", "http://user:secret@", 1))
+	if got := ok(t, "context", "add", "nowhere", "127.0.0.1:1"); got != "commands use 127.0.0.1:1, the context nowhere\n" {
+		t.Errorf("the first add: %q", got)
+	}
+	if got := ok(t, "context", "add", "here", strings.Replace(a.s.url, "http://", "http://user:secret@", 1)); got != "commands use 127.0.0.1:1, the context nowhere\n" {
+		t.Errorf("the second add: %q", got)
+	}
 	list := ok(t, "context", "list")
 	contains(t, list, "*  nowhere", "here")
 	if strings.Contains(list, "secret") {
@@ -251,16 +255,20 @@ func TestContexts(t *testing.T) {
 	reaches(true)
 	reaches(false, "--context", "nowhere")
 	t.Setenv("DAYBOOK_SERVER", "")
-	ok(t, "context", "use", "here")
+	if got := ok(t, "context", "use", "here"); !strings.HasSuffix(got, ", the context here\n") || strings.Contains(got, "secret") {
+		t.Errorf("use: %q", got)
+	}
 	reaches(true)
 	for _, args := range [][]string{{"--context", "none"}, {"--context", "here", "--server", a.s.url}} {
 		if r := execute(t, "", append([]string{"queues"}, args...)...); r.code != exitUsage || strings.Contains(r.errs, "secret") {
 			t.Errorf("queues %v: %+v", args, r)
 		}
 	}
-	ok(t, "context", "rm", "here")
+	if got := ok(t, "context", "rm", "here"); got != "commands use "+defaultServer+", since no context is in use\n" {
+		t.Errorf("rm: %q", got)
+	}
 	contains(t, ok(t, "context", "list"), "nowhere")
-	for _, args := range [][]string{{"add", "a b", "127.0.0.1:1"}, {"add", "x", "ftp://y"}, {"add", "x", ""}, {"use", "none"}, {"rm", "none"}} {
+	for _, args := range [][]string{{"add", "a b", "127.0.0.1:1"}, {"add", "x", "ftp://y"}, {"add", "x", "http://"}, {"add", "x", ""}, {"use", "none"}, {"rm", "none"}} {
 		if r := execute(t, "", append([]string{"context"}, args...)...); r.code != exitUsage {
 			t.Errorf("context %v: %+v", args, r)
 		}
