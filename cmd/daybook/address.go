@@ -103,13 +103,14 @@ func (a *serverAddress) check(ctx context.Context) (string, error) {
 		}
 		a.text = url
 	}
-	text := strings.TrimRight(a.text, "/")
+	text := a.text
 	if !strings.Contains(text, "://") {
 		text = "http://" + text
 	}
+	text = strings.TrimRight(text, "/")
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.RawQuery != "" || u.Fragment != "" || u.Opaque != "" {
-		return "", usageError{fmt.Errorf("--server %q is not the address of a server, like http://127.0.0.1:1717 or 127.0.0.1:1717", a.String())}
+		return "", usageError{fmt.Errorf("%q is not the address of a server, like http://127.0.0.1:1717 or 127.0.0.1:1717", a.String())}
 	}
 	return text, nil
 }

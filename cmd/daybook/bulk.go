@@ -110,7 +110,7 @@ func (b *bulk) jobs(cmd *cobra.Command, ids []string) error {
 		return err
 	}
 	if !b.dryRun {
-		if err := b.confirm(cmd, int64(len(ids)), "the jobs", fromInput); err != nil {
+		if err := b.confirm(cmd, int64(len(ids)), "", fromInput); err != nil {
 			return err
 		}
 	}
@@ -203,7 +203,7 @@ func (b *bulk) sweep(cmd *cobra.Command, what string) error {
 		_, err := fmt.Fprintf(b.out, "would %s %s of %s%s\n", b.verb, jobsText(n), what, text)
 		return err
 	}
-	if err := b.confirm(cmd, n, what, false); err != nil {
+	if err := b.confirm(cmd, n, " of "+what, false); err != nil {
 		return err
 	}
 	var w client.Sweep
@@ -284,16 +284,16 @@ func (b *bulk) count(ctx context.Context, q queueName) (n int64, text string, er
 	return n, text, nil
 }
 
-// confirm asks a person before many jobs are changed. If nobody can be asked, --yes is required.
-func (b *bulk) confirm(cmd *cobra.Command, n int64, what string, inputUsed bool) error {
+// confirm asks a person before many jobs are changed. of says of what they are. If nobody can be asked, --yes is required.
+func (b *bulk) confirm(cmd *cobra.Command, n int64, of string, inputUsed bool) error {
 	if n < askFrom || b.yes {
 		return nil
 	}
 	in := cmd.InOrStdin()
 	if inputUsed || !isTerminalInput(in) {
-		return usageError{fmt.Errorf("this would %s %d jobs of %s, which are more than %d; give --yes if that is meant, or --dry-run", b.verb, n, what, askFrom-1)}
+		return usageError{fmt.Errorf("this would %s %d jobs%s, which are more than %d; give --yes if that is meant, or --dry-run", b.verb, n, of, askFrom-1)}
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s %d jobs of %s? [y/N] ", b.verb, n, what)
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s %d jobs%s? [y/N] ", b.verb, n, of)
 	line, err := bufio.NewReader(in).ReadString('\n')
 	if err != nil && err != io.EOF {
 		return err

@@ -30,9 +30,9 @@ func newConfig() *cobra.Command {
 		Long: `Print each setting of a command (serve, if none is given), its value, and where the value comes from: default, a line
 of a file, a variable, the command line, or for the server a context. Flags of the command are given after --.
 
-With --toml it prints a configuration file that has the same settings. Defaults are comments in it. So are values that contain
-a password, which is never printed, and the server if the setting context names it. The handlers of work and its other tables are not printed, because they may contain
-secrets.`,
+With --toml it prints a configuration file that has the same settings. Defaults are comments in it. So are values that
+contain a password, which is never printed, --on-lost, whose arguments may be secrets, and the server if the setting
+context names it. The handlers of work and its other tables are not printed, because they may contain secrets.`,
 		Example: `  daybook config
   daybook config work --config work.toml
   daybook config serve --config-dir config --toml -- --listen 127.0.0.1:0`,
@@ -138,7 +138,11 @@ func shownSettings(cmd *cobra.Command) (list []shownSetting, err error) {
 			}
 		}
 		s.text, s.Value = f.Value.String(), flagValue(f)
-		if hidden := withoutPassword(s.text); hidden != s.text {
+		hidden := withoutPassword(s.text)
+		if f.Name == "on-lost" {
+			hidden = withoutArguments(s.text)
+		}
+		if hidden != s.text {
 			s.text, s.Value, s.Redacted = hidden, hidden, true
 		}
 		if _, ok := f.Value.(*serverAddress); ok { // its text has no password already
@@ -187,6 +191,23 @@ var userInfo = regexp.MustCompile(`://[^\s"']*@`)
 
 // withoutPassword replaces users and passwords of the URLs in a text.
 func withoutPassword(text string) string { return userInfo.ReplaceAllString(text, "://…@") }
+
+// withoutArguments returns the program of a command, or the host of a URL. What follows may be a secret, such as a token.
+func withoutArguments(text string) string {
+	shown, rest, _ := strings.Cut(strings.TrimSpace(text), " ")
+	if scheme, place, ok := strings.Cut(shown, "://"); ok {
+		host, path, _ := strings.Cut(place[strings.LastIndex(place, "@")+1:], "/")
+		host, query, _ := strings.Cut(host, "?")
+		shown, rest = scheme+"://"+host, path+query+rest
+		if strings.Contains(place, "@") {
+			rest += "@"
+		}
+	}
+	if rest != "" {
+		shown += " …"
+	}
+	return shown
+}
 
 // printTOML prints the settings of a command as a configuration file, each with its origin.
 func printTOML(out io.Writer, cmd *cobra.Command) error {

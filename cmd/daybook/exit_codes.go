@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -52,7 +53,7 @@ var exitCodes = []struct {
 	{exitOK, "success"},
 	{exitError, "a failure without a code of its own; the message says why"},
 	{exitUsage, "the command line, an environment variable or the configuration file is wrong"},
-	{exitDataInUse, "another process uses the data directory, or the directory of the backups"},
+	{exitDataInUse, "another process uses the data directory, the directory of the backups, or the file of add --resume"},
 	{exitListen, "the server cannot listen on the address: another process listens there, or this machine does not have the address"},
 	{exitCorrupt, "the data or the backup is damaged, or the journal and the store do not belong together; nothing was changed"},
 	{exitProblems, "daybook check found problems"},
@@ -111,7 +112,7 @@ func exitCode(err error) int {
 		return exitJobFailed
 	case errors.Is(err, errWatchTimeout):
 		return exitTimeout
-	case errors.Is(err, ingest.ErrInUse), errors.Is(err, journal.ErrLocked), errors.Is(err, blob.ErrLocked), errors.Is(err, backup.ErrInUse):
+	case errors.Is(err, ingest.ErrInUse), errors.Is(err, journal.ErrLocked), errors.Is(err, blob.ErrLocked), errors.Is(err, backup.ErrInUse), errors.Is(err, errNoteInUse):
 		return exitDataInUse
 	case errors.Is(err, errListen):
 		return exitListen
@@ -144,13 +145,16 @@ func exitCode(err error) int {
 	return exitError
 }
 
-// hintFor returns the next step after an error, or "".
-func hintFor(err error) string {
+// hintFor returns the next step after an error of a command, or "". cmd may be nil.
+func hintFor(cmd *cobra.Command, err error) string {
 	if isOpsqueue := (opsqueueError{}); errors.As(err, &isOpsqueue) {
 		return hintForOpsqueue(isOpsqueue)
 	}
 	switch exitCode(err) {
 	case exitUsage:
+		if cmd != nil && cmd.HasParent() && cmd.Name() != "help" {
+			return fmt.Sprintf("`daybook help %s` shows its arguments and flags.", strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" "))
+		}
 		return "`daybook help` lists the commands, and `daybook help COMMAND` the flags of one."
 	case exitDataInUse:
 		return "Stop the process that uses it, or name another directory with --data. The lock is on the directory itself: there is no lock file to remove."

@@ -3,13 +3,15 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/client"
 )
 
 func newGet() *cobra.Command {
@@ -18,8 +20,9 @@ func newGet() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get ID",
 		Short: "Show a job or a batch",
-		Long: `Show the document of a job. With --batch, show the counts of a whole batch instead; its id is that of its
-first job. Fields without a value are left out, except with --json.
+		Long: `Show the document of a job, or of a batch if no job has the id. The id of a batch that was created by one request is also
+that of its first job: --batch then shows the counts of the whole batch. Fields without a value are left out, except
+with --json.
 
 The line of an attempt has its end, its runner, its code and exit code, why it ended, and the line of its error that
 names the error. --json has the whole errors of all attempts.`,
@@ -33,15 +36,22 @@ names the error. --json has the whole errors of all attempts.`,
 	serverFlag(cmd, &server)
 	jsonFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		id, err := job.ParseID(args[0])
-		if err != nil {
-			return usageError{fmt.Errorf("%q: %w", args[0], err)}
+		if err := checkIDs(args[0]); err != nil {
+			return err
 		}
 		path := "/jobs/"
 		if *batch {
 			path = "/batches/"
 		}
-		text, err := ask(cmd, &server, path+id.String())
+		text, err := ask(cmd, &server, path+args[0])
+		if isNotFound(err) && !*batch {
+			var failed error
+			if text, failed = ask(cmd, &server, "/batches/"+args[0]); failed == nil {
+				err = nil
+			} else if !isNotFound(failed) {
+				err = failed
+			}
+		}
 		if err != nil {
 			return err
 		}
@@ -52,6 +62,12 @@ names the error. --json has the whole errors of all attempts.`,
 		return printDocument(cmd.OutOrStdout(), text)
 	}
 	return cmd
+}
+
+// isNotFound reports whether the server has answered that what was asked for does not exist.
+func isNotFound(err error) bool {
+	refused, ok := errors.AsType[*client.Error](err)
+	return ok && refused.Status == http.StatusNotFound
 }
 
 // printDocument writes the fields of a JSON object in their order, most of them in one line. Fields without a value are left out.

@@ -53,8 +53,15 @@ With --ids the list has only ids, those of all jobs unless --limit is given. "da
 		Args: cobra.NoArgs,
 	}
 	overServer(&r, cmd, func(cmd *cobra.Command, _ []string) error {
-		if limit < 0 || idsOnly && r.asJSON || fields != "" && !r.asJSON {
-			return usageError{errors.New("--limit must not be negative, --ids excludes --json, and --fields requires --json")}
+		switch {
+		case limit < 0:
+			return usageError{fmt.Errorf("--limit is the number of jobs, or 0 for all, and not %d", limit)}
+		case idsOnly && r.asJSON:
+			return usageError{errors.New("--ids and --json exclude each other; --json has the ids too")}
+		case fields != "" && !r.asJSON:
+			return usageError{errors.New("--fields is for --json only")}
+		case status != "" && namedStatus(status) == 0:
+			return usageError{fmt.Errorf("--status must be one of %s, and not %q", statusList(job.Statuses), status)}
 		}
 		if idsOnly && !cmd.Flags().Changed("limit") { // another command reads them, and nobody sees that some are missing
 			limit = 0

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
-	"github.com/daybookq/daybook/job"
 )
 
 func newLogs() *cobra.Command {
@@ -34,8 +32,8 @@ Only containers have logs, and programs whose handler has log_bytes. What a scri
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the job ends")
 	serverFlag(cmd, &server)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if _, err := job.ParseID(args[0]); err != nil {
-			return usageError{fmt.Errorf("%q: %w", args[0], err)}
+		if err := checkIDs(args[0]); err != nil {
+			return err
 		}
 		base, err := reach(cmd, &server)
 		if err != nil {

@@ -172,6 +172,11 @@ func TestBulkVerbs(t *testing.T) {
 		t.Errorf("cancel of an id and a queue: %+v", r)
 	}
 
+	r = a.run(strings.Repeat(sampleID+"\n", 1500), "cancel", "-")
+	if r.code != exitUsage || !strings.Contains(r.errs, "this would cancel 1500 jobs, which are more than 1000") {
+		t.Errorf("1500 ids without --yes: %+v", r)
+	}
+
 	var ids []string
 	for range 3 {
 		ids = append(ids, a.do("create", "--type", "few", "x"))
@@ -190,13 +195,40 @@ func TestBulkVerbs(t *testing.T) {
 	contains(t, a.do("jobs", "--type", "few", "--limit", "2", "--ids"), ids[0])
 }
 
+// TestIDsOfBatches: get and resume take the id of a batch where it cannot mean anything else.
+func TestIDsOfBatches(t *testing.T) {
+	a := startAsked(t)
+	batch := strings.TrimSpace(a.run("x\n", "submit", "--type", "sub", "--name", "nightly", "--paused").out)
+	contains(t, a.do("get", batch), "nightly", "paused")
+	if got := a.do("resume", batch); got != batch+" in_progress" {
+		t.Errorf("resume: %q", got)
+	}
+	r := a.run("", "get", sampleID)
+	if r.code != exitNotFound || !strings.Contains(r.errs, "job") {
+		t.Errorf("get of an id that nothing has: %+v", r)
+	}
+	for _, args := range [][]string{{"get", "xyz"}, {"logs", "xyz"}, {"results", "xyz"}, {"cancel", "xyz"}} {
+		r := a.run("", args...)
+		if r.code != exitUsage || !strings.Contains(r.errs, `"xyz" is not an id: ids have 36 characters`) {
+			t.Errorf("%v: %+v", args, r)
+		}
+	}
+	if r := a.run("", "resume", "xyz"); r.code != exitUsage || !strings.Contains(r.errs, "neither a queue, like acme/resize, nor the id of a batch") {
+		t.Errorf("resume xyz: %+v", r)
+	}
+}
+
 // TestContexts: which server a command asks.
 func TestContexts(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	a := startAsked(t)
 	a.do("create", "--client", "here", "x")
-	ok(t, "context", "add", "nowhere", "127.0.0.1:1")
-	ok(t, "context", "add", "here", strings.Replace(a.s.url, "http://", "http://user:secret@", 1))
+	if got := ok(t, "context", "add", "nowhere", "127.0.0.1:1"); got != "commands use 127.0.0.1:1, the context nowhere\n" {
+		t.Errorf("the first add: %q", got)
+	}
+	if got := ok(t, "context", "add", "here", strings.Replace(a.s.url, "http://", "http://user:secret@", 1)); got != "commands use 127.0.0.1:1, the context nowhere\n" {
+		t.Errorf("the second add: %q", got)
+	}
 	list := ok(t, "context", "list")
 	contains(t, list, "*  nowhere", "here")
 	if strings.Contains(list, "secret") {
@@ -223,16 +255,20 @@ func TestContexts(t *testing.T) {
 	reaches(true)
 	reaches(false, "--context", "nowhere")
 	t.Setenv("DAYBOOK_SERVER", "")
-	ok(t, "context", "use", "here")
+	if got := ok(t, "context", "use", "here"); !strings.HasSuffix(got, ", the context here\n") || strings.Contains(got, "secret") {
+		t.Errorf("use: %q", got)
+	}
 	reaches(true)
 	for _, args := range [][]string{{"--context", "none"}, {"--context", "here", "--server", a.s.url}} {
 		if r := execute(t, "", append([]string{"queues"}, args...)...); r.code != exitUsage || strings.Contains(r.errs, "secret") {
 			t.Errorf("queues %v: %+v", args, r)
 		}
 	}
-	ok(t, "context", "rm", "here")
+	if got := ok(t, "context", "rm", "here"); got != "commands use "+defaultServer+", since no context is in use\n" {
+		t.Errorf("rm: %q", got)
+	}
 	contains(t, ok(t, "context", "list"), "nowhere")
-	for _, args := range [][]string{{"add", "a b", "127.0.0.1:1"}, {"add", "x", "ftp://y"}, {"add", "x", ""}, {"use", "none"}, {"rm", "none"}} {
+	for _, args := range [][]string{{"add", "a b", "127.0.0.1:1"}, {"add", "x", "ftp://y"}, {"add", "x", "http://"}, {"add", "x", ""}, {"use", "none"}, {"rm", "none"}} {
 		if r := execute(t, "", append([]string{"context"}, args...)...); r.code != exitUsage {
 			t.Errorf("context %v: %+v", args, r)
 		}
