@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/daybookq/daybook/ingest"
@@ -212,15 +213,24 @@ func publishRestored(partial, data string) error {
 	return os.Remove(filepath.Join(data, restoreMark)) // a server ignores it if it stays
 }
 
-// Others returns the other backups beside a backup, the newest first, for a message about a damaged one.
-func Others(backup string) string {
+// Others returns the other backups beside a damaged one, the newest first, for a message about the error of its
+// verification. If that is a damaged blob, the backups that share it are left out.
+func Others(backup string, failed error) string {
+	blob, isBlob := errors.AsType[*DamagedBlob](failed)
 	d := Directory{path: filepath.Dir(backup)}
 	names, _ := d.names() // if they cannot be listed, there are none to name
 	var others []string
-	for i := len(names) - 1; i >= 0; i-- {
-		if names[i] != filepath.Base(backup) {
-			others = append(others, filepath.Join(d.path, names[i]))
+	for _, name := range slices.Backward(names) {
+		path := filepath.Join(d.path, name)
+		if name == filepath.Base(backup) {
+			continue
 		}
+		if isBlob {
+			if _, blobs, err := open(path); err != nil || blobs != nil && blobs.has(blob.entry.client, blob.entry.address) {
+				continue
+			}
+		}
+		others = append(others, path)
 	}
 	return strings.Join(others, ", ")
 }

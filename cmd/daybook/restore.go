@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -77,14 +78,20 @@ With --verify-only, the backup is verified and nothing is restored.`,
 	return cmd
 }
 
-// notThis adds the other backups to the error of a damaged one.
+// notThis adds the next step to the error of a damaged backup.
 func notThis(path string, err error) error {
 	if !errors.Is(err, backup.ErrDamaged) {
 		return err
 	}
-	others := backup.Others(path)
-	if others == "" {
+	var steps []string
+	if _, isBlob := errors.AsType[*backup.DamagedBlob](err); isBlob {
+		steps = append(steps, "run daybook backup, which fetches the blob again if the server has it")
+	}
+	if others := backup.Others(path, err); others != "" {
+		steps = append(steps, "restore another backup: "+others)
+	}
+	if len(steps) == 0 {
 		return err
 	}
-	return fmt.Errorf("%w; next step: restore another backup: %s", err, others)
+	return fmt.Errorf("%w; next step: %s", err, strings.Join(steps, ", or "))
 }
