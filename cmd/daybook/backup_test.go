@@ -379,8 +379,8 @@ func TestKilledServerOfABackup(t *testing.T) {
 	}
 }
 
-// TestKilledRestore: a restore that is killed at any moment leaves no data directory, or a complete one. The next one
-// removes what it has left.
+// TestKilledRestore: a restore that is killed at any moment leaves no data directory, an empty one without a journal, or a
+// complete one. The next one removes what it has left.
 func TestKilledRestore(t *testing.T) {
 	t.Parallel()
 	s := largeServer(t)
@@ -392,14 +392,19 @@ func TestKilledRestore(t *testing.T) {
 	ok(t, "restore", dir, "--data", data)
 	took := 2 * time.Since(began)
 	killed := 0
-	for range kills {
+	for n := range 2 * kills {
 		if err := os.RemoveAll(data); err != nil {
 			t.Fatal(err)
+		}
+		if n%2 == 0 { // as a mount point
+			if err := os.Mkdir(data, 0o750); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if killedAfter(t, took, "restore", dir, "--data", data) {
 			killed++
 		}
-		if _, err := os.Stat(data); os.IsNotExist(err) {
+		if _, err := os.Stat(filepath.Join(data, "journal")); os.IsNotExist(err) {
 			ok(t, "restore", dir, "--data", data)
 		} else if err != nil {
 			t.Fatal(err)

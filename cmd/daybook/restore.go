@@ -21,10 +21,14 @@ func newRestore() *cobra.Command {
 		Long: `Make a data directory of a backup that ` + "`daybook backup`" + ` has written. DIR is the directory of a backup, such as
 /backups/daybook/20261123T180500.123Z, or the directory of several, of which the newest is restored.
 
-The data directory must not exist, or be empty. It appears when it is complete: every file has the bytes that
+The data directory must not exist, or be empty. It is complete or not there: every file has the bytes that
 were backed up, the journal was applied, and the check of ` + "`daybook check`" + ` has found no problem. Until then the
-files are in a directory beside it, whose name ends in .partial. If the command is killed, the next one removes
-that directory. Nothing is restored of a backup that is damaged.
+files are in a directory beside it, whose name ends in .partial, or if the data directory exists, in its
+directory .restore.partial. If the command is killed, the next one removes what it has left. Nothing is
+restored of a backup that is damaged.
+
+A data directory that exists may be a mount point, or a link to another directory. It keeps its owner, and
+root gives the restored files to that owner.
 
 The restored server is the same server at an earlier time. Do not run it beside the original with the same
 bucket of blobs: docs/how-to/backups.md explains what else to consider.
