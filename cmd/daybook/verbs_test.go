@@ -100,6 +100,13 @@ func TestCreateWaits(t *testing.T) {
 			contains(t, r.errs, "has failed: too many")
 		}
 	}
+	r := a.run("", "create", "--wait", "--wait-timeout", "50ms", "--type", "nobody", "x")
+	if id := uuids.FindString(r.errs); r.code != exitTimeout || !strings.Contains(a.do("get", id), "pending") {
+		t.Errorf("create --wait-timeout: %+v", r)
+	}
+	if r := a.run("", "create", "--wait-timeout", "1s", "x"); r.code != exitUsage {
+		t.Errorf("--wait-timeout without --wait: %+v", r)
+	}
 }
 
 // TestBulkVerbs: changes of many jobs are announced, asked for, and done.
