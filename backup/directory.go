@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/daybookq/daybook/blob"
@@ -22,12 +21,21 @@ const (
 	// partialPrefix and removedPrefix begin the names of what a killed command leaves.
 	partialPrefix = ".partial-"
 	removedPrefix = ".removed-"
+	// leftMark is a file in such a directory. It says that a backup has made the directory, so that another one may remove
+	// it. A complete backup may have it, if a command was killed at that moment.
+	leftMark = "under-way"
 )
 
-var nameForm = regexp.MustCompile(`^[0-9]{8}T[0-9]{6}\.[0-9]{3}Z$`)
+var (
+	nameForm = regexp.MustCompile(`^[0-9]{8}T[0-9]{6}\.[0-9]{3}Z$`)
+	leftForm = regexp.MustCompile(`^(\.partial-[0-9]+|\.removed-[0-9]{8}T[0-9]{6}\.[0-9]{3}Z)$`)
+)
 
 // ErrInUse: another process makes or restores a backup in the directory.
 var ErrInUse = errors.New("the directory of the backups is in use by another process")
+
+// ErrOtherServer: the directory has backups of another server.
+var ErrOtherServer = errors.New("the directory has backups of another server")
 
 // Directory has backups, each in a directory that is named by its time, and the blobs of all of them in one. It is locked
 // for this process until Close.
@@ -42,16 +50,36 @@ func OpenDirectory(path string, make bool) (*Directory, error) {
 	if err != nil {
 		return nil, err
 	}
-	entries, err := os.ReadDir(path)
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), partialPrefix) || strings.HasPrefix(e.Name(), removedPrefix) {
-			err = errors.Join(err, os.RemoveAll(filepath.Join(path, e.Name())))
-		}
-	}
-	if err != nil {
+	if err := d.removeLeft(); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
+}
+
+// removeLeft removes the directories that killed commands have left. Other programs and users may use similar names.
+func (d *Directory) removeLeft() error {
+	entries, err := os.ReadDir(d.path)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !e.IsDir() || !leftForm.MatchString(e.Name()) {
+			continue
+		}
+		path := filepath.Join(d.path, e.Name())
+		inside, err := os.ReadDir(path)
+		if err != nil {
+			return err
+		}
+		isMarked := slices.ContainsFunc(inside, func(e os.DirEntry) bool { return e.Name() == leftMark && e.Type().IsRegular() })
+		if len(inside) > 0 && !isMarked { // an empty one was killed before it had its mark, or after it was removed
+			continue
+		}
+		if err := removeMarked(path, leftMark); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func lockDirectory(path string, make bool) (*Directory, error) {
@@ -89,6 +117,31 @@ func (d *Directory) names() ([]string, error) {
 	return names, nil
 }
 
+// Accepts returns ErrOtherServer if the directory has a backup of a server whose journal has another UUID. With backups of
+// two servers in one directory, Make would remove the older ones of either, and Find would return the newest of both.
+// Backups that cannot be read are not compared.
+func (d *Directory) Accepts(journal string) error {
+	names, err := d.names()
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Backward(names) {
+		path := filepath.Join(d.path, name)
+		m, _, err := open(path)
+		if errors.Is(err, ErrDamaged) || errors.Is(err, ErrVersion) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if m.Journal != journal {
+			return fmt.Errorf("%w: the journal of %s has the UUID %s, and the journal of this server has %s; next step: use a directory for each server",
+				ErrOtherServer, path, m.Journal, journal)
+		}
+	}
+	return nil
+}
+
 // Made is what Make has done.
 type Made struct {
 	Path     string
@@ -102,7 +155,8 @@ type Made struct {
 
 // Make makes a backup. stream requests the stream of a server. blobs is the server's blobs; nil leaves them out. The
 // backup appears in the directory when it is complete and verified, in one step. Then the oldest ones are removed, so
-// that keep of them stay; 0 keeps all.
+// that keep of them stay; 0 keeps all. The error is ErrOtherServer if the stream is not of the server of the backups that
+// are there.
 func (d *Directory) Make(ctx context.Context, stream func(context.Context) (io.ReadCloser, error), blobs BlobSource, keep int) (made Made, err error) {
 	names, err := d.names()
 	if err != nil {
@@ -114,9 +168,12 @@ func (d *Directory) Make(ctx context.Context, stream func(context.Context) (io.R
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, os.RemoveAll(partial))
+			err = errors.Join(err, removeMarked(partial, leftMark))
 		}
 	}()
+	if err := writeDurably(filepath.Join(partial, leftMark), nil); err != nil {
+		return made, err
+	}
 	if err := os.Chmod(partial, 0o750); err != nil {
 		return made, err
 	}
@@ -178,8 +235,11 @@ func (d *Directory) receive(ctx context.Context, to string, stream func(context.
 	if len(names) > 0 {
 		base = filepath.Join(d.path, names[len(names)-1])
 	}
-	_, err = Receive(to, r, base)
-	return err
+	m, err := Receive(to, r, base)
+	if err != nil {
+		return err
+	}
+	return d.Accepts(m.Journal)
 }
 
 // publish gives a complete backup its name. Names are in the order in which backups were made, also if the clock of the
@@ -199,7 +259,11 @@ func (d *Directory) publish(partial string, takenAt int64, names []string) (path
 	if err := os.Rename(partial, path); err != nil {
 		return "", err
 	}
-	return path, journal.SyncPath(d.path)
+	if err := journal.SyncPath(d.path); err != nil {
+		return "", err
+	}
+	_ = os.Remove(filepath.Join(path, leftMark)) // a backup that keeps it is as good
+	return path, nil
 }
 
 // remove removes the n oldest backups, each in one step.
@@ -210,10 +274,14 @@ func (d *Directory) remove(n int) (removed []string, err error) {
 	}
 	for _, name := range names[:min(n, len(names))] {
 		gone := filepath.Join(d.path, removedPrefix+name)
+		mark := filepath.Join(d.path, name, leftMark)
+		if err := errors.Join(os.RemoveAll(mark), writeDurably(mark, nil), journal.SyncPath(filepath.Dir(mark))); err != nil {
+			return removed, err
+		}
 		if err := os.Rename(filepath.Join(d.path, name), gone); err != nil {
 			return removed, err
 		}
-		if err := errors.Join(journal.SyncPath(d.path), os.RemoveAll(gone)); err != nil {
+		if err := errors.Join(journal.SyncPath(d.path), removeMarked(gone, leftMark)); err != nil {
 			return removed, err
 		}
 		removed = append(removed, filepath.Join(d.path, name))

@@ -31,6 +31,7 @@
 //	DIR/blobs/                     the blobs of all backups, in the layout of package blob
 //	DIR/.partial-…                 a backup that is being made
 //	DIR/.removed-…                 a backup that is being removed
+//	    under-way                  in both: a backup has made the directory, and the next one may remove it
 //
 // Files of the store that two backups have in common are hard links.
 //

@@ -151,7 +151,7 @@ func beginRestore(partial string) (lock *os.File, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := errors.Join(removeMarked(partial), old.Close()); err != nil {
+		if err := errors.Join(removeMarked(partial, restoreMark), old.Close()); err != nil {
 			return nil, err
 		}
 	}
@@ -164,11 +164,14 @@ func beginRestore(partial string) (lock *os.File, err error) {
 	return journal.LockDir(mark)
 }
 
-// removeMarked removes a directory of a restore, its mark as the last file.
-func removeMarked(dir string) error {
+// removeMarked removes a directory if it exists, its mark as the last file.
+func removeMarked(dir, mark string) error {
 	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	for _, e := range entries {
-		if e.Name() != restoreMark {
+		if e.Name() != mark {
 			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
 		}
 	}

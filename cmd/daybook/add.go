@@ -68,10 +68,11 @@ the server refuses a body for now, it is sent again for up to a minute.
 
 If add is killed or fails, run it again with the same --resume STATE. It creates that file, and writes there
 what it has sent and what the server has stored. It then adds only what is missing, and prints the ids of all
-batches. What was sent must not have changed; a wrong line after it may have been corrected. When everything
-is stored, the file says so, and the same command line adds nothing. The server recognizes what was sent
-without an answer for 24 hours. After that, add stops and names the bytes that may be stored or not;
---unknown repeat sends them again, and --unknown skip leaves them out.
+batches. One add at a time can use the file: another one ends with exit code 3. What was sent must not have
+changed; a wrong line after it may have been corrected. When everything is stored, the file says so, and the
+same command line adds nothing. The server recognizes what was sent without an answer for 24 hours. After
+that, add stops and names the bytes that may be stored or not; --unknown repeat sends them again, and
+--unknown skip leaves them out.
 
 Without --resume, if add of a file fails, it prints a --key. Run the same command with that --key within 24
 hours to store only what is missing. With --key or --resume, standard input is split into bodies by size, as
@@ -344,6 +345,10 @@ const (
 func (f *addFlags) options(cmd *cobra.Command) (o client.AddOptions, err error) {
 	if err := job.CheckRange("--in-flight", int64(f.inFlight), 1, maxInFlight); err != nil {
 		return o, usageError{err}
+	}
+	if f.resume != "" {
+		_, err := os.Stat(f.resume)
+		f.begun = err == nil
 	}
 	if o.Attributes, err = f.attributes(cmd); err != nil {
 		return o, err

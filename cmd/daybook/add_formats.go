@@ -183,6 +183,9 @@ func (r *countedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// maxValueLine bounds a line of NDJSON: a payload, and white space around it.
+const maxValueLine = job.MaxPayloadBytes + 64<<10
+
 // values returns the lines of an input that are JSON values.
 func values(in *bufio.Reader, line int) func() ([]byte, error) {
 	var text []byte
@@ -192,7 +195,7 @@ func values(in *bufio.Reader, line int) func() ([]byte, error) {
 		for {
 			part, err := in.ReadSlice('\n')
 			text = append(text, part...)
-			if len(bytes.TrimSpace(text)) > job.MaxPayloadBytes {
+			if len(text) > maxValueLine { // also of white space, so that the memory is bounded
 				return nil, &formatError{line, fmt.Errorf("the value has more than %d bytes, which is the maximum of a payload", job.MaxPayloadBytes)}
 			}
 			if err == bufio.ErrBufferFull {

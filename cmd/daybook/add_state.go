@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -77,29 +76,50 @@ type stateBody struct {
 	stored bool
 }
 
-// openAddState opens a state file, or creates it. head has no key yet.
-func openAddState(path string, head stateHead) (*addState, error) {
+// openAddState opens a state file, or creates it. head has no key yet. No other process may have the file open: the file is
+// locked before it is read, until close. The error is errNoteInUse otherwise.
+func openAddState(path string, head stateHead) (_ *addState, err error) {
 	s := &addState{path: path, head: head, now: time.Now, bodies: map[int64]*stateBody{}}
 	s.head.Version = stateVersion
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && bytes.IndexByte(text, '\n') < 0 && isStateStart(text) {
-		// An add was killed before the first line was on disk, so it has sent nothing.
-		return s, s.create()
-	}
-	if err != nil {
+	if s.f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return nil, err
 	}
-	whole := bytes.LastIndexByte(text, '\n') + 1 // a process may have been killed while it wrote the last line
-	if err := s.read(text[:whole]); err != nil {
-		return nil, fmt.Errorf("the state file %s: %w", path, err)
-	}
-	if s.f, err = os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0); err != nil {
-		return nil, err
-	}
-	if err := s.f.Truncate(int64(whole)); err != nil {
+	if err := s.open(); err != nil {
 		return nil, errors.Join(err, s.f.Close())
 	}
 	return s, nil
+}
+
+func (s *addState) open() error {
+	err := lockNote(s.f)
+	if errors.Is(err, errNoteInUse) {
+		return fmt.Errorf("the state file %s: %w; next step: wait until the other add has ended, and run the same command again", s.path, err)
+	}
+	if err != nil {
+		return fmt.Errorf("lock the state file %s: %w", s.path, err)
+	}
+	text, err := io.ReadAll(s.f)
+	if err != nil {
+		return err
+	}
+	if bytes.IndexByte(text, '\n') < 0 && isStateStart(text) {
+		// The file is new, or an add was killed before the first line was on disk, so it has sent nothing.
+		return s.create()
+	}
+	whole := bytes.LastIndexByte(text, '\n') + 1 // a process may have been killed while it wrote the last line
+	if err := s.read(text[:whole]); err != nil {
+		return fmt.Errorf("the state file %s: %w", s.path, err)
+	}
+	return s.cut(int64(whole))
+}
+
+// cut removes what the file has after an offset. Later lines are written there.
+func (s *addState) cut(at int64) error {
+	if err := s.f.Truncate(at); err != nil {
+		return err
+	}
+	_, err := s.f.Seek(at, io.SeekStart)
+	return err
 }
 
 // isStateStart reports whether a text without a newline is the beginning of a state file, or nothing, so that no other
@@ -110,18 +130,16 @@ func isStateStart(text []byte) bool {
 	return string(text[:n]) == start[:n]
 }
 
-func (s *addState) create() (err error) {
+// create writes the first line of a file that has none.
+func (s *addState) create() error {
 	s.head.Key = client.NewKey()
-	if s.f, err = os.OpenFile(s.path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND, 0o600); err != nil {
+	if err := s.cut(0); err != nil {
 		return err
 	}
-	if err = s.write(s.head); err == nil {
-		err = syncDirectory(filepath.Dir(s.path))
+	if err := s.write(s.head); err != nil {
+		return err
 	}
-	if err != nil {
-		return errors.Join(err, s.f.Close())
-	}
-	return nil
+	return syncDirectory(filepath.Dir(s.path))
 }
 
 func syncDirectory(path string) error {
@@ -309,4 +327,5 @@ func (s *addState) finish() error {
 	return s.write(stateLine{Event: "done", At: s.now().UnixMilli()})
 }
 
-func (s *addState) close() { _ = s.f.Close() } // each line is on disk already
+// close unlocks the file. Each line is on disk already.
+func (s *addState) close() { _ = s.f.Close() }

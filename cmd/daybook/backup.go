@@ -14,6 +14,7 @@ import (
 
 	"github.com/daybookq/daybook/backup"
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/ingest"
 )
 
 // defaultKeep is how many backups stay. A week of daily ones has a state from before a mistake that somebody notices
@@ -38,6 +39,8 @@ removes what it has left.
 The backups share the blobs, which are in DIR/blobs. Only those that are not there yet are fetched. With
 --no-blobs they are left out. Files of the store that did not change since the backup before are hard links to
 its files.
+
+Use a directory for each server: DIR is refused if it has backups of another one.
 
 After a backup, the oldest ones are removed, so that --keep of them stay, and then the blobs that none of these
 has. ` + "`daybook restore`" + ` makes a data directory of a backup.`,
@@ -105,6 +108,9 @@ func makeBackup(cmd *cobra.Command, c *client.Client, path string, noBlobs bool,
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
 	ctx := cmd.Context()
+	if err := acceptsServer(ctx, dir, c); err != nil {
+		return err
+	}
 	var blobs backup.BlobSource
 	if !noBlobs {
 		source := &serverBlobs{c: c}
@@ -138,6 +144,23 @@ func makeBackup(cmd *cobra.Command, c *client.Client, path string, noBlobs bool,
 		return fmt.Errorf("the backup is complete but for %d blobs: %w: %s; next step: store them again", len(r.Damaged), backup.ErrBlobDamaged, strings.Join(r.Damaged[:min(len(r.Damaged), 10)], ", "))
 	}
 	return nil
+}
+
+// acceptsServer refuses a directory with backups of another server, before blobs are fetched into it.
+func acceptsServer(ctx context.Context, dir *backup.Directory, c *client.Client) error {
+	text, err := c.Stats(ctx)
+	if err != nil {
+		return err
+	}
+	var stats ingest.Stats
+	if err := json.Unmarshal(text.Text, &stats); err != nil {
+		return fmt.Errorf("read answer: %w", err)
+	}
+	err = dir.Accepts(stats.Journal.UUID)
+	if errors.Is(err, backup.ErrOtherServer) {
+		return usageError{err}
+	}
+	return err
 }
 
 // print prints the report of a new backup.

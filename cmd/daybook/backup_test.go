@@ -184,6 +184,24 @@ func TestBackupAndRestore(t *testing.T) {
 	}
 }
 
+// TestBackupOfAnotherServer: a directory with the backups of one server is refused for another, and nothing is fetched into it.
+func TestBackupOfAnotherServer(t *testing.T) {
+	a, b := serving(t, filepath.Join(t.TempDir(), "data")), serving(t, filepath.Join(t.TempDir(), "data"))
+	dir := t.TempDir()
+	first := reported(t, "backup", "--server", a.url, dir)
+	ok(t, "blob", "put", "--server", b.url, written(t, "blob", "of the other server"))
+	r := execute(t, "", "backup", "--server", b.url, "--keep", "1", dir)
+	if r.code != exitUsage || !strings.Contains(r.errs, first.Backup) || !strings.Contains(r.errs, "a directory for each server") {
+		t.Errorf("exit code %d: %s", r.code, r.errs)
+	}
+	if files, err := filepath.Glob(filepath.Join(dir, "blobs", "blobs", "sha256", "*")); err != nil || len(files) > 0 {
+		t.Errorf("its blobs were fetched: %v, %v", files, err)
+	}
+	if v := reported(t, "restore", "--verify-only", dir); v.Backup != first.Backup {
+		t.Errorf("%+v", v)
+	}
+}
+
 // largeServer is a server whose backups take some tenths of a second.
 func largeServer(t *testing.T) *server {
 	s := serving(t, filepath.Join(t.TempDir(), "data"))

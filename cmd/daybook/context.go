@@ -153,8 +153,14 @@ func newContextRemove() *cobra.Command {
 	}
 }
 
-// changeContexts reads the contexts, changes them, and writes them. It prints which server commands use from then on.
+// changeContexts reads the contexts, changes them, and writes them. Other processes wait meanwhile. It prints which server
+// commands use from then on.
 func changeContexts(cmd *cobra.Command, change func(*contexts) error) error {
+	unlock, err := lockContexts()
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	all, err := readContexts()
 	if err != nil {
 		return err

@@ -53,7 +53,7 @@ var exitCodes = []struct {
 	{exitOK, "success"},
 	{exitError, "a failure without a code of its own; the message says why"},
 	{exitUsage, "the command line, an environment variable or the configuration file is wrong"},
-	{exitDataInUse, "another process uses the data directory, or the directory of the backups"},
+	{exitDataInUse, "another process uses the data directory, the directory of the backups, or the file of add --resume"},
 	{exitListen, "the server cannot listen on the address: another process listens there, or this machine does not have the address"},
 	{exitCorrupt, "the data or the backup is damaged, or the journal and the store do not belong together; nothing was changed"},
 	{exitProblems, "daybook check found problems"},
@@ -112,7 +112,7 @@ func exitCode(err error) int {
 		return exitJobFailed
 	case errors.Is(err, errWatchTimeout), errors.Is(err, errWaitTimeout):
 		return exitTimeout
-	case errors.Is(err, ingest.ErrInUse), errors.Is(err, journal.ErrLocked), errors.Is(err, blob.ErrLocked), errors.Is(err, backup.ErrInUse):
+	case errors.Is(err, ingest.ErrInUse), errors.Is(err, journal.ErrLocked), errors.Is(err, blob.ErrLocked), errors.Is(err, backup.ErrInUse), errors.Is(err, errNoteInUse):
 		return exitDataInUse
 	case errors.Is(err, errListen):
 		return exitListen

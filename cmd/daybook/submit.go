@@ -47,8 +47,8 @@ With --wait, the command goes on until the batch has ended. The exit code is the
 if it was cancelled. "daybook watch" shows its progress. With --paused, no job of it is handed out before
 "daybook resume --batch ID".
 
-The status of the batch is final when it has ended: "daybook redrive" cannot run its failed jobs again. If it should,
-post the lines with "daybook add".`,
+The status of the batch is final when it has ended. "daybook redrive" cannot run its failed jobs again then: submit
+their payloads again. Of lines that "daybook add" has posted, failed jobs can be redriven at any time.`,
 		Example: `  daybook submit --name nightly --type resize images.txt
   daybook submit --type check --on-failure cancel_rest --meta user=42 --wait urls.txt
   daybook submit --type import --format csv --delimiter ';' orders.csv

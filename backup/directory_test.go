@@ -1,0 +1,130 @@
+package backup
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestAnotherServer: a directory with backups of one server takes none of another server, since the backups of both would
+// count for --keep, and a restore would take the newest of either. The backups that are there stay.
+func TestAnotherServer(t *testing.T) {
+	a, b := startSource(t, 0), startSource(t, 0)
+	dir := t.TempDir()
+	first := mustMake(t, dir, a.stream, nil, 1)
+	uuidA, uuidB := a.Stats().Journal.UUID, b.Stats().Journal.UUID
+	refused := func(what string) {
+		t.Helper()
+		_, err := tryMake(t, dir, b.stream, nil, 1)
+		if !errors.Is(err, ErrOtherServer) || !strings.Contains(err.Error(), uuidA) || !strings.Contains(err.Error(), uuidB) {
+			t.Errorf("%s: %v, want both of %s and %s", what, err, uuidA, uuidB)
+		}
+		if _, err := Verify(t.Context(), first.Path, true); err != nil {
+			t.Errorf("%s: the backup of the first server: %v", what, err)
+		}
+		if entries, err := os.ReadDir(dir); err != nil || slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), ".") }) {
+			t.Errorf("%s: %v, %v", what, entries, err)
+		}
+	}
+	refused("after one backup")
+	d, err := OpenDirectory(dir, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(d.Accepts(uuidA), d.Close()); err != nil {
+		t.Error(err)
+	}
+	// The newest one cannot be read; the one before can.
+	second := mustMake(t, dir, a.stream, nil, 0)
+	flip(t, filepath.Join(second.Path, ManifestName), 10)
+	refused("after a damaged backup")
+	mustMake(t, dir, a.stream, nil, 0)
+}
+
+// TestLeftDirectories: OpenDirectory removes what a killed backup has left, and nothing that another program or a user has
+// made, whatever its name is.
+func TestLeftDirectories(t *testing.T) {
+	dir := t.TempDir()
+	put := func(name string, files ...string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Join(dir, name, "store"), 0o750); err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if err := os.WriteFile(filepath.Join(dir, name, file), []byte("x"), 0o640); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	const at = "20261123T180500.123Z"
+	foreign := []string{
+		partialPrefix + "uploads", removedPrefix + "by-hand", partialPrefix + "12a", removedPrefix + at + "x", // other names
+		partialPrefix + "123", removedPrefix + at, // the names of ours, without the mark
+	}
+	for _, name := range foreign[:4] {
+		put(name, "precious", leftMark)
+	}
+	for _, name := range foreign[4:] {
+		put(name, "precious")
+	}
+	left := []string{partialPrefix + "456", removedPrefix + "20261123T180500.124Z", partialPrefix + "789"}
+	put(left[0], leftMark, ManifestName)
+	put(left[1], leftMark, sumName)
+	if err := os.Mkdir(filepath.Join(dir, left[2]), 0o750); err != nil { // killed before it had a mark
+		t.Fatal(err)
+	}
+	target := t.TempDir()
+	if err := os.WriteFile(filepath.Join(target, leftMark), nil, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	link := partialPrefix + "999"
+	if err := os.Symlink(target, filepath.Join(dir, link)); err != nil {
+		t.Fatal(err)
+	}
+	d, err := OpenDirectory(dir, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	for _, name := range append(foreign, link) {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			t.Errorf("%s was removed: %v", name, err)
+		}
+	}
+	for _, name := range left {
+		if _, err := os.Lstat(filepath.Join(dir, name)); !os.IsNotExist(err) {
+			t.Errorf("%s is still there: %v", name, err)
+		}
+	}
+}
+
+// TestMarks: a complete backup has no mark, and what is left at any moment of a removal has one.
+func TestMarks(t *testing.T) {
+	s := startSource(t, 0)
+	dir := t.TempDir()
+	first := mustMake(t, dir, s.stream, nil, 0)
+	if _, err := os.Lstat(filepath.Join(first.Path, leftMark)); !os.IsNotExist(err) {
+		t.Errorf("a complete backup has a mark: %v", err)
+	}
+	// A removal was killed when the backup had its mark, and afterwards, when it had its new name too.
+	if err := os.WriteFile(filepath.Join(first.Path, leftMark), nil, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	second := mustMake(t, dir, s.stream, nil, 1)
+	if !slices.Equal(second.Removed, []string{first.Path}) {
+		t.Errorf("removed %v", second.Removed)
+	}
+	gone := filepath.Join(dir, removedPrefix+filepath.Base(second.Path))
+	if err := errors.Join(os.WriteFile(filepath.Join(second.Path, leftMark), nil, 0o640), os.Rename(second.Path, gone)); err != nil {
+		t.Fatal(err)
+	}
+	third := mustMake(t, dir, s.stream, nil, 1)
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 || len(third.Removed) != 0 {
+		t.Errorf("left %v, %v", entries, err)
+	}
+}
