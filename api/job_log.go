@@ -135,7 +135,7 @@ func (s *Server) jobLog(c echo.Context) error {
 	reader := s.logs.Reader(id)
 	if !follow || c.Request().Method == http.MethodHead {
 		if _, _, exists := s.logs.Reader(id).Next(); !exists {
-			return noLog("the server has nothing of a log of the job, which has not ended; ?follow=true waits for it; "+withLogs)
+			return noLog("the server has nothing of a log of the job, which has not ended; ?follow=true waits for it; " + withLogs)
 		}
 		logHeaders(c)
 		return s.sendLog(c, reader, nil)
@@ -192,7 +192,7 @@ func (s *Server) storedLog(c echo.Context, j *job.Job) error {
 	ref, err := blob.Parse(j.LogAddr)
 	if err != nil || ref.SHA256 == nil || s.blobs == nil {
 		if _, _, exists := s.logs.Reader(j.ID).Next(); !exists {
-			return noLog("no log of the job is kept; its log_addr says if it is elsewhere; "+withLogs)
+			return noLog("no log of the job is kept; its log_addr says if it is elsewhere; " + withLogs)
 		}
 		logHeaders(c)
 		return s.sendLog(c, s.logs.Reader(j.ID), nil)
