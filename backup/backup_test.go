@@ -680,60 +680,6 @@ func TestAddedFiles(t *testing.T) {
 	}
 }
 
-// TestRestoreInto: the data directory of a restore must be free. What a killed restore has left is removed; what others
-// have left is not.
-func TestRestoreInto(t *testing.T) {
-	s := startSource(t, 0)
-	made := mustMake(t, t.TempDir(), s.stream, nil, 0)
-	data := filepath.Join(t.TempDir(), "deep", "data")
-	if err := os.MkdirAll(data, 0o750); err != nil {
-		t.Fatal(err)
-	}
-	restore := func() error { _, err := Restore(t.Context(), made.Path, data); return err }
-	if err := os.WriteFile(filepath.Join(data, "x"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := restore(); !errors.Is(err, ErrNotEmpty) {
-		t.Errorf("a directory with a file: %v", err)
-	}
-	if err := os.Remove(filepath.Join(data, "x")); err != nil {
-		t.Fatal(err)
-	}
-	partial := data + restoreSuffix
-	if err := os.MkdirAll(filepath.Join(partial, "store"), 0o750); err != nil {
-		t.Fatal(err)
-	}
-	if err := restore(); !errors.Is(err, ErrNotEmpty) {
-		t.Errorf("with a .partial directory of somebody else: %v", err)
-	}
-	if err := os.WriteFile(filepath.Join(partial, restoreMark), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	lock, err := journal.LockDir(filepath.Join(partial, restoreMark))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := restore(); !errors.Is(err, ErrInUse) {
-		t.Errorf("while another restore runs: %v", err)
-	}
-	if err := lock.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := restore(); err != nil {
-		t.Errorf("over what a killed restore has left: %v", err)
-	}
-	entries, err := os.ReadDir(filepath.Dir(data))
-	if err != nil || len(entries) != 1 {
-		t.Errorf("%v, %v", entries, err)
-	}
-	if left, err := os.ReadDir(data); err != nil || len(left) != 2 {
-		t.Errorf("the restored directory has %v, %v", left, err)
-	}
-	if err := restore(); !errors.Is(err, ErrNotEmpty) {
-		t.Errorf("a second restore: %v", err)
-	}
-}
-
 // TestVerifyEnds: a verification that is ended early does not call the backup damaged.
 func TestVerifyEnds(t *testing.T) {
 	s := startSource(t, 0)

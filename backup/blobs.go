@@ -118,6 +118,28 @@ func (e *blobEntry) isThere(dir string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Size() == e.size
 }
 
+// isIntact reports whether the directory has a file with its bytes. A file that cannot be read has not.
+func (e *blobEntry) isIntact(dir string) bool {
+	if !e.isThere(dir) {
+		return false
+	}
+	sum, err := sumFile(e.path(dir))
+	return err == nil && "sha256:"+sum == e.address.String()
+}
+
+// DamagedBlob is the error of a backup with a blob that is missing or has other bytes. It wraps ErrDamaged.
+type DamagedBlob struct {
+	entry blobEntry
+	text  string
+}
+
+func (e *DamagedBlob) Error() string { return fmt.Sprintf("%v: %s", ErrDamaged, e.text) }
+func (e *DamagedBlob) Unwrap() error { return ErrDamaged }
+
+func otherBytes(e *blobEntry, dir string) error {
+	return &DamagedBlob{*e, fmt.Sprintf("the blob %s has other bytes than those that were stored", e.path(dir))}
+}
+
 func (b *Blobs) encode() []byte {
 	var text []byte
 	for e := range b.all() {
@@ -163,7 +185,7 @@ func (b *Blobs) verify(ctx context.Context, dir string, read bool) error {
 			return err
 		}
 		if !e.isThere(dir) {
-			return fmt.Errorf("%w: its blob %s of %d bytes is not in %s", ErrDamaged, e.address, e.size, e.path(dir))
+			return &DamagedBlob{e, fmt.Sprintf("its blob %s of %d bytes is not in %s", e.address, e.size, e.path(dir))}
 		}
 		if !read {
 			continue
@@ -173,7 +195,7 @@ func (b *Blobs) verify(ctx context.Context, dir string, read bool) error {
 			return err
 		}
 		if "sha256:"+sum != e.address.String() {
-			return fmt.Errorf("%w: the blob %s has other bytes than those that were stored", ErrDamaged, e.path(dir))
+			return otherBytes(&e, dir)
 		}
 	}
 	return nil
@@ -204,14 +226,16 @@ type BlobInfo struct {
 
 // fetched is what fetch has done.
 type fetched struct {
-	blobs   int
-	bytes   int64
-	damaged []blobEntry // that the server cannot send
+	blobs    int
+	bytes    int64
+	damaged  []string // addresses of those that the server cannot send
+	repaired []string // addresses of those whose bytes had changed in the directory
 }
 
-// fetch adds the blobs of a server to the list, and fetches those that the directory does not have. It leaves out what
-// the server removes meanwhile, and what is damaged there: the rest of a backup is needed all the more.
-func (b *Blobs) fetch(ctx context.Context, stores *blob.Clients, dir string, from BlobSource) (done fetched, err error) {
+// fetch adds the blobs of a server to the list, and fetches those that the directory does not have. It reads those that are
+// there, and fetches them again if their bytes have changed, unless bySize is set. It leaves out what the server removes
+// meanwhile, and what is damaged there: the rest of a backup is needed all the more.
+func (b *Blobs) fetch(ctx context.Context, stores *blob.Clients, dir string, from BlobSource, bySize bool) (done fetched, err error) {
 	clients, err := from.Clients(ctx)
 	if err != nil {
 		return done, err
@@ -233,10 +257,14 @@ func (b *Blobs) fetch(ctx context.Context, stores *blob.Clients, dir string, fro
 				return fmt.Errorf("the server has listed a blob with the address %q", info.Address)
 			}
 			e := blobEntry{client, *ref.SHA256, info.Size}
-			if !b.add(client, e.address, e.size) || e.isThere(dir) {
+			isThere := e.isThere(dir)
+			if !b.add(client, e.address, e.size) || isThere && bySize {
 				continue
 			}
 			group.Go(func() error {
+				if err := ctx.Err(); err != nil || isThere && e.isIntact(dir) {
+					return err
+				}
 				err := fetchBlob(ctx, store, from, &e)
 				mu.Lock()
 				defer mu.Unlock()
@@ -245,10 +273,13 @@ func (b *Blobs) fetch(ctx context.Context, stores *blob.Clients, dir string, fro
 					b.remove(client, e.address)
 				case errors.Is(err, ErrBlobDamaged):
 					b.remove(client, e.address)
-					done.damaged = append(done.damaged, e)
+					done.damaged = append(done.damaged, e.address.String())
 				case err != nil:
 					return fmt.Errorf("fetch blob %s: %w", e.address, err)
 				default:
+					if isThere {
+						done.repaired = append(done.repaired, e.address.String())
+					}
 					done.blobs, done.bytes = done.blobs+1, done.bytes+e.size
 				}
 				return nil
@@ -294,7 +325,7 @@ func (b *Blobs) restore(ctx context.Context, to, from string) (err error) {
 		group.Go(func() error {
 			f, err := os.Open(e.path(from))
 			if errors.Is(err, fs.ErrNotExist) {
-				return fmt.Errorf("%w: its blob %s is missing", ErrDamaged, e.path(from))
+				return &DamagedBlob{e, fmt.Sprintf("its blob %s is missing", e.path(from))}
 			}
 			if err != nil {
 				return err
@@ -302,7 +333,7 @@ func (b *Blobs) restore(ctx context.Context, to, from string) (err error) {
 			defer f.Close() // it was only read
 			_, err = store.Put(ctx, f, blob.Ref{SHA256: &e.address})
 			if errors.Is(err, blob.ErrDigest) {
-				err = fmt.Errorf("%w: the blob %s has other bytes than those that were stored", ErrDamaged, e.path(from))
+				err = otherBytes(&e, from)
 			}
 			return err
 		})

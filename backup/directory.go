@@ -40,6 +40,10 @@ var ErrOtherServer = errors.New("the directory has backups of another server")
 // Directory has backups, each in a directory that is named by its time, and the blobs of all of them in one. It is locked
 // for this process until Close.
 type Directory struct {
+	// BlobsBySize lets Make compare only the sizes of the blobs that the directory already has. Otherwise it reads them,
+	// and fetches those again whose bytes have changed.
+	BlobsBySize bool
+
 	path string
 	lock *os.File
 }
@@ -151,6 +155,8 @@ type Made struct {
 	Removed  []string
 	// Damaged are the addresses of blobs that the backup does not have, since they are damaged on the server.
 	Damaged []string
+	// Repaired are the addresses of blobs whose bytes had changed in the directory, and that were fetched again.
+	Repaired []string
 }
 
 // Make makes a backup. stream requests the stream of a server. blobs is the server's blobs; nil leaves them out. The
@@ -188,12 +194,12 @@ func (d *Directory) Make(ctx context.Context, stream func(context.Context) (io.R
 		// Blobs that jobs of the snapshot name may be removed by the server soon after it, if these jobs end. So they are
 		// fetched before. Those that arrive meanwhile stay for a day, and are fetched afterwards.
 		fetch := func() error {
-			done, err := list.fetch(ctx, stores, filepath.Join(d.path, blobsDir), blobs)
-			made.NewBlobs, made.NewBytes, made.Damaged = made.NewBlobs+done.blobs, made.NewBytes+done.bytes, nil
-			for _, e := range done.damaged { // those of the second time are all
-				made.Damaged = append(made.Damaged, e.address.String())
-			}
+			done, err := list.fetch(ctx, stores, filepath.Join(d.path, blobsDir), blobs, d.BlobsBySize)
+			made.NewBlobs, made.NewBytes = made.NewBlobs+done.blobs, made.NewBytes+done.bytes
+			made.Damaged = done.damaged // those of the second time are all
+			made.Repaired = append(made.Repaired, done.repaired...)
 			slices.Sort(made.Damaged)
+			slices.Sort(made.Repaired)
 			return err
 		}
 		if err := fetch(); err != nil {

@@ -128,3 +128,66 @@ func TestMarks(t *testing.T) {
 		t.Errorf("left %v, %v", entries, err)
 	}
 }
+
+// TestRottenBlob: a blob whose bytes have changed in the directory is fetched again, so that the new backup can be restored,
+// and the earlier ones that share it too. Backups that share it are not named as those to restore instead.
+func TestRottenBlob(t *testing.T) {
+	s := startSource(t, 0)
+	dir := t.TempDir()
+	f := &fakeBlobs{}
+	f.put("", "stays")
+	without := mustMake(t, dir, s.stream, f, 0)
+	address := f.put("acme", "rots")
+	first := mustMake(t, dir, s.stream, f, 0)
+	second := mustMake(t, dir, s.stream, f, 0)
+	path := filepath.Join(dir, blobsDir, "clients", "acme", "blobs", "sha256", strings.TrimPrefix(address, "sha256:"))
+	flip(t, path, 1)
+	for what, try := range map[string]func() error{
+		"Verify":  func() error { _, err := Verify(t.Context(), second.Path, true); return err },
+		"Restore": func() error { _, err := Restore(t.Context(), second.Path, filepath.Join(t.TempDir(), "x")); return err },
+	} {
+		err := try()
+		if !errors.Is(err, ErrDamaged) {
+			t.Errorf("%s: %v", what, err)
+		}
+		if got := Others(second.Path, err); got != without.Path {
+			t.Errorf("%s: the other backups are %s, and only %s does not share the blob", what, got, without.Path)
+		}
+	}
+	if got, want := Others(second.Path, ErrDamaged), first.Path+", "+without.Path; got != want {
+		t.Errorf("the other backups are %s, want %s", got, want)
+	}
+	f.gets = 0
+	third := mustMake(t, dir, s.stream, f, 0)
+	if f.gets != 1 || !slices.Equal(third.Repaired, []string{address}) || third.NewBlobs != 1 {
+		t.Errorf("%d blobs were fetched; %+v", f.gets, third)
+	}
+	for _, m := range []Made{first, second, third} {
+		if _, err := Verify(t.Context(), m.Path, true); err != nil {
+			t.Error(err)
+		}
+	}
+
+	flip(t, path, 1)
+	f.damaged = map[string]bool{address: true}
+	fourth := mustMake(t, dir, s.stream, f, 0)
+	if n, _ := fourth.Verified.Blobs.Count(); n != 1 || !slices.Equal(fourth.Damaged, []string{address}) || len(fourth.Repaired) > 0 {
+		t.Errorf("a blob that is damaged here and there: %d blobs, %+v", n, fourth)
+	}
+	if _, err := Verify(t.Context(), fourth.Path, true); err != nil {
+		t.Error(err)
+	}
+
+	f.damaged, f.gets = nil, 0
+	d, err := OpenDirectory(dir, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.BlobsBySize = true
+	if _, err := d.Make(t.Context(), s.stream, f, 0); err != nil || f.gets != 0 {
+		t.Errorf("with BlobsBySize: %d blobs were fetched, %v", f.gets, err)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -6,8 +6,8 @@
 //     without all commands before it.
 //   - A backup appears in its directory in one step, when it is complete, durable and verified. Until then the earlier
 //     backups are as they were.
-//   - Restore makes a data directory only of a backup whose every byte is as it was written. The data directory appears
-//     in one step.
+//   - Restore makes a data directory only of a backup whose every byte is as it was written. A data directory that does not
+//     exist appears in one step. One that exists gets its journal last, and no server starts without it.
 //   - What a killed command leaves has a name of its own, and the next command removes it.
 //   - No path in a stream or in a manifest leads out of the directory of the backup.
 //
@@ -45,6 +45,7 @@
 //   - verify.go: Verify.
 //   - directory.go: the directory of the backups: Make, and the removal of old ones.
 //   - restore.go: Restore.
+//   - owner_unix.go, owner_other.go: the owner of restored files.
 //
 // Not for: taking the snapshot (package ingest), requests to a server (package client).
 package backup

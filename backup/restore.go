@@ -7,18 +7,27 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/journal"
 )
 
-// restoreSuffix ends the name of a data directory while it is restored.
-const restoreSuffix = ".partial"
-
-// restoreMark is a file in such a directory. It says that a restore has made the directory, so that another one may
-// remove it.
-const restoreMark = "restore-under-way"
+const (
+	// restoreSuffix ends the name of a data directory while it is restored.
+	restoreSuffix = ".partial"
+	// restoreInside is the directory in which a data directory that exists is restored. So the data directory may be a
+	// mount point, and nothing is written to the directory that has it.
+	restoreInside = ".restore.partial"
+	// restoreMark is a file in such a directory. It says that a restore has made the directory, so that another one may
+	// remove it.
+	restoreMark = "restore-under-way"
+	// journalName is the entry of a data directory that a restore moves last: without it, no server starts there.
+	journalName = "journal"
+	// maxLinks is how many symbolic links the path of a data directory may have at its end.
+	maxLinks = 40
+)
 
 // ErrNotEmpty: the data directory of a restore exists and has files.
 var ErrNotEmpty = errors.New("the data directory is not empty")
@@ -66,17 +75,20 @@ type Restored struct {
 	Blobs   *Blobs           // nil: the backup was made without blobs
 }
 
-// Restore makes a data directory of a backup. The directory must not exist, or be empty. It appears in one step, when
-// all files have the digests that the backup promises, the journal was applied, and the check of the store has found no
-// problem. Until then the files are in a directory beside it, which the next Restore removes if this one is killed.
+// Restore makes a data directory of a backup. The directory must not exist, or be empty but for lost+found. The files get
+// their names when they have the digests that the backup promises, the journal was applied, and the check of the store
+// has found no problem. Until then they are in a directory that the next Restore removes if this one is killed:
+//
+//   - A directory that does not exist appears in one step. Before, the files are in a directory beside it.
+//   - A directory that exists stays, with its owner, who gets the files if this process may give them away. Before, the
+//     files are in a directory in it. The journal is moved last.
+//
+// A symbolic link stays, and its target is the data directory.
 //
 // The error is ErrDamaged if the backup is damaged, and ErrNotEmpty if the data directory has files.
 func Restore(ctx context.Context, backup, data string) (r Restored, err error) {
-	data, err = filepath.Abs(data)
+	to, err := findRestore(data)
 	if err != nil {
-		return r, err
-	}
-	if err := isFree(data); err != nil {
 		return r, err
 	}
 	m, blobs, err := open(backup)
@@ -84,14 +96,14 @@ func Restore(ctx context.Context, backup, data string) (r Restored, err error) {
 		return r, err
 	}
 	r.Manifest, r.Blobs = m, blobs
-	partial := data + restoreSuffix
-	lock, err := beginRestore(partial)
+	partial := to.partial
+	lock, err := to.begin()
 	if err != nil {
 		return r, err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, os.RemoveAll(partial))
+			err = errors.Join(err, to.abandon())
 		}
 		err = errors.Join(err, lock.Close())
 	}()
@@ -117,24 +129,158 @@ func Restore(ctx context.Context, backup, data string) (r Restored, err error) {
 		return r, fmt.Errorf("%w: the restored state includes the commands up to seq %d of %d; the check found %d problems %s", ErrDamaged, found.Applied, m.Last, found.Problems, first)
 	}
 	r.Applied, r.Jobs = found.Applied, found.Jobs
-	return r, publishRestored(partial, data)
+	return r, to.publish()
 }
 
-// isFree returns ErrNotEmpty unless a directory is empty or does not exist.
-func isFree(data string) error {
+// restoring is a data directory that is restored.
+type restoring struct {
+	data    string // without symbolic links
+	exists  bool   // it is an empty directory
+	partial string // where the files are until they are checked
+	done    bool   // the data directory has the journal
+}
+
+// findRestore returns ErrNotEmpty unless a data directory is free.
+func findRestore(data string) (*restoring, error) {
+	data, err := followLinks(data)
+	if err != nil {
+		return nil, err
+	}
+	r := &restoring{data: data, partial: data + restoreSuffix}
 	entries, err := os.ReadDir(data)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return r, nil
 	}
-	if err == nil && len(entries) > 0 {
-		err = fmt.Errorf("%w: %s has %s; next step: name a directory that does not exist, or move its files away", ErrNotEmpty, data, entries[0].Name())
+	if err != nil {
+		return nil, err
+	}
+	r.exists, r.partial = true, filepath.Join(data, restoreInside)
+	_, err = os.Lstat(filepath.Join(r.partial, restoreMark))
+	isLeft := err == nil
+	for _, e := range entries {
+		switch name := e.Name(); {
+		case name == "lost+found", name == restoreInside: // begin refuses the second unless a restore has made it
+		case isLeft && slices.Contains(movedFirst, name) && !hasName(entries, journalName): // begin removes it
+		default:
+			return nil, fmt.Errorf("%w: %s has %s; next step: name a directory that does not exist, or move its files away", ErrNotEmpty, data, name)
+		}
+	}
+	return r, nil
+}
+
+func hasName(entries []os.DirEntry, name string) bool {
+	return slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() == name })
+}
+
+// followLinks returns the absolute path that symbolic links at the end of a path lead to, even if nothing is there.
+func followLinks(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	for range maxLinks {
+		real, err := filepath.EvalSymlinks(path)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return real, err
+		}
+		target, err := os.Readlink(path)
+		if err != nil { // it does not exist, and is no link
+			return path, nil
+		}
+		if !filepath.IsAbs(target) {
+			dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+			if err != nil {
+				return "", err
+			}
+			target = filepath.Join(dir, target)
+		}
+		path = target
+	}
+	return "", fmt.Errorf("%s: more than %d symbolic links", path, maxLinks)
+}
+
+// begin makes the directory for the files. It removes what a killed restore has left.
+func (r *restoring) begin() (lock *os.File, err error) {
+	if r.exists {
+		return beginRestore(r.partial, r.removeMoved)
+	}
+	return beginRestore(r.partial, func() error { return nil })
+}
+
+// movedFirst are the entries of a data directory that a restore moves into it before the journal.
+var movedFirst = []string{"store", "blobs"}
+
+// removeMoved removes them. They are not those of a restore if there is a journal: another process has used the directory.
+func (r *restoring) removeMoved() error {
+	_, err := os.Lstat(filepath.Join(r.data, journalName))
+	if err == nil {
+		return fmt.Errorf("%w: %s has %s, and another process made it meanwhile", ErrNotEmpty, r.data, journalName)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	err = nil
+	for _, name := range movedFirst {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(r.data, name)))
 	}
 	return err
 }
 
+// abandon removes the files of a restore that has failed.
+func (r *restoring) abandon() (err error) {
+	if r.done {
+		return nil
+	}
+	if r.exists {
+		err = r.removeMoved()
+	}
+	return errors.Join(err, removeMarked(r.partial, restoreMark))
+}
+
+// publish gives restored data its name.
+func (r *restoring) publish() error {
+	if r.exists {
+		return r.moveIn()
+	}
+	if err := os.Rename(r.partial, r.data); err != nil {
+		return err
+	}
+	r.done = true
+	if err := journal.SyncPath(filepath.Dir(r.data)); err != nil {
+		return err
+	}
+	return os.Remove(filepath.Join(r.data, restoreMark)) // a server ignores it if it stays
+}
+
+// moveIn moves restored data into the directory that exists, the journal when all else is durable.
+func (r *restoring) moveIn() error {
+	if err := giveToOwner(r.data, r.partial); err != nil {
+		return fmt.Errorf("give the restored files to the owner of %s: %w", r.data, err)
+	}
+	move := func(name string) error {
+		return os.Rename(filepath.Join(r.partial, name), filepath.Join(r.data, name))
+	}
+	for _, name := range movedFirst {
+		if err := move(name); err != nil && !errors.Is(err, fs.ErrNotExist) { // there may be no blobs
+			return err
+		}
+	}
+	if err := journal.SyncPath(r.data); err != nil {
+		return err
+	}
+	if err := move(journalName); err != nil {
+		return err
+	}
+	r.done = true
+	if err := journal.SyncPath(r.data); err != nil {
+		return err
+	}
+	return removeMarked(r.partial, restoreMark) // a server ignores it if it stays
+}
+
 // beginRestore makes the directory in which the data is restored, and locks its mark. It removes a directory that a
-// killed restore has left.
-func beginRestore(partial string) (lock *os.File, err error) {
+// killed restore has left, after what removeMoved removes.
+func beginRestore(partial string, removeMoved func() error) (lock *os.File, err error) {
 	mark := filepath.Join(partial, restoreMark)
 	entries, err := os.ReadDir(partial)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -151,7 +297,11 @@ func beginRestore(partial string) (lock *os.File, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := errors.Join(removeMarked(partial, restoreMark), old.Close()); err != nil {
+		err = removeMoved()
+		if err == nil {
+			err = removeMarked(partial, restoreMark)
+		}
+		if err := errors.Join(err, old.Close()); err != nil {
 			return nil, err
 		}
 	}
@@ -198,29 +348,24 @@ func copyFiles(ctx context.Context, backup, to string, m *Manifest) error {
 	return nil
 }
 
-// publishRestored gives restored data its name.
-func publishRestored(partial, data string) error {
-	if err := os.Remove(data); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w; next step: if it is the root of a file system, name a directory in it, such as %s", err, filepath.Join(data, "data"))
-	}
-	if err := os.Rename(partial, data); err != nil {
-		return err
-	}
-	if err := journal.SyncPath(filepath.Dir(data)); err != nil {
-		return err
-	}
-	return os.Remove(filepath.Join(data, restoreMark)) // a server ignores it if it stays
-}
-
-// Others returns the other backups beside a backup, the newest first, for a message about a damaged one.
-func Others(backup string) string {
+// Others returns the other backups beside a damaged one, the newest first, for a message about the error of its
+// verification. If that is a damaged blob, the backups that share it are left out.
+func Others(backup string, failed error) string {
+	blob, isBlob := errors.AsType[*DamagedBlob](failed)
 	d := Directory{path: filepath.Dir(backup)}
 	names, _ := d.names() // if they cannot be listed, there are none to name
 	var others []string
-	for i := len(names) - 1; i >= 0; i-- {
-		if names[i] != filepath.Base(backup) {
-			others = append(others, filepath.Join(d.path, names[i]))
+	for _, name := range slices.Backward(names) {
+		path := filepath.Join(d.path, name)
+		if name == filepath.Base(backup) {
+			continue
 		}
+		if isBlob {
+			if _, blobs, err := open(path); err != nil || blobs != nil && blobs.has(blob.entry.client, blob.entry.address) {
+				continue
+			}
+		}
+		others = append(others, path)
 	}
 	return strings.Join(others, ", ")
 }

@@ -183,10 +183,19 @@ func CheckName(field, name string) error {
 	}
 	for i := range len(name) {
 		if !NameByte(name[i]) {
-			return fmt.Errorf("%s may hold only letters, digits and . _ : - (byte %d is %q)", field, i, name[i])
+			return fmt.Errorf("%s may hold only %s, and not %q", field, nameCharacters, firstCharacter(name[i:]))
 		}
 	}
 	return nil
+}
+
+// nameCharacters are those of NameByte, for people.
+const nameCharacters = "a-z A-Z 0-9 . _ : -"
+
+// firstCharacter returns the first character of a text, or its first byte if that is no UTF-8.
+func firstCharacter(text string) string {
+	_, size := utf8.DecodeRuneInString(text)
+	return text[:size]
 }
 
 // NameByte reports whether a name may hold the byte.

@@ -20,6 +20,18 @@ func TestCheckName(t *testing.T) {
 	}
 }
 
+// TestWrongCharacter: a refused name says the whole character, and not its first byte.
+func TestWrongCharacter(t *testing.T) {
+	for name, want := range map[string]string{"möbel": `"ö"`, "a b": `" "`, "a\xffb": `"\xff"`, "a/b": `"/"`} {
+		if err := CheckName("client", name); err == nil || err.Error() != "client may hold only a-z A-Z 0-9 . _ : -, and not "+want {
+			t.Errorf("%q: %v", name, err)
+		}
+		if err := checkMetaName(name); err == nil || err.Error() != "a name in meta may hold only a-z A-Z 0-9 . _ : -, and not "+want {
+			t.Errorf("%q in meta: %v", name, err)
+		}
+	}
+}
+
 func TestCheckText(t *testing.T) {
 	for _, test := range []struct {
 		text   string

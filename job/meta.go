@@ -51,7 +51,7 @@ func checkMetaName(name string) error {
 	}
 	for i := range len(name) {
 		if !nameByte[name[i]] {
-			return fmt.Errorf("a name in meta may hold only letters, digits and . _ : - (byte %d is %q)", i, name[i])
+			return fmt.Errorf("a name in meta may hold only %s, and not %q", nameCharacters, firstCharacter(name[i:]))
 		}
 	}
 	return nil

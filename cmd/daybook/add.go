@@ -246,6 +246,7 @@ func (f *addFlags) openState(cmd *cobra.Command, args []string, o *client.AddOpt
 	if err != nil {
 		return nil, err
 	}
+	s.repeat = f.unknown == unknownRepeat
 	var forgotten []*stateBody
 	if o.Resume, forgotten = s.resumed(); len(forgotten) > 0 && !s.done {
 		switch f.unknown {

@@ -31,9 +31,10 @@ const stateVersion = 1
 // addState is the file of `daybook add --resume`. Its first line says what is added; each later line says that a body was
 // sent or stored, or that all are stored. Each line is on disk before what it says counts.
 type addState struct {
-	path string
-	head stateHead
-	now  func() time.Time
+	path   string
+	head   stateHead
+	repeat bool // bodies without an answer are sent again, even if the server may have forgotten their keys
+	now    func() time.Time
 
 	mu     sync.Mutex
 	f      *os.File
@@ -248,11 +249,17 @@ func (s *addState) resumed() (r *client.AddResult, forgotten []*stateBody) {
 			continue
 		}
 		r.Unknown = append(r.Unknown, body)
-		if age := s.now().Sub(time.UnixMilli(b.At)); age > addKeyAge || age < -time.Minute {
+		if s.isForgotten(b) {
 			forgotten = append(forgotten, b)
 		}
 	}
 	return r, forgotten
+}
+
+// isForgotten reports whether the server may have forgotten the key of a body that was sent, or the clock does not say.
+func (s *addState) isForgotten(b *stateBody) bool {
+	age := s.now().Sub(time.UnixMilli(b.At))
+	return age > addKeyAge || age < -time.Minute
 }
 
 // errInputChanged: the input is not the one that was sent before.
@@ -276,8 +283,12 @@ func (s *addState) body(b client.AddedBody, lines []byte) error {
 	if known == nil && s.done {
 		return &errInputChanged{s.head.Input, fmt.Sprintf("it was stored to its end at byte %d, and it is longer now", b.Offset)}
 	}
-	if known != nil && (known.stored || s.now().Sub(time.UnixMilli(known.At)) <= addKeyAge) {
-		return s.failed // a later time would say that the server knows the key for longer than it does
+	switch {
+	case known == nil || s.failed != nil: // see write
+	case known.stored || !s.isForgotten(known):
+		return nil // a later time would say that the server knows the key for longer than it does
+	case !s.repeat: // it has become too old since the file was opened
+		return &unknownBodies{[]*stateBody{known}}
 	}
 	line := stateLine{Event: "sent", At: s.now().UnixMilli(), Offset: b.Offset, Bytes: b.Bytes, Hash: hash}
 	if err := s.write(line); err != nil {

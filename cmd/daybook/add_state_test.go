@@ -6,6 +6,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/client"
 )
 
 // TestStateFileInUse: while an add has a state file, another one with the same file stores nothing and changes nothing in
@@ -60,5 +63,59 @@ func TestStateFileInUse(t *testing.T) {
 	ok(t, args...)
 	if n := s.pending(t, "default/twice"); n != 2 {
 		t.Errorf("%d jobs", n)
+	}
+}
+
+// TestBodyOfADayAgo: a body that was sent without an answer is checked again when its turn comes, which may be hours after
+// the file was opened. It is sent again only with --unknown repeat.
+func TestBodyOfADayAgo(t *testing.T) {
+	lines := []byte("a\n")
+	b := client.AddedBody{Offset: 0, Bytes: len(lines)}
+	for _, c := range []struct {
+		name    string
+		unknown string
+		later   time.Duration
+		refused bool
+	}{
+		{"a young one", "", addKeyAge - time.Minute, false},
+		{"an old one", "", addKeyAge + time.Second, true},
+		{"an old one with skip", unknownSkip, addKeyAge + time.Second, true}, // it was not old when they were left out
+		{"an old one with repeat", unknownRepeat, addKeyAge + time.Second, false},
+		{"one of the future", "", -2 * time.Minute, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "state")
+			s, err := openAddState(path, stateHead{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.body(b, lines); err != nil {
+				t.Fatal(err)
+			}
+			s.close()
+			if s, err = openAddState(path, stateHead{}); err != nil {
+				t.Fatal(err)
+			}
+			defer s.close()
+			s.repeat = c.unknown == unknownRepeat
+			if _, forgotten := s.resumed(); len(forgotten) > 0 {
+				t.Fatalf("it is old at the start: %v", forgotten)
+			}
+			now := time.Now().Add(c.later)
+			s.now = func() time.Time { return now }
+			err = s.body(b, lines)
+			if isUnknown := errors.Is(err, client.ErrUnknown); isUnknown != c.refused || err != nil && !c.refused {
+				t.Errorf("%v", err)
+			}
+			sent := 0
+			for _, l := range stateOf(t, path) {
+				if l.Event == "sent" {
+					sent++
+				}
+			}
+			if want := map[bool]int{true: 2, false: 1}[s.repeat]; sent != want {
+				t.Errorf("the file says that it was sent %d times, want %d", sent, want)
+			}
+		})
 	}
 }

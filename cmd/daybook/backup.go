@@ -23,7 +23,7 @@ const defaultKeep = 7
 
 func newBackup() *cobra.Command {
 	var server serverAddress
-	var asJSON, noBlobs bool
+	var asJSON, noBlobs, bySize bool
 	var keep int
 	cmd := &cobra.Command{
 		Use:   "backup DIR",
@@ -36,8 +36,9 @@ it is complete, on disk and verified: the digests of all files, the records of t
 that ` + "`daybook check`" + ` checks. If the command is killed, the earlier backups are as they were, and the next backup
 removes what it has left.
 
-The backups share the blobs, which are in DIR/blobs. Only those that are not there yet are fetched. With
---no-blobs they are left out. Files of the store that did not change since the backup before are hard links to
+The backups share the blobs, which are in DIR/blobs. Only those that are not there yet are fetched. Those that
+are there are read, and fetched again if their bytes have changed. --blobs-by-size compares their sizes only,
+which is faster. With --no-blobs they are left out. Files of the store that did not change since the backup before are hard links to
 its files.
 
 Use a directory for each server: DIR is refused if it has backups of another one.
@@ -55,12 +56,14 @@ has. ` + "`daybook restore`" + ` makes a data directory of a backup.`,
 			if err != nil {
 				return err
 			}
-			return makeBackup(cmd, newClient(cmd, url), args[0], noBlobs, keep, asJSON)
+			return makeBackup(cmd, newClient(cmd, url), args[0], noBlobs, bySize, keep, asJSON)
 		},
 	}
 	serverFlag(cmd, &server)
 	jsonFlag(cmd, &asJSON)
 	cmd.Flags().BoolVar(&noBlobs, "no-blobs", false, "leave the blobs out")
+	cmd.Flags().BoolVar(&bySize, "blobs-by-size", false, "do not read the blobs that DIR has; compare their sizes only")
+	cmd.MarkFlagsMutuallyExclusive("no-blobs", "blobs-by-size")
 	cmd.Flags().IntVar(&keep, "keep", defaultKeep, "how many backups stay in DIR; 0 means all")
 	return cmd
 }
@@ -79,9 +82,11 @@ type backupReport struct {
 	HasBlobs    bool             `json:"has_blobs"`
 	Blobs       int              `json:"blobs"`
 	BlobBytes   int64            `json:"blob_bytes"`
-	NewBlobs    *int             `json:"new_blobs,omitempty"`     // fetched
-	Removed     []string         `json:"removed,omitempty"`       // earlier backups
-	Damaged     []string         `json:"damaged_blobs,omitempty"` // that the backup does not have
+	NewBlobs    *int             `json:"new_blobs,omitempty"`      // fetched
+	Removed     []string         `json:"removed,omitempty"`        // earlier backups
+	Damaged     []string         `json:"damaged_blobs,omitempty"`  // that the backup does not have
+	Repaired    []string         `json:"repaired_blobs,omitempty"` // whose bytes had changed in the directory, fetched again
+	BlobsBySize bool             `json:"blobs_by_size,omitempty"`  // only the sizes of earlier blobs were compared
 	Seconds     float64          `json:"seconds"`
 }
 
@@ -100,13 +105,14 @@ func (r *backupReport) blobsText() string {
 	return fmt.Sprintf("%d blobs with %s", r.Blobs, sizeText(r.BlobBytes))
 }
 
-func makeBackup(cmd *cobra.Command, c *client.Client, path string, noBlobs bool, keep int, asJSON bool) (err error) {
+func makeBackup(cmd *cobra.Command, c *client.Client, path string, noBlobs, bySize bool, keep int, asJSON bool) (err error) {
 	began := time.Now()
 	dir, err := backup.OpenDirectory(path, true)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
+	dir.BlobsBySize = bySize
 	ctx := cmd.Context()
 	if err := acceptsServer(ctx, dir, c); err != nil {
 		return err
@@ -132,7 +138,7 @@ func makeBackup(cmd *cobra.Command, c *client.Client, path string, noBlobs bool,
 			return fmt.Errorf("the backup %s is complete: %w", made.Path, err)
 		}
 	}
-	r := backupReport{Backup: made.Path, Jobs: made.Verified.Jobs, Removed: made.Removed, Damaged: made.Damaged, Seconds: time.Since(began).Seconds()}
+	r := backupReport{Backup: made.Path, Jobs: made.Verified.Jobs, Removed: made.Removed, Damaged: made.Damaged, Repaired: made.Repaired, BlobsBySize: bySize, Seconds: time.Since(began).Seconds()}
 	r.describe(made.Verified.Manifest, made.Verified.Blobs)
 	if r.HasBlobs {
 		r.NewBlobs = &made.NewBlobs
@@ -172,7 +178,16 @@ func (r *backupReport) print(out io.Writer, asJSON bool) error {
 	if r.HasBlobs {
 		text += fmt.Sprintf(", of which %d were fetched", *r.NewBlobs)
 	}
-	_, err := fmt.Fprintf(out, "%s: %d jobs, up to seq %d; %d files with %s; %s; verified; %.1f s\n", r.Backup, r.Jobs, r.LastSeq, r.Files, sizeText(r.Bytes), text, r.Seconds)
+	verified := "verified"
+	if r.BlobsBySize {
+		verified = "verified but for earlier blobs, whose sizes were compared"
+	}
+	_, err := fmt.Fprintf(out, "%s: %d jobs, up to seq %d; %d files with %s; %s; %s; %.1f s\n", r.Backup, r.Jobs, r.LastSeq, r.Files, sizeText(r.Bytes), text, verified, r.Seconds)
+	for _, address := range r.Repaired {
+		if err == nil {
+			_, err = fmt.Fprintf(out, "fetched again, since its bytes had changed in the directory of the backups: %s\n", address)
+		}
+	}
 	for _, removed := range r.Removed {
 		if err == nil {
 			_, err = fmt.Fprintf(out, "removed %s\n", removed)

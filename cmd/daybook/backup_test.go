@@ -202,6 +202,38 @@ func TestBackupOfAnotherServer(t *testing.T) {
 	}
 }
 
+// TestRottenBlobOfABackup: a blob that has changed in the directory of the backups is fetched again and reported; with
+// --blobs-by-size it is not noticed, and the report does not say that it was verified.
+func TestRottenBlobOfABackup(t *testing.T) {
+	s := serving(t, filepath.Join(t.TempDir(), "data"))
+	dir := t.TempDir()
+	address := strings.TrimSpace(ok(t, "blob", "put", "--server", s.url, written(t, "blob", "some bytes")))
+	first := reported(t, "backup", "--server", s.url, dir)
+	file := filepath.Join(dir, "blobs", "blobs", "sha256", strings.TrimPrefix(address, "sha256:"))
+	rot := func() {
+		t.Helper()
+		if err := os.WriteFile(file, []byte("Some bytes"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rot()
+	if text := ok(t, "backup", "--server", s.url, "--blobs-by-size", dir); !strings.Contains(text, "verified but for earlier blobs") || strings.Contains(text, "fetched again") {
+		t.Error(text)
+	}
+	r := execute(t, "", "restore", first.Backup, "--data", filepath.Join(t.TempDir(), "d"))
+	if r.code != exitCorrupt || !strings.Contains(r.errs, "run daybook backup") || strings.Contains(r.errs, "restore another backup") {
+		t.Errorf("exit code %d: %s", r.code, r.errs)
+	}
+	if text := ok(t, "backup", "--server", s.url, dir); !strings.Contains(text, "fetched again, since its bytes had changed in the directory of the backups: "+address) {
+		t.Error(text)
+	}
+	rot()
+	if r := reported(t, "backup", "--server", s.url, dir); len(r.Repaired) != 1 || r.Repaired[0] != address || r.BlobsBySize {
+		t.Errorf("%+v", r)
+	}
+	reported(t, "restore", "--verify-only", first.Backup)
+}
+
 // largeServer is a server whose backups take some tenths of a second.
 func largeServer(t *testing.T) *server {
 	s := serving(t, filepath.Join(t.TempDir(), "data"))
@@ -347,8 +379,8 @@ func TestKilledServerOfABackup(t *testing.T) {
 	}
 }
 
-// TestKilledRestore: a restore that is killed at any moment leaves no data directory, or a complete one. The next one
-// removes what it has left.
+// TestKilledRestore: a restore that is killed at any moment leaves no data directory, an empty one without a journal, or a
+// complete one. The next one removes what it has left.
 func TestKilledRestore(t *testing.T) {
 	t.Parallel()
 	s := largeServer(t)
@@ -360,14 +392,19 @@ func TestKilledRestore(t *testing.T) {
 	ok(t, "restore", dir, "--data", data)
 	took := 2 * time.Since(began)
 	killed := 0
-	for range kills {
+	for n := range 2 * kills {
 		if err := os.RemoveAll(data); err != nil {
 			t.Fatal(err)
+		}
+		if n%2 == 0 { // as a mount point
+			if err := os.Mkdir(data, 0o750); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if killedAfter(t, took, "restore", dir, "--data", data) {
 			killed++
 		}
-		if _, err := os.Stat(data); os.IsNotExist(err) {
+		if _, err := os.Stat(filepath.Join(data, "journal")); os.IsNotExist(err) {
 			ok(t, "restore", dir, "--data", data)
 		} else if err != nil {
 			t.Fatal(err)

@@ -325,6 +325,31 @@ func TestCLIDocumented(t *testing.T) {
 	checkPages(t, pages)
 }
 
+// TestManPages: tables keep their lines, flags are as in the help, and help topics have pages.
+func TestManPages(t *testing.T) {
+	dir := t.TempDir()
+	ok(t, "man", dir)
+	for name, wants := range map[string][]string{
+		"add": {
+			".EX\n  lines   each line is a text", "\n  ndjson  each line is a JSON value",
+			"\\fB--delimiter string\\fP\n\tthe character between", `(default ",")`, "\\fB-h, --help\\fP\n", "\\fB--delay duration\\fP\n\thow long the job waits before it may run\n",
+		},
+		"exit-codes":    {"\n    0  success\n", "\n  130  SIGINT"},
+		"environment":   {"DAYBOOK_SERVER"},
+		"configuration": {"--config"},
+	} {
+		text, err := os.ReadFile(filepath.Join(dir, "daybook-"+name+".1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range wants {
+			if !strings.Contains(strings.ReplaceAll(string(text), `\-`, "-"), want) {
+				t.Errorf("daybook-%s.1 lacks %q:\n%s", name, want, text)
+			}
+		}
+	}
+}
+
 // markdown returns the page of a command.
 func markdown(t *testing.T, cmd *cobra.Command) []byte {
 	t.Helper()

@@ -173,6 +173,25 @@ var sweepIDs = fromServer(func(ctx context.Context, c *client.Client, add func(s
 	return err
 })
 
+// handlerTypes completes the types that have a stored handler: one of the client of --client, or otherwise one of all clients.
+func handlerTypes(cmd *cobra.Command) []string {
+	owner := ""
+	if f := cmd.Flags().Lookup("client"); f != nil {
+		owner = f.Value.String()
+	}
+	return fromServer(func(ctx context.Context, c *client.Client, add func(string) bool) error {
+		for h, err := range c.Handlers(ctx) {
+			if err != nil {
+				return err
+			}
+			if h.Client == owner && !add(h.Type+"\t"+h.Kind) {
+				break
+			}
+		}
+		return nil
+	})(cmd)
+}
+
 var filesetNames = fromServer(func(ctx context.Context, c *client.Client, add func(string) bool) error {
 	for f, err := range c.Filesets(ctx) {
 		if err != nil {

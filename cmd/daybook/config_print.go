@@ -220,6 +220,11 @@ func printTOML(out io.Writer, cmd *cobra.Command) error {
 			return err
 		}
 	}
+	if verbOf(cmd) == "work" {
+		if _, err := fmt.Fprintf(out, "# The tables [%s] are not printed, because they may contain passwords.\n", strings.Join(workTableNames, "], [")); err != nil {
+			return err
+		}
+	}
 	for _, s := range settings {
 		line, err := toml.Marshal(map[string]any{s.Name: s.Value})
 		if err != nil {

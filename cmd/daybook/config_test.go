@@ -601,6 +601,9 @@ func TestConfigOfEachVerb(t *testing.T) {
 			given = append(given, "--"+f.Name+"="+value)
 		}
 		first := ok(t, append(args, given...)...)
+		if said := strings.Contains(first, "# The tables [handlers], [interpreters], [containers], [wasi] are not printed"); said != (verb == "work") {
+			t.Errorf("%s says %v that tables are left out", verb, said)
+		}
 		path := writeFile(t, t.TempDir(), "again.toml", first)
 		again := ok(t, append([]string{"config", "--toml", "--config", path}, strings.Fields(verb)...)...)
 		var a, b map[string]any

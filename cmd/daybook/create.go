@@ -38,7 +38,7 @@ func (f *attributeFlags) add(cmd *cobra.Command) {
 	flags.Var(&f.delay, "delay", "how long the job waits before it may run")
 	flags.Var(&f.lease, "lease", "how long a runner may hold the job without a tickle (default: the server's)")
 	flags.Var(&f.retention, "retention", "how long the job is kept after its end (default: the server's)")
-	flags.Var(&f.timeout, "timeout", "how long a run may last (default: no limit)")
+	flags.Var(&f.timeout, "timeout", "how long a run of the job may last (default: no limit)")
 	flags.Var(&f.expires, "expires-at", "time at which the job is cancelled unless it has started; as --run-at")
 	flags.StringArrayVar(&f.meta, "meta", nil, "NAME=VALUE for the job; may be given several times")
 	for _, name := range []string{"delay", "lease", "retention", "timeout"} {
@@ -103,6 +103,7 @@ type createFlags struct {
 	file, key, uniqueKey string
 	binary, input        string
 	asValue, wait        bool
+	waitTimeout          durationFlag
 	onComplete           string
 }
 
@@ -115,7 +116,9 @@ func newCreate() *cobra.Command {
 sent as text, or with --value as a JSON value; bytes that are not UTF-8 are sent as they are.
 
 The command prints the id of the job when the job is on the server's disk. With --wait it goes on until the
-job has ended, and prints its output. The exit code is then 15 if the job has failed, and 16 if it was cancelled.
+job has ended, and prints its output, which ends with a newline on a terminal. The exit code is then 15 if the job has
+failed, and 16 if it was cancelled. --timeout limits a run of the job, and --wait-timeout the wait: the exit code is 17
+when it has passed, and the job goes on.
 
 "daybook add" creates many jobs from the lines of a file.`,
 		Example: `  daybook create --type resize cat.jpg
@@ -135,11 +138,16 @@ job has ended, and prints its output. The exit code is then 15 if the job has fa
 	flags.StringVar(&f.input, "input-addr", "", "address of the input of that binary")
 	flags.StringVar(&f.onComplete, "on-complete", "", "type of the job that is created with the output of this one when it completes")
 	flags.BoolVar(&f.wait, "wait", false, "wait until the job has ended, and print its output")
+	flags.Var(&f.waitTimeout, "wait-timeout", "with --wait, how long the command waits at most (default: no limit)")
+	flags.Lookup("wait-timeout").DefValue = ""
 	jsonFlag(cmd, &f.asJSON)
 	return cmd
 }
 
 func create(cmd *cobra.Command, f *createFlags, args []string) error {
+	if f.waitTimeout != 0 && !f.wait {
+		return usageError{errors.New("--wait-timeout is for --wait only")}
+	}
 	j, err := f.newJob(cmd, args)
 	if err != nil {
 		return err
@@ -158,7 +166,16 @@ func create(cmd *cobra.Command, f *createFlags, args []string) error {
 		_, err := fmt.Fprintln(f.out, created.ID)
 		return err
 	}
-	return awaitJob(cmd.Context(), &f.remote, created.ID)
+	ctx := cmd.Context()
+	if f.waitTimeout != 0 {
+		limited, end := context.WithTimeout(ctx, time.Duration(f.waitTimeout))
+		defer end()
+		ctx = limited
+	}
+	if err = awaitJob(ctx, &f.remote, created.ID); err != nil && ctx.Err() != nil && cmd.Context().Err() == nil {
+		return fmt.Errorf("the job %s: %w", created.ID, errWaitTimeout)
+	}
+	return err
 }
 
 func (f *createFlags) newJob(cmd *cobra.Command, args []string) (j client.NewJob, err error) {

@@ -67,7 +67,7 @@ var exitCodes = []struct {
 	{exitClock, "the wall clock is more than a day earlier than the last time in the journal"},
 	{exitJobFailed, "the job, batch or queue that the command waited for has failed"},
 	{exitJobCancelled, "the job or batch that the command waited for was cancelled"},
-	{exitTimeout, "what the command waited for did not end within --timeout"},
+	{exitTimeout, "what the command waited for did not end within --timeout or --wait-timeout"},
 	{exitSystem, "the command does not run on this operating system"},
 	{exitSignal + int(syscall.SIGINT), "SIGINT (Ctrl-C) ended the command, or a second SIGINT ended the server at once"},
 	{exitSignal + int(syscall.SIGTERM), "a second SIGTERM ended the server at once"},
@@ -110,7 +110,7 @@ func exitCode(err error) int {
 		return exitJobCancelled
 	case isEnded:
 		return exitJobFailed
-	case errors.Is(err, errWatchTimeout):
+	case errors.Is(err, errWatchTimeout), errors.Is(err, errWaitTimeout):
 		return exitTimeout
 	case errors.Is(err, ingest.ErrInUse), errors.Is(err, journal.ErrLocked), errors.Is(err, blob.ErrLocked), errors.Is(err, backup.ErrInUse), errors.Is(err, errNoteInUse):
 		return exitDataInUse

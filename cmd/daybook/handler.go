@@ -170,7 +170,7 @@ func newHandlerGet() *cobra.Command {
 --json, the document and what the server knows of it.`,
 		Example:           "  daybook handler get resize",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: once(typeNames),
+		ValidArgsFunction: once(handlerTypes),
 	}
 	h.over(cmd, func(cmd *cobra.Command, args []string) error {
 		if err := h.connect(cmd); err != nil {
@@ -206,7 +206,7 @@ server keeps, the newest first.`,
 		Example: `  daybook handler ls
   daybook handler ls resize --client acme`,
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: once(typeNames),
+		ValidArgsFunction: once(handlerTypes),
 	}
 	h.over(cmd, func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 && h.client != "" {
@@ -270,7 +270,7 @@ func newHandlerRemove() *cobra.Command {
 		Long:              "Remove the handler of a type with all its versions. Jobs of the type wait until a runner has another handler for it.",
 		Example:           "  daybook handler rm resize",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: once(typeNames),
+		ValidArgsFunction: once(handlerTypes),
 	}
 	return h.over(cmd, func(cmd *cobra.Command, args []string) error {
 		if err := h.connect(cmd); err != nil {

@@ -1,19 +1,25 @@
 package main
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+	"github.com/spf13/pflag"
 )
 
 func newMan() *cobra.Command {
 	return &cobra.Command{
 		Use:   "man DIR",
 		Short: "Write the manual pages",
-		Long: `Write a manual page for each command into a directory: daybook.1, daybook-add.1, and so on. The time in the pages
+		Long: `Write a manual page for each command into a directory: daybook.1, daybook-add.1, and so on; and pages about exit codes,
+environment variables and configuration files: daybook-exit-codes.1, for example. The time in the pages
 is that of the variable SOURCE_DATE_EPOCH, if it is set.`,
 		Example: "  daybook man /usr/local/share/man/man1",
 		Args:    cobra.ExactArgs(1),
@@ -28,10 +34,63 @@ is that of the variable SOURCE_DATE_EPOCH, if it is set.`,
 				today := time.Now()
 				header.Date = &today
 			}
-			if err := doc.GenManTree(root, &header, args[0]); err != nil {
+			manText(root)
+			err := doc.GenManTree(root, &header, args[0])
+			for _, topic := range root.Commands() {
+				if err == nil && topic.IsAdditionalHelpTopicCommand() { // GenManTree leaves these out
+					err = manTopic(topic, header, filepath.Join(args[0], "daybook-"+topic.Name()+".1"))
+				}
+			}
+			if err != nil {
 				return fmt.Errorf("write manual pages: %w", err)
 			}
 			return nil
 		},
 	}
+}
+
+// manTopic writes the page of a help topic.
+func manTopic(topic *cobra.Command, header doc.GenManHeader, path string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(doc.GenMan(topic, &header, f), f.Close())
+}
+
+// manText changes the texts of a command and its commands to Markdown that gives the manual page which the help is: tables keep
+// their lines, and the flags are listed as the help lists them.
+func manText(cmd *cobra.Command) {
+	for _, c := range cmd.Commands() {
+		manText(c)
+	}
+	text := cmp.Or(cmd.Long, cmd.Short)
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		if strings.HasPrefix(line, "  ") {
+			lines[i] = "    " + line // code, whose lines stay as they are
+			if i > 0 && lines[i-1] != "" && !strings.HasPrefix(strings.TrimPrefix(lines[i-1], "\n"), "  ") {
+				lines[i] = "\n" + lines[i] // without an empty line, it is a part of the paragraph
+			}
+		}
+	}
+	text = strings.Join(lines, "\n")
+	cmd.InitDefaultHelpFlag()
+	text += manFlags("OPTIONS", cmd.LocalFlags()) + manFlags("OPTIONS INHERITED FROM PARENT COMMANDS", cmd.InheritedFlags())
+	cmd.Long = text
+	hide := func(f *pflag.Flag) { f.Hidden = true } // or else cobra lists them too, with quotes and 0 as the default
+	cmd.LocalFlags().VisitAll(hide)
+}
+
+// manFlags returns a section with flags. The lines of FlagUsages are a flag with its value, and after some spaces what it is.
+func manFlags(title string, flags *pflag.FlagSet) string {
+	if !flags.HasAvailableFlags() {
+		return ""
+	}
+	b := "\n\n# " + title + "\n"
+	for line := range strings.Lines(flags.FlagUsages()) {
+		flag, use, _ := strings.Cut(strings.TrimSpace(line), "   ")
+		b += "**" + flag + "**\n\t" + strings.TrimSpace(use) + "\n\n"
+	}
+	return b
 }

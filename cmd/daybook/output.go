@@ -72,7 +72,7 @@ func plainCell(text string) string {
 // colours are those of statuses and states, as numbers of the escape sequence SGR.
 var colours = map[string]string{
 	"pending": "33", "deferred": "33", "paused": "33", "in_progress": "36", "active": "36",
-	"completed": "32", "failed": "31", "cancelled": "2", "ready": "32", "ALIVE": "32", "DEAD": "31",
+	"completed": "32", "failed": "31", "cancelled": "2", "ready": "32", "ALIVE": "32", "DEAD": "31", "LOST": "31", "ENDED": "2",
 }
 
 // inColour returns a status with its colour, and any other text as it is.

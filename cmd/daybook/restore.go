@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,10 +21,14 @@ func newRestore() *cobra.Command {
 		Long: `Make a data directory of a backup that ` + "`daybook backup`" + ` has written. DIR is the directory of a backup, such as
 /backups/daybook/20261123T180500.123Z, or the directory of several, of which the newest is restored.
 
-The data directory must not exist, or be empty. It appears when it is complete: every file has the bytes that
+The data directory must not exist, or be empty. It is complete or not there: every file has the bytes that
 were backed up, the journal was applied, and the check of ` + "`daybook check`" + ` has found no problem. Until then the
-files are in a directory beside it, whose name ends in .partial. If the command is killed, the next one removes
-that directory. Nothing is restored of a backup that is damaged.
+files are in a directory beside it, whose name ends in .partial, or if the data directory exists, in its
+directory .restore.partial. If the command is killed, the next one removes what it has left. Nothing is
+restored of a backup that is damaged.
+
+A data directory that exists may be a mount point, or a link to another directory. It keeps its owner, and
+root gives the restored files to that owner.
 
 The restored server is the same server at an earlier time. Do not run it beside the original with the same
 bucket of blobs: docs/how-to/backups.md explains what else to consider.
@@ -77,14 +82,20 @@ With --verify-only, the backup is verified and nothing is restored.`,
 	return cmd
 }
 
-// notThis adds the other backups to the error of a damaged one.
+// notThis adds the next step to the error of a damaged backup.
 func notThis(path string, err error) error {
 	if !errors.Is(err, backup.ErrDamaged) {
 		return err
 	}
-	others := backup.Others(path)
-	if others == "" {
+	var steps []string
+	if _, isBlob := errors.AsType[*backup.DamagedBlob](err); isBlob {
+		steps = append(steps, "run daybook backup, which fetches the blob again if the server has it")
+	}
+	if others := backup.Others(path, err); others != "" {
+		steps = append(steps, "restore another backup: "+others)
+	}
+	if len(steps) == 0 {
 		return err
 	}
-	return fmt.Errorf("%w; next step: restore another backup: %s", err, others)
+	return fmt.Errorf("%w; next step: %s", err, strings.Join(steps, ", or "))
 }

@@ -18,7 +18,12 @@ func newRunners() *cobra.Command {
 		Use:   "runners [ID]",
 		Short: "List the runners, or show one",
 		Long: `List the runners that hold jobs or send heartbeats, with how many jobs each holds. With an id, show the document of
-that runner, with the claims that it has.`,
+that runner, with the claims that it has. The state is one of these:
+
+  ALIVE   its heartbeats arrive
+  ENDED   it has said that it ends
+  LOST    its heartbeats stopped without that
+  -       it sends no heartbeats`,
 		Example: `  daybook runners
   daybook runners mixer-1`,
 		Args:              cobra.MaximumNArgs(1),
@@ -54,12 +59,23 @@ that runner, with the claims that it has.`,
 			row("ID", "STATE", "HELD", "CLAIMS", "LAST SEEN", "NAME")
 			for i := range list {
 				one := &list[i]
-				row(one.ID, orDash(one.State), one.Held, one.ClaimCount, momentOrDash(one.LastSeenAt), orDash(one.Name))
+				row(one.ID, runnerState(one), one.Held, one.ClaimCount, momentOrDash(one.LastSeenAt), orDash(one.Name))
 			}
 		})
 	})
 	linesFlag(cmd, &r.asJSON, "runner")
 	return cmd
+}
+
+// runnerState returns the state of a runner in one word: a dead runner has ended in order, or is lost.
+func runnerState(r *client.Runner) string {
+	switch {
+	case r.State == client.RunnerDead && r.End == client.RunnerLeft:
+		return "ENDED"
+	case r.State == client.RunnerDead && r.End == client.RunnerLost:
+		return "LOST"
+	}
+	return orDash(r.State)
 }
 
 // momentOrDash returns a time, or - if there is none.
@@ -88,7 +104,11 @@ func newSweeps() *cobra.Command {
 		Use:   "sweeps [ID]",
 		Short: "List the operations on many jobs",
 		Long: `List the operations on all jobs of a batch or queue that are under way or ended within the last day: cancel,
-redrive and remove. With an id, show one.`,
+redrive and remove. With an id, show one.
+
+An operation that the server has done at once, as it does for few jobs, is no sweep and is not listed. The same holds
+for the cancel or remove, without a status, of a batch that was submitted: "daybook get --batch ID" shows how many of its
+jobs are left.`,
 		Example: "  daybook sweeps",
 		Args:    cobra.MaximumNArgs(1),
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/daybookq/daybook/client"
 )
 
 // asked is a server in this test, and a way to run commands that ask it.
@@ -97,6 +99,13 @@ func TestCreateWaits(t *testing.T) {
 		} else if c.code != exitOK {
 			contains(t, r.errs, "has failed: too many")
 		}
+	}
+	r := a.run("", "create", "--wait", "--wait-timeout", "50ms", "--type", "nobody", "x")
+	if id := uuids.FindString(r.errs); r.code != exitTimeout || !strings.Contains(a.do("get", id), "pending") {
+		t.Errorf("create --wait-timeout: %+v", r)
+	}
+	if r := a.run("", "create", "--wait-timeout", "1s", "x"); r.code != exitUsage {
+		t.Errorf("--wait-timeout without --wait: %+v", r)
 	}
 }
 
@@ -280,6 +289,12 @@ func TestCompletion(t *testing.T) {
 	a := startAsked(t)
 	id := a.do("create", "--client", "acme", "--type", "resize", "x")
 	batch := strings.TrimSpace(a.run("x\n", "submit", "--type", "sub", "--name", "nightly").out)
+	for _, args := range [][]string{{"stored"}, {"own", "--client", "acme"}} {
+		if r := a.run("cat", append([]string{"handler", "put", "--lang", "sh", args[0], "-"}, args[1:]...)...); r.code != exitOK {
+			t.Fatalf("%v: %+v", args, r)
+		}
+	}
+	t.Setenv("DAYBOOK_SERVER", a.s.url)
 	for _, c := range []struct {
 		args []string
 		want string
@@ -289,11 +304,13 @@ func TestCompletion(t *testing.T) {
 		{[]string{"results", ""}, batch},
 		{[]string{"get", "--batch", ""}, batch},
 		{[]string{"jobs", "--client", ""}, "acme\n"},
+		{[]string{"handler", "get", ""}, "stored\tscript\n"},
+		{[]string{"handler", "rm", ""}, "stored\tscript\n"},
+		{[]string{"handler", "ls", "--client", "acme", ""}, "own\tscript\n"},
 		{[]string{"jobs", "--type", ""}, "resize\n"},
 		{[]string{"jobs", "--status", ""}, "deferred\n"},
 	} {
-		last := len(c.args) - 1
-		r := execute(t, "", append(append([]string{"__complete", c.args[0], "--server", a.s.url}, c.args[1:last]...), "")...)
+		r := execute(t, "", append([]string{"__complete"}, c.args...)...)
 		if r.code != exitOK || !strings.Contains(r.out, c.want) {
 			t.Errorf("completion of %v: %+v", c.args, r)
 		}
@@ -303,6 +320,29 @@ func TestCompletion(t *testing.T) {
 	if r.code != exitOK || strings.Contains(r.out, "acme") || time.Since(begin) > 20*time.Second {
 		t.Errorf("completion without a server: %+v", r)
 	}
+}
+
+// TestRunnerStates: a runner that ended in order is not shown as a dead one.
+func TestRunnerStates(t *testing.T) {
+	for want, r := range map[string]client.Runner{
+		"ALIVE": {State: client.RunnerAlive}, "ENDED": {State: client.RunnerDead, End: client.RunnerLeft},
+		"LOST": {State: client.RunnerDead, End: client.RunnerLost}, "-": {}, "DEAD": {State: client.RunnerDead},
+	} {
+		if got := runnerState(&r); got != want {
+			t.Errorf("%s for %s %s", got, r.State, r.End)
+		}
+	}
+	a := startAsked(t)
+	c := client.New(a.s.url, client.Options{})
+	for _, id := range []string{"mixer-1", "mixer-2"} {
+		if _, err := c.Heartbeat(t.Context(), client.RunnerInfo{ID: id, Instance: "i"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Goodbye(t.Context(), "mixer-1", "i"); err != nil {
+		t.Fatal(err)
+	}
+	contains(t, strings.Join(strings.Fields(a.do("runners")), " "), "mixer-1 ENDED 0", "mixer-2 ALIVE 0")
 }
 
 // TestTimeFlag: the forms in which a time can be given.

@@ -48,8 +48,11 @@ func because(reason string) string {
 	return ": " + reason
 }
 
-// errWatchTimeout: --timeout has passed.
-var errWatchTimeout = errors.New("it has not ended within --timeout")
+// errWatchTimeout: --timeout has passed; errWaitTimeout: --wait-timeout.
+var (
+	errWatchTimeout = errors.New("it has not ended within --timeout")
+	errWaitTimeout  = errors.New("it has not ended within --wait-timeout")
+)
 
 type watchFlags struct {
 	remote

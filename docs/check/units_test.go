@@ -48,3 +48,38 @@ func TestUnits(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
+
+// TestUsersOfBackups: the units and the line for cron of docs/how-to/backups.md run a command that exists, as a user that
+// each system has. The packages create none.
+func TestUsersOfBackups(t *testing.T) {
+	binary, err := daybooktest.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := readPage("../..", "docs/how-to/backups.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := 0
+	for _, b := range page.blocks {
+		if b.language == "ini" && (strings.Contains(b.text, "User=") || strings.Contains(b.text, "Group=")) {
+			t.Errorf("%s has a user or a group, which must exist:\n%s", b.title, b.text)
+		}
+		if b.language != "crontab" {
+			continue
+		}
+		for line := range strings.Lines(b.text) {
+			lines++
+			fields := strings.Fields(line) // five of the time, the user, and the command
+			if len(fields) < 8 || fields[5] != "root" || fields[6] != "/usr/bin/daybook" {
+				t.Fatalf("the line for cron is %q", line)
+			}
+			if out, err := exec.Command(binary, append(fields[7:], "--help")...).CombinedOutput(); err != nil {
+				t.Errorf("%s: %v\n%s", line, err, out)
+			}
+		}
+	}
+	if lines != 1 {
+		t.Errorf("the page has %d lines for cron", lines)
+	}
+}

@@ -248,7 +248,7 @@ func TestChain(t *testing.T) {
 		"retry":                     {`echo "J: mail|x"; exit 75`, "retry", "", "exit status 75", nil},
 		"no bar":                    {`echo "J: mail"; echo "#J: mail"; echo J:`, "ok", "J: mail\n#J: mail\nJ:\n", "", nil},
 		"within a line":             {`echo "see J: mail|x"; echo " J: mail|x"; printf J; printf '#J'`, "ok", "see J: mail|x\n J: mail|x\nJ#J", "", nil},
-		"no name":                   {`echo "J: a b|x"`, "error", "", "type may hold only letters", nil},
+		"no name":                   {`echo "J: a b|x"`, "error", "", "type may hold only a-z", nil},
 		"100":                       {many(100), "ok", "", "", []string{"100 of them"}},
 		"101":                       {many(101), "error", "", "more than 100", nil},
 		"101, but the run is error": {many(101) + "exit 1", "error", "", "exit status 1", nil},

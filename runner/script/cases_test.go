@@ -184,7 +184,7 @@ def handle(p, job):
 			handler.Shell:  `handle() { n=100; case $1 in many) n=101; l='J: a|' ;; type) l='J: a b|c' ;; *) l='J: a|' ;; esac; while [ $n -gt 0 ]; do echo "$l"; n=$((n - 1)); done; }`,
 		},
 		jobs: texts("type", "many", "right"),
-		want: []string{"error…letters, digits", "error…more than 100", "ok" + strings.Repeat(" then a|", 100)},
+		want: []string{"error…may hold only a-z", "error…more than 100", "ok" + strings.Repeat(" then a|", 100)},
 	},
 	{
 		name: "an output that is too large",

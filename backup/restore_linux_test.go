@@ -1,0 +1,54 @@
+package backup
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// TestRestoreIntoAMount: the data directory of an image is a mount point, and its owner is the user of the server. A restore
+// by root gives all files to that user.
+func TestRestoreIntoAMount(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("skipped: only root can mount file systems and give files away")
+	}
+	made := tenJobs(t)
+	data := filepath.Join(t.TempDir(), "data")
+	if err := os.Mkdir(data, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("none", data, "tmpfs", 0, ""); err != nil {
+		t.Skipf("skipped: this machine does not allow to mount a file system: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(data, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	const user, group = 65532, 65533
+	if err := os.Chown(data, user, group); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Restore(t.Context(), made.Path, data); err != nil {
+		t.Fatal(err)
+	}
+	err := filepath.WalkDir(data, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		if s := info.Sys().(*syscall.Stat_t); s.Uid != user || s.Gid != group {
+			t.Errorf("%s belongs to %d:%d", path, s.Uid, s.Gid)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	mustBeSound(t, data)
+}

@@ -1,0 +1,184 @@
+package backup
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/journal"
+)
+
+func entriesOf(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// mustBeSound checks a restored data directory, and that it has nothing else.
+func mustBeSound(t *testing.T, data string, more ...string) {
+	t.Helper()
+	want := append(slices.Clone(more), "journal", "store")
+	slices.Sort(want)
+	if got := entriesOf(t, data); !slices.Equal(got, want) {
+		t.Errorf("the restored directory has %v, want %v", got, want)
+	}
+	found, err := ingest.Inspect(t.Context(), data, func(problem string) bool { t.Error(problem); return true })
+	if err != nil || found.Jobs["pending"] != 10 {
+		t.Errorf("%+v, %v", found, err)
+	}
+}
+
+// tenJobs is a backup of a server with ten jobs.
+func tenJobs(t *testing.T) Made {
+	t.Helper()
+	s := startSource(t, 0)
+	if _, err := s.create(t.Context(), 10, "x"); err != nil {
+		t.Fatal(err)
+	}
+	return mustMake(t, t.TempDir(), s.stream, nil, 0)
+}
+
+// TestRestoreInto: the data directory of a restore must be free. What a killed restore has left is removed; what others
+// have left is not.
+func TestRestoreInto(t *testing.T) {
+	made := tenJobs(t)
+	for name, exists := range map[string]bool{"a directory that exists": true, "one that does not": false} {
+		t.Run(name, func(t *testing.T) {
+			data := filepath.Join(t.TempDir(), "deep", "data")
+			restore := func() error { _, err := Restore(t.Context(), made.Path, data); return err }
+			if err := os.MkdirAll(data, 0o750); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(data, "x"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := restore(); !errors.Is(err, ErrNotEmpty) {
+				t.Errorf("a directory with a file: %v", err)
+			}
+			if err := os.Remove(filepath.Join(data, "x")); err != nil {
+				t.Fatal(err)
+			}
+			partial := filepath.Join(data, restoreInside)
+			if !exists {
+				if err := os.Remove(data); err != nil {
+					t.Fatal(err)
+				}
+				partial = data + restoreSuffix
+			}
+			if err := os.MkdirAll(filepath.Join(partial, "store"), 0o750); err != nil {
+				t.Fatal(err)
+			}
+			if err := restore(); !errors.Is(err, ErrNotEmpty) {
+				t.Errorf("with a partial directory of somebody else: %v", err)
+			}
+			if err := os.WriteFile(filepath.Join(partial, restoreMark), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			lock, err := journal.LockDir(filepath.Join(partial, restoreMark))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := restore(); !errors.Is(err, ErrInUse) {
+				t.Errorf("while another restore runs: %v", err)
+			}
+			if err := lock.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if exists { // it was killed after it had moved the store
+				if err := os.Rename(filepath.Join(partial, "store"), filepath.Join(data, "store")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := restore(); err != nil {
+				t.Errorf("over what a killed restore has left: %v", err)
+			}
+			if got := entriesOf(t, filepath.Dir(data)); len(got) != 1 {
+				t.Errorf("%v", got)
+			}
+			mustBeSound(t, data)
+			if err := restore(); !errors.Is(err, ErrNotEmpty) {
+				t.Errorf("a second restore: %v", err)
+			}
+			// A restore was killed when all was moved, but for its mark. It is data like any other.
+			inside := filepath.Join(data, restoreInside)
+			if err := errors.Join(os.Mkdir(inside, 0o750), os.WriteFile(filepath.Join(inside, restoreMark), nil, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			if err := restore(); !errors.Is(err, ErrNotEmpty) {
+				t.Errorf("over data with a mark: %v", err)
+			}
+			mustBeSound(t, data, restoreInside)
+		})
+	}
+}
+
+// TestRestoreIntoTheSameDirectory: a directory that exists stays, with its owner, and gets the files. Nothing is written
+// beside it, since it may be a mount point whose parent belongs to somebody else. lost+found of a file system stays.
+func TestRestoreIntoTheSameDirectory(t *testing.T) {
+	made := tenJobs(t)
+	parent := t.TempDir()
+	data := filepath.Join(parent, "data")
+	if err := os.MkdirAll(filepath.Join(data, "lost+found"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.Stat(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Restore(t.Context(), made.Path, data); err != nil {
+		t.Fatal(err)
+	}
+	if after, err := os.Stat(data); err != nil || !os.SameFile(before, after) || after.Mode() != before.Mode() {
+		t.Errorf("it is another directory: %v, %v", after, err)
+	}
+	if got := entriesOf(t, parent); len(got) != 1 {
+		t.Errorf("beside it are %v", got)
+	}
+	mustBeSound(t, data, "lost+found")
+}
+
+// TestRestoreThroughLinks: a symbolic link to a data directory stays a link, also if its target does not exist. In our
+// packages, /var/lib/daybook is one.
+func TestRestoreThroughLinks(t *testing.T) {
+	made := tenJobs(t)
+	for name, exists := range map[string]bool{"a directory that exists": true, "one that does not": false} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			target, link := filepath.Join(root, "private", "daybook"), filepath.Join(root, "daybook")
+			if err := errors.Join(os.Mkdir(filepath.Dir(target), 0o700), os.Symlink("private/daybook", link)); err != nil {
+				t.Fatal(err)
+			}
+			if exists {
+				if err := os.Mkdir(target, 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := Restore(t.Context(), made.Path, link); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := os.Readlink(link); err != nil || got != "private/daybook" {
+				t.Errorf("the link leads to %q, %v", got, err)
+			}
+			mustBeSound(t, target)
+			if got := entriesOf(t, root); len(got) != 2 {
+				t.Errorf("%v", got)
+			}
+		})
+	}
+	loop := filepath.Join(t.TempDir(), "loop")
+	if err := os.Symlink(loop, loop); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Restore(t.Context(), made.Path, loop); err == nil {
+		t.Error("a link to itself is no error")
+	}
+}
