@@ -23,7 +23,7 @@ run: build ## build and serve on 127.0.0.1:1717, with the data in ./daybook-data
 	$(BIN)/daybook serve --data $(DATA) --init
 
 tools: ## install what tests beside other programs need, on Debian as root: avahi, and python-zeroconf into bin/python
-	apt-get update -q && apt-get install -q -y --no-upgrade curl jq avahi-daemon avahi-utils dbus iproute2 python3-venv
+	apt-get update -q && apt-get install -q -y --no-upgrade curl jq less avahi-daemon avahi-utils dbus iproute2 python3-venv
 	python3 -m venv $(BIN)/python && $(BIN)/python/bin/pip install -q zeroconf
 
 VERSITYGW := github.com/versity/versitygw/cmd/versitygw@v1.8.0
@@ -50,8 +50,8 @@ interpreters: ## install the languages of scripts, examples and pages that are m
 	@mkdir -p $(BIN)/typescript && cp examples/typescript/package.json examples/typescript/package-lock.json $(BIN)/typescript
 	cd $(BIN)/typescript && { cmp -s package-lock.json installed.json || { npm ci --no-audit --no-fund && cp package-lock.json installed.json; }; }
 
-engines: ## install the container engines that are missing (docker, podman), on Debian as root; tests start them, with folders of their own
-	@for p in dockerd:docker.io podman:podman; do \
+engines: ## install the container engines that are missing (docker, podman), and busybox for an image, on Debian as root; tests start them, with folders of their own
+	@for p in dockerd:docker.io podman:podman busybox:busybox-static; do \
 	  command -v $${p%:*} >/dev/null || missing="$$missing $${p#*:}"; \
 	done; \
 	test -z "$$missing" || { apt-get update -q && apt-get install -q -y --no-install-recommends $$missing; }

@@ -36,9 +36,10 @@ func documentFields(t testing.TB, text string) []string {
 
 func TestJobDocument(t *testing.T) {
 	doc := readDoc(t, "api.md")
-	start := strings.Index(doc, `{"job_id":"…","batch_id"`)
-	end := strings.Index(doc[start:], "\n```")
-	fields := fmt.Sprint(documentFields(t, doc[start:start+end]))
+	_, doc, _ = strings.Cut(doc, "### `GET /jobs/{id}`\n")
+	_, doc, _ = strings.Cut(doc, "\n```json\n")
+	doc, _, _ = strings.Cut(doc, "\n```")
+	fields := fmt.Sprint(documentFields(t, doc))
 	var names []string
 	for _, f := range jobFields {
 		names = append(names, f.name)

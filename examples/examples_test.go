@@ -84,6 +84,7 @@ func command(name string, args ...string) error {
 func forEach(t *testing.T, test func(t *testing.T, l language)) {
 	for _, l := range languages {
 		t.Run(l.name, func(t *testing.T) {
+			t.Parallel()
 			missing, err := l.prepare()
 			if err != nil {
 				t.Fatal(err)
@@ -340,7 +341,7 @@ func TestLateWorker(t *testing.T) {
 		s := daybooktest.Start(t)
 		const n = 8
 		post(t, s, l, "k", input(n, -1))
-		late := startWorker(t, s, l, 1000, 1000)
+		late := startWorker(t, s, l, 3000, 2000)
 		until(t, s, "the worker holds jobs", func(c map[string]int64) bool { return c["active"] == n })
 		late.signal(syscall.SIGSTOP)
 		w := startWorker(t, s, l, 0, 30_000)

@@ -8,10 +8,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
@@ -31,13 +29,12 @@ const (
 type addFlags struct {
 	remote
 	attributeFlags
-	format, delimiter   string
-	comma               rune // the parsed delimiter
-	key, resume         string
-	unknown             string
-	onComplete          string
-	inFlight, skipLines int
-	stripCR, dryRun     bool
+	inputFormat
+	key, resume string
+	unknown     string
+	onComplete  string
+	inFlight    int
+	dryRun      bool
 }
 
 // The values of --unknown.
@@ -91,21 +88,17 @@ Windows.`,
 	}
 	serverFlag(cmd, &f.server)
 	f.attributeFlags.add(cmd)
+	f.inputFormat.add(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.format, "format", formatLines, "what the input is: "+strings.Join(addFormats, ", "))
-	flags.StringVar(&f.delimiter, "delimiter", ",", "the character between the fields of a CSV file; \"tab\" is a tab")
 	flags.StringVar(&f.resume, "resume", "", "a `file` that this command creates, with which it goes on after it was killed or failed")
 	flags.StringVar(&f.unknown, "unknown", "", "with --resume, what happens to bodies that were sent more than 23 hours ago and not answered: repeat or skip (default: an error)")
 	flags.StringVar(&f.key, "key", "", "idempotency key of the whole input; give that of an earlier add to continue it (default: a new one)")
 	flags.StringVar(&f.onComplete, "on-complete", "", "type of the jobs that are created with the outputs of these when they complete")
 	flags.IntVar(&f.inFlight, "in-flight", 4, "how many bodies are sent at the same time")
-	flags.IntVar(&f.skipLines, "skip-lines", 0, "how many lines at the beginning are left out")
-	flags.BoolVar(&f.stripCR, "strip-cr", false, "remove a carriage return at the end of each line")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "send nothing, and print how many jobs would be added, and the first three payloads")
 	linesFlag(cmd, &f.asJSON, "batch")
 	cmd.MarkFlagsMutuallyExclusive("key", "resume")
 	cmd.MarkFlagsMutuallyExclusive("dry-run", "resume")
-	completeFlag(cmd, "format", func(*cobra.Command) []string { return addFormats })
 	completeFlag(cmd, "unknown", func(*cobra.Command) []string { return []string{unknownRepeat, unknownSkip} })
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return add(cmd, &f, args) }
 	return cmd
@@ -156,8 +149,12 @@ func add(cmd *cobra.Command, f *addFlags, args []string) error {
 			options.FlushAfter = addSilence
 		}
 	}
-	if a.in, err = newAddInput(in, f); err != nil {
+	if a.in, err = newAddInput(in, &f.inputFormat); err != nil {
 		return err
+	}
+	var early []client.AddedBody // of a state file that is done: they count once the input is known to be the same
+	if state != nil && state.done {
+		options.Stored = func(b client.AddedBody) { early = append(early, b) }
 	}
 	if options.Resume != nil {
 		for i := range options.Resume.Bodies {
@@ -176,26 +173,50 @@ func add(cmd *cobra.Command, f *addFlags, args []string) error {
 		if err != nil {
 			return f.stopped(cmd, options.Resume != nil, &result, err)
 		}
+		for _, b := range early {
+			a.stored(b)
+		}
+		switch {
+		case result.Jobs == 0:
+			fmt.Fprintln(cmd.ErrOrStderr(), nothingThere)
+		case early != nil:
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s says that everything is stored; nothing is added\n", f.resume)
+		}
 		return a.failed
 	}
 	if err == nil {
+		if result.Jobs == 0 {
+			fmt.Fprintln(cmd.ErrOrStderr(), nothingThere)
+		}
 		return a.failed
 	}
 	if errors.Is(err, client.ErrKeyReused) {
 		return fmt.Errorf("the input is not the one that was added with --key %s before: %d lines are the same, and the rest was not stored; to add a new input, leave out --key: %w",
 			options.Key, result.Jobs, err)
 	}
-	if options.FlushAfter == 0 {
+	if options.FlushAfter == 0 && mayBeStored(&result, err) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "To store only what is missing, run the same command with --key %s within 24 hours.\n", options.Key)
 	}
 	return stoppedAfter(&result, err)
+}
+
+// nothingThere is what a command says of an input without lines.
+const nothingThere = "the input has no lines: nothing was added"
+
+// mayBeStored reports whether a part of an input is stored, or may be, so that the next add has to go on after it.
+func mayBeStored(result *client.AddResult, err error) bool {
+	_, isFormat := errors.AsType[*formatError](err)
+	return result.Jobs > 0 || len(result.Unknown) > 0 || !isFormat
 }
 
 // stoppedAfter says how much is stored of an input. Lines of the input are counted in the file, and not in what was made
 // of it.
 func stoppedAfter(result *client.AddResult, err error) error {
 	if wrong, ok := errors.AsType[*formatError](err); ok {
-		err = &inputError{wrong}
+		err = wrong
+	}
+	if !mayBeStored(result, err) {
+		return fmt.Errorf("nothing was stored: %w", err)
 	}
 	return fmt.Errorf("%d lines are stored in %d batches, and then add failed: %w", result.Jobs, len(result.Bodies), err)
 }
@@ -240,9 +261,6 @@ func (f *addFlags) openState(cmd *cobra.Command, args []string, o *client.AddOpt
 			return nil, err
 		}
 	}
-	if s.done {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s says that everything is stored; nothing is added\n", f.resume)
-	}
 	o.Key, o.RepeatUnknown, o.Body, o.Acknowledged = s.head.Key, true, s.body, s.acknowledged
 	return s, nil
 }
@@ -270,13 +288,15 @@ func (f *addFlags) stopped(cmd *cobra.Command, resumed bool, result *client.AddR
 	if isChanged {
 		return err
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "To store only what is missing, run the same command again. %s knows what is stored.\n", f.resume)
+	if mayBeStored(result, err) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "To store only what is missing, run the same command again. %s knows what is stored.\n", f.resume)
+	}
 	return stoppedAfter(result, err)
 }
 
 // dryAdd prints what would be added.
 func dryAdd(cmd *cobra.Command, f *addFlags, in io.Reader, o client.AddOptions) error {
-	lines, err := newAddInput(in, f)
+	lines, err := newAddInput(in, &f.inputFormat)
 	if err != nil {
 		return err
 	}
@@ -300,7 +320,7 @@ func dryAdd(cmd *cobra.Command, f *addFlags, in io.Reader, o client.AddOptions) 
 	result, err := client.New(defaultServer, client.Options{}).Add(cmd.Context(), lines, o) // it is not used
 	if err != nil {
 		if wrong, ok := errors.AsType[*formatError](err); ok {
-			err = &inputError{wrong}
+			err = wrong
 		}
 		return fmt.Errorf("%d lines before this one could be added: %w", result.Jobs, err)
 	}
@@ -324,10 +344,12 @@ const (
 
 // options returns the attributes that were given. The server sets the others.
 func (f *addFlags) options(cmd *cobra.Command) (o client.AddOptions, err error) {
-	for _, err := range []error{job.CheckRange("--in-flight", int64(f.inFlight), 1, maxInFlight), job.CheckRange("--skip-lines", int64(f.skipLines), 0, maxSkipLines)} {
-		if err != nil {
-			return o, usageError{err}
-		}
+	if err := job.CheckRange("--in-flight", int64(f.inFlight), 1, maxInFlight); err != nil {
+		return o, usageError{err}
+	}
+	if f.resume != "" {
+		_, err := os.Stat(f.resume)
+		f.begun = err == nil
 	}
 	if o.Attributes, err = f.attributes(cmd); err != nil {
 		return o, err
@@ -344,47 +366,22 @@ func (f *addFlags) options(cmd *cobra.Command) (o client.AddOptions, err error) 
 			return o, usageError{err}
 		}
 	}
-	if err := f.checkFormat(cmd); err != nil {
-		return o, usageError{err}
+	if err := f.inputFormat.check(cmd); err != nil {
+		return o, err
+	}
+	if f.unknown != "" && (f.resume == "" || f.unknown != unknownRepeat && f.unknown != unknownSkip) {
+		return o, usageError{fmt.Errorf("--unknown must be %s or %s, and is for --resume only", unknownRepeat, unknownSkip)}
 	}
 	o.Client, o.Type, o.Key, o.InFlight, o.StripCR, o.BodyBytes = f.client, f.typ, f.key, f.inFlight, f.stripCR, addBodyBytes
-	if f.format != formatLines {
-		o.Kind = client.JSON
-	}
+	o.Kind = f.kind()
 	return o, nil
 }
 
 // addBodyBytes is the size of a body. A key and a state file are only of use with the same size.
 const addBodyBytes = 1 << 20
 
-func (f *addFlags) checkFormat(cmd *cobra.Command) error {
-	if !slices.Contains(addFormats, f.format) {
-		return fmt.Errorf("--format must be one of %s, and not %q", strings.Join(addFormats, ", "), f.format)
-	}
-	if f.unknown != "" && (f.resume == "" || f.unknown != unknownRepeat && f.unknown != unknownSkip) {
-		return fmt.Errorf("--unknown must be %s or %s, and is for --resume only", unknownRepeat, unknownSkip)
-	}
-	if f.stripCR && f.format != formatLines {
-		return fmt.Errorf("--strip-cr is for --format lines; %s needs no such flag", f.format)
-	}
-	if f.format != formatCSV && cmd.Flags().Changed("delimiter") {
-		return errors.New("--delimiter is for --format csv only")
-	}
-	text := f.delimiter
-	if text == "tab" || text == `\t` {
-		text = "\t"
-	}
-	var size int
-	if f.comma, size = utf8.DecodeRuneInString(text); size == 0 || size != len(text) || f.comma == utf8.RuneError || strings.ContainsRune("\"\r\n", f.comma) {
-		return fmt.Errorf("--delimiter must be one character other than a quote and a newline, and not %q", f.delimiter)
-	}
-	return nil
-}
-
-const (
-	maxInFlight  = 64      // more do not make the server faster
-	maxSkipLines = 1 << 20 // headers are shorter
-)
+// maxInFlight: more do not make the server faster.
+const maxInFlight = 64
 
 // adding is what add prints while it runs.
 type adding struct {

@@ -8,15 +8,18 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
 
+	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/job"
 )
 
-// The formats of the input of `daybook add`.
+// The formats of the input of `daybook add` and `daybook submit`.
 const (
 	formatLines  = "lines"
 	formatNDJSON = "ndjson"
@@ -37,6 +40,61 @@ type formatError struct {
 func (e *formatError) Error() string { return fmt.Sprintf("line %d: %v", e.line, e.err) }
 func (e *formatError) Unwrap() error { return e.err }
 
+// inputFormat is what an input is: the flags that add and submit share.
+type inputFormat struct {
+	format, delimiter string
+	comma             rune // the parsed delimiter
+	given             bool // the delimiter, as a flag
+	skipLines         int
+	stripCR           bool
+}
+
+func (f *inputFormat) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.format, "format", formatLines, "what the input is: "+strings.Join(addFormats, ", "))
+	flags.StringVar(&f.delimiter, "delimiter", ",", "the character between the fields of a CSV file; \"tab\" is a tab")
+	flags.IntVar(&f.skipLines, "skip-lines", 0, "how many lines at the beginning are left out")
+	flags.BoolVar(&f.stripCR, "strip-cr", false, "remove a carriage return at the end of each line")
+	completeFlag(cmd, "format", func(*cobra.Command) []string { return addFormats })
+}
+
+// maxSkipLines: headers are shorter.
+const maxSkipLines = 1 << 20
+
+// check checks the flags, and parses the delimiter.
+func (f *inputFormat) check(cmd *cobra.Command) error {
+	if err := job.CheckRange("--skip-lines", int64(f.skipLines), 0, maxSkipLines); err != nil {
+		return usageError{err}
+	}
+	if !slices.Contains(addFormats, f.format) {
+		return usageError{fmt.Errorf("--format must be one of %s, and not %q", strings.Join(addFormats, ", "), f.format)}
+	}
+	if f.stripCR && f.format != formatLines {
+		return usageError{fmt.Errorf("--strip-cr is for --format lines; %s needs no such flag", f.format)}
+	}
+	if f.format != formatCSV && cmd.Flags().Changed("delimiter") {
+		return usageError{errors.New("--delimiter is for --format csv only")}
+	}
+	f.given = cmd.Flags().Changed("delimiter")
+	text := f.delimiter
+	if text == "tab" || text == `\t` {
+		text = "\t"
+	}
+	var size int
+	if f.comma, size = utf8.DecodeRuneInString(text); size == 0 || size != len(text) || f.comma == utf8.RuneError || strings.ContainsRune("\"\r\n", f.comma) {
+		return usageError{fmt.Errorf("--delimiter must be one character other than a quote and a newline, and not %q", f.delimiter)}
+	}
+	return nil
+}
+
+// kind returns the kind of the payloads; an empty one means that of the bytes.
+func (f *inputFormat) kind() client.Kind {
+	if f.format == formatLines {
+		return client.None
+	}
+	return client.JSON
+}
+
 // addInput is the input of `daybook add` as lines: those of the file or, in the other formats, one JSON value each.
 type addInput struct {
 	raw    atomic.Int64 // bytes that were read from the file
@@ -48,7 +106,7 @@ type addInput struct {
 }
 
 // newAddInput makes the lines of an input.
-func newAddInput(in io.Reader, f *addFlags) (*addInput, error) {
+func newAddInput(in io.Reader, f *inputFormat) (*addInput, error) {
 	a := &addInput{}
 	buffered := bufio.NewReader(&countedReader{inputReader{in}, &a.raw})
 	a.from = buffered
@@ -70,7 +128,7 @@ func newAddInput(in io.Reader, f *addFlags) (*addInput, error) {
 		return a, nil
 	}
 	var err error
-	a.next, err = rows(buffered, f.skipLines, f.comma)
+	a.next, err = rows(buffered, f)
 	return a, err
 }
 
@@ -125,6 +183,9 @@ func (r *countedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// maxValueLine bounds a line of NDJSON: a payload, and white space around it.
+const maxValueLine = job.MaxPayloadBytes + 64<<10
+
 // values returns the lines of an input that are JSON values.
 func values(in *bufio.Reader, line int) func() ([]byte, error) {
 	var text []byte
@@ -134,7 +195,7 @@ func values(in *bufio.Reader, line int) func() ([]byte, error) {
 		for {
 			part, err := in.ReadSlice('\n')
 			text = append(text, part...)
-			if len(bytes.TrimSpace(text)) > job.MaxPayloadBytes {
+			if len(text) > maxValueLine { // also of white space, so that the memory is bounded
 				return nil, &formatError{line, fmt.Errorf("the value has more than %d bytes, which is the maximum of a payload", job.MaxPayloadBytes)}
 			}
 			if err == bufio.ErrBufferFull {
@@ -165,16 +226,31 @@ func checkValue(text []byte) error {
 	}
 	d := jsontext.NewDecoder(bytes.NewReader(text))
 	if _, err := d.ReadValue(); err != nil {
-		return fmt.Errorf("it is not a JSON value: %w", err)
+		return fmt.Errorf("it is not a JSON value: %s", jsonProblem(err))
 	}
 	return errors.New("there is more than one JSON value")
 }
 
+// jsonProblem says what is wrong with a JSON value, without the names of the package that found it.
+func jsonProblem(err error) string {
+	wrong, ok := errors.AsType[*jsontext.SyntacticError](err)
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return "it ends too early"
+	case !ok:
+		return err.Error()
+	case errors.Is(err, jsontext.ErrDuplicateName):
+		return fmt.Sprintf("the object has two members with the name %q", wrong.JSONPointer.LastToken())
+	}
+	return fmt.Sprintf("%s after %s", strings.TrimPrefix(wrong.Err.Error(), "jsontext: "), numberText(wrong.ByteOffset, "byte", "bytes"))
+}
+
 // rows returns the rows of a CSV file as JSON objects, whose names are those of the first row.
-func rows(in io.Reader, skipped int, comma rune) (func() ([]byte, error), error) {
+func rows(in io.Reader, f *inputFormat) (func() ([]byte, error), error) {
+	skipped := f.skipLines
 	limited := &rowReader{in: in}
 	r := csv.NewReader(limited)
-	r.Comma, r.ReuseRecord = comma, true
+	r.Comma, r.ReuseRecord = f.comma, true
 	names, err := r.Read()
 	if err == io.EOF {
 		return func() ([]byte, error) { return nil, io.EOF }, nil
@@ -183,6 +259,13 @@ func rows(in io.Reader, skipped int, comma rune) (func() ([]byte, error), error)
 		return nil, csvError(err, skipped, 0, nil)
 	}
 	header, err := quotedNames(names)
+	if other := strings.IndexAny(names[0], ";\t|"); err == nil && len(names) == 1 && other >= 0 && !f.given {
+		name := string(names[0][other])
+		if name == "\t" {
+			name = "tab"
+		}
+		err = fmt.Errorf("the header row has one column, %q: give --delimiter '%s' if that is what separates the columns, or --delimiter , if there is one column", names[0], name)
+	}
 	if err != nil {
 		return nil, &formatError{skipped + 1, err}
 	}
@@ -207,7 +290,11 @@ func rows(in io.Reader, skipped int, comma rune) (func() ([]byte, error), error)
 				return nil, &formatError{skipped + line, fmt.Errorf("the field %s is not UTF-8", bytes.TrimSuffix(name, []byte{':'}))}
 			}
 		}
-		return append(object, "}\n"...), nil
+		if object = append(object, '}'); len(object) > job.MaxPayloadBytes {
+			line, _ := r.FieldPos(0)
+			return nil, &formatError{skipped + line, fmt.Errorf("the row becomes an object of %d bytes; a payload has %d at most", len(object), job.MaxPayloadBytes)}
+		}
+		return append(object, '\n'), nil
 	}, nil
 }
 
@@ -237,7 +324,7 @@ func csvError(err error, skipped, columns int, fields []string) error {
 	case !ok:
 		return err
 	case errors.Is(err, csv.ErrFieldCount):
-		return &formatError{skipped + parse.StartLine, fmt.Errorf("the row has %d fields, and the header row has %d", len(fields), columns)}
+		return &formatError{skipped + parse.StartLine, fmt.Errorf("the row has %s, and the header row has %d", numberText(len(fields), "field", "fields"), columns)}
 	case errors.Is(err, csv.ErrQuote):
 		return &formatError{skipped + parse.Line, fmt.Errorf("column %d: a quote inside a quoted field must be doubled, and a quoted field must end", parse.Column)}
 	case errors.Is(err, csv.ErrBareQuote):

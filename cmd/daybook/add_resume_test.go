@@ -64,32 +64,40 @@ func TestAddFormats(t *testing.T) {
 		"delimiter":  {"id;name\n1;a,b\n", []string{"--format", "csv", "--delimiter", ";"}, []string{`{"id":"1","name":"a,b"}`}},
 		"tab":        {"# made by hand\nid\tname\n1\ta\n", []string{"--format", "csv", "--delimiter", "tab", "--skip-lines", "1"}, []string{`{"id":"1","name":"a"}`}},
 		"lines":      {"\ufeffa\nb\r\n", []string{"--strip-cr"}, []string{"b", "\ufeffa"}},
+		"one column": {"a;b\n1\n", []string{"--format", "csv", "--delimiter", ","}, []string{`{"a;b":"1"}`}},
 		"only names": {"id,name\n", []string{"--format", "csv"}, nil},
 		"empty":      {"", []string{"--format", "csv"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			typ := "format-" + strings.ReplaceAll(name, " ", "-")
-			ok(t, append([]string{"add", "--server", s.url, "--type", typ, written(t, "in", c.in)}, c.args...)...)
+			r := execute(t, "", append([]string{"add", "--server", s.url, "--type", typ, written(t, "in", c.in)}, c.args...)...)
+			if empty := strings.Contains(r.errs, nothingThere); r.code != exitOK || empty != (c.want == nil) {
+				t.Errorf("%+v", r)
+			}
 			if got := payloads(t, s.url, typ); !slices.Equal(got, c.want) {
 				t.Errorf("%q, want %q", got, c.want)
 			}
 		})
 	}
 	for name, c := range map[string]struct{ in, format, want string }{
-		"too few fields":      {"a,b\n1,2\n\"x\ny\"\n", "csv", "line 3: the row has 1 fields, and the header row has 2"},
+		"too few fields":      {"a,b\n1,2\n\"x\ny\"\n", "csv", "line 3: the row has 1 field, and the header row has 2"},
 		"too many fields":     {"a,b\n1,2,3\n", "csv", "line 2: the row has 3 fields, and the header row has 2"},
 		"quote not closed":    {"a,b\n1,\"2\n", "csv", "a quoted field must end"},
 		"bare quote":          {"a,b\n1,2\"\n", "csv", "line 2: column 4: a field with a quote must be quoted"},
 		"no UTF-8":            {"a,b\n1,\xff\n", "csv", `line 2: the field "b" is not UTF-8`},
 		"two equal names":     {"a,a\n1,2\n", "csv", `line 1: two columns of the header row have the name "a"`},
 		"a column w/o a name": {"a,\n1,2\n", "csv", "line 1: column 2 of the header row has no name"},
-		"no JSON":             {"1\n\n{\"a\":}\n", "ndjson", "line 3: it is not a JSON value"},
+		"no JSON":             {"1\n\n{\"a\":}\n", "ndjson", "line 3: it is not a JSON value: invalid character '}' at start of value after 5 bytes"},
+		"half a value":        {"{\"a\":\n", "ndjson", "line 1: it is not a JSON value: it ends too early"},
+		"two equal members":   {"{\"a\":1,\"a\":2}\n", "ndjson", `line 1: it is not a JSON value: the object has two members with the name "a"`},
+		"another delimiter":   {"a;b\n1;2\n", "csv", `line 1: the header row has one column, "a;b": give --delimiter ';' if`},
+		"tabs":                {"a\tb\n1\t2\n", "csv", "give --delimiter 'tab' if"},
 		"two values":          {"1 2\n", "ndjson", "line 1: there is more than one JSON value"},
 		"an open object":      {"1},{\"priority\":9\n", "ndjson", "line 1: there is more than one JSON value"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := execute(t, "", "add", "--server", s.url, "--type", "wrong", "--format", c.format, written(t, "in", c.in))
-			if r.code != exitFile || !strings.Contains(r.errs, c.want) {
+			if r.code != exitFile || !strings.Contains(r.errs, c.want) || strings.Contains(r.errs, "To store only") {
 				t.Errorf("exit code %d: %s, want %q", r.code, r.errs, c.want)
 			}
 			if r := execute(t, "", "add", "--dry-run", "--type", "wrong", "--format", c.format, written(t, "in", c.in)); r.code != exitFile || !strings.Contains(r.errs, c.want) {
@@ -212,6 +220,8 @@ func TestAddResume(t *testing.T) {
 			}
 			if r := execute(t, "", args...); r.code != exitFile || !strings.Contains(r.errs, in+" has changed") && !strings.Contains(r.errs, "the input has changed") {
 				t.Errorf("%q: exit code %d: %s", text, r.code, r.errs)
+			} else if r.out != "" || strings.Contains(r.errs, "everything is stored") || strings.Contains(r.errs, "same command") {
+				t.Errorf("%q: more than the error: %+v", text, r)
 			}
 		}
 		if got := payloads(t, s.url, "done"); !slices.Equal(got, []string{"a", "b"}) {
@@ -258,7 +268,7 @@ func TestAddResume(t *testing.T) {
 		rows := b.String()
 		state, in := filepath.Join(t.TempDir(), "state"), written(t, "in.csv", rows+"wrong\n20001,x\n")
 		args := []string{"add", "--server", s.url, "--type", "corrected", "--format", "csv", "--resume", state, in}
-		if r := execute(t, "", args...); r.code != exitFile || !strings.Contains(r.errs, "line 20002: the row has 1 fields") || !strings.Contains(r.errs, "run the same command again") {
+		if r := execute(t, "", args...); r.code != exitFile || !strings.Contains(r.errs, "line 20002: the row has 1 field") || !strings.Contains(r.errs, "run the same command again") {
 			t.Fatalf("exit code %d: %s", r.code, r.errs)
 		}
 		if n := s.pending(t, "default/corrected"); n == 0 || n == 20_002 {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,24 +71,21 @@ func (a *serverAddress) String() string {
 	return redacted(a.text)
 }
 
-// resolve sets the text of an address that was not given as one.
-func (a *serverAddress) resolve() error {
+// resolve sets the text of an address that was not given as one. It returns the name of the context that has it, or "".
+func (a *serverAddress) resolve() (name string, err error) {
 	if a.text != "" || a.given {
-		return nil
+		return "", nil
 	}
 	all, err := readContexts()
 	if err != nil {
-		return err
+		return "", err
 	}
-	if a.context != "" {
-		a.text, err = all.address(a.context)
-		return err
+	if name = cmp.Or(a.context, all.Use); name == "" {
+		a.text = defaultServer
+		return "", nil
 	}
-	a.text = defaultServer
-	if all.Use != "" {
-		a.text, err = all.address(all.Use)
-	}
-	return err
+	a.text, err = all.address(name)
+	return name, err
 }
 
 // isDiscovered reports whether the server is to be found on the local network.
@@ -95,7 +93,7 @@ func (a *serverAddress) isDiscovered() bool { return strings.HasPrefix(a.text, m
 
 // check returns the URL that all requests begin with. An address that begins with mdns: is looked up once.
 func (a *serverAddress) check(ctx context.Context) (string, error) {
-	if err := a.resolve(); err != nil {
+	if _, err := a.resolve(); err != nil {
 		return "", err
 	}
 	if a.isDiscovered() {
@@ -105,13 +103,14 @@ func (a *serverAddress) check(ctx context.Context) (string, error) {
 		}
 		a.text = url
 	}
-	text := strings.TrimRight(a.text, "/")
+	text := a.text
 	if !strings.Contains(text, "://") {
 		text = "http://" + text
 	}
+	text = strings.TrimRight(text, "/")
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.RawQuery != "" || u.Fragment != "" || u.Opaque != "" {
-		return "", usageError{fmt.Errorf("--server %q is not the address of a server, like http://127.0.0.1:1717 or 127.0.0.1:1717", a.String())}
+		return "", usageError{fmt.Errorf("%q is not the address of a server, like http://127.0.0.1:1717 or 127.0.0.1:1717", a.String())}
 	}
 	return text, nil
 }

@@ -45,6 +45,11 @@ func newBatches() *cobra.Command {
 		if limit < 0 {
 			return usageError{fmt.Errorf("--limit must not be negative")}
 		}
+		if q.Status != "" {
+			if _, err := job.ParseBatchStatus(q.Status); err != nil {
+				return usageError{fmt.Errorf("--%w", err)}
+			}
+		}
 		for _, pair := range meta {
 			name, value, ok := strings.Cut(pair, "=")
 			if !ok {
@@ -178,8 +183,8 @@ the batch has ended.`,
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one result per line")
 	chunksFlag(cmd, &chunks, "read outputs that are stored by address")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if _, err := job.ParseID(args[0]); err != nil {
-			return usageError{fmt.Errorf("%q: %w", args[0], err)}
+		if err := checkIDs(args[0]); err != nil {
+			return err
 		}
 		var end func()
 		var err error

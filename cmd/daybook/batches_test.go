@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -80,6 +81,41 @@ func TestSubmitAndResults(t *testing.T) {
 	}
 	if text := ok(t, "get", "--batch", "--server", s.url, id); !strings.Contains(text, "no luck") || !strings.Contains(text, "cancel_rest") {
 		t.Errorf("%s", text)
+	}
+}
+
+// TestSubmitFormats: submit reads the formats that add reads. A wrong row cancels the batch, and a wrong header makes none.
+func TestSubmitFormats(t *testing.T) {
+	s := serving(t, t.TempDir())
+	defer s.end(t, syscall.SIGTERM)
+	for name, c := range map[string]struct {
+		in   string
+		args []string
+		want []string
+	}{
+		"ndjson": {"{\"a\":1}\r\n\n [2] \n\"text\"\n3", []string{"--format", "ndjson"}, []string{"3", "[2]", "text", `{"a":1}`}},
+		"csv":    {"# by hand\nid;name\n1;\"a\nb\"\n2;c\n", []string{"--format", "csv", "--delimiter", ";", "--skip-lines", "1"}, []string{`{"id":"1","name":"a\nb"}`, `{"id":"2","name":"c"}`}},
+		"lines":  {"header\r\na\r\n\r\nb\r\n", []string{"--strip-cr", "--skip-lines", "1"}, []string{"a", "b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ok(t, append([]string{"submit", "--server", s.url, "--type", "format-" + name, written(t, "in", c.in)}, c.args...)...)
+			if got := payloads(t, s.url, "format-"+name); !slices.Equal(got, c.want) {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
+	}
+	r := execute(t, "", "submit", "--server", s.url, "--type", "row", "--format", "csv", written(t, "in", "a,b\n1,2\n3\n"))
+	if r.code != exitFile || !strings.Contains(r.errs, "was cancelled after") || !strings.Contains(r.errs, "line 3: the row has 1") {
+		t.Errorf("a wrong row: exit code %d: %s", r.code, r.errs)
+	}
+	r = execute(t, "", "submit", "--server", s.url, "--type", "header", "--format", "csv", written(t, "in", "a,a\n1,2\n"))
+	if r.code != exitFile || !strings.Contains(r.errs, "line 1: two columns") || strings.Contains(r.errs, "batch") {
+		t.Errorf("a wrong header: exit code %d: %s", r.code, r.errs)
+	}
+	for _, args := range [][]string{{"--format", "xml"}, {"--delimiter", ";"}, {"--format", "csv", "--strip-cr"}, {"--format", "ndjson", "--chunks", "blobs"}} {
+		if r := execute(t, "", append([]string{"submit", "--server", s.url}, args...)...); r.code != exitUsage {
+			t.Errorf("%q: exit code %d: %s", args, r.code, r.errs)
+		}
 	}
 }
 

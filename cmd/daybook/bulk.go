@@ -36,6 +36,10 @@ type bulk struct {
 	one     func(ctx context.Context, id string) (*client.Job, error)
 	ofBatch func(ctx context.Context, id, status string) (client.Sweep, error)
 	ofQueue func(ctx context.Context, client, typ, status string) (client.Sweep, error)
+
+	dryOne   func(ctx context.Context, j *client.Job) error // what the server would refuse; nil: it refuses no job of allowed
+	dryBatch func(ctx context.Context, id string) error     // the same for a batch
+	leftOut  string                                         // which jobs of a queue the server skips; "": none
 }
 
 // command adds the flags and the arguments of b to a command.
@@ -106,7 +110,7 @@ func (b *bulk) jobs(cmd *cobra.Command, ids []string) error {
 		return err
 	}
 	if !b.dryRun {
-		if err := b.confirm(cmd, int64(len(ids)), "the jobs", fromInput); err != nil {
+		if err := b.confirm(cmd, int64(len(ids)), "", fromInput); err != nil {
 			return err
 		}
 	}
@@ -129,7 +133,13 @@ func (b *bulk) job(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if !slices.Contains(b.allowed, namedStatus(j.Status)) {
+	stays := !slices.Contains(b.allowed, namedStatus(j.Status))
+	if !stays && b.dryOne != nil {
+		if err := b.dryOne(ctx, j); err != nil {
+			return err
+		}
+	}
+	if stays {
 		_, err = fmt.Fprintf(b.out, "%s is %s and would stay so\n", id, j.Status)
 	} else {
 		_, err = fmt.Fprintf(b.out, "%s is %s and would be %s\n", id, j.Status, b.done)
@@ -179,13 +189,21 @@ func (b *bulk) sweep(cmd *cobra.Command, what string) error {
 		return err
 	}
 	if b.dryRun {
+		if b.batch != "" && b.dryBatch != nil {
+			if err := b.dryBatch(ctx, b.batch); err != nil {
+				return err
+			}
+		}
 		if b.asJSON {
 			return json.NewEncoder(b.out).Encode(map[string]any{"operation": b.verb, "would_move": n, "batch_id": b.batch, "client": q.client, "type": q.typ, "status": b.status})
+		}
+		if b.queue != "" && n > 0 && b.leftOut != "" {
+			text += "; " + b.leftOut
 		}
 		_, err := fmt.Fprintf(b.out, "would %s %s of %s%s\n", b.verb, jobsText(n), what, text)
 		return err
 	}
-	if err := b.confirm(cmd, n, what, false); err != nil {
+	if err := b.confirm(cmd, n, " of "+what, false); err != nil {
 		return err
 	}
 	var w client.Sweep
@@ -226,6 +244,9 @@ func (b *bulk) sweep(cmd *cobra.Command, what string) error {
 	if w.Skipped > 0 {
 		skipped = fmt.Sprintf("; %d were left, since other jobs have their unique keys", w.Skipped)
 	}
+	if left := n - w.Moved - w.Skipped; b.queue != "" && b.leftOut != "" && left > 0 {
+		skipped += fmt.Sprintf("; %d were left: %s", left, b.leftOut)
+	}
 	_, err = fmt.Fprintf(b.out, "%s %s of %s%s\n", b.done, jobsText(w.Moved), what, skipped)
 	return err
 }
@@ -263,16 +284,16 @@ func (b *bulk) count(ctx context.Context, q queueName) (n int64, text string, er
 	return n, text, nil
 }
 
-// confirm asks a person before many jobs are changed. If nobody can be asked, --yes is required.
-func (b *bulk) confirm(cmd *cobra.Command, n int64, what string, inputUsed bool) error {
+// confirm asks a person before many jobs are changed. of says of what they are. If nobody can be asked, --yes is required.
+func (b *bulk) confirm(cmd *cobra.Command, n int64, of string, inputUsed bool) error {
 	if n < askFrom || b.yes {
 		return nil
 	}
 	in := cmd.InOrStdin()
 	if inputUsed || !isTerminalInput(in) {
-		return usageError{fmt.Errorf("this would %s %d jobs of %s, which are more than %d; give --yes if that is meant, or --dry-run", b.verb, n, what, askFrom-1)}
+		return usageError{fmt.Errorf("this would %s %d jobs%s, which are more than %d; give --yes if that is meant, or --dry-run", b.verb, n, of, askFrom-1)}
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s %d jobs of %s? [y/N] ", b.verb, n, what)
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s %d jobs%s? [y/N] ", b.verb, n, of)
 	line, err := bufio.NewReader(in).ReadString('\n')
 	if err != nil && err != io.EOF {
 		return err

@@ -180,7 +180,7 @@ var withoutJSON = map[string]string{
 	"blob": "it needs a command", "context": "it needs a command", "fileset": "it needs a command", "handler": "it needs a command", "journal": "it needs a command",
 	"blob get": "it writes the bytes of the blob", "logs": "it writes what the job has printed", "licenses": "it writes texts", "man": "it writes files",
 	"serve": "it writes a log", "work": "it writes a log", "opsqueue-serve": "it has the flags of Opsqueue", "journal give-up": "it asks, and changes the journal once",
-	"context add": "it prints nothing", "context use": "it prints nothing", "context remove": "it prints nothing", "fileset rm": "it prints nothing", "handler rm": "it prints nothing",
+	"context add": "it prints one line", "context use": "it prints one line", "context remove": "it prints one line", "fileset rm": "it prints nothing", "handler rm": "it prints nothing",
 }
 
 // TestCLIJSON: what each command prints with --json. The commands work on the data of one server, in an order.

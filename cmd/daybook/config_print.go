@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -27,11 +28,11 @@ func newConfig() *cobra.Command {
 		Use:   "config [VERB] [-- FLAGS]",
 		Short: "Print settings and where they come from",
 		Long: `Print each setting of a command (serve, if none is given), its value, and where the value comes from: default, a line
-of a file, a variable, or the command line. Flags of the command are given after --.
+of a file, a variable, the command line, or for the server a context. Flags of the command are given after --.
 
-With --toml it prints a configuration file that has the same settings. Defaults are comments in it. So are values that contain
-a password, which is never printed. The handlers of work and its other tables are not printed, because they may contain
-secrets.`,
+With --toml it prints a configuration file that has the same settings. Defaults are comments in it. So are values that
+contain a password, which is never printed, --on-lost, whose arguments may be secrets, and the server if the setting
+context names it. The handlers of work and its other tables are not printed, because they may contain secrets.`,
 		Example: `  daybook config
   daybook config work --config work.toml
   daybook config serve --config-dir config --toml -- --listen 127.0.0.1:0`,
@@ -42,17 +43,22 @@ secrets.`,
 				words, flags = args[:dash], args[dash:]
 			}
 			target, err := configured(cmd, strings.Join(words, " "), flags)
-			switch {
-			case err != nil:
+			if err != nil {
 				return err
-			case asTOML:
+			}
+			if asTOML {
 				return printTOML(cmd.OutOrStdout(), target)
-			case asJSON:
-				return printLines(cmd.OutOrStdout(), shownSettings(target))
+			}
+			settings, err := shownSettings(target)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printLines(cmd.OutOrStdout(), settings)
 			}
 			return table(cmd.OutOrStdout(), func(row func(...any)) {
 				row("SETTING", "VALUE", "FROM")
-				for _, s := range shownSettings(target) {
+				for _, s := range settings {
 					row(s.Name, s.text, s.Origin)
 				}
 			})
@@ -107,25 +113,36 @@ func configured(cmd *cobra.Command, verb string, flags []string) (*cobra.Command
 type shownSetting struct {
 	Name     string `json:"name"`
 	Value    any    `json:"value"`
-	Origin   string `json:"origin"` // "default", "command line", the name of a variable, or path:line
+	Origin   string `json:"origin"` // "default", "command line", the name of a variable, path:line, or a context
 	Variable string `json:"variable"`
 	Redacted bool   `json:"redacted,omitempty"` // Value lacks a password
 
-	text string // the value for a table
+	text     string // the value for a table
+	implicit bool   // a default, or a server that the setting context names: a file with the same settings lacks it
 }
 
-// shownSettings returns the settings of a command, without passwords.
-func shownSettings(cmd *cobra.Command) (list []shownSetting) {
+// shownSettings returns the settings of a command, without passwords. The server is the one that the command would use.
+func shownSettings(cmd *cobra.Command) (list []shownSetting, err error) {
 	for _, f := range settingsOf(cmd) {
-		s := shownSetting{Name: f.Name, Origin: "default", Variable: variable(verbOf(cmd), f.Name), text: f.Value.String()}
+		s := shownSetting{Name: f.Name, Origin: "default", Variable: variable(verbOf(cmd), f.Name)}
 		if f.Changed {
 			s.Origin = "command line"
 		}
 		if from := f.Annotations[originKey]; len(from) > 0 {
 			s.Origin = from[0]
 		}
-		s.Value = flagValue(f)
-		if hidden := withoutPassword(s.text); hidden != s.text {
+		s.implicit = s.Origin == "default"
+		if server, ok := f.Value.(*serverAddress); ok {
+			if err := s.ofContext(server); err != nil {
+				return nil, err
+			}
+		}
+		s.text, s.Value = f.Value.String(), flagValue(f)
+		hidden := withoutPassword(s.text)
+		if f.Name == "on-lost" {
+			hidden = withoutArguments(s.text)
+		}
+		if hidden != s.text {
 			s.text, s.Value, s.Redacted = hidden, hidden, true
 		}
 		if _, ok := f.Value.(*serverAddress); ok { // its text has no password already
@@ -133,7 +150,22 @@ func shownSettings(cmd *cobra.Command) (list []shownSetting) {
 		}
 		list = append(list, s)
 	}
-	return list
+	return list, nil
+}
+
+// ofContext looks up the server if it was not given as an address. A context that does not exist is no error here, since a
+// configuration file may be for another machine.
+func (s *shownSetting) ofContext(server *serverAddress) error {
+	name, err := server.resolve()
+	if name != "" {
+		s.Origin, s.implicit = fmt.Sprintf("context %q", name), server.context != ""
+	}
+	if errors.Is(err, errNoContext) {
+		server.given = true // as an empty text: not the default
+		s.Origin, s.implicit = s.Origin+", which does not exist", true
+		return nil
+	}
+	return err
 }
 
 // flagValue returns the value of a flag in the type that it has in a file.
@@ -160,20 +192,41 @@ var userInfo = regexp.MustCompile(`://[^\s"']*@`)
 // withoutPassword replaces users and passwords of the URLs in a text.
 func withoutPassword(text string) string { return userInfo.ReplaceAllString(text, "://…@") }
 
+// withoutArguments returns the program of a command, or the host of a URL. What follows may be a secret, such as a token.
+func withoutArguments(text string) string {
+	shown, rest, _ := strings.Cut(strings.TrimSpace(text), " ")
+	if scheme, place, ok := strings.Cut(shown, "://"); ok {
+		host, path, _ := strings.Cut(place[strings.LastIndex(place, "@")+1:], "/")
+		host, query, _ := strings.Cut(host, "?")
+		shown, rest = scheme+"://"+host, path+query+rest
+		if strings.Contains(place, "@") {
+			rest += "@"
+		}
+	}
+	if rest != "" {
+		shown += " …"
+	}
+	return shown
+}
+
 // printTOML prints the settings of a command as a configuration file, each with its origin.
 func printTOML(out io.Writer, cmd *cobra.Command) error {
+	settings, err := shownSettings(cmd)
+	if err != nil {
+		return err
+	}
 	if verb := verbOf(cmd); hasSection(verb) && verb != "work" {
 		if _, err := fmt.Fprintf(out, "[%s]\n", verb); err != nil {
 			return err
 		}
 	}
-	for _, s := range shownSettings(cmd) {
+	for _, s := range settings {
 		line, err := toml.Marshal(map[string]any{s.Name: s.Value})
 		if err != nil {
 			return err
 		}
 		comment := ""
-		if s.Origin == "default" || s.Redacted {
+		if s.implicit || s.Redacted {
 			comment = "# "
 		}
 		if _, err := fmt.Fprintf(out, "%s%s # %s\n", comment, strings.TrimSpace(string(line)), strings.ReplaceAll(s.Origin, "\n", " ")); err != nil {

@@ -478,12 +478,15 @@ func TestTablesInLayers(t *testing.T) {
 // TestServerInFiles: of server and context only the one with the highest precedence counts.
 func TestServerInFiles(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	const ofB, noC = `context "b"`, `context "c", which does not exist`
+	ok(t, "context", "add", "b", "127.0.0.1:2")
+	ok(t, "context", "use")
 	for _, tt := range []struct{ def, local, args, server, context string }{
-		{"server = 'a'", "context = 'b'", "", "default", "local.toml:1"},
+		{"server = 'a'", "context = 'b'", "", ofB, "local.toml:1"},
 		{"context = 'b'", "server = 'a'", "", "local.toml:1", "default"},
 		{"[work]\nserver = 'a'", "context = 'b'", "", "default.toml:2", "default"},
-		{"server = 'a'", "[work]\ncontext = 'b'", "", "default", "local.toml:2"},
-		{"server = 'a'", "", "--context c", "default", "command line"},
+		{"server = 'a'", "[work]\ncontext = 'b'", "", ofB, "local.toml:2"},
+		{"server = 'a'", "", "--context c", noC, "command line"},
 		{"context = 'a'", "", "--server c", "command line", "default"},
 		{"server = 'a'\ncontext = 'b'", "", "", "", "each names a server"},
 	} {
@@ -504,6 +507,49 @@ func TestServerInFiles(t *testing.T) {
 	}
 }
 
+// TestConfigOfContext: the server is the one that the command would use, with the name of its context.
+func TestConfigOfContext(t *testing.T) {
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	ok(t, "context", "add", "one", "http://queue.example:1717")
+	ok(t, "context", "add", "two", "https://user:secret@other.example")
+	const one, two = "http://queue.example:1717", "https://…@other.example"
+	for _, tt := range []struct {
+		variable, flags                   string
+		server, serverFrom, context, toml string
+	}{
+		{"", "", one, `context "one"`, "", "server = '" + one + "'"}, // it is in use
+		{"", "--context two", two, `context "two"`, "two", "context = 'two'"},
+		{"two", "", two, `context "two"`, "two", "context = 'two'"},
+		{"three", "", "", `context "three", which does not exist`, "three", "context = 'three'"},
+		{"two", "--server here:1", "here:1", "command line", "", "server = 'here:1'"},
+	} {
+		t.Setenv("DAYBOOK_CONTEXT", tt.variable)
+		args := append([]string{"work", "--"}, strings.Fields(tt.flags)...)
+		all := settingsShown(t, args...)
+		if s := all["server"]; s.Value != tt.server || s.Origin != tt.serverFrom || all["context"].Value != tt.context {
+			t.Errorf("%+v: %+v, %+v", tt, s, all["context"])
+		}
+		var set []string
+		for line := range strings.Lines(ok(t, append([]string{"config", "--toml"}, args...)...)) {
+			if strings.HasPrefix(line, "server") || strings.HasPrefix(line, "context") {
+				set = append(set, strings.TrimSpace(strings.Split(line, " #")[0]))
+			}
+		}
+		if !slices.Equal(set, []string{tt.toml}) {
+			t.Errorf("%+v: the file has %q", tt, set)
+		}
+	}
+	t.Setenv("DAYBOOK_CONTEXT", "")
+	ok(t, "context", "use")
+	if s := settingsShown(t, "work")["server"]; s.Value != defaultServer || s.Origin != "default" {
+		t.Errorf("without a context: %+v", s)
+	}
+	writeFile(t, os.Getenv("XDG_CONFIG_HOME"), "daybook/contexts.toml", "not TOML")
+	if r := execute(t, "", "config", "work"); r.code != exitUsage || !strings.Contains(r.errs, "contexts.toml") {
+		t.Errorf("contexts that cannot be read: %+v", r)
+	}
+}
+
 // TestConfigPasswords: no output has a password of an address, and the configuration file does not pretend to have it.
 func TestConfigPasswords(t *testing.T) {
 	path := writeFile(t, t.TempDir(), "a.toml", "server = 'http://user:secret@host:1'\non-lost = 'curl -d x \"https://user:secret@hooks.example/x\"'\n")
@@ -516,7 +562,7 @@ func TestConfigPasswords(t *testing.T) {
 				args = append(args, "--config", path)
 			}
 			text := ok(t, args...)
-			if strings.Contains(text, "secret") || !strings.Contains(text, "…@") {
+			if strings.Contains(text, "secret") || !strings.Contains(text, "…@") && !strings.Contains(text, "curl …") {
 				t.Errorf("%v: %s", args, text)
 			}
 			if form == "--toml" {
@@ -743,4 +789,16 @@ func typeOf(f *pflag.Flag) string {
 	return map[string]string{
 		"address": "address", "string": "text", "int": "number", "bool": "true or false", "duration": "duration", "bytes": "bytes", "stringSlice": "list", "stringToString": "list of name=value",
 	}[f.Value.Type()]
+}
+
+// TestOnLostHidden: what is run for lost runners is printed without its arguments, which may be secrets.
+func TestOnLostHidden(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "", "notify": "notify", "curl -u bob:hunter2 https://h/x": "curl …", "https://h": "https://h", "https://h/x?token=ABC": "https://h …",
+		"https://h?token=ABC": "https://h …", "https://bob:hunter2@h": "https://h …",
+	} {
+		if got := withoutArguments(text); got != want {
+			t.Errorf("%q is printed as %q, want %q", text, got, want)
+		}
+	}
 }

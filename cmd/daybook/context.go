@@ -28,7 +28,7 @@ func newContextAdd() *cobra.Command {
 		Use:   "add NAME SERVER",
 		Short: "Store the address of a server under a name",
 		Long: `Store the address of a server under a name, in place of what was stored under that name. The server need not
-run. The first context is in use at once.`,
+run. The first context is in use at once. The command prints the server that commands use then.`,
 		Example: `  daybook context add prod https://queue.example.com
   daybook context add --use test 127.0.0.1:1718`,
 		Args: cobra.ExactArgs(2),
@@ -45,7 +45,7 @@ run. The first context is in use at once.`,
 					return err
 				}
 			}
-			return changeContexts(func(all *contexts) error {
+			return changeContexts(cmd, func(all *contexts) error {
 				if all.List == nil {
 					all.List = map[string]oneContext{}
 				}
@@ -69,8 +69,8 @@ func newContextUse() *cobra.Command {
 		Example:           "  daybook context use prod",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: once(contextNames),
-		RunE: func(_ *cobra.Command, args []string) error {
-			return changeContexts(func(all *contexts) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return changeContexts(cmd, func(all *contexts) error {
 				all.Use = ""
 				if len(args) == 0 {
 					return nil
@@ -138,8 +138,8 @@ func newContextRemove() *cobra.Command {
 		Example:           "  daybook context remove test",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: once(contextNames),
-		RunE: func(_ *cobra.Command, args []string) error {
-			return changeContexts(func(all *contexts) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return changeContexts(cmd, func(all *contexts) error {
 				if _, err := all.address(args[0]); err != nil {
 					return err
 				}
@@ -153,8 +153,14 @@ func newContextRemove() *cobra.Command {
 	}
 }
 
-// changeContexts reads the contexts, changes them, and writes them.
-func changeContexts(change func(*contexts) error) error {
+// changeContexts reads the contexts, changes them, and writes them. Other processes wait meanwhile. It prints which server
+// commands use from then on.
+func changeContexts(cmd *cobra.Command, change func(*contexts) error) error {
+	unlock, err := lockContexts()
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	all, err := readContexts()
 	if err != nil {
 		return err
@@ -162,5 +168,9 @@ func changeContexts(change func(*contexts) error) error {
 	if err := change(&all); err != nil {
 		return err
 	}
-	return all.write()
+	if err := all.write(); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "commands use %s\n", all.inUse())
+	return err
 }

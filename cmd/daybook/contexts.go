@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/pelletier/go-toml/v2"
 
@@ -53,6 +54,33 @@ func readContexts() (all contexts, err error) {
 	return all, nil
 }
 
+// lockedFor is how long a command waits for another one that changes the contexts. A change takes milliseconds.
+const lockedFor = 10 * time.Second
+
+// lockContexts keeps other processes from changing the contexts, until unlock is called.
+func lockContexts() (unlock func(), err error) {
+	path, err := contextsFile()
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE|noFollow, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for begun := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		if err = lockNote(f); !errors.Is(err, errNoteInUse) || time.Since(begun) > lockedFor {
+			break
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("lock the contexts: %w", err), f.Close())
+	}
+	return func() { f.Close() }, nil // which unlocks it
+}
+
 // write replaces the file with the contexts.
 func (c *contexts) write() error {
 	path, err := contextsFile()
@@ -81,13 +109,24 @@ func (c *contexts) write() error {
 	return nil
 }
 
+// errNoContext: a name is not that of a context.
+var errNoContext = errors.New("there is no context")
+
 // address returns the address of a server by its name.
 func (c *contexts) address(name string) (string, error) {
 	found, ok := c.List[name]
 	if !ok {
-		return "", usageError{fmt.Errorf("there is no context %q; `daybook context list` shows all, and `daybook context add %s URL` adds it", name, name)}
+		return "", usageError{fmt.Errorf("%w %q; `daybook context list` shows all, and `daybook context add %s URL` adds it", errNoContext, name, name)}
 	}
 	return found.Server, nil
+}
+
+// inUse says which server commands use if none is given, without passwords.
+func (c *contexts) inUse() string {
+	if c.Use == "" {
+		return defaultServer + ", since no context is in use"
+	}
+	return fmt.Sprintf("%s, the context %s", redacted(c.List[c.Use].Server), c.Use)
 }
 
 // names returns the names of the contexts in order.

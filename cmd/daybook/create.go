@@ -25,6 +25,7 @@ type attributeFlags struct {
 	timeout                 durationFlag
 	expires                 timeFlag
 	meta                    []string
+	begun                   bool // the command goes on with what it began before, maybe days ago
 }
 
 func (f *attributeFlags) add(cmd *cobra.Command) {
@@ -33,7 +34,7 @@ func (f *attributeFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.typ, "type", job.DefaultName, "type of the job")
 	flags.IntVar(&f.priority, "priority", job.DefaultPriority, "priority, 0 to 9; jobs with a higher priority are claimed first")
 	flags.IntVar(&f.maxAttempts, "max-attempts", 0, "how many times the job may run (default: the server's)")
-	flags.Var(&f.runAt, "run-at", "time before which the job does not run: RFC 3339, \"tomorrow 08:00\", or unix milliseconds")
+	flags.Var(&f.runAt, "run-at", "time before which the job does not run: "+timeForms)
 	flags.Var(&f.delay, "delay", "how long the job waits before it may run")
 	flags.Var(&f.lease, "lease", "how long a runner may hold the job without a tickle (default: the server's)")
 	flags.Var(&f.retention, "retention", "how long the job is kept after its end (default: the server's)")
@@ -58,6 +59,13 @@ func (f *attributeFlags) attributes(cmd *cobra.Command) (a client.Attributes, er
 	}
 	if f.runAt != 0 && f.delay != 0 {
 		return a, usageError{errors.New("--run-at and --delay exclude each other")}
+	}
+	if !f.begun {
+		for _, err := range []error{f.runAt.notPast("--run-at"), f.expires.notPast("--expires-at")} {
+			if err != nil {
+				return a, usageError{err}
+			}
+		}
 	}
 	a = client.Attributes{
 		Priority: &f.priority, MaxAttempts: f.maxAttempts, RunAt: int64(f.runAt), DelayMs: f.delay.ms(), LeaseMs: f.lease.ms(),

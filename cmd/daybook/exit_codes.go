@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -144,13 +145,16 @@ func exitCode(err error) int {
 	return exitError
 }
 
-// hintFor returns the next step after an error, or "".
-func hintFor(err error) string {
+// hintFor returns the next step after an error of a command, or "". cmd may be nil.
+func hintFor(cmd *cobra.Command, err error) string {
 	if isOpsqueue := (opsqueueError{}); errors.As(err, &isOpsqueue) {
 		return hintForOpsqueue(isOpsqueue)
 	}
 	switch exitCode(err) {
 	case exitUsage:
+		if cmd != nil && cmd.HasParent() && cmd.Name() != "help" {
+			return fmt.Sprintf("`daybook help %s` shows its arguments and flags.", strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" "))
+		}
 		return "`daybook help` lists the commands, and `daybook help COMMAND` the flags of one."
 	case exitDataInUse:
 		return "Stop the process that uses it, or name another directory with --data. The lock is on the directory itself: there is no lock file to remove."

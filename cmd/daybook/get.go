@@ -3,13 +3,15 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/client"
 )
 
 func newGet() *cobra.Command {
@@ -18,8 +20,9 @@ func newGet() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get ID",
 		Short: "Show a job or a batch",
-		Long: `Show the document of a job. With --batch, show the counts of a whole batch instead; its id is that of its
-first job. Fields without a value are left out, except with --json.`,
+		Long: `Show the document of a job, or of a batch if no job has the id. The id of a batch that was created by one request is also
+that of its first job: --batch then shows the counts of the whole batch. Fields without a value are left out, except
+with --json.`,
 		Example: `  daybook get 0185a1b2-c3d4-7000-8000-00000c800000
   daybook get --batch 0185a1b2-c3d4-7000-8000-00000c800000`,
 		Args: cobra.ExactArgs(1),
@@ -30,15 +33,22 @@ first job. Fields without a value are left out, except with --json.`,
 	serverFlag(cmd, &server)
 	jsonFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		id, err := job.ParseID(args[0])
-		if err != nil {
-			return usageError{fmt.Errorf("%q: %w", args[0], err)}
+		if err := checkIDs(args[0]); err != nil {
+			return err
 		}
 		path := "/jobs/"
 		if *batch {
 			path = "/batches/"
 		}
-		text, err := ask(cmd, &server, path+id.String())
+		text, err := ask(cmd, &server, path+args[0])
+		if isNotFound(err) && !*batch {
+			var failed error
+			if text, failed = ask(cmd, &server, "/batches/"+args[0]); failed == nil {
+				err = nil
+			} else if !isNotFound(failed) {
+				err = failed
+			}
+		}
 		if err != nil {
 			return err
 		}
@@ -49,6 +59,12 @@ first job. Fields without a value are left out, except with --json.`,
 		return printDocument(cmd.OutOrStdout(), text)
 	}
 	return cmd
+}
+
+// isNotFound reports whether the server has answered that what was asked for does not exist.
+func isNotFound(err error) bool {
+	refused, ok := errors.AsType[*client.Error](err)
+	return ok && refused.Status == http.StatusNotFound
 }
 
 // printDocument writes the fields of a JSON object, one per line, in their order. Fields without a value are left out.

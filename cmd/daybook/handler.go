@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -135,7 +136,11 @@ func readHandler(cmd *cobra.Command, name, lang string) (document handler.Docume
 	case end == ".toml":
 		document, err = manifest.Parse(text)
 	case end == ".json" || name == "-":
-		err = json.Unmarshal(text, &document)
+		d := json.NewDecoder(bytes.NewReader(text))
+		d.DisallowUnknownFields() // a misspelt one would be left out without a word
+		if err = d.Decode(&document); err == nil && d.More() {
+			err = errors.New("there is more than one JSON value")
+		}
 	default:
 		err = errors.New("is it a script? name its language with --lang")
 	}

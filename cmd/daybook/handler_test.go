@@ -55,6 +55,8 @@ func TestHandlerCommands(t *testing.T) {
 		"a file of no known kind": put("", "x", file("x.bin", "")),
 		"a missing file":          put("", "x", filepath.Join(dir, "none.py")),
 		"a wrong document":        put("{", "x", "-"),
+		"a misspelt field":        put(`{"kind":"http","url":"http://127.0.0.1:8080/","timout_ms":5}`, "x", "-"),
+		"two documents":           put(`{"kind":"http","url":"http://127.0.0.1:8080/"}{}`, "x", "-"),
 		"a wrong manifest":        put("", "x", file("x.toml", "name = 1")),
 		"a wrong type":            put("{}", "a b", "-"),
 		"a long file":             put(strings.Repeat("x", int(maxHandlerFile)+1), "x", "-", "--lang", "sh"),

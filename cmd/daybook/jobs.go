@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,12 +25,13 @@ type jobRow struct {
 	MaxAttempts int    `json:"max_attempts"`
 	CreatedAt   int64  `json:"created_at"`
 	UpdatedAt   int64  `json:"updated_at"`
+	RunAt       int64  `json:"run_at"`
 	RunnerID    string `json:"runner_id"`
 	Error       string `json:"error"`
 }
 
 // rowFields are the fields of a jobRow.
-const rowFields = "client,type,status,run_attempts,max_attempts,created_at,updated_at,runner_id,error"
+const rowFields = "client,type,status,run_attempts,max_attempts,created_at,updated_at,run_at,runner_id,error"
 
 func newJobs() *cobra.Command {
 	var r remote
@@ -44,15 +46,26 @@ func newJobs() *cobra.Command {
 		Long: `List jobs, the oldest first: those with a status, of a client or type, with an entry in their meta, of a runner
 or claim, or of a time. "daybook get ID" shows all of one.
 
-With --ids the list has only ids, which "daybook cancel -", "redrive -" and "rm -" read.`,
+With --ids the list has only ids, those of all jobs unless --limit is given. "daybook cancel -", "redrive -" and
+"rm -" read them.`,
 		Example: `  daybook jobs --status failed
   daybook jobs --client acme --type resize --created-after today --limit 0
   daybook jobs --status active --runner-id mixer-1 --json`,
 		Args: cobra.NoArgs,
 	}
 	overServer(&r, cmd, func(cmd *cobra.Command, _ []string) error {
-		if limit < 0 || idsOnly && r.asJSON || fields != "" && !r.asJSON {
-			return usageError{errors.New("--limit must not be negative, --ids excludes --json, and --fields requires --json")}
+		switch {
+		case limit < 0:
+			return usageError{fmt.Errorf("--limit is the number of jobs, or 0 for all, and not %d", limit)}
+		case idsOnly && r.asJSON:
+			return usageError{errors.New("--ids and --json exclude each other; --json has the ids too")}
+		case fields != "" && !r.asJSON:
+			return usageError{errors.New("--fields is for --json only")}
+		case status != "" && namedStatus(status) == 0:
+			return usageError{fmt.Errorf("--status must be one of %s, and not %q", statusList(job.Statuses), status)}
+		}
+		if idsOnly && !cmd.Flags().Changed("limit") { // another command reads them, and nobody sees that some are missing
+			limit = 0
 		}
 		pairs, err := metaPairs(meta)
 		if err != nil {
@@ -83,10 +96,10 @@ With --ids the list has only ids, which "daybook cancel -", "redrive -" and "rm 
 	flags.StringVar(&typ, "type", "", "only jobs of this type")
 	flags.StringVar(&runner, "runner-id", "", "only jobs that this runner holds, or whose last run it ended")
 	flags.StringVar(&claim, "claim", "", "only jobs whose current or last claim is this one")
-	flags.Var(&after, "created-after", "only jobs created at this time or later: RFC 3339, \"today 08:00\", or unix milliseconds")
+	flags.Var(&after, "created-after", "only jobs created at this time or later: "+timeForms)
 	flags.Var(&before, "created-before", "only jobs created before this time")
 	flags.StringArrayVar(&meta, "meta", nil, "only jobs with NAME=VALUE in their meta; may be given several times")
-	flags.IntVar(&limit, "limit", 100, "how many jobs are listed; 0 means all")
+	flags.IntVar(&limit, "limit", 100, "how many jobs are listed; 0 means all, as with --ids")
 	flags.BoolVar(&idsOnly, "ids", false, "print only the ids")
 	flags.StringVar(&fields, "fields", "", "with --json: print only these fields, separated by commas")
 	linesFlag(cmd, &r.asJSON, "job")
@@ -105,7 +118,7 @@ func listJobs(cmd *cobra.Command, r *remote, query url.Values, limit int, idsOnl
 	if idsOnly {
 		query.Set("fields", "status")
 	}
-	var rows []jobRow
+	list := jobTable{to: r.out, runAt: query.Get("status") == job.Deferred.String()}
 	shown := 0
 	cut := false
 	err := eachDocument(cmd, &r.server, "/jobs", query, "jobs", func(doc json.RawMessage) (more bool, err error) {
@@ -125,19 +138,16 @@ func listJobs(cmd *cobra.Command, r *remote, query url.Values, limit int, idsOnl
 			_, err := fmt.Fprintln(r.out, one.ID)
 			return true, err
 		}
-		if rows = append(rows, one); len(rows) == job.MaxPage {
-			err = printJobs(r.out, rows, shown == len(rows))
-			rows = rows[:0]
+		if list.rows = append(list.rows, one); len(list.rows) == job.MaxPage {
+			err = list.print()
 		}
 		return true, err
 	})
+	if err == nil {
+		err = list.print()
+	}
 	if err != nil {
 		return err
-	}
-	if len(rows) > 0 {
-		if err := printJobs(r.out, rows, shown == len(rows)); err != nil {
-			return err
-		}
 	}
 	switch {
 	case shown == 0 && !r.asJSON && !idsOnly:
@@ -151,15 +161,49 @@ func listJobs(cmd *cobra.Command, r *remote, query url.Values, limit int, idsOnl
 // maxErrorShown is how many characters of an error a table shows.
 const maxErrorShown = 60
 
-func printJobs(w io.Writer, rows []jobRow, head bool) error {
-	return table(w, func(row func(...any)) {
-		if head {
-			row("ID", "QUEUE", "STATUS", "ATTEMPTS", "CREATED", "RUNNER", "ERROR")
+// jobTable prints jobs, some at a time.
+type jobTable struct {
+	to    io.Writer
+	rows  []jobRow // that are not printed yet
+	runAt bool     // it has a column with the times of deferred jobs
+	begun bool     // it has a head
+}
+
+// print prints the rows. The table has the times of deferred jobs if one of the first rows is deferred.
+func (t *jobTable) print() error {
+	if len(t.rows) == 0 {
+		return nil
+	}
+	head := !t.begun
+	t.runAt = t.runAt || head && slices.ContainsFunc(t.rows, func(j jobRow) bool { return j.Status == job.Deferred.String() })
+	err := table(t.to, func(row func(...any)) {
+		cells := func(runAt string, before []any, after ...any) {
+			if t.runAt {
+				before = append(before, runAt)
+			}
+			row(append(before, after...)...)
 		}
-		for _, j := range rows {
-			row(j.ID, j.Client+"/"+j.Type, j.Status, fmt.Sprintf("%d/%d", j.RunAttempts, j.MaxAttempts), moment(j.CreatedAt), orDash(j.RunnerID), firstLine(j.Error))
+		if head {
+			cells("RUN AT", []any{"ID", "QUEUE", "STATUS", "ATTEMPTS", "CREATED"}, "RUNNER", "ERROR")
+		}
+		for _, j := range t.rows {
+			cells(dueText(j), []any{j.ID, j.Client + "/" + j.Type, j.Status, fmt.Sprintf("%d/%d", j.RunAttempts, j.MaxAttempts), moment(j.CreatedAt)},
+				orDash(j.RunnerID), firstLine(j.Error))
 		}
 	})
+	t.rows, t.begun = t.rows[:0], true
+	return err
+}
+
+// dueText says when a deferred job becomes pending.
+func dueText(j jobRow) string {
+	switch {
+	case j.Status != job.Deferred.String() || j.RunAt == 0:
+		return "-"
+	case j.RunAt >= job.MaxTimeMs:
+		return "batch paused"
+	}
+	return moment(j.RunAt)
 }
 
 // firstLine returns the beginning of a text for a table.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"time"
 	"unicode"
@@ -11,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
-	"github.com/daybookq/daybook/job"
 )
 
 func newLogs() *cobra.Command {
@@ -31,8 +29,8 @@ whole log, if the runner has stored one.`,
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the job ends")
 	serverFlag(cmd, &server)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if _, err := job.ParseID(args[0]); err != nil {
-			return usageError{fmt.Errorf("%q: %w", args[0], err)}
+		if err := checkIDs(args[0]); err != nil {
+			return err
 		}
 		base, err := reach(cmd, &server)
 		if err != nil {

@@ -69,7 +69,7 @@ func hintForOpsqueue(e opsqueueError) string {
 	case exitListen:
 		return "Stop the process that listens there, or choose another port with --port (0 means any free port)."
 	}
-	return hintFor(e.error)
+	return hintFor(nil, e.error)
 }
 
 // opsqueueServe runs the server until a signal ends it. As in the original, it is gone within a second then.

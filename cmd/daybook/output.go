@@ -35,10 +35,10 @@ func table(w io.Writer, rows func(row func(cells ...any))) error {
 	})
 	coloured := hasColours(w)
 	out := bufio.NewWriter(w)
-	for _, line := range lines {
+	for n, line := range lines {
 		for i, text := range line {
 			shown := text
-			if coloured {
+			if coloured && isStatus(lines, n, i) {
 				shown = inColour(text)
 			}
 			out.WriteString(shown) // an error is returned by Flush
@@ -49,6 +49,16 @@ func table(w io.Writer, rows func(row func(cells ...any))) error {
 		out.WriteByte('\n')
 	}
 	return out.Flush()
+}
+
+// isStatus reports whether a cell of a table is a status: it is below the head STATUS or STATE, or below the empty head of
+// notes, or beside one of these words. A name that equals a status is none.
+func isStatus(lines [][]string, line, column int) bool {
+	if head := lines[0]; line > 0 && (column >= len(head) || head[column] == "STATUS" || head[column] == "STATE") {
+		return true
+	}
+	first := lines[line][0]
+	return column == 1 && (first == "status" || first == "state")
 }
 
 // plainCell returns a text in quotes if it has control characters.

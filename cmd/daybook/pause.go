@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/job"
 )
 
 func newPause() *cobra.Command {
@@ -26,9 +28,9 @@ stop" does this for the whole server.`,
 func newResume() *cobra.Command {
 	var batch string
 	cmd := &cobra.Command{
-		Use:   "resume CLIENT/TYPE...",
+		Use:   "resume [CLIENT/TYPE...|BATCH]",
 		Short: "Hand out the jobs of a paused queue or batch",
-		Long:  `End the pause of queues, or with --batch let the jobs of a batch run that was created paused.`,
+		Long:  `End the pause of queues, or let the jobs of a batch run that was created paused: name it by its id, or with --batch.`,
 		Example: `  daybook resume acme/resize
   daybook resume --batch 0185a1b2-c3d4-7000-8000-00000c800000`,
 	}
@@ -44,12 +46,15 @@ func newResume() *cobra.Command {
 func ofQueues(cmd *cobra.Command, batch *string, change func(ctx context.Context, c *client.Client, q queueName) (client.Queue, error)) *cobra.Command {
 	var r remote
 	overServer(&r, cmd, func(cmd *cobra.Command, args []string) error {
+		if batch != nil && *batch == "" && len(args) == 1 && !strings.Contains(args[0], "/") { // no queue
+			*batch, args = args[0], nil
+		}
 		if batch != nil && (*batch == "") == (len(args) == 0) {
 			return usageError{errQueueOrBatch}
 		}
 		if batch != nil && *batch != "" {
-			if err := checkIDs(*batch); err != nil {
-				return err
+			if _, err := job.ParseID(*batch); err != nil {
+				return usageError{fmt.Errorf("%q is neither a queue, like acme/resize, nor the id of a batch", *batch)}
 			}
 			if err := r.connect(cmd); err != nil {
 				return err

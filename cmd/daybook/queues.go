@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybookq/daybook/api"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -27,7 +28,8 @@ func newQueues() *cobra.Command {
 		Use:   "queues",
 		Short: "List the queues with their counts",
 		Long: `List the queues by client and type, with the number of their jobs in each status. "oldest" is how long
-the next pending job has been waiting. It grows if the runners are too slow.`,
+the next pending job has been waiting. It grows if the runners are too slow. If the server is stopped, the command
+says so on standard error.`,
 		Example: `  daybook queues
   daybook queues --client acme --json`,
 		Args: cobra.NoArgs,
@@ -56,7 +58,10 @@ the next pending job has been waiting. It grows if the runners are too slow.`,
 			if err != nil || asJSON {
 				return err
 			}
-			return printQueues(cmd, client, queues)
+			if err := printQueues(cmd, client, queues); err != nil {
+				return err
+			}
+			return noteStopped(cmd, &server)
 		},
 	}
 	cmd.AddCommand(newDeleteQueue())
@@ -65,6 +70,19 @@ the next pending job has been waiting. It grows if the runners are too slow.`,
 	linesFlag(cmd, &asJSON, "queue")
 	completeFlag(cmd, "client", clientNames)
 	return cmd
+}
+
+// noteStopped says so if the server is stopped: no queue is paused then, and none gets on.
+func noteStopped(cmd *cobra.Command, server *serverAddress) error {
+	text, err := ask(cmd, server, "/stats")
+	var s api.Stats
+	if err == nil {
+		err = json.Unmarshal(text, &s)
+	}
+	if err == nil && s.Stopped {
+		_, err = fmt.Fprintf(cmd.ErrOrStderr(), "the server is %s\n", stoppedText)
+	}
+	return err
 }
 
 func printQueues(cmd *cobra.Command, client string, queues []queueDocument) error {

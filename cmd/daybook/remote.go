@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -63,14 +64,18 @@ func writeDocument(w io.Writer, text []byte) error {
 	return err
 }
 
-// eachJob changes jobs one by one. One that cannot be changed does not stop the others. done is what they become.
+// eachJob changes jobs one by one. One that cannot be changed does not stop the others, but
+// a server that does not answer does. done is what they become.
 func (r *remote) eachJob(cmd *cobra.Command, ids []string, done string, change func(ctx context.Context, id string) error) error {
 	var failed error
 	wrong := 0
-	for _, id := range ids {
+	for i, id := range ids {
 		err := change(cmd.Context(), id)
 		if err != nil && (len(ids) == 1 || cmd.Context().Err() != nil) {
 			return err
+		}
+		if errors.Is(err, client.ErrUnavailable) || errors.Is(err, client.ErrUnknown) {
+			return fmt.Errorf("%s: %w; the %d jobs after it were not tried", id, err, len(ids)-i-1) // each would wait as long
 		}
 		if err != nil {
 			failed, wrong = err, wrong+1
@@ -87,7 +92,7 @@ func (r *remote) eachJob(cmd *cobra.Command, ids []string, done string, change f
 func checkIDs(ids ...string) error {
 	for _, id := range ids {
 		if _, err := job.ParseID(id); err != nil {
-			return usageError{fmt.Errorf("%q: %w", id, err)}
+			return usageError{fmt.Errorf("%q is not an id: ids have 36 characters, like 0185a1b2-c3d4-7000-8000-00000c800000", id)}
 		}
 	}
 	return nil

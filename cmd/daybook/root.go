@@ -17,7 +17,7 @@ func run(args []string, in io.Reader, out, errs io.Writer) int {
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errs)
-	err := root.Execute()
+	cmd, err := root.ExecuteC()
 	if err == nil {
 		return exitOK
 	}
@@ -28,7 +28,7 @@ func run(args []string, in io.Reader, out, errs io.Writer) int {
 		err = usageError{err}
 	}
 	fmt.Fprintf(errs, "daybook: %v\n", err)
-	if hint := hintFor(err); hint != "" {
+	if hint := hintFor(cmd, err); hint != "" {
 		fmt.Fprintf(errs, "%s\n", hint)
 	}
 	return exitCode(err)
@@ -97,7 +97,52 @@ Environment variables and configuration files can set flags: see ` + "`daybook h
 	root.SetHelpCommandGroupID("program")
 	root.SetCompletionCommandGroupID("program")
 	root.AddCommand(newExitCodes(), newEnvironmentHelp(), newConfigurationHelp())
+	refuseUnknownTopics(root.Command)
+	nameArguments(root.Command)
 	return root
+}
+
+// refuseUnknownTopics makes `daybook help` of something that does not exist an error, with the exit code of one.
+func refuseUnknownTopics(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	for _, help := range root.Commands() {
+		if help.Name() != "help" {
+			continue
+		}
+		show := help.Run
+		help.RunE = func(cmd *cobra.Command, args []string) error {
+			if found, rest, err := root.Find(args); found == nil || err != nil || len(rest) > 0 {
+				return usageError{fmt.Errorf("there is no command or topic %q", strings.Join(args, " "))}
+			}
+			show(cmd, args)
+			return nil
+		}
+	}
+}
+
+// nameArguments makes a command that is given too few or too many arguments say which it takes, as its help names them.
+func nameArguments(cmd *cobra.Command) {
+	for _, c := range cmd.Commands() {
+		nameArguments(c)
+	}
+	check := cmd.Args
+	if check == nil || cmd.HasSubCommands() {
+		return
+	}
+	name := strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
+	_, wanted, _ := strings.Cut(cmd.Use, " ")
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		err := check(cmd, args)
+		switch {
+		case err == nil:
+			return nil
+		case wanted == "":
+			return fmt.Errorf("%s takes no arguments, and %q was given", name, args[0])
+		case len(args) == 0:
+			return fmt.Errorf("%s needs %s", name, wanted)
+		}
+		return fmt.Errorf("%s takes %s, and %s given", name, wanted, numberText(len(args), "argument was", "arguments were"))
+	}
 }
 
 // commandGroups are the commands in the order of the help.

@@ -174,7 +174,7 @@ func TestServerAddress(t *testing.T) {
 	for server, code := range map[string]int{
 		"http://user:secret@" + closed: exitNoAnswer, "user:secret@" + closed: exitNoAnswer, "http://user:secret@" + address + "/other": exitNoAnswer,
 		"http://user:secret@" + address + "/cut": exitNoAnswer, "ftp://user:secret@host": exitUsage, "http://user:secret@": exitUsage, "http://user:sec%ret@host": exitUsage,
-		"http://user:secret@host:port": exitUsage, "//user:secret@host": exitUsage, "http://user:secret@host?x=y": exitUsage, "http://user:secret@ho st": exitUsage, "": exitUsage,
+		"http://user:secret@host:port": exitUsage, "//user:secret@host": exitUsage, "http://user:secret@host?x=y": exitUsage, "http://user:secret@ho st": exitUsage, "": exitUsage, "http://": exitUsage,
 	} {
 		for _, verb := range [][]string{{"queues"}, {"stats"}, {"add"}, {"get", "0185a1b2-c3d4-7000-8000-00000c800000"}} {
 			r := execute(t, "x\n", append(verb, "--server", server)...)

@@ -3,11 +3,15 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/job"
 )
 
 func newStop() *cobra.Command {
@@ -19,15 +23,23 @@ func newStop() *cobra.Command {
 have, and jobs can be created. This is how a server is drained before an upgrade. "daybook runners" shows who
 still works. The process goes on.
 
-With --wait, the command ends when no job is active. If it is interrupted, the server stays stopped.`,
+With --wait, the command ends when no job is active. On standard error it says how many are, and which runners hold
+them. If it is interrupted, the server stays stopped until "daybook start".`,
 		Example: `  daybook stop
   daybook stop --wait`,
 		Args: cobra.NoArgs,
-	}, func(c *client.Client, ctx context.Context) error {
-		if err := c.Stop(ctx); err != nil || !wait {
+	}, func(cmd *cobra.Command, c *client.Client) error {
+		if err := c.Stop(cmd.Context()); err != nil || !wait {
 			return err
 		}
-		return untilIdle(ctx, c)
+		ctx, end := untilInterrupted(cmd.Context())
+		defer end()
+		err := untilIdle(ctx, c, cmd.ErrOrStderr())
+		if ctx.Err() != nil {
+			fmt.Fprintln(cmd.ErrOrStderr(), "interrupted; the server stays stopped, and hands out no jobs until `daybook start`")
+			return silentExit(exitSignal + int(syscall.SIGINT))
+		}
+		return err
 	})
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait until no job is active")
 	return cmd
@@ -36,14 +48,24 @@ With --wait, the command ends when no job is active. If it is interrupted, the s
 // askIdle is how often the server is asked whether jobs are active.
 const askIdle = 500 * time.Millisecond
 
-// untilIdle returns when no job is active.
-func untilIdle(ctx context.Context, c *client.Client) error {
+// sayActive is how often at most stop --wait says how many jobs are active.
+const sayActive = time.Second
+
+// untilIdle returns when no job is active. It says how many are, at the start and when the number has changed.
+func untilIdle(ctx context.Context, c *client.Client, to io.Writer) error {
 	every := time.NewTicker(askIdle)
 	defer every.Stop()
+	var said int64
+	var at time.Time
 	for {
 		s, err := c.Stats(ctx)
-		if err != nil || s.Jobs["active"] == 0 {
+		active := s.Jobs[job.Active.String()]
+		if err != nil || active == 0 {
 			return err
+		}
+		if active != said && time.Since(at) >= sayActive {
+			fmt.Fprintf(to, "waiting for %s%s\n", numberText(active, "active job", "active jobs"), heldBy(ctx, c))
+			said, at = active, time.Now()
 		}
 		select {
 		case <-every.C:
@@ -53,6 +75,32 @@ func untilIdle(ctx context.Context, c *client.Client) error {
 	}
 }
 
+// maxNamed is how many runners stop --wait names.
+const maxNamed = 5
+
+// heldBy returns which runners hold jobs, as the end of a sentence; "" if that is not known.
+func heldBy(ctx context.Context, c *client.Client) string {
+	var named []string
+	others := 0
+	for r, err := range c.Runners(ctx) {
+		switch {
+		case err != nil:
+			return ""
+		case r.Held > 0 && len(named) == maxNamed:
+			others++
+		case r.Held > 0:
+			named = append(named, fmt.Sprintf("runner %s holds %d", r.ID, r.Held))
+		}
+	}
+	if len(named) == 0 {
+		return ""
+	}
+	if others > 0 {
+		named = append(named, numberText(others, "other runner holds more", "other runners hold more"))
+	}
+	return ": " + strings.Join(named, ", ")
+}
+
 func newStart() *cobra.Command {
 	return switches(&cobra.Command{
 		Use:     "start",
@@ -60,16 +108,16 @@ func newStart() *cobra.Command {
 		Long:    `Make the server hand out jobs again after "daybook stop". Paused queues stay paused. "daybook serve" starts a server.`,
 		Example: "  daybook start",
 		Args:    cobra.NoArgs,
-	}, (*client.Client).Start)
+	}, func(cmd *cobra.Command, c *client.Client) error { return c.Start(cmd.Context()) })
 }
 
-func switches(cmd *cobra.Command, turn func(*client.Client, context.Context) error) *cobra.Command {
+func switches(cmd *cobra.Command, turn func(*cobra.Command, *client.Client) error) *cobra.Command {
 	var r remote
 	overServer(&r, cmd, func(cmd *cobra.Command, _ []string) error {
 		if err := r.connect(cmd); err != nil {
 			return err
 		}
-		if err := turn(r.c, cmd.Context()); err != nil {
+		if err := turn(cmd, r.c); err != nil {
 			return err
 		}
 		s, err := r.c.Stats(cmd.Context())

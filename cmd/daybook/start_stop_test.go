@@ -1,9 +1,16 @@
 package main
 
 import (
+	"bufio"
+	"fmt"
+	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/daybookq/daybook/client"
 )
 
 // TestStopWaits: with --wait, stop ends when the last active job has ended, and no other job is handed out.
@@ -20,7 +27,56 @@ func TestStopWaits(t *testing.T) {
 	case <-time.After(2 * askIdle):
 	}
 	ok(t, "complete", job, "--server", s.url)
-	if r := <-ended; r.code != exitOK || r.out != "the server hands out no jobs; active: 0 jobs\n" {
+	if r := <-ended; r.code != exitOK || r.out != "the server hands out no jobs; active: 0 jobs\n" || r.errs != "waiting for 1 active job: runner r holds 1\n" {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestStopWaitInterrupted: who interrupts stop --wait reads that the server stays stopped.
+func TestStopWaitInterrupted(t *testing.T) {
+	s := serving(t, filepath.Join(t.TempDir(), "data"))
+	execute(t, strings.Repeat("x\n", 9), "add", "--type", "slow", "--server", s.url)
+	for i := range maxNamed + 2 {
+		ok(t, "claim", "--runner-id", fmt.Sprint("r", i), "--type", "slow", "--server", s.url)
+	}
+	stop := command(t, "stop", "--wait", "--server", s.url)
+	errs, err := stop.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stop.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(errs)
+	if lines.Scan(); lines.Text() != "waiting for 7 active jobs: runner r0 holds 1, runner r1 holds 1, runner r2 holds 1, runner r3 holds 1, runner r4 holds 1, 2 other runners hold more" {
+		t.Error(lines.Text())
+	}
+	if err := stop.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if lines.Scan(); !strings.HasPrefix(lines.Text(), "interrupted; the server stays stopped") {
+		t.Error(lines.Text())
+	}
+	if err := stop.Wait(); stop.ProcessState.ExitCode() != exitSignal+int(syscall.SIGINT) {
+		t.Error(err)
+	}
+	if s, err := client.New(s.url, client.Options{}).Stats(t.Context()); err != nil || !s.Stopped {
+		t.Error(s.Stopped, err)
+	}
+}
+
+// TestStopIsShown: stats and queues say that a server is stopped.
+func TestStopIsShown(t *testing.T) {
+	s := serving(t, filepath.Join(t.TempDir(), "data"))
+	ok(t, "create", "--type", "slow", "p", "--server", s.url)
+	ok(t, "stop", "--server", s.url)
+	const stopped = "stopped: no jobs are handed out until `daybook start`\n"
+	contains(t, ok(t, "stats", "--server", s.url), "ready; "+stopped)
+	if r := execute(t, "", "queues", "--server", s.url); r.errs != "the server is "+stopped || !strings.Contains(r.out, "slow") {
+		t.Errorf("%+v", r)
+	}
+	ok(t, "start", "--server", s.url)
+	if r := execute(t, "", "queues", "--server", s.url); r.errs != "" || strings.Contains(ok(t, "stats", "--server", s.url), "stopped") {
 		t.Errorf("%+v", r)
 	}
 }

@@ -44,14 +44,20 @@ are synced. Reads show the effects of applied commands. Flushed commands no long
 	return cmd
 }
 
+// stoppedText says that nothing is handed out, and how to end that.
+const stoppedText = "stopped: no jobs are handed out until `daybook start`"
+
 func printStats(cmd *cobra.Command, s *api.Stats) error {
 	micros := func(us int64) string { return fmt.Sprintf("%.2f ms", float64(us)/1000) }
 	return table(cmd.OutOrStdout(), func(row func(...any)) {
-		if s.Ready {
-			row("state", "ready")
-		} else {
-			row("state", "not ready: "+s.Reason)
+		state := "ready"
+		if !s.Ready {
+			state = "not ready: " + s.Reason
 		}
+		if s.Stopped {
+			state += "; " + stoppedText
+		}
+		row("state", state)
 		row("journal time", moment(s.Now), fmt.Sprintf("(%+d ms from the wall clock)", s.ClockOffsetMs))
 		if s.NextDue > 0 {
 			row("next due", moment(s.NextDue))

@@ -19,6 +19,7 @@ import (
 )
 
 type submitFlags struct {
+	inputFormat
 	server    serverAddress
 	batch     client.NewBatch
 	meta      []string
@@ -33,26 +34,31 @@ func newSubmit() *cobra.Command {
 	var f submitFlags
 	cmd := &cobra.Command{
 		Use:   "submit [FILE]",
-		Short: "Post the lines of a file as one batch, and wait for its end",
+		Short: "Post the lines of a file as one batch",
 		Long: `Post each line of a file as the payload of a job, all of them in one batch. Without a file, or with -, post
 the lines of standard input. Empty lines are skipped. The batch is open until the last line is stored, so the
 input may be of any length, and its jobs may run meanwhile. If the command is interrupted before, the batch is
 cancelled.
 
-With --wait, the command goes on until the batch has ended. The exit code is then 15 if the batch has failed, and 16
-if it was cancelled. "daybook watch" shows its progress. With --paused, no job of it is handed out before a request
-POST /batches/ID/resume.
+--format says what the input is, as in "daybook add": lines are texts, each line of ndjson is a JSON value, and each row
+of a csv file after its header row becomes a JSON object. An error in a line or row cancels the batch.
 
-The status of the batch is final when it has ended: "daybook redrive" cannot run its failed jobs again. If it should,
-post the lines with "daybook add".`,
+With --wait, the command goes on until the batch has ended. The exit code is then 15 if the batch has failed, and 16
+if it was cancelled. "daybook watch" shows its progress. With --paused, no job of it is handed out before
+"daybook resume --batch ID".
+
+The status of the batch is final when it has ended. "daybook redrive" cannot run its failed jobs again then: submit
+their payloads again. Of lines that "daybook add" has posted, failed jobs can be redriven at any time.`,
 		Example: `  daybook submit --name nightly --type resize images.txt
   daybook submit --type check --on-failure cancel_rest --meta user=42 --wait urls.txt
+  daybook submit --type import --format csv --delimiter ';' orders.csv
   daybook submit --chunks blobs --type parse documents.jsonl
   daybook results --follow "$(seq 10 | daybook submit --type double)"`,
 		Args: cobra.MaximumNArgs(1),
 	}
 	flags := cmd.Flags()
 	serverFlag(cmd, &f.server)
+	f.inputFormat.add(cmd)
 	flags.StringVar(&f.batch.Name, "name", "", "name of the batch; it need not be unique")
 	flags.StringVar(&f.batch.Client, "client", job.DefaultName, "client of the jobs")
 	flags.StringVar(&f.batch.Type, "type", job.DefaultName, "type of the jobs")
@@ -92,7 +98,11 @@ func submit(cmd *cobra.Command, f *submitFlags, args []string) error {
 	defer end()
 	ctx, stop := context.WithCancel(untilSignal)
 	defer stop()
-	lines := jobLines{in: bufio.NewReaderSize(&stoppableReader{ctx: untilSignal, in: in}, inputBytes), stop: stop, most: job.MaxPayloadBytes}
+	made, err := newAddInput(&stoppableReader{ctx: untilSignal, in: in}, &f.inputFormat)
+	if err != nil {
+		return err
+	}
+	lines := jobLines{in: bufio.NewReaderSize(made, inputBytes), stop: stop, most: job.MaxPayloadBytes, kind: f.kind(), stripCR: f.stripCR, skipped: f.skipLines}
 	batch := f.batch
 	if batch.Chunks = chunks; chunks != nil {
 		lines.most = maxStoredLine
@@ -100,11 +110,15 @@ func submit(cmd *cobra.Command, f *submitFlags, args []string) error {
 	s, err := c.Submit(ctx, batch, lines.all())
 	if lines.err != nil {
 		err = lines.err
-	} else if err != nil && untilSignal.Err() != nil {
+	}
+	if err != nil && (untilSignal.Err() != nil || errors.Is(err, errSubmitInterrupted)) {
 		err = errSubmitInterrupted
 	}
 	if err != nil {
 		return unfinished(cmd, s, err)
+	}
+	if s.Count == 0 {
+		fmt.Fprintln(cmd.ErrOrStderr(), "the input has no lines: the batch has no jobs")
 	}
 	var b client.Batch
 	if f.wait {
@@ -142,6 +156,12 @@ func unfinished(cmd *cobra.Command, s *client.Submission, err error) error {
 
 // check reads the flags that need more than their parser.
 func (f *submitFlags) check(cmd *cobra.Command) error {
+	if err := f.inputFormat.check(cmd); err != nil {
+		return err
+	}
+	if f.format != formatLines && f.chunks != "" {
+		return usageError{errors.New("--chunks is for --format lines only")}
+	}
 	if _, err := job.ParseOnFailure(f.batch.OnFailure); err != nil {
 		return usageError{err}
 	}
@@ -214,10 +234,13 @@ func (r *stoppableReader) Read(p []byte) (int, error) {
 // jobLines are jobs whose payloads are the lines of an input that are not empty. When the input cannot be read, stop keeps
 // the batch from being closed as if it had all lines.
 type jobLines struct {
-	in   *bufio.Reader
-	stop func()
-	most int // bytes of a line
-	err  error
+	in      *bufio.Reader
+	stop    func()
+	most    int // bytes of a line
+	kind    client.Kind
+	stripCR bool
+	skipped int // lines of the input before the first
+	err     error
 }
 
 // maxStoredLine is how long a line may be that is stored by address: as long as Chunks.MaxBytes allows by default.
@@ -230,13 +253,16 @@ func (l *jobLines) fail(err error) {
 
 func (l *jobLines) all() iter.Seq[client.NewJob] {
 	return func(yield func(client.NewJob) bool) {
-		for number := 1; ; number++ {
+		for number := l.skipped + 1; ; number++ {
 			line, err := l.next()
+			if l.stripCR {
+				line = bytes.TrimSuffix(line, []byte{'\r'})
+			}
 			if len(line) > l.most {
 				l.fail(fmt.Errorf("line %d has more than %d bytes, which is the maximum of a payload", number, l.most))
 				return
 			}
-			if len(line) > 0 && !yield(client.NewJob{Payload: line}) {
+			if len(line) > 0 && !yield(client.NewJob{Payload: line, Kind: l.kind}) {
 				return
 			}
 			if err != nil {

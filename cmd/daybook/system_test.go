@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -29,5 +30,17 @@ func TestOtherSystems(t *testing.T) {
 	ok(t, "version")
 	if r := execute(t, "", "stats", "--server", "http://127.0.0.1:1"); r.code != exitNoAnswer {
 		t.Errorf("stats: exit code %d: %s", r.code, r.errs)
+	}
+}
+
+// TestUnitDoesNotRepeat: systemd does not start the server again after the exit codes that another start would have too.
+func TestUnitDoesNotRepeat(t *testing.T) {
+	unit, err := os.ReadFile("../../deploy/systemd/daybook.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("\nRestartPreventExitStatus=%d %d %d %d %d\n", exitUsage, exitCorrupt, exitFormat, exitNoData, exitSystem)
+	if !strings.Contains(string(unit), want) {
+		t.Errorf("the unit has no line %q", want)
 	}
 }

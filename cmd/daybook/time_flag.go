@@ -11,6 +11,25 @@ import (
 // of today or tomorrow; a time without zone is local. 0 means that it was not given.
 type timeFlag int64
 
+// timeForms are the forms of a time, for the help of flags.
+const timeForms = "RFC 3339, \"tomorrow 08:00\", or unix milliseconds; without a zone, in the local time zone"
+
+// maxPast is how long ago a time may be that says when something is to happen. Clocks differ, and scripts are late.
+const maxPast = 24 * time.Hour
+
+// notPast refuses a time that is long ago: most are seconds in place of milliseconds, or a wrong date.
+func (t timeFlag) notPast(name string) error {
+	at := time.UnixMilli(int64(t))
+	if t == 0 || now().Sub(at) <= maxPast {
+		return nil
+	}
+	question := ""
+	if at.Year() == 1970 {
+		question = fmt.Sprintf(". If these are seconds, give milliseconds: %d000", int64(t))
+	}
+	return fmt.Errorf("%s is %s, which is more than a day ago%s", name, at.In(now().Location()).Format("2006-01-02 15:04:05 -07:00"), question)
+}
+
 // now is the clock of the flags; tests set it.
 var now = time.Now
 

@@ -230,31 +230,62 @@ func (t *topServer) pause(q queueName, pause bool) (err error) {
 	return err
 }
 
-// failed returns failed jobs, the newest first. The server lists the oldest first, so longer and longer times are read,
-// until one has enough of them.
+// failed returns the newest failed jobs, the newest first. The server lists the oldest of a time first. So the time is made
+// longer until it has enough jobs, and shorter while it has more than are read.
 func (t *topServer) failed(q queueName) (list []*client.Job, err error) {
 	ctx, stop := context.WithTimeout(t.ctx, topTimeout)
 	defer stop()
-	for _, age := range []time.Duration{time.Minute, time.Hour, 24 * time.Hour, 14 * 24 * time.Hour, 0} {
-		query := client.JobsQuery{
-			Client: q.client, Type: q.typ, Status: "failed", PageSize: jobsPage, Fields: []string{"error", "status", "code", "run_attempts", "completed_at", "why"},
+	now := time.Now()
+	few, many := time.Duration(0), 2*keptFailed // times before now that have too few and too many jobs
+	var best []*client.Job                      // those of the time few
+	for age := time.Minute; ; {
+		if list, err = t.failedSince(ctx, q, now.Add(-age)); err != nil {
+			return nil, err
 		}
-		if age > 0 {
-			query.CreatedAfter = time.Now().Add(-age).UnixMilli()
-		}
-		list = list[:0]
-		for j, err := range t.c.Jobs(ctx, query) {
-			if err != nil {
-				return nil, err
+		switch {
+		case len(list) == maxFailedRead:
+			many = age
+		case len(list) >= shownFailed:
+			return newestFirst(list), nil
+		case age >= keptFailed:
+			all, err := t.failedSince(ctx, q, time.UnixMilli(0))
+			if err == nil && len(all) < maxFailedRead {
+				list = all
 			}
-			if list = append(list, j); len(list) == maxFailedRead {
-				break
-			}
+			return newestFirst(list), err
+		default:
+			few, best = age, list
 		}
-		if len(list) >= shownFailed {
+		if many-few < 10*time.Millisecond { // that many jobs were created at once
+			return newestFirst(best), nil
+		}
+		if age *= 8; age >= many {
+			age = few + (many-few)/2
+		}
+	}
+}
+
+func newestFirst(list []*client.Job) []*client.Job {
+	slices.Reverse(list)
+	return list[:min(len(list), shownFailed)]
+}
+
+// keptFailed is longer than servers keep jobs by default.
+const keptFailed = 32 * 24 * time.Hour
+
+// failedSince returns the failed jobs that were created since a time, the oldest first, and maxFailedRead at most.
+func (t *topServer) failedSince(ctx context.Context, q queueName, since time.Time) (list []*client.Job, err error) {
+	query := client.JobsQuery{
+		Client: q.client, Type: q.typ, Status: "failed", PageSize: jobsPage, Fields: []string{"error", "status", "code", "run_attempts", "completed_at", "why"},
+		CreatedAfter: since.UnixMilli(),
+	}
+	for j, err := range t.c.Jobs(ctx, query) {
+		if err != nil {
+			return nil, err
+		}
+		if list = append(list, j); len(list) == maxFailedRead {
 			break
 		}
 	}
-	slices.Reverse(list)
-	return list[:min(len(list), shownFailed)], nil
+	return list, nil
 }

@@ -40,6 +40,7 @@ type topModel struct {
 	note     string // the outcome of the last key
 	failed   []*client.Job
 	failedOf queueName
+	asked    topRow // the queue of the question, as it was when it was asked
 	loading  bool
 }
 
@@ -196,8 +197,8 @@ func (m *topModel) key(k tea.KeyPressMsg) tea.Cmd {
 	case "space":
 		return m.refresh()
 	case "p":
-		if _, ok := m.current(); ok {
-			m.shown = topConfirm
+		if row, ok := m.current(); ok {
+			m.shown, m.asked = topConfirm, row
 		}
 	case "enter":
 		if row, ok := m.current(); ok {
@@ -237,12 +238,11 @@ func (m *topModel) typeFilter(k tea.KeyPressMsg) {
 // confirm takes the answer to the question about a queue. Only y means yes.
 func (m *topModel) confirm(name string) tea.Cmd {
 	m.shown = topQueues
-	row, ok := m.current()
-	if name != "y" && name != "Y" || !ok {
+	if name != "y" && name != "Y" {
 		m.note = "nothing was changed"
 		return nil
 	}
-	q, pause := row.queue, !row.Paused
+	q, pause := m.asked.queue, !m.asked.Paused
 	return func() tea.Msg { return topPaused{q, pause, m.source.pause(q, pause)} }
 }
 

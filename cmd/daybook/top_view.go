@@ -214,15 +214,11 @@ func (m *topModel) lines() []string {
 func (m *topModel) message() string {
 	switch {
 	case m.shown == topConfirm:
-		row := m.rows()
-		if len(row) == 0 {
-			return ""
+		change := "pause"
+		if m.asked.Paused {
+			change = "resume"
 		}
-		r := row[m.place(row)]
-		if r.Paused {
-			return topYellow.Render(fmt.Sprintf("resume %s? [y/N] ", r.name))
-		}
-		return topYellow.Render(fmt.Sprintf("pause %s? [y/N] ", r.name))
+		return topYellow.Render(fmt.Sprintf("%s %s? [y/N] ", change, m.asked.name))
 	case m.typing:
 		return "/" + m.filter + "_"
 	case m.lost != nil:

@@ -100,6 +100,54 @@ func TestCreateWaits(t *testing.T) {
 	}
 }
 
+// TestRedriveOfEndedBatch: jobs of a submission that has ended are refused, with --dry-run too, and the text says what to do.
+func TestRedriveOfEndedBatch(t *testing.T) {
+	a := startAsked(t)
+	batch := strings.TrimSpace(a.run("1\n2\n", "submit", "--type", "sub").out)
+	jobs := strings.Fields(a.do("jobs", "--type", "sub", "--ids"))
+	a.do("cancel", jobs[0])
+	contains(t, a.do("redrive", jobs[0], "--dry-run"), "is cancelled and would be redriven")
+	contains(t, a.do("redrive", "--batch", batch, "--status", "cancelled", "--dry-run"), "would redrive 1 job of the batch")
+	a.do("cancel", jobs[1])
+	for _, args := range [][]string{{"--batch", batch}, {"--batch", batch, "--status", "cancelled"}, {jobs[0]}} {
+		real, dry := a.run("", append([]string{"redrive"}, args...)...), a.run("", append([]string{"redrive", "--dry-run"}, args...)...)
+		if real.code != exitRefused || dry != real {
+			t.Errorf("%v: %+v, with --dry-run %+v", args, real, dry)
+		}
+		contains(t, real.errs, "409 batch_ended", `"daybook submit" can post the payloads of its jobs again`)
+	}
+	of := []string{"redrive", "--queue", "default/sub", "--status", "cancelled"}
+	contains(t, a.do(append(of, "--dry-run")...), `2 cancelled; a job of a batch of "daybook submit" that has ended cannot run again`)
+	contains(t, a.do(of...), "redriven 0 jobs of the queue default/sub; 2 were left: a job of a batch")
+
+	lines := uuids.FindString(a.run("1\n", "add", "--type", "lines").out) // its batch has no status of its own
+	a.do("cancel", "--batch", lines)
+	contains(t, a.do("redrive", "--batch", lines, "--status", "cancelled", "--dry-run"), "would redrive 1 job")
+	contains(t, a.do("redrive", "--batch", lines, "--status", "cancelled"), "redriven 1 job")
+	one := a.do("create", "p")
+	a.do("cancel", one)
+	contains(t, a.do("redrive", one, "--dry-run"), "would be redriven")
+	contains(t, a.do("redrive", one), "pending")
+}
+
+// TestJobsIDs: --ids lists all jobs, since another command reads them; --limit lists fewer, and says so.
+func TestJobsIDs(t *testing.T) {
+	a := startAsked(t)
+	a.run(strings.Repeat("x\n", 130), "add", "--type", "many")
+	r := a.run("", "jobs", "--type", "many", "--ids")
+	if n := strings.Count(r.out, "\n"); r.code != exitOK || n != 130 || r.errs != "" {
+		t.Errorf("%d ids, exit code %d: %s", n, r.code, r.errs)
+	}
+	if ended := a.run(r.out, "cancel", "-"); ended.code != exitOK || strings.Count(ended.out, "cancelled") != 130 {
+		t.Errorf("%+v", ended)
+	}
+	r = a.run("", "jobs", "--type", "many", "--ids", "--limit", "100")
+	if n := strings.Count(r.out, "\n"); r.code != exitOK || n != 100 || r.errs != "there are more than 100 jobs; --limit 0 lists all\n" {
+		t.Errorf("%d ids, exit code %d: %s", n, r.code, r.errs)
+	}
+	contains(t, a.run("", "jobs", "--type", "many").errs, "there are more than 100 jobs")
+}
+
 // TestBulkVerbs: changes of many jobs are announced, asked for, and done.
 func TestBulkVerbs(t *testing.T) {
 	a := startAsked(t)
@@ -124,6 +172,11 @@ func TestBulkVerbs(t *testing.T) {
 		t.Errorf("cancel of an id and a queue: %+v", r)
 	}
 
+	r = a.run(strings.Repeat(sampleID+"\n", 1500), "cancel", "-")
+	if r.code != exitUsage || !strings.Contains(r.errs, "this would cancel 1500 jobs, which are more than 1000") {
+		t.Errorf("1500 ids without --yes: %+v", r)
+	}
+
 	var ids []string
 	for range 3 {
 		ids = append(ids, a.do("create", "--type", "few", "x"))
@@ -142,13 +195,40 @@ func TestBulkVerbs(t *testing.T) {
 	contains(t, a.do("jobs", "--type", "few", "--limit", "2", "--ids"), ids[0])
 }
 
+// TestIDsOfBatches: get and resume take the id of a batch where it cannot mean anything else.
+func TestIDsOfBatches(t *testing.T) {
+	a := startAsked(t)
+	batch := strings.TrimSpace(a.run("x\n", "submit", "--type", "sub", "--name", "nightly", "--paused").out)
+	contains(t, a.do("get", batch), "nightly", "paused")
+	if got := a.do("resume", batch); got != batch+" in_progress" {
+		t.Errorf("resume: %q", got)
+	}
+	r := a.run("", "get", sampleID)
+	if r.code != exitNotFound || !strings.Contains(r.errs, "job") {
+		t.Errorf("get of an id that nothing has: %+v", r)
+	}
+	for _, args := range [][]string{{"get", "xyz"}, {"logs", "xyz"}, {"results", "xyz"}, {"cancel", "xyz"}} {
+		r := a.run("", args...)
+		if r.code != exitUsage || !strings.Contains(r.errs, `"xyz" is not an id: ids have 36 characters`) {
+			t.Errorf("%v: %+v", args, r)
+		}
+	}
+	if r := a.run("", "resume", "xyz"); r.code != exitUsage || !strings.Contains(r.errs, "neither a queue, like acme/resize, nor the id of a batch") {
+		t.Errorf("resume xyz: %+v", r)
+	}
+}
+
 // TestContexts: which server a command asks.
 func TestContexts(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	a := startAsked(t)
 	a.do("create", "--client", "here", "x")
-	ok(t, "context", "add", "nowhere", "127.0.0.1:1")
-	ok(t, "context", "add", "here", strings.Replace(a.s.url, "http://", "http://user:secret@", 1))
+	if got := ok(t, "context", "add", "nowhere", "127.0.0.1:1"); got != "commands use 127.0.0.1:1, the context nowhere\n" {
+		t.Errorf("the first add: %q", got)
+	}
+	if got := ok(t, "context", "add", "here", strings.Replace(a.s.url, "http://", "http://user:secret@", 1)); got != "commands use 127.0.0.1:1, the context nowhere\n" {
+		t.Errorf("the second add: %q", got)
+	}
 	list := ok(t, "context", "list")
 	contains(t, list, "*  nowhere", "here")
 	if strings.Contains(list, "secret") {
@@ -175,16 +255,20 @@ func TestContexts(t *testing.T) {
 	reaches(true)
 	reaches(false, "--context", "nowhere")
 	t.Setenv("DAYBOOK_SERVER", "")
-	ok(t, "context", "use", "here")
+	if got := ok(t, "context", "use", "here"); !strings.HasSuffix(got, ", the context here\n") || strings.Contains(got, "secret") {
+		t.Errorf("use: %q", got)
+	}
 	reaches(true)
 	for _, args := range [][]string{{"--context", "none"}, {"--context", "here", "--server", a.s.url}} {
 		if r := execute(t, "", append([]string{"queues"}, args...)...); r.code != exitUsage || strings.Contains(r.errs, "secret") {
 			t.Errorf("queues %v: %+v", args, r)
 		}
 	}
-	ok(t, "context", "rm", "here")
+	if got := ok(t, "context", "rm", "here"); got != "commands use "+defaultServer+", since no context is in use\n" {
+		t.Errorf("rm: %q", got)
+	}
 	contains(t, ok(t, "context", "list"), "nowhere")
-	for _, args := range [][]string{{"add", "a b", "127.0.0.1:1"}, {"add", "x", "ftp://y"}, {"add", "x", ""}, {"use", "none"}, {"rm", "none"}} {
+	for _, args := range [][]string{{"add", "a b", "127.0.0.1:1"}, {"add", "x", "ftp://y"}, {"add", "x", "http://"}, {"add", "x", ""}, {"use", "none"}, {"rm", "none"}} {
 		if r := execute(t, "", append([]string{"context"}, args...)...); r.code != exitUsage {
 			t.Errorf("context %v: %+v", args, r)
 		}
@@ -247,6 +331,45 @@ func TestTimeFlag(t *testing.T) {
 			t.Errorf("%q is accepted as %v", text, &f)
 		}
 	}
+}
+
+// TestTimesOfJobs: a time that is more than a day ago is refused, and deferred jobs are listed with their times.
+func TestTimesOfJobs(t *testing.T) {
+	a := startAsked(t)
+	seconds := time.Now().Add(time.Hour).Unix()
+	for _, flag := range []string{"--run-at", "--expires-at"} {
+		for _, verb := range []string{"create", "add"} {
+			r := a.run("p\n", verb, flag, fmt.Sprint(seconds))
+			if r.code != exitUsage {
+				t.Errorf("%s %s: %+v", verb, flag, r)
+			}
+			contains(t, r.errs, flag+" is 1970-01-", "more than a day ago", fmt.Sprintf("give milliseconds: %d000", seconds))
+		}
+		r := a.run("", "create", flag, "2001-02-03 04:05", "p")
+		if r.code != exitUsage || strings.Contains(r.errs, "milliseconds") {
+			t.Errorf("%s: %+v", flag, r)
+		}
+		contains(t, r.errs, flag+" is 2001-02-03 04:05:00", "more than a day ago")
+	}
+	contains(t, a.do("jobs"), "there are no such jobs")
+
+	resumed := []string{"add", "--resume", writeFile(t, t.TempDir(), "state", "not a state"), "--run-at", "2001-02-03"}
+	if r := a.run("p\n", resumed...); strings.Contains(r.errs, "more than a day ago") {
+		t.Errorf("an add that goes on: %+v", r)
+	}
+
+	a.do("create", "--run-at", time.Now().Add(-23*time.Hour).Format(time.RFC3339), "--type", "late", "p")
+	a.do("create", "--run-at", "2100-02-03 04:05", "--type", "due", "p")
+	if head := strings.Fields(a.do("jobs", "--type", "late")); head[5] != "RUNNER" {
+		t.Errorf("%q", head)
+	}
+	of := a.do("jobs", "--status", "deferred")
+	contains(t, of, "CREATED", "RUN AT", "2100-02-03 04:05:00.000")
+	if lines := strings.Split(a.do("jobs"), "\n"); len(lines) != 3 || !strings.Contains(lines[0], "RUN AT") || strings.Contains(lines[1], "2100") {
+		t.Errorf("%q", lines)
+	}
+	a.run("1\n", "submit", "--paused", "--type", "held")
+	contains(t, a.do("jobs", "--type", "held"), "batch paused")
 }
 
 // TestTable: columns are aligned by what a terminal shows, and a cell cannot change the terminal.

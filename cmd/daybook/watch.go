@@ -71,7 +71,8 @@ An id may be that of a batch and of its first job. The command then watches the 
 attributes such as a name. --batch and --job say which is meant.
 
 A queue has ended when no job of it is deferred, pending or active. Jobs of other queues that are created by its jobs
-do not count.
+do not count. Of a queue, the jobs that the server keeps are counted: one that is purged or redriven between two looks
+is not seen. Give such jobs a longer retention, or watch their batch.
 
 The exit code is the outcome:
 

@@ -128,6 +128,27 @@ batch = true
 	}
 }
 
+// TestExampleOfContainerConfig: the runner reads the handler in docs/reference/containers.md.
+func TestExampleOfContainerConfig(t *testing.T) {
+	text, err := os.ReadFile("../../docs/reference/containers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, example, _ := strings.Cut(string(text), "TestExampleOfContainerConfig -->\n\n```toml\n")
+	example, _, _ = strings.Cut(example, "```")
+	path := filepath.Join(t.TempDir(), "work.toml")
+	if err := os.WriteFile(path, []byte(example), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file, err := configuredWork(commandNamed(allCommands(), "work"), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h := file.handlers["sums"]; h == nil || h.Document.Kind != handler.Container || h.Images == nil || h.Document.Options.Concurrency != 2 {
+		t.Errorf("the handler is %+v", h)
+	}
+}
+
 // TestExampleOfWorkConfig: the runner accepts the file in docs/reference/runners.md, if the machine has its interpreters.
 func TestExampleOfWorkConfig(t *testing.T) {
 	text, err := os.ReadFile("../../docs/reference/runners.md")

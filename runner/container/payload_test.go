@@ -1,11 +1,16 @@
 package container
 
 import (
+	"fmt"
+	"os"
 	"path"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/distribution/reference"
+	"github.com/go-json-experiment/json"
 
 	"github.com/daybookq/daybook/client"
 )
@@ -55,4 +60,32 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("%+v", c)
 		}
 	})
+}
+
+// TestExamplesOfDocuments: the payload in docs/reference/containers.md is read, and the report has the form of the server's.
+func TestExamplesOfDocuments(t *testing.T) {
+	page, err := os.ReadFile("../../docs/reference/containers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	examples := regexp.MustCompile("(?s)TestExamplesOfDocuments -->\n\n```json\n(.*?)\n```").FindAllSubmatch(page, -1)
+	if len(examples) != 2 {
+		t.Fatalf("the page has %d examples", len(examples))
+	}
+	if d, err := decode(examples[0][1]); err != nil {
+		t.Error(err)
+	} else if got := fmt.Sprintf("%+v", d); !strings.Contains(got, "busybox:1.36") {
+		t.Errorf("the payload is read as %s", got)
+	}
+	var r report
+	if err := json.Unmarshal(examples[1][1], &r, json.RejectUnknownMembers(true)); err != nil {
+		t.Error(err)
+	}
+	var names []string
+	for _, s := range r.Steps {
+		names = append(names, s.Step)
+	}
+	if want := []string{pullFileset, create, start, running, pushFileset}; !slices.Equal(names, want) || r.ExitCode == nil || r.Input == nil || r.Output == nil || r.LogAddr == "" {
+		t.Errorf("the report is %+v", r)
+	}
 }

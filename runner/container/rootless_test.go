@@ -22,6 +22,7 @@ var rootlessTests = []string{
 }
 
 // TestRootless: Podman of a user without rights runs the jobs of a runner of the same user. Another runner is refused.
+// The engine is started as docs/reference/containers.md says, with folders of its own.
 func TestRootless(t *testing.T) {
 	if os.Getenv(rootlessHost) != "" {
 		t.Skip("it has started this process")

@@ -59,6 +59,8 @@ func main() {
 			}
 		},
 	}
+	// If the server is killed while it hands out jobs, these jobs run when their lease ends.
+	//
 	// Run claims many jobs at once, reports many outcomes in one request, and repeats requests while the server is away. It
 	// returns when ctx has ended and no job is held any more.
 	if err := w.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {

@@ -1,0 +1,27 @@
+package main
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+)
+
+// TestContextsAtOnce: no context is lost if several commands add one at the same time.
+func TestContextsAtOnce(t *testing.T) {
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	t.Setenv("HOME", t.TempDir())
+	const n = 20
+	var group sync.WaitGroup
+	for i := range n {
+		group.Go(func() {
+			if r := execute(t, "", "context", "add", fmt.Sprint("c", i), "http://127.0.0.1:1"); r.code != exitOK {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+	group.Wait()
+	all, err := readContexts()
+	if err != nil || len(all.List) != n {
+		t.Errorf("%d contexts, error %v", len(all.List), err)
+	}
+}

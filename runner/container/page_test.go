@@ -1,0 +1,139 @@
+//go:build unix
+
+package container_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"debug/elf"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/moby/moby/client"
+
+	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/runner/container"
+)
+
+// TestPageOfContainers runs the commands of docs/reference/containers.md with Docker and an image of the machine's busybox.
+func TestPageOfContainers(t *testing.T) {
+	for _, program := range []string{"bash", "curl", "jq", "tar", "docker"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("the commands of the page need %s: %v", program, err)
+		}
+	}
+	host, err := container.EngineOf("docker")
+	if err != nil {
+		t.Skipf("docker cannot be used: %v", err)
+	}
+	loadBusybox(t, host, "docker.io/library/busybox:1.36")
+	server := daybooktest.Start(t)
+	binary, err := daybooktest.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../docs/reference/containers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)TestPageOfContainers -->\n\n```\\w+\n(.*?)```").FindAllStringSubmatch(string(page), -1)
+	if len(blocks) != 6 {
+		t.Fatalf("the page has %d blocks", len(blocks))
+	}
+	bin := t.TempDir()
+	if err := os.Symlink(binary, filepath.Join(bin, "daybook")); err != nil {
+		t.Fatal(err)
+	}
+	// The last block removes the containers of a runner that was killed.
+	script := "set -euo pipefail\ncurl() { command curl -sS --fail-with-body \"$@\"; }\n"
+	for i, b := range blocks {
+		if i == len(blocks)-1 {
+			script += "docker create --label daybook.workspaces=w busybox:1.36 true > left.txt\n"
+		}
+		script += regexp.MustCompile(`(?m)^\$ `).ReplaceAllString(strings.ReplaceAll(b[1], "http://127.0.0.1:1717", server.URL), "")
+	}
+	script += "test -z \"$(docker ps -aq --filter label=daybook.workspaces=w)\"\n"
+	shell := exec.CommandContext(t.Context(), "bash")
+	shell.Dir = t.TempDir()
+	shell.Env = append(os.Environ(), "PATH="+bin+string(filepath.ListSeparator)+os.Getenv("PATH"), "HOME="+t.TempDir(), "DOCKER_HOST="+host, "DAYBOOK_SERVER="+server.URL)
+	shell.Stdin = strings.NewReader(script)
+	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	var out bytes.Buffer
+	shell.Stdout, shell.Stderr = &out, &out
+	shell.WaitDelay = time.Second
+	if err := shell.Start(); err != nil {
+		t.Fatal(err)
+	}
+	late := time.AfterFunc(time.Minute, func() { syscall.Kill(-shell.Process.Pid, syscall.SIGKILL) })
+	state, err := shell.Process.Wait()
+	late.Stop()
+	syscall.Kill(-shell.Process.Pid, syscall.SIGTERM) // its runners
+	shell.Wait()
+	if err != nil || !state.Success() {
+		t.Fatalf("%v %v\n%s", state, err, out.String())
+	}
+	if sums, err := os.ReadFile(filepath.Join(shell.Dir, "result", "sums.txt")); err != nil || !strings.Contains(string(sums), "data/a.dat") {
+		t.Errorf("the job has left %q: %v\n%s", sums, err, out.String())
+	}
+}
+
+// loadBusybox imports an image that has nothing but the machine's busybox, if that needs no libraries.
+func loadBusybox(t *testing.T, host, image string) {
+	t.Helper()
+	path, err := exec.LookPath("busybox")
+	if err != nil {
+		t.Skipf("the image of the page needs busybox (make engines installs it on Debian): %v", err)
+	}
+	program, err := elf.Open(path)
+	if err != nil {
+		t.Skipf("the image of the page needs a busybox for Linux: %v", err)
+	}
+	defer program.Close()
+	if slices.ContainsFunc(program.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }) {
+		t.Skipf("the image of the page needs a busybox without libraries (busybox-static), and %s has some", path)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	entries := []tar.Header{{Name: "bin/busybox", Mode: 0o755, Size: int64(len(text)), Typeflag: tar.TypeReg}}
+	for _, name := range []string{"sh", "wc", "tee", "true"} {
+		entries = append(entries, tar.Header{Name: "bin/" + name, Linkname: "busybox", Mode: 0o777, Typeflag: tar.TypeSymlink})
+	}
+	for _, h := range entries {
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+		if h.Size > 0 {
+			if _, err := w.Write(text); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	docker, err := client.New(client.WithHost(host))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer docker.Close()
+	loading, err := docker.ImageImport(t.Context(), client.ImageImportSource{Source: &b, SourceName: "-"}, image, client.ImageImportOptions{Changes: []string{`CMD ["sh"]`, "ENV PATH=/bin"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer loading.Close()
+	if answer, err := io.ReadAll(loading); err != nil || bytes.Contains(answer, []byte("errorDetail")) {
+		t.Fatalf("import the image: %v: %s", err, answer)
+	}
+}
