@@ -91,8 +91,8 @@ check-packages: ## build a release and the packages of this machine, install and
 	$(MAKE) --no-print-directory packages SYSTEMS=linux/$$($(GO) env GOARCH)
 	$(GO) test -count=1 -v -timeout 20m ./deploy -release $(CURDIR)/$(RELEASE) $(ARGS)
 
-test: ## all tests, in a few minutes on two cores; they hold on a machine with a load of 10 as well, where they take longer
-	$(GO) test -count=1 -timeout 40m work
+test: ## all tests, in about ten minutes on two cores, three packages at a time because many wait; they hold on a machine with a load of 10 as well, where they take longer
+	$(GO) test -count=1 -timeout 40m -p 3 work
 
 busy: ## keep the machine busy for BUSY (10m), with a load of about 10, to run tests beside it
 	$(GO) run ./proof/busy -for $(or $(BUSY),10m)

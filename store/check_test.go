@@ -256,7 +256,7 @@ func TestCheckSurvivesAnyByte(t *testing.T) {
 	noticed, all := 0, 0
 	for _, row := range dump(s) {
 		for at := range row.value {
-			values := []byte{0xff, 0, 1, 0x7f, row.value[at] + 1, row.value[at] ^ 0x80}
+			values := []byte{0xff, 0, row.value[at] ^ 0x80}
 			if testing.Short() {
 				values = values[:1]
 			}

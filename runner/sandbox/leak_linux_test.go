@@ -40,10 +40,10 @@ func children(t testing.TB) (n int) {
 	return n
 }
 
-// TestNothingIsLeftOver starts many processes: 10,000 in the best kind, and fewer in the others and in short tests.
+// TestNothingIsLeftOver starts many processes: 2,000 in the best kind, and fewer in the others and in short tests.
 func TestNothingIsLeftOver(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *Sandbox) {
-		n := 10_000
+		n := 2000
 		if testing.Short() || raceEnabled || s.tree.kind != namespace {
 			n = 500
 		}
