@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
@@ -100,10 +101,39 @@ func forEach(t *testing.T, test func(t *testing.T, l language)) {
 // process is a running producer or worker.
 type process struct {
 	*exec.Cmd
-	t         *testing.T
-	out, errs bytes.Buffer // read them after the end
-	done      chan struct{}
-	err       error
+	t    *testing.T
+	out  bytes.Buffer // read it after the end
+	errs messages
+	done chan struct{}
+	err  error
+}
+
+// messages is what a process has written to its standard error so far.
+type messages struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (m *messages) Write(b []byte) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.text.Write(b)
+}
+
+func (m *messages) String() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.text.String()
+}
+
+// says waits until the process has written text to its standard error.
+func (p *process) says(text string) {
+	p.t.Helper()
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(p.errs.String(), text); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			p.t.Fatalf("%v does not say %q", p.Args, text)
+		}
+	}
 }
 
 func start(t *testing.T, s *daybooktest.Server, argv []string, input string, args, environment []string) *process {
@@ -138,6 +168,44 @@ func tail(text string) string { return text[max(0, len(text)-4000):] }
 func startWorker(t *testing.T, s *daybooktest.Server, l language, workMs, leaseMs int) *process {
 	t.Helper()
 	return start(t, s, l.worker, "", []string{"words"}, []string{fmt.Sprintf("WORK_MS=%d", workMs), fmt.Sprintf("LEASE_MS=%d", leaseMs)})
+}
+
+// changed returns the language with another worker: in the text of the program, each old is replaced by the new after it.
+func changed(t *testing.T, l language, oldNew []string) language {
+	t.Helper()
+	dir, worker := "python", "worker.py"
+	if l.name == "typescript" {
+		dir, worker = filepath.Join(built, "typescript"), "worker.js"
+	}
+	copied := filepath.Join(t.TempDir(), "copy")
+	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	l.worker = []string{l.worker[0], filepath.Join(copied, worker)}
+	text, err := os.ReadFile(l.worker[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(oldNew); i += 2 {
+		if strings.Count(string(text), oldNew[i]) != 1 {
+			t.Fatalf("%s does not have %q once", worker, oldNew[i])
+		}
+		text = bytes.Replace(text, []byte(oldNew[i]), []byte(oldNew[i+1]), 1)
+	}
+	if err := os.WriteFile(l.worker[1], text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// forEachChanged runs a test with a changed worker of each language that has changes. Go has none: its worker is
+// client.Worker, whose tests have the same cases.
+func forEachChanged(t *testing.T, changes map[string][]string, test func(t *testing.T, l language)) {
+	forEach(t, func(t *testing.T, l language) {
+		if changes[l.name] != nil {
+			test(t, changed(t, l, changes[l.name]))
+		}
+	})
 }
 
 // post runs the producer, and returns what it prints.
@@ -354,5 +422,88 @@ func TestLateWorker(t *testing.T) {
 		done(t, s, n+1)
 		late.stop()
 		done(t, s, n+1)
+	})
+}
+
+// TestBadOutcomes: an outcome that the server refuses, or that the worker cannot encode, costs no other job of the claim a
+// run. Outcomes that are too long for one request are reported in several.
+func TestBadOutcomes(t *testing.T) {
+	works := map[string][]string{
+		"python": {`    return {"words": words}`, `    if words == 5: return "x" * (5 << 20)
+    if words == 6: return "x" * (3 << 20)
+    if words == 7: raise ValueError("\u00fc" * 50_000)
+    if words == 8: return {"words": object()}
+    if words == 9: return {"words": float("nan")}
+    if words == 10: return "\ud800"
+    return {"words": words}`},
+		"typescript": {`    return { words };`, `    if (words === 5) return "x".repeat(5 << 20);
+    if (words === 6) return "x".repeat(3 << 20);
+    if (words === 7) throw new Error("\u00fc".repeat(50_000));
+    if (words === 8) return { words: 1n };
+    if (words === 9) return undefined;
+    return { words };`},
+	}
+	forEachChanged(t, works, func(t *testing.T, l language) {
+		s := daybooktest.Start(t)
+		var lines strings.Builder
+		for i := range 20 {
+			fmt.Fprintln(&lines, strings.Repeat("word ", 1+i%10))
+		}
+		post(t, s, l, "k", lines.String())
+		w := startWorker(t, s, l, 0, 30_000)
+		until(t, s, "all jobs end", func(c map[string]int64) bool { return c["completed"]+c["failed"] == 20 })
+		w.stop()
+		for j, err := range s.Client.Jobs(t.Context(), client.JobsQuery{Type: "words", PageSize: 1000}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			words := len(strings.Fields(string(j.Payload)))
+			wrong := words == 7 || words == 8 || words >= 9 && l.name == "python" // an error: the job runs until its attempts are used up
+			failed := wrong || words == 5
+			if (j.Status == "failed") != failed || (j.RunAttempts > 1) != wrong || (j.Error != "") != failed {
+				t.Errorf("the job of %d words is %s after %d runs: %.100s", words, j.Status, j.RunAttempts, j.Error)
+			}
+			if words == 7 && (len(j.Error) < 60_000 || !utf8.ValidString(j.Error)) {
+				t.Errorf("its error has %d bytes", len(j.Error))
+			}
+		}
+	})
+}
+
+// TestServerIsAwayAfterSIGTERM: a worker that is stopped in the middle of a long job has its whole time for the report when
+// the job ends.
+func TestServerIsAwayAfterSIGTERM(t *testing.T) {
+	shorter := map[string][]string{"python": {"STOP_SECONDS = 10\n", "STOP_SECONDS = 4\n"}, "typescript": {"stopMs = 10_000;", "stopMs = 4_000;"}}
+	forEachChanged(t, shorter, func(t *testing.T, l language) {
+		s := daybooktest.Start(t)
+		post(t, s, l, "k", "one\n")
+		w := startWorker(t, s, l, 5000, 30_000)
+		until(t, s, "the worker holds the job", func(c map[string]int64) bool { return c["active"] == 1 })
+		w.signal(syscall.SIGTERM)
+		s.Kill()
+		w.says("/jobs/complete")
+		s.Restart()
+		w.ended(30 * time.Second)
+		if repeated := done(t, s, 1); repeated != 0 {
+			t.Error("the job ran twice")
+		}
+	})
+}
+
+// TestReportsEnd: a worker that cannot report ends its tickles, and the jobs run again. It goes on.
+func TestReportsEnd(t *testing.T) {
+	shorter := map[string][]string{"python": {"REPORT_SECONDS = 600\n", "REPORT_SECONDS = 1\n"}, "typescript": {"reportMs = 600_000;", "reportMs = 1_000;"}}
+	forEachChanged(t, shorter, func(t *testing.T, l language) {
+		s := daybooktest.Start(t)
+		post(t, s, l, "k", "one\n")
+		w := startWorker(t, s, l, 500, 2000)
+		until(t, s, "the worker holds the job", func(c map[string]int64) bool { return c["active"] == 1 })
+		s.Kill()
+		w.says("run again when their lease has ended")
+		s.Restart()
+		if repeated := done(t, s, 1); repeated != 1 {
+			t.Error("the job did not run again")
+		}
+		w.stop()
 	})
 }

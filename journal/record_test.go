@@ -70,12 +70,11 @@ func TestFormatDoc(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(doc), "    \\n#:create")
-	example, _, ok := strings.Cut(rest, "\n\n")
+	_, rest, _ := strings.Cut(string(doc), "\n\\n#:create")
+	example, _, ok := strings.Cut(rest, "\n```")
 	if !ok {
 		t.Fatal("the example is not where it was")
 	}
-	example = strings.ReplaceAll(example, "\n    ", "\n")
 	text := "\n#:create" + strings.ReplaceAll(example, "\\n", "") + "\n"
 	if _, err := ParseRecord([]byte(text)); err != nil {
 		t.Fatalf("%q: %v", text, err)

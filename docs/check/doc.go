@@ -20,9 +20,12 @@
 //
 // A comment in the line before a block changes this:
 //
-//   - <!-- tested by: FOLDER TestName -->: the test of this name in FOLDER runs the block, and names the page.
+//   - <!-- tested by: FOLDER TestName -->: the test of this name in FOLDER reads the block and runs it. A string in the code of its
+//     file has the name of the page.
 //     If the block has a title, its syntax is checked as well. TestMoving runs pages about moving from other systems together
 //     with the blocks that need these systems (make check-moving).
+//   - <!-- checked by: FOLDER TestName (WHAT) -->: no test runs the block as it is. The test of this name checks something less,
+//     which the brackets describe.
 //   - <!-- not run: REASON -->: the block needs something that no test has, such as another operating system. The test
 //     prints the reason.
 //   - <!-- answer of: METHOD PATH -->, <!-- request of: METHOD PATH -->: the JSON is an answer or a request of this route.

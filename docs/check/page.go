@@ -29,8 +29,9 @@ type block struct {
 	language string
 	title    string // the file that it is, or ""
 	heading  string // the text of the heading above it
-	note     string // of the comment before it: what stands after "tested by:" or "not run:"
+	note     string // of the comment before it: what stands after "tested by:", "checked by:" or "not run:"
 	tested   bool   // the note is of "tested by:"
+	checked  bool   // the note is of "checked by:"
 	request  string // the comment before it says that it is the request of this method and path
 	answer   string // likewise, an answer to it
 	text     string
@@ -43,9 +44,12 @@ type link struct {
 	anchor string // without #, or ""
 }
 
+// pagesOfCommands is the folder of the pages that cobra writes. TestCLIExamples of cmd/daybook runs their examples.
+const pagesOfCommands = "docs/reference/cli/"
+
 var (
 	titleOption = regexp.MustCompile(`title="([^"]+)"`)
-	noteComment = regexp.MustCompile(`^<!-- (tested by|not run|request of|answer of): (.+) -->$`)
+	noteComment = regexp.MustCompile(`^<!-- (tested by|checked by|not run|request of|answer of): (.+) -->$`)
 	anchorTag   = regexp.MustCompile(`<a id="([^"]+)"`)
 )
 
@@ -93,11 +97,16 @@ func readPage(root, path string) (*page, error) {
 					case "answer of":
 						b.answer = value
 					default:
-						b.tested, b.note = string(m[1]) == "tested by", value
+						b.tested, b.checked, b.note = string(m[1]) == "tested by", string(m[1]) == "checked by", value
 					}
 				}
 			}
 			p.blocks = append(p.blocks, b)
+		case *ast.CodeBlock:
+			if strings.HasPrefix(path, pagesOfCommands) {
+				return ast.WalkContinue, nil
+			}
+			return ast.WalkStop, fmt.Errorf("%s:%d: the block of code is indented; use a fence with a language, which is tested", path, at)
 		}
 		return ast.WalkContinue, nil
 	})

@@ -4,6 +4,7 @@ package check
 
 import (
 	"encoding/json"
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"os"
@@ -67,8 +68,8 @@ func TestLinks(t *testing.T) {
 func TestPages(t *testing.T) {
 	root, pages := pages(t)
 	for _, p := range pages {
-		if len(p.blocks) == 0 || strings.HasPrefix(p.path, "docs/reference/cli/") {
-			continue // cobra writes the pages of the commands; TestCLIExamples of cmd/daybook runs their examples
+		if len(p.blocks) == 0 || strings.HasPrefix(p.path, pagesOfCommands) {
+			continue
 		}
 		t.Run(p.path, func(t *testing.T) {
 			t.Parallel()
@@ -94,8 +95,45 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// testNote is the note of a block that another test runs: its folder and its name.
-var testNote = regexp.MustCompile(`^(\S+) (Test\w+)$`)
+// testNote is the note of a block that another test runs: its folder and its name. checkNote is that of a weaker test, with
+// what it checks.
+var (
+	testNote  = regexp.MustCompile(`^(\S+) (Test\w+)$`)
+	checkNote = regexp.MustCompile(`^(\S+) (Test\w+) \(.+\)$`)
+)
+
+// fileOfTest returns the file with a test, parsed without its comments. It returns nil if there is none.
+func fileOfTest(t *testing.T, root, folder, name string) *ast.File {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, folder, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Name.Name == name {
+				return file
+			}
+		}
+	}
+	return nil
+}
+
+// names reports whether a string in the code of a file has this text. Comments do not count.
+func names(file *ast.File, text string) bool {
+	found := false
+	ast.Inspect(file, func(n ast.Node) bool {
+		if s, ok := n.(*ast.BasicLit); ok && s.Kind == token.STRING && strings.Contains(s.Value, text) {
+			found = true
+		}
+		return !found
+	})
+	return found
+}
 
 // checkBlock checks what needs no commands: notes and syntax.
 func checkBlock(t *testing.T, root string, p *page, b block) {
@@ -107,21 +145,26 @@ func checkBlock(t *testing.T, root string, p *page, b block) {
 			t.Errorf("%s:%d: the comment does not name a folder and a test", p.path, b.line)
 			return
 		}
-		files, err := filepath.Glob(filepath.Join(root, m[1], "*_test.go"))
-		if err != nil {
-			t.Fatal(err)
+		if file := fileOfTest(t, root, m[1], m[2]); file == nil {
+			t.Errorf("%s:%d: %s has no test %s", p.path, b.line, m[1], m[2])
+		} else if !names(file, filepath.Base(p.path)) {
+			t.Errorf("%s:%d: no string in the file of %s has the name of the page, so the test cannot read it", p.path, b.line, m[2])
 		}
-		for _, file := range files {
-			if text, err := os.ReadFile(file); err == nil && strings.Contains(string(text), "func "+m[2]+"(") && strings.Contains(string(text), filepath.Base(p.path)) {
-				if b.title != "" {
-					checkSyntax(t, p, b)
-				}
-				return
-			}
+		if b.title != "" {
+			checkSyntax(t, p, b)
 		}
-		t.Errorf("%s:%d: no file in %s has the test %s and names the page", p.path, b.line, m[1], m[2])
+	case b.checked:
+		m := checkNote.FindStringSubmatch(b.note)
+		if m == nil {
+			t.Errorf("%s:%d: the comment does not name a folder and a test, and what it checks in brackets", p.path, b.line)
+		} else if fileOfTest(t, root, m[1], m[2]) == nil {
+			t.Errorf("%s:%d: %s has no test %s", p.path, b.line, m[1], m[2])
+		}
 	case b.note != "":
 		t.Logf("%s:%d is not run: %s", p.path, b.line, b.note)
+		if b.title != "" {
+			checkSyntax(t, p, b)
+		}
 	case b.language == "json":
 		var v any
 		if err := json.Unmarshal([]byte(b.text), &v); err != nil {

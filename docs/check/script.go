@@ -3,6 +3,7 @@ package check
 import (
 	"errors"
 	"fmt"
+	"path"
 	"regexp"
 	"strconv"
 	"strings"
@@ -53,8 +54,36 @@ func newScript(p *page) (*script, error) {
 			return nil, fmt.Errorf("%s: a block of %s needs a title or a note (doc.go)", where, b.language)
 		}
 	}
+	for _, f := range s.files {
+		if !s.uses(f) {
+			return nil, fmt.Errorf("%s:%d: no command after the block names %s; name it, or write a note (doc.go)", p.path, f.line, f.title)
+		}
+	}
 	return s, nil
 }
+
+// uses reports whether a command after a file has its name or that of its folder, whether another file has its name, or
+// whether the command go takes it with all of its folder.
+func (s *script) uses(file block) bool {
+	name, dir := path.Base(file.title), path.Dir(file.title)
+	stem := strings.TrimSuffix(name, path.Ext(name))
+	for _, other := range s.files {
+		for _, text := range []string{name, "import " + stem + "\n", "from " + stem + " "} {
+			if other.line != file.line && strings.Contains(other.text, text) {
+				return true
+			}
+		}
+	}
+	for _, c := range s.commands {
+		if c.line > file.line && (strings.Contains(c.text, name) || dir != "." && strings.Contains(c.text, dir) ||
+			file.language == "go" && goCommand.MatchString(c.text)) {
+			return true
+		}
+	}
+	return false
+}
+
+var goCommand = regexp.MustCompile(`\bgo (run|build|vet|test) \.`)
 
 // transcript divides a block of commands and their output.
 func transcript(b block) ([]command, error) {
@@ -78,7 +107,7 @@ func transcript(b block) ([]command, error) {
 // text returns the script for a shell. A line with the marker follows the output of each command.
 func (s *script) text() string {
 	var b strings.Builder
-	b.WriteString("exec 2>&1\n")
+	b.WriteString("exec 2>&1\nset -o pipefail\n")
 	for i, c := range s.commands {
 		fmt.Fprintf(&b, "%s\nprintf '\\n%s%d %%d\\n' $?\n", c.text, marker, i)
 	}

@@ -69,6 +69,31 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+// TestFileIsUsed: a file of a page that no command after it uses is refused.
+func TestFileIsUsed(t *testing.T) {
+	file := block{line: 5, title: "config/a.toml", language: "toml", text: "a = 1\n"}
+	for command, ok := range map[string]bool{"cat config/a.toml": true, "daybook --config-dir config": true, "cat b.toml": false} {
+		_, err := newScript(&page{path: "p.md", blocks: []block{file, {line: 9, language: "sh", text: command + "\n"}}})
+		if (err == nil) != ok {
+			t.Errorf("%s: %v", command, err)
+		}
+		if _, err := newScript(&page{path: "p.md", blocks: []block{{line: 1, language: "sh", text: command + "\n"}, file}}); err == nil {
+			t.Errorf("%s before the file: no error", command)
+		}
+	}
+}
+
+// TestIndentedCode: a block without a fence is refused, since it has no language.
+func TestIndentedCode(t *testing.T) {
+	root := t.TempDir()
+	if err := os.WriteFile(filepath.Join(root, "p.md"), []byte("# T\n\nText:\n\n    daybook serve\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readPage(root, "p.md"); err == nil || !strings.Contains(err.Error(), "p.md:5: ") {
+		t.Error(err)
+	}
+}
+
 // TestSteps: a test that follows a page gets the blocks without a note and its own ones, with the files.
 func TestSteps(t *testing.T) {
 	root := t.TempDir()

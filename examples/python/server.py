@@ -11,8 +11,9 @@ import urllib.request
 
 URL = os.environ.get("DAYBOOK_SERVER", "http://127.0.0.1:1717").rstrip("/")
 
-# These statuses say that the same request may succeed later: the server is busy, starts or stops, its disk is full, or a
-# proxy cannot reach it. Every other refusal stays the same, however often the request is sent.
+# After these statuses the same request may succeed later: the server is busy, starts or stops, or a proxy cannot reach it.
+# After 500, 507 and some codes of 429 somebody must act first, for example make room on the disk. So requests about jobs that
+# others wait for need a bound, which is the caller's give_up. This program does not repeat after any other refusal.
 TEMPORARY = {408, 429, 500, 502, 503, 504, 507}
 
 

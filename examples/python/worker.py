@@ -12,6 +12,7 @@ What this worker relies on, and what it does for it:
 """
 
 import concurrent.futures
+import json
 import os
 import random
 import re
@@ -34,8 +35,16 @@ MAX = 64
 LEASE_MS = int(os.environ.get("LEASE_MS", "30000"))
 # How long a claim waits at the server for a job. The worker finishes this request before it stops, so it is short.
 WAIT_MS = 2000
-# How long the worker tries to report after SIGTERM while the server is away.
+# How long the worker repeats a report. It tickles meanwhile, so without a bound nobody else would get the jobs.
+REPORT_SECONDS = 600
+# The same after SIGTERM. It begins when the last job has ended, so a supervisor must wait for the longest job and this time
+# before it sends SIGKILL: TimeoutStopSec of systemd, terminationGracePeriodSeconds of Kubernetes.
 STOP_SECONDS = 10
+# The server accepts an output of 4 MiB, an error of 64 KiB and a body of 8 MiB. It refuses all outcomes of a request if one of
+# them is longer, so the worker keeps these bounds itself.
+OUTPUT_BYTES = 4 << 20
+ERROR_BYTES = 60 << 10
+BODY_BYTES = 6 << 20
 WORK_MS = int(os.environ.get("WORK_MS", "0"))  # makes the work slow, to see what happens in the middle of it
 
 
@@ -49,8 +58,8 @@ class Stop:
         cls.at = cls.at or time.monotonic()
 
     @classmethod
-    def overdue(cls):
-        return cls.at is not None and time.monotonic() > cls.at + STOP_SECONDS
+    def overdue(cls, since=0.0):
+        return cls.at is not None and time.monotonic() > max(cls.at, since) + STOP_SECONDS
 
 
 class Failed(Exception):
@@ -119,39 +128,77 @@ class Claim:
             wait = self.lease / 3 if self.tickle() else min(1.0, self.lease / 10)
 
 
+def encode(value):
+    """Returns value as JSON. Raises TypeError or ValueError if JSON or UTF-8 cannot hold it."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+
+
 def run(claim, job):
-    """Does one job. Returns its outcome, or None if the worker must not report one."""
+    """Does one job. Returns its outcome as JSON, or None if the worker must not report one."""
     job_id = job["job_id"]
-    outcome = {"job_id": job_id}
     try:
         claim.check(job_id)
-        return outcome | {"code": "ok", "output": count_words(job.get("payload") or "", lambda: claim.check(job_id))}
+        # An output that cannot be encoded is an error of this job, and must not be one of the report of all jobs.
+        output = encode(count_words(job.get("payload") or "", lambda: claim.check(job_id)))
+        if len(output) > OUTPUT_BYTES:
+            raise Failed(f"the output has {len(output)} bytes; the server accepts {OUTPUT_BYTES}")
+        return b'{"job_id": %s, "code": "ok", "output": %s}' % (encode(job_id), output)
     except Lost:
         return None
     except Failed as e:
-        return outcome | {"code": "failed", "error": str(e)}
+        code, error = "failed", str(e)
     except Exception as e:
         # The server runs the job again after its backoff, until its attempts are used up.
-        return outcome | {"code": "error", "error": f"{type(e).__name__}: {e}"}
+        code, error = "error", f"{type(e).__name__}: {e}"
+    error = error.encode(errors="replace")[:ERROR_BYTES].decode(errors="ignore")
+    return encode({"job_id": job_id, "code": code, "error": error})
 
 
-def give_back(claim, job_ids):
+def patience():
+    """Returns the give_up of the requests about jobs that have ended just now."""
+    ended = time.monotonic()
+    return lambda: Stop.overdue(ended) or time.monotonic() > ended + REPORT_SECONDS
+
+
+def give_back(claim, job_ids, give_up):
     """Returns jobs to their queue as if they had never been claimed: another worker gets them now, not after the lease."""
     for job_id in job_ids:
         try:
             server.post(f"/jobs/{job_id}/release", {"how": "unget", "claim_id": claim.id, "runner_id": RUNNER},
-                        give_up=Stop.overdue)
+                        give_up=give_up)
         except server.Refused:
             pass  # the claim does not hold it, so there is nothing to give back
 
 
-def report(claim, outcomes):
-    """Reports all outcomes in one request, which is repeated until it is answered.
+def requests(outcomes):
+    """Divides outcomes into those of one request each, which is mostly one."""
+    part, size = [], 0
+    for outcome in outcomes:
+        if part and size + len(outcome) > BODY_BYTES:
+            yield part
+            part, size = [], 0
+        part.append(outcome)
+        size += len(outcome)
+    yield part
+
+
+def report(claim, outcomes, give_up):
+    """Reports outcomes in one request, which is repeated until it is answered, or give_up() is true.
 
     The repeat is safe: if the claim has ended a job with the same outcome, the server answers as it did the first time.
     """
-    answer = server.post("/jobs/complete", {"claim_id": claim.id, "runner_id": RUNNER, "outcomes": outcomes},
-                         give_up=Stop.overdue)
+    body = b'{"claim_id": %s, "runner_id": %s, "outcomes": [%s]}' % (encode(claim.id), encode(RUNNER), b", ".join(outcomes))
+    try:
+        answer = server.post("/jobs/complete", body, give_up=give_up)
+    except server.Refused as e:
+        # Nothing of the request was applied. One outcome may be the reason, and must not cost the others their results.
+        if len(outcomes) > 1:
+            for outcome in outcomes:
+                report(claim, [outcome], give_up)
+        else:
+            # The job runs again when its lease ends, until its attempts are used up.
+            log(f"the report was refused: {e}: {outcomes[0][:200]}")
+        return
     for result in answer["results"]:
         if result.get("code"):
             # claim_lost: the lease ended, and the job is pending or another worker has it. cancelled: somebody cancelled
@@ -171,14 +218,16 @@ def work_on(claim, pool):
                 left = {r for r in left if not r.cancel()}
         results = {job_id: None if r.cancelled() else r.result() for r, job_id in runs.items()}
         outcomes = [outcome for outcome in results.values() if outcome]
+        give_up = patience()
         if outcomes:
-            try:
-                report(claim, outcomes)
-            except server.Refused as e:
-                # Nothing of it was applied. The jobs run again when the lease ends, until their attempts are used up.
-                log(f"the report was refused: {e}")
-        give_back(claim, [job_id for job_id, outcome in results.items() if not outcome and job_id not in claim.gone])
-    finally:
+            for part in requests(outcomes):
+                report(claim, part, give_up)
+        give_back(claim, [job_id for job_id, o in results.items() if not o and job_id not in claim.gone], give_up)
+    except server.Away as e:
+        if Stop.at is not None:
+            raise
+        log(f"{e}; the jobs of this claim run again when their lease has ended")
+    finally:  # also ends the tickles, so that another worker gets the jobs
         claim.done.set()
         tickler.join()
 

@@ -26,15 +26,23 @@ const max = 64;
 const leaseMs = Number(process.env.LEASE_MS ?? 30_000);
 // How long a claim waits at the server for a job. The worker finishes this request before it stops, so it is short.
 const waitMs = 2000;
-// How long the worker tries to report after SIGTERM while the server is away.
+// How long the worker repeats a report. It tickles meanwhile, so without a bound nobody else would get the jobs.
+const reportMs = 600_000;
+// The same after SIGTERM. It begins when the last job has ended, so a supervisor must wait for the longest job and this time
+// before it sends SIGKILL: TimeoutStopSec of systemd, terminationGracePeriodSeconds of Kubernetes.
 const stopMs = 10_000;
+// The server accepts an output of 4 MiB, an error of 64 KiB and a body of 8 MiB. It refuses all outcomes of a request if one
+// of them is longer, so the worker keeps these bounds itself.
+const outputBytes = 4 << 20;
+const errorBytes = 60 << 10;
+const bodyBytes = 6 << 20;
 const workMs = Number(process.env.WORK_MS ?? 0); // makes the work slow, to see what happens in the middle of it
 
 /** The clock of leases. Date.now() may jump when the time of the machine is set. */
 const now = (): number => performance.now();
 
 let stopAt: number | undefined; // when SIGTERM or SIGINT came
-const overdue = (): boolean => stopAt !== undefined && now() > stopAt + stopMs;
+const overdue = (since = 0): boolean => stopAt !== undefined && now() > Math.max(stopAt, since) + stopMs;
 
 /** The job can never succeed. It ends as failed, and does not run again. */
 class Failed extends Error {}
@@ -63,13 +71,6 @@ interface ClaimAnswer {
   claim_id: string;
   lease_ms: number;
   jobs: Job[];
-}
-
-interface Outcome {
-  job_id: string;
-  code: "ok" | "failed" | "error";
-  output?: unknown;
-  error?: string;
 }
 
 interface Result {
@@ -142,41 +143,71 @@ class Claim {
   }
 }
 
-/** Does one job. Returns its outcome, or undefined if the worker must not report one. */
-async function run(claim: Claim, job: Job): Promise<Outcome | undefined> {
-  const check = (): void => claim.check(job.job_id);
+/** Does one job. Returns its outcome as JSON, or undefined if the worker must not report one. */
+async function run(claim: Claim, job: Job): Promise<string | undefined> {
+  const job_id = job.job_id;
+  const check = (): void => claim.check(job_id);
   try {
     check();
-    return { job_id: job.job_id, code: "ok", output: await countWords(job.payload ?? "", check) };
+    // An output that cannot be encoded is an error of this job, and must not be one of the report of all jobs.
+    const output = JSON.stringify((await countWords(job.payload ?? "", check)) ?? null);
+    const bytes = Buffer.byteLength(output);
+    if (bytes > outputBytes) throw new Failed(`the output has ${bytes} bytes; the server accepts ${outputBytes}`);
+    return `{"job_id":${JSON.stringify(job_id)},"code":"ok","output":${output}}`;
   } catch (e) {
     if (e instanceof NotHeld) return undefined;
-    if (e instanceof Failed) return { job_id: job.job_id, code: "failed", error: e.message };
-    // The server runs the job again after its backoff, until its attempts are used up.
-    return { job_id: job.job_id, code: "error", error: String(e) };
+    // After an error the server runs the job again when its backoff has passed, until its attempts are used up.
+    const code = e instanceof Failed ? "failed" : "error";
+    const text = e instanceof Failed ? e.message : String(e);
+    return JSON.stringify({ job_id, code, error: Buffer.from(text).subarray(0, errorBytes).toString() });
   }
 }
 
+/** Returns the giveUp of the requests about jobs that have ended just now. */
+function patience(): () => boolean {
+  const ended = now();
+  return () => overdue(ended) || now() > ended + reportMs;
+}
+
 /** Returns jobs to their queue as if they had never been claimed: another worker gets them now, not after the lease. */
-async function giveBack(claim: Claim, jobs: Job[]): Promise<void> {
+async function giveBack(claim: Claim, jobs: Job[], giveUp: () => boolean): Promise<void> {
   for (const job of jobs) {
     try {
       const request = { how: "unget", claim_id: claim.id, runner_id: runner };
-      await post(`/jobs/${job.job_id}/release`, request, { giveUp: overdue });
+      await post(`/jobs/${job.job_id}/release`, request, { giveUp });
     } catch (e) {
       if (!(e instanceof Refused)) throw e; // refused: the claim does not hold it, so there is nothing to give back
     }
   }
 }
 
+/** Divides outcomes into those of one request each, which is mostly one. */
+function* requests(outcomes: string[]): Generator<string[]> {
+  let part: string[] = [];
+  let size = 0;
+  for (const outcome of outcomes) {
+    const bytes = Buffer.byteLength(outcome);
+    if (part.length > 0 && size + bytes > bodyBytes) {
+      yield part;
+      part = [];
+      size = 0;
+    }
+    part.push(outcome);
+    size += bytes;
+  }
+  yield part;
+}
+
 /**
- * Reports all outcomes in one request, which is repeated until it is answered.
+ * Reports outcomes in one request, which is repeated until it is answered, or giveUp() is true.
  *
  * The repeat is safe: if the claim has ended a job with the same outcome, the server answers as it did the first time.
  */
-async function report(claim: Claim, outcomes: Outcome[]): Promise<void> {
-  const request = { claim_id: claim.id, runner_id: runner, outcomes };
+async function report(claim: Claim, outcomes: string[], giveUp: () => boolean): Promise<void> {
+  const ids = `"claim_id":${JSON.stringify(claim.id)},"runner_id":${JSON.stringify(runner)}`;
+  const body = Buffer.from(`{${ids},"outcomes":[${outcomes.join(",")}]}`);
   try {
-    const answer = await post<{ results: Result[] }>("/jobs/complete", request, { giveUp: overdue });
+    const answer = await post<{ results: Result[] }>("/jobs/complete", body, { giveUp });
     for (const { job_id, code } of answer?.results ?? []) {
       // claim_lost: the lease ended, and the job is pending or another worker has it. cancelled: somebody cancelled it. In
       // each case this outcome is not the job's, and must be dropped.
@@ -184,8 +215,13 @@ async function report(claim: Claim, outcomes: Outcome[]): Promise<void> {
     }
   } catch (e) {
     if (!(e instanceof Refused)) throw e;
-    // Nothing of it was applied. The jobs run again when the lease ends, until their attempts are used up.
-    log(`the report was refused: ${e.message}`);
+    // Nothing of the request was applied. One outcome may be the reason, and must not cost the others their results.
+    if (outcomes.length > 1) {
+      for (const outcome of outcomes) await report(claim, [outcome], giveUp);
+    } else {
+      // The job runs again when its lease ends, until its attempts are used up.
+      log(`the report was refused: ${e.message}: ${outcomes[0]?.slice(0, 200)}`);
+    }
   }
 }
 
@@ -194,7 +230,7 @@ async function workOn(claim: Claim): Promise<void> {
   try {
     const waiting = [...claim.jobs];
     const notDone: Job[] = [];
-    const outcomes: Outcome[] = [];
+    const outcomes: string[] = [];
     const worker = async (): Promise<void> => {
       // After SIGTERM, what has begun is finished, and the rest is given back.
       for (let job = waiting.shift(); job !== undefined; job = waiting.shift()) {
@@ -204,10 +240,16 @@ async function workOn(claim: Claim): Promise<void> {
       }
     };
     await Promise.all(Array.from({ length: concurrency }, worker));
-    if (outcomes.length > 0) await report(claim, outcomes);
-    await giveBack(claim, notDone);
+    const giveUp = patience();
+    if (outcomes.length > 0) {
+      for (const part of requests(outcomes)) await report(claim, part, giveUp);
+    }
+    await giveBack(claim, notDone, giveUp);
+  } catch (e) {
+    if (!(e instanceof Away) || stopAt !== undefined) throw e;
+    log(`${e.message}; the jobs of this claim run again when their lease has ended`);
   } finally {
-    claim.end();
+    claim.end(); // also ends the tickles, so that another worker gets the jobs
   }
 }
 
