@@ -103,7 +103,7 @@ func (s *terminal) run(t *testing.T, command string) string {
 }
 
 // A machine is a fresh system with a shell, a network card and no other programs than those that a test names. The test
-// does what `sudo dpkg -i`, `sudo rpm -i` and `sudo systemctl` do there.
+// does what `sudo dpkg -i`, `sudo rpm -U` and `sudo systemctl` do there.
 type machine struct {
 	root   string
 	server *service
@@ -188,6 +188,18 @@ func (m *machine) follow(t *testing.T, page, test string, does map[string]func()
 	}
 }
 
+// The pages install packages with these commands.
+const (
+	dpkgCommand = `sudo dpkg -i bin/release/daybook_*_"$(dpkg --print-architecture)".deb`
+	rpmCommand  = `sudo rpm -U bin/release/daybook-*."$(uname -m)".rpm`
+)
+
+// TestNamesOfPackages: the names in dpkgCommand and rpmCommand are those of one file each.
+func TestNamesOfPackages(t *testing.T) {
+	released(t, "daybook_*_"+runtime.GOARCH+".deb")
+	released(t, "daybook-*."+map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]+".rpm")
+}
+
 // TestQuickStart follows docs/tutorials/quick-start.md on a system that has the package of Debian and a shell, and prints
 // how long that took.
 func TestQuickStart(t *testing.T) {
@@ -195,7 +207,7 @@ func TestQuickStart(t *testing.T) {
 	m := newMachine(t, "/usr/bin/tee")
 	began := time.Now()
 	m.follow(t, "docs/tutorials/quick-start.md", "deploy TestQuickStart", map[string]func(){
-		"sudo dpkg -i daybook_*.deb":          func() { with.install(t, m.root) },
+		dpkgCommand:                           func() { with.install(t, m.root) },
 		"sudo systemctl enable --now daybook": func() { m.start(t) },
 		"sudo systemctl restart daybook":      func() { m.stop(t); m.start(t) },
 	})
@@ -229,7 +241,7 @@ func TestInstallDeb(t *testing.T) {
 	with := installers(t)["deb"]
 	m := newMachine(t, "/usr/bin/tee")
 	m.follow(t, "docs/how-to/install.md", "deploy TestInstallDeb", map[string]func(){
-		"sudo dpkg -i daybook_*.deb":          func() { with.install(t, m.root) },
+		dpkgCommand:                           func() { with.install(t, m.root) },
 		"sudo systemctl enable --now daybook": func() { m.start(t) },
 		"sudo systemctl start daybook": func() { // with a new disk, which is empty
 			m.stop(t)
@@ -248,7 +260,7 @@ func TestInstallRpm(t *testing.T) {
 	with := installers(t)["rpm"]
 	m := newMachine(t)
 	m.follow(t, "docs/how-to/install.md", "deploy TestInstallRpm", map[string]func(){
-		"sudo rpm -i daybook-*.rpm":           func() { with.install(t, m.root) },
+		rpmCommand:                            func() { with.install(t, m.root) },
 		"sudo systemctl enable --now daybook": func() { m.start(t) },
 	})
 }

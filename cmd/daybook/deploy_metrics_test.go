@@ -145,21 +145,31 @@ func TestDeployedQueries(t *testing.T) {
 	}
 }
 
-// TestAlertsAreDescribed: docs/how-to/alerts.md has each alert, and no other.
+// TestAlertsAreDescribed: docs/how-to/alerts.md has each alert and how long its condition must hold, and no other alert.
 func TestAlertsAreDescribed(t *testing.T) {
-	described := map[string]bool{}
-	for _, m := range regexp.MustCompile("(?m)^\\| `(Daybook[A-Za-z]+)` \\|").FindAllStringSubmatch(read(t, "../../docs/how-to/alerts.md"), -1) {
-		described[m[1]] = true
+	described := map[string]string{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `(Daybook[A-Za-z]+)` \\| [^|]+ \\| ([^|]+) \\|").FindAllStringSubmatch(read(t, "../../docs/how-to/alerts.md"), -1) {
+		described[m[1]] = m[2]
 	}
 	tests := read(t, filepath.Join(deployed, "prometheus", "daybook.rules.test.yml"))
-	for _, m := range regexp.MustCompile(`- alert: (\w+)`).FindAllStringSubmatch(read(t, filepath.Join(deployed, "prometheus", "daybook.rules.yml")), -1) {
-		if !described[m[1]] {
-			t.Errorf("docs/how-to/alerts.md does not describe the alert %s", m[1])
+	rules := strings.Split(read(t, filepath.Join(deployed, "prometheus", "daybook.rules.yml")), "- alert: ")[1:]
+	for _, rule := range rules {
+		name, rule, _ := strings.Cut(rule, "\n")
+		held, ok := described[name]
+		if !ok {
+			t.Errorf("docs/how-to/alerts.md does not describe the alert %s", name)
 		}
-		delete(described, m[1])
+		delete(described, name)
+		want := "at once"
+		if m := regexp.MustCompile(`(?m)^ +for: (\d+)([mh])$`).FindStringSubmatch(rule); m != nil {
+			want = m[1] + map[string]string{"m": " min", "h": " h"}[m[2]]
+		}
+		if ok && held != want {
+			t.Errorf("docs/how-to/alerts.md says that %s fires when its condition has held for %q, and the rule %q", name, held, want)
+		}
 		for _, how := range []string{" fires", " does not fire"} {
-			if !strings.Contains(tests, "name: "+m[1]+how+"\n") {
-				t.Errorf("daybook.rules.test.yml has no test that %s%s", m[1], how)
+			if !strings.Contains(tests, "name: "+name+how+"\n") {
+				t.Errorf("daybook.rules.test.yml has no test that %s%s", name, how)
 			}
 		}
 	}
