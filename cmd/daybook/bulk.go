@@ -139,6 +139,9 @@ func (b *bulk) job(ctx context.Context, id string) error {
 			return err
 		}
 	}
+	if b.asJSON {
+		return json.NewEncoder(b.out).Encode(map[string]any{"operation": b.verb, "job_id": id, "status": j.Status, "would_move": !stays})
+	}
 	if stays {
 		_, err = fmt.Fprintf(b.out, "%s is %s and would stay so\n", id, j.Status)
 	} else {

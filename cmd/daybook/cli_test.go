@@ -218,6 +218,9 @@ func TestCLIJSON(t *testing.T) {
 	}
 	deferred := step("create", "", "p", "--delay", "1h", "--type", "later", "--meta", "user=42")
 	step("run", "", deferred)
+	if text := ok(t, "cancel", deferred, "--dry-run", "--json", "--server", s.url); text != fmt.Sprintf(`{"job_id":%q,"operation":"cancel","status":"pending","would_move":true}`+"\n", deferred) {
+		t.Errorf("--dry-run --json printed %s", text)
+	}
 	step("cancel", "", deferred)
 	step("redrive", "", deferred)
 	step("claim", "", "--runner-id", "r", "--type", "later")
