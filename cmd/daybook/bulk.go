@@ -164,6 +164,9 @@ func readIDs(in io.Reader) (ids []string, err error) {
 			return nil, usageError{fmt.Errorf("standard input has more than %d ids; use --batch or --queue", maxIDs)}
 		}
 	}
+	if errors.Is(lines.Err(), bufio.ErrTooLong) {
+		return nil, usageError{fmt.Errorf("line %d of standard input is too long for one that begins with an id", len(ids)+1)}
+	}
 	return ids, lines.Err()
 }
 

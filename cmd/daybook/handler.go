@@ -125,7 +125,7 @@ func readHandler(cmd *cobra.Command, name, lang string) (document handler.Docume
 	if name != "-" {
 		file, err := os.Open(name)
 		if err != nil {
-			return document, usageError{err}
+			return document, err
 		}
 		defer file.Close()
 		in = file

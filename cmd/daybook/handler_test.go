@@ -56,7 +56,6 @@ func TestHandlerCommands(t *testing.T) {
 	}
 	for name, r := range map[string]result{
 		"a file of no known kind": put("", "x", file("x.bin", "")),
-		"a missing file":          put("", "x", filepath.Join(dir, "none.py")),
 		"a wrong document":        put("{", "x", "-"),
 		"a misspelt field":        put(`{"kind":"http","url":"http://127.0.0.1:8080/","timout_ms":5}`, "x", "-"),
 		"two documents":           put(`{"kind":"http","url":"http://127.0.0.1:8080/"}{}`, "x", "-"),
@@ -67,6 +66,9 @@ func TestHandlerCommands(t *testing.T) {
 		if r.code != exitUsage || r.errs == "" {
 			t.Errorf("%s: %+v", name, r)
 		}
+	}
+	if r := put("", "x", filepath.Join(dir, "none.py")); r.code != exitFile {
+		t.Errorf("a missing file: %+v", r)
 	}
 	if r := put(`{"kind":"unknown"}`, "x", "-"); r.code == exitOK {
 		t.Errorf("a wrong kind: %+v", r)
