@@ -275,3 +275,17 @@ func programs(s *script) []string {
 	}
 	return names
 }
+
+// TestNames: only strings of the code are the name of a page that a test reads, and comments are not.
+func TestNames(t *testing.T) {
+	file := fileOfTest(t, "../..", "docs/check", "TestNames") // it has a comment about p.example.txt
+	if file == nil {
+		t.Fatal("the test does not find its own file")
+	}
+	if !names(file, "not-run.txt") || names(file, "p.example"+".txt") {
+		t.Error("a comment counts, or a string does not")
+	}
+	if fileOfTest(t, "../..", "docs/check", "TestOfNothing") != nil {
+		t.Error("there is a test that does not exist")
+	}
+}
