@@ -22,8 +22,8 @@ build: ## build bin/daybook, which needs no C library
 run: build ## build and serve on 127.0.0.1:1717, with the data in ./daybook-data
 	$(BIN)/daybook serve --data $(DATA) --init
 
-tools: ## install what tests beside other programs need, on Debian as root: avahi, and python-zeroconf into bin/python
-	apt-get update -q && apt-get install -q -y --no-upgrade curl jq less avahi-daemon avahi-utils dbus iproute2 python3-venv
+tools: ## install what tests beside other programs need, on Debian as root: avahi, systemd-analyze, and python-zeroconf into bin/python
+	apt-get update -q && apt-get install -q -y --no-upgrade curl jq less avahi-daemon avahi-utils dbus iproute2 python3-venv systemd
 	python3 -m venv $(BIN)/python && $(BIN)/python/bin/pip install -q zeroconf
 
 VERSITYGW := github.com/versity/versitygw/cmd/versitygw@v1.8.0

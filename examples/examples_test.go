@@ -91,6 +91,9 @@ func forEach(t *testing.T, test func(t *testing.T, l language)) {
 				t.Fatal(err)
 			}
 			if missing != "" {
+				if os.Getenv("TESTS_NEED_PROGRAMS") != "" {
+					t.Fatal("TESTS_NEED_PROGRAMS is set, and", missing)
+				}
 				t.Skip("skipped:", missing)
 			}
 			test(t, l)

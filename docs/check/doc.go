@@ -26,9 +26,11 @@
 //     with the blocks that need these systems (make check-moving).
 //   - <!-- checked by: FOLDER TestName (WHAT) -->: no test runs the block as it is. The test of this name checks something less,
 //     which the brackets describe.
-//   - <!-- not run: REASON -->: the block needs something that no test has, such as another operating system. The test
-//     prints the reason.
+//   - <!-- not run: REASON -->: the block needs something that no test has, such as another operating system. The reason is
+//     in testdata/not-run.txt.
 //   - <!-- answer of: METHOD PATH -->, <!-- request of: METHOD PATH -->: the JSON is an answer or a request of this route.
+//
+// A test skips what needs a program that is not installed. Where TESTS_NEED_PROGRAMS is set, as in CI, it fails.
 //
 // Files:
 //   - page.go: the blocks, links and headings of a page.

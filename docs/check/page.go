@@ -159,6 +159,9 @@ func (p *page) addLink(destination string, line int) error {
 	if path != "" {
 		target = filepath.ToSlash(filepath.Join(filepath.Dir(filepath.FromSlash(p.path)), filepath.FromSlash(path)))
 	}
+	if target == ".." || strings.HasPrefix(target, "../") {
+		return fmt.Errorf("%s:%d: the link %s leads out of the repository", p.path, line, destination)
+	}
 	p.links = append(p.links, link{line, target, anchor})
 	return nil
 }

@@ -4,11 +4,14 @@ package check
 
 import (
 	"encoding/json"
+	"flag"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -23,17 +26,7 @@ func pages(t *testing.T) (root string, pages []*page) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listed := exec.Command("git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md")
-	listed.Dir = root
-	list, err := listed.Output()
-	if err != nil {
-		t.Fatal("list the pages with git:", err)
-	}
-	for path := range strings.Lines(string(list)) {
-		path = strings.TrimSuffix(path, "\n")
-		if _, err := os.Stat(filepath.Join(root, path)); err != nil {
-			continue // it is deleted, and git has not been told
-		}
+	for _, path := range files(t, root, "*.md") {
 		p, err := readPage(root, path)
 		if err != nil {
 			t.Fatal(err)
@@ -46,21 +39,80 @@ func pages(t *testing.T) (root string, pages []*page) {
 	return root, pages
 }
 
-// TestLinks: each link of a page leads to a file of the repository, and its anchor to a heading.
+// files returns the files that git knows or would add, which match a pattern.
+func files(t *testing.T, root, pattern string) (paths []string) {
+	t.Helper()
+	listed := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", pattern)
+	listed.Dir = root
+	list, err := listed.Output()
+	if err != nil {
+		t.Fatal("list the files with git:", err)
+	}
+	for path := range strings.SplitSeq(strings.TrimSuffix(string(list), "\x00"), "\x00") {
+		if _, err := os.Stat(filepath.Join(root, path)); err == nil { // otherwise it is deleted, and git does not know that
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
+
+// TestLinks: each link of a page leads to a file or folder of the repository that git knows, and its anchor to a heading.
 func TestLinks(t *testing.T) {
 	root, pages := pages(t)
 	byPath := map[string]*page{}
 	for _, p := range pages {
 		byPath[p.path] = p
 	}
+	known := map[string]bool{".": true}
+	for _, file := range files(t, root, "*") {
+		for at := file; !known[at]; at = path.Dir(at) {
+			known[at] = true
+		}
+	}
 	for _, p := range pages {
 		for _, l := range p.links {
-			if _, err := os.Stat(filepath.Join(root, l.path)); err != nil {
-				t.Errorf("%s:%d: a link leads to %s, which does not exist", p.path, l.line, l.path)
+			if !known[path.Clean(l.path)] {
+				t.Errorf("%s:%d: a link leads to %s, which does not exist, or which git does not know", p.path, l.line, l.path)
 			} else if target := byPath[l.path]; l.anchor != "" && target != nil && !target.anchors[l.anchor] {
 				t.Errorf("%s:%d: %s has no heading #%s", p.path, l.line, l.path, l.anchor)
 			}
 		}
+	}
+}
+
+// needed is set where `make tools`, `make interpreters` and `make proxies` have succeeded: a program that is missing is a
+// fault there, and elsewhere a reason to skip a test.
+const needed = "TESTS_NEED_PROGRAMS"
+
+func skip(t *testing.T, format string, args ...any) {
+	t.Helper()
+	if os.Getenv(needed) != "" {
+		t.Fatalf(needed+" is set, and "+format, args...)
+	}
+	t.Skipf("skipped: "+format, args...)
+}
+
+var rewrite = flag.Bool("rewrite", false, "write testdata/not-run.txt")
+
+// TestNotRun: testdata/not-run.txt lists the blocks that no test runs, with their reasons. A new one is a decision, so a
+// change of this file is part of the change of the page.
+func TestNotRun(t *testing.T) {
+	const golden = "testdata/not-run.txt"
+	_, pages := pages(t)
+	var list strings.Builder
+	for _, p := range pages {
+		for _, b := range p.blocks {
+			if b.note != "" && !b.tested && !b.checked {
+				fmt.Fprintf(&list, "%s: %s: %s\n", p.path, b.heading, b.note)
+			}
+		}
+	}
+	t.Logf("blocks that no test runs:\n%s", list.String())
+	if *rewrite {
+		write(t, golden, list.String())
+	}
+	if want, err := os.ReadFile(golden); err != nil || string(want) != list.String() {
+		t.Errorf("%s differs (%v); if the list is right, write it with go test ./docs/check -run TestNotRun -rewrite", golden, err)
 	}
 }
 
@@ -85,7 +137,7 @@ func TestPages(t *testing.T) {
 			}
 			for _, program := range programs(s) {
 				if _, err := exec.LookPath(program); err != nil {
-					t.Skipf("skipped: the commands of %s need %s, which is not installed", p.path, program)
+					skip(t, "the commands of %s need %s, which is not installed", p.path, program)
 				}
 			}
 			for _, err := range s.compare(p, run(t, root, p, s)) {
@@ -196,7 +248,13 @@ func checkSyntax(t *testing.T, p *page, b block) {
 		return
 	}
 	if _, err := exec.LookPath(checker[0]); err != nil {
-		t.Skipf("skipped: %s has a file for %s, which is not installed", p.path, checker[0])
+		// The other blocks of the page are checked all the same.
+		report := t.Logf
+		if os.Getenv(needed) != "" {
+			report = t.Errorf
+		}
+		report("%s:%d: the syntax is not checked: %s is not installed", p.path, b.line, checker[0])
+		return
 	}
 	file := filepath.Join(t.TempDir(), filepath.Base(b.title))
 	write(t, file, b.text)
@@ -216,4 +274,18 @@ func programs(s *script) []string {
 		}
 	}
 	return names
+}
+
+// TestNames: only strings of the code are the name of a page that a test reads, and comments are not.
+func TestNames(t *testing.T) {
+	file := fileOfTest(t, "../..", "docs/check", "TestNames") // it has a comment about p.example.txt
+	if file == nil {
+		t.Fatal("the test does not find its own file")
+	}
+	if !names(file, "not-run.txt") || names(file, "p.example"+".txt") {
+		t.Error("a comment counts, or a string does not")
+	}
+	if fileOfTest(t, "../..", "docs/check", "TestOfNothing") != nil {
+		t.Error("there is a test that does not exist")
+	}
 }

@@ -44,7 +44,7 @@ func TestProxies(t *testing.T) {
 			t.Parallel()
 			program := installed(name)
 			if program == "" {
-				t.Skipf("skipped: %s is not installed; `make proxies` installs it", name)
+				skip(t, "%s is not installed; `make proxies` installs it", name)
 			}
 			p := prepare(t, program)
 			start(t, p)
@@ -290,7 +290,7 @@ func (p *proxied) shell(t *testing.T, commands string) string {
 	t.Helper()
 	for _, name := range []string{"openssl", "curl"} {
 		if _, err := exec.LookPath(name); err != nil {
-			t.Skipf("skipped: the commands of %s need %s, which is not installed", p.page.path, name)
+			skip(t, "the commands of %s need %s, which is not installed", p.page.path, name)
 		}
 	}
 	bin := filepath.Join(p.dir, "bin")
