@@ -22,7 +22,7 @@ var (
 	ErrNumberPassed     = errors.New("the server has carried out a later request in this slot of the session")
 	ErrRunnerTaken      = errors.New("another process holds the runner id")
 	ErrRunnerReplaced   = errors.New("another process has taken the runner id over")
-	ErrRunnerLost       = errors.New("the runner was declared lost, or has said goodbye")
+	ErrRunnerLost       = errors.New("the runner was declared lost, or has ended")
 	ErrTooLarge         = errors.New("the request is larger than the server accepts")
 	ErrNoBlobs          = errors.New("the server keeps no blobs")
 	ErrBlobDamaged      = errors.New("the blob is damaged")

@@ -44,7 +44,7 @@ type RunnerStats struct {
 //
 //   - ErrRunnerTaken if another instance holds the runner id;
 //   - ErrRunnerReplaced if another instance has taken it over: the runner must end, and drop its jobs;
-//   - ErrRunnerLost if the runner was declared lost, or has said goodbye: it must drop its jobs, and may send heartbeats
+//   - ErrRunnerLost if the runner was declared lost, or has ended: it must drop its jobs, and may send heartbeats
 //     with a new instance.
 //
 // every is the time until the next heartbeat. Heartbeat is repeated when the answer is lost, so ctx should end before the
@@ -86,7 +86,7 @@ const (
 	RunnerAlive = "ALIVE"
 	RunnerDead  = "DEAD"
 	RunnerLost  = "lost" // it missed heartbeats
-	RunnerLeft  = "left" // it said goodbye
+	RunnerLeft  = "left" // it reported its end
 )
 
 // Runner is the document of a runner. If the server has no heartbeat of it, State is "", and RunnerInfo has only the ID.

@@ -3,7 +3,7 @@
 //
 // A runner id belongs to one process at a time. A process names itself by its instance, a random text. The registry
 // refuses another instance while the runner is alive, unless that instance takes the id over. An instance whose runner
-// was declared lost, that was replaced, or that has said goodbye is refused from then on.
+// was declared lost, that was replaced, or that has reported its end is refused from then on.
 //
 // A runner is overdue if no heartbeat of it arrived for MissedHeartbeats periods. The registry counts only time in which
 // heartbeats could arrive: its owner calls Excuse after the process was stopped, and when it begins to lead. The owner

@@ -22,7 +22,7 @@ const (
 var (
 	ErrTaken    = errors.New("another process holds this runner id")
 	ErrReplaced = errors.New("another process has taken this runner id over; stop, and drop the jobs that you hold")
-	ErrLost     = errors.New("the runner was declared lost or has said goodbye, and its jobs were returned; drop the jobs that you hold, and register with a new instance")
+	ErrLost     = errors.New("the runner was declared lost or has ended, and its jobs were returned; drop the jobs that you hold, and register with a new instance")
 	ErrFull     = fmt.Errorf("%d runners are alive, which is the maximum", MaxAlive)
 	ErrNotFound = errors.New("no such runner: it sent no heartbeat lately, and holds no jobs")
 )

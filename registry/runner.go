@@ -18,7 +18,7 @@ type End string
 
 const (
 	Lost     End = "lost"     // it was declared lost
-	Left     End = "left"     // it said goodbye
+	Left     End = "left"     // it reported its end
 	Replaced End = "replaced" // another instance took over
 )
 

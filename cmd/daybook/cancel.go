@@ -21,7 +21,7 @@ func newCancel() *cobra.Command {
 	return b.command(&cobra.Command{
 		Use:   "cancel",
 		Short: "Cancel jobs that have not ended",
-		Long: `Cancel jobs that have not ended. A runner that works on one of them is told at its next tickle or
+		Long: `Cancel jobs that have not ended. If a runner works on one of them, the server refuses its next tickle or
 completion. To cancel the batch of a submission ends the batch: no more jobs can be added.`,
 		Example: `  daybook cancel 0185a1b2-c3d4-7000-8000-00000c800000
   daybook cancel --batch 0185a1b2-c3d4-7000-8000-00000c800000

@@ -31,8 +31,8 @@ func newRemove() *cobra.Command {
 		Use:     "rm",
 		Aliases: []string{"remove"},
 		Short:   "Remove jobs and all that is known of them",
-		Long: `Remove jobs in any status, and all that is known of them. A runner that works on one of them is told at its
-next tickle or completion. With --json, the last document of each job is printed. A queue that has no jobs can
+		Long: `Remove jobs in any status, and all that is known of them. If a runner works on one of them, the server refuses
+its next tickle or completion. With --json, the last document of each job is printed. A queue that has no jobs can
 be removed with "daybook queues delete".`,
 		Example: `  daybook rm 0185a1b2-c3d4-7000-8000-00000c800000
   daybook rm --queue acme/resize --status completed`,
