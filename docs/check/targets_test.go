@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -36,7 +37,7 @@ func TestMakeTargets(t *testing.T) {
 		}
 		for _, m := range found {
 			commands++
-			recipe := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(m[1]) + `:.*\n(?:\t.*\n)*`).FindString(string(makefile))
+			recipe := recipeOf(string(makefile), m[1])
 			if recipe == "" {
 				t.Errorf("%s says %q, and the Makefile has no such target", p.path, m[0])
 				continue
@@ -51,4 +52,17 @@ func TestMakeTargets(t *testing.T) {
 	if commands < 50 {
 		t.Errorf("pages have only %d commands of make", commands)
 	}
+}
+
+// recipeOf returns the rule of a target, and those of the targets that it requires.
+func recipeOf(makefile, target string) string {
+	rule := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(target) + `:([^#\n]*).*\n(?:\t.*\n)*`).FindStringSubmatch(makefile)
+	if rule == nil {
+		return ""
+	}
+	text := rule[0]
+	for _, required := range strings.Fields(rule[1]) {
+		text += recipeOf(makefile, required)
+	}
+	return text
 }
