@@ -143,14 +143,15 @@ func TestSnapshotEnds(t *testing.T) {
 	o := Options{Dir: t.TempDir(), Statfs: func(string) (uint64, uint64, error) { return free.Load(), 100 * gib, nil }}
 	e, stop := startWith(t, o)
 	createAll(t, e, 3, 10)
-	ctx, cancel := context.WithCancel(t.Context())
+	lookAt := func(n uint64) { free.Store(n); e.lookAtDisk() }
 	for name, c := range map[string]struct {
-		cause, undo func()
-		want        error
+		cause func(cancel func())
+		want  error
 	}{
-		"low disk":    {func() { free.Store(gib / 4); e.lookAtDisk() }, func() { free.Store(50 * gib); e.lookAtDisk() }, ErrDiskFull},
-		"reader gone": {cancel, func() {}, context.Canceled},
+		"low disk":    {func(func()) { lookAt(gib / 4) }, ErrDiskFull},
+		"reader gone": {func(cancel func()) { cancel() }, context.Canceled},
 	} {
+		ctx, cancel := context.WithCancel(t.Context())
 		s, err := e.Snapshot()
 		if err != nil {
 			t.Fatal(name, err)
@@ -158,7 +159,7 @@ func TestSnapshotEnds(t *testing.T) {
 		n := 0
 		err = s.Files(ctx, func(f *SnapshotFile) error {
 			if n++; n == 2 {
-				c.cause()
+				c.cause(cancel)
 			}
 			_, err := io.Copy(io.Discard, f)
 			return err
@@ -174,7 +175,8 @@ func TestSnapshotEnds(t *testing.T) {
 				t.Errorf("a snapshot on a full disk: %v", err)
 			}
 		}
-		c.undo()
+		lookAt(50 * gib)
+		cancel()
 	}
 	s, err := e.Snapshot()
 	if err != nil {
