@@ -149,6 +149,8 @@ func TestServerAddress(t *testing.T) {
 		switch r.URL.Path {
 		case "/behind/queues", "/queues":
 			w.Write([]byte(`{"queues":[],"next":null}`))
+		case "/behind/stats", "/stats": // queues asks whether the server is stopped
+			w.Write([]byte(`{}`))
 		case "/cut/queues":
 			w.Header().Set("Content-Length", "9")
 		default:
