@@ -35,6 +35,9 @@ func (q *Queries) List(f Filter) (docs []job.Job, next job.ID, err error) {
 // walk looks at what may match, in order, the shortest way that the filter allows; it reports whether it came to the
 // end.
 func (l *lister) walk() (atEnd bool) {
+	if !l.f.Batch.IsZero() {
+		return l.walkBatch()
+	}
 	if !l.f.Claim.IsZero() {
 		return l.walkRuns(l.claimRuns())
 	}

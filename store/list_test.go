@@ -79,6 +79,9 @@ func (g *generator) filter(m *model) (f Filter) {
 	if g.some(15) {
 		f.Claim = g.anyClaim()
 	}
+	if g.some(15) && len(m.batches) > 0 {
+		f.Batch = m.document(m.batches[g.IntN(len(m.batches))].lines[0]).Batch
+	}
 	if g.some(15) {
 		f.Meta = oneOf(g, map[string]string{"a": "1"}, map[string]string{"b": "x y", "a": "1"}, map[string]string{"a": "2"})
 	}
@@ -111,7 +114,7 @@ func (f *Filter) matches(doc *job.Job) bool {
 	}
 	return (f.Status == 0 || doc.Status == f.Status) && (f.Client == "" || doc.Client == f.Client) && (f.Type == "" || doc.Type == f.Type) &&
 		(f.Runner == "" || doc.Runner == f.Runner) && (f.Claim.IsZero() || doc.Claim == f.Claim) &&
-		doc.CreatedAt >= f.CreatedAfter && (f.CreatedBefore == 0 || doc.CreatedAt < f.CreatedBefore) && compareIDs(doc.ID, f.After) > 0
+		(f.Batch.IsZero() || doc.Batch == f.Batch) && doc.CreatedAt >= f.CreatedAfter && (f.CreatedBefore == 0 || doc.CreatedAt < f.CreatedBefore) && compareIDs(doc.ID, f.After) > 0
 }
 
 // compareIDs compares ids by the order in which their commands were applied. That is the order of their bytes, except

@@ -2,6 +2,7 @@ package store
 
 import (
 	"slices"
+	"sort"
 
 	"github.com/daybookq/daybook/store/lsm"
 )
@@ -19,20 +20,60 @@ func (l *lister) walkBatches() (atEnd bool) {
 				return true
 			}
 			from = b.seq + 1
-			if b.seq == l.from.seq && b.lines <= l.from.line {
-				continue // the page before came to its end
-			}
-			if l.f.Status == 0 && b.counts.Total() > 0 || b.counts[l.f.Status] > 0 {
-				for i := range b.groups {
-					if g := &b.groups[i]; l.group(g) && !l.takeLines(b, g.first, g.last) {
-						return false
-					}
-				}
-			}
-			if !l.goOn(b, b.lines-1) {
+			if !l.takeBatch(b) {
 				return false
 			}
 		}
+	}
+}
+
+// takeBatch looks at the spans of a batch if it may hold a job of the list, and reports whether to continue.
+func (l *lister) takeBatch(b *batch) bool {
+	if b.seq == l.from.seq && b.lines <= l.from.line {
+		return true // the page before came to its end
+	}
+	if l.f.Status == 0 && b.counts.Total() > 0 || b.counts[l.f.Status] > 0 {
+		for i := range b.groups {
+			if g := &b.groups[i]; l.group(g) && !l.takeLines(b, g.first, g.last) {
+				return false
+			}
+		}
+	}
+	return l.goOn(b, b.lines-1)
+}
+
+// walkBatch looks at the filter's batch. If it has attributes, these are all of its parts.
+func (l *lister) walkBatch() (atEnd bool) {
+	if !l.f.Claim.IsZero() {
+		l.claimRuns()
+	}
+	s := l.readSubmissionOf(l.v, l.f.Batch)
+	if s == nil {
+		b := l.readBatchOf(l.v, l.f.Batch)
+		return b == nil || !b.isBatch(l.f.Batch) || b.seq < l.from.seq || l.tooLate(b) || l.takeBatch(b)
+	}
+	// The seqs of parts increase with their lines, so the first part of the page is found by halving.
+	line := int64(sort.Search(int(s.lines), func(line int) bool {
+		p, ok := readPart(l.v, s.seq, int64(line))
+		return !ok || p.seq >= l.from.seq
+	}))
+	for {
+		p, ok := readPart(l.v, s.seq, line)
+		if !ok {
+			return true
+		}
+		b := readBatch(l.v, p.seq)
+		if b == nil {
+			lsm.Contradict("list", "part %d of batch %d has no row", p.seq, s.seq)
+		}
+		l.rows--
+		if l.tooLate(b) {
+			return true
+		}
+		if !l.takeBatch(b) {
+			return false
+		}
+		line = p.base + int64(b.lines)
 	}
 }
 
@@ -94,7 +135,7 @@ func (l *lister) walkRuns(runs []Run) (atEnd bool) {
 	return true
 }
 
-// claimRuns are what the claim of the filter handed out.
+// claimRuns finds the claim of the filter, and returns what it handed out.
 func (l *lister) claimRuns() []Run {
 	c := l.readClaimOf(l.v, l.f.Claim)
 	if c == nil {

@@ -13,6 +13,7 @@ type Filter struct {
 	Meta         map[string]string // pairs that a job's meta has, among others
 	Runner       string            // of an active or ended job
 	Claim        job.ID            // likewise
+	Batch        job.ID            // with or without attributes
 	// CreatedAfter is included, CreatedBefore is not; unix ms.
 	CreatedAfter, CreatedBefore int64
 	After                       job.ID // the list begins after this id, which need not be a job's
