@@ -65,6 +65,8 @@ func listQuery(query []parameter) (f store.Filter, fields selection, err error) 
 			f.Runner, err = value, badField(key, job.CheckText(key, value, 1, job.MaxRunnerBytes))
 		case "claim_id":
 			f.Claim, err = queryID(key, value)
+		case "batch_id":
+			f.Batch, err = queryID(key, value)
 		case "created_after":
 			f.CreatedAfter, err = queryTime(p, 0)
 		case "created_before":

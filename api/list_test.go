@@ -84,6 +84,7 @@ func TestList(t *testing.T) {
 		"?client=a": "0 1 2 3 4 5", "?client=b": "", "?client=a&type=x&status=pending": "3 4 5", "?type=x": "0 1 2 3 4 5", "?type=y": "",
 		"?runner_id=r%C3%A9": "0 1 2", "?runner_id=r%C3%A9&status=active": "1 2", "?runner_id=s": "",
 		"?claim_id=" + claim: "0 1 2", "?claim_id=" + claim + "&status=completed": "0", "?claim_id=" + unknownID: "",
+		"?batch_id=" + batch["batch_id"].(string): "0 1 2 3 4 5", "?status=completed&batch_id=" + batch["batch_id"].(string): "0", "?batch_id=" + unknownID: "",
 		fmt.Sprint("?created_after=", first.At()): "0 1 2 3 4 5", fmt.Sprint("?created_after=", first.At()+1): "",
 		fmt.Sprint("?created_before=", first.At()): "", fmt.Sprint("?created_before=", first.At()+1): "0 1 2 3 4 5",
 		"?meta.colour=red": "",
@@ -103,7 +104,7 @@ func TestList(t *testing.T) {
 		r.get("/jobs?" + query).wrong(field)
 	}
 	r.get("/jobs?limit=1000&created_after=253402300799999&created_before=253402300799999&client=" + repeat('a', 128) + "&runner_id=" + repeat('r', 128)).object(http.StatusOK)
-	for _, field := range []string{"after", "claim_id"} {
+	for _, field := range []string{"after", "claim_id", "batch_id"} {
 		want(t, r.get("/jobs?"+field+"=x").refused(http.StatusBadRequest, "bad_id"), "field", field)
 	}
 	r.get("/jobs", "Daybook-Min-Seq", "x").wrong("Daybook-Min-Seq")

@@ -40,7 +40,7 @@ func (s *Server) routes() []route {
 		{http.MethodPost, "/add", s.add, hot, keyed, "client jobtype " + lineQuery},
 		{http.MethodPost, "/:client/job/:type/add", s.addToQueue, hot, keyed, lineQuery},
 
-		{http.MethodGet, "/jobs", s.list, !hot, !keyed, "status client type runner_id claim_id created_after created_before limit after fields " + metaPrefix},
+		{http.MethodGet, "/jobs", s.list, !hot, !keyed, "status client type batch_id runner_id claim_id created_after created_before limit after fields " + metaPrefix},
 		{http.MethodGet, "/jobs/:id", s.job, hot, !keyed, "fields view"},
 		{http.MethodGet, "/jobs/:id/output", s.output, !hot, !keyed, "wait_ms"},
 		{http.MethodGet, "/jobs/:id/log", s.jobLog, !hot, !keyed, "follow"},

@@ -12,6 +12,7 @@ import (
 type JobsQuery struct {
 	Status, Client, Type string
 	Meta                 map[string]string // pairs that must be in a job's meta
+	BatchID              string
 	RunnerID, ClaimID    string            // of the runner and claim that hold the job, or that ended its last run
 	// The list shows jobs with CreatedAfter ≤ created_at < CreatedBefore, in unix ms.
 	CreatedAfter, CreatedBefore int64
@@ -25,7 +26,7 @@ type JobsQuery struct {
 func (q *JobsQuery) values() url.Values {
 	v := url.Values{}
 	for name, value := range map[string]string{
-		"status": q.Status, "client": q.Client, "type": q.Type, "runner_id": q.RunnerID, "claim_id": q.ClaimID, "after": q.After,
+		"status": q.Status, "client": q.Client, "type": q.Type, "batch_id": q.BatchID, "runner_id": q.RunnerID, "claim_id": q.ClaimID, "after": q.After,
 		"fields": strings.Join(q.Fields, ","),
 	} {
 		if value != "" {

@@ -84,6 +84,7 @@ func TestJobsQuery(t *testing.T) {
 	}{
 		"all": {client.JobsQuery{}, 25}, "small pages": {client.JobsQuery{PageSize: 2}, 25}, "status": {client.JobsQuery{Status: "pending"}, 20},
 		"client": {client.JobsQuery{Client: "c"}, 0}, "type": {client.JobsQuery{Type: "b"}, 25}, "runner": {client.JobsQuery{RunnerID: "r \u00e9&"}, 5},
+		"batch": {client.JobsQuery{BatchID: added.BatchID}, 25}, "another batch": {client.JobsQuery{BatchID: claim.ID}, 0},
 		"claim": {client.JobsQuery{ClaimID: claim.ID}, 5}, "after": {client.JobsQuery{After: added.JobIDs[9], PageSize: 4}, 15},
 		"created after": {client.JobsQuery{CreatedAfter: first.CreatedAt + 1}, 0}, "created before": {client.JobsQuery{CreatedBefore: first.CreatedAt}, 0},
 		"meta": {client.JobsQuery{Meta: map[string]string{"k": "v w"}}, 0},

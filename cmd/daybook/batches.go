@@ -2,8 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -39,11 +41,14 @@ func newBatches() *cobra.Command {
 	flags.StringVar(&q.Name, "name", "", "only batches with this name")
 	flags.StringVar(&q.NamePrefix, "name-prefix", "", "only batches whose names begin so")
 	flags.StringArrayVar(&meta, "meta", nil, "only batches with NAME=VALUE in their meta; may be given several times")
-	flags.IntVar(&limit, "limit", 0, "how many batches are listed (default: all)")
+	flags.IntVar(&limit, "limit", 100, "how many batches are listed; 0 means all")
 	flags.BoolVar(&asJSON, "json", false, "print JSON, one batch per line")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if limit < 0 {
-			return usageError{fmt.Errorf("--limit must not be negative")}
+			return usageError{fmt.Errorf("--limit is the number of batches, or 0 for all, and not %d", limit)}
+		}
+		if err := givenFilters(cmd, "status", "client", "type", "name", "name-prefix"); err != nil {
+			return err
 		}
 		if q.Status != "" {
 			if _, err := job.ParseBatchStatus(q.Status); err != nil {
@@ -64,25 +69,46 @@ func newBatches() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		var list []client.Batch
-		for b, err := range newClient(cmd, url).Batches(cmd.Context(), q) {
-			if err != nil {
-				return err
-			}
-			if list = append(list, b); len(list) == limit {
-				break
-			}
+		q.PageSize = job.MaxPage
+		if limit > 0 {
+			q.PageSize = min(limit, job.MaxPage)
 		}
-		if asJSON {
-			documents := make([]batchDocument, len(list))
-			for i, b := range list {
-				documents[i] = batchDocument(b)
-			}
-			return printLines(cmd.OutOrStdout(), documents)
-		}
-		return printBatches(cmd.OutOrStdout(), list)
+		return listBatches(cmd, newClient(cmd, url).Batches(cmd.Context(), q), limit, asJSON)
 	}
 	return cmd
+}
+
+// listBatches prints batches, at most limit unless that is 0. A table is printed in parts, so that a long list takes no memory.
+func listBatches(cmd *cobra.Command, all iter.Seq2[client.Batch, error], limit int, asJSON bool) error {
+	out := cmd.OutOrStdout()
+	list := batchTable{to: out}
+	shown := 0
+	for b, err := range all {
+		if err != nil {
+			return errors.Join(list.print(), err)
+		}
+		if limit > 0 && shown == limit {
+			if err := list.print(); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.ErrOrStderr(), "there are more than %s; --limit 0 lists all\n", numberText(limit, "batch", "batches"))
+			return err
+		}
+		shown++
+		if asJSON {
+			err = printLines(out, []batchDocument{batchDocument(b)})
+		} else if list.rows = append(list.rows, b); len(list.rows) == job.MaxPage {
+			err = list.print()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if shown == 0 && !asJSON {
+		_, err := fmt.Fprintln(out, "there are no such batches")
+		return err
+	}
+	return list.print()
 }
 
 // batchDocument is a batch as JSON. A field is left out where the document of the server has null.
@@ -123,19 +149,29 @@ func printLines[T any](w io.Writer, list []T) error {
 	return nil
 }
 
-func printBatches(w io.Writer, list []client.Batch) error {
-	if len(list) == 0 {
-		_, err := fmt.Fprintln(w, "there are no such batches")
-		return err
+// batchTable prints batches, some at a time.
+type batchTable struct {
+	to    io.Writer
+	rows  []client.Batch // that are not printed yet
+	begun bool           // it has a head
+}
+
+func (t *batchTable) print() error {
+	if len(t.rows) == 0 {
+		return nil
 	}
-	return table(w, func(row func(...any)) {
-		row("ID", "NAME", "STATUS", "JOBS", "ENDED", "FAILED", "CREATED", "META")
-		for i := range list {
-			b := &list[i]
+	err := table(t.to, func(row func(...any)) {
+		if !t.begun {
+			row("ID", "NAME", "STATUS", "JOBS", "ENDED", "FAILED", "CREATED", "META")
+		}
+		for i := range t.rows {
+			b := &t.rows[i]
 			ended := b.Count - b.Counts["deferred"] - b.Counts["pending"] - b.Counts["active"]
 			row(b.ID, orDash(b.Name), b.Status, b.Count, ended, b.Counts["failed"], moment(b.CreatedAt), orDash(metaText(b)))
 		}
 	})
+	t.rows, t.begun = t.rows[:0], true
+	return err
 }
 
 func orDash(text string) string {

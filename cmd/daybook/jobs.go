@@ -34,7 +34,7 @@ const rowFields = "client,type,status,run_attempts,max_attempts,created_at,updat
 
 func newJobs() *cobra.Command {
 	var r remote
-	var status, client, typ, runner, claim, fields string
+	var status, client, typ, batch, runner, claim, fields string
 	var after, before timeFlag
 	var meta []string
 	var limit int
@@ -42,13 +42,14 @@ func newJobs() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "jobs",
 		Short: "List jobs",
-		Long: `List jobs, the oldest first: those with a status, of a client or type, with an entry in their meta, of a runner
-or claim, or of a time. "daybook get ID" shows all of one.
+		Long: `List jobs, the oldest first: those with a status, of a client or type, of a batch, with an entry in their meta, of
+a runner or claim, or of a time. "daybook get ID" shows all of one.
 
 With --ids the list has only ids, those of all jobs unless --limit is given. "daybook cancel -", "redrive -" and
 "rm -" read them.`,
 		Example: `  daybook jobs --status failed
   daybook jobs --client acme --type resize --created-after today --limit 0
+  daybook jobs --status failed --batch 0185a1b2-c3d4-7000-8000-00000c800000
   daybook jobs --status active --runner-id mixer-1 --json`,
 		Args: cobra.NoArgs,
 	}
@@ -63,6 +64,9 @@ With --ids the list has only ids, those of all jobs unless --limit is given. "da
 		case status != "" && namedStatus(status) == 0:
 			return usageError{fmt.Errorf("--status must be one of %s, and not %q", statusList(job.Statuses), status)}
 		}
+		if err := givenFilters(cmd, "client", "type", "batch", "runner-id", "claim"); err != nil {
+			return err
+		}
 		if idsOnly && !cmd.Flags().Changed("limit") { // another command reads them, and nobody sees that some are missing
 			limit = 0
 		}
@@ -74,7 +78,7 @@ With --ids the list has only ids, those of all jobs unless --limit is given. "da
 		if limit > 0 {
 			query.Set("limit", strconv.Itoa(min(limit, job.MaxPage)))
 		}
-		for name, value := range map[string]string{"status": status, "client": client, "type": typ, "runner_id": runner, "claim_id": claim, "fields": fields} {
+		for name, value := range map[string]string{"status": status, "client": client, "type": typ, "batch_id": batch, "runner_id": runner, "claim_id": claim, "fields": fields} {
 			if value != "" {
 				query.Set(name, value)
 			}
@@ -93,6 +97,7 @@ With --ids the list has only ids, those of all jobs unless --limit is given. "da
 	flags.StringVar(&status, "status", "", "only jobs with this status: "+statusList(job.Statuses))
 	flags.StringVar(&client, "client", "", "only jobs of this client")
 	flags.StringVar(&typ, "type", "", "only jobs of this type")
+	flags.StringVar(&batch, "batch", "", "only jobs of this batch")
 	flags.StringVar(&runner, "runner-id", "", "only jobs that this runner holds, or whose last run it ended")
 	flags.StringVar(&claim, "claim", "", "only jobs whose current or last claim is this one")
 	flags.Var(&after, "created-after", "only jobs created at this time or later: "+timeForms)
@@ -105,8 +110,20 @@ With --ids the list has only ids, those of all jobs unless --limit is given. "da
 	completeFlag(cmd, "status", statusNames)
 	completeFlag(cmd, "client", clientNames)
 	completeFlag(cmd, "type", typeNames)
+	completeFlag(cmd, "batch", batchIDs)
 	completeFlag(cmd, "runner-id", runnerIDs)
 	return cmd
+}
+
+// givenFilters refuses a flag of a filter that is given without a value. It would list everything, and a script whose
+// variable is empty may cancel or remove all of that.
+func givenFilters(cmd *cobra.Command, names ...string) error {
+	for _, name := range names {
+		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
+			return usageError{fmt.Errorf("--%s has no value; without --%s the list has all", name, name)}
+		}
+	}
+	return nil
 }
 
 // listJobs prints the jobs of a query. A table is printed for each page of the list, so that a long list takes no memory.

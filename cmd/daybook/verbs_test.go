@@ -157,6 +157,42 @@ func TestJobsIDs(t *testing.T) {
 	contains(t, a.run("", "jobs", "--type", "many").errs, "there are more than 100 jobs")
 }
 
+// TestListsOfBatches: batches lists a hundred, or as many as --limit allows, and says that there are more. jobs --batch lists
+// those of one. A filter without a value is refused, since the variable of a script may be empty.
+func TestListsOfBatches(t *testing.T) {
+	a := startAsked(t)
+	for i := range 101 {
+		a.run("x\ny\n", "submit", "--type", fmt.Sprint("t", i))
+	}
+	for limit, want := range map[string]int{"": 100, "100": 100, "101": 101, "0": 101, "7": 7} {
+		args := []string{"batches", "--limit", limit}
+		if limit == "" {
+			args = args[:1]
+		}
+		r := a.run("", args...)
+		rows := strings.Count(r.out, "in_progress")
+		json := a.run("", append(args, "--json")...)
+		more := ""
+		if want < 101 {
+			more = fmt.Sprintf("there are more than %d batches; --limit 0 lists all\n", want)
+		}
+		if rows != want || strings.Count(json.out, "\n") != want || r.errs != more || json.errs != more {
+			t.Errorf("--limit %q: %d rows, %d documents, %q, %q", limit, rows, strings.Count(json.out, "\n"), r.errs, json.errs)
+		}
+	}
+	one := uuids.FindString(a.do("batches", "--type", "t7"))
+	if list := strings.Fields(a.do("jobs", "--batch", one, "--status", "pending", "--ids")); len(list) != 2 {
+		t.Errorf("jobs of batch %s: %v", one, list)
+	}
+	contains(t, a.do("jobs", "--batch", one, "--status", "failed"), "there are no such jobs")
+	for _, verb := range []string{"jobs --batch", "jobs --client", "jobs --claim", "batches --name"} {
+		words := append(strings.Fields(verb), "")
+		if r := a.run("", words...); r.code != exitUsage || !strings.Contains(r.errs, words[1]+" has no value") {
+			t.Errorf("%s: %+v", verb, r)
+		}
+	}
+}
+
 // TestBulkVerbs: changes of many jobs are announced, asked for, and done.
 func TestBulkVerbs(t *testing.T) {
 	a := startAsked(t)
