@@ -314,6 +314,7 @@ func FuzzRoutes(f *testing.F) {
 		f.Add(uint8(n), uint8(2), true, "client=a&jobtype=b&priority=3&lease_ms=2000&max_attempts=4&delay_ms=7&limit=5&after=a/b", "acme", "resize", "", []byte("a\n\n\nb"))
 		f.Add(uint8(n), uint8(2), false, "skip_lines=1&strip_cr=true", "acme", "re%3Asize", "", []byte("head\r\na\r\n\r\nb\r\r\nc"))
 		f.Add(uint8(n), uint8(0), false, "status=failed", id, "resize", "results=each", []byte(`[{"unique_key":"k","meta":{"a":"b"}},{"payload":"two\nlines","priority":99},{}]`))
+		f.Add(uint8(n), uint8(0), false, "status=failed&batch_id="+id, id, "resize", "", []byte{})
 		f.Add(uint8(n), uint8(1), false, "status=all", id, "resize", "results=each", []byte(`{"expires_at":5,"timeout_ms":1000}`+"\n\nnot json\n"))
 		f.Add(uint8(n), uint8(0), false, "meta.a=b&expires_at=9&timeout_ms=1000", "acme", "resize", "k", []byte(`{"runner_id":"r","strategy":{"name":"prefer_distinct","meta_key":"a","underlying":{"name":"fair"}},"priority":3}`))
 	}
