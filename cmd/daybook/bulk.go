@@ -22,7 +22,8 @@ const askFrom = 1001
 // errNotConfirmed: a person has answered no.
 var errNotConfirmed = errors.New("nothing was changed")
 
-// bulk is a command that changes jobs: some by their ids, or those of a batch or queue.
+// bulk is a command that changes jobs: some by their ids, or those of a batch or queue. Without ofBatch and ofQueue, it
+// takes ids only.
 type bulk struct {
 	remote
 	batch, queue, status string
@@ -46,25 +47,33 @@ type bulk struct {
 func (b *bulk) command(cmd *cobra.Command) *cobra.Command {
 	overServer(&b.remote, cmd, b.run)
 	cmd.Use += " [ID...]"
-	cmd.Long += `
+	names := ", or by - with the ids on standard input, one per line."
+	if b.ofBatch != nil {
+		names = "; by - with the ids on standard input, one per line; by --batch; or by --queue."
+		b.sweepFlags(cmd)
+	}
+	cmd.Long += "\n\nThe jobs are named by their ids" + names + `
+With --dry-run, the command only says which jobs it would ` + b.verb + `. It asks before it changes more than 1,000 jobs,
+unless --yes is given.`
+	flags := cmd.Flags()
+	flags.BoolVar(&b.dryRun, "dry-run", false, "change nothing, and say what would be changed")
+	flags.BoolVarP(&b.yes, "yes", "y", false, "do not ask")
+	jsonFlag(cmd, &b.asJSON)
+	cmd.ValidArgsFunction = each(jobIDs(b.allowed...))
+	return cmd
+}
 
-The jobs are named by their ids, or by - with the ids on standard input, one per line; by --batch; or by
---queue. With --dry-run, the command only says which jobs it would ` + b.verb + `. It asks before it changes more than
-1,000 jobs, unless --yes is given.`
+// sweepFlags adds the flags of batches and queues.
+func (b *bulk) sweepFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&b.batch, "batch", "", "the jobs of the batch with this id")
 	flags.StringVar(&b.queue, "queue", "", "the jobs of a queue, as CLIENT/TYPE")
 	flags.StringVar(&b.status, "status", "", "only jobs of the batch or queue with this status: "+statusList(b.allowed))
-	flags.BoolVar(&b.dryRun, "dry-run", false, "change nothing, and say what would be changed")
-	flags.BoolVarP(&b.yes, "yes", "y", false, "do not ask")
 	flags.BoolVar(&b.noWait, "no-wait", false, "end when the server has accepted the change of a batch or queue")
-	jsonFlag(cmd, &b.asJSON)
 	cmd.MarkFlagsMutuallyExclusive("batch", "queue")
 	completeFlag(cmd, "batch", batchIDs)
 	completeFlag(cmd, "queue", queueNames)
 	completeFlag(cmd, "status", func(*cobra.Command) []string { return strings.Split(statusList(b.allowed), ", ") })
-	cmd.ValidArgsFunction = each(jobIDs(b.allowed...))
-	return cmd
 }
 
 func statusList(list []job.Status) string {
@@ -76,6 +85,9 @@ func statusList(list []job.Status) string {
 }
 
 func (b *bulk) run(cmd *cobra.Command, args []string) error {
+	if b.ofBatch == nil && len(args) == 0 {
+		return usageError{fmt.Errorf("%s requires the ids of jobs", b.verb)}
+	}
 	if (b.batch != "" || b.queue != "") == (len(args) > 0) {
 		return usageError{fmt.Errorf("%s requires the ids of jobs, or --batch, or --queue", b.verb)}
 	}
@@ -161,7 +173,7 @@ func readIDs(in io.Reader) (ids []string, err error) {
 			ids = append(ids, fields[0])
 		}
 		if len(ids) > maxIDs {
-			return nil, usageError{fmt.Errorf("standard input has more than %d ids; use --batch or --queue", maxIDs)}
+			return nil, usageError{fmt.Errorf("standard input has more than %d ids", maxIDs)}
 		}
 	}
 	if errors.Is(lines.Err(), bufio.ErrTooLong) {

@@ -157,6 +157,31 @@ func TestJobsIDs(t *testing.T) {
 	contains(t, a.run("", "jobs", "--type", "many").errs, "there are more than 100 jobs")
 }
 
+// TestRunNow: deferred jobs run now, by their ids or those of a list, which --dry-run only counts. Many are asked for.
+func TestRunNow(t *testing.T) {
+	a := startAsked(t)
+	a.run(strings.Repeat("x\n", 1001), "add", "--type", "late", "--delay", "1h")
+	list := a.do("jobs", "--type", "late", "--status", "deferred", "--ids")
+	few := strings.Join(strings.SplitAfter(list, "\n")[:3], "")
+	if dry := a.run(few, "run", "--dry-run", "-"); dry.code != exitOK || strings.Count(dry.out, "is deferred and would be made pending") != 3 {
+		t.Errorf("%+v", dry)
+	}
+	if done := a.run(few, "run", "-"); done.code != exitOK || strings.Count(done.out, "pending") != 3 {
+		t.Errorf("%+v", done)
+	}
+	contains(t, a.run(few, "run", "--dry-run", "-").out, "is pending and would stay so")
+	many := a.run(list, "run", "-")
+	if many.code != exitUsage || !strings.Contains(many.errs, "this would run 1001 jobs, which are more than 1000; give --yes") {
+		t.Errorf("%+v", many)
+	}
+	if n := len(strings.Fields(a.do("jobs", "--type", "late", "--status", "deferred", "--ids"))); n != 998 {
+		t.Errorf("%d jobs are deferred", n)
+	}
+	if r := a.run("", "run"); r.code != exitUsage || !strings.Contains(r.errs, "run requires the ids of jobs") {
+		t.Errorf("%+v", r)
+	}
+}
+
 // TestListsOfBatches: batches lists a hundred, or as many as --limit allows, and says that there are more. jobs --batch lists
 // those of one. A filter without a value is refused, since the variable of a script may be empty.
 func TestListsOfBatches(t *testing.T) {
