@@ -226,6 +226,9 @@ func (u *audit) endedMoved(r ingest.Receipt, c *job.Complete, answer *store.Ende
 			s.end = endRecord{seq: r.Seq, at: r.At, from: r.Seq, status: result.Status}
 			if !before && !c.Claim.IsZero() {
 				s.result = &c.Outcomes[i].Result
+				if result.Status == job.Cancelled { // the run did not end the job: its batch or a sweep did
+					s.result = &job.Result{}
+				}
 			}
 			u.endedFilled(r, result.ID, result.Status)
 		}

@@ -51,6 +51,16 @@ func (f *filledFixture) set(line int, status job.Status, at int64) {
 	f.listed[doc.ID] = doc
 }
 
+// retriedInCancelled reports a retry with an output for job 0, after its queue was cancelled: the job is cancelled.
+func retriedInCancelled(t *testing.T, f *filledFixture) {
+	t.Helper()
+	claim := f.claim(t, 1, 1)
+	f.journal(job.Move{Op: job.Cancel, Client: "c", Type: "t"})
+	c := job.Complete{Claim: claim, Outcomes: []job.Outcome{{ID: f.jobs[0].ID, Code: job.Retry, ExitCode: 100, Result: job.Result{Output: []byte("out")}}}}
+	must(t, f.a.completed(f.receipt(1), c, store.Ended{Results: []store.JobResult{{ID: f.jobs[0].ID, Status: job.Cancelled}}}))
+	f.set(0, job.Cancelled, f.at)
+}
+
 // ended has the document of the batch show an end.
 func (f *filledFixture) ended(status job.BatchStatus, at int64) {
 	f.doc.Status, f.doc.EndedAt = status, at
@@ -257,6 +267,13 @@ func TestAuditOfSubmissions(t *testing.T) {
 			c := job.Complete{Claim: f.claim(t, 1, 1), Outcomes: []job.Outcome{{ID: f.jobs[0].ID, Code: job.OK, ExitCode: 200, Result: job.Result{Output: []byte("out")}}}}
 			must(t, f.a.completed(f.receipt(1), c, store.Ended{Results: []store.JobResult{{ID: f.jobs[0].ID, Status: job.Completed}}}))
 			f.set(0, job.Completed, f.at)
+		}},
+		{"a run ends after the batch was cancelled, and its job has no output", "", open, func(t *testing.T, f *filledFixture) { retriedInCancelled(t, f) }},
+		{"the same, and its job has the output of the run", "with the output", open, func(t *testing.T, f *filledFixture) {
+			retriedInCancelled(t, f)
+			doc := f.listed[f.jobs[0].ID]
+			doc.Output = []byte("out")
+			f.listed[doc.ID] = doc
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
