@@ -99,7 +99,7 @@ Windows.`,
 	linesFlag(cmd, &f.asJSON, "batch")
 	cmd.MarkFlagsMutuallyExclusive("key", "resume")
 	cmd.MarkFlagsMutuallyExclusive("dry-run", "resume")
-	completeFlag(cmd, "unknown", func(*cobra.Command) []string { return []string{unknownRepeat, unknownSkip} })
+	completeFlag(cmd, "unknown", func(*cobra.Command, string) []string { return []string{unknownRepeat, unknownSkip} })
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return add(cmd, &f, args) }
 	return cmd
 }
@@ -121,11 +121,11 @@ func add(cmd *cobra.Command, f *addFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	in, end, err := openInput(cmd, args)
+	in, closeInput, err := openInput(cmd, args)
 	if err != nil {
 		return err
 	}
-	defer end()
+	defer closeInput()
 	if f.dryRun {
 		return dryAdd(cmd, f, in, options)
 	}
@@ -149,6 +149,11 @@ func add(cmd *cobra.Command, f *addFlags, args []string) error {
 			options.FlushAfter = addSilence
 		}
 	}
+	ctx, end := untilInterrupted(cmd.Context())
+	defer end()
+	if !isFile(in) {
+		in = &stoppableReader{ctx: ctx, in: in}
+	}
 	if a.in, err = newAddInput(in, &f.inputFormat); err != nil {
 		return err
 	}
@@ -161,8 +166,11 @@ func add(cmd *cobra.Command, f *addFlags, args []string) error {
 			a.earlier += int64(options.Resume.Bodies[i].Count)
 		}
 	}
-	result, err := client.New(url, client.Options{RetryFor: addPatience}).Add(cmd.Context(), a.in, options)
+	result, err := client.New(url, client.Options{RetryFor: addPatience}).Add(ctx, a.in, options)
 	a.line.clear()
+	if err != nil && ctx.Err() != nil {
+		err = errInterrupted
+	}
 	if state != nil {
 		if err == nil {
 			err = state.checkEnd(a.in.made.Load())
@@ -229,7 +237,7 @@ func (f *addFlags) openState(cmd *cobra.Command, args []string, o *client.AddOpt
 	}
 	var stats ingest.Stats
 	if err := json.Unmarshal(text, &stats); err != nil {
-		return nil, fmt.Errorf("read answer: %w", err)
+		return nil, unreadable(err)
 	}
 	head := stateHead{
 		Journal: stats.Journal.UUID, Format: f.format, SkipLines: f.skipLines, StripCR: f.stripCR, Client: f.client, Type: f.typ, Attributes: o.Attributes,

@@ -55,7 +55,7 @@ func (f *inputFormat) add(cmd *cobra.Command) {
 	flags.StringVar(&f.delimiter, "delimiter", ",", "the character between the fields of a CSV file; \"tab\" is a tab")
 	flags.IntVar(&f.skipLines, "skip-lines", 0, "how many lines at the beginning are left out")
 	flags.BoolVar(&f.stripCR, "strip-cr", false, "remove a carriage return at the end of each line")
-	completeFlag(cmd, "format", func(*cobra.Command) []string { return addFormats })
+	completeFlag(cmd, "format", func(*cobra.Command, string) []string { return addFormats })
 }
 
 // maxSkipLines: headers are shorter.

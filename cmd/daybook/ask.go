@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,16 +35,22 @@ func (e *noAnswer) Error() string {
 }
 func (e *noAnswer) Unwrap() error { return e.err }
 
-// reach returns the URL that all requests begin with. It reports at once that no server runs there: later, a command repeats
+// reach returns the URL that all requests begin with. It reports at once that no server runs there, or something else: later, a command repeats
 // its requests while a server restarts.
 func reach(cmd *cobra.Command, server *serverAddress) (string, error) {
 	base, err := server.check(cmd.Context())
 	if err != nil {
 		return "", err
 	}
-	_, err = ask(cmd, server, "/ping")
+	answer, err := ask(cmd, server, "/ping")
+	if err == nil && strings.TrimSpace(string(answer)) != "pong" {
+		err = fmt.Errorf("%s: %w", server, client.ErrUnexpectedAnswer)
+	}
 	return base, err
 }
+
+// unreadable is the error of an answer that is none of a Daybook server.
+func unreadable(err error) error { return fmt.Errorf("%w: %w", client.ErrUnexpectedAnswer, err) }
 
 // ask requests a document from the server.
 func ask(cmd *cobra.Command, server *serverAddress, path string) ([]byte, error) {

@@ -160,7 +160,7 @@ func acceptsServer(ctx context.Context, dir *backup.Directory, c *client.Client)
 	}
 	var stats ingest.Stats
 	if err := json.Unmarshal(text.Text, &stats); err != nil {
-		return fmt.Errorf("read answer: %w", err)
+		return unreadable(err)
 	}
 	err = dir.Accepts(stats.Journal.UUID)
 	if errors.Is(err, backup.ErrOtherServer) {

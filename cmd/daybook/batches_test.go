@@ -165,7 +165,7 @@ func TestSubmitSlowly(t *testing.T) {
 		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 			t.Fatal(err)
 		}
-		if exit := new(exec.ExitError); !errors.As(cmd.Wait(), &exit) || exit.ExitCode() != exitError {
+		if exit := new(exec.ExitError); !errors.As(cmd.Wait(), &exit) || exit.ExitCode() != exitSignal+int(syscall.SIGINT) {
 			t.Errorf("%s: %v: %s", name, cmd.ProcessState, errs.String())
 		}
 		return batchOf(name, func(*client.Batch) bool { return true }), errs.String()

@@ -162,13 +162,13 @@ func (b *benchRun) own(ctx context.Context, f *benchFlags) error {
 	return nil
 }
 
-// errInterrupted says that a signal ended the measurement.
-var errInterrupted = errors.New("interrupted before all was measured")
+// errMeasuredPart says that a signal ended the measurement.
+var errMeasuredPart = fmt.Errorf("%w before all was measured", errInterrupted)
 
-// interruptedOr returns errInterrupted if ctx has ended, and otherwise err.
+// interruptedOr returns errMeasuredPart if ctx has ended, and otherwise err.
 func interruptedOr(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return errInterrupted
+		return errMeasuredPart
 	}
 	return err
 }

@@ -61,7 +61,7 @@ func startBenchServer(ctx context.Context, data string, errs io.Writer) (s *benc
 	case <-s.ended:
 		return nil, errors.Join(fmt.Errorf("the server for the measurement ended: %w", s.err), os.RemoveAll(dir))
 	case <-ctx.Done():
-		return nil, errors.Join(errInterrupted, s.end())
+		return nil, errors.Join(errMeasuredPart, s.end())
 	}
 	// An empty journal is ready within milliseconds.
 	for c := client.New(s.url, client.Options{RetryFor: -1}); ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
@@ -74,7 +74,7 @@ func startBenchServer(ctx context.Context, data string, errs io.Writer) (s *benc
 		default:
 		}
 	}
-	return nil, errors.Join(errInterrupted, s.end())
+	return nil, errors.Join(errMeasuredPart, s.end())
 }
 
 // start starts the process. It sends the server's URL when the server listens.

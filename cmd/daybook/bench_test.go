@@ -119,7 +119,7 @@ func TestBenchInterrupted(t *testing.T) {
 		}
 		var rest bytes.Buffer
 		_, _ = rest.ReadFrom(errs) // until the end of the process
-		if exit := new(exec.ExitError); !errors.As(cmd.Wait(), &exit) || exit.ExitCode() != exitError || !strings.Contains(rest.String(), "interrupted") || out.Len() > 0 {
+		if exit := new(exec.ExitError); !errors.As(cmd.Wait(), &exit) || exit.ExitCode() != exitSignal+int(syscall.SIGINT) || !strings.Contains(rest.String(), "interrupted") || out.Len() > 0 {
 			t.Errorf("%v: %s%s", cmd.ProcessState, said, rest.String())
 		}
 	}

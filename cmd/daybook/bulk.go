@@ -73,7 +73,7 @@ func (b *bulk) sweepFlags(cmd *cobra.Command) {
 	cmd.MarkFlagsMutuallyExclusive("batch", "queue")
 	completeFlag(cmd, "batch", batchIDs)
 	completeFlag(cmd, "queue", queueNames)
-	completeFlag(cmd, "status", func(*cobra.Command) []string { return strings.Split(statusList(b.allowed), ", ") })
+	completeFlag(cmd, "status", func(*cobra.Command, string) []string { return strings.Split(statusList(b.allowed), ", ") })
 }
 
 func statusList(list []job.Status) string {

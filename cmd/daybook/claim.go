@@ -76,7 +76,7 @@ func printClaim(cmd *cobra.Command, r *remote, claim *client.Claim) error {
 			Jobs []json.RawMessage `json:"jobs"`
 		}
 		if err := json.Unmarshal(text, &doc); err != nil {
-			return fmt.Errorf("read answer: %w", err)
+			return unreadable(err)
 		}
 		return printLines(r.out, doc.Jobs)
 	}

@@ -45,7 +45,7 @@ A server's time that is ahead of the wall clock runs at half speed. It cannot be
 				}
 				var s ingest.Stats
 				if err := json.Unmarshal(text, &s); err != nil {
-					return fmt.Errorf("read answer: %w", err)
+					return unreadable(err)
 				}
 				offset = time.Duration(s.ClockOffsetMs) * time.Millisecond
 			}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,23 +18,24 @@ const (
 	maxCompletions = 200
 )
 
-// completer returns the texts that a shell may complete an argument to. Each may end with a tab and a description.
-type completer func(cmd *cobra.Command) []string
+// completer returns the texts that a shell may complete an argument to, which begins with typed. Each may end with a tab
+// and a description. Shells leave out texts that begin with something else.
+type completer func(cmd *cobra.Command, typed string) []string
 
 // once completes the first argument only.
 func once(names completer) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return names(cmd), cobra.ShellCompDirectiveNoFileComp
+		return names(cmd, typed), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
 // each completes every argument.
 func each(names completer) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-		return names(cmd), cobra.ShellCompDirectiveNoFileComp
+	return func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		return names(cmd, typed), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
@@ -44,7 +46,7 @@ func completeFlag(cmd *cobra.Command, flag string, names completer) {
 	}
 }
 
-func contextNames(*cobra.Command) []string {
+func contextNames(*cobra.Command, string) []string {
 	all, err := readContexts()
 	if err != nil {
 		return nil
@@ -52,9 +54,13 @@ func contextNames(*cobra.Command) []string {
 	return all.names()
 }
 
-// fromServer makes a completer that asks the server of the command. Completion shows no errors.
-func fromServer(names func(ctx context.Context, c *client.Client, add func(text string) (more bool)) error) completer {
-	return func(cmd *cobra.Command) (list []string) {
+// lister asks a server for names, and calls add with each.
+type lister func(ctx context.Context, c *client.Client, typed string, add func(text string) (more bool)) error
+
+// fromServer makes a completer that asks the server of the command. Completion shows no errors: what was found within
+// completionWait is shown.
+func fromServer(names lister) completer {
+	return func(cmd *cobra.Command, typed string) (list []string) {
 		if err := configure(cmd); err != nil {
 			return nil
 		}
@@ -68,18 +74,22 @@ func fromServer(names func(ctx context.Context, c *client.Client, add func(text 
 		if err != nil {
 			return nil
 		}
-		if err := names(ctx, client.New(address, client.Options{RetryFor: -1}), func(text string) bool {
-			list = append(list, text)
+		_ = names(ctx, client.New(address, client.Options{RetryFor: -1}), typed, func(text string) bool {
+			if strings.HasPrefix(text, typed) {
+				list = append(list, text)
+			}
 			return len(list) < maxCompletions
-		}); err != nil {
-			return nil
-		}
+		})
 		return list
 	}
 }
 
-var queueNames = fromServer(func(ctx context.Context, c *client.Client, add func(string) bool) error {
-	for q, err := range c.Queues(ctx, "") {
+var queueNames = fromServer(func(ctx context.Context, c *client.Client, typed string, add func(string) bool) error {
+	of, _, whole := strings.Cut(typed, "/")
+	if !whole {
+		of = ""
+	}
+	for q, err := range c.Queues(ctx, of) {
 		if err != nil {
 			return err
 		}
@@ -92,7 +102,7 @@ var queueNames = fromServer(func(ctx context.Context, c *client.Client, add func
 
 // namesInQueues completes the clients or types of queues.
 func namesInQueues(of func(client.Queue) string) completer {
-	return fromServer(func(ctx context.Context, c *client.Client, add func(string) bool) error {
+	return fromServer(func(ctx context.Context, c *client.Client, _ string, add func(string) bool) error {
 		seen := map[string]bool{}
 		for q, err := range c.Queues(ctx, "") {
 			if err != nil {
@@ -114,8 +124,8 @@ var (
 	typeNames   = namesInQueues(func(q client.Queue) string { return q.Type })
 )
 
-var batchIDs = fromServer(func(ctx context.Context, c *client.Client, add func(string) bool) error {
-	for b, err := range c.Batches(ctx, client.BatchesQuery{}) {
+var batchIDs = fromServer(func(ctx context.Context, c *client.Client, _ string, add func(string) bool) error {
+	for b, err := range c.Batches(ctx, client.BatchesQuery{PageSize: job.MaxPage}) {
 		if err != nil {
 			return err
 		}
@@ -128,9 +138,13 @@ var batchIDs = fromServer(func(ctx context.Context, c *client.Client, add func(s
 
 // jobIDs completes the ids of jobs with one of the statuses.
 func jobIDs(statuses ...job.Status) completer {
-	return fromServer(func(ctx context.Context, c *client.Client, add func(string) bool) error {
+	return fromServer(func(ctx context.Context, c *client.Client, typed string, add func(string) bool) error {
+		size := maxCompletions
+		if typed != "" { // it may be on a later page
+			size = job.MaxPage
+		}
 		for _, s := range statuses {
-			for j, err := range c.Jobs(ctx, client.JobsQuery{Status: s.String(), Fields: []string{"client", "type", "status"}, PageSize: maxCompletions}) {
+			for j, err := range c.Jobs(ctx, client.JobsQuery{Status: s.String(), Fields: []string{"client", "type", "status"}, PageSize: size}) {
 				if err != nil {
 					return err
 				}
@@ -143,7 +157,7 @@ func jobIDs(statuses ...job.Status) completer {
 	})
 }
 
-var runnerIDs = fromServer(func(ctx context.Context, c *client.Client, add func(string) bool) error {
+var runnerIDs = fromServer(func(ctx context.Context, c *client.Client, _ string, add func(string) bool) error {
 	for r, err := range c.Runners(ctx) {
 		if err != nil {
 			return err
@@ -156,14 +170,14 @@ var runnerIDs = fromServer(func(ctx context.Context, c *client.Client, add func(
 })
 
 // getIDs completes the ids of jobs, or with --batch those of batches.
-func getIDs(cmd *cobra.Command) []string {
+func getIDs(cmd *cobra.Command, typed string) []string {
 	if batch, err := cmd.Flags().GetBool("batch"); err == nil && batch {
-		return batchIDs(cmd)
+		return batchIDs(cmd, typed)
 	}
-	return jobIDs(job.Statuses...)(cmd)
+	return jobIDs(job.Statuses...)(cmd, typed)
 }
 
-var sweepIDs = fromServer(func(ctx context.Context, c *client.Client, add func(string) bool) error {
+var sweepIDs = fromServer(func(ctx context.Context, c *client.Client, _ string, add func(string) bool) error {
 	list, err := c.Sweeps(ctx)
 	for _, w := range list {
 		if !add(w.ID + "\t" + w.Operation) {
@@ -174,12 +188,12 @@ var sweepIDs = fromServer(func(ctx context.Context, c *client.Client, add func(s
 })
 
 // handlerTypes completes the types that have a stored handler: one of the client of --client, or otherwise one of all clients.
-func handlerTypes(cmd *cobra.Command) []string {
+func handlerTypes(cmd *cobra.Command, typed string) []string {
 	owner := ""
 	if f := cmd.Flags().Lookup("client"); f != nil {
 		owner = f.Value.String()
 	}
-	return fromServer(func(ctx context.Context, c *client.Client, add func(string) bool) error {
+	return fromServer(func(ctx context.Context, c *client.Client, _ string, add func(string) bool) error {
 		for h, err := range c.Handlers(ctx) {
 			if err != nil {
 				return err
@@ -189,10 +203,10 @@ func handlerTypes(cmd *cobra.Command) []string {
 			}
 		}
 		return nil
-	})(cmd)
+	})(cmd, typed)
 }
 
-var filesetNames = fromServer(func(ctx context.Context, c *client.Client, add func(string) bool) error {
+var filesetNames = fromServer(func(ctx context.Context, c *client.Client, _ string, add func(string) bool) error {
 	for f, err := range c.Filesets(ctx) {
 		if err != nil {
 			return err
@@ -206,9 +220,9 @@ var filesetNames = fromServer(func(ctx context.Context, c *client.Client, add fu
 
 // filesetArgs completes the name of a fileset, which is the argument at a place, and otherwise directories.
 func filesetArgs(place int) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) == place {
-			return filesetNames(cmd), cobra.ShellCompDirectiveNoFileComp
+			return filesetNames(cmd, typed), cobra.ShellCompDirectiveNoFileComp
 		}
 		return nil, cobra.ShellCompDirectiveFilterDirs
 	}
@@ -218,7 +232,7 @@ func filesetArgs(place int) cobra.CompletionFunc {
 var statusesStarted = []job.Status{job.Active, job.Completed, job.Failed, job.Cancelled}
 
 // statusNames completes the statuses of jobs.
-func statusNames(*cobra.Command) []string {
+func statusNames(*cobra.Command, string) []string {
 	var names []string
 	for _, s := range job.Statuses {
 		names = append(names, s.String())

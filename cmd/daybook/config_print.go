@@ -36,7 +36,7 @@ context names it. The handlers of work and its other tables are not printed, bec
 		Example: `  daybook config
   daybook config work --config work.toml
   daybook config serve --config-dir config --toml -- --listen 127.0.0.1:0`,
-		ValidArgsFunction: once(func(*cobra.Command) []string { return append(sections(), "serve") }),
+		ValidArgsFunction: once(func(*cobra.Command, string) []string { return append(sections(), "serve") }),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			words, flags := args, []string(nil)
 			if dash := cmd.ArgsLenAtDash(); dash >= 0 {

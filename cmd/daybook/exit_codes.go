@@ -69,7 +69,7 @@ var exitCodes = []struct {
 	{exitJobCancelled, "the job or batch that the command waited for was cancelled"},
 	{exitTimeout, "what the command waited for did not end within --timeout or --wait-timeout"},
 	{exitSystem, "the command does not run on this operating system"},
-	{exitSignal + int(syscall.SIGINT), "SIGINT (Ctrl-C) ended the command, or a second SIGINT ended the server at once"},
+	{exitSignal + int(syscall.SIGINT), "SIGINT (Ctrl-C) or another signal ended a command that had begun, or a second SIGINT ended the server at once"},
 	{exitSignal + int(syscall.SIGTERM), "a second SIGTERM ended the server at once"},
 }
 
@@ -93,6 +93,9 @@ var errProblems = errors.New("the check failed")
 // errNoData says that a data directory has no journal.
 var errNoData = errors.New("it has no journal")
 
+// errInterrupted: SIGINT, or another signal of untilInterrupted, ended a command that had begun.
+var errInterrupted = errors.New("interrupted")
+
 func exitCode(err error) int {
 	corrupt, isCorrupt := errors.AsType[*journal.CorruptError](err)
 	_, isUsage := errors.AsType[usageError](err)
@@ -104,6 +107,8 @@ func exitCode(err error) int {
 	ended, isEnded := errors.AsType[*notCompleted](err)
 	_, isFormat := errors.AsType[*formatError](err)
 	switch {
+	case errors.Is(err, errInterrupted):
+		return exitSignal + int(syscall.SIGINT)
 	case isUsage:
 		return exitUsage
 	case isEnded && ended.status == job.Cancelled.String():

@@ -74,7 +74,7 @@ func isNotFound(err error) bool {
 func printDocument(w io.Writer, text []byte) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if _, err := d.Token(); err != nil {
-		return fmt.Errorf("read document: %w", err)
+		return unreadable(err)
 	}
 	var failed error
 	err := table(w, func(row func(...any)) {
@@ -85,12 +85,12 @@ func printDocument(w io.Writer, text []byte) error {
 				err = d.Decode(&value)
 			}
 			if err != nil {
-				failed = fmt.Errorf("read document: %w", err)
+				failed = unreadable(err)
 				return
 			}
 			lines, err := shownLines(name.(string), value)
 			if err != nil {
-				failed = fmt.Errorf("read document: %w", err)
+				failed = unreadable(err)
 				return
 			}
 			for i, line := range lines {

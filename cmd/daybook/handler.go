@@ -108,7 +108,7 @@ the runner.`,
 		return err
 	})
 	cmd.Flags().StringVar(&lang, "lang", "", "the language of a script: node, python, php, sh")
-	completeFlag(cmd, "lang", func(*cobra.Command) []string { return handler.Langs })
+	completeFlag(cmd, "lang", func(*cobra.Command, string) []string { return handler.Langs })
 	jsonFlag(cmd, &h.asJSON)
 	return cmd
 }

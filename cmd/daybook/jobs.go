@@ -148,7 +148,7 @@ func listJobs(cmd *cobra.Command, r *remote, query url.Values, limit int, idsOnl
 		}
 		var one jobRow
 		if err := json.Unmarshal(doc, &one); err != nil {
-			return false, fmt.Errorf("read answer: %w", err)
+			return false, unreadable(err)
 		}
 		if idsOnly {
 			_, err := fmt.Fprintln(r.out, one.ID)

@@ -50,7 +50,7 @@ says so on standard error.`,
 				}
 				var q queueDocument
 				if err := json.Unmarshal(doc, &q); err != nil {
-					return false, fmt.Errorf("read answer: %w", err)
+					return false, unreadable(err)
 				}
 				queues = append(queues, q)
 				return true, nil

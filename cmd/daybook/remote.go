@@ -128,10 +128,10 @@ func eachDocument(cmd *cobra.Command, server *serverAddress, path string, query 
 		var list []json.RawMessage
 		var next string
 		if err := json.Unmarshal(text, &page); err != nil {
-			return fmt.Errorf("read answer: %w", err)
+			return unreadable(err)
 		}
 		if err := json.Unmarshal(page[field], &list); err != nil {
-			return fmt.Errorf("read answer: %w", err)
+			return unreadable(err)
 		}
 		for _, one := range list {
 			if more, err := each(one); err != nil || !more {
@@ -140,7 +140,7 @@ func eachDocument(cmd *cobra.Command, server *serverAddress, path string, query 
 		}
 		if page["next"] != nil {
 			if err := json.Unmarshal(page["next"], &next); err != nil {
-				return fmt.Errorf("read answer: %w", err)
+				return unreadable(err)
 			}
 		}
 		if next == "" {

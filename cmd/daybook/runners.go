@@ -43,7 +43,7 @@ that runner, with the claims that it has. The state is one of these:
 			}
 			var one client.Runner
 			if err := json.Unmarshal(doc, &one); err != nil {
-				return false, fmt.Errorf("read answer: %w", err)
+				return false, unreadable(err)
 			}
 			list = append(list, one)
 			return true, nil

@@ -34,7 +34,7 @@ are synced. Reads show the effects of applied commands. Flushed commands no long
 			}
 			var s api.Stats
 			if err := json.Unmarshal(text, &s); err != nil {
-				return fmt.Errorf("read answer: %w", err)
+				return unreadable(err)
 			}
 			return printStats(cmd, &s)
 		},

@@ -111,8 +111,8 @@ func submit(cmd *cobra.Command, f *submitFlags, args []string) error {
 	if lines.err != nil {
 		err = lines.err
 	}
-	if err != nil && (untilSignal.Err() != nil || errors.Is(err, errSubmitInterrupted)) {
-		err = errSubmitInterrupted
+	if err != nil && (untilSignal.Err() != nil || errors.Is(err, errInterrupted)) {
+		err = errInterrupted
 	}
 	if err != nil {
 		return unfinished(cmd, s, err)
@@ -123,7 +123,7 @@ func submit(cmd *cobra.Command, f *submitFlags, args []string) error {
 	var b client.Batch
 	if f.wait {
 		if b, err = s.Wait(untilSignal); untilSignal.Err() != nil {
-			err = fmt.Errorf("interrupted; the batch %s goes on", s.ID)
+			err = fmt.Errorf("%w; the batch %s goes on", errInterrupted, s.ID)
 		}
 	} else if f.asJSON {
 		b, err = c.Batch(cmd.Context(), s.ID)
@@ -196,8 +196,6 @@ func (f *submitFlags) check(cmd *cobra.Command) error {
 // inputBytes is how much of the input is read at once.
 const inputBytes = 64 << 10
 
-var errSubmitInterrupted = errors.New("interrupted")
-
 // stoppableReader reads an input that may be silent for long. Read fails when ctx ends.
 type stoppableReader struct {
 	ctx    context.Context
@@ -216,7 +214,7 @@ func (r *stoppableReader) Read(p []byte) (int, error) {
 		r.done = make(chan readResult, 1)
 	}
 	if r.ctx.Err() != nil {
-		return 0, errSubmitInterrupted
+		return 0, errInterrupted
 	}
 	size := min(len(p), len(r.buffer))
 	go func() {
@@ -227,7 +225,7 @@ func (r *stoppableReader) Read(p []byte) (int, error) {
 	case result := <-r.done:
 		return copy(p, r.buffer[:result.n]), result.err
 	case <-r.ctx.Done():
-		return 0, errSubmitInterrupted
+		return 0, errInterrupted
 	}
 }
 

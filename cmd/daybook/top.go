@@ -88,7 +88,7 @@ With --once, the command prints one table without rates and ends. Without a term
 	flags.StringVar(&sort, "sort", topColumns[0].key, "column by which queues are sorted: "+topSortKeys())
 	flags.BoolVar(&once, "once", false, "print one table, and end")
 	flags.BoolVar(&r.asJSON, "json", false, "print one JSON document, and end")
-	completeFlag(cmd, "sort", func(*cobra.Command) []string {
+	completeFlag(cmd, "sort", func(*cobra.Command, string) []string {
 		var keys []string
 		for _, c := range topColumns {
 			keys = append(keys, c.key)
@@ -203,7 +203,7 @@ func (t *topServer) fill(ctx context.Context, s *topSnapshot) (err error) {
 	}
 	s.text = stats.Text
 	if err := json.Unmarshal(s.text, &s.stats); err != nil {
-		return fmt.Errorf("read answer: %w", err)
+		return unreadable(err)
 	}
 	s.queues = []client.Queue{}
 	for q, err := range t.c.Queues(ctx, "") {

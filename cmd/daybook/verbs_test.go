@@ -288,6 +288,35 @@ func TestIDsOfBatches(t *testing.T) {
 	}
 }
 
+// TestCompletionOfManyNames: what a person has typed is found on any page of names.
+func TestCompletionOfManyNames(t *testing.T) {
+	a := startAsked(t)
+	ctx := t.Context()
+	c := client.New(a.s.url, client.Options{})
+	var jobs []client.NewJob
+	for i := range 1200 {
+		jobs = append(jobs, client.NewJob{Client: "many", Type: fmt.Sprintf("q%04d", i), Payload: []byte("x")})
+	}
+	var last string
+	for part := range slices.Chunk(jobs, 400) {
+		created, err := c.CreateMany(ctx, part, client.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = created.LastID
+	}
+	for _, words := range [][]string{{"pause", "many/q1199"}, {"jobs", "--type", "q1199"}, {"cancel", "--queue", "many/q119"}, {"get", last[:len(last)-1]}, {"watch", last}} {
+		found := execute(t, "", append([]string{"__complete", words[0], "--server", a.s.url}, words[1:]...)...).out
+		want := words[len(words)-1]
+		if !strings.Contains(found, "\n"+want) && !strings.HasPrefix(found, want) {
+			t.Errorf("%v: %s", words, found)
+		}
+	}
+	if r := execute(t, "", "__complete", "pause", "--server", a.s.url, "none/"); strings.Contains(r.out, "many") {
+		t.Errorf("none/: %s", r.out)
+	}
+}
+
 // TestContexts: which server a command asks.
 func TestContexts(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())

@@ -107,9 +107,9 @@ If the server does not answer, the command goes on for up to an hour.`,
 }
 
 // watchable completes queues, batches and jobs that have not ended.
-func watchable(cmd *cobra.Command) []string {
-	list := append(queueNames(cmd), batchIDs(cmd)...)
-	list = append(list, jobIDs(job.Active, job.Pending, job.Deferred)(cmd)...)
+func watchable(cmd *cobra.Command, typed string) []string {
+	list := append(queueNames(cmd, typed), batchIDs(cmd, typed)...)
+	list = append(list, jobIDs(job.Active, job.Pending, job.Deferred)(cmd, typed)...)
 	return list[:min(len(list), maxCompletions)]
 }
 
@@ -154,12 +154,8 @@ func watch(cmd *cobra.Command, f *watchFlags, target string) error {
 			w.every = watchEveryNoTTY
 		}
 	}
-	address, err := reach(cmd, &f.server)
-	if err != nil {
-		return err
-	}
-	w.c = patientClient(cmd, address)
-	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
+	whole := cmd.Context()
+	ctx, stop := signal.NotifyContext(whole, os.Interrupt)
 	defer stop()
 	limited := ctx
 	if f.timeout != 0 {
@@ -167,23 +163,33 @@ func watch(cmd *cobra.Command, f *watchFlags, target string) error {
 		limited, end = context.WithTimeout(ctx, time.Duration(f.timeout))
 		defer end()
 	}
-	switch {
-	case isQueue:
-		err = w.queue(limited, q)
-	default:
-		var isBatch bool
-		if isBatch, err = w.isBatch(limited, target); err == nil && isBatch {
-			err = w.batch(limited, target)
-		} else if err == nil {
-			err = w.job(limited, target)
-		}
+	cmd.SetContext(limited) // --timeout bounds the first request, too
+	address, err := reach(cmd, &f.server)
+	if err == nil {
+		w.c = patientClient(cmd, address)
+		err = w.watch(limited, target, q)
 	}
 	w.line.clear()
 	switch {
-	case ctx.Err() != nil && cmd.Context().Err() == nil:
+	case ctx.Err() != nil && whole.Err() == nil:
 		return silentExit(exitSignal + int(syscall.SIGINT))
 	case limited.Err() != nil && ctx.Err() == nil:
 		return fmt.Errorf("%s: %w", target, errWatchTimeout)
+	}
+	return err
+}
+
+// watch watches the queue, or if that has no name, the batch or job with the id.
+func (w *watcher) watch(ctx context.Context, id string, q queueName) error {
+	if q != (queueName{}) {
+		return w.queue(ctx, q)
+	}
+	isBatch, err := w.isBatch(ctx, id)
+	if err == nil && isBatch {
+		return w.batch(ctx, id)
+	}
+	if err == nil {
+		err = w.job(ctx, id)
 	}
 	return err
 }

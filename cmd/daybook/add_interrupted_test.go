@@ -1,0 +1,58 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+)
+
+// TestAddInterrupted: an add that Ctrl-C has ended says so, and how to store only the rest.
+func TestAddInterrupted(t *testing.T) {
+	s := serving(t, t.TempDir())
+	defer s.end(t, syscall.SIGTERM)
+	c := client.New(s.url, client.Options{})
+	for _, flags := range [][]string{{"--key", "k"}, {"--resume", filepath.Join(t.TempDir(), "state")}, nil} {
+		typ := fmt.Sprint("t", len(flags), strings.Join(flags[:min(1, len(flags))], ""))
+		cmd := command(t, append([]string{"add", "--server", s.url, "--type", typ}, flags...)...)
+		var errs bytes.Buffer
+		cmd.Stderr = &errs
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		line := strings.Repeat("x", 1000) + "\n"
+		if _, err := io.WriteString(in, strings.Repeat(line, 20_000)); err != nil { // more than one body
+			t.Fatal(err)
+		}
+		for begun := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+			if q, err := c.Queue(t.Context(), "default", typ); err == nil && q.Counts["pending"] > 0 {
+				break
+			}
+			if time.Since(begun) > time.Minute {
+				t.Fatal("nothing was stored")
+			}
+		}
+		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+		exit := new(exec.ExitError)
+		if !errors.As(cmd.Wait(), &exit) || exit.ExitCode() != exitSignal+int(syscall.SIGINT) || !strings.Contains(errs.String(), "interrupted") {
+			t.Errorf("%v: %v: %s", flags, cmd.ProcessState, errs.String())
+		}
+		if flags != nil && !strings.Contains(errs.String(), "To store only what is missing, run the same command") {
+			t.Errorf("%v: %s", flags, errs.String())
+		}
+	}
+}

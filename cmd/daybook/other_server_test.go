@@ -1,0 +1,38 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// TestAnswersOfOthers: each command reports with its exit code that what answers is no Daybook server.
+func TestAnswersOfOthers(t *testing.T) {
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "<html>welcome</html>") }))
+	defer other.Close()
+	for _, verb := range []string{"queues", "jobs", "batches", "stats", "runners", "sweeps", "disk", "get " + sampleID, "get --batch " + sampleID, "clock", "results " + sampleID,
+		"handler ls", "fileset ls input", "blob ls", "create x", "claim", "cancel " + sampleID, "pause a/b", "stop", "watch a/b", "top --once"} {
+		r := execute(t, "", append(strings.Fields(verb), "--server", other.URL)...)
+		if r.code != exitNoAnswer || !strings.Contains(r.errs, "the answer is not that of a Daybook server") {
+			t.Errorf("%s: %+v", verb, r)
+		}
+	}
+}
+
+// TestWatchTimeoutOfSilentServer: --timeout bounds the first request, too.
+func TestWatchTimeoutOfSilentServer(t *testing.T) {
+	silent := make(chan struct{})
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-silent:
+		case <-r.Context().Done():
+		}
+	}))
+	defer other.Close()
+	defer close(silent)
+	if r := execute(t, "", "watch", "a/b", "--timeout", "100ms", "--server", other.URL); r.code != exitTimeout {
+		t.Errorf("%+v", r)
+	}
+}
