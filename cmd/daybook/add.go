@@ -56,7 +56,8 @@ input. Empty lines are skipped.
   lines   each line is a text, and is stored unchanged (the default)
   ndjson  each line is a JSON value, which becomes the payload. null makes a job without a payload.
   csv     the first row has the names of the columns. Each other row becomes a JSON object, whose fields are
-          texts. A quoted field may contain the delimiter, newlines and doubled quotes.
+          texts. A quoted field may contain the delimiter, newlines and doubled quotes;
+          a carriage return before a newline in it is left out.
 
 The lines are sent in bodies of up to 1 MiB, several at the same time. Each body becomes a batch: the
 server stores all of it or nothing. The id of each batch is printed, in order, when the batch is on the
@@ -166,7 +167,7 @@ func add(cmd *cobra.Command, f *addFlags, args []string) error {
 			a.earlier += int64(options.Resume.Bodies[i].Count)
 		}
 	}
-	result, err := client.New(url, client.Options{RetryFor: addPatience}).Add(ctx, a.in, options)
+	result, err := clientFor(cmd, url, addPatience).Add(ctx, a.in, options)
 	a.line.clear()
 	if err != nil && ctx.Err() != nil {
 		err = errInterrupted

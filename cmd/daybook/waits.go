@@ -18,12 +18,17 @@ const sayWaiting = 5 * time.Second
 
 // newClient returns a client that says on standard error why a request is repeated.
 func newClient(cmd *cobra.Command, url string) *client.Client {
-	return client.New(url, client.Options{Logger: slog.New(&waits{to: cmd.ErrOrStderr(), now: time.Now})})
+	return clientFor(cmd, url, 0)
 }
 
 // patientClient is newClient for a command that goes on while the server is away.
 func patientClient(cmd *cobra.Command, url string) *client.Client {
-	return client.New(url, client.Options{RetryFor: watchPatience, Logger: slog.New(&waits{to: cmd.ErrOrStderr(), now: time.Now})})
+	return clientFor(cmd, url, watchPatience)
+}
+
+// clientFor returns a client that repeats requests for so long, or 0 for the client's default, and says when it waits.
+func clientFor(cmd *cobra.Command, url string, retryFor time.Duration) *client.Client {
+	return client.New(url, client.Options{RetryFor: retryFor, Logger: slog.New(&waits{to: cmd.ErrOrStderr(), now: time.Now})})
 }
 
 // waits is the log of a client. It prints the causes of the requests that are repeated, but not those of short breaks.
