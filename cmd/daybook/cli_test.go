@@ -180,7 +180,6 @@ var withoutJSON = map[string]string{
 	"blob": "it needs a command", "context": "it needs a command", "fileset": "it needs a command", "handler": "it needs a command", "journal": "it needs a command",
 	"blob get": "it writes the bytes of the blob", "logs": "it writes what the job has printed", "licenses": "it writes texts", "man": "it writes files",
 	"serve": "it writes a log", "work": "it writes a log", "opsqueue-serve": "it has the flags of Opsqueue", "journal give-up": "it asks, and changes the journal once",
-	"context add": "it prints one line", "context use": "it prints one line", "context remove": "it prints one line", "fileset rm": "it prints nothing", "handler rm": "it prints nothing",
 }
 
 // TestCLIJSON: what each command prints with --json. The commands work on the data of one server, in an order.
@@ -262,6 +261,7 @@ func TestCLIJSON(t *testing.T) {
 	step("handler put", `{"kind":"http","url":"http://127.0.0.1:8080/"}`, "resize", "-")
 	step("handler get", "", "resize")
 	step("handler ls", "")
+	step("handler rm", "", "resize")
 	step("blob put", "text", "-")
 	step("blob ls", "")
 	step("blob gc", "")
@@ -272,11 +272,12 @@ func TestCLIJSON(t *testing.T) {
 	step("fileset push", "", dir, "set")
 	step("fileset ls", "")
 	step("fileset pull", "", "set", t.TempDir())
-	ok(t, "fileset", "rm", "set", "--server", s.url)
-	ok(t, "context", "add", "here", s.url)
-	golden(t, "context list", "json.txt", strings.ReplaceAll(ok(t, "context", "list", "--json"), s.url, "SERVER"))
-	seen["context list"] = true
-	ok(t, "context", "remove", "here")
+	step("fileset rm", "", "set")
+	for _, words := range [][]string{{"add", "here", s.url}, {"list"}, {"use", "here"}, {"remove", "here"}} {
+		name := "context " + words[0]
+		golden(t, name, "json.txt", strings.ReplaceAll(ok(t, append(append([]string{"context"}, words...), "--json")...), s.url, "SERVER"))
+		seen[name] = true
+	}
 	eachCommand(func(name string, cmd *cobra.Command) {
 		if cmd.Runnable() && !seen[name] && withoutJSON[name] == "" && elsewhereJSON[name] == "" {
 			t.Errorf("daybook %s has no golden file of --json", name)

@@ -23,7 +23,7 @@ The contexts are in a file that only the user can read, since addresses may cont
 }
 
 func newContextAdd() *cobra.Command {
-	var use bool
+	var use, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "add NAME SERVER",
 		Short: "Store the address of a server under a name",
@@ -45,7 +45,7 @@ run. The first context is in use at once. The command prints the server that com
 					return err
 				}
 			}
-			return changeContexts(cmd, func(all *contexts) error {
+			return changeContexts(cmd, asJSON, func(all *contexts) error {
 				if all.List == nil {
 					all.List = map[string]oneContext{}
 				}
@@ -57,11 +57,13 @@ run. The first context is in use at once. The command prints the server that com
 		},
 	}
 	cmd.Flags().BoolVar(&use, "use", false, "use this context from now on")
+	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
 func newContextUse() *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use:   "use [NAME]",
 		Short: "Choose the server that commands use",
 		Long: `Choose the context that commands use if no other server is given. Without a name, commands use
@@ -70,7 +72,7 @@ func newContextUse() *cobra.Command {
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: once(contextNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return changeContexts(cmd, func(all *contexts) error {
+			return changeContexts(cmd, asJSON, func(all *contexts) error {
 				all.Use = ""
 				if len(args) == 0 {
 					return nil
@@ -81,6 +83,8 @@ func newContextUse() *cobra.Command {
 			})
 		},
 	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
 }
 
 func newContextList() *cobra.Command {
@@ -97,14 +101,9 @@ func newContextList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			type document struct {
-				Name   string `json:"name"`
-				Server string `json:"server"`
-				InUse  bool   `json:"in_use"`
-			}
-			var list []document
+			var list []contextDocument
 			for _, name := range all.names() {
-				list = append(list, document{name, redacted(all.List[name].Server), name == all.Use})
+				list = append(list, contextDocument{name, redacted(all.List[name].Server), name == all.Use})
 			}
 			if asJSON {
 				return printLines(cmd.OutOrStdout(), list)
@@ -129,8 +128,16 @@ func newContextList() *cobra.Command {
 	return cmd
 }
 
+// contextDocument is what --json prints of a context.
+type contextDocument struct {
+	Name   string `json:"name"`
+	Server string `json:"server"`
+	InUse  bool   `json:"in_use"`
+}
+
 func newContextRemove() *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use:               "remove NAME",
 		Aliases:           []string{"rm"},
 		Short:             "Remove a context",
@@ -139,7 +146,7 @@ func newContextRemove() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: once(contextNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return changeContexts(cmd, func(all *contexts) error {
+			return changeContexts(cmd, asJSON, func(all *contexts) error {
 				if _, err := all.address(args[0]); err != nil {
 					return err
 				}
@@ -151,11 +158,13 @@ func newContextRemove() *cobra.Command {
 			})
 		},
 	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
 }
 
 // changeContexts reads the contexts, changes them, and writes them. Other processes wait meanwhile. It prints which server
 // commands use from then on.
-func changeContexts(cmd *cobra.Command, change func(*contexts) error) error {
+func changeContexts(cmd *cobra.Command, asJSON bool, change func(*contexts) error) error {
 	unlock, err := lockContexts()
 	if err != nil {
 		return err
@@ -170,6 +179,13 @@ func changeContexts(cmd *cobra.Command, change func(*contexts) error) error {
 	}
 	if err := all.write(); err != nil {
 		return err
+	}
+	if asJSON { // without a context in use, it has no name
+		used := contextDocument{all.Use, defaultServer, all.Use != ""}
+		if all.Use != "" {
+			used.Server = redacted(all.List[all.Use].Server)
+		}
+		return printLines(cmd.OutOrStdout(), []contextDocument{used})
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "commands use %s\n", all.inUse())
 	return err

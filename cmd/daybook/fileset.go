@@ -142,9 +142,14 @@ another fileset names them.`,
 			if err != nil {
 				return err
 			}
-			return c.DeleteFileset(cmd.Context(), f.client, args[0])
+			err = c.DeleteFileset(cmd.Context(), f.client, args[0])
+			if err == nil && f.asJSON {
+				err = printLines(cmd.OutOrStdout(), []removal{{Operation: "remove", Client: f.client, Name: args[0]}})
+			}
+			return err
 		},
 	}
 	f.flags(cmd)
+	jsonFlag(cmd, &f.asJSON)
 	return cmd
 }

@@ -272,10 +272,24 @@ func newHandlerRemove() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: once(handlerTypes),
 	}
-	return h.over(cmd, func(cmd *cobra.Command, args []string) error {
+	h.over(cmd, func(cmd *cobra.Command, args []string) error {
 		if err := h.connect(cmd); err != nil {
 			return err
 		}
-		return h.c.DeleteHandler(cmd.Context(), h.client, args[0])
+		err := h.c.DeleteHandler(cmd.Context(), h.client, args[0])
+		if err == nil && h.asJSON {
+			err = printLines(h.out, []removal{{Operation: "remove", Client: h.client, Type: args[0]}})
+		}
+		return err
 	})
+	jsonFlag(cmd, &h.asJSON)
+	return cmd
+}
+
+// removal is what --json prints of a handler or a fileset that was removed. Client is "" if it was that of all clients.
+type removal struct {
+	Operation string `json:"operation"`
+	Client    string `json:"client"`
+	Type      string `json:"type,omitzero"`
+	Name      string `json:"name,omitzero"`
 }
