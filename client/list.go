@@ -13,7 +13,7 @@ type JobsQuery struct {
 	Status, Client, Type string
 	Meta                 map[string]string // pairs that must be in a job's meta
 	BatchID              string
-	RunnerID, ClaimID    string            // of the runner and claim that hold the job, or that ended its last run
+	RunnerID, ClaimID    string // of the runner and claim that hold the job, or that ended its last run
 	// The list shows jobs with CreatedAfter ≤ created_at < CreatedBefore, in unix ms.
 	CreatedAfter, CreatedBefore int64
 	After                       string // the list begins after this id
