@@ -17,7 +17,7 @@ import (
 
 const defaultServer = "http://" + defaultListen
 
-// requestTimeout bounds a request of ask. No route that ask reads makes the server wait longer.
+// requestTimeout bounds a request of fetch. No route that fetch reads makes the server wait longer.
 const requestTimeout = 30 * time.Second
 
 // noAnswer is the error of a server that did not answer: no server listens there, or the connection broke.
@@ -35,25 +35,34 @@ func (e *noAnswer) Error() string {
 }
 func (e *noAnswer) Unwrap() error { return e.err }
 
-// reach returns the URL that all requests begin with. It reports at once that no server runs there, or something else: later, a command repeats
-// its requests while a server restarts.
+// reach returns the URL that all requests begin with. It reports at once that no server runs there, or that something else
+// does: later, a command repeats its requests while a server restarts.
 func reach(cmd *cobra.Command, server *serverAddress) (string, error) {
 	base, err := server.check(cmd.Context())
 	if err != nil {
 		return "", err
 	}
-	answer, err := ask(cmd, server, "/ping")
+	answer, err := fetch(cmd, server, "/ping")
 	if err == nil && strings.TrimSpace(string(answer)) != "pong" {
 		err = fmt.Errorf("%s: %w", server, client.ErrUnexpectedAnswer)
 	}
 	return base, err
 }
 
-// unreadable is the error of an answer that is none of a Daybook server.
+// unreadable is the error of a document whose fields are not those of a Daybook server.
 func unreadable(err error) error { return fmt.Errorf("%w: %w", client.ErrUnexpectedAnswer, err) }
 
-// ask requests a document from the server.
+// ask requests a document from the server, which is JSON.
 func ask(cmd *cobra.Command, server *serverAddress, path string) ([]byte, error) {
+	text, err := fetch(cmd, server, path)
+	if err == nil && !json.Valid(text) {
+		return nil, fmt.Errorf("%s: %w", server, client.ErrUnexpectedAnswer)
+	}
+	return text, err
+}
+
+// fetch requests a text from the server.
+func fetch(cmd *cobra.Command, server *serverAddress, path string) ([]byte, error) {
 	base, err := server.check(cmd.Context())
 	if err != nil {
 		return nil, err

@@ -138,13 +138,9 @@ var batchIDs = fromServer(func(ctx context.Context, c *client.Client, _ string, 
 
 // jobIDs completes the ids of jobs with one of the statuses.
 func jobIDs(statuses ...job.Status) completer {
-	return fromServer(func(ctx context.Context, c *client.Client, typed string, add func(string) bool) error {
-		size := maxCompletions
-		if typed != "" { // it may be on a later page
-			size = job.MaxPage
-		}
+	return fromServer(func(ctx context.Context, c *client.Client, _ string, add func(string) bool) error {
 		for _, s := range statuses {
-			for j, err := range c.Jobs(ctx, client.JobsQuery{Status: s.String(), Fields: []string{"client", "type", "status"}, PageSize: size}) {
+			for j, err := range c.Jobs(ctx, client.JobsQuery{Status: s.String(), Fields: []string{"client", "type", "status"}, PageSize: job.MaxPage}) {
 				if err != nil {
 					return err
 				}
