@@ -67,6 +67,11 @@ With --ids the list has only ids, those of all jobs unless --limit is given. "da
 		if err := givenFilters(cmd, "client", "type", "batch", "runner-id", "claim"); err != nil {
 			return err
 		}
+		for _, id := range []string{batch, claim} {
+			if err := checkIDs(id); id != "" && err != nil {
+				return err
+			}
+		}
 		if idsOnly && !cmd.Flags().Changed("limit") { // another command reads them, and nobody sees that some are missing
 			limit = 0
 		}

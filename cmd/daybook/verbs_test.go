@@ -216,6 +216,11 @@ func TestListsOfBatches(t *testing.T) {
 			t.Errorf("%s: %+v", verb, r)
 		}
 	}
+	for _, flag := range []string{"--batch", "--claim"} {
+		if r := a.run("", "jobs", flag, "zzz"); r.code != exitUsage || !strings.Contains(r.errs, `"zzz" is not an id`) {
+			t.Errorf("jobs %s zzz: %+v", flag, r)
+		}
+	}
 }
 
 // TestBulkVerbs: changes of many jobs are announced, asked for, and done.
