@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"io"
+	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -51,6 +52,12 @@ func (q *answerQueue) addHeld(line []byte, requests int, held *share) {
 		return
 	}
 	q.writing = true
+	if q.t.requests.more(q.slots) {
+		// The answers to all requests of a commit are ready at the same time. The goroutines of the others add theirs now.
+		q.mu.Unlock()
+		runtime.Gosched()
+		q.mu.Lock()
+	}
 	for len(q.text) > 0 {
 		text, slots, held, failed := q.text, q.slots, q.held, q.failed
 		q.text, q.slots, q.held, q.spare = q.spare, 0, nil, nil

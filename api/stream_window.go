@@ -121,6 +121,13 @@ func (w *requestWindow) end(n int) {
 	w.changed.Broadcast()
 }
 
+// more reports whether more than n requests are under way.
+func (w *requestWindow) more(n int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.count > n
+}
+
 // isFull lets a single message of any length through.
 func (w *requestWindow) isFull() bool {
 	return w.count >= maxStreamRequests || w.count > 0 && w.bytes >= maxStreamBytes
