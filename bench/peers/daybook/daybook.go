@@ -49,10 +49,15 @@ func Drivers() []measure.Driver {
 			usage: "GET /stream in JSON: create, a subscription whose credit is the number of jobs under way, complete",
 		},
 		driver{
+			name: "daybook-stream-runs", client: "github.com/coder/websocket", does: streamDoes, open: openStreamsInRuns,
+			usage: "the same in binary messages: the creates that wait to be written are one request in runs, and jobs come in runs",
+		},
+		driver{
 			name: "daybook-python", client: "http.client of Python, one thread a connection", open: openPython,
 			does:  func(w measure.Work) bool { return onConnections(w) && w.Kind != measure.Exchange },
 			usage: "the same requests as daybook-http; json.loads for the answers to claims",
 		},
+		echo{},
 	}
 }
 
@@ -94,6 +99,8 @@ func (d driver) Start(ctx context.Context, dir string) (measure.Session, error) 
 }
 
 func (s *server) Pid() int { return s.process.Pid() }
+
+func (s *server) URL() string { return s.process.URL() }
 
 func (s *server) Close() error { return s.process.Stop() }
 

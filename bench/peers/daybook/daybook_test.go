@@ -1,12 +1,21 @@
 package daybook
 
 import (
+	"os"
 	"slices"
 	"testing"
 
 	"github.com/daybookq/daybook/bench/peers/measure"
+	"github.com/daybookq/daybook/bench/peers/peer"
 	"github.com/daybookq/daybook/client/daybooktest"
 )
+
+func TestMain(m *testing.M) {
+	if port := os.Getenv(peer.EchoVar); port != "" { // the server of echo
+		panic(peer.ServeEcho(port))
+	}
+	os.Exit(m.Run())
+}
 
 // TestDrivers: every client does each of its works on the real server.
 func TestDrivers(t *testing.T) {

@@ -7,7 +7,8 @@
 //	http.go       net/http and the JSON API
 //	runs.go       net/http and claims in runs
 //	goclient.go   package client: calls and Worker
-//	stream.go     WebSockets
+//	stream.go     WebSockets, in JSON and in runs
+//	echo.go       WebSockets and a server that does nothing
 //	python.go     starting load.py
 //	load.py       a load that needs nothing but Python
 package daybook

@@ -85,7 +85,8 @@ func (c *plainConn) Claim(ctx context.Context, most int) (int, error) {
 // or a brace in it.
 func (c *plainConn) claimed() (jobs int, err error) {
 	if c.accept == mimeRuns {
-		return c.claimedRuns()
+		c.claim, jobs, err = claimedRuns(c.answer.Bytes())
+		return jobs, err
 	}
 	const claim, payload, idBytes = `"claim_id":"`, `"payload":"`, 36
 	answer := c.answer.Bytes()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -18,14 +19,27 @@ import (
 // streams is a session of streams. The callers share measure.Connections of them at most: with more callers, each
 // stream has several requests under way.
 type streams struct {
-	*server
+	streamServer
+	runs bool // creates and jobs travel in runs
 
 	mu   sync.Mutex
 	open map[int]*stream // by number
 }
 
-func openStreams(s *server) measure.Session {
-	return &streams{server: s, open: map[int]*stream{}}
+// streamServer is a process that serves streams.
+type streamServer interface {
+	Pid() int
+	Fill(ctx context.Context, jobs int) error
+	Close() error
+	URL() string
+}
+
+func openStreams(s *server) measure.Session { return newStreams(s, false) }
+
+func openStreamsInRuns(s *server) measure.Session { return newStreams(s, true) }
+
+func newStreams(s streamServer, runs bool) *streams {
+	return &streams{streamServer: s, runs: runs, open: map[int]*stream{}}
 }
 
 func streamDoes(w measure.Work) bool {
@@ -38,7 +52,7 @@ func (s *streams) Dial(ctx context.Context, caller int) (measure.Conn, error) {
 	defer s.mu.Unlock()
 	number := caller % measure.Connections
 	if s.open[number] == nil {
-		opened, err := dialStream(ctx, s.process.URL()+"/stream", nil)
+		opened, err := dialStream(ctx, s.URL()+"/stream", s.runs, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -51,14 +65,14 @@ func (s *streams) Close() error {
 	for _, opened := range s.open {
 		opened.close()
 	}
-	return s.server.Close()
+	return s.streamServer.Close()
 }
 
 // streamConn creates jobs. Jobs are not claimed in a stream but sent by the server: see Run.
 type streamConn struct{ *stream }
 
 func (c streamConn) Create(ctx context.Context, _ int) error {
-	return c.call(ctx, "create", createBody)
+	return c.create(ctx)
 }
 
 func (streamConn) Claim(context.Context, int) (int, error) { return 0, measure.ErrUnsupported }
@@ -89,7 +103,7 @@ func (s *streams) Run(ctx context.Context, t *measure.Turn) error {
 	for i := range all {
 		ended[i] = make(chan struct{}, t.Jobs)
 		var err error
-		all[i], err = dialStream(ctx, s.process.URL()+"/stream", func(claim string, jobs int) {
+		all[i], err = dialStream(ctx, s.URL()+"/stream", s.runs, func(claim string, jobs int) {
 			// The answer arrives in the goroutine that calls this function, so it must not wait for it.
 			all[i].send("complete", `{"claim_id":"`+claim+`","status":"completed"}`, func(err error) {
 				if err != nil {
@@ -120,7 +134,7 @@ func (s *streams) Run(ctx context.Context, t *measure.Turn) error {
 		group.Go(func() {
 			for left.Add(-1) >= 0 && ctx.Err() == nil {
 				began := time.Now()
-				if err := all[caller/perStream].call(ctx, "create", createBody); err != nil {
+				if err := all[caller/perStream].create(ctx); err != nil {
 					stop(err)
 					return
 				}
@@ -140,21 +154,24 @@ func (s *streams) Run(ctx context.Context, t *measure.Turn) error {
 	return nil
 }
 
-// stream is a connection. One goroutine reads, and one writes all requests that wait in one message.
+// stream is a connection. One goroutine reads, and one writes all requests that wait in one message. In runs, the creates
+// that wait are one request of its own message.
 type stream struct {
 	conn   *websocket.Conn
 	cancel context.CancelFunc
+	runs   bool
 	pushed func(claim string, jobs int) // called with jobs that the server has sent
 	wake   chan struct{}
 
 	mu      sync.Mutex
-	out     []byte // requests that wait to be written
-	last    int    // the number of the last request
+	out     []byte        // requests that wait to be written
+	creates []func(error) // creates that wait to be written in runs
+	last    int           // the number of the last request
 	waiting map[int]func(error)
 	failed  error // why the stream ended
 }
 
-func dialStream(ctx context.Context, url string, pushed func(string, int)) (*stream, error) {
+func dialStream(ctx context.Context, url string, runs bool, pushed func(string, int)) (*stream, error) {
 	conn, _, err := websocket.Dial(ctx, url, &websocket.DialOptions{Subprotocols: []string{"daybook.v1"}})
 	if err != nil {
 		return nil, err
@@ -162,7 +179,7 @@ func dialStream(ctx context.Context, url string, pushed func(string, int)) (*str
 	conn.SetReadLimit(-1)
 	// The stream outlasts ctx, which may be that of a dial: close ends it.
 	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	s := &stream{conn: conn, cancel: cancel, pushed: pushed, wake: make(chan struct{}, 1), waiting: map[int]func(error){}}
+	s := &stream{conn: conn, cancel: cancel, runs: runs, pushed: pushed, wake: make(chan struct{}, 1), waiting: map[int]func(error){}}
 	go s.read(lasting)
 	go s.write(lasting)
 	return s, nil
@@ -175,16 +192,33 @@ func (s *stream) close() {
 }
 
 func (s *stream) subscribe(ctx context.Context, runner string, credit int) error {
-	if err := s.call(ctx, "hello", `{"runner_id":"`+runner+`"}`); err != nil {
+	jobs := "json"
+	if s.runs {
+		jobs = "runs"
+	}
+	if err := s.call(ctx, "hello", fmt.Sprintf(`{"runner_id":%q,"jobs":%q}`, runner, jobs)); err != nil {
 		return err
 	}
 	return s.call(ctx, "subscribe", fmt.Sprintf(`{"credit":%d}`, credit))
 }
 
+// create creates a job and waits for the answer.
+func (s *stream) create(ctx context.Context) error {
+	if !s.runs {
+		return s.call(ctx, "create", createBody)
+	}
+	return wait(ctx, s.sendCreate)
+}
+
 // call sends a request and waits for the answer.
 func (s *stream) call(ctx context.Context, verb, body string) error {
+	return wait(ctx, func(answered func(error)) { s.send(verb, body, answered) })
+}
+
+// wait calls send, and waits until send's argument is called.
+func wait(ctx context.Context, send func(answered func(error))) error {
 	answered := make(chan error, 1)
-	s.send(verb, body, func(err error) { answered <- err })
+	send(func(err error) { answered <- err })
 	select {
 	case err := <-answered:
 		return err
@@ -205,6 +239,23 @@ func (s *stream) send(verb, body string, answered func(error)) {
 	s.waiting[s.last] = answered
 	s.out = fmt.Appendf(s.out, `{"n":%d,"%s":%s}`+"\n", s.last, verb, body)
 	s.mu.Unlock()
+	s.wakeWriter()
+}
+
+// sendCreate sends a create in runs. answered is called once.
+func (s *stream) sendCreate(answered func(error)) {
+	s.mu.Lock()
+	if err := s.failed; err != nil {
+		s.mu.Unlock()
+		answered(err)
+		return
+	}
+	s.creates = append(s.creates, answered)
+	s.mu.Unlock()
+	s.wakeWriter()
+}
+
+func (s *stream) wakeWriter() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -212,45 +263,90 @@ func (s *stream) send(verb, body string, answered func(error)) {
 }
 
 func (s *stream) write(ctx context.Context) {
-	var message []byte
+	var message, inRuns []byte
 	for {
 		select {
 		case <-s.wake:
 		case <-ctx.Done():
 			return
 		}
+		runtime.Gosched() // other callers that were woken at the same time send with this message
 		s.mu.Lock()
 		message, s.out = s.out, message[:0]
+		inRuns = s.takeCreates(inRuns[:0])
 		s.mu.Unlock()
-		if len(message) == 0 {
-			continue
+		var err error
+		if len(message) > 0 {
+			err = s.conn.Write(ctx, websocket.MessageText, message)
 		}
-		if err := s.conn.Write(ctx, websocket.MessageText, message); err != nil {
+		if err == nil && len(inRuns) > 0 {
+			err = s.conn.Write(ctx, websocket.MessageBinary, inRuns)
+		}
+		if err != nil {
 			s.fail(err)
 			return
 		}
 	}
 }
 
+// createLine is a payload in runs.
+var createLine = lines(1)
+
+// takeCreates appends a request with all creates that wait. s.mu is held.
+func (s *stream) takeCreates(message []byte) []byte {
+	n := len(s.creates)
+	if n == 0 {
+		return message
+	}
+	creates := s.creates
+	s.creates = nil
+	s.last++
+	s.waiting[s.last] = func(err error) {
+		for _, answered := range creates {
+			answered(err)
+		}
+	}
+	message = fmt.Appendf(message, "#:request n=%d\n#:create v=1 batch=none jobs=%d runs=1\n#:run n=%d kind=text frame=line bytes=%d\n",
+		s.last, n, n, n*len(createLine))
+	for range n {
+		message = append(message, createLine...)
+	}
+	return message
+}
+
 func (s *stream) read(ctx context.Context) {
 	var message bytes.Buffer
 	for {
-		_, r, err := s.conn.Reader(ctx)
+		kind, r, err := s.conn.Reader(ctx)
 		if err == nil {
 			message.Reset()
 			_, err = message.ReadFrom(r)
+		}
+		if err == nil {
+			err = s.received(kind, message.Bytes())
 		}
 		if err != nil {
 			s.fail(err)
 			return
 		}
-		for line := range bytes.Lines(message.Bytes()) {
-			if err := s.line(line); err != nil {
-				s.fail(err)
-				return
-			}
+	}
+}
+
+func (s *stream) received(kind websocket.MessageType, message []byte) error {
+	if kind == websocket.MessageBinary {
+		claim, jobs, err := claimedRuns(message)
+		if err != nil || s.pushed == nil || jobs == 0 {
+			return fmt.Errorf("the server sent %.300q (%w)", message, err)
+		}
+		s.pushed(claim, jobs)
+		return nil
+	}
+	for line := range bytes.Lines(message) {
+		if err := s.line(line); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // line handles an answer, or jobs. It decodes no more than it needs.
@@ -292,11 +388,14 @@ func (s *stream) line(line []byte) error {
 // fail answers all requests that wait.
 func (s *stream) fail(err error) {
 	s.mu.Lock()
-	waiting := s.waiting
-	s.waiting, s.failed = map[int]func(error){}, fmt.Errorf("the stream has ended: %w", err)
+	waiting, creates := s.waiting, s.creates
+	s.waiting, s.creates, s.failed = map[int]func(error){}, nil, fmt.Errorf("the stream has ended: %w", err)
 	failed := s.failed
 	s.mu.Unlock()
 	for _, answered := range waiting {
+		answered(failed)
+	}
+	for _, answered := range creates {
 		answered(failed)
 	}
 }

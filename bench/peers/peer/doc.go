@@ -18,6 +18,7 @@
 //	queued.go         queued
 //	faktory.go        Faktory, which is missing
 //	echo.go           an HTTP handler that does nothing
+//	echo_stream.go    the same for streams; package daybook drives it
 //	count.go          the jobs that a worker has done
 //	versions.go       the versions of client libraries
 package peer

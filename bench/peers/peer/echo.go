@@ -34,6 +34,21 @@ func (echo) Does(w measure.Work) bool {
 }
 
 func (echo) Start(ctx context.Context, dir string) (measure.Session, error) {
+	s, err := StartEcho(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	return &echoSession{s}, nil
+}
+
+// EchoServer is a process that answers requests and stores nothing.
+type EchoServer struct {
+	process *process.Process
+	url     string
+}
+
+// StartEcho starts this program as a server: see EchoVar.
+func StartEcho(ctx context.Context, dir string) (*EchoServer, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -49,12 +64,22 @@ func (echo) Start(ctx context.Context, dir string) (measure.Session, error) {
 	if err := untilReady(ctx, started, process.Answers(port)); err != nil {
 		return nil, err
 	}
-	return &echoSession{started, fmt.Sprintf("http://127.0.0.1:%d/", port)}, nil
+	return &EchoServer{started, fmt.Sprintf("http://127.0.0.1:%d", port)}, nil
 }
+
+func (s *EchoServer) Pid() int { return s.process.Pid() }
+
+func (s *EchoServer) URL() string { return s.url }
+
+func (s *EchoServer) Close() error { return s.process.Close() }
+
+func (s *EchoServer) Fill(context.Context, int) error { return nil }
 
 // ServeEcho serves until the process ends.
 func ServeEcho(port string) error {
-	return http.ListenAndServe("127.0.0.1:"+port, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	routes := http.NewServeMux()
+	routes.HandleFunc("GET /stream", echoStream)
+	routes.HandleFunc("POST /", func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			w.WriteHeader(http.StatusBadRequest)
@@ -62,22 +87,14 @@ func ServeEcho(port string) error {
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(body) // a client that went away is no error
-	}))
+	})
+	return http.ListenAndServe("127.0.0.1:"+port, routes)
 }
 
-type echoSession struct {
-	process *process.Process
-	url     string
-}
-
-func (s *echoSession) Pid() int { return s.process.Pid() }
-
-func (s *echoSession) Close() error { return s.process.Close() }
-
-func (s *echoSession) Fill(context.Context, int) error { return nil }
+type echoSession struct{ *EchoServer }
 
 func (s *echoSession) Dial(context.Context, int) (measure.Conn, error) {
-	return &echoConn{s.url, &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1, DisableCompression: true}}}, nil
+	return &echoConn{s.url + "/", &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1, DisableCompression: true}}}, nil
 }
 
 type echoConn struct {
