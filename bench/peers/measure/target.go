@@ -42,6 +42,8 @@ func Targets() []Target {
 			Ours: Of{"daybook-stream", LifecycleOne.Name}, Theirs: Of{"redis", LifecycleOne.Name}},
 		{Title: "stream, 64 connections, 16 jobs under way each, over Redis lifecycles one at a time", Block: "lifecycle-one", Least: 4,
 			Ours: Of{"daybook-stream", LifecycleMany.Name}, Theirs: Of{"redis", LifecycleOne.Name}},
+		{Title: "the same stream in binary messages with runs", Block: "lifecycle-one", Least: 4,
+			Ours: Of{"daybook-stream-runs", LifecycleMany.Name}, Theirs: Of{"redis", LifecycleOne.Name}},
 		{Title: "plain HTTP, 64 connections, complete and claim one, over an HTTP handler that does nothing", Block: "lifecycle-one", Least: 0.4,
 			Ours: Of{"daybook-http", ExchangeOne.Name}, Theirs: Of{"echo", ExchangeOne.Name}},
 	}

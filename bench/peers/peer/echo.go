@@ -25,12 +25,13 @@ func (echo) Describe(context.Context) (measure.Description, error) {
 	return measure.Description{
 		Driver: "echo", System: "a net/http handler that does nothing, in a process of its own", Client: "net/http",
 		Durable: "stores nothing: it is no queue, but shows the most that one HTTP request a job allows",
-		Usage:   "POST with a payload, and with a completion and claim; the answer is the payload",
+		Usage: "POST with a payload, and with a completion and claim; the answer is the payload. In bulk, a claim is answered with as " +
+			"many payloads as it asks for, each on a line",
 	}, nil
 }
 
 func (echo) Does(w measure.Work) bool {
-	return w.Name == measure.CreateOne.Name || w.Name == measure.ExchangeOne.Name
+	return w.Name == measure.CreateOne.Name || w.Name == measure.ExchangeOne.Name || w.Kind == measure.Drain
 }
 
 func (echo) Start(ctx context.Context, dir string) (measure.Session, error) {
@@ -88,24 +89,38 @@ func ServeEcho(port string) error {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(body) // a client that went away is no error
 	})
+	routes.HandleFunc("POST /claim/{jobs}", func(w http.ResponseWriter, r *http.Request) {
+		jobs, err := strconv.Atoi(r.PathValue("jobs"))
+		if err != nil || jobs < 1 || jobs*(measure.PayloadBytes+1) > len(echoLines) {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		w.Header().Set("Content-Type", "text/plain")
+		_, _ = w.Write(echoLines[:jobs*(measure.PayloadBytes+1)]) // as above
+	})
 	return http.ListenAndServe("127.0.0.1:"+port, routes)
 }
 
 type echoSession struct{ *EchoServer }
 
 func (s *echoSession) Dial(context.Context, int) (measure.Conn, error) {
-	return &echoConn{s.url + "/", &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1, DisableCompression: true}}}, nil
+	return &echoConn{url: s.url + "/", http: &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1, DisableCompression: true}}}, nil
 }
 
 type echoConn struct {
-	url  string
-	http *http.Client
+	url    string
+	http   *http.Client
+	answer bytes.Buffer
 }
+
+// echoLines are the payloads that a claim gets.
+var echoLines = bytes.Repeat([]byte(payload+"\n"), 1000)
 
 var echoBody = []byte(`{"payload":"` + payload + `"}`)
 
-func (c *echoConn) post(ctx context.Context) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(echoBody))
+// post sends a request, and keeps the answer until the next one.
+func (c *echoConn) post(ctx context.Context, path string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+path, bytes.NewReader(echoBody))
 	if err != nil {
 		return err
 	}
@@ -115,17 +130,23 @@ func (c *echoConn) post(ctx context.Context) error {
 		return err
 	}
 	defer answer.Body.Close()
-	_, err = io.Copy(io.Discard, answer.Body)
+	c.answer.Reset()
+	if _, err = c.answer.ReadFrom(answer.Body); err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("echo answered %s", answer.Status)
+	}
 	return err
 }
 
-func (c *echoConn) Create(ctx context.Context, _ int) error { return c.post(ctx) }
+func (c *echoConn) Create(ctx context.Context, _ int) error { return c.post(ctx, "") }
 
-func (c *echoConn) Claim(ctx context.Context, _ int) (int, error) { return 1, c.post(ctx) }
+func (c *echoConn) Claim(ctx context.Context, most int) (int, error) {
+	err := c.post(ctx, "claim/"+strconv.Itoa(most))
+	return bytes.Count(c.answer.Bytes(), []byte("\n")), err
+}
 
-func (c *echoConn) Complete(ctx context.Context) error { return c.post(ctx) }
+func (c *echoConn) Complete(ctx context.Context) error { return c.post(ctx, "") }
 
-func (c *echoConn) Exchange(ctx context.Context, _ int) (int, error) { return 1, c.post(ctx) }
+func (c *echoConn) Exchange(ctx context.Context, _ int) (int, error) { return 1, c.post(ctx, "") }
 
 func (c *echoConn) Close() error {
 	c.http.CloseIdleConnections()
