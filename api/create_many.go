@@ -267,12 +267,6 @@ func headOfMade(made *store.Made, jobs int) batchHead {
 	return batchHead{&made.Batch, jobs, &first, &last}
 }
 
-// withoutBatch returns the head for jobs that belong to no batch.
-func withoutBatch(made *store.Made) batchHead {
-	first, last := made.Job(0), made.Job(made.Lines-1)
-	return batchHead{nil, made.Lines, &first, &last}
-}
-
 // createdDocument is the answer to a create of several jobs. It has a result for each position if the client prefers
 // that, or if a job has a unique key.
 type createdDocument struct {

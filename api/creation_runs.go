@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -41,11 +42,7 @@ func (s *Server) createRuns(c echo.Context, body []byte, of *openBatch) error {
 	}
 	setSeq(c, receipt.Seq)
 	setReplayed(c, made.Replayed)
-	text, err := encodeDocument(documentOfJobs(&made, groups, receipt))
-	if err != nil {
-		return err
-	}
-	return answer(c, http.StatusCreated, mimeBatch, text)
+	return answer(c, http.StatusCreated, mimeBatch, append(appendJobs(nil, &made, groups, receipt), '\n'))
 }
 
 // checkJoined refuses keys and numbers for jobs that belong to no batch, and too many of them.
@@ -62,12 +59,28 @@ func checkJoined(cmd *job.Create) error {
 	return nil
 }
 
-// documentOfJobs returns the answer to a create of several jobs without unique keys.
-func documentOfJobs(made *store.Made, groups []job.Group, r ingest.Receipt) any {
-	if made.Batch.IsZero() {
-		return joinedDocument{withoutBatch(made), runAts(groups, r)}
+// appendJobs appends the answer to a create of several jobs without unique keys. If they belong to no batch and one is
+// deferred, run_at has a time for each job.
+func appendJobs(b []byte, made *store.Made, groups []job.Group, r ingest.Receipt) []byte {
+	var first, last job.ID
+	if made.Lines > 0 {
+		first, last = made.Job(0), made.Job(made.Lines-1)
 	}
-	return headOfMade(made, made.Lines)
+	b = appendID(append(b, `{"batch_id":`...), made.Batch)
+	b = strconv.AppendInt(append(b, `,"count":`...), int64(made.Lines), 10)
+	b = appendID(append(b, `,"first_id":`...), first)
+	b = appendID(append(b, `,"last_id":`...), last)
+	if at := runAts(groups, r); at != nil && made.Batch.IsZero() {
+		b = append(b, `,"run_at":[`...)
+		for i, ms := range at {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = strconv.AppendInt(b, ms, 10)
+		}
+		b = append(b, ']')
+	}
+	return append(b, '}')
 }
 
 // creationInRuns returns the command that creates the jobs of a body in runs (package runs). It copies the payloads.

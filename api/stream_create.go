@@ -79,15 +79,8 @@ func (t *stream) startJobs(cmd *job.Create) (finisher, error) {
 		if err != nil {
 			return nil, 0, err
 		}
-		return appendDocument(text, documentOfJobs(&made, groups, receipt), receipt.Seq)
+		return appendJobs(text, &made, groups, receipt), receipt.Seq, nil
 	}, nil
-}
-
-// joinedDocument is the answer to a create of several jobs without a batch. RunAt has a time for each job, if one is
-// deferred.
-type joinedDocument struct {
-	batchHead
-	RunAt []int64 `json:"run_at,omitempty"`
 }
 
 // runAts returns for each job when it becomes pending, or 0 if it was pending from the start; nil if all were.
