@@ -199,6 +199,9 @@ func TestStreamHearsSlowMessages(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, rw := upgrade(t, w, r)
 		defer conn.Close()
+		if _, err := rw.Reader.Peek(1); err != nil { // an answer before the client's hello would answer nothing
+			t.Error(err)
+		}
 		go func() {
 			for {
 				if _, err := rw.Reader.Discard(1); err != nil {
