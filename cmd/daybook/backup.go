@@ -75,7 +75,8 @@ type backupReport struct {
 	TakenAt     int64            `json:"taken_at"`       // unix ms
 	Cursor      uint64           `json:"cursor"`         // of its store
 	LastSeq     uint64           `json:"last_seq"`       // of its journal
-	Jobs        int64            `json:"jobs"`           // in the state
+	Jobs        int64            `json:"jobs"`           // in the state at JobsSeq
+	JobsSeq     uint64           `json:"jobs_seq"`       // the last command that Jobs includes: the cursor until the journal is applied
 	JobStatuses map[string]int64 `json:"by_status,omitempty"`
 	Files       int              `json:"files"`
 	Bytes       int64            `json:"bytes"` // of the files, without blobs
@@ -92,9 +93,18 @@ type backupReport struct {
 
 func (r *backupReport) describe(m *backup.Manifest, blobs *backup.Blobs) {
 	r.TakenAt, r.Cursor, r.LastSeq, r.Files, r.Bytes = m.TakenAt, m.Cursor, m.Last, len(m.Files), m.Bytes()
+	r.JobsSeq = m.Cursor
 	if r.HasBlobs = blobs != nil; r.HasBlobs {
 		r.Blobs, r.BlobBytes = blobs.Count()
 	}
+}
+
+// jobsText describes the jobs and commands of a backup. A restore applies the commands after those that the count includes.
+func (r *backupReport) jobsText() string {
+	if r.JobsSeq == r.LastSeq {
+		return fmt.Sprintf("%d jobs, up to seq %d", r.Jobs, r.LastSeq)
+	}
+	return fmt.Sprintf("%d jobs at seq %d, and the commands after it up to seq %d", r.Jobs, r.JobsSeq, r.LastSeq)
 }
 
 // blobsText describes the blobs of a backup.
@@ -182,7 +192,7 @@ func (r *backupReport) print(out io.Writer, asJSON bool) error {
 	if r.BlobsBySize {
 		verified = "verified but for earlier blobs, whose sizes were compared"
 	}
-	_, err := fmt.Fprintf(out, "%s: %d jobs, up to seq %d; %d files with %s; %s; %s; %.1f s\n", r.Backup, r.Jobs, r.LastSeq, r.Files, sizeText(r.Bytes), text, verified, r.Seconds)
+	_, err := fmt.Fprintf(out, "%s: %s; %d files with %s; %s; %s; %.1f s\n", r.Backup, r.jobsText(), r.Files, sizeText(r.Bytes), text, verified, r.Seconds)
 	for _, address := range r.Repaired {
 		if err == nil {
 			_, err = fmt.Fprintf(out, "fetched again, since its bytes had changed in the directory of the backups: %s\n", address)

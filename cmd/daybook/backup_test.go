@@ -83,7 +83,7 @@ func TestBackupAndRestore(t *testing.T) {
 	address := strings.TrimSpace(ok(t, "blob", "put", "--server", s.url, "--client", "acme", os.Args[0]))
 
 	first := reported(t, "backup", "--server", s.url, dir)
-	if first.Jobs != 5 || first.Blobs != 1 || *first.NewBlobs != 1 || first.LastSeq == 0 || filepath.Dir(first.Backup) != dir {
+	if first.Jobs != 5 || first.Blobs != 1 || *first.NewBlobs != 1 || first.LastSeq == 0 || first.JobsSeq != first.Cursor || filepath.Dir(first.Backup) != dir {
 		t.Errorf("%+v", first)
 	}
 
@@ -95,7 +95,7 @@ func TestBackupAndRestore(t *testing.T) {
 
 	data := filepath.Join(t.TempDir(), "restored")
 	restored := reported(t, "restore", dir, "--data", data)
-	if restored.Jobs != 5 || restored.JobStatuses["active"] != 2 || restored.Data != data || restored.Backup != first.Backup {
+	if restored.Jobs != 5 || restored.JobsSeq < first.LastSeq || restored.JobStatuses["active"] != 2 || restored.Data != data || restored.Backup != first.Backup {
 		t.Errorf("%+v", restored)
 	}
 	r := serving(t, data)
@@ -181,6 +181,18 @@ func TestBackupAndRestore(t *testing.T) {
 	}
 	if r := execute(t, "", "restore", second.Backup, "--data", filepath.Join(t.TempDir(), "d")); r.code != exitCorrupt || !strings.Contains(r.errs, "restore another backup: "+dir) {
 		t.Errorf("a damaged backup: %d %s", r.code, r.errs)
+	}
+}
+
+// TestBackupText: a count of jobs is beside the last command that it includes.
+func TestBackupText(t *testing.T) {
+	for want, r := range map[string]backupReport{
+		"7 jobs, up to seq 12": {Jobs: 7, JobsSeq: 12, LastSeq: 12},
+		"7 jobs at seq 9, and the commands after it up to seq 12": {Jobs: 7, JobsSeq: 9, LastSeq: 12},
+	} {
+		if got := r.jobsText(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
 

@@ -62,6 +62,7 @@ With --verify-only, the backup is verified and nothing is restored.`,
 					r.Jobs += n
 				}
 				r.describe(restored.Manifest, restored.Blobs)
+				r.JobsSeq = restored.Applied
 			}
 			r.Seconds = time.Since(began).Seconds()
 			out := cmd.OutOrStdout()
@@ -72,7 +73,7 @@ With --verify-only, the backup is verified and nothing is restored.`,
 			if !verifyOnly {
 				what = "restored into " + data
 			}
-			_, err = fmt.Fprintf(out, "%s of %s: %d jobs, up to seq %d; %d files with %s; %s; %s; %.1f s\n", r.Backup, moment(r.TakenAt), r.Jobs, r.LastSeq, r.Files, sizeText(r.Bytes), r.blobsText(), what, r.Seconds)
+			_, err = fmt.Fprintf(out, "%s of %s: %s; %d files with %s; %s; %s; %.1f s\n", r.Backup, moment(r.TakenAt), r.jobsText(), r.Files, sizeText(r.Bytes), r.blobsText(), what, r.Seconds)
 			return err
 		},
 	}
