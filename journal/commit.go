@@ -2,7 +2,9 @@ package journal
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -158,16 +160,19 @@ func (j *Journal) write(records []Record) error {
 	}
 	last := &records[len(records)-1]
 	volume := filepath.Join(j.o.Dir, seqName(t.volume))
+	if err := j.makeRoom(t); err != nil {
+		return err
+	}
 	if err := h.Write(c.wal, &c.batch); err != nil {
 		return err
 	}
 	j.appended.Store(last.Seq)
-	info, err := os.Stat(filepath.Join(volume, seqName(t.segment)))
+	size, err := sizeOf(filepath.Join(volume, seqName(t.segment)))
 	if err != nil {
 		return err
 	}
-	if info.Size() != t.offset {
-		return fmt.Errorf("segment %s of %s has %d bytes, but %d were written to it: another program writes to this file", info.Name(), volume, info.Size(), t.offset)
+	if written := max(t.offset, c.room); size != written {
+		return fmt.Errorf("segment %s of %s has %d bytes, but %d were written to it: another program writes to this file", seqName(t.segment), volume, size, written)
 	}
 	start := time.Now()
 	if err := h.Sync(c.wal); err != nil {
@@ -183,6 +188,17 @@ func (j *Journal) write(records []Record) error {
 	}
 	j.advance(t, last, len(records))
 	return nil
+}
+
+// sizeOf returns the length of a file. It does not call stat: after that, Linux gives the next write to the file a time of
+// its own (multigrain timestamps), and the fsync of that write has to write the time too.
+func sizeOf(path string) (n int64, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	n, err = f.Seek(0, io.SeekEnd)
+	return n, errors.Join(err, f.Close())
 }
 
 // advance notes that the journal is durable up to t, whose last record is last.
@@ -205,7 +221,7 @@ func (j *Journal) roll() error {
 	c, first := &j.c, j.synced.Load()+1
 	log := c.wal
 	c.wal = nil
-	if err := log.Close(); err != nil {
+	if err := errors.Join(j.removeRoom(), log.Close()); err != nil {
 		return err
 	}
 	if err := createVolume(&j.o.Hooks, j.o.Dir, first); err != nil {

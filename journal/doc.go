@@ -44,7 +44,7 @@
 //
 //	  segment   ┌─────────┬─────────┬─────────┬───
 //	            │ entry   │ entry   │ entry   │ …       seq, seq+1, seq+2, …
-//	            └─────────┴─────────┴─────────┴───
+//	            └─────────┴─────────┴─────────┴───      the tail segment may end with zero bytes: room (room.go)
 //	  entry     ┌───────────────┬──────────────────────────────────────────────┐
 //	            │ length        │ record                                       │
 //	            │ uvarint, 1–4  │ `length` bytes                               │
@@ -64,7 +64,7 @@
 //     records says so (`synced`). So a power cut can damage only records after the highest `synced` of all intact
 //     records.
 //   - After the last group before a pause, and at a clean stop, the committer writes a mark, which proves that group.
-//   - tidwall/wal only appends. All reading uses the scanner (scan.go), which checks lengths, form, checksum and order.
+//   - tidwall/wal only appends: to the file, or over room, which has no records. All reading uses the scanner (scan.go), which checks lengths, form, checksum and order.
 //   - The engine applies only records that the running process, or a process that went on afterwards, has synced: Open
 //     syncs all records that it accepts.
 //   - After a failed write or fsync, no more calls are made on that handle (failed_write.go).
@@ -92,6 +92,7 @@
 //   - lifecycle.go: Close, and what it waits for.
 //   - propose.go, commit.go, clock.go: Propose and the lanes; Run, the committer, and what it does with a group; the
 //     journal's time.
+//   - room.go: the zero bytes that small groups overwrite.
 //   - failed_write.go: what happens when a write or an fsync fails.
 //   - record.go, record_parser.go: writing and reading the text of a record.
 //   - scan.go, survey.go, tail_table.go: the records of a segment; the end of the journal; how a start decides about it.

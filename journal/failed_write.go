@@ -65,6 +65,7 @@ func (j *Journal) repair() (truncated bool, mark []Record, err error) {
 	if err := j.truncateBack(); err != nil {
 		return false, nil, fmt.Errorf("truncate to seq %d: %w", j.synced.Load(), err)
 	}
+	c.room = 0
 	j.appended.Store(j.synced.Load())
 	next := j.synced.Load() + 1
 	if err := createSegment(&j.o.Hooks, filepath.Join(j.o.Dir, seqName(c.tail.volume)), next); err != nil {

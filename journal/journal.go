@@ -131,6 +131,7 @@ type committer struct {
 	wal        *wal.Log // nil while writes are down
 	batch      wal.Batch
 	tail       tail   // the end of what is durable
+	room       int64  // length of the last segment with the zero bytes after its records; at most tail.offset if it has none
 	lastVerb   string // of the last record: if it is a mark, no other mark is due
 	group      []*Proposal
 	text       []byte        // one record's text
@@ -140,7 +141,8 @@ type committer struct {
 
 // tail is a place in the journal: the end of the last durable record.
 //
-// Invariant: while writes are up, `segment` is the last segment of the tail volume, and `offset` is its length.
+// Invariant: while writes are up, `segment` is the last segment of the tail volume, and `offset` is its length without
+// the room for other records.
 type tail struct {
 	volume  uint64 // first seq of the tail volume
 	segment uint64 // first seq of the segment

@@ -60,7 +60,7 @@ func (j *Journal) stop() error {
 	if j.c.wal == nil {
 		return fmt.Errorf("stop journal: %w", j.proposals.failure())
 	}
-	err := j.c.wal.Close()
+	err := errors.Join(j.removeRoom(), j.c.wal.Close())
 	j.c.wal = nil
 	if err != nil {
 		return fmt.Errorf("stop journal: %w", err)

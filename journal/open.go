@@ -135,6 +135,8 @@ func (j *Journal) recover(vols []volumeDir) error {
 		j.log.Warn("journal: discarding the end of the journal; no request was answered with it", "case", c.name, "seq", f.seq, "file", f.file, "offset", f.offset,
 			"reason", f.reason)
 		j.stats.setDiscarded(fmt.Sprintf("the records from seq %d on: %s (file %s, offset %d; case %q)", f.seq, f.reason, f.file, f.offset, c.name))
+	}
+	if c.verdict == Discard || f.kind == room {
 		if err := truncateTail(&j.o.Hooks, v, t.keep, t.offset); err != nil {
 			return fmt.Errorf("discard tail: %w", err)
 		}

@@ -161,12 +161,15 @@ func (w *walker) damage(v *volumeDir, i int, f *finding, found damage) error {
 		f.after = int(t.finding.seq - s.first)
 	} else {
 		f.kind, f.reason, f.after = found.kind, found.reason, t.finding.after
-		if t.finding.kind == searchEnd {
-			f.kind = searchEnd
+		if k := t.finding.kind; k == searchEnd || k == room {
+			f.kind = k
 		}
 	}
 	f.byRecord = max(f.byRecord, t.finding.byRecord, found.synced)
-	return decide(f).refusal(f)
+	if c := decide(f); c.verdict != Accept {
+		return c.refusal(f)
+	}
+	return nil
 }
 
 // Volumes lists the volumes of the journal in dir by their names and sizes. It does not read the records, so Last of

@@ -84,6 +84,9 @@ func combine(v *volumeDir, k int, scans []segmentScan) tailState {
 		}
 		if d := scan.found; d.kind != clean {
 			f.kind, f.reason, f.after = d.kind, d.reason, scan.proof.records
+			if d.kind == zeros && i == len(v.segments)-1 {
+				f.kind = room
+			}
 			if scan.proof.gaveUp {
 				f.kind = searchEnd
 			}

@@ -6,7 +6,7 @@ import "fmt"
 type Verdict uint8
 
 const (
-	Accept  Verdict = iota // the journal is used as it is
+	Accept  Verdict = iota // all that the journal has is used
 	Discard                // all that follows the last intact record is removed; no request was answered with it
 	Refuse                 // there is no start: acknowledged records are missing, or this is not the right journal
 )
@@ -139,9 +139,15 @@ var tailTable = []tailCase{
 	},
 	{
 		name:     "zero bytes",
-		evidence: "the file ends with zero bytes, and nothing proves that there were records",
+		evidence: "a file that is not the last one ends with zero bytes, and nothing proves that there were records",
 		when:     is(zeros),
 		verdict:  Discard,
+	},
+	{
+		name:     "room for records",
+		evidence: "the last file ends with zero bytes, which the server writes before the records that replace them, and nothing proves that there were records",
+		when:     is(room),
+		verdict:  Accept,
 	},
 	{
 		name:     "garbled entry",

@@ -78,7 +78,21 @@ var tailTests = map[string]func(t *testing.T){
 		for _, n := range []int{1, 7, 511, 4096} {
 			m, name := tailImage("body ")
 			m[name] = append(m[name], make([]byte, n)...)
+			m[filepath.Join(filepath.Dir(name), seqName(12))] = nil
 			expect(t, startOnce(t, m.write(t), 9), 9)
+		}
+	},
+	"room for records": func(t *testing.T) {
+		for _, n := range []int{1, 7, 511, 4096, 1 << 20} {
+			m, name := tailImage("body ")
+			m[name] = append(m[name], make([]byte, n)...)
+			dir := m.write(t)
+			s := startOnce(t, dir, 9)
+			expect(t, s, 9)
+			m[name] = m[name][:len(m[name])-1]
+			m[name] = append(m[name], 1) // the last sector of a group whose other sectors are missing
+			expect(t, startOnce(t, m.write(t), 9), 9)
+			expectRefusal(t, startOnce(t, m.write(t), 10), "proven by the store's cursor", 10)
 		}
 	},
 	"garbled entry": func(t *testing.T) {

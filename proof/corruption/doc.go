@@ -27,6 +27,9 @@
 //   - swaps any two segments, or any two tables;
 //   - deletes a file or a volume.
 //
+// The journal of a killed server ends with the zero bytes that the server writes before the records that replace them. The
+// fixtures have 600 of them, and these are damaged too.
+//
 // Cases that repeat those of an earlier fixture are left out: the store of the last fixture, and files of Pebble's
 // options with the same bytes.
 //

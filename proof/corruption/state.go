@@ -317,7 +317,9 @@ func (r *running) idle(dir string) (map[string][]byte, error) {
 		if err != nil || before != r.Stats().Appended {
 			continue // something changed meanwhile, for example a file was removed
 		}
-		records := (&fixture{files: files}).records()
+		f := &fixture{files: files}
+		f.trimRoom()
+		records := f.records()
 		if n := len(records); n > 0 && records[n-1].verb == journal.MarkVerb {
 			return files, nil
 		}
