@@ -56,11 +56,17 @@ func (j *Journal) makeRoom(t tail) error {
 	return nil
 }
 
-// removeRoom makes the last segment end with its last durable record. The next fsync of the segment makes this durable.
+// removeRoom makes the last segment durably end with its last durable record: a later segment or volume is not made before.
 func (j *Journal) removeRoom() error {
 	c := &j.c
 	if c.room > c.tail.offset {
-		if err := j.changeTail(func(f *os.File) error { return j.o.Hooks.Truncate(f, c.tail.offset) }); err != nil {
+		err := j.changeTail(func(f *os.File) error {
+			if err := j.o.Hooks.Truncate(f, c.tail.offset); err != nil {
+				return err
+			}
+			return j.o.Hooks.SyncFile(f)
+		})
+		if err != nil {
 			return fmt.Errorf("remove room for records: %w", err)
 		}
 	}
