@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 
@@ -67,6 +68,17 @@ func (d *disk) hooks() journal.Hooks {
 func (d *disk) write(l *wal.Log, b *wal.Batch) error {
 	volume := d.volume(l)
 	fault := d.fault("write", volume)
+	before := map[string][]byte{} // the last segment, which the batch may append to or overwrite room in
+	if fault != nil {
+		segments, err := os.ReadDir(volume)
+		if err != nil {
+			return err
+		}
+		path := filepath.Join(volume, segments[len(segments)-1].Name())
+		if before[path], err = os.ReadFile(path); err != nil {
+			return err
+		}
+	}
 	if err := l.WriteBatch(b); err != nil {
 		return err
 	}
@@ -88,21 +100,32 @@ func (d *disk) write(l *wal.Log, b *wal.Batch) error {
 	if fault == nil {
 		return nil
 	}
-	node, _, err := d.stat(last)
+	return errorsOr(d.undoPart(last, before[last]), fault)
+}
+
+// undoPart gives the segment at path the bytes that it had before a batch, from a random point within the batch on.
+func (d *disk) undoPart(path string, before []byte) error {
+	after, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	info, err := os.Stat(last)
+	begin := 0
+	for begin < min(len(before), len(after)) && before[begin] == after[begin] {
+		begin++
+	}
+	end := len(after)
+	for end > begin && len(before) == len(after) && before[end-1] == after[end-1] {
+		end--
+	}
+	cut := begin + d.random.IntN(end-begin+1)
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
-	durable := int64(len(d.files[node]))
-	if short := info.Size() - durable; short > 0 {
-		if err := os.Truncate(last, durable+d.random.Int64N(short+1)); err != nil {
-			return err
-		}
+	if cut < len(before) {
+		_, err = f.WriteAt(before[cut:], int64(cut))
 	}
-	return fault
+	return errors.Join(err, f.Truncate(int64(max(cut, len(before)))), f.Close())
 }
 
 func (d *disk) volume(l *wal.Log) string {
