@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"runtime"
 	"time"
@@ -139,7 +138,8 @@ func (j *Journal) stamp(group []*Proposal) []Record {
 // if a segment was begun. After a failure, only the records up to c.tail are known to be durable.
 //
 // tidwall/wal does not report where a segment ends, and does not sync the directory. So write computes the ends of
-// segments by the library's rule, and compares the length of the last file with the result.
+// segments by the library's rule, and compares the length of the last file with the result. If another program has
+// written within the room, only a reader notices it; the lock of the directory keeps other servers away.
 func (j *Journal) write(records []Record) error {
 	c, h := &j.c, &j.o.Hooks
 	t, begun := c.tail, false
@@ -167,7 +167,7 @@ func (j *Journal) write(records []Record) error {
 		return err
 	}
 	j.appended.Store(last.Seq)
-	size, err := sizeOf(filepath.Join(volume, seqName(t.segment)))
+	size, err := j.lastSize(t)
 	if err != nil {
 		return err
 	}
@@ -190,15 +190,14 @@ func (j *Journal) write(records []Record) error {
 	return nil
 }
 
-// sizeOf returns the length of a file. It does not call stat: after that, Linux gives the next write to the file a time of
-// its own (multigrain timestamps), and the fsync of that write has to write the time too.
-func sizeOf(path string) (n int64, err error) {
-	f, err := os.Open(path)
+// lastSize returns the length of the segment of t. It does not call stat: after that, Linux gives the next write to the
+// file a time of its own (multigrain timestamps), and the fsync of that write has to write the time too.
+func (j *Journal) lastSize(t tail) (int64, error) {
+	f, err := j.openLast(t)
 	if err != nil {
 		return 0, err
 	}
-	n, err = f.Seek(0, io.SeekEnd)
-	return n, errors.Join(err, f.Close())
+	return f.Seek(0, io.SeekEnd)
 }
 
 // advance notes that the journal is durable up to t, whose last record is last.
@@ -221,7 +220,9 @@ func (j *Journal) roll() error {
 	c, first := &j.c, j.synced.Load()+1
 	log := c.wal
 	c.wal = nil
-	if err := errors.Join(j.removeRoom(), log.Close()); err != nil {
+	err := errors.Join(j.removeRoom(), log.Close())
+	c.closeLast()
+	if err != nil {
 		return err
 	}
 	if err := createVolume(&j.o.Hooks, j.o.Dir, first); err != nil {

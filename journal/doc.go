@@ -64,7 +64,8 @@
 //     records says so (`synced`). So a power cut can damage only records after the highest `synced` of all intact
 //     records.
 //   - After the last group before a pause, and at a clean stop, the committer writes a mark, which proves that group.
-//   - tidwall/wal only appends: to the file, or over room, which has no records. All reading uses the scanner (scan.go), which checks lengths, form, checksum and order.
+//   - tidwall/wal only appends: to the file, or over room, which has no records. All reading uses the scanner (scan.go),
+//     which checks lengths, form, checksum and order.
 //   - The engine applies only records that the running process, or a process that went on afterwards, has synced: Open
 //     syncs all records that it accepts.
 //   - After a failed write or fsync, no more calls are made on that handle (failed_write.go).

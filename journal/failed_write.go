@@ -62,6 +62,7 @@ func (j *Journal) repair() (truncated bool, mark []Record, err error) {
 	c := &j.c
 	c.repairedAt = time.Now()
 	c.wal = nil
+	c.closeLast() // the segment may get another file
 	if err := j.truncateBack(); err != nil {
 		return false, nil, fmt.Errorf("truncate to seq %d: %w", j.synced.Load(), err)
 	}

@@ -131,12 +131,16 @@ type committer struct {
 	wal        *wal.Log // nil while writes are down
 	batch      wal.Batch
 	tail       tail   // the end of what is durable
-	room       int64  // length of the last segment with the zero bytes after its records; at most tail.offset if it has none
 	lastVerb   string // of the last record: if it is a mark, no other mark is due
 	group      []*Proposal
 	text       []byte        // one record's text
 	repairWait time.Duration // from the last attempt at a repair to the next
 	repairedAt time.Time     // time of the last attempt
+
+	// See room.go.
+	last        *os.File // the last segment; nil until it is needed
+	room        int64    // length of the last segment with the zero bytes after its records; at most tail.offset if it has none
+	withoutRoom uint64   // the segment in which no room could be made
 }
 
 // tail is a place in the journal: the end of the last durable record.

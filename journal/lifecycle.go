@@ -62,6 +62,7 @@ func (j *Journal) stop() error {
 	}
 	err := errors.Join(j.removeRoom(), j.c.wal.Close())
 	j.c.wal = nil
+	j.c.closeLast()
 	if err != nil {
 		return fmt.Errorf("stop journal: %w", err)
 	}

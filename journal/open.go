@@ -136,6 +136,9 @@ func (j *Journal) recover(vols []volumeDir) error {
 			"reason", f.reason)
 		j.stats.setDiscarded(fmt.Sprintf("the records from seq %d on: %s (file %s, offset %d; case %q)", f.seq, f.reason, f.file, f.offset, c.name))
 	}
+	if f.kind == room {
+		j.log.Info("journal: removing the room for records that a server left which did not stop cleanly", "file", f.file, "offset", f.offset)
+	}
 	if c.verdict == Discard || f.kind == room {
 		if err := truncateTail(&j.o.Hooks, v, t.keep, t.offset); err != nil {
 			return fmt.Errorf("discard tail: %w", err)

@@ -17,7 +17,7 @@ func (j *Journal) Records(from uint64) iter.Seq2[Record, error] {
 		if from > bound {
 			return
 		}
-		w := walker{dir: j.o.Dir, bound: bound}
+		w := walker{dir: j.o.Dir, bound: bound, read: readSegment}
 		err := w.walk(max(from, 1), func(r *Record) bool { return yield(*r, nil) })
 		if first := j.First(); err != nil && from < first {
 			// Cut has removed the volume during the read.
@@ -31,10 +31,11 @@ func (j *Journal) Records(from uint64) iter.Seq2[Record, error] {
 
 // Scan yields the records of the journal in dir from seq `from` on. It does not lock the directory and changes nothing.
 // It ends with a *CorruptError at the first damage. The error's Verdict is Discard if a start would discard the rest; a
-// group that a server is writing meanwhile looks like that. Fields and Body of a record are valid until the next step.
+// group that a server is writing meanwhile looks like that. Records that a server has written since Scan began are
+// yielded or not. Fields and Body of a record are valid until the next step.
 func Scan(dir string, from uint64) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		w := walker{dir: dir}
+		w := walker{dir: dir, read: readSegment}
 		if err := w.walk(max(from, 1), func(r *Record) bool { return yield(*r, nil) }); err != nil {
 			yield(Record{}, err)
 		}
@@ -46,6 +47,7 @@ type walker struct {
 	dir   string
 	bound uint64 // last seq to read, which is known to be durable; 0: all
 	buf   []byte
+	read  func(path string, buf []byte) ([]byte, error) // readSegment, except in a test
 }
 
 // errStop ends a walk early. Functions outside this file never get it.
@@ -110,11 +112,29 @@ func (w *walker) volume(v *volumeDir, first, next, from uint64, visit func(*Reco
 		if s.first != f.seq {
 			return w.damage(v, i, &f, damage{})
 		}
-		var err error
-		if w.buf, err = readSegment(s.path, w.buf); err != nil {
+		if err := w.segment(v, i, &f, from, visit); err != nil {
 			return err
 		}
-		sc := scanner{data: w.buf, next: s.first}
+	}
+	if w.bound != 0 && w.bound >= f.seq && next == 0 || next > 0 && f.seq != next {
+		f.kind, f.reason = apart, fmt.Sprintf("the volume's last record is %d", f.seq-1)
+		return decide(&f).refusal(&f)
+	}
+	return nil
+}
+
+// segment visits the records of segment i of v, and moves f to their end.
+//
+// While a server writes to the segment, a reader may meet room in one page and later records in the next. This looks
+// like damage to durable records. These records have been written by now, so the segment is read again, once at each
+// offset. It does not happen below bound.
+func (w *walker) segment(v *volumeDir, i int, f *finding, from uint64, visit func(*Record) bool) (err error) {
+	s, again := v.segments[i], -1
+	if w.buf, err = w.read(s.path, w.buf); err != nil {
+		return err
+	}
+	sc := scanner{data: w.buf, next: s.first}
+	for {
 		for sc.step() {
 			if w.bound != 0 && sc.rec.Seq > w.bound {
 				return errStop
@@ -127,22 +147,34 @@ func (w *walker) volume(v *volumeDir, first, next, from uint64, visit func(*Reco
 			}
 		}
 		f.seq, f.file, f.offset = sc.next, s.path, int64(sc.off)
-		if sc.found.kind != clean {
-			return w.damage(v, i, &f, sc.found)
+		if sc.found.kind == clean {
+			return nil
 		}
+		damaged := *f
+		err := w.damage(v, i, &damaged, sc.found)
+		var e *CorruptError
+		if f.complete || w.bound != 0 || sc.off == again || !errors.As(err, &e) || e.Verdict != Refuse {
+			return err
+		}
+		again = sc.off
+		var failed error
+		if w.buf, failed = w.read(s.path, w.buf); failed != nil || len(w.buf) < again {
+			return errors.Join(err, failed)
+		}
+		sc.data, sc.found = w.buf, damage{}
 	}
-	if w.bound != 0 && w.bound >= f.seq && next == 0 || next > 0 && f.seq != next {
-		f.kind, f.reason = apart, fmt.Sprintf("the volume's last record is %d", f.seq-1)
-		return decide(&f).refusal(&f)
-	}
-	return nil
 }
 
-// damage returns the error for damage in segment i, or for damage before segment i if found is empty. It searches the
-// segments from i on for proof.
+// damage returns the error for damage in segment i, whose bytes are in w.buf, or for damage before segment i if found is
+// empty. It searches the segments from i on for proof.
 func (w *walker) damage(v *volumeDir, i int, f *finding, found damage) error {
 	scans := make([]segmentScan, len(v.segments))
-	for k := i; k < len(v.segments); k++ {
+	begin := i
+	if found.kind != clean {
+		scans[i] = scanBytes(w.buf, v.segments[i].first, nil)
+		begin++
+	}
+	for k := begin; k < len(v.segments); k++ {
 		var err error
 		if scans[k], w.buf, err = scanSegment(v.segments[k], w.buf, nil); err != nil {
 			return err

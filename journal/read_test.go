@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -350,4 +352,98 @@ func TestCutAfterAFailedMove(t *testing.T) {
 	if removed, err := j.Cut(9, 0); err != nil || len(removed) != 1 || j.First() != 7 {
 		t.Fatal(removed, err, j.First())
 	}
+}
+
+// TestScanBesideWriter: Scan reads a journal while a server writes it. It yields what was written before, in order, and takes
+// nothing for damage.
+func TestScanBesideWriter(t *testing.T) {
+	t.Run("records in the room while the records before are visited", func(t *testing.T) {
+		r := mustRun(t, Options{})
+		for i := range 10 {
+			r.mustPut("create", fmt.Sprint(i))
+		}
+		before, last := r.Synced(), uint64(0)
+		for rec, err := range Scan(r.o.Dir, 1) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if last = rec.Seq; last == 5 {
+				for range 3 {
+					r.mustPut("create", "during")
+				}
+			}
+		}
+		if last < before {
+			t.Errorf("the scan ended with seq %d, and %d were durable", last, before)
+		}
+		r.stop()
+	})
+	t.Run("a page is read before records, and the next one after them", func(t *testing.T) {
+		r := mustRun(t, Options{})
+		r.mustPut("create", "first")
+		path := filepath.Join(r.o.Dir, seqName(1), seqName(1))
+		read := make([]byte, 4096)
+		early, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(early, read); err != nil {
+			t.Fatal(err)
+		}
+		if err := early.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 5 {
+			r.mustPut("create", strings.Repeat("x", 3000+i))
+		}
+		w, last := walker{dir: r.o.Dir}, uint64(0)
+		w.read = func(path string, buf []byte) ([]byte, error) {
+			data, err := readSegment(path, buf)
+			copy(data, read)
+			read = nil
+			return data, err
+		}
+		if err := w.walk(1, func(r *Record) bool { last = r.Seq; return true }); err != nil {
+			t.Fatal(err)
+		}
+		if last < r.Synced() {
+			t.Errorf("the scan ended with seq %d, and %d were durable", last, r.Synced())
+		}
+		r.stop()
+	})
+	t.Run("beside a busy writer", func(t *testing.T) {
+		r := mustRun(t, Options{VolumeBytes: 1 << 20})
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for i := range 1500 {
+					r.mustPut("create", strings.Repeat("x", i%3000))
+				}
+			})
+		}
+		done := make(chan struct{})
+		go func() { wg.Wait(); close(done) }()
+		for scans := 0; ; scans++ {
+			select {
+			case <-done:
+				r.stop()
+				t.Logf("%d scans", scans)
+				return
+			default:
+			}
+			before, last := r.Synced(), uint64(0)
+			for rec, err := range Scan(r.o.Dir, max(r.First(), 1)) {
+				var e *CorruptError
+				if errors.As(err, &e) && e.Verdict == Discard {
+					break // a group that was being written
+				} else if err != nil {
+					t.Fatal(err)
+				}
+				last = rec.Seq
+			}
+			if last < before {
+				t.Fatalf("the scan ended with seq %d, and %d were durable", last, before)
+			}
+		}
+	})
 }

@@ -18,54 +18,66 @@ const (
 	// maxRoomGroupBytes is the size of a group above which no room is made: to write its bytes twice would take longer
 	// than its fsync gains.
 	maxRoomGroupBytes = 32 << 10
+	// maxRoom is the most zero bytes that a killed process can leave: the room for one group, and that after it.
+	maxRoom = maxRoomGroupBytes + roomBytes
 )
 
 var zeroBytes [roomBytes]byte
 
 // makeRoom is called before a group is written, which ends at t. If the group is small and stays in its segment, but
-// does not fit into the room of the segment, makeRoom makes room for it and for others. If the group fills the segment,
-// makeRoom removes the room: a full segment ends with its last record.
+// does not fit into the room of the segment, makeRoom makes room for it and for others. A group that fills the segment
+// overwrites all of its room, because room ends where a segment is full.
 func (j *Journal) makeRoom(t tail) error {
 	c := &j.c
 	if t.segment != c.tail.segment {
-		return j.removeRoom()
+		c.room = 0
+		return nil
 	}
 	from, end := max(c.room, c.tail.offset), min((t.offset+roomBytes)&^(pageBytes-1), int64(j.o.SegmentBytes))
-	if t.offset <= c.room || t.offset-c.tail.offset > maxRoomGroupBytes || end <= t.offset {
+	if t.offset <= c.room || t.offset-c.tail.offset > maxRoomGroupBytes || end <= t.offset || t.segment == c.withoutRoom {
 		return nil
 	}
-	err := j.changeTail(func(f *os.File) error {
-		for from < end {
-			n := min(end-from, roomBytes)
-			if err := j.o.Hooks.WriteAt(f, zeroBytes[:n], from); err != nil {
-				return err
-			}
-			from += n
-		}
-		return nil
-	})
+	c.room = end
+	err := j.writeZeros(from, end)
 	if err == nil {
-		c.room = end
 		return nil
 	}
 	// The group may fit onto a disk that has no space for the room.
-	c.room = end
+	j.log.Warn("journal: no room could be made; groups are appended to the last segment", "segment", seqName(t.segment), "err", err)
+	c.withoutRoom = t.segment
 	if failed := j.removeRoom(); failed != nil {
 		return fmt.Errorf("make room for records: %w", errors.Join(err, failed))
 	}
 	return nil
 }
 
-// removeRoom makes the last segment durably end with its last durable record: a later segment or volume is not made before.
+// writeZeros writes zero bytes to the last segment, from offset from to offset end.
+func (j *Journal) writeZeros(from, end int64) error {
+	f, err := j.openLast(j.c.tail)
+	if err != nil {
+		return err
+	}
+	for from < end {
+		n := min(end-from, roomBytes)
+		if err := j.o.Hooks.WriteAt(f, zeroBytes[:n], from); err != nil {
+			return err
+		}
+		from += n
+	}
+	return nil
+}
+
+// removeRoom makes the last segment durably end with its last durable record. A later volume is not made before.
 func (j *Journal) removeRoom() error {
 	c := &j.c
 	if c.room > c.tail.offset {
-		err := j.changeTail(func(f *os.File) error {
-			if err := j.o.Hooks.Truncate(f, c.tail.offset); err != nil {
-				return err
-			}
-			return j.o.Hooks.SyncFile(f)
-		})
+		f, err := j.openLast(c.tail)
+		if err == nil {
+			err = j.o.Hooks.Truncate(f, c.tail.offset)
+		}
+		if err == nil {
+			err = j.o.Hooks.SyncFile(f)
+		}
 		if err != nil {
 			return fmt.Errorf("remove room for records: %w", err)
 		}
@@ -74,11 +86,28 @@ func (j *Journal) removeRoom() error {
 	return nil
 }
 
-// changeTail calls change with the last segment.
-func (j *Journal) changeTail(change func(*os.File) error) error {
-	f, err := os.OpenFile(filepath.Join(j.o.Dir, seqName(j.c.tail.volume), seqName(j.c.tail.segment)), os.O_WRONLY, 0)
-	if err != nil {
-		return err
+// openLast opens the segment of t for writing, beside the handle of tidwall/wal. It keeps the handle, so that a group
+// needs a new file descriptor only in a new segment. The caller does not close it.
+func (j *Journal) openLast(t tail) (*os.File, error) {
+	c := &j.c
+	path := filepath.Join(j.o.Dir, seqName(t.volume), seqName(t.segment))
+	if c.last != nil && c.last.Name() == path {
+		return c.last, nil
 	}
-	return errors.Join(change(f), f.Close())
+	c.closeLast()
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	c.last = f
+	return f, nil
+}
+
+// closeLast closes the handle of openLast, if there is one. An error of close says nothing here: what was written
+// through the handle is fsynced, or is no part of the journal.
+func (c *committer) closeLast() {
+	if c.last != nil {
+		_ = c.last.Close()
+		c.last = nil
+	}
 }

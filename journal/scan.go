@@ -12,8 +12,8 @@ type kind uint8
 const (
 	clean     kind = iota
 	torn           // the entry, or its length, continues after the end of the file
-	zeros          // all bytes up to the end of the file are zero, and it is not the last one
-	room           // the same in the last file: room for more records
+	zeros          // all bytes up to the end of the file are zero
+	room           // the same in the last file, and no more of them than the room for records
 	garbled        // an entry is not an intact record
 	disorder       // the seq, at or synced of an intact record does not follow from the record before it
 	newer          // an intact record has a version that this program does not know

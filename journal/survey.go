@@ -9,6 +9,7 @@ import (
 type segmentScan struct {
 	next   uint64 // seq after the last intact record in order
 	end    int64  // offset after it
+	size   int64  // of the segment
 	at     int64  // time of the last intact record in order; -1 if there is none
 	synced uint64 // the highest `synced` of all intact records, also of those after the damage
 	found  damage
@@ -22,21 +23,26 @@ func scanSegment(s segment, buf []byte, visit func(*Record)) (segmentScan, []byt
 	if err != nil {
 		return segmentScan{}, buf, err
 	}
-	sc := scanner{data: buf, next: s.first}
+	return scanBytes(buf, s.first, visit), buf, nil
+}
+
+// scanBytes is scanSegment for the bytes of a segment whose first record is first.
+func scanBytes(data []byte, first uint64, visit func(*Record)) segmentScan {
+	sc := scanner{data: data, next: first}
 	for sc.step() {
 		if visit != nil {
 			visit(&sc.rec)
 		}
 	}
-	out := segmentScan{next: sc.next, end: int64(sc.off), synced: sc.synced, found: sc.found, at: -1}
-	if sc.next > s.first {
+	out := segmentScan{next: sc.next, end: int64(sc.off), size: int64(len(data)), synced: sc.synced, found: sc.found, at: -1}
+	if sc.next > first {
 		out.at = sc.at
 	}
 	if out.found.kind != clean {
-		out.proof = search(buf[sc.off:], sc.next-1, sc.at)
+		out.proof = search(data[sc.off:], sc.next-1, sc.at)
 		out.synced = max(out.synced, out.proof.synced, out.found.synced)
 	}
-	return out, buf, nil
+	return out
 }
 
 // tailState is where the journal ends, and what a start keeps of its last volume.
@@ -84,7 +90,7 @@ func combine(v *volumeDir, k int, scans []segmentScan) tailState {
 		}
 		if d := scan.found; d.kind != clean {
 			f.kind, f.reason, f.after = d.kind, d.reason, scan.proof.records
-			if d.kind == zeros && i == len(v.segments)-1 {
+			if d.kind == zeros && i == len(v.segments)-1 && scan.size-scan.end <= maxRoom {
 				f.kind = room
 			}
 			if scan.proof.gaveUp {

@@ -139,13 +139,13 @@ var tailTable = []tailCase{
 	},
 	{
 		name:     "zero bytes",
-		evidence: "a file that is not the last one ends with zero bytes, and nothing proves that there were records",
+		evidence: "a file ends with zero bytes that are no room, and nothing proves that there were records",
 		when:     is(zeros),
 		verdict:  Discard,
 	},
 	{
 		name:     "room for records",
-		evidence: "the last file ends with zero bytes, which the server writes before the records that replace them, and nothing proves that there were records",
+		evidence: "the last file ends with up to 160 KiB of zero bytes, which the server writes before the records that replace them, and nothing proves that there were records",
 		when:     is(room),
 		verdict:  Accept,
 	},

@@ -35,6 +35,14 @@ func expect(t *testing.T, got outcome, last uint64) {
 	}
 }
 
+// expectRow checks which row of the tail table decides about a start without a store.
+func expectRow(t *testing.T, dir, row string, v Verdict) {
+	t.Helper()
+	if r, err := Verify(dir); err != nil || r.Case != row || r.Verdict != v {
+		t.Fatalf("row %q, %v, %v", r.Case, r.Verdict, err)
+	}
+}
+
 func expectRefusal(t *testing.T, got outcome, row string, seq uint64) {
 	t.Helper()
 	if got.refused == nil {
@@ -79,16 +87,21 @@ var tailTests = map[string]func(t *testing.T){
 			m, name := tailImage("body ")
 			m[name] = append(m[name], make([]byte, n)...)
 			m[filepath.Join(filepath.Dir(name), seqName(12))] = nil
+			expectRow(t, m.write(t), "zero bytes", Discard)
 			expect(t, startOnce(t, m.write(t), 9), 9)
 		}
+		m, name := tailImage("body ")
+		m[name] = append(m[name], make([]byte, maxRoom+1)...)
+		expectRow(t, m.write(t), "zero bytes", Discard)
+		expect(t, startOnce(t, m.write(t), 9), 9)
 	},
 	"room for records": func(t *testing.T) {
-		for _, n := range []int{1, 7, 511, 4096, 1 << 20} {
+		for _, n := range []int{1, 7, 511, 4096, maxRoom} {
 			m, name := tailImage("body ")
 			m[name] = append(m[name], make([]byte, n)...)
 			dir := m.write(t)
-			s := startOnce(t, dir, 9)
-			expect(t, s, 9)
+			expectRow(t, dir, "room for records", Accept)
+			expect(t, startOnce(t, dir, 9), 9)
 			m[name] = m[name][:len(m[name])-1]
 			m[name] = append(m[name], 1) // the last sector of a group whose other sectors are missing
 			expect(t, startOnce(t, m.write(t), 9), 9)
