@@ -71,14 +71,7 @@ func (j *Journal) writeZeros(from, end int64) error {
 func (j *Journal) removeRoom() error {
 	c := &j.c
 	if c.room > c.tail.offset {
-		f, err := j.openLast(c.tail)
-		if err == nil {
-			err = j.o.Hooks.Truncate(f, c.tail.offset)
-		}
-		if err == nil {
-			err = j.o.Hooks.SyncFile(f)
-		}
-		if err != nil {
+		if err := truncateSegment(&j.o.Hooks, j.segmentPath(c.tail), c.tail.offset); err != nil {
 			return fmt.Errorf("remove room for records: %w", err)
 		}
 	}
@@ -86,11 +79,16 @@ func (j *Journal) removeRoom() error {
 	return nil
 }
 
+// segmentPath is the file of the segment of t.
+func (j *Journal) segmentPath(t tail) string {
+	return filepath.Join(j.o.Dir, seqName(t.volume), seqName(t.segment))
+}
+
 // openLast opens the segment of t for writing, beside the handle of tidwall/wal. It keeps the handle, so that a group
 // needs a new file descriptor only in a new segment. The caller does not close it.
 func (j *Journal) openLast(t tail) (*os.File, error) {
 	c := &j.c
-	path := filepath.Join(j.o.Dir, seqName(t.volume), seqName(t.segment))
+	path := j.segmentPath(t)
 	if c.last != nil && c.last.Name() == path {
 		return c.last, nil
 	}
