@@ -45,7 +45,7 @@ type Directory struct {
 	BlobsBySize bool
 
 	path string
-	lock *os.File
+	lock io.Closer
 }
 
 // OpenDirectory locks a directory, and makes it if make is set. It removes what a command that was killed has left.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -200,7 +201,7 @@ func followLinks(path string) (string, error) {
 }
 
 // begin makes the directory for the files. It removes what a killed restore has left.
-func (r *restoring) begin() (lock *os.File, err error) {
+func (r *restoring) begin() (lock io.Closer, err error) {
 	if r.exists {
 		return beginRestore(r.partial, r.removeMoved)
 	}
@@ -280,7 +281,7 @@ func (r *restoring) moveIn() error {
 
 // beginRestore makes the directory in which the data is restored, and locks its mark. It removes a directory that a
 // killed restore has left, after what removeMoved removes.
-func beginRestore(partial string, removeMoved func() error) (lock *os.File, err error) {
+func beginRestore(partial string, removeMoved func() error) (lock io.Closer, err error) {
 	mark := filepath.Join(partial, restoreMark)
 	entries, err := os.ReadDir(partial)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -13,6 +13,8 @@ const noFollow = 0
 
 func lock(*os.File) error { return errors.ErrUnsupported }
 
+func unlock(*os.File) error { return errors.ErrUnsupported }
+
 func duplicate(*os.File) (*os.File, error) { return nil, errors.ErrUnsupported }
 
 func idOf(Address, *os.File) (fileID, bool, error) { return fileID{}, false, errors.ErrUnsupported }

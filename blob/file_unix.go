@@ -13,7 +13,7 @@ import (
 // noFollow makes the opening of a symbolic link fail.
 const noFollow = unix.O_NOFOLLOW
 
-// lock locks an open directory until it is closed, or returns ErrLocked.
+// lock locks an open directory, or returns ErrLocked.
 func lock(dir *os.File) error {
 	err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
@@ -21,6 +21,9 @@ func lock(dir *os.File) error {
 	}
 	return err
 }
+
+// unlock unlocks a directory. To close it is not enough: a process that is just being started has it open, too.
+func unlock(dir *os.File) error { return unix.Flock(int(dir.Fd()), unix.LOCK_UN) }
 
 // duplicate opens an open file once more, also one whose name is gone.
 func duplicate(f *os.File) (*os.File, error) {

@@ -97,9 +97,9 @@ func (s *Dir) Close() error {
 	if s.lock == nil {
 		return nil
 	}
-	lock := s.lock
+	dir := s.lock
 	s.lock = nil
-	return lock.Close()
+	return errors.Join(unlock(dir), dir.Close())
 }
 
 // makeDir makes a directory, unless it is there, and its name durable.

@@ -3,7 +3,7 @@ package ingest
 import (
 	"errors"
 	"fmt"
-	"os"
+	"io"
 	"path/filepath"
 
 	"github.com/daybookq/daybook/journal"
@@ -18,9 +18,9 @@ func JournalDir(data string) string { return filepath.Join(data, "journal") }
 // StoreDir is the folder of the store in a data directory.
 func StoreDir(data string) string { return filepath.Join(data, "store") }
 
-// Lock locks the data directory for this process until the returned file is closed. It makes the directory if it does
+// Lock locks the data directory for this process until the returned lock is closed. It makes the directory if it does
 // not exist, and makes its name durable. The error is ErrInUse if another process holds the lock.
-func Lock(data string) (*os.File, error) {
+func Lock(data string) (io.Closer, error) {
 	if err := journal.MakeDir(data, journal.SyncPath); err != nil {
 		return nil, fmt.Errorf("make data directory: %w", err)
 	}

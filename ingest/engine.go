@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"sync"
@@ -69,7 +70,7 @@ type Options struct {
 type Engine struct {
 	o      Options
 	logger *slog.Logger
-	lock   *os.File // holds the lock of the data directory
+	lock   io.Closer // holds the lock of the data directory
 	store  *store.Store
 	log    Log
 

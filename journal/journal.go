@@ -3,6 +3,7 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"sync/atomic"
@@ -104,8 +105,8 @@ type Journal struct {
 	// These do not change after Open.
 	o     Options
 	uuid  string
-	lock  *os.File // of the directory
-	clock *Clock   // nil when Options.Clock is given
+	lock  io.Closer // of the directory
+	clock *Clock    // nil when Options.Clock is given
 	log   *slog.Logger
 
 	watermarks

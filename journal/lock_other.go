@@ -5,11 +5,11 @@ package journal
 import (
 	"errors"
 	"fmt"
-	"os"
+	"io"
 )
 
 // LockDir returns errors.ErrUnsupported: without a lock, two servers could write to one directory. So no server starts on
 // this system.
-func LockDir(dir string) (*os.File, error) {
+func LockDir(dir string) (io.Closer, error) {
 	return nil, fmt.Errorf("lock directory %s: %w", dir, errors.ErrUnsupported)
 }

@@ -1,0 +1,47 @@
+//go:build unix && !aix && !solaris
+
+package journal
+
+import (
+	"errors"
+	"os/exec"
+	"sync"
+	"testing"
+)
+
+// TestLockWhileProcessesStart: a lock ends when it is closed, although processes that are being started have the file of
+// the directory until they execute their programs.
+func TestLockWhileProcessesStart(t *testing.T) {
+	dir := t.TempDir()
+	var starters sync.WaitGroup
+	defer starters.Wait()
+	done := make(chan struct{})
+	defer close(done)
+	for range 4 {
+		starters.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+					if err := exec.Command("true").Run(); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			}
+		})
+	}
+	for range 3000 {
+		l, err := LockDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := LockDir(dir); !errors.Is(err, ErrLocked) {
+			t.Fatal(err)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
