@@ -373,7 +373,7 @@ func TestWorkerIsKilled(t *testing.T) {
 		s := daybooktest.Start(t)
 		const n = 100
 		post(t, s, l, "k", input(n, -1))
-		killed := startWorker(t, s, l, 100, 2000)
+		killed := startWorker(t, s, l, 1000, 2000)
 		until(t, s, "the worker holds jobs", func(c map[string]int64) bool { return c["active"] > 0 })
 		killed.signal(syscall.SIGKILL)
 		<-killed.done

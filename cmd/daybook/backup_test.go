@@ -1,13 +1,13 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -268,28 +268,48 @@ func largeServer(t *testing.T) *server {
 
 const kills = 15
 
-// killedAfter runs a command in a process that is killed after a random part of a duration, and reports whether it was
-// killed before its end.
-func killedAfter(t *testing.T, most time.Duration, args ...string) bool {
+// killTimes are random times after the start of a process, at most as long as the last one took that ended by itself. So they
+// are in the middle of most processes, also when the machine becomes busier or idle.
+type killTimes struct{ most time.Duration }
+
+// killTimesOf are the times for a process that does what a command in this process has done since began. A process takes
+// longer to start.
+func killTimesOf(began time.Time) *killTimes { return &killTimes{2 * time.Since(began)} }
+
+// wait returns at a random time of a process that starts now, or when it ends.
+func (m *killTimes) wait(ended chan error) {
+	began := time.Now()
+	select {
+	case err := <-ended:
+		ended <- err
+		m.most = max(time.Since(began), time.Millisecond)
+	case <-time.After(rand.N(m.most)):
+	}
+}
+
+// started starts a command in a process. The channel, which has room for one, receives its end.
+func started(t *testing.T, args ...string) (*exec.Cmd, chan error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.Int64N(int64(most))))
-	defer cancel()
 	cmd := command(t, args...)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	select {
-	case err := <-ended:
-		if err != nil {
-			t.Errorf("%v: %v", args, err)
-		}
-		return false
-	case <-ctx.Done():
-	}
+	return cmd, ended
+}
+
+// killed runs a command in a process that is killed at a random time, and reports whether it was killed before its end.
+func (m *killTimes) killed(t *testing.T, args ...string) bool {
+	t.Helper()
+	cmd, ended := started(t, args...)
+	m.wait(ended)
 	_ = cmd.Process.Kill() // it may have ended
-	return <-ended != nil
+	err := <-ended
+	if err != nil && cmd.ProcessState.Exited() {
+		t.Errorf("%v: %v", args, err)
+	}
+	return err != nil
 }
 
 // completeOnly checks that a directory has complete backups only, apart from what begins with a dot, and that each can be
@@ -323,10 +343,9 @@ func TestKilledBackup(t *testing.T) {
 	dir := t.TempDir()
 	began := time.Now()
 	ok(t, "backup", "--server", s.url, "--keep", "2", dir)
-	took := 2 * time.Since(began) // a process takes longer to start
-	killed := 0
-	for range kills {
-		if killedAfter(t, took, "backup", "--server", s.url, "--keep", "2", dir) {
+	m, killed := killTimesOf(began), 0
+	for n := 0; n < kills || killed == 0 && n < 4*kills; n++ {
+		if m.killed(t, "backup", "--server", s.url, "--keep", "2", dir) {
 			killed++
 		}
 		completeOnly(t, dir)
@@ -352,21 +371,10 @@ func TestKilledServerOfABackup(t *testing.T) {
 	dir := t.TempDir()
 	began := time.Now()
 	ok(t, "backup", "--server", s.url, dir)
-	took := 2 * time.Since(began)
-	failed := 0
-	for range kills {
-		cmd := command(t, "backup", "--server", s.url, "--keep", "1", dir)
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		ended := make(chan error, 1)
-		go func() { ended <- cmd.Wait() }()
-		timer := time.NewTimer(time.Duration(rand.Int64N(int64(took))))
-		select {
-		case err := <-ended:
-			ended <- err
-		case <-timer.C:
-		}
+	m, failed := killTimesOf(began), 0
+	for n := 0; n < kills || failed == 0 && n < 4*kills; n++ {
+		cmd, ended := started(t, "backup", "--server", s.url, "--keep", "1", dir)
+		m.wait(ended)
 		if code := s.end(t, syscall.SIGKILL); code != -1 {
 			t.Fatalf("the server ended with %d", code)
 		}
@@ -402,9 +410,8 @@ func TestKilledRestore(t *testing.T) {
 	data := filepath.Join(parent, "data")
 	began := time.Now()
 	ok(t, "restore", dir, "--data", data)
-	took := 2 * time.Since(began)
-	killed := 0
-	for n := range 2 * kills {
+	m, killed := killTimesOf(began), 0
+	for n := 0; n < 2*kills || killed == 0 && n < 4*kills; n++ {
 		if err := os.RemoveAll(data); err != nil {
 			t.Fatal(err)
 		}
@@ -413,7 +420,7 @@ func TestKilledRestore(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if killedAfter(t, took, "restore", dir, "--data", data) {
+		if m.killed(t, "restore", dir, "--data", data) {
 			killed++
 		}
 		if _, err := os.Stat(filepath.Join(data, "journal")); os.IsNotExist(err) {
