@@ -22,8 +22,8 @@ const tree = "github.com/daybookq/daybook/"
 
 // mayImport is the one-way chain: a folder, and which of our folders its code (not its tests) may import.
 var mayImport = map[string][]string{
-	"backup":                 {"blob", "ingest", "job", "journal", "store"},
-	"blob":                   {"job/digest"},
+	"backup":                 {"blob", "filelock", "ingest", "job", "journal", "store"},
+	"blob":                   {"filelock", "job/digest"},
 	"blob/s3":                {"blob"},
 	"blob/s3/s3test":         {},
 	"fileset":                {},
@@ -33,12 +33,13 @@ var mayImport = map[string][]string{
 	"job/digest":             {},
 	"job/handler":            {"job", "job/digest"},
 	"job/runs":               {"job"},
-	"journal":                {},
+	"filelock":               {},
+	"journal":                {"filelock"},
 	"store":                  {"job", "job/runs", "store/lsm"},
 	"store/lsm":              {},
 	"registry":               {"job"},
 	"registry/onlost":        {"registry"},
-	"ingest":                 {"job", "job/runs", "journal", "registry", "store"},
+	"ingest":                 {"filelock", "job", "job/runs", "journal", "registry", "store"},
 	"api":                    {"backup", "blob", "fileset", "fileset/archive", "job", "job/handler", "job/runs", "joblog", "ingest", "manifest", "registry", "store"},
 	"client":                 {"fileset", "fileset/directory", "job", "job/digest", "job/handler", "job/runs", "mdns"},
 	"client/daybooktest":     {"client"},
@@ -60,22 +61,21 @@ var mayImport = map[string][]string{
 	"runner":                 {"client", "fileset", "job", "job/handler", "runner/container", "runner/program", "runner/runlog", "runner/sandbox", "runner/script", "runner/slots", "runner/task", "runner/wasi", "runner/webhook"},
 	"joblog":                 {"job"},
 	"runner/answers":         {"client", "job", "runner/task"},
-	"runner/dirlock":         {},
 	"runner/disk":            {},
 	"runner/pool":            {},
 	"runner/runlog":          {"client", "runner/task"},
-	"runner/container":       {"client", "fileset", "job", "job/handler", "runner/dirlock", "runner/disk", "runner/program", "runner/runlog", "runner/task"},
+	"runner/container":       {"client", "filelock", "fileset", "job", "job/handler", "runner/disk", "runner/program", "runner/runlog", "runner/task"},
 	"runner/program":         {"client", "job", "job/handler", "runner/answers", "runner/runlog", "runner/sandbox", "runner/task"},
 	"runner/sandbox":         {"runner/sandbox/helper"},
 	"runner/sandbox/helper":  {},
-	"runner/script":          {"client", "job", "job/handler", "runner/answers", "runner/dirlock", "runner/disk", "runner/pool", "runner/sandbox", "runner/script/protocol", "runner/task"},
+	"runner/script":          {"client", "filelock", "job", "job/handler", "runner/answers", "runner/disk", "runner/pool", "runner/sandbox", "runner/script/protocol", "runner/task"},
 	"runner/script/protocol": {"client"},
 	"runner/slots":           {},
 	"runner/webhook":         {"client", "job", "job/handler", "runner/answers", "runner/task"},
 	"runner/wasi":            {"client", "job/digest", "job/handler", "runner/disk", "runner/pool", "runner/runlog", "runner/sandbox", "runner/task", "runner/wasi/guest", "runner/webhook"},
 	"runner/wasi/guest":      {},
 	"runner/task":            {"client"},
-	"cmd/daybook":            {"api", "backup", "blob", "blob/s3", "client", "fileset", "ingest", "job", "job/digest", "job/handler", "journal", "load", "load/limits", "load/works", "manifest", "mdns", "opsqueue", "runner", "runner/container", "runner/sandbox", "runner/program", "runner/script", "runner/webhook", "registry", "registry/onlost", "store", "trace"},
+	"cmd/daybook":            {"api", "backup", "blob", "blob/s3", "client", "filelock", "fileset", "ingest", "job", "job/digest", "job/handler", "journal", "load", "load/limits", "load/works", "manifest", "mdns", "opsqueue", "runner", "runner/container", "runner/sandbox", "runner/program", "runner/script", "runner/webhook", "registry", "registry/onlost", "store", "trace"},
 }
 
 // onlyIn names libraries that belong to certain folders.
@@ -282,8 +282,8 @@ func TestDependencies(t *testing.T) {
 // listsFiles are the folders whose doc.go lists their files.
 var listsFiles = []string{
 	"api", "backup", "bench", "bench/compare", "bench/demo", "bench/matrix", "bench/open", "bench/peers", "bench/peers/daybook", "bench/peers/measure", "bench/peers/peer", "bench/peers/process",
-	"bench/peers/report", "blob", "blob/s3", "blob/s3/s3test", "client", "cmd/daybook", "docs/check", "fileset", "fileset/archive", "fileset/directory", "ingest", "job", "joblog", "journal", "load", "load/limits", "load/works", "manifest", "mdns", "opsqueue", "opsqueue/stockclient", "opsqueue/wire", "proof/corruption", "proof/crash", "proof/hostile",
-	"proof/powerfs", "proof/report", "proof/runners", "proof/sim", "registry", "registry/onlost", "runner/answers", "runner/container", "runner/dirlock", "runner/disk", "runner/pool", "runner/program", "runner/runlog", "runner/sandbox", "runner/sandbox/helper", "runner/script", "runner/script/protocol", "runner/slots", "runner/wasi", "runner/wasi/guest", "runner/webhook", "store", "store/lsm", "trace", "trace/tracetest",
+	"bench/peers/report", "blob", "blob/s3", "blob/s3/s3test", "client", "cmd/daybook", "docs/check", "filelock", "fileset", "fileset/archive", "fileset/directory", "ingest", "job", "joblog", "journal", "load", "load/limits", "load/works", "manifest", "mdns", "opsqueue", "opsqueue/stockclient", "opsqueue/wire", "proof/corruption", "proof/crash", "proof/hostile",
+	"proof/powerfs", "proof/report", "proof/runners", "proof/sim", "registry", "registry/onlost", "runner/answers", "runner/container", "runner/disk", "runner/pool", "runner/program", "runner/runlog", "runner/sandbox", "runner/sandbox/helper", "runner/script", "runner/script/protocol", "runner/slots", "runner/wasi", "runner/wasi/guest", "runner/webhook", "store", "store/lsm", "trace", "trace/tracetest",
 }
 
 // TestDocListsFiles: the doc.go of a folder names each of its files.

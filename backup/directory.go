@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/blob"
+	"github.com/daybookq/daybook/filelock"
 	"github.com/daybookq/daybook/journal"
 )
 
@@ -92,8 +93,8 @@ func lockDirectory(path string, make bool) (*Directory, error) {
 			return nil, err
 		}
 	}
-	lock, err := journal.LockDir(path)
-	if errors.Is(err, journal.ErrLocked) {
+	lock, err := filelock.Open(path)
+	if errors.Is(err, filelock.ErrLocked) {
 		return nil, fmt.Errorf("%w: %s", ErrInUse, path)
 	}
 	if err != nil {

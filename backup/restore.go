@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/daybookq/daybook/filelock"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/journal"
 )
@@ -288,11 +289,11 @@ func beginRestore(partial string, removeMoved func() error) (lock io.Closer, err
 		return nil, err
 	}
 	if len(entries) > 0 {
-		old, err := journal.LockDir(mark)
+		old, err := filelock.Open(mark)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("%w: %s exists, and no restore has made it; next step: move it away", ErrNotEmpty, partial)
 		}
-		if errors.Is(err, journal.ErrLocked) {
+		if errors.Is(err, filelock.ErrLocked) {
 			return nil, fmt.Errorf("%w: another restore makes %s", ErrInUse, partial)
 		}
 		if err != nil {
@@ -312,7 +313,7 @@ func beginRestore(partial string, removeMoved func() error) (lock io.Closer, err
 	if err := writeDurably(mark, nil); err != nil {
 		return nil, err
 	}
-	return journal.LockDir(mark)
+	return filelock.Open(mark)
 }
 
 // removeMarked removes a directory if it exists, its mark as the last file.

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/daybookq/daybook/filelock"
 	"github.com/daybookq/daybook/ingest"
-	"github.com/daybookq/daybook/journal"
 )
 
 func entriesOf(t *testing.T, dir string) (names []string) {
@@ -83,7 +83,7 @@ func TestRestoreInto(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(partial, restoreMark), nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			lock, err := journal.LockDir(filepath.Join(partial, restoreMark))
+			lock, err := filelock.Open(filepath.Join(partial, restoreMark))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/filelock"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -328,7 +329,7 @@ func TestClientDirectories(t *testing.T) {
 		t.Errorf("the clients are %q", got)
 	}
 	_, err = OpenClients(c.shared.dir, o)
-	mustFail(t, err, ErrLocked)
+	mustFail(t, err, filelock.ErrLocked)
 	_, err = OpenClients(t.TempDir(), Options{ClientBytes: -1})
 	if err == nil {
 		t.Error("a negative quota is no error")

@@ -66,8 +66,8 @@ type Dir struct {
 	dir  string
 	o    Options
 	h    Hooks
-	lock *os.File // nil in a directory of Clients
-	all  *tally   // nil: this store is alone
+	lock io.Closer // nil in a directory of Clients
+	all  *tally    // nil: this store is alone
 	// remote has the blobs of this store, and the directory has only uploads. nil: the directory has the blobs.
 	remote *remoteStore
 	// trustsSyncFS: syncfs reports every error.

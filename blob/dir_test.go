@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"testing/iotest"
+
+	"github.com/daybookq/daybook/filelock"
 )
 
 func TestPutAndGet(t *testing.T) {
@@ -119,7 +121,7 @@ func TestLock(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "blobs")
 	s := mustOpen(t, dir, Options{})
 	_, err := OpenDir(dir, Options{})
-	mustFail(t, err, ErrLocked)
+	mustFail(t, err, filelock.ErrLocked)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}

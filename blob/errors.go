@@ -44,8 +44,6 @@ var (
 	ErrUnavailable = errors.New("blob: the store of the blobs is not available")
 	// ErrRefused: the place answers that it is not there, or that this server may not use it. To try again does not help.
 	ErrRefused = errors.New("refused")
-	// ErrLocked: another process, or another Store of this process, has locked the directory.
-	ErrLocked = errors.New("another process uses it")
 )
 
 // errBatchEnded is an error of the program that uses the batch.

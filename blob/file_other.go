@@ -7,13 +7,9 @@ import (
 	"os"
 )
 
-// The server does not run on this system, so nothing opens a directory of blobs: lock refuses it.
+// The server does not run on this system, so nothing opens a directory of blobs: filelock.Open refuses it.
 
 const noFollow = 0
-
-func lock(*os.File) error { return errors.ErrUnsupported }
-
-func unlock(*os.File) error { return errors.ErrUnsupported }
 
 func duplicate(*os.File) (*os.File, error) { return nil, errors.ErrUnsupported }
 

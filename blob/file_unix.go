@@ -3,7 +3,6 @@
 package blob
 
 import (
-	"errors"
 	"fmt"
 	"os"
 
@@ -12,18 +11,6 @@ import (
 
 // noFollow makes the opening of a symbolic link fail.
 const noFollow = unix.O_NOFOLLOW
-
-// lock locks an open directory, or returns ErrLocked.
-func lock(dir *os.File) error {
-	err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		return ErrLocked
-	}
-	return err
-}
-
-// unlock unlocks a directory. To close it is not enough: a process that is just being started has it open, too.
-func unlock(dir *os.File) error { return unix.Flock(int(dir.Fd()), unix.LOCK_UN) }
 
 // duplicate opens an open file once more, also one whose name is gone.
 func duplicate(f *os.File) (*os.File, error) {

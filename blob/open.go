@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/daybookq/daybook/filelock"
 )
 
 const (
@@ -22,7 +24,7 @@ const (
 
 // OpenDir opens the store in a directory, and makes the directory if it is missing; its parent must exist. It removes
 // uploads that a killed process has left, except for resumable ones. It makes all names durable that it finds, because that process may have been
-// killed before it did. It returns ErrLocked if another Store has the directory.
+// killed before it did. It returns filelock.ErrLocked if another Store has the directory.
 func OpenDir(dir string, o Options) (*Dir, error) {
 	return openDir(dir, o, true)
 }
@@ -53,7 +55,7 @@ func openDir(dir string, o Options, lock bool) (_ *Dir, err error) {
 		return nil, err
 	}
 	if lock {
-		if err := s.flock(); err != nil {
+		if s.lock, err = filelock.Open(s.dir); err != nil {
 			return nil, err
 		}
 	}
@@ -80,16 +82,6 @@ func openDir(dir string, o Options, lock bool) (_ *Dir, err error) {
 	return s, nil
 }
 
-func (s *Dir) flock() (err error) {
-	if s.lock, err = os.Open(s.dir); err != nil {
-		return err
-	}
-	if err := lock(s.lock); err != nil {
-		return fmt.Errorf("lock directory %s: %w", s.dir, err)
-	}
-	return nil
-}
-
 // Close lets another Store open the directory. No other method may be running, or be called later. Verifications that go
 // on without a reader end.
 func (s *Dir) Close() error {
@@ -97,9 +89,9 @@ func (s *Dir) Close() error {
 	if s.lock == nil {
 		return nil
 	}
-	dir := s.lock
+	lock := s.lock
 	s.lock = nil
-	return errors.Join(unlock(dir), dir.Close())
+	return lock.Close()
 }
 
 // makeDir makes a directory, unless it is there, and its name durable.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"path/filepath"
 
+	"github.com/daybookq/daybook/filelock"
 	"github.com/daybookq/daybook/journal"
 )
 
@@ -24,8 +25,8 @@ func Lock(data string) (io.Closer, error) {
 	if err := journal.MakeDir(data, journal.SyncPath); err != nil {
 		return nil, fmt.Errorf("make data directory: %w", err)
 	}
-	f, err := journal.LockDir(data)
-	if errors.Is(err, journal.ErrLocked) {
+	f, err := filelock.Open(data)
+	if errors.Is(err, filelock.ErrLocked) {
 		err = fmt.Errorf("%w: %s", ErrInUse, data)
 	}
 	return f, err

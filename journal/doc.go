@@ -89,7 +89,6 @@
 // # Files
 //
 //   - journal.go, open.go, identity.go, directory.go: the options and the Journal; its start; its UUID; its directory.
-//   - lock_unix.go, lock_other.go: the lock of the directory, and systems without one.
 //   - lifecycle.go: Close, and what it waits for.
 //   - propose.go, commit.go, clock.go: Propose and the lanes; Run, the committer, and what it does with a group; the
 //     journal's time.

@@ -19,8 +19,6 @@ var (
 	ErrInvalid = errors.New("journal: invalid record")
 	// ErrTooLarge: the proposal is larger than MaxRecordBytes.
 	ErrTooLarge = errors.New("journal: record too large")
-	// ErrLocked: another process, or another journal of this process, has locked the directory.
-	ErrLocked = errors.New("another process uses it")
 	// ErrCut: the requested record was removed with its volume.
 	ErrCut = errors.New("journal: record was removed")
 	// ErrForeign: the store belongs to another journal.

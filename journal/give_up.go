@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/daybookq/daybook/filelock"
 )
 
 // GiveUp removes all records after seq last from the journal in dir, which must not be open. Operators use it when a
@@ -17,7 +19,7 @@ import (
 // The records up to last must be intact. Afterwards, the store must be rebuilt from a base whose cursor is at most
 // last, because the seqs after last will be used again.
 func GiveUp(dir string, last uint64) (kept string, err error) {
-	lock, err := LockDir(dir)
+	lock, err := filelock.Open(dir)
 	if err != nil {
 		return "", err
 	}

@@ -8,11 +8,13 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/daybookq/daybook/filelock"
 )
 
 // Open opens the journal in o.Dir, or makes one. It takes these steps:
 //
-//  1. It locks the directory (ErrLocked).
+//  1. It locks the directory (filelock.ErrLocked).
 //  2. It compares the identity of the journal with the one that the store has (ErrForeign).
 //  3. It surveys the tail. By the tail table it accepts the tail, discards part of it, or refuses to start
 //     (*CorruptError, ErrCursor).
@@ -43,7 +45,7 @@ func Open(o Options) (_ *Journal, err error) {
 	if err := MakeDir(o.Dir, o.Hooks.syncPath); err != nil {
 		return nil, fmt.Errorf("open journal: %w", err)
 	}
-	if j.lock, err = LockDir(o.Dir); err != nil {
+	if j.lock, err = filelock.Open(o.Dir); err != nil {
 		return nil, err
 	}
 	defer func() {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/tidwall/wal"
+
+	"github.com/daybookq/daybook/filelock"
 )
 
 // TestOpenSyncsBeforeItReturns: every accepted segment, its volume and the directory of the journal are synced, after
@@ -65,10 +67,10 @@ func TestOpenFailsOnFsync(t *testing.T) {
 
 func TestLock(t *testing.T) {
 	j := mustOpen(t, Options{})
-	if _, err := Open(Options{Dir: j.o.Dir}); !errors.Is(err, ErrLocked) {
+	if _, err := Open(Options{Dir: j.o.Dir}); !errors.Is(err, filelock.ErrLocked) {
 		t.Fatal(err)
 	}
-	if _, err := GiveUp(j.o.Dir, 0); !errors.Is(err, ErrLocked) {
+	if _, err := GiveUp(j.o.Dir, 0); !errors.Is(err, filelock.ErrLocked) {
 		t.Fatal(err)
 	}
 	if _, err := Verify(j.o.Dir); err != nil {

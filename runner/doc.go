@@ -14,7 +14,6 @@
 //	answers   the lines with which a process or a web service answers a batch
 //	slots     which handler may begin the next run
 //	sandbox   starts processes so that none outlives its run
-//	dirlock   locks directories, so that those of killed runners can be told apart
 //	pool      keeps processes that are used again: for script and wasi
 //	runlog    keeps what a run prints as the log of its job
 //	program   runs handlers of kind exec

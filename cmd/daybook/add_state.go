@@ -19,6 +19,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/filelock"
 )
 
 // addKeyAge is for how long the server certainly knows the key of a body: it keeps keys for 24 hours, and the clocks may
@@ -78,7 +79,7 @@ type stateBody struct {
 }
 
 // openAddState opens a state file, or creates it. head has no key yet. No other process may have the file open: the file is
-// locked before it is read, until close. The error is errNoteInUse otherwise.
+// locked before it is read, until close. The error is filelock.ErrLocked otherwise.
 func openAddState(path string, head stateHead) (_ *addState, err error) {
 	s := &addState{path: path, head: head, now: time.Now, bodies: map[int64]*stateBody{}}
 	s.head.Version = stateVersion
@@ -86,14 +87,15 @@ func openAddState(path string, head stateHead) (_ *addState, err error) {
 		return nil, err
 	}
 	if err := s.open(); err != nil {
-		return nil, errors.Join(err, s.f.Close())
+		s.close()
+		return nil, err
 	}
 	return s, nil
 }
 
 func (s *addState) open() error {
-	err := lockNote(s.f)
-	if errors.Is(err, errNoteInUse) {
+	err := filelock.Lock(s.f)
+	if errors.Is(err, filelock.ErrLocked) {
 		return fmt.Errorf("the state file %s: %w; next step: wait until the other add has ended, and run the same command again", s.path, err)
 	}
 	if err != nil {
@@ -339,4 +341,7 @@ func (s *addState) finish() error {
 }
 
 // close unlocks the file. Each line is on disk already.
-func (s *addState) close() { _ = s.f.Close() }
+func (s *addState) close() {
+	_ = filelock.Unlock(s.f)
+	_ = s.f.Close()
+}

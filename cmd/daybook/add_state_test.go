@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/filelock"
 )
 
 // TestStateFileInUse: while an add has a state file, another one with the same file stores nothing and changes nothing in
@@ -38,7 +39,7 @@ func TestStateFileInUse(t *testing.T) {
 	if _, err := first.f.WriteString(`{"event":"sent","at":1,`); err != nil { // the rest is still to be written
 		t.Fatal(err)
 	}
-	if _, err := openAddState(state, first.head); !errors.Is(err, errNoteInUse) {
+	if _, err := openAddState(state, first.head); !errors.Is(err, filelock.ErrLocked) {
 		t.Errorf("a second one: %v", err)
 	}
 	refused("within a line")
@@ -50,7 +51,7 @@ func TestStateFileInUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := lockNote(f); err != nil {
+	if err := filelock.Lock(f); err != nil {
 		t.Fatal(err)
 	}
 	refused("before the first line")

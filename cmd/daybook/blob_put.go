@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/filelock"
 )
 
 // longFile is the length from which a file is stored by a resumable upload.
@@ -85,7 +86,7 @@ func putLong(cmd *cobra.Command, c *client.Client, note uploadNote, f *os.File) 
 	errs := cmd.ErrOrStderr()
 	notes, err := openUploadNote(&note, f.Name())
 	switch {
-	case errors.Is(err, errNoteInUse):
+	case errors.Is(err, filelock.ErrLocked):
 		fmt.Fprintf(errs, "daybook: warning: another command is storing %s; this one stores it, too, and cannot be continued\n", f.Name())
 	case err != nil:
 		fmt.Fprintf(errs, "daybook: warning: the upload of %s cannot be continued if it is interrupted: %v\n", f.Name(), err)

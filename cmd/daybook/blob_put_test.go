@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/daybookq/daybook/filelock"
 )
 
 // breakingProxy forwards connections to a server, and breaks them.
@@ -248,7 +250,7 @@ func TestUploadNotes(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := note
-	if _, err := openUploadNote(&n, "file"); !errors.Is(err, errNoteInUse) {
+	if _, err := openUploadNote(&n, "file"); !errors.Is(err, filelock.ErrLocked) {
 		t.Errorf("a second one: %v", err)
 	}
 	f.close()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
+	"github.com/daybookq/daybook/filelock"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -71,14 +72,14 @@ func lockContexts() (unlock func(), err error) {
 		return nil, err
 	}
 	for begun := time.Now(); ; time.Sleep(5 * time.Millisecond) {
-		if err = lockNote(f); !errors.Is(err, errNoteInUse) || time.Since(begun) > lockedFor {
+		if err = filelock.Lock(f); !errors.Is(err, filelock.ErrLocked) || time.Since(begun) > lockedFor {
 			break
 		}
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("lock the contexts: %w", err), f.Close())
 	}
-	return func() { f.Close() }, nil // which unlocks it
+	return func() { _, _ = filelock.Unlock(f), f.Close() }, nil
 }
 
 // write replaces the file with the contexts.

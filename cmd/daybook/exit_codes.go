@@ -13,6 +13,7 @@ import (
 	"github.com/daybookq/daybook/backup"
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/filelock"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
@@ -117,7 +118,7 @@ func exitCode(err error) int {
 		return exitJobFailed
 	case errors.Is(err, errWatchTimeout), errors.Is(err, errWaitTimeout):
 		return exitTimeout
-	case errors.Is(err, ingest.ErrInUse), errors.Is(err, journal.ErrLocked), errors.Is(err, blob.ErrLocked), errors.Is(err, backup.ErrInUse), errors.Is(err, errNoteInUse):
+	case errors.Is(err, ingest.ErrInUse), errors.Is(err, filelock.ErrLocked), errors.Is(err, backup.ErrInUse):
 		return exitDataInUse
 	case errors.Is(err, errListen):
 		return exitListen

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/filelock"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/journal"
 	"github.com/daybookq/daybook/store"
@@ -217,7 +218,7 @@ func TestExitCodes(t *testing.T) {
 	}{
 		{errors.New("something"), exitError},
 		{usageError{errors.New("x")}, exitUsage},
-		{ingest.ErrInUse, exitDataInUse}, {journal.ErrLocked, exitDataInUse},
+		{ingest.ErrInUse, exitDataInUse}, {filelock.ErrLocked, exitDataInUse},
 		{errListen, exitListen},
 		{&journal.CorruptError{}, exitCorrupt}, {journal.ErrForeign, exitCorrupt}, {journal.ErrCursor, exitCorrupt}, {store.ErrForeignJournal, exitCorrupt}, {store.ErrDamaged, exitCorrupt},
 		{errProblems, exitProblems},

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+
+	"github.com/daybookq/daybook/filelock"
 )
 
 const (
@@ -21,9 +23,6 @@ const (
 	// maxNotes bounds how many notes are looked at, to remove old ones.
 	maxNotes = 10_000
 )
-
-// errNoteInUse: another process puts the same file.
-var errNoteInUse = errors.New("another process uses it")
 
 // uploadNote says which upload of a file is under way, so that a later command goes on with it. There is a file for each,
 // in the directory for the state of programs.
@@ -57,7 +56,7 @@ func notesDir() (string, error) {
 }
 
 // openUploadNote opens the note of a file, and sets n.Upload if the note is about the same state of the file. It returns
-// errNoteInUse if another process puts this file.
+// filelock.ErrLocked if another process puts this file.
 func openUploadNote(n *uploadNote, file string) (_ *noteFile, err error) {
 	dir, err := notesDir()
 	if err != nil {
@@ -75,7 +74,7 @@ func openUploadNote(n *uploadNote, file string) (_ *noteFile, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := lockNote(f); err != nil {
+	if err := filelock.Lock(f); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxNoteBytes))
@@ -129,6 +128,7 @@ func (n *noteFile) close() {
 	if n.note.Upload == "" { // none has begun
 		n.remove()
 	}
+	_ = filelock.Unlock(n.f)
 	_ = n.f.Close() // what it has is of use only later
 }
 

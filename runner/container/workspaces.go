@@ -4,13 +4,14 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
-	"github.com/daybookq/daybook/runner/dirlock"
+	"github.com/daybookq/daybook/filelock"
 	"github.com/daybookq/daybook/runner/disk"
 )
 
@@ -25,7 +26,7 @@ import (
 // Invariant: an instance whose directory is missing or not locked has ended. Its containers may be removed.
 type workspaces struct {
 	dir, id, instance string
-	lock              *os.File // of the instance
+	lock              io.Closer // of the instance
 }
 
 // gateWait bounds the wait for the lock of the directory, which is held while an instance is created or looked at.
@@ -54,7 +55,7 @@ func openWorkspaces(dir string) (*workspaces, error) {
 		if err := os.Mkdir(w.path(w.instance), 0o700); err != nil {
 			return err
 		}
-		w.lock, err = dirlock.Lock(w.path(w.instance))
+		w.lock, err = filelock.Open(w.path(w.instance))
 		return err
 	})
 	if err != nil {
@@ -69,8 +70,8 @@ func (w *workspaces) path(names ...string) string {
 
 // exclusively calls f while no other runner creates or looks at instances.
 func (w *workspaces) exclusively(f func() error) error {
-	gate, err := dirlock.Lock(w.dir)
-	for end := time.Now().Add(gateWait); errors.Is(err, dirlock.ErrLocked) && time.Now().Before(end); gate, err = dirlock.Lock(w.dir) {
+	gate, err := filelock.Open(w.dir)
+	for end := time.Now().Add(gateWait); errors.Is(err, filelock.ErrLocked) && time.Now().Before(end); gate, err = filelock.Open(w.dir) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	if err != nil {
@@ -122,9 +123,9 @@ func isInstance(name string) bool {
 	return found && len(text) == 26 && strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == "" // as rand.Text makes it
 }
 
-// ended are instances whose processes have ended. Each is locked until the file is closed.
-func (w *workspaces) ended() (map[string]*os.File, error) {
-	ended := map[string]*os.File{}
+// ended are instances whose processes have ended. Each is locked until it is closed.
+func (w *workspaces) ended() (map[string]io.Closer, error) {
+	ended := map[string]io.Closer{}
 	err := w.exclusively(func() error {
 		entries, err := os.ReadDir(w.dir)
 		if err != nil {
@@ -134,10 +135,10 @@ func (w *workspaces) ended() (map[string]*os.File, error) {
 			if !e.IsDir() || !isInstance(e.Name()) || e.Name() == w.instance {
 				continue
 			}
-			lock, err := dirlock.Lock(w.path(e.Name()))
+			lock, err := filelock.Open(w.path(e.Name()))
 			if err == nil {
 				ended[e.Name()] = lock
-			} else if !errors.Is(err, dirlock.ErrLocked) {
+			} else if !errors.Is(err, filelock.ErrLocked) {
 				return err
 			}
 		}

@@ -7,5 +7,5 @@
 //	free_other.go  on other systems, it is unknown
 //	tree.go        RemoveTree
 //
-// Not for: locks of directories (package dirlock), the data directories of the server (packages journal, blob).
+// Not for: locks of directories (package filelock), the data directories of the server (packages journal, blob).
 package disk

@@ -3,11 +3,12 @@ package script
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 
-	"github.com/daybookq/daybook/runner/dirlock"
+	"github.com/daybookq/daybook/filelock"
 	"github.com/daybookq/daybook/runner/disk"
 )
 
@@ -17,7 +18,7 @@ const directoryPrefix = "daybook-scripts-"
 // pool can remove it if this one is killed.
 type directory struct {
 	path string
-	lock *os.File // nil where the system has no locks
+	lock io.Closer // nil where the system has no locks
 }
 
 // cacheDirectory returns where pools have their directories: in the user's cache, or in the directory for temporary files
@@ -43,14 +44,14 @@ func newDirectory(parent string) (*directory, error) {
 		if path, err = filepath.Abs(path); err != nil {
 			return nil, fmt.Errorf("create a directory for scripts: %w", err)
 		}
-		lock, err := dirlock.Lock(path)
+		lock, err := filelock.Open(path)
 		switch {
 		case err == nil:
 			if _, err := os.Stat(path); err == nil {
 				return &directory{path, lock}, nil
 			}
 			lock.Close() // another runner has removed it
-		case !errors.Is(err, dirlock.ErrLocked) && !errors.Is(err, fs.ErrNotExist):
+		case !errors.Is(err, filelock.ErrLocked) && !errors.Is(err, fs.ErrNotExist):
 			return &directory{path, nil}, nil // this system, or this file system, has no locks
 		}
 	}
@@ -61,7 +62,7 @@ func newDirectory(parent string) (*directory, error) {
 func removeAbandoned(parent string) {
 	abandoned, _ := filepath.Glob(filepath.Join(parent, directoryPrefix+"*"))
 	for _, path := range abandoned {
-		if lock, err := dirlock.Lock(path); err == nil {
+		if lock, err := filelock.Open(path); err == nil {
 			_ = disk.RemoveTree(path) // the next runner tries again
 			lock.Close()
 		}

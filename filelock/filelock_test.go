@@ -1,4 +1,4 @@
-package dirlock
+package filelock
 
 import (
 	"errors"
@@ -11,17 +11,18 @@ import (
 // TestLock: one at a time has the lock of a directory.
 func TestLock(t *testing.T) {
 	dir := t.TempDir()
-	f, err := Lock(dir)
+	f, err := Open(dir)
 	if errors.Is(err, errors.ErrUnsupported) {
 		t.Skip("this system has no locks of directories")
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Lock(dir); !errors.Is(err, ErrLocked) {
+	if _, err := Open(dir); !errors.Is(err, ErrLocked) {
 		t.Errorf("a locked directory: %v", err)
 	}
-	if _, err := Lock(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
+	file := filepath.Join(dir, "none")
+	if _, err := Open(file); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no directory: %v", err)
 	}
 	if err := os.Remove(dir); err != nil { // the lock is that of the directory, not of its name
@@ -30,13 +31,13 @@ func TestLock(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	other, err := Lock(dir)
+	other, err := Open(dir)
 	if err != nil {
 		t.Errorf("a new directory of the same name: %v", err)
 	}
 	other.Close()
 	f.Close()
-	if f, err = Lock(dir); err != nil {
+	if f, err = Open(dir); err != nil {
 		t.Fatalf("after the end of the lock: %v", err)
 	}
 	f.Close()

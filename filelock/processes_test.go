@@ -1,6 +1,6 @@
 //go:build unix && !aix && !solaris
 
-package journal
+package filelock
 
 import (
 	"errors"
@@ -33,11 +33,11 @@ func TestLockWhileProcessesStart(t *testing.T) {
 		})
 	}
 	for range 3000 {
-		l, err := LockDir(dir)
+		l, err := Open(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := LockDir(dir); !errors.Is(err, ErrLocked) {
+		if _, err := Open(dir); !errors.Is(err, ErrLocked) {
 			t.Fatal(err)
 		}
 		if err := l.Close(); err != nil {

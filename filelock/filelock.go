@@ -1,0 +1,29 @@
+package filelock
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// ErrLocked is the error for a file that is locked: by another process, or by this one through another open file.
+var ErrLocked = errors.New("another process uses it")
+
+// Open locks the file or directory of a path until the returned lock is closed. It does not wait. The error is ErrLocked,
+// fs.ErrNotExist, errors.ErrUnsupported, where the system has no such locks, or another one of the file system.
+func Open(path string) (io.Closer, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("lock: %w", err)
+	}
+	if err := Lock(f); err != nil {
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
+	}
+	return locked{f}, nil
+}
+
+// locked is a file that Open has locked.
+type locked struct{ f *os.File }
+
+func (l locked) Close() error { return errors.Join(Unlock(l.f), l.f.Close()) }
