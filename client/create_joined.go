@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/daybookq/daybook/job"
@@ -20,9 +21,10 @@ import (
 // server answers it when all are on disk. A request whose creates the server refuses, or that was not sent, stores
 // nothing. Each of its creates is then made by an HTTP request of its own, so that none fails because of another.
 type joinedCreates struct {
+	underWay atomic.Int64
+	stream   atomic.Pointer[Stream] // nil: there is none; changed with mu held
+
 	mu       sync.Mutex // guards the fields below
-	underWay int
-	stream   *Stream
 	opening  bool
 	retryAt  time.Time   // when another stream may be opened
 	idle     *time.Timer // closes the stream
@@ -76,17 +78,22 @@ func (j *joinedCreates) begin(c *Client, n *NewJob) *joinedCreate {
 
 // count counts a create, and reports whether there is a stream for it.
 func (j *joinedCreates) count(c *Client) bool {
+	underWay := j.underWay.Add(1)
+	if s := j.stream.Load(); s != nil && !s.ended() {
+		return true
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.underWay++
-	if j.stream != nil && j.stream.Err() != nil {
-		j.stream = nil
+	s := j.stream.Load()
+	if s != nil && s.ended() {
+		s = nil
+		j.stream.Store(nil)
 	}
-	if j.stream == nil && j.underWay > 1 && !j.opening && !time.Now().Before(j.retryAt) {
+	if s == nil && underWay > 1 && !j.opening && !time.Now().Before(j.retryAt) {
 		j.opening = true
 		go j.open(c)
 	}
-	return j.stream != nil
+	return s != nil
 }
 
 // joinable returns a create that can be sent with others; nil if it must be a request of its own.
@@ -157,7 +164,7 @@ func (j *joinedCreates) sendDue(c *Client) {
 		creates, callers := j.take(n)
 		j.requests++
 		j.sentAt = time.Now()
-		go j.send(c, j.stream, creates, callers)
+		go j.send(c, j.stream.Load(), creates, callers)
 	}
 }
 
@@ -266,15 +273,17 @@ func (s *Stream) createAll(c *Client, creates []*joinedCreate) (made madeCreates
 
 // end stops to count a create.
 func (j *joinedCreates) end() {
+	if j.underWay.Add(-1) > 0 {
+		return
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.underWay--
 	j.closeLater()
 }
 
 // closeLater sets the timer that closes the stream, if no create is under way. j.mu is held.
 func (j *joinedCreates) closeLater() {
-	if j.underWay > 0 || j.stream == nil {
+	if j.underWay.Load() > 0 || j.stream.Load() == nil {
 		return
 	}
 	if j.idle == nil {
@@ -289,7 +298,7 @@ func (j *joinedCreates) open(c *Client) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.opening = false; err == nil {
-		j.stream = s
+		j.stream.Store(s)
 		j.closeLater() // the creates may have ended in the meantime
 		return
 	}
@@ -303,12 +312,12 @@ func (j *joinedCreates) open(c *Client) {
 
 func (j *joinedCreates) closeIdle() {
 	j.mu.Lock()
-	s := j.stream
-	if j.underWay > 0 || s == nil {
+	s := j.stream.Load()
+	if j.underWay.Load() > 0 || s == nil {
 		j.mu.Unlock()
 		return
 	}
-	j.stream = nil
+	j.stream.Store(nil)
 	j.mu.Unlock()
 	s.Close()
 }

@@ -210,13 +210,13 @@ func answering(t *testing.T, then func(*websocket.Conn)) *Client {
 func TestUnusedStream(t *testing.T) {
 	var j joinedCreates
 	j.open(answering(t, nil))
-	if j.stream == nil || j.idle == nil {
-		t.Fatalf("stream %v, timer %v", j.stream, j.idle)
+	if j.stream.Load() == nil || j.idle == nil {
+		t.Fatalf("stream %v, timer %v", j.stream.Load(), j.idle)
 	}
 	j.idle.Stop()
-	s := j.stream
+	s := j.stream.Load()
 	j.closeIdle()
-	if <-s.Done(); j.stream != nil {
+	if <-s.Done(); j.stream.Load() != nil {
 		t.Error("an idle stream is still used")
 	}
 }

@@ -154,6 +154,16 @@ func (s *Stream) Err() error {
 	return s.err
 }
 
+// ended reports whether the connection has ended.
+func (s *Stream) ended() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // Close ends the connection. Requests without an answer end with ErrUnknown.
 func (s *Stream) Close() {
 	_ = s.conn.Close(websocket.StatusNormalClosure, "") // if the server does not answer, the connection is closed anyway
