@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// The server does not run on this system, so nothing opens a directory of blobs: filelock.Open refuses it.
+// The server does not run on this system, so nothing opens a directory of blobs.
 
 const noFollow = 0
 

@@ -21,7 +21,10 @@ import (
 // server answers it when all are on disk. A request whose creates the server refuses, or that was not sent, stores
 // nothing. Each of its creates is then made by an HTTP request of its own, so that none fails because of another.
 type joinedCreates struct {
-	underWay atomic.Int64
+	// A create counts itself in underWay before it reads stream. closeIdle removes the stream with mu held, and only if
+	// underWay is 0. A create that has read the stream just before that is added after it. sendDue then finds no stream,
+	// and the create is a request of its own.
+	underWay atomic.Int64           // creates
 	stream   atomic.Pointer[Stream] // nil: there is none; changed with mu held
 
 	mu       sync.Mutex // guards the fields below

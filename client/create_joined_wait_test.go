@@ -221,6 +221,32 @@ func TestUnusedStream(t *testing.T) {
 	}
 }
 
+// TestIdleStreamInUse: a stream is not closed while a create is under way. A create that has found a stream which is closed
+// before the create is added must be a request of its own.
+func TestIdleStreamInUse(t *testing.T) {
+	var j joinedCreates
+	c := answering(t, nil)
+	j.open(c)
+	j.idle.Stop()
+	s := j.stream.Load()
+	if !j.count(c) {
+		t.Fatal("the stream was not found")
+	}
+	if j.closeIdle(); j.stream.Load() != s || s.ended() {
+		t.Fatal("a stream was closed while a create was under way")
+	}
+	j.end()
+	if !j.idle.Stop() {
+		t.Error("the last create has not set the timer")
+	}
+	j.closeIdle()
+	j.underWay.Add(1) // and it has read the stream before
+	job := TextJob("", "x")
+	if a := j.create(t.Context(), c, job.joinable()); !errors.Is(a.err, errNotJoined) {
+		t.Errorf("%+v", a)
+	}
+}
+
 // TestJoinedAnswers: only what proves that nothing was stored lets the creates of a request be sent again.
 func TestJoinedAnswers(t *testing.T) {
 	line := func(text string) func(*websocket.Conn) {

@@ -1,6 +1,6 @@
 // Package filelock locks files and directories, so that one process at a time uses them. The locks are those of the kernel:
-// they end with the process, also when it is killed, and leave no file. Only those who ask for a lock heed it: others can
-// still read and write.
+// they end with the process, also when it is killed, and leave no file. They are advisory: a program that does not call Lock
+// can still read and write the file.
 //
 // # Files
 //
@@ -8,4 +8,6 @@
 //	lock_unix.go     Lock and Unlock by flock
 //	lock_windows.go  by LockFileEx, for files only
 //	lock_other.go    on other systems, there are no locks
+//
+// Not for: waiting for a lock; goroutines that share one open file.
 package filelock

@@ -11,7 +11,8 @@ import (
 var ErrLocked = errors.New("another process uses it")
 
 // Open locks the file or directory of a path until the returned lock is closed. It does not wait. The error is ErrLocked,
-// fs.ErrNotExist, errors.ErrUnsupported, where the system has no such locks, or another one of the file system.
+// fs.ErrNotExist, or another one of the file system. It is errors.ErrUnsupported if the system has no such locks; on
+// Windows, directories have none.
 func Open(path string) (io.Closer, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -33,7 +33,7 @@ func TestLock(t *testing.T) {
 	}
 	other, err := Open(dir)
 	if err != nil {
-		t.Errorf("a new directory of the same name: %v", err)
+		t.Fatalf("a new directory of the same name: %v", err)
 	}
 	other.Close()
 	f.Close()
@@ -41,4 +41,44 @@ func TestLock(t *testing.T) {
 		t.Fatalf("after the end of the lock: %v", err)
 	}
 	f.Close()
+}
+
+// TestLockOfAFile: a lock of a file keeps others from locking it, but not from reading and writing. To unlock a file that
+// another one has locked changes nothing.
+func TestLockOfAFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	open := func() *os.File {
+		t.Helper()
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		return f
+	}
+	a, b, c := open(), open(), open()
+	if err := Lock(a); errors.Is(err, errors.ErrUnsupported) {
+		t.Skip("this system has no locks of files")
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	if err := Lock(b); !errors.Is(err, ErrLocked) {
+		t.Errorf("a locked file: %v", err)
+	}
+	if _, err := b.WriteAt([]byte("text"), 0); err != nil {
+		t.Error(err)
+	}
+	if text, err := os.ReadFile(path); err != nil || string(text) != "text" {
+		t.Errorf("%q, %v", text, err)
+	}
+	_ = Unlock(b) // an error on some systems
+	if err := Lock(c); !errors.Is(err, ErrLocked) {
+		t.Errorf("after somebody else has unlocked it: %v", err)
+	}
+	if err := Unlock(a); err != nil {
+		t.Fatal(err)
+	}
+	if err := Lock(b); err != nil {
+		t.Errorf("after the end of the lock: %v", err)
+	}
 }

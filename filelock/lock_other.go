@@ -7,8 +7,7 @@ import (
 	"os"
 )
 
-// Lock returns errors.ErrUnsupported: without a lock, two servers could write to one directory. So no server starts on this
-// system.
+// Lock returns errors.ErrUnsupported. This system has no locks that end with the process.
 func Lock(*os.File) error { return errors.ErrUnsupported }
 
 // Unlock returns errors.ErrUnsupported.

@@ -17,8 +17,8 @@ import (
 //
 // The group commit has no timer and no setting: while one group is synced, the commands of the next one arrive. The
 // committer calls runtime.Gosched twice for each group. Before it takes the group, callers that were just answered can
-// propose their next command. After it has answered the group, their answers go out before the receiver of Deliver
-// runs: the scheduler would run that first, because it was woken last.
+// propose their next command. After it has answered the group, the callers can send their answers before Deliver wakes
+// its receiver. Without that, the scheduler runs the receiver first, because it was woken last.
 func (j *Journal) Run(ctx context.Context) error {
 	if !j.life.begin() {
 		return fmt.Errorf("run journal: %w, or Run was called before", ErrClosed)
@@ -104,7 +104,9 @@ func (j *Journal) commit(group []*Proposal) {
 	for i, p := range group {
 		p.Done(records[i].Seq, records[i].At, nil)
 	}
-	runtime.Gosched() // see Run
+	if len(group) > 0 {
+		runtime.Gosched() // see Run
+	}
 	j.deliver(records)
 	j.proposals.release(group)
 	if j.c.tail.bytes >= j.o.VolumeBytes {

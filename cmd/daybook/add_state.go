@@ -79,7 +79,7 @@ type stateBody struct {
 }
 
 // openAddState opens a state file, or creates it. head has no key yet. No other process may have the file open: the file is
-// locked before it is read, until close. The error is filelock.ErrLocked otherwise.
+// locked before it is read, until close. If another process has it open, the error is filelock.ErrLocked.
 func openAddState(path string, head stateHead) (_ *addState, err error) {
 	s := &addState{path: path, head: head, now: time.Now, bodies: map[int64]*stateBody{}}
 	s.head.Version = stateVersion

@@ -268,8 +268,8 @@ func largeServer(t *testing.T) *server {
 
 const kills = 15
 
-// killTimes are random times after the start of a process, at most as long as the last one took that ended by itself. So they
-// are in the middle of most processes, also when the machine becomes busier or idle.
+// killTimes are random times after the start of a process, up to a bound. The bound grows after a kill in time, and shrinks
+// after a process that ended first. So it follows how long a process takes, also when the machine becomes busier or idle.
 type killTimes struct{ most time.Duration }
 
 // killTimesOf are the times for a process that does what a command in this process has done since began. A process takes
@@ -282,8 +282,11 @@ func (m *killTimes) wait(ended chan error) {
 	select {
 	case err := <-ended:
 		ended <- err
-		m.most = max(time.Since(began), time.Millisecond)
+		if err == nil {
+			m.most = max(5*time.Since(began)/4, time.Millisecond)
+		}
 	case <-time.After(rand.N(m.most)):
+		m.most += m.most / 8
 	}
 }
 

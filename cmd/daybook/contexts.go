@@ -79,7 +79,10 @@ func lockContexts() (unlock func(), err error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("lock the contexts: %w", err), f.Close())
 	}
-	return func() { _, _ = filelock.Unlock(f), f.Close() }, nil
+	return func() {
+		_ = filelock.Unlock(f)
+		_ = f.Close()
+	}, nil
 }
 
 // write replaces the file with the contexts.

@@ -79,7 +79,7 @@ func openUploadNote(n *uploadNote, file string) (_ *noteFile, err error) {
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxNoteBytes))
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, errors.Join(err, filelock.Unlock(f), f.Close())
 	}
 	var old uploadNote
 	if json.Unmarshal(text, &old) == nil { // a process may have been killed while it wrote
