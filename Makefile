@@ -108,8 +108,8 @@ check: ## what must hold before a change lands: formatting, vet, static analysis
 	$(GO) run $(STATICCHECK) work
 	$(GO) build -race -o $(BIN)/daybook-race ./cmd/daybook
 	cd bench/peers && export GOWORK=off && $(GO) vet $(PEERS_OWN) && DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook-race $(GO) test -count=1 $(PEERS_OWN)
-	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook-race $(GO) test -race -short -count=1 -timeout 15m ./client/...
-	$(GO) test -race -short -count=1 -timeout 15m $$($(GO) list work | grep -v '^$(OURS)/client')
+	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook-race $(GO) test -race -short -count=1 -timeout 30m ./client/...
+	$(GO) test -race -short -count=1 -timeout 30m $$($(GO) list work | grep -v '^$(OURS)/client')
 
 cross: ## compile and vet the program for macOS and Windows, and the packages of the server for macOS; the first time takes minutes
 	CGO_ENABLED=0 GOOS=windows GOARCH=arm64 $(GO) vet ./cmd/daybook $(OURS)/client
