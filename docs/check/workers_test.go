@@ -115,6 +115,10 @@ func TestMovingWorkers(t *testing.T) {
 			if output.Status != "completed" || j.RunAttempts != 1 {
 				t.Errorf("the job is %s after %d runs, and not completed after one", output.Status, j.RunAttempts)
 			}
+			select { // the job has ended when the server has the report, and its answer is lost later
+			case <-between.reported:
+			case <-ctx.Done():
+			}
 			between.lock.Lock()
 			defer between.lock.Unlock()
 			if !between.claimLost || !between.tickleRefused || between.tickles < 2 || !between.reportLost {
@@ -129,7 +133,8 @@ type faults struct {
 	*httptest.Server
 	lock                                 sync.Mutex
 	claimLost, tickleRefused, reportLost bool
-	tickles                              int // that the server has carried out
+	tickles                              int           // that the server has carried out
+	reported                             chan struct{} // closed when reportLost is set
 }
 
 func newFaults(t *testing.T, server string) *faults {
@@ -137,7 +142,7 @@ func newFaults(t *testing.T, server string) *faults {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &faults{}
+	f := &faults{reported: make(chan struct{})}
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	proxy.ModifyResponse = func(answer *http.Response) error {
 		f.lock.Lock()
@@ -149,6 +154,7 @@ func newFaults(t *testing.T, server string) *faults {
 			return errors.New("the answer is lost")
 		case strings.HasSuffix(path, "/complete") && ok && !f.reportLost:
 			f.reportLost = true
+			close(f.reported)
 			return errors.New("the answer is lost")
 		case strings.HasSuffix(path, "/tickle") && ok:
 			f.tickles++
