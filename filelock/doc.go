@@ -4,7 +4,7 @@
 //
 // # Files
 //
-//	filelock.go      Open, ErrLocked
+//	filelock.go      Open, Close, ErrLocked
 //	lock_unix.go     Lock and Unlock by flock
 //	lock_windows.go  by LockFileEx, for files only
 //	lock_other.go    on other systems, there are no locks

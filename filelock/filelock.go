@@ -27,4 +27,7 @@ func Open(path string) (io.Closer, error) {
 // locked is a file that Open has locked.
 type locked struct{ f *os.File }
 
-func (l locked) Close() error { return errors.Join(Unlock(l.f), l.f.Close()) }
+func (l locked) Close() error { return Close(l.f) }
+
+// Close unlocks a file that Lock has locked, and closes it.
+func Close(f *os.File) error { return errors.Join(Unlock(f), f.Close()) }

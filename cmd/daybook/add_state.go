@@ -341,7 +341,4 @@ func (s *addState) finish() error {
 }
 
 // close unlocks the file. Each line is on disk already.
-func (s *addState) close() {
-	_ = filelock.Unlock(s.f)
-	_ = s.f.Close()
-}
+func (s *addState) close() { _ = filelock.Close(s.f) } // each line was synced when it was written

@@ -79,10 +79,7 @@ func lockContexts() (unlock func(), err error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("lock the contexts: %w", err), f.Close())
 	}
-	return func() {
-		_ = filelock.Unlock(f)
-		_ = f.Close()
-	}, nil
+	return func() { _ = filelock.Close(f) }, nil // the file is empty, and its lock ends with the process at the latest
 }
 
 // write replaces the file with the contexts.

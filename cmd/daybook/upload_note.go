@@ -79,7 +79,7 @@ func openUploadNote(n *uploadNote, file string) (_ *noteFile, err error) {
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxNoteBytes))
 	if err != nil {
-		return nil, errors.Join(err, filelock.Unlock(f), f.Close())
+		return nil, errors.Join(err, filelock.Close(f))
 	}
 	var old uploadNote
 	if json.Unmarshal(text, &old) == nil { // a process may have been killed while it wrote
@@ -128,8 +128,7 @@ func (n *noteFile) close() {
 	if n.note.Upload == "" { // none has begun
 		n.remove()
 	}
-	_ = filelock.Unlock(n.f)
-	_ = n.f.Close() // what it has is of use only later
+	_ = filelock.Close(n.f) // what it has is of use only later
 }
 
 // removeOldNotes removes the notes of uploads that the server has removed. It is no failure if it cannot.
