@@ -21,6 +21,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/docs/check"
+	"github.com/daybookq/daybook/runner/container/enginetest"
 )
 
 // engine is a container engine that the test has started, with directories of its own.
@@ -51,10 +52,7 @@ func startEngine(t *testing.T, name string) *engine {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		for _, mounted := range []string{"data", "data/overlay", "exec", "run"} {
-			_ = unix.Unmount(filepath.Join(dir, mounted), unix.MNT_DETACH) // most are no mounts
-		}
-		if err := os.RemoveAll(dir); err != nil {
+		if err := enginetest.Remove(dir); err != nil {
 			t.Error(err)
 		}
 	})

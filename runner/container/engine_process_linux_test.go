@@ -14,6 +14,3 @@ func asUser(id int) *syscall.SysProcAttr {
 	attributes.Credential = &syscall.Credential{Uid: uint32(id), Gid: uint32(id), Groups: []uint32{}}
 	return attributes
 }
-
-// unmount removes what an engine has mounted, if it has.
-func unmount(path string) { syscall.Unmount(path, syscall.MNT_DETACH) }

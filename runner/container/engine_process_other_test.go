@@ -6,4 +6,3 @@ import "syscall"
 
 func ownGroup() *syscall.SysProcAttr  { return nil }
 func asUser(int) *syscall.SysProcAttr { return nil }
-func unmount(string)                  {}

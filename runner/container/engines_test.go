@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/moby/moby/client"
+
+	"github.com/daybookq/daybook/runner/container/enginetest"
 )
 
 // guestImage has nothing but the program of testdata/guest, and a volume.
@@ -210,10 +212,7 @@ func (e *realEngine) stop() error {
 			syscall.Kill(id, syscall.SIGKILL)
 		}
 	}
-	for _, name := range []string{"data", "data/overlay", "exec", "run"} { // what the engine mounts on its own folders
-		unmount(filepath.Join(e.dir, name))
-	}
-	if err := os.RemoveAll(e.dir); err != nil {
+	if err := enginetest.Remove(e.dir); err != nil {
 		return fmt.Errorf("remove the folders of %s: %w", e.name, err)
 	}
 	return nil

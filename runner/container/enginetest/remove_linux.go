@@ -1,0 +1,83 @@
+package enginetest
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// patience is how long Remove waits for processes to end.
+const patience = 30 * time.Second
+
+// unescape undoes how the kernel writes a path in mountinfo.
+var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+
+// Remove removes the directory of an engine, an absolute path, once the engine has been told to end.
+//
+// The end of a container starts a podman that nobody waits for. It mounts a directory of the engine again. So Remove first
+// waits, for up to 30 seconds, until no command line names the directory. Then it unmounts everything below it, and what is
+// mounted at one place twice as well.
+func Remove(dir string) error {
+	for until := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		left, err := processes(dir)
+		late := time.Now().After(until)
+		if err == nil && len(left) > 0 && !late {
+			continue
+		}
+		if err == nil {
+			err = unmount(dir)
+		}
+		if err == nil {
+			err = os.RemoveAll(dir)
+		}
+		if err == nil || late {
+			if err != nil {
+				err = fmt.Errorf("%w (processes that name the directory: %q)", err, left)
+			}
+			return err
+		}
+	}
+}
+
+// processes returns the command lines in which dir stands.
+func processes(dir string) (lines []string, err error) {
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range files {
+		line, err := os.ReadFile(name) // a process may end meanwhile
+		if err == nil && bytes.Contains(line, []byte(dir)) {
+			lines = append(lines, string(bytes.ReplaceAll(line, []byte{0}, []byte{' '})))
+		}
+	}
+	return lines, nil
+}
+
+// unmount unmounts what is mounted at dir and below, the newest first.
+func unmount(dir string) error {
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return err
+	}
+	for _, line := range slices.Backward(slices.Collect(strings.Lines(string(text)))) {
+		fields := strings.Fields(line) // ID PARENT DEVICE ROOT POINT …
+		if len(fields) < 5 {
+			continue
+		}
+		at := unescape.Replace(fields[4])
+		if at != dir && !strings.HasPrefix(at, dir+"/") {
+			continue
+		}
+		if err := unix.Unmount(at, unix.MNT_DETACH); err != nil && err != unix.EINVAL { // EINVAL: somebody else has
+			return fmt.Errorf("unmount %s: %w", at, err)
+		}
+	}
+	return nil
+}
