@@ -20,8 +20,9 @@
 // Files, in the order of a request:
 //
 //   - server.go, routes.go: the server and its options; the table of all routes.
-//   - listener.go, connection.go, request_framing.go: the limit on open connections, the minimum speed of each, and the
-//     check for requests with an ambiguous length.
+//   - listener.go, arrived_unix.go, arrived_other.go, connection.go, request_framing.go: the limit on open connections, and
+//     whether one has a request that was not read yet; the minimum speed of each, and the check for requests with an
+//     ambiguous length.
 //   - origin.go, query_parameters.go: the checks of Host and Origin, of query parameters and of header names.
 //   - request_body.go, media_types.go, memory_budget.go, strict_json.go: request bodies, their media types, the limits
 //     on memory for bodies and answers, and strict decoding of JSON.

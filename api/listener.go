@@ -23,7 +23,8 @@ const (
 // listener accepts connections, and bounds how many are open: each takes a file descriptor, and the journal and the
 // store need file descriptors too. When a client connects and all places are taken, the listener closes the connection
 // that has waited longest for its first request. If there is none, it closes the connection that has been idle longest
-// between two requests. While all connections have a request, new ones wait in the backlog of the operating system.
+// between two requests. A connection whose request has arrived is not closed, even if nothing was read of it yet. While all
+// connections have a request, new ones wait in the backlog of the operating system.
 type listener struct {
 	net.Listener
 	most   int
@@ -96,7 +97,7 @@ func (l *listener) admit(c *connection) (wait time.Duration) {
 		return untilChanged
 	default:
 	}
-	if l.open >= l.most {
+	for l.open >= l.most {
 		front := l.silent.Front()
 		if front == nil {
 			front = l.idle.Front()
@@ -107,6 +108,10 @@ func (l *listener) admit(c *connection) (wait time.Duration) {
 		oldest := front.Value.(*connection)
 		if left := idleGrace - time.Since(oldest.place.since); left > 0 {
 			return left
+		}
+		if arrived(oldest.Conn) { // on a busy machine net/http may read the request late
+			l.put(oldest, oldest.place.in)
+			continue
 		}
 		l.forget(oldest)
 		l.evicted++

@@ -1,0 +1,63 @@
+//go:build unix
+
+package api
+
+import (
+	"io"
+	"net"
+	"testing"
+	"time"
+)
+
+// TestRequestThatWasNotRead: a connection whose request has arrived keeps its place, though nobody has read it for longer
+// than idleGrace. One that is silent makes room.
+func TestRequestThatWasNotRead(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newListener(inner, 2)
+	defer l.Close()
+	dial := func() net.Conn {
+		t.Helper()
+		c, err := net.Dial("tcp", inner.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	accept := func() *connection {
+		t.Helper()
+		c, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		if err := c.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		return c.(*connection)
+	}
+	asking := dial()
+	late := accept()
+	if _, err := io.WriteString(asking, "GET"); err != nil {
+		t.Fatal(err)
+	}
+	for until := time.Now().Add(10 * time.Second); !arrived(late.Conn); time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatal("the request does not arrive")
+		}
+	}
+	dial()
+	silent := accept()
+	dial()
+	accept() // after idleGrace
+	if _, err := silent.Read(make([]byte, 1)); err == nil || !silent.place.gone {
+		t.Errorf("the silent connection is open: %v", err)
+	}
+	b := make([]byte, 3)
+	if _, err := io.ReadFull(late, b); err != nil || string(b) != "GET" {
+		t.Errorf("the connection with a request: %q, %v", b, err)
+	}
+}
