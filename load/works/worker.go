@@ -67,21 +67,37 @@ func (r *running) end() error {
 	return nil
 }
 
+// firstJob is how long WorkerPeak waits for the first job after its time. A slow disk can delay the first claim.
+const firstJob = 10 * time.Second
+
 // WorkerPeak measures how many jobs a second a Worker completes, until the time is over or jobs jobs are completed, which
-// must wait. Its Rate counts jobs.
+// must wait. It goes on for a while if the time was too short for one job. Its Rate counts jobs.
 func (t *Target) WorkerPeak(ctx context.Context, length time.Duration, jobs int64) (*load.Rate, error) {
-	ctx, cancel := context.WithTimeout(ctx, length)
+	ctx, cancel := context.WithTimeout(ctx, length+firstJob)
 	defer cancel()
 	r := &load.Rate{Latencies: load.NewLatencies()}
 	var done, last atomic.Int64
 	start := time.Now()
+	over, first := make(chan struct{}), make(chan struct{})
+	timer := time.AfterFunc(length, func() { close(over) })
+	defer timer.Stop()
 	w := t.runWorker(ctx, Worker.Type, func(*client.Job) {
 		last.Store(int64(time.Since(start)))
-		if done.Add(1) == jobs {
+		n := done.Add(1)
+		if n == jobs {
 			cancel()
 		}
+		if n == 1 {
+			close(first)
+		}
 	})
-	<-ctx.Done()
+	for _, reached := range []chan struct{}{over, first} {
+		select {
+		case <-reached:
+		case <-ctx.Done():
+		}
+	}
+	cancel()
 	r.Calls, r.Took = done.Load(), time.Duration(last.Load())
 	return r, w.end()
 }
