@@ -394,7 +394,7 @@ func TestAPanicKeepsNoTurn(t *testing.T) {
 		o.jobLister, o.runnerReader = state, state
 	})
 	for range 2 * cap(r.server.pages) {
-		client := http.Client{Timeout: time.Second}
+		client := http.Client{Timeout: 30 * time.Second}
 		for _, path := range []string{"/jobs", "/claims/" + unknownID} {
 			resp, err := client.Get(r.url + path)
 			if err != nil {

@@ -84,7 +84,7 @@ func TestEveryRouteAnswersWhileTheStoreTakesNoCommit(t *testing.T) {
 			}
 			requests.Go(func() {
 				what := route.method + " " + route.path
-				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 				defer cancel()
 				req, err := http.NewRequestWithContext(ctx, route.method, r.url+path.Replace(route.path), strings.NewReader(body))
 				if err != nil {

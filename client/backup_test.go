@@ -16,8 +16,9 @@ func TestBackup(t *testing.T) {
 	var serve http.HandlerFunc
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { serve(w, r) }))
 	defer s.Close()
-	c := client.New(s.URL, client.Options{RetryFor: -1, Timeout: 100 * time.Millisecond})
-	read := func() (string, error) {
+	c := client.New(s.URL, client.Options{RetryFor: -1})
+	impatient := client.New(s.URL, client.Options{RetryFor: -1, Timeout: 100 * time.Millisecond})
+	read := func(c *client.Client) (string, error) {
 		r, err := c.Backup(t.Context())
 		if err != nil {
 			return "", err
@@ -32,7 +33,7 @@ func TestBackup(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, "all of it") // a client that is gone gets nothing
 	}
-	if got, err := read(); got != "all of it" || err != nil {
+	if got, err := read(c); got != "all of it" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
 	serve = func(w http.ResponseWriter, _ *http.Request) {
@@ -40,7 +41,7 @@ func TestBackup(t *testing.T) {
 		w.(http.Flusher).Flush()
 		panic(http.ErrAbortHandler)
 	}
-	if got, err := read(); !errors.Is(err, client.ErrUnavailable) {
+	if got, err := read(c); !errors.Is(err, client.ErrUnavailable) {
 		t.Errorf("a stream that breaks: %q, %v", got, err)
 	}
 	serve = func(w http.ResponseWriter, r *http.Request) {
@@ -48,7 +49,7 @@ func TestBackup(t *testing.T) {
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 	}
-	if got, err := read(); !errors.Is(err, client.ErrUnavailable) {
+	if got, err := read(impatient); !errors.Is(err, client.ErrUnavailable) {
 		t.Errorf("a silent server: %q, %v", got, err)
 	}
 	serve = func(w http.ResponseWriter, _ *http.Request) {
@@ -56,7 +57,7 @@ func TestBackup(t *testing.T) {
 		_, _ = io.WriteString(w, `{"code":"backup_running","outcome":"not_stored"}`)
 	}
 	var refused *client.Error
-	if _, err := read(); !errors.Is(err, client.ErrConflict) || !errors.As(err, &refused) || refused.Code != "backup_running" {
+	if _, err := read(c); !errors.Is(err, client.ErrConflict) || !errors.As(err, &refused) || refused.Code != "backup_running" {
 		t.Errorf("a refusal: %v", err)
 	}
 

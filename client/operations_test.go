@@ -148,7 +148,7 @@ func TestWorkerHearsOfCancel(t *testing.T) {
 	began, cause, stopped := make(chan bool), make(chan error, 1), make(chan error, 1)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	w := client.Worker{Client: c, Lease: time.Second, Strategy: "fair", Handler: func(ctx context.Context, j *client.Job) (client.Outcome, error) {
+	w := client.Worker{Client: c, Lease: 6 * time.Second, Strategy: "fair", Handler: func(ctx context.Context, j *client.Job) (client.Outcome, error) {
 		close(began)
 		<-ctx.Done()
 		cause <- context.Cause(ctx)

@@ -257,8 +257,15 @@ func (e *engine) inspect(t *testing.T, format string) string {
 func (e *engine) healthy(t *testing.T, name string) {
 	t.Helper()
 	if name == "podman" {
-		must(t, e.command("healthcheck", "run", "queue"))
-		return
+		for until := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) { // a check has five seconds
+			text, err := e.command("healthcheck", "run", "queue").CombinedOutput()
+			if err == nil {
+				return
+			}
+			if time.Now().After(until) {
+				t.Fatalf("the container is not healthy: %v: %s", err, text)
+			}
+		}
 	}
 	for until := time.Now().Add(2 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		state := e.inspect(t, "{{.State.Health.Status}}")

@@ -476,17 +476,17 @@ func TestBadOutcomes(t *testing.T) {
 // TestServerIsAwayAfterSIGTERM: a worker that is stopped in the middle of a long job has its whole time for the report when
 // the job ends.
 func TestServerIsAwayAfterSIGTERM(t *testing.T) {
-	shorter := map[string][]string{"python": {"STOP_SECONDS = 10\n", "STOP_SECONDS = 4\n"}, "typescript": {"stopMs = 10_000;", "stopMs = 4_000;"}}
+	shorter := map[string][]string{"python": {"STOP_SECONDS = 10\n", "STOP_SECONDS = 8\n"}, "typescript": {"stopMs = 10_000;", "stopMs = 8_000;"}}
 	forEachChanged(t, shorter, func(t *testing.T, l language) {
 		s := daybooktest.Start(t)
 		post(t, s, l, "k", "one\n")
-		w := startWorker(t, s, l, 5000, 30_000)
+		w := startWorker(t, s, l, 9000, 30_000)
 		until(t, s, "the worker holds the job", func(c map[string]int64) bool { return c["active"] == 1 })
 		w.signal(syscall.SIGTERM)
 		s.Kill()
 		w.says("/jobs/complete")
 		s.Restart()
-		w.ended(30 * time.Second)
+		w.ended(time.Minute)
 		if repeated := done(t, s, 1); repeated != 0 {
 			t.Error("the job ran twice")
 		}
@@ -499,7 +499,7 @@ func TestReportsEnd(t *testing.T) {
 	forEachChanged(t, shorter, func(t *testing.T, l language) {
 		s := daybooktest.Start(t)
 		post(t, s, l, "k", "one\n")
-		w := startWorker(t, s, l, 500, 2000)
+		w := startWorker(t, s, l, 3000, 2000)
 		until(t, s, "the worker holds the job", func(c map[string]int64) bool { return c["active"] == 1 })
 		s.Kill()
 		w.says("run again when their lease has ended")

@@ -5,10 +5,14 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/tidwall/wal"
+
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/journal"
 	"github.com/daybookq/daybook/store"
 )
 
@@ -235,7 +239,13 @@ func TestLongCompletionsLetOthersIn(t *testing.T) {
 // command of its own, and the commands share fsyncs.
 func TestCompletionsOfManyClaimsShareFsyncs(t *testing.T) {
 	const claims = 200
-	e, _ := start(t, t.TempDir())
+	var slow atomic.Bool // a sync takes long, so that the commands are proposed meanwhile
+	e, _ := startWith(t, Options{Dir: t.TempDir(), Journal: journal.Options{Hooks: journal.Hooks{Sync: func(l *wal.Log) error {
+		if slow.Load() {
+			time.Sleep(20 * time.Millisecond)
+		}
+		return l.Sync()
+	}}}})
 	if _, _, err := e.Create(t.Context(), lines(claims)); err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +259,9 @@ func TestCompletionsOfManyClaimsShareFsyncs(t *testing.T) {
 		commands = append(commands, job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{ok}})
 	}
 	before, synced := e.Stats().Journal.Syncs, e.Stats().Synced
+	slow.Store(true)
 	ended, last, err := e.CompleteInOrder(t.Context(), commands)
+	slow.Store(false)
 	if err != nil || len(ended) != claims {
 		t.Fatalf("%d of %d were carried out, %v", len(ended), claims, err)
 	}

@@ -22,7 +22,7 @@ func startStalled(t *testing.T) (e *Engine, stop func() error, resume func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err = Open(Options{Dir: dir, CommitWait: 200 * time.Millisecond,
+	e, err = Open(Options{Dir: dir, CommitWait: time.Second,
 		Store: store.Options{FS: stallfs.New(gate), MemtableBytes: stallfs.MemtableBytes}})
 	if err != nil {
 		t.Fatal(err)

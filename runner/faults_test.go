@@ -37,7 +37,7 @@ func TestHangingJob(t *testing.T) {
 	payloads := slices.Repeat([]string{"a"}, 200)
 	payloads[20] = "hang"
 	attributes := once
-	attributes.TimeoutMs = 2000
+	attributes.TimeoutMs = 8000
 	if _, err := r.AddLines(t.Context(), []byte(strings.Join(payloads, "\n")), client.AddOptions{Type: "x", Attributes: attributes}); err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func TestGrantsAreLocal(t *testing.T) {
 // has waited too long.
 func TestLostWhileItWaits(t *testing.T) {
 	r := start(t)
-	lease := client.Attributes{LeaseMs: 1000}
+	lease := client.Attributes{LeaseMs: 6000}
 	if _, err := r.AddLines(t.Context(), []byte("a\nb\n"), client.AddOptions{Type: "x", Attributes: lease}); err != nil {
 		t.Fatal(err)
 	}

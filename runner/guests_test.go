@@ -134,7 +134,6 @@ func TestBinaryAddr(t *testing.T) {
 	var log lockedBuffer
 	s := r.accepting()
 	s.Log = slog.New(slog.NewTextHandler(&log, nil))
-	s.UntilIdle = 1500 * time.Millisecond
 	r.run(s)
 	for _, c := range []struct {
 		job          *client.Job

@@ -34,6 +34,7 @@ func TestLogs(t *testing.T) {
 	for typ := range s.Handlers {
 		ids[typ] = r.create(client.NewJob{Client: "ada", Type: typ, Attributes: client.Attributes{MaxAttempts: 1}}).ID
 	}
+	s.UntilIdle = 0
 	w, stop := r.begin(s)
 	log, err := r.JobLog(t.Context(), ids["follow"], true)
 	if err != nil {

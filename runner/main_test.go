@@ -18,6 +18,9 @@ import (
 	"github.com/daybookq/daybook/runner/sandbox"
 )
 
+// idleTime is how long the runners of tests wait for another job. A busy machine may hand one out late.
+const idleTime = 2 * time.Second
+
 // rig is a server and runners of it.
 type rig struct {
 	*testing.T

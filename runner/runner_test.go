@@ -385,7 +385,6 @@ func TestManyHandlers(t *testing.T) {
 		r.add(typ, typ)
 	}
 	s := r.settings(shells)
-	s.UntilIdle = time.Second
 	w := r.run(s)
 	if got := w.Totals().Ended; got["ok"] != int64(len(shells)) {
 		t.Errorf("ended: %v", got)

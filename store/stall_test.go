@@ -33,11 +33,12 @@ func stalledStore(t *testing.T) (s *Store, committed uint64, resume func()) {
 		}
 		ended <- nil
 	}()
-	for { // nothing signals that a commit is held back
-		before := done.Load()
-		time.Sleep(50 * time.Millisecond)
-		if before > 0 && done.Load() == before {
-			break
+	const quiet = 20                                                                    // looks in which nothing was committed: a second, since a busy machine may commit late
+	for before, same := uint64(0), 0; same < quiet; time.Sleep(50 * time.Millisecond) { // nothing signals that a commit is held back
+		if now := done.Load(); now > 0 && now == before {
+			same++
+		} else {
+			before, same = now, 0
 		}
 	}
 	resumed := false

@@ -2,6 +2,7 @@ package s3
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -124,7 +125,7 @@ func TestRenewalWhileOwned(t *testing.T) {
 	all.age(2 * time.Hour)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	if missing, err := s.Missing(ctx, []blob.Address{a}); err != context.DeadlineExceeded {
+	if missing, err := s.Missing(ctx, []blob.Address{a}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("an old blob during its copy: %v, %v", missing, err)
 	}
 	close(goOn)

@@ -101,7 +101,7 @@ func TestFormsOfScripts(t *testing.T) {
 		}
 		jobs[lang] = a.do("create", "--type", lang, "--max-attempts", "1", "text")
 	}
-	work := command(t, "work", "--accept", "script", "--until-idle", "100ms", "--server", a.s.url)
+	work := command(t, "work", "--accept", "script", "--until-idle", "3s", "--server", a.s.url)
 	if out, err := work.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

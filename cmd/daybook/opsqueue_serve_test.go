@@ -198,7 +198,7 @@ func TestOpsqueueServe(t *testing.T) {
 			t.Run(fmt.Sprint(signal, " ", name), func(t *testing.T) {
 				for try := 1; ; try++ {
 					healthy, gone := opsqueueRun(t, signal, name)
-					if healthy <= 1500*time.Millisecond && gone <= time.Second {
+					if healthy <= 5*time.Second && gone <= 3*time.Second {
 						return
 					}
 					if try == tries {

@@ -91,7 +91,7 @@ func TestTraces(t *testing.T) {
 	defer site.Close()
 	environ := []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + site.URL, "OTEL_EXPORTER_OTLP_HEADERS=api-key=topsecret", "OTEL_SERVICE_NAME=queue-1", "OTEL_BSP_SCHEDULE_DELAY=5"}
 	data := filepath.Join(t.TempDir(), "data")
-	s := servingWith(t, data, environ, "--abandoned-age", "1s")
+	s := servingWith(t, data, environ)
 	c := client.New(s.url, client.Options{})
 	want := map[string]string{} // by id and attempt: outcome, status, error
 
@@ -106,7 +106,12 @@ func TestTraces(t *testing.T) {
 	endAs(t, c, claimOne(t, c, "retried"), client.Outcome{Code: "error", Error: "broken", DelayMs: &now})
 	endAs(t, c, claimOne(t, c, "retried"), client.Outcome{ExitCode: 201})
 	want[retried.ID+" 1"], want[retried.ID+" 2"], want[retried.ID+" 3"] = "retry pending busy", "error pending broken", "ok completed "
-	abandoned := tracedJob(t, c, "abandoned", 1)
+	brief := client.TextJob("abandoned", "x")
+	brief.Traceparent, brief.MaxAttempts, brief.LeaseMs = "00-"+producerTrace+"-"+producerSpan+"-01", 1, 1000
+	abandoned, err := c.Create(t.Context(), brief)
+	if err != nil {
+		t.Fatal(err)
+	}
 	claimOne(t, c, "abandoned")
 	want[abandoned.ID+" 1"] = "abandoned failed nobody tickled it within its lease"
 	cancelled := tracedJob(t, c, "cancelled", 1)
@@ -142,7 +147,7 @@ func TestTraces(t *testing.T) {
 		}
 	}
 	s.end(t, syscall.SIGKILL)
-	s = servingWith(t, data, environ, "--abandoned-age", "1s")
+	s = servingWith(t, data, environ)
 	if n := s.metric(t, "daybook_replayed_commands_total"); n == 0 {
 		t.Error("the start has replayed nothing, so the test shows nothing")
 	}

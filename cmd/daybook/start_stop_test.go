@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,16 +20,39 @@ func TestStopWaits(t *testing.T) {
 	execute(t, "a\nb\n", "add", "--type", "slow", "--server", s.url)
 	ok(t, "claim", "--runner-id", "r", "--type", "slow", "--server", s.url)
 	job := uuids.FindString(ok(t, "jobs", "--status", "active", "--ids", "--server", s.url))
-	ended := make(chan result)
-	go func() { ended <- execute(t, "", "stop", "--wait", "--server", s.url) }()
+	stop := command(t, "stop", "--wait", "--server", s.url)
+	var out bytes.Buffer
+	stop.Stdout = &out
+	errs, err := stop.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stop.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(errs)
+	if lines.Scan(); lines.Text() != "waiting for 1 active job: runner r holds 1" {
+		t.Error(lines.Text())
+	}
+	rest := make(chan string, 1)
+	go func() {
+		text := ""
+		for lines.Scan() {
+			text += lines.Text() + "\n"
+		}
+		rest <- text
+	}()
 	select {
-	case r := <-ended:
-		t.Fatalf("it did not wait: %+v", r)
+	case text := <-rest:
+		t.Fatalf("it did not wait: %s%s", text, &out)
 	case <-time.After(2 * askIdle):
 	}
 	ok(t, "complete", job, "--server", s.url)
-	if r := <-ended; r.code != exitOK || r.out != "the server hands out no jobs; active: 0 jobs\n" || r.errs != "waiting for 1 active job: runner r holds 1\n" {
-		t.Errorf("%+v", r)
+	if text := <-rest; text != "" {
+		t.Error(text)
+	}
+	if err := stop.Wait(); err != nil || out.String() != "the server hands out no jobs; active: 0 jobs\n" {
+		t.Errorf("%v, %s", err, &out)
 	}
 }
 

@@ -66,7 +66,8 @@ func run(t *testing.T, root string, p *page, s *script) string {
 	shell.Env = append(goEnvironment(t),
 		"PATH="+bin+string(filepath.ListSeparator)+os.Getenv("PATH"), "HOME="+home, "FILES="+files, "REPOSITORY="+root,
 		"DAYBOOK_SERVER=http://"+address, "DAYBOOK_LISTEN="+address, "TZ=UTC", "LC_ALL=C.UTF-8", "NO_COLOR=1")
-	shell.Stdin = strings.NewReader(strings.ReplaceAll(text, standsFor, address))
+	// A runner of a page waits longer for a job, since a busy machine may hand one out late.
+	shell.Stdin = strings.NewReader(strings.NewReplacer(standsFor, address, "--until-idle 1s", "--until-idle 4s", "--until-idle 100ms", "--until-idle 4s").Replace(text))
 	// What the page leaves behind in its process group ends with it.
 	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	end := func() error { return syscall.Kill(-shell.Process.Pid, syscall.SIGKILL) }

@@ -97,7 +97,7 @@ func TestMovingWorkers(t *testing.T) {
 
 			c := client.New(server.URL(), client.Options{})
 			job := client.JSONJob(w.kind, []byte(w.payload))
-			job.LeaseMs = (6 * time.Second).Milliseconds()
+			job.LeaseMs = (12 * time.Second).Milliseconds()
 			created, err := c.Create(t.Context(), job)
 			if err != nil {
 				t.Fatal(err)

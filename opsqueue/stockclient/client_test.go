@@ -228,11 +228,11 @@ func TestServerBreaksRules(t *testing.T) {
 		"Err without a cause": {put(hello, wire.ChunksReserved{Nonce: 0, MaxIsZero: true}), "answered with Err: true"},
 		"foreign chunk":       {put(hello, wire.ChunksReserved{Nonce: 0, Chunks: []wire.ReservedChunk{chunkOf(1, 1)}}), "does not belong to submission 7"},
 		"silence": {func(p *peer) {
-			p.put(wire.Init{MaxMissableHeartbeats: 1, HeartbeatInterval: 20 * time.Millisecond})
+			p.put(wire.Init{MaxMissableHeartbeats: 1, HeartbeatInterval: 500 * time.Millisecond})
 			p.get(0, reserveOne(wire.Strategy{}))
 			p.get(1, wire.CompleteChunk{ID: wire.ChunkID{SubmissionID: 1, Index: 2}})
 			p.gone()
-		}, "no frame arrived for 2 intervals of 20ms"},
+		}, "no frame arrived for 2 intervals of 500ms"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, v := inTime(t), &Violations{}

@@ -53,7 +53,7 @@ func TestRootless(t *testing.T) {
 		t.Fatal(err, closed)
 	}
 	// Each test of the list must be there, and pass.
-	child := exec.CommandContext(t.Context(), program, "-test.v", "-test.short", "-test.timeout=100s", "-test.run=^("+strings.Join(rootlessTests, "|")+")$")
+	child := exec.CommandContext(t.Context(), program, "-test.v", "-test.short", "-test.timeout=10m", "-test.run=^("+strings.Join(rootlessTests, "|")+")$")
 	child.Dir, child.SysProcAttr = e.dir, asUser(nobody)
 	child.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "DOCKER_") || strings.HasPrefix(v, "HOME=") || strings.HasPrefix(v, "TMPDIR=") || strings.HasPrefix(v, "GOCOVERDIR=")

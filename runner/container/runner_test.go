@@ -67,7 +67,7 @@ func TestFilesets(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, err := runner.New(runner.Settings{
-		Client: c, ID: "r", Concurrency: 2, DrainTimeout: 10 * time.Second, UntilIdle: 500 * time.Millisecond, Sandbox: sandbox.Auto,
+		Client: c, ID: "r", Concurrency: 2, DrainTimeout: 10 * time.Second, UntilIdle: 3 * time.Second, Sandbox: sandbox.Auto,
 		Log:        slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 		Containers: container.Settings{Engine: host, Workspaces: filepath.Join(t.TempDir(), "workspaces")},
 		Handlers:   map[string]*runner.Handler{"etcdq": {Images: images, Document: handler.Document{Kind: handler.Container}}},
@@ -175,7 +175,7 @@ func TestServerBreaks(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, err := runner.New(runner.Settings{
-		Client: client.New(between.URL, client.Options{RetryFor: 50 * time.Millisecond}), ID: "r", Concurrency: 1, DrainTimeout: 10 * time.Second, UntilIdle: time.Second, Sandbox: sandbox.Auto,
+		Client: client.New(between.URL, client.Options{RetryFor: 50 * time.Millisecond}), ID: "r", Concurrency: 1, DrainTimeout: 10 * time.Second, UntilIdle: 3 * time.Second, Sandbox: sandbox.Auto,
 		Log:        slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 		Containers: container.Settings{Engine: host, Workspaces: filepath.Join(t.TempDir(), "workspaces")},
 		Handlers:   map[string]*runner.Handler{"etcdq": {Images: images, Document: handler.Document{Kind: handler.Container}}},
@@ -213,7 +213,7 @@ func TestRunner(t *testing.T) {
 		t.Fatal(err)
 	}
 	settings := runner.Settings{
-		Client: server.Client, ID: "r", Concurrency: 2, DrainTimeout: 10 * time.Second, UntilIdle: 500 * time.Millisecond, Sandbox: sandbox.Auto, Accept: []string{handler.Container},
+		Client: server.Client, ID: "r", Concurrency: 2, DrainTimeout: 10 * time.Second, UntilIdle: 3 * time.Second, Sandbox: sandbox.Auto, Accept: []string{handler.Container},
 		Log:        slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 		Containers: container.Settings{Engine: host, Workspaces: filepath.Join(t.TempDir(), "workspaces"), Images: images, MemoryBytes: 64 << 20},
 		Handlers:   map[string]*runner.Handler{"own": {Document: handler.Document{Kind: handler.Container}}},

@@ -191,15 +191,15 @@ func TestEnvironment(t *testing.T) {
 func TestTimeout(t *testing.T) {
 	need(t, "setsid")
 	m := mark()
-	e := executor(t, Settings{Shell: `echo said >&2; setsid sleep 1000 ` + m + ` & trap 'echo ended by itself >&2; exit 0' TERM; wait`}, handler.Options{TimeoutMs: 300})
+	e := executor(t, Settings{Shell: `echo said >&2; setsid sleep 1000 ` + m + ` & trap 'echo ended by itself >&2; exit 0' TERM; wait`}, handler.Options{TimeoutMs: 3000})
 	end := newBatch(t.Context(), "").run(t, e)[0]
-	if end.Code != "error" || end.Error != "the program took longer than options.timeout_ms, 300 ms\nsaid\nended by itself" || status(end) != 0 {
+	if end.Code != "error" || end.Error != "the program took longer than options.timeout_ms, 3000 ms\nsaid\nended by itself" || status(end) != 0 {
 		t.Errorf("%+v", end)
 	}
 	left(t, m)
 
 	// A program that ignores SIGTERM is killed.
-	e = executor(t, Settings{Shell: `trap "" TERM; sleep 1000 ` + m + `; :`}, handler.Options{TimeoutMs: 300})
+	e = executor(t, Settings{Shell: `trap "" TERM; sleep 1000 ` + m + `; :`}, handler.Options{TimeoutMs: 3000})
 	begin := time.Now()
 	end = newBatch(t.Context(), "").run(t, e)[0]
 	if took := time.Since(begin); end.Code != "error" || !strings.Contains(end.Error, "options.timeout_ms") || status(end) != 137 || took < grace {
