@@ -50,6 +50,7 @@ func startingOpsqueue(t *testing.T, change func(*exec.Cmd), args ...string) *ops
 	s.ctx = ctx
 	s.ExtraFiles = []*os.File{writer}
 	s.Stderr = s.log
+	s.Env = append(s.Env, "TMPDIR="+t.TempDir()) // one that is killed leaves its data
 	if change != nil {
 		change(s.Cmd)
 	}
