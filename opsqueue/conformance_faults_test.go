@@ -371,6 +371,11 @@ func TestUnfilledSubmissions(t *testing.T) {
 		return wire.SubmissionID(job.Snowflake(receipt.At, receipt.Seq))
 	}
 	unfilled, paused, open := create(true, true), create(false, true), create(true, false)
+	h.wrap = func(e opsqueue.Engine) opsqueue.Engine { // an engine that starts refuses commands for a moment
+		starting := &startingEngine{Engine: e}
+		starting.refusals.Store(2)
+		return starting
+	}
 	h.restart()
 	h.waitFor(unfilled, "Cancelled")
 	for name, id := range map[string]wire.SubmissionID{"paused": paused, "open": open} {

@@ -110,7 +110,7 @@ func TestRestartsWhileRunning(t *testing.T) {
 	}
 }
 
-// startingEngine is an engine that is not ready for the first claims.
+// startingEngine is an engine that is not ready for the first claims and cancellations.
 type startingEngine struct {
 	opsqueue.Engine
 	refusals atomic.Int64
@@ -121,6 +121,13 @@ func (e *startingEngine) ClaimUntil(ctx context.Context, c job.Claim, stop <-cha
 		return store.Claimed{}, nil, ingest.Receipt{}, ingest.ErrNotReady
 	}
 	return e.Engine.ClaimUntil(ctx, c, stop, admit)
+}
+
+func (e *startingEngine) MoveAll(ctx context.Context, m job.Move) (store.Swept, ingest.Receipt, error) {
+	if e.refusals.Add(-1) >= 0 {
+		return store.Swept{}, ingest.Receipt{}, ingest.ErrNotReady
+	}
+	return e.Engine.MoveAll(ctx, m)
 }
 
 // TestReservationsWaitForTheStart: consumers that come back before the server has replayed its journal wait for it. They

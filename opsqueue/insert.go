@@ -2,6 +2,7 @@ package opsqueue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -157,17 +158,22 @@ const giveUpWait = 5 * time.Second
 
 // giveUp cancels a submission that could not be filled, and returns why.
 func (s *Server) giveUp(batch job.ID, why error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), giveUpWait)
-	defer cancel()
-	if _, _, err := s.engine.MoveAll(ctx, job.Move{Op: job.Cancel, Batch: batch}); err != nil {
+	if err := s.cancelIncomplete(batch); err != nil {
 		s.log.Warn("a submission that is not complete cannot be cancelled; the next start cancels it", "batch_id", batch.String(), "error", err)
 	}
 	return why
 }
 
+func (s *Server) cancelIncomplete(batch job.ID) error {
+	ctx, cancel := context.WithTimeout(context.Background(), giveUpWait)
+	defer cancel()
+	_, _, err := s.engine.MoveAll(ctx, job.Move{Op: job.Cancel, Batch: batch})
+	return err
+}
+
 // cancelUnfilled cancels the submissions that an earlier server could not fill. Batches of Daybook's own API that are open
 // and paused in the queue of chunks are not told apart from them.
-func (s *Server) cancelUnfilled(before int64) {
+func (s *Server) cancelUnfilled(before int64) error {
 	var ids []job.ID
 	err := s.each(s.running, store.BatchFilter{Status: job.BatchPaused, Client: Client, Type: Type}, func(doc *store.Batch) bool {
 		if doc.Submission.Open && doc.CreatedAt < before {
@@ -175,10 +181,8 @@ func (s *Server) cancelUnfilled(before int64) {
 		}
 		return len(ids) < job.MaxPage
 	})
-	if err != nil && s.running.Err() == nil {
-		s.log.Warn("submissions that an earlier server could not fill cannot be looked up", "error", err)
-	}
 	for _, id := range ids {
-		_ = s.giveUp(id, nil) // it logs its error
+		err = errors.Join(err, s.cancelIncomplete(id))
 	}
+	return err
 }

@@ -2,6 +2,7 @@ package opsqueue
 
 import (
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/daybookq/daybook/job"
@@ -11,29 +12,41 @@ import (
 const (
 	// returnAfter is how long consumers that held chunks before the start of the server have to come back, at least.
 	returnAfter = 5 * time.Second
-	// returnAgain is how long the server waits if it could not return all of them.
-	returnAgain = time.Second
+	// tryAgain is how long the server waits if it could not end all that an earlier server left.
+	tryAgain = time.Second
 )
 
 // cleanUp ends what an earlier server left: submissions that were not filled, at once; and, when their consumers had time to
 // come back, reservations. The end of that server is not the fault of the chunks, so it does not count as a failure.
 func (s *Server) cleanUp() {
-	if s.engine.CatchUp(s.running, 0) != nil {
-		return // the server stops
-	}
-	start := s.engine.Now()
-	s.cancelUnfilled(start)
-	for wait := max(s.config.HeartbeatInterval, returnAfter); ; wait = returnAgain {
+	start := int64(0)
+	s.untilDone(0, "what an earlier server left is not known yet; trying again", func() error {
+		err := s.engine.CatchUp(s.running, 0)
+		start = s.engine.Now()
+		return err
+	})
+	var unfilled sync.WaitGroup
+	unfilled.Go(func() {
+		s.untilDone(0, "submissions that an earlier server could not fill cannot be cancelled; trying again", func() error { return s.cancelUnfilled(start) })
+	})
+	s.untilDone(max(s.config.HeartbeatInterval, returnAfter), "chunks that consumers of an earlier server hold cannot be returned; trying again", func() error { return s.returnStale(start) })
+	unfilled.Wait()
+}
+
+// untilDone calls f after a wait, and again every second until it succeeds or the server stops. An engine that has just
+// started refuses commands for a moment.
+func (s *Server) untilDone(wait time.Duration, failed string, f func() error) {
+	for ; ; wait = tryAgain {
 		select {
 		case <-time.After(wait):
 		case <-s.running.Done():
 			return
 		}
-		err := s.returnStale(start)
-		if err == nil {
+		err := f()
+		if err == nil || s.running.Err() != nil {
 			return
 		}
-		s.log.Warn("chunks that consumers of an earlier server hold cannot be returned; trying again", "error", err)
+		s.log.Warn(failed, "error", err)
 	}
 }
 
