@@ -343,7 +343,7 @@ func (p *proxied) carriesLongBodies(t *testing.T) {
 	if status, text := p.do(t, "POST", "/add?jobtype=long", strings.NewReader(lines+"x"), "Content-Type", "text/plain"); status != http.StatusBadGateway && (status != http.StatusRequestEntityTooLarge || !strings.Contains(text, "body_too_large")) {
 		t.Errorf("a longer create: %d %.300s", status, text)
 	}
-	p.http.CloseIdleConnections() // net/http may take that of the refused body for idle until it sees that it was closed
+	p.http.CloseIdleConnections()                              // net/http may take that of the refused body for idle until it sees that it was closed
 	content := bytes.Repeat([]byte("0123456789abcdef"), 4<<20) // 64 MiB
 	status, text := p.do(t, "PUT", "/blobs", bytes.NewReader(content))
 	var b struct{ Address string }
