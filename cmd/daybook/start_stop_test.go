@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -14,15 +15,11 @@ import (
 	"github.com/daybookq/daybook/client"
 )
 
-// TestStopWaits: with --wait, stop ends when the last active job has ended, and no other job is handed out.
-func TestStopWaits(t *testing.T) {
-	s := serving(t, filepath.Join(t.TempDir(), "data"))
-	execute(t, "a\nb\n", "add", "--type", "slow", "--server", s.url)
-	ok(t, "claim", "--runner-id", "r", "--type", "slow", "--server", s.url)
-	job := uuids.FindString(ok(t, "jobs", "--status", "active", "--ids", "--server", s.url))
-	stop := command(t, "stop", "--wait", "--server", s.url)
-	var out bytes.Buffer
-	stop.Stdout = &out
+// stopping starts `daybook stop --wait`, and returns its standard output and the lines of its standard error.
+func stopping(t *testing.T, server string) (stop *exec.Cmd, out *bytes.Buffer, lines *bufio.Scanner) {
+	t.Helper()
+	stop, out = command(t, "stop", "--wait", "--server", server), &bytes.Buffer{}
+	stop.Stdout = out
 	errs, err := stop.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +27,16 @@ func TestStopWaits(t *testing.T) {
 	if err := stop.Start(); err != nil {
 		t.Fatal(err)
 	}
-	lines := bufio.NewScanner(errs)
+	return stop, out, bufio.NewScanner(errs)
+}
+
+// TestStopWaits: with --wait, stop ends when the last active job has ended, and no other job is handed out.
+func TestStopWaits(t *testing.T) {
+	s := serving(t, filepath.Join(t.TempDir(), "data"))
+	execute(t, "a\nb\n", "add", "--type", "slow", "--server", s.url)
+	ok(t, "claim", "--runner-id", "r", "--type", "slow", "--server", s.url)
+	job := uuids.FindString(ok(t, "jobs", "--status", "active", "--ids", "--server", s.url))
+	stop, out, lines := stopping(t, s.url)
 	if lines.Scan(); lines.Text() != "waiting for 1 active job: runner r holds 1" {
 		t.Error(lines.Text())
 	}
@@ -44,7 +50,7 @@ func TestStopWaits(t *testing.T) {
 	}()
 	select {
 	case text := <-rest:
-		t.Fatalf("it did not wait: %s%s", text, &out)
+		t.Fatalf("it did not wait: %s%s", text, out)
 	case <-time.After(2 * askIdle):
 	}
 	ok(t, "complete", job, "--server", s.url)
@@ -52,7 +58,7 @@ func TestStopWaits(t *testing.T) {
 		t.Error(text)
 	}
 	if err := stop.Wait(); err != nil || out.String() != "the server hands out no jobs; active: 0 jobs\n" {
-		t.Errorf("%v, %s", err, &out)
+		t.Errorf("%v, %s", err, out)
 	}
 }
 
@@ -63,15 +69,7 @@ func TestStopWaitInterrupted(t *testing.T) {
 	for i := range maxNamed + 2 {
 		ok(t, "claim", "--runner-id", fmt.Sprint("r", i), "--type", "slow", "--server", s.url)
 	}
-	stop := command(t, "stop", "--wait", "--server", s.url)
-	errs, err := stop.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := stop.Start(); err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(errs)
+	stop, _, lines := stopping(t, s.url)
 	if lines.Scan(); lines.Text() != "waiting for 7 active jobs: runner r0 holds 1, runner r1 holds 1, runner r2 holds 1, runner r3 holds 1, runner r4 holds 1, 2 other runners hold more" {
 		t.Error(lines.Text())
 	}
