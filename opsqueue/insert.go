@@ -164,6 +164,7 @@ func (s *Server) giveUp(batch job.ID, why error) error {
 	return why
 }
 
+// cancelIncomplete cancels a submission that does not have all its chunks.
 func (s *Server) cancelIncomplete(batch job.ID) error {
 	ctx, cancel := context.WithTimeout(context.Background(), giveUpWait)
 	defer cancel()

@@ -19,12 +19,8 @@ const (
 // cleanUp ends what an earlier server left: submissions that were not filled, at once; and, when their consumers had time to
 // come back, reservations. The end of that server is not the fault of the chunks, so it does not count as a failure.
 func (s *Server) cleanUp() {
-	start := int64(0)
-	s.untilDone(0, "what an earlier server left is not known yet; trying again", func() error {
-		err := s.engine.CatchUp(s.running, 0)
-		start = s.engine.Now()
-		return err
-	})
+	start := s.engine.Now() // before CatchUp, during which producers may begin submissions
+	s.untilDone(0, "what an earlier server left is not known yet; trying again", func() error { return s.engine.CatchUp(s.running, 0) })
 	var unfilled sync.WaitGroup
 	unfilled.Go(func() {
 		s.untilDone(0, "submissions that an earlier server could not fill cannot be cancelled; trying again", func() error { return s.cancelUnfilled(start) })
