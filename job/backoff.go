@@ -14,8 +14,9 @@ type Backoff struct {
 const MaxFactorMilli = 100_000
 
 // Delay returns the wait in milliseconds after the given number of attempts (1 or more), within a quarter of the exact
-// value either way and never above MaxMs. random supplies the jitter; whole numbers only, so that every machine
-// computes the same.
+// value either way and never above MaxMs. random supplies the jitter, which every value in these bounds has an equal share
+// of: a wait that has grown to MaxMs is drawn from the quarter below it. Whole numbers only, so that every machine computes
+// the same.
 func (b Backoff) Delay(attempts int, random uint64) int64 {
 	delay := min(b.InitialMs, b.MaxMs)
 	for range attempts - 1 {
@@ -29,8 +30,7 @@ func (b Backoff) Delay(attempts int, random uint64) int64 {
 		}
 		delay = int64(lo / 1000)
 	}
-	if quarter := uint64(delay / 4); quarter > 0 {
-		delay += int64(random%(2*quarter+1)) - int64(quarter)
-	}
-	return min(delay, b.MaxMs)
+	quarter := delay / 4
+	shortest, longest := delay-quarter, min(delay+quarter, b.MaxMs)
+	return shortest + int64(random%uint64(longest-shortest+1))
 }

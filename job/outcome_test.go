@@ -71,14 +71,21 @@ func TestBackoff(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			quarter := test.exact / 4
 			lowest, highest := int64(math.MaxInt64), int64(0)
+			times := map[int64]int{}
 			for random := uint64(0); random < 5000; random++ {
 				delay := test.b.Delay(test.attempts, random*0x9e3779b97f4a7c15)
 				lowest, highest = min(lowest, delay), max(highest, delay)
+				times[delay]++
+			}
+			for delay, n := range times {
+				if quarter >= 100 && n > 100 {
+					t.Errorf("%d of 5000 delays are %d", n, delay)
+				}
 			}
 			if lowest < test.exact-quarter || highest > min(test.exact+quarter, test.b.MaxMs) {
 				t.Errorf("delays %d to %d, want %d within a quarter", lowest, highest, test.exact)
 			}
-			if quarter > 100 && highest-lowest < quarter/2 {
+			if quarter > 100 && highest-lowest < quarter*9/10 {
 				t.Errorf("delays %d to %d hardly differ", lowest, highest)
 			}
 			for _, random := range []uint64{0, 1, math.MaxUint64} {

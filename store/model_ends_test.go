@@ -37,7 +37,7 @@ func (m *model) endRuns(cmd job.Complete) *Ended {
 	for _, j := range c.handed {
 		cancelled = cancelled || j.claim == c && j.status == job.Cancelled
 	}
-	// Consecutive jobs that are equal share one jitter.
+	// Consecutive jobs that are equal end together.
 	for i := 0; i < len(c.handed); i++ {
 		j := c.handed[i]
 		if c.holds(j) {
@@ -165,8 +165,7 @@ func (m *model) end(jobs []*modelJob, o *job.Outcome) {
 		default:
 			delay := o.DelayMs
 			if delay < 0 {
-				first := jobs[0].id
-				delay = j.attr.Backoff.Delay(j.attempts, mix(m.seed, m.seq, j.batch.seq, uint32(first.Line())))
+				delay = j.attr.Backoff.Delay(j.attempts, mix(m.seed, m.seq, j.batch.seq, uint32(j.id.Line())))
 			}
 			j.cameBack = true
 			if delay == 0 {

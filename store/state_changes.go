@@ -43,7 +43,10 @@ func (a *applying) expire(p part) {
 func (a *applying) endRun(p part, run job.State, o *job.Outcome) job.State {
 	running := p
 	running.in.State = run
-	next := run.End(&p.group().Attributes, o, a.now, mix(a.seed, a.now.Seq, p.b.seq, p.first))
+	ended := func(line uint32) job.State {
+		return run.End(&p.group().Attributes, o, a.now, a.randomOf(p.b, line))
+	}
+	next := ended(p.first)
 	if o.Code.Remembered() {
 		a.remember(running, job.Attempt{Runner: a.claim(run.Claim).runner, Code: o.Code, ExitCode: o.ExitCode, Error: o.Error, Why: job.Reported})
 	}
@@ -54,9 +57,34 @@ func (a *applying) endRun(p part, run job.State, o *job.Outcome) job.State {
 		}
 	}
 	a.runEnded(running, &next, o.Code.String(), o.ExitCode, o.Error)
+	if next.Status == job.Deferred && o.DelayMs < 0 {
+		a.moveEach(p, ended, reasonEnded)
+		return next
+	}
 	a.move(p, next, reasonEnded)
 	a.purgeUnlessKept(p, &next)
 	return next
+}
+
+// randomOf returns the random number by which a command decides about a line.
+func (a *applying) randomOf(b *batch, line uint32) uint64 {
+	return mix(a.seed, a.now.Seq, b.seq, line)
+}
+
+// moveEach gives each line a state of its own, so that jobs whose runs ended together do not run again together: each
+// waits for its own backoff. A command ends at most job.MaxClaimJobs runs in this way, and each becomes one span at worst.
+func (a *applying) moveEach(p part, stateOf func(line uint32) job.State, why reason) {
+	for first := p.first; ; {
+		next, last := stateOf(first), first
+		for last < p.last && stateOf(last+1) == next {
+			last++
+		}
+		a.each(p.b, first, last, func(p part) { a.move(p, next, why) })
+		if last == p.last {
+			return
+		}
+		first = last + 1
+	}
 }
 
 // runEnded notes, for an observer, that the runs of active lines end. It must be called before the lines are moved.
