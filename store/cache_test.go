@@ -88,7 +88,7 @@ func TestClaimsReadAhead(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = mustOpen(t, Options{FS: fs, bounds: &standardBounds})
-	_, before := s.machine.o.Reads()
+	before := s.machine.o.Work().Iterators
 	views := 0
 	for seq := range uint64(jobs) {
 		c := mustApply(t, s, jobs+1+seq, 0, plainClaim("r", 1)).(*Claimed)
@@ -106,7 +106,7 @@ func TestClaimsReadAhead(t *testing.T) {
 		}
 	}
 	mustCommit(t, s)
-	if _, after := s.machine.o.Reads(); after-before > jobs/4 || views > jobs/4 {
+	if after := s.machine.o.Work().Iterators; after-before > jobs/4 || views > jobs/4 {
 		t.Errorf("%d claims opened %d iterators and %d views", jobs, after-before, views)
 	}
 }

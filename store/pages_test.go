@@ -59,13 +59,13 @@ func TestMeasuredPagesAreDecodedOnce(t *testing.T) {
 		mustApply(t, s, uint64(2+line), 0, job.Patch{Job: jobID(0, 1, line), Priority: &higher})
 	}
 	mustCommit(t, s)
-	before, _ := s.machine.o.Reads()
+	before := s.machine.o.Work().Reads
 	claim := plainClaim("r", 150)
 	claim.MaxBytes = 5000
 	if got := mustApply(t, s, lines+2, 0, claim).(*Claimed); got.Jobs() != 150 || len(got.Runs) != 150 {
 		t.Errorf("%d jobs in %d runs", got.Jobs(), len(got.Runs))
 	}
-	if reads, _ := s.machine.o.Reads(); reads-before > 20 {
+	if reads := s.machine.o.Work().Reads; reads-before > 20 {
 		t.Errorf("the claim read %d rows", reads-before)
 	}
 }

@@ -8,18 +8,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// The tests here count the work of a command, in rows read and iterators opened, in stores of very different sizes.
-// Times would say less on a busy machine.
-
-// work is the cost of a command or a query.
-type work struct{ reads, iterators int }
-
-func (s *Store) workOf(do func()) work {
-	reads, iterators := s.machine.o.Reads()
-	do()
-	readsAfter, iteratorsAfter := s.machine.o.Reads()
-	return work{readsAfter - reads, iteratorsAfter - iterators}
-}
+// The tests here compare the cost of a command in stores of very different sizes.
 
 // feeder applies commands one after another.
 type feeder struct {
@@ -103,7 +92,7 @@ func TestDrawIsBounded(t *testing.T) {
 			for i := range 20 {
 				claim := plainClaim("r", 1)
 				claim.Strategy = job.Random
-				if got := f.s.workOf(func() { f.apply(claim) }); got.reads > 5000 || got.iterators > 50 {
+				if got := f.s.costOf(func() { f.apply(claim) }); got.reads > 5000 || got.iterators > 50 {
 					t.Errorf("claim %d of a store of %d spans: %+v", i, many, got)
 				}
 			}
@@ -122,7 +111,7 @@ func TestLargeRandomClaimIsBounded(t *testing.T) {
 	claim := plainClaim("r", 400)
 	claim.Strategy = job.Random
 	var got *Claimed
-	if cost := f.s.workOf(func() { got = f.apply(claim).(*Claimed) }); cost.reads > 20*400 {
+	if cost := f.s.costOf(func() { got = f.apply(claim).(*Claimed) }); cost.reads > 20*400 {
 		t.Errorf("%d jobs: %+v", got.Jobs(), cost)
 	}
 	if got.Jobs() != 400 {
@@ -142,15 +131,15 @@ func TestQueuesCostNothingUntilTheyAreTouched(t *testing.T) {
 		}
 	}
 	small, large := inStore(t, Options{}, fill(few)), inStore(t, Options{}, fill(many))
-	if _, n := large.s.machine.o.Reads(); n > 10 {
+	if n := large.s.machine.o.Work().Iterators; n > 10 {
 		t.Errorf("a start with %d ready queues opened %d iterators", many, n)
 	}
 	for _, strategy := range []job.Strategy{job.Oldest, job.Newest, job.Random, job.Fair} {
 		for _, choice := range []job.Claim{{}, {Types: []string{"type1", "type7"}}, {Clients: []string{"client10", "client30", "client50", "client70"}}} {
 			choice.Runner, choice.Max, choice.MaxBytes, choice.Strategy = "r", 1, job.MaxClaimBytes, strategy
-			var costs [2]work
+			var costs [2]cost
 			for i, f := range []*feeder{small, large} {
-				costs[i] = f.s.workOf(func() {
+				costs[i] = f.s.costOf(func() {
 					if f.apply(choice).(*Claimed).Jobs() != 1 {
 						t.Errorf("%v of %v, %v found nothing", strategy, choice.Clients, choice.Types)
 					}

@@ -49,9 +49,9 @@ func TestReusedUniqueKeyIsNotReadAgain(t *testing.T) {
 	seq := uint64(0)
 	next := func() uint64 { seq++; return seq }
 	for cycle := range 3 {
-		before, _ := s.machine.o.Reads()
+		before := s.machine.o.Work().Reads
 		mustApply(t, s, next(), 0, create)
-		if after, _ := s.machine.o.Reads(); cycle > 0 && after > before {
+		if after := s.machine.o.Work().Reads; cycle > 0 && after > before {
 			t.Errorf("cycle %d: the create read %d rows", cycle, after-before)
 		}
 		mustCommit(t, s)

@@ -22,9 +22,14 @@ type Overlay struct {
 	bytes  int // of keys and values in rows
 	// writes counts what was set and deleted, including what replaced an earlier write.
 	writes int
-	// reads counts rows that were looked up or visited, and iterators those that were opened, for tests of the costs of
-	// a command.
-	reads, iterators int
+	work   Work
+}
+
+// Work counts what reading through an overlay costs, for tests of the costs of a command.
+type Work struct {
+	Looks     int // rows that were looked up or visited, wherever they were
+	Reads     int // of them, those that the database was asked for
+	Iterators int // that were opened
 }
 
 // Overlay returns an empty overlay over the database. sparse has the first bytes of keys that are mostly absent when
@@ -38,9 +43,8 @@ func (o *Overlay) Bytes() int { return o.bytes }
 // earlier write.
 func (o *Overlay) Writes() int { return o.writes }
 
-// Reads returns how many rows were looked up or visited, and how many iterators were opened, for tests of the costs of
-// a command.
-func (o *Overlay) Reads() (rows, iterators int) { return o.reads, o.iterators }
+// Work returns what reading has cost since the overlay was made.
+func (o *Overlay) Work() Work { return o.work }
 
 // Uncounted calls do, whose writes do not count in Writes.
 func (o *Overlay) Uncounted(do func()) {
@@ -97,6 +101,7 @@ func (o *Overlay) inDeletedRange(key string) bool {
 
 // Get returns the value of key, or nil. The value must not be changed.
 func (o *Overlay) Get(key string) []byte {
+	o.work.Looks++
 	if row, ok := o.rows.Get(key); ok {
 		if !row.deleted && row.value == nil {
 			return []byte{}
@@ -106,7 +111,7 @@ func (o *Overlay) Get(key string) []byte {
 	if o.inDeletedRange(key) {
 		return nil
 	}
-	o.reads++
+	o.work.Reads++
 	if strings.IndexByte(o.sparse, key[0]) >= 0 {
 		return o.probe(key)
 	}
@@ -139,8 +144,9 @@ func (o *Overlay) GetAll(keys []string, visit func(key string, value []byte)) {
 	if len(keys) == 0 {
 		return
 	}
-	o.iterators++
-	o.reads += len(keys)
+	o.work.Iterators++
+	o.work.Looks += len(keys)
+	o.work.Reads += len(keys)
 	it, err := o.db.pebble.NewIter(&pebble.IterOptions{LowerBound: []byte(keys[0]), UpperBound: []byte(keys[len(keys)-1] + "\x00")})
 	Fail("read", err)
 	defer func() { Fail("read", it.Close()) }()
@@ -158,14 +164,15 @@ func (o *Overlay) GetAll(keys []string, visit func(key string, value []byte)) {
 
 // Scan calls visit with the rows from … to (exclusive), in order, until it returns false. visit must not write.
 func (o *Overlay) Scan(from, to string, visit func(key string, value []byte) bool) {
-	o.iterators++
+	o.work.Iterators++
 	it, err := o.db.pebble.NewIter(&pebble.IterOptions{LowerBound: []byte(from), UpperBound: []byte(to)})
 	Fail("scan", err)
 	defer func() { Fail("scan", it.Close()) }()
 	rows := o.rows.Iter()
 	more := rows.Seek(from) && rows.Key() < to
 	for ok := it.First(); ok || more; {
-		o.reads++
+		o.work.Looks++
+		o.work.Reads++
 		switch {
 		case more && (!ok || rows.Key() <= string(it.Key())):
 			if ok && rows.Key() == string(it.Key()) {
@@ -187,7 +194,7 @@ func (o *Overlay) Scan(from, to string, visit func(key string, value []byte) boo
 
 // ScanDown is Scan in the opposite order, from the last row before to.
 func (o *Overlay) ScanDown(from, to string, visit func(key string, value []byte) bool) {
-	o.iterators++
+	o.work.Iterators++
 	it, err := o.db.pebble.NewIter(&pebble.IterOptions{LowerBound: []byte(from), UpperBound: []byte(to)})
 	Fail("scan", err)
 	defer func() { Fail("scan", it.Close()) }()
@@ -200,7 +207,8 @@ func (o *Overlay) ScanDown(from, to string, visit func(key string, value []byte)
 	}
 	more = more && rows.Key() >= from
 	for ok := it.Last(); ok || more; {
-		o.reads++
+		o.work.Looks++
+		o.work.Reads++
 		switch {
 		case more && (!ok || rows.Key() >= string(it.Key())):
 			if ok && rows.Key() == string(it.Key()) {
