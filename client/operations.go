@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Cancel cancels a job that has not ended, and returns its document. The runner of an active job is notified at its
+// Cancel cancels a job that has not ended, and returns its document. The id of a batch that was created by one request is
+// also that of its first job: Cancel cancels that job only, and CancelBatch the batch. The same holds for all calls about one job. The runner of an active job is notified at its
 // next tickle or completion. To cancel a cancelled job again is no error. The error is ErrConflict if the job has ended
 // otherwise. Cancel is repeated when the answer is lost.
 func (c *Client) Cancel(ctx context.Context, id string) (*Job, error) {

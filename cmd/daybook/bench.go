@@ -5,10 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
 	"runtime"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -171,25 +168,6 @@ func interruptedOr(ctx context.Context, err error) error {
 		return errMeasuredPart
 	}
 	return err
-}
-
-// untilInterrupted returns a context that ends at the first SIGINT or SIGTERM, or SIGHUP when the terminal is closed.
-// After that the signals have their usual effect: the second ends the process.
-//
-// A closed pipe, such as that of a tee that Ctrl-C has ended, does not end the process: it still deletes what it has made.
-func untilInterrupted(ctx context.Context) (context.Context, context.CancelFunc) {
-	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // by nohup
-		signals = append(signals, syscall.SIGHUP)
-	}
-	broken := make(chan os.Signal, 1) // nobody reads it: writes return the error
-	signal.Notify(broken, syscall.SIGPIPE)
-	ctx, stop := signal.NotifyContext(ctx, signals...)
-	context.AfterFunc(ctx, stop)
-	return ctx, func() {
-		stop()
-		signal.Stop(broken)
-	}
 }
 
 // deleteQueues deletes the queues of a target.

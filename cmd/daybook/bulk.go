@@ -28,6 +28,7 @@ type bulk struct {
 	remote
 	batch, queue, status string
 	dryRun, yes, noWait  bool
+	isJob                bool // the ids are those of jobs, also one that is a batch's
 
 	verb, done string       // cancel, cancelled
 	allowed    []job.Status // that the jobs may have
@@ -47,17 +48,21 @@ type bulk struct {
 func (b *bulk) command(cmd *cobra.Command) *cobra.Command {
 	overServer(&b.remote, cmd, b.run)
 	cmd.Use += " [ID...]"
-	names := ", or by - with the ids on standard input, one per line."
+	names, which := ", or by - with the ids on standard input, one per line.", "--job says that the job is meant"
 	if b.ofBatch != nil {
 		names = "; by - with the ids on standard input, one per line; by --batch; or by --queue."
+		which = "--batch says that the batch is meant, or --job that the job is"
 		b.sweepFlags(cmd)
 	}
 	cmd.Long += "\n\nThe jobs are named by their ids" + names + `
+The id of a batch that was created by one request is also that of its first job. The command refuses it if the batch
+has more than one job, unless ` + which + `.
 With --dry-run, the command only says which jobs it would ` + b.verb + `. It asks before it changes more than 1,000 jobs,
 unless --yes is given.`
 	flags := cmd.Flags()
 	flags.BoolVar(&b.dryRun, "dry-run", false, "change nothing, and say what would be changed")
 	flags.BoolVarP(&b.yes, "yes", "y", false, "do not ask")
+	jobFlag(flags, &b.isJob, jobFlagText)
 	jsonFlag(cmd, &b.asJSON)
 	cmd.ValidArgsFunction = each(jobIDs(b.allowed...))
 	return cmd
@@ -86,10 +91,13 @@ func statusList(list []job.Status) string {
 
 func (b *bulk) run(cmd *cobra.Command, args []string) error {
 	if b.ofBatch == nil && len(args) == 0 {
-		return usageError{fmt.Errorf("%s requires the ids of jobs", b.verb)}
+		return usageError{fmt.Errorf("%s requires the ids of jobs", typedName(cmd))}
 	}
 	if (b.batch != "" || b.queue != "") == (len(args) > 0) {
-		return usageError{fmt.Errorf("%s requires the ids of jobs, or --batch, or --queue", b.verb)}
+		return usageError{fmt.Errorf("%s requires the ids of jobs, or --batch, or --queue", typedName(cmd))}
+	}
+	if b.isJob && len(args) == 0 {
+		return usageError{errors.New("--job is for ids of jobs, and not for --batch and --queue")}
 	}
 	if b.status != "" && (len(args) > 0 || !slices.Contains(b.allowed, namedStatus(b.status))) {
 		return usageError{fmt.Errorf("--status must be one of %s, and is for --batch and --queue only", statusList(b.allowed))}
@@ -128,6 +136,15 @@ func (b *bulk) jobs(cmd *cobra.Command, ids []string) error {
 	}
 	if err := b.connect(cmd); err != nil {
 		return err
+	}
+	if !b.isJob {
+		ofBatch := ""
+		if b.ofBatch != nil {
+			ofBatch = "--batch"
+		}
+		if err := refuseBatches(cmd, b.c, ids, ofBatch); err != nil {
+			return err
+		}
 	}
 	return b.eachJob(cmd, ids, b.done, b.job)
 }
@@ -196,7 +213,7 @@ func (b *bulk) sweep(cmd *cobra.Command, what string) error {
 			return err
 		}
 		if b.status == "" && b.anyStatus == "" && len(b.standard) == 0 {
-			return usageError{fmt.Errorf("%s of a queue requires --status", b.verb)}
+			return usageError{fmt.Errorf("%s --queue requires --status", typedName(cmd))}
 		}
 	}
 	if err := b.connect(cmd); err != nil {

@@ -25,7 +25,8 @@ func newCancel() *cobra.Command {
 completion. To cancel the batch of a submission ends the batch: no more jobs can be added.`,
 		Example: `  daybook cancel 0185a1b2-c3d4-7000-8000-00000c800000
   daybook cancel --batch 0185a1b2-c3d4-7000-8000-00000c800000
-  daybook cancel --queue acme/resize --status deferred --dry-run`,
+  daybook cancel --queue acme/resize --status deferred --dry-run
+  daybook jobs --meta user=42 --status pending --ids | daybook cancel --job -`,
 	})
 }
 

@@ -15,7 +15,7 @@ func newComplete() *cobra.Command {
 	var r remote
 	var o client.Outcome
 	var claim, output, file string
-	var asValue bool
+	var asValue, isJob bool
 	var delay durationFlag
 	cmd := &cobra.Command{
 		Use:   "complete ID",
@@ -56,6 +56,11 @@ repeated. Without it, anybody completes the job.`,
 		if err := r.connect(cmd); err != nil {
 			return err
 		}
+		if claim == "" && !isJob { // a claim holds jobs, so that it is clear what the id is
+			if err := refuseBatches(cmd, r.c, args, ""); err != nil {
+				return err
+			}
+		}
 		j, err := r.c.Complete(cmd.Context(), args[0], claim, o)
 		if err != nil {
 			return err
@@ -73,6 +78,7 @@ repeated. Without it, anybody completes the job.`,
 	flags.StringVar(&o.Error, "error", "", "why the run did not succeed")
 	flags.Var(&delay, "delay", "how long the job waits after retry or error (default: its backoff)")
 	flags.Lookup("delay").DefValue = ""
+	jobFlag(flags, &isJob, jobFlagText)
 	jsonFlag(cmd, &r.asJSON)
 	return cmd
 }

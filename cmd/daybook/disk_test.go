@@ -27,7 +27,7 @@ func TestDisk(t *testing.T) {
 	execute(t, strings.Repeat("b", 1000), "blob", "put", "-", "--server", s.url)
 	ok(t, "claim", "--runner-id", "r", "--type", "long", "--server", s.url)
 	job := uuids.FindString(ok(t, "jobs", "--status", "active", "--ids", "--server", s.url))
-	ok(t, "complete", job, "--server", s.url)
+	ok(t, "complete", "--job", job, "--server", s.url)
 
 	use := read()
 	if use.BlobBytes != 1000 || use.JournalBytes == 0 || use.StoreBytes == 0 || len(use.Queues) != 2 {

@@ -21,7 +21,8 @@ func newGet() *cobra.Command {
 		Use:   "get ID",
 		Short: "Show a job or a batch",
 		Long: `Show the document of a job, or of a batch if no job has the id. The id of a batch that was created by one request is also
-that of its first job: --batch then shows the counts of the whole batch. Fields without a value are left out, except
+that of its first job: the command shows the job, and says on standard error which of how many it is; --batch shows the
+counts of the whole batch, and --job says that the job is meant. Fields without a value are left out, except
 with --json.
 
 The line of an attempt has its end, its runner, its code and exit code, why it ended, and the line of its error that
@@ -33,6 +34,9 @@ names the error. --json has the whole errors of all attempts.`,
 		ValidArgsFunction: once(getIDs),
 	}
 	batch := cmd.Flags().Bool("batch", false, "show the batch with this id")
+	var isJob bool
+	jobFlag(cmd.Flags(), &isJob, "show the job with this id, and no batch")
+	cmd.MarkFlagsMutuallyExclusive("batch", "job")
 	serverFlag(cmd, &server)
 	jsonFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -44,7 +48,14 @@ names the error. --json has the whole errors of all attempts.`,
 			path = "/batches/"
 		}
 		text, err := ask(cmd, &server, path+args[0])
-		if isNotFound(err) && !*batch {
+		if err == nil && !*batch && !isJob {
+			if b, failed := server.check(cmd.Context()); failed != nil {
+				err = failed
+			} else {
+				err = noteBatch(cmd, newClient(cmd, b), args[0], "--batch shows the batch")
+			}
+		}
+		if isNotFound(err) && !*batch && !isJob {
 			var failed error
 			if text, failed = ask(cmd, &server, "/batches/"+args[0]); failed == nil {
 				err = nil

@@ -30,6 +30,8 @@ Only containers have logs, and programs whose handler has log_bytes. What a scri
 		ValidArgsFunction: once(jobIDs(statusesStarted...)),
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the job ends")
+	var isJob bool
+	jobFlag(cmd.Flags(), &isJob, "the id is that of a job, also if it is a batch's")
 	serverFlag(cmd, &server)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := checkIDs(args[0]); err != nil {
@@ -39,9 +41,15 @@ Only containers have logs, and programs whose handler has log_bytes. What a scri
 		if err != nil {
 			return err
 		}
-		log, err := client.New(base, client.Options{RetryFor: 5 * time.Second}).JobLog(cmd.Context(), args[0], follow)
+		c := client.New(base, client.Options{RetryFor: 5 * time.Second})
+		log, err := c.JobLog(cmd.Context(), args[0], follow)
 		if err != nil {
 			return ofNoLog(err)
+		}
+		if !isJob {
+			if err := noteBatch(cmd, c, args[0], "`daybook results` shows the outputs of the batch"); err != nil {
+				return errors.Join(err, log.Close())
+			}
 		}
 		out := cmd.OutOrStdout()
 		if isTerminal(out) {

@@ -39,7 +39,7 @@ final then. Submit their payloads again instead, as the last example does. Of a 
 and --dry-run counts them all the same.`,
 		Example: `  daybook redrive 0185a1b2-c3d4-7000-8000-00000c800000
   daybook redrive --queue acme/resize
-  daybook jobs --status failed --meta user=42 --ids | daybook redrive -
+  daybook jobs --status failed --meta user=42 --ids | daybook redrive --job -
   daybook jobs --type resize --status failed --limit 0 --json | jq -rc .payload | daybook submit --type resize`,
 	})
 }

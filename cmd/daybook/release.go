@@ -10,7 +10,7 @@ import (
 func newRelease() *cobra.Command {
 	var r remote
 	var claim string
-	var retry bool
+	var retry, isJob bool
 	var delay durationFlag
 	cmd := &cobra.Command{
 		Use:   "release ID",
@@ -38,6 +38,11 @@ given.`,
 		if err := r.connect(cmd); err != nil {
 			return err
 		}
+		if claim == "" && !isJob { // a claim holds jobs, so that it is clear what the id is
+			if err := refuseBatches(cmd, r.c, args, ""); err != nil {
+				return err
+			}
+		}
 		j, err := r.c.Release(cmd.Context(), args[0], claim, how, after)
 		if err != nil {
 			return err
@@ -49,6 +54,7 @@ given.`,
 	flags.BoolVar(&retry, "retry", false, "the run counts as an attempt")
 	flags.Var(&delay, "delay", "how long the job waits before it may be claimed again")
 	flags.Lookup("delay").DefValue = ""
+	jobFlag(flags, &isJob, jobFlagText)
 	jsonFlag(cmd, &r.asJSON)
 	return cmd
 }

@@ -50,7 +50,7 @@ func group(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
 	cmd.Args = cobra.NoArgs
 	cmd.RunE = func(*cobra.Command, []string) error {
 		last := len(names) - 1
-		return usageError{fmt.Errorf("%s requires a command: %s or %s", cmd.Name(), strings.Join(names[:last], ", "), names[last])}
+		return usageError{fmt.Errorf("%s requires a command: %s or %s", cmd.CommandPath(), strings.Join(names[:last], ", "), names[last])}
 	}
 	return cmd
 }
@@ -129,10 +129,9 @@ func nameArguments(cmd *cobra.Command) {
 	if check == nil || cmd.HasSubCommands() {
 		return
 	}
-	name := strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
 	_, wanted, _ := strings.Cut(cmd.Use, " ")
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		err := check(cmd, args)
+		err, name := check(cmd, args), typedName(cmd)
 		switch {
 		case err == nil:
 			return nil

@@ -18,6 +18,6 @@ func newRunNow() *cobra.Command {
 		Long: `Make deferred jobs pending now: those that wait for their time, or for another attempt, and those that the server
 has set aside because it could not read their payloads. A pending job stays pending.`,
 		Example: `  daybook run 0185a1b2-c3d4-7000-8000-00000c800000
-  daybook jobs --type resize --status deferred --ids | daybook run -`,
+  daybook jobs --type resize --status deferred --ids | daybook run --job -`,
 	})
 }

@@ -110,7 +110,7 @@ func newServe() *cobra.Command {
 		Use:   "serve",
 		Short: "Run the server",
 		Long: `Run the server until it receives SIGTERM or SIGINT. Then it stops gracefully: requests under way may take
-up to --drain to end. A second signal ends it at once, as SIGKILL would. No acknowledged job is lost in
+up to --drain to end. A signal half a second or more after the first ends it at once, as SIGKILL would. No acknowledged job is lost in
 either case.
 
 The server prints its address as "listening on http://…". The file "address" in the data directory has

@@ -8,11 +8,9 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
@@ -259,37 +257,6 @@ func (s *serverRun) publish(id string) (unpublish func(), err error) {
 		endAnnouncement()
 		endProfiles()
 	}, nil
-}
-
-// untilSignal returns a context that ends at the first SIGTERM or SIGINT. The second signal ends the process at once:
-// the sender does not want to wait. SIGPIPE ends the process no longer: whoever reads its log may go away. The process
-// still gets the signal, so that programs that it starts do not ignore it.
-func untilSignal(ctx context.Context, log zerolog.Logger) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	go func() {
-		first, ok := <-signals
-		if !ok {
-			return
-		}
-		log.Info().Stringer("signal", first).Msg("stopping")
-		cancel()
-		if second, ok := <-signals; ok {
-			log.Warn().Stringer("signal", second).Msg("ended at once")
-			code := exitError
-			if number, ok := second.(syscall.Signal); ok {
-				code = exitSignal + int(number)
-			}
-			os.Exit(code)
-		}
-	}()
-	return ctx, func() {
-		signal.Stop(signals)
-		close(signals)
-		cancel()
-	}
 }
 
 // announce prints where the server listens, and writes it to the file "address" in the data directory, for --listen

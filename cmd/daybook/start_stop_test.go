@@ -53,7 +53,7 @@ func TestStopWaits(t *testing.T) {
 		t.Fatalf("it did not wait: %s%s", text, out)
 	case <-time.After(2 * askIdle):
 	}
-	ok(t, "complete", job, "--server", s.url)
+	ok(t, "complete", "--job", job, "--server", s.url)
 	if text := <-rest; text != "" {
 		t.Error(text)
 	}

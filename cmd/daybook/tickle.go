@@ -16,6 +16,7 @@ func newTickle() *cobra.Command {
 	var claim string
 	var lease durationFlag
 	var progress float64
+	var isJob bool
 	cmd := &cobra.Command{
 		Use:   "tickle [ID]",
 		Short: "Renew the lease of a job or claim",
@@ -28,7 +29,7 @@ error if the jobs are no longer held.`,
 	}
 	overServer(&r, cmd, func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 && claim == "" {
-			return usageError{errors.New("tickle requires the id of a job, or --claim")}
+			return usageError{errors.New("daybook tickle requires the id of a job, or --claim")}
 		}
 		if o.LeaseMs = lease.ms(); cmd.Flags().Changed("progress") {
 			o.Progress = &progress
@@ -61,6 +62,11 @@ error if the jobs are no longer held.`,
 		if err := r.connect(cmd); err != nil {
 			return err
 		}
+		if claim == "" && !isJob {
+			if err := refuseBatches(cmd, r.c, args, ""); err != nil {
+				return err
+			}
+		}
 		o.ClaimID = claim
 		j, err := r.c.Tickle(cmd.Context(), args[0], o)
 		if err != nil {
@@ -74,6 +80,7 @@ error if the jobs are no longer held.`,
 	flags.Lookup("lease").DefValue = ""
 	flags.StringVar(&o.Step, "step", "", "what is done now")
 	flags.Float64Var(&progress, "progress", 0, "how much is done, 0 to 1")
+	jobFlag(flags, &isJob, jobFlagText)
 	jsonFlag(cmd, &r.asJSON)
 	return cmd
 }

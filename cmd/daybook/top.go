@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"syscall"
 	"time"
@@ -99,16 +100,28 @@ With --once, the command prints one table without rates and ends. Without a term
 }
 
 // errNoTerminal: a command that draws on a terminal has none.
-var errNoTerminal = errors.New("top requires a terminal; --once prints one table, and --json a document")
+var errNoTerminal = errors.New("daybook top requires a terminal; --once prints one table, and --json a document")
 
 // topLive shows the figures until the end.
 func topLive(cmd *cobra.Command, r *remote, source topSource, column int, every time.Duration) error {
 	m := newTopModel(source, column, every, r.server.String())
-	options := []tea.ProgramOption{tea.WithContext(cmd.Context()), tea.WithInput(cmd.InOrStdin()), tea.WithOutput(r.out)}
+	options := []tea.ProgramOption{
+		tea.WithContext(cmd.Context()), tea.WithInput(cmd.InOrStdin()), tea.WithOutput(r.out),
+		tea.WithoutSignalHandler(), // which lets a second signal of the same wish end the process, and leaves the terminal as it is
+	}
 	if !hasColours(r.out) {
 		options = append(options, tea.WithColorProfile(colorprofile.ASCII))
 	}
-	_, err := tea.NewProgram(m, options...).Run()
+	program := tea.NewProgram(m, options...)
+	end := onWishes(func(s os.Signal) {
+		if s == syscall.SIGTERM {
+			program.Quit()
+		} else {
+			program.Send(tea.InterruptMsg{})
+		}
+	}, func(os.Signal) { program.Kill() }, syscall.SIGTERM, os.Interrupt)
+	defer end()
+	_, err := program.Run()
 	if errors.Is(err, tea.ErrInterrupted) {
 		return silentExit(exitSignal + int(syscall.SIGINT))
 	}

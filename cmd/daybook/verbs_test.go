@@ -147,7 +147,7 @@ func TestJobsIDs(t *testing.T) {
 	if n := strings.Count(r.out, "\n"); r.code != exitOK || n != 130 || r.errs != "" {
 		t.Errorf("%d ids, exit code %d: %s", n, r.code, r.errs)
 	}
-	if ended := a.run(r.out, "cancel", "-"); ended.code != exitOK || strings.Count(ended.out, "cancelled") != 130 {
+	if ended := a.run(r.out, "cancel", "--job", "-"); ended.code != exitOK || strings.Count(ended.out, "cancelled") != 130 {
 		t.Errorf("%+v", ended)
 	}
 	r = a.run("", "jobs", "--type", "many", "--ids", "--limit", "100")
@@ -163,14 +163,14 @@ func TestRunNow(t *testing.T) {
 	a.run(strings.Repeat("x\n", 1001), "add", "--type", "late", "--delay", "1h")
 	list := a.do("jobs", "--type", "late", "--status", "deferred", "--ids")
 	few := strings.Join(strings.SplitAfter(list, "\n")[:3], "")
-	if dry := a.run(few, "run", "--dry-run", "-"); dry.code != exitOK || strings.Count(dry.out, "is deferred and would be made pending") != 3 {
+	if dry := a.run(few, "run", "--job", "--dry-run", "-"); dry.code != exitOK || strings.Count(dry.out, "is deferred and would be made pending") != 3 {
 		t.Errorf("%+v", dry)
 	}
-	if done := a.run(few, "run", "-"); done.code != exitOK || strings.Count(done.out, "pending") != 3 {
+	if done := a.run(few, "run", "--job", "-"); done.code != exitOK || strings.Count(done.out, "pending") != 3 {
 		t.Errorf("%+v", done)
 	}
-	contains(t, a.run(few, "run", "--dry-run", "-").out, "is pending and would stay so")
-	many := a.run(list, "run", "-")
+	contains(t, a.run(few, "run", "--job", "--dry-run", "-").out, "is pending and would stay so")
+	many := a.run(list, "run", "--job", "-")
 	if many.code != exitUsage || !strings.Contains(many.errs, "this would run 1001 jobs, which are more than 1000; give --yes") {
 		t.Errorf("%+v", many)
 	}

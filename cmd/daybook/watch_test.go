@@ -98,7 +98,7 @@ func TestWatch(t *testing.T) {
 		id("cancel", "--batch", batch)
 		check(t, execute(t, "", "watch", "--server", s.url, batch), exitJobCancelled, "batch "+batch+" cancelled") // it has a name
 		added := id("add", "--type", "c", written(t, "in", "x\ny\n"))
-		id("cancel", added) // the first job
+		id("cancel", "--job", added)
 		check(t, execute(t, "", "watch", "--job", "--server", s.url, added), exitJobCancelled, "job "+added+" cancelled")
 	})
 	t.Run("a batch of one job without attributes is that job", func(t *testing.T) {

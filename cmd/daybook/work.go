@@ -51,7 +51,7 @@ func newWork() *cobra.Command {
 		Long: `Run jobs. A runner claims the jobs that it has handlers for, runs them, tickles them while they run, and
 reports how they ended. It goes on while the server restarts. SIGTERM ends it: it claims no more, waits up
 to --drain for the jobs that run, and reports them. Jobs that run longer go back to their queues, which
-costs them no attempt. A second signal ends it at once.
+costs them no attempt. A signal half a second or more after the first ends it at once.
 
 Handlers are in the file of --config, or stored in the server (PUT /handlers/{type}). Those of the file may
 be of any kind: exec (a program), http (a request to a URL), script (node, python, php or sh), wasi (a module of

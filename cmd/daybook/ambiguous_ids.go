@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/job"
+)
+
+// The id of a batch that one request has made is also that of its first job. A command that changes jobs refuses such an
+// id, unless a flag says which of the two is meant: to cancel a batch is not to cancel its first job.
+
+// jobFlag adds the flag that says that the ids of a command are those of jobs.
+func jobFlag(flags *pflag.FlagSet, to *bool, what string) {
+	flags.BoolVar(to, "job", false, what)
+}
+
+const jobFlagText = "the ids are those of jobs, also one that is a batch's and that of its first job"
+
+// batchOf returns the batch with an id, if it is not clear that the id names a job: the batch has more than one job, or no
+// job has the id.
+func batchOf(ctx context.Context, c *client.Client, id string) (b client.Batch, ambiguous bool, err error) {
+	if parsed, err := job.ParseID(id); err != nil || parsed.Line() != 0 {
+		return b, false, err // ids of batches have the line 0
+	}
+	b, err = c.Batch(ctx, id)
+	if errors.Is(err, client.ErrNotFound) {
+		return b, false, nil
+	}
+	return b, err == nil && (b.Count != 1 || b.OnFailure != ""), err
+}
+
+// refuseBatches returns an error if one of the ids is that of a batch, and it is not clear that a job is meant. ofBatch is
+// the flag that names a batch, or empty if the command changes jobs only.
+func refuseBatches(cmd *cobra.Command, c *client.Client, ids []string, ofBatch string) error {
+	for _, id := range ids {
+		b, ambiguous, err := batchOf(cmd.Context(), c, id)
+		if err != nil {
+			return err
+		}
+		if !ambiguous {
+			continue
+		}
+		what, job := fmt.Sprintf("%s is the id of a batch of %s and of its first job", id, jobsText(b.Count)), "--job means the first job only"
+		if _, err := c.Job(cmd.Context(), id); errors.Is(err, client.ErrNotFound) {
+			what, job = fmt.Sprintf("%s is the id of a batch of %s, and of no job", id, jobsText(b.Count)), ""
+		} else if err != nil {
+			return err
+		} else if b.Count == 1 {
+			continue
+		}
+		how := job
+		if ofBatch != "" {
+			how = fmt.Sprintf("%s %s means the batch", ofBatch, id)
+			if job != "" {
+				how += ", and " + job
+			}
+		} else if job == "" {
+			how = fmt.Sprintf("`daybook jobs --batch %s` lists its jobs", id)
+		}
+		return usageError{fmt.Errorf("nothing was changed: %s; %s", what, how)}
+	}
+	return nil
+}
+
+// noteBatch says on standard error that a document is that of one job of a batch, if the batch has more of them.
+func noteBatch(cmd *cobra.Command, c *client.Client, id, hint string) error {
+	b, ambiguous, err := batchOf(cmd.Context(), c, id)
+	if err == nil && ambiguous && b.Count > 1 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s is job 1 of %d of the batch with this id; %s\n", id, b.Count, hint)
+	}
+	return err
+}
+
+// typedName returns the name of a command as it was typed, with "daybook".
+func typedName(cmd *cobra.Command) string {
+	name := cmd.CalledAs()
+	if name == "" {
+		name = cmd.Name()
+	}
+	if parent := cmd.Parent(); parent != nil {
+		name = parent.CommandPath() + " " + name
+	}
+	return name
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestIDOfABatch: each command that changes jobs refuses an id that is a batch's and its first job's, as an argument and on
+// standard input, and changes nothing; --job and --batch say which is meant.
+func TestIDOfABatch(t *testing.T) {
+	a := startAsked(t)
+	id := strings.TrimSpace(a.run("1\n2\n3\n", "add", "--type", "amb").out)
+	one := strings.TrimSpace(a.run("1\n", "add", "--type", "one").out) // a batch of one job
+	submitted := strings.TrimSpace(a.run("1\n", "submit", "--type", "sub").out)
+	pending := func(of string, want int) {
+		t.Helper()
+		if n := len(strings.Fields(a.do("jobs", "--type", of, "--status", "pending", "--ids"))); n != want {
+			t.Errorf("%d jobs of %s are pending, want %d", n, of, want)
+		}
+	}
+	for _, verb := range []string{"cancel", "redrive", "rm", "remove", "run", "tickle", "complete", "release"} {
+		r := a.run("", verb, id)
+		if r.code != exitUsage || r.out != "" {
+			t.Errorf("%s: %+v", verb, r)
+		}
+		contains(t, r.errs, "nothing was changed: "+id+" is the id of a batch of 3 jobs and of its first job", "--job means the first job only")
+		r = a.run("", verb, submitted)
+		if r.code != exitUsage || r.out != "" {
+			t.Errorf("%s of a submission: %+v", verb, r)
+		}
+		contains(t, r.errs, submitted+" is the id of a batch of 1 job, and of no job")
+	}
+	for _, verb := range []string{"cancel", "redrive", "rm"} {
+		contains(t, a.run("", verb, id).errs, "--batch "+id+" means the batch")
+		contains(t, a.run("", verb, submitted).errs, "--batch "+submitted+" means the batch")
+		contains(t, a.run("", verb, "--dry-run", id).errs, "is the id of a batch")
+	}
+	for _, verb := range []string{"cancel", "redrive", "rm", "run"} {
+		for _, list := range []string{id + "\n", one + "\n" + id + " pending\n"} {
+			if r := a.run(list, verb, "-"); r.code != exitUsage || r.out != "" || !strings.Contains(r.errs, "is the id of a batch of 3 jobs") {
+				t.Errorf("%s of %q: %+v", verb, list, r)
+			}
+		}
+		if r := a.run("", verb, "--job"); r.code != exitUsage {
+			t.Errorf("%s --job without an id: %+v", verb, r)
+		}
+	}
+	pending("amb", 3)
+	pending("one", 1)
+	pending("sub", 1)
+
+	r := a.run("", "get", id)
+	if r.code != exitOK || r.errs != id+" is job 1 of 3 of the batch with this id; --batch shows the batch\n" {
+		t.Errorf("get: %+v", r)
+	}
+	contains(t, r.out, "job_id", "pending")
+	for _, args := range [][]string{{"get", "--job", id}, {"get", "--batch", id}, {"get", one}, {"get", submitted}} {
+		if r := a.run("", args...); r.code != exitOK || r.errs != "" {
+			t.Errorf("%v: %+v", args, r)
+		}
+	}
+	if r := a.run("", "get", "--job", submitted); r.code != exitNotFound {
+		t.Errorf("get --job of a batch: %+v", r)
+	}
+
+	contains(t, a.do("cancel", one), one+" cancelled")
+	contains(t, a.do("redrive", one), one+" pending")
+	contains(t, a.do("cancel", "--job", id), id+" cancelled")
+	pending("amb", 2)
+	if r := a.run(id+"\n", "redrive", "--job", "-"); r.code != exitOK {
+		t.Errorf("redrive --job -: %+v", r)
+	}
+	pending("amb", 3)
+	claim := uuids.FindString(a.do("claim", "--type", "amb", "--max", "3"))
+	contains(t, a.do("tickle", id, "--claim", claim), "active") // a claim holds jobs
+	contains(t, a.do("tickle", id, "--job"), "active")
+	contains(t, a.do("release", id, "--claim", claim), "pending")
+	a.do("claim", "--type", "amb", "--max", "3")
+	contains(t, a.do("complete", id, "--job"), "completed")
+	contains(t, a.do("rm", "--batch", id), "removed 3 jobs")
+	contains(t, a.do("rm", "--batch", submitted), "removed 1 job")
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// oneWish is how long after a signal others mean the same. timeout(1) sends a signal to its child and then to the child's
+// process group, and a terminal that is closed sends one beside that of the shell: both are one wish to stop.
+var oneWish = 500 * time.Millisecond // a test makes it longer
+
+// wishes calls first with the first signal, and again with the first one of another wish. It returns when again has
+// returned or signals is closed.
+func wishes(signals <-chan os.Signal, first, again func(os.Signal)) {
+	s, ok := <-signals
+	if !ok {
+		return
+	}
+	window := time.NewTimer(oneWish)
+	defer window.Stop()
+	first(s)
+	for open := true; open; {
+		select {
+		case _, ok := <-signals:
+			if !ok {
+				return
+			}
+		case <-window.C:
+			open = false
+		}
+	}
+	for len(signals) > 0 { // they came before this goroutine ran again
+		<-signals
+	}
+	if s, ok := <-signals; ok {
+		again(s)
+	}
+}
+
+// onWishes runs wishes with the signals that are named, until end is called.
+func onWishes(first, again func(os.Signal), names ...os.Signal) (end func()) {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, names...)
+	go wishes(signals, first, again)
+	return func() {
+		signal.Stop(signals)
+		close(signals)
+	}
+}
+
+// endedBy returns the exit code of a process that a signal has ended.
+func endedBy(s os.Signal) int {
+	if number, ok := s.(syscall.Signal); ok {
+		return exitSignal + int(number)
+	}
+	return exitError
+}
+
+// untilSignal returns a context that ends at the first SIGTERM or SIGINT. A second wish ends the process at once: the
+// sender does not want to wait. SIGPIPE ends the process no longer: whoever reads its log may go away. The process still
+// gets the signal, so that programs that it starts do not ignore it.
+func untilSignal(ctx context.Context, log zerolog.Logger) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	end := onWishes(func(s os.Signal) {
+		log.Info().Stringer("signal", s).Msg("stopping")
+		cancel()
+	}, func(s os.Signal) {
+		log.Warn().Stringer("signal", s).Msg("ended at once")
+		os.Exit(endedBy(s))
+	}, syscall.SIGTERM, syscall.SIGINT)
+	return ctx, func() {
+		end()
+		cancel()
+	}
+}
+
+// untilInterrupted returns a context that ends at the first SIGINT or SIGTERM, or SIGHUP when the terminal is closed.
+// A second wish ends the process.
+//
+// A closed pipe, such as that of a tee that Ctrl-C has ended, does not end the process: it still deletes what it has made.
+func untilInterrupted(ctx context.Context) (context.Context, context.CancelFunc) {
+	names := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // by nohup
+		names = append(names, syscall.SIGHUP)
+	}
+	broken := make(chan os.Signal, 1) // nobody reads it: writes return the error
+	signal.Notify(broken, syscall.SIGPIPE)
+	ctx, cancel := context.WithCancel(ctx)
+	end := onWishes(func(os.Signal) { cancel() }, func(s os.Signal) { os.Exit(endedBy(s)) }, names...)
+	return ctx, func() {
+		end()
+		signal.Stop(broken)
+		cancel()
+	}
+}
