@@ -138,8 +138,8 @@ func (j *Journal) stamp(group []*Proposal) []Record {
 	return records
 }
 
-// write appends the records in one batch and makes them durable. It calls fsync once, and once more for the directory
-// if a segment was begun. After a failure, only the records up to c.tail are known to be durable.
+// write appends the records and makes them durable. It calls fsync once, and once more for the directory if a segment was
+// begun; before a segment is begun, tidwall/wal syncs the full one.
 //
 // tidwall/wal does not report where a segment ends, and does not sync the directory. So write computes the ends of
 // segments by the library's rule, and compares the length of the last file with the result. If another program has
@@ -150,6 +150,7 @@ func (j *Journal) write(records []Record) error {
 	if t.offset > int64(j.o.SegmentBytes) {
 		t.segment, t.offset, begun = records[0].Seq, 0, true
 	}
+	last := &records[len(records)-1]
 	c.batch.Clear()
 	for i := range records {
 		r := &records[i]
@@ -158,18 +159,26 @@ func (j *Journal) write(records []Record) error {
 		n := int64(len(c.text) + uvarintLen(uint64(len(c.text))))
 		t.offset += n
 		t.bytes += n
-		if t.offset >= int64(j.o.SegmentBytes) {
+		full := t.offset >= int64(j.o.SegmentBytes)
+		if full {
 			t.segment, t.offset, begun = r.Seq+1, 0, true
 		}
+		if !full && r != last {
+			continue
+		}
+		if err := j.makeRoom(t); err != nil {
+			return err
+		}
+		if err := h.Write(c.wal, &c.batch); err != nil {
+			return err
+		}
+		if full {
+			if err := c.buffer.next(c.wal, j.o.SegmentBytes); err != nil {
+				return err
+			}
+		}
 	}
-	last := &records[len(records)-1]
 	volume := filepath.Join(j.o.Dir, seqName(t.volume))
-	if err := j.makeRoom(t); err != nil {
-		return err
-	}
-	if err := h.Write(c.wal, &c.batch); err != nil {
-		return err
-	}
 	j.appended.Store(last.Seq)
 	size, err := j.lastSize(t)
 	if err != nil {

@@ -83,8 +83,8 @@
 //   - Close begins with an fsync, and leaves the file open if that fails.
 //   - Open deletes segments if there are files named *.START or *.END.
 //   - TruncateFront rewrites and syncs a segment while it holds the lock.
-//   - It keeps the tail segment and at least one more in memory, and copies them as they grow. This takes about a quarter
-//     of the processor's time in bulk posts, and is the reason for segments of 4 MiB.
+//   - It keeps the tail segment and at least one more in memory, which is the reason for segments of 4 MiB. It begins each
+//     segment without a buffer and copies the bytes again and again as the buffer grows (segment_buffer.go).
 //
 // # Files
 //
@@ -92,7 +92,7 @@
 //   - lifecycle.go: Close, and what it waits for.
 //   - propose.go, commit.go, clock.go: Propose and the lanes; Run, the committer, and what it does with a group; the
 //     journal's time.
-//   - room.go: the zero bytes that small groups overwrite.
+//   - room.go, segment_buffer.go: the zero bytes that small groups overwrite; the memory of a segment.
 //   - failed_write.go: what happens when a write or an fsync fails.
 //   - record.go, record_parser.go: writing and reading the text of a record.
 //   - scan.go, survey.go, tail_table.go: the records of a segment; the end of the journal; how a start decides about it.

@@ -135,6 +135,7 @@ type committer struct {
 	lastVerb   string // of the last record: if it is a mark, no other mark is due
 	group      []*Proposal
 	text       []byte        // one record's text
+	buffer     segmentBuffer // of the last segment
 	repairWait time.Duration // from the last attempt at a repair to the next
 	repairedAt time.Time     // time of the last attempt
 

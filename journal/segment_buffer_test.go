@@ -1,0 +1,59 @@
+package journal
+
+import (
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/tidwall/wal"
+)
+
+// TestSegmentsShareABuffer: tidwall/wal collects all segments in the memory of the first one.
+//
+// If this fails after an update of tidwall/wal, look whether the library keeps the buffer itself now, or has an option
+// for it. Then remove segment_buffer.go and this test. Otherwise the fields that lastSegments looks for have changed.
+func TestSegmentsShareABuffer(t *testing.T) {
+	const segmentBytes = 64 << 10
+	var buffers []*byte // of the segments that were filled; only the committer appends, and this goroutine reads after its end
+	r := mustRun(t, Options{SegmentBytes: segmentBytes, VolumeBytes: 1 << 30, Hooks: Hooks{Write: func(l *wal.Log, b *wal.Batch) error {
+		err := l.WriteBatch(b)
+		full, begun := lastSegments(l)
+		if full == nil {
+			return err // the first segment
+		}
+		if *begun == nil { // by this write
+			buffers = append(buffers, unsafe.SliceData(*full))
+		}
+		return err
+	}}})
+	for i := range 50 {
+		r.mustPut("create", strings.Repeat("x", 200*i+3000))
+	}
+	r.stop()
+	if len(buffers) < 5 {
+		t.Fatalf("%d segments were filled", len(buffers))
+	}
+	for i, b := range buffers[1:] {
+		if b != buffers[0] {
+			t.Errorf("segment %d was collected in memory of its own", i+2)
+		}
+	}
+}
+
+// TestSegmentBufferIsBounded: the buffer of a segment that a large record made long is not kept.
+func TestSegmentBufferIsBounded(t *testing.T) {
+	const segmentBytes = 4 << 10
+	kept := -1 // written by the committer, read after its end
+	r := mustRun(t, Options{SegmentBytes: segmentBytes, Hooks: Hooks{Write: func(l *wal.Log, b *wal.Batch) error {
+		if _, begun := lastSegments(l); begun != nil {
+			kept = max(kept, cap(*begun))
+		}
+		return l.WriteBatch(b)
+	}}})
+	r.mustPut("create", strings.Repeat("x", (maxSpareFactor+1)*segmentBytes))
+	r.mustPut("create", "small")
+	r.stop()
+	if kept < 0 || kept >= segmentBytes {
+		t.Errorf("the segment after the long one began with a buffer of %d bytes (-1: there was none)", kept)
+	}
+}
