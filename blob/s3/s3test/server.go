@@ -2,6 +2,7 @@ package s3test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -40,8 +41,7 @@ type Server struct {
 // not installed. It sets the variables with its credentials.
 func Start(t *testing.T, buckets ...string) *Server {
 	t.Helper()
-	_, here, _, _ := runtime.Caller(0)
-	path := filepath.Join(filepath.Dir(here), "..", "..", "..", "bin", "versitygw")
+	path := filepath.Join(root(t), "bin", "versitygw")
 	if _, err := os.Stat(path); err != nil {
 		if os.Getenv(needed) != "" {
 			t.Fatalf("%s is set, and there is no S3 server: %v", needed, err)
@@ -126,4 +126,20 @@ func (s *Server) Address(bucketAndPrefix string) string { return Address(bucketA
 // Address returns the address of a bucket at an endpoint.
 func Address(bucketAndPrefix, addr string) string {
 	return fmt.Sprintf("s3://%s?endpoint=http://%s&lookup=path", bucketAndPrefix, addr)
+}
+
+// root returns the root of the tree, which is above the folder of the package that is tested.
+func root(t *testing.T) string {
+	dir, err := os.Getwd()
+	for err == nil {
+		if _, missing := os.Stat(filepath.Join(dir, "go.work")); missing == nil {
+			return dir
+		}
+		if filepath.Dir(dir) == dir {
+			err = errors.New("no folder above this one has a go.work")
+		}
+		dir = filepath.Dir(dir)
+	}
+	t.Fatalf("find the root of the tree: %v", err)
+	return ""
 }
