@@ -22,39 +22,40 @@ build: ## build bin/daybook, which needs no C library
 run: build ## build and serve on 127.0.0.1:1717, with the data in ./daybook-data
 	$(BIN)/daybook serve --data $(DATA) --init
 
-tools: ## install what tests beside other programs need, on Debian as root: avahi, systemd-analyze, and python-zeroconf into bin/python
-	apt-get update -q && apt-get install -q -y --no-upgrade curl jq less avahi-daemon avahi-utils dbus iproute2 python3-venv systemd
-	python3 -m venv $(BIN)/python && $(BIN)/python/bin/pip install -q zeroconf
+# Commands, and the packages of Debian that have them. A machine that has a command keeps its own.
+PROGRAMS := curl:curl jq:jq less:less ip:iproute2 avahi-daemon:avahi-daemon avahi-browse:avahi-utils dbus-daemon:dbus systemd-analyze:systemd \
+  node:nodejs npm:npm python3:python3 php:php-cli ruby:ruby dockerd:docker.io podman:podman busybox:busybox-static
 
-VERSITYGW := github.com/versity/versitygw/cmd/versitygw@v1.8.0
+tools: zeroconf typescript promtool proxies ## install what tests beside other programs need, on Debian as root: languages, container engines, avahi, and into bin: nginx, caddy, promtool, TypeScript, python-zeroconf
 
-s3server: ## build the S3 server that tests of blobs in buckets start (versitygw) into bin; two to three minutes, once
-	test -x $(BIN)/versitygw || GOBIN=$(CURDIR)/$(BIN) CGO_ENABLED=0 $(GO) install -trimpath -ldflags '-s -w' $(VERSITYGW)
+programs:
+	@for p in $(PROGRAMS); do command -v $${p%:*} >/dev/null || missing="$$missing $${p#*:}"; done; \
+	python3 -c 'import ensurepip' 2>/dev/null || missing="$$missing python3-venv"; \
+	test -z "$$missing" || { apt-get update -q && apt-get install -q -y --no-install-recommends $$missing; }
 
-promtool: ## put promtool, which tests the alert rules, into bin, from the package of Debian
+zeroconf: programs
+	test -x $(BIN)/python/bin/pip || python3 -m venv $(BIN)/python
+	$(BIN)/python/bin/python -c 'import zeroconf' 2>/dev/null || $(BIN)/python/bin/pip install -q zeroconf
+
+typescript: programs
+	@mkdir -p $(BIN)/typescript && cp examples/typescript/package.json examples/typescript/package-lock.json $(BIN)/typescript
+	cd $(BIN)/typescript && { cmp -s package-lock.json installed.json || { npm ci --no-audit --no-fund && cp package-lock.json installed.json; }; }
+
+promtool: programs
 	test -x $(BIN)/promtool || { mkdir -p $(BIN)/deb && cd $(BIN)/deb && apt-get download -q prometheus && \
 	  dpkg-deb --fsys-tarfile prometheus_*.deb | tar -xO ./usr/bin/promtool > promtool && chmod +x promtool && mv promtool .. && \
 	  cd .. && rm -r deb; }
 
-proxies: ## put nginx and caddy, with which tests try docs/how-to/proxies.md, into bin, from the packages of Debian
+proxies: programs
 	test -x $(BIN)/nginx -a -x $(BIN)/caddy || { mkdir -p $(BIN)/deb-proxies && cd $(BIN)/deb-proxies && apt-get download -q nginx caddy && \
 	  dpkg-deb --fsys-tarfile nginx_*.deb | tar -xO ./usr/sbin/nginx > nginx && \
 	  dpkg-deb --fsys-tarfile caddy_*.deb | tar -xO ./usr/bin/caddy > caddy && \
 	  chmod +x nginx caddy && ./nginx -v && ./caddy version && mv nginx caddy .. && cd .. && rm -r deb-proxies; }
 
-interpreters: ## install the languages of scripts, examples and pages that are missing (node, npm, python3, php, ruby), on Debian as root, and the TypeScript compiler into bin
-	@for p in node:nodejs npm:npm python3:python3 php:php-cli ruby:ruby; do \
-	  command -v $${p%:*} >/dev/null || missing="$$missing $${p#*:}"; \
-	done; \
-	test -z "$$missing" || { apt-get update -q && apt-get install -q -y --no-install-recommends $$missing; }
-	@mkdir -p $(BIN)/typescript && cp examples/typescript/package.json examples/typescript/package-lock.json $(BIN)/typescript
-	cd $(BIN)/typescript && { cmp -s package-lock.json installed.json || { npm ci --no-audit --no-fund && cp package-lock.json installed.json; }; }
+VERSITYGW := github.com/versity/versitygw/cmd/versitygw@v1.8.0
 
-engines: ## install the container engines that are missing (docker, podman), and busybox for an image, on Debian as root; tests start them, with folders of their own
-	@for p in dockerd:docker.io podman:podman busybox:busybox-static; do \
-	  command -v $${p%:*} >/dev/null || missing="$$missing $${p#*:}"; \
-	done; \
-	test -z "$$missing" || { apt-get update -q && apt-get install -q -y --no-install-recommends $$missing; }
+s3server: ## build the S3 server that tests of blobs in buckets start (versitygw) into bin; two to three minutes, once
+	test -x $(BIN)/versitygw || GOBIN=$(CURDIR)/$(BIN) CGO_ENABLED=0 $(GO) install -trimpath -ldflags '-s -w' $(VERSITYGW)
 
 RELEASE    := $(BIN)/release
 SYSTEMS    ?= linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64
@@ -91,25 +92,59 @@ check-packages: ## build a release and the packages of this machine, install and
 	$(MAKE) --no-print-directory packages SYSTEMS=linux/$$($(GO) env GOARCH)
 	$(GO) test -count=1 -v -timeout 20m ./deploy -release $(CURDIR)/$(RELEASE) $(ARGS)
 
-test: ## all tests, in about ten minutes on two cores, three packages at a time because many wait; they hold on a machine with a load of 10 as well, where they take longer
-	$(GO) test -count=1 -timeout 40m -p 3 work
+# The lanes. Each package with tests is in one of them: in test, unless PROCESS or PROVE names it; tidy_test.go checks the
+# lists. Tests have the size for each save with -short, and otherwise the size of prove-short, which runs those that
+# ask testing.Short() once more at that size. Size and time of the full proofs are flags of their packages (-full).
 
-busy: ## keep the machine busy for BUSY (10m), with a load of about 10, to run tests beside it
-	$(GO) run ./proof/busy -for $(or $(BUSY),10m)
+# Packages whose tests start the binary, shells, interpreters or container engines.
+PROCESS := ./bench ./bench/open ./blob/s3 ./client ./client/daybooktest ./cmd/daybook ./deploy ./docs/check ./examples \
+  ./load/limits ./load/works ./opsqueue ./runner ./runner/container ./runner/container/enginetest ./runner/program \
+  ./runner/sandbox ./runner/sandbox/helper ./runner/script ./runner/wasi ./trace/tracetest
+# Packages that attack a server for as long as one lets them.
+PROVE := ./proof/corruption ./proof/crash ./proof/hostile ./proof/powerfs ./proof/runners ./proof/sim
+# Packages with goroutines, for the race detector. The server itself has it in prove-short.
+RACE := ./api ./backup ./blob ./client ./ingest ./journal ./opsqueue ./registry ./registry/onlost ./runner ./runner/pool ./runner/script \
+  ./runner/slots ./runner/wasi ./runner/webhook ./store ./store/lsm ./trace
+# Tests of the packages above that are smaller with -short, or skipped, and the packages that have them.
+SIZED_IN := . ./bench ./bench/open ./blob ./ingest ./opsqueue ./runner/container ./runner/sandbox ./store
+SIZED    := TestApplierDoesNotPause TestBatchPowerCuts TestBlockedCommit TestCheckSurvivesAnyByte TestClientModule TestDrawIsBounded \
+  TestIdleConnections TestListRandom TestLiveRestartRebuild TestLongLog TestManyChunks TestMeasurement TestNothingIsLeftOver TestPowerCuts \
+  TestQueuesCostNothingUntilTheyAreTouched TestRandom TestRandomInterleavings TestRunEndsOfRandomCommands TestSessionLeavesNoRowPerRequest TestWaitingStreams
 
-# The packages of bench/peers that need none of its libraries.
-PEERS_OWN := ./measure ./process ./report ./daybook
+space   := $(subst ,, )
+with     = DAYBOOK_BINARY=$(CURDIR)/$(BIN)/$(1)
+TEST    := $(GO) test -count=1 -timeout 20m
+RACEBIN := CGO_ENABLED=1 $(GO) build -race -o $(BIN)/daybook-race ./cmd/daybook
 
-check: ## what must hold before a change lands: formatting, vet, static analysis, races
+test: ## what to run at each save: the packages that start no process, at the size for that; under four minutes on two cores
+	$(TEST) -short -p 3 $$($(GO) list work | grep -vxF "$$($(GO) list $(PROCESS) $(PROVE))")
+
+test-process: build ## tests with the binary, shells, interpreters, containers, pages and examples; they mostly wait, so four packages at a time
+	$(call with,daybook) $(TEST) -short -p 4 $(PROCESS)
+
+prove-short: build ## simulation, crashes, corruption, attacks and runners, with the race detector in the server, and all tests that -short makes smaller
+	$(RACEBIN)
+	$(call with,daybook-race) $(TEST) -p 2 $(filter-out ./proof/hostile,$(PROVE))
+	$(call with,daybook) $(TEST) ./proof/hostile # measures memory, of which the race detector takes several times as much
+	$(call with,daybook) $(TEST) -p 2 -run '^($(subst $(space),|,$(strip $(SIZED))))$$' $(SIZED_IN)
+
+test-race: ## tests with the race detector, of the packages that have goroutines
+	$(RACEBIN)
+	$(call with,daybook-race) $(TEST) -race -short -p 3 $(RACE)
+
+lint: ## formatting, go.mod files, vet, static analysis, and the picture of the architecture
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not formatted:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
 	$(MAKE) --no-print-directory tidy TIDY=-diff
 	$(GO) vet work
-	$(MAKE) --no-print-directory cross
 	$(GO) run $(STATICCHECK) work
-	$(GO) build -race -o $(BIN)/daybook-race ./cmd/daybook
-	cd bench/peers && export GOWORK=off && $(GO) vet $(PEERS_OWN) && DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook-race $(GO) test -count=1 $(PEERS_OWN)
-	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook-race $(GO) test -race -short -count=1 -timeout 30m ./client/...
-	$(GO) test -race -short -count=1 -timeout 30m $$($(GO) list work | grep -v '^$(OURS)/client')
+	$(GO) test -count=1 -run TestArchitecture .
+
+test-all: lint test test-process prove-short test-race ## the five lanes, one after the other
+
+release-check: cross check-peers check-packages helm-lint site sim corruption crash runner-kills hostile ## what a release and the end of larger work need besides test-all: other systems, peers, packages, the site, the proofs in full; hours
+
+busy: ## keep the machine busy for BUSY (10m), with a load of about 10, to run tests beside it
+	$(GO) run ./proof/busy -for $(or $(BUSY),10m)
 
 cross: ## compile and vet the program for macOS and Windows, and the packages of the server for macOS; the first time takes minutes
 	CGO_ENABLED=0 GOOS=windows GOARCH=arm64 $(GO) vet ./cmd/daybook $(OURS)/client
@@ -247,4 +282,4 @@ fuzz: ## each fuzz target for FUZZTIME (30s)
 clean: ## remove what was built
 	rm -rf $(BIN)
 
-.PHONY: help architecture site site-tools build run tools s3server promtool proxies interpreters engines release packages image helm-lint check-packages cross test busy check tidy vuln demo bench bench-matrix bench-compare bench-open peers bench-peers check-peers check-moving bench-parts bench-runners scale sweeps check-scale sim corruption crash runner-kills runner-soak hostile fuzz clean
+.PHONY: help test-process prove-short test-race lint test-all release-check architecture site site-tools build run tools programs zeroconf typescript promtool proxies s3server release packages image helm-lint check-packages cross test busy tidy vuln demo bench bench-matrix bench-compare bench-open peers bench-peers check-peers check-moving bench-parts bench-runners scale sweeps check-scale sim corruption crash runner-kills runner-soak hostile fuzz clean

@@ -103,8 +103,8 @@ var onlyIn = map[string][]string{
 	"google.golang.org/protobuf":           {"api", "trace/tracetest"},
 }
 
-// sources calls visit with every Go file that is not a test.
-func sources(t *testing.T, visit func(dir, path string, file *ast.File, src []byte)) {
+// walkGo calls visit with the path of every Go file, tests included.
+func walkGo(t *testing.T, visit func(path string)) {
 	t.Helper()
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -113,23 +113,33 @@ func sources(t *testing.T, visit func(dir, path string, file *ast.File, src []by
 		if d.IsDir() && path != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "bin") {
 			return filepath.SkipDir
 		}
-		if d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-			return nil
+		if !d.IsDir() && strings.HasSuffix(path, ".go") {
+			visit(path)
 		}
-		src, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), path, src, parser.ParseComments)
-		if err != nil {
-			return err
-		}
-		visit(filepath.ToSlash(filepath.Dir(path)), path, file, src)
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// sources calls visit with every Go file that is not a test.
+func sources(t *testing.T, visit func(dir, path string, file *ast.File, src []byte)) {
+	t.Helper()
+	walkGo(t, func(path string) {
+		if strings.HasSuffix(path, "_test.go") {
+			return
+		}
+		src, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, src, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		visit(filepath.ToSlash(filepath.Dir(path)), path, file, src)
+	})
 }
 
 func TestImportEdges(t *testing.T) {

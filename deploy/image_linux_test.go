@@ -45,7 +45,7 @@ func startEngine(t *testing.T, name string) *engine {
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
-		unusable("%v (make engines installs it on Debian)", err)
+		unusable("%v (make tools installs it on Debian)", err)
 	}
 	dir, err := os.MkdirTemp("", "daybook-image-")
 	if err != nil {
@@ -145,9 +145,6 @@ func within(pid int) *http.Client {
 // is read-only, and is healthy. A job that is created in it is completed, is there after a restart, and the container stops
 // gracefully. The commands of docs/how-to/install.md run, without the network.
 func TestImage(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: it starts container engines")
-	}
 	dir := t.TempDir()
 	binary := filepath.Join(dir, "daybook")
 	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, "./cmd/daybook")

@@ -107,9 +107,6 @@ func prefixed(values map[string]string, line string) (value string) {
 // TestCLIExamples: each line of the examples of each command does what it says: it ends well, or has printed that it runs. The
 // lines of a command have a server and a directory of their own.
 func TestCLIExamples(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it runs a hundred commands")
-	}
 	for _, program := range []string{"bash", "curl", "jq", "less"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skipf("the examples need %s: %v", program, err)

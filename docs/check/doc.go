@@ -38,5 +38,5 @@
 //   - steps.go: the commands and files of a page, for tests of other packages.
 //
 // workers_test.go runs the workers of the pages about moving with faults between them and the server.
-// proxies_test.go starts nginx and Caddy with the blocks of docs/how-to/proxies.md, which `make proxies` installs.
+// proxies_test.go starts nginx and Caddy with the blocks of docs/how-to/proxies.md, which `make tools` installs.
 package check

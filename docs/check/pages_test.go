@@ -80,7 +80,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// needed is set where `make tools`, `make interpreters` and `make proxies` have succeeded: a program that is missing is a
+// needed is set where `make tools` has succeeded: a program that is missing is a
 // fault there, and elsewhere a reason to skip a test.
 const needed = "TESTS_NEED_PROGRAMS"
 

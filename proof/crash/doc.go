@@ -1,6 +1,6 @@
 // Package crash attacks the real server binary under load. It kills and freezes the process, cuts its power, and gives
 // it a full or a read-only disk. All requests and answers are recorded, and at the end they must agree with what the
-// server has. `make crash` runs everything, `make test` a small part.
+// server has. `make crash` runs everything, `make prove-short` a small part.
 //
 // # The lanes
 //

@@ -1,7 +1,7 @@
 // Package runners attacks runners. One server (`daybook serve`) and some runners (`daybook work`), all of the real
 // binary, work under load. By turns the test kills a runner, a process that a runner has started, and the server, each
 // with SIGKILL at a random moment. It starts the server and the runner again at once. `make runner-kills` kills 200
-// times, `make test` a few times.
+// times, `make prove-short` a few times.
 //
 // # The load
 //

@@ -240,7 +240,7 @@ func TestDamagedCache(t *testing.T) {
 	}
 	for _, path := range files {
 		for name, damage := range damages {
-			if raceEnabled && testing.Short() && name != "one bit" {
+			if raceEnabled && name != "one bit" {
 				continue // a process with the race detector takes half a second to start
 			}
 			t.Run(strings.SplitN(path, "/", 2)[0]+" "+name, func(t *testing.T) {
