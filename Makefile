@@ -7,6 +7,8 @@ VERSION   ?= $(shell git describe --tags --match 'v[0-9]*' --always --dirty 2>/d
 COMMIT    ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 LDFLAGS   := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 export GOFLAGS := -buildvcs=false
+# The program needs no C library. Tests are compiled like it, so that both share what is compiled.
+export CGO_ENABLED := 0
 
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
@@ -16,8 +18,11 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## build bin/daybook, which needs no C library
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/daybook ./cmd/daybook
+build: ## build bin/daybook
+	$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/daybook ./cmd/daybook
+
+build-race: # the race detector needs cgo
+	CGO_ENABLED=1 $(GO) build -race -o $(BIN)/daybook-race ./cmd/daybook
 
 run: build ## build and serve on 127.0.0.1:1717, with the data in ./daybook-data
 	$(BIN)/daybook serve --data $(DATA) --init
@@ -55,7 +60,7 @@ proxies: programs
 VERSITYGW := github.com/versity/versitygw/cmd/versitygw@v1.8.0
 
 s3server: ## build the S3 server that tests of blobs in buckets start (versitygw) into bin; two to three minutes, once
-	test -x $(BIN)/versitygw || GOBIN=$(CURDIR)/$(BIN) CGO_ENABLED=0 $(GO) install -trimpath -ldflags '-s -w' $(VERSITYGW)
+	test -x $(BIN)/versitygw || GOBIN=$(CURDIR)/$(BIN) $(GO) install -trimpath -ldflags '-s -w' $(VERSITYGW)
 
 RELEASE    := $(BIN)/release
 SYSTEMS    ?= linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64
@@ -66,7 +71,7 @@ HELM       := helm.sh/helm/v3/cmd/helm@v3.22.0
 # Versions of packages sort: v1.2.0-rc1 before v1.2.0, and five commits later after it. Without a tag the version is 0.0.0.
 PACKAGE_VERSION = $(shell echo '$(VERSION)' | sed -E 's/^v//; s/-rc/~rc/; s/-/+/; s/-/./g; /^[0-9]+\./!s/^/0.0.0+/')
 # The tools of packages are built once; they are no part of the program and of no go.mod.
-tool        = test -x $(BIN)/$(1) || GOBIN=$(CURDIR)/$(BIN) CGO_ENABLED=0 $(GO) install -trimpath -ldflags '-s -w' $(2)
+tool        = test -x $(BIN)/$(1) || GOBIN=$(CURDIR)/$(BIN) $(GO) install -trimpath -ldflags '-s -w' $(2)
 
 release: ## archives of all systems (SYSTEMS=linux/amd64 for one), lists of their parts and checksums, in bin/release; the same commit gives the same bytes
 	@$(call tool,cyclonedx-gomod,$(CYCLONEDX))
@@ -106,15 +111,16 @@ PROVE := ./proof/corruption ./proof/crash ./proof/hostile ./proof/powerfs ./proo
 RACE := ./api ./backup ./blob ./client ./ingest ./journal ./opsqueue ./registry ./registry/onlost ./runner ./runner/pool ./runner/script \
   ./runner/slots ./runner/wasi ./runner/webhook ./store ./store/lsm ./trace
 # Tests of the packages above that are smaller with -short, or skipped, and the packages that have them.
-SIZED_IN := . ./bench ./bench/open ./blob ./ingest ./opsqueue ./runner/container ./runner/sandbox ./store
+SIZED_IN := . ./bench ./bench/open ./blob ./cmd/daybook ./ingest ./journal ./opsqueue ./runner/container ./runner/sandbox ./store
 SIZED    := TestApplierDoesNotPause TestBatchPowerCuts TestBlockedCommit TestCheckSurvivesAnyByte TestClientModule TestDrawIsBounded \
-  TestIdleConnections TestListRandom TestLiveRestartRebuild TestLongLog TestManyChunks TestMeasurement TestNothingIsLeftOver TestPowerCuts \
-  TestQueuesCostNothingUntilTheyAreTouched TestRandom TestRandomInterleavings TestRunEndsOfRandomCommands TestSessionLeavesNoRowPerRequest TestWaitingStreams
+  TestIdleConnections TestKilledBackup TestKilledRestore TestKilledServerOfABackup TestListRandom TestLiveRestartRebuild \
+  TestLongLog TestManyChunks TestMeasurement TestNothingIsLeftOver TestPowerCuts TestQueuesCostNothingUntilTheyAreTouched \
+  TestRandom TestRandomInterleavings TestRunEndsOfRandomCommands TestSessionLeavesNoRowPerRequest TestTailFlipEveryBit \
+  TestWaitingStreams
 
 space   := $(subst ,, )
 with     = DAYBOOK_BINARY=$(CURDIR)/$(BIN)/$(1)
 TEST    := $(GO) test -count=1 -timeout 20m
-RACEBIN := CGO_ENABLED=1 $(GO) build -race -o $(BIN)/daybook-race ./cmd/daybook
 
 test: ## what to run at each save: the packages that start no process, at the size for that; under four minutes on two cores
 	$(TEST) -short -p 3 $$($(GO) list work | grep -vxF "$$($(GO) list $(PROCESS) $(PROVE))")
@@ -122,15 +128,13 @@ test: ## what to run at each save: the packages that start no process, at the si
 test-process: build ## tests with the binary, shells, interpreters, containers, pages and examples; they mostly wait, so four packages at a time
 	$(call with,daybook) $(TEST) -short -p 4 $(PROCESS)
 
-prove-short: build ## simulation, crashes, corruption, attacks and runners, with the race detector in the server, and all tests that -short makes smaller
-	$(RACEBIN)
+prove-short: build build-race ## simulation, crashes, corruption, attacks and runners, with the race detector in the server, and all tests that -short makes smaller
 	$(call with,daybook-race) $(TEST) -p 2 $(filter-out ./proof/hostile,$(PROVE))
 	$(call with,daybook) $(TEST) ./proof/hostile # measures memory, of which the race detector takes several times as much
 	$(call with,daybook) $(TEST) -p 2 -run '^($(subst $(space),|,$(strip $(SIZED))))$$' $(SIZED_IN)
 
-test-race: ## tests with the race detector, of the packages that have goroutines
-	$(RACEBIN)
-	$(call with,daybook-race) $(TEST) -race -short -p 3 $(RACE)
+test-race: build-race ## tests with the race detector, of the packages that have goroutines
+	$(call with,daybook-race) CGO_ENABLED=1 $(TEST) -race -short -p 3 $(RACE)
 
 lint: ## formatting, go.mod files, vet, static analysis, and the picture of the architecture
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not formatted:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
@@ -147,8 +151,8 @@ busy: ## keep the machine busy for BUSY (10m), with a load of about 10, to run t
 	$(GO) run ./proof/busy -for $(or $(BUSY),10m)
 
 cross: ## compile and vet the program for macOS and Windows, and the packages of the server for macOS; the first time takes minutes
-	CGO_ENABLED=0 GOOS=windows GOARCH=arm64 $(GO) vet ./cmd/daybook $(OURS)/client
-	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) vet $$($(GO) list work | grep -v '^$(OURS)/\(proof\|bench\)')
+	GOOS=windows GOARCH=arm64 $(GO) vet ./cmd/daybook $(OURS)/client
+	GOOS=darwin GOARCH=arm64 $(GO) vet $$($(GO) list work | grep -v '^$(OURS)/\(proof\|bench\)')
 
 # The modules require each other in versions that exist only after a release, so tidy sees copies of the go.mod files
 # that replace these by folders.
@@ -282,4 +286,4 @@ fuzz: ## each fuzz target for FUZZTIME (30s)
 clean: ## remove what was built
 	rm -rf $(BIN)
 
-.PHONY: help test-process prove-short test-race lint test-all release-check architecture site site-tools build run tools programs zeroconf typescript promtool proxies s3server release packages image helm-lint check-packages cross test busy tidy vuln demo bench bench-matrix bench-compare bench-open peers bench-peers check-peers check-moving bench-parts bench-runners scale sweeps check-scale sim corruption crash runner-kills runner-soak hostile fuzz clean
+.PHONY: help test-process prove-short test-race lint test-all release-check architecture site site-tools build build-race run tools programs zeroconf typescript promtool proxies s3server release packages image helm-lint check-packages cross test busy tidy vuln demo bench bench-matrix bench-compare bench-open peers bench-peers check-peers check-moving bench-parts bench-runners scale sweeps check-scale sim corruption crash runner-kills runner-soak hostile fuzz clean

@@ -148,3 +148,138 @@ func shortTests(files []*ast.File) (tests []string) {
 	slices.Sort(tests)
 	return tests
 }
+
+// unhurried are folders whose tests attack a server for some real time, or measure it. If they wait too long for it, they
+// prove nothing, and say so.
+var unhurried = []string{"bench", "proof/crash", "proof/runners"}
+
+// mostReal is a ratchet: how many lines of tests sleep or compare in real time, each with its reason.
+const mostReal = 40
+
+// TestNoRealTime: no test sleeps, or fails because something took long. On a busy machine everything takes long. A test
+// waits for a signal, with testkit.Eventually for what has none, such as another process, or in a bubble of
+// testing/synctest, whose clock is not real. A line that cannot do so gives its reason in a comment "real time: reason", or
+// "fake time: reason" if only bubbles come to it. Figures of speed are benchmarks.
+func TestNoRealTime(t *testing.T) {
+	real, bubbles := 0, bubbleHelpers(testFiles(t))
+	walkGo(t, func(name string) {
+		dir := filepath.ToSlash(filepath.Dir(name))
+		if !strings.HasSuffix(name, "_test.go") || strings.HasPrefix(dir, "bench/peers") || slices.Contains(unhurried, dir) {
+			return
+		}
+		fset := token.NewFileSet()
+		file, err := parser.ParseFile(fset, name, nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reasons := map[int]bool{}
+		for _, group := range file.Comments {
+			for _, c := range group.List {
+				isReal, isFake := strings.HasPrefix(c.Text, "// real time: "), strings.HasPrefix(c.Text, "// fake time: ")
+				if isReal {
+					real++
+				}
+				reasons[fset.Position(c.Pos()).Line] = isReal || isFake
+			}
+		}
+		for _, d := range file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || strings.HasPrefix(f.Name.Name, "Benchmark") {
+				continue
+			}
+			for _, found := range hurries(f, bubbles[dir]) {
+				if at := fset.Position(found.node.Pos()); !reasons[at.Line] {
+					t.Errorf("%s: %s %s; see the comment of this test", at, f.Name.Name, found.what)
+				}
+			}
+		}
+	})
+	if real > mostReal {
+		t.Errorf("%d lines have the comment that they need real time, more than %d", real, mostReal)
+	}
+	t.Logf("%d lines need real time", real)
+}
+
+// bubbleHelpers returns, by folder, the functions that make a bubble for others.
+func bubbleHelpers(files map[string][]*ast.File) map[string]map[string]bool {
+	helpers := map[string]map[string]bool{}
+	for dir, files := range files {
+		helpers[dir] = map[string]bool{}
+		for _, f := range files {
+			for _, d := range f.Decls {
+				if f, ok := d.(*ast.FuncDecl); ok && !strings.HasPrefix(f.Name.Name, "Test") {
+					ast.Inspect(f, func(n ast.Node) bool {
+						if sel, ok := n.(*ast.SelectorExpr); ok && sel.Sel.Name == "Test" {
+							if x, ok := sel.X.(*ast.Ident); ok && x.Name == "synctest" {
+								helpers[dir][f.Name.Name] = true
+							}
+						}
+						return true
+					})
+				}
+			}
+		}
+	}
+	return helpers
+}
+
+type hurry struct {
+	node ast.Node
+	what string
+}
+
+// hurries returns where a function outside of a bubble sleeps, and where it asks whether something took longer than it may.
+func hurries(f *ast.FuncDecl, bubbles map[string]bool) (found []hurry) {
+	isTime := func(n ast.Node, name string) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return false
+		}
+		sel, ok := call.Fun.(*ast.SelectorExpr)
+		if !ok || sel.Sel.Name != name {
+			return false
+		}
+		x, ok := sel.X.(*ast.Ident)
+		return ok && x.Name == "time"
+	}
+	took := map[string]bool{} // variables that hold what time.Since returned
+	bubble := false
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.Ident:
+			bubble = bubble || n.Name == "synctest" || bubbles[n.Name]
+		case *ast.AssignStmt:
+			for i, value := range n.Rhs {
+				if name, ok := n.Lhs[min(i, len(n.Lhs)-1)].(*ast.Ident); ok && isTime(value, "Since") {
+					took[name.Name] = true
+				}
+			}
+		}
+		return true
+	})
+	if bubble {
+		return nil
+	}
+	isTook := func(n ast.Expr) bool {
+		name, ok := n.(*ast.Ident)
+		return isTime(n, "Since") || ok && took[name.Name]
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.CallExpr:
+			if isTime(n, "Sleep") {
+				found = append(found, hurry{n, "sleeps"})
+			}
+			if sel, ok := n.Fun.(*ast.SelectorExpr); ok && sel.Sel.Name == "After" && isTime(sel.X, "Now") {
+				found = append(found, hurry{n, "ends at a time"})
+			}
+		case *ast.BinaryExpr:
+			above := (n.Op == token.GTR || n.Op == token.GEQ) && isTook(n.X)
+			if below := (n.Op == token.LSS || n.Op == token.LEQ) && isTook(n.Y); above || below {
+				found = append(found, hurry{n, "compares how long something took"})
+			}
+		}
+		return true
+	})
+	return found
+}

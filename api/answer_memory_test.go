@@ -42,7 +42,7 @@ func (e *lavish) JobWithin(_ job.ID, room int64) (job.Job, bool, error) {
 		return job.Job{}, false, nil
 	}
 	e.mostReading.Store(max(e.mostReading.Load(), e.reading.Add(1)))
-	time.Sleep(time.Millisecond) // other requests arrive in the meantime
+	time.Sleep(time.Millisecond) // real time: other requests may arrive in the meantime
 	e.reading.Add(-1)
 	return e.doc(0), true, nil
 }

@@ -7,6 +7,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestRequestThatWasNotRead: a connection whose request has arrived keeps its place, though nobody has read it for longer
@@ -44,11 +46,7 @@ func TestRequestThatWasNotRead(t *testing.T) {
 	if _, err := io.WriteString(asking, "GET"); err != nil {
 		t.Fatal(err)
 	}
-	for until := time.Now().Add(10 * time.Second); !arrived(late.Conn); time.Sleep(time.Millisecond) {
-		if time.Now().After(until) {
-			t.Fatal("the request does not arrive")
-		}
-	}
+	testkit.Eventually(t, "the request arrives", func() bool { return arrived(late.Conn) })
 	dial()
 	silent := accept()
 	dial()

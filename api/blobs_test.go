@@ -528,9 +528,7 @@ func TestManyBlobStreams(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if used := r.server.uploads.used() + r.server.downloads.used(); used != 0 {
-		t.Errorf("%d bytes are held", used)
-	}
+	r.until("no bytes are held", func() bool { return r.server.uploads.used()+r.server.downloads.used() == 0 })
 }
 
 // statusesOfBlobs makes requests that get the statuses of the routes of blobs.

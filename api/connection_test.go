@@ -141,6 +141,6 @@ func trickle(c net.Conn, every time.Duration) {
 		if _, err := c.Read(b); err != nil {
 			return
 		}
-		time.Sleep(every)
+		time.Sleep(every) // real time: a slow client
 	}
 }

@@ -24,6 +24,7 @@ import (
 
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/fileset"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -368,11 +369,7 @@ func TestFilesetWhoseConnectionBreaks(t *testing.T) {
 		}
 		return len(uploads) == 0 && r.blobs.Used() == 0
 	}
-	for deadline := time.Now().Add(20 * time.Second); !empty(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("uploads are left, of %d bytes", r.blobs.Used())
-		}
-	}
+	testkit.Eventually(t, "no upload is left", func() bool { return empty() })
 	r.get("/filesets/x").refused(http.StatusNotFound, "fileset_not_found")
 }
 
@@ -500,9 +497,5 @@ func TestFilesetsInFlatMemory(t *testing.T) {
 	if grown := after.TotalAlloc - before.TotalAlloc; grown > files*size/3 {
 		t.Errorf("%d bytes were allocated for %d bytes in both directions", grown, files*size)
 	}
-	for deadline := time.Now().Add(10 * time.Second); r.server.uploads.used()+r.server.downloads.used()+r.server.manifests.used() != 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("a share is kept")
-		}
-	}
+	testkit.Eventually(t, "no share is kept", func() bool { return r.server.uploads.used()+r.server.downloads.used()+r.server.manifests.used() == 0 })
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/proof/stallfs"
 	"github.com/daybookq/daybook/store"
 )
@@ -41,14 +42,10 @@ func startStalled(t *testing.T) *rig {
 		if err := <-ended; err != nil && !errors.Is(err, ingest.ErrStuck) {
 			t.Errorf("engine: %v", err)
 		}
-		for os.RemoveAll(dir) != nil {
-			time.Sleep(10 * time.Millisecond)
-		}
+		testkit.Eventually(t, "the engine writes no file any more", func() bool { return os.RemoveAll(dir) == nil })
 	})
 	r := startOn(t, setup{Options: Options{Log: zerolog.Nop()}, parts: partsOf(engine, engine.Queries())})
-	for engine.Ready() != nil {
-		time.Sleep(time.Millisecond) // the engine does not signal that it is ready
-	}
+	testkit.Eventually(t, "the engine is ready", func() bool { return engine.Ready() == nil })
 	lines := strings.Repeat(strings.Repeat("x", 100)+"\n", 1000)
 	for engine.Ready() == nil {
 		if a := r.add("/acme/job/mail/add", lines); a.status != http.StatusCreated && a.status != http.StatusServiceUnavailable {

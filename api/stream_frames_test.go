@@ -96,7 +96,7 @@ func TestStreamFrames(t *testing.T) {
 					f.send(0x89, "ping")
 				}
 				if !pong {
-					time.Sleep(10 * time.Millisecond) // as a client on a slow line
+					time.Sleep(10 * time.Millisecond) // real time: a client on a slow line
 				}
 			}
 		}

@@ -51,7 +51,7 @@ func TestStreamsAreBounded(t *testing.T) {
 		c.ok(sub)
 		used, subs = append(used, c), append(subs, sub)
 	}
-	time.Sleep(idleGrace) // nothing happens in it
+	time.Sleep(idleGrace) // real time: nothing happens in a real connection for so long
 	if _, answer := r.tryOpen(); answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") != "1" {
 		t.Errorf("one stream too many: %+v", answer)
 	}
@@ -87,7 +87,7 @@ func TestStreamsThatReceiveAreUsed(t *testing.T) {
 	r.until("the message arrives", func() bool {
 		return slices.ContainsFunc(r.server.streams.snapshot(), func(t *stream) bool { return t.receiving.Load() })
 	})
-	time.Sleep(idleGrace) // nothing happens in any of them
+	time.Sleep(idleGrace) // real time: nothing happens in a real connection for so long
 	r.until("there is room", func() bool { c, _ := r.tryOpen(); return c != nil })
 	if _, err := fmt.Fprint(w, `"}}`); err != nil {
 		t.Fatal(err)

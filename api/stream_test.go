@@ -12,6 +12,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 )
@@ -128,11 +129,7 @@ func (r *rig) status(id string) string {
 // until waits until a condition of the server holds.
 func (r *rig) until(what string, holds func() bool) {
 	r.Helper()
-	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			r.Fatalf("after a minute still not: %s", what)
-		}
-	}
+	testkit.Eventually(r, what, holds)
 }
 
 // await waits until a job has a status, and returns its document.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 type alone struct{ only Store }
@@ -41,9 +43,7 @@ func TestKeeper(t *testing.T) {
 	goOn <- errors.New("row 7 is damaged")
 	<-scanning
 	goOn <- nil
-	for k.Stats().Collections == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	testkit.Eventually(t, "there is a collection", func() bool { return k.Stats().Collections > 0 })
 	cancel()
 	<-ended
 	if got, want := k.Stats(), (KeeperStats{Collections: k.Stats().Collections, Failures: 1, Collected: Swept{Blobs: 1, Bytes: 4, SHA1s: 1}}); got != want {

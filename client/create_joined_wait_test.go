@@ -87,17 +87,13 @@ func TestWaitingCreates(t *testing.T) {
 		n := TextJob("t", fmt.Sprint(i))
 		go func() { answers <- j.create(ctx, c, n.joinable()) }()
 	}
-	for waiting() < 3 {
-		time.Sleep(time.Millisecond)
-	}
+	Eventually(t, "three creates wait", func() bool { return waiting() >= 3 })
 	j.mu.Lock()
 	creates, callers := j.take(3)
 	j.mu.Unlock()
 	n := TextJob("t", "later")
 	go func() { answers <- j.create(ctx, c, n.joinable()) }()
-	for waiting() < 1 {
-		time.Sleep(time.Millisecond)
-	}
+	Eventually(t, "a create waits", func() bool { return waiting() >= 1 })
 	if len(creates) != 3 {
 		t.Fatalf("%d creates are one request", len(creates))
 	}

@@ -77,7 +77,7 @@ func (d *dripping) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	d.left--
-	time.Sleep(d.every)
+	time.Sleep(d.every) // real time: a slow body
 	p[0] = ' '
 	if d.left == 0 {
 		p[0] = '0'

@@ -112,7 +112,7 @@ func TestWorkerInABrokenStream(t *testing.T) {
 			c.cut()
 			cuts.Add(1)
 		}
-		time.Sleep(time.Millisecond) // so that jobs run while the worker connects again
+		time.Sleep(time.Millisecond) // real time: jobs run while the worker connects again
 		return client.Outcome{}, nil
 	}, OnEvent: func(e client.Event) {
 		if e.Job == nil {

@@ -203,11 +203,7 @@ func TestRunIsAContext(t *testing.T) {
 	late := make(chan struct{})
 	stopped = u.AfterFunc(func() { close(late) })
 	<-late
-	for deadline := time.Now().Add(30 * time.Second); after.Load() != 11; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("the functions have added %d", after.Load())
-		}
-	}
+	client.Eventually(t, "the functions have added 11", func() bool { return after.Load() == 11 })
 	for _, err := range []error{u.Err(), context.Cause(u), context.Cause(derived)} {
 		if !errors.Is(err, context.Canceled) || !errors.Is(err, reason) {
 			t.Errorf("%v", err)

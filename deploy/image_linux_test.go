@@ -20,7 +20,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/docs/check"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/runner/container/enginetest"
 )
 
@@ -91,20 +93,19 @@ func startEngine(t *testing.T, name string) *engine {
 		}
 	})
 	e := &engine{[]string{path, "--host", host}, append(env, "DOCKER_BUILDKIT=0", "DOCKER_CONFIG="+dir)}
-	for until := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	testkit.Eventually(t, "dockerd answers", func() bool {
 		if e.command("info").Run() == nil {
-			return e
+			return true
 		}
 		select {
 		case <-gone:
-			until = time.Time{}
-		default:
-		}
-		if time.Now().After(until) {
 			text, _ := os.ReadFile(log.Name())
 			unusable("dockerd does not start: %s", text[max(0, len(text)-2000):])
+		default:
 		}
-	}
+		return false
+	})
+	return e
 }
 
 func (e *engine) command(args ...string) *exec.Cmd {
@@ -146,10 +147,13 @@ func within(pid int) *http.Client {
 // gracefully. The commands of docs/how-to/install.md run, without the network.
 func TestImage(t *testing.T) {
 	dir := t.TempDir()
-	binary := filepath.Join(dir, "daybook")
-	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, "./cmd/daybook")
-	build.Dir, build.Env = root(t), append(os.Environ(), "CGO_ENABLED=0")
-	must(t, build)
+	binary := os.Getenv("DAYBOOK_BINARY") // one that needs no C library, as make builds it
+	if binary == "" {
+		binary = filepath.Join(dir, "daybook")
+		build := exec.Command("go", "build", "-ldflags=-s -w", "-o", binary, "./cmd/daybook")
+		build.Dir, build.Env = root(t), append(os.Environ(), "CGO_ENABLED=0")
+		must(t, build)
+	}
 	files := filepath.Join(dir, "context")
 	prepare := exec.Command("deploy/docker/context.sh", binary, files)
 	prepare.Dir = root(t)
@@ -214,15 +218,13 @@ func (e *engine) follow(t *testing.T) {
 		if args[0] != "docker" {
 			t.Fatalf("the page says %q", line)
 		}
-		for until := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		testkit.Eventually(t, line, func() bool {
 			out, err := e.command(args[1:]...).CombinedOutput()
-			if err == nil {
-				break
-			}
-			if args[1] != "exec" || time.Now().After(until) { // the server may not listen yet
+			if err != nil && args[1] != "exec" { // in whose container the server may not listen yet
 				t.Fatalf("%s: %v: %s", line, err, out)
 			}
-		}
+			return err == nil
+		})
 	}
 }
 
@@ -234,14 +236,8 @@ func (e *engine) connect(t *testing.T) *client.Client {
 		t.Fatalf("the container does not run: %v: %s", err, must(t, e.command("logs", "queue")))
 	}
 	c := client.New("http://127.0.0.1:1717", client.Options{HTTP: within(pid), RetryFor: -1})
-	for until := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		if err = c.Ready(t.Context()); err == nil {
-			return c
-		}
-		if time.Now().After(until) {
-			t.Fatalf("the server does not get ready: %v: %s", err, must(t, e.command("logs", "queue")))
-		}
-	}
+	testkit.Eventually(t, "the server in the container is ready", func() bool { return c.Ready(t.Context()) == nil })
+	return c
 }
 
 func (e *engine) inspect(t *testing.T, format string) string {
@@ -254,30 +250,19 @@ func (e *engine) inspect(t *testing.T, format string) string {
 func (e *engine) healthy(t *testing.T, name string) {
 	t.Helper()
 	if name == "podman" {
-		for until := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) { // a check has five seconds
-			text, err := e.command("healthcheck", "run", "queue").CombinedOutput()
-			if err == nil {
-				return
-			}
-			if time.Now().After(until) {
-				t.Fatalf("the container is not healthy: %v: %s", err, text)
-			}
-		}
+		testkit.Eventually(t, "the container is healthy", func() bool { return e.command("healthcheck", "run", "queue").Run() == nil })
+		return
 	}
-	for until := time.Now().Add(2 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		state := e.inspect(t, "{{.State.Health.Status}}")
-		if state == "healthy" {
-			return
-		}
-		if time.Now().After(until) {
-			t.Fatalf("the container is %s: %s", state, e.inspect(t, "{{json .State.Health}}"))
-		}
-	}
+	testkit.Eventually(t, "the container is healthy", func() bool { return e.inspect(t, "{{.State.Health.Status}}") == "healthy" })
 }
 
 // TestCompose: the compose file uses only flags that the program has, and the settings of its services are in force.
 func TestCompose(t *testing.T) {
 	text, err := os.ReadFile("compose.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary, err := daybooktest.Binary()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -292,9 +277,7 @@ func TestCompose(t *testing.T) {
 			t.Fatalf("%s: %v", list, err)
 		}
 		found++
-		help := exec.Command("go", "run", "./cmd/daybook", args[0], "--help")
-		help.Dir = root(t)
-		known := must(t, help)
+		known := must(t, exec.Command(binary, args[0], "--help"))
 		for _, flag := range args[1:] {
 			if strings.HasPrefix(flag, "--") && !strings.Contains(known, " "+flag+" ") {
 				t.Errorf("daybook %s has no flag %s", args[0], flag)

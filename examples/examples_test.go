@@ -19,6 +19,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // built is the directory of the programs that are built, once for all tests.
@@ -132,11 +133,7 @@ func (m *messages) String() string {
 // says waits until the process has written text to its standard error.
 func (p *process) says(text string) {
 	p.t.Helper()
-	for deadline := time.Now().Add(time.Minute); !strings.Contains(p.errs.String(), text); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			p.t.Fatalf("%v does not say %q", p.Args, text)
-		}
-	}
+	testkit.Eventually(p.t, fmt.Sprintf("%v says %q", p.Args, text), func() bool { return strings.Contains(p.errs.String(), text) })
 }
 
 func start(t *testing.T, s *daybooktest.Server, argv []string, input string, args, environment []string) *process {
@@ -271,15 +268,7 @@ func counts(t *testing.T, s *daybooktest.Server) map[string]int64 {
 // until waits for a condition.
 func until(t *testing.T, s *daybooktest.Server, what string, is func(map[string]int64) bool) {
 	t.Helper()
-	for deadline := time.Now().Add(90 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		c := counts(t, s)
-		if is(c) {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: %v", what, c)
-		}
-	}
+	testkit.Eventually(t, what, func() bool { return is(counts(t, s)) })
 }
 
 // done checks that n jobs ended, each with the right result, and that none is left. It returns how many ran more than once.

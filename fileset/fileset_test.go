@@ -361,10 +361,6 @@ func FuzzPatterns(f *testing.F) {
 		if err != nil || CheckPath(path) != nil {
 			return
 		}
-		began := time.Now()
-		p.Match(path)
-		if took := time.Since(began); took > 10*time.Second {
-			t.Fatalf("%s", took)
-		}
+		p.Match(path) // the fuzzer reports what does not end
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidwall/wal"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
 	"github.com/daybookq/daybook/store"
@@ -152,9 +153,7 @@ func TestParkedClaim(t *testing.T) {
 		}
 		got <- len(jobs)
 	}()
-	for e.parked.n.Load() == 0 {
-		time.Sleep(time.Millisecond) // for the other goroutine; no signal shows that it has parked
-	}
+	testkit.Eventually(t, "the claim is parked", func() bool { return e.parked.n.Load() > 0 })
 	if _, _, err := e.Create(ctx, lines(3)); err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +241,7 @@ func TestCompletionsOfManyClaimsShareFsyncs(t *testing.T) {
 	var slow atomic.Bool // a sync takes long, so that the commands are proposed meanwhile
 	e, _ := startWith(t, Options{Dir: t.TempDir(), Journal: journal.Options{Hooks: journal.Hooks{Sync: func(l *wal.Log) error {
 		if slow.Load() {
-			time.Sleep(20 * time.Millisecond)
+			time.Sleep(20 * time.Millisecond) // real time: a slow disk
 		}
 		return l.Sync()
 	}}}})

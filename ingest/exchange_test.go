@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
 )
@@ -98,9 +99,7 @@ func TestExchangeWaits(t *testing.T) {
 		}
 		got <- len(jobs)
 	}()
-	for e.parked.n.Load() == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	testkit.Eventually(t, "the claim is parked", func() bool { return e.parked.n.Load() > 0 })
 	if _, _, err := e.Create(ctx, lines(1)); err != nil {
 		t.Fatal(err)
 	}
@@ -131,13 +130,10 @@ func TestExchangeIsAbandoned(t *testing.T) {
 	} else if !errors.Is(err, ErrUnknown) {
 		t.Fatal(err)
 	}
-	for {
-		q := current(t, e)
-		if c := q.Totals().Counts; c[job.Pending] == 1 && c[job.Completed] == 1 {
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
+	testkit.Eventually(t, "the claim is answered or released", func() bool {
+		c := current(t, e).Totals().Counts
+		return c[job.Pending] == 1 && c[job.Completed] == 1
+	})
 }
 
 // TestExchangeRefusals: a refused outcome does not prevent the claim, and a request with a key is answered as before.

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/tidwall/wal"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
 	"github.com/daybookq/daybook/store"
@@ -81,9 +81,7 @@ func TestJoinedCreates(t *testing.T) {
 			}
 			made[i] = got
 		})
-		for joinedNow(e) <= i { // so that they join in this order
-			time.Sleep(time.Millisecond)
-		}
+		testkit.Eventually(t, "the creates join in this order", func() bool { return joinedNow(e) > i })
 	}
 	held.Unlock()
 	callers.Wait()

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -37,9 +38,7 @@ func TestParkedClaimsAreBounded(t *testing.T) {
 		}
 		got <- len(jobs)
 	}()
-	for e.parked.n.Load() < job.MaxParkedClaims {
-		time.Sleep(time.Millisecond)
-	}
+	testkit.Eventually(t, "all claims are parked", func() bool { return e.parked.n.Load() >= job.MaxParkedClaims })
 	if _, _, _, err := e.Claim(ctx, claimOf(1), time.Hour); !errors.Is(err, ErrTooManyParked) {
 		t.Errorf("a claim past the bound again: %v", err)
 	}

@@ -69,10 +69,11 @@ func TestQueueFiguresBeginWithTheStart(t *testing.T) {
 // TestQueueFiguresBesideCommands reads figures while commands are applied: they always add up.
 func TestQueueFiguresBesideCommands(t *testing.T) {
 	e, _ := startWith(t, Options{Dir: t.TempDir(), MetricsQueues: 3})
-	ctx, done := t.Context(), make(chan struct{})
+	ctx, turns := t.Context(), make(chan struct{}, 1)
 	var readers sync.WaitGroup
 	readers.Go(func() {
-		for last := uint64(0); ; {
+		last := uint64(0)
+		for range turns {
 			claimed := uint64(0)
 			for _, f := range e.QueueFigures() {
 				if f.Waiting.Count() != f.Claimed || f.Running.Count() != f.Completed || f.Pending < 0 || f.Active < 0 {
@@ -84,15 +85,14 @@ func TestQueueFiguresBesideCommands(t *testing.T) {
 				t.Errorf("%d jobs claimed, after %d", claimed, last)
 			}
 			last = claimed
-			select {
-			case <-done:
-				return
-			default:
-			}
 		}
 	})
 	const rounds = 200
 	for i := range rounds {
+		select {
+		case turns <- struct{}{}: // it reads while these commands are applied
+		default:
+		}
 		c := lines(5)
 		c.Groups[0].Type = []string{"a", "b", "c", "d", "e"}[i%5]
 		if _, _, err := e.Create(ctx, c); err != nil {
@@ -106,7 +106,7 @@ func TestQueueFiguresBesideCommands(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	close(done)
+	close(turns)
 	readers.Wait()
 	all := e.QueueFigures()
 	sum := uint64(0)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
 )
@@ -85,11 +86,7 @@ func TestApplierDoesNotPause(t *testing.T) {
 	}
 	waitFor := func(what string, n *atomic.Int64, want int) {
 		t.Helper()
-		for deadline := time.Now().Add(time.Minute); n.Load() != int64(want); time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("%d %s, want %d", n.Load(), what, want)
-			}
-		}
+		testkit.Eventually(t, fmt.Sprintf("%d %s", want, what), func() bool { return n.Load() == int64(want) })
 	}
 	park(woken, parked-woken) // these are never woken
 	type step struct{ took, late time.Duration }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -139,9 +140,7 @@ func TestRepeatWaitsForTheRequestUnderWay(t *testing.T) {
 			answers <- answer{c.Claim, len(jobs), c.Replayed, err}
 		}()
 	}
-	for e.Stats().Parked == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	testkit.Eventually(t, "a claim is parked", func() bool { return e.Stats().Parked > 0 })
 	// A request in another slot does not wait.
 	elsewhere := claimOf(1)
 	elsewhere.Once = number(4, 1)

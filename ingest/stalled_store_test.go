@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/proof/stallfs"
 	"github.com/daybookq/daybook/store"
@@ -30,20 +31,23 @@ func startStalled(t *testing.T) (e *Engine, stop func() error, resume func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- e.Run(ctx) }()
-	for e.Ready() != nil {
-		time.Sleep(time.Millisecond) // there is no signal when the engine is ready
-	}
-	for e.commits.stalled() == nil { // the journal acknowledges creates before they are applied
-		if _, _, err := e.Create(t.Context(), lines(1000)); err != nil && !errors.Is(err, ErrStale) {
-			t.Fatal(err)
+	testkit.Eventually(t, "the engine is ready", func() bool { return e.Ready() == nil })
+	testkit.Eventually(t, "the engine notices that the store takes no commit", func() bool {
+		for e.commits.stalled() == nil { // the journal acknowledges creates before they are applied
+			if _, _, err := e.Create(t.Context(), lines(1000)); errors.Is(err, ErrStale) || errors.Is(err, ErrOverloaded) {
+				return false
+			} else if err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
+		return true
+	})
 	stop = sync.OnceValue(func() error {
 		cancel()
 		select {
 		case err := <-ended:
 			return err
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			return errors.New("the engine does not end")
 		}
 	})
@@ -53,9 +57,7 @@ func startStalled(t *testing.T) (e *Engine, stop func() error, resume func()) {
 		if err := stop(); err != nil && !errors.Is(err, ErrStuck) {
 			t.Error(err)
 		}
-		for os.RemoveAll(dir) != nil {
-			time.Sleep(10 * time.Millisecond)
-		}
+		testkit.Eventually(t, "the engine writes no file any more", func() bool { return os.RemoveAll(dir) == nil })
 	})
 	return e, stop, resume
 }
@@ -82,9 +84,7 @@ func TestDecisionsAreBoundedWhileTheStoreTakesNoCommit(t *testing.T) {
 		t.Errorf("a create after it: %v", err)
 	}
 	resume()
-	for e.Ready() != nil {
-		time.Sleep(time.Millisecond)
-	}
+	testkit.Eventually(t, "the engine is ready", func() bool { return e.Ready() == nil })
 	for { // until the jobs of the claim are returned
 		next := e.commits.applied.next()
 		if err := e.CatchUp(t.Context(), 0); err != nil {

@@ -87,20 +87,19 @@ func TestScanOfNothing(t *testing.T) {
 }
 
 // TestRecordsWhileWriting reads while segments and volumes are made and removed. Every reader gets all records from the
-// requested seq to the synced one, or an error because its volume was removed.
+// requested seq to the synced one, or an error because its volume was removed. They read once for some records that are
+// written, so that they take no more of the processor than the writer does.
 func TestRecordsWhileWriting(t *testing.T) {
 	r := mustRun(t, Options{SegmentBytes: 2000, VolumeBytes: 8000})
-	end := make(chan struct{})
+	var turns [3]chan struct{}
+	for i := range turns {
+		turns[i] = make(chan struct{}, 1)
+	}
 	ended := make(chan error, 3)
 	for i := range 2 {
 		go func() {
 			ended <- func() error {
-				for {
-					select {
-					case <-end:
-						return nil
-					default:
-					}
+				for range turns[i] {
 					from, synced := r.First(), r.Synced()
 					if i == 1 {
 						from = max(from, synced-min(synced, 20))
@@ -122,27 +121,34 @@ func TestRecordsWhileWriting(t *testing.T) {
 						return fmt.Errorf("ended at %d, %d was synced", next-1, synced)
 					}
 				}
+				return nil
 			}()
 		}()
 	}
 	go func() {
 		ended <- func() error {
-			for {
-				select {
-				case <-end:
-					return nil
-				default:
-					if _, err := r.Cut(r.Synced(), 20_000); err != nil {
-						return err
-					}
+			for range turns[2] {
+				if _, err := r.Cut(r.Synced(), 20_000); err != nil {
+					return err
 				}
 			}
+			return nil
 		}()
 	}()
 	for i := range 2500 {
 		r.mustPut("create", strings.Repeat("z", i%200))
+		if i%4 == 0 {
+			for _, turn := range turns {
+				select {
+				case turn <- struct{}{}:
+				default: // it has not begun its last one yet
+				}
+			}
+		}
 	}
-	close(end)
+	for _, turn := range turns {
+		close(turn)
+	}
 	for range 3 {
 		if err := <-ended; err != nil {
 			t.Error(err)

@@ -26,10 +26,10 @@ type stalling struct {
 func (s *stalling) call() {
 	s.turn <- struct{}{}
 	defer func() { <-s.turn }()
-	if now := time.Since(s.start); now >= s.from && now < s.till {
-		time.Sleep(s.till - now)
+	if now := time.Since(s.start); now >= s.from && now < s.till { // fake time: every caller is in a bubble
+		time.Sleep(s.till - now) // fake time: every caller is in a bubble
 	}
-	time.Sleep(time.Millisecond)
+	time.Sleep(time.Millisecond) // fake time: every caller is in a bubble
 }
 
 // TestStallIsNotOmitted: a server stalls for 200 ms in 10 s. A closed loop with one caller has one slow call of
@@ -152,7 +152,7 @@ func TestClosed(t *testing.T) {
 		}
 		var n atomic.Int64
 		r, err := Closed{Callers: 2, For: time.Second}.Run(t.Context(), func(context.Context, int) (bool, error) {
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) // fake time: every caller is in a bubble
 			return n.Add(1) <= 20, nil
 		})
 		if err != nil || r.Calls != 20 {

@@ -166,20 +166,16 @@ func TestReportsKeepTheirOrder(t *testing.T) {
 
 // TestDisconnectReleases: the chunks of a connection that ends are handed out again at once.
 func TestDisconnectReleases(t *testing.T) {
-	h := startHost(t)
+	h := startHost(t, func(c *opsqueue.Config) { c.HeartbeatInterval = time.Hour }) // so that no missing heartbeat releases them
 	id := h.insert(stored("p", 20))
 	holder, other := h.consumer(), h.consumer()
 	if got := h.reserve(holder, 20, oldest); len(got) != 20 {
 		t.Fatalf("got %s", idsOf(got, id))
 	}
 	holder.Disconnect()
-	start := time.Now()
 	var got []wire.ReservedChunk
 	for len(got) < 20 {
 		got = append(got, h.reserve(other, 20, oldest)...)
-	}
-	if took := time.Since(start); took > h.config.HeartbeatInterval {
-		t.Errorf("the chunks were released after %s", took)
 	}
 	if text := idsOf(got, id); text[:11] != "0/0 0/1 0/2" {
 		t.Errorf("got %s", text)
@@ -221,13 +217,7 @@ func TestCompletionAfterExpiry(t *testing.T) {
 // TestLateFailureAfterExpiry: the FailChunk that a consumer sends when its reservation has expired does not release the
 // reservation that another consumer has by then.
 func TestLateFailureAfterExpiry(t *testing.T) {
-	for try := 1; ; try++ {
-		if lateFailure(t) {
-			return
-		}
-		if try == 5 {
-			t.Fatal("in five tries the machine was too slow: reservations expired before their consumer could be looked at")
-		}
+	for !lateFailure(t) {
 	}
 }
 
@@ -250,7 +240,7 @@ func lateFailure(t *testing.T) bool {
 	ctx, cancel := context.WithTimeout(h.ctx, 200*time.Millisecond)
 	defer cancel()
 	got, err := h.consumer().Reserve(ctx, 1, oldest)
-	if time.Since(taken) > 900*time.Millisecond || second.Expired() > 0 {
+	if time.Since(taken) > 900*time.Millisecond || second.Expired() > 0 { // real time: undecided, and tried again
 		return false
 	}
 	if err == nil {
@@ -309,7 +299,7 @@ func TestHeartbeat(t *testing.T) {
 	}
 	silent.dropped()
 	// The second consumer waited in silence but for its pongs, and is still connected.
-	h.eventually("the consumer has been idle for five intervals", func() bool { return time.Since(start) > 10*h.config.HeartbeatInterval })
+	h.eventually("the consumer has been idle for five intervals", func() bool { return time.Since(start) > 10*h.config.HeartbeatInterval }) // real time: nothing happens in a real connection for so long
 	if c.Connects() != 1 {
 		t.Errorf("the consumer connected %d times", c.Connects())
 	}
@@ -447,7 +437,7 @@ func TestCallersThatDisappear(t *testing.T) {
 		}()
 		inserted := make(chan wire.SubmissionID, 1)
 		go func() { inserted <- h.insert(stored(fmt.Sprint(n), 1)) }()
-		time.Sleep(time.Duration(n%5) * time.Millisecond / 2)
+		time.Sleep(time.Duration(n%5) * time.Millisecond / 2) // real time: other orders of events
 		cancel()
 		id := <-inserted
 		if err := <-called; err == nil {

@@ -272,7 +272,7 @@ func TestOneCancelOfTwo(t *testing.T) {
 		// The first move waits for a second one. The wait is bounded, because there must be none.
 		first := moves.Add(1) == 1
 		for began := time.Now(); first && moves.Load() < 2 && time.Since(began) < 300*time.Millisecond; {
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) // real time: a second move would arrive in the meantime
 		}
 	}})
 	id := h.insert(stored("p", 10))

@@ -130,7 +130,7 @@ func (d *driver) step() {
 		d.restartServer()
 	default:
 		what = "pause"
-		time.Sleep(time.Duration(d.rng.Int64N(int64(2 * time.Millisecond))))
+		time.Sleep(time.Duration(d.rng.Int64N(int64(2 * time.Millisecond)))) // real time: other orders of events
 	}
 	d.done[what]++
 }

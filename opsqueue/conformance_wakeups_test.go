@@ -16,7 +16,7 @@ const wakeupTries = 30
 // TestParkedReservations: a reservation for which there is no chunk gets one as soon as there is one, whatever the cause.
 // The random pause before the cause lets it also happen while the reservation is about to be parked.
 func TestParkedReservations(t *testing.T) {
-	pause := func() { time.Sleep(rand.N(6 * time.Millisecond)) }
+	pause := func() { time.Sleep(rand.N(6 * time.Millisecond)) } // real time: other orders of events
 	for _, c := range []struct {
 		cause  string
 		expiry time.Duration // of reservations; 0: the default

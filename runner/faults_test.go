@@ -25,7 +25,7 @@ func TestDrainCostsNoAttempt(t *testing.T) {
 	}
 	w, stop := r.begin(s)
 	r.until("the job runs", func() bool { return w.Totals().Running == 1 })
-	time.Sleep(200 * time.Millisecond)
+	time.Sleep(200 * time.Millisecond) // real time: a job that runs longer than the drain
 	stop()
 	r.want("x", "pending  0 ")
 }

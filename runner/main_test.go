@@ -13,6 +13,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner/program"
 	"github.com/daybookq/daybook/runner/sandbox"
@@ -117,13 +118,7 @@ func (r *rig) begin(s Settings) (w *Runner, stop func()) {
 
 func (r *rig) until(what string, holds func() bool) {
 	r.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for !holds() {
-		if time.Now().After(deadline) {
-			r.Fatalf("not within a minute: %s", what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	testkit.Eventually(r.T, what, holds)
 }
 
 func (r *rig) add(typ string, payloads ...string) {

@@ -195,7 +195,7 @@ func TestWeights(t *testing.T) {
 		mu.Lock()
 		order = append(order, req.Header.Get("Daybook-Type"))
 		mu.Unlock()
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond) // real time: a job that takes a moment
 	}))
 	defer web.Close()
 	allow, err := webhook.ParseAllow([]string{web.Listener.Addr().String()})
@@ -248,7 +248,7 @@ func TestDrain(t *testing.T) {
 		return err == nil && len(files) == 2
 	})
 	go func() {
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond) // real time: the jobs end after the drain has begun
 		if err := os.WriteFile(dir+"/go", nil, 0o666); err != nil {
 			t.Error(err)
 		}
@@ -302,11 +302,7 @@ func TestHealth(t *testing.T) {
 		}
 	}
 	r.server.Stop()
-	stopped := time.Now()
 	r.until("it is not healthy", func() bool { code, _ := get("/healthz"); return code == http.StatusServiceUnavailable })
-	if d := time.Since(stopped); d > 20*time.Second { // twice as long as on a quiet machine
-		t.Errorf("it took %v", d)
-	}
 	r.server.Restart()
 	r.until("it is healthy again", func() bool { code, _ := get("/healthz"); return code == http.StatusOK })
 }

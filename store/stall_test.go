@@ -34,7 +34,7 @@ func stalledStore(t *testing.T) (s *Store, committed uint64, resume func()) {
 		ended <- nil
 	}()
 	const quiet = 20                                                                    // looks in which nothing was committed: a second, since a busy machine may commit late
-	for before, same := uint64(0), 0; same < quiet; time.Sleep(50 * time.Millisecond) { // nothing signals that a commit is held back
+	for before, same := uint64(0), 0; same < quiet; time.Sleep(50 * time.Millisecond) { // real time: nothing signals that a commit is held back
 		if now := done.Load(); now > 0 && now == before {
 			same++
 		} else {

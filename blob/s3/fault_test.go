@@ -17,6 +17,7 @@ import (
 
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/blob/s3/s3test"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // behindProxy starts a server, a proxy before it, and stores that use the proxy.
@@ -481,7 +482,7 @@ func TestResolveIsBounded(t *testing.T) {
 			}
 		})
 	}
-	waitFor(t, func() bool { return now.Load() >= blob.MinFiles/2 && now.Load() == most.Load() })
+	testkit.Eventually(t, "the puts stand still", func() bool { return now.Load() >= blob.MinFiles/2 && now.Load() == most.Load() })
 	close(goOn)
 	running.Wait()
 	if n := most.Load(); n > blob.MinFiles {
@@ -498,7 +499,7 @@ func TestSlowJoin(t *testing.T) {
 	proxy.Before(func(w http.ResponseWriter, r *http.Request) bool {
 		if r.Method == http.MethodPost && r.URL.Query().Has("uploadId") {
 			joins.Add(1)
-			time.Sleep(4 * all.bucket.Silence)
+			time.Sleep(4 * all.bucket.Silence) // real time: a service that is slow
 		}
 		return false
 	})

@@ -199,12 +199,3 @@ func file(server *s3test.Server, key string) string {
 }
 
 func hexOf(a blob.Address) string { return strings.TrimPrefix(a.String(), "sha256:") }
-
-func waitFor(t *testing.T, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it did not happen")
-		}
-	}
-}

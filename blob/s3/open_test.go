@@ -17,6 +17,7 @@ import (
 
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/blob/s3/s3test"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestUnfinishedParts: the next start removes the parts that a killed server has left.
@@ -265,7 +266,7 @@ func TestLater(t *testing.T) {
 	}
 	server.Restart()
 	var s blob.Store
-	waitFor(t, func() bool { s, err = later.Store(""); return err == nil })
+	testkit.Eventually(t, "the store is open", func() bool { s, err = later.Store(""); return err == nil })
 	mustPut(t, s, "WILSON!")
 	wantUsed(t, later, 7)
 }

@@ -26,7 +26,7 @@ func TestRequestsOfManyBlobs(t *testing.T) {
 		mu.Lock()
 		counts[r.Method]++
 		mu.Unlock()
-		time.Sleep(20 * time.Millisecond) // as a service that is far away
+		time.Sleep(20 * time.Millisecond) // real time: a service that is far away
 		return false
 	})
 	const n = 100

@@ -106,7 +106,7 @@ func TestServerEndsWithItsParent(t *testing.T) {
 			t.Fatal(err)
 		}
 		fmt.Println("serves", p.Listen)
-		time.Sleep(time.Minute) // until it is killed
+		time.Sleep(time.Minute) // real time: until it is killed
 		return
 	}
 	binary, err := Binary()
@@ -138,8 +138,8 @@ func TestServerEndsWithItsParent(t *testing.T) {
 	if err := parent.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = parent.Wait() // it was killed
-	for ; ctx.Err() == nil; time.Sleep(time.Millisecond) {
+	_ = parent.Wait()                                      // it was killed
+	for ; ctx.Err() == nil; time.Sleep(time.Millisecond) { // real time: another process ends
 		conn, err := net.Dial("tcp", address)
 		if err != nil {
 			return

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestAddInterrupted: an add that Ctrl-C has ended says so, and how to store only the rest.
@@ -36,14 +36,10 @@ func TestAddInterrupted(t *testing.T) {
 		if _, err := io.WriteString(in, strings.Repeat(line, 20_000)); err != nil { // more than one body
 			t.Fatal(err)
 		}
-		for begun := time.Now(); ; time.Sleep(5 * time.Millisecond) {
-			if q, err := c.Queue(t.Context(), "default", typ); err == nil && q.Counts["pending"] > 0 {
-				break
-			}
-			if time.Since(begun) > time.Minute {
-				t.Fatal("nothing was stored")
-			}
-		}
+		testkit.Eventually(t, "a body is stored", func() bool {
+			q, err := c.Queue(t.Context(), "default", typ)
+			return err == nil && q.Counts["pending"] > 0
+		})
 		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 			t.Fatal(err)
 		}

@@ -426,7 +426,7 @@ func TestAddKilled(t *testing.T) {
 						}
 					default:
 						if slow.passed.Load() < at {
-							time.Sleep(200 * time.Microsecond)
+							time.Sleep(200 * time.Microsecond) // real time: until so many bytes have passed, or the process has ended
 							continue
 						}
 						running = false

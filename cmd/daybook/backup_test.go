@@ -266,7 +266,13 @@ func largeServer(t *testing.T) *server {
 	return s
 }
 
-const kills = 15
+// kills returns how many processes a test kills.
+func kills() int {
+	if testing.Short() {
+		return 4
+	}
+	return 15
+}
 
 // killTimes are random times after the start of a process, up to a bound. The bound grows after a kill in time, and shrinks
 // after a process that ended first. So it follows how long a process takes, also when the machine becomes busier or idle.
@@ -347,7 +353,7 @@ func TestKilledBackup(t *testing.T) {
 	began := time.Now()
 	ok(t, "backup", "--server", s.url, "--keep", "2", dir)
 	m, killed := killTimesOf(began), 0
-	for n := 0; n < kills || killed == 0 && n < 4*kills; n++ {
+	for n := 0; n < kills() || killed == 0 && n < 60; n++ {
 		if m.killed(t, "backup", "--server", s.url, "--keep", "2", dir) {
 			killed++
 		}
@@ -375,7 +381,7 @@ func TestKilledServerOfABackup(t *testing.T) {
 	began := time.Now()
 	ok(t, "backup", "--server", s.url, dir)
 	m, failed := killTimesOf(began), 0
-	for n := 0; n < kills || failed == 0 && n < 4*kills; n++ {
+	for n := 0; n < kills() || failed == 0 && n < 60; n++ {
 		cmd, ended := started(t, "backup", "--server", s.url, "--keep", "1", dir)
 		m.wait(ended)
 		if code := s.end(t, syscall.SIGKILL); code != -1 {
@@ -414,7 +420,7 @@ func TestKilledRestore(t *testing.T) {
 	began := time.Now()
 	ok(t, "restore", dir, "--data", data)
 	m, killed := killTimesOf(began), 0
-	for n := 0; n < 2*kills || killed == 0 && n < 4*kills; n++ {
+	for n := 0; n < 2*kills() || killed == 0 && n < 60; n++ {
 		if err := os.RemoveAll(data); err != nil {
 			t.Fatal(err)
 		}

@@ -19,9 +19,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestSubmitAndResults: the lines of a file become one batch, whose results are shown in order as they come.
@@ -132,17 +132,20 @@ func TestSubmitSlowly(t *testing.T) {
 	c, ctx := client.New(s.url, client.Options{}), t.Context()
 	batchOf := func(name string, ready func(b *client.Batch) bool) client.Batch {
 		t.Helper()
-		for {
+		var found client.Batch
+		testkit.Eventually(t, "the batch "+name+" is ready", func() bool {
 			for b, err := range c.Batches(ctx, client.BatchesQuery{Name: name}) {
 				if err != nil {
 					t.Fatal(err)
 				}
 				if ready(&b) {
-					return b
+					found = b
+					return true
 				}
 			}
-			time.Sleep(5 * time.Millisecond)
-		}
+			return false
+		})
+		return found
 	}
 	waits := make(chan struct{}, 1) // the command waits for the end of the batch
 	target, err := url.Parse(s.url)

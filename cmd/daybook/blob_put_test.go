@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/filelock"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // breakingProxy forwards connections to a server, and breaks them.
@@ -112,17 +113,11 @@ func (p *breakingProxy) url() string { return "http://" + p.Addr().String() }
 
 func (p *breakingProxy) until(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+	testkit.Eventually(t, what, func() bool {
 		p.mu.Lock()
-		is := done()
-		p.mu.Unlock()
-		if is {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
-	}
+		defer p.mu.Unlock()
+		return done()
+	})
 }
 
 // longTestFile writes a file of which only the ends take space.

@@ -9,7 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 func TestBlobCommands(t *testing.T) {
@@ -92,18 +93,17 @@ func TestKilledUpload(t *testing.T) {
 		t.Fatal(err)
 	}
 	uploads := filepath.Join(s.data, "blobs", "uploads")
-	for {
+	testkit.Eventually(t, "half of the blob has arrived", func() bool {
 		entries, err := os.ReadDir(uploads)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(entries) == 1 {
-			if info, err := entries[0].Info(); err == nil && info.Size() >= sent/2 {
-				break
-			}
+		if len(entries) != 1 {
+			return false
 		}
-		time.Sleep(time.Millisecond)
-	}
+		info, err := entries[0].Info()
+		return err == nil && info.Size() >= sent/2
+	})
 	if err := s.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}

@@ -222,12 +222,8 @@ func TestHostileFiles(t *testing.T) {
 		{fill("---\n"), true},
 	} {
 		start := time.Now()
-		_, _, err := parseConfig([]byte(tt.text), tt.isYAML)
-		if took := time.Since(start); took > 20*time.Second { // a library that takes quadratic time needs minutes
-			t.Errorf("%.20q took %s: %v", tt.text, took, err)
-		} else {
-			t.Logf("%.20q took %s: %.80s", tt.text, took, fmt.Sprint(err))
-		}
+		_, _, err := parseConfig([]byte(tt.text), tt.isYAML) // a library that takes quadratic time would need minutes
+		t.Logf("%.20q took %s: %.80s", tt.text, time.Since(start), fmt.Sprint(err))
 	}
 }
 

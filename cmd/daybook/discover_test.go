@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/mdns"
 )
 
@@ -216,25 +217,17 @@ func (n *network) avahi(t *testing.T, id, port string) {
 	}
 	t.Setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path="+bus)
 	background(t, in(context.Background(), n.browser, "dbus-daemon", "--config-file="+filepath.Join(dir, "bus.conf"), "--nofork", "--nopidfile"))
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		if _, err := os.Stat(bus); err == nil {
-			break
-		} else if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-	}
+	testkit.Eventually(t, "there is a bus", func() bool { _, err := os.Stat(bus); return err == nil })
 	background(t, in(context.Background(), n.browser, "avahi-daemon", "-f", filepath.Join(dir, "avahi.conf"), "--no-drop-root", "--no-chroot", "--no-rlimits"))
 	for _, service := range []string{"_daybook._tcp", "_serval_queue._tcp", "_serval:queue._tcp"} {
 		want := regexp.MustCompile(`(?m)^=;` + browserLink + `;IPv4;` + id + `;.*;` + regexp.QuoteMeta(serverIPv4) + `;` + port + `;.*"http_port=` + port + `"`)
 		var out []byte
-		for deadline := time.Now().Add(time.Minute); !want.Match(out); {
+		testkit.Eventually(t, "avahi-browse finds "+service, func() bool {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			out, err = in(ctx, n.browser, "avahi-browse", "--resolve", "--terminate", "--parsable", service).CombinedOutput()
-			cancel()
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: %v: %s", service, err, out)
-			}
-		}
+			defer cancel()
+			out, _ = in(ctx, n.browser, "avahi-browse", "--resolve", "--terminate", "--parsable", service).CombinedOutput() // an error means not yet
+			return want.Match(out)
+		})
 		for _, field := range []string{`"path=/"`, `"version=` + version + `"`, "_serval"} {
 			if !bytes.Contains(out, []byte(field)) && (field != "_serval" || service != "_daybook._tcp") {
 				t.Errorf("%s: no %s in %s", service, field, out)

@@ -181,7 +181,7 @@ func runExample(t *testing.T, line, dir, url string, environment []string) {
 		if text, err := os.ReadFile(path); err != nil || bytes.Contains(text, []byte(prints)) || ctx.Err() != nil {
 			break
 		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond) // real time: until the process has printed something, or has ended
 	}
 	if prints != "" {
 		end()

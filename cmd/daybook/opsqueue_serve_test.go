@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/opsqueue/stockclient"
 	"github.com/daybookq/daybook/opsqueue/wire"
 )
@@ -395,12 +396,7 @@ func TestOpsqueueServeSettings(t *testing.T) {
 	}
 	until := func(what string, holds func() bool) {
 		t.Helper()
-		for !holds() {
-			if s.ctx.Err() != nil {
-				t.Fatalf("it did not happen that %s: %s", what, s.log)
-			}
-			time.Sleep(2 * time.Millisecond)
-		}
+		testkit.Eventually(t, what, holds)
 	}
 	until("the reservation expires", func() bool { return c.Expired() > 0 })
 	status := func() *wire.SubmissionStatus {

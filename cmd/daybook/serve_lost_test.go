@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestLostRunner: a runner that sends no more heartbeats to a real server loses its jobs after about three of them,
@@ -53,19 +54,13 @@ func TestLostRunner(t *testing.T) {
 			}
 		}
 	})
-	for {
+	testkit.Eventually(t, "the job of the silent runner is returned", func() bool {
 		j, err := c.Job(ctx, held["silent"].ID)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if j.Status == "pending" {
-			break
-		}
-		if time.Since(silent) > time.Minute {
-			t.Fatalf("a minute later, the job is %+v", j)
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
+		return j.Status == "pending"
+	})
 	took := time.Since(silent)
 	t.Logf("returned after %v", took)
 	if took < 6*time.Second { // three heartbeats
@@ -78,17 +73,10 @@ func TestLostRunner(t *testing.T) {
 		t.Errorf("the lost runner: %+v, %v", r, err)
 	}
 	path := filepath.Join(dir, "silent")
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		if text, err := os.ReadFile(path); err == nil {
-			if !strings.Contains(string(text), `"runner_id":"silent","state":"DEAD","end":"lost"`) {
-				t.Errorf("--on-lost got %s", text)
-			}
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("--on-lost has not run: %s", s.log)
-		}
-	}
+	testkit.Eventually(t, "--on-lost gets the runner", func() bool {
+		text, err := os.ReadFile(path)
+		return err == nil && strings.Contains(string(text), `"runner_id":"silent","state":"DEAD","end":"lost"`)
+	})
 	resp, err := http.Get(s.url + "/metrics")
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/blob/s3/s3test"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestServeS3: a server keeps its blobs in a bucket.
@@ -108,11 +109,7 @@ func TestServeS3(t *testing.T) {
 		s = serve() // it starts without the bucket
 		s.post(t, "/jobs/create", `{"payload":"jobs go on"}`)
 		bucket.Restart()
-		for deadline := time.Now().Add(time.Minute); get(t, s.url+"/blobs/"+first) != "first"; time.Sleep(50 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("the blobs do not come back: %s", s.log)
-			}
-		}
+		testkit.Eventually(t, "the blobs come back", func() bool { return get(t, s.url+"/blobs/"+first) == "first" })
 		check()
 	})
 	if strings.Contains(s.log.String(), s3test.SecretKey) {
@@ -138,7 +135,7 @@ func TestFilesetTarFromS3(t *testing.T) {
 		if at := now.Add(1); at > most.Load() {
 			most.Store(at)
 		}
-		time.Sleep(20 * time.Millisecond) // as a service that is far away
+		time.Sleep(20 * time.Millisecond) // real time: a service that is far away
 		now.Add(-1)
 		return false
 	})
@@ -228,11 +225,7 @@ func TestKilledUploadToS3(t *testing.T) {
 		})
 		var running sync.WaitGroup
 		running.Go(put)
-		for deadline := time.Now().Add(time.Minute); held.Load() < 2; time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: no part is sent: %s", name, s.log)
-			}
-		}
+		testkit.Eventually(t, "two parts are sent", func() bool { return held.Load() >= 2 })
 		if code := s.end(t, syscall.SIGKILL); code != -1 {
 			t.Errorf("exit code %d", code)
 		}

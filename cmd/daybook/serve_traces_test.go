@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/trace/tracetest"
 )
 
@@ -141,11 +142,7 @@ func TestTraces(t *testing.T) {
 	want[alone.ID+" 1"] = "ok completed "
 
 	collector.Wait(t, len(want))
-	for deadline := time.Now().Add(time.Minute); s.metric(t, `daybook_trace_spans_total{result="exported"}`) < float64(len(want)); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the spans are not counted")
-		}
-	}
+	testkit.Eventually(t, "the spans are counted", func() bool { return s.metric(t, `daybook_trace_spans_total{result="exported"}`) >= float64(len(want)) })
 	s.end(t, syscall.SIGKILL)
 	s = servingWith(t, data, environ)
 	if n := s.metric(t, "daybook_replayed_commands_total"); n == 0 {
@@ -172,7 +169,7 @@ func TestTraces(t *testing.T) {
 			t.Errorf("links of %s: %+v", key, span)
 		}
 		if span.Name != "process "+span.Attributes["messaging.destination.name"] || span.Attributes["daybook.runner"] != "r1" || span.Attributes["daybook.client"] != "default" ||
-			span.Resource["service.name"] != "queue-1" || span.End.Before(span.Start) || time.Since(span.Start) > time.Hour {
+			span.Resource["service.name"] != "queue-1" || span.End.Before(span.Start) || time.Since(span.Start) > time.Hour { // real time: its date is that of the test
 			t.Errorf("%+v", span)
 		}
 	}
@@ -277,12 +274,8 @@ func TestHangingCollector(t *testing.T) {
 	if n := s.metric(t, `daybook_trace_spans_total{result="dropped"}`); n == 0 || n == jobs {
 		t.Errorf("%v of %d spans are dropped", n, jobs)
 	}
-	began := time.Now()
-	if code := s.end(t, syscall.SIGTERM); code != exitOK {
+	if code := s.end(t, syscall.SIGTERM); code != exitOK { // a stop that waited for the collector would never end
 		t.Errorf("exit code %d: %s", code, s.log)
-	}
-	if took := time.Since(began); took > 30*time.Second {
-		t.Errorf("the stop took %v", took)
 	}
 	if n := strings.Count(s.log.String(), "did not accept spans"); n != 1 {
 		t.Error(fmt.Sprint(n, " messages: "), s.log)

@@ -3,12 +3,15 @@
 package main
 
 import (
+	"fmt"
 	"reflect"
 	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/daybookq/daybook/internal/testkit"
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/charmbracelet/x/term"
@@ -62,16 +65,14 @@ func TestTopTerminal(t *testing.T) {
 			}()
 			until := func(what string) {
 				t.Helper()
-				for start := time.Now(); !strings.Contains(ansi.Strip(shown.String()), what); time.Sleep(time.Millisecond) {
+				testkit.Eventually(t, fmt.Sprintf("%q is shown", what), func() bool {
 					select {
 					case err := <-ended:
 						t.Fatalf("%v: %q", err, shown)
 					default:
 					}
-					if time.Since(start) > time.Minute {
-						t.Fatalf("%q is not shown: %q", what, shown)
-					}
-				}
+					return strings.Contains(ansi.Strip(shown.String()), what)
+				})
 			}
 			keys := func(text string) {
 				if _, err := screen.WriteString(text); err != nil {
@@ -117,11 +118,7 @@ func TestTopTerminal(t *testing.T) {
 				t.Errorf("the terminal was not restored: %+v, before %+v; %v", after, before, err)
 			}
 			for on, off := range map[string]string{"\x1b[?1049h": "\x1b[?1049l", "\x1b[?25l": "\x1b[?25h"} {
-				for start := time.Now(); strings.LastIndex(shown.String(), on) >= strings.LastIndex(shown.String(), off); time.Sleep(time.Millisecond) {
-					if time.Since(start) > 10*time.Second {
-						t.Fatalf("%q is not followed by %q: %q", on, off, shown)
-					}
-				}
+				testkit.Eventually(t, fmt.Sprintf("%q is followed by %q", on, off), func() bool { return strings.LastIndex(shown.String(), on) < strings.LastIndex(shown.String(), off) })
 				if !strings.Contains(shown.String(), on) {
 					t.Errorf("%q is not there", on)
 				}

@@ -410,9 +410,8 @@ func TestCompletion(t *testing.T) {
 			t.Errorf("completion of %v: %+v", c.args, r)
 		}
 	}
-	begin := time.Now()
 	r := execute(t, "", "__complete", "pause", "--server", "127.0.0.1:1", "")
-	if r.code != exitOK || strings.Contains(r.out, "acme") || time.Since(begin) > 20*time.Second {
+	if r.code != exitOK || strings.Contains(r.out, "acme") {
 		t.Errorf("completion without a server: %+v", r)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // endAll claims all jobs of a type, and ends them with a code.
@@ -39,13 +40,7 @@ func watching(t *testing.T, args ...string) (end func() result) {
 	errs := &processLog{}
 	done := make(chan int, 1)
 	go func() { done <- run(args, strings.NewReader(""), &out, errs) }()
-	for errs.String() == "" {
-		select {
-		case code := <-done:
-			t.Fatalf("exit code %d: %s", code, errs)
-		case <-time.After(time.Millisecond):
-		}
-	}
+	testkit.Eventually(t, "it prints the progress, which it does after it has set up its handler", func() bool { return errs.String() != "" })
 	return func() result {
 		select {
 		case code := <-done:
@@ -137,9 +132,7 @@ func TestWatch(t *testing.T) {
 		go func() {
 			done <- run([]string{"watch", "--json", "--interval", "100ms", "--server", s.url, batch}, strings.NewReader(""), &out, &processLog{})
 		}()
-		for out.String() == "" {
-			time.Sleep(time.Millisecond)
-		}
+		testkit.Eventually(t, "it prints", func() bool { return out.String() != "" })
 		s.endAll(t, "documents", "ok")
 		if code := <-done; code != exitOK {
 			t.Errorf("exit code %d", code)
@@ -177,9 +170,7 @@ func TestWatch(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		for errs.String() == "" { // the progress, which it writes after it has set up its handler
-			time.Sleep(time.Millisecond)
-		}
+		testkit.Eventually(t, "it prints the progress, which it does after it has set up its handler", func() bool { return errs.String() != "" })
 		if err := cmd.Process.Signal(os.Interrupt); err != nil {
 			t.Fatal(err)
 		}

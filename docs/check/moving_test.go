@@ -15,7 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 var moving = flag.Bool("moving", false, "run the pages about moving beside the systems that they are about")
@@ -164,15 +165,9 @@ func startPostgres(t *testing.T) string {
 		t.Fatal(err)
 	}
 	start(t, address, command("postgres", "-D", data, "-p", port, "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "fsync=off"))
-	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) { // it listens before it serves
-		out, err := command("pg_isready", "-h", "127.0.0.1", "-p", port).CombinedOutput()
-		if err == nil {
-			break
-		}
-		if time.Since(begun) > time.Minute {
-			t.Fatalf("%v: %s", err, out)
-		}
-	}
+	testkit.Eventually(t, "PostgreSQL serves, which it does after it listens", func() bool {
+		return command("pg_isready", "-h", "127.0.0.1", "-p", port).Run() == nil
+	})
 	return address
 }
 
@@ -185,19 +180,18 @@ func start(t *testing.T, address string, server *exec.Cmd) {
 	ended := make(chan error, 1)
 	go func() { ended <- server.Wait() }()
 	t.Cleanup(func() { server.Process.Signal(os.Interrupt); <-ended })
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		if c, err := net.Dial("tcp", address); err == nil {
-			c.Close()
-			return
-		}
+	testkit.Eventually(t, server.Path+" answers", func() bool {
 		select {
 		case err := <-ended:
 			ended <- err
 			t.Fatalf("%s ended: %v", server.Path, err)
 		default:
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s does not answer", server.Path)
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			return false
 		}
-	}
+		c.Close()
+		return true
+	})
 }

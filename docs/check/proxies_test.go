@@ -33,6 +33,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 const site = "queue.example" // the name of the proxy on the page
@@ -241,11 +242,7 @@ func (p *proxied) wait(t *testing.T) {
 
 func (p *proxied) until(t *testing.T, what string, reached func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !reached(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within a minute", what)
-		}
-	}
+	testkit.Eventually(t, what, reached)
 }
 
 // url returns the URL of a path of the API, with the name of the site and the port of the proxy.

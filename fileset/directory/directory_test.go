@@ -331,14 +331,11 @@ func TestScanFindsWriters(t *testing.T) {
 	})
 	defer writing.Wait()
 	defer close(ended)
-	for deadline := time.Now().Add(30 * time.Second); ; {
+	for {
 		if _, err := Scan(t.Context(), root, noPatterns(t), Options{}); errors.Is(err, ErrChanged) {
 			return
 		} else if err != nil {
 			t.Fatal(err)
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("no change was found")
 		}
 	}
 }

@@ -292,7 +292,7 @@ func TestPingsKeepConnection(t *testing.T) {
 				p.t.Error(err)
 				return
 			}
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) // real time: a real connection, with nothing but pings
 		}
 		p.put(wire.ChunksReserved{Nonce: 0, Chunks: []wire.ReservedChunk{chunkOf(0, 1)}})
 		<-reading.Done()

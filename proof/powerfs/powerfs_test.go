@@ -78,7 +78,7 @@ func (f *FS) settled(t *testing.T) {
 		if open == 0 {
 			return
 		}
-		if time.Now().After(deadline) {
+		if time.Now().After(deadline) { // real time: a process of another test run ends
 			t.Fatalf("%d handles are open", open)
 		}
 		runtime.Gosched()

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestMarked: a process with a mark is found, wherever the mark is, and although its parent has ended. Without the mark
@@ -50,9 +52,9 @@ func TestMarked(t *testing.T) {
 	inEnvironment.Env = []string{"MARK=" + mark}
 	for where, c := range map[string]*exec.Cmd{"path": inPath, "arguments": inArguments, "environment": inEnvironment} {
 		pid := start(c)
-		await(t, "the process with the mark in its "+where+" is found", func() bool { return slices.Contains(find(t, mark), pid) })
+		testkit.Eventually(t, "the process with the mark in its "+where+" is found", func() bool { return slices.Contains(find(t, mark), pid) })
 	}
-	await(t, "the shell has a child", func() bool { return len(below(t, inArguments.Process.Pid)) == 1 })
+	testkit.Eventually(t, "the shell has a child", func() bool { return len(below(t, inArguments.Process.Pid)) == 1 })
 	if all := below(t, os.Getpid()); !slices.Contains(all, inPath.Process.Pid) || !slices.Contains(all, below(t, inArguments.Process.Pid)[0]) {
 		t.Errorf("the descendants %v of this process are not complete", all)
 	}
@@ -62,7 +64,7 @@ func TestMarked(t *testing.T) {
 	if err := orphan.Run(); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "two orphans are found", func() bool { return len(find(t, mark)) == 5 })
+	testkit.Eventually(t, "two orphans are found", func() bool { return len(find(t, mark)) == 5 })
 	if left, err := awaitGone(mark, 20*time.Millisecond); len(left) != 5 || err != nil {
 		t.Errorf("%d of 5 processes are left over, %v", len(left), err)
 	}
@@ -95,14 +97,4 @@ func below(t *testing.T, pid int) []int {
 		t.Fatal(err)
 	}
 	return pids
-}
-
-// await waits until something holds.
-func await(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within a minute: %s", what)
-		}
-	}
 }

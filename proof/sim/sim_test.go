@@ -176,7 +176,7 @@ func playAll(t *testing.T, first, last uint64) (total Figures, failed []result) 
 					if r.Error != "" {
 						failed = append(failed, r)
 					}
-					if time.Since(said) > 10*time.Second {
+					if time.Since(said) > 10*time.Second { // real time: how often it prints where it is
 						said = time.Now()
 						fmt.Printf("%d of %d seeds, %d failed\n", total.Seeds, last-first+1, len(failed))
 					}

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/registry"
 )
 
@@ -44,11 +45,7 @@ func (r *rig) logged() string {
 // until waits until the log has a text so many times.
 func (r *rig) until(t *testing.T, text string, times int) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); strings.Count(r.logged(), text) < times; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("the log does not have %q %d times:\n%s", text, times, r.logged())
-		}
-	}
+	testkit.Eventually(t, fmt.Sprintf("the log has %q %d times", text, times), func() bool { return strings.Count(r.logged(), text) >= times })
 }
 
 func start(t *testing.T, target string) *rig {
@@ -149,9 +146,7 @@ func TestCommandHangs(t *testing.T) {
 		}
 		return strings.Fields(string(text))
 	}
-	for len(children()) < tries+1 {
-		time.Sleep(time.Millisecond)
-	}
+	testkit.Eventually(t, "all children run", func() bool { return len(children()) > tries })
 	slow.stop()
 	if n := slow.Failures(); n != 2 {
 		t.Errorf("%d failures after the stop", n)
@@ -161,11 +156,7 @@ func TestCommandHangs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for deadline := time.Now().Add(time.Minute); runs(pid); time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("child %d still runs", pid)
-			}
-		}
+		testkit.Eventually(t, "the child has ended", func() bool { return !runs(pid) })
 	}
 }
 

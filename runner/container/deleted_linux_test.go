@@ -117,6 +117,6 @@ func holdNested(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	fmt.Println("holding")
-	time.Sleep(time.Hour) // the test ends it
+	time.Sleep(time.Hour) // real time: the test ends it
 	fmt.Println(strconv.Itoa(int(f.Fd())))
 }

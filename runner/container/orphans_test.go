@@ -8,7 +8,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // removals is an engine that has an image, creates containers and, as long as stuck is set, removes none.
@@ -45,16 +46,6 @@ func (f *removals) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// eventually waits until a condition holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
-
 func created(w http.ResponseWriter, _ *http.Request) {
 	w.WriteHeader(http.StatusCreated)
 	fmt.Fprint(w, `{"Id":"c","Warnings":[]}`)
@@ -71,12 +62,12 @@ func TestOrphans(t *testing.T) {
 	}
 	instance := e.workspaces.path(e.workspaces.instance)
 	tries := f.tries.Load()
-	eventually(t, "the runner tries again", func() bool { return f.tries.Load() > tries })
+	testkit.Eventually(t, "the runner tries again", func() bool { return f.tries.Load() > tries })
 	if n := entries(t, instance); n != 1 {
 		t.Errorf("%d workspaces are there while the container is", n)
 	}
 	f.stuck.Store(false)
-	eventually(t, "the workspace is removed", func() bool { return entries(t, instance) == 0 })
+	testkit.Eventually(t, "the workspace is removed", func() bool { return entries(t, instance) == 0 })
 	if f.removed.Load() != 1 {
 		t.Errorf("%d containers were removed", f.removed.Load())
 	}
@@ -128,10 +119,10 @@ func TestLateCreate(t *testing.T) {
 		t.Errorf("%d workspaces are there, and the container was not started", n)
 	}
 	tries := f.tries.Load()
-	eventually(t, "the runner tries again", func() bool { return f.tries.Load() > tries+1 })
+	testkit.Eventually(t, "the runner tries again", func() bool { return f.tries.Load() > tries+1 })
 	f.missing.Store(false) // the engine has created it now
-	eventually(t, "the container is removed", func() bool { return f.removed.Load() == 1 })
-	eventually(t, "there are no orphans", func() bool {
+	testkit.Eventually(t, "the container is removed", func() bool { return f.removed.Load() == 1 })
+	testkit.Eventually(t, "there are no orphans", func() bool {
 		e.orphans.mu.Lock()
 		defer e.orphans.mu.Unlock()
 		return len(e.orphans.list) == 0 && !e.orphans.running

@@ -36,7 +36,7 @@ func newRig(t *testing.T, most int) *rig {
 	r.Pool = New(Options[*member]{
 		Most: most, Usable: func(m *member) bool { return !m.dead.Load() }, Kill: func(m *member) { m.killed.Store(true) }, Look: func(m *member) { m.looked.Add(1) },
 		Close: func(m *member) {
-			time.Sleep(closing)
+			time.Sleep(closing) // fake time: every caller is in a bubble
 			if m.closed.Swap(true) {
 				t.Error("a member was closed twice")
 			}
@@ -179,7 +179,7 @@ func TestPlaces(t *testing.T) {
 		r.Release(newer, time.Hour) // all three use it, one after the other
 		all.Wait()
 		r.Release(third, 0)
-		time.Sleep(closing)
+		time.Sleep(closing) // fake time: every caller is in a bubble
 		r.want([]*member{newer}, 0, 1, 0)
 	})
 }

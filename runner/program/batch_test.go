@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner/sandbox"
 	"github.com/daybookq/daybook/runner/task"
@@ -127,7 +128,7 @@ func TestAnswersCountAsTheyArrive(t *testing.T) {
 		Grants: sandbox.Grants{Env: map[string]string{"FILE": filepath.Join(dir, "go")}, Access: sandbox.Access{ReadOnly: []string{dir}}}, Frames: FramesLines}, handler.Options{})
 	b := newBatch(t.Context(), "a", "b")
 	go func() {
-		eventually(t, "the first job has ended", b.tasks[0].Ended)
+		testkit.Eventually(t, "the first job has ended", b.tasks[0].Ended)
 		if b.tasks[1].Ended() {
 			t.Error("the second job has ended")
 		}
@@ -176,12 +177,12 @@ func TestNobodyWaitsForABatch(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o644); err != nil {
 			t.Error(err)
 		}
-		eventually(t, "the second job has ended", b.tasks[1].Ended)
+		testkit.Eventually(t, "the second job has ended", b.tasks[1].Ended)
 		if b.tasks[2].Ended() {
 			t.Error("the batch was ended for one of its jobs")
 		}
 		cancels[1](cause)
-		time.Sleep(20 * time.Millisecond) // nothing must happen in this time
+		time.Sleep(20 * time.Millisecond) // real time: nothing must happen in another process
 		if len(marked(t, m)) == 0 {
 			t.Error("the process does not run any more, though the third job is awaited")
 		}

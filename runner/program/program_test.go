@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner/sandbox"
 	"github.com/daybookq/daybook/runner/task"
@@ -218,7 +219,7 @@ func TestNobodyWaits(t *testing.T) {
 	m := mark()
 	b := newBatch(ctx, "first", "second")
 	go func() {
-		eventually(t, "the program runs", func() bool { return len(marked(t, m)) > 0 })
+		testkit.Eventually(t, "the program runs", func() bool { return len(marked(t, m)) > 0 })
 		cancel(cause)
 	}()
 	for i, end := range b.run(t, executor(t, Settings{Shell: `exec sleep 1000 ` + m}, handler.Options{})) {
@@ -396,17 +397,6 @@ func left(t testing.TB, mark string) {
 	t.Helper()
 	if found := marked(t, mark); len(found) > 0 {
 		t.Errorf("processes are left:\n%s", strings.Join(found, "\n"))
-	}
-}
-
-// eventually waits for a condition.
-func eventually(t testing.TB, what string, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Errorf("not within a minute: %s", what)
-			return
-		}
 	}
 }
 

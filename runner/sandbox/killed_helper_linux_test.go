@@ -9,7 +9,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // TestHelperIsKilledAtOnce: if the helper is killed before the program runs, Start notices it at once, and does not wait
@@ -33,7 +32,6 @@ func TestHelperIsKilledAtOnce(t *testing.T) {
 			if tries == 500 {
 				t.Skipf("undecided: of %d helpers, %d were killed before their programs ran", tries, refused)
 			}
-			began := time.Now()
 			p, err := s.Start(shell("sleep 1000"))
 			if err == nil {
 				p.Kill()
@@ -41,8 +39,8 @@ func TestHelperIsKilledAtOnce(t *testing.T) {
 				continue
 			}
 			refused++
-			if took := time.Since(began); took > startWait/2 {
-				t.Fatalf("Start took %v to notice that its helper was killed: %v", took, err)
+			if strings.Contains(err.Error(), "did not answer within") {
+				t.Fatalf("Start did not notice that its helper was killed: %v", err)
 			}
 		}
 	})

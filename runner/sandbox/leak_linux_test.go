@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // descriptors returns how many descriptors this process has.
@@ -67,7 +69,7 @@ func TestNothingIsLeftOver(t *testing.T) {
 		if now := children(t); now != processes {
 			t.Errorf("%d children, %d before", now, processes)
 		}
-		eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= goroutines })
+		testkit.Eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= goroutines })
 		if s.tree.cgroups != nil {
 			left, err := filepath.Glob(filepath.Join(s.tree.cgroups.dir, "daybook-"+strconv.Itoa(os.Getpid())+"-*"))
 			if err != nil || len(left) > 0 {

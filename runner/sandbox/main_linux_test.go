@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -153,16 +152,6 @@ func run(t testing.TB, s *Sandbox, c Command) result {
 		t.Fatalf("wait: %v", err)
 	}
 	return result{exit, out.String(), errs.String()}
-}
-
-// eventually waits for a condition.
-func eventually(t testing.TB, what string, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within a minute: %s", what)
-		}
-	}
 }
 
 // marked returns the processes of the machine whose arguments have a mark, as texts.

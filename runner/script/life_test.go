@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner/sandbox"
 	"github.com/daybookq/daybook/runner/task"
@@ -160,7 +161,7 @@ func TestContextsBelongToOneHandlerOrEID(t *testing.T) {
 		second.Close()
 		one.Close()
 		two.Close()
-		eventually(t, "no context is left", func() bool { return b.contexts.State().Places == 0 })
+		testkit.Eventually(t, "no context is left", func() bool { return b.contexts.State().Places == 0 })
 	})
 }
 
@@ -221,7 +222,7 @@ func TestIdleContextsEnd(t *testing.T) {
 		d.Options = &handler.Options{IdleMs: handler.MinIdleMs}
 		x := b.executor("1", d)
 		expect(t, run(x, texts("a")...), "ok text:a")
-		eventually(t, "the context ends", func() bool { return b.contexts.State().Places == 0 })
+		testkit.Eventually(t, "the context ends", func() bool { return b.contexts.State().Places == 0 })
 		if left, err := filepath.Glob(filepath.Join(b.child.dir, "*")); err != nil || len(left) > 0 {
 			t.Errorf("left over: %v %v", left, err)
 		}
@@ -347,7 +348,7 @@ func TestGrandchildrenEnd(t *testing.T) {
 		x := b.executor("1", d)
 		unique := fmt.Sprintf("%d.%d", 100_000+os.Getpid(), len(d.Source))
 		expect(t, run(x, text("fork "+unique)), "ok text:forked")
-		eventually(t, "the grandchild runs", func() bool { return len(processes(t, unique)) > 0 })
+		testkit.Eventually(t, "the grandchild runs", func() bool { return len(processes(t, unique)) > 0 })
 		if err := b.Close(); err != nil {
 			t.Error(err)
 		}
@@ -421,7 +422,7 @@ func TestFailuresEnd(t *testing.T) {
 	x := b.local("1", handler.Document{Lang: handler.Shell, Source: "handle() { printf x; }", Before: "test -e " + repaired}, &sandbox.Grants{Access: access})
 	expect(t, run(x, text("a")), "error:…before ended with status 1")
 	os.WriteFile(repaired, nil, 0o666)
-	eventually(t, "the handler is started again", func() bool { return show(run(x, text("a"))[0]) == "ok text:x" })
+	testkit.Eventually(t, "the handler is started again", func() bool { return show(run(x, text("a"))[0]) == "ok text:x" })
 }
 
 func TestAfterEachFails(t *testing.T) {
@@ -445,7 +446,7 @@ func TestLog(t *testing.T) {
 	x := b.executor("1", handler.Document{Lang: handler.Python, Source: "import sys, os\ndef handle(p, job):\n\tprint(p)\n\tprint('to stderr', file=sys.stderr)\n\tos.write(1, b'past the host\\n')\n\tprint('x' * 100_000)"})
 	run(x, texts("first", "second")...)
 	x.Close()
-	eventually(t, "all is in the log", func() bool {
+	testkit.Eventually(t, "all is in the log", func() bool {
 		lines := b.logged()
 		has := func(want Line) bool {
 			want.Lang, want.Client, want.Type = handler.Python, "acme", "work"
@@ -476,7 +477,7 @@ func TestLogOfLoading(t *testing.T) {
 		run(x, text("a"))
 		if h.Type != "second" {
 			want := Line{Lang: handler.Shell, Client: "acme", Type: h.Type, Stream: "stderr", Text: "loading"}
-			eventually(t, h.Type+" is in the log", func() bool { return slices.Contains(b.logged(), want) })
+			testkit.Eventually(t, h.Type+" is in the log", func() bool { return slices.Contains(b.logged(), want) })
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner/sandbox"
 	"github.com/daybookq/daybook/runner/task"
@@ -70,7 +71,7 @@ func TestWaitingForAContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	var all sync.WaitGroup
 	all.Go(func() { expect(t, runWith(ctx, busy, text("loop")), "error:…enough") })
-	eventually(t, "the only context is in use", func() bool {
+	testkit.Eventually(t, "the only context is in use", func() bool {
 		return len(b.contexts.State().Busy) == 1
 	})
 	impatient, leave := context.WithCancel(t.Context())
@@ -80,9 +81,9 @@ func TestWaitingForAContext(t *testing.T) {
 		defer close(patient)
 		expect(t, run(other, text("c")), "ok text:c")
 	})
-	eventually(t, "two wait", func() bool { return b.contexts.State().Waiting == 2 })
+	testkit.Eventually(t, "two wait", func() bool { return b.contexts.State().Waiting == 2 })
 	leave()
-	eventually(t, "one waits", func() bool { return b.contexts.State().Waiting == 1 })
+	testkit.Eventually(t, "one waits", func() bool { return b.contexts.State().Waiting == 1 })
 	cancel(errors.New("enough"))
 	<-patient
 	all.Wait()
@@ -139,8 +140,8 @@ func TestNothingIsLeft(t *testing.T) {
 		}
 		b.Close()
 	}
-	eventually(t, "all descriptors are closed", func() bool { return descriptors() <= before })
-	eventually(t, "all goroutines have ended", func() bool { return runtime.NumGoroutine() <= goroutines })
+	testkit.Eventually(t, "all descriptors are closed", func() bool { return descriptors() <= before })
+	testkit.Eventually(t, "all goroutines have ended", func() bool { return runtime.NumGoroutine() <= goroutines })
 }
 
 func TestEnvironment(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/job/handler"
@@ -170,16 +169,4 @@ func matches(got, want string) bool {
 		return got == want
 	}
 	return strings.HasPrefix(got, before) && strings.Contains(got[len(before):], part)
-}
-
-// eventually waits for a condition.
-func eventually(t testing.TB, what string, condition func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for !condition() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 30 s: %s", what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
 }

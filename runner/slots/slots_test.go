@@ -212,7 +212,7 @@ func TestNoLostWakeUps(t *testing.T) {
 						t.Errorf("%d runs at a time of at most %d", n, most)
 					}
 					if random.IntN(4) == 0 {
-						time.Sleep(time.Duration(random.IntN(50)) * time.Microsecond)
+						time.Sleep(time.Duration(random.IntN(50)) * time.Microsecond) // real time: other orders of events
 					}
 					runs.Add(-1)
 					used.Add(int64(-slots))

@@ -120,7 +120,7 @@ func TestRoom(t *testing.T) {
 				q.room.Release(roomBytes - 1)
 				return
 			}
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) // real time: until the run pauses, or has ended
 		}
 	}()
 	if a := ask(run, "/"); a.Error != "" || len(a.Body) != long {

@@ -209,7 +209,7 @@ func TestSlowInput(t *testing.T) {
 			ended := begin(t.Context(), kit, &client.Job{Client: "c", InputAddr: input})
 			io.WriteString(w, first)
 			f.waitBusy(t)
-			time.Sleep(2 * time.Second) // whether the guest sees nothing depends on the time in which there is nothing
+			time.Sleep(2 * time.Second) // real time: nothing arrives while the guest, another process, reads
 			io.WriteString(w, "more")
 			w.Close()
 			wantOK(t, <-ended, fmt.Sprintf("waited, %d bytes\n", guest.MaxPartBytes+4))

@@ -155,7 +155,7 @@ func newFixture(t testing.TB, set func(*Settings)) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.firstPause, p.storePatience = time.Millisecond, 50*time.Millisecond
+	p.firstPause, p.storePatience, p.slowestPut = time.Millisecond, 50*time.Millisecond, 1<<40
 	t.Cleanup(p.Close)
 	return &fixture{t, p, blobs}
 }

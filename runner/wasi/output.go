@@ -89,7 +89,7 @@ func (o *output) store() (address string, err error) {
 	case o.pool.settings.Blobs == nil:
 		return "", errNoBlobs
 	}
-	ctx, cancel := context.WithTimeout(o.ctx, o.pool.storePatience+time.Duration(o.total/slowestPut)*time.Second)
+	ctx, cancel := context.WithTimeout(o.ctx, o.pool.storePatience+time.Duration(o.total/o.pool.slowestPut)*time.Second)
 	defer cancel()
 	err = runlog.Patiently(ctx, o.pool.firstPause, o.pool.settings.Log, o.job.ID, func(ctx context.Context) error {
 		if _, err := from.Seek(0, io.SeekStart); err != nil {

@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/job/handler"
@@ -244,11 +243,7 @@ func TestHTTP(t *testing.T) {
 	}
 	t.Run("time-out during a request", func(t *testing.T) {
 		x := f.handler("serval", handler.Options{TimeoutMs: 300}, "http:*")
-		began := time.Now()
 		wantEnd(t, f.text(x, fmt.Sprintf("http\n"+`{"url":"%s/hang"}`, local)), "error", "options.timeout_ms, 300 ms")
-		if took := time.Since(began); took > requestTimeout/2 {
-			t.Errorf("it took %v", took)
-		}
 	})
 }
 

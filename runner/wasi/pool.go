@@ -118,8 +118,9 @@ type Pool struct {
 	reports   map[string]*report // by the digits of modules
 	failures  map[string]*compileFailure
 
-	// firstPause and storePatience are the constants, and free is disk.Free. Tests have other ones.
+	// firstPause, storePatience and slowestPut are the constants, and free is disk.Free. Tests have other ones.
 	firstPause, storePatience time.Duration
+	slowestPut                int64
 	free                      func(dir string) (int64, error)
 
 	returnedMu sync.Mutex
@@ -145,7 +146,7 @@ func NewPool(s Settings) (*Pool, error) {
 	}
 	p := &Pool{
 		settings: s, version: compilerVersion(), extensions: extensions, requests: newRequests(&s), compiling: make(chan struct{}, compilations),
-		compileTimeout: compileTimeout, firstPause: firstPause, storePatience: storePatience, free: disk.Free, returned: map[string]time.Duration{},
+		compileTimeout: compileTimeout, firstPause: firstPause, storePatience: storePatience, slowestPut: slowestPut, free: disk.Free, returned: map[string]time.Duration{},
 		counters: newCounters(), fetched: map[fetched]string{}, tooLarge: map[fetched]bool{}, reports: map[string]*report{}, failures: map[string]*compileFailure{},
 	}
 	if p.cache, err = newCache(s.Dir, s.CacheBytes); err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 )
 
@@ -160,20 +161,15 @@ func TestEnded(t *testing.T) {
 // waitBusy waits until a process has a run.
 func (f *fixture) waitBusy(t *testing.T) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+	testkit.Eventually(t, "a run has begun", func() bool {
 		busy := false
 		for _, c := range f.processes.State().Busy {
 			c.mu.Lock()
 			busy = busy || c.cancel != nil
 			c.mu.Unlock()
 		}
-		if busy {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("no run has begun within a minute")
-		}
-	}
+		return busy
+	})
 }
 
 // TestProcessesAreUsedAgain: runs of several modules share a process, and a damaged one is replaced.

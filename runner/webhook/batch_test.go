@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 )
 
@@ -213,7 +214,7 @@ func TestBatchAtOnce(t *testing.T) {
 	running.Go(func() { e.Run(tasks) })
 	for i, line := range []string{"# nothing\n", "200\n", "404\n"} {
 		next <- line
-		eventually(t, "the line ends its task", func() bool { return got.count() == i })
+		testkit.Eventually(t, "the line ends its task", func() bool { return got.count() == i })
 	}
 	next <- "500 last\nJ: a|b\n"
 	close(next)
@@ -246,7 +247,7 @@ func TestBatchContexts(t *testing.T) {
 	running.Go(func() { e.Run(tasks) })
 	<-arrived
 	cancel()
-	eventually(t, "the cancelled task has ended", func() bool { return cancelled.count() == 1 })
+	testkit.Eventually(t, "the cancelled task has ended", func() bool { return cancelled.count() == 1 })
 	if !cancelled.list[0].Unget || got.count() > 0 {
 		t.Errorf("%+v, and %d others", cancelled.list[0], got.count())
 	}
@@ -269,7 +270,7 @@ func TestBatchContexts(t *testing.T) {
 	second := waits.tasks(waiting, texts("d", "e"))
 	running.Go(func() { e.Run(second) })
 	stopWaiting()
-	eventually(t, "the tasks that wait are given back", func() bool { return waits.count() == 2 })
+	testkit.Eventually(t, "the tasks that wait are given back", func() bool { return waits.count() == 2 })
 	cancel()
 	running.Wait()
 	<-left

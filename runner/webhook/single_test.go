@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 )
 
@@ -291,7 +292,7 @@ func TestSingleContext(t *testing.T) {
 	waits := second.tasks(two, []*client.Job{newJob(5, "e")})
 	runs.Go(func() { e.Run(waits) })
 	endTwo()
-	eventually(t, "the task that waits is given back", func() bool { return second.count() == 1 })
+	testkit.Eventually(t, "the task that waits is given back", func() bool { return second.count() == 1 })
 	if !second.list[0].Unget || first.count() > 0 {
 		t.Errorf("%+v", second.list[0])
 	}

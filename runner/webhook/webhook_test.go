@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner/task"
 )
@@ -125,16 +126,6 @@ func run(t testing.TB, ctx context.Context, e *Executor, jobs ...*client.Job) []
 		t.Fatalf("Run returned when %d of %d tasks had ended", n, len(jobs))
 	}
 	return got.list
-}
-
-// eventually waits for a condition.
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within a minute: %s", what)
-		}
-	}
 }
 
 func want(t testing.TB, e task.End, code string, exit int, text string) {
@@ -257,5 +248,5 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 	close(release)
 	s.Close()
-	eventually(t, "all goroutines of the executors have ended", func() bool { return runtime.NumGoroutine() <= before })
+	testkit.Eventually(t, "all goroutines of the executors have ended", func() bool { return runtime.NumGoroutine() <= before })
 }
