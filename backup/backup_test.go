@@ -169,7 +169,7 @@ func digestAt(t *testing.T, data, uuid string, through uint64, fresh bool) strin
 			}
 		}
 	}
-	if _, err := ingest.Replay(t.Context(), s, records, func(uint64) {}); err != nil {
+	if _, err := ingest.Replay(t.Context(), s, records, func(uint64, uint64) {}); err != nil {
 		t.Fatal(err)
 	}
 	if s.Applied() != through {

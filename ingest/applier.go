@@ -40,6 +40,9 @@ func applyRecord(s *store.Store, r *journal.Record) (store.Result, error) {
 func (e *Engine) applyLive(r *journal.Record) (store.Result, error) {
 	began := time.Now()
 	result, err := applyRecord(e.store, r)
+	if w, ok := r.Tag.(*waiter); ok {
+		w.settle(true)
+	}
 	took := time.Since(began)
 	if r.Verb == (job.Tick{}).Verb() {
 		e.counters.tickTook.Store(int64(took))
@@ -171,10 +174,7 @@ func (e *Engine) commitApplied(u *uncommitted) error {
 	e.commits.applied.send()
 	signal(e.time.due)
 	readied, all := e.store.TakeReadied()
-	e.parked.gained(readied)
-	if all {
-		e.parked.gainedAnywhere()
-	}
+	e.parked.committed(readied, all)
 	e.stepped(time.Since(committed))
 	return nil
 }

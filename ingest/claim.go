@@ -9,6 +9,7 @@ import (
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
+	"github.com/daybookq/daybook/journal"
 	"github.com/daybookq/daybook/store"
 )
 
@@ -16,7 +17,7 @@ import (
 // the documents of its jobs. If there was no job in time, the claim has no runs.
 //
 // A claim is journaled only if there may be a job for it. If it is journaled and gets no job, because other claims were
-// faster, it waits for the rest of its time.
+// faster, it waits for the rest of its time, and keeps its place in line.
 //
 // If ctx ends before Claim returns, the engine releases the jobs of the claim at once. It does not if the claim has an
 // idempotency key or a number of a session: a repeat of the claim then gets the jobs that it still holds. If a key or
@@ -62,6 +63,7 @@ type claimRequest struct {
 	cmd      job.Claim
 	admit    func(payloadBytes int64) error
 	stop     <-chan struct{} // closed when the claim must wait no longer; nil: never
+	ticket   uint64          // its place in line
 	lookedUp bool            // an earlier claim was looked for, or the claim has neither key nor number
 }
 
@@ -98,54 +100,139 @@ func (r *claimRequest) answer(ctx context.Context, wait time.Duration) (claimAns
 	return r.take(ctx, wait-time.Since(began))
 }
 
-// take tries to get jobs, and waits for jobs between two attempts, until it has got some or the wait is over.
+// The states of a claim without an answer.
+type claimState int
+
+const (
+	looking claimState = iota // for open jobs
+	waiting                   // parked, until it is woken with an offer
+	offered                   // on its way: it is proposed and applied
+)
+
+// take carries a claim through its states, until it has got jobs or its wait is over:
+//
+//	looking -> offered   there are open jobs
+//	looking -> waiting   all jobs are offered to other claims, or there are none
+//	waiting -> offered   it was woken
+//	offered -> waiting   others have taken the jobs, or the create of the jobs was not stored; it keeps its ticket
+//	offered -> looking   all its jobs were set aside or purged
 func (r *claimRequest) take(ctx context.Context, wait time.Duration) (claimAnswer, error) {
+	line, waits := r.e.parked, wait > 0
+	r.ticket = line.enter()
 	var timeout <-chan time.Time
-	var wake wakeup
-	defer func() { r.e.passOn(wake) }()
-	for {
-		a, answered, err := r.attempt(ctx)
-		if answered || err != nil {
-			return a, err
-		}
-		if wait <= 0 {
-			return claimAnswer{}, nil
-		}
-		if timeout == nil {
-			timer := time.NewTimer(wait)
-			defer timer.Stop()
-			timeout = timer.C
-		}
-		r.e.passOn(wake)
-		if wake, err = r.wait(ctx, timeout); err != nil || !wake.again {
-			return claimAnswer{}, err
+	var o offer
+	for state := looking; ; {
+		switch state {
+		case looking:
+			found, ok, err := r.look(ctx, waits)
+			if err != nil {
+				return claimAnswer{}, err
+			}
+			if ok {
+				o, state = found, offered
+				continue
+			}
+			a, repeats, err := r.repeat(ctx)
+			if repeats || err != nil {
+				return a, err
+			}
+			state = waiting
+		case waiting:
+			if !waits {
+				return claimAnswer{}, nil
+			}
+			if timeout == nil {
+				timer := time.NewTimer(wait)
+				defer timer.Stop()
+				timeout = timer.C
+			}
+			got, woken, err := r.wait(ctx, timeout)
+			if err != nil || !woken {
+				return claimAnswer{}, err
+			}
+			o, state = got, offered
+		case offered:
+			a, answered, err := r.attempt(ctx, o)
+			switch {
+			case answered:
+				return a, err
+			case err != nil && !(o.early && r.mayWait(ctx, err)):
+				return claimAnswer{}, err
+			case len(a.claimed.Runs) > 0:
+				state = looking
+			default:
+				state = waiting
+			}
 		}
 	}
 }
 
-// attempt proposes the claim if there may be a job for it. answered is false if the claim has got no jobs.
-func (r *claimRequest) attempt(ctx context.Context) (a claimAnswer, answered bool, err error) {
-	for {
-		available, err := r.e.available(ctx, &r.cmd)
-		if err != nil {
-			return claimAnswer{}, false, err
+// look makes an offer to the claim, from a state that includes all commands that were stored before the call. A claim
+// that does not wait looks at all pending jobs: the claims to which some are offered may leave others.
+func (r *claimRequest) look(ctx context.Context, waits bool) (o offer, ok bool, err error) {
+	e, c := r.e, &r.cmd
+	find := func() bool {
+		if waits {
+			o, ok = e.parked.find(c)
+		} else if ok = e.store.Available(c.Clients, c.Types); ok {
+			o, _ = e.parked.find(c)
+			o.early = false
 		}
-		if !available {
-			return r.repeat(ctx)
-		}
-		if err := r.e.accepting(); err != nil {
-			return claimAnswer{}, false, err
-		}
-		w, err := r.e.proposeDecided(ctx, laneOf(r.cmd), r.cmd)
-		if err != nil {
-			return claimAnswer{}, false, err
-		}
-		a, answered, err = r.decided(ctx, w)
-		if answered || err != nil || len(a.claimed.Runs) == 0 {
-			return a, answered, err
-		}
-		// All its jobs were set aside or purged, so there is another attempt.
+		return ok
 	}
+	if find() {
+		return o, true, nil
+	}
+	if err := e.CatchUp(ctx, 0); err != nil {
+		return o, false, err
+	}
+	find()
+	return o, ok, nil
+}
+
+// attempt proposes the claim, for jobs that were offered to it. answered is false if the claim has got no jobs, or none
+// that could be read.
+func (r *claimRequest) attempt(ctx context.Context, o offer) (a claimAnswer, answered bool, err error) {
+	w, err := r.propose(ctx, o)
+	if err != nil {
+		r.e.parked.end(o)
+		return claimAnswer{}, false, err
+	}
+	return r.decided(ctx, w)
+}
+
+// propose proposes the claim. When the claim is applied or has failed, the offer ends.
+func (r *claimRequest) propose(ctx context.Context, o offer) (*waiter, error) {
+	if err := r.e.accepting(); err != nil {
+		return nil, err
+	}
+	w, p, err := r.proposal(o)
+	if err != nil {
+		return nil, err
+	}
+	return w, r.e.propose(ctx, p)
+}
+
+func (r *claimRequest) proposal(o offer) (*waiter, *journal.Proposal, error) {
+	lane, line := laneOf(r.cmd), r.e.parked
+	if o.early {
+		lane = journal.Bulk // of the create, so that the log keeps their order
+	}
+	w := &waiter{applied: make(chan answer, 1), settled: func(applied bool) {
+		if applied {
+			line.endApplied(o)
+		} else {
+			line.end(o)
+		}
+	}}
+	p, err := newProposal(lane, r.cmd, w)
+	return w, p, err
+}
+
+// mayWait reports whether a claim that was not stored can wait on. Its place in line must not depend on the fate of a
+// create that it was woken for.
+func (r *claimRequest) mayWait(ctx context.Context, err error) bool {
+	return !errors.Is(err, ErrUnknown) && ctx.Err() == nil && r.e.accepting() == nil
 }
 
 // decided waits for the decision about the claim, and reads what it handed out. answered is false if the claim has got no
@@ -252,62 +339,27 @@ func (e *Engine) setAside(ctx context.Context, c *store.Claimed, why error) erro
 	return nil
 }
 
-// available reports whether there may be a job for a claim, in a state that includes all commands that were stored
-// before the call.
-func (e *Engine) available(ctx context.Context, c *job.Claim) (bool, error) {
-	if e.store.Available(c.Clients, c.Types) {
-		return true, nil
-	}
-	if err := e.CatchUp(ctx, 0); err != nil {
-		return false, err
-	}
-	return e.store.Available(c.Clients, c.Types), nil
-}
-
-// wakeup is the reason why a claim no longer waits.
-type wakeup struct {
-	again bool      // there may be a job
-	woken bool      // a queue that has gained jobs has woken the claim
-	queue queueName // that queue
-}
-
-// passOn wakes another claim for a queue if the queue still has jobs after it has woken a claim. The woken claim may
-// have taken jobs of another queue, or not all jobs of this one, or its time may have been over.
-func (e *Engine) passOn(w wakeup) {
-	if w.woken && e.store.Available([]string{w.queue.client}, []string{w.queue.typ}) {
-		e.parked.wake(w.queue, 1)
-	}
-}
-
-// wait parks a claim until there may be a job, its time is over, or its caller has gone.
-func (r *claimRequest) wait(ctx context.Context, timeout <-chan time.Time) (w wakeup, err error) {
-	e, c := r.e, &r.cmd
-	p := e.parked.park(c.Clients, c.Types, c.Max)
+// wait parks the claim until it is woken, its time is over, or its caller has gone.
+func (r *claimRequest) wait(ctx context.Context, timeout <-chan time.Time) (o offer, woken bool, err error) {
+	p := r.e.parked.park(r.ticket, &r.cmd)
 	if p == nil {
-		if err := e.accepting(); err != nil {
-			return w, err
+		if err := r.e.accepting(); err != nil {
+			return o, false, err
 		}
-		return w, ErrTooManyParked
+		return o, false, ErrTooManyParked
 	}
-	defer func() {
-		if at, woken := e.parked.leave(p); woken {
-			w.woken, w.queue = true, at
-		}
-	}()
-	if e.store.Available(c.Clients, c.Types) { // a job may have arrived before the claim was parked
-		return wakeup{again: true}, nil
-	}
+	defer r.e.parked.leave(p)
 	select {
-	case at, open := <-p.woken:
+	case o, open := <-p.woken:
 		if !open {
-			return w, ErrClosed
+			return o, false, ErrClosed
 		}
-		return wakeup{again: true, woken: true, queue: at}, nil
+		return o, true, nil
 	case <-timeout:
-		return w, nil
+		return o, false, nil
 	case <-r.stop:
-		return w, nil
+		return o, false, nil
 	case <-ctx.Done():
-		return w, errors.Join(ErrNotStored, ctx.Err())
+		return o, false, errors.Join(ErrNotStored, ctx.Err())
 	}
 }

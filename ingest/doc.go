@@ -7,7 +7,12 @@
 // until the state includes all commands that were stored when the read arrived.
 //
 // The state sees time only through commands: the timekeeper proposes a tick when a timer row is due, and at no other
-// time. A claim for which there is no job is not journaled. It can wait, parked, until one of its queues has a job.
+// time.
+//
+// A claim for which there is no job is not journaled. It can wait, parked, until one of its queues has a job that is
+// offered to no other claim (docs/025-offers.md). There is one exception: a claim may be journaled directly behind the
+// create of the job that it was woken for, so that one group of the log has both. If that create is not stored, the claim
+// finds nothing, and waits again in its old place.
 //
 // A start and a rebuild apply the log by the same function as a running server. The engine uses the log through the
 // interface Log, so that a log that several processes replicate can take the place of the journal. Only the process
@@ -24,7 +29,8 @@
 //   - create.go, claim.go, completion.go, operations.go, session.go, handler.go, fileset.go, runners.go, idle_queues.go: the requests.
 //   - idempotency.go: requests with a key or a number of a session.
 //   - proposal.go, stray_claims.go: proposing a command and waiting for its answer; claims whose callers have gone.
-//   - parked_claims.go: claims that wait for a job.
+//   - parked_claims.go, interests.go: claims that wait for a job, and which of them is woken; claims by the jobs that
+//     they accept.
 //   - handover.go, applier.go, blocked_commits.go, broadcast.go: from the log to the store; commits that Pebble blocks,
 //     and waiting for commits.
 //   - reads.go: reads, and what they wait for.

@@ -125,7 +125,7 @@ func Open(o Options) (_ *Engine, err error) {
 	o.CommitWait = cmp.Or(o.CommitWait, commitWait)
 	o.maxKeys, o.maxQueues = cmp.Or(o.maxKeys, job.MaxKeys), cmp.Or(o.maxQueues, job.MaxQueues)
 	e := &Engine{
-		o: o, logger: o.Logger, handover: newHandover(), parked: newParkedClaims(), underWay: newUnderWay(), strays: newStrayClaims(),
+		o: o, logger: o.Logger, handover: newHandover(), underWay: newUnderWay(), strays: newStrayClaims(),
 		disk: newDisk(o.Dir, o.Statfs), joined: joinedCreates{proposing: make(chan struct{}, 1)}, large: semaphore.NewWeighted(largeInFlight),
 	}
 	e.commits.wait = o.CommitWait
@@ -173,6 +173,7 @@ func (e *Engine) open() error {
 	if peeked.Torn != "" {
 		e.logger.Warn("the end of the store's manifest is missing; the journal has the changes that it misses", "applied", peeked.Applied, "reason", peeked.Torn)
 	}
+	e.parked = newParkedClaims(e.store.Queries)
 	if err := e.store.Adopt(e.log.UUID()); err != nil {
 		return err
 	}

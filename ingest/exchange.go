@@ -68,19 +68,22 @@ func (e *Engine) Exchange(ctx context.Context, commands []job.Complete, c job.Cl
 	// not write the completions while it is made.
 	var p *journal.Proposal
 	var w *waiter
-	if e.store.Available(c.Clients, c.Types) {
-		w = &waiter{applied: make(chan answer, 1)}
-		p, x.refused = newProposal(journal.Control, c, w)
+	o, found := e.parked.find(&c)
+	if found && !o.early {
+		w, p, x.refused = x.claim.proposal(o)
 	}
 	for i := range commands {
 		if x.failed = x.ends.propose(&commands[i]); x.failed != nil {
-			return x, nil
+			break
 		}
 	}
-	if p != nil {
+	if p != nil && x.failed == nil && x.refused == nil {
 		if x.refused = e.propose(ctx, p); x.refused == nil {
 			x.claiming = w
 		}
+	}
+	if x.claiming == nil {
+		e.parked.end(o)
 	}
 	return x, nil
 }

@@ -74,6 +74,7 @@ func (e *Engine) startJoined(ctx context.Context, c *job.Create) (wait func() (s
 	if err != nil {
 		return func() (store.Made, Receipt, error) { return store.Made{}, Receipt{}, err }
 	}
+	own.eachPending(e.parked.expect)
 	return func() (store.Made, Receipt, error) {
 		a, err := e.await(ctx, own.stored)
 		if err == nil {
@@ -84,6 +85,15 @@ func (e *Engine) startJoined(ctx context.Context, c *job.Create) (wait func() (s
 		}
 		first := job.NewID(a.receipt.At, a.receipt.Seq, line)
 		return store.Made{First: first, Seq: a.receipt.Seq, Lines: c.Lines(), Group: c.Groups[0]}, a.receipt, nil
+	}
+}
+
+// eachPending calls visit with the jobs that the create makes pending.
+func (own *joinedCreate) eachPending(visit func(q queueName, jobs int)) {
+	for i := range own.c.Groups {
+		if g := &own.c.Groups[i]; g.RunAt == 0 {
+			visit(queueName{g.Client, g.Type}, g.Lines)
+		}
 	}
 }
 
@@ -104,6 +114,11 @@ func (e *Engine) join(ctx context.Context, own *joinedCreate) (line int, err err
 		return line, nil
 	}
 	r := &joinedRecord{bytes: joinedOverhead}
+	r.tag.settled = func(bool) {
+		for _, own := range r.creates {
+			own.eachPending(e.parked.arrived)
+		}
+	}
 	r.add(own)
 	if err := e.propose(ctx, j.proposal(r)); err != nil {
 		return 0, err
@@ -237,6 +252,9 @@ func (j *joinedCreates) proposal(r *joinedRecord) *journal.Proposal {
 		},
 		Done: func(seq uint64, at int64, err error) {
 			j.close(r)
+			if err != nil {
+				r.tag.settle(false)
+			}
 			for _, own := range r.creates {
 				own.stored <- answer{receipt: Receipt{seq, at}, err: err}
 			}

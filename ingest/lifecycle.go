@@ -59,7 +59,7 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 	})
 	parts.Go(func() { e.time.run(ctx) })
 	parts.Go(func() { e.ungetStrays(ctx) })
-	parts.Go(func() { e.parked.run(ctx, e.store.Queries) })
+	parts.Go(func() { e.parked.run(ctx) })
 	parts.Go(func() { e.maintain(ctx) })
 	parts.Go(func() { e.watchDisk(ctx) })
 	parts.Go(func() { e.commits.watch(ctx) })

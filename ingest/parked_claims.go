@@ -1,324 +1,323 @@
 package ingest
 
 import (
-	"container/list"
 	"context"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
-
-	"github.com/tidwall/btree"
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
 )
 
-// parkedClaims are the claims that have found no job and wait for one; each waits in Engine.wait (claim.go). When a
-// queue gains jobs, parkedClaims wakes claims that accept these jobs, in the order of their arrival. It stops when the
-// woken claims together may take all of the queue's jobs.
+// parkedClaims is the line of the claims that wait for jobs, and keeps count of the jobs that claims are about to take.
 //
-// Most claims accept the same clients and types as many others. Claims that accept the same share one interest, and the
-// lists by queue contain only interests. So the time to park or wake a claim does not depend on the number of claims.
-// An interest that names very many pairs of a client and a type is not in these lists. It is in one list of wide
-// interests, so that one step changes its place.
+// A claim on its way to the applier has an offer: it may take so many jobs of a queue. Other claims are woken only for
+// the jobs of the queue that are offered to none:
+//
+//	open = pending + coming - offered
+//
+// where coming are the jobs of creates that are proposed and not applied. The oldest claim that accepts the jobs is
+// woken first. An offer ends when the claim is applied, fails, or its caller leaves. If jobs of the queue are open
+// then, the next claim is woken: the first one may have taken jobs of another queue, or fewer than it might have.
+//
+// Invariant: while jobs of a queue are open and a parked claim accepts them, the queue is in looks, or run is looking
+// at it.
 type parkedClaims struct {
 	n       atomic.Int64  // number of parked claims
-	readied chan struct{} // capacity 1; has a value when ready may not be empty or allReady may be set
+	tickets atomic.Uint64 // number of claims that have entered the line
+	state   pendingJobs
+	changed chan struct{} // capacity 1; has a value when looks may not be empty or lookAll may be set
 
-	mu        sync.Mutex // guards the fields of this block, all interests, and all claims except their channels
+	mu        sync.Mutex // guards the fields below, and all claims except their channels
 	closed    bool
-	tickets   uint64 // number of claims that have parked
-	places    int    // number of pairs that the interests name
-	interests map[string]*interest
-	// byQueue has the interests that name a pair, in the order of their oldest claims. "" stands for any client or
-	// type.
-	byQueue map[queueName]*btree.BTreeG[*interest]
-	wide    *btree.BTreeG[*interest] // the interests that name more than maxListedPairs pairs
-
-	readyMu  sync.Mutex          // guards the fields of this block
-	ready    map[queueName]int64 // queues for which claims must be woken, with the number of their jobs
-	allReady bool                // claims must be woken for all queues that have jobs
+	interests interests
+	offered   map[queueName]int64    // jobs that claims on their way may take; no zeros
+	coming    map[queueName]int64    // jobs of creates on their way; no zeros
+	looks     map[queueName]struct{} // queues that may have open jobs
+	lookAll   bool                   // all queues may have
 }
 
-// queueName is the name of a queue. In parkedClaims.byQueue an empty client or type stands for any.
-type queueName struct{ client, typ string }
+// pendingJobs is what claims may take now. *store.Queries implements it.
+type pendingJobs interface {
+	// Pending returns the number of jobs of a queue that a claim would find. claimable is false if it would find none
+	// whatever the queue has: it is paused, or the server hands out no jobs.
+	Pending(client, typ string) (n int64, claimable bool)
+	// Ready calls visit with the queues in which a claim for these clients and types would find jobs, until visit
+	// returns false. visit must not wait.
+	Ready(clients, types []string, visit func(client, typ string, pending int64) bool)
+	// ReadyQueues pages through all queues that have such jobs.
+	ReadyQueues(client, typ string) (ready []store.Readied, nextClient, nextType string)
+}
 
-// interest is a set of clients and types, with the parked claims that accept their jobs.
-type interest struct {
-	key            string
-	pairs          int             // number of pairs of a client and a type
-	queues         []queueName     // the pairs; nil for a wide interest
-	clients, types map[string]bool // of a wide interest; otherwise nil
-
-	claims *list.List // of *parkedClaim, the oldest first; not empty while the interest is listed
-	first  uint64     // ticket of the oldest claim
+// offer allows a claim to take up to n jobs of a queue. The zero value offers nothing.
+type offer struct {
+	queue queueName
+	n     int64
+	early bool // for jobs of creates that are not applied; the claim must follow them in the log
 }
 
 // parkedClaim is one claim that waits.
 type parkedClaim struct {
-	ticket  uint64 // the order of arrival
-	max     int64  // largest number of jobs that it takes
-	in      *interest
-	element *list.Element  // its place in in.claims; nil when it was woken
-	woken   chan queueName // capacity 1; gets the queue that has woken it; closed when the engine stops
+	ticket uint64 // the order of arrival
+	max    int64  // largest number of jobs that it takes
+	in     *interest
+	woken  chan offer // capacity 1; gets the offer with which it was woken; closed when the engine stops
 }
 
-// maxListedPairs bounds the number of lists that contain an interest, and so the work when a claim parks or leaves.
-// Together with maxPlaces it bounds the number of wide interests to 5000; a wake may look at all of them.
-const maxListedPairs = 100
+// maxLooks bounds the queues that a claim looks at when it arrives. If none of so many has open jobs, run looks at all.
+const maxLooks = 100
 
-// maxPlaces bounds the number of pairs that all interests together name. A pair takes about a hundred bytes, and one
-// claim may name ten thousand pairs.
-const maxPlaces = 500_000
-
-func newParkedClaims() *parkedClaims {
+func newParkedClaims(state pendingJobs) *parkedClaims {
 	return &parkedClaims{
-		interests: map[string]*interest{}, byQueue: map[queueName]*btree.BTreeG[*interest]{}, wide: newInterests(),
-		ready: map[queueName]int64{}, readied: make(chan struct{}, 1),
+		state: state, interests: newInterests(), changed: make(chan struct{}, 1),
+		offered: map[queueName]int64{}, coming: map[queueName]int64{}, looks: map[queueName]struct{}{},
 	}
 }
 
-func newInterests() *btree.BTreeG[*interest] {
-	return btree.NewBTreeGOptions(olderInterest, btree.Options{NoLocks: true, Degree: 8})
+// enter returns the ticket of a claim that arrives. Claims wait in the order of their tickets.
+func (l *parkedClaims) enter() uint64 { return l.tickets.Add(1) }
+
+// find makes an offer to a claim that is not parked, if there are open jobs for it and no parked claim accepts them.
+func (l *parkedClaims) find(c *job.Claim) (o offer, ok bool) {
+	l.look(c.Clients, c.Types, func(q queueName, pending int64) bool {
+		if l.open(q, pending) > 0 && l.interests.oldest(q) == nil {
+			o, ok = l.book(q, pending, int64(c.Max)), true
+		}
+		return !ok
+	})
+	return o, ok
 }
 
-func olderInterest(a, b *interest) bool { return a.first < b.first }
-
-// park adds a claim for up to max jobs of the given clients and types; an empty list means all. It returns nil if too
-// many claims wait, or if the engine is stopping. The caller must call leave for the claim later.
-func (l *parkedClaims) park(clients, types []string, max int) *parkedClaim {
-	clients, types = canonical(clients), canonical(types)
-	key := strings.Join(clients, " ") + "/" + strings.Join(types, " ") // names contain neither
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed || l.n.Load() >= job.MaxParkedClaims {
+// park adds a claim to the line. It returns nil if too many claims wait, or if the engine is stopping. The caller must
+// call leave for the claim later.
+func (l *parkedClaims) park(ticket uint64, c *job.Claim) *parkedClaim {
+	p := &parkedClaim{ticket: ticket, max: int64(c.Max), woken: make(chan offer, 1)}
+	if !l.add(p, c) {
 		return nil
 	}
-	in := l.interests[key]
-	if in == nil {
-		if l.places+len(clients)*len(types) > maxPlaces {
-			return nil
+	// Jobs may have arrived before the claim was parked.
+	all := l.look(c.Clients, c.Types, func(q queueName, pending int64) bool {
+		if l.open(q, pending) <= 0 {
+			return true
 		}
-		in = newInterest(key, clients, types)
+		l.note(q)
+		signal(l.changed)
+		return false
+	})
+	if !all {
+		l.committed(nil, true)
+	}
+	return p
+}
+
+func (l *parkedClaims) add(p *parkedClaim, c *job.Claim) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || l.n.Load() >= job.MaxParkedClaims || !l.interests.add(p, c.Clients, c.Types) {
+		return false
 	}
 	l.n.Add(1)
-	l.tickets++
-	c := &parkedClaim{ticket: l.tickets, max: int64(max), in: in, woken: make(chan queueName, 1)}
-	c.element = in.claims.PushBack(c)
-	if in.claims.Len() == 1 {
-		l.list(in)
-	}
-	return c
+	return true
 }
 
-func newInterest(key string, clients, types []string) *interest {
-	in := &interest{key: key, pairs: len(clients) * len(types), claims: list.New()}
-	if in.pairs > maxListedPairs {
-		in.clients, in.types = setOf(clients), setOf(types)
-		return in
-	}
-	for _, client := range clients {
-		for _, typ := range types {
-			in.queues = append(in.queues, queueName{client, typ})
-		}
-	}
-	return in
-}
-
-func setOf(names []string) map[string]bool {
-	set := make(map[string]bool, len(names))
-	for _, name := range names {
-		set[name] = true
-	}
-	return set
-}
-
-// accepts reports whether a wide interest includes a queue.
-func (in *interest) accepts(q queueName) bool {
-	return (in.clients[q.client] || in.clients[""]) && (in.types[q.typ] || in.types[""])
-}
-
-// canonical returns the names sorted and without duplicates, or "" for an empty list, which means any name.
-func canonical(names []string) []string {
-	if len(names) == 0 {
-		return []string{""}
-	}
-	names = slices.Clone(names)
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
-// list puts an interest that has a claim into its lists. The caller holds l.mu.
-func (l *parkedClaims) list(in *interest) {
-	in.first = in.claims.Front().Value.(*parkedClaim).ticket
-	l.interests[in.key] = in
-	l.places += in.pairs
-	if in.pairs > maxListedPairs {
-		l.wide.Set(in)
-	}
-	for _, q := range in.queues {
-		if l.byQueue[q] == nil {
-			l.byQueue[q] = newInterests()
-		}
-		l.byQueue[q].Set(in)
-	}
-}
-
-// unlist takes an interest out of its lists. The caller holds l.mu.
-func (l *parkedClaims) unlist(in *interest) {
-	delete(l.interests, in.key)
-	l.places -= in.pairs
-	if in.pairs > maxListedPairs {
-		l.wide.Delete(in)
-	}
-	for _, q := range in.queues {
-		if l.byQueue[q].Delete(in); l.byQueue[q].Len() == 0 {
-			delete(l.byQueue, q)
-		}
-	}
-}
-
-// remove takes a claim out of its interest, unless it was woken. The caller holds l.mu.
-func (l *parkedClaims) remove(c *parkedClaim) {
-	if c.element == nil {
-		return
-	}
-	in := c.in
-	oldest := in.claims.Front() == c.element
-	if oldest {
-		l.unlist(in) // its place depends on its oldest claim
-	}
-	in.claims.Remove(c.element)
-	c.element = nil
-	if oldest && in.claims.Len() > 0 {
-		l.list(in)
-	}
-}
-
-// leave removes a claim that no longer waits. If a queue has woken the claim and the claim has not received the queue
-// yet, leave returns the queue.
-func (l *parkedClaims) leave(c *parkedClaim) (at queueName, woken bool) {
+// leave removes a claim that no longer waits. If the claim was woken and has not received its offer, the offer ends.
+func (l *parkedClaims) leave(p *parkedClaim) {
 	l.mu.Lock()
-	l.remove(c)
-	l.mu.Unlock()
+	if p.in != nil {
+		l.interests.remove(p)
+	}
 	l.n.Add(-1)
+	l.mu.Unlock()
 	select {
-	case at, woken = <-c.woken:
-		return at, woken
+	case o := <-p.woken:
+		l.end(o)
 	default:
-		return queueName{}, false
 	}
 }
 
-// wake wakes the oldest claims that accept the jobs of a queue, until the woken claims together may take n jobs. It
-// does not hold l.mu all the time, so other claims may park and leave meanwhile.
-func (l *parkedClaims) wake(at queueName, n int64) {
-	for n > 0 {
-		c := l.wakeOldest(at)
-		if c == nil {
-			return
+// look calls visit with queues in which a claim for these clients and types may find jobs, until visit returns false:
+// first those with pending jobs, then those with coming jobs. visit is called with l.mu held. look returns false if it
+// has not shown visit all of them and visit has not ended it.
+func (l *parkedClaims) look(clients, types []string, visit func(q queueName, pending int64) bool) (all bool) {
+	more, left := true, maxLooks
+	l.state.Ready(clients, types, func(client, typ string, pending int64) bool {
+		if left--; left < 0 {
+			return false
 		}
-		n -= c.max
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		more = visit(queueName{client, typ}, pending)
+		return more
+	})
+	if left < 0 || !more {
+		return left >= 0
 	}
+	for _, q := range l.comingTo(clients, types) {
+		pending, claimable := l.state.Pending(q.client, q.typ)
+		if !claimable {
+			continue
+		}
+		l.mu.Lock()
+		more = visit(q, pending)
+		l.mu.Unlock()
+		if !more {
+			break
+		}
+	}
+	return true
 }
 
-// wakeOldest wakes the oldest claim that accepts the jobs of a queue, and returns it; nil if there is none.
-func (l *parkedClaims) wakeOldest(at queueName) *parkedClaim {
+// comingTo returns up to maxLooks queues with coming jobs that a claim for these clients and types accepts. The commit
+// of the jobs makes run look at the rest.
+func (l *parkedClaims) comingTo(clients, types []string) (queues []queueName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var first *interest
-	for _, q := range [...]queueName{at, {at.client, ""}, {"", at.typ}, {}} {
-		if in := l.oldest(q); in != nil && (first == nil || in.first < first.first) {
-			first = in
+	left := maxLooks
+	for q := range l.coming {
+		if left--; left < 0 {
+			break
+		}
+		if (len(clients) == 0 || slices.Contains(clients, q.client)) && (len(types) == 0 || slices.Contains(types, q.typ)) {
+			queues = append(queues, q)
 		}
 	}
-	l.wide.Scan(func(in *interest) bool {
-		if first != nil && first.first < in.first {
-			return false
-		}
-		if in.accepts(at) {
-			first = in
-			return false
-		}
-		return true
-	})
-	if first == nil {
-		return nil
-	}
-	c := first.claims.Front().Value.(*parkedClaim)
-	l.remove(c)
-	c.woken <- at
-	return c
+	return queues
 }
 
-// oldest returns the listed interest with the oldest claim among those that name a pair. The caller holds l.mu.
-func (l *parkedClaims) oldest(q queueName) *interest {
-	if listed := l.byQueue[q]; listed != nil {
-		in, _ := listed.Min()
-		return in
-	}
-	return nil
+// open returns the number of jobs of a queue that are offered to no claim. The caller holds l.mu.
+func (l *parkedClaims) open(q queueName, pending int64) int64 {
+	return pending + l.coming[q] - l.offered[q]
 }
 
-// gained notes queues that have gained jobs. It leaves it to run to wake claims, because the applier calls gained and
-// must not wait until thousands of claims are woken.
-//
-// If no claim is parked, gained does nothing: a claim that parks later looks for jobs after it has parked.
-func (l *parkedClaims) gained(queues []store.Readied) {
-	if len(queues) == 0 || l.n.Load() == 0 {
+// book makes an offer of up to n jobs of a queue that has open jobs. The caller holds l.mu.
+func (l *parkedClaims) book(q queueName, pending, n int64) offer {
+	o := offer{queue: q, n: n, early: pending <= l.offered[q]}
+	count(l.offered, q, n)
+	return o
+}
+
+// end ends an offer.
+func (l *parkedClaims) end(o offer) {
+	l.endApplied(o)
+	signal(l.changed)
+}
+
+// endApplied ends the offer of a claim that was applied. The caller calls committed later, for many claims at once.
+func (l *parkedClaims) endApplied(o offer) {
+	if o.n == 0 {
 		return
 	}
-	l.readyMu.Lock()
-	for _, q := range queues {
-		l.ready[queueName{q.Client, q.Type}] = q.Pending
-	}
-	l.readyMu.Unlock()
-	signal(l.readied)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	count(l.offered, o.queue, -o.n)
+	l.note(o.queue)
 }
 
-// gainedAnywhere is gained for all queues that have jobs.
-func (l *parkedClaims) gainedAnywhere() {
+// expect counts jobs of a create that was proposed, and wakes claims for them: they can follow the create in the same
+// group of the log, instead of waiting for its commit.
+func (l *parkedClaims) expect(q queueName, jobs int) {
+	l.mu.Lock()
+	count(l.coming, q, int64(jobs))
+	waits := l.n.Load() > 0
+	l.mu.Unlock()
+	for waits && jobs > 0 && l.wake(q) {
+		jobs--
+	}
+}
+
+// arrived is called when the create was applied, or has failed.
+func (l *parkedClaims) arrived(q queueName, jobs int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	count(l.coming, q, -int64(jobs))
+}
+
+func count(m map[queueName]int64, q queueName, n int64) {
+	if m[q] += n; m[q] == 0 {
+		delete(m, q)
+	}
+}
+
+// wake wakes the oldest claim that accepts the jobs of a queue, if some of them are open. It reports whether it has.
+func (l *parkedClaims) wake(q queueName) bool {
+	pending, claimable := l.state.Pending(q.client, q.typ)
+	if !claimable {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open(q, pending) <= 0 {
+		return false
+	}
+	p := l.interests.oldest(q)
+	if p == nil {
+		return false
+	}
+	l.interests.remove(p)
+	p.woken <- l.book(q, pending, p.max)
+	return true
+}
+
+// note leaves it to run to look at a queue, after the next signal of changed. If no claim is parked, it does nothing: a
+// claim that parks later looks for jobs after it has parked. The caller holds l.mu.
+func (l *parkedClaims) note(q queueName) {
+	if l.n.Load() > 0 {
+		l.looks[q] = struct{}{}
+	}
+}
+
+// committed is called after a commit with the queues that have gained jobs. With all, any queue may have. It leaves it to
+// run to wake claims, because the applier must not wait until thousands of claims are woken.
+func (l *parkedClaims) committed(gained []store.Readied, all bool) {
 	if l.n.Load() == 0 {
 		return
 	}
-	l.readyMu.Lock()
-	l.allReady = true
-	l.readyMu.Unlock()
-	signal(l.readied)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, q := range gained {
+		l.note(queueName{q.Client, q.Type})
+	}
+	if l.lookAll = l.lookAll || all; l.lookAll || len(l.looks) > 0 {
+		signal(l.changed)
+	}
 }
 
-// run wakes claims for the queues that gained jobs, until ctx is done.
-func (l *parkedClaims) run(ctx context.Context, state *store.Queries) {
+// run wakes claims for the queues that have open jobs, until ctx is done.
+func (l *parkedClaims) run(ctx context.Context) {
 	for {
 		select {
-		case <-l.readied:
+		case <-l.changed:
 		case <-ctx.Done():
 			return
 		}
-		l.readyMu.Lock()
-		ready := l.ready
-		l.ready = map[queueName]int64{}
-		all := l.allReady
-		l.allReady = false
-		l.readyMu.Unlock()
-		for at, n := range ready {
-			l.wake(at, n)
+		l.mu.Lock()
+		looks, all := l.looks, l.lookAll
+		l.looks, l.lookAll = map[queueName]struct{}{}, false
+		l.mu.Unlock()
+		for q := range looks {
+			l.wakeFor(q)
 		}
 		if all {
-			l.wakeAll(state)
+			l.wakeAll()
 		}
 	}
 }
 
-// wakeAll wakes claims for all queues that have jobs. It reads some queues at a time, and ends when no claim is parked.
-func (l *parkedClaims) wakeAll(state *store.Queries) {
+// wakeFor wakes claims until no jobs of a queue are open, or no parked claim accepts them.
+func (l *parkedClaims) wakeFor(q queueName) {
+	for l.wake(q) {
+	}
+}
+
+// wakeAll is wakeFor for all queues that have jobs. It reads some queues at a time, and ends when no claim is parked.
+func (l *parkedClaims) wakeAll() {
 	client, typ := "", ""
 	for more := true; more && l.n.Load() > 0; more = client != "" {
 		var ready []store.Readied
-		ready, client, typ = state.ReadyQueues(client, typ)
+		ready, client, typ = l.state.ReadyQueues(client, typ)
 		for _, q := range ready {
-			l.wake(queueName{q.Client, q.Type}, q.Pending)
+			l.wakeFor(queueName{q.Client, q.Type})
 		}
 	}
 }
@@ -328,12 +327,9 @@ func (l *parkedClaims) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
-	for _, in := range l.interests {
-		l.unlist(in)
-		for e := in.claims.Front(); e != nil; e = e.Next() {
-			c := e.Value.(*parkedClaim)
-			c.element = nil
-			close(c.woken)
-		}
-	}
+	l.interests.all(func(p *parkedClaim) {
+		p.in = nil
+		close(p.woken)
+	})
+	l.interests = newInterests()
 }

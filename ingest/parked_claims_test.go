@@ -3,12 +3,14 @@ package ingest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
 )
 
 // names returns n names that begin with prefix.
@@ -19,11 +21,52 @@ func names(prefix string, n int) (out []string) {
 	return out
 }
 
-// woken returns the tickets of those of the given claims that have been woken.
-func woken(claims []*parkedClaim) (tickets []uint64) {
+// fakeQueues are queues with a number of pending jobs.
+type fakeQueues map[queueName]int64
+
+func (f fakeQueues) Pending(client, typ string) (int64, bool) { return f[queueName{client, typ}], true }
+
+func (f fakeQueues) Ready(clients, types []string, visit func(client, typ string, pending int64) bool) {
+	for q, n := range f {
+		if n > 0 && (len(clients) == 0 || slices.Contains(clients, q.client)) && (len(types) == 0 || slices.Contains(types, q.typ)) && !visit(q.client, q.typ, n) {
+			return
+		}
+	}
+}
+
+func (f fakeQueues) ReadyQueues(string, string) (ready []store.Readied, _, _ string) {
+	for q, n := range f {
+		ready = append(ready, store.Readied{Client: q.client, Type: q.typ, Pending: n})
+	}
+	return ready, "", ""
+}
+
+// line is a line of claims and its queues.
+type line struct {
+	*parkedClaims
+	queues fakeQueues
+}
+
+func newLine() line {
+	queues := fakeQueues{}
+	return line{newParkedClaims(queues), queues}
+}
+
+// parkFor parks a new claim.
+func (l line) parkFor(clients, types []string, max int) *parkedClaim {
+	return l.park(l.enter(), &job.Claim{Clients: clients, Types: types, Max: max})
+}
+
+// wakes returns the tickets of those of the given claims that are woken when a queue has so many jobs that are offered to
+// none. It ends their offers.
+func (l line) wakes(q queueName, jobs int64, claims []*parkedClaim) (tickets []uint64) {
+	l.queues[q] = jobs
+	l.wakeFor(q)
+	l.queues[q] = 0
 	for _, c := range claims {
 		select {
-		case <-c.woken:
+		case o := <-c.woken:
+			l.end(o)
 			tickets = append(tickets, c.ticket)
 		default:
 		}
@@ -34,10 +77,10 @@ func woken(claims []*parkedClaim) (tickets []uint64) {
 // TestParkedClaimsWakeInOrder: the oldest claims that accept the jobs of a queue are woken, whatever else they accept,
 // until the woken claims may take all of the jobs.
 func TestParkedClaimsWakeInOrder(t *testing.T) {
-	l := newParkedClaims()
+	l := newLine()
 	var claims []*parkedClaim
 	park := func(clients, types []string, max int) {
-		claims = append(claims, l.park(clients, types, max))
+		claims = append(claims, l.parkFor(clients, types, max))
 	}
 	park(nil, nil, 1)                                                 // 1
 	park([]string{"a"}, nil, 2)                                       // 2
@@ -52,127 +95,169 @@ func TestParkedClaimsWakeInOrder(t *testing.T) {
 		jobs int64
 		want string
 	}{{1, "[1]"}, {2, "[2]"}, {1, "[4]"}, {3, "[5 6]"}, {9, "[7]"}, {9, "[]"}} {
-		if l.wake(at, step.jobs); fmt.Sprint(woken(claims)) != step.want {
-			t.Fatalf("%d jobs woke others than %s", step.jobs, step.want)
+		if got := fmt.Sprint(l.wakes(at, step.jobs, claims)); got != step.want {
+			t.Fatalf("%d jobs woke %s, want %s", step.jobs, got, step.want)
 		}
 	}
 	for _, c := range claims {
 		l.leave(c)
 	}
-	if l.n.Load() != 0 || l.places != 0 || len(l.interests) != 0 || len(l.byQueue) != 0 {
-		t.Errorf("all have left, and %d claims, %d places, %d interests, %d lists are there", l.n.Load(), l.places, len(l.interests), len(l.byQueue))
+	if in := &l.interests; l.n.Load() != 0 || in.places != 0 || len(in.byKey) != 0 || len(in.byQueue) != 0 || in.wide.Len() != 0 || len(l.offered) != 0 {
+		t.Errorf("all have left, and %d claims, %d places, %d interests, %d lists, %d wide interests, offers %v are there",
+			l.n.Load(), in.places, len(in.byKey), len(in.byQueue), in.wide.Len(), l.offered)
 	}
 }
 
 // TestParkedClaimsLeave: the place of an interest depends on its oldest claim, whichever claims leave.
 func TestParkedClaimsLeave(t *testing.T) {
-	l := newParkedClaims()
-	a, b, c := l.park(nil, nil, 1), l.park([]string{"a"}, nil, 1), l.park(nil, nil, 1)
+	l := newLine()
+	a, b, c := l.parkFor(nil, nil, 1), l.parkFor([]string{"a"}, nil, 1), l.parkFor(nil, nil, 1)
 	l.leave(a)
-	l.wake(queueName{"a", "x"}, 1)
-	if got := woken([]*parkedClaim{b, c}); fmt.Sprint(got) != "[2]" {
+	at := queueName{"a", "x"}
+	if got := l.wakes(at, 1, []*parkedClaim{b, c}); fmt.Sprint(got) != "[2]" {
 		t.Fatalf("woken: %v", got)
 	}
-	l.wake(queueName{"a", "x"}, 1)
-	at, told := l.leave(c)
-	if !told || at != (queueName{"a", "x"}) {
-		t.Errorf("a claim that leaves after it was woken reports %v, %t", at, told)
+	l.queues[at] = 1
+	l.wakeFor(at)
+	l.leave(c)
+	if len(l.offered) > 0 {
+		t.Errorf("a claim left after it was woken: offers %v", l.offered)
 	}
+}
+
+// TestParkedClaimsKeepTheirPlace: a claim that was woken in vain waits before those that came after it.
+func TestParkedClaimsKeepTheirPlace(t *testing.T) {
+	l, at := newLine(), queueName{"a", "x"}
+	first, second, third := l.parkFor(nil, nil, 1), l.parkFor(nil, nil, 1), l.parkFor(nil, []string{"x"}, 1)
+	if got := l.wakes(at, 2, []*parkedClaim{first, second, third}); fmt.Sprint(got) != "[1 2]" {
+		t.Fatalf("woken: %v", got)
+	}
+	l.leave(second)
+	second = l.park(second.ticket, &job.Claim{Max: 1})
+	if got := l.wakes(at, 1, []*parkedClaim{second, third}); fmt.Sprint(got) != "[2]" {
+		t.Errorf("woken: %v, want the claim that was woken in vain", got)
+	}
+}
+
+// TestOffers: claims are woken for the jobs that are offered to none, and a claim that arrives gets no offer of jobs for
+// which an older one waits.
+func TestOffers(t *testing.T) {
+	any, at := &job.Claim{Max: 1}, queueName{"a", "x"}
+	t.Run("found jobs are offered", func(t *testing.T) {
+		l := newLine()
+		l.queues[at] = 1
+		o, ok := l.find(any)
+		if _, again := l.find(any); !ok || again || o.early {
+			t.Fatalf("one job was offered: %+v %t, and again: %t", o, ok, again)
+		}
+		l.end(o)
+		if _, again := l.find(any); !again {
+			t.Error("its offer has ended, and the job is not found")
+		}
+	})
+	t.Run("the next queue", func(t *testing.T) {
+		l := newLine()
+		l.queues[at], l.queues[queueName{"b", "y"}] = 1, 1
+		a, _ := l.find(any)
+		if b, ok := l.find(any); !ok || a.queue == b.queue {
+			t.Errorf("offers of %v and %v", a.queue, b.queue)
+		}
+	})
+	t.Run("an older claim waits", func(t *testing.T) {
+		l := newLine()
+		l.parkFor(nil, nil, 1)
+		l.queues[at] = 1
+		if _, ok := l.find(any); ok {
+			t.Error("a new claim got the job")
+		}
+	})
+	t.Run("parked too late", func(t *testing.T) { // the job was committed between find and park
+		l := newLine()
+		l.queues[at] = 1
+		l.parkFor(nil, nil, 1)
+		if _, looks := l.looks[at]; !looks || len(l.changed) != 1 {
+			t.Error("nobody looks at the queue")
+		}
+	})
+	t.Run("more queues than a claim looks at", func(t *testing.T) {
+		l := newLine()
+		for i := range maxLooks + 1 {
+			l.queues[queueName{"a", fmt.Sprint(i)}] = 1
+			l.offered[queueName{"a", fmt.Sprint(i)}] = 1
+		}
+		p := l.parkFor(nil, nil, 1)
+		if !l.lookAll || len(l.changed) != 1 {
+			t.Fatal("nobody looks at the others")
+		}
+		l.queues[at] = 1
+		if l.wakeAll(); len(p.woken) != 1 {
+			t.Error("the claim was not woken")
+		}
+	})
+	t.Run("coming jobs", func(t *testing.T) {
+		l := newLine()
+		p := l.parkFor(nil, nil, 1)
+		l.expect(at, 2)
+		if o := <-p.woken; !o.early {
+			t.Error("the claim need not follow the create")
+		}
+		second, ok := l.find(&job.Claim{Types: []string{"x"}, Max: 1})
+		if !ok || !second.early {
+			t.Errorf("the second of the coming jobs: %+v, %t", second, ok)
+		}
+		if _, ok := l.find(any); ok {
+			t.Error("a third of two coming jobs was offered")
+		}
+		l.queues[at] = 2
+		if l.arrived(at, 2); len(l.coming) > 0 {
+			t.Errorf("coming: %v", l.coming)
+		}
+		l.end(second)
+		if o, ok := l.find(any); !ok || o.early {
+			t.Errorf("a job that has arrived: %+v, %t", o, ok)
+		}
+	})
 }
 
 func TestParkedClaimsBounds(t *testing.T) {
 	t.Run("pairs", func(t *testing.T) {
-		l := newParkedClaims()
+		l := newLine()
 		clients := names("c", 100)
 		for n := 0; ; n++ {
-			if c := l.park(clients, append(names("t", 99), fmt.Sprint("u", n)), 1); c == nil {
+			if c := l.parkFor(clients, append(names("t", 99), fmt.Sprint("u", n)), 1); c == nil {
 				if want := maxPlaces / 10_000; n != want {
 					t.Errorf("%d claims of ten thousand pairs were parked, want %d", n, want)
 				}
 				break
 			}
 		}
-		if l.park(clients, append(names("t", 99), "u0"), 1) == nil {
+		if l.parkFor(clients, append(names("t", 99), "u0"), 1) == nil {
 			t.Error("a claim of an interest that is there already takes no further places, and was refused")
 		}
 	})
 	t.Run("claims", func(t *testing.T) {
-		l := newParkedClaims()
+		l := newLine()
 		for range job.MaxParkedClaims {
-			if l.park(nil, nil, 1) == nil {
+			if l.parkFor(nil, nil, 1) == nil {
 				t.Fatal("refused at the limit")
 			}
 		}
-		if l.park(nil, nil, 1) != nil {
+		if l.parkFor(nil, nil, 1) != nil {
 			t.Error("one past the limit was taken")
 		}
 	})
 	t.Run("after the end", func(t *testing.T) {
-		l := newParkedClaims()
-		c := l.park(nil, nil, 1)
+		l := newLine()
+		c := l.parkFor(nil, nil, 1)
 		l.close()
 		if _, open := <-c.woken; open {
 			t.Error("woken for a queue")
 		}
 		l.leave(c)
-		if l.park(nil, nil, 1) != nil {
+		if l.parkFor(nil, nil, 1) != nil {
 			t.Error("parked")
 		}
 	})
-}
-
-// TestWakingIsProportionalToTheWoken: the time to wake a claim hardly depends on how many other claims wait, and for
-// what.
-func TestWakingIsProportionalToTheWoken(t *testing.T) {
-	perClaim := func(n int) (best time.Duration) {
-		best = time.Hour
-		for range 3 {
-			l := newParkedClaims()
-			var second []*parkedClaim
-			for range n {
-				l.park([]string{"default"}, names("image.", 17), 1)
-			}
-			for range n {
-				second = append(second, l.park([]string{"default"}, names("video.", 17), 1))
-			}
-			began := time.Now()
-			l.wake(queueName{"default", "video.16"}, int64(n))
-			best = min(best, time.Since(began)/time.Duration(n))
-			if got := len(woken(second)); got != n {
-				t.Fatalf("%d of %d were woken", got, n)
-			}
-		}
-		return best
-	}
-	few, many := perClaim(500), perClaim(16_000)
-	t.Logf("waking one claim took %v beside 500 others, %v beside 16,000", few, many)
-	if many > 16*few { // a loop over all waiting claims would take 32 times as long; the rest is for caches and a busy machine
-		t.Errorf("waking one claim took %v beside 500 others, and %v beside 16,000", few, many)
-	}
-}
-
-// TestWakingIsIndependentOfPairs: a claim that names ten thousand pairs of clients and types is woken about as fast as
-// a claim that names one pair.
-func TestWakingIsIndependentOfPairs(t *testing.T) {
-	perClaim := func(clients, types int) (best time.Duration) {
-		const n = 200
-		best = time.Hour
-		for range 3 {
-			l := newParkedClaims()
-			for range n {
-				l.park(names("c", clients), names("t", types), 1)
-			}
-			began := time.Now()
-			l.wake(queueName{"c0", "t0"}, n)
-			best = min(best, time.Since(began)/n)
-		}
-		return best
-	}
-	few, many := perClaim(1, 1), perClaim(100, 100)
-	t.Logf("waking one claim took %v with one pair, %v with 10,000", few, many)
-	if many > 100*few { // a loop over the pairs would take some thousand times as long
-		t.Errorf("waking one claim took %v with one pair, and %v with 10,000", few, many)
-	}
 }
 
 // TestNoMoreClaimsWakeThanAreNeeded: if one claim may take all new jobs, only one claim is woken.
@@ -201,15 +286,7 @@ func TestNoMoreClaimsWakeThanAreNeeded(t *testing.T) {
 			t.Fatal(err)
 		}
 		all.Wait()
-		claims := 0
-		for r, err := range e.log.Records(1) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			if r.Verb == "claim" {
-				claims++
-			}
-		}
+		claims := countRecords(t, e, "claim")
 		if jobs != n || claims != 1 {
 			t.Errorf("%d jobs were handed out by %d journaled claims, want %d by 1", jobs, claims, n)
 		}
@@ -217,21 +294,22 @@ func TestNoMoreClaimsWakeThanAreNeeded(t *testing.T) {
 }
 
 func BenchmarkWakeParkedClaimOfManyPairs(b *testing.B) {
-	for _, n := range []int{10, 32, 100} {
+	for _, n := range []int{1, 10, 32, 100} {
 		b.Run(fmt.Sprintf("pairs=%d", n*n), func(b *testing.B) {
-			l := newParkedClaims()
+			l, at := newLine(), queueName{"c0", "t0"}
 			clients, types := names("c", n), names("t", n)
 			for range 100 {
-				l.park(clients, types, 1)
+				l.parkFor(clients, types, 1)
 			}
 			for i := range min(40, maxPlaces/n/n-1) { // other interests with as many pairs, which do not accept the queue
-				l.park(clients, append(types[1:n:n], fmt.Sprint("u", i)), 1)
+				l.parkFor(clients, append(types[1:n:n], fmt.Sprint("u", i)), 1)
 			}
 			for b.Loop() {
-				c := l.park(clients, types, 1)
-				l.wake(queueName{"c0", "t0"}, 1)
+				c := l.parkFor(clients, types, 1)
+				l.queues[at]++
+				l.wake(at)
 				l.leave(c)
-				l.park(clients, types, 1)
+				l.parkFor(clients, types, 1)
 			}
 		})
 	}
@@ -240,13 +318,14 @@ func BenchmarkWakeParkedClaimOfManyPairs(b *testing.B) {
 func BenchmarkWakeParkedClaim(b *testing.B) {
 	for _, n := range []int{100, 10_000, 100_000} {
 		b.Run(fmt.Sprintf("parked=%d", n), func(b *testing.B) {
-			l := newParkedClaims()
+			l, at := newLine(), queueName{"default", "video"}
 			for i := range n - 1 {
-				l.park([]string{"default"}, []string{fmt.Sprint("t", i%1000)}, 1)
+				l.parkFor([]string{"default"}, []string{fmt.Sprint("t", i%1000)}, 1)
 			}
 			for b.Loop() {
-				c := l.park([]string{"default"}, []string{"video"}, 1)
-				l.wake(queueName{"default", "video"}, 1)
+				c := l.parkFor([]string{"default"}, []string{"video"}, 1)
+				l.queues[at]++
+				l.wake(at)
 				l.leave(c)
 			}
 		})

@@ -25,6 +25,9 @@ type waiter struct {
 	synced chan answer
 	// applied is for all other commands. The applier fills it, or the log's Done in case of an error. Capacity 1.
 	applied chan answer
+	// settled, if not nil, is called as soon as the command is applied, before its commit, or when it is known to have
+	// failed. It must not wait.
+	settled func(applied bool)
 	// release, if not nil, is called when the command is applied, or is known to have failed.
 	release func()
 	// left is set by the caller when it gives up, and by the applier when it has answered. If both set it, the second of
@@ -59,6 +62,7 @@ func newProposal(lane journal.Lane, cmd job.Command, w *waiter) (*journal.Propos
 		case w.synced != nil:
 			w.synced <- answer{receipt: Receipt{seq, at}, err: err}
 		case err != nil:
+			w.settle(false)
 			w.answer(answer{err: err})
 		}
 	}
@@ -85,6 +89,12 @@ func answerApplied(r *journal.Record, result store.Result, err error) (abandoned
 	}
 	w.answer(answer{Receipt{r.Seq, r.At}, result, err})
 	return w.left.Swap(true)
+}
+
+func (w *waiter) settle(applied bool) {
+	if w.settled != nil {
+		w.settled(applied)
+	}
 }
 
 // answer answers a command that waits for applied.

@@ -149,7 +149,7 @@ func rebuild(ctx context.Context, journalDir, storeDir string, progress func(seq
 		return result, err
 	}
 	last := l.Status().Synced
-	r := replayer{store: s, commit: s.Commit, progress: func(seq uint64) { progress(seq, last) }}
+	r := replayer{store: s, commit: s.Commit, progress: func(seq, _ uint64) { progress(seq, last) }}
 	if result.Commands, err = r.log(ctx, l); err != nil {
 		return result, err
 	}

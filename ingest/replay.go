@@ -11,15 +11,15 @@ import (
 
 // replay applies the commands of the log that the store has not applied, and counts them.
 func (e *Engine) replay(ctx context.Context) error {
-	r := replayer{store: e.store, commit: e.commit, progress: func(seq uint64) { e.counters.replayed.Store(seq) }}
+	r := replayer{store: e.store, commit: e.commit, progress: func(_, n uint64) { e.counters.replayed.Store(n) }}
 	n, err := r.log(ctx, e.log)
 	e.counters.replayed.Store(n)
 	return err
 }
 
 // Replay applies records and returns their number. The first record must be the first one that s has not applied.
-// Replay calls progress after each 4 MiB with the last seq that was applied.
-func Replay(ctx context.Context, s *store.Store, records iter.Seq2[journal.Record, error], progress func(seq uint64)) (n uint64, err error) {
+// Replay calls progress after each 4 MiB with the last seq that was applied, and the number of records so far.
+func Replay(ctx context.Context, s *store.Store, records iter.Seq2[journal.Record, error], progress func(seq, n uint64)) (n uint64, err error) {
 	r := replayer{store: s, commit: s.Commit, progress: progress}
 	return r.apply(ctx, records)
 }
@@ -28,7 +28,7 @@ func Replay(ctx context.Context, s *store.Store, records iter.Seq2[journal.Recor
 type replayer struct {
 	store    *store.Store
 	commit   func() error
-	progress func(seq uint64) // called after each 4 MiB, with the last seq that was applied
+	progress func(seq, n uint64) // called after each 4 MiB; see Replay
 }
 
 // log applies the records of a log that the store has not applied, and returns their number.
@@ -58,7 +58,7 @@ func (r *replayer) apply(ctx context.Context, records iter.Seq2[journal.Record, 
 			if err := r.commit(); err != nil {
 				return n, err
 			}
-			r.progress(record.Seq)
+			r.progress(record.Seq, n)
 		}
 	}
 	r.store.TakeReadied() // no claim is parked yet

@@ -3,6 +3,7 @@ package store
 import (
 	"sync"
 
+	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/lsm"
 )
 
@@ -55,6 +56,39 @@ func (q *Queries) Available(clients, types []string) bool {
 	q.mu.RLock()
 	defer q.mu.RUnlock()
 	return !q.meta.stopped && q.queues.best(q.queues.heads, q.queues.choice(clients, types)) != nil
+}
+
+// Pending returns the number of jobs of a queue that a claim would find. claimable is false if it would find none however
+// many the queue has: the queue is paused, or the server hands out no jobs.
+func (q *Queries) Pending(client, typ string) (n int64, claimable bool) {
+	q.mu.RLock()
+	defer q.mu.RUnlock()
+	if q.meta.stopped {
+		return 0, false
+	}
+	found := q.queues.byName[queueName{client, typ}]
+	if found == nil {
+		return 0, true
+	}
+	return found.claimable(), !found.paused
+}
+
+// Ready calls visit with the queues in which a claim for these clients and types would find jobs, and how many, until
+// visit returns false. Apply waits meanwhile, so visit must not wait, and should end this after some queues.
+func (q *Queries) Ready(clients, types []string, visit func(client, typ string, pending int64) bool) {
+	q.mu.RLock()
+	defer q.mu.RUnlock()
+	if !q.meta.stopped {
+		q.queues.ready(clients, types, func(found *queue) bool { return visit(found.client, found.typ, found.claimable()) })
+	}
+}
+
+// claimable is the number of jobs that a claim would find in a queue while the server hands out jobs.
+func (q *queue) claimable() int64 {
+	if q.rank == "" {
+		return 0
+	}
+	return q.counts[job.Pending]
 }
 
 // QueueExists reports whether there is a queue, how many there are, and how many there ever were.

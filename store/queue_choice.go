@@ -61,6 +61,31 @@ func (qs *queues) best(x *queueIndex, c choice) (best *queue) {
 	return best
 }
 
+// ready calls visit with the ready queues of some clients and types, until it returns false. An empty list means all.
+func (qs *queues) ready(clients, types []string, visit func(q *queue) bool) {
+	more := true
+	switch {
+	case len(clients) == 0 && len(types) == 0:
+		qs.heads.all.Scan(visit)
+	case len(types) == 0:
+		for i := 0; i < len(clients) && more; i++ {
+			qs.heads.eachOfClient(clients[i], func(q *queue) bool { more = visit(q); return more })
+		}
+	case len(clients) == 0:
+		for i := 0; i < len(types) && more; i++ {
+			qs.heads.eachOfType(types[i], func(q *queue) bool { more = visit(q); return more })
+		}
+	default:
+		for _, client := range clients {
+			for _, typ := range types {
+				if q := qs.byName[queueName{client, typ}]; more && q != nil && q.rank != "" {
+					more = visit(q)
+				}
+			}
+		}
+	}
+}
+
 // inTurn returns up to n clients that have jobs of a priority, by name, from the one after last on and round to it.
 func (qs *queues) inTurn(c choice, priority, last string, n int) (clients []string) {
 	p := ^binary.BigEndian.Uint32([]byte(priority))

@@ -70,23 +70,26 @@ func (x *queueIndex) remove(q *queue) {
 
 // ofClient and ofType return the first queue of a client or type, or nil.
 func (x *queueIndex) ofClient(client string) (first *queue) {
-	from := x.first
-	from.client = client
-	x.byClient.Ascend(&from, func(q *queue) bool { first = q; return false })
-	if first != nil && first.client != client {
-		return nil
-	}
+	x.eachOfClient(client, func(q *queue) bool { first = q; return false })
 	return first
 }
 
 func (x *queueIndex) ofType(typ string) (first *queue) {
+	x.eachOfType(typ, func(q *queue) bool { first = q; return false })
+	return first
+}
+
+// eachOfClient and eachOfType call visit with the queues of a client or type in their order, until it returns false.
+func (x *queueIndex) eachOfClient(client string, visit func(q *queue) bool) {
+	from := x.first
+	from.client = client
+	x.byClient.Ascend(&from, func(q *queue) bool { return q.client == client && visit(q) })
+}
+
+func (x *queueIndex) eachOfType(typ string, visit func(q *queue) bool) {
 	from := x.first
 	from.typ = typ
-	x.byType.Ascend(&from, func(q *queue) bool { first = q; return false })
-	if first != nil && first.typ != typ {
-		return nil
-	}
-	return first
+	x.byType.Ascend(&from, func(q *queue) bool { return q.typ == typ && visit(q) })
 }
 
 func newQueues() queues {

@@ -77,7 +77,7 @@ func (e *errands) lookInto(ctx context.Context, data string) (err error) {
 		return impossiblef("the restored store: %v", err)
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	if _, err := ingest.Replay(ctx, s, journal.Scan(ingest.JournalDir(data), s.Applied()+1), func(uint64) {}); err != nil {
+	if _, err := ingest.Replay(ctx, s, journal.Scan(ingest.JournalDir(data), s.Applied()+1), func(uint64, uint64) {}); err != nil {
 		return unlessEnded(ctx, "the restored journal: %v", err)
 	}
 	j, err := s.Job(id)

@@ -42,7 +42,7 @@ func (b *referenceStore) read(to uint64) error {
 			return err
 		}
 	}
-	n, err := ingest.Replay(context.Background(), b.s, b.records(to), func(uint64) {})
+	n, err := ingest.Replay(context.Background(), b.s, b.records(to), func(uint64, uint64) {})
 	b.w.account.figures.Commands += n
 	if err != nil {
 		return fmt.Errorf("read the journal: %w", err)
