@@ -151,9 +151,10 @@ const MinAttributesRow = 13
 // ErrShortRow is returned for a row that ends within attributes.
 var ErrShortRow = errors.New("attributes are cut off")
 
-// ParseRow reads what AppendRow appended, and returns what follows it.
-func (a *Attributes) ParseRow(row []byte) (rest []byte, err error) {
-	r := rowReader{rest: row}
+// ParseRow reads what AppendRow appended, and returns what follows it. text ends with the bytes of row: the texts of the
+// attributes share its memory, so that the attributes of many groups need one copy of their row.
+func (a *Attributes) ParseRow(row []byte, text string) (rest []byte, err error) {
+	r := rowReader{rest: row, all: text}
 	kind := r.uint()
 	a.Kind = Kind(kind &^ chainedBit)
 	a.Priority = int(r.uint())
@@ -178,6 +179,7 @@ func (a *Attributes) ParseRow(row []byte) (rest []byte, err error) {
 // rowReader reads varints and texts. At the end of the row it notes that the row is short, and reads zeros.
 type rowReader struct {
 	rest  []byte
+	all   string // ends with the bytes of rest
 	short bool
 }
 
@@ -199,9 +201,9 @@ func (r *rowReader) text() string {
 		r.short = true
 		return ""
 	}
-	text := string(r.rest[:n])
+	at := len(r.all) - len(r.rest)
 	r.rest = r.rest[n:]
-	return text
+	return r.all[at : at+int(n)]
 }
 
 // skip passes over a varint of size bytes. The size of a varint that cannot be read is 0 or less.

@@ -61,7 +61,7 @@ func (a *applying) abandonJob(claimSeq uint64, at position) {
 		a.o.Set(key, o.encode())
 		return
 	}
-	p := part{a.batch(at.seq), a.spanAt(at.seq, at.line), at.line, at.line}
+	p := a.part(a.batch(at.seq), a.spanAt(at.seq, at.line), at.line, at.line)
 	next := a.abandon(p, reasonAbandoned, abandonedText)
 	a.takeBack(p, &next)
 }

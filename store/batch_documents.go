@@ -45,7 +45,7 @@ func (s *submission) document(l *live, r lsm.Rows) Batch {
 		},
 	}
 	if s.failed.seq != 0 {
-		if b := readBatch(r, s.failed.seq); b != nil {
+		if b := readBatchHead(r, s.failed.seq); b != nil {
 			doc.Failed = b.id().WithLine(int(s.failed.line))
 		}
 	}

@@ -29,11 +29,12 @@ type BatchPlace struct {
 // IsZero reports whether the place is that of no batch.
 func (p BatchPlace) IsZero() bool { return p.ID.IsZero() }
 
-// maxBatchRows bounds the batches that are read for one page, and maxBatchBytes what their texts have. Escapes may make
-// six bytes of one.
+// maxBatchRows bounds the batches that are read for one page, and the queues of their groups; maxBatchReadBytes bounds the
+// bytes of what is read, and maxBatchBytes the texts of what is shown. Escapes may make six bytes of one.
 const (
-	maxBatchRows  = 5000
-	maxBatchBytes = 256 << 10
+	maxBatchRows      = 5000
+	maxBatchReadBytes = 2 << 20
+	maxBatchBytes     = 256 << 10
 )
 
 // Batches returns a page of the batches that match a filter, in the order of their ids. next is not zero if more may
@@ -48,7 +49,7 @@ func (q *Queries) batchesWithin(f BatchFilter, rows int) (docs []Batch, next Bat
 	defer lsm.Catch(&err)
 	v := q.db.View()
 	defer v.Discard()
-	l := batchLister{Queries: q, v: v, f: &f, rows: rows, bytes: maxBatchBytes}
+	l := batchLister{Queries: q, v: v, f: &f, rows: rows, left: maxBatchReadBytes, bytes: maxBatchBytes}
 	if f.NamePrefix != "" {
 		err = l.walkNames()
 	} else {
@@ -63,6 +64,7 @@ type batchLister struct {
 	v     lsm.View
 	f     *BatchFilter
 	rows  int // that may still be read
+	left  int // bytes of rows that may still be read
 	bytes int // of texts that a page may still have
 	docs  []Batch
 	next  BatchPlace
@@ -91,7 +93,7 @@ func (l *batchLister) take(doc *Batch, client, typ string) bool {
 func (l *batchLister) passed(id job.ID) (more bool) {
 	l.rows--
 	l.next.ID = id
-	return l.rows > 0
+	return l.rows > 0 && l.left > 0
 }
 
 func hasMeta(meta job.BatchMeta, want map[string]string) bool {
@@ -181,6 +183,7 @@ func (l *batchLister) walk() {
 func (l *batchLister) look(seq uint64, submission bool) (more bool) {
 	if submission {
 		s := readSubmission(l.v, seq)
+		l.left -= s.size()
 		if s.deleting {
 			return l.passed(s.id())
 		}
@@ -188,20 +191,33 @@ func (l *batchLister) look(seq uint64, submission bool) (more bool) {
 		return l.take(&doc, s.client, s.typ)
 	}
 	b := readBatch(l.v, seq)
+	l.left -= b.size()
 	if b.joined || b.submission != 0 {
 		return l.passed(b.id())
 	}
-	doc, name := b.summary(), l.nameOf(b)
+	doc := b.summary()
+	var name queueName
+	if l.f.Client != "" || l.f.Type != "" {
+		name = l.nameOf(b)
+	}
 	return l.take(&doc, name.client, name.typ)
 }
 
 // nameOf returns the queue of the first group of a batch whose queue still exists. One that has none of its jobs any more
 // may have been deleted.
 func (l *batchLister) nameOf(b *batch) (name queueName) {
-	for i := range b.groups {
-		if name = l.queueName(l.v, b.groups[i].queueID); name.typ != "" {
+	var groups groupReader
+	for line, page := uint32(0), (*groupPage)(nil); line < b.lines; {
+		g := groups.group(l.v, b, line)
+		if groups.page != page {
+			page = groups.page
+			l.left -= page.size()
+		}
+		if name = l.queueName(l.v, g.queueID); name.typ != "" {
 			break
 		}
+		l.rows--
+		line = g.last + 1
 	}
 	return name
 }

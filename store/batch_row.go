@@ -1,6 +1,8 @@
 package store
 
 import (
+	"slices"
+
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/lsm"
 )
@@ -12,9 +14,13 @@ type batch struct {
 	lines   uint32
 	frame   job.Frame
 	longest int
-	groups  []group
-	unique  bool // whether lines have unique keys
-	joined  bool // whether its jobs were created by several requests, so that no user sees it as a batch
+	// groups are all groups of a batch whose groups fit into one page, and nil otherwise. The pages of the others have rows,
+	// so that a lookup of one line reads and decodes one page; groupEnds are the last lines of these pages, without that
+	// of the last one.
+	groups    *groupPage
+	groupEnds []uint32
+	unique    bool // whether lines have unique keys
+	joined    bool // whether its jobs were created by several requests, so that no user sees it as a batch
 	// submission is the seq of the submission that it is a part of, submissionAt the time of that, and base the number
 	// that its first line has there; 0: it is a batch by itself.
 	submission   uint64
@@ -41,13 +47,6 @@ type batchCounts struct {
 	purged uint64
 }
 
-// group is a group of a batch. It names its lines by their ends and its queue by number.
-type group struct {
-	first, last uint32
-	queueID     uint32
-	job.Attributes
-}
-
 func (b *batch) encode() []byte {
 	e := make(lsm.Encoder, 0, 64)
 	e.Int(b.at)
@@ -69,16 +68,38 @@ func (b *batch) encode() []byte {
 		e.Int(b.submissionAt)
 		e.Int(b.base)
 	}
-	e.Uint(uint64(len(b.groups)))
-	for i := range b.groups {
-		g := &b.groups[i]
-		g.encode(&e)
+	if b.groups != nil {
+		e.Uint(uint64(len(b.groups.groups)))
+		for i := range b.groups.groups {
+			b.groups.groups[i].encode(&e)
+		}
+	} else {
+		e.Uint(0)
+		encodeEnds(&e, b.groupEnds)
 	}
-	e.Uint(uint64(len(b.pageEnds)))
-	for _, line := range b.pageEnds {
+	encodeEnds(&e, b.pageEnds)
+	return e
+}
+
+func encodeEnds(e *lsm.Encoder, ends []uint32) {
+	e.Uint(uint64(len(ends)))
+	for _, line := range ends {
 		e.Uint(uint64(line))
 	}
-	return e
+}
+
+// decodeEnds reads the last lines of pages of a batch, without that of the last page.
+func decodeEnds(d *lsm.Decoder, lines uint32) (ends []uint32) {
+	if n := d.Count(1); n > 0 {
+		ends = make([]uint32, n)
+	}
+	for i := range ends {
+		ends[i] = uint32(d.Uint())
+		if line := ends[i]; line+1 >= lines || i > 0 && line <= ends[i-1] {
+			lsm.Contradict("decode", "page %d of a batch of %d lines ends at line %d", i, lines, line)
+		}
+	}
+	return ends
 }
 
 // What a batch is, as bits of a number in its row.
@@ -86,44 +107,6 @@ const (
 	joinedBit = 1 << iota
 	partBit
 )
-
-// encode leaves out first, which follows from the group before.
-func (g *group) encode(e *lsm.Encoder) {
-	e.Uint(uint64(g.last))
-	e.Uint(uint64(g.queueID))
-	*e = g.AppendRow(*e)
-}
-
-// groupBytes is the least that a group takes.
-const groupBytes = 2 + job.MinAttributesRow
-
-func decodeGroup(d *lsm.Decoder) (g group) {
-	g.last, g.queueID = uint32(d.Uint()), uint32(d.Uint())
-	rest, err := g.ParseRow(*d)
-	if err != nil {
-		lsm.Fail("decode", lsm.ErrShortRow)
-	}
-	*d = rest
-	return g
-}
-
-// of returns the group as a create named it, without the number of its lines.
-func (g *group) of(name queueName) job.Group {
-	return job.Group{Client: name.client, Type: name.typ, Attributes: g.Attributes}
-}
-
-// group returns the group that a line belongs to.
-func (b *batch) group(line uint32) *group {
-	lo, hi := 0, len(b.groups)-1
-	for lo < hi {
-		if mid := (lo + hi) / 2; b.groups[mid].last < line {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
-	}
-	return &b.groups[lo]
-}
 
 func (b *batch) id() job.ID { return job.NewID(b.at, b.seq, 0) }
 
@@ -145,29 +128,12 @@ func (b *batch) isBatch(id job.ID) bool { return b.submission == 0 && b.shownID(
 func decodeBatch(seq uint64, value []byte) *batch {
 	d := lsm.Decoder(value)
 	b := decodeBatchHead(seq, &d)
-	b.groups = make([]group, d.Count(groupBytes))
-	first := uint32(0)
-	for i := range b.groups {
-		b.groups[i] = decodeGroup(&d)
-		g := &b.groups[i]
-		g.first = first
-		if g.first > g.last || g.last >= b.lines {
-			lsm.Contradict("decode", "group %d has lines %d-%d of %d", i, g.first, g.last, b.lines)
-		}
-		first = g.last + 1
+	if n := d.Count(groupBytes); n > 0 {
+		b.groups = decodeGroups(groupPageName{seq, b.lines - 1}, 0, n, &d)
+	} else if b.groupEnds = decodeEnds(&d, b.lines); b.groupEnds == nil {
+		lsm.Contradict("decode", "a batch of %d lines has no groups", b.lines)
 	}
-	if first != b.lines || first == 0 {
-		lsm.Contradict("decode", "%d lines are not those of its %d groups", b.lines, len(b.groups))
-	}
-	if n := d.Count(1); n > 0 {
-		b.pageEnds = make([]uint32, n)
-	}
-	for i := range b.pageEnds {
-		b.pageEnds[i] = uint32(d.Uint())
-		if line := b.pageEnds[i]; line+1 >= b.lines || i > 0 && line <= b.pageEnds[i-1] {
-			lsm.Contradict("decode", "page %d of a batch of %d lines ends at line %d", i, b.lines, line)
-		}
-	}
+	b.pageEnds = decodeEnds(&d, b.lines)
 	return b
 }
 
@@ -250,6 +216,35 @@ func readBatch(r lsm.Rows, seq uint64) *batch {
 	b := decodeBatch(seq, value)
 	b.batchCounts = decodeBatchCounts(r.Get(seqKey(countsTable, seq)))
 	return b
+}
+
+// size is about how many bytes of memory a batch takes with its place in the cache.
+func (b *batch) size() int {
+	n := 350 + 4*len(b.groupEnds) + 4*len(b.pageEnds)
+	if b.groups != nil {
+		n += b.groups.size()
+	}
+	return n
+}
+
+// groupPageOf returns the lines of the page of groups that a line of a batch belongs to.
+func (b *batch) groupPageOf(line uint32) (first, last uint32) {
+	at, _ := slices.BinarySearch(b.groupEnds, line)
+	if at > 0 {
+		first = b.groupEnds[at-1] + 1
+	}
+	if last = b.lines - 1; at < len(b.groupEnds) {
+		last = b.groupEnds[at]
+	}
+	return first, last
+}
+
+// groupPageEnds returns the last lines of all pages of groups that have rows.
+func (b *batch) groupPageEnds() []uint32 {
+	if b.groups != nil {
+		return nil
+	}
+	return append(slices.Clip(b.groupEnds), b.lines-1)
 }
 
 // readBatchHead is readBatch without groups, pages and counts: for lookups of many jobs one by one.

@@ -14,7 +14,7 @@ import (
 // through it.
 func TestRowsInUseStayCached(t *testing.T) {
 	b := smallBounds
-	b.cachedBatches, b.cachedSpans, b.cachedClaims = 20, 20, 20
+	b.batchBytes, b.spanBytes, b.rowBytes = 20*600, 20*spanBytes, 20*400
 	s := mustOpen(t, Options{bounds: &b})
 	mustApply(t, s, 1, 0, plainCreate("a", "hot", 1, 5))
 	claim := plainClaim("hot", 1)
@@ -48,8 +48,7 @@ func TestPagesInUseStayCached(t *testing.T) {
 	s := mustOpen(t, Options{})
 	const pageBytes, pages = 1 << 20, 200
 	for i := range pages {
-		s.pages.recent.Set(cachedPage{seq: uint64(i), last: 1, framed: make([]byte, pageBytes)})
-		s.pages.count(pageBytes)
+		s.pages.add(cachedPage{seq: uint64(i), last: 1, framed: make([]byte, pageBytes)})
 		if _, ok := s.pages.find(nil, 0, 0); !ok {
 			t.Fatal("a page in use was dropped")
 		}

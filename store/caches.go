@@ -1,12 +1,16 @@
 package store
 
-import "github.com/daybookq/daybook/store/lsm"
+import (
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/lsm"
+)
 
 // caches hold rows that Apply has read or written lately, by key. What Apply decides never depends on what they hold.
 // Spans and hints are written through. Changes of the others are written by the commit, from the machine's list of
 // dirty rows.
 type caches struct {
 	batches     lsm.Recent[uint64, *batch]
+	groups      lsm.Recent[groupPageName, *groupPage]
 	claims      lsm.Recent[uint64, *claim]
 	submissions lsm.Recent[uint64, *submission]
 	runners     lsm.Recent[string, *runner]
@@ -15,8 +19,6 @@ type caches struct {
 	slots       lsm.Recent[slotName, *slot]
 	cells       lsm.Recent[string, *cell]
 	hints       lsm.Recent[string, *hintRow]
-	// slotBytes is about what the younger generation of slots takes.
-	slotBytes int
 }
 
 type cachedSpan struct {
@@ -24,37 +26,43 @@ type cachedSpan struct {
 	span
 }
 
+// spanBytes is about what a span takes in the cache.
+const spanBytes = 200
+
 // hintRow is the row of a unique key; nil: there is none.
 type hintRow struct{ value []byte }
 
+// hintBytes is about what a hint takes in the cache: with its key, which has up to job.MaxKeyBytes.
+const hintBytes = 150 + job.MaxKeyBytes
+
 func newCaches() caches {
 	return caches{
-		batches:     lsm.NewRecent[uint64, *batch](),
-		claims:      lsm.NewRecent[uint64, *claim](),
-		submissions: lsm.NewRecent[uint64, *submission](),
-		runners:     lsm.NewRecent[string, *runner](),
-		spans:       lsm.NewRecentOrdered(func(a, b cachedSpan) bool { return a.seq < b.seq || a.seq == b.seq && a.last < b.last }),
-		sessions:    lsm.NewRecent[uint64, *session](),
-		slots:       lsm.NewRecent[slotName, *slot](),
-		cells:       lsm.NewRecent[string, *cell](),
-		hints:       lsm.NewRecent[string, *hintRow](),
+		batches:     lsm.NewRecent[uint64]((*batch).size),
+		groups:      lsm.NewRecent[groupPageName]((*groupPage).size),
+		claims:      lsm.NewRecent[uint64]((*claim).size),
+		submissions: lsm.NewRecent[uint64]((*submission).size),
+		runners:     lsm.NewRecent[string]((*runner).size),
+		spans: lsm.NewRecentOrdered(func(a, b cachedSpan) bool { return a.seq < b.seq || a.seq == b.seq && a.last < b.last },
+			func(cachedSpan) int { return spanBytes }),
+		sessions: lsm.NewRecent[uint64]((*session).size),
+		slots:    lsm.NewRecent[slotName]((*slot).size),
+		cells:    lsm.NewRecent[string]((*cell).size),
+		hints:    lsm.NewRecent[string](func(*hintRow) int { return hintBytes }),
 	}
 }
 
 // trim ends the generations of caches that are full. It may be called after a commit only.
 func (c *caches) trim(b *bounds) {
-	c.spans.Trim(b.cachedSpans)
-	c.batches.Trim(b.cachedBatches)
-	c.claims.Trim(b.cachedClaims)
-	c.submissions.Trim(b.cachedClaims)
-	c.runners.Trim(b.cachedClaims)
-	c.cells.Trim(b.cachedClaims)
-	c.sessions.Trim(b.cachedClaims)
-	c.hints.Trim(b.cachedClaims)
-	if c.slotBytes > b.cachedSlotBytes/2 {
-		c.slots.Age()
-		c.slotBytes = 0
-	}
+	c.spans.Trim(b.spanBytes)
+	c.batches.Trim(b.batchBytes)
+	c.groups.Trim(b.batchBytes)
+	c.claims.Trim(b.rowBytes)
+	c.submissions.Trim(b.rowBytes)
+	c.runners.Trim(b.rowBytes)
+	c.cells.Trim(b.rowBytes)
+	c.sessions.Trim(b.rowBytes)
+	c.hints.Trim(b.rowBytes)
+	c.slots.Trim(b.slotBytes)
 }
 
 // sharedWindows are the windows of all queues, and of timers and sessions.

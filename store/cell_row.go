@@ -27,6 +27,9 @@ func decodeCell(key string, value []byte) *cell {
 	return &cell{key: key, jobs: int64(d.Uint()), spans: int64(d.Uint()), divided: d.Bool()}
 }
 
+// size is about how many bytes of memory a cell takes with its place in the cache.
+func (c *cell) size() int { return 150 + len(c.key) }
+
 // cellLevels are the ways in which a lane is cut, each finer than the one before. The first ones cut by the order of
 // spans, which is the seq of a command: into stretches of 2^28, 2^18 and 2^8 commands, and single ones. A command can
 // make jobs of several batches pending, and claims can cut a batch into many spans: the rest cuts by batch, and by

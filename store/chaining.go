@@ -45,13 +45,8 @@ func (a *applying) chained(p part, o *job.Outcome, status job.Status) {
 	if status != job.Completed || o.Code != job.OK {
 		return
 	}
-	for line := p.first; line <= p.last; {
-		from := p.b.group(line)
-		end := min(from.last, p.last)
-		if from.OnComplete != "" {
-			a.addFollowOns(from, int(end-line)+1, &o.Result)
-		}
-		line = end + 1
+	if from := p.group(); from.OnComplete != "" {
+		a.addFollowOns(from, int(p.lines()), &o.Result)
 	}
 }
 

@@ -67,7 +67,7 @@ func (c *checker) run() {
 	c.handlers()
 	c.filesets()
 	c.submissions()
-	for _, table := range []byte{listTable, readyTable, timerTable, holdTable, noticeTable, cellTable, idleTable, batchIndexTable} {
+	for _, table := range []byte{groupTable, listTable, readyTable, timerTable, holdTable, noticeTable, cellTable, idleTable, batchIndexTable} {
 		n := int64(0)
 		c.table(table, func(string, []byte) { n++ })
 		if n != c.rows[table] {

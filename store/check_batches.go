@@ -11,17 +11,20 @@ import (
 
 func (c *checker) batch(b *batch) {
 	c.details(b)
+	for _, last := range b.groupPageEnds() {
+		c.must(groupPageName{b.seq, last}.key())
+	}
 	var counts job.Counts
-	next, groupAt := uint32(0), 0
+	next := uint32(0)
+	var g *group
 	var before *span
 	var last span
 	tiled := true
 	eachSpan(c.v, b.seq, 0, b.lines-1, func(sp span) bool {
-		for groupAt < len(b.groups)-1 && b.groups[groupAt].last < sp.first {
-			groupAt++
+		if g == nil || sp.first > g.last && sp.first < b.lines {
+			g = c.groups.group(c.v, b, sp.first)
 			before = nil
 		}
-		g := &b.groups[groupAt]
 		if tiled = sp.first == next && sp.last >= sp.first && sp.first >= g.first && sp.last <= g.last; !tiled {
 			c.problem("batch %d: span %d-%d where line %d of group %d-%d was next", b.seq, sp.first, sp.last, next, g.first, g.last)
 			return false
@@ -212,7 +215,7 @@ func decodeDetail(kind byte, value []byte) {
 
 // orphans finds rows of batches that are gone.
 func (c *checker) orphans() {
-	for _, table := range []byte{countsTable, spanTable, pageTable, sizesTable, detailTable} {
+	for _, table := range []byte{countsTable, groupTable, spanTable, pageTable, sizesTable, detailTable} {
 		seq, there := uint64(0), false
 		c.table(table, func(key string, _ []byte) {
 			if at := seqOfKey(key); at != seq {

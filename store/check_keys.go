@@ -31,7 +31,7 @@ func (c *checker) uniques() {
 			if !sp.Status.Unfinished() || b.submission != 0 && submissionEndedIn(c.v, b) {
 				return // another job may have it
 			}
-			value := c.v.Get(uniqueKey(b.group(line).queueID, unique))
+			value := c.v.Get(uniqueKey(c.groups.group(c.v, b, line).queueID, unique))
 			if value == nil {
 				c.problem("line %d of batch %d does not hold its unique key", line, seq)
 			} else if heldBy, at := decodeLine(value); heldBy != seq || at != line {
@@ -42,7 +42,7 @@ func (c *checker) uniques() {
 	c.table(uniqueTable, func(key string, value []byte) {
 		seq, line := decodeLine(value)
 		b := readBatch(c.v, seq)
-		if b == nil || line >= b.lines || b.group(line).queueID != lsm.U32At(key, 1) || string(c.v.Get(lineKey(lineKeyTable, seq, line))) != key[5:] {
+		if b == nil || line >= b.lines || c.groups.group(c.v, b, line).queueID != lsm.U32At(key, 1) || string(c.v.Get(lineKey(lineKeyTable, seq, line))) != key[5:] {
 			c.problem("row %x names a job that has not that key", key)
 		}
 	})

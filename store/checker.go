@@ -13,6 +13,7 @@ type checker struct {
 	meta     meta
 	bounds   *bounds
 	rules    rules // of the level of the store, or of bounds
+	groups   groupReader
 	queues   map[uint32]*recount
 	named    claimCount     // by all spans and leases of single lines
 	found    claimCount     // those of them that belong to their claims

@@ -26,7 +26,7 @@ func (t *claiming) takeDistinct() {
 		if pick.more {
 			n = math.MaxInt
 		}
-		p := whole(t.batch(pick.end.seq), t.spanEnding(pick.end))
+		p := t.whole(t.batch(pick.end.seq), t.spanEnding(pick.end))
 		p.first += uint32(pick.before)
 		var goOn bool
 		if x.base == job.Newest {

@@ -24,12 +24,12 @@ func (t *claiming) open(q *queue, p part) (taken, expired bool) {
 	t.begun = true
 	g := p.group()
 	if p.in.Late(&g.Attributes, t.now) {
-		t.expire(whole(p.b, p.in))
+		t.expire(t.whole(p.b, p.in))
 		t.queues.place(q, &t.o)
 		return false, true
 	}
 	if p.b.submission != 0 && t.submissionEnded(p.b) {
-		t.endPart(whole(p.b, p.in))
+		t.endPart(t.whole(p.b, p.in))
 		t.queues.place(q, &t.o)
 		return false, true
 	}
@@ -45,7 +45,7 @@ func (t *claiming) open(q *queue, p part) (taken, expired bool) {
 func (t *claiming) handOut(q *queue, p part) (more bool) {
 	c := t.c
 	next := p.in.HandOut(&p.group().Attributes, t.now)
-	t.result.handouts = append(t.result.handouts, handout{p.b, span{p.first, p.last, next}, q.queueName, p.b.details, progressOf(t.submissionOf(p.b))})
+	t.result.handouts = append(t.result.handouts, handout{p.b, p.of, span{p.first, p.last, next}, q.queueName, p.b.details, progressOf(t.submissionOf(p.b))})
 	t.move(p, next, reasonClaimed)
 	if prev := len(c.runs) - 1; prev >= 0 && c.runs[prev].Batch == p.b.seq && c.runs[prev].Last+1 == p.first {
 		c.runs[prev].Last = p.last
@@ -91,5 +91,5 @@ func (t *claiming) takeLast(q *queue, p part, n int) (more bool) {
 // spanOf returns the span of a ready key.
 func (m *machine) spanOf(ready string) part {
 	_, _, end := splitReadyKey(ready)
-	return whole(m.batch(end.seq), m.spanEnding(end))
+	return m.whole(m.batch(end.seq), m.spanEnding(end))
 }

@@ -67,7 +67,7 @@ func (a *applying) runUnclaimed(p part, id job.ID, before []JobResult) (run job.
 	switch {
 	case !p.in.Status.Waits() || p.in.UpdatedAt == a.now.At && endedIn(before, id):
 		return run, job.NotActive
-	case a.deleting(p.b, p.first):
+	case a.deleting(p):
 		return run, job.NotFound
 	case a.submissionEnded(p.b):
 		return run, job.WasCancelled

@@ -39,7 +39,7 @@ func (a *applying) create(c *job.Create) *Made {
 		d := &done{seq: made.Seq, at: a.now.At, lines: uint32(made.Lines), queueName: queueName{made.Group.Client, made.Group.Type}, existing: existing}
 		d.group = group{Attributes: made.Group.Attributes}
 		if b != nil {
-			d.group = b.groups[0]
+			d.group = *a.group(b, 0)
 		}
 		if s != nil {
 			d.batch = s.id()
@@ -53,13 +53,15 @@ func (a *applying) create(c *job.Create) *Made {
 // unique key.
 func (a *applying) makeBatch(c *job.Create, s *submission) (b *batch, existing []madeBy) {
 	b = &batch{seq: a.now.Seq, at: a.now.At, lines: uint32(c.Lines()), frame: c.Frame, longest: c.Longest, joined: c.Joined}
+	groups := make([]group, len(c.Groups))
 	first := uint32(0)
 	for i := range c.Groups {
 		g := &c.Groups[i]
 		last := first + uint32(g.Lines) - 1
-		b.groups = append(b.groups, group{first: first, last: last, queueID: a.makeQueue(g.Client, g.Type).id, Attributes: g.Attributes})
+		groups[i] = group{first: first, last: last, queueID: a.makeQueue(g.Client, g.Type).id, Attributes: g.Attributes}
 		first = last + 1
 	}
+	a.writeGroups(b, groups)
 	held := false
 	if s != nil {
 		a.addPart(s, b)
@@ -72,12 +74,40 @@ func (a *applying) makeBatch(c *job.Create, s *submission) (b *batch, existing [
 	}
 	a.o.Set(seqKey(batchTable, b.seq), b.encode())
 	holes := existing
-	for i := range b.groups {
-		holes = a.admit(b, &b.groups[i], holes, held)
+	for i := range groups {
+		holes = a.admit(b, &groups[i], holes, held)
 	}
 	for _, x := range existing {
 		a.deletePages(b, x.line, x.line)
 	}
 	a.deleteIfPurged(b)
 	return b, existing
+}
+
+// writeGroups gives a batch its groups: as a part of its own row if they fit into one page, or in rows of pages. The cache
+// does not get these: a claim that needs one reads it for many jobs.
+func (a *applying) writeGroups(b *batch, groups []group) {
+	for rest := groups; len(rest) > 0; {
+		n, row := len(rest), []byte(nil)
+		if n > 1 {
+			n, row = cutGroups(rest, a.rules.groupPageBytes)
+		}
+		last := rest[n-1].last
+		if n == len(groups) {
+			b.groups = &groupPage{groupPageName: groupPageName{b.seq, last}, groups: groups}
+			for i := range groups { // the texts of a request share the memory of all of it
+				groups[i].cloneTexts()
+				b.groups.texts += groups[i].texts()
+			}
+			return
+		}
+		if row == nil {
+			_, row = cutGroups(rest, a.rules.groupPageBytes)
+		}
+		a.o.Set(groupPageName{b.seq, last}.key(), row)
+		if last < b.lines-1 {
+			b.groupEnds = append(b.groupEnds, last)
+		}
+		rest = rest[n:]
+	}
 }

@@ -88,7 +88,7 @@ func (m *machine) eachSpanOf(q *queue, status job.Status, visit func(b *batch, g
 				lsm.Contradict("find batch", "batch %d of a %v span has no row", seqOfKey(key), status)
 			}
 			found++
-			visit(b, b.group(sp.last), sp)
+			visit(b, m.group(b, sp.last), sp)
 		})
 		if found != len(ends) {
 			lsm.Contradict("find span", "%d of %d spans that rows of queue %d name are missing", len(ends)-found, len(ends), q.id)

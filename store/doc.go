@@ -24,7 +24,8 @@
 //
 //	M                                                  meta: format, journal, cursor, time, level, epochs, effects' segments
 //	Q queue:4                                          a queue: client, type, paused, counts by status, its lanes, what is next in line
-//	B seq:8                                            a batch: time, lines, frame, groups
+//	B seq:8                                            a batch: time, lines, frame; its groups, or where their pages end
+//	G seq:8 last:4                                     a page of groups of a batch that has more than fit into one, about 4 KiB
 //	b seq:8                                            its counts by status
 //	P seq:8 last:4 first:4                             a page of framed payloads, about 64 KiB
 //	p seq:8 last:4 first:4                             lengths of a page's payloads; none where all of the batch are as long
@@ -90,7 +91,8 @@
 //	cell_row.go               cells: rows that count the pending spans of a part of a lane
 //	key_forms.go              whether a key has the form of its table
 //	meta_row.go               the row that says how far the store has come
-//	batch_row.go              batches and their groups
+//	group_row.go              groups of batches, and pages of them
+//	batch_row.go              batches
 //	span_row.go               spans, and the index rows that a span has
 //	runner_row.go             runners
 //	claim_row.go              claims, and leases of single jobs

@@ -105,7 +105,8 @@ func decodeDone(d *lsm.Decoder) *done {
 			r.batch = decodeID(d)
 		}
 		if lines > 0 {
-			r.group = decodeGroup(d)
+			r.group = decodeGroup(d, string(*d))
+			r.group.cloneTexts()
 			r.queueName = queueName{d.Text(), d.Text()}
 			r.existing = make([]madeBy, d.Count(2))
 			for i := range r.existing {

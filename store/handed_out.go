@@ -67,7 +67,7 @@ func (q *Queries) addRun(list []runs.Run, h *handout, first *job.Job, last uint3
 
 // document returns the document of a line that a claim handed out, without what is in rows of its own.
 func (h *handout) document(c *Claimed, line uint32) job.Job {
-	doc := h.b.document(&h.sp, line)
+	doc := h.b.document(h.g, &h.sp, line)
 	doc.Client, doc.Type = h.name.client, h.name.typ
 	doc.Claim, doc.Runner, doc.LeaseMs = c.Claim, c.runner, c.LeaseMs
 	doc.DeadlineAt = h.sp.deadline(c.Claim.At() + c.LeaseMs)

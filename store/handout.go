@@ -10,6 +10,7 @@ import (
 // that the database need not be read. Outside of Apply only the fixed part of the batch may be read.
 type handout struct {
 	b       *batch
+	g       *group
 	sp      span
 	name    queueName
 	details bool

@@ -7,9 +7,9 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// document returns the part of a document that follows from the span and the group.
-func (b *batch) document(sp *span, line uint32) job.Job {
-	doc := b.group(line).Document(&sp.State)
+// document returns the part of a line's document that follows from its group and its span.
+func (b *batch) document(g *group, sp *span, line uint32) job.Job {
+	doc := g.Document(&sp.State)
 	doc.ID, doc.Batch, doc.CreatedAt = job.NewID(b.at, b.seq, int(line)), b.shownID(), b.at
 	return doc
 }

@@ -202,6 +202,8 @@ type reader struct {
 	parts Parts
 	room  int64 // bytes that the payloads and details of all documents may have together
 	least int   // so many documents are filled whatever they have
+
+	groups groupReader
 }
 
 // addClaims adds what the claims of the lines say, and returns their seqs; 0: none. A waiting line shows none, though

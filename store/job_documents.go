@@ -61,24 +61,28 @@ func (q *Queries) heldDocuments(v lsm.View, claim uint64, runs []Run, parts Part
 // documents returns the documents of lines; with a claim, of those that it holds. Purged lines have none. all is false
 // if there was no room for all of them.
 func (r *reader) documents(run Run, claim uint64) (docs []job.Job, all bool) {
+	var spans []span
 	eachSpan(r.v, r.b.seq, run.First, run.Last, func(sp span) bool {
-		if sp.Status == job.Purged || claim != 0 && (sp.Status != job.Active || sp.Claim != claim) {
-			return true
-		}
-		for line := max(run.First, sp.first); line <= min(run.Last, sp.last); line++ {
-			docs = append(docs, r.b.document(&sp, line))
+		if sp.Status != job.Purged && (claim == 0 || sp.Status == job.Active && sp.Claim == claim) {
+			spans = append(spans, sp)
 		}
 		return true
 	})
 	names := map[uint32]queueName{}
-	for i := range docs {
-		g := r.b.group(uint32(docs[i].ID.Line()))
+	for i := range spans {
+		sp := &spans[i]
+		first, last := max(run.First, sp.first), min(run.Last, sp.last)
+		g := r.groups.group(r.v, r.b, first)
 		name, ok := names[g.queueID]
 		if !ok {
 			name = r.queueName(r.v, g.queueID)
 			names[g.queueID] = name
 		}
-		docs[i].Client, docs[i].Type = name.client, name.typ
+		for line := first; line <= last; line++ {
+			doc := r.b.document(g, sp, line)
+			doc.Client, doc.Type = name.client, name.typ
+			docs = append(docs, doc)
+		}
 	}
 	n, _ := r.fill(docs)
 	return docs[:n], n == len(docs)

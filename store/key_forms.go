@@ -17,7 +17,7 @@ func wellFormed(key string) bool {
 		return len(key) == 9
 	case slotTable:
 		return len(key) == 10
-	case spanTable, lineKeyTable:
+	case spanTable, lineKeyTable, groupTable:
 		return len(key) == 13
 	case handlerTable:
 		name := handlerOfKey(key)

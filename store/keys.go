@@ -15,6 +15,7 @@ const (
 	queueTable           = 'Q'
 	batchTable           = 'B'
 	countsTable          = 'b'
+	groupTable           = 'G'
 	pageTable            = 'P'
 	sizesTable           = 'p'
 	spanTable            = 'S'
@@ -49,7 +50,7 @@ const (
 )
 
 // tables lists them all, for Check and statistics.
-var tables = []byte{metaTable, queueTable, batchTable, countsTable, pageTable, sizesTable, spanTable, detailTable, readyTable, listTable,
+var tables = []byte{metaTable, queueTable, batchTable, countsTable, groupTable, pageTable, sizesTable, spanTable, detailTable, readyTable, listTable,
 	timerTable, claimTable, claimStateTable, jobLeaseTable, runnerTable, holdTable, effectTable, uniqueTable, lineKeyTable, onceTable,
 	noticeTable, sweepTable, cellTable, sessionTable, slotTable, idleTable,
 	handlerTable, handlerDocumentTable, filesetTable,

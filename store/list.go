@@ -15,7 +15,7 @@ func (q *Queries) List(f Filter) (docs []job.Job, next job.ID, err error) {
 	v := q.db.View()
 	defer v.Discard()
 	l := lister{
-		Queries: q, v: v, f: f, rows: cmp.Or(f.rows, maxListRows), room: cmp.Or(f.bytes, maxListBytes),
+		Queries: q, v: v, f: f, rows: cmp.Or(f.rows, maxListRows), left: cmp.Or(f.read, maxListReadBytes), room: cmp.Or(f.bytes, maxListBytes),
 		names: names{map[uint32]queueName{}, map[uint64]string{}},
 	}
 	if !l.begin() {

@@ -163,10 +163,9 @@ func (l *lister) walkLists(cursors []*spanCursor) (atEnd bool) {
 		first.ahead = first.ahead[1:]
 		from = position{at.seq, at.line + 1}
 		if b == nil || b.seq != at.seq {
-			if b = readBatch(l.v, at.seq); b == nil {
+			if b = l.readBatch(at.seq); b == nil {
 				lsm.Contradict("list", "batch %d is in a list and has no row", at.seq)
 			}
-			l.rows--
 		}
 		if l.tooLate(b) {
 			return true
@@ -175,12 +174,12 @@ func (l *lister) walkLists(cursors []*spanCursor) (atEnd bool) {
 		if !ok {
 			lsm.Contradict("list", "line %d of batch %d is in a list and in no span", at.line, at.seq)
 		}
-		if !l.group(b.group(at.line)) {
+		if g := l.groupOf(b, at.line); !l.group(g) {
 			l.rows--
 			if !l.goOn(b, at.line) {
 				return false
 			}
-		} else if !l.take(b, sp) {
+		} else if !l.take(b, g, sp) {
 			return false
 		}
 	}

@@ -63,7 +63,7 @@ func listSeed(seed uint64) (err error) {
 // filter makes a random filter with names, times and ids that jobs have or had.
 func (g *generator) filter(m *model) (f Filter) {
 	f.Limit, f.Parts = oneOf(g, 1, 2, 5, 1000), Everything
-	f.rows, f.bytes = oneOf(g, 0, 1, 2, 7, 50), oneOf[int64](g, 0, 1, 10, 60)
+	f.rows, f.read, f.bytes = oneOf(g, 0, 1, 2, 7, 50), oneOf(g, 0, 1, 600, 3000), oneOf[int64](g, 0, 1, 10, 60)
 	if g.some(50) {
 		f.Status = oneOf(g, job.Statuses...)
 	}
@@ -166,7 +166,7 @@ func (p *player) compareList(f Filter, r interface{ IntN(int) int }) error {
 		if compareIDs(next, f.After) <= 0 || len(docs) > 0 && compareIDs(next, docs[len(docs)-1].ID) < 0 {
 			return fmt.Errorf("page %d goes on after %v, and began after %v", pages, next, f.After)
 		}
-		if f.rows == 0 && f.bytes == 0 && len(docs) < f.Limit {
+		if f.rows == 0 && f.read == 0 && f.bytes == 0 && len(docs) < f.Limit {
 			return fmt.Errorf("page %d ends early, with %d documents", pages, len(docs))
 		}
 		f.After = next

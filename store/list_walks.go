@@ -7,7 +7,7 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// walkBatches looks at all batches, and at the spans of those that may hold a job of the list.
+// walkBatches looks at all batches, and at the groups and spans of those that may hold a job of the list.
 func (l *lister) walkBatches() (atEnd bool) {
 	for from := l.from.seq; ; {
 		batches := l.batches(from)
@@ -15,7 +15,7 @@ func (l *lister) walkBatches() (atEnd bool) {
 			return true
 		}
 		for _, b := range batches {
-			l.rows--
+			l.read(b)
 			if l.tooLate(b) {
 				return true
 			}
@@ -27,19 +27,38 @@ func (l *lister) walkBatches() (atEnd bool) {
 	}
 }
 
-// takeBatch looks at the spans of a batch if it may hold a job of the list, and reports whether to continue.
+// takeBatch looks at the groups and spans of a batch if it may hold a job of the list, and reports whether to continue.
 func (l *lister) takeBatch(b *batch) bool {
-	if b.seq == l.from.seq && b.lines <= l.from.line {
-		return true // the page before came to its end
+	line := uint32(0)
+	if b.seq == l.from.seq {
+		line = l.from.line // past the last one if the page before came to its end
 	}
-	if l.f.Status == 0 && b.counts.Total() > 0 || b.counts[l.f.Status] > 0 {
-		for i := range b.groups {
-			if g := &b.groups[i]; l.group(g) && !l.takeLines(b, g.first, g.last) {
-				return false
-			}
+	if line < b.lines && (l.f.Status == 0 && b.counts.Total() == 0 || l.f.Status != 0 && b.counts[l.f.Status] == 0) {
+		return l.goOn(b, b.lines-1)
+	}
+	for line < b.lines {
+		g := l.groupOf(b, line)
+		if l.group(g) && !l.takeLines(b, g, g.first, g.last) || !l.goOn(b, g.last) {
+			return false
 		}
+		line = g.last + 1
 	}
-	return l.goOn(b, b.lines-1)
+	return true
+}
+
+// readBatch reads the row of a batch and that of its counts; nil: there is no such batch.
+func (l *lister) readBatch(seq uint64) *batch {
+	b := readBatch(l.v, seq)
+	if b != nil {
+		l.read(b)
+	}
+	return b
+}
+
+// read counts a batch that was read.
+func (l *lister) read(b *batch) {
+	l.rows--
+	l.left -= b.size()
 }
 
 // walkBatch looks at the filter's batch. If it has attributes, these are all of its parts.
@@ -62,11 +81,10 @@ func (l *lister) walkBatch() (atEnd bool) {
 		if !ok {
 			return true
 		}
-		b := readBatch(l.v, p.seq)
+		b := l.readBatch(p.seq)
 		if b == nil {
 			lsm.Contradict("list", "part %d of batch %d has no row", p.seq, s.seq)
 		}
-		l.rows--
 		if l.tooLate(b) {
 			return true
 		}
@@ -79,7 +97,7 @@ func (l *lister) walkBatch() (atEnd bool) {
 
 // batches reads the next batches from a seq on.
 func (l *lister) batches(from uint64) (list []*batch) {
-	const maxBytes = 256 << 10 // a batch may have a thousand groups
+	const maxBytes = 64 << 10 // of some rows that the page may end before
 	bytes := 0
 	most := min(batchWindow, max(l.rows, 1))
 	l.v.Scan(seqKey(batchTable, from), string(batchTable+1), func(key string, value []byte) bool {
@@ -111,25 +129,25 @@ func (l *lister) walkRuns(runs []Run) (atEnd bool) {
 			continue
 		}
 		if b == nil || b.seq != r.Batch {
-			if b = readBatch(l.v, r.Batch); b == nil { // purged
+			if b = l.readBatch(r.Batch); b == nil { // purged
 				continue
 			}
-			l.rows--
 		}
 		if l.tooLate(b) {
 			return true
 		}
 		// A claim's run may reach over several groups.
-		for first := r.First; first <= r.Last; {
-			g := b.group(first)
+		first := r.First
+		if r.Batch == l.from.seq {
+			first = max(first, l.from.line)
+		}
+		for first <= r.Last {
+			g := l.groupOf(b, first)
 			last := min(r.Last, g.last)
-			if l.group(g) && !l.takeLines(b, first, last) {
+			if l.group(g) && !l.takeLines(b, g, first, last) || !l.goOn(b, last) {
 				return false
 			}
 			first = last + 1
-		}
-		if !l.goOn(b, r.Last) {
-			return false
 		}
 	}
 	return true
@@ -145,7 +163,7 @@ func (l *lister) claimRuns() []Run {
 	return sortRuns(c.runs)
 }
 
-// runnerRuns are what the open claims of the filter's runner handed out; not ok when there are too many of them.
+// runnerRuns are what the open claims of the filter's runner handed out; not ok when they are too many.
 func (l *lister) runnerRuns() (runs []Run, ok bool) {
 	r := readRunner(l.v, l.f.Runner)
 	if r.claims > maxRunnerClaims {
@@ -153,7 +171,9 @@ func (l *lister) runnerRuns() (runs []Run, ok bool) {
 	}
 	for _, seq := range openClaims(l.v, r, maxRunnerClaims) {
 		if c := readClaim(l.v, seq); c != nil {
-			runs = append(runs, c.runs...)
+			if runs = append(runs, c.runs...); len(runs) > maxRunnerRuns {
+				return nil, false
+			}
 		}
 	}
 	return sortRuns(runs), true

@@ -21,6 +21,7 @@ type Filter struct {
 	Parts                       Parts  // of the documents
 
 	rows  int   // in tests instead of maxListRows
+	read  int   // in tests instead of maxListReadBytes
 	bytes int64 // in tests instead of maxListBytes
 }
 
@@ -29,6 +30,9 @@ const (
 	// maxListRows bounds the batches and spans that are looked at, whether they hold a job of the list or not: a few
 	// milliseconds, or a hundred where each is of a claim of its own that must be read for its runner.
 	maxListRows = 10_000
+	// maxListReadBytes bounds the rows of batches, groups and claims that are read, which differ much in size: a group
+	// has up to some kilobytes of meta. Decoding and comparing them takes some milliseconds.
+	maxListReadBytes = 2 << 20
 	// maxListBytes bounds the payloads and details of a page, as a claim's payloads are bounded; it holds one document
 	// in any case.
 	maxListBytes = job.MaxClaimBytes
@@ -44,9 +48,10 @@ const (
 	// through for them with Apply held up. Past them the batches are walked.
 	maxLists      = 64
 	maxListQueues = 1000
-	// maxRunnerClaims bounds the claims whose runs are sorted into order. Past it the runner's jobs are sought like any
-	// others.
+	// maxRunnerClaims and maxRunnerRuns bound the claims whose runs are sorted into order. Past them the runner's jobs are
+	// sought like any others.
 	maxRunnerClaims = 1000
+	maxRunnerRuns   = 10_000
 )
 
 // lister makes one page.
@@ -58,6 +63,7 @@ type lister struct {
 	claim uint64   // the seq of the filter's claim
 
 	rows   int   // that may still be looked at
+	left   int   // bytes of rows of batches, groups and claims that may still be read
 	room   int64 // for payloads and details
 	docs   []job.Job
 	filled int    // of docs
@@ -66,7 +72,8 @@ type lister struct {
 	full   bool   // there are as many docs as wanted, and another one follows
 	cut    bool   // there was no room for more docs
 
-	spans []span
+	spans  []span
+	groups groupReader
 	names
 }
 
@@ -114,8 +121,9 @@ func (l *lister) queue(id uint32) queueName {
 func (l *lister) runner(claim uint64) string {
 	name, ok := l.claims[claim]
 	if !ok {
-		if c := readClaim(l.v, claim); c != nil {
-			name = c.runner
+		if value := l.v.Get(seqKey(claimTable, claim)); value != nil {
+			name = runnerOfClaim(value)
+			l.left -= len(value)
 		}
 		l.claims[claim] = name
 		l.rows--
@@ -126,14 +134,24 @@ func (l *lister) runner(claim uint64) string {
 // goOn notes that everything up to a line has been looked at, and reports whether more may be.
 func (l *lister) goOn(b *batch, line uint32) bool {
 	l.last = job.NewID(b.at, b.seq, int(line))
-	return l.rows > 0
+	return l.rows > 0 && l.left > 0
+}
+
+// groupOf returns the group that a line of a batch belongs to, and counts what is read for it.
+func (l *lister) groupOf(b *batch, line uint32) *group {
+	before := l.groups.page
+	g := l.groups.group(l.v, b, line)
+	if read := l.groups.page; read != before {
+		l.left -= read.size()
+	}
+	return g
 }
 
 // tooLate reports whether b, and so all that follows, was created too late for the list.
 func (l *lister) tooLate(b *batch) bool { return l.f.CreatedBefore != 0 && b.at >= l.f.CreatedBefore }
 
 // take looks at a span, or a part of one, whose group matches, and reports whether to continue.
-func (l *lister) take(b *batch, sp span) bool {
+func (l *lister) take(b *batch, g *group, sp span) bool {
 	l.rows--
 	if b.seq == l.from.seq {
 		sp.first = max(sp.first, l.from.line)
@@ -143,7 +161,7 @@ func (l *lister) take(b *batch, sp span) bool {
 			return false
 		}
 		l.b = b
-		name := l.queue(b.group(sp.first).queueID)
+		name := l.queue(g.queueID)
 		for line := sp.first; line <= sp.last; line++ {
 			if len(l.docs) == l.f.Limit {
 				l.full = true
@@ -152,7 +170,7 @@ func (l *lister) take(b *batch, sp span) bool {
 			if len(l.docs)-l.filled == unfilledDocuments && !l.fill() {
 				return false
 			}
-			doc := b.document(&sp, line)
+			doc := b.document(g, &sp, line)
 			doc.Client, doc.Type = name.client, name.typ
 			l.docs = append(l.docs, doc)
 		}
@@ -178,8 +196,8 @@ func (l *lister) fill() bool {
 	return !l.cut
 }
 
-// takeLines looks at lines first … last of a batch, which lie in groups that match.
-func (l *lister) takeLines(b *batch, first, last uint32) bool {
+// takeLines looks at lines first … last of a group that matches.
+func (l *lister) takeLines(b *batch, g *group, first, last uint32) bool {
 	if b.seq == l.from.seq {
 		first = max(first, l.from.line)
 	}
@@ -194,7 +212,7 @@ func (l *lister) takeLines(b *batch, first, last uint32) bool {
 		}
 		for _, sp := range l.spans {
 			sp.first, sp.last = max(sp.first, first), min(sp.last, last)
-			if !l.take(b, sp) {
+			if !l.take(b, g, sp) {
 				return false
 			}
 			first = sp.last + 1

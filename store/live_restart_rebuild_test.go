@@ -92,7 +92,7 @@ func withError(name string, open func() (*Store, error)) (way struct {
 // otherCaches changes options that must not matter, and keeps those that decide which rows exist.
 func otherCaches(o Options, random *rand.Rand) Options {
 	b := *o.bounds
-	b.cachedSpans, b.cachedBatches, b.cachedClaims = random.IntN(5), random.IntN(3), random.IntN(3)
+	b.spanBytes, b.batchBytes, b.rowBytes = random.IntN(1000), random.IntN(2000), random.IntN(1500)
 	b.minWindow, b.maxWindow, b.windowKeys = 1+random.IntN(2), 2+random.IntN(9), random.IntN(20)
 	o.bounds = &b
 	return o
@@ -242,6 +242,14 @@ func describeRow(key string, value []byte) (text string) {
 		return fmt.Sprintf("batch %d %+v", seqOfKey(key), *decodeBatch(seqOfKey(key), value))
 	case countsTable:
 		return fmt.Sprintf("counts of batch %d %+v", seqOfKey(key), decodeBatchCounts(value))
+	case groupTable:
+		name := groupPageName{seqOfKey(key), lineOfKey(key)}
+		d := lsm.Decoder(value)
+		text = fmt.Sprintf("groups of batch %d up to line %d", name.seq, name.last)
+		for n := d.Count(groupBytes); n > 0; n-- {
+			text += fmt.Sprintf(" %+v", decodeGroup(&d, string(d)))
+		}
+		return text
 	case pageTable:
 		last, first := splitPageKey(key)
 		return fmt.Sprintf("page %d-%d of batch %d %q", first, last, seqOfKey(key), value)

@@ -83,6 +83,28 @@ func (m *machine) batch(seq uint64) *batch {
 	return b
 }
 
+// group returns the group that a line of a batch belongs to.
+func (m *machine) group(b *batch, line uint32) *group {
+	if b.groups != nil {
+		return b.groups.group(line)
+	}
+	_, last := b.groupPageOf(line)
+	p := m.groups.Get(groupPageName{b.seq, last})
+	if p == nil {
+		p = readGroupPage(&m.o, b, line)
+		m.groups.Set(p.groupPageName, p)
+	}
+	return p.group(line)
+}
+
+// part is the part of a span of a batch that has lines first … last.
+func (m *machine) part(b *batch, sp span, first, last uint32) part {
+	return part{b, m.group(b, first), sp, first, last}
+}
+
+// whole is the part that is all of a span.
+func (m *machine) whole(b *batch, sp span) part { return m.part(b, sp, sp.first, sp.last) }
+
 // submission returns the submission that the command seq made, or nil.
 func (m *machine) submission(seq uint64) *submission {
 	if s := m.submissions.Get(seq); s != nil {
@@ -128,7 +150,7 @@ func (m *machine) batchOf(id job.ID) *batch { return rowOf(m.seqs(id), id.WithLi
 // spanAt returns the span that holds a line. The cache needs no note of which lines it knows: exactly one span holds a
 // line, so a cached span that holds it is that one.
 func (m *machine) spanAt(seq uint64, line uint32) span {
-	if found, ok, _ := m.spans.Find(cachedSpan{seq: seq, span: span{last: line}}, func(c *cachedSpan) bool {
+	if found, ok := m.spans.Find(cachedSpan{seq: seq, span: span{last: line}}, func(c *cachedSpan) bool {
 		return c.seq == seq && c.first <= line && line <= c.last
 	}); ok {
 		return found.span
@@ -163,7 +185,7 @@ func (m *machine) find(id job.ID) (p part, ok bool) {
 	if b == nil || line >= b.lines {
 		return part{}, false
 	}
-	p = part{b, m.spanAt(b.seq, line), line, line}
+	p = m.part(b, m.spanAt(b.seq, line), line, line)
 	return p, p.in.Status != job.Purged
 }
 
@@ -172,7 +194,7 @@ func (m *machine) each(b *batch, first, last uint32, visit func(p part)) {
 	for line := first; ; {
 		sp := m.spanAt(b.seq, line)
 		end := min(sp.last, last)
-		visit(part{b, sp, line, end})
+		visit(m.part(b, sp, line, end))
 		if end == last {
 			return
 		}
@@ -189,7 +211,7 @@ func (m *machine) eachOf(r Run, visit func(p part)) {
 		}
 		sp := m.spanAt(r.Batch, line)
 		end := min(sp.last, r.Last)
-		visit(part{b, sp, line, end})
+		visit(m.part(b, sp, line, end))
 		if end == r.Last {
 			return
 		}
@@ -260,10 +282,33 @@ func (m *machine) prefetch(ends []position) {
 			b.batchCounts = decodeBatchCounts(value)
 		}
 	})
+	m.prefetchGroups(ends)
 	m.o.GetAll(spans, func(key string, value []byte) {
 		m.spans.Set(cachedSpan{seqOfKey(key), decodeSpan(lineOfKey(key), value)})
 	})
 	m.prefetchClaims(ends)
+}
+
+// prefetchGroups reads the groups of lines whose batches are in the cache.
+func (m *machine) prefetchGroups(ends []position) {
+	var pages []string
+	var last groupPageName
+	for _, p := range ends {
+		b := m.batches.Get(p.seq)
+		if b == nil || b.groups != nil || p.line >= b.lines {
+			continue
+		}
+		name := groupPageName{seq: p.seq}
+		if _, name.last = b.groupPageOf(p.line); name != last && m.groups.Get(name) == nil {
+			pages = append(pages, name.key())
+			last = name
+		}
+	}
+	m.o.GetAll(pages, func(key string, value []byte) {
+		name := groupPageName{seqOfKey(key), lineOfKey(key)}
+		first, _ := m.batches.Get(name.seq).groupPageOf(name.last)
+		m.groups.Set(name, decodeGroupPage(name, first, value))
+	})
 }
 
 // prefetchClaims reads the claims of spans that are in the cache.

@@ -19,7 +19,7 @@ func (a *applying) operate(m job.Move) *Moved {
 		if _, refusal := p.in.Redrive(a.now); refusal != job.Granted {
 			return &Moved{Refusal: refusal}
 		}
-		if a.deleting(p.b, p.first) {
+		if a.deleting(p) {
 			return &Moved{Refusal: job.NotFound}
 		}
 		if a.submissionEnded(p.b) {
@@ -46,7 +46,7 @@ func (a *applying) operate(m job.Move) *Moved {
 // patch changes attributes of a waiting job.
 func (a *applying) patch(cmd job.Patch) *Moved {
 	p, ok := a.find(cmd.Job)
-	if !ok || a.deleting(p.b, p.first) {
+	if !ok || a.deleting(p) {
 		return &Moved{Refusal: job.NotFound}
 	}
 	next, refusal := p.in.Patch(&p.group().Attributes, &cmd, a.now)

@@ -39,11 +39,9 @@ func (o *Options) lsm() lsm.Options {
 // bounds are sizes past which something is dropped from memory, divided, or left for later. Tests shrink them, so that
 // a few jobs do what millions would.
 type bounds struct {
-	// The caches drop, beyond these, what was not looked up lately.
-	cachedSpans, cachedBatches, cachedClaims int
-	// cachedSlotBytes bounds the slots of sessions, which differ much in size: one that remembers a create may hold a
-	// thousand ids.
-	cachedSlotBytes int
+	// The caches drop, beyond so many bytes, what was not looked up lately: spans; batches, and as many of their groups;
+	// claims, submissions, runners, cells, sessions and hints, each so many; and the slots of sessions.
+	spanBytes, batchBytes, rowBytes, slotBytes int
 	// A window keeps at most maxWindow keys; its first refill takes minWindow.
 	minWindow, maxWindow int
 	// windowKeys is how many keys, of about 100 bytes, all windows may hold. Past it all shrink to minWindow.
@@ -52,14 +50,14 @@ type bounds struct {
 }
 
 var standardBounds = bounds{
-	cachedSpans: 200_000, cachedBatches: 50_000, cachedClaims: 50_000, cachedSlotBytes: 32 << 20,
+	spanBytes: 40 << 20, batchBytes: 16 << 20, rowBytes: 8 << 20, slotBytes: 16 << 20,
 	minWindow: 4, maxWindow: 512, windowKeys: 1_000_000,
 }
 
 var smallBounds = bounds{
-	cachedSpans: 20, cachedBatches: 5, cachedClaims: 5, cachedSlotBytes: 4000,
+	spanBytes: 20 * spanBytes, batchBytes: 2000, rowBytes: 1500, slotBytes: 4000,
 	minWindow: 1, maxWindow: 4, windowKeys: 40,
-	rules: &rules{pageBytes: 100, cellSpans: 2, commandRows: 30, claimRows: 100, sweepRows: 200, effectBytes: 1000, effectRowBytes: 100, listedClaims: 1, sessions: 500, handlers: 4, handlerVersions: 3, handlersBytes: 300, distinctStep: 2, filesets: 4, filesetVersions: 3},
+	rules: &rules{pageBytes: 100, groupPageBytes: 60, cellSpans: 2, commandRows: 30, claimRows: 100, sweepRows: 200, effectBytes: 1000, effectRowBytes: 100, listedClaims: 1, sessions: 500, handlers: 4, handlerVersions: 3, handlersBytes: 300, distinctStep: 2, filesets: 4, filesetVersions: 3},
 }
 
 // rulesAt returns the rules of a level; in tests, those that they gave.

@@ -13,7 +13,6 @@ import (
 type pageCache struct {
 	mu     sync.Mutex
 	recent lsm.RecentOrdered[cachedPage]
-	bytes  int // in the younger generation
 }
 
 type cachedPage struct {
@@ -59,34 +58,24 @@ func (c *cachedPage) offset(b *batch, line uint32) int {
 }
 
 func newPageCache() pageCache {
-	return pageCache{recent: lsm.NewRecentOrdered(func(a, b cachedPage) bool { return a.seq < b.seq || a.seq == b.seq && a.last < b.last })}
+	return pageCache{recent: lsm.NewRecentOrdered(func(a, b cachedPage) bool { return a.seq < b.seq || a.seq == b.seq && a.last < b.last }, cachedPage.size)}
 }
 
 // pageCacheBytes is enough for the heads of some hundred queues.
 const pageCacheBytes = 32 << 20
 
 // size is about what a page takes in the cache. A page of one small job takes more beside its payload than for it.
-func (c *cachedPage) size() int { return pageOverhead + len(c.framed) }
+func (c cachedPage) size() int { return pageOverhead + len(c.framed) + 4*len(c.marks) }
 
 const pageOverhead = 256
-
-// count adds to what the younger generation holds, and ends it when that is half of what the cache may hold.
-func (p *pageCache) count(bytes int) {
-	if p.bytes += bytes; p.bytes > pageCacheBytes/2 {
-		p.recent.Age()
-		p.bytes = 0
-	}
-}
 
 // find returns the page that holds a line, from the cache or through a view.
 func (p *pageCache) find(open func() lsm.View, seq uint64, line uint32) (page cachedPage, ok bool) {
 	p.mu.Lock()
-	page, ok, moved := p.recent.Find(cachedPage{seq: seq, last: line}, func(c *cachedPage) bool {
+	page, ok = p.recent.Find(cachedPage{seq: seq, last: line}, func(c *cachedPage) bool {
 		return c.seq == seq && c.first <= line && line <= c.last
 	})
-	if moved {
-		p.count(page.size())
-	}
+	p.recent.Trim(pageCacheBytes)
 	p.mu.Unlock()
 	if ok {
 		return page, true
@@ -105,7 +94,7 @@ func (p *pageCache) add(pages ...cachedPage) {
 	defer p.mu.Unlock()
 	for _, page := range pages {
 		p.recent.Set(page)
-		p.count(page.size())
+		p.recent.Trim(pageCacheBytes)
 	}
 }
 

@@ -24,11 +24,12 @@ func rowForms() map[string]struct {
 		stopped: true, served: "a", keys: []keyGeneration{{39351, 1}, {39352, math.MaxUint64}}, epochs: []epoch{{1, startAt}, {1<<24 - 1, startAt}}, sessions: 7}
 	sp := span{3, 1<<22 - 1, job.State{Status: job.Failed, Class: job.Fresh, Code: job.Error, ExitCode: 599, Attempts: 1000, Order: 812, Claim: 1 << 39,
 		UpdatedAt: startAt, At: job.MaxTimeMs, Why: job.Expired, Changes: job.Changes{Priority: 10, MaxAttempts: 7, Redrives: math.MaxUint32}}}
-	b := &batch{seq: 812, at: startAt, lines: 9, frame: job.LenFrame, longest: 4 << 20, groups: []group{
+	b := &batch{seq: 812, at: startAt, lines: 9, frame: job.LenFrame, longest: 4 << 20, groups: &groupPage{groupPageName: groupPageName{812, 8}, groups: []group{
 		{first: 0, last: 4, queueID: 1, Attributes: job.Attributes{Kind: job.WASI, Priority: 9, RunAt: startAt, MaxAttempts: 1000, Backoff: job.Backoff{InitialMs: 1, FactorMilli: 2, MaxMs: 3},
 			LeaseMs: 5, RetentionMs: job.MaxDelayMs, ExpiresAt: job.MaxTimeMs, TimeoutMs: 1, Traceparent: "00-", Meta: "a=b"}},
 		{first: 5, last: 8, queueID: math.MaxUint32},
-	}, unique: true, joined: true}
+	}}, unique: true, joined: true}
+	b.groups.texts = decodeBatch(812, b.encode()).groups.texts
 	counts := batchCounts{counts: job.Counts{0, 1, 2, 3, 4, 5, 6, 1 << 22}, details: true}
 	l := claimState{lease: job.Lease{Seq: 9, At: startAt, Ms: 1000}, timerAt: 5, held: 1000, refs: 1001, jobLeases: 3, cancelledAt: startAt}
 	c := &claim{seq: 7, at: startAt, runner: "r1", runs: []Run{{1, 2, 3}, {math.MaxUint64, 0, math.MaxUint32}}, claimState: l}
@@ -36,7 +37,7 @@ func rowForms() map[string]struct {
 	r := &runner{name: "r1", claims: 2, held: 3, tickledAt: 4, promise: job.Promise{From: 5, Until: 6, Seq: 7}, open: []uint64{1, math.MaxUint64}}
 	attempt := job.Attempt{At: 1, Runner: "r", Code: job.Error, ExitCode: 500, Error: "two\nlines", Why: job.Reported}
 	result := job.Result{ProcessExit: &exit, OutputAddr: "there", LogAddr: "kept", OutputKind: job.Bytes, Output: []byte{0, 255}}
-	made := &done{digest: job.Digest{1, 0xff}, seq: 812, at: startAt, lines: 9, group: b.groups[0], queueName: queueName{"a", "x y"}, existing: []madeBy{{3, jobID(1, 2, 3)}}}
+	made := &done{digest: job.Digest{1, 0xff}, seq: 812, at: startAt, lines: 9, group: b.groups.groups[0], queueName: queueName{"a", "x y"}, existing: []madeBy{{3, jobID(1, 2, 3)}}}
 	made.group.first = 0
 	made.ended = []endedPart{}
 	took := &done{digest: job.Digest{2}, seq: 813, at: startAt, ended: []endedPart{

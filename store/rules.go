@@ -19,6 +19,8 @@ type rules struct {
 	// pageBytes is about the size of a payload page: large enough that a page costs little beside its bytes, small
 	// enough that a single job's read is cheap.
 	pageBytes int
+	// groupPageBytes is the same for a page of groups, all of which are decoded when one is needed.
+	groupPageBytes int
 	// cellSpans is how many pending spans a lane, or a cell of it, has at most before it is divided.
 	cellSpans int64
 	// commandRows bounds the rows that a tick or the loss of a runner writes, or the first step of a sweep; claimRows those of a claim of many
@@ -53,7 +55,7 @@ type level struct {
 }
 
 var firstRules = rules{
-	pageBytes: 64 << 10, cellSpans: 512, commandRows: 1000, claimRows: 4000, sweepRows: 200, effectBytes: 64 << 20, effectRowBytes: 1 << 10,
+	pageBytes: 64 << 10, groupPageBytes: 4 << 10, cellSpans: 512, commandRows: 1000, claimRows: 4000, sweepRows: 200, effectBytes: 64 << 20, effectRowBytes: 1 << 10,
 	listedClaims: 8, sessions: job.MaxSessions, handlers: job.MaxHandlers, handlerVersions: job.MaxHandlerVersions, handlersBytes: job.MaxHandlersBytes,
 	distinctStep: 16, filesets: job.MaxFilesets, filesetVersions: job.MaxFilesetVersions,
 }

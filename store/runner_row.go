@@ -60,6 +60,9 @@ func readRunner(r lsm.Rows, name string) *runner {
 	return &runner{name: name}
 }
 
+// size is about how many bytes of memory a runner takes with its place in the cache.
+func (r *runner) size() int { return 350 + 2*len(r.name) + 8*cap(r.open) }
+
 func (r *runner) flush(o *lsm.Overlay) {
 	r.dirty = false
 	if !r.gone {

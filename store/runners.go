@@ -42,8 +42,8 @@ func (q *Queries) ClaimDocument(id job.ID, parts Parts) (doc Claim, jobs []job.J
 const (
 	// maxOpenClaims bounds the claims that are shown of one runner.
 	maxOpenClaims = 100
-	// maxRunnerRows bounds the claims and leases of single jobs that a page of runners looks at, but for its last
-	// runner.
+	// maxRunnerRows bounds the claims, runs of claims and leases of single jobs that a page of runners looks at, but for
+	// the claims of its last runner. Past it, leases of single jobs do not count for when a runner was seen last.
 	maxRunnerRows = 10_000
 )
 
@@ -100,7 +100,7 @@ func runnerDocument(v lsm.View, r *runner, graceAt int64, rows *int) Runner {
 		if c == nil {
 			continue
 		}
-		*rows--
+		*rows -= 1 + len(c.runs)
 		open := c.document(r, graceAt)
 		doc.Open = append(doc.Open, open)
 		doc.LastSeenAt = max(doc.LastSeenAt, open.TickledAt)
@@ -110,7 +110,7 @@ func runnerDocument(v lsm.View, r *runner, graceAt int64, rows *int) Runner {
 				o := decodeJobLease(value)
 				doc.LastSeenAt = max(doc.LastSeenAt, o.lease.At)
 				*rows--
-				return true
+				return *rows > 0
 			})
 		}
 	}

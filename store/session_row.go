@@ -87,6 +87,9 @@ func (l *slot) flush(o *lsm.Overlay) {
 	l.session = nil
 }
 
+// size is about how many bytes of memory a session takes with its place in the cache.
+func (n *session) size() int { return 300 + len(n.runner) }
+
 // expiresAt is when a session is forgotten unless it carries out a request before.
 func (n *session) expiresAt() int64 { return n.usedAt + job.KeyLifeMs }
 

@@ -7,14 +7,10 @@ import (
 
 // slot is readSlot through Apply's cache.
 func (m *machine) slot(name slotName) *slot {
-	l, moved := m.slots.Find(name)
+	l := m.slots.Get(name)
 	if l == nil {
 		l = readSlot(&m.o, name)
 		m.slots.Set(name, l)
-		moved = true
-	}
-	if moved {
-		m.slotBytes += l.size()
 	}
 	return l
 }
@@ -22,9 +18,8 @@ func (m *machine) slot(name slotName) *slot {
 // writeSlot has a slot remember a request of its session.
 func (a *applying) writeSlot(n *session, index int, number uint64, d *done) {
 	l := a.slot(slotName{n.seq, index})
-	a.slotBytes -= l.size()
 	l.session, l.number, l.done = n, number, d
-	a.slotBytes += l.size()
+	a.slots.Set(l.slotName, l)
 	if n.written == nil {
 		n.written = map[int]*slot{}
 	}

@@ -261,7 +261,7 @@ func TestEndedSession(t *testing.T) {
 func TestCachedSlotsAreBoundedByTheirBytes(t *testing.T) {
 	const limit, sessions, slots = 1 << 20, 20, 8
 	b := standardBounds
-	b.cachedSlotBytes = limit
+	b.slotBytes = limit
 	s := mustOpen(t, Options{bounds: &b})
 	seq := uint64(1)
 	next := func() uint64 { seq++; return seq }

@@ -14,16 +14,14 @@ type span struct {
 // part is a range of lines of one span of a batch.
 type part struct {
 	b           *batch
+	of          *group
 	in          span
 	first, last uint32
 }
 
-func (p *part) group() *group { return p.b.group(p.first) }
+func (p *part) group() *group { return p.of }
 func (p *part) lines() int64  { return int64(p.last-p.first) + 1 }
 func (p *part) run() Run      { return Run{p.b.seq, p.first, p.last} }
-
-// whole is the part that is all of a span.
-func whole(b *batch, sp span) part { return part{b, sp, sp.first, sp.last} }
 
 // indexes returns the keys of the index rows that a span must have: by status, in its place in line or at the time that
 // ends its state, and at the time by which it must have been started.

@@ -14,7 +14,7 @@ func (a *applying) addSpan(b *batch, g *group, sp span) {
 		a.putIndex(g, key)
 	}
 	a.followDistinct(b, g, nil, []span{sp}, 0)
-	begun := whole(b, sp)
+	begun := part{b, g, sp, sp.first, sp.last}
 	begun.in.State = job.State{}
 	a.count(begun, sp.State, reasonCreated)
 }

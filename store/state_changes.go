@@ -1,6 +1,9 @@
 package store
 
-import "github.com/daybookq/daybook/job"
+import (
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/lsm"
+)
 
 // Each function here asks package job for the next state of the lines of a part, moves them, and writes what belongs to
 // the move: an attempt of the history, a result, or the purge of jobs that are not to be kept.
@@ -188,9 +191,20 @@ func (a *applying) deleteIfPurged(b *batch) {
 	if b.counts[job.Purged] != int64(b.lines) {
 		return
 	}
-	for _, g := range b.groups { // each is one span by now
-		a.o.Delete(lineKey(spanTable, b.seq, g.last))
-		a.spans.Delete(cachedSpan{b.seq, span{last: g.last}})
+	prefix := seqKey(spanTable, b.seq)
+	var spans []string // of each group, by now
+	a.o.Scan(prefix, lsm.After(prefix), func(key string, _ []byte) bool {
+		spans = append(spans, key)
+		return true
+	})
+	for _, key := range spans {
+		a.o.Delete(key)
+		a.spans.Delete(cachedSpan{b.seq, span{last: lineOfKey(key)}})
+	}
+	for _, last := range b.groupPageEnds() {
+		name := groupPageName{b.seq, last}
+		a.o.Delete(name.key())
+		a.groups.Delete(name)
 	}
 	a.o.Delete(seqKey(batchTable, b.seq))
 	a.o.Delete(seqKey(countsTable, b.seq))

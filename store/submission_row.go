@@ -165,6 +165,11 @@ func (s *submission) indexes() []string {
 	return keys
 }
 
+// size is about how many bytes of memory a submission takes with its place in the cache.
+func (s *submission) size() int {
+	return 800 + len(s.client) + len(s.typ) + len(s.Name) + len(s.Meta) + len(s.Traceparent) + len(s.Tracestate) + len(s.Baggage) + cap(s.Metadata)
+}
+
 func (s *submission) queueName() queueName { return queueName{s.client, s.typ} }
 
 // statusCounts are how many submissions are in each status.

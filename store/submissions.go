@@ -83,8 +83,8 @@ func (a *applying) stepSubmission(s *submission, rows int) {
 			return
 		}
 		line := uint32(max(s.rest-1, of.base) - of.base)
-		p := part{b: a.batch(of.seq), in: a.spanAt(of.seq, line), first: line}
-		p.last = p.in.last
+		sp := a.spanAt(of.seq, line)
+		p := a.part(a.batch(of.seq), sp, line, sp.last)
 		s.rest = of.base + int64(p.last) + 2
 		switch {
 		case p.in.Status == job.Purged:

@@ -26,10 +26,11 @@ type sweep struct {
 
 func (w *sweep) id() job.ID { return job.NewID(w.At, w.Seq, 0) }
 
-// covers reports whether a line existed, in the batch or queue of the sweep, when the sweep was requested.
-func (w *sweep) covers(b *batch, line uint32) bool {
+// covers reports whether the lines of a part existed, in the batch or queue of the sweep, when the sweep was requested.
+func (w *sweep) covers(p part) bool {
+	b := p.b
 	if w.batch.IsZero() {
-		return b.group(line).queueID == w.queueID && b.seq < w.Seq
+		return p.of.queueID == w.queueID && b.seq < w.Seq
 	}
 	return b.seq == w.batchSeq && !w.ofParts || w.ofParts && b.submission == w.batchSeq && b.seq < w.Seq
 }

@@ -90,7 +90,7 @@ func (a *applying) stepBatch(w *sweep, end *int) {
 		first := uint32(max(int64(w.nextBatch), of.base) - of.base)
 		sp := a.spanAt(of.seq, first)
 		w.nextBatch = uint64(of.base) + uint64(sp.last) + 1
-		a.sweepPart(w, part{a.batch(of.seq), sp, first, sp.last})
+		a.sweepPart(w, a.part(a.batch(of.seq), sp, first, sp.last))
 		*end--
 		return
 	}
@@ -100,7 +100,7 @@ func (a *applying) stepBatch(w *sweep, end *int) {
 		return
 	}
 	sp := a.spanAt(b.seq, w.nextLine)
-	p := part{b, sp, max(sp.first, w.nextLine), sp.last}
+	p := a.part(b, sp, max(sp.first, w.nextLine), sp.last)
 	w.nextLine = sp.last + 1
 	a.sweepPart(w, p)
 	*end--
@@ -130,7 +130,7 @@ func (a *applying) stepQueue(w *sweep, end *int) {
 		}
 		w.nextBatch, w.nextLine = at.seq, at.line+1
 		if sp := a.spanEnding(at); sp.Status == status {
-			a.sweepPart(w, whole(a.batch(at.seq), sp))
+			a.sweepPart(w, a.whole(a.batch(at.seq), sp))
 		}
 		*end--
 	}
@@ -139,19 +139,19 @@ func (a *applying) stepQueue(w *sweep, end *int) {
 	}
 }
 
-// deleting reports whether a sweep under way deletes everything around a line: the line is as good as deleted.
-func (a *applying) deleting(b *batch, line uint32) bool {
-	if s := a.submissionOf(b); s != nil && s.deleting {
+// deleting reports whether a sweep under way deletes everything around a part: its lines are as good as deleted.
+func (a *applying) deleting(p part) bool {
+	if s := a.submissionOf(p.b); s != nil && s.deleting {
 		return true
 	}
-	return slices.ContainsFunc(a.running, func(w *sweep) bool { return w.Deletes() && w.covers(b, line) })
+	return slices.ContainsFunc(a.running, func(w *sweep) bool { return w.Deletes() && w.covers(p) })
 }
 
 // sweepPart applies the operation of a sweep to lines that it moves.
 func (a *applying) sweepPart(w *sweep, p part) {
 	var others []*job.Sweep
 	for _, other := range a.running {
-		if w.Op == job.Redrive && other.covers(p.b, p.first) {
+		if w.Op == job.Redrive && other.covers(p) {
 			others = append(others, &other.Sweep)
 		}
 	}
@@ -181,7 +181,7 @@ func (a *applying) takeBack(p part, now *job.State) job.Status {
 		return job.Cancelled // or deleted
 	}
 	for _, w := range a.running {
-		if w.batch.IsZero() && w.TakesBack(now) && w.covers(p.b, p.first) {
+		if w.batch.IsZero() && w.TakesBack(now) && w.covers(p) {
 			a.each(p.b, p.first, p.last, func(p part) { a.sweepPart(w, p) })
 			a.o.Set(seqKey(sweepTable, w.Seq), w.encode())
 			return job.Cancelled // or deleted

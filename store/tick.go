@@ -76,7 +76,7 @@ func (a *applying) fire(t timer, budget int) (rows int) {
 
 // ending returns the span that a timer is about.
 func (a *applying) ending(t timer) part {
-	return whole(a.batch(t.a), a.spanEnding(position{t.a, t.line}))
+	return a.whole(a.batch(t.a), a.spanEnding(position{t.a, t.line}))
 }
 
 // prefetchDue reads what up to so many of the next timers are about, as far as their keys are known, and returns their

@@ -13,7 +13,7 @@ import (
 func (a *applying) takeUniqueKeys(b *batch, keys []job.UniqueKey) (existing []madeBy) {
 	for _, u := range keys {
 		line := uint32(u.Line)
-		hint := uniqueKey(b.group(line).queueID, u.Key)
+		hint := uniqueKey(a.group(b, line).queueID, u.Key)
 		if id, held := a.keyHolder(b, hint); held {
 			existing = append(existing, madeBy{line, id})
 			continue
@@ -82,7 +82,7 @@ func keysOf(r lsm.Rows, b *batch, first, last uint32) (keys []job.UniqueKey) {
 func (m *machine) deleteUniqueKeys(b *batch, first, last uint32) {
 	for _, u := range keysOf(&m.o, b, first, last) {
 		m.o.Delete(lineKey(lineKeyTable, b.seq, uint32(u.Line)))
-		hint := uniqueKey(b.group(uint32(u.Line)).queueID, u.Key)
+		hint := uniqueKey(m.group(b, uint32(u.Line)).queueID, u.Key)
 		if value := m.hint(hint); value != nil {
 			if seq, line := decodeLine(value); seq == b.seq && int(line) == u.Line {
 				m.setHint(hint, nil)
@@ -96,7 +96,7 @@ func (m *machine) deleteUniqueKeys(b *batch, first, last uint32) {
 func (m *machine) takeUniqueKeysAgain(b *batch, first, last uint32) (held []uint32) {
 	for _, u := range keysOf(&m.o, b, first, last) {
 		line := uint32(u.Line)
-		hint := uniqueKey(b.group(line).queueID, u.Key)
+		hint := uniqueKey(m.group(b, line).queueID, u.Key)
 		if _, taken := m.keyHolder(nil, hint); taken {
 			held = append(held, line)
 			continue

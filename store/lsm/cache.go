@@ -7,64 +7,76 @@ import (
 )
 
 // The caches have two generations. A value that is found in the older one moves to the younger one. When the younger
-// generation holds half of what the cache may hold, it becomes the older one, and the values that were not looked up in
-// the meantime are dropped. Dropping a whole map or tree is cheap, and no list of uses has to be kept.
+// generation holds half of the bytes that the cache may hold, it becomes the older one, and the values that were not
+// looked up in the meantime are dropped. Dropping a whole map or tree is cheap, and no list of uses has to be kept.
+//
+// A cache counts bytes, never values: one value may take a thousand times as much as another.
 //
 // Invariant: a generation ends only after a commit. Until then, an object that was changed and not written yet is found
 // again.
 
 // Recent is a cache by key.
-type Recent[K comparable, V any] struct{ young, old map[K]V }
+type Recent[K comparable, V any] struct {
+	young, old map[K]sized[V]
+	size       func(V) int
+	bytes      int // of the younger generation
+}
 
-// NewRecent returns an empty cache.
-func NewRecent[K comparable, V any]() Recent[K, V] { return Recent[K, V]{young: map[K]V{}} }
+type sized[V any] struct {
+	value V
+	bytes int // when it was set
+}
+
+// NewRecent returns an empty cache. size returns about how many bytes a value takes, with its key and its place.
+func NewRecent[K comparable, V any](size func(V) int) Recent[K, V] {
+	return Recent[K, V]{young: map[K]sized[V]{}, size: size}
+}
 
 // Get returns the value of a key, or the zero value.
 func (r *Recent[K, V]) Get(key K) V {
-	value, _ := r.Find(key)
-	return value
-}
-
-// Find is Get, and reports whether the value moved to the younger generation.
-func (r *Recent[K, V]) Find(key K) (value V, moved bool) {
-	value, ok := r.young[key]
+	x, ok := r.young[key]
 	if !ok {
-		if value, moved = r.old[key]; moved {
-			r.young[key] = value
+		if x, ok = r.old[key]; ok {
+			r.young[key] = x
+			r.bytes += x.bytes
 			delete(r.old, key)
 		}
 	}
-	return value, moved
+	return x.value
 }
 
-// Set adds a value to the younger generation.
+// Set adds a value to the younger generation, and measures it. A value that has grown must be set again.
 func (r *Recent[K, V]) Set(key K, value V) {
-	r.young[key] = value
-	delete(r.old, key)
+	r.Delete(key)
+	x := sized[V]{value, r.size(value)}
+	r.young[key] = x
+	r.bytes += x.bytes
 }
 
 // Delete removes a key.
 func (r *Recent[K, V]) Delete(key K) {
-	delete(r.young, key)
-	delete(r.old, key)
+	if x, ok := r.young[key]; ok {
+		r.bytes -= x.bytes
+		delete(r.young, key)
+	}
+	if len(r.old) > 0 {
+		delete(r.old, key)
+	}
 }
 
-// Age ends the generation.
-func (r *Recent[K, V]) Age() { r.old, r.young = r.young, map[K]V{} }
-
-// Trim ends the generation if the younger one holds more than half of limit.
+// Trim ends the generation if the younger one holds more than half of limit bytes.
 func (r *Recent[K, V]) Trim(limit int) {
-	if len(r.young) > limit/2 {
-		r.Age()
+	if r.bytes > limit/2 {
+		r.old, r.young, r.bytes = r.young, map[K]sized[V]{}, 0
 	}
 }
 
 // All yields the cached values, in no order.
 func (r *Recent[K, V]) All() iter.Seq[V] {
 	return func(yield func(V) bool) {
-		for _, generation := range []map[K]V{r.young, r.old} {
-			for _, value := range generation {
-				if !yield(value) {
+		for _, generation := range []map[K]sized[V]{r.young, r.old} {
+			for _, x := range generation {
+				if !yield(x.value) {
 					return
 				}
 			}
@@ -79,17 +91,20 @@ func (r *Recent[K, V]) Len() int { return len(r.young) + len(r.old) }
 type RecentOrdered[T any] struct {
 	young, old *btree.BTreeG[T]
 	empty      func() *btree.BTreeG[T]
+	size       func(T) int
+	bytes      int // of the younger generation
 }
 
-// NewRecentOrdered returns an empty cache of values in the order of less.
-func NewRecentOrdered[T any](less func(a, b T) bool) RecentOrdered[T] {
+// NewRecentOrdered returns an empty cache of values in the order of less. size returns about how many bytes a value
+// takes.
+func NewRecentOrdered[T any](less func(a, b T) bool, size func(T) int) RecentOrdered[T] {
 	empty := func() *btree.BTreeG[T] { return btree.NewBTreeGOptions(less, btree.Options{NoLocks: true, Degree: 32}) }
-	return RecentOrdered[T]{empty(), empty(), empty}
+	return RecentOrdered[T]{young: empty(), old: empty(), empty: empty, size: size}
 }
 
 // Find looks at the first value of each generation that is not less than from. It returns the one for which holds is
-// true, and whether that moved to the younger generation.
-func (r *RecentOrdered[T]) Find(from T, holds func(found *T) bool) (found T, ok, moved bool) {
+// true.
+func (r *RecentOrdered[T]) Find(from T, holds func(found *T) bool) (found T, ok bool) {
 	look := func(at T) bool {
 		found, ok = at, holds(&at)
 		return false
@@ -97,26 +112,32 @@ func (r *RecentOrdered[T]) Find(from T, holds func(found *T) bool) (found T, ok,
 	if r.young.Ascend(from, look); !ok && r.old.Len() > 0 {
 		if r.old.Ascend(from, look); ok {
 			r.old.Delete(found)
-			r.young.Set(found)
-			moved = true
+			r.add(found)
 		}
 	}
-	return found, ok, moved
+	return found, ok
 }
 
 // Get returns the value that is equal to key in the order.
 func (r *RecentOrdered[T]) Get(key T) (found T, ok bool) {
 	if found, ok = r.young.Get(key); !ok && r.old.Len() > 0 {
 		if found, ok = r.old.Delete(key); ok {
-			r.young.Set(found)
+			r.add(found)
 		}
 	}
 	return found, ok
 }
 
+func (r *RecentOrdered[T]) add(x T) {
+	if before, replaced := r.young.Set(x); replaced {
+		r.bytes -= r.size(before)
+	}
+	r.bytes += r.size(x)
+}
+
 // Set adds a value to the younger generation, in place of an equal one.
 func (r *RecentOrdered[T]) Set(x T) {
-	r.young.Set(x)
+	r.add(x)
 	if r.old.Len() > 0 {
 		r.old.Delete(x)
 	}
@@ -124,19 +145,18 @@ func (r *RecentOrdered[T]) Set(x T) {
 
 // Delete removes the value that is equal to x.
 func (r *RecentOrdered[T]) Delete(x T) {
-	r.young.Delete(x)
+	if before, found := r.young.Delete(x); found {
+		r.bytes -= r.size(before)
+	}
 	if r.old.Len() > 0 {
 		r.old.Delete(x)
 	}
 }
 
-// Age ends the generation.
-func (r *RecentOrdered[T]) Age() { r.old, r.young = r.young, r.empty() }
-
-// Trim ends the generation if the younger one holds more than half of limit.
+// Trim ends the generation if the younger one holds more than half of limit bytes.
 func (r *RecentOrdered[T]) Trim(limit int) {
-	if r.young.Len() > limit/2 {
-		r.Age()
+	if r.bytes > limit/2 {
+		r.old, r.young, r.bytes = r.young, r.empty(), 0
 	}
 }
 

@@ -1,0 +1,319 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// metaCreate returns a create of n jobs, each of which is a group of its own, because its meta has a value of its own
+// beside some entries of 64 bytes.
+func metaCreate(typ string, first, n, entries int) *job.Create {
+	c := plainCreate("a", typ, n, 5)
+	c.Groups = nil
+	for i := range n {
+		g := plainGroup("a", typ, 1)
+		g.Traceparent = fmt.Sprintf("00-0af7651916cd43dd8448eb211c80319c-%016x-01", first+i+1)
+		pairs := []string{fmt.Sprintf("k=%d", first+i)}
+		for k := range entries {
+			pairs = append(pairs, fmt.Sprintf("k%02d=%064d", k, first+i))
+		}
+		g.Meta = job.Meta(strings.Join(pairs, ","))
+		c.Groups = append(c.Groups, g)
+	}
+	return c
+}
+
+// liveBytes is what is on the heap after a collection.
+func liveBytes() int {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}
+
+// allocatedBy returns how many bytes do allocated.
+func allocatedBy(do func()) int {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	do()
+	runtime.ReadMemStats(&after)
+	return int(after.TotalAlloc - before.TotalAlloc)
+}
+
+// TestSizesOfCachedRows: no cache takes more memory than the sizes say by which it is bounded, small rows or large.
+func TestSizesOfCachedRows(t *testing.T) {
+	const n = 1000
+	text := func(size int) string { return strings.Repeat("x", size) }
+	for _, large := range []int{0, 1} {
+		alike := plainGroup("a", "x", 1)
+		alike.Meta = job.Meta("k=" + text(large*4000))
+		row := (&batch{lines: 1, groups: &groupPage{groups: []group{{Attributes: alike.Attributes}}}}).encode()
+		page := func() []byte {
+			groups := make([]group, 30)
+			for i := range groups {
+				groups[i] = group{first: uint32(i), last: uint32(i), Attributes: plainGroup("a", "x", 1).Attributes}
+				groups[i].Meta = job.Meta("k=" + text(large*100))
+			}
+			_, row := cutGroups(groups, 1<<20)
+			return row
+		}()
+		claimed := (&claim{runner: "r" + text(large*100), runs: make([]Run, 1+large*999)}).encode()
+		held := (&runner{claims: 1, open: make([]uint64, 1+large*7)}).encode()
+		said := (&submission{Submission: job.Submission{Name: text(large * 200), Meta: job.BatchMeta("k=" + text(large*4000)), Baggage: text(large * 8000)}}).encode()
+		state := (&submissionState{status: job.BatchInProgress}).encode()
+		opened := (&session{runner: text(1 + large*100)}).encode()
+		last := (&slot{number: 1, done: &done{seq: 1, lines: 1, group: group{Attributes: alike.Attributes}, existing: make([]madeBy, large*1000),
+			ended: []endedPart{{results: make([]resultRun, 1+large*999)}}}}).encode()
+		c := newCaches()
+		pages := newPageCache()
+		for kind, fill := range map[string]func(i int) int{
+			"batches": func(i int) int {
+				b := decodeBatch(uint64(i), row)
+				c.batches.Set(b.seq, b)
+				return b.size()
+			},
+			"groups": func(i int) int {
+				p := decodeGroupPage(groupPageName{uint64(i), 29}, 0, page)
+				c.groups.Set(p.groupPageName, p)
+				return p.size()
+			},
+			"claims": func(i int) int {
+				x := decodeClaim(uint64(i), claimed, nil)
+				c.claims.Set(x.seq, x)
+				return x.size()
+			},
+			"runners": func(i int) int {
+				r := decodeRunner(fmt.Sprint("r", i), held)
+				c.runners.Set(r.name, r)
+				return r.size()
+			},
+			"submissions": func(i int) int {
+				s := decodeSubmission(uint64(i), said, state)
+				c.submissions.Set(s.seq, s)
+				return s.size()
+			},
+			"sessions": func(i int) int {
+				n := decodeSession(uint64(i), opened)
+				c.sessions.Set(n.seq, n)
+				return n.size()
+			},
+			"slots": func(i int) int {
+				l := &slot{slotName: slotName{uint64(i), 0}}
+				l.number, l.done = decodeSlot(last)
+				c.slots.Set(l.slotName, l)
+				return l.size()
+			},
+			"cells": func(i int) int {
+				x := decodeCell(fmt.Sprintf("%030d", i), (&cell{}).encode())
+				c.cells.Set(x.key, x)
+				return x.size()
+			},
+			"hints": func(i int) int {
+				c.hints.Set(fmt.Sprintf("%0*d", 10+large*(job.MaxKeyBytes-10), i), &hintRow{make([]byte, 12)})
+				return hintBytes
+			},
+			"spans": func(i int) int {
+				c.spans.Set(cachedSpan{uint64(i), span{0, 1, job.State{}}})
+				return spanBytes
+			},
+			"pages": func(i int) int {
+				p := cachedPage{seq: uint64(i), framed: make([]byte, 10+large*2000), marks: make([]uint32, large*30)}
+				pages.recent.Set(p)
+				return p.size()
+			},
+		} {
+			before, sizes := liveBytes(), 0
+			for i := range n {
+				sizes += fill(i)
+			}
+			if took := liveBytes() - before; took > sizes*5/4 {
+				t.Errorf("%s of large=%d: %d bytes each, and counted as %d", kind, large, took/n, sizes/n)
+			}
+		}
+		runtime.KeepAlive(&c)
+		runtime.KeepAlive(&pages)
+	}
+}
+
+// TestCachesAreBoundedByTheirBytes: jobs with a meta and a traceparent each take no more memory while they wait, are
+// claimed, completed and deleted than the caches may hold. A thousand groups of a batch took a megabyte each here.
+func TestCachesAreBoundedByTheirBytes(t *testing.T) {
+	const posts, jobs, limit = 10, 1000, 1 << 20
+	b := standardBounds
+	b.batchBytes, b.spanBytes, b.rowBytes = limit, limit, limit
+	s, err := Open(t.TempDir(), Options{Journal: testJournal, FS: vfs.Default, bounds: &b, MemtableBytes: 1 << 20, CacheBytes: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	before, seq := liveBytes(), uint64(0)
+	apply := func(cmd job.Command) Result {
+		seq++
+		r := mustApply(t, s, seq, int64(seq), cmd)
+		mustCommit(t, s)
+		s.TakeReadied()
+		return r
+	}
+	look := func(what string) {
+		t.Helper()
+		cached := 0
+		for p := range s.machine.groups.All() {
+			cached += p.size()
+		}
+		for b := range s.machine.batches.All() {
+			cached += b.size()
+		}
+		if cached > 2*limit+limit/2 {
+			t.Errorf("%s: batches and groups of %d bytes are cached", what, cached)
+		}
+		if grown := liveBytes() - before; grown > 12<<20 {
+			t.Errorf("%s: %d MiB on the heap", what, grown>>20)
+		}
+	}
+	for i := range posts {
+		apply(metaCreate("x", i*jobs, jobs, 12))
+	}
+	look("waiting")
+	for i := range posts * jobs / 100 / 2 {
+		claim := plainClaim("r1", 100)
+		if i%2 == 1 {
+			claim.Strategy = job.Random
+		}
+		c := apply(claim).(*Claimed)
+		apply(job.Complete{Claim: c.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
+	}
+	look("claimed and completed")
+	apply(job.Move{Client: "a", Type: "x", Op: job.Delete})
+	for s.Totals().Sweeps > 0 {
+		apply(job.Tick{})
+	}
+	look("deleted")
+}
+
+// TestOneGroupOfAThousand: a claim of one job of a batch reads and decodes one page of its groups, not all.
+func TestOneGroupOfAThousand(t *testing.T) {
+	fs := vfs.NewMem()
+	s := mustOpenIn(t, fs)
+	mustApply(t, s, 1, 0, metaCreate("x", 0, 1000, 12))
+	mustCommit(t, s)
+	if err := errors.Join(s.FlushWait(), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s = mustOpen(t, Options{FS: fs, bounds: &standardBounds})
+	mustApply(t, s, 2, 0, job.Mark{})
+	for i, strategy := range []job.Strategy{job.Oldest, job.Newest, job.Random} {
+		claim := plainClaim("r1", 1)
+		claim.Strategy = strategy
+		var c *Claimed
+		if bytes := allocatedBy(func() { c = mustApply(t, s, uint64(3+i), 0, claim).(*Claimed) }); bytes > 128<<10 {
+			t.Errorf("a claim by %v allocated %d bytes", strategy, bytes)
+		}
+		handed, err := s.HandedOut(c)
+		if err != nil || len(handed) != 1 {
+			t.Fatalf("%v, %v", handed, err)
+		}
+		doc := handed[0].First
+		if value, _ := doc.Meta.Get("k"); value != fmt.Sprint(doc.ID.Line()) {
+			t.Errorf("line %d has meta %q", doc.ID.Line(), doc.Meta)
+		}
+	}
+	cached := 0
+	for p := range s.machine.groups.All() {
+		cached += len(p.groups)
+	}
+	if cached > 20 {
+		t.Errorf("%d groups were decoded for three jobs", cached)
+	}
+	mustCommit(t, s)
+	if problems := problemsOf(t, s); len(problems) > 0 {
+		t.Error(problems)
+	}
+}
+
+// TestListReadsWhatAPageShows: a page of a list decodes a bounded number of groups, whether they match or not, and the
+// pages together find what is there.
+func TestListReadsWhatAPageShows(t *testing.T) {
+	s := mustOpen(t, Options{bounds: &standardBounds})
+	const posts, jobs = 20, 1000
+	for i := range posts {
+		mustApply(t, s, uint64(1+i), int64(i), metaCreate("x", i*jobs, jobs, 12))
+		mustCommit(t, s)
+	}
+	allocated := func(what string, most int, look func()) {
+		t.Helper()
+		if bytes := allocatedBy(look); bytes > most {
+			t.Errorf("%s allocated %d KiB", what, bytes>>10)
+		}
+	}
+	pages, found := 0, 0
+	for after := (job.ID{}); ; {
+		var docs []job.Job
+		var next job.ID
+		var err error
+		allocated("a page of jobs", 6*maxListReadBytes, func() {
+			docs, next, err = s.List(Filter{Meta: map[string]string{"k": fmt.Sprint(posts*jobs - 1)}, Limit: 1000, After: after})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		found += len(docs)
+		pages++
+		if after = next; next.IsZero() {
+			break
+		}
+	}
+	if found != 1 || pages > 20 {
+		t.Errorf("%d jobs on %d pages", found, pages)
+	}
+	allocated("ten jobs", 200<<10, func() {
+		if docs, next, err := s.List(Filter{Limit: 10}); len(docs) != 10 || next.IsZero() || err != nil {
+			t.Errorf("%d jobs, %v, %v", len(docs), next, err)
+		}
+	})
+	for _, f := range []BatchFilter{{Limit: 1000}, {Limit: 1000, Client: "a"}, {Limit: 1000, Client: "none"}} {
+		allocated("a list of batches", 400<<10, func() {
+			if docs, _, err := s.Batches(f); err != nil || len(docs) != posts && f.Client != "none" {
+				t.Errorf("%d batches, %v", len(docs), err)
+			}
+		})
+	}
+}
+
+// BenchmarkManyGroups creates batches whose jobs have a meta each, and claims and completes them.
+func BenchmarkManyGroups(b *testing.B) {
+	for _, entries := range []int{0, 15} {
+		create := metaCreate("x", 0, 1000, entries)
+		b.Run(fmt.Sprintf("work=create/entries=%d", entries+1), func(b *testing.B) {
+			n := newBench(b)
+			for b.Loop() {
+				n.apply(create)
+			}
+			n.perSecond(b, b.N*1000)
+		})
+		for _, jobs := range []int{1, 100} {
+			b.Run(fmt.Sprintf("work=drain/entries=%d/claim=%d", entries+1, jobs), func(b *testing.B) {
+				n := newBench(b)
+				for range (b.N*jobs)/1000 + 1 {
+					n.apply(create)
+				}
+				b.ResetTimer()
+				for range b.N {
+					n.finish(jobs)
+				}
+				n.perSecond(b, b.N*jobs)
+			})
+		}
+	}
+}

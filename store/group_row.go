@@ -1,0 +1,151 @@
+package store
+
+import (
+	"strings"
+	"unsafe"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/lsm"
+)
+
+// group is a group of a batch. It names its lines by their ends and its queue by number.
+type group struct {
+	first, last uint32
+	queueID     uint32
+	job.Attributes
+}
+
+// groupPage is some consecutive groups of a batch. A batch has up to a thousand, of several kilobytes each where jobs have
+// much meta: so they are in pages, and whoever looks one line up reads and decodes one page. Like a batch's other
+// attributes, groups never change.
+type groupPage struct {
+	groupPageName
+	groups []group
+	// texts is how many bytes the texts of all groups share.
+	texts int
+}
+
+// groupPageName is what a page of groups is stored and cached by: its batch, and its last line.
+type groupPageName struct {
+	seq  uint64
+	last uint32
+}
+
+// encode leaves out first, which follows from the group before.
+func (g *group) encode(e *lsm.Encoder) {
+	e.Uint(uint64(g.last))
+	e.Uint(uint64(g.queueID))
+	*e = g.AppendRow(*e)
+}
+
+// groupBytes is the least that a group takes.
+const groupBytes = 2 + job.MinAttributesRow
+
+func decodeGroup(d *lsm.Decoder, text string) (g group) {
+	g.last, g.queueID = uint32(d.Uint()), uint32(d.Uint())
+	rest, err := g.ParseRow(*d, text)
+	if err != nil {
+		lsm.Fail("decode", lsm.ErrShortRow)
+	}
+	*d = rest
+	return g
+}
+
+// cloneTexts gives a group texts of its own, so that it keeps nothing else in memory.
+func (g *group) cloneTexts() {
+	g.Traceparent, g.Meta, g.OnComplete = strings.Clone(g.Traceparent), job.Meta(strings.Clone(string(g.Meta))), job.FollowOn(strings.Clone(string(g.OnComplete)))
+}
+
+// texts is how many bytes the texts of a group have.
+func (g *group) texts() int { return len(g.Traceparent) + len(g.Meta) + len(g.OnComplete) }
+
+// decodeGroups decodes n groups, which must tile the lines from first to the last one of the page.
+func decodeGroups(name groupPageName, first uint32, n int, d *lsm.Decoder) *groupPage {
+	p := &groupPage{groupPageName: name, groups: make([]group, n)}
+	text := string(*d)
+	for i := range p.groups {
+		g := &p.groups[i]
+		*g = decodeGroup(d, text)
+		g.first = first
+		if g.first > g.last || g.last > name.last {
+			lsm.Contradict("decode", "group %d has lines %d-%d, and its page ends at line %d", i, g.first, g.last, name.last)
+		}
+		first = g.last + 1
+	}
+	if first != name.last+1 {
+		lsm.Contradict("decode", "the lines up to %d are not those of its %d groups", name.last, n)
+	}
+	p.texts = len(text)
+	return p
+}
+
+// decodeGroupPage decodes the row of a page of groups, which begins with their number.
+func decodeGroupPage(name groupPageName, first uint32, value []byte) *groupPage {
+	d := lsm.Decoder(value)
+	return decodeGroups(name, first, d.Count(groupBytes), &d)
+}
+
+// group returns the group that a line of the page belongs to.
+func (p *groupPage) group(line uint32) *group {
+	lo, hi := 0, len(p.groups)-1
+	for lo < hi {
+		if mid := (lo + hi) / 2; p.groups[mid].last < line {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return &p.groups[lo]
+}
+
+// size is about how many bytes of memory a page takes with its place in the cache.
+func (p *groupPage) size() int {
+	return 150 + len(p.groups)*int(unsafe.Sizeof(group{})) + p.texts
+}
+
+// of returns the group as a create named it, without the number of its lines.
+func (g *group) of(name queueName) job.Group {
+	return job.Group{Client: name.client, Type: name.typ, Attributes: g.Attributes}
+}
+
+func (n groupPageName) key() string { return lineKey(groupTable, n.seq, n.last) }
+
+// readGroupPage returns the page of groups that a line of a batch belongs to.
+func readGroupPage(r lsm.Rows, b *batch, line uint32) *groupPage {
+	if b.groups != nil {
+		return b.groups
+	}
+	first, last := b.groupPageOf(line)
+	name := groupPageName{b.seq, last}
+	value := r.Get(name.key())
+	if value == nil {
+		lsm.Contradict("find groups", "lines %d-%d of batch %d have none", first, last, b.seq)
+	}
+	return decodeGroupPage(name, first, value)
+}
+
+// groupReader looks up the groups of lines, for queries and Check. It keeps the page that it read last.
+type groupReader struct{ page *groupPage }
+
+// group returns the group that a line of a batch belongs to.
+func (r *groupReader) group(rows lsm.Rows, b *batch, line uint32) *group {
+	if b.groups != nil {
+		return b.groups.group(line)
+	}
+	if r.page == nil || r.page.seq != b.seq || line > r.page.last || line < r.page.groups[0].first {
+		r.page = readGroupPage(rows, b, line)
+	}
+	return r.page.group(line)
+}
+
+// cutGroups returns how many of the groups go into the first page of about so many bytes, and the row of that page.
+func cutGroups(groups []group, pageBytes int) (n int, row []byte) {
+	e := make(lsm.Encoder, 0, 2*pageBytes)
+	for n < len(groups) && len(e) < pageBytes {
+		groups[n].encode(&e)
+		n++
+	}
+	r := make(lsm.Encoder, 0, len(e)+2)
+	r.Uint(uint64(n))
+	return n, append(r, e...)
+}
