@@ -28,7 +28,7 @@ var layers = []struct {
 	{"clients", []string{"client"}},
 	{"the engine", []string{"backup", "ingest", "trace"}},
 	{"what is stored", []string{"journal", "store", "registry", "joblog", "blob"}},
-	{"rules, formats and libraries", []string{"manifest", "job", "fileset", "mdns", "filelock"}},
+	{"rules, formats and libraries", []string{"containerjob", "manifest", "job", "fileset", "mdns", "filelock"}},
 }
 
 // notDrawn are folders that are no part of the program, and folders below others that help tests.

@@ -75,6 +75,9 @@ func (s *Server) addLines(c echo.Context, a *attributes, form lineForm, batch jo
 	}
 	g.Lines, g.Kind = n, job.Text
 	cmd := &job.Create{Groups: []job.Group{g}, Into: batch, Once: key, Frame: job.LineFrame, Longest: longest, Payloads: lines}
+	if err := s.checkPayloads(cmd, "line"); err != nil {
+		return err
+	}
 	made, receipt, err := s.engine.Create(c.Request().Context(), cmd)
 	body.release() // the client may be slow to read
 	if err != nil {

@@ -121,6 +121,9 @@ func (s *Server) createOne(c echo.Context, body []byte) error {
 // oneJob returns the command that creates a single job, and the stored form of its payload.
 func (s *Server) oneJob(r *createRequest) (cmd *job.Create, payload []byte, err error) {
 	g, payload, err := s.newJob(r, s.engine.Now())
+	if err == nil {
+		err = s.checkPayload(g.Client, g.Type, payload)
+	}
 	if err != nil {
 		return nil, nil, err
 	}

@@ -172,6 +172,9 @@ func (b *bulk) add(s *Server, text []byte, now int64) error {
 	if err == nil {
 		err = b.of.inherit(&g)
 	}
+	if err == nil && !b.chained { // the outcome of a run must not be lost because of a job that follows it
+		err = s.checkPayload(g.Client, g.Type, payload)
+	}
 	if err != nil {
 		return err
 	}

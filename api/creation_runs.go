@@ -112,7 +112,10 @@ func (s *Server) creationInRuns(text []byte, trace *string, of *openBatch) (*job
 	if err != nil {
 		return nil, err
 	}
-	return cmd, setPayloads(cmd, parts)
+	if err := setPayloads(cmd, parts); err != nil {
+		return nil, err
+	}
+	return cmd, s.checkPayloads(cmd, "job")
 }
 
 // addNewRun adds the group of a run to a command.

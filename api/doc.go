@@ -27,8 +27,8 @@
 //   - request_body.go, media_types.go, memory_budget.go, strict_json.go: request bodies, their media types, the limits
 //     on memory for bodies and answers, and strict decoding of JSON.
 //   - idempotency.go: idempotency keys, and the numbers of requests in a session.
-//   - create.go, create_many.go, creation_runs.go, add.go, job_attributes.go: the creation of one job, of several jobs
-//     as JSON or in runs, and of one job per line; the attributes of jobs.
+//   - create.go, create_many.go, creation_runs.go, add.go, job_attributes.go, runnable_payloads.go: the creation of one job, of several jobs
+//     as JSON or in runs, and of one job per line; the attributes of jobs; payloads with which a job could never run.
 //   - claim.go, strategy.go, claim_answer.go, claim_json.go, claim_runs.go, claim_handlers.go: claims, and their
 //     strategies; their answers in JSON and in runs; the handlers that these name.
 //   - tickle.go: the tickles that extend leases.

@@ -107,11 +107,14 @@ func (r *run) gone(name string, how ended, got container.WaitResponse) (ended, e
 	return how, nil
 }
 
-// stop ends a container: with its stop signal and, after grace, by killing it, or at once.
+// stop ends a container: with its stop signal and, after grace or, if that is shorter, the StopTimeout of the job, by killing it, or at once.
 func (r *run) stop(name string, gently bool) error {
 	var err error
 	if gently {
 		seconds := int(r.engine.grace / time.Second)
+		if asked := r.document.Container.Config.StopTimeout; asked != nil {
+			seconds = min(seconds, *asked)
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), r.engine.grace+stopWait)
 		_, err = r.engine.docker.ContainerStop(ctx, name, engine.ContainerStopOptions{Timeout: &seconds})
 		cancel()

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/daybookq/daybook/containerjob"
 )
 
 // deletedFiles looks for files of a workspace that have no name any more, because processes of a container keep them open
@@ -34,7 +36,7 @@ func newDeletedFiles(first int, workspace string) (*deletedFiles, error) {
 		return nil, fmt.Errorf("%w: the engine does not name one", errHidden)
 	}
 	// The number may be that of another process, if the engine has other process ids than the runner.
-	seen, err := os.Stat(fmt.Sprintf("/proc/%d/root%s", first, mountPoint))
+	seen, err := os.Stat(fmt.Sprintf("/proc/%d/root%s", first, containerjob.MountPoint))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errHidden, err)
 	}

@@ -49,7 +49,6 @@
 //
 //	settings.go      Settings; what is used of the server; which engine is used
 //	images.go        the list of images
-//	payload.go       from a payload to a document that is safe
 //	system_unix.go   locks, disks and limits
 //	system_other.go  on other systems, there are no containers
 //	tree.go          directories that containers have written: measured, and given to a user

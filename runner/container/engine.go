@@ -14,6 +14,7 @@ import (
 	"github.com/moby/moby/api/types/system"
 	"github.com/moby/moby/client"
 
+	"github.com/daybookq/daybook/containerjob"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner/disk"
@@ -160,16 +161,16 @@ func (e *Engine) user(named string) (user, group int, err error) {
 	first, second, both := strings.Cut(named, ":")
 	wantUser, err := strconv.Atoi(first)
 	if err != nil {
-		return 0, 0, refused("Container.Config.User: %w", err)
+		return 0, 0, containerjob.Refused("Container.Config.User: %w", err)
 	}
 	wantGroup := wantUser
 	if both {
 		if wantGroup, err = strconv.Atoi(second); err != nil {
-			return 0, 0, refused("Container.Config.User: %w", err)
+			return 0, 0, containerjob.Refused("Container.Config.User: %w", err)
 		}
 	}
 	if (e.rootless || os.Getuid() != 0) && (wantUser != user || wantGroup != group) {
-		return 0, 0, refused("Container.Config.User is %s, and containers of this runner have the user %d:%d", named, user, group)
+		return 0, 0, containerjob.Refused("Container.Config.User is %s, and containers of this runner have the user %d:%d", named, user, group)
 	}
 	return wantUser, wantGroup, nil
 }

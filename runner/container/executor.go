@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/daybookq/daybook/containerjob"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner/program"
 	"github.com/daybookq/daybook/runner/task"
@@ -105,10 +106,10 @@ func (r *run) whole() task.End {
 
 // read reads the payload.
 func (r *run) read() (end task.End, ok bool) {
-	d, err := decode(r.job.Payload)
+	d, err := containerjob.Parse(r.job.Payload)
 	if err == nil {
 		r.document = d
-		r.dir, err = d.Container.Config.directory()
+		r.dir, err = d.Container.Config.Directory()
 	}
 	if err == nil {
 		r.report.Image, err = r.executor.images.resolve(d.Container.Config.Image)

@@ -10,6 +10,7 @@ import (
 	"github.com/moby/moby/api/types/mount"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/containerjob"
 )
 
 // The labels of containers. What a job chooses has a prefix, because programs that watch an engine act on labels.
@@ -40,7 +41,7 @@ func (e *Engine) hostConfig(files string, memoryBytes int64, v *volumes) *contai
 		ReadonlyRootfs: true,
 		ShmSize:        shmBytes,
 		Tmpfs:          map[string]string{"/tmp": tmpfs(e.TmpBytes)},
-		Mounts:         append([]mount.Mount{bind(files, mountPoint)}, v.mounts(files)...),
+		Mounts:         append([]mount.Mount{bind(files, containerjob.MountPoint)}, v.mounts(files)...),
 		Resources: container.Resources{
 			Memory: memoryBytes, MemorySwap: memoryBytes, // together with swap, so there is none
 			PidsLimit: &processes, NanoCPUs: int64(e.CPUs * 1e9),
@@ -72,7 +73,7 @@ func tmpfs(bytes int64) string {
 }
 
 // config returns the part of a container's configuration that a job has a say in.
-func (e *Engine) config(c *config, j *client.Job, dir, user, imageID string) *container.Config {
+func (e *Engine) config(c *containerjob.Config, j *client.Job, dir, user, imageID string) *container.Config {
 	labels := map[string]string{
 		labelWorkspaces: e.workspaces.id, labelInstance: e.workspaces.instance, labelRunner: e.Runner, labelJob: j.ID,
 	}
@@ -85,7 +86,7 @@ func (e *Engine) config(c *config, j *client.Job, dir, user, imageID string) *co
 	}
 	return &container.Config{
 		Image: imageID, Cmd: c.Cmd, Entrypoint: c.Entrypoint, Env: env, User: user, Labels: labels, StopSignal: c.StopSignal,
-		WorkingDir: dir, AttachStdout: true, AttachStderr: true, NetworkDisabled: true,
+		Hostname: c.Hostname, Domainname: c.Domainname, WorkingDir: dir, AttachStdout: true, AttachStderr: true, NetworkDisabled: true,
 		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}}, // no processes beside those of the job
 	}
 }

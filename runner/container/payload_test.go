@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/containerjob"
 )
 
 // FuzzDecode: whatever a payload has, what comes of it is bounded, stays in the workspace, and is in the list of images.
@@ -44,7 +45,7 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("the image is %q: %v", full, err)
 		}
 		dir := inContainer(r.dir)
-		if path.Clean(dir) != dir || dir != mountPoint && !strings.HasPrefix(dir, mountPoint+"/") {
+		if path.Clean(dir) != dir || dir != containerjob.MountPoint && !strings.HasPrefix(dir, containerjob.MountPoint+"/") {
 			t.Fatalf("the directory is %q", dir)
 		}
 		if r.user != 0 || r.group != 0 {
@@ -56,7 +57,7 @@ func FuzzDecode(f *testing.F) {
 				t.Fatalf("the label is %q", name)
 			}
 		}
-		if c.Image != "sha256:id" || len(c.Cmd) > maxTexts || len(c.Env) > maxTexts+10 || len(c.Volumes) > 0 || c.Tty {
+		if c.Image != "sha256:id" || len(c.Cmd) > containerjob.MaxTexts || len(c.Env) > containerjob.MaxTexts+10 || len(c.Volumes) > 0 || c.Tty {
 			t.Fatalf("%+v", c)
 		}
 	})
@@ -72,7 +73,7 @@ func TestExamplesOfDocuments(t *testing.T) {
 	if len(examples) != 2 {
 		t.Fatalf("the page has %d examples", len(examples))
 	}
-	if d, err := decode(examples[0][1]); err != nil {
+	if d, err := containerjob.Parse(examples[0][1]); err != nil {
 		t.Error(err)
 	} else if got := fmt.Sprintf("%+v", d); !strings.Contains(got, "busybox:1.36") {
 		t.Errorf("the payload is read as %s", got)

@@ -16,6 +16,7 @@ import (
 	engine "github.com/moby/moby/client"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/containerjob"
 	"github.com/daybookq/daybook/fileset"
 	"github.com/daybookq/daybook/runner/runlog"
 	"github.com/daybookq/daybook/runner/task"
@@ -27,7 +28,7 @@ type run struct {
 	executor    *Executor
 	task        *task.Task
 	job         *client.Job
-	document    *document
+	document    *containerjob.Document
 	dir         string // working directory, relative to the workspace
 	user, group int
 
@@ -74,7 +75,7 @@ func (r *run) steps(ctx context.Context) task.End {
 	img, err := r.image(ctx)
 	if err == nil {
 		r.report.ImageID = img.ID
-		r.volumes, err = volumesOf(img)
+		r.volumes, err = volumesOf(img, r.document.Container.Config.Volumes)
 	}
 	if err == nil {
 		err = r.pull(ctx)
@@ -326,9 +327,9 @@ func (r *run) container(ctx context.Context, img *image.InspectResponse) (how en
 
 func inContainer(dir string) string {
 	if dir == "." {
-		return mountPoint
+		return containerjob.MountPoint
 	}
-	return mountPoint + "/" + dir
+	return containerjob.MountPoint + "/" + dir
 }
 
 // attach copies what the container prints to the log. The returned function waits so long for the end of the output, and

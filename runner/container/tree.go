@@ -7,11 +7,13 @@ import (
 	"io"
 	"io/fs"
 	"os"
+
+	"github.com/daybookq/daybook/containerjob"
 )
 
 // The bounds of a workspace's directories and files. A walk has one open file for each level.
 const (
-	maxDepth   = 100
+	maxDepth   = containerjob.MaxDepth
 	maxEntries = 1_000_000
 	atOnce     = 512 // entries that are read from a directory
 )

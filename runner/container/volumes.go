@@ -10,41 +10,45 @@ import (
 
 	"github.com/moby/moby/api/types/image"
 	"github.com/moby/moby/api/types/mount"
+
+	"github.com/daybookq/daybook/containerjob"
 )
 
-// maxVolumes is how many volumes an image may have.
+// maxVolumes is how many volumes a container may have.
 const maxVolumes = 16
 
-var errVolume = errors.New("the volumes of the image are refused")
+var errVolume = errors.New("the volumes of the container are refused")
 
-// volumes are those of an image. An engine would create a directory for each, without a limit and outside of the
+// volumes are those of an image and of a job. An engine would create a directory for each, without a limit and outside of the
 // workspace. So each gets something else.
 type volumes struct {
 	inside []string // in the workspace, relative to it: they are directories of the workspace
 	memory []string // elsewhere: they are in memory
 }
 
-// volumesOf returns the volumes of an image. The error wraps errVolume.
-func volumesOf(img *image.InspectResponse) (*volumes, error) {
+// volumesOf returns the volumes of an image, and those that a job adds. The error wraps errVolume.
+func volumesOf(img *image.InspectResponse, added map[string]struct{}) (*volumes, error) {
 	v := &volumes{}
-	if img.Config == nil {
-		return v, nil
+	all := map[string]struct{}{}
+	maps.Copy(all, added)
+	if img.Config != nil {
+		maps.Copy(all, img.Config.Volumes)
 	}
-	if n := len(img.Config.Volumes); n > maxVolumes {
+	if n := len(all); n > maxVolumes {
 		return nil, fmt.Errorf("%w: it has %d; the maximum is %d", errVolume, n, maxVolumes)
 	}
-	for _, named := range slices.Sorted(maps.Keys(img.Config.Volumes)) {
+	for _, named := range slices.Sorted(maps.Keys(all)) {
 		dir := path.Clean(named)
 		top, _, _ := strings.Cut(strings.TrimPrefix(dir, "/"), "/")
 		switch {
-		case !path.IsAbs(named) || dir == "/" || len(dir) > maxTextBytes || strings.ContainsAny(dir, "\x00,:"):
+		case !path.IsAbs(named) || dir == "/" || len(dir) > containerjob.MaxTextBytes || strings.ContainsAny(dir, "\x00,:"):
 			return nil, fmt.Errorf("%w: %q is no directory that it can have", errVolume, shortened(named))
 		case top == "proc" || top == "sys" || top == "dev":
 			return nil, fmt.Errorf("%w: %q is a directory of the system", errVolume, shortened(named))
-		case dir == mountPoint || dir == "/tmp" || slices.Contains(v.memory, dir):
+		case dir == containerjob.MountPoint || dir == "/tmp" || slices.Contains(v.memory, dir):
 			continue // it is there
 		}
-		inside, found := strings.CutPrefix(dir, mountPoint+"/")
+		inside, found := strings.CutPrefix(dir, containerjob.MountPoint+"/")
 		switch {
 		case !found:
 			v.memory = append(v.memory, dir)
@@ -62,7 +66,7 @@ func volumesOf(img *image.InspectResponse) (*volumes, error) {
 func (v *volumes) mounts(files string) []mount.Mount {
 	var list []mount.Mount
 	for _, dir := range v.inside {
-		list = append(list, bind(files+"/"+dir, mountPoint+"/"+dir))
+		list = append(list, bind(files+"/"+dir, containerjob.MountPoint+"/"+dir))
 	}
 	return list
 }

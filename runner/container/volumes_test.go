@@ -39,13 +39,13 @@ func TestVolumesOf(t *testing.T) {
 		{[]string{"/workspace/a", "/workspace/a/", "/x/../workspace/a/b"}, "[a a/b]", "[]"},
 		{[]string{"/data", "/data/", "/x/../data"}, "[]", "[/data]"},
 	} {
-		v, err := volumesOf(of(c.paths...))
+		v, err := volumesOf(of(c.paths...), nil)
 		if err != nil || fmt.Sprint(v.inside) != c.inside || fmt.Sprint(v.memory) != c.memory {
 			t.Errorf("%q: %+v, %v", c.paths, v, err)
 		}
 	}
 	for _, path := range []string{"", "/", "/..", "data", "./x", "/proc", "/proc/x", "/sys/fs", "/dev/shm", "/x/../dev", "/a,b", "/a:b", "/a\x00b", "/workspace/" + strings.Repeat("d/", 200)} {
-		if v, err := volumesOf(of(path)); !errors.Is(err, errVolume) {
+		if v, err := volumesOf(of(path), nil); !errors.Is(err, errVolume) {
 			t.Errorf("%q: %+v, %v", path, v, err)
 		}
 	}
@@ -53,10 +53,10 @@ func TestVolumesOf(t *testing.T) {
 	for i := range maxVolumes {
 		many = append(many, fmt.Sprint("/d", i))
 	}
-	if v, err := volumesOf(of(many...)); err != nil || len(v.memory) != maxVolumes {
+	if v, err := volumesOf(of(many...), nil); err != nil || len(v.memory) != maxVolumes {
 		t.Error(err)
 	}
-	if _, err := volumesOf(of(append(many, "/more")...)); !errors.Is(err, errVolume) {
+	if _, err := volumesOf(of(append(many, "/more")...), nil); !errors.Is(err, errVolume) {
 		t.Errorf("one volume too many: %v", err)
 	}
 }

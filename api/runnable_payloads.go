@@ -1,0 +1,61 @@
+package api
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/daybookq/daybook/containerjob"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/handler"
+)
+
+// The jobs of a type with a stored handler of kind container have payloads of one form. A create with another payload is
+// refused, because the job could never run. The look-up costs other types nothing but a read of a map in memory.
+
+// needsDocument reports whether the jobs of a type must have the payload of a container.
+func (s *Server) needsDocument(client, typ string) bool {
+	h, ok := s.engine.HandlerFor(client, typ)
+	return ok && h.Kind == handler.Container
+}
+
+// checkPayload refuses a payload with which a job of its type could never run.
+func (s *Server) checkPayload(client, typ string, payload []byte) error {
+	if !s.needsDocument(client, typ) {
+		return nil
+	}
+	if _, err := containerjob.Parse(payload); err != nil {
+		return badRequest("payload", fmt.Sprintf("%v; the type %s has a handler of kind container", err, typ))
+	}
+	return nil
+}
+
+// checkPayloads refuses a command with such a payload. The problem begins with the place of the job, as in line 3.
+func (s *Server) checkPayloads(cmd *job.Create, place string) error {
+	if !slices.ContainsFunc(cmd.Groups, func(g job.Group) bool { return s.needsDocument(g.Client, g.Type) }) {
+		return nil
+	}
+	rest, before := cmd.Payloads, 0
+	for i := range cmd.Groups {
+		g := &cmd.Groups[i]
+		var err error
+		if !s.needsDocument(g.Client, g.Type) {
+			if rest, err = cmd.Frame.Skip(rest, g.Lines); err != nil {
+				return err
+			}
+			before += g.Lines
+			continue
+		}
+		for n := range g.Lines {
+			var payload []byte
+			if payload, rest, err = cmd.Frame.Next(rest); err != nil {
+				return err
+			}
+			if err := s.checkPayload(g.Client, g.Type, payload); err != nil {
+				return placed(place+" "+strconv.Itoa(before+n+1), err)
+			}
+		}
+		before += g.Lines
+	}
+	return nil
+}

@@ -1,0 +1,70 @@
+package api
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/runs"
+)
+
+// TestPayloadOfContainerType: a create with a payload that no container can run is refused before the journal, whatever its
+// form is. Creates of types with other handlers, and without one, are not looked at.
+func TestPayloadOfContainerType(t *testing.T) {
+	r := start(t)
+	for typ, document := range map[string]string{"c": `{"kind":"container"}`, "e": `{"kind":"exec","program":"p"}`} {
+		r.do(http.MethodPut, "/handlers/"+typ, strings.NewReader(document), "Content-Type", mimeJSON).object(http.StatusCreated)
+	}
+	const good = `{"Container":{"Config":{"Image":"busybox","AttachStdout":true,"Hostname":"a1"}},"States":[{"State":"QUEUED","Step":"","Date":"2014-11-23T04:00:00Z"}]}`
+	const bad = `{"nonsense":1}`
+	quoted := func(s string) string {
+		b, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	inRuns := func(typ, payload string) string {
+		return string(runs.AppendNewRun(runs.AppendCreation(nil, &runs.Creation{Jobs: 1, Runs: 1}), &runs.NewRun{Type: typ, N: 1, Kind: job.JSON, Frame: job.LineFrame, Payloads: []byte(payload + "\n")}))
+	}
+	type request struct{ path, body, media, says string }
+	requests := func(typ, payload string) []request {
+		one := `{"type":"` + typ + `","payload":` + payload + `}`
+		return []request{
+			{"/jobs/create", one, mimeJSON, "nonsense"},
+			{"/jobs/create", `{"type":"` + typ + `","payload":` + quoted(payload) + `}`, mimeJSON, "nonsense"},
+			{"/jobs/create", "[" + one + "]", mimeJSON, "jobs[0]"},
+			{"/jobs/create", one + "\n", mimeNDJSON, "line 1"},
+			{"/jobs/create", `{"batch":{"name":"b"},"jobs":[` + one + `]}`, mimeJSON, "jobs[0]"},
+			{"/jobs/create", inRuns(typ, payload), mimeRuns, "job 1"},
+			{"/add?jobtype=" + typ, payload, mimeText, "line 1"},
+			{"/default/job/" + typ + "/add", payload + "\n" + payload, mimeText, "line 1"},
+		}
+	}
+	for _, q := range append(requests("e", bad), requests("none", bad)...) {
+		if a := r.do(http.MethodPost, q.path, strings.NewReader(q.body), "Content-Type", q.media); a.status != http.StatusCreated {
+			t.Errorf("%s %s: %d %s", q.path, q.body, a.status, a.body)
+		}
+	}
+	for _, q := range requests("c", good) {
+		if a := r.do(http.MethodPost, q.path, strings.NewReader(q.body), "Content-Type", q.media); a.status != http.StatusCreated {
+			t.Errorf("%s %s: %d %s", q.path, q.body, a.status, a.body)
+		}
+	}
+	before := r.commands()
+	for _, q := range requests("c", bad) {
+		p := r.do(http.MethodPost, q.path, strings.NewReader(q.body), "Content-Type", q.media)
+		if p.status != http.StatusBadRequest || !strings.Contains(p.body, "nonsense") || !strings.Contains(p.body, q.says) || !strings.Contains(p.body, "handler of kind container") {
+			t.Errorf("%s %s: %d %s", q.path, q.body, p.status, p.body)
+		}
+	}
+	if after := r.commands(); after != before {
+		t.Errorf("the journal has %d commands more", after-before)
+	}
+	for _, body := range []string{`{"type":"c"}`, `{"type":"c","binary_addr":"a"}`, `{"type":"c","payload_b64":"AA=="}`} {
+		r.post("/jobs/create", body).wrong("payload")
+	}
+}

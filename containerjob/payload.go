@@ -1,0 +1,380 @@
+package containerjob
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// Document is the payload of a job. The names of fields are compared without regard to case, dashes and underscores, so
+// that working_dir is WorkingDir.
+type Document struct {
+	Container struct {
+		Config Config
+		earlier
+		others
+	}
+	Fileset struct {
+		Input  *Input
+		Output *Output
+		others
+	}
+	// States may have what submitters of etcdq write: that the job is queued.
+	States []state
+	others
+}
+
+// Config is what a job may say about its container. There is nothing in it that gives the container a right.
+type Config struct {
+	Image       string
+	Cmd         []string
+	Entrypoint  []string
+	Env         []string
+	WorkingDir  string
+	User        string
+	Hostname    string
+	Domainname  string
+	Labels      map[string]string
+	Volumes     map[string]struct{}
+	StopSignal  string
+	StopTimeout *int // seconds
+	ignored
+	others
+}
+
+// ignored are fields of Docker's Config that have no meaning for the container of a job. Their types are checked.
+type ignored struct {
+	// The runner reads both outputs. Standard input is empty, as in a container that nobody attaches to.
+	AttachStdin, AttachStdout, AttachStderr, OpenStdin, StdinOnce bool
+	// A container has no network.
+	NetworkDisabled bool
+	MacAddress      string
+	ExposedPorts    map[string]struct{}
+	// Nobody looks at the health of a container that has an end.
+	Healthcheck jsontext.Value
+	// Of builds, and of Windows.
+	OnBuild     []string
+	Shell       []string
+	ArgsEscaped bool
+}
+
+// earlier are fields with which Docker describes a container that exists, beside its Config. They say nothing about a new
+// one.
+type earlier struct {
+	ID, Created, Path, Image, Name, Driver, Platform                               string
+	ResolvConfPath, HostnamePath, HostsPath, LogPath, SysInitPath                  string
+	MountLabel, ProcessLabel, AppArmorProfile                                      string
+	Args                                                                           []string
+	RestartCount                                                                   int
+	State, NetworkSettings, GraphDriver, ExecIDs, ImageManifestDescriptor, Storage jsontext.Value
+}
+
+// Output is the fileset that is stored when the container has ended.
+type Output struct {
+	Name     string
+	Patterns []string
+	others
+}
+
+// Input is the fileset that is laid out before the container starts.
+type Input struct {
+	Name     string
+	Patterns []string
+	Version  int
+	others
+}
+
+// state is an entry of the history that etcdq keeps in a job.
+type state struct {
+	State, Step, Date string
+	others
+}
+
+// queued is the only state that a new job can be in.
+const queued = "QUEUED"
+
+// others are the fields that are not allowed. They may be empty.
+type others struct {
+	Other map[string]jsontext.Value `json:",embed"`
+}
+
+// The bounds of a payload.
+const (
+	// MaxBytes bounds a payload. Linux starts no program with more arguments and environment than 2 MiB.
+	MaxBytes      = 1 << 20
+	MaxTexts      = 1000 // arguments; entries of the environment
+	maxLabels     = 50
+	maxLabelBytes = 1 << 10
+	maxFilters    = 100 // patterns of a fileset
+	maxStates     = 100 // that etcdq has written into a job
+	maxPorts      = 1000
+	maxVolumes    = 16
+	MaxTextBytes  = 4 << 10
+	// MaxDepth is in how many directories of the workspace a directory may be.
+	MaxDepth = 100
+)
+
+// MountPoint is where the workspace is in every container.
+const MountPoint = "/workspace"
+
+// ErrRefused is wrapped by the errors of Parse, whose text names the field.
+var ErrRefused = errors.New("the payload is refused")
+
+// Refused returns an error that wraps ErrRefused.
+func Refused(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", ErrRefused, fmt.Errorf(format, args...))
+}
+
+// Parse reads and checks a payload.
+func Parse(payload []byte) (*Document, error) {
+	if len(payload) > MaxBytes {
+		return nil, Refused("it has %d bytes; the maximum is %d", len(payload), MaxBytes)
+	}
+	var d Document
+	if err := json.Unmarshal(payload, &d, json.MatchCaseInsensitiveNames(true)); err != nil {
+		if wrong, ok := errors.AsType[*json.SemanticError](err); ok && wrong.JSONPointer != "" {
+			return nil, Refused("%s has a value of another type than it must have", shortened(dotted(wrong.JSONPointer)))
+		}
+		return nil, Refused("it is not a JSON object with Container and Fileset: %w", err)
+	}
+	for _, level := range []struct {
+		name string
+		others
+	}{
+		{"", d.others}, {"Container.", d.Container.others}, {"Container.Config.", d.Container.Config.others}, {"Fileset.", d.Fileset.others},
+	} {
+		if err := level.check(level.name); err != nil {
+			return nil, err
+		}
+	}
+	if in := d.Fileset.Input; in != nil {
+		if err := errors.Join(in.check("Fileset.Input."), checkFileset("Fileset.Input", in.Name, in.Patterns)); err != nil {
+			return nil, err
+		}
+		if in.Version < 0 {
+			return nil, Refused("Fileset.Input.Version must not be negative: %d", in.Version)
+		}
+		if in.Name == "" {
+			d.Fileset.Input = nil
+		}
+	}
+	if out := d.Fileset.Output; out != nil {
+		if err := errors.Join(out.check("Fileset.Output."), checkFileset("Fileset.Output", out.Name, out.patterns())); err != nil {
+			return nil, err
+		}
+		if out.Name == "" {
+			d.Fileset.Output = nil
+		}
+	}
+	if err := checkStates(d.States); err != nil {
+		return nil, err
+	}
+	return &d, d.Container.Config.check()
+}
+
+// patterns returns the patterns, or none if no fileset is named: submitters of etcdq copy the patterns of the input there.
+func (o *Output) patterns() []string {
+	if o.Name == "" {
+		return nil
+	}
+	return o.Patterns
+}
+
+// checkStates refuses the history of a job that has begun elsewhere.
+func checkStates(list []state) error {
+	if len(list) > maxStates {
+		return Refused("States has %d entries; the maximum is %d", len(list), maxStates)
+	}
+	for i := range list {
+		s := &list[i]
+		if s.State != queued {
+			return Refused("States[%d].State must be %s, because a new job has not run yet: %q", i, queued, shortened(s.State))
+		}
+		if err := s.check(fmt.Sprintf("States[%d].", i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func dotted(p jsontext.Pointer) string {
+	return strings.Join(slices.Collect(p.Tokens()), ".")
+}
+
+// check refuses fields that are not empty.
+func (o *others) check(prefix string) error {
+	for _, name := range slices.Sorted(maps.Keys(o.Other)) {
+		if !empty(o.Other[name]) {
+			return Refused("%s is not a field that a job may set", shortened(prefix+name))
+		}
+	}
+	return nil
+}
+
+// empty reports whether a value is the zero value of a type of Go, as programs write it that encode Docker's own types: an
+// object is empty if all its members are, and so is the zero time.
+func empty(v jsontext.Value) bool {
+	d := jsontext.NewDecoder(bytes.NewReader(v))
+	for {
+		token, err := d.ReadToken()
+		if err != nil {
+			return err == io.EOF
+		}
+		switch token.Kind() {
+		case jsontext.KindTrue:
+			return false
+		case jsontext.KindNumber:
+			if n, err := token.Float(); err != nil || n != 0 {
+				return false
+			}
+		case jsontext.KindString:
+			if _, n := d.StackIndex(d.StackDepth()); d.StackDepth() > 0 && n%2 == 1 { // the name of a member
+				continue
+			}
+			if text := token.String(); text != "" && text != "0001-01-01T00:00:00Z" {
+				return false
+			}
+		case jsontext.KindBeginArray:
+			if d.PeekKind() != jsontext.KindEndArray {
+				return false
+			}
+		}
+	}
+}
+
+func checkFileset(field, name string, patterns []string) error {
+	if name == "" {
+		if len(patterns) > 0 {
+			return Refused("%s has patterns and no name", field)
+		}
+		return nil
+	}
+	if err := job.CheckName(field+".Name", name); err != nil {
+		return Refused("%w", err)
+	}
+	if len(patterns) > maxFilters {
+		return Refused("%s.Patterns has %d patterns; the maximum is %d", field, len(patterns), maxFilters)
+	}
+	return checkTexts(field+".Patterns", patterns, MaxTextBytes)
+}
+
+func checkTexts(field string, texts []string, mostBytes int) error {
+	if len(texts) > MaxTexts {
+		return Refused("%s has %d texts; the maximum is %d", field, len(texts), MaxTexts)
+	}
+	for i, text := range texts {
+		if strings.ContainsRune(text, 0) {
+			return Refused("%s[%d] has a NUL byte", field, i)
+		}
+		if len(text) > mostBytes {
+			return Refused("%s[%d] has %d bytes; the maximum is %d", field, i, len(text), mostBytes)
+		}
+	}
+	return nil
+}
+
+var (
+	environmentEntry = regexp.MustCompile(`^[^=\x00]+=`)
+	hostName         = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?$`)
+	numericUser      = regexp.MustCompile(`^[1-9][0-9]{0,8}(:[1-9][0-9]{0,8})?$`)
+	stopSignals      = []string{"", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGKILL"}
+)
+
+// maxArgumentBytes is what Linux takes as one argument.
+const maxArgumentBytes = 128 << 10
+
+func (c *Config) check() error {
+	const of = "Container.Config."
+	if c.Image == "" {
+		return Refused(of + "Image is missing")
+	}
+	for field, texts := range map[string][]string{"Cmd": c.Cmd, "Entrypoint": c.Entrypoint, "Env": c.Env} {
+		if err := checkTexts(of+field, texts, maxArgumentBytes); err != nil {
+			return err
+		}
+	}
+	for i, entry := range c.Env {
+		if !environmentEntry.MatchString(entry) {
+			return Refused(of+"Env[%d] must be NAME=value", i)
+		}
+		if name, _, _ := strings.Cut(entry, "="); strings.HasPrefix(name, "DAYBOOK_") || name == "TRACEPARENT" {
+			return Refused(of+"Env[%d] sets %s, which the runner sets", i, shortened(name))
+		}
+	}
+	if _, err := c.Directory(); err != nil {
+		return err
+	}
+	if c.User != "" && !numericUser.MatchString(c.User) {
+		return Refused(of+"User must be the number of a user, or user:group, and neither may be 0: %q", shortened(c.User))
+	}
+	for field, name := range map[string]string{"Hostname": c.Hostname, "Domainname": c.Domainname} {
+		if name != "" && !hostName.MatchString(name) {
+			return Refused(of+"%s must have up to 63 letters, digits, dots and dashes: %q", field, shortened(name))
+		}
+	}
+	if len(c.ExposedPorts) > maxPorts {
+		return Refused(of+"ExposedPorts has %d ports; the maximum is %d", len(c.ExposedPorts), maxPorts)
+	}
+	if len(c.Volumes) > maxVolumes {
+		return Refused(of+"Volumes has %d volumes; the maximum is %d", len(c.Volumes), maxVolumes)
+	}
+	for dir := range c.Volumes {
+		if !path.IsAbs(dir) || len(dir) > MaxTextBytes {
+			return Refused(of+"Volumes: %q is no absolute path", shortened(dir))
+		}
+	}
+	if t := c.StopTimeout; t != nil && *t < 0 {
+		return Refused(of+"StopTimeout must not be negative, because the runner kills a container that does not stop: %d", *t)
+	}
+	if len(c.Labels) > maxLabels {
+		return Refused(of+"Labels has %d labels; the maximum is %d", len(c.Labels), maxLabels)
+	}
+	for name, value := range c.Labels {
+		if name == "" || len(name)+len(value) > maxLabelBytes || strings.ContainsRune(name+value, 0) {
+			return Refused(of+"Labels: the label %q is empty, has NUL bytes, or has more than %d bytes", shortened(name), maxLabelBytes)
+		}
+	}
+	if !slices.Contains(stopSignals, c.StopSignal) {
+		return Refused(of+"StopSignal must be one of %s, not %q", strings.Join(stopSignals[1:], ", "), shortened(c.StopSignal))
+	}
+	return nil
+}
+
+// Directory returns the working directory, relative to the workspace.
+func (c *Config) Directory() (string, error) {
+	dir := c.WorkingDir
+	if path.IsAbs(dir) {
+		clean := path.Clean(dir)
+		rest, inside := strings.CutPrefix(clean+"/", MountPoint+"/")
+		if !inside {
+			return "", Refused("Container.Config.WorkingDir must be relative to the workspace, or in %s: %q", MountPoint, shortened(dir))
+		}
+		dir = strings.TrimSuffix(rest, "/")
+	}
+	dir = path.Clean("./" + dir)
+	if !filepath.IsLocal(dir) || len(dir) > MaxTextBytes || strings.ContainsRune(dir, 0) || strings.Count(dir, "/") >= MaxDepth {
+		return "", Refused("Container.Config.WorkingDir leaves the workspace, or is too long: %q", shortened(c.WorkingDir))
+	}
+	return dir, nil
+}
+
+// shortened returns a text for an error.
+func shortened(s string) string {
+	const most = 200
+	if len(s) > most {
+		return strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
+}

@@ -1,0 +1,94 @@
+package containerjob
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+// inspected is what docker inspect gives as the Config of a container of an image with a volume, a port and a health check,
+// and inspected20 the same of Docker 20.10.
+const (
+	inspected = `{"Hostname":"4fdd1f2a3b4c","Domainname":"","User":"","AttachStdin":true,"AttachStdout":true,"AttachStderr":true,
+		"ExposedPorts":{"5432/tcp":{}},"Tty":false,"OpenStdin":true,"StdinOnce":true,"Env":["PATH=/usr/bin:/bin","LANG=C"],
+		"Cmd":["postgres"],"Healthcheck":{"Test":["CMD-SHELL","true"],"Interval":1000000000},"Image":"postgres:16",
+		"Volumes":{"/var/lib/postgresql/data":{}},"WorkingDir":"","Entrypoint":["docker-entrypoint.sh"],"NetworkDisabled":true,
+		"OnBuild":null,"Labels":{"maintainer":"ada"},"StopSignal":"SIGINT","StopTimeout":10,"Shell":["/bin/sh","-c"]}`
+	inspected20 = `{"Hostname":"4fdd1f2a3b4c","Domainname":"example.org","User":"","AttachStdin":false,"AttachStdout":true,"AttachStderr":true,
+		"Tty":false,"OpenStdin":false,"StdinOnce":false,"Env":[],"Cmd":["true"],"ArgsEscaped":true,"Image":"busybox","Volumes":null,
+		"WorkingDir":"","Entrypoint":null,"MacAddress":"02:42:ac:11:00:02","OnBuild":["RUN true"],"Labels":{}}`
+	// submitted is a job as etcdq's own submitter encodes it: with all fields of the types of its Docker library.
+	submitted = `{"Container":{"ID":"","Created":"0001-01-01T00:00:00Z","Path":"","Args":null,"Config":{"Hostname":"","Domainname":"","User":"",
+		"Memory":0,"MemorySwap":0,"CpuShares":0,"Cpuset":"","AttachStdin":false,"AttachStdout":false,"AttachStderr":false,"PortSpecs":null,
+		"ExposedPorts":null,"Tty":false,"OpenStdin":false,"StdinOnce":false,"Env":null,"Cmd":["sh","-c","echo 1 > a"],"Dns":null,
+		"Image":"ubuntu","Volumes":null,"VolumesFrom":"","WorkingDir":"","Entrypoint":null,"NetworkDisabled":false},
+		"State":{"Running":false,"Pid":0,"ExitCode":0,"StartedAt":"0001-01-01T00:00:00Z","FinishedAt":"0001-01-01T00:00:00Z","Ghost":false},
+		"Image":"","NetworkSettings":null,"SysInitPath":"","ResolvConfPath":"","HostnamePath":"","HostsPath":"","Name":"","Driver":"",
+		"Volumes":null,"VolumesRW":null,"HostConfig":{"Binds":null,"Privileged":false,"RestartPolicy":{"Name":"","MaximumRetryCount":0}}},
+		"Fileset":{"Input":{"Name":"hello","Patterns":["**"]},"Output":{"Name":"","Patterns":["**"]}},"Owner":"",
+		"States":[{"State":"QUEUED","Step":"","Date":"0001-01-01T00:00:00Z"}],"Result":null}`
+)
+
+func withConfig(config string) string { return `{"Container":{"Config":` + config + `}}` }
+
+func TestParse(t *testing.T) {
+	for name, payload := range map[string]string{
+		"docker inspect": withConfig(inspected), "docker inspect of 20.10": withConfig(inspected20), "etcdq": submitted,
+	} {
+		t.Run(name, func(t *testing.T) {
+			if d, err := Parse([]byte(payload)); err != nil {
+				t.Error(err)
+			} else if d.Container.Config.Image == "" || d.Fileset.Output != nil {
+				t.Errorf("%+v", d)
+			}
+		})
+	}
+	const whole = `{"Container":{"Config":{"Image":"a"FIELD}OF}}`
+	for field, value := range map[string]string{
+		"Tty": "true", "Memory": "5", "VolumesFrom": `"a"`, "Dns": `["1.1.1.1"]`, "SecurityOpt": `[""]`, "Hostname": `"-a"`, "Volumes": `{"a":{}}`,
+		"AttachStdin": "1", "ExposedPorts": `"80"`, "StopTimeout": "-1", "User": `"root"`, "WorkingDir": `"/etc"`, "Domainname": `"a b"`, "Cmd": `"true"`,
+	} {
+		_, err := Parse([]byte(strings.NewReplacer("FIELD", `,"`+field+`":`+value, "OF", "").Replace(whole)))
+		if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), field) {
+			t.Errorf("Config.%s = %s: %v", field, value, err)
+		}
+	}
+	for field, value := range map[string]string{
+		"HostConfig": `{"Binds":["/:/mnt"]}`, "Mounts": `[{"Source":"/"}]`, "Unknown": `{"a":{"b":[{}]}}`, "RestartCount": `"1"`,
+	} {
+		_, err := Parse([]byte(strings.NewReplacer("OF", `,"`+field+`":`+value, "FIELD", "").Replace(whole)))
+		if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), field) {
+			t.Errorf("Container.%s = %s: %v", field, value, err)
+		}
+	}
+	for payload, says := range map[string]string{
+		`{"nonsense":1}`: "nonsense", `{}`: "Image", ``: "JSON object", `[]`: "JSON object", `7`: "JSON object", "text": "JSON object",
+		`{"Container":{"Config":{"Image":"a"}},"States":[{"State":"FINISHED"}]}`:            "States[0].State",
+		`{"Container":{"Config":{"Image":"a"}},"States":[{"State":"QUEUED","Else":1}]}`:     "States[0].Else",
+		`{"Container":{"Config":{"Image":"a"}},"States":"QUEUED"}`:                          "States",
+		`{"Container":{"Config":{"Image":"a"}},"Owner":"i-1"}`:                              "Owner",
+		`{"Container":{"Config":{"Image":"a"}},"Result":{"Status":"SUCCESS"}}`:              "Result",
+		`{"Container":{"Config":{"Image":"a"}},"Fileset":{"Input":{"Patterns":["a"]}}}`:     "no name",
+		`{"Container":{"Config":{"Image":"a"}},"Fileset":{"Input":"a"}}`:                    "Input",
+		`{"Container":{"Config":{"Image":"a","image":"b"}}}`:                                "JSON object",
+		`{"Container":{"Config":{"Image":"a"}},"Fileset":{"Output":{"Name":"a","Mode":1}}}`: "Mode",
+	} {
+		if _, err := Parse([]byte(payload)); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", payload, err)
+		}
+	}
+}
+
+// TestParseDeep: the work of a deep value grows with its length only.
+func TestParseDeep(t *testing.T) {
+	const deep = 9000
+	payload := `{"Container":{"Config":{"Image":"a"}},"Other":` + strings.Repeat(`{"a":`, deep) + "1" + strings.Repeat("}", deep) + "}"
+	allocated := testing.AllocsPerRun(1, func() {
+		if _, err := Parse([]byte(payload)); !errors.Is(err, ErrRefused) {
+			t.Error(err)
+		}
+	})
+	if allocated > 10*deep {
+		t.Errorf("%.0f allocations", allocated)
+	}
+}
