@@ -25,7 +25,8 @@ type miniqOptions struct {
 
 // document returns the handler as it is stored.
 func (m *miniqHandler) document() *handler.Document {
-	d := &handler.Document{Before: m.Before, BeforeEach: m.BeforeEach, AfterEach: m.AfterEach, EID: m.EID}
+	// Lines of output create jobs of all types, as miniq has it. Handlers in Daybook's form list the types.
+	d := &handler.Document{ChainTypes: []string{handler.AnyType}, Before: m.Before, BeforeEach: m.BeforeEach, AfterEach: m.AfterEach, EID: m.EID}
 	if m.Lang == handler.HTTP {
 		d.Kind, d.URL = handler.HTTP, m.Body
 	} else {

@@ -243,7 +243,7 @@ func TestBodyLimitsOfRoutes(t *testing.T) {
 		limit := smallBodyBytes
 		if long[name] {
 			limit = maxBodyBytes
-		} else if strings.Contains(route.path, "/handler") && !strings.HasSuffix(route.path, "/delete") {
+		} else if strings.Contains(route.path, "/handler") && !strings.HasSuffix(route.path, "/delete") && !strings.HasSuffix(route.path, "/del") {
 			limit = 2 * job.MaxHandlerBytes
 		} else if route.path == "/blobs/missing" {
 			limit = 1 << 20

@@ -92,6 +92,9 @@ func (s *Server) routes() []route {
 		{http.MethodPost, "/:client/handler/:type/add", s.addHandler, !hot, !keyed, ""},
 		{http.MethodGet, "/:client/handler/:type/get", s.handlerOf, !hot, !keyed, ""},
 		{http.MethodPost, "/:client/handler/:type/delete", s.deleteHandler, !hot, !keyed, ""},
+		{http.MethodPost, "/:client/handler/add/:type/add", s.addHandler, !hot, !keyed, ""}, // as miniq's document has them
+		{http.MethodGet, "/:client/handler/get/:type/get", s.handlerOf, !hot, !keyed, ""},
+		{http.MethodPost, "/:client/handler/del/:type/del", s.deleteHandler, !hot, !keyed, ""},
 
 		{http.MethodPut, "/blobs", s.putBlob, !hot, !keyed, "client"},
 		{http.MethodGet, "/blobs", s.listBlobs, !hot, !keyed, "client limit after"},

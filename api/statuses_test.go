@@ -161,7 +161,7 @@ func (x *everyStatus) ask(name, body string, status int, headers ...string) map[
 func (x *everyStatus) findOperations() {
 	bodies := map[string]string{
 		"/jobs/create": `{"client":"a","type":"b"}`, "/add": "x\n", "/:client/job/:type/add": "x\n", "/jobs/claim": `{"runner_id":"r","types":["none"]}`,
-		"/jobs/tickle": `{"claim_id":"ID"}`, "/jobs/complete": `{"outcomes":[]}`, "/jobs/:id/complete": `{"status":"completed"}`, "/jobs/:id/release": `{"how":"unget"}`, "/handlers/:type": `{"kind":"exec","program":"a"}`, "/:client/handler/:type/add": `{"lang":"sh","body":"handle() { cat; }"}`, "/jobs/:id": `{"priority":1}`,
+		"/jobs/tickle": `{"claim_id":"ID"}`, "/jobs/complete": `{"outcomes":[]}`, "/jobs/:id/complete": `{"status":"completed"}`, "/jobs/:id/release": `{"how":"unget"}`, "/handlers/:type": `{"kind":"exec","program":"a"}`, "/:client/handler/:type/add": `{"lang":"sh","body":"handle() { cat; }"}`, "/:client/handler/add/:type/add": `{"lang":"sh","body":"handle() { cat; }"}`, "/jobs/:id": `{"priority":1}`,
 		"/batches/:id/jobs": `{"payload":"x"}`, "/runners/:id": `{"instance":"i"}`, "/blobs/missing": `{"addresses":["` + addressOf("{}") + `"]}`,
 	}
 	upload := x.begin(20)
@@ -457,6 +457,8 @@ func (x *everyStatus) blobsAndFilesets() {
 func (x *everyStatus) successes() {
 	x.ask("PUT /handlers/{type}", `{"kind":"exec","program":"a"}`, http.StatusCreated)
 	x.ask("POST /{client}/handler/{type}/add", `{"lang":"sh","body":"handle() { cat; }"}`, http.StatusCreated)
+	x.ask("POST /{client}/handler/add/{type}/add", `{"lang":"sh","body":"handle() { cat; } # 2"}`, http.StatusCreated)
+	x.ask("POST /{client}/handler/add/{type}/add", `{"lang":"sh","body":"handle() { cat; } # 2"}`, http.StatusOK)
 	version := x.ask("PUT /handlers/{type}", `{"kind":"exec","program":"a"}`, http.StatusOK)["handler_id"].(string)
 
 	// Operations that succeed in any state, with DELETE as the last.

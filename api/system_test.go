@@ -61,8 +61,21 @@ func TestReads(t *testing.T) {
 	id := o["batch_id"].(string)
 	t.Run("job", func(t *testing.T) {
 		r.get("/jobs/"+unknownID).refused(http.StatusNotFound, "job_not_found")
-		for _, bad := range []string{"x", strings.ToUpper(id), strings.ReplaceAll(id, "-", ""), id + "0", "00000000-0000-4000-8000-000000000000"} {
+		for _, bad := range []string{"x", strings.ToUpper(id), strings.ReplaceAll(id, "-", ""), id + "0", "00000000-0000-4000-8000-00000000000G"} {
 			want(t, r.get("/jobs/"+bad).refused(http.StatusBadRequest, "bad_id"), "field", "id")
+		}
+		// A UUID of another system is an id that is not known, on all routes.
+		for _, foreign := range []string{"00000000-0000-4000-8000-000000000000", "6ba7b810-9dad-11d1-80b4-00c04fd430c8", "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff", "019ac0de-0000-7123-8000-000000000000"} {
+			for path, code := range map[string]string{
+				"/jobs/ID": "job", "/jobs/ID/output": "job", "/jobs/ID/log": "job", "/batches/ID": "batch", "/batches/ID/results": "batch", "/handler-versions/ID": "handler", "/claims/ID": "claim", "/sweeps/ID": "sweep",
+			} {
+				r.get(strings.Replace(path, "ID", foreign, 1)).refused(http.StatusNotFound, code+"_not_found")
+			}
+			for _, verb := range []string{"cancel", "redrive", "run", "tickle"} {
+				r.do(http.MethodPost, "/jobs/"+foreign+"/"+verb, nil).refused(http.StatusNotFound, "job_not_found")
+			}
+			r.post("/jobs/"+foreign+"/complete", `{"code":"ok"}`).refused(http.StatusNotFound, "job_not_found")
+			r.do(http.MethodDelete, "/jobs/"+foreign, nil).refused(http.StatusNotFound, "job_not_found")
 		}
 		// An id with the seq of a job and another time is not the id of the job.
 		parsed, err := job.ParseID(id)
@@ -303,4 +316,23 @@ func TestQueueyQueueExchange(t *testing.T) {
 	want(t, r.post("/jobs/"+id+"/complete", `{"status":"completed","output_addr":"`+input+`"}`).object(http.StatusOK), "status", "completed", "output_addr", input)
 	r.do(http.MethodPost, "/jobs/"+id+"/tickle", nil).refused(http.StatusBadRequest, "job_not_active")
 	r.post("/jobs/"+id+"/complete", `{"status":"failed"}`).refused(http.StatusBadRequest, "job_not_active")
+}
+
+// TestPathsOfMiniqHandlers: the paths of miniq's document and ours are the same routes. A handler that is stored in miniq's form
+// creates jobs of all types.
+func TestPathsOfMiniqHandlers(t *testing.T) {
+	r := start(t)
+	const body = `{"lang":"node","body":"function handle(p) {}"}`
+	for _, paths := range [][3]string{{"/c/handler/add/x/add", "/c/handler/get/x/get", "/c/handler/del/x/del"}, {"/c/handler/x/add", "/c/handler/x/get", "/c/handler/x/delete"}} {
+		r.post(paths[0], body).object(http.StatusCreated)
+		o := r.get(paths[1]).object(http.StatusOK)
+		want(t, o, "client", "c", "type", "x", "version", 1)
+		if list, _ := o["handler"].(map[string]any)["chain_types"].([]any); len(list) != 1 || list[0] != "*" {
+			t.Errorf("%v", o)
+		}
+		if a := r.do(http.MethodPost, paths[2], nil); a.status != http.StatusNoContent {
+			t.Errorf("%s: %d", paths[2], a.status)
+		}
+		r.get(paths[1]).refused(http.StatusNotFound, "handler_not_found")
+	}
 }

@@ -118,7 +118,9 @@ func (k *kinds) try(name string, h *Handler, slots int) error {
 func (k *kinds) executor(v *version) (task.Executor, error) {
 	switch v.document.Kind {
 	case handler.Exec:
-		e, err := program.New(k.sandbox, *v.program, v.options())
+		set := *v.program
+		set.ChainTypes = v.document.ChainTypes
+		e, err := program.New(k.sandbox, set, v.options())
 		if err != nil {
 			return nil, err
 		}

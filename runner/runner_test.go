@@ -37,10 +37,11 @@ func TestKinds(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := r.settings(map[string]string{"upper": "tr a-z A-Z; echo; echo 'J: count|x y z'", "count": "wc -w"})
+	s.Handlers["upper"].Document.ChainTypes = []string{"count"}
 	s.Allow, s.Accept = allow, []string{handler.HTTP, handler.Script, handler.Exec}
 	r.put("", "web", handler.Document{Kind: handler.HTTP, URL: web.URL})
 	r.put("", "script", handler.Document{Kind: handler.Script, Lang: handler.Python, Source: "def handle(payload, job):\n    return 'python ' + payload"})
-	r.put("", "alias", handler.Document{Kind: handler.Exec, Program: "upper"})
+	r.put("", "alias", handler.Document{Kind: handler.Exec, Program: "upper", ChainTypes: []string{"count"}})
 	for _, typ := range []string{"upper", "web", "script", "alias"} {
 		r.add(typ, "a", "b")
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -98,21 +99,22 @@ func readConfiguration(cmd *cobra.Command) (*configuration, error) {
 	return &configuration{}, nil
 }
 
-// readLayers reads those of the files default, $DAYBOOK_ENV and local in a directory that exist. Each may be TOML or YAML.
+// defaultLayer is the second layer without DAYBOOK_ENV, as in miniq.
+const defaultLayer = "development"
+
+// readLayers reads those of the files default, $DAYBOOK_ENV (or development) and local in a directory that exist. Each may be
+// TOML or YAML.
 func readLayers(dir string) (files []*configFile, err error) {
 	if info, err := os.Stat(dir); err != nil {
 		return nil, usageError{fmt.Errorf("read configuration: --config-dir: %w", err)}
 	} else if !info.IsDir() {
 		return nil, usageError{fmt.Errorf("read configuration: --config-dir %s is not a directory; --config names a file", dir)}
 	}
-	layers := []string{"default"}
-	if env := os.Getenv(layerVariable); env != "" {
-		if strings.ContainsAny(env, "/\\\x00") || strings.HasPrefix(env, ".") {
-			return nil, usageError{fmt.Errorf("environment variable %s: %q is not the name of a file in --config-dir", layerVariable, env)}
-		}
-		layers = append(layers, env)
+	env := cmp.Or(os.Getenv(layerVariable), defaultLayer)
+	if strings.ContainsAny(env, "/\\\x00") || strings.HasPrefix(env, ".") {
+		return nil, usageError{fmt.Errorf("environment variable %s: %q is not the name of a file in --config-dir", layerVariable, env)}
 	}
-	for _, layer := range append(layers, "local") {
+	for _, layer := range []string{"default", env, "local"} {
 		found := ""
 		for _, extension := range []string{".toml", ".yaml", ".yml"} {
 			path := filepath.Join(dir, layer+extension)

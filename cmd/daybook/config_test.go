@@ -383,6 +383,10 @@ func TestLayers(t *testing.T) {
 	check("production", "work", map[string]string{"concurrency": "2 " + at(def, "4"), "drain": "5s " + at(local, "3")})
 	check("production", "add", map[string]string{"type": "a " + at(def, "5"), "retention": "0s default"})
 
+	dev := writeFile(t, dir, "config/development.toml", "retention = '3d'\n")
+	check("", "serve", map[string]string{"retention": "3d " + at(dev, "1"), "queue-idle": "3h " + at(local, "1")})
+	check("production", "serve", map[string]string{"retention": "2d " + at(prod, "1")})
+
 	// The variable names the directory, too. --config has precedence over it.
 	t.Setenv("DAYBOOK_CONFIG_DIR", "config")
 	if s := settingsShown(t)["queue-idle"]; s.Value != "3h" {

@@ -217,7 +217,7 @@ configuration file; otherwise its default. ` + "`daybook config VERB`" + ` print
 it comes from.
 
 --config FILE names a file, which must exist. --config-dir DIR names a directory, in which up to three files are read:
-default, the one that the variable DAYBOOK_ENV names, and local, each as .toml, .yaml or .yml. A file that does not exist is
+default, the one that the variable DAYBOOK_ENV names (without it: development), and local, each as .toml, .yaml or .yml. A file that does not exist is
 left out. If several have the same setting, the last one counts. Without these flags and their variables, no file is read.
 
 Settings have the names of the flags. The settings of ` + "`daybook serve`" + `, and server, context and data for all commands, are at

@@ -72,6 +72,8 @@ type handlerTable struct {
 
 	URL string `toml:"url"`
 
+	ChainTypes []string `toml:"chain_types"`
+
 	Lang       string `toml:"lang"`
 	Source     string `toml:"source"`
 	SourceFile string `toml:"source_file"`
@@ -95,10 +97,10 @@ type handlerTable struct {
 
 // keysOf are the keys of a handler beside kind, types and options, by its kind.
 var keysOf = map[string][]string{
-	handler.Exec:      {"argv", "shell", "dir", "frames", "exit_codes", "chain_lines", "log_bytes", "open_files", "processes", "file_bytes", "env", "network", "read_only", "read_write"},
-	handler.HTTP:      {"url"},
+	handler.Exec:      {"argv", "shell", "dir", "frames", "exit_codes", "chain_types", "log_bytes", "open_files", "processes", "file_bytes", "env", "network", "read_only", "read_write"},
+	handler.HTTP:      {"url", "chain_types"},
 	handler.Container: {"images", "exit_codes"},
-	handler.Script:    {"lang", "source", "source_file", "before", "before_each", "after_each", "eid", "env", "network", "read_only", "read_write"},
+	handler.Script:    {"lang", "source", "source_file", "before", "before_each", "after_each", "eid", "chain_types", "env", "network", "read_only", "read_write"},
 	handler.WASI:      append([]string{"manifest"}, manifestKeys...),
 }
 
@@ -256,7 +258,7 @@ func (t *handlerTable) handler(name, dir string, keys []string) (*runner.Handler
 	}
 	o := handler.Options(t.Options)
 	h := &runner.Handler{Types: t.Types, Program: t.Settings, Document: handler.Document{
-		Kind: t.Kind, Lang: t.Lang, Source: t.Source, Before: t.Before, BeforeEach: t.BeforeEach, AfterEach: t.AfterEach, EID: t.EID, URL: t.URL, Options: &o,
+		Kind: t.Kind, Lang: t.Lang, Source: t.Source, Before: t.Before, BeforeEach: t.BeforeEach, AfterEach: t.AfterEach, EID: t.EID, URL: t.URL, ChainTypes: t.ChainTypes, Options: &o,
 	}}
 	if t.Kind == handler.Exec {
 		h.Document.Program = name

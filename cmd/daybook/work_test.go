@@ -239,7 +239,7 @@ func TestWorkConfigErrors(t *testing.T) {
 // TestKeysOfKinds: each key of a handler is refused for the kinds that do not have it, with any value.
 func TestKeysOfKinds(t *testing.T) {
 	of := map[string]string{ // the kinds that have a key
-		"argv": "exec", "shell": "exec", "dir": "exec", "frames": "exec", "exit_codes": "exec and container", "chain_lines": "exec", "log_bytes": "exec", "open_files": "exec", "processes": "exec", "file_bytes": "exec",
+		"argv": "exec", "shell": "exec", "dir": "exec", "frames": "exec", "exit_codes": "exec and container", "chain_types": "exec and http and script", "log_bytes": "exec", "open_files": "exec", "processes": "exec", "file_bytes": "exec",
 		"env": "exec and script", "network": "exec and script", "read_only": "exec and script", "read_write": "exec and script",
 		"url": "http", "lang": "script", "source": "script", "source_file": "script", "before": "script", "before_each": "script", "after_each": "script", "eid": "script",
 		"images":   "container",

@@ -59,8 +59,15 @@ type Document struct {
 	RequiredExtensions  []string `json:"required_extensions,omitempty"`
 	RequiredPermissions []string `json:"required_permissions,omitempty"`
 
+	// ChainTypes are the types of jobs that lines of output J: type|payload create, or AnyType. It is of kinds exec, script
+	// and http. Without it, such lines create no jobs.
+	ChainTypes []string `json:"chain_types,omitempty"`
+
 	Options *Options `json:"options,omitzero"`
 }
+
+// AnyType is the element of Document.ChainTypes that stands for all types.
+const AnyType = "*"
 
 // Options are settings of a handler. Zero means the runner's default.
 type Options struct {
@@ -94,6 +101,8 @@ const (
 	MaxNamespaceBytes    = 256
 	MaxVersionBytes      = 64
 	MaxDescriptionBytes  = 4 << 10
+	// MaxChainTypes bounds a list that is searched for each line.
+	MaxChainTypes = 100
 )
 
 // FieldError names the field of a document that is wrong.
@@ -155,8 +164,27 @@ func (d *Document) Check() error {
 	if err := d.checkValues(); err != nil {
 		return err
 	}
+	if err := d.checkChainTypes(); err != nil {
+		return err
+	}
 	if d.Options != nil {
 		return d.Options.check(d.Kind)
+	}
+	return nil
+}
+
+func (d *Document) checkChainTypes() error {
+	const field = "chain_types"
+	switch {
+	case len(d.ChainTypes) > 0 && d.Kind != Exec && d.Kind != Script && d.Kind != HTTP:
+		return wrong(field, "must not be given for a handler of kind %s", d.Kind)
+	case len(d.ChainTypes) > MaxChainTypes:
+		return wrong(field, "has %d elements; the maximum is %d", len(d.ChainTypes), MaxChainTypes)
+	}
+	for _, typ := range d.ChainTypes {
+		if err := job.CheckName("type", typ); typ != AnyType && err != nil {
+			return &FieldError{field, fmt.Sprintf("%s: %v; %q stands for all types", field, err, AnyType)}
+		}
 	}
 	return nil
 }

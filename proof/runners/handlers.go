@@ -17,6 +17,7 @@ func configuration(web, mark string) string {
 [handlers.tree]
 kind = "exec"
 env = { MARK = %[2]q }
+chain_types = ["next"]
 shell = '''
 p=$(cat)
 sleep 300 &
@@ -32,6 +33,7 @@ printf 'tree %%s' "$p"
 [handlers.lines]
 kind = "exec"
 frames = "lines"
+chain_types = ["next"]
 env = { MARK = %[2]q }
 shell = '''
 setsid sleep 300 &
@@ -43,6 +45,7 @@ done
 [handlers.script]
 kind = "script"
 lang = "python"
+chain_types = ["next"]
 before = '''
 import subprocess, time
 child = subprocess.Popen(["setsid", "sleep", "300"])
@@ -61,6 +64,7 @@ def handle(payload, job):
 [handlers.web]
 kind = "http"
 url = "%[1]s/web"
+chain_types = ["next"]
 options = { batch = true }
 
 [handlers.hook]

@@ -24,7 +24,8 @@
 //   - INVALID_RESPONSE of one job: a J line of the job has no valid type, the job has too many of them, or a line is too
 //     long. The other lines count.
 //
-// A line is a J line only if it has a bar.
+// A line is a J line only if it has a bar. It creates a job only if the handler lists its type (ChainTypes), and is
+// ignored otherwise.
 //
 // Lines after the answer of the last job that create no job are ignored.
 //
@@ -32,7 +33,8 @@
 //
 // # Files
 //
-//	answer.go     an answer, and the end of a run that follows from it
+//	answer.go      an answer, and the end of a run that follows from it
+//	chain_types.go the types of jobs that lines may create
 //	job_lines.go  lines that create jobs
 //	reader.go     from lines to answers
 package answers

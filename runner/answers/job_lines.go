@@ -25,12 +25,6 @@ type JobLines struct {
 	bad   string
 }
 
-// Cut returns what follows the J: of a line that creates a job. ok is false for all other lines.
-func Cut(line []byte) (text []byte, ok bool) {
-	text, ok = bytes.CutPrefix(bytes.TrimPrefix(line, []byte("#")), []byte("J:"))
-	return text, ok && bytes.IndexByte(text, '|') >= 0
-}
-
 // Add takes what follows the J: of a line. After a line that is wrong, it takes no more.
 func (j *JobLines) Add(text []byte, tooLong bool) {
 	if j.bad != "" {
@@ -53,6 +47,13 @@ func (j *JobLines) Add(text []byte, tooLong bool) {
 		return
 	}
 	j.then = nil
+}
+
+// Refuse makes the lines wrong, for a reason that the caller has found.
+func (j *JobLines) Refuse(why string) {
+	if j.bad == "" {
+		j.bad, j.then = why, nil
+	}
 }
 
 // Take returns the jobs, or what is wrong with the lines, and begins again.

@@ -13,6 +13,7 @@ import (
 // Reader makes answers from lines. It is for one goroutine.
 type Reader struct {
 	jobs     int // of the batch
+	chain    ChainTypes
 	answered int // jobs that have a line
 	finished bool
 	distrust string // why no line counts any more; "" while lines count
@@ -22,8 +23,8 @@ type Reader struct {
 	lines JobLines
 }
 
-// NewReader returns a reader of the lines that answer n jobs.
-func NewReader(n int) *Reader { return &Reader{jobs: n} }
+// NewReader returns a reader of the lines that answer n jobs, and that create jobs of these types.
+func NewReader(n int, chain ChainTypes) *Reader { return &Reader{jobs: n, chain: chain} }
 
 // Line takes a line, with or without its line end. If it answers a job other than the last one, Line returns the answer
 // of the next job and true. Rest returns the answer of the last job. Line keeps nothing of the slice.
@@ -33,8 +34,8 @@ func (r *Reader) Line(line []byte) (Answer, bool) {
 	if len(line) == 0 {
 		return Answer{}, false
 	}
-	if text, ok := Cut(line); ok {
-		if r.distrust == "" { // otherwise the job's answer is an error, which creates none
+	if _, ok := cut(line); ok {
+		if text, ok := r.chain.Cut(line); ok && r.distrust == "" { // otherwise the job's answer is an error, which creates none
 			r.lines.Add(text, tooLong)
 		}
 		return Answer{}, false

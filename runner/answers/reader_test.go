@@ -17,7 +17,7 @@ import (
 // all returns the answers of n jobs to a text.
 func all(t testing.TB, n int, text string) []Answer {
 	t.Helper()
-	r := NewReader(n)
+	r := NewReader(n, ChainTypes{"*"})
 	var got []Answer
 	if err := r.Read(strings.NewReader(text), func(a Answer) { got = append(got, a) }); err != nil {
 		t.Fatal(err)
@@ -101,7 +101,7 @@ func TestLimits(t *testing.T) {
 
 // TestAnswersAtOnce: each answer but the last is known as soon as its line is there.
 func TestAnswersAtOnce(t *testing.T) {
-	r := NewReader(2)
+	r := NewReader(2, ChainTypes{"*"})
 	if _, ok := r.Line([]byte("# 1")); ok {
 		t.Error("a comment is an answer")
 	}
@@ -118,7 +118,7 @@ func TestAnswersAtOnce(t *testing.T) {
 	if again := r.Rest(); again != nil {
 		t.Errorf("Rest returns answers twice: %v", again)
 	}
-	if none := NewReader(0); len(none.Rest()) != 0 {
+	if none := NewReader(0, ChainTypes{"*"}); len(none.Rest()) != 0 {
 		t.Error("a batch without jobs has answers")
 	}
 }
@@ -126,7 +126,7 @@ func TestAnswersAtOnce(t *testing.T) {
 // TestCutOff: what arrived of a line before an error does not count, because the rest of its number may be missing.
 func TestCutOff(t *testing.T) {
 	broken := errors.New("broken")
-	r := NewReader(3)
+	r := NewReader(3, ChainTypes{"*"})
 	var got []Answer
 	err := r.Read(io.MultiReader(strings.NewReader("200\n20"), iotest.ErrReader(broken)), func(a Answer) { got = append(got, a) })
 	if got = append(got, r.Rest()...); !errors.Is(err, broken) {
@@ -142,7 +142,7 @@ func TestParts(t *testing.T) {
 	text := "# log\nJ: a|" + strings.Repeat("long ", 10_000) + "\n200 ok\n\n404 " + strings.Repeat("no ", 10_000) + "\n503"
 	want := all(t, 4, text)
 	for _, parts := range []io.Reader{iotest.OneByteReader(strings.NewReader(text)), iotest.HalfReader(strings.NewReader(text)), iotest.DataErrReader(strings.NewReader(text))} {
-		r := NewReader(4)
+		r := NewReader(4, ChainTypes{"*"})
 		var got []Answer
 		if err := r.Read(parts, func(a Answer) { got = append(got, a) }); err != nil {
 			t.Fatal(err)
@@ -159,7 +159,7 @@ func FuzzReader(f *testing.F) {
 	f.Add(3, []byte("#J:|\n100\n99999999999\nJ:x|\xff\n300"))
 	f.Fuzz(func(t *testing.T, jobs int, text []byte) {
 		jobs = int(uint(jobs) % 50)
-		r := NewReader(jobs)
+		r := NewReader(jobs, ChainTypes{"*"})
 		var got []Answer
 		if err := r.Read(bytes.NewReader(text), func(a Answer) { got = append(got, a) }); err != nil {
 			t.Fatal(err)
@@ -200,11 +200,34 @@ func FuzzReader(f *testing.F) {
 func BenchmarkReader(b *testing.B) {
 	text := strings.Repeat("200\n", 100)
 	for b.Loop() {
-		r, n := NewReader(100), 0
+		r, n := NewReader(100, ChainTypes{"*"}), 0
 		r.Read(strings.NewReader(text), func(Answer) { n++ })
 		if n += len(r.Rest()); n != 100 {
 			b.Fatal(n)
 		}
 	}
 	b.ReportMetric(100*float64(b.N)/b.Elapsed().Seconds(), "answers/s")
+}
+
+// TestChainTypes: a line creates jobs of the types of the list only. A line of another type answers nothing and creates nothing.
+func TestChainTypes(t *testing.T) {
+	const text = "J: mail|1\nJ: admin.reset|all\n200 a\n#J: log|2\nJ: a b|x\n200 b\nJ: admin.reset|all"
+	for name, c := range map[string]struct {
+		types ChainTypes
+		want  []string
+	}{
+		"none": {nil, []string{"200 a", "200 b"}},
+		"one":  {ChainTypes{"mail"}, []string{"200 a (mail|1)", "200 b"}},
+		"two":  {ChainTypes{"log", "mail"}, []string{"200 a (mail|1)", "200 b (log|2)"}},
+		"all":  {ChainTypes{"*"}, []string{"200 a (mail|1) (admin.reset|all)", "500 INVALID_RESPONSE"}},
+	} {
+		r := NewReader(2, c.types)
+		var got []Answer
+		if err := r.Read(strings.NewReader(text), func(a Answer) { got = append(got, a) }); err != nil {
+			t.Fatal(err)
+		}
+		if got := short(append(got, r.Rest()...)); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
 }

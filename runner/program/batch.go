@@ -28,7 +28,7 @@ func (e *Executor) runBatch(tasks []*task.Task) {
 	ctx, cancel := task.WhileWanted(batch)
 	defer cancel()
 	p := &process{handler: e, stdin: payloads(batch), env: forBatch(e.env, batch), stop: make(chan struct{}), more: make(chan struct{}, 1)}
-	lines := &frames{process: p, tasks: batch, reader: answers.NewReader(len(batch))}
+	lines := &frames{process: p, tasks: batch, reader: answers.NewReader(len(batch), e.chain)}
 	p.stdout = lines
 	x := p.run(ctx)
 	lines.end(x)
@@ -71,10 +71,8 @@ func (f *frames) Write(b []byte) (int, error) {
 // line takes the line that is complete.
 func (f *frames) line() {
 	before := f.reader.Answered()
-	if f.process.handler.chain || creates(f.part) != yes {
-		if a, ok := f.reader.Line(f.part); ok {
-			f.answer(a)
-		}
+	if a, ok := f.reader.Line(f.part); ok {
+		f.answer(a)
 	}
 	f.part = f.part[:0]
 	if f.reader.Answered() > before {

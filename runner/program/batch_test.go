@@ -12,6 +12,7 @@ import (
 
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
+	"github.com/daybookq/daybook/runner/answers"
 	"github.com/daybookq/daybook/runner/sandbox"
 	"github.com/daybookq/daybook/runner/task"
 )
@@ -19,7 +20,7 @@ import (
 // lines returns an executor with one process a batch.
 func lines(t testing.TB, shell string, options handler.Options) *Executor {
 	t.Helper()
-	return executor(t, Settings{Shell: shell, Frames: FramesLines}, options)
+	return executor(t, Settings{Shell: shell, Frames: FramesLines, ChainTypes: answers.ChainTypes{"*"}}, options)
 }
 
 // text returns an end in a few words.
@@ -92,8 +93,7 @@ esac; done`
 		}
 	})
 	t.Run("J lines off", func(t *testing.T) {
-		off := false
-		e := executor(t, Settings{Shell: upper, Frames: FramesLines, ChainLines: &off}, handler.Options{})
+		e := executor(t, Settings{Shell: upper, Frames: FramesLines}, handler.Options{})
 		ends := newBatch(t.Context(), "chain", "a").run(t, e)
 		if text(ends[0]) != "ok 200 chained" || text(ends[1]) != "ok 200 A" {
 			t.Errorf("%v", ends)

@@ -2,6 +2,7 @@ package program
 
 import (
 	"github.com/daybookq/daybook/job/handler"
+	"github.com/daybookq/daybook/runner/answers"
 	"github.com/daybookq/daybook/runner/runlog"
 	"github.com/daybookq/daybook/runner/sandbox"
 	"github.com/daybookq/daybook/runner/task"
@@ -14,7 +15,7 @@ type Executor struct {
 	env     []string // of every run
 	dir     string
 	lines   bool // one process a batch
-	chain   bool // lines create jobs
+	chain   answers.ChainTypes
 	codes   map[int]string
 	options handler.Options
 	access  sandbox.Access

@@ -15,8 +15,9 @@ var errTooLong = errors.New("the output is too long")
 // output collects stdout. It is written by one goroutine, and read after the end of the process.
 type output struct {
 	most  int64
-	chain *answers.Reader // takes the lines that create jobs; nil if there are none
-	full  func()          // called once when the output is too long
+	chain *answers.Reader    // takes the lines that create jobs; nil if none may
+	types answers.ChainTypes // that they may create
+	full  func()             // called once when the output is too long
 
 	text    []byte
 	held    []byte // the beginning of a line that may be one that creates a job
@@ -51,7 +52,7 @@ func (o *output) part(b []byte, last bool) {
 	// The reader refuses a line of one byte more than it may have.
 	n := min(len(b), answers.MaxLineBytes+1-len(o.held))
 	o.held = append(o.held, b[:n]...)
-	switch v := creates(o.held); {
+	switch v := o.creates(o.held); {
 	case v == yes && last:
 		o.chain.Line(o.held)
 		o.held = o.held[:0]
@@ -81,7 +82,7 @@ func (o *output) end() {
 	if len(o.held) == 0 {
 		return
 	}
-	if creates(o.held) == yes {
+	if o.creates(o.held) == yes {
 		o.chain.Line(o.held)
 		return
 	}
@@ -97,12 +98,15 @@ const (
 	no
 )
 
-// creates reports whether a line begins with J: or #J: and has a bar.
-func creates(line []byte) verdict {
+// creates reports whether a line begins with J: or #J: and the name of a type that it may create a job of, and has a bar.
+func (o *output) creates(line []byte) verdict {
 	for _, prefix := range []string{"J:", "#J:"} {
 		if bytes.HasPrefix(line, []byte(prefix)) {
-			if bytes.IndexByte(line, '|') >= 0 {
+			if _, ok := o.types.Cut(line); ok {
 				return yes
+			}
+			if bytes.IndexByte(line, '|') >= 0 {
+				return no
 			}
 			return open
 		}

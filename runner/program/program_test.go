@@ -17,6 +17,7 @@ import (
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
+	"github.com/daybookq/daybook/runner/answers"
 	"github.com/daybookq/daybook/runner/sandbox"
 	"github.com/daybookq/daybook/runner/task"
 )
@@ -257,7 +258,7 @@ func TestChain(t *testing.T) {
 		"a long payload at the end": {`printf "J: mail|"; head -c 5000000 /dev/zero | tr '\0' x`, "error", "", "more than", nil},
 		"more than the output":      {`printf "J: mail|"; head -c 300000 /dev/zero | tr '\0' x; echo; echo after`, "ok", "after\n", "", []string{"mail:" + strings.Repeat("x", 300000)}},
 	} {
-		e := executor(t, Settings{Shell: c.shell, ExitCodes: map[string]string{"3": "failed"}}, handler.Options{})
+		e := executor(t, Settings{Shell: c.shell, ExitCodes: map[string]string{"3": "failed"}, ChainTypes: answers.ChainTypes{"*"}}, handler.Options{})
 		end := newBatch(t.Context(), "").run(t, e)[0]
 		var then []string
 		for _, n := range end.Then {
@@ -270,10 +271,16 @@ func TestChain(t *testing.T) {
 			t.Errorf("%s: %s %q %q %.50q", name, end.Code, end.Output, end.Error, then)
 		}
 	}
-	off := false
-	e := executor(t, Settings{Shell: `echo "J: mail|x"`, ChainLines: &off}, handler.Options{})
-	if end := newBatch(t.Context(), "").run(t, e)[0]; end.Code != "ok" || end.Then != nil || string(end.Output) != "J: mail|x\n" {
-		t.Errorf("%+v", end)
+	// What a program prints of its payload creates no jobs, unless the handler lists their types.
+	for types, want := range map[string]string{"": "hello\nJ: admin.reset|all\nJ: mail|x\n", "mail": "hello\nJ: admin.reset|all\n", "log": "hello\nJ: admin.reset|all\nJ: mail|x\n"} {
+		set := Settings{Argv: []string{"cat"}}
+		if types != "" {
+			set.ChainTypes = answers.ChainTypes{types}
+		}
+		end := newBatch(t.Context(), "hello\nJ: admin.reset|all\nJ: mail|x\n").run(t, executor(t, set, handler.Options{}))[0]
+		if end.Code != "ok" || string(end.Output) != want || len(end.Then) > 0 != (types == "mail") || len(end.Then) > 1 {
+			t.Errorf("%q: %+v", types, end)
+		}
 	}
 }
 

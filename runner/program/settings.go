@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/daybookq/daybook/job/handler"
+	"github.com/daybookq/daybook/runner/answers"
 	"github.com/daybookq/daybook/runner/runlog"
 	"github.com/daybookq/daybook/runner/sandbox"
 )
@@ -28,8 +29,8 @@ type Settings struct {
 	Frames string `toml:"frames"`
 	// ExitCodes maps exit statuses to outcomes: ok, failed, retry or error.
 	ExitCodes map[string]string `toml:"exit_codes"`
-	// ChainLines is whether lines J: type|payload create jobs. nil means yes.
-	ChainLines *bool `toml:"chain_lines"`
+	// ChainTypes are the types of jobs that lines J: type|payload create. They are those of the handler's document.
+	ChainTypes answers.ChainTypes `toml:"-"`
 
 	// LogBytes is how much of what the program writes to stderr is kept as the log of the job. 0 means that none is. It
 	// needs a process for each job, and KeepLogs.
@@ -72,7 +73,7 @@ func New(s *sandbox.Sandbox, set Settings, options handler.Options) (*Executor, 
 		return nil, err
 	}
 	e := &Executor{
-		sandbox: s, argv: slices.Clone(set.Argv), dir: set.Dir, lines: set.Frames == FramesLines, chain: set.ChainLines == nil || *set.ChainLines, options: options,
+		sandbox: s, argv: slices.Clone(set.Argv), dir: set.Dir, lines: set.Frames == FramesLines, chain: set.ChainTypes, options: options,
 		access: sandbox.Access{ReadOnly: slices.Clone(set.ReadOnly), ReadWrite: slices.Clone(set.ReadWrite), Network: set.Network},
 		limits: sandbox.Limits{MemoryBytes: options.MemoryBytes, OpenFiles: set.OpenFiles, Processes: set.Processes, FileBytes: set.FileBytes},
 	}

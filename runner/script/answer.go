@@ -1,6 +1,7 @@
 package script
 
 import (
+	"errors"
 	"fmt"
 	"time"
 	"unicode/utf8"
@@ -70,7 +71,9 @@ func outputOf(m *protocol.Message, e protocol.Encoding) ([]byte, client.Kind, er
 	if m.OutputB64 != nil {
 		return m.OutputB64, client.Bytes, nil
 	}
-	if text, ok := m.Text(); ok {
+	if text, whole, ok := m.Text(); ok && !whole {
+		return nil, client.None, errors.New("the output is a text with a lone surrogate, which UTF-8 does not have; return bytes, or a valid text")
+	} else if ok {
 		return []byte(text), client.Text, nil
 	}
 	switch {

@@ -33,6 +33,7 @@ var errBefore = errors.New("before_each failed")
 func (b *batch) run(number int) error {
 	b.host.runs += len(b.tasks)
 	b.host.handlerType.Store(&b.Type)
+	b.prints.chain = b.Document.ChainTypes
 	b.prints.log = func(text string) { b.host.limiter.log(text, b.logPrint) }
 	defer b.host.limiter.end(b.logPrint)
 	b.host.child.conn.SetWriteDeadline(time.Now().Add(b.timeout))
@@ -162,6 +163,7 @@ func (b *batch) next() (*protocol.Message, error) {
 		if err != nil {
 			return nil, err
 		}
+		b.prints.broken = b.prints.broken || m.Broken
 		b.prints.write(m.Prints)
 		if m.Loaded != nil {
 			return nil, errors.New("it answered that a handler is loaded")

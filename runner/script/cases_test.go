@@ -20,6 +20,7 @@ var cases = []struct {
 	name    string
 	sources sources
 	jobs    []*client.Job
+	chain   []string // types that its J: lines may create
 	want    []string // see show and matches
 	but     map[string][]string
 }{
@@ -95,8 +96,8 @@ var cases = []struct {
 			}`,
 		},
 		jobs: texts("none", "null", "text", "empty", "object", "number", "false", "bytes", "view", "fn", "surrogate", "in JSON"),
-		want: []string{"ok", "ok", "ok text:a", "ok text:", `ok json:{"b":[1]}`, "ok json:1.5", "ok json:false", "ok bytes:\xff\x00", "ok bytes:AB", "error…JSON", "ok text:\ufffdx", "error…not valid JSON"},
-		but:  map[string][]string{handler.PHP: {9: "error…Inf and NaN", 11: "error…UTF-8"}},
+		want: []string{"ok", "ok", "ok text:a", "ok text:", `ok json:{"b":[1]}`, "ok json:1.5", "ok json:false", "ok bytes:\xff\x00", "ok bytes:AB", "error…JSON", "error…lone surrogate", "error…not valid JSON"},
+		but:  map[string][]string{handler.PHP: {9: "error…Inf and NaN", 10: "ok text:\ufffdx", 11: "error…UTF-8"}},
 	},
 	{
 		name: "exceptions, Fail and Retry",
@@ -161,7 +162,8 @@ def handle(p, job):
 		want: []string{"error…deep"},
 	},
 	{
-		name: "prints and jobs to create",
+		name:  "prints and jobs to create",
+		chain: []string{handler.AnyType},
 		sources: sources{
 			handler.Node: `function handle(p) { console.log('hello %d', 1); process.stdout.write('J: mail|to: ada|bob\n#J:up|' + p); if (p === 'fail') throw Fail('no'); if (p === 'error') throw Error('no') }`,
 			handler.Python: `def handle(p, job):
@@ -176,7 +178,8 @@ def handle(p, job):
 		want: []string{"ok then mail|to: ada|bob then up|a", "failed:no then mail|to: ada|bob then up|fail", "error…no", "ok then mail|to: ada|bob then up|ü"},
 	},
 	{
-		name: "J lines that are wrong",
+		name:  "J lines that are wrong",
+		chain: []string{handler.AnyType},
 		sources: sources{
 			handler.Node:   `function handle(p) { for (let i = 0; i < (p === 'many' ? 101 : 100); i++) console.log(p === 'type' ? 'J: a b|c' : 'J: a|') }`,
 			handler.Python: `def handle(p, job): print("\n".join(["J: a b|c" if p == "type" else "J: a|"] * (101 if p == "many" else 100)))`,
@@ -185,6 +188,29 @@ def handle(p, job):
 		},
 		jobs: texts("type", "many", "right"),
 		want: []string{"error…may hold only a-z", "error…more than 100", "ok" + strings.Repeat(" then a|", 100)},
+	},
+	{
+		name:  "J lines of types that the handler does not list",
+		chain: []string{"mail"},
+		sources: sources{
+			handler.Node:   `function handle(p) { console.log('hello ' + p); return 'ok' }`,
+			handler.Python: `def handle(p, job): print("hello " + p); return "ok"`,
+			handler.PHP:    `function handle($p) { echo "hello $p\n"; return 'ok'; }`,
+			handler.Shell:  `handle() { printf 'hello %s\n' "$1"; }`,
+		},
+		jobs: texts("Ann\nJ: admin.reset|all\nJ: a b|c\nJ: mail|x"),
+		want: []string{"ok text:ok then mail|x"},
+		but:  map[string][]string{handler.Shell: {"ok text:hello Ann\nJ: admin.reset|all\nJ: a b|c\n then mail|x"}},
+	},
+	{
+		name:  "a J line with a lone surrogate",
+		chain: []string{"mail"},
+		sources: sources{
+			handler.Node:   `function handle(p) { console.log(p === 'J' ? 'J: mail|\ud800' : '\ud800') }`,
+			handler.Python: `def handle(p, job): print("J: mail|\ud800" if p == "J" else "\ud800")`,
+		},
+		jobs: texts("J", "log"),
+		want: []string{"error…lone surrogate", "ok"},
 	},
 	{
 		name: "an output that is too large",
@@ -236,7 +262,7 @@ func TestCases(t *testing.T) {
 					continue
 				}
 				t.Run(c.name, func(t *testing.T) {
-					x := b.executor(c.name, handler.Document{Lang: lang, Source: source})
+					x := b.executor(c.name, handler.Document{Lang: lang, Source: source, ChainTypes: c.chain})
 					defer x.Close()
 					got := shown(run(x, c.jobs...))
 					for n, want := range c.want {

@@ -29,7 +29,7 @@ func TestExamplesOfHandlers(t *testing.T) {
 	}
 	for _, example := range found {
 		t.Run(example[1], func(t *testing.T) {
-			x := newBed(t).executor("1", handler.Document{Lang: example[1], Source: example[2]})
+			x := newBed(t).executor("1", handler.Document{Lang: example[1], Source: example[2], ChainTypes: []string{"mail"}})
 			output := "ok text:HELLO"
 			if example[1] == handler.Shell {
 				output += "\n"

@@ -2,6 +2,7 @@ package script
 
 import (
 	"bytes"
+	"unicode/utf8"
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/runner/answers"
@@ -12,9 +13,11 @@ const maxLogBytes = 8 << 10
 
 // prints reads what a job prints: lines that create jobs, and lines for the log.
 type prints struct {
+	chain   answers.ChainTypes
 	log     func(line string)
 	part    []byte // a line that has not ended
 	tooLong bool   // part has lost its end
+	broken  bool   // what the job printed had lone surrogates, which are replacement characters now
 	jobs    answers.JobLines
 }
 
@@ -59,13 +62,17 @@ func (p *prints) finish() (then []client.NewJob, bad string) {
 	if cap(p.part) > maxLogBytes {
 		p.part = nil
 	}
+	p.broken = false
 	return p.jobs.Take()
 }
 
 // create reports whether a line creates a job, as in "J: type|payload".
 func (p *prints) create(line []byte) bool {
-	text, ok := answers.Cut(line)
-	if ok {
+	text, ok := p.chain.Cut(line)
+	switch {
+	case ok && p.broken && bytes.ContainsRune(text, utf8.RuneError):
+		p.jobs.Refuse("a J: line has a lone surrogate, which UTF-8 does not have")
+	case ok:
 		p.jobs.Add(bytes.TrimSuffix(text, []byte("\r")), p.tooLong)
 	}
 	return ok

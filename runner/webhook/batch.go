@@ -59,7 +59,7 @@ func (e *Executor) readAnswers(ctx context.Context, res *http.Response, w *waiti
 		delay(&end, after)
 		w.endNext(end)
 	}
-	lines := answers.NewReader(len(w.tasks))
+	lines := answers.NewReader(len(w.tasks), e.chain)
 	if err := lines.Read(http.MaxBytesReader(nil, res.Body, e.mostAnswers), end); err != nil {
 		w.endRest(failure(ctx, err, true))
 		return

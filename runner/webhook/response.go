@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/daybookq/daybook/client"
@@ -79,23 +80,31 @@ func okEnd(res *http.Response, mostOutput int64) (task.End, error) {
 	case int64(len(body)) > mostOutput:
 		return tooLong, nil
 	}
-	e := task.OK(body, outputKind(res.Header.Get("Content-Type"), body))
+	kind, err := outputKind(res.Header.Get("Content-Type"), body)
+	if err != nil {
+		return task.Error(err.Error()), nil
+	}
+	e := task.OK(body, kind)
 	e.ExitCode = res.StatusCode
 	return e, nil
 }
 
-// outputKind returns json for JSON that the Content-Type calls JSON, text for UTF-8, otherwise bytes.
-func outputKind(contentType string, body []byte) client.Kind {
+// outputKind returns json for what the Content-Type calls JSON, text for UTF-8, otherwise bytes. Its error says why a body
+// that is called JSON is none: whoever reads the output would get a text where JSON is expected.
+func outputKind(contentType string, body []byte) (client.Kind, error) {
 	media, _, _ := mime.ParseMediaType(contentType)
 	switch {
 	case len(body) == 0:
-		return client.None
-	case (media == "application/json" || strings.HasSuffix(media, "+json")) && jsontext.Value(body).IsValid():
-		return client.JSON
+		return client.None, nil
+	case media == "application/json" || strings.HasSuffix(media, "+json"):
+		if err := json.Unmarshal(body, new(jsontext.Value)); err != nil {
+			return client.None, fmt.Errorf("INVALID_JSON: the answer has the Content-Type %s and a body that is not valid JSON: %.500s", media, err.Error())
+		}
+		return client.JSON, nil
 	case utf8.Valid(body):
-		return client.Text
+		return client.Text, nil
 	}
-	return client.Bytes
+	return client.Bytes, nil
 }
 
 // retryAfter reads the header Retry-After, which has seconds or a date. Without a valid one it returns -1.

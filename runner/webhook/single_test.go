@@ -140,12 +140,9 @@ func TestOutputs(t *testing.T) {
 		"nothing":                    {"application/json", "", client.None},
 		"JSON":                       {"application/json; charset=utf-8", "{\"a\": [1]}\n", client.JSON},
 		"JSON of another type":       {"application/problem+json", "1", client.JSON},
-		"JSON that is none":          {"application/json", "{\"a\":", client.Text},
-		"JSON with a name twice":     {"application/json", `{"a":1,"a":2}`, client.Text},
 		"text":                       {"text/plain", "ünü\n", client.Text},
 		"JSON called text":           {"text/plain", "{}", client.Text},
 		"bytes":                      {"text/plain", "a\xff", client.Bytes},
-		"JSON that is not UTF-8":     {"application/json", "\"\xff\"", client.Bytes},
 		"a type that cannot be read": {";;;", "a", client.Text},
 		"as long as may be":          {"", long, client.Text},
 	} {
@@ -156,6 +153,20 @@ func TestOutputs(t *testing.T) {
 		end := run(t, t.Context(), e, newJob(1, "a"))[0]
 		if want(t, end, "ok", 200, ""); string(end.Output) != c.body || end.OutputKind != c.kind {
 			t.Errorf("%s: %q of kind %q", name, end.Output, end.OutputKind)
+		}
+	}
+	for body, reason := range map[string]string{
+		`{"a":`: "unexpected EOF", `{"a":1,"a":2}`: "duplicate", `NaN`: "invalid character", `"\ud800"`: "surrogate", "\"\xff\"": "UTF-8", "[] []": "after top-level", " ": "EOF",
+	} {
+		for _, contentType := range []string{"application/json", "application/problem+json; charset=utf-8"} {
+			e := executor(t, web(t, func(w http.ResponseWriter, r *http.Request) {
+				w.Header()["Content-Type"] = []string{contentType}
+				io.WriteString(w, body)
+			}), handler.Options{})
+			end := run(t, t.Context(), e, newJob(1, "a"))[0]
+			if end.Code != "error" || !strings.HasPrefix(end.Error, "INVALID_JSON: ") || !strings.Contains(end.Error, reason) || end.Output != nil {
+				t.Errorf("%q: %+v, want %s", body, end, reason)
+			}
 		}
 	}
 	for _, flush := range []bool{true, false} { // without and with Content-Length

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/job/handler"
+	"github.com/daybookq/daybook/runner/answers"
 	"github.com/daybookq/daybook/runner/task"
 )
 
@@ -45,6 +46,7 @@ type Settings struct {
 type Executor struct {
 	url         *url.URL
 	batches     bool
+	chain       answers.ChainTypes
 	timeout     time.Duration // of a request with its answer
 	mostOutput  int64
 	mostAnswers int64 // bytes of the body of an answer to a batch
@@ -74,7 +76,7 @@ func New(s Settings, d handler.Document) (*Executor, error) {
 		o = *d.Options
 	}
 	e := &Executor{
-		url: to, batches: o.Batch,
+		url: to, batches: o.Batch, chain: d.ChainTypes,
 		timeout: defaultTimeout, mostOutput: defaultInlineBytes, mostAnswers: maxBatchBytes, userAgent: "Daybook",
 		dialer: newDialer(s.Allow), turns: make(chan struct{}, defaultConnections),
 	}

@@ -32,7 +32,7 @@ func loopback(t testing.TB) *Allow {
 // executor returns the executor of a handler, which may reach the test servers.
 func executor(t testing.TB, url string, o handler.Options) *Executor {
 	t.Helper()
-	e, err := New(Settings{Allow: loopback(t)}, handler.Document{Kind: handler.HTTP, URL: url, Options: &o})
+	e, err := New(Settings{Allow: loopback(t)}, handler.Document{Kind: handler.HTTP, URL: url, ChainTypes: []string{handler.AnyType}, Options: &o})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -130,7 +130,7 @@ func TestDecode(t *testing.T) {
 		case m.Prints != "":
 			got = "prints " + m.Prints
 		case m.Output != nil:
-			if text, ok := m.Text(); ok {
+			if text, _, ok := m.Text(); ok {
 				got = "text " + text
 			} else {
 				got = "json " + string(m.Output)

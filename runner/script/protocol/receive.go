@@ -23,9 +23,12 @@ type Message struct {
 	ErrorB64  []byte         `json:"error_b64"`
 	DelayMs   *int64         `json:"delay_ms"`
 
-	// Prints are what the running job printed since the message before.
-	Prints    string `json:"prints"`
-	PrintsB64 []byte `json:"prints_b64"`
+	// Prints are what the running job printed since the message before. Broken is set if lone surrogates in it have
+	// become replacement characters.
+	Prints    string         `json:"-"`
+	Broken    bool           `json:"-"`
+	RawPrints jsontext.Value `json:"prints"`
+	PrintsB64 []byte         `json:"prints_b64"`
 }
 
 // okHead and okTail are around the number of a job that ended ok without an output or prints, as the hosts write it.
@@ -58,9 +61,16 @@ func Decode(line []byte) (*Message, error) {
 func decode(line []byte) (*Message, error) {
 	m := new(Message)
 	// Handlers return strings with lone surrogates, and objects that have a name twice. Those are errors of a job and not
-	// of its host. In texts, lone surrogates become replacement characters.
+	// of its host. In errors and prints, lone surrogates become replacement characters.
 	if err := json.Unmarshal(line, m, jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true)); err != nil {
 		return nil, fmt.Errorf("%.200q is not a message: %w", line, err)
+	}
+	if m.RawPrints != nil {
+		text, whole, ok := unquote(m.RawPrints)
+		if !ok {
+			return nil, fmt.Errorf("%.200q has prints that are no text", line)
+		}
+		m.Prints, m.Broken, m.RawPrints = text, !whole, nil
 	}
 	kinds := 0
 	for _, set := range []bool{m.Loaded != nil, m.Begun, m.Job != nil, m.Done} {
@@ -83,14 +93,17 @@ func decode(line []byte) (*Message, error) {
 	return m, nil
 }
 
-// Text returns the output if it is a JSON string, with replacement characters for what is not valid UTF-8.
-func (m *Message) Text() (string, bool) {
-	if m.Output.Kind() != '"' {
-		return "", false
+// Text returns the output if it is a JSON string. whole is false if it has a lone surrogate, which is not part of any text in
+// UTF-8; a replacement character is in its place.
+func (m *Message) Text() (text string, whole, ok bool) { return unquote(m.Output) }
+
+func unquote(v jsontext.Value) (text string, whole, ok bool) {
+	if v.Kind() != jsontext.KindString {
+		return "", false, false
 	}
-	text, err := jsontext.AppendUnquote(nil, m.Output)
-	if err != nil && !utf8.Valid(text) {
-		return "", false
+	b, err := jsontext.AppendUnquote(nil, v)
+	if err != nil && !utf8.Valid(b) {
+		return "", false, false
 	}
-	return string(text), true
+	return string(b), err == nil, true
 }
