@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/daybookq/daybook/journal"
 	"github.com/daybookq/daybook/store"
 )
 
@@ -99,7 +98,7 @@ type SnapshotFile struct {
 // error of visit ends it, and so does the end of ctx, ErrDiskFull if disk space becomes low, or ErrClosed when the engine
 // stops.
 func (s *Snapshot) Files(ctx context.Context, visit func(*SnapshotFile) error) error {
-	name, identity := journal.IdentityFile(s.Journal)
+	name, identity := s.e.log.IdentityFile()
 	send := func(path string, size int64, r io.Reader) error {
 		return visit(&SnapshotFile{Path: path, Size: size, Reader: &snapshotReader{ctx: ctx, s: s, r: io.LimitReader(r, size)}})
 	}

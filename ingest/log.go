@@ -97,6 +97,9 @@ type Log interface {
 	// applied, of which it keeps at least retain bytes. It returns the volumes that it has removed, also with an error.
 	Cut(applied uint64, retain int64) ([]journal.Volume, error)
 
+	// IdentityFile returns the name and the content of the file that identifies the log as a journal, for a copy of it.
+	IdentityFile() (name string, content []byte)
+
 	// Segments yields the files that have the records from seq `from` to seq `through`, for a copy of the log as a
 	// journal. The caller keeps Cut from removing these records meanwhile; see journal.Journal.Segments.
 	Segments(from, through uint64) iter.Seq2[journal.SegmentCopy, error]

@@ -173,6 +173,9 @@ func (l *memoryLog) Records(uint64) iter.Seq2[journal.Record, error] {
 	return func(func(journal.Record, error) bool) {}
 }
 
+// IdentityFile returns nothing: this log has no files.
+func (l *memoryLog) IdentityFile() (string, []byte) { return "", nil }
+
 // Segments yields an error: this log has no files.
 func (l *memoryLog) Segments(uint64, uint64) iter.Seq2[journal.SegmentCopy, error] {
 	return func(yield func(journal.SegmentCopy, error) bool) {

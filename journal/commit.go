@@ -127,12 +127,12 @@ func (j *Journal) deliver(records []Record) {
 func (j *Journal) stamp(group []*Proposal) []Record {
 	synced, at := j.synced.Load(), j.Now()
 	if len(group) == 0 {
-		return []Record{{Verb: MarkVerb, Seq: synced + 1, At: at, Synced: synced}}
+		return []Record{{Verb: MarkVerb, Salt: j.salt, Seq: synced + 1, At: at, Synced: synced}}
 	}
 	records := make([]Record, len(group))
 	for i, p := range group {
 		records[i] = Record{
-			Verb: p.Verb, Seq: synced + 1 + uint64(i), At: at, Synced: synced, Fields: p.Fields, Body: p.Body, Tag: p.Tag,
+			Verb: p.Verb, Salt: j.salt, Seq: synced + 1 + uint64(i), At: at, Synced: synced, Fields: p.Fields, Body: p.Body, Tag: p.Tag,
 		}
 	}
 	return records

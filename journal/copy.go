@@ -17,9 +17,9 @@ type SegmentCopy struct {
 // Path is where the segment is stored in the copy, relative to the directory of the journal, with slashes.
 func (s *SegmentCopy) Path() string { return seqName(s.Volume) + "/" + seqName(s.First) }
 
-// IdentityFile returns the name and the content of the file that identifies a journal, for a copy of it.
-func IdentityFile(uuid string) (name string, content []byte) {
-	return identityName, fmt.Appendf(nil, "daybook-journal v=1 uuid=%s\n", uuid)
+// IdentityFile returns the name and the content of the file that identifies the journal, for a copy of it.
+func (j *Journal) IdentityFile() (name string, content []byte) {
+	return identityName, identity{j.uuid, j.salt}.text()
 }
 
 // Segments yields the segments that have the records from seq `from` to seq `through`, in order. Together with an
@@ -81,7 +81,7 @@ func (j *Journal) eachSegment(from, through uint64, visit func(SegmentCopy) bool
 			if buf, err = readSegment(s.path, buf); err != nil {
 				return err
 			}
-			sc := scanner{data: buf, next: s.first}
+			sc := scanner{data: buf, salt: j.salt, next: s.first}
 			for sc.next <= through && sc.step() {
 			}
 			if sc.found.kind != clean {

@@ -31,7 +31,7 @@ func TestSegments(t *testing.T) {
 	for from := uint64(1); from <= last; from += 7 {
 		for through := from; through <= last; through += 3 {
 			to := t.TempDir()
-			name, identity := IdentityFile(j.UUID())
+			name, identity := j.IdentityFile()
 			if err := os.WriteFile(filepath.Join(to, name), identity, 0o640); err != nil {
 				t.Fatal(err)
 			}

@@ -34,7 +34,7 @@
 // # Bytes
 //
 //	DIR/
-//	  identity                      daybook-journal v=1 uuid=0b5c7e0e-…\n
+//	  identity                      daybook-journal v=1 uuid=0b5c7e0e-… salt=6f1d2a90 crc=…\n
 //	  00000000000000000001/         a volume, named by its first seq: one tidwall/wal log
 //	    00000000000000000001        a segment, named by its first seq: entries without gaps
 //	    00000000000000021877
@@ -49,7 +49,7 @@
 //	            │ length        │ record                                       │
 //	            │ uvarint, 1–4  │ `length` bytes                               │
 //	            └───────────────┴──────────────────────────────────────────────┘
-//	  record    \n#:create v=1 seq=812 at=1670273606123 synced=811 bytes=61 client=acme type=resize n=2 frame=line\n
+//	  record    \n#:create v=1 salt=6f1d2a90 seq=812 at=1670273606123 synced=811 bytes=61 client=acme type=resize n=2 frame=line\n
 //	            body, `bytes` bytes
 //	            \n                  only if the body is not empty and does not end in \n
 //	            #:end crc=9ae0daaf\n

@@ -115,7 +115,7 @@ func (j *Journal) truncateBack() error {
 	if err := truncateTail(h, &v, i+1, t.offset); err != nil {
 		return err
 	}
-	scan, _, err := scanSegment(v.segments[i], nil, nil)
+	scan, _, err := scanSegment(v.segments[i], j.salt, nil, nil)
 	if err != nil {
 		return err
 	}

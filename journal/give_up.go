@@ -30,6 +30,10 @@ func GiveUp(dir string, last uint64) (kept string, err error) {
 	if err != nil {
 		return "", err
 	}
+	id, err := identityOf(dir, vols)
+	if err != nil {
+		return "", err
+	}
 	if len(vols) == 0 || last+1 < vols[0].first {
 		return "", fmt.Errorf("give up after seq %d: %w", last, ErrCut)
 	}
@@ -38,7 +42,7 @@ func GiveUp(dir string, last uint64) (kept string, err error) {
 		n--
 	}
 	v := &vols[n-1]
-	offset, keep, err := endOf(v, last)
+	offset, keep, err := endOf(v, id.salt, last)
 	if err != nil {
 		return "", fmt.Errorf("give up after seq %d: %w", last, err)
 	}
@@ -53,7 +57,7 @@ func GiveUp(dir string, last uint64) (kept string, err error) {
 
 // endOf finds where record last ends: at offset, in the last of the first keep segments of v. If keep is 0, no record
 // of v is kept.
-func endOf(v *volumeDir, last uint64) (offset int64, keep int, err error) {
+func endOf(v *volumeDir, salt uint32, last uint64) (offset int64, keep int, err error) {
 	for keep < len(v.segments) && v.segments[keep].first <= last+1 {
 		keep++
 	}
@@ -68,7 +72,7 @@ func endOf(v *volumeDir, last uint64) (offset int64, keep int, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	sc := scanner{data: data, next: s.first}
+	sc := scanner{data: data, salt: salt, next: s.first}
 	for sc.next <= last && sc.step() {
 	}
 	if sc.next != last+1 {

@@ -105,7 +105,7 @@ func (r *running) stop() {
 }
 
 func sameRecord(a, b Record) bool {
-	return a.Verb == b.Verb && a.Seq == b.Seq && a.At == b.At && a.Synced == b.Synced &&
+	return a.Verb == b.Verb && a.Salt == b.Salt && a.Seq == b.Seq && a.At == b.At && a.Synced == b.Synced &&
 		string(a.Fields) == string(b.Fields) && string(a.Body) == string(b.Body)
 }
 
@@ -147,14 +147,17 @@ func (r *running) mustPut(verb, body string) answer {
 // image is the content of a journal that a test makes: files by their paths in the directory.
 type image map[string][]byte
 
-const testUUID = "0b5c7e0e-7a1f-4a53-9a9a-3d6c1f0f6f3e"
+var testIdentity = identity{uuid: "0b5c7e0e-7a1f-4a53-9a9a-3d6c1f0f6f3e", salt: 0x6f1d2a90}
 
 func newImage() image {
-	return image{identityName: []byte("daybook-journal v=1 uuid=" + testUUID + "\n")}
+	return image{identityName: testIdentity.text()}
 }
 
-// entry returns a record as an entry of a segment.
+// entry returns a record as an entry of a segment. Without a salt, it has that of the images.
 func entry(r Record) []byte {
+	if r.Salt == anySalt {
+		r.Salt = testIdentity.salt
+	}
 	text := AppendRecord(nil, &r)
 	return append(binary.AppendUvarint(nil, uint64(len(text))), text...)
 }

@@ -105,6 +105,7 @@ type Journal struct {
 	// These do not change after Open.
 	o     Options
 	uuid  string
+	salt  uint32    // of its records; see identity.go
 	lock  io.Closer // of the directory
 	clock *Clock    // nil when Options.Clock is given
 	log   *slog.Logger

@@ -38,7 +38,7 @@ func Open(o Options) (_ *Journal, err error) {
 	}
 	j.proposals.lanes[Control].limit, j.proposals.lanes[Bulk].limit = MaxControlInFlightBytes, o.inFlightBytes
 	if _, err := os.Stat(o.Dir); errors.Is(err, fs.ErrNotExist) {
-		if err := o.checkIdentity("", 0); err != nil {
+		if err := o.checkIdentity(""); err != nil {
 			return nil, err
 		}
 	}
@@ -57,42 +57,42 @@ func Open(o Options) (_ *Journal, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if j.uuid, err = j.identify(len(vols)); err != nil {
+	id, err := j.identify(vols)
+	if err != nil {
 		return nil, err
 	}
+	j.uuid, j.salt = id.uuid, id.salt
 	if err := j.recover(vols); err != nil {
 		return nil, err
 	}
 	return j, nil
 }
 
-// identify returns the journal's UUID. It makes one for a new journal.
-func (j *Journal) identify(volumes int) (string, error) {
-	uuid, err := readIdentity(j.o.Dir)
-	if err != nil {
-		return "", err
+// identify returns the journal's UUID and salt. It makes them for a new journal.
+func (j *Journal) identify(vols []volumeDir) (identity, error) {
+	id, err := readIdentity(j.o.Dir)
+	if errors.Is(err, errIdentity) || err == nil && id.uuid == "" && len(vols) > 0 {
+		return id, lostIdentity(j.o.Dir, j.o.StoreJournal, vols, err)
+	} else if err != nil {
+		return id, err
 	}
-	if err := j.o.checkIdentity(uuid, volumes); err != nil {
-		return "", err
+	if err := j.o.checkIdentity(id.uuid); err != nil {
+		return id, err
 	}
 	switch {
-	case uuid == "":
+	case id.uuid == "":
 		return createIdentity(&j.o.Hooks, j.o.Dir)
-	case volumes == 0:
+	case len(vols) == 0:
 		// The process that made the file may have been killed before the file's name was durable. A power cut must not
 		// take the name and leave a volume.
-		return uuid, j.o.Hooks.syncPath(j.o.Dir)
+		return id, j.o.Hooks.syncPath(j.o.Dir)
 	}
-	return uuid, nil
+	return id, nil
 }
 
-// checkIdentity refuses a journal that does not belong to the store. uuid is the journal's, "" if it has none; volumes
-// is the number of its volumes.
-func (o *Options) checkIdentity(uuid string, volumes int) error {
+// checkIdentity refuses a journal that does not belong to the store. uuid is the journal's, "" if there is no journal.
+func (o *Options) checkIdentity(uuid string) error {
 	switch {
-	case uuid == "" && volumes > 0:
-		return fmt.Errorf("%w: %s has volumes but no file %q; next step: restore that file from a copy",
-			ErrForeign, o.Dir, identityName)
 	case uuid == "" && o.StoreJournal != "":
 		return fmt.Errorf("%w: the store belongs to journal %s, and there is no journal in %s; next step: %s",
 			ErrForeign, o.StoreJournal, o.Dir, nextPair)
@@ -111,7 +111,7 @@ func (j *Journal) recover(vols []volumeDir) error {
 	t := tailState{at: -1, finding: finding{seq: 1, first: 1, byCursor: j.o.Applied, file: j.o.Dir}}
 	if len(vols) > 0 {
 		var err error
-		if t, err = surveyTail(vols, j.o.Applied); err != nil {
+		if t, err = surveyTail(vols, j.salt, j.o.Applied); err != nil {
 			return err
 		}
 	}
@@ -154,7 +154,7 @@ func (j *Journal) recover(vols []volumeDir) error {
 	if err := v.load(); err != nil {
 		return err
 	}
-	if err := rewriteTail(&j.o.Hooks, v, max(f.byRecord, f.byCursor)); err != nil {
+	if err := rewriteTail(&j.o.Hooks, v, j.salt, max(f.byRecord, f.byCursor)); err != nil {
 		return fmt.Errorf("write the tail again: %w", err)
 	}
 	if err := syncVolumes(&j.o.Hooks, j.o.Dir, vols); err != nil {
@@ -250,7 +250,7 @@ func truncateSegment(h *Hooks, path string, offset int64) error {
 // earlier process may have ended because an fsync failed. The kernel then marks the pages clean although they are not
 // on the disk: they read back correctly, a new fsync does not write them, and a power cut loses them. The records up to
 // proven were synced by a process that went on after it.
-func rewriteTail(h *Hooks, v *volumeDir, proven uint64) error {
+func rewriteTail(h *Hooks, v *volumeDir, salt uint32, proven uint64) error {
 	var buf []byte
 	for i := len(v.segments) - 1; i >= 0; i-- {
 		s := v.segments[i]
@@ -258,7 +258,7 @@ func rewriteTail(h *Hooks, v *volumeDir, proven uint64) error {
 		if buf, err = readSegment(s.path, buf); err != nil {
 			return err
 		}
-		sc := scanner{data: buf, next: s.first}
+		sc := scanner{data: buf, salt: salt, next: s.first}
 		for sc.next <= proven && sc.step() {
 		}
 		if sc.off < len(buf) {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -94,8 +95,8 @@ func TestIdentity(t *testing.T) {
 	t.Run("kept", func(t *testing.T) {
 		j := mustOpen(t, Options{Dir: filepath.Join(t.TempDir(), "a", "b")})
 		uuid := j.UUID()
-		if !identityForm.MatchString("daybook-journal v=1 uuid=" + uuid + "\n") {
-			t.Fatal(uuid)
+		if id, err := readIdentity(j.o.Dir); err != nil || id.uuid != uuid || id.salt == anySalt || !identityForm.Match(id.text()) {
+			t.Fatal(id, uuid, err)
 		}
 		if err := j.Close(); err != nil {
 			t.Fatal(err)
@@ -105,7 +106,7 @@ func TestIdentity(t *testing.T) {
 		}
 	})
 	t.Run("the store's", func(t *testing.T) {
-		if err := open(Options{Dir: m.write(t), StoreJournal: testUUID}); err != nil {
+		if err := open(Options{Dir: m.write(t), StoreJournal: testIdentity.uuid}); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -116,7 +117,7 @@ func TestIdentity(t *testing.T) {
 	})
 	t.Run("no directory, but the store belongs to a journal", func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "journal")
-		if err := open(Options{Dir: dir, StoreJournal: testUUID}); !errors.Is(err, ErrForeign) {
+		if err := open(Options{Dir: dir, StoreJournal: testIdentity.uuid}); !errors.Is(err, ErrForeign) {
 			t.Fatal(err)
 		}
 		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
@@ -125,25 +126,47 @@ func TestIdentity(t *testing.T) {
 	})
 	t.Run("empty directory, but the store belongs to a journal", func(t *testing.T) {
 		dir := t.TempDir()
-		if err := open(Options{Dir: dir, StoreJournal: testUUID}); !errors.Is(err, ErrForeign) {
+		if err := open(Options{Dir: dir, StoreJournal: testIdentity.uuid}); !errors.Is(err, ErrForeign) {
 			t.Fatal(err)
 		}
 		if len(readImage(t, dir)) != 0 {
 			t.Fatal("a refused start has written something")
 		}
 	})
+	// mended writes the text that the error says, and opens the journal with it.
+	mended := func(t *testing.T, m image, store string) {
+		t.Helper()
+		dir := m.write(t)
+		err := open(Options{Dir: dir, StoreJournal: store})
+		if !errors.Is(err, ErrForeign) {
+			t.Fatal(err)
+		}
+		if _, verified := Verify(dir); !errors.Is(verified, ErrForeign) {
+			t.Fatal(verified)
+		}
+		_, quoted, _ := strings.Cut(err.Error(), ` "`)
+		text, unquoted := strconv.Unquote(`"` + quoted)
+		if unquoted != nil {
+			t.Fatalf("%v: %v", err, unquoted)
+		}
+		rewrite(t, dir, identityName, []byte(text))
+		expect(t, startOnce(t, dir, 0), 9)
+	}
 	t.Run("lost", func(t *testing.T) {
 		m := m.clone()
 		delete(m, identityName)
-		if err := open(Options{Dir: m.write(t)}); !errors.Is(err, ErrForeign) {
-			t.Fatal(err)
-		}
+		mended(t, m, "")
+		mended(t, m, testIdentity.uuid)
 	})
 	t.Run("illegible", func(t *testing.T) {
 		m := m.clone()
-		m[identityName] = m[identityName][:20]
-		if err := open(Options{Dir: m.write(t)}); err == nil {
-			t.Fatal("accepted")
+		whole := m[identityName]
+		for n := range whole {
+			m[identityName] = whole[:n]
+			mended(t, m, testIdentity.uuid)
+			m[identityName] = slices.Clone(whole)
+			m[identityName][n] ^= 1 << (n % 8)
+			mended(t, m, testIdentity.uuid)
 		}
 	})
 }

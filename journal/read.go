@@ -17,7 +17,7 @@ func (j *Journal) Records(from uint64) iter.Seq2[Record, error] {
 		if from > bound {
 			return
 		}
-		w := walker{dir: j.o.Dir, bound: bound, read: readSegment}
+		w := walker{dir: j.o.Dir, salt: j.salt, bound: bound, read: readSegment}
 		err := w.walk(max(from, 1), func(r *Record) bool { return yield(*r, nil) })
 		if first := j.First(); err != nil && from < first {
 			// Cut has removed the volume during the read.
@@ -32,10 +32,16 @@ func (j *Journal) Records(from uint64) iter.Seq2[Record, error] {
 // Scan yields the records of the journal in dir from seq `from` on. It does not lock the directory and changes nothing.
 // It ends with a *CorruptError at the first damage. The error's Verdict is Discard if a start would discard the rest; a
 // group that a server is writing meanwhile looks like that. Records that a server has written since Scan began are
-// yielded or not. Fields and Body of a record are valid until the next step.
+// yielded or not. Fields and Body of a record are valid until the next step. In an archive, which has no identity file,
+// the first record of a segment says what salt the others must have.
 func Scan(dir string, from uint64) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		w := walker{dir: dir, read: readSegment}
+		id, err := readIdentity(dir)
+		if err != nil {
+			yield(Record{}, err)
+			return
+		}
+		w := walker{dir: dir, salt: id.salt, read: readSegment}
 		if err := w.walk(max(from, 1), func(r *Record) bool { return yield(*r, nil) }); err != nil {
 			yield(Record{}, err)
 		}
@@ -45,6 +51,7 @@ func Scan(dir string, from uint64) iter.Seq2[Record, error] {
 // walker reads volumes in order.
 type walker struct {
 	dir   string
+	salt  uint32 // anySalt for an archive
 	bound uint64 // last seq to read, which is known to be durable; 0: all
 	buf   []byte
 	read  func(path string, buf []byte) ([]byte, error) // readSegment, except in a test
@@ -133,7 +140,7 @@ func (w *walker) segment(v *volumeDir, i int, f *finding, from uint64, visit fun
 	if w.buf, err = w.read(s.path, w.buf); err != nil {
 		return err
 	}
-	sc := scanner{data: w.buf, next: s.first}
+	sc := scanner{data: w.buf, salt: w.salt, next: s.first}
 	for {
 		for sc.step() {
 			if w.bound != 0 && sc.rec.Seq > w.bound {
@@ -171,12 +178,12 @@ func (w *walker) damage(v *volumeDir, i int, f *finding, found damage) error {
 	scans := make([]segmentScan, len(v.segments))
 	begin := i
 	if found.kind != clean {
-		scans[i] = scanBytes(w.buf, v.segments[i].first, nil)
+		scans[i] = scanBytes(w.buf, w.salt, v.segments[i].first, nil)
 		begin++
 	}
 	for k := begin; k < len(v.segments); k++ {
 		var err error
-		if scans[k], w.buf, err = scanSegment(v.segments[k], w.buf, nil); err != nil {
+		if scans[k], w.buf, err = scanSegment(v.segments[k], w.salt, w.buf, nil); err != nil {
 			return err
 		}
 	}

@@ -26,9 +26,9 @@ const maxAt = math.MaxInt64 / 1_000_000
 // in doc.go.
 const recordVersion = 1
 
-// minRecordBytes is the length of the shortest possible record, `\n#:a v=1 seq=1 at=0 synced=0 bytes=0\n#:end
-// crc=00000000\n`.
-const minRecordBytes = 37 + trailerBytes
+// minRecordBytes is the length of the shortest possible record, `\n#:a v=1 salt=00000001 seq=1 at=0 synced=0
+// bytes=0\n#:end crc=00000000\n`.
+const minRecordBytes = 51 + trailerBytes
 
 const (
 	trailerPrefix = "#:end crc="
@@ -41,6 +41,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // Body. It does not interpret Fields and Body.
 type Record struct {
 	Verb   string // [a-z]+, at most 32 bytes
+	Salt   uint32 // of the journal; see identity.go
 	Seq    uint64 // position in the journal, from 1
 	At     int64  // unix ms, never decreasing
 	Synced uint64 // last durable seq when this record was written; always below Seq
@@ -51,14 +52,15 @@ type Record struct {
 
 // AppendRecord appends r's text form to dst. The layout, byte for byte:
 //
-//	\n#:VERB v=1 seq=SEQ at=AT synced=SYNCED bytes=LEN[ FIELDS]\n
+//	\n#:VERB v=1 salt=SSSSSSSS seq=SEQ at=AT synced=SYNCED bytes=LEN[ FIELDS]\n
 //	BODY
 //	\n                      only if BODY is not empty and does not end in \n; not counted in LEN
 //	#:end crc=XXXXXXXX\n
 //
-// SEQ, AT, SYNCED and LEN are decimals without sign or leading zeros. LEN is the length of BODY in bytes. The space
-// before FIELDS is present if and only if FIELDS is not empty. XXXXXXXX is the CRC-32C (Castagnoli) of every byte
-// before `#:end`, including the leading \n and the added \n, as eight lower-case hexadecimal digits.
+// SSSSSSSS is the journal's salt, as eight lower-case hexadecimal digits. SEQ, AT, SYNCED and LEN are decimals without
+// sign or leading zeros. LEN is the length of BODY in bytes. The space before FIELDS is present if and only if FIELDS is
+// not empty. XXXXXXXX is the CRC-32C (Castagnoli) of every byte before `#:end`, including the leading \n and the added
+// \n, as eight lower-case hexadecimal digits.
 //
 // tidwall/wal writes a binary length before each entry. The leading \n puts `#:` at the start of a line all the same,
 // so that `grep -a '^#:'` works on the files. The added \n does the same for `#:end`. A reader finds out whether a \n
@@ -69,7 +71,9 @@ func AppendRecord(dst []byte, r *Record) []byte {
 	start := len(dst)
 	dst = append(dst, "\n#:"...)
 	dst = append(dst, r.Verb...)
-	dst = append(dst, " v=1 seq="...)
+	dst = append(dst, " v=1 salt="...)
+	dst = appendHex8(dst, r.Salt)
+	dst = append(dst, " seq="...)
 	dst = strconv.AppendUint(dst, r.Seq, 10)
 	dst = append(dst, " at="...)
 	dst = strconv.AppendInt(dst, r.At, 10)
@@ -90,10 +94,14 @@ func AppendRecord(dst []byte, r *Record) []byte {
 	}
 	crc := crc32.Checksum(dst[start:], castagnoli)
 	dst = append(dst, trailerPrefix...)
+	return append(appendHex8(dst, crc), '\n')
+}
+
+func appendHex8(dst []byte, n uint32) []byte {
 	for shift := 28; shift >= 0; shift -= 4 {
-		dst = append(dst, "0123456789abcdef"[crc>>shift&15])
+		dst = append(dst, "0123456789abcdef"[n>>shift&15])
 	}
-	return append(dst, '\n')
+	return dst
 }
 
 // Validate reports whether the format can express r. The error is ErrInvalid or ErrTooLarge with the reason.
@@ -121,7 +129,7 @@ func validate(verb string, fields, body []byte) error {
 }
 
 // envelopeBytes is the largest number of bytes that a record's text has in addition to its fields and body.
-const envelopeBytes = len("\n#: v=1 seq= at= synced= bytes= \n\n") + maxVerbBytes + 20 + 19 + 20 + 20 + trailerBytes
+const envelopeBytes = len("\n#: v=1 salt=00000000 seq= at= synced= bytes= \n\n") + maxVerbBytes + 20 + 19 + 20 + 20 + trailerBytes
 
 func verbLen(b []byte) int {
 	for i, c := range b {

@@ -11,7 +11,7 @@ import (
 // and Body of the result alias b. The error is a *RecordError. It wraps ErrVersion if b is an intact record of another
 // version.
 func ParseRecord(b []byte) (Record, error) {
-	r, n, err := parseRecord(b, "")
+	r, n, err := parseRecord(b, "", anySalt)
 	if err == nil && n != len(b) {
 		err = &RecordError{Offset: n, Reason: "bytes after the end line"}
 	}
@@ -24,14 +24,23 @@ func ParseRecord(b []byte) (Record, error) {
 	return r, nil
 }
 
+// anySalt stands for a salt that is not known. No journal has it.
+const anySalt = 0
+
 // parseRecord reads one record from the beginning of b and returns its length. If the record has the given verb, the
-// result uses that string, which saves an allocation.
-func parseRecord(b []byte, verb string) (Record, int, *RecordError) {
+// result uses that string, which saves an allocation. Unless salt is anySalt, a record with another salt is an error.
+// It is found before the record is summed, so that a search costs little.
+func parseRecord(b []byte, verb string, salt uint32) (Record, int, *RecordError) {
 	var r Record
 	p := parser{b: b}
 	p.literal("\n#:")
 	v := p.verb()
-	p.literal(" v=1 seq=")
+	p.literal(" v=1 salt=")
+	r.Salt = p.hex8()
+	if p.reason == "" && salt != anySalt && r.Salt != salt {
+		p.fail("another salt")
+	}
+	p.literal(" seq=")
 	r.Seq = p.number(math.MaxUint64)
 	p.literal(" at=")
 	r.At = int64(p.number(maxAt))
@@ -217,7 +226,7 @@ func (p *parser) hex8() uint32 {
 		return 0
 	}
 	if len(p.b)-p.off < 8 {
-		p.fail("checksum is too short")
+		p.fail("hexadecimal number is too short")
 		return 0
 	}
 	var n uint32
@@ -228,7 +237,7 @@ func (p *parser) hex8() uint32 {
 		case c >= 'a' && c <= 'f':
 			n = n<<4 | uint32(c-'a'+10)
 		default:
-			p.fail("checksum is not eight lower-case hexadecimal digits")
+			p.fail("not eight lower-case hexadecimal digits")
 			return 0
 		}
 		p.off++

@@ -17,14 +17,14 @@ var rewriteGolden = flag.Bool("rewrite", false, "write the golden files again")
 // goldenRecords are the records in testdata/v1, by file name. The files of a version never change, because old journals
 // contain such records.
 var goldenRecords = map[string]Record{
-	"mark":          {Verb: MarkVerb, Seq: 1, At: 0, Synced: 0},
-	"lines":         {Verb: "create", Seq: 812, At: 1670273606123, Synced: 811, Fields: []byte("client=acme type=resize n=2 frame=line"), Body: []byte("first payload\nsecond one\n")},
-	"no-newline":    {Verb: "output", Seq: 813, At: 1670273606123, Synced: 811, Fields: []byte("client=acme"), Body: []byte("does not end in a line break")},
-	"only-newline":  {Verb: "output", Seq: 814, At: 1670273606124, Synced: 813, Body: []byte("\n")},
-	"binary":        {Verb: "output", Seq: 815, At: 1670273606124, Synced: 813, Body: []byte{0, 1, 2, '\n', 0xff, 0xfe, '\r', '\n', 0}},
-	"record-inside": {Verb: "create", Seq: 816, At: 1670273606125, Synced: 815, Fields: []byte("frame=len"), Body: []byte("19\n\n#:end crc=00000000\n")},
-	"escaped":       {Verb: "claim", Seq: 817, At: 1670273606125, Synced: 815, Fields: []byte("runner=a%20b%0Ac key=%C3%A9")},
-	"largest":       {Verb: strings.Repeat("z", maxVerbBytes), Seq: 1<<64 - 1, At: maxAt, Synced: 1<<64 - 2},
+	"mark":          {Verb: MarkVerb, Salt: 0x6f1d2a90, Seq: 1, At: 0, Synced: 0},
+	"lines":         {Verb: "create", Salt: 0x6f1d2a90, Seq: 812, At: 1670273606123, Synced: 811, Fields: []byte("client=acme type=resize n=2 frame=line"), Body: []byte("first payload\nsecond one\n")},
+	"no-newline":    {Verb: "output", Salt: 0x6f1d2a90, Seq: 813, At: 1670273606123, Synced: 811, Fields: []byte("client=acme"), Body: []byte("does not end in a line break")},
+	"only-newline":  {Verb: "output", Salt: 0x6f1d2a90, Seq: 814, At: 1670273606124, Synced: 813, Body: []byte("\n")},
+	"binary":        {Verb: "output", Salt: 0x6f1d2a90, Seq: 815, At: 1670273606124, Synced: 813, Body: []byte{0, 1, 2, '\n', 0xff, 0xfe, '\r', '\n', 0}},
+	"record-inside": {Verb: "create", Salt: 0x6f1d2a90, Seq: 816, At: 1670273606125, Synced: 815, Fields: []byte("frame=len"), Body: []byte("19\n\n#:end crc=00000000\n")},
+	"escaped":       {Verb: "claim", Salt: 0x6f1d2a90, Seq: 817, At: 1670273606125, Synced: 815, Fields: []byte("runner=a%20b%0Ac key=%C3%A9")},
+	"largest":       {Verb: strings.Repeat("z", maxVerbBytes), Salt: 0x6f1d2a90, Seq: 1<<64 - 1, At: maxAt, Synced: 1<<64 - 2},
 }
 
 func TestGolden(t *testing.T) {
@@ -99,7 +99,7 @@ func TestGrep(t *testing.T) {
 }
 
 func TestParseRecordRefuses(t *testing.T) {
-	good := string(AppendRecord(nil, &Record{Verb: "create", Seq: 12, At: 34, Synced: 11, Fields: []byte("a=b"), Body: []byte("xy")}))
+	good := string(AppendRecord(nil, &Record{Verb: "create", Salt: 0x6f1d2a90, Seq: 12, At: 34, Synced: 11, Fields: []byte("a=b"), Body: []byte("xy")}))
 	if _, err := ParseRecord([]byte(good)); err != nil {
 		t.Fatal(err)
 	}
@@ -112,6 +112,10 @@ func TestParseRecordRefuses(t *testing.T) {
 		{"verb too long", "#:create", "#:" + strings.Repeat("a", maxVerbBytes+1)},
 		{"no version", " v=1", ""},
 		{"version 01", "v=1", "v=01"},
+		{"no salt", " salt=6f1d2a90", ""},
+		{"short salt", "salt=6f1d2a90", "salt=6f1d2a9"},
+		{"long salt", "salt=6f1d2a90", "salt=6f1d2a900"},
+		{"salt in capitals", "salt=6f1d2a90", "salt=6F1D2A90"},
 		{"leading zero", "seq=12", "seq=012"},
 		{"sign", "seq=12", "seq=+12"},
 		{"negative", "at=34", "at=-34"},
@@ -169,7 +173,7 @@ func TestParseRecordRefuses(t *testing.T) {
 }
 
 func TestParseRecordVersion(t *testing.T) {
-	text := bytes.Replace(AppendRecord(nil, &Record{Verb: "create", Seq: 2}), []byte("v=1 seq=2"), []byte("v=27 something else"), 1)
+	text := bytes.Replace(AppendRecord(nil, &Record{Verb: "create", Seq: 2}), []byte("v=1 salt=00000000 seq=2"), []byte("v=27 something else"), 1)
 	if _, err := ParseRecord(reseal(text)); !errors.Is(err, ErrVersion) {
 		t.Fatal(err)
 	}
@@ -249,10 +253,10 @@ func FuzzParseRecord(f *testing.F) {
 
 // FuzzRoundTrip: every valid record reads back unchanged.
 func FuzzRoundTrip(f *testing.F) {
-	f.Add("create", uint64(812), int64(1670273606123), uint64(811), []byte("client=acme"), []byte("first\n"))
-	f.Add("mark", uint64(1), int64(0), uint64(0), []byte(nil), []byte("\n#:end crc=00000000"))
-	f.Fuzz(func(t *testing.T, verb string, seq uint64, at int64, synced uint64, fields, body []byte) {
-		r := Record{Verb: verb, Seq: seq, At: at, Synced: synced, Fields: fields, Body: body}
+	f.Add("create", uint32(0x6f1d2a90), uint64(812), int64(1670273606123), uint64(811), []byte("client=acme"), []byte("first\n"))
+	f.Add("mark", uint32(1), uint64(1), int64(0), uint64(0), []byte(nil), []byte("\n#:end crc=00000000"))
+	f.Fuzz(func(t *testing.T, verb string, salt uint32, seq uint64, at int64, synced uint64, fields, body []byte) {
+		r := Record{Verb: verb, Salt: salt, Seq: seq, At: at, Synced: synced, Fields: fields, Body: body}
 		if r.Validate() != nil {
 			return
 		}

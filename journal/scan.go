@@ -17,6 +17,7 @@ const (
 	garbled        // an entry is not an intact record
 	disorder       // the seq, at or synced of an intact record does not follow from the record before it
 	newer          // an intact record has a version that this program does not know
+	salted         // an intact record has the salt of another journal
 	gap            // the segment that must begin here is missing
 	overlap        // a segment begins at a seq that an earlier segment contains
 	apart          // a volume does not end just before the next volume begins
@@ -37,6 +38,7 @@ type damage struct {
 // and not tidwall/wal, which has no checksums, fails on a torn end, and reads its own copy in memory (see doc.go).
 type scanner struct {
 	data []byte
+	salt uint32 // of the journal; anySalt: that of the first record
 	off  int    // of the next entry
 	next uint64 // seq that the next entry must have
 
@@ -69,9 +71,15 @@ func (s *scanner) step() bool {
 		return s.damaged(torn, fmt.Sprintf("the file ends after %d of an entry's %d bytes", len(rest)-n, size))
 	}
 	entry := rest[n : n+int(size)]
-	r, length, err := parseRecord(entry, s.rec.Verb)
+	r, length, err := parseRecord(entry, s.rec.Verb, anySalt)
 	if err == nil && length != len(entry) {
 		err = &RecordError{Offset: length, Reason: "bytes after the end line"}
+	}
+	if err == nil && s.salt == anySalt {
+		s.salt = r.Salt
+	}
+	if err == nil && r.Salt != s.salt {
+		return s.damaged(salted, fmt.Sprintf("an intact record has the salt %08x, and that of the journal is %08x", r.Salt, s.salt))
 	}
 	if err != nil {
 		if v := foreignVersion(entry); v != "" {
@@ -132,8 +140,8 @@ func allZero(b []byte) bool {
 }
 
 // searchWork bounds a search for proof: it is the number of bytes that may be checksummed for each byte of the data.
-// The damaged bytes of an ordinary journal need one. A body of forged headers that all claim a far end would need
-// thousands.
+// The damaged bytes of an ordinary journal need one. Headers with the right salt that all claim a far end would need
+// thousands: somebody who can read the journal has posted them.
 const searchWork = 64
 
 // proof is what the intact records after a damage prove.
@@ -151,13 +159,13 @@ func (p *proof) add(q proof) {
 	p.gaveUp = p.gaveUp || q.gaveUp
 }
 
-// search looks for intact records in data at every `\n#:`, also where no entry begins. It counts only records that can
-// follow the record of seq `after`: their seq is higher, by no more than the number of records that fit into data, and
-// their time is not before at.
+// search looks for intact records in data at every `\n#:`, also where no entry begins. It counts only records of the
+// journal that can follow the record of seq `after`: their salt is the journal's, their seq is higher, by no more than
+// the number of records that fit into data, and their time is not before at.
 //
-// The body of a damaged record is searched too, and a body may contain the text of a record. So a text that a client
-// has sent can count as proof. The worst effect is a start that is refused without need; no record is lost by it.
-func search(data []byte, after uint64, at int64) (p proof) {
+// The body of a damaged record is searched too, and a body may contain the text of a record. A client that forges one
+// does not know the salt, so it proves nothing.
+func search(data []byte, salt uint32, after uint64, at int64) (p proof) {
 	work := searchWork * (len(data) + 1)
 	most := after + uint64(len(data)/minRecordBytes) + 1
 	for off := 0; ; {
@@ -166,7 +174,7 @@ func search(data []byte, after uint64, at int64) (p proof) {
 			return p
 		}
 		off += i
-		r, n, err := parseRecord(data[off:], MarkVerb)
+		r, n, err := parseRecord(data[off:], MarkVerb, salt)
 		if err != nil {
 			if work -= err.summed; work < 0 {
 				p.gaveUp = true

@@ -25,15 +25,16 @@ func TestSearch(t *testing.T) {
 		"after garbage":    {bytes.Join([][]byte{[]byte("garbage\n#:x"), rec(11, 10)}, nil), [3]uint64{1, 10, 11}},
 		"too early in seq": {rec(10, 9), [3]uint64{}},
 		"too late in seq":  {rec(5000, 4999), [3]uint64{}},
+		"another salt":     {entry(Record{Verb: "create", Salt: 1, Seq: 11, At: 100, Synced: 10}), [3]uint64{}},
 		"inside a body":    {entry(Record{Verb: "create", Seq: 11, At: 100, Synced: 5, Body: rec(12, 11)}), [3]uint64{1, 5, 11}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if p := search(c.data, 10, 100); at(p) != c.want || p.gaveUp {
+			if p := search(c.data, testIdentity.salt, 10, 100); at(p) != c.want || p.gaveUp {
 				t.Fatalf("%+v", p)
 			}
 		})
 	}
-	if p := search(rec(11, 10), 10, 101); p.records != 0 {
+	if p := search(rec(11, 10), testIdentity.salt, 10, 101); p.records != 0 {
 		t.Fatal("a record from before its predecessor's time counted", p)
 	}
 }
@@ -68,7 +69,7 @@ func FuzzScan(f *testing.F) {
 		if clean := sc.found.kind == clean; clean != (sc.off == len(data)) {
 			t.Fatalf("stopped at %d of %d with %+v", sc.off, len(data), sc.found)
 		}
-		p := search(data[sc.off:], sc.next-1, sc.at)
+		p := search(data[sc.off:], sc.salt, sc.next-1, sc.at)
 		if p.synced >= p.last && p.records > 0 {
 			t.Fatalf("%+v", p)
 		}

@@ -18,17 +18,17 @@ type segmentScan struct {
 
 // scanSegment reads a segment. It calls visit, unless visit is nil, with every record up to the first damage, and
 // searches the bytes after the damage for proof. It reuses buf and returns it.
-func scanSegment(s segment, buf []byte, visit func(*Record)) (segmentScan, []byte, error) {
+func scanSegment(s segment, salt uint32, buf []byte, visit func(*Record)) (segmentScan, []byte, error) {
 	buf, err := readSegment(s.path, buf)
 	if err != nil {
 		return segmentScan{}, buf, err
 	}
-	return scanBytes(buf, s.first, visit), buf, nil
+	return scanBytes(buf, salt, s.first, visit), buf, nil
 }
 
 // scanBytes is scanSegment for the bytes of a segment whose first record is first.
-func scanBytes(data []byte, first uint64, visit func(*Record)) segmentScan {
-	sc := scanner{data: data, next: first}
+func scanBytes(data []byte, salt uint32, first uint64, visit func(*Record)) segmentScan {
+	sc := scanner{data: data, salt: salt, next: first}
 	for sc.step() {
 		if visit != nil {
 			visit(&sc.rec)
@@ -39,7 +39,7 @@ func scanBytes(data []byte, first uint64, visit func(*Record)) segmentScan {
 		out.at = sc.at
 	}
 	if out.found.kind != clean {
-		out.proof = search(data[sc.off:], sc.next-1, sc.at)
+		out.proof = search(data[sc.off:], sc.salt, sc.next-1, sc.at)
 		out.synced = max(out.synced, out.proof.synced, out.found.synced)
 	}
 	return out
@@ -105,9 +105,9 @@ func combine(v *volumeDir, k int, scans []segmentScan) tailState {
 // The last unsynced write is among them: the store has not applied it, because only durable commands are applied, and
 // it is not in an earlier volume, because those were durable before this one was made. All other records are checked
 // when they are read.
-func surveyTail(vols []volumeDir, applied uint64) (tailState, error) {
+func surveyTail(vols []volumeDir, salt uint32, applied uint64) (tailState, error) {
 	v := &vols[len(vols)-1]
-	t, buf, err := surveyVolume(v, applied+1, nil)
+	t, buf, err := surveyVolume(v, salt, applied+1, nil)
 	if err != nil {
 		return tailState{}, err
 	}
@@ -118,7 +118,7 @@ func surveyTail(vols []volumeDir, applied uint64) (tailState, error) {
 	}
 	// The tail volume has no record, so the time of the last record is in the volume before. That volume must end where
 	// the tail volume begins.
-	p, _, err := surveyVolume(&vols[len(vols)-2], v.first-1, buf)
+	p, _, err := surveyVolume(&vols[len(vols)-2], salt, v.first-1, buf)
 	if err != nil {
 		return tailState{}, err
 	}
@@ -132,13 +132,13 @@ func surveyTail(vols []volumeDir, applied uint64) (tailState, error) {
 
 // surveyVolume reads the segments of v, the last one first, until it has read a segment that has a record and begins at
 // or below seq `from`.
-func surveyVolume(v *volumeDir, from uint64, buf []byte) (tailState, []byte, error) {
+func surveyVolume(v *volumeDir, salt uint32, from uint64, buf []byte) (tailState, []byte, error) {
 	scans := make([]segmentScan, len(v.segments))
 	k := len(v.segments)
 	for k > 0 {
 		k--
 		var err error
-		if scans[k], buf, err = scanSegment(v.segments[k], buf, nil); err != nil {
+		if scans[k], buf, err = scanSegment(v.segments[k], salt, buf, nil); err != nil {
 			return tailState{}, buf, err
 		}
 		if scans[k].at >= 0 && v.segments[k].first <= from {

@@ -40,14 +40,17 @@ type tailCase struct {
 }
 
 const (
-	nextRestore = "restore this file from a copy, or start from a backup; `daybook journal verify` shows which records are readable, and docs/reference/format-journal.md, under \"When a start is refused\", says how to give up the others"
-	nextUpgrade = "start the version of Daybook that wrote the record, or a newer one"
-	nextPair    = "put the journal and the store that belong together back in place, or rebuild the store from a backup"
-	nextTidy    = "find out which program made this file, and move it away; Daybook does not make such files"
+	nextRestore  = "restore this file from a copy, or start from a backup; `daybook journal verify` shows which records are readable, and docs/reference/format-journal.md, under \"When a start is refused\", says how to give up the others"
+	nextUpgrade  = "start the version of Daybook that wrote the record, or a newer one"
+	nextIdentity = "put the file identity of this journal, or the volumes that belong to it, back in place"
+	nextPair     = "put the journal and the store that belong together back in place, or rebuild the store from a backup"
+	nextTidy     = "find out which program made this file, and move it away; Daybook does not make such files"
 )
 
 // damaged reports whether a power cut can have caused the finding.
-func (f *finding) damaged() bool { return f.kind >= torn && f.kind <= gap && f.kind != newer }
+func (f *finding) damaged() bool {
+	return f.kind >= torn && f.kind <= gap && f.kind != newer && f.kind != salted
+}
 
 // is is the condition of rows that decide by the kind of the finding alone.
 func is(k kind) func(*finding) bool { return func(f *finding) bool { return f.kind == k } }
@@ -88,6 +91,12 @@ var tailTable = []tailCase{
 		evidence: "the checksum is right, but this program does not know the version in `v=`",
 		when:     is(newer),
 		verdict:  Refuse, next: nextUpgrade,
+	},
+	{
+		name:     "of another journal",
+		evidence: "the checksum of a record is right, and its salt is not that of the file identity",
+		when:     is(salted),
+		verdict:  Refuse, next: nextIdentity,
 	},
 	{
 		name:     "segments overlap",

@@ -224,7 +224,7 @@ var tailTests = map[string]func(t *testing.T){
 	},
 	"written by a newer version": func(t *testing.T) {
 		m, name := tailImage("body ")
-		text := AppendRecord(nil, &Record{Verb: "create", Seq: 10, At: 2000, Synced: 9})
+		text := AppendRecord(nil, &Record{Verb: "create", Salt: testIdentity.salt, Seq: 10, At: 2000, Synced: 9})
 		text = bytes.Replace(text, []byte(" v=1 "), []byte(" v=2 "), 1)
 		text = reseal(text)
 		m[name] = append(append(m[name], byte(len(text))), text...)
@@ -240,11 +240,26 @@ var tailTests = map[string]func(t *testing.T){
 		// A torn body contains many headers. All of them claim the same end, so each costs a checksum of many bytes.
 		const lines, width = 2000, 80
 		m, name := tailImage("body ")
-		evil := forged(lines, width)
+		evil := forged(testIdentity.salt, lines, width)
 		e := entry(Record{Verb: "create", Seq: 10, At: 2000, Synced: 9, Body: evil})
 		e[len(e)-3] ^= 1
 		m[name] = append(m[name], e...)
 		expectRefusal(t, startOnce(t, m.write(t), 0), "search given up", 10)
+		// A client that does not know the salt makes no work.
+		m, name = tailImage("body ")
+		e = entry(Record{Verb: "create", Seq: 10, At: 2000, Synced: 9, Body: forged(testIdentity.salt+1, lines, width)})
+		e[len(e)-3] ^= 1
+		m[name] = append(m[name], e...)
+		expect(t, startOnce(t, m.write(t), 0), 9)
+	},
+	"of another journal": func(t *testing.T) {
+		m, name := tailImage("body ")
+		other := identity{testIdentity.uuid, testIdentity.salt + 1}
+		m[name] = append(m[name], entry(Record{Verb: "create", Salt: other.salt, Seq: 10, At: 2000, Synced: 9})...)
+		expectRefusal(t, startOnce(t, m.write(t), 0), "of another journal", 10)
+		m, _ = tailImage("body ")
+		m[identityName] = other.text()
+		expectRefusal(t, startOnce(t, m.write(t), 0), "of another journal", 1)
 	},
 	"cursor beyond the end": func(t *testing.T) {
 		m, _ := tailImage("body ")
@@ -268,11 +283,11 @@ var tailTests = map[string]func(t *testing.T){
 
 // forged returns a body of header lines. The bodies of all of them end at the same end line, so each costs a checksum
 // of the rest.
-func forged(lines, width int) []byte {
+func forged(salt uint32, lines, width int) []byte {
 	var out []byte
 	for i := range lines {
 		after := (lines - 1 - i) * width
-		head := fmt.Sprintf("\n#:a v=1 seq=12 at=2000 synced=11 bytes=%d ", after)
+		head := fmt.Sprintf("\n#:a v=1 salt=%08x seq=12 at=2000 synced=11 bytes=%d ", salt, after)
 		// The header line must end with \n, and the next line begins with one.
 		pad := width - len(head) - 1
 		out = append(out, head...)
@@ -292,6 +307,30 @@ func TestTail(t *testing.T) {
 	for _, c := range tailTable {
 		if f := tailTests[c.name]; f != nil {
 			t.Run(c.name, f)
+		}
+	}
+}
+
+// TestForgedProof: the body of a damaged record that was never answered has records that a client has forged. They prove
+// nothing, so the start discards the record.
+func TestForgedProof(t *testing.T) {
+	for name, salt := range map[string]uint32{"none": 0, "of another journal": testIdentity.salt ^ 1} {
+		for verb, synced := range map[string]uint64{MarkVerb: 13, "create": 10} {
+			forgery := AppendRecord(nil, &Record{Verb: verb, Salt: salt, Seq: 14, At: 3000, Synced: synced})
+			if salt == 0 {
+				forgery = reseal(bytes.Replace(forgery, []byte(" salt=00000000"), nil, 1))
+			}
+			m, file := tailImage("body ")
+			e := entry(Record{Verb: "create", Seq: 10, At: 2000, Synced: 9, Body: slices.Concat([]byte("x"), forgery, []byte("y"))})
+			for damage, until := range map[string]int{"its head": 20, "its end": len(e) - 3} {
+				torn := slices.Clone(e)
+				clear(torn[until-10 : until])
+				m := m.clone()
+				m[file] = append(m[file], torn...)
+				if got := startOnce(t, m.write(t), 0); got.err != nil || got.last != 9 {
+					t.Errorf("salt %s, verb %s, %s is lost: %+v", name, verb, damage, got)
+				}
+			}
 		}
 	}
 }

@@ -2,7 +2,6 @@ package journal
 
 import (
 	"errors"
-	"fmt"
 )
 
 // Report is the result of Verify.
@@ -26,19 +25,17 @@ type Report struct {
 // error means that Verify could not read the journal; damage is in the report.
 func Verify(dir string) (Report, error) {
 	r := Report{First: 1, Verbs: make(map[string]uint64)}
-	var err error
-	if r.UUID, err = readIdentity(dir); err != nil {
-		return r, err
-	}
 	vols, err := loadVolumes(dir)
 	if err != nil {
 		return r, err
 	}
-	if r.Volumes, err = Volumes(dir); err != nil {
+	id, err := identityOf(dir, vols)
+	if err != nil {
 		return r, err
 	}
-	if r.UUID == "" && len(vols) > 0 {
-		return r, fmt.Errorf("%w: %s has volumes but no file %q", ErrForeign, dir, identityName)
+	r.UUID = id.uuid
+	if r.Volumes, err = Volumes(dir); err != nil {
+		return r, err
 	}
 	if len(vols) > 0 {
 		r.First = vols[0].first
@@ -53,7 +50,7 @@ func Verify(dir string) (Report, error) {
 			visit = nil
 		}
 		var t tailState
-		if t, buf, err = scanVolume(v, visit, buf); err != nil {
+		if t, buf, err = scanVolume(v, id.salt, visit, buf); err != nil {
 			return r, err
 		}
 		r.Synced = max(r.Synced, v.first-1, t.finding.byRecord)
@@ -95,7 +92,7 @@ func (r *Report) count(rec *Record) {
 
 // scanVolume reads all segments of v. It calls visit, unless visit is nil, with every record up to the first damage. It
 // reuses buf and returns it.
-func scanVolume(v *volumeDir, visit func(*Record), buf []byte) (tailState, []byte, error) {
+func scanVolume(v *volumeDir, salt uint32, visit func(*Record), buf []byte) (tailState, []byte, error) {
 	scans := make([]segmentScan, len(v.segments))
 	next := v.first
 	for i, s := range v.segments {
@@ -103,7 +100,7 @@ func scanVolume(v *volumeDir, visit func(*Record), buf []byte) (tailState, []byt
 			visit = nil
 		}
 		var err error
-		if scans[i], buf, err = scanSegment(s, buf, visit); err != nil {
+		if scans[i], buf, err = scanSegment(s, salt, buf, visit); err != nil {
 			return tailState{}, buf, err
 		}
 		next = scans[i].next

@@ -188,7 +188,7 @@ func (f *fixture) records() (all []record) {
 				break
 			}
 			r := record{file: file, from: at, to: at + n + int(size)}
-			if _, err := fmt.Sscanf(string(data[at+n:r.to]), "\n#:%s v=1 seq=%d at=%d synced=%d", &r.verb, &r.seq, new(int64), &r.synced); err != nil {
+			if _, err := fmt.Sscanf(string(data[at+n:r.to]), "\n#:%s v=1 salt=%x seq=%d at=%d synced=%d", &r.verb, new(uint32), &r.seq, new(int64), &r.synced); err != nil {
 				panic(fmt.Sprintf("%s, offset %d: %v", file, at, err)) // the fixture is damaged
 			}
 			all = append(all, r)

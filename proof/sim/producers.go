@@ -179,7 +179,7 @@ func (u *user) text() string {
 	case 0:
 		return strings.Repeat("x", u.random.IntN(3000))
 	case 1:
-		return "\n#:create v=1 seq=7 at=1 synced=9 bytes=0\n#:end crc=00000000\n"
+		return "\n#:create v=1 salt=00000000 seq=7 at=1 synced=9 bytes=0\n#:end crc=00000000\n"
 	case 2:
 		return string(make([]byte, u.random.IntN(600)))
 	}

@@ -60,7 +60,7 @@ func identity(root string) (string, error) {
 	}
 	var v int
 	var uuid string
-	_, err = fmt.Sscanf(string(text), "daybook-journal v=%d uuid=%s", &v, &uuid)
+	_, err = fmt.Sscanf(string(text), "daybook-journal v=%d uuid=%s ", &v, &uuid)
 	return uuid, err
 }
 
