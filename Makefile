@@ -112,7 +112,7 @@ RACE := ./api ./backup ./blob ./client ./ingest ./journal ./opsqueue ./registry 
   ./runner/slots ./runner/wasi ./runner/webhook ./store ./store/lsm ./trace
 # Tests of the packages above that are smaller with -short, or skipped, and the packages that have them.
 SIZED_IN := . ./bench ./bench/open ./blob ./cmd/daybook ./ingest ./journal ./opsqueue ./runner/container ./runner/sandbox ./store
-SIZED    := TestApplierDoesNotPause TestBatchPowerCuts TestBlockedCommit TestCheckSurvivesAnyByte TestClientModule TestDrawIsBounded \
+SIZED    := TestBatchPowerCuts TestBlockedCommit TestCheckSurvivesAnyByte TestClientModule TestDrawIsBounded \
   TestIdleConnections TestKilledBackup TestKilledRestore TestKilledServerOfABackup TestListRandom TestLiveRestartRebuild \
   TestLongLog TestManyChunks TestMeasurement TestNothingIsLeftOver TestPowerCuts TestQueuesCostNothingUntilTheyAreTouched \
   TestRandom TestRandomInterleavings TestRunEndsOfRandomCommands TestSessionLeavesNoRowPerRequest TestTailFlipEveryBit \

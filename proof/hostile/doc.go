@@ -14,7 +14,8 @@
 //
 // Attackers, server and honest clients run on one machine, so the attackers take processor time from the server. So
 // latencies and rates are ratios between windows with and without the attack, which take turns. A short run asserts
-// only bounds that also hold on a busy machine. With -full, the test asserts the targets that docs/explanation/reliability.md reports.
+// only what a busy machine does not change: memory, goroutines, descriptors, and that no honest request is lost. With
+// -full, the test asserts the targets that docs/explanation/reliability.md reports, and fails on a busy machine.
 //
 // # What it does not prove
 //
