@@ -171,7 +171,24 @@ func (s *Server) completeMany(c echo.Context) error {
 	if all {
 		p.b = fmt.Appendf(p.b, `"ended":%d,`, ended.All)
 	}
-	return p.endResults(ended.Results)
+	if done.brief {
+		accepted, refused := acceptedOf(ended.Results)
+		p.b = fmt.Appendf(p.b, `"accepted":%d,`, accepted)
+		return p.endResults("refused", refused)
+	}
+	return p.endResults("results", ended.Results)
+}
+
+// acceptedOf counts the outcomes that were accepted, and returns the results of the others. A request in runs names
+// thousands of jobs in a few bytes, so its answer does not name them one by one.
+func acceptedOf(results []store.JobResult) (accepted int, refused []store.JobResult) {
+	refused = results[:0]
+	for i := range results {
+		if results[i].Refusal != job.Granted {
+			refused = append(refused, results[i])
+		}
+	}
+	return len(results) - len(refused), refused
 }
 
 // decode adds the outcomes of a body, whose media type is given, and returns the runner_id of the whole request.
@@ -192,9 +209,9 @@ func (d *completion) decode(mediaType string, body []byte) (runner string, err e
 	return r.runner()
 }
 
-// endResults writes the last field of a JSON object, which is results, and the end of the answer.
-func (p *pieces) endResults(results []store.JobResult) error {
-	p.b = append(p.b, `"results":[`...)
+// endResults writes the last field of a JSON object, which is a list of results, and the end of the answer.
+func (p *pieces) endResults(field string, results []store.JobResult) error {
+	p.b = fmt.Appendf(p.b, `"%s":[`, field)
 	if err := p.results(results, ",", ""); err != nil {
 		return err
 	}

@@ -15,9 +15,10 @@ type completion struct {
 	s        *Server
 	commands []job.Complete
 	all      bool
-	bytes    int // size of the last command
-	creates  int // number of jobs that the last command creates
-	count    int // number of outcomes, without the outcome for all
+	bytes    int  // size of the last command
+	creates  int  // number of jobs that the last command creates
+	count    int  // number of outcomes, without the outcome for all
+	brief    bool // the request is in runs, so the answer has the results of refused outcomes only
 
 	most    int                     // maximum of count; 0: no maximum
 	reserve func(bytes int64) error // waits until there is memory for that many bytes

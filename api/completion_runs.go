@@ -11,6 +11,7 @@ import (
 // inRuns adds the outcomes of a body in runs (package runs), and returns the runner_id of its head line. Nothing is
 // applied if a part of the body is malformed. The outputs share memory with the body.
 func (d *completion) inRuns(text []byte) (runner string, err error) {
+	d.brief = true
 	from := runs.NewDecoder(text)
 	head, err := from.Completion()
 	if err == nil {

@@ -248,11 +248,27 @@ func TestStreamInRuns(t *testing.T) {
 	outcome.OutputKind = job.Text
 	ended := c.ok(c.sendRuns(outcomesInRuns(runs.Completion{Claim: held.ID, Runner: "r"},
 		runs.OutcomeRun{Claim: held.ID, Runner: "r", Outcome: outcome, N: 1, Frame: job.LenFrame, Outputs: []byte("3\na\nb\n")})))
-	want(t, ended["results"].([]any)[0].(map[string]any), "status", "completed")
+	want(t, ended, "accepted", 1.0)
+	if refused, ok := ended["refused"].([]any); !ok || len(refused) > 0 {
+		t.Errorf("refused %v", ended)
+	}
 	want(t, r.get("/jobs/"+outcome.ID.String()).object(http.StatusOK), "output", "a\nb")
 	all := outcomeOf(job.ID{}, job.Fail)
 	ended = c.ok(c.sendRuns(outcomesInRuns(runs.Completion{Claim: held.ID, Runner: "r", All: &all})))
 	want(t, ended, "ended", float64(held.Jobs-1))
+	want(t, ended, "accepted", 0.0)
+
+	// Only the refused outcomes are named.
+	unknown := outcomeOf(job.NewID(1, 1<<30, 0), job.OK)
+	many := c.ok(c.sendRuns(outcomesInRuns(runs.Completion{Claim: held.ID, Runner: "r"}, runs.OutcomeRun{Claim: held.ID, Runner: "r", Outcome: unknown, N: 2},
+		runs.OutcomeRun{Claim: held.ID, Runner: "r", Outcome: outcome, N: 1, Frame: job.LenFrame, Outputs: []byte("3\na\nb\n")})))
+	want(t, many, "accepted", 1.0)
+	refused := many["refused"].([]any)
+	if len(refused) != 2 || many["results"] != nil {
+		t.Fatalf("%v", many)
+	}
+	want(t, refused[1].(map[string]any), "job_id", unknown.ID.WithLine(1).String())
+	want(t, refused[1].(map[string]any), "code", "job_not_found")
 
 	// Requests can be repeated, also over HTTP.
 	body := jobsInRuns(false, list[0])

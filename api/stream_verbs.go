@@ -252,8 +252,14 @@ func (t *stream) beginEnd(done *completion, one bool, once func() (job.Once, err
 		if done.all {
 			b = append(strconv.AppendInt(append(b, `"ended":`...), int64(ended.All), 10), ',')
 		}
-		b = append(b, `"results":`...)
-		return append(appendJobResults(b, ended.Results), '}'), seq, nil
+		results, field := ended.Results, `"results":`
+		if done.brief {
+			var accepted int
+			accepted, results = acceptedOf(results)
+			b = append(strconv.AppendInt(append(b, `"accepted":`...), int64(accepted), 10), ',')
+			field = `"refused":`
+		}
+		return append(appendJobResults(append(b, field...), results), '}'), seq, nil
 	}, nil
 }
 
