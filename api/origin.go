@@ -16,13 +16,22 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
+// probes are the paths that need no Host. Load balancers probe with HTTP/1.0, which has none, or with an empty one. No
+// browser can send such a request, so it is not of a page whose name resolves to this server.
+var probes = map[string]bool{"/": true, "/ping": true, "/healthz": true, "/readyz": true}
+
 // guard refuses requests that must not reach a handler, before the server reads their body. Any web page that a user
 // has open can send requests to a server on loopback. If the page's own name resolves to 127.0.0.1, the page can also
 // read the answers. So guard accepts only a Host that a foreign site cannot have, and refuses requests whose Origin or
 // Sec-Fetch-Site header names another site.
 func (s *Server) guard(c echo.Context) error {
 	r := c.Request()
-	if !s.hosts.allow(r.Host) {
+	if r.Host == "" && !s.hosts.any {
+		if !probes[r.URL.Path] {
+			return &problem{status: http.StatusForbidden, code: "forbidden_host",
+				detail: "the request has no Host header, or an empty one; send one with the address of this server, or localhost, or a name of --allow-host; only OPTIONS /, /ping, /healthz and /readyz are answered without it"}
+		}
+	} else if !s.hosts.allow(r.Host) {
 		return &problem{status: http.StatusForbidden, code: "forbidden_host",
 			detail: fmt.Sprintf("the Host header names %q, which is neither an IP address nor localhost; to allow this name, start the server with --allow-host %s (or --allow-host '*' for every name)",
 				shortened(r.Host), hostName(shortened(r.Host)))}

@@ -25,6 +25,20 @@ func TestGuard(t *testing.T) {
 			}
 		}
 	})
+	t.Run("no host", func(t *testing.T) {
+		for line, want := range map[string]int{
+			"OPTIONS / HTTP/1.0": 204, "HEAD / HTTP/1.0": 200, "GET /ping HTTP/1.0": 200, "GET /healthz HTTP/1.0": 200, "HEAD /healthz HTTP/1.0": 200, "GET /readyz HTTP/1.0": 200,
+			"OPTIONS /healthz HTTP/1.0": 204, "OPTIONS / HTTP/1.1\r\nHost:": 204, "GET /readyz HTTP/1.1\r\nHost: ": 200,
+			"GET /stats HTTP/1.0": 403, "GET /jobs HTTP/1.1\r\nHost:": 403, "POST /jobs/create HTTP/1.0\r\nContent-Length: 2": 403,
+			"GET /ping HTTP/1.1\r\nHost: evil.example": 403, "GET /ping HTTP/1.0\r\nHost: evil.example": 403,
+			"GET /ping HTTP/1.0\r\nOrigin: http://evil.example": 403, "GET /ping HTTP/1.1\r\nHost:\r\nSec-Fetch-Site: cross-site": 403,
+			"GET /ping HTTP/1.1": 400, // net/http refuses it
+		} {
+			if status := r.raw(line + "\r\nConnection: close\r\n\r\n"); status != want {
+				t.Errorf("%q: %d, want %d", line, status, want)
+			}
+		}
+	})
 	t.Run("origin", func(t *testing.T) {
 		r.get("/ping", "Origin", r.url).wantStatus(http.StatusOK)
 		host := strings.TrimPrefix(r.url, "http://")
@@ -124,7 +138,7 @@ func (r *rig) raw(request string) int {
 		return 0
 	}
 	var status int
-	if _, err := fmt.Sscanf(line, "HTTP/1.1 %d", &status); err != nil {
+	if _, err := fmt.Sscanf(line, "HTTP/1.%d %d", new(int), &status); err != nil {
 		r.Fatalf("%q: %v", line, err)
 	}
 	return status
