@@ -37,11 +37,11 @@ func (s *picky) Runners(after string, limit int) ([]store.Runner, bool, error) {
 	return []store.Runner{{Name: after + "r"}}, true, nil
 }
 
-func (s *picky) WaitingTypes(_, _ string, limit int) ([]store.WaitingType, bool) {
+func (s *picky) WaitingTypes(_, _ string, limit int) ([]store.WaitingType, bool, error) {
 	if limit < 1 || limit > job.MaxPage {
 		s.t.Errorf("a page of %d types", limit)
 	}
-	return []store.WaitingType{{Type: "x", Waiting: 3}}, true
+	return []store.WaitingType{{Type: "x", Waiting: 3}}, true, nil
 }
 
 // listed returns the lines of the ids of a page, and next.

@@ -161,6 +161,7 @@ var known = []struct {
 	{blob.ErrClients, http.StatusTooManyRequests, "too_many_blob_clients", notStored},
 	{blob.ErrCollecting, http.StatusConflict, "collecting_blobs", notStored},
 	{store.ErrDamaged, http.StatusInternalServerError, "store_damaged", unknown},
+	{store.ErrBusy, http.StatusServiceUnavailable, "not_ready", unknown},
 }
 
 // problemOf returns the problem for any error that a handler, the router or the engine returned. An unknown error is an

@@ -20,7 +20,7 @@ type queueOperator interface {
 type queueReader interface {
 	Queue(client, typ string) (store.Queue, error)
 	Queues(client, afterClient, afterType string, limit int) (queues []store.Queue, more bool, err error)
-	WaitingTypes(client, afterType string, limit int) (types []store.WaitingType, more bool)
+	WaitingTypes(client, afterType string, limit int) (types []store.WaitingType, more bool, err error)
 }
 
 // queues answers GET /queues with a page of queues, in the order of client and type. With waiting=true, it answers with
@@ -112,7 +112,10 @@ type waitingType struct {
 
 // waitingTypes answers GET /queues?waiting=true. An operator can use it to decide for which types to start runners.
 func (s *Server) waitingTypes(c echo.Context, held *share, q *queuesRequest) error {
-	list, more := s.engine.WaitingTypes(q.client, q.afterType, q.limit)
+	list, more, err := s.engine.WaitingTypes(q.client, q.afterType, q.limit)
+	if err != nil {
+		return err
+	}
 	var page typesDocument
 	for _, w := range list {
 		page.Types = append(page.Types, waitingType(w))

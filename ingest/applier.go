@@ -39,7 +39,9 @@ func applyRecord(s *store.Store, r *journal.Record) (store.Result, error) {
 // the next tick depends on it.
 func (e *Engine) applyLive(r *journal.Record) (store.Result, error) {
 	began := time.Now()
+	e.commits.command.Store(began.UnixNano())
 	result, err := applyRecord(e.store, r)
+	e.commits.command.Store(0)
 	if w, ok := r.Tag.(*waiter); ok {
 		w.settle(true)
 	}

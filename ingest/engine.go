@@ -55,8 +55,8 @@ type Options struct {
 	Journal journal.Options
 	Store   store.Options
 	Statfs  func(path string) (free, total uint64, err error)
-	// CommitWait is the longest time that requests wait for a blocked commit, and that a stop waits for the store; 0:
-	// commitWait.
+	// CommitWait is the longest time that requests wait for a command or a commit that is blocked, and that a stop waits
+	// for the store; 0: commitWait.
 	CommitWait time.Duration
 	// maxKeys and maxQueues bound idempotency keys and queues; 0: job.MaxKeys and job.MaxQueues.
 	maxKeys   uint64
@@ -184,7 +184,7 @@ func (e *Engine) open() error {
 // storeOptions returns the options of the store, with the functions that it calls on events.
 func (e *Engine) storeOptions() store.Options {
 	o := e.o.Store
-	o.OpenFiles = e.o.StoreFiles
+	o.OpenFiles, o.Patience = e.o.StoreFiles, e.o.CommitWait
 	if o.Logf == nil {
 		o.Logf = func(format string, args ...any) { e.logger.Debug("pebble: " + fmt.Sprintf(format, args...)) }
 	}

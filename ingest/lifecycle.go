@@ -82,7 +82,7 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 	return nil
 }
 
-// stoppable runs f. When ctx is done, f should end. If f does not end because a commit of the store is blocked,
+// stoppable runs f. When ctx is done, f should end. If f does not end because a command or a commit of the store is blocked,
 // stoppable returns ErrStuck, and f goes on.
 func (e *Engine) stoppable(ctx context.Context, f func() error) error {
 	done := make(chan error, 1)
@@ -93,7 +93,7 @@ func (e *Engine) stoppable(ctx context.Context, f func() error) error {
 	case <-ctx.Done():
 	}
 	for {
-		since := e.commits.began.Load()
+		since := e.commits.step()
 		timer := time.NewTimer(e.o.CommitWait)
 		select {
 		case err := <-done:
@@ -101,8 +101,8 @@ func (e *Engine) stoppable(ctx context.Context, f func() error) error {
 			return err
 		case <-timer.C:
 		}
-		if since != 0 && since == e.commits.began.Load() { // it is still the same commit
-			return fmt.Errorf("%w: its commit has been blocked since %v; the journal has all acknowledged commands, and the next start applies them",
+		if since != 0 && since == e.commits.step() { // it is still the same one
+			return fmt.Errorf("%w: a command or commit of it has been blocked since %v; the journal has all acknowledged commands, and the next start applies them",
 				ErrStuck, time.Unix(0, since).Format(time.TimeOnly))
 		}
 	}

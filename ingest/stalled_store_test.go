@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -98,5 +100,46 @@ func TestDecisionsAreBoundedWhileTheStoreTakesNoCommit(t *testing.T) {
 		case <-t.Context().Done():
 			t.Fatal("the claim is not given back")
 		}
+	}
+}
+
+// TestAStuckCommandIsNoticed: while one command takes longer than a commit may, because its disk does not answer, the
+// engine is not ready, and requests are answered within a bound: with an unknown outcome if they were proposed before it
+// was noticed, and not stored after. It goes on when the command has ended.
+func TestAStuckCommandIsNoticed(t *testing.T) {
+	var armed atomic.Bool
+	stuck, resume := make(chan struct{}), make(chan struct{})
+	e, stop := startWith(t, Options{Dir: t.TempDir(), CommitWait: 50 * time.Millisecond, Store: store.Options{BeforeApply: func(uint64) {
+		if armed.CompareAndSwap(true, false) {
+			close(stuck)
+			<-resume
+		}
+	}}})
+	defer stop()
+	testkit.Eventually(t, "the engine is ready", func() bool { return e.Ready() == nil })
+	armed.Store(true)
+	if _, _, err := e.Create(t.Context(), lines(3)); err != nil { // answered when it is durable
+		t.Fatal(err)
+	}
+	<-stuck
+	if _, _, err := e.decide(t.Context(), claimOf(1)); !errors.Is(err, ErrUnknown) || !errors.Is(err, ErrStale) {
+		t.Errorf("a claim that was proposed before: %v", err)
+	}
+	if err := e.Ready(); !errors.Is(err, ErrStale) || !strings.Contains(err.Error(), "one command") {
+		t.Errorf("ready: %v", err)
+	}
+	if _, _, err := e.Create(t.Context(), lines(1)); !errors.Is(err, ErrStale) || errors.Is(err, ErrUnknown) {
+		t.Errorf("a create: %v", err)
+	}
+	if _, _, _, err := e.Claim(t.Context(), claimOf(1), time.Hour); !errors.Is(err, ErrStale) || errors.Is(err, ErrUnknown) {
+		t.Errorf("a claim: %v", err)
+	}
+	if err := e.CatchUp(t.Context(), 0); !errors.Is(err, ErrStale) {
+		t.Errorf("a read: %v", err)
+	}
+	close(resume)
+	testkit.Eventually(t, "the engine is ready again", func() bool { return e.Ready() == nil })
+	if _, _, err := e.Create(t.Context(), lines(1)); err != nil {
+		t.Error(err)
 	}
 }

@@ -20,12 +20,18 @@ func (s *Store) Apply(seq uint64, at int64, cmd job.Command) (result Result, err
 		return nil, ErrClosed
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer func() {
+		s.mu.Unlock()
+		s.slow.Store(false)
+	}()
 	if s.broken != nil || seq <= s.meta.cursor {
 		return nil, s.broken
 	}
 	defer func() { s.broken = err }()
 	defer lsm.Catch(&err)
+	if s.beforeApply != nil {
+		s.beforeApply(seq)
+	}
 	a := s.begin(job.Now{Seq: seq, At: max(at, s.meta.at)})
 	result = a.apply(cmd)
 	a.end()

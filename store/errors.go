@@ -19,6 +19,8 @@ var (
 	ErrForeignJournal = errors.New("the store belongs to another journal")
 	// ErrNewerFormat: a newer version of the program wrote the store or the journal.
 	ErrNewerFormat = errors.New("the data was written by a newer version of the program; start that version or a later one")
+	// ErrBusy: one command is applied for longer than Options.Patience, so a query could not read the queues.
+	ErrBusy = errors.New("one command has been applied for too long; does the disk answer?")
 	// ErrOlderFormat: a version of the program wrote the store that came before its first release.
 	ErrOlderFormat = errors.New("the store was written before the first release; make it again from the journal with `daybook rebuild`")
 )

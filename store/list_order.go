@@ -108,7 +108,7 @@ func (l *lister) cursors() (list []*spanCursor, ok bool) {
 // most, or when too many would have to be looked through. A queue that was made since the view was opened has no rows
 // in it, and of one that was deleted since, all jobs are gone by now.
 func (q *Queries) listQueues(client, typ string, most int) (ids []uint32, ok bool) {
-	q.mu.RLock()
+	q.read()
 	defer q.mu.RUnlock()
 	if client != "" && typ != "" {
 		if found := q.queues.byName[queueName{client, typ}]; found != nil {

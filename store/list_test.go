@@ -282,7 +282,10 @@ func (p *player) compareWaiting(g *generator) error {
 	}
 	after := ""
 	for {
-		types, more := p.s.WaitingTypes(client, after, 1)
+		types, more, err := p.s.WaitingTypes(client, after, 1)
+		if err != nil {
+			return err
+		}
 		for _, w := range types {
 			if w.Type <= after || want[w.Type] != w.Waiting {
 				return fmt.Errorf("after %q the waiting types of client %q are %+v, the model has %v", after, client, w, want)

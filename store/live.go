@@ -3,6 +3,7 @@ package store
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/lsm"
@@ -13,7 +14,12 @@ type live struct {
 	// mu guards meta, queues and running, except the windows and marks of queues, which only the applying goroutine
 	// uses. Apply holds it, also through reads that miss the caches. Invariant: no goroutine waits for Pebble to take a
 	// write while it holds mu, so that queries continue while Pebble holds writers back.
-	mu      sync.RWMutex
+	mu sync.RWMutex
+	// patience is how long a query waits for mu. slow is set by a query that waited in vain, until the command ends: the
+	// queries after it need not wait for that.
+	patience time.Duration
+	slow     atomic.Bool
+
 	meta    meta
 	queues  queues
 	running []*sweep // that have not ended, by seq
@@ -32,6 +38,45 @@ type live struct {
 	epochs atomic.Pointer[[]epoch]
 	// newestHandlers are the newest versions of all handlers.
 	newestHandlers atomic.Pointer[map[queueName]Handler]
+}
+
+// DefaultPatience is how long a query waits for the command that is being applied.
+const DefaultPatience = 5 * time.Second
+
+// tryRead locks mu for reading. It gives up, and returns false, if one command is applied for longer than patience.
+func (l *live) tryRead() bool {
+	if l.mu.TryRLock() {
+		return true
+	}
+	if l.slow.Load() {
+		return false
+	}
+	locked, abandoned := make(chan struct{}), make(chan struct{})
+	go func() {
+		l.mu.RLock()
+		select {
+		case locked <- struct{}{}:
+		case <-abandoned:
+			l.mu.RUnlock()
+		}
+	}()
+	timer := time.NewTimer(l.patience)
+	defer timer.Stop()
+	select {
+	case <-locked:
+		return true
+	case <-timer.C:
+		l.slow.Store(true)
+		close(abandoned)
+		return false
+	}
+}
+
+// read locks mu for reading, and fails with ErrBusy if one command is applied for longer than patience.
+func (l *live) read() {
+	if !l.tryRead() {
+		lsm.Fail("query", ErrBusy)
+	}
 }
 
 func (l *live) publishEpochs() {

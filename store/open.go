@@ -18,10 +18,10 @@ func Open(dir string, o Options) (_ *Store, err error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &live{queues: newQueues(), pages: newPageCache()}
+	l := &live{queues: newQueues(), pages: newPageCache(), patience: cmp.Or(o.Patience, DefaultPatience)}
 	m := &machine{live: l, caches: newCaches(), o: db.Overlay(string([]byte{uniqueTable, onceTable})), bounds: cmp.Or(o.bounds, standard)}
 	m.windows = &sharedWindows{Windows: lsm.Windows{Min: m.bounds.minWindow, Max: m.bounds.maxWindow, Limit: m.bounds.windowKeys}}
-	s := &Store{Queries: &Queries{live: l, db: db}, machine: m}
+	s := &Store{Queries: &Queries{live: l, db: db}, machine: m, beforeApply: o.BeforeApply}
 	if err := m.load(o.Journal); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

@@ -1,6 +1,8 @@
 package store
 
 import (
+	"time"
+
 	"github.com/daybookq/daybook/store/lsm"
 )
 
@@ -23,6 +25,10 @@ type Options struct {
 	FS lsm.FS
 	// MemtableBytes and CacheBytes replace Pebble's sizes, in tests and in commands that only read.
 	MemtableBytes, CacheBytes int
+	// Patience is how long a query waits for the command that is being applied; 0: DefaultPatience.
+	Patience time.Duration
+	// BeforeApply is called by Apply, in tests, before it carries out the command of a seq.
+	BeforeApply func(seq uint64)
 	// Small shrinks, in tests, everything that is cached, paged or left for later, and how many sessions may be open,
 	// so that a few jobs do what millions would. A store that was made with it must be opened with it.
 	Small  bool

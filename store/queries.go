@@ -32,8 +32,8 @@ func (q *Queries) Durable() (seq uint64, err error) {
 	return seq, nil
 }
 
-// Level returns the level of what Apply decides.
-func (q *Queries) Level() int { q.mu.RLock(); defer q.mu.RUnlock(); return q.meta.level }
+// Level returns the level of what Apply decides, as of the last commit.
+func (q *Queries) Level() int { return q.totals.Load().Level }
 
 // At returns the time of the last command applied, unix ms.
 func (q *Queries) At() int64 { q.mu.RLock(); defer q.mu.RUnlock(); return q.meta.at }
@@ -51,9 +51,12 @@ func (q *Queries) Totals() Totals { return *q.totals.Load() }
 // DiskBytes returns the size of the store on disk; 0 once it is closed.
 func (q *Queries) DiskBytes() uint64 { return q.db.DiskBytes() }
 
-// Available reports whether a claim for these clients and types would find a job.
+// Available reports whether a claim for these clients and types would find a job. It does not find one while a command is
+// applied for longer than Options.Patience, like Pending and Ready.
 func (q *Queries) Available(clients, types []string) bool {
-	q.mu.RLock()
+	if !q.tryRead() {
+		return false
+	}
 	defer q.mu.RUnlock()
 	return !q.meta.stopped && q.queues.best(q.queues.heads, q.queues.choice(clients, types)) != nil
 }
@@ -61,7 +64,9 @@ func (q *Queries) Available(clients, types []string) bool {
 // Pending returns the number of jobs of a queue that a claim would find. claimable is false if it would find none however
 // many the queue has: the queue is paused, or the server hands out no jobs.
 func (q *Queries) Pending(client, typ string) (n int64, claimable bool) {
-	q.mu.RLock()
+	if !q.tryRead() {
+		return 0, true
+	}
 	defer q.mu.RUnlock()
 	if q.meta.stopped {
 		return 0, false
@@ -76,7 +81,9 @@ func (q *Queries) Pending(client, typ string) (n int64, claimable bool) {
 // Ready calls visit with the queues in which a claim for these clients and types would find jobs, and how many, until
 // visit returns false. Apply waits meanwhile, so visit must not wait, and should end this after some queues.
 func (q *Queries) Ready(clients, types []string, visit func(client, typ string, pending int64) bool) {
-	q.mu.RLock()
+	if !q.tryRead() {
+		return
+	}
 	defer q.mu.RUnlock()
 	if !q.meta.stopped {
 		q.queues.ready(clients, types, func(found *queue) bool { return visit(found.client, found.typ, found.claimable()) })
@@ -91,9 +98,12 @@ func (q *queue) claimable() int64 {
 	return q.counts[job.Pending]
 }
 
-// QueueExists reports whether there is a queue, how many there are, and how many there ever were.
+// QueueExists reports whether there is a queue, how many there are, and how many there ever were. While a command is
+// applied for longer than Options.Patience it says that there is: nothing else depends on the answer than a soft limit.
 func (q *Queries) QueueExists(client, typ string) (exists bool, queues int, ever uint32) {
-	q.mu.RLock()
+	if !q.tryRead() {
+		return true, 0, 0
+	}
 	defer q.mu.RUnlock()
 	return q.queues.byName[queueName{client, typ}] != nil, len(q.queues.byID), q.meta.nextQueue - 1
 }

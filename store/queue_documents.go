@@ -8,7 +8,7 @@ import (
 // queueName returns the name of a queue. If the queue has been deleted since the view was opened, its row has the name;
 // if it was gone before that, the name is empty.
 func (q *Queries) queueName(v lsm.View, id uint32) queueName {
-	q.mu.RLock()
+	q.read()
 	found := q.queues.byID[id]
 	q.mu.RUnlock()
 	if found != nil {
@@ -23,7 +23,7 @@ func (q *Queries) queueName(v lsm.View, id uint32) queueName {
 // Queue returns the document of a queue; job.QueueNotFound when there is none.
 func (q *Queries) Queue(client, typ string) (doc Queue, err error) {
 	defer lsm.Catch(&err)
-	q.mu.RLock()
+	q.read()
 	found := q.queues.byName[queueName{client, typ}]
 	head, known := "", found != nil && found.committed()
 	if known {
@@ -44,7 +44,7 @@ func (q *Queries) Queue(client, typ string) (doc Queue, err error) {
 func (q *Queries) Queues(client, afterClient, afterType string, limit int) (docs []Queue, more bool, err error) {
 	defer lsm.Catch(&err)
 	var heads []string
-	q.mu.RLock()
+	q.read()
 	page := queuePage{client: client, after: queueName{afterClient, afterType}, limit: limit + 1}
 	for _, found := range q.queues.page(page, (*queue).committed) {
 		docs, heads = append(docs, found.shown), append(heads, found.shownHead)
@@ -98,16 +98,17 @@ func (q *Queries) ReadyQueues(client, typ string) (ready []Readied, nextClient, 
 // WaitingTypes returns up to limit types after the given one that have pending jobs which a claim would find, in order,
 // of one client or, with "", of all, and whether more follow. Apply is not held up between two types, so they need not
 // be of one moment.
-func (q *Queries) WaitingTypes(client, afterType string, limit int) (types []WaitingType, more bool) {
+func (q *Queries) WaitingTypes(client, afterType string, limit int) (types []WaitingType, more bool, err error) {
+	defer lsm.Catch(&err)
 	for {
-		q.mu.RLock()
+		q.read()
 		typ, waiting := q.queues.samples.nextType(client, afterType)
 		q.mu.RUnlock()
 		if typ == "" {
-			return types, false
+			return types, false, nil
 		}
 		if len(types) == limit {
-			return types, true
+			return types, true, nil
 		}
 		types = append(types, WaitingType{typ, waiting})
 		afterType = typ

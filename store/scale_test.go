@@ -152,7 +152,7 @@ func TestQueuesCostNothingUntilTheyAreTouched(t *testing.T) {
 	}
 	types := func(f *feeder, client string, limit int) float64 {
 		return testing.AllocsPerRun(3, func() {
-			if got, more := f.s.WaitingTypes(client, "type2", limit); len(got) != limit && client == "" || more != (client == "") {
+			if got, more, err := f.s.WaitingTypes(client, "type2", limit); err != nil || len(got) != limit && client == "" || more != (client == "") {
 				t.Errorf("%v, %v", got, more)
 			}
 		})

@@ -87,7 +87,7 @@ func TestQueriesGoOnWhilePebbleStalls(t *testing.T) {
 		"Level":         func() error { s.Level(); return nil },
 		"Totals":        func() error { s.Totals(); return nil },
 		"DiskBytes":     func() error { s.DiskBytes(); return nil },
-		"WaitingTypes":  func() error { s.WaitingTypes("", "", 10); return nil },
+		"WaitingTypes":  func() error { _, _, err := s.WaitingTypes("", "", 10); return err },
 		"Job":           func() error { _, err := s.Job(id); return err },
 		"Batch":         func() error { _, err := s.Batch(id); return err },
 		"Queue":         func() error { _, err := s.Queue("a", "x"); return err },
@@ -159,5 +159,52 @@ func TestQueuesShowWhatIsCommitted(t *testing.T) {
 	mustCommit(t, s)
 	if got, err := s.Queue("a", "x"); err != nil || got.Counts[job.Pending] != 1 || got.Counts[job.Active] != 2 || !got.Paused {
 		t.Errorf("after the commit %+v, %v", got, err)
+	}
+}
+
+// TestQueriesGiveUpWhileACommandIsStuck: a command that waits for a disk which does not answer holds the lock of the
+// queues. Queries that need them fail after a while, the others go on, and all go on when the command has ended.
+func TestQueriesGiveUpWhileACommandIsStuck(t *testing.T) {
+	stuck, resume := make(chan struct{}), make(chan struct{})
+	s := mustOpen(t, Options{Patience: time.Millisecond, BeforeApply: func(seq uint64) {
+		if seq == 2 {
+			close(stuck)
+			<-resume
+		}
+	}})
+	mustApply(t, s, 1, 0, plainCreate("a", "x", 3, 5))
+	mustCommit(t, s)
+	applied := make(chan error, 1)
+	go func() { _, err := s.Apply(2, startAt, plainClaim("r", 1)); applied <- err }()
+	<-stuck
+	for range 2 { // the second time without waiting
+		for what, query := range map[string]func() error{
+			"Queue":        func() error { _, err := s.Queue("a", "x"); return err },
+			"Queues":       func() error { _, _, err := s.Queues("", "", "", 10); return err },
+			"WaitingTypes": func() error { _, _, err := s.WaitingTypes("", "", 10); return err },
+			"Job":          func() error { _, err := s.Job(jobID(0, 1, 0)); return err },
+			"List":         func() error { _, _, err := s.List(Filter{Limit: 10, Client: "a"}); return err },
+			"Sweeps":       func() error { _, err := s.Sweeps(); return err },
+		} {
+			if err := query(); !errors.Is(err, ErrBusy) || errors.Is(err, ErrDamaged) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		exists, _, _ := s.QueueExists("a", "x")
+		pending, _ := s.Queries.Pending("a", "x")
+		if !exists || pending != 0 || s.Available(nil, nil) || s.Level() != 0 {
+			t.Errorf("exists %v, pending %d", exists, pending)
+		}
+		s.Ready(nil, nil, func(string, string, int64) bool { t.Error("a queue is ready"); return false })
+		if _, err := s.Batch(jobID(0, 1, 0)); err != nil {
+			t.Errorf("a query that needs no queue: %v", err)
+		}
+	}
+	close(resume)
+	if err := <-applied; err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Queue("a", "x"); err != nil || !s.Available(nil, nil) {
+		t.Errorf("after the command: %v", err)
 	}
 }

@@ -18,6 +18,8 @@ type Store struct {
 	pending bool     // commands were applied since the last commit
 	broken  error    // why neither Apply nor Commit can continue: the overlay may hold half a command
 	closed  bool
+
+	beforeApply func(seq uint64) // Options.BeforeApply
 }
 
 // Flush lets Pebble begin to write what it holds in memory, unless an earlier call still waits for Pebble to begin. It

@@ -29,7 +29,7 @@ func (q *Queries) Sweep(id job.ID) (doc Sweep, err error) {
 // job.MaxPage in all, oldest first.
 func (q *Queries) Sweeps() (docs []Sweep, err error) {
 	defer lsm.Catch(&err)
-	q.mu.RLock()
+	q.read()
 	var seqs []uint64 // of those under way, which may be older than many that have ended
 	for _, w := range q.running {
 		seqs = append(seqs, w.Seq)
