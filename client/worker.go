@@ -17,7 +17,8 @@ import (
 //   - if draining takes longer than DrainTimeout: the cause is ErrDraining. The job is returned to its queue as if it
 //     had never been claimed, unless the handler returns without an error.
 //
-// The handler must return then, since Run waits for it.
+// The handler must return then: a handler that does not occupies its place in the worker, and Run gives it up when the
+// worker stops.
 //
 // A panic is an error too, and so is the end of the handler's goroutine by runtime.Goexit (which FailNow of a test
 // calls).
@@ -87,7 +88,7 @@ type Worker struct {
 	DrainTimeout time.Duration
 	// ReportTimeout is how long the worker repeats reports after the last handler has returned, so that no finished
 	// work is lost if the server restarts at that time. 0 means 2 minutes. While the worker runs, it repeats a report
-	// for at least as long.
+	// for at least as long. Run returns when DrainTimeout and ReportTimeout are over, even if handlers have not returned.
 	ReportTimeout time.Duration
 	// NoStream: while the worker has a stream, the server returns its jobs to their queues when the connection has been
 	// broken for 30 s, even if their leases are longer. NoStream makes the worker claim, tickle and report in HTTP requests, although the server offers streams.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,9 +28,21 @@ const (
 	lastAnswer = 5 * time.Second
 )
 
+// lastSettled is how long before the end of Run's time its requests are aborted, so that Run can still say which outcomes
+// were not reported. It is at most a quarter of ReportTimeout.
+const lastSettled = time.Second
+
+// ErrUnfinished is in the error of Run if handlers had not returned when its time was over. Their jobs are not tickled any
+// more, and run again.
+var ErrUnfinished = errors.New("handlers have not returned")
+
 // Run runs the worker until ctx ends, and then drains it. Draining means: claim no more, return the jobs that no
-// handler has begun to their queues, wait for the running handlers up to DrainTimeout, and report all outcomes. Then
-// Run returns nil.
+// handler has begun to their queues, wait for the running handlers up to DrainTimeout, end their contexts, and report all
+// outcomes. Then Run returns nil.
+//
+// Draining takes no longer than DrainTimeout and ReportTimeout together, whatever handlers do. A handler that has not
+// returned by then is given up: Run returns ErrUnfinished, and the server hands its job out again when the job's lease
+// has ended, or when the stream has lingered. The run has used an attempt.
 //
 // While the server is down, Run waits for it. If the server refuses a claim for good (for example as malformed, or
 // since it does not serve this host), Run drains and returns that refusal. Run also returns an error if outcomes could
@@ -45,9 +58,10 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	defer r.ctx.endAll()
 
-	done := make(chan struct{})
+	kept, done := make(chan struct{}), make(chan struct{}) // closed when leases are kept, and reports sent, no more
+	keepNoLeases := sync.OnceFunc(func() { close(kept) })
 	var loops sync.WaitGroup
-	loops.Go(func() { r.keepLeases(done) })
+	loops.Go(func() { r.keepLeases(kept) })
 	loops.Go(func() { r.sendReports(done) })
 	if r.Take != nil {
 		r.underWay.handlers.Go(r.handOver)
@@ -63,7 +77,31 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	<-r.ctx.stopping.Done()
 
-	r.drain()
+	whole := r.DrainTimeout + r.ReportTimeout
+	over := time.NewTimer(whole)
+	defer over.Stop()
+	defer time.AfterFunc(whole-min(lastSettled, r.ReportTimeout/4), r.ctx.endRequests).Stop()
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		r.drain()
+		r.farewell()
+		keepNoLeases()
+		close(done)
+		loops.Wait()
+		r.underWay.requests.Wait()
+	}()
+	select {
+	case <-drained:
+		return r.problems.err()
+	case <-over.C:
+		keepNoLeases()
+		return r.giveUp()
+	}
+}
+
+// farewell ends the session and the stream of a worker that holds nothing any more.
+func (r *running) farewell() {
 	if err := r.session.end(r.ctx.requests); err != nil {
 		r.Logger.Debug("cannot end the session; the server forgets it after a day", "error", err)
 	}
@@ -71,10 +109,32 @@ func (w *Worker) Run(ctx context.Context) error {
 		s.Close()
 	}
 	r.ctx.endRequests() // those of the tickles that are under way
-	close(done)
-	loops.Wait()
-	r.underWay.requests.Wait()
-	return r.problems.err()
+}
+
+// giveUp ends the connection of a worker whose handlers do not return. It returns the error of Run. The stream ends
+// without a farewell, since the jobs still run here: the server must not hand them out at once.
+func (r *running) giveUp() error {
+	r.ctx.endRequests()
+	if s := r.Client.stream.Load(); s != nil {
+		go s.cut()
+	}
+	var ids []string
+	n := 0
+	r.mu.Lock()
+	for c := range r.leases.claims {
+		for i := range c.tasks {
+			if t := &c.tasks[i]; t.state == started {
+				if n++; len(ids) < maxProblems {
+					ids = append(ids, t.run.Job.ID)
+				}
+			}
+		}
+	}
+	r.mu.Unlock()
+	if n == 0 { // what has not returned is a callback, or a request
+		return errors.Join(r.problems.err(), fmt.Errorf("the worker could not stop within %v: OnEvent, Take or a request has not returned", r.DrainTimeout+r.ReportTimeout))
+	}
+	return errors.Join(r.problems.err(), fmt.Errorf("%w within %v: %d, of the jobs %s", ErrUnfinished, r.DrainTimeout+r.ReportTimeout, n, strings.Join(ids, ", ")))
 }
 
 // drain returns the jobs that no handler has begun to their queues, and waits until all others have ended and are

@@ -1,6 +1,8 @@
 package runner
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -28,6 +30,28 @@ func TestDrainCostsNoAttempt(t *testing.T) {
 	time.Sleep(200 * time.Millisecond) // real time: a job that runs longer than the drain
 	stop()
 	r.want("x", "pending  0 ")
+}
+
+// TestUnfinishedRun: a run that never ends does not keep a runner that is stopped from ending.
+func TestUnfinishedRun(t *testing.T) {
+	r := start(t)
+	s := r.settings(nil)
+	s.UntilIdle, s.DrainTimeout = 0, time.Millisecond
+	w := r.new(s)
+	w.reportTimeout = time.Millisecond
+	w.working.Add(1) // stands for the worker of a run that cannot be ended
+	defer w.working.Done()
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	r.until("the runner is registered", func() bool {
+		_, err := r.Runner(t.Context(), s.ID)
+		return err == nil
+	})
+	stop()
+	if err := <-ended; !errors.Is(err, client.ErrUnfinished) {
+		t.Errorf("Run returned %v", err)
+	}
 }
 
 // TestHangingJob: a job that hangs until its timeout_ms costs the jobs that were claimed with it no attempt.

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,6 +98,8 @@ type Runner struct {
 	counters counters
 	failures failures
 	moved    movedFiles
+
+	reportTimeout time.Duration // 0 means the constant; tests shrink it
 
 	working sync.WaitGroup // workers of feeds
 	closing sync.WaitGroup // lanes that end
@@ -200,8 +203,9 @@ func (r *Runner) Missing() []string {
 }
 
 // Run runs jobs until ctx ends, or the runner has been idle for UntilIdle. Then it drains: it claims no more, waits for
-// the runs up to DrainTimeout, and reports their outcomes. The error is client.ErrRunnerTaken or client.ErrRunnerReplaced
-// if another process holds the id of the runner.
+// the runs up to DrainTimeout, ends the others, and reports their outcomes. The error is client.ErrRunnerTaken or
+// client.ErrRunnerReplaced if another process holds the id of the runner, and client.ErrUnfinished if runs have not ended two
+// minutes after DrainTimeout.
 func (r *Runner) Run(ctx context.Context) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -228,15 +232,27 @@ func (r *Runner) Run(ctx context.Context) error {
 	}
 	r.mu.Unlock()
 	late := time.AfterFunc(r.DrainTimeout, func() { r.endAll(client.ErrDraining) })
-	r.working.Wait()
-	late.Stop()
-	r.mu.Lock()
-	for q, l := range r.lanes {
-		delete(r.lanes, q)
-		r.closeLane(l)
+	defer late.Stop()
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		r.working.Wait()
+		r.mu.Lock()
+		for q, l := range r.lanes {
+			delete(r.lanes, q)
+			r.closeLane(l)
+		}
+		r.mu.Unlock()
+		r.closing.Wait()
+	}()
+	over := time.NewTimer(r.DrainTimeout + cmp.Or(r.reportTimeout, reportTimeout))
+	defer over.Stop()
+	select {
+	case <-drained:
+	case <-over.C:
+		stopBeats() // without a goodbye, since jobs still run
+		return r.unfinished()
 	}
-	r.mu.Unlock()
-	r.closing.Wait()
 	stopBeats()
 	beats.Wait()
 	if err = context.Cause(ctx); errors.Is(err, client.ErrRunnerReplaced) || errors.Is(err, client.ErrRunnerTaken) {
@@ -244,6 +260,15 @@ func (r *Runner) Run(ctx context.Context) error {
 	}
 	beat.goodbye()
 	return r.kinds.close()
+}
+
+// reportTimeout is how long after DrainTimeout a runner waits for runs that it has ended, and for their reports.
+const reportTimeout = 2 * time.Minute
+
+// unfinished returns the error of a runner that ends although runs have not: a program that the kernel cannot end, for
+// example. The process must end now, so that nobody tickles these jobs.
+func (r *Runner) unfinished() error {
+	return fmt.Errorf("%w within %v: %d runs", client.ErrUnfinished, r.DrainTimeout+cmp.Or(r.reportTimeout, reportTimeout), r.Totals().Running)
 }
 
 // follow keeps the lanes up to date until ctx ends. It calls end when the runner has been idle for long enough.
