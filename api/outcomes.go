@@ -93,7 +93,7 @@ func (f *outcomeFields) outcome() (o job.Outcome, err error) {
 	}
 	if f.Code != nil {
 		code, err := job.ParseCode(*f.Code)
-		if err != nil || code == job.Unget || code == job.Damaged {
+		if err != nil || !code.Reported() {
 			return o, badRequest("code", fmt.Sprintf("code must be ok, failed, retry or error, not %q", shortened(*f.Code)))
 		}
 		if o.Code != job.NoCode && o.Code != code {

@@ -155,7 +155,7 @@ type Job struct {
 	ExpiresAt   int64 `json:"expires_at"`  // when the job is cancelled unless it has started
 
 	TimeoutMs   int64             `json:"timeout_ms"`
-	Why         string            `json:"why"`      // why the job ended: reported (by its runner), abandoned, cancelled or expired
+	Why         string            `json:"why"`      // why the job ended: reported (by its runner), abandoned, runner_lost, cancelled or expired
 	Redrives    int               `json:"redrives"` // how often the job was redriven
 	UniqueKey   string            `json:"unique_key"`
 	Traceparent string            `json:"traceparent"`
@@ -179,7 +179,8 @@ type Step struct {
 	Name string `json:"step"`
 }
 
-// Attempt is a run that did not succeed. Why is reported (by the runner), abandoned or cancelled.
+// Attempt is a run that did not succeed. Why is reported (by the runner), abandoned, runner_lost (its runner vanished after the run
+// had begun) or cancelled.
 type Attempt struct {
 	At       int64  `json:"at"`
 	RunnerID string `json:"runner_id"`

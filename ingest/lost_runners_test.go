@@ -68,14 +68,14 @@ func TestLostRunner(t *testing.T) {
 			t.Errorf("lost after %v", d)
 		}
 		synctest.Wait()
-		if s := e.Stats(); s.Jobs["active"] != 0 || s.Jobs["pending"] != 3000 || s.Runners != (registry.Counts{Alive: 1, Dead: 1, Lost: 1}) {
+		if s := e.Stats(); s.Jobs["active"] != 0 || s.Jobs["pending"]+s.Jobs["deferred"] != 3000 || s.Jobs["deferred"] < 1000 || s.Runners != (registry.Counts{Alive: 1, Dead: 1, Lost: 1}) {
 			t.Errorf("jobs %v, runners %+v", s.Jobs, s.Runners)
 		}
 		if len(told) != 1 || told[0].ID != "r1" || told[0].Instance != "first" || told[0].State != registry.Dead || told[0].End != registry.Lost {
 			t.Errorf("OnLost: %+v", told)
 		}
 		doc := status(t, e, jobs[0].ID)
-		if len(doc.Attempts) != 1 || doc.Attempts[0].Why != job.Abandoned || doc.Attempts[0].Error != "its runner was lost" || doc.RunAttempts != 1 {
+		if len(doc.Attempts) != 1 || doc.Attempts[0].Why != job.RunnerLost || doc.Attempts[0].Error != "its runner was lost" || doc.RunAttempts != 1 {
 			t.Errorf("the job is %+v", doc)
 		}
 		if _, _, err := e.Heartbeat("r1", registry.Info{Instance: "first"}, true); !errors.Is(err, registry.ErrLost) {
@@ -85,11 +85,12 @@ func TestLostRunner(t *testing.T) {
 			t.Errorf("a tickle of the lost instance: %+v, %v", held, err)
 		}
 		ended, _, err := e.Complete(ctx, job.Complete{Claim: held.Claim, Outcomes: []job.Outcome{{ID: jobs[0].ID, Code: job.OK, ExitCode: 200, DelayMs: -1}}})
-		if err != nil || ended.Results[0].Refusal != job.ClaimLost {
-			t.Errorf("a completion of the lost instance: %+v, %v", ended, err)
+		if err != nil || ended.Results[0].Status != job.Completed { // nobody has claimed the job since
+			t.Errorf("a late completion of the lost instance: %+v, %v", ended, err)
 		}
 		heartbeat(t, e, "r1", "second")
-		if _, jobs, _, err := e.Claim(ctx, claimOf(1000), 0); err != nil || len(jobs) != 1000 || jobs[0].RunAttempts != 2 {
+		time.Sleep(5 * time.Second) // the backoffs
+		if _, jobs, _, err := e.Claim(ctx, claimOf(1000), 0); err != nil || len(jobs) < 500 || jobs[0].RunAttempts != 2 {
 			t.Errorf("the new instance got %d jobs, %v", len(jobs), err)
 		}
 	})

@@ -11,7 +11,11 @@ type Claim struct {
 	LeaseMs        int64 // 0: the lease the jobs were created with
 	MaxBytes       int64 // of payload; at least one job is handed out however long
 	Strategy       Strategy
-	Once           Once
+	// Announced: the runner says when it begins jobs, by tickles that name them. The first Begins jobs begin with the claim.
+	// Without Announced, all do.
+	Announced bool
+	Begins    int
+	Once      Once
 }
 
 func (Claim) Verb() string { return "claim" }
@@ -26,6 +30,10 @@ func (c Claim) Encode() (fieldText, body []byte) {
 	f.int("max_bytes", c.MaxBytes)
 	if c.Strategy != Oldest {
 		f.text("strategy", c.Strategy.String())
+	}
+	if c.Announced {
+		f.key("begins")
+		f = fmt.Appendf(f, "%d", c.Begins)
 	}
 	f.once(&c.Once)
 	return f, nil
@@ -52,6 +60,8 @@ func decodeClaim(r *fieldReader) Command {
 			if c.Strategy, err = ParseStrategy(raw); err != nil {
 				r.fail(err)
 			}
+		case "begins":
+			c.Announced, c.Begins = true, int(r.int(key, raw, 0, MaxClaimJobs))
 		default:
 			if !r.once(&c.Once, key, raw) {
 				r.unknown(key)

@@ -155,7 +155,7 @@ func (c *Complete) checkUnclaimed() error {
 	}
 	for i := range c.Outcomes {
 		switch o := &c.Outcomes[i]; {
-		case o.Code == Unget || o.Code == Damaged:
+		case !o.Code.Reported():
 			return fmt.Errorf("outcome %d of an unclaimed completion is %v", i, o.Code)
 		case o.Then != nil:
 			return fmt.Errorf("outcome %d of an unclaimed completion creates jobs", i)

@@ -115,6 +115,9 @@ func fenceTable() string {
 			if repeated = "200, as the first time"; test.fence.Repeats(&test.state, test.holder, &test.outcome, refusal) != Granted {
 				repeated = "`" + test.fence.Repeats(&test.state, test.holder, &test.outcome, refusal).Code() + "`"
 			}
+			if test.late {
+				repeated = "an outcome: carried out, late; a release: `claim_lost`"
+			}
 		}
 		row(&b, test.name, answer, repeated)
 	}

@@ -42,10 +42,23 @@ func (f *Fence) Repeats(s *State, h Holder, o *Outcome, refused Refusal) Refusal
 		return RunnerDiffers
 	case o.Same(s.Code, int(s.ExitCode)):
 		return Granted
-	case s.Code == Unget: // nobody ended the run; the job was returned to its queue
+	case s.Code == Unget || s.Code == NoCode || s.Code == Lost: // nobody reported how the run ended
 		return refused
 	}
 	return OutcomeDiffers
+}
+
+// AllowsLate says whether outcome o, which Allows refused, is a late one of the last run of a waiting job. run is the state
+// of the job during that run.
+func (f *Fence) AllowsLate(s *State, h Holder, o *Outcome, refused Refusal) (run State, refusal Refusal) {
+	run, waits := s.RunLate()
+	switch {
+	case refused != ClaimLost || h.Named == 0 || h.Named != s.Claim || !waits || !o.Code.Reported():
+		return run, refused
+	case f.Runner != "" && f.Runner != h.Runner:
+		return run, RunnerDiffers
+	}
+	return run, Granted
 }
 
 // AllowsClaim says whether a request may act on everything that a claim holds. known is whether there is a claim with
@@ -70,13 +83,15 @@ func HoldsNothing(cancelled bool) Refusal {
 }
 
 // LostTo says what the runner of a claim is told of a job that the claim handed out: ClaimLost if the job is not under
-// the claim any more, WasCancelled if it was cancelled under it. It is Granted if the claim holds the job or its runner
-// has ended it, and for a purged job, of which nothing is known.
+// the claim any more, or waits because the claim has lost it; WasCancelled if it was cancelled under it. It is Granted if
+// the claim holds the job or its runner has ended it, and for a purged job, of which nothing is known.
 func (s *State) LostTo(claim uint64) Refusal {
 	switch {
 	case s.Status == Purged:
 		return Granted
 	case s.Claim != claim:
+		return ClaimLost
+	case s.Status.Waits() && (s.Code == NoCode || s.Code == Lost):
 		return ClaimLost
 	case s.Status == Cancelled:
 		return WasCancelled

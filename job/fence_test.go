@@ -11,6 +11,7 @@ var fences = []struct {
 	holder  Holder
 	admits  Refusal
 	repeats Refusal // what a repeated outcome is answered with
+	late    bool    // the outcome is accepted late
 }{
 	{name: "held by the claim", state: active, fence: named("r1"), holder: sixty},
 	{name: "held, and the request names neither claim nor runner", state: active, holder: Holder{Runner: "r1"}},
@@ -35,6 +36,10 @@ var fences = []struct {
 		holder: sixty, admits: ClaimLost},
 	{name: "returned to its queue, and the claim reports an outcome", state: givenBack, outcome: Outcome{Code: OK, ExitCode: 200}, fence: named("r1"),
 		holder: sixty, admits: ClaimLost, repeats: ClaimLost},
+	{name: "waiting since the claim's lease ended or its runner was lost, and claimed by nobody since", state: func() State { s := returned; s.Claim = 60; return s }(),
+		outcome: Outcome{Code: OK, ExitCode: 200}, fence: named("r1"), holder: sixty, admits: ClaimLost, late: true},
+	{name: "the same, of another runner", state: func() State { s := returned; s.Claim = 60; return s }(),
+		outcome: Outcome{Code: OK, ExitCode: 200}, fence: named("r2"), holder: sixty, admits: ClaimLost, repeats: RunnerDiffers},
 	{name: "cancelled under the claim", state: func() State { s := gone; s.Claim = 60; return s }(), fence: named("r1"), holder: sixty,
 		admits: WasCancelled, repeats: WasCancelled},
 	{name: "cancelled, and the request names no claim", state: gone, admits: WasCancelled, repeats: WasCancelled},
@@ -53,6 +58,13 @@ func TestFence(t *testing.T) {
 				t.Errorf("refusal %q, want %q", refusal.Code(), test.admits.Code())
 			}
 			if refusal == Granted {
+				return
+			}
+			run, late := test.fence.AllowsLate(&test.state, test.holder, &test.outcome, refusal)
+			if (late == Granted) != test.late || test.late && (run.Status != Active || run.Claim != 60 || run.Attempts != test.state.Attempts) {
+				t.Errorf("a late outcome is answered with %q: %+v", late.Code(), run)
+			}
+			if test.late {
 				return
 			}
 			if got := test.fence.Repeats(&test.state, test.holder, &test.outcome, refusal); got != test.repeats {

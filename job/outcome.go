@@ -35,15 +35,16 @@ func (o *Outcome) Same(code Code, exitCode int) bool { return o.Code == code && 
 type Why uint8
 
 // Reported: its runner reported how it ended. Abandoned: its lease or its time-out passed. Asked: somebody cancelled the
-// job. Expired: the job was not started by its expires_at.
+// job. Expired: the job was not started by its expires_at. RunnerLost: its runner vanished after the run had begun.
 const (
 	Reported Why = iota + 1
 	Abandoned
 	Asked
 	Expired
+	RunnerLost
 )
 
-var whyNames = [...]string{"", "reported", "abandoned", "cancelled", "expired"}
+var whyNames = [...]string{"", "reported", "abandoned", "cancelled", "expired", "runner_lost"}
 
 func (w Why) String() string { return whyNames[w] }
 
@@ -54,7 +55,7 @@ func ParseWhy(field, name string) (Why, error) { return parseName[Why](field, na
 type Attempt struct {
 	At       int64 // when it ended, unix ms
 	Runner   string
-	Code     Code // NoCode when abandoned
+	Code     Code // NoCode when abandoned, or when the runner was lost
 	ExitCode int
 	Error    string
 	Why      Why

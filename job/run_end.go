@@ -14,7 +14,7 @@ type RunEnd struct {
 	StartedAt    int64 // unix ms of the claim, in the time of the journal
 	EndedAt      int64
 	// Outcome is the text of a code (ok, failed, retry, error, unget, damaged) if the runner or the server reported one.
-	// Otherwise it is abandoned, cancelled or deleted.
+	// Otherwise it is abandoned, runner_lost, cancelled or deleted.
 	Outcome  string
 	ExitCode int    // 0: none
 	Status   Status // that the jobs have now
@@ -23,7 +23,8 @@ type RunEnd struct {
 
 // Outcomes of runs that no runner reported.
 const (
-	RunAbandoned = "abandoned" // the lease or the time-out has ended, or the runner was lost
+	RunAbandoned = "abandoned"   // the lease or the time-out has ended
+	RunLost      = "runner_lost" // the runner vanished after the run had begun
 	RunCancelled = "cancelled"
 	RunDeleted   = "deleted"
 )

@@ -58,7 +58,8 @@ func (s Status) Terminal() bool { return s == Completed || s == Failed || s == C
 type Code uint8
 
 // OK and Fail are final; Retry and Error run again; Unget hands the job back as if it had never been claimed. Damaged
-// is the server's own: it could not read the payload, and puts the job aside until somebody runs it.
+// is the server's own: it could not read the payload, and puts the job aside until somebody runs it. Lost is the server's
+// own too: the runner vanished after the run had begun.
 const (
 	NoCode Code = iota
 	OK
@@ -67,13 +68,17 @@ const (
 	Error
 	Unget
 	Damaged
+	Lost
 )
 
-var codeNames = [...]string{"", "ok", "failed", "retry", "error", "unget", "damaged"}
+// Reported reports whether runners report the code as the outcome of a run.
+func (c Code) Reported() bool { return c == OK || c == Fail || c == Retry || c == Error }
+
+var codeNames = [...]string{"", "ok", "failed", "retry", "error", "unget", "damaged", "lost"}
 
 func (c Code) String() string { return codeNames[c] }
 
-// ParseCode parses the code of an outcome: ok, failed, retry, error, unget or damaged.
+// ParseCode parses the code of an outcome: ok, failed, retry, error, unget, damaged or lost.
 func ParseCode(text string) (Code, error) {
 	for i, name := range codeNames {
 		if i > 0 && name == text {

@@ -82,6 +82,9 @@ func (s State) End(g *Attributes, o *Outcome, now Now, random uint64) State {
 		return next
 	}
 	if int(s.Attempts) >= s.MaxAttemptsIn(g) {
+		if o.Code == Lost {
+			return next.ended(Failed, RunnerLost)
+		}
 		return next.ended(Failed, Reported)
 	}
 	delay := o.DelayMs
@@ -106,13 +109,25 @@ func (s State) ended(status Status, why Why) State {
 // succeed is.
 func (c Code) Remembered() bool { return c != OK && c != Unget && c != Damaged }
 
-// Abandon ends a run whose lease or time-out has passed. The job is pending again without a backoff.
+// Abandon ends a run whose lease or time-out has passed. The job is pending again without a backoff. Its state names the
+// claim until another one takes the job: see RunLate.
 func (s State) Abandon(g *Attributes, now Now) State {
 	next := State{Status: Pending, Attempts: s.Attempts, UpdatedAt: now.At, Changes: s.Changes}
 	if int(s.Attempts) >= s.MaxAttemptsIn(g) {
 		return next.ended(Failed, Abandoned)
 	}
+	next.Claim = s.Claim
 	return next
+}
+
+// RunLate returns the state of a waiting job during its last run, whose runner reports the end late: the lease had ended, or
+// the runner was lost, and nobody has claimed the job since. ok is false if there is no such run: the job does not wait, its
+// runner has reported an outcome, or given it back.
+func (s State) RunLate() (run State, ok bool) {
+	if !s.Status.Waits() || s.Claim == 0 || s.Code != NoCode && s.Code != Lost {
+		return s, false
+	}
+	return State{Status: Active, Attempts: s.Attempts, Claim: s.Claim, UpdatedAt: s.UpdatedAt, Changes: s.Changes}, true
 }
 
 // PutOff puts off the end of a time-out: a run that began before graceAt, when the server began to serve again after a

@@ -44,6 +44,11 @@ func (a *applying) claimJobs(cmd job.Claim) *Claimed {
 		a.claims.Delete(c.seq)
 		return &Claimed{}
 	}
+	if c.announced = cmd.Announced; c.announced {
+		for place := range min(cmd.Begins, c.lines()) {
+			c.begin(place)
+		}
+	}
 	a.openClaim(c)
 	t.result.LeaseMs, t.result.Runs, t.result.PayloadBytes = c.lease.Ms, c.runs, t.room.bound
 	if t.result.Keyed = cmd.Once.Given(); t.result.Keyed {

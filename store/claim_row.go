@@ -13,6 +13,8 @@ type claim struct {
 	at     int64
 	runner string
 	runs   []Run // that it handed out
+	// announced: the runner says when it begins jobs, which claimState.begun notes. Without it, all runs have begun.
+	announced bool
 	claimState
 	changed         bool // a command after the one that opened it has changed claimState
 	closed          bool // it holds nothing any more, and has neither a timer nor a row by its runner
@@ -26,6 +28,9 @@ type claimState struct {
 	held      int   // active lines
 	refs      int   // lines whose state names the claim
 	jobLeases int   // lines with a lease of their own
+	// begun has a bit for each line that has begun, in the order in which they were handed out; words of zeros at the end
+	// are left out.
+	begun []uint64
 	// cancelledAt is when lines that it held were last cancelled, for as long as tickles of everything that the runner
 	// holds should report it.
 	cancelledAt int64
@@ -49,7 +54,42 @@ func (c *claim) lines() int {
 }
 
 // size is about how many bytes of memory a claim takes with its place in the cache.
-func (c *claim) size() int { return 350 + len(c.runner) + 16*cap(c.runs) }
+func (c *claim) size() int {
+	n := 350 + len(c.runner) + 16*cap(c.runs)
+	if c.announced {
+		n += job.MaxClaimJobs / 8 // begun, at most
+	}
+	return n
+}
+
+// places yields the parts of what the claim handed out that lie in r, with the place of their first line in the order in
+// which lines were handed out.
+func (c *claim) places(r Run, visit func(first, last uint32, place int)) {
+	place := 0
+	for _, h := range c.runs {
+		if first, last := max(h.First, r.First), min(h.Last, r.Last); h.Batch == r.Batch && first <= last {
+			visit(first, last, place+int(first-h.First))
+		}
+		place += h.Lines()
+	}
+}
+
+// hasBegun reports whether the run of the line at a place has begun.
+func (c *claim) hasBegun(place int) bool {
+	return !c.announced || place/64 < len(c.begun) && c.begun[place/64]&(1<<(place%64)) != 0
+}
+
+// begin notes that the run of the line at a place has begun, and reports whether that was not known.
+func (c *claim) begin(place int) bool {
+	if c.hasBegun(place) {
+		return false
+	}
+	for len(c.begun) <= place/64 {
+		c.begun = append(c.begun, 0)
+	}
+	c.begun[place/64] |= 1 << (place % 64)
+	return true
+}
 
 func encodeRuns(e *lsm.Encoder, runs []Run) {
 	e.Uint(uint64(len(runs)))
@@ -73,6 +113,11 @@ func (c *claim) encode() []byte {
 	e.Int(c.at)
 	e.Text(c.runner)
 	encodeRuns(&e, c.runs)
+	announced := uint64(0)
+	if c.announced {
+		announced = 1
+	}
+	e.Uint(announced)
 	c.claimState.encode(&e)
 	return e
 }
@@ -80,7 +125,7 @@ func (c *claim) encode() []byte {
 // decodeClaim decodes the row of a claim, and the row of its state, which is nil if the state is that of the opening.
 func decodeClaim(seq uint64, value, state []byte) *claim {
 	d := lsm.Decoder(value)
-	c := &claim{seq: seq, at: d.Int(), runner: d.Text(), runs: decodeRuns(&d), claimState: decodeClaimState(&d)}
+	c := &claim{seq: seq, at: d.Int(), runner: d.Text(), runs: decodeRuns(&d), announced: d.Uint() == 1, claimState: decodeClaimState(&d)}
 	if state != nil {
 		c.claimState = decodeClaimState((*lsm.Decoder)(&state))
 		c.changed = true
@@ -111,6 +156,10 @@ func (c *claimState) encode(e *lsm.Encoder) {
 	e.Uint(uint64(c.refs))
 	e.Uint(uint64(c.jobLeases))
 	e.Int(c.cancelledAt)
+	e.Uint(uint64(len(c.begun)))
+	for _, word := range c.begun {
+		e.Uint(word)
+	}
 }
 
 // row is the value of the state's own row.
@@ -127,6 +176,12 @@ func decodeClaimState(d *lsm.Decoder) (c claimState) {
 	c.refs = int(d.Uint())
 	c.jobLeases = int(d.Uint())
 	c.cancelledAt = d.Int()
+	if n := d.Count(1); n > 0 {
+		c.begun = make([]uint64, n)
+		for i := range c.begun {
+			c.begun[i] = d.Uint()
+		}
+	}
 	return c
 }
 

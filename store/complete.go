@@ -45,16 +45,25 @@ func (a *applying) endOne(cmd *job.Complete, o *job.Outcome, before []JobResult)
 	if refusal == job.NotActive && cmd.Unclaimed {
 		run, refusal = a.runUnclaimed(p, o.ID, before)
 	}
+	late := false
 	if refusal != job.Granted {
-		if refusal = fence.Repeats(&p.in.State, holder, o, refusal); refusal == job.Granted {
+		if repeats := fence.Repeats(&p.in.State, holder, o, refusal); repeats == job.Granted {
 			return JobResult{ID: o.ID, Status: p.in.Status}
+		} else if run, refusal = a.runLate(p, &fence, holder, o, refusal); refusal != job.Granted {
+			if refusal == job.ClaimLost {
+				refusal = repeats
+			}
+			return JobResult{ID: o.ID, Refusal: refusal}
 		}
-		return JobResult{ID: o.ID, Refusal: refusal}
+		late = true
 	}
 	if chainHops(p, o) > job.MaxHops {
 		return JobResult{ID: o.ID, Refusal: job.TooManyHops}
 	}
-	if p.in.Status != job.Active {
+	switch {
+	case late:
+		a.forgetLastAttempt(p)
+	case p.in.Status != job.Active:
 		a.addToOwn(p)
 	}
 	return JobResult{ID: o.ID, Status: a.endReported(p, run, o)}
@@ -73,6 +82,19 @@ func (a *applying) runUnclaimed(p part, id job.ID, before []JobResult) (run job.
 		return run, job.WasCancelled
 	}
 	return p.in.RunUnclaimed(&p.group().Attributes, a.now)
+}
+
+// runLate returns the state of the last run of a job that waits again, and whose end its runner reports late.
+func (a *applying) runLate(p part, f *job.Fence, h job.Holder, o *job.Outcome, refused job.Refusal) (run job.State, refusal job.Refusal) {
+	run, refusal = f.AllowsLate(&p.in.State, h, o, refused)
+	switch {
+	case refusal != job.Granted:
+	case a.deleting(p):
+		return run, job.NotFound
+	case a.submissionEnded(p.b):
+		return run, job.WasCancelled
+	}
+	return run, refusal
 }
 
 // endedIn reports whether a run of a job has ended, by the results of a command so far.
@@ -146,6 +168,8 @@ func (a *applying) endAll(c *claim, cmd *job.Complete) (n int, refusal job.Refus
 			case p.in.Status == job.Active:
 				a.endReported(p, p.in.State, cmd.All)
 				n += int(p.lines()) - named.within(p.run())
+			case a.endLate(p, cmd):
+				n += int(p.lines()) - named.within(p.run())
 			case cmd.All.Same(p.in.Code, int(p.in.ExitCode)):
 				n += int(p.lines()) - named.within(p.run())
 			}
@@ -155,6 +179,18 @@ func (a *applying) endAll(c *claim, cmd *job.Complete) (n int, refusal job.Refus
 		return 0, job.HoldsNothing(cancelled)
 	}
 	return n, job.Granted
+}
+
+// endLate gives lines that wait again, and whose last run was of the claim that a completion names, the outcome of all of
+// the claim. It reports false if that is not for them.
+func (a *applying) endLate(p part, cmd *job.Complete) bool {
+	run, ok := p.in.RunLate()
+	if !ok || !cmd.All.Code.Reported() || a.deleting(p) || a.submissionEnded(p.b) {
+		return false
+	}
+	a.forgetLastAttempt(p)
+	a.endReported(p, run, cmd.All)
+	return true
 }
 
 // allowsClaim says whether a request that names a claim and perhaps a runner may act on all of the claim; nil: there is

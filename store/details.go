@@ -22,6 +22,22 @@ func (a *applying) remember(p part, attempt job.Attempt) {
 	a.touch(&p.b.dirty, p.b)
 }
 
+// forgetLastAttempt deletes the newest attempt of the history of lines: that of a run whose outcome was reported late, and
+// takes its place.
+func (a *applying) forgetLastAttempt(p part) {
+	for line := p.first; line <= p.last; line++ {
+		newest := ""
+		prefix := detailKey(p.b.seq, line, historyDetail)
+		a.o.ScanDown(prefix, lsm.After(prefix), func(key string, _ []byte) bool {
+			newest = key
+			return false
+		})
+		if newest != "" {
+			a.o.Delete(newest)
+		}
+	}
+}
+
 // deleteOldDetails deletes the oldest details of a line and kind beyond those that are kept.
 func (a *applying) deleteOldDetails(b *batch, line uint32, kind byte, kept int) {
 	var keys []string

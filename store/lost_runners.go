@@ -8,25 +8,46 @@ import (
 // lostText is the error that the history shows for a run whose runner was declared lost.
 const lostText = "its runner was lost"
 
-// loseRunner abandons what a lost runner holds, claim by claim, as far as rules.commandRows goes.
+// lost is the outcome of the runs that had begun when their runner vanished, and notBegun that of the others.
+var (
+	lost     = job.Outcome{Code: job.Lost, DelayMs: -1}
+	notBegun = job.Outcome{Code: job.Unget, DelayMs: -1}
+)
+
+// loseRunner ends what a lost runner holds, claim by claim, as far as rules.commandRows goes: runs that had begun count as
+// attempts, and their jobs wait for their backoff; the other jobs are pending at once.
 func (a *applying) loseRunner(cmd job.LoseRunner) *RunnerLost {
-	lost, budget := &RunnerLost{}, a.rules.commandRows
+	result, budget := &RunnerLost{}, a.rules.commandRows
 	// Each claim takes more than tickSpanRows of the budget, so the budget ends before the list if the list is cut off.
 	for _, seq := range a.claimsThrough(cmd.Runner, cmd.Through, budget/tickSpanRows+2) {
-		for _, r := range a.heldRuns(a.claim(seq)) {
+		c := a.claim(seq)
+		for _, r := range a.heldRuns(c) {
 			if budget <= 0 {
-				lost.More = true
-				return lost
+				result.More = true
+				return result
 			}
-			a.eachOf(r, func(p part) {
-				next := a.abandon(p, reasonAbandoned, lostText)
-				a.takeBack(p, &next)
-			})
-			lost.Jobs += r.Lines()
+			c.places(r, func(first, last uint32, place int) { a.loseRuns(c, Run{r.Batch, first, last}, place) })
+			result.Jobs += r.Lines()
 			budget -= tickSpanRows + r.Lines() // each line has its history
 		}
 	}
-	return lost
+	return result
+}
+
+// loseRuns ends consecutive lines of a claim, whose first has a place in the order in which the claim handed them out.
+func (a *applying) loseRuns(c *claim, r Run, place int) {
+	for first := r.First; first <= r.Last; {
+		begun, last := c.hasBegun(place), first
+		for place++; last < r.Last && c.hasBegun(place) == begun; place++ {
+			last++
+		}
+		o := &notBegun
+		if begun {
+			o = &lost
+		}
+		a.eachOf(Run{r.Batch, first, last}, func(p part) { a.endReported(p, p.in.State, o) })
+		first = last + 1
+	}
 }
 
 // heldRuns returns the lines that a claim holds. Those of one run are in one span.

@@ -46,6 +46,9 @@ func (m *model) applyClaim(cmd job.Claim) Result {
 		return &Claimed{}
 	}
 	m.claims[c.id] = c
+	if cmd.Announced {
+		c.beginFirst(cmd.Begins)
+	}
 	if m.runners[c.runner] == nil {
 		m.runners[c.runner] = &modelRunner{}
 	}
@@ -55,6 +58,14 @@ func (m *model) applyClaim(cmd job.Claim) Result {
 	}
 	m.keepOnce(&cmd.Once, next)
 	return &Claimed{Claim: c.id, Seq: c.seq, LeaseMs: c.lease, Runs: runsOf(c.handed)}
+}
+
+// beginFirst notes that the first n runs of a claim have begun, and the others have not.
+func (c *modelClaim) beginFirst(n int) {
+	c.begins, c.begun = n, map[*modelJob]bool{}
+	for _, j := range c.handed[:min(n, len(c.handed))] {
+		c.begun[j] = true
+	}
 }
 
 // runsOf returns jobs as runs: consecutive jobs that are neighbours are one run.

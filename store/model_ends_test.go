@@ -49,6 +49,11 @@ func (m *model) endRuns(cmd job.Complete) *Ended {
 			}
 			m.end(alike, cmd.All)
 			result.All += len(alike)
+		} else if j.lateOf(c) && cmd.All.Code.Reported() && !m.doomed(j) && !j.batch.submission.ended() {
+			m.endLate(j, cmd.All)
+			if !excepted[j] {
+				result.All++
+			}
 		} else if j.claim == c && !excepted[j] && cmd.All.Same(j.code, j.exitCode) {
 			result.All++
 		}
@@ -109,7 +114,18 @@ func (m *model) endOne(cmd *job.Complete, o *job.Outcome) JobResult {
 			refusal = job.RunnerDiffers
 		case o.Same(j.code, j.exitCode):
 			return JobResult{ID: o.ID, Status: j.status}
-		case j.code != job.Unget:
+		case j.lateOf(c) && o.Code.Reported():
+			switch {
+			case m.doomed(j):
+				return JobResult{ID: o.ID, Refusal: job.NotFound}
+			case j.batch.submission.ended():
+				return JobResult{ID: o.ID, Refusal: job.WasCancelled}
+			case !m.mayChain(j, o):
+				return JobResult{ID: o.ID, Refusal: job.TooManyHops}
+			}
+			m.endLate(j, o)
+			return JobResult{ID: o.ID, Status: j.shown()}
+		case j.code.Reported() || j.code == job.Damaged:
 			refusal = job.OutcomeDiffers
 		}
 	}
@@ -142,7 +158,11 @@ func (m *model) end(jobs []*modelJob, o *job.Outcome) {
 		j.timeout = 0
 		j.code, j.exitCode, j.movedAt = o.Code, o.ExitCode, m.at
 		if o.Code != job.OK && o.Code != job.Unget && o.Code != job.Damaged {
-			m.remember(j, job.Attempt{At: m.at, Runner: j.claim.runner, Code: o.Code, ExitCode: o.ExitCode, Error: o.Error, Why: job.Reported})
+			a := job.Attempt{At: m.at, Runner: j.claim.runner, Code: o.Code, ExitCode: o.ExitCode, Error: o.Error, Why: job.Reported}
+			if o.Code == job.Lost {
+				a.Code, a.Error, a.Why = job.NoCode, lostText, job.RunnerLost
+			}
+			m.remember(j, a)
 		}
 		if !o.Result.Empty() {
 			j.result, j.resultClaim = o.Result, j.claim
@@ -161,7 +181,11 @@ func (m *model) end(jobs []*modelJob, o *job.Outcome) {
 			j.cameBack = true
 			j.status, j.runAt = job.Deferred, job.MaxTimeMs
 		case j.attempts >= j.attr.MaxAttempts:
-			m.terminal(j, job.Failed, job.Reported)
+			why := job.Reported
+			if o.Code == job.Lost {
+				why = job.RunnerLost
+			}
+			m.terminal(j, job.Failed, why)
 		default:
 			delay := o.DelayMs
 			if delay < 0 {

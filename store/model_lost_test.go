@@ -6,7 +6,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// loseRunner abandons the jobs of a lost runner that events name. With nil it abandons all.
+// loseRunner ends the runs of a lost runner that events name. With nil it ends all.
 func (m *model) loseRunner(cmd job.LoseRunner, events []event) Result {
 	holds := func(j *modelJob) bool {
 		return j.status == job.Active && j.claim.runner == cmd.Runner && j.claim.seq <= cmd.Through
@@ -14,20 +14,20 @@ func (m *model) loseRunner(cmd job.LoseRunner, events []event) Result {
 	lost := &RunnerLost{}
 	if events == nil {
 		for _, j := range m.allJobs(holds) {
-			m.abandon(j, lostText)
+			m.vanish(j)
 			lost.Jobs++
 		}
 		return lost
 	}
 	for _, e := range events {
-		if e.why != reasonAbandoned {
+		if e.why != reasonEnded {
 			continue // it follows from the others
 		}
 		j := m.jobs[e.id]
 		if j == nil || !holds(j) {
 			panic(fmt.Sprintf("the loss of %q up to %d returned %v, which it does not hold", cmd.Runner, cmd.Through, j))
 		}
-		m.abandon(j, lostText)
+		m.vanish(j)
 		lost.Jobs++
 	}
 	lost.More = len(m.allJobs(holds)) > 0
@@ -35,6 +35,30 @@ func (m *model) loseRunner(cmd job.LoseRunner, events []event) Result {
 		panic(fmt.Sprintf("the loss of %q up to %d returned nothing, and should have", cmd.Runner, cmd.Through))
 	}
 	return lost
+}
+
+// vanish ends a run whose runner was lost: it counts if it has begun.
+func (m *model) vanish(j *modelJob) {
+	o := &job.Outcome{Code: job.Unget, DelayMs: -1}
+	if j.claim.begun == nil || j.claim.begun[j] {
+		o.Code = job.Lost
+	}
+	m.end([]*modelJob{j}, o)
+}
+
+// lateOf reports whether the job waits because a claim has lost it, so that its runner may still report the outcome.
+func (j *modelJob) lateOf(c *modelClaim) bool {
+	return c != nil && j.claim == c && j.status.Waits() && (j.code == job.NoCode || j.code == job.Lost)
+}
+
+// endLate gives the last run of a waiting job an outcome.
+func (m *model) endLate(j *modelJob, o *job.Outcome) {
+	if len(j.history) > 0 {
+		j.history = j.history[:len(j.history)-1]
+	}
+	before := len(m.tally(j).running)
+	m.end([]*modelJob{j}, o)
+	m.tally(j).running = m.tally(j).running[:before] // how long it took is not known
 }
 
 // allJobs returns the jobs for which is is true, in the order of their ids.

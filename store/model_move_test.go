@@ -370,12 +370,14 @@ func (m *model) graced(j *modelJob) bool {
 func (m *model) abandon(j *modelJob, text string) {
 	m.tally(j).Abandoned++
 	m.remember(j, job.Attempt{At: m.at, Runner: j.claim.runner, Error: text, Why: job.Abandoned})
+	of := j.claim
 	j.claim, j.cameBack, j.movedAt, j.timeout = nil, true, m.at, 0
 	if j.attempts >= j.attr.MaxAttempts {
 		m.tally(j).Failed++
 		m.terminal(j, job.Failed, job.Abandoned)
 		return
 	}
+	j.claim = of // until another one has it
 	m.makePending(j)
 	m.overtake([]*modelJob{j})
 }

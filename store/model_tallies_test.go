@@ -40,6 +40,12 @@ func (t *modelTally) ended(code job.Code, again bool, ran int64) {
 	case code == job.Unget || code == job.Damaged:
 		t.Returned++
 		return
+	case code == job.Lost:
+		t.Abandoned++
+		if !again {
+			t.Failed++
+		}
+		return
 	case code == job.OK:
 		t.Completed++
 	case code == job.Fail || !again:

@@ -140,7 +140,9 @@ type modelClaim struct {
 	runner      string
 	lease       int64
 	handed      []*modelJob
-	cancelledAt int64 // when one of its jobs was cancelled; 0: never, or the runner was notified for long enough
+	begins      int                // how many began with the claim
+	begun       map[*modelJob]bool // runs that have begun; nil: all have
+	cancelledAt int64              // when one of its jobs was cancelled; 0: never, or the runner was notified for long enough
 }
 
 // modelRunner is the state of a runner's tickles of everything that it holds. It is deleted when the runner holds

@@ -92,7 +92,7 @@ func (m *model) applyTickle(t job.Tickle) Result {
 			if c.holds(j) {
 				m.tickleOne(j, t.LeaseMs)
 				result.Held++
-			} else if j.claim != c && j.status != job.Purged {
+			} else if j.lateOf(c) || j.claim != c && j.status != job.Purged {
 				result.Lost = append(result.Lost, JobResult{ID: j.id, Refusal: job.ClaimLost})
 			} else if j.status == job.Cancelled {
 				result.Lost = append(result.Lost, JobResult{ID: j.id, Refusal: job.WasCancelled})
@@ -169,6 +169,9 @@ func (m *model) tickleJobs(t job.Tickle) Result {
 		}
 		seen[id] = true
 		result.Held++
+		if j.claim.begun != nil {
+			j.claim.begun[j] = true
+		}
 		m.tickleOne(j, t.LeaseMs)
 		if t.Step == "" && t.Progress < 0 {
 			continue

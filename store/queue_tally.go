@@ -69,10 +69,16 @@ func (t *QueueTally) ended(n uint64, old, next *job.State, at int64) {
 		t.Returned += n
 		return
 	}
-	switch next.Status {
-	case job.Completed:
+	switch {
+	case next.Code == job.Lost:
+		t.Abandoned += n
+		if next.Status == job.Failed {
+			t.Failed += n
+		}
+		return
+	case next.Status == job.Completed:
 		t.Completed += n
-	case job.Failed:
+	case next.Status == job.Failed:
 		t.Failed += n
 	default:
 		t.Retried += n

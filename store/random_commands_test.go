@@ -350,7 +350,9 @@ func (m *model) inOrderOf(want, got *Claimed) *Claimed {
 		b := m.batchOf(r.Batch)
 		c.handed = append(c.handed, b.lines[r.First:r.Last+1]...)
 	}
-	want.Runs = got.Runs
+	if want.Runs = got.Runs; c.begun != nil {
+		c.beginFirst(c.begins)
+	}
 	return want
 }
 

@@ -332,6 +332,9 @@ func (g *generator) claim() job.Command {
 	for ; nested > 0; nested-- {
 		c.Strategy = mustDistinct(oneOf(g, "a", "a", "b", "d"), c.Strategy)
 	}
+	if g.some(40) {
+		c.Announced, c.Begins = true, oneOf(g, 0, 0, 1, 3)
+	}
 	g.once(&c.Once, "claim ")
 	return c
 }
@@ -461,7 +464,7 @@ func (g *generator) completeUnclaimed(claim job.ID, n int) job.Command {
 	}
 	for _, id := range ids {
 		o := g.outcome()
-		for o.Code == job.Unget || o.Code == job.Damaged {
+		for !o.Code.Reported() {
 			o = g.outcome()
 		}
 		o.ID = id
@@ -473,8 +476,8 @@ func (g *generator) completeUnclaimed(claim job.ID, n int) job.Command {
 }
 
 func (g *generator) outcome() job.Outcome {
-	o := job.Outcome{Code: oneOf(g, job.OK, job.OK, job.OK, job.Fail, job.Retry, job.Error, job.Error, job.Unget, job.Damaged), DelayMs: -1}
-	if o.Code != job.Unget && o.Code != job.Damaged {
+	o := job.Outcome{Code: oneOf(g, job.OK, job.OK, job.OK, job.Fail, job.Retry, job.Error, job.Error, job.Unget, job.Damaged, job.Lost), DelayMs: -1}
+	if o.Code.Reported() {
 		o.ExitCode = o.Code.DefaultExitCode() + oneOf(g, 0, 0, 1)
 		if g.some(20) {
 			o.ProcessExit = new(int64)

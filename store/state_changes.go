@@ -51,7 +51,11 @@ func (a *applying) endRun(p part, run job.State, o *job.Outcome) job.State {
 	}
 	next := ended(p.first)
 	if o.Code.Remembered() {
-		a.remember(running, job.Attempt{Runner: a.claim(run.Claim).runner, Code: o.Code, ExitCode: o.ExitCode, Error: o.Error, Why: job.Reported})
+		attempt := job.Attempt{Runner: a.claim(run.Claim).runner, Code: o.Code, ExitCode: o.ExitCode, Error: o.Error, Why: job.Reported}
+		if o.Code == job.Lost {
+			attempt.Code, attempt.Error, attempt.Why = job.NoCode, lostText, job.RunnerLost
+		}
+		a.remember(running, attempt)
 	}
 	if !o.Result.Empty() {
 		value := encodeResult(run.Claim, &o.Result)
@@ -59,7 +63,11 @@ func (a *applying) endRun(p part, run job.State, o *job.Outcome) job.State {
 			a.setDetail(p.b, line, resultDetail, value)
 		}
 	}
-	a.runEnded(running, &next, o.Code.String(), o.ExitCode, o.Error)
+	if o.Code == job.Lost {
+		a.runEnded(running, &next, job.RunLost, 0, lostText)
+	} else {
+		a.runEnded(running, &next, o.Code.String(), o.ExitCode, o.Error)
+	}
 	if next.Status == job.Deferred && o.DelayMs < 0 {
 		a.moveEach(p, ended, reasonEnded)
 		return next

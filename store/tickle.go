@@ -93,6 +93,7 @@ func (a *applying) tickleJobs(t *job.Tickle) *Tickled {
 		}
 	}
 	for _, of := range claims {
+		a.beginRuns(of)
 		if len(of.jobs) == of.claim.held { // all that it holds
 			a.renew(of.claim, t.LeaseMs)
 			continue
@@ -102,4 +103,19 @@ func (a *applying) tickleJobs(t *job.Tickle) *Tickled {
 		}
 	}
 	return result
+}
+
+// beginRuns notes that the runs of jobs have begun which a tickle names.
+func (a *applying) beginRuns(of *tickled) {
+	c := of.claim
+	if !c.announced {
+		return
+	}
+	for _, at := range of.jobs {
+		c.places(Run{at.seq, at.line, at.line}, func(_, _ uint32, place int) {
+			if c.begin(place) {
+				a.touchClaim(c)
+			}
+		})
+	}
 }

@@ -35,7 +35,7 @@ func hasSpan(e *job.RunEnd) bool {
 
 // failures are the outcomes of runs that did not succeed. A run that somebody ended by a request has not failed.
 var failures = map[string]bool{
-	job.Fail.String(): true, job.Retry.String(): true, job.Error.String(): true, job.RunAbandoned: true,
+	job.Fail.String(): true, job.Retry.String(): true, job.Error.String(): true, job.RunAbandoned: true, job.RunLost: true,
 }
 
 // spans starts and ends a span for each of the runs, until stop reports true. It returns how many it made or left to the

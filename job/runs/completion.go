@@ -187,7 +187,7 @@ func (h *head) outcome() (o job.Outcome, frame job.Frame, size int) {
 // outcomeCode parses a code that a runner may report.
 func outcomeCode(field, name string) (job.Code, error) {
 	code, err := job.ParseCode(name)
-	if err != nil || code == job.Unget || code == job.Damaged {
+	if err != nil || !code.Reported() {
 		return job.NoCode, fmt.Errorf("field %s must be ok, failed, retry or error, not %q", field, shortened(name))
 	}
 	return code, nil

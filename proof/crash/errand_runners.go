@@ -167,8 +167,8 @@ func (e *errands) waitForLoss(wait bool) step {
 
 // checkReturned checks the document of the job that was returned.
 func (e *errands) checkReturned(doc *client.Job) error {
-	if doc.Status != "pending" || doc.ClaimID != "" || doc.RunAttempts != 1 || len(doc.Attempts) != 1 ||
-		doc.Attempts[0].Why != "abandoned" || doc.Attempts[0].Error != "its runner was lost" || doc.Attempts[0].RunnerID != e.silentRunner().ID {
+	if doc.Status != "pending" && doc.Status != "deferred" || doc.ClaimID != "" || doc.RunAttempts != 1 || len(doc.Attempts) != 1 ||
+		doc.Attempts[0].Why != "runner_lost" || doc.Attempts[0].Error != "its runner was lost" || doc.Attempts[0].RunnerID != e.silentRunner().ID {
 		return impossiblef("the job of a silent runner must be returned by its loss, and reads as %+v", *doc)
 	}
 	if now := e.h.now(); !e.h.mayLapse(e.silent, int64(registry.MissedHeartbeats*e.every), now) {

@@ -209,6 +209,7 @@ func (u *audit) endedMoved(r ingest.Receipt, c *job.Complete, answer *store.Ende
 		}
 		s := u.movedOf(result.ID)
 		before := s.ended[c.Claim] || u.mayHaveEndedUnder(result.ID, c.Claim) // this may be a repeat
+		// A late outcome is granted after the time-out, if nobody has claimed the job since.
 		if err := u.checkHeld(r, c.Claim, result.ID, "complete"); err != nil && !before {
 			return err
 		}
@@ -280,7 +281,7 @@ func (u *audit) checkHeld(r ingest.Receipt, claim, id job.ID, what string) error
 			return fmt.Errorf("a %s of job %v by claim %v is granted after the job was answered as %v at %d", what, id, claim, o.status, o.from)
 		}
 	}
-	if s.timeOut != 0 && u.ticksSince(s.timeOut) > latestTicks && u.graceSeq < s.seq && !s.ended[claim] {
+	if what != "complete" && s.timeOut != 0 && u.ticksSince(s.timeOut) > latestTicks && u.graceSeq < s.seq && !s.ended[claim] {
 		return fmt.Errorf("a %s of job %v by claim %v is granted %d ms after the job's time-out", what, id, claim, r.At-s.timeOut)
 	}
 	return nil

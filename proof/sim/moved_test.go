@@ -190,7 +190,7 @@ func TestAuditOfMoves(t *testing.T) {
 			s.claim(t, 10, 1)
 			s.claim(t, 1000, 2)
 		}},
-		{"time-out: a later report is granted", "after the job's time-out", func(b *batch) { b.groups[0].TimeoutMs = 500 }, func(t *testing.T, s *fixture) {
+		{"time-out: a later report is granted", "", func(b *batch) { b.groups[0].TimeoutMs = 500 }, func(t *testing.T, s *fixture) {
 			c := s.claim(t, 1, 1)
 			s.receipt(600)
 			for range latestTicks + 1 {

@@ -1,0 +1,168 @@
+package store
+
+import (
+	"testing"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// TestLostRunner: of what a lost runner holds, the runs that had begun count as attempts, and their jobs wait for their
+// backoff. The others are pending at once, and have lost nothing.
+func TestLostRunner(t *testing.T) {
+	c := newCompleting(t)
+	first := c.create(6, func(c *job.Create) { c.Groups[0].MaxAttempts = 2 })
+	claim := func() job.ID {
+		cmd := plainClaim("r", 6)
+		cmd.Announced, cmd.Begins = true, 1
+		return c.apply(cmd).(*Claimed).Claim
+	}
+	lose := func() { c.apply(job.LoseRunner{Runner: "r", Through: c.seq}) }
+	id := claim()
+	// The first run began with the claim, the third with a tickle that names it. A tickle of all begins nothing.
+	c.apply(job.Tickle{Claim: id, IDs: []job.ID{first.WithLine(2)}, Progress: -1})
+	c.apply(job.Tickle{Claim: id, Progress: -1})
+	c.apply(job.Tickle{Runner: "r", Progress: -1})
+	if problems := problemsOf(t, c.s); len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	lose()
+	for line := range 6 {
+		if begun := line == 0 || line == 2; begun {
+			doc := c.is(first.WithLine(line), job.Deferred, 1)
+			if len(doc.Attempts) != 1 || doc.Attempts[0].Why != job.RunnerLost || doc.Attempts[0].Runner != "r" || doc.Attempts[0].Error != lostText || doc.RunAt <= startAt {
+				t.Errorf("job %d: %+v", line, doc)
+			}
+		} else if doc := c.is(first.WithLine(line), job.Pending, 0); len(doc.Attempts) != 0 {
+			t.Errorf("job %d: %+v", line, doc)
+		}
+	}
+	// The second loss uses up the attempts of the job that is first again.
+	c.at += 100_000
+	c.apply(job.Tick{})
+	c.is(first, job.Pending, 1)
+	claim()
+	lose()
+	if doc := c.is(first, job.Failed, 2); doc.Why != job.RunnerLost || len(doc.Attempts) != 2 {
+		t.Errorf("%+v", doc)
+	}
+	if problems := problemsOf(t, c.s); len(problems) > 0 {
+		t.Error(problems)
+	}
+}
+
+// TestLateOutcome: the outcome of a job's last run is accepted while the job waits again and nobody has claimed it since. It
+// takes the place of the attempt that counted as abandoned.
+func TestLateOutcome(t *testing.T) {
+	type fixture struct {
+		*completing
+		id    job.ID
+		claim job.ID
+	}
+	abandoned := func(t *testing.T) *fixture {
+		c := newCompleting(t)
+		f := &fixture{completing: c, id: c.create(3, func(c *job.Create) { c.Groups[0].LeaseMs = 1000 })}
+		f.claim = c.apply(plainClaim("r", 1)).(*Claimed).Claim
+		c.at += 2000
+		c.apply(job.Tick{})
+		c.is(f.id, job.Pending, 1)
+		return f
+	}
+	lost := func(t *testing.T) *fixture {
+		c := newCompleting(t)
+		f := &fixture{completing: c, id: c.create(3, nil)}
+		f.claim = c.apply(plainClaim("r", 1)).(*Claimed).Claim
+		c.apply(job.LoseRunner{Runner: "r", Through: c.seq})
+		c.is(f.id, job.Deferred, 1)
+		return f
+	}
+	end := func(f *fixture, o job.Outcome) JobResult {
+		o.ID, o.DelayMs = f.id, -1
+		return f.apply(job.Complete{Claim: f.claim, Outcomes: []job.Outcome{o}}).(*Ended).Results[0]
+	}
+	ok, bad := job.Outcome{Code: job.OK, ExitCode: 200}, job.Outcome{Code: job.Error, ExitCode: 500, Error: "broken"}
+	for name, begin := range map[string]func(*testing.T) *fixture{"lease": abandoned, "runner lost": lost} {
+		t.Run(name+", ok", func(t *testing.T) {
+			f := begin(t)
+			for range 2 { // a repeat is no error
+				if r := end(f, ok); r.Refusal != job.Granted || r.Status != job.Completed {
+					t.Fatalf("%+v", r)
+				}
+			}
+			if doc := f.is(f.id, job.Completed, 1); len(doc.Attempts) != 0 || doc.Claim != f.claim || doc.Runner != "r" {
+				t.Errorf("%+v", doc)
+			}
+		})
+		t.Run(name+", error", func(t *testing.T) {
+			f := begin(t)
+			if r := end(f, bad); r.Refusal != job.Granted || r.Status != job.Deferred {
+				t.Fatalf("%+v", r)
+			}
+			doc := f.is(f.id, job.Deferred, 1)
+			if len(doc.Attempts) != 1 || doc.Attempts[0].Why != job.Reported || doc.Attempts[0].Error != "broken" {
+				t.Errorf("%+v", doc)
+			}
+			if r := end(f, ok); r.Refusal != job.OutcomeDiffers {
+				t.Errorf("another outcome: %+v", r)
+			}
+		})
+		t.Run(name+", of all of the claim", func(t *testing.T) {
+			f := begin(t)
+			for range 2 {
+				if e := f.apply(job.Complete{Claim: f.claim, All: &ok}).(*Ended); e.All != 1 || e.Refusal != job.Granted {
+					t.Fatalf("%+v", e)
+				}
+			}
+			f.is(f.id, job.Completed, 1)
+		})
+		t.Run(name+", refused", func(t *testing.T) {
+			for what, c := range map[string]struct {
+				before  func(f *fixture)
+				outcome job.Outcome
+				want    job.Refusal
+			}{
+				"another claim has it": {func(f *fixture) {
+					f.at += 100_000
+					f.apply(job.Tick{})
+					f.apply(plainClaim("q", 3))
+				}, ok, job.ClaimLost},
+				"it is cancelled": {func(f *fixture) { f.apply(job.Move{Op: job.Cancel, Job: f.id}) }, ok, job.ClaimLost},
+				"it was redriven": {func(f *fixture) {
+					f.apply(job.Move{Op: job.Cancel, Job: f.id})
+					f.apply(job.Move{Op: job.Redrive, Job: f.id})
+				}, ok, job.ClaimLost},
+				"it is given back": {func(*fixture) {}, job.Outcome{Code: job.Unget}, job.ClaimLost},
+			} {
+				f := begin(t)
+				c.before(f)
+				if r := end(f, c.outcome); r.Refusal != c.want {
+					t.Errorf("%s: %+v, want %q", what, r, c.want.Code())
+				}
+			}
+		})
+		t.Run(name+", told to the runner", func(t *testing.T) {
+			f := begin(t)
+			tickled := f.apply(job.Tickle{Claim: f.claim, Progress: -1}).(*Tickled)
+			if tickled.Refusal != job.ClaimLost || len(tickled.Lost) != 1 || tickled.Lost[0].Refusal != job.ClaimLost {
+				t.Errorf("%+v", tickled)
+			}
+		})
+		t.Run(name+", checked", func(t *testing.T) {
+			f := begin(t)
+			end(f, ok)
+			mustCommit(t, f.s)
+			if problems := problemsOf(t, f.s); len(problems) > 0 {
+				t.Error(problems)
+			}
+		})
+	}
+	t.Run("a run that was given back has no late outcome", func(t *testing.T) {
+		f := lost(t)
+		f.at += 100_000
+		f.apply(job.Tick{})
+		f.claim = f.apply(plainClaim("r", 1)).(*Claimed).Claim
+		end(f, job.Outcome{Code: job.Unget})
+		if r := end(f, ok); r.Refusal != job.ClaimLost {
+			t.Errorf("%+v", r)
+		}
+	})
+}
