@@ -15,8 +15,8 @@ import (
 	"github.com/daybookq/daybook/runner/task"
 )
 
-// refreshEvery is how often the runner asks the server for its handlers.
-const refreshEvery = 5 * time.Second
+// refreshPatience is how long the runner waits for its handlers.
+const refreshPatience = 5 * time.Second
 
 // local returns the versions of the configuration, by the queues whose jobs they run.
 func (s *Settings) local() map[queue]version {

@@ -242,18 +242,18 @@ func TestManyGuests(t *testing.T) {
 func TestRest(t *testing.T) {
 	var r rest
 	for _, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
-		if got := r.begin(); got != want || !r.now() || r.begin() != 0 {
+		if got := r.begin(firstRest); got != want || !r.now() || r.begin(firstRest) != 0 {
 			t.Errorf("a rest of %v, want %v", got, want)
 		}
 		r.until = time.Time{}
 	}
 	r.last = mostRest - 1
-	if got := r.begin(); got != mostRest {
+	if got := r.begin(firstRest); got != mostRest {
 		t.Errorf("a rest of %v, want %v", got, mostRest)
 	}
 	r.until = time.Time{}
 	r.worked()
-	if got := r.begin(); got != firstRest {
+	if got := r.begin(firstRest); got != firstRest {
 		t.Errorf("a rest of %v, want %v", got, firstRest)
 	}
 }

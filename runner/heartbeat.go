@@ -20,12 +20,8 @@ const (
 	usualHeartbeat = 15 * time.Second
 	// firstPatience bounds a first heartbeat, so that the log soon says that the server does not answer.
 	firstPatience = 3 * time.Second
-	// heartbeatAgain is how soon a heartbeat that failed is sent again.
-	heartbeatAgain = time.Second
 	// sayAgain is how often the log says that the server does not answer.
 	sayAgain = time.Minute
-	// typesAfter is how soon the server is notified of changed types. It bounds how often that happens.
-	typesAfter = 500 * time.Millisecond
 	// listBytes bounds the names in a heartbeat: all texts of it have at most 4 KiB.
 	listBytes = 1 << 10
 	maxListed = 100
@@ -62,7 +58,7 @@ func (h *heartbeat) register(ctx context.Context) (every time.Duration, err erro
 			h.r.counters.unreachable(err)
 			h.r.Log.Warn("the runner is not registered and runs no jobs; trying again", "error", err)
 		}
-		sleep(ctx, heartbeatAgain)
+		sleep(ctx, h.r.pace.heartbeatAgain)
 	}
 	return 0, context.Cause(ctx)
 }
@@ -94,7 +90,7 @@ func (h *heartbeat) keep(ctx context.Context, every time.Duration, end func(erro
 				h.r.Log.Warn("a heartbeat failed; the runner goes on and tries again", "error", err)
 			}
 			h.r.counters.unreachable(err)
-			wait = min(heartbeatAgain, every)
+			wait = min(h.r.pace.heartbeatAgain, every)
 		}
 	}
 }
@@ -109,7 +105,7 @@ func (h *heartbeat) wait(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 	case <-t.C:
 	case <-h.r.typesChanged:
-		return sleep(ctx, min(typesAfter, time.Until(due)))
+		return sleep(ctx, min(h.r.pace.types, time.Until(due)))
 	}
 	return ctx.Err() == nil
 }

@@ -103,6 +103,7 @@ func (r *rig) begin(s Settings) (w *Runner, stop func()) {
 	r.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	w = r.new(s)
+	w.pace = pace{refresh: 200 * time.Millisecond, heartbeatAgain: 50 * time.Millisecond, types: 20 * time.Millisecond, rest: 100 * time.Millisecond}
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
 	stop = sync.OnceFunc(func() {

@@ -21,15 +21,15 @@ type rest struct {
 	last  time.Duration
 }
 
-// begin begins a rest and returns how long it takes, or 0 if there is one.
-func (r *rest) begin() time.Duration {
+// begin begins a rest and returns how long it takes, or 0 if there is one. A rest after work takes as long as first.
+func (r *rest) begin(first time.Duration) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
 	if now.Before(r.until) {
 		return 0
 	}
-	r.last = min(max(2*r.last, firstRest), mostRest)
+	r.last = min(max(2*r.last, first), mostRest)
 	r.until = now.Add(r.last)
 	return r.last
 }
@@ -62,7 +62,7 @@ func (l *lane) nothingToRun(j *client.Job) bool {
 
 // restFrom lets a lane claim nothing for a while, because of a job that nobody can run.
 func (r *Runner) restFrom(l *lane, j *client.Job) {
-	pause := l.rest.begin()
+	pause := l.rest.begin(r.pace.rest)
 	if pause == 0 {
 		return
 	}

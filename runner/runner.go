@@ -93,6 +93,7 @@ func (h *Handler) types(name string) []string {
 // Runner claims jobs and runs them. Run may be called once.
 type Runner struct {
 	Settings
+	pace     pace
 	kinds    kinds
 	slots    *slots.Allocator
 	counters counters
@@ -123,11 +124,21 @@ type Runner struct {
 	said  map[string]bool
 }
 
+// pace is how often a runner does what nobody asks it for. Tests have a faster one.
+type pace struct {
+	refresh        time.Duration // how often it asks the server for its handlers
+	heartbeatAgain time.Duration // how soon a heartbeat that failed is sent again
+	types          time.Duration // how soon the server is notified of changed types; it bounds how often that happens
+	rest           time.Duration // of a lane, at first: see rest.go
+}
+
+var usualPace = pace{refresh: refreshPatience, heartbeatAgain: time.Second, types: 500 * time.Millisecond, rest: firstRest}
+
 // New checks the settings, and finds out what this machine can do.
 func New(s Settings) (*Runner, error) {
 	r := &Runner{
 		Settings: s, lanes: map[queue]*lane{}, feeds: map[string]*feed{}, versions: map[string]version{}, said: map[string]bool{}, soon: make(chan struct{}, 1),
-		typesChanged: make(chan struct{}, 1),
+		typesChanged: make(chan struct{}, 1), pace: usualPace,
 	}
 	r.runs, r.endRuns = context.WithCancelCause(context.Background())
 	var err error
@@ -314,7 +325,7 @@ func (r *Runner) follow(ctx context.Context, end func()) {
 			continue
 		case <-next.C:
 		}
-		asking, answered := context.WithTimeout(ctx, refreshEvery)
+		asking, answered := context.WithTimeout(ctx, refreshPatience)
 		err := r.refresh(asking)
 		answered()
 		switch {
@@ -322,14 +333,14 @@ func (r *Runner) follow(ctx context.Context, end func()) {
 		case err != nil:
 			idleSince, asked = time.Time{}, false
 			r.counters.unreachable(err)
-			r.Log.Warn("cannot read the handlers of the server; trying again", "after", refreshEvery, "error", err)
+			r.Log.Warn("cannot read the handlers of the server; trying again", "after", r.pace.refresh, "error", err)
 		default:
 			r.counters.reached()
 			if idleSince.IsZero() {
 				idleSince = time.Now()
 			}
 		}
-		refreshIn(refreshEvery)
+		refreshIn(r.pace.refresh)
 	}
 }
 
