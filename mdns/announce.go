@@ -42,60 +42,168 @@ type Server struct {
 	// Interfaces are the names of the interfaces on which to announce the server. Empty: all interfaces that are up and
 	// can multicast, except for loopback.
 	Interfaces []string
-	Logger     *slog.Logger // nil discards the log
+	// Wait makes it no error that the server cannot be announced yet: a machine may start it before its network.
+	Wait   bool
+	Logger *slog.Logger // nil discards the log
 }
 
-// Announcement answers queries for a server until Close.
+// Announcement answers queries for a server until Close. It looks every few seconds for interfaces that have come, gone or
+// changed.
 type Announcement struct {
-	responders []*mdns.Server
-	Interfaces []string // names of the interfaces on which the server is announced
+	server  Server
+	machine machine
+	stop    chan struct{}
+	stopped sync.WaitGroup
+
+	mu         sync.Mutex // guards the fields below
+	responders map[link]responder
+	failed     string // the last failure, which is logged once
 }
 
-// Announce begins to answer queries for a server. It returns an error if the server cannot be announced on any
-// interface. It also returns an error if an interface in s.Interfaces does not exist, is down, or has no address that
-// the server listens on.
-func Announce(s Server) (*Announcement, error) {
+// lookEvery is how often an announcement looks for changed interfaces.
+const lookEvery = 2 * time.Second
+
+// link is an interface as a responder joined it. If it changes, it needs another responder: a group is joined by a family of
+// addresses.
+type link struct {
+	index  int
+	name   string
+	v4, v6 bool
+}
+
+// responder answers queries on one interface.
+type responder interface{ Shutdown() error }
+
+// machine is what an announcement needs of the system; tests replace it.
+type machine struct {
+	choose  func(names []string) ([]net.Interface, error)
+	address func(*net.Interface) []netip.Addr
+	respond func(*zone) (responder, error)
+}
+
+// system is the machine that the process runs on.
+func system() machine {
+	return machine{choose, addressesOf, func(z *zone) (responder, error) {
+		// The library logs each malformed packet, so its log is discarded.
+		return mdns.NewServer(&mdns.Config{Zone: z, Iface: &z.of, Logger: log.New(io.Discard, "", 0)})
+	}}
+}
+
+// Announce begins to answer queries for a server. Unless s.Wait is set, it returns an error if the server cannot be
+// announced on any interface, or if an interface in s.Interfaces does not exist, is down, or has no address that the server
+// listens on.
+func Announce(s Server) (*Announcement, error) { return announce(s, system()) }
+
+func announce(s Server, m machine) (*Announcement, error) {
 	if strings.ContainsAny(s.ID, ".\\") || s.ID == "" || len(s.ID) > 63 {
 		return nil, fmt.Errorf("announce: %q is not a DNS label", s.ID)
 	}
 	if s.Logger == nil {
 		s.Logger = slog.New(slog.DiscardHandler)
 	}
-	interfaces, err := choose(s.Interfaces)
-	if err != nil {
-		return nil, fmt.Errorf("announce: %w", err)
-	}
-	a := &Announcement{}
-	for _, i := range interfaces {
-		z := &zone{server: s, of: i}
-		if len(z.addresses()) == 0 {
-			if len(s.Interfaces) > 0 {
-				err = errors.Join(err, fmt.Errorf("interface %s has no address that the server listens on (%s)", i.Name, s.Addr))
-			}
-			continue
-		}
-		// The library logs each malformed packet, so its log is discarded.
-		responder, failed := mdns.NewServer(&mdns.Config{Zone: z, Iface: &i, Logger: log.New(io.Discard, "", 0)})
-		if failed != nil {
-			err = errors.Join(err, fmt.Errorf("interface %s: %w", i.Name, failed))
-			continue
-		}
-		a.responders, a.Interfaces = append(a.responders, responder), append(a.Interfaces, i.Name)
-	}
-	if err == nil && len(a.responders) == 0 {
-		err = fmt.Errorf("no interface that can multicast has an address that the server listens on (%s)", s.Addr)
-	}
-	if err != nil && (len(a.responders) == 0 || len(s.Interfaces) > 0) {
+	a := &Announcement{server: s, machine: m, stop: make(chan struct{}), responders: map[link]responder{}}
+	err := a.look()
+	if err != nil && !s.Wait && (len(a.responders) == 0 || len(s.Interfaces) > 0) {
 		return nil, errors.Join(fmt.Errorf("announce: %w", err), a.Close())
 	}
-	if err != nil {
-		s.Logger.Warn("the server is not announced on all interfaces", "error", err)
-	}
+	a.report(err)
+	a.stopped.Go(a.watch)
 	return a, nil
+}
+
+// watch looks again and again until Close.
+func (a *Announcement) watch() {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			a.report(a.look())
+		case <-a.stop:
+			return
+		}
+	}
+}
+
+// report logs a failure when it begins or changes.
+func (a *Announcement) report(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != a.failed && text != "" {
+		a.server.Logger.Warn("the server is not announced on all interfaces of the local network; it looks for changes", "error", err)
+	}
+	a.failed = text
+}
+
+// look begins to answer on interfaces that are new or have changed, and ends the responders of those that are gone. The
+// error says on which interfaces the server cannot be announced now.
+func (a *Announcement) look() (err error) {
+	names := a.server.Interfaces
+	var chosen []net.Interface
+	if len(names) == 0 {
+		chosen, err = a.machine.choose(nil)
+	}
+	for _, name := range names { // one that is missing does not matter to the others
+		one, failed := a.machine.choose([]string{name})
+		chosen, err = append(chosen, one...), errors.Join(err, failed)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	wanted := map[link]*zone{}
+	for _, i := range chosen {
+		z := &zone{server: a.server, of: i, read: a.machine.address}
+		at := link{index: i.Index, name: i.Name}
+		for _, ip := range z.addresses() {
+			at.v4, at.v6 = at.v4 || ip.To4() != nil, at.v6 || ip.To4() == nil
+		}
+		switch {
+		case at.v4 || at.v6:
+			wanted[at] = z
+		case len(names) > 0:
+			err = errors.Join(err, fmt.Errorf("interface %s has no address that the server listens on (%s)", i.Name, a.server.Addr))
+		}
+	}
+	for at, r := range a.responders {
+		if wanted[at] == nil {
+			err = errors.Join(err, r.Shutdown())
+			delete(a.responders, at)
+		}
+	}
+	for at, z := range wanted {
+		if a.responders[at] != nil {
+			continue
+		}
+		r, failed := a.machine.respond(z)
+		if failed != nil {
+			err = errors.Join(err, fmt.Errorf("interface %s: %w", at.name, failed))
+			continue
+		}
+		a.responders[at] = r
+		a.server.Logger.Info("announced on the local network by multicast DNS", "id", a.server.ID, "interface", at.name)
+	}
+	if err == nil && len(a.responders) == 0 {
+		err = fmt.Errorf("no interface that can multicast has an address that the server listens on (%s)", a.server.Addr)
+	}
+	return err
+}
+
+// Interfaces returns the names of the interfaces on which the server is announced, in order.
+func (a *Announcement) Interfaces() (names []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for at := range a.responders {
+		names = append(names, at.name)
+	}
+	slices.Sort(names)
+	return names
 }
 
 // Close ends the announcement. Other machines keep the records for up to two minutes.
 func (a *Announcement) Close() error {
+	close(a.stop)
+	a.stopped.Wait()
 	var err error
 	for _, r := range a.responders {
 		err = errors.Join(err, r.Shutdown())
@@ -107,6 +215,7 @@ func (a *Announcement) Close() error {
 type zone struct {
 	server Server
 	of     net.Interface
+	read   func(*net.Interface) []netip.Addr // addressesOf
 
 	mu    sync.Mutex // guards the fields below
 	asked time.Time  // when known was read
@@ -119,7 +228,7 @@ func (z *zone) addresses() []net.IP {
 	defer z.mu.Unlock()
 	if time.Since(z.asked) >= addressesFor {
 		z.asked = time.Now()
-		z.known = reachable(addressesOf(&z.of), z.server.Addr)
+		z.known = reachable(z.read(&z.of), z.server.Addr)
 	}
 	return z.known
 }

@@ -5,9 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log"
-	"math"
 	"net"
 	"net/netip"
 	"regexp"
@@ -16,7 +13,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hashicorp/mdns"
+	"github.com/miekg/dns"
+	"golang.org/x/net/ipv4"
+	"golang.org/x/net/ipv6"
 )
 
 const (
@@ -43,8 +42,12 @@ type Query struct {
 	Interfaces []string      // names of interfaces; empty: all that are up and can multicast, except for loopback
 }
 
-// Browse sends a query on each interface and returns the servers that answer within the time, in the order of their
-// ids. It ignores answers of other programs. The answers are not authenticated, and the servers may have stopped.
+// Browse asks on each interface for servers and returns those that answer within the time, in the order of their ids, with
+// all addresses that were in answers. It asks again until its time is over, because a responder may leave out what it has
+// just sent to somebody else, and a network may lose packets. It ignores answers of other programs. The answers are not
+// authenticated, and the servers may have stopped.
+//
+// The library has queries too. It keeps one address of each family for a server, and asks once.
 func Browse(ctx context.Context, q Query) ([]Found, error) {
 	if q.Timeout <= 0 {
 		q.Timeout = DefaultTimeout
@@ -56,56 +59,217 @@ func Browse(ctx context.Context, q Query) ([]Found, error) {
 	if len(interfaces) == 0 {
 		return nil, errors.New("browse: no network interface is up and can multicast")
 	}
-	// The library changes entries after it has sent them, so they are read only after it has returned. It drops entries
-	// for which the channel has no room.
-	entries := make(chan *mdns.ServiceEntry, maxFound)
-	failed := make([]error, len(interfaces))
-	var queries sync.WaitGroup
+	limited, end := context.WithTimeout(ctx, q.Timeout)
+	defer end()
+	a := newAnswers()
+	failed := make([]error, 2*len(interfaces))
+	var asking sync.WaitGroup
 	for at, i := range interfaces {
 		v4, v6 := families(&i)
-		if !v4 && !v6 {
-			continue
+		if v4 {
+			asking.Go(func() { failed[2*at] = a.ask(limited, &i, "udp4", "224.0.0.251", q.Timeout) })
 		}
-		queries.Go(func() {
-			failed[at] = ask(ctx, &mdns.QueryParam{
-				Service: Service, Domain: "local", Timeout: q.Timeout, Interface: &i, Entries: entries, DisableIPv4: !v4, DisableIPv6: !v6,
-				Logger: log.New(io.Discard, "", 0), // the library logs each malformed packet
-			})
-		})
+		if v6 {
+			asking.Go(func() { failed[2*at+1] = a.ask(limited, &i, "udp6", "ff02::fb", q.Timeout) })
+		}
 	}
-	queries.Wait()
-	close(entries)
-	found := map[string]*Found{}
-	for e := range entries {
-		take(found, e)
-	}
-	if err := errors.Join(failed...); err != nil && len(found) == 0 {
+	asking.Wait()
+	list := a.found()
+	if err := errors.Join(failed...); err != nil && len(list) == 0 {
 		return nil, fmt.Errorf("browse: %w", err)
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("browse: %w", err)
 	}
-	list := make([]Found, 0, len(found))
-	for _, f := range found {
-		list = append(list, *f)
-	}
-	slices.SortFunc(list, func(a, b Found) int { return cmp.Compare(a.ID, b.ID) })
 	return list, nil
 }
 
-// ask sends a query; the answers go to p.Entries. An interface that was just brought up may have no route for multicast
-// yet. So ask repeats a query that cannot be sent, as long as half of its time is left.
-func ask(ctx context.Context, p *mdns.QueryParam) error {
-	for began := time.Now(); ; {
-		err := mdns.QueryContext(ctx, p)
-		if err == nil || ctx.Err() != nil {
+const port = 5353 // of multicast DNS
+
+// ask sends the questions on an interface again and again, and takes the answers, until ctx ends. The questions come from a
+// port of their own, so each responder answers to that port (RFC 6762, 6.7). The error is that of the questions, if none
+// could be sent.
+func (a *answers) ask(ctx context.Context, i *net.Interface, network, group string, timeout time.Duration) error {
+	conn, err := net.ListenUDP(network, nil)
+	if err != nil {
+		return fmt.Errorf("interface %s: %w", i.Name, err)
+	}
+	defer conn.Close()
+	if network == "udp4" {
+		err = ipv4.NewPacketConn(conn).SetMulticastInterface(i)
+	} else {
+		err = ipv6.NewPacketConn(conn).SetMulticastInterface(i)
+	}
+	if err != nil {
+		return fmt.Errorf("interface %s: %w", i.Name, err)
+	}
+	var receiving sync.WaitGroup
+	defer receiving.Wait()
+	receiving.Go(func() { a.receive(conn, i.Name) })
+	defer conn.Close() // which ends receive
+
+	to := &net.UDPAddr{IP: net.ParseIP(group), Port: port}
+	sent, pause := false, min(timeout/4, time.Second)
+	for {
+		text, err := a.questions().Pack()
+		if err != nil {
 			return err
 		}
-		if time.Since(began) >= p.Timeout/2 {
-			return fmt.Errorf("interface %s: %w; if the machine has no route for multicast, add one: ip route add 224.0.0.0/4 dev %s", p.Interface.Name, err, p.Interface.Name)
+		_, err = conn.WriteToUDP(text, to)
+		wait := pause
+		if err == nil {
+			sent, pause = true, 2*pause
+		} else {
+			wait = min(50*time.Millisecond, pause) // an interface that was just brought up may have no route for multicast yet
 		}
-		time.Sleep(50 * time.Millisecond)
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			if !sent && err != nil {
+				return fmt.Errorf("interface %s: %w; if the machine has no route for multicast, add one: ip route add 224.0.0.0/4 dev %s", i.Name, err, i.Name)
+			}
+			return nil
+		}
 	}
+}
+
+// receive takes the answers that arrive at conn until it is closed.
+func (a *answers) receive(conn *net.UDPConn, zone string) {
+	packet := make([]byte, 1<<16)
+	for {
+		n, _, err := conn.ReadFromUDP(packet)
+		if err != nil {
+			return
+		}
+		var m dns.Msg
+		if m.Unpack(packet[:n]) == nil && m.Response {
+			a.take(&m, zone)
+		}
+	}
+}
+
+// answers are what has arrived. Any machine can send any answer, and any number.
+type answers struct {
+	mu        sync.Mutex              // guards the fields below
+	instances map[string]*instance    // by name, in lower case
+	hosts     map[string][]netip.Addr // by name, in lower case
+}
+
+func newAnswers() *answers {
+	return &answers{instances: map[string]*instance{}, hosts: map[string][]netip.Addr{}}
+}
+
+// instance is a server as its records describe it.
+type instance struct {
+	host   string
+	port   int
+	fields []string
+}
+
+const maxAddresses = 32 // of a server
+
+// instanceEnd is the end of the name of an instance, after the id of its server.
+const instanceEnd = "." + Service + "." + domain
+
+// questions asks for servers, and for what is missing of those that are known.
+func (a *answers) questions() *dns.Msg {
+	m := new(dns.Msg)
+	m.SetQuestion(Service+"."+domain, dns.TypePTR)
+	m.RecursionDesired = false
+	add := func(name string, types ...uint16) {
+		for _, t := range types {
+			if len(m.Question) < 20 { // so that they fit into a packet
+				m.Question = append(m.Question, dns.Question{Name: name, Qtype: t, Qclass: dns.ClassINET})
+			}
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for name, s := range a.instances {
+		switch {
+		case s.host == "":
+			add(name, dns.TypeSRV, dns.TypeTXT)
+		case len(a.hosts[s.host]) == 0:
+			add(s.host, dns.TypeA, dns.TypeAAAA)
+		}
+	}
+	return m
+}
+
+// take adds the records of a message that came from an interface.
+func (a *answers) take(m *dns.Msg, zone string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	known := func(name string) *instance {
+		name = strings.ToLower(name)
+		id, ours := strings.CutSuffix(name, instanceEnd)
+		if !ours || !plain.MatchString(id) {
+			return nil
+		}
+		if a.instances[name] == nil && len(a.instances) < maxFound {
+			a.instances[name] = &instance{}
+		}
+		return a.instances[name]
+	}
+	address := func(host string, ip net.IP) {
+		of, ok := netip.AddrFromSlice(ip)
+		if of = of.Unmap(); of.Is6() && (of.IsLinkLocalUnicast() || of.IsLinkLocalMulticast()) {
+			of = of.WithZone(zone)
+		}
+		host = strings.ToLower(host)
+		if list, is := a.hosts[host]; ok && (is || len(a.hosts) < maxFound) && len(list) < maxAddresses && !slices.Contains(list, of) {
+			a.hosts[host] = append(list, of)
+		}
+	}
+	for _, r := range slices.Concat(m.Answer, m.Extra) {
+		switch r := r.(type) {
+		case *dns.PTR:
+			if strings.EqualFold(r.Hdr.Name, Service+"."+domain) {
+				known(r.Ptr)
+			}
+		case *dns.SRV:
+			if s := known(r.Hdr.Name); s != nil {
+				s.host, s.port = strings.ToLower(r.Target), int(r.Port)
+			}
+		case *dns.TXT:
+			if s := known(r.Hdr.Name); s != nil {
+				s.fields = r.Txt
+			}
+		case *dns.A:
+			address(r.Hdr.Name, r.A)
+		case *dns.AAAA:
+			address(r.Hdr.Name, r.AAAA)
+		}
+	}
+}
+
+// found returns the servers whose answers are complete. It leaves out malformed parts.
+func (a *answers) found() []Found {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	list := []Found{}
+	for name, s := range a.instances {
+		f := Found{ID: strings.TrimSuffix(name, instanceEnd), Port: s.port, Path: "/"}
+		for _, field := range s.fields {
+			switch name, value, _ := strings.Cut(field, "="); {
+			case name == "path" && pathForm.MatchString(value):
+				f.Path = value
+			case name == "version" && plain.MatchString(value):
+				f.Version = value
+			}
+		}
+		for _, ip := range a.hosts[s.host] {
+			f.Addresses = append(f.Addresses, netip.AddrPortFrom(ip, uint16(s.port)).String())
+		}
+		if s.port == 0 || len(f.Addresses) == 0 {
+			continue
+		}
+		slices.SortFunc(f.Addresses, func(a, b string) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b)) })
+		f.URL = "http://" + strings.Replace(f.Addresses[0], "%", "%25", 1) + strings.TrimRight(f.Path, "/")
+		list = append(list, f)
+	}
+	slices.SortFunc(list, func(a, b Found) int { return cmp.Compare(a.ID, b.ID) })
+	return list
 }
 
 // families reports whether an interface has IPv4 and IPv6 addresses.
@@ -114,48 +278,6 @@ func families(i *net.Interface) (v4, v6 bool) {
 		v4, v6 = v4 || a.Is4(), v6 || a.Is6()
 	}
 	return v4, v6
-}
-
-// take adds an answer to found. It ignores answers of other services and malformed ones, because any machine can send
-// any answer.
-func take(found map[string]*Found, e *mdns.ServiceEntry) {
-	id, ours := strings.CutSuffix(strings.ToLower(e.Name), "."+Service+"."+domain)
-	if !ours || !plain.MatchString(id) || e.Port < 1 || e.Port > math.MaxUint16 {
-		return
-	}
-	f := found[id]
-	if f == nil {
-		f = &Found{ID: id, Port: e.Port, Path: "/"}
-		found[id] = f
-	}
-	for _, field := range e.InfoFields {
-		switch name, value, _ := strings.Cut(field, "="); {
-		case name == "path" && pathForm.MatchString(value):
-			f.Path = value
-		case name == "version" && plain.MatchString(value):
-			f.Version = value
-		}
-	}
-	var ips []netip.Addr
-	if a, ok := netip.AddrFromSlice(e.AddrV4); ok {
-		ips = append(ips, a.Unmap())
-	}
-	if e.AddrV6IPAddr != nil {
-		if a, ok := netip.AddrFromSlice(e.AddrV6IPAddr.IP); ok {
-			ips = append(ips, a.WithZone(e.AddrV6IPAddr.Zone))
-		}
-	}
-	for _, a := range ips {
-		if text := netip.AddrPortFrom(a, uint16(f.Port)).String(); !slices.Contains(f.Addresses, text) {
-			f.Addresses = append(f.Addresses, text)
-		}
-	}
-	slices.SortStableFunc(f.Addresses, func(a, b string) int { return cmp.Compare(rank(a), rank(b)) })
-	if len(f.Addresses) == 0 {
-		delete(found, id)
-		return
-	}
-	f.URL = "http://" + strings.Replace(f.Addresses[0], "%", "%25", 1) + strings.TrimRight(f.Path, "/")
 }
 
 var (

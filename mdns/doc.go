@@ -11,7 +11,8 @@
 // TXT fields http_port, path and version. The name of the host is <server id>.local., and no other program answers
 // queries for that name.
 //
-// Each network interface has a responder of its own. It answers with the current addresses of the interface.
+// Each network interface has a responder of its own. It answers with the current addresses of the interface. Interfaces that
+// come, go or change while a server runs get or lose their responders within a few seconds.
 //
 // Limits:
 //   - A server that stops is not reported. Other machines keep its records for two minutes, so a server that was found may

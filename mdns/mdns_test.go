@@ -1,15 +1,20 @@
 package mdns
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/hashicorp/mdns"
 	"github.com/miekg/dns"
 )
 
@@ -81,43 +86,216 @@ func TestReachable(t *testing.T) {
 	}
 }
 
-// TestTake: malformed answers, and malformed parts of answers, are ignored.
+// TestTake: malformed answers, and malformed parts of answers, are ignored; all addresses of all answers are listed.
 func TestTake(t *testing.T) {
-	entry := func(change func(e *mdns.ServiceEntry)) *mdns.ServiceEntry {
-		e := &mdns.ServiceEntry{
-			Name: strings.ToUpper(id) + "._daybook._tcp.local.", Port: 1717, AddrV4: net.ParseIP("10.0.0.1"),
-			AddrV6IPAddr: &net.IPAddr{IP: net.ParseIP("fe80::1"), Zone: "eth0"}, InfoFields: []string{"http_port=1717", "path=/queue/", "version=1.2.3", "more"},
-		}
-		if change != nil {
-			change(e)
-		}
-		return e
-	}
-	for name, test := range map[string]struct {
-		e    *mdns.ServiceEntry
-		want string
+	const name, host = id + "._daybook._tcp.local.", id + ".local."
+	ptr := "_daybook._tcp.local. 120 IN PTR " + name
+	srv := name + " 120 IN SRV 10 1 1717 " + host
+	txt := name + ` 120 IN TXT "http_port=1717" "path=/queue/" "version=1.2.3" "more"`
+	v4, v6 := host+" 120 IN A 10.0.0.1", host+" 120 IN AAAA fe80::1"
+	for test, c := range map[string]struct {
+		messages [][]string
+		want     string
 	}{
-		"whole":             {entry(nil), "[{" + id + " http://10.0.0.1:1717/queue [10.0.0.1:1717 [fe80::1%eth0]:1717] 1717 /queue/ 1.2.3}]"},
-		"IPv6 alone":        {entry(func(e *mdns.ServiceEntry) { e.AddrV4 = nil }), "[{" + id + " http://[fe80::1%25eth0]:1717/queue [[fe80::1%eth0]:1717] 1717 /queue/ 1.2.3}]"},
-		"other service":     {entry(func(e *mdns.ServiceEntry) { e.Name = "printer._ipp._tcp.local." }), "[]"},
-		"no port":           {entry(func(e *mdns.ServiceEntry) { e.Port = 0 }), "[]"},
-		"no address":        {entry(func(e *mdns.ServiceEntry) { e.AddrV4, e.AddrV6IPAddr = nil, nil }), "[]"},
-		"id with an escape": {entry(func(e *mdns.ServiceEntry) { e.Name = "\x1b[2J._daybook._tcp.local." }), "[]"},
-		"TXT with escapes": {entry(func(e *mdns.ServiceEntry) {
-			e.InfoFields = []string{"version=\x1b[31m", "path=/\n", "path=//evil.example/"}
-		}),
-			"[{" + id + " http://10.0.0.1:1717//evil.example [10.0.0.1:1717 [fe80::1%eth0]:1717] 1717 //evil.example/ }]"},
+		"whole":              {[][]string{{ptr, srv, txt, v4, v6}}, "[{" + id + " http://10.0.0.1:1717/queue [10.0.0.1:1717 [fe80::1%eth0]:1717] 1717 /queue/ 1.2.3}]"},
+		"in parts":           {[][]string{{ptr}, {v4}, {txt}, {srv}}, "[{" + id + " http://10.0.0.1:1717/queue [10.0.0.1:1717] 1717 /queue/ 1.2.3}]"},
+		"IPv6 alone":         {[][]string{{ptr, srv, txt, v6}}, "[{" + id + " http://[fe80::1%25eth0]:1717/queue [[fe80::1%eth0]:1717] 1717 /queue/ 1.2.3}]"},
+		"two interfaces":     {[][]string{{ptr, srv, txt, host + " 120 IN A 172.30.0.1"}, {ptr, srv, txt, v4, host + " 120 IN AAAA fd00::1"}, {ptr, srv, txt, v4}}, "[{" + id + " http://10.0.0.1:1717/queue [10.0.0.1:1717 172.30.0.1:1717 [fd00::1]:1717] 1717 /queue/ 1.2.3}]"},
+		"in capitals":        {[][]string{{strings.ToUpper(name) + " 120 IN SRV 10 1 1717 " + strings.ToUpper(host), v4}}, "[{" + id + " http://10.0.0.1:1717 [10.0.0.1:1717] 1717 / }]"},
+		"other service":      {[][]string{{"_ipp._tcp.local. 120 IN PTR printer._ipp._tcp.local.", "printer._ipp._tcp.local. 120 IN SRV 10 1 1717 " + host, v4}}, "[]"},
+		"no port":            {[][]string{{ptr, name + " 120 IN SRV 10 1 0 " + host, txt, v4}}, "[]"},
+		"no address":         {[][]string{{ptr, srv, txt}}, "[]"},
+		"address of another": {[][]string{{ptr, srv, txt, "other.local. 120 IN A 10.0.0.1"}}, "[]"},
+		"id with an escape":  {[][]string{{`\027[2J._daybook._tcp.local. 120 IN SRV 10 1 1717 ` + host, v4}}, "[]"},
+		"TXT with escapes":   {[][]string{{srv, name + ` 120 IN TXT "version=\027[31m" "path=/\010" "path=//evil.example/"`, v4}}, "[{" + id + " http://10.0.0.1:1717//evil.example [10.0.0.1:1717] 1717 //evil.example/ }]"},
 	} {
-		found := map[string]*Found{}
-		take(found, test.e)
-		list := []Found{}
-		for _, f := range found {
-			list = append(list, *f)
+		a := newAnswers()
+		for _, message := range c.messages {
+			m := &dns.Msg{}
+			for i, text := range message {
+				r, err := dns.NewRR(text)
+				if err != nil {
+					t.Fatalf("%s: %v", text, err)
+				}
+				if i%2 == 0 {
+					m.Answer = append(m.Answer, r)
+				} else {
+					m.Extra = append(m.Extra, r)
+				}
+			}
+			a.take(m, "eth0")
 		}
-		if got := fmt.Sprint(list); got != test.want {
-			t.Errorf("%s: %s, want %s", name, got, test.want)
+		if got := fmt.Sprint(a.found()); got != c.want {
+			t.Errorf("%s: %s, want %s", test, got, c.want)
 		}
 	}
+}
+
+// TestTakeIsBounded: no number of answers makes the tables grow without bound.
+func TestTakeIsBounded(t *testing.T) {
+	a := newAnswers()
+	for n := range 2 * maxFound {
+		m := &dns.Msg{}
+		for _, text := range []string{
+			fmt.Sprintf("s%d._daybook._tcp.local. 120 IN SRV 10 1 1717 h%d.local.", n, n), fmt.Sprintf("h%d.local. 120 IN A 10.0.0.1", n),
+			fmt.Sprintf("h0.local. 120 IN A 10.1.%d.%d", n/256, n%256),
+		} {
+			r, err := dns.NewRR(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.Answer = append(m.Answer, r)
+		}
+		a.take(m, "eth0")
+	}
+	if len(a.instances) > maxFound || len(a.hosts) > maxFound || len(a.hosts["h0.local."]) > maxAddresses || len(a.questions().Question) > 20 {
+		t.Errorf("%d instances, %d hosts, %d addresses", len(a.instances), len(a.hosts), len(a.hosts["h0.local."]))
+	}
+}
+
+// TestQuestions: what is missing of a server is asked for.
+func TestQuestions(t *testing.T) {
+	a := newAnswers()
+	for _, c := range []struct{ answer, want string }{
+		{"", "PTR"},
+		{"_daybook._tcp.local. 120 IN PTR s._daybook._tcp.local.", "PTR SRV TXT"},
+		{"s._daybook._tcp.local. 120 IN SRV 10 1 1717 h.local.", "PTR A AAAA"},
+		{"h.local. 120 IN A 10.0.0.1", "PTR"},
+	} {
+		if c.answer != "" {
+			r, err := dns.NewRR(c.answer)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.take(&dns.Msg{Answer: []dns.RR{r}}, "eth0")
+		}
+		var types []string
+		for _, q := range a.questions().Question {
+			types = append(types, dns.TypeToString[q.Qtype])
+		}
+		if got := strings.Join(types, " "); got != c.want {
+			t.Errorf("after %q: %s, want %s", c.answer, got, c.want)
+		}
+	}
+}
+
+// fakeMachine is a machine whose interfaces a test changes.
+type fakeMachine struct {
+	mu         sync.Mutex
+	interfaces map[string][]string // addresses by name; nil: it is down
+	responding map[string]int      // responders by name
+}
+
+func (f *fakeMachine) machine() machine {
+	return machine{
+		choose: func(names []string) (list []net.Interface, err error) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			for i, name := range slices.Sorted(maps.Keys(f.interfaces)) {
+				if len(names) == 0 || slices.Contains(names, name) {
+					list = append(list, net.Interface{Index: i + 1, Name: name})
+				}
+			}
+			if len(names) > 0 && len(list) == 0 {
+				err = fmt.Errorf("interface %s is missing", names[0])
+			}
+			return list, err
+		},
+		address: func(i *net.Interface) (list []netip.Addr) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			for _, text := range f.interfaces[i.Name] {
+				list = append(list, netip.MustParseAddr(text))
+			}
+			return list
+		},
+		respond: func(z *zone) (responder, error) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.responding[z.of.Name]++
+			return &fakeResponder{f, z.of.Name}, nil
+		},
+	}
+}
+
+type fakeResponder struct {
+	of   *fakeMachine
+	name string
+}
+
+func (r *fakeResponder) Shutdown() error {
+	r.of.mu.Lock()
+	defer r.of.mu.Unlock()
+	if r.of.responding[r.name]--; r.of.responding[r.name] == 0 {
+		delete(r.of.responding, r.name)
+	}
+	return nil
+}
+
+// TestAnnouncementFollowsInterfaces: a server that was started before its network is announced when an interface comes, and
+// its responders follow the interfaces and their families of addresses.
+func TestAnnouncementFollowsInterfaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeMachine{responding: map[string]int{}}
+		var log bytes.Buffer
+		a, err := announce(Server{ID: id, Port: 1, Addr: netip.IPv6Unspecified(), Wait: true, Logger: slog.New(slog.NewTextHandler(&log, nil))}, f.machine())
+		if err != nil {
+			t.Fatal(err)
+		}
+		step := func(what string, interfaces map[string][]string, want string) {
+			t.Helper()
+			f.mu.Lock()
+			f.interfaces = interfaces
+			f.mu.Unlock()
+			time.Sleep(lookEvery)
+			synctest.Wait()
+			if got := fmt.Sprint(a.Interfaces(), f.responding); got != want {
+				t.Errorf("%s: %s, want %s", what, got, want)
+			}
+		}
+		step("no interface", nil, "[] map[]")
+		step("without an address", map[string][]string{"eth0": {}}, "[] map[]")
+		step("up", map[string][]string{"eth0": {"10.0.0.1"}}, "[eth0] map[eth0:1]")
+		step("another address", map[string][]string{"eth0": {"10.0.0.2"}}, "[eth0] map[eth0:1]")
+		step("IPv6 too", map[string][]string{"eth0": {"10.0.0.2", "fd00::1"}}, "[eth0] map[eth0:1]")
+		step("a second one", map[string][]string{"eth0": {"10.0.0.2", "fd00::1"}, "wlan0": {"10.1.0.1"}}, "[eth0 wlan0] map[eth0:1 wlan0:1]")
+		step("the first is gone", map[string][]string{"wlan0": {"10.1.0.1"}}, "[wlan0] map[wlan0:1]")
+		step("all are gone", nil, "[] map[]")
+		step("and back", map[string][]string{"eth0": {"10.0.0.1"}}, "[eth0] map[eth0:1]")
+		if err := a.Close(); err != nil || len(f.responding) > 0 {
+			t.Error(err, f.responding)
+		}
+		if n := strings.Count(log.String(), "level=WARN"); n != 2 {
+			t.Errorf("%d warnings: %s", n, log.String())
+		}
+	})
+}
+
+// TestAnnouncementOfNamedInterfaces: without Wait, a named interface that is missing is an error; with it, the others are used.
+func TestAnnouncementOfNamedInterfaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeMachine{responding: map[string]int{}, interfaces: map[string][]string{"eth0": {"10.0.0.1"}, "eth2": {"10.2.0.1"}}}
+		s := Server{ID: id, Port: 1, Addr: netip.IPv4Unspecified(), Interfaces: []string{"eth0", "eth1"}}
+		if _, err := announce(s, f.machine()); err == nil || !strings.Contains(err.Error(), "eth1 is missing") || len(f.responding) > 0 {
+			t.Error(err, f.responding)
+		}
+		s.Wait = true
+		a, err := announce(s, f.machine())
+		if err != nil || fmt.Sprint(a.Interfaces()) != "[eth0]" {
+			t.Fatal(err)
+		}
+		f.mu.Lock()
+		f.interfaces["eth1"] = []string{"10.1.0.1"}
+		f.mu.Unlock()
+		time.Sleep(lookEvery)
+		synctest.Wait()
+		if got := fmt.Sprint(a.Interfaces()); got != "[eth0 eth1]" {
+			t.Error(got)
+		}
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestAnnounceRefuses(t *testing.T) {
@@ -128,7 +306,7 @@ func TestAnnounceRefuses(t *testing.T) {
 		"no address":    {ID: id, Port: 1, Addr: netip.MustParseAddr("192.0.2.1")},
 	} {
 		if a, err := Announce(s); err == nil {
-			t.Errorf("%s: announced on %v", name, a.Interfaces)
+			t.Errorf("%s: announced on %v", name, a.Interfaces())
 			a.Close()
 		}
 	}

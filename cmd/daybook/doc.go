@@ -2,7 +2,7 @@
 //
 // Files:
 //
-//   - main.go, root.go: the command line, and how it is run.
+//   - main.go, root.go, signals.go: the command line, and how it is run; signals that end it.
 //   - serve.go, serve_run.go, serve_blobs.go, serve_mdns.go, serve_traces.go, serve_opsqueue.go, serve_systemd.go: the settings of the server;
 //     how it starts, runs and stops; its blobs; how it announces itself; its traces; its listener for clients of Opsqueue;
 //     what it reports to systemd.
@@ -19,7 +19,8 @@
 //   - add.go, create.go, submit.go, close_batch.go: jobs from lines, one job, and a batch from lines; the end of an open batch.
 //   - get.go, jobs.go, batches.go, queues.go, runners.go, logs.go, stats.go, disk.go: what is there, and how many bytes it has.
 //   - error_text.go: errors of jobs in tables and documents.
-//   - bulk.go, cancel.go, redrive.go, remove.go, run_now.go: changes of jobs, of one or of many.
+//   - bulk.go, cancel.go, redrive.go, remove.go, run_now.go, ambiguous_ids.go: changes of jobs, of one or of many; ids that are a batch's
+//     and a job's.
 //   - claim.go, tickle.go, complete.go, release.go: what a runner does, one request at a time.
 //   - pause.go, delete_queue.go, start_stop.go, clock.go, discover.go: queues and the server.
 //   - blob.go, blob_put.go, fileset.go, fileset_transfer.go, handler.go: blobs, filesets and stored handlers.

@@ -18,7 +18,7 @@ const (
 
 // announceOnNetwork announces the server by multicast DNS, if --mdns says so, until end is called. A server that
 // listens on loopback cannot be announced, since no other machine can connect to it. With auto a failure is only a
-// warning, since the server itself works.
+// warning, since the server itself works, and the network may come later.
 func (f *serveFlags) announceOnNetwork(address *net.TCPAddr, id string, log zerolog.Logger) (end func(), err error) {
 	none := func() {}
 	switch {
@@ -26,17 +26,12 @@ func (f *serveFlags) announceOnNetwork(address *net.TCPAddr, id string, log zero
 		return none, nil
 	}
 	a, err := mdns.Announce(mdns.Server{
-		ID: id, Port: address.Port, Path: "/", Version: version, Addr: address.AddrPort().Addr(), Interfaces: f.mdnsOn,
+		ID: id, Port: address.Port, Path: "/", Version: version, Addr: address.AddrPort().Addr(), Interfaces: f.mdnsOn, Wait: f.mdns == mdnsAuto,
 		Logger: slog.New(zerolog.NewSlogHandler(log)),
 	})
 	if err != nil {
-		if f.mdns == mdnsAuto {
-			log.Warn().Err(err).Msg("the server is not announced on the local network")
-			return none, nil
-		}
 		return none, err
 	}
-	log.Info().Str("id", id).Strs("interfaces", a.Interfaces).Msg("announced on the local network by multicast DNS")
 	return func() {
 		if err := a.Close(); err != nil {
 			log.Warn().Err(err).Msg("cannot end the announcement on the local network")
