@@ -148,6 +148,11 @@ func (s *Server) blob(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	return s.answerBlob(c, of, ref)
+}
+
+// answerBlob answers with a blob, or the range of it that the request names.
+func (s *Server) answerBlob(c echo.Context, of blob.Store, ref blob.Ref) error {
 	r := c.Request()
 	address, err := of.Resolve(r.Context(), ref)
 	if err != nil {

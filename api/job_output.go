@@ -8,6 +8,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -21,7 +22,7 @@ const (
 
 var outputTypes = map[job.Kind]string{job.Text: mimeText + "; charset=utf-8", job.JSON: mimeJSON, job.Bytes: echo.MIMEOctetStream}
 
-// output answers GET /jobs/{id}/output with the bytes of the output.
+// output answers GET /jobs/{id}/output with the bytes of the output, or of the blob that is the output.
 func (s *Server) output(c echo.Context) error {
 	wait := time.Duration(0)
 	for _, p := range parameters(c) {
@@ -61,6 +62,14 @@ func (s *Server) output(c echo.Context) error {
 		h.Set(headerOutputAddr, headerText(j.OutputAddr))
 	}
 	if j.OutputKind == job.Nothing {
+		if ref, err := blob.Parse(j.OutputAddr); err == nil && s.blobs != nil {
+			of, err := s.blobs.Store(j.Client)
+			if err != nil {
+				return err
+			}
+			held.release() // the client may be slow to read
+			return s.answerBlob(c, of, ref)
+		}
 		return c.NoContent(http.StatusNoContent)
 	}
 	return answerTagged(c, outputTypes[j.OutputKind], j.Output, j.Output)

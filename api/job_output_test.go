@@ -160,3 +160,38 @@ func TestSteps(t *testing.T) {
 	r.get("/jobs/" + id + "?view=x").wrong("view")
 	r.get("/jobs/" + id + "?view=states&fields=step").wrong("view")
 }
+
+// TestOutputOfBlob: an output that is a blob of this server is the bytes of the blob, in parts too, and after a wait.
+func TestOutputOfBlob(t *testing.T) {
+	r := start(t)
+	const content = "0123456789"
+	for _, client := range []string{"", "acme"} {
+		query, of := "", ""
+		if client != "" {
+			query, of = "?client="+client, `"client":"`+client+`",`
+		}
+		address := r.do(http.MethodPut, "/blobs"+query, strings.NewReader(content)).object(http.StatusCreated)["address"].(string)
+		id := r.post("/jobs/create", `{`+of+`"type":"t","payload":1}`).object(http.StatusCreated)["job_id"].(string)
+		r.post("/jobs/claim", `{"runner_id":"r"}`).object(http.StatusOK)
+		r.post("/jobs/"+id+"/complete", `{"code":"ok","output_addr":"`+address+`"}`).object(http.StatusOK)
+		a := r.get("/jobs/" + id + "/output?wait_ms=1000")
+		if a.status != http.StatusOK || a.body != content || a.header.Get(headerOutputAddr) != address || a.header.Get(headerStatus) != "completed" || a.header.Get("Etag") != `"`+address+`"` {
+			t.Errorf("%d %q %v", a.status, a.body, a.header)
+		}
+		if a := r.get("/jobs/"+id+"/output", "Range", "bytes=2-4"); a.status != http.StatusPartialContent || a.body != "234" {
+			t.Errorf("%d %q", a.status, a.body)
+		}
+		if a := r.get("/jobs/"+id+"/output", "If-None-Match", `"`+address+`"`); a.status != http.StatusNotModified {
+			t.Errorf("%d %q", a.status, a.body)
+		}
+		r.get("/jobs/"+id+"/output", "Range", "bytes=20-").refused(http.StatusRequestedRangeNotSatisfiable, "bad_range")
+	}
+	// Blobs of a client are not those of another, and a blob that is gone is no empty output.
+	own := r.do(http.MethodPut, "/blobs?client=acme", strings.NewReader("own")).object(http.StatusCreated)["address"].(string)
+	for _, address := range []string{own, "sha256:" + strings.Repeat("0", 64)} {
+		id := r.post("/jobs/create", `{"type":"t","client":"other"}`).object(http.StatusCreated)["job_id"].(string)
+		r.post("/jobs/claim", `{"runner_id":"r"}`).object(http.StatusOK)
+		r.post("/jobs/"+id+"/complete", `{"code":"ok","output_addr":"`+address+`"}`).object(http.StatusOK)
+		r.get("/jobs/"+id+"/output").refused(http.StatusNotFound, "blob_not_found")
+	}
+}

@@ -457,6 +457,7 @@ func (x *everyStatus) blobsAndFilesets() {
 func (x *everyStatus) successes() {
 	x.ask("PUT /handlers/{type}", `{"kind":"exec","program":"a"}`, http.StatusCreated)
 	x.ask("POST /{client}/handler/{type}/add", `{"lang":"sh","body":"handle() { cat; }"}`, http.StatusCreated)
+	x.ask("POST /{client}/handler/{type}/add", `{"lang":"sh","body":"handle() { cat; }"}`, http.StatusOK)
 	x.ask("POST /{client}/handler/add/{type}/add", `{"lang":"sh","body":"handle() { cat; } # 2"}`, http.StatusCreated)
 	x.ask("POST /{client}/handler/add/{type}/add", `{"lang":"sh","body":"handle() { cat; } # 2"}`, http.StatusOK)
 	version := x.ask("PUT /handlers/{type}", `{"kind":"exec","program":"a"}`, http.StatusOK)["handler_id"].(string)
@@ -483,13 +484,18 @@ func (x *everyStatus) successes() {
 			x.add("/add?jobtype=claimed", "x\n")
 			path = "/claims/" + x.post("/jobs/claim", `{"runner_id":"r","types":["claimed"]}`).object(http.StatusOK)["claim_id"].(string)
 		case o.route.path == "/jobs/:id/output":
-			for _, outcome := range []string{`{"code":"ok"}`, `{"code":"ok","output":"x"}`} {
+			blob := x.rig.do(http.MethodPut, "/blobs", strings.NewReader("an output")).object(http.StatusCreated)["address"].(string)
+			for _, outcome := range []string{`{"code":"ok"}`, `{"code":"ok","output_addr":"` + blob + `"}`, `{"code":"ok","output":"x"}`} {
 				fresh := x.make(`{"type":"ended"}`)
 				x.claimed("ended")
 				x.do(o, "/jobs/"+fresh+"/output", "").wantStatus(http.StatusConflict)
 				x.post("/jobs/"+fresh+"/complete", outcome).object(http.StatusOK)
 				path = "/jobs/" + fresh + "/output"
 				x.do(o, path, "")
+				if strings.Contains(outcome, blob) {
+					x.do(o, path, "", "Range", "bytes=0-1").wantStatus(http.StatusPartialContent)
+					x.do(o, path, "", "Range", "bytes=99-").wantStatus(http.StatusRequestedRangeNotSatisfiable)
+				}
 			}
 		case o.route.path == "/uploads/:id":
 			path = x.begin(2)

@@ -13,16 +13,18 @@ import (
 type Output struct {
 	Status string // completed, failed or cancelled
 	Code   string // of the last outcome: ok, failed, retry or error; "" if there was none
-	Kind   Kind   // Text, JSON or Bytes; None if there is no inline output
+	Kind   Kind   // Text, JSON or Bytes; None if there is no output
 	Bytes  []byte
+	// Addr is the address of an output that is a blob. Bytes are those of the blob if the server has it.
+	Addr string
 }
 
 // maxOutputWait is how long one request may wait for the end of a job.
 const maxOutputWait = time.Minute
 
 // Output returns the output of a job. It waits up to a minute for the end of the job. The error is ErrConflict if the job
-// has not ended by then, and ErrNotFound if there is no such job, or it is purged. Output is repeated when the answer is
-// lost.
+// has not ended by then, and ErrNotFound if there is no such job, it is purged, or its blob was deleted. Output is repeated
+// when the answer is lost. It holds the whole output in memory; GetBlob reads a long one piece by piece.
 func (c *Client) Output(ctx context.Context, id string, wait time.Duration) (o Output, err error) {
 	path, err := idPath("/jobs/", id, "/output")
 	if err != nil {
@@ -37,7 +39,7 @@ func (c *Client) Output(ctx context.Context, id string, wait time.Duration) (o O
 	if err != nil {
 		return o, err
 	}
-	o = Output{Status: a.header.Get("Daybook-Status"), Code: a.header.Get("Daybook-Code"), Bytes: a.body}
+	o = Output{Status: a.header.Get("Daybook-Status"), Code: a.header.Get("Daybook-Code"), Addr: a.header.Get("Daybook-Output-Addr"), Bytes: a.body}
 	if a.status == http.StatusNoContent {
 		return o, nil
 	}

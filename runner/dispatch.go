@@ -107,7 +107,7 @@ func (h *handout) job(f *feed, l *lane, u *client.Run) *waiting {
 		if stray {
 			f.strays.Add(-1)
 		}
-		o, err := outcome(u, e)
+		o, err := outcome(u, h.r.withBlob(u, e))
 		u.End(o, err)
 		if err == nil && (o.Code == "error" || o.Code == "failed") {
 			h.r.failures.log(h.r.Log, u.Job, &o)

@@ -153,6 +153,7 @@ func within(o handler.Options, limits *handler.Options) *handler.Options {
 		o.TimeoutMs = lower(o.TimeoutMs, limits.TimeoutMs)
 		o.MemoryBytes = lower(o.MemoryBytes, limits.MemoryBytes)
 		o.InlineBytes = lower(o.InlineBytes, limits.InlineBytes)
+		o.OutputBytes = lower(o.OutputBytes, limits.OutputBytes)
 	}
 	return &o
 }

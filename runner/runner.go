@@ -99,6 +99,10 @@ type Runner struct {
 	counters counters
 	failures failures
 	moved    movedFiles
+	blobs    runlog.Blobs
+
+	// The patience of putOutput, which tests change.
+	outputPatience, outputPause time.Duration
 
 	reportTimeout time.Duration // 0 means the constant; tests shrink it
 
@@ -138,7 +142,7 @@ var usualPace = pace{refresh: refreshPatience, heartbeatAgain: time.Second, type
 func New(s Settings) (*Runner, error) {
 	r := &Runner{
 		Settings: s, lanes: map[queue]*lane{}, feeds: map[string]*feed{}, versions: map[string]version{}, said: map[string]bool{}, soon: make(chan struct{}, 1),
-		typesChanged: make(chan struct{}, 1), pace: usualPace,
+		typesChanged: make(chan struct{}, 1), pace: usualPace, blobs: blobs{s.Client}, outputPatience: outputPatience, outputPause: runlog.FirstPause,
 	}
 	r.runs, r.endRuns = context.WithCancelCause(context.Background())
 	var err error

@@ -387,3 +387,77 @@ func TestManyHandlers(t *testing.T) {
 		t.Errorf("ended: %v", got)
 	}
 }
+
+// TestLongOutputs: an output of each kind that is too long to be reported with its outcome is a blob, and GET /jobs/{id}/output
+// has its bytes. One that is longer than output_bytes has failed.
+func TestLongOutputs(t *testing.T) {
+	r := start(t)
+	const long = 300_000
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { io.WriteString(w, strings.Repeat("x", long)) }))
+	defer web.Close()
+	lines := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { io.WriteString(w, "200 "+strings.Repeat("x", long)) }))
+	defer lines.Close()
+	allow, err := webhook.ParseAllow([]string{"127.0.0.1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := r.settings(map[string]string{"exec": "head -c 300000 /dev/zero | tr '\\0' x", "frames": "read -r p; printf '200 '; head -c 300000 /dev/zero | tr '\\0' x", "failed": "head -c 300000 /dev/zero | tr '\\0' x; exit 3", "long": "head -c 300000 /dev/zero"})
+	s.Handlers["frames"].Program.Frames = program.FramesLines
+	s.Handlers["failed"].Program.ExitCodes = map[string]string{"3": "failed"}
+	s.Handlers["long"].Document.Options = &handler.Options{InlineBytes: 10, OutputBytes: long - 1}
+	s.Allow, s.Accept = allow, []string{handler.HTTP, handler.Script}
+	r.put("", "web", handler.Document{Kind: handler.HTTP, URL: web.URL})
+	r.put("", "batch", handler.Document{Kind: handler.HTTP, URL: lines.URL, Options: &handler.Options{Batch: true}})
+	r.put("", "script", handler.Document{Kind: handler.Script, Lang: handler.Python, Source: "def handle(payload, job):\n    return 'x' * 300000"})
+	for _, typ := range []string{"exec", "frames", "failed", "long", "web", "batch", "script"} {
+		r.add(typ, "a")
+	}
+	r.run(s)
+	for _, typ := range []string{"exec", "frames", "failed", "web", "batch", "script"} {
+		for j, err := range r.Jobs(r.Context(), client.JobsQuery{Type: typ}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			o, err := r.Output(r.Context(), j.ID, 0)
+			if err != nil || string(o.Bytes) != strings.Repeat("x", long) || j.OutputAddr == "" || o.Addr != j.OutputAddr || len(j.Output) > 0 || j.RunAttempts != 1 || (j.Status == "failed") != (typ == "failed") {
+				t.Errorf("%s: %v; %d bytes at %q; %s %.100s", typ, err, len(o.Bytes), o.Addr, j.Status, j.Error)
+			}
+		}
+	}
+	if got := r.jobs("long"); len(got) != 1 || !strings.HasPrefix(got[0], "failed failed 1 ") || !strings.Contains(got[0], "options.output_bytes") {
+		t.Errorf("%q", got)
+	}
+}
+
+// withoutBlobs is a server that keeps no blobs, or is unreachable.
+type withoutBlobs struct {
+	calls atomic.Int64
+	err   error
+}
+
+func (b *withoutBlobs) Put(context.Context, string, io.Reader) (string, error) {
+	b.calls.Add(1)
+	return "", b.err
+}
+
+// TestLongOutputsWithoutBlobs: without blobs, an output of up to 4 MiB is reported with the outcome, and a longer one has failed
+// at once, with one attempt.
+func TestLongOutputsWithoutBlobs(t *testing.T) {
+	r := start(t)
+	s := r.settings(map[string]string{"short": "head -c 300000 /dev/zero | tr '\\0' x", "long": "head -c 4194305 /dev/zero"})
+	w := r.new(s)
+	none := &withoutBlobs{err: client.ErrNoBlobs}
+	w.blobs = none
+	r.add("short", "a")
+	r.add("long", "a")
+	if err := w.Run(r.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.want("short", "completed ok 1 "+strings.Repeat("x", 300_000))
+	if got := r.jobs("long"); len(got) != 1 || !strings.HasPrefix(got[0], "failed failed 1 OUTPUT_TOO_LONG: ") || !strings.Contains(got[0], "keeps no blobs") {
+		t.Errorf("%.300q", got)
+	}
+	if n := none.calls.Load(); n != 2 {
+		t.Errorf("%d calls", n)
+	}
+}

@@ -133,6 +133,7 @@ type optionsTable struct {
 	MaxRuns     int   `toml:"max_runs"`
 	MemoryBytes int64 `toml:"memory_bytes"`
 	InlineBytes int64 `toml:"inline_bytes"`
+	OutputBytes int64 `toml:"output_bytes"`
 }
 
 // readWorkTables returns the tables of work in configuration files. Tables of several files are merged.

@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"slices"
@@ -80,7 +81,8 @@ type Options struct {
 	IdleMs      int64 `json:"idle_ms,omitzero"`      // of kind script: how long an unused context is kept
 	MaxRuns     int   `json:"max_runs,omitzero"`     // of kind script: jobs in a context, at most
 	MemoryBytes int64 `json:"memory_bytes,omitzero"` // of a process
-	InlineBytes int64 `json:"inline_bytes,omitzero"` // of an output
+	InlineBytes int64 `json:"inline_bytes,omitzero"` // of an output that is stored with its job; a longer one is a blob
+	OutputBytes int64 `json:"output_bytes,omitzero"` // of an output, of kinds exec, http and script
 }
 
 // The bounds of options.
@@ -93,6 +95,11 @@ const (
 	MinMemoryBytes = 16 << 20
 	MaxMemoryBytes = 1 << 40
 	MinTimeoutMs   = 10
+	// MaxOutputBytes bounds an output that the runner holds in memory.
+	MaxOutputBytes = 256 << 20
+	// The defaults of the bounds of outputs.
+	DefaultInlineBytes = 256 << 10
+	DefaultOutputBytes = 16 << 20
 	// MaxURLBytes and MaxEIDBytes bound texts that runners use as keys.
 	MaxURLBytes = 2 << 10
 	MaxEIDBytes = 128
@@ -233,6 +240,8 @@ func (o *Options) check(kind string) error {
 		return ofScript("idle_ms")
 	case o.MaxRuns != 0 && kind != Script:
 		return ofScript("max_runs")
+	case o.OutputBytes != 0 && (kind == WASI || kind == Container):
+		return wrong("options.output_bytes", "is for handlers of kinds exec, http and script")
 	case o.MemoryBytes != 0 && kind == HTTP:
 		return wrong("options.memory_bytes", "is for handlers of kinds that run a process")
 	}
@@ -251,6 +260,9 @@ type number struct {
 }
 
 func (n *number) wrong() error {
+	if n.name == "inline_bytes" && n.value > n.hi {
+		return wrong("options."+n.name, "must be %d to %d, not %d; longer outputs are stored as blobs, up to options.output_bytes", n.lo, n.hi, n.value)
+	}
 	return wrong("options."+n.name, "must be %d to %d, not %d", n.lo, n.hi, n.value)
 }
 
@@ -265,7 +277,14 @@ func (o *Options) numbers() []number {
 		{"max_runs", int64(o.MaxRuns), 1, MaxRuns},
 		{"memory_bytes", o.MemoryBytes, MinMemoryBytes, MaxMemoryBytes},
 		{"inline_bytes", o.InlineBytes, 1, job.MaxOutputBytes},
+		{"output_bytes", o.OutputBytes, 1, MaxOutputBytes},
 	}
+}
+
+// Outputs returns how long an output may be that is stored with its job, and how long any output may be.
+func (o *Options) Outputs() (inline, most int64) {
+	inline = cmp.Or(o.InlineBytes, DefaultInlineBytes)
+	return inline, max(inline, cmp.Or(o.OutputBytes, DefaultOutputBytes))
 }
 
 // CheckZero says why an option must not be given as 0, as a *FieldError. It returns nil if no number has that name. Check

@@ -70,6 +70,8 @@ func TestCheck(t *testing.T) {
 		"a short time-out":     {script(Options{TimeoutMs: MinTimeoutMs - 1}), "options.timeout_ms"},
 		"a short idle time":    {script(Options{IdleMs: MinIdleMs - 1}), "options.idle_ms"},
 		"little memory":        {script(Options{MemoryBytes: 1}), "options.memory_bytes"},
+		"a very large output":  {script(Options{OutputBytes: MaxOutputBytes + 1}), "options.output_bytes"},
+		"an output of wasi":    {Document{Kind: WASI, Binary: strings.Repeat("0", 64), Options: &Options{OutputBytes: 1}}, "options.output_bytes"},
 		"a large output":       {script(Options{InlineBytes: job.MaxOutputBytes + 1}), "options.inline_bytes"},
 		"many runs":            {script(Options{MaxRuns: MaxRuns + 1}), "options.max_runs"},
 		"a context of a URL":   {Document{Kind: HTTP, URL: "http://a/", Options: &Options{MaxRuns: 1}}, "options.max_runs"},

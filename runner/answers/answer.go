@@ -39,7 +39,7 @@ func (a *Answer) End(mostOutput int64) task.End {
 	switch class := job.ExitCodeClass(a.ExitCode); class {
 	case job.OK:
 		if int64(len(a.Text)) > mostOutput {
-			return task.Failed(fmt.Sprintf("the answer %d has an output of %d bytes; options.inline_bytes allows %d", a.ExitCode, len(a.Text), mostOutput))
+			return task.Failed(fmt.Sprintf("the answer %d has an output of %d bytes; options.output_bytes allows %d", a.ExitCode, len(a.Text), mostOutput))
 		}
 		o.Code = class.String()
 		o.Output, o.OutputKind = output(a.Text)

@@ -33,7 +33,7 @@ func TestEnd(t *testing.T) {
 		"ok with text":             {Answer{ExitCode: 200, Text: "ünü"}, ok(200, "ünü", client.Text)},
 		"ok with bytes":            {Answer{ExitCode: 299, Text: "a\xff"}, ok(299, "a\xff", client.Bytes)},
 		"ok at the bound":          {Answer{ExitCode: 200, Text: strings.Repeat("a", 10)}, ok(200, strings.Repeat("a", 10), client.Text)},
-		"ok above the bound":       {Answer{ExitCode: 200, Text: strings.Repeat("a", 11)}, outcome("failed", 0, "the answer 200 has an output of 11 bytes; options.inline_bytes allows 10")},
+		"ok above the bound":       {Answer{ExitCode: 200, Text: strings.Repeat("a", 11)}, outcome("failed", 0, "the answer 200 has an output of 11 bytes; options.output_bytes allows 10")},
 		"failed":                   {Answer{ExitCode: 404, Text: "nope, it is long"}, withJobs(outcome("failed", 404, "nope, it is long"))},
 		"failed without text":      {Answer{ExitCode: 499}, withJobs(outcome("failed", 499, "exit code 499"))},
 		"error":                    {Answer{ExitCode: 599, Text: "down"}, outcome("error", 599, "down")},

@@ -91,7 +91,9 @@ func (f *frames) answer(a answers.Answer) {
 		t.End(task.Error(notAwaited(t.Context)))
 		return
 	}
-	t.End(a.End(f.process.handler.options.InlineBytes))
+	end := a.End(f.process.handler.outputBytes)
+	end.MostInline = f.process.handler.inlineBytes
+	t.End(end)
 }
 
 // end ends the tasks that are left after the process has ended.

@@ -100,8 +100,8 @@ esac; done`
 		}
 	})
 	t.Run("an output that is too long", func(t *testing.T) {
-		ends := newBatch(t.Context(), "aaaa", "a").run(t, lines(t, upper, handler.Options{InlineBytes: 3}))
-		if ends[0].Code != "failed" || !strings.Contains(ends[0].Error, "inline_bytes") || text(ends[1]) != "ok 200 A" {
+		ends := newBatch(t.Context(), "aaaa", "a").run(t, lines(t, upper, handler.Options{InlineBytes: 3, OutputBytes: 3}))
+		if ends[0].Code != "failed" || !strings.Contains(ends[0].Error, "output_bytes") || text(ends[1]) != "ok 200 A" {
 			t.Errorf("%v", ends)
 		}
 	})

@@ -18,8 +18,10 @@ type Executor struct {
 	chain   answers.ChainTypes
 	codes   map[int]string
 	options handler.Options
-	access  sandbox.Access
-	limits  sandbox.Limits
+	// inlineBytes and outputBytes bound outputs, as handler.Options says.
+	inlineBytes, outputBytes int64
+	access                   sandbox.Access
+	limits                   sandbox.Limits
 
 	logs     *runlog.Keeper // nil: no logs are kept
 	logBytes int64          // 0: neither

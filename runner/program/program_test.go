@@ -113,17 +113,17 @@ func TestOutput(t *testing.T) {
 }
 
 func TestOutputLength(t *testing.T) {
-	e := executor(t, Settings{Shell: `cat; echo said >&2`}, handler.Options{InlineBytes: 1000})
+	e := executor(t, Settings{Shell: `cat; echo said >&2`}, handler.Options{InlineBytes: 1000, OutputBytes: 1000})
 	if end := newBatch(t.Context(), strings.Repeat("x", 1000)).run(t, e)[0]; end.Code != "ok" || len(end.Output) != 1000 {
 		t.Errorf("%+v", end)
 	}
 	if end := newBatch(t.Context(), strings.Repeat("x", 1001)).run(t, e)[0]; end.Code != "failed" || end.Output != nil ||
-		!strings.Contains(end.Error, "more than options.inline_bytes, 1000 bytes") || end.ProcessExit == nil {
+		!strings.Contains(end.Error, "more than options.output_bytes, 1000 bytes") || end.ProcessExit == nil {
 		t.Errorf("%+v", end)
 	}
 	// A program that never ends is ended.
 	for _, shell := range []string{"yes", "yes J:", "tr '\\0' J < /dev/zero", "exec 2>&1; yes"} {
-		if end := one(t, shell, ""); end.Code != "failed" || !strings.Contains(end.Error, "262144 bytes") || status(end) != 137 && status(end) != 141 {
+		if end := one(t, shell, ""); end.Code != "failed" || !strings.Contains(end.Error, "16777216 bytes") || status(end) != 137 && status(end) != 141 {
 			t.Errorf("%s: %+v", shell, end)
 		}
 	}

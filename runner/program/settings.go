@@ -48,9 +48,6 @@ const FramesLines = "lines"
 // MaxLogBytes bounds Settings.LogBytes. So much of the disk with temporary files is taken for each run.
 const MaxLogBytes = 1 << 30
 
-// defaultInlineBytes is the length of an output, at most, if the options do not say it.
-const defaultInlineBytes = 256 << 10
-
 // The outcomes of exit statuses.
 const (
 	ok      = "ok"
@@ -77,9 +74,7 @@ func New(s *sandbox.Sandbox, set Settings, options handler.Options) (*Executor, 
 		access: sandbox.Access{ReadOnly: slices.Clone(set.ReadOnly), ReadWrite: slices.Clone(set.ReadWrite), Network: set.Network},
 		limits: sandbox.Limits{MemoryBytes: options.MemoryBytes, OpenFiles: set.OpenFiles, Processes: set.Processes, FileBytes: set.FileBytes},
 	}
-	if e.options.InlineBytes == 0 {
-		e.options.InlineBytes = defaultInlineBytes
-	}
+	e.inlineBytes, e.outputBytes = options.Outputs()
 	switch {
 	case set.Shell != "" && len(set.Argv) > 0:
 		return nil, wrong("shell", "must not be given together with argv")

@@ -15,7 +15,7 @@ func (e *Executor) runSingle(t *task.Task) task.End {
 		return task.Error(notAwaited(t.Context))
 	}
 	p := &process{handler: e, stdin: bytes.NewReader(t.Job.Payload), env: forJob(e.env, t), stop: make(chan struct{})}
-	out := &output{most: e.options.InlineBytes, full: func() { close(p.stop) }}
+	out := &output{most: e.outputBytes, full: func() { close(p.stop) }}
 	if len(e.chain) > 0 {
 		out.types, out.chain = e.chain, answers.NewReader(1, e.chain)
 	}
@@ -45,7 +45,7 @@ func (e *Executor) singleOutcome(t *task.Task, p *process, out *output, x ended)
 	case x.why == timedOut:
 		return task.Error(withTail(p.tooSlow("the program took longer than"), stderr))
 	case out.tooLong:
-		return task.Failed(withTail(fmt.Sprintf("the program wrote more than options.inline_bytes, %d bytes, to its stdout, and was ended", e.options.InlineBytes), stderr))
+		return task.Failed(withTail(fmt.Sprintf("the program wrote more than options.output_bytes, %d bytes, to its stdout, and was ended", e.outputBytes), stderr))
 	case x.err != nil:
 		return task.Error(withTail(x.err.Error(), stderr))
 	}
@@ -61,7 +61,7 @@ func (e *Executor) singleOutcome(t *task.Task, p *process, out *output, x ended)
 		}
 		end.Then = a.Then
 	}
-	end.Output, end.OutputKind = out.text, kindOf(out.text)
+	end.Output, end.OutputKind, end.MostInline = out.text, kindOf(out.text), e.inlineBytes
 	return end
 }
 

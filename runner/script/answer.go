@@ -16,13 +16,13 @@ import (
 // maxDelay bounds the delay of a retry: a number that a script computed from nonsense must not become a negative one.
 const maxDelay = 365 * 24 * time.Hour
 
-// endOf returns the end of a run from the answer of the host. The output may have inlineBytes.
-func endOf(m *protocol.Message, p *prints, e protocol.Encoding, inlineBytes int64) task.End {
+// endOf returns the end of a run from the answer of the host. The output may have outputBytes.
+func endOf(m *protocol.Message, p *prints, e protocol.Encoding, outputBytes int64) task.End {
 	output, kind, err := outputOf(m, e)
 	if e == protocol.Base64 { // the output is what the job printed
-		if int64(len(output)) > inlineBytes {
+		if int64(len(output)) > outputBytes {
 			p.finish()
-			return tooLarge(fmt.Sprintf("more than %d bytes", inlineBytes), inlineBytes)
+			return tooLarge(fmt.Sprintf("more than %d bytes", outputBytes), outputBytes)
 		}
 		output = p.cutJobs(output)
 		if len(output) == 0 {
@@ -47,8 +47,8 @@ func endOf(m *protocol.Message, p *prints, e protocol.Encoding, inlineBytes int6
 		return end
 	case err != nil:
 		return task.Error(err.Error())
-	case int64(len(output)) > inlineBytes:
-		return tooLarge(fmt.Sprintf("%d bytes", len(output)), inlineBytes)
+	case int64(len(output)) > outputBytes:
+		return tooLarge(fmt.Sprintf("%d bytes", len(output)), outputBytes)
 	}
 	end := task.OK(output, kind)
 	end.Then = then
@@ -56,8 +56,8 @@ func endOf(m *protocol.Message, p *prints, e protocol.Encoding, inlineBytes int6
 }
 
 // tooLarge ends a job whose output is too large. It is failed, since another run would return the same.
-func tooLarge(size string, inlineBytes int64) task.End {
-	return task.Failed(fmt.Sprintf("the output has %s; options.inline_bytes allows %d", size, inlineBytes))
+func tooLarge(size string, outputBytes int64) task.End {
+	return task.Failed(fmt.Sprintf("the output has %s; options.output_bytes allows %d", size, outputBytes))
 }
 
 // outputOf returns the output in an answer.

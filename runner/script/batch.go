@@ -50,7 +50,7 @@ func (b *batch) run(number int) error {
 // send sends the batch. What is too long for the connection is sent while answers are received.
 func (b *batch) send(number int) {
 	first := b.tasks[0].Job
-	message := protocol.Batch{Jobs: len(b.tasks), Handler: number, Client: first.Client, Type: b.Type, InlineBytes: b.inlineBytes}.Append(b.host.message[:0])
+	message := protocol.Batch{Jobs: len(b.tasks), Handler: number, Client: first.Client, Type: b.Type, OutputBytes: b.outputBytes}.Append(b.host.message[:0])
 	next := 0
 	encode := func() {
 		for next < len(b.tasks) && len(message) < sendBytes {
@@ -92,13 +92,15 @@ func (b *batch) receive() error {
 		switch {
 		case errors.Is(err, protocol.ErrTooLong):
 			b.prints.finish()
-			b.answer(tooLarge(fmt.Sprintf("more than %d bytes", b.inlineBytes), b.inlineBytes))
+			b.answer(tooLarge(fmt.Sprintf("more than %d bytes", b.outputBytes), b.outputBytes))
 		case err != nil:
 			return b.fail(b.host.broken(err, "the job", b.timeout))
 		case m.Job == nil || *m.Job != b.answered:
 			return b.fail(b.host.broken(fmt.Errorf("it did not answer job %d of the batch, as it had to", b.answered), "", 0))
 		default:
-			b.answer(endOf(m, &b.prints, b.interpreter.encoding, b.inlineBytes))
+			end := endOf(m, &b.prints, b.interpreter.encoding, b.outputBytes)
+			end.MostInline = b.inlineBytes
+			b.answer(end)
 		}
 	}
 	return b.done()

@@ -221,7 +221,7 @@ def handle(p, job):
 			handler.Shell:  `handle() { head -c "$1" /dev/zero | tr '\0' a; }`,
 		},
 		jobs: texts("262145", "20000000", "262144", "1"),
-		want: []string{"failed:the output has …inline_bytes", "failed:the output has …inline_bytes", "ok text:" + strings.Repeat("a", 262144), "ok text:a"},
+		want: []string{"failed:the output has …output_bytes", "failed:the output has …output_bytes", "ok text:" + strings.Repeat("a", 262144), "ok text:a"},
 	},
 	{
 		name: "a payload of 4 MiB",
@@ -262,7 +262,7 @@ func TestCases(t *testing.T) {
 					continue
 				}
 				t.Run(c.name, func(t *testing.T) {
-					x := b.executor(c.name, handler.Document{Lang: lang, Source: source, ChainTypes: c.chain})
+					x := b.executor(c.name, handler.Document{Lang: lang, Source: source, ChainTypes: c.chain, Options: &handler.Options{OutputBytes: 262144}})
 					defer x.Close()
 					got := shown(run(x, c.jobs...))
 					for n, want := range c.want {

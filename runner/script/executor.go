@@ -16,10 +16,9 @@ import (
 
 // The defaults of options. DefaultBatchSize is for those who call Run.
 const (
-	DefaultBatchSize   = 100
-	DefaultTimeoutMs   = 120_000
-	DefaultIdleMs      = 60_000
-	DefaultInlineBytes = 256 << 10
+	DefaultBatchSize = 100
+	DefaultTimeoutMs = 120_000
+	DefaultIdleMs    = 60_000
 )
 
 // Handler is a handler of kind script.
@@ -42,7 +41,8 @@ type executor struct {
 	grantsKey   string         // the same for equal grants only
 
 	timeout, idle            time.Duration
-	inlineBytes, memoryBytes int64
+	memoryBytes              int64
+	inlineBytes, outputBytes int64 // of outputs, as handler.Options has them
 	maxRuns                  int
 	lineLimit                int // of a message of the host
 }
@@ -75,10 +75,11 @@ func (p *Pool) Executor(h Handler) (task.Executor, error) {
 		Handler: h, pool: p, interpreter: i, grants: grants, grantsKey: fmt.Sprintf("%#v", grants),
 		timeout:     time.Duration(cmp.Or(o.TimeoutMs, DefaultTimeoutMs)) * time.Millisecond,
 		idle:        time.Duration(cmp.Or(o.IdleMs, DefaultIdleMs)) * time.Millisecond,
-		inlineBytes: cmp.Or(o.InlineBytes, DefaultInlineBytes), memoryBytes: o.MemoryBytes, maxRuns: o.MaxRuns,
+		memoryBytes: o.MemoryBytes, maxRuns: o.MaxRuns,
 	}
+	x.inlineBytes, x.outputBytes = o.Outputs()
 	// A character of an output is at most six of JSON. The rest is for prints, an error and the names of fields.
-	x.lineLimit = 6*int(x.inlineBytes) + 1<<20
+	x.lineLimit = 6*int(x.outputBytes) + 1<<20
 	return x, nil
 }
 

@@ -16,7 +16,7 @@ func (b *bed) fake(commands string) task.Executor {
 	l.argv = func(program, host string) []string { return []string{program, "-c", commands} }
 	b.interpreters[l.name] = func() (*interpreter, error) { return &interpreter{language: l, path: "/bin/sh"}, nil }
 	x, err := b.Executor(Handler{ID: commands, Type: "work", Document: handler.Document{
-		Kind: handler.Script, Lang: l.name, Source: "x", Options: &handler.Options{TimeoutMs: 2000},
+		Kind: handler.Script, Lang: l.name, Source: "x", Options: &handler.Options{TimeoutMs: 2000, OutputBytes: 256 << 10},
 	}})
 	if err != nil {
 		b.t.Fatal(err)

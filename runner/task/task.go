@@ -81,6 +81,9 @@ type End struct {
 	client.Outcome
 	// Then are jobs to create in the same record in which the outcome is stored.
 	Then []client.NewJob
+	// MostInline is how long an output may be that is reported with the outcome. The runner stores a longer one as a blob,
+	// and reports its address. 0 means that the executor has done so itself, or that there is no output.
+	MostInline int64
 	// Unget returns the job to its queue as if it had never been claimed: it costs no attempt. The rest is ignored.
 	Unget bool
 }

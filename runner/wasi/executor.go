@@ -17,7 +17,6 @@ import (
 // The defaults of options.
 const (
 	DefaultTimeoutMs   = 120_000
-	DefaultInlineBytes = 256 << 10
 	DefaultMemoryBytes = 256 << 20
 )
 
@@ -88,7 +87,7 @@ func (p *Pool) Executor(h Handler) (task.Executor, error) {
 	x := &executor{
 		Handler: h, pool: p, prepared: map[preparedKey]*prepared{}, timeoutOf: "options.timeout_ms", memoryOf: "options.memory_bytes",
 		timeout:     time.Duration(cmp.Or(h.Options.TimeoutMs, DefaultTimeoutMs)) * time.Millisecond,
-		inlineBytes: cmp.Or(h.Options.InlineBytes, DefaultInlineBytes),
+		inlineBytes: cmp.Or(h.Options.InlineBytes, handler.DefaultInlineBytes),
 		memoryBytes: min(cmp.Or(h.Options.MemoryBytes, DefaultMemoryBytes), MaxMemoryBytes),
 	}
 	if most := p.settings.Timeout; !h.Local && x.timeout > most {

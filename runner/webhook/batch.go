@@ -56,6 +56,7 @@ func (e *Executor) readAnswers(ctx context.Context, res *http.Response, w *waiti
 			a.Text = statusText(res.StatusCode) + ": " + a.Text
 		}
 		end := a.End(e.mostOutput)
+		end.MostInline = e.mostInline
 		delay(&end, after)
 		w.endNext(end)
 	}

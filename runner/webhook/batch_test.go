@@ -184,7 +184,7 @@ func TestExampleOfBatchAnswer(t *testing.T) {
 func TestBatchCreates(t *testing.T) {
 	e := executor(t, web(t, func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, "J: next|1\n200\n#J: next|2\n500\nJ: next|3\n404\n#J: next|4\n")
-	}), handler.Options{Batch: true, InlineBytes: 10})
+	}), handler.Options{Batch: true, InlineBytes: 10, OutputBytes: 10})
 	list := run(t, t.Context(), e, texts("a", "b", "c")...)
 	for i, want := range []string{"1", "", "34"} {
 		got := ""

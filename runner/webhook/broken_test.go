@@ -64,7 +64,7 @@ func TestBrokenAnswers(t *testing.T) {
 		cases.Go(func() {
 			t.Run(name, func(t *testing.T) {
 				to := rawWeb(t, c.serve)
-				options := handler.Options{InlineBytes: 1000, TimeoutMs: 60_000}
+				options := handler.Options{InlineBytes: 1000, OutputBytes: 1000, TimeoutMs: 60_000}
 				if strings.Contains(c.single+c.batch, "TIMEDOUT") {
 					options.TimeoutMs = 2_000 // far more than what arrives at all takes
 				}

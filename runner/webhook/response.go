@@ -69,7 +69,7 @@ func endOf(res *http.Response, mostOutput int64) (task.End, error) {
 }
 
 func okEnd(res *http.Response, mostOutput int64) (task.End, error) {
-	tooLong := task.Failed(fmt.Sprintf("the body of the answer has more than %d bytes, which is what options.inline_bytes allows", mostOutput))
+	tooLong := task.Failed(fmt.Sprintf("the body of the answer has more than %d bytes, which is what options.output_bytes allows", mostOutput))
 	if res.ContentLength > mostOutput {
 		return tooLong, nil
 	}

@@ -46,6 +46,7 @@ func (e *Executor) runSingle(t *task.Task) {
 	if answered {
 		defer res.Body.Close()
 		end, err = endOf(res, e.mostOutput)
+		end.MostInline = e.mostInline
 	}
 	switch {
 	case err == nil:

@@ -149,7 +149,7 @@ func TestOutputs(t *testing.T) {
 		e := executor(t, web(t, func(w http.ResponseWriter, r *http.Request) {
 			w.Header()["Content-Type"] = []string{c.contentType}
 			io.WriteString(w, c.body)
-		}), handler.Options{InlineBytes: 100})
+		}), handler.Options{InlineBytes: 100, OutputBytes: 100})
 		end := run(t, t.Context(), e, newJob(1, "a"))[0]
 		if want(t, end, "ok", 200, ""); string(end.Output) != c.body || end.OutputKind != c.kind {
 			t.Errorf("%s: %q of kind %q", name, end.Output, end.OutputKind)
@@ -175,7 +175,7 @@ func TestOutputs(t *testing.T) {
 				w.(http.Flusher).Flush()
 			}
 			io.WriteString(w, long+"a")
-		}), handler.Options{InlineBytes: 100})
+		}), handler.Options{InlineBytes: 100, OutputBytes: 100})
 		want(t, run(t, t.Context(), e, newJob(1, "a"))[0], "failed", 0, "more than 100 bytes")
 	}
 	e := executor(t, web(t, func(w http.ResponseWriter, r *http.Request) {

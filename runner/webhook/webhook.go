@@ -16,7 +16,6 @@ import (
 const (
 	defaultConnections = 10 // as miniq has
 	defaultTimeout     = 2 * time.Minute
-	defaultInlineBytes = 256 << 10
 
 	// maxHeaderBytes bounds the headers of an answer, with all informational answers before it.
 	maxHeaderBytes = 64 << 10
@@ -48,6 +47,7 @@ type Executor struct {
 	batches     bool
 	chain       answers.ChainTypes
 	timeout     time.Duration // of a request with its answer
+	mostInline  int64         // bytes of an output that is reported with the outcome
 	mostOutput  int64
 	mostAnswers int64 // bytes of the body of an answer to a batch
 	userAgent   string
@@ -77,15 +77,13 @@ func New(s Settings, d handler.Document) (*Executor, error) {
 	}
 	e := &Executor{
 		url: to, batches: o.Batch, chain: d.ChainTypes,
-		timeout: defaultTimeout, mostOutput: defaultInlineBytes, mostAnswers: maxBatchBytes, userAgent: "Daybook",
+		timeout: defaultTimeout, mostAnswers: maxBatchBytes, userAgent: "Daybook",
 		dialer: newDialer(s.Allow), turns: make(chan struct{}, defaultConnections),
 	}
 	if o.TimeoutMs > 0 {
 		e.timeout = time.Duration(o.TimeoutMs) * time.Millisecond
 	}
-	if o.InlineBytes > 0 {
-		e.mostOutput = o.InlineBytes
-	}
+	e.mostInline, e.mostOutput = o.Outputs()
 	if o.Concurrency > 0 {
 		e.turns = make(chan struct{}, o.Concurrency)
 	}

@@ -149,7 +149,7 @@ func TestNew(t *testing.T) {
 		}
 	}
 	e, err := New(Settings{}, handler.Document{Kind: handler.HTTP, URL: "http://a/"})
-	if err != nil || cap(e.turns) != 10 || e.timeout != 120*time.Second || e.mostOutput != 256<<10 || e.transport.Proxy != nil {
+	if err != nil || cap(e.turns) != 10 || e.timeout != 120*time.Second || e.mostInline != 256<<10 || e.mostOutput != 16<<20 || e.transport.Proxy != nil {
 		t.Errorf("defaults: %+v, %v", e, err)
 	}
 }

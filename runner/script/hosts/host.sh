@@ -108,7 +108,7 @@ hook() {
 batch() {
   field batch && h_count=$h_value
   field handler && h_number=$h_value
-  field inline_bytes && h_most=$((h_value + 1))
+  field output_bytes && h_most=$((h_value + 1))
   field client && export DAYBOOK_CLIENT="$h_value"
   field type && export DAYBOOK_TYPE="$h_value"
   eval "h_code=\$h_source_$h_number h_begun=\$h_before_each_$h_number"

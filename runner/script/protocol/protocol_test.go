@@ -81,8 +81,8 @@ func TestLoadAndBatch(t *testing.T) {
 	if err != nil || string(encoded) != `{"load":3,"source_b64":"YQrDvA==","before_b64":"Yg=="}`+"\n" {
 		t.Errorf("%s, %v", encoded, err)
 	}
-	batch := Batch{Jobs: 2, Handler: 3, Client: "a\"", Type: "t", InlineBytes: 9}.Append(nil)
-	if string(batch) != `{"batch":2,"handler":3,"client":"a\"","type":"t","inline_bytes":9}`+"\n" {
+	batch := Batch{Jobs: 2, Handler: 3, Client: "a\"", Type: "t", OutputBytes: 9}.Append(nil)
+	if string(batch) != `{"batch":2,"handler":3,"client":"a\"","type":"t","output_bytes":9}`+"\n" {
 		t.Errorf("%s", batch)
 	}
 }

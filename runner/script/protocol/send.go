@@ -61,7 +61,7 @@ type Batch struct {
 	Handler     int
 	Client      string
 	Type        string
-	InlineBytes int64 // of an output, at most
+	OutputBytes int64 // of an output, at most
 }
 
 // Append appends the message.
@@ -72,8 +72,8 @@ func (b Batch) Append(dst []byte) []byte {
 	dst = strconv.AppendInt(dst, int64(b.Handler), 10)
 	dst = appendText(dst, `,"client":`, b.Client)
 	dst = appendText(dst, `,"type":`, b.Type)
-	dst = append(dst, `,"inline_bytes":`...)
-	dst = strconv.AppendInt(dst, b.InlineBytes, 10)
+	dst = append(dst, `,"output_bytes":`...)
+	dst = strconv.AppendInt(dst, b.OutputBytes, 10)
 	return append(dst, "}\n"...)
 }
 

@@ -1,0 +1,57 @@
+package runner
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/runner/runlog"
+	"github.com/daybookq/daybook/runner/task"
+)
+
+const (
+	// outputPatience is for how long storing an output is repeated while the server is unreachable, and slowestPut, in bytes a
+	// second, how much more time a long output has.
+	outputPatience = 5 * time.Minute
+	slowestPut     = 256 << 10
+)
+
+// withBlob stores an output that is too long to be reported with the outcome, and puts the address of the blob in its place.
+// Every kind of handler whose outputs are in memory uses it. Guests of kind wasi write theirs to a file, and store it
+// themselves.
+func (r *Runner) withBlob(u *client.Run, e task.End) task.End {
+	n := int64(len(e.Output))
+	if e.Unget || e.MostInline == 0 || n <= e.MostInline {
+		return e
+	}
+	address, err := r.putOutput(u, u.Job, e.Output)
+	switch {
+	case err == nil:
+		e.Output, e.OutputKind, e.OutputAddr = nil, client.None, address
+		return e
+	case u.Err() != nil:
+		return task.Error(fmt.Sprintf("the run was ended while its output was stored: %v", context.Cause(u)))
+	case errors.Is(err, client.ErrNoBlobs) && n <= job.MaxOutputBytes:
+		return e
+	case errors.Is(err, client.ErrNoBlobs): // another run would have the same output
+		return task.Failed(fmt.Sprintf("OUTPUT_TOO_LONG: the output has %d bytes, and the server keeps no blobs; without them, the maximum is %d", n, job.MaxOutputBytes))
+	case errors.Is(err, client.ErrTooLarge):
+		return task.Failed(fmt.Sprintf("OUTPUT_TOO_LONG: the output has %d bytes: %v", n, err))
+	}
+	return task.Error(fmt.Sprintf("store the output, %d bytes, as a blob: %v", n, err))
+}
+
+// putOutput stores an output of a job as a blob. It tries again while the server is unreachable.
+func (r *Runner) putOutput(ctx context.Context, j *client.Job, output []byte) (address string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, r.outputPatience+time.Duration(len(output)/slowestPut)*time.Second)
+	defer cancel()
+	err = runlog.Patiently(ctx, r.outputPause, r.Log, j.ID, func(ctx context.Context) (err error) {
+		address, err = r.blobs.Put(ctx, j.Client, bytes.NewReader(output))
+		return err
+	})
+	return address, err
+}
