@@ -186,7 +186,12 @@ func (idle) Now() int64                                { return 1 }
 func (idle) ClockOffset() time.Duration                { return 0 }
 func (idle) AcceptTime(context.Context) (int64, error) { return 0, nil }
 
-var idleParts = parts{creator: idle{}, clock: idle{}}
+// noHandlers stores no handler.
+type noHandlers struct{ handlerReader }
+
+func (noHandlers) HandlerFor(string, string) (h store.Handler, ok bool) { return h, false }
+
+var idleParts = parts{creator: idle{}, clock: idle{}, handlerReader: noHandlers{}}
 
 func inBubble(t *testing.T, test func(t *testing.T, s *Server, l *pipeListener)) {
 	t.Helper()

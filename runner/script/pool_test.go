@@ -355,7 +355,7 @@ func TestAbandonedDirectories(t *testing.T) {
 // TestLogIsBounded: a script that prints without end fills no log.
 func TestLogIsBounded(t *testing.T) {
 	b := newBed(t)
-	x := b.executor("1", handler.Document{Lang: handler.Python, Source: "import sys\ndef handle(p, job):\n\tfor i in range(50_000):\n\t\tprint('out')\n\t\tprint('err', file=sys.stderr)\n\tprint('J: next|a')"})
+	x := b.executor("1", handler.Document{Lang: handler.Python, ChainTypes: []string{"next"}, Source: "import sys\ndef handle(p, job):\n\tfor i in range(50_000):\n\t\tprint('out')\n\t\tprint('err', file=sys.stderr)\n\tprint('J: next|a')"})
 	expect(t, run(x, text("a")), "ok then next|a")
 	x.Close()
 	b.Close()
