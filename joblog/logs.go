@@ -27,7 +27,7 @@ const (
 type Logs struct {
 	mu    sync.Mutex
 	jobs  map[job.ID]*jobLog
-	bytes int           // of all texts
+	bytes int           // of memory of all texts
 	turn  uint64        // counts calls of Append
 	begun chan struct{} // closed when there is a new log
 	sums  Stats         // but Logs and Bytes
@@ -35,7 +35,7 @@ type Logs struct {
 
 // Stats are what the logs have now, and what they got since the start.
 type Stats struct {
-	Logs, Bytes   int
+	Logs, Bytes   int   // Bytes are of memory
 	AppendedBytes int64 // that arrived and were not there already
 	MissingBytes  int64 // that did not arrive, before others that did
 	Dropped       int64 // logs that were dropped to make room
@@ -89,35 +89,34 @@ func (l *Logs) Append(id, claim job.ID, offset int64, p []byte, end End) {
 		l.add(j, []byte("\n[the job runs again]\n"))
 		j.claim, j.end = claim, 0
 	}
-	switch missing := offset - j.end; {
-	case missing > 0:
+	if missing := offset - j.end; missing > 0 {
 		l.sums.MissingBytes += missing
 		l.add(j, fmt.Appendf(nil, "\n[%d bytes are missing here]\n", missing))
-	case -missing >= int64(len(p)):
-		return
-	default:
-		p = p[-missing:]
-		offset = j.end
+		j.end = offset
+	} else {
+		p = p[min(-missing, int64(len(p))):] // the rest is there already
 	}
-	j.end = offset + int64(len(p))
-	l.sums.AppendedBytes += int64(len(p))
-	l.add(j, p)
-	close(j.changed)
-	j.changed = make(chan struct{})
+	if len(p) > 0 {
+		l.sums.AppendedBytes += int64(len(p))
+		l.add(j, p)
+		j.end += int64(len(p))
+	}
 	for l.bytes > maxTotalBytes || len(l.jobs) > maxLogs {
 		l.dropOldest()
 	}
 }
 
-// add adds text to a log. l.mu is held.
+// add adds text to a log, and tells its readers. l.mu is held.
 func (l *Logs) add(j *jobLog, text []byte) {
-	l.bytes -= len(j.text)
+	l.bytes -= cap(j.text)
 	j.place += int64(len(text))
 	j.text = append(j.text, text[max(0, len(text)-MaxBytes):]...)
 	if len(j.text) > MaxBytes+spareBytes {
 		j.text = append(make([]byte, 0, MaxBytes+spareBytes), j.text[len(j.text)-MaxBytes:]...)
 	}
-	l.bytes += len(j.text)
+	l.bytes += cap(j.text)
+	close(j.changed)
+	j.changed = make(chan struct{})
 }
 
 // dropOldest drops the log that has waited longest for more. l.mu is held.
@@ -136,7 +135,7 @@ func (l *Logs) dropOldest() {
 // drop drops a log. l.mu is held.
 func (l *Logs) drop(id job.ID) {
 	j := l.jobs[id]
-	l.bytes -= len(j.text)
+	l.bytes -= cap(j.text)
 	delete(l.jobs, id)
 	close(j.changed)
 	j.job.Stop()

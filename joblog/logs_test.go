@@ -75,6 +75,37 @@ func TestAppend(t *testing.T) {
 	}
 }
 
+// TestReadersAreToldOfLines: a reader that waits is told of lines that Append adds, also if the part itself is empty.
+func TestReadersAreToldOfLines(t *testing.T) {
+	for _, c := range []struct {
+		claim  int
+		offset int64
+		want   string
+	}{
+		{11, 0, "\n[the job runs again]\n"},
+		{10, 10, "\n[7 bytes are missing here]\n"},
+		{11, 2, "\n[the job runs again]\n\n[2 bytes are missing here]\n"},
+	} {
+		l := New()
+		l.Append(id(1), id(10), 0, []byte("abc"), newEnd())
+		r := l.Reader(id(1))
+		rest(r)
+		_, changed, _ := r.Next()
+		l.Append(id(1), id(c.claim), c.offset, nil, newEnd())
+		select {
+		case <-changed:
+		default:
+			t.Errorf("%+v: the reader is not told", c)
+		}
+		if got := rest(r); got != c.want {
+			t.Errorf("%+v: %q", c, got)
+		}
+		if _, changed, exists := r.Next(); !exists || changed == nil {
+			t.Errorf("%+v: there is nothing to wait for", c)
+		}
+	}
+}
+
 // TestBounds: a log, all logs and their number are bounded, whoever writes.
 func TestBounds(t *testing.T) {
 	l := New()
@@ -86,8 +117,8 @@ func TestBounds(t *testing.T) {
 		p := bytes.Repeat([]byte("x"), 1+chance.IntN(2*MaxBytes))
 		l.Append(id(0), id(1), at, p, newEnd())
 		at += int64(len(p))
-		if n := l.Stats().Bytes; n > MaxBytes+spareBytes {
-			t.Fatalf("%+v", l.Stats())
+		if n := l.Stats().Bytes; n != cap(l.jobs[id(0)].text) || n > 2*(MaxBytes+spareBytes) {
+			t.Fatalf("%+v for %d bytes of memory", l.Stats(), cap(l.jobs[id(0)].text))
 		}
 	}
 	if got, want := len(rest(l.Reader(id(0)))), MaxBytes; got != want {
@@ -107,8 +138,12 @@ func TestBounds(t *testing.T) {
 		})
 	}
 	writers.Wait()
-	if s := l.Stats(); s.Logs > maxLogs || s.Bytes > maxTotalBytes || s.Bytes < maxTotalBytes/2 || s.Dropped == 0 {
-		t.Errorf("%+v", s)
+	memory := 0
+	for _, j := range l.jobs {
+		memory += cap(j.text)
+	}
+	if s := l.Stats(); s.Logs > maxLogs || s.Bytes > maxTotalBytes || s.Bytes < maxTotalBytes/2 || s.Dropped == 0 || s.Bytes != memory {
+		t.Errorf("%+v, %d bytes of memory", s, memory)
 	}
 	for n := range 3 * maxLogs {
 		l.Append(id(10_000+n), id(1), 0, []byte("x"), newEnd())
@@ -143,7 +178,7 @@ func TestTidy(t *testing.T) {
 		t.Errorf("%+v", l.Stats())
 	}
 	l.tidy(now.Add(keptAfterEnd))
-	if s := l.Stats(); s.Logs != 1 || s.Bytes != 1 {
+	if s := l.Stats(); s.Logs != 1 || s.Bytes != cap(l.jobs[id(2)].text) {
 		t.Errorf("%+v", s)
 	}
 	<-changed
