@@ -41,6 +41,7 @@ type disk struct {
 
 	free atomic.Uint64 // free bytes at the last look
 	low  atomic.Bool   // whether they were too few; see look
+	met  atomic.Int64  // when a write last met a full disk, unix ns; 0: never
 
 	mu      sync.Mutex // guards the fields below, and is held during a look at the disk
 	reserve uint64
@@ -110,6 +111,17 @@ func (e *Engine) watchDisk(ctx context.Context) {
 		pause(ctx, diskEvery)
 	}
 }
+
+// metFullDisk looks at the disk at once if a write met a full one, so that what the engine says of it is not older than that.
+func (e *Engine) metFullDisk(err error) {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		e.disk.met.Store(time.Now().UnixNano())
+		e.lookAtDisk()
+	}
+}
+
+// isFull reports whether a write has met a full disk within the last second.
+func (d *disk) isFull() bool { return time.Since(time.Unix(0, d.met.Load())) < time.Second }
 
 func (e *Engine) lookAtDisk() {
 	e.disk.mu.Lock()

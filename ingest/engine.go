@@ -136,7 +136,13 @@ func Open(o Options) (_ *Engine, err error) {
 	if e.lock, err = Lock(o.Dir); err != nil {
 		return nil, err
 	}
-	err = os.RemoveAll(checkpointDir(o.Dir)) // a killed process may have left it
+	finished, err := finishRebuild(o.Dir)
+	if finished {
+		e.logger.Info("the store of a rebuild that was killed is now in its place", "store", StoreDir(o.Dir))
+	}
+	if err == nil {
+		err = os.RemoveAll(checkpointDir(o.Dir)) // a killed process may have left it
+	}
 	if err == nil {
 		err = e.open()
 	}
@@ -203,6 +209,7 @@ func (e *Engine) storeOptions() store.Options {
 	if o.Failing == nil {
 		var shown throttle
 		o.Failing = func(err error) { // Pebble tries a failed write in the background again at once
+			e.metFullDisk(err)
 			if shown.pass() {
 				e.logger.Error("the store cannot write; trying again", "error", err)
 			}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -21,6 +22,9 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 	defer func() {
 		if !errors.Is(err, ErrStuck) { // with ErrStuck, a goroutine still uses the files
 			err = errors.Join(err, e.close())
+		}
+		if errors.Is(err, syscall.ENOSPC) {
+			err = fmt.Errorf("%w; nothing is lost: the journal has all acknowledged commands, and the next start applies them: %w", errFull, err)
 		}
 	}()
 	if err := e.stoppable(ctx, func() error { return e.replay(ctx) }); err != nil {
@@ -93,8 +97,11 @@ func (e *Engine) stoppable(ctx context.Context, f func() error) error {
 	case <-ctx.Done():
 	}
 	for {
-		since := e.commits.step()
-		timer := time.NewTimer(e.o.CommitWait)
+		since, wait := e.commits.step(), e.o.CommitWait
+		if e.disk.isFull() {
+			wait = min(wait, fullWait)
+		}
+		timer := time.NewTimer(wait)
 		select {
 		case err := <-done:
 			timer.Stop()
@@ -102,11 +109,20 @@ func (e *Engine) stoppable(ctx context.Context, f func() error) error {
 		case <-timer.C:
 		}
 		if since != 0 && since == e.commits.step() { // it is still the same one
+			if e.disk.isFull() {
+				return fmt.Errorf("%w: %w", ErrStuck, syscall.ENOSPC)
+			}
 			return fmt.Errorf("%w: a command or commit of it has been blocked since %v; the journal has all acknowledged commands, and the next start applies them",
 				ErrStuck, time.Unix(0, since).Format(time.TimeOnly))
 		}
 	}
 }
+
+// fullWait is how long a stop waits for a commit that is blocked because the disk is full.
+const fullWait = time.Second / 2
+
+// errFull is why an engine could not close its files.
+var errFull = errors.New("the disk is full, so the store could not write its latest changes")
 
 // begin makes the engine ready. It first waits until the state includes all commands that the log had when the engine
 // started. If this process leads the log, it also proposes the commands that the first term requires.

@@ -72,6 +72,7 @@ func newProposal(lane journal.Lane, cmd job.Command, w *waiter) (*journal.Propos
 // propose gives a proposal to the log.
 func (e *Engine) propose(ctx context.Context, p *journal.Proposal) error {
 	if err := e.log.Propose(ctx, p); err != nil {
+		e.metFullDisk(err)
 		return fmt.Errorf("propose %s: %w", p.Verb, err)
 	}
 	return nil
@@ -114,6 +115,7 @@ func (e *Engine) await(ctx context.Context, answers <-chan answer) (a answer, er
 		if err == nil {
 			select {
 			case a = <-answers:
+				e.metFullDisk(a.err)
 				return a, nil
 			case <-blocked:
 				continue
@@ -123,6 +125,7 @@ func (e *Engine) await(ctx context.Context, answers <-chan answer) (a answer, er
 		}
 		select { // an answer may have arrived meanwhile
 		case a = <-answers:
+			e.metFullDisk(a.err)
 			return a, nil
 		default:
 			return a, errors.Join(ErrUnknown, err)

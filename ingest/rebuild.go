@@ -22,8 +22,12 @@ type Rebuilt struct {
 	Kept     string // the directory of the old store; "" if there was none
 }
 
-// freshSuffix ends the name of a store while a rebuild makes it.
-const freshSuffix = ".rebuild"
+const (
+	// freshSuffix ends the name of a store while a rebuild makes it.
+	freshSuffix = ".rebuild"
+	// finishedSuffix ends the name of a store that a rebuild has made and checked, until it is in its place.
+	finishedSuffix = ".rebuilt"
+)
 
 // Rebuild makes a new store for a data directory. It copies the base, which is a store directory, for example of a
 // backup, and applies the journal after it. With base "" it applies the whole journal. It checks the new store before
@@ -37,6 +41,9 @@ func Rebuild(ctx context.Context, data, base string, progress func(seq, last uin
 		return Rebuilt{}, err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
+	if _, err := finishRebuild(data); err != nil {
+		return Rebuilt{}, err
+	}
 	if err := checkBase(data, base); err != nil {
 		return Rebuilt{}, err
 	}
@@ -55,14 +62,56 @@ func Rebuild(ctx context.Context, data, base string, progress func(seq, last uin
 	}
 	if _, err := os.Stat(StoreDir(data)); err == nil {
 		result.Kept = unused(fmt.Sprintf("%s.before-%d", StoreDir(data), result.Cursor))
-		if err := os.Rename(StoreDir(data), result.Kept); err != nil {
-			return Rebuilt{}, fmt.Errorf("keep the old store: %w", err)
+	}
+	for _, r := range renames(data, result.Kept) {
+		if err := r.do(data); err != nil {
+			return Rebuilt{}, err
 		}
 	}
-	if err := os.Rename(fresh, StoreDir(data)); err != nil {
-		return Rebuilt{}, fmt.Errorf("put the new store in place: %w", err)
+	return result, nil
+}
+
+// rename is a step of putting a new store in its place.
+type rename struct{ from, to string }
+
+func (r rename) do(data string) error {
+	if err := os.Rename(r.from, r.to); err != nil {
+		return fmt.Errorf("put the new store in place: %w", err)
 	}
-	return result, journal.SyncPath(data)
+	return journal.SyncPath(data)
+}
+
+// renames returns the steps by which a new store takes the place of the old one, which becomes kept; "" if there is none. Each
+// is durable before the next. A process may be killed between any two: without the second, the old store is in its place, and
+// without the third, finishRebuild does it.
+func renames(data, kept string) []rename {
+	finished := StoreDir(data) + finishedSuffix
+	steps := []rename{{StoreDir(data) + freshSuffix, finished}}
+	if kept != "" {
+		steps = append(steps, rename{StoreDir(data), kept})
+	}
+	return append(steps, rename{finished, StoreDir(data)})
+}
+
+// finishRebuild ends a rebuild that was killed while it put its store in place. It reports whether it did so. A finished store
+// beside another one is removed, since commands may have been applied to that one meanwhile.
+func finishRebuild(data string) (done bool, err error) {
+	finished := StoreDir(data) + finishedSuffix
+	if _, err := os.Stat(finished); errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	} else if err != nil {
+		return false, fmt.Errorf("finish the rebuild: %w", err)
+	}
+	switch _, err := os.Stat(StoreDir(data)); {
+	case err == nil:
+		if err := os.RemoveAll(finished); err != nil {
+			return false, fmt.Errorf("remove what a rebuild has left: %w", err)
+		}
+		return false, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return false, fmt.Errorf("finish the rebuild: %w", err)
+	}
+	return true, rename{finished, StoreDir(data)}.do(data)
 }
 
 // checkBase returns an ErrNoBase if base is not a store directory. The error lists the store directories in the data
@@ -77,7 +126,7 @@ func checkBase(data, base string) error {
 		reason = "does not exist"
 	case err != nil:
 		return fmt.Errorf("base: %w", err)
-	case strings.HasSuffix(filepath.Clean(base), freshSuffix):
+	case isUnfinished(filepath.Clean(base)):
 		reason = "is what a rebuild that did not finish has left"
 	case isStore(base):
 		return nil
@@ -91,6 +140,11 @@ func checkBase(data, base string) error {
 	return fmt.Errorf("%w: %s %s; %s", ErrNoBase, base, reason, found)
 }
 
+// isUnfinished reports whether a directory is one that a rebuild makes.
+func isUnfinished(path string) bool {
+	return strings.HasSuffix(path, freshSuffix) || strings.HasSuffix(path, finishedSuffix)
+}
+
 // isStore reports whether a directory has the files of a store, be they intact or not.
 func isStore(dir string) bool {
 	entries, _ := os.ReadDir(dir) // a directory that cannot be read has none to show
@@ -101,7 +155,7 @@ func isStore(dir string) bool {
 func storesIn(dir string) (stores []string) {
 	entries, _ := os.ReadDir(dir) // a directory that cannot be read has none to list
 	for _, e := range entries {
-		if path := filepath.Join(dir, e.Name()); e.IsDir() && isStore(path) && !strings.HasSuffix(path, freshSuffix) {
+		if path := filepath.Join(dir, e.Name()); e.IsDir() && isStore(path) && !isUnfinished(path) {
 			stores = append(stores, path)
 		}
 	}

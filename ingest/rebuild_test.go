@@ -181,6 +181,58 @@ func TestRebuildKeepsEveryOldStore(t *testing.T) {
 	}
 }
 
+// TestKilledRebuildIsFinished: a process that is killed while it puts a new store in place, at any step, leaves a directory with
+// which a start goes on. It replays nothing that the new store has, and no store is lost.
+func TestKilledRebuildIsFinished(t *testing.T) {
+	for _, hasOld := range []bool{true, false} {
+		for done := range len(renames("", "kept")) {
+			dir := t.TempDir()
+			e, stop := start(t, dir)
+			_, receipt, err := e.Create(t.Context(), lines(3))
+			if err != nil {
+				t.Fatal(err)
+			}
+			stop()
+			if !hasOld {
+				if err := os.RemoveAll(StoreDir(dir)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			rebuilt, err := Rebuild(t.Context(), dir, "", func(uint64, uint64) {})
+			if err != nil || (rebuilt.Kept != "") != hasOld {
+				t.Fatal(rebuilt, err)
+			}
+			steps := renames(dir, rebuilt.Kept)
+			if done > len(steps) {
+				continue
+			}
+			for i := len(steps) - 1; i >= done; i-- { // back to where the process was killed
+				if err := os.Rename(steps[i].to, steps[i].from); err != nil {
+					t.Fatal(err)
+				}
+			}
+			what := fmt.Sprintf("killed after %d of %d renames", done, len(steps))
+			e, stop = start(t, dir)
+			if doc, err := current(t, e).Job(job.NewID(receipt.At, receipt.Seq, 2)); err != nil || string(doc.Payload) != "line 2" {
+				t.Errorf("%s: %q, %v", what, doc.Payload, err)
+			}
+			if n := e.Stats().Replayed; n != 0 && (hasOld || done > 0) {
+				t.Errorf("%s: the start replayed %d commands", what, n)
+			}
+			stop()
+			if _, err := os.Stat(StoreDir(dir) + finishedSuffix); !os.IsNotExist(err) {
+				t.Errorf("%s: the finished store is still beside it: %v", what, err)
+			}
+			if done >= 2 && hasOld && !isStore(rebuilt.Kept) {
+				t.Errorf("%s: the old store is gone", what)
+			}
+			if _, err := Rebuild(t.Context(), dir, "", func(uint64, uint64) {}); err != nil {
+				t.Errorf("%s: another rebuild: %v", what, err)
+			}
+		}
+	}
+}
+
 // TestBaseIsCopiedDurably: after a base was copied, every file and every directory of the copy was synced after it was
 // complete.
 func TestBaseIsCopiedDurably(t *testing.T) {

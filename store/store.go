@@ -3,8 +3,6 @@ package store
 import (
 	"sync"
 	"time"
-
-	"github.com/daybookq/daybook/store/lsm"
 )
 
 // Store keeps the state of all jobs and its indexes. One goroutine applies and commits; any goroutine may query.
@@ -30,7 +28,7 @@ func (s *Store) Flush() error { return s.db.Flush() }
 // FlushWait writes what Pebble holds in memory to disk, and waits for it: on a full disk without a limit of time.
 func (s *Store) FlushWait() error { return s.db.FlushWait() }
 
-// FlushWithin is FlushWait that gives up after d. Pebble may still do it later.
+// FlushWithin is FlushWait that gives up after d, or when the disk is full. Pebble may still do it later.
 func (s *Store) FlushWithin(d time.Duration) error { return s.db.FlushWithin(d) }
 
 // Checkpoint makes a base in dir, which must not exist: a store of its own, at the cursor of the last commit or a later
@@ -52,6 +50,6 @@ func (s *Store) Close() error {
 	return s.db.Close()
 }
 
-// CloseWithin is Close that gives up after d. The store's directory is then in use until the process ends; everything
+// CloseWithin is Close that gives up after d, or when the disk is full. The store's directory is then in use until the process ends; everything
 // that had not been written is in the journal.
-func (s *Store) CloseWithin(d time.Duration) error { return lsm.CloseWithin(d, s.Close) }
+func (s *Store) CloseWithin(d time.Duration) error { return s.db.CloseWithin(d, s.Close) }

@@ -208,6 +208,14 @@ func TestLogColours(t *testing.T) {
 
 // TestExitCodes: each kind of failure has its code, and `daybook help exit-codes` lists all codes.
 func TestExitCodes(t *testing.T) {
+	for reason, code := range map[string]int{
+		"store: MANIFEST flush failed: write store/MANIFEST-000005: " + syscall.ENOSPC.Error(): exitFile,
+		"store: MANIFEST flush failed: write store/MANIFEST-000005: " + syscall.EIO.Error():    exitError,
+	} {
+		if got := fatalCode(reason); got != code {
+			t.Errorf("%s: %d, want %d", reason, got, code)
+		}
+	}
 	documented, reached := map[int]bool{}, map[int]bool{exitOK: true, exitSignal + int(syscall.SIGINT): true, exitSignal + int(syscall.SIGTERM): true}
 	for _, e := range exitCodes {
 		documented[e.code] = true

@@ -9,8 +9,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
@@ -204,7 +206,7 @@ func (s *serverRun) openEngine(ctx context.Context) (*runningEngine, error) {
 				os.Exit(exitOK)
 			}
 			s.log.WithLevel(zerolog.FatalLevel).Str("reason", reason).Msg("the store cannot continue; the process ends")
-			os.Exit(exitError) // not exitFile: what failed is Pebble's, and the reason is in the log
+			os.Exit(fatalCode(reason))
 		},
 	})
 	if err != nil {
@@ -217,6 +219,14 @@ func (s *serverRun) openEngine(ctx context.Context) (*runningEngine, error) {
 		close(e.ended)
 	}()
 	return e, nil
+}
+
+// fatalCode returns the exit code for a reason why the store cannot continue, which Pebble gives as a text.
+func fatalCode(reason string) int {
+	if strings.Contains(reason, syscall.ENOSPC.Error()) || strings.Contains(reason, syscall.EDQUOT.Error()) {
+		return exitFile
+	}
+	return exitError
 }
 
 // whileRunning returns a context that ends with ctx, or before it when the engine ends by itself: a server without its

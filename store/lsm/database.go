@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -64,6 +66,7 @@ type DB struct {
 	failing  func(error)   // Options.Failing
 	readers  gate          // of views and flushes, for which Close waits
 	flushing atomic.Bool   // a Flush waits for Pebble to begin
+	full     fullDisk
 }
 
 // Open opens the database in dir, or creates it.
@@ -88,7 +91,7 @@ func Open(dir string, o Options) (*DB, error) {
 		L0StopWritesThreshold:       24,
 		FormatMajorVersion:          pebble.FormatNewest,
 		Logger:                      logger{o.Logf, o.Fatalf},
-		EventListener:               o.listener(),
+		EventListener:               o.listener(&d.full),
 	}
 	for i := range options.Levels {
 		options.Levels[i].FilterPolicy = bloom.FilterPolicy(filterBits)
@@ -105,7 +108,7 @@ func Open(dir string, o Options) (*DB, error) {
 	return d, nil
 }
 
-func (o *Options) listener() *pebble.EventListener {
+func (o *Options) listener(full *fullDisk) *pebble.EventListener {
 	return &pebble.EventListener{
 		FlushEnd: func(i pebble.FlushInfo) {
 			if i.Err == nil && o.Flushed != nil {
@@ -119,6 +122,9 @@ func (o *Options) listener() *pebble.EventListener {
 			}
 		},
 		BackgroundError: func(err error) {
+			if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+				full.met()
+			}
 			if o.Failing != nil {
 				o.Failing(&Error{"write in the background", err})
 			}
@@ -220,8 +226,8 @@ func (d *DB) Flush() error {
 // FlushWait writes Pebble's memtable to disk and waits for it: on a full disk without a limit of time.
 func (d *DB) FlushWait() error { return <-d.flushed() }
 
-// FlushWithin is FlushWait that gives up after a time. Pebble may still do it later.
-func (d *DB) FlushWithin(limit time.Duration) error { return within(limit, "flush", d.flushed()) }
+// FlushWithin is FlushWait that gives up after a time, or when the disk is full. Pebble may still do it later.
+func (d *DB) FlushWithin(limit time.Duration) error { return d.within(limit, "flush", d.flushed) }
 
 // flushed returns a channel that receives the outcome of a flush.
 func (d *DB) flushed() <-chan error {
@@ -241,15 +247,44 @@ func (d *DB) flushed() <-chan error {
 	return outcome
 }
 
-// within waits for an outcome, but not longer than limit.
-func within(limit time.Duration, op string, outcome <-chan error) error {
+// within begins something and waits for its outcome, but not longer than limit, nor when the disk is full: Pebble then tries
+// again for ever.
+func (d *DB) within(limit time.Duration, op string, begin func() <-chan error) error {
+	full := d.full.next()
+	outcome := begin()
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
 	case err := <-outcome:
 		return err
+	case <-full:
+		return &Error{op, syscall.ENOSPC}
 	case <-timer.C:
 		return &Error{op, fmt.Errorf("not done within %v", limit)}
+	}
+}
+
+// fullDisk tells those who wait for Pebble when a write in the background meets a full disk.
+type fullDisk struct {
+	mu      sync.Mutex    // guards waiting
+	waiting chan struct{} // closed by the next such write; nil: nobody waits
+}
+
+func (f *fullDisk) next() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.waiting == nil {
+		f.waiting = make(chan struct{})
+	}
+	return f.waiting
+}
+
+func (f *fullDisk) met() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.waiting != nil {
+		close(f.waiting)
+		f.waiting = nil
 	}
 }
 
@@ -291,12 +326,14 @@ func (d *DB) Close() error {
 	return err
 }
 
-// CloseWithin calls close, and gives up waiting for it after a time. The directory is then in use until the process
-// ends.
-func CloseWithin(limit time.Duration, close func() error) error {
-	outcome := make(chan error, 1)
-	go func() { outcome <- close() }()
-	return within(limit, "close", outcome)
+// CloseWithin calls close, which calls Close, and gives up waiting for it after a time, or when the disk is full. The
+// directory is then in use until the process ends.
+func (d *DB) CloseWithin(limit time.Duration, close func() error) error {
+	return d.within(limit, "close", func() <-chan error {
+		outcome := make(chan error, 1)
+		go func() { outcome <- close() }()
+		return outcome
+	})
 }
 
 // logger passes Pebble's log on. Pebble calls Fatalf when it cannot continue, and by default ends the process there.

@@ -1,0 +1,148 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"github.com/tidwall/wal"
+
+	"github.com/daybookq/daybook/internal/testkit"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/journal"
+	"github.com/daybookq/daybook/store"
+)
+
+// fillingDisk is a disk in memory that is full while the returned flag is set.
+func fillingDisk() (vfs.FS, *atomic.Bool) {
+	full := new(atomic.Bool)
+	return errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if full.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.HasSuffix(op.Path, ".sst") && op.Kind != errorfs.OpRemove {
+			return syscall.ENOSPC
+		}
+		return nil
+	})), full
+}
+
+// runOnFillingDisk runs an engine until stop, which returns the error of Run.
+func runOnFillingDisk(t *testing.T, o Options) (e *Engine, full *atomic.Bool, stop func() error) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "full") // not t.TempDir, because Pebble goes on for a moment
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		testkit.Eventually(t, "no file is written any more", func() bool { return os.RemoveAll(dir) == nil })
+	})
+	o.Dir = dir
+	o.Store.FS, full = fillingDisk()
+	t.Cleanup(func() { full.Store(false) })
+	if e, err = Open(o); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+	testkit.Eventually(t, "the engine is ready", func() bool { return e.Ready() == nil })
+	return e, full, func() error {
+		cancel()
+		select {
+		case err := <-ended:
+			return err
+		case <-time.After(time.Minute):
+			t.Fatal("the engine does not stop")
+			return nil
+		}
+	}
+}
+
+// TestStopOnFullDisk: a stop does not wait for a store that cannot write, as the next start has everything from the journal.
+// Its error says so.
+func TestStopOnFullDisk(t *testing.T) {
+	for name, c := range map[string]struct {
+		wait    time.Duration
+		blocked bool // a commit waits for Pebble
+	}{
+		"tables cannot be written": {time.Hour, false},
+		"a commit is blocked":      {50 * time.Millisecond, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, full, stop := runOnFillingDisk(t, Options{CommitWait: c.wait, Store: store.Options{MemtableBytes: 256 << 10}})
+			full.Store(true)
+			if c.blocked {
+				testkit.Eventually(t, "a commit is blocked", func() bool {
+					e.Create(t.Context(), lines(5000))
+					return e.accepting() != nil
+				})
+			} else if _, _, err := e.Create(t.Context(), lines(1)); err != nil {
+				t.Fatal(err)
+			}
+			err := stop()
+			if !errors.Is(err, syscall.ENOSPC) || errors.Is(err, ErrStuck) != c.blocked || !strings.Contains(err.Error(), "nothing is lost") {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestFullDiskIsSeenAtOnce: when a write of the journal or of the store meets a full disk, what the engine says of the disk is
+// not older than that.
+func TestFullDiskIsSeenAtOnce(t *testing.T) {
+	const total = 100 << 20
+	for name, meet := range map[string]func(*Engine) error{
+		"a create": func(e *Engine) error { _, _, err := e.Create(t.Context(), lines(2)); return err },
+		"a create that shares records": func(e *Engine) error {
+			c := lines(1)
+			c.Joined = true
+			_, _, err := e.Create(t.Context(), c)
+			return err
+		},
+		"a command": func(e *Engine) error {
+			_, _, err := e.Switch(t.Context(), job.Switch{Stopped: true})
+			return err
+		},
+		"the store": func(e *Engine) error {
+			err := fmt.Errorf("write: %w", syscall.ENOSPC)
+			e.storeOptions().Failing(err)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var free atomic.Uint64
+			free.Store(total)
+			var full atomic.Bool
+			e, _ := startWith(t, Options{
+				Dir:    t.TempDir(),
+				Statfs: func(string) (uint64, uint64, error) { return free.Load(), total, nil },
+				Journal: journal.Options{Hooks: journal.Hooks{Write: func(l *wal.Log, b *wal.Batch) error {
+					if full.Load() {
+						return syscall.ENOSPC
+					}
+					return l.WriteBatch(b)
+				}}},
+			})
+			e.disk.mu.Lock() // no look of the engine's own comes between
+			full.Store(true)
+			free.Store(1000)
+			met := make(chan error, 1)
+			go func() { met <- meet(e) }()
+			testkit.Eventually(t, "a write meets the full disk", func() bool { return e.disk.isFull() })
+			e.disk.mu.Unlock()
+			if err := <-met; !errors.Is(err, syscall.ENOSPC) {
+				t.Error(err)
+			}
+			if s := e.Stats(); !s.DiskLow || s.DiskFree != 1000 {
+				t.Errorf("%+v", s.DiskStats)
+			}
+			full.Store(false)
+		})
+	}
+}
