@@ -114,7 +114,7 @@ RACE := ./api ./backup ./blob ./client ./ingest ./journal ./opsqueue ./registry 
 SIZED_IN := . ./bench ./bench/open ./blob ./cmd/daybook ./ingest ./journal ./opsqueue ./runner/container ./runner/sandbox ./store
 SIZED    := TestBatchPowerCuts TestBlockedCommit TestCheckSurvivesAnyByte TestClientModule TestDrawIsBounded \
   TestIdleConnections TestKilledBackup TestKilledRestore TestKilledServerOfABackup TestListRandom TestLiveRestartRebuild \
-  TestLongLog TestManyChunks TestMeasurement TestNothingIsLeftOver TestPowerCuts TestQueuesCostNothingUntilTheyAreTouched \
+  TestLongLog TestManyChunks TestMeasurement TestNoClaimWaitsForAnOpenJob TestNothingIsLeftOver TestPowerCuts TestQueuesCostNothingUntilTheyAreTouched \
   TestRandom TestRandomInterleavings TestRunEndsOfRandomCommands TestSessionLeavesNoRowPerRequest TestTailFlipEveryBit \
   TestWaitingStreams
 

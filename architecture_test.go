@@ -32,7 +32,7 @@ var layers = []struct {
 }
 
 // notDrawn are folders that are no part of the program, and folders below others that help tests.
-var notDrawn = []string{"bench", "proof", "deploy", "docs", "examples", "client/daybooktest", "blob/s3/s3test", "opsqueue/stockclient", "runner/container/enginetest", "trace/tracetest"}
+var notDrawn = []string{"bench", "proof", "deploy", "docs", "examples", "client/daybooktest", "blob/s3/s3test", "internal/testkit", "opsqueue/stockclient", "runner/container/enginetest", "trace/tracetest"}
 
 // TestArchitecture: the picture in docs/explanation/architecture.md is that of the imports, and the functions that the page
 // names exist.

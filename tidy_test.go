@@ -63,7 +63,7 @@ var mayImport = map[string][]string{
 	"load/limits":                 {"load", "load/works"},
 	"runner":                      {"client", "fileset", "job", "job/handler", "runner/container", "runner/program", "runner/runlog", "runner/sandbox", "runner/script", "runner/slots", "runner/task", "runner/wasi", "runner/webhook"},
 	"joblog":                      {"job"},
-	"runner/answers":              {"client", "job", "runner/task"},
+	"runner/answers":              {"client", "job", "job/handler", "runner/task"},
 	"runner/disk":                 {},
 	"runner/pool":                 {},
 	"runner/runlog":               {"client", "runner/task"},

@@ -266,7 +266,8 @@ func (s *schedule) step() {
 		stopped := s.rnd.IntN(3) == 0
 		s.run(func() error { _, _, err := s.e.Switch(ctx, job.Switch{Stopped: stopped}); return err })
 	case 10:
-		time.Sleep(time.Duration(s.rnd.IntN(3000)) * time.Millisecond) // jobs become due, expire, and are abandoned
+		// Jobs become due, expire, and are abandoned.
+		time.Sleep(time.Duration(s.rnd.IntN(3000)) * time.Millisecond) // fake time: schedules are played in bubbles
 	case 11:
 		s.leave()
 	case 12:

@@ -256,3 +256,31 @@ func readBatchHead(r lsm.Rows, seq uint64) *batch {
 	d := lsm.Decoder(value)
 	return decodeBatchHead(seq, &d)
 }
+
+// readGroupPage returns the page of groups that a line of a batch belongs to.
+func readGroupPage(r lsm.Rows, b *batch, line uint32) *groupPage {
+	if b.groups != nil {
+		return b.groups
+	}
+	first, last := b.groupPageOf(line)
+	name := groupPageName{b.seq, last}
+	value := r.Get(name.key())
+	if value == nil {
+		lsm.Contradict("find groups", "lines %d-%d of batch %d have none", first, last, b.seq)
+	}
+	return decodeGroupPage(name, first, value)
+}
+
+// groupReader looks up the groups of lines, for queries and Check. It keeps the page that it read last.
+type groupReader struct{ page *groupPage }
+
+// group returns the group that a line of a batch belongs to.
+func (r *groupReader) group(rows lsm.Rows, b *batch, line uint32) *group {
+	if b.groups != nil {
+		return b.groups.group(line)
+	}
+	if r.page == nil || r.page.seq != b.seq || line > r.page.last || line < r.page.groups[0].first {
+		r.page = readGroupPage(rows, b, line)
+	}
+	return r.page.group(line)
+}

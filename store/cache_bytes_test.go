@@ -122,7 +122,7 @@ func TestSizesOfCachedRows(t *testing.T) {
 			},
 			"spans": func(i int) int {
 				c.spans.Set(cachedSpan{uint64(i), span{0, 1, job.State{}}})
-				return spanBytes
+				return cachedSpanBytes
 			},
 			"pages": func(i int) int {
 				p := cachedPage{seq: uint64(i), framed: make([]byte, 10+large*2000), marks: make([]uint32, large*30)}

@@ -14,7 +14,7 @@ import (
 // through it.
 func TestRowsInUseStayCached(t *testing.T) {
 	b := smallBounds
-	b.batchBytes, b.spanBytes, b.rowBytes = 20*600, 20*spanBytes, 20*400
+	b.batchBytes, b.spanBytes, b.rowBytes = 20*600, 20*cachedSpanBytes, 20*400
 	s := mustOpen(t, Options{bounds: &b})
 	mustApply(t, s, 1, 0, plainCreate("a", "hot", 1, 5))
 	claim := plainClaim("hot", 1)

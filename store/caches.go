@@ -26,9 +26,6 @@ type cachedSpan struct {
 	span
 }
 
-// spanBytes is about what a span takes in the cache.
-const spanBytes = 200
-
 // hintRow is the row of a unique key; nil: there is none.
 type hintRow struct{ value []byte }
 
@@ -43,7 +40,7 @@ func newCaches() caches {
 		submissions: lsm.NewRecent[uint64]((*submission).size),
 		runners:     lsm.NewRecent[string]((*runner).size),
 		spans: lsm.NewRecentOrdered(func(a, b cachedSpan) bool { return a.seq < b.seq || a.seq == b.seq && a.last < b.last },
-			func(cachedSpan) int { return spanBytes }),
+			func(cachedSpan) int { return cachedSpanBytes }),
 		sessions: lsm.NewRecent[uint64]((*session).size),
 		slots:    lsm.NewRecent[slotName]((*slot).size),
 		cells:    lsm.NewRecent[string]((*cell).size),

@@ -92,7 +92,7 @@
 //	key_forms.go              whether a key has the form of its table
 //	meta_row.go               the row that says how far the store has come
 //	group_row.go              groups of batches, and pages of them
-//	batch_row.go              batches
+//	batch_row.go              batches, and the groups of their lines
 //	span_row.go               spans, and the index rows that a span has
 //	runner_row.go             runners
 //	claim_row.go              claims, and leases of single jobs

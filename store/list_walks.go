@@ -46,21 +46,6 @@ func (l *lister) takeBatch(b *batch) bool {
 	return true
 }
 
-// readBatch reads the row of a batch and that of its counts; nil: there is no such batch.
-func (l *lister) readBatch(seq uint64) *batch {
-	b := readBatch(l.v, seq)
-	if b != nil {
-		l.read(b)
-	}
-	return b
-}
-
-// read counts a batch that was read.
-func (l *lister) read(b *batch) {
-	l.rows--
-	l.left -= b.size()
-}
-
 // walkBatch looks at the filter's batch. If it has attributes, these are all of its parts.
 func (l *lister) walkBatch() (atEnd bool) {
 	if !l.f.Claim.IsZero() {

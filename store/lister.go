@@ -131,6 +131,21 @@ func (l *lister) runner(claim uint64) string {
 	return name
 }
 
+// readBatch reads the row of a batch and that of its counts; nil: there is no such batch.
+func (l *lister) readBatch(seq uint64) *batch {
+	b := readBatch(l.v, seq)
+	if b != nil {
+		l.read(b)
+	}
+	return b
+}
+
+// read counts a batch that was read.
+func (l *lister) read(b *batch) {
+	l.rows--
+	l.left -= b.size()
+}
+
 // goOn notes that everything up to a line has been looked at, and reports whether more may be.
 func (l *lister) goOn(b *batch, line uint32) bool {
 	l.last = job.NewID(b.at, b.seq, int(line))

@@ -5,9 +5,6 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// lostText is the error that the history shows for a run whose runner was declared lost.
-const lostText = "its runner was lost"
-
 // lost is the outcome of the runs that had begun when their runner vanished, and notBegun that of the others.
 var (
 	lost     = job.Outcome{Code: job.Lost, DelayMs: -1}

@@ -55,13 +55,16 @@ type bounds struct {
 	rules      *rules // in place of the level's
 }
 
+// cachedSpanBytes is about what a span takes in the cache.
+const cachedSpanBytes = 200
+
 var standardBounds = bounds{
 	spanBytes: 40 << 20, batchBytes: 16 << 20, rowBytes: 8 << 20, slotBytes: 16 << 20,
 	minWindow: 4, maxWindow: 512, windowKeys: 1_000_000,
 }
 
 var smallBounds = bounds{
-	spanBytes: 20 * spanBytes, batchBytes: 2000, rowBytes: 1500, slotBytes: 4000,
+	spanBytes: 20 * cachedSpanBytes, batchBytes: 2000, rowBytes: 1500, slotBytes: 4000,
 	minWindow: 1, maxWindow: 4, windowKeys: 40,
 	rules: &rules{pageBytes: 100, groupPageBytes: 60, cellSpans: 2, commandRows: 30, claimRows: 100, sweepRows: 200, effectBytes: 1000, effectRowBytes: 100, listedClaims: 1, sessions: 500, handlers: 4, handlerVersions: 3, handlersBytes: 300, distinctStep: 2, filesets: 4, filesetVersions: 3},
 }

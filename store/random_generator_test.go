@@ -27,7 +27,7 @@ func newGenerator(seed uint64) *generator {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0)), at: startAt}
 	g.options = Options{Journal: testJournal, MemtableBytes: 256 << 10, CacheBytes: 1 << 20}
 	g.options.bounds = &bounds{
-		spanBytes: oneOf(g, 0, 3*spanBytes, 1<<20), batchBytes: oneOf(g, 0, 1500, 1<<20), rowBytes: oneOf(g, 0, 800, 1<<20), slotBytes: oneOf(g, 0, 1000, 1<<20),
+		spanBytes: oneOf(g, 0, 3*cachedSpanBytes, 1<<20), batchBytes: oneOf(g, 0, 1500, 1<<20), rowBytes: oneOf(g, 0, 800, 1<<20), slotBytes: oneOf(g, 0, 1000, 1<<20),
 		minWindow: oneOf(g, 1, 2), maxWindow: oneOf(g, 2, 3, 7, 1000), windowKeys: oneOf(g, 0, 5, 1000),
 		rules: &rules{
 			pageBytes: oneOf(g, 1, 20, 60, 1<<16), groupPageBytes: oneOf(g, 1, 40, 80, 4<<10), commandRows: oneOf(g, 1, 9, 30, 1000), claimRows: 1 << 30,

@@ -5,6 +5,9 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
+// lostText is the error that the history shows for a run whose runner was declared lost.
+const lostText = "its runner was lost"
+
 // Each function here asks package job for the next state of the lines of a part, moves them, and writes what belongs to
 // the move: an attempt of the history, a result, or the purge of jobs that are not to be kept.
 
