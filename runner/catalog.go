@@ -127,20 +127,19 @@ func (r *Runner) version(ctx context.Context, id string) (version, error) {
 	return v, nil
 }
 
-// executorOf returns the executor of a version of a handler, by its id. newest is the version that the lane knows. away
-// is set if the server does not answer, or has the version no more.
-func (r *Runner) executorOf(ctx context.Context, newest *version, id string) (e task.Executor, away bool, err error) {
+// executorOf returns the executor of a version of a handler, by its id. newest is the version that the lane knows.
+func (r *Runner) executorOf(ctx context.Context, newest *version, id string) (task.Executor, error) {
 	v := *newest
 	if v.id != id {
+		var err error
 		if v, err = r.version(ctx, id); err != nil {
-			return nil, !errors.Is(err, errUnknownDocument), err
+			return nil, err
 		}
 		if err = r.kinds.check(&v); err != nil {
-			return nil, false, err
+			return nil, err
 		}
 	}
-	e, err = r.kinds.executor(&v)
-	return e, false, err
+	return r.kinds.executor(&v)
 }
 
 // refresh updates the lanes and the feeds to the handlers that there are now.
@@ -195,6 +194,9 @@ func (l *lane) fits(v *version) bool {
 	a, b := l.newest.options(), v.options()
 	same := l.batch == v.batch() && l.most == v.most(l.r.Concurrency) && cmp.Or(a.Weight, 1) == cmp.Or(b.Weight, 1) && cmp.Or(a.Slots, 1) == cmp.Or(b.Slots, 1)
 	if same = same && l.newest.implicit == v.implicit; same {
+		if l.newest.id != v.id {
+			l.rest.end()
+		}
 		l.newest = *v
 	}
 	return same

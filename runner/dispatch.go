@@ -52,7 +52,7 @@ func (r *Runner) dispatch(f *feed, runs []*client.Run) {
 		if l.nothingToRun(u.Job) {
 			u.End(client.Outcome{}, client.ErrUnget)
 			h.ended()
-			r.restFrom(l, u.Job)
+			r.restFrom(l, u.Job, noBinary)
 		} else {
 			jobs = append(jobs, h.job(f, l, u))
 		}
@@ -108,6 +108,12 @@ func (h *handout) job(f *feed, l *lane, u *client.Run) *waiting {
 			f.strays.Add(-1)
 		}
 		o, err := outcome(u, h.r.withBlob(u, e))
+		if err == nil {
+			l.rest.worked()
+		}
+		if e.Unable != "" {
+			h.r.restFrom(l, u.Job, e.Unable) // first, so that the job does not come back at once
+		}
 		u.End(o, err)
 		if err == nil && (o.Code == "error" || o.Code == "failed") {
 			h.r.failures.log(h.r.Log, u.Job, &o)

@@ -58,7 +58,6 @@ type waiting struct {
 type executor struct {
 	task.Executor
 	err  error // why there is none
-	away bool  // err is of the server: the jobs go back to their queue
 	used int
 }
 
@@ -251,12 +250,8 @@ func (l *lane) runBatch(tasks []*task.Task, e *executor) {
 		}
 	}()
 	if e.err != nil {
-		end := task.Error("the handler cannot run: " + e.err.Error())
-		if e.away {
-			end = task.Unget()
-		}
 		for _, t := range tasks {
-			t.End(end)
+			t.End(task.CannotRun(e.err.Error()))
 		}
 		return
 	}
@@ -291,7 +286,7 @@ func (l *lane) executor(id string) *executor {
 		e = &executor{}
 		v := l.newest
 		l.mu.Unlock()
-		e.Executor, e.away, e.err = l.r.executorOf(l.ctx, &v, id)
+		e.Executor, e.err = l.r.executorOf(l.ctx, &v, id)
 		l.mu.Lock()
 		l.executors[id] = e
 		l.closeUnused(id)

@@ -7,14 +7,14 @@ import (
 	"github.com/daybookq/daybook/client"
 )
 
-// How long a lane claims nothing after it has returned a job that names no binary, at first and at most.
+// How long a lane claims nothing after it has returned a job that nobody can run, at first and at most.
 const (
 	firstRest = time.Second
 	mostRest  = time.Minute
 )
 
-// rest is when an implicit lane claims nothing: its queue has jobs that nobody can run. Each rest is twice as long as the
-// last one, until a job has named a binary.
+// rest is when a lane claims nothing, because its jobs cannot run: they name no binary, or their handler cannot be loaded, or
+// what they need is away. Each rest is twice as long as the last one, until a job could run.
 type rest struct {
 	mu    sync.Mutex
 	until time.Time
@@ -41,6 +41,13 @@ func (r *rest) worked() {
 	r.last = 0
 }
 
+// end ends a rest: there is another version of the handler.
+func (r *rest) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.until, r.last = time.Time{}, 0
+}
+
 // now reports whether the lane rests.
 func (r *rest) now() bool {
 	r.mu.Lock()
@@ -60,14 +67,20 @@ func (l *lane) nothingToRun(j *client.Job) bool {
 	return true
 }
 
-// restFrom lets a lane claim nothing for a while, because of a job that nobody can run.
-func (r *Runner) restFrom(l *lane, j *client.Job) {
+// noBinary says why a job of an implicit lane cannot run.
+const noBinary = "the job has neither a handler nor a binary_addr"
+
+// restFrom lets a lane claim nothing for a while, and returns what it holds, because of a job that cannot run. why says why.
+func (r *Runner) restFrom(l *lane, j *client.Job, why string) {
 	pause := l.rest.begin(r.pace.rest)
 	if pause == 0 {
 		return
 	}
-	r.say("no binary "+l.typ, "a job has neither a handler nor a binary_addr, so it is returned to its queue; the runner claims no jobs of this type for 1 s, and then for longer and longer, up to 1 min",
-		"type", j.Type, "client", j.Client, "job_id", j.ID)
+	r.say("rest "+j.Client+" "+l.typ+" "+why, "jobs of this type cannot run, and are returned to their queue without an attempt; the runner claims none for 1 s, and then for longer and longer, up to 1 min",
+		"type", j.Type, "client", j.Client, "job_id", j.ID, "reason", why)
+	l.mu.Lock()
+	l.removeWaiting(func(*waiting) bool { return true })
+	l.mu.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.updateFeeds()

@@ -111,6 +111,12 @@ func (f *frames) end(x ended) {
 	if f.next == len(f.tasks) {
 		return
 	}
+	if x.unable {
+		for _, t := range f.tasks[f.next:] {
+			t.End(task.CannotRun(x.err.Error()))
+		}
+		return
+	}
 	stderr := f.process.errors.String()
 	first := f.tasks[f.next]
 	switch {

@@ -2,9 +2,11 @@ package program
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/daybookq/daybook/runner/runlog"
@@ -42,6 +44,8 @@ type ended struct {
 	sandbox.Exit
 	why ending
 	err error // the program could not be started, or its output not be read
+	// unable: it could not be started, and neither could it for another job.
+	unable bool
 }
 
 // run starts the program and waits for its end. It ends it when the time-out is over or ctx ends.
@@ -55,7 +59,7 @@ func (p *process) run(ctx context.Context) ended {
 		Argv: e.argv, Env: p.env, Dir: e.dir, Stdin: p.stdin, Stdout: p.stdout, Stderr: stderr, Limits: e.limits, Access: e.access,
 	})
 	if err != nil {
-		return ended{Exit: sandbox.Exit{Code: -1}, err: err}
+		return ended{Exit: sandbox.Exit{Code: -1}, err: err, unable: !errors.Is(err, syscall.E2BIG)} // meta and arguments of one job
 	}
 	var why ending
 	var watch sync.WaitGroup
@@ -64,7 +68,7 @@ func (p *process) run(ctx context.Context) ended {
 	exit, err := running.Wait()
 	close(gone)
 	watch.Wait()
-	return ended{exit, why, err}
+	return ended{Exit: exit, why: why, err: err}
 }
 
 // watch ends the process when it must, and returns why. It returns when the process is gone, or has been killed.

@@ -46,6 +46,8 @@ func (e *Executor) singleOutcome(t *task.Task, p *process, out *output, x ended)
 		return task.Error(withTail(p.tooSlow("the program took longer than"), stderr))
 	case out.tooLong:
 		return task.Failed(withTail(fmt.Sprintf("the program wrote more than options.output_bytes, %d bytes, to its stdout, and was ended", e.outputBytes), stderr))
+	case x.unable:
+		return task.CannotRun(x.err.Error())
 	case x.err != nil:
 		return task.Error(withTail(x.err.Error(), stderr))
 	}

@@ -20,6 +20,8 @@ type batch struct {
 	host     *host
 	tasks    []*task.Task
 	answered int
+	used     bool // something else has run in the context before
+	exits    bool // the job that runs ends the process
 	prints   prints
 
 	sender sync.WaitGroup
@@ -28,6 +30,11 @@ type batch struct {
 
 // errBefore is the error of a batch of which no job was begun, because before_each failed.
 var errBefore = errors.New("before_each failed")
+
+// errUsed is the error of a context that has broken, perhaps because of something that an earlier job has left behind: a
+// timer, a thread, a promise, a process, memory. Nobody knows, so the first job without an answer is not ended: it must run
+// alone in a new context, in which it is the only one that can be the reason.
+var errUsed = errors.New("the context was used before")
 
 // run runs a batch and ends each task. The error says why the context cannot run another one.
 func (b *batch) run(number int) error {
@@ -94,9 +101,9 @@ func (b *batch) receive() error {
 			b.prints.finish()
 			b.answer(tooLarge(fmt.Sprintf("more than %d bytes", b.outputBytes), b.outputBytes))
 		case err != nil:
-			return b.fail(b.host.broken(err, "the job", b.timeout))
+			return b.fail(b.host.broken(err, "the job", b.timeout), errors.Is(err, errStopped))
 		case m.Job == nil || *m.Job != b.answered:
-			return b.fail(b.host.broken(fmt.Errorf("it did not answer job %d of the batch, as it had to", b.answered), "", 0))
+			return b.fail(b.host.broken(fmt.Errorf("it did not answer job %d of the batch, as it had to", b.answered), "", 0), false)
 		default:
 			end := endOf(m, &b.prints, b.interpreter.encoding, b.outputBytes)
 			end.MostInline = b.inlineBytes
@@ -122,6 +129,8 @@ func (b *batch) begun() error {
 		err = b.host.broken(err, "", 0)
 		b.unget()
 		return err
+	case err != nil && b.used:
+		return fmt.Errorf("%w: %w", errUsed, b.host.broken(err, "before_each", b.timeout))
 	case err != nil:
 		err = b.host.broken(err, "before_each", b.timeout)
 	case !m.Begun:
@@ -167,6 +176,7 @@ func (b *batch) next() (*protocol.Message, error) {
 		}
 		b.prints.broken = b.prints.broken || m.Broken
 		b.prints.write(m.Prints)
+		b.exits = b.exits || m.Exits
 		if m.Loaded != nil {
 			return nil, errors.New("it answered that a handler is loaded")
 		}
@@ -176,11 +186,19 @@ func (b *batch) next() (*protocol.Message, error) {
 	}
 }
 
-// fail ends the tasks without an answer: the first is an error, and the others are given back.
-func (b *batch) fail(err error) error {
-	b.answer(task.Error(err.Error()))
-	b.unget()
-	return err
+// fail ends the tasks without an answer. The first is an error if nobody waits for it, or if nothing else can be the reason:
+// it has ended the process itself, or the context had never run another. The others are given back.
+func (b *batch) fail(err error, unwanted bool) error {
+	if unwanted || b.exits || !b.used && b.answered == 0 {
+		b.answer(task.Error(err.Error()))
+		b.unget()
+		return err
+	}
+	b.logLine(Line{Stream: "runner", Job: b.tasks[b.answered].Job.ID, Text: "the context has ended while this job ran. An earlier job may be the reason, so it runs again, alone in a new context: " + err.Error()})
+	for _, t := range b.tasks[b.answered+1:] {
+		t.End(task.Unget())
+	}
+	return fmt.Errorf("%w: %w", errUsed, err)
 }
 
 func (b *batch) unget() {

@@ -98,6 +98,7 @@ func (x *executor) Run(tasks []*task.Task) {
 
 // runClient runs tasks of one client.
 func (x *executor) runClient(client string, tasks []*task.Task) {
+	alone := false // the next job must run alone in a new context: see errUsed
 	for {
 		tasks = sendable(tasks)
 		if len(tasks) == 0 {
@@ -105,14 +106,20 @@ func (x *executor) runClient(client string, tasks []*task.Task) {
 		}
 		who := failing{client, x.ID}
 		if text, ok := x.pool.failures.last(who); ok {
-			endAll(tasks, task.Error(text))
+			endAll(tasks, task.CannotRun(text))
 			return
 		}
 		some := tasks
-		if x.maxRuns > 0 {
+		if alone {
+			some = tasks[:1]
+		} else if x.maxRuns > 0 {
 			some = tasks[:min(len(tasks), x.maxRuns)]
 		}
-		ran, err := x.runBatch(client, some)
+		ran, err := x.runBatch(client, some, alone)
+		if alone = errors.Is(err, errUsed); alone {
+			tasks = slices.DeleteFunc(slices.Clone(tasks), (*task.Task).Ended)
+			continue
+		}
 		tasks = tasks[ran:]
 		switch {
 		case errors.Is(err, errStopped):
@@ -120,7 +127,7 @@ func (x *executor) runClient(client string, tasks []*task.Task) {
 			return
 		case err != nil:
 			x.pool.failures.add(who, err.Error())
-			endAll(tasks, task.Error(err.Error()))
+			endAll(tasks, task.CannotRun(err.Error()))
 			return
 		}
 		x.pool.failures.clear(who)
@@ -152,15 +159,15 @@ func endAll(tasks []*task.Task, end task.End) {
 	}
 }
 
-// runBatch runs as many tasks as one context can, and returns their number. The error says why the handler could not be
-// started.
-func (x *executor) runBatch(client string, tasks []*task.Task) (ran int, err error) {
+// runBatch runs as many tasks as one context can, and returns their number. fresh demands a new context. The error says why
+// the handler could not be started, or is errUsed.
+func (x *executor) runBatch(client string, tasks []*task.Task, fresh bool) (ran int, err error) {
 	k := key{lang: x.Document.Lang, client: client, group: x.ID, owner: owner{x.Local != nil, x.Client}, grants: x.grantsKey}
 	if x.Document.EID != "" {
 		k.group, k.shared = x.Document.EID, true
 	}
 	wanted := func() (context.Context, func()) { return task.WhileWanted(tasks) }
-	h, err := x.pool.acquire(wanted, k, x)
+	h, err := x.pool.acquire(wanted, k, x, fresh)
 	if err != nil {
 		return 0, err
 	}
@@ -169,6 +176,7 @@ func (x *executor) runBatch(client string, tasks []*task.Task) (ran int, err err
 	h.memoryBytes.Store(x.memoryBytes)
 	defer h.memoryBytes.Store(0)
 
+	used := h.used()
 	number, known := h.loaded[x.ID]
 	if !known {
 		ctx, stop := wanted()
@@ -178,6 +186,8 @@ func (x *executor) runBatch(client string, tasks []*task.Task) (ran int, err err
 		switch {
 		case err != nil && stopped:
 			return 0, errStopped
+		case err != nil && used: // by what others have left there, or have declared
+			return 0, fmt.Errorf("%w: %w", errUsed, err)
 		case err != nil:
 			return 0, err
 		}
@@ -185,13 +195,13 @@ func (x *executor) runBatch(client string, tasks []*task.Task) (ran int, err err
 	if x.maxRuns > 0 {
 		tasks = tasks[:min(len(tasks), max(1, x.maxRuns-h.runs))]
 	}
-	b := batch{executor: x, host: h, tasks: tasks}
+	b := batch{executor: x, host: h, tasks: tasks, used: used}
 	err = b.run(number)
 	if err == nil && (x.maxRuns == 0 || h.runs < x.maxRuns) && len(h.loaded) < maxHandlers &&
 		(x.memoryBytes == 0 || residentBytes(h.child.process.Pid()) <= x.memoryBytes) {
 		keep = x.idle
 	}
-	if errors.Is(err, errBefore) {
+	if errors.Is(err, errBefore) || errors.Is(err, errUsed) {
 		return len(tasks), err
 	}
 	return len(tasks), nil

@@ -32,10 +32,11 @@ type owner struct {
 
 // host is a context: a process with the handlers that it has loaded.
 type host struct {
-	key    key
-	child  *child
-	loaded map[string]int // numbers by ids of handlers
-	runs   int            // jobs that were begun
+	key     key
+	child   *child
+	loaded  map[string]int // numbers by ids of handlers
+	runs    int            // jobs that were begun
+	numbers int            // of handlers that were loaded, or not
 
 	message []byte  // memory for the next batch, at most sendBytes
 	limiter limiter // of prints in the log
@@ -60,6 +61,9 @@ func (h *host) usable() bool {
 	return len(h.users) > 0
 }
 
+// used reports whether something has run in the context. Only what has never run anything has nothing that was left behind.
+func (h *host) used() bool { return h.runs > 0 || h.numbers > 0 }
+
 // use notes that a handler uses the context.
 func (h *host) use(handlerID string) {
 	h.usersMu.Lock()
@@ -80,7 +84,8 @@ func (h *host) load(ctx context.Context, x *executor) (int, error) {
 		return number, nil
 	}
 	h.handlerType.Store(&x.Type)
-	number := len(h.loaded) + 1
+	number := h.numbers + 1
+	h.numbers = number
 	d := &x.Document
 	message, err := protocol.Load{Number: number, Source: d.Source, Before: d.Before, BeforeEach: d.BeforeEach, AfterEach: d.AfterEach}.Append(nil, x.interpreter.encoding)
 	if err != nil {

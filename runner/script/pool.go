@@ -127,10 +127,10 @@ func (p *Pool) logOf(h *host, stream, text string) {
 	p.log(Line{Lang: h.key.lang, Client: h.key.client, Type: *h.handlerType.Load(), Stream: stream, Text: text})
 }
 
-// acquire returns a context that was used before, or starts one. It waits while there are too many. The error is errStopped
+// acquire returns a context that was used before, unless fresh is set, or starts one. It waits while there are too many. The error is errStopped
 // if nobody waits for the jobs any more, or if the pool is closed.
-func (p *Pool) acquire(wanted func() (context.Context, func()), k key, x *executor) (*host, error) {
-	h, err := p.contexts.Acquire(wanted, func(h *host) bool { return h.key == k }, func() (*host, error) { return p.start(k, x) })
+func (p *Pool) acquire(wanted func() (context.Context, func()), k key, x *executor, fresh bool) (*host, error) {
+	h, err := p.contexts.Acquire(wanted, func(h *host) bool { return !fresh && h.key == k }, func() (*host, error) { return p.start(k, x) })
 	if errors.Is(err, pool.ErrClosed) || errors.Is(err, pool.ErrUnwanted) {
 		return nil, errStopped
 	}

@@ -136,7 +136,7 @@ func TestNothingIsLeft(t *testing.T) {
 		bad := b.executor("2", handler.Document{Lang: handler.Shell, Source: `handle() {`})
 		for range 5 {
 			expect(t, run(x, text("a")), "ok text:a")
-			expect(t, run(bad, text("a")), "error:…")
+			expect(t, run(bad, text("a")), "unable:…")
 		}
 		b.Close()
 	}

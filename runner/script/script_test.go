@@ -134,8 +134,12 @@ func runWith(ctx context.Context, x task.Executor, jobs ...*client.Job) []task.E
 	return ends
 }
 
-// show returns an end as a short text: "ok text:HELLO", "retry:later after 1500", "unget".
+// show returns an end as a short text: "ok text:HELLO", "retry:later after 1500", "unget", or
+// "unable:why" if the handler cannot run.
 func show(e task.End) string {
+	if e.Unable != "" {
+		return "unable:" + e.Unable
+	}
 	if e.Unget {
 		return "unget"
 	}

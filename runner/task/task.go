@@ -86,6 +86,8 @@ type End struct {
 	MostInline int64
 	// Unget returns the job to its queue as if it had never been claimed: it costs no attempt. The rest is ignored.
 	Unget bool
+	// Unable says why no job of the handler can run now, if Unget is set for that reason. The runner claims none for a while.
+	Unable string
 }
 
 // OK ends a run well. The output is kept as the kind says.
@@ -108,6 +110,10 @@ func Retry(text string, delay time.Duration) End {
 	}
 	return End{Outcome: o}
 }
+
+// CannotRun returns the job to its queue because the handler cannot run, whatever its job is: it cannot be loaded, or what it
+// needs is not there.
+func CannotRun(text string) End { return End{Unget: true, Unable: Text(text)} }
 
 // Unget returns the job to its queue as if it had never been claimed.
 func Unget() End { return End{Unget: true} }

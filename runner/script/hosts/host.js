@@ -51,8 +51,11 @@ function takePrints() {
   return field
 }
 
+let own = false // handle runs now, and nothing that an earlier job has left behind can
+
 process.on('exit', () => {
-  if (prints !== '') send(JSON.stringify({ prints }) + '\n')
+  if (own) send(`{"exits":true${takePrints()}}\n`)
+  else if (prints !== '') send(JSON.stringify({ prints }) + '\n')
 })
 
 // Messages.
@@ -191,10 +194,13 @@ async function run(batch) {
     try {
       while (!jobs && taken === lines.length) await arrived()
       const job = jobs ? jobs[i] : parse(take(), batch)
+      own = true
       let value = handle(job.payload, job)
+      own = false
       if (isPromise(value)) value = await value
       answer = answerOf(value)
     } catch (error) {
+      own = false
       answer = failure(error)
     }
     answer = `{"job":${i},${answer}${takePrints()}}\n`

@@ -48,6 +48,7 @@ namespace Daybook\Host {
         public static array $handlers = []; // by number
         public static array $befores = []; // that were run
         public static string $part = 'handler'; // what is evaluated
+        public static bool $own = false; // handle runs now
     }
 
     // Messages.
@@ -214,9 +215,14 @@ namespace Daybook\Host {
         for ($i = 0; $i < $count; $i++) {
             try {
                 $job = $jobs ? $jobs[$i] : parse($batch);
+                State::$own = true;
                 $answer = answer_of($handle($job->payload, $job));
             } catch (\Throwable $error) {
                 $answer = failure($error);
+            }
+            State::$own = false;
+            if (function_exists('pcntl_alarm')) {
+                pcntl_alarm(0); // it would hit the next job
             }
             $done = $i === $count - 1 && !$after_each ? "{\"done\":true}\n" : '';
             send("{\"job\":$i,$answer" . prints_field() . "}\n$done");
@@ -297,7 +303,11 @@ namespace Daybook\Host {
     }
 
     register_shutdown_function(function () {
-        if ($field = prints_field()) {
+        $field = prints_field();
+        // After a fatal error it is not known whether the job is the reason: an earlier one may have declared the same function.
+        if (State::$own && !in_array(error_get_last()['type'] ?? 0, [E_ERROR, E_CORE_ERROR, E_COMPILE_ERROR, E_USER_ERROR], true)) {
+            send("{\"exits\":true$field}\n");
+        } elseif ($field !== '') {
             send('{' . substr($field, 1) . "}\n");
         }
     });

@@ -5,6 +5,7 @@ import io
 import json
 import linecache
 import os
+import signal
 import sys
 import traceback
 from binascii import a2b_base64
@@ -171,6 +172,10 @@ def run(batch):
             answer = encode(end.end())[1:-1]
         except Exception as error:
             answer = '"code":"error","error":' + quote(describe(error))
+        except BaseException:  # SystemExit: the job ends the process
+            send({"exits": True, "prints": prints.take()})
+            raise
+        stop_timers()
         prints_field = ',"prints":' + quote(prints.take()) if prints.size else ""
         done = '{"done":true}\n' if i == count - 1 and not after_each else ""
         send_text(f'{{"job":{i},{answer}{prints_field}}}\n{done}')
@@ -183,6 +188,15 @@ def run(batch):
         if prints.size:
             done["prints"] = prints.take()
         send(done)
+
+
+# The timers whose signals a job may have left behind. They would hit the next job.
+TIMERS = [getattr(signal, name) for name in ("ITIMER_REAL", "ITIMER_VIRTUAL", "ITIMER_PROF") if hasattr(signal, name)]
+
+
+def stop_timers():
+    for timer in TIMERS:
+        signal.setitimer(timer, 0)
 
 
 def answer_of(value):

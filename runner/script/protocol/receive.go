@@ -9,12 +9,13 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Message is a message of a host. Exactly one of Loaded, Begun, Job and Done is set, or none and only Prints.
+// Message is a message of a host. Exactly one of Loaded, Begun, Job and Done is set, or none and only Prints or Exits.
 type Message struct {
 	Loaded *int `json:"loaded"` // the handler was loaded, or not if there is an error
 	Begun  bool `json:"begun"`  // before_each was run
 	Job    *int `json:"job"`    // the answer of the job in this place of the batch
 	Done   bool `json:"done"`   // the batch is over, and after_each was run
+	Exits  bool `json:"exits"`  // the process ends now because the job that runs has ended it
 
 	Code      string         `json:"code"` // ok, failed, retry or error
 	Output    jsontext.Value `json:"output"`
@@ -73,7 +74,7 @@ func decode(line []byte) (*Message, error) {
 		m.Prints, m.Broken, m.RawPrints = text, !whole, nil
 	}
 	kinds := 0
-	for _, set := range []bool{m.Loaded != nil, m.Begun, m.Job != nil, m.Done} {
+	for _, set := range []bool{m.Loaded != nil, m.Begun, m.Job != nil, m.Done, m.Exits} {
 		if set {
 			kinds++
 		}

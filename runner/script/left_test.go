@@ -1,0 +1,97 @@
+package script
+
+import (
+	"testing"
+
+	"github.com/daybookq/daybook/job/handler"
+)
+
+// TestLeftBehind: what a job leaves behind, and ends the context while the next one runs, costs that one nothing: it runs again
+// in a new context. A job `wait` waits for that end in a context that has run another job, and only there.
+func TestLeftBehind(t *testing.T) {
+	const (
+		node   = `function handle(p) { if (p === 'wait') { return globalThis.left ? new Promise(() => setInterval(() => {}, 1000)) : 'w' } globalThis.left = true; `
+		python = "import os, signal, threading, time\nclass state: left = False\ndef handle(p, job):\n\tif p == 'wait':\n\t\twhile state.left: time.sleep(0.01)\n\t\treturn 'w'\n\tstate.left = True\n\t"
+		php    = `function handle($p) { if ($p === 'wait') { while ($GLOBALS['left'] ?? false) usleep(1000); return 'w'; } $GLOBALS['left'] = true; `
+		shell  = `handle() { if [ "$1" = wait ]; then if [ -e "$HOME/left" ]; then sleep 60; fi; printf w; return; fi; touch "$HOME/left"; `
+	)
+	for name, c := range map[string]struct{ lang, source string }{
+		"node, a rejection":         {handler.Node, node + `Promise.reject(new Error('left')); return 'k' }`},
+		"node, an exception":        {handler.Node, node + `setTimeout(() => { throw new Error('left') }, 5); return 'k' }`},
+		"node, an exit":             {handler.Node, node + `setTimeout(() => process.exit(3), 5); return 'k' }`},
+		"node, a loop":              {handler.Node, node + `setTimeout(() => { for (;;); }, 5); return 'k' }`},
+		"node, a broken connection": {handler.Node, node + `setTimeout(() => require('node:fs').writeSync(3, 'left\n'), 5); return 'k' }`},
+		"node, an error of a child": {handler.Node, node + `require('node:child_process').spawn('/none'); return 'k' }`},
+		"python, a thread":          {handler.Python, python + "threading.Timer(0.005, os._exit, (3,)).start()\n\treturn 'k'"},
+		"python, a child":           {handler.Python, python + "os.spawnlp(os.P_NOWAIT, 'sh', 'sh', '-c', f'sleep 0.01; kill -9 {os.getpid()}')\n\treturn 'k'"},
+		"php, a child":              {handler.PHP, php + `exec('(sleep 0.01; kill -9 ' . getmypid() . ') >/dev/null 2>&1 &'); return 'k'; }`},
+		"sh, a child":               {handler.Shell, shell + `(sleep 0.01; kill -9 $$) >/dev/null 2>&1 & printf k; }`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			d := handler.Document{Lang: c.lang, Source: c.source}
+			if name == "node, a loop" {
+				d.Options = &handler.Options{TimeoutMs: 1000}
+			}
+			x := b.executor("1", d)
+			expect(t, run(x, texts("bad", "wait", "after")...), "ok text:k", "ok text:w", "unget")
+			expect(t, run(x, texts("bad")...), "ok text:k")
+			expect(t, run(x, texts("wait")...), "ok text:w")
+		})
+	}
+	t.Run("python, an alarm", func(t *testing.T) { // which is stopped with the job
+		b := newBed(t)
+		x := b.executor("1", handler.Document{Lang: handler.Python, Source: "import signal\ndef handle(p, job):\n\tleft = signal.getitimer(signal.ITIMER_REAL)[0]\n\tsignal.setitimer(signal.ITIMER_REAL, 60)\n\treturn str(left)"})
+		expect(t, run(x, texts("a", "b")...), "ok text:0.0", "ok text:0.0")
+	})
+	t.Run("php, a function", func(t *testing.T) {
+		b := newBed(t)
+		x := b.executor("1", handler.Document{Lang: handler.PHP, Source: `function handle($p) { function once() {} return $p; }`})
+		expect(t, run(x, texts("a", "b", "c")...), "ok text:a", "ok text:b", "unget")
+	})
+	t.Run("before_each", func(t *testing.T) { // in a context that is ended by then
+		b := newBed(t)
+		x := b.executor("1", handler.Document{
+			Lang: handler.Node, Source: `function handle(p) { if (p === 'bad') globalThis.left = true; return p }`,
+			BeforeEach: `function before_each() { if (globalThis.left) process.exit(3) }`,
+		})
+		expect(t, run(x, texts("bad")...), "ok text:bad")
+		expect(t, run(x, texts("a", "b")...), "ok text:a", "ok text:b")
+	})
+	t.Run("a job that ends its own context", func(t *testing.T) { // runs once, and not again
+		for lang, source := range map[string]string{
+			handler.Node: `function handle(p) { if (p === 'end') { console.log('ran'); process.exit(3) } return p }`, handler.Python: "import sys\ndef handle(p, job):\n\tif p == 'end':\n\t\tprint('ran')\n\t\tsys.exit(3)\n\treturn p",
+			handler.PHP: `function handle($p) { if ($p === 'end') { echo "ran\n"; exit(3); } return $p; }`,
+		} {
+			t.Run(lang, func(t *testing.T) {
+				b := newBed(t)
+				x := b.executor("1", handler.Document{Lang: lang, Source: source})
+				expect(t, run(x, texts("a", "end", "b")...), "ok text:a", "error:its process ended: exit status 3", "unget")
+				n := 0
+				for _, l := range b.logged() {
+					if l.Text == "ran" {
+						n++
+					}
+				}
+				if n != 1 {
+					t.Errorf("it ran %d times", n)
+				}
+			})
+		}
+	})
+}
+
+// TestLoadedBesideOthers: a handler that cannot be loaded beside another one of its eid gets a context of its own. One that
+// cannot be loaded in a new context either cannot run, and costs its jobs nothing.
+func TestLoadedBesideOthers(t *testing.T) {
+	b := newBed(t)
+	d := handler.Document{Lang: handler.Node, EID: "e", Before: `const base = 1`, Source: `function handle(p) { return p + base }`}
+	one := b.executor("1", d)
+	d.Before = `const base = 2`
+	two := b.executor("2", d)
+	expect(t, run(one, texts("a")...), "ok text:a1")
+	expect(t, run(two, texts("a", "b")...), "ok text:a2", "ok text:b2")
+	d.Before = `const base = none`
+	expect(t, run(b.executor("3", d), texts("a", "b")...), "unable:…none is not defined", "unable:…none is not defined")
+}

@@ -1,0 +1,49 @@
+package runner
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/job/handler"
+)
+
+// TestHandlerThatCannotRun: the jobs of a handler that cannot be loaded go back to their queue without an attempt, less and less
+// often, and run as soon as there is a version that can be loaded. Other handlers go on.
+func TestHandlerThatCannotRun(t *testing.T) {
+	r := start(t)
+	r.put("", "bad", handler.Document{Kind: handler.Script, Lang: handler.Python, Source: "return payload"})
+	r.put("", "good", handler.Document{Kind: handler.Script, Lang: handler.Python, Source: "def handle(payload, job):\n    return payload"})
+	r.add("bad", "a", "b", "c")
+	s := r.settings(nil)
+	s.Accept, s.UntilIdle = []string{handler.Script}, 0
+	w, stop := r.begin(s)
+	last := func() time.Duration {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		l := w.lanes[queue{"", "bad"}]
+		if l == nil {
+			return 0
+		}
+		l.rest.mu.Lock()
+		defer l.rest.mu.Unlock()
+		return l.rest.last
+	}
+	r.until("the lane has rested three times", func() bool { return last() >= 4*w.pace.rest })
+	if n := w.Totals().Ended["returned"]; n < 3 || n > 30 {
+		t.Errorf("jobs were returned %d times", n)
+	}
+	r.add("good", "d")
+	r.until("another handler runs", func() bool { return slices.Equal(r.jobs("good"), []string{"completed ok 1 d"}) })
+	for _, line := range r.jobs("bad") {
+		if !strings.HasSuffix(line, " 0 ") && !strings.HasPrefix(line, "active") {
+			t.Errorf("a job has used up an attempt: %s", line)
+		}
+	}
+	r.put("", "bad", handler.Document{Kind: handler.Script, Lang: handler.Python, Source: "def handle(payload, job):\n    return payload"})
+	r.until("the jobs have ended", func() bool {
+		return slices.Equal(r.jobs("bad"), []string{"completed ok 1 a", "completed ok 1 b", "completed ok 1 c"})
+	})
+	stop()
+}
