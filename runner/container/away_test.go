@@ -158,3 +158,51 @@ func TestDiskIsFull(t *testing.T) {
 		t.Errorf("the reasons are %v", got)
 	}
 }
+
+// TestRegistryIsAway: a registry that does not answer costs no attempt, whatever the engine calls it. One that answers that there is no
+// such image does.
+func TestRegistryIsAway(t *testing.T) {
+	var status int
+	var text string
+	e, run := fakeEngine(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case !strings.HasSuffix(r.URL.Path, "/images/create"):
+			w.WriteHeader(http.StatusNotFound)
+			fmt.Fprint(w, `{"message":"No such image"}`)
+		case status == http.StatusOK: // the error is in the stream
+			fmt.Fprintf(w, "{\"status\":\"Pulling\"}\n{\"errorDetail\":{\"message\":%q},\"error\":%[1]q}\n", text)
+		default:
+			w.WriteHeader(status)
+			fmt.Fprintf(w, `{"message":%q}`, text)
+		}
+	})
+	e.Pull = true
+	for _, c := range []struct {
+		text string
+		away bool
+	}{
+		{`Get "https://registry-1.docker.io/v2/": dial tcp: lookup registry-1.docker.io: no such host`, true},
+		{`initializing source docker://a: pinging container registry a: Get "https://a/v2/": dial tcp 127.0.0.1:1: connect: connection refused`, true},
+		{`Get "https://registry-1.docker.io/v2/": net/http: TLS handshake timeout`, true},
+		{`received unexpected HTTP status: 503 Service Unavailable`, true},
+		{`toomanyrequests: You have reached your pull rate limit`, true},
+		{`unexpected EOF`, true},
+		{`manifest for docker.io/library/a:latest not found: manifest unknown: manifest unknown`, false},
+		{`pull access denied for a, repository does not exist or may require 'docker login'`, false},
+		{`reading manifest latest in docker.io/library/a: unauthorized: authentication required`, false},
+		{`no matching manifest for linux/amd64 in the manifest list entries`, false},
+		{`something new`, false},
+	} {
+		for _, status = range []int{http.StatusOK, http.StatusInternalServerError} {
+			text = c.text
+			end := run("", "")
+			if end.Unget != c.away || (end.Unable != "") != c.away || !c.away && end.Code != "error" {
+				t.Errorf("%d %s: %+v", status, c.text, end)
+			}
+		}
+	}
+	if got := e.Stats().Failures; got[becauseRegistry] != 12 || got[pullImage] != 10 {
+		t.Errorf("%v", got)
+	}
+}

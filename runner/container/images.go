@@ -75,7 +75,7 @@ func (i *Images) resolve(image string) (string, error) {
 			}
 		}
 	}
-	return "", fmt.Errorf("%w: %s is not in the list of images of this runner", errImage, shortened(full))
+	return "", fmt.Errorf("%w: %s is not in the list of images of this runner (--images)", errImage, shortened(full))
 }
 
 // allows reports whether a pattern allows a full reference. Name, separator and version are compared on their own, so that

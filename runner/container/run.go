@@ -137,6 +137,8 @@ func (r *run) failed(ctx context.Context, err error) task.End {
 		r.reason = becauseDiskFull
 	case errors.Is(err, errVolume):
 		r.reason = becauseRefused
+	case errors.Is(err, errRegistry):
+		r.reason = becauseRegistry
 	case runlog.ServerAway(err):
 		r.reason = becauseServerAway
 	case engineAway(err):
@@ -151,6 +153,8 @@ func (r *run) failed(ctx context.Context, err error) task.End {
 		if !r.ran {
 			return r.back(ctx, err)
 		}
+	case becauseRegistry:
+		return task.CannotRun(err.Error())
 	}
 	return task.Error(withTail(err.Error(), r.log.Tail()))
 }
@@ -189,7 +193,7 @@ func (r *run) image(ctx context.Context) (*image.InspectResponse, error) {
 		return img, err
 	}
 	if !r.engine.Pull {
-		return nil, fmt.Errorf("the engine does not have the image %s, and this runner pulls none", name)
+		return nil, fmt.Errorf("the engine does not have the image %s, and this runner pulls none: pull it, or start the runner with --pull", name)
 	}
 	err = r.step(ctx, pullImage, "Pulling docker image: "+name, func() error {
 		ctx, cancel := context.WithTimeout(ctx, stepTimeout)
@@ -197,6 +201,9 @@ func (r *run) image(ctx context.Context) (*image.InspectResponse, error) {
 		pulling, err := r.engine.docker.ImagePull(ctx, name, engine.ImagePullOptions{})
 		if err == nil {
 			err = errors.Join(pulling.Wait(ctx), pulling.Close())
+		}
+		if registryAway(err, name) {
+			err = fmt.Errorf("%w: %w", errRegistry, err)
 		}
 		if err == nil {
 			img, err = inspect(ctx)

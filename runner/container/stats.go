@@ -36,13 +36,14 @@ const (
 	becauseNotAwaited = "not_awaited" // the job was cancelled, its lease was lost, or the runner stops
 	becauseEngineAway = "engine_away"
 	becauseServerAway = "server_away"
+	becauseRegistry   = "registry_away"
 	becauseRunner     = "runner" // the runner could not prepare the run
 )
 
 // Reasons lists the reasons.
 func Reasons() []string {
 	return append([]string{becauseRefused, becauseTooLarge, becauseDiskFull, becauseTimeOut, becauseMemory, becauseExit, becauseNotAwaited, becauseEngineAway, becauseServerAway,
-		becauseRunner}, Steps()...)
+		becauseRegistry, becauseRunner}, Steps()...)
 }
 
 // Steps lists the steps of a run, in their order.
