@@ -1,6 +1,7 @@
 package store
 
 import (
+	"math"
 	"runtime"
 	"strings"
 	"testing"
@@ -55,10 +56,16 @@ func TestClaimAnswersAreBounded(t *testing.T) {
 			return docs, err
 		}},
 	} {
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		docs, err := way.read()
-		runtime.ReadMemStats(&after)
+		var docs []job.Job
+		var err error
+		used := uint64(math.MaxUint64) // at best: a read that fills Pebble's cache allocates its blocks, too
+		for range 3 {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			docs, err = way.read()
+			runtime.ReadMemStats(&after)
+			used = min(used, after.TotalAlloc-before.TotalAlloc)
+		}
 		if err != nil || len(docs) != jobs {
 			t.Fatalf("%s: %d jobs, %v", way.name, len(docs), err)
 		}
@@ -68,7 +75,7 @@ func TestClaimAnswersAreBounded(t *testing.T) {
 				t.Fatalf("%s: job %v has %d attempts, %d bytes of error, %d of output", way.name, doc.ID, len(doc.Attempts), len(doc.Error), len(doc.Output))
 			}
 		}
-		if used := after.TotalAlloc - before.TotalAlloc; used > 4<<20 && !underRace {
+		if used > 4<<20 && !underRace {
 			t.Errorf("%s: %d bytes of memory were used for %d jobs", way.name, used, jobs)
 		}
 	}

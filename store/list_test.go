@@ -130,8 +130,8 @@ func (p *player) compareList(f Filter, r interface{ IntN(int) int }) error {
 	var want []job.Job
 	for _, b := range p.m.batches {
 		for _, j := range b.lines {
-			if j.status == job.Purged {
-				continue
+			if j.status == job.Purged || !f.Batch.IsZero() && j.batch.submission != nil && j.batch.submission.deleting {
+				continue // a batch that is being deleted is as good as deleted
 			}
 			if doc := p.m.document(j); f.matches(&doc) {
 				want = append(want, doc)
