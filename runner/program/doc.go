@@ -46,6 +46,7 @@
 //	single.go       one process for each job
 //	batch.go        one process for each batch
 //	executor.go     Executor
+//	interpreter.go  interpreters that the sandbox cannot read
 //
 // Not for: keeping processes from doing harm (package sandbox).
 package program

@@ -127,6 +127,11 @@ func New(s *sandbox.Sandbox, set Settings, options handler.Options) (*Executor, 
 	if _, err := sandbox.Lookup(&sandbox.Command{Argv: e.argv, Env: e.env, Dir: e.dir}); err != nil {
 		return nil, wrong("argv", "names a program that cannot be run: %v", err)
 	}
+	for _, name := range interpreters(&set) {
+		if problem := e.unreadable(name); problem != "" {
+			return nil, wrong(field(&set), "%s", problem)
+		}
+	}
 	return e, nil
 }
 

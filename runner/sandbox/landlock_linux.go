@@ -76,6 +76,20 @@ func (t *tree) shares(dir string) bool {
 	return slices.ContainsFunc(append(slices.Clone(sharedPaths), os.TempDir()), func(shared string) bool { return within(dir, shared) })
 }
 
+// reads reports whether the process of a command may read below a directory.
+func (t *tree) reads(c *Command, dir string) bool {
+	if t.landlock == 0 {
+		return true
+	}
+	open := slices.Concat(systemPaths, etcPaths(), sharedPaths, c.Access.ReadOnly, c.Access.ReadWrite)
+	for _, path := range []string{c.Dir, variable(c.Env, "TMPDIR")} {
+		if path != "" {
+			open = append(open, path)
+		}
+	}
+	return slices.ContainsFunc(open, func(path string) bool { return within(dir, path) })
+}
+
 // within reports whether a path is that of a directory or below it, after symbolic links.
 func within(path, dir string) bool {
 	if resolved, err := filepath.EvalSymlinks(path); err == nil {

@@ -30,6 +30,9 @@ func (s *Sandbox) Missing() []string { return s.missing }
 // reports false if files are not restricted at all: see Missing.
 func (s *Sandbox) Shares(dir string) bool { return s.tree.shares(dir) }
 
+// Reads reports whether the process of a command may read below a directory. Bare is not considered.
+func (s *Sandbox) Reads(c *Command, dir string) bool { return s.tree.reads(c, dir) }
+
 // ErrMissing is returned by New with mode Require.
 var ErrMissing = errors.New("this machine cannot do all that a sandbox needs")
 
