@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"iter"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -40,6 +42,15 @@ type Batch struct {
 	Traceparent   string                    `json:"traceparent"`
 	Tracestate    string                    `json:"tracestate"`
 	Baggage       string                    `json:"baggage"`
+
+	Text []byte `json:"-"` // the document as the server sent it
+}
+
+// UnmarshalJSON decodes a document of the server.
+func (b *Batch) UnmarshalJSON(text []byte) error {
+	type document Batch
+	*b = Batch{Text: bytes.Clone(text)}
+	return json.Unmarshal(text, (*document)(b))
 }
 
 // Ended reports whether the batch has ended. The status of a batch with attributes never changes then.

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -9,6 +10,8 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/go-json-experiment/json"
 
 	"github.com/daybookq/daybook/fileset"
 	"github.com/daybookq/daybook/job"
@@ -26,6 +29,14 @@ type Fileset struct {
 	Bytes     int64  `json:"bytes"` // of all files
 	CreatedAt int64  `json:"created_at"`
 	Existed   bool   `json:"-"` // only after it was stored: the newest version had the same files
+	Text      []byte `json:"-"` // the document as the server sent it
+}
+
+// UnmarshalJSON decodes a document of the server.
+func (f *Fileset) UnmarshalJSON(text []byte) error {
+	type document Fileset
+	*f = Fileset{Text: bytes.Clone(text)}
+	return json.Unmarshal(text, (*document)(f))
 }
 
 // FilesetQuery selects a version and files. The zero value selects all files of the newest version.

@@ -1,11 +1,14 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"iter"
 	"net/http"
 	"net/url"
+
+	"github.com/go-json-experiment/json"
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/handler"
@@ -24,6 +27,15 @@ type StoredHandler struct {
 	CreatedAt int64  `json:"created_at"`
 	// Document is what was stored. Lists leave it out.
 	Document *handler.Document `json:"handler"`
+
+	Text []byte `json:"-"` // the document as the server sent it
+}
+
+// UnmarshalJSON decodes a document of the server.
+func (h *StoredHandler) UnmarshalJSON(text []byte) error {
+	type document StoredHandler
+	*h = StoredHandler{Text: bytes.Clone(text)}
+	return json.Unmarshal(text, (*document)(h))
 }
 
 // ClaimHandler names a version of a handler in the answer to a claim. It runs the jobs of its type, and of its client or,

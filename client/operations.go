@@ -1,11 +1,14 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/go-json-experiment/json"
 )
 
 // Cancel cancels a job that has not ended, and returns its document. The id of a batch that was created by one request is
@@ -80,6 +83,15 @@ type Sweep struct {
 	Done       bool   `json:"done"`
 	CreatedAt  int64  `json:"created_at"`
 	FinishedAt int64  `json:"finished_at"`
+
+	Text []byte `json:"-"` // the document as the server sent it
+}
+
+// UnmarshalJSON decodes a document of the server.
+func (s *Sweep) UnmarshalJSON(text []byte) error {
+	type document Sweep
+	*s = Sweep{Text: bytes.Clone(text)}
+	return json.Unmarshal(text, (*document)(s))
 }
 
 // CancelBatch cancels the jobs of a batch that are in a status, or with "" all that have not ended. If there are many

@@ -1,11 +1,14 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"iter"
 	"net/http"
 	"net/url"
+
+	"github.com/go-json-experiment/json"
 
 	"github.com/daybookq/daybook/job"
 )
@@ -19,6 +22,15 @@ type Queue struct {
 	Counts    map[string]int64 `json:"counts"`
 	// OldestPendingAgeMs is how long the next job to be claimed has been pending; nil if no job is pending.
 	OldestPendingAgeMs *int64 `json:"oldest_pending_age_ms"`
+
+	Text []byte `json:"-"` // the document as the server sent it
+}
+
+// UnmarshalJSON decodes a document of the server.
+func (q *Queue) UnmarshalJSON(text []byte) error {
+	type document Queue
+	*q = Queue{Text: bytes.Clone(text)}
+	return json.Unmarshal(text, (*document)(q))
 }
 
 // Queues yields all queues in order of client and type, page by page. With a client it yields only the queues of that

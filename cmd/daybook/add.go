@@ -35,6 +35,7 @@ type addFlags struct {
 	onComplete  string
 	inFlight    int
 	dryRun      bool
+	ids         bool
 }
 
 // The values of --unknown.
@@ -61,8 +62,8 @@ input. Empty lines are skipped.
 
 The lines are sent in bodies of up to 1 MiB, several at the same time. Each body becomes a batch: the
 server stores all of it or nothing. The id of each batch is printed, in order, when the batch is on the
-server's disk. An error in a line, such as a row with too few fields, ends the command: what is printed was
-stored. With --dry-run, the command reads the whole input, sends nothing, and prints what it would add.
+server's disk; on a terminal, one line at the end says what was added, unless --ids is given. An error in a
+line, such as a row with too few fields, ends the command: what is printed was stored. With --dry-run, the command reads the whole input, sends nothing, and prints what it would add.
 
 If an answer is lost, the body is sent again with the same idempotency key, so that it is stored once. If
 the server refuses a body for now, it is sent again for up to a minute.
@@ -97,7 +98,9 @@ Windows.`,
 	flags.StringVar(&f.onComplete, "on-complete", "", "type of the jobs that are created with the outputs of these when they complete")
 	flags.IntVar(&f.inFlight, "in-flight", 4, "how many bodies are sent at the same time")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "send nothing, and print how many jobs would be added, and the first three payloads")
+	flags.BoolVar(&f.ids, "ids", false, "print the id of each batch, on a terminal too")
 	linesFlag(cmd, &f.asJSON, "batch")
+	cmd.MarkFlagsMutuallyExclusive("ids", "json")
 	cmd.MarkFlagsMutuallyExclusive("key", "resume")
 	cmd.MarkFlagsMutuallyExclusive("dry-run", "resume")
 	completeFlag(cmd, "unknown", func(*cobra.Command, string) []string { return []string{unknownRepeat, unknownSkip} })
@@ -134,7 +137,7 @@ func add(cmd *cobra.Command, f *addFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	a := adding{cmd: cmd, asJSON: f.asJSON, line: newStatusLine(cmd.ErrOrStderr()), start: time.Now(), size: fileSize(in)}
+	a := adding{cmd: cmd, asJSON: f.asJSON, ids: f.ids || !isTerminal(cmd.OutOrStdout()), line: newStatusLine(cmd.ErrOrStderr()), start: time.Now(), size: fileSize(in)}
 	options.Stored, options.Progress = a.stored, a.progress
 	var state *addState
 	switch {
@@ -191,13 +194,13 @@ func add(cmd *cobra.Command, f *addFlags, args []string) error {
 		case early != nil:
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s says that everything is stored; nothing is added\n", f.resume)
 		}
-		return a.failed
+		return a.end(queueName{f.client, f.typ})
 	}
 	if err == nil {
 		if result.Jobs == 0 {
 			fmt.Fprintln(cmd.ErrOrStderr(), nothingThere)
 		}
-		return a.failed
+		return a.end(queueName{f.client, f.typ})
 	}
 	if errors.Is(err, client.ErrKeyReused) {
 		return fmt.Errorf("the input is not the one that was added with --key %s before: %d lines are the same, and the rest was not stored; to add a new input, leave out --key: %w",
@@ -396,6 +399,10 @@ const maxInFlight = 64
 type adding struct {
 	cmd     *cobra.Command
 	asJSON  bool
+	ids     bool // prints the ids of the batches
+	batches int  // that are stored
+	jobs    int64
+	first   string // the id of the first batch
 	line    *statusLine
 	start   time.Time
 	size    int64 // of the file; 0 if it is not known
@@ -410,13 +417,30 @@ func (a *adding) stored(b client.AddedBody) {
 		return
 	}
 	a.line.clear()
+	if a.batches++; a.batches == 1 {
+		a.first = b.BatchID
+	}
+	a.jobs += int64(b.Count)
 	if a.asJSON {
 		a.failed = json.NewEncoder(a.cmd.OutOrStdout()).Encode(map[string]any{
 			"batch_id": b.BatchID, "count": b.Count, "first_id": b.FirstID, "last_id": b.LastID,
 		})
-	} else {
+	} else if a.ids {
 		_, a.failed = fmt.Fprintln(a.cmd.OutOrStdout(), b.BatchID)
 	}
+}
+
+// end says what is stored, unless the batches were printed.
+func (a *adding) end(to queueName) error {
+	if a.failed != nil || a.asJSON || a.ids || a.batches == 0 {
+		return a.failed
+	}
+	text := "batch " + a.first
+	if a.batches > 1 {
+		text = fmt.Sprintf("%d batches; the first is %s, and --ids prints all", a.batches, a.first)
+	}
+	_, err := fmt.Fprintf(a.cmd.OutOrStdout(), "added %s to %s: %s\n", jobsText(a.jobs), to, text)
+	return err
 }
 
 func (a *adding) progress(p client.AddProgress) {

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
@@ -96,7 +95,7 @@ func listBatches(cmd *cobra.Command, all iter.Seq2[client.Batch, error], limit i
 		}
 		shown++
 		if asJSON {
-			err = printLines(out, []batchDocument{batchDocument(b)})
+			err = writeDocument(out, b.Text)
 		} else if list.rows = append(list.rows, b); len(list.rows) == job.MaxPage {
 			err = list.print()
 		}
@@ -109,34 +108,6 @@ func listBatches(cmd *cobra.Command, all iter.Seq2[client.Batch, error], limit i
 		return err
 	}
 	return list.print()
-}
-
-// batchDocument is a batch as JSON. A field is left out where the document of the server has null.
-type batchDocument struct {
-	ID          string                `json:"batch_id"`
-	Status      string                `json:"status"`
-	CreatedAt   int64                 `json:"created_at"`
-	EndedAt     int64                 `json:"ended_at,omitzero"`
-	Count       int64                 `json:"count"`
-	Counts      map[string]int64      `json:"counts"`
-	Purged      int64                 `json:"purged"`
-	FailedJobID string                `json:"failed_job_id,omitzero"`
-	Error       string                `json:"error,omitzero"`
-	Progress    *client.BatchProgress `json:"progress,omitzero"`
-
-	Name          string                    `json:"name,omitzero"`
-	Client        string                    `json:"client,omitzero"`
-	Type          string                    `json:"type,omitzero"`
-	Meta          map[string]jsontext.Value `json:"meta,omitzero"`
-	OnFailure     string                    `json:"on_failure,omitzero"`
-	ChunkSize     int64                     `json:"chunk_size,omitzero"`
-	Open          bool                      `json:"open"`
-	MetadataBytes int                       `json:"metadata_bytes"`
-	RetentionMs   int64                     `json:"retention_ms"`
-	Snowflake     int64                     `json:"snowflake,omitzero"`
-	Traceparent   string                    `json:"traceparent,omitzero"`
-	Tracestate    string                    `json:"tracestate,omitzero"`
-	Baggage       string                    `json:"baggage,omitzero"`
 }
 
 func printLines[T any](w io.Writer, list []T) error {

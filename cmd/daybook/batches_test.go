@@ -66,7 +66,7 @@ func TestSubmitAndResults(t *testing.T) {
 		t.Errorf("%s: %v", text, err)
 	}
 	for _, null := range []string{"progress", "chunk_size", "traceparent", "tracestate", "baggage"} {
-		if value, given := document[null]; given {
+		if value, given := document[null]; !given || value != nil {
 			t.Errorf("%s is %v", null, value)
 		}
 	}

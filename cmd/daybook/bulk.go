@@ -269,7 +269,7 @@ func (b *bulk) sweep(cmd *cobra.Command, what string) error {
 		}
 	}
 	if b.asJSON {
-		return json.NewEncoder(b.out).Encode(&w)
+		return writeDocument(b.out, w.Text)
 	}
 	if !w.Done {
 		_, err = fmt.Fprintf(b.out, "the server goes on to %s jobs of %s; `daybook sweeps %s` shows how far it is\n", b.verb, what, w.ID)

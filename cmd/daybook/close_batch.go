@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -30,7 +29,7 @@ batches that it makes; a batch stays open if its producer creates it with "open"
 			return err
 		}
 		if r.asJSON {
-			return json.NewEncoder(r.out).Encode(&b)
+			return writeDocument(r.out, b.Text)
 		}
 		_, err = fmt.Fprintf(r.out, "%s %s\n", b.ID, b.Status)
 		return err

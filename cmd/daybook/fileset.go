@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -101,9 +100,8 @@ that the server keeps, the newest first.`,
 // print writes a list of filesets.
 func (f *filesetCommand) print(cmd *cobra.Command, list []client.Fileset) error {
 	if f.asJSON {
-		out := json.NewEncoder(cmd.OutOrStdout())
 		for i := range list {
-			if err := out.Encode(&list[i]); err != nil {
+			if err := writeDocument(cmd.OutOrStdout(), list[i].Text); err != nil {
 				return err
 			}
 		}

@@ -102,7 +102,7 @@ the runner.`,
 			return err
 		}
 		if h.asJSON {
-			return json.NewEncoder(h.out).Encode(&stored)
+			return writeDocument(h.out, stored.Text)
 		}
 		_, err = fmt.Fprintf(h.out, "%s version %d\n", stored.Type, stored.Version)
 		return err
@@ -181,7 +181,7 @@ func newHandlerGet() *cobra.Command {
 		case err != nil:
 			return err
 		case h.asJSON:
-			return json.NewEncoder(h.out).Encode(&stored)
+			return writeDocument(h.out, stored.Text)
 		case stored.Document.Kind == handler.Script:
 			out := h.out
 			if isTerminal(out) {
@@ -238,9 +238,8 @@ server keeps, the newest first.`,
 // print writes a list of handlers.
 func (h *handlerCommand) print(list []client.StoredHandler) error {
 	if h.asJSON {
-		out := json.NewEncoder(h.out)
 		for i := range list {
-			if err := out.Encode(&list[i]); err != nil {
+			if err := writeDocument(h.out, list[i].Text); err != nil {
 				return err
 			}
 		}

@@ -552,6 +552,10 @@ func TestUsage(t *testing.T) {
 		{"serve --journal-retain many", "number of bytes"},
 		{"serve --log-level loud", "--log-level"},
 		{"serve --log-format xml", "--log-format"},
+		{"work --log-format xml", "--log-format"},
+		{"completion tcsh", `unknown command "tcsh"`},
+		{"completion", "completion requires a command: bash, fish, powershell or zsh"},
+		{"completion bash zsh", `unknown command "zsh"`},
 		{"get", "get needs ID\n`daybook help get` shows"},
 		{"get a b", "get takes ID, and 2 arguments were given"},
 		{"watch", "watch needs JOB|BATCH|CLIENT/TYPE"},
@@ -632,6 +636,11 @@ func TestHelp(t *testing.T) {
 	for _, e := range exitCodes {
 		if !strings.Contains(text, fmt.Sprintf("%d  %s", e.code, e.meaning)) {
 			t.Errorf("help exit-codes lacks %d", e.code)
+		}
+	}
+	for _, flag := range []string{"--version", "-v"} {
+		if text, want := ok(t, flag), ok(t, "version"); text != want {
+			t.Errorf("%s: %q, want %q", flag, text, want)
 		}
 	}
 	if text := ok(t, "version"); !strings.HasPrefix(text, "daybook dev (commit unknown, go1") {

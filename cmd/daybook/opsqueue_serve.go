@@ -205,7 +205,11 @@ func opsqueueLogger(cmd *cobra.Command, e opsqueue.Environment) zerolog.Logger {
 	case l <= slog.LevelError:
 		level = zerolog.ErrorLevel
 	}
-	return zerolog.New(cmd.ErrOrStderr()).Level(level).With().Timestamp().Logger()
+	to := cmd.ErrOrStderr()
+	if isTerminal(to) {
+		to = consoleLog(to, hasColours(to))
+	}
+	return zerolog.New(to).Level(level).With().Timestamp().Logger()
 }
 
 // sampleTraces sets the variables of OpenTelemetry that the original's variable stands for, unless they are set.

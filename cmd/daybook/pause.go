@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -64,7 +63,7 @@ func ofQueues(cmd *cobra.Command, batch *string, change func(ctx context.Context
 				return err
 			}
 			if r.asJSON {
-				return json.NewEncoder(r.out).Encode(&b)
+				return writeDocument(r.out, b.Text)
 			}
 			_, err = fmt.Fprintf(r.out, "%s %s\n", b.ID, b.Status)
 			return err
@@ -86,7 +85,7 @@ func ofQueues(cmd *cobra.Command, batch *string, change func(ctx context.Context
 				return err
 			}
 			if r.asJSON {
-				err = json.NewEncoder(r.out).Encode(&q)
+				err = writeDocument(r.out, q.Text)
 			} else if q.Paused {
 				_, err = fmt.Fprintf(r.out, "%s is paused\n", name)
 			} else {

@@ -17,6 +17,7 @@ func run(args []string, in io.Reader, out, errs io.Writer) int {
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errs)
+	refuseUnknownShells(root.Command)
 	cmd, err := root.ExecuteC()
 	if err == nil {
 		return exitOK
@@ -94,6 +95,9 @@ Environment variables and configuration files can set flags: see ` + "`daybook h
 			root.AddCommand(cmd)
 		}
 	}
+	root.Version = versionText()
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.Flags().BoolP("version", "v", false, "show the version of this program")
 	root.SetHelpCommandGroupID("program")
 	root.SetCompletionCommandGroupID("program")
 	root.AddCommand(newExitCodes(), newEnvironmentHelp(), newConfigurationHelp())
@@ -116,6 +120,19 @@ func refuseUnknownTopics(root *cobra.Command) {
 			}
 			show(cmd, args)
 			return nil
+		}
+	}
+}
+
+// refuseUnknownShells makes `daybook completion` of a shell that it does not know an error. Cobra's command prints to what is
+// the output of the root when it is made.
+func refuseUnknownShells(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "completion" {
+			shells := cmd.Commands()
+			cmd.RemoveCommand(shells...)
+			group(cmd, shells...)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -181,7 +180,7 @@ prints all settings and the origin of each.`,
 	flags.Var(&f.clientQuota, "blob-client-quota", "bytes that the blobs of each client may have; 0 means as many as --blob-quota")
 	flags.Var(&f.blobsCollect, "blobs-collect", "time between two collections, which remove blobs that nothing names and that were stored more than a day ago; 0 means never")
 	flags.StringVar(&f.logLevel, "log-level", "info", "least severe messages to log: trace, debug, info, warn or error; successful requests of frequent kinds are logged at debug")
-	flags.StringVar(&f.logFormat, "log-format", "json", "format of the log: json, or console for people")
+	flags.StringVar(&f.logFormat, "log-format", logAuto, logFormatHelp)
 	flags.BoolVar(&f.clockAhead, "allow-clock-ahead", false, "start even if the last time in the journal is more than a day ahead of the wall clock")
 	flags.StringVar(&f.mdns, "mdns", "auto", "announce the server on the local network: on, off, or auto, which means if other machines can connect to it")
 	flags.StringSliceVar(&f.mdnsOn, "mdns-interface", nil, "network interfaces to announce the server on (default: all that can multicast)")
@@ -298,12 +297,44 @@ func newLogger(level, format string, w io.Writer) (zerolog.Logger, error) {
 	if err != nil {
 		return zerolog.Logger{}, err
 	}
-	switch format {
-	case "json":
-	case "console":
-		w = zerolog.ConsoleWriter{Out: w, TimeFormat: time.RFC3339, NoColor: !isTerminal(w) || os.Getenv("NO_COLOR") != ""}
-	default:
-		return zerolog.Logger{}, usageError{fmt.Errorf("--log-format %q is neither json nor console", format)}
+	isConsole, err := forPeople(format, w)
+	if err != nil {
+		return zerolog.Logger{}, err
+	}
+	if isConsole {
+		w = consoleLog(w, hasColours(w))
 	}
 	return zerolog.New(w).Level(parsed).With().Timestamp().Logger(), nil
+}
+
+// The values of --log-format.
+const (
+	logAuto       = "auto"
+	logConsole    = "console"
+	logJSON       = "json"
+	logFormatHelp = "format of the log: json, console for people, or auto, which is console on a terminal and json otherwise"
+)
+
+// forPeople reports whether a log that is written to w is for people.
+func forPeople(format string, w io.Writer) (bool, error) {
+	switch format {
+	case logAuto:
+		return isTerminal(w), nil
+	case logConsole, logJSON:
+		return format == logConsole, nil
+	}
+	return false, usageError{fmt.Errorf("--log-format %q is not one of %s, %s, %s", format, logAuto, logConsole, logJSON)}
+}
+
+// consoleLog makes lines for people of a log in JSON. A text that could change a terminal is put in quotes.
+func consoleLog(w io.Writer, colours bool) io.Writer {
+	return zerolog.ConsoleWriter{
+		Out: w, TimeFormat: time.DateTime, NoColor: !colours,
+		FormatPrepare: func(fields map[string]any) error {
+			if text, ok := fields[zerolog.MessageFieldName].(string); ok {
+				fields[zerolog.MessageFieldName] = plainCell(text)
+			}
+			return nil
+		},
+	}
 }

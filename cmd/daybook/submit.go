@@ -132,7 +132,7 @@ func submit(cmd *cobra.Command, f *submitFlags, args []string) error {
 		return err
 	}
 	if f.asJSON {
-		err = printLines(cmd.OutOrStdout(), []batchDocument{batchDocument(b)})
+		err = writeDocument(cmd.OutOrStdout(), b.Text)
 	} else {
 		_, err = fmt.Fprintln(cmd.OutOrStdout(), s.ID)
 	}

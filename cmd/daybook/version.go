@@ -10,6 +10,10 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
+func versionText() string {
+	return fmt.Sprintf("daybook %s (commit %s, %s, level %d)", version, commit, runtime.Version(), job.Level)
+}
+
 func newVersion() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -26,7 +30,7 @@ program applies an older journal with the same result.`,
 					"version": version, "commit": commit, "go": runtime.Version(), "level": job.Level,
 				})
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "daybook %s (commit %s, %s, level %d)\n", version, commit, runtime.Version(), job.Level)
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), versionText())
 			return err
 		},
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -283,17 +282,15 @@ func (w *watcher) batch(ctx context.Context, id string) error {
 		if err != nil {
 			return progress{}, err
 		}
-		return batchProgress(&b)
+		return batchProgress(&b), nil
 	}, func(ctx context.Context) error {
 		_, err := w.c.AwaitBatch(ctx, id)
 		return err
 	})
 }
 
-func batchProgress(b *client.Batch) (p progress, err error) {
-	if p.document, err = json.Marshal(b); err != nil {
-		return p, err
-	}
+func batchProgress(b *client.Batch) (p progress) {
+	p.document = b.Text
 	if b.Ended() {
 		p.ended = true
 		p.text = fmt.Sprintf("batch %s %s: %s", b.ID, b.Status, countsText(b.Counts))
@@ -301,7 +298,7 @@ func batchProgress(b *client.Batch) (p progress, err error) {
 			p.text += " in " + interval(b.EndedAt-b.CreatedAt)
 		}
 		p.err = outcome("the batch "+b.ID, b.Status, b.Error)
-		return p, nil
+		return p
 	}
 	n := b.Count - b.Counts["deferred"] - b.Counts["pending"] - b.Counts["active"]
 	part := 0.0
@@ -326,7 +323,7 @@ func batchProgress(b *client.Batch) (p progress, err error) {
 			p.text += fmt.Sprintf(", %s left", shortTime(time.Duration(*b.Progress.EstimateMs)*time.Millisecond))
 		}
 	}
-	return p, nil
+	return p
 }
 
 // outcome returns an error unless a job or batch has completed.
@@ -387,15 +384,13 @@ func (w *watcher) queue(ctx context.Context, q queueName) error {
 		if err != nil {
 			return progress{}, err
 		}
-		return s.look(q, &doc, time.Now())
+		return s.look(q, &doc, time.Now()), nil
 	}, nil)
 }
 
 // look adds a document of the queue, and returns the progress.
-func (s *queueWatch) look(q queueName, doc *client.Queue, now time.Time) (p progress, err error) {
-	if p.document, err = json.Marshal(doc); err != nil {
-		return p, err
-	}
+func (s *queueWatch) look(q queueName, doc *client.Queue, now time.Time) (p progress) {
+	p.document = doc.Text
 	if s.counts == nil {
 		s.began = now
 	} else {
@@ -415,7 +410,7 @@ func (s *queueWatch) look(q queueName, doc *client.Queue, now time.Time) (p prog
 		if s.failed > 0 {
 			p.err = &notCompleted{fmt.Sprintf("the queue %s", q), "failed", fmt.Sprintf("%d jobs failed while it was watched", s.failed)}
 		}
-		return p, nil
+		return p
 	}
 	part := float64(s.ended) / float64(s.ended+rest)
 	p.text = fmt.Sprintf("%s %s %s", bar(part), percent(part), countsText(map[string]int64{
@@ -434,5 +429,5 @@ func (s *queueWatch) look(q queueName, doc *client.Queue, now time.Time) (p prog
 			p.text += ", " + left + " left"
 		}
 	}
-	return p, nil
+	return p
 }

@@ -15,7 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mattn/go-isatty"
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
@@ -33,7 +32,7 @@ type workFlags struct {
 	networkFlags                      // where metrics are served
 	containers                        containerFlags
 	strategy, sandbox, id             string
-	logLevel                          string
+	logLevel, logFormat               string
 	accept, types, clients, httpAllow []string
 	wasiGrant                         []string
 	wasiExtensions, cache             string
@@ -92,6 +91,7 @@ only; --http-allow names others. It is needed for handlers of the file, too.`,
 	flags.StringVar(&f.listen, "listen", "", "address for /metrics and /healthz, like 127.0.0.1:9717 (default: none)")
 	flags.BoolVar(&f.insecure, "insecure", false, "let --listen be an address that other machines can connect to")
 	flags.StringVar(&f.logLevel, "log-level", "info", "least severe messages to log: trace, debug, info, warn or error")
+	flags.StringVar(&f.logFormat, "log-format", logAuto, logFormatHelp+"; console on a terminal shows the progress too")
 	flags.StringVar(&f.id, "id", "", "id of the runner (default: host name, process id and a random number)")
 	flags.BoolVar(&f.takeover, "takeover", false, "hold the --id even if another runner does, which then ends")
 	flags.StringToStringVar(&f.labels, "label", nil, "labels that the list of runners shows, as name=value")
@@ -112,7 +112,11 @@ func work(cmd *cobra.Command, f *workFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	out := newWorkOutput(cmd.ErrOrStderr(), level)
+	isConsole, err := forPeople(f.logFormat, cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	out := newWorkOutput(cmd.ErrOrStderr(), level, isConsole)
 	settings.Log, settings.ScriptOutput = out.log, out.script
 	r, err := runner.New(settings)
 	if err != nil {
@@ -253,7 +257,7 @@ func (f *workFlags) serveMetrics(r *runner.Runner, log *slog.Logger) (end func()
 	}, nil
 }
 
-// workOutput is where a runner says what it does: JSON lines, or on a terminal lines for people and one that shows the
+// workOutput is where a runner says what it does: JSON lines, or lines for people and on a terminal one that shows the
 // progress.
 type workOutput struct {
 	zero     zerolog.Logger
@@ -261,15 +265,17 @@ type workOutput struct {
 	progress *progressLine // nil unless the output is a terminal
 }
 
-func newWorkOutput(errs io.Writer, level zerolog.Level) *workOutput {
+func newWorkOutput(errs io.Writer, level zerolog.Level, isConsole bool) *workOutput {
 	w := &workOutput{}
-	if file, ok := errs.(*os.File); ok && isatty.IsTerminal(file.Fd()) {
-		w.progress = &progressLine{to: file}
-		w.zero = zerolog.New(zerolog.ConsoleWriter{Out: w.progress, TimeFormat: time.TimeOnly, NoColor: os.Getenv("NO_COLOR") != ""}).With().Timestamp().Logger()
-	} else {
-		w.zero = zerolog.New(errs).With().Timestamp().Logger()
+	to := errs
+	if isConsole {
+		if isTerminal(errs) {
+			w.progress = &progressLine{to: errs.(*os.File)}
+			to = w.progress
+		}
+		to = consoleLog(to, hasColours(errs))
 	}
-	w.zero = w.zero.Level(level)
+	w.zero = zerolog.New(to).With().Timestamp().Logger().Level(level)
 	w.log = slog.New(zerolog.NewSlogHandler(w.zero))
 	return w
 }

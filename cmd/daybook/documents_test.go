@@ -1,0 +1,73 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// TestDocumentsAreThoseOfTheServer: --json prints the server's documents as they are, with null and with fields that this
+// version of the program may not know.
+func TestDocumentsAreThoseOfTheServer(t *testing.T) {
+	s := serving(t, t.TempDir(), "--blobs", t.TempDir())
+	batch := strings.TrimSpace(ok(t, "add", "--server", s.url, "--type", "docs", written(t, "in", "a\nb\n")))
+	ok(t, "cancel", "--server", s.url, "--batch", batch)
+	ok(t, "create", "--server", s.url, "--type", "waits", "x")
+	handler := written(t, "handler.json", `{"kind":"exec","program":"cat"}`)
+	ok(t, "handler", "put", "--server", s.url, "docs", handler)
+	files := t.TempDir()
+	ok(t, "fileset", "push", "--server", s.url, files, "docs")
+	get := func(path string) string {
+		t.Helper()
+		resp, err := http.Get(s.url + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatal(path, resp.Status, string(text), err)
+		}
+		return strings.TrimSpace(string(text))
+	}
+	first := func(path, list string) string {
+		var page map[string]json.RawMessage
+		var all []json.RawMessage
+		if err := json.Unmarshal([]byte(get(path)), &page); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(page[list], &all); err != nil || len(all) == 0 {
+			t.Fatal(path, page, err)
+		}
+		return string(all[0])
+	}
+	for _, c := range []struct {
+		args string
+		want string
+	}{
+		{"watch " + batch, get("/batches/" + batch)},
+		{"watch default/docs", get("/queues/default/docs")},
+		{"pause default/docs", ""},
+		{"batches --limit 1", first("/batches", "batches")},
+		{"fileset ls docs", first("/filesets", "filesets")},
+		{"handler ls", first("/handlers", "handlers")},
+		{"handler get docs", get("/handlers/docs")},
+	} {
+		r := execute(t, "", append(strings.Fields(c.args), "--json", "--server", s.url)...)
+		got := strings.TrimSpace(r.out)
+		if i := strings.LastIndexByte(got, '\n'); i >= 0 {
+			got = got[i+1:]
+		}
+		if c.want == "" { // the command changes the document
+			c.want = get("/queues/default/docs")
+		}
+		if got != c.want {
+			t.Errorf("%s: %d %s\n%s\nwant\n%s", c.args, r.code, r.errs, got, c.want)
+		}
+	}
+	if text := ok(t, "cancel", "--server", s.url, "--queue", "default/waits", "--json"); !strings.Contains(text, `"sweep_id":null`) {
+		t.Errorf("%s", text)
+	}
+}
