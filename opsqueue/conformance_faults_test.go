@@ -1,6 +1,7 @@
 package opsqueue_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net"
@@ -219,6 +220,35 @@ func TestCloseFrame(t *testing.T) {
 		if err := <-ends; websocket.CloseStatus(err) != websocket.StatusGoingAway {
 			t.Errorf("the connection ended with: %v", err)
 		}
+	}
+}
+
+// TestMistakesAreNamed: a consumer whose message is refused is told why, in a close frame.
+func TestMistakesAreNamed(t *testing.T) {
+	h := startHost(t)
+	for name, c := range map[string]struct {
+		kind    websocket.MessageType
+		message []byte
+		status  websocket.StatusCode
+	}{
+		"text":                  {websocket.MessageText, []byte("hello"), websocket.StatusPolicyViolation},
+		"empty":                 {websocket.MessageBinary, nil, websocket.StatusPolicyViolation},
+		"no CBOR":               {websocket.MessageBinary, []byte("\xff\xff"), websocket.StatusPolicyViolation},
+		"a number":              {websocket.MessageBinary, []byte{1}, websocket.StatusPolicyViolation},
+		"deeply nested":         {websocket.MessageBinary, bytes.Repeat([]byte{0x81}, 1_000_000), websocket.StatusPolicyViolation},
+		"a text of 2^63 bytes":  {websocket.MessageBinary, []byte{0x7b, 0x80, 0, 0, 0, 0, 0, 0, 0}, websocket.StatusPolicyViolation},
+		"an unknown message":    {websocket.MessageBinary, []byte("\xa2\x65nonce\x01\x68contents\x63Foo"), websocket.StatusPolicyViolation},
+		"longer than a message": {websocket.MessageBinary, make([]byte, 2*wire.MaxMessageBytes), websocket.StatusMessageTooBig},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := h.raw()
+			go func() { _ = r.socket.Write(h.ctx, c.kind, c.message) }() // the server may end the connection before it has all
+			_, _, err := r.socket.Read(h.ctx)
+			closed, ok := errors.AsType[websocket.CloseError](err)
+			if !ok || closed.Code != c.status || closed.Reason == "" {
+				t.Errorf("the connection ended with: %v", err)
+			}
+		})
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -102,6 +103,7 @@ func (c *consumer) run() {
 		beats.Go(c.beat)
 		err = c.read()
 	}
+	c.closeFor(err)
 	c.stop()
 	c.cut()
 	c.waiting.Wait()
@@ -137,7 +139,7 @@ func (c *consumer) receive(buffer *bytes.Buffer) (m wire.ClientToServer, err err
 		return m, err
 	}
 	if kind != websocket.MessageBinary {
-		return m, errors.New("the consumer has sent a text message")
+		return m, &mistake{errors.New("a text message; messages are binary")}
 	}
 	buffer.Reset()
 	n, err := buffer.ReadFrom(io.LimitReader(r, maxKeptBuffer))
@@ -155,8 +157,16 @@ func (c *consumer) receive(buffer *bytes.Buffer) (m wire.ClientToServer, err err
 	if err != nil {
 		return m, err
 	}
-	return wire.DecodeClientToServer(buffer.Bytes())
+	if m, err = wire.DecodeClientToServer(buffer.Bytes()); err != nil {
+		err = &mistake{err}
+	}
+	return m, err
 }
+
+// mistake is a message that no consumer may send.
+type mistake struct{ error }
+
+func (m *mistake) Unwrap() error { return m.error }
 
 // serve begins to carry out one message. The order of completions and failures is kept.
 func (c *consumer) serve(m *wire.ClientToServer) error {
@@ -168,7 +178,7 @@ func (c *consumer) serve(m *wire.ClientToServer) error {
 	case wire.FailChunk:
 		return c.fail(what)
 	default:
-		return fmt.Errorf("unknown message %T", what)
+		return &mistake{fmt.Errorf("unknown message %T", what)}
 	}
 }
 
@@ -249,6 +259,30 @@ func (c *consumer) closeGracefully() {
 	gone := time.AfterFunc(closeWait, c.cut)
 	defer gone.Stop()
 	_ = c.conn.Close(websocket.StatusGoingAway, "") // the end of the connection says it, too
+}
+
+// closeFor ends the connection with a frame that says why, if the consumer has made a mistake. A frame that breaks the
+// protocol of WebSockets, or is too long, has its answer already. It goes on to read for a moment, since the system would
+// discard the frame together with what was not read.
+func (c *consumer) closeFor(err error) {
+	why, isMistake := errors.AsType[*mistake](err)
+	if _, isNet := errors.AsType[net.Error](err); !isMistake &&
+		(err == nil || isNet || websocket.CloseStatus(err) >= 0 || errors.Is(err, io.EOF) || c.ctx.Err() != nil) {
+		return
+	}
+	gone := time.AfterFunc(closeWait, c.cut)
+	defer gone.Stop()
+	if isMistake {
+		_ = c.conn.Close(websocket.StatusPolicyViolation, closeReason(why.Error())) // the end of the connection says it, too
+	}
+	if half, ok := c.tcp.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
+		_, _ = io.Copy(io.Discard, c.tcp) // until cut
+	}
+}
+
+// closeReason cuts a reason to what a close frame can carry.
+func closeReason(reason string) string {
+	return strings.ToValidUTF8(reason[:min(len(reason), 123)], "")
 }
 
 // cut ends the connection at once.
