@@ -195,3 +195,37 @@ func TestOutputOfBlob(t *testing.T) {
 		r.get("/jobs/"+id+"/output").refused(http.StatusNotFound, "blob_not_found")
 	}
 }
+
+// TestStatesAreTheWholeDocument: the view of etcdq has the container and the fileset as they were asked for, and after a run the
+// container that ran. Other jobs have neither.
+func TestStatesAreTheWholeDocument(t *testing.T) {
+	r := start(t)
+	view := func(id string) string {
+		t.Helper()
+		o := r.get("/jobs/" + id + "?view=states").object(http.StatusOK)
+		text, err := json.Marshal([]any{o["Container"], o["Fileset"]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	for _, c := range []struct{ payload, output, want, ran string }{
+		{`{"Container":{"Config":{"Image":"a"}},"Fileset":{"Input":{"Name":"in","Patterns":["*"]}}}`, `{"image_id":"sha256:1","container_id":"c1"}`,
+			`[{"Config":{"Image":"a"}},{"Input":{"Name":"in","Patterns":["*"]}}]`, `[{"Config":{"Image":"a"},"ID":"c1","Image":"sha256:1"},{"Input":{"Name":"in","Patterns":["*"]}}]`},
+		{`{"Container":{"Image":"old","Config":{}}}`, `{"image_id":"sha256:1","container_id":"c1"}`, `[{"Config":{},"Image":"old"},null]`, `[{"Config":{},"ID":"c1","Image":"sha256:1"},null]`},
+		{`{"Container":{"Config":{}}}`, `"an output"`, `[{"Config":{}},null]`, `[{"Config":{}},null]`},
+		{`{"Container":7,"Fileset":[]}`, `null`, `[7,[]]`, `[7,[]]`},
+		{`"a text"`, `{"container_id":"c1"}`, `[null,null]`, `[null,null]`},
+		{`[1]`, `{}`, `[null,null]`, `[null,null]`},
+	} {
+		id := r.make(`{"type":"x","payload":` + c.payload + `}`)
+		if got := view(id); got != c.want {
+			t.Errorf("%s: %s", c.payload, got)
+		}
+		r.claimed("x")
+		r.post("/jobs/"+id+"/complete", `{"code":"ok","output":`+c.output+`}`).object(http.StatusOK)
+		if got := view(id); got != c.ran {
+			t.Errorf("%s, after the run: %s", c.payload, got)
+		}
+	}
+}

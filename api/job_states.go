@@ -33,6 +33,11 @@ func viewOf(query []parameter) (view string, err error) {
 
 // statesDocument is a job as etcdq shows it.
 type statesDocument struct {
+	// Container and Fileset are those of the payload, or null. After a run, the container has the ID and the image that it ran
+	// with.
+	Container jsontext.Value `json:"Container"`
+	Fileset   jsontext.Value `json:"Fileset"`
+
 	Owner  string       `json:"Owner"` // the runner; empty while the job waits
 	States []state      `json:"States"`
 	Result *stateResult `json:"Result"` // null until the job has ended
@@ -55,6 +60,10 @@ type stateResult struct {
 func (s *Server) answerStates(c echo.Context, held *share, j *job.Job) error {
 	const queued, started, finished = "QUEUED", "STARTED", "FINISHED"
 	doc := statesDocument{Owner: j.Runner}
+	var err error
+	if doc.Container, doc.Fileset, err = containerOf(j); err != nil {
+		return err
+	}
 	add := func(name, step string, at int64) {
 		doc.States = append(doc.States, state{name, step, time.UnixMilli(at).UTC().Format(time.RFC3339Nano), at})
 	}
@@ -85,6 +94,32 @@ func (s *Server) answerStates(c echo.Context, held *share, j *job.Job) error {
 		return err
 	}
 	return answerTagged(c, mimeJSON, text, text)
+}
+
+// containerOf returns the container and the fileset of a job for etcdq's clients. A payload of another form has neither.
+func containerOf(j *job.Job) (container, fileset jsontext.Value, err error) {
+	var asked struct{ Container, Fileset jsontext.Value }
+	if j.Kind != job.JSON || json.Unmarshal(j.Payload, &asked) != nil { // any JSON value may be a payload
+		return nil, nil, nil
+	}
+	var c struct {
+		ID    string         `json:"ID,omitzero"`
+		Image string         `json:"Image,omitzero"`
+		Rest  jsontext.Value `json:",embed"`
+	}
+	if asked.Container.Kind() != jsontext.KindBeginObject || json.Unmarshal(asked.Container, &c) != nil {
+		return asked.Container, asked.Fileset, nil
+	}
+	var ran struct {
+		ID    string `json:"container_id"`
+		Image string `json:"image_id"`
+	}
+	if j.OutputKind != job.JSON || json.Unmarshal(j.Output, &ran) != nil || ran.ID == "" {
+		return asked.Container, asked.Fileset, nil
+	}
+	c.ID, c.Image = ran.ID, ran.Image
+	container, err = json.Marshal(&c)
+	return container, asked.Fileset, err
 }
 
 // appendSteps appends the steps of a job, or null.

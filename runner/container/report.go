@@ -25,6 +25,7 @@ type report struct {
 	ExitCode *int64   `json:"exit_code,omitzero"` // of the container, if it has ended
 	Image    string   `json:"image,omitzero"`     // the full reference
 	ImageID  string   `json:"image_id,omitzero"`
+	ID       string   `json:"container_id,omitzero"` // it is removed after the run
 	Steps    []step   `json:"steps"`
 	Input    *version `json:"input,omitzero"`
 	Output   *version `json:"output,omitzero"`

@@ -288,6 +288,7 @@ func (r *run) container(ctx context.Context, img *image.InspectResponse) (how en
 			unanswered = engineAway(err)
 			return fmt.Errorf("create the container: %w", err)
 		}
+		r.report.ID = made.ID
 		for _, text := range made.Warnings {
 			e.Log.Debug("the container engine warns", "job_id", r.job.ID, "warning", text)
 		}
