@@ -31,7 +31,8 @@ const (
 // Jobs without the key rank like those of a value without active jobs. Nothing is withheld: if only jobs of busy values
 // wait, the claim takes them.
 //
-// Among equals, the order is that of underlying, which may be a PreferDistinct of another key:
+// Among equals, the order is that of underlying. Random draws a value and takes its oldest job. underlying may be a
+// PreferDistinct of another key:
 //
 //	client.PreferDistinct("region", client.PreferDistinct("user", client.Random))
 //

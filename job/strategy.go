@@ -38,7 +38,7 @@ const PreferDistinctName = "prefer_distinct"
 // What counts are the active jobs of the client that the job belongs to, of all of its types, whoever claimed them.
 // Values of different clients are different. A job without the key ranks as one whose value has no active jobs. The
 // jobs are ranked for each job that is handed out, so that a claim of ten jobs spreads over the values as ten claims
-// do. With Random below it, each job is drawn by itself.
+// do. With Random below it, a value is drawn for each job, each with the same chance, and its oldest job is taken.
 //
 // underlying may be a PreferDistinct of another key, which ranks jobs that are equal by this one; MaxDistinctKeys keys
 // are allowed in all.

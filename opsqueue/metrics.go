@@ -173,7 +173,7 @@ func (m *metrics) observeReserve(began time.Time, cmd *job.Claim) {
 	if cmd.Max > 1 {
 		limit = "more"
 	}
-	if keys := cmd.Strategy.DistinctKeys(); len(keys) > 0 && keys[0] != noKey {
+	if len(cmd.Strategy.DistinctKeys()) > 0 {
 		strategy = job.PreferDistinctName
 	}
 	m.reserveTook.WithLabelValues(limit, strategy).Observe(time.Since(began).Seconds())

@@ -71,20 +71,10 @@ func strategicMetadata(meta job.BatchMeta) wire.Metadata {
 
 var baseStrategies = [...]job.Strategy{wire.Oldest: job.Oldest, wire.Newest: job.Newest, wire.Random: job.Random}
 
-// noKey is a name in meta that no submission has: no key becomes it.
-const noKey = escapedKey + "none"
-
 // strategyOf returns a strategy as one of a claim. A key that no submission can have ranks nothing.
-//
-// Random alone becomes a preference by a key that no submission has, which draws a chunk in the same way. It finds the chunk
-// in an index in memory, and is several times as fast when the chunks that wait are scattered over a submission.
 func strategyOf(s wire.Strategy) job.Strategy {
 	strategy := baseStrategies[s.Base]
-	keys := s.PreferDistinct
-	if s.Base == wire.Random && len(keys) == 0 {
-		strategy, _ = job.PreferDistinct(noKey, strategy) // the name is valid
-	}
-	for _, key := range slices.Backward(keys) {
+	for _, key := range slices.Backward(s.PreferDistinct) {
 		if name, ok := metaName(key); ok {
 			if nested, err := job.PreferDistinct(name, strategy); err == nil { // wire bounds the depth
 				strategy = nested

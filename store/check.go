@@ -14,20 +14,22 @@ import (
 //     too late, and only leases of held lines exist;
 //   - unique keys are held by those who have them, idempotency keys and sessions are counted, and each session and sweep has its timer;
 //   - submissions count what their parts count, and have their index rows and timers;
+//   - indexes of prefer_distinct have the spans and count the active jobs that they have looked at;
 //   - payload pages tile what is not purged, the rows of sizes have the lengths of their payloads, and details belong to lines that are not.
 //
 // report is called with each problem and returns false to stop. A row that cannot be read is a problem like any other.
 // Check reads one moment of the database; Apply may continue.
 //
 // Check walks over the tables side by side, each through an iterator of its own, and looks rows up in the others. So
-// its memory grows with the number of queues, and not with those of batches, claims and keys.
+// its memory grows with the number of queues and with the leaves of indexes of prefer_distinct, and not with those of
+// batches, claims and keys.
 func (s *Store) Check(report func(problem string) bool) (problems int, err error) {
 	defer lsm.Catch(&err)
 	v := s.db.Snapshot()
 	defer v.Close()
 	c := checker{
 		v: v, bounds: s.machine.bounds,
-		queues: map[uint32]*recount{}, rows: map[byte]int64{}, report: report,
+		queues: map[uint32]*recount{}, distinct: map[byte]*distinctCheck{}, rows: map[byte]int64{}, report: report,
 	}
 	defer func() {
 		problems = c.problems
@@ -48,6 +50,7 @@ func (c *checker) run() {
 		}
 	}, "meta row")
 	c.rules = c.bounds.rulesAt(c.meta.level)
+	c.distinctIndexes()
 	c.table(batchTable, func(key string, value []byte) {
 		seq := seqOfKey(key)
 		c.guard(func() {
@@ -67,7 +70,8 @@ func (c *checker) run() {
 	c.handlers()
 	c.filesets()
 	c.submissions()
-	for _, table := range []byte{groupTable, listTable, readyTable, timerTable, holdTable, noticeTable, cellTable, idleTable, batchIndexTable} {
+	c.distinctLeaves()
+	for _, table := range []byte{groupTable, listTable, readyTable, timerTable, holdTable, noticeTable, cellTable, idleTable, batchIndexTable, distinctTable} {
 		n := int64(0)
 		c.table(table, func(string, []byte) { n++ })
 		if n != c.rows[table] {

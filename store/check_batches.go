@@ -76,6 +76,7 @@ func (c *checker) span(b *batch, g *group, sp *span, counts *job.Counts) {
 	for _, key := range sp.indexes(b, g) {
 		c.must(key)
 	}
+	c.distinctSpan(b, g, sp)
 	if sp.Claim != 0 {
 		c.named.refs += int(n)
 	}

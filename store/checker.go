@@ -15,8 +15,9 @@ type checker struct {
 	rules    rules // of the level of the store, or of bounds
 	groups   groupReader
 	queues   map[uint32]*recount
-	named    claimCount     // by all spans and leases of single lines
-	found    claimCount     // those of them that belong to their claims
+	named    claimCount // by all spans and leases of single lines
+	found    claimCount // those of them that belong to their claims
+	distinct map[byte]*distinctCheck
 	rows     map[byte]int64 // rows that must be there, by table
 	report   func(string) bool
 	problems int
@@ -50,6 +51,23 @@ func (c *checker) problem(format string, args ...any) {
 	if !c.report(fmt.Sprintf(format, args...)) {
 		panic(errEnough)
 	}
+}
+
+// distinctCheck is an index of prefer_distinct while its rows are compared with the spans.
+type distinctCheck struct {
+	distinctState
+	x       *distinctIndex // empty: it knows the order of spans
+	keys    []string
+	leaves  map[string]*distinctLeafCheck
+	counted uint64 // sums of what rows count of active jobs, and of what is active, by key and value
+	active  uint64
+}
+
+type distinctLeafCheck struct {
+	id    uint64
+	said  distinctLeaf
+	spans int64
+	first waiting
 }
 
 // guard makes a row that cannot be read a problem, and continues after what needs it.

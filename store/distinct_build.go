@@ -1,120 +1,331 @@
 package store
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// distinctIndex returns the index of a strategy.
+// loadDistinct reads all indexes at a start.
+func (m *machine) loadDistinct() {
+	var states []distinctState
+	for from := string(distinctTable); from != ""; {
+		var found *distinctState
+		m.o.Scan(from, string(distinctTable+1), func(key string, value []byte) bool {
+			s := decodeDistinctState(key[1], value)
+			found = &s
+			return false
+		})
+		if from = ""; found != nil {
+			states = append(states, *found)
+			from = distinctKey(found.number + 1)
+		}
+	}
+	for _, s := range states {
+		x := readDistinct(&m.o, s, func(id uint32) *queue { return m.queues.byID[id] }, m.rules.distinctNodes)
+		m.distinct.list = append(m.distinct.list, x)
+	}
+}
+
+// distinctIndex returns the index of a strategy. The first claim by a strategy makes one: it takes the first step over
+// the spans that exist, and ticks take the others.
 func (a *applying) distinctIndex(s job.Strategy) *distinctIndex {
 	d := &a.distinct
 	at := slices.IndexFunc(d.list, func(x *distinctIndex) bool { return x.strategy == s })
 	if at < 0 {
-		if len(d.list) == maxDistinctIndexes { // the first one was used least recently
-			d.list = slices.Delete(d.list, 0, 1)
+		if len(d.list) == maxDistinctIndexes {
+			a.dropDistinct(slices.MinFunc(d.list, func(x, y *distinctIndex) int { return cmp.Compare(x.usedAt, y.usedAt) }))
 		}
-		d.list, at = append(d.list, a.buildDistinct(s)), len(d.list)
+		number := byte(1)
+		for slices.ContainsFunc(d.list, func(x *distinctIndex) bool { return x.number == number }) {
+			number++
+		}
+		x := newDistinctIndex(distinctState{number: number, strategy: s, usedAt: a.now.At}, a.rules.distinctNodes)
+		for key := range x.keys {
+			x.levels = append(x.levels, key)
+		}
+		d.list = slices.Insert(d.list, int(number)-1, x)
+		a.buildDistinct(x)
+		return x
 	}
 	x := d.list[at]
-	copy(d.list[at:], d.list[at+1:])
-	d.list[len(d.list)-1] = x
-	x.usedAt = a.now.At
+	if a.now.At-x.usedAt >= distinctNoteMs {
+		x.usedAt = a.now.At
+		a.touch(&x.dirty, x)
+	}
+	if again := x.begunAt == 0 || a.now.At-x.begunAt >= distinctAgainMs; again {
+		levels := x.levels
+		if x.stage == inLine && x.wide > 0 {
+			levels = x.bestLevels(a.rules.distinctStep)
+		}
+		if x.stage == overfull || !slices.Equal(levels, x.levels) {
+			a.dropLine(x)
+			x.stage, x.levels, x.begunAt = liningUp, levels, a.now.At
+			a.buildDistinct(x)
+		}
+	}
 	return x
 }
 
-// buildDistinct builds the index of a strategy from the rows of all pending and active spans.
-func (m *machine) buildDistinct(s job.Strategy) *distinctIndex {
-	x := newDistinctIndex(s)
-	for _, q := range m.queues.byID {
-		if q.counts[job.Active] > 0 {
-			m.eachSpanOf(q, job.Active, func(_ *batch, g *group, sp span) {
-				x.countActive(q, g, int64(sp.last-sp.first)+1)
-			})
-		}
-		if q.counts[job.Pending] > 0 {
-			m.eachSpanOf(q, job.Pending, func(b *batch, g *group, sp span) {
-				x.leaf(q, g).spans.set(sp.waiting(b, g), int64(sp.last-sp.first)+1)
-			})
+// buildDistinct takes the first step of building an index or its line, and leaves the others to ticks.
+func (a *applying) buildDistinct(x *distinctIndex) {
+	a.stepDistinct(x, a.rules.distinctRows)
+	a.continueDistinct(x, a.now.At)
+}
+
+// continueDistinct leaves what is left to look at to a tick.
+func (a *applying) continueDistinct(x *distinctIndex, at int64) {
+	if x.stepAt = 0; x.stage == countingActive || x.stage == liningUp {
+		x.stepAt = at
+		a.setTimer(timerKey(at, distinctTimer, uint64(x.number), 0, 0))
+	}
+	a.touch(&x.dirty, x)
+}
+
+// resumeDistinct takes another step of the index whose timer is first, and returns about how many rows that took. Its
+// timer moves to the end of what is due, as that of a sweep does.
+func (a *applying) resumeDistinct(number uint64, rows int) int {
+	a.deleteTimer(a.timers.First(&a.o))
+	for _, x := range a.distinct.list {
+		if uint64(x.number) == number {
+			took := a.stepDistinct(x, rows)
+			a.continueDistinct(x, a.due)
+			return took + tickSpanRows
 		}
 	}
-	x.rankAll()
-	return x
+	return tickSpanRows
+}
+
+// stepDistinct looks at the next spans until it has looked at and written so many rows, and returns how many. It walks
+// over the rows of spans by queue and status.
+func (a *applying) stepDistinct(x *distinctIndex, rows int) int {
+	defer x.settle()
+	looked, begun := 0, a.o.Writes()
+	took := func() int { return looked + a.o.Writes() - begun }
+	for (x.stage == countingActive || x.stage == liningUp) && took() < rows {
+		status := job.Active
+		if x.stage == liningUp {
+			status = job.Pending
+		}
+		from := max(x.from, string(listTable))
+		var found []position
+		next := "" // where to go on after what was found
+		a.o.Scan(from, string(listTable+1), func(key string, _ []byte) bool {
+			switch queueID, s := queueOfListKey(key), statusOfListKey(key); {
+			case s < status:
+				next = listPrefix(queueID, status)
+			case s > status:
+				next = listPrefix(queueID+1, 0)
+			case len(found) < distinctChunk:
+				found = append(found, endOfListKey(key))
+				return true
+			default:
+				next = key
+			}
+			return false
+		})
+		looked += seekRows
+		a.prefetch(slices.SortedFunc(slices.Values(found), comparePositions)) // several queues may follow each other
+		for i, at := range found {
+			if took() >= rows && i > 0 {
+				return took()
+			}
+			sp := a.spanEnding(at)
+			b := a.batch(at.seq)
+			g := a.group(b, sp.last)
+			if looked++; x.stage == countingActive {
+				a.countDistinct(x, g, int64(sp.last-sp.first)+1)
+			} else if a.lineUp(x, b, g, &sp); x.stage == overfull {
+				return took()
+			}
+			x.from = listKey(g.queueID, status, at.seq, at.line) + "\x00"
+		}
+		if x.from = next; next == "" {
+			x.stage++
+		}
+	}
+	return took()
 }
 
 // distinctChunk is how many spans are looked up at once.
-const distinctChunk = 4096
+const distinctChunk = 64
 
-// eachSpanOf calls visit with the spans of a queue in a status, in the order of their ids. Like eachPending, it leaves
-// the caches alone.
-func (m *machine) eachSpanOf(q *queue, status job.Status, visit func(b *batch, g *group, sp span)) {
-	from := listPrefix(q.id, status)
-	to := lsm.After(from)
-	var b *batch // the last one
-	for from != "" {
-		var ends []position
-		next := ""
-		m.o.Scan(from, to, func(key string, _ []byte) bool {
-			if len(ends) == distinctChunk {
-				next = key
-				return false
-			}
-			ends = append(ends, endOfListKey(key))
-			return true
-		})
-		var batches, spans []string
-		for i, end := range ends {
-			if i == 0 || ends[i-1].seq != end.seq {
-				batches = append(batches, seqKey(batchTable, end.seq))
-			}
-			spans = append(spans, lineKey(spanTable, end.seq, end.line))
-		}
-		known := make(map[uint64]*batch, len(batches))
-		if b != nil {
-			known[b.seq] = b
-			if len(ends) > 0 && ends[0].seq == b.seq {
-				batches = batches[1:]
-			}
-		}
-		m.getNear(batches, func(key string, value []byte) {
-			b := decodeBatch(seqOfKey(key), value)
-			known[b.seq] = b
-		})
-		found := 0
-		m.getNear(spans, func(key string, value []byte) {
-			sp := decodeSpan(lineOfKey(key), value)
-			if b = known[seqOfKey(key)]; b == nil {
-				lsm.Contradict("find batch", "batch %d of a %v span has no row", seqOfKey(key), status)
-			}
-			found++
-			visit(b, m.group(b, sp.last), sp)
-		})
-		if found != len(ends) {
-			lsm.Contradict("find span", "%d of %d spans that rows of queue %d name are missing", len(ends)-found, len(ends), q.id)
-		}
-		from = next
+// seekRows is about how many rows take as long as the beginning of a scan.
+const seekRows = 4
+
+// dropDistinct drops an index with all of its rows.
+func (a *applying) dropDistinct(x *distinctIndex) {
+	a.dropStep(x)
+	x.gone = true
+	prefix := distinctKey(x.number)
+	a.o.DeleteRange(prefix, lsm.After(prefix))
+	a.distinct.list = slices.DeleteFunc(a.distinct.list, func(y *distinctIndex) bool { return x == y })
+}
+
+func (a *applying) dropStep(x *distinctIndex) {
+	if x.stepAt != 0 {
+		a.deleteTimer(timerKey(x.stepAt, distinctTimer, uint64(x.number), 0, 0))
+		x.stepAt = 0
 	}
 }
 
-// getNear calls visit with the rows of keys, which are in order. It reads them by a scan while few other rows are between
-// them, since looking up each of a million rows that are not in memory takes 50 times as long.
-func (m *machine) getNear(keys []string, visit func(key string, value []byte)) {
-	if len(keys) == 0 {
-		return
+// dropLine drops what an index has of pending spans, and keeps what it counts of active ones.
+func (a *applying) dropLine(x *distinctIndex) {
+	a.dropStep(x)
+	x.clear()
+	x.from = ""
+	for _, kind := range []byte{distinctLeafRow, distinctSpanRow} {
+		prefix := distinctPrefix(x.number, kind)
+		a.o.DeleteRange(prefix, lsm.After(prefix))
 	}
-	at, others := 0, 0
-	m.o.Scan(keys[0], keys[len(keys)-1]+"\x00", func(key string, value []byte) bool {
-		for at < len(keys) && keys[at] < key {
-			at++
+	a.touch(&x.dirty, x)
+}
+
+// trimDistinct drops the indexes that have not been used for a while.
+func (a *applying) trimDistinct() {
+	for _, x := range slices.Clone(a.distinct.list) {
+		if a.now.At-x.usedAt >= distinctIdleMs {
+			a.dropDistinct(x)
 		}
-		if at < len(keys) && keys[at] == key {
-			visit(key, value)
-			at++
-			return at < len(keys)
+	}
+}
+
+// followDistinct has the indexes of prefer_distinct follow that spans of a group were replaced.
+func (a *applying) followDistinct(b *batch, g *group, olds, news []span) {
+	for _, x := range a.distinct.list {
+		active := int64(0)
+		count := func(spans []span, sign int64) {
+			for i := range spans {
+				if sp := &spans[i]; sp.Status == job.Active && x.counts(listKey(g.queueID, job.Active, b.seq, sp.last)) {
+					active += sign * (int64(sp.last-sp.first) + 1)
+				}
+			}
 		}
-		others++
-		return others < 16*len(keys)
-	})
-	m.o.GetAll(keys[at:], visit)
+		count(olds, -1)
+		count(news, 1)
+		if active != 0 {
+			a.countDistinct(x, g, active)
+		}
+		for i := range news {
+			if sp := &news[i]; a.linesDistinct(x, b, g, sp) && !havePending(olds, b, g, sp.waiting(b, g)) {
+				a.lineUp(x, b, g, sp)
+			}
+		}
+		for i := range olds {
+			if sp := &olds[i]; a.linesDistinct(x, b, g, sp) && !havePending(news, b, g, sp.waiting(b, g)) {
+				a.leaveLine(x, b, g, sp)
+			}
+		}
+		x.settle()
+	}
+}
+
+func (a *applying) linesDistinct(x *distinctIndex, b *batch, g *group, sp *span) bool {
+	return sp.Status == job.Pending && x.lines(listKey(g.queueID, job.Pending, b.seq, sp.last))
+}
+
+// havePending reports whether one of some spans is pending in a place in line.
+func havePending(spans []span, b *batch, g *group, w waiting) bool {
+	return slices.ContainsFunc(spans, func(sp span) bool { return sp.Status == job.Pending && sp.waiting(b, g) == w })
+}
+
+// activeOf returns the number of active jobs of a value.
+func (a *applying) activeOf(x *distinctIndex) func(key int, name valueName) int64 {
+	return func(key int, name valueName) int64 {
+		return decodeActive(a.o.Get(distinctCountKey(x.number, key, name)))
+	}
+}
+
+// countDistinct adds to the active jobs of the values of a group.
+func (a *applying) countDistinct(x *distinctIndex, g *group, jobs int64) {
+	client := a.queues.byID[g.queueID].client
+	for key, name := range x.keys {
+		text, ok := g.Meta.Get(name)
+		if !ok {
+			continue
+		}
+		of := valueName{client, text}
+		v := x.values[key][of]
+		active := jobs
+		if v != nil {
+			active += v.active
+			v.active = active
+			x.unsettle(v)
+		} else {
+			active += a.activeOf(x)(key, of)
+		}
+		switch row := distinctCountKey(x.number, key, of); {
+		case active > 0:
+			a.o.Set(row, encodeActive(active))
+		case active == 0:
+			a.o.Delete(row)
+		default:
+			lsm.Contradict("count", "%d active jobs of %s=%q", active, name, text)
+		}
+	}
+}
+
+// distinctLeaf returns the leaf of the pending jobs of a group.
+func (a *applying) distinctLeaf(x *distinctIndex, g *group) *distinctNode {
+	q := a.queues.byID[g.queueID]
+	var values [job.MaxDistinctKeys]*distinctValue
+	for key, name := range x.keys {
+		if text, ok := g.Meta.Get(name); ok {
+			values[key] = x.value(key, valueName{q.client, text}, a.activeOf(x))
+		}
+	}
+	return x.leaf(q, &values)
+}
+
+// lineUp adds a pending span.
+func (a *applying) lineUp(x *distinctIndex, b *batch, g *group, sp *span) {
+	n := a.distinctLeaf(x, g)
+	w := sp.waiting(b, g)
+	if n.spans == 0 {
+		x.leaves++
+		n.id = x.leaves
+	}
+	if n.spans == 0 || x.compareSpans(&w, &n.first) < 0 {
+		n.first = w
+	}
+	n.spans++
+	a.o.Set(distinctSpanKey(x.number, x.base, n.id, &w), nil)
+	a.touchLeaf(x, n)
+	x.rerank(n)
+	if a.distinct.bytes() > a.rules.distinctBytes {
+		a.dropLine(x)
+		x.stage, x.begunAt = overfull, a.now.At
+	}
+}
+
+// leaveLine removes a pending span.
+func (a *applying) leaveLine(x *distinctIndex, b *batch, g *group, sp *span) {
+	n := a.distinctLeaf(x, g)
+	w := sp.waiting(b, g)
+	key := distinctSpanKey(x.number, x.base, n.id, &w)
+	a.o.Delete(key)
+	if n.spans--; n.spans > 0 && n.first == w {
+		// Nothing of the leaf is before its first span. So a look that begins there does not pass what was taken before.
+		found := false
+		a.o.Scan(key+"\x00", lsm.After(key[:11]), func(key string, _ []byte) bool {
+			_, n.first = splitDistinctSpanKey(x.base, key)
+			found = true
+			return false
+		})
+		if !found {
+			lsm.Contradict("find span", "leaf %d of %v counts %d spans more", n.id, x.strategy, n.spans)
+		}
+	}
+	a.touchLeaf(x, n)
+	x.rerank(n)
+}
+
+func (a *applying) touchLeaf(x *distinctIndex, n *distinctNode) {
+	if !n.dirty {
+		n.dirty = true
+		x.unwritten = append(x.unwritten, n)
+	}
+	a.touch(&x.dirty, x)
 }

@@ -10,13 +10,15 @@ import (
 
 // distinctPick is the job that a claim by prefer_distinct takes next.
 type distinctPick struct {
-	q      *queue
-	end    position // of its span
-	leaf   *distinctNode
-	before int64 // how many jobs of the span come before it; for Random only
+	q     *distinctQueue // nil: there is none
+	first waiting        // its span
 	// more: the jobs of the span that follow in the order of the base come next, because handing them out changes no rank
 	// or there are no others.
-	more bool
+	more      bool
+	leaf      *distinctNode // where it was found in the order of the index
+	seen      *distinctSeen // where it was found, without an order of the index
+	lines     int64         // of the span
+	handedOut bool
 }
 
 // distinctScope is a part of the roots of an index in which a claim looks: all of them, those of a client or type, or
@@ -51,7 +53,7 @@ func (x *distinctIndex) scopes(c choice) (scopes []distinctScope) {
 			return cmp.Or(strings.Compare(a.client, b.client), strings.Compare(a.typ, b.typ))
 		})
 		for _, q := range slices.Compact(pairs) {
-			if root := x.roots[q]; root != nil && root.placed {
+			if root := x.roots[q.id]; root != nil {
 				scopes = append(scopes, distinctScope{root: root})
 			}
 		}
@@ -77,7 +79,7 @@ func (s *distinctScope) reached(in func(n *distinctNode) bool) func(n **distinct
 // firstWhere returns the first root of the scope for which in is true, or nil.
 func (s *distinctScope) firstWhere(in func(n *distinctNode) bool) *distinctNode {
 	if s.tree == nil {
-		if in(s.root) {
+		if s.root.placed && in(s.root) {
 			return s.root
 		}
 		return nil
@@ -89,11 +91,11 @@ func (s *distinctScope) firstWhere(in func(n *distinctNode) bool) *distinctNode 
 	return *found
 }
 
-// tied returns how many jobs of the scope have a rank that no job of it is before, and how much weight of the tree comes
-// before them.
+// tied returns how many leaves of the scope have a rank that no job of it is before, and how much weight of the tree
+// comes before them.
 func (s *distinctScope) tied(rank *distinctRank) (jobs, before int64) {
 	if s.tree == nil {
-		if compareTies(&s.root.rank, rank) == 0 {
+		if s.root.placed && compareTies(&s.root.rank, rank) == 0 {
 			return s.root.tied, 0
 		}
 		return 0, 0
@@ -102,10 +104,17 @@ func (s *distinctScope) tied(rank *distinctRank) (jobs, before int64) {
 	return s.tree.upTo(s.reached(func(n *distinctNode) bool { return compareTies(&n.rank, rank) > 0 })) - before, before
 }
 
-// next returns the job that a claim takes next. ok is false if there is none. served is the client that Fair served
-// last, and random decides what Random draws.
-func (x *distinctIndex) next(c choice, served string, random uint64) (pick distinctPick, ok bool) {
-	scopes := x.scopes(c)
+// cost is about how much work it is to look for the first root of a scope.
+func (s *distinctScope) cost() int {
+	if s.tree == nil {
+		return 2
+	}
+	return 50
+}
+
+// next returns the job that a claim takes next in the order of the index, and about how much work that was. served is
+// the client that Fair served last, and random decides what Random draws.
+func (x *distinctIndex) next(scopes []distinctScope, served string, random uint64) (pick distinctPick, cost int) {
 	var best *distinctNode
 	better := func(n *distinctNode) {
 		if n != nil && (best == nil || x.comesFirst(n, best, served)) {
@@ -113,6 +122,7 @@ func (x *distinctIndex) next(c choice, served string, random uint64) (pick disti
 		}
 	}
 	for i := range scopes {
+		cost += scopes[i].cost()
 		first := scopes[i].firstWhere(func(*distinctNode) bool { return true })
 		better(first)
 		if x.base == job.Fair && first != nil { // of the same rank, the client after the one that was served last
@@ -123,10 +133,11 @@ func (x *distinctIndex) next(c choice, served string, random uint64) (pick disti
 		}
 	}
 	if best == nil {
-		return pick, false
+		return pick, cost
 	}
 	n, place := best, int64(0)
 	if x.base == job.Random {
+		cost *= 3
 		n, place = drawTied(scopes, &best.rank, random)
 	}
 	pick.q, pick.more = n.q, x.base == job.Oldest || x.base == job.Newest
@@ -136,48 +147,149 @@ func (x *distinctIndex) next(c choice, served string, random uint64) (pick disti
 			child, place = n.children.find(place)
 		}
 		n = *child
-		pick.more = pick.more && (n.value == nil || x.leaves == 1)
+		pick.more = pick.more && (n.value == nil || x.lined == 1)
 	}
-	w := n.spans.min()
-	if x.base == job.Random {
-		w, pick.before = n.spans.find(place)
-	}
-	pick.leaf, pick.end = n, w.end()
-	return pick, true
+	pick.leaf, pick.first = n, n.first
+	return pick, cost + 100
 }
 
 // ahead returns spans that are likely to be taken next: the first ones of the best siblings of a leaf.
 func (n *distinctNode) ahead(most int) (ends []position) {
-	var walk func(at *weightedNode[*distinctNode])
-	walk = func(at *weightedNode[*distinctNode]) {
-		if at == nil || len(ends) == most {
+	n.parent.children.some(most, func(c *distinctNode) bool {
+		ends = append(ends, c.first.end())
+		return true
+	})
+	slices.SortFunc(ends, comparePositions)
+	return ends
+}
+
+// distinctSeen is some pending spans of a queue that have the same values of the keys.
+type distinctSeen struct {
+	distinctSeenName
+	q     *distinctQueue
+	spans []waiting // in the order of the strategy
+	rank  distinctRank
+}
+
+type distinctSeenName struct {
+	id     uint32 // of the queue
+	values [job.MaxDistinctKeys]*distinctValue
+}
+
+// look returns some leaves of the scopes, the best ones of each node, and about how much work that was.
+func (x *distinctIndex) look(scopes []distinctScope, looks int) (seen []*distinctSeen, cost int) {
+	width := max(1, looks/8) // of each node
+	var walk func(n *distinctNode)
+	walk = func(n *distinctNode) {
+		if n.depth < len(x.keys) {
+			n.children.some(width, func(c *distinctNode) bool {
+				walk(c)
+				return len(seen) < 4*looks
+			})
 			return
 		}
-		if walk(at.left); len(ends) < most {
-			ends = append(ends, at.item.spans.min().end())
-			walk(at.right)
+		s := &distinctSeen{q: n.q, spans: []waiting{n.first}}
+		s.id = n.q.id
+		for at := n; at.depth > 0; at = at.parent {
+			s.values[x.levels[at.depth-1]] = at.value
+		}
+		seen = append(seen, s)
+	}
+	for i := range scopes {
+		s := &scopes[i]
+		cost += s.cost()
+		if s.tree == nil {
+			if s.root.placed {
+				walk(s.root)
+			}
+			continue
+		}
+		from := s.reached(func(*distinctNode) bool { return true })
+		s.tree.someFrom(width, from, func(n *distinctNode) bool {
+			if s.client != "" && n.q.client != s.client || s.typ != "" && n.q.typ != s.typ {
+				return false
+			}
+			walk(n)
+			return len(seen) < 4*looks
+		})
+	}
+	return seen, cost + 10*len(seen)
+}
+
+// best returns the job of what was seen that a claim takes next, and about how much work that was.
+func (x *distinctIndex) best(seen []*distinctSeen, c *choice, served string, random uint64) (pick distinctPick, cost int) {
+	var ties []*distinctSeen
+	for _, s := range seen {
+		s.rank = distinctRank{first: s.spans[0]}
+		for key := range x.keys {
+			if v := s.values[key]; v != nil {
+				s.rank.counts[key] = v.active
+			}
+		}
+		switch {
+		case len(ties) == 0 || compareTies(&s.rank, &ties[0].rank) < 0:
+			ties = append(ties[:0], s)
+		case compareTies(&s.rank, &ties[0].rank) == 0:
+			ties = append(ties, s)
 		}
 	}
-	walk(n.parent.children.root)
-	return ends
+	cost = 5 * len(seen)
+	if len(ties) == 0 {
+		return pick, cost
+	}
+	s := ties[0]
+	switch x.base {
+	case job.Random:
+		slices.SortFunc(ties, func(a, b *distinctSeen) int { return x.compareSeen(a, b, c) })
+		s, cost = ties[random%uint64(len(ties))], cost+20*len(ties)
+	case job.Fair:
+		s = slices.MinFunc(ties, func(a, b *distinctSeen) int {
+			return cmp.Or(compareTurns(a.q.client, b.q.client, served), x.compareWaiting(&a.spans[0], &b.spans[0]))
+		})
+	default:
+		s = slices.MinFunc(ties, func(a, b *distinctSeen) int { return x.compareWaiting(&a.spans[0], &b.spans[0]) })
+	}
+	return distinctPick{q: s.q, first: s.spans[0], seen: s, more: x.base != job.Random && x.base != job.Fair && s.values == distinctSeenName{}.values}, cost
+}
+
+// compareSeen orders leaves of the same rank as the index does for Random.
+func (x *distinctIndex) compareSeen(a, b *distinctSeen, c *choice) int {
+	clients, types := strings.Compare(a.q.client, b.q.client), strings.Compare(a.q.typ, b.q.typ)
+	if len(c.clients) == 0 && len(c.types) > 0 {
+		clients, types = types, clients
+	}
+	if order := cmp.Or(clients, types); order != 0 {
+		return order
+	}
+	for _, key := range x.levels {
+		if order := compareValues(a.values[key], b.values[key]); order != 0 {
+			return order
+		}
+	}
+	return 0
+}
+
+// compareTurns orders clients as Fair serves them after one.
+func compareTurns(a, b, served string) int {
+	turn := func(client string) int {
+		if client > served {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(cmp.Compare(turn(a), turn(b)), strings.Compare(a, b))
 }
 
 // comesFirst reports whether the best job of root a is taken before that of root b.
 func (x *distinctIndex) comesFirst(a, b *distinctNode, served string) bool {
 	order := compareTies(&a.rank, &b.rank)
 	if order == 0 && x.base == job.Fair {
-		turn := func(n *distinctNode) int {
-			if n.q.client > served {
-				return 0
-			}
-			return 1
-		}
-		order = cmp.Or(cmp.Compare(turn(a), turn(b)), strings.Compare(a.q.client, b.q.client))
+		order = compareTurns(a.q.client, b.q.client, served)
 	}
 	return cmp.Or(order, x.compareWaiting(&a.rank.first, &b.rank.first)) < 0
 }
 
-// drawTied returns the root of one of the jobs that have the best rank, each with the same chance, and the job's place
+// drawTied returns the root of one of the leaves that have the best rank, each with the same chance, and the leaf's place
 // among those of the root.
 func drawTied(scopes []distinctScope, rank *distinctRank, random uint64) (root *distinctNode, place int64) {
 	total := int64(0)
@@ -198,5 +310,5 @@ func drawTied(scopes []distinctScope, rank *distinctRank, random uint64) (root *
 		found, rest := scopes[i].tree.find(befores[i] + place)
 		return *found, rest
 	}
-	panic("store: the roots count more jobs than they have")
+	panic("store: the roots count more leaves than they have")
 }

@@ -8,29 +8,32 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// distinctIndex orders the pending spans for one strategy of prefer_distinct. It is kept in memory only, and everything
-// in it follows from stored state: the spans that are pending or active, and the meta of their groups. So an index that
-// is built now orders the spans as one that has been kept for a long time.
+// distinctIndex orders what is pending for one strategy of prefer_distinct. Memory has a leaf for each combination of
+// queue and values that waits, and the rows of the spans of each leaf are in the database. Everything in memory follows
+// from rows, and its bytes are bounded: see distinctBytes.
 //
 // It is a tree for each queue. The root stands for the queue, and each level below it for a key of the strategy: a node
-// stands for the jobs that have the same values of the keys down to its level. A leaf holds pending spans in the order of
-// the base strategy. Each node has the rank of the best job below it, and a parent has its children in the order of
-// their ranks. The roots are ordered like that too: all of them, by client and by type.
+// stands for the jobs that have the same values of the keys down to its level. The lowest nodes are the leaves. Each
+// node has the rank of the best job below it, and a parent has its children in the order of their ranks. The roots are
+// ordered like that too: all of them, by client and by type.
 //
 // A rank within a node leaves out the keys above the node, because their values are the same for all jobs below it. So
 // if the number of active jobs of a value changes, only the nodes of this value and those above them move; nothing below
-// them does. This takes logarithmic time for each node of the value. A value of the key of the first level has one node
-// in each queue; one of another key has a node for each combination of the keys above it that occurs with it. So keys
-// with few values are at the top, whatever their order in the strategy: of users within regions, the regions.
+// them does. A value of the key of the first level has one node in each queue; one of another key has a node for each
+// combination of the keys above it that occurs with it. So keys with few values are at the top: of users within regions,
+// the regions. A value with many nodes in spite of this is wide, and its active jobs do not count in the order: a claim
+// counts them in the leaves that it looks at.
 type distinctIndex struct {
-	strategy job.Strategy
-	base     job.Strategy
-	keys     []string                       // of the strategy, the outermost first
-	levels   []int                          // the numbers of the keys of the levels below the roots
-	values   []map[valueName]*distinctValue // by key: the values that have active jobs or nodes
-	roots    map[*queue]*distinctNode
-	nodes    map[nodeName]*distinctNode // all but the roots
-	leaves   int
+	distinctState
+	base   job.Strategy
+	keys   []string                       // of the strategy, the outermost first
+	values []map[valueName]*distinctValue // by key: the values that have nodes
+	roots  map[uint32]*distinctNode       // by number of the queue
+	nodes  map[nodeName]*distinctNode     // all but the roots
+	lined  int                            // leaves
+	bytes  int                            // about what the nodes and values take
+	wide   int                            // values
+	most   int                            // nodes of a value that is not wide
 
 	// The roots of queues that are not paused.
 	all      weightedTree[*distinctNode]
@@ -38,18 +41,34 @@ type distinctIndex struct {
 	byType   weightedTree[*distinctNode]
 
 	childOrder weightedOrder[*distinctNode]
-	spanOrder  weightedOrder[waiting]
 
-	usedAt int64 // time of the last command that used it
+	unsettled []*distinctValue
+	unwritten []*distinctNode // leaves whose rows the next commit writes
+	dirty     bool            // on the machine's list of unwritten rows
+	gone      bool
 }
 
-// valueName is a value of a key. Values of different clients are different.
-type valueName struct{ client, text string }
+// distinctQueue is a queue with a root.
+type distinctQueue struct {
+	queueName
+	id     uint32
+	paused bool
+}
+
+// About what an index takes in memory, apart from texts.
+const (
+	distinctRootBytes  = 550
+	distinctNodeBytes  = 350
+	distinctValueBytes = 200
+)
 
 type distinctValue struct {
 	valueName
-	active int64 // jobs
-	nodes  []*distinctNode
+	active    int64 // jobs
+	ranked    int64 // active as it counts in the ranks of the nodes
+	wide      bool
+	unsettled bool
+	nodes     []*distinctNode
 }
 
 // nodeName is a node by its parent and value; nil: of the jobs without the key.
@@ -60,15 +79,19 @@ type nodeName struct {
 
 type distinctNode struct {
 	nodeName
-	q      *queue
+	q      *distinctQueue
 	at     int // in the nodes of value
 	depth  int // 0: a root
 	placed bool
 	rank   distinctRank
-	// tied is how many jobs below the node have its rank; it is counted only for Random.
+	// tied is how many leaves below the node have its rank; it is counted only for Random.
 	tied     int64
 	children weightedTree[*distinctNode]
-	spans    weightedTree[waiting] // of a leaf
+	// Of a leaf:
+	id    uint64
+	spans int64   // pending ones
+	first waiting // of them
+	dirty bool    // on the list of unwritten leaves
 }
 
 // distinctRank is the rank of a job: by priority, by the active jobs of its values, then by the order of the base.
@@ -77,20 +100,11 @@ type distinctRank struct {
 	first  waiting // for Random, only its priority
 }
 
-// waiting is a pending span by what orders it.
-type waiting struct {
-	order, seq     uint64
-	priority, last uint32
-	class          job.Class
-}
-
 // waiting returns what orders a pending span.
 func (sp *span) waiting(b *batch, g *group) waiting {
 	id := sp.lane(g)
 	return waiting{sp.orderIn(b), b.seq, id.priority, sp.last, id.class}
 }
-
-func (w *waiting) end() position { return position{w.seq, w.last} }
 
 // compareTies compares ranks without the order of the base strategy.
 func compareTies(a, b *distinctRank) int {
@@ -129,18 +143,10 @@ func (x *distinctIndex) compareRanks(a, b *distinctRank) int {
 	return x.compareWaiting(&a.first, &b.first)
 }
 
-func newDistinctIndex(s job.Strategy) *distinctIndex {
-	x := &distinctIndex{strategy: s, base: s.Base(), keys: s.DistinctKeys(), roots: map[*queue]*distinctNode{}, nodes: map[nodeName]*distinctNode{}}
-	for key := range x.keys {
-		x.levels = append(x.levels, key)
-		x.values = append(x.values, map[valueName]*distinctValue{})
-	}
-	x.spanOrder.compare = func(a, b *waiting) int {
-		if a.priority != b.priority {
-			return cmp.Compare(b.priority, a.priority)
-		}
-		return x.compareWaiting(a, b)
-	}
+// newDistinctIndex returns an empty index. most is the most nodes of a value that is not wide.
+func newDistinctIndex(s distinctState, most int) *distinctIndex {
+	x := &distinctIndex{distinctState: s, base: s.strategy.Base(), keys: s.strategy.DistinctKeys(), most: most}
+	x.clear()
 	x.childOrder.compare = func(a, b **distinctNode) int {
 		if order := x.compareRanks(&(*a).rank, &(*b).rank); order != 0 {
 			return order
@@ -169,6 +175,26 @@ func newDistinctIndex(s job.Strategy) *distinctIndex {
 	return x
 }
 
+// clear drops the line.
+func (x *distinctIndex) clear() {
+	x.values = make([]map[valueName]*distinctValue, len(x.keys))
+	for key := range x.keys {
+		x.values[key] = map[valueName]*distinctValue{}
+	}
+	x.roots, x.nodes = map[uint32]*distinctNode{}, map[nodeName]*distinctNode{}
+	x.lined, x.bytes, x.wide = 0, 0, 0
+	x.all.root, x.byClient.root, x.byType.root = nil, nil, nil
+	x.unsettled, x.unwritten = nil, nil
+}
+
+// compareSpans orders the spans of a leaf.
+func (x *distinctIndex) compareSpans(a, b *waiting) int {
+	if a.priority != b.priority {
+		return cmp.Compare(b.priority, a.priority)
+	}
+	return x.compareWaiting(a, b)
+}
+
 // compareValues orders the children of a node that have the same rank.
 func compareValues(a, b *distinctValue) int {
 	switch {
@@ -182,36 +208,31 @@ func compareValues(a, b *distinctValue) int {
 	return strings.Compare(a.text, b.text)
 }
 
-// value returns the value that a group has of a key; nil if it has none.
-func (x *distinctIndex) value(key int, q *queue, g *group) *distinctValue {
-	text, ok := g.Meta.Get(x.keys[key])
-	if !ok {
-		return nil
-	}
-	name := valueName{q.client, text}
+// value returns a value of a key. active returns how many active jobs it has, for a new one.
+func (x *distinctIndex) value(key int, name valueName, active func(key int, name valueName) int64) *distinctValue {
 	v := x.values[key][name]
 	if v == nil {
-		v = &distinctValue{valueName: name}
+		name.text = strings.Clone(name.text) // so that it keeps nothing else in memory
+		v = &distinctValue{valueName: name, active: active(key, name)}
+		v.ranked = v.active
 		x.values[key][name] = v
+		x.bytes += distinctValueBytes + len(name.text)
 	}
 	return v
 }
 
-// leaf returns the leaf of the pending jobs of a group. A new one is empty, and must get a span before it is ranked.
-func (x *distinctIndex) leaf(q *queue, g *group) *distinctNode {
-	n := x.root(q)
-	for _, key := range x.levels {
-		n = x.child(n, x.value(key, q, g))
-	}
-	return n
-}
-
-func (x *distinctIndex) root(q *queue) *distinctNode {
-	n := x.roots[q]
+// leaf returns the leaf of a queue for some values, by key; nil is a missing key. A new one is empty, and must get a
+// span before it is ranked.
+func (x *distinctIndex) leaf(q *queue, values *[job.MaxDistinctKeys]*distinctValue) *distinctNode {
+	n := x.roots[q.id]
 	if n == nil {
-		n = &distinctNode{q: q}
+		n = &distinctNode{q: &distinctQueue{q.queueName, q.id, q.paused}}
 		n.children.order = &x.childOrder
-		x.roots[q] = n
+		x.roots[q.id] = n
+		x.bytes += distinctRootBytes
+	}
+	for _, key := range x.levels {
+		n = x.child(n, values[key])
 	}
 	return n
 }
@@ -220,86 +241,54 @@ func (x *distinctIndex) root(q *queue) *distinctNode {
 func (x *distinctIndex) child(parent *distinctNode, v *distinctValue) *distinctNode {
 	n := x.nodes[nodeName{parent, v}]
 	if n == nil {
-		n = &distinctNode{q: parent.q, depth: parent.depth + 1}
-		n.children.order, n.spans.order = &x.childOrder, &x.spanOrder
-		x.adopt(parent, v, n)
+		n = &distinctNode{nodeName: nodeName{parent, v}, q: parent.q, depth: parent.depth + 1}
+		n.children.order = &x.childOrder
+		x.nodes[n.nodeName] = n
+		x.bytes += distinctNodeBytes
 		if n.depth == len(x.keys) {
-			x.leaves++
+			x.lined++
+		}
+		if v != nil {
+			n.at = len(v.nodes)
+			v.nodes = append(v.nodes, n)
+			x.unsettle(v)
 		}
 	}
 	return n
 }
 
-// adopt makes a node the child of another one for a value.
-func (x *distinctIndex) adopt(parent *distinctNode, v *distinctValue, n *distinctNode) {
-	n.nodeName = nodeName{parent, v}
-	x.nodes[n.nodeName] = n
-	if v != nil {
-		n.at = len(v.nodes)
-		v.nodes = append(v.nodes, n)
+// unsettle notes that the active jobs or the nodes of a value have changed.
+func (x *distinctIndex) unsettle(v *distinctValue) {
+	if !v.unsettled {
+		v.unsettled = true
+		x.unsettled = append(x.unsettled, v)
 	}
 }
 
-// countActive adds to the active jobs of the values of a group, without ranking their nodes again.
-func (x *distinctIndex) countActive(q *queue, g *group, jobs int64) {
-	for key := range x.keys {
-		if v := x.value(key, q, g); v != nil {
-			v.active += jobs
-		}
-	}
-}
-
-// moved follows a move of lines of a group: the spans that there were and that there are now, and how many jobs more are
-// active.
-func (x *distinctIndex) moved(q *queue, b *batch, g *group, olds, news []span, active int64) {
-	var leaf *distinctNode
-	for i := range olds {
-		if o := &olds[i]; o.Status == job.Pending {
-			leaf = x.leaf(q, g)
-			if w := o.waiting(b, g); !slicesHavePending(news, b, g, w) {
-				leaf.spans.remove(&w)
+// settle ranks the nodes of the values that have changed, and forgets values without nodes.
+func (x *distinctIndex) settle() {
+	for len(x.unsettled) > 0 {
+		v := x.unsettled[len(x.unsettled)-1]
+		x.unsettled = x.unsettled[:len(x.unsettled)-1]
+		v.unsettled = false
+		if wide := len(v.nodes) > x.most; wide != v.wide {
+			if v.wide = wide; wide {
+				x.wide++
+			} else {
+				x.wide--
 			}
 		}
-	}
-	for i := range news {
-		if n := &news[i]; n.Status == job.Pending {
-			leaf = x.leaf(q, g)
-			leaf.spans.set(n.waiting(b, g), int64(n.last-n.first)+1)
+		ranked := v.active
+		if v.wide {
+			ranked = 0
 		}
-	}
-	if active != 0 {
-		x.countActive(q, g, active)
-	}
-	if leaf != nil {
-		x.rerank(leaf)
-	}
-	if active == 0 && leaf == nil {
-		return
-	}
-	for key := range x.keys {
-		v := x.value(key, q, g)
-		if v == nil {
-			continue
-		}
-		if active != 0 {
+		if ranked != v.ranked {
+			v.ranked = ranked
 			for _, n := range v.nodes {
 				x.rerank(n)
 			}
 		}
-		if v.active == 0 && len(v.nodes) == 0 {
-			delete(x.values[key], v.valueName)
-		}
 	}
-}
-
-// slicesHavePending reports whether one of some spans is pending in a place in line.
-func slicesHavePending(spans []span, b *batch, g *group, w waiting) bool {
-	for i := range spans {
-		if sp := &spans[i]; sp.Status == job.Pending && sp.waiting(b, g) == w {
-			return true
-		}
-	}
-	return false
 }
 
 // rerank puts a node in its place again, and those above it, after its spans, its children or its value have changed.
@@ -307,7 +296,7 @@ func slicesHavePending(spans []span, b *batch, g *group, w waiting) bool {
 func (x *distinctIndex) rerank(n *distinctNode) {
 	for n != nil {
 		parent := n.parent
-		if n.spans.root == nil && n.children.root == nil {
+		if n.spans == 0 && n.children.root == nil {
 			x.unplace(n)
 			x.remove(n)
 			n = parent
@@ -330,18 +319,17 @@ func (x *distinctIndex) rerank(n *distinctNode) {
 	}
 }
 
-// rankOf returns the rank of the best job below a node, and for Random how many jobs have it.
+// rankOf returns the rank of the best job below a node, and for Random how many leaves have it.
 func (x *distinctIndex) rankOf(n *distinctNode) (rank distinctRank, tied int64) {
 	if n.depth == len(x.keys) {
-		if rank.first = *n.spans.min(); x.base == job.Random {
-			rank.first = waiting{priority: rank.first.priority}
-			tied = n.spans.upTo(func(w *waiting) bool { return w.priority < rank.first.priority })
+		if rank.first = n.first; x.base == job.Random {
+			rank.first, tied = waiting{priority: rank.first.priority}, 1
 		}
 	} else if rank = (*n.children.min()).rank; x.base == job.Random {
 		tied = n.children.upTo(func(c **distinctNode) bool { return compareTies(&(*c).rank, &rank) > 0 })
 	}
 	if n.value != nil {
-		rank.counts[x.levels[n.depth-1]] = n.value.active
+		rank.counts[x.levels[n.depth-1]] = n.value.ranked
 	}
 	return rank, tied
 }
@@ -375,67 +363,43 @@ func (x *distinctIndex) unplace(n *distinctNode) {
 // remove forgets a node without spans.
 func (x *distinctIndex) remove(n *distinctNode) {
 	if n.depth == 0 {
-		delete(x.roots, n.q)
+		delete(x.roots, n.q.id)
+		x.bytes -= distinctRootBytes
 		return
 	}
 	delete(x.nodes, n.nodeName)
+	x.bytes -= distinctNodeBytes
 	if n.depth == len(x.keys) {
-		x.leaves--
+		x.lined--
 	}
 	if v := n.value; v != nil {
 		last := v.nodes[len(v.nodes)-1]
 		v.nodes[n.at], last.at = last, n.at
 		v.nodes[len(v.nodes)-1] = nil
 		v.nodes = v.nodes[:len(v.nodes)-1]
+		if x.unsettle(v); len(v.nodes) == 0 {
+			delete(x.values[x.levels[n.depth-1]], v.valueName)
+			x.bytes -= distinctValueBytes + len(v.text)
+		}
 	}
 }
 
-// arrange puts the keys with fewer values above those with more, as far as their numbers of values have different
-// logarithms to the base step. Keys with about as many values are in the order of the strategy. The order follows from
-// what is pending and active when a claim begins: in it, Random counts jobs of the same rank. The number of values must
-// change much before the order does, since this takes time for each node.
-func (x *distinctIndex) arrange(step int) {
+// bestLevels returns an order of the levels that puts the keys with fewer values above those with more, as far as
+// their numbers of values have different logarithms to the base step. Keys with about as many values are in the order
+// of the strategy.
+func (x *distinctIndex) bestLevels(step int) (levels []int) {
 	logarithms := make([]int, len(x.keys))
-	levels := make([]int, len(x.keys))
 	for key := range x.keys {
 		for n := len(x.values[key]); n >= step; n /= step {
 			logarithms[key]++
 		}
-		levels[key] = key
+		levels = append(levels, key)
 	}
 	slices.SortStableFunc(levels, func(a, b int) int { return cmp.Compare(logarithms[a], logarithms[b]) })
-	if slices.Equal(levels, x.levels) {
-		return
-	}
-	var leaves []*distinctNode
-	var values [][job.MaxDistinctKeys]*distinctValue // of the leaves, by key
-	for _, n := range x.nodes {
-		if n.value != nil {
-			n.value.nodes = nil
-		}
-		if n.depth == len(x.keys) {
-			var of [job.MaxDistinctKeys]*distinctValue
-			for at := n; at.depth > 0; at = at.parent {
-				of[x.levels[at.depth-1]] = at.value
-			}
-			leaves, values = append(leaves, n), append(values, of)
-		}
-	}
-	x.levels = levels
-	clear(x.roots)
-	clear(x.nodes)
-	x.all.root, x.byClient.root, x.byType.root = nil, nil, nil
-	for i, leaf := range leaves {
-		parent := x.root(leaf.q)
-		for _, key := range levels[:len(levels)-1] {
-			parent = x.child(parent, values[i][key])
-		}
-		x.adopt(parent, values[i][levels[len(levels)-1]], leaf)
-	}
-	x.rankAll()
+	return levels
 }
 
-// rankAll ranks all nodes of an index that was just filled.
+// rankAll ranks all nodes of an index that was just read.
 func (x *distinctIndex) rankAll() {
 	levels := make([]map[*distinctNode][]*distinctNode, len(x.keys)+1)
 	for _, n := range x.nodes {

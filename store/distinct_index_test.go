@@ -1,20 +1,23 @@
 package store
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 )
 
-// checkDistinct compares each index of prefer_distinct that the store keeps with one that is built from its rows now.
+// checkDistinct compares each index of prefer_distinct that the store keeps in memory with what a start would read. All
+// must be committed.
 func checkDistinct(s *Store) error {
 	m := s.machine
 	for _, kept := range m.distinct.list {
-		built := m.buildDistinct(kept.strategy)
-		kept.arrange(m.rules.distinctStep) // as a claim would
-		built.arrange(m.rules.distinctStep)
-		if a, b := kept.describe(), built.describe(); a != b {
-			return fmt.Errorf("the index of %v is\n%sand built from the rows it is\n%s", kept.strategy, a, b)
+		read := readDistinct(&m.o, kept.distinctState, func(id uint32) *queue { return m.queues.byID[id] }, m.rules.distinctNodes)
+		if a, b := kept.describe(), read.describe(); a != b {
+			return fmt.Errorf("the index of %v is\n%sand read from its rows it is\n%s", kept.strategy, a, b)
+		}
+		if kept.stage == inLine && kept.lined > 0 && kept.bytes > m.rules.distinctBytes {
+			return fmt.Errorf("the index of %v takes %d bytes", kept.strategy, kept.bytes)
 		}
 	}
 	return nil
@@ -48,7 +51,9 @@ func (x *distinctIndex) describe() string {
 		if n.depth == len(x.keys) {
 			leaves++
 		}
-		eachWeighted(n.spans.root, func(w *weightedNode[waiting]) { fmt.Fprintf(&list, "    %+v %d jobs\n", w.item, w.weight) })
+		if n.spans > 0 {
+			fmt.Fprintf(&list, "    leaf %d of %d spans, first %+v\n", n.id, n.spans, n.first)
+		}
 	}
 	for _, tree := range []*weightedTree[*distinctNode]{&x.all, &x.byClient, &x.byType} {
 		eachWeighted(tree.root, func(n *weightedNode[*distinctNode]) {
@@ -60,15 +65,15 @@ func (x *distinctIndex) describe() string {
 	for _, root := range x.roots {
 		roots = append(roots, root)
 	}
-	slices.SortFunc(roots, func(a, b *distinctNode) int { return int(a.q.id) - int(b.q.id) })
+	slices.SortFunc(roots, func(a, b *distinctNode) int { return cmp.Compare(a.q.id, b.q.id) })
 	for _, root := range roots {
 		below(root)
 	}
-	fmt.Fprintf(&list, "%d of %d nodes, %d of %d leaves\n", nodes, len(x.nodes), leaves, x.leaves)
+	fmt.Fprintf(&list, "%d of %d nodes, %d of %d leaves, %d bytes, %d wide values\n", nodes, len(x.nodes), leaves, x.lined, x.bytes, x.wide)
 	for key, values := range x.values {
 		var texts []string
 		for _, v := range values {
-			texts = append(texts, fmt.Sprintf("%s:%q=%d in %d nodes", v.client, v.text, v.active, len(v.nodes)))
+			texts = append(texts, fmt.Sprintf("%s:%q=%d, ranked as %d, in %d nodes, wide %v", v.client, v.text, v.active, v.ranked, len(v.nodes), v.wide))
 		}
 		slices.Sort(texts)
 		fmt.Fprintln(&list, x.keys[key], texts)

@@ -40,7 +40,8 @@
 //	                                                   8 sweep: seq:8; 9 keys: generation:8;
 //	                                                   10 runner: len:1 runner; 11 session: seq:8;
 //	                                                   12 submission that is kept no longer: seq:8;
-//	                                                   13 submission whose jobs a step looks at: seq:8
+//	                                                   13 submission whose jobs a step looks at: seq:8;
+//	                                                   14 index of prefer_distinct that is being built: index:8
 //	C claim:8                                          a claim: time, runner, the runs it handed out; its state when it was opened
 //	c claim:8                                          its state since that changed: its lease, and how many lines it holds
 //	                                                   and how many name it
@@ -65,6 +66,11 @@
 //	J seq:8 last:8                                     a part of a submission: a batch, and the number of its first line
 //	X kind:1 … seq:8                                   a submission by 1 status:1, 2 name 0, 3 pair of meta 0, 4 snowflake:8
 //	q type 0 client                                    how many submissions of a queue are in each status
+//	d index:1                                          an index of prefer_distinct: its strategy, and how far it is built
+//	d index:1 1 leaf:8                                 a combination of queue and values that waits: how many spans, the first one
+//	d index:1 2 key:1 client 0 value                   how many jobs of a value are active
+//	d index:1 3 leaf:8 ^priority:4 class:1 order:8 seq:8 last:4
+//	                                                   a pending span by queue and values, in its place in line
 //	Y seq:8                                            a sweep: what it does to which jobs, and how far it is
 //
 // # How Apply reads and writes
@@ -89,6 +95,7 @@
 //
 //	keys.go                   the keys of all tables, in both directions
 //	cell_row.go               cells: rows that count the pending spans of a part of a lane
+//	distinct_row.go           indexes of prefer_distinct
 //	key_forms.go              whether a key has the form of its table
 //	meta_row.go               the row that says how far the store has come
 //	group_row.go              groups of batches, and pages of them
@@ -115,9 +122,9 @@
 //	queue.go                  a queue with its lanes
 //	weighted_tree.go          a treap that draws by weight
 //	sampling.go               draws of a random job among the ready queues
-//	distinct_index.go         pending spans in the order of a strategy of prefer_distinct
+//	distinct_index.go         what is pending in the order of a strategy of prefer_distinct
 //	distinct_choice.go        the job that a claim by prefer_distinct takes next
-//	distinct_indexes.go       keeping and dropping these indexes
+//	distinct_indexes.go       all of these indexes, and reading and writing them
 //	queues.go                 all queues, in the orders in which claims look for them
 //	queue_choice.go           the queue that a claim takes from next
 //	queue_load.go             all queues at a start
@@ -143,7 +150,7 @@
 //	unique_keys.go            unique keys
 //	page_writes.go            writing and deleting pages
 //	queue_changes.go          making and deleting queues
-//	distinct_build.go         building the indexes of prefer_distinct from the rows
+//	distinct_build.go         making, building, following and dropping the indexes of prefer_distinct
 //	submission_counts.go      submissions: what makes them, and what they count
 //	spans.go                  move: the only way in which lines change, with all indexes and counters
 //	state_changes.go          package job's rules carried out on lines: admit, end, abandon, cancel, redrive, purge
@@ -201,6 +208,7 @@
 // Check:
 //
 //	checker.go                Check: what all of its parts use
+//	check_distinct.go         Check: indexes of prefer_distinct
 //	check_batches.go          Check: spans, pages and details
 //	check_claims.go           Check: claims, leases and runners
 //	check_keys.go             Check: keys, sessions, sweeps and effects

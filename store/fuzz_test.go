@@ -25,6 +25,9 @@ var rowDecoders = []func(value []byte){
 	func(v []byte) { decodeSession(1, v) },
 	func(v []byte) { decodeSlot(v) },
 	func(v []byte) { decodeSweep(1, v) },
+	func(v []byte) { decodeDistinctState(1, v) },
+	func(v []byte) { decodeDistinctLeaf(job.MaxDistinctKeys, v) },
+	func(v []byte) { decodeActive(v) },
 	func(v []byte) { eachEffects(1, v, func(job.Now, []effect) {}) },
 }
 
@@ -34,6 +37,7 @@ func FuzzRows(f *testing.F) {
 	s := mustOpen(f, Options{})
 	mustApply(f, s, 1, 0, plainCreate("a", "x", 1, 3))
 	mustApply(f, s, 2, 0, job.Claim{Runner: "r", Max: 2, MaxBytes: 1000})
+	mustApply(f, s, 3, 0, job.Claim{Runner: "r", Max: 2, MaxBytes: 1000, Strategy: mustDistinct("user", job.Newest)})
 	mustCommit(f, s)
 	v := s.db.View()
 	v.Scan("A", "z", func(_ string, value []byte) bool {
@@ -43,6 +47,14 @@ func FuzzRows(f *testing.F) {
 		return true
 	})
 	v.Close()
+	for _, row := range [][]byte{
+		(&distinctState{strategy: mustDistinct("user", job.Oldest), from: "L", levels: []int{0}}).encode(),
+		(&distinctLeaf{queueID: 1, has: [4]bool{true}, values: [4]string{"7"}, spans: 2}).encode(1),
+	} {
+		for n := range rowDecoders {
+			f.Add(uint8(n), row)
+		}
+	}
 	f.Fuzz(func(t *testing.T, which uint8, value []byte) {
 		err := func() (err error) {
 			defer lsm.Catch(&err)
@@ -66,6 +78,7 @@ func FuzzApply(f *testing.F) {
 	joined.Joined = true
 	for _, cmd := range []job.Command{
 		plainCreate("a", "y", 2, 0), made, joined, plainClaim("r", 2), job.Claim{Runner: "q", Max: 9, MaxBytes: 1, Strategy: job.Random},
+		job.Claim{Runner: "q", Max: 2, MaxBytes: 100, Strategy: mustDistinct("user", mustDistinct("region", job.Fair))},
 		job.Tickle{Claim: jobID(2, 3, 0), Progress: -1}, job.Tickle{IDs: []job.ID{jobID(0, 1, 0)}, Step: "s", Progress: 5},
 		job.Tickle{Runner: "r", LeaseMs: job.MaxLeaseMs, Progress: -1},
 		job.Complete{Claim: jobID(2, 3, 0), All: &job.Outcome{Code: job.Retry, ExitCode: 100, DelayMs: -1}},

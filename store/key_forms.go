@@ -56,7 +56,7 @@ func wellFormed(key string) bool {
 			return false
 		}
 		switch key[9] {
-		case claimTimer, sweepTimer, onceTimer, sessionTimer, batchTimer, restTimer:
+		case claimTimer, sweepTimer, onceTimer, sessionTimer, batchTimer, restTimer, distinctTimer:
 			return len(key) == 18
 		case runAtTimer, purgeTimer, expireTimer, timeoutTimer:
 			return len(key) == 22
@@ -75,6 +75,8 @@ func wellFormed(key string) bool {
 		case bySnowflake:
 			return len(key) == 18
 		}
+	case distinctTable:
+		return wellFormedDistinct(key)
 	case cellTable:
 		return len(key) > orderAt && int(key[orderAt]) < len(cellLevels) && len(key) == orderAt+1+cellTail(key[orderAt])
 	case runnerTable:

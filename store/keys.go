@@ -47,6 +47,7 @@ const (
 	partTable            = 'J'
 	batchIndexTable      = 'X'
 	statusCountsTable    = 'q'
+	distinctTable        = 'd'
 )
 
 // tables lists them all, for Check and statistics.
@@ -54,7 +55,7 @@ var tables = []byte{metaTable, queueTable, batchTable, countsTable, groupTable, 
 	timerTable, claimTable, claimStateTable, jobLeaseTable, runnerTable, holdTable, effectTable, uniqueTable, lineKeyTable, onceTable,
 	noticeTable, sweepTable, cellTable, sessionTable, slotTable, idleTable,
 	handlerTable, handlerDocumentTable, filesetTable,
-	submissionTable, submissionStateTable, batchMetadataTable, partTable, batchIndexTable, statusCountsTable}
+	submissionTable, submissionStateTable, batchMetadataTable, partTable, batchIndexTable, statusCountsTable, distinctTable}
 
 // detail kinds: what is kept beside a span for a single line.
 const (
@@ -78,6 +79,7 @@ const (
 	sessionTimer  = 11 // session that has been idle for long
 	batchTimer    = 12 // submission that need not be kept any more
 	restTimer     = 13 // submission whose jobs a step looks at
+	distinctTimer = 14 // index of prefer_distinct that is being built
 )
 
 const metaKey = string(metaTable)
@@ -202,6 +204,9 @@ func listKey(queueID uint32, status job.Status, seq uint64, last uint32) string 
 func listPrefix(queueID uint32, status job.Status) string {
 	return listKey(queueID, status, 0, 0)[:6]
 }
+
+func queueOfListKey(key string) uint32      { return lsm.U32At(key, 1) }
+func statusOfListKey(key string) job.Status { return job.Status(key[5]) }
 
 // endOfListKey returns where the span of a list row ends.
 func endOfListKey(key string) position { return position{lsm.U64At(key, 6), lsm.U32At(key, 14)} }

@@ -11,7 +11,6 @@ import (
 // spread hands out jobs by prefer_distinct. For each it counts the active jobs of all values, and ranks all jobs.
 func (t *modelTaking) spread() {
 	m, keys, base := t.m, t.cmd.Strategy.DistinctKeys(), t.cmd.Strategy.Base()
-	drawOrder := m.byNumberOfValues(keys)
 	for draw := uint64(0); ; draw++ {
 		line := highest(m.line(t.cmd.Clients, t.cmd.Types, false))
 		if base == job.Newest {
@@ -34,8 +33,8 @@ func (t *modelTaking) spread() {
 		next := line[0]
 		switch base {
 		case job.Random:
-			line = m.inDrawOrder(t.cmd, drawOrder, line)
-			next = line[mix(m.seed, m.seq, draw, math.MaxUint32)%uint64(len(line))]
+			leaves := m.leaves(t.cmd, line)
+			next = leaves[mix(m.seed, m.seq, draw, math.MaxUint32)%uint64(len(leaves))]
 		case job.Fair:
 			turn := func(j *modelJob) string { // clients up to the one that was served last come last
 				if j.attr.Client <= m.served {
@@ -75,29 +74,23 @@ func (m *model) activeOf(j *modelJob, key string) (n int) {
 	return n
 }
 
-// byNumberOfValues returns keys by the logarithm of how many values of pending or active jobs they have.
-func (m *model) byNumberOfValues(keys []string) []string {
-	logarithms := map[string]int{}
-	for _, key := range keys {
-		values := map[[2]string]bool{}
-		for _, b := range m.batches {
-			for _, j := range b.lines {
-				if v, ok := j.attr.Meta.Get(key); ok && (j.status == job.Active || j.status == job.Pending) {
-					values[[2]string{j.attr.Client, v}] = true
-				}
+// leaves returns the first job of each queue and combination of values, in the order in which a draw counts them: by
+// queue, then by the values of the keys, of which none comes first. The levels of the index say which key is first.
+func (m *model) leaves(cmd *job.Claim, line []*modelJob) (leaves []*modelJob) {
+	keys := m.distinctLevels(cmd.Strategy)
+	compare := func(a, b *modelJob) int {
+		for _, key := range keys {
+			va, hasA := a.attr.Meta.Get(key)
+			vb, hasB := b.attr.Meta.Get(key)
+			if hasA != hasB {
+				return map[bool]int{true: 1, false: -1}[hasA]
+			}
+			if c := cmp.Compare(va, vb); c != 0 {
+				return c
 			}
 		}
-		logarithms[key] = 0
-		for n := len(values); n >= m.rules.distinctStep; n /= m.rules.distinctStep {
-			logarithms[key]++
-		}
+		return 0
 	}
-	return slices.SortedStableFunc(slices.Values(keys), func(a, b string) int { return cmp.Compare(logarithms[a], logarithms[b]) })
-}
-
-// inDrawOrder returns jobs in the order in which a draw counts them: by queue, then by the values of the keys, of which
-// none comes first, then as they are.
-func (m *model) inDrawOrder(cmd *job.Claim, keys []string, line []*modelJob) (ordered []*modelJob) {
 	for _, q := range m.drawn(cmd.Clients, cmd.Types) {
 		var of []*modelJob
 		for _, j := range line {
@@ -105,22 +98,22 @@ func (m *model) inDrawOrder(cmd *job.Claim, keys []string, line []*modelJob) (or
 				of = append(of, j)
 			}
 		}
-		slices.SortStableFunc(of, func(a, b *modelJob) int {
-			for _, key := range keys {
-				va, hasA := a.attr.Meta.Get(key)
-				vb, hasB := b.attr.Meta.Get(key)
-				if hasA != hasB {
-					return map[bool]int{true: 1, false: -1}[hasA]
-				}
-				if c := cmp.Compare(va, vb); c != 0 {
-					return c
-				}
-			}
-			return 0
-		})
-		ordered = append(ordered, of...)
+		slices.SortStableFunc(of, compare)
+		leaves = append(leaves, slices.CompactFunc(of, func(a, b *modelJob) bool { return compare(a, b) == 0 })...)
 	}
-	return ordered
+	return leaves
+}
+
+// levelsOf returns the keys of a strategy in the order of the levels of its index.
+func levelsOf(s *Store, strategy job.Strategy) (keys []string) {
+	for _, x := range s.machine.distinct.list {
+		if x.strategy == strategy {
+			for _, key := range x.levels {
+				keys = append(keys, x.keys[key])
+			}
+		}
+	}
+	return keys
 }
 
 func mustDistinct(key string, underlying job.Strategy) job.Strategy {

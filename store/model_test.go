@@ -21,6 +21,9 @@ type model struct {
 	// tallies are what happened to the jobs of queues since they are counted.
 	tallies map[queueName]*modelTally
 
+	// distinctLevels returns the keys of a strategy of prefer_distinct in the order of the levels of its index.
+	distinctLevels func(s job.Strategy) []string
+
 	seed        uint64 // for the jitter
 	seq         uint64
 	at          int64
@@ -157,7 +160,7 @@ type modelRunner struct {
 func newModel(seed uint64, rules *rules) *model {
 	return &model{seed: seed, jobs: map[job.ID]*modelJob{}, queues: map[queueName]*modelQueue{}, claims: map[job.ID]*modelClaim{},
 		runners: map[string]*modelRunner{}, keys: map[queueName]map[string]*modelJob{}, once: map[[2]string]*modelOnce{}, handlers: map[queueName][]modelHandler{}, filesets: map[filesetName][]Fileset{}, rules: rules,
-		sessions: map[job.ID]*modelSession{}}
+		sessions: map[job.ID]*modelSession{}, distinctLevels: job.Strategy.DistinctKeys}
 }
 
 // apply carries out one command. For a command that may do any share of its work, events say what the store did. With

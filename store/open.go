@@ -19,7 +19,7 @@ func Open(dir string, o Options) (_ *Store, err error) {
 		return nil, err
 	}
 	l := &live{queues: newQueues(), pages: newPageCache(), patience: cmp.Or(o.Patience, DefaultPatience)}
-	m := &machine{live: l, caches: newCaches(), o: db.Overlay(string([]byte{uniqueTable, onceTable})), bounds: cmp.Or(o.bounds, standard)}
+	m := &machine{live: l, caches: newCaches(), o: db.Overlay(string([]byte{uniqueTable, onceTable, distinctTable})), bounds: cmp.Or(o.bounds, standard)}
 	m.windows = &sharedWindows{Windows: lsm.Windows{Min: m.bounds.minWindow, Max: m.bounds.maxWindow, Limit: m.bounds.windowKeys}}
 	s := &Store{Queries: &Queries{live: l, db: db}, machine: m, beforeApply: o.BeforeApply}
 	if err := m.load(o.Journal); err != nil {
@@ -48,6 +48,7 @@ func (m *machine) load(journal string) (err error) {
 	m.followLevel()
 	m.publishEpochs()
 	m.loadQueues()
+	m.loadDistinct()
 	m.loadEffects()
 	m.loadHandlers()
 	m.loadFilesets()

@@ -113,13 +113,46 @@ func (q *queue) last() (last *lane) {
 }
 
 // findTail returns the ready key of the span that Newest takes from.
-func (q *queue) findTail(o *lsm.Overlay) string {
-	l := q.last()
+func (q *queue) findTail(o *lsm.Overlay) string { return q.last().last(o) }
+
+// last returns the last ready key of a lane that has some.
+func (l *lane) last(o *lsm.Overlay) string {
 	if l.tail == nil {
-		w := lsm.DownWindow(q.windows, l.window.From(), l.window.To())
+		w := lsm.DownWindow(l.window.Windows(), l.window.From(), l.window.To())
 		l.tail = &w
 	}
 	return l.tail.First(o)
+}
+
+// nextSpans appends the ends of up to n pending spans of the highest priority to ends: those that are next in line, or those
+// that Newest takes next.
+func (q *queue) nextSpans(o *lsm.Overlay, newest bool, n int, ends []position) []position {
+	var lanes []*lane
+	for _, l := range q.lanes {
+		if l.pending > 0 && (len(lanes) == 0 || lanes[0].priority == l.priority) {
+			lanes = append(lanes, l)
+		}
+	}
+	if newest {
+		slices.Reverse(lanes)
+	}
+	for _, l := range lanes {
+		take := func(key string, _ []byte) bool {
+			_, _, end := splitReadyKey(key)
+			ends = append(ends, end)
+			n--
+			return n > 0
+		}
+		if n == 0 {
+			break
+		}
+		if newest {
+			o.ScanDown(l.window.From(), l.last(o)+"\x00", take)
+		} else {
+			o.Scan(l.window.First(o), l.window.To(), take)
+		}
+	}
+	return ends
 }
 
 // guessTail returns what findTail does when that is known without a look at the database, and otherwise a key that is

@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/binary"
 	"slices"
+	"strings"
 
 	"github.com/daybookq/daybook/store/lsm"
 )
@@ -84,6 +85,41 @@ func (qs *queues) ready(clients, types []string, visit func(q *queue) bool) {
 			}
 		}
 	}
+}
+
+// firstReady returns up to n ready queues of a choice that have a job of the highest priority, in the order of their
+// heads.
+func (qs *queues) firstReady(c choice, n int) (found []*queue) {
+	add := func(clients, types []string) {
+		of := n
+		qs.ready(clients, types, func(q *queue) bool {
+			found = append(found, q)
+			of--
+			return of > 0
+		})
+	}
+	switch {
+	case len(c.clients) > 0 && len(c.types) == 0:
+		for _, client := range c.clients {
+			add([]string{client}, nil)
+		}
+	case len(c.clients) == 0 && len(c.types) > 0:
+		for _, typ := range c.types {
+			add(nil, []string{typ})
+		}
+	case len(c.clients) == 0:
+		add(nil, nil)
+	default:
+		for _, q := range c.pairs {
+			if q.rank != "" {
+				found = append(found, q)
+			}
+		}
+	}
+	slices.SortFunc(found, func(a, b *queue) int { return strings.Compare(a.rank, b.rank) })
+	found = slices.Compact(found)
+	found = slices.DeleteFunc(found, func(q *queue) bool { return priorityOfRank(q.rank) != priorityOfRank(found[0].rank) })
+	return found[:min(n, len(found))]
 }
 
 // inTurn returns up to n clients that have jobs of a priority, by name, from the one after last on and round to it.

@@ -35,7 +35,8 @@ func newGenerator(seed uint64) *generator {
 			effectRowBytes: oneOf(g, 1, 50, 1024), listedClaims: oneOf(g, 0, 1, 3, 8),
 			sessions: oneOf[uint64](g, 1, 2, 4, 1000),
 			handlers: oneOf(g, 1, 2, 1000), handlerVersions: oneOf(g, 1, 2, 20), handlersBytes: oneOf[int64](g, 1, 300, 1<<20),
-			distinctStep: oneOf(g, 2, 2, 3, 16), filesets: oneOf(g, 1, 2, 1000), filesetVersions: oneOf(g, 1, 2, 20),
+			distinctStep: oneOf(g, 2, 2, 3, 16), distinctRows: 1 << 30, distinctBytes: oneOf(g, 0, 3000, 10_000, 1<<20), distinctNodes: oneOf(g, 0, 1, 2, 16), distinctLooks: 1 << 20,
+			filesets: oneOf(g, 1, 2, 1000), filesetVersions: oneOf(g, 1, 2, 20),
 		},
 	}
 	g.m = newModel(0, g.options.bounds.rules)

@@ -41,9 +41,11 @@ type rules struct {
 	// of all versions may have.
 	handlers, handlerVersions int
 	handlersBytes             int64
-	// distinctStep says when the levels of an index of prefer_distinct are arranged differently: see
-	// distinctIndex.arrange.
-	distinctStep int
+	// Of prefer_distinct: distinctStep says when the levels of an index are arranged differently, see
+	// distinctIndex.bestLevels; distinctRows bounds the first step of building it; distinctBytes is about what all indexes may
+	// take in memory; distinctNodes is how many nodes a value may have whose active jobs count in the order; and
+	// distinctLooks is how many spans a claim looks at where there is no such order.
+	distinctStep, distinctRows, distinctBytes, distinctNodes, distinctLooks int
 	// filesets is how many there may be, and filesetVersions how many versions of each.
 	filesets, filesetVersions int
 }
@@ -57,7 +59,8 @@ type level struct {
 var firstRules = rules{
 	pageBytes: 64 << 10, groupPageBytes: 4 << 10, cellSpans: 512, commandRows: 1000, claimRows: 4000, sweepRows: 200, effectBytes: 64 << 20, effectRowBytes: 1 << 10,
 	listedClaims: 8, sessions: job.MaxSessions, handlers: job.MaxHandlers, handlerVersions: job.MaxHandlerVersions, handlersBytes: job.MaxHandlersBytes,
-	distinctStep: 16, filesets: job.MaxFilesets, filesetVersions: job.MaxFilesetVersions,
+	distinctStep: 16, distinctRows: 1000, distinctBytes: 128 << 20, distinctNodes: 16, distinctLooks: 256,
+	filesets: job.MaxFilesets, filesetVersions: job.MaxFilesetVersions,
 }
 
 // levels are those that this program can apply, in order. Numbers below the first are of versions before the first

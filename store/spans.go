@@ -13,7 +13,7 @@ func (a *applying) addSpan(b *batch, g *group, sp span) {
 	for _, key := range sp.indexes(b, g) {
 		a.putIndex(g, key)
 	}
-	a.followDistinct(b, g, nil, []span{sp}, 0)
+	a.followDistinct(b, g, nil, []span{sp})
 	begun := part{b, g, sp, sp.first, sp.last}
 	begun.in.State = job.State{}
 	a.count(begun, sp.State, reasonCreated)
@@ -51,23 +51,8 @@ func (a *applying) move(p part, next job.State, why reason) {
 			}
 		}
 	}
-	active := int64(0)
-	if p.in.Status == job.Active {
-		active -= p.lines()
-	}
-	if next.Status == job.Active {
-		active += p.lines()
-	}
-	a.followDistinct(b, g, olds, news, active)
+	a.followDistinct(b, g, olds, news)
 	a.count(p, next, why)
-}
-
-// followDistinct reports to the indexes of prefer_distinct that spans of a group were replaced, and how many jobs more
-// are active.
-func (a *applying) followDistinct(b *batch, g *group, olds, news []span, active int64) {
-	if len(a.distinct.list) > 0 {
-		a.distinct.moved(a.queues.byID[g.queueID], b, g, olds, news, active)
-	}
 }
 
 // replace returns the spans that are there before a move and that are there after it: what is left of the span at both

@@ -29,16 +29,20 @@ func (a *applying) tick(t job.Tick) {
 		if ahead <= 0 {
 			ahead = a.prefetchDue(budget / tickSpanRows)
 		}
-		if timer.kind != sweepTimer && timer.kind != restTimer {
+		var resume func(of uint64, rows int) int
+		switch timer.kind {
+		case sweepTimer:
+			resume = a.resumeSweep
+		case restTimer:
+			resume = a.resumeRest
+		case distinctTimer:
+			resume = a.resumeDistinct
+		default:
 			budget -= a.fire(timer, budget)
 			continue
 		}
 		if sweeps <= 0 {
 			return // the rest is for the next tick
-		}
-		resume := a.resumeSweep
-		if timer.kind == restTimer {
-			resume = a.resumeRest
 		}
 		n := resume(timer.a, min(budget, sweeps))
 		sweeps -= n

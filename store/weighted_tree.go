@@ -179,6 +179,29 @@ func (t *weightedTree[T]) min() *T {
 	return &n.item
 }
 
+// some calls visit with the first n items, in order, until it returns false.
+func (t *weightedTree[T]) some(n int, visit func(item T) bool) {
+	t.someFrom(n, func(*T) bool { return true }, visit)
+}
+
+// someFrom is some for the items from the first one on for which reached is true. It must be true for all after it.
+func (t *weightedTree[T]) someFrom(n int, reached func(item *T) bool, visit func(item T) bool) {
+	var walk func(at *weightedNode[T]) bool
+	walk = func(at *weightedNode[T]) bool {
+		switch {
+		case at == nil:
+			return true
+		case !reached(&at.item):
+			return walk(at.right)
+		case !walk(at.left) || n == 0:
+			return false
+		}
+		n--
+		return visit(at.item) && walk(at.right)
+	}
+	walk(t.root)
+}
+
 // find returns the item at which the running total passes a weight, and how far into it that is.
 func (t *weightedTree[T]) find(weight int64) (item *T, rest int64) {
 	for n := t.root; ; {

@@ -55,6 +55,9 @@ func DownWindow(of *Windows, from, to string) Window {
 func (w *Window) From() string { return w.from }
 func (w *Window) To() string   { return w.to }
 
+// Windows returns what the window shares with others.
+func (w *Window) Windows() *Windows { return w.of }
+
 // Begin says, before the first refill of a stored window, that no key of its range is less than first.
 func (w *Window) Begin(first string) { w.bound = first }
 

@@ -1,0 +1,312 @@
+package store
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/lsm"
+)
+
+// fillValues makes n waiting jobs with a value of "user" each, in batches of a thousand groups.
+func fillValues(f *feeder, n int) {
+	for i := 0; i < n; i += 1000 {
+		c := &job.Create{Frame: job.NoFrame}
+		for k := range min(1000, n-i) {
+			g := plainGroup("a", "x", 1)
+			g.Kind, g.Meta = job.Nothing, job.Meta(fmt.Sprintf("region=r%d,user=u%d", k%7, i+k))
+			c.Groups = append(c.Groups, g)
+		}
+		f.apply(c)
+		mustCommit(f.t, f.s)
+	}
+}
+
+// fillValuesOfQueues is fillValues with a queue for each job.
+func fillValuesOfQueues(f *feeder, n int) {
+	for i := range n {
+		c := plainCreate("a", fmt.Sprintf("type%d", i), 1, 3)
+		c.Groups[0].Meta = job.Meta(fmt.Sprintf("user=u%d", i))
+		if f.apply(c); i%1000 == 0 {
+			mustCommit(f.t, f.s)
+		}
+	}
+}
+
+func distinctClaim(max int, strategy job.Strategy) job.Claim {
+	c := plainClaim("r", max)
+	c.Strategy = strategy
+	return c
+}
+
+// metaOf returns the meta of the first job of a run.
+func metaOf(s *Store, r Run) job.Meta { return s.machine.group(s.machine.batch(r.Batch), r.First).Meta }
+
+// building reports whether ticks have still to build an index.
+func building(s *Store) bool {
+	return slices.ContainsFunc(s.machine.distinct.list, func(x *distinctIndex) bool { return x.stepAt != 0 })
+}
+
+// TestPreferDistinctIsBounded: no claim by prefer_distinct, first or later, and no tick that builds an index has costs
+// that grow with the jobs, values or queues that wait, or with the names of a claim.
+func TestPreferDistinctIsBounded(t *testing.T) {
+	user := mustDistinct("user", job.Oldest)
+	names := func(prefix string) (list []string) {
+		for i := range job.MaxClaimNames {
+			list = append(list, fmt.Sprintf("%s%d", prefix, i))
+		}
+		return list
+	}
+	pairs := distinctClaim(1000, user)
+	pairs.Clients, pairs.Types = names("client"), names("type")
+	types := distinctClaim(100, mustDistinct("user", job.Fair))
+	types.Types = names("type")
+	table := []bounded{
+		{"a value each", fillValues, 15_000, distinctClaim(100, user), 100},
+		{"a value each, newest", fillValues, 15_000, distinctClaim(100, mustDistinct("user", job.Newest)), 100},
+		{"a value each, random, of two keys", fillValues, 15_000, distinctClaim(100, mustDistinct("region", mustDistinct("user", job.Random))), 100},
+		{"a queue and a value each", fillValuesOfQueues, 5000, distinctClaim(100, user), 50},
+		{"a key that no job has", fillPairs, 10_000, distinctClaim(100, user), 50},
+		{"all pairs of many names", fillPairs, 10_000, pairs, 50},
+		{"many types, in turn", fillPairs, 10_000, types, 50},
+	}
+	testBounded(t, table)
+	for _, c := range table {
+		t.Run("built: "+c.name, func(t *testing.T) {
+			f := inStore(t, Options{}, func(f *feeder) { c.fill(f, c.n) })
+			f.apply(c.do)
+			for ticks := 0; building(f.s); ticks++ {
+				got := f.s.costOf(func() { f.apply(job.Tick{}) })
+				if got.looks > boundedRows || got.writes > boundedWrites || got.bytes > boundedBytes {
+					t.Fatalf("a tick: %+v", got)
+				}
+				if mustCommit(t, f.s); ticks > 20*c.n/100 {
+					t.Fatalf("not built after %d ticks", ticks)
+				}
+			}
+			for range 2 {
+				var result Result
+				got := f.s.costOf(func() { result = f.apply(c.do) })
+				if got.looks > boundedRows || got.writes > boundedWrites || got.bytes > boundedBytes {
+					t.Errorf("%+v", got)
+				}
+				if jobs := result.(*Claimed).Jobs(); jobs < c.jobs {
+					t.Errorf("a claim got %d jobs, want %d at least", jobs, c.jobs)
+				}
+			}
+			mustCommit(t, f.s)
+			if err := checkDistinct(f.s); err != nil {
+				t.Error(err)
+			}
+			if problems := problemsOf(t, f.s); len(problems) > 0 {
+				t.Error(problems)
+			}
+		})
+	}
+}
+
+// TestDistinctFindsWhatIsFarBehind: a built index hands out the only job of a user although thousands of another user
+// are before it, and of a region likewise.
+func TestDistinctFindsWhatIsFarBehind(t *testing.T) {
+	for _, strategy := range []job.Strategy{mustDistinct("user", job.Oldest), mustDistinct("region", mustDistinct("user", job.Random)), mustDistinct("user", mustDistinct("region", job.Fair))} {
+		f := inStore(t, Options{}, func(f *feeder) {
+			for i := range 3000 {
+				c := plainCreate("a", "x", 1, 3)
+				if c.Groups[0].Meta = "region=r,user=big"; i == 2999 {
+					c.Groups[0].Meta = "region=s,user=small"
+				}
+				f.apply(c)
+			}
+		})
+		for f.apply(distinctClaim(1, strategy)); building(f.s); f.apply(job.Tick{}) {
+		}
+		last := f.seq
+		got := f.apply(distinctClaim(1, strategy)).(*Claimed)
+		if got.Jobs() != 1 || metaOf(f.s, got.Runs[0]) != "region=s,user=small" {
+			t.Errorf("%v: the second claim got %v after command %d", strategy, got.Runs, last)
+		}
+		mustCommit(t, f.s)
+	}
+}
+
+// TestDistinctTakesNoMemoryForEachJob: past distinctBytes an index drops its line with all of its rows. Claims go on to
+// spread over what they see, and count exactly. Ten minutes later a claim tries again.
+func TestDistinctTakesNoMemoryForEachJob(t *testing.T) {
+	r := firstRules
+	r.distinctBytes = 300_000
+	b := standardBounds
+	b.rules = &r
+	f := inStore(t, Options{bounds: &b}, func(f *feeder) { fillValues(f, 3000) })
+	user := mustDistinct("user", job.Oldest)
+	f.apply(distinctClaim(1, user))
+	x := f.s.machine.distinct.list[0]
+	for building(f.s) {
+		if f.apply(job.Tick{}); x.bytes > r.distinctBytes {
+			t.Fatalf("%d bytes", x.bytes)
+		}
+	}
+	mustCommit(t, f.s)
+	rows := func() (kinds map[byte]int) {
+		kinds = map[byte]int{}
+		for _, row := range dump(f.s) {
+			if row.key[0] == distinctTable && len(row.key) > 2 {
+				kinds[row.key[2]]++
+			}
+		}
+		return kinds
+	}
+	if kinds := rows(); x.stage != overfull || x.bytes != 0 || kinds[distinctLeafRow]+kinds[distinctSpanRow] != 0 || kinds[distinctCountRow] != 1 {
+		t.Errorf("in stage %d: %d bytes, rows %v", x.stage, x.bytes, kinds)
+	}
+	// More of the user who has an active job come first in line.
+	high := plainCreate("a", "x", 3, 3)
+	high.Groups[0].Meta, high.Groups[0].Priority = "region=r0,user=u0", 9
+	f.apply(high)
+	other := plainCreate("a", "x", 1, 3)
+	other.Groups[0].Meta, other.Groups[0].Priority = "user=other", 9
+	f.apply(other)
+	if got := f.apply(distinctClaim(1, user)).(*Claimed); got.Runs[0].Batch != f.seq-1 {
+		t.Errorf("of a busy user and an idle one the claim got %v", got.Runs)
+	}
+	f.apply(job.Move{Op: job.Cancel, Client: "a", Type: "x"})
+	for at := f.seq; f.s.machine.counts[job.Pending] > 0; f.apply(job.Tick{}) {
+		if f.seq > at+1000 {
+			t.Fatal("the queue is not empty")
+		}
+	}
+	f.apply(plainCreate("a", "x", 1, 3))
+	f.seq++
+	mustApply(t, f.s, f.seq, distinctAgainMs+int64(f.seq), distinctClaim(1, user))
+	if x.stage != inLine {
+		t.Errorf("ten minutes later the index is in stage %d", x.stage)
+	}
+	mustCommit(t, f.s)
+	if problems := problemsOf(t, f.s); len(problems) > 0 {
+		t.Error(problems)
+	}
+}
+
+// TestDistinctBytes: what an index says that it takes is about what it takes.
+func TestDistinctBytes(t *testing.T) {
+	for _, fill := range []func(f *feeder, n int){fillValues, fillValuesOfQueues} {
+		f := inStore(t, Options{}, func(f *feeder) { fill(f, 5000) })
+		for f.apply(distinctClaim(1, mustDistinct("user", job.Oldest))); building(f.s); f.apply(job.Tick{}) {
+		}
+		mustCommit(t, f.s)
+		x := f.s.machine.distinct.list[0]
+		heap := func() uint64 {
+			runtime.GC()
+			var stats runtime.MemStats
+			runtime.ReadMemStats(&stats)
+			return stats.HeapAlloc
+		}
+		before := heap()
+		again := readDistinct(&f.s.machine.o, x.distinctState, func(id uint32) *queue { return f.s.machine.queues.byID[id] }, x.most)
+		took := int(heap() - before)
+		if again.bytes != x.bytes || took > x.bytes*5/4 || took < x.bytes/2 {
+			t.Errorf("an index of %d leaves takes %d bytes, counted as %d, and %d after a start", x.lined, took, x.bytes, again.bytes)
+		}
+		runtime.KeepAlive(again)
+	}
+}
+
+// TestDistinctStart: a start reads a row for each combination of values, and none of the spans behind it.
+func TestDistinctStart(t *testing.T) {
+	reads := func(jobs int) lsm.Work {
+		f := inStore(t, Options{}, func(f *feeder) {
+			for range jobs {
+				c := plainCreate("a", "x", 1, 3)
+				c.Groups[0].Meta = "user=u"
+				f.apply(c)
+			}
+			for f.apply(distinctClaim(1, mustDistinct("user", job.Oldest))); building(f.s); f.apply(job.Tick{}) {
+			}
+		})
+		return f.s.machine.o.Work()
+	}
+	few, many := reads(10), reads(2000)
+	if many != few {
+		t.Errorf("a start reads %+v with ten jobs of a user, and %+v with 2,000", few, many)
+	}
+}
+
+// TestDistinctWideValue: the active jobs of a user with jobs in very many queues count, although none of the many places
+// where they wait moves.
+func TestDistinctWideValue(t *testing.T) {
+	f := inStore(t, Options{}, func(f *feeder) {
+		for i := range 200 {
+			c := plainCreate("a", fmt.Sprintf("type%d", i), 1, 3)
+			if c.Groups[0].Meta = "user=wide"; i == 199 {
+				c.Groups[0].Meta = "user=other"
+			}
+			f.apply(c)
+		}
+	})
+	user := mustDistinct("user", job.Oldest)
+	for f.apply(distinctClaim(1, user)); building(f.s); f.apply(job.Tick{}) {
+	}
+	if x := f.s.machine.distinct.list[0]; x.wide != 1 {
+		t.Errorf("%d values are wide", x.wide)
+	}
+	claim := distinctClaim(1, user)
+	claim.Types = []string{"type5", "type199"}
+	if got := f.apply(claim).(*Claimed); metaOf(f.s, got.Runs[0]) != "user=other" {
+		t.Errorf("the claim got %v", got.Runs)
+	}
+	mustCommit(t, f.s)
+}
+
+// TestDistinctStrategiesInTurn: seventeen strategies in turn keep eight indexes, with no rows of others.
+func TestDistinctStrategiesInTurn(t *testing.T) {
+	f := inStore(t, Options{}, func(f *feeder) { fillValues(f, 3000) })
+	for round := range 2 {
+		for i := range 17 {
+			got := f.s.costOf(func() { f.apply(distinctClaim(1, mustDistinct(fmt.Sprintf("k%d", i), job.Oldest))) })
+			if got.looks > boundedRows || got.writes > boundedWrites || got.bytes > boundedBytes {
+				t.Errorf("strategy %d in round %d: %+v", i, round, got)
+			}
+			f.apply(job.Tick{})
+			mustCommit(t, f.s)
+		}
+	}
+	numbers := map[byte]bool{}
+	for _, row := range dump(f.s) {
+		if row.key[0] == distinctTable {
+			numbers[row.key[1]] = true
+		}
+	}
+	if len(numbers) != maxDistinctIndexes || len(f.s.machine.distinct.list) != maxDistinctIndexes {
+		t.Errorf("%d indexes have rows, and %d are in memory", len(numbers), len(f.s.machine.distinct.list))
+	}
+	if problems := problemsOf(t, f.s); len(problems) > 0 {
+		t.Error(problems)
+	}
+}
+
+// TestDistinctIsGoneWhenIdle: an hour after its last claim an index has no rows, and no timer.
+func TestDistinctIsGoneWhenIdle(t *testing.T) {
+	s := mustOpen(t, Options{})
+	c := plainCreate("a", "x", 4, 3)
+	c.Groups[0].Meta = "user=u"
+	mustApply(t, s, 1, 0, c)
+	mustApply(t, s, 2, 1, distinctClaim(1, mustDistinct("user", job.Oldest)))
+	mustCommit(t, s)
+	of := func() (n int) {
+		for _, row := range dump(s) {
+			if row.key[0] == distinctTable {
+				n++
+			}
+		}
+		return n
+	}
+	if n := of(); n != 4 {
+		t.Errorf("an index of a span and an active job has %d rows", n)
+	}
+	mustApply(t, s, 3, distinctIdleMs+1, job.Mark{})
+	mustCommit(t, s)
+	if n := of(); n != 0 {
+		t.Errorf("after an hour there are %d rows", n)
+	}
+}
