@@ -25,7 +25,7 @@ const sampleID = "0185a1b2-c3d4-7000-8000-00000c800000"
 // sampleArgs are arguments with which a command sends a request. Commands that are not here need none.
 var sampleArgs = map[string][]string{
 	"add": {"-"}, "backup": {"directory"}, "blob get": {"sha256:" + strings.Repeat("0", 64)}, "blob put": {"-"}, "cancel": {sampleID}, "close": {sampleID}, "complete": {sampleID},
-	"create": {"payload"}, "fileset pull": {"input", "directory"}, "fileset push": {".", "input"}, "fileset rm": {"input"}, "get": {sampleID}, "handler get": {"resize"}, "handler put": {"resize", "-", "--lang", "sh"}, "handler rm": {"resize"}, "logs": {sampleID},
+	"create": {"payload"}, "fileset pull": {"input", "directory"}, "fileset push": {".", "input"}, "fileset rm": {"input"}, "get": {sampleID}, "handler get": {"resize"}, "handler put": {"resize", "-", "--lang", "sh", "--no-check"}, "handler rm": {"resize"}, "logs": {sampleID},
 	"pause": {"acme/resize"}, "queues delete": {"acme/resize"}, "redrive": {sampleID}, "release": {sampleID}, "results": {sampleID}, "resume": {"acme/resize"},
 	"rm": {sampleID}, "run": {sampleID}, "submit": {"-"}, "tickle": {sampleID},
 	"top": {"--once"}, "watch": {sampleID},

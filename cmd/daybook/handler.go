@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,8 @@ import (
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/manifest"
+	"github.com/daybookq/daybook/runner/sandbox"
+	"github.com/daybookq/daybook/runner/script"
 )
 
 // handlerCommand has what the commands for stored handlers share.
@@ -58,6 +61,7 @@ func (h *handlerCommand) over(cmd *cobra.Command, run func(cmd *cobra.Command, a
 func newHandlerPut() *cobra.Command {
 	var h handlerCommand
 	var lang string
+	var noCheck bool
 	cmd := &cobra.Command{
 		Use:   "put TYPE FILE",
 		Short: "Store a version of a handler",
@@ -78,7 +82,10 @@ A script defines handle, which gets the payload and the job, and returns the out
 
 job has id, client, type, attempt, max_attempts, meta and payload. If handle throws or raises Fail('why'), the job has
 failed for good; after any other exception it runs again while it has attempts left. What it prints goes into the log of
-the runner.`,
+the runner.
+
+If this machine has an interpreter of the language, the script is loaded here first, in the sandbox of a runner and without a
+job. One that cannot be loaded is not stored, unless --no-check is given.`,
 		Example: `  daybook handler put resize resize.py
   echo '{"kind": "http", "url": "http://127.0.0.1:8080/resize"}' | daybook handler put resize -`,
 		Args: cobra.ExactArgs(2),
@@ -93,6 +100,11 @@ the runner.`,
 		document, err := readHandler(cmd, args[1], lang)
 		if err != nil {
 			return err
+		}
+		if !noCheck {
+			if err := tryHandler(cmd.Context(), &document); err != nil {
+				return usageError{err}
+			}
 		}
 		if err := h.connect(cmd); err != nil {
 			return err
@@ -109,8 +121,30 @@ the runner.`,
 	})
 	cmd.Flags().StringVar(&lang, "lang", "", "the language of a script: node, python, php, sh")
 	completeFlag(cmd, "lang", func(*cobra.Command, string) []string { return handler.Langs })
+	cmd.Flags().BoolVar(&noCheck, "no-check", false, "store a script without loading it here, for example because only runners have its modules")
 	jsonFlag(cmd, &h.asJSON)
 	return cmd
+}
+
+// tryHandler says why a script cannot be loaded. Other handlers, and languages that this machine has not, are not tried.
+func tryHandler(ctx context.Context, document *handler.Document) error {
+	if document.Kind != handler.Script || document.Check() != nil { // what is wrong with a document, the server says
+		return nil
+	}
+	box, err := sandbox.New(sandbox.Auto)
+	if err != nil {
+		return fmt.Errorf("load the script: %w", err)
+	}
+	pool, err := script.NewPool(script.Settings{Sandbox: box, MaxContexts: 1})
+	if err != nil {
+		return fmt.Errorf("load the script: %w", err)
+	}
+	if pool.Check(document.Lang) == nil {
+		if err = pool.Try(ctx, script.Handler{ID: "new", Document: *document}); err != nil {
+			err = fmt.Errorf("the script cannot be loaded, so it was not stored; --no-check stores it\n%w", err)
+		}
+	}
+	return errors.Join(err, pool.Close())
 }
 
 // langOf are the languages of scripts by the ends of their files' names.

@@ -54,6 +54,16 @@ func TestHandlerCommands(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, list)
 		}
 	}
+	const body = "return payload\n"
+	if r := put("", "new", file("body.py", body)); r.code != exitUsage || !strings.Contains(r.errs, "cannot be loaded") || !strings.Contains(r.errs, "--no-check") || !strings.Contains(r.errs, "handle") {
+		t.Errorf("%+v", r)
+	}
+	if r := execute(t, "", "handler", "get", "new", "--server", s.url); r.code == exitOK {
+		t.Errorf("it was stored: %+v", r)
+	}
+	if r := put("", "new", file("body.py", body), "--no-check"); r.code != exitOK || r.out != "new version 1\n" {
+		t.Errorf("%+v", r)
+	}
 	for name, r := range map[string]result{
 		"a file of no known kind": put("", "x", file("x.bin", "")),
 		"a wrong document":        put("{", "x", "-"),

@@ -10,7 +10,10 @@
 //
 //   - A host writes the answer of a job before it begins the next one, and a task ends when its answer arrives. So
 //     whatever ends the process, at any moment, the jobs before keep their answers.
-//   - The job that ran is an error with the reason. The jobs after it are given back and cost no attempt.
+//   - The job that ran is an error with the reason, if it is the reason: it has ended the process, or nothing else had run in it.
+//     Otherwise an earlier job may have left the reason behind, so the job runs again, alone in a new context and in the same
+//     attempt. The jobs after it are given back and cost no attempt.
+//   - A handler that cannot be loaded costs no job an attempt. The runner claims none for a while.
 //   - The context is not used again.
 //
 // Not for: which handler may run next (package slots), what a process may reach (package sandbox).

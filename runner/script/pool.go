@@ -116,6 +116,23 @@ func (p *Pool) Close() error {
 	return p.dir.remove()
 }
 
+// Try loads a handler in a new context, and says why it cannot be loaded. No job runs.
+func (p *Pool) Try(ctx context.Context, h Handler) error {
+	e, err := p.Executor(h)
+	if err != nil {
+		return err
+	}
+	x := e.(*executor)
+	wanted := func() (context.Context, func()) { return ctx, func() {} }
+	c, err := p.acquire(wanted, key{lang: h.Document.Lang, client: h.Client, group: h.ID}, x, true)
+	if err != nil {
+		return err
+	}
+	defer p.release(c, 0)
+	_, err = c.load(ctx, x)
+	return err
+}
+
 func (p *Pool) log(line Line) {
 	if p.settings.Log != nil {
 		p.settings.Log(line)
