@@ -77,6 +77,7 @@ type claimRequest struct {
 	claimFields
 	WaitMs   *int64         `json:"wait_ms"`
 	Complete jsontext.Value `json:"complete"`
+	Begins   *int64         `json:"begins"`
 }
 
 func (r *claimRequest) command() (cmd job.Claim, wait time.Duration, err error) {
@@ -90,6 +91,12 @@ func (r *claimRequest) command() (cmd job.Claim, wait time.Duration, err error) 
 	}
 	if err := r.fill(&cmd); err != nil {
 		return cmd, 0, err
+	}
+	if r.Begins != nil {
+		if err := job.CheckRange("begins", *r.Begins, 0, job.MaxClaimJobs); err != nil {
+			return cmd, 0, badField("begins", err)
+		}
+		cmd.Announced, cmd.Begins = true, int(*r.Begins)
 	}
 	if r.WaitMs != nil {
 		if err := job.CheckRange("wait_ms", *r.WaitMs, 0, job.MaxWaitMs); err != nil {

@@ -182,6 +182,10 @@ func (s *picky) SessionDocument(id job.ID) (store.Session, error) {
 	return store.Session{ID: id, Slots: make([]store.SlotState, 2)}, nil
 }
 
+func (s *picky) Silence(string) uint64 { return 0 }
+
+func (s *picky) WhenLost(func(string) <-chan struct{}) {}
+
 func (s *picky) ClaimUntil(ctx context.Context, c job.Claim, _ <-chan struct{}, admit func(int64) error) (store.Claimed, []runs.Run, ingest.Receipt, error) {
 	return s.ClaimAdmitted(ctx, c, 0, admit)
 }

@@ -105,10 +105,14 @@ func newLimits(maxConnections int) limits {
 
 // New returns a server. Use Run to serve a listener, or Handler.
 func New(o Options) (*Server, error) {
-	return newServer(o, struct {
+	s, err := newServer(o, struct {
 		Engine
 		Queries
 	}{o.Engine, o.Queries})
+	if err == nil {
+		o.Engine.WhenLost(s.lose)
+	}
+	return s, err
 }
 
 func newServer(o Options, engine backend) (*Server, error) {

@@ -50,6 +50,8 @@ type stream struct {
 	missed    int           // pings without an answer; only ping uses it
 	done      chan struct{} // closed when nothing of the stream runs any more
 	successor bool          // another stream takes the claims of this one; streams.mu guards it, and the writes of hello
+	lost      bool          // its runner was declared lost; streams.mu guards it
+	heard     atomic.Uint64 // the silence of the runner (Engine.Silence) after which the client was heard of
 	evicted   bool          // its place is free already; streamRoom.mu guards it
 }
 

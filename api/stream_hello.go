@@ -87,6 +87,7 @@ func (t *stream) beginHello(r *streamRequest) (finisher, error) {
 	}
 	t.s.streams.greet(t, h)
 	t.greeted.Store(true)
+	t.heard.Store(t.s.engine.Silence(h.runner)) // this request is a sign of life
 	resume := ""
 	if body.Resume != nil {
 		resume = *body.Resume

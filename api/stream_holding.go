@@ -73,6 +73,7 @@ type heldRun struct {
 	first job.ID
 	n     int
 	ended []uint64 // a bit for each job; nil: none has ended
+	begun []uint64 // likewise: whose runs have begun
 }
 
 // add notes a claim that the stream will send.
@@ -106,18 +107,90 @@ func (c *heldClaim) end(id job.ID) bool {
 		if line < 0 || line >= r.n || r.first.WithLine(id.Line()) != id {
 			continue
 		}
-		if r.ended == nil {
-			r.ended = make([]uint64, (r.n+63)/64)
-		}
-		bit := uint64(1) << (line % 64)
-		if r.ended[line/64]&bit != 0 {
+		if !setBit(&r.ended, line, r.n) {
 			return false
 		}
-		r.ended[line/64] |= bit
 		c.left--
 		return true
 	}
 	return false
+}
+
+// setBit sets a bit of n, and reports whether it was not set.
+func setBit(bits *[]uint64, i, n int) bool {
+	if *bits == nil {
+		*bits = make([]uint64, (n+63)/64)
+	}
+	bit := uint64(1) << (i % 64)
+	if (*bits)[i/64]&bit != 0 {
+		return false
+	}
+	(*bits)[i/64] |= bit
+	return true
+}
+
+func hasBit(bits []uint64, i int) bool { return bits != nil && bits[i/64]&(1<<(i%64)) != 0 }
+
+// begin notes that the run of a job has begun.
+func (c *heldClaim) begin(id job.ID) {
+	for i := range c.runs {
+		r := &c.runs[i]
+		line := id.Line() - r.first.Line()
+		if line >= 0 && line < r.n && r.first.WithLine(id.Line()) == id {
+			setBit(&r.begun, line, r.n)
+			return
+		}
+	}
+}
+
+// beginAs notes that the runs have begun that have begun by what another stream knew of the same claim.
+func (c *heldClaim) beginAs(before *heldClaim) {
+	if before == nil {
+		return
+	}
+	for i := range before.runs {
+		r := &before.runs[i]
+		for line := range r.n {
+			if hasBit(r.begun, line) {
+				c.begin(r.first.WithLine(r.first.Line() + line))
+			}
+		}
+	}
+}
+
+// given is the command that takes the jobs of the claim from a runner that has vanished. Runs that had begun are lost: they
+// count. The other jobs return to their queues as if they had never been claimed.
+func (c *heldClaim) given() job.Complete {
+	cmd := job.Complete{Claim: c.id, All: &job.Outcome{Code: job.Unget, DelayMs: -1}}
+	for i := range c.runs {
+		r := &c.runs[i]
+		for line := range r.n {
+			if hasBit(r.begun, line) && !hasBit(r.ended, line) {
+				cmd.Outcomes = append(cmd.Outcomes, job.Outcome{ID: r.first.WithLine(r.first.Line() + line), Code: job.Lost, DelayMs: -1})
+			}
+		}
+	}
+	return cmd
+}
+
+// begin notes that runs of a claim have begun: of some jobs, or of all with no ids.
+func (h *holding) begin(claim job.ID, ids []job.ID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c := h.claims[claim]
+	if c == nil {
+		return
+	}
+	for _, id := range ids {
+		c.begin(id)
+	}
+	if len(ids) == 0 {
+		for i := range c.runs {
+			for line := range c.runs[i].n {
+				setBit(&c.runs[i].begun, line, c.runs[i].n)
+			}
+		}
+	}
 }
 
 // completed notes the results of a completion. A job that its claim no longer holds is a job that has ended, too.
@@ -180,10 +253,12 @@ func (h *holding) forget(c *heldClaim) {
 }
 
 // lose removes a claim that another stream has taken over.
-func (h *holding) lose(claim job.ID) {
+func (h *holding) lose(claim job.ID) *heldClaim {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	c := h.claims[claim]
 	h.drop(claim)
+	return c
 }
 
 // tickled notes the result of a tickle. A tickle of this stream's runner does not name a claim.
@@ -191,6 +266,15 @@ func (h *holding) tickled(cmd *job.Tickle, t *store.Tickled) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()
+	for _, id := range cmd.IDs { // a tickle that names jobs says that they run
+		if c := h.claims[cmd.Claim]; c != nil {
+			c.begin(id)
+			continue
+		}
+		for _, c := range h.claims {
+			c.begin(id)
+		}
+	}
 	if cmd.Claim.IsZero() {
 		for _, c := range h.claims {
 			if h.end(c, t.Lost); t.Held > 0 && len(cmd.IDs) == 0 {
@@ -313,9 +397,9 @@ func (t *stream) adopt(resume string, ids []job.ID) (opened []openedClaim, err e
 			return nil, err
 		}
 	}
-	var before *lingerer
+	var kept *lingerer
 	if resume != "" {
-		before = all.takeOver(resume, t.hello.runner)
+		kept = all.takeOver(resume, t.hello.runner)
 	}
 	for _, id := range ids {
 		if t.pushing.Err() != nil { // the stream ends, and must not wait for thousands of claims
@@ -324,12 +408,12 @@ func (t *stream) adopt(resume string, ids []job.ID) (opened []openedClaim, err e
 		if doc, _, err := t.claimDocument(t.pushing, id); err != nil || doc.Runner != t.hello.runner {
 			continue
 		}
-		old, ok := all.adopt(id, t)
+		before, old, ok := all.adopt(id, t)
 		if !ok {
 			continue
 		}
 		if old != nil {
-			old.holding.lose(id)
+			before = old.holding.lose(id)
 		}
 		doc, jobs, err := t.claimDocument(context.Background(), id) // now that no other stream gives it back
 		if err != nil || doc.Held == 0 {
@@ -344,10 +428,11 @@ func (t *stream) adopt(resume string, ids []job.ID) (opened []openedClaim, err e
 		for i := range jobs {
 			c.hold(jobs[i].ID, 1)
 		}
+		c.beginAs(before)
 		t.holding.adopt(c, &t.subscriptions)
 	}
-	if before != nil && t.s.draining.Err() == nil {
-		t.s.giveBack(all.expire(before)) // those that were not adopted
+	if kept != nil && t.s.draining.Err() == nil {
+		t.s.giveBack(all.expire(kept)) // those that were not adopted
 	}
 	if t.pushing.Err() != nil {
 		return nil, errShuttingDown

@@ -146,6 +146,7 @@ type streamRequest struct {
 	Complete    jsontext.Value `json:"complete"`
 	Tickle      jsontext.Value `json:"tickle"`
 	Release     jsontext.Value `json:"release"`
+	Begin       jsontext.Value `json:"begin"`
 
 	Batch   *bool          `json:"batch"` // of create
 	Key     *string        `json:"idempotency_key"`
@@ -200,6 +201,12 @@ func (t *stream) serve(m *message) error {
 		err := decodeLine(line, &r)
 		if err != nil && r.N == nil { // the mistake may be before the number
 			_ = json.Unmarshal(line, &r.onlyNumber) // without a number, the first mistake is reported
+		}
+		if err == nil && r.N == nil && !absent(r.Begin) {
+			if err := t.beginQuietly(&r); err != nil {
+				return &protocolError{websocket.StatusPolicyViolation, closeReason(problemOf(err).detail)}
+			}
+			continue
 		}
 		if unnumbered := numbered(&r, err); unnumbered != nil {
 			return &protocolError{websocket.StatusPolicyViolation, closeReason(problemOf(unnumbered).detail)}

@@ -42,11 +42,23 @@ func (u *subscription) push(cmd job.Claim) error {
 		held.shrink(held.held - n)
 	}
 	t.holding.add(u, &call)
+	if t.heard.Load() != t.s.engine.Silence(cmd.Runner) { // it proved silent meanwhile
+		t.giveBack(call.claimed.Claim)
+		return nil
+	}
 	if err := u.send(&call, &held); err != nil {
 		_ = t.conn.CloseNow() // the client may have read a part; the end of the stream returns the jobs
 		return err
 	}
 	return nil
+}
+
+// giveBack returns the jobs of a claim that were not sent.
+func (t *stream) giveBack(claim job.ID) {
+	if c := t.holding.lose(claim); c != nil {
+		t.s.streams.going(claim)
+		t.s.giveBack([]*heldClaim{c})
+	}
 }
 
 // began notes the claim under way, and claimEnded its end, when its jobs count as held and are on their way.

@@ -22,6 +22,8 @@ const (
 )
 
 type pusher interface {
+	Silence(runner string) uint64
+	WhenLost(end func(runner string) (returned <-chan struct{}))
 	ClaimUntil(ctx context.Context, c job.Claim, stop <-chan struct{}, admit func(payloadBytes int64) error) (store.Claimed, []runs.Run, ingest.Receipt, error)
 }
 
@@ -64,7 +66,7 @@ func (t *stream) beginSubscribe(r *streamRequest) (finisher, error) {
 	if err := decodeObject(r.Subscribe, &body); err != nil {
 		return nil, err
 	}
-	cmd := job.Claim{Runner: t.hello.runner, Max: job.MaxClaimJobs, MaxBytes: job.DefaultClaimBytes}
+	cmd := job.Claim{Runner: t.hello.runner, Max: job.MaxClaimJobs, MaxBytes: job.DefaultClaimBytes, Announced: true}
 	if cmd.Runner == "" {
 		return nil, badRequest("runner_id", "a stream that gets jobs must have sent hello with a runner_id")
 	}
@@ -253,6 +255,24 @@ func (u *subscription) room() int {
 	return 0
 }
 
+// trusted reports whether the client may be there. When its runner has proved silent, the client must show life before it
+// gets more jobs: by the answer to a ping, or by anything else that it sends. trusted waits for that as long as a heartbeat.
+func (u *subscription) trusted() bool {
+	t := u.t
+	silence := t.s.engine.Silence(t.hello.runner)
+	if t.heard.Load() == silence {
+		return true
+	}
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(u.ctx, t.s.streams.heartbeat)
+	defer cancel()
+	alive := t.conn.Ping(ctx) == nil || t.accepted != nil && t.accepted.heardSince(began)
+	if alive {
+		t.heard.Store(silence)
+	}
+	return alive
+}
+
 // run claims jobs and sends them, until the subscription ends. A claim is as large as the credit allows at that time.
 func (u *subscription) run() {
 	defer close(u.ended)
@@ -266,6 +286,9 @@ func (u *subscription) run() {
 		cmd := u.claim
 		if cmd.Max = u.room(); cmd.Max == 0 {
 			return
+		}
+		if !u.trusted() {
+			continue
 		}
 		err := u.t.guarded(func() error { return u.push(cmd) })
 		if errors.Is(err, errPanic) {

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 
@@ -40,6 +41,7 @@ func init() { // the functions refer to streamVerbs through the stream
 		{"complete", keyed, func(r *streamRequest) jsontext.Value { return r.Complete }, (*stream).beginComplete},
 		{"tickle", !keyed, func(r *streamRequest) jsontext.Value { return r.Tickle }, (*stream).beginTickle},
 		{"release", keyed, func(r *streamRequest) jsontext.Value { return r.Release }, (*stream).beginRelease},
+		{"begin", !keyed, func(r *streamRequest) jsontext.Value { return r.Begin }, (*stream).beginBegin},
 	}
 }
 
@@ -56,7 +58,7 @@ func verbOf(r *streamRequest) (*streamVerb, error) {
 		found = v
 	}
 	if found == verbUnknown {
-		return found, badRequest("", "the request has no verb: one of hello, subscribe, credit, unsubscribe, create, complete, tickle and release is required")
+		return found, badRequest("", "the request has no verb: one of hello, subscribe, credit, unsubscribe, create, complete, tickle, release and begin is required")
 	}
 	if !found.keyed && (r.Key != nil || r.Session != nil) {
 		return found, badRequest("", found.name+" does not support an idempotency_key or a session; send the request without it")
@@ -261,6 +263,41 @@ func (t *stream) beginEnd(done *completion, one bool, once func() (job.Once, err
 		}
 		return append(appendJobResults(append(b, field...), results), '}'), seq, nil
 	}, nil
+}
+
+// beginBegin notes that runs have begun. Nothing is journaled: only the end of the stream needs to know.
+func (t *stream) beginBegin(r *streamRequest) (finisher, error) {
+	var body struct {
+		ClaimID job.ID    `json:"claim_id"`
+		JobIDs  *[]job.ID `json:"job_ids"`
+	}
+	if err := decodeObject(r.Begin, &body); err != nil {
+		return nil, err
+	}
+	if body.ClaimID.IsZero() {
+		return nil, badRequest("claim_id", "claim_id is missing")
+	}
+	var ids []job.ID
+	if body.JobIDs != nil {
+		var err error
+		if ids, err = namedJobs(*body.JobIDs); err != nil {
+			return nil, err
+		}
+	}
+	t.holding.begin(body.ClaimID, ids)
+	return nothingToSay, nil
+}
+
+// beginQuietly carries out a begin without a number, which gets no answer.
+func (t *stream) beginQuietly(r *streamRequest) error {
+	v, err := verbOf(r)
+	if err == nil {
+		_, err = v.begin(t, r)
+	}
+	if err == nil {
+		t.s.metrics.verbs[v.name].observe(http.StatusOK, 0)
+	}
+	return err
 }
 
 // beginTickle is POST /jobs/tickle. Without job_ids, claim_id and runner_id it is for all jobs of the stream's runner.

@@ -99,20 +99,28 @@ func (l *streams) forget(claim job.ID, t *stream) {
 	}
 }
 
-// adopt makes a stream hold a claim that its runner has from before, and returns the stream that held it. It reports
-// false if the claim is going back to its queue, or the stream holds it already.
-func (l *streams) adopt(claim job.ID, t *stream) (before *stream, ok bool) {
+// going marks a claim as going back to its queue.
+func (l *streams) going(claim job.ID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.holders[claim] = holder{}
+}
+
+// adopt makes a stream hold a claim that its runner has from before, and returns what is known of it if it lingered, or the
+// stream that held it. It reports false if the claim is going back to its queue, or the stream holds it already.
+func (l *streams) adopt(claim job.ID, t *stream) (kept *heldClaim, before *stream, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h, there := l.holders[claim]
 	if there && (h == (holder{}) || h.stream == t) {
-		return nil, false
+		return nil, nil, false
 	}
 	if h.lingerer != nil {
+		kept = h.lingerer.claims[claim]
 		delete(h.lingerer.claims, claim)
 	}
 	l.holders[claim] = holder{stream: t}
-	return h.stream, true
+	return kept, h.stream, true
 }
 
 // holding returns the holding with a claim; nil if no stream holds it. A claim that lingers lingers no longer: its
@@ -181,8 +189,11 @@ func (l *streams) ended(t *stream) {
 	kept := &lingerer{id: t.id, runner: t.hello.runner, claims: map[job.ID]*heldClaim{}, held: held}
 	keep := t.s.draining.Err() != nil // leases bound the claims
 	linger := time.Duration(t.hello.lingerMs) * time.Millisecond
+	if t.lost {
+		linger = 0
+	}
 	lingers := !keep && (t.successor || linger > 0 && len(l.lingering) < maxLingering)
-	var back []job.ID
+	var back []*heldClaim
 	for _, c := range claims {
 		switch {
 		case l.holders[c.id].stream != t: // another stream has taken it over
@@ -193,7 +204,7 @@ func (l *streams) ended(t *stream) {
 			l.holders[c.id] = holder{lingerer: kept}
 		default:
 			l.holders[c.id] = holder{}
-			back = append(back, c.id)
+			back = append(back, c)
 		}
 	}
 	if len(kept.claims) > 0 {
@@ -209,7 +220,7 @@ func (l *streams) ended(t *stream) {
 }
 
 // expire ends the time of a lingerer, and returns the claims that go back.
-func (l *streams) expire(kept *lingerer) (back []job.ID) {
+func (l *streams) expire(kept *lingerer) (back []*heldClaim) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.lingering[kept.id] != kept {
@@ -217,9 +228,9 @@ func (l *streams) expire(kept *lingerer) (back []job.ID) {
 	}
 	delete(l.lingering, kept.id)
 	kept.held.release()
-	for id := range kept.claims {
+	for id, c := range kept.claims {
 		l.holders[id] = holder{}
-		back = append(back, id)
+		back = append(back, c)
 	}
 	return back
 }
@@ -253,22 +264,58 @@ func (l *streams) takeOver(id, runner string) *lingerer {
 	return kept
 }
 
-// giveBack returns the jobs of claims, which must be marked as going back, to their queues without costing them an
-// attempt.
-func (s *Server) giveBack(claims []job.ID) {
+// lose ends all that streams do for a runner that was declared lost: its connections are closed, and what they and its
+// lingering streams hold is returned at once. The channel is closed when that is done.
+func (s *Server) lose(runner string) (returned <-chan struct{}) {
+	l := &s.streams
+	var open []*stream
+	var kept []*lingerer
+	l.mu.Lock()
+	for _, t := range l.all {
+		if t.hello.runner == runner {
+			t.lost = true
+			open = append(open, t)
+		}
+	}
+	for _, k := range l.lingering {
+		if k.runner == runner {
+			kept = append(kept, k)
+		}
+	}
+	l.mu.Unlock()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for _, t := range open {
+			t.stop()
+			t.cut()
+		}
+		for _, k := range kept {
+			s.giveBack(l.expire(k))
+		}
+		for _, t := range open {
+			<-t.done
+		}
+	}()
+	return done
+}
+
+// giveBack takes the jobs of claims, which must be marked as going back, from runners that have vanished; see
+// heldClaim.given.
+func (s *Server) giveBack(claims []*heldClaim) {
 	if len(claims) == 0 {
 		return
 	}
 	commands := make([]job.Complete, len(claims))
-	for i, id := range claims {
-		commands[i] = job.Complete{Claim: id, All: &job.Outcome{Code: job.Unget, DelayMs: -1}}
+	for i, c := range claims {
+		commands[i] = c.given()
 	}
 	if _, _, err := s.engine.CompleteInOrder(context.Background(), commands); err != nil {
 		s.log.Error().Err(err).Int("claims", len(claims)).Msg("cannot release the jobs of a stream that ended; they stay claimed until their leases end")
 	}
 	s.streams.mu.Lock()
 	defer s.streams.mu.Unlock()
-	for _, id := range claims {
-		delete(s.streams.holders, id)
+	for _, c := range claims {
+		delete(s.streams.holders, c.id)
 	}
 }

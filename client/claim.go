@@ -21,6 +21,9 @@ type ClaimRequest struct {
 	Wait           time.Duration // how long the server waits for a first job, at most a minute
 	MaxBytes       int64         // of payload in all; one job may be larger; 0 means 8 MiB, the maximum
 	Strategy       Strategy      // which jobs to claim first; "" means Oldest
+	// Begins is how many of the jobs begin with the claim, in the order of Claim.Jobs. The others begin when a tickle names
+	// them. If the runner is declared lost, runs that had begun count as attempts. nil means that all begin with the claim.
+	Begins *int
 	// Key is an idempotency key: see NewKey. A repeated claim returns the jobs of the first one that it still holds.
 	Key string
 
@@ -66,6 +69,7 @@ type claimBody struct {
 	WaitMs   int64    `json:"wait_ms,omitzero"`
 	MaxBytes int64    `json:"max_bytes,omitzero"`
 	Strategy Strategy `json:"strategy,omitzero"`
+	Begins   *int     `json:"begins,omitempty"`
 }
 
 // Claim claims waiting jobs. It returns nil if there are none within Wait.
@@ -81,7 +85,7 @@ func (c *Client) Claim(ctx context.Context, q ClaimRequest) (*Claim, error) {
 		q.MaxBytes = maxClaimBytes // an answer of this size can be read; the default of a server may be larger
 	}
 	r, err := post("/jobs/claim", claimBody{
-		q.RunnerID, max(q.Max, 1), q.Clients, q.Types, q.LeaseMs, q.Wait.Milliseconds(), q.MaxBytes, q.Strategy,
+		q.RunnerID, max(q.Max, 1), q.Clients, q.Types, q.LeaseMs, q.Wait.Milliseconds(), q.MaxBytes, q.Strategy, q.Begins,
 	}, repeatable)
 	if err != nil {
 		return nil, err

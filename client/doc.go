@@ -51,6 +51,7 @@
 //   - worker_stream.go: how the Worker gets its jobs in a stream.
 //   - worker_jobs.go: the jobs that it holds.
 //   - worker_handlers.go, handler_errors.go: how it runs handlers; the errors of handlers.
+//   - worker_begins.go: how it says when runs begin.
 //   - worker_take.go: how it hands out jobs to a program that runs many together.
 //   - worker_leases.go: tickles and lost leases.
 //   - worker_reports.go, worker_outcomes.go: when ended jobs are reported; the requests that report them.

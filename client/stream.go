@@ -226,7 +226,7 @@ func (s *Stream) onceInRuns(ctx context.Context, c *Client, r request) (answer, 
 	defer cancel()
 	got, err := s.wait(ctx, func() uint64 {
 		s.last++
-		s.messages = append(s.messages, outgoing{websocket.MessageBinary, append(fmt.Appendf(nil, "#:request n=%d\n", s.last), r.body...)})
+		s.messages = append(s.messages, outgoing{kind: websocket.MessageBinary, text: append(fmt.Appendf(nil, "#:request n=%d\n", s.last), r.body...)})
 		return s.last
 	})
 	return s.answer(got, err, r)
@@ -300,23 +300,61 @@ func (s *Stream) send(verb string, body []byte) {
 
 // outgoing is a message that is not written yet.
 type outgoing struct {
-	kind websocket.MessageType
-	text []byte
+	kind    websocket.MessageType
+	text    []byte
+	written chan struct{} // closed when it is written; nil: nobody waits for that
 }
 
 // add appends a request to the text that is written last, and returns its number. s.mu is held.
 func (s *Stream) add(verb string, body, more []byte) uint64 {
 	s.last++
-	if n := len(s.messages); n == 0 || s.messages[n-1].kind != websocket.MessageText || len(s.messages[n-1].text)+len(body) > maxJoinedText {
-		s.messages = append(s.messages, outgoing{websocket.MessageText, s.spare})
-		s.spare = nil
-	}
-	text := &s.messages[len(s.messages)-1].text
-	b := strconv.AppendUint(append(*text, `{"n":`...), s.last, 10)
+	m := s.lastMessage(len(body))
+	b := strconv.AppendUint(append(m.text, `{"n":`...), s.last, 10)
 	b = append(append(append(b, `,"`...), verb...), `":`...)
 	b = append(append(b, body...), more...)
-	*text = append(b, "}\n"...)
+	m.text = append(b, "}\n"...)
 	return s.last
+}
+
+// lastMessage returns the text message that is written last, with room for a request. s.mu is held.
+func (s *Stream) lastMessage(body int) *outgoing {
+	if n := len(s.messages); n == 0 || s.messages[n-1].kind != websocket.MessageText || len(s.messages[n-1].text)+body > maxJoinedText {
+		s.messages = append(s.messages, outgoing{kind: websocket.MessageText, text: s.spare})
+		s.spare = nil
+	}
+	return &s.messages[len(s.messages)-1]
+}
+
+// begin says which runs have begun, and returns when that is written: the server must know even if the process ends with
+// the first step of a run. There is no answer.
+func (s *Stream) begin(claims map[string][]string) {
+	var text []byte
+	for claim, ids := range claims {
+		text = append(append(append(text, `{"begin":{"claim_id":"`...), claim...), `","job_ids":[`...)
+		for i, id := range ids {
+			if i > 0 {
+				text = append(text, ',')
+			}
+			text = append(append(append(text, '"'), id...), '"')
+		}
+		text = append(text, "]}}\n"...)
+	}
+	s.mu.Lock()
+	if s.err != nil {
+		s.mu.Unlock()
+		return
+	}
+	m := s.lastMessage(len(text)) // the jobs that are held bound how much may wait
+	m.text = append(m.text, text...)
+	if m.written == nil {
+		m.written = make(chan struct{})
+	}
+	written := m.written
+	s.write()
+	select {
+	case <-written:
+	case <-s.done:
+	}
 }
 
 // write begins to write what was added, unless a goroutine does so already. The caller does not write itself: it must
@@ -340,6 +378,9 @@ func (s *Stream) writeAll() {
 		s.mu.Unlock()
 		err := s.conn.Write(context.Background(), m.kind, m.text)
 		s.mu.Lock()
+		if m.written != nil {
+			close(m.written)
+		}
 		if err != nil {
 			break // read reports the reason
 		}

@@ -48,6 +48,9 @@ type Worker struct {
 	// without a goroutine for each. The worker calls it again while fewer than Concurrency runs have not ended, one call
 	// at a time, so it must not wait. The program may keep the slice, and ends each Run from any goroutine.
 	Take func([]*Run)
+	// BeginLater: the runs that Take gets begin when the program calls Begin for them. Without it, they begin when Take gets
+	// them. If the process dies, runs that had begun count as attempts, and the other jobs return to their queues at no cost.
+	BeginLater bool
 
 	RunnerID string   // "" means the host's name, the process id and a random number
 	Clients  []string // whose jobs to claim; empty means those of all clients

@@ -163,6 +163,9 @@ func (r *running) claimOnce(n int, wait time.Duration) (got *Claim, sent time.Ti
 		RunnerID: r.RunnerID, Max: n, Clients: r.Clients, Types: r.Types, LeaseMs: r.Lease.Milliseconds(), Wait: wait,
 		Strategy: r.Strategy,
 	}
+	if r.BeginLater {
+		q.Begins = new(int)
+	}
 	ctx, cancel := context.WithCancel(r.ctx.requests)
 	defer cancel()
 	defer context.AfterFunc(r.ctx.stopping, func() {

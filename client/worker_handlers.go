@@ -35,6 +35,7 @@ func (r *running) handle() {
 
 // do runs the handler for one job. A panic, or the end of the goroutine, is an error of that job.
 func (r *running) do(t *task) {
+	r.announced(t)
 	if cause := t.run.lostBy(); cause != nil { // before it began
 		r.end(t, judge(cause, Outcome{}, cause))
 		return

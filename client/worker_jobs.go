@@ -14,6 +14,9 @@ type task struct {
 	state   taskState
 	giveUp  time.Time // when the job is returned to its queue if it still waits; zero means never
 	timeout *time.Timer
+	begun   bool // the server has been told that the run begins, or is about to be
+	// announcement says so; nil: none has been made.
+	announcement *announcement
 
 	how ending // set before the task is added to the reports
 }
@@ -152,6 +155,7 @@ func (r *running) start(n int) []*task {
 		r.jobs.queue = nil
 		r.claimMore() // which sends no claim for a few jobs while jobs wait
 	}
+	r.announceStarted(tasks)
 	for _, t := range tasks {
 		t.state = started
 		if r.jobs.endedBy != nil {

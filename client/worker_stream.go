@@ -88,6 +88,7 @@ func (r *running) openStream(resume string) (*Stream, error) {
 	r.stream.opening, r.stream.sub, r.stream.credit = false, sub, credit
 	r.mu.Unlock()
 	r.Client.stream.Store(s)
+	r.announceAgain(s)
 	return s, nil
 }
 

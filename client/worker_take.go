@@ -167,6 +167,7 @@ func (r *running) handOver() {
 		now := time.Now()
 		runs := make([]*Run, 0, len(tasks))
 		for _, t := range tasks {
+			r.announced(t)
 			u := &t.run
 			u.began = now
 			if cause := u.lostBy(); cause != nil { // before it began

@@ -175,6 +175,7 @@ func (e *Engine) commitApplied(u *uncommitted) error {
 	u.records, u.results = u.records[:0], u.results[:0]
 	e.commits.applied.send()
 	signal(e.time.due)
+	e.silences.note(e.store.TakeSilent()) // before their jobs are offered
 	readied, all := e.store.TakeReadied()
 	e.parked.committed(readied, all)
 	e.stepped(time.Since(committed))

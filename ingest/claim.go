@@ -64,6 +64,7 @@ type claimRequest struct {
 	admit    func(payloadBytes int64) error
 	stop     <-chan struct{} // closed when the claim must wait no longer; nil: never
 	ticket   uint64          // its place in line
+	silence  uint64          // of its runner, when the claim began
 	lookedUp bool            // an earlier claim was looked for, or the claim has neither key nor number
 }
 
@@ -76,6 +77,7 @@ type claimAnswer struct {
 
 // answer carries out the claim, after other requests with the same key or in the same slot.
 func (r *claimRequest) answer(ctx context.Context, wait time.Duration) (claimAnswer, error) {
+	r.silence = r.e.Silence(r.cmd.Runner)
 	once := &r.cmd.Once
 	if !once.Given() {
 		r.lookedUp = true
@@ -251,6 +253,9 @@ func (r *claimRequest) decided(ctx context.Context, w *waiter) (a claimAnswer, a
 		return claimAnswer{}, false, nil
 	}
 	handed, err := r.handed(ctx, &claimed)
+	if err == errSilent {
+		return claimAnswer{}, true, nil
+	}
 	return claimAnswer{claimed, handed, receipt}, err != nil || len(handed) > 0 || r.cmd.Once.Given(), err
 }
 
@@ -301,6 +306,10 @@ func (r *claimRequest) handed(ctx context.Context, claimed *store.Claimed) (hand
 		e.unget(context.WithoutCancel(ctx), claimed.Claim)
 		return nil, err
 	}
+	if err == nil && r.silence != e.Silence(r.cmd.Runner) {
+		e.unget(context.WithoutCancel(ctx), claimed.Claim)
+		return nil, errSilent
+	}
 	if err == nil {
 		handed, err = e.store.HandedOut(claimed)
 		if errors.Is(err, store.ErrDamaged) {
@@ -318,6 +327,9 @@ func (r *claimRequest) handed(ctx context.Context, claimed *store.Claimed) (hand
 	}
 	return handed, nil
 }
+
+// errSilent says that a claim was on its way when its runner proved silent.
+var errSilent = errors.New("the runner has proved silent")
 
 // setAside defers the jobs of a claim whose payload, unique key or history cannot be read, until a user runs them, so
 // that they do not block the jobs after them. A rebuild of the store repairs such jobs. If there are none, setAside
@@ -349,7 +361,16 @@ func (r *claimRequest) wait(ctx context.Context, timeout <-chan time.Time) (o of
 		return o, false, ErrTooManyParked
 	}
 	defer r.e.parked.leave(p)
+	silent, stop := r.e.silences.watch(r.cmd.Runner, r.silence)
+	defer stop()
 	select {
+	case <-silent: // nobody may read the answer; who does can claim again
+		return o, false, nil
+	default:
+	}
+	select {
+	case <-silent:
+		return o, false, nil
 	case o, open := <-p.woken:
 		if !open {
 			return o, false, ErrClosed

@@ -37,6 +37,7 @@
 //   - timekeeper.go, ticks.go, stall_watch.go: when ticks, graces and other timed commands are proposed; how large ticks
 //     are; how the engine notices that the process was stopped.
 //   - lost_runners.go: declaring runners lost, and returning their jobs.
+//   - silences.go: runners that let a lease end without a tickle, or were declared lost.
 //   - disk_space.go, maintenance.go: the reserve of disk space; flushing the store and cutting the log.
 //   - free_space_unix.go, free_space_other.go, fallocate_linux.go, fallocate_other.go: what differs between operating systems
 //     in that.

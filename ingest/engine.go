@@ -79,6 +79,7 @@ type Engine struct {
 	parked   *parkedClaims
 	underWay *underWay
 	strays   *strayClaims
+	silences *silences
 	joined   joinedCreates
 	runners  *registry.Registry
 	large    *semaphore.Weighted // of largeInFlight
@@ -88,6 +89,9 @@ type Engine struct {
 	counters counters
 
 	snapshots sync.Mutex // held while a Snapshot is open
+
+	// endConnections is called when a runner is lost; see WhenLost.
+	endConnections atomic.Pointer[func(runner string) (returned <-chan struct{})]
 
 	state atomic.Pointer[stateNote]
 	// reportsEnds is set when the state includes what the log had when the engine started.
@@ -125,7 +129,7 @@ func Open(o Options) (_ *Engine, err error) {
 	o.CommitWait = cmp.Or(o.CommitWait, commitWait)
 	o.maxKeys, o.maxQueues = cmp.Or(o.maxKeys, job.MaxKeys), cmp.Or(o.maxQueues, job.MaxQueues)
 	e := &Engine{
-		o: o, logger: o.Logger, handover: newHandover(), underWay: newUnderWay(), strays: newStrayClaims(),
+		o: o, logger: o.Logger, handover: newHandover(), underWay: newUnderWay(), strays: newStrayClaims(), silences: newSilences(),
 		disk: newDisk(o.Dir, o.Statfs), joined: joinedCreates{proposing: make(chan struct{}, 1)}, large: semaphore.NewWeighted(largeInFlight),
 	}
 	e.commits.wait = o.CommitWait

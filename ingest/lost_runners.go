@@ -15,7 +15,18 @@ type lostRunner struct {
 	registry.Runner
 	through uint64 // claims up to this seq are those of the lost instance
 	jobs    int    // returned so far
+	// ended is closed when the connections of the runner have ended and returned what they held. patience bounds the wait
+	// for it.
+	ended    <-chan struct{}
+	patience time.Time
 }
+
+const (
+	// endPatience is how long the loss of a runner waits for the end of its connections, and endPause how long the time
+	// keeper does before it looks again.
+	endPatience = 5 * time.Second
+	endPause    = 5 * time.Millisecond
+)
 
 // loseRunners declares runners lost that were overdue at asOf, and returns their jobs, one runner after the other. asOf is
 // a time before the process was last seen to run: if the process is stopped now, no silence during the stop counts. After
@@ -48,7 +59,11 @@ func (k *timekeeper) declareLost(asOf time.Time) bool {
 	through := e.log.Status().Appended
 	lost, ok := e.runners.Lose(registry.Moment{At: e.log.Now(), Mono: asOf})
 	if ok {
-		k.losing = &lostRunner{Runner: lost, through: through}
+		k.losing = &lostRunner{Runner: lost, through: through, patience: time.Now().Add(endPatience)}
+		e.silences.note([]string{lost.ID})
+		if end := e.endConnections.Load(); end != nil {
+			k.losing.ended = (*end)(lost.ID)
+		}
 	}
 	return ok
 }
@@ -56,6 +71,15 @@ func (k *timekeeper) declareLost(asOf time.Time) bool {
 // returnJobs proposes the next command for the runner that was declared lost. It reports whether it succeeded.
 func (k *timekeeper) returnJobs(ctx context.Context) bool {
 	e, lost := k.e, k.losing
+	select {
+	case <-lost.ended: // what they held is returned, with what they know of the runs that had begun
+		lost.ended = nil
+	default:
+		if lost.ended != nil && time.Now().Before(lost.patience) {
+			pause(ctx, endPause)
+			return false
+		}
+	}
 	result, _, err := e.decideAsLeader(ctx, k.term, job.LoseRunner{Runner: lost.ID, Through: lost.through})
 	switch {
 	case errors.Is(err, ErrNotLeading):

@@ -59,8 +59,10 @@ func (r *replayer) apply(ctx context.Context, records iter.Seq2[journal.Record, 
 				return n, err
 			}
 			r.progress(record.Seq, n)
+			r.store.TakeSilent() // no runner has a connection yet
 		}
 	}
 	r.store.TakeReadied() // no claim is parked yet
+	r.store.TakeSilent()
 	return n, r.commit()
 }

@@ -101,6 +101,7 @@ func (r *Runner) startFeed(f *feed) {
 		Concurrency: min(capacity, mostHeld) + mostStrays, Room: func() int { return r.roomOf(f) },
 		DrainTimeout: forEver, // Run ends the runs
 		Take:         func(runs []*client.Run) { r.dispatch(f, runs) },
+		BeginLater:   true, // lanes hold jobs for a while
 		OnEvent:      r.counters.event, Logger: r.Log,
 	}
 	r.working.Go(func() {

@@ -119,7 +119,7 @@ func TestLostRunner(t *testing.T) {
 		return got.Attempts
 	}
 	r.until("the runner is lost", func() bool { return r.registered().End == client.RunnerLost })
-	r.until("its job was abandoned", func() bool { return len(attempts()) > 0 })
+	r.until("its run is lost", func() bool { return len(attempts()) > 0 })
 	if got := attempts()[0]; got.Why != "runner_lost" || got.RunnerID != "r" {
 		t.Errorf("%+v", got)
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/runner/slots"
 	"github.com/daybookq/daybook/runner/task"
 )
@@ -237,6 +238,17 @@ func (l *lane) run() {
 	}
 }
 
+// begin says to the server that the runs of tasks begin.
+func begin(tasks []*task.Task) {
+	runs := make([]*client.Run, 0, len(tasks))
+	for _, t := range tasks {
+		if u, ok := t.Context.(*client.Run); ok {
+			runs = append(runs, u)
+		}
+	}
+	client.Begin(runs)
+}
+
 // runBatch ends all tasks, whatever the executor does.
 func (l *lane) runBatch(tasks []*task.Task, e *executor) {
 	defer func() {
@@ -255,6 +267,7 @@ func (l *lane) runBatch(tasks []*task.Task, e *executor) {
 		}
 		return
 	}
+	begin(tasks)
 	e.Run(tasks)
 }
 

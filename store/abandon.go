@@ -10,6 +10,9 @@ func (a *applying) abandonClaim(seq uint64, budget int) (rows int) {
 		return tickSpanRows
 	}
 	runs := a.withoutJobLease(c)
+	if len(runs) > 0 {
+		a.silent(c.runner)
+	}
 	for i, r := range runs {
 		a.eachOf(r, func(p part) {
 			next := a.abandon(p, reasonAbandoned, abandonedText)
@@ -51,6 +54,13 @@ func (a *applying) withoutJobLease(c *claim) (runs []Run) {
 	return runs
 }
 
+// silent notes, for the engine, that a lease of a runner has ended without a tickle. No decision depends on it.
+func (a *applying) silent(runner string) {
+	if n := len(a.silentRunners); n == 0 || a.silentRunners[n-1] != runner {
+		a.silentRunners = append(a.silentRunners, runner)
+	}
+}
+
 // abandonJob abandons a job whose own lease has ended.
 func (a *applying) abandonJob(claimSeq uint64, at position) {
 	c := a.claim(claimSeq)
@@ -61,6 +71,7 @@ func (a *applying) abandonJob(claimSeq uint64, at position) {
 		a.o.Set(key, o.encode())
 		return
 	}
+	a.silent(c.runner)
 	p := a.part(a.batch(at.seq), a.spanAt(at.seq, at.line), at.line, at.line)
 	next := a.abandon(p, reasonAbandoned, abandonedText)
 	a.takeBack(p, &next)

@@ -150,6 +150,14 @@ func (s *Store) ObserveQueues(limit int, now int64) {
 	m.tally.observe(limit, max(now, m.meta.at), m.queues.byID, m.counts)
 }
 
+// TakeSilent returns the runners of which leases have ended without a tickle since it was last called. Only the applying
+// goroutine may call it.
+func (s *Store) TakeSilent() []string {
+	runners := s.machine.silentRunners
+	s.machine.silentRunners = nil
+	return runners
+}
+
 // TakeReadied returns the queues that gained pending jobs, or were resumed, since it was last called. Only the applying
 // goroutine may call it. all is set if the switch was set to start meanwhile: then all ready queues are meant, of which
 // there may be very many, and ReadyQueues lists them.

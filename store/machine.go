@@ -32,9 +32,11 @@ type machine struct {
 	// count as such.
 	readied    []*queue
 	allReadied bool
-	runs       runEnds
-	batchEnds  batchEnds
-	unwritten  unwritten
+	// silentRunners are the runners of which leases have ended since the last TakeSilent.
+	silentRunners []string
+	runs          runEnds
+	batchEnds     batchEnds
+	unwritten     unwritten
 }
 
 // unwritten are changes in the caches whose rows the next commit writes.

@@ -207,7 +207,7 @@ func (a *account) claimed(r ingest.Receipt, c job.Claim, answer store.Claimed, d
 	}
 	docs = slices.Clone(docs)
 	a.note(r, fmt.Sprintf("claim %v by %s of %d jobs", answer.Claim, c.Runner, len(docs)), func(u *audit) error {
-		u.claimants[answer.Claim] = claimant{c.Runner, answer.Seq}
+		u.claimants[answer.Claim] = claimant{c.Runner, answer.Seq, mayNotHaveBegun(&c, &answer, docs)}
 		held := map[job.ID]bool{}
 		for i := range docs {
 			if a.isMoved(docs[i].ID) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/registry"
+	"github.com/daybookq/daybook/store"
 )
 
 // heartbeatEvery is so short that a runner is lost while its leases, of one to six seconds, still run.
@@ -37,6 +38,22 @@ func (u *user) heartbeat(r *runner) {
 type claimant struct {
 	runner string
 	seq    uint64 // of the claim
+	idle   map[job.ID]bool
+}
+
+// mayNotHaveBegun returns the jobs of a claim whose runs have not begun with it: their attempts need not count if the runner
+// is lost. Those of a claim whose runner does not announce its runs have all begun.
+func mayNotHaveBegun(c *job.Claim, answer *store.Claimed, docs []job.Job) map[job.ID]bool {
+	if !c.Announced {
+		return nil
+	}
+	idle := map[job.ID]bool{}
+	for i := range docs {
+		if i >= c.Begins || answer.Replayed { // the first of a repeated answer may not be the first of the claim
+			idle[docs[i].ID] = true
+		}
+	}
+	return idle
 }
 
 // runnerLost applies the loss of a runner at its place in the journal: other runners may get its jobs from then on, and
@@ -48,12 +65,12 @@ func (u *audit) runnerLost(o operation, lost job.LoseRunner) {
 		}
 		for id := range u.claims[claim] {
 			if l := u.of(id); l.holder == claim {
-				l.deadline = min(l.deadline, o.at)
+				l.deadline, l.ungot = min(l.deadline, o.at), l.ungot || by.idle[id]
 			}
 		}
 		for _, id := range u.movedClaims[claim] {
 			if s := u.movedOf(id); s.claim == claim {
-				s.deadline = min(s.deadline, o.at)
+				s.deadline, s.ungot = min(s.deadline, o.at), s.ungot || by.idle[id]
 			}
 		}
 	}

@@ -74,6 +74,9 @@ func (u *user) wish(r *runner) (c job.Claim, wait time.Duration) {
 	if u.random.IntN(3) == 0 {
 		c.LeaseMs = int64(1000 + u.random.IntN(3000))
 	}
+	if u.random.IntN(3) == 0 { // tickles that name jobs say which of the others begin
+		c.Announced, c.Begins = true, u.random.IntN(3)
+	}
 	if u.random.IntN(2) == 0 {
 		wait = time.Duration(u.random.IntN(1500)) * time.Millisecond
 	}

@@ -1,0 +1,127 @@
+package client
+
+import (
+	"slices"
+	"time"
+)
+
+// announcement is one message to the server which says that some runs have begun. If the process ends then, these runs
+// count as attempts, and no others do.
+type announcement struct {
+	tasks []*task       // the first of them sends it
+	sent  chan struct{} // closed when it is written
+}
+
+const (
+	// beginsAhead bounds how much later than the first a run may begin that is announced in the same message. A message for
+	// each job would cost quick handlers more than their work.
+	beginsAhead = 100 * time.Microsecond
+	// maxBegins bounds the runs of a message.
+	maxBegins = 64
+	// maxTickled is how many jobs a tickle names, and beginPatience how long runs wait for its answer.
+	maxTickled    = 1000
+	beginPatience = time.Second
+)
+
+// announceStarted prepares the announcement of jobs that begin now, and of those that begin next if handlers are quick.
+// running.mu is held.
+func (r *running) announceStarted(tasks []*task) {
+	if r.BeginLater {
+		return
+	}
+	var a *announcement
+	add := func(t *task) {
+		if t.announcement != nil {
+			return
+		}
+		if a == nil {
+			a = &announcement{sent: make(chan struct{})}
+		}
+		a.tasks = append(a.tasks, t)
+		t.announcement, t.begun = a, true
+	}
+	for _, t := range tasks {
+		add(t)
+	}
+	if mean := r.jobs.meanTook; a != nil && mean >= 0 && mean < beginsAhead {
+		next := int(beginsAhead*time.Duration(r.Concurrency)/max(mean, time.Microsecond)) - len(tasks)
+		for _, t := range r.jobs.queue[:min(max(next, 0), maxBegins, len(r.jobs.queue))] {
+			add(t)
+		}
+	}
+}
+
+// announced returns when the server knows that the run of a task begins, as far as it can know.
+func (r *running) announced(t *task) {
+	switch a := t.announcement; {
+	case a == nil:
+	case a.tasks[0] == t:
+		r.sendBegins(r.Client.stream.Load(), a.tasks)
+		close(a.sent)
+	default:
+		<-a.sent
+	}
+}
+
+// sendBegins says that runs have begun: in a stream, where that costs the server nothing, and otherwise by a tickle that names
+// them. Jobs of a claim without BeginLater have begun with it, unless a stream sent them, which announceAgain cares for.
+func (r *running) sendBegins(s *Stream, tasks []*task) {
+	switch {
+	case len(tasks) == 0:
+	case s != nil:
+		claims := map[string][]string{}
+		for _, t := range tasks {
+			claims[t.claim.id] = append(claims[t.claim.id], t.run.Job.ID)
+		}
+		s.begin(claims)
+	case r.BeginLater:
+		for some := range slices.Chunk(tasks, maxTickled) {
+			ids := make([]string, len(some))
+			for i, t := range some {
+				ids[i] = t.run.Job.ID
+			}
+			// Jobs that are lost are found out by the tickles of their claims. A server that does not answer holds up no run.
+			if _, err := r.Client.single(beginPatience).TickleJobs(r.ctx.requests, ids, TickleOptions{RunnerID: r.RunnerID}); err != nil {
+				r.Logger.Debug("cannot say that runs begin", "jobs", len(ids), "error", err)
+			}
+		}
+	}
+}
+
+// announceAgain says in a new stream which runs have begun.
+func (r *running) announceAgain(s *Stream) {
+	var begun []*task
+	r.mu.Lock()
+	for c := range r.leases.claims {
+		for i := range c.tasks {
+			if t := &c.tasks[i]; t.begun && t.state == started {
+				begun = append(begun, t)
+			}
+		}
+	}
+	r.mu.Unlock()
+	r.sendBegins(s, begun)
+}
+
+// Begin says that runs begin now, for a Worker with BeginLater. It returns when the server knows, or cannot know: if the
+// process ends after that, the runs count as attempts. It takes a few microseconds, so call it for many runs at once.
+func Begin(runs []*Run) {
+	for len(runs) > 0 {
+		r := runs[0].r
+		var tasks []*task
+		var others []*Run
+		r.mu.Lock()
+		for _, u := range runs {
+			switch {
+			case u.r != r:
+				others = append(others, u)
+			case !u.t.begun:
+				u.t.begun = true
+				tasks = append(tasks, u.t)
+			}
+		}
+		r.mu.Unlock()
+		r.sendBegins(r.Client.stream.Load(), tasks)
+		runs = others
+	}
+}
