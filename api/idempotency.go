@@ -26,20 +26,28 @@ var onceHeaders = [...]string{headerKey, headerSession, headerSlot, headerNumber
 // and the client or runner. The digest covers everything that influences the answer: path, query, media type and bytes
 // of the body, and the Prefer header. A second request with the same key but another digest is refused.
 func once(c echo.Context, kind, who string, body []byte) (o job.Once, err error) {
+	if o, err = onceHead(c); err != nil || !o.Given() {
+		return job.Once{}, err
+	}
+	if o.Key != "" {
+		o.Scope = kind + " " + who
+	}
 	r := c.Request()
+	o.Digest = digestOf(fmt.Sprintf("%s %s?%s\n%t %t\n", r.Method, r.URL.Path, r.URL.RawQuery, formOf(r) == mimeNDJSON, prefersEach(r)), body)
+	return o, nil
+}
+
+// onceHead returns what the headers say of a key or a number in a session.
+func onceHead(c echo.Context) (o job.Once, err error) {
 	key, keyed, err := oneHeader(c, headerKey)
 	if err == nil && keyed {
 		err = checkKey(key)
-		o.Scope, o.Key = kind+" "+who, key
+		o.Key = key
 	}
 	if err == nil {
 		err = numberOf(c, &o)
 	}
-	if err != nil || !o.Given() {
-		return job.Once{}, err
-	}
-	o.Digest = digestOf(fmt.Sprintf("%s %s?%s\n%t %t\n", r.Method, r.URL.Path, r.URL.RawQuery, formOf(r) == mimeNDJSON, prefersEach(r)), body)
-	return o, nil
+	return o, err
 }
 
 // digestOf returns the digest of a request. head is everything that influences the answer except the body.

@@ -40,11 +40,6 @@ func (s *Server) appendLog(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	body, err := readBody(c, &s.bodies.log)
-	if err != nil {
-		return err
-	}
-	defer body.release()
 	var claim job.ID
 	offset := int64(-1)
 	for _, p := range parameters(c) {
@@ -70,6 +65,11 @@ func (s *Server) appendLog(c echo.Context) error {
 	case offset < 0:
 		return badRequest("offset", "offset is missing: it is the place of the body in what the job has printed")
 	}
+	body, err := readBody(c, &s.bodies.log)
+	if err != nil {
+		return err
+	}
+	defer body.release()
 	end, err := s.engine.AwaitEnd(id) // before the look at the job, so that its end is not missed
 	if err != nil {
 		return err

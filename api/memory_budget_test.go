@@ -250,7 +250,7 @@ func TestBodyLimitsOfRoutes(t *testing.T) {
 		}
 		kind := "application/json"
 		if route.path == "/jobs/:id/log" {
-			limit, kind = joblog.MaxBytes, mimeText
+			limit, kind, path = joblog.MaxBytes, mimeText, path+"?offset=0&claim_id="+unknownID
 		}
 		for _, chunks := range []bool{false, true} {
 			text := strings.Repeat(" ", limit/2) + "\n" + strings.Repeat(" ", limit/2)

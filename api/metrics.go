@@ -2,6 +2,7 @@ package api
 
 import (
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -31,10 +32,11 @@ type metrics struct {
 
 type routeKey struct{ method, path string }
 
-// routeMetrics are the time series of one route. They are looked up only once, when the server starts.
+// routeMetrics are the time series of one route. Each is made when it is first used, since most routes of a server are never
+// called.
 type routeMetrics struct {
-	classes  [6]prometheus.Counter // by the first digit of the status
-	duration prometheus.Observer
+	classes  [6]func() prometheus.Counter // by the first digit of the status
+	duration func() prometheus.Observer
 	hot      bool
 }
 
@@ -49,9 +51,9 @@ func newMetrics(s *Server, routes []route) *metrics {
 	}, []string{"method", "route"})
 	m := &metrics{registry: registry, routes: map[routeKey]*routeMetrics{}}
 	of := func(method, path string, hot bool) *routeMetrics {
-		r := &routeMetrics{duration: durations.WithLabelValues(method, path), hot: hot}
+		r := &routeMetrics{duration: sync.OnceValue(func() prometheus.Observer { return durations.WithLabelValues(method, path) }), hot: hot}
 		for class := 1; class < len(r.classes); class++ {
-			r.classes[class] = requests.WithLabelValues(method, path, strconv.Itoa(class)+"xx")
+			r.classes[class] = sync.OnceValue(func() prometheus.Counter { return requests.WithLabelValues(method, path, strconv.Itoa(class)+"xx") })
 		}
 		return r
 	}
@@ -126,8 +128,8 @@ func (l promLog) Println(v ...any) { l.s.log.Error().Interface("error", v).Msg("
 
 // observe counts a request.
 func (r *routeMetrics) observe(status int, took time.Duration) {
-	r.classes[min(max(status/100, 1), 5)].Inc()
-	r.duration.Observe(took.Seconds())
+	r.classes[min(max(status/100, 1), 5)]().Inc()
+	r.duration().Observe(took.Seconds())
 }
 
 // engineCollector collects the metrics of the engine. All values of a scrape come from one call of Stats.

@@ -34,6 +34,11 @@ func strictRequest(r *route, next echo.HandlerFunc) echo.HandlerFunc {
 	bodiless := reads || r.method == http.MethodDelete || r.method == http.MethodOptions
 	return func(c echo.Context) error {
 		req := c.Request()
+		if r.keyed { // before the body, which may be large or slow
+			if _, err := onceHead(c); err != nil {
+				return err
+			}
+		}
 		if !r.keyed && !reads {
 			for _, name := range onceHeaders {
 				if len(req.Header[name]) > 0 {

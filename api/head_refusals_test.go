@@ -1,0 +1,141 @@
+package api
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// countedBody counts reads of a body, which never arrives.
+type countedBody struct{ reads int }
+
+func (b *countedBody) Read([]byte) (int, error) { b.reads++; return 0, io.ErrUnexpectedEOF }
+func (b *countedBody) Close() error             { return nil }
+
+// codeIn returns the code of a problem; "" if a text is none.
+func codeIn(t *testing.T, text string) string {
+	t.Helper()
+	var p struct {
+		Code string `json:"code"`
+	}
+	if strings.HasPrefix(text, "{") {
+		if err := json.Unmarshal([]byte(text), &p); err != nil {
+			t.Fatal(text, err)
+		}
+	}
+	return p.Code
+}
+
+// TestHeadIsRefusedBeforeTheBody: what the head of a request has wrong is refused before its body has arrived, which may be
+// large or slow.
+func TestHeadIsRefusedBeforeTheBody(t *testing.T) {
+	engine := &faulty{}
+	r := start(t, func(o *setup) {
+		engine.parts = o.parts
+		o.parts, o.Quit, o.GetSwitches = partsOf(engine, engine), func() {}, true
+	})
+	x := &everyStatus{
+		rig: r, faults: engine, seen: &statuses{seen: map[string]map[int]bool{}}, byName: map[string]*operation{},
+		id: r.add("/a/job/b/add", "x\n").object(http.StatusCreated)["first_id"].(string),
+	}
+	x.findOperations()
+	long := strings.Repeat("n", 300)
+	refused := 0
+	for i := range x.operations {
+		o := &x.operations[i]
+		if !o.takesBody() || o.streams() {
+			continue
+		}
+		send := func(path string, body io.ReadCloser, headers ...string) *httptest.ResponseRecorder {
+			w := httptest.NewRecorder()
+			req := httptest.NewRequest(o.method, "http://localhost"+path, nil)
+			req.Body, req.ContentLength = body, int64(len(o.body))
+			headers = append([]string{"Content-Type", o.kind}, append(o.headers, headers...)...)
+			for i := 0; i < len(headers); i += 2 {
+				req.Header.Set(headers[i], headers[i+1])
+			}
+			r.server.Handler().ServeHTTP(patient{w}, req.WithContext(t.Context()))
+			return w
+		}
+		whole := func() io.ReadCloser { return io.NopCloser(strings.NewReader(o.body)) }
+		plain := codeIn(t, send(o.path, whole()).Body.String()) // of its refusal, if the state of the server refuses it
+		for name, fault := range map[string]struct {
+			path    string
+			headers []string
+		}{
+			"an unknown parameter":   {o.path + "?nonsense=1", nil},
+			"a parameter twice":      {o.path + "?priority=1&priority=2", nil},
+			"a wrong parameter":      {o.path + "?priority=x", nil},
+			"an empty key":           {o.path, []string{headerKey, ""}},
+			"a long key":             {o.path, []string{headerKey, strings.Repeat("k", 10_000)}},
+			"an odd key":             {o.path, []string{headerKey, "a\x7fb"}},
+			"a session alone":        {o.path, []string{headerSession, x.id}},
+			"an odd session":         {o.path, []string{headerSession, "x", headerNumber, "1"}},
+			"an odd number":          {o.path, []string{headerSession, x.id, headerNumber, "x"}},
+			"a key and a session":    {o.path, []string{headerKey, "k", headerSession, x.id, headerNumber, "1"}},
+			"a type of body":         {o.path, []string{"Content-Type", "text/html"}},
+			"an encoding":            {o.path, []string{"Content-Encoding", "br"}},
+			"a long name":            {strings.NewReplacer(":id", x.id, ":client", long, ":type", long, ":name", long, ":address", addressOf("{}")).Replace(o.route.path), nil},
+			"an id that is none":     {strings.NewReplacer(":id", "x", ":client", "a", ":type", "b", ":name", "b", ":address", "x").Replace(o.route.path), nil},
+			"a preference":           {o.path, []string{"Prefer", "return=each, return=all"}},
+			"a type of answer":       {o.path, []string{"Accept", "image/png"}},
+			"a wrong trace":          {o.path, []string{"Traceparent", "x"}},
+			"an expectation":         {o.path, []string{"Expect", "nonsense"}},
+			"a wrong claim":          {o.path + "?claim_id=x", nil},
+			"a wrong offset":         {o.path + "?offset=x", nil},
+			"a wrong runner":         {o.path + "?instance=", nil},
+			"a wrong kind of output": {o.path, []string{"Daybook-Output-Kind", "x"}},
+		} {
+			counted := &countedBody{}
+			early := send(fault.path, counted, fault.headers...)
+			late := send(fault.path, whole(), fault.headers...)
+			if code := codeIn(t, late.Body.String()); code == plain || late.Code != http.StatusBadRequest && late.Code != http.StatusUnsupportedMediaType && late.Code != http.StatusNotAcceptable {
+				continue
+			}
+			refused++
+			if counted.reads > 0 || early.Code != late.Code {
+				t.Errorf("%s, %s: %d after %d reads of the body; with the body %d %s", o.name(), name, early.Code, counted.reads, late.Code, late.Body)
+			}
+		}
+	}
+	if refused < 200 {
+		t.Errorf("only %d requests were refused", refused)
+	}
+}
+
+// TestGetSwitchesAreOff: without --allow-get-switches a GET of a switch is refused, as openapi.yaml says, with the methods that
+// work.
+func TestGetSwitchesAreOff(t *testing.T) {
+	r, d := start(t), describedOf(t)
+	for _, path := range []string{"/start", "/stop", "/quit"} {
+		a := r.do(http.MethodGet, path, nil)
+		if a.status != http.StatusMethodNotAllowed || a.header.Get("Allow") != http.MethodPost {
+			t.Errorf("%s: %d, Allow: %q", path, a.status, a.header.Get("Allow"))
+		}
+		described := d.doc.Paths.Value(path).Get.Responses.Status(a.status)
+		if described == nil || described.Value.Headers["Allow"] == nil {
+			t.Errorf("GET %s: 405 is not described with its header", path)
+		}
+	}
+}
+
+// TestSeriesOfRoutesAppearWithRequests: a route that nobody has called has no series in the metrics.
+func TestSeriesOfRoutesAppearWithRequests(t *testing.T) {
+	r := start(t)
+	series := func(path string) int {
+		return strings.Count(r.do(http.MethodGet, "/metrics", nil).body, `route="`+path+`"`)
+	}
+	if n := series("/jobs/create"); n != 0 {
+		t.Errorf("%d series of a route that was not called", n)
+	}
+	r.do(http.MethodPost, "/jobs/create", strings.NewReader("{}"), "Content-Type", mimeJSON)
+	if n := series("/jobs/create"); n < 3 {
+		t.Errorf("%d series of a route that was called", n)
+	}
+	if n := series("/jobs/claim"); n != 0 {
+		t.Errorf("%d series of another route", n)
+	}
+}
