@@ -13,7 +13,7 @@
 //     descriptors; memory in a container; how often garbage is collected; profiles.
 //   - system.go: which commands run on which operating systems. What differs between these is in file_limit_unix.go and
 //     file_limit_other.go, bench_disk_unix.go and bench_disk_other.go, no_follow_unix.go and no_follow_windows.go.
-//   - work.go, work_config.go, work_containers.go, work_progress.go, work_waiting.go: the command work, which runs jobs.
+//   - work.go, work_config.go, work_containers.go, work_progress.go, work_trial.go, work_waiting.go: the command work, which runs jobs.
 //   - remote.go, ask.go: what commands about a server share: its client, its documents, and whether it answers.
 //   - context.go, contexts.go: servers with names.
 //   - add.go, create.go, submit.go, close_batch.go: jobs from lines, one job, and a batch from lines; the end of an open batch.

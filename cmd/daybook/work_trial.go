@@ -1,0 +1,32 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/daybookq/daybook/job/handler"
+	"github.com/daybookq/daybook/runner/sandbox"
+	"github.com/daybookq/daybook/runner/script"
+)
+
+// tryHandler says why a script cannot be loaded. Other handlers, and languages that this machine has not, are not tried.
+func tryHandler(ctx context.Context, document *handler.Document) error {
+	if document.Kind != handler.Script || document.Check() != nil { // what is wrong with a document, the server says
+		return nil
+	}
+	box, err := sandbox.New(sandbox.Auto)
+	if err != nil {
+		return fmt.Errorf("load the script: %w", err)
+	}
+	pool, err := script.NewPool(script.Settings{Sandbox: box, MaxContexts: 1})
+	if err != nil {
+		return fmt.Errorf("load the script: %w", err)
+	}
+	if pool.Check(document.Lang) == nil {
+		if err = pool.Try(ctx, script.Handler{ID: "new", Document: *document}); err != nil {
+			err = fmt.Errorf("the script cannot be loaded, so it was not stored; --no-check stores it\n%w", err)
+		}
+	}
+	return errors.Join(err, pool.Close())
+}
