@@ -7,13 +7,14 @@ import (
 )
 
 // TestLeftBehind: what a job leaves behind, and ends the context while the next one runs, costs that one nothing: it runs again
-// in a new context. A job `wait` waits for that end in a context that has run another job, and only there.
+// in a new context. A job `wait` waits for that end in a context that has run another job, and only there. What was left ends the
+// context when the job waits.
 func TestLeftBehind(t *testing.T) {
 	const (
 		node   = `function handle(p) { if (p === 'wait') { return globalThis.left ? new Promise(() => setInterval(() => {}, 1000)) : 'w' } globalThis.left = true; `
-		python = "import os, signal, threading, time\nclass state: left = False\ndef handle(p, job):\n\tif p == 'wait':\n\t\twhile state.left: time.sleep(0.01)\n\t\treturn 'w'\n\tstate.left = True\n\t"
-		php    = `function handle($p) { if ($p === 'wait') { while ($GLOBALS['left'] ?? false) usleep(1000); return 'w'; } $GLOBALS['left'] = true; `
-		shell  = `handle() { if [ "$1" = wait ]; then if [ -e "$HOME/left" ]; then sleep 60; fi; printf w; return; fi; touch "$HOME/left"; `
+		python = "import os, signal, threading, time\nclass state: left = waits = False\ndef handle(p, job):\n\tif p == 'wait':\n\t\tstate.waits = True\n\t\topen(os.environ['HOME'] + '/waits', 'w').close()\n\t\twhile state.left: time.sleep(0.01)\n\t\treturn 'w'\n\tstate.left = True\n\t"
+		php    = `function handle($p) { if ($p === 'wait') { touch(getenv('HOME') . '/waits'); while ($GLOBALS['left'] ?? false) usleep(1000); return 'w'; } $GLOBALS['left'] = true; `
+		shell  = `handle() { if [ "$1" = wait ]; then touch "$HOME/waits"; if [ -e "$HOME/left" ]; then sleep 60; fi; printf w; return; fi; touch "$HOME/left"; `
 	)
 	for name, c := range map[string]struct{ lang, source string }{
 		"node, a rejection":         {handler.Node, node + `Promise.reject(new Error('left')); return 'k' }`},
@@ -22,10 +23,10 @@ func TestLeftBehind(t *testing.T) {
 		"node, a loop":              {handler.Node, node + `setTimeout(() => { for (;;); }, 5); return 'k' }`},
 		"node, a broken connection": {handler.Node, node + `setTimeout(() => require('node:fs').writeSync(3, 'left\n'), 5); return 'k' }`},
 		"node, an error of a child": {handler.Node, node + `require('node:child_process').spawn('/none'); return 'k' }`},
-		"python, a thread":          {handler.Python, python + "threading.Timer(0.005, os._exit, (3,)).start()\n\treturn 'k'"},
-		"python, a child":           {handler.Python, python + "os.spawnlp(os.P_NOWAIT, 'sh', 'sh', '-c', f'sleep 0.01; kill -9 {os.getpid()}')\n\treturn 'k'"},
-		"php, a child":              {handler.PHP, php + `exec('(sleep 0.01; kill -9 ' . getmypid() . ') >/dev/null 2>&1 &'); return 'k'; }`},
-		"sh, a child":               {handler.Shell, shell + `(sleep 0.01; kill -9 $$) >/dev/null 2>&1 & printf k; }`},
+		"python, a thread":          {handler.Python, python + "def end():\n\t\twhile not state.waits: time.sleep(0.001)\n\t\tos._exit(3)\n\tthreading.Thread(target=end, daemon=True).start()\n\treturn 'k'"},
+		"python, a child":           {handler.Python, python + "os.spawnlp(os.P_NOWAIT, 'sh', 'sh', '-c', f'while [ ! -e $HOME/waits ]; do sleep 0.01; done; kill -9 {os.getpid()}')\n\treturn 'k'"},
+		"php, a child":              {handler.PHP, php + `exec('(while [ ! -e $HOME/waits ]; do sleep 0.01; done; kill -9 ' . getmypid() . ') >/dev/null 2>&1 &'); return 'k'; }`},
+		"sh, a child":               {handler.Shell, shell + `(while [ ! -e "$HOME/waits" ]; do sleep 0.01; done; kill -9 $$) >/dev/null 2>&1 & printf k; }`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
