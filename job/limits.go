@@ -31,8 +31,7 @@ const (
 	// MaxClaimJobs and MaxClaimBytes bound what a claim hands out, so that no answer is long in the making.
 	MaxClaimJobs  = 1000
 	MaxClaimBytes = 8 << 20
-	// MaxClaimNames bounds the clients, and the types, that one claim may list: for each stretch of jobs that it takes,
-	// all pairs of them are looked at.
+	// MaxClaimNames bounds the clients, and the types, that one claim may list: all pairs of them are looked up once.
 	MaxClaimNames = 100
 	// MaxOutcomes bounds the outcomes in one complete command; longer requests become several commands.
 	MaxOutcomes = 1000

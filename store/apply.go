@@ -119,10 +119,12 @@ func (a *applying) end() {
 	a.resizeCells()
 	for _, q := range a.moved {
 		q.moved = false
-		for _, l := range q.lanes {
+		if q.misplaced {
+			a.queues.place(q, &a.o)
+		}
+		for l := q.lanes; l != nil; l = l.next {
 			a.resizeLane(q, l)
 		}
-		a.queues.place(q, &a.o)
 	}
 	clear(a.moved)
 	a.moved = a.moved[:0]

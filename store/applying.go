@@ -20,6 +20,7 @@ type applying struct {
 
 // queueMoved has end look at the head and the lanes of a queue.
 func (a *applying) queueMoved(q *queue) {
+	q.misplaced = true
 	if !q.moved {
 		q.moved = true
 		a.moved = append(a.moved, q)

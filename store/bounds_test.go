@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"os"
 	"runtime"
 	"testing"
 
@@ -37,20 +38,70 @@ const boundedRows, boundedWrites = 10_000, 9_000
 // bounded is a command and a backlog of the kind that it has to find its way through.
 type bounded struct {
 	name string
-	fill func(f *feeder, n int) // makes a backlog of n things
-	n    int                    // about a hundredth of what there may be
-	do   job.Command
+	*backlog
+	do job.Command
 	// jobs is the least that a claim must hand out: a claim that stops early has not been in vain.
 	jobs int
 }
 
-// testBounded applies commands to stores with a backlog each, opened again so that nothing is cached, and compares their
-// costs with the bounds, which do not depend on the backlog. A command is applied twice, since the first may do what the
-// second finds done.
+// backlog is what several commands are tried with. Each finds it as fill has made it.
+type backlog struct {
+	name string
+	n    int // about a hundredth of what there may be
+	fill func(f *feeder, n int)
+	dir  string // of the store, once it is filled
+	seq  uint64
+}
+
+// open returns a copy of the filled store, of which nothing is cached.
+func (b *backlog) open(t *testing.T) *feeder {
+	t.Helper()
+	if b.dir == "" {
+		b.dir = t.TempDir()
+		s, err := Open(b.dir, Options{Journal: testJournal})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := &feeder{t: t, s: s}
+		b.fill(f, b.n)
+		mustCommit(t, s)
+		if err := s.FlushWait(); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		b.seq = f.seq
+	}
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(b.dir)); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &feeder{t, s, b.seq}
+}
+
+// testBounded applies commands to stores with a backlog each, and compares their costs with the bounds, which do not
+// depend on the backlog. A command is applied twice, since the second may find what the first has left.
 func testBounded(t *testing.T, table []bounded) {
+	t.Helper()
+	checked := map[*backlog]bool{}
 	for _, c := range table {
-		t.Run(c.name, func(t *testing.T) {
-			f := inStore(t, Options{}, func(f *feeder) { c.fill(f, c.n) })
+		first := !checked[c.backlog]
+		if first { // its directory must live until the last command
+			checked[c.backlog] = true
+			c.open(t)
+		}
+		t.Run(c.backlog.name+"/"+c.name, func(t *testing.T) {
+			f := c.open(t)
 			for range 2 {
 				var result Result
 				got := f.s.costOf(func() { result = f.apply(c.do) })
@@ -62,34 +113,108 @@ func testBounded(t *testing.T, table []bounded) {
 				}
 				mustCommit(t, f.s)
 			}
-			if problems := problemsOf(t, f.s); len(problems) > 0 {
-				t.Error(problems)
+			if first {
+				if problems := problemsOf(t, f.s); len(problems) > 0 {
+					t.Error(problems)
+				}
 			}
 		})
 	}
 }
 
-// fillPairs makes a job in each of n queues of a hundred types.
-func fillPairs(f *feeder, n int) {
-	for i := 0; i < n; i += 100 {
-		create := &job.Create{Frame: job.NoFrame}
-		for k := range 100 {
-			create.Groups = append(create.Groups, plainGroup(fmt.Sprintf("client%d", i/100), fmt.Sprintf("type%d", k), 1))
-			create.Groups[k].Kind = job.Nothing
+// fillPairs makes a job in each of n queues of a hundred types, which change may change.
+func fillPairs(change func(g *job.Group, i int)) func(f *feeder, n int) {
+	return func(f *feeder, n int) {
+		for i := 0; i < n; i += 100 {
+			create := &job.Create{Frame: job.NoFrame}
+			for k := range 100 {
+				g := plainGroup(fmt.Sprintf("client%d", i/100), fmt.Sprintf("type%d", k), 1)
+				g.Kind = job.Nothing
+				if change != nil {
+					change(&g, i+k)
+				}
+				create.Groups = append(create.Groups, g)
+			}
+			f.apply(create)
+			if i%1000 == 0 {
+				mustCommit(f.t, f.s)
+			}
 		}
-		f.apply(create)
+	}
+}
+
+// fillSpans makes n spans of one job in a hundred queues, in turns.
+func fillSpans(f *feeder, n int) {
+	for i := range n {
+		f.apply(&job.Create{Frame: job.NoFrame, Groups: []job.Group{func() job.Group {
+			g := plainGroup(fmt.Sprintf("client%d", i%10), fmt.Sprintf("type%d", i/10%10), 1)
+			g.Kind = job.Nothing
+			return g
+		}()}})
 		if i%1000 == 0 {
 			mustCommit(f.t, f.s)
 		}
 	}
 }
 
+// fillEnded makes n spans of one job, of batches that have ended and of which ticks have still to cancel most jobs.
+func fillEnded(f *feeder, n int) {
+	var ids []job.ID
+	for range n / 1000 {
+		create := &job.Create{Frame: job.NoFrame, Submission: &job.Submission{}}
+		for k := range 1000 {
+			g := plainGroup(fmt.Sprintf("client%d", k%10), "type1", 1)
+			g.Kind, g.Meta = job.Nothing, job.Meta(fmt.Sprintf("n=%d", k))
+			create.Groups = append(create.Groups, g)
+		}
+		f.apply(create)
+		ids = append(ids, jobID(int64(f.seq), f.seq, 0))
+	}
+	for _, id := range ids {
+		f.apply(job.Move{Op: job.Cancel, Batch: id})
+	}
+	if left := f.s.machine.counts[job.Pending]; left < int64(n)/2 {
+		f.t.Fatalf("%d jobs are left", left)
+	}
+}
+
 // TestClaimsAreBounded: a claim of any strategy has a bound, whatever it names and whatever waits.
 func TestClaimsAreBounded(t *testing.T) {
 	var table []bounded
+	var clients, types []string
+	for i := range job.MaxClaimNames {
+		clients, types = append(clients, fmt.Sprintf("client%d", i)), append(types, fmt.Sprintf("type%d", i))
+	}
+	pairs := func(name string, change func(g *job.Group, i int)) *backlog {
+		return &backlog{name: name, n: 10_000, fill: fillPairs(change)}
+	}
+	queues := pairs("queues", nil)
+	priorities := pairs("priorities", func(g *job.Group, i int) { g.Priority = i % (job.MaxPriority + 1) })
+	leases := pairs("leases", func(g *job.Group, i int) { g.LeaseMs = int64(1000 * (1 + i%7)) })
+	expired := pairs("expired", func(g *job.Group, i int) { g.ExpiresAt = startAt + 1 })
+	ended := &backlog{name: "ended batches", n: 10_000, fill: fillEnded}
+	spans := &backlog{name: "spans", n: 10_000, fill: fillSpans}
 	for _, strategy := range []job.Strategy{job.Oldest, job.Newest, job.Random, job.Fair} {
-		table = append(table, bounded{fmt.Sprintf("%v of many queues", strategy), fillPairs, 10_000,
-			job.Claim{Runner: "r", Max: 100, MaxBytes: job.MaxClaimBytes, Strategy: strategy}, 100})
+		claim := job.Claim{Runner: "r", Max: job.MaxClaimJobs, MaxBytes: job.MaxClaimBytes, Strategy: strategy}
+		ofClients, ofTypes, ofBoth := claim, claim, claim
+		ofClients.Clients, ofTypes.Types, ofBoth.Clients, ofBoth.Types = clients, types, clients, types
+		for names, claim := range map[string]job.Claim{"all": claim, "clients": ofClients, "types": ofTypes, "pairs": ofBoth} {
+			add := func(b *backlog, jobs int) {
+				table = append(table, bounded{fmt.Sprintf("%v/%s", strategy, names), b, claim, jobs})
+			}
+			few := 250 // a thousand rows, of which a job takes about eight
+			if names == "types" && strategy == job.Fair {
+				few = 40 // clients, of which each has a hundred queues that may have the next job
+			}
+			add(queues, few)
+			add(spans, few)
+			if names == "all" || names == "pairs" {
+				add(priorities, few/10)
+				add(leases, 1)
+				add(expired, 0)
+				add(ended, 0)
+			}
+		}
 	}
 	testBounded(t, table)
 }

@@ -114,14 +114,14 @@ func (a *applying) resizeLane(q *queue, l *lane) {
 	switch {
 	case l.divided && a.rules.few(l.spans):
 		l.divided = false
-		a.touch(&q.dirty, q)
-		if from := l.window.First(&a.o); from != "" {
-			a.joinCells(from, l.window.To(), 0)
+		a.touchQueue(q)
+		if l.pending > 0 {
+			a.joinCells(l.key(q.id, &l.head), lsm.After(laneKey(q.id, l.laneID)), 0)
 		}
 	case !l.divided && l.spans > a.rules.cellSpans:
 		l.divided = true
-		a.touch(&q.dirty, q)
-		a.makeCells(l.window.First(&a.o), l.window.To(), 0)
+		a.touchQueue(q)
+		a.makeCells(l.key(q.id, &l.head), lsm.After(laneKey(q.id, l.laneID)), 0)
 	}
 }
 
@@ -172,11 +172,12 @@ func (m *machine) joinCells(from, to string, level int) {
 }
 
 // locate returns the ready key of the span at a place in a lane, and how many of the span's jobs come before it.
-func (m *machine) locate(l *lane, place int64) (ready string, before int64) {
-	from, to := l.window.First(&m.o), l.window.To()
+func (m *machine) locate(q *queue, l *lane, place int64) (ready string, before int64) {
+	lane := laneKey(q.id, l.laneID)
+	from, to := l.key(q.id, &l.head), lsm.After(lane)
 	if l.divided {
 		m.flushCells()
-		from = padded(lsm.KeyBuilder(l.window.From()))
+		from = padded(lsm.KeyBuilder(lane))
 	}
 	for level, divided := 0, l.divided; divided; level++ {
 		var found *cell
@@ -255,6 +256,7 @@ func (m *machine) eachPending(from, to string, visit func(key string, jobs int64
 // Spans that have been returned may be removed or cut meanwhile, others may not.
 type laneWalk struct {
 	m    *machine
+	q    *queue
 	l    *lane
 	keys []string // that come next
 	at   string   // the last one returned
@@ -265,10 +267,8 @@ func (w *laneWalk) next() string {
 	if len(w.keys) == 0 {
 		w.fill(w.at + "\x00")
 	}
-	if len(w.keys) == 0 {
-		if first := w.l.window.First(&w.m.o); first != "" {
-			w.fill(first)
-		}
+	if len(w.keys) == 0 && w.l.pending > 0 {
+		w.fill(w.l.key(w.q.id, &w.l.head))
 	}
 	if len(w.keys) == 0 {
 		return ""
@@ -278,7 +278,7 @@ func (w *laneWalk) next() string {
 }
 
 func (w *laneWalk) fill(from string) {
-	w.m.o.Scan(from, w.l.window.To(), func(key string, _ []byte) bool {
+	w.m.o.Scan(from, lsm.After(laneKey(w.q.id, w.l.laneID)), func(key string, _ []byte) bool {
 		w.keys = append(w.keys, key)
 		return len(w.keys) < pendingChunk
 	})

@@ -11,7 +11,7 @@ import (
 func (c *checker) names() {
 	known := map[queueName]bool{}
 	c.table(queueTable, func(key string, value []byte) {
-		q := decodeQueue(lsm.U32At(key, 1), value, &lsm.Windows{})
+		q := decodeQueue(lsm.U32At(key, 1), value)
 		if name := (q.queueName); known[name] {
 			c.problem("queue %s/%s is there twice", q.client, q.typ)
 		} else {
@@ -20,15 +20,15 @@ func (c *checker) names() {
 		if q.id == 0 || q.id >= c.meta.nextQueue {
 			c.problem("queue %s/%s has number %d, and the next one is %d", q.client, q.typ, q.id, c.meta.nextQueue)
 		}
-		if idle := q.jobs == 0 && !q.configured(); idle != (q.idleAt != 0) || q.idleAt > c.meta.at {
-			c.problem("queue %s/%s has %d jobs, and has been idle since %d", q.client, q.typ, q.jobs, q.idleAt)
+		if idle := q.empty() && !q.configured(); idle != (q.idleAt != 0) || q.idleAt > c.meta.at {
+			c.problem("queue %s/%s has %d jobs, and has been idle since %d", q.client, q.typ, q.counts.Total(), q.idleAt)
 		}
 		r := c.queue(q.id)
 		delete(c.queues, q.id)
 		if r.counts != q.counts {
 			c.problem("queue %s/%s counts %v, and has %v", q.client, q.typ, q.counts, r.counts)
 		}
-		for _, l := range q.lanes {
+		for l := q.lanes; l != nil; l = l.next {
 			got := r.lane(l.laneID)
 			if got.pending != l.pending {
 				c.problem("queue %s/%s counts %d pending at priority %d class %d, and has %d", q.client, q.typ, l.pending, l.priority, l.class, got.pending)
@@ -51,7 +51,8 @@ func (c *checker) names() {
 func (c *checker) lane(q *queue, l *lane) {
 	var cells [len(cellLevels)]*cell // in which the last span was, as recounted
 	first, last, spans := "", "", int64(0)
-	c.v.Scan(l.window.From(), l.window.To(), func(key string, _ []byte) bool {
+	lane := laneKey(q.id, l.laneID)
+	c.v.Scan(lane, lsm.After(lane), func(key string, _ []byte) bool {
 		if first == "" {
 			first = key
 		}
@@ -83,11 +84,11 @@ func (c *checker) lane(q *queue, l *lane) {
 		return true
 	})
 	c.cells(cells[:])
-	if l == q.lanes[0] && first != q.head {
-		c.problem("queue %s/%s has %x next in line, and counts %x as that", q.client, q.typ, first, q.head)
+	if head := l.key(q.id, &l.head); first != head {
+		c.problem("queue %s/%s has %x next in line, and counts %x as that", q.client, q.typ, first, head)
 	}
-	if last > l.newest {
-		c.problem("queue %s/%s: span %x comes after %x, the newest", q.client, q.typ, last, l.newest)
+	if tail := l.key(q.id, &l.tail); last != tail {
+		c.problem("queue %s/%s has %x last in line, and counts %x as that", q.client, q.typ, last, tail)
 	}
 	if spans != l.spans {
 		c.problem("queue %s/%s counts %d pending spans at priority %d class %d, and has %d", q.client, q.typ, l.spans, l.priority, l.class, spans)

@@ -327,14 +327,14 @@ func TestCheckNames(t *testing.T) {
 		{"queue twice", "is there twice", storedRow{queueKey(4), find(queueTable, "queue 3").value}, false},
 		{"queue's head", "next in line", func() storedRow {
 			row := find(queueTable, "queue 1")
-			q := decodeQueue(1, row.value, &lsm.Windows{})
-			q.head = readyKey(1, q.lanes[0].laneID, 0, position{1, 1})
+			q := decodeQueue(1, row.value)
+			q.lanes.head = place{0, 1, 1}
 			return storedRow{row.key, q.encode()}
 		}(), false},
-		{"queue's newest", "the newest", func() storedRow {
+		{"queue's tail", "last in line", func() storedRow {
 			row := find(queueTable, "queue 4")
-			q := decodeQueue(4, row.value, &lsm.Windows{})
-			q.lanes[0].newest = q.head
+			q := decodeQueue(4, row.value)
+			q.lanes.spans, q.lanes.tail = 2, place{9, 9, 9}
 			return storedRow{row.key, q.encode()}
 		}(), false},
 		{"cell counts", "jobs in 9 spans", func() storedRow {

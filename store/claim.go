@@ -24,14 +24,15 @@ func (a *applying) claimJobs(cmd job.Claim) *Claimed {
 	t := claiming{
 		applying: a, cmd: &cmd, c: c, result: &Claimed{Claim: c.id(), Seq: c.seq, runner: c.runner},
 		choice: a.queues.choice(cmd.Clients, cmd.Types), left: cmd.Max, room: payloadRoom{limit: cmd.MaxBytes},
-		rows: a.o.Writes() + a.rules.claimRows,
+		rows: a.o.Writes() + a.rules.claimRows, looks: a.rules.claimRows, ahead: cmd.Max + aheadSpans, pairs: job.MaxClaimNames * job.MaxClaimNames,
 	}
+	t.contest = newContest(a.queues.scopes(t.choice))
 	switch cmd.Strategy {
 	case job.Oldest:
-		for t.takeHead(a.queues.best(a.queues.heads, t.choice), math.MaxInt) {
+		for t.takeHead(t.contest.all().head, math.MaxInt) {
 		}
 	case job.Newest:
-		for t.takeTail(a.queues.newest(t.choice, &a.o)) {
+		for t.takeTail(t.contest.all().tail) {
 		}
 	case job.Random:
 		t.drawAll()

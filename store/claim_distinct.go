@@ -111,7 +111,7 @@ func (t *claiming) takePick(x *distinctIndex, pick *distinctPick) (left int64, m
 // lookAhead looks at the spans that the base strategy hands out next, of the first queues of the choice, and returns them by
 // queue and values.
 func (t *claiming) lookAhead(x *distinctIndex) (seen []*distinctSeen) {
-	queues := t.queues.firstReady(t.choice, max(1, t.rules.distinctLooks/4))
+	queues := firstReady(t.contest.scopes, max(1, t.rules.distinctLooks/4))
 	known := map[distinctSeenName]*distinctSeen{}
 	values := make([]map[valueName]*distinctValue, len(x.keys))
 	for key := range values {

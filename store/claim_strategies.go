@@ -3,6 +3,7 @@ package store
 import (
 	"math"
 	"slices"
+	"strings"
 )
 
 // takeHead takes up to n jobs from the head of a queue, and reports whether the claim may continue. Nil is an empty
@@ -12,54 +13,48 @@ func (t *claiming) takeHead(q *queue, n int) bool {
 		return false
 	}
 	t.readAhead(q)
-	return t.takeFirst(q, t.spanOf(q.head), n)
+	return t.takeFirst(q, t.spanOf(q.head.head.end()), n)
 }
 
 // aheadSpans is how many spans are read together from the head of a queue.
 const aheadSpans = 64
 
 // readAhead reads the spans at the head of a queue and their batches into the caches, if those of the first one are not
-// there. The claims that follow usually take the next ones.
-func (m *machine) readAhead(q *queue) {
-	_, _, head := splitReadyKey(q.head)
-	if m.batches.Get(head.seq) != nil {
+// there. The claims that follow usually take the next ones. A claim reads hardly more spans ahead than it may take, since
+// it may take one job each from very many queues.
+func (t *claiming) readAhead(q *queue) {
+	if t.ahead <= 0 || t.batches.Get(q.head.head.seq) != nil {
 		return
 	}
-	for _, l := range q.lanes {
-		keys := l.window.Known()
-		if len(keys) == 0 {
-			continue
-		}
-		var ends []position
-		for _, key := range keys[:min(len(keys), aheadSpans)] {
-			_, _, end := splitReadyKey(key)
-			ends = append(ends, end)
-		}
-		if len(ends) > 1 {
-			slices.SortFunc(ends, comparePositions)
-			m.prefetch(ends)
-		}
-		return
+	ends := q.head.ahead(min(aheadSpans, t.ahead))
+	t.ahead -= len(ends)
+	if len(ends) > 1 {
+		slices.SortFunc(ends, comparePositions)
+		t.prefetch(ends)
 	}
 }
 
 // takeTail takes jobs from the end of a queue.
 func (t *claiming) takeTail(q *queue) bool {
-	return q != nil && t.takeLast(q, t.spanOf(q.findTail(&t.o)), math.MaxInt)
+	return q != nil && t.takeLast(q, t.spanOf(q.tail.tail.end()), math.MaxInt)
 }
 
 // drawAll draws a job, takes it and its neighbours to the end of its lane and then from the lane's beginning, and draws
 // again.
 func (t *claiming) drawAll() {
-	for draw := uint64(0); ; draw++ {
-		q, l, place := t.queues.samples.draw(t.choice, mix(t.seed, t.now.Seq, draw, math.MaxUint32))
-		if q == nil {
-			return
+	for draw := uint64(0); t.contest.all().head != nil; draw++ {
+		random := mix(t.seed, t.now.Seq, draw, math.MaxUint32)
+		q, place := t.contest.draw(int64(random % uint64(t.contest.all().jobs)))
+		l := q.head
+		if place >= l.pending { // it is in the other class of the priority
+			place -= l.pending
+			l = l.next
 		}
-		key, before := t.locate(l, place)
-		for walk := (laneWalk{m: t.machine, l: l, at: key}); key != ""; key = walk.next() {
+		key, before := t.locate(q, l, place)
+		for walk := (laneWalk{m: t.machine, q: q, l: l, at: key}); key != ""; key = walk.next() {
 			for taken := false; !taken; before = 0 {
-				p := t.spanOf(key)
+				_, _, end := splitReadyKey(key)
+				p := t.spanOf(end)
 				first, had := p.first+uint32(before), t.left
 				p.first = first
 				if !t.takeFirst(q, p, math.MaxInt) {
@@ -76,23 +71,19 @@ func (t *claiming) drawAll() {
 // last. Whole rounds are taken at once: a client that gets ten turns gets ten jobs, which touches fewer spans than one
 // job ten times.
 func (t *claiming) serveInTurn() {
-	for t.left > 0 {
-		first := t.queues.best(t.queues.heads, t.choice)
-		if first == nil {
-			return
+	t.own = map[string]*contest{}
+	for t.left > 0 && t.contest.all().head != nil {
+		priority := t.contest.all().top()
+		clients, all := t.inTurn(priority, t.meta.served, t.left)
+		turns := 1
+		if all {
+			turns = t.left / len(clients)
 		}
-		priority := priorityOfRank(first.rank)
-		clients := t.queues.inTurn(t.choice, priority, t.meta.served, t.left)
-		turns := t.left / len(clients)
 		for _, client := range clients {
-			own := t.queues.choice([]string{client}, t.choice.types)
-			for want := turns; want > 0; {
-				q := t.queues.best(t.queues.heads, own)
-				if q == nil || priorityOfRank(q.rank) != priority {
-					break
-				}
+			own := t.ofClient(client)
+			for want := turns; want > 0 && own.all().top() == priority; {
 				had := t.left
-				more := t.takeHead(q, want)
+				more := t.takeHead(own.all().head, want)
 				if t.left < had { // a client that gets nothing, because the claim ends there, is the first next time
 					t.meta.served = client
 				}
@@ -102,5 +93,89 @@ func (t *claiming) serveInTurn() {
 				want -= had - t.left
 			}
 		}
+		if !all {
+			return
+		}
+	}
+}
+
+// ofClient returns the contest of those queues of the choice that are a client's.
+func (t *claiming) ofClient(client string) *contest {
+	own := t.own[client]
+	if own == nil {
+		if len(t.choice.types) > 0 {
+			t.pairs -= len(t.choice.types)
+			own = newContest(t.queues.scopes(t.queues.choice([]string{client}, t.choice.types)))
+		} else {
+			own = newContest([]scope{{tree: &t.queues.byClient, first: client}})
+		}
+		t.own[client] = own
+	}
+	return own
+}
+
+// inTurn returns up to n clients that have jobs of a priority, by name, from the one after last on and round to it. Not
+// all: to look for others would take too long.
+func (t *claiming) inTurn(priority int64, last string, n int) (clients []string, all bool) {
+	if names := sortedNames(t.choice.clients); len(names) > 0 {
+		at, found := slices.BinarySearch(names, last)
+		if found {
+			at++
+		}
+		for _, name := range append(names[at:len(names):len(names)], names[:at]...) {
+			if t.ofClient(name).all().top() == priority && len(clients) < n {
+				clients = append(clients, name)
+			}
+		}
+		return clients, true
+	}
+	for _, part := range [...]struct{ after, upTo string }{{last, lastName}, {"", last}} {
+		next := t.clientsAfter(part.after, priority)
+		for client := next(); client != "" && client <= part.upTo && len(clients) < n; client = next() {
+			if len(clients) > 0 && t.pairs < (len(clients)+1)*len(t.choice.types) { // as many again for ofClient
+				return clients, false
+			}
+			clients = append(clients, client)
+		}
+	}
+	return clients, true
+}
+
+// clientsAfter returns a function that returns the next client by name after one that has jobs of a priority; "" after
+// the last one.
+func (t *claiming) clientsAfter(after string, priority int64) (next func() string) {
+	if len(t.choice.types) == 0 {
+		return func() string {
+			q := t.queues.byClient.after(&queueName{after, lastName}, priority)
+			if q == nil {
+				return ""
+			}
+			after = q.client
+			return after
+		}
+	}
+	types := sortedNames(t.choice.types)
+	nexts := make([]string, len(types)) // the next client of each type
+	find := func(i int, after string) {
+		t.pairs--
+		nexts[i] = lastName
+		if q := t.queues.byType.after(&queueName{after, types[i]}, priority); q != nil && q.typ == types[i] {
+			nexts[i] = q.client
+		}
+	}
+	for i := range types {
+		find(i, after)
+	}
+	return func() string {
+		client := slices.MinFunc(nexts, strings.Compare)
+		if client == lastName {
+			return ""
+		}
+		for i := range types {
+			if nexts[i] == client {
+				find(i, client)
+			}
+		}
+		return client
 	}
 }

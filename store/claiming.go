@@ -5,32 +5,39 @@ import "github.com/daybookq/daybook/job"
 // claiming is a claim while its jobs are picked.
 type claiming struct {
 	*applying
-	cmd    *job.Claim
-	c      *claim
-	result *Claimed
-	choice choice
-	left   int // jobs that may still be handed out
-	room   payloadRoom
-	begun  bool
-	rows   int // the claim ends when the overlay's count of writes has reached this
+	cmd     *job.Claim
+	c       *claim
+	result  *Claimed
+	choice  choice
+	contest *contest // of the queues of choice
+	left    int      // jobs that may still be handed out
+	room    payloadRoom
+	begun   bool
+	rows    int // the claim ends when the overlay's count of writes has reached this
+	looks   int // and when it has looked at so many spans more
+	ahead   int // how many spans it may still read ahead
+	// Of Fair: the contests of single clients, and how many pairs of client and type may still be looked at.
+	own   map[string]*contest
+	pairs int
 }
 
 // open reports whether jobs of a pending span can be taken. With expired, its jobs have ended instead, because their
 // expires_at has passed or their batch has ended; with neither, the claim ends here.
 func (t *claiming) open(q *queue, p part) (taken, expired bool) {
-	if t.begun && t.o.Writes() >= t.rows {
+	if t.begun && (t.o.Writes() >= t.rows || t.looks <= 0) {
 		return false, false
 	}
 	t.begun = true
+	t.looks--
 	g := p.group()
 	if p.in.Late(&g.Attributes, t.now) {
 		t.expire(t.whole(p.b, p.in))
-		t.queues.place(q, &t.o)
+		t.placed(q)
 		return false, true
 	}
 	if p.b.submission != 0 && t.submissionEnded(p.b) {
 		t.endPart(t.whole(p.b, p.in))
-		t.queues.place(q, &t.o)
+		t.placed(q)
 		return false, true
 	}
 	if t.c.lease.Ms == 0 {
@@ -39,6 +46,15 @@ func (t *claiming) open(q *queue, p part) (taken, expired bool) {
 		return false, false // a claim has one lease
 	}
 	return true, false
+}
+
+// placed puts a queue in its place, after some of its jobs were taken.
+func (t *claiming) placed(q *queue) {
+	t.queues.place(q, &t.o)
+	t.contest.changed(q)
+	if own := t.own[q.client]; own != nil {
+		own.changed(q)
+	}
 }
 
 // handOut makes lines active, and reports whether the claim may continue.
@@ -53,7 +69,7 @@ func (t *claiming) handOut(q *queue, p part) (more bool) {
 		c.runs = append(c.runs, p.run())
 	}
 	t.left -= int(p.lines())
-	t.queues.place(q, &t.o) // its head is another now
+	t.placed(q) // its head is another now
 	return t.left > 0
 }
 
@@ -88,8 +104,7 @@ func (t *claiming) takeLast(q *queue, p part, n int) (more bool) {
 	return t.handOut(q, p)
 }
 
-// spanOf returns the span of a ready key.
-func (m *machine) spanOf(ready string) part {
-	_, _, end := splitReadyKey(ready)
+// spanOf returns the span that ends at a line.
+func (m *machine) spanOf(end position) part {
 	return m.whole(m.batch(end.seq), m.spanEnding(end))
 }

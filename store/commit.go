@@ -75,7 +75,10 @@ func (m *machine) flushDirty() {
 func (m *machine) publish() {
 	m.mu.Lock()
 	for _, q := range m.unwritten.changed {
-		q.show()
+		if len(m.unshown) < maxUnshown {
+			m.unshown = append(m.unshown, q.shown)
+		}
+		q.shown = nil
 	}
 	m.mu.Unlock()
 	if m.tally.observed {
@@ -100,18 +103,15 @@ func (m *machine) publish() {
 	m.ends.committed()
 }
 
-// shrunkQueues is how many queues a commit shrinks the windows of.
+// shrunkQueues is how many queues a commit drops the windows of.
 const shrunkQueues = 1000
 
-// shrinkWindows shrinks the windows of some queues. The next commit continues after them.
+// shrinkWindows drops the windows of some queues. The next commit continues after them.
 func (m *machine) shrinkWindows() {
 	n := 0
-	m.queues.names.Ascend(&queue{queueName: queueName{m.windows.shrunk.client, m.windows.shrunk.typ + "\x00"}}, func(q *queue) bool {
-		for _, l := range q.lanes {
-			l.window.Shrink(m.bounds.minWindow)
-			if l.tail != nil {
-				l.tail.Shrink(m.bounds.minWindow)
-			}
+	m.queues.byClient.ascend(&queueName{m.windows.shrunk.client, m.windows.shrunk.typ + "\x00"}, func(q *queue) bool {
+		for l := q.lanes; l != nil; l = l.next {
+			l.drop()
 		}
 		m.windows.shrunk = q.queueName
 		n++
@@ -121,7 +121,6 @@ func (m *machine) shrinkWindows() {
 		m.timers.Shrink(m.bounds.minWindow)
 		m.idle.unused.Shrink(m.bounds.minWindow)
 		m.idle.used.Shrink(m.bounds.minWindow)
-		m.windows.Limit = max(m.bounds.windowKeys, 2*m.windows.Keys()) // so many queues need more
 		m.windows.shrunk = queueName{}
 	}
 }

@@ -63,19 +63,22 @@ func TestPreferDistinctIsBounded(t *testing.T) {
 	pairs.Clients, pairs.Types = names("client"), names("type")
 	types := distinctClaim(100, mustDistinct("user", job.Fair))
 	types.Types = names("type")
+	values := &backlog{name: "values", n: 15_000, fill: fillValues}
+	valuesOfQueues := &backlog{name: "values of queues", n: 5000, fill: fillValuesOfQueues}
+	queues := &backlog{name: "queues", n: 10_000, fill: fillPairs(nil)}
 	table := []bounded{
-		{"a value each", fillValues, 15_000, distinctClaim(100, user), 100},
-		{"a value each, newest", fillValues, 15_000, distinctClaim(100, mustDistinct("user", job.Newest)), 100},
-		{"a value each, random, of two keys", fillValues, 15_000, distinctClaim(100, mustDistinct("region", mustDistinct("user", job.Random))), 100},
-		{"a queue and a value each", fillValuesOfQueues, 5000, distinctClaim(100, user), 50},
-		{"a key that no job has", fillPairs, 10_000, distinctClaim(100, user), 50},
-		{"all pairs of many names", fillPairs, 10_000, pairs, 50},
-		{"many types, in turn", fillPairs, 10_000, types, 50},
+		{"oldest", values, distinctClaim(100, user), 100},
+		{"newest", values, distinctClaim(100, mustDistinct("user", job.Newest)), 100},
+		{"random, of two keys", values, distinctClaim(100, mustDistinct("region", mustDistinct("user", job.Random))), 100},
+		{"oldest", valuesOfQueues, distinctClaim(100, user), 50},
+		{"a key that no job has", queues, distinctClaim(100, user), 50},
+		{"all pairs of many names", queues, pairs, 50},
+		{"many types, in turn", queues, types, 50},
 	}
 	testBounded(t, table)
 	for _, c := range table {
-		t.Run("built: "+c.name, func(t *testing.T) {
-			f := inStore(t, Options{}, func(f *feeder) { c.fill(f, c.n) })
+		t.Run("built/"+c.backlog.name+"/"+c.name, func(t *testing.T) {
+			f := c.open(t)
 			f.apply(c.do)
 			for ticks := 0; building(f.s); ticks++ {
 				got := f.s.costOf(func() { f.apply(job.Tick{}) })

@@ -76,7 +76,7 @@
 // # How Apply reads and writes
 //
 // The writes of all commands since the last commit are in an overlay (see package lsm), and Apply reads through it.
-// Before the overlay it looks into caches: all queues with the windows of their next spans, and rows recently seen.
+// Before the overlay it looks into caches: all queues, windows of the next spans of those in use, and rows recently seen.
 // What Apply decides never depends on what a cache holds.
 //
 // # Files
@@ -119,14 +119,15 @@
 //
 //	duration_counts.go        how often durations occurred, as histograms
 //	queue_tally.go            what is counted for one queue, for metrics
-//	queue.go                  a queue with its lanes
+//	lane.go                   the waiting line of one priority and class of a queue
+//	queue.go                  a queue with its lanes, and the standing of queues
+//	queue_tree.go             a treap of queues by name that knows the standing of each subtree
 //	weighted_tree.go          a treap that draws by weight
-//	sampling.go               draws of a random job among the ready queues
+//	queues.go                 all queues, by name
+//	queue_choice.go           the queues that a claim allows, and the one that it takes from next
 //	distinct_index.go         what is pending in the order of a strategy of prefer_distinct
 //	distinct_choice.go        the job that a claim by prefer_distinct takes next
 //	distinct_indexes.go       all of these indexes, and reading and writing them
-//	queues.go                 all queues, in the orders in which claims look for them
-//	queue_choice.go           the queue that a claim takes from next
 //	queue_load.go             all queues at a start
 //	queue_tallies.go          which queues are counted by themselves, for metrics
 //	handlers.go               all handlers

@@ -20,7 +20,7 @@ var rowDecoders = []func(value []byte){
 	func(v []byte) { decodeAttempt(v) },
 	func(v []byte) { decodeResult(v) },
 	func(v []byte) { decodeProgress(v) },
-	func(v []byte) { decodeQueue(1, v, &lsm.Windows{}) },
+	func(v []byte) { decodeQueue(1, v) },
 	func(v []byte) { decodeDone((*lsm.Decoder)(&v)) },
 	func(v []byte) { decodeSession(1, v) },
 	func(v []byte) { decodeSlot(v) },

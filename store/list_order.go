@@ -117,7 +117,7 @@ func (q *Queries) listQueues(client, typ string, most int) (ids []uint32, ok boo
 		return ids, true
 	}
 	left := maxListQueues
-	q.queues.names.Ascend(&queue{queueName: queueName{client: client}}, func(q *queue) bool {
+	q.queues.byClient.ascend(&queueName{client: client}, func(q *queue) bool {
 		if client != "" && q.client != client {
 			return false
 		}

@@ -232,9 +232,9 @@ func describeRow(key string, value []byte) (text string) {
 	case metaTable:
 		return fmt.Sprintf("meta %+v", decodeMeta(value))
 	case queueTable:
-		q := decodeQueue(lsm.U32At(key, 1), value, &lsm.Windows{})
+		q := decodeQueue(lsm.U32At(key, 1), value)
 		text = fmt.Sprintf("queue %d %s/%s paused=%v created=%d counts=%v", q.id, q.client, q.typ, q.paused, q.createdAt, q.counts)
-		for _, l := range q.lanes {
+		for l := q.lanes; l != nil; l = l.next {
 			text += fmt.Sprintf(" lane %d/%d pending=%d", l.priority, l.class, l.pending)
 		}
 		return text

@@ -37,6 +37,7 @@ type machine struct {
 	runs          runEnds
 	batchEnds     batchEnds
 	unwritten     unwritten
+	unshown       []*shownQueue // memory of touchQueue
 }
 
 // unwritten are changes in the caches whose rows the next commit writes.

@@ -21,6 +21,7 @@ func Open(dir string, o Options) (_ *Store, err error) {
 	l := &live{queues: newQueues(), pages: newPageCache(), patience: cmp.Or(o.Patience, DefaultPatience)}
 	m := &machine{live: l, caches: newCaches(), o: db.Overlay(string([]byte{uniqueTable, onceTable, distinctTable})), bounds: cmp.Or(o.bounds, standard)}
 	m.windows = &sharedWindows{Windows: lsm.Windows{Min: m.bounds.minWindow, Max: m.bounds.maxWindow, Limit: m.bounds.windowKeys}}
+	l.queues.windows = &m.windows.Windows
 	s := &Store{Queries: &Queries{live: l, db: db}, machine: m, beforeApply: o.BeforeApply}
 	if err := m.load(o.Journal); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -70,16 +71,12 @@ func (m *machine) load(journal string) (err error) {
 func (m *machine) loadQueues() {
 	var all []*queue
 	m.o.Scan(string(queueTable), string(queueTable+1), func(key string, value []byte) bool {
-		all = append(all, decodeQueue(lsm.U32At(key, 1), value, &m.windows.Windows))
+		all = append(all, decodeQueue(lsm.U32At(key, 1), value))
 		return true
 	})
 	for _, q := range all {
-		q.show()
 		for status, n := range q.counts {
 			m.counts[status] += n
-		}
-		if q.idleAt != 0 {
-			m.queues.idle.Set(q)
 		}
 	}
 	m.queues.fill(all)

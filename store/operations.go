@@ -66,8 +66,8 @@ func (a *applying) pause(cmd job.Pause) *Paused {
 		return &Paused{Refusal: job.QueueNotFound}
 	}
 	if q.paused != cmd.Paused {
+		a.touchQueue(q)
 		q.paused = cmd.Paused
-		a.touch(&q.dirty, q)
 		a.reviseIdle(q)
 		a.queueMoved(q)
 		a.distinct.paused(q)

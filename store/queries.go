@@ -53,12 +53,9 @@ func (q *Queries) DiskBytes() uint64 { return q.db.DiskBytes() }
 
 // Available reports whether a claim for these clients and types would find a job. It does not find one while a command is
 // applied for longer than Options.Patience, like Pending and Ready.
-func (q *Queries) Available(clients, types []string) bool {
-	if !q.tryRead() {
-		return false
-	}
-	defer q.mu.RUnlock()
-	return !q.meta.stopped && q.queues.best(q.queues.heads, q.queues.choice(clients, types)) != nil
+func (q *Queries) Available(clients, types []string) (found bool) {
+	q.Ready(clients, types, func(string, string, int64) bool { found = true; return false })
+	return found
 }
 
 // Pending returns the number of jobs of a queue that a claim would find. claimable is false if it would find none however
@@ -92,7 +89,7 @@ func (q *Queries) Ready(clients, types []string, visit func(client, typ string, 
 
 // claimable is the number of jobs that a claim would find in a queue while the server hands out jobs.
 func (q *queue) claimable() int64 {
-	if q.rank == "" {
+	if q.head == nil {
 		return 0
 	}
 	return q.counts[job.Pending]

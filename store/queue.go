@@ -9,22 +9,23 @@ import (
 )
 
 // queue is the pair (client, type). All queues are in memory: what a claim needs to choose among them, and their
-// counters.
+// counters. There may be very many, so a queue takes little more than that until it is in use.
 type queue struct {
 	queueName
-	windows   *lsm.Windows // that its lanes share
-	id        uint32
-	paused    bool
+	id     uint32
+	paused bool
+	queueMarks
 	createdAt int64
 	idleAt    int64 // since when it has had neither jobs nor settings, unix ms; 0: it has
 	counts    job.Counts
-	jobs      int64   // the sum of counts
-	lanes     []*lane // in order of service
-	queueOrder
-	// As of the last commit, for queries: its document, zero before the first, and its head.
-	shown     Queue
-	shownHead string
-	queueMarks
+	lanes     *lane // in order of service
+	// head and tail are the lanes that what is next in line is in, and what Newest takes. They are nil if the queue has
+	// nothing to hand out.
+	head, tail *lane
+	// byClient and byType are its branches of the trees of these names.
+	byClient, byType branch
+	// shown is what queries see while the queue has changes that are not committed; nil: they see the queue.
+	shown *shownQueue
 	// Of metrics: its row, which may have been given to another queue since, and its moves without one.
 	tally   *tally
 	unrowed activity
@@ -33,78 +34,58 @@ type queue struct {
 // queueMarks note that a queue is on the lists of these names, of the machine or of the command that is applied.
 type queueMarks struct {
 	dirty, moved, readied bool
+	misplaced             bool // its spans may have changed since it was placed
 	gone                  bool // deleted
 }
 
-// queueOrder is the place of a queue among those that have something to hand out.
-type queueOrder struct {
-	head string // ready key of the span next in line; "" if none is pending
-	// The ranks under which the queue is in the indexes; "": it is not.
-	rank, tailRank string
-	// tailKnown: tailRank is that of the span that Newest takes from. Otherwise it may be that of a span before or
-	// after it that is gone: no span of the queue has a later one.
-	tailKnown bool
-	samples   []sample // what the sampling trees count of it
+// branch is the place of a queue in a tree of queues, and the standing of the queues that are in it and below it.
+type branch struct {
+	left, right *queue
+	standing
 }
 
-// lane is the waiting line of one priority and class of a queue.
-type lane struct {
-	laneID
-	pending int64 // jobs
-	spans   int64 // pending ones
-	divided bool  // into cells
-	// newest is the greatest ready key that the lane has had since it was empty: no key of it is greater.
-	newest string
-	window lsm.Window
-	tail   *lsm.Window // from the end, when Newest has taken from here
+// standing is what claims look for among some queues.
+type standing struct {
+	head, tail *queue // those whose head is next in line, and whose tail became pending last; nil: none has anything to hand out
+	jobs       int64  // pending, of the highest priority that any of the queues has
+	waiting    int64  // pending, of all priorities
 }
 
-func compareLanes(a, b *lane) int {
-	return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.class, b.class))
+// shownQueue is a queue as of a commit.
+type shownQueue struct {
+	there     bool // the queue was made before the commit
+	paused    bool
+	createdAt int64
+	counts    job.Counts
+	head      position // of the end of the span next in line; zero if none is pending
 }
 
 // lane returns the lane of a priority and class; a new one is known to be empty.
 func (q *queue) lane(id laneID) *lane {
-	want := &lane{laneID: id}
-	at, found := slices.BinarySearchFunc(q.lanes, want, compareLanes)
-	if !found {
-		from := laneKey(q.id, id)
-		want.window = lsm.NewWindow(q.windows, from, lsm.After(from))
-		q.lanes = slices.Insert(q.lanes, at, want)
+	at := &q.lanes
+	for *at != nil && compareLanes((*at).laneID, id) < 0 {
+		at = &(*at).next
 	}
-	return q.lanes[at]
+	if *at == nil || (*at).laneID != id {
+		*at = &lane{laneID: id, next: *at}
+	}
+	return *at
 }
 
-// insert and remove report that the lane has a span more, or less.
-func (l *lane) insert(key string) {
-	l.newest = max(l.newest, key)
-	l.window.Insert(key)
-	if l.tail != nil {
-		l.tail.Insert(key)
-	}
-}
-
-func (l *lane) remove(key string) {
-	l.window.Remove(key)
-	if l.tail != nil {
-		l.tail.Remove(key)
-	}
-}
-
-// first returns the ready key of the span next in line.
-func (q *queue) first(o *lsm.Overlay) string {
-	for _, l := range q.lanes {
-		if key := l.window.First(o); key != "" {
-			return key
+// first returns the lane that what is next in line is in; nil if nothing is pending.
+func (q *queue) first() *lane {
+	for l := q.lanes; l != nil; l = l.next {
+		if l.pending > 0 {
+			return l
 		}
 	}
-	return ""
+	return nil
 }
 
 // last returns the lane that Newest takes from: of the highest priority, that of fresh jobs before that of those that
 // came back.
 func (q *queue) last() (last *lane) {
-	for _, l := range q.lanes {
+	for l := q.lanes; l != nil; l = l.next {
 		if l.pending > 0 && (last == nil || last.priority == l.priority) {
 			last = l
 		}
@@ -112,26 +93,19 @@ func (q *queue) last() (last *lane) {
 	return last
 }
 
-// findTail returns the ready key of the span that Newest takes from.
-func (q *queue) findTail(o *lsm.Overlay) string { return q.last().last(o) }
-
-// last returns the last ready key of a lane that has some.
-func (l *lane) last(o *lsm.Overlay) string {
-	if l.tail == nil {
-		w := lsm.DownWindow(l.window.Windows(), l.window.From(), l.window.To())
-		l.tail = &w
+// settle finds the head and the tail of the queue, after its lanes may have changed.
+func (q *queue) settle(of *lsm.Windows, o *lsm.Overlay) {
+	for l := q.lanes; l != nil; l = l.next {
+		l.settle(q.id, of, o)
 	}
-	return l.tail.First(o)
 }
 
 // nextSpans appends the ends of up to n pending spans of the highest priority to ends: those that are next in line, or those
 // that Newest takes next.
 func (q *queue) nextSpans(o *lsm.Overlay, newest bool, n int, ends []position) []position {
-	var lanes []*lane
-	for _, l := range q.lanes {
-		if l.pending > 0 && (len(lanes) == 0 || lanes[0].priority == l.priority) {
-			lanes = append(lanes, l)
-		}
+	lanes := []*lane{q.head}
+	if l := q.head.next; l != nil && l.priority == q.head.priority && l.pending > 0 {
+		lanes = append(lanes, l)
 	}
 	if newest {
 		slices.Reverse(lanes)
@@ -146,23 +120,88 @@ func (q *queue) nextSpans(o *lsm.Overlay, newest bool, n int, ends []position) [
 		if n == 0 {
 			break
 		}
-		if newest {
-			o.ScanDown(l.window.From(), l.last(o)+"\x00", take)
+		if first, last := l.key(q.id, &l.head), l.key(q.id, &l.tail)+"\x00"; newest {
+			o.ScanDown(first, last, take)
 		} else {
-			o.Scan(l.window.First(o), l.window.To(), take)
+			o.Scan(first, last, take)
 		}
 	}
 	return ends
 }
 
-// guessTail returns what findTail does when that is known without a look at the database, and otherwise a key that is
-// not before it.
-func (q *queue) guessTail() (key string, known bool) {
-	l := q.last()
-	if l.tail != nil && len(l.tail.Known()) > 0 {
-		return l.tail.Known()[0], true
+// ready finds what the queue has to hand out.
+func (q *queue) ready() (s standing) {
+	if q.head == nil {
+		return standing{}
 	}
-	return l.newest, false
+	s = standing{head: q, tail: q, jobs: q.head.pending, waiting: q.counts[job.Pending]}
+	if l := q.head.next; l != nil && l.priority == q.head.priority {
+		s.jobs += l.pending
+	}
+	return s
+}
+
+// top is the priority of what is next in line.
+func (s *standing) top() int64 {
+	if s.head == nil {
+		return lowest
+	}
+	return int64(s.head.head.priority)
+}
+
+// lowest is a priority below all.
+const lowest = -1
+
+// add counts other queues in.
+func (s *standing) add(o *standing) {
+	if o.head == nil {
+		return
+	}
+	if s.head == nil {
+		*s = *o
+		return
+	}
+	switch a, b := s.head.head.priority, o.head.head.priority; {
+	case a < b:
+		s.jobs = o.jobs
+	case a == b:
+		s.jobs += o.jobs
+	}
+	s.waiting += o.waiting
+	if compareHeads(o.head, s.head) < 0 {
+		s.head = o.head
+	}
+	if compareTails(o.tail, s.tail) < 0 {
+		s.tail = o.tail
+	}
+}
+
+// at returns how many of the jobs are of a priority, which is the highest or a higher one.
+func (s *standing) at(priority int64) int64 {
+	if s.top() < priority {
+		return 0
+	}
+	return s.jobs
+}
+
+// compareHeads puts the queue first whose head is next in line.
+func compareHeads(a, b *queue) int {
+	if order := compareLanes(a.head.laneID, b.head.laneID); order != 0 {
+		return order
+	}
+	return comparePlaces(&a.head.head, &b.head.head)
+}
+
+// compareTails puts the queue first that has the newest job of the highest priority.
+func compareTails(a, b *queue) int {
+	x, y := a.tail, b.tail
+	if order := cmp.Compare(y.priority, x.priority); order != 0 {
+		return order
+	}
+	if order := cmp.Compare(y.class, x.class); order != 0 {
+		return order
+	}
+	return comparePlaces(&y.tail, &x.tail)
 }
 
 func (q *queue) encode() []byte {
@@ -173,57 +212,26 @@ func (q *queue) encode() []byte {
 	e.Int(q.createdAt)
 	e.Int(q.idleAt)
 	encodeCounts(&e, &q.counts)
-	for _, l := range q.lanes {
+	for l := q.lanes; l != nil; l = l.next {
 		if l.pending > 0 {
-			e.Uint(uint64(l.priority))
-			e.Uint(uint64(l.class))
-			e.Uint(uint64(l.pending))
-			e.Uint(uint64(l.spans))
-			e.Bool(l.divided)
-			encodeReady(&e, l.newest)
+			l.encode(&e)
 		}
-	}
-	if q.head != "" { // of the first of these lanes, so that a start need not look for it
-		encodeReady(&e, q.head)
 	}
 	return e
 }
 
-// encodeReady encodes what follows the lane in a ready key.
-func encodeReady(e *lsm.Encoder, key string) {
-	e.Uint(lsm.U64At(key, orderAt))
-	e.Uint(lsm.U64At(key, seqAt))
-	e.Uint(uint64(lsm.U32At(key, lastAt)))
-}
-
-func decodeReady(d *lsm.Decoder, lane string) string {
-	k := lsm.KeyBuilder(lane)
-	k.U64(d.Uint())
-	k.U64(d.Uint())
-	k.U32(uint32(d.Uint()))
-	return string(k)
-}
-
-func decodeQueue(id uint32, value []byte, windows *lsm.Windows) *queue {
+func decodeQueue(id uint32, value []byte) *queue {
 	d := lsm.Decoder(value)
-	q := &queue{windows: windows, id: id, queueName: queueName{d.Text(), d.Text()}, paused: d.Bool(), createdAt: d.Int(), idleAt: d.Int()}
+	q := &queue{id: id, queueName: queueName{d.Text(), d.Text()}, paused: d.Bool(), createdAt: d.Int(), idleAt: d.Int()}
 	q.counts = decodeCounts(&d)
-	q.jobs = q.counts.Total()
+	end := &q.lanes
 	for left := q.counts[job.Pending]; left > 0; {
-		l := &lane{laneID: laneID{uint32(d.Uint()), job.Class(d.Uint())}, pending: int64(d.Uint()), spans: int64(d.Uint()), divided: d.Bool()}
-		from := laneKey(id, l.laneID)
-		l.newest = decodeReady(&d, from)
-		l.window = lsm.StoredWindow(windows, from, lsm.After(from))
-		if l.pending == 0 || left < l.pending {
+		l := decodeLane(&d)
+		if l.pending <= 0 || left < l.pending {
 			lsm.Contradict("decode", "lanes of other than %d pending jobs", q.counts[job.Pending])
 		}
 		left -= l.pending
-		q.lanes = append(q.lanes, l)
-	}
-	if len(q.lanes) > 0 {
-		first := q.lanes[0]
-		q.head = decodeReady(&d, first.window.From())
-		first.window.Begin(q.head)
+		*end, end = l, &l.next
 	}
 	return q
 }
@@ -232,19 +240,37 @@ func decodeQueue(id uint32, value []byte, windows *lsm.Windows) *queue {
 // jobs.
 func (q *queue) configured() bool { return q.paused }
 
+// empty reports whether the queue has no jobs.
+func (q *queue) empty() bool { return q.counts.Total() == 0 }
+
 // decodeQueueName reads of a queue's row only its name, which comes first.
 func decodeQueueName(value []byte) queueName {
 	d := lsm.Decoder(value)
 	return queueName{d.Text(), d.Text()}
 }
 
-// committed reports whether a commit has written the queue.
-func (q *queue) committed() bool { return q.shown != Queue{} }
+// state returns the queue as it is now.
+func (q *queue) state() shownQueue {
+	s := shownQueue{there: true, paused: q.paused, createdAt: q.createdAt, counts: q.counts}
+	if l := q.first(); l != nil {
+		s.head = l.head.end()
+	}
+	return s
+}
 
-// show lets queries see the queue as it is now.
-func (q *queue) show() {
-	q.shownHead = q.head
-	q.shown = Queue{Client: q.client, Type: q.typ, Paused: q.paused, CreatedAt: q.createdAt, Counts: q.counts}
+// committed returns the queue as of the last commit.
+func (q *queue) committed() shownQueue {
+	if q.shown != nil {
+		return *q.shown
+	}
+	return q.state()
+}
+
+// document returns the document of the queue as of the last commit, without PendingSince, and the end of the span next
+// in line; not ok if the commit has not written the queue.
+func (q *queue) document() (doc Queue, head position, ok bool) {
+	s := q.committed()
+	return Queue{Client: q.client, Type: q.typ, Paused: s.paused, CreatedAt: s.createdAt, Counts: s.counts}, s.head, s.there
 }
 
 // unfinished returns how many jobs of the queue have not ended.
@@ -254,23 +280,9 @@ func (q *queue) unfinished() int64 {
 
 // floors calls add for each lane with pending jobs, with a ready key that is not after its first one.
 func (q *queue) floors(add func(key string)) {
-	for _, l := range q.lanes {
+	for l := q.lanes; l != nil; l = l.next {
 		if l.pending > 0 {
-			add(l.window.Floor())
+			add(l.key(q.id, &l.head))
 		}
 	}
-}
-
-// sample is the jobs of one priority that a queue has to hand out.
-type sample struct {
-	client, typ string
-	priority    uint32
-	queue       *queue
-	jobs        int64
-}
-
-// choice is the queues that a claim allows: those of some clients, of some types, or of both (no names: all).
-type choice struct {
-	clients, types []string
-	pairs          []*queue // when both are named: those that exist
 }

@@ -10,7 +10,7 @@ func (a *applying) makeQueue(client, typ string) *queue {
 	if q := a.queues.byName[queueName{client, typ}]; q != nil {
 		return q
 	}
-	q := &queue{windows: &a.windows.Windows, id: a.meta.nextQueue, queueName: queueName{client, typ}, createdAt: a.now.At}
+	q := &queue{id: a.meta.nextQueue, queueName: queueName{client, typ}, createdAt: a.now.At, shown: &shownQueue{}}
 	a.meta.nextQueue++
 	a.queues.add(q)
 	a.touch(&q.dirty, q)
@@ -18,12 +18,38 @@ func (a *applying) makeQueue(client, typ string) *queue {
 	return q
 }
 
+// touchQueue has the next commit write the row of a queue, which is about to be changed. Until then queries see it as it
+// is now.
+func (m *machine) touchQueue(q *queue) {
+	if q.dirty {
+		return
+	}
+	q.shown = m.keepShown(q.state())
+	m.touch(&q.dirty, q)
+}
+
+// keepShown returns a copy, in memory that an earlier commit has left.
+func (m *machine) keepShown(s shownQueue) *shownQueue {
+	n := len(m.unshown)
+	if n == 0 {
+		return &s
+	}
+	kept := m.unshown[n-1]
+	m.unshown = m.unshown[:n-1]
+	*kept = s
+	return kept
+}
+
+// maxUnshown is how many copies are kept for later.
+const maxUnshown = 1000
+
 // reviseIdle notes since when a queue has been idle, after its jobs or settings have changed.
 func (a *applying) reviseIdle(q *queue) {
-	idle := q.jobs == 0 && !q.configured()
+	idle := q.empty() && !q.configured()
 	if idle == (q.idleAt != 0) {
 		return
 	}
+	a.touchQueue(q)
 	if idle {
 		q.idleAt = a.now.At
 		a.queues.idle.Set(q)
@@ -31,7 +57,6 @@ func (a *applying) reviseIdle(q *queue) {
 		a.queues.idle.Delete(q)
 		q.idleAt = 0
 	}
-	a.touch(&q.dirty, q)
 }
 
 // deleteQueue deletes a queue without jobs, paused or not.
@@ -40,7 +65,7 @@ func (a *applying) deleteQueue(cmd job.DeleteQueue) *QueueDeleted {
 	switch {
 	case q == nil:
 		return &QueueDeleted{Refusal: job.QueueNotFound}
-	case q.jobs > 0:
+	case !q.empty():
 		return &QueueDeleted{Refusal: job.QueueNotEmpty}
 	}
 	a.removeQueue(q)
@@ -60,7 +85,7 @@ func (a *applying) deleteIdleQueues(cmd job.DeleteIdleQueues) *IdleQueuesDeleted
 // removeQueue deletes a queue that has no jobs. No row names it then, except its own and those of batches that once had
 // jobs in it.
 func (a *applying) removeQueue(q *queue) {
+	a.touchQueue(q)
 	a.queues.remove(q)
 	q.gone = true
-	a.touch(&q.dirty, q)
 }

@@ -1,25 +1,16 @@
 package store
 
 import (
-	"encoding/binary"
+	"cmp"
+	"container/heap"
 	"slices"
 	"strings"
-
-	"github.com/daybookq/daybook/store/lsm"
 )
 
-// newest returns the ready queue of a choice with the job that became pending last, or nil. Only of those that may be
-// it is looked up what they have.
-func (qs *queues) newest(c choice, o *lsm.Overlay) *queue {
-	for {
-		q := qs.best(qs.tails, c)
-		if q == nil || q.tailKnown {
-			return q
-		}
-		tail := q.findTail(o)
-		q.tailKnown = true
-		qs.rankTail(q, readyRank(tail))
-	}
+// choice is the queues that a claim allows: those of some clients, of some types, or of both (no names: all).
+type choice struct {
+	clients, types []string
+	pairs          []*queue // when both are named: those that exist
 }
 
 func (qs *queues) choice(clients, types []string) choice {
@@ -36,127 +27,232 @@ func (qs *queues) choice(clients, types []string) choice {
 	return c
 }
 
-// best returns the first ready queue of a choice in the order of an index, or nil.
-func (qs *queues) best(x *queueIndex, c choice) (best *queue) {
-	better := func(q *queue) {
-		if q != nil && q.rank != "" && (best == nil || x.less(q, best)) {
-			best = q
-		}
+// scope is a part of the queues that a claim allows: those of a client or of a type, one by itself, or all.
+type scope struct {
+	tree  *queueTree // nil: one queue
+	first string     // with which the names begin; "": all queues
+	queue *queue
+}
+
+func (s *scope) standing() standing {
+	switch {
+	case s.tree == nil:
+		return s.queue.ready()
+	case s.first == "":
+		return s.tree.all()
 	}
+	return s.tree.of(s.first)
+}
+
+// draw is queueTree.draw of the scope.
+func (s *scope) draw(priority, place int64) (q *queue, rest int64) {
+	switch {
+	case s.tree == nil:
+		return s.queue, place
+	case s.first == "":
+		return s.tree.drawBelow(s.tree.root, priority, place)
+	}
+	return s.tree.draw(s.first, priority, place)
+}
+
+// ready calls visit with the queues of the scope that have something to hand out, until it returns false: with the one
+// whose head is next in line, then with the others by name. It reports whether visit wants more.
+func (s *scope) ready(visit func(q *queue) bool) (more bool) {
+	if s.tree == nil {
+		return s.queue.head == nil || visit(s.queue)
+	}
+	best := s.standing().head
+	if best == nil {
+		return true
+	}
+	if !visit(best) {
+		return false
+	}
+	after := s.tree.name(s.first, "")
+	for {
+		q := s.tree.after(&after, lowest+1)
+		if q == nil || s.first != "" && s.tree.first(&q.queueName) != s.first {
+			return true
+		}
+		if q != best && !visit(q) {
+			return false
+		}
+		after = q.queueName
+	}
+}
+
+// sortedNames returns names in order, each once.
+func sortedNames(names []string) []string {
+	names = slices.Clone(names)
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// scopes returns the parts of a choice, in the order of their names.
+func (qs *queues) scopes(c choice) (scopes []scope) {
 	switch {
 	case len(c.clients) == 0 && len(c.types) == 0:
-		best, _ = x.all.Min()
+		return []scope{{tree: &qs.byClient}}
 	case len(c.types) == 0:
-		for _, client := range c.clients {
-			better(x.ofClient(client))
+		for _, client := range sortedNames(c.clients) {
+			scopes = append(scopes, scope{tree: &qs.byClient, first: client})
 		}
 	case len(c.clients) == 0:
-		for _, typ := range c.types {
-			better(x.ofType(typ))
+		for _, typ := range sortedNames(c.types) {
+			scopes = append(scopes, scope{tree: &qs.byType, first: typ})
 		}
 	default:
-		for _, q := range c.pairs {
-			better(q)
-		}
-	}
-	return best
-}
-
-// ready calls visit with the ready queues of some clients and types, until it returns false. An empty list means all.
-func (qs *queues) ready(clients, types []string, visit func(q *queue) bool) {
-	more := true
-	switch {
-	case len(clients) == 0 && len(types) == 0:
-		qs.heads.all.Scan(visit)
-	case len(types) == 0:
-		for i := 0; i < len(clients) && more; i++ {
-			qs.heads.eachOfClient(clients[i], func(q *queue) bool { more = visit(q); return more })
-		}
-	case len(clients) == 0:
-		for i := 0; i < len(types) && more; i++ {
-			qs.heads.eachOfType(types[i], func(q *queue) bool { more = visit(q); return more })
-		}
-	default:
-		for _, client := range clients {
-			for _, typ := range types {
-				if q := qs.byName[queueName{client, typ}]; more && q != nil && q.rank != "" {
-					more = visit(q)
-				}
-			}
-		}
-	}
-}
-
-// firstReady returns up to n ready queues of a choice that have a job of the highest priority, in the order of their
-// heads.
-func (qs *queues) firstReady(c choice, n int) (found []*queue) {
-	add := func(clients, types []string) {
-		of := n
-		qs.ready(clients, types, func(q *queue) bool {
-			found = append(found, q)
-			of--
-			return of > 0
+		pairs := slices.Clone(c.pairs)
+		slices.SortFunc(pairs, func(a, b *queue) int {
+			return cmp.Or(strings.Compare(a.client, b.client), strings.Compare(a.typ, b.typ))
 		})
-	}
-	switch {
-	case len(c.clients) > 0 && len(c.types) == 0:
-		for _, client := range c.clients {
-			add([]string{client}, nil)
-		}
-	case len(c.clients) == 0 && len(c.types) > 0:
-		for _, typ := range c.types {
-			add(nil, []string{typ})
-		}
-	case len(c.clients) == 0:
-		add(nil, nil)
-	default:
-		for _, q := range c.pairs {
-			if q.rank != "" {
-				found = append(found, q)
-			}
+		for _, q := range slices.Compact(pairs) {
+			scopes = append(scopes, scope{queue: q})
 		}
 	}
-	slices.SortFunc(found, func(a, b *queue) int { return strings.Compare(a.rank, b.rank) })
-	found = slices.Compact(found)
-	found = slices.DeleteFunc(found, func(q *queue) bool { return priorityOfRank(q.rank) != priorityOfRank(found[0].rank) })
-	return found[:min(n, len(found))]
+	return scopes
 }
 
-// inTurn returns up to n clients that have jobs of a priority, by name, from the one after last on and round to it.
-func (qs *queues) inTurn(c choice, priority, last string, n int) (clients []string) {
-	p := ^binary.BigEndian.Uint32([]byte(priority))
-	if len(c.clients) > 0 { // few, and by name
-		names := slices.Clone(c.clients)
-		slices.Sort(names)
-		names = slices.Compact(names)
-		at, found := slices.BinarySearch(names, last)
-		if found {
-			at++
-		}
-		for _, name := range append(names[at:len(names):len(names)], names[:at]...) {
-			q := qs.best(qs.heads, qs.choice([]string{name}, c.types))
-			if q != nil && priorityOfRank(q.rank) == priority && len(clients) < n {
-				clients = append(clients, name)
+// ready calls visit with the queues of some clients and types that have something to hand out, until it returns false. An
+// empty list means all.
+func (qs *queues) ready(clients, types []string, visit func(q *queue) bool) {
+	if len(clients) == 0 || len(types) == 0 {
+		for _, s := range qs.scopes(choice{clients: clients, types: types}) {
+			if !s.ready(visit) {
+				return
 			}
 		}
-		return clients
+		return
 	}
-	next := func(after string) (client string, ok bool) {
-		if len(c.types) == 0 {
-			return qs.samples.nextClient(p, after, "")
-		}
-		for _, typ := range c.types {
-			if found, there := qs.samples.nextClient(p, after, typ); there && (!ok || found < client) {
-				client, ok = found, true
+	for _, client := range clients {
+		for _, typ := range types {
+			if q := qs.byName[queueName{client, typ}]; q != nil && q.head != nil && !visit(q) {
+				return
 			}
 		}
-		return client, ok
 	}
-	for client, ok := next(last); ok && len(clients) < n; client, ok = next(client) {
-		clients = append(clients, client)
+}
+
+// firstReady returns up to n queues of some scopes that have a job of the highest priority, in the order of their heads.
+func firstReady(scopes []scope, n int) (found []*queue) {
+	var parts headHeap
+	add := func(t *queueTree, q *queue, whole bool, s standing) {
+		if s.head != nil {
+			heap.Push(&parts, headPart{t, q, s.head, whole})
+		}
 	}
-	for client, ok := next(""); ok && client <= last && len(clients) < n; client, ok = next(client) {
-		clients = append(clients, client)
+	for i := range scopes {
+		switch s := &scopes[i]; {
+		case s.tree == nil:
+			add(nil, s.queue, false, s.queue.ready())
+		case s.first == "":
+			add(s.tree, s.tree.root, true, s.tree.all())
+		default:
+			s.tree.pieces(s.first, func(q *queue, whole bool, piece standing) bool { add(s.tree, q, whole, piece); return true })
+		}
 	}
-	return clients
+	for len(parts) > 0 && len(found) < n {
+		p := heap.Pop(&parts).(headPart)
+		if len(found) > 0 && p.head.head.priority < found[0].head.priority {
+			break
+		}
+		if !p.whole {
+			found = append(found, p.q)
+			continue
+		}
+		b := p.tree.branch(p.q)
+		add(p.tree, p.q, false, p.q.ready())
+		for _, below := range []*queue{b.left, b.right} {
+			if below != nil {
+				add(p.tree, below, true, p.tree.branch(below).standing)
+			}
+		}
+	}
+	return found
+}
+
+// headPart is a queue, or with whole all queues of a subtree, and the one of them whose head is next in line.
+type headPart struct {
+	tree    *queueTree
+	q, head *queue
+	whole   bool
+}
+
+// headHeap has the part first whose head is next in line.
+type headHeap []headPart
+
+func (h headHeap) Len() int           { return len(h) }
+func (h headHeap) Less(i, j int) bool { return compareHeads(h[i].head, h[j].head) < 0 }
+func (h headHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *headHeap) Push(x any)        { *h = append(*h, x.(headPart)) }
+
+func (h *headHeap) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
+}
+
+// contest finds the queue that a claim takes from next, among those of its scopes. Their standings are found once; after
+// one has changed, only those are found again that it is part of.
+type contest struct {
+	scopes    []scope
+	standings []standing // a tree: those of 2n and 2n+1 make that of n, the root is 1, and the second half are the scopes
+}
+
+func newContest(scopes []scope) *contest {
+	size := 1
+	for size < len(scopes) {
+		size *= 2
+	}
+	c := &contest{scopes, make([]standing, 2*size)}
+	for i := range scopes {
+		c.standings[size+i] = scopes[i].standing()
+	}
+	for n := size - 1; n > 0; n-- {
+		c.count(n)
+	}
+	return c
+}
+
+func (c *contest) count(n int) {
+	c.standings[n] = c.standings[2*n]
+	c.standings[n].add(&c.standings[2*n+1])
+}
+
+// all returns the standing of all queues of the contest.
+func (c *contest) all() *standing { return &c.standings[1] }
+
+// changed notes that a queue has changed.
+func (c *contest) changed(q *queue) {
+	at, found := slices.BinarySearchFunc(c.scopes, q, func(s scope, q *queue) int {
+		switch {
+		case s.tree == nil:
+			return cmp.Or(strings.Compare(s.queue.client, q.client), strings.Compare(s.queue.typ, q.typ))
+		case s.first == "":
+			return 0
+		}
+		return strings.Compare(s.first, s.tree.first(&q.queueName))
+	})
+	if !found {
+		return
+	}
+	n := len(c.standings)/2 + at
+	c.standings[n] = c.scopes[at].standing()
+	for n /= 2; n > 0; n /= 2 {
+		c.count(n)
+	}
+}
+
+// draw returns the queue that has one of the jobs of the highest priority, by how many of them come before it, and how
+// many of the queue's own do.
+func (c *contest) draw(place int64) (q *queue, rest int64) {
+	n, priority := 1, c.all().top()
+	for n < len(c.standings)/2 {
+		n *= 2
+		if jobs := c.standings[n].at(priority); place >= jobs {
+			place -= jobs
+			n++
+		}
+	}
+	return c.scopes[n-len(c.standings)/2].draw(priority, place)
 }

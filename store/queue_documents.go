@@ -25,9 +25,9 @@ func (q *Queries) Queue(client, typ string) (doc Queue, err error) {
 	defer lsm.Catch(&err)
 	q.read()
 	found := q.queues.byName[queueName{client, typ}]
-	head, known := "", found != nil && found.committed()
-	if known {
-		doc, head = found.shown, found.shownHead
+	head, known := position{}, false
+	if found != nil {
+		doc, head, known = found.document()
 	}
 	q.mu.RUnlock()
 	if !known {
@@ -43,11 +43,12 @@ func (q *Queries) Queue(client, typ string) (doc Queue, err error) {
 // client or, with "", of all, and whether more follow.
 func (q *Queries) Queues(client, afterClient, afterType string, limit int) (docs []Queue, more bool, err error) {
 	defer lsm.Catch(&err)
-	var heads []string
+	var heads []position
 	q.read()
 	page := queuePage{client: client, after: queueName{afterClient, afterType}, limit: limit + 1}
-	for _, found := range q.queues.page(page, (*queue).committed) {
-		docs, heads = append(docs, found.shown), append(heads, found.shownHead)
+	for _, found := range q.queues.page(page, func(found *queue) bool { return found.committed().there }) {
+		doc, head, _ := found.document()
+		docs, heads = append(docs, doc), append(heads, head)
 	}
 	q.mu.RUnlock()
 	if more = len(docs) > limit; more {
@@ -61,12 +62,11 @@ func (q *Queries) Queues(client, afterClient, afterType string, limit int) (docs
 	return docs, more, nil
 }
 
-// pendingSince returns when the span with this ready key became pending; 0 if it is not pending any more.
-func pendingSince(r lsm.Rows, head string) int64 {
-	if head == "" {
+// pendingSince returns when the span that ends there became pending; 0 if it is not pending any more.
+func pendingSince(r lsm.Rows, end position) int64 {
+	if end.seq == 0 {
 		return 0
 	}
-	_, _, end := splitReadyKey(head)
 	if sp, ok := readSpan(r, end.seq, end.line); ok && sp.Status == job.Pending {
 		return sp.UpdatedAt
 	}
@@ -84,7 +84,7 @@ func (q *Queries) ReadyQueues(client, typ string) (ready []Readied, nextClient, 
 	defer q.mu.RUnlock()
 	page := q.queues.page(queuePage{after: queueName{client, typ}, limit: readyPage}, func(*queue) bool { return true })
 	for _, found := range page {
-		if found.rank != "" && !q.meta.stopped {
+		if found.head != nil && !q.meta.stopped {
 			ready = append(ready, Readied{found.client, found.typ, found.counts[job.Pending]})
 		}
 	}
@@ -102,7 +102,7 @@ func (q *Queries) WaitingTypes(client, afterType string, limit int) (types []Wai
 	defer lsm.Catch(&err)
 	for {
 		q.read()
-		typ, waiting := q.queues.samples.nextType(client, afterType)
+		typ, waiting := q.queues.nextType(client, afterType)
 		q.mu.RUnlock()
 		if typ == "" {
 			return types, false, nil

@@ -97,8 +97,8 @@ func (t *tallies) begin(q *queue, at int64) *tally {
 	t.rows = append(t.rows, r)
 	t.byName[r.queueName] = r
 	q.tally = r
-	if q.committed() {
-		r.shows(&q.shown, q.floors)
+	if s := q.committed(); s.there {
+		r.shows(&s, q.floors)
 	}
 	return r
 }
@@ -165,7 +165,8 @@ func (t *tallies) committed(changed []*queue, counts job.Counts, at int64) {
 		if r == nil || r.queue != q.id {
 			continue
 		}
-		if r.shows(&q.shown, q.floors); q.gone {
+		s := q.state()
+		if r.shows(&s, q.floors); q.gone {
 			r.goneAt, r.paused = at, false
 			if t.nextDrop == 0 {
 				t.nextDrop = at + keepGoneMs

@@ -103,8 +103,8 @@ type tally struct {
 }
 
 // shows notes the state of the queue, which was committed.
-func (r *tally) shows(doc *Queue, floors func(add func(key string))) {
-	r.counts, r.paused = doc.Counts, doc.Paused
+func (r *tally) shows(q *shownQueue, floors func(add func(key string))) {
+	r.counts, r.paused = q.counts, q.paused
 	r.floors = r.floors[:0]
 	floors(func(key string) { r.floors = append(r.floors, key) })
 }

@@ -102,27 +102,21 @@ func TestRowsDecodeToWhatMadeThem(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", name, got, form.value)
 		}
 	}
-	shared := &lsm.Windows{}
-	q := &queue{windows: shared, id: 7, queueName: queueName{"a", "x"}, paused: true, createdAt: startAt, idleAt: startAt, counts: job.Counts{0, 1, 2, 3, 4, 5, 6, 7}}
+	q := &queue{id: 7, queueName: queueName{"a", "x"}, paused: true, createdAt: startAt, idleAt: startAt, counts: job.Counts{0, 1, 2, 3, 4, 5, 6, 7}}
 	for _, l := range []*lane{q.lane(laneID{4, job.Fresh}), q.lane(laneID{9, job.Returned})} {
-		l.newest = readyKey(7, l.laneID, 70, position{60, 50})
+		l.head = place{70, 60, 50}
+		l.tail = l.head
 		l.spans, l.divided = 1, l.class == job.Fresh
 	}
-	q.lane(laneID{4, job.Fresh}).pending, q.lane(laneID{9, job.Returned}).pending = 2, 1
+	fresh, back := q.lane(laneID{4, job.Fresh}), q.lane(laneID{9, job.Returned})
+	fresh.pending, fresh.spans, fresh.tail, back.pending = 2, 2, place{70, 61, 5}, 1
 	q.counts[job.Pending] = 3
-	q.jobs = q.counts.Total()
-	q.head = q.lane(laneID{9, job.Returned}).newest
 	q.lane(laneID{0, job.Returned}) // has no jobs, so it is not stored
-	got := decodeQueue(7, q.encode(), shared)
-	for i, l := range got.lanes {
-		if want := q.lanes[i]; l.spans != want.spans || l.divided != want.divided || l.newest != want.newest {
-			t.Errorf("lane %+v, want %+v", l, want)
-		}
+	got := decodeQueue(7, q.encode())
+	if fresh.next == nil || fresh.next.class != job.Returned || fresh.next.priority != 0 {
+		t.Fatalf("lanes %+v, %+v", back, fresh)
 	}
-	if len(got.lanes) != 2 || got.lanes[0].priority != 9 || got.lanes[0].class != job.Returned || got.lanes[0].pending != 1 || got.lanes[1].priority != 4 || got.lanes[1].pending != 2 {
-		t.Errorf("lanes %+v", got.lanes)
-	}
-	got.lanes, q.lanes = nil, nil
+	fresh.next = nil
 	if !reflect.DeepEqual(got, q) {
 		t.Errorf("queue %+v, want %+v", got, q)
 	}

@@ -8,6 +8,7 @@ import (
 
 // addSpan writes the first state of lines first … last of a group.
 func (a *applying) addSpan(b *batch, g *group, sp span) {
+	a.touchQueue(a.queues.byID[g.queueID])
 	a.putSpan(b, g, sp)
 	a.countPending(b, g, &sp, 1)
 	for _, key := range sp.indexes(b, g) {
@@ -26,6 +27,7 @@ func (a *applying) move(p part, next job.State, why reason) {
 	if !next.Status.Unfinished() {
 		a.ends.ended(p.run())
 	}
+	a.touchQueue(a.queues.byID[g.queueID])
 	olds, news := a.replace(p, g, next)
 	for i := range olds {
 		o := &olds[i]
@@ -107,7 +109,7 @@ func (a *applying) putIndex(g *group, key string) {
 	case readyTable:
 		_, lane, _ := splitReadyKey(key)
 		q := a.queues.byID[g.queueID]
-		q.lane(lane).insert(key)
+		q.lane(lane).insert(q.id, a.queues.windows, key)
 		a.queueMoved(q)
 	case timerTable:
 		a.timers.Insert(key)
@@ -149,13 +151,11 @@ func (a *applying) countJobs(p part, next job.State) {
 		b.counts[old.Status] -= n
 		q.counts[old.Status] -= n
 		a.counts[old.Status] -= n
-		q.jobs -= n
 	}
 	b.counts[next.Status] += n
 	if next.Status != job.Purged {
 		q.counts[next.Status] += n
 		a.counts[next.Status] += n
-		q.jobs += n
 	}
 	switch {
 	case b.submission != 0:
@@ -163,7 +163,7 @@ func (a *applying) countJobs(p part, next job.State) {
 	case a.meta.level >= 4 && !b.joined:
 		a.noteEnds(p, next)
 	}
-	if q.jobs == 0 || q.idleAt != 0 {
+	if q.idleAt != 0 || q.empty() {
 		a.reviseIdle(q)
 	}
 	if next.Status == job.Pending {
@@ -174,12 +174,11 @@ func (a *applying) countJobs(p part, next job.State) {
 	if old.Status == job.Pending {
 		l := q.lane(laneOf(&old, g))
 		if l.pending -= n; l.pending == 0 {
-			l.newest = ""
+			l.clear()
 		}
 		a.queueMoved(q)
 	}
 	a.touch(&b.dirty, b)
-	a.touch(&q.dirty, q)
 }
 
 // countHeld changes the counters of claims and runners: of the lines that they hold, and of those that name them.

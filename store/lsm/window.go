@@ -28,26 +28,33 @@ type Windows struct {
 	// Limit is how many keys all windows may hold before their owner should Shrink them.
 	Limit int
 	keys  int
+	open  int // windows that have not been closed
 }
+
+// windowKeys is as how many keys a window counts that holds none.
+const windowKeys = 3
 
 // Keys returns how many keys all windows hold.
 func (w *Windows) Keys() int { return w.keys }
 
 // Full reports whether the windows hold more keys than Limit.
-func (w *Windows) Full() bool { return w.keys > w.Limit }
+func (w *Windows) Full() bool { return w.keys+windowKeys*w.open > w.Limit }
 
 // NewWindow returns the window of a range that has no key yet.
 func NewWindow(of *Windows, from, to string) Window {
+	of.open++
 	return Window{all: true, from: from, to: to, size: of.Min, of: of}
 }
 
 // StoredWindow returns the window of a range of the database: from … to (exclusive).
 func StoredWindow(of *Windows, from, to string) Window {
+	of.open++
 	return Window{bound: from, from: from, to: to, size: of.Min, of: of}
 }
 
 // DownWindow is StoredWindow from the end of the range.
 func DownWindow(of *Windows, from, to string) Window {
+	of.open++
 	return Window{bound: to, down: true, from: from, to: to, size: of.Min, of: of}
 }
 
@@ -55,26 +62,28 @@ func DownWindow(of *Windows, from, to string) Window {
 func (w *Window) From() string { return w.from }
 func (w *Window) To() string   { return w.to }
 
-// Windows returns what the window shares with others.
-func (w *Window) Windows() *Windows { return w.of }
-
-// Begin says, before the first refill of a stored window, that no key of its range is less than first.
+// Begin says, before the first refill of a stored window, that no key of its range comes before first.
 func (w *Window) Begin(first string) { w.bound = first }
+
+// Last returns the last key of a range of which the window holds all keys, and "" if it has none; not ok if it does not
+// hold all.
+func (w *Window) Last() (key string, ok bool) {
+	if w.all && len(w.keys) > 0 {
+		return w.keys[len(w.keys)-1], true
+	}
+	return "", w.all
+}
+
+// Close ends a window, which must not be used any more.
+func (w *Window) Close() {
+	w.of.keys -= len(w.keys)
+	w.of.open--
+	w.keys = nil
+}
 
 // Known returns the keys that the window holds, in the order in which they are taken. They are valid until the window
 // is used again.
 func (w *Window) Known() []string { return w.keys }
-
-// Floor returns a key that no key of the range is before. It reads nothing. It is "" if the range has no key.
-func (w *Window) Floor() string {
-	switch {
-	case len(w.keys) > 0:
-		return w.keys[0]
-	case w.all:
-		return ""
-	}
-	return w.bound
-}
 
 // compare orders keys as they are taken.
 func (w *Window) compare(a, b string) int {

@@ -1,0 +1,195 @@
+package store
+
+import (
+	"cmp"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/lsm"
+)
+
+// lane is the waiting line of one priority and class of a queue.
+type lane struct {
+	laneID
+	divided bool // into cells
+	// headGone and tailGone: the span at that end was removed, and settle looks for the one that is there now.
+	headGone, tailGone bool
+	pending            int64 // jobs
+	spans              int64 // pending ones
+	// head and tail are the first and the last pending span; zero if there is none. If such a span is gone, no span is
+	// before it, or after it.
+	head, tail place
+	windows    *laneWindows // nil: nothing is known between head and tail
+	next       *lane        // of the queue, in the order of service
+}
+
+// place is where a pending span stands in its lane: what follows the lane in its ready key.
+type place struct {
+	order, seq uint64
+	last       uint32
+}
+
+func placeOf(ready string) place {
+	return place{lsm.U64At(ready, orderAt), lsm.U64At(ready, seqAt), lsm.U32At(ready, lastAt)}
+}
+
+func (p *place) end() position { return position{p.seq, p.last} }
+
+func comparePlaces(a, b *place) int {
+	switch { // cmp.Or would compare everything, and this is called often
+	case a.order != b.order:
+		return cmp.Compare(a.order, b.order)
+	case a.seq != b.seq:
+		return cmp.Compare(a.seq, b.seq)
+	}
+	return cmp.Compare(a.last, b.last)
+}
+
+// laneWindows remember spans at the ends of a lane. Only lanes in use have some, and they may be dropped at any time.
+type laneWindows struct {
+	first lsm.Window
+	last  *lsm.Window // from the end, when that was looked for
+}
+
+func compareLanes(a, b laneID) int {
+	return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.class, b.class))
+}
+
+// key returns the ready key of a place in the lane, which is one of a queue.
+func (l *lane) key(queueID uint32, at *place) string {
+	return readyKey(queueID, l.laneID, at.order, at.end())
+}
+
+// insert and remove report that the lane of a queue has a span more, or less.
+func (l *lane) insert(queueID uint32, of *lsm.Windows, key string) {
+	at := placeOf(key)
+	if l.head == (place{}) || l.head == l.tail && l.headGone { // it is the only one
+		l.head, l.tail, l.headGone, l.tailGone = at, at, false, false
+		l.drop()
+		return
+	}
+	if l.windows == nil && l.head == l.tail { // with the second one, all are known
+		from := laneKey(queueID, l.laneID)
+		l.windows = &laneWindows{first: lsm.NewWindow(of, from, lsm.After(from))}
+		l.windows.first.Insert(l.key(queueID, &l.head))
+	}
+	if comparePlaces(&at, &l.head) <= 0 {
+		l.head, l.headGone = at, false
+	}
+	if comparePlaces(&at, &l.tail) >= 0 {
+		l.tail, l.tailGone = at, false
+	}
+	if w := l.windows; w != nil {
+		w.first.Insert(key)
+		if w.last != nil {
+			w.last.Insert(key)
+		}
+	}
+}
+
+func (l *lane) remove(key string) {
+	at := placeOf(key)
+	l.headGone = l.headGone || at == l.head
+	l.tailGone = l.tailGone || at == l.tail
+	if w := l.windows; w != nil {
+		w.first.Remove(key)
+		if w.last != nil {
+			w.last.Remove(key)
+		}
+	}
+}
+
+// clear empties a lane that has no spans any more.
+func (l *lane) clear() {
+	l.head, l.tail, l.headGone, l.tailGone = place{}, place{}, false, false
+	l.drop()
+}
+
+// settle finds the first and the last span of the lane, if those were removed.
+func (l *lane) settle(queueID uint32, of *lsm.Windows, o *lsm.Overlay) {
+	if l.pending == 0 || !l.headGone && !l.tailGone {
+		return
+	}
+	from := laneKey(queueID, l.laneID)
+	if l.windows == nil {
+		l.windows = &laneWindows{first: lsm.StoredWindow(of, from, lsm.After(from))}
+		l.windows.first.Begin(l.key(queueID, &l.head))
+	}
+	w := l.windows
+	if l.headGone {
+		l.head, l.headGone = l.found(w.first.First(o)), false
+	}
+	if !l.tailGone {
+		return
+	}
+	key, known := w.first.Last()
+	if !known {
+		if w.last == nil {
+			last := lsm.DownWindow(of, from, lsm.After(from))
+			last.Begin(l.key(queueID, &l.tail))
+			w.last = &last
+		}
+		key = w.last.First(o)
+	}
+	l.tail, l.tailGone = l.found(key), false
+}
+
+func (l *lane) found(key string) place {
+	if key == "" {
+		lsm.Contradict("find span", "none is pending in a lane that counts %d jobs", l.pending)
+	}
+	return placeOf(key)
+}
+
+// drop drops the windows.
+func (l *lane) drop() {
+	if w := l.windows; w != nil {
+		w.first.Close()
+		if w.last != nil {
+			w.last.Close()
+		}
+		l.windows = nil
+	}
+}
+
+// ahead returns where the next spans of the lane end, as far as that is known, at most n.
+func (l *lane) ahead(n int) (ends []position) {
+	if l.windows == nil {
+		return []position{l.head.end()}
+	}
+	keys := l.windows.first.Known()
+	for _, key := range keys[:min(len(keys), n)] {
+		_, _, end := splitReadyKey(key)
+		ends = append(ends, end)
+	}
+	return ends
+}
+
+func (l *lane) encode(e *lsm.Encoder) {
+	e.Uint(uint64(l.priority))
+	e.Uint(uint64(l.class))
+	e.Uint(uint64(l.pending))
+	e.Uint(uint64(l.spans))
+	e.Bool(l.divided)
+	l.head.encode(e)
+	if l.spans > 1 {
+		l.tail.encode(e)
+	}
+}
+
+func decodeLane(d *lsm.Decoder) *lane {
+	l := &lane{laneID: laneID{uint32(d.Uint()), job.Class(d.Uint())}, pending: int64(d.Uint()), spans: int64(d.Uint()), divided: d.Bool()}
+	l.head = decodePlace(d)
+	l.tail = l.head
+	if l.spans > 1 {
+		l.tail = decodePlace(d)
+	}
+	return l
+}
+
+func (p *place) encode(e *lsm.Encoder) {
+	e.Uint(p.order)
+	e.Uint(p.seq)
+	e.Uint(uint64(p.last))
+}
+
+func decodePlace(d *lsm.Decoder) place { return place{d.Uint(), d.Uint(), uint32(d.Uint())} }

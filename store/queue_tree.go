@@ -1,0 +1,283 @@
+package store
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// queueTree has all queues by name, and knows of each subtree what claims look for in it: a treap (Seidel, Aragon:
+// Randomized Search Trees, 1996). So the queue whose turn it is, of all, of a client or of a type, is found and changed
+// in a time that grows with the logarithm of the number of queues. A queue is its own node.
+type queueTree struct {
+	root   *queue
+	branch func(q *queue) *branch
+	// first and second are the parts of a name that order the queues.
+	first, second func(n *queueName) string
+	name          func(first, second string) queueName
+}
+
+func treeByClient() queueTree {
+	return queueTree{
+		branch: func(q *queue) *branch { return &q.byClient },
+		first:  func(n *queueName) string { return n.client }, second: func(n *queueName) string { return n.typ },
+		name: func(first, second string) queueName { return queueName{first, second} },
+	}
+}
+
+func treeByType() queueTree {
+	return queueTree{
+		branch: func(q *queue) *branch { return &q.byType },
+		first:  func(n *queueName) string { return n.typ }, second: func(n *queueName) string { return n.client },
+		name: func(first, second string) queueName { return queueName{second, first} },
+	}
+}
+
+func (t *queueTree) compare(a, b *queueName) int {
+	if order := strings.Compare(t.first(a), t.first(b)); order != 0 {
+		return order
+	}
+	return strings.Compare(t.second(a), t.second(b))
+}
+
+// height decides which of two queues is above the other: splitmix64's finalizer, so that no two are equal.
+func height(q *queue) uint64 {
+	x := uint64(q.id) * 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// count finds the standing of the subtree of q, of which those below are right.
+func (t *queueTree) count(q *queue) *queue {
+	b := t.branch(q)
+	b.standing = q.ready()
+	if b.left != nil {
+		b.add(&t.branch(b.left).standing)
+	}
+	if b.right != nil {
+		b.add(&t.branch(b.right).standing)
+	}
+	return q
+}
+
+// insert adds a queue.
+func (t *queueTree) insert(q *queue) { t.root = t.insertBelow(t.root, q) }
+
+func (t *queueTree) insertBelow(n, q *queue) *queue {
+	if n == nil {
+		*t.branch(q) = branch{}
+		return t.count(q)
+	}
+	if height(q) > height(n) {
+		b := t.branch(q)
+		b.left, b.right = t.split(n, &q.queueName)
+		return t.count(q)
+	}
+	if b := t.branch(n); t.compare(&q.queueName, &n.queueName) < 0 {
+		b.left = t.insertBelow(b.left, q)
+	} else {
+		b.right = t.insertBelow(b.right, q)
+	}
+	return t.count(n)
+}
+
+// split parts a subtree into what comes before a name and what comes after it.
+func (t *queueTree) split(n *queue, name *queueName) (before, after *queue) {
+	if n == nil {
+		return nil, nil
+	}
+	b := t.branch(n)
+	if t.compare(&n.queueName, name) < 0 {
+		b.right, after = t.split(b.right, name)
+		return t.count(n), after
+	}
+	before, b.left = t.split(b.left, name)
+	return before, t.count(n)
+}
+
+// remove takes out a queue, which must be there.
+func (t *queueTree) remove(q *queue) { t.root = t.without(t.root, q) }
+
+func (t *queueTree) without(n, q *queue) *queue {
+	b := t.branch(n)
+	if n == q {
+		joined := t.join(b.left, b.right)
+		*b = branch{}
+		return joined
+	}
+	if t.compare(&q.queueName, &n.queueName) < 0 {
+		b.left = t.without(b.left, q)
+	} else {
+		b.right = t.without(b.right, q)
+	}
+	return t.count(n)
+}
+
+// join makes one tree of two, of which all of a comes before all of b.
+func (t *queueTree) join(a, b *queue) *queue {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	case height(a) > height(b):
+		t.branch(a).right = t.join(t.branch(a).right, b)
+		return t.count(a)
+	}
+	t.branch(b).left = t.join(a, t.branch(b).left)
+	return t.count(b)
+}
+
+// changed finds the standings again that a queue is part of.
+func (t *queueTree) changed(q *queue) { t.changedBelow(t.root, q) }
+
+func (t *queueTree) changedBelow(n, q *queue) {
+	if n != q {
+		if b := t.branch(n); t.compare(&q.queueName, &n.queueName) < 0 {
+			t.changedBelow(b.left, q)
+		} else {
+			t.changedBelow(b.right, q)
+		}
+	}
+	t.count(n)
+}
+
+// fill makes the tree of queues that are in its order.
+func (t *queueTree) fill(sorted []*queue) {
+	var spine []*queue // from the root down to the right
+	for _, q := range sorted {
+		var below *queue
+		for n := len(spine); n > 0 && height(spine[n-1]) < height(q); n-- {
+			below = t.count(spine[n-1])
+			spine = spine[:n-1]
+		}
+		t.branch(q).left = below
+		if n := len(spine); n > 0 {
+			t.branch(spine[n-1]).right = q
+		}
+		spine = append(spine, q)
+	}
+	for _, q := range slices.Backward(spine) {
+		t.root = t.count(q)
+	}
+}
+
+// ascend calls visit with the queues from a name on, in order, until it returns false.
+func (t *queueTree) ascend(from *queueName, visit func(q *queue) bool) {
+	t.ascendBelow(t.root, from, visit)
+}
+
+func (t *queueTree) ascendBelow(n *queue, from *queueName, visit func(q *queue) bool) bool {
+	if n == nil {
+		return true
+	}
+	b := t.branch(n)
+	if t.compare(&n.queueName, from) >= 0 && (!t.ascendBelow(b.left, from, visit) || !visit(n)) {
+		return false
+	}
+	return t.ascendBelow(b.right, from, visit)
+}
+
+// after returns the first queue after a name that has jobs of a priority, or a higher one, to hand out; nil if there is
+// none.
+func (t *queueTree) after(name *queueName, priority int64) *queue {
+	return t.afterBelow(t.root, name, priority)
+}
+
+func (t *queueTree) afterBelow(n *queue, name *queueName, priority int64) *queue {
+	if n == nil || t.branch(n).top() < priority {
+		return nil
+	}
+	b := t.branch(n)
+	if t.compare(&n.queueName, name) > 0 {
+		if q := t.afterBelow(b.left, name, priority); q != nil {
+			return q
+		}
+		if own := n.ready(); own.top() >= priority {
+			return n
+		}
+	}
+	return t.afterBelow(b.right, name, priority)
+}
+
+// pieces calls visit with what the queues whose names begin with first are made of, in order, until it returns false:
+// with single queues and their standings, and with whole subtrees and theirs.
+func (t *queueTree) pieces(first string, visit func(n *queue, whole bool, s standing) bool) {
+	t.piecesBelow(t.root, first, false, false, visit)
+}
+
+// piecesBelow is pieces of a subtree, of which it may be known that it has no queue before the first one, and none after
+// the last one.
+func (t *queueTree) piecesBelow(n *queue, first string, from, to bool, visit func(n *queue, whole bool, s standing) bool) bool {
+	if n == nil {
+		return true
+	}
+	b := t.branch(n)
+	if from && to {
+		return visit(n, true, b.standing)
+	}
+	switch order := cmp.Compare(t.first(&n.queueName), first); {
+	case order < 0:
+		return t.piecesBelow(b.right, first, from, to, visit)
+	case order > 0:
+		return t.piecesBelow(b.left, first, from, to, visit)
+	}
+	if !t.piecesBelow(b.left, first, from, true, visit) {
+		return false
+	}
+	return visit(n, false, n.ready()) && t.piecesBelow(b.right, first, true, to, visit)
+}
+
+// of returns the standing of the queues whose names begin with first.
+func (t *queueTree) of(first string) (s standing) {
+	t.pieces(first, func(_ *queue, _ bool, piece standing) bool { s.add(&piece); return true })
+	return s
+}
+
+// all returns the standing of all queues.
+func (t *queueTree) all() standing {
+	if t.root == nil {
+		return standing{}
+	}
+	return t.branch(t.root).standing
+}
+
+// draw returns the queue that has a job, by the number of jobs of a priority that come before it, of the queues whose
+// names begin with first, and how many of the queue's own come before it. There must be such a job, and none of a higher
+// priority among these queues.
+func (t *queueTree) draw(first string, priority, place int64) (found *queue, rest int64) {
+	t.pieces(first, func(n *queue, whole bool, s standing) bool {
+		if jobs := s.at(priority); place >= jobs {
+			place -= jobs
+			return true
+		}
+		if found = n; whole {
+			found, place = t.drawBelow(n, priority, place)
+		}
+		return false
+	})
+	return found, place
+}
+
+// drawBelow is draw of a whole subtree.
+func (t *queueTree) drawBelow(n *queue, priority, place int64) (found *queue, rest int64) {
+	for {
+		b := t.branch(n)
+		if b.left != nil {
+			jobs := t.branch(b.left).at(priority)
+			if place < jobs {
+				n = b.left
+				continue
+			}
+			place -= jobs
+		}
+		own := n.ready()
+		if jobs := own.at(priority); place >= jobs {
+			place -= jobs
+			n = b.right
+			continue
+		}
+		return n, place
+	}
+}
