@@ -135,12 +135,13 @@ func (q *completions) propose(c *job.Complete) error {
 			return err
 		}
 	}
+	var made *newQueues
 	err := error(ErrDiskFull)
 	if !q.e.disk.low.Load() || !bulky(c) {
-		err = q.e.mayChain(c)
+		made, err = q.e.mayChain(c)
 	}
 	if err == nil {
-		p.w, err = q.e.proposeCompletion(q.ctx, q.lane, c)
+		p.w, err = q.e.proposeCompletion(q.ctx, q.lane, c, made.settled)
 	}
 	if err != nil {
 		for len(q.proposed) > 0 {
@@ -154,35 +155,25 @@ func (q *completions) propose(c *job.Complete) error {
 	return nil
 }
 
-// mayChain refuses a completion whose outcomes would create jobs in more queues than there may be.
-func (e *Engine) mayChain(c *job.Complete) error {
-	for i := range c.Outcomes {
-		if then := c.Outcomes[i].Then; then != nil {
-			if err := e.mayMakeQueues(then.Groups); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // proposeCompletion is proposeDecided for a completion. If the completion is large, it first waits for a share of
 // largeInFlight.
-func (e *Engine) proposeCompletion(ctx context.Context, lane journal.Lane, c *job.Complete) (*waiter, error) {
+func (e *Engine) proposeCompletion(ctx context.Context, lane journal.Lane, c *job.Complete, settled func(bool)) (*waiter, error) {
 	n := textBytes(c)
 	if n <= largeCompletion {
-		return e.proposeDecided(ctx, lane, *c)
+		return e.proposeSettled(ctx, lane, *c, settled)
 	}
 	n = min(n, largeInFlight)
 	if err := e.large.Acquire(ctx, n); err != nil {
+		settled(false)
 		return nil, fmt.Errorf("propose complete: %w", err)
 	}
-	w := &waiter{applied: make(chan answer, 1), release: func() { e.large.Release(n) }}
+	w := &waiter{applied: make(chan answer, 1), settled: settled, release: func() { e.large.Release(n) }}
 	p, err := newProposal(lane, *c, w)
 	if err == nil {
 		err = e.propose(ctx, p)
 	}
 	if err != nil {
+		w.settle(false)
 		w.release()
 	}
 	return w, err

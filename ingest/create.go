@@ -45,18 +45,20 @@ func (e *Engine) StartCreate(ctx context.Context, c *job.Create) (wait func() (s
 	if c.Once.Given() || len(c.Unique) > 0 || !c.Into.IsZero() {
 		return func() (store.Made, Receipt, error) { return e.createDecided(ctx, c) }
 	}
-	if err := e.mayCreate(c); err != nil {
+	made, err := e.mayCreate(c)
+	if err != nil {
 		return fail(err)
 	}
 	if joins(c) {
-		return e.startJoined(ctx, c)
+		return e.startJoined(ctx, c, made)
 	}
-	w := &waiter{synced: make(chan answer, 1)}
+	w := &waiter{synced: make(chan answer, 1), settled: made.settled}
 	p, err := newProposal(journal.Bulk, c, w)
 	if err == nil {
 		err = e.proposeAlone(ctx, p)
 	}
 	if err != nil {
+		w.settle(false)
 		return fail(err)
 	}
 	return func() (store.Made, Receipt, error) {
@@ -90,10 +92,15 @@ func (e *Engine) createDecided(ctx context.Context, c *job.Create) (store.Made, 
 			return store.Made{}, Receipt{}, err
 		}
 	}
-	if err := e.mayCreate(c); err != nil {
+	queues, err := e.mayCreate(c)
+	if err != nil {
 		return store.Made{}, Receipt{}, err
 	}
-	result, receipt, err := e.decide(ctx, c)
+	w, err := e.proposeSettled(ctx, laneOf(c), c, queues.settled)
+	if err != nil {
+		return store.Made{}, Receipt{}, err
+	}
+	result, receipt, err := e.decision(ctx, w)
 	if err != nil {
 		return store.Made{}, Receipt{}, err
 	}
@@ -101,17 +108,17 @@ func (e *Engine) createDecided(ctx context.Context, c *job.Create) (store.Made, 
 }
 
 // mayCreate refuses creates that cannot be carried out now. It does so before they are journaled, because Apply must
-// accept every acknowledged command.
-func (e *Engine) mayCreate(c *job.Create) error {
+// accept every acknowledged command. The caller has to settle the queues that the create makes.
+func (e *Engine) mayCreate(c *job.Create) (*newQueues, error) {
 	if e.disk.low.Load() {
-		return ErrDiskFull
+		return nil, ErrDiskFull
 	}
 	if e.handover.lag() > maxLag {
 		e.counters.overloaded.Add(1)
-		return ErrOverloaded
+		return nil, ErrOverloaded
 	}
 	if c.Lines() == 0 {
-		return nil
+		return nil, nil
 	}
 	return e.mayMakeQueues(c.Groups)
 }

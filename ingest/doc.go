@@ -27,6 +27,7 @@
 //   - joined_creates.go: creates that share a record.
 //   - exchange.go: completions and a claim in one request.
 //   - create.go, claim.go, completion.go, operations.go, session.go, handler.go, fileset.go, runners.go, idle_queues.go: the requests.
+//   - queue_limits.go: what may make queues.
 //   - idempotency.go: requests with a key or a number of a session.
 //   - proposal.go, stray_claims.go: proposing a command and waiting for its answer; claims whose callers have gone.
 //   - parked_claims.go, interests.go: claims that wait for a job, and which of them is woken; claims by the jobs that

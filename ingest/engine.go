@@ -40,6 +40,10 @@ type Options struct {
 	// MetricsQueues is how many queues QueueFigures counts by themselves, at most job.MaxMetricsQueues. 0: it counts
 	// nothing.
 	MetricsQueues int
+	// QueueMemory bounds the memory that all queues take, in bytes: what would make more is refused. A store with up to
+	// half as much again is opened, so that a server may start with less memory than another had. 0: only their number is
+	// bounded, by job.MaxQueues.
+	QueueMemory int64
 	// AllowClockAhead lets the engine start although the journal's last time is more than a day ahead of the wall
 	// clock.
 	AllowClockAhead bool
@@ -81,6 +85,7 @@ type Engine struct {
 	strays   *strayClaims
 	silences *silences
 	joined   joinedCreates
+	making   makingQueues
 	runners  *registry.Registry
 	large    *semaphore.Weighted // of largeInFlight
 	time     *timekeeper
@@ -194,7 +199,7 @@ func (e *Engine) open() error {
 // storeOptions returns the options of the store, with the functions that it calls on events.
 func (e *Engine) storeOptions() store.Options {
 	o := e.o.Store
-	o.OpenFiles, o.Patience = e.o.StoreFiles, e.o.CommitWait
+	o.OpenFiles, o.Patience, o.QueueMemory = e.o.StoreFiles, e.o.CommitWait, e.o.QueueMemory+e.o.QueueMemory/2
 	if o.Logf == nil {
 		o.Logf = func(format string, args ...any) { e.logger.Debug("pebble: " + fmt.Sprintf(format, args...)) }
 	}

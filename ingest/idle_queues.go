@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/daybookq/daybook/job"
@@ -44,45 +43,3 @@ func (k *timekeeper) deleteIdle(ctx context.Context) {
 	}
 	k.e.logger.Info("deleted queues that had no jobs", "queues", result.(*store.IdleQueuesDeleted).Queues, "idle", k.e.o.QueueIdle)
 }
-
-// mayMakeQueues refuses jobs that would exceed the limit of queues, at once or when they complete. A job that inherits
-// its client counts as one of a new queue.
-func (e *Engine) mayMakeQueues(groups []job.Group) error {
-	for i := range groups {
-		g := &groups[i]
-		if g.OnComplete != "" {
-			next, _, err := g.OnComplete.Parse()
-			if err != nil {
-				return fmt.Errorf("%w: %w", ErrMalformed, err)
-			}
-			if next.Client == "" {
-				next.Client = g.Client
-			}
-			if err := e.mayMakeQueues([]job.Group{next}); err != nil {
-				return err
-			}
-		}
-		exists, n, ever := e.store.QueueExists(g.Client, g.Type)
-		if exists || n < e.o.maxQueues && ever < job.MaxQueueNumbers {
-			continue
-		}
-		wait, ok := e.untilIdle()
-		if !ok {
-			wait = maxQueueWait
-		}
-		return &TooManyQueues{RetryAfter: min(max(wait, time.Second), maxQueueWait)}
-	}
-	return nil
-}
-
-// maxQueueWait bounds TooManyQueues.RetryAfter, because a user may delete a queue earlier than the server does.
-const maxQueueWait = time.Hour
-
-// TooManyQueues is an ErrTooManyQueues with the time after which the caller may try again, because the server may have
-// deleted an idle queue by then.
-type TooManyQueues struct{ RetryAfter time.Duration }
-
-func (t *TooManyQueues) Error() string { return ErrTooManyQueues.Error() }
-
-// Is makes a TooManyQueues an ErrTooManyQueues for errors.Is.
-func (t *TooManyQueues) Is(target error) bool { return target == ErrTooManyQueues }

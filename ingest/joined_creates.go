@@ -51,6 +51,7 @@ type joinedRecord struct {
 // joinedCreate is a create that shares a record.
 type joinedCreate struct {
 	c          *job.Create
+	made       *newQueues
 	groupBytes int         // of its groups in a record, at most
 	stored     chan answer // capacity 1
 }
@@ -68,10 +69,11 @@ func joins(c *job.Create) bool {
 }
 
 // startJoined begins a create that shares a record with others; see StartCreate.
-func (e *Engine) startJoined(ctx context.Context, c *job.Create) (wait func() (store.Made, Receipt, error)) {
-	own := joinedCreate{c: c, stored: make(chan answer, 1)}
+func (e *Engine) startJoined(ctx context.Context, c *job.Create, made *newQueues) (wait func() (store.Made, Receipt, error)) {
+	own := joinedCreate{c: c, made: made, stored: make(chan answer, 1)}
 	line, err := e.join(ctx, &own)
 	if err != nil {
+		made.settled(false)
 		return func() (store.Made, Receipt, error) { return store.Made{}, Receipt{}, err }
 	}
 	own.eachPending(e.parked.expect)
@@ -114,8 +116,9 @@ func (e *Engine) join(ctx context.Context, own *joinedCreate) (line int, err err
 		return line, nil
 	}
 	r := &joinedRecord{bytes: joinedOverhead}
-	r.tag.settled = func(bool) {
+	r.tag.settled = func(applied bool) {
 		for _, own := range r.creates {
+			own.made.settled(applied)
 			own.eachPending(e.parked.arrived)
 		}
 	}

@@ -58,11 +58,13 @@ func newProposal(lane journal.Lane, cmd job.Command, w *waiter) (*journal.Propos
 	}
 	p := &journal.Proposal{Lane: lane, Verb: cmd.Verb(), Fields: fields, Body: body, Tag: w}
 	p.Done = func(seq uint64, at int64, err error) {
+		if err != nil {
+			w.settle(false)
+		}
 		switch {
 		case w.synced != nil:
 			w.synced <- answer{receipt: Receipt{seq, at}, err: err}
 		case err != nil:
-			w.settle(false)
 			w.answer(answer{err: err})
 		}
 	}
@@ -179,12 +181,20 @@ func (e *Engine) decideAsLeader(ctx context.Context, term uint64, cmd job.Comman
 
 // proposeDecided proposes a command about which Apply decides. The caller gets the answer by decision.
 func (e *Engine) proposeDecided(ctx context.Context, lane journal.Lane, cmd job.Command) (*waiter, error) {
-	w := &waiter{applied: make(chan answer, 1)}
+	return e.proposeSettled(ctx, lane, cmd, nil)
+}
+
+// proposeSettled is proposeDecided with a function for waiter.settled, which it calls if it fails, too.
+func (e *Engine) proposeSettled(ctx context.Context, lane journal.Lane, cmd job.Command, settled func(applied bool)) (*waiter, error) {
+	w := &waiter{applied: make(chan answer, 1), settled: settled}
 	p, err := newProposal(lane, cmd, w)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = e.propose(ctx, p)
 	}
-	return w, e.propose(ctx, p)
+	if err != nil {
+		w.settle(false)
+	}
+	return w, err
 }
 
 // decision waits for the answer to a command that was proposed by proposeDecided.

@@ -98,7 +98,7 @@ func (m *machine) publish() {
 		idle = q.idleAt
 	}
 	m.idleSince.Store(idle)
-	m.totals.Store(&Totals{Counts: m.counts, Batches: m.batchStatuses, Queues: len(m.queues.byID), Level: m.meta.level,
+	m.totals.Store(&Totals{Counts: m.counts, Batches: m.batchStatuses, QueueUse: m.queueUse(), Level: m.meta.level,
 		Keys: m.meta.numKeys(), Sessions: m.meta.sessions, Sweeps: len(m.running), Stopped: m.meta.stopped})
 	m.ends.committed()
 }

@@ -130,12 +130,19 @@ type Readied struct {
 
 // Totals are sums over all queues.
 type Totals struct {
-	Counts   job.Counts
-	Batches  [job.NumBatchStatus]int64 // batches with attributes, by status
-	Queues   int
+	Counts  job.Counts
+	Batches [job.NumBatchStatus]int64 // batches with attributes, by status
+	QueueUse
 	Level    int
 	Keys     uint64 // idempotency keys
 	Sessions uint64
 	Sweeps   int  // under way
 	Stopped  bool // by the switch
+}
+
+// QueueUse is what all queues take of what there is.
+type QueueUse struct {
+	Queues int
+	Ever   uint32 // how many there ever were
+	Bytes  int64  // of memory, about: see QueueBytes
 }

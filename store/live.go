@@ -111,3 +111,7 @@ func (l *live) readSessionOf(r lsm.Rows, id job.ID) *session {
 func (l *live) readHandlerDocumentOf(r lsm.Rows, id job.ID) *handlerDocument {
 	return rowOf(l.seqs(id), id, func(seq uint64) *handlerDocument { return readHandlerDocument(r, seq) })
 }
+
+func (m *live) queueUse() QueueUse {
+	return QueueUse{len(m.queues.byID), m.meta.nextQueue - 1, m.queues.bytes}
+}

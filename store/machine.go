@@ -334,3 +334,28 @@ func (m *machine) prefetchClaims(ends []position) {
 		m.claims.Set(seq, decodeClaim(seq, value, state[seq]))
 	})
 }
+
+// touchQueue has the next commit write the row of a queue, which is about to be changed. Until then queries see it as it
+// is now.
+func (m *machine) touchQueue(q *queue) {
+	if q.dirty {
+		return
+	}
+	q.shown = m.keepShown(q.state())
+	m.touch(&q.dirty, q)
+}
+
+// keepShown returns a copy, in memory that an earlier commit has left.
+func (m *machine) keepShown(s shownQueue) *shownQueue {
+	n := len(m.unshown)
+	if n == 0 {
+		return &s
+	}
+	kept := m.unshown[n-1]
+	m.unshown = m.unshown[:n-1]
+	*kept = s
+	return kept
+}
+
+// maxUnshown is how many copies are kept for later.
+const maxUnshown = 1000

@@ -23,14 +23,14 @@ func Open(dir string, o Options) (_ *Store, err error) {
 	m.windows = &sharedWindows{Windows: lsm.Windows{Min: m.bounds.minWindow, Max: m.bounds.maxWindow, Limit: m.bounds.windowKeys}}
 	l.queues.windows = &m.windows.Windows
 	s := &Store{Queries: &Queries{live: l, db: db}, machine: m, beforeApply: o.BeforeApply}
-	if err := m.load(o.Journal); err != nil {
+	if err := m.load(o.Journal, o.QueueMemory); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
 // load reads what is kept in memory, such as the meta row and the queues, and publishes it.
-func (m *machine) load(journal string) (err error) {
+func (m *machine) load(journal string, queueMemory int64) (err error) {
 	defer lsm.Catch(&err)
 	m.meta = meta{version: formatVersion, journal: journal, nextQueue: 1}
 	if value := m.o.Get(metaKey); value != nil {
@@ -48,7 +48,9 @@ func (m *machine) load(journal string) (err error) {
 	m.reseed()
 	m.followLevel()
 	m.publishEpochs()
-	m.loadQueues()
+	if err := m.loadQueues(queueMemory); err != nil {
+		return err
+	}
 	m.loadDistinct()
 	m.loadEffects()
 	m.loadHandlers()
@@ -68,18 +70,29 @@ func (m *machine) load(journal string) (err error) {
 	return nil
 }
 
-func (m *machine) loadQueues() {
+// loadQueues reads all queues, unless they take more memory than allowed (0: any). What it keeps of them is bounded then.
+func (m *machine) loadQueues(allowed int64) error {
 	var all []*queue
+	use := QueueUse{}
 	m.o.Scan(string(queueTable), string(queueTable+1), func(key string, value []byte) bool {
-		all = append(all, decodeQueue(lsm.U32At(key, 1), value))
+		name := decodeQueueName(value)
+		use.Queues++
+		use.Bytes += QueueBytes(name.client, name.typ)
+		if allowed == 0 || use.Bytes <= allowed {
+			all = append(all, decodeQueue(lsm.U32At(key, 1), value))
+		}
 		return true
 	})
+	if len(all) < use.Queues {
+		return &QueuesError{use, allowed}
+	}
 	for _, q := range all {
 		for status, n := range q.counts {
 			m.counts[status] += n
 		}
 	}
 	m.queues.fill(all)
+	return nil
 }
 
 // Adopt gives a new store the UUID of the journal that it will be made from.

@@ -19,6 +19,8 @@ type Options struct {
 	Flushed func()
 	Failing func(err error)
 	Damaged func(err error)
+	// QueueMemory is how much memory the queues may take; a store with more is refused with a QueuesError. 0: any.
+	QueueMemory int64
 	// OpenFiles is about how many files the store keeps open; 0: a thousand.
 	OpenFiles int
 	// FS replaces the file system in tests.

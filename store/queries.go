@@ -95,12 +95,12 @@ func (q *queue) claimable() int64 {
 	return q.counts[job.Pending]
 }
 
-// QueueExists reports whether there is a queue, how many there are, and how many there ever were. While a command is
-// applied for longer than Options.Patience it says that there is: nothing else depends on the answer than a soft limit.
-func (q *Queries) QueueExists(client, typ string) (exists bool, queues int, ever uint32) {
+// QueueExists reports whether there is a queue, and what all queues take. While a command is applied for longer than
+// Options.Patience it does not find one, and says what they took at the last commit.
+func (q *Queries) QueueExists(client, typ string) (exists bool, use QueueUse) {
 	if !q.tryRead() {
-		return true, 0, 0
+		return false, q.Totals().QueueUse
 	}
 	defer q.mu.RUnlock()
-	return q.queues.byName[queueName{client, typ}] != nil, len(q.queues.byID), q.meta.nextQueue - 1
+	return q.queues.byName[queueName{client, typ}] != nil, q.queueUse()
 }

@@ -1,6 +1,10 @@
 package store
 
-import "github.com/daybookq/daybook/job"
+import (
+	"strings"
+
+	"github.com/daybookq/daybook/job"
+)
 
 // The first job of a queue makes it. A queue without jobs is deleted by request, or after a time that a command names.
 // Numbers of queues are never used again, because rows of batches that have jobs in other queues may still name them.
@@ -10,38 +14,14 @@ func (a *applying) makeQueue(client, typ string) *queue {
 	if q := a.queues.byName[queueName{client, typ}]; q != nil {
 		return q
 	}
-	q := &queue{id: a.meta.nextQueue, queueName: queueName{client, typ}, createdAt: a.now.At, shown: &shownQueue{}}
+	name := queueName{strings.Clone(client), strings.Clone(typ)} // so that it does not keep the text of the command in memory
+	q := &queue{id: a.meta.nextQueue, queueName: name, createdAt: a.now.At, shown: &shownQueue{}}
 	a.meta.nextQueue++
 	a.queues.add(q)
 	a.touch(&q.dirty, q)
 	a.reviseIdle(q)
 	return q
 }
-
-// touchQueue has the next commit write the row of a queue, which is about to be changed. Until then queries see it as it
-// is now.
-func (m *machine) touchQueue(q *queue) {
-	if q.dirty {
-		return
-	}
-	q.shown = m.keepShown(q.state())
-	m.touch(&q.dirty, q)
-}
-
-// keepShown returns a copy, in memory that an earlier commit has left.
-func (m *machine) keepShown(s shownQueue) *shownQueue {
-	n := len(m.unshown)
-	if n == 0 {
-		return &s
-	}
-	kept := m.unshown[n-1]
-	m.unshown = m.unshown[:n-1]
-	*kept = s
-	return kept
-}
-
-// maxUnshown is how many copies are kept for later.
-const maxUnshown = 1000
 
 // reviseIdle notes since when a queue has been idle, after its jobs or settings have changed.
 func (a *applying) reviseIdle(q *queue) {

@@ -114,3 +114,41 @@ func (q *Queries) WaitingTypes(client, afterType string, limit int) (types []Wai
 		afterType = typ
 	}
 }
+
+// FollowOns calls visit with the queues of the jobs that a completion creates because their creates named them
+// (job.Attributes.OnComplete), once for each run of jobs, whether the completion is granted or not.
+func (q *Queries) FollowOns(cmd *job.Complete, visit func(client, typ string)) (err error) {
+	defer lsm.Catch(&err)
+	v := q.db.View()
+	defer v.Discard()
+	var groups groupReader
+	visitLines := func(b *batch, first, last uint32) {
+		for first <= last {
+			g := groups.group(v, b, first)
+			if g.OnComplete != "" {
+				next, _ := followOn(g.OnComplete)
+				next.Inherit(q.queueName(v, g.queueID).client, &g.Attributes)
+				visit(next.Client, next.Type)
+			}
+			first = g.last + 1
+		}
+	}
+	for i := range cmd.Outcomes {
+		if o := &cmd.Outcomes[i]; o.Code == job.OK {
+			if b, line := q.readBatchOf(v, o.ID), uint32(o.ID.Line()); b != nil && line < b.lines {
+				visitLines(b, line, line)
+			}
+		}
+	}
+	if cmd.All == nil || cmd.All.Code != job.OK {
+		return nil
+	}
+	if c := q.readClaimOf(v, cmd.Claim); c != nil {
+		for _, r := range c.runs {
+			if b := readBatch(v, r.Batch); b != nil {
+				visitLines(b, r.First, r.Last)
+			}
+		}
+	}
+	return nil
+}

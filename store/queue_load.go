@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 )
@@ -24,9 +25,21 @@ func (qs *queues) fill(all []*queue) {
 	for _, q := range all {
 		qs.byID[q.id] = q
 		qs.byName[q.queueName] = q
+		qs.bytes += QueueBytes(q.client, q.typ)
 		if q.idleAt != 0 {
 			qs.idle.Set(q)
 		}
 	}
 	parts.Wait()
+}
+
+// QueuesError: the queues of a store take more memory than Options.QueueMemory.
+type QueuesError struct {
+	Use     QueueUse
+	Allowed int64
+}
+
+func (e *QueuesError) Error() string {
+	return fmt.Sprintf("the %d queues of the store take about %d MiB of memory, and this process may use %d MiB for them; give it %.1f times as much memory (the limit of its container, or GOMEMLIMIT), and delete queues that have no jobs",
+		e.Use.Queues, e.Use.Bytes>>20, e.Allowed>>20, float64(e.Use.Bytes)/float64(e.Allowed)+0.05)
 }

@@ -98,7 +98,7 @@ func (t *tallies) begin(q *queue, at int64) *tally {
 	t.byName[r.queueName] = r
 	q.tally = r
 	if s := q.committed(); s.there {
-		r.shows(&s, q.floors)
+		r.shows(s.counts, s.paused, q.floors)
 	}
 	return r
 }
@@ -166,7 +166,7 @@ func (t *tallies) committed(changed []*queue, counts job.Counts, at int64) {
 			continue
 		}
 		s := q.state()
-		if r.shows(&s, q.floors); q.gone {
+		if r.shows(s.counts, s.paused, q.floors); q.gone {
 			r.goneAt, r.paused = at, false
 			if t.nextDrop == 0 {
 				t.nextDrop = at + keepGoneMs

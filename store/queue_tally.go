@@ -103,8 +103,8 @@ type tally struct {
 }
 
 // shows notes the state of the queue, which was committed.
-func (r *tally) shows(q *shownQueue, floors func(add func(key string))) {
-	r.counts, r.paused = q.counts, q.paused
+func (r *tally) shows(counts job.Counts, paused bool, floors func(add func(key string))) {
+	r.counts, r.paused = counts, paused
 	r.floors = r.floors[:0]
 	floors(func(key string) { r.floors = append(r.floors, key) })
 }

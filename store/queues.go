@@ -15,6 +15,7 @@ type queues struct {
 	byClient queueTree // by client and type
 	byType   queueTree // by type and client
 	idle     idleQueues
+	bytes    int64        // about what all take of memory
 	windows  *lsm.Windows // that lanes share
 }
 
@@ -25,9 +26,16 @@ func newQueues() queues {
 func (qs *queues) add(q *queue) {
 	qs.byID[q.id] = q
 	qs.byName[q.queueName] = q
+	qs.bytes += QueueBytes(q.client, q.typ)
 	qs.byClient.insert(q)
 	qs.byType.insert(q)
 }
+
+// queueBytes is about what a queue with a waiting job takes of memory, beside its name.
+const queueBytes = 560
+
+// QueueBytes returns about how much memory a queue takes that has a waiting job and is not in use.
+func QueueBytes(client, typ string) int64 { return int64(queueBytes + len(client) + len(typ)) }
 
 // queuePage says which queues to list: those after a name, in the order of client and type, of one client or, with "",
 // of all.
@@ -74,6 +82,7 @@ func (qs *queues) remove(q *queue) {
 	}
 	delete(qs.byID, q.id)
 	delete(qs.byName, q.queueName)
+	qs.bytes -= QueueBytes(q.client, q.typ)
 	qs.byClient.remove(q)
 	qs.byType.remove(q)
 	for l := q.lanes; l != nil; l = l.next {

@@ -3,6 +3,7 @@ package store
 import (
 	"fmt"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/daybookq/daybook/job"
@@ -236,5 +237,57 @@ func TestCheckMemoryIsFlat(t *testing.T) {
 			report = t.Fatalf
 		}
 		report("a check of %d batches keeps %d bytes, of %d %d: %.0f for each", few, small, many, large, per)
+	}
+}
+
+// TestQueueTakesLittleMemory: what a queue takes after a start is what QueueBytes says, or a little less.
+func TestQueueTakesLittleMemory(t *testing.T) {
+	const queues = 20_000
+	name := func(i int) string { return fmt.Sprintf("tenant-%d", i) }
+	fill := func(f *feeder) {
+		for i := range queues {
+			f.apply(plainCreate(name(i), "mail", 1, 3))
+			if i%100 == 0 {
+				mustCommit(f.t, f.s)
+			}
+		}
+		mustCommit(f.t, f.s)
+	}
+	heap := func() int64 {
+		var stats runtime.MemStats
+		runtime.GC()
+		runtime.GC() // what sync.Pool held
+		runtime.ReadMemStats(&stats)
+		return int64(stats.HeapAlloc)
+	}
+	f := inStore(t, Options{}, fill)
+	with, said := heap(), f.s.queues.bytes
+	windows := f.s.queues.windows
+	f.s.queues = newQueues()
+	f.s.queues.windows = windows
+	per := (with - heap()) / queues
+	runtime.KeepAlive(f)
+	if want := QueueBytes(name(queues-1), "mail"); per > want || per < want/2 || said > queues*want || said < queues*(want-10) {
+		t.Errorf("a queue takes %d bytes, and is said to take %d", per, said/queues)
+	}
+}
+
+// TestQueueNamesKeepNothingElse: a queue keeps its name in memory, and not the text of the command that made it.
+func TestQueueNamesKeepNothingElse(t *testing.T) {
+	f := inStore(t, Options{}, func(*feeder) {})
+	heap := func() int64 {
+		var stats runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&stats)
+		return int64(stats.HeapAlloc)
+	}
+	const text, queues = 1 << 20, 64
+	before := heap()
+	for i := range queues {
+		command := fmt.Sprintf("client%02d type%02d %s", i, i, strings.Repeat("x", text))
+		f.apply(plainCreate(command[:8], command[9:15], 1, 3))
+	}
+	if kept := heap() - before; kept > queues*text/4 {
+		t.Errorf("%d queues keep %d bytes", queues, kept)
 	}
 }

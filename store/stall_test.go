@@ -190,10 +190,10 @@ func TestQueriesGiveUpWhileACommandIsStuck(t *testing.T) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
-		exists, _, _ := s.QueueExists("a", "x")
+		exists, use := s.QueueExists("a", "x")
 		pending, _ := s.Queries.Pending("a", "x")
-		if !exists || pending != 0 || s.Available(nil, nil) || s.Level() != 0 {
-			t.Errorf("exists %v, pending %d", exists, pending)
+		if exists || use != s.Totals().QueueUse || use.Queues != 1 || pending != 0 || s.Available(nil, nil) || s.Level() != 0 {
+			t.Errorf("exists %v of %+v, pending %d", exists, use, pending)
 		}
 		s.Ready(nil, nil, func(string, string, int64) bool { t.Error("a queue is ready"); return false })
 		if _, err := s.Batch(jobID(0, 1, 0)); err != nil {

@@ -174,21 +174,20 @@ func TestTimeNeverGoesBack(t *testing.T) {
 
 func TestQueueExists(t *testing.T) {
 	s := mustOpen(t, Options{})
-	if exists, n, ever := s.QueueExists("a", "x"); exists || n != 0 || ever != 0 {
-		t.Errorf("%v, %d of %d", exists, n, ever)
+	of := QueueBytes("a", "x")
+	check := func(client, typ string, exists bool, use QueueUse) {
+		t.Helper()
+		if got, gotUse := s.QueueExists(client, typ); got != exists || gotUse != use {
+			t.Errorf("%v, %+v; want %v, %+v", got, gotUse, exists, use)
+		}
 	}
+	check("a", "x", false, QueueUse{})
 	mustApply(t, s, 1, 0, plainCreate("a", "x", 1, 1))
-	if exists, n, ever := s.QueueExists("a", "x"); !exists || n != 1 || ever != 1 {
-		t.Errorf("%v, %d of %d", exists, n, ever)
-	}
-	if exists, n, ever := s.QueueExists("x", "a"); exists || n != 1 || ever != 1 {
-		t.Errorf("%v, %d of %d", exists, n, ever)
-	}
+	check("a", "x", true, QueueUse{1, 1, of})
+	check("x", "a", false, QueueUse{1, 1, of})
 	mustApply(t, s, 2, 0, job.Move{Op: job.Delete, Job: jobID(0, 1, 0)})
 	mustApply(t, s, 3, 0, job.DeleteQueue{Client: "a", Type: "x"})
-	if exists, n, ever := s.QueueExists("a", "x"); exists || n != 0 || ever != 1 {
-		t.Errorf("%v, %d of %d", exists, n, ever)
-	}
+	check("a", "x", false, QueueUse{0, 1, 0})
 }
 
 // TestEffectsAreBounded: effects rows are kept for their time, and only as many as all segments may have.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/rs/zerolog"
@@ -21,4 +22,16 @@ func limitMemory(provider memlimit.Provider, log zerolog.Logger) error {
 	}
 	log.Debug().Int64("bytes", limit).Msg("soft limit of memory")
 	return nil
+}
+
+// queueShare is the part of the memory of a server that all queues may take: in a container of a gigabyte, 470,000 with
+// short names. The rest is for requests, caches and garbage.
+const queueShare = 0.3
+
+// queueMemory returns how much memory all queues may take with a limit of the process; 0 without one.
+func queueMemory(limit int64) int64 {
+	if limit == math.MaxInt64 {
+		return 0
+	}
+	return int64(queueShare * float64(limit))
 }

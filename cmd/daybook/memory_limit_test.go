@@ -38,3 +38,13 @@ func TestLimitMemory(t *testing.T) {
 		})
 	}
 }
+
+// TestQueueMemory: queues may take a part of the memory of the server, and without a limit any.
+func TestQueueMemory(t *testing.T) {
+	if got := queueMemory(math.MaxInt64); got != 0 {
+		t.Errorf("without a limit: %d", got)
+	}
+	if got := queueMemory(1000 << 20); got != 300<<20 {
+		t.Errorf("with 1000 MiB: %d", got)
+	}
+}

@@ -1,0 +1,171 @@
+package ingest
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+// All queues are in memory. So requests that would make one past the limits are refused before they are journaled: Apply
+// carries out what is in the journal, and so does each start. What requests that are under way may make counts as made.
+
+// makingQueues is what the commands that are proposed and not applied yet may make.
+type makingQueues struct {
+	queues, bytes atomic.Int64
+	// ends is how many jobs the completions may complete whose creates have named a job that follows. To look these up
+	// is only worth its time if they might not fit.
+	ends atomic.Int64
+}
+
+// maxQueueBytes is the most that a queue takes of memory.
+var maxQueueBytes = store.QueueBytes("", "") + 2*job.MaxNameBytes
+
+// newQueues are those that a command may make, and that count as made until it is applied. Nil: none.
+type newQueues struct {
+	e     *Engine
+	names map[queueName]struct{}
+	bytes int64
+	ends  int64
+	ended atomic.Bool
+}
+
+// settled notes that the command is applied, or that it never will be. It may be called more than once.
+func (n *newQueues) settled(bool) {
+	if n == nil || n.ended.Swap(true) {
+		return
+	}
+	n.e.making.queues.Add(-int64(len(n.names)))
+	n.e.making.bytes.Add(-n.bytes)
+	n.e.making.ends.Add(-n.ends)
+}
+
+// mayMakeQueues refuses jobs that would exceed the limits of queues, at once or when they complete. A job that inherits
+// its client counts as one of a new queue.
+func (e *Engine) mayMakeQueues(groups []job.Group) (made *newQueues, err error) {
+	made, err = e.addQueues(nil, groups)
+	if err != nil {
+		made.settled(false)
+		return nil, err
+	}
+	return made, nil
+}
+
+// addQueues adds the queues that jobs are in to made, which it may have to allocate.
+func (e *Engine) addQueues(made *newQueues, groups []job.Group) (_ *newQueues, err error) {
+	for i := range groups {
+		g := &groups[i]
+		if g.OnComplete != "" {
+			next, _, err := g.OnComplete.Parse()
+			if err != nil {
+				return made, fmt.Errorf("%w: %w", ErrMalformed, err)
+			}
+			if next.Client == "" {
+				next.Client = g.Client
+			}
+			if made, err = e.addQueues(made, []job.Group{next}); err != nil {
+				return made, err
+			}
+		}
+		if i > 0 && g.Client == groups[i-1].Client && g.Type == groups[i-1].Type {
+			continue
+		}
+		if made, err = e.addQueue(made, queueName{g.Client, g.Type}); err != nil {
+			return made, err
+		}
+	}
+	return made, nil
+}
+
+func (e *Engine) addQueue(made *newQueues, name queueName) (*newQueues, error) {
+	exists, use := e.store.QueueExists(name.client, name.typ)
+	if exists {
+		return made, nil
+	}
+	if made == nil {
+		made = &newQueues{e: e}
+	}
+	if made.names == nil {
+		made.names = map[queueName]struct{}{}
+	}
+	if _, there := made.names[name]; there {
+		return made, nil
+	}
+	made.names[name] = struct{}{}
+	bytes := store.QueueBytes(name.client, name.typ)
+	made.bytes += bytes
+	queues, memory := e.making.queues.Add(1), e.making.bytes.Add(bytes)
+	switch {
+	case int64(use.Queues)+queues > int64(e.o.maxQueues) || use.Ever >= job.MaxQueueNumbers:
+		return made, &TooManyQueues{RetryAfter: e.queueWait()}
+	case e.o.QueueMemory > 0 && use.Bytes+memory > e.o.QueueMemory:
+		return made, &TooManyQueues{RetryAfter: e.queueWait(), Memory: e.o.QueueMemory}
+	}
+	return made, nil
+}
+
+// mayChain refuses a completion that would create jobs in more queues than there may be: those of its outcomes, and those
+// that creates have named.
+func (e *Engine) mayChain(c *job.Complete) (made *newQueues, err error) {
+	made = &newQueues{e: e}
+	if c.All != nil && c.All.Code == job.OK {
+		made.ends = job.MaxClaimJobs
+	}
+	for i := range c.Outcomes {
+		if c.Outcomes[i].Code == job.OK {
+			made.ends++
+		}
+		if then := c.Outcomes[i].Then; then != nil && err == nil {
+			_, err = e.addQueues(made, then.Groups)
+		}
+	}
+	ends := e.making.ends.Add(made.ends)
+	use := e.store.Totals().QueueUse
+	if queues, bytes := int64(use.Queues)+e.making.queues.Load()+ends, use.Bytes+e.making.bytes.Load()+ends*maxQueueBytes; err == nil &&
+		(queues > int64(e.o.maxQueues) || e.o.QueueMemory > 0 && bytes > e.o.QueueMemory) {
+		failed := e.store.FollowOns(c, func(client, typ string) {
+			if err == nil {
+				_, err = e.addQueue(made, queueName{client, typ})
+			}
+		})
+		if err == nil {
+			err = failed
+		}
+	}
+	if err != nil {
+		made.settled(false)
+		return nil, err
+	}
+	return made, nil
+}
+
+// queueWait returns after which time there may be room for another queue.
+func (e *Engine) queueWait() time.Duration {
+	wait, ok := e.untilIdle()
+	if !ok {
+		return maxQueueWait
+	}
+	return min(max(wait, time.Second), maxQueueWait)
+}
+
+// maxQueueWait bounds TooManyQueues.RetryAfter, because a user may delete a queue earlier than the server does.
+const maxQueueWait = time.Hour
+
+// TooManyQueues is an ErrTooManyQueues with the time after which the caller may try again, because the server may have
+// deleted an idle queue by then.
+type TooManyQueues struct {
+	RetryAfter time.Duration
+	Memory     int64 // Options.QueueMemory, if that is the limit; 0: it is job.MaxQueues
+}
+
+func (t *TooManyQueues) Error() string {
+	if t.Memory > 0 {
+		return fmt.Sprintf("the queues take about %d MiB of memory, which is the limit of this server; delete queues that have no jobs, use one that exists, or give the server more memory", t.Memory>>20)
+	}
+	return ErrTooManyQueues.Error()
+}
+
+// Is makes a TooManyQueues an ErrTooManyQueues for errors.Is.
+func (t *TooManyQueues) Is(target error) bool { return target == ErrTooManyQueues }

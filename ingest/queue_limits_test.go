@@ -1,0 +1,158 @@
+package ingest
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+// queuesOfTypes is a create with a job of each type, of one client.
+func queuesOfTypes(client string, types ...string) *job.Create {
+	c := lines(len(types))
+	g := c.Groups[0]
+	c.Groups = nil
+	for _, typ := range types {
+		g.Lines, g.Client, g.Type = 1, client, typ
+		c.Groups = append(c.Groups, g)
+	}
+	return c
+}
+
+// followedBy has the jobs of a create name the type of the job that follows them.
+func followedBy(t *testing.T, c *job.Create, typ string) *job.Create {
+	t.Helper()
+	next := c.Groups[0]
+	next.Client, next.Type, next.Lines, next.Kind = "", typ, 1, job.Nothing
+	text, err := job.NewFollowOn(&next, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range c.Groups {
+		c.Groups[i].OnComplete = text
+	}
+	return c
+}
+
+// TestQueuesAreBoundedByMemory: a command whose queues would take more memory than the server has for queues is refused
+// before it is journaled: a create, one of which only the completion would make the queue, and a completion, whether its
+// outcome makes the queue or its job's create has named it when there was still room.
+func TestQueuesAreBoundedByMemory(t *testing.T) {
+	ctx, long := t.Context(), strings.Repeat("n", job.MaxNameBytes)
+	one := store.QueueBytes(long, long)
+	dir := t.TempDir()
+	e, stop := startWith(t, Options{Dir: dir, QueueMemory: 4 * one})
+	of := func(types ...string) *job.Create { return queuesOfTypes(long, types...) }
+	typ := func(i int) string { return fmt.Sprint(i) + long[1:] }
+	made := func(c *job.Create) {
+		t.Helper()
+		if _, _, err := e.Create(ctx, c); err != nil {
+			t.Fatal(err)
+		}
+		current(t, e)
+	}
+	refused := func(what string, do func() error) {
+		t.Helper()
+		current(t, e)
+		before := e.log.Status().Appended
+		err := do()
+		var full *TooManyQueues
+		if !errors.Is(err, ErrTooManyQueues) || !errors.As(err, &full) || full.Memory != 4*one || !strings.Contains(err.Error(), "memory") {
+			t.Errorf("%s past the memory for queues: %v", what, err)
+		}
+		if e.log.Status().Appended != before {
+			t.Errorf("%s was refused, and is in the journal", what)
+		}
+	}
+	create := func(c *job.Create) func() error {
+		return func() error { _, _, err := e.Create(ctx, c); return err }
+	}
+	refused("a create", create(of(typ(0), typ(1), typ(2), typ(3), typ(4))))
+	made(followedBy(t, of(typ(0)), typ(1))) // which has room at the time
+	made(followedBy(t, of(typ(2)), typ(0)))
+	claimed, jobs, _, err := e.Claim(ctx, claimOf(2), 0)
+	if err != nil || len(jobs) != 2 {
+		t.Fatalf("%+v, %v", claimed, err)
+	}
+	made(of(typ(3), typ(4)))
+	refused("a create", create(of(typ(5))))
+	refused("a keyed create", create(func() *job.Create { c := of(typ(5)); c.Once = keyed("k"); return c }()))
+	refused("a create with a job that follows", create(followedBy(t, of(typ(0)), typ(5))))
+	ok := job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}
+	complete := func(c job.Complete) func() error {
+		return func() error { _, _, err := e.Complete(ctx, c); return err }
+	}
+	refused("the completion of a claim", complete(job.Complete{Claim: claimed.Claim, All: &ok}))
+	first, then := ok, ok
+	for _, j := range jobs {
+		if j.Type == typ(0) {
+			first.ID = j.ID
+		} else {
+			then.ID = j.ID
+		}
+	}
+	refused("a completion", complete(job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{first}}))
+	then.Then = of(typ(5))
+	refused("a completion that creates a job", complete(job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{then}}))
+	then.Then = nil
+	if err := complete(job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{then}})(); err != nil {
+		t.Errorf("a completion whose next job is in a queue that exists: %v", err)
+	}
+	failed := first
+	failed.Code, failed.ExitCode = job.Fail, 400
+	if err := complete(job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{failed}})(); err != nil {
+		t.Errorf("a completion without a next job: %v", err)
+	}
+	if err := create(of(typ(0), typ(2), typ(0)))(); err != nil {
+		t.Errorf("a create in queues that exist: %v", err)
+	}
+	if m := &e.making; m.queues.Load() != 0 || m.bytes.Load() != 0 || m.ends.Load() != 0 {
+		t.Errorf("%d queues, %d bytes and %d ends still count as made", m.queues.Load(), m.bytes.Load(), m.ends.Load())
+	}
+	stop()
+
+	// A start takes half as many queues again as creates may make, and refuses more.
+	e, stop = startWith(t, Options{Dir: dir, QueueMemory: 3 * one})
+	if err := create(of(typ(5)))(); !errors.Is(err, ErrTooManyQueues) {
+		t.Errorf("a create with less memory than before: %v", err)
+	}
+	if err := create(of(typ(0)))(); err != nil {
+		t.Errorf("a create in a queue that exists: %v", err)
+	}
+	stop()
+	_, err = Open(Options{Dir: dir, QueueMemory: 2 * one})
+	var tooMany *store.QueuesError
+	if !errors.As(err, &tooMany) || tooMany.Use.Queues != 4 || !strings.Contains(err.Error(), "1.4 times") {
+		t.Errorf("a start with half of the memory: %v", err)
+	}
+	_, stop = startWith(t, Options{Dir: dir})
+	stop()
+}
+
+// TestQueuesOfOthersCount: what commands that are not applied yet will make counts, so that many at a time do not pass
+// the limit together.
+func TestQueuesOfOthersCount(t *testing.T) {
+	e, _ := startWith(t, Options{Dir: t.TempDir(), QueueMemory: 3*store.QueueBytes("a", "x") + 10})
+	make2 := queuesOfTypes("a", "x", "y").Groups
+	first, err := e.mayMakeQueues(make2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.mayMakeQueues(make2); !errors.Is(err, ErrTooManyQueues) {
+		t.Errorf("beside another: %v", err)
+	}
+	second, err := e.mayMakeQueues(make2[:1])
+	if err != nil {
+		t.Errorf("what fits beside another: %v", err)
+	}
+	for range 2 { // the log and the caller may both note that a command has failed
+		first.settled(false)
+		second.settled(true)
+	}
+	if _, err := e.mayMakeQueues(append(make2, queuesOfTypes("a", "z").Groups...)); err != nil {
+		t.Errorf("after the others: %v", err)
+	}
+}
