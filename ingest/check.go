@@ -4,10 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"syscall"
+
+	"github.com/daybookq/daybook/filelock"
+	"github.com/daybookq/daybook/journal"
+	"github.com/daybookq/daybook/store"
 )
 
 // Check opens a data directory that no process uses, applies the journal to the store in memory, and reports each
-// problem; see store.Store.Check. It changes files only as a start does.
+// problem; see store.Store.Check. It changes files only as a start does. On a file system that is read-only it changes nothing,
+// and the error is ErrBehind if the store lacks commands of the journal.
 func Check(ctx context.Context, data string, report func(problem string) bool) (problems int, err error) {
 	found, err := Inspect(ctx, data, report)
 	return found.Problems, err
@@ -23,6 +29,9 @@ type Inspected struct {
 // Inspect is Check, and returns what the state is when the journal is applied.
 func Inspect(ctx context.Context, data string, report func(problem string) bool) (found Inspected, err error) {
 	e, err := Open(Options{Dir: data, AllowClockAhead: true}) // no command gets a time
+	if errors.Is(err, syscall.EROFS) {
+		return inspectReadOnly(data, report)
+	}
 	if err != nil {
 		return found, err
 	}
@@ -32,6 +41,36 @@ func Inspect(ctx context.Context, data string, report func(problem string) bool)
 	}
 	found.Applied, found.Jobs = e.store.Applied(), jobsByStatus(e.store.Totals())
 	found.Problems, err = e.store.Check(report)
+	return found, err
+}
+
+// ErrBehind: the store lacks commands of the journal, and cannot get them.
+var ErrBehind = errors.New("the store lacks commands of the journal, which only a start or a check that can write applies")
+
+// inspectReadOnly is Inspect of files that cannot be written.
+func inspectReadOnly(data string, report func(problem string) bool) (found Inspected, err error) {
+	lock, err := filelock.Open(data)
+	if err != nil {
+		return found, err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	log, err := journal.Verify(JournalDir(data))
+	if err != nil {
+		return found, err
+	}
+	if log.Damage != nil {
+		return found, log.Damage
+	}
+	s, err := store.Open(StoreDir(data), store.Options{ReadOnly: true})
+	if err != nil {
+		return found, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if s.Applied() < log.Last {
+		return found, fmt.Errorf("%w: it has those up to %d of %d; check a copy, or mount the file system writable", ErrBehind, s.Applied(), log.Last)
+	}
+	found.Applied, found.Jobs = s.Applied(), jobsByStatus(s.Totals())
+	found.Problems, err = s.Check(report)
 	return found, err
 }
 

@@ -49,8 +49,9 @@ func newCheck() *cobra.Command {
 		Long: `Check every invariant of the store: each job of a batch has exactly one state, indexes and counters agree
 with the jobs, and claims hold the jobs that they list. The server must be stopped.
 
-The store is first brought up to date with its journal, as at a start. Problems are printed as they are
-found.`,
+The store is first brought up to date with its journal, as at a start. On a file system that is read-only,
+nothing is changed, and a store that lacks commands of its journal is an error. Problems are printed as they
+are found.`,
 		Example: "  daybook check --data /var/lib/daybook || echo broken",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

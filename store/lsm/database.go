@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"sync"
 	"sync/atomic"
@@ -93,6 +94,9 @@ func Open(dir string, o Options) (*DB, error) {
 		Logger:                      logger{o.Logf, o.Fatalf},
 		EventListener:               o.listener(&d.full),
 	}
+	if o.ReadOnly {
+		options.FS = unlockedFS{options.FS}
+	}
 	for i := range options.Levels {
 		options.Levels[i].FilterPolicy = bloom.FilterPolicy(filterBits)
 	}
@@ -107,6 +111,11 @@ func Open(dir string, o Options) (*DB, error) {
 	d.outgoing = d.pebble.NewBatch(pebble.WithMaxRetainedSizeBytes(maxRetainedBatch))
 	return d, nil
 }
+
+// unlockedFS makes no lock file, which a file system that is read-only does not allow.
+type unlockedFS struct{ vfs.FS }
+
+func (unlockedFS) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
 
 func (o *Options) listener(full *fullDisk) *pebble.EventListener {
 	return &pebble.EventListener{

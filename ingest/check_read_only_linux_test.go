@@ -1,0 +1,61 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"os"
+	"syscall"
+	"testing"
+)
+
+// TestCheckReadsOnly: a data directory on a file system that is read-only is checked, and a store that lacks commands is named.
+func TestCheckReadsOnly(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("skipped: a mount needs root")
+	}
+	dir := t.TempDir()
+	e, stop := start(t, dir)
+	if _, _, err := e.Create(t.Context(), lines(3)); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	mounted := t.TempDir()
+	mount := func() (unmount func()) {
+		t.Helper()
+		if err := syscall.Mount(dir, mounted, "", syscall.MS_BIND, ""); err != nil {
+			t.Skipf("skipped: this machine allows no mounts: %v", err)
+		}
+		if err := syscall.Mount("", mounted, "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
+			t.Error(err)
+		}
+		return func() {
+			if err := syscall.Unmount(mounted, 0); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	unmount := mount()
+	found, err := Inspect(context.Background(), mounted, func(problem string) bool { t.Error(problem); return true })
+	unmount()
+	if err != nil || found.Problems != 0 || found.Jobs["pending"] != 3 {
+		t.Errorf("%+v, %v", found, err)
+	}
+	if err := os.Rename(StoreDir(dir), StoreDir(dir)+".newer"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(StoreDir(dir), os.DirFS(StoreDir(dir)+".newer")); err != nil {
+		t.Fatal(err)
+	}
+	e, stop = start(t, dir)
+	if _, _, err := e.Create(t.Context(), lines(3)); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	if err := errors.Join(os.RemoveAll(StoreDir(dir)), os.Rename(StoreDir(dir)+".newer", StoreDir(dir))); err != nil {
+		t.Fatal(err)
+	}
+	defer mount()()
+	if _, err := Inspect(context.Background(), mounted, func(string) bool { return true }); !errors.Is(err, ErrBehind) {
+		t.Errorf("a store that lacks commands: %v", err)
+	}
+}
