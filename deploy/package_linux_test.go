@@ -3,6 +3,7 @@ package deploy_test
 import (
 	"bufio"
 	"bytes"
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -162,6 +163,23 @@ func installers(t *testing.T) map[string]installer {
 	}
 }
 
+// readText reads a file, which may be compressed.
+func readText(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	var r io.Reader = f
+	if strings.HasSuffix(path, ".gz") {
+		if r, err = gzip.NewReader(f); err != nil {
+			return "", err
+		}
+	}
+	text, err := io.ReadAll(r)
+	return string(text), err
+}
+
 // TestPackages: after an installation on a system without data, the first start as the unit says creates a queue and gets
 // ready. Later starts, also after an upgrade, need the data. A removal keeps the data.
 func TestPackages(t *testing.T) {
@@ -177,15 +195,18 @@ func TestPackages(t *testing.T) {
 			}
 			zsh := map[string]string{"deb": "vendor-completions", "rpm": "site-functions"}[kind]
 			for path, want := range map[string]string{
-				"/usr/share/man/man1/daybook.1":                     "a durable job queue",
-				"/usr/share/man/man1/daybook-add.1":                 "daybook-add - Post the lines of a file as jobs",
+				"/usr/share/man/man1/daybook.1.gz":                  "a durable job queue",
+				"/usr/share/man/man1/daybook-add.1.gz":              "daybook-add - Post the lines of a file as jobs",
 				"/usr/share/bash-completion/completions/daybook":    "complete ",
 				"/usr/share/zsh/" + zsh + "/_daybook":               "#compdef daybook",
 				"/usr/share/fish/vendor_completions.d/daybook.fish": "complete -c daybook",
 			} {
-				if text, err := os.ReadFile(in(path)); err != nil || !strings.Contains(string(text), want) {
+				if text, err := readText(in(path)); err != nil || !strings.Contains(text, want) {
 					t.Errorf("%s does not have %q: %v", path, want, err)
 				}
+			}
+			if info, err := os.Stat(in("/usr/share/man/man1")); err != nil || info.Mode().Perm() != 0o755 {
+				t.Errorf("the directory of manual pages: %v, %v", info, err)
 			}
 			first := in("/var/lib/daybook-first-start")
 			if text, err := os.ReadFile(first); err != nil || string(text) != "DAYBOOK_INIT=true\n" {

@@ -6,6 +6,7 @@ package main
 import (
 	"archive/tar"
 	"archive/zip"
+	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
 	"errors"
@@ -136,6 +137,9 @@ func (r *release) document(released bool) error {
 	if _, err := run("man", filepath.Join(r.out, "man")); err != nil {
 		return err
 	}
+	if err := compressAll(filepath.Join(r.out, "man"), filepath.Join(r.out, "man1.gz")); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(filepath.Join(r.out, "completions"), 0o755); err != nil {
 		return err
 	}
@@ -145,6 +149,39 @@ func (r *release) document(released bool) error {
 			return err
 		}
 		if err := os.WriteFile(filepath.Join(r.out, "completions", c.name), text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compressAll writes the files of a directory in gzip into another one: packages have manual pages in this form. The same files
+// give the same bytes.
+func compressAll(from, to string) error {
+	entries, err := os.ReadDir(from)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		return err
+	}
+	for _, e := range entries {
+		text, err := os.ReadFile(filepath.Join(from, e.Name()))
+		if err != nil {
+			return err
+		}
+		var b bytes.Buffer
+		z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+		if err != nil {
+			return err
+		}
+		if _, err := z.Write(text); err != nil {
+			return err
+		}
+		if err := z.Close(); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(to, e.Name()+".gz"), b.Bytes(), 0o644); err != nil {
 			return err
 		}
 	}
