@@ -129,7 +129,11 @@ func (x *executor) runOne(t *task.Task, c *child) *child {
 	for again := false; ; again = true {
 		p, err := x.prepare(ctx, t.Job)
 		if err != nil {
-			t.End(x.refused(t, err))
+			end := x.refused(t, err)
+			if final, ok := errors.AsType[*refusal](err); ok && t.Context.Err() == nil {
+				end = cannot(t, final.text)
+			}
+			t.End(end)
 			return c
 		}
 		if p.empty {

@@ -238,9 +238,12 @@ func wantOK(t testing.TB, e task.End, output string) {
 	}
 }
 
-// wantEnd checks the code of a run, and that its error has some texts.
+// wantEnd checks the code of a run, and that its error has some texts. The code unable is that of a handler that cannot run.
 func wantEnd(t testing.TB, e task.End, code string, texts ...string) {
 	t.Helper()
+	if e.Unable != "" {
+		e.Unget, e.Code, e.Error = false, "unable", e.Unable
+	}
 	bad := e.Unget || e.Code != code || len(e.Output) > 0 || e.OutputAddr != ""
 	for _, text := range texts {
 		bad = bad || !strings.Contains(e.Error, text)

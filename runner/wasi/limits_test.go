@@ -42,7 +42,7 @@ func TestLimitsOfTheRunner(t *testing.T) {
 	f = newFixture(t, func(s *Settings) { s.MemoryBytes = 32 << 20 })
 	for _, name := range []string{"large", "largeexport"} { // another runner may allow it, whatever its default is
 		wantEnd(t, f.text(f.handler(name, handler.Options{MemoryBytes: 1 << 30}), ""), "error", "cannot run here", "this runner allows")
-		wantEnd(t, f.text(f.handler(name, handler.Options{MemoryBytes: 32 << 20}), ""), "failed", "cannot run: ", "33554432")
+		wantEnd(t, f.text(f.handler(name, handler.Options{MemoryBytes: 32 << 20}), ""), "unable", "cannot run: ", "33554432")
 	}
 
 	f = newFixture(t, func(s *Settings) { s.Timeout = 500 * time.Millisecond })
@@ -84,7 +84,7 @@ func TestEntry(t *testing.T) {
 	f := newFixture(t, nil)
 	e := f.text(f.handler("default", handler.Options{}), "")
 	wantEnd(t, e, "error", "exit status 5")
-	wantEnd(t, f.text(f.handler("baddefault", handler.Options{}), ""), "failed", "the exported function with the empty name must have no parameters and no results; it has [] and [i32]")
+	wantEnd(t, f.text(f.handler("baddefault", handler.Options{}), ""), "unable", "the exported function with the empty name must have no parameters and no results; it has [] and [i32]")
 }
 
 // TestFailedCompilations: a module that compiles for too long is not compiled again for each job.

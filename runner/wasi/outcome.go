@@ -135,12 +135,12 @@ func (x *executor) outcome(t *task.Task, r *call, result *guest.Result, err erro
 	case guest.Load:
 		return task.Error("the module could not be loaded: " + result.Text), true
 	case guest.NoProc:
-		return task.Failed("the handler requires proc:read:*, and this machine has no /proc: " + result.Text), false
+		return cannot(t, "the handler requires proc:read:*, and this machine has no /proc: "+result.Text), false
 	default: // Link, Memory
 		if result.End == guest.Memory && x.lowered {
 			return task.Error(withTail("the module cannot run here: "+result.Text+"; "+x.memoryOf+" allows no more", stderr)), false
 		}
-		return task.Failed(withTail("the module cannot run: "+result.Text, stderr)), false
+		return cannot(t, withTail("the module cannot run: "+result.Text, stderr)), false
 	}
 	status := int64(result.Code)
 	if !ok {
@@ -159,6 +159,14 @@ func (x *executor) outcome(t *task.Task, r *call, result *guest.Result, err erro
 	return task.End{Outcome: client.Outcome{
 		Code: "ok", Output: r.output.held, OutputKind: r.output.kind(), OutputAddr: address, ProcessExit: &status,
 	}}, false
+}
+
+// cannot returns the end of a task whose module cannot run. If it is the handler's, no other job of it could run either.
+func cannot(t *task.Task, text string) task.End {
+	if t.Job.BinaryAddr == "" {
+		return task.CannotRun(text)
+	}
+	return task.Failed(text)
 }
 
 // withTail adds the end of stderr to a text.

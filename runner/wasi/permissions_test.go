@@ -88,11 +88,11 @@ func TestExtensions(t *testing.T) {
 		}
 	}
 	t.Run("no permission", func(t *testing.T) {
-		wantEnd(t, f.text(f.handler("usesfib", handler.Options{}, "extension:other"), ""), "failed", `it imports the module "fib"`, "extension:fib")
+		wantEnd(t, f.text(f.handler("usesfib", handler.Options{}, "extension:other"), ""), "unable", `it imports the module "fib"`, "extension:fib")
 	})
 	t.Run("no extension", func(t *testing.T) {
 		f := newFixture(t, func(s *Settings) { s.Grants = []string{"extension:*"} })
-		wantEnd(t, f.text(f.handler("usesfib", handler.Options{}, "extension:fib"), ""), "failed", `"fib", which this runner does not have`)
+		wantEnd(t, f.text(f.handler("usesfib", handler.Options{}, "extension:fib"), ""), "unable", `"fib", which this runner does not have`)
 	})
 	t.Run("of a binary that the job names", func(t *testing.T) {
 		binary := guestFile(t, "usesfib")

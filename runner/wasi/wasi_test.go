@@ -90,7 +90,7 @@ func TestOutcomes(t *testing.T) {
 		{"more memory at the start than allowed", "large", "more memory at its start than the 33554432 bytes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			wantEnd(t, f.text(f.handler(c.guest, handler.Options{MemoryBytes: 32 << 20}), ""), "failed", c.text)
+			wantEnd(t, f.text(f.handler(c.guest, handler.Options{MemoryBytes: 32 << 20}), ""), "unable", c.text)
 		})
 	}
 	t.Run("garbage", func(t *testing.T) {
@@ -98,12 +98,12 @@ func TestOutcomes(t *testing.T) {
 			"": "the file is empty", "#!/bin/sh\n": "it is not a module of WebAssembly, but a script", "\x00asm\x0d\x00\x01\x00": "a component of WebAssembly", "\x00asm\x01\x00\x00\x00garbage": "section",
 		} {
 			x := f.executor(Handler{Binary: f.blobs.add("", []byte(text))})
-			wantEnd(t, f.text(x, ""), "failed", "binary sha256:", "cannot run", want)
+			wantEnd(t, f.text(x, ""), "unable", "binary sha256:", "cannot run", want)
 		}
 	})
 	t.Run("no such blob", func(t *testing.T) {
 		x := f.executor(Handler{Binary: strings.Repeat("0", 64)})
-		wantEnd(t, f.text(x, ""), "failed", "binary: there is no blob 0000")
+		wantEnd(t, f.text(x, ""), "unable", "binary: there is no blob 0000")
 	})
 }
 
