@@ -56,7 +56,7 @@ func (r *running) announced(t *task) {
 	switch a := t.announcement; {
 	case a == nil:
 	case a.tasks[0] == t:
-		r.sendBegins(r.Client.stream.Load(), a.tasks)
+		r.sendBegins(r.beginStream(), a.tasks)
 		close(a.sent)
 	default:
 		<-a.sent
@@ -86,6 +86,14 @@ func (r *running) sendBegins(s *Stream, tasks []*task) {
 			}
 		}
 	}
+}
+
+// beginStream returns the stream in which to say that runs begin, or nil if there is none.
+func (r *running) beginStream() *Stream {
+	if s := r.begins.Load(); s != nil && !s.ended() {
+		return s
+	}
+	return nil
 }
 
 // announceAgain says in a new stream which runs have begun.
@@ -121,7 +129,7 @@ func Begin(runs []*Run) {
 			}
 		}
 		r.mu.Unlock()
-		r.sendBegins(r.Client.stream.Load(), tasks)
+		r.sendBegins(r.beginStream(), tasks)
 		runs = others
 	}
 }

@@ -167,8 +167,9 @@ type running struct {
 	underWay underWay
 	problems problems
 	ends     ends
-	reports  reports       // has its own lock, which is never held together with mu
-	ungets   chan struct{} // has as much room as jobs may be returned to their queues at the same time
+	reports  reports                // has its own lock, which is never held together with mu
+	begins   atomic.Pointer[Stream] // the last stream, in which the worker says that runs begin
+	ungets   chan struct{}          // has as much room as jobs may be returned to their queues at the same time
 
 	// mu guards the fields below, and the fields of task and heldClaim that say so. They share one lock, since one
 	// event changes several of them in one step: the end of a run makes room for a claim, and a lost lease ends

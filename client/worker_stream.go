@@ -76,6 +76,8 @@ func (r *running) openStream(resume string) (*Stream, error) {
 	r.tickleAll() // those that the stream has not taken over may be lost, and the lease of the others is to go on
 	credit := r.credit()
 	r.mu.Unlock()
+	r.begins.Store(s) // the first jobs may begin before Subscribe returns
+	r.announceAgain(s)
 	sub, err := s.Subscribe(ctx, SubscribeOptions{
 		Clients: r.Clients, Types: r.Types, Strategy: r.Strategy, LeaseMs: r.Lease.Milliseconds(), Credit: credit,
 		Take: r.takePushed, Failed: func(err error) { r.Logger.Warn("the server cannot claim; it will retry", "error", err) },
@@ -88,7 +90,6 @@ func (r *running) openStream(resume string) (*Stream, error) {
 	r.stream.opening, r.stream.sub, r.stream.credit = false, sub, credit
 	r.mu.Unlock()
 	r.Client.stream.Store(s)
-	r.announceAgain(s)
 	return s, nil
 }
 
