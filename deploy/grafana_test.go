@@ -1,0 +1,39 @@
+package deploy_test
+
+import (
+	"encoding/json"
+	"os"
+	"testing"
+)
+
+// TestPanelsAreDescribed: each panel of the dashboard says what it shows.
+func TestPanelsAreDescribed(t *testing.T) {
+	text, err := os.ReadFile("grafana/daybook.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type panel struct {
+		Title, Type, Description string
+		Panels                   []panel
+	}
+	var dashboard panel
+	if err := json.Unmarshal(text, &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	var look func(list []panel)
+	look = func(list []panel) {
+		for _, p := range list {
+			look(p.Panels)
+			if p.Type == "row" {
+				continue
+			}
+			if n++; p.Description == "" {
+				t.Errorf("the panel %q has no description", p.Title)
+			}
+		}
+	}
+	if look(dashboard.Panels); n < 30 {
+		t.Errorf("only %d panels", n)
+	}
+}
