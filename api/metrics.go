@@ -186,6 +186,7 @@ var figures = []figure{
 			emit(float64(s.Runners.Dead), "dead")
 		}),
 	counter("daybook_runners_lost_total", "Runners that were declared lost because they missed three heartbeats.", func(s *ingest.Stats) float64 { return float64(s.Runners.Lost) }),
+	gauge("daybook_idempotency_key_bytes", "Bytes of the rows of idempotency keys.", func(s *ingest.Stats) float64 { return float64(s.KeyBytes) }),
 	gauge("daybook_idempotency_keys", "Idempotency keys that are kept.", func(s *ingest.Stats) float64 { return float64(s.Keys) }),
 	gauge("daybook_parked_claims", "Claims that wait for a job.", func(s *ingest.Stats) float64 { return float64(s.Parked) }),
 	gauge("daybook_ready", "1 while the server accepts changes.", func(s *ingest.Stats) float64 { return oneIf(s.Ready) }),

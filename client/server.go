@@ -20,8 +20,9 @@ type Stats struct {
 	Stopped  bool             `json:"stopped"` // see Stop
 	Sweeps   int              `json:"sweeps"`  // under way
 	Keys     uint64           `json:"idempotency_keys"`
-	Blobs    int64            `json:"blob_bytes"`      // bytes of all blobs
-	DiskFree int64            `json:"disk_free_bytes"` // of the file system with the data
+	KeyBytes uint64           `json:"idempotency_key_bytes"` // of their rows
+	Blobs    int64            `json:"blob_bytes"`            // bytes of all blobs
+	DiskFree int64            `json:"disk_free_bytes"`       // of the file system with the data
 	Journal  struct {
 		Bytes int64 `json:"bytes"`
 	} `json:"journal"`

@@ -62,9 +62,9 @@ type Options struct {
 	// CommitWait is the longest time that requests wait for a command or a commit that is blocked, and that a stop waits
 	// for the store; 0: commitWait.
 	CommitWait time.Duration
-	// maxKeys and maxQueues bound idempotency keys and queues; 0: job.MaxKeys and job.MaxQueues.
-	maxKeys   uint64
-	maxQueues int
+	// maxKeyBytes and maxQueues bound the rows of idempotency keys, and queues; 0: job.MaxKeyRowBytes and job.MaxQueues.
+	maxKeyBytes uint64
+	maxQueues   int
 	// openLog opens the log. Nil: openLocalLog.
 	openLog func(journal.Options) (Log, error)
 }
@@ -132,7 +132,7 @@ func Open(o Options) (_ *Engine, err error) {
 		o.openLog = openLocalLog
 	}
 	o.CommitWait = cmp.Or(o.CommitWait, commitWait)
-	o.maxKeys, o.maxQueues = cmp.Or(o.maxKeys, job.MaxKeys), cmp.Or(o.maxQueues, job.MaxQueues)
+	o.maxKeyBytes, o.maxQueues = cmp.Or(o.maxKeyBytes, job.MaxKeyRowBytes), cmp.Or(o.maxQueues, job.MaxQueues)
 	e := &Engine{
 		o: o, logger: o.Logger, handover: newHandover(), underWay: newUnderWay(), strays: newStrayClaims(), silences: newSilences(),
 		disk: newDisk(o.Dir, o.Statfs), joined: joinedCreates{proposing: make(chan struct{}, 1)}, large: semaphore.NewWeighted(largeInFlight),

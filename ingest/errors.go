@@ -29,7 +29,8 @@ var (
 	ErrOverloaded = errors.New("the server has not applied earlier creates yet; try again shortly")
 	// ErrTooManyQueues: the create would make a queue past job.MaxQueues. The error is a *TooManyQueues.
 	ErrTooManyQueues = fmt.Errorf("there are %d queues, which is the limit; delete queues that have no jobs, or use one that exists", job.MaxQueues)
-	// ErrTooManyKeys: the server keeps job.MaxKeys idempotency keys already. The command was not taken.
+	// ErrTooManyKeys: the idempotency keys that the server keeps have job.MaxKeyRowBytes already, or those of one client or
+	// runner as much as is left. The command was not taken.
 	ErrTooManyKeys = errors.New("the limit of idempotency keys is reached")
 	// ErrTooManyParked: job.MaxParkedClaims claims wait already.
 	ErrTooManyParked = errors.New("the limit of waiting claims is reached")

@@ -3,6 +3,7 @@ package ingest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/daybookq/daybook/job"
@@ -48,12 +49,21 @@ func (u *underWay) begin(ctx context.Context, o *job.Once) (end func(), err erro
 }
 
 // mayRemember refuses a request if there is no room to keep its result. Each key needs a row; the results of a session
-// need a bounded number of rows.
+// need a bounded number of rows. The bound is soft: requests under way may pass it. An owner of keys has no room left
+// when its keys take as much as is free, so that no client or runner locks the others out.
 func (e *Engine) mayRemember(o *job.Once) error {
-	if !o.Numbered() && e.store.Totals().Keys >= e.o.maxKeys {
+	if o.Numbered() {
+		return nil
+	}
+	used := e.store.Totals().KeyBytes
+	if used >= e.o.maxKeyBytes {
 		return ErrTooManyKeys
 	}
-	return nil
+	own, err := e.store.KeyBytes(o)
+	if err == nil && own > e.o.maxKeyBytes-used {
+		err = fmt.Errorf("%w for one client or runner: the keys of %q have %d bytes, and %d are left for all", ErrTooManyKeys, o.Owner(), own, e.o.maxKeyBytes-used)
+	}
+	return err
 }
 
 // completedBefore returns the first results of a request's completions, which have one key, if an earlier request has

@@ -23,8 +23,7 @@ func keyed(key string) job.Once { return job.Once{Scope: "test", Key: key, Diges
 func TestKeysAreBounded(t *testing.T) {
 	const most = 3
 	ctx, dir := t.Context(), t.TempDir()
-	e, stop := startWith(t, Options{Dir: dir, maxKeys: most})
-	number := inSession(t, e)
+	e, stop := startWith(t, Options{Dir: dir})
 	create := func(once job.Once) (store.Made, error) {
 		c := lines(3)
 		c.Once = once
@@ -52,6 +51,10 @@ func TestKeysAreBounded(t *testing.T) {
 	if err != nil || e.Stats().Keys != most {
 		t.Fatalf("%d keys, %v", e.Stats().Keys, err)
 	}
+	full := e.Stats().KeyBytes
+	stop()
+	e, stop = startWith(t, Options{Dir: dir, maxKeyBytes: full})
+	number := inSession(t, e)
 	past := func() {
 		t.Helper()
 		held, err := claim(job.Once{})
@@ -96,8 +99,40 @@ func TestKeysAreBounded(t *testing.T) {
 		t.Errorf("a completion with a number: %v", err)
 	}
 	stop()
-	e, _ = startWith(t, Options{Dir: dir, maxKeys: most})
+	e, _ = startWith(t, Options{Dir: dir, maxKeyBytes: full})
 	past()
+}
+
+// TestOwnersOfKeysShareTheRoom: no client or runner takes more than half of the room for idempotency keys that the others
+// leave, over all kinds of its requests, and those that come later find room.
+func TestOwnersOfKeysShareTheRoom(t *testing.T) {
+	const most = 20_000
+	e, _ := startWith(t, Options{Dir: t.TempDir(), maxKeyBytes: most})
+	n := 0
+	fill := func(owner string) (bytes uint64) {
+		before := e.Stats().KeyBytes
+		for i := range 1000 {
+			c := lines(1)
+			n++
+			c.Once = job.Once{Scope: []string{"create ", "other "}[i%2] + owner, Key: fmt.Sprint(n), Digest: job.Digest{1}}
+			if _, _, err := e.Create(t.Context(), c); errors.Is(err, ErrTooManyKeys) {
+				return e.Stats().KeyBytes - before
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+		t.Fatal("the keys of one client have no bound")
+		return 0
+	}
+	const row = 400 // more than one key takes
+	free := uint64(most)
+	for _, owner := range []string{"a", "b", "c", "d"} {
+		took := fill(owner)
+		if took < free/2-row || took > free/2+row {
+			t.Errorf("client %s took %d bytes, and %d were free", owner, took, free)
+		}
+		free -= took
+	}
 }
 
 // TestQueuesAreBounded: a create that would exceed the limit of queues is refused as a whole. Creates in existing

@@ -43,6 +43,7 @@ type StateStats struct {
 	Stopped  bool             `json:"stopped"` // the switch is set to stop: no jobs are handed out
 	Sweeps   int              `json:"sweeps"`  // number of sweeps under way
 	Keys     uint64           `json:"idempotency_keys"`
+	KeyBytes uint64           `json:"idempotency_key_bytes"` // of their rows
 	Sessions uint64           `json:"sessions"`
 }
 
@@ -114,7 +115,7 @@ func (e *Engine) Stats() Stats {
 		},
 		StateStats: StateStats{
 			Jobs: jobsByStatus(totals), Batches: map[string]int64{}, Queues: totals.Queues, Parked: int(e.parked.n.Load()),
-			Stopped: totals.Stopped, Sweeps: totals.Sweeps, Keys: totals.Keys, Sessions: totals.Sessions,
+			Stopped: totals.Stopped, Sweeps: totals.Sweeps, Keys: totals.Keys, KeyBytes: totals.KeyBytes, Sessions: totals.Sessions,
 		},
 		TimeStats: TimeStats{Now: e.log.Now(), ClockOffsetMs: l.ClockOffset.Milliseconds(), NextDue: e.store.NextDue()},
 		Runners:   e.runners.Counts(),

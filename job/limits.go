@@ -95,8 +95,10 @@ const (
 	MaxUniqueKeys = 1000
 	// KeyLifeMs is for how long a repeated request gets the answer of the first.
 	KeyLifeMs = 24 * 3_600_000
-	// MaxKeys is soft, like MaxQueues: a request whose key would be one more is refused. A gigabyte and a half of rows.
-	MaxKeys = 10_000_000
+	// MaxKeyRowBytes bounds the rows of idempotency keys, with their keys: a hundred million requests of 170 bytes each. It is
+	// soft, like MaxQueues: past it, a request with another key is refused. So is one of a client or runner that has as much
+	// as is left: nobody takes more than half of what the others leave.
+	MaxKeyRowBytes = 16 << 30
 	// MaxSessions may be open. Each is a row, and one for each slot that it has used.
 	MaxSessions = 1_000_000
 	// MaxSlots bounds the requests of a session that may be under way at once, each of which has a row.

@@ -3,6 +3,7 @@ package job
 import (
 	"encoding/hex"
 	"fmt"
+	"strings"
 )
 
 // Once identifies the request that a command carries out, so that a repeat of the request gets the first answer. It is
@@ -97,4 +98,13 @@ func (r *fieldReader) withoutPart(o *Once) {
 	if o.Part != 0 {
 		r.fail(fmt.Errorf("field part=%d goes only with a completion", o.Part))
 	}
+}
+
+// Owner returns whose key it is: the part of the scope after the kind of request, a client or a runner. Owners share the
+// room for keys.
+func (o *Once) Owner() string {
+	if _, owner, ok := strings.Cut(o.Scope, " "); ok {
+		return owner
+	}
+	return o.Scope
 }

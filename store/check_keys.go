@@ -1,6 +1,8 @@
 package store
 
 import (
+	"hash/fnv"
+
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/lsm"
 )
@@ -50,21 +52,38 @@ func (c *checker) uniques() {
 
 // onces checks the idempotency keys against the counts of their generations, each of which has its timer.
 func (c *checker) onces() {
-	counts := map[uint32]uint64{}
+	counts := map[uint32]keyGeneration{}
+	owned := uint64(0) // a sum over owners and their bytes that is 0 if the rows of owners are right
 	c.table(onceTable, func(key string, value []byte) {
+		size := uint64(len(key) + len(value))
 		decodeDone((*lsm.Decoder)(&value))
-		counts[lsm.U32At(key, 1)]++
+		g := counts[lsm.U32At(key, 1)]
+		g.keys++
+		g.bytes += size
+		counts[lsm.U32At(key, 1)] = g
+		owned += size * ownerSum(ownerKey(lsm.U32At(key, 1), (&job.Once{Scope: scopeOfOnce(key)}).Owner()))
 	})
+	c.table(ownerTable, func(key string, value []byte) { owned -= decodeOwner(value) * ownerSum(key) })
+	if owned != 0 {
+		c.problem("the owners of idempotency keys count other bytes than these have")
+	}
 	for _, g := range c.meta.keys {
-		if counts[g.number] != g.keys {
-			c.problem("generation %d counts %d keys, and has %d", g.number, g.keys, counts[g.number])
+		if had := counts[g.number]; had.keys != g.keys || had.bytes != g.bytes {
+			c.problem("generation %d counts %d keys of %d bytes, and has %d of %d", g.number, g.keys, g.bytes, had.keys, had.bytes)
 		}
 		delete(counts, g.number)
 		c.must(timerKey(generationEnd(g.number), onceTimer, uint64(g.number), 0, 0))
 	}
-	for number, n := range counts {
-		c.problem("%d keys are of generation %d, which is not there", n, number)
+	for number, had := range counts {
+		c.problem("%d keys are of generation %d, which is not there", had.keys, number)
 	}
+}
+
+// ownerSum is a number that hardly any other key has.
+func ownerSum(key string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(key))
+	return h.Sum64() | 1
 }
 
 // sessions checks that sessions are counted, that each has its timer, none too late, and that slots belong to sessions.

@@ -98,8 +98,9 @@ func (m *machine) publish() {
 		idle = q.idleAt
 	}
 	m.idleSince.Store(idle)
+	keys, keyBytes := m.meta.numKeys()
 	m.totals.Store(&Totals{Counts: m.counts, Batches: m.batchStatuses, QueueUse: m.queueUse(), Level: m.meta.level,
-		Keys: m.meta.numKeys(), Sessions: m.meta.sessions, Sweeps: len(m.running), Stopped: m.meta.stopped})
+		Keys: keys, KeyBytes: keyBytes, Sessions: m.meta.sessions, Sweeps: len(m.running), Stopped: m.meta.stopped})
 	m.ends.committed()
 }
 

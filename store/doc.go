@@ -54,6 +54,7 @@
 //	U queue:4 key                                      the job that took a unique key last; it has it while it is unfinished
 //	K seq:8 line:4                                     the unique key of a line
 //	I generation:4 len:2 scope key                     what a command with an idempotency key did
+//	i generation:4 owner                               how many bytes the keys of a client or runner take
 //	A seq:8                                            a session: runner, when it was used last
 //	a seq:8 slot:1                                     what the last request of a slot of a session did
 //	Z used:1 at:8 seq:8                                a session by whether it carried out a request, and when it was used; may be early

@@ -135,6 +135,7 @@ type Totals struct {
 	QueueUse
 	Level    int
 	Keys     uint64 // idempotency keys
+	KeyBytes uint64 // of their rows
 	Sessions uint64
 	Sweeps   int  // under way
 	Stopped  bool // by the switch

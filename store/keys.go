@@ -32,6 +32,7 @@ const (
 	uniqueTable          = 'U'
 	lineKeyTable         = 'K'
 	onceTable            = 'I'
+	ownerTable           = 'i'
 	noticeTable          = 'x'
 	sweepTable           = 'Y'
 	cellTable            = 'N'
@@ -52,7 +53,7 @@ const (
 
 // tables lists them all, for Check and statistics.
 var tables = []byte{metaTable, queueTable, batchTable, countsTable, groupTable, pageTable, sizesTable, spanTable, detailTable, readyTable, listTable,
-	timerTable, claimTable, claimStateTable, jobLeaseTable, runnerTable, holdTable, effectTable, uniqueTable, lineKeyTable, onceTable,
+	timerTable, claimTable, claimStateTable, jobLeaseTable, runnerTable, holdTable, effectTable, uniqueTable, lineKeyTable, onceTable, ownerTable,
 	noticeTable, sweepTable, cellTable, sessionTable, slotTable, idleTable,
 	handlerTable, handlerDocumentTable, filesetTable,
 	submissionTable, submissionStateTable, batchMetadataTable, partTable, batchIndexTable, statusCountsTable, distinctTable}
@@ -348,12 +349,20 @@ func splitIdleKey(key string) (at int64, seq uint64) {
 }
 
 // generationKey is what the keys of a generation begin with.
-func generationKey(generation uint32) string {
+func generationKey(table byte, generation uint32) string {
 	k := make(lsm.KeyBuilder, 0, 5)
-	k.U8(onceTable)
+	k.U8(table)
 	k.U32(generation)
 	return string(k)
 }
+
+// ownerKey is for how many bytes the idempotency keys of an owner take in a generation.
+func ownerKey(generation uint32, owner string) string {
+	return generationKey(ownerTable, generation) + owner
+}
+
+// scopeOfOnce is the scope in the key of an idempotency key.
+func scopeOfOnce(key string) string { return key[7 : 7+int(key[5])<<8+int(key[6])] }
 
 func runnerOfKey(key string) string { return key[2 : 2+int(key[1])] }
 

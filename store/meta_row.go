@@ -21,7 +21,7 @@ type meta struct {
 	nextQueue uint32
 	stopped   bool   // no job is handed out
 	served    string // the client that a fair claim served last
-	// keys counts the idempotency keys of each generation, oldest first.
+	// keys counts the idempotency keys of each generation, oldest first. Rows of owners count their bytes for each.
 	keys []keyGeneration
 	// epochs are those that began after epoch 0, in order; see epochs.go.
 	epochs   []epoch
@@ -45,6 +45,7 @@ func (m *meta) encode() []byte {
 	for _, g := range m.keys {
 		e.Uint(uint64(g.number))
 		e.Uint(g.keys)
+		e.Uint(g.bytes)
 	}
 	e.Uint(uint64(len(m.epochs)))
 	for _, x := range m.epochs {
@@ -75,9 +76,9 @@ func decodeMeta(value []byte) (m meta) {
 	}
 	m.stopped = d.Bool()
 	m.served = d.Text()
-	m.keys = make([]keyGeneration, d.Count(2))
+	m.keys = make([]keyGeneration, d.Count(3))
 	for i := range m.keys {
-		m.keys[i] = keyGeneration{uint32(d.Uint()), d.Uint()}
+		m.keys[i] = keyGeneration{uint32(d.Uint()), d.Uint(), d.Uint()}
 	}
 	m.epochs = make([]epoch, d.Count(2))
 	for i := range m.epochs {
@@ -121,13 +122,16 @@ type effectSegment struct {
 type keyGeneration struct {
 	number uint32
 	keys   uint64
+	bytes  uint64 // of their rows
 }
 
-func (m *meta) numKeys() (n uint64) {
+// numKeys returns how many idempotency keys there are, and how many bytes their rows have.
+func (m *meta) numKeys() (n, bytes uint64) {
 	for _, g := range m.keys {
 		n += g.keys
+		bytes += g.bytes
 	}
-	return n
+	return n, bytes
 }
 
 // epoch says when the first command of an epoch was applied.

@@ -80,21 +80,46 @@ func (a *applying) rememberOnce(o *job.Once, d *done) {
 		n++
 	}
 	key := onceKey(number, o.Scope, o.Key)
-	if a.o.Get(key) == nil {
-		a.meta.keys[n-1].keys++
-	}
 	e := make(lsm.Encoder, 0, 64)
 	d.encode(&e)
+	more := len(e)
+	if before := a.o.Get(key); before != nil {
+		more -= len(before)
+	} else {
+		a.meta.keys[n-1].keys++
+		more += len(key)
+	}
 	a.o.Set(key, e)
+	a.meta.keys[n-1].bytes += uint64(more)
+	owner := ownerKey(number, o.Owner())
+	a.o.Set(owner, encodeOwner(decodeOwner(a.o.Get(owner))+uint64(more)))
+}
+
+// encodeOwner is the row of an owner of idempotency keys: how many bytes they take in a generation.
+func encodeOwner(bytes uint64) []byte {
+	e := make(lsm.Encoder, 0, 8)
+	e.Uint(bytes)
+	return e
+}
+
+// decodeOwner reads what encodeOwner made; without a row there are none.
+func decodeOwner(value []byte) uint64 {
+	if value == nil {
+		return 0
+	}
+	d := lsm.Decoder(value)
+	return d.Uint()
 }
 
 // generationEnd is when the youngest row that a generation can have need not be kept any more.
 func generationEnd(number uint32) int64 { return int64(number+1)*generationMs + job.KeyLifeMs }
 
-// deleteGeneration deletes the keys of the oldest generation.
+// deleteGeneration deletes the keys of the oldest generation, however many there are, by two range deletions.
 func (a *applying) deleteGeneration(number uint32) {
-	prefix := generationKey(number)
-	a.o.DeleteRange(prefix, lsm.After(prefix))
+	for _, table := range []byte{onceTable, ownerTable} {
+		prefix := generationKey(table, number)
+		a.o.DeleteRange(prefix, lsm.After(prefix))
+	}
 	a.meta.keys = a.meta.keys[1:]
 }
 

@@ -42,3 +42,13 @@ func (q *Queries) EndedBefore(cmd *job.Complete, now int64) (ended *Ended, err e
 	err = q.lookBack(now, func(p past) { ended, _ = p.ended(cmd) })
 	return ended, err
 }
+
+// KeyBytes returns how many bytes the idempotency keys of the owner of a key take.
+func (q *Queries) KeyBytes(o *job.Once) (bytes uint64, err error) {
+	err = q.lookBack(0, func(p past) {
+		for _, g := range p.keys {
+			bytes += decodeOwner(p.rows.Get(ownerKey(g.number, o.Owner())))
+		}
+	})
+	return bytes, err
+}

@@ -21,7 +21,7 @@ func rowForms() map[string]struct {
 } {
 	exit := int64(-1)
 	m := meta{version: formatVersion, journal: testJournal, cursor: math.MaxUint64, at: startAt, level: 1, graceAt: -1, nextQueue: math.MaxUint32, effects: []effectSegment{{1, startAt, 99}, {math.MaxUint64, startAt, 1 << 50}},
-		stopped: true, served: "a", keys: []keyGeneration{{39351, 1}, {39352, math.MaxUint64}}, epochs: []epoch{{1, startAt}, {1<<24 - 1, startAt}}, sessions: 7}
+		stopped: true, served: "a", keys: []keyGeneration{{39351, 1, 2}, {39352, math.MaxUint64, math.MaxUint64}}, epochs: []epoch{{1, startAt}, {1<<24 - 1, startAt}}, sessions: 7}
 	sp := span{3, 1<<22 - 1, job.State{Status: job.Failed, Class: job.Fresh, Code: job.Error, ExitCode: 599, Attempts: 1000, Order: 812, Claim: 1 << 39,
 		UpdatedAt: startAt, At: job.MaxTimeMs, Why: job.Expired, Changes: job.Changes{Priority: 10, MaxAttempts: 7, Redrives: math.MaxUint32}}}
 	b := &batch{seq: 812, at: startAt, lines: 9, frame: job.LenFrame, longest: 4 << 20, groups: &groupPage{groupPageName: groupPageName{812, 8}, groups: []group{
