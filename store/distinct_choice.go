@@ -237,7 +237,7 @@ func (x *distinctIndex) best(seen []*distinctSeen, c *choice, served string, ran
 	if len(ties) == 0 {
 		return pick, cost
 	}
-	s := ties[0]
+	var s *distinctSeen
 	switch x.base {
 	case job.Random:
 		slices.SortFunc(ties, func(a, b *distinctSeen) int { return x.compareSeen(a, b, c) })

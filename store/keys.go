@@ -184,9 +184,6 @@ func readyKey(queueID uint32, id laneID, order uint64, end position) string {
 // line.
 func readyRank(key string) string { return key[5:] }
 
-// priorityOfRank is the part of a rank that orders by priority.
-func priorityOfRank(rank string) string { return rank[:4] }
-
 func splitReadyKey(key string) (queueID uint32, id laneID, end position) {
 	return lsm.U32At(key, 1), laneID{^lsm.U32At(key, 5), job.Class(key[9])}, position{lsm.U64At(key, 18), lsm.U32At(key, 26)}
 }

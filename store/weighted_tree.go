@@ -135,11 +135,6 @@ func join[T any](a, b *weightedNode[T]) *weightedNode[T] {
 	return b.add()
 }
 
-// before returns the weight of all that comes before an item.
-func (t *weightedTree[T]) before(item *T) int64 {
-	return t.upTo(func(x *T) bool { return t.order.compare(x, item) >= 0 })
-}
-
 // upTo returns the weight of the items before the first one for which reached is true. It must be true for all after it.
 func (t *weightedTree[T]) upTo(reached func(item *T) bool) (weight int64) {
 	for n := t.root; n != nil; {
@@ -151,11 +146,6 @@ func (t *weightedTree[T]) upTo(reached func(item *T) bool) (weight int64) {
 		}
 	}
 	return weight
-}
-
-// first returns the first item at or after one, or nil.
-func (t *weightedTree[T]) first(item *T) *T {
-	return t.firstWhere(func(x *T) bool { return t.order.compare(x, item) >= 0 })
 }
 
 // firstWhere returns the first item for which reached is true, or nil. It must be true for all after it.
