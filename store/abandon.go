@@ -13,13 +13,14 @@ func (a *applying) abandonClaim(seq uint64, budget int) (rows int) {
 	if len(runs) > 0 {
 		a.silent(c.runner)
 	}
+	before := a.besideRows
 	for i, r := range runs {
 		a.eachOf(r, func(p part) {
 			next := a.abandon(p, reasonAbandoned, abandonedText)
 			a.takeBack(p, &next)
 		})
 		rows += tickSpanRows + r.Lines() // each line has its history
-		if rows >= budget && i < len(runs)-1 {
+		if rows+a.besideRows-before >= budget && i < len(runs)-1 {
 			return rows
 		}
 	}

@@ -106,6 +106,7 @@ func (s *Store) Pending() int { return s.machine.o.Bytes() }
 func (s *Store) begin(now job.Now) *applying {
 	a := &s.command
 	a.machine, a.now, a.due, a.restRows = s.machine, now, 0, s.machine.rules.commandRows
+	a.besideRows, a.pointDeletes = 0, maxPointDeletes
 	a.beginEpoch()
 	return a
 }

@@ -13,9 +13,14 @@ type applying struct {
 	settling []*claim      // that may hold nothing any more, or be named by no line
 	counted  []*submission // whose counts have changed
 	restRows int           // how many rows the first steps over the jobs of submissions may still write
-	effects  []effect
-	own      *claim // of a completion: the claim of the jobs that it ended and that no claim held; nil: there are none
-	chain    chain  // the jobs that a completion creates
+	// besideRows is how many rows the command has looked at for spans that it moved, beside them: details, unique keys, and
+	// other spans of their pages.
+	besideRows int
+	// pointDeletes is how many details may still be deleted one by one.
+	pointDeletes int
+	effects      []effect
+	own          *claim // of a completion: the claim of the jobs that it ended and that no claim held; nil: there are none
+	chain        chain  // the jobs that a completion creates
 }
 
 // queueMoved has end look at the head and the lanes of a queue.

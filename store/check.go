@@ -64,7 +64,6 @@ func (c *checker) run() {
 	c.names()
 	c.uniques()
 	c.onces()
-	c.purgedEnds()
 	c.sessions()
 	c.sweeps()
 	c.effects()

@@ -84,22 +84,27 @@ func (a *applying) setDetail(b *batch, line uint32, kind byte, value []byte) {
 	a.touch(&b.dirty, b)
 }
 
-// maxPointDeletes bounds the details that deleteDetails deletes one by one. Below it a range deletion would be shorter
-// but dearer: each that Pebble holds in memory slows all reads, and purging job by job makes very many.
+// maxPointDeletes bounds the details that one command deletes one by one. Below it a range deletion would be shorter
+// but dearer: each that Pebble holds in memory slows all reads, and purging job by job makes very many. Ticks end before
+// they reach it, but for a few.
 const maxPointDeletes = 1000
 
 // deleteDetails deletes the details of lines.
 func (a *applying) deleteDetails(r Run) {
 	from, to := detailKey(r.Batch, r.First, 0), detailKey(r.Batch, r.Last+1, 0)
 	var keys []string
-	a.o.Scan(from, to, func(key string, _ []byte) bool {
-		keys = append(keys, key)
-		return len(keys) <= maxPointDeletes
-	})
-	if len(keys) > maxPointDeletes {
+	if a.pointDeletes > 0 {
+		a.o.Scan(from, to, func(key string, _ []byte) bool {
+			keys = append(keys, key)
+			return len(keys) <= a.pointDeletes
+		})
+	}
+	a.besideRows += len(keys)
+	if a.pointDeletes == 0 || len(keys) > a.pointDeletes {
 		a.o.DeleteRange(from, to)
 		return
 	}
+	a.pointDeletes -= len(keys)
 	for _, key := range keys {
 		a.o.Delete(key)
 	}

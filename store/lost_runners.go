@@ -23,9 +23,10 @@ func (a *applying) loseRunner(cmd job.LoseRunner) *RunnerLost {
 				result.More = true
 				return result
 			}
+			before := a.besideRows
 			c.places(r, func(first, last uint32, place int) { a.loseRuns(c, Run{r.Batch, first, last}, place) })
 			result.Jobs += r.Lines()
-			budget -= tickSpanRows + r.Lines() // each line has its history
+			budget -= tickSpanRows + r.Lines() + a.besideRows - before // each line has its history
 		}
 	}
 	return result

@@ -55,9 +55,9 @@ func (a *applying) deletePage(b *batch, first, last uint32) {
 }
 
 // anyLive reports whether any of the lines from … to has not been purged.
-func (m *machine) anyLive(seq uint64, from, to uint32) bool {
-	for line := from; line <= to; {
-		sp := m.spanAt(seq, line)
+func (a *applying) anyLive(seq uint64, from, to uint32) bool {
+	for line := from; line <= to; a.besideRows++ {
+		sp := a.spanAt(seq, line)
 		if sp.Status != job.Purged {
 			return true
 		}

@@ -86,6 +86,7 @@ func (a *applying) stepSubmission(s *submission, rows int) {
 		sp := a.spanAt(of.seq, line)
 		p := a.part(a.batch(of.seq), sp, line, sp.last)
 		s.rest = of.base + int64(p.last) + 2
+		end += a.besideRows
 		switch {
 		case p.in.Status == job.Purged:
 		case s.deleting:
@@ -95,6 +96,7 @@ func (a *applying) stepSubmission(s *submission, rows int) {
 		case p.in.Held():
 			a.move(p, p.in.LetGo(&p.group().Attributes, a.now), reasonStarted)
 		}
+		end -= a.besideRows
 	}
 }
 

@@ -90,8 +90,7 @@ func (a *applying) stepBatch(w *sweep, end *int) {
 		first := uint32(max(int64(w.nextBatch), of.base) - of.base)
 		sp := a.spanAt(of.seq, first)
 		w.nextBatch = uint64(of.base) + uint64(sp.last) + 1
-		a.sweepPart(w, a.part(a.batch(of.seq), sp, first, sp.last))
-		*end--
+		*end -= a.sweepPart(w, a.part(a.batch(of.seq), sp, first, sp.last))
 		return
 	}
 	b := a.batch(w.batchSeq)
@@ -102,8 +101,7 @@ func (a *applying) stepBatch(w *sweep, end *int) {
 	sp := a.spanAt(b.seq, w.nextLine)
 	p := a.part(b, sp, max(sp.first, w.nextLine), sp.last)
 	w.nextLine = sp.last + 1
-	a.sweepPart(w, p)
-	*end--
+	*end -= a.sweepPart(w, p)
 }
 
 // sweepChunk is how many spans of a queue are looked up at once.
@@ -129,10 +127,11 @@ func (a *applying) stepQueue(w *sweep, end *int) {
 			return
 		}
 		w.nextBatch, w.nextLine = at.seq, at.line+1
+		looks := 1
 		if sp := a.spanEnding(at); sp.Status == status {
-			a.sweepPart(w, a.whole(a.batch(at.seq), sp))
+			looks = a.sweepPart(w, a.whole(a.batch(at.seq), sp))
 		}
-		*end--
+		*end -= looks
 	}
 	if *end--; len(found) < sweepChunk {
 		w.turn, w.nextBatch, w.nextLine = w.turn+1, 0, 0
@@ -147,8 +146,10 @@ func (a *applying) deleting(p part) bool {
 	return slices.ContainsFunc(a.running, func(w *sweep) bool { return w.Deletes() && w.covers(p) })
 }
 
-// sweepPart applies the operation of a sweep to lines that it moves.
-func (a *applying) sweepPart(w *sweep, p part) {
+// sweepPart applies the operation of a sweep to lines that it moves, and returns how many rows it looked at.
+func (a *applying) sweepPart(w *sweep, p part) (looks int) {
+	before := a.besideRows
+	defer func() { looks = 1 + a.besideRows - before }()
 	var others []*job.Sweep
 	for _, other := range a.running {
 		if w.Op == job.Redrive && other.covers(p) {
@@ -156,7 +157,7 @@ func (a *applying) sweepPart(w *sweep, p part) {
 		}
 	}
 	if !w.Moves(&p.in.State, others) || w.Op == job.Redrive && a.submissionEnded(p.b) {
-		return
+		return looks
 	}
 	n := p.lines()
 	switch w.Op {
@@ -170,6 +171,7 @@ func (a *applying) sweepPart(w *sweep, p part) {
 		a.purge(p, reasonDeleted)
 	}
 	w.moved += n
+	return looks
 }
 
 // takeBack applies a sweep of the queue to lines that returned to a waiting state, from a run or by a patch: the sweep

@@ -52,6 +52,8 @@ func (a *applying) tick(t job.Tick) {
 
 // fire does what a timer, which is due, is for, and returns about how many rows that wrote.
 func (a *applying) fire(t timer, budget int) (rows int) {
+	before := a.besideRows
+	defer func() { rows += a.besideRows - before }()
 	switch t.kind {
 	case runAtTimer:
 		a.promote(a.ending(t))
@@ -67,9 +69,6 @@ func (a *applying) fire(t timer, budget int) (rows int) {
 		a.abandonJob(t.a, position{t.b, t.line})
 	case onceTimer:
 		a.deleteGeneration(uint32(t.a))
-		a.deleteTimer(t.key)
-	case repeatsTimer:
-		a.forgetPurgedEnds(uint32(t.a))
 		a.deleteTimer(t.key)
 	case runnerTimer:
 		a.endResting(runnerOfTimer(t.key))

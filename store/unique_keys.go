@@ -78,9 +78,13 @@ func keysOf(r lsm.Rows, b *batch, first, last uint32) (keys []job.UniqueKey) {
 	return keys
 }
 
-// deleteUniqueKeys deletes the unique keys of lines that are purged.
-func (m *machine) deleteUniqueKeys(b *batch, first, last uint32) {
-	for _, u := range keysOf(&m.o, b, first, last) {
+// uniqueKeyRows is about how many rows a command looks at or writes that deletes a unique key, or takes it again.
+const uniqueKeyRows = 4
+
+// deleteUniqueKeys deletes the unique keys of lines that are purged, and returns how many there were.
+func (m *machine) deleteUniqueKeys(b *batch, first, last uint32) int {
+	keys := keysOf(&m.o, b, first, last)
+	for _, u := range keys {
 		m.o.Delete(lineKey(lineKeyTable, b.seq, uint32(u.Line)))
 		hint := uniqueKey(m.group(b, uint32(u.Line)).queueID, u.Key)
 		if value := m.hint(hint); value != nil {
@@ -89,19 +93,21 @@ func (m *machine) deleteUniqueKeys(b *batch, first, last uint32) {
 			}
 		}
 	}
+	return len(keys)
 }
 
 // takeUniqueKeysAgain gives ended lines first … last their unique keys back, before they are redriven, and returns the
 // lines whose key another job has by now.
-func (m *machine) takeUniqueKeysAgain(b *batch, first, last uint32) (held []uint32) {
-	for _, u := range keysOf(&m.o, b, first, last) {
+func (a *applying) takeUniqueKeysAgain(b *batch, first, last uint32) (held []uint32) {
+	for _, u := range keysOf(&a.o, b, first, last) {
+		a.besideRows += uniqueKeyRows
 		line := uint32(u.Line)
-		hint := uniqueKey(m.group(b, line).queueID, u.Key)
-		if _, taken := m.keyHolder(nil, hint); taken {
+		hint := uniqueKey(a.group(b, line).queueID, u.Key)
+		if _, taken := a.keyHolder(nil, hint); taken {
 			held = append(held, line)
 			continue
 		}
-		m.setHint(hint, encodeLine(b.seq, line))
+		a.setHint(hint, encodeLine(b.seq, line))
 	}
 	return held
 }

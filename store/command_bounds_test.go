@@ -1,0 +1,476 @@
+package store
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// The tests here try every command in stores with very much of one thing each: a hundredth of what there may be, or more than
+// one command may look at. What a command looks at, writes and allocates stays below constants, so that it does not depend
+// on what waits. A command of the journal is repeated at each start, so one that takes too much stops the server for good.
+
+// requestRows is how many rows a command may look at, and requestWrites how many it may write: about sixteen and ten for each
+// of the thousand things that a request may name. What nobody named is left to ticks, with less for each.
+const requestRows, requestWrites = 16_000, 10_000
+
+// crowd is a store with very much of one thing, and what the commands name in it.
+type crowd struct {
+	*feeder
+	client, typ, runner string
+	jobs                []job.ID // job.MaxTickleIDs of them, if there are as many
+	batch, claim        job.ID
+	session             job.ID
+	verbs               map[string]bool
+	later               int64 // how much time has passed
+}
+
+// crowds make very much of one thing.
+var crowds = []struct {
+	thing string
+	fill  func(c *crowd)
+}{
+	{"lines of a batch", func(c *crowd) {
+		for range 20 {
+			create := plainCreate("a", "x", 4000, 3)
+			c.apply(create)
+			c.names(create)
+		}
+	}},
+	{"lines of a batch in other states", func(c *crowd) {
+		create := plainCreate("a", "x", 9000, 1)
+		c.apply(create)
+		for range 9 {
+			claimed := c.apply(plainClaim("r", 1000)).(*Claimed)
+			end := job.Complete{Claim: claimed.Claim}
+			for line := 0; line < claimed.Jobs(); line += 2 {
+				end.Outcomes = append(end.Outcomes, job.Outcome{ID: jobID(1, 1, int(claimed.Runs[0].First)+line), Code: job.Unget, DelayMs: -1})
+			}
+			c.apply(end)
+			mustCommit(c.t, c.s)
+		}
+		c.names(create)
+		c.batch = jobID(1, 1, 0)
+	}},
+	{"batches", func(c *crowd) {
+		for range 3000 {
+			create := plainCreate("a", "x", 1, 3)
+			c.apply(create)
+			c.names(create)
+		}
+	}},
+	{"queues", func(c *crowd) {
+		fillPairs(nil)(c.feeder, 10_000)
+		c.client, c.typ = "client1", "type1"
+		for i := range 1000 {
+			c.jobs = append(c.jobs, jobID(int64(1+i/100), uint64(1+i/100), i%100))
+		}
+	}},
+	{"empty queues", func(c *crowd) {
+		fillPairs(func(g *job.Group, i int) { g.RetentionMs = 0 })(c.feeder, 3000)
+		for c.s.machine.counts[job.Pending] > 0 {
+			c.apply(job.Complete{Claim: c.apply(plainClaim("r", 1000)).(*Claimed).Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
+		}
+	}},
+	// The groups are purged one by one, from the end of their page.
+	{"groups", func(c *crowd) {
+		for range 8 {
+			create := &job.Create{Frame: job.LineFrame, Longest: 1}
+			for k := range job.MaxGroups {
+				g := plainGroup("a", "x", 1)
+				g.RetentionMs += int64(job.MaxGroups - k)
+				g.Priority = k % 2
+				create.Groups = append(create.Groups, g)
+				create.Payloads = create.Frame.Append(create.Payloads, []byte("p"))
+			}
+			c.apply(create)
+			c.names(create)
+			mustCommit(c.t, c.s)
+		}
+	}},
+	{"values of meta", func(c *crowd) {
+		fillValues(c.feeder, 4000)
+		c.jobs = nil
+		for k := range 1000 {
+			c.jobs = append(c.jobs, jobID(2, 2, k))
+		}
+	}},
+	{"unique keys", func(c *crowd) {
+		for i := range 40 {
+			create := plainCreate("a", "x", job.MaxUniqueKeys, 3)
+			for line := range job.MaxUniqueKeys {
+				create.Unique = append(create.Unique, job.UniqueKey{Line: line, Key: fmt.Sprintf("%d of %d", line, i)})
+			}
+			c.apply(create)
+			c.names(create)
+			if i%2 == 0 { // others have its keys when it is redriven
+				c.apply(job.Move{Op: job.Cancel, Batch: c.batch})
+				c.apply(create)
+			}
+			mustCommit(c.t, c.s)
+		}
+	}},
+	{"idempotency keys", func(c *crowd) {
+		for i := range 3000 {
+			create := plainCreate("a", "x", 1, 3)
+			create.Once = job.Once{Scope: fmt.Sprintf("create %d", i), Key: fmt.Sprintf("earlier %d", i)}
+			c.apply(create)
+			c.names(create)
+		}
+	}},
+	{"sessions", func(c *crowd) {
+		for range 2000 {
+			c.session = c.apply(job.OpenSession{}).(*SessionOpened).Session.ID
+			create := plainCreate("a", "x", 1, 3)
+			create.Once = job.Once{Session: c.session, Number: 1}
+			c.apply(create)
+			c.names(create)
+		}
+		for slot := range job.MaxSlots {
+			create := plainCreate("a", "x", 1, 3)
+			create.Once = job.Once{Session: c.session, Slot: slot, Number: 2}
+			c.apply(create)
+		}
+	}},
+	{"runners", func(c *crowd) { c.claims(func(i int) string { return fmt.Sprintf("r%d", i) }) }},
+	{"claims of a runner", func(c *crowd) { c.claims(func(int) string { return "r1" }) }},
+	{"large claims of a runner", func(c *crowd) {
+		for i := range 40 {
+			create := plainCreate("a", "x", job.MaxClaimJobs, 1)
+			create.Groups[0].RetentionMs = int64(i % 2 * 1000)
+			c.apply(create)
+			c.names(create)
+			c.claim = c.apply(plainClaim("r1", job.MaxClaimJobs)).(*Claimed).Claim
+		}
+		c.runner = "r1"
+	}},
+	{"leases of single jobs", func(c *crowd) {
+		for range 4 {
+			create := plainCreate("a", "x", job.MaxClaimJobs, 1)
+			c.apply(create)
+			c.names(create)
+			c.claim = c.apply(plainClaim("r1", job.MaxClaimJobs)).(*Claimed).Claim
+			for i := range 10 {
+				c.apply(job.Tickle{IDs: c.jobs[len(c.jobs)-1000+i*100:][:99], Claim: c.claim, Progress: -1, LeaseMs: 2000})
+			}
+		}
+		c.runner = "r1"
+	}},
+	{"submissions", func(c *crowd) {
+		for i := range 2500 {
+			create := plainCreate("a", "x", 1, 3)
+			create.Submission = &job.Submission{Name: fmt.Sprintf("n%d", i), Meta: job.BatchMeta(fmt.Sprintf("user:%d", i)), Metadata: []byte("{}")}
+			if i%2 == 0 {
+				create.Submission.OnFailure = job.CancelRest
+			}
+			c.apply(create)
+			c.names(create)
+		}
+	}},
+	{"parts of a paused submission", func(c *crowd) {
+		create := plainCreate("a", "x", 1, 3)
+		create.Submission = &job.Submission{Open: true, Paused: true, OnFailure: job.CancelRest}
+		c.apply(create)
+		c.names(create)
+		batch := c.batch
+		for range 2500 {
+			create := plainCreate("a", "x", 1, 3)
+			create.Into = batch
+			c.apply(create)
+			c.names(create)
+		}
+		c.batch = batch
+	}},
+	{"times", func(c *crowd) {
+		for i := range 3000 {
+			create := plainCreate("a", "x", 1, 3)
+			g := &create.Groups[0]
+			switch i % 4 {
+			case 0:
+				g.RunAt = startAt + 20_000
+			case 1:
+				g.ExpiresAt, g.RetentionMs = startAt+20_000, 0
+			case 2:
+				g.TimeoutMs = job.MinTimeoutMs
+			case 3:
+				g.RunAt, g.ExpiresAt = startAt+job.MaxDelayMs/2, startAt+20_000
+			}
+			c.apply(create)
+			c.names(create)
+		}
+	}},
+	{"attempts and steps", func(c *crowd) {
+		create := plainCreate("a", "x", 1000, 3)
+		create.Groups[0].MaxAttempts, create.Groups[0].Backoff.MaxMs, create.Groups[0].RetentionMs = job.MaxAttempts, 0, 0
+		c.apply(create)
+		c.names(create)
+		for range job.MaxHistory + 1 {
+			claimed := c.apply(plainClaim("r", 1000)).(*Claimed)
+			c.apply(job.Tickle{IDs: c.jobs, Claim: claimed.Claim, Progress: -1, Step: fmt.Sprint(c.seq)})
+			c.apply(job.Complete{Claim: claimed.Claim, All: &job.Outcome{Code: job.Retry, ExitCode: 100, Error: "e"}})
+			c.apply(job.Tick{Rows: job.MaxTickRows})
+			mustCommit(c.t, c.s)
+		}
+	}},
+	{"handlers and filesets", func(c *crowd) {
+		for i := range 2000 {
+			c.apply(job.PutHandler{Client: "b", Type: fmt.Sprintf("t%d", i), Kind: "exec", Document: []byte(`{}`)})
+			c.apply(job.PutFileset{Client: "b", Name: fmt.Sprintf("f%d", i), Files: 1, Bytes: 1})
+		}
+		for i := range 2 * job.MaxHandlerVersions {
+			c.apply(job.PutHandler{Client: "a", Type: "x", Kind: "exec", Document: fmt.Appendf(nil, `{"a":%d}`, i)})
+			c.apply(job.PutFileset{Client: "a", Name: "f", Manifest: job.ManifestDigest{byte(i)}, Files: 1, Bytes: 1})
+		}
+	}},
+	{"sweeps", func(c *crowd) {
+		for i := range job.MaxSweeps {
+			for range 130 {
+				create := plainCreate("a", fmt.Sprintf("x%d", i), 1, 3)
+				c.apply(create)
+				c.names(create)
+			}
+			c.apply(job.Move{Op: job.Cancel, Client: "a", Type: fmt.Sprintf("x%d", i)})
+		}
+		c.typ = "x99"
+	}},
+}
+
+// names notes the first jobs and the batch of a create.
+func (c *crowd) names(create *job.Create) {
+	c.batch = jobID(int64(c.seq), c.seq, 0)
+	if c.jobs == nil || len(c.jobs) < job.MaxTickleIDs {
+		for line := 0; line < create.Lines() && len(c.jobs) < job.MaxTickleIDs; line++ {
+			c.jobs = append(c.jobs, jobID(int64(c.seq), c.seq, line))
+		}
+	}
+}
+
+// claims makes a claim of one job each for many runners.
+func (c *crowd) claims(runner func(i int) string) {
+	for i := range 2500 {
+		create := plainCreate("a", "x", 1, 3)
+		c.apply(create)
+		c.names(create)
+		c.runner = runner(i)
+		c.claim = c.apply(plainClaim(c.runner, 1)).(*Claimed).Claim
+	}
+}
+
+// do applies a command, and compares what it takes with the bounds.
+func (c *crowd) do(cmd job.Command) (result Result) {
+	c.t.Helper()
+	c.verbs[cmd.Verb()] = true
+	got := c.s.costOf(func() {
+		result = c.apply(cmd)
+		c.s.machine.flushDirty() // as a commit does first
+	})
+	if got.looks > requestRows || got.writes > requestWrites || got.bytes > boundedBytes {
+		c.t.Errorf("%s: %+v", cmd.Verb(), got)
+	}
+	mustCommit(c.t, c.s)
+	return result
+}
+
+// pass lets time pass, and has ticks do what is due.
+func (c *crowd) pass(ms int64, rows int) {
+	c.t.Helper()
+	c.seq += uint64(ms)
+	for ticks := 0; ; ticks++ {
+		if due := c.s.NextDue(); due == 0 || due > startAt+int64(c.seq) {
+			return
+		}
+		if c.do(job.Tick{Rows: rows}); ticks > 20_000 {
+			c.t.Fatal("ticks come to no end")
+		}
+	}
+}
+
+// all applies every command.
+func (c *crowd) all() {
+	for _, cmd := range []job.Command{job.Mark{}, job.SetLevel{Level: job.Level}} {
+		c.do(cmd)
+	}
+	// Creates.
+	groups := &job.Create{Frame: job.NoFrame}
+	keyed := plainCreate(c.client, c.typ, job.MaxUniqueKeys, 3)
+	keyed.Once = job.Once{Scope: "create a", Key: "all of them"}
+	for i := range job.MaxGroups {
+		g := plainGroup(c.client, c.typ, 1)
+		g.Kind, g.Meta = job.Nothing, job.Meta(fmt.Sprintf("user=new%d", i))
+		groups.Groups = append(groups.Groups, g)
+		keyed.Unique = append(keyed.Unique, job.UniqueKey{Line: i, Key: fmt.Sprintf("%d of %d", i, i%40)})
+	}
+	long := plainCreate(c.client, c.typ, 2, job.MaxPayloadBytes-10)
+	joined := plainCreate(c.client, c.typ, 10, 3)
+	joined.Joined = true
+	open := plainCreate(c.client, c.typ, 1, 3)
+	open.Submission = &job.Submission{Name: "n", Open: true, Paused: true, Metadata: make([]byte, job.MaxBatchMetadataBytes)}
+	for _, create := range []*job.Create{plainCreate(c.client, c.typ, 4000, 3), groups, keyed, keyed, long, joined, open} {
+		c.do(create)
+	}
+	submission := jobID(int64(c.seq), c.seq, 0)
+	for _, into := range []job.ID{submission, c.batch} {
+		part := plainCreate(c.client, c.typ, 3, 3)
+		part.Into = into
+		c.do(part)
+	}
+	// What operators do to one job.
+	zero, priority := int64(0), 7
+	for _, id := range append(slices.Clone(c.jobs[:min(3, len(c.jobs))]), submission) {
+		c.do(job.Patch{Job: id, Priority: &priority})
+		c.do(job.Patch{Job: id, RunAt: &zero})
+		for _, op := range []job.Op{job.Run, job.Cancel, job.Redrive} {
+			c.do(job.Move{Op: op, Job: id})
+		}
+	}
+	// Claims, and what runners do with them.
+	once := job.Once{Scope: "claim r", Key: "one"}
+	clients, types := []string{c.client}, []string{c.typ}
+	for i := range job.MaxClaimNames - 1 {
+		clients, types = append(clients, fmt.Sprintf("client%d", i)), append(types, fmt.Sprintf("type%d", i))
+	}
+	for i, strategy := range []job.Strategy{job.Oldest, job.Newest, job.Random, job.Fair, mustDistinct("user", job.Oldest)} {
+		claim := plainClaim("all", job.MaxClaimJobs)
+		claim.Strategy, claim.Announced, claim.Begins = strategy, strategy == job.Fair, 500
+		if i%2 == 0 {
+			claim.Clients, claim.Types = clients, types
+		}
+		claimed := c.do(claim).(*Claimed)
+		c.do(job.Tickle{Claim: claimed.Claim, Progress: -1})
+		c.do(job.Tickle{Runner: "all", Progress: -1, LeaseMs: 5000})
+		var ids []job.ID
+		for _, r := range claimed.Runs {
+			for line := r.First; line <= r.Last && c.s.machine.batch(r.Batch) != nil; line++ {
+				ids = append(ids, job.NewID(c.s.machine.batch(r.Batch).at, r.Batch, int(line)))
+			}
+		}
+		c.do(job.Tickle{IDs: append(ids[:0:0], ids[:len(ids)/2]...), Claim: claimed.Claim, Runner: "all", Progress: 1, Step: "step"})
+		end := job.Complete{Claim: claimed.Claim, Runner: "all"}
+		for i, code := range []job.Code{job.OK, job.Fail, job.Retry, job.Error, job.Unget} {
+			for k := range len(ids) / 6 {
+				o := job.Outcome{ID: ids[i*(len(ids)/6)+k], Code: code, ExitCode: []int{200, 400, 100, 500, 0}[i], DelayMs: -1, Error: "why"}
+				if code == job.OK && k < job.MaxChainedAtOnce/job.MaxChained {
+					o.Then = plainCreate("", c.typ, job.MaxChained, 3)
+					o.Then.Frame, o.Then.Payloads = job.LenFrame, nil
+					for range job.MaxChained {
+						o.Then.Payloads = job.LenFrame.Append(o.Then.Payloads, []byte("xxx"))
+					}
+				}
+				end.Outcomes = append(end.Outcomes, o)
+			}
+		}
+		c.do(end)
+		c.do(job.Complete{Claim: claimed.Claim, Once: once, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1, Result: job.Result{OutputKind: job.Text, Output: make([]byte, job.MaxForAllBytes/4)}}})
+		once.Key += "+"
+	}
+	c.do(job.Tickle{IDs: c.jobs, Progress: -1})
+	c.do(job.Tickle{Claim: c.claim, Progress: -1})
+	c.do(job.Tickle{Runner: c.runner, Progress: -1})
+	c.do(job.Grace{})
+	unclaimed := job.Complete{Unclaimed: true}
+	for i, id := range c.jobs {
+		unclaimed.Outcomes = append(unclaimed.Outcomes, job.Outcome{ID: id, Code: []job.Code{job.OK, job.Error}[i%2], ExitCode: []int{200, 500}[i%2], DelayMs: -1})
+	}
+	c.do(unclaimed)
+	c.do(job.Claim{Runner: "keyed", Max: 1000, MaxBytes: job.MaxClaimBytes, Once: job.Once{Scope: "claim keyed", Key: "1"}})
+	c.do(job.Claim{Runner: "keyed", Max: 1000, MaxBytes: job.MaxClaimBytes, Once: job.Once{Scope: "claim keyed", Key: "1"}})
+	for _, runner := range []string{"keyed", c.runner} {
+		for lost := (&RunnerLost{More: true}); lost.More; {
+			lost = c.do(job.LoseRunner{Runner: runner, Through: c.seq}).(*RunnerLost)
+		}
+	}
+	// Queues, the switch, sessions, documents.
+	for _, cmd := range []job.Command{
+		job.Pause{Client: c.client, Type: c.typ, Paused: true}, job.Pause{Client: c.client, Type: c.typ}, job.Switch{Stopped: true}, job.Switch{},
+		job.PutHandler{Client: "a", Type: "x", Kind: "exec", Document: make([]byte, job.MaxHandlerBytes)}, job.DeleteHandler{Client: "a", Type: "x"},
+		job.PutFileset{Client: "a", Name: "f", Files: 1, Bytes: 2}, job.DeleteFileset{Client: "a", Name: "f"},
+		job.OpenSession{}, job.EndSession{Session: c.session},
+		job.ChangeBatch{Op: job.ResumeBatch, Batch: submission}, job.ChangeBatch{Op: job.CloseBatch, Batch: submission},
+		job.ChangeBatch{Op: job.ResumeBatch, Batch: c.batch}, job.ChangeBatch{Op: job.CloseBatch, Batch: c.batch},
+	} {
+		c.do(cmd)
+	}
+	// Leases end, retries are due.
+	c.do(plainClaim("gone", job.MaxClaimJobs))
+	c.do(plainClaim("gone", job.MaxClaimJobs))
+	c.pass(2*job.MaxLeaseMs, 0)
+	// Sweeps.
+	for _, op := range []job.Op{job.Cancel, job.Redrive} {
+		c.do(job.Move{Op: op, Batch: submission})
+		c.do(job.Move{Op: op, Batch: c.batch})
+		c.do(job.Move{Op: op, Client: c.client, Type: c.typ})
+		c.pass(1, 0)
+	}
+	c.do(job.Move{Op: job.Cancel, Client: c.client, Type: c.typ})
+	if len(c.jobs) > 0 {
+		c.do(job.Move{Op: job.Delete, Job: c.jobs[0]})
+	}
+	c.do(job.Move{Op: job.Delete, Batch: c.batch})
+	c.do(job.DeleteQueue{Client: c.client, Type: c.typ})
+	c.pass(1, 0)
+	// Half of what is left is deleted, and the retention of the rest ends.
+	if c.later = 2 * job.DefaultRetentionMs; c.seq%2 == 0 {
+		c.do(job.Move{Op: job.Delete, Client: c.client, Type: c.typ})
+	}
+	c.pass(c.later, 0)
+	for n := -1; n != 0; {
+		n = c.do(job.DeleteIdleQueues{IdleMs: job.MinQueueIdleMs}).(*IdleQueuesDeleted).Queues
+	}
+}
+
+// TestEveryCommandIsBounded: what a command looks at, writes and allocates has bounds that do not depend on how many jobs,
+// batches, queues, groups, values, keys, sessions, runners, claims, submissions or times there are.
+func TestEveryCommandIsBounded(t *testing.T) {
+	verbs := map[string]bool{}
+	for _, thing := range crowds {
+		t.Run(thing.thing, func(t *testing.T) {
+			c := &crowd{client: "a", typ: "x", runner: "r", verbs: verbs}
+			c.feeder = inStore(t, Options{Journal: testJournal}, func(f *feeder) {
+				c.feeder = f
+				thing.fill(c)
+			})
+			c.all()
+			if problems := problemsOf(t, c.s); len(problems) > 0 {
+				t.Error(problems)
+			}
+		})
+	}
+	if known := knownVerbs(t); !slices.Equal(slices.Sorted(maps.Keys(verbs)), known) {
+		t.Errorf("the commands tried are %q, and there are %q", slices.Sorted(maps.Keys(verbs)), known)
+	}
+}
+
+// knownVerbs returns the verbs that job.Decode reads, in order.
+func knownVerbs(t *testing.T) (verbs []string) {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "../job/command.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if of, ok := n.(*ast.SwitchStmt); ok {
+			if tag, ok := of.Tag.(*ast.Ident); !ok || tag.Name != "verb" {
+				return true
+			}
+			for _, clause := range of.Body.List {
+				for _, value := range clause.(*ast.CaseClause).List {
+					verb, err := strconv.Unquote(value.(*ast.BasicLit).Value)
+					if err != nil {
+						t.Fatal(err)
+					}
+					verbs = append(verbs, verb)
+				}
+			}
+		}
+		return true
+	})
+	slices.Sort(verbs)
+	return verbs
+}
