@@ -47,7 +47,8 @@
 //   - documents.go: the encoding of all other documents.
 //   - answer_memory.go, compress.go, entity_tag.go: the memory for answers, their compression, and their entity tags.
 //   - stream.go, stream_messages.go, stream_binary.go: streams; their messages; those in runs.
-//   - stream_verbs.go, stream_create.go: the requests in streams, and those that create jobs.
+//   - stream_verbs.go, stream_create.go, stream_finishers.go: the requests in streams; those that create jobs; the goroutines
+//     that wait for their ends.
 //   - streams.go, stream_room.go: all streams, and who holds their claims; how many there may be, and their memory.
 //   - stream_hello.go, stream_subscriptions.go, stream_push.go, stream_holding.go: the name and the settings of a stream;
 //     its subscriptions; the jobs that it sends, and those that it holds.

@@ -131,6 +131,7 @@ func newServer(o Options, engine backend) (*Server, error) {
 	s.logs.Logs = joblog.New()
 	s.streams.init(o.StreamHeartbeat, s.maxConnections)
 	s.draining, s.drain = context.WithCancel(context.Background())
+	s.streams.finishers.init(s.draining.Done())
 	routes := withHeads(s.routes())
 	if o.GetSwitches {
 		routes = append(routes, s.getSwitches()...)

@@ -25,7 +25,7 @@ const (
 )
 
 // stream is one connection that carries many requests, and jobs as soon as there are any. Its goroutines are: the one
-// that reads messages, one for each request that waits for the engine, and one for each subscription.
+// that reads messages, a finisher for each request that waits for the engine, and one for each subscription.
 type stream struct {
 	s        *Server
 	conn     *websocket.Conn

@@ -287,8 +287,8 @@ func (t *stream) accept(m *message, r *streamRequest, err error) {
 		return
 	}
 	m.hold()
-	// The goroutine must not refer to the request, which may be long.
-	go func() {
+	// What waits must not refer to the request, which may be long.
+	t.s.streams.finishers.run(func() {
 		defer m.release()
 		var line []byte
 		at := buffer()
@@ -311,7 +311,7 @@ func (t *stream) accept(m *message, r *streamRequest, err error) {
 		t.s.metrics.verbs[v.name].observe(http.StatusOK, time.Since(began))
 		t.answers.addHeld(line, 1, &held)
 		putBuffer(at, line)
-	}()
+	})
 }
 
 // refuse answers a request with a problem.

@@ -18,6 +18,7 @@ type streams struct {
 	heartbeat time.Duration
 	running   sync.WaitGroup // handlers of streams
 	room      streamRoom
+	finishers finishers
 
 	mu        sync.Mutex
 	all       map[string]*stream   // by id

@@ -21,7 +21,7 @@ type Claim struct {
 func (Claim) Verb() string { return "claim" }
 
 func (c Claim) Encode() (fieldText, body []byte) {
-	var f fields
+	f := make(fields, 0, usualFields)
 	f.text("runner", c.Runner)
 	f.int("max", int64(c.Max))
 	f.texts("clients", c.Clients)

@@ -24,7 +24,7 @@ type Complete struct {
 func (Complete) Verb() string { return "complete" }
 
 func (c Complete) Encode() (fieldText, body []byte) {
-	var f fields
+	f := make(fields, 0, usualFields)
 	f.id("claim", c.Claim)
 	f.text("runner", c.Runner)
 	if c.Unclaimed {
@@ -49,7 +49,7 @@ func (c Complete) Encode() (fieldText, body []byte) {
 //
 // The jobs that the outcome creates follow, `then_bytes` long, in the form of appendChained, with a newline of their own.
 func appendOutcome(body []byte, o *Outcome) []byte {
-	var f fields
+	f := make(fields, 0, usualFields)
 	f.id("id", o.ID)
 	f.text("code", o.Code.String())
 	f.int("exit_code", int64(o.ExitCode))

@@ -53,7 +53,7 @@ func (c *Create) Lines() int {
 func (*Create) Verb() string { return "create" }
 
 func (c *Create) Encode() (fieldText, body []byte) {
-	var f fields
+	f := make(fields, 0, usualFields)
 	f.int("n", int64(c.Lines()))
 	f.text("frame", c.Frame.String())
 	f.int("longest", int64(c.Longest))

@@ -14,6 +14,10 @@ import (
 // fields builds such a text. The zero value of an attribute is left out: what is absent reads as zero.
 type fields []byte
 
+// usualFields is longer than the fields of most commands and outcomes. To begin with less costs an allocation each time that
+// the text outgrows what it has.
+const usualFields = 128
+
 func (f *fields) key(key string) {
 	if len(*f) > 0 {
 		*f = append(*f, ' ')

@@ -23,7 +23,7 @@ const ProgressUnit = 1_000_000
 func (Tickle) Verb() string { return "tickle" }
 
 func (t Tickle) Encode() (fieldText, body []byte) {
-	var f fields
+	f := make(fields, 0, usualFields)
 	f.id("claim", t.Claim)
 	f.text("runner", t.Runner)
 	f.int("lease_ms", t.LeaseMs)

@@ -1,0 +1,72 @@
+package api
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestFinishersAreKept: the goroutine that has finished a request finishes the next one too. So many that wait are kept, and
+// none after the stop.
+func TestFinishersAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l finishers
+		stopped := make(chan struct{})
+		l.init(stopped)
+		idle := func(want int32) {
+			t.Helper()
+			synctest.Wait()
+			if got := l.idle.Load(); got != want {
+				t.Fatalf("%d goroutines wait, not %d", got, want)
+			}
+		}
+		l.run(func() {})
+		idle(1)
+		release := make(chan struct{})
+		l.run(func() { <-release })
+		idle(0)
+		for range 2 * maxIdleFinishers {
+			l.run(func() { <-release })
+		}
+		idle(0)
+		close(release)
+		idle(maxIdleFinishers)
+		close(stopped)
+		idle(0)
+		l.run(func() {})
+		idle(0)
+	})
+}
+
+// BenchmarkFinishers measures a request of a stream whose answer is a short document: finished in a goroutine that was kept,
+// and in a new one.
+func BenchmarkFinishers(b *testing.B) {
+	for name, most := range map[string]int32{"kept": maxIdleFinishers, "new": 0} {
+		b.Run(name, func(b *testing.B) {
+			var l finishers
+			stopped := make(chan struct{})
+			defer close(stopped)
+			l.init(stopped)
+			l.most = most
+			var all sync.WaitGroup
+			f := func() {
+				defer all.Done()
+				if _, _, err := appendDocument(nil, tickledDocument{Held: 1}, 0); err != nil {
+					b.Error(err)
+				}
+				problemOf(errShuttingDown)
+			}
+			const together = 22 // requests whose answers one commit makes ready
+			b.ReportAllocs()
+			for b.Loop() {
+				all.Add(together)
+				for range together {
+					l.run(f)
+				}
+				all.Wait()
+			}
+			b.ReportMetric(float64(b.Elapsed())/float64(time.Nanosecond)/float64(b.N*together), "ns/request")
+		})
+	}
+}
