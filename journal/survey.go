@@ -90,6 +90,7 @@ func combine(v *volumeDir, k int, scans []segmentScan) tailState {
 		}
 		if d := scan.found; d.kind != clean {
 			f.kind, f.reason, f.after = d.kind, d.reason, scan.proof.records
+			f.joined = i+1 < len(v.segments) && v.segments[i+1].first == scan.next
 			if d.kind == zeros && i == len(v.segments)-1 && scan.size-scan.end <= maxRoom {
 				f.kind = room
 			}

@@ -25,6 +25,7 @@ type finding struct {
 	byRecord uint64 // by the `synced` of intact records, also of those after the damage
 	byCursor uint64 // by the store's cursor, because only durable commands are applied
 	complete bool   // a later volume exists; it was made after all records of this one were durable
+	joined   bool   // the next segment begins with the record that must follow, so the damage is no record
 	after    int    // number of intact records after the damage
 	first    uint64 // seq of the journal's oldest record
 	unused   bool   // the last volume has no segment yet
@@ -44,6 +45,7 @@ const (
 	nextUpgrade  = "start the version of Daybook that wrote the record, or a newer one"
 	nextIdentity = "put the file identity of this journal, or the volumes that belong to it, back in place"
 	nextPair     = "put the journal and the store that belong together back in place, or rebuild the store from a backup"
+	nextSurplus  = "keep a copy of this file, and cut the file off at this offset: no record is missing"
 	nextTidy     = "find out which program made this file, and move it away; Daybook does not make such files"
 )
 
@@ -109,6 +111,12 @@ var tailTable = []tailCase{
 		evidence: "a volume does not end where the next one begins, although it was complete and durable before the next one was made",
 		when:     is(apart),
 		verdict:  Refuse, next: nextRestore,
+	},
+	{
+		name:     "bytes between segments",
+		evidence: "the next segment begins with the record that must follow, and it was made after this file was complete and durable; a power cut cannot cause this",
+		when:     damagedAnd(func(f *finding) bool { return f.joined }),
+		verdict:  Refuse, next: nextSurplus,
 	},
 	{
 		name:     "damage in a complete volume",

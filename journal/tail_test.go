@@ -127,6 +127,22 @@ var tailTests = map[string]func(t *testing.T){
 		m[name][i] ^= 1
 		expect(t, startOnce(t, m.write(t), 6), 6)
 	},
+	"bytes between segments": func(t *testing.T) {
+		own := entry(Record{Verb: "create", Seq: 9, At: 1009, Synced: 8})
+		for _, surplus := range [][]byte{make([]byte, 4096), []byte("garbage that nobody wrote here\n"), own, own[:len(own)/2]} {
+			m, name := tailImage("body ")
+			whole := int64(len(m[name]))
+			m[name] = append(m[name], surplus...)
+			m.seg(1, 10, 10, 10, 8, "") // nothing proves record 10
+			got := startOnce(t, m.write(t), 0)
+			expectRefusal(t, got, "bytes between segments", 10)
+			if got.refused.Offset != whole || got.refused.Next != nextSurplus {
+				t.Fatalf("wrong advice: %v", got.refused)
+			}
+			m[name] = m[name][:whole]
+			expect(t, startOnce(t, m.write(t), 0), 10)
+		}
+	},
 	"record out of order": func(t *testing.T) {
 		m, name := tailImage("body ")
 		m[name] = append(m[name], entry(Record{Verb: "create", Seq: 4, At: 1004, Synced: 2})...)
