@@ -385,7 +385,7 @@ func TestCompletion(t *testing.T) {
 	id := a.do("create", "--client", "acme", "--type", "resize", "x")
 	batch := strings.TrimSpace(a.run("x\n", "submit", "--type", "sub", "--name", "nightly").out)
 	for _, args := range [][]string{{"stored"}, {"own", "--client", "acme"}} {
-		if r := a.run("cat", append([]string{"handler", "put", "--lang", "sh", args[0], "-"}, args[1:]...)...); r.code != exitOK {
+		if r := a.run("handle() { cat; }", append([]string{"handler", "put", "--lang", "sh", args[0], "-"}, args[1:]...)...); r.code != exitOK {
 			t.Fatalf("%v: %+v", args, r)
 		}
 	}
