@@ -304,6 +304,38 @@ func TestJobGoneWithItsOutcome(t *testing.T) {
 	}
 }
 
+// TestRepeatOfACompletionWhoseJobIsGone: the answer to the completion of a job that is not kept was lost. The repeat gets it,
+// in every form of the request.
+func TestRepeatOfACompletionWhoseJobIsGone(t *testing.T) {
+	r := start(t)
+	r.post("/jobs/create", `[{"retention_ms":0},{"retention_ms":0}]`).object(http.StatusCreated)
+	claimed := r.post("/jobs/claim", `{"runner_id":"r","max":2}`).object(http.StatusOK)
+	claim := fmt.Sprint(claimed["claim_id"])
+	var ids []string
+	for _, j := range claimed["jobs"].([]any) {
+		ids = append(ids, j.(map[string]any)["job_id"].(string))
+	}
+	first := "/jobs/" + ids[0] + "/complete"
+	body := fmt.Sprintf(`{"code":"ok","claim_id":%q,"runner_id":"r"}`, claim)
+	answer := r.post(first, body).object(http.StatusOK)
+	both := fmt.Sprintf(`{"claim_id":%q,"outcomes":[{"job_id":%q,"code":"ok"},{"job_id":%q,"code":"failed"}]}`, claim, ids[0], ids[1])
+	results := r.post("/jobs/complete", both).object(http.StatusOK)
+	r.get("/jobs/"+ids[0]).refused(http.StatusNotFound, "job_not_found")
+
+	if again := r.post(first, body).object(http.StatusOK); fmt.Sprint(again) != fmt.Sprint(answer) {
+		t.Errorf("one: %v, and before %v", again, answer)
+	}
+	if again := r.post("/jobs/complete", both).object(http.StatusOK); fmt.Sprint(again) != fmt.Sprint(results) {
+		t.Errorf("several: %v, and before %v", again, results)
+	}
+	all := fmt.Sprintf(`{"claim_id":%q,"code":"ok","except":[{"job_id":%q,"code":"failed"}]}`, claim, ids[1])
+	want(t, r.post("/jobs/complete", all).object(http.StatusOK), "ended", 1)
+	r.post(first, fmt.Sprintf(`{"code":"failed","claim_id":%q}`, claim)).refused(http.StatusConflict, "outcome_differs")
+	r.post(first, fmt.Sprintf(`{"code":"ok","claim_id":%q,"runner_id":"s"}`, claim)).refused(http.StatusConflict, "runner_differs")
+	r.post(first, `{"code":"ok"}`).refused(http.StatusNotFound, "job_not_found")
+	r.post("/jobs/complete", fmt.Sprintf(`{"claim_id":%q,"code":"error"}`, claim)).refused(http.StatusConflict, "claim_lost")
+}
+
 func TestTickle(t *testing.T) {
 	r := start(t)
 	j := r.one()

@@ -83,8 +83,8 @@ func bodies(outcomes []JobOutcome) ([]outcomeBody, error) {
 // Complete ends the run of a job, and returns the job's document.
 //
 // With a claimID, only that claim may complete the job, and a repeat is no error. Complete is then repeated when the
-// answer is lost. A job with a retention of 0 is already deleted at the repeat: the error is ErrNotFound or
-// ErrClaimLost.
+// answer is lost. If the job is already deleted, because its retention has passed, then a repeat within a minute of its end
+// gets the answer that was lost, and a later one ErrNotFound or ErrClaimLost.
 //
 // With an empty claimID any program may complete the job, and Complete is not repeated: a lost answer is ErrUnknown.
 //

@@ -95,6 +95,9 @@ const (
 	MaxUniqueKeys = 1000
 	// KeyLifeMs is for how long a repeated request gets the answer of the first.
 	KeyLifeMs = 24 * 3_600_000
+	// RepeatMs is for how long a completion without a key may be repeated after its jobs were purged: a job that is kept for a
+	// shorter time leaves a row until then that says how its run ended.
+	RepeatMs = 60_000
 	// MaxKeyRowBytes bounds the rows of idempotency keys, with their keys: a hundred million requests of 170 bytes each. It is
 	// soft, like MaxQueues: past it, a request with another key is refused. So is one of a client or runner that has as much
 	// as is left: nobody takes more than half of what the others leave.

@@ -64,6 +64,7 @@ func (c *checker) run() {
 	c.names()
 	c.uniques()
 	c.onces()
+	c.purgedEnds()
 	c.sessions()
 	c.sweeps()
 	c.effects()

@@ -79,6 +79,25 @@ func (c *checker) onces() {
 	}
 }
 
+// purgedEnds checks that each generation of ends of purged runs has its timer.
+func (c *checker) purgedEnds() {
+	generations := map[uint32]bool{}
+	c.table(purgedEndTable, func(key string, value []byte) {
+		generation, claim, end := splitPurgedEndKey(key)
+		generations[generation] = true
+		e := decodePurgedEnd(key, value)
+		if repeatsGeneration(e.at) != generation || e.at > c.meta.at || claim > c.meta.cursor || end.seq >= claim || !e.status.Terminal() || !e.code.Reported() {
+			c.problem("generation %d has the end of runs of claim %d: %+v", generation, claim, e)
+		}
+		if sp, ok := readSpan(c.v, end.seq, end.line); ok && sp.Status != job.Purged {
+			c.problem("line %d of batch %d is said to be purged after its run under claim %d, and is %v", end.line, end.seq, claim, sp.Status)
+		}
+	})
+	for generation := range generations {
+		c.must(timerKey(repeatsEnd(generation), repeatsTimer, uint64(generation), 0, 0))
+	}
+}
+
 // ownerSum is a number that hardly any other key has.
 func ownerSum(key string) uint64 {
 	h := fnv.New64a()

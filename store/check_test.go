@@ -158,7 +158,7 @@ func richStore(t testing.TB) *Store {
 		}
 		have[kind] = true
 	}
-	for _, kind := range strings.Fields("M Q B b P S D1 D2 D3 R L T1 T2 T3 T4 T6 T7 T8 T9 C c O W w E U K I x Y N V v g J X q T12 T13") {
+	for _, kind := range strings.Fields("M Q B b P S D1 D2 D3 R L T1 T2 T3 T4 T6 T7 T8 T9 C c O W w E U K I x Y N V v g J X q T12 T13 e T15") {
 		// Progress and results of purged lines are deleted. If there is no result, one is made below.
 		if !have[kind] && kind != "D2" {
 			t.Fatalf("the rich store has no row of kind %s", kind)
@@ -182,9 +182,9 @@ func (row storedRow) del(t testing.TB, s *Store) {
 	}
 }
 
-// unwatched reports whether no other row refers to a row: details and effects.
+// unwatched reports whether no other row refers to a row: details, effects, and ends of runs whose jobs are gone.
 func unwatched(key string) bool {
-	return key[0] == detailTable || key[0] == effectTable
+	return key[0] == detailTable || key[0] == effectTable || key[0] == purgedEndTable
 }
 
 func TestCheckNoticesEachMissingRow(t *testing.T) {

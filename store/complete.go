@@ -37,7 +37,7 @@ func (a *applying) endRuns(cmd *job.Complete) *Ended {
 func (a *applying) endOne(cmd *job.Complete, o *job.Outcome, before []JobResult) JobResult {
 	p, ok := a.find(o.ID)
 	if !ok {
-		return JobResult{ID: o.ID, Refusal: job.NotFound}
+		return a.endPurged(cmd, o)
 	}
 	fence := job.Fence{Claim: cmd.Claim, Runner: cmd.Runner}
 	holder := a.holder(&p.in, &fence)
@@ -154,12 +154,25 @@ func (m *machine) holder(sp *span, f *job.Fence) (h job.Holder) {
 // then, including those that had it before, so that a repeat gets the same answer, and without those that have an
 // outcome of their own in the command.
 func (a *applying) endAll(c *claim, cmd *job.Complete) (n int, refusal job.Refusal) {
-	if refusal := allowsClaim(cmd.Claim, cmd.Runner, c); refusal != job.Granted {
+	known, runner := c != nil, ""
+	var handedOut []Run
+	if known {
+		runner, handedOut = c.runner, c.runs
+	}
+	if !known || c.refs < c.lines() { // lines may be purged
+		var ends []purgedEnd
+		a.purgedEnds(cmd.Claim, position{}, func(e *purgedEnd) bool { ends = append(ends, *e); return true })
+		if len(ends) > 0 {
+			known, runner, n = true, ends[0].runner, endedAlike(ends, cmd)
+		}
+	}
+	fence := job.Fence{Claim: cmd.Claim, Runner: cmd.Runner}
+	if refusal := fence.AllowsClaim(known, runner); refusal != job.Granted {
 		return 0, refusal
 	}
 	named := a.named(cmd.Outcomes)
 	cancelled := false
-	for _, r := range c.runs {
+	for _, r := range handedOut {
 		a.eachOf(r, func(p part) {
 			switch {
 			case p.in.Claim != c.seq:
@@ -193,19 +206,6 @@ func (a *applying) endLate(p part, cmd *job.Complete) bool {
 	return true
 }
 
-// allowsClaim says whether a request that names a claim and perhaps a runner may act on all of the claim; nil: there is
-// no claim of that id.
-func allowsClaim(id job.ID, runner string, c *claim) job.Refusal {
-	fence := job.Fence{Claim: id, Runner: runner}
-	if c == nil {
-		return fence.AllowsClaim(false, "")
-	}
-	return fence.AllowsClaim(true, c.runner)
-}
-
-// lineSet is some lines, in order.
-type lineSet []position
-
 // named returns the lines that outcomes name.
 func (m *machine) named(outcomes []job.Outcome) (named lineSet) {
 	for i := range outcomes {
@@ -213,13 +213,5 @@ func (m *machine) named(outcomes []job.Outcome) (named lineSet) {
 			named = append(named, position{b.seq, uint32(outcomes[i].ID.Line())})
 		}
 	}
-	slices.SortFunc(named, comparePositions)
-	return slices.Compact(named)
-}
-
-// within returns how many of the lines are in r.
-func (l lineSet) within(r Run) int {
-	first, _ := slices.BinarySearchFunc(l, position{r.Batch, r.First}, comparePositions)
-	end, _ := slices.BinarySearchFunc(l, position{r.Batch, r.Last + 1}, comparePositions)
-	return end - first
+	return named.sorted()
 }

@@ -48,6 +48,8 @@ func wellFormed(key string) bool {
 		return len(key) == 18
 	case jobLeaseTable:
 		return len(key) == 21
+	case purgedEndTable:
+		return len(key) == 25
 	case readyTable:
 		return len(key) == 30
 	case timerTable:
@@ -58,7 +60,7 @@ func wellFormed(key string) bool {
 			return false
 		}
 		switch key[9] {
-		case claimTimer, sweepTimer, onceTimer, sessionTimer, batchTimer, restTimer, distinctTimer:
+		case claimTimer, sweepTimer, onceTimer, sessionTimer, batchTimer, restTimer, distinctTimer, repeatsTimer:
 			return len(key) == 18
 		case runAtTimer, purgeTimer, expireTimer, timeoutTimer:
 			return len(key) == 22

@@ -49,6 +49,7 @@ const (
 	batchIndexTable      = 'X'
 	statusCountsTable    = 'q'
 	distinctTable        = 'd'
+	purgedEndTable       = 'e'
 )
 
 // tables lists them all, for Check and statistics.
@@ -56,7 +57,7 @@ var tables = []byte{metaTable, queueTable, batchTable, countsTable, groupTable, 
 	timerTable, claimTable, claimStateTable, jobLeaseTable, runnerTable, holdTable, effectTable, uniqueTable, lineKeyTable, onceTable, ownerTable,
 	noticeTable, sweepTable, cellTable, sessionTable, slotTable, idleTable,
 	handlerTable, handlerDocumentTable, filesetTable,
-	submissionTable, submissionStateTable, batchMetadataTable, partTable, batchIndexTable, statusCountsTable, distinctTable}
+	submissionTable, submissionStateTable, batchMetadataTable, partTable, batchIndexTable, statusCountsTable, distinctTable, purgedEndTable}
 
 // detail kinds: what is kept beside a span for a single line.
 const (
@@ -81,6 +82,7 @@ const (
 	batchTimer    = 12 // submission that need not be kept any more
 	restTimer     = 13 // submission whose jobs a step looks at
 	distinctTimer = 14 // index of prefer_distinct that is being built
+	repeatsTimer  = 15 // generation of ends of purged runs
 )
 
 const metaKey = string(metaTable)
@@ -351,6 +353,25 @@ func generationKey(table byte, generation uint32) string {
 	k.U8(table)
 	k.U32(generation)
 	return string(k)
+}
+
+// purgedEndKey is for lines that a claim handed out and that were purged soon after their runs had ended.
+func purgedEndKey(generation uint32, claim, seq uint64, last uint32) string {
+	k := append(make(lsm.KeyBuilder, 0, 25), purgedEndsPrefix(generation, claim)...)
+	k.U64(seq)
+	k.U32(last)
+	return string(k)
+}
+
+// purgedEndsPrefix is what the rows of a claim begin with.
+func purgedEndsPrefix(generation uint32, claim uint64) string {
+	k := append(make(lsm.KeyBuilder, 0, 13), generationKey(purgedEndTable, generation)...)
+	k.U64(claim)
+	return string(k)
+}
+
+func splitPurgedEndKey(key string) (generation uint32, claim uint64, end position) {
+	return lsm.U32At(key, 1), lsm.U64At(key, 5), position{lsm.U64At(key, 13), lsm.U32At(key, 21)}
 }
 
 // ownerKey is for how many bytes the idempotency keys of an owner take in a generation.

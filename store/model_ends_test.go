@@ -25,12 +25,18 @@ func (m *model) endRuns(cmd job.Complete) *Ended {
 	if cmd.All == nil {
 		return result
 	}
+	for _, e := range m.recent(cmd.Claim) {
+		c = e.claim
+		if !named(cmd, e.job) && cmd.All.Same(e.code, e.exitCode) {
+			result.All++
+		}
+	}
 	switch {
 	case c == nil:
 		result.Refusal = job.ClaimLost
 		return result
 	case cmd.Runner != "" && c.runner != cmd.Runner:
-		result.Refusal = job.RunnerDiffers
+		result.All, result.Refusal = 0, job.RunnerDiffers
 		return result
 	}
 	cancelled := false
@@ -66,6 +72,11 @@ func (m *model) endRuns(cmd job.Complete) *Ended {
 	return result
 }
 
+// named reports whether a completion has an outcome for a job.
+func named(cmd job.Complete, j *modelJob) bool {
+	return slices.ContainsFunc(cmd.Outcomes, func(o job.Outcome) bool { return o.ID == j.id })
+}
+
 // endUnclaimed ends a run of a waiting job that no claim has handed out.
 func (m *model) endUnclaimed(own *modelClaim, j *modelJob, o *job.Outcome) JobResult {
 	x := j.expiry()
@@ -98,7 +109,7 @@ func neighbours(a, b *modelJob) bool {
 func (m *model) endOne(cmd *job.Complete, o *job.Outcome) JobResult {
 	j, c := m.find(o.ID), m.known(cmd.Claim)
 	if j == nil {
-		return JobResult{ID: o.ID, Refusal: job.NotFound}
+		return m.endPurged(cmd, o)
 	}
 	refusal := m.admit(j, cmd.Claim, cmd.Runner)
 	if refusal == job.Granted && !m.mayChain(j, o) {
@@ -213,8 +224,53 @@ func (m *model) terminal(j *modelJob, to job.Status, why job.Why) {
 	j.heldBack = false
 	m.noteFailed(j)
 	if j.attr.RetentionMs == 0 {
-		m.purge(j)
+		m.purgeEnded(j)
 	}
+}
+
+// modelEnd is how a run ended whose job was purged less than a minute later.
+type modelEnd struct {
+	claim    *modelClaim
+	job      *modelJob
+	code     job.Code
+	exitCode int
+	at       int64
+}
+
+// purgeEnded purges a job whose retention has passed.
+func (m *model) purgeEnded(j *modelJob) {
+	if j.status != job.Cancelled && j.code.Reported() && j.claim != nil {
+		m.ends = append(m.ends, modelEnd{j.claim, j, j.code, j.exitCode, j.endedAt})
+	}
+	m.purge(j)
+}
+
+// recent returns the ends that the store must know of.
+func (m *model) recent(claim job.ID) (ends []modelEnd) {
+	for _, e := range m.ends {
+		if e.claim.id == claim && e.at+60_000 > m.at {
+			ends = append(ends, e)
+		}
+	}
+	return ends
+}
+
+// endPurged answers the outcome of a job that is not there any more.
+func (m *model) endPurged(cmd *job.Complete, o *job.Outcome) JobResult {
+	for _, e := range m.recent(cmd.Claim) {
+		switch {
+		case e.job.id != o.ID:
+		case cmd.Runner != "" && cmd.Runner != e.claim.runner:
+			return JobResult{ID: o.ID, Refusal: job.RunnerDiffers}
+		case !o.Same(e.code, e.exitCode):
+			return JobResult{ID: o.ID, Refusal: job.OutcomeDiffers}
+		case e.code == job.OK:
+			return JobResult{ID: o.ID, Status: job.Completed}
+		default:
+			return JobResult{ID: o.ID, Status: job.Failed}
+		}
+	}
+	return JobResult{ID: o.ID, Refusal: job.NotFound}
 }
 
 // purge deletes a job, and its batch when all of its jobs are deleted.

@@ -336,7 +336,7 @@ func (m *model) tick(events []event) {
 				continue
 			}
 			if legal = j.status.Terminal() && m.due(j) <= m.at; legal {
-				m.purge(j)
+				m.purgeEnded(j)
 			}
 		case reasonGraced:
 			if legal = j.status == job.Active && j.timeout != 0 && j.timeout <= m.at && m.graced(j); legal {

@@ -32,6 +32,7 @@ type model struct {
 	batches     []*modelBatch // in order of seq
 	queues      map[queueName]*modelQueue
 	claims      map[job.ID]*modelClaim
+	ends        []modelEnd // of purged jobs
 	runners     map[string]*modelRunner
 	order       []*modelQueue // in the order of their creation
 	keys        map[queueName]map[string]*modelJob

@@ -2,6 +2,7 @@ package store
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/daybookq/daybook/job"
 )
@@ -36,3 +37,18 @@ type queueName struct{ client, typ string }
 
 // filesetName identifies a fileset.
 type filesetName struct{ client, name string }
+
+// lineSet is some lines, in order.
+type lineSet []position
+
+func (l lineSet) sorted() lineSet {
+	slices.SortFunc(l, comparePositions)
+	return slices.Compact(l)
+}
+
+// within returns how many of the lines are in r.
+func (l lineSet) within(r Run) int {
+	first, _ := slices.BinarySearchFunc(l, position{r.Batch, r.First}, comparePositions)
+	end, _ := slices.BinarySearchFunc(l, position{r.Batch, r.Last + 1}, comparePositions)
+	return end - first
+}

@@ -182,6 +182,9 @@ func (a *applying) purgeUnlessKept(p part, next *job.State) {
 // purge deletes lines, in whatever status they are. A page is deleted with the last of its lines, and a batch with the
 // last of all.
 func (a *applying) purge(p part, why reason) {
+	if why == reasonPurged {
+		a.keepEnd(p)
+	}
 	if p.b.unique {
 		a.besideRows += uniqueKeyRows * a.deleteUniqueKeys(p.b, p.first, p.last)
 	}

@@ -70,6 +70,9 @@ func (a *applying) fire(t timer, budget int) (rows int) {
 	case onceTimer:
 		a.deleteGeneration(uint32(t.a))
 		a.deleteTimer(t.key)
+	case repeatsTimer:
+		a.forgetPurgedEnds(uint32(t.a))
+		a.deleteTimer(t.key)
 	case runnerTimer:
 		a.endResting(runnerOfTimer(t.key))
 	case batchTimer:

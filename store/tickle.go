@@ -119,3 +119,13 @@ func (a *applying) beginRuns(of *tickled) {
 		})
 	}
 }
+
+// allowsClaim says whether a request that names a claim and perhaps a runner may act on all of the claim; nil: there is
+// no claim of that id.
+func allowsClaim(id job.ID, runner string, c *claim) job.Refusal {
+	fence := job.Fence{Claim: id, Runner: runner}
+	if c == nil {
+		return fence.AllowsClaim(false, "")
+	}
+	return fence.AllowsClaim(true, c.runner)
+}
