@@ -298,7 +298,7 @@ func (f *fixture) checkChain(t *testing.T) {
 // checkLost: one job was abandoned by two lost runners, and has no attempt left. The other one was abandoned by one.
 func (f *fixture) checkLost(t *testing.T) {
 	t.Helper()
-	one, two := `(abandoned by "lost": `, `(abandoned by "lost later": `
+	one, two := `(runner_lost by "lost": `, `(runner_lost by "lost later": `
 	for i, want := range [][]string{{"failed", " 2/2 ", " attempts 2 ", one, two, `"its runner was lost"`}, {"pending", " 1/2 ", " attempts 1 ", one, `"its runner was lost"`}} {
 		doc := f.want.docs[f.jobs[f.lost+i]]
 		for _, part := range want {

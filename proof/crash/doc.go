@@ -59,8 +59,9 @@
 //   - patches, the claim of the only job, releases and completions;
 //   - deletes of jobs and of queues, and queues that --queue-idle deletes;
 //   - lost runners: a runner claims a job for an hour and sends a heartbeat, and no more. The job must be returned, but
-//     not before the server ran for three periods without a break; one attempt is spent. The server must refuse what the
-//     runner reports later, and its heartbeats, and hand out the job once more;
+//     not before the server ran for three periods without a break; one attempt is spent. The server must refuse the
+//     runner's tickles and heartbeats. It must accept its outcome while the job waits, and refuse it after another runner has
+//     claimed the job. The repeat of an outcome must be answered although the job is gone;
 //   - batches with attributes: creates and additions that are repeated, pauses, closes, cancels, cancel_rest, and results.
 //     After its end a batch must stay as it was, and accept nothing;
 //   - blobs: each that was stored must be there, with its bytes, by its SHA-256 and by its SHA-1;

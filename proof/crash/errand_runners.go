@@ -12,7 +12,9 @@ import (
 
 // This file has the steps of an errand about a lost runner. A runner claims a job for an hour, and sends a heartbeat, and
 // then no others. The server must declare it lost and return the job, but not early. Meanwhile the user does other errands.
-// Then the runner's late reports must be refused, and another runner completes the job. The steps need no random numbers.
+// Then the runner wakes up. Its tickles must be refused. Every second time it reports its outcome while the job waits, which
+// must be accepted. Otherwise another runner claims and completes the job, and late outcomes must be refused. The steps need
+// no random numbers.
 //
 // The server knows runners in memory only. So after each start of the server, the runner sends another heartbeat.
 
@@ -58,7 +60,7 @@ func (e *errands) createHeld() step {
 	none := int64(0)
 	e.losses++
 	j := client.TextJob(e.heldType(), fmt.Sprintf("held %d", e.losses))
-	j.RetentionMs, j.LeaseMs, j.MaxAttempts = &none, ownLeaseMs, 3
+	j.RetentionMs, j.LeaseMs, j.MaxAttempts, j.Backoff = &none, ownLeaseMs, 3, &client.Backoff{InitialMs: &none}
 	return e.underNumber("create a job for a runner that is lost", 1, false, func(ctx context.Context, c *client.Client) (string, error) {
 		doc, err := c.Create(ctx, j)
 		if err != nil {
@@ -144,7 +146,14 @@ func (e *errands) waitForLoss(wait bool) step {
 			}
 			if doc.ClaimID != e.oldClaim || doc.Status != "active" {
 				e.waiting = false
-				rest := []step{e.reportLate(false), e.beatLate(), e.claimReturned(), e.reportLate(false), e.completeReturned(), e.reportLate(true), e.endLoss()}
+				rest := []step{e.tickleLate(), e.beatLate()}
+				if e.losses%2 == 1 {
+					rest = append(rest, e.completeHeld("complete late", &e.oldClaim), e.repeatEnd(&e.oldClaim))
+				} else {
+					rest = append(rest, e.claimReturned(), e.tickleLate(), e.completeLate(), e.completeHeld("complete the job of a lost runner", &e.newClaim),
+						e.repeatEnd(&e.newClaim), e.tickleLate(), e.completeLate())
+				}
+				rest = append(rest, e.endLoss())
 				e.todo = append([]step{e.todo[0]}, append(rest, e.todo[1:]...)...)
 				return e.checkReturned(doc)
 			}
@@ -178,24 +187,31 @@ func (e *errands) checkReturned(doc *client.Job) error {
 	return nil
 }
 
-// reportLate tickles and completes the job under the claim of the lost runner. The server must refuse both. With purged,
-// the job no longer exists.
-func (e *errands) reportLate(purged bool) step {
-	refused := func(err error) bool {
-		return !errors.Is(err, client.ErrUnknown) && (errors.Is(err, client.ErrClaimLost) || purged && errors.Is(err, client.ErrNotFound))
-	}
-	return step{"report for a lost runner", func(ctx context.Context) error {
-		if doc, err := e.c.Complete(ctx, e.heldJob, e.oldClaim, client.TextOutput("late")); err == nil {
-			return impossiblef("an outcome under claim %s, whose runner is lost, is accepted: %+v", e.oldClaim, *doc)
-		} else if !refused(err) {
-			return err
+// tickleLate tickles the job under the claim of the lost runner, which must be refused.
+func (e *errands) tickleLate() step {
+	return e.refused("tickle for a lost runner", func(ctx context.Context) (*client.Job, error) {
+		return e.c.Tickle(ctx, e.heldJob, client.TickleOptions{ClaimID: e.oldClaim})
+	})
+}
+
+// completeLate completes the job under the claim of the lost runner after another runner has claimed it, which must be
+// refused.
+func (e *errands) completeLate() step {
+	return e.refused("outcome for a lost runner", func(ctx context.Context) (*client.Job, error) {
+		return e.c.Complete(ctx, e.heldJob, e.oldClaim, client.TextOutput("late"))
+	})
+}
+
+func (e *errands) refused(what string, report func(context.Context) (*client.Job, error)) step {
+	return step{what, func(ctx context.Context) error {
+		doc, err := report(ctx)
+		switch {
+		case err == nil:
+			return impossiblef("a report under claim %s, whose runner is lost, is accepted: %+v", e.oldClaim, *doc)
+		case !errors.Is(err, client.ErrUnknown) && (errors.Is(err, client.ErrClaimLost) || errors.Is(err, client.ErrNotFound)):
+			return nil
 		}
-		if doc, err := e.c.Tickle(ctx, e.heldJob, client.TickleOptions{ClaimID: e.oldClaim}); err == nil {
-			return impossiblef("a tickle under claim %s, whose runner is lost, is accepted: %+v", e.oldClaim, *doc)
-		} else if !refused(err) {
-			return err
-		}
-		return nil
+		return err
 	}}
 }
 
@@ -224,18 +240,38 @@ func (e *errands) beatLate() step {
 // claimReturned claims the job for another runner, or for the same one, which must not lose this claim as well.
 func (e *errands) claimReturned() step {
 	return e.claimOwn("claim the job of a lost runner", func() string {
-		if e.losses%2 == 0 {
+		if e.losses%4 == 0 {
 			return e.silentRunner().ID
 		}
 		return e.name
 	}, 2, &e.newClaim)
 }
 
-// completeReturned completes the job for the runner that has it now.
-func (e *errands) completeReturned() step {
-	return e.underNumber("complete the job of a lost runner", 1, false, func(ctx context.Context, c *client.Client) (string, error) {
-		return completeJob(ctx, c, e.heldJob, e.newClaim, client.TextOutput("the end"))
+// heldOutcome is the outcome of the last run of the job.
+func heldOutcome() client.Outcome { return client.TextOutput("the end") }
+
+// completeHeld completes the job under a claim, which is its last one.
+func (e *errands) completeHeld(what string, claim *string) step {
+	return e.underNumber(what, 1, false, func(ctx context.Context, c *client.Client) (string, error) {
+		return completeJob(ctx, c, e.heldJob, *claim, heldOutcome())
 	}, nil)
+}
+
+// repeatEnd reports the outcome again. The job, which is not retained, is gone; the answer of the first report must be
+// given, unless a minute has passed.
+func (e *errands) repeatEnd(claim *string) step {
+	began := e.h.now()
+	return step{"repeat a completion of a job that is gone", func(ctx context.Context) error {
+		_, err := completeJob(ctx, e.c, e.heldJob, *claim, heldOutcome())
+		refused := errors.Is(err, client.ErrClaimLost) || errors.Is(err, client.ErrNotFound)
+		switch {
+		case !refused || errors.Is(err, client.ErrUnknown):
+			return err
+		case time.Duration(e.h.now()-began) < time.Minute:
+			return impossiblef("the repeat of an outcome under claim %s within a minute of the loss is refused: %v", *claim, err)
+		}
+		return nil
+	}}
 }
 
 // endLoss reads the job, which must be gone.

@@ -430,23 +430,31 @@ func TestErrands(t *testing.T) {
 			if bytes.Contains(body, []byte("-held")) {
 				l.n["held"]++
 			}
-			if l.n["held"] < 2 {
+			if l.n["held"] < 3 { // the first such job is completed late, and is claimed once only
 				l.real.ServeHTTP(w, withBody(r, body))
 				return true
 			}
 			w.WriteHeader(http.StatusNoContent)
 			return true
 		}},
-		"an outcome of a lost runner that is accepted": {"an outcome under claim", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
+		"a late outcome that is refused": {"complete late", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
 			if !completed(r) {
 				return false
 			}
 			if doc := jobOf(l, r); doc == nil || doc.Status != "pending" {
 				return false
 			}
-			return accept(l, w, r, `{"job_id":"a","status":"completed"}`)
+			refuse(w, http.StatusConflict, "claim_lost")
+			return true
 		}},
-		"an outcome of a lost runner that ends the next run": {"an outcome under claim", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
+		"a repeat of a completion that is refused": {"within a minute", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
+			if !completed(r) || jobOf(l, r) != nil {
+				return false
+			}
+			refuse(w, http.StatusNotFound, "job_not_found")
+			return true
+		}},
+		"an outcome of a lost runner that ends the next run": {"a report under claim", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
 			if !completed(r) {
 				return false
 			}
@@ -466,7 +474,7 @@ func TestErrands(t *testing.T) {
 			l.real.ServeHTTP(w, withBody(r, changed))
 			return true
 		}},
-		"a tickle of a lost runner that is accepted": {"a tickle under claim", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
+		"a tickle of a lost runner that is accepted": {"a report under claim", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
 			return strings.HasSuffix(r.URL.Path, "/tickle") && accept(l, w, r, `{"job_id":"a","status":"active"}`)
 		}},
 		"a heartbeat of a lost runner that is accepted": {"accepts its heartbeat", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
