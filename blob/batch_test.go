@@ -496,7 +496,8 @@ func TestBatchPowerCuts(t *testing.T) {
 		disk.Cut(rng.Uint64())
 		disk.PowerOn()
 	}
-	if lost := disk.Unsynced(); lost.Files == 0 || lost.Names == 0 || batches == 0 {
+	few := testing.Short() // so few rounds may lose names only
+	if lost := disk.Unsynced(); lost.Files == 0 && !few || lost.Names == 0 || batches == 0 {
 		t.Errorf("the cuts have lost %+v, and %d batches were acknowledged", lost, batches)
 	}
 }

@@ -72,7 +72,7 @@ func TestStopOnFullDisk(t *testing.T) {
 		blocked bool // a commit waits for Pebble
 	}{
 		"tables cannot be written": {time.Hour, false},
-		"a commit is blocked":      {50 * time.Millisecond, true},
+		"a commit is blocked":      {time.Second, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, full, stop := runOnFillingDisk(t, Options{CommitWait: c.wait, Store: store.Options{MemtableBytes: 256 << 10}})

@@ -238,7 +238,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		"deeply nested":         {websocket.MessageBinary, bytes.Repeat([]byte{0x81}, 1_000_000), websocket.StatusPolicyViolation},
 		"a text of 2^63 bytes":  {websocket.MessageBinary, []byte{0x7b, 0x80, 0, 0, 0, 0, 0, 0, 0}, websocket.StatusPolicyViolation},
 		"an unknown message":    {websocket.MessageBinary, []byte("\xa2\x65nonce\x01\x68contents\x63Foo"), websocket.StatusPolicyViolation},
-		"longer than a message": {websocket.MessageBinary, make([]byte, 2*wire.MaxMessageBytes), websocket.StatusMessageTooBig},
+		"longer than a message": {websocket.MessageBinary, make([]byte, wire.MaxMessageBytes+1), websocket.StatusMessageTooBig},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := h.raw()

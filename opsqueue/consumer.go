@@ -54,6 +54,9 @@ const (
 	minPingWait = time.Second
 	// closeWait is how long a client may take to answer that the server closes the connection.
 	closeWait = 100 * time.Millisecond
+	// mistakeWait is how long a client that has made a mistake may go on sending before it reads why the server closes the
+	// connection. It ends earlier when the client closes the connection or the server is closed.
+	mistakeWait = 5 * time.Second
 )
 
 // connKey is the key of the net.Conn in the context of a request.
@@ -270,7 +273,7 @@ func (c *consumer) closeFor(err error) {
 		(err == nil || isNet || websocket.CloseStatus(err) >= 0 || errors.Is(err, io.EOF) || c.ctx.Err() != nil) {
 		return
 	}
-	gone := time.AfterFunc(closeWait, c.cut)
+	gone := time.AfterFunc(mistakeWait, c.cut)
 	defer gone.Stop()
 	if isMistake {
 		_ = c.conn.Close(websocket.StatusPolicyViolation, closeReason(why.Error())) // the end of the connection says it, too
