@@ -18,6 +18,7 @@ func (a *applying) keepEnd(p part) {
 		status: s.Status, code: s.Code, exitCode: s.ExitCode, at: s.At,
 	}
 	a.o.Set(e.key(), e.encode())
+	a.besideRows++
 	generation := repeatsGeneration(e.at)
 	if timer := timerKey(repeatsEnd(generation), repeatsTimer, uint64(generation), 0, 0); a.o.Get(timer) == nil {
 		a.setTimer(timer)
