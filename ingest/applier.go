@@ -166,6 +166,7 @@ func (e *Engine) commitApplied(u *uncommitted) error {
 	e.commits.count.Add(1)
 	e.reportEnds()
 	committed := time.Now()
+	e.silences.note(e.store.TakeSilent()) // before the answers to their claims, and before their jobs are offered
 	for i, r := range u.records {
 		if answerApplied(r, u.results[i], nil) {
 			e.giveBack(u.results[i])
@@ -175,7 +176,6 @@ func (e *Engine) commitApplied(u *uncommitted) error {
 	u.records, u.results = u.records[:0], u.results[:0]
 	e.commits.applied.send()
 	signal(e.time.due)
-	e.silences.note(e.store.TakeSilent()) // before their jobs are offered
 	readied, all := e.store.TakeReadied()
 	e.parked.committed(readied, all)
 	e.stepped(time.Since(committed))

@@ -226,11 +226,12 @@ func (s *State) refuseUnlessWaiting() Refusal {
 }
 
 // waitUntil makes a waiting job deferred until runAt or, if that has passed, pending. A pending job keeps its place in
-// the order. A job that waited because it is damaged is not damaged any more once somebody gives it another run_at.
+// the order. A job that waited because it is damaged is not damaged any more once somebody gives it another run_at. Its last
+// run stays ended: no late outcome of it is accepted.
 func (s State) waitUntil(runAt int64, now Now) State {
 	next := s
 	if s.Code == Damaged && runAt != s.At {
-		next.Code = NoCode
+		next.Code, next.Claim = NoCode, 0
 	}
 	next.UpdatedAt, next.Order = now.At, 0
 	if runAt > now.At {

@@ -185,7 +185,7 @@ func rules() []rule {
 		{name: "run now during a backoff", attributes: usual, from: backedOff, do: runNow,
 			to: after(backedOff, func(s *State) { s.Status, s.At = Pending, 0 })},
 		{name: "run now what is damaged", attributes: usual, from: aside, do: runNow,
-			to: after(State{}, func(s *State) { s.Status, s.Claim = Pending, 60 })},
+			to: after(State{}, func(s *State) { s.Status = Pending })},
 		{name: "run now what is pending", attributes: usual, from: pending, do: runNow, to: pending},
 		{name: "run now what is active", attributes: usual, from: active, do: runNow, to: active, refusal: IsActive},
 		{name: "run now what has ended", attributes: usual, from: completed, do: runNow, to: completed, refusal: HasEnded},
@@ -211,7 +211,7 @@ func rules() []rule {
 		{name: "patch another attribute of a damaged job", attributes: usual, from: aside, do: patch(Patch{Priority: pointer(4)}),
 			to: after(aside, func(s *State) { s.Priority = 0 })},
 		{name: "patch run_at of a damaged job", attributes: usual, from: aside, do: patch(Patch{RunAt: when(9000)}),
-			to: after(aside, func(s *State) { s.Code, s.At = NoCode, 9000 })},
+			to: after(aside, func(s *State) { s.Code, s.Claim, s.At = NoCode, 0, 9000 })},
 		{name: "patch an active job", attributes: usual, from: active, do: patch(Patch{Priority: pointer(1)}), to: active, refusal: IsActive},
 		{name: "patch an ended job", attributes: usual, from: failed, do: patch(Patch{Priority: pointer(1)}), to: failed, refusal: HasEnded},
 	}

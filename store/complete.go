@@ -173,19 +173,19 @@ func (a *applying) endAll(c *claim, cmd *job.Complete) (n int, refusal job.Refus
 	named := a.named(cmd.Outcomes)
 	cancelled := false
 	for _, r := range handedOut {
-		a.eachOf(r, func(p part) {
-			switch {
-			case p.in.Claim != c.seq:
-			case p.in.Status == job.Cancelled:
-				cancelled = true
-			case p.in.Status == job.Active:
-				a.endReported(p, p.in.State, cmd.All)
-				n += int(p.lines()) - named.within(p.run())
-			case a.endLate(p, cmd):
-				n += int(p.lines()) - named.within(p.run())
-			case cmd.All.Same(p.in.Code, int(p.in.ExitCode)):
-				n += int(p.lines()) - named.within(p.run())
-			}
+		named.without(r, func(r Run) {
+			a.eachOf(r, func(p part) {
+				switch {
+				case p.in.Claim != c.seq:
+				case p.in.Status == job.Cancelled:
+					cancelled = true
+				case p.in.Status == job.Active:
+					a.endReported(p, p.in.State, cmd.All)
+					n += int(p.lines())
+				case a.endLate(p, cmd), cmd.All.Same(p.in.Code, int(p.in.ExitCode)):
+					n += int(p.lines())
+				}
+			})
 		})
 	}
 	if n == 0 && len(cmd.Outcomes) == 0 {

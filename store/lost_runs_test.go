@@ -166,3 +166,56 @@ func TestLateOutcome(t *testing.T) {
 		}
 	})
 }
+
+// TestAllIsNotForNamedJobs: the outcome for all of a claim is not given to a job with an outcome of its own in the request, also
+// if that is refused: to a job that waits again, and to one that is active.
+func TestAllIsNotForNamedJobs(t *testing.T) {
+	all := job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}
+	t.Run("late", func(t *testing.T) {
+		c := newCompleting(t)
+		id := c.create(4, func(c *job.Create) { c.Groups[0].LeaseMs = 1000 })
+		claim := c.apply(plainClaim("r", 4)).(*Claimed).Claim
+		c.at += 2000
+		c.apply(job.Tick{})
+		unget := job.Outcome{ID: id.WithLine(1), Code: job.Unget, DelayMs: -1}
+		got := c.apply(job.Complete{Claim: claim, All: &all, Outcomes: []job.Outcome{unget}}).(*Ended)
+		if got.All != 3 || got.Results[0].Refusal != job.ClaimLost {
+			t.Fatalf("%+v", got)
+		}
+		for line, status := range []job.Status{job.Completed, job.Pending, job.Completed, job.Completed} {
+			c.is(id.WithLine(line), status, 1)
+		}
+	})
+	t.Run("active", func(t *testing.T) {
+		c := newCompleting(t)
+		id := c.create(3, func(c *job.Create) { c.Groups[0].Hops = job.MaxHops })
+		claim := c.apply(plainClaim("r", 3)).(*Claimed).Claim
+		chains := job.Outcome{ID: id, Code: job.OK, ExitCode: 200, DelayMs: -1, Then: oneChained("", "x", "p")}
+		got := c.apply(job.Complete{Claim: claim, All: &all, Outcomes: []job.Outcome{chains}}).(*Ended)
+		if got.All != 2 || got.Results[0].Refusal != job.TooManyHops {
+			t.Fatalf("%+v", got)
+		}
+		c.is(id, job.Active, 1)
+	})
+}
+
+// TestDamagedRunIsNotReportedLate: a job was set aside because its payload could not be read. Whoever runs it begins anew: the
+// runner of the run before cannot end it.
+func TestDamagedRunIsNotReportedLate(t *testing.T) {
+	runAt := int64(startAt + 5000)
+	for name, run := range map[string]func(id job.ID) job.Command{
+		"run":   func(id job.ID) job.Command { return job.Move{Op: job.Run, Job: id} },
+		"patch": func(id job.ID) job.Command { return job.Patch{Job: id, RunAt: &runAt} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCompleting(t)
+			id := c.create(1, nil)
+			claim := c.apply(plainClaim("r", 1)).(*Claimed).Claim
+			c.apply(job.Complete{Claim: claim, Outcomes: []job.Outcome{{ID: id, Code: job.Damaged, DelayMs: -1}}})
+			c.apply(run(id))
+			if got := c.apply(job.Complete{Claim: claim, Outcomes: []job.Outcome{outcomeOf(id, job.OK)}}).(*Ended).Results[0]; got.Refusal != job.ClaimLost {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}

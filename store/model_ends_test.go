@@ -46,9 +46,12 @@ func (m *model) endRuns(cmd job.Complete) *Ended {
 	// Consecutive jobs that are equal end together.
 	for i := 0; i < len(c.handed); i++ {
 		j := c.handed[i]
+		if excepted[j] {
+			continue
+		}
 		if c.holds(j) {
 			alike := []*modelJob{j}
-			for i+1 < len(c.handed) && c.holds(c.handed[i+1]) && neighbours(j, c.handed[i+1]) {
+			for i+1 < len(c.handed) && c.holds(c.handed[i+1]) && !excepted[c.handed[i+1]] && neighbours(j, c.handed[i+1]) {
 				i++
 				j = c.handed[i]
 				alike = append(alike, j)
@@ -57,10 +60,8 @@ func (m *model) endRuns(cmd job.Complete) *Ended {
 			result.All += len(alike)
 		} else if j.lateOf(c) && cmd.All.Code.Reported() && !m.doomed(j) && !j.batch.submission.ended() {
 			m.endLate(j, cmd.All)
-			if !excepted[j] {
-				result.All++
-			}
-		} else if j.claim == c && !excepted[j] && cmd.All.Same(j.code, j.exitCode) {
+			result.All++
+		} else if j.claim == c && cmd.All.Same(j.code, j.exitCode) {
 			result.All++
 		}
 	}

@@ -44,7 +44,7 @@ func (m *model) moveOne(cmd job.Move) Result {
 			return &Moved{Refusal: job.HasEnded}
 		case j.status == job.Deferred:
 			if j.code == job.Damaged {
-				j.code = job.NoCode
+				j.code, j.claim = job.NoCode, nil
 			}
 			m.makePending(j)
 		}
@@ -116,7 +116,7 @@ func (m *model) patch(p job.Patch) Result {
 		runAt = *p.RunAt
 	}
 	if j.code == job.Damaged && runAt != j.runAt {
-		j.code = job.NoCode
+		j.code, j.claim = job.NoCode, nil
 	}
 	switch order := j.order; {
 	case runAt > m.at:

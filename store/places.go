@@ -46,9 +46,23 @@ func (l lineSet) sorted() lineSet {
 	return slices.Compact(l)
 }
 
-// within returns how many of the lines are in r.
-func (l lineSet) within(r Run) int {
+// within returns those of the lines that are in r.
+func (l lineSet) within(r Run) lineSet {
 	first, _ := slices.BinarySearchFunc(l, position{r.Batch, r.First}, comparePositions)
 	end, _ := slices.BinarySearchFunc(l, position{r.Batch, r.Last + 1}, comparePositions)
-	return end - first
+	return l[first:end]
+}
+
+// without calls visit with the ranges of r that are between the lines.
+func (l lineSet) without(r Run, visit func(r Run)) {
+	first := r.First
+	for _, at := range l.within(r) {
+		if first < at.line {
+			visit(Run{r.Batch, first, at.line - 1})
+		}
+		first = at.line + 1
+	}
+	if first <= r.Last {
+		visit(Run{r.Batch, first, r.Last})
+	}
 }

@@ -88,7 +88,7 @@ func endedAlike(ends []purgedEnd, cmd *job.Complete) (n int) {
 	named = named.sorted()
 	for i := range ends {
 		if e := &ends[i]; cmd.All.Same(e.code, int(e.exitCode)) {
-			n += e.run.Lines() - named.within(e.run)
+			n += e.run.Lines() - len(named.within(e.run))
 		}
 	}
 	return n
