@@ -115,7 +115,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 			t.Errorf("docs/reference/metrics.md has %s, which /metrics has not", name)
 		}
 	}
-	for _, must := range []string{"go_goroutines", "process_resident_memory_bytes", `daybook_jobs{status="pending"} 0`, `daybook_batches{status="in_progress"} 0`, `daybook_watermark_seq{mark="synced"}`, "daybook_ready 1"} {
+	for _, must := range []string{"go_goroutines", "process_resident_memory_bytes", `daybook_jobs{status="pending"} 0`, `daybook_batches{status="in_progress"} 0`, `daybook_watermark_seq{mark="synced"}`, "daybook_ready 1", `daybook_command_seconds_count{verb="create"} 1`, `daybook_command_seconds_count{verb="claim"} 1`} {
 		if !strings.Contains(a.body, must) {
 			t.Errorf("/metrics lacks %s", must)
 		}

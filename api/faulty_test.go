@@ -201,6 +201,8 @@ func (f *faulty) Stats() ingest.Stats {
 
 func (f *faulty) QueueRows() int { return 0 }
 
+func (f *faulty) CommandTimes() map[string]ingest.CommandTimes { return nil }
+
 func (f *faulty) QueueFigures() []store.QueueFigures { return nil }
 
 func (f *faulty) Ready() error {

@@ -292,13 +292,14 @@ func (s *picky) Queues(_, _, _ string, limit int) ([]store.Queue, bool, error) {
 
 func (s *picky) CatchUp(context.Context, uint64) error { return nil }
 
-func (s *picky) Now() int64                              { return fuzzReceipt.At }
-func (s *picky) Stats() ingest.Stats                     { return ingest.Stats{} }
-func (s *picky) Ready() error                            { return nil }
-func (s *picky) QueueRows() int                          { return 0 }
-func (s *picky) QueueFigures() []store.QueueFigures      { return nil }
-func (*picky) AcceptTime(context.Context) (int64, error) { return 0, nil }
-func (*picky) ClockOffset() time.Duration                { return 0 }
+func (s *picky) Now() int64                                   { return fuzzReceipt.At }
+func (s *picky) Stats() ingest.Stats                          { return ingest.Stats{} }
+func (s *picky) Ready() error                                 { return nil }
+func (s *picky) QueueRows() int                               { return 0 }
+func (s *picky) CommandTimes() map[string]ingest.CommandTimes { return nil }
+func (s *picky) QueueFigures() []store.QueueFigures           { return nil }
+func (*picky) AcceptTime(context.Context) (int64, error)      { return 0, nil }
+func (*picky) ClockOffset() time.Duration                     { return 0 }
 
 // FuzzRoutes sends any query, any two path parameters and any body with any content type to any route. It takes the
 // routes from the table, so it includes new ones. The server must turn each request into a command that can be read

@@ -222,6 +222,13 @@ func syncSummary(j *ingest.JournalStats) prometheus.Metric {
 		map[float64]float64{.5: float64(j.SyncP50Us) / 1e6, .99: float64(j.SyncP99Us) / 1e6, 1: float64(j.SyncMaxUs) / 1e6})
 }
 
+var commandSeconds = prometheus.NewDesc("daybook_command_seconds", "How long commands held the applier since the start; quantile 1 is the longest.", []string{"verb"}, nil)
+
+// commandSummary returns how long the commands of a verb held the applier.
+func commandSummary(verb string, t ingest.CommandTimes) prometheus.Metric {
+	return prometheus.MustNewConstSummary(commandSeconds, t.Commands, t.Total.Seconds(), map[float64]float64{1: t.Longest.Seconds()}, verb)
+}
+
 func oneIf(yes bool) float64 {
 	if yes {
 		return 1
@@ -231,6 +238,7 @@ func oneIf(yes bool) float64 {
 
 func (c *engineCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- journalSync
+	ch <- commandSeconds
 	for _, f := range figures {
 		ch <- f.desc
 	}
@@ -239,6 +247,9 @@ func (c *engineCollector) Describe(ch chan<- *prometheus.Desc) {
 func (c *engineCollector) Collect(ch chan<- prometheus.Metric) {
 	stats := c.s.engine.Stats()
 	ch <- syncSummary(&stats.Journal)
+	for verb, times := range c.s.engine.CommandTimes() {
+		ch <- commandSummary(verb, times)
+	}
 	for _, f := range figures {
 		f.values(&stats, func(value float64, label ...string) {
 			ch <- prometheus.MustNewConstMetric(f.desc, f.kind, value, label...)

@@ -30,6 +30,7 @@ type monitor interface {
 	Ready() error
 	QueueFigures() []store.QueueFigures
 	QueueRows() int
+	CommandTimes() map[string]ingest.CommandTimes
 }
 
 // rootPage is the answer to GET / for browsers.

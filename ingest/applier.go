@@ -49,6 +49,7 @@ func (e *Engine) applyLive(r *journal.Record) (store.Result, error) {
 	if r.Verb == (job.Tick{}).Verb() {
 		e.counters.tickTook.Store(int64(took))
 	}
+	e.counters.commands.add(r.Verb, took)
 	e.stepped(took)
 	return result, err
 }

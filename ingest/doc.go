@@ -32,7 +32,7 @@
 //   - proposal.go, stray_claims.go: proposing a command and waiting for its answer; claims whose callers have gone.
 //   - parked_claims.go, interests.go: claims that wait for a job, and which of them is woken; claims by the jobs that
 //     they accept.
-//   - handover.go, applier.go, blocked_commits.go, broadcast.go: from the log to the store; commits that Pebble blocks,
+//   - handover.go, applier.go, command_times.go, blocked_commits.go, broadcast.go: from the log to the store; commits that Pebble blocks,
 //     and waiting for commits.
 //   - reads.go: reads, and what they wait for.
 //   - timekeeper.go, ticks.go, stall_watch.go: when ticks, graces and other timed commands are proposed; how large ticks

@@ -116,6 +116,7 @@ type counters struct {
 	graces       atomic.Uint64
 	tickTook     atomic.Int64 // ns that the last tick took to apply
 	longestStep  atomic.Int64 // ns that the longest step of the applier took; tests reset it
+	commands     commandTimes
 }
 
 // Open opens the store and the log of a data directory, or makes them. The error is ErrInUse if another process uses
