@@ -106,7 +106,9 @@ PROCESS := ./bench ./bench/open ./blob/s3 ./client ./client/daybooktest ./cmd/da
   ./load/limits ./load/works ./opsqueue ./runner ./runner/container ./runner/container/enginetest ./runner/program \
   ./runner/sandbox ./runner/sandbox/helper ./runner/script ./runner/wasi ./trace/tracetest
 # Packages that attack a server for as long as one lets them.
-PROVE := ./proof/corruption ./proof/crash ./proof/hostile ./proof/powerfs ./proof/runners ./proof/sim
+PROVE := ./proof/corruption ./proof/crash ./proof/hostile ./proof/limits ./proof/powerfs ./proof/runners ./proof/sim
+# Of these, those that measure memory, of which the race detector takes several times as much.
+PROVE_MEMORY := ./proof/hostile ./proof/limits
 # Packages with goroutines, for the race detector. The server itself has it in prove-short.
 RACE := ./api ./backup ./blob ./client ./ingest ./journal ./opsqueue ./registry ./registry/onlost ./runner ./runner/pool ./runner/script \
   ./runner/slots ./runner/wasi ./runner/webhook ./store ./store/lsm ./trace
@@ -129,8 +131,8 @@ test-process: build ## tests with the binary, shells, interpreters, containers, 
 	$(call with,daybook) $(TEST) -short -p 4 $(PROCESS)
 
 prove-short: build build-race ## simulation, crashes, corruption, attacks and runners, with the race detector in the server, and all tests that -short makes smaller
-	$(call with,daybook-race) $(TEST) -p 2 $(filter-out ./proof/hostile,$(PROVE))
-	$(call with,daybook) $(TEST) ./proof/hostile # measures memory, of which the race detector takes several times as much
+	$(call with,daybook-race) $(TEST) -p 2 $(filter-out $(PROVE_MEMORY),$(PROVE))
+	$(call with,daybook) $(TEST) -p 1 $(PROVE_MEMORY)
 	$(call with,daybook) $(TEST) -p 2 -run '^($(subst $(space),|,$(strip $(SIZED))))$$' $(SIZED_IN)
 
 test-race: build-race ## tests with the race detector, of the packages that have goroutines
@@ -145,7 +147,7 @@ lint: ## formatting, go.mod files, vet, static analysis, and the picture of the 
 
 test-all: lint test test-process prove-short test-race ## the five lanes, one after the other
 
-release-check: cross check-peers check-packages helm-lint site sim corruption crash runner-kills hostile ## what a release and the end of larger work need besides test-all: other systems, peers, packages, the site, the proofs in full; hours
+release-check: cross check-peers check-packages helm-lint site sim corruption crash runner-kills hostile limits ## what a release and the end of larger work need besides test-all: other systems, peers, packages, the site, the proofs in full; hours
 
 busy: ## keep the machine busy for BUSY (10m), with a load of about 10, to run tests beside it
 	$(GO) run ./proof/busy -for $(or $(BUSY),10m)
@@ -276,6 +278,9 @@ runner-soak: build ## memory, descriptors and processes of a runner that runs jo
 hostile: build ## clients that never read, never write, or go byte by byte, by hundreds on each route and in streams; about 15 minutes; reports to docs/explanation/reliability.md
 	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook $(PROOF) ./proof/hostile -full
 
+limits: build ## a server in a memory cgroup of 1 GiB with all that there may be in it: how long each command takes, memory, the start after a kill; half an hour
+	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook TESTS_NEED_CGROUPS=1 $(TEST) -timeout 90m -v ./proof/limits -full
+
 fuzz: ## each fuzz target for FUZZTIME (30s)
 	@for pkg in $$($(GO) list work); do \
 	  for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
@@ -286,4 +291,4 @@ fuzz: ## each fuzz target for FUZZTIME (30s)
 clean: ## remove what was built
 	rm -rf $(BIN)
 
-.PHONY: help test-process prove-short test-race lint test-all release-check architecture site site-tools build build-race run tools programs zeroconf typescript promtool proxies s3server release packages image helm-lint check-packages cross test busy tidy vuln demo bench bench-matrix bench-compare bench-open peers bench-peers check-peers check-moving bench-parts bench-runners scale sweeps check-scale sim corruption crash runner-kills runner-soak hostile fuzz clean
+.PHONY: help test-process prove-short test-race lint test-all release-check architecture site site-tools build build-race run tools programs zeroconf typescript promtool proxies s3server release packages image helm-lint check-packages cross test busy tidy vuln demo bench bench-matrix bench-compare bench-open peers bench-peers check-peers check-moving bench-parts bench-runners scale sweeps check-scale sim corruption crash runner-kills runner-soak hostile limits fuzz clean

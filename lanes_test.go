@@ -151,7 +151,7 @@ func shortTests(files []*ast.File) (tests []string) {
 
 // unhurried are folders whose tests attack a server for some real time, or measure it. If they wait too long for it, they
 // prove nothing, and say so.
-var unhurried = []string{"bench", "proof/crash", "proof/runners"}
+var unhurried = []string{"bench", "proof/crash", "proof/limits", "proof/runners"}
 
 // mostReal is a ratchet: how many lines of tests sleep or compare in real time, each with its reason.
 const mostReal = 40

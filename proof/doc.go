@@ -6,6 +6,7 @@
 //	crash       kills, freezes and cuts the power of the real binary, and fills its disk or makes it read-only
 //	runners     kills runners, the processes that they start, and their server
 //	hostile     opens connections that never read, never write, or send a byte a second, on every route
+//	limits      fills a server to its limits in a memory cgroup of 1 GiB
 //	powerfs     is a file system for power cuts: it knows what was synced, and can lose the rest
 //	stallfs     is a disk on which a store stalls, for tests of the server while Pebble blocks all commits
 //	busy        loads a machine, so that other tests can be run on a busy one

@@ -1,0 +1,102 @@
+package limits
+
+import (
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+var (
+	full   = flag.Bool("full", false, "all that there may be in 1 GiB; half an hour on two processors")
+	values = flag.Int("values", 10_000, "with -full: thousands of jobs with a value of meta each")
+)
+
+// The targets:
+const (
+	memory       = 1 << 30         // of the cgroup, as docs/how-to/sizing.md asks for
+	mostResident = 950 << 20       // of the server: the rest is for what the kernel keeps for it
+	mostStart    = 2 * time.Second // after a SIGKILL, with -full
+)
+
+// TestLimits: a server with as much of everything as it may have goes on within its memory, holds nobody up for long, and
+// starts again.
+func TestLimits(t *testing.T) {
+	n := amounts{values: 20, queues: 5, lines: 40_000, groups: 5, payloads: 20, keys: 200, sessions: 200, claims: 200}
+	if *full {
+		n = amounts{values: *values, queues: 1000, lines: 4_000_000, groups: 200, payloads: 200, keys: 50_000, sessions: 50_000, claims: 50_000}
+	}
+	load := loadOfMachine(t)
+	s := newServer(t, memory)
+	jobs := s.fill(n)
+	filled := s.resident()
+	s.attack(n)
+	attacked := s.resident()
+	if err := s.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatalf("the start after a SIGKILL: %v: %s", err, s.log.String())
+	}
+	started := time.Since(begun)
+	replayed := s.commandTimes()
+	again := s.ask(http.MethodPost, "/jobs/claim", map[string]any{"runner_id": "after", "max": 1000, "strategy": map[string]any{"name": "prefer_distinct", "meta_key": "order"}})
+	if again["claim_id"] == nil {
+		t.Error("a claim after the start got nothing")
+	}
+	after := s.resident()
+	held := 0
+	for _, n := range s.get("/queues/acme/values")["counts"].(map[string]any) {
+		held += int(n.(float64))
+	}
+	if held != n.values*1000 {
+		t.Errorf("%d jobs with values are there, and %d were created", held, n.values*1000)
+	}
+	for verb, times := range replayed {
+		if times.longest > mostHeld {
+			s.slow = append(s.slow, fmt.Sprintf("the start after a SIGKILL: a %s took %v", verb, times.longest))
+		}
+	}
+	if err := s.Stop(); err != nil {
+		t.Errorf("stop: %v", err)
+	}
+	var worst strings.Builder
+	for _, verb := range sorted(s.worst) {
+		fmt.Fprintf(&worst, "| %s | %v |\n", verb, s.worst[verb].Round(10*time.Microsecond))
+	}
+	t.Logf("%d jobs; resident at most %d MiB when all was there, %d MiB after the requests, %d MiB after the start; ready %v after a SIGKILL; the load of the machine was %.1f before\n%s\n%s",
+		jobs, filled>>20, attacked>>20, after>>20, started.Round(time.Millisecond), load, s.table.String(), worst.String())
+	if most := max(attacked, after); most > mostResident {
+		t.Errorf("the server had %d MiB resident, more than %d", most>>20, mostResident>>20)
+	}
+	if !*full {
+		return // times say nothing on a busy machine
+	}
+	if load > float64(runtime.NumCPU()) {
+		t.Errorf("undecided: the load of the machine is %.1f on %d processors; run -full on a quiet one", load, runtime.NumCPU())
+	}
+	for _, slow := range s.slow {
+		t.Errorf("%s; %v is the most", slow, mostHeld)
+	}
+	if started > mostStart {
+		t.Errorf("the server was ready %v after the start, and may take %v", started, mostStart)
+	}
+}
+
+// loadOfMachine returns how many processes want a processor, where the system says so.
+func loadOfMachine(t *testing.T) (load float64) {
+	t.Helper()
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return 0 // no cgroup can be made either
+	}
+	if _, err := fmt.Sscan(string(text), &load); err != nil {
+		t.Fatal(err)
+	}
+	return load
+}

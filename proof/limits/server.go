@@ -1,0 +1,277 @@
+package limits
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/bench/rig"
+	"github.com/daybookq/daybook/client/daybooktest"
+)
+
+// server is a server in a memory cgroup.
+type server struct {
+	*daybooktest.Process
+	t    *testing.T
+	http *http.Client
+	log  strings.Builder
+	// table has a row for each step, and worst the longest time that a command of each verb took so far.
+	table strings.Builder
+	worst map[string]time.Duration
+	slow  []string // steps in which a command took longer than it may
+}
+
+// mostHeld is for how long a command may hold the applier. A run with -full fails if one takes longer.
+const mostHeld = 20 * time.Millisecond
+
+// callers is how many requests are under way at once while the server is filled.
+const callers = 4
+
+// newServer starts a server in a cgroup with so much memory.
+func newServer(t *testing.T, memory int64) *server {
+	t.Helper()
+	binary, err := daybooktest.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	group, err := newMemoryCgroup(memory)
+	if err != nil {
+		const needed = "TESTS_NEED_CGROUPS"
+		if os.Getenv(needed) != "" {
+			t.Fatalf("%s is set, and %v", needed, err)
+		}
+		t.Skipf("this test needs a memory cgroup, and the right to make one: %v", err)
+	}
+	dir := t.TempDir()
+	script := filepath.Join(dir, "limited")
+	if err := os.WriteFile(script, fmt.Appendf(nil, "#!/bin/sh\n%s && exec '%s' \"$@\"\n", group.enter(), binary), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s := &server{t: t, worst: map[string]time.Duration{}, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: callers}}}
+	s.Process = &daybooktest.Process{Binary: script, Data: filepath.Join(dir, "data"), Args: []string{"--log-level", "warn"}, Log: &s.log}
+	t.Cleanup(func() {
+		if err := s.Kill(); err != nil {
+			t.Error(err)
+		}
+		if err := group.remove(); err != nil {
+			t.Error(err)
+		}
+		if t.Failed() {
+			t.Log(s.log.String())
+		}
+	})
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatalf("%v: %s", err, s.log.String())
+	}
+	if limit := s.metrics()["go_gc_gomemlimit_bytes"]; limit > float64(memory) {
+		t.Fatalf("the soft memory limit of the server is %.0f, and its cgroup has %d", limit, memory)
+	}
+	return s
+}
+
+// send sends a request, and returns the status and the body of the answer.
+func (s *server) send(method, path, kind string, body []byte, header ...string) (status int, answer []byte, err error) {
+	req, err := http.NewRequestWithContext(s.t.Context(), method, s.URL()+path, bytes.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
+	req.Header.Set("Content-Type", kind)
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := s.http.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	answer, err = io.ReadAll(resp.Body)
+	return resp.StatusCode, answer, err
+}
+
+// ask sends a request with a JSON document, which must succeed, and decodes the answer, if there is one.
+func (s *server) ask(method, path string, body any) (answer map[string]any) {
+	s.t.Helper()
+	text, err := json.Marshal(body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	status, got, err := s.send(method, path, "application/json", text)
+	if err != nil || status >= 300 {
+		s.t.Fatalf("%s %s: %d %.300s, %v", method, path, status, got, err)
+	}
+	if len(got) > 0 {
+		if err := json.Unmarshal(got, &answer); err != nil {
+			s.t.Fatalf("%s %s: %v", method, path, err)
+		}
+	}
+	return answer
+}
+
+// get reads a JSON document.
+func (s *server) get(path string) (answer map[string]any) {
+	s.t.Helper()
+	status, text, err := s.send(http.MethodGet, path, "application/json", nil)
+	if err == nil && status == http.StatusOK {
+		err = json.Unmarshal(text, &answer)
+	}
+	if err != nil || status != http.StatusOK {
+		s.t.Fatalf("GET %s: %d %.300s, %v", path, status, text, err)
+	}
+	return answer
+}
+
+// resident returns the resident memory of the server: the most since it was started.
+func (s *server) resident() (peak int64) {
+	s.t.Helper()
+	_, peak, err := rig.Resident(s.Process)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return peak
+}
+
+// create posts jobs. While the server has too much to apply, it tries again. It reports whether the server has taken the
+// jobs: it refuses what would make too many queues.
+func (s *server) create(path, kind string, body []byte, header ...string) bool {
+	for {
+		status, answer, err := s.send(http.MethodPost, path, kind, body, header...)
+		switch {
+		case err != nil:
+			s.t.Errorf("%s: %v", path, err)
+			return false
+		case status == http.StatusCreated || status == http.StatusOK:
+			return true
+		case status == http.StatusTooManyRequests && bytes.Contains(answer, []byte(`"too_many_queues"`)):
+			return false
+		case status != http.StatusTooManyRequests:
+			s.t.Errorf("%s: %d %.300s", path, status, answer)
+			return false
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// each calls do for 0 … n-1, several at once, until one returns false, and returns how many returned true.
+func (s *server) each(n int, do func(i int) bool) int {
+	s.t.Helper()
+	var next, done atomic.Int64
+	var stopped atomic.Bool
+	var all sync.WaitGroup
+	for range callers {
+		all.Go(func() {
+			for !stopped.Load() {
+				i := int(next.Add(1)) - 1
+				if i >= n {
+					return
+				}
+				if !do(i) {
+					stopped.Store(true)
+					return
+				}
+				done.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if s.t.Failed() {
+		s.t.FailNow()
+	}
+	return int(done.Load())
+}
+
+// metrics reads the server's metrics, by name and labels.
+func (s *server) metrics() map[string]float64 {
+	s.t.Helper()
+	status, page, err := s.send(http.MethodGet, "/metrics", "text/plain", nil)
+	if err != nil || status != http.StatusOK {
+		s.t.Fatalf("/metrics: %d, %v", status, err)
+	}
+	values := map[string]float64{}
+	for lines := bufio.NewScanner(bytes.NewReader(page)); lines.Scan(); {
+		name, text, _ := strings.Cut(lines.Text(), " ")
+		if value, err := strconv.ParseFloat(text, 64); err == nil {
+			values[name] = value
+		}
+	}
+	return values
+}
+
+// commandTime is how long commands of a verb have held the applier since the server was started.
+type commandTime struct {
+	commands       int
+	total, longest time.Duration
+}
+
+// commandTimes reads the metrics of commands, by verb, when all commands so far are applied.
+func (s *server) commandTimes() map[string]commandTime {
+	s.t.Helper()
+	page := s.metrics()
+	for page["daybook_lag_commands"] > 0 {
+		time.Sleep(10 * time.Millisecond)
+		page = s.metrics()
+	}
+	times := map[string]commandTime{}
+	for name, value := range page {
+		of, labels, _ := strings.Cut(name, "{")
+		_, verb, _ := strings.Cut(labels, `verb="`)
+		verb, _, _ = strings.Cut(verb, `"`)
+		t := times[verb]
+		switch of {
+		case "daybook_command_seconds":
+			t.longest = time.Duration(value * float64(time.Second))
+		case "daybook_command_seconds_sum":
+			t.total = time.Duration(value * float64(time.Second))
+		case "daybook_command_seconds_count":
+			t.commands = int(value)
+		default:
+			continue
+		}
+		times[verb] = t
+	}
+	return times
+}
+
+// step does something, and notes how long the commands that came of it held the applier.
+func (s *server) step(what string, do func()) {
+	s.t.Helper()
+	before := s.commandTimes()
+	do()
+	after := s.commandTimes()
+	for _, verb := range sorted(after) {
+		is, was := after[verb], before[verb]
+		n := is.commands - was.commands
+		if n == 0 {
+			continue
+		}
+		longest := "" // of the step, if it is longer than all before it
+		if is.longest > was.longest {
+			longest = " " + is.longest.Round(10*time.Microsecond).String()
+			s.worst[verb] = max(s.worst[verb], is.longest)
+			if is.longest > mostHeld {
+				s.slow = append(s.slow, fmt.Sprintf("%s: a %s took %v", what, verb, is.longest.Round(10*time.Microsecond)))
+			}
+		}
+		fmt.Fprintf(&s.table, "| %s | %s | %d | %v |%s |\n", what, verb, n, ((is.total - was.total) / time.Duration(n)).Round(10*time.Microsecond), longest)
+		what = ""
+	}
+}
+
+func sorted[V any](m map[string]V) (keys []string) {
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
