@@ -249,6 +249,7 @@ func (s *server) step(what string, do func()) {
 	before := s.commandTimes()
 	do()
 	after := s.commandTimes()
+	row := what // the first row of a step has its name
 	for _, verb := range sorted(after) {
 		is, was := after[verb], before[verb]
 		n := is.commands - was.commands
@@ -263,8 +264,8 @@ func (s *server) step(what string, do func()) {
 				s.slow = append(s.slow, fmt.Sprintf("%s: a %s took %v", what, verb, is.longest.Round(10*time.Microsecond)))
 			}
 		}
-		fmt.Fprintf(&s.table, "| %s | %s | %d | %v |%s |\n", what, verb, n, ((is.total - was.total) / time.Duration(n)).Round(10*time.Microsecond), longest)
-		what = ""
+		fmt.Fprintf(&s.table, "| %s | %s | %d | %v |%s |\n", row, verb, n, ((is.total - was.total) / time.Duration(n)).Round(10*time.Microsecond), longest)
+		row = ""
 	}
 }
 
