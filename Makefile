@@ -111,7 +111,7 @@ PROVE := ./proof/corruption ./proof/crash ./proof/hostile ./proof/limits ./proof
 PROVE_MEMORY := ./proof/hostile ./proof/limits
 # Packages with goroutines, for the race detector. The server itself has it in prove-short.
 RACE := ./api ./backup ./blob ./client ./ingest ./journal ./opsqueue ./registry ./registry/onlost ./runner ./runner/pool ./runner/script \
-  ./runner/slots ./runner/wasi ./runner/webhook ./store ./store/lsm ./trace
+  ./runner/slots ./runner/wasi ./runner/webhook ./store/lsm ./trace
 # Tests of the packages above that are smaller with -short, or skipped, and the packages that have them.
 SIZED_IN := . ./bench ./bench/open ./blob ./cmd/daybook ./ingest ./journal ./opsqueue ./runner/container ./runner/sandbox ./store
 SIZED    := TestBatchPowerCuts TestBlockedCommit TestCheckSurvivesAnyByte TestClientModule TestDrawIsBounded \
@@ -137,6 +137,7 @@ prove-short: build build-race ## simulation, crashes, corruption, attacks and ru
 
 test-race: build-race ## tests with the race detector, of the packages that have goroutines
 	$(call with,daybook-race) CGO_ENABLED=1 $(TEST) -race -short -p 3 $(RACE)
+	CGO_ENABLED=1 $(TEST) -race -short -run '^Test(Flush|Queries|Queues)' ./store # the others have one goroutine
 
 lint: ## formatting, go.mod files, vet, static analysis, and the picture of the architecture
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not formatted:"; gofmt -l $$(git ls-files '*.go'); exit 1; }

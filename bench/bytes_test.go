@@ -1,0 +1,80 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/load/works"
+)
+
+// BenchmarkCreateBytes posts 4 MiB of lines in each request from 16 connections, and reports what part of the rate of the
+// raw disk this is. A post that is refused since the store is behind is sent again, so the rate is one that lasts.
+func BenchmarkCreateBytes(b *testing.B) {
+	const post, conns = 4 << 20, 16
+	for _, size := range []int{100, 1 << 10, 16 << 10} {
+		b.Run(fmt.Sprintf("size=%d", size), func(b *testing.B) {
+			s := serve(b)
+			l := NewLoad(s.URL(), conns)
+			defer l.Close()
+			lines := post / (size + 1)
+			body := works.Lines(lines, size)
+			payloads := int64(lines * size)
+			var left, refused atomic.Int64
+			left.Store(int64(b.N))
+			b.SetBytes(payloads)
+			b.ResetTimer()
+			var callers sync.WaitGroup
+			for range conns {
+				callers.Go(func() {
+					for left.Add(-1) >= 0 {
+						for {
+							err := l.Add(context.Background(), body)
+							if err == nil {
+								break
+							}
+							if !errors.Is(err, errOverloaded) {
+								b.Error(err)
+								return
+							}
+							refused.Add(1)
+							time.Sleep(10 * time.Millisecond)
+						}
+					}
+				})
+			}
+			callers.Wait()
+			b.StopTimer()
+			rate := float64(payloads) * float64(b.N) / b.Elapsed().Seconds()
+			b.ReportMetric(rate/diskRate(b, post, b.N), "×disk")
+			b.ReportMetric(float64(refused.Load())/float64(b.N), "refused/post")
+		})
+	}
+}
+
+// diskRate writes and syncs n blocks one after the other to a plain file, and returns the bytes a second.
+func diskRate(b *testing.B, block, n int) float64 {
+	b.Helper()
+	file, err := os.Create(filepath.Join(b.TempDir(), "plain"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer file.Close()
+	data := works.Lines(1, block)[:block]
+	began := time.Now()
+	for range n {
+		if _, err := file.Write(data); err != nil {
+			b.Fatal(err)
+		}
+		if err := file.Sync(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return float64(block) * float64(n) / time.Since(began).Seconds()
+}
