@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
 )
@@ -173,6 +174,7 @@ func TestQueuesAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		last = id
+		testkit.Eventually(t, "the new queue counts once", func() bool { return e.making.queues.Load() == 0 })
 	}
 	refused(maxQueueWait, "more")
 	refused(maxQueueWait, "queue0", "more")
@@ -197,6 +199,7 @@ func TestQueuesAreBounded(t *testing.T) {
 	if deleted, _, err := e.DeleteQueue(ctx, job.DeleteQueue{Client: "default", Type: fmt.Sprint("queue", most-1)}); err != nil || deleted.Refusal != job.Granted {
 		t.Fatalf("%+v, %v", deleted, err)
 	}
+	testkit.Eventually(t, "no queue is about to be made", func() bool { return e.making.queues.Load() == 0 && e.Stats().Queues < most })
 	if _, err := of("more"); err != nil {
 		t.Errorf("a create once there is room: %v", err)
 	}
