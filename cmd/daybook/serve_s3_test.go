@@ -271,13 +271,15 @@ func TestS3Settings(t *testing.T) {
 	}
 	bucket := s3test.Start(t, "bucket")
 	for variable, want := range map[string]string{"": "NoSuchBucket", "AWS_SECRET_ACCESS_KEY": "SignatureDoesNotMatch"} {
-		if variable != "" {
-			t.Setenv(variable, secret)
-		}
-		r := execute(t, "", "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--init", "--blobs", bucket.Address("none/p"))
-		if r.code == exitOK || !strings.Contains(r.errs, want) || strings.Contains(r.errs+r.out, secret) {
-			t.Errorf("%s: %+v", want, r)
-		}
+		t.Run(want, func(t *testing.T) {
+			if variable != "" {
+				t.Setenv(variable, secret)
+			}
+			r := execute(t, "", "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--init", "--blobs", bucket.Address("none/p"))
+			if r.code == exitOK || !strings.Contains(r.errs, want) || strings.Contains(r.errs+r.out, secret) {
+				t.Errorf("%+v", r)
+			}
+		})
 	}
 }
 
