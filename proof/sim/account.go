@@ -31,7 +31,8 @@ type account struct {
 	terminal    map[job.ID]job.Status   // the status of each
 	figures     Figures
 
-	lostClaims int // claims whose answer was lost
+	lostClaims int                 // claims whose answer was lost
+	silences   map[string][]uint64 // by runner: the commands by which leases ended that nobody had tickled
 
 	setAside []job.ID // jobs that were set aside as damaged, for operators to run
 	operationRecords
@@ -39,7 +40,7 @@ type account struct {
 
 func newAccount() *account {
 	return &account{
-		batches: map[string]*batch{}, uncertain: map[job.ID]*uncertainty{}, ids: map[job.ID]*batch{}, keyed: map[job.Once]job.ID{}, terminal: map[job.ID]job.Status{},
+		batches: map[string]*batch{}, uncertain: map[job.ID]*uncertainty{}, ids: map[job.ID]*batch{}, keyed: map[job.Once]job.ID{}, terminal: map[job.ID]job.Status{}, silences: map[string][]uint64{},
 		operationRecords: operationRecords{
 			upTo: math.MaxUint64, inJournal: map[uint64]string{}, decisions: map[uint64]decision{}, queues: map[[2]string]uint64{},
 		},
@@ -323,6 +324,9 @@ func (a *account) completed(r ingest.Receipt, c job.Complete, answer store.Ended
 		if result.Refusal == job.Granted && c.Unclaimed {
 			a.figures.Unclaimed++
 		}
+		if result.Refusal == job.Granted && c.Outcomes[i].Code == job.Lost {
+			a.figures.LostRuns++
+		}
 		if result.Refusal == job.Granted && result.Status.Terminal() && !a.isMoved(result.ID) {
 			a.remember(result.ID, result.Status)
 		}
@@ -343,7 +347,9 @@ func (a *account) completed(r ingest.Receipt, c job.Complete, answer store.Ended
 			case c.Unclaimed:
 				err = u.refusedUnclaimed(r, result)
 			default:
-				err = u.refused(r, c.Claim, result.ID, "complete")
+				if err = u.refusedRepeat(r, c.Claim, &c.Outcomes[i], result.Refusal); err == nil {
+					err = u.refused(r, c.Claim, result.ID, "complete")
+				}
 			}
 			if err != nil {
 				return err

@@ -21,15 +21,16 @@ type audit struct {
 	done      map[[2]job.ID]bool         // by claim and job: the claim has ended a run of the job
 	paused    map[[2]string]bool
 
-	stopped   bool                         // no queue hands out jobs
-	graceSeq  uint64                       // seq of the last grace
-	deletedAt map[[2]string]uint64         // seq of the last deletion of a queue that was granted
-	mayBeGone map[[2]string]bool           // queues that have been deleted, or may have been
-	ticks     []int64                      // the times of all ticks
-	handlers  versions[string]             // by client and type
-	filesets  versions[job.ManifestDigest] // by client and name
-	putSame   map[uint64]bool              // seqs of commands that stored the newest version of a handler or fileset again
-	chained   map[job.ID]int64             // chained jobs that were handed out, and the time at which they were first
+	stopped       bool                         // no queue hands out jobs
+	graceSeq      uint64                       // seq of the last grace
+	deletedAt     map[[2]string]uint64         // seq of the last deletion of a queue that was granted
+	mayBeGone     map[[2]string]bool           // queues that have been deleted, or may have been
+	ticks         []int64                      // the times of all ticks
+	handlers      versions[string]             // by client and type
+	filesets      versions[job.ManifestDigest] // by client and name
+	putSame       map[uint64]bool              // seqs of commands that stored the newest version of a handler or fileset again
+	lateAfterLoss int                          // outcomes that runners reported after their streams had ended, and that were granted
+	chained       map[job.ID]int64             // chained jobs that were handed out, and the time at which they were first
 	movedRecords
 	submissions map[job.ID]*submissionRecord
 }
@@ -47,6 +48,8 @@ type jobRecord struct {
 	// unclaimed is how many completions with Unclaimed were granted. Some of them have used an attempt that is not in
 	// attempts.
 	unclaimed int
+	lost      int  // runs that had begun when their stream ended, and whose runner has not reported an outcome since
+	mayBeLost bool // its runner was declared lost while it held the job
 
 	// The last end that was answered:
 	endedBy      job.ID
@@ -161,7 +164,8 @@ func (u *audit) refused(r ingest.Receipt, claim, id job.ID, what string) error {
 
 func (u *audit) ended(r ingest.Receipt, claim job.ID, o *job.Outcome, status job.Status) error {
 	l := u.of(o.ID)
-	if !claim.IsZero() && l.endedBy == claim && l.holder == claim { // a repeat
+	late := l.mayReportLate(claim)
+	if !claim.IsZero() && l.endedBy == claim && l.holder == claim && !late { // a repeat
 		if o.Code != l.code || o.ExitCode != l.exitCode {
 			return fmt.Errorf("claim %v ends job %v again, with another outcome: %v %d after %v %d", claim, o.ID, o.Code, o.ExitCode, l.code, l.exitCode)
 		}
@@ -179,6 +183,13 @@ func (u *audit) ended(r ingest.Receipt, claim job.ID, o *job.Outcome, status job
 		if status != want && !(want == job.Deferred && status == job.Pending) {
 			return fmt.Errorf("job %v, attempt %d of %d, ended as %v, is %v and not %v", o.ID, l.attempts, l.max, o.Code, status, want)
 		}
+	}
+	switch {
+	case late:
+		l.lost--
+		u.lateAfterLoss++
+	case o.Code == job.Lost:
+		l.lost++
 	}
 	l.free, l.endedBy, l.code, l.exitCode, l.at = true, claim, o.Code, o.ExitCode, r.At
 	if l.withoutClaim = claim.IsZero(); l.withoutClaim { // this counts as an end by the holder
@@ -216,7 +227,7 @@ func (u *audit) endedAll(r ingest.Receipt, c *job.Complete, named map[job.ID]boo
 	for id := range u.claims[c.Claim] {
 		l := u.of(id)
 		again := l.endedBy == c.Claim && l.code == c.All.Code && l.exitCode == c.All.ExitCode
-		if !named[id] && l.holder == c.Claim && (again || !l.free && !l.status.Terminal()) {
+		if !named[id] && l.holder == c.Claim && (again || l.mayReportLate(c.Claim) || !l.free && !l.status.Terminal()) {
 			open = append(open, id)
 		}
 	}
@@ -236,7 +247,7 @@ func (u *audit) endedAll(r ingest.Receipt, c *job.Complete, named map[job.ID]boo
 			u.a.uncertaintyOf(id).unget = u.a.uncertaintyOf(id).unget || o.Code == job.Unget
 			continue
 		}
-		if l.endedBy == c.Claim {
+		if l.endedBy == c.Claim && !l.mayReportLate(c.Claim) {
 			continue
 		}
 		status := promised(o.Code, l.attempts, l.max)
@@ -298,7 +309,7 @@ func (u *audit) checkRuns(doc *job.Job) error {
 	case doc.Status == job.Active && doc.Claim.IsZero(), doc.Status == job.Cancelled:
 		return fmt.Errorf("job %v is %+v", doc.ID, *doc)
 	}
-	return nil
+	return u.checkLost(doc)
 }
 
 func (u *audit) mayHaveEnded(id job.ID) bool {

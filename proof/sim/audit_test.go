@@ -38,6 +38,34 @@ func TestAuditOfLostRunners(t *testing.T) {
 	}
 }
 
+// TestAuditOfLostRuns: a job remembers its lost runs, and no others.
+func TestAuditOfLostRuns(t *testing.T) {
+	row := job.Attempt{Why: job.RunnerLost, Runner: "r"}
+	for _, tt := range []struct {
+		name string
+		code job.Code
+		rows []job.Attempt
+		want string
+	}{
+		{"lost", job.Lost, []job.Attempt{row}, ""},
+		{"lost and forgotten", job.Lost, nil, "were lost 1 times, and it remembers 0"},
+		{"given back", job.Unget, nil, ""},
+		{"given back and counted", job.Unget, []job.Attempt{row}, "none had begun"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newFixture(t, false, func(*batch) {})
+			s.end(t, 10, s.claim(t, 1, 1), tt.code, store.JobResult{Status: promised(tt.code, 1, 2)})
+			u, err := s.a.audit()
+			must(t, err)
+			doc := s.jobs[0]
+			doc.Attempts, doc.RunAttempts = tt.rows, 1
+			if err := u.checkLost(&doc); (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
 // fixture is a hand-made account of one batch of two jobs, which a test has audited.
 type fixture struct {
 	a       *account
@@ -184,6 +212,47 @@ func TestAudit(t *testing.T) {
 			old := s.claim(t, 1, 1)
 			s.claim(t, 1000, 2)
 			s.end(t, 1, old, job.OK, store.JobResult{Refusal: job.ClaimLost})
+		}},
+		{"a late outcome of a lost run", "", func(t *testing.T, s *fixture) {
+			c := s.claim(t, 1, 1)
+			s.end(t, 10, c, job.Lost, granted(job.Deferred))
+			s.end(t, 10, c, job.OK, granted(job.Completed))
+			s.end(t, 10, c, job.OK, granted(job.Completed)) // a repeat
+		}},
+		{"a late outcome after another claim", "has taken since", func(t *testing.T, s *fixture) {
+			c := s.claim(t, 1, 1)
+			s.end(t, 10, c, job.Lost, granted(job.Deferred))
+			s.claim(t, 10, 2)
+			s.end(t, 10, c, job.OK, granted(job.Completed))
+		}},
+		{"a late outcome of a run that was given back", "again, with another outcome", func(t *testing.T, s *fixture) {
+			c := s.claim(t, 1, 1)
+			s.end(t, 10, c, job.Unget, granted(job.Pending))
+			s.end(t, 10, c, job.OK, granted(job.Completed))
+		}},
+		{"a late outcome of a lost last run", "again, with another outcome", func(t *testing.T, s *fixture) {
+			c := s.claim(t, 1, 2)
+			s.end(t, 10, c, job.Lost, granted(job.Failed))
+			s.end(t, 10, c, job.OK, granted(job.Completed))
+		}},
+		{"a repeat that is not known", "and the job is not known", func(t *testing.T, s *fixture) {
+			c := s.claim(t, 1, 1)
+			s.end(t, 10, c, job.OK, granted(job.Completed))
+			s.end(t, job.RepeatMs-1, c, job.OK, store.JobResult{Refusal: job.NotFound})
+		}},
+		{"a repeat after a minute", "", func(t *testing.T, s *fixture) {
+			c := s.claim(t, 1, 1)
+			s.end(t, 10, c, job.OK, granted(job.Completed))
+			s.end(t, job.RepeatMs, c, job.OK, store.JobResult{Refusal: job.NotFound})
+		}},
+		{"jobs for a silent runner", "proved silent at 3", func(t *testing.T, s *fixture) {
+			s.a.silent(3, []string{"r"})
+			s.a.kept("r", ingest.Receipt{Seq: 4}, 2)
+		}},
+		{"jobs for a runner that was heard of again", "", func(t *testing.T, s *fixture) {
+			s.a.silent(3, []string{"r"})
+			s.a.kept("r", ingest.Receipt{Seq: 5}, 3)
+			s.a.kept("other", ingest.Receipt{Seq: 6}, 2)
 		}},
 		{"handed out twice", "before the lease", func(t *testing.T, s *fixture) {
 			s.claim(t, 1, 1)

@@ -32,6 +32,11 @@
 //   - store.Check finds nothing.
 //   - The jobs of a runner that was declared lost go to other runners. Otherwise nobody is handed a job before its lease
 //     ends.
+//   - When a stream ends without a goodbye, the runs that had begun are lost: the job remembers each, and counts it. A late
+//     outcome of such a run is accepted while nobody has claimed the job since, and of no other. A stream sends its runner
+//     nothing after a lease of the runner has ended without a tickle, until it hears of the runner again. (The loops of
+//     package api are played by streams.go; the end of the lease is taken from the journal.)
+//   - A completion that is repeated within a minute is known, also if its job was purged meanwhile.
 //   - The server's store has the same keys and values as the reference store, which is made from the journal alone.
 //
 // At the end nothing fails any more and all queues are resumed. Then all jobs must end.
@@ -110,6 +115,7 @@
 //	runners.go      claims, tickles and completions
 //	unclaimed.go    completions of jobs that no claim need hold, and the rules for them
 //	lost_runners.go heartbeats, and runners that are declared lost
+//	streams.go      streams that end or whose runners freeze, and the rules for them
 //	operators.go    pauses, flushes, deleted queues, the wall clock, and reads
 //	moves.go        cancels, redrives, patches, and the stop of all claims
 //	sessions.go     sessions, and the numbers of their requests

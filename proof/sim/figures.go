@@ -18,6 +18,9 @@ type Figures struct {
 	Chained, Followed      int // jobs that outcomes created; jobs that were created because others completed
 	Unclaimed              int // outcomes of jobs that their sender had not claimed, and that were granted
 	Losses                 int // commands that returned jobs of lost runners
+	// Claims whose jobs streams sent; begun runs that ended with their streams; and late outcomes of such runs that were
+	// granted; leases that ended without a tickle.
+	Pushes, LostRuns, LateAfterLoss, Silences int
 	// Batches with attributes: those that were seen as ended, how many of them failed and cancelled their other jobs, creates
 	// that added jobs to one or were refused by one, and results read.
 	Completed, Failed, Cancelled, RestCancelled, Added, Declined, Results int
@@ -53,6 +56,10 @@ func (f *Figures) Add(other Figures) {
 	f.Followed += other.Followed
 	f.Unclaimed += other.Unclaimed
 	f.Losses += other.Losses
+	f.Pushes += other.Pushes
+	f.LostRuns += other.LostRuns
+	f.LateAfterLoss += other.LateAfterLoss
+	f.Silences += other.Silences
 	f.Completed += other.Completed
 	f.Failed += other.Failed
 	f.Cancelled += other.Cancelled

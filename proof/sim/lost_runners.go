@@ -65,7 +65,7 @@ func (u *audit) runnerLost(o operation, lost job.LoseRunner) {
 		}
 		for id := range u.claims[claim] {
 			if l := u.of(id); l.holder == claim {
-				l.deadline, l.ungot = min(l.deadline, o.at), l.ungot || by.idle[id]
+				l.deadline, l.ungot, l.mayBeLost = min(l.deadline, o.at), l.ungot || by.idle[id], true
 			}
 		}
 		for _, id := range u.movedClaims[claim] {

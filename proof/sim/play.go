@@ -100,6 +100,17 @@ func (s *server) serve() error {
 	for i, r := range s.w.runners {
 		users.Go(func() { s.run(10+i, r) })
 	}
+	open := make([]*stream, len(s.w.streams))
+	for i, r := range s.w.streams {
+		open[i] = &stream{user: s.user(50 + i), r: r}
+		users.Go(open[i].run)
+	}
+	s.engine.WhenLost(func(runner string) (returned <-chan struct{}) {
+		if t := streamOf(open, runner); t != nil {
+			return t.lose()
+		}
+		return nil
+	})
 	users.Go(func() { s.operate(20) })
 	users.Go(func() { s.fill(40) })
 	for i := range loners {
@@ -217,6 +228,7 @@ func (s *server) reread(all bool) error {
 	if err != nil {
 		return err
 	}
+	a.figures.LateAfterLoss = u.lateAfterLoss
 	listed := map[job.ID]job.Job{}
 	if all {
 		if listed, err = s.list(); err != nil {

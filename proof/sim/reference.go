@@ -87,6 +87,7 @@ func (b *referenceStore) records(to uint64) iter.Seq2[journal.Record, error] {
 				if !yield(r, err) || err != nil {
 					return
 				}
+				b.w.account.silent(r.Seq, b.s.TakeSilent())
 				if next++; next > to {
 					return // later records may be incomplete
 				}

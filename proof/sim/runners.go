@@ -17,7 +17,8 @@ type runner struct {
 	name     string
 	instance int // of its heartbeats
 	held     []heldClaim
-	claims   int // that it made with a key
+	stream   bool // it gets its jobs by a stream
+	claims   int  // that it made with a key
 	numbers  *numbering
 }
 
@@ -25,7 +26,9 @@ type runner struct {
 type heldClaim struct {
 	claim      job.ID
 	jobs       []job.ID
-	unanswered *job.Complete // a request that has no answer and must be repeated
+	unanswered *job.Complete   // a request that has no answer and must be repeated
+	begun      map[job.ID]bool // of a stream: the jobs whose runs have begun
+	returned   bool            // the stream has taken the jobs from the runner
 }
 
 func (s *server) run(id int, r *runner) {
@@ -254,7 +257,7 @@ func (u *user) complete(r *runner) {
 	var receipt ingest.Receipt
 	var next *exchange
 	filled := u.w.account.isFilled(h.jobs[0])
-	if !repeat && !c.Once.Given() && (filled || u.random.IntN(3) == 0) {
+	if !repeat && !r.stream && !c.Once.Given() && (filled || u.random.IntN(3) == 0) {
 		next = &exchange{}
 		if next.claim, next.wait = u.wish(r); filled { // directly after the command that may have ended their batch
 			next.claim.Types = []string{filledType}

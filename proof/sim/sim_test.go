@@ -147,6 +147,9 @@ func TestSimulation(t *testing.T) {
 	if total.Losses == 0 && !t.Failed() {
 		t.Error("no runner was lost: the run proves nothing of lost runners")
 	}
+	if of := []int{total.Pushes, total.LostRuns, total.LateAfterLoss, total.Silences}; slices.Contains(of, 0) && !t.Failed() {
+		t.Errorf("claims of streams, begun runs that ended with them, late outcomes of such runs, and silent runners: %v; the run proves nothing of what has 0", of)
+	}
 	if (total.Chained == 0 || total.Followed == 0) && !t.Failed() {
 		t.Errorf("outcomes created %d jobs, and %d jobs followed others: the run proves nothing of them", total.Chained, total.Followed)
 	}
@@ -272,7 +275,8 @@ func table(f Figures, from uint64, took, cpu time.Duration) string {
 		{"operations answered (cancel, redrive, delete, patch, pause, stop)", f.Operations}, {"sweeps that went on after their command", f.Sweeps},
 		{"queues deleted", f.Queues}, {"jobs that outcomes created", f.Chained}, {"jobs created because others completed", f.Followed}, {"handlers stored", f.Handlers}, {"versions of filesets stored", f.Filesets}, {"batches with attributes that completed", f.Completed}, {"that failed", f.Failed}, {"that failed and cancelled their other jobs", f.RestCancelled},
 		{"that were cancelled", f.Cancelled}, {"creates that added jobs to a batch", f.Added}, {"creates that a batch refused", f.Declined}, {"results of batches read", f.Results},
-		{"outcomes of jobs that nobody had claimed, or another", f.Unclaimed}, {"jobs set aside as damaged", f.SetAside}, {"commands in the journals", f.Commands}, {"requests with a number of a session", f.Numbered},
+		{"outcomes of jobs that nobody had claimed, or another", f.Unclaimed}, {"jobs set aside as damaged", f.SetAside},
+		{"claims whose jobs streams sent", f.Pushes}, {"begun runs that ended with their streams", f.LostRuns}, {"late outcomes of such runs that were accepted", f.LateAfterLoss}, {"times that a runner proved silent", f.Silences}, {"commands in the journals", f.Commands}, {"requests with a number of a session", f.Numbered},
 		{"times that everything was compared", f.Checks}, {"times that a cut journal was compared with the store's disk", f.Cuts}, {"documents of acknowledged jobs read back", f.Read},
 		{"acknowledged jobs lost", f.Lost}, {"seeds with a violation", f.Violations},
 	} {

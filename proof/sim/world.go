@@ -37,6 +37,7 @@ type world struct {
 // userState is what the users of a world know. It survives the server's crashes.
 type userState struct {
 	runners   []*runner
+	streams   []*runner // that get their jobs by streams
 	producers []*numbering
 	posted    int
 	chains    int
@@ -72,6 +73,9 @@ func newWorld(seed uint64, base string, l lie, log func(string, ...any)) (*world
 	}
 	for i := range 3 {
 		w.runners = append(w.runners, &runner{name: fmt.Sprintf("runner-%d", i), numbers: newNumbering()})
+	}
+	for i := range streams {
+		w.streams = append(w.streams, &runner{name: fmt.Sprintf("stream-%d", i), stream: true, numbers: newNumbering()})
 	}
 	for range 2 {
 		w.producers = append(w.producers, newNumbering())
