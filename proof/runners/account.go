@@ -93,6 +93,7 @@ func (a *account) acknowledged() (n int) {
 type tally struct {
 	Acknowledged, Jobs, Guests, Next, After int
 	Runs, Repeated                          int // runs, and jobs that ran more than once
+	Lost, Abandoned                         int // runs whose runner vanished, and runs whose lease ended
 }
 
 func (t *tally) add(o tally) {
@@ -103,6 +104,8 @@ func (t *tally) add(o tally) {
 	t.After += o.After
 	t.Runs += o.Runs
 	t.Repeated += o.Repeated
+	t.Lost += o.Lost
+	t.Abandoned += o.Abandoned
 }
 
 // named is a job by its type and payload, which no two jobs have in common.
@@ -177,6 +180,12 @@ func (c *checker) look(j *client.Job) {
 	for _, run := range j.Attempts {
 		if run.Code == "ok" {
 			c.wrong("%s %.100q has more than one outcome", j.Type, payload)
+		}
+		switch run.Why {
+		case "runner_lost":
+			c.tally.Lost++
+		case "abandoned":
+			c.tally.Abandoned++
 		}
 	}
 }

@@ -81,7 +81,7 @@ func TestFaults(t *testing.T) {
 			t.Errorf("%s: the check found %q, not %q", name, problems, c.want)
 		}
 	}
-	if got, _ := a.check(replace(0, again)); got != (tally{Acknowledged: 5, Jobs: 5, Guests: 2, Next: 2, After: 4, Runs: 12, Repeated: 1}) || a.acknowledged() != 5 {
+	if got, _ := a.check(replace(0, again)); got != (tally{Acknowledged: 5, Jobs: 5, Guests: 2, Next: 2, After: 4, Runs: 12, Repeated: 1, Abandoned: 1}) || a.acknowledged() != 5 {
 		t.Errorf("%+v, %d", got, a.acknowledged())
 	}
 }
