@@ -9,10 +9,6 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// maxCommitBytes is the size at which a Pebble batch is committed. A larger one would not be faster, and the first
-// commands in it would wait longer for their answers.
-const maxCommitBytes = 4 << 20
-
 const (
 	// maxUncommitted is the time after which commands that were applied are committed and answered, although others
 	// wait to be applied. A commit costs some ten microseconds in addition to its rows.
@@ -116,7 +112,7 @@ func (e *Engine) applyGroups(groups [][]journal.Record) (err error) {
 			}
 			u.results = append(u.results, result)
 			last := n == len(groups)-1 && i == len(group)-1
-			if last || e.store.Pending() >= maxCommitBytes || time.Since(u.since) >= maxUncommitted {
+			if last || e.store.CommitDue() || time.Since(u.since) >= maxUncommitted {
 				err = e.commitApplied(&u)
 			}
 		}

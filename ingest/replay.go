@@ -54,7 +54,7 @@ func (r *replayer) apply(ctx context.Context, records iter.Seq2[journal.Record, 
 			return n, err
 		}
 		n++
-		if r.store.Pending() >= maxCommitBytes {
+		if r.store.CommitDue() {
 			if err := r.commit(); err != nil {
 				return n, err
 			}

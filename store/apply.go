@@ -99,8 +99,16 @@ func (a *applying) apply(cmd job.Command) Result {
 	return nil
 }
 
-// Pending returns how many bytes the next Commit will write.
-func (s *Store) Pending() int { return s.machine.o.Bytes() }
+// maxPending is the size at which rows should be committed. A larger batch would not be faster, and the first commands in
+// it would wait longer for their answers.
+const maxPending = 4 << 20
+
+// CommitDue reports whether the caller of Apply should commit before the next command: many bytes would be written, or the
+// caches are full, which only a commit trims. Commands that are refused write nothing, and read what they name.
+func (s *Store) CommitDue() bool {
+	m := s.machine
+	return m.o.Bytes() >= maxPending || m.caches.full(m.bounds)
+}
 
 // begin begins a command. It uses the memory of the one before.
 func (s *Store) begin(now job.Now) *applying {

@@ -80,13 +80,13 @@ func (n *bench) timed(cmd job.Command) (Result, time.Duration) {
 
 // commitFull commits if a megabyte of changes is pending.
 func (n *bench) commitFull() {
-	if n.s.Pending() >= 1<<20 {
+	if n.s.machine.o.Bytes() >= 1<<20 {
 		n.commit()
 	}
 }
 
 func (n *bench) commit() {
-	n.passed += uint64(n.s.Pending())
+	n.passed += uint64(n.s.machine.o.Bytes())
 	if err := n.s.Commit(); err != nil {
 		n.b.Fatal(err)
 	}

@@ -203,6 +203,49 @@ func TestCachesAreBoundedByTheirBytes(t *testing.T) {
 }
 
 // TestOneGroupOfAThousand: a claim of one job of a batch reads and decodes one page of its groups, not all.
+// TestRefusedCommandsFillNoMemory: commands that are refused write no row, but read what they name. A commit becomes due
+// before that is more than the caches may hold, whoever applies the commands.
+func TestRefusedCommandsFillNoMemory(t *testing.T) {
+	const batches = 120
+	fs := vfs.NewMem()
+	s := mustOpenIn(t, fs)
+	for n := range batches {
+		mustApply(t, s, uint64(1+n), 0, metaCreate("x", n*1000, 1000, 12))
+		mustCommit(t, s)
+	}
+	if err := errors.Join(s.FlushWait(), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s = mustOpen(t, Options{FS: fs, bounds: &standardBounds})
+	mustApply(t, s, batches+1, 0, job.Mark{})
+	mustCommit(t, s)
+	half, commits := 0, 0
+	for n := range batches {
+		if n == batches/2 { // by then Pebble's cache is full, too
+			half = liveBytes()
+		}
+		ids := make([]job.ID, 1000)
+		for i := range ids {
+			ids[i] = jobID(0, uint64(1+n), i)
+		}
+		mustApply(t, s, uint64(batches+2+n), 0, job.Tickle{IDs: ids, Progress: -1})
+		if s.machine.o.Bytes() > 0 {
+			t.Fatal("a refused command writes rows")
+		}
+		if s.CommitDue() {
+			commits++
+			mustCommit(t, s)
+		}
+		if s.CommitDue() {
+			t.Fatal("a commit is due after a commit")
+		}
+	}
+	if grown := liveBytes() - half; commits < 2 || grown > 64<<20 {
+		t.Errorf("%d commits, and %d commands keep %d KiB of memory", commits, batches/2, grown>>10)
+	}
+	runtime.KeepAlive(s)
+}
+
 func TestOneGroupOfAThousand(t *testing.T) {
 	fs := vfs.NewMem()
 	s := mustOpenIn(t, fs)

@@ -48,6 +48,13 @@ func newCaches() caches {
 	}
 }
 
+// full reports whether trim would end a generation.
+func (c *caches) full(b *bounds) bool {
+	return c.spans.Full(b.spanBytes) || c.batches.Full(b.batchBytes) || c.groups.Full(b.batchBytes) || c.claims.Full(b.rowBytes) ||
+		c.submissions.Full(b.rowBytes) || c.runners.Full(b.rowBytes) || c.cells.Full(b.rowBytes) || c.sessions.Full(b.rowBytes) ||
+		c.hints.Full(b.rowBytes) || c.slots.Full(b.slotBytes)
+}
+
 // trim ends the generations of caches that are full. It may be called after a commit only.
 func (c *caches) trim(b *bounds) {
 	c.spans.Trim(b.spanBytes)

@@ -155,8 +155,8 @@ func TestApplyAgain(t *testing.T) {
 	if after, _, err := s.Digest(); err != nil || after != before {
 		t.Errorf("digest %x, and before %x, %v", after, before, err)
 	}
-	if s.Pending() != 0 {
-		t.Errorf("%d bytes are pending", s.Pending())
+	if s.machine.o.Bytes() != 0 {
+		t.Errorf("%d bytes are pending", s.machine.o.Bytes())
 	}
 }
 

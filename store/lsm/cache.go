@@ -64,9 +64,12 @@ func (r *Recent[K, V]) Delete(key K) {
 	}
 }
 
-// Trim ends the generation if the younger one holds more than half of limit bytes.
+// Full reports whether the younger generation holds more than half of limit bytes.
+func (r *Recent[K, V]) Full(limit int) bool { return r.bytes > limit/2 }
+
+// Trim ends the generation if it is full.
 func (r *Recent[K, V]) Trim(limit int) {
-	if r.bytes > limit/2 {
+	if r.Full(limit) {
 		r.old, r.young, r.bytes = r.young, map[K]sized[V]{}, 0
 	}
 }
@@ -153,9 +156,12 @@ func (r *RecentOrdered[T]) Delete(x T) {
 	}
 }
 
-// Trim ends the generation if the younger one holds more than half of limit bytes.
+// Full reports whether the younger generation holds more than half of limit bytes.
+func (r *RecentOrdered[T]) Full(limit int) bool { return r.bytes > limit/2 }
+
+// Trim ends the generation if it is full.
 func (r *RecentOrdered[T]) Trim(limit int) {
-	if r.bytes > limit/2 {
+	if r.Full(limit) {
 		r.old, r.young, r.bytes = r.young, r.empty(), 0
 	}
 }
