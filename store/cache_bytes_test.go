@@ -240,7 +240,7 @@ func TestRefusedCommandsFillNoMemory(t *testing.T) {
 			t.Fatal("a commit is due after a commit")
 		}
 	}
-	if grown := liveBytes() - half; commits < 2 || grown > 64<<20 {
+	if grown := liveBytes() - half; commits < 2 || grown > 200<<20 { // without commits it is 330 MiB
 		t.Errorf("%d commits, and %d commands keep %d KiB of memory", commits, batches/2, grown>>10)
 	}
 	runtime.KeepAlive(s)
