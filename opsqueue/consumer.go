@@ -265,7 +265,7 @@ func (c *consumer) closeGracefully() {
 }
 
 // closeFor ends the connection with a frame that says why, if the consumer has made a mistake. A frame that breaks the
-// protocol of WebSockets, or is too long, has its answer already. It goes on to read for a moment, since the system would
+// protocol of WebSockets, or is too long, has its answer already, if the library gives one. It goes on to read for a moment, since the system would
 // discard the frame together with what was not read.
 func (c *consumer) closeFor(err error) {
 	why, isMistake := errors.AsType[*mistake](err)
