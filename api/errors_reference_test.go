@@ -89,7 +89,7 @@ var advice = map[string][2]string{
 	"overloaded":             {"too many commands are not applied yet, too many bytes are arriving or being sent, too many files of blobs are open, or too many requests follow logs or results", "Send the request again after `Retry-After`."},
 	"too_many_queues":        {"", "Delete queues without jobs. Put what has many values into `meta`, not into the type."},
 	"too_many_parked_claims": {"too many claims wait for a job", "Send it again after `Retry-After`, with a shorter `wait_ms`, or claim for several handlers at once."},
-	"too_many_keys":          {"ten million idempotency keys are stored", "Use a [session](api.md#sessions-post-sessions-get-sessionsid-delete-sessionsid), which stores less."},
+	"too_many_keys":          {"the rows of idempotency keys take 16 GiB, or this client has as much as is left for all", "Use a [session](api.md#sessions-post-sessions-get-sessionsid-delete-sessionsid), which stores less."},
 	"too_many_sweeps":        {"", "Send it again when a sweep has ended."},
 	"too_many_sessions":      {"", "End sessions that are not used any more."},
 	"too_many_handlers":      {"", "Delete handlers that no runner needs."},
