@@ -545,10 +545,16 @@ func TestFilesInCommon(t *testing.T) {
 		return filepath.Join(m.Path, m.Verified.Files[i].Path)
 	}
 	first, second := mustMake(t, dir, s.stream, nil, 0), mustMake(t, dir, s.stream, nil, 0)
-	a, err1 := os.Stat(table(first))
-	b, err2 := os.Stat(table(second))
-	if err := errors.Join(err1, err2); err != nil || !os.SameFile(a, b) {
-		t.Errorf("the table is stored twice: %v", err)
+	same := func() bool {
+		a, err1 := os.Stat(table(first))
+		b, err2 := os.Stat(table(second))
+		return errors.Join(err1, err2) == nil && os.SameFile(a, b)
+	}
+	for n := 0; n < 5 && !same(); n++ { // the store may replace its tables between two backups
+		first, second = second, mustMake(t, dir, s.stream, nil, 0)
+	}
+	if !same() {
+		t.Error("the table is stored twice")
 	}
 	flip(t, table(second), 100)
 	third := mustMake(t, dir, s.stream, nil, 0)
