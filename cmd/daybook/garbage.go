@@ -18,6 +18,10 @@ const (
 	// ballastLimit is the least memory limit with which there is ballast. It counts against the limit, although it
 	// takes no memory.
 	ballastLimit = 700 << 20
+	// unlimitedGOGC and unlimitedBallast count without a memory limit: then nothing but GOGC bounds the garbage, and with
+	// 100 a server that needs 300 MiB for a moment would keep 600. A small heap has as much garbage as with a limit.
+	unlimitedGOGC    = 50
+	unlimitedBallast = 3 * ballastBytes
 )
 
 // ballast is a part of the heap that is never read or written, so that it takes addresses and no memory.
@@ -36,10 +40,14 @@ func memoryLimit() int64 {
 	return min(soft, int64(container))
 }
 
-// delayCollections makes the heap larger by the ballast, unless GOGC is set or the memory limit is small.
+// delayCollections says how much garbage the collector waits for, unless GOGC is set or the memory limit is small.
 func delayCollections(limit int64) {
-	if os.Getenv("GOGC") != "" || limit != math.MaxInt64 && limit < ballastLimit {
-		return
+	switch {
+	case os.Getenv("GOGC") != "" || limit < ballastLimit:
+	case limit == math.MaxInt64:
+		debug.SetGCPercent(unlimitedGOGC)
+		ballast = make([]byte, unlimitedBallast)
+	default:
+		ballast = make([]byte, ballastBytes)
 	}
-	ballast = make([]byte, ballastBytes)
 }

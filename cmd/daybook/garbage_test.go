@@ -6,23 +6,26 @@ import (
 	"testing"
 )
 
-// TestBallast: there is ballast, unless GOGC is set or the memory limit is small.
-func TestBallast(t *testing.T) {
-	t.Cleanup(func() { ballast = nil })
+// TestDelayCollections: there is ballast, unless GOGC is set or the memory limit is small. Without a limit, GOGC bounds the
+// garbage of a large heap.
+func TestDelayCollections(t *testing.T) {
+	old := debug.SetGCPercent(100)
+	t.Cleanup(func() { ballast = nil; debug.SetGCPercent(old) })
 	for name, c := range map[string]struct {
-		gogc  string
-		limit int64
-		want  int
+		gogc          string
+		limit         int64
+		ballast, want int
 	}{
-		"no limit":                  {"", math.MaxInt64, ballastBytes},
-		"the least limit":           {"", ballastLimit, ballastBytes},
-		"a limit of one byte less":  {"", ballastLimit - 1, 0},
-		"a setting of the operator": {"100", math.MaxInt64, 0},
+		"no limit":                  {"", math.MaxInt64, unlimitedBallast, unlimitedGOGC},
+		"the least limit":           {"", ballastLimit, ballastBytes, 100},
+		"a limit of one byte less":  {"", ballastLimit - 1, 0, 100},
+		"a setting of the operator": {"100", math.MaxInt64, 0, 100},
 	} {
 		t.Setenv("GOGC", c.gogc)
 		ballast = nil
-		if delayCollections(c.limit); len(ballast) != c.want {
-			t.Errorf("%s: %d bytes, want %d", name, len(ballast), c.want)
+		delayCollections(c.limit)
+		if got := debug.SetGCPercent(100); len(ballast) != c.ballast || got != c.want {
+			t.Errorf("%s: ballast of %d bytes and GOGC=%d, want %d and %d", name, len(ballast), got, c.ballast, c.want)
 		}
 	}
 }
