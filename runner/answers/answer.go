@@ -22,6 +22,9 @@ type Answer struct {
 	Code     string // "", NoResponse or InvalidResponse
 	Text     string // what follows the exit code; with a Code, what is wrong
 	Then     []client.NewJob
+	// Unclear: the job has no line, or nobody knows which line is its own. Another job may be the reason.
+	Unclear bool
+	CutOff  bool // the line was longer than an output may be, so Text is only its beginning
 }
 
 func invalid(why string) Answer {
@@ -38,8 +41,8 @@ func (a *Answer) End(mostOutput int64) task.End {
 	o := client.Outcome{ExitCode: a.ExitCode}
 	switch class := job.ExitCodeClass(a.ExitCode); class {
 	case job.OK:
-		if int64(len(a.Text)) > mostOutput {
-			return task.Failed(fmt.Sprintf("the answer %d has an output of %d bytes; options.output_bytes allows %d", a.ExitCode, len(a.Text), mostOutput))
+		if a.CutOff || int64(len(a.Text)) > mostOutput {
+			return task.Failed(fmt.Sprintf("the answer %d has an output of more than %d bytes, which is what options.output_bytes allows", a.ExitCode, mostOutput))
 		}
 		o.Code = class.String()
 		o.Output, o.OutputKind = output(a.Text)

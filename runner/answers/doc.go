@@ -21,8 +21,11 @@
 //   - NO_RESPONSE: the job has no line.
 //   - INVALID_RESPONSE: the line does not begin with a number, or begins with a negative one. Nobody knows which jobs the
 //     lines after it answer, so they are INVALID_RESPONSE too.
-//   - INVALID_RESPONSE of one job: a J line of the job has no valid type, the job has too many of them, or a line is too
-//     long. The other lines count.
+//   - INVALID_RESPONSE of one job: a J line of the job has no valid type, the job has too many of them, or one of them
+//     is too long. The other lines count.
+//
+// An answer whose text is longer than an output may be makes its job failed: another run would have the same output. An
+// error's text is cut instead.
 //
 // A line is a J line only if it has a bar. It creates a job only if the handler lists its type (ChainTypes), and is
 // ignored otherwise.

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// MaxLineBytes bounds a line: a type, and the longest payload that a job may have.
+	// MaxLineBytes bounds a line that creates a job: a type, and the longest payload that a job may have.
 	MaxLineBytes = job.MaxPayloadBytes + 1<<10
 	// MaxThen and MaxThenBytes bound the jobs that one job creates, and their payloads together. The server stores them
 	// in one record with the outcome.

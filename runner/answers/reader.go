@@ -1,35 +1,85 @@
 package answers
 
 import (
-	"bufio"
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"math"
 	"slices"
+	"unicode"
 )
+
+// lineRoom is how many bytes a line may have beside an output: its exit code, and white space.
+const lineRoom = 1 << 10
 
 // Reader makes answers from lines. It is for one goroutine.
 type Reader struct {
 	jobs     int // of the batch
 	chain    ChainTypes
+	longest  int // bytes that are kept of a line
 	answered int // jobs that have a line
 	finished bool
 	distrust string // why no line counts any more; "" while lines count
 	last     Answer // of the last job, which is kept until Rest, since lines after it can create jobs
+	part     []byte // of a line whose end has not arrived; at most longest+1 bytes
+	dropped  int64  // bytes of that line that are not in part
 
 	// Of the job that the next line answers, or of the last job when each has a line:
 	lines JobLines
 }
 
-// NewReader returns a reader of the lines that answer n jobs, and that create jobs of these types.
-func NewReader(n int, chain ChainTypes) *Reader { return &Reader{jobs: n, chain: chain} }
+// NewReader returns a reader of the lines that answer n jobs with outputs of up to mostOutput bytes, and that create jobs of
+// these types.
+func NewReader(n int, chain ChainTypes, mostOutput int64) *Reader {
+	return &Reader{jobs: n, chain: chain, longest: max(MaxLineBytes, int(mostOutput)+lineRoom)}
+}
+
+// Take takes the next part of the text, and calls each with every answer that it completes, except the last job's answer.
+// It keeps nothing of the slice.
+func (r *Reader) Take(b []byte, each func(Answer)) {
+	for len(b) > 0 {
+		line, rest, complete := bytes.Cut(b, []byte("\n"))
+		b = rest
+		if len(r.part) == 0 {
+			if complete {
+				r.take(line, each)
+				continue
+			}
+			line = bytes.TrimLeftFunc(line, unicode.IsSpace) // white space does not fill the room of a line
+		}
+		n := min(len(line), r.longest+1-len(r.part))
+		r.part = append(r.part, line[:n]...)
+		r.dropped += int64(len(line) - n)
+		if complete {
+			r.Finish(each)
+		}
+	}
+}
+
+// Finish takes what has arrived of a line as a whole line. It is for the end of a text whose last line has no line end.
+func (r *Reader) Finish(each func(Answer)) {
+	line := r.part
+	r.part, r.dropped = r.part[:0], 0
+	if cap(line) > keptPart {
+		r.part = nil
+	}
+	r.take(line, each)
+}
+
+// keptPart is the capacity of a long line's beginning that is used again for the next one.
+const keptPart = 64 << 10
+
+func (r *Reader) take(line []byte, each func(Answer)) {
+	if a, ok := r.Line(line); ok {
+		each(a)
+	}
+}
 
 // Line takes a line, with or without its line end. If it answers a job other than the last one, Line returns the answer
 // of the next job and true. Rest returns the answer of the last job. Line keeps nothing of the slice.
 func (r *Reader) Line(line []byte) (Answer, bool) {
-	tooLong := len(line) > MaxLineBytes
+	cutOff := len(line) > r.longest
+	tooLong := len(line) > MaxLineBytes // for a line that creates a job
 	line = bytes.TrimSpace(line)
 	if len(line) == 0 {
 		return Answer{}, false
@@ -47,7 +97,7 @@ func (r *Reader) Line(line []byte) (Answer, bool) {
 		return Answer{}, false
 	}
 	r.answered++
-	a := r.answer(line, tooLong)
+	a := r.answer(line, cutOff)
 	if r.answered == r.jobs {
 		r.last = a
 		return Answer{}, false
@@ -56,19 +106,22 @@ func (r *Reader) Line(line []byte) (Answer, bool) {
 }
 
 // answer reads a line that answers a job.
-func (r *Reader) answer(line []byte, tooLong bool) Answer {
+func (r *Reader) answer(line []byte, cutOff bool) Answer {
 	if r.distrust != "" {
-		return invalid(r.distrust)
+		return r.distrusted()
 	}
 	n, rest, ok := leadingNumber(line)
 	if !ok {
 		r.distrust = fmt.Sprintf("line %d of the answers does not begin with an exit code: %.100q", r.answered, line)
-		return invalid(r.distrust)
+		return r.distrusted()
 	}
-	if tooLong {
-		return invalid(fmt.Sprintf("line %d of the answers has more than %d bytes", r.answered, MaxLineBytes))
-	}
-	return Answer{ExitCode: n, Text: string(bytes.TrimSpace(rest))}
+	return Answer{ExitCode: n, Text: string(bytes.TrimSpace(rest)), CutOff: cutOff}
+}
+
+func (r *Reader) distrusted() Answer {
+	a := invalid(r.distrust)
+	a.Unclear = true
+	return a
 }
 
 // leadingNumber cuts a whole number off a line. Numbers that are too large for an exit code are all the same one.
@@ -105,9 +158,13 @@ func (r *Reader) Rest() []Answer {
 	if r.answered == r.jobs {
 		return []Answer{r.withJobs(r.last)}
 	}
-	missing := Answer{ExitCode: 500, Code: NoResponse, Text: fmt.Sprintf("%d of %d jobs have a line in the answer", r.answered, r.jobs)}
+	missing := Answer{ExitCode: 500, Code: NoResponse, Unclear: true, Text: fmt.Sprintf("%d of %d jobs have a line in the answer", r.answered, r.jobs)}
 	return slices.Repeat([]Answer{missing}, r.jobs-r.answered)
 }
+
+// Dropped returns how many bytes were dropped of the line whose end has not arrived, because it is longer than an answer may
+// be. The caller bounds them: Finish then takes the beginning of the line for the answer of its job.
+func (r *Reader) Dropped() int64 { return r.dropped }
 
 // Answered returns how many jobs have a line.
 func (r *Reader) Answered() int { return r.answered }
@@ -116,26 +173,17 @@ func (r *Reader) Answered() int { return r.answered }
 // answers of Rest to the caller, who knows why the text ended. The error is that of the text, or nil at its end. A line
 // that was cut off by an error does not count.
 func (r *Reader) Read(text io.Reader, each func(Answer)) error {
-	lines := bufio.NewReaderSize(text, 16<<10)
-	var long []byte // the beginning of a line that the buffer of lines cannot hold
+	buffer := make([]byte, 16<<10)
 	for {
-		part, err := lines.ReadSlice('\n')
-		if errors.Is(err, bufio.ErrBufferFull) {
-			long = append(long, part[:min(len(part), MaxLineBytes+1-len(long))]...)
-			continue
-		}
-		if err != nil && err != io.EOF {
-			return err
-		}
-		if long != nil {
-			part = append(long, part[:min(len(part), MaxLineBytes+1-len(long))]...)
-			long = nil
-		}
-		if a, ok := r.Line(part); ok {
-			each(a)
-		}
-		if err != nil {
+		n, err := text.Read(buffer)
+		r.Take(buffer[:n], each)
+		switch err {
+		case nil:
+		case io.EOF:
+			r.Finish(each)
 			return nil
+		default:
+			return err
 		}
 	}
 }

@@ -14,10 +14,13 @@ import (
 	"github.com/daybookq/daybook/client"
 )
 
+// mostOutput is options.output_bytes of these tests. It is more than MaxLineBytes.
+const mostOutput = 5 << 20
+
 // all returns the answers of n jobs to a text.
 func all(t testing.TB, n int, text string) []Answer {
 	t.Helper()
-	r := NewReader(n, ChainTypes{"*"})
+	r := NewReader(n, ChainTypes{"*"}, mostOutput)
 	var got []Answer
 	if err := r.Read(strings.NewReader(text), func(a Answer) { got = append(got, a) }); err != nil {
 		t.Fatal(err)
@@ -79,7 +82,6 @@ func TestReader(t *testing.T) {
 		"jobs with large payloads":        {"J: a|" + strings.Repeat("b", MaxThenBytes) + "\nJ: a|b\n200\n201", []string{invalid, "201"}},
 		"a long J line":                   {"J: a|" + strings.Repeat("b", MaxLineBytes) + "\n200\n201", []string{invalid, "201"}},
 		"a long comment":                  {"#" + strings.Repeat("b", 2*MaxLineBytes) + "\n200\n201", []string{"200", "201"}},
-		"a long answer":                   {"200 " + strings.Repeat("b", MaxLineBytes) + "\n201", []string{invalid, "201"}},
 	} {
 		if got := short(all(t, len(c.want), c.text)); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %.200q, want %.200q", name, got, c.want)
@@ -93,15 +95,40 @@ func TestLimits(t *testing.T) {
 	if a := all(t, 1, "J: a|"+payload+"\n200")[0]; a.Code != "" || len(a.Then) != 1 || string(a.Then[0].Payload) != payload {
 		t.Errorf("a job with the largest payload: %s %.100s", a.Code, a.Text)
 	}
-	line := "200 " + strings.Repeat("a", MaxLineBytes-len("200 \n")) + "\n"
-	if a := all(t, 1, line)[0]; a.Code != "" || len(a.Text) != len(line)-len("200 \n") {
-		t.Errorf("the longest line: %s %.100s", a.Code, a.Text)
+}
+
+// TestLongAnswers: an output is bounded by output_bytes, and a longer one fails its job only. Neither white space around an
+// answer nor the length of an error's text makes a difference.
+func TestLongAnswers(t *testing.T) {
+	space, output := strings.Repeat(" \t", mostOutput), strings.Repeat("o", mostOutput)
+	text := "200 " + output + "\n200 " + output + "o\n" + space + "201 b" + "\n503 " + output + output + "\n" + space + "# a comment" + space + "\n202 c\n200 " + output + output
+	list := all(t, 6, text)
+	for i, want := range []string{"ok 200", "failed 0", "ok 201", "error 503", "ok 202", "failed 0"} {
+		e := list[i].End(mostOutput)
+		if got := fmt.Sprint(e.Code, " ", e.ExitCode); got != want {
+			t.Errorf("answer %d: %s, want %s: %.100s", i, got, want, e.Error)
+		}
+		if e.Code == "failed" && !strings.Contains(e.Error, "options.output_bytes") {
+			t.Errorf("answer %d failed: %.200s", i, e.Error)
+		}
+	}
+	if string(list[0].End(mostOutput).Output) != output || list[2].Text != "b" {
+		t.Error("the longest output has changed")
+	}
+	// A part of a line that cannot be an output any more takes no memory.
+	r := NewReader(1, nil, mostOutput)
+	r.Take([]byte("200 "), nil)
+	for range 8 {
+		r.Take([]byte(output), nil)
+	}
+	if n := len(r.part); n > mostOutput+lineRoom+1 {
+		t.Errorf("%d bytes of a line are kept", n)
 	}
 }
 
 // TestAnswersAtOnce: each answer but the last is known as soon as its line is there.
 func TestAnswersAtOnce(t *testing.T) {
-	r := NewReader(2, ChainTypes{"*"})
+	r := NewReader(2, ChainTypes{"*"}, mostOutput)
 	if _, ok := r.Line([]byte("# 1")); ok {
 		t.Error("a comment is an answer")
 	}
@@ -118,7 +145,7 @@ func TestAnswersAtOnce(t *testing.T) {
 	if again := r.Rest(); again != nil {
 		t.Errorf("Rest returns answers twice: %v", again)
 	}
-	if none := NewReader(0, ChainTypes{"*"}); len(none.Rest()) != 0 {
+	if none := NewReader(0, ChainTypes{"*"}, mostOutput); len(none.Rest()) != 0 {
 		t.Error("a batch without jobs has answers")
 	}
 }
@@ -126,7 +153,7 @@ func TestAnswersAtOnce(t *testing.T) {
 // TestCutOff: what arrived of a line before an error does not count, because the rest of its number may be missing.
 func TestCutOff(t *testing.T) {
 	broken := errors.New("broken")
-	r := NewReader(3, ChainTypes{"*"})
+	r := NewReader(3, ChainTypes{"*"}, mostOutput)
 	var got []Answer
 	err := r.Read(io.MultiReader(strings.NewReader("200\n20"), iotest.ErrReader(broken)), func(a Answer) { got = append(got, a) })
 	if got = append(got, r.Rest()...); !errors.Is(err, broken) {
@@ -142,7 +169,7 @@ func TestParts(t *testing.T) {
 	text := "# log\nJ: a|" + strings.Repeat("long ", 10_000) + "\n200 ok\n\n404 " + strings.Repeat("no ", 10_000) + "\n503"
 	want := all(t, 4, text)
 	for _, parts := range []io.Reader{iotest.OneByteReader(strings.NewReader(text)), iotest.HalfReader(strings.NewReader(text)), iotest.DataErrReader(strings.NewReader(text))} {
-		r := NewReader(4, ChainTypes{"*"})
+		r := NewReader(4, ChainTypes{"*"}, mostOutput)
 		var got []Answer
 		if err := r.Read(parts, func(a Answer) { got = append(got, a) }); err != nil {
 			t.Fatal(err)
@@ -159,7 +186,7 @@ func FuzzReader(f *testing.F) {
 	f.Add(3, []byte("#J:|\n100\n99999999999\nJ:x|\xff\n300"))
 	f.Fuzz(func(t *testing.T, jobs int, text []byte) {
 		jobs = int(uint(jobs) % 50)
-		r := NewReader(jobs, ChainTypes{"*"})
+		r := NewReader(jobs, ChainTypes{"*"}, mostOutput)
 		var got []Answer
 		if err := r.Read(bytes.NewReader(text), func(a Answer) { got = append(got, a) }); err != nil {
 			t.Fatal(err)
@@ -200,7 +227,7 @@ func FuzzReader(f *testing.F) {
 func BenchmarkReader(b *testing.B) {
 	text := strings.Repeat("200\n", 100)
 	for b.Loop() {
-		r, n := NewReader(100, ChainTypes{"*"}), 0
+		r, n := NewReader(100, ChainTypes{"*"}, mostOutput), 0
 		r.Read(strings.NewReader(text), func(Answer) { n++ })
 		if n += len(r.Rest()); n != 100 {
 			b.Fatal(n)
@@ -221,7 +248,7 @@ func TestChainTypes(t *testing.T) {
 		"two":  {ChainTypes{"log", "mail"}, []string{"200 a (mail|1)", "200 b (log|2)"}},
 		"all":  {ChainTypes{"*"}, []string{"200 a (mail|1) (admin.reset|all)", "500 INVALID_RESPONSE"}},
 	} {
-		r := NewReader(2, c.types)
+		r := NewReader(2, c.types, mostOutput)
 		var got []Answer
 		if err := r.Read(strings.NewReader(text), func(a Answer) { got = append(got, a) }); err != nil {
 			t.Fatal(err)

@@ -9,7 +9,10 @@ import (
 	"github.com/daybookq/daybook/runner/task"
 )
 
-// runBatch runs jobs in one process, and ends each of them.
+// runBatch runs jobs in one process, and ends each of them. If the process ends or says something that is no answer, it is
+// not known which job is the reason: the process may have read the payloads of all of them, and what it did for earlier jobs
+// may have its effect now. So the first job without an answer runs again, alone in a new process and in the same attempt, and
+// that run counts. The others go back to the queue without costing an attempt.
 func (e *Executor) runBatch(tasks []*task.Task) {
 	batch := make([]*task.Task, 0, len(tasks))
 	for _, t := range tasks {
@@ -25,13 +28,20 @@ func (e *Executor) runBatch(tasks []*task.Task) {
 	if len(batch) == 0 {
 		return
 	}
+	if alone := e.runProcess(batch); alone != nil {
+		e.runBatch([]*task.Task{alone})
+	}
+}
+
+// runProcess runs jobs in one process, and ends each of them but the one that it returns, which must run alone.
+func (e *Executor) runProcess(batch []*task.Task) (alone *task.Task) {
 	ctx, cancel := task.WhileWanted(batch)
 	defer cancel()
 	p := &process{handler: e, stdin: payloads(batch), env: forBatch(e.env, batch), stop: make(chan struct{}), more: make(chan struct{}, 1)}
-	lines := &frames{process: p, tasks: batch, reader: answers.NewReader(len(batch), e.chain)}
+	lines := &frames{process: p, tasks: batch, reader: answers.NewReader(len(batch), e.chain, e.outputBytes)}
 	p.stdout = lines
 	x := p.run(ctx)
-	lines.end(x)
+	return lines.end(x)
 }
 
 // payloads returns the lines that the process reads.
@@ -50,38 +60,29 @@ type frames struct {
 	reader  *answers.Reader
 	next    int // the task that the next answer ends
 
-	part []byte // of a line whose end has not arrived
+	alone *task.Task // the first one without a valid answer, if it must run alone
 }
 
 // Write implements io.Writer.
 func (f *frames) Write(b []byte) (int, error) {
-	n := len(b)
-	for {
-		line, rest, complete := bytes.Cut(b, []byte("\n"))
-		// The reader refuses a line of one byte more than it may have.
-		f.part = append(f.part, line[:min(len(line), answers.MaxLineBytes+1-len(f.part))]...)
-		if !complete {
-			return n, nil
-		}
-		f.line()
-		b = rest
-	}
-}
-
-// line takes the line that is complete.
-func (f *frames) line() {
 	before := f.reader.Answered()
-	if a, ok := f.reader.Line(f.part); ok {
-		f.answer(a)
-	}
-	f.part = f.part[:0]
+	f.reader.Take(b, f.answer)
 	if f.reader.Answered() > before {
 		select {
 		case f.process.more <- struct{}{}:
 		default: // one is waiting already
 		}
 	}
+	if f.reader.Dropped() > mostDropped {
+		close(f.process.stop)
+		return 0, errTooLong
+	}
+	return len(b), nil
 }
+
+// mostDropped is how much longer a line may be than an answer before the process is ended. The process of a shorter one goes
+// on with the other jobs.
+const mostDropped = 64 << 20
 
 // answer ends the next task.
 func (f *frames) answer(a answers.Answer) {
@@ -91,46 +92,76 @@ func (f *frames) answer(a answers.Answer) {
 		t.End(task.Error(notAwaited(t.Context)))
 		return
 	}
+	if a.Unclear && len(f.tasks) > 1 {
+		f.unclear(t)
+		return
+	}
 	end := a.End(f.process.handler.outputBytes)
 	end.MostInline = f.process.handler.inlineBytes
 	t.End(end)
 }
 
-// end ends the tasks that are left after the process has ended.
-func (f *frames) end(x ended) {
+// unclear is called for each task of which it is not known how its run ended, nor which task is the reason.
+func (f *frames) unclear(t *task.Task) {
+	if f.alone == nil {
+		f.alone = t
+		return
+	}
+	t.End(task.Unget())
+}
+
+// end ends the tasks that are left after the process has ended, but the one that it returns, which must run alone.
+func (f *frames) end(x ended) (alone *task.Task) {
 	e, whole := f.process.handler, x.why == byItself && x.err == nil && x.OK()
-	if whole && len(f.part) > 0 {
-		f.line() // the last line needs no line break; of another process it may be cut off
+	answered := f.reader.Answered()
+	if whole || x.why == stopped {
+		f.reader.Finish(f.answer) // the last line needs no line break; of another process it may be cut off
 	}
 	if whole || f.reader.Answered() == len(f.tasks) {
 		for _, a := range f.reader.Rest() {
 			f.answer(a)
 		}
-		return
+		return f.alone
 	}
-	if f.next == len(f.tasks) {
-		return
+	left := f.tasks[f.next:]
+	if len(left) == 0 {
+		return f.alone
 	}
 	if x.unable {
-		for _, t := range f.tasks[f.next:] {
+		for _, t := range left {
 			t.End(task.CannotRun(x.err.Error()))
 		}
-		return
+		return f.alone
+	}
+	if x.why == stopped && f.reader.Answered() > answered { // the line without an end was the answer of a job, which has failed
+		for _, t := range left {
+			t.End(task.Unget())
+		}
+		return f.alone
+	}
+	if x.why != abandoned && len(f.tasks) > 1 {
+		for _, t := range left {
+			f.unclear(t)
+		}
+		return f.alone
 	}
 	stderr := f.process.errors.String()
-	first := f.tasks[f.next]
+	first := left[0]
 	switch {
 	case x.why == abandoned:
 		first.End(withStatus(task.Error(withTail(notAwaited(first.Context), stderr)), x))
 	case x.why == timedOut:
 		first.End(withStatus(task.Error(withTail(f.process.tooSlow("the program did not answer within"), stderr)), x))
+	case x.why == stopped:
+		first.End(withStatus(task.Error(withTail("the program wrote a line that answers no job and does not end, and was ended", stderr)), x))
 	case x.err != nil:
 		first.End(withStatus(task.Error(withTail(x.err.Error(), stderr)), x))
 	default:
 		text := fmt.Sprintf("the program ended before it answered: %s", e.errorText(x.Exit, ""))
 		first.End(withStatus(task.Error(withTail(text, stderr)), x))
 	}
-	for _, t := range f.tasks[f.next+1:] {
+	for _, t := range left[1:] {
 		t.End(task.Unget())
 	}
+	return f.alone
 }

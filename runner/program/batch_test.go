@@ -72,7 +72,7 @@ esac; done`
 		"dies at last":   {[]string{"a", "die"}, []string{"ok 200 A", "error error: the program ended before it answered: exit status 7\nwhy exit 7"}},
 		"is killed":      {[]string{"a", "killed", "b"}, []string{"ok 200 A", "error error: the program ended before it answered: signal 9 (killed) exit 137", "unget"}},
 		"half an answer": {[]string{"a", "half", "b"}, []string{"ok 200 A", "error error: the program ended before it answered: exit status 7 exit 7", "unget"}},
-		"ends early":     {[]string{"a", "quiet", "b"}, []string{"ok 200 A", "error 500 error: NO_RESPONSE: 1 of 3 jobs have a line in the answer", "error 500 error: NO_RESPONSE: 1 of 3 jobs have a line in the answer"}},
+		"ends early":     {[]string{"a", "quiet", "b"}, []string{"ok 200 A", "error 500 error: NO_RESPONSE: 0 of 1 jobs have a line in the answer", "unget"}},
 		"last":           {[]string{"a", "last"}, []string{"ok 200 A", "ok 200 without a line break"}},
 		"a line break":   {[]string{"a", "two\nlines", "b", "two\r"}, []string{"ok 200 A", "failed error: the payload has a line break, but a handler with frames = \"lines\" gets one payload a line", "ok 200 B", "failed error: the payload has a line break, but a handler with frames = \"lines\" gets one payload a line"}},
 		"only a break":   {[]string{"\n"}, []string{"failed error: the payload has a line break, but a handler with frames = \"lines\" gets one payload a line"}},
@@ -88,7 +88,7 @@ esac; done`
 	}
 	t.Run("garbage", func(t *testing.T) {
 		ends := newBatch(t.Context(), "a", "garbage", "b").run(t, lines(t, upper, handler.Options{}))
-		if text(ends[0]) != "ok 200 A" || !strings.Contains(text(ends[1]), "INVALID_RESPONSE") || !strings.Contains(text(ends[2]), "INVALID_RESPONSE") {
+		if text(ends[0]) != "ok 200 A" || ends[1].Code != "error" || !strings.Contains(text(ends[1]), "INVALID_RESPONSE") || !ends[2].Unget {
 			t.Errorf("%v", ends)
 		}
 	})
@@ -105,6 +105,64 @@ esac; done`
 			t.Errorf("%v", ends)
 		}
 	})
+}
+
+// TestBlame: the job that runs when a process ends is not charged for what an earlier or a later job of the batch has done.
+func TestBlame(t *testing.T) {
+	for name, c := range map[string]struct {
+		shell          string
+		payloads, want []string
+	}{
+		"an earlier job": { // what it leaves behind ends the process
+			`while read -r line; do test "$left" && exit 7; test "$line" = leave && left=1; echo "200 $line"; done`,
+			[]string{"a", "leave", "b", "c"}, []string{"ok 200 a", "ok 200 leave", "ok 200 b", "unget"},
+		},
+		"a later job": { // the process reads all payloads first
+			`all=$(cat); case $all in *poison*) echo why >&2; exit 7; esac; echo "$all" | sed 's/^/200 /'`,
+			[]string{"a", "b", "poison"}, []string{"ok 200 a", "unget", "unget"},
+		},
+		"the job itself": {
+			`all=$(cat); case $all in *poison*) echo why >&2; exit 7; esac; echo "$all" | sed 's/^/200 /'`,
+			[]string{"poison", "a"}, []string{"error error: the program ended before it answered: exit status 7\nwhy exit 7", "unget"},
+		},
+		"status 0": {
+			`while read -r line; do test "$line" = last && exit 0; echo "200 $line"; n=$((n + 1)); test $n = 2 && exit 0; done`,
+			[]string{"a", "b", "c", "d"}, []string{"ok 200 a", "ok 200 b", "ok 200 c", "unget"},
+		},
+		"a print": { // of an earlier job
+			`while read -r line; do test "$left" && echo "DEBUG done"; test "$line" = leave && left=1; echo "200 $line"; done`,
+			[]string{"leave", "a", "b"}, []string{"ok 200 leave", "ok 200 a", "unget"},
+		},
+	} {
+		for i, end := range newBatch(t.Context(), c.payloads...).run(t, lines(t, c.shell, handler.Options{})) {
+			if text(end) != c.want[i] {
+				t.Errorf("%s, job %d: %s, not %s", name, i, text(end), c.want[i])
+			}
+		}
+	}
+}
+
+// TestLongAnswers: an output of more than options.output_bytes fails its own job, also if its line never ends.
+func TestLongAnswers(t *testing.T) {
+	shell := `while read -r line; do case $line in
+long) printf '200 '; head -c 5000001 /dev/zero | tr '\0' o; echo ;;
+most) printf '200 '; head -c 5000000 /dev/zero | tr '\0' o; echo ;;
+endless) printf '200 '; exec tr '\0' o < /dev/zero ;;
+comment) printf '#'; exec tr '\0' o < /dev/zero ;;
+*) echo "200 $line" ;;
+esac; done`
+	e := lines(t, shell, handler.Options{OutputBytes: 5_000_000})
+	const tooLong = "failed error: the answer 200 has an output of more than 5000000 bytes, which is what options.output_bytes allows"
+	for i, end := range newBatch(t.Context(), "most", "long", "a", "endless", "b").run(t, e) {
+		if want := []string{"ok 200 " + strings.Repeat("o", 5_000_000), tooLong, "ok 200 a", tooLong, "unget"}[i]; text(end) != want {
+			t.Errorf("job %d: %.200s, not %.200s", i, text(end), want)
+		}
+	}
+	for i, end := range newBatch(t.Context(), "a", "comment", "b").run(t, e) {
+		if want := []string{"ok 200 a", "error error: the program wrote a line that answers no job and does not end, and was ended exit 137", "unget"}[i]; text(end) != want {
+			t.Errorf("job %d: %.200s, not %.200s", i, text(end), want)
+		}
+	}
 }
 
 // TestManyLines: the process writes while it reads, and more than fits into a pipe.
@@ -145,13 +203,13 @@ func TestAnswersCountAsTheyArrive(t *testing.T) {
 // TestBatchTimeout: the time begins again with each answer.
 func TestBatchTimeout(t *testing.T) {
 	m := mark()
-	e := lines(t, `while read -r line; do test "$line" = hang && exec sleep 1000 `+m+`; sleep 0.4; echo "200 $line"; done`, handler.Options{TimeoutMs: 3000})
+	e := lines(t, `while read -r line; do test "$line" = hang && exec sleep 1000 `+m+`; sleep 0.25; echo "200 $line"; done`, handler.Options{TimeoutMs: 2000})
 	payloads := strings.Split(strings.Repeat("ok ", 10)+"hang never never", " ")
 	ends := newBatch(t.Context(), payloads...).run(t, e)
 	for i, end := range ends {
 		switch {
 		case i < 10 && text(end) == "ok 200 ok":
-		case i == 10 && end.Code == "error" && strings.Contains(end.Error, "did not answer within options.timeout_ms, 3000 ms") && end.ProcessExit != nil:
+		case i == 10 && end.Code == "error" && strings.Contains(end.Error, "did not answer within options.timeout_ms, 2000 ms") && end.ProcessExit != nil:
 		case i > 10 && end.Unget:
 		default:
 			t.Errorf("%d: %s", i, text(end))

@@ -2,7 +2,7 @@
 // configuration. Stored handlers and jobs choose neither programs nor arguments.
 //
 // The program gets the payload on stdin, exactly as it is stored. What it writes to stdout is the job's output, text if
-// it is valid UTF-8 and bytes otherwise, up to options.inline_bytes (256 KiB by default): with more, the program is
+// it is valid UTF-8 and bytes otherwise, up to options.output_bytes (16 MiB by default): with more, the program is
 // ended, and the job has failed. The end of what it writes to stderr is the job's error if the run does not end with ok.
 //
 //	exit status 0     ok
@@ -13,7 +13,7 @@
 //
 // Lines J: type|payload and #J: type|payload on stdout are taken out of the output, and create jobs if the run ends with
 // ok or failed. After the other outcomes the job runs again, and would create them again. More than 100 such lines, or
-// one with a bad type, make the outcome an error. chain_lines = false leaves all lines in the output.
+// one with a bad type, make the outcome an error. Only types that chain_types lists are created.
 //
 // A run that takes longer than options.timeout_ms is an error. Then, and when nobody waits for the result any more, the
 // program and its process group get SIGTERM, and 2 seconds later SIGKILL ends all that is left.
@@ -32,8 +32,8 @@
 // With frames = "lines", one process runs a batch. It gets one payload a line, and answers with the lines of package
 // answers, one for each job. An answer counts as soon as its line is complete; only the last job's waits for the end of
 // the process, since J lines may follow it. options.timeout_ms is the time until the next answer. If the process ends
-// before all jobs have an answer, other than with status 0, the first one without is an error, and the others are
-// returned to their queue. The environment has DAYBOOK_CLIENT and DAYBOOK_TYPE if all jobs have the same, and
+// before all jobs have an answer, or prints something else than answers, the first job without one runs again, alone in a
+// new process, and the others are returned to their queue. The environment has DAYBOOK_CLIENT and DAYBOOK_TYPE if all jobs have the same, and
 // DAYBOOK_BATCH, the number of jobs.
 //
 // The files, each of which uses only those before it:

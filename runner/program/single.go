@@ -17,7 +17,7 @@ func (e *Executor) runSingle(t *task.Task) task.End {
 	p := &process{handler: e, stdin: bytes.NewReader(t.Job.Payload), env: forJob(e.env, t), stop: make(chan struct{})}
 	out := &output{most: e.outputBytes, full: func() { close(p.stop) }}
 	if len(e.chain) > 0 {
-		out.types, out.chain = e.chain, answers.NewReader(1, e.chain)
+		out.types, out.chain = e.chain, answers.NewReader(1, e.chain, 0)
 	}
 	p.stdout = out
 	if e.logs != nil && e.logBytes > 0 {

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -60,10 +61,20 @@ func (e *Executor) readAnswers(ctx context.Context, res *http.Response, w *waiti
 		delay(&end, after)
 		w.endNext(end)
 	}
-	lines := answers.NewReader(len(w.tasks), e.chain)
-	if err := lines.Read(http.MaxBytesReader(nil, res.Body, e.mostAnswers), end); err != nil {
-		w.endRest(failure(ctx, err, true))
-		return
+	lines := answers.NewReader(len(w.tasks), e.chain, e.mostOutput)
+	if err := lines.Read(http.MaxBytesReader(nil, res.Body, e.mostBeside+int64(len(w.tasks))*e.mostOutput), end); err != nil {
+		answered := lines.Answered()
+		if _, tooLong := errors.AsType[*http.MaxBytesError](err); tooLong && lines.Dropped() > 0 {
+			lines.Finish(end) // an answer without an end fails its own job only
+		}
+		if lines.Answered() == answered {
+			w.endRest(failure(ctx, err, true))
+			return
+		}
+		if lines.Answered() < len(w.tasks) {
+			w.endRest(task.Unget())
+			return
+		}
 	}
 	for _, a := range lines.Rest() {
 		end(a)

@@ -105,13 +105,45 @@ func TestEndlessBatchAnswers(t *testing.T) {
 			io.WriteString(c, "HTTP/1.1 200 OK\r\n\r\n200\n")
 			forever(c, endless)
 		})
-		e := executor(t, to, handler.Options{Batch: true})
-		e.mostAnswers = 1 << 20
+		e := executor(t, to, handler.Options{Batch: true, InlineBytes: 1 << 10, OutputBytes: 1 << 10})
+		e.mostBeside = 1 << 20
 		list := run(t, t.Context(), e, newJob(1, "a"), newJob(2, "b"), newJob(3, "c"))
 		want(t, list[0], "ok", 200, "")
-		want(t, list[2], "error", 0, "BATCH_ERROR: the body of the answer has more than 1048576 bytes")
+		want(t, list[2], "error", 0, "BATCH_ERROR: the body of the answer has more than 1051648 bytes")
 		if name != "lines" {
-			want(t, list[1], "error", 0, "BATCH_ERROR: the body of the answer has more than 1048576 bytes")
+			want(t, list[1], "error", 0, "BATCH_ERROR: the body of the answer has more than 1051648 bytes")
+		}
+	}
+}
+
+// TestLongBatchAnswers: an output of more than options.output_bytes fails its own job, also if its line never ends. Outputs of
+// any allowed length do not count for the bound of the body.
+func TestLongBatchAnswers(t *testing.T) {
+	const most = 6 << 20
+	output := strings.Repeat("o", most)
+	for _, last := range []bool{false, true} {
+		to := rawWeb(t, func(c net.Conn) {
+			io.WriteString(c, "HTTP/1.1 200 OK\r\n\r\n200 "+output+"\n200 "+output+"o\n200 "+output+"\n")
+			if !last {
+				io.WriteString(c, "404 no\n")
+			}
+			io.WriteString(c, "200 ")
+			forever(c, "o")
+		})
+		e := executor(t, to, handler.Options{Batch: true, OutputBytes: most})
+		e.mostBeside = 1 << 20
+		list := run(t, t.Context(), e, newJob(1, "a"), newJob(2, "b"), newJob(3, "c"), newJob(4, "d"), newJob(5, "e"), newJob(6, "f"))
+		want(t, list[0], "ok", 200, "")
+		want(t, list[1], "failed", 0, "the answer 200 has an output of more than 6291456 bytes")
+		want(t, list[2], "ok", 200, "")
+		endless := 3
+		if !last {
+			want(t, list[3], "failed", 404, "no")
+			endless = 4
+		}
+		want(t, list[endless], "failed", 0, "the answer 200 has an output of more than 6291456 bytes")
+		if string(list[0].Output) != output || !list[5].Unget {
+			t.Errorf("%d bytes, and the job after the endless answer ended with %.200v", len(list[0].Output), list[5])
 		}
 	}
 }

@@ -19,8 +19,8 @@ const (
 
 	// maxHeaderBytes bounds the headers of an answer, with all informational answers before it.
 	maxHeaderBytes = 64 << 10
-	// maxBatchBytes bounds the body of an answer to a batch.
-	maxBatchBytes = 64 << 20
+	// maxBesideBytes bounds the body of an answer to a batch, beside as many bytes of outputs as its jobs may have.
+	maxBesideBytes = 64 << 20
 
 	handshakeTimeout = 10 * time.Second
 	// idleTimeout is how long a connection without requests is kept. It is short, because a runner may have many handlers,
@@ -43,14 +43,14 @@ type Settings struct {
 
 // Executor runs the tasks of one handler. It is a task.Executor.
 type Executor struct {
-	url         *url.URL
-	batches     bool
-	chain       answers.ChainTypes
-	timeout     time.Duration // of a request with its answer
-	mostInline  int64         // bytes of an output that is reported with the outcome
-	mostOutput  int64
-	mostAnswers int64 // bytes of the body of an answer to a batch
-	userAgent   string
+	url        *url.URL
+	batches    bool
+	chain      answers.ChainTypes
+	timeout    time.Duration // of a request with its answer
+	mostInline int64         // bytes of an output that is reported with the outcome
+	mostOutput int64
+	mostBeside int64 // bytes of the body of an answer to a batch, beside outputs
+	userAgent  string
 
 	dialer    *dialer
 	transport *http.Transport
@@ -77,7 +77,7 @@ func New(s Settings, d handler.Document) (*Executor, error) {
 	}
 	e := &Executor{
 		url: to, batches: o.Batch, chain: d.ChainTypes,
-		timeout: defaultTimeout, mostAnswers: maxBatchBytes, userAgent: "Daybook",
+		timeout: defaultTimeout, mostBeside: maxBesideBytes, userAgent: "Daybook",
 		dialer: newDialer(s.Allow), turns: make(chan struct{}, defaultConnections),
 	}
 	if o.TimeoutMs > 0 {
