@@ -74,6 +74,7 @@ func TestBegunRuns(t *testing.T) {
 			if claims := d.ok(d.send("hello", fmt.Sprintf(`{"runner_id":"r",%s"claims":[%q]}`, resume, claim)))["claims"].([]any); len(claims) != 1 {
 				t.Fatalf("took over %v", claims)
 			}
+			_ = c.conn.CloseNow() // it would be sent the job that goes back
 			_ = d.conn.CloseNow()
 			judge(ids)
 		}
