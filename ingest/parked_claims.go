@@ -127,7 +127,10 @@ func (l *parkedClaims) leave(p *parkedClaim) {
 	if p.in != nil {
 		l.interests.remove(p)
 	}
-	l.n.Add(-1)
+	if l.n.Add(-1) == 0 { // a claim that parks later looks for jobs after it has parked
+		clear(l.looks)
+		l.lookAll = false
+	}
 	l.mu.Unlock()
 	select {
 	case o := <-p.woken:

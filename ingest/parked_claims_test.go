@@ -123,6 +123,15 @@ func TestParkedClaimsLeave(t *testing.T) {
 	if len(l.offered) > 0 {
 		t.Errorf("a claim left after it was woken: offers %v", l.offered)
 	}
+	d := l.parkFor(nil, nil, 1)
+	count(l.offered, at, 1)
+	l.endApplied(offer{queue: at, n: 1}) // committed is called later, for many claims at once
+	l.leave(b)
+	l.leave(d)
+	l.committed(nil, true)
+	if len(l.looks) > 0 || l.lookAll {
+		t.Errorf("no claim waits, and run is to look at %v, %t", l.looks, l.lookAll)
+	}
 }
 
 // TestParkedClaimsKeepTheirPlace: a claim that was woken in vain waits before those that came after it.

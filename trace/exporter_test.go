@@ -160,13 +160,13 @@ func TestSpans(t *testing.T) {
 // sampled if the sampler follows it, and otherwise all or none, by its trace id.
 func TestSampling(t *testing.T) {
 	for name, c := range map[string]struct{ unlinkedLeast, unlinkedMost, linked, unsampled int }{
-		"parentbased_always_on":    {1000, 1000, 1000, 0},
-		"parentbased_always_off":   {0, 0, 1000, 0},
-		"parentbased_traceidratio": {350, 650, 1000, 0},
-		"always_on":                {1000, 1000, 1000, 1000},
+		"parentbased_always_on":    {200, 200, 200, 0},
+		"parentbased_always_off":   {0, 0, 200, 0},
+		"parentbased_traceidratio": {65, 135, 200, 0},
+		"always_on":                {200, 200, 200, 200},
 		"always_off":               {0, 0, 0, 0},
 		// A ratio of 0.5 samples the traces whose last eight bytes are a number below 2^63. That of the producer is.
-		"traceidratio": {350, 650, 1000, 1000},
+		"traceidratio": {65, 135, 200, 200},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var c2 tracetest.Collector
@@ -183,9 +183,9 @@ func TestSampling(t *testing.T) {
 			ctx, cancel := context.WithCancel(context.Background())
 			cancel() // it exports what there is, and ends
 			e.Ended([]job.RunEnd{
-				ended(0, 1000, "ok", nil),
-				ended(1000, 1000, "ok", func(e *job.RunEnd) { e.Traceparent = "00-0af7651916cd43dd0448eb211c80319c-b7ad6b7169203331-01" }),
-				ended(2000, 1000, "ok", func(e *job.RunEnd) { e.Traceparent = "00-0af7651916cd43dd0448eb211c80319c-b7ad6b7169203331-00" }),
+				ended(0, 200, "ok", nil),
+				ended(200, 200, "ok", func(e *job.RunEnd) { e.Traceparent = "00-0af7651916cd43dd0448eb211c80319c-b7ad6b7169203331-01" }),
+				ended(400, 200, "ok", func(e *job.RunEnd) { e.Traceparent = "00-0af7651916cd43dd0448eb211c80319c-b7ad6b7169203331-00" }),
 			})
 			e.Run(ctx)
 			got := map[string]int{}
