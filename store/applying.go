@@ -13,8 +13,8 @@ type applying struct {
 	settling []*claim      // that may hold nothing any more, or be named by no line
 	counted  []*submission // whose counts have changed
 	restRows int           // how many rows the first steps over the jobs of submissions may still write
-	// besideRows is how many rows the command has looked at for spans that it moved, beside them: details, unique keys, and
-	// other spans of their pages.
+	// besideRows is how many rows the command has looked at for spans that it moved, beside them: details, unique keys, pages,
+	// and other spans of their pages.
 	besideRows int
 	// pointDeletes is how many details may still be deleted one by one.
 	pointDeletes int

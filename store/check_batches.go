@@ -214,13 +214,61 @@ func decodeDetail(kind byte, value []byte) {
 	}
 }
 
+// purgedBatches finds what is left of batches whose lines are purged, and the timer for it. It returns how many spans each
+// has.
+func (c *checker) purgedBatches() map[uint64]int {
+	spans := map[uint64]int{}
+	c.table(purgedBatchTable, func(key string, value []byte) {
+		seq := seqOfKey(key)
+		p := decodePurgedBatch(seq, value)
+		if c.v.Get(seqKey(batchTable, seq)) != nil || len(p.ends) == 0 {
+			c.problem("purged batch %d is still there, or nothing is left of it", seq)
+		}
+		ends := p.ends
+		if p.paged {
+			ends = nil
+			for _, last := range p.ends {
+				c.must(groupPageName{seq, last}.key())
+				ends = append(ends, groupPageName{seq, last}.groupEnds(c.v)...)
+			}
+		}
+		for _, last := range ends {
+			if value := c.v.Get(lineKey(spanTable, seq, last)); value == nil || decodeSpan(last, value).Status != job.Purged {
+				c.problem("purged batch %d has no purged span that ends at line %d", seq, last)
+			}
+		}
+		spans[seq] = len(ends)
+	})
+	if (c.meta.purgedAt != 0) != (len(spans) > 0) {
+		c.problem("%d purged batches are left, and their timer is at %d", len(spans), c.meta.purgedAt)
+	}
+	if c.meta.purgedAt != 0 {
+		c.must(timerKey(c.meta.purgedAt, purgedTimer, 0, 0, 0))
+	}
+	return spans
+}
+
 // orphans finds rows of batches that are gone.
 func (c *checker) orphans() {
+	purged := c.purgedBatches()
+	defer func() {
+		for seq, spans := range purged {
+			if spans != 0 {
+				c.problem("purged batch %d counts %d spans more than there are", seq, spans)
+			}
+		}
+	}()
 	for _, table := range []byte{countsTable, groupTable, spanTable, pageTable, sizesTable, detailTable} {
 		seq, there := uint64(0), false
 		c.table(table, func(key string, _ []byte) {
 			if at := seqOfKey(key); at != seq {
 				seq, there = at, c.v.Get(seqKey(batchTable, at)) != nil
+			}
+			if left, ok := purged[seq]; ok && table == spanTable {
+				purged[seq] = left - 1
+				return
+			} else if ok && table == groupTable { // they are counted
+				return
 			}
 			if !there {
 				c.problem("row %x belongs to no batch", key)

@@ -95,6 +95,32 @@ var crowds = []struct {
 			mustCommit(c.t, c.s)
 		}
 	}},
+	// Only the last line of each batch is not purged: the others made no jobs, because one has their unique key.
+	{"last lines of batches", func(c *crowd) {
+		held := plainCreate("held", "x", 1, 3)
+		held.Unique = []job.UniqueKey{{Line: 0, Key: "k"}}
+		c.apply(held)
+		for i := range 600 {
+			groups, create := 100, &job.Create{Frame: job.LineFrame, Longest: 1}
+			if i%9 == 0 { // their groups have pages
+				groups = 400
+			}
+			for k := range groups {
+				g := plainGroup("held", "x", 1)
+				if k < groups-1 {
+					create.Unique = append(create.Unique, job.UniqueKey{Line: k, Key: "k"})
+				} else if g.Client = "a"; i%2 == 0 {
+					g.RetentionMs = 0
+				}
+				create.Groups = append(create.Groups, g)
+				create.Payloads = create.Frame.Append(create.Payloads, []byte("p"))
+			}
+			c.apply(create)
+			c.batch = jobID(int64(c.seq), c.seq, 0)
+			c.jobs = append(c.jobs, jobID(int64(c.seq), c.seq, groups-1))
+			mustCommit(c.t, c.s)
+		}
+	}},
 	{"values of meta", func(c *crowd) {
 		fillValues(c.feeder, 4000)
 		c.jobs = nil

@@ -122,6 +122,7 @@ func (m *machine) shrinkWindows() {
 		m.timers.Shrink(m.bounds.minWindow)
 		m.idle.unused.Shrink(m.bounds.minWindow)
 		m.idle.used.Shrink(m.bounds.minWindow)
+		m.purgedBatches.Shrink(m.bounds.minWindow)
 		m.windows.shrunk = queueName{}
 	}
 }

@@ -42,7 +42,7 @@
 //	                                                   12 submission that is kept no longer: seq:8;
 //	                                                   13 submission whose jobs a step looks at: seq:8;
 //	                                                   14 index of prefer_distinct that is being built: index:8;
-//	                                                   15 ends of purged runs: generation:8
+//	                                                   15 ends of purged runs: generation:8; 16 rows of purged batches are left: 0:8
 //	C claim:8                                          a claim: time, runner, the runs it handed out; its state when it was opened
 //	c claim:8                                          its state since that changed: its lease, and how many lines it holds
 //	                                                   and how many name it
@@ -74,6 +74,7 @@
 //	d index:1 3 leaf:8 ^priority:4 class:1 order:8 seq:8 last:4
 //	                                                   a pending span by queue and values, in its place in line
 //	e generation:4 claim:8 seq:8 last:4                how runs ended whose jobs were purged less than a minute later
+//	z seq:8                                            a batch of many groups whose last line was purged: which of its rows S and G are left
 //	Y seq:8                                            a sweep: what it does to which jobs, and how far it is
 //
 // # How Apply reads and writes
@@ -106,6 +107,7 @@
 //	span_row.go               spans, and the index rows that a span has
 //	runner_row.go             runners
 //	claim_row.go              claims, and leases of single jobs
+//	purged_batch_row.go       what is left of purged batches
 //	purged_end_row.go         ends of runs whose jobs were purged soon after
 //	run_rows.go               histories, results and progress of single jobs
 //	effect_row.go             what commands moved
@@ -159,6 +161,7 @@
 //	submission_counts.go      submissions: what makes them, and what they count
 //	spans.go                  move: the only way in which lines change, with all indexes and counters
 //	purged_ends.go            keeping the ends of runs whose jobs are purged soon after, for repeats of their completion
+//	purged_batches.go         deleting batches of which all lines are purged, and in steps what is left of them
 //	state_changes.go          package job's rules carried out on lines: admit, end, abandon, cancel, redrive, purge
 //	submissions.go            submissions: their ends, and steps over their jobs
 //	sweeps.go                 sweeps, step by step

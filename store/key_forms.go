@@ -13,7 +13,7 @@ func wellFormed(key string) bool {
 	case queueTable:
 		return len(key) == 5
 	case batchTable, countsTable, claimTable, claimStateTable, effectTable, sweepTable, sessionTable, handlerDocumentTable,
-		submissionTable, submissionStateTable, batchMetadataTable:
+		submissionTable, submissionStateTable, batchMetadataTable, purgedBatchTable:
 		return len(key) == 9
 	case slotTable:
 		return len(key) == 10
@@ -60,7 +60,7 @@ func wellFormed(key string) bool {
 			return false
 		}
 		switch key[9] {
-		case claimTimer, sweepTimer, onceTimer, sessionTimer, batchTimer, restTimer, distinctTimer, repeatsTimer:
+		case claimTimer, sweepTimer, onceTimer, sessionTimer, batchTimer, restTimer, distinctTimer, repeatsTimer, purgedTimer:
 			return len(key) == 18
 		case runAtTimer, purgeTimer, expireTimer, timeoutTimer:
 			return len(key) == 22

@@ -50,6 +50,7 @@ const (
 	statusCountsTable    = 'q'
 	distinctTable        = 'd'
 	purgedEndTable       = 'e'
+	purgedBatchTable     = 'z'
 )
 
 // tables lists them all, for Check and statistics.
@@ -57,7 +58,7 @@ var tables = []byte{metaTable, queueTable, batchTable, countsTable, groupTable, 
 	timerTable, claimTable, claimStateTable, jobLeaseTable, runnerTable, holdTable, effectTable, uniqueTable, lineKeyTable, onceTable, ownerTable,
 	noticeTable, sweepTable, cellTable, sessionTable, slotTable, idleTable,
 	handlerTable, handlerDocumentTable, filesetTable,
-	submissionTable, submissionStateTable, batchMetadataTable, partTable, batchIndexTable, statusCountsTable, distinctTable, purgedEndTable}
+	submissionTable, submissionStateTable, batchMetadataTable, partTable, batchIndexTable, statusCountsTable, distinctTable, purgedEndTable, purgedBatchTable}
 
 // detail kinds: what is kept beside a span for a single line.
 const (
@@ -83,6 +84,7 @@ const (
 	restTimer     = 13 // submission whose jobs a step looks at
 	distinctTimer = 14 // index of prefer_distinct that is being built
 	repeatsTimer  = 15 // generation of ends of purged runs
+	purgedTimer   = 16 // 0: rows of purged batches are left
 )
 
 const metaKey = string(metaTable)

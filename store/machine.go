@@ -22,6 +22,7 @@ type machine struct {
 	windows       *sharedWindows
 	timers        lsm.Window // of timer rows
 	idle          idleSessions
+	purgedBatches lsm.Window // of their rows
 	handlers      handlers
 	distinct      distinctIndexes
 	filesets      int          // how many there are

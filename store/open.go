@@ -66,6 +66,7 @@ func (m *machine) load(journal string, queueMemory int64) (err error) {
 	m.timers = lsm.StoredWindow(of, string(timerTable), string(timerTable+1))
 	m.idle.unused = lsm.StoredWindow(of, idlePrefix(false), idlePrefix(true))
 	m.idle.used = lsm.StoredWindow(of, idlePrefix(true), string(idleTable+1))
+	m.purgedBatches = lsm.StoredWindow(of, string(purgedBatchTable), string(purgedBatchTable+1))
 	m.publish() // which reads the first timer
 	return nil
 }

@@ -49,8 +49,10 @@ func (a *applying) deletePages(b *batch, first, last uint32) {
 
 func (a *applying) deletePage(b *batch, first, last uint32) {
 	a.o.Delete(pageKey(b.seq, last, first))
+	a.besideRows++
 	if b.uneven {
 		a.o.Delete(sizesKey(b.seq, last, first))
+		a.besideRows++
 	}
 }
 

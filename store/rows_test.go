@@ -21,7 +21,7 @@ func rowForms() map[string]struct {
 } {
 	exit := int64(-1)
 	m := meta{version: formatVersion, journal: testJournal, cursor: math.MaxUint64, at: startAt, level: 1, graceAt: -1, nextQueue: math.MaxUint32, effects: []effectSegment{{1, startAt, 99}, {math.MaxUint64, startAt, 1 << 50}},
-		stopped: true, served: "a", keys: []keyGeneration{{39351, 1, 2}, {39352, math.MaxUint64, math.MaxUint64}}, epochs: []epoch{{1, startAt}, {1<<24 - 1, startAt}}, sessions: 7}
+		stopped: true, served: "a", keys: []keyGeneration{{39351, 1, 2}, {39352, math.MaxUint64, math.MaxUint64}}, epochs: []epoch{{1, startAt}, {1<<24 - 1, startAt}}, sessions: 7, purgedAt: startAt}
 	sp := span{3, 1<<22 - 1, job.State{Status: job.Failed, Class: job.Fresh, Code: job.Error, ExitCode: 599, Attempts: 1000, Order: 812, Claim: 1 << 39,
 		UpdatedAt: startAt, At: job.MaxTimeMs, Why: job.Expired, Changes: job.Changes{Priority: 10, MaxAttempts: 7, Redrives: math.MaxUint32}}}
 	b := &batch{seq: 812, at: startAt, lines: 9, frame: job.LenFrame, longest: 4 << 20, groups: &groupPage{groupPageName: groupPageName{812, 8}, groups: []group{
@@ -35,6 +35,7 @@ func rowForms() map[string]struct {
 	c := &claim{seq: 7, at: startAt, runner: "r1", runs: []Run{{1, 2, 3}, {math.MaxUint64, 0, math.MaxUint32}}, claimState: l}
 	o := jobLease{lease: job.Lease{Seq: 9, At: startAt, Ms: 1000}, timerAt: 5}
 	r := &runner{name: "r1", claims: 2, held: 3, tickledAt: 4, promise: job.Promise{From: 5, Until: 6, Seq: 7}, open: []uint64{1, math.MaxUint64}}
+	left := &purgedBatch{812, []uint32{0, 7, 1<<22 - 1}, true}
 	attempt := job.Attempt{At: 1, Runner: "r", Code: job.Error, ExitCode: 500, Error: "two\nlines", Why: job.Reported}
 	result := job.Result{ProcessExit: &exit, OutputAddr: "there", LogAddr: "kept", OutputKind: job.Bytes, Output: []byte{0, 255}}
 	made := &done{digest: job.Digest{1, 0xff}, seq: 812, at: startAt, lines: 9, group: b.groups.groups[0], queueName: queueName{"a", "x y"}, existing: []madeBy{{3, jobID(1, 2, 3)}}}
@@ -67,6 +68,7 @@ func rowForms() map[string]struct {
 		"batch":     {b, b.encode(), func(v []byte) any { return decodeBatch(812, v) }},
 		"counts":    {counts, counts.encode(), func(b []byte) any { return decodeBatchCounts(b) }},
 		"claim":     {c, c.encode(), func(b []byte) any { return decodeClaim(7, b, nil) }},
+		"purged":    {left, left.encode(), func(b []byte) any { return decodePurgedBatch(812, b) }},
 		"lease":     {l, l.row(), func(b []byte) any { return decodeClaimState((*lsm.Decoder)(&b)) }},
 		"job lease": {o, o.encode(), func(b []byte) any { return decodeJobLease(b) }},
 		"done":      {made, encoded(made), decoded},
@@ -183,7 +185,7 @@ func TestPages(t *testing.T) {
 		{"no payloads", job.NoFrame, []string{"", "", ""}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := mustOpen(t, Options{bounds: &bounds{minWindow: 1, maxWindow: 9, rules: &rules{pageBytes: 20, commandRows: 99, claimRows: 99, cellSpans: 3, sweepRows: 60, effectBytes: 200, effectRowBytes: 50, distinctStep: 2, distinctRows: 1000, distinctBytes: 1 << 20, distinctNodes: 16, distinctLooks: 256, sessions: job.MaxSessions}}})
+			s := mustOpen(t, Options{bounds: &bounds{minWindow: 1, maxWindow: 9, rules: &rules{pageBytes: 20, commandRows: 99, claimRows: 99, cellSpans: 3, sweepRows: 60, purgedGroups: 1, effectBytes: 200, effectRowBytes: 50, distinctStep: 2, distinctRows: 1000, distinctBytes: 1 << 20, distinctNodes: 16, distinctLooks: 256, sessions: job.MaxSessions}}})
 			c := &job.Create{Groups: []job.Group{plainGroup("a", "x", len(test.payloads))}, Frame: test.frame}
 			for _, p := range test.payloads {
 				c.Longest = max(c.Longest, len(p))

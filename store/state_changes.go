@@ -1,9 +1,6 @@
 package store
 
-import (
-	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store/lsm"
-)
+import "github.com/daybookq/daybook/job"
 
 // lostText is the error that the history shows for a run whose runner was declared lost.
 const lostText = "its runner was lost"
@@ -198,33 +195,4 @@ func (a *applying) purge(p part, why reason) {
 	}
 	a.deletePages(p.b, p.first, p.last)
 	a.deleteIfPurged(p.b)
-}
-
-// deleteIfPurged deletes a batch if all of its lines are purged.
-func (a *applying) deleteIfPurged(b *batch) {
-	if b.counts[job.Purged] != int64(b.lines) {
-		return
-	}
-	prefix := seqKey(spanTable, b.seq)
-	var spans []string // of each group, by now
-	a.o.Scan(prefix, lsm.After(prefix), func(key string, _ []byte) bool {
-		spans = append(spans, key)
-		return true
-	})
-	for _, key := range spans {
-		a.o.Delete(key)
-		a.spans.Delete(cachedSpan{b.seq, span{last: lineOfKey(key)}})
-	}
-	for _, last := range b.groupPageEnds() {
-		name := groupPageName{b.seq, last}
-		a.o.Delete(name.key())
-		a.groups.Delete(name)
-	}
-	a.o.Delete(seqKey(batchTable, b.seq))
-	a.o.Delete(seqKey(countsTable, b.seq))
-	if b.submission != 0 {
-		a.removePart(b)
-	}
-	b.gone = true
-	a.batches.Delete(b.seq)
 }

@@ -37,6 +37,8 @@ func (a *applying) tick(t job.Tick) {
 			resume = a.resumeRest
 		case distinctTimer:
 			resume = a.resumeDistinct
+		case purgedTimer:
+			resume = a.resumePurged
 		default:
 			budget -= a.fire(timer, budget)
 			continue

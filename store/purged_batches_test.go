@@ -1,0 +1,87 @@
+package store
+
+import (
+	"testing"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// TestTicksCountPages: the pages of jobs whose retention ends count in what a tick may do.
+func TestTicksCountPages(t *testing.T) {
+	rules := rulesAt(job.Level)
+	rules.pageBytes = 1
+	b := standardBounds
+	b.rules = &rules
+	f := &feeder{t: t, s: mustOpen(t, Options{bounds: &b})}
+	const pages = 200
+	for range 100 {
+		create := plainCreate("a", "x", pages, 1)
+		create.Groups[0].RetentionMs = 1
+		f.apply(create)
+	}
+	f.apply(job.Move{Op: job.Cancel, Client: "a", Type: "x"})
+	mustCommit(t, f.s)
+	f.seq += 10
+	for ticks := 0; f.s.machine.counts.Total() > 0; ticks++ {
+		if got := f.s.costOf(func() { f.apply(job.Tick{}) }); got.writes > rules.commandRows+pages+tickSpanRows || ticks > 100 {
+			t.Fatalf("tick %d: %+v", ticks, got)
+		}
+		mustCommit(t, f.s)
+	}
+}
+
+// TestPurgedBatchesGoInSteps: a batch of many groups is gone with its last line, and ticks remove its rows, between what else
+// is due.
+func TestPurgedBatchesGoInSteps(t *testing.T) {
+	s := mustOpen(t, Options{})
+	f := &feeder{t: t, s: s}
+	for _, groups := range []int{8, 9, job.MaxGroups, job.MaxGroups} {
+		create := &job.Create{Frame: job.NoFrame}
+		for range groups {
+			g := plainGroup("a", "x", 1)
+			g.Kind, g.RetentionMs = job.Nothing, 0
+			create.Groups = append(create.Groups, g)
+		}
+		f.apply(create)
+	}
+	rows := func(table byte) (n int) {
+		mustCommit(t, s)
+		v := s.db.View()
+		defer v.Close()
+		v.Scan(string(table), string(table+1), func(string, []byte) bool { n++; return true })
+		return n
+	}
+	for f.s.machine.counts.Total() > 0 {
+		f.apply(job.Move{Op: job.Cancel, Client: "a", Type: "x"})
+		f.apply(job.Tick{})
+	}
+	if b, c, left := rows(batchTable), rows(countsTable), rows(purgedBatchTable); b != 0 || c != 0 || left != 2 {
+		t.Fatalf("%d batches and %d counts are there, and %d purged batches are left", b, c, left)
+	}
+	for _, id := range []job.ID{jobID(2, 2, 0), jobID(3, 3, 5)} {
+		if _, err := s.Batch(id.WithLine(0)); err == nil {
+			t.Errorf("the purged batch of %v is found", id)
+		}
+		if _, err := s.Job(id); err == nil {
+			t.Errorf("the purged job %v is found", id)
+		}
+	}
+	create := plainCreate("a", "x", 1, 1)
+	create.Groups[0].RunAt = startAt + int64(f.seq) + 2
+	f.apply(create)
+	f.seq++
+	if f.apply(job.Tick{}); s.machine.counts[job.Pending] != 1 {
+		t.Error("a job whose time has come waits for purged batches")
+	}
+	for ticks := 0; s.machine.meta.purgedAt != 0; ticks++ {
+		if problems := problemsOf(t, s); len(problems) > 0 {
+			t.Fatal(problems)
+		}
+		if got := s.costOf(func() { f.apply(job.Tick{}) }); got.writes > 500 || ticks > 30 {
+			t.Fatalf("tick %d: %+v", ticks, got)
+		}
+	}
+	if spans, groups, left := rows(spanTable), rows(groupTable), rows(purgedBatchTable); spans != 1 || groups != 0 || left != 0 {
+		t.Errorf("%d spans, %d pages of groups and %d purged batches are left", spans, groups, left)
+	}
+}
