@@ -57,7 +57,8 @@ type Config struct {
 // ignored are fields of Docker's Config that have no meaning for the container of a job. Their types are checked.
 type ignored struct {
 	// The runner reads both outputs. Standard input is empty, as in a container that nobody attaches to.
-	AttachStdin, AttachStdout, AttachStderr, OpenStdin, StdinOnce bool
+	// Nobody is there to use a terminal.
+	AttachStdin, AttachStdout, AttachStderr, OpenStdin, StdinOnce, Tty bool
 	// A container has no network.
 	NetworkDisabled bool
 	MacAddress      string
@@ -289,7 +290,8 @@ var (
 	environmentEntry = regexp.MustCompile(`^[^=\x00]+=`)
 	hostName         = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?$`)
 	numericUser      = regexp.MustCompile(`^[1-9][0-9]{0,8}(:[1-9][0-9]{0,8})?$`)
-	stopSignals      = []string{"", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGKILL"}
+	// stopSignal is a signal of Linux as images name it: SIGWINCH, WINCH, 28 or SIGRTMIN+3.
+	stopSignal = regexp.MustCompile(`^(?i:(SIG)?(ABRT|ALRM|BUS|CHLD|CLD|CONT|FPE|HUP|ILL|INT|IO|IOT|KILL|PIPE|POLL|PROF|PWR|QUIT|SEGV|STKFLT|STOP|SYS|TERM|TRAP|TSTP|TTIN|TTOU|URG|USR1|USR2|VTALRM|WINCH|XCPU|XFSZ|RTMIN(\+([1-9]|1[0-5]))?|RTMAX(-([1-9]|1[0-4]))?)|[1-9]|[1-5][0-9]|6[0-4])$`)
 )
 
 // maxArgumentBytes is what Linux takes as one argument.
@@ -317,7 +319,8 @@ func (c *Config) check() error {
 		return err
 	}
 	if c.User != "" && !numericUser.MatchString(c.User) {
-		return Refused(of+"User must be the number of a user, or user:group, and neither may be 0: %q", shortened(c.User))
+		// Only the image knows the number of a name, and the workspace must belong to that user before the container starts.
+		return Refused(of+"User must be the number of a user, or user:group, and neither may be 0: %q. The command `id NAME` shows the numbers of a name, if it runs in a container of the image", shortened(c.User))
 	}
 	for field, name := range map[string]string{"Hostname": c.Hostname, "Domainname": c.Domainname} {
 		if name != "" && !hostName.MatchString(name) {
@@ -346,26 +349,30 @@ func (c *Config) check() error {
 			return Refused(of+"Labels: the label %q is empty, has NUL bytes, or has more than %d bytes", shortened(name), maxLabelBytes)
 		}
 	}
-	if !slices.Contains(stopSignals, c.StopSignal) {
-		return Refused(of+"StopSignal must be one of %s, not %q", strings.Join(stopSignals[1:], ", "), shortened(c.StopSignal))
+	if c.StopSignal != "" && !stopSignal.MatchString(c.StopSignal) {
+		return Refused(of+"StopSignal must be the name or number of a signal of Linux, such as SIGTERM, 15 or SIGRTMIN+3, not %q", shortened(c.StopSignal))
 	}
 	return nil
 }
 
-// Directory returns the working directory, relative to the workspace.
+// Directory returns the working directory: a path relative to the workspace, or an absolute one outside of it. The latter is a
+// directory of the image, such as the / or /data that docker inspect gives.
 func (c *Config) Directory() (string, error) {
-	dir := c.WorkingDir
-	if path.IsAbs(dir) {
-		clean := path.Clean(dir)
-		rest, inside := strings.CutPrefix(clean+"/", MountPoint+"/")
-		if !inside {
-			return "", Refused("Container.Config.WorkingDir must be relative to the workspace, or in %s: %q", MountPoint, shortened(dir))
+	dir := path.Clean("./" + c.WorkingDir)
+	if path.IsAbs(c.WorkingDir) {
+		dir = path.Clean(c.WorkingDir)
+		if rest, inside := strings.CutPrefix(dir+"/", MountPoint+"/"); inside {
+			dir = path.Clean("./" + rest)
 		}
-		dir = strings.TrimSuffix(rest, "/")
 	}
-	dir = path.Clean("./" + dir)
-	if !filepath.IsLocal(dir) || len(dir) > MaxTextBytes || strings.ContainsRune(dir, 0) || strings.Count(dir, "/") >= MaxDepth {
+	if !path.IsAbs(dir) && !filepath.IsLocal(dir) || len(dir) > MaxTextBytes || strings.ContainsRune(dir, 0) || strings.Count(dir, "/") >= MaxDepth {
 		return "", Refused("Container.Config.WorkingDir leaves the workspace, or is too long: %q", shortened(c.WorkingDir))
+	}
+	for _, kernel := range []string{"/proc", "/sys", "/dev"} {
+		// /proc/self/fd/N as a working directory has led out of containers (CVE-2024-21626).
+		if dir == kernel || strings.HasPrefix(dir, kernel+"/") {
+			return "", Refused("Container.Config.WorkingDir must not be in %s, which the kernel provides: %q", kernel, shortened(c.WorkingDir))
+		}
 	}
 	return dir, nil
 }

@@ -45,8 +45,8 @@ func TestParse(t *testing.T) {
 	}
 	const whole = `{"Container":{"Config":{"Image":"a"FIELD}OF}}`
 	for field, value := range map[string]string{
-		"Tty": "true", "Memory": "5", "VolumesFrom": `"a"`, "Dns": `["1.1.1.1"]`, "SecurityOpt": `[""]`, "Hostname": `"-a"`, "Volumes": `{"a":{}}`,
-		"AttachStdin": "1", "ExposedPorts": `"80"`, "StopTimeout": "-1", "User": `"root"`, "WorkingDir": `"/etc"`, "Domainname": `"a b"`, "Cmd": `"true"`,
+		"Tty": "1", "StopSignal": `"SIGNAL"`, "Memory": "5", "VolumesFrom": `"a"`, "Dns": `["1.1.1.1"]`, "SecurityOpt": `[""]`, "Hostname": `"-a"`, "Volumes": `{"a":{}}`,
+		"AttachStdin": "1", "ExposedPorts": `"80"`, "StopTimeout": "-1", "User": `"root"`, "WorkingDir": `"/proc/self/fd/3"`, "Domainname": `"a b"`, "Cmd": `"true"`,
 	} {
 		_, err := Parse([]byte(strings.NewReplacer("FIELD", `,"`+field+`":`+value, "OF", "").Replace(whole)))
 		if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), field) {
@@ -75,6 +75,49 @@ func TestParse(t *testing.T) {
 	} {
 		if _, err := Parse([]byte(payload)); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", payload, err)
+		}
+	}
+}
+
+// TestInspected: the Config of containers of public images, as docker inspect prints it, is accepted as it is.
+func TestInspected(t *testing.T) {
+	const around = `{"Hostname":"0b9a3c5d7e1f","Domainname":"","User":"","AttachStdin":false,"AttachStdout":true,"AttachStderr":true,"Tty":false,
+		"OpenStdin":false,"StdinOnce":false,"OnBuild":null,"Labels":{},`
+	for name, c := range map[string]struct{ config, dir string }{
+		"alpine, interactive": {`{"Hostname":"1c2d3e4f5a6b","Domainname":"","User":"","AttachStdin":true,"AttachStdout":true,"AttachStderr":true,
+			"Tty":true,"OpenStdin":true,"StdinOnce":true,"Env":["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"],
+			"Cmd":["/bin/sh"],"Image":"alpine:3.20","Volumes":null,"WorkingDir":"/","Entrypoint":null,"OnBuild":null,"Labels":{}}`, "/"},
+		"debian": {around + `"Env":["PATH=/usr/local/sbin:/usr/bin"],"Cmd":["bash"],"Image":"debian:12","Volumes":null,"WorkingDir":"/","Entrypoint":null}`, "/"},
+		"nginx": {around + `"ExposedPorts":{"80/tcp":{}},"Env":["PATH=/usr/bin","NGINX_VERSION=1.27.2","PKG_RELEASE=1~bookworm","DYNPKG_RELEASE=1~bookworm"],
+			"Cmd":["nginx","-g","daemon off;"],"Image":"nginx","Volumes":null,"WorkingDir":"","Entrypoint":["/docker-entrypoint.sh"],"StopSignal":"SIGQUIT"}`, "."},
+		"postgres": {around + `"ExposedPorts":{"5432/tcp":{}},"Env":["POSTGRES_PASSWORD=x","PATH=/usr/bin","GOSU_VERSION=1.17","LANG=en_US.utf8","PGDATA=/var/lib/postgresql/data"],
+			"Cmd":["postgres"],"Image":"postgres:17","Volumes":{"/var/lib/postgresql/data":{}},"WorkingDir":"/","Entrypoint":["docker-entrypoint.sh"],"StopSignal":"SIGINT"}`, "/"},
+		"redis": {around + `"ExposedPorts":{"6379/tcp":{}},"Env":["PATH=/usr/bin","REDIS_VERSION=7.4.1"],"Cmd":["redis-server"],"ArgsEscaped":true,"Image":"redis:7",
+			"Volumes":{"/data":{}},"WorkingDir":"/data","Entrypoint":["docker-entrypoint.sh"]}`, "/data"},
+		"httpd": {around + `"ExposedPorts":{"80/tcp":{}},"Env":["HTTPD_PREFIX=/usr/local/apache2"],"Cmd":["httpd-foreground"],"Image":"httpd:2.4","Volumes":null,
+			"WorkingDir":"/usr/local/apache2","Entrypoint":null,"StopSignal":"SIGWINCH"}`, "/usr/local/apache2"},
+		"of systemd, with a health check": {around + `"Env":null,"Cmd":["/sbin/init"],"Image":"systemd","Volumes":{"/run":{}},"WorkingDir":"","Entrypoint":null,"StopSignal":"SIGRTMIN+3",
+			"StopTimeout":10,"Healthcheck":{"Test":["CMD","true"],"Interval":30000000000,"Timeout":3000000000,"StartInterval":5000000000,"Retries":3},"Shell":["/bin/bash","-o","pipefail","-c"]}`, "."},
+		"of distroless":          {around + `"Env":["SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt"],"Cmd":null,"Image":"gcr.io/distroless/static","WorkingDir":"/home/nonroot","Entrypoint":null,"MacAddress":"02:42:ac:11:00:02"}`, "/home/nonroot"},
+		"a signal by its number": {around + `"Cmd":null,"Image":"a","WorkingDir":"/workspace","StopSignal":"37"}`, "."},
+	} {
+		d, err := Parse([]byte(withConfig(c.config)))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if dir, err := d.Container.Config.Directory(); err != nil || dir != c.dir {
+			t.Errorf("%s: the directory is %q, %v", name, dir, err)
+		}
+	}
+	for _, user := range []string{"root", "nonroot:nonroot", "www-data", "0", "1000:0"} {
+		if _, err := Parse([]byte(withConfig(`{"Image":"a","User":"` + user + `"}`))); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "`id NAME` shows the numbers") {
+			t.Errorf("user %s: %v", user, err)
+		}
+	}
+	for _, signal := range []string{"0", "65", "SIG", "SIGRTMIN+16", "SIGRTMAX-15", "9; reboot", " 9", "SIGNULL"} {
+		if _, err := Parse([]byte(withConfig(`{"Image":"a","StopSignal":"` + signal + `"}`))); !errors.Is(err, ErrRefused) {
+			t.Errorf("signal %q: %v", signal, err)
 		}
 	}
 }

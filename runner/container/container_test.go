@@ -345,6 +345,10 @@ func TestRights(t *testing.T) {
 				t.Errorf("the container has not: %s", line)
 			}
 		}
+		end = r.run(t.Context(), guest("look")+`,"WorkingDir":"/","StopSignal":"SIGWINCH","Tty":true`, "", handler.Options{})
+		if r.want(end, "ok", ""); !strings.Contains(r.blobs[r.report(end).LogAddr], "\ndirectory /\n") {
+			t.Error("the container does not start in the root of the image")
+		}
 		for line := range strings.Lines(log) {
 			if name, ok := strings.CutPrefix(line, "interface "); ok && strings.TrimSpace(name) != "lo" && !strings.HasPrefix(name, "tunl0") && !strings.HasPrefix(name, "sit0") && !strings.HasPrefix(name, "ip6tnl0") {
 				t.Errorf("the container has the %s", line)

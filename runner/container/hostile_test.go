@@ -180,7 +180,6 @@ func TestRefusals(t *testing.T) {
 		{`{"Container":{"Config":{` + image + `,"Privileged":true}}}`, "Container.Config.Privileged is not"},
 		{`{"Container":{"Config":{` + image + `,"NetworkMode":"host"}}}`, "Container.Config.NetworkMode is not"},
 		{`{"Container":{"Config":{` + image + `,"Volumes":{"../x":{}}}}}`, "Container.Config.Volumes: \"../x\" is no absolute path"},
-		{`{"Container":{"Config":{` + image + `,"Tty":true}}}`, "Container.Config.Tty is not"},
 		{`{"HostConfig":{"NetworkMode":"host"},"Container":{"Config":{` + image + `}}}`, "HostConfig is not"},
 		{`{"Container":{"Config":{` + image + `,"Cmd":"sh"}}}`, "Container.Config.Cmd has a value of another type"},
 		{`{"Container":{"Config":{"Image":"other:1"}}}`, "docker.io/library/other:1 is not in the list"},
@@ -195,9 +194,9 @@ func TestRefusals(t *testing.T) {
 		{`{"Container":{"Config":{"Image":"daybook-guest:1/../x"}}}`, "is no name of an image"},
 		{`{"Container":{"Config":{"Image":"http://evil/x"}}}`, "is no name of an image"},
 		{`{"Container":{"Config":{` + image + `,"WorkingDir":"../.."}}}`, "WorkingDir leaves the workspace"},
-		{`{"Container":{"Config":{` + image + `,"WorkingDir":"/etc"}}}`, "WorkingDir must be relative to the workspace"},
-		{`{"Container":{"Config":{` + image + `,"WorkingDir":"/workspace/../etc"}}}`, "WorkingDir must be relative to the workspace"},
-		{`{"Container":{"Config":{` + image + `,"WorkingDir":"/workspaces"}}}`, "WorkingDir must be relative to the workspace"},
+		{`{"Container":{"Config":{` + image + `,"WorkingDir":"/proc/self/fd/8"}}}`, "WorkingDir must not be in /proc"},
+		{`{"Container":{"Config":{` + image + `,"WorkingDir":"/workspace/../dev"}}}`, "WorkingDir must not be in /dev"},
+		{`{"Container":{"Config":{` + image + `,"WorkingDir":"//sys/../sys/./fs"}}}`, "WorkingDir must not be in /sys"},
 		{`{"Container":{"Config":{` + image + `,"WorkingDir":"` + strings.Repeat("a/", 200) + `"}}}`, "WorkingDir leaves the workspace"},
 		{`{"Container":{"Config":{` + image + `,"User":"root"}}}`, "User must be the number"},
 		{`{"Container":{"Config":{` + image + `,"User":"0"}}}`, "User must be the number"},
@@ -207,7 +206,7 @@ func TestRefusals(t *testing.T) {
 		{`{"Container":{"Config":{` + image + `,"Env":["PATH"]}}}`, "Env[0] must be NAME=value"},
 		{`{"Container":{"Config":{` + image + `,"Env":["A=1","DAYBOOK_JOB_ID=2"]}}}`, "Env[1] sets DAYBOOK_JOB_ID"},
 		{`{"Container":{"Config":{` + image + `,"Cmd":["a\u0000b"]}}}`, "Cmd[0] has a NUL byte"},
-		{`{"Container":{"Config":{` + image + `,"StopSignal":"9; reboot"}}}`, "StopSignal must be one of"},
+		{`{"Container":{"Config":{` + image + `,"StopSignal":"9; reboot"}}}`, "StopSignal must be the name or number"},
 		{`{"Container":{"Config":{` + image + `,"Labels":{"":"x"}}}}`, "Labels: the label"},
 		{`{"Container":{"Config":{` + image + `,"Cmd":[` + strings.Repeat(`"a",`, 1000) + `"a"]}}}`, "Cmd has 1001 texts"},
 		{`{"Container":{"Config":{` + image + `}},"Fileset":{"Input":{"Name":"../x"}}}`, "Fileset.Input.Name"},
@@ -226,10 +225,11 @@ func TestRefusals(t *testing.T) {
 		`{"container":{"config":{"image":"daybook-guest:1","working_dir":"a/./b","stop_signal":"SIGINT"}}}`,
 		`{"Container":{"ID":"","Config":{"Hostname":"","Tty":false,"Volumes":null,"Labels":{},` + image + `,"WorkingDir":"/workspace/a/b/"}},"Fileset":{"Input":{"Name":""},"Output":null},"Owner":"","Result":null}`,
 		`{"Container":{"Config":{"Image":"registry.example.com:5000/team/a:2"}}}`,
+		`{"Container":{"Config":{` + image + `,"WorkingDir":"/","StopSignal":"SIGWINCH","Tty":true}}}`,
 		`{"Container":{"Config":{"Image":"pinned:9@` + digest + `"}}}`,
 	} {
 		r := &run{engine: x.engine, executor: x, job: &daybook.Job{Payload: []byte(payload)}}
-		if end, ok := r.read(); !ok || r.dir != "." && r.dir != "a/b" {
+		if end, ok := r.read(); !ok || r.dir != "." && r.dir != "a/b" && r.dir != "/" {
 			t.Errorf("%s: %s, directory %q", payload, end.Error, r.dir)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"syscall"
 	"time"
 
@@ -240,8 +241,10 @@ func (r *run) pull(ctx context.Context) error {
 func (r *run) prepare() error {
 	files := r.workspace.files
 	r.reason = becauseRunner
-	if err := files.MkdirAll(r.dir, 0o700); err != nil {
-		return fmt.Errorf("create the working directory %s: %w", r.dir, err)
+	if !path.IsAbs(r.dir) { // otherwise it is a directory of the image
+		if err := files.MkdirAll(r.dir, 0o700); err != nil {
+			return fmt.Errorf("create the working directory %s: %w", r.dir, err)
+		}
 	}
 	for _, dir := range r.volumes.inside {
 		if err := files.MkdirAll(dir, 0o700); err != nil {
@@ -334,10 +337,10 @@ func (r *run) container(ctx context.Context, img *image.InspectResponse) (how en
 }
 
 func inContainer(dir string) string {
-	if dir == "." {
-		return containerjob.MountPoint
+	if path.IsAbs(dir) {
+		return dir
 	}
-	return containerjob.MountPoint + "/" + dir
+	return path.Join(containerjob.MountPoint, dir)
 }
 
 // attach copies what the container prints to the log. The returned function waits so long for the end of the output, and
