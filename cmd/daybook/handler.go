@@ -82,7 +82,7 @@ failed for good; after any other exception it runs again while it has attempts l
 the runner.
 
 If this machine has an interpreter of the language, the script is loaded here first, in the sandbox of a runner and without a
-job. One that cannot be loaded is not stored, unless --no-check is given.`,
+job. One that cannot be loaded, or takes longer than 10 seconds, is not stored, unless --no-check is given.`,
 		Example: `  daybook handler put resize resize.py
   echo '{"kind": "http", "url": "http://127.0.0.1:8080/resize"}' | daybook handler put resize -`,
 		Args: cobra.ExactArgs(2),

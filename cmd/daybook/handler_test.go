@@ -1,11 +1,13 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/daybookq/daybook/job/handler"
 )
@@ -120,5 +122,32 @@ func TestFormsOfScripts(t *testing.T) {
 		if t.Failed() {
 			t.Log(lang)
 		}
+	}
+}
+
+// TestEndlessLoading: a script that loops while it loads is not stored, and does not block the command for its timeout_ms.
+func TestEndlessLoading(t *testing.T) {
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skip(err)
+	}
+	before := trialPatience
+	trialPatience = 200 * time.Millisecond
+	t.Cleanup(func() { trialPatience = before })
+	a := startAsked(t)
+	const endless = "while :; do :; done\nhandle() { printf %s \"$1\"; }"
+	document, err := json.Marshal(map[string]any{"kind": "script", "lang": "sh", "source": endless, "options": map[string]any{"timeout_ms": 86_400_000}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := a.run(string(document), "handler", "put", "spin", "-")
+	if r.code != exitUsage {
+		t.Errorf("%+v", r)
+	}
+	contains(t, r.errs, "it was still loading after 200ms, and was ended", "--no-check stores it", "into handle")
+	if r := a.run("", "handler", "get", "spin"); r.code != exitNotFound {
+		t.Errorf("the script was stored: %+v", r)
+	}
+	if r := a.run(string(document), "handler", "put", "spin", "-", "--no-check"); r.code != exitOK {
+		t.Errorf("%+v", r)
 	}
 }

@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner/sandbox"
 	"github.com/daybookq/daybook/runner/script"
 )
+
+// trialPatience is how long a script may take to load here, if its own timeout_ms is longer: somebody waits for the command.
+var trialPatience = 10 * time.Second // a test makes it shorter
 
 // tryHandler says why a script cannot be loaded. Other handlers, and languages that this machine has not, are not tried.
 func tryHandler(ctx context.Context, document *handler.Document) error {
@@ -24,7 +28,13 @@ func tryHandler(ctx context.Context, document *handler.Document) error {
 		return fmt.Errorf("load the script: %w", err)
 	}
 	if pool.Check(document.Lang) == nil {
-		if err = pool.Try(ctx, script.Handler{ID: "new", Document: *document}); err != nil {
+		trial, cancel := context.WithTimeout(ctx, trialPatience)
+		defer cancel()
+		err = pool.Try(trial, script.Handler{ID: "new", Document: *document})
+		if err != nil && ctx.Err() == nil && trial.Err() != nil {
+			err = fmt.Errorf("it was still loading after %v, and was ended. Loading runs everything outside of handle: move loops, waits and slow work into handle", trialPatience)
+		}
+		if err != nil {
 			err = fmt.Errorf("the script cannot be loaded, so it was not stored; --no-check stores it\n%w", err)
 		}
 	}
