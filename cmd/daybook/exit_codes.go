@@ -71,6 +71,7 @@ var exitCodes = []struct {
 	{exitTimeout, "what the command waited for did not end within --timeout or --wait-timeout"},
 	{exitSystem, "the command does not run on this operating system"},
 	{exitSignal + int(syscall.SIGINT), "SIGINT (Ctrl-C) or another signal ended a command that had begun, or a second SIGINT ended the server at once"},
+	{exitSignal + int(syscall.SIGHUP), "a second signal, SIGHUP, ended the server or the runner at once"},
 	{exitSignal + int(syscall.SIGTERM), "a second SIGTERM ended the server at once"},
 }
 

@@ -4,13 +4,16 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -493,6 +496,26 @@ func TestReaderOfTheLogGoesAway(t *testing.T) {
 			t.Fatal(err)
 		}
 		resp.Body.Close()
+	}
+}
+
+// TestClosedTerminal: a server whose terminal is closed stops as after SIGTERM.
+func TestClosedTerminal(t *testing.T) {
+	if signal.Ignored(syscall.SIGHUP) {
+		t.Skip("SIGHUP is ignored, as under nohup, and servers leave it so")
+	}
+	dir := t.TempDir()
+	s := serving(t, dir)
+	if err := s.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	err := <-s.ended
+	s.ended <- err
+	if err != nil {
+		t.Errorf("%v: %s", err, s.log)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "address")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the stop was not clean: the file address is there (%v)", err)
 	}
 }
 

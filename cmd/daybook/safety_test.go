@@ -216,7 +216,7 @@ func TestExitCodes(t *testing.T) {
 			t.Errorf("%s: %d, want %d", reason, got, code)
 		}
 	}
-	documented, reached := map[int]bool{}, map[int]bool{exitOK: true, exitSignal + int(syscall.SIGINT): true, exitSignal + int(syscall.SIGTERM): true}
+	documented, reached := map[int]bool{}, map[int]bool{exitOK: true, exitSignal + int(syscall.SIGINT): true, exitSignal + int(syscall.SIGHUP): true, exitSignal + int(syscall.SIGTERM): true}
 	for _, e := range exitCodes {
 		documented[e.code] = true
 	}

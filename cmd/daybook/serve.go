@@ -108,9 +108,9 @@ func newServe() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server",
-		Long: `Run the server until it receives SIGTERM or SIGINT. Then it stops gracefully: requests under way may take
-up to --drain to end. A signal half a second or more after the first ends it at once, as SIGKILL would. No acknowledged job is lost in
-either case.
+		Long: `Run the server until it receives SIGTERM or SIGINT, or SIGHUP when its terminal is closed (not with nohup).
+Then it stops gracefully: requests under way may take up to --drain to end. A signal half a second or more
+after the first ends it at once, as SIGKILL would. No acknowledged job is lost in either case.
 
 The server prints its address as "listening on http://…". The file "address" in the data directory has
 the address too, until a clean stop. The server listens before it is ready: while it replays the journal,

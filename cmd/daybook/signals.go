@@ -61,7 +61,16 @@ func endedBy(s os.Signal) int {
 	return exitError
 }
 
-// untilSignal returns a context that ends at the first SIGTERM or SIGINT. A second wish ends the process at once: the
+// stopSignals are the signals that ask a process to stop: SIGINT, SIGTERM, and SIGHUP when its terminal is closed, unless
+// SIGHUP was ignored when the process started, as with nohup.
+func stopSignals() []os.Signal {
+	if signal.Ignored(syscall.SIGHUP) {
+		return []os.Signal{os.Interrupt, syscall.SIGTERM}
+	}
+	return []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}
+}
+
+// untilSignal returns a context that ends at the first of stopSignals. A second wish ends the process at once: the
 // sender does not want to wait. SIGPIPE ends the process no longer: whoever reads its log may go away. The process still
 // gets the signal, so that programs that it starts do not ignore it.
 func untilSignal(ctx context.Context, log zerolog.Logger) (context.Context, func()) {
@@ -73,26 +82,21 @@ func untilSignal(ctx context.Context, log zerolog.Logger) (context.Context, func
 	}, func(s os.Signal) {
 		log.Warn().Stringer("signal", s).Msg("ended at once")
 		os.Exit(endedBy(s))
-	}, syscall.SIGTERM, syscall.SIGINT)
+	}, stopSignals()...)
 	return ctx, func() {
 		end()
 		cancel()
 	}
 }
 
-// untilInterrupted returns a context that ends at the first SIGINT or SIGTERM, or SIGHUP when the terminal is closed.
-// A second wish ends the process.
+// untilInterrupted returns a context that ends at the first of stopSignals. A second wish ends the process.
 //
 // A closed pipe, such as that of a tee that Ctrl-C has ended, does not end the process: it still deletes what it has made.
 func untilInterrupted(ctx context.Context) (context.Context, context.CancelFunc) {
-	names := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // by nohup
-		names = append(names, syscall.SIGHUP)
-	}
 	broken := make(chan os.Signal, 1) // nobody reads it: writes return the error
 	signal.Notify(broken, syscall.SIGPIPE)
 	ctx, cancel := context.WithCancel(ctx)
-	end := onWishes(func(os.Signal) { cancel() }, func(s os.Signal) { os.Exit(endedBy(s)) }, names...)
+	end := onWishes(func(os.Signal) { cancel() }, func(s os.Signal) { os.Exit(endedBy(s)) }, stopSignals()...)
 	return ctx, func() {
 		end()
 		signal.Stop(broken)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestSignalPairs: a pair of signals ends the contexts of commands, and not the process of this test.
@@ -24,23 +26,29 @@ func TestSignalPairs(t *testing.T) {
 			return ctx, end
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			ctx, end := until(t.Context())
-			defer end()
-			signalSelf(t)
-			<-ctx.Done()
-			got := make(chan os.Signal, 1)
-			signal.Notify(got, syscall.SIGTERM)
-			defer signal.Stop(got)
-			signalSelf(t)
-			<-got // the process goes on
-		})
+		for _, first := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT} {
+			t.Run(name+" "+first.String(), func(t *testing.T) {
+				if signal.Ignored(first) {
+					t.Skipf("%v is ignored, as under nohup, and stays so", first)
+				}
+				ctx, end := until(t.Context())
+				defer end()
+				got := make(chan os.Signal, 1)
+				signal.Notify(got, first, syscall.SIGTERM) // a signal that the context does not wait for does not end the test
+				defer signal.Stop(got)
+				signalSelf(t, first)
+				<-got
+				testkit.Eventually(t, "the context ends", func() bool { return ctx.Err() != nil })
+				signalSelf(t, syscall.SIGTERM)
+				<-got // the process goes on
+			})
+		}
 	}
 }
 
-func signalSelf(t *testing.T) {
+func signalSelf(t *testing.T, s syscall.Signal) {
 	t.Helper()
-	if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+	if err := syscall.Kill(os.Getpid(), s); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -48,8 +48,8 @@ func newWork() *cobra.Command {
 		Use:   "work",
 		Short: "Run jobs: claim them, run the handlers of their types, report the outcomes",
 		Long: `Run jobs. A runner claims the jobs that it has handlers for, runs them, tickles them while they run, and
-reports how they ended. It goes on while the server restarts. SIGTERM ends it: it claims no more, waits up
-to --drain for the jobs that run, and reports them. Jobs that run longer go back to their queues, which
+reports how they ended. It goes on while the server restarts. SIGTERM, Ctrl-C or a terminal that is closed
+ends it: it claims no more, waits up to --drain for the jobs that run, and reports them. Jobs that run longer go back to their queues, which
 costs them no attempt. A signal half a second or more after the first ends it at once.
 
 Handlers are in the file of --config, or stored in the server (PUT /handlers/{type}). Those of the file may
