@@ -33,9 +33,24 @@ func (e *Engine) ChangeBatch(ctx context.Context, c job.ChangeBatch) (store.Batc
 	return decideAs[store.BatchChanged](ctx, e, c)
 }
 
-// Patch changes attributes of a waiting job.
+// Patch changes attributes of a waiting job. A priority that its queue has no memory for is refused with ErrTooManyQueues.
 func (e *Engine) Patch(ctx context.Context, p job.Patch) (store.Moved, Receipt, error) {
-	return decideAs[store.Moved](ctx, e, p)
+	if err := e.accepting(); err != nil {
+		return store.Moved{}, Receipt{}, err
+	}
+	made, err := e.mayPatch(&p)
+	if err != nil {
+		return store.Moved{}, Receipt{}, err
+	}
+	w, err := e.proposeSettled(ctx, laneOf(p), p, made.settled)
+	if err != nil {
+		return store.Moved{}, Receipt{}, err
+	}
+	r, receipt, err := e.decision(ctx, w)
+	if err != nil {
+		return store.Moved{}, Receipt{}, err
+	}
+	return *r.(*store.Moved), receipt, nil
 }
 
 // Switch stops or starts handing out the jobs of all queues.

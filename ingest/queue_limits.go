@@ -9,8 +9,9 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// All queues are in memory. So requests that would make one past the limits are refused before they are journaled: Apply
-// carries out what is in the journal, and so does each start. What requests that are under way may make counts as made.
+// All queues are in memory, with a lane or two for each priority of their jobs. So requests that would make a queue past the
+// limits, or give one a priority that it has no jobs of, are refused before they are journaled: Apply carries out what is in
+// the journal, and so does each start. What requests that are under way may make counts as made.
 
 // makingQueues is what the commands that are proposed and not applied yet may make.
 type makingQueues struct {
@@ -20,16 +21,17 @@ type makingQueues struct {
 	ends atomic.Int64
 }
 
-// maxQueueBytes is the most that a queue takes of memory.
-var maxQueueBytes = store.QueueBytes("", "") + 2*job.MaxNameBytes
+// maxQueueBytes is the most that a job may add to what queues take of memory.
+var maxQueueBytes = store.QueueBytes("", "", 0) + 2*job.MaxNameBytes
 
-// newQueues are those that a command may make, and that count as made until it is applied. Nil: none.
+// newQueues are those that a command may make or give another priority, and that count as such until it is applied. Nil: none.
 type newQueues struct {
-	e     *Engine
-	names map[queueName]struct{}
-	bytes int64
-	ends  int64
-	ended atomic.Bool
+	e      *Engine
+	names  map[queueName]store.Priorities // that the queues will have
+	queues int64
+	bytes  int64
+	ends   int64
+	ended  atomic.Bool
 }
 
 // settled notes that the command is applied, or that it never will be. It may be called more than once.
@@ -37,7 +39,7 @@ func (n *newQueues) settled(bool) {
 	if n == nil || n.ended.Swap(true) {
 		return
 	}
-	n.e.making.queues.Add(-int64(len(n.names)))
+	n.e.making.queues.Add(-n.queues)
 	n.e.making.bytes.Add(-n.bytes)
 	n.e.making.ends.Add(-n.ends)
 }
@@ -69,36 +71,45 @@ func (e *Engine) addQueues(made *newQueues, groups []job.Group) (_ *newQueues, e
 				return made, err
 			}
 		}
-		if i > 0 && g.Client == groups[i-1].Client && g.Type == groups[i-1].Type {
+		if i > 0 && g.Client == groups[i-1].Client && g.Type == groups[i-1].Type && g.Priority == groups[i-1].Priority {
 			continue
 		}
-		if made, err = e.addQueue(made, queueName{g.Client, g.Type}); err != nil {
+		if made, err = e.addQueue(made, queueName{g.Client, g.Type}, g.Priority); err != nil {
 			return made, err
 		}
 	}
 	return made, nil
 }
 
-func (e *Engine) addQueue(made *newQueues, name queueName) (*newQueues, error) {
-	exists, use := e.store.QueueExists(name.client, name.typ)
-	if exists {
+// addQueue adds the queue of a job of some priority.
+func (e *Engine) addQueue(made *newQueues, name queueName, priority int) (*newQueues, error) {
+	exists, has, use := e.store.QueueExists(name.client, name.typ)
+	if exists && has.Has(priority) {
 		return made, nil
 	}
 	if made == nil {
 		made = &newQueues{e: e}
 	}
 	if made.names == nil {
-		made.names = map[queueName]struct{}{}
+		made.names = map[queueName]store.Priorities{}
 	}
-	if _, there := made.names[name]; there {
+	was, counted := made.names[name]
+	if counted && was.Has(priority) {
 		return made, nil
 	}
-	made.names[name] = struct{}{}
-	bytes := store.QueueBytes(name.client, name.typ)
+	one, bytes := int64(0), -store.QueueBytes(name.client, name.typ, was|has)
+	if !counted && !exists {
+		one, bytes = 1, 0
+	}
+	made.names[name] = (was | has).With(priority)
+	if bytes += store.QueueBytes(name.client, name.typ, made.names[name]); bytes == 0 { // the first priority of a queue without jobs
+		return made, nil
+	}
+	made.queues += one
 	made.bytes += bytes
-	queues, memory := e.making.queues.Add(1), e.making.bytes.Add(bytes)
+	queues, memory := e.making.queues.Add(one), e.making.bytes.Add(bytes)
 	switch {
-	case int64(use.Queues)+queues > int64(e.o.maxQueues) || use.Ever >= job.MaxQueueNumbers:
+	case one > 0 && (int64(use.Queues)+queues > int64(e.o.maxQueues) || use.Ever >= job.MaxQueueNumbers):
 		return made, &TooManyQueues{RetryAfter: e.queueWait()}
 	case e.o.QueueMemory > 0 && use.Bytes+memory > e.o.QueueMemory:
 		return made, &TooManyQueues{RetryAfter: e.queueWait(), Memory: e.o.QueueMemory}
@@ -125,15 +136,32 @@ func (e *Engine) mayChain(c *job.Complete) (made *newQueues, err error) {
 	use := e.store.Totals().QueueUse
 	if queues, bytes := int64(use.Queues)+e.making.queues.Load()+ends, use.Bytes+e.making.bytes.Load()+ends*maxQueueBytes; err == nil &&
 		(queues > int64(e.o.maxQueues) || e.o.QueueMemory > 0 && bytes > e.o.QueueMemory) {
-		failed := e.store.FollowOns(c, func(client, typ string) {
+		failed := e.store.FollowOns(c, func(client, typ string, priority int) {
 			if err == nil {
-				_, err = e.addQueue(made, queueName{client, typ})
+				_, err = e.addQueue(made, queueName{client, typ}, priority)
 			}
 		})
 		if err == nil {
 			err = failed
 		}
 	}
+	if err != nil {
+		made.settled(false)
+		return nil, err
+	}
+	return made, nil
+}
+
+// mayPatch refuses a change of a job's priority that its queue has no memory for.
+func (e *Engine) mayPatch(p *job.Patch) (made *newQueues, err error) {
+	if p.Priority == nil {
+		return nil, nil
+	}
+	client, typ, err := e.store.QueueOf(p.Job)
+	if err != nil || typ == "" {
+		return nil, err
+	}
+	made, err = e.addQueue(nil, queueName{client, typ}, *p.Priority)
 	if err != nil {
 		made.settled(false)
 		return nil, err
@@ -162,7 +190,7 @@ type TooManyQueues struct {
 
 func (t *TooManyQueues) Error() string {
 	if t.Memory > 0 {
-		return fmt.Sprintf("the queues take about %d MiB of memory, which is the limit of this server; delete queues that have no jobs, use one that exists, or give the server more memory", t.Memory>>20)
+		return fmt.Sprintf("the queues take about %d MiB of memory, which is the limit of this server; delete queues that have no jobs, use one that exists and a priority that it has jobs of, or give the server more memory", t.Memory>>20)
 	}
 	return ErrTooManyQueues.Error()
 }

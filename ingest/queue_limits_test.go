@@ -42,7 +42,7 @@ func followedBy(t *testing.T, c *job.Create, typ string) *job.Create {
 // outcome makes the queue or its job's create has named it when there was still room.
 func TestQueuesAreBoundedByMemory(t *testing.T) {
 	ctx, long := t.Context(), strings.Repeat("n", job.MaxNameBytes)
-	one := store.QueueBytes(long, long)
+	one := store.QueueBytes(long, long, 0)
 	dir := t.TempDir()
 	e, stop := startWith(t, Options{Dir: dir, QueueMemory: 4 * one})
 	of := func(types ...string) *job.Create { return queuesOfTypes(long, types...) }
@@ -132,10 +132,106 @@ func TestQueuesAreBoundedByMemory(t *testing.T) {
 	stop()
 }
 
+// TestPrioritiesAreBoundedByMemory: what would have a queue take more memory by a priority that it has no jobs of is refused
+// before it is journaled, whether the job would wait in line now, later, or after another one: a create, a completion and a patch.
+// Priorities count as long as the queue has jobs.
+func TestPrioritiesAreBoundedByMemory(t *testing.T) {
+	ctx := t.Context()
+	one := store.QueueBytes("a", "x", 0)
+	e, _ := startWith(t, Options{Dir: t.TempDir(), QueueMemory: one + 2*(store.QueueBytes("a", "x", 3)-one)})
+	of := func(priorities ...int) *job.Create {
+		c := queuesOfTypes("a", make([]string, len(priorities))...)
+		for i, priority := range priorities {
+			c.Groups[i].Type, c.Groups[i].Priority = "x", priority
+		}
+		return c
+	}
+	create := func(c *job.Create) (job.ID, error) {
+		made, _, err := e.Create(ctx, c)
+		current(t, e)
+		return made.Batch, err
+	}
+	made := func(c *job.Create) job.ID {
+		t.Helper()
+		id, err := create(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	refused := func(what string, err error) {
+		t.Helper()
+		var full *TooManyQueues
+		if !errors.As(err, &full) || full.Memory == 0 {
+			t.Errorf("%s past the memory for queues: %v", what, err)
+		}
+	}
+	_, err := create(of(0, 1, 2, 3))
+	refused("a create of four priorities", err)
+	later := of(1)
+	later.Groups[0].RunAt = e.Now() + 3_600_000
+	first := made(later)
+	made(followedBy(t, of(2), "x")) // whose next job has priority 2
+	made(of(3, 1, 2))
+	_, err = create(of(4))
+	refused("a create of another priority", err)
+	following := of(5).Groups[0]
+	following.Client, following.Kind = "", job.Nothing
+	text, err := job.NewFollowOn(&following, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := of(2)
+	next.Groups[0].OnComplete = text
+	_, err = create(next)
+	refused("a create with a job of another priority that follows", err)
+	patch := func(id job.ID, priority int) error {
+		moved, _, err := e.Patch(ctx, job.Patch{Job: id, Priority: &priority})
+		current(t, e)
+		if err == nil && moved.Refusal != job.Granted {
+			return moved.Refusal
+		}
+		return err
+	}
+	refused("a patch", patch(first, 6))
+	if err := patch(first, 3); err != nil {
+		t.Errorf("a patch with a priority that the queue has: %v", err)
+	}
+	if err := patch(job.NewID(e.Now(), 1000, 0), 6); !errors.Is(err, job.NotFound) {
+		t.Errorf("a patch of no job: %v", err)
+	}
+	claimed, jobs, _, err := e.Claim(ctx, claimOf(1), 0)
+	if err != nil || len(jobs) != 1 {
+		t.Fatalf("%+v, %v", claimed, err)
+	}
+	framed := func(priority int) *job.Create {
+		c := of(priority)
+		c.Frame, c.Longest, c.Payloads = job.LenFrame, 1, job.LenFrame.Append(nil, []byte("x"))
+		return c
+	}
+	then := job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1, ID: jobs[0].ID, Then: framed(6)}
+	_, _, err = e.Complete(ctx, job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{then}})
+	refused("a completion that creates a job", err)
+	then.Then = framed(3)
+	if _, _, err := e.Complete(ctx, job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{then}}); err != nil {
+		t.Error(err)
+	}
+	if m := &e.making; m.queues.Load() != 0 || m.bytes.Load() != 0 || m.ends.Load() != 0 {
+		t.Errorf("%d queues, %d bytes and %d ends still count as made", m.queues.Load(), m.bytes.Load(), m.ends.Load())
+	}
+	if _, _, err := e.MoveAll(ctx, job.Move{Op: job.Delete, Client: "a", Type: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	current(t, e)
+	if _, err := create(of(7, 8, 9)); err != nil {
+		t.Errorf("other priorities in a queue that is empty: %v", err)
+	}
+}
+
 // TestQueuesOfOthersCount: what commands that are not applied yet will make counts, so that many at a time do not pass
 // the limit together.
 func TestQueuesOfOthersCount(t *testing.T) {
-	e, _ := startWith(t, Options{Dir: t.TempDir(), QueueMemory: 3*store.QueueBytes("a", "x") + 10})
+	e, _ := startWith(t, Options{Dir: t.TempDir(), QueueMemory: 3*store.QueueBytes("a", "x", 0) + 10})
 	make2 := queuesOfTypes("a", "x", "y").Groups
 	first, err := e.mayMakeQueues(make2)
 	if err != nil {

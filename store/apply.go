@@ -134,6 +134,7 @@ func (a *applying) end() {
 		for l := q.lanes; l != nil; l = l.next {
 			a.resizeLane(q, l)
 		}
+		q.dropEmptyLanes()
 	}
 	clear(a.moved)
 	a.moved = a.moved[:0]

@@ -70,6 +70,7 @@ func (c *checker) span(b *batch, g *group, sp *span, counts *job.Counts) {
 	}
 	q := c.queue(g.queueID)
 	q.counts[sp.Status] += n
+	q.priorities = q.priorities.With(sp.PriorityIn(&g.Attributes))
 	if sp.Status == job.Pending {
 		q.lane(sp.lane(g)).pending += n
 	}

@@ -28,6 +28,9 @@ func (c *checker) names() {
 		if r.counts != q.counts {
 			c.problem("queue %s/%s counts %v, and has %v", q.client, q.typ, q.counts, r.counts)
 		}
+		if r.priorities&^q.priorities != 0 || q.empty() && q.priorities != 0 {
+			c.problem("queue %s/%s has jobs of the priorities %b, and notes %b", q.client, q.typ, r.priorities, q.priorities)
+		}
 		for l := q.lanes; l != nil; l = l.next {
 			got := r.lane(l.laneID)
 			if got.pending != l.pending {

@@ -24,8 +24,9 @@ type checker struct {
 }
 
 type recount struct {
-	counts job.Counts
-	lanes  []laneCount
+	counts     job.Counts
+	priorities Priorities
+	lanes      []laneCount
 }
 
 // laneCount is how many jobs of a lane are pending.

@@ -101,7 +101,7 @@ var crowds = []struct {
 		held.Unique = []job.UniqueKey{{Line: 0, Key: "k"}}
 		c.apply(held)
 		for i := range 600 {
-			groups, create := 100, &job.Create{Frame: job.LineFrame, Longest: 1}
+			groups, create := 60, &job.Create{Frame: job.LineFrame, Longest: 1}
 			if i%9 == 0 { // their groups have pages
 				groups = 400
 			}

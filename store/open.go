@@ -76,9 +76,8 @@ func (m *machine) loadQueues(allowed int64) error {
 	var all []*queue
 	use := QueueUse{}
 	m.o.Scan(string(queueTable), string(queueTable+1), func(key string, value []byte) bool {
-		name := decodeQueueName(value)
 		use.Queues++
-		use.Bytes += QueueBytes(name.client, name.typ)
+		use.Bytes += decodeQueueHead(value).bytes()
 		if allowed == 0 || use.Bytes <= allowed {
 			all = append(all, decodeQueue(lsm.U32At(key, 1), value))
 		}

@@ -66,3 +66,12 @@ func (l lineSet) without(r Run, visit func(r Run)) {
 		visit(Run{r.Batch, first, r.Last})
 	}
 }
+
+// Priorities is a set of priorities.
+type Priorities uint16
+
+// With returns the set with another priority.
+func (p Priorities) With(priority int) Priorities { return p | 1<<priority }
+
+// Has reports whether the set has a priority.
+func (p Priorities) Has(priority int) bool { return p&(1<<priority) != 0 }

@@ -95,12 +95,15 @@ func (q *queue) claimable() int64 {
 	return q.counts[job.Pending]
 }
 
-// QueueExists reports whether there is a queue, and what all queues take. While a command is applied for longer than
-// Options.Patience it does not find one, and says what they took at the last commit.
-func (q *Queries) QueueExists(client, typ string) (exists bool, use QueueUse) {
+// QueueExists reports whether there is a queue, the priorities that count in its QueueBytes, and what all queues take. While a
+// command is applied for longer than Options.Patience it does not find one, and says what they took at the last commit.
+func (q *Queries) QueueExists(client, typ string) (exists bool, of Priorities, use QueueUse) {
 	if !q.tryRead() {
-		return false, q.Totals().QueueUse
+		return false, 0, q.Totals().QueueUse
 	}
 	defer q.mu.RUnlock()
-	return q.queues.byName[queueName{client, typ}] != nil, q.queueUse()
+	if found := q.queues.byName[queueName{client, typ}]; found != nil {
+		exists, of = true, found.priorities
+	}
+	return exists, of, q.queueUse()
 }

@@ -18,7 +18,9 @@ type queue struct {
 	createdAt int64
 	idleAt    int64 // since when it has had neither jobs nor settings, unix ms; 0: it has
 	counts    job.Counts
-	lanes     *lane // in order of service
+	// priorities are those of which the queue has jobs, or had since it was empty.
+	priorities Priorities
+	lanes      *lane // in order of service; none is empty, unless it is the only one
 	// head and tail are the lanes that what is next in line is in, and what Newest takes. They are nil if the queue has
 	// nothing to hand out.
 	head, tail *lane
@@ -208,6 +210,7 @@ func (q *queue) encode() []byte {
 	e := make(lsm.Encoder, 0, 96)
 	e.Text(q.client)
 	e.Text(q.typ)
+	e.Uint(uint64(q.priorities))
 	e.Bool(q.paused)
 	e.Int(q.createdAt)
 	e.Int(q.idleAt)
@@ -222,7 +225,7 @@ func (q *queue) encode() []byte {
 
 func decodeQueue(id uint32, value []byte) *queue {
 	d := lsm.Decoder(value)
-	q := &queue{id: id, queueName: queueName{d.Text(), d.Text()}, paused: d.Bool(), createdAt: d.Int(), idleAt: d.Int()}
+	q := &queue{id: id, queueName: queueName{d.Text(), d.Text()}, priorities: Priorities(d.Uint()), paused: d.Bool(), createdAt: d.Int(), idleAt: d.Int()}
 	q.counts = decodeCounts(&d)
 	end := &q.lanes
 	for left := q.counts[job.Pending]; left > 0; {
@@ -247,6 +250,24 @@ func (q *queue) empty() bool { return q.counts.Total() == 0 }
 func decodeQueueName(value []byte) queueName {
 	d := lsm.Decoder(value)
 	return queueName{d.Text(), d.Text()}
+}
+
+// decodeQueueHead reads of a queue's row only what says how much memory it takes.
+func decodeQueueHead(value []byte) *queue {
+	d := lsm.Decoder(value)
+	return &queue{queueName: queueName{d.Text(), d.Text()}, priorities: Priorities(d.Uint())}
+}
+
+// dropEmptyLanes drops lanes in which nothing waits, but for the last one: most queues have one lane, which is empty at times.
+func (q *queue) dropEmptyLanes() {
+	for at := &q.lanes; *at != nil; {
+		if l := *at; l.pending == 0 && (l != q.lanes || l.next != nil) {
+			l.drop()
+			*at = l.next
+		} else {
+			at = &l.next
+		}
+	}
 }
 
 // state returns the queue as it is now.

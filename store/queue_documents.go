@@ -117,7 +117,7 @@ func (q *Queries) WaitingTypes(client, afterType string, limit int) (types []Wai
 
 // FollowOns calls visit with the queues of the jobs that a completion creates because their creates named them
 // (job.Attributes.OnComplete), once for each run of jobs, whether the completion is granted or not.
-func (q *Queries) FollowOns(cmd *job.Complete, visit func(client, typ string)) (err error) {
+func (q *Queries) FollowOns(cmd *job.Complete, visit func(client, typ string, priority int)) (err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()
 	defer v.Discard()
@@ -128,7 +128,7 @@ func (q *Queries) FollowOns(cmd *job.Complete, visit func(client, typ string)) (
 			if g.OnComplete != "" {
 				next, _ := followOn(g.OnComplete)
 				next.Inherit(q.queueName(v, g.queueID).client, &g.Attributes)
-				visit(next.Client, next.Type)
+				visit(next.Client, next.Type, next.Priority)
 			}
 			first = g.last + 1
 		}
@@ -151,4 +151,17 @@ func (q *Queries) FollowOns(cmd *job.Complete, visit func(client, typ string)) (
 		}
 	}
 	return nil
+}
+
+// QueueOf returns the queue of a job. It has no name if there is no such job, or a command is applied for too long.
+func (q *Queries) QueueOf(id job.ID) (client, typ string, err error) {
+	defer lsm.Catch(&err)
+	v := q.db.View()
+	defer v.Discard()
+	b, line := q.readBatchOf(v, id), uint32(id.Line())
+	if b == nil || line >= b.lines {
+		return "", "", nil
+	}
+	name := q.queueName(v, readGroupPage(v, b, line).group(line).queueID)
+	return name.client, name.typ, nil
 }

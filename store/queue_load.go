@@ -25,7 +25,7 @@ func (qs *queues) fill(all []*queue) {
 	for _, q := range all {
 		qs.byID[q.id] = q
 		qs.byName[q.queueName] = q
-		qs.bytes += QueueBytes(q.client, q.typ)
+		qs.bytes += q.bytes()
 		if q.idleAt != 0 {
 			qs.idle.Set(q)
 		}

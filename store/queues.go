@@ -2,6 +2,7 @@ package store
 
 import (
 	"cmp"
+	"math/bits"
 
 	"github.com/tidwall/btree"
 
@@ -26,16 +27,34 @@ func newQueues() queues {
 func (qs *queues) add(q *queue) {
 	qs.byID[q.id] = q
 	qs.byName[q.queueName] = q
-	qs.bytes += QueueBytes(q.client, q.typ)
+	qs.bytes += q.bytes()
 	qs.byClient.insert(q)
 	qs.byType.insert(q)
 }
 
-// queueBytes is about what a queue with a waiting job takes of memory, beside its name.
-const queueBytes = 560
+const (
+	// queueBytes is about what a queue with a waiting job takes of memory, beside its name.
+	queueBytes = 560
+	// laneBytes is about what a lane takes of memory. A priority has two: jobs that came back have one of their own.
+	laneBytes = 112
+)
 
-// QueueBytes returns about how much memory a queue takes that has a waiting job and is not in use.
-func QueueBytes(client, typ string) int64 { return int64(queueBytes + len(client) + len(typ)) }
+// QueueBytes returns about how much memory a queue takes that is not in use, while jobs of all of some priorities wait in it.
+func QueueBytes(client, typ string, of Priorities) int64 {
+	further := max(1, bits.OnesCount16(uint16(of))) - 1
+	return int64(queueBytes + len(client) + len(typ) + 2*laneBytes*further)
+}
+
+// bytes is about how much memory the queue may take. Jobs that wait for their time, or have ended, may come to wait in line
+// by no request that could be refused, so all priorities count that the queue has jobs of, or had since it was empty.
+func (q *queue) bytes() int64 { return QueueBytes(q.client, q.typ, q.priorities) }
+
+// setPriorities notes of which priorities a queue may have jobs.
+func (qs *queues) setPriorities(q *queue, of Priorities) {
+	qs.bytes -= q.bytes()
+	q.priorities = of
+	qs.bytes += q.bytes()
+}
 
 // queuePage says which queues to list: those after a name, in the order of client and type, of one client or, with "",
 // of all.
@@ -82,7 +101,7 @@ func (qs *queues) remove(q *queue) {
 	}
 	delete(qs.byID, q.id)
 	delete(qs.byName, q.queueName)
-	qs.bytes -= QueueBytes(q.client, q.typ)
+	qs.bytes -= q.bytes()
 	qs.byClient.remove(q)
 	qs.byType.remove(q)
 	for l := q.lanes; l != nil; l = l.next {

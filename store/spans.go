@@ -156,6 +156,11 @@ func (a *applying) countJobs(p part, next job.State) {
 	if next.Status != job.Purged {
 		q.counts[next.Status] += n
 		a.counts[next.Status] += n
+		if priority := next.PriorityIn(&g.Attributes); !q.priorities.Has(priority) {
+			a.queues.setPriorities(q, q.priorities.With(priority))
+		}
+	} else if q.empty() {
+		a.queues.setPriorities(q, 0)
 	}
 	switch {
 	case b.submission != 0:

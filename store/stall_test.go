@@ -81,6 +81,7 @@ func TestQueriesGoOnWhilePebbleStalls(t *testing.T) {
 	once := &job.Once{Scope: "create", Key: "k"}
 	for what, query := range map[string]func() error{
 		"QueueExists":   func() error { s.QueueExists("a", "x"); return nil },
+		"QueueOf":       func() error { _, _, err := s.QueueOf(id); return err },
 		"Available":     func() error { s.Available(nil, nil); return nil },
 		"Journal":       func() error { s.Journal(); return nil },
 		"At":            func() error { s.At(); return nil },
@@ -190,7 +191,7 @@ func TestQueriesGiveUpWhileACommandIsStuck(t *testing.T) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
-		exists, use := s.QueueExists("a", "x")
+		exists, _, use := s.QueueExists("a", "x")
 		pending, _ := s.Queries.Pending("a", "x")
 		if exists || use != s.Totals().QueueUse || use.Queues != 1 || pending != 0 || s.Available(nil, nil) || s.Level() != 0 {
 			t.Errorf("exists %v of %+v, pending %d", exists, use, pending)

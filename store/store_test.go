@@ -174,20 +174,30 @@ func TestTimeNeverGoesBack(t *testing.T) {
 
 func TestQueueExists(t *testing.T) {
 	s := mustOpen(t, Options{})
-	of := QueueBytes("a", "x")
-	check := func(client, typ string, exists bool, use QueueUse) {
+	of := QueueBytes("a", "x", 0)
+	check := func(client, typ string, exists bool, priorities Priorities, use QueueUse) {
 		t.Helper()
-		if got, gotUse := s.QueueExists(client, typ); got != exists || gotUse != use {
-			t.Errorf("%v, %+v; want %v, %+v", got, gotUse, exists, use)
+		if got, gotPriorities, gotUse := s.QueueExists(client, typ); got != exists || gotPriorities != priorities || gotUse != use {
+			t.Errorf("%v, %b, %+v; want %v, %b, %+v", got, gotPriorities, gotUse, exists, priorities, use)
 		}
 	}
-	check("a", "x", false, QueueUse{})
-	mustApply(t, s, 1, 0, plainCreate("a", "x", 1, 1))
-	check("a", "x", true, QueueUse{1, 1, of})
-	check("x", "a", false, QueueUse{1, 1, of})
-	mustApply(t, s, 2, 0, job.Move{Op: job.Delete, Job: jobID(0, 1, 0)})
-	mustApply(t, s, 3, 0, job.DeleteQueue{Client: "a", Type: "x"})
-	check("a", "x", false, QueueUse{0, 1, 0})
+	check("a", "x", false, 0, QueueUse{})
+	create := plainCreate("a", "x", 1, 1)
+	create.Groups[0].Priority = 4
+	mustApply(t, s, 1, 0, create)
+	check("a", "x", true, 1<<4, QueueUse{1, 1, of})
+	check("x", "a", false, 0, QueueUse{1, 1, of})
+	create.Groups[0].Priority, create.Groups[0].RunAt = 6, startAt+1000
+	mustApply(t, s, 2, 0, create)
+	check("a", "x", true, 1<<4|1<<6, QueueUse{1, 1, of + 2*laneBytes})
+	priority := 7
+	mustApply(t, s, 3, 0, job.Patch{Job: jobID(0, 2, 0), Priority: &priority})
+	check("a", "x", true, 1<<4|1<<6|1<<7, QueueUse{1, 1, of + 4*laneBytes})
+	mustApply(t, s, 4, 0, job.Move{Op: job.Delete, Job: jobID(0, 1, 0)})
+	mustApply(t, s, 5, 0, job.Move{Op: job.Delete, Job: jobID(0, 2, 0)})
+	check("a", "x", true, 0, QueueUse{1, 1, of})
+	mustApply(t, s, 6, 0, job.DeleteQueue{Client: "a", Type: "x"})
+	check("a", "x", false, 0, QueueUse{0, 1, 0})
 }
 
 // TestEffectsAreBounded: effects rows are kept for their time, and only as many as all segments may have.
