@@ -261,31 +261,91 @@ func TestDistinctWideValue(t *testing.T) {
 	mustCommit(t, f.s)
 }
 
-// TestDistinctStrategiesInTurn: seventeen strategies in turn keep eight indexes, with no rows of others.
+// TestDistinctStrategiesInTurn: of seventeen strategies in turn the first eight keep their indexes, and the others have no rows
+// and write no more than any claim, until one of the eight has not been used for a minute.
 func TestDistinctStrategiesInTurn(t *testing.T) {
 	f := inStore(t, Options{}, func(f *feeder) { fillValues(f, 3000) })
-	for round := range 2 {
+	claim := func(i int) cost {
+		return f.s.costOf(func() { f.apply(distinctClaim(1, mustDistinct(fmt.Sprintf("k%d", i), job.Oldest))) })
+	}
+	strategies := func() (of []string) {
+		for _, x := range f.s.machine.distinct.list {
+			of = append(of, x.keys[0])
+		}
+		slices.Sort(of)
+		return of
+	}
+	first := []string{"k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7"}
+	for i := range maxDistinctIndexes {
+		claim(i)
+	}
+	for building(f.s) {
+		f.apply(job.Tick{})
+		mustCommit(t, f.s)
+	}
+	plain := f.s.costOf(func() { f.apply(plainClaim("r", 1)) })
+	for round := range 3 {
 		for i := range 17 {
-			got := f.s.costOf(func() { f.apply(distinctClaim(1, mustDistinct(fmt.Sprintf("k%d", i), job.Oldest))) })
-			if got.looks > boundedRows || got.writes > boundedWrites || got.bytes > boundedBytes {
-				t.Errorf("strategy %d in round %d: %+v", i, round, got)
+			got := claim(i)
+			if got.writes > plain.writes+10 || got.looks > 10*f.s.machine.rules.distinctLooks {
+				t.Errorf("strategy %d in round %d: %+v, where a claim by oldest takes %+v", i, round, got, plain)
 			}
-			f.apply(job.Tick{})
 			mustCommit(t, f.s)
 		}
+		f.seq += 50_000
 	}
+	if got := strategies(); !slices.Equal(got, first) {
+		t.Errorf("there are indexes of %q", got)
+	}
+	for range 2 { // in which the first one is not used
+		f.seq += 70_000
+		for i := 1; i < maxDistinctIndexes; i++ {
+			claim(i)
+		}
+	}
+	claim(16)
+	claim(0)
+	if got := strategies(); !slices.Equal(got, append([]string{"k1", "k16"}, first[2:]...)) {
+		t.Errorf("after a while without k0 there are indexes of %q", got)
+	}
+	mustCommit(t, f.s)
 	numbers := map[byte]bool{}
 	for _, row := range dump(f.s) {
 		if row.key[0] == distinctTable {
 			numbers[row.key[1]] = true
 		}
 	}
-	if len(numbers) != maxDistinctIndexes || len(f.s.machine.distinct.list) != maxDistinctIndexes {
-		t.Errorf("%d indexes have rows, and %d are in memory", len(numbers), len(f.s.machine.distinct.list))
+	if len(numbers) != maxDistinctIndexes {
+		t.Errorf("%d indexes have rows", len(numbers))
 	}
 	if problems := problemsOf(t, f.s); len(problems) > 0 {
 		t.Error(problems)
 	}
+}
+
+// TestDistinctWithoutIndex: a strategy that gets no index knows of active jobs what the indexes of others count.
+func TestDistinctWithoutIndex(t *testing.T) {
+	f := inStore(t, Options{}, func(f *feeder) {
+		for _, user := range []job.Meta{"user=a", "user=a", "user=b"} {
+			c := plainCreate("a", "x", 1, 3)
+			c.Groups[0].Meta = user
+			f.apply(c)
+		}
+	})
+	for i := range maxDistinctIndexes - 1 {
+		claim := distinctClaim(1, mustDistinct(fmt.Sprintf("k%d", i), job.Oldest))
+		claim.Types = []string{"none"}
+		f.apply(claim)
+	}
+	for f.apply(distinctClaim(1, mustDistinct("user", job.Oldest))); building(f.s); f.apply(job.Tick{}) {
+	}
+	if got := f.apply(distinctClaim(1, mustDistinct("user", job.Newest))).(*Claimed); metaOf(f.s, got.Runs[0]) != "user=b" {
+		t.Errorf("the claim got a job of %s", metaOf(f.s, got.Runs[0]))
+	}
+	if n := len(f.s.machine.distinct.list); n != maxDistinctIndexes || f.s.machine.distinct.list[n-1].base != job.Oldest {
+		t.Errorf("there are %d indexes", n)
+	}
+	mustCommit(t, f.s)
 }
 
 // TestDistinctIsGoneWhenIdle: an hour after its last claim an index has no rows, and no timer.

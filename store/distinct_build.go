@@ -30,13 +30,19 @@ func (m *machine) loadDistinct() {
 }
 
 // distinctIndex returns the index of a strategy. The first claim by a strategy makes one: it takes the first step over
-// the spans that exist, and ticks take the others.
+// the spans that exist, and ticks take the others. If there are as many as may be, and all are in use, the index that it
+// returns has no rows, and the claim looks at some spans: to build an index at each claim, in place of one that the next claim
+// needs, would slow all commands down.
 func (a *applying) distinctIndex(s job.Strategy) *distinctIndex {
 	d := &a.distinct
 	at := slices.IndexFunc(d.list, func(x *distinctIndex) bool { return x.strategy == s })
 	if at < 0 {
 		if len(d.list) == maxDistinctIndexes {
-			a.dropDistinct(slices.MinFunc(d.list, func(x, y *distinctIndex) int { return cmp.Compare(x.usedAt, y.usedAt) }))
+			oldest := slices.MinFunc(d.list, func(x, y *distinctIndex) int { return cmp.Compare(x.usedAt, y.usedAt) })
+			if a.now.At-oldest.usedAt < distinctUnusedMs {
+				return newDistinctIndex(distinctState{strategy: s}, a.rules.distinctNodes)
+			}
+			a.dropDistinct(oldest)
 		}
 		number := byte(1)
 		for slices.ContainsFunc(d.list, func(x *distinctIndex) bool { return x.number == number }) {
@@ -231,8 +237,19 @@ func havePending(spans []span, b *batch, g *group, w waiting) bool {
 	return slices.ContainsFunc(spans, func(sp span) bool { return sp.Status == job.Pending && sp.waiting(b, g) == w })
 }
 
-// activeOf returns the number of active jobs of a value.
+// activeOf returns the number of active jobs of a value. What an index without rows does not count, another one may that has
+// the key.
 func (a *applying) activeOf(x *distinctIndex) func(key int, name valueName) int64 {
+	if x.number == 0 {
+		return func(key int, name valueName) int64 {
+			for _, y := range a.distinct.list {
+				if at := slices.Index(y.keys, x.keys[key]); at >= 0 && y.stage != countingActive {
+					return a.activeOf(y)(at, name)
+				}
+			}
+			return 0
+		}
+	}
 	return func(key int, name valueName) int64 {
 		return decodeActive(a.o.Get(distinctCountKey(x.number, key, name)))
 	}

@@ -10,8 +10,11 @@ type distinctIndexes struct{ list []*distinctIndex }
 
 const (
 	// maxDistinctIndexes is how many indexes there are at most. A claim by another strategy replaces the index that was
-	// used least recently.
+	// used least recently, if that was at least distinctUnusedMs ago.
 	maxDistinctIndexes = 8
+	// distinctUnusedMs is since when the last use of an index must be noted before it is replaced, which is a minute more than
+	// it was not used.
+	distinctUnusedMs = distinctNoteMs + 60_000
 	// distinctIdleMs is how long after its last claim an index is kept.
 	distinctIdleMs = 60 * 60_000
 	// distinctNoteMs is how exactly the time of the last claim is noted, so that a claim need not write the row.
