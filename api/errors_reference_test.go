@@ -91,7 +91,7 @@ var advice = map[string][2]string{
 	"too_many_parked_claims": {"too many claims wait for a job", "Send it again after `Retry-After`, with a shorter `wait_ms`, or claim for several handlers at once."},
 	"too_many_keys":          {"the rows of idempotency keys take 16 GiB, or this client has as much as is left for all", "Use a [session](api.md#sessions-post-sessions-get-sessionsid-delete-sessionsid), which stores less."},
 	"too_many_sweeps":        {"", "Send it again when a sweep has ended."},
-	"too_many_sessions":      {"", "End sessions that are not used any more."},
+	"too_many_sessions":      {"as many sessions are open as may be, or of this runner as are left for all, and all of these were used lately; or what the sessions of this runner remember has as many bytes as are left of 16 GiB for all", "End sessions that are not used any more, and give each runner its own `runner_id`."},
 	"too_many_handlers":      {"", "Delete handlers that no runner needs."},
 	"too_many_filesets":      {"", "Delete filesets that nobody needs."},
 	"too_many_runners":       {"the server knows the maximum number of runners", "Let runners report their end (`DELETE /runners/{id}`)."},

@@ -186,6 +186,7 @@ var figures = []figure{
 			emit(float64(s.Runners.Dead), "dead")
 		}),
 	counter("daybook_runners_lost_total", "Runners that were declared lost because they missed three heartbeats.", func(s *ingest.Stats) float64 { return float64(s.Runners.Lost) }),
+	gauge("daybook_session_bytes", "About the bytes of the rows of sessions.", func(s *ingest.Stats) float64 { return float64(s.SessionBytes) }),
 	gauge("daybook_idempotency_key_bytes", "Bytes of the rows of idempotency keys.", func(s *ingest.Stats) float64 { return float64(s.KeyBytes) }),
 	gauge("daybook_idempotency_keys", "Idempotency keys that are kept.", func(s *ingest.Stats) float64 { return float64(s.Keys) }),
 	gauge("daybook_parked_claims", "Claims that wait for a job.", func(s *ingest.Stats) float64 { return float64(s.Parked) }),

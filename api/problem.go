@@ -132,6 +132,7 @@ var known = []struct {
 	{ingest.ErrOverloaded, http.StatusTooManyRequests, codeOverloaded, notStored},
 	{ingest.ErrTooManyQueues, http.StatusTooManyRequests, "too_many_queues", notStored},
 	{ingest.ErrTooManyKeys, http.StatusTooManyRequests, "too_many_keys", notStored},
+	{ingest.ErrTooManySessionBytes, http.StatusTooManyRequests, "too_many_sessions", notStored},
 	{registry.ErrNotFound, http.StatusNotFound, "runner_not_found", notStored},
 	{registry.ErrTaken, http.StatusConflict, "runner_id_taken", notStored},
 	{registry.ErrReplaced, http.StatusConflict, "runner_replaced", notStored},

@@ -21,9 +21,11 @@ type Stats struct {
 	Sweeps   int              `json:"sweeps"`  // under way
 	Keys     uint64           `json:"idempotency_keys"`
 	KeyBytes uint64           `json:"idempotency_key_bytes"` // of their rows
-	Blobs    int64            `json:"blob_bytes"`            // bytes of all blobs
-	DiskFree int64            `json:"disk_free_bytes"`       // of the file system with the data
-	Journal  struct {
+	// SessionBytes is about what the rows of sessions have.
+	SessionBytes uint64 `json:"session_bytes"`
+	Blobs        int64  `json:"blob_bytes"`      // bytes of all blobs
+	DiskFree     int64  `json:"disk_free_bytes"` // of the file system with the data
+	Journal      struct {
 		Bytes int64 `json:"bytes"`
 	} `json:"journal"`
 	Store struct {

@@ -89,15 +89,16 @@ func (r *claimRequest) answer(ctx context.Context, wait time.Duration) (claimAns
 		return claimAnswer{}, err
 	}
 	defer end()
-	// A number is looked up only before the claim waits. If there are jobs, the repeat is journaled, and Apply finds
-	// out. Repeats are rare, so this costs less than a look-up for each claim.
-	if !once.Numbered() {
+	// A number is looked up only before the claim waits, or is refused. If there are jobs, the repeat is journaled, and Apply
+	// finds out. Repeats are rare, so this costs less than a look-up for each claim.
+	refused := r.e.mayRemember(once)
+	if !once.Numbered() || refused != nil {
 		if a, repeats, err := r.repeat(ctx); repeats || err != nil {
 			return a, err
 		}
 	}
-	if err := r.e.mayRemember(once); err != nil {
-		return claimAnswer{}, err
+	if refused != nil {
+		return claimAnswer{}, refused
 	}
 	return r.take(ctx, wait-time.Since(began))
 }

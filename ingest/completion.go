@@ -75,13 +75,14 @@ func (e *Engine) CompleteInOrder(ctx context.Context, commands []job.Complete) (
 			return nil, Receipt{}, err
 		}
 		defer end()
-		if !o.Numbered() { // Apply recognizes a repeated number; to look for it before each request would cost more
+		refused := e.mayRemember(o)
+		if !o.Numbered() || refused != nil { // Apply recognizes a repeated number; to look for it before each request would cost more
 			if ended, last, err := e.completedBefore(ctx, commands); err != nil || ended != nil {
 				return ended, last, err
 			}
 		}
-		if err := e.mayRemember(o); err != nil {
-			return nil, Receipt{}, err
+		if refused != nil {
+			return nil, Receipt{}, refused
 		}
 	}
 	q := completions{e: e, ctx: ctx, lane: laneOfAll(commands)}

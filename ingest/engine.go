@@ -64,7 +64,9 @@ type Options struct {
 	CommitWait time.Duration
 	// maxKeyBytes and maxQueues bound the rows of idempotency keys, and queues; 0: job.MaxKeyRowBytes and job.MaxQueues.
 	maxKeyBytes uint64
-	maxQueues   int
+	// maxSessionBytes bounds the rows of sessions; 0: job.MaxSessionRowBytes.
+	maxSessionBytes uint64
+	maxQueues       int
 	// openLog opens the log. Nil: openLocalLog.
 	openLog func(journal.Options) (Log, error)
 }
@@ -133,6 +135,7 @@ func Open(o Options) (_ *Engine, err error) {
 		o.openLog = openLocalLog
 	}
 	o.CommitWait = cmp.Or(o.CommitWait, commitWait)
+	o.maxSessionBytes = cmp.Or(o.maxSessionBytes, job.MaxSessionRowBytes)
 	o.maxKeyBytes, o.maxQueues = cmp.Or(o.maxKeyBytes, job.MaxKeyRowBytes), cmp.Or(o.maxQueues, job.MaxQueues)
 	e := &Engine{
 		o: o, logger: o.Logger, handover: newHandover(), underWay: newUnderWay(), strays: newStrayClaims(), silences: newSilences(),

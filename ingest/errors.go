@@ -32,6 +32,9 @@ var (
 	// ErrTooManyKeys: the idempotency keys that the server keeps have job.MaxKeyRowBytes already, or those of one client or
 	// runner as much as is left. The command was not taken.
 	ErrTooManyKeys = errors.New("the limit of idempotency keys is reached")
+	// ErrTooManySessionBytes: the rows of sessions have job.MaxSessionRowBytes already, or those of one runner more than is left.
+	// The command was not taken.
+	ErrTooManySessionBytes = errors.New("the limit of what sessions remember is reached")
 	// ErrTooManyParked: job.MaxParkedClaims claims wait already.
 	ErrTooManyParked = errors.New("the limit of waiting claims is reached")
 	// ErrStale: the state did not include all of the log in time for a read.

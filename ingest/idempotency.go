@@ -49,11 +49,11 @@ func (u *underWay) begin(ctx context.Context, o *job.Once) (end func(), err erro
 }
 
 // mayRemember refuses a request if there is no room to keep its result. Each key needs a row; the results of a session
-// need a bounded number of rows. The bound is soft: requests under way may pass it. An owner of keys has no room left
-// when its keys take as much as is free, so that no client or runner locks the others out.
+// need a bounded number of rows, which may be large. The bounds are soft: requests under way may pass them. An owner of keys or
+// sessions has no room left when they take as much as is free, so that no client or runner locks the others out.
 func (e *Engine) mayRemember(o *job.Once) error {
 	if o.Numbered() {
-		return nil
+		return e.mayRememberNumber(o)
 	}
 	used := e.store.Totals().KeyBytes
 	if used >= e.o.maxKeyBytes {
@@ -62,6 +62,20 @@ func (e *Engine) mayRemember(o *job.Once) error {
 	own, err := e.store.KeyBytes(o)
 	if err == nil && own > e.o.maxKeyBytes-used {
 		err = fmt.Errorf("%w for one client or runner: the keys of %q have %d bytes, and %d are left for all", ErrTooManyKeys, o.Owner(), own, e.o.maxKeyBytes-used)
+	}
+	return err
+}
+
+// mayRememberNumber is mayRemember for a request of a session. It looks for the owner's share only when half of all is taken:
+// before that nobody has more than is left.
+func (e *Engine) mayRememberNumber(o *job.Once) error {
+	used := e.store.Totals().SessionBytes
+	if used <= e.o.maxSessionBytes/2 {
+		return nil
+	}
+	runner, own, err := e.store.SessionBytes(o.Session)
+	if left := e.o.maxSessionBytes - min(used, e.o.maxSessionBytes); err == nil && own > left {
+		return fmt.Errorf("%w: what those of runner %q remember has about %d bytes, and %d are left for all; end sessions that are not used any more", ErrTooManySessionBytes, runner, own, left)
 	}
 	return err
 }

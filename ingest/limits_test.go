@@ -3,6 +3,7 @@ package ingest
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -133,6 +134,81 @@ func TestOwnersOfKeysShareTheRoom(t *testing.T) {
 			t.Errorf("client %s took %d bytes, and %d were free", owner, took, free)
 		}
 		free -= took
+	}
+}
+
+// TestOwnersOfSessionsShareTheRoom: what sessions remember is bounded in bytes. No runner takes more than half of what the others
+// leave, however few sessions it has, and the request that is refused may be repeated, like one that was carried out before.
+// When a session ends there is room again.
+func TestOwnersOfSessionsShareTheRoom(t *testing.T) {
+	const most = 40_000
+	ctx := t.Context()
+	e, _ := startWith(t, Options{Dir: t.TempDir(), maxSessionBytes: most})
+	create := func(session job.ID, slot int) error {
+		c := lines(1)
+		c.Groups[0].Meta = job.Meta("text=" + strings.Repeat("x", 250))
+		c.Once = job.Once{Session: session, Slot: slot, Number: 1}
+		_, _, err := e.Create(ctx, c)
+		return err
+	}
+	used := func() uint64 { return current(t, e).Totals().SessionBytes }
+	fill := func(runner string) (sessions []job.ID, bytes uint64) {
+		before := used()
+		for {
+			n, _, err := e.OpenSession(ctx, job.OpenSession{Runner: runner})
+			if err != nil {
+				t.Fatal(err)
+			}
+			sessions = append(sessions, n.ID)
+			for slot := range 7 {
+				if err := create(n.ID, slot); errors.Is(err, ErrTooManySessionBytes) {
+					if err := create(n.ID, slot); !errors.Is(err, ErrTooManySessionBytes) {
+						t.Errorf("the same again: %v", err)
+					}
+					if err := create(sessions[0], 0); err != nil {
+						t.Errorf("a request that was carried out before: %v", err)
+					}
+					return sessions, used() - before
+				} else if err != nil {
+					t.Fatal(err)
+				}
+				current(t, e)
+			}
+		}
+	}
+	const session = 4000 // more than one of them takes
+	free := uint64(most)
+	var first []job.ID
+	for _, runner := range []string{"", "b", "c"} {
+		sessions, took := fill(runner)
+		if took < free/2-session || took > free/2+session {
+			t.Errorf("runner %q took %d bytes, and %d were free", runner, took, free)
+		}
+		if free -= took; runner == "" {
+			first = sessions
+		}
+	}
+	claim := claimOf(1)
+	claim.Once = job.Once{Session: first[0], Slot: 9, Number: 1}
+	if _, _, _, err := e.Claim(ctx, claim, 0); !errors.Is(err, ErrTooManySessionBytes) {
+		t.Errorf("a claim of a runner that has its share: %v", err)
+	}
+	held, _, _, err := e.Claim(ctx, claimOf(1), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := job.Complete{Claim: held.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}, Once: job.Once{Session: first[0], Slot: 10, Number: 1}}
+	if _, _, err := e.Complete(ctx, end); !errors.Is(err, ErrTooManySessionBytes) {
+		t.Errorf("a completion of a runner that has its share: %v", err)
+	}
+	for _, id := range first[1:] {
+		if _, err := e.EndSession(ctx, job.EndSession{Session: id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	current(t, e)
+	if _, _, err := e.Complete(ctx, end); err != nil {
+		t.Errorf("when most of its sessions have ended: %v", err)
 	}
 }
 

@@ -44,7 +44,9 @@ type StateStats struct {
 	Sweeps   int              `json:"sweeps"`  // number of sweeps under way
 	Keys     uint64           `json:"idempotency_keys"`
 	KeyBytes uint64           `json:"idempotency_key_bytes"` // of their rows
-	Sessions uint64           `json:"sessions"`
+	// SessionBytes is about what the rows of sessions have.
+	SessionBytes uint64 `json:"session_bytes"`
+	Sessions     uint64 `json:"sessions"`
 }
 
 // TimeStats are the figures of the log's time.
@@ -115,7 +117,7 @@ func (e *Engine) Stats() Stats {
 		},
 		StateStats: StateStats{
 			Jobs: jobsByStatus(totals), Batches: map[string]int64{}, Queues: totals.Queues, Parked: int(e.parked.n.Load()),
-			Stopped: totals.Stopped, Sweeps: totals.Sweeps, Keys: totals.Keys, KeyBytes: totals.KeyBytes, Sessions: totals.Sessions,
+			Stopped: totals.Stopped, Sweeps: totals.Sweeps, Keys: totals.Keys, KeyBytes: totals.KeyBytes, Sessions: totals.Sessions, SessionBytes: totals.SessionBytes,
 		},
 		TimeStats: TimeStats{Now: e.log.Now(), ClockOffsetMs: l.ClockOffset.Milliseconds(), NextDue: e.store.NextDue()},
 		Runners:   e.runners.Counts(),

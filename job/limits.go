@@ -102,8 +102,12 @@ const (
 	// soft, like MaxQueues: past it, a request with another key is refused. So is one of a client or runner that has as much
 	// as is left: nobody takes more than half of what the others leave.
 	MaxKeyRowBytes = 16 << 30
-	// MaxSessions may be open. Each is a row, and one for each slot that it has used.
+	// MaxSessions may be open. Each is a row, and one for each slot that it has used. One runner, or all that name none, may
+	// open as many as are left, or a thousandth of all if that is more.
 	MaxSessions = 1_000_000
+	// MaxSessionRowBytes bounds what the rows of sessions have. It is soft and shared, like MaxKeyRowBytes: past it, requests
+	// with numbers are refused.
+	MaxSessionRowBytes = 16 << 30
 	// MaxSlots bounds the requests of a session that may be under way at once, each of which has a row.
 	MaxSlots = 256
 	// MaxNumber is the highest number of a request of a session.

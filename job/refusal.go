@@ -101,7 +101,7 @@ var refusalTexts = [...]string{
 	"the maximum number of sweeps is under way; repeat the request when one has finished",
 	"the queue has jobs; delete them first, or wait until they are purged",
 	"no such session: it was ended, or it carried out no request for a day; open another one",
-	"the maximum number of sessions is open, and all were used lately",
+	"the maximum number of sessions is open, or as many of this runner as are left for all, and all of these were used lately",
 	"the number of the session was used for another request",
 	"the slot of the session has carried out a request with a higher number",
 	"there is no such handler, or no such version of it",

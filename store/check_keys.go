@@ -108,9 +108,16 @@ func ownerSum(key string) uint64 {
 // sessions checks that sessions are counted, that each has its timer, none too late, and that slots belong to sessions.
 func (c *checker) sessions() {
 	sessions := uint64(0)
+	owners, slots := map[string]sessionOwner{}, map[uint64]uint64{}
+	c.table(slotTable, func(key string, value []byte) { slots[seqOfKey(key)] += slotBytes(value) })
 	c.table(sessionTable, func(key string, value []byte) {
 		sessions++
 		n := decodeSession(seqOfKey(key), value)
+		if n.bytes != slots[n.seq] {
+			c.problem("session %d counts %d bytes of slots, and has %d", n.seq, n.bytes, slots[n.seq])
+		}
+		o := owners[n.runner]
+		owners[n.runner] = sessionOwner{o.sessions + 1, o.bytes + n.taken()}
 		c.must(timerKey(n.timerAt, sessionTimer, n.seq, 0, 0))
 		c.must(idleKey(n.used, n.idleAt, n.seq))
 		if n.idleAt > n.usedAt || n.idleAt < n.at || !n.used && n.usedAt != n.at {
@@ -123,6 +130,17 @@ func (c *checker) sessions() {
 			c.problem("session %d of %d was used at %d, and the store is at %d of %d", n.seq, n.at, n.usedAt, c.meta.cursor, c.meta.at)
 		}
 	})
+	bytes := uint64(0)
+	c.table(sessionOwnerTable, func(key string, value []byte) {
+		if said := decodeSessionOwner(value); said != owners[key[1:]] {
+			c.problem("the sessions of runner %q count %+v, and take %+v", key[1:], said, owners[key[1:]])
+		}
+		bytes += owners[key[1:]].bytes
+		delete(owners, key[1:])
+	})
+	if len(owners) > 0 || bytes != c.meta.sessionBytes {
+		c.problem("sessions count %d bytes, and have %d; those of %d runners are not counted", c.meta.sessionBytes, bytes, len(owners))
+	}
 	if sessions != c.meta.sessions {
 		c.problem("%d sessions are counted, and there are %d", c.meta.sessions, sessions)
 	}

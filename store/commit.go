@@ -100,7 +100,7 @@ func (m *machine) publish() {
 	m.idleSince.Store(idle)
 	keys, keyBytes := m.meta.numKeys()
 	m.totals.Store(&Totals{Counts: m.counts, Batches: m.batchStatuses, QueueUse: m.queueUse(), Level: m.meta.level,
-		Keys: keys, KeyBytes: keyBytes, Sessions: m.meta.sessions, Sweeps: len(m.running), Stopped: m.meta.stopped})
+		Keys: keys, KeyBytes: keyBytes, Sessions: m.meta.sessions, SessionBytes: m.meta.sessionBytes, Sweeps: len(m.running), Stopped: m.meta.stopped})
 	m.ends.committed()
 }
 

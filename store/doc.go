@@ -58,6 +58,7 @@
 //	i generation:4 owner                               how many bytes the keys of a client or runner take
 //	A seq:8                                            a session: runner, when it was used last
 //	a seq:8 slot:1                                     what the last request of a slot of a session did
+//	y runner                                           how many sessions name a runner, and about how many bytes their rows have
 //	Z used:1 at:8 seq:8                                a session by whether it carried out a request, and when it was used; may be early
 //	H type 0 client                                    a handler: what is known of its versions
 //	h seq:8                                            the document of a version

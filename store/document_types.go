@@ -137,8 +137,10 @@ type Totals struct {
 	Keys     uint64 // idempotency keys
 	KeyBytes uint64 // of their rows
 	Sessions uint64
-	Sweeps   int  // under way
-	Stopped  bool // by the switch
+	// SessionBytes is about what their rows have.
+	SessionBytes uint64
+	Sweeps       int  // under way
+	Stopped      bool // by the switch
 }
 
 // QueueUse is what all queues take of what there is.

@@ -23,6 +23,8 @@ var rowDecoders = []func(value []byte){
 	func(v []byte) { decodeQueue(1, v) },
 	func(v []byte) { decodeDone((*lsm.Decoder)(&v)) },
 	func(v []byte) { decodeSession(1, v) },
+	func(v []byte) { decodeSessionOwner(v) },
+	func(v []byte) { decodePurgedBatch(1, v) },
 	func(v []byte) { decodeSlot(v) },
 	func(v []byte) { decodeSweep(1, v) },
 	func(v []byte) { decodeDistinctState(1, v) },

@@ -34,6 +34,8 @@ func wellFormed(key string) bool {
 		return len(key) > 8 && len(key) > 7+int(key[5])<<8+int(key[6])
 	case ownerTable:
 		return len(key) >= 5 && len(key) <= 5+job.MaxScopeBytes
+	case sessionOwnerTable:
+		return len(key) <= 1+job.MaxRunnerBytes
 	case detailTable:
 		if len(key) < 14 {
 			return false

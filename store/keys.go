@@ -51,6 +51,7 @@ const (
 	distinctTable        = 'd'
 	purgedEndTable       = 'e'
 	purgedBatchTable     = 'z'
+	sessionOwnerTable    = 'y'
 )
 
 // tables lists them all, for Check and statistics.
@@ -58,7 +59,7 @@ var tables = []byte{metaTable, queueTable, batchTable, countsTable, groupTable, 
 	timerTable, claimTable, claimStateTable, jobLeaseTable, runnerTable, holdTable, effectTable, uniqueTable, lineKeyTable, onceTable, ownerTable,
 	noticeTable, sweepTable, cellTable, sessionTable, slotTable, idleTable,
 	handlerTable, handlerDocumentTable, filesetTable,
-	submissionTable, submissionStateTable, batchMetadataTable, partTable, batchIndexTable, statusCountsTable, distinctTable, purgedEndTable, purgedBatchTable}
+	submissionTable, submissionStateTable, batchMetadataTable, partTable, batchIndexTable, statusCountsTable, distinctTable, purgedEndTable, purgedBatchTable, sessionOwnerTable}
 
 // detail kinds: what is kept beside a span for a single line.
 const (
@@ -329,6 +330,9 @@ func slotKey(sessionSeq uint64, index int) string {
 }
 
 func slotOfKey(key string) int { return int(key[9]) }
+
+// sessionOwnerKey is for what the sessions of a runner take; "": of those that name none.
+func sessionOwnerKey(runner string) string { return string([]byte{sessionOwnerTable}) + runner }
 
 // idlePrefix is what the keys of the idle rows begin with, of sessions that have or have not carried out a request.
 func idlePrefix(used bool) string {

@@ -8,7 +8,7 @@ import (
 )
 
 // formatVersion is the version of keys and values. A store of a newer one is refused.
-const formatVersion = 7
+const formatVersion = 8
 
 // meta is the one row that says how far the store has come.
 type meta struct {
@@ -24,9 +24,10 @@ type meta struct {
 	// keys counts the idempotency keys of each generation, oldest first. Rows of owners count their bytes for each.
 	keys []keyGeneration
 	// epochs are those that began after epoch 0, in order; see epochs.go.
-	epochs   []epoch
-	sessions uint64 // how many are open
-	purgedAt int64  // of the timer for rows of purged batches; 0: none are left
+	epochs       []epoch
+	sessions     uint64 // how many are open
+	sessionBytes uint64 // about what their rows have
+	purgedAt     int64  // of the timer for rows of purged batches; 0: none are left
 	// effects are the segments of effects rows, oldest first.
 	effects []effectSegment
 }
@@ -54,6 +55,7 @@ func (m *meta) encode() []byte {
 		e.Int(x.at)
 	}
 	e.Uint(m.sessions)
+	e.Uint(m.sessionBytes)
 	e.Int(m.purgedAt)
 	e.Uint(uint64(len(m.effects)))
 	for _, x := range m.effects {
@@ -86,7 +88,7 @@ func decodeMeta(value []byte) (m meta) {
 	for i := range m.epochs {
 		m.epochs[i] = epoch{d.Uint(), d.Int()}
 	}
-	m.sessions, m.purgedAt = d.Uint(), d.Int()
+	m.sessions, m.sessionBytes, m.purgedAt = d.Uint(), d.Uint(), d.Int()
 	m.effects = make([]effectSegment, d.Count(3))
 	for i := range m.effects {
 		m.effects[i] = effectSegment{d.Uint(), d.Int(), d.Int()}

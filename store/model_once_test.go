@@ -34,10 +34,14 @@ type modelSlot struct {
 
 func (n *modelSession) expiresAt() int64 { return n.usedAt + job.KeyLifeMs }
 
-// makeRoomForSession deletes the session that is least likely to be in use, by the rules of the store.
-func (m *model) makeRoomForSession() bool {
+// makeRoomForSession deletes the session that is least likely to be in use, of a runner unless that is nil, by the rules of the
+// store.
+func (m *model) makeRoomForSession(runner *string) bool {
 	var all []*modelSession
 	for _, n := range m.sessions {
+		if runner != nil && n.runner != *runner {
+			continue
+		}
 		if n.used && n.usedAt+idleSessionMs <= m.at || !n.used && n.at+unusedSessionMs <= m.at {
 			all = append(all, n)
 		}
@@ -59,7 +63,17 @@ func (m *model) makeRoomForSession() bool {
 }
 
 func (m *model) openSession(cmd job.OpenSession) Result {
-	if uint64(len(m.sessions)) >= m.rules.sessions && !m.makeRoomForSession() {
+	own, open := uint64(0), uint64(len(m.sessions))
+	for _, n := range m.sessions {
+		if n.runner == cmd.Runner {
+			own++
+		}
+	}
+	if own >= max(1, m.rules.sessions/1024, m.rules.sessions-open) {
+		if !m.makeRoomForSession(&cmd.Runner) {
+			return &SessionOpened{Refusal: job.TooManySessions}
+		}
+	} else if open >= m.rules.sessions && !m.makeRoomForSession(nil) {
 		return &SessionOpened{Refusal: job.TooManySessions}
 	}
 	n := &modelSession{id: job.NewID(m.at, m.seq, 0), runner: cmd.Runner, at: m.at, usedAt: m.at, slots: map[int]modelSlot{}}

@@ -43,6 +43,16 @@ func (q *Queries) EndedBefore(cmd *job.Complete, now int64) (ended *Ended, err e
 	return ended, err
 }
 
+// SessionBytes returns about how many bytes the rows have of the sessions of a session's runner.
+func (q *Queries) SessionBytes(session job.ID) (runner string, bytes uint64, err error) {
+	err = q.lookBack(0, func(p past) {
+		if n := p.session(session); n != nil {
+			runner, bytes = n.runner, readSessionOwner(p.rows, n.runner).bytes
+		}
+	})
+	return runner, bytes, err
+}
+
 // KeyBytes returns how many bytes the idempotency keys of the owner of a key take.
 func (q *Queries) KeyBytes(o *job.Once) (bytes uint64, err error) {
 	err = q.lookBack(0, func(p past) {

@@ -21,7 +21,7 @@ func rowForms() map[string]struct {
 } {
 	exit := int64(-1)
 	m := meta{version: formatVersion, journal: testJournal, cursor: math.MaxUint64, at: startAt, level: 1, graceAt: -1, nextQueue: math.MaxUint32, effects: []effectSegment{{1, startAt, 99}, {math.MaxUint64, startAt, 1 << 50}},
-		stopped: true, served: "a", keys: []keyGeneration{{39351, 1, 2}, {39352, math.MaxUint64, math.MaxUint64}}, epochs: []epoch{{1, startAt}, {1<<24 - 1, startAt}}, sessions: 7, purgedAt: startAt}
+		stopped: true, served: "a", keys: []keyGeneration{{39351, 1, 2}, {39352, math.MaxUint64, math.MaxUint64}}, epochs: []epoch{{1, startAt}, {1<<24 - 1, startAt}}, sessions: 7, sessionBytes: 9000, purgedAt: startAt}
 	sp := span{3, 1<<22 - 1, job.State{Status: job.Failed, Class: job.Fresh, Code: job.Error, ExitCode: 599, Attempts: 1000, Order: 812, Claim: 1 << 39,
 		UpdatedAt: startAt, At: job.MaxTimeMs, Why: job.Expired, Changes: job.Changes{Priority: 10, MaxAttempts: 7, Redrives: math.MaxUint32}}}
 	b := &batch{seq: 812, at: startAt, lines: 9, frame: job.LenFrame, longest: 4 << 20, groups: &groupPage{groupPageName: groupPageName{812, 8}, groups: []group{
@@ -46,7 +46,7 @@ func rowForms() map[string]struct {
 		{seq: math.MaxUint64, at: startAt, refusal: job.ClaimLost, results: []resultRun{}},
 	}}
 	files := &fileset{filesetName{"a", "x"}, []filesetVersion{{8, startAt, 1, job.ManifestDigest{1}, 0, 0}, {9, startAt + 1, 2, job.ManifestDigest{2, 0xff}, 100_000, math.MaxInt64}}}
-	opened := &session{seq: 9, at: startAt, runner: "r1", usedAt: startAt + 1, timerAt: startAt + 2, used: true, idleAt: startAt + 1}
+	opened := &session{seq: 9, at: startAt, runner: "r1", usedAt: startAt + 1, timerAt: startAt + 2, used: true, idleAt: startAt + 1, bytes: 640}
 	last := slot{number: math.MaxInt64, done: took}
 	encoded := func(d *done) (e lsm.Encoder) { d.encode(&e); return e }
 	decoded := func(b []byte) any { return decodeDone((*lsm.Decoder)(&b)) }

@@ -17,10 +17,11 @@ type session struct {
 	seq     uint64
 	at      int64
 	runner  string
-	usedAt  int64 // when it was opened, or carried out a request last
-	timerAt int64 // of its timer row, at or before it is forgotten
-	used    bool  // whether it has carried out a request
-	idleAt  int64 // of its idle row, at or before usedAt
+	usedAt  int64  // when it was opened, or carried out a request last
+	timerAt int64  // of its timer row, at or before it is forgotten
+	used    bool   // whether it has carried out a request
+	idleAt  int64  // of its idle row, at or before usedAt
+	bytes   uint64 // of its slots, as slotBytes counts them
 	// written are the slots whose rows the next commit writes.
 	written map[int]*slot
 	dirty   bool // on the machine's list of unwritten rows
@@ -33,7 +34,8 @@ type slot struct {
 	session *session // set while the slot is on the machine's list of unwritten rows
 	number  uint64
 	done    *done
-	dirty   bool // on the machine's list of unwritten rows
+	bytes   uint64 // as slotBytes counts them
+	dirty   bool   // on the machine's list of unwritten rows
 }
 
 // slotName is what a slot is cached by.
@@ -50,12 +52,13 @@ func (n *session) encode() []byte {
 	e.Int(n.timerAt)
 	e.Bool(n.used)
 	e.Int(n.idleAt)
+	e.Uint(n.bytes)
 	return e
 }
 
 func decodeSession(seq uint64, value []byte) *session {
 	d := lsm.Decoder(value)
-	return &session{seq: seq, at: d.Int(), runner: d.Text(), usedAt: d.Int(), timerAt: d.Int(), used: d.Bool(), idleAt: d.Int()}
+	return &session{seq: seq, at: d.Int(), runner: d.Text(), usedAt: d.Int(), timerAt: d.Int(), used: d.Bool(), idleAt: d.Int(), bytes: d.Uint()}
 }
 
 func (l *slot) encode() []byte {
@@ -87,6 +90,38 @@ func (l *slot) flush(o *lsm.Overlay) {
 	l.session = nil
 }
 
+// sessionBytes is about how many bytes the rows of a session have, without its slots and its runner's name.
+const sessionBytes = 128
+
+// slotBytes is about how many bytes the row of a slot has. It is rounded up, so that most requests do not change it.
+func slotBytes(value []byte) uint64 { return uint64(len(value)+10+63) &^ 63 }
+
+// taken is about how many bytes the rows of a session have.
+func (n *session) taken() uint64 { return sessionBytes + uint64(len(n.runner)) + n.bytes }
+
+// sessionOwner is what the sessions of a runner take together.
+type sessionOwner struct{ sessions, bytes uint64 }
+
+func (o sessionOwner) encode() []byte {
+	e := make(lsm.Encoder, 0, 12)
+	e.Uint(o.sessions)
+	e.Uint(o.bytes)
+	return e
+}
+
+// readSessionOwner returns what the sessions of a runner take.
+func readSessionOwner(r lsm.Rows, runner string) (o sessionOwner) {
+	if value := r.Get(sessionOwnerKey(runner)); value != nil {
+		o = decodeSessionOwner(value)
+	}
+	return o
+}
+
+func decodeSessionOwner(value []byte) sessionOwner {
+	d := lsm.Decoder(value)
+	return sessionOwner{d.Uint(), d.Uint()}
+}
+
 // size is about how many bytes of memory a session takes with its place in the cache.
 func (n *session) size() int { return 300 + len(n.runner) }
 
@@ -108,6 +143,7 @@ func readSlot(r lsm.Rows, name slotName) *slot {
 	l := &slot{slotName: name}
 	if value := r.Get(slotKey(name.session, name.index)); value != nil {
 		l.number, l.done = decodeSlot(value)
+		l.bytes = slotBytes(value)
 	}
 	return l
 }

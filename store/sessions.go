@@ -1,6 +1,9 @@
 package store
 
 import (
+	"cmp"
+	"strings"
+
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/lsm"
 )
@@ -19,6 +22,11 @@ func (m *machine) slot(name slotName) *slot {
 func (a *applying) writeSlot(n *session, index int, number uint64, d *done) {
 	l := a.slot(slotName{n.seq, index})
 	l.session, l.number, l.done = n, number, d
+	if bytes := slotBytes(l.encode()); bytes != l.bytes {
+		a.countSession(n, 0, bytes-l.bytes)
+		n.bytes, l.bytes = n.bytes+bytes-l.bytes, bytes
+		a.touch(&n.dirty, n)
+	}
 	a.slots.Set(l.slotName, l)
 	if n.written == nil {
 		n.written = map[int]*slot{}
@@ -42,15 +50,38 @@ func (m *machine) session(seq uint64) *session {
 func (m *machine) sessionOf(id job.ID) *session { return rowOf(m.seqs(id), id, m.session) }
 
 func (a *applying) openSession(cmd job.OpenSession) *SessionOpened {
-	if a.meta.sessions >= a.rules.sessions && !a.makeRoomForSession() {
+	runner := strings.Clone(cmd.Runner) // so that it does not keep the text of the command in memory
+	crowded := readSessionOwner(&a.o, runner).sessions >= shareOfSessions(a.rules.sessions, a.meta.sessions)
+	switch {
+	case crowded && !a.replaceSession(runner), !crowded && a.meta.sessions >= a.rules.sessions && !a.makeRoomForSession():
 		return &SessionOpened{Refusal: job.TooManySessions}
 	}
-	n := &session{seq: a.now.Seq, at: a.now.At, runner: cmd.Runner, usedAt: a.now.At}
+	n := &session{seq: a.now.Seq, at: a.now.At, runner: runner, usedAt: a.now.At}
 	a.sessions.Set(n.seq, n)
-	a.meta.sessions++
+	a.countSession(n, 1, n.taken())
 	a.retimeSession(n)
 	a.putIdle(n)
 	return &SessionOpened{Session: n.document(nil)}
+}
+
+// shareOfSessions is how many sessions one runner may have, or those together that name none: as many as are left for all, or
+// a thousandth of all where fewer are left. So no name takes more than half of what the others leave.
+func shareOfSessions(most, open uint64) uint64 {
+	return max(1, most/1024, most-min(most, open))
+}
+
+// countSession counts sessions and bytes of the owner of a session more; negative numbers wrap around.
+func (a *applying) countSession(n *session, sessions, bytes uint64) {
+	a.meta.sessions += sessions
+	a.meta.sessionBytes += bytes
+	o := readSessionOwner(&a.o, n.runner)
+	o.sessions += sessions
+	o.bytes += bytes
+	if key := sessionOwnerKey(n.runner); o == (sessionOwner{}) {
+		a.o.Delete(key)
+	} else {
+		a.o.Set(key, o.encode())
+	}
 }
 
 func (a *applying) endSession(cmd job.EndSession) *SessionEnded {
@@ -105,6 +136,40 @@ func (a *applying) makeRoomForSession() bool {
 		}
 		a.deleteIdle(n)
 		a.putIdle(n)
+	}
+	return false
+}
+
+// replaceSession is makeRoomForSession for a runner that has its share of the sessions: it deletes one of its own, if one is
+// among the first idleLooks that are looked at.
+func (a *applying) replaceSession(runner string) bool {
+	for _, of := range []struct {
+		window *lsm.Window
+		idleMs int64
+	}{{&a.idle.unused, unusedSessionMs}, {&a.idle.used, idleSessionMs}} {
+		first := of.window.First(&a.o)
+		if first == "" {
+			continue
+		}
+		var seqs []uint64
+		a.o.Scan(first, of.window.To(), func(key string, _ []byte) bool {
+			at, seq := splitIdleKey(key)
+			if at+of.idleMs <= a.now.At {
+				seqs = append(seqs, seq)
+			}
+			return at+of.idleMs <= a.now.At && len(seqs) < idleLooks
+		})
+		var oldest *session
+		for _, seq := range seqs {
+			if n := a.session(seq); n.runner == runner && n.usedAt+of.idleMs <= a.now.At &&
+				(oldest == nil || cmp.Or(cmp.Compare(n.usedAt, oldest.usedAt), cmp.Compare(n.seq, oldest.seq)) < 0) {
+				oldest = n
+			}
+		}
+		if oldest != nil {
+			a.closeSession(oldest)
+			return true
+		}
 	}
 	return false
 }
@@ -164,7 +229,7 @@ func (a *applying) expireSession(key string, seq uint64) (rows int) {
 // since the last commit have no row yet, and get none.
 func (a *applying) deleteSession(n *session) (slots int) {
 	n.gone = true
-	a.meta.sessions--
+	a.countSession(n, ^uint64(0), -n.taken())
 	a.deleteIdle(n)
 	a.o.Delete(seqKey(sessionTable, n.seq))
 	prefix := seqKey(slotTable, n.seq)

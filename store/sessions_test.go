@@ -15,7 +15,7 @@ func inSession(id job.ID, number uint64) job.Once {
 
 func openSession(t testing.TB, s *Store, seq uint64, at int64) job.ID {
 	t.Helper()
-	opened := mustApply(t, s, seq, at, job.OpenSession{Runner: "r"}).(*SessionOpened)
+	opened := mustApply(t, s, seq, at, job.OpenSession{Runner: fmt.Sprint("r", seq)}).(*SessionOpened)
 	if opened.Refusal != job.Granted || opened.Session.ID != jobID(at, seq, 0) {
 		t.Fatalf("%+v", opened)
 	}
@@ -68,7 +68,7 @@ func TestSessionLeavesNoRowPerRequest(t *testing.T) {
 	}
 	doc, err := s.SessionDocument(id)
 	want := []SlotState{{0, uint64(claims)}, {1, uint64(claims) - 1}, {2, uint64(claims)}, {3, uint64(claims)}}
-	if err != nil || !slices.Equal(doc.Slots, want) || doc.Runner != "r" || doc.UsedAt != startAt+int64(claims) {
+	if err != nil || !slices.Equal(doc.Slots, want) || doc.Runner != "r1" || doc.UsedAt != startAt+int64(claims) {
 		t.Errorf("%+v, %v", doc, err)
 	}
 }
@@ -324,7 +324,7 @@ func TestTooManySessions(t *testing.T) {
 	seq := uint64(0)
 	open := func(at int64) (job.ID, job.Refusal) {
 		seq++
-		got := mustApply(t, s, seq, at, job.OpenSession{}).(*SessionOpened)
+		got := mustApply(t, s, seq, at, job.OpenSession{Runner: fmt.Sprint("r", seq)}).(*SessionOpened)
 		mustCommit(t, s)
 		return got.Session.ID, got.Refusal
 	}
@@ -396,6 +396,73 @@ func TestTooManySessions(t *testing.T) {
 	}
 	if n := rowsOf(t, s, idleTable); n != most {
 		t.Errorf("%d sessions have %d idle rows", most, n)
+	}
+}
+
+// TestSessionsAreShared: a runner, or those that name none, opens as many sessions as are left for all, and then replaces only its
+// own that are not in use. One that has few may replace those of others.
+func TestSessionsAreShared(t *testing.T) {
+	s := fewSessions(t, 40)
+	seq := uint64(0)
+	open := func(at int64, runner string) (id job.ID, refusal job.Refusal) {
+		seq++
+		got := mustApply(t, s, seq, at, job.OpenSession{Runner: runner}).(*SessionOpened)
+		return got.Session.ID, got.Refusal
+	}
+	all := func(at int64, runner string) (ids []job.ID) {
+		for {
+			id, refusal := open(at, runner)
+			if refusal != job.Granted {
+				return ids
+			}
+			ids = append(ids, id)
+		}
+	}
+	has := func(id job.ID) bool {
+		mustCommit(t, s)
+		_, err := s.SessionDocument(id)
+		return err == nil
+	}
+	greedy := all(0, "")
+	if len(greedy) != 20 {
+		t.Errorf("those without a name have opened %d of 40", len(greedy))
+	}
+	if other := all(1, "other"); len(other) != 10 {
+		t.Errorf("another one has opened %d", len(other))
+	}
+	third, refusal := open(2, "third")
+	if refusal != job.Granted {
+		t.Error(refusal)
+	}
+	again, refusal := open(unusedSessionMs, "")
+	if refusal != job.Granted || has(greedy[0]) || !has(again) || !has(third) {
+		t.Errorf("%v: its first session is still there: %v", refusal, has(greedy[0]))
+	}
+	seq++
+	create := plainCreate("a", "x", 1, 3)
+	create.Once = inSession(greedy[1], 1)
+	mustApply(t, s, seq, unusedSessionMs, create)
+	for range 18 { // the others that carried out no request
+		if _, refusal := open(unusedSessionMs, ""); refusal != job.Granted {
+			t.Error(refusal)
+		}
+	}
+	if _, refusal := open(unusedSessionMs, ""); refusal != job.TooManySessions || !has(greedy[1]) || !has(third) {
+		t.Errorf("when its own are in use: %v", refusal)
+	}
+	if _, refusal := open(unusedSessionMs+idleSessionMs, "other"); refusal != job.Granted {
+		t.Error(refusal)
+	}
+	for i := 0; s.meta.sessions < 40; i++ {
+		if _, refusal := open(unusedSessionMs+idleSessionMs, fmt.Sprint("r", i)); refusal != job.Granted {
+			t.Fatal(refusal)
+		}
+	}
+	if id, refusal := open(unusedSessionMs+idleSessionMs, "new"); refusal != job.Granted || !has(id) || s.meta.sessions != 40 {
+		t.Errorf("one that has none: %v, of %d", refusal, s.meta.sessions)
+	}
+	if problems := problemsOf(t, s); len(problems) > 0 {
+		t.Errorf("%q", problems)
 	}
 }
 
