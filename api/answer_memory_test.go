@@ -217,13 +217,20 @@ func TestReadOfLongJobs(t *testing.T) {
 	}
 
 	id = r.post("/jobs/create", `{"max_attempts":1000,"payload":"`+repeat('x', job.MaxPayloadBytes)+`"}`).object(http.StatusCreated)["job_id"].(string)
+	at, err := job.ParseID(id)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for i := range job.MaxHistory + 1 {
-		code := `"error","delay_ms":0`
+		o := job.Outcome{ID: at, Code: job.Error, ExitCode: job.Error.DefaultExitCode(), Error: repeat('z', job.MaxErrorBytes)}
 		if i == job.MaxHistory {
-			code = `"failed","output":"` + repeat('y', job.MaxOutputBytes) + `"`
+			o.Code, o.ExitCode = job.Fail, job.Fail.DefaultExitCode()
+			o.Result = job.Result{OutputKind: job.Text, Output: []byte(repeat('y', job.MaxOutputBytes))}
 		}
-		r.post("/jobs/claim", `{"runner_id":"r"}`).object(http.StatusOK)
-		r.post("/jobs/"+id+"/complete", `{"code":`+code+`,"error":"`+repeat('z', job.MaxErrorBytes)+`"}`).object(http.StatusOK)
+		ended, _, err := r.engine.Complete(t.Context(), job.Complete{Unclaimed: true, Outcomes: []job.Outcome{o}})
+		if err != nil || ended.Results[0].Refusal != job.Granted {
+			t.Fatalf("%+v, %v", ended, err)
+		}
 	}
 	if fits(id, job.MaxPayloadBytes+job.MaxOutputBytes) {
 		t.Error("the longest document is shorter than it can be")

@@ -21,7 +21,7 @@ import (
 )
 
 var (
-	seedsFlag = flag.Int("seeds", 0, "how many seeds TestRandom plays; 0: 3000, or 300 with -short")
+	seedsFlag = flag.Int("seeds", 0, "how many seeds TestRandom plays; 0: 1500, or 300 with -short")
 	seedFlag  = flag.Uint64("seed", 0, "play this seed of TestRandom alone")
 )
 
@@ -67,7 +67,7 @@ func TestRandom(t *testing.T) {
 		playSeed(t, *seedFlag)
 		return
 	}
-	seeds := seedsOr(*seedsFlag, 3000, 300)
+	seeds := seedsOr(*seedsFlag, 1500, 300)
 	began := time.Now()
 	var next, played atomic.Uint64
 	var workers sync.WaitGroup
