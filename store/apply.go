@@ -138,6 +138,7 @@ func (a *applying) end() {
 	}
 	clear(a.moved)
 	a.moved = a.moved[:0]
+	a.settleTimers()
 	a.trimDistinct()
 	a.writeEffects()
 	a.meta.cursor, a.meta.at = a.now.Seq, a.now.At

@@ -14,6 +14,7 @@ type cost struct {
 	looks     int    // rows looked at, in the overlay or the database
 	reads     int    // of them, those that the database was asked for
 	iterators int    // opened
+	steps     int    // of iterators inside Pebble
 	writes    int    // rows set or deleted
 	bytes     uint64 // of memory that was allocated, by the whole process meanwhile
 }
@@ -26,7 +27,7 @@ func (s *Store) costOf(do func()) cost {
 	do()
 	now := s.machine.o.Work()
 	runtime.ReadMemStats(&after)
-	return cost{now.Looks - work.Looks, now.Reads - work.Reads, now.Iterators - work.Iterators, s.machine.o.Writes() - writes, after.TotalAlloc - before.TotalAlloc}
+	return cost{now.Looks - work.Looks, now.Reads - work.Reads, now.Iterators - work.Iterators, now.Steps - work.Steps, s.machine.o.Writes() - writes, after.TotalAlloc - before.TotalAlloc}
 }
 
 // boundedBytes is what one command may allocate beside what it hands out and what it stores.

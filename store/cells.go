@@ -155,7 +155,7 @@ func (m *machine) makeCells(from, to string, level int) {
 // without rows are gone already.
 func (m *machine) joinCells(from, to string, level int) {
 	var gone []*cell
-	m.o.Scan(from, to, func(key string, _ []byte) bool {
+	m.scanReady(from, to, func(key string, _ []byte) bool {
 		for at := level; at < len(cellLevels); at++ {
 			c := m.cell(cellKey(key, at))
 			gone = append(gone, c)
@@ -214,6 +214,18 @@ func (m *machine) locate(q *queue, l *lane, place int64) (ready string, before i
 	return ready, before
 }
 
+// scanReady calls visit with the ready rows from … to (not included) of a lane, in order, until it returns false. It does not pass
+// those that were removed before the head, after the tail, or in a gap.
+func (m *machine) scanReady(from, to string, visit func(key string, value []byte) bool) {
+	q, id := m.queues.byID[lsm.U32At(from, 1)], laneOfReady(from)
+	for l := q.lanes; l != nil; l = l.next {
+		if l.laneID == id && l.head != (place{}) { // nothing waits in an empty one
+			from, to = max(from, l.key(q.id, &l.head)), min(to, l.key(q.id, &l.tail)+"\x00")
+			l.gap().Scan(&m.o, from, max(from, to), visit)
+		}
+	}
+}
+
 // pendingChunk is how many spans are looked up at once.
 const pendingChunk = 256
 
@@ -223,7 +235,7 @@ func (m *machine) eachPending(from, to string, visit func(key string, jobs int64
 	for more := true; more; {
 		var keys, spans []string
 		next := ""
-		m.o.Scan(from, to, func(key string, _ []byte) bool {
+		m.scanReady(from, to, func(key string, _ []byte) bool {
 			if len(keys) == pendingChunk {
 				next = key
 				return false
@@ -278,7 +290,7 @@ func (w *laneWalk) next() string {
 }
 
 func (w *laneWalk) fill(from string) {
-	w.m.o.Scan(from, lsm.After(laneKey(w.q.id, w.l.laneID)), func(key string, _ []byte) bool {
+	w.m.scanReady(from, lsm.After(laneKey(w.q.id, w.l.laneID)), func(key string, _ []byte) bool {
 		w.keys = append(w.keys, key)
 		return len(w.keys) < pendingChunk
 	})

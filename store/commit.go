@@ -120,6 +120,7 @@ func (m *machine) shrinkWindows() {
 	})
 	if n < shrunkQueues { // that was the last one
 		m.timers.Shrink(m.bounds.minWindow)
+		m.setTimerGap(nil)
 		m.idle.unused.Shrink(m.bounds.minWindow)
 		m.idle.used.Shrink(m.bounds.minWindow)
 		m.purgedBatches.Shrink(m.bounds.minWindow)

@@ -227,7 +227,12 @@ func TestDistinctStart(t *testing.T) {
 			for f.apply(distinctClaim(1, mustDistinct("user", job.Oldest))); building(f.s); f.apply(job.Tick{}) {
 			}
 		})
-		return f.s.machine.o.Work()
+		work := f.s.machine.o.Work()
+		if work.Steps > 100 { // they depend on what Pebble has compacted
+			t.Errorf("a start takes %d steps inside Pebble with %d jobs of a user", work.Steps, jobs)
+		}
+		work.Steps = 0
+		return work
 	}
 	few, many := reads(10), reads(2000)
 	if many != few {

@@ -190,8 +190,11 @@ func readyKey(queueID uint32, id laneID, order uint64, end position) string {
 func readyRank(key string) string { return key[5:] }
 
 func splitReadyKey(key string) (queueID uint32, id laneID, end position) {
-	return lsm.U32At(key, 1), laneID{^lsm.U32At(key, 5), job.Class(key[9])}, position{lsm.U64At(key, 18), lsm.U32At(key, 26)}
+	return lsm.U32At(key, 1), laneOfReady(key), position{lsm.U64At(key, 18), lsm.U32At(key, 26)}
 }
+
+// laneOfReady is the lane of a ready key, or of a beginning of one.
+func laneOfReady(key string) laneID { return laneID{^lsm.U32At(key, 5), job.Class(key[9])} }
 
 func listKey(queueID uint32, status job.Status, seq uint64, last uint32) string {
 	k := make(lsm.KeyBuilder, 0, 18)

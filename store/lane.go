@@ -48,6 +48,7 @@ func comparePlaces(a, b *place) int {
 type laneWindows struct {
 	first lsm.Window
 	last  *lsm.Window // from the end, when that was looked for
+	gap   *lsm.Gap    // of spans that were removed between others; nil: none is known
 }
 
 func compareLanes(a, b laneID) int {
@@ -83,19 +84,61 @@ func (l *lane) insert(queueID uint32, of *lsm.Windows, key string) {
 		if w.last != nil {
 			w.last.Insert(key)
 		}
+		if w.gap != nil {
+			w.gap.Insert(key)
+		}
 	}
 }
 
-func (l *lane) remove(key string) {
+func (l *lane) remove(queueID uint32, of *lsm.Windows, key string) {
 	at := placeOf(key)
+	isTail := at == l.tail && !l.tailGone
 	l.headGone = l.headGone || at == l.head
 	l.tailGone = l.tailGone || at == l.tail
+	if l.windows == nil && at != l.head && at != l.tail {
+		l.openWindows(queueID, of)
+	}
 	if w := l.windows; w != nil {
+		if w.gap != nil {
+			w.gap.Remove(key, isTail)
+		}
+		if !w.first.Knows(key) && (w.gap == nil || w.gap.Surpassed()) {
+			l.setGap(lsm.NewGap(of, key, w.first.To()))
+		}
 		w.first.Remove(key)
 		if w.last != nil {
 			w.last.Remove(key)
 		}
 	}
+}
+
+// openWindows begins to remember spans. None is before the head.
+func (l *lane) openWindows(queueID uint32, of *lsm.Windows) {
+	from := laneKey(queueID, l.laneID)
+	l.windows = &laneWindows{first: lsm.StoredWindow(of, from, lsm.After(from))}
+	l.windows.first.Begin(l.key(queueID, &l.head))
+}
+
+// setGap notes where spans were removed behind those that are known to be next in line, or forgets it: nil. Spans expire or are
+// cancelled there, and Newest takes them.
+func (l *lane) setGap(g *lsm.Gap) {
+	w := l.windows
+	if w.gap != nil {
+		w.gap.Close()
+	}
+	w.gap = g
+	w.first.Pass(g)
+	if w.last != nil {
+		w.last.Pass(g)
+	}
+}
+
+// gap returns what is known of removed spans between others, or nil.
+func (l *lane) gap() *lsm.Gap {
+	if l.windows == nil {
+		return nil
+	}
+	return l.windows.gap
 }
 
 // clear empties a lane that has no spans any more.
@@ -106,17 +149,24 @@ func (l *lane) clear() {
 
 // settle finds the first and the last span of the lane, if those were removed.
 func (l *lane) settle(queueID uint32, of *lsm.Windows, o *lsm.Overlay) {
-	if l.pending == 0 || !l.headGone && !l.tailGone {
+	if l.pending == 0 {
 		return
 	}
-	from := laneKey(queueID, l.laneID)
+	if g := l.gap(); !g.Settled() {
+		g.Settle(o)
+	}
+	if !l.headGone && !l.tailGone {
+		return
+	}
 	if l.windows == nil {
-		l.windows = &laneWindows{first: lsm.StoredWindow(of, from, lsm.After(from))}
-		l.windows.first.Begin(l.key(queueID, &l.head))
+		l.openWindows(queueID, of)
 	}
 	w := l.windows
 	if l.headGone {
 		l.head, l.headGone = l.found(w.first.First(o)), false
+		if w.gap != nil && l.key(queueID, &l.head) >= w.gap.From() { // all of it is before the head
+			l.setGap(nil)
+		}
 	}
 	if !l.tailGone {
 		return
@@ -124,8 +174,9 @@ func (l *lane) settle(queueID uint32, of *lsm.Windows, o *lsm.Overlay) {
 	key, known := w.first.Last()
 	if !known {
 		if w.last == nil {
-			last := lsm.DownWindow(of, from, lsm.After(from))
+			last := lsm.DownWindow(of, w.first.From(), w.first.To())
 			last.Begin(l.key(queueID, &l.tail))
+			last.Pass(w.gap)
 			w.last = &last
 		}
 		key = w.last.First(o)
@@ -147,6 +198,7 @@ func (l *lane) drop() {
 		if w.last != nil {
 			w.last.Close()
 		}
+		l.setGap(nil)
 		l.windows = nil
 	}
 }

@@ -21,6 +21,7 @@ type machine struct {
 	seed          uint64 // of the jitter: from the journal's UUID
 	windows       *sharedWindows
 	timers        lsm.Window // of timer rows
+	timerGap      *lsm.Gap   // of timers that were removed between others; nil: none is known
 	idle          idleSessions
 	purgedBatches lsm.Window // of their rows
 	handlers      handlers
@@ -72,8 +73,47 @@ func (m *machine) followLevel() {
 	m.rules = m.bounds.rulesAt(m.meta.level)
 }
 
-func (m *machine) setTimer(key string)    { m.o.Set(key, nil); m.timers.Insert(key) }
-func (m *machine) deleteTimer(key string) { m.o.Delete(key); m.timers.Remove(key) }
+func (m *machine) setTimer(key string)    { m.o.Set(key, nil); m.addTimer(key) }
+func (m *machine) deleteTimer(key string) { m.o.Delete(key); m.removeTimer(key) }
+
+// addTimer and removeTimer note that there is a timer more, or less. Timers are removed behind those that are due first when jobs
+// are purged as soon as they end.
+func (m *machine) addTimer(key string) {
+	m.timers.Insert(key)
+	if m.timerGap != nil {
+		m.timerGap.Insert(key)
+	}
+}
+
+func (m *machine) removeTimer(key string) {
+	if m.timerGap != nil {
+		m.timerGap.Remove(key, false)
+	}
+	if !m.timers.Knows(key) && (m.timerGap == nil || m.timerGap.Surpassed()) {
+		m.setTimerGap(lsm.NewGap(&m.windows.Windows, key, m.timers.To()))
+	}
+	m.timers.Remove(key)
+}
+
+func (m *machine) setTimerGap(g *lsm.Gap) {
+	if m.timerGap != nil {
+		m.timerGap.Close()
+	}
+	m.timerGap = g
+	m.timers.Pass(g)
+}
+
+// settleTimers finds what follows the gap of timers, or forgets it when all of it is before the first timer.
+func (m *machine) settleTimers() {
+	if m.timerGap == nil {
+		return
+	}
+	if known := m.timers.Known(); len(known) > 0 && known[0] >= m.timerGap.From() {
+		m.setTimerGap(nil)
+	} else if !m.timerGap.Settled() {
+		m.timerGap.Settle(&m.o)
+	}
+}
 
 // batch returns the batch that the command seq made, or nil.
 func (m *machine) batch(seq uint64) *batch {

@@ -123,9 +123,9 @@ func (q *queue) nextSpans(o *lsm.Overlay, newest bool, n int, ends []position) [
 			break
 		}
 		if first, last := l.key(q.id, &l.head), l.key(q.id, &l.tail)+"\x00"; newest {
-			o.ScanDown(first, last, take)
+			l.gap().ScanDown(o, first, last, take)
 		} else {
-			o.Scan(first, last, take)
+			l.gap().Scan(o, first, last, take)
 		}
 	}
 	return ends

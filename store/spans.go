@@ -112,7 +112,7 @@ func (a *applying) putIndex(g *group, key string) {
 		q.lane(lane).insert(q.id, a.queues.windows, key)
 		a.queueMoved(q)
 	case timerTable:
-		a.timers.Insert(key)
+		a.addTimer(key)
 	}
 }
 
@@ -125,10 +125,10 @@ func (a *applying) deleteIndex(g *group, key string) {
 	case readyTable:
 		_, lane, _ := splitReadyKey(key)
 		q := a.queues.byID[g.queueID]
-		q.lane(lane).remove(key)
+		q.lane(lane).remove(q.id, a.queues.windows, key)
 		a.queueMoved(q)
 	case timerTable:
-		a.timers.Remove(key)
+		a.removeTimer(key)
 	}
 }
 

@@ -20,7 +20,7 @@
 //	database.go  DB: open, commit, flush, checkpoint, close, peek
 //	snapshot.go  Snapshot: an iterator for each table, side by side
 //	overlay.go   Overlay: writes since the last commit, over the database
-//	window.go    Window: the first live keys of a range, kept in memory
+//	window.go    Window: the first live keys of a range, kept in memory; Gap: where deleted keys are in its middle
 //
 // Not for: what keys and values mean.
 package lsm

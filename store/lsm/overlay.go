@@ -30,6 +30,7 @@ type Work struct {
 	Looks     int // rows that were looked up or visited, wherever they were
 	Reads     int // of them, those that the database was asked for
 	Iterators int // that were opened
+	Steps     int // of the iterators inside Pebble: over rows, and over those that were deleted and not compacted away yet
 }
 
 // Overlay returns an empty overlay over the database. sparse has the first bytes of keys that are mostly absent when
@@ -162,12 +163,19 @@ func (o *Overlay) GetAll(keys []string, visit func(key string, value []byte)) {
 	Fail("read", it.Error())
 }
 
+// closeScan closes an iterator, and counts its steps.
+func (o *Overlay) closeScan(it *pebble.Iterator) {
+	stats := it.Stats()
+	o.work.Steps += stats.ForwardStepCount[pebble.InternalIterCall] + stats.ReverseStepCount[pebble.InternalIterCall]
+	Fail("scan", it.Close())
+}
+
 // Scan calls visit with the rows from … to (exclusive), in order, until it returns false. visit must not write.
 func (o *Overlay) Scan(from, to string, visit func(key string, value []byte) bool) {
 	o.work.Iterators++
 	it, err := o.db.pebble.NewIter(&pebble.IterOptions{LowerBound: []byte(from), UpperBound: []byte(to)})
 	Fail("scan", err)
-	defer func() { Fail("scan", it.Close()) }()
+	defer func() { o.closeScan(it) }()
 	rows := o.rows.Iter()
 	more := rows.Seek(from) && rows.Key() < to
 	for ok := it.First(); ok || more; {
@@ -197,7 +205,7 @@ func (o *Overlay) ScanDown(from, to string, visit func(key string, value []byte)
 	o.work.Iterators++
 	it, err := o.db.pebble.NewIter(&pebble.IterOptions{LowerBound: []byte(from), UpperBound: []byte(to)})
 	Fail("scan", err)
-	defer func() { Fail("scan", it.Close()) }()
+	defer func() { o.closeScan(it) }()
 	rows := o.rows.Iter()
 	more := false
 	if rows.Seek(to) {

@@ -19,6 +19,7 @@ type Window struct {
 	from, to string // the range; to is exclusive
 	size     int    // how many keys the next refill takes
 	of       *Windows
+	gap      *Gap // that a refill passes; nil: none is known
 }
 
 // Windows is what all windows of a store share: their sizes and a budget.
@@ -65,6 +66,12 @@ func (w *Window) To() string   { return w.to }
 // Begin says, before the first refill of a stored window, that no key of its range comes before first.
 func (w *Window) Begin(first string) { w.bound = first }
 
+// Pass has the window pass a gap of its range when it is refilled; nil: none.
+func (w *Window) Pass(g *Gap) { w.gap = g }
+
+// Knows reports whether the window holds a key of its range if that is live.
+func (w *Window) Knows(key string) bool { return w.all || w.compare(key, w.bound) < 0 }
+
 // Last returns the last key of a range of which the window holds all keys, and "" if it has none; not ok if it does not
 // hold all.
 func (w *Window) Last() (key string, ok bool) {
@@ -95,7 +102,7 @@ func (w *Window) compare(a, b string) int {
 
 // Insert adds a key, which may be less than all others.
 func (w *Window) Insert(key string) {
-	if !w.all && w.compare(key, w.bound) >= 0 {
+	if !w.Knows(key) {
 		return
 	}
 	if n := len(w.keys); n > 0 && w.compare(w.keys[n-1], key) < 0 {
@@ -160,10 +167,117 @@ func (w *Window) refill(o *Overlay) {
 		if to != w.to {
 			to += "\x00"
 		}
-		o.ScanDown(w.from, to, take)
+		w.gap.ScanDown(o, w.from, to, take)
 	} else {
-		o.Scan(w.bound, w.to, take)
+		w.gap.Scan(o, w.bound, w.to, take)
 	}
 	w.of.keys += len(w.keys)
 	w.size = min(2*w.size, w.of.Max)
+}
+
+// Gap remembers where a range of the database has many deleted keys, and which keys follow them. A scan that meets deleted
+// keys passes each of them, until Pebble has compacted them away. Windows know the ends of a range; a gap is in its middle. The rows
+// of the range have no values. A gap may be forgotten at any time.
+//
+// It is a window that begins at a deleted key. While keys are deleted one after another, the window moves on, and the gap grows.
+type Gap struct {
+	after Window // from the first key of the gap on
+	// dead is how many keys were deleted in the gap, and elsewhere how many behind it since, of which it knows nothing.
+	dead, elsewhere int
+}
+
+// NewGap returns a gap that begins at a key that was deleted, of a range that ends at to.
+func NewGap(of *Windows, key, to string) *Gap {
+	return &Gap{after: StoredWindow(of, key, to), dead: 1}
+}
+
+// Close ends a gap, which must not be used any more.
+func (g *Gap) Close() { g.after.Close() }
+
+// Insert notes that the range has another key.
+func (g *Gap) Insert(key string) {
+	if key >= g.after.from {
+		g.after.Insert(key)
+	}
+}
+
+// Remove notes that a key of the range was deleted. last says that it was the last one of the range.
+func (g *Gap) Remove(key string, last bool) {
+	w := &g.after
+	switch {
+	case key >= w.from && (w.Knows(key) || !g.known()):
+		w.Remove(key)
+		g.dead++
+	case key < w.from && last && w.all && len(w.keys) == 0: // the gap reaches to the end, and further back now
+		w.from = key
+		g.dead++
+	default:
+		g.elsewhere++
+	}
+}
+
+// From returns the first key of the gap.
+func (g *Gap) From() string { return g.after.from }
+
+// Surpassed reports whether more keys were deleted elsewhere than in the gap. Another gap would help more then.
+func (g *Gap) Surpassed() bool { return g.elsewhere > g.dead }
+
+// known reports whether it is known what follows the gap.
+func (g *Gap) known() bool { return g.after.all || len(g.after.keys) > 0 }
+
+// Settled reports whether it is known what follows the gap. Nil: there is none.
+func (g *Gap) Settled() bool { return g == nil || g.known() }
+
+// Settle finds what follows the gap.
+func (g *Gap) Settle(o *Overlay) { g.after.First(o) }
+
+// unknown reports whether the gap says nothing about the keys from … to. Nil: no gap is known.
+func (g *Gap) unknown(from, to string) bool {
+	return g == nil || to <= g.after.from || !g.after.all && (g.after.bound <= from || g.after.bound == g.after.from)
+}
+
+// Scan is Overlay.Scan of a part of the range. g may be nil.
+func (g *Gap) Scan(o *Overlay, from, to string, visit func(key string, value []byte) bool) {
+	if g.unknown(from, to) {
+		o.Scan(from, to, visit)
+		return
+	}
+	w, more := &g.after, true
+	if from < w.from {
+		o.Scan(from, w.from, func(key string, value []byte) bool {
+			more = visit(key, value)
+			return more
+		})
+	}
+	for _, key := range w.keys {
+		if more && key >= from && key < to {
+			more = visit(key, nil)
+		}
+	}
+	if more && !w.all && w.bound < to {
+		o.Scan(w.bound, to, visit)
+	}
+}
+
+// ScanDown is Overlay.ScanDown of a part of the range. g may be nil.
+func (g *Gap) ScanDown(o *Overlay, from, to string, visit func(key string, value []byte) bool) {
+	if g.unknown(from, to) {
+		o.ScanDown(from, to, visit)
+		return
+	}
+	w, more := &g.after, true
+	if !w.all && w.bound < to {
+		o.ScanDown(max(from, w.bound), to, func(key string, value []byte) bool {
+			more = visit(key, value)
+			return more
+		})
+	}
+	for i := len(w.keys) - 1; i >= 0 && more; i-- {
+		if key := w.keys[i]; key >= from && key < to {
+			more = visit(key, nil)
+		}
+	}
+	if more && from < w.from {
+		o.ScanDown(from, w.from, visit)
+	}
 }

@@ -82,3 +82,90 @@ func TestWindowIsASortedSet(t *testing.T) {
 		o.DeleteRange("T", "U")
 	}
 }
+
+// TestGapsHideNoKey: scans and windows that pass gaps find the keys that are there, whatever was inserted and removed, and wherever
+// the gap begins.
+func TestGapsHideNoKey(t *testing.T) {
+	for seed := uint64(1); seed <= 200; seed++ {
+		random := rand.New(rand.NewPCG(seed, 5))
+		d := mustOpen(t)
+		o := d.Overlay("")
+		size := &Windows{Min: 1 + random.IntN(3), Max: 3 + random.IntN(8)}
+		keys := 20 + random.IntN(100)
+		var model []string
+		for i := range keys { // half of them are there at first
+			if key := fmt.Sprintf("T%03d", i); random.IntN(2) == 0 {
+				o.Set(key, nil)
+				model = append(model, key)
+			}
+		}
+		window := StoredWindow(size, "T", "U")
+		var gap *Gap
+		run := random.IntN(keys) // where keys are removed one after another
+		for range 300 {
+			key := fmt.Sprintf("T%03d", random.IntN(keys))
+			switch n := random.IntN(10); {
+			case n < 5:
+				run = (run + 1) % keys
+				key = fmt.Sprintf("T%03d", run)
+			case n < 7 && len(model) > 0:
+				key = model[len(model)-1]
+			}
+			at, there := slices.BinarySearch(model, key)
+			if there {
+				last := at == len(model)-1
+				o.Delete(key)
+				model = slices.Delete(model, at, at+1)
+				window.Remove(key)
+				if gap != nil {
+					gap.Remove(key, last)
+				}
+				if gap == nil || gap.Surpassed() && random.IntN(2) == 0 {
+					if gap != nil {
+						gap.Close()
+					}
+					gap = NewGap(size, key, "U")
+					window.Pass(gap)
+				}
+			} else if random.IntN(3) > 0 {
+				o.Set(key, nil)
+				model = slices.Insert(model, at, key)
+				window.Insert(key)
+				if gap != nil {
+					gap.Insert(key)
+				}
+			}
+			if !gap.Settled() && random.IntN(3) > 0 {
+				gap.Settle(&o)
+			}
+			if random.IntN(20) == 0 {
+				if err := d.Commit(&o); err != nil {
+					t.Fatal(err)
+				}
+			}
+			from, to := fmt.Sprintf("T%03d", random.IntN(keys)), fmt.Sprintf("T%03d", random.IntN(keys)+1)
+			var want, got, down []string
+			for _, key := range model {
+				if key >= from && key < to {
+					want = append(want, key)
+				}
+			}
+			most := 1 + random.IntN(keys)
+			gap.Scan(&o, from, max(from, to), func(key string, _ []byte) bool { got = append(got, key); return len(got) < most })
+			gap.ScanDown(&o, from, max(from, to), func(key string, _ []byte) bool { down = append(down, key); return len(down) < most })
+			backwards := slices.Clone(want)
+			slices.Reverse(backwards)
+			if !slices.Equal(got, want[:min(most, len(want))]) || !slices.Equal(down, backwards[:min(most, len(want))]) {
+				t.Fatalf("seed %d: from %s to %s up to %d of %q: found %q and down %q", seed, from, to, most, want, got, down)
+			}
+			first := ""
+			if len(model) > 0 {
+				first = model[0]
+			}
+			if got := window.First(&o); got != first {
+				t.Fatalf("seed %d: first is %q, the set has %q", seed, got, first)
+			}
+		}
+		o.DeleteRange("T", "U")
+	}
+}

@@ -1,0 +1,90 @@
+package store
+
+import (
+	"testing"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// TestClaimsPassNoGaps: a claim does not pass the rows of thousands of jobs that were removed from the middle of their line: because
+// they have expired in order, were taken by Newest while older ones waited, or were cancelled.
+func TestClaimsPassNoGaps(t *testing.T) {
+	const dead, few, many = 6000, 8, 700
+	create := func(f *feeder, n int, change func(g *job.Group)) {
+		for n > 0 {
+			c := &job.Create{Frame: job.NoFrame}
+			for range min(n, job.MaxGroups) {
+				g := plainGroup("a", "x", 1)
+				if g.Kind = job.Nothing; change != nil {
+					change(&g)
+				}
+				c.Groups = append(c.Groups, g)
+			}
+			n -= len(c.Groups)
+			f.apply(c)
+			mustCommit(f.t, f.s)
+		}
+	}
+	expiring := func(g *job.Group) { g.ExpiresAt, g.RetentionMs = startAt+1_000_000, 0 }
+	for name, remove := range map[string]func(f *feeder){
+		"expired": func(f *feeder) {
+			create(f, dead, expiring)
+			create(f, many, nil)
+			f.seq += 1_100_000
+		},
+		"taken from the end": func(f *feeder) {
+			for range dead / 50 {
+				create(f, 50, nil)
+				claim := plainClaim("r", 50)
+				claim.Strategy = job.Newest
+				f.apply(claim)
+				mustCommit(f.t, f.s)
+			}
+			create(f, many, nil)
+		},
+		"cancelled": func(f *feeder) {
+			begun := f.seq + 1
+			create(f, dead, nil)
+			ended := f.seq
+			create(f, many, nil)
+			for seq := begun; seq <= ended; seq++ {
+				f.apply(job.Move{Op: job.Cancel, Batch: jobID(int64(seq), seq, 0)})
+				for len(f.s.machine.running) > 0 {
+					f.apply(job.Tick{})
+					mustCommit(f.t, f.s)
+				}
+			}
+		},
+	} {
+		for _, first := range []int{0, 1, few} {
+			t.Run(name, func(t *testing.T) {
+				s := mustOpen(t, Options{Journal: testJournal})
+				f := &feeder{t: t, s: s}
+				create(f, first, nil)
+				remove(f)
+				mustCommit(t, s)
+				for s.NextDue() != 0 && s.NextDue() <= startAt+int64(f.seq) {
+					got := s.costOf(func() { f.apply(job.Tick{}) })
+					if got.steps > 2000 {
+						t.Errorf("a tick takes %d steps", got.steps)
+					}
+					mustCommit(t, s)
+				}
+				if waiting := s.machine.counts[job.Pending]; waiting != int64(first)+many {
+					t.Fatalf("%d jobs wait", waiting)
+				}
+				for range first + 20 {
+					got := s.costOf(func() {
+						if claimed := f.apply(plainClaim("r", 1)).(*Claimed); claimed.Jobs() != 1 {
+							t.Fatalf("%+v", claimed)
+						}
+					})
+					if got.steps > 1000 {
+						t.Errorf("a claim takes %d steps", got.steps)
+					}
+					mustCommit(t, s)
+				}
+			})
+		}
+	}
+}
