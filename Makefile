@@ -112,6 +112,9 @@ PROVE_MEMORY := ./proof/hostile ./proof/limits
 # Packages with goroutines, for the race detector. The server itself has it in prove-short.
 RACE := ./api ./backup ./blob ./client ./ingest ./journal ./opsqueue ./registry ./registry/onlost ./runner ./runner/pool ./runner/script \
   ./runner/slots ./runner/wasi ./runner/webhook ./store/lsm ./trace
+# Long tests of these packages that mostly send one request after another, so that the race detector has little to find.
+ONE_BY_ONE := FuzzRoutes TestBodyLimit TestEveryDocumentedStatus TestHops TestLongAnswersAreWhole TestReadOfLongJobs TestScenarios \
+  TestTimesAtTheirLimits
 # Tests of the packages above that are smaller with -short, or skipped, and the packages that have them.
 SIZED_IN := . ./bench ./bench/open ./blob ./cmd/daybook ./ingest ./journal ./opsqueue ./runner/container ./runner/sandbox ./store
 SIZED    := TestBatchPowerCuts TestBlockedCommit TestCheckSurvivesAnyByte TestClientModule TestDrawIsBounded \
@@ -136,7 +139,7 @@ prove-short: build build-race ## simulation, crashes, corruption, attacks and ru
 	$(call with,daybook) $(TEST) -p 2 -run '^($(subst $(space),|,$(strip $(SIZED))))$$' $(SIZED_IN)
 
 test-race: build-race ## tests with the race detector, of the packages that have goroutines
-	$(call with,daybook-race) CGO_ENABLED=1 $(TEST) -race -short -p 3 $(RACE)
+	$(call with,daybook-race) CGO_ENABLED=1 $(TEST) -race -short -p 3 -skip '^($(subst $(space),|,$(strip $(ONE_BY_ONE))))$$' $(RACE)
 	CGO_ENABLED=1 $(TEST) -race -short -run '^Test(Flush|Queries|Queues)' ./store # the others have one goroutine
 
 lint: ## formatting, go.mod files, vet, static analysis, and the picture of the architecture
