@@ -40,7 +40,7 @@ func (a *applying) distinctIndex(s job.Strategy) *distinctIndex {
 		if len(d.list) == maxDistinctIndexes {
 			oldest := slices.MinFunc(d.list, func(x, y *distinctIndex) int { return cmp.Compare(x.usedAt, y.usedAt) })
 			if a.now.At-oldest.usedAt < distinctUnusedMs {
-				return newDistinctIndex(distinctState{strategy: s}, a.rules.distinctNodes)
+				return firstDistinct(distinctState{strategy: s}, a.rules.distinctNodes)
 			}
 			a.dropDistinct(oldest)
 		}
@@ -48,10 +48,7 @@ func (a *applying) distinctIndex(s job.Strategy) *distinctIndex {
 		for slices.ContainsFunc(d.list, func(x *distinctIndex) bool { return x.number == number }) {
 			number++
 		}
-		x := newDistinctIndex(distinctState{number: number, strategy: s, usedAt: a.now.At}, a.rules.distinctNodes)
-		for key := range x.keys {
-			x.levels = append(x.levels, key)
-		}
+		x := firstDistinct(distinctState{number: number, strategy: s, usedAt: a.now.At}, a.rules.distinctNodes)
 		d.list = slices.Insert(d.list, int(number)-1, x)
 		a.buildDistinct(x)
 		return x
@@ -71,6 +68,15 @@ func (a *applying) distinctIndex(s job.Strategy) *distinctIndex {
 			x.stage, x.levels, x.begunAt = liningUp, levels, a.now.At
 			a.buildDistinct(x)
 		}
+	}
+	return x
+}
+
+// firstDistinct returns an empty index whose levels are in the order of the strategy.
+func firstDistinct(s distinctState, most int) *distinctIndex {
+	x := newDistinctIndex(s, most)
+	for key := range x.keys {
+		x.levels = append(x.levels, key)
 	}
 	return x
 }

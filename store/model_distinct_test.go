@@ -11,6 +11,9 @@ import (
 // spread hands out jobs by prefer_distinct. For each it counts the active jobs of all values, and ranks all jobs.
 func (t *modelTaking) spread() {
 	m, keys, base := t.m, t.cmd.Strategy.DistinctKeys(), t.cmd.Strategy.Base()
+	// Of a key that no index counts, the claim knows the jobs that it hands out itself, while it looks at the same spans.
+	type value struct{ client, key, text string }
+	uncounted, own, priority := m.distinctUncounted(t.cmd.Strategy), map[value]int{}, -1
 	for draw := uint64(0); ; draw++ {
 		line := highest(m.line(t.cmd.Clients, t.cmd.Types, false))
 		if base == job.Newest {
@@ -19,11 +22,21 @@ func (t *modelTaking) spread() {
 		if len(line) == 0 {
 			return
 		}
+		if line[0].attr.Priority != priority {
+			priority = line[0].attr.Priority
+			clear(own)
+		}
 		counts := map[*modelJob][]int{}
 		var fewest []int
 		for _, j := range line {
 			for _, key := range keys {
-				counts[j] = append(counts[j], m.activeOf(j, key))
+				n := 0
+				if text, _ := j.attr.Meta.Get(key); slices.Contains(uncounted, key) {
+					n = own[value{j.attr.Client, key, text}]
+				} else {
+					n = m.activeOf(j, key)
+				}
+				counts[j] = append(counts[j], n)
 			}
 			if fewest == nil || slices.Compare(counts[j], fewest) < 0 {
 				fewest = counts[j]
@@ -46,6 +59,11 @@ func (t *modelTaking) spread() {
 		}
 		had := len(t.c.handed)
 		more := t.take(next)
+		for _, key := range uncounted {
+			if text, ok := next.attr.Meta.Get(key); ok && len(t.c.handed) > had {
+				own[value{next.attr.Client, key, text}]++
+			}
+		}
 		if base == job.Fair && len(t.c.handed) > had {
 			m.served = next.attr.Client
 		}
@@ -111,6 +129,21 @@ func levelsOf(s *Store, strategy job.Strategy) (keys []string) {
 			for _, key := range x.levels {
 				keys = append(keys, x.keys[key])
 			}
+			return keys
+		}
+	}
+	return strategy.DistinctKeys()
+}
+
+// uncountedOf returns the keys of a strategy without an index whose active jobs no index counts.
+func uncountedOf(s *Store, strategy job.Strategy) (keys []string) {
+	list := s.machine.distinct.list
+	if slices.ContainsFunc(list, func(x *distinctIndex) bool { return x.strategy == strategy }) {
+		return nil
+	}
+	for _, key := range strategy.DistinctKeys() {
+		if !slices.ContainsFunc(list, func(x *distinctIndex) bool { return slices.Contains(x.keys, key) }) {
+			keys = append(keys, key)
 		}
 	}
 	return keys

@@ -23,6 +23,8 @@ type model struct {
 
 	// distinctLevels returns the keys of a strategy of prefer_distinct in the order of the levels of its index.
 	distinctLevels func(s job.Strategy) []string
+	// distinctUncounted returns the keys of a strategy whose active jobs no index counts.
+	distinctUncounted func(s job.Strategy) []string
 
 	seed        uint64 // for the jitter
 	seq         uint64
@@ -161,7 +163,7 @@ type modelRunner struct {
 func newModel(seed uint64, rules *rules) *model {
 	return &model{seed: seed, jobs: map[job.ID]*modelJob{}, queues: map[queueName]*modelQueue{}, claims: map[job.ID]*modelClaim{},
 		runners: map[string]*modelRunner{}, keys: map[queueName]map[string]*modelJob{}, once: map[[2]string]*modelOnce{}, handlers: map[queueName][]modelHandler{}, filesets: map[filesetName][]Fileset{}, rules: rules,
-		sessions: map[job.ID]*modelSession{}, distinctLevels: job.Strategy.DistinctKeys}
+		sessions: map[job.ID]*modelSession{}, distinctLevels: job.Strategy.DistinctKeys, distinctUncounted: func(job.Strategy) []string { return nil }}
 }
 
 // apply carries out one command. For a command that may do any share of its work, events say what the store did. With

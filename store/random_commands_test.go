@@ -224,6 +224,7 @@ func (p *player) apply(st step) error {
 		got = told(c)
 	}
 	p.m.distinctLevels = func(s job.Strategy) []string { return levelsOf(p.s, s) }
+	p.m.distinctUncounted = func(s job.Strategy) []string { return uncountedOf(p.s, s) }
 	p.log, p.results = append(p.log, st), append(p.results, got)
 	events := []event{}
 	switch cmd := cmd.(type) {
