@@ -82,11 +82,7 @@ func (m Meta) All() iter.Seq2[string, string] {
 			var pair string
 			pair, rest, _ = strings.Cut(rest, ",")
 			name, raw, _ := strings.Cut(pair, "=")
-			value, err := Unescape(raw)
-			if err != nil {
-				panic(fmt.Sprintf("job: meta %q was not checked: %v", string(m), err))
-			}
-			if !yield(name, value) {
+			if !yield(name, unescaped(m, raw)) {
 				return
 			}
 		}
@@ -95,12 +91,21 @@ func (m Meta) All() iter.Seq2[string, string] {
 
 // Get returns the value of a name.
 func (m Meta) Get(name string) (value string, ok bool) {
-	for n, v := range m.All() {
-		if n == name {
-			return v, true
+	for pair := range strings.SplitSeq(string(m), ",") {
+		if n, raw, ok := strings.Cut(pair, "="); ok && n == name {
+			return unescaped(m, raw), true
 		}
 	}
 	return "", false
+}
+
+// unescaped returns a value of a meta that was checked.
+func unescaped(m Meta, raw string) string {
+	value, err := Unescape(raw)
+	if err != nil {
+		panic(fmt.Sprintf("job: meta %q was not checked: %v", string(m), err))
+	}
+	return value
 }
 
 // CheckTraceparent says what is wrong with a traceparent, or nil. Its form is that of W3C Trace Context, version 00:

@@ -173,6 +173,9 @@ func (m *machine) joinCells(from, to string, level int) {
 
 // locate returns the ready key of the span at a place in a lane, and how many of the span's jobs come before it.
 func (m *machine) locate(q *queue, l *lane, place int64) (ready string, before int64) {
+	if l.spans == 1 { // as of very many queues with a job each
+		return l.key(q.id, &l.head), place
+	}
 	lane := laneKey(q.id, l.laneID)
 	from, to := l.key(q.id, &l.head), lsm.After(lane)
 	if l.divided {
@@ -276,10 +279,13 @@ type laneWalk struct {
 
 // next returns the ready key of the next span; "" when the lane is empty.
 func (w *laneWalk) next() string {
+	if w.l.pending == 0 {
+		return ""
+	}
 	if len(w.keys) == 0 {
 		w.fill(w.at + "\x00")
 	}
-	if len(w.keys) == 0 && w.l.pending > 0 {
+	if len(w.keys) == 0 {
 		w.fill(w.l.key(w.q.id, &w.l.head))
 	}
 	if len(w.keys) == 0 {

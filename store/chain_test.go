@@ -28,16 +28,21 @@ func (r *chainRig) apply(cmd job.Command) Result {
 	return result
 }
 
-// jobs returns the jobs that a claim of a type hands out.
+// jobs returns the jobs that claims of a type hand out.
 func (r *chainRig) jobs(typ string) (docs []job.Job) {
 	r.Helper()
 	c := plainClaim("r", job.MaxClaimJobs)
 	c.Types = []string{typ}
-	docs, err := documents(r.s.HandedOut(r.apply(c).(*Claimed)))
-	if err != nil {
-		r.Fatal(err)
+	for {
+		claimed, err := documents(r.s.HandedOut(r.apply(c).(*Claimed)))
+		if err != nil {
+			r.Fatal(err)
+		}
+		if len(claimed) == 0 {
+			return docs
+		}
+		docs = append(docs, claimed...)
 	}
-	return docs
 }
 
 func followOnOf(t *testing.T, g job.Group, delayMs int64) job.FollowOn {

@@ -54,6 +54,9 @@ func (t *claiming) takeOfSeen(x *distinctIndex) {
 	var seen []*distinctSeen
 	for draw, work := uint64(0), 0; work < distinctWork; draw++ {
 		if len(seen) == 0 {
+			if t.begun && (t.spent() || t.attributes.bytes > t.rules.claimBytes/2) { // another look may read as many again
+				return
+			}
 			if seen = t.lookAhead(x); len(seen) == 0 {
 				return
 			}

@@ -5,17 +5,18 @@ import "github.com/daybookq/daybook/job"
 // claiming is a claim while its jobs are picked.
 type claiming struct {
 	*applying
-	cmd     *job.Claim
-	c       *claim
-	result  *Claimed
-	choice  choice
-	contest *contest // of the queues of choice
-	left    int      // jobs that may still be handed out
-	room    payloadRoom
-	begun   bool
-	rows    int // the claim ends when the overlay's count of writes has reached this
-	looks   int // and when it has looked at so many spans more
-	ahead   int // how many spans it may still read ahead
+	cmd        *job.Claim
+	c          *claim
+	result     *Claimed
+	choice     choice
+	contest    *contest // of the queues of choice
+	left       int      // jobs that may still be handed out
+	room       payloadRoom
+	begun      bool
+	rows       int            // the claim ends when the overlay's count of writes has reached this
+	looks      int            // and when it has looked at so many spans more
+	attributes attributeReads // and when it has read rules.claimBytes of these
+	ahead      int            // how many spans it may still read ahead
 	// Of Fair: the contests of single clients, and how many pairs of client and type may still be looked at.
 	own   map[string]*contest
 	pairs int
@@ -24,12 +25,13 @@ type claiming struct {
 // open reports whether jobs of a pending span can be taken. With expired, its jobs have ended instead, because their
 // expires_at has passed or their batch has ended; with neither, the claim ends here.
 func (t *claiming) open(q *queue, p part) (taken, expired bool) {
-	if t.begun && (t.o.Writes() >= t.rows || t.looks <= 0) {
+	if t.begun && t.spent() {
 		return false, false
 	}
 	t.begun = true
 	t.looks--
 	g := p.group()
+	t.attributes.add(&t.rules, p.b, g)
 	if p.in.Late(&g.Attributes, t.now) {
 		t.expire(t.whole(p.b, p.in))
 		t.placed(q)
@@ -46,6 +48,11 @@ func (t *claiming) open(q *queue, p part) (taken, expired bool) {
 		return false, false // a claim has one lease
 	}
 	return true, false
+}
+
+// spent reports whether the claim has looked at, or written, as much as it may.
+func (t *claiming) spent() bool {
+	return t.o.Writes() >= t.rows || t.looks <= 0 || t.attributes.bytes >= t.rules.claimBytes
 }
 
 // placed puts a queue in its place, after some of its jobs were taken.

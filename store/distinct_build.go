@@ -115,7 +115,8 @@ func (a *applying) resumeDistinct(number uint64, rows int) int {
 func (a *applying) stepDistinct(x *distinctIndex, rows int) int {
 	defer x.settle()
 	looked, begun := 0, a.o.Writes()
-	took := func() int { return looked + a.o.Writes() - begun }
+	var attributes attributeReads
+	took := func() int { return looked + a.o.Writes() - begun + attributes.bytes/attributeRowBytes }
 	for (x.stage == countingActive || x.stage == liningUp) && took() < rows {
 		status := job.Active
 		if x.stage == liningUp {
@@ -147,6 +148,7 @@ func (a *applying) stepDistinct(x *distinctIndex, rows int) int {
 			sp := a.spanEnding(at)
 			b := a.batch(at.seq)
 			g := a.group(b, sp.last)
+			attributes.add(&a.rules, b, g)
 			if looked++; x.stage == countingActive {
 				a.countDistinct(x, g, int64(sp.last-sp.first)+1)
 			} else if a.lineUp(x, b, g, &sp); x.stage == overfull {
@@ -163,6 +165,9 @@ func (a *applying) stepDistinct(x *distinctIndex, rows int) int {
 
 // distinctChunk is how many spans are looked up at once.
 const distinctChunk = 64
+
+// attributeRowBytes is about how many bytes of attributes take as long as a row.
+const attributeRowBytes = 1 << 10
 
 // seekRows is about how many rows take as long as the beginning of a scan.
 const seekRows = 4

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"encoding/binary"
 	"strings"
 	"unsafe"
 
@@ -37,6 +38,9 @@ func (g *group) encode(e *lsm.Encoder) {
 	e.Uint(uint64(g.queueID))
 	*e = g.AppendRow(*e)
 }
+
+// groupNumberBytes is about how many bytes the numbers of a group take.
+const groupNumberBytes = 50
 
 // groupBytes is the least that a group takes.
 const groupBytes = 2 + job.MinAttributesRow
@@ -112,12 +116,17 @@ func (n groupPageName) key() string { return lineKey(groupTable, n.seq, n.last) 
 
 // cutGroups returns how many of the groups go into the first page of about so many bytes, and the row of that page.
 func cutGroups(groups []group, pageBytes int) (n int, row []byte) {
-	e := make(lsm.Encoder, 0, 2*pageBytes)
-	for n < len(groups) && len(e) < pageBytes {
+	size := binary.MaxVarintLen16 // of n, which is written before the groups when it is known
+	for i := 0; i < len(groups) && size < pageBytes; i++ {
+		size += groups[i].texts() + groupNumberBytes
+	}
+	e := make(lsm.Encoder, binary.MaxVarintLen16, size)
+	for n < len(groups) && len(e)-binary.MaxVarintLen16 < pageBytes {
 		groups[n].encode(&e)
 		n++
 	}
-	r := make(lsm.Encoder, 0, len(e)+2)
-	r.Uint(uint64(n))
-	return n, append(r, e...)
+	number := binary.AppendUvarint(nil, uint64(n))
+	row = e[binary.MaxVarintLen16-len(number):]
+	copy(row, number)
+	return n, row
 }

@@ -141,6 +141,26 @@ func (m *machine) group(b *batch, line uint32) *group {
 	return p.group(line)
 }
 
+// attributeReads counts about how many bytes of attributes a command reads: the texts of each group, and a page for each
+// group that is in another page than the one before. Those that are in a cache count too, since a command must end at the
+// same place whatever is cached.
+type attributeReads struct {
+	bytes int
+	page  groupPageName
+}
+
+func (r *attributeReads) add(rules *rules, b *batch, g *group) {
+	r.bytes += g.texts()
+	if b.groups != nil {
+		return
+	}
+	page := groupPageName{seq: b.seq}
+	if _, page.last = b.groupPageOf(g.first); page != r.page {
+		r.page = page
+		r.bytes += rules.groupPageBytes
+	}
+}
+
 // part is the part of a span of a batch that has lines first … last.
 func (m *machine) part(b *batch, sp span, first, last uint32) part {
 	return part{b, m.group(b, first), sp, first, last}

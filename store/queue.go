@@ -122,6 +122,11 @@ func (q *queue) nextSpans(o *lsm.Overlay, newest bool, n int, ends []position) [
 		if n == 0 {
 			break
 		}
+		if l.spans == 1 {
+			ends = append(ends, l.head.end())
+			n--
+			continue
+		}
 		if first, last := l.key(q.id, &l.head), l.key(q.id, &l.tail)+"\x00"; newest {
 			l.gap().ScanDown(o, first, last, take)
 		} else {

@@ -30,7 +30,7 @@ func newGenerator(seed uint64) *generator {
 		spanBytes: oneOf(g, 0, 3*cachedSpanBytes, 1<<20), batchBytes: oneOf(g, 0, 1500, 1<<20), rowBytes: oneOf(g, 0, 800, 1<<20), slotBytes: oneOf(g, 0, 1000, 1<<20),
 		minWindow: oneOf(g, 1, 2), maxWindow: oneOf(g, 2, 3, 7, 1000), windowKeys: oneOf(g, 0, 5, 1000),
 		rules: &rules{
-			pageBytes: oneOf(g, 1, 20, 60, 1<<16), groupPageBytes: oneOf(g, 1, 40, 80, 4<<10), commandRows: oneOf(g, 1, 9, 30, 1000), claimRows: 1 << 30,
+			pageBytes: oneOf(g, 1, 20, 60, 1<<16), groupPageBytes: oneOf(g, 1, 40, 80, 4<<10), commandRows: oneOf(g, 1, 9, 30, 1000), claimRows: 1 << 30, claimBytes: 1 << 30,
 			cellSpans: oneOf[int64](g, 1, 2, 5, 512), sweepRows: oneOf(g, 1, 9, 30, 1000), purgedGroups: oneOf(g, 0, 1, 3, 1000), effectBytes: oneOf[int64](g, 1, 100, 1000, 1<<20),
 			effectRowBytes: oneOf(g, 1, 50, 1024), listedClaims: oneOf(g, 0, 1, 3, 8),
 			sessions: oneOf[uint64](g, 1, 2, 4, 1000),

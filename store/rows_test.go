@@ -185,7 +185,7 @@ func TestPages(t *testing.T) {
 		{"no payloads", job.NoFrame, []string{"", "", ""}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := mustOpen(t, Options{bounds: &bounds{minWindow: 1, maxWindow: 9, rules: &rules{pageBytes: 20, commandRows: 99, claimRows: 99, cellSpans: 3, sweepRows: 60, purgedGroups: 1, effectBytes: 200, effectRowBytes: 50, distinctStep: 2, distinctRows: 1000, distinctBytes: 1 << 20, distinctNodes: 16, distinctLooks: 256, sessions: job.MaxSessions}}})
+			s := mustOpen(t, Options{bounds: &bounds{minWindow: 1, maxWindow: 9, rules: &rules{pageBytes: 20, commandRows: 99, claimRows: 99, claimBytes: 1 << 20, cellSpans: 3, sweepRows: 60, purgedGroups: 1, effectBytes: 200, effectRowBytes: 50, distinctStep: 2, distinctRows: 1000, distinctBytes: 1 << 20, distinctNodes: 16, distinctLooks: 256, sessions: job.MaxSessions}}})
 			c := &job.Create{Groups: []job.Group{plainGroup("a", "x", len(test.payloads))}, Frame: test.frame}
 			for _, p := range test.payloads {
 				c.Longest = max(c.Longest, len(p))

@@ -26,6 +26,8 @@ type rules struct {
 	// commandRows bounds the rows that a tick or the loss of a runner writes, or the first step of a sweep; claimRows those of a claim of many
 	// small spans.
 	commandRows, claimRows int
+	// claimBytes bounds the attributes that a claim reads, as attributeReads counts them.
+	claimBytes int
 	// sweepRows bounds the step of a sweep within a tick, so that claims after it hardly wait.
 	sweepRows int
 	// purgedGroups is how many groups a batch has at most whose rows the command removes that purges its last line.
@@ -59,7 +61,7 @@ type level struct {
 }
 
 var firstRules = rules{
-	pageBytes: 64 << 10, groupPageBytes: 4 << 10, cellSpans: 512, commandRows: 1000, claimRows: 4000, sweepRows: 200, purgedGroups: 8, effectBytes: 64 << 20, effectRowBytes: 1 << 10,
+	pageBytes: 64 << 10, groupPageBytes: 4 << 10, cellSpans: 512, commandRows: 1000, claimRows: 1200, claimBytes: 2 << 20, sweepRows: 200, purgedGroups: 8, effectBytes: 64 << 20, effectRowBytes: 1 << 10,
 	listedClaims: 8, sessions: job.MaxSessions, handlers: job.MaxHandlers, handlerVersions: job.MaxHandlerVersions, handlersBytes: job.MaxHandlersBytes,
 	distinctStep: 16, distinctRows: 1000, distinctBytes: 128 << 20, distinctNodes: 16, distinctLooks: 256,
 	filesets: job.MaxFilesets, filesetVersions: job.MaxFilesetVersions,

@@ -109,13 +109,13 @@ func TestLargeRandomClaimIsBounded(t *testing.T) {
 			f.apply(plainCreate("a", "x", 1, 3))
 		}
 	})
-	claim := plainClaim("r", 400)
+	claim := plainClaim("r", 250)
 	claim.Strategy = job.Random
 	var got *Claimed
-	if cost := f.s.costOf(func() { got = f.apply(claim).(*Claimed) }); cost.reads > 20*400 {
+	if cost := f.s.costOf(func() { got = f.apply(claim).(*Claimed) }); cost.reads > 20*250 {
 		t.Errorf("%d jobs: %+v", got.Jobs(), cost)
 	}
-	if got.Jobs() != 400 {
+	if got.Jobs() != 250 {
 		t.Errorf("got %d jobs", got.Jobs())
 	}
 }

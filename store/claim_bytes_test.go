@@ -1,0 +1,81 @@
+package store
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// fillLargeAttributes makes n jobs with 4 KB of meta each, in batches of a thousand groups whose priorities take turns: so
+// the jobs that follow each other in line are in different pages of groups.
+func fillLargeAttributes(f *feeder, n int) {
+	value := strings.Repeat("v", 250)
+	for made := 0; made < n; made += job.MaxGroups {
+		create := &job.Create{Frame: job.NoFrame}
+		for k := range job.MaxGroups {
+			g := plainGroup("a", "x", 1)
+			g.Kind, g.Priority = job.Nothing, k%10
+			pairs := []string{fmt.Sprintf("k=%d", k)}
+			for entry := 10; entry < 25; entry++ {
+				pairs = append(pairs, fmt.Sprintf("k%d=%s", entry, value))
+			}
+			g.Meta = job.Meta(strings.Join(pairs, ","))
+			create.Groups = append(create.Groups, g)
+		}
+		f.apply(create)
+		mustCommit(f.t, f.s)
+	}
+}
+
+// TestClaimReadsFewBytes: a claim of jobs with much meta ends when it has read so much of it as a claim may. The next claim
+// continues, and each hands out as many jobs when nothing is cached as when everything is.
+func TestClaimReadsFewBytes(t *testing.T) {
+	const jobs = 3000
+	b := &backlog{n: jobs, fill: fillLargeAttributes}
+	b.open(t) // its directory must live until the last claim
+	for _, strategy := range []job.Strategy{job.Oldest, job.Newest, job.Random, job.Fair, mustDistinct("k10", job.Newest), mustDistinct("none", job.Oldest)} {
+		t.Run(fmt.Sprint(strategy), func(t *testing.T) {
+			cached, cold := b.open(t), b.open(t)
+			for range 3 {
+				claim := plainClaim("r", job.MaxClaimJobs)
+				claim.Strategy = strategy
+				var claimed *Claimed
+				got := cold.s.costOf(func() { claimed = cold.apply(claim).(*Claimed) })
+				mustCommit(t, cold.s)
+				rules := &cold.s.machine.rules
+				read := 0 // a page for each job
+				for i := range claimed.handouts {
+					read += claimed.handouts[i].g.texts() + rules.groupPageBytes
+				}
+				if n := claimed.Jobs(); n < 100 || read > 2<<20+10_000 || got.bytes > boundedBytes {
+					t.Errorf("a claim of %d jobs read %d bytes of attributes, and allocated %d bytes", n, read, got.bytes)
+				}
+				for i := range jobs { // all groups are cached, as far as there is room
+					batch := cached.s.machine.batch(uint64(1 + i/job.MaxGroups))
+					cached.s.machine.group(batch, uint32(i%job.MaxGroups))
+				}
+				if again := cached.apply(claim).(*Claimed); fmt.Sprint(again.Runs) != fmt.Sprint(claimed.Runs) {
+					t.Errorf("with cached groups: %v, without: %v", again.Runs, claimed.Runs)
+				}
+				mustCommit(t, cached.s)
+			}
+		})
+	}
+}
+
+// TestRandomOfManyQueues: a claim by random looks at hardly more than one that takes the oldest jobs, where each queue has
+// one job.
+func TestRandomOfManyQueues(t *testing.T) {
+	b := &backlog{n: 10_000, fill: fillPairs(nil)}
+	claim := plainClaim("r", job.MaxClaimJobs)
+	claim.Strategy = job.Random
+	f := b.open(t)
+	var claimed *Claimed
+	got := f.s.costOf(func() { claimed = f.apply(claim).(*Claimed) })
+	mustCommit(t, f.s)
+	if n := claimed.Jobs(); n < 250 || got.iterators > n/10 {
+		t.Errorf("a claim of %d jobs took %+v", n, got)
+	}
+}
