@@ -92,7 +92,7 @@ func pathID(c echo.Context) (job.ID, error) {
 	switch {
 	case err == nil:
 		return id, nil
-	case isUUID(text):
+	case job.IsUUID(text):
 		return nobodysID, nil
 	}
 	return id, badID("id")
@@ -101,20 +101,6 @@ func pathID(c echo.Context) (job.ID, error) {
 // nobodysID is an id that nothing has: no command has the seq 0. It stands for UUIDs that are not of this server's layout, so
 // that a client whose jobs have ids of another system gets 404 as for any id that is not known.
 var nobodysID = job.NewID(0, 0, 0)
-
-// isUUID reports whether a text is a UUID of any version, in lower case: a UUID has one spelling here.
-func isUUID(text string) bool {
-	if len(text) != 36 {
-		return false
-	}
-	for i := range len(text) {
-		dash := i == 8 || i == 13 || i == 18 || i == 23
-		if c := text[i]; dash != (c == '-') || !dash && !('0' <= c && c <= '9' || 'a' <= c && c <= 'f') {
-			return false
-		}
-	}
-	return true
-}
 
 // idToRead waits until the state has caught up, and returns the id in the path of a GET.
 func (s *Server) idToRead(c echo.Context) (id job.ID, err error) {

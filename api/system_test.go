@@ -61,11 +61,17 @@ func TestReads(t *testing.T) {
 	id := o["batch_id"].(string)
 	t.Run("job", func(t *testing.T) {
 		r.get("/jobs/"+unknownID).refused(http.StatusNotFound, "job_not_found")
-		for _, bad := range []string{"x", strings.ToUpper(id), strings.ReplaceAll(id, "-", ""), id + "0", "00000000-0000-4000-8000-00000000000G"} {
+		for _, bad := range []string{"x", strings.ReplaceAll(id, "-", ""), id + "0", "00000000-0000-4000-8000-00000000000G"} {
 			want(t, r.get("/jobs/"+bad).refused(http.StatusBadRequest, "bad_id"), "field", "id")
 		}
+		// Either case is read, and answers have lower case.
+		for path, field := range map[string]string{"/jobs/": "job_id", "/batches/": "batch_id"} {
+			want(t, r.get(path+strings.ToUpper(id)).object(http.StatusOK), field, id)
+		}
+		r.get("/jobs?batch_id=" + strings.ToUpper(id)).object(http.StatusOK)
+		want(t, r.post("/jobs/complete", `{"outcomes":[{"job_id":"`+strings.ToUpper(unknownID)+`","code":"ok"}]}`).object(http.StatusOK)["results"].([]any)[0].(map[string]any), "job_id", unknownID)
 		// A UUID of another system is an id that is not known, on all routes.
-		for _, foreign := range []string{"00000000-0000-4000-8000-000000000000", "6ba7b810-9dad-11d1-80b4-00c04fd430c8", "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff", "019ac0de-0000-7123-8000-000000000000"} {
+		for _, foreign := range []string{"00000000-0000-4000-8000-000000000000", "6ba7b810-9dad-11d1-80b4-00c04fd430c8", "6BA7B810-9DAD-11D1-80B4-00C04FD430C8", "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff", "019ac0de-0000-7123-8000-000000000000"} {
 			for path, code := range map[string]string{
 				"/jobs/ID": "job", "/jobs/ID/output": "job", "/jobs/ID/log": "job", "/batches/ID": "batch", "/batches/ID/results": "batch", "/handler-versions/ID": "handler", "/claims/ID": "claim", "/sweeps/ID": "sweep",
 			} {

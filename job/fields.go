@@ -211,7 +211,7 @@ func (r *fieldReader) int(key, raw string, lo, hi int64) int64 {
 }
 
 func (r *fieldReader) id(raw string) ID {
-	id, err := ParseID(raw)
+	id, err := parseCanonicalID([]byte(raw))
 	if err != nil {
 		r.fail(fmt.Errorf("field value %q: %w", raw, err))
 	}

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -80,8 +81,8 @@ func (id ID) AppendText(b []byte) []byte {
 	return b
 }
 
-// ParseID is the inverse of String. It refuses every other spelling (upper case, braces, other UUID versions) with
-// ErrBadID, so that one job has one name.
+// ParseID reads the text form of an id, in upper or lower case: some programs and databases write UUIDs in upper case. It
+// refuses every other spelling (braces, other UUID versions) with ErrBadID.
 func ParseID[T string | []byte](s T) (ID, error) {
 	var id ID
 	if len(s) != idTextBytes || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
@@ -92,7 +93,7 @@ func ParseID[T string | []byte](s T) (ID, error) {
 		case 8, 13, 18, 23: // a dash; one elsewhere is no digit
 			i++
 		}
-		hi, lo := hexDigit[s[i]], hexDigit[s[i+1]]
+		hi, lo := hexOfEither[s[i]], hexOfEither[s[i+1]]
 		if hi|lo > 0xf {
 			return ID{}, ErrBadID
 		}
@@ -106,15 +107,42 @@ func ParseID[T string | []byte](s T) (ID, error) {
 	return id, nil
 }
 
-// hexDigit maps a lower-case hexadecimal digit to its value and every other byte to 0xff.
-var hexDigit = func() (t [256]byte) {
-	for i := range t {
-		t[i] = 0xff
+// parseCanonicalID reads an id of the journal, which has one spelling: what String returns.
+func parseCanonicalID(s []byte) (ID, error) {
+	if bytes.ContainsAny(s, "ABCDEF") {
+		return ID{}, ErrBadID
+	}
+	return ParseID(s)
+}
+
+// IsUUID reports whether a text is a UUID of any version, with dashes, in upper or lower case. Only a few are ids.
+func IsUUID(s string) bool {
+	if len(s) != idTextBytes {
+		return false
+	}
+	for i := range len(s) {
+		dash := i == 8 || i == 13 || i == 18 || i == 23
+		if dash != (s[i] == '-') || !dash && hexOfEither[s[i]] > 0xf {
+			return false
+		}
+	}
+	return true
+}
+
+// hexDigit maps a lower-case hexadecimal digit to its value and every other byte to 0xff. hexOfEither maps those of upper case
+// too.
+var hexDigit, hexOfEither = func() (lower, either [256]byte) {
+	for i := range lower {
+		lower[i] = 0xff
 	}
 	for i, c := range []byte("0123456789abcdef") {
-		t[c] = byte(i)
+		lower[c] = byte(i)
 	}
-	return t
+	either = lower
+	for i, c := range []byte("ABCDEF") {
+		either[c] = byte(10 + i)
+	}
+	return lower, either
 }()
 
 // MarshalText and UnmarshalText let an ID stand in JSON and flags.

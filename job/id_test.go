@@ -56,7 +56,6 @@ func TestParseIDRefuses(t *testing.T) {
 	const good = "0184e410-a1eb-7000-8000-0000cb000001"
 	for name, text := range map[string]string{
 		"nothing":        "",
-		"upper case":     strings.ToUpper(good),
 		"braces":         "{" + good + "}",
 		"no dashes":      strings.ReplaceAll(good, "-", ""),
 		"dash elsewhere": "0184e41-0a1eb-7000-8000-0000cb000001",
@@ -77,6 +76,22 @@ func TestParseIDRefuses(t *testing.T) {
 				t.Errorf("%q: %v, %v", text, id, err)
 			}
 		})
+	}
+}
+
+// TestCaseOfIDs: an id is read in either case, and written in lower case. The journal has one spelling only.
+func TestCaseOfIDs(t *testing.T) {
+	const good = "0184e410-a1eb-7000-8000-0000cb000001"
+	for _, text := range []string{good, strings.ToUpper(good), "0184E410-a1eB-7000-8000-0000CB000001"} {
+		if id, err := ParseID(text); err != nil || id.String() != good {
+			t.Errorf("%s: %s, %v", text, id, err)
+		}
+		if !IsUUID(text) {
+			t.Errorf("%s is no UUID", text)
+		}
+		if _, err := parseCanonicalID([]byte(text)); (err == nil) != (text == good) {
+			t.Errorf("%s in the journal: %v", text, err)
+		}
 	}
 }
 
@@ -108,7 +123,7 @@ func FuzzParseID(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if id.String() != text {
+		if id.String() != strings.ToLower(text) {
 			t.Fatalf("%q parses to %s", text, id)
 		}
 		if again := NewID(id.At(), uint64(id.LowSeq()), id.Line()); again != id {

@@ -58,7 +58,7 @@ func decodeTickle(r *fieldReader, body []byte) (Command, error) {
 	}
 	for len(body) > 0 {
 		line, rest, ok := bytes.Cut(body, []byte("\n"))
-		id, err := ParseID(line)
+		id, err := parseCanonicalID(line)
 		if err != nil || !ok {
 			return nil, fmt.Errorf("line %q: %w", line, ErrBadID)
 		}
