@@ -19,9 +19,9 @@ const (
 	// takes no memory.
 	ballastLimit = 700 << 20
 	// unlimitedGOGC and unlimitedBallast count without a memory limit: then nothing but GOGC bounds the garbage, and with
-	// 100 a server that needs 300 MiB for a moment would keep 600. A small heap has as much garbage as with a limit.
+	// 100 a server that needs 300 MiB for a moment would keep 600. A small heap has about as much garbage as with a limit.
 	unlimitedGOGC    = 50
-	unlimitedBallast = 3 * ballastBytes
+	unlimitedBallast = 2 * ballastBytes
 )
 
 // ballast is a part of the heap that is never read or written, so that it takes addresses and no memory.

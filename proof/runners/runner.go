@@ -83,7 +83,8 @@ func (r *runner) start() error {
 	r.log = &tail{}
 	r.cmd.Stderr = r.log
 	r.cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "DAYBOOK_") })
-	r.cmd.Env = append(r.cmd.Env, "XDG_CACHE_HOME="+filepath.Join(dir, "cache")) // where scripts have their directories
+	r.cmd.Env = append(r.cmd.Env, "XDG_CACHE_HOME="+filepath.Join(dir, "cache"), // where scripts have their directories
+		"GOGC=100") // a heap that may have more garbage grows for longer than a short soak lasts
 	endWithParent(r.cmd)
 	r.done = make(chan struct{})
 	started := make(chan error, 1)
