@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -56,6 +58,8 @@ Rates are differences of counts over the last refreshes. Jobs that were purged o
 them. Each refresh reads at most 10,000 queues. If the server does not answer, the last figures stay, with a note,
 until it does.
 
+It ends with its terminal, too: when the window is closed, or after SIGHUP.
+
 With --once, the command prints one table without rates and ends. Without a terminal, --once or --json is required.`,
 		Example: `  daybook top
   daybook top --sort failed --interval 5s
@@ -102,30 +106,62 @@ With --once, the command prints one table without rates and ends. Without a term
 // errNoTerminal: a command that draws on a terminal has none.
 var errNoTerminal = errors.New("daybook top requires a terminal; --once prints one table, and --json a document")
 
-// topLive shows the figures until the end.
+// topLive shows the figures until a key, a signal of stopSignals or the end of the terminal.
 func topLive(cmd *cobra.Command, r *remote, source topSource, column int, every time.Duration) error {
 	m := newTopModel(source, column, every, r.server.String())
+	var program *tea.Program
+	var gone atomic.Bool // the terminal
+	hangUp := func() {
+		gone.Store(true)
+		program.Quit()
+	}
+	in := cmd.InOrStdin()
+	if file, ok := in.(*os.File); ok {
+		in = &terminalInput{file, hangUp}
+	}
 	options := []tea.ProgramOption{
-		tea.WithContext(cmd.Context()), tea.WithInput(cmd.InOrStdin()), tea.WithOutput(r.out),
+		tea.WithContext(cmd.Context()), tea.WithInput(in), tea.WithOutput(r.out),
 		tea.WithoutSignalHandler(), // which lets a second signal of the same wish end the process, and leaves the terminal as it is
 	}
 	if !hasColours(r.out) {
 		options = append(options, tea.WithColorProfile(colorprofile.ASCII))
 	}
-	program := tea.NewProgram(m, options...)
+	program = tea.NewProgram(m, options...)
 	end := onWishes(func(s os.Signal) {
-		if s == syscall.SIGTERM {
+		switch s {
+		case syscall.SIGHUP:
+			hangUp()
+		case syscall.SIGTERM:
 			program.Quit()
-		} else {
+		default:
 			program.Send(tea.InterruptMsg{})
 		}
-	}, func(os.Signal) { program.Kill() }, syscall.SIGTERM, os.Interrupt)
+	}, func(os.Signal) { program.Kill() }, stopSignals()...)
 	defer end()
 	_, err := program.Run()
-	if errors.Is(err, tea.ErrInterrupted) {
+	switch {
+	case errors.Is(err, tea.ErrInterrupted):
 		return silentExit(exitSignal + int(syscall.SIGINT))
+	case gone.Load():
+		return nil // what could not be drawn any more is no error
 	}
 	return err
+}
+
+// terminalInput is the input of a terminal. The program would go on without input after the terminal has gone, for which not
+// every process gets a signal: under nohup none does.
+type terminalInput struct {
+	*os.File
+	gone func()
+}
+
+func (t *terminalInput) Read(p []byte) (int, error) {
+	n, err := t.File.Read(p)
+	if err != nil {
+		t.gone()
+		err = io.EOF // which the program does not report
+	}
+	return n, err
 }
 
 // topOnce prints the figures of one moment.

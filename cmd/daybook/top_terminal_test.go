@@ -4,6 +4,9 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
 	"reflect"
 	"regexp"
 	"strings"
@@ -18,6 +21,134 @@ import (
 	"github.com/creack/pty"
 )
 
+// topProcess is daybook top in a terminal.
+type topProcess struct {
+	*testing.T
+	*exec.Cmd
+	screen, tty *os.File // the two ends of the terminal
+	before      *term.State
+	shown       *processLog
+	ended       chan error
+}
+
+// topInTerminal starts a command as the first process of a terminal.
+func topInTerminal(t *testing.T, cmd *exec.Cmd, variables ...string) *topProcess {
+	t.Helper()
+	screen, tty, err := pty.Open()
+	if err != nil {
+		t.Skipf("there are no pseudo-terminals: %v", err)
+	}
+	t.Cleanup(func() {
+		_ = screen.Close() // the test may have closed it
+		_ = tty.Close()
+	})
+	if err := pty.Setsize(screen, &pty.Winsize{Rows: 20, Cols: 100}); err != nil {
+		t.Fatal(err)
+	}
+	p := &topProcess{T: t, Cmd: cmd, screen: screen, tty: tty, shown: &processLog{}, ended: make(chan error, 1)}
+	if p.before, err = term.GetState(tty.Fd()); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Env = append(cmd.Env, variables...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { p.ended <- cmd.Wait() }()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may have ended
+	})
+	go func() {
+		buffer := make([]byte, 4096)
+		for {
+			n, err := screen.Read(buffer)
+			p.shown.Write(buffer[:n])
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return p
+}
+
+// until waits until the process has shown a text.
+func (p *topProcess) until(what string) {
+	p.Helper()
+	testkit.Eventually(p.T, fmt.Sprintf("%q is shown", what), func() bool {
+		select {
+		case err := <-p.ended:
+			p.Fatalf("%v: %q", err, p.shown)
+		default:
+		}
+		return strings.Contains(ansi.Strip(p.shown.String()), what)
+	})
+}
+
+// ends waits until the process has ended, with exit code 0.
+func (p *topProcess) ends() {
+	p.Helper()
+	select {
+	case err := <-p.ended:
+		if err != nil {
+			p.Errorf("%v: %q", err, p.shown)
+		}
+	case <-time.After(time.Minute):
+		p.Fatalf("it does not end: %q", p.shown)
+	}
+}
+
+// restored checks that the terminal is as it was before the process.
+func (p *topProcess) restored() {
+	p.Helper()
+	after, err := term.GetState(p.tty.Fd())
+	if err != nil || !reflect.DeepEqual(after, p.before) {
+		p.Errorf("the terminal was not restored: %+v, before %+v; %v", after, p.before, err)
+	}
+}
+
+// TestTopTerminalGoes: daybook top ends with its terminal, also under nohup, when no signal reports the end.
+func TestTopTerminalGoes(t *testing.T) {
+	if signal.Ignored(syscall.SIGHUP) {
+		t.Skip("SIGHUP is ignored, as under nohup, and daybook leaves it so")
+	}
+	s := serving(t, t.TempDir())
+	top := func(t *testing.T) *exec.Cmd { return command(t, "top", "--server", s.url, "--interval", "1s") }
+	closed := func(p *topProcess) {
+		if err := p.screen.Close(); err != nil {
+			p.Fatal(err)
+		}
+	}
+	for name, c := range map[string]struct {
+		command func(*testing.T) *exec.Cmd
+		end     func(*topProcess)
+	}{
+		"SIGHUP": {top, func(p *topProcess) {
+			if err := p.Process.Signal(syscall.SIGHUP); err != nil {
+				p.Fatal(err)
+			}
+			p.ends()
+			p.restored()
+			p.ended <- nil
+		}},
+		"closed": {top, closed},
+		"closed under nohup": {func(t *testing.T) *exec.Cmd {
+			inner := top(t)
+			sh := exec.Command("/bin/sh", append([]string{"-c", `trap "" HUP; exec "$0" "$@"`}, inner.Args...)...)
+			sh.Env = inner.Env
+			return sh
+		}, closed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := topInTerminal(t, c.command(t), "TERM=xterm-256color")
+			p.until("no queues")
+			c.end(p)
+			p.ends()
+		})
+	}
+}
+
 // TestTopTerminal runs the program in a terminal.
 func TestTopTerminal(t *testing.T) {
 	s := serving(t, t.TempDir())
@@ -27,61 +158,16 @@ func TestTopTerminal(t *testing.T) {
 		coloured  bool
 	}{{[]string{"TERM=xterm-256color", "NO_COLOR="}, true}, {[]string{"TERM=xterm-256color", "NO_COLOR=yes"}, false}} {
 		t.Run(c.variables[1], func(t *testing.T) {
-			screen, tty, err := pty.Open()
-			if err != nil {
-				t.Skipf("there are no pseudo-terminals: %v", err)
-			}
-			defer screen.Close()
-			defer tty.Close()
-			if err := pty.Setsize(screen, &pty.Winsize{Rows: 20, Cols: 100}); err != nil {
-				t.Fatal(err)
-			}
-			before, err := term.GetState(tty.Fd())
-			if err != nil {
-				t.Fatal(err)
-			}
-			cmd := command(t, "top", "--server", s.url, "--interval", "1s")
-			cmd.Env = append(cmd.Env, c.variables...)
-			cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
-			cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			ended := make(chan error, 1)
-			go func() { ended <- cmd.Wait() }()
-			defer func() {
-				_ = cmd.Process.Kill() // it may have ended
-			}()
-			shown := &processLog{}
-			go func() {
-				buffer := make([]byte, 4096)
-				for {
-					n, err := screen.Read(buffer)
-					shown.Write(buffer[:n])
-					if err != nil {
-						return
-					}
-				}
-			}()
-			until := func(what string) {
-				t.Helper()
-				testkit.Eventually(t, fmt.Sprintf("%q is shown", what), func() bool {
-					select {
-					case err := <-ended:
-						t.Fatalf("%v: %q", err, shown)
-					default:
-					}
-					return strings.Contains(ansi.Strip(shown.String()), what)
-				})
-			}
+			p := topInTerminal(t, command(t, "top", "--server", s.url, "--interval", "1s"), c.variables...)
+			shown, until, tty := p.shown, p.until, p.tty
 			keys := func(text string) {
-				if _, err := screen.WriteString(text); err != nil {
+				if _, err := p.screen.WriteString(text); err != nil {
 					t.Fatal(err)
 				}
 			}
 			until("default/resize")
 			raw, err := term.GetState(tty.Fd())
-			if err != nil || reflect.DeepEqual(raw, before) {
+			if err != nil || reflect.DeepEqual(raw, p.before) {
 				t.Errorf("the terminal is not in raw mode: %v", err)
 			}
 			if c.coloured {
@@ -105,18 +191,8 @@ func TestTopTerminal(t *testing.T) {
 			keys("/zz\r")
 			until("no queues")
 			keys("q")
-			select {
-			case err := <-ended:
-				if err != nil {
-					t.Errorf("%v: %q", err, shown)
-				}
-			case <-time.After(time.Minute):
-				t.Fatalf("q does not end it: %q", shown)
-			}
-			after, err := term.GetState(tty.Fd())
-			if err != nil || !reflect.DeepEqual(after, before) {
-				t.Errorf("the terminal was not restored: %+v, before %+v; %v", after, before, err)
-			}
+			p.ends()
+			p.restored()
 			for on, off := range map[string]string{"\x1b[?1049h": "\x1b[?1049l", "\x1b[?25l": "\x1b[?25h"} {
 				testkit.Eventually(t, fmt.Sprintf("%q is followed by %q", on, off), func() bool { return strings.LastIndex(shown.String(), on) < strings.LastIndex(shown.String(), off) })
 				if !strings.Contains(shown.String(), on) {
