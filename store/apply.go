@@ -20,10 +20,7 @@ func (s *Store) Apply(seq uint64, at int64, cmd job.Command) (result Result, err
 		return nil, ErrClosed
 	}
 	s.mu.Lock()
-	defer func() {
-		s.mu.Unlock()
-		s.slow.Store(false)
-	}()
+	defer s.mu.Unlock()
 	if s.broken != nil || seq <= s.meta.cursor {
 		return nil, s.broken
 	}

@@ -143,7 +143,8 @@
 //	page_cache.go             pages of payloads that claims have read, or creates have written, lately
 //	job_ends.go               callers that wait for the end of a job
 //	run_ends.go               ends of runs and of batches, for an observer
-//	live.go                   what both Apply and queries use in memory, and its lock
+//	state_lock.go             a lock whose queries give up on a command that takes too long
+//	live.go                   what both Apply and queries use in memory
 //	machine.go                the state machine, and how it looks up rows
 //
 // Apply:

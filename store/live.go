@@ -1,7 +1,6 @@
 package store
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,11 +13,7 @@ type live struct {
 	// mu guards meta, queues and running, except the windows and marks of queues, which only the applying goroutine
 	// uses. Apply holds it, also through reads that miss the caches. Invariant: no goroutine waits for Pebble to take a
 	// write while it holds mu, so that queries continue while Pebble holds writers back.
-	mu sync.RWMutex
-	// patience is how long a query waits for mu. slow is set by a query that waited in vain, until the command ends: the
-	// queries after it need not wait for that.
-	patience time.Duration
-	slow     atomic.Bool
+	mu stateLock
 
 	meta    meta
 	queues  queues
@@ -43,38 +38,9 @@ type live struct {
 // DefaultPatience is how long a query waits for the command that is being applied.
 const DefaultPatience = 5 * time.Second
 
-// tryRead locks mu for reading. It gives up, and returns false, if one command is applied for longer than patience.
-func (l *live) tryRead() bool {
-	if l.mu.TryRLock() {
-		return true
-	}
-	if l.slow.Load() {
-		return false
-	}
-	locked, abandoned := make(chan struct{}), make(chan struct{})
-	go func() {
-		l.mu.RLock()
-		select {
-		case locked <- struct{}{}:
-		case <-abandoned:
-			l.mu.RUnlock()
-		}
-	}()
-	timer := time.NewTimer(l.patience)
-	defer timer.Stop()
-	select {
-	case <-locked:
-		return true
-	case <-timer.C:
-		l.slow.Store(true)
-		close(abandoned)
-		return false
-	}
-}
-
 // read locks mu for reading, and fails with ErrBusy if one command is applied for longer than patience.
 func (l *live) read() {
-	if !l.tryRead() {
+	if !l.mu.tryRLock() {
 		lsm.Fail("query", ErrBusy)
 	}
 }

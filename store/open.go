@@ -18,7 +18,8 @@ func Open(dir string, o Options) (_ *Store, err error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &live{queues: newQueues(), pages: newPageCache(), patience: cmp.Or(o.Patience, DefaultPatience)}
+	l := &live{queues: newQueues(), pages: newPageCache()}
+	l.mu.open(cmp.Or(o.Patience, DefaultPatience))
 	m := &machine{live: l, caches: newCaches(), o: db.Overlay(string([]byte{uniqueTable, onceTable, distinctTable})), bounds: cmp.Or(o.bounds, standard)}
 	m.windows = &sharedWindows{Windows: lsm.Windows{Min: m.bounds.minWindow, Max: m.bounds.maxWindow, Limit: m.bounds.windowKeys}}
 	l.queues.windows = &m.windows.Windows

@@ -61,7 +61,7 @@ func (q *Queries) Available(clients, types []string) (found bool) {
 // Pending returns the number of jobs of a queue that a claim would find. claimable is false if it would find none however
 // many the queue has: the queue is paused, or the server hands out no jobs.
 func (q *Queries) Pending(client, typ string) (n int64, claimable bool) {
-	if !q.tryRead() {
+	if !q.mu.tryRLock() {
 		return 0, true
 	}
 	defer q.mu.RUnlock()
@@ -78,7 +78,7 @@ func (q *Queries) Pending(client, typ string) (n int64, claimable bool) {
 // Ready calls visit with the queues in which a claim for these clients and types would find jobs, and how many, until
 // visit returns false. Apply waits meanwhile, so visit must not wait, and should end this after some queues.
 func (q *Queries) Ready(clients, types []string, visit func(client, typ string, pending int64) bool) {
-	if !q.tryRead() {
+	if !q.mu.tryRLock() {
 		return
 	}
 	defer q.mu.RUnlock()
@@ -98,7 +98,7 @@ func (q *queue) claimable() int64 {
 // QueueExists reports whether there is a queue, the priorities that count in its QueueBytes, and what all queues take. While a
 // command is applied for longer than Options.Patience it does not find one, and says what they took at the last commit.
 func (q *Queries) QueueExists(client, typ string) (exists bool, of Priorities, use QueueUse) {
-	if !q.tryRead() {
+	if !q.mu.tryRLock() {
 		return false, 0, q.Totals().QueueUse
 	}
 	defer q.mu.RUnlock()

@@ -1,0 +1,120 @@
+package store
+
+import (
+	"sync"
+	"time"
+)
+
+// stateLock is held by one goroutine that changes what it guards, or by any number of queries. Like sync.RWMutex, it gives
+// whoever waits a turn: queries that ask while a change waits come after it, and before the change after that. Unlike
+// there, a query gives up if the change in whose turn it waits takes too long. A goroutine and a timer for each query that
+// waits, around a sync.RWMutex, made a life of a job dearer by an eighth, and so did a queue of channels.
+type stateLock struct {
+	patience time.Duration // how long a query waits for one turn
+
+	mu       sync.Mutex // guards the fields below
+	free     sync.Cond  // signalled when a change can begin
+	turned   sync.Cond  // signalled when turn has grown, or slow was set
+	held     bool       // by a change
+	holding  int        // queries
+	changing int        // changes that wait
+	asking   int        // queries that wait
+	turn     uint64     // grows with each change
+	since    time.Time  // when the first of the queries that wait began to
+	slow     bool       // a query has waited in vain: those after it need not wait until the change ends
+	watch    *time.Timer
+	watched  bool // watch will fire
+}
+
+// open makes the lock ready for its first use.
+func (l *stateLock) open(patience time.Duration) {
+	l.patience, l.free.L, l.turned.L = patience, &l.mu, &l.mu
+}
+
+// Lock waits until no other goroutine holds the lock.
+func (l *stateLock) Lock() {
+	l.mu.Lock()
+	l.changing++
+	for l.held || l.holding > 0 {
+		l.free.Wait()
+	}
+	l.changing--
+	l.held = true
+	l.mu.Unlock()
+}
+
+// Unlock hands the lock to all queries that wait. If there are none, the next change can begin.
+func (l *stateLock) Unlock() {
+	l.mu.Lock()
+	l.held, l.slow = false, false
+	l.turn++
+	if l.asking > 0 {
+		l.holding, l.asking = l.holding+l.asking, 0
+		l.turned.Broadcast()
+	} else if l.changing > 0 {
+		l.free.Signal()
+	}
+	l.mu.Unlock()
+}
+
+// RLock waits until no goroutine changes what the lock guards.
+func (l *stateLock) RLock() { l.share(false) }
+
+// tryRLock is RLock for a query that gives up, and returns false, if one command is applied for longer than patience.
+func (l *stateLock) tryRLock() bool { return l.share(true) }
+
+func (l *stateLock) share(giveUp bool) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.held && l.changing == 0 {
+		l.holding++
+		return true
+	}
+	if l.asking++; l.asking == 1 {
+		l.since = time.Now()
+		l.watchFor(l.patience)
+	}
+	for turn := l.turn; turn == l.turn; l.turned.Wait() {
+		if giveUp && l.slow {
+			l.asking--
+			return false
+		}
+	}
+	return true // Unlock has counted the query
+}
+
+func (l *stateLock) RUnlock() {
+	l.mu.Lock()
+	if l.holding--; l.holding == 0 && l.changing > 0 {
+		l.free.Signal()
+	}
+	l.mu.Unlock()
+}
+
+// watchFor makes late be called after d, unless it will be called anyway.
+func (l *stateLock) watchFor(d time.Duration) {
+	switch {
+	case l.watched:
+	case l.watch == nil:
+		l.watch = time.AfterFunc(d, l.late)
+	default:
+		l.watch.Reset(d)
+	}
+	l.watched = true
+}
+
+// late looks whether queries wait for too long.
+func (l *stateLock) late() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.watched = false
+	if l.asking == 0 {
+		return
+	}
+	if left := l.patience - time.Since(l.since); left > 0 {
+		l.watchFor(left)
+		return
+	}
+	l.slow = true
+	l.turned.Broadcast()
+}
