@@ -10,7 +10,7 @@ import (
 // there, a query gives up if the change in whose turn it waits takes too long. A goroutine and a timer for each query that
 // waits, around a sync.RWMutex, made a life of a job dearer by an eighth, and so did a queue of channels.
 type stateLock struct {
-	patience time.Duration // how long a query waits for one turn
+	patience time.Duration // how long a query waits for one turn, or up to a quarter longer
 
 	mu       sync.Mutex // guards the fields below
 	free     sync.Cond  // signalled when a change can begin
@@ -20,10 +20,10 @@ type stateLock struct {
 	changing int        // changes that wait
 	asking   int        // queries that wait
 	turn     uint64     // grows with each change
-	since    time.Time  // when the first of the queries that wait began to
+	looks    int        // how often look has found queries that wait in this turn
 	slow     bool       // a query has waited in vain: those after it need not wait until the change ends
-	watch    *time.Timer
-	watched  bool // watch will fire
+	timer    *time.Timer
+	timed    bool // timer will call look
 }
 
 // open makes the lock ready for its first use.
@@ -71,8 +71,8 @@ func (l *stateLock) share(giveUp bool) bool {
 		return true
 	}
 	if l.asking++; l.asking == 1 {
-		l.since = time.Now()
-		l.watchFor(l.patience)
+		l.looks = 0
+		l.lookLater()
 	}
 	for turn := l.turn; turn == l.turn; l.turned.Wait() {
 		if giveUp && l.slow {
@@ -91,30 +91,30 @@ func (l *stateLock) RUnlock() {
 	l.mu.Unlock()
 }
 
-// watchFor makes late be called after d, unless it will be called anyway.
-func (l *stateLock) watchFor(d time.Duration) {
+// lookLater makes look run after a quarter of patience. The caller holds l.mu.
+func (l *stateLock) lookLater() {
 	switch {
-	case l.watched:
-	case l.watch == nil:
-		l.watch = time.AfterFunc(d, l.late)
+	case l.timed:
+	case l.timer == nil:
+		l.timer = time.AfterFunc(l.patience/4, l.look)
 	default:
-		l.watch.Reset(d)
+		l.timer.Reset(l.patience / 4)
 	}
-	l.watched = true
+	l.timed = true
 }
 
-// late looks whether queries wait for too long.
-func (l *stateLock) late() {
+// look makes queries give up that wait for too long.
+func (l *stateLock) look() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.watched = false
+	l.timed = false
 	if l.asking == 0 {
 		return
 	}
-	if left := l.patience - time.Since(l.since); left > 0 {
-		l.watchFor(left)
+	if l.looks++; l.looks > 4 { // the first may come soon after the query
+		l.slow = true
+		l.turned.Broadcast()
 		return
 	}
-	l.slow = true
-	l.turned.Broadcast()
+	l.lookLater()
 }
