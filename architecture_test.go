@@ -28,11 +28,11 @@ var layers = []struct {
 	{"clients", []string{"client"}},
 	{"the engine", []string{"backup", "ingest", "trace"}},
 	{"what is stored", []string{"journal", "store", "registry", "joblog", "blob"}},
-	{"rules, formats and libraries", []string{"containerjob", "manifest", "job", "fileset", "mdns", "filelock"}},
+	{"rules, formats and libraries", []string{"containerjob", "manifest", "job", "fileset", "mdns", "filelock", "wsframe"}},
 }
 
 // notDrawn are folders that are no part of the program, and folders below others that help tests.
-var notDrawn = []string{"bench", "proof", "deploy", "docs", "examples", "client/daybooktest", "blob/s3/s3test", "internal/testkit", "opsqueue/stockclient", "runner/container/enginetest", "trace/tracetest"}
+var notDrawn = []string{"bench", "proof", "deploy", "docs", "examples", "client/daybooktest", "blob/s3/s3test", "internal/testkit", "opsqueue/stockclient", "runner/container/enginetest", "trace/tracetest", "wsframe/wsframetest"}
 
 // TestArchitecture: the picture in docs/explanation/architecture.md is that of the imports, and the functions that the page
 // names exist.

@@ -13,6 +13,8 @@ import (
 
 	"github.com/coder/websocket"
 	"github.com/labstack/echo/v4"
+
+	"github.com/daybookq/daybook/wsframe"
 )
 
 // streamProtocol is the WebSocket subprotocol that docs/reference/stream.md describes.
@@ -69,12 +71,12 @@ func (s *Server) stream(c echo.Context) error {
 	}
 	s.streams.running.Add(1)
 	var t *stream // nothing is read before it is set
-	conn, err := websocket.Accept(c.Response(), r, &websocket.AcceptOptions{
+	conn, err := wsframe.Accept(c.Response(), r, &websocket.AcceptOptions{
 		Subprotocols:       []string{streamProtocol},
 		InsecureSkipVerify: true, // guard has checked Host and Origin
 		OnPingReceived:     func(context.Context, []byte) bool { return t.control() },
 		OnPongReceived:     func(context.Context, []byte) { t.control() },
-	})
+	}, maxBodyBytes)
 	if err != nil {
 		s.streams.room.leave()
 		s.streams.running.Done()
@@ -84,7 +86,6 @@ func (s *Server) stream(c echo.Context) error {
 	if accepted != nil {
 		accepted.upgraded()
 	}
-	conn.SetReadLimit(maxBodyBytes)
 	// The goroutine of the request has a large stack, and refers to the request. Ten thousand streams may wait.
 	go func() {
 		defer s.streams.running.Done()

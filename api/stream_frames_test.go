@@ -3,12 +3,13 @@ package api
 import (
 	"bufio"
 	"encoding/binary"
-	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/daybookq/daybook/wsframe/wsframetest"
 )
 
 // frames is a connection to a stream whose frames the test writes and reads itself.
@@ -18,12 +19,16 @@ type frames struct {
 	*bufio.Reader
 }
 
+const handshake = "GET /stream HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\nSec-WebSocket-Protocol: " + streamProtocol + "\r\n\r\n"
+
 // frames opens a stream.
 func (r *rig) frames() *frames {
 	r.Helper()
 	conn := r.dial()
 	r.Cleanup(func() { _ = conn.Close() })
-	fmt.Fprintf(conn, "GET /stream HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\nSec-WebSocket-Protocol: %s\r\n\r\n", streamProtocol)
+	if _, err := io.WriteString(conn, handshake); err != nil {
+		r.Fatal(err)
+	}
 	f := &frames{r.T, conn, bufio.NewReader(conn)}
 	if answer, err := http.ReadResponse(f.Reader, nil); err != nil || answer.StatusCode != http.StatusSwitchingProtocols {
 		r.Fatalf("open stream: %+v, %v", answer, err)
@@ -132,6 +137,19 @@ func TestStreamPings(t *testing.T) {
 	}
 	if _, err := io.Copy(io.Discard, f.Reader); err != nil {
 		t.Log(err)
+	}
+	r.streamsAre(0)
+}
+
+// TestStreamViolations: a client that breaks the rules of WebSockets, or whose message is too long, gets a close frame with the
+// status and the reason.
+func TestStreamViolations(t *testing.T) {
+	r := start(t)
+	for _, v := range wsframetest.Violations(maxBodyBytes) {
+		status, reason, err := wsframetest.Closing(strings.TrimPrefix(r.url, "http://"), handshake, v.Bytes)
+		if status != v.Status || reason == "" || err != nil {
+			t.Errorf("%s: %d %q, %v; want %d", v.Name, status, reason, err, v.Status)
+		}
 	}
 	r.streamsAre(0)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/wsframe"
 )
 
 // message is a message of a client in memory. The stream that reads it and each of its requests hold it, since the
@@ -54,7 +55,7 @@ var messageBuffers = sync.Pool{New: func() any {
 func (t *stream) receive() (*message, error) {
 	kind, r, err := t.conn.Reader(context.Background())
 	if err != nil {
-		return nil, err
+		return nil, unreadable(err)
 	}
 	t.receiving.Store(true)
 	defer t.receiving.Store(false)
@@ -89,6 +90,9 @@ func unreadable(err error) error {
 			status = websocket.StatusTryAgainLater
 		}
 		return &protocolError{status, p.code}
+	}
+	if broken, ok := errors.AsType[*wsframe.Error](err); ok {
+		return &protocolError{broken.Status, broken.Reason}
 	}
 	if netErr, ok := errors.AsType[net.Error](err); ok && netErr.Timeout() {
 		return &protocolError{websocket.StatusPolicyViolation, "a message arrived too slowly"}

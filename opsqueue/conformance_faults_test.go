@@ -18,6 +18,7 @@ import (
 	"github.com/daybookq/daybook/opsqueue"
 	"github.com/daybookq/daybook/opsqueue/wire"
 	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/wsframe/wsframetest"
 )
 
 // faultyEngine is an engine that delays or refuses calls. A hook that is nil does nothing.
@@ -249,6 +250,18 @@ func TestMistakesAreNamed(t *testing.T) {
 				t.Errorf("the connection ended with: %v", err)
 			}
 		})
+	}
+}
+
+// TestFramesThatBreakTheRules: a consumer that breaks the rules of WebSockets, or whose message is too long, gets a close frame
+// with the status and the reason.
+func TestFramesThatBreakTheRules(t *testing.T) {
+	h := startHost(t)
+	for _, v := range wsframetest.Violations(wire.MaxMessageBytes) {
+		status, reason, err := wsframetest.Closing(h.address, "GET /consumer HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", v.Bytes)
+		if status != v.Status || reason == "" || err != nil {
+			t.Errorf("%s: %d %q, %v; want %d", v.Name, status, reason, err, v.Status)
+		}
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/daybookq/daybook/opsqueue/wire"
+	"github.com/daybookq/daybook/wsframe"
 )
 
 // consumer is the connection of a consumer. Its goroutines are: the one that reads messages, the one that sends pings,
@@ -74,18 +75,17 @@ func (s *Server) serveConsumer(w http.ResponseWriter, r *http.Request) error {
 		return &rejection{http.StatusServiceUnavailable, "the server stops"}
 	}
 	c.heartbeat = NewHeartbeat(s.config.HeartbeatInterval, s.config.MaxMissableHeartbeats, time.Now())
-	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{
+	conn, err := wsframe.Accept(w, r, &websocket.AcceptOptions{
 		InsecureSkipVerify: true, // guard has refused every Origin
 		OnPingReceived:     func(context.Context, []byte) bool { c.received(); return true },
 		OnPongReceived:     func(context.Context, []byte) { c.received() },
-	})
+	}, wire.MaxMessageBytes)
 	if err != nil { // it has answered the request
 		c.stop()
 		s.leave(c)
 		return nil //nolint:nilerr
 	}
 	c.conn = conn
-	conn.SetReadLimit(wire.MaxMessageBytes)
 	s.opened(c)
 	go func() { // the goroutine of the request has a large stack, and refers to the request
 		defer s.leave(c)
@@ -264,23 +264,20 @@ func (c *consumer) closeGracefully() {
 	_ = c.conn.Close(websocket.StatusGoingAway, "") // the end of the connection says it, too
 }
 
-// closeFor ends the connection with a frame that says why, if the consumer has made a mistake. A frame that breaks the
-// protocol of WebSockets, or is too long, has its answer already, if the library gives one. It goes on to read for a moment, since the system would
-// discard the frame together with what was not read.
+// closeFor ends the connection with a frame that says why, if the consumer has made a mistake. It goes on to read for a
+// moment, since the system would discard the frame together with what was not read.
 func (c *consumer) closeFor(err error) {
-	why, isMistake := errors.AsType[*mistake](err)
-	if _, isNet := errors.AsType[net.Error](err); !isMistake &&
-		(err == nil || isNet || websocket.CloseStatus(err) >= 0 || errors.Is(err, io.EOF) || c.ctx.Err() != nil) {
+	status, reason := websocket.StatusPolicyViolation, ""
+	if broken, ok := errors.AsType[*wsframe.Error](err); ok {
+		status, reason = broken.Status, broken.Reason
+	} else if why, ok := errors.AsType[*mistake](err); ok {
+		reason = closeReason(why.Error())
+	} else {
 		return
 	}
 	gone := time.AfterFunc(mistakeWait, c.cut)
 	defer gone.Stop()
-	if isMistake {
-		_ = c.conn.Close(websocket.StatusPolicyViolation, closeReason(why.Error())) // the end of the connection says it, too
-	}
-	if half, ok := c.tcp.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
-		_, _ = io.Copy(io.Discard, c.tcp) // until cut
-	}
+	_ = c.conn.Close(status, reason) // the end of the connection says it, too
 }
 
 // closeReason cuts a reason to what a close frame can carry.
