@@ -218,6 +218,12 @@ func TextOutput(text string) Outcome { return Outcome{Output: []byte(text), Outp
 // JSONOutput returns the outcome ok with a JSON value.
 func JSONOutput(value jsontext.Value) Outcome { return Outcome{Output: value, OutputKind: JSON} }
 
+// final reports whether o is ok or failed.
+func (o *Outcome) final() bool {
+	class := job.ExitCodeClass(o.ExitCode)
+	return o.Code == "ok" || o.Code == "failed" || o.Code == "" && (o.ExitCode == 0 || class == job.OK || class == job.Fail)
+}
+
 // plain reports whether o is ok and has nothing else to report.
 func (o *Outcome) plain() bool {
 	return (o.Code == "" || o.Code == "ok") && (o.ExitCode == 0 || o.ExitCode == job.OK.DefaultExitCode()) && o.ProcessExit == nil && o.OutputAddr == "" && o.LogAddr == "" && o.OutputKind == None && len(o.Output) == 0 &&

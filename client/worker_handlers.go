@@ -67,11 +67,13 @@ func firstLines(text string, n int) string {
 // judge returns what to report of a run whose handler returned o and err. cause is why its context has ended, or nil.
 //
 // If only the worker's clock ended the run, the claim may still hold the job, since a server that was down gives every
-// lease its full length again. Finished work is then reported. The report names the claim, so the server refuses it if
-// another runner has the job.
+// lease its full length again. Finished work is then reported. If the server has said that the claim lost the job, the job
+// may still wait: a final outcome ends it then, in place of another run, while an error or a retry would only delay that
+// run. The report names the claim, so the server refuses it if another runner has the job. A cancelled job has ended.
 func judge(cause error, o Outcome, err error) ending {
 	switch {
 	case errors.Is(cause, errByClock) && err == nil:
+	case errors.Is(cause, ErrLeaseLost) && !errors.Is(cause, ErrCancelled) && err == nil && o.final():
 	case errors.Is(cause, ErrLeaseLost):
 		return ending{err: cause}
 	case err == ErrUnget: // the Is method of a typed nil may panic

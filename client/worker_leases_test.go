@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -173,6 +174,65 @@ func TestLeaseIsCountedFromTheAnswer(t *testing.T) {
 				}
 				if end := ev.ends()[testID(0)]; errors.Is(end.Err, client.ErrLeaseLost) != c.lost || !c.lost && end.Err != nil {
 					t.Errorf("%s: %+v", name, end)
+				}
+			})
+		}
+	})
+	t.Run("work that ends after the server has taken the job back is reported, if it is final", func(t *testing.T) {
+		retry, cancelled := client.Outcome{Code: "retry"}, fmt.Sprintf(`{"held":0,"lost":[{"job_id":%q,"code":"cancelled","detail":"…"}]}`, testID(0))
+		waits, taken := `{"job_id":%q,"status":"completed"}`, `{"job_id":%q,"status":null,"code":"claim_lost","detail":"…"}`
+		lost := problem(409, "claim_lost", "not_stored")
+		for name, c := range map[string]struct {
+			tickle   reply
+			outcome  client.Outcome
+			err      error
+			result   string
+			reported bool
+			counts   bool
+		}{
+			"the job waits":              {lost, client.TextOutput("done"), nil, waits, true, true},
+			"the job waits, and failed":  {lost, client.Outcome{ExitCode: 404}, nil, waits, true, true},
+			"only this job was lost":     {reply{status: 200, body: strings.Replace(cancelled, "cancelled", "claim_lost", 1)}, client.TextOutput("done"), nil, waits, true, true},
+			"another runner has the job": {lost, client.TextOutput("done"), nil, taken, true, false},
+			"it returns an error":        {lost, client.Outcome{}, errors.New("no lease"), waits, false, false},
+			"it is to be tried again":    {lost, retry, nil, waits, false, false},
+			"the job is cancelled":       {reply{status: 200, body: cancelled}, client.TextOutput("done"), nil, waits, false, false},
+			"the claim is cancelled":     {problem(409, "cancelled", "not_stored"), client.TextOutput("done"), nil, waits, true, false},
+		} {
+			if name == "the claim is cancelled" {
+				c.result = `{"job_id":%q,"status":null,"code":"cancelled","detail":"…"}` // which job it was, the tickle does not say
+			}
+			synctest.Test(t, func(t *testing.T) {
+				var ev events
+				f := runner(t, map[string]func(call) reply{
+					"/jobs/claim":  once(handOut(1, 10*time.Second)),
+					"/jobs/tickle": func(call) reply { return c.tickle },
+					"/jobs/complete": func(call) reply {
+						return reply{status: 200, body: fmt.Sprintf(`{"results":[`+c.result+`]}`, testID(0))}
+					},
+				})
+				stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", OnEvent: ev.add, Handler: func(ctx context.Context, _ *client.Job) (client.Outcome, error) {
+					<-ctx.Done()
+					time.Sleep(time.Minute)
+					return c.outcome, c.err
+				}})
+				time.Sleep(30 * time.Second)
+				began := time.Now()
+				if err := stop(); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+				if took := time.Since(began); took > time.Minute {
+					t.Errorf("%s: the end took %v", name, took)
+				}
+				reports := f.to("/jobs/complete")
+				if (len(reports) == 1) != c.reported || c.reported && reports[0].body["outcomes"].([]any)[0].(map[string]any)["claim_id"] != testClaim {
+					t.Errorf("%s: reported %+v", name, reports)
+				}
+				if end := ev.ends()[testID(0)]; errors.Is(end.Err, client.ErrLeaseLost) == c.counts || c.counts && end.Err != nil {
+					t.Errorf("%s: %+v", name, end)
+				}
+				if c.tickle.status == 409 && len(f.to("/jobs/tickle")) != 1 {
+					t.Errorf("%s: a lost claim is tickled", name)
 				}
 			})
 		}
