@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -47,7 +48,9 @@ type state struct {
 	State string `json:"State"` // QUEUED, STARTED or FINISHED
 	Step  string `json:"Step"`
 	Date  string `json:"Date"` // RFC 3339
-	at    int64
+
+	at        int64
+	run, part int // of one time
 }
 
 type stateResult struct {
@@ -55,7 +58,7 @@ type stateResult struct {
 	Info   string `json:"Info"`
 }
 
-// answerStates answers with the states of a job: when it was created, when its last run began, the steps of all runs,
+// answerStates answers with the states of a job: when it was created, when its runs began, the steps of all runs,
 // when a run ended after which it waited again, and when it ended.
 func (s *Server) answerStates(c echo.Context, held *share, j *job.Job) error {
 	const queued, started, finished = "QUEUED", "STARTED", "FINISHED"
@@ -64,24 +67,40 @@ func (s *Server) answerStates(c echo.Context, held *share, j *job.Job) error {
 	if doc.Container, doc.Fileset, err = containerOf(j); err != nil {
 		return err
 	}
-	add := func(name, step string, at int64) {
-		doc.States = append(doc.States, state{name, step, time.UnixMilli(at).UTC().Format(time.RFC3339Nano), at})
+	// Of one time, a run's beginning is before its steps, and they are before its end, and a run is before the next.
+	const begin, middle, end = 0, 1, 2
+	add := func(name, step string, at int64, run, part int) {
+		doc.States = append(doc.States, state{name, step, time.UnixMilli(at).UTC().Format(time.RFC3339Nano), at, run, part})
 	}
-	add(queued, "", j.CreatedAt)
-	if !j.Claim.IsZero() {
-		add(started, "Allocated", j.Claim.At())
-	}
-	for _, step := range j.Steps {
-		add(started, step.Name, step.At)
-	}
+	add(queued, "", j.CreatedAt, -1, begin)
 	for i := range j.Attempts {
-		if last := i == len(j.Attempts)-1; !last || !j.Status.Terminal() {
-			add(queued, "", j.Attempts[i].At)
+		a, last := &j.Attempts[i], i == len(j.Attempts)-1
+		if a.StartedAt > 0 && (!last || a.StartedAt != j.Claim.At()) { // that of the job's claim is added below
+			add(started, "Allocated", a.StartedAt, i, begin)
+		}
+		if !last || !j.Status.Terminal() {
+			add(queued, "", a.At, i, end)
 		}
 	}
-	slices.SortStableFunc(doc.States, func(a, b state) int { return int(a.at - b.at) })
+	runOf := func(at int64) int { // the run that had not ended before
+		i, _ := slices.BinarySearchFunc(j.Attempts, at, func(a job.Attempt, at int64) int { return cmp.Compare(a.At, at) })
+		return i
+	}
+	if !j.Claim.IsZero() {
+		run := len(j.Attempts)
+		if run > 0 && j.Attempts[run-1].StartedAt == j.Claim.At() {
+			run--
+		}
+		add(started, "Allocated", j.Claim.At(), run, begin)
+	}
+	for _, step := range j.Steps {
+		add(started, step.Name, step.At, runOf(step.At), middle)
+	}
+	slices.SortStableFunc(doc.States, func(a, b state) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.run, b.run), cmp.Compare(a.part, b.part))
+	})
 	if j.Status.Terminal() {
-		add(finished, "", j.CompletedAt)
+		add(finished, "", j.CompletedAt, len(j.Attempts), end)
 		doc.Result = &stateResult{Status: "FAILURE", Info: j.Error}
 		if j.Status == job.Completed {
 			doc.Result = &stateResult{Status: "SUCCESS"}

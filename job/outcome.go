@@ -53,12 +53,13 @@ func ParseWhy(field, name string) (Why, error) { return parseName[Why](field, na
 
 // Attempt is an entry of a job's history: a run that did not succeed.
 type Attempt struct {
-	At       int64 // when it ended, unix ms
-	Runner   string
-	Code     Code // NoCode when abandoned, or when the runner was lost
-	ExitCode int
-	Error    string
-	Why      Why
+	At        int64 // when it ended, unix ms
+	Runner    string
+	Code      Code // NoCode when abandoned, or when the runner was lost
+	ExitCode  int
+	Error     string
+	Why       Why
+	StartedAt int64 // when its claim got the job, unix ms; 0: no claim had it, or the job is in the answer of a claim
 }
 
 // DamagedText is the error of a job whose code is Damaged, and of any other of which something cannot be read.

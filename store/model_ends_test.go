@@ -170,7 +170,7 @@ func (m *model) end(jobs []*modelJob, o *job.Outcome) {
 		j.timeout = 0
 		j.code, j.exitCode, j.movedAt = o.Code, o.ExitCode, m.at
 		if o.Code != job.OK && o.Code != job.Unget && o.Code != job.Damaged {
-			a := job.Attempt{At: m.at, Runner: j.claim.runner, Code: o.Code, ExitCode: o.ExitCode, Error: o.Error, Why: job.Reported}
+			a := job.Attempt{At: m.at, Runner: j.claim.runner, Code: o.Code, ExitCode: o.ExitCode, Error: o.Error, Why: job.Reported, StartedAt: j.claim.id.At()}
 			if o.Code == job.Lost {
 				a.Code, a.Error, a.Why = job.NoCode, lostText, job.RunnerLost
 			}

@@ -59,7 +59,7 @@ func (m *model) moveOne(cmd job.Move) Result {
 func (m *model) cancel(j *modelJob) {
 	m.tally(j).Cancelled++
 	if j.status == job.Active {
-		m.remember(j, job.Attempt{At: m.at, Runner: j.claim.runner, Error: cancelledText, Why: job.Asked})
+		m.remember(j, job.Attempt{At: m.at, Runner: j.claim.runner, Error: cancelledText, Why: job.Asked, StartedAt: j.claim.id.At()})
 		j.claim.cancelledAt = m.at
 	} else {
 		j.claim = nil
@@ -369,7 +369,7 @@ func (m *model) graced(j *modelJob) bool {
 
 func (m *model) abandon(j *modelJob, text string) {
 	m.tally(j).Abandoned++
-	m.remember(j, job.Attempt{At: m.at, Runner: j.claim.runner, Error: text, Why: job.Abandoned})
+	m.remember(j, job.Attempt{At: m.at, Runner: j.claim.runner, Error: text, Why: job.Abandoned, StartedAt: j.claim.id.At()})
 	of := j.claim
 	j.claim, j.cameBack, j.movedAt, j.timeout = nil, true, m.at, 0
 	if j.attempts >= j.attr.MaxAttempts {

@@ -197,6 +197,7 @@ func (p *player) compareHeld(c *modelClaim) error {
 func brief(doc job.Job) job.Job {
 	if n := len(doc.Attempts); n > 0 {
 		newest := doc.Attempts[n-1]
+		newest.StartedAt = 0
 		newest.Error = newest.Error[:min(len(newest.Error), maxHandedError)]
 		doc.Attempts, doc.Error = []job.Attempt{newest}, newest.Error
 	}

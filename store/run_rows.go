@@ -15,16 +15,17 @@ func encodeAttempt(a *job.Attempt) []byte {
 	e.Uint(uint64(a.ExitCode))
 	e.Text(a.Error)
 	e.Uint(uint64(a.Why))
+	e.Int(a.StartedAt)
 	return e
 }
 
 func decodeAttempt(value []byte) job.Attempt {
 	d := lsm.Decoder(value)
-	return job.Attempt{At: d.Int(), Runner: d.Text(), Code: job.Code(d.Uint()), ExitCode: int(d.Uint()), Error: d.Text(), Why: job.Why(d.Uint())}
+	return job.Attempt{At: d.Int(), Runner: d.Text(), Code: job.Code(d.Uint()), ExitCode: int(d.Uint()), Error: d.Text(), Why: job.Why(d.Uint()), StartedAt: d.Int()}
 }
 
 // decodeAttemptBrief is decodeAttempt with no more than the first most bytes of the error, cut where a character
-// begins. It copies no more.
+// begins. It copies no more, and leaves out when the attempt began, which a claim does not tell.
 func decodeAttemptBrief(value []byte, most int) job.Attempt {
 	d := lsm.Decoder(value)
 	a := job.Attempt{At: d.Int(), Runner: d.Text(), Code: job.Code(d.Uint()), ExitCode: int(d.Uint())}

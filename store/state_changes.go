@@ -51,7 +51,7 @@ func (a *applying) endRun(p part, run job.State, o *job.Outcome) job.State {
 	}
 	next := ended(p.first)
 	if o.Code.Remembered() {
-		attempt := job.Attempt{Runner: a.claim(run.Claim).runner, Code: o.Code, ExitCode: o.ExitCode, Error: o.Error, Why: job.Reported}
+		attempt := job.Attempt{Runner: a.claim(run.Claim).runner, Code: o.Code, ExitCode: o.ExitCode, Error: o.Error, Why: job.Reported, StartedAt: a.claim(run.Claim).at}
 		if o.Code == job.Lost {
 			attempt.Code, attempt.Error, attempt.Why = job.NoCode, lostText, job.RunnerLost
 		}
@@ -122,7 +122,8 @@ const (
 // abandon takes active lines from their claim, and returns the state they are in then.
 func (a *applying) abandon(p part, why reason, text string) job.State {
 	next := p.in.Abandon(&p.group().Attributes, a.now)
-	a.remember(p, job.Attempt{Runner: a.claim(p.in.Claim).runner, Error: text, Why: job.Abandoned})
+	c := a.claim(p.in.Claim)
+	a.remember(p, job.Attempt{Runner: c.runner, Error: text, Why: job.Abandoned, StartedAt: c.at})
 	a.runEnded(p, &next, job.RunAbandoned, 0, text)
 	a.move(p, next, why)
 	a.purgeUnlessKept(p, &next)
@@ -137,7 +138,7 @@ func (a *applying) cancel(p part) {
 	}
 	if p.in.Status == job.Active {
 		c := a.claim(p.in.Claim)
-		a.remember(p, job.Attempt{Runner: c.runner, Error: cancelledText, Why: job.Asked})
+		a.remember(p, job.Attempt{Runner: c.runner, Error: cancelledText, Why: job.Asked, StartedAt: c.at})
 		a.addNotice(c)
 		a.runEnded(p, &next, job.RunCancelled, 0, cancelledText)
 	}
