@@ -8,7 +8,7 @@ import (
 )
 
 // formatVersion is the version of keys and values. A store of a newer one is refused.
-const formatVersion = 8
+const formatVersion = 9
 
 // meta is the one row that says how far the store has come.
 type meta struct {
