@@ -85,7 +85,7 @@ func plainClaim(runner string, n int) job.Claim {
 // richStore returns a store with rows of every table and kind.
 func richStore(t testing.TB) *Store {
 	s := mustOpen(t, Options{bounds: &bounds{spanBytes: 20_000, batchBytes: 40_000, rowBytes: 40_000, minWindow: 2, maxWindow: 9,
-		rules: &rules{pageBytes: 20, groupPageBytes: 20, commandRows: 60, claimRows: 400, claimBytes: 1 << 20, cellSpans: 3, sweepRows: 60, purgedGroups: 1, effectBytes: 200, effectRowBytes: 50, distinctStep: 2, distinctRows: 1000, distinctBytes: 1 << 20, distinctNodes: 16, distinctLooks: 256, sessions: job.MaxSessions}}})
+		rules: &rules{pageBytes: 20, groupPageBytes: 20, commandRows: 60, claimRows: 400, queueRows: 5, claimBytes: 1 << 20, cellSpans: 3, sweepRows: 60, purgedGroups: 1, effectBytes: 200, effectRowBytes: 50, distinctStep: 2, distinctRows: 1000, distinctBytes: 1 << 20, distinctNodes: 16, distinctLooks: 256, sessions: job.MaxSessions}}})
 	c := plainCreate("a", "x", 12, 9)
 	c.Groups[0].RetentionMs = 1000
 	mustApply(t, s, 1, 0, c)

@@ -65,6 +65,29 @@ func TestClaimReadsFewBytes(t *testing.T) {
 	}
 }
 
+// TestClaimOfManyQueues: a claim takes jobs from some hundreds of queues at most, since each costs it far more than a job does.
+// One that takes jobs of few queues by turns gets all that it asks for.
+func TestClaimOfManyQueues(t *testing.T) {
+	for _, strategy := range []job.Strategy{job.Oldest, job.Newest, job.Random, job.Fair} {
+		t.Run(strategy.String(), func(t *testing.T) {
+			for _, c := range []struct{ queues, least, most int }{{1000, 250, 270}, {2, job.MaxClaimJobs, job.MaxClaimJobs}} {
+				s, create := mustOpen(t, Options{}), &job.Create{Frame: job.NoFrame}
+				for i := range job.MaxClaimJobs {
+					g := plainGroup(fmt.Sprint("client", i%c.queues), "type", 1)
+					g.Kind = job.Nothing
+					create.Groups = append(create.Groups, g)
+				}
+				mustApply(t, s, 1, 0, create)
+				claim := plainClaim("r", job.MaxClaimJobs)
+				claim.Strategy = strategy
+				if n := mustApply(t, s, 2, 0, claim).(*Claimed).Jobs(); n < c.least || n > c.most {
+					t.Errorf("of %d queues with single jobs, a claim got %d jobs, and should get %d to %d", c.queues, n, c.least, c.most)
+				}
+			}
+		})
+	}
+}
+
 // TestRandomOfManyQueues: a claim by random looks at hardly more than one that takes the oldest jobs, where each queue has
 // one job.
 func TestRandomOfManyQueues(t *testing.T) {

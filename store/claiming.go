@@ -13,10 +13,12 @@ type claiming struct {
 	left       int      // jobs that may still be handed out
 	room       payloadRoom
 	begun      bool
-	rows       int            // the claim ends when the overlay's count of writes has reached this
-	looks      int            // and when it has looked at so many spans more
-	attributes attributeReads // and when it has read rules.claimBytes of these
-	ahead      int            // how many spans it may still read ahead
+	rows       int                 // the claim ends when the overlay's count of writes has reached this
+	touched    map[*queue]struct{} // from which it took jobs; nil: of one at most
+	last       *queue              // from which it took jobs last
+	looks      int                 // and when it has looked at so many spans more
+	attributes attributeReads      // and when it has read rules.claimBytes of these
+	ahead      int                 // how many spans it may still read ahead
 	// Of Fair: the contests of single clients, and how many pairs of client and type may still be looked at.
 	own   map[string]*contest
 	pairs int
@@ -58,10 +60,28 @@ func (t *claiming) spent() bool {
 // placed puts a queue in its place, after some of its jobs were taken.
 func (t *claiming) placed(q *queue) {
 	t.queues.place(q, &t.o)
+	t.touch(q)
 	t.contest.changed(q)
 	if own := t.own[q.client]; own != nil {
 		own.changed(q)
 	}
+}
+
+// touch counts a queue from which the claim takes.
+func (t *claiming) touch(q *queue) {
+	if q == t.last {
+		return
+	}
+	if t.last != nil && t.touched == nil {
+		t.touched = map[*queue]struct{}{t.last: {}}
+	}
+	if t.last != nil {
+		if _, before := t.touched[q]; !before {
+			t.touched[q] = struct{}{}
+			t.rows -= t.rules.queueRows
+		}
+	}
+	t.last = q
 }
 
 // handOut makes lines active, and reports whether the claim may continue.

@@ -68,7 +68,7 @@ var standardBounds = bounds{
 var smallBounds = bounds{
 	spanBytes: 20 * cachedSpanBytes, batchBytes: 2000, rowBytes: 1500, slotBytes: 4000,
 	minWindow: 1, maxWindow: 4, windowKeys: 40,
-	rules: &rules{pageBytes: 100, groupPageBytes: 60, cellSpans: 2, commandRows: 30, claimRows: 100, claimBytes: 1000, sweepRows: 200, purgedGroups: 2, effectBytes: 1000, effectRowBytes: 100, listedClaims: 1, sessions: 500, handlers: 4, handlerVersions: 3, handlersBytes: 300, distinctStep: 2, distinctRows: 20, distinctBytes: 20_000, distinctNodes: 3, distinctLooks: 10, filesets: 4, filesetVersions: 3},
+	rules: &rules{pageBytes: 100, groupPageBytes: 60, cellSpans: 2, commandRows: 30, claimRows: 100, queueRows: 5, claimBytes: 1000, sweepRows: 200, purgedGroups: 2, effectBytes: 1000, effectRowBytes: 100, listedClaims: 1, sessions: 500, handlers: 4, handlerVersions: 3, handlersBytes: 300, distinctStep: 2, distinctRows: 20, distinctBytes: 20_000, distinctNodes: 3, distinctLooks: 10, filesets: 4, filesetVersions: 3},
 }
 
 // rulesAt returns the rules of a level; in tests, those that they gave.

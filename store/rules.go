@@ -24,8 +24,9 @@ type rules struct {
 	// cellSpans is how many pending spans a lane, or a cell of it, has at most before it is divided.
 	cellSpans int64
 	// commandRows bounds the rows that a tick or the loss of a runner writes, or the first step of a sweep; claimRows those of a claim of many
-	// small spans.
-	commandRows, claimRows int
+	// small spans. queueRows is what each queue counts among these that a claim takes from, the first excepted: the queue is
+	// placed anew in both trees of queues, and what it takes of the trees, of its lanes and of Pebble is in no cache yet.
+	commandRows, claimRows, queueRows int
 	// claimBytes bounds the attributes that a claim reads, as attributeReads counts them.
 	claimBytes int
 	// sweepRows bounds the step of a sweep within a tick, so that claims after it hardly wait.
@@ -61,7 +62,7 @@ type level struct {
 }
 
 var firstRules = rules{
-	pageBytes: 64 << 10, groupPageBytes: 4 << 10, cellSpans: 512, commandRows: 1000, claimRows: 4000, claimBytes: 2 << 20, sweepRows: 200, purgedGroups: 8, effectBytes: 64 << 20, effectRowBytes: 1 << 10,
+	pageBytes: 64 << 10, groupPageBytes: 4 << 10, cellSpans: 512, commandRows: 1000, claimRows: 4200, queueRows: 12, claimBytes: 2 << 20, sweepRows: 200, purgedGroups: 8, effectBytes: 64 << 20, effectRowBytes: 1 << 10,
 	listedClaims: 8, sessions: job.MaxSessions, handlers: job.MaxHandlers, handlerVersions: job.MaxHandlerVersions, handlersBytes: job.MaxHandlersBytes,
 	distinctStep: 16, distinctRows: 1000, distinctBytes: 128 << 20, distinctNodes: 16, distinctLooks: 256,
 	filesets: job.MaxFilesets, filesetVersions: job.MaxFilesetVersions,
