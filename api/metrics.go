@@ -223,11 +223,15 @@ func syncSummary(j *ingest.JournalStats) prometheus.Metric {
 		map[float64]float64{.5: float64(j.SyncP50Us) / 1e6, .99: float64(j.SyncP99Us) / 1e6, 1: float64(j.SyncMaxUs) / 1e6})
 }
 
-var commandSeconds = prometheus.NewDesc("daybook_command_seconds", "How long commands held the applier since the start; quantile 1 is the longest.", []string{"verb"}, nil)
+var commandSeconds = prometheus.NewDesc("daybook_command_seconds", "How long commands held the applier since the start.", []string{"verb"}, nil)
 
-// commandSummary returns how long the commands of a verb held the applier.
-func commandSummary(verb string, t ingest.CommandTimes) prometheus.Metric {
-	return prometheus.MustNewConstSummary(commandSeconds, t.Commands, t.Total.Seconds(), map[float64]float64{1: t.Longest.Seconds()}, verb)
+// commandHistogram returns how long the commands of a verb held the applier.
+func commandHistogram(verb string, t ingest.CommandTimes) prometheus.Metric {
+	within := map[float64]uint64{}
+	for i, bound := range ingest.CommandBounds {
+		within[bound.Seconds()] = t.Within[i]
+	}
+	return prometheus.MustNewConstHistogram(commandSeconds, t.Commands, t.Total.Seconds(), within, verb)
 }
 
 func oneIf(yes bool) float64 {
@@ -249,7 +253,7 @@ func (c *engineCollector) Collect(ch chan<- prometheus.Metric) {
 	stats := c.s.engine.Stats()
 	ch <- syncSummary(&stats.Journal)
 	for verb, times := range c.s.engine.CommandTimes() {
-		ch <- commandSummary(verb, times)
+		ch <- commandHistogram(verb, times)
 	}
 	for _, f := range figures {
 		f.values(&stats, func(value float64, label ...string) {

@@ -9,9 +9,13 @@ import (
 // CommandTimes are how long the commands of a verb have held the applier since the start: with those that the start
 // applied again, and without their commits, which they share.
 type CommandTimes struct {
-	Commands       uint64
-	Total, Longest time.Duration
+	Commands uint64
+	Total    time.Duration
+	Within   [len(CommandBounds)]uint64 // how many took no longer than each of CommandBounds
 }
+
+// CommandBounds are the times that commands are counted by.
+var CommandBounds = [...]time.Duration{time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond, time.Second, 5 * time.Second}
 
 // commandTimes are CommandTimes by verb.
 type commandTimes struct {
@@ -26,7 +30,14 @@ func (c *commandTimes) add(verb string, took time.Duration) {
 		c.each = map[string]CommandTimes{}
 	}
 	t := c.each[verb]
-	c.each[verb] = CommandTimes{t.Commands + 1, t.Total + took, max(t.Longest, took)}
+	t.Commands++
+	t.Total += took
+	for i, bound := range CommandBounds {
+		if took <= bound {
+			t.Within[i]++
+		}
+	}
+	c.each[verb] = t
 }
 
 // CommandTimes returns the times of the verbs that were applied since the start.

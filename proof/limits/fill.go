@@ -29,7 +29,7 @@ func (s *server) fill(n amounts) (jobs int) {
 	add := func(what string, count, each int, do func(i int) bool) int {
 		s.t.Helper()
 		done := 0
-		s.step(what, func() { done = s.each(count, do) })
+		s.once(what, func() { done = s.each(count, do) })
 		jobs += done * each
 		s.t.Logf("%s: %d of %d, %d MiB", what, done*max(1, each), count*max(1, each), s.resident()>>20)
 		return done

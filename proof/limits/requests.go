@@ -116,7 +116,7 @@ func (s *server) operations() {
 		{http.MethodPost, "/jobs/" + id + "/redrive", `{}`}, {http.MethodDelete, "/jobs/" + id, ``},
 		{http.MethodPost, "/queues/acme/values/pause", `{}`}, {http.MethodPost, "/queues/acme/values/resume", `{}`},
 	} {
-		s.step(op.method+" "+strings.ReplaceAll(op.path, id, "{id}"), func() {
+		s.once(op.method+" "+strings.ReplaceAll(op.path, id, "{id}"), func() {
 			if status, answer, err := s.send(op.method, op.path, "application/json", []byte(op.body)); err != nil || status >= 300 {
 				s.t.Fatalf("%s %s: %d %.300s, %v", op.method, op.path, status, answer, err)
 			}
@@ -147,7 +147,7 @@ func (s *server) sweeps() {
 		{"delete all groups", http.MethodDelete, "/queues/acme/groups/jobs?status=all"},
 		{"delete all large payloads", http.MethodDelete, "/queues/acme/large/jobs?status=all"},
 	} {
-		s.step(op.what+": the first ticks", func() {
+		s.once(op.what+": the first ticks", func() {
 			const ticks = 100
 			before := s.commandTimes()["tick"].commands
 			var body []byte
