@@ -17,11 +17,11 @@ func newStateLock(patience time.Duration) *stateLock {
 // after it at once, and none once the change has ended.
 func TestQueriesGiveUpOnALongChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, began := newStateLock(5*time.Second), time.Now()
+		l := newStateLock(5 * time.Second)
 		for round := range 2 { // the second uses the timer of the first again
 			l.Lock()
 			time.Sleep(time.Duration(round) * time.Second)
-			began = time.Now()
+			began := time.Now()
 			got := l.tryRLock()
 			waited := time.Since(began)
 			if got || waited < l.patience || waited > l.patience*5/4 {
@@ -85,8 +85,8 @@ func TestQueriesAndChangesTakeTurns(t *testing.T) {
 				t.Fatalf("the turn was of %q, and should be of %q", got, want)
 			}
 		}
-		l.Lock() // after the second change
-		l.Unlock()
+		l.RLock() // after the second change
+		defer l.RUnlock()
 	})
 }
 
