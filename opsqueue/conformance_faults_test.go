@@ -145,6 +145,7 @@ func TestLongOutputsDoNotHoldUpOthers(t *testing.T) {
 	r.put(0, wire.CompleteChunk{ID: wire.ChunkID{SubmissionID: a}, OutputContent: make([]byte, long)})
 	h.eventually("the long output is refused", refused.Load)
 	r.put(1, wire.CompleteChunk{ID: wire.ChunkID{SubmissionID: b, Index: 2}}) // of the same connection
+	h.waitDone(b, 1)                                                          // the newest chunk, which other would reserve
 	other := h.raw()
 	other.put(1, wire.WantToReserveChunks{Max: 1, Strategy: newest})
 	got := other.decoded().(wire.ChunksReserved).Chunks[0].Chunk.ID
