@@ -1,6 +1,9 @@
 package job
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+)
 
 // BenchmarkCommands measures how long a command is encoded, and decoded again before it is proposed.
 func BenchmarkCommands(b *testing.B) {
@@ -10,7 +13,8 @@ func BenchmarkCommands(b *testing.B) {
 		"complete": Complete{Claim: id, Runner: "host 7, pid=3", Outcomes: []Outcome{
 			{ID: id, Code: OK, ExitCode: 200, DelayMs: -1, Result: Result{OutputKind: Text, Output: []byte("two\nlines")}},
 		}},
-		"create": commands()["create"],
+		"create":        commands()["create"],
+		"create/groups": thousandGroups(),
 	}
 	for name, cmd := range list {
 		fields, body := cmd.Encode()
@@ -29,4 +33,18 @@ func BenchmarkCommands(b *testing.B) {
 			}
 		})
 	}
+}
+
+// thousandGroups is the create whose header is longest: a thousand groups with as many entries of meta as a job may have.
+func thousandGroups() *Create {
+	c := &Create{Frame: LineFrame, Longest: 1}
+	for i := range MaxGroups {
+		meta := map[string]string{}
+		for entry := range MaxMeta {
+			meta[fmt.Sprint("k", entry)] = fmt.Sprintf("%0250d", i)
+		}
+		c.Groups = append(c.Groups, Group{Client: "acme", Type: "groups", Lines: 1, Attributes: Attributes{MaxAttempts: 3, LeaseMs: 1000, Meta: mustMeta(meta)}})
+		c.Payloads = c.Frame.Append(c.Payloads, []byte("p"))
+	}
+	return c
 }

@@ -62,7 +62,17 @@ func (f *fields) texts(key string, values []string) {
 
 const upperHex = "0123456789ABCDEF"
 
-func mustEscape(c byte) bool { return c <= ' ' || c == '%' || c == '=' || c == ',' || c == 0x7f }
+func mustEscape(c byte) bool { return escapedByte[c] }
+
+var escapedByte = func() (t [256]bool) {
+	for c := range byte(' ' + 1) {
+		t[c] = true
+	}
+	for _, c := range []byte("%=,\x7f") {
+		t[c] = true
+	}
+	return t
+}()
 
 // AppendEscaped appends a value as it is in a header.
 func AppendEscaped[T string | []byte](b []byte, value T) []byte {

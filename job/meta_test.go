@@ -21,6 +21,14 @@ func TestMeta(t *testing.T) {
 	if again, err := ParseMeta(string(meta)); again != meta || err != nil {
 		t.Errorf("%q is read as %q, %v", string(meta), string(again), err)
 	}
+	for _, text := range []string{
+		"", "a", "b=1,a=2", "a=1,a=2", "a=1,", "a=%2c", "a=b=c", "a=%41", "a=%FF", "ü=1", "=1", metaOf(MaxMeta+1, 3, 1),
+		metaOf(1, MaxMetaNameBytes+1, 1), metaOf(1, 3, MaxMetaValueBytes+1),
+	} {
+		if meta, err := ParseMeta(text); err == nil {
+			t.Errorf("%q is read as %q", text, string(meta))
+		}
+	}
 	if empty := mustMeta(nil); empty != "" {
 		t.Errorf("nothing is %q", string(empty))
 	}
