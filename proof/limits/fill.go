@@ -29,17 +29,13 @@ func (s *server) fill(n amounts) (jobs int) {
 	add := func(what string, count, each int, do func(i int) bool) int {
 		s.t.Helper()
 		done := 0
-		s.once(what, func() { done = s.each(count, do) })
+		s.filled(what, func() { done = s.each(count, do) })
 		jobs += done * each
 		s.t.Logf("%s: %d of %d, %d MiB", what, done*max(1, each), count*max(1, each), s.resident()>>20)
 		return done
 	}
 	add("fill: values of meta", n.values, 1000, func(i int) bool {
-		var body bytes.Buffer
-		for k := range 1000 {
-			fmt.Fprintf(&body, `{"client":"acme","type":"values","payload":"p","meta":{"order":"%016d"}}`+"\n", i*1000+k)
-		}
-		return s.create("/jobs/create", ndjson, body.Bytes())
+		return s.create("/jobs/create", ndjson, valuesBody("values", i))
 	})
 	add("fill: lines of a batch", 1, n.lines, func(int) bool {
 		return s.create("/acme/job/lines/add", plain, bytes.Repeat([]byte("p\n"), n.lines))
@@ -65,16 +61,30 @@ func (s *server) fill(n amounts) (jobs int) {
 	})
 	// These come last, because a server that has no room for more queues refuses jobs in new ones.
 	queues := add("fill: queues", n.queues, 1000, func(i int) bool {
-		var body bytes.Buffer
-		for k := range 1000 {
-			fmt.Fprintf(&body, `{"client":"c%d","type":"t%d","payload":"p"}`+"\n", i*10+k/100, k%100)
-		}
-		return s.create("/jobs/create", ndjson, body.Bytes())
+		return s.create("/jobs/create", ndjson, queuesBody("c", i))
 	})
 	if queues < n.queues {
 		s.t.Logf("the server refuses more than %d thousand queues", queues)
 	}
 	return jobs
+}
+
+// valuesBody has a thousand jobs with a value of meta each.
+func valuesBody(typ string, i int) []byte {
+	var body bytes.Buffer
+	for k := range 1000 {
+		fmt.Fprintf(&body, `{"client":"acme","type":"%s","payload":"p","meta":{"order":"%016d"}}`+"\n", typ, i*1000+k)
+	}
+	return body.Bytes()
+}
+
+// queuesBody has a job in each of a thousand queues.
+func queuesBody(client string, i int) []byte {
+	var body bytes.Buffer
+	for k := range 1000 {
+		fmt.Fprintf(&body, `{"client":"%s%d","type":"t%d","payload":"p"}`+"\n", client, i*10+k/100, k%100)
+	}
+	return body.Bytes()
 }
 
 // groupsBody has a job of each of a thousand groups, with as much meta as there may be in 8 MiB.

@@ -86,6 +86,7 @@ func (s *server) creates(n amounts) {
 		body             []byte
 	}{
 		{"create a thousand groups", "/jobs/create", ndjson, groupsBody("more", 7)},
+		{"create a thousand values of meta", "/jobs/create", ndjson, valuesBody("more", 0)},
 		{"create a payload of 4 MiB", "/acme/job/more/add", plain, largeBody},
 		{"create all lines that a batch may have", "/acme/job/more/add", plain, bytes.Repeat([]byte("p\n"), n.lines)},
 		{"create a thousand unique keys", "/jobs/create", ndjson, uniqueBody()},

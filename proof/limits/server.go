@@ -286,6 +286,19 @@ func (s *server) once(what string, do func()) {
 	s.slow = append(s.slow, s.measured(what, do, 0.01)...)
 }
 
+// filled is once for requests that keep all processors busy, so that the applier waits for one. The mean of its commands
+// counts.
+func (s *server) filled(what string, do func()) {
+	s.t.Helper()
+	before := s.commandTimes()
+	s.measured(what, do, 1)
+	for verb, after := range s.commandTimes() {
+		if t := after.since(before[verb]); t.commands > 0 && t.mean() > mostHeld {
+			s.slow = append(s.slow, fmt.Sprintf("%s: the mean of %d commands %s is %v", what, t.commands, verb, t.mean()))
+		}
+	}
+}
+
 // measured does something, and returns the verbs of which more than a share of the commands held the applier for too long.
 func (s *server) measured(what string, do func(), share float64) (slow []string) {
 	s.t.Helper()
