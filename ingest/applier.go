@@ -46,6 +46,7 @@ func (e *Engine) applyLive(r *journal.Record) (store.Result, error) {
 		e.counters.tickTook.Store(int64(took))
 	}
 	e.counters.commands.add(r.Verb, took)
+	e.history.spent(took)
 	e.stepped(took)
 	return result, err
 }

@@ -145,6 +145,7 @@ func Open(o Options) (_ *Engine, err error) {
 	e.runners = registry.New(cmp.Or(o.RunnerHeartbeat, registry.DefaultHeartbeat))
 	e.time = newTimekeeper(e)
 	e.history.flushed = make(chan struct{}, 1)
+	e.history.worked = make(chan struct{}, 1)
 	e.state.Store(notReady)
 	if e.lock, err = Lock(o.Dir); err != nil {
 		return nil, err

@@ -7,14 +7,20 @@ import (
 	"time"
 )
 
-// flushEvery is the time between two flushes. They bound the number of commands that a start has to apply again,
-// because small commands would rarely fill a memtable.
-const flushEvery = 5 * time.Second
+// A start has to apply again what the store has not on disk. Small commands would rarely fill a memtable, and sweeps and
+// other dear ones keep the applier busy for seconds before they do. So the store is flushed after flushEvery, and after
+// flushWork of the applier's time.
+const (
+	flushEvery = 5 * time.Second
+	flushWork  = 750 * time.Millisecond
+)
 
 // history is the part of the log that the store has on disk.
 type history struct {
 	durable atomic.Uint64 // seq up to which the store is on disk; maintain writes it
 	flushed chan struct{} // capacity 1: the log may be cut, because Pebble has written a memtable or disk space is low
+	worked  chan struct{} // capacity 1: flushWork has passed
+	work    time.Duration // of the applier since it sent that; only the applier has it
 
 	cutting sync.Mutex // held while the log is cut; guards needed
 	needed  uint64     // a backup reads the log from this seq on; 0: none does
@@ -27,18 +33,31 @@ func (h *history) need(seq uint64) {
 	h.needed = seq
 }
 
+// spent counts the time that a command took the applier.
+func (h *history) spent(took time.Duration) {
+	if h.work += took; h.work >= flushWork {
+		h.work = 0
+		signal(h.worked)
+	}
+}
+
 // maintain flushes the store regularly, and cuts the log after each flush, until ctx is done.
 func (e *Engine) maintain(ctx context.Context) {
 	ticker := time.NewTicker(flushEvery)
 	defer ticker.Stop()
+	flush := func() {
+		if e.store.Applied() > e.history.durable.Load() {
+			if err := e.store.Flush(); err != nil {
+				e.logger.Warn("cannot flush the store; trying again", "error", err)
+			}
+		}
+	}
 	for {
 		select {
 		case <-ticker.C:
-			if e.store.Applied() > e.history.durable.Load() {
-				if err := e.store.Flush(); err != nil {
-					e.logger.Warn("cannot flush the store; trying again", "error", err)
-				}
-			}
+			flush()
+		case <-e.history.worked:
+			flush()
 		case <-e.history.flushed:
 			retain := e.o.JournalRetain
 			if e.disk.low.Load() {

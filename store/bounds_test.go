@@ -203,7 +203,7 @@ func TestClaimsAreBounded(t *testing.T) {
 			add := func(b *backlog, jobs int) {
 				table = append(table, bounded{fmt.Sprintf("%v/%s", strategy, names), b, claim, jobs})
 			}
-			few := 150 // of the rows that a claim may write, a job takes about four, and its queue counts as 24
+			few := 75 // of the rows that a claim may write, a job takes about four, and its queue counts as 50
 			if names == "types" && strategy == job.Fair {
 				few = 40 // clients, of which each has a hundred queues that may have the next job
 			}

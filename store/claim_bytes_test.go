@@ -70,7 +70,7 @@ func TestClaimReadsFewBytes(t *testing.T) {
 func TestClaimOfManyQueues(t *testing.T) {
 	for _, strategy := range []job.Strategy{job.Oldest, job.Newest, job.Random, job.Fair} {
 		t.Run(strategy.String(), func(t *testing.T) {
-			for _, c := range []struct{ queues, least, most int }{{1000, 150, 160}, {2, job.MaxClaimJobs, job.MaxClaimJobs}} {
+			for _, c := range []struct{ queues, least, most int }{{1000, 75, 80}, {2, job.MaxClaimJobs, job.MaxClaimJobs}} {
 				s, create := mustOpen(t, Options{}), &job.Create{Frame: job.NoFrame}
 				for i := range job.MaxClaimJobs {
 					g := plainGroup(fmt.Sprint("client", i%c.queues), "type", 1)
@@ -98,7 +98,7 @@ func TestRandomOfManyQueues(t *testing.T) {
 	var claimed *Claimed
 	got := f.s.costOf(func() { claimed = f.apply(claim).(*Claimed) })
 	mustCommit(t, f.s)
-	if n := claimed.Jobs(); n < 150 || got.iterators > n/10 {
+	if n := claimed.Jobs(); n < 75 || got.iterators > n/10 {
 		t.Errorf("a claim of %d jobs took %+v", n, got)
 	}
 }

@@ -9,6 +9,7 @@ import (
 // fill adds the queues of a start. Sorted once for each order, they make its tree in a fraction of the time that adding
 // one queue after another takes.
 func (qs *queues) fill(all []*queue) {
+	qs.byID, qs.byName = make(map[uint32]*queue, len(all)), make(map[queueName]*queue, len(all))
 	var parts sync.WaitGroup
 	for _, q := range all {
 		if !q.paused {

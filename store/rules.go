@@ -62,7 +62,7 @@ type level struct {
 }
 
 var firstRules = rules{
-	pageBytes: 64 << 10, groupPageBytes: 4 << 10, cellSpans: 512, commandRows: 1000, claimRows: 4200, queueRows: 24, claimBytes: 1 << 20, sweepRows: 200, purgedGroups: 8, effectBytes: 64 << 20, effectRowBytes: 1 << 10,
+	pageBytes: 64 << 10, groupPageBytes: 4 << 10, cellSpans: 512, commandRows: 1000, claimRows: 4200, queueRows: 50, claimBytes: 1 << 20, sweepRows: 200, purgedGroups: 8, effectBytes: 64 << 20, effectRowBytes: 1 << 10,
 	listedClaims: 8, sessions: job.MaxSessions, handlers: job.MaxHandlers, handlerVersions: job.MaxHandlerVersions, handlersBytes: job.MaxHandlersBytes,
 	distinctStep: 16, distinctRows: 1000, distinctBytes: 128 << 20, distinctNodes: 16, distinctLooks: 256,
 	filesets: job.MaxFilesets, filesetVersions: job.MaxFilesetVersions,

@@ -24,9 +24,9 @@ func limitMemory(provider memlimit.Provider, log zerolog.Logger) error {
 	return nil
 }
 
-// queueShare is the part of the memory of a server that all queues may take: in a container of a gigabyte, 470,000 with
-// short names. The rest is for requests, caches and garbage.
-const queueShare = 0.3
+// queueShare is the part of the memory of a server that all queues may take: in a container of a gigabyte, 310,000 with
+// short names. The rest is for requests, caches and garbage, and a start reads them all.
+const queueShare = 0.2
 
 // queueMemory returns how much memory all queues may take with a limit of the process; 0 without one.
 func queueMemory(limit int64) int64 {

@@ -44,7 +44,7 @@ func TestQueueMemory(t *testing.T) {
 	if got := queueMemory(math.MaxInt64); got != 0 {
 		t.Errorf("without a limit: %d", got)
 	}
-	if got := queueMemory(1000 << 20); got != 300<<20 {
+	if got := queueMemory(1000 << 20); got != 200<<20 {
 		t.Errorf("with 1000 MiB: %d", got)
 	}
 }
