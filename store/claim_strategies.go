@@ -12,21 +12,21 @@ func (t *claiming) takeHead(q *queue, n int) bool {
 	if q == nil {
 		return false
 	}
-	t.readAhead(q)
+	t.readAhead(q.head.head.end(), q.head.ahead)
 	return t.takeFirst(q, t.spanOf(q.head.head.end()), n)
 }
 
-// aheadSpans is how many spans are read together from the head of a queue.
+// aheadSpans is how many spans are read together from the head or the end of a queue.
 const aheadSpans = 64
 
-// readAhead reads the spans at the head of a queue and their batches into the caches, if those of the first one are not
-// there. The claims that follow usually take the next ones. A claim reads hardly more spans ahead than it may take, since
-// it may take one job each from very many queues.
-func (t *claiming) readAhead(q *queue) {
-	if t.ahead <= 0 || t.batches.Get(q.head.head.seq) != nil {
+// readAhead reads spans that follow each other and their batches into the caches, if the first one is not there. The claims
+// that follow usually take the next ones. A claim reads hardly more spans ahead than it may take, since it may take one job
+// each from very many queues.
+func (t *claiming) readAhead(first position, known func(n int) []position) {
+	if _, cached := t.spans.Get(cachedSpan{seq: first.seq, span: span{last: first.line}}); cached || t.ahead <= 0 {
 		return
 	}
-	ends := q.head.ahead(min(aheadSpans, t.ahead))
+	ends := known(min(aheadSpans, t.ahead))
 	t.ahead -= len(ends)
 	if len(ends) > 1 {
 		slices.SortFunc(ends, comparePositions)
@@ -36,7 +36,11 @@ func (t *claiming) readAhead(q *queue) {
 
 // takeTail takes jobs from the end of a queue.
 func (t *claiming) takeTail(q *queue) bool {
-	return q != nil && t.takeLast(q, t.spanOf(q.tail.tail.end()), math.MaxInt)
+	if q == nil {
+		return false
+	}
+	t.readAhead(q.tail.tail.end(), q.tail.behind)
+	return t.takeLast(q, t.spanOf(q.tail.tail.end()), math.MaxInt)
 }
 
 // drawAll draws a job, takes it and its neighbours to the end of its lane and then from the lane's beginning, and draws

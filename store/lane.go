@@ -203,12 +203,24 @@ func (l *lane) drop() {
 	}
 }
 
-// ahead returns where the next spans of the lane end, as far as that is known, at most n.
-func (l *lane) ahead(n int) (ends []position) {
+// ahead returns where the first spans of the lane end, up to n and as far as they are known.
+func (l *lane) ahead(n int) []position {
 	if l.windows == nil {
 		return []position{l.head.end()}
 	}
-	keys := l.windows.first.Known()
+	return knownEnds(&l.windows.first, n)
+}
+
+// behind is ahead from the end of the lane.
+func (l *lane) behind(n int) []position {
+	if l.windows == nil || l.windows.last == nil {
+		return []position{l.tail.end()}
+	}
+	return knownEnds(l.windows.last, n)
+}
+
+func knownEnds(w *lsm.Window, n int) (ends []position) {
+	keys := w.Known()
 	for _, key := range keys[:min(len(keys), n)] {
 		_, _, end := splitReadyKey(key)
 		ends = append(ends, end)

@@ -35,7 +35,7 @@ type server struct {
 const mostHeld = 20 * time.Millisecond
 
 // callers is how many requests are under way at once while the server is filled.
-const callers = 4
+const callers = 2
 
 // newServer starts a server in a cgroup with so much memory.
 func newServer(t *testing.T, memory int64) *server {
