@@ -57,7 +57,7 @@ func TestLimits(t *testing.T) {
 		t.Errorf("%d jobs with values are there, and %d were created", held, n.values*1000)
 	}
 	for verb, times := range replayed {
-		if long := times.tooLong("the start after a SIGKILL", verb, 0.01); long != "" {
+		if long := times.tooLong("the start after a SIGKILL", verb, 0.06); long != "" {
 			s.slow = append(s.slow, long)
 		}
 	}
