@@ -142,8 +142,8 @@ prove-short: build build-race ## simulation, crashes, corruption, attacks and ru
 	$(call with,daybook) $(TEST) -p 1 $(PROVE_MEMORY)
 	$(call with,daybook) $(TEST) -p 2 -run '^($(subst $(space),|,$(strip $(SIZED))))$$' $(SIZED_IN)
 
-test-race: build-race ## tests with the race detector, of the packages that have goroutines
-	$(call with,daybook-race) CGO_ENABLED=1 $(TEST) -race -short -p 3 -skip '^($(subst $(space),|,$(strip $(ONE_BY_ONE))))$$' $(RACE)
+test-race: build ## tests with the race detector, of the packages that have goroutines; the server has it in prove-short
+	$(call with,daybook) CGO_ENABLED=1 $(TEST) -race -short -p 3 -skip '^($(subst $(space),|,$(strip $(ONE_BY_ONE))))$$' $(RACE)
 	CGO_ENABLED=1 $(TEST) -race -short -run '^Test(Flush|Queries|Queues)' ./store # the others have one goroutine
 
 lint: ## formatting, go.mod files, vet, static analysis, and the picture of the architecture
