@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -271,6 +273,26 @@ func until(t *testing.T, s *daybooktest.Server, what string, is func(map[string]
 	testkit.Eventually(t, what, func() bool { return is(counts(t, s)) })
 }
 
+// holds waits until a worker has got the answer to its first claim, with a job. The server counts a request when it has
+// answered it; while the answer is on its way, the job is active already.
+func holds(t *testing.T, s *daybooktest.Server) {
+	t.Helper()
+	until(t, s, "a job is claimed", func(c map[string]int64) bool { return c["active"] == 1 })
+	claims := regexp.MustCompile(`daybook_http_requests_total\{class="2xx",method="POST",route="/jobs/claim"\} [1-9]`)
+	testkit.Eventually(t, "the claim is answered", func() bool {
+		resp, err := http.Get(s.URL + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		page, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return claims.Match(page)
+	})
+}
+
 // done checks that n jobs ended, each with the right result, and that none is left. It returns how many ran more than once.
 func done(t *testing.T, s *daybooktest.Server, n int) (repeated int) {
 	t.Helper()
@@ -470,7 +492,7 @@ func TestServerIsAwayAfterSIGTERM(t *testing.T) {
 		s := daybooktest.Start(t)
 		post(t, s, l, "k", "one\n")
 		w := startWorker(t, s, l, 9000, 30_000)
-		until(t, s, "the worker holds the job", func(c map[string]int64) bool { return c["active"] == 1 })
+		holds(t, s)
 		w.signal(syscall.SIGTERM)
 		s.Kill()
 		w.says("/jobs/complete")
@@ -489,7 +511,7 @@ func TestReportsEnd(t *testing.T) {
 		s := daybooktest.Start(t)
 		post(t, s, l, "k", "one\n")
 		w := startWorker(t, s, l, 3000, 2000)
-		until(t, s, "the worker holds the job", func(c map[string]int64) bool { return c["active"] == 1 })
+		holds(t, s)
 		s.Kill()
 		w.says("run again when their lease has ended")
 		s.Restart()

@@ -35,8 +35,9 @@ func TestDrainCostsNoAttempt(t *testing.T) {
 // TestUnfinishedRun: a run that never ends does not keep a runner that is stopped from ending.
 func TestUnfinishedRun(t *testing.T) {
 	r := start(t)
-	s := r.settings(nil)
+	s := r.settings(map[string]string{"x": "true"})
 	s.UntilIdle, s.DrainTimeout = 0, time.Millisecond
+	r.add("x", "a")
 	w := r.new(s)
 	w.reportTimeout = time.Millisecond
 	w.working.Add(1) // stands for the worker of a run that cannot be ended
@@ -44,10 +45,7 @@ func TestUnfinishedRun(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
-	r.until("the runner is registered", func() bool {
-		_, err := r.Runner(t.Context(), s.ID)
-		return err == nil
-	})
+	r.until("the runner knows that it is registered", func() bool { return w.Totals().Ended["ok"] == 1 })
 	stop()
 	if err := <-ended; !errors.Is(err, client.ErrUnfinished) {
 		t.Errorf("Run returned %v", err)
