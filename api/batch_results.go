@@ -18,7 +18,7 @@ const maxResultReaders = 256
 
 // resultFields are the fields of a job document in a result, beside line and job_id.
 var resultFields = func() (fields []field) {
-	chosen, err := selectFields("status,code,exit_code,error,output,output_b64,output_addr,log_addr,why,completed_at,meta,process_exit")
+	chosen, err := selectFields("status,code,exit_code,error,output,output_b64,output_addr,output_addr_kind,log_addr,why,completed_at,meta,process_exit")
 	if err != nil {
 		panic(err)
 	}

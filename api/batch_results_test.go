@@ -31,7 +31,7 @@ func randomOutcome(random *rand.Rand, id string) string {
 	case 2:
 		o["process_exit"] = random.IntN(2)
 	case 3:
-		o["output_addr"], o["log_addr"] = "s3://a b/c,d", "sha256:e=f"
+		o["output_addr"], o["output_addr_kind"], o["log_addr"] = "s3://a b/c,d", "json", "sha256:e=f"
 	}
 	outputs := []any{"plain", "plain too", "", "two\nlines", "käse \u2028 \"quoted\" \\", json.RawMessage("{\"a\":\n [1,\r\n 2]}"), json.RawMessage("17"), json.RawMessage("false")}
 	switch random.IntN(5) {

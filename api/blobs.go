@@ -148,11 +148,11 @@ func (s *Server) blob(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.answerBlob(c, of, ref)
+	return s.answerBlob(c, of, ref, echo.MIMEOctetStream)
 }
 
-// answerBlob answers with a blob, or the range of it that the request names.
-func (s *Server) answerBlob(c echo.Context, of blob.Store, ref blob.Ref) error {
+// answerBlob answers with a blob of a media type, or the range of it that the request names.
+func (s *Server) answerBlob(c echo.Context, of blob.Store, ref blob.Ref, mediaType string) error {
 	r := c.Request()
 	address, err := of.Resolve(r.Context(), ref)
 	if err != nil {
@@ -164,7 +164,7 @@ func (s *Server) answerBlob(c echo.Context, of blob.Store, ref blob.Ref) error {
 		if err != nil {
 			return err
 		}
-		blobHeaders(c, &info, tag)
+		blobHeaders(c, &info, tag, mediaType)
 		c.Response().Header().Set(echo.HeaderContentLength, strconv.FormatInt(info.Size, 10))
 		return c.NoContent(http.StatusOK)
 	}
@@ -186,7 +186,7 @@ func (s *Server) answerBlob(c echo.Context, of blob.Store, ref blob.Ref) error {
 			return err
 		}
 	}
-	blobHeaders(c, &info, tag)
+	blobHeaders(c, &info, tag, mediaType)
 	switch {
 	case ranged:
 		return sendRange(c, b)
@@ -234,13 +234,13 @@ func (w *rangeWriter) Write(p []byte) (int, error) {
 	return w.Response.Write(p)
 }
 
-func blobHeaders(c echo.Context, info *blob.Info, tag string) {
+func blobHeaders(c echo.Context, info *blob.Info, tag, mediaType string) {
 	h := c.Response().Header()
 	h["Etag"] = []string{tag}
 	h.Set("Cache-Control", "private, max-age=31536000, immutable") // an address always has the same content
 	h.Set("Accept-Ranges", "bytes")
 	h.Set("Repr-Digest", "sha-256=:"+base64.StdEncoding.EncodeToString(info.Address[:])+":") // RFC 9530
-	h[echo.HeaderContentType] = []string{echo.MIMEOctetStream}
+	h[echo.HeaderContentType] = []string{mediaType}
 	h["X-Content-Type-Options"] = nosniff
 }
 

@@ -29,6 +29,7 @@ func TestComplete(t *testing.T) {
 		fields     []any
 	}{
 		{"completed", `{"status":"completed","output_addr":"there"}`, []any{"status", "completed", "code", "ok", "exit_code", 200, "output_addr", "there", "output", nil}},
+		{"kind of an address", `{"code":"ok","output_addr":"there","output_addr_kind":"json"}`, []any{"output_addr", "there", "output_addr_kind", "json", "output", nil, "output_b64", nil}},
 		{"log", `{"status":"failed","log_addr":"kept"}`, []any{"status", "failed", "log_addr", "kept", "output_addr", nil}},
 		{"failed", `{"status":"failed","error":"it broke","process_exit":-9}`, []any{"status", "failed", "code", "failed", "exit_code", 400, "error", "it broke", "process_exit", -9}},
 		{"by code", `{"code":"ok","output":"text"}`, []any{"status", "completed", "output", "text", "output_b64", nil}},
@@ -109,6 +110,11 @@ func TestComplete(t *testing.T) {
 		{"process exit below", `{"code":"ok","process_exit":-2147483649}`, "process_exit"},
 		{"process exit above", `{"code":"ok","process_exit":4294967296}`, "process_exit"},
 		{"output address", `{"code":"ok","output_addr":"` + repeat('a', 4097) + `"}`, "output_addr"},
+		{"kind without address", `{"code":"ok","output_addr_kind":"json"}`, "output_addr_kind"},
+		{"kind of an empty address", `{"code":"ok","output_addr":"","output_addr_kind":"json"}`, "output_addr_kind"},
+		{"kind of nothing", `{"code":"ok","output_addr":"a","output_addr_kind":"nothing"}`, "output_addr_kind"},
+		{"kind wasi", `{"code":"ok","output_addr":"a","output_addr_kind":"wasi"}`, "output_addr_kind"},
+		{"unknown kind", `{"code":"ok","output_addr":"a","output_addr_kind":"html"}`, "output_addr_kind"},
 		{"log address", `{"code":"ok","log_addr":"` + repeat('a', 4097) + `"}`, "log_addr"},
 		{"error", `{"code":"error","error":"` + repeat('e', job.MaxErrorBytes+1) + `"}`, "error"},
 		{"output", `{"code":"ok","output":"` + repeat('o', job.MaxOutputBytes+1) + `"}`, "output"},

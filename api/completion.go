@@ -130,7 +130,7 @@ func decodeEach[T any](d *completion, list string, text jsontext.Value, take fun
 
 // any reports whether at least one field is given.
 func (f *outcomeFields) any() bool {
-	return f.given() || f.ProcessExit != nil || f.OutputAddr != nil || f.LogAddr != nil || !absent(f.Output) || f.OutputB64 != nil || f.Error != nil || f.DelayMs != nil || !absent(f.Then)
+	return f.given() || f.ProcessExit != nil || f.OutputAddr != nil || f.AddrKind != nil || f.LogAddr != nil || !absent(f.Output) || f.OutputB64 != nil || f.Error != nil || f.DelayMs != nil || !absent(f.Then)
 }
 
 // list adds a list of outcomes. An item can have its own claim_id and runner_id, which replace those of the request.

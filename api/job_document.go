@@ -35,6 +35,7 @@ var jobFields = table([]field{
 	{name: "binary_addr", parts: store.Payloads, append: func(b []byte, j *job.Job, _ form) []byte { return appendBinaryAddr(b, j) }},
 	{name: "input_addr", parts: store.Payloads, append: func(b []byte, j *job.Job, _ form) []byte { return appendInputAddr(b, j) }},
 	{name: "output_addr", parts: store.Details, append: func(b []byte, j *job.Job, _ form) []byte { return appendTextOrNull(b, j.OutputAddr) }},
+	{name: "output_addr_kind", parts: store.Details, append: func(b []byte, j *job.Job, _ form) []byte { return appendAddrKind(b, j.OutputAddrKind) }},
 	{name: "log_addr", parts: store.Details, append: func(b []byte, j *job.Job, _ form) []byte { return appendTextOrNull(b, j.LogAddr) }},
 	{name: "output", parts: store.Details, append: func(b []byte, j *job.Job, f form) []byte { return appendValue(b, j.OutputKind, j.Output, f) }},
 	{name: "output_b64", parts: store.Details, append: func(b []byte, j *job.Job, _ form) []byte { return appendB64(b, j.OutputKind, j.Output) }},
@@ -306,6 +307,13 @@ func appendName(b []byte, name string) []byte {
 func appendBinaryAddr(b []byte, j *job.Job) []byte {
 	binary, _ := addrsOf(j)
 	return appendTextOrNull(b, binary)
+}
+
+func appendAddrKind(b []byte, kind job.Kind) []byte {
+	if kind == job.Nothing {
+		return append(b, "null"...)
+	}
+	return appendName(b, kind.String())
 }
 
 func appendInputAddr(b []byte, j *job.Job) []byte {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"strconv"
@@ -68,7 +69,7 @@ func (s *Server) output(c echo.Context) error {
 				return err
 			}
 			held.release() // the client may be slow to read
-			return s.answerBlob(c, of, ref)
+			return s.answerBlob(c, of, ref, cmp.Or(outputTypes[j.OutputAddrKind], echo.MIMEOctetStream))
 		}
 		return c.NoContent(http.StatusNoContent)
 	}

@@ -176,12 +176,19 @@ func TestOutputOfBlob(t *testing.T) {
 		address := r.do(http.MethodPut, "/blobs"+query, strings.NewReader(content)).object(http.StatusCreated)["address"].(string)
 		id := r.post("/jobs/create", `{`+of+`"type":"t","payload":1}`).object(http.StatusCreated)["job_id"].(string)
 		r.post("/jobs/claim", `{"runner_id":"r"}`).object(http.StatusOK)
-		r.post("/jobs/"+id+"/complete", `{"code":"ok","output_addr":"`+address+`"}`).object(http.StatusOK)
+		kind, mediaType := "", "application/octet-stream"
+		if client != "" {
+			kind, mediaType = `,"output_addr_kind":"json"`, "application/json"
+		}
+		r.post("/jobs/"+id+"/complete", `{"code":"ok","output_addr":"`+address+`"`+kind+`}`).object(http.StatusOK)
 		a := r.get("/jobs/" + id + "/output?wait_ms=1000")
+		if got := a.header.Get("Content-Type"); got != mediaType || a.header.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("the output has the type %s: %v", got, a.header)
+		}
 		if a.status != http.StatusOK || a.body != content || a.header.Get(headerOutputAddr) != address || a.header.Get(headerStatus) != "completed" || a.header.Get("Etag") != `"`+address+`"` {
 			t.Errorf("%d %q %v", a.status, a.body, a.header)
 		}
-		if a := r.get("/jobs/"+id+"/output", "Range", "bytes=2-4"); a.status != http.StatusPartialContent || a.body != "234" {
+		if a := r.get("/jobs/"+id+"/output", "Range", "bytes=2-4"); a.status != http.StatusPartialContent || a.body != "234" || a.header.Get("Content-Type") != mediaType {
 			t.Errorf("%d %q", a.status, a.body)
 		}
 		if a := r.get("/jobs/"+id+"/output", "If-None-Match", `"`+address+`"`); a.status != http.StatusNotModified {

@@ -18,6 +18,7 @@ type outcomeFields struct {
 	ExitCode    *int64         `json:"exit_code"`
 	ProcessExit *int64         `json:"process_exit"`
 	OutputAddr  *string        `json:"output_addr"`
+	AddrKind    *string        `json:"output_addr_kind"`
 	LogAddr     *string        `json:"log_addr"`
 	Output      jsontext.Value `json:"output"`
 	OutputB64   *[]byte        `json:"output_b64"`
@@ -143,6 +144,17 @@ func (f *outcomeFields) outcome() (o job.Outcome, err error) {
 			return o, badField("output_addr", err)
 		}
 		o.OutputAddr = *f.OutputAddr
+	}
+	if f.AddrKind != nil {
+		if o.OutputAddrKind, err = job.ParseKind("output_addr_kind", *f.AddrKind); err == nil && o.OutputAddrKind == job.Nothing {
+			err = fmt.Errorf("output_addr_kind must be text, json or bytes, not %q", shortened(*f.AddrKind))
+		}
+		if err == nil {
+			err = o.CheckAddrKind()
+		}
+		if err != nil {
+			return o, badField("output_addr_kind", err)
+		}
 	}
 	if f.LogAddr != nil {
 		if err := job.CheckText("log_addr", *f.LogAddr, 0, job.MaxAddrBytes); err != nil {

@@ -46,6 +46,9 @@ func (r *resultReader) run(run *runs.BatchRun) error {
 		Status: f.Status.String(), Code: f.Code.String(), ExitCode: f.ExitCode, Error: f.Error, OutputAddr: f.OutputAddr, LogAddr: f.LogAddr,
 		Why: f.Why.String(), CompletedAt: f.CompletedAt, Meta: map[string]string{},
 	}
+	if f.OutputAddrKind != job.Nothing {
+		first.OutputAddrKind = Kind(f.OutputAddrKind.String())
+	}
 	for name, value := range f.Meta.All() {
 		first.Meta[name] = value
 	}

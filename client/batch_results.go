@@ -32,10 +32,12 @@ type BatchResult struct {
 	Output      []byte
 	OutputKind  Kind
 	OutputAddr  string
-	LogAddr     string
-	Why         string
-	CompletedAt int64 // unix ms
-	Meta        map[string]string
+	// OutputAddrKind is the kind of what OutputAddr names; None if the runner has not said it.
+	OutputAddrKind Kind
+	LogAddr        string
+	Why            string
+	CompletedAt    int64 // unix ms
+	Meta           map[string]string
 }
 
 // resultLine is a line of the answer: a result or, as the last one, where to continue.
@@ -50,6 +52,7 @@ type resultLine struct {
 	Output      jsontext.Value    `json:"output"`
 	OutputB64   []byte            `json:"output_b64"`
 	OutputAddr  string            `json:"output_addr"`
+	AddrKind    Kind              `json:"output_addr_kind"`
 	LogAddr     string            `json:"log_addr"`
 	Why         string            `json:"why"`
 	CompletedAt int64             `json:"completed_at"`
@@ -62,7 +65,7 @@ type resultLine struct {
 func (l *resultLine) result() (BatchResult, error) {
 	r := BatchResult{
 		Line: l.Line, JobID: l.JobID, Status: l.Status, Code: l.Code, ExitCode: l.ExitCode, ProcessExit: l.ProcessExit, Error: l.Error,
-		OutputAddr: l.OutputAddr, LogAddr: l.LogAddr, Why: l.Why, CompletedAt: l.CompletedAt, Meta: l.Meta,
+		OutputAddr: l.OutputAddr, OutputAddrKind: l.AddrKind, LogAddr: l.LogAddr, Why: l.Why, CompletedAt: l.CompletedAt, Meta: l.Meta,
 	}
 	switch {
 	case l.OutputB64 != nil:

@@ -34,7 +34,7 @@ func someResults() (list []job.Job, lines []int64) {
 		case 6:
 			j.Status, j.Code, j.ExitCode, j.Error, j.ProcessExit, j.OutputKind, j.Output = job.Failed, job.Fail, 404, "no, not again", new(int64(3)), job.Nothing, nil
 		case 7:
-			j.OutputKind, j.Output, j.Meta, j.LogAddr, j.OutputAddr = job.JSON, []byte(`{"a":1}`), "user=u%201", "s3://l", "s3://o"
+			j.OutputKind, j.Output, j.Meta, j.LogAddr, j.OutputAddr, j.OutputAddrKind = job.JSON, []byte(`{"a":1}`), "user=u%201", "s3://l", "s3://o", job.Bytes
 		case 8:
 			j.OutputKind, j.Output = job.Bytes, []byte{0, 255, '\n'}
 		}
@@ -58,7 +58,7 @@ func resultsIn(mediaType string, from int64) string {
 			case 6:
 				output, more = "null", `,"error":"no, not again","process_exit":3`
 			case 7:
-				output, more = string(j.Output), `,"output_addr":"s3://o","log_addr":"s3://l"`
+				output, more = string(j.Output), `,"output_addr":"s3://o","output_addr_kind":"bytes","log_addr":"s3://l"`
 			case 8:
 				output, more = "null", `,"output_b64":"AP8K"`
 			}

@@ -282,7 +282,7 @@ func (o *Chunks) loadOutput(ctx context.Context, c *Client, r *BatchResult) erro
 	if r.Output, err = o.read(ctx, stored, r.OutputAddr, -1); err != nil {
 		return fmt.Errorf("read the output of job %s: blob %s: %w", r.JobID, r.OutputAddr, err)
 	}
-	r.OutputKind = kindOf(None, r.Output)
+	r.OutputKind = kindOf(r.OutputAddrKind, r.Output)
 	return nil
 }
 

@@ -275,7 +275,7 @@ func TestOutputAtAddress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, o := range []client.Outcome{{OutputAddr: b.Address}, {OutputAddr: b.Address, Output: []byte("inline")}, {OutputAddr: "ftp://elsewhere"}} {
+	for i, o := range []client.Outcome{{OutputAddr: b.Address, OutputAddrKind: client.JSON}, {OutputAddr: b.Address, Output: []byte("inline")}, {OutputAddr: "ftp://elsewhere"}} {
 		if _, err := c.Complete(ctx, claim.Jobs[i].ID, claim.ID, o); err != nil {
 			t.Fatal(err)
 		}
@@ -284,7 +284,7 @@ func TestOutputAtAddress(t *testing.T) {
 	for r, err := range c.Results(ctx, created.BatchID, client.ResultsQuery{Chunks: &client.Chunks{}}) {
 		got = append(got, fmt.Sprint(string(r.Output), " ", r.OutputKind, " ", err))
 	}
-	if want := []string{"the output text <nil>", "inline text <nil>", "  <nil>"}; !slices.Equal(got, want) {
+	if want := []string{"the output json <nil>", "inline text <nil>", "  <nil>"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	for _, err := range c.Results(ctx, created.BatchID, client.ResultsQuery{Chunks: &client.Chunks{MaxBytes: 9}}) {

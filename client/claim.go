@@ -199,7 +199,10 @@ type Outcome struct {
 	// ProcessExit is the exit status of a process.
 	ProcessExit *int64
 	OutputAddr  string
-	LogAddr     string // of what the run printed, such as a blob; JobLog then returns it
+	// OutputAddrKind is the kind of what OutputAddr names, Text, JSON or Bytes, by which the server answers when the blob is
+	// read as the output of the job; None does not say it.
+	OutputAddrKind Kind
+	LogAddr        string // of what the run printed, such as a blob; JobLog then returns it
 	// Output is the job's result. With an empty OutputKind it is sent as Text if it is valid UTF-8, otherwise as Bytes,
 	// and not at all if it is empty.
 	Output     []byte
@@ -226,6 +229,6 @@ func (o *Outcome) final() bool {
 
 // plain reports whether o is ok and has nothing else to report.
 func (o *Outcome) plain() bool {
-	return (o.Code == "" || o.Code == "ok") && (o.ExitCode == 0 || o.ExitCode == job.OK.DefaultExitCode()) && o.ProcessExit == nil && o.OutputAddr == "" && o.LogAddr == "" && o.OutputKind == None && len(o.Output) == 0 &&
+	return (o.Code == "" || o.Code == "ok") && (o.ExitCode == 0 || o.ExitCode == job.OK.DefaultExitCode()) && o.ProcessExit == nil && o.OutputAddr == "" && o.OutputAddrKind == None && o.LogAddr == "" && o.OutputKind == None && len(o.Output) == 0 &&
 		o.Error == "" && o.DelayMs == nil && len(o.Then) == 0
 }

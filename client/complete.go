@@ -38,6 +38,7 @@ type outcomeBody struct {
 	ExitCode    int            `json:"exit_code,omitzero"`
 	ProcessExit *int64         `json:"process_exit,omitzero"`
 	OutputAddr  string         `json:"output_addr,omitzero"`
+	AddrKind    Kind           `json:"output_addr_kind,omitzero"`
 	LogAddr     string         `json:"log_addr,omitzero"`
 	Output      jsontext.Value `json:"output,omitzero"`
 	OutputB64   []byte         `json:"output_b64,omitzero"`
@@ -54,7 +55,7 @@ type outcomesBody struct {
 }
 
 func (o *Outcome) body(jobID string) (b outcomeBody, err error) {
-	b = outcomeBody{JobID: jobID, Code: o.Code, ExitCode: o.ExitCode, ProcessExit: o.ProcessExit, OutputAddr: o.OutputAddr, LogAddr: o.LogAddr, Error: o.Error, DelayMs: o.DelayMs}
+	b = outcomeBody{JobID: jobID, Code: o.Code, ExitCode: o.ExitCode, ProcessExit: o.ProcessExit, OutputAddr: o.OutputAddr, AddrKind: o.OutputAddrKind, LogAddr: o.LogAddr, Error: o.Error, DelayMs: o.DelayMs}
 	if b.Code == "" && b.ExitCode == 0 {
 		b.Code = "ok"
 	}

@@ -126,14 +126,16 @@ type Job struct {
 	BinaryAddr string `json:"binary_addr"`
 	InputAddr  string `json:"input_addr"`
 
-	Output      []byte `json:"-"`
-	OutputKind  Kind   `json:"-"`
-	OutputAddr  string `json:"output_addr"`
-	LogAddr     string `json:"log_addr"` // of what the last run printed
-	Code        string `json:"code"`     // ok, failed, retry or error
-	ExitCode    int    `json:"exit_code"`
-	ProcessExit *int64 `json:"process_exit"`
-	Error       string `json:"error"`
+	Output     []byte `json:"-"`
+	OutputKind Kind   `json:"-"`
+	OutputAddr string `json:"output_addr"`
+	// OutputAddrKind is the kind of what OutputAddr names; None if the runner has not said it.
+	OutputAddrKind Kind   `json:"output_addr_kind"`
+	LogAddr        string `json:"log_addr"` // of what the last run printed
+	Code           string `json:"code"`     // ok, failed, retry or error
+	ExitCode       int    `json:"exit_code"`
+	ProcessExit    *int64 `json:"process_exit"`
+	Error          string `json:"error"`
 
 	Attempts    []Attempt `json:"attempts"` // the newest 20 runs that did not succeed, oldest first
 	RunAttempts int       `json:"run_attempts"`

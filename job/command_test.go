@@ -51,6 +51,7 @@ func commands() map[string]Command {
 		"tickle-runner":  Tickle{Runner: "r1", Progress: -1},
 		"complete":       Complete{Outcomes: []Outcome{{ID: at(1), Code: OK, ExitCode: 200, DelayMs: -1}}},
 		"complete-all":   Complete{Claim: at(0), Runner: "r1", All: &Outcome{Code: OK, ExitCode: 204, DelayMs: -1, Result: Result{OutputAddr: "s3://out"}}},
+		"complete-addr":  Complete{Outcomes: []Outcome{{ID: at(1), Code: OK, ExitCode: 200, DelayMs: -1, Result: Result{OutputAddr: "s3://out", OutputAddrKind: JSON}}}},
 		"complete-unget": Complete{Claim: at(0), All: &Outcome{Code: Unget, DelayMs: -1}},
 		"complete-several": Complete{Claim: at(0), All: &Outcome{Code: Fail, ExitCode: 400, DelayMs: -1}, Outcomes: []Outcome{
 			{ID: at(1), Code: Error, ExitCode: 500, DelayMs: 0, Error: "no luck,\n50% = bad", Result: Result{ProcessExit: &exit}},

@@ -63,6 +63,9 @@ func appendOutcome(body []byte, o *Outcome) []byte {
 		f = fmt.Appendf(f, "%d", *o.ProcessExit)
 	}
 	f.text("output_addr", o.OutputAddr)
+	if o.OutputAddrKind != Nothing {
+		f.text("output_addr_kind", o.OutputAddrKind.String())
+	}
 	f.text("log_addr", o.LogAddr)
 	if o.OutputKind != Nothing {
 		f.text("output_kind", o.OutputKind.String())
@@ -191,6 +194,10 @@ func decodeOutcome(body []byte) (o Outcome, rest []byte, err error) {
 			o.ProcessExit = &n
 		case "output_addr":
 			o.OutputAddr = r.bounded(key, raw, MaxAddrBytes)
+		case "output_addr_kind":
+			if o.OutputAddrKind, err = ParseKind(key, raw); err != nil {
+				r.fail(err)
+			}
 		case "log_addr":
 			o.LogAddr = r.bounded(key, raw, MaxAddrBytes)
 		case "output_kind":
@@ -210,6 +217,9 @@ func decodeOutcome(body []byte) (o Outcome, rest []byte, err error) {
 	}
 	if o.Code == NoCode || o.ExitCode != 0 && o.Code.DefaultExitCode() == 0 || o.Code.DefaultExitCode() != 0 && ExitCodeClass(o.ExitCode) != o.Code {
 		return o, nil, fmt.Errorf("outcome %q: code and exit_code do not fit", line)
+	}
+	if err := o.CheckAddrKind(); err != nil {
+		return o, nil, fmt.Errorf("outcome %q: %w", line, err)
 	}
 	if o.OutputKind == Nothing && length > 0 {
 		return o, nil, fmt.Errorf("outcome %q: output without its kind", line)

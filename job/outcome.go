@@ -1,5 +1,10 @@
 package job
 
+import (
+	"errors"
+	"fmt"
+)
+
 // Outcome is how a run ended, as its runner reports it.
 type Outcome struct {
 	ID       ID   // zero in the outcome that a bulk complete gives to all jobs of a claim
@@ -18,14 +23,27 @@ type Outcome struct {
 type Result struct {
 	ProcessExit *int64 // the exit status of a process or container, as its system reports it
 	OutputAddr  string
-	LogAddr     string `json:",omitzero"` // of what the run printed
-	OutputKind  Kind   // Nothing: no inline output
-	Output      []byte
+	// OutputAddrKind is the kind of what OutputAddr names: Text, JSON or Bytes; Nothing: the runner has not said.
+	OutputAddrKind Kind   `json:",omitzero"`
+	LogAddr        string `json:",omitzero"` // of what the run printed
+	OutputKind     Kind   // Nothing: no inline output
+	Output         []byte
 }
 
 // Empty reports whether there is nothing to keep.
 func (r *Result) Empty() bool {
 	return r.ProcessExit == nil && r.OutputAddr == "" && r.LogAddr == "" && r.OutputKind == Nothing
+}
+
+// CheckAddrKind says what is wrong with the kind of what the address names, or nil.
+func (r *Result) CheckAddrKind() error {
+	switch {
+	case r.OutputAddrKind == WASI:
+		return fmt.Errorf("output_addr_kind must be text, json or bytes, not %s", r.OutputAddrKind)
+	case r.OutputAddrKind != Nothing && r.OutputAddr == "":
+		return errors.New("output_addr_kind requires output_addr")
+	}
+	return nil
 }
 
 // Same reports whether a repeated outcome is the one that was stored, so that repeating it is no error.

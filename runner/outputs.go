@@ -31,7 +31,7 @@ func (r *Runner) withBlob(u *client.Run, e task.End) task.End {
 	address, err := r.putOutput(u, u.Job, e.Output)
 	switch {
 	case err == nil:
-		e.Output, e.OutputKind, e.OutputAddr = nil, client.None, address
+		e.Output, e.OutputKind, e.OutputAddr, e.OutputAddrKind = nil, client.None, address, e.OutputKind
 		return e
 	case u.Err() != nil:
 		return task.Error(fmt.Sprintf("the run was ended while its output was stored: %v", context.Cause(u)))

@@ -419,7 +419,7 @@ func TestLongOutputs(t *testing.T) {
 				t.Fatal(err)
 			}
 			o, err := r.Output(r.Context(), j.ID, 0)
-			if err != nil || string(o.Bytes) != strings.Repeat("x", long) || j.OutputAddr == "" || o.Addr != j.OutputAddr || len(j.Output) > 0 || j.RunAttempts != 1 || (j.Status == "failed") != (typ == "failed") {
+			if err != nil || string(o.Bytes) != strings.Repeat("x", long) || j.OutputAddr == "" || o.Addr != j.OutputAddr || o.Kind != client.Text || j.OutputAddrKind != client.Text || len(j.Output) > 0 || j.RunAttempts != 1 || (j.Status == "failed") != (typ == "failed") {
 				t.Errorf("%s: %v; %d bytes at %q; %s %.100s", typ, err, len(o.Bytes), o.Addr, j.Status, j.Error)
 			}
 		}

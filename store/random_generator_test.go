@@ -485,7 +485,7 @@ func (g *generator) outcome() job.Outcome {
 			*o.ProcessExit = oneOf[int64](g, 0, -1, 137)
 		}
 		if g.some(20) {
-			o.OutputAddr, o.LogAddr = "s3://out put", "s3://log"
+			o.OutputAddr, o.OutputAddrKind, o.LogAddr = "s3://out put", job.JSON, "s3://log"
 		}
 		if g.some(25) {
 			o.OutputKind, o.Output = job.Text, []byte(oneOf(g, "result", "two\nlines"))

@@ -37,7 +37,7 @@ func rowForms() map[string]struct {
 	r := &runner{name: "r1", claims: 2, held: 3, tickledAt: 4, promise: job.Promise{From: 5, Until: 6, Seq: 7}, open: []uint64{1, math.MaxUint64}}
 	left := &purgedBatch{812, []uint32{0, 7, 1<<22 - 1}, true}
 	attempt := job.Attempt{At: 1, Runner: "r", Code: job.Error, ExitCode: 500, Error: "two\nlines", Why: job.Reported, StartedAt: 1}
-	result := job.Result{ProcessExit: &exit, OutputAddr: "there", LogAddr: "kept", OutputKind: job.Bytes, Output: []byte{0, 255}}
+	result := job.Result{ProcessExit: &exit, OutputAddr: "there", OutputAddrKind: job.JSON, LogAddr: "kept", OutputKind: job.Bytes, Output: []byte{0, 255}}
 	made := &done{digest: job.Digest{1, 0xff}, seq: 812, at: startAt, lines: 9, group: b.groups.groups[0], queueName: queueName{"a", "x y"}, existing: []madeBy{{3, jobID(1, 2, 3)}}}
 	made.group.first = 0
 	made.ended = []endedPart{}

@@ -43,6 +43,7 @@ func decodeAttemptBrief(value []byte, most int) job.Attempt {
 const (
 	hasProcessExit = 1 << iota
 	hasLogAddr
+	hasOutputAddrKind
 )
 
 // Result and progress rows begin with the claim under which they were reported: under another they are not shown, so
@@ -57,6 +58,9 @@ func encodeResult(claimSeq uint64, r *job.Result) []byte {
 	if r.LogAddr != "" {
 		parts |= hasLogAddr
 	}
+	if r.OutputAddrKind != job.Nothing {
+		parts |= hasOutputAddrKind
+	}
 	e.Uint(parts)
 	if r.ProcessExit != nil {
 		e.Int(*r.ProcessExit)
@@ -66,6 +70,9 @@ func encodeResult(claimSeq uint64, r *job.Result) []byte {
 	e.Bytes(r.Output)
 	if r.LogAddr != "" {
 		e.Text(r.LogAddr)
+	}
+	if r.OutputAddrKind != job.Nothing {
+		e.Uint(uint64(r.OutputAddrKind))
 	}
 	return e
 }
@@ -83,6 +90,9 @@ func decodeResult(value []byte) (claimSeq uint64, r job.Result) {
 	r.Output = append([]byte{}, d.Bytes()...)
 	if parts&hasLogAddr != 0 {
 		r.LogAddr = d.Text()
+	}
+	if parts&hasOutputAddrKind != 0 {
+		r.OutputAddrKind = job.Kind(d.Uint())
 	}
 	return claimSeq, r
 }

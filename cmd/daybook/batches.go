@@ -232,6 +232,7 @@ type resultDocument struct {
 	Output      any               `json:"output,omitempty"`
 	OutputB64   []byte            `json:"output_b64,omitempty"`
 	OutputAddr  string            `json:"output_addr,omitempty"`
+	AddrKind    client.Kind       `json:"output_addr_kind,omitempty"`
 	LogAddr     string            `json:"log_addr,omitempty"`
 	Why         string            `json:"why"`
 	CompletedAt int64             `json:"completed_at"`
@@ -241,7 +242,7 @@ type resultDocument struct {
 func documentOfResult(r *client.BatchResult) resultDocument {
 	doc := resultDocument{
 		Line: r.Line, JobID: r.JobID, Status: r.Status, Code: r.Code, ExitCode: r.ExitCode, ProcessExit: r.ProcessExit, Error: r.Error,
-		OutputAddr: r.OutputAddr, LogAddr: r.LogAddr, Why: r.Why, CompletedAt: r.CompletedAt, Meta: r.Meta,
+		OutputAddr: r.OutputAddr, AddrKind: r.OutputAddrKind, LogAddr: r.LogAddr, Why: r.Why, CompletedAt: r.CompletedAt, Meta: r.Meta,
 	}
 	switch r.OutputKind {
 	case client.Text:

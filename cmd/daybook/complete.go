@@ -75,6 +75,7 @@ repeated. Without it, anybody completes the job.`,
 	flags.StringVar(&file, "output-file", "", "file with the output; - is standard input")
 	flags.BoolVar(&asValue, "value", false, "the output is a JSON value")
 	flags.StringVar(&o.OutputAddr, "output-addr", "", "address of the output, in place of the output itself")
+	flags.StringVar((*string)(&o.OutputAddrKind), "output-addr-kind", "", "kind of what --output-addr names: text, json or bytes")
 	flags.StringVar(&o.Error, "error", "", "why the run did not succeed")
 	flags.Var(&delay, "delay", "how long the job waits after retry or error (default: its backoff)")
 	flags.Lookup("delay").DefValue = ""

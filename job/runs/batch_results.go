@@ -101,7 +101,7 @@ func (r *BatchRun) follows(j *job.Job, line int64) bool {
 	f := &r.First
 	return line == r.Line+int64(r.N) && f.ID.Line()+r.N < job.MaxLines && j.ID == r.ID(r.N) &&
 		f.Status == j.Status && f.Code == j.Code && f.ExitCode == j.ExitCode && equal(f.ProcessExit, j.ProcessExit) && f.Error == j.Error &&
-		f.OutputAddr == j.OutputAddr && f.LogAddr == j.LogAddr && f.OutputKind == j.OutputKind && f.Why == j.Why && f.CompletedAt == j.CompletedAt && f.Meta == j.Meta
+		f.OutputAddr == j.OutputAddr && f.OutputAddrKind == j.OutputAddrKind && f.LogAddr == j.LogAddr && f.OutputKind == j.OutputKind && f.Why == j.Why && f.CompletedAt == j.CompletedAt && f.Meta == j.Meta
 }
 
 func equal(a, b *int64) bool { return a == b || a != nil && b != nil && *a == *b }
@@ -144,7 +144,7 @@ func AppendBatchRunHead(b []byte, r *BatchRun, size int) []byte {
 		w.int("process_exit", *j.ProcessExit)
 	}
 	w.text("error", j.Error)
-	w.text("output_addr", j.OutputAddr)
+	w.addr(&j.Result)
 	w.text("log_addr", j.LogAddr)
 	w.text("why", j.Why.String())
 	w.set("completed_at", j.CompletedAt, 0)
@@ -323,7 +323,7 @@ func (h *head) batchRun(next int64) (r BatchRun, size int) {
 		j.ProcessExit = &n
 	}
 	j.Error = h.text("error", job.MaxErrorBytes)
-	j.OutputAddr = h.text("output_addr", job.MaxAddrBytes)
+	h.addr(&j.Result)
 	j.LogAddr = h.text("log_addr", job.MaxAddrBytes)
 	j.Why = named(h, "why", job.ParseWhy)
 	j.CompletedAt = h.set("completed_at", 1, maxShownMs, 0)

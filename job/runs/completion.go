@@ -104,11 +104,27 @@ func (w *writer) outcome(o *job.Outcome, frame job.Frame, size int) {
 	}
 	w.text("error", o.Error)
 	w.set("delay_ms", o.DelayMs, -1)
-	w.text("output_addr", o.OutputAddr)
+	w.addr(&o.Result)
 	w.text("log_addr", o.LogAddr)
 	if frame != job.NoFrame {
 		w.kind(o.OutputKind, frame)
 		w.int("bytes", int64(size))
+	}
+}
+
+// addr appends where an output is stored elsewhere, and of what kind it is.
+func (w *writer) addr(r *job.Result) {
+	w.text("output_addr", r.OutputAddr)
+	if r.OutputAddrKind != job.Nothing {
+		w.text("output_addr_kind", r.OutputAddrKind.String())
+	}
+}
+
+func (h *head) addr(r *job.Result) {
+	r.OutputAddr = h.text("output_addr", job.MaxAddrBytes)
+	r.OutputAddrKind = named(h, "output_addr_kind", givenKind)
+	if err := r.CheckAddrKind(); err != nil {
+		h.fail("%w", err)
 	}
 }
 
@@ -169,7 +185,7 @@ func (h *head) outcome() (o job.Outcome, frame job.Frame, size int) {
 	if o.DelayMs = h.set("delay_ms", 0, job.MaxDelayMs, -1); o.DelayMs >= 0 && o.Code != job.Retry && o.Code != job.Error {
 		h.fail("field delay_ms requires code=retry or code=error")
 	}
-	o.OutputAddr = h.text("output_addr", job.MaxAddrBytes)
+	h.addr(&o.Result)
 	o.LogAddr = h.text("log_addr", job.MaxAddrBytes)
 	o.OutputKind, frame = h.kind()
 	if frame != job.NoFrame {

@@ -153,8 +153,8 @@ func (r *running) see(f *fixture) (*state, error) {
 			first = errors.Join(first, err)
 			delete(s.docs, id)
 		default:
-			s.docs[id] = fmt.Sprintf("%v %s %q %v %d %d/%d %q %q %s %s attempts %s, by %v, hops %d, meta %q, key %q, on_complete %q", doc.Status, doc.Client, doc.Payload, doc.Code, doc.ExitCode,
-				doc.RunAttempts, doc.MaxAttempts, doc.Error, doc.Output, doc.OutputAddr, doc.LogAddr, attempts(doc.Attempts), doc.Claim, doc.Hops, doc.Meta, doc.UniqueKey, doc.OnComplete)
+			s.docs[id] = fmt.Sprintf("%v %s %q %v %d %d/%d %q %q %s (%v) %s attempts %s, by %v, hops %d, meta %q, key %q, on_complete %q", doc.Status, doc.Client, doc.Payload, doc.Code, doc.ExitCode,
+				doc.RunAttempts, doc.MaxAttempts, doc.Error, doc.Output, doc.OutputAddr, doc.OutputAddrKind, doc.LogAddr, attempts(doc.Attempts), doc.Claim, doc.Hops, doc.Meta, doc.UniqueKey, doc.OnComplete)
 		}
 	}
 	for _, id := range f.sessions {

@@ -97,7 +97,7 @@ func (f *fixture) work(r *running, cut bool, wake func()) error {
 		func() error { _, _, err := r.Tickle(ctx, job.Tickle{Runner: "r1", Progress: -1}); return err },
 		func() error {
 			ok, failed := outcome(docs[0].ID, job.OK), outcome(docs[1].ID, job.Fail)
-			ok.OutputKind, ok.Output, ok.OutputAddr = job.Text, []byte("out\nput"), "sha256-o"
+			ok.OutputKind, ok.Output, ok.OutputAddr, ok.OutputAddrKind = job.Text, []byte("out\nput"), "sha256-o", job.Bytes
 			failed.Error = "no such thing"
 			_, _, err := r.Complete(ctx, job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{ok, failed, outcome(docs[2].ID, job.Error)}})
 			return err

@@ -320,7 +320,7 @@ func (u *audit) checkMovedDocument(doc *job.Job) error {
 	if s := u.movedOf(doc.ID); s.end.seq != 0 && s.end.status.Terminal() && doc.Status != s.end.status && len(u.redrivesOf(doc)) == 0 {
 		return fmt.Errorf("job %v was answered as %v at %d, and now is %+v", doc.ID, s.end.status, s.end.from, *doc)
 	}
-	if s := u.movedOf(doc.ID); s.result != nil && doc.Status == s.end.status && len(u.redrivesOf(doc)) == 0 && (doc.OutputAddr != s.result.OutputAddr || string(doc.Output) != string(s.result.Output)) {
+	if s := u.movedOf(doc.ID); s.result != nil && doc.Status == s.end.status && len(u.redrivesOf(doc)) == 0 && (doc.OutputAddr != s.result.OutputAddr || doc.OutputAddrKind != s.result.OutputAddrKind || string(doc.Output) != string(s.result.Output)) {
 		return fmt.Errorf("job %v was ended at %d with the output %q at %q, and now is %+v", doc.ID, s.end.seq, s.result.Output, s.result.OutputAddr, *doc)
 	}
 	if doc.Why == job.Expired && (doc.ExpiresAt == 0 || doc.CompletedAt < doc.ExpiresAt) {

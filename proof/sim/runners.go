@@ -200,7 +200,7 @@ func (u *user) outcome(id job.ID) job.Outcome {
 	case 2:
 		o.DelayMs = int64(u.random.IntN(500))
 	case 3:
-		o.OutputAddr = fmt.Sprintf("store:%d", u.random.Uint64())
+		o.OutputAddr, o.OutputAddrKind = fmt.Sprintf("store:%d", u.random.Uint64()), job.JSON
 	}
 	if o.Code == job.Unget {
 		o = job.Outcome{ID: id, Code: job.Unget, DelayMs: -1}
