@@ -269,10 +269,10 @@ check-scale: ## memory of a check of ten million one-job batches; CHECK_BATCHES=
 
 PROOF := DAYBOOK_REPORT=$(CURDIR)/docs/explanation/reliability.md $(GO) test -count=1 -v -timeout 90m
 
-sim: ## SEEDS (10000) simulated servers with crashes and faults; about ten minutes; reports to docs/explanation/reliability.md
+sim: ## SEEDS (10000) simulated servers with crashes and faults; 45 minutes on two processors; reports to docs/explanation/reliability.md
 	$(PROOF) ./proof/sim -seeds $(or $(SEEDS),10000)
 
-corruption: ## every damage to a journal and a store, and what a start makes of it; reports to docs/explanation/reliability.md
+corruption: ## every damage to a journal and a store, and what a start makes of it; 70 minutes on two processors; reports to docs/explanation/reliability.md
 	$(PROOF) ./proof/corruption -full
 
 crash: build ## the real binary: 200 kills, 500 power cuts, stops, full and read-only disks; reports to docs/explanation/reliability.md
