@@ -32,6 +32,47 @@ func TestReplace(t *testing.T) {
 	}
 }
 
+// TestWrite: a full run replaces its block of the page, and nothing else.
+func TestWrite(t *testing.T) {
+	path := filepath.Join("..", "..", "docs", "explanation", "reliability.md")
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stamp, err := stampOf(path); err != nil || stamp.Commit == "unknown" {
+		t.Errorf("the stamp of %s is %q, %v", path, stamp, err)
+	}
+	// The same page in a copy of the tree.
+	root := t.TempDir()
+	for _, dir := range append([]string{filepath.Join("docs", "explanation")}, storageCode...) {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, dir, "a.go"), []byte("package a\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, text := range map[string]string{"CHANGELOG.md": "# Changelog\n", "docs/explanation/reliability.md": string(page)} {
+		if err := os.WriteFile(filepath.Join(root, filepath.FromSlash(name)), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path = filepath.Join(root, "docs", "explanation", "reliability.md")
+	t.Setenv(PageVar, path)
+	Write(t, "sim", "the figures of a test")
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, _ := strings.Cut(string(page), "<!-- sim -->\n")
+	_, after, _ := strings.Cut(rest, "<!-- /sim -->\n")
+	middle, ok := strings.CutPrefix(string(got), before+"<!-- sim -->\nRun on ")
+	middle, ok2 := strings.CutSuffix(middle, "\n\nthe figures of a test\n<!-- /sim -->\n"+after)
+	if !ok || !ok2 || strings.Contains(middle, "\n") {
+		t.Errorf("the page is\n%s", got)
+	}
+}
+
 // TestFigures: each block of docs/explanation/reliability.md names the code that it is about, and none is older than a release.
 func TestFigures(t *testing.T) {
 	root := filepath.Join("..", "..")

@@ -77,9 +77,9 @@ func releases(changelog string) (list []string) {
 	return list
 }
 
-// stampOf makes the stamp of a run that ends now, for the tree that contains the page.
+// stampOf makes the stamp of a run that ends now, for the tree that contains the page in docs/explanation.
 func stampOf(page string) (Stamp, error) {
-	root := filepath.Dir(filepath.Dir(page))
+	root := filepath.Join(filepath.Dir(page), "..", "..")
 	s := Stamp{Date: time.Now().UTC().Format(time.DateOnly), Commit: commitOf(root, page), Release: "none"}
 	changelog, err := os.ReadFile(filepath.Join(root, "CHANGELOG.md"))
 	if err != nil {
