@@ -7,6 +7,7 @@
 //
 // Files:
 //   - daybooktest.go: a server for a test.
+//   - address.go: a free address to listen on.
 //   - process.go: the process of a server. process_linux.go, process_other.go: it ends with the process of the test.
 package daybooktest
 

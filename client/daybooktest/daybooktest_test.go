@@ -40,6 +40,34 @@ func TestKill(t *testing.T) {
 	}
 }
 
+// TestFreeAddress: each address is another one, can be listened on, and has a port that no outgoing connection takes.
+func TestFreeAddress(t *testing.T) {
+	seen := map[string]bool{}
+	for range 20 {
+		address, err := FreeAddress()
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		if port := l.Addr().(*net.TCPAddr).Port; port < firstPort || port >= firstPort+ports || seen[address] {
+			t.Errorf("%s; seen: %v", address, seen)
+		}
+		seen[address] = true
+	}
+	// The test listens on what would come next; if another process does so already, that is as good.
+	next := fmt.Sprintf("127.0.0.1:%d", firstPort+(tried.port+1)%ports)
+	if l, err := net.Listen("tcp", next); err == nil {
+		defer l.Close()
+	}
+	if address, err := FreeAddress(); err != nil || address == next {
+		t.Errorf("%s, %v, although a process listens on %s", address, err, next)
+	}
+}
+
 // TestBinary: the binary is the one that DAYBOOK_BINARY names, the tool, or the one in PATH. An error names all three.
 func TestBinary(t *testing.T) {
 	find := func(want string) {

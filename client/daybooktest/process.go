@@ -53,8 +53,8 @@ type Process struct {
 	Args   []string  // additional flags of serve
 	Log    io.Writer // receives its standard error; nil discards it
 
-	// Listen is the address to listen on. After the first Start it is the address with the actual port, which a restart
-	// keeps.
+	// Listen is the address to listen on; "" means that of FreeAddress. After the first Start it is the address with the
+	// actual port, which a restart keeps.
 	Listen string
 
 	cmd     *exec.Cmd     // nil when no process runs
@@ -90,7 +90,11 @@ func (p *Process) Start(ctx context.Context) error {
 // Launch starts the process and returns at once.
 func (p *Process) Launch() error {
 	if p.Listen == "" {
-		p.Listen = "127.0.0.1:0"
+		address, err := FreeAddress()
+		if err != nil {
+			return err
+		}
+		p.Listen = address
 	}
 	args := append([]string{"serve", "--listen", p.Listen, "--data", p.Data, "--init"}, p.Args...)
 	cmd := exec.Command(p.Binary, args...)

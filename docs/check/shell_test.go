@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -82,21 +81,24 @@ func run(t *testing.T, root string, p *page, s *script) string {
 	end()
 	if ctx.Err() != nil {
 		t.Errorf("%s: its commands did not end within %v", p.path, runIn)
+		logs, _ := filepath.Glob(filepath.Join(dir, "*.log"))
+		for _, path := range logs {
+			text, err := os.ReadFile(path)
+			t.Logf("%s: %s (%v)", filepath.Base(path), text, err)
+		}
 	} else if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay) {
 		t.Errorf("%s: %v", p.path, err)
 	}
 	return strings.ReplaceAll(out.String(), address, standsFor)
 }
 
-// freeAddress returns an address of loopback on which nothing listens.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := daybooktest.FreeAddress()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return address
 }
 
 // goEnvironment returns the environment without settings of Daybook, and with the caches of the go command, which

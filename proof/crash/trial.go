@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
-	"net"
 	"os/exec"
 	"sync"
 	"sync/atomic"
@@ -62,20 +60,8 @@ func (l *logTail) String() string {
 	return string(l.text)
 }
 
-// freeAddress finds a port to listen on. It is below the ports that the kernel assigns by itself, so that no outgoing
-// connection can have taken it when the server starts again.
-func freeAddress() (string, error) {
-	for range 200 {
-		address := fmt.Sprintf("127.0.0.1:%d", 12000+rand.IntN(18000))
-		if l, err := net.Listen("tcp", address); err == nil {
-			return address, l.Close()
-		}
-	}
-	return "", errors.New("no free port")
-}
-
 func newTrial(name, binary, data string, args ...string) (*trial, error) {
-	address, err := freeAddress()
+	address, err := daybooktest.FreeAddress()
 	if err != nil {
 		return nil, err
 	}
