@@ -164,7 +164,9 @@ func (e *Engine) commitApplied(u *uncommitted) error {
 	e.commits.count.Add(1)
 	e.reportEnds()
 	committed := time.Now()
-	e.silences.note(e.store.TakeSilent()) // before the answers to their claims, and before their jobs are offered
+	for _, runner := range e.store.TakeSilent() { // before the answers to their claims, and before their jobs are offered
+		e.silences.note(runner)
+	}
 	for i, r := range u.records {
 		if answerApplied(r, u.results[i], nil) {
 			e.giveBack(u.results[i])

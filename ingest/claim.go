@@ -64,7 +64,7 @@ type claimRequest struct {
 	admit    func(payloadBytes int64) error
 	stop     <-chan struct{} // closed when the claim must wait no longer; nil: never
 	ticket   uint64          // its place in line
-	silence  uint64          // of its runner, when the claim began
+	group    *runnerClaims   // the claims of its runner that are under way
 	lookedUp bool            // an earlier claim was looked for, or the claim has neither key nor number
 }
 
@@ -77,7 +77,8 @@ type claimAnswer struct {
 
 // answer carries out the claim, after other requests with the same key or in the same slot.
 func (r *claimRequest) answer(ctx context.Context, wait time.Duration) (claimAnswer, error) {
-	r.silence = r.e.Silence(r.cmd.Runner)
+	r.group = r.e.silences.begin(r.cmd.Runner)
+	defer r.e.silences.answer(r.group)
 	once := &r.cmd.Once
 	if !once.Given() {
 		r.lookedUp = true
@@ -307,7 +308,7 @@ func (r *claimRequest) handed(ctx context.Context, claimed *store.Claimed) (hand
 		e.unget(context.WithoutCancel(ctx), claimed.Claim)
 		return nil, err
 	}
-	if err == nil && r.silence != e.Silence(r.cmd.Runner) {
+	if err == nil && r.group.isSilent() {
 		e.unget(context.WithoutCancel(ctx), claimed.Claim)
 		return nil, errSilent
 	}
@@ -362,15 +363,11 @@ func (r *claimRequest) wait(ctx context.Context, timeout <-chan time.Time) (o of
 		return o, false, ErrTooManyParked
 	}
 	defer r.e.parked.leave(p)
-	silent, stop := r.e.silences.watch(r.cmd.Runner, r.silence)
-	defer stop()
-	select {
-	case <-silent: // nobody may read the answer; who does can claim again
+	if r.group.isSilent() { // nobody may read the answer; who does can claim again
 		return o, false, nil
-	default:
 	}
 	select {
-	case <-silent:
+	case <-r.group.silent:
 		return o, false, nil
 	case o, open := <-p.woken:
 		if !open {

@@ -63,6 +63,7 @@ func (e *Engine) Exchange(ctx context.Context, commands []job.Complete, c job.Cl
 		}
 		x.end = end
 	}
+	x.claim.group = e.silences.begin(c.Runner)
 	x.ends = completions{e: e, ctx: ctx, lane: journal.Control}
 	// If nothing can be claimed now, the completions may change that. The proposal is made first, so that the log does
 	// not write the completions while it is made.
@@ -102,7 +103,7 @@ func (x *Exchange) Ended(ctx context.Context) (ended []store.Ended, last Receipt
 		if x.claiming != nil {
 			x.ends.e.leave(x.claiming)
 		}
-		x.end()
+		x.answered()
 	}
 	return x.ends.ended, x.ends.last, err
 }
@@ -112,7 +113,7 @@ func (x *Exchange) Claimed(ctx context.Context, wait time.Duration, admit func(p
 	if t := x.inTurn; t != nil {
 		return t.ClaimAdmitted(ctx, t.claim, wait, admit)
 	}
-	defer x.end()
+	defer x.answered()
 	x.claim.admit = admit
 	a, answered, err := claimAnswer{}, false, x.refused
 	if x.claiming != nil && err == nil {
@@ -122,4 +123,10 @@ func (x *Exchange) Claimed(ctx context.Context, wait time.Duration, admit func(p
 		a, err = x.claim.take(ctx, wait)
 	}
 	return a.claimed, a.handed, a.receipt, err
+}
+
+// answered notes that the exchange is answered.
+func (x *Exchange) answered() {
+	x.claim.e.silences.answer(x.claim.group)
+	x.end()
 }

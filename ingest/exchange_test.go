@@ -55,6 +55,51 @@ func TestExchangeSharesAGroup(t *testing.T) {
 	}
 }
 
+// TestExchangeAfterASilence: a runner that let a lease run out, and asks again, gets jobs from the claim of an exchange, and
+// waits for them.
+func TestExchangeAfterASilence(t *testing.T) {
+	bubble(t, func(t *testing.T, e *Engine) {
+		ctx := t.Context()
+		if _, _, err := e.Create(ctx, lines(2)); err != nil {
+			t.Fatal(err)
+		}
+		before := e.Silence("r1")
+		claimOne(t, e)
+		time.Sleep(2 * time.Minute)
+		if e.Silence("r1") == before {
+			t.Fatal("the lease has not run out")
+		}
+		exchange := func(wait time.Duration) (took time.Duration) {
+			t.Helper()
+			began := time.Now()
+			x, err := e.Exchange(ctx, []job.Complete{completeOf(claimOne(t, e))}, claimOf(1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := x.Ended(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if claimed, jobs, _, err := x.Claimed(ctx, wait, admitAll); err != nil || len(jobs) != 1 {
+				t.Fatalf("claimed %+v, %d jobs, %v", claimed, len(jobs), err)
+			}
+			return time.Since(began)
+		}
+		exchange(0) // of the second job
+		if _, _, err := e.Create(ctx, lines(1)); err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			time.Sleep(time.Second)
+			if _, _, err := e.Create(ctx, lines(1)); err != nil {
+				t.Error(err)
+			}
+		}()
+		if took := exchange(time.Minute); took != time.Second {
+			t.Errorf("the claim waited %v for a job", took)
+		}
+	})
+}
+
 // TestExchangeClaimsWhatItReturned: the completions of a request may make the only job pending again, and the claim of
 // the request gets it.
 func TestExchangeClaimsWhatItReturned(t *testing.T) {

@@ -15,10 +15,11 @@ type lostRunner struct {
 	registry.Runner
 	through uint64 // claims up to this seq are those of the lost instance
 	jobs    int    // returned so far
-	// ended is closed when the connections of the runner have ended and returned what they held. patience bounds the wait
-	// for it.
-	ended    <-chan struct{}
-	patience time.Time
+	// answered is closed when the claims of the runner that were under way are answered, and those that got jobs have returned
+	// them: nobody is to lose an attempt of a job that no answer named. ended is closed when the connections of the runner
+	// have ended and returned what they held. patience bounds the wait for both.
+	answered, ended <-chan struct{}
+	patience        time.Time
 }
 
 const (
@@ -60,7 +61,7 @@ func (k *timekeeper) declareLost(asOf time.Time) bool {
 	lost, ok := e.runners.Lose(registry.Moment{At: e.log.Now(), Mono: asOf})
 	if ok {
 		k.losing = &lostRunner{Runner: lost, through: through, patience: time.Now().Add(endPatience)}
-		e.silences.note([]string{lost.ID})
+		k.losing.answered = e.silences.note(lost.ID)
 		if end := e.endConnections.Load(); end != nil {
 			k.losing.ended = (*end)(lost.ID)
 		}
@@ -68,17 +69,28 @@ func (k *timekeeper) declareLost(asOf time.Time) bool {
 	return ok
 }
 
+// returned reports whether what the connections and claims of the runner held is returned, with what they know of the runs
+// that had begun.
+func (l *lostRunner) returned() bool {
+	for _, c := range []*<-chan struct{}{&l.answered, &l.ended} {
+		select {
+		case <-*c:
+			*c = nil
+		default:
+			if *c != nil {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // returnJobs proposes the next command for the runner that was declared lost. It reports whether it succeeded.
 func (k *timekeeper) returnJobs(ctx context.Context) bool {
 	e, lost := k.e, k.losing
-	select {
-	case <-lost.ended: // what they held is returned, with what they know of the runs that had begun
-		lost.ended = nil
-	default:
-		if lost.ended != nil && time.Now().Before(lost.patience) {
-			pause(ctx, endPause)
-			return false
-		}
+	if !lost.returned() && time.Now().Before(lost.patience) {
+		pause(ctx, endPause)
+		return false
 	}
 	result, _, err := e.decideAsLeader(ctx, k.term, job.LoseRunner{Runner: lost.ID, Through: lost.through})
 	switch {

@@ -96,6 +96,43 @@ func TestLostRunner(t *testing.T) {
 	})
 }
 
+// TestLossWaitsForClaims: the loss of a runner while its claim has got jobs, but no answer, costs these jobs no attempt, since
+// no answer names them. The loss waits for the claim, at most for endPatience.
+func TestLossWaitsForClaims(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		answered time.Duration // after the runner is overdue
+		attempts int
+	}{{"in time", endPatience / 2, 0}, {"too late", 2 * endPatience, 1}} {
+		t.Run(test.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, e *Engine) {
+				if _, _, err := e.Create(t.Context(), lines(1)); err != nil {
+					t.Fatal(err)
+				}
+				heartbeat(t, e, "r1", "first")
+				time.Sleep(2 * beat)
+				c := claimOf(1) // which begins its jobs
+				c.LeaseMs = 3_600_000
+				claimed, jobs, _, err := e.ClaimAdmitted(t.Context(), c, 0, func(int64) error {
+					time.Sleep(beat + test.answered)
+					return nil
+				})
+				if err != nil || len(jobs) != 0 {
+					t.Errorf("a runner that is overdue got %d jobs, %+v, %v", len(jobs), claimed, err)
+				}
+				time.Sleep(time.Minute)
+				if n := e.Stats().Runners.Lost; n != 1 {
+					t.Errorf("%d runners lost", n)
+				}
+				c.Runner = "r2"
+				if _, jobs, _, err := e.Claim(t.Context(), c, 0); err != nil || len(jobs) != 1 || len(jobs[0].Attempts) != test.attempts {
+					t.Errorf("another runner got %+v, %v", jobs, err)
+				}
+			})
+		})
+	}
+}
+
 // TestHeartbeatPreventsLoss: a runner is not lost if its heartbeats are late, but arrive before the third is missing.
 func TestHeartbeatPreventsLoss(t *testing.T) {
 	bubble(t, func(t *testing.T, e *Engine) {

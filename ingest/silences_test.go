@@ -5,48 +5,63 @@ import (
 	"testing"
 )
 
-// TestSilences: each silence of a runner changes its number, and wakes what waits for the runner, also when there are more
-// runners than are remembered.
+// isClosed reports whether a channel is closed.
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// TestSilences: each silence of a runner changes its number, ends the claims that the runner made before, and says when all
+// of them are answered, also when there are more runners than are remembered.
 func TestSilences(t *testing.T) {
 	s := newSilences()
-	before := s.of("r")
-	other := s.of("other")
-	woken, stop := s.watch("r", before)
-	defer stop()
-	ended, stopEnded := s.watch("r", before)
-	stopEnded()
-	s.note([]string{"r", "x"})
-	select {
-	case <-woken:
-	default:
-		t.Error("what waits for a runner that has proved silent is not woken")
+	before, other := s.number("r"), s.number("other")
+	waiting, alsoWaiting, ofOther := s.begin("r"), s.begin("r"), s.begin("other")
+	s.answer(s.begin("r"))
+	if waiting.isSilent() {
+		t.Error("the claims of a runner end although it is not silent")
 	}
-	select {
-	case <-ended:
-		t.Error("what had ended is woken")
-	default:
+	answered := s.note("r")
+	if !waiting.isSilent() || !alsoWaiting.isSilent() || ofOther.isSilent() {
+		t.Error("the claims of another runner end, or those of the silent one do not")
 	}
-	if s.of("r") == before || s.of("other") != other {
-		t.Errorf("the numbers are %d and %d, and were %d and %d", s.of("r"), s.of("other"), before, other)
+	if s.number("r") == before || s.number("other") != other {
+		t.Errorf("the numbers are %d and %d, and were %d and %d", s.number("r"), s.number("other"), before, other)
 	}
-	late, stopLate := s.watch("r", before)
-	stopLate()
-	select {
-	case <-late:
-	default:
-		t.Error("a wait that began before the silence is not woken")
+	later := s.begin("r") // of a client that has shown life
+	if later.isSilent() {
+		t.Error("a claim ends that began after the silence")
 	}
-	last := s.of("r")
+	s.answer(waiting)
+	if isClosed(answered) {
+		t.Error("two claims were under way, and one answer counts for both")
+	}
+	if s.answer(alsoWaiting); !isClosed(answered) {
+		t.Error("all claims before the silence are answered, and it does not say so")
+	}
+	s.answer(later)
+	if answered := s.note("nobody"); !isClosed(answered) {
+		t.Error("a runner without claims has unanswered ones")
+	}
+
+	last := s.number("r")
 	for i := range 3 * maxSilences {
-		s.note([]string{fmt.Sprint("runner ", i)})
-		if len(s.runners) > maxSilences {
-			t.Fatalf("%d runners are remembered", len(s.runners))
+		s.note(fmt.Sprint("runner ", i))
+		s.answer(s.begin(fmt.Sprint("client ", i)))
+		if len(s.runners) > maxSilences || len(s.claims) > maxSilences+1 {
+			t.Fatalf("%d silences and the claims of %d runners are remembered", len(s.runners), len(s.claims))
 		}
 	}
-	if now := s.of("r"); now < last || s.of("runner 0") == 0 {
+	if now := s.number("r"); now < last || s.number("runner 0") == 0 {
 		t.Errorf("the number of a forgotten runner went from %d to %d", last, now)
 	}
-	if len(s.parked) != 0 {
-		t.Errorf("%d runners are waited for", len(s.parked))
+	s.note("other")
+	if !ofOther.isSilent() {
+		t.Error("a claim that still waits is forgotten")
 	}
+	s.answer(ofOther)
 }
