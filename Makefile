@@ -117,10 +117,13 @@ PROVE_MEMORY := ./proof/hostile ./proof/limits
 # Packages with goroutines, for the race detector. The server itself has it in prove-short.
 RACE := ./api ./backup ./blob ./client ./ingest ./journal ./opsqueue ./registry ./registry/onlost ./runner ./runner/pool ./runner/script \
   ./runner/slots ./runner/wasi ./runner/webhook ./store/lsm ./trace
-# Long tests of these packages that mostly send one request after another, so that the race detector has little to find.
-ONE_BY_ONE := FuzzRoutes TestBodyLimit TestBodyLimitsOfRoutes TestComplete TestCompleteMany TestCreateRefusals TestCreationInRunsAmplified \
-  TestEveryDocumentedStatus TestFormsOfResults TestHops TestLongAnswersAreWhole TestReadOfLongJobs TestResultsInRuns TestScenarios \
-  TestTimesAtTheirLimits TestUnknownParametersAreRefused TestUploadRefusals
+# Long tests of these packages that mostly make one call after another, so that the race detector has little to find.
+ONE_BY_ONE := FuzzRoutes TestBatchFailedCalls TestBodyLimit TestBodyLimitsOfRoutes TestComplete TestCompleteMany \
+  TestCompletionInRuns TestCreateRefusals TestCreationInRunsAmplified TestEveryDocumentedStatus TestFormsOfResults \
+  TestHops TestListPagesOfPayloads TestLongAnswersAreWhole TestManyChunks TestManyHeldChunks TestReadOfLongJobs \
+  TestReplyHasBoundedLength TestResultsAreBounded TestResultsInRuns TestScenarios TestStatesAreTheWholeDocument TestStreamInRuns \
+  TestTimesAtTheirLimits TestUnknownParametersAreRefused TestUploadFailedCalls TestUploadFailedSyncThenCut TestUploadPowerCuts \
+  TestUploadRefusals
 # Tests of the packages above that are smaller with -short, or skipped, and the packages that have them.
 SIZED_IN := . ./bench ./bench/open ./blob ./cmd/daybook ./ingest ./journal ./opsqueue ./runner/container ./runner/sandbox ./store
 SIZED    := TestBatchPowerCuts TestBlockedCommit TestCheckSurvivesAnyByte TestClientModule TestDrawIsBounded \
