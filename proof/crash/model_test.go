@@ -44,6 +44,14 @@ func claimedAt(when int64, claim, attempts int32) event {
 	return at(when, handed, done, by(claim), afterRuns(attempts), func(e *event) { e.lease = second })
 }
 
+// openClaims returns n claims without an answer, one every 10 ms.
+func openClaims(n int) (list []event) {
+	for i := range n {
+		list = append(list, at(int64(10+10*i), handed, lost, by(int32(-1-i)), func(e *event) { e.lease = second }))
+	}
+	return list
+}
+
 // TestHistories: the checker accepts possible histories and refuses impossible ones. Otherwise its result for a run
 // would be worth nothing. Leases are a second.
 func TestHistories(t *testing.T) {
@@ -169,6 +177,15 @@ func TestHistories(t *testing.T) {
 		"attempts that no claim explains": {events: []event{create, claimedAt(2000, 2, 2)}},
 		"a claim without an answer whose lease had not run out": {events: []event{create, claimedAt(500, 2, 2)},
 			openClaims: []event{at(10, handed, lost, by(9), func(e *event) { e.lease = second })}},
+		"more attempts than claims without an answer explain": {events: []event{create, claimedAt(9000, 2, 3)}, openClaims: openClaims(1)},
+		"attempts of claims without an answer":                {legal: true, events: []event{create, claimedAt(9000, 2, 3)}, openClaims: openClaims(2)},
+		"a claim without an answer from before the job was pending": {events: []event{
+			create, claimedAt(5000, 2, 1), at(5010, endedAll, done, by(2), with("retry")), claimedAt(9000, 3, 3),
+		}, openClaims: []event{at(10, handed, lost, by(9), until(4000), func(e *event) { e.lease = second })}},
+		"something else than many claims without an answer explain": {
+			events:     []event{create, claimedAt(2000, 2, 1), at(2010, endedAll, done, by(2), with("retry")), at(9000, observed, done, is(completed), afterRuns(3))},
+			openClaims: openClaims(14),
+		},
 		"more attempts than allowed": {events: []event{
 			create, claimedAt(10, 1, 1), claimedAt(1020, 2, 2), claimedAt(2030, 3, 3), claimedAt(3040, 4, 4),
 		}},
