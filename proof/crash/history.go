@@ -285,8 +285,8 @@ func (h *history) settle(events []event) []event {
 }
 
 // check checks the history of every job. No request may be under way. It returns descriptions of the first few that are
-// impossible.
-func (h *history) check() (impossible []string) {
+// impossible, and of the first few that take too long to check.
+func (h *history) check() (impossible, tooLong []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	openClaims := h.settle(h.openClaims)
@@ -338,11 +338,14 @@ func (h *history) check() (impossible []string) {
 				}
 			case porcupine.Unknown:
 				h.count.Undecided++
+				if len(tooLong) < 2 {
+					tooLong = append(tooLong, describe(p, line, events, maybe, h.lives))
+				}
 			}
 		}
 	}
 	h.count.OpenClaims = len(openClaims)
-	return impossible
+	return impossible, tooLong
 }
 
 const ms = int64(time.Millisecond)

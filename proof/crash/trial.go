@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os/exec"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -241,7 +242,7 @@ func (s *trial) finish(seed uint64) error {
 	if err := errors.Join(s.tool("check"), s.tool("journal", "verify")); err != nil {
 		return err
 	}
-	impossible := s.h.check()
+	impossible, tooLong := s.h.check()
 	var errs []error
 	for _, problem := range s.h.wrong {
 		errs = append(errs, errors.New(problem))
@@ -250,7 +251,7 @@ func (s *trial) finish(seed uint64) error {
 		errs = append(errs, errors.New("no order of these requests explains their answers: "+history))
 	}
 	if n := s.h.count.Undecided; n > 0 {
-		errs = append(errs, undecided("%d histories could not be checked within %v each", n, checkTime))
+		errs = append(errs, undecided("%d histories could not be checked within %v each: %s", n, checkTime, strings.Join(tooLong, "\n")))
 	}
 	return errors.Join(errs...)
 }
