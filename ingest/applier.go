@@ -169,7 +169,7 @@ func (e *Engine) commitApplied(u *uncommitted) error {
 	}
 	for i, r := range u.records {
 		if answerApplied(r, u.results[i], nil) {
-			e.giveBack(u.results[i])
+			e.giveBackLeft(r.Tag.(*waiter), u.results[i])
 		}
 	}
 	clear(u.results)

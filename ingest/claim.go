@@ -222,7 +222,7 @@ func (r *claimRequest) proposal(o offer) (*waiter, *journal.Proposal, error) {
 	if o.early {
 		lane = journal.Bulk // of the create, so that the log keeps their order
 	}
-	w := &waiter{applied: make(chan answer, 1), settled: func(applied bool) {
+	w := &waiter{applied: make(chan answer, 1), claims: r.group, settled: func(applied bool) {
 		if applied {
 			line.endApplied(o)
 		} else {
@@ -324,7 +324,7 @@ func (r *claimRequest) handed(ctx context.Context, claimed *store.Claimed) (hand
 		}
 	}
 	if err != nil {
-		e.giveBack(claimed)
+		e.giveBack(claimed, r.group)
 		return nil, err
 	}
 	return handed, nil

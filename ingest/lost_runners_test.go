@@ -102,8 +102,9 @@ func TestLossWaitsForClaims(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		answered time.Duration // after the runner is overdue
+		lease    time.Duration // of another claim of the runner; if not 0, it ends while the claim is under way
 		attempts int
-	}{{"in time", endPatience / 2, 0}, {"too late", 2 * endPatience, 1}} {
+	}{{"in time", endPatience / 2, 0, 0}, {"in time after a silence", endPatience / 2, beat / 2, 0}, {"too late", 2 * endPatience, 0, 1}} {
 		t.Run(test.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, e *Engine) {
 				if _, _, err := e.Create(t.Context(), lines(1)); err != nil {
@@ -112,7 +113,20 @@ func TestLossWaitsForClaims(t *testing.T) {
 				heartbeat(t, e, "r1", "first")
 				time.Sleep(2 * beat)
 				c := claimOf(1) // which begins its jobs
+				if test.lease > 0 {
+					other := lines(1)
+					other.Groups[0].Type = "other"
+					if _, _, err := e.Create(t.Context(), other); err != nil {
+						t.Fatal(err)
+					}
+					short := c
+					short.Types, short.LeaseMs = []string{"other"}, test.lease.Milliseconds()
+					if _, jobs, _, err := e.Claim(t.Context(), short, 0); err != nil || len(jobs) != 1 {
+						t.Fatalf("%+v, %v", jobs, err)
+					}
+				}
 				c.LeaseMs = 3_600_000
+				c.Types = []string{lines(1).Groups[0].Type}
 				claimed, jobs, _, err := e.ClaimAdmitted(t.Context(), c, 0, func(int64) error {
 					time.Sleep(beat + test.answered)
 					return nil

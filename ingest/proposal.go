@@ -30,9 +30,11 @@ type waiter struct {
 	settled func(applied bool)
 	// release, if not nil, is called when the command is applied, or is known to have failed.
 	release func()
-	// left is set by the caller when it gives up, and by the applier when it has answered. If both set it, the second of
+	// left is set by the caller when it gives up, and by who has answered, the applier or Done. If both set it, the second of
 	// them releases the jobs of the claim, because no caller has received them.
 	left atomic.Bool
+	// claims counts a claim whose caller has given up, until its jobs are released; nil for other commands.
+	claims *runnerClaims
 }
 
 // maxDecodedBytes bounds the text of commands that wait for the applier in decoded form. The bounds of bytes in flight
@@ -66,6 +68,9 @@ func newProposal(lane journal.Lane, cmd job.Command, w *waiter) (*journal.Propos
 			w.synced <- answer{receipt: Receipt{seq, at}, err: err}
 		case err != nil:
 			w.answer(answer{err: err})
+			if w.left.Swap(true) && w.claims != nil { // it has no jobs
+				w.claims.in.answer(w.claims)
+			}
 		}
 	}
 	return p, nil
@@ -209,10 +214,10 @@ func (e *Engine) decision(ctx context.Context, w *waiter) (store.Result, Receipt
 
 // leave gives up a command that was proposed by proposeDecided, and whose answer its caller has not received.
 func (e *Engine) leave(w *waiter) {
-	if w.left.Swap(true) { // the applier has answered already, so it has not released the jobs of the claim
-		if a := <-w.applied; a.err == nil {
-			e.giveBack(a.result)
-		}
+	e.silences.hold(w.claims)
+	if w.left.Swap(true) { // it is answered already, so nobody has released the jobs of the claim
+		a := <-w.applied
+		e.giveBackLeft(w, a.result)
 	}
 }
 

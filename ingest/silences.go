@@ -21,10 +21,12 @@ const maxSilences = 10_000
 
 // runnerClaims are claims of a runner that have no answer yet. silences.mu guards the fields.
 type runnerClaims struct {
+	in         *silences
 	runner     string
-	unanswered int
+	unanswered int           // and 1 for the claims before the last silence, if some of these have no answer yet
 	silent     chan struct{} // closed when the runner proves silent
 	answered   chan struct{} // after that, closed when unanswered is 0; nil before
+	next       *runnerClaims // the claims after that, which count these as one; nil if unanswered was 0
 }
 
 func newSilences() *silences {
@@ -55,6 +57,9 @@ func (s *silences) note(runner string) (answered <-chan struct{}) {
 	c.answered = make(chan struct{})
 	if c.unanswered == 0 {
 		close(c.answered)
+	} else { // the next silence must wait for these claims, too
+		c.next = s.of(runner)
+		c.next.unanswered++
 	}
 	return c.answered
 }
@@ -68,27 +73,40 @@ func (s *silences) begin(runner string) *runnerClaims {
 	return c
 }
 
+// hold counts one of the claims, which is not answered, once more; then the caller calls answer once more.
+func (s *silences) hold(c *runnerClaims) {
+	if c == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.unanswered++
+}
+
 // of returns the claims of a runner since its last silence.
 func (s *silences) of(runner string) *runnerClaims {
 	c := s.claims[runner]
 	if c == nil {
-		c = &runnerClaims{runner: runner, silent: make(chan struct{})}
+		c = &runnerClaims{in: s, runner: runner, silent: make(chan struct{})}
 		s.claims[runner] = c
 	}
 	return c
 }
 
-// answer notes that one of the claims is answered.
+// answer notes that one of the claims is answered, and that its jobs are released if the answer does not name them.
 func (s *silences) answer(c *runnerClaims) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c.unanswered--
-	switch {
-	case c.unanswered > 0:
-	case c.answered != nil:
-		close(c.answered)
-	case len(s.claims) > maxSilences:
-		delete(s.claims, c.runner)
+	for ; c != nil; c = c.next {
+		c.unanswered--
+		switch {
+		case c.unanswered > 0:
+			return
+		case c.answered != nil:
+			close(c.answered)
+		case len(s.claims) > maxSilences:
+			delete(s.claims, c.runner)
+		}
 	}
 }
 

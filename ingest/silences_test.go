@@ -48,6 +48,22 @@ func TestSilences(t *testing.T) {
 		t.Error("a runner without claims has unanswered ones")
 	}
 
+	// A second silence waits for the claims before the first one, too; not for those after it.
+	first, second := s.begin("twice"), (*runnerClaims)(nil)
+	s.note("twice")
+	second = s.begin("twice")
+	answered = s.note("twice")
+	third := s.note("twice") // none began in between
+	after := s.begin("twice")
+	s.answer(second)
+	if isClosed(answered) || isClosed(third) {
+		t.Error("a claim from before the first of several silences is under way, and a later one does not wait for it")
+	}
+	if s.answer(first); !isClosed(answered) || !isClosed(third) {
+		t.Error("all claims before several silences are answered, and the last one does not say so")
+	}
+	s.answer(after)
+
 	last := s.number("r")
 	for i := range 3 * maxSilences {
 		s.note(fmt.Sprint("runner ", i))

@@ -10,37 +10,49 @@ import (
 
 // strayClaims are the claims whose callers had gone before they were applied. The engine must release their jobs.
 type strayClaims struct {
-	filled chan struct{} // capacity 1; has a value when ids may not be empty
+	filled chan struct{} // capacity 1; has a value when list may not be empty
 
-	mu  sync.Mutex // guards ids
-	ids []job.ID
+	mu   sync.Mutex // guards list
+	list []strayClaim
+}
+
+type strayClaim struct {
+	id job.ID
+	of *runnerClaims // which count it until its jobs are released
 }
 
 func newStrayClaims() *strayClaims { return &strayClaims{filled: make(chan struct{}, 1)} }
 
-func (s *strayClaims) add(id job.ID) {
+func (s *strayClaims) add(c strayClaim) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ids = append(s.ids, id)
+	s.list = append(s.list, c)
 	signal(s.filled)
 }
 
 // take returns the claims that were added since the last call.
-func (s *strayClaims) take() []job.ID {
+func (s *strayClaims) take() []strayClaim {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ids := s.ids
-	s.ids = nil
-	return ids
+	list := s.list
+	s.list = nil
+	return list
 }
 
-// giveBack notes a claim whose caller has gone, so that ungetStrays releases its jobs.
-func (e *Engine) giveBack(result store.Result) {
+// giveBack notes a claim whose caller has gone, so that ungetStrays releases its jobs. The caller still counts it in of.
+func (e *Engine) giveBack(result store.Result, of *runnerClaims) {
 	c, ok := result.(*store.Claimed)
 	if !ok || len(c.Runs) == 0 || c.Keyed { // with a key, the caller may repeat the claim and get these jobs
 		return
 	}
-	e.strays.add(c.Claim)
+	e.silences.hold(of)
+	e.strays.add(strayClaim{c.Claim, of})
+}
+
+// giveBackLeft is giveBack for a command that its caller has left, which leave counts.
+func (e *Engine) giveBackLeft(w *waiter, result store.Result) {
+	e.giveBack(result, w.claims)
+	e.silences.answer(w.claims)
 }
 
 // ungetStrays releases the jobs of stray claims, until ctx is done.
@@ -51,8 +63,9 @@ func (e *Engine) ungetStrays(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		for _, id := range e.strays.take() {
-			e.unget(ctx, id)
+		for _, c := range e.strays.take() {
+			e.unget(ctx, c.id)
+			e.silences.answer(c.of)
 		}
 	}
 }

@@ -132,7 +132,7 @@ func TestClaimOfTheDead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e.giveBack(&claimed)
+		e.giveBack(&claimed, nil)
 		_, jobs, _, err := e.Claim(t.Context(), claimOf(1), time.Second)
 		if err != nil || len(jobs) != 1 || jobs[0].RunAttempts != 1 {
 			t.Fatalf("claimed %+v, %v: the first claim should have been ungot", jobs, err)

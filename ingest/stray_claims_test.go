@@ -1,0 +1,55 @@
+package ingest
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// TestLossWaitsForStrayClaims: a claim whose caller has hung up before it was applied is released before the loss of its runner
+// is proposed, since no answer named its jobs.
+func TestLossWaitsForStrayClaims(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		var busy atomic.Int64 // how long the applier is, after an end
+		e, stop := startWith(t, Options{Dir: dir, OnRunEnds: func([]job.RunEnd) { time.Sleep(time.Duration(busy.Load())) }})
+		defer stop()
+		if _, _, err := e.Create(t.Context(), lines(2)); err != nil {
+			t.Fatal(err)
+		}
+		c := claimOf(1) // which begins its jobs
+		c.LeaseMs = 3_600_000
+		other := c
+		other.Runner = "r2"
+		claimed, jobs, _, err := e.Claim(t.Context(), other, 0)
+		if err != nil || len(jobs) != 1 {
+			t.Fatalf("%+v, %v", jobs, err)
+		}
+		heartbeat(t, e, "r1", "first")
+		time.Sleep(3*beat - time.Second)
+		busy.Store(int64(3 * time.Second))
+		go func() {
+			if _, _, err := e.Complete(context.Background(), job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{{ID: jobs[0].ID, Code: job.OK, ExitCode: 200, DelayMs: -1}}}); err != nil {
+				t.Error(err)
+			}
+		}()
+		synctest.Wait()
+		ctx, hangUp := context.WithTimeout(t.Context(), time.Second/2)
+		defer hangUp()
+		if _, _, _, err := e.Claim(ctx, c, 0); err == nil {
+			t.Error("the claim is applied")
+		}
+		time.Sleep(time.Minute)
+		busy.Store(0)
+		if n := e.Stats().Runners.Lost; n != 1 {
+			t.Errorf("%d runners lost", n)
+		}
+		if _, jobs, _, err := e.Claim(t.Context(), other, 0); err != nil || len(jobs) != 1 || len(jobs[0].Attempts) != 0 {
+			t.Errorf("another runner got %+v, %v", jobs, err)
+		}
+	})
+}
