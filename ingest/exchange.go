@@ -50,9 +50,9 @@ func (e *Engine) Exchange(ctx context.Context, commands []job.Complete, c job.Cl
 	if err := e.accepting(); err != nil {
 		return nil, err
 	}
-	// An earlier request with the same key must be looked for before anything is proposed. Commands of different lanes
-	// keep no order.
-	if len(commands) == 0 || c.Once.Given() && !c.Once.Numbered() || laneOfAll(commands) == journal.Bulk {
+	// An earlier request with the same key must be looked for before anything is proposed, and one with the same number if
+	// there is no room to keep the results. Commands of different lanes keep no order.
+	if len(commands) == 0 || c.Once.Given() && (!c.Once.Numbered() || e.mayRemember(&c.Once) != nil) || laneOfAll(commands) == journal.Bulk {
 		return InTurn(e, commands, c), nil
 	}
 	x := &Exchange{claim: claimRequest{e: e, cmd: c, lookedUp: !c.Once.Given()}, end: func() {}}

@@ -201,6 +201,18 @@ func TestOwnersOfSessionsShareTheRoom(t *testing.T) {
 	if _, _, err := e.Complete(ctx, end); !errors.Is(err, ErrTooManySessionBytes) {
 		t.Errorf("a completion of a runner that has its share: %v", err)
 	}
+	next := claimOf(1)
+	next.Once = end.Once
+	x, err := e.Exchange(ctx, []job.Complete{end}, next)
+	if err == nil {
+		_, _, err = x.Ended(ctx)
+	}
+	if err == nil {
+		_, _, _, err = x.Claimed(ctx, 0, admitAll)
+	}
+	if !errors.Is(err, ErrTooManySessionBytes) {
+		t.Errorf("a completion and a claim of a runner that has its share: %v", err)
+	}
 	for _, id := range first[1:] {
 		if _, err := e.EndSession(ctx, job.EndSession{Session: id}); err != nil {
 			t.Fatal(err)
