@@ -148,11 +148,14 @@ func (s *Server) blob(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.answerBlob(c, of, ref, echo.MIMEOctetStream)
+	return s.answerBlob(c, of, ref, &representation{echo.MIMEOctetStream, "private, max-age=31536000, immutable"}) // an address always has the same content
 }
 
-// answerBlob answers with a blob of a media type, or the range of it that the request names.
-func (s *Server) answerBlob(c echo.Context, of blob.Store, ref blob.Ref, mediaType string) error {
+// representation says how a blob is answered: with which media type, and for how long a cache may keep it at the URL.
+type representation struct{ mediaType, cacheControl string }
+
+// answerBlob answers with a blob, or the range of it that the request names.
+func (s *Server) answerBlob(c echo.Context, of blob.Store, ref blob.Ref, as *representation) error {
 	r := c.Request()
 	address, err := of.Resolve(r.Context(), ref)
 	if err != nil {
@@ -164,7 +167,7 @@ func (s *Server) answerBlob(c echo.Context, of blob.Store, ref blob.Ref, mediaTy
 		if err != nil {
 			return err
 		}
-		blobHeaders(c, &info, tag, mediaType)
+		blobHeaders(c, &info, tag, as)
 		c.Response().Header().Set(echo.HeaderContentLength, strconv.FormatInt(info.Size, 10))
 		return c.NoContent(http.StatusOK)
 	}
@@ -186,7 +189,7 @@ func (s *Server) answerBlob(c echo.Context, of blob.Store, ref blob.Ref, mediaTy
 			return err
 		}
 	}
-	blobHeaders(c, &info, tag, mediaType)
+	blobHeaders(c, &info, tag, as)
 	switch {
 	case ranged:
 		return sendRange(c, b)
@@ -234,13 +237,13 @@ func (w *rangeWriter) Write(p []byte) (int, error) {
 	return w.Response.Write(p)
 }
 
-func blobHeaders(c echo.Context, info *blob.Info, tag, mediaType string) {
+func blobHeaders(c echo.Context, info *blob.Info, tag string, as *representation) {
 	h := c.Response().Header()
 	h["Etag"] = []string{tag}
-	h.Set("Cache-Control", "private, max-age=31536000, immutable") // an address always has the same content
+	h.Set("Cache-Control", as.cacheControl)
 	h.Set("Accept-Ranges", "bytes")
 	h.Set("Repr-Digest", "sha-256=:"+base64.StdEncoding.EncodeToString(info.Address[:])+":") // RFC 9530
-	h[echo.HeaderContentType] = []string{mediaType}
+	h[echo.HeaderContentType] = []string{as.mediaType}
 	h["X-Content-Type-Options"] = nosniff
 }
 

@@ -69,7 +69,9 @@ func (s *Server) output(c echo.Context) error {
 				return err
 			}
 			held.release() // the client may be slow to read
-			return s.answerBlob(c, of, ref, cmp.Or(outputTypes[j.OutputAddrKind], echo.MIMEOctetStream))
+			// After a redrive the job may have another output, so a cache must ask each time.
+			as := representation{cmp.Or(outputTypes[j.OutputAddrKind], echo.MIMEOctetStream), "no-cache"}
+			return s.answerBlob(c, of, ref, &as)
 		}
 		return c.NoContent(http.StatusNoContent)
 	}
