@@ -233,7 +233,7 @@ func (o *Chunks) loadPayload(ctx context.Context, c *Client, j *Job) error {
 	}
 	content, err := o.get(ctx, o.store(c, j.Client), ref)
 	if err == nil {
-		j.Payload, j.Kind = content, *ref.Kind
+		j.Payload, j.Kind = content, trueKind(*ref.Kind, content)
 	}
 	return err
 }
@@ -247,9 +247,10 @@ func (o *Chunks) putOutput(ctx context.Context, c *Client, client string, out *O
 	if err != nil {
 		return err
 	}
-	if out.Output, out.OutputKind = ref, JSON; out.OutputAddr == "" {
-		out.OutputAddr = address
+	if out.OutputAddr == "" {
+		out.OutputAddr, out.OutputAddrKind = address, kindOf(out.OutputKind, out.Output)
 	}
+	out.Output, out.OutputKind = ref, JSON
 	return nil
 }
 
@@ -275,15 +276,24 @@ func (o *Chunks) loadOutput(ctx context.Context, c *Client, r *BatchResult) erro
 	var err error
 	if is {
 		if r.Output, err = o.get(ctx, stored, ref); err == nil {
-			r.OutputKind = *ref.Kind
+			r.OutputKind = trueKind(*ref.Kind, r.Output)
 		}
 		return err
 	}
 	if r.Output, err = o.read(ctx, stored, r.OutputAddr, -1); err != nil {
 		return fmt.Errorf("read the output of job %s: blob %s: %w", r.JobID, r.OutputAddr, err)
 	}
-	r.OutputKind = kindOf(r.OutputAddrKind, r.Output)
+	r.OutputKind = trueKind(r.OutputAddrKind, r.Output)
 	return nil
+}
+
+// trueKind returns the kind that a program has said of a stored content, if the content is of that kind; otherwise text or
+// bytes, as it is. The server does not read the content, and the caller may rely on the kind.
+func trueKind(said Kind, content []byte) Kind {
+	if said == JSON && !jsontext.Value(content).IsValid() || said == Text && !utf8.Valid(content) {
+		said = None
+	}
+	return kindOf(said, content)
 }
 
 // blobChunks are the blobs of a client.

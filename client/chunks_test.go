@@ -155,6 +155,8 @@ func TestChunksByAddress(t *testing.T) {
 				}
 				if isLong := len(want.Payload) > 1000 || line == 4; isLong != strings.HasPrefix(r.OutputAddr, "sha256:") {
 					t.Errorf("line %d has the output_addr %q", line, r.OutputAddr)
+				} else if isLong && r.OutputAddrKind != r.OutputKind {
+					t.Errorf("line %d has the output_addr_kind %q and the kind %q", line, r.OutputAddrKind, r.OutputKind)
 				}
 				line++
 			}
@@ -263,19 +265,28 @@ func TestOutputAtAddress(t *testing.T) {
 	c := daybooktest.Start(t).Client
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	created, err := c.CreateBatch(ctx, client.NewBatch{Client: "acme"}, []client.NewJob{{}, {}, {}})
+	created, err := c.CreateBatch(ctx, client.NewBatch{Client: "acme"}, []client.NewJob{{}, {}, {}, {}, {}, {}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	claim, err := c.Claim(ctx, client.ClaimRequest{RunnerID: "r", Max: 3, Clients: []string{"acme"}})
+	claim, err := c.Claim(ctx, client.ClaimRequest{RunnerID: "r", Max: 6, Clients: []string{"acme"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := c.PutBlob(ctx, "acme", strings.NewReader("the output"))
-	if err != nil {
-		t.Fatal(err)
+	put := func(content string) string {
+		t.Helper()
+		b, err := c.PutBlob(ctx, "acme", strings.NewReader(content))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b.Address
 	}
-	for i, o := range []client.Outcome{{OutputAddr: b.Address, OutputAddrKind: client.JSON}, {OutputAddr: b.Address, Output: []byte("inline")}, {OutputAddr: "ftp://elsewhere"}} {
+	text := put("the output")
+	for i, o := range []client.Outcome{
+		{OutputAddr: put(`["output"]`), OutputAddrKind: client.JSON}, {OutputAddr: text, Output: []byte("inline")}, {OutputAddr: "ftp://elsewhere"},
+		// What a runner says of a blob counts only if it is true.
+		{OutputAddr: text, OutputAddrKind: client.JSON}, {OutputAddr: put("\xff"), OutputAddrKind: client.Text}, {OutputAddr: put(""), OutputAddrKind: client.JSON},
+	} {
 		if _, err := c.Complete(ctx, claim.Jobs[i].ID, claim.ID, o); err != nil {
 			t.Fatal(err)
 		}
@@ -284,7 +295,7 @@ func TestOutputAtAddress(t *testing.T) {
 	for r, err := range c.Results(ctx, created.BatchID, client.ResultsQuery{Chunks: &client.Chunks{}}) {
 		got = append(got, fmt.Sprint(string(r.Output), " ", r.OutputKind, " ", err))
 	}
-	if want := []string{"the output json <nil>", "inline text <nil>", "  <nil>"}; !slices.Equal(got, want) {
+	if want := []string{`["output"] json <nil>`, "inline text <nil>", "  <nil>", "the output text <nil>", "\xff bytes <nil>", "  <nil>"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	for _, err := range c.Results(ctx, created.BatchID, client.ResultsQuery{Chunks: &client.Chunks{MaxBytes: 9}}) {
