@@ -6,7 +6,7 @@ DATA      ?= daybook-data
 VERSION   ?= $(shell git describe --tags --match 'v[0-9]*' --always --dirty 2>/dev/null || echo dev)
 COMMIT    ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 LDFLAGS   := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
-# Nobody debugs what is built here, and a compiler that writes no tables for debuggers takes a fifth less time.
+# The compiler writes no tables for debuggers, which takes a fifth less time.
 export GOFLAGS := -buildvcs=false -gcflags=all=-dwarf=false
 # The program needs no C library. Tests are compiled like it, so that both share what is compiled.
 export CGO_ENABLED := 0
@@ -134,7 +134,7 @@ SIZED    := TestBatchPowerCuts TestBlockedCommit TestCheckSurvivesAnyByte TestCl
 
 space   := $(subst ,, )
 with     = DAYBOOK_BINARY=$(CURDIR)/$(BIN)/$(1)
-# `make lint` vets. The compiler collects garbage seldom, which takes a sixth less time; what is tested collects it as for users.
+# `make lint` vets. With GOGC the compiler takes a sixth less time; tests and servers run without it.
 TEST    := $(GO) test -count=1 -timeout 20m -vet=off -exec 'env -u GOGC'
 build build-race s3server lint test test-process prove-short test-race: export GOGC := 400
 

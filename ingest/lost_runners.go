@@ -15,9 +15,9 @@ type lostRunner struct {
 	registry.Runner
 	through uint64 // claims up to this seq are those of the lost instance
 	jobs    int    // returned so far
-	// answered is closed when the claims of the runner that were under way are answered, and those that got jobs have returned
-	// them: nobody is to lose an attempt of a job that no answer named. ended is closed when the connections of the runner
-	// have ended and returned what they held. patience bounds the wait for both.
+	// answered is closed when the claims of the runner that were under way are answered. Those that got jobs have returned them
+	// by then, so that no job loses an attempt that no answer named. ended is closed when the connections of the runner have
+	// ended and returned their jobs; nil if nobody ends connections. patience bounds the wait for both.
 	answered, ended <-chan struct{}
 	patience        time.Time
 }
@@ -72,17 +72,7 @@ func (k *timekeeper) declareLost(asOf time.Time) bool {
 // returned reports whether what the connections and claims of the runner held is returned, with what they know of the runs
 // that had begun.
 func (l *lostRunner) returned() bool {
-	for _, c := range []*<-chan struct{}{&l.answered, &l.ended} {
-		select {
-		case <-*c:
-			*c = nil
-		default:
-			if *c != nil {
-				return false
-			}
-		}
-	}
-	return true
+	return isClosed(l.answered) && (l.ended == nil || isClosed(l.ended))
 }
 
 // returnJobs proposes the next command for the runner that was declared lost. It reports whether it succeeded.

@@ -15,8 +15,8 @@ type silences struct {
 	claims  map[string]*runnerClaims // those that began after it
 }
 
-// maxSilences bounds silences.runners. When there are more, all are forgotten, and every runner must show life once. Of as many
-// runners silences.claims keeps an entry without claims, so that the next claim finds one.
+// maxSilences bounds silences.runners. When there are more, all are forgotten, and every runner must show life once. Beyond
+// this number of entries, silences.claims drops the entry of a runner when its last claim is answered.
 const maxSilences = 10_000
 
 // runnerClaims are claims of a runner that have no answer yet. silences.mu guards the fields.
@@ -111,9 +111,11 @@ func (s *silences) answer(c *runnerClaims) {
 }
 
 // isSilent reports whether the runner has proved silent since it made the claims.
-func (c *runnerClaims) isSilent() bool {
+func (c *runnerClaims) isSilent() bool { return isClosed(c.silent) }
+
+func isClosed(c <-chan struct{}) bool {
 	select {
-	case <-c.silent:
+	case <-c:
 		return true
 	default:
 		return false

@@ -5,16 +5,6 @@ import (
 	"testing"
 )
 
-// isClosed reports whether a channel is closed.
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
 // TestSilences: each silence of a runner changes its number, ends the claims that the runner made before, and says when all
 // of them are answered, also when there are more runners than are remembered.
 func TestSilences(t *testing.T) {

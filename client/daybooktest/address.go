@@ -8,20 +8,20 @@ import (
 	"sync"
 )
 
-// The ports that FreeAddress returns: above those of well-known services, and below those that Linux, macOS and Windows
-// give to outgoing connections.
+// FreeAddress returns these ports. Well-known services have lower ones. Linux, macOS and Windows give higher ones to outgoing
+// connections, unless somebody has configured another range.
 const firstPort, ports = 12000, 18000
 
-// tried is the last port of this process that FreeAddress tried. Processes begin at random ports, so that two that run at the same time
-// seldom try the same one.
+// tried is the last port that FreeAddress tried. Each process begins at a random one, so that two processes seldom try the
+// same port at the same time.
 var tried = struct {
 	sync.Mutex
 	port int
 }{port: rand.IntN(ports)}
 
-// FreeAddress returns an address of loopback, host:port, to listen on. Nothing listens there. No outgoing connection takes
-// the port, so a server can listen on it later, and again after a restart. It returns another address each time, up to
-// 18,000.
+// FreeAddress returns an address of loopback, host:port, to listen on. Nothing listens there. Outgoing connections
+// do not take the port, so a server can listen on it later, and again after a restart. FreeAddress returns another address
+// each time, up to 18,000.
 func FreeAddress() (string, error) {
 	tried.Lock()
 	defer tried.Unlock()

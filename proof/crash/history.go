@@ -259,7 +259,7 @@ func (h *history) add(id job.ID, e event) {
 func (h *history) addOpenClaim(e event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	e.claim = -int32(len(h.openClaims) + 1)
+	e.claim = unknownClaim
 	h.openClaims = append(h.openClaims, e)
 }
 

@@ -231,7 +231,7 @@ func (m *jobModel) taken(s state, now int64) (out []state) {
 	for i := range m.openClaims {
 		if c := &m.openClaims[i]; c.call <= now && c.ret >= s.since {
 			out = append(out, state{
-				status: active, unanswered: true, claim: unknownClaim, attempts: s.attempts + 1, renewed: c.call, lease: c.lease,
+				status: active, unanswered: true, claim: c.claim, attempts: s.attempts + 1, renewed: c.call, lease: c.lease,
 				opened: s.opened + 1, since: s.since, offspring: s.offspring,
 			})
 		}
@@ -239,7 +239,7 @@ func (m *jobModel) taken(s state, now int64) (out []state) {
 	return out
 }
 
-// unknownClaim is the number of all claims without an answer.
+// unknownClaim is the number of each claim without an answer.
 const unknownClaim = -1
 
 // afterOutcome returns the state after a run of s had outcome o.
