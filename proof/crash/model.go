@@ -133,7 +133,8 @@ func (e *event) String() string {
 type state struct {
 	status     status
 	unanswered bool  // the claim that holds it had no answer
-	claim      int32 // the claim that holds the job, or that ended its last run
+	late       bool  // the lease of claim has ended, and nobody has taken the job since, so the claim may report an outcome
+	claim      int32 // the claim that holds the job, or that ended its last run, or whose lease ended
 	attempts   int32
 	ended      outcome // of the last run, by that claim; empty: unknown
 	renewed    int64   // the earliest time at which its lease can have begun
@@ -210,10 +211,12 @@ func (m *jobModel) changes(s state, now int64) (out []state) {
 		out = append(out, back)
 	}
 	if m.mayLapse(s.renewed, s.lease, now) {
-		s.unanswered, s.claim, s.ended = false, 0, outcome{}
-		s.status = pending
+		s.status, s.late, s.ended = pending, !s.unanswered, outcome{}
 		if s.attempts >= m.max {
-			s.status = failed
+			s.status, s.late = failed, false
+		}
+		if s.unanswered = false; !s.late {
+			s.claim = 0
 		}
 		out = append(out, s)
 	}
@@ -244,7 +247,7 @@ const unknownClaim = -1
 
 // afterOutcome returns the state after a run of s had outcome o.
 func (m *jobModel) afterOutcome(s state, o outcome, call int64) state {
-	s.ended, s.unanswered = o, false
+	s.ended, s.unanswered, s.late = o, false, false
 	switch {
 	case o.code == "ok":
 		if s.status = completed; m.follows {
@@ -283,7 +286,8 @@ func (m *jobModel) step(s state, e *event) []state {
 
 func (m *jobModel) effect(s state, e *event) []state {
 	holds := s.status == active && s.claim == e.claim && e.claim != 0
-	known := e.answer == done // otherwise the answer is unknown
+	late := s.late && s.claim == e.claim // then a refusal is possible, too: a cancel of everything may be under way
+	known := e.answer == done            // otherwise the answer is unknown
 	switch e.kind {
 	case created:
 		if s.status != nowhere {
@@ -318,14 +322,14 @@ func (m *jobModel) effect(s state, e *event) []state {
 			return []state{s}
 		case e.answer == stale || e.answer == differs:
 			return nil
-		case holds:
+		case holds, late:
 			if s = m.afterOutcome(s, e.outcome, e.call); e.then > 0 {
 				s.chains |= 1 << (e.then - 1)
 			}
 		case !again:
 			return nil
 		}
-		if known && holds && e.status == cancelled && (s.status == pending || s.status == deferred) {
+		if known && (holds || late) && e.status == cancelled && (s.status == pending || s.status == deferred) {
 			// A cancel of everything was under way. history.check looks for it.
 			return []state{{status: cancelled, attempts: s.attempts, offspring: s.offspring}}
 		}
@@ -338,6 +342,8 @@ func (m *jobModel) effect(s state, e *event) []state {
 		switch {
 		case e.answer == stale && holds:
 			return nil
+		case late && e.answer != stale:
+			return []state{s, m.afterOutcome(s, e.outcome, e.call)}
 		case e.answer == stale || !holds:
 			return []state{s}
 		}

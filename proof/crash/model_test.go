@@ -89,6 +89,31 @@ func TestHistories(t *testing.T) {
 		"a stale completion refused": {legal: true, events: []event{
 			create, claimedAt(10, 1, 1), claimedAt(1020, 2, 2), at(1100, ended, stale, by(1), with("ok")), at(1200, observed, done, is(active), afterRuns(2), by(2)),
 		}},
+		"a late completion": {legal: true, events: []event{
+			create, claimedAt(10, 1, 1), at(1100, tickled, stale, by(1)), at(1110, ended, done, by(1), with("ok"), is(completed)),
+			at(1120, ended, done, by(1), with("ok"), is(completed)), at(1200, observed, done, is(completed), afterRuns(1)),
+		}},
+		"a late completion of all": {legal: true, events: []event{
+			create, claimedAt(10, 1, 1), at(1100, tickled, stale, by(1)), at(1110, endedAll, done, by(1), with("ok")), at(1200, observed, done, is(completed), afterRuns(1)),
+		}},
+		"a late completion of a claim that did not hold the job": {events: []event{
+			create, claimedAt(10, 1, 1), at(1100, tickled, stale, by(1)), at(1110, ended, done, by(2), with("ok"), is(completed)),
+		}},
+		"a late completion after another claim": {events: []event{
+			create, claimedAt(10, 1, 1), claimedAt(1020, 2, 2), at(1030, returned, done, by(2)), at(1110, ended, done, by(1), with("ok"), is(completed)),
+		}},
+		"a late completion of a run that had been given back": {events: []event{
+			create, claimedAt(10, 1, 1), at(20, returned, done, by(1)), at(1110, ended, done, by(1), with("ok"), is(completed)),
+		}},
+		"a late completion of a job that is cancelled": {events: []event{
+			create, claimedAt(10, 1, 1), at(1100, tickled, stale, by(1)), at(1105, cancelledOne, done), at(1110, ended, done, by(1), with("ok"), is(completed)),
+		}},
+		"a late completion undone": {events: []event{
+			create, claimedAt(10, 1, 1), at(1100, tickled, stale, by(1)), at(1110, ended, done, by(1), with("ok"), is(completed)), claimedAt(1200, 2, 2),
+		}},
+		"a late completion before the lease has ended": {events: []event{
+			create, claimedAt(10, 1, 1), at(500, tickled, stale, by(1)), at(510, ended, done, by(1), with("ok"), is(completed)),
+		}},
 		"a completion refused although the claim holds": {events: []event{create, claimedAt(10, 1, 1), at(20, ended, stale, by(1), with("ok"))}},
 		"an acknowledged completion undone": {events: []event{
 			create, claimedAt(10, 1, 1), at(20, ended, done, by(1), with("ok"), is(completed)), claimedAt(2000, 2, 2),
