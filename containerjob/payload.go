@@ -138,6 +138,8 @@ func Refused(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrRefused, fmt.Errorf(format, args...))
 }
 
+const example = `{"Container":{"Config":{"Image":"alpine","Cmd":["true"]}}}`
+
 // Parse reads and checks a payload.
 func Parse(payload []byte) (*Document, error) {
 	if len(payload) > MaxBytes {
@@ -148,7 +150,11 @@ func Parse(payload []byte) (*Document, error) {
 		if wrong, ok := errors.AsType[*json.SemanticError](err); ok && wrong.JSONPointer != "" {
 			return nil, Refused("%s has a value of another type than it must have", shortened(dotted(wrong.JSONPointer)))
 		}
-		return nil, Refused("it is not a JSON object with Container and Fileset: %w", err)
+		what := "it is not a JSON object with Container and Fileset, such as " + example
+		if wrong, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+			return nil, Refused("%s: %s after %d bytes", what, strings.TrimPrefix(wrong.Err.Error(), "jsontext: "), wrong.ByteOffset)
+		}
+		return nil, Refused("%s", what)
 	}
 	for _, level := range []struct {
 		name string

@@ -62,7 +62,10 @@ func TestParse(t *testing.T) {
 		}
 	}
 	for payload, says := range map[string]string{
-		`{"nonsense":1}`: "nonsense", `{}`: "Image", ``: "JSON object", `[]`: "JSON object", `7`: "JSON object", "text": "JSON object",
+		`busybox`:           "such as {\"Container\":{\"Config\":{\"Image\":\"alpine\",\"Cmd\":[\"true\"]}}}: invalid character 'b' at start of value after 0 bytes",
+		`{"Container":{},}`: "after 15 bytes",
+		`["Container"]`:     "such as {\"Container\"",
+		`{"nonsense":1}`:    "nonsense", `{}`: "Image", ``: "JSON object", `[]`: "JSON object", `7`: "JSON object", "text": "JSON object",
 		`{"Container":{"Config":{"Image":"a"}},"States":[{"State":"FINISHED"}]}`:            "States[0].State",
 		`{"Container":{"Config":{"Image":"a"}},"States":[{"State":"QUEUED","Else":1}]}`:     "States[0].Else",
 		`{"Container":{"Config":{"Image":"a"}},"States":"QUEUED"}`:                          "States",

@@ -82,7 +82,7 @@ var refusalCodes = [...]string{"", "job_not_found", "job_not_active", "claim_los
 var refusalTexts = [...]string{
 	"",
 	"no such job, or it has been purged",
-	"the job is not active",
+	"the job is not active; read it to see whether it waits, or how it ended",
 	"the claim does not hold this job any more",
 	"the claim has ended this job with another outcome",
 	"the job is held by another runner",

@@ -69,8 +69,8 @@ func ParseStrategy(text string) (Strategy, error) {
 	parts := strings.SplitN(text, "/", MaxDistinctKeys+2) // and no more, however long the text is
 	base := parts[len(parts)-1]
 	if !slices.Contains(StrategyNames, base) {
-		return Oldest, fmt.Errorf("strategy %q is not one of %s, nor one of them after %skey/, at most %d times",
-			text, strings.Join(StrategyNames, ", "), distinctPrefix, MaxDistinctKeys)
+		return Oldest, fmt.Errorf("strategy %q is not one of %s, nor one of them after %sKEY/, such as %suser/random, with at most %d keys",
+			text, strings.Join(StrategyNames, ", "), distinctPrefix, distinctPrefix, MaxDistinctKeys)
 	}
 	s := Strategy(base)
 	if base == oldestName {
@@ -79,7 +79,7 @@ func ParseStrategy(text string) (Strategy, error) {
 	for _, part := range slices.Backward(parts[:len(parts)-1]) {
 		key, ok := strings.CutPrefix(part, distinctPrefix)
 		if !ok {
-			return Oldest, fmt.Errorf("strategy %q: %q is not %skey", text, part, distinctPrefix)
+			return Oldest, fmt.Errorf("strategy %q: %q is not %sKEY", text, part, distinctPrefix)
 		}
 		var err error
 		if s, err = PreferDistinct(key, s); err != nil {

@@ -67,10 +67,10 @@ func Browse(ctx context.Context, q Query) ([]Found, error) {
 	for at, i := range interfaces {
 		v4, v6 := families(&i)
 		if v4 {
-			asking.Go(func() { failed[2*at] = a.ask(limited, &i, "udp4", "224.0.0.251", q.Timeout) })
+			asking.Go(func() { failed[2*at] = a.ask(limited, &i, "udp4", groupV4, q.Timeout) })
 		}
 		if v6 {
-			asking.Go(func() { failed[2*at+1] = a.ask(limited, &i, "udp6", "ff02::fb", q.Timeout) })
+			asking.Go(func() { failed[2*at+1] = a.ask(limited, &i, "udp6", groupV6, q.Timeout) })
 		}
 	}
 	asking.Wait()
@@ -84,12 +84,16 @@ func Browse(ctx context.Context, q Query) ([]Found, error) {
 	return list, nil
 }
 
-const port = 5353 // of multicast DNS
+// The groups of multicast DNS (RFC 6762, section 3).
+var (
+	groupV4 = &net.UDPAddr{IP: net.IPv4(224, 0, 0, 251), Port: 5353}
+	groupV6 = &net.UDPAddr{IP: net.ParseIP("ff02::fb"), Port: 5353}
+)
 
-// ask sends the questions on an interface again and again, and takes the answers, until ctx ends. The questions come from a
+// ask sends the questions on an interface to a group, again and again, and takes the answers, until ctx ends. The questions come from a
 // port of their own, so each responder answers to that port (RFC 6762, 6.7). The error is that of the questions, if none
 // could be sent.
-func (a *answers) ask(ctx context.Context, i *net.Interface, network, group string, timeout time.Duration) error {
+func (a *answers) ask(ctx context.Context, i *net.Interface, network string, group *net.UDPAddr, timeout time.Duration) error {
 	conn, err := net.ListenUDP(network, nil)
 	if err != nil {
 		return fmt.Errorf("interface %s: %w", i.Name, err)
@@ -108,14 +112,13 @@ func (a *answers) ask(ctx context.Context, i *net.Interface, network, group stri
 	receiving.Go(func() { a.receive(conn, i.Name) })
 	defer conn.Close() // which ends receive
 
-	to := &net.UDPAddr{IP: net.ParseIP(group), Port: port}
 	sent, pause := false, min(timeout/4, time.Second)
 	for {
 		text, err := a.questions().Pack()
 		if err != nil {
 			return err
 		}
-		_, err = conn.WriteToUDP(text, to)
+		_, err = conn.WriteToUDP(text, group)
 		wait := pause
 		if err == nil {
 			sent, pause = true, 2*pause

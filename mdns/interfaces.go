@@ -4,32 +4,40 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
+	"strings"
 )
 
 // choose returns the interfaces with the given names. If there are no names, it returns all interfaces that are up and
 // can multicast, except for loopback.
 func choose(names []string) (chosen []net.Interface, err error) {
+	all, err := net.Interfaces()
+	if err != nil {
+		return nil, fmt.Errorf("list interfaces: %w", err)
+	}
+	var others []string
+	for _, i := range all {
+		if usable(&i) == nil && i.Flags&net.FlagLoopback == 0 {
+			chosen, others = append(chosen, i), append(others, i.Name)
+		}
+	}
 	if len(names) == 0 {
-		all, err := net.Interfaces()
-		if err != nil {
-			return nil, fmt.Errorf("list interfaces: %w", err)
-		}
-		for _, i := range all {
-			if usable(&i) == nil && i.Flags&net.FlagLoopback == 0 {
-				chosen = append(chosen, i)
-			}
-		}
 		return chosen, nil
 	}
+	chosen = nil
 	for _, name := range names {
-		i, err := net.InterfaceByName(name)
-		if err != nil {
-			return nil, fmt.Errorf("interface %s: %w", name, err)
+		at := slices.IndexFunc(all, func(i net.Interface) bool { return i.Name == name })
+		err := fmt.Errorf("there is no interface %s", name)
+		if at >= 0 {
+			err = usable(&all[at])
 		}
-		if err := usable(i); err != nil {
-			return nil, err
+		switch {
+		case err != nil && len(others) == 0:
+			return nil, fmt.Errorf("%w, and no other interface is up and can multicast", err)
+		case err != nil:
+			return nil, fmt.Errorf("%w; use %s", err, strings.Join(others, " or "))
 		}
-		chosen = append(chosen, *i)
+		chosen = append(chosen, all[at])
 	}
 	return chosen, nil
 }

@@ -153,6 +153,67 @@ func TestTakeIsBounded(t *testing.T) {
 	}
 }
 
+// TestQuestionsAreRepeated: a question that was lost, or that a responder did not answer, is sent again.
+func TestQuestionsAreRepeated(t *testing.T) {
+	responder, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer responder.Close()
+	loopback, err := net.InterfaceByIndex(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	a := newAnswers()
+	asked := make(chan error, 1)
+	go func() {
+		asked <- a.ask(ctx, loopback, "udp4", responder.LocalAddr().(*net.UDPAddr), 40*time.Millisecond)
+	}()
+	packet := make([]byte, 9000)
+	for range 2 { // which are lost
+		if _, _, err := responder.ReadFromUDP(packet); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n, from, err := responder.ReadFromUDP(packet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var question, answer dns.Msg
+	if err := question.Unpack(packet[:n]); err != nil || len(question.Question) != 1 || question.Question[0].Name != "_daybook._tcp.local." {
+		t.Fatalf("asked %v, %v", question.Question, err)
+	}
+	answer.SetReply(&question)
+	for _, text := range []string{id + "._daybook._tcp.local. 120 IN SRV 10 1 1717 h.local.", "h.local. 120 IN A 10.0.0.1"} {
+		r, err := dns.NewRR(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Answer = append(answer.Answer, r)
+	}
+	text, err := answer.Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := responder.WriteToUDP(text, from); err != nil {
+		t.Fatal(err)
+	}
+	for len(a.found()) == 0 {
+		if _, _, err := responder.ReadFromUDP(packet); err != nil { // the next question comes after the answer was sent, or later
+			t.Fatal(err)
+		}
+	}
+	end()
+	if err := <-asked; err != nil {
+		t.Error(err)
+	}
+	if found := a.found(); len(found) != 1 || found[0].ID != id {
+		t.Errorf("found %+v", found)
+	}
+}
+
 // TestQuestions: what is missing of a server is asked for.
 func TestQuestions(t *testing.T) {
 	a := newAnswers()
@@ -310,7 +371,7 @@ func TestAnnounceRefuses(t *testing.T) {
 			a.Close()
 		}
 	}
-	if _, err := Browse(context.Background(), Query{Interfaces: []string{"nothere0"}}); err == nil {
-		t.Error("browsed on an interface that does not exist")
+	if _, err := Browse(context.Background(), Query{Interfaces: []string{"nothere0"}}); err == nil || !strings.Contains(err.Error(), "there is no interface nothere0") {
+		t.Errorf("browsed on an interface that does not exist: %v", err)
 	}
 }

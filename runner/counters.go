@@ -14,7 +14,7 @@ import (
 // counters count what the runner does.
 type counters struct {
 	mu      sync.Mutex
-	running int       // jobs that were handed out and have not ended
+	held    int       // jobs that were handed out and have not ended
 	last    time.Time // when the last job was handed out or ended
 	claimed int64
 	ended   map[ending]int64
@@ -38,11 +38,11 @@ func (c *counters) event(e client.Event) {
 	defer c.mu.Unlock()
 	c.last = time.Now()
 	if e.Job == nil {
-		c.running += e.Jobs
+		c.held += e.Jobs
 		c.claimed += int64(e.Jobs)
 		return
 	}
-	c.running--
+	c.held--
 	code := e.Outcome.Code
 	switch {
 	case errors.Is(e.Err, client.ErrUnget), errors.Is(e.Err, client.ErrDraining):
@@ -67,7 +67,7 @@ func (c *counters) event(e client.Event) {
 func (c *counters) idleSince() (since time.Time, idle bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.last, c.running <= 0
+	return c.last, c.held <= 0
 }
 
 func (c *counters) reached() {
@@ -84,7 +84,7 @@ func (c *counters) unreachable(err error) {
 
 // Totals are what a runner has done.
 type Totals struct {
-	Running int
+	Held    int // jobs that were handed out and have not ended, also those that wait for a slot
 	Claimed int64
 	Ended   map[string]int64 // by code
 }
@@ -94,7 +94,7 @@ func (r *Runner) Totals() Totals {
 	c := &r.counters
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	t := Totals{Running: max(c.running, 0), Claimed: c.claimed, Ended: map[string]int64{}}
+	t := Totals{Held: max(c.held, 0), Claimed: c.claimed, Ended: map[string]int64{}}
 	for e, n := range c.ended {
 		t.Ended[e.code] += n
 	}
@@ -103,7 +103,7 @@ func (r *Runner) Totals() Totals {
 
 // String returns a line for people.
 func (t Totals) String() string {
-	text := fmt.Sprintf("%d running", t.Running)
+	text := fmt.Sprintf("%d held", t.Held)
 	for _, code := range slices.Sorted(maps.Keys(t.Ended)) {
 		text += fmt.Sprintf(", %d %s", t.Ended[code], code)
 	}

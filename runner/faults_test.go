@@ -26,7 +26,7 @@ func TestDrainCostsNoAttempt(t *testing.T) {
 		t.Fatal(err)
 	}
 	w, stop := r.begin(s)
-	r.until("the job runs", func() bool { return w.Totals().Running == 1 })
+	r.until("the job runs", func() bool { return w.Totals().Held == 1 })
 	time.Sleep(200 * time.Millisecond) // real time: a job that runs longer than the drain
 	stop()
 	r.want("x", "pending  0 ")

@@ -119,7 +119,7 @@ func (h *heartbeat) send(ctx context.Context, patience time.Duration) (every tim
 	info := client.RunnerInfo{
 		ID: r.ID, Instance: h.instance, Name: host, Addresses: addresses(), Kinds: r.kindsRun(), Types: r.typesRun(), Clients: listed(r.Clients),
 		Slots: int64(r.Concurrency), Labels: r.Labels, Version: r.Version, Takeover: h.takeover,
-		Stats: client.RunnerStats{CPU: h.usage.cores(), Memory: memory(), Running: int64(r.Totals().Running)},
+		Stats: client.RunnerStats{CPU: h.usage.cores(), Memory: memory(), Running: int64(r.Totals().Held)},
 	}
 	if every, err = r.Client.Heartbeat(ctx, info); every <= 0 {
 		every = usualHeartbeat

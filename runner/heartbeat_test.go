@@ -109,7 +109,7 @@ func TestLostRunner(t *testing.T) {
 		t.Fatal(err)
 	}
 	w, stop := r.begin(s)
-	r.until("the job runs", func() bool { return w.Totals().Running == 1 })
+	r.until("the job runs", func() bool { return w.Totals().Held == 1 })
 	silent.Store(true)
 	attempts := func() []client.Attempt {
 		got, err := r.Job(t.Context(), j.ID)

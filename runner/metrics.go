@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	runningJobs = prometheus.NewDesc("daybook_runner_jobs_running", "Jobs that the runner holds.", nil, nil)
+	heldJobs = prometheus.NewDesc("daybook_runner_jobs_held", "Jobs that the runner holds.", nil, nil)
 	slotsTotal  = prometheus.NewDesc("daybook_runner_slots", "Slots of the runner.", nil, nil)
 	handlerSum  = prometheus.NewDesc("daybook_runner_handlers", "Handlers whose jobs the runner claims.", nil, nil)
 	claimedJobs = prometheus.NewDesc("daybook_runner_jobs_claimed_total", "Jobs that were handed out to the runner.", nil, nil)
@@ -43,7 +43,7 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	n := &c.counters
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	gauge(runningJobs, float64(n.running))
+	gauge(heldJobs, float64(n.held))
 	to <- prometheus.MustNewConstMetric(claimedJobs, prometheus.CounterValue, float64(n.claimed))
 	for e, count := range n.ended {
 		to <- prometheus.MustNewConstMetric(endedJobs, prometheus.CounterValue, float64(count), e.typ, e.code)

@@ -283,7 +283,7 @@ const reportTimeout = 2 * time.Minute
 // unfinished returns the error of a runner that ends although runs have not: a program that the kernel cannot end, for
 // example. The process must end now, so that nobody tickles these jobs.
 func (r *Runner) unfinished() error {
-	return fmt.Errorf("%w within %v: %d runs", client.ErrUnfinished, r.DrainTimeout+cmp.Or(r.reportTimeout, reportTimeout), r.Totals().Running)
+	return fmt.Errorf("%w within %v: %d runs", client.ErrUnfinished, r.DrainTimeout+cmp.Or(r.reportTimeout, reportTimeout), r.Totals().Held)
 }
 
 // follow keeps the lanes up to date until ctx ends. It calls end when the runner has been idle for long enough.

@@ -51,7 +51,7 @@ func TestKinds(t *testing.T) {
 	r.want("web", "completed ok 1 web a", "completed ok 1 web b")
 	r.want("script", "completed ok 1 python a", "completed ok 1 python b")
 	r.wantCounts("count", map[string]int{"completed ok 1 3\n": 4})
-	if got := w.Totals(); got.Running != 0 || got.Claimed != 12 || got.Ended["ok"] != 12 {
+	if got := w.Totals(); got.Held != 0 || got.Claimed != 12 || got.Ended["ok"] != 12 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -270,7 +270,7 @@ func TestServerRestarts(t *testing.T) {
 		r.server.Kill()
 		r.server.Restart()
 	}
-	r.until("all are done", func() bool { return w.Totals().Running == 0 && len(r.counted("x")) == 8 })
+	r.until("all are done", func() bool { return w.Totals().Held == 0 && len(r.counted("x")) == 8 })
 	stop()
 	for line := range r.counted("x") {
 		if !strings.HasPrefix(line, "completed ok ") {
@@ -295,7 +295,7 @@ func TestHealth(t *testing.T) {
 	r.until("the job is done", func() bool { return w.Totals().Ended["ok"] == 1 })
 	_, text := get("/metrics")
 	for _, line := range []string{
-		"daybook_runner_jobs_running 0", "daybook_runner_slots 4", "daybook_runner_handlers 1", "daybook_runner_jobs_claimed_total 1",
+		"daybook_runner_jobs_held 0", "daybook_runner_slots 4", "daybook_runner_handlers 1", "daybook_runner_jobs_claimed_total 1",
 		`daybook_runner_jobs_ended_total{code="ok",type="x"} 1`, "daybook_runner_server_reachable 1",
 	} {
 		if !strings.Contains(text, line+"\n") {

@@ -24,7 +24,8 @@ which "daybook tickle" renews. If there are no jobs, nothing is printed, and the
 
 This is for scripts, and for trying things out. "daybook work" runs a program for each job.`,
 		Example: `  daybook claim --type resize --max 10 --wait 30s
-  daybook claim --strategy newest --json`,
+  daybook claim --strategy newest --json
+  daybook claim --max 10 --strategy prefer_distinct:user/random`,
 		Args: cobra.NoArgs,
 	}
 	overServer(&r, cmd, func(cmd *cobra.Command, _ []string) error {
@@ -49,7 +50,7 @@ This is for scripts, and for trying things out. "daybook work" runs a program fo
 	flags.StringSliceVar(&q.Types, "type", nil, "claim only jobs of these types")
 	flags.Var(&wait, "wait", "how long the server waits for a first job, up to 1m")
 	flags.Var(&lease, "lease", "how long the jobs are held without a tickle (default: that of the jobs)")
-	flags.StringVar((*string)(&q.Strategy), "strategy", "", "which jobs come first: oldest, newest, random, or a strategy as JSON")
+	flags.Var((*strategyFlag)(&q.Strategy), "strategy", strategyHelp)
 	flags.Lookup("wait").DefValue, flags.Lookup("lease").DefValue = "", ""
 	linesFlag(cmd, &r.asJSON, "job")
 	completeFlag(cmd, "client", clientNames)

@@ -21,7 +21,7 @@ func newDiscover() *cobra.Command {
 		Use:   "discover",
 		Short: "Find servers on the local network",
 		Long: `Find servers that announce themselves on the local network by multicast DNS, and list them in order of
-their ids.
+their ids. The command asks again until --timeout, because networks and servers drop some questions.
 
 A server announces itself if it listens on an address that other machines can connect to (see
 ` + "`daybook serve --help`" + `, --mdns). Multicast stays within a network segment, and often does not pass Wi-Fi access

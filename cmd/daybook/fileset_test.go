@@ -61,6 +61,7 @@ func TestFilesetCommands(t *testing.T) {
 		{[]string{"push", from, "input"}, exitError}, // of the link
 		{[]string{"push", filepath.Join(from, "none"), "input"}, exitFile},
 		{[]string{"push", from, "a/b"}, exitUsage},
+		{[]string{"push", "input", from}, exitUsage},
 		{[]string{"push", from, "input", "--pattern", "["}, exitUsage},
 		{[]string{"push", from, "input", "--client", "a/b"}, exitUsage},
 		{[]string{"pull", "none", to}, exitNotFound},

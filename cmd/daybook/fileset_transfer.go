@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -42,6 +43,9 @@ Symbolic links, devices and other special files are errors, unless a pattern exc
 
 		ValidArgsFunction: filesetArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if !isDirectory(args[0]) && isDirectory(args[1]) {
+				return usageError{fmt.Errorf("%s is no directory, and %s is one: the directory is the first argument, the name of the fileset the second", args[0], args[1])}
+			}
 			c, err := f.dial(cmd, args[1])
 			if err != nil {
 				return err
@@ -101,6 +105,11 @@ func (f *filesetCommand) transferFlags(cmd *cobra.Command, patterns *[]string) {
 	f.flags(cmd)
 	cmd.Flags().StringArrayVar(patterns, "pattern", nil, "only files that match; may be given several times (default: all files)")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print JSON")
+}
+
+func isDirectory(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // wrongPatterns makes the error of a pattern one of the command line.

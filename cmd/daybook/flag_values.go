@@ -7,6 +7,9 @@ import (
 
 	"github.com/docker/go-units"
 	"github.com/prometheus/common/model"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/job"
 )
 
 // durationFlag is a duration of whole milliseconds, 0 or more, as Go writes it (300s, 1h30m, 1.5h), or with days and
@@ -43,6 +46,26 @@ func (d *durationFlag) String() string {
 func (d *durationFlag) Type() string { return "duration" }
 
 func (d durationFlag) ms() int64 { return time.Duration(d).Milliseconds() }
+
+// strategyFlag is a client.Strategy. The flag of a claim and that of a runner mean the same.
+type strategyFlag client.Strategy
+
+const strategyHelp = "which jobs to claim first: oldest, newest, random, fair, or prefer_distinct:KEY/STRATEGY, which prefers values of a key of meta with few active jobs (default: oldest)"
+
+func (s *strategyFlag) Set(text string) error {
+	if text == "" {
+		*s = ""
+		return nil
+	}
+	parsed, err := job.ParseStrategy(text)
+	if err == nil {
+		*s = strategyFlag(parsed.String())
+	}
+	return err
+}
+
+func (s *strategyFlag) String() string { return string(*s) }
+func (s *strategyFlag) Type() string   { return "string" }
 
 // checkDuration refuses a duration outside of min … max, which are milliseconds.
 func checkDuration(flag string, d durationFlag, min, max int64) error {

@@ -61,7 +61,13 @@ func TestVerbsOfAJob(t *testing.T) {
 	if r := a.run("", "tickle", id, "--claim", claimID); r.code != exitRefused {
 		t.Errorf("a tickle of a released job: %+v", r)
 	}
-	claimID = uuids.FindString(a.do("claim", "--type", "resize"))
+	if r := a.run("", "complete", id, "--code", "ok"); r.code != exitRefused || !strings.Contains(r.errs, "read it to see whether it waits, or how it ended") {
+		t.Errorf("a completion of a waiting job: %+v", r)
+	}
+	if r := a.run("", "claim", "--strategy", "prefer_distinct"); r.code != exitUsage || !strings.Contains(r.errs, "such as prefer_distinct:user/random") {
+		t.Errorf("a claim with half a strategy: %+v", r)
+	}
+	claimID = uuids.FindString(a.do("claim", "--type", "resize", "--strategy", "prefer_distinct:user/random"))
 	contains(t, a.do("complete", id, "--claim", claimID, "--code", "failed", "--error", "no such file"), id+" failed")
 	contains(t, a.do("jobs", "--status", "failed"), id, "no such file", "1/3")
 	contains(t, a.do("redrive", id), id+" pending")

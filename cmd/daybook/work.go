@@ -31,7 +31,8 @@ type workFlags struct {
 	server                            serverAddress
 	networkFlags                      // where metrics are served
 	containers                        containerFlags
-	strategy, sandbox, id             string
+	strategy                          strategyFlag
+	sandbox, id                       string
 	logLevel, logFormat               string
 	accept, types, clients, httpAllow []string
 	wasiGrant                         []string
@@ -78,7 +79,7 @@ only; --http-allow names others. It is needed for handlers of the file, too.`,
 	flags.StringSliceVar(&f.types, "types", nil, "types of jobs to run (default: all that there are handlers for)")
 	flags.StringSliceVar(&f.clients, "clients", nil, "clients whose jobs to run (default: all)")
 	flags.IntVar(&f.concurrency, "concurrency", 0, "slots: how many runs there are at a time (default: four for each processor)")
-	flags.StringVar(&f.strategy, "strategy", "", "which jobs to claim first: oldest, newest, random, fair, or prefer_distinct:KEY/STRATEGY, which prefers values of a key of meta with few active jobs (default: oldest)")
+	flags.Var(&f.strategy, "strategy", strategyHelp)
 	flags.Var(&f.untilIdle, "until-idle", "end when no job was handed out, and none ran, for that long; not while the server cannot be reached (default: never)")
 	flags.Lookup("until-idle").DefValue = ""
 	flags.Var(&f.drain, "drain", "how long jobs may still run after SIGTERM; later they go back to their queues")
@@ -165,11 +166,6 @@ func (f *workFlags) settings(cmd *cobra.Command, file *workFile) (s runner.Setti
 			if err := job.CheckName(name, item); err != nil {
 				return s, usageError{err}
 			}
-		}
-	}
-	if f.strategy != "" {
-		if _, err := job.ParseStrategy(f.strategy); err != nil {
-			return s, usageError{err}
 		}
 	}
 	if f.concurrency == 0 && !cmd.Flags().Changed("concurrency") {

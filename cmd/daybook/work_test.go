@@ -401,12 +401,12 @@ func TestWorkUsage(t *testing.T) {
 func TestProgressLine(t *testing.T) {
 	var b bytes.Buffer
 	p := progressLine{to: &b}
-	p.show("1 running")
+	p.show("1 held")
 	if _, err := p.Write([]byte("a line\n")); err != nil {
 		t.Fatal(err)
 	}
 	p.show("")
-	if want := clearLine + "1 running" + clearLine + "a line\n1 running" + clearLine; b.String() != want {
+	if want := clearLine + "1 held" + clearLine + "a line\n1 held" + clearLine; b.String() != want {
 		t.Errorf("%q, want %q", b.String(), want)
 	}
 }
