@@ -139,6 +139,7 @@ func (s *service) request(t *testing.T, method, path, body string) string {
 // installer installs a package in another root, or upgrades it, and removes it.
 type installer struct {
 	install, remove func(t *testing.T, root string)
+	about           func(t *testing.T) *exec.Cmd // prints who maintains the package, and its homepage
 }
 
 func installers(t *testing.T) map[string]installer {
@@ -155,10 +156,16 @@ func installers(t *testing.T) map[string]installer {
 		"deb": {
 			func(t *testing.T, root string) { dpkg(t, "--root="+root, "-i", deb) },
 			func(t *testing.T, root string) { dpkg(t, "--root="+root, "--purge", "daybook") },
+			func(t *testing.T) *exec.Cmd {
+				return exec.Command(needs(t, "dpkg-deb"), "-f", deb, "Maintainer", "Homepage")
+			},
 		},
 		"rpm": {
 			func(t *testing.T, root string) { yum(t, "--root", root, "-U", "--force", rpm) },
 			func(t *testing.T, root string) { yum(t, "--root", root, "-e", "daybook") },
+			func(t *testing.T) *exec.Cmd {
+				return exec.Command(needs(t, "rpm"), "-qp", "--nosignature", "--queryformat", "%{PACKAGER} %{URL}", rpm)
+			},
 		},
 	}
 }
@@ -204,6 +211,9 @@ func TestPackages(t *testing.T) {
 				if text, err := readText(in(path)); err != nil || !strings.Contains(text, want) {
 					t.Errorf("%s does not have %q: %v", path, want, err)
 				}
+			}
+			if text, err := with.about(t).Output(); err != nil || !strings.Contains(string(text), "The Daybook authors <") || !strings.Contains(string(text), "https://github.com/daybookq/daybook") {
+				t.Errorf("the package says of itself: %s, %v", text, err)
 			}
 			if info, err := os.Stat(in("/usr/share/man/man1")); err != nil || info.Mode().Perm() != 0o755 {
 				t.Errorf("the directory of manual pages: %v, %v", info, err)

@@ -202,7 +202,6 @@ func TestCachesAreBoundedByTheirBytes(t *testing.T) {
 	look("deleted")
 }
 
-// TestOneGroupOfAThousand: a claim of one job of a batch reads and decodes one page of its groups, not all.
 // TestRefusedCommandsFillNoMemory: commands that are refused write no row, but read what they name. A commit becomes due
 // before that is more than the caches may hold, whoever applies the commands.
 func TestRefusedCommandsFillNoMemory(t *testing.T) {
@@ -246,6 +245,7 @@ func TestRefusedCommandsFillNoMemory(t *testing.T) {
 	runtime.KeepAlive(s)
 }
 
+// TestOneGroupOfAThousand: a claim of one job of a batch reads and decodes one page of its groups, not all.
 func TestOneGroupOfAThousand(t *testing.T) {
 	fs := vfs.NewMem()
 	s := mustOpenIn(t, fs)

@@ -8,7 +8,7 @@ import (
 )
 
 // model is what Apply must do, written as plainly as possible: a row per job, no spans, no indexes, no caches. It was
-// written from DESIGN.md and docs/reference/api.md. Every command walks over all jobs.
+// written from docs/reference/api.md. Every command walks over all jobs.
 type model struct {
 	level int
 	chain job.Create // jobs that the completion under way creates: a group each

@@ -580,6 +580,8 @@ func TestUsage(t *testing.T) {
 		{"completion", "completion requires a command: bash, fish, powershell or zsh"},
 		{"completion bash zsh", `unknown command "zsh"`},
 		{"get", "get needs ID\n`daybook help get` shows"},
+		{"rm", "daybook rm requires the ids of jobs, or --batch, or --queue\n`daybook help rm` shows"},
+		{"remove", "daybook remove requires the ids of jobs, or --batch, or --queue"},
 		{"get a b", "get takes ID, and 2 arguments were given"},
 		{"watch", "watch needs JOB|BATCH|CLIENT/TYPE"},
 		{"stats x", `stats takes no arguments, and "x" was given`},

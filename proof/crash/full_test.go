@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -70,7 +71,8 @@ func (f filler) leaveFree(free int64) error {
 func (f filler) remove() error { return os.Remove(f.path) }
 
 // TestFullDisk fills the server's disk. First it fills it up to the reserve: creates are refused and all else goes on.
-// Then it fills it wholly: nothing can be written. When there is space again, the server goes on by itself.
+// Then it fills it wholly: nothing can be written. When there is space again, the server goes on by itself. A stop on
+// a full disk ends with 0 or 13.
 func TestFullDisk(t *testing.T) {
 	l := newLane(t, 5)
 	rounds := 1
@@ -143,10 +145,26 @@ func (l *lane) fullDisk(round int) {
 		l.must(s, f.remove())
 	}
 	l.awaitService(s, c, "disk", "space")
-	l.must(s, s.kill())
+	l.must(s, f.leaveFree(0))
+	l.must(s, l.stopOnFullDisk(s))
+	l.must(s, f.remove())
 	l.must(s, s.start())
 	c.end()
 	l.finish(s)
+}
+
+// stopOnFullDisk stops the server. If it cannot write what the stop has to write, the code of its end says that files are
+// the reason, and its log says which.
+func (l *lane) stopOnFullDisk(s *trial) error {
+	err := s.stop()
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 13 {
+		return err
+	}
+	if said := s.log.String(); !strings.Contains(said, "space") && !strings.Contains(said, "disk") {
+		return fmt.Errorf("no reason in its log: %w", err)
+	}
+	l.progress("the server ended with 13 on a full disk")
+	return nil
 }
 
 // awaitService waits until creates are acknowledged again. If the server has ended, its log must have one of the words,
