@@ -117,13 +117,6 @@ PROVE_MEMORY := ./proof/hostile ./proof/limits
 # Packages with goroutines, for the race detector. The server itself has it in prove-short.
 RACE := ./api ./backup ./blob ./client ./ingest ./journal ./opsqueue ./registry ./registry/onlost ./runner ./runner/pool ./runner/script \
   ./runner/slots ./runner/wasi ./runner/webhook ./store/lsm ./trace
-# Long tests of these packages that mostly make one call after another, so that the race detector has little to find.
-ONE_BY_ONE := FuzzRoutes TestBatchFailedCalls TestBodyLimit TestBodyLimitsOfRoutes TestComplete TestCompleteMany \
-  TestCompletionInRuns TestCreateRefusals TestCreationInRunsAmplified TestEveryDocumentedStatus TestFormsOfResults \
-  TestHops TestListPagesOfPayloads TestLongAnswersAreWhole TestManyChunks TestManyHeldChunks TestReadOfLongJobs \
-  TestReplyHasBoundedLength TestResultsAreBounded TestResultsInRuns TestScenarios TestStatesAreTheWholeDocument TestStreamInRuns \
-  TestTimesAtTheirLimits TestUnknownParametersAreRefused TestUploadFailedCalls TestUploadFailedSyncThenCut TestUploadPowerCuts \
-  TestUploadRefusals
 # Tests of the packages above that are smaller with -short, or skipped, and the packages that have them.
 SIZED_IN := . ./bench ./bench/open ./blob ./cmd/daybook ./ingest ./journal ./opsqueue ./runner/container ./runner/sandbox ./store
 SIZED    := TestBatchPowerCuts TestBlockedCommit TestCheckSurvivesAnyByte TestClientModule TestDrawIsBounded \
@@ -150,7 +143,7 @@ prove-short: build build-race ## simulation, crashes, corruption, attacks and ru
 	$(call with,daybook) $(TEST) -p 2 -run '^($(subst $(space),|,$(strip $(SIZED))))$$' $(SIZED_IN)
 
 test-race: build ## tests with the race detector, of the packages that have goroutines; the server has it in prove-short
-	$(call with,daybook) CGO_ENABLED=1 $(TEST) -race -short -p 3 -skip '^($(subst $(space),|,$(strip $(ONE_BY_ONE))))$$' $(RACE)
+	$(call with,daybook) CGO_ENABLED=1 $(TEST) -race -short -p 3 $(RACE)
 	CGO_ENABLED=1 $(TEST) -race -short -run '^Test(Flush|Queries|Queues)' ./store # the others have one goroutine
 
 lint: ## formatting, go.mod files, vet, static analysis, and the picture of the architecture

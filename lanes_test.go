@@ -69,11 +69,6 @@ func TestLanes(t *testing.T) {
 			t.Errorf("the Makefile's PROVE and another list have %s", dir)
 		}
 	}
-	for _, name := range list(t, "ONE_BY_ONE") {
-		if !slices.ContainsFunc(race, func(dir string) bool { return declares(files[dir], name) }) {
-			t.Errorf("the Makefile's ONE_BY_ONE names %s, which is in no package of RACE", name)
-		}
-	}
 	unknown := map[string]bool{}
 	for _, name := range sized {
 		unknown[name] = true
@@ -98,15 +93,6 @@ func TestLanes(t *testing.T) {
 	for name := range unknown {
 		t.Errorf("the Makefile's SIZED names %s, which does not ask testing.Short()", name)
 	}
-}
-
-func declares(files []*ast.File, function string) bool {
-	return slices.ContainsFunc(files, func(f *ast.File) bool {
-		return slices.ContainsFunc(f.Decls, func(d ast.Decl) bool {
-			f, ok := d.(*ast.FuncDecl)
-			return ok && f.Recv == nil && f.Name.Name == function
-		})
-	})
 }
 
 func imports(f *ast.File, path string) bool {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/store"
@@ -132,6 +133,7 @@ func TestAnswersInFlightAreBounded(t *testing.T) {
 
 // TestLongAnswersAreWhole: an answer that is written in pieces is complete, in both formats.
 func TestLongAnswersAreWhole(t *testing.T) {
+	testkit.OneByOne(t)
 	r := start(t)
 	payloads := make([]string, 3000)
 	for i := range payloads {
@@ -190,6 +192,7 @@ func TestLongAnswersAreWhole(t *testing.T) {
 // TestReadOfLongJobs: a job that takes more memory than the caller allows is not read. The largest job fits into the
 // share for it.
 func TestReadOfLongJobs(t *testing.T) {
+	testkit.OneByOne(t)
 	r := start(t)
 	fits := func(id string, room int64) bool {
 		t.Helper()

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	goclient "github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 )
@@ -145,6 +146,7 @@ func linesOfRuns(text io.Reader) (head runs.Batch, lines string, n int, err erro
 
 // TestResultsInRuns: the results of a batch in runs say the same as those in NDJSON, each of whose lines is one value.
 func TestResultsInRuns(t *testing.T) {
+	testkit.OneByOne(t)
 	r := start(t)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -220,6 +222,7 @@ func sameInEachForm(t *testing.T, r *rig, id string) {
 
 // TestFormsOfResults: the Accept header decides on the form; runs have the documented overhead and are not compressed.
 func TestFormsOfResults(t *testing.T) {
+	testkit.OneByOne(t)
 	r := start(t)
 	id := r.add("/add", strings.Repeat("x\n", 2500)).object(http.StatusCreated)["batch_id"].(string)
 	for range 3 {

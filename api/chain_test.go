@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -80,6 +81,7 @@ func TestThen(t *testing.T) {
 
 // TestHops: the outcome that would continue a chain that is too long is refused, and the job can end without jobs.
 func TestHops(t *testing.T) {
+	testkit.OneByOne(t)
 	r := start(t)
 	r.post("/jobs/create", `{"type":"x"}`).object(http.StatusCreated)
 	for range job.MaxHops {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
 )
@@ -23,6 +24,7 @@ func (r *rig) one() map[string]any {
 }
 
 func TestComplete(t *testing.T) {
+	testkit.OneByOne(t)
 	r := start(t)
 	for _, c := range []struct {
 		name, body string
@@ -128,6 +130,7 @@ func TestComplete(t *testing.T) {
 }
 
 func TestCompleteMany(t *testing.T) {
+	testkit.OneByOne(t)
 	r := start(t)
 	held := func(n int) map[string]any {
 		r.add("/many/job/x/add", strings.Repeat("x\n", n)).object(http.StatusCreated)
@@ -412,6 +415,7 @@ func TestTickle(t *testing.T) {
 // TestExceptionsComeBeforeTheOutcomeForAll: a completion has several commands, and the last one has the outcome for
 // all. The journal's disk is slow, and the commands before are long. The last command must not be applied before them.
 func TestExceptionsComeBeforeTheOutcomeForAll(t *testing.T) {
+	testkit.OneByOne(t)
 	onOwnClock(t, func(t *testing.T, s *scenario) {
 		const jobs = 130
 		s.send(t, "POST", "/add", strings.Repeat("x\n", jobs)).object(http.StatusCreated)

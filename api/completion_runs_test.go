@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 )
@@ -29,6 +30,7 @@ func outcomeOf(first job.ID, code job.Code) job.Outcome {
 }
 
 func TestCompletionInRuns(t *testing.T) {
+	testkit.OneByOne(t)
 	r := start(t)
 	complete := func(body string, headers ...string) reply {
 		return r.do(http.MethodPost, "/jobs/complete", strings.NewReader(body), append([]string{"Content-Type", mimeRuns}, headers...)...)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -66,6 +67,7 @@ func TestBatchRefuses(t *testing.T) {
 // TestCreateArrayRefuses: if one position of a body is wrong, the server creates no job, and the problem names the
 // position.
 func TestCreateArrayRefuses(t *testing.T) {
+	testkit.OneByOne(t)
 	r := start(t)
 	for _, c := range []struct{ name, body, field string }{
 		{"a field of one", `[{},{"priority":10}]`, "jobs[1].priority"},
@@ -208,6 +210,7 @@ func metaPairs(n int) string {
 // TestResultsAreBounded: the number of results is bounded, because a few bytes of a body need hundreds of bytes in the
 // answer.
 func TestResultsAreBounded(t *testing.T) {
+	testkit.OneByOne(t)
 	r := start(t)
 	for _, c := range []struct{ name, first, rest, prefer string }{
 		{"each", "{}\n", "{}\n", "results=each"},

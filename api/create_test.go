@@ -8,10 +8,12 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
 
 func TestCreate(t *testing.T) {
+	testkit.OneByOne(t)
 	r := start(t)
 	t.Run("defaults", func(t *testing.T) {
 		a := r.post("/jobs/create", `{}`)
@@ -72,6 +74,7 @@ func TestCreate(t *testing.T) {
 }
 
 func TestCreateRefusals(t *testing.T) {
+	testkit.OneByOne(t)
 	r := start(t)
 	post := func(t *testing.T, body string) reply { t.Helper(); return r.post("/jobs/create", body) }
 	for _, c := range []struct{ name, body, field string }{
@@ -168,6 +171,7 @@ func TestCreateRefusals(t *testing.T) {
 }
 
 func TestAdd(t *testing.T) {
+	testkit.OneByOne(t)
 	r := start(t)
 	t.Run("verbatim", func(t *testing.T) {
 		o := r.add("/acme/job/resize/add?priority=7&max_attempts=2&backoff_initial_ms=5&backoff_factor_milli=1500&backoff_max_ms=6&lease_ms=2000&retention_ms=7", "one\r\n\n# two \n\n\xff\nlast").

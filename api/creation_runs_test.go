@@ -11,6 +11,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 )
@@ -156,6 +157,7 @@ func TestCreationInRuns(t *testing.T) {
 // TestCreationInRunsAmplified: a run takes a few bytes for any number of jobs. Neither the answer nor the record is much
 // longer than the request because of that.
 func TestCreationInRunsAmplified(t *testing.T) {
+	testkit.OneByOne(t)
 	r := start(t)
 	create := func(noBatch bool, list ...runs.NewRun) reply {
 		return r.do(http.MethodPost, "/jobs/create", strings.NewReader(jobsInRuns(noBatch, list...)), "Content-Type", mimeRuns)
@@ -206,6 +208,7 @@ func (c *streamClient) sendRuns(body string, more ...string) int {
 
 // TestStreamInRuns: a binary message carries what POST /jobs/create and POST /jobs/complete take in runs.
 func TestStreamInRuns(t *testing.T) {
+	testkit.OneByOne(t)
 	r := start(t)
 	c := r.open()
 	late := time.Now().Add(time.Hour).UnixMilli()

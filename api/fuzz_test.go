@@ -20,6 +20,7 @@ import (
 
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/registry"
@@ -305,6 +306,7 @@ func (*picky) ClockOffset() time.Duration                     { return 0 }
 // routes from the table, so it includes new ones. The server must turn each request into a command that can be read
 // back from the journal, or refuse it with a problem that has a code.
 func FuzzRoutes(f *testing.F) {
+	testkit.OneByOne(f)
 	types := []string{mimeJSON, mimeNDJSON, mimeText, "application/json; charset=utf-8", "", "application/x-www-form-urlencoded", mimeRuns}
 	const id = "018c2b6e-7f00-7000-8000-000000400001"
 	for n := range (&Server{}).routes() {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
 )
@@ -119,6 +120,7 @@ func TestOutputWaits(t *testing.T) {
 
 // TestSteps: each change of the step is kept with its time, and shown as etcdq shows it.
 func TestSteps(t *testing.T) {
+	testkit.OneByOne(t)
 	r := start(t)
 	id := r.make(`{"type":"x","backoff":{"initial_ms":0}}`)
 	_, claim := r.claimed("x")
@@ -212,6 +214,7 @@ func TestOutputOfBlob(t *testing.T) {
 // TestStatesAreTheWholeDocument: the view of etcdq has the container and the fileset as they were asked for, and after a run the
 // container that ran. Other jobs have neither.
 func TestStatesAreTheWholeDocument(t *testing.T) {
+	testkit.OneByOne(t)
 	r := start(t)
 	view := func(id string) string {
 		t.Helper()

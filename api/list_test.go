@@ -15,6 +15,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
 )
@@ -111,6 +112,7 @@ func TestList(t *testing.T) {
 }
 
 func TestListPagesOfPayloads(t *testing.T) {
+	testkit.OneByOne(t)
 	r := start(t)
 	for range 5 {
 		r.add("/add", repeat('x', 3<<20)+"\n").object(http.StatusCreated)

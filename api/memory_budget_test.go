@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/joblog"
 )
@@ -226,6 +227,7 @@ func TestAnnouncedBodiesTakeNothing(t *testing.T) {
 
 // TestBodyLimitsOfRoutes: a route refuses bodies that are longer than it needs.
 func TestBodyLimitsOfRoutes(t *testing.T) {
+	testkit.OneByOne(t)
 	long := map[string]bool{
 		"POST /jobs/create": true, "POST /add": true, "POST /:client/job/:type/add": true, "POST /batches/:id/jobs": true, // payloads
 		"POST /jobs/claim": true, "POST /jobs/complete": true, "POST /jobs/:id/complete": true, // outputs

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // The tests of this file use the table of routes, so they include new routes.
@@ -24,6 +26,7 @@ func TestUnknownHeadersAreRefused(t *testing.T) {
 // TestUnknownParametersAreRefused: no route ignores a query parameter, and the server refuses it before it changes
 // anything.
 func TestUnknownParametersAreRefused(t *testing.T) {
+	testkit.OneByOne(t)
 	r := start(t, func(o *setup) { o.Quit, o.GetSwitches = func() { t.Error("quit") }, true })
 	id := r.post("/jobs/create", `{"client":"a","type":"b"}`).object(http.StatusCreated)["job_id"].(string)
 	all := append(withHeads(r.server.routes()), r.server.getSwitches()...)
@@ -216,6 +219,7 @@ func TestLineForm(t *testing.T) {
 // TestKeysAreRefusedWhereTheyDoNothing: routes that do not support idempotency keys and session numbers refuse them,
 // because a client that sends one relies on it.
 func TestKeysAreRefusedWhereTheyDoNothing(t *testing.T) {
+	testkit.OneByOne(t)
 	r := start(t, func(o *setup) { o.Quit = func() {} })
 	path := strings.NewReplacer(":id", unknownID, ":client", "c", ":type", "t", ":file", "index.html", ":address", addressOf("{}"))
 	r.put("/blobs", "{}").wantStatus(http.StatusCreated)

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
 )
@@ -176,6 +177,7 @@ func TestMetricsFollowTheConventions(t *testing.T) {
 
 // TestPageOfMetricsHasItsMemory: the metrics of many queues take no more memory than their pages count for.
 func TestPageOfMetricsHasItsMemory(t *testing.T) {
+	testkit.OneByOne(t)
 	r := startWith(t, ingest.Options{MetricsQueues: job.MaxMetricsQueues})
 	const queues = 500
 	var lines strings.Builder

@@ -17,6 +17,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
 )
@@ -40,6 +41,7 @@ func zipped(text string) *bytes.Buffer {
 func chunked(text string) io.Reader { return struct{ io.Reader }{strings.NewReader(text)} }
 
 func TestBodyLimit(t *testing.T) {
+	testkit.OneByOne(t)
 	r := start(t)
 	whole := lines(maxBodyBytes)
 	for _, c := range []struct {

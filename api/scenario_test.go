@@ -30,6 +30,7 @@ import (
 
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/journal"
 )
 
@@ -37,6 +38,7 @@ import (
 // the answers that they must get. testdata/scenarios/README.md describes the format. The flag -rewrite replaces the
 // answers in the scripts.
 func TestScenarios(t *testing.T) {
+	testkit.OneByOne(t)
 	files, err := filepath.Glob("../testdata/scenarios/*.txt")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no scenarios, %v", err)

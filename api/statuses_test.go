@@ -20,6 +20,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
 )
@@ -88,6 +89,7 @@ func (s *statuses) note(operation string, status int) {
 // TestEveryDocumentedStatus: a request can get each status that openapi.yaml lists for its operation. Each answer is
 // also compared with openapi.yaml, so each status that a request gets is listed.
 func TestEveryDocumentedStatus(t *testing.T) {
+	testkit.OneByOne(t)
 	t.Parallel() // the test waits for slow bodies and for full budgets
 	engine := &faulty{}
 	r := start(t, func(o *setup) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -114,6 +115,7 @@ func sane(t *testing.T, what string, doc any, began, now int64) {
 // TestTimesAtTheirLimits sends every time and duration at its limits and one past them, before and after the clock
 // jumps.
 func TestTimesAtTheirLimits(t *testing.T) {
+	testkit.OneByOne(t)
 	onOwnClock(t, func(t *testing.T, s *scenario) {
 		began := s.engine.Now()
 		read := func(what string) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/blob"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // begin begins an upload, and returns its path.
@@ -105,6 +106,7 @@ func TestUploads(t *testing.T) {
 }
 
 func TestUploadRefusals(t *testing.T) {
+	testkit.OneByOne(t)
 	r := start(t, func(o *setup) { o.blobOptions = blob.Options{MaxBytes: 1000, QuotaBytes: 1500} })
 	post := func(headers ...string) reply { t.Helper(); return r.do(http.MethodPost, "/uploads", nil, headers...) }
 	for _, length := range []string{"", "-1", "+1", "x", "1.5", "99999999999999999999"} {

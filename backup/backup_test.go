@@ -19,6 +19,7 @@ import (
 
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
 	"github.com/daybookq/daybook/store"
@@ -579,6 +580,7 @@ func flip(t *testing.T, path string, at int64) {
 // TestDamage: whatever byte of whatever file of a backup is changed, whatever file is missing, cut or added: Verify and
 // Restore find it, and restore nothing.
 func TestDamage(t *testing.T) {
+	testkit.OneByOne(t)
 	s := startSource(t, 0)
 	if _, err := s.create(t.Context(), 500, "x"); err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/proof/powerfs"
 	"golang.org/x/sys/unix"
 )
@@ -155,6 +156,7 @@ func TestBatch(t *testing.T) {
 
 // TestBatchFailedCalls makes each call of a batch fail. Then nothing of it is there, and what was there before stays.
 func TestBatchFailedCalls(t *testing.T) {
+	testkit.OneByOne(t)
 	ways(t, func(t *testing.T, syncFS bool, n int) {
 		all := contents("failing", n)
 		for failAt := 1; ; failAt++ {

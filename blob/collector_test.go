@@ -10,6 +10,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // collection is a Collector of one store, in which the texts of a map name blobs.
@@ -78,6 +80,7 @@ func TestCollect(t *testing.T) {
 // TestCollectModel compares collections, of several parts, with a model: which blobs are old, and which are named. Texts
 // and blobs change while a collection reads.
 func TestCollectModel(t *testing.T) {
+	testkit.OneByOne(t)
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 1))
 	c := newCollection(t)

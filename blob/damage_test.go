@@ -13,10 +13,13 @@ import (
 	"testing"
 	"testing/iotest"
 	"time"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestDamage: a blob with one flipped byte, cut short or grown is refused on every read, and the next Put repairs it.
 func TestDamage(t *testing.T) {
+	testkit.OneByOne(t)
 	s := newStore(t, Options{})
 	for _, size := range []int{1, 1000, bufferBytes, 2*bufferBytes + 7} {
 		content := random(1, size)

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/proof/powerfs"
 )
 
@@ -108,6 +109,7 @@ func TestKill(t *testing.T) {
 // TestPowerCuts cuts the power of the disk while blobs are put, again and again. Each acknowledged blob is there, with
 // its SHA-1, and what Has reports is whole and survives the next cut.
 func TestPowerCuts(t *testing.T) {
+	testkit.OneByOne(t)
 	disk, mount := mountDisk(t)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

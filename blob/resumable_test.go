@@ -12,6 +12,7 @@ import (
 	"testing/iotest"
 	"time"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/proof/powerfs"
 )
 
@@ -496,6 +497,7 @@ func resume(t testing.TB, s *Dir, u Upload, content string, part int) (failed []
 
 // TestUploadFailedCalls makes each call fail once. The client goes on after the error, and the blob is whole.
 func TestUploadFailedCalls(t *testing.T) {
+	testkit.OneByOne(t)
 	content := random(11, 3*bufferBytes+5)
 	for failAt := 1; ; failAt++ {
 		rec := &recorder{}
@@ -576,6 +578,7 @@ func TestUploadUnsureState(t *testing.T) {
 
 // TestUploadFailedSyncThenCut: after a failed fsync another one may succeed and not write what the first has not.
 func TestUploadFailedSyncThenCut(t *testing.T) {
+	testkit.OneByOne(t)
 	disk, mount := mountDisk(t)
 	dir := filepath.Join(mount, "blobs")
 	for seed := range uint64(8) {
@@ -604,6 +607,7 @@ func TestUploadFailedSyncThenCut(t *testing.T) {
 
 // TestUploadPowerCuts: what an append has acknowledged survives a power cut, and the blob is whole in the end.
 func TestUploadPowerCuts(t *testing.T) {
+	testkit.OneByOne(t)
 	disk, mount := mountDisk(t)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

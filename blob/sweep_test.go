@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 func nobody(Address) bool { return false }
@@ -131,6 +133,7 @@ func TestSweepOwnsTheBlob(t *testing.T) {
 // the order of the calls protects a blob. After each Put a producer names its blob, as a job does, and after each
 // Missing it names what is there. A named blob must be there, with its SHA-1, until it is not named any more.
 func TestSweepModel(t *testing.T) {
+	testkit.OneByOne(t)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	var mu sync.Mutex // guards the next two

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
 )
@@ -15,6 +16,7 @@ import (
 // TestDamagedPage: a page of payloads that cannot be read does not block the jobs of other pages. Its jobs are set
 // aside and listed, and a rebuild repairs them.
 func TestDamagedPage(t *testing.T) {
+	testkit.OneByOne(t)
 	const n = 3000
 	ctx, dir := t.Context(), t.TempDir()
 	want := damagedBatch(t, dir, n, func(c *job.Create) {
@@ -151,6 +153,7 @@ func damagedBatch(t *testing.T, dir string, n int, change func(*job.Create)) (wa
 // claim no longer holds it; it can be patched, run, cancelled, redriven and deleted; it holds its unique key. It is not
 // handed out before the store is repaired. Other jobs go on.
 func TestJobsSetAsideKeepTheirRules(t *testing.T) {
+	testkit.OneByOne(t)
 	const n, keys = 3000, 1000 // some of them are in the damaged page
 	ctx, dir := t.Context(), t.TempDir()
 	key := func(id job.ID) string { return fmt.Sprint("key ", id.Line()) }
@@ -325,6 +328,7 @@ func spoil(t *testing.T, dir string) {
 // TestDamagedKeysAndHistories: a block with unique keys or histories that cannot be read does not block other jobs
 // either. No list and no document fails because of it.
 func TestDamagedKeysAndHistories(t *testing.T) {
+	testkit.OneByOne(t)
 	const n = 400
 	text := func(random *rand.Rand) string {
 		b := make([]byte, 150)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
 )
@@ -32,6 +33,7 @@ var goldens = map[string]func(g *goldenMaker){
 // TestGoldenJournal replays the journal of each format version. The decisions about its records must never change,
 // whatever the current program writes.
 func TestGoldenJournal(t *testing.T) {
+	testkit.OneByOne(t)
 	for name, play := range goldens {
 		t.Run(name, func(t *testing.T) {
 			golden := filepath.Join("../testdata", name)

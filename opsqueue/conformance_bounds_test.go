@@ -14,12 +14,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/opsqueue"
 	"github.com/daybookq/daybook/opsqueue/wire"
 )
 
 // TestReplyHasBoundedLength: trace contexts and keys of strategic metadata count, too. Clients accept frames of 16 MiB.
 func TestReplyHasBoundedLength(t *testing.T) {
+	testkit.OneByOne(t)
 	h := startHost(t)
 	header := http.Header{
 		"Traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}, "Baggage": {"k=" + strings.Repeat("v", 8000)},

@@ -13,6 +13,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/opsqueue"
@@ -227,6 +228,7 @@ func TestCloseFrame(t *testing.T) {
 
 // TestMistakesAreNamed: a consumer whose message is refused is told why, in a close frame.
 func TestMistakesAreNamed(t *testing.T) {
+	testkit.OneByOne(t)
 	h := startHost(t)
 	for name, c := range map[string]struct {
 		kind    websocket.MessageType
@@ -405,6 +407,7 @@ func TestReadErrorsLoseNoReport(t *testing.T) {
 // TestUnfilledSubmissions: a start cancels a submission that an earlier server did not fill. It does not cancel one that is
 // only paused, or only open.
 func TestUnfilledSubmissions(t *testing.T) {
+	testkit.OneByOne(t)
 	h := startHost(t)
 	create := func(open, paused bool) wire.SubmissionID {
 		_, receipt, err := h.engine.Create(h.ctx, &job.Create{

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/opsqueue"
 	"github.com/daybookq/daybook/opsqueue/wire"
 )
@@ -109,6 +110,7 @@ func TestManyRequests(t *testing.T) {
 
 // TestManyHeldChunks: a connection may hold 100,000 chunks. A request for more gets none, and other connections get them.
 func TestManyHeldChunks(t *testing.T) {
+	testkit.OneByOne(t)
 	h := startHost(t)
 	id := h.insert(stored("p", 100_010))
 	r := h.raw()

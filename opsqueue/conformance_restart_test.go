@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/opsqueue"
@@ -152,6 +153,7 @@ func TestReservationsWaitForTheStart(t *testing.T) {
 
 // TestManyChunks: 100,000 chunks, of which several consumers get each exactly once.
 func TestManyChunks(t *testing.T) {
+	testkit.OneByOne(t)
 	chunks := int64(100_000)
 	if testing.Short() {
 		chunks = 10_000

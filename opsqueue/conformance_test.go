@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/opsqueue"
 	"github.com/daybookq/daybook/opsqueue/stockclient"
 	"github.com/daybookq/daybook/opsqueue/wire"
@@ -154,6 +155,7 @@ func TestDirectContents(t *testing.T) {
 // TestOrderOfStrategies: in which order one consumer gets the chunks of three submissions. The chunks of one reply are in
 // any order: the original's consumers reserve one at a time.
 func TestOrderOfStrategies(t *testing.T) {
+	testkit.OneByOne(t)
 	for _, c := range []struct {
 		name     string
 		strategy wire.Strategy
@@ -191,6 +193,7 @@ func TestOrderOfStrategies(t *testing.T) {
 
 // TestRandomOrder: Random does not follow the order of creation, and hands out each chunk once.
 func TestRandomOrder(t *testing.T) {
+	testkit.OneByOne(t)
 	h := startHost(t)
 	id := h.insert(stored("a", 200))
 	consumer := h.consumer()
@@ -479,6 +482,7 @@ func TestLookups(t *testing.T) {
 
 // TestOldSubmissionsAreRemoved: a submission that ended before MaxSubmissionAge has the status null. One in progress stays.
 func TestOldSubmissionsAreRemoved(t *testing.T) {
+	testkit.OneByOne(t)
 	h := startHost(t, func(c *opsqueue.Config) { c.MaxSubmissionAge = 100 * time.Millisecond; c.MaxChunkRetries = 1 })
 	p, c := h.producer(), h.consumer()
 	ids := map[string]wire.SubmissionID{}

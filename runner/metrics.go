@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	heldJobs = prometheus.NewDesc("daybook_runner_jobs_held", "Jobs that the runner holds.", nil, nil)
+	heldJobs    = prometheus.NewDesc("daybook_runner_jobs_held", "Jobs that the runner holds.", nil, nil)
 	slotsTotal  = prometheus.NewDesc("daybook_runner_slots", "Slots of the runner.", nil, nil)
 	handlerSum  = prometheus.NewDesc("daybook_runner_handlers", "Handlers whose jobs the runner claims.", nil, nil)
 	claimedJobs = prometheus.NewDesc("daybook_runner_jobs_claimed_total", "Jobs that were handed out to the runner.", nil, nil)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -75,7 +76,7 @@ func TestClaimAnswersAreBounded(t *testing.T) {
 				t.Fatalf("%s: job %v has %d attempts, %d bytes of error, %d of output", way.name, doc.ID, len(doc.Attempts), len(doc.Error), len(doc.Output))
 			}
 		}
-		if used > 4<<20 && !underRace {
+		if used > 4<<20 && !testkit.Race {
 			t.Errorf("%s: %d bytes of memory were used for %d jobs", way.name, used, jobs)
 		}
 	}

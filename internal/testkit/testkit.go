@@ -22,3 +22,12 @@ func Eventually(t testing.TB, what string, holds func() bool) {
 		pause = min(pause+pause/8, 20*time.Millisecond) // a condition may take its time itself, such as one about all processes
 	}
 }
+
+// OneByOne skips a test under the race detector. A long test says with it that it makes one call after another, so that the
+// detector, with which it takes several times as long, has little to find. The lanes without the detector run it.
+func OneByOne(t testing.TB) {
+	t.Helper()
+	if Race {
+		t.Skip("it makes one call after another")
+	}
+}

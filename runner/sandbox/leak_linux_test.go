@@ -46,7 +46,7 @@ func children(t testing.TB) (n int) {
 func TestNothingIsLeftOver(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *Sandbox) {
 		n := 2000
-		if testing.Short() || raceEnabled || s.tree.kind != namespace {
+		if testing.Short() || testkit.Race || s.tree.kind != namespace {
 			n = 500
 		}
 		once := func() {

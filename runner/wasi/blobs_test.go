@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner/sandbox"
 	"github.com/daybookq/daybook/runner/wasi/guest"
@@ -26,6 +27,7 @@ func opens(r io.ReadCloser) func(context.Context, string) (io.ReadCloser, error)
 
 // TestBinaryAddr: a job that names its own binary, in all forms of addresses.
 func TestBinaryAddr(t *testing.T) {
+	testkit.OneByOne(t)
 	f := newFixture(t, nil)
 	binary := guestFile(t, "kit")
 	f.blobs.add("c", binary)
@@ -168,7 +170,7 @@ func TestStreams(t *testing.T) {
 		t.Errorf("the run ended with %s, want the address %s", show(e), want)
 	}
 	const most = 40 << 20 // less than half of what passed through
-	if more := resident() - ours; more > most && !raceEnabled {
+	if more := resident() - ours; more > most && !testkit.Race {
 		t.Errorf("the runner has %d bytes more than before", more)
 	}
 	if more := f.resident() - theirs; more > most {
@@ -240,7 +242,7 @@ func TestDamagedCache(t *testing.T) {
 	}
 	for _, path := range files {
 		for name, damage := range damages {
-			if raceEnabled && name != "one bit" {
+			if testkit.Race && name != "one bit" {
 				continue // a process with the race detector takes half a second to start
 			}
 			t.Run(strings.SplitN(path, "/", 2)[0]+" "+name, func(t *testing.T) {

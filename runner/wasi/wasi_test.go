@@ -206,7 +206,7 @@ func TestGrowingTables(t *testing.T) {
 
 // TestGoGuest: a module of Go's compiler runs.
 func TestGoGuest(t *testing.T) {
-	if raceEnabled {
+	if testkit.Race {
 		t.Skip("a compiler with the race detector takes 15 seconds for a module of Go's compiler")
 	}
 	binary, err := goGuest()

@@ -1,5 +1,0 @@
-//go:build race
-
-package wasi
-
-const raceEnabled = true
