@@ -380,6 +380,7 @@ func TestAddAfterADay(t *testing.T) {
 
 // TestAddKilled kills add and the server at random points, again and again. Each line is stored once.
 func TestAddKilled(t *testing.T) {
+	t.Parallel()
 	const lines = 60_000
 	for _, format := range []string{"lines", "csv"} {
 		t.Run(format, func(t *testing.T) {

@@ -71,6 +71,7 @@ func (s *server) claimed(t *testing.T, typ string) (id, claim string) {
 // TestBackupAndRestore: what a restored server knows, and what runners and producers of the original are answered by it;
 // docs/how-to/backups.md has the same table.
 func TestBackupAndRestore(t *testing.T) {
+	t.Parallel()
 	s := serving(t, filepath.Join(t.TempDir(), "data"))
 	dir := filepath.Join(t.TempDir(), "backups")
 	for _, typ := range []string{"held", "ended later", "claimed later", "again", "deleted later"} {

@@ -588,7 +588,7 @@ func TestConfigOfEachVerb(t *testing.T) {
 		args = append(args, "--")
 		var given []string
 		for _, f := range settingsOf(cmd) {
-			value := map[string]string{"address": "http://a.example", "duration": "90s", "int": "3", "bool": "true", "stringSlice": "a,b", "stringToString": "a=b,c=d", "bytes": "5M"}[f.Value.Type()]
+			value := map[string]string{"address": "http://a.example", "duration": "90s", "int": "3", "bool": "true", "stringSlice": "a,b", "stringToString": "a=b,c=d", "bytes": "5M", "strategy": "fair"}[f.Value.Type()]
 			switch f.Name {
 			case "listen", "opsqueue", "pprof":
 				value = "127.0.0.1:1"
@@ -790,7 +790,7 @@ func TestTypesOfSettings(t *testing.T) {
 // typeOf returns the type of a setting for people; "" for an unknown one.
 func typeOf(f *pflag.Flag) string {
 	return map[string]string{
-		"address": "address", "string": "text", "int": "number", "bool": "true or false", "duration": "duration", "bytes": "bytes", "stringSlice": "list", "stringToString": "list of name=value",
+		"address": "address", "string": "text", "int": "number", "bool": "true or false", "duration": "duration", "bytes": "bytes", "strategy": "text", "stringSlice": "list", "stringToString": "list of name=value",
 	}[f.Value.Type()]
 }
 

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -38,7 +39,8 @@ func newNetwork(t *testing.T) *network {
 	if _, err := exec.LookPath("ip"); err != nil {
 		t.Skip("skipped: there is no `ip` command; Debian's package is iproute2")
 	}
-	n := &network{fmt.Sprintf("daybook-a-%d", os.Getpid()), fmt.Sprintf("daybook-b-%d", os.Getpid())}
+	id := rand.Text()
+	n := &network{"daybook-a-" + id, "daybook-b-" + id}
 	for _, name := range []string{n.server, n.browser} {
 		if out, err := exec.Command("ip", "netns", "add", name).CombinedOutput(); err != nil {
 			t.Skipf("skipped: this machine has no network namespaces: %v: %s", err, out)
@@ -124,6 +126,7 @@ func (n *network) serve(t *testing.T, args ...string) (port, id string) {
 
 // TestDiscover: this program and other programs find a server on another machine.
 func TestDiscover(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t)
 	if r := n.browse(t, "discover", "--timeout", "500ms"); r.code != exitNoAnswer || !strings.Contains(r.errs, "no server answered") {
 		t.Errorf("without a server: %+v", r)
@@ -178,6 +181,7 @@ func (n *network) ip(t *testing.T, namespace, line string) {
 // TestAnnouncedLater: a server that is started before its network is up is found when it is, and again on another interface with
 // another address. All addresses that answer are listed.
 func TestAnnouncedLater(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t)
 	n.ip(t, n.server, "link set "+serverLink+" down")
 	n.ip(t, n.server, "addr flush dev "+serverLink)
@@ -214,6 +218,7 @@ func TestAnnouncedLater(t *testing.T) {
 
 // TestNotAnnounced: a server that must not be found is not found. --mdns on is an error if nothing can be announced.
 func TestNotAnnounced(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t)
 	n.serve(t, "--listen", "0.0.0.0:0", "--mdns", "off")
 	n.serve(t, "--listen", "127.0.0.1:0")
@@ -262,17 +267,21 @@ func (n *network) avahi(t *testing.T, id, port string) {
 			t.Fatal(err)
 		}
 	}
-	t.Setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path="+bus)
-	background(t, in(context.Background(), n.browser, "dbus-daemon", "--config-file="+filepath.Join(dir, "bus.conf"), "--nofork", "--nopidfile"))
+	on := func(ctx context.Context, args ...string) *exec.Cmd {
+		cmd := in(ctx, n.browser, args...)
+		cmd.Env = append(cmd.Env, "DBUS_SYSTEM_BUS_ADDRESS=unix:path="+bus)
+		return cmd
+	}
+	background(t, on(context.Background(), "dbus-daemon", "--config-file="+filepath.Join(dir, "bus.conf"), "--nofork", "--nopidfile"))
 	testkit.Eventually(t, "there is a bus", func() bool { _, err := os.Stat(bus); return err == nil })
-	background(t, in(context.Background(), n.browser, "avahi-daemon", "-f", filepath.Join(dir, "avahi.conf"), "--no-drop-root", "--no-chroot", "--no-rlimits"))
+	background(t, on(context.Background(), "avahi-daemon", "-f", filepath.Join(dir, "avahi.conf"), "--no-drop-root", "--no-chroot", "--no-rlimits"))
 	for _, service := range []string{"_daybook._tcp", "_serval_queue._tcp", "_serval:queue._tcp"} {
 		want := regexp.MustCompile(`(?m)^=;` + browserLink + `;IPv4;` + id + `;.*;` + regexp.QuoteMeta(serverIPv4) + `;` + port + `;.*"http_port=` + port + `"`)
 		var out []byte
 		testkit.Eventually(t, "avahi-browse finds "+service, func() bool {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
-			out, _ = in(ctx, n.browser, "avahi-browse", "--resolve", "--terminate", "--parsable", service).CombinedOutput() // an error means not yet
+			out, _ = on(ctx, "avahi-browse", "--resolve", "--terminate", "--parsable", service).CombinedOutput() // an error means not yet
 			return want.Match(out)
 		})
 		for _, field := range []string{`"path=/"`, `"version=` + version + `"`, "_serval"} {

@@ -65,7 +65,7 @@ func (s *strategyFlag) Set(text string) error {
 }
 
 func (s *strategyFlag) String() string { return string(*s) }
-func (s *strategyFlag) Type() string   { return "string" }
+func (s *strategyFlag) Type() string   { return "strategy" }
 
 // checkDuration refuses a duration outside of min … max, which are milliseconds.
 func checkDuration(flag string, d durationFlag, min, max int64) error {

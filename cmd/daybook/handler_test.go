@@ -14,6 +14,7 @@ import (
 
 // TestHandlerCommands: what is put is what is shown, and the name of a file says what it is.
 func TestHandlerCommands(t *testing.T) {
+	t.Parallel()
 	s := serving(t, filepath.Join(t.TempDir(), "data"))
 	dir := t.TempDir()
 	file := func(name, text string) string {
@@ -93,6 +94,7 @@ func TestHandlerCommands(t *testing.T) {
 
 // TestFormsOfScripts: the scripts in the help of handler put are handlers.
 func TestFormsOfScripts(t *testing.T) {
+	t.Parallel()
 	programs := map[string]string{handler.Node: "node", handler.Python: "python3", handler.PHP: "php", handler.Shell: "sh"}
 	a := startAsked(t)
 	help := ok(t, "help", "handler", "put")

@@ -58,6 +58,7 @@ func TestTooFewFiles(t *testing.T) {
 // TestConnectionsLeaveFilesToTheJournal: with few file descriptors and many more connections, established clients can
 // still post, and the journal and the store can open their files.
 func TestConnectionsLeaveFilesToTheJournal(t *testing.T) {
+	t.Parallel()
 	const limit, flood = 256, 600
 	s := servingAs(t, t.TempDir(), func(cmd *exec.Cmd) *exec.Cmd { return withFiles(t, cmd, limit) })
 	address := strings.TrimPrefix(s.url, "http://")

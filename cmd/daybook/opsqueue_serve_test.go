@@ -194,6 +194,7 @@ func temporaries(t *testing.T, dir string) []string {
 // TestOpsqueueServe: a server with a database in memory is healthy soon, runs submissions, and is gone soon after a signal,
 // although connections are open. Its data is removed.
 func TestOpsqueueServe(t *testing.T) {
+	t.Parallel()
 	const tries = 3 // another process may take the machine's time in some
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		for _, name := range []string{"file::memory:?cache=shared", ":memory:", "file:tests?mode=memory&cache=shared"} {
@@ -321,6 +322,7 @@ func TestOpsqueueServeDirectory(t *testing.T) {
 
 // TestOpsqueueServeRefusals: starts that fail say why, and close the pipe without a port.
 func TestOpsqueueServeRefusals(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	database := filepath.Join(dir, "opsqueue.db")
 	if err := os.WriteFile(database, []byte("SQLite format 3\x00"), 0o600); err != nil {
@@ -380,6 +382,7 @@ func TestOpsqueueServeRefusals(t *testing.T) {
 
 // TestOpsqueueServeSettings: flags and variables of the original take effect.
 func TestOpsqueueServeSettings(t *testing.T) {
+	t.Parallel()
 	s := runningOpsqueue(t, func(cmd *exec.Cmd) {
 		cmd.Env = append(cmd.Env, "RUST_LOG=warn,opsqueue=debug", "OPSQUEUE_DEBUG_CONNECTIONS=1", "SENTRY_DSN=x", "DAYBOOK_MAX_ATTEMPTS=77")
 	}, "--database-filename", ":memory:", "--max-chunk-retries=2", "--heartbeat-interval", "3s", "--max-missable-heartbeats", "5",

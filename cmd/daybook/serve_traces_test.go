@@ -248,6 +248,7 @@ func TestTracesAreOff(t *testing.T) {
 
 // TestHangingCollector: a collector that never answers delays neither the server nor its stop by more than its bound.
 func TestHangingCollector(t *testing.T) {
+	t.Parallel()
 	release := make(chan struct{})
 	collector := tracetest.Collector{Answer: func(http.ResponseWriter, *http.Request) bool { <-release; return true }}
 	site := httptest.NewServer(&collector)

@@ -32,6 +32,7 @@ func stopping(t *testing.T, server string) (stop *exec.Cmd, out *bytes.Buffer, l
 
 // TestStopWaits: with --wait, stop ends when the last active job has ended, and no other job is handed out.
 func TestStopWaits(t *testing.T) {
+	t.Parallel()
 	s := serving(t, filepath.Join(t.TempDir(), "data"))
 	execute(t, "a\nb\n", "add", "--type", "slow", "--server", s.url)
 	ok(t, "claim", "--runner-id", "r", "--type", "slow", "--server", s.url)
