@@ -1,6 +1,9 @@
 package ingest
 
-import "testing"
+import (
+	"testing"
+	"testing/synctest"
+)
 
 // TestFlushAfterWork: a flush is due after so much work of the applier, however few commands and bytes that was.
 func TestFlushAfterWork(t *testing.T) {
@@ -19,4 +22,23 @@ func TestFlushAfterWork(t *testing.T) {
 	if n := flushes(); n != 2 {
 		t.Errorf("%d flushes in %v of work", n, 10*flushWork/4)
 	}
+}
+
+// TestMaintainFlushesWhenDue: that flush takes place at once, and not only with the regular one.
+func TestMaintainFlushesWhenDue(t *testing.T) {
+	bubble(t, func(t *testing.T, e *Engine) {
+		_, receipt, err := e.Create(t.Context(), lines(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if seq := e.history.durable.Load(); seq >= receipt.Seq {
+			t.Fatalf("the store is on disk up to %d before a flush is due", seq)
+		}
+		signal(e.history.worked)
+		synctest.Wait()
+		if seq := e.history.durable.Load(); seq < receipt.Seq {
+			t.Errorf("the store is on disk up to %d, and not up to %d", seq, receipt.Seq)
+		}
+	})
 }
