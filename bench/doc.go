@@ -19,6 +19,7 @@
 //	scale_test.go   ten million pending jobs
 //	sweep_test.go   claims during sweeps of ten million jobs
 //	idle_test.go    thousands of idle connections
+//	waiting_runners_test.go  single jobs, while hundreds of runners wait over HTTP
 //
 // Folder matrix has what these benchmarks share with those of the journal, the store and the engine. Folder compare
 // compares them with another commit (`make bench-compare`). Folder open measures latencies at fixed rates of arrivals
