@@ -139,9 +139,10 @@ type state struct {
 	ended      outcome // of the last run, by that claim; empty: unknown
 	renewed    int64   // the earliest time at which its lease can have begun
 	lease      int64
-	until      int64 // of deferred: the earliest time at which it can be pending
-	opened     int   // how often claims without an answer took it
-	since      int64 // the latest time at which a request so far was sent; kept only for claims without an answer
+	until      int64  // of deferred: the earliest time at which it can be pending
+	opened     int    // how often claims without an answer took it
+	since      int64  // the latest time at which an answered request so far was sent; kept only beside requests without an answer
+	used       uint64 // claims and redrives of jobModel.open that were carried out, a bit each
 	offspring
 }
 
@@ -157,6 +158,12 @@ type jobModel struct {
 	max     int32 // max_attempts
 	lives   []life
 	follows bool // it has an on_complete
+	// open are the requests about the job that have no answer. The server has carried each of them out at some time, or never.
+	//
+	// As operations for porcupine, a dozen of these would have to be tried in each order, for minutes. As changes of the state they
+	// take no order. The model counts only claims and redrives once: what else is carried out again changes nothing, or needs one
+	// of these before.
+	open []event
 	// openClaims are claims without an answer that may have taken the job. Nobody knows their ids, so no event names them.
 	openClaims []event
 }
@@ -181,29 +188,58 @@ func (m *jobModel) mayLapse(r, lease, now int64) bool {
 	return false
 }
 
-// unprompted returns the states that s may have become by now without a request that has an event: first s itself.
+// unprompted returns the states that s may have become by now without an answered request: s itself, too.
 func (m *jobModel) unprompted(s state, now int64) []state {
-	out := []state{s}
-	for i := 0; i < len(out); i++ {
-		for _, next := range m.changes(out[i], now) {
-			if !slices.Contains(out, next) {
-				out = append(out, next)
-			}
+	var reached states
+	reached.add(s)
+	for i := 0; i < len(reached.list); i++ {
+		for _, next := range m.changes(reached.list[i], now) {
+			reached.add(next)
 		}
 	}
-	return out
+	return reached.best()
+}
+
+// states is a set of states. Of those that differ only in how many claims without an answer they needed, one that needed fewer
+// allows all that the others allow, so it takes their place.
+type states struct {
+	list  []state
+	least map[state]int // the fewest claims, by the state without their number
+}
+
+func (l *states) add(s state) {
+	key := s
+	key.opened = 0
+	if least, known := l.least[key]; known && least <= s.opened {
+		return
+	}
+	if l.least == nil {
+		l.least = map[state]int{}
+	}
+	l.least[key] = s.opened
+	l.list = append(l.list, s)
+}
+
+// best returns the states whose place no other one has taken.
+func (l *states) best() []state {
+	return slices.DeleteFunc(l.list, func(s state) bool {
+		key := s
+		key.opened = 0
+		return l.least[key] < s.opened
+	})
 }
 
 // changes returns the states that directly follow s by now without a request that has an event.
-func (m *jobModel) changes(s state, now int64) (out []state) {
+func (m *jobModel) changes(s state, now int64) []state {
+	out := m.carriedOut(s, now)
 	switch {
 	case s.status == deferred && now >= s.until-slack:
 		s.status = pending
 		return append(out, s)
 	case s.status == pending:
-		return m.taken(s, now)
+		return append(out, m.taken(s, now)...)
 	case s.status != active:
-		return nil
+		return out
 	}
 	if s.unanswered { // the server ungets the job if the connection of the claim is gone
 		back := s
@@ -223,20 +259,44 @@ func (m *jobModel) changes(s state, now int64) (out []state) {
 	return out
 }
 
-// taken returns the states in which a claim without an answer has taken a pending job by now.
-//
-// As events of their own, a dozen of these claims would have to be tried in each order, for minutes: each may have done
-// something or nothing at any time. The model only counts how many did, so one of them may stand for another.
+// carriedOut returns the states in which a request without an answer was carried out by now.
+func (m *jobModel) carriedOut(s state, now int64) (out []state) {
+	for i := range m.open {
+		e, bit := &m.open[i], uint64(1)<<i
+		if e.call > now || e.ret < s.since || s.used&bit != 0 {
+			continue
+		}
+		for _, next := range m.effect(s, e) {
+			next.opened, next.since, next.used = s.opened, s.since, s.used
+			if e.kind == handed || e.kind == redrivenOne || e.kind == redrivenAll && next.status != s.status {
+				next.used |= bit
+			}
+			out = append(out, next)
+		}
+	}
+	return out
+}
+
+// taken returns the states in which a claim without an answer has taken a pending job by now. The model only counts how many
+// of these claims did, so one of them may stand for another: for each length of a lease the first one, whose lease may end
+// first.
 func (m *jobModel) taken(s state, now int64) (out []state) {
 	if s.attempts >= m.max || s.opened == len(m.openClaims) {
 		return nil
 	}
 	for i := range m.openClaims {
-		if c := &m.openClaims[i]; c.call <= now && c.ret >= s.since {
-			out = append(out, state{
-				status: active, unanswered: true, claim: c.claim, attempts: s.attempts + 1, renewed: c.call, lease: c.lease,
-				opened: s.opened + 1, since: s.since, offspring: s.offspring,
-			})
+		c := &m.openClaims[i]
+		if c.call > now || c.ret < s.since {
+			continue
+		}
+		next := state{
+			status: active, unanswered: true, claim: c.claim, attempts: s.attempts + 1, renewed: c.call, lease: c.lease,
+			opened: s.opened + 1, since: s.since, used: s.used, offspring: s.offspring,
+		}
+		if at := slices.IndexFunc(out, func(o state) bool { return o.lease == c.lease }); at < 0 {
+			out = append(out, next)
+		} else if c.call < out[at].renewed {
+			out[at] = next
 		}
 	}
 	return out
@@ -266,22 +326,17 @@ func (m *jobModel) afterOutcome(s state, o outcome, call int64) state {
 // step returns the states that a job in state s may be in after e. It returns none if e cannot have been answered like
 // that.
 func (m *jobModel) step(s state, e *event) []state {
-	var out []state
+	var out states
 	for _, s := range m.unprompted(s, e.ret) {
 		for _, next := range m.effect(s, e) {
-			next.opened, next.since = s.opened, s.since
-			out = append(out, next)
+			next.opened, next.since, next.used = s.opened, s.since, s.used
+			if len(m.open)+len(m.openClaims) > 0 {
+				next.since = max(next.since, e.call)
+			}
+			out.add(next)
 		}
 	}
-	if e.answer == lost || e.answer == sweeping {
-		out = append(out, s) // it was not carried out
-	}
-	if len(m.openClaims) > 0 {
-		for i := range out {
-			out[i].since = max(out[i].since, e.call)
-		}
-	}
-	return out
+	return out.best()
 }
 
 func (m *jobModel) effect(s state, e *event) []state {
@@ -403,15 +458,19 @@ const checkTime = time.Minute
 // are claims without an answer that may have taken the job. They are used only if the events are impossible without
 // them.
 func (m *jobModel) check(events []event, openClaims []event) porcupine.CheckResult {
-	operations := make([]porcupine.Operation, len(events))
+	of := *m
+	var operations []porcupine.Operation
 	for i := range events {
-		operations[i] = porcupine.Operation{Input: &events[i], Call: events[i].call, Return: events[i].ret}
+		if e := &events[i]; e.answer == lost || e.answer == sweeping {
+			of.open = append(of.open, *e)
+		} else {
+			operations = append(operations, porcupine.Operation{Input: e, Call: e.call, Return: e.ret})
+		}
 	}
-	result := porcupine.CheckOperationsTimeout(m.model(), operations, checkTime)
+	result := porcupine.CheckOperationsTimeout(of.model(), operations, checkTime)
 	if result == porcupine.Ok || len(openClaims) == 0 {
 		return result
 	}
-	with := *m
-	with.openClaims = openClaims
-	return porcupine.CheckOperationsTimeout(with.model(), operations, checkTime)
+	of.openClaims = openClaims
+	return porcupine.CheckOperationsTimeout(of.model(), operations, checkTime)
 }

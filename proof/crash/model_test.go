@@ -1,6 +1,8 @@
 package crash
 
 import (
+	"cmp"
+	"slices"
 	"testing"
 
 	"github.com/anishathalye/porcupine"
@@ -52,6 +54,17 @@ func openClaims(n int) (list []event) {
 	return list
 }
 
+// openRequests returns n requests of claim 1 without an answer, of each kind, one every 10 ms.
+func openRequests(n int) (list []event) {
+	for i := range n {
+		kinds := []event{at(0, tickled, lost, by(1)), at(0, ended, lost, by(1), with("ok")), at(0, returned, lost, by(1)), at(0, endedAll, lost, by(1), with("ok"))}
+		e := kinds[i%len(kinds)]
+		e.call = int64(10+10*i) * ms
+		list = append(list, e)
+	}
+	return list
+}
+
 // TestHistories: the checker accepts possible histories and refuses impossible ones. Otherwise its result for a run
 // would be worth nothing. Leases are a second.
 func TestHistories(t *testing.T) {
@@ -63,6 +76,7 @@ func TestHistories(t *testing.T) {
 		lives      []life
 		events     []event
 		openClaims []event
+		max        int32 // attempts; 0: 3
 	}{
 		"a plain run": {legal: true, events: []event{
 			create, claimedAt(10, 1, 1), at(20, ended, done, by(1), with("ok"), is(completed)), at(30, observed, done, is(completed), afterRuns(1)),
@@ -211,6 +225,27 @@ func TestHistories(t *testing.T) {
 			events:     []event{create, claimedAt(2000, 2, 1), at(2010, endedAll, done, by(2), with("retry")), at(9000, observed, done, is(completed), afterRuns(3))},
 			openClaims: openClaims(14),
 		},
+		"forty claims without an answer": {legal: true, max: 40, openClaims: openClaims(40), events: []event{
+			create, claimedAt(3000, 2, 3), at(3010, endedAll, lost, by(2), with("retry")), at(9000, cancelledAll, done), at(9100, observed, done, is(cancelled), afterRuns(9)),
+		}},
+		"something else than forty claims without an answer explain": {max: 40, openClaims: openClaims(40), events: []event{
+			create, claimedAt(3000, 2, 3), at(3010, endedAll, lost, by(2), with("retry")), at(9000, cancelledAll, done), at(9100, observed, done, is(completed), afterRuns(9)),
+		}},
+		"something else than many requests without an answer explain": {
+			events: append(slices.Concat(openRequests(14), openRequests(14)), create, claimedAt(5, 1, 1),
+				at(9000, observed, done, is(failed), afterRuns(7))),
+		},
+		"many requests without an answer": {legal: true,
+			events: append(slices.Concat(openRequests(14), openRequests(14)), create, claimedAt(5, 1, 1),
+				at(8000, tickled, stale, by(1)), at(9000, observed, done, is(completed), afterRuns(1))),
+		},
+		"a redrive without an answer explains one": {legal: true, events: []event{
+			create, claimedAt(10, 1, 1), at(20, ended, done, by(1), with("ok")), at(30, redrivenOne, lost), claimedAt(40, 2, 1),
+		}},
+		"a redrive without an answer explains no second one": {events: []event{
+			create, claimedAt(10, 1, 1), at(20, ended, done, by(1), with("ok")), at(30, redrivenOne, lost), claimedAt(40, 2, 1),
+			at(50, ended, done, by(2), with("ok")), claimedAt(60, 3, 1),
+		}},
 		"more attempts than allowed": {events: []event{
 			create, claimedAt(10, 1, 1), claimedAt(1020, 2, 2), claimedAt(2030, 3, 3), claimedAt(3040, 4, 4),
 		}},
@@ -268,7 +303,7 @@ func TestHistories(t *testing.T) {
 			if lives == nil {
 				lives = forever
 			}
-			m := jobModel{max: 3, lives: lives, follows: c.follows}
+			m := jobModel{max: cmp.Or(c.max, 3), lives: lives, follows: c.follows}
 			want := porcupine.Illegal
 			if c.legal {
 				want = porcupine.Ok

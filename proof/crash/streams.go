@@ -51,8 +51,9 @@ type streamLine struct {
 
 // push are jobs that the server has sent.
 type push struct {
-	claim job.ID
-	jobs  []document
+	subscription uint64
+	claim        job.ID
+	jobs         []document
 }
 
 // overStreams returns a user that sends what streams carry in a stream of its own.
@@ -235,7 +236,7 @@ func (s *streamed) read(u *user, conn *websocket.Conn, answers chan<- streamLine
 				answers <- l
 			case l.Jobs != nil:
 				s.mu.Lock()
-				s.pushes = append(s.pushes, push{l.ClaimID, l.Jobs})
+				s.pushes = append(s.pushes, push{l.Subscription, l.ClaimID, l.Jobs})
 				s.mu.Unlock()
 			}
 		}
@@ -277,8 +278,8 @@ func (u *user) claimInStream(ctx context.Context, w claimRequest) ([]*grant, *re
 	}
 	began := u.h.now()
 	r := s.sendOn(ctx, u, "subscribe", body, "")
+	number := s.last
 	if r.ok() {
-		number := s.last
 		pause(ctx, time.Duration(1+s.rng.IntN(w.waitMs+5))*time.Millisecond)
 		r = s.sendOn(ctx, u, "unsubscribe", fmt.Appendf(nil, `{"subscription":%d}`, number), "")
 	}
@@ -291,7 +292,9 @@ func (u *user) claimInStream(ctx context.Context, w claimRequest) ([]*grant, *re
 	for _, p := range pushes {
 		g := u.granted(&w, claimed{claim: p.claim, jobs: p.jobs}, began, u.h.now())
 		grants = append(grants, g)
-		jobs += len(p.jobs)
+		if p.subscription == number { // and not one before, which the server has refused to end, as it does when it stops
+			jobs += len(p.jobs)
+		}
 		s.held[g.id] = g
 		if s.conn == nil { // it has ended meanwhile
 			u.addAll(g, event{call: began, ret: u.h.now(), kind: returned, answer: lost, attempts: -1})
