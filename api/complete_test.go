@@ -415,7 +415,6 @@ func TestTickle(t *testing.T) {
 // TestExceptionsComeBeforeTheOutcomeForAll: a completion has several commands, and the last one has the outcome for
 // all. The journal's disk is slow, and the commands before are long. The last command must not be applied before them.
 func TestExceptionsComeBeforeTheOutcomeForAll(t *testing.T) {
-	testkit.OneByOne(t)
 	onOwnClock(t, func(t *testing.T, s *scenario) {
 		const jobs = 130
 		s.send(t, "POST", "/add", strings.Repeat("x\n", jobs)).object(http.StatusCreated)

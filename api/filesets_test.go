@@ -450,7 +450,6 @@ func TestDamagedFileset(t *testing.T) {
 
 // TestFilesetsInFlatMemory: an archive that is longer than memory should be passes through.
 func TestFilesetsInFlatMemory(t *testing.T) {
-	testkit.OneByOne(t)
 	const files, size = 8, 12 << 20
 	r := start(t)
 	content := make([]byte, size)

@@ -81,7 +81,7 @@ func decodeLines(r io.Reader, _ http.Header, _ *openapi3.SchemaRef, _ openapi3fi
 
 // holds checks that an answer matches the description. If the server accepted the request, it checks the request too.
 func (d description) holds(req *http.Request, sent []byte, answer reply) error {
-	if testkit.Race { // the library compiles the schemas for each answer, which takes a third of the time, and has no goroutines
+	if testkit.Race { // the library compiles a schema for each answer, for a third of the lane's time, and starts no goroutine
 		return nil
 	}
 	if req.Method == http.MethodOptions || req.Method == http.MethodHead || answer.status == statusClientGone {

@@ -228,7 +228,6 @@ func TestCloseFrame(t *testing.T) {
 
 // TestMistakesAreNamed: a consumer whose message is refused is told why, in a close frame.
 func TestMistakesAreNamed(t *testing.T) {
-	testkit.OneByOne(t)
 	h := startHost(t)
 	for name, c := range map[string]struct {
 		kind    websocket.MessageType

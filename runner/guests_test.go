@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
-	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/handler"
 )
@@ -125,7 +124,6 @@ func TestGuestLimits(t *testing.T) {
 
 // TestBinaryAddr: a job that names its own binary runs without a handler, and nothing happens to other jobs of the type.
 func TestBinaryAddr(t *testing.T) {
-	testkit.OneByOne(t)
 	r := start(t)
 	kit := r.guest("", "kit")
 	j := r.create(client.NewJob{BinaryAddr: kit, InputAddr: r.blob("", "echo\nhello")})

@@ -2,6 +2,6 @@
 
 package testkit
 
-// Race is true with the race detector. It takes several times as much time and memory, and pools drop a part of what is
-// returned to them, so tests of sizes say little.
+// Race is true with the race detector. A program then takes several times as much time and memory, and its pools drop some of
+// the returned objects, so a test cannot judge sizes.
 const Race = true

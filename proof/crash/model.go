@@ -142,7 +142,7 @@ type state struct {
 	until      int64  // of deferred: the earliest time at which it can be pending
 	opened     int    // how often claims without an answer took it
 	since      int64  // the latest time at which an answered request so far was sent; kept only beside requests without an answer
-	used       uint64 // claims and redrives of jobModel.open that were carried out, a bit each
+	used       uint64 // a bit for each claim and redrive of jobModel.open that was carried out
 	offspring
 }
 
@@ -160,9 +160,9 @@ type jobModel struct {
 	follows bool // it has an on_complete
 	// open are the requests about the job that have no answer. The server has carried each of them out at some time, or never.
 	//
-	// As operations for porcupine, a dozen of these would have to be tried in each order, for minutes. As changes of the state they
-	// take no order. The model counts only claims and redrives once: what else is carried out again changes nothing, or needs one
-	// of these before.
+	// Porcupine would try a dozen such operations in each order, for minutes. So they are changes of the state, which may happen
+	// while the request can have been under way. The model uses a claim or a redrive once (of the first 64). It does not count
+	// other requests: a second time, such a request changes nothing, unless a claim or redrive took place in between.
 	open []event
 	// openClaims are claims without an answer that may have taken the job. Nobody knows their ids, so no event names them.
 	openClaims []event
@@ -200,8 +200,8 @@ func (m *jobModel) unprompted(s state, now int64) []state {
 	return reached.best()
 }
 
-// states is a set of states. Of those that differ only in how many claims without an answer they needed, one that needed fewer
-// allows all that the others allow, so it takes their place.
+// states is a set of states. If two differ only in how many claims without an answer they needed, it keeps the one that needed
+// fewer, which allows all that the other allows.
 type states struct {
 	list  []state
 	least map[state]int // the fewest claims, by the state without their number
@@ -229,7 +229,7 @@ func (l *states) best() []state {
 	})
 }
 
-// changes returns the states that directly follow s by now without a request that has an event.
+// changes returns the states that directly follow s by now without an answered request.
 func (m *jobModel) changes(s state, now int64) []state {
 	out := m.carriedOut(s, now)
 	switch {
