@@ -94,12 +94,13 @@ func (l *lane) powerCuts(cuts int, prepare func(*trial)) (int, powerfs.Lost) {
 				}
 			}
 			l.must(s, s.start())
-			if l.rng.IntN(10) == 0 { // under load the server goes on, or ends with a reason in its log
+			// Under load the server goes on, or ends with a reason in its log until the next cut, which starts it again.
+			if l.rng.IntN(10) == 0 && n+1 < perTrial && done < cuts {
 				time.Sleep(l.between(0, 300*time.Millisecond))
 				f.FailSyncs(1 + l.rng.IntN(3))
 			}
 		}
-		l.awaitLoad(s, c)
+		l.awaitLoad(s, c, 1)
 		time.Sleep(l.between(0, 300*time.Millisecond))
 		c.end()
 		l.finish(s)

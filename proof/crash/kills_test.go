@@ -18,7 +18,7 @@ func TestKills(t *testing.T) {
 		l.must(s, s.start())
 		c := newCrowd(s.u, standardLoad, "k", l.rng.Uint64())
 		s.startErrands(c, 2)
-		l.awaitLoad(s, c)
+		l.awaitLoad(s, c, 1)
 		for range min(perTrial, *kills-killed) {
 			if killed%8 == 1 { // the kill is at about the time at which runners are lost
 				time.Sleep(lossTime + 200*time.Millisecond)
@@ -34,7 +34,7 @@ func TestKills(t *testing.T) {
 			}
 			l.must(s, s.start())
 		}
-		l.awaitLoad(s, c)
+		l.awaitLoad(s, c, 1)
 		time.Sleep(l.between(0, 300*time.Millisecond))
 		c.end()
 		s.waitIdle = *full && killed >= *kills

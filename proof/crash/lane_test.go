@@ -144,11 +144,19 @@ func (l *lane) wait(s *trial, what string, so func() bool) {
 	}
 }
 
-// awaitLoad waits until there is load. Without load there would be nothing to lose.
-func (l *lane) awaitLoad(s *trial, c *crowd) {
+// awaitLoad waits until so many more creates are acknowledged, by a server that must not end meanwhile. Without load
+// there would be nothing to lose.
+func (l *lane) awaitLoad(s *trial, c *crowd, creates int64) {
 	l.Helper()
 	acked := c.acked.Load()
-	l.wait(s, "there is load", func() bool { return c.acked.Load() > acked })
+	l.wait(s, "there is load", func() bool {
+		select {
+		case <-s.server.Done():
+			l.must(s, fmt.Errorf("the server ended under load: %w", s.server.Err()))
+		default:
+		}
+		return c.acked.Load() >= acked+creates
+	})
 }
 
 // load returns a random load for one server.

@@ -35,8 +35,7 @@ func (l *lane) readOnly(rounds int, prepare func(*trial)) {
 	defer c.end()
 	ended, reads, served := 0, 0, 0
 	for round := range rounds {
-		acked := c.acked.Load()
-		l.wait(s, "there is load", func() bool { return c.acked.Load() > acked+20 })
+		l.awaitLoad(s, c, 20)
 		if round%4 == 2 { // during a flush of the store, when Pebble can neither go on nor go back
 			f.ReadOnlyAt("MANIFEST")
 			select {

@@ -132,7 +132,7 @@ func (l *lane) workers(kills int) {
 		return len(r.begun)
 	}
 	for n := range kills {
-		l.awaitLoad(s, c)
+		l.awaitLoad(s, c, 1)
 		before := begun()
 		l.wait(s, "handlers run", func() bool { return begun() > before })
 		time.Sleep(l.between(20*time.Millisecond, 900*time.Millisecond)) // the load goes on until the kill
@@ -140,7 +140,7 @@ func (l *lane) workers(kills int) {
 		l.must(s, s.start())
 		l.progress("%d of %d kills", n+1, kills)
 	}
-	l.awaitLoad(s, c)
+	l.awaitLoad(s, c, 1)
 	c.end()
 	l.must(s, s.finishErrands())
 
