@@ -32,8 +32,9 @@ const (
 	// An attack on one route can fill one budget of package api, of at most 128 MiB. Garbage that is not collected yet
 	// takes as much again.
 	mostMore = 256 << 20
-	// mostNeverRead is how much more a server takes that did little before, for clients that never read.
-	mostNeverRead = 160 << 20
+	// mostNeverRead is how much more a server takes that did little before, for clients that never read: a budget of
+	// 128 MiB, and half of it in garbage, since the server collects when its heap has grown by half.
+	mostNeverRead = 192 << 20
 	// Large requests to several routes at once fill the budgets of bodies, documents, claims, changes and results.
 	// Together these have 192 MiB.
 	mostMoreLarge = 2 * 192 << 20
