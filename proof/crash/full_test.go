@@ -153,11 +153,14 @@ func (l *lane) fullDisk(round int) {
 	l.finish(s)
 }
 
+// exitFiles is the exit code of the binary if files are the reason.
+const exitFiles = 13
+
 // stopOnFullDisk stops the server. If it cannot write what the stop has to write, the code of its end says that files are
 // the reason, and its log says which.
 func (l *lane) stopOnFullDisk(s *trial) error {
 	err := s.stop()
-	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 13 {
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != exitFiles {
 		return err
 	}
 	if said := s.log.String(); !strings.Contains(said, "space") && !strings.Contains(said, "disk") {

@@ -23,11 +23,13 @@ type history struct {
 	next       map[job.ID][]*post  // the jobs that followed a job
 	claims     map[job.ID]int32    // a number for each claim id, from 1
 	openClaims []event             // claims without an answer
-	wholeQueue []event             // cancels and redrives of all jobs of the queue
-	lives      []life              // the last one has no end while the server runs
-	deaths     []int64
-	wrong      []string // problems that no order of the requests explains
-	count      tally
+	// Claims that were answered without jobs.
+	emptyClaims []event
+	wholeQueue  []event // cancels and redrives of all jobs of the queue
+	lives       []life  // the last one has no end while the server runs
+	deaths      []int64
+	wrong       []string // problems that no order of the requests explains
+	count       tally
 }
 
 // tally counts what was done. It is one flat list, since each field is a column of the report.
@@ -263,6 +265,13 @@ func (h *history) addOpenClaim(e event) {
 	h.openClaims = append(h.openClaims, e)
 }
 
+// addEmptyClaim records a claim that was answered without jobs.
+func (h *history) addEmptyClaim(call, ret int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.emptyClaims = append(h.emptyClaims, event{call: call, ret: ret, kind: handed, attempts: -1})
+}
+
 func (h *history) countRequest(answered bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -318,16 +327,19 @@ func (h *history) check() (impossible, tooLong []string) {
 			for i := range events {
 				last = max(last, events[i].call)
 			}
-			var maybe []event
-			for _, g := range openClaims {
-				if g.ret >= p.call && g.call <= last {
-					maybe = append(maybe, g)
+			of := func(claims []event) (ofJob []event) {
+				for i := range claims {
+					if c := &claims[i]; c.ret >= p.call && c.call <= last {
+						ofJob = append(ofJob, *c)
+					}
 				}
+				return ofJob
 			}
+			maybe := of(openClaims)
 			if e := h.offspringOf(p, line); e != nil {
 				events = append(events, *e)
 			}
-			result := model.check(events, maybe)
+			result := model.check(events, maybe, of(h.emptyClaims))
 			h.count.Checked++
 			h.count.Operations += len(events)
 			switch result {

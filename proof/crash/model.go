@@ -139,7 +139,7 @@ type state struct {
 	ended      outcome // of the last run, by that claim; empty: unknown
 	renewed    int64   // the earliest time at which its lease can have begun
 	lease      int64
-	until      int64  // of deferred: the earliest time at which it can be pending
+	until      int64  // of deferred: the earliest time at which it can be pending; of a job that a claim without jobs has: the latest time
 	opened     int    // how often claims without an answer took it
 	since      int64  // the latest time at which an answered request so far was sent; kept only beside requests without an answer
 	used       uint64 // a bit for each claim and redrive of jobModel.open that was carried out
@@ -166,6 +166,9 @@ type jobModel struct {
 	open []event
 	// openClaims are claims without an answer that may have taken the job. Nobody knows their ids, so no event names them.
 	openClaims []event
+	// emptyClaims are claims that were answered without jobs. If their runner proved silent meanwhile, they took jobs and gave them
+	// back before the answer, which costs no attempt.
+	emptyClaims []event
 }
 
 // slack is how much earlier than a lease or a delay says the server may act, since its times are whole milliseconds.
@@ -246,7 +249,7 @@ func (m *jobModel) changes(s state, now int64) []state {
 		back.status, back.unanswered, back.claim, back.attempts = pending, false, 0, s.attempts-1
 		out = append(out, back)
 	}
-	if m.mayLapse(s.renewed, s.lease, now) {
+	if s.until == 0 && m.mayLapse(s.renewed, s.lease, now) {
 		s.status, s.late, s.ended = pending, !s.unanswered, outcome{}
 		if s.attempts >= m.max {
 			s.status, s.late = failed, false
@@ -281,18 +284,30 @@ func (m *jobModel) carriedOut(s state, now int64) (out []state) {
 // of these claims did, so one of them may stand for another: for each length of a lease the first one, whose lease may end
 // first.
 func (m *jobModel) taken(s state, now int64) (out []state) {
-	if s.attempts >= m.max || s.opened == len(m.openClaims) {
+	if s.attempts >= m.max {
 		return nil
 	}
+	by := state{status: active, unanswered: true, claim: unknownClaim, attempts: s.attempts + 1, opened: s.opened, since: s.since, used: s.used, offspring: s.offspring}
+	for i := range m.emptyClaims { // of these the one that may have had it longest
+		if c := &m.emptyClaims[i]; c.call <= now && c.ret >= s.since {
+			by.until = max(by.until, c.ret)
+		}
+	}
+	if by.until > 0 {
+		out = append(out, by)
+	}
+	if s.opened == len(m.openClaims) {
+		return out
+	}
+	by.until = 0
+	by.opened++
 	for i := range m.openClaims {
 		c := &m.openClaims[i]
 		if c.call > now || c.ret < s.since {
 			continue
 		}
-		next := state{
-			status: active, unanswered: true, claim: c.claim, attempts: s.attempts + 1, renewed: c.call, lease: c.lease,
-			opened: s.opened + 1, since: s.since, used: s.used, offspring: s.offspring,
-		}
+		next := by
+		next.renewed, next.lease = c.call, c.lease
 		if at := slices.IndexFunc(out, func(o state) bool { return o.lease == c.lease }); at < 0 {
 			out = append(out, next)
 		} else if c.call < out[at].renewed {
@@ -330,7 +345,7 @@ func (m *jobModel) step(s state, e *event) []state {
 	for _, s := range m.unprompted(s, e.ret) {
 		for _, next := range m.effect(s, e) {
 			next.opened, next.since, next.used = s.opened, s.since, s.used
-			if len(m.open)+len(m.openClaims) > 0 {
+			if len(m.open)+len(m.openClaims)+len(m.emptyClaims) > 0 {
 				next.since = max(next.since, e.call)
 			}
 			out.add(next)
@@ -420,7 +435,7 @@ func (m *jobModel) effect(s state, e *event) []state {
 			return []state{s}
 		case e.answer == absent || s.status != e.status || s.attempts != e.attempts:
 			return nil
-		case s.status == active && e.claim != 0 && e.claim != s.claim:
+		case s.status == active && (e.claim != 0 && e.claim != s.claim || s.until > 0 && e.call > s.until):
 			return nil
 		}
 		return []state{s}
@@ -455,9 +470,9 @@ func (m *jobModel) model() porcupine.Model {
 const checkTime = time.Minute
 
 // check reports whether the events of one job may have happened in an order that agrees with their times. openClaims
-// are claims without an answer that may have taken the job. They are used only if the events are impossible without
-// them.
-func (m *jobModel) check(events []event, openClaims []event) porcupine.CheckResult {
+// are claims without an answer that may have taken the job, and emptyClaims claims that were answered without jobs. They
+// are used only if the events are impossible without them.
+func (m *jobModel) check(events, openClaims, emptyClaims []event) porcupine.CheckResult {
 	of := *m
 	var operations []porcupine.Operation
 	for i := range events {
@@ -468,9 +483,13 @@ func (m *jobModel) check(events []event, openClaims []event) porcupine.CheckResu
 		}
 	}
 	result := porcupine.CheckOperationsTimeout(of.model(), operations, checkTime)
-	if result == porcupine.Ok || len(openClaims) == 0 {
-		return result
+	if result != porcupine.Ok && len(openClaims) > 0 {
+		of.openClaims = openClaims
+		result = porcupine.CheckOperationsTimeout(of.model(), operations, checkTime)
 	}
-	of.openClaims = openClaims
-	return porcupine.CheckOperationsTimeout(of.model(), operations, checkTime)
+	if result != porcupine.Ok && len(emptyClaims) > 0 {
+		of.emptyClaims = emptyClaims
+		result = porcupine.CheckOperationsTimeout(of.model(), operations, checkTime)
+	}
+	return result
 }

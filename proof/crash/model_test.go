@@ -77,6 +77,8 @@ func TestHistories(t *testing.T) {
 		events     []event
 		openClaims []event
 		max        int32 // attempts; 0: 3
+
+		emptyClaims []event
 	}{
 		"a plain run": {legal: true, events: []event{
 			create, claimedAt(10, 1, 1), at(20, ended, done, by(1), with("ok"), is(completed)), at(30, observed, done, is(completed), afterRuns(1)),
@@ -216,6 +218,18 @@ func TestHistories(t *testing.T) {
 		"attempts that no claim explains": {events: []event{create, claimedAt(2000, 2, 2)}},
 		"a claim without an answer whose lease had not run out": {events: []event{create, claimedAt(500, 2, 2)},
 			openClaims: []event{at(10, handed, lost, by(9), func(e *event) { e.lease = second })}},
+		"a claim that was answered without jobs had it meanwhile": {legal: true,
+			events:      []event{create, at(20, observed, done, is(active), afterRuns(1)), at(40, observed, done, is(pending), afterRuns(0)), claimedAt(50, 2, 1)},
+			emptyClaims: []event{at(10, handed, done, until(30))},
+		},
+		"a claim that was answered without jobs has none after its answer": {
+			events:      []event{create, at(40, observed, done, is(active), afterRuns(1)), claimedAt(50, 2, 1)},
+			emptyClaims: []event{at(10, handed, done, until(30))},
+		},
+		"a claim that was answered without jobs costs no attempt": {
+			events:      []event{create, claimedAt(9000, 2, 2)},
+			emptyClaims: []event{at(10, handed, done, until(8000))},
+		},
 		"more attempts than claims without an answer explain": {events: []event{create, claimedAt(9000, 2, 3)}, openClaims: openClaims(1)},
 		"attempts of claims without an answer":                {legal: true, events: []event{create, claimedAt(9000, 2, 3)}, openClaims: openClaims(2)},
 		"a claim without an answer from before the job was pending": {events: []event{
@@ -308,7 +322,7 @@ func TestHistories(t *testing.T) {
 			if c.legal {
 				want = porcupine.Ok
 			}
-			if got := m.check(c.events, c.openClaims); got != want {
+			if got := m.check(c.events, c.openClaims, c.emptyClaims); got != want {
 				t.Errorf("%v, not %v", got, want)
 			}
 		})

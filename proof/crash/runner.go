@@ -81,6 +81,7 @@ func (u *user) claim(ctx context.Context, w claimRequest) (*grant, *reply, error
 		}
 		return nil, r, nil
 	case !r.ok() || r.status == http.StatusNoContent:
+		u.h.addEmptyClaim(r.call, r.ret)
 		return nil, r, nil
 	}
 	a, err := w.read(r.body)
@@ -99,6 +100,7 @@ func (u *user) claim(ctx context.Context, w claimRequest) (*grant, *reply, error
 		u.addAll(w.ends, e)
 	}
 	if a.claim.IsZero() {
+		u.h.addEmptyClaim(r.call, r.ret)
 		return nil, r, nil
 	}
 	return u.granted(&w, a, r.call, r.ret), r, nil

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -33,6 +34,9 @@ func serveSmall(args []string) int {
 	}
 	failed := func(err error) int {
 		fmt.Fprintln(os.Stderr, "small server:", err)
+		if strings.Contains(err.Error(), syscall.ENOSPC.Error()) { // Pebble's reasons are texts
+			return exitFiles
+		}
 		return 1
 	}
 	engine, err := ingest.Open(ingest.Options{

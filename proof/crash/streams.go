@@ -303,7 +303,8 @@ func (u *user) claimInStream(ctx context.Context, w claimRequest) ([]*grant, *re
 	if jobs > credit {
 		u.h.problem("a subscription with a credit of %d was sent %d jobs", credit, jobs)
 	}
-	if !r.ok() { // more claims may have been made, one after the other
+	u.h.addEmptyClaim(began, u.h.now()) // a claim whose jobs the server did not push
+	if !r.ok() {                        // more claims may have been made, one after the other
 		for range min(3, credit) {
 			u.h.addOpenClaim(event{call: began, ret: u.h.now(), kind: handed, answer: lost, attempts: -1, lease: max(w.leaseMs, minLeaseMs) * ms})
 		}
