@@ -65,7 +65,7 @@ proxies: programs
 VERSITYGW := github.com/versity/versitygw/cmd/versitygw@v1.8.0
 
 s3server: ## build the S3 server that tests of blobs in buckets start (versitygw) into bin; two to three minutes, once
-	test -x $(BIN)/versitygw || GOBIN=$(CURDIR)/$(BIN) $(GO) install -ldflags '-s -w' $(VERSITYGW)
+	test -x $(BIN)/versitygw || GOBIN=$(CURDIR)/$(BIN) $(GO) install -gcflags 'github.com/...=-N -l -dwarf=false' -ldflags '-s -w' $(VERSITYGW)
 
 RELEASE    := $(BIN)/release
 SYSTEMS    ?= linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64
@@ -128,8 +128,8 @@ SIZED    := TestBatchPowerCuts TestBlockedCommit TestCheckSurvivesAnyByte TestCl
 space   := $(subst ,, )
 with     = DAYBOOK_BINARY=$(CURDIR)/$(BIN)/$(1)
 # `make lint` vets. With GOGC the compiler takes a sixth less time; tests and servers run without it.
-TEST    := $(GO) test -count=1 -timeout 20m -vet=off -exec 'env -u GOGC'
-build build-race s3server lint test test-process prove-short test-race: export GOGC := 400
+TEST    := $(GO) test -count=1 -timeout 20m -vet=off -ldflags -w -exec 'env -u GOGC'
+build build-race s3server vet lint test test-process prove-short test-race: export GOGC := 400
 
 test: ## what to run at each save: the packages that start no process, at the size for that; under four minutes on two cores
 	$(TEST) -short -p 3 $$($(GO) list work | grep -vxF "$$($(GO) list $(PROCESS) $(PROVE))")
@@ -142,14 +142,16 @@ prove-short: build build-race ## simulation, crashes, corruption, attacks and ru
 	$(call with,daybook) $(TEST) -p 1 $(PROVE_MEMORY)
 	$(call with,daybook) $(TEST) -p 2 -run '^($(subst $(space),|,$(strip $(SIZED))))$$' $(SIZED_IN)
 
-test-race: build ## tests with the race detector, of the packages that have goroutines; the server has it in prove-short
+test-race: build build-race ## tests with the race detector, of the packages that have goroutines; the server has it in prove-short
 	$(call with,daybook) CGO_ENABLED=1 $(TEST) -race -short -p 3 $(RACE)
 	CGO_ENABLED=1 $(TEST) -race -short -run '^Test(Flush|Queries|Queues)' ./store # the others have one goroutine
 
-lint: ## formatting, go.mod files, vet, static analysis, and the picture of the architecture
+vet: # compiles all packages that there are
+	$(GO) vet work
+
+lint: vet ## formatting, go.mod files, vet, static analysis, and the picture of the architecture
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not formatted:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
 	$(MAKE) --no-print-directory tidy TIDY=-diff
-	$(GO) vet work
 	$(GO) run $(STATICCHECK) work
 	$(GO) test -count=1 -run TestArchitecture .
 
@@ -299,4 +301,4 @@ fuzz: ## each fuzz target for FUZZTIME (30s)
 clean: ## remove what was built
 	rm -rf $(BIN)
 
-.PHONY: help test-process prove-short test-race lint test-all release-check architecture site site-tools build build-race run tools programs zeroconf typescript promtool proxies s3server release packages image helm-lint check-packages cross test busy tidy vuln demo bench bench-matrix bench-compare bench-open peers bench-peers check-peers check-moving bench-parts bench-runners scale sweeps check-scale sim corruption crash runner-kills runner-soak hostile limits fuzz clean
+.PHONY: help vet test-process prove-short test-race lint test-all release-check architecture site site-tools build build-race run tools programs zeroconf typescript promtool proxies s3server release packages image helm-lint check-packages cross test busy tidy vuln demo bench bench-matrix bench-compare bench-open peers bench-peers check-peers check-moving bench-parts bench-runners scale sweeps check-scale sim corruption crash runner-kills runner-soak hostile limits fuzz clean
