@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -160,9 +161,10 @@ type jobModel struct {
 	follows bool // it has an on_complete
 	// open are the requests about the job that have no answer. The server has carried each of them out at some time, or never.
 	//
-	// Porcupine would try a dozen such operations in each order, for minutes. So they are changes of the state, which may happen
-	// while the request can have been under way. The model uses a claim or a redrive once (of the first 64). It does not count
-	// other requests: a second time, such a request changes nothing, unless a claim or redrive took place in between.
+	// They are sorted by call. Porcupine would try a dozen such operations in each order, for minutes. So they are changes of
+	// the state, which may happen while the request can have been under way. The model uses a claim or a redrive once (of the
+	// first 64). It does not count other requests: a second time, such a request changes nothing, unless a claim or redrive
+	// took place in between.
 	open []event
 	// openClaims are claims without an answer that may have taken the job. Nobody knows their ids, so no event names them.
 	openClaims []event
@@ -211,6 +213,7 @@ type states struct {
 }
 
 func (l *states) add(s state) {
+	s = s.plain()
 	key := s
 	key.opened = 0
 	if least, known := l.least[key]; known && least <= s.opened {
@@ -221,6 +224,17 @@ func (l *states) add(s state) {
 	}
 	l.least[key] = s.opened
 	l.list = append(l.list, s)
+}
+
+// plain returns the state without what no longer matters, so that equal states are the same.
+func (s state) plain() state {
+	if s.status != active {
+		s.renewed, s.lease = 0, 0
+	}
+	if s.status != deferred && !s.unanswered {
+		s.until = 0
+	}
+	return s
 }
 
 // best returns the states whose place no other one has taken.
@@ -272,12 +286,38 @@ func (m *jobModel) carriedOut(s state, now int64) (out []state) {
 		for _, next := range m.effect(s, e) {
 			next.opened, next.since, next.used = s.opened, s.since, s.used
 			if e.kind == handed || e.kind == redrivenOne || e.kind == redrivenAll && next.status != s.status {
+				if m.mayWait(i, s.used, now) {
+					continue
+				}
 				next.used |= bit
 			}
 			out = append(out, next)
 		}
 	}
 	return out
+}
+
+// mayWait reports whether a request before that of the given number does the same, at any time from now on, and is not used
+// yet. Then the model uses that one, and knows fewer states.
+func (m *jobModel) mayWait(number int, used uint64, now int64) bool {
+	e := &m.open[number]
+	for i := range m.open[:number] {
+		o := &m.open[i]
+		if used&(1<<i) == 0 && o.ret == never && o.call <= now && o.kind == e.kind && o.status == e.status && o.claim == e.claim && o.unsure == e.unsure {
+			return true
+		}
+	}
+	return false
+}
+
+// usable returns the bits of the requests that can still have been under way after the given time. The others are of no use.
+func (m *jobModel) usable(since int64) (bits uint64) {
+	for i := range min(len(m.open), 64) {
+		if m.open[i].ret >= since {
+			bits |= 1 << i
+		}
+	}
+	return bits
 }
 
 // taken returns the states in which a claim without an answer has taken a pending job by now. The model only counts how many
@@ -347,6 +387,7 @@ func (m *jobModel) step(s state, e *event) []state {
 			next.opened, next.since, next.used = s.opened, s.since, s.used
 			if len(m.open)+len(m.openClaims)+len(m.emptyClaims) > 0 {
 				next.since = max(next.since, e.call)
+				next.used &= m.usable(next.since)
 			}
 			out.add(next)
 		}
@@ -482,6 +523,7 @@ func (m *jobModel) check(events, openClaims, emptyClaims []event) porcupine.Chec
 			operations = append(operations, porcupine.Operation{Input: e, Call: e.call, Return: e.ret})
 		}
 	}
+	slices.SortStableFunc(of.open, func(a, b event) int { return cmp.Compare(a.call, b.call) })
 	result := porcupine.CheckOperationsTimeout(of.model(), operations, checkTime)
 	if result != porcupine.Ok && len(openClaims) > 0 {
 		of.openClaims = openClaims

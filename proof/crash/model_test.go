@@ -65,6 +65,14 @@ func openRequests(n int) (list []event) {
 	return list
 }
 
+// openRedrives returns n redrives of the batch without an answer, one every 100 ms, which may go on for ever.
+func openRedrives(n int) (list []event) {
+	for i := range n {
+		list = append(list, at(int64(100+100*i), redrivenAll, sweeping, is(failed), func(e *event) { e.ret = never }))
+	}
+	return list
+}
+
 // TestHistories: the checker accepts possible histories and refuses impossible ones. Otherwise its result for a run
 // would be worth nothing. Leases are a second.
 func TestHistories(t *testing.T) {
@@ -260,6 +268,17 @@ func TestHistories(t *testing.T) {
 			create, claimedAt(10, 1, 1), at(20, ended, done, by(1), with("ok")), at(30, redrivenOne, lost), claimedAt(40, 2, 1),
 			at(50, ended, done, by(2), with("ok")), claimedAt(60, 3, 1),
 		}},
+		"something else than many redrives without an answer explain": {
+			events: append(openRedrives(30), create, claimedAt(5, 1, 1), at(20, ended, done, by(1), with("failed")), at(9000, observed, done, is(active), afterRuns(2))),
+		},
+		"many redrives without an answer": {legal: true, events: append(openRedrives(30), create,
+			claimedAt(5, 1, 1), at(20, ended, done, by(1), with("failed")), claimedAt(500, 2, 1), at(520, ended, done, by(2), with("failed")),
+			claimedAt(1500, 3, 1), at(1520, ended, done, by(3), with("failed")), at(9000, observed, done, is(pending), afterRuns(0)),
+		)},
+		"fewer redrives without an answer than the runs need": {events: append(openRedrives(1), create,
+			claimedAt(5, 1, 1), at(20, ended, done, by(1), with("failed")), claimedAt(500, 2, 1), at(520, ended, done, by(2), with("failed")),
+			at(9000, observed, done, is(pending), afterRuns(0)),
+		)},
 		"more attempts than allowed": {events: []event{
 			create, claimedAt(10, 1, 1), claimedAt(1020, 2, 2), claimedAt(2030, 3, 3), claimedAt(3040, 4, 4),
 		}},
