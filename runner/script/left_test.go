@@ -33,7 +33,7 @@ func TestLeftBehind(t *testing.T) {
 			b := newBed(t)
 			d := handler.Document{Lang: c.lang, Source: c.source}
 			if name == "node, a loop" {
-				d.Options = &handler.Options{TimeoutMs: 1000}
+				d.Options = &handler.Options{TimeoutMs: 4000}
 			}
 			x := b.executor("1", d)
 			expect(t, run(x, texts("bad", "wait", "after")...), "ok text:k", "ok text:w", "unget")

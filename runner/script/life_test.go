@@ -274,10 +274,10 @@ func TestDeathInABatch(t *testing.T) {
 func TestTimeout(t *testing.T) {
 	eachActor(t, handler.Langs, func(t *testing.T, b *bed, d handler.Document) {
 		x := b.executor("1", d)
-		d.Options = &handler.Options{TimeoutMs: 2000}
+		d.Options = &handler.Options{TimeoutMs: 4000}
 		hasty := b.executor("2", d)
 		expect(t, run(x, texts("a")...), "ok text:a")
-		expect(t, run(hasty, texts("a", "b", "loop", "c")...), "ok text:a", "ok text:b", "error:…timeout_ms, 2000 ms", "unget")
+		expect(t, run(hasty, texts("a", "b", "loop", "c")...), "ok text:a", "ok text:b", "error:…timeout_ms, 4000 ms", "unget")
 		expect(t, run(hasty, texts("c")...), "ok text:c")
 	})
 }
