@@ -32,18 +32,29 @@ type Clock struct {
 
 var processStart = time.Now()
 
+// read reads both clocks at the same time. If the process was stopped in between, as happens on a busy machine, it reads
+// again: with an old reading of the wall clock the journal's time would be behind for a while, and then run at double
+// speed, so that delays from then would be shorter than they say.
 func (c *Clock) read() (wall int64, mono time.Duration) {
-	if c.Wall != nil {
-		wall = c.Wall().UnixNano()
-	} else {
-		wall = time.Now().UnixNano()
-	}
-	if c.Mono != nil {
-		mono = c.Mono()
-	} else {
-		mono = time.Since(processStart)
+	for range 10 {
+		before := c.readMono()
+		if c.Wall != nil {
+			wall = c.Wall().UnixNano()
+		} else {
+			wall = time.Now().UnixNano()
+		}
+		if mono = c.readMono(); mono-before < time.Millisecond {
+			break
+		}
 	}
 	return wall, mono
+}
+
+func (c *Clock) readMono() time.Duration {
+	if c.Mono != nil {
+		return c.Mono()
+	}
+	return time.Since(processStart)
 }
 
 // Start sets the clock to last, the time of the last record in unix ms, or to the wall clock if that is later.

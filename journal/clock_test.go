@@ -36,6 +36,23 @@ func TestClock(t *testing.T) {
 			}
 		}
 	})
+	t.Run("stopped after it has read the wall clock", func(t *testing.T) {
+		f := newFakeClock()
+		f.Start(5)
+		f.pass(time.Second)
+		wall, stopped := f.Wall, false
+		f.Wall = func() time.Time {
+			read := wall()
+			if !stopped {
+				stopped = true
+				f.pass(90 * time.Millisecond)
+			}
+			return read
+		}
+		if got := f.Now(); got != f.wall.UnixMilli() || f.Offset() != 0 {
+			t.Error(got, f.wall.UnixMilli(), f.Offset())
+		}
+	})
 	t.Run("begins at the last record", func(t *testing.T) {
 		f := newFakeClock()
 		last := f.wall.UnixMilli() + 60_000
