@@ -204,6 +204,7 @@ func (s *Server) completeAndClaim(c echo.Context, body *body, r *claimRequest, c
 	if err != nil {
 		return err
 	}
+	defer exchange.Close()
 	each, receipt, err := exchange.Ended(ctx)
 	s.streams.completed(done.commands, each)
 	ended, seq, err := joinEnded(each, receipt, err)

@@ -14,7 +14,7 @@ import (
 // completions, so that one group of the log can have both. The log keeps their order, and Apply decides about the claim
 // after the completions.
 //
-// The caller calls Ended, and then Claimed, unless Ended has returned an error.
+// The caller calls Ended, then Claimed, unless Ended has returned an error, and Close at the end.
 type Exchange struct {
 	inTurn *exchangeInTurn // if not nil, the claim follows the answer to the completions; the fields below are not used
 
@@ -24,6 +24,7 @@ type Exchange struct {
 	failed   error   // why not all completions were proposed
 	claiming *waiter // of the claim, if it was proposed with the completions
 	refused  error   // why it could not be proposed
+	closed   bool    // the claim is answered, or given up
 }
 
 // exchangeInTurn is an exchange whose claim is proposed after the answer to the completions.
@@ -100,10 +101,7 @@ func (x *Exchange) Ended(ctx context.Context) (ended []store.Ended, last Receipt
 		err = x.ends.next()
 	}
 	if err != nil {
-		if x.claiming != nil {
-			x.ends.e.leave(x.claiming)
-		}
-		x.answered()
+		x.Close()
 	}
 	return x.ends.ended, x.ends.last, err
 }
@@ -125,8 +123,21 @@ func (x *Exchange) Claimed(ctx context.Context, wait time.Duration, admit func(p
 	return a.claimed, a.handed, a.receipt, err
 }
 
-// answered notes that the exchange is answered.
+// answered notes that the claim is answered.
 func (x *Exchange) answered() {
+	x.closed = true
 	x.claim.e.silences.answer(x.claim.group)
 	x.end()
+}
+
+// Close gives the claim up if it is not answered, since its request failed in between: the jobs that it got are released,
+// unless a repeat of the request may get them.
+func (x *Exchange) Close() {
+	if x.inTurn != nil || x.closed {
+		return
+	}
+	if x.claiming != nil {
+		x.ends.e.leave(x.claiming)
+	}
+	x.answered()
 }

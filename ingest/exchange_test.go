@@ -181,6 +181,50 @@ func TestExchangeIsAbandoned(t *testing.T) {
 	})
 }
 
+// TestExchangeIsClosed: if a request fails before it asks for the answer to its claim, the jobs of the claim are released.
+// If the request has a number, its repeat is answered with them instead.
+func TestExchangeIsClosed(t *testing.T) {
+	ctx := t.Context()
+	e, _ := start(t, t.TempDir())
+	if _, _, err := e.Create(ctx, lines(3)); err != nil {
+		t.Fatal(err)
+	}
+	number := inSession(t, e)
+	plain := func(c *job.Claim, done *job.Complete) {}
+	numbered := func(c *job.Claim, done *job.Complete) {
+		c.Once = number(0, 1)
+		done.Once = c.Once
+	}
+	for _, set := range []func(*job.Claim, *job.Complete){plain, numbered} {
+		c, done := claimOf(1), completeOf(claimOne(t, e))
+		set(&c, &done)
+		x, err := e.Exchange(ctx, []job.Complete{done}, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := x.Ended(ctx); err != nil {
+			t.Fatal(err)
+		}
+		x.Close()
+		x.Close()
+		if !c.Once.Given() {
+			testkit.Eventually(t, "the job is released", func() bool { return current(t, e).Totals().Counts[job.Pending] == 2 })
+			continue
+		}
+		again, err := e.Exchange(ctx, []job.Complete{done}, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer again.Close()
+		if ended, _, err := again.Ended(ctx); err != nil || !ended[0].Replayed {
+			t.Errorf("ended %+v, %v", ended, err)
+		}
+		if claimed, _, _, err := again.Claimed(ctx, 0, admitAll); err != nil || !claimed.Replayed {
+			t.Errorf("claimed %+v, %v", claimed, err)
+		}
+	}
+}
+
 // TestExchangeRefusals: a refused outcome does not prevent the claim, and a request with a key is answered as before.
 func TestExchangeRefusals(t *testing.T) {
 	ctx := t.Context()

@@ -257,6 +257,7 @@ func (e *endings) claim(ctx context.Context, cmd job.Claim, admit func(payloadBy
 		claimed, handed, _, err := e.s.engine.ClaimUntil(ctx, cmd, ctx.Done(), admit)
 		return claimed, handed, err
 	}
+	defer x.Close()
 	claimed, handed, _, err := x.Claimed(ctx, math.MaxInt64, admit)
 	return claimed, handed, err
 }
