@@ -1,7 +1,6 @@
 package ingest
 
 import (
-	"maps"
 	"sync"
 	"time"
 )
@@ -20,16 +19,20 @@ var CommandBounds = [...]time.Duration{time.Millisecond, 5 * time.Millisecond, 2
 // commandTimes are CommandTimes by verb.
 type commandTimes struct {
 	mu   sync.Mutex
-	each map[string]CommandTimes
+	each map[string]*CommandTimes
 }
 
 func (c *commandTimes) add(verb string, took time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.each == nil {
-		c.each = map[string]CommandTimes{}
+		c.each = map[string]*CommandTimes{}
 	}
 	t := c.each[verb]
+	if t == nil {
+		t = &CommandTimes{}
+		c.each[verb] = t
+	}
 	t.Commands++
 	t.Total += took
 	for i, bound := range CommandBounds {
@@ -37,12 +40,15 @@ func (c *commandTimes) add(verb string, took time.Duration) {
 			t.Within[i]++
 		}
 	}
-	c.each[verb] = t
 }
 
 // CommandTimes returns the times of the verbs that were applied since the start.
 func (e *Engine) CommandTimes() map[string]CommandTimes {
 	e.counters.commands.mu.Lock()
 	defer e.counters.commands.mu.Unlock()
-	return maps.Clone(e.counters.commands.each)
+	times := make(map[string]CommandTimes, len(e.counters.commands.each))
+	for verb, t := range e.counters.commands.each {
+		times[verb] = *t
+	}
+	return times
 }

@@ -189,6 +189,43 @@ func TestWorktreeIsRemoved(t *testing.T) {
 	}
 }
 
+// TestTakeInstrument: the base is measured by what the working tree has, unless it is older than that.
+func TestTakeInstrument(t *testing.T) {
+	write := func(dir string, files ...string) tree {
+		for _, name := range files {
+			file := filepath.Join(dir, name)
+			if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, []byte(dir), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return tree{dir: dir}
+	}
+	head := write(t.TempDir(), instrument+"/measure.go")
+	for _, c := range []struct{ before, want []string }{
+		{[]string{instrument + "/measure.go", instrument + "/removed.go"}, []string{"measure.go"}},
+		{nil, nil},
+	} {
+		base := write(t.TempDir(), c.before...)
+		if err := base.takeInstrument(head); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		files, _ := os.ReadDir(filepath.Join(base.dir, instrument))
+		for _, f := range files {
+			got = append(got, f.Name())
+			if content, err := os.ReadFile(filepath.Join(base.dir, instrument, f.Name())); err != nil || string(content) != head.dir {
+				t.Errorf("%s is of %q, %v", f.Name(), content, err)
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("before: %q, after: %q, want %q", c.before, got, c.want)
+		}
+	}
+}
+
 // commits makes a git repository with a commit.
 func commits(t *testing.T) string {
 	t.Helper()

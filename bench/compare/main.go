@@ -78,6 +78,9 @@ func (o options) run(ctx context.Context, w, progress io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
+	if err := base.takeInstrument(head); err != nil {
+		return err
+	}
 	for _, t := range []tree{base, head} {
 		fmt.Fprintf(progress, "building the %s\n", t.name)
 		if err := t.build(ctx); err != nil {

@@ -14,6 +14,9 @@ import (
 // packages are the folders of the benchmarks, in the order of a turn.
 var packages = []string{"journal", "store", "ingest", "bench"}
 
+// instrument is the folder of what measures. The base is measured by the working tree's.
+const instrument = "bench/matrix"
+
 // processes is the folder whose benchmarks start the server.
 const processes = "bench"
 
@@ -41,6 +44,18 @@ func checkOut(ctx context.Context, repository, commit, dir string) (remove func(
 		return nil, errors.Join(err, remove())
 	}
 	return remove, nil
+}
+
+// takeInstrument replaces what measures in the tree by that of another. A tree that is older than it stays as it is.
+func (t tree) takeInstrument(from tree) error {
+	own := filepath.Join(t.dir, instrument)
+	if _, err := os.Stat(own); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err := os.RemoveAll(own); err != nil {
+		return err
+	}
+	return os.CopyFS(own, os.DirFS(filepath.Join(from.dir, instrument)))
 }
 
 // build builds the server and the test binaries of the tree. Two trees with the same sources get identical binaries.

@@ -2,6 +2,7 @@ package matrix
 
 import (
 	"context"
+	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -94,6 +95,21 @@ func Share(ctx context.Context, callers []*Caller, n int, call func(ctx context.
 	return context.Cause(ctx)
 }
 
+// warmBytes is about as large as the heap grows in a benchmark.
+const warmBytes = 512 << 20
+
+// warmHeap makes the process touch memory before the rounds. The system clears each page that a growing heap touches for
+// the first time, which took a twentieth of the processor time of a short benchmark. A round whose untimed preparation
+// makes more garbage finds more pages touched, so without this the time would depend on what is not timed.
+func warmHeap() {
+	heap := make([]byte, warmBytes)
+	for i := 0; i < len(heap); i += os.Getpagesize() {
+		heap[i] = 1
+	}
+	runtime.KeepAlive(heap)
+	runtime.GC()
+}
+
 // Measure does rounds of the workload until the benchmark has run for its time, or one in a test, and reports the
 // figures.
 func Measure(tb testing.TB, p Point, w Workload) {
@@ -136,6 +152,7 @@ func Measure(tb testing.TB, p Point, w Workload) {
 	}
 	report := func(value float64, unit string) { tb.Logf("%g %s", value, unit) }
 	if b, ok := tb.(*testing.B); ok {
+		warmHeap()
 		for b.Loop() {
 			b.StopTimer()
 			round(b.StartTimer, b.StopTimer)
