@@ -53,9 +53,12 @@ func (e *Engine) ClaimUntil(ctx context.Context, c job.Claim, stop <-chan struct
 		return store.Claimed{}, nil, Receipt{}, err
 	}
 	r := claimRequest{e: e, cmd: c, admit: admit, stop: stop}
-	a, err := r.answer(ctx, math.MaxInt64)
+	a, err := r.answer(ctx, forever)
 	return a.claimed, a.handed, a.receipt, err
 }
+
+// forever is how long a claim waits that is ended by its caller alone.
+const forever time.Duration = math.MaxInt64
 
 // claimRequest is a claim for which a caller waits.
 type claimRequest struct {
@@ -145,7 +148,7 @@ func (r *claimRequest) take(ctx context.Context, wait time.Duration) (claimAnswe
 			if !waits {
 				return claimAnswer{}, nil
 			}
-			if timeout == nil {
+			if timeout == nil && wait != forever {
 				timer := time.NewTimer(wait)
 				defer timer.Stop()
 				timeout = timer.C

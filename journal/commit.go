@@ -15,10 +15,10 @@ import (
 // all other commands with ErrClosed, writes a last mark and returns. It returns an error if writes were down at the
 // end. The receiver of Deliver must not end before Run has returned.
 //
-// The group commit has no timer and no setting: while one group is synced, the commands of the next one arrive. The
-// committer calls runtime.Gosched twice for each group. Before it takes the group, callers that were just answered can
-// propose their next command. After it has answered the group, the callers can send their answers before Deliver wakes
-// its receiver. Without that, the scheduler runs the receiver first, because it was woken last.
+// The group commit has no timer and no setting: while one group is synced, the commands of the next one arrive. Before
+// the committer takes a group, it lets other goroutines run for as long as that brings more commands: callers that were
+// just answered propose their next one. After it has answered the group, it lets the callers send their answers before
+// Deliver wakes its receiver. Without that, the scheduler runs the receiver first, because it was woken last.
 func (j *Journal) Run(ctx context.Context) error {
 	if !j.life.begin() {
 		return fmt.Errorf("run journal: %w, or Run was called before", ErrClosed)
@@ -57,7 +57,7 @@ func (j *Journal) commitWaiting() bool {
 	if !j.proposals.waiting() {
 		return false
 	}
-	runtime.Gosched() // see Run
+	j.proposals.gather()
 	group := j.proposals.takeGroup(j.c.group[:0])
 	if filled := j.fill(group); len(filled) > 0 {
 		j.commit(filled)

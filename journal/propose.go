@@ -3,6 +3,7 @@ package journal
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -209,10 +210,28 @@ func (q *proposals) poke() {
 }
 
 // waiting reports whether there are commands for a group.
-func (q *proposals) waiting() bool {
+func (q *proposals) waiting() bool { return q.count() > 0 }
+
+// maxYields bounds how often gather lets other goroutines run.
+const maxYields = 10
+
+// gather lets other goroutines run until that brings no more commands, maxYields times at most.
+func (q *proposals) gather() {
+	n := q.count()
+	for range maxYields {
+		runtime.Gosched()
+		before := n
+		if n = q.count(); n == before {
+			return
+		}
+	}
+}
+
+// count returns how many commands wait.
+func (q *proposals) count() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.lanes[Control].queue)+len(q.lanes[Bulk].queue) > 0
+	return len(q.lanes[Control].queue) + len(q.lanes[Bulk].queue)
 }
 
 // takeGroup moves the commands of the next group to group: all control commands, and then bulk commands up to
