@@ -38,6 +38,9 @@ var ErrInUse = errors.New("the directory of the backups is in use by another pro
 // ErrOtherServer: the directory has backups of another server.
 var ErrOtherServer = errors.New("the directory has backups of another server")
 
+// ErrServerData: the directory belongs to the data of a server, whose blobs it would take for those of backups.
+var ErrServerData = errors.New("the directory belongs to the data of a server; name another one for the backups")
+
 // Directory has backups, each in a directory that is named by its time, and the blobs of all of them in one. It is locked
 // for this process until Close.
 type Directory struct {
@@ -51,6 +54,9 @@ type Directory struct {
 
 // OpenDirectory locks a directory, and makes it if make is set. It removes what a command that was killed has left.
 func OpenDirectory(path string, make bool) (*Directory, error) {
+	if err := refuseServerData(path); err != nil {
+		return nil, err
+	}
 	d, err := lockDirectory(path, make)
 	if err != nil {
 		return nil, err
@@ -59,6 +65,32 @@ func OpenDirectory(path string, make bool) (*Directory, error) {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
+}
+
+// refuseServerData refuses the data directory of a server and everything inside it.
+func refuseServerData(path string) error {
+	at, err := filepath.Abs(path)
+	if err != nil {
+		return err
+	}
+	if real, err := filepath.EvalSymlinks(at); err == nil {
+		at = real
+	}
+	for {
+		if exists(at, "store") && exists(at, "journal", "identity") {
+			return fmt.Errorf("%w: %s", ErrServerData, at)
+		}
+		parent := filepath.Dir(at)
+		if parent == at {
+			return nil
+		}
+		at = parent
+	}
+}
+
+func exists(path ...string) bool {
+	_, err := os.Stat(filepath.Join(path...))
+	return err == nil
 }
 
 // removeLeft removes the directories that killed commands have left. Other programs and users may use similar names.

@@ -46,6 +46,39 @@ func TestAnotherServer(t *testing.T) {
 
 // TestLeftDirectories: OpenDirectory removes what a killed backup has left, and nothing that another program or a user has
 // made, whatever its name is.
+// TestServerData: the data directory of a server is no place for backups, nor is what is inside it. Its own blobs would be
+// removed with those that no backup names.
+func TestServerData(t *testing.T) {
+	data := t.TempDir()
+	for _, dir := range []string{"store", "journal", "blobs"} {
+		if err := os.Mkdir(filepath.Join(data, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(data, "journal", "identity"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(data, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{data, filepath.Join(data, "blobs"), filepath.Join(data, "backups", "daily"), link} {
+		if _, err := OpenDirectory(path, true); !errors.Is(err, ErrServerData) {
+			t.Errorf("%s: %v, want %v", path, err, ErrServerData)
+		}
+	}
+	if exists(data, "backups") {
+		t.Error("a directory was made")
+	}
+	d, err := OpenDirectory(filepath.Join(filepath.Dir(data), "backups"), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestLeftDirectories(t *testing.T) {
 	dir := t.TempDir()
 	put := func(name string, files ...string) {

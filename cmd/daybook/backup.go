@@ -41,7 +41,8 @@ are there are read, and fetched again if their bytes have changed. --blobs-by-si
 which is faster. With --no-blobs they are left out. Files of the store that did not change since the backup before are hard links to
 its files.
 
-Use a directory for each server: DIR is refused if it has backups of another one.
+Use a directory for each server: DIR is refused if it has backups of another one, or is the data
+directory of a server, or inside one.
 
 After a backup, the oldest ones are removed, so that --keep of them stay, and then the blobs that none of these
 has. ` + "`daybook restore`" + ` makes a data directory of a backup.`,
@@ -118,6 +119,9 @@ func (r *backupReport) blobsText() string {
 func makeBackup(cmd *cobra.Command, c *client.Client, path string, noBlobs, bySize bool, keep int, asJSON bool) (err error) {
 	began := time.Now()
 	dir, err := backup.OpenDirectory(path, true)
+	if errors.Is(err, backup.ErrServerData) {
+		return usageError{err}
+	}
 	if err != nil {
 		return err
 	}
