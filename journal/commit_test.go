@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -100,6 +101,30 @@ func TestGroupCommit(t *testing.T) {
 		}
 		if got := len(j.proposals.takeGroup(nil)); got != 101 {
 			t.Error("control did not all join:", got)
+		}
+	})
+	t.Run("gathered while commands arrive", func(t *testing.T) {
+		for _, c := range []struct {
+			arrive []int // the bodies of the commands that arrive, by yield
+			yields int
+		}{
+			{nil, 1},
+			{[]int{10}, 2},
+			{[]int{10, 10, 10}, 4},
+			{slices.Repeat([]int{10}, 100), maxYields},
+			{[]int{10, maxGroupBytes, 10}, 2},
+		} {
+			var q proposals
+			yields := 0
+			q.gather(func() {
+				if yields < len(c.arrive) {
+					q.lanes[Bulk].take(&Proposal{Lane: Bulk, Body: make([]byte, c.arrive[yields])})
+				}
+				yields++
+			})
+			if yields != c.yields {
+				t.Errorf("%d commands arrive: %d yields, want %d", len(c.arrive), yields, c.yields)
+			}
 		}
 	})
 	t.Run("answers before the hand-over, synced before the answers", func(t *testing.T) {

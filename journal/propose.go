@@ -3,7 +3,6 @@ package journal
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -215,13 +214,14 @@ func (q *proposals) waiting() bool { return q.count() > 0 }
 // maxYields bounds how often gather lets other goroutines run.
 const maxYields = 10
 
-// gather lets other goroutines run until that brings no more commands, maxYields times at most.
-func (q *proposals) gather() {
+// gather lets other goroutines run, by yield, until that brings no more commands or a group is full, maxYields times at
+// most.
+func (q *proposals) gather(yield func()) {
 	n := q.count()
 	for range maxYields {
-		runtime.Gosched()
+		yield()
 		before := n
-		if n = q.count(); n == before {
+		if n = q.count(); n == before || q.full() {
 			return
 		}
 	}
@@ -232,6 +232,13 @@ func (q *proposals) count() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.lanes[Control].queue) + len(q.lanes[Bulk].queue)
+}
+
+// full reports whether bulk commands for a whole group wait, or are being committed.
+func (q *proposals) full() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.lanes[Bulk].used >= maxGroupBytes
 }
 
 // takeGroup moves the commands of the next group to group: all control commands, and then bulk commands up to
