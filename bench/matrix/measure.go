@@ -99,7 +99,8 @@ func Share(ctx context.Context, callers []*Caller, n int, call func(ctx context.
 const warmBytes = 512 << 20
 
 // warmHeap makes the process touch memory before the rounds. The system clears each page that a growing heap touches for
-// the first time, which took a twentieth of the processor time of a short benchmark. A round whose untimed preparation
+// the first time, which took some per cent of the processor time of a short benchmark. The memory of a server that is
+// measured in a process apart is not warmed. A round whose untimed preparation
 // makes more garbage finds more pages touched, so without this the time would depend on what is not timed.
 func warmHeap() {
 	heap := make([]byte, warmBytes)

@@ -84,7 +84,7 @@ The exit code is the outcome:
    17  --timeout has passed, and it has not ended
   130  Ctrl-C ended the command; it has no effect on the jobs
 
-If the server does not answer, the command goes on for up to an hour.`,
+If the server stops answering after the command has begun, the command goes on for up to an hour.`,
 		Example: `  daybook watch acme/resize
   daybook watch "$(daybook submit --type resize images.txt)" && echo all done
   daybook watch --timeout 10m --json 0185a1b2-c3d4-7000-8000-00000c800000`,

@@ -45,5 +45,5 @@ func logWaiting(ctx context.Context, c *client.Client, f *workFlags, log *slog.L
 	if more > 0 {
 		text += fmt.Sprintf(" and %s", numberText(more, "other", "others"))
 	}
-	log.Warn("jobs wait that this runner was not given: --config has no handler for their type, or --accept not the kind of the stored one", "queues", text)
+	log.Warn("jobs wait that this runner was not given: it has no handler for their type (--config), does not accept its kind (--accept), or could not load it", "queues", text)
 }
