@@ -16,9 +16,10 @@ import (
 // end. The receiver of Deliver must not end before Run has returned.
 //
 // The group commit has no timer and no setting: while one group is synced, the commands of the next one arrive. Before
-// the committer takes a group that is not full, it lets other goroutines run for as long as that brings more commands:
-// callers that were just answered propose their next one. After it has answered the group, it lets the callers send their answers before
-// Deliver wakes its receiver. Without that, the scheduler runs the receiver first, because it was woken last.
+// the committer takes a group, it lets other goroutines run, and again for as long as that brings more commands and the
+// group is not full: callers that were just answered propose their next one. After it has answered the group, it lets the callers send
+// their answers before Deliver wakes its receiver. Without that, the scheduler runs the receiver first, because it was
+// woken last.
 func (j *Journal) Run(ctx context.Context) error {
 	if !j.life.begin() {
 		return fmt.Errorf("run journal: %w, or Run was called before", ErrClosed)
@@ -54,10 +55,9 @@ func (j *Journal) Run(ctx context.Context) error {
 
 // commitWaiting commits one group if anything waits.
 func (j *Journal) commitWaiting() bool {
-	if !j.proposals.waiting() {
+	if j.proposals.gather(runtime.Gosched) == 0 {
 		return false
 	}
-	j.proposals.gather(runtime.Gosched)
 	group := j.proposals.takeGroup(j.c.group[:0])
 	if filled := j.fill(group); len(filled) > 0 {
 		j.commit(filled)

@@ -105,25 +105,32 @@ func TestGroupCommit(t *testing.T) {
 	})
 	t.Run("gathered while commands arrive", func(t *testing.T) {
 		for _, c := range []struct {
-			arrive []int // the bodies of the commands that arrive, by yield
+			arrive []int // the bodies of the commands: the first one waits, and each yield brings the next
 			yields int
 		}{
-			{nil, 1},
-			{[]int{10}, 2},
-			{[]int{10, 10, 10}, 4},
+			{nil, 0},
+			{[]int{10}, 1},
+			{[]int{10, 10, 10}, 3},
 			{slices.Repeat([]int{10}, 100), maxYields},
-			{[]int{10, maxGroupBytes, 10}, 2},
+			{[]int{10, maxGroupBytes, 10}, 1},
+			{[]int{maxGroupBytes, 10, 10}, 1},
 		} {
 			var q proposals
-			yields := 0
-			q.gather(func() {
-				if yields < len(c.arrive) {
-					q.lanes[Bulk].take(&Proposal{Lane: Bulk, Body: make([]byte, c.arrive[yields])})
+			arrived := 0
+			arrive := func() {
+				if arrived < len(c.arrive) {
+					q.lanes[Bulk].take(&Proposal{Lane: Bulk, Body: make([]byte, c.arrive[arrived])})
+					arrived++
 				}
+			}
+			arrive() // the first one wakes the committer
+			yields := 0
+			commands := q.gather(func() {
 				yields++
+				arrive()
 			})
-			if yields != c.yields {
-				t.Errorf("%d commands arrive: %d yields, want %d", len(c.arrive), yields, c.yields)
+			if yields != c.yields || commands != arrived {
+				t.Errorf("%d commands arrive: %d yields, %d of %d commands, want %d yields", len(c.arrive), yields, commands, arrived, c.yields)
 			}
 		}
 	})

@@ -208,37 +208,29 @@ func (q *proposals) poke() {
 	}
 }
 
-// waiting reports whether there are commands for a group.
-func (q *proposals) waiting() bool { return q.count() > 0 }
+// waiting returns how many commands wait for a group, and whether bulk commands alone fill one.
+func (q *proposals) waiting() (commands int, full bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.lanes[Control].queue) + len(q.lanes[Bulk].queue), q.lanes[Bulk].used >= maxGroupBytes
+}
 
 // maxYields bounds how often gather lets other goroutines run.
 const maxYields = 10
 
 // gather lets other goroutines run, by yield, until that brings no more commands or a group is full, maxYields times at
-// most.
-func (q *proposals) gather(yield func()) {
-	n := q.count()
-	for range maxYields {
+// most. It returns how many commands wait then.
+func (q *proposals) gather(yield func()) (commands int) {
+	commands, _ = q.waiting()
+	for n := 0; n < maxYields && commands > 0; n++ {
 		yield()
-		before := n
-		if n = q.count(); n == before || q.full() {
-			return
+		now, full := q.waiting()
+		if now == commands || full {
+			return now
 		}
+		commands = now
 	}
-}
-
-// count returns how many commands wait.
-func (q *proposals) count() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return len(q.lanes[Control].queue) + len(q.lanes[Bulk].queue)
-}
-
-// full reports whether bulk commands for a whole group wait, or are being committed.
-func (q *proposals) full() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.lanes[Bulk].used >= maxGroupBytes
+	return commands
 }
 
 // takeGroup moves the commands of the next group to group: all control commands, and then bulk commands up to
