@@ -27,7 +27,7 @@ type Handler func(ctx context.Context, j *Job) (Outcome, error)
 var (
 	// ErrLeaseLost ends a handler's context when the worker no longer holds the job. Either the server says so, or the
 	// lease or the job's timeout_ms has ended by the worker's clock. The worker still reports the work of a handler that
-	// returns without an error, unless the job was cancelled: the server accepts it while nobody has claimed the job since,
+	// returns without an error, unless the job was cancelled: the server accepts it while the job waits for its next run,
 	// and refuses it if another runner has the job. If the server says so, only outcomes ok and failed are reported.
 	ErrLeaseLost = errors.New("the lease was lost")
 	// ErrDraining ends a handler's context when the worker stops and draining takes longer than DrainTimeout.

@@ -1,8 +1,8 @@
 // Command compare measures the short set of the benchmarks of package matrix at another commit and in the working tree,
 // and fails if the working tree is slower: `make bench-compare BASE=<commit>`.
 //
-// It checks the commit out in a temporary git worktree, and builds the test binaries and the server of both, the base's with
-// the package matrix of the working tree, so that the same code measures the rounds of both. Their workloads are each side's own. In each
+// It checks the commit out in a temporary git worktree, and builds the test binaries and the server of both. The base gets
+// package matrix of the working tree, so that the same code measures the rounds of both; each keeps its workloads. In each
 // round it runs each benchmark on both sides, one directly after the other; which comes first alternates. If the test
 // binaries of a package, and the server that it uses, are identical on both sides, the package is left out.
 //

@@ -14,7 +14,7 @@ import (
 // packages are the folders of the benchmarks, in the order of a turn.
 var packages = []string{"journal", "store", "ingest", "bench"}
 
-// instrument is the folder of what measures. The base is measured by the working tree's.
+// instrument is the folder of package matrix, which measures the rounds.
 const instrument = "bench/matrix"
 
 // processes is the folder whose benchmarks start the server.
@@ -46,7 +46,7 @@ func checkOut(ctx context.Context, repository, commit, dir string) (remove func(
 	return remove, nil
 }
 
-// takeInstrument replaces what measures in the tree by that of another. A tree that is older than it stays as it is.
+// takeInstrument copies package matrix from another tree. It does nothing if t is older than the package.
 func (t tree) takeInstrument(from tree) error {
 	own := filepath.Join(t.dir, instrument)
 	if _, err := os.Stat(own); errors.Is(err, os.ErrNotExist) {

@@ -99,9 +99,8 @@ func Share(ctx context.Context, callers []*Caller, n int, call func(ctx context.
 const warmBytes = 512 << 20
 
 // warmHeap makes the process touch memory before the rounds. The system clears each page that a growing heap touches for
-// the first time, which took some per cent of the processor time of a short benchmark. The memory of a server that is
-// measured in a process apart is not warmed. A round whose untimed preparation
-// makes more garbage finds more pages touched, so without this the time would depend on what is not timed.
+// the first time, which took some per cent of the processor time of a short benchmark. The more garbage the untimed
+// preparation of a round makes, the fewer such pages the round meets. A server in a process of its own is not warmed.
 func warmHeap() {
 	heap := make([]byte, warmBytes)
 	for i := 0; i < len(heap); i += os.Getpagesize() {
