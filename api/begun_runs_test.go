@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coder/websocket"
 )
@@ -59,6 +60,23 @@ func TestBegunRuns(t *testing.T) {
 		c, _, _, ids := hold(`{"runner_id":"r","linger_ms":1}`)
 		_ = c.conn.CloseNow()
 		judge(ids)
+	})
+	t.Run("before the lease ends", func(t *testing.T) {
+		c, stream, claim, ids := hold(`{"runner_id":"r","linger_ms":600000}`)
+		all := &r.server.streams
+		all.mu.Lock()
+		h := &all.all[stream].holding
+		all.mu.Unlock()
+		h.mu.Lock()
+		for id, held := range h.claims {
+			if id.String() == claim { // the server keeps its real lease, which ends much later
+				held.since = time.Now().Add(100*time.Millisecond + maxLeaseMargin - held.lease)
+			}
+		}
+		h.mu.Unlock()
+		_ = c.conn.CloseNow()
+		judge(ids)
+		r.until("the rest lingers", func() bool { _, lingering := all.count(); return lingering == 1 })
 	})
 	t.Run("another stream has taken the claim over", func(t *testing.T) {
 		for _, broken := range []bool{true, false} {

@@ -63,6 +63,12 @@ type heldClaim struct {
 	lease time.Duration
 }
 
+// beforeLeaseEnds is when the claim must go back for its jobs that have not begun to lose no attempt: the end of a lease
+// counts all of them.
+func (c *heldClaim) beforeLeaseEnds() time.Time {
+	return c.since.Add(c.lease - min(c.lease/4, maxLeaseMargin))
+}
+
 // bytes is about what the claim takes in memory.
 func (c *heldClaim) bytes() int64 {
 	return heldClaimBytes + int64(cap(c.runs))*heldRunBytes
@@ -278,7 +284,7 @@ func (h *holding) tickled(cmd *job.Tickle, t *store.Tickled) {
 	if cmd.Claim.IsZero() {
 		for _, c := range h.claims {
 			if h.end(c, t.Lost); t.Held > 0 && len(cmd.IDs) == 0 {
-				c.since = now
+				c.renew(now, cmd)
 			}
 		}
 		return
@@ -288,9 +294,17 @@ func (h *holding) tickled(cmd *job.Tickle, t *store.Tickled) {
 	switch {
 	case c == nil || len(cmd.IDs) > 0:
 	case t.Held > 0:
-		c.since = now
+		c.renew(now, cmd)
 	case t.Refusal == job.Granted || t.Refusal == job.ClaimLost:
 		h.drop(cmd.Claim)
+	}
+}
+
+// renew notes that a tickle renewed the lease of all jobs of the claim.
+func (c *heldClaim) renew(now time.Time, cmd *job.Tickle) {
+	c.since = now
+	if cmd.LeaseMs > 0 {
+		c.lease = time.Duration(cmd.LeaseMs) * time.Millisecond
 	}
 }
 
@@ -323,6 +337,8 @@ func (h *holding) countFor(u *subscription) {
 }
 
 const (
+	// maxLeaseMargin is how long before the end of its lease a claim that lingers goes back: enough for a busy server.
+	maxLeaseMargin = 2 * time.Second
 	// leaseSlack is how long after the end of a lease a claim is looked up. The server abandons jobs a little late.
 	leaseSlack = time.Second
 	// maxLookups bounds the claims that one heartbeat looks up.

@@ -37,7 +37,8 @@ type holder struct {
 type lingerer struct {
 	id     string
 	runner string
-	timer  *time.Timer
+	until  time.Time             // when all claims go back
+	timer  *time.Timer           // for the claims that go back next; nil: a successor decides
 	claims map[job.ID]*heldClaim // guarded by streams.mu
 	held   *share                // of the memory for them
 }
@@ -187,9 +188,9 @@ func (l *streams) ended(t *stream) {
 	l.room.left(t)
 	l.mu.Lock()
 	delete(l.all, t.id)
-	kept := &lingerer{id: t.id, runner: t.hello.runner, claims: map[job.ID]*heldClaim{}, held: held}
-	keep := t.s.draining.Err() != nil // leases bound the claims
 	linger := time.Duration(t.hello.lingerMs) * time.Millisecond
+	kept := &lingerer{id: t.id, runner: t.hello.runner, until: time.Now().Add(linger), claims: map[job.ID]*heldClaim{}, held: held}
+	keep := t.s.draining.Err() != nil // leases bound the claims
 	if t.lost {
 		linger = 0
 	}
@@ -211,7 +212,7 @@ func (l *streams) ended(t *stream) {
 	if len(kept.claims) > 0 {
 		l.lingering[t.id] = kept
 		if !t.successor {
-			kept.timer = time.AfterFunc(linger, func() { t.s.giveBack(l.expire(kept)) })
+			kept.timer = time.AfterFunc(time.Until(kept.next()), func() { t.s.giveBack(l.expireDue(kept)) })
 		}
 	} else {
 		held.release()
@@ -220,18 +221,51 @@ func (l *streams) ended(t *stream) {
 	t.s.giveBack(back)
 }
 
+// next returns when the first of the claims goes back.
+func (k *lingerer) next() time.Time {
+	next := k.until
+	for _, c := range k.claims {
+		if due := c.beforeLeaseEnds(); due.Before(next) {
+			next = due
+		}
+	}
+	return next
+}
+
 // expire ends the time of a lingerer, and returns the claims that go back.
 func (l *streams) expire(kept *lingerer) (back []*heldClaim) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.expireAt(kept, kept.until)
+}
+
+// expireDue returns the claims of a lingerer that go back now, and waits for the next ones.
+func (l *streams) expireDue(kept *lingerer) (back []*heldClaim) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if kept.timer == nil {
+		return nil
+	}
+	return l.expireAt(kept, time.Now())
+}
+
+func (l *streams) expireAt(kept *lingerer, now time.Time) (back []*heldClaim) {
 	if l.lingering[kept.id] != kept {
 		return nil
 	}
-	delete(l.lingering, kept.id)
-	kept.held.release()
+	over := !now.Before(kept.until)
 	for id, c := range kept.claims {
-		l.holders[id] = holder{}
-		back = append(back, c)
+		if over || !now.Before(c.beforeLeaseEnds()) {
+			delete(kept.claims, id)
+			l.holders[id] = holder{}
+			back = append(back, c)
+		}
+	}
+	if over {
+		delete(l.lingering, kept.id)
+		kept.held.release()
+	} else {
+		kept.timer.Reset(time.Until(kept.next()))
 	}
 	return back
 }
@@ -260,7 +294,8 @@ func (l *streams) takeOver(id, runner string) *lingerer {
 		return nil
 	}
 	if kept.timer != nil {
-		kept.timer.Stop() // expire does nothing if it runs already: kept is not the lingerer any more
+		kept.timer.Stop()
+		kept.timer = nil
 	}
 	return kept
 }

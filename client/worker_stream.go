@@ -23,6 +23,8 @@ const (
 	// them before. It is long enough for a restart of the server. The jobs of a worker that was killed wait as long, or
 	// until their leases end.
 	streamLinger = 30 * time.Second
+	// maxLeaseMargin is how long before the end of a lease the server returns jobs that linger; a quarter of a short lease.
+	maxLeaseMargin = 2 * time.Second
 	// shortStream is how long a stream must have been open for the next one to be opened at once.
 	shortStream = time.Second
 	// withoutStreams is how long the worker sends HTTP requests until it asks again for a stream.
@@ -140,15 +142,15 @@ func (r *running) serveStream(s *Stream) {
 	}
 }
 
-// streamLost bounds the leases of the worker's claims: the server returns their jobs when they have lingered, unless it
-// gets a tickle before. So the worker tickles at once. The server counts from when it notices that the connection has
-// ended, which is after it has sent what the worker received last.
+// streamLost bounds the leases of the worker's claims: the server returns their jobs when they have lingered, or shortly
+// before their leases end, unless it gets a tickle before. So the worker tickles at once. The server counts from when it
+// notices that the connection has ended, which is after it has sent what the worker received last.
 func (r *running) streamLost(s *Stream) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	last := time.Unix(0, s.heard.Load()).Add(streamLinger)
 	for c := range r.leases.claims {
-		if last.Before(c.endsAt) {
+		if c.endsAt = c.endsAt.Add(-min(c.lease/4, maxLeaseMargin)); last.Before(c.endsAt) {
 			c.endsAt = last
 		}
 	}
