@@ -46,7 +46,8 @@
 //     type of its own, and is claimed, ended, cancelled and redriven like others.
 //   - Some producers and runners do so in streams: creates with and without keys, tickles, completions and releases in a
 //     pipeline of one, and jobs of subscriptions. Streams break, and the runner opens another one that resumes the last
-//     and names its claims, or forgets them; the server keeps their jobs for a while, or not.
+//     and names its claims, or forgets them; the server keeps their jobs for a while, or not. Now and then such a runner
+//     freezes for longer than a lease: it must not be sent more jobs than it had credit for.
 //   - An operator cancels and redrives jobs, batches and the whole queue (not in Stops).
 //   - Readers read jobs meanwhile.
 //

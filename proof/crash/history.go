@@ -35,6 +35,7 @@ type history struct {
 // tally counts what was done. It is one flat list, since each field is a column of the report.
 type tally struct {
 	Requests, NoAnswer                    int
+	Frozen                                int // runners with streams that were frozen
 	Jobs, Claimed, Ended, Stale, Returned int // acknowledged jobs; jobs handed out, ended, refused as stale, ungotten
 	// Jobs that were cancelled or redriven alone; sweeps that went on after their command.
 	Moved, Sweeps int
@@ -53,6 +54,7 @@ type tally struct {
 func (t *tally) add(o tally) {
 	t.Requests += o.Requests
 	t.NoAnswer += o.NoAnswer
+	t.Frozen += o.Frozen
 	t.Jobs += o.Jobs
 	t.Claimed += o.Claimed
 	t.Ended += o.Ended
@@ -279,6 +281,12 @@ func (h *history) countRequest(answered bool) {
 	if !answered {
 		h.count.NoAnswer++
 	}
+}
+
+func (h *history) countFreeze() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.count.Frozen++
 }
 
 // settle gives each event without an answer the latest time at which it can have happened.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -25,6 +26,8 @@ import (
 type streamed struct {
 	runner string
 	rng    *rand.Rand
+	http   *http.Client // the user's, over wires that freeze
+	wire   *wire        // of conn
 
 	mu     sync.Mutex // guards the fields below, which the goroutine that reads uses too
 	conn   *websocket.Conn
@@ -36,6 +39,9 @@ type streamed struct {
 	held   map[job.ID]*grant // what goes back to the queues when the stream ends, also if the runner has forgotten it
 	ended  chan struct{}
 }
+
+// freezeOneIn is how often a runner with a stream freezes: once in so many subscriptions.
+const freezeOneIn = 40
 
 // streamLine is a line of a text message.
 type streamLine struct {
@@ -59,8 +65,50 @@ type push struct {
 // overStreams returns a user that sends what streams carry in a stream of its own.
 func (u *user) overStreams(runner string, rng *rand.Rand) *user {
 	own := *u
-	own.stream = &streamed{runner: runner, rng: rng, held: map[job.ID]*grant{}}
+	s := &streamed{runner: runner, rng: rng, held: map[job.ID]*grant{}}
+	s.http = &http.Client{Timeout: u.http.Timeout, Transport: &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		s.wire = &wire{Conn: c} // open, which dials, waits for this
+		return s.wire, nil
+	}, DisableKeepAlives: true}}
+	own.stream = s
 	return &own
+}
+
+// wire is a connection of a process that can be frozen. What it writes then, such as the answer to a ping, is sent when it
+// goes on. It reads all the time, so that it is known what arrived before.
+type wire struct {
+	net.Conn
+	mu     sync.Mutex
+	frozen bool
+	unsent []byte
+}
+
+func (w *wire) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.frozen {
+		w.unsent = append(w.unsent, p...)
+		return len(p), nil
+	}
+	return w.Conn.Write(p)
+}
+
+func (w *wire) freeze() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.frozen = true
+}
+
+func (w *wire) thaw() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.frozen = false
+	_, _ = w.Conn.Write(w.unsent) // or it has ended, and the reader sees it
+	w.unsent = nil
 }
 
 // verbOf returns the request of a stream that does the same as an HTTP request; "" if there is none.
@@ -161,7 +209,7 @@ func (s *streamed) open(ctx context.Context, u *user) error {
 			return nil
 		}
 	}
-	conn, answer, err := websocket.Dial(ctx, u.url+"/stream", &websocket.DialOptions{HTTPClient: u.http, Subprotocols: []string{"daybook.v1"}})
+	conn, answer, err := websocket.Dial(ctx, u.url+"/stream", &websocket.DialOptions{HTTPClient: s.http, Subprotocols: []string{"daybook.v1"}})
 	if err != nil {
 		if answer != nil && answer.StatusCode != 0 && answer.StatusCode != http.StatusServiceUnavailable {
 			u.h.problem("open a stream: %d %v", answer.StatusCode, err)
@@ -258,7 +306,28 @@ func (s *streamed) close(u *user) {
 	s.conn = nil
 }
 
-// claimInStream subscribes, waits a little for jobs, and ends the subscription. Each push is a claim.
+// freeze does what SIGSTOP does to a runner, for longer than a short lease: nobody tickles, and nobody answers pings. When the
+// lease has ended, the server sends nothing more. So a subscription must not be sent more jobs than its credit.
+func (s *streamed) freeze(ctx context.Context, u *user, subscription uint64, credit int) {
+	s.wire.freeze()
+	pause(ctx, time.Duration(s.rng.IntN(2*minLeaseMs)+minLeaseMs/2)*time.Millisecond)
+	s.mu.Lock()
+	sent := 0
+	for _, p := range s.pushes {
+		if p.subscription == subscription {
+			sent += len(p.jobs)
+		}
+	}
+	s.mu.Unlock()
+	s.wire.thaw()
+	u.h.countFreeze()
+	if sent > credit {
+		u.h.problem("a frozen runner with a credit of %d was sent %d jobs", credit, sent)
+	}
+}
+
+// claimInStream subscribes, waits a little for jobs, and ends the subscription. Each push is a claim. Some runners freeze
+// meanwhile.
 func (u *user) claimInStream(ctx context.Context, w claimRequest) ([]*grant, *reply, error) {
 	s := u.stream
 	if err := s.open(ctx, u); err != nil {
@@ -279,8 +348,12 @@ func (u *user) claimInStream(ctx context.Context, w claimRequest) ([]*grant, *re
 	began := u.h.now()
 	r := s.sendOn(ctx, u, "subscribe", body, "")
 	number := s.last
+	froze := false
 	if r.ok() {
 		pause(ctx, time.Duration(1+s.rng.IntN(w.waitMs+5))*time.Millisecond)
+		if froze = s.rng.IntN(freezeOneIn) == 0; froze {
+			s.freeze(ctx, u, number, credit)
+		}
 		r = s.sendOn(ctx, u, "unsubscribe", fmt.Appendf(nil, `{"subscription":%d}`, number), "")
 	}
 	s.mu.Lock()
@@ -300,7 +373,7 @@ func (u *user) claimInStream(ctx context.Context, w claimRequest) ([]*grant, *re
 			u.addAll(g, event{call: began, ret: u.h.now(), kind: returned, answer: lost, attempts: -1})
 		}
 	}
-	if jobs > credit {
+	if jobs > credit && !froze {
 		u.h.problem("a subscription with a credit of %d was sent %d jobs", credit, jobs)
 	}
 	u.h.addEmptyClaim(began, u.h.now()) // a claim whose jobs the server did not push

@@ -18,12 +18,12 @@ func TestZReport(t *testing.T) {
 		t.Skipf("%d of %d lanes have passed: nothing to report", len(rows), lanes)
 	}
 	var b strings.Builder
-	b.WriteString("| lane | what was done | requests | without an answer | jobs acknowledged | jobs created by outcomes, or following others | handed out | ended | cancelled or redriven (sweeps) | refused as stale | errands (idle queues deleted, runners lost) | lost | wrong | histories (operations) | violations | time |\n")
-	b.WriteString("|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n")
+	b.WriteString("| lane | what was done | requests | without an answer | streams frozen | jobs acknowledged | jobs created by outcomes, or following others | handed out | ended | cancelled or redriven (sweeps) | refused as stale | errands (idle queues deleted, runners lost) | lost | wrong | histories (operations) | violations | time |\n")
+	b.WriteString("|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n")
 	var sum tally
 	var took time.Duration
 	line := func(name, what string, c tally, took time.Duration) {
-		fmt.Fprintf(&b, "| %s | %s | %d | %d | %d | %d, %d | %d | %d | %d (%d) | %d | %d (%d, %d) | %d | %d | %d (%d) | %d | %v |\n", name, what, c.Requests, c.NoAnswer,
+		fmt.Fprintf(&b, "| %s | %s | %d | %d | %d | %d | %d, %d | %d | %d | %d (%d) | %d | %d (%d, %d) | %d | %d | %d (%d) | %d | %v |\n", name, what, c.Requests, c.NoAnswer, c.Frozen,
 			c.Jobs, c.Chained, c.Followed, c.Claimed, c.Ended, c.Moved, c.Sweeps, c.Stale, c.Errands, c.IdleQueues, c.LostRunners, c.Lost, c.Wrong, c.Checked, c.Operations, c.Violations, took.Round(time.Second))
 	}
 	for _, r := range rows {
