@@ -40,8 +40,12 @@ type streamed struct {
 	ended  chan struct{}
 }
 
-// freezeOneIn is how often a runner with a stream freezes: once in so many subscriptions.
-const freezeOneIn = 40
+const (
+	// streamHeartbeat is short, so that the server looks for leases that have ended before it gives a frozen runner up.
+	streamHeartbeat = 800 * time.Millisecond
+	// freezeOneIn is how often a runner with a stream freezes: once in so many subscriptions.
+	freezeOneIn = 20
+)
 
 // streamLine is a line of a text message.
 type streamLine struct {
@@ -310,7 +314,11 @@ func (s *streamed) close(u *user) {
 // lease has ended, the server sends nothing more. So a subscription must not be sent more jobs than its credit.
 func (s *streamed) freeze(ctx context.Context, u *user, subscription uint64, credit int) {
 	s.wire.freeze()
-	pause(ctx, time.Duration(s.rng.IntN(2*minLeaseMs)+minLeaseMs/2)*time.Millisecond)
+	select {
+	case <-time.After(time.Duration(500+s.rng.IntN(3500)) * time.Millisecond):
+	case <-s.ended:
+	case <-ctx.Done():
+	}
 	s.mu.Lock()
 	sent := 0
 	for _, p := range s.pushes {

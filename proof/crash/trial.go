@@ -69,7 +69,7 @@ func newTrial(name, binary, data string, args ...string) (*trial, error) {
 	said := &logTail{}
 	s := &trial{
 		name: name, tools: binary, h: newHistory(), log: said,
-		server: &daybooktest.Process{Binary: binary, Data: data, Listen: address, Args: append([]string{"--log-level", "info", "--queue-idle", queueIdle.String(), "--runner-heartbeat", runnerHeartbeat.String()}, args...), Log: said},
+		server: &daybooktest.Process{Binary: binary, Data: data, Listen: address, Args: append([]string{"--log-level", "info", "--queue-idle", queueIdle.String(), "--runner-heartbeat", runnerHeartbeat.String(), "--stream-heartbeat", streamHeartbeat.String()}, args...), Log: said},
 	}
 	s.u = newUser(s.h, s.server.URL(), name, 32)
 	return s, nil
