@@ -31,7 +31,8 @@
 //   - `daybook check` finds nothing in the server's data.
 //
 // In TestKills leases are short, so they end before a runner is declared lost. TestKilledRunnerLosesBegunRuns has leases of an hour:
-// exactly the jobs that ran when their runner was killed have lost an attempt, with a row that says why.
+// exactly the jobs that ran when their runner was killed have lost an attempt, with a row that says why. TestFrozenRunner stops a
+// runner with SIGSTOP: it loses the jobs that it held, once each, and is sent nothing until it goes on.
 //
 // TestFaults shows that the checks find lost, doubled and wrong jobs and chains, and TestMarked that they find processes
 // that are left.
@@ -60,7 +61,7 @@
 //	lane_test.go     TestKills
 //	account_test.go  TestFaults
 //	process_test.go  TestMarked
-//	lost_test.go     TestKilledRunnerLosesBegunRuns
+//	lost_test.go     TestKilledRunnerLosesBegunRuns, TestFrozenRunner
 //	tree_test.go     TestTreeEndsWithItsTimeout
 //	soak_test.go     TestSoak
 package runners

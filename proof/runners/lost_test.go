@@ -9,74 +9,110 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/daybookq/daybook/client"
 )
 
-// lostConcurrency is how many jobs the runner that is killed runs. It holds more.
+// lostConcurrency is how many jobs the runner that is lost runs. It holds more.
 const lostConcurrency = 2
 
-// TestKilledRunnerLosesBegunRuns kills a runner with SIGKILL while jobs of it run. Exactly these have lost an attempt, with its
-// row; the jobs that the runner held and had not begun have lost none. Another runner does them all, long before a lease ends.
-func TestKilledRunnerLosesBegunRuns(t *testing.T) {
-	var killed atomic.Bool
-	begun := make(chan string, 100)
-	release := make(chan struct{})
+// hooks is a trial without runners at first. The handlers of its jobs do not return until they are released.
+type hooks struct {
+	*trial
+	begun    chan string // payloads
+	release  func()
+	released atomic.Bool
+	url      string
+	address  string
+}
+
+func newHooks(t *testing.T, stream uint64, args ...string) *hooks {
+	t.Helper()
+	h := &hooks{begun: make(chan string, 100)}
+	wait := make(chan struct{})
+	h.release = func() {
+		h.released.Store(true)
+		close(wait)
+	}
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		payload, err := io.ReadAll(r.Body)
 		if err != nil {
 			panic(http.ErrAbortHandler)
 		}
 		text := strings.TrimSuffix(string(payload), "\n")
-		if !killed.Load() {
-			begun <- text
-			<-release // the answer never reaches the runner, which is dead by then
+		if !h.released.Load() {
+			h.begun <- text
+			<-wait
 		}
 		io.WriteString(w, outputOf(hookType, text))
 	}))
 	t.Cleanup(web.Close)
-	s := newTrial(t, rand.New(rand.NewPCG(*seed, 2)), 0, "--runner-heartbeat", "1s")
-	runner := func(id string) *runner {
-		r := &runner{binary: binary, dir: base, config: func(string) string {
-			return fmt.Sprintf("[handlers.hook]\nkind = \"http\"\nurl = %q\n", web.URL)
-		}, args: []string{"--server", s.server.URL(), "--id", id, "--concurrency", fmt.Sprint(lostConcurrency), "--http-allow", web.Listener.Addr().String()}}
-		t.Cleanup(func() {
-			if err := r.clean(); err != nil {
-				t.Error(err)
-			}
-		})
-		s.must(r.start())
-		return r
-	}
+	h.url, h.address = web.URL, web.Listener.Addr().String()
+	h.trial = newTrial(t, rand.New(rand.NewPCG(*seed, stream)), 0, args...)
+	return h
+}
+
+// runner starts a runner.
+func (h *hooks) runner(id string) *runner {
+	h.Helper()
+	r := &runner{binary: binary, dir: base, config: func(string) string {
+		return fmt.Sprintf("[handlers.hook]\nkind = \"http\"\nurl = %q\n", h.url)
+	}, args: []string{"--server", h.server.URL(), "--id", id, "--concurrency", fmt.Sprint(lostConcurrency), "--http-allow", h.address}}
+	h.Cleanup(func() {
+		if err := r.clean(); err != nil {
+			h.Error(err)
+		}
+	})
+	h.must(r.start())
+	h.runners = append(h.runners, r)
+	return r
+}
+
+// post posts n jobs.
+func (h *hooks) post(prefix string, n int, lease time.Duration) {
+	h.Helper()
 	p := post{typ: hookType, acknowledged: true}
-	for i := range 8 {
-		p.payloads = append(p.payloads, fmt.Sprint("lost-", i))
+	for i := range n {
+		p.payloads = append(p.payloads, fmt.Sprint(prefix, i))
 	}
 	initial := int64(20)
-	_, err := s.client.AddLines(s.Context(), []byte(strings.Join(p.payloads, "\n")+"\n"), client.AddOptions{Type: hookType,
-		Attributes: client.Attributes{LeaseMs: time.Hour.Milliseconds(), Backoff: &client.Backoff{InitialMs: &initial}}, Key: client.NewKey()})
-	s.must(err)
-	s.account.add(p)
+	_, err := h.client.AddLines(h.Context(), []byte(strings.Join(p.payloads, "\n")+"\n"), client.AddOptions{Type: hookType,
+		Attributes: client.Attributes{LeaseMs: lease.Milliseconds(), Backoff: &client.Backoff{InitialMs: &initial}}, Key: client.NewKey()})
+	h.must(err)
+	h.account.add(p)
+}
 
-	first := runner("killed")
-	var lost []string
+// running waits until as many jobs run as the runner runs at once, and returns their payloads.
+func (h *hooks) running(r *runner) (payloads []string) {
+	h.Helper()
 	for range lostConcurrency {
 		select {
-		case payload := <-begun:
-			lost = append(lost, payload)
+		case payload := <-h.begun:
+			payloads = append(payloads, payload)
 		case <-time.After(maxWait):
-			t.Fatalf("undecided, machine too slow (or the runner hangs): %d jobs have begun\n%s", len(lost), first.log)
+			h.Fatalf("undecided, machine too slow (or the runner hangs): %v have begun\n%s", payloads, r.log)
 		}
 	}
-	s.must(first.kill())
-	killed.Store(true)
-	close(release)
-	s.runners = append(s.runners, runner("healthy"))
-	s.drain()
-	for j, err := range s.client.Jobs(s.Context(), client.JobsQuery{}) {
-		s.must(err)
+	return payloads
+}
+
+// TestKilledRunnerLosesBegunRuns kills a runner with SIGKILL while jobs of it run. Exactly these have lost an attempt, with its
+// row; the jobs that the runner held and had not begun have lost none. Another runner does them all, long before a lease ends.
+func TestKilledRunnerLosesBegunRuns(t *testing.T) {
+	h := newHooks(t, 2, "--runner-heartbeat", "1s")
+	h.post("lost-", 8, time.Hour)
+	first := h.runner("killed")
+	lost := h.running(first)
+	h.must(first.kill())
+	h.runners = nil
+	h.release() // the answers never reach the runner
+	h.runner("healthy")
+	h.drain()
+	for j, err := range h.client.Jobs(h.Context(), client.JobsQuery{}) {
+		h.must(err)
 		runs, rows := 1, 0
 		if slices.Contains(lost, string(j.Payload)) {
 			runs, rows = 2, 1
@@ -85,7 +121,68 @@ func TestKilledRunnerLosesBegunRuns(t *testing.T) {
 			t.Errorf("%s ran %d times, with the rows %+v; begun when the runner was killed: %v", j.Payload, j.RunAttempts, j.Attempts, lost)
 		}
 	}
-	if seen := s.finish(); seen.Lost != lostConcurrency || seen.Abandoned != 0 {
+	if seen := h.finish(); seen.Lost != lostConcurrency || seen.Abandoned != 0 {
 		t.Errorf("%+v", seen)
+	}
+}
+
+// TestFrozenRunner freezes a runner with SIGSTOP for longer than the lease of its jobs. Each of them has lost one attempt. What is
+// posted after that is not sent to it, although its connection has room, so another runner does it at the first attempt. When the
+// first runner goes on, it does what it is sent.
+func TestFrozenRunner(t *testing.T) {
+	const held = lostConcurrency + 1 // its credit is larger
+	h := newHooks(t, 3)
+	h.post("held-", held, lease)
+	first := h.runner("frozen")
+	h.running(first)
+	h.must(first.cmd.Process.Signal(syscall.SIGSTOP))
+	h.until("the leases of the frozen runner end", func(jobs []*client.Job) bool {
+		return len(jobs) == held && !slices.ContainsFunc(jobs, func(j *client.Job) bool { return len(j.Attempts) == 0 })
+	})
+	h.post("later-", 20, lease)
+	h.release()
+	healthy := h.runner("healthy")
+	h.drain()
+	for j, err := range h.client.Jobs(h.Context(), client.JobsQuery{}) {
+		h.must(err)
+		want := 0
+		if strings.HasPrefix(string(j.Payload), "held-") {
+			want = 1
+		}
+		frozen := 0
+		for _, a := range j.Attempts {
+			if a.RunnerID == "frozen" && a.Why == "abandoned" {
+				frozen++
+			}
+		}
+		if frozen != want {
+			t.Errorf("%s has the rows %+v, and must have %d of the frozen runner", j.Payload, j.Attempts, want)
+		}
+	}
+	h.must(healthy.stop())
+	h.runners = []*runner{first}
+	h.must(first.cmd.Process.Signal(syscall.SIGCONT))
+	h.post("last-", 4, lease)
+	h.drain()
+	if seen := h.finish(); seen.Abandoned < held {
+		t.Errorf("%+v", seen)
+	}
+}
+
+// until waits until something holds for all jobs.
+func (h *hooks) until(what string, holds func(jobs []*client.Job) bool) {
+	h.Helper()
+	for deadline := time.Now().Add(maxWait); ; time.Sleep(10 * time.Millisecond) {
+		var jobs []*client.Job
+		for j, err := range h.client.Jobs(h.Context(), client.JobsQuery{}) {
+			h.must(err)
+			jobs = append(jobs, j)
+		}
+		if holds(jobs) {
+			return
+		}
+		if time.Now().After(deadline) {
+			h.Fatalf("undecided, machine too slow: %s: not within %v\n%s", what, maxWait, h.logs())
+		}
 	}
 }
