@@ -120,6 +120,7 @@ func TestClaim(t *testing.T) {
 		{"too many types", `{"runner_id":"r","types":["a"` + strings.Repeat(`,"a"`, job.MaxClaimNames) + `]}`, "types"},
 		{"unknown", `{"runner_id":"r","order":"fair"}`, "order"},
 		{"strategy unknown", `{"runner_id":"r","strategy":"best"}`, "strategy"},
+		{"strategy distinct by its name alone", `{"runner_id":"r","strategy":"prefer_distinct"}`, "strategy"},
 		{"strategy without a name", `{"runner_id":"r","strategy":{}}`, "strategy.name"},
 		{"strategy of more", `{"runner_id":"r","strategy":{"name":"fair","by":"x"}}`, "strategy.by"},
 		{"strategy of a base with a key", `{"runner_id":"r","strategy":{"name":"fair","meta_key":"x"}}`, "strategy.meta_key"},

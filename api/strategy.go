@@ -21,6 +21,9 @@ func strategy(field string, v jsontext.Value, above int) (job.Strategy, error) {
 		if err := decodeValue(field, v, &name); err != nil {
 			return job.Oldest, err
 		}
+		if name == job.PreferDistinctName {
+			return job.Oldest, badRequest(field, fmt.Sprintf("%s %s needs a meta_key, as in %s", field, name, distinctExample))
+		}
 		return baseStrategy(field, name)
 	}
 	var object struct {
@@ -41,7 +44,7 @@ func strategy(field string, v jsontext.Value, above int) (job.Strategy, error) {
 	case *object.Name != job.PreferDistinctName:
 		return baseStrategy(field, *object.Name)
 	case object.MetaKey == nil:
-		return job.Oldest, badRequest(field+".meta_key", field+".meta_key is missing: the key of meta whose values are preferred by how few active jobs they have")
+		return job.Oldest, badRequest(field+".meta_key", field+".meta_key is missing: the key of meta whose values are preferred by how few active jobs they have, as in "+distinctExample)
 	case above == job.MaxDistinctKeys: // checked before what is below, so that a body cannot nest it more often
 		return job.Oldest, badRequest(field, fmt.Sprintf("%s is nested more than %d times", job.PreferDistinctName, job.MaxDistinctKeys))
 	}
@@ -55,6 +58,8 @@ func strategy(field string, v jsontext.Value, above int) (job.Strategy, error) {
 	s, err := job.PreferDistinct(*object.MetaKey, underlying)
 	return s, badField(field+".meta_key", err)
 }
+
+const distinctExample = `{"name":"prefer_distinct","meta_key":"user"}`
 
 func baseStrategy(field, name string) (job.Strategy, error) {
 	if !slices.Contains(job.StrategyNames, name) {

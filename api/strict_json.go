@@ -56,15 +56,25 @@ func decodeValue(prefix string, text []byte, into any, more ...json.Options) err
 		if errors.Is(e.Err, jsontext.ErrDuplicateName) {
 			return badRequest(field, fmt.Sprintf("field %s is given twice", field))
 		}
+		if e.Err.Error() == "exceeded max depth" { // the package has no name for it
+			return badRequest(field, fmt.Sprintf("the JSON is nested more than %d levels deep at byte %d", maxJSONDepth, e.ByteOffset))
+		}
 		return badRequest(field, fmt.Sprintf("the JSON is not valid: %s at byte %d", shortened(e.Err.Error()), e.ByteOffset))
 	}
 	return badRequest("", "the JSON is not valid: "+shortened(err.Error()))
 }
 
 // fieldName returns the readable form of a JSON pointer, such as outcomes[3].job_id.
+// maxJSONDepth is how deep arrays and objects may be nested, by the package jsontext.
+const maxJSONDepth = 10_000
+
 func fieldName(prefix string, p jsontext.Pointer) string {
+	const most = 256
 	b := []byte(prefix)
 	for token := range p.Tokens() {
+		if len(b) > most {
+			return string(b) + "…"
+		}
 		if n, err := strconv.ParseUint(token, 10, 32); err == nil && len(b) > 0 {
 			b = append(b, '[')
 			b = strconv.AppendUint(b, n, 10)

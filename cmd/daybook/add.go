@@ -218,7 +218,9 @@ const nothingThere = "the input has no lines: nothing was added"
 // mayBeStored reports whether a part of an input is stored, or may be, so that the next add has to go on after it.
 func mayBeStored(result *client.AddResult, err error) bool {
 	_, isFormat := errors.AsType[*formatError](err)
-	return result.Jobs > 0 || len(result.Unknown) > 0 || !isFormat
+	_, isRefused := errors.AsType[*client.Error](err)
+	isLong := errors.Is(err, client.ErrTooLarge) && !isRefused // a line, which was not sent
+	return result.Jobs > 0 || len(result.Unknown) > 0 || !isFormat && !isLong
 }
 
 // stoppedAfter says how much is stored of an input. Lines of the input are counted in the file, and not in what was made
@@ -295,7 +297,7 @@ func (f *addFlags) stopped(cmd *cobra.Command, resumed bool, result *client.AddR
 	_, isChanged := errors.AsType[*errInputChanged](err)
 	_, isRefused := errors.AsType[*client.Error](err)
 	if resumed && !isChanged && (errors.Is(err, client.ErrBadRequest) && !isRefused || errors.Is(err, client.ErrKeyReused)) {
-		err, isChanged = &errInputChanged{where: err.Error()}, true // its lines are split in other places
+		err, isChanged = &errInputChanged{where: "its lines are split in other places"}, true
 	}
 	if isChanged {
 		return err

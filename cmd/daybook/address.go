@@ -44,7 +44,7 @@ func networkOf(address *net.TCPAddr) string {
 // password in it. check refuses a text that is not an address.
 func serverFlag(cmd *cobra.Command, to *serverAddress) {
 	flags := cmd.Flags()
-	flags.Var(to, "server", "address of the server: a URL, host:port, or mdns: to find it on the local network")
+	flags.Var(to, "server", "address of the server: a URL, host or host:port, or mdns: to find it on the local network")
 	flags.StringVar(&to.context, "context", "", "name of a server that was stored with \"daybook context add\"")
 	cmd.MarkFlagsMutuallyExclusive("server", "context")
 	completeFlag(cmd, "context", contextNames)
@@ -105,7 +105,7 @@ func (a *serverAddress) check(ctx context.Context) (string, error) {
 	}
 	text := a.text
 	if !strings.Contains(text, "://") {
-		text = "http://" + text
+		text = "http://" + withPort(text)
 	}
 	text = strings.TrimRight(text, "/")
 	u, err := url.Parse(text)
@@ -113,6 +113,16 @@ func (a *serverAddress) check(ctx context.Context) (string, error) {
 		return "", usageError{fmt.Errorf("%q is not the address of a server, like http://127.0.0.1:1717 or 127.0.0.1:1717", a.String())}
 	}
 	return text, nil
+}
+
+// withPort adds the port of a server by default to host:port without one. A user and a path are left as they are.
+func withPort(address string) string {
+	authority, _, _ := strings.Cut(address, "/")
+	host := authority[strings.LastIndexByte(authority, '@')+1:]
+	if i := strings.LastIndexByte(host, ':'); host == "" || i > strings.LastIndexByte(host, ']') {
+		return address
+	}
+	return authority + ":1717" + strings.TrimPrefix(address, authority)
 }
 
 // redacted replaces the user and password in an address, even if the address is not a URL.

@@ -117,7 +117,14 @@ func TestSubmitFormats(t *testing.T) {
 	if r.code != exitFile || !strings.Contains(r.errs, "line 1: two columns") || strings.Contains(r.errs, "batch") {
 		t.Errorf("a wrong header: exit code %d: %s", r.code, r.errs)
 	}
-	for _, args := range [][]string{{"--format", "xml"}, {"--delimiter", ";"}, {"--format", "csv", "--strip-cr"}, {"--format", "ndjson", "--chunks", "blobs"}} {
+	ok(t, "submit", "--server", s.url, "--type", "soon", "--priority", "7", "--max-attempts", "2", "--lease", "5s", "--timeout", "1m", "--delay", "1h", written(t, "in", "a\n"))
+	doc := ok(t, "jobs", "--server", s.url, "--type", "soon", "--json")
+	for _, field := range []string{`"priority":7`, `"max_attempts":2`, `"lease_ms":5000`, `"timeout_ms":60000`, `"status":"deferred"`} {
+		if !strings.Contains(doc, field) {
+			t.Errorf("%s misses %s", doc, field)
+		}
+	}
+	for _, args := range [][]string{{"--priority", "10"}, {"--run-at", "tomorrow", "--delay", "1h"}, {"--format", "xml"}, {"--delimiter", ";"}, {"--format", "csv", "--strip-cr"}, {"--format", "ndjson", "--chunks", "blobs"}} {
 		if r := execute(t, "", append([]string{"submit", "--server", s.url}, args...)...); r.code != exitUsage {
 			t.Errorf("%q: exit code %d: %s", args, r.code, r.errs)
 		}

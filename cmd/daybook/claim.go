@@ -18,11 +18,12 @@ func newClaim() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "claim",
 		Short: "Claim jobs, as a runner does",
-		Long: `Claim jobs, and print them: the id of the claim, then a line for each job with its id, its queue and its payload.
+		Long: `Claim jobs, and print them: a line with the id of the claim and its lease, then a line for each job with its id,
+its queue and its payload. With --json, each job is a JSON document with its claim_id.
 The jobs are active until "daybook complete" or "daybook release" ends their runs, or until their lease ends,
 which "daybook tickle" renews. If there are no jobs, nothing is printed, and the exit code is 10.
 
-This is for scripts, and for trying things out. "daybook work" runs a program for each job.`,
+This is for scripts, which use --json, and for trying things out. "daybook work" runs a program for each job.`,
 		Example: `  daybook claim --type resize --max 10 --wait 30s
   daybook claim --strategy newest --json
   daybook claim --max 10 --strategy prefer_distinct:user/random`,

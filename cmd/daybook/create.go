@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
@@ -18,44 +18,68 @@ import (
 
 // attributeFlags are the attributes of the jobs of a command.
 type attributeFlags struct {
-	client, typ             string
-	priority, maxAttempts   int
-	runAt                   timeFlag
-	delay, lease, retention durationFlag
-	timeout                 durationFlag
-	expires                 timeFlag
-	meta                    []string
-	begun                   bool // the command goes on with what it began before, maybe days ago
+	client, typ string
+	runFlags
+	retention durationFlag
+	meta      []string
+}
+
+// runFlags are the attributes that say when and how often jobs run, and for how long.
+type runFlags struct {
+	priority, maxAttempts int
+	runAt                 timeFlag
+	delay, lease, timeout durationFlag
+	expires               timeFlag
+	begun                 bool // the command goes on with what it began before, maybe days ago
 }
 
 func (f *attributeFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.client, "client", job.DefaultName, "client of the job")
 	flags.StringVar(&f.typ, "type", job.DefaultName, "type of the job")
+	f.runFlags.add(cmd)
+	flags.Var(&f.retention, "retention", "how long the job is kept after its end (default: the server's)")
+	flags.Lookup("retention").DefValue = "" // otherwise the help shows 0s as the default
+	flags.StringArrayVar(&f.meta, "meta", nil, "NAME=VALUE for the job; may be given several times")
+	completeFlag(cmd, "client", clientNames)
+	completeFlag(cmd, "type", typeNames)
+}
+
+func (f *runFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
 	flags.IntVar(&f.priority, "priority", job.DefaultPriority, "priority, 0 to 9; jobs with a higher priority are claimed first")
 	flags.IntVar(&f.maxAttempts, "max-attempts", 0, "how many times the job may run (default: the server's)")
 	flags.Var(&f.runAt, "run-at", "time before which the job does not run: "+timeForms)
 	flags.Var(&f.delay, "delay", "how long the job waits before it may run")
 	flags.Var(&f.lease, "lease", "how long a runner may hold the job without a tickle (default: the server's)")
-	flags.Var(&f.retention, "retention", "how long the job is kept after its end (default: the server's)")
 	flags.Var(&f.timeout, "timeout", "how long a run of the job may last (default: no limit)")
 	flags.Var(&f.expires, "expires-at", "time at which the job is cancelled unless it has started; as --run-at")
-	flags.StringArrayVar(&f.meta, "meta", nil, "NAME=VALUE for the job; may be given several times")
-	for _, name := range []string{"delay", "lease", "retention", "timeout"} {
-		flags.Lookup(name).DefValue = "" // otherwise the help shows 0s as the default
+	for _, name := range []string{"delay", "lease", "timeout"} {
+		flags.Lookup(name).DefValue = ""
 	}
-	completeFlag(cmd, "client", clientNames)
-	completeFlag(cmd, "type", typeNames)
 }
 
 // attributes returns the attributes that were given.
 func (f *attributeFlags) attributes(cmd *cobra.Command) (a client.Attributes, err error) {
-	for _, err := range []error{
-		job.CheckName("--client", f.client), job.CheckName("--type", f.typ), job.CheckRange("--priority", int64(f.priority), 0, job.MaxPriority),
-	} {
+	for _, err := range []error{job.CheckName("--client", f.client), job.CheckName("--type", f.typ)} {
 		if err != nil {
 			return a, usageError{err}
 		}
+	}
+	if a, err = f.runFlags.attributes(cmd); err != nil {
+		return a, err
+	}
+	if cmd.Flags().Changed("retention") {
+		ms := f.retention.ms()
+		a.RetentionMs = &ms
+	}
+	a.Meta, err = metaPairs(f.meta)
+	return a, err
+}
+
+func (f *runFlags) attributes(cmd *cobra.Command) (a client.Attributes, err error) {
+	if err := job.CheckRange("--priority", int64(f.priority), 0, job.MaxPriority); err != nil {
+		return a, usageError{err}
 	}
 	if f.runAt != 0 && f.delay != 0 {
 		return a, usageError{errors.New("--run-at and --delay exclude each other")}
@@ -67,18 +91,13 @@ func (f *attributeFlags) attributes(cmd *cobra.Command) (a client.Attributes, er
 			}
 		}
 	}
-	a = client.Attributes{
-		Priority: &f.priority, MaxAttempts: f.maxAttempts, RunAt: int64(f.runAt), DelayMs: f.delay.ms(), LeaseMs: f.lease.ms(),
+	if cmd.Flags().Changed("priority") {
+		a.Priority = &f.priority
+	}
+	return client.Attributes{
+		Priority: a.Priority, MaxAttempts: f.maxAttempts, RunAt: int64(f.runAt), DelayMs: f.delay.ms(), LeaseMs: f.lease.ms(),
 		TimeoutMs: f.timeout.ms(), ExpiresAt: int64(f.expires),
-	}
-	if cmd.Flags().Changed("retention") {
-		ms := f.retention.ms()
-		a.RetentionMs = &ms
-	}
-	if a.Meta, err = metaPairs(f.meta); err != nil {
-		return a, err
-	}
-	return a, nil
+	}, nil
 }
 
 // metaPairs parses the values of --meta.
@@ -112,8 +131,9 @@ func newCreate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create [PAYLOAD]",
 		Short: "Create one job",
-		Long: `Create one job with a payload. The payload is the argument, or a file, or with --file - standard input. It is
-sent as text, or with --value as a JSON value; bytes that are not UTF-8 are sent as they are.
+		Long: `Create one job with a payload. The payload is the argument, or a file, or with --file - standard input, and
+without these it is empty. It is sent as text, or with --value as a JSON value; bytes that are not UTF-8 are sent as
+they are.
 
 The command prints the id of the job when the job is on the server's disk. With --wait it goes on until the
 job has ended, and prints its output, which ends with a newline on a terminal. The exit code is then 15 if the job has
@@ -159,6 +179,9 @@ func create(cmd *cobra.Command, f *createFlags, args []string) error {
 	if err != nil {
 		return err
 	}
+	if created.Existing {
+		fmt.Fprintln(cmd.ErrOrStderr(), "An unfinished job has this unique key: no job was created.")
+	}
 	if !f.wait {
 		if f.asJSON {
 			return writeDocument(f.out, created.Text)
@@ -199,8 +222,8 @@ func (f *createFlags) newJob(cmd *cobra.Command, args []string) (j client.NewJob
 		return j, usageError{fmt.Errorf("the payload has more than %d bytes, which is the maximum; store it with `daybook blob put`, and send its address", job.MaxPayloadBytes)}
 	}
 	if f.asValue {
-		if !json.Valid(j.Payload) {
-			return j, usageError{errors.New("the payload is not a JSON value; without --value it is sent as text")}
+		if !jsontext.Value(j.Payload).IsValid() {
+			return j, usageError{errors.New("the payload is not a JSON value, or an object of it has a name twice; without --value it is sent as text")}
 		}
 		j.Kind = client.JSON
 	}

@@ -26,7 +26,7 @@ type diskUse struct {
 	Queues       []queueUse `json:"queues"`
 }
 
-// queueUse is what the jobs of a queue have. Bytes are estimated, and of the documents of its jobs, which the store compresses.
+// queueUse is what the jobs of a queue have. Bytes are estimated.
 type queueUse struct {
 	Client     string `json:"client"`
 	Type       string `json:"type"`
@@ -44,8 +44,8 @@ func newDisk() *cobra.Command {
 		Short: "Show what fills the disk",
 		Long: `Show how many bytes the journal, the store and the blobs have, how many are free, and which queues have the most.
 
-The bytes of a queue are an estimate: the command reads a few of the oldest jobs of each status, and multiplies
-the mean length of their documents by the number of jobs. The store compresses jobs, so it can be smaller. Ended jobs
+The bytes of a queue are an estimate: the command reads a few of the oldest jobs of each status, multiplies the
+mean length of their documents by the number of jobs, and divides the bytes of journal and store in this ratio. Ended jobs
 are removed when their retention is over; "daybook rm --queue CLIENT/TYPE --status completed" removes them now. The
 space of removed jobs is free after the store has been compacted in the background, and that of old volumes of the
 journal when all of their commands are in the store.`,
@@ -109,8 +109,26 @@ func (r *remote) readDiskUse(cmd *cobra.Command) (use diskUse, err error) {
 		}
 		use.Queues = append(use.Queues, of)
 	}
+	use.share()
 	slices.SortStableFunc(use.Queues, func(a, b queueUse) int { return cmp.Compare(b.Bytes, a.Bytes) })
 	return use, nil
+}
+
+// share makes the bytes of all queues those of the journal and the store, which keep less of a job than its document has.
+func (use *diskUse) share() {
+	var documents int64
+	for i := range use.Queues {
+		documents += use.Queues[i].Bytes
+	}
+	kept := use.JournalBytes + use.StoreBytes
+	if documents <= kept {
+		return
+	}
+	ratio := float64(kept) / float64(documents)
+	for i := range use.Queues {
+		q := &use.Queues[i]
+		q.Bytes, q.EndedBytes = int64(ratio*float64(q.Bytes)), int64(ratio*float64(q.EndedBytes))
+	}
 }
 
 // meanBytes returns the mean length of the documents of a queue's oldest jobs with a status.

@@ -34,8 +34,11 @@ func TestDisk(t *testing.T) {
 		t.Fatalf("%+v", use)
 	}
 	q := use.Queues[0]
-	if q.Type != "long" || q.Jobs != 20 || q.Ended != 1 || q.Bytes < 20*long || q.Bytes > 20*(long+2000) || q.EndedBytes < long || q.EndedBytes > long+2000 {
+	if q.Type != "long" || q.Jobs != 20 || q.Ended != 1 || q.Bytes < 20*long/2 || q.Bytes > 20*(long+2000) || q.EndedBytes < long/2 || q.EndedBytes > long+2000 {
 		t.Errorf("%+v", q)
+	}
+	if all := q.Bytes + use.Queues[1].Bytes; all > use.JournalBytes+use.StoreBytes {
+		t.Errorf("the queues have %d bytes, and the journal and the store %d and %d", all, use.JournalBytes, use.StoreBytes)
 	}
 	if use := read("--limit", "1"); len(use.Queues) != 1 || use.Queues[0].Type != "long" {
 		t.Errorf("with --limit 1: %+v", use.Queues)

@@ -20,6 +20,7 @@ import (
 
 type submitFlags struct {
 	inputFormat
+	runFlags
 	server    serverAddress
 	batch     client.NewBatch
 	meta      []string
@@ -50,6 +51,7 @@ if it was cancelled. "daybook watch" shows its progress. With --paused, no job o
 The status of the batch is final when it has ended. "daybook redrive" cannot run its failed jobs again then: submit
 their payloads again. Of lines that "daybook add" has posted, failed jobs can be redriven at any time.`,
 		Example: `  daybook submit --name nightly --type resize images.txt
+  daybook submit --type resize --priority 7 --max-attempts 1 --timeout 1m images.txt
   daybook submit --type check --on-failure cancel_rest --meta user=42 --wait urls.txt
   daybook submit --type import --format csv --delimiter ';' orders.csv
   daybook submit --chunks blobs --type parse documents.jsonl
@@ -59,6 +61,7 @@ their payloads again. Of lines that "daybook add" has posted, failed jobs can be
 	flags := cmd.Flags()
 	serverFlag(cmd, &f.server)
 	f.inputFormat.add(cmd)
+	f.runFlags.add(cmd)
 	flags.StringVar(&f.batch.Name, "name", "", "name of the batch; it need not be unique")
 	flags.StringVar(&f.batch.Client, "client", job.DefaultName, "client of the jobs")
 	flags.StringVar(&f.batch.Type, "type", job.DefaultName, "type of the jobs")
@@ -77,6 +80,10 @@ their payloads again. Of lines that "daybook add" has posted, failed jobs can be
 
 func submit(cmd *cobra.Command, f *submitFlags, args []string) error {
 	if err := f.check(cmd); err != nil {
+		return err
+	}
+	attributes, err := f.attributes(cmd)
+	if err != nil {
 		return err
 	}
 	chunks, closeChunks, err := openChunks(f.chunks)
@@ -102,7 +109,7 @@ func submit(cmd *cobra.Command, f *submitFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	lines := jobLines{in: bufio.NewReaderSize(made, inputBytes), stop: stop, most: job.MaxPayloadBytes, kind: f.kind(), stripCR: f.stripCR, skipped: f.skipLines}
+	lines := jobLines{in: bufio.NewReaderSize(made, inputBytes), stop: stop, most: job.MaxPayloadBytes, kind: f.kind(), stripCR: f.stripCR, skipped: f.skipLines, attributes: attributes}
 	batch := f.batch
 	if batch.Chunks = chunks; chunks != nil {
 		lines.most = maxStoredLine
@@ -238,7 +245,9 @@ type jobLines struct {
 	kind    client.Kind
 	stripCR bool
 	skipped int // lines of the input before the first
-	err     error
+
+	attributes client.Attributes
+	err        error
 }
 
 // maxStoredLine is how long a line may be that is stored by address: as long as Chunks.MaxBytes allows by default.
@@ -260,7 +269,7 @@ func (l *jobLines) all() iter.Seq[client.NewJob] {
 				l.fail(fmt.Errorf("line %d has more than %d bytes, which is the maximum of a payload", number, l.most))
 				return
 			}
-			if len(line) > 0 && !yield(client.NewJob{Payload: line, Kind: l.kind}) {
+			if len(line) > 0 && !yield(client.NewJob{Payload: line, Kind: l.kind, Attributes: l.attributes}) {
 				return
 			}
 			if err != nil {

@@ -45,7 +45,13 @@ func contains(t *testing.T, text string, parts ...string) {
 // TestVerbsOfAJob: a job goes through its life by commands alone.
 func TestVerbsOfAJob(t *testing.T) {
 	a := startAsked(t)
-	id := a.do("create", "--type", "resize", "--meta", "user=42", "--priority", "7", "cat.jpg")
+	id := a.do("create", "--type", "resize", "--meta", "user=42", "--priority", "7", "--unique-key", "cat", "cat.jpg")
+	if r := a.run("", "create", "--type", "resize", "--unique-key", "cat", "dog.jpg"); r.code != exitOK || strings.TrimSpace(r.out) != id || !strings.Contains(r.errs, "no job was created") {
+		t.Errorf("a second job with the key: %+v, want %s", r, id)
+	}
+	if r := a.run("", "create", "--value", `{"a":1,"a":2}`); r.code != exitUsage {
+		t.Errorf("a name twice: %+v", r)
+	}
 	contains(t, a.do("jobs", "--meta", "user=42"), id, "default/resize", "pending")
 	if r := a.run("", "claim", "--type", "other"); r.code != exitNotFound || r.out+r.errs != "" {
 		t.Errorf("a claim that finds nothing: %+v", r)
