@@ -286,9 +286,9 @@ runner-soak: build ## memory, descriptors and processes of a runner that runs jo
 	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook $(GO) test -count=1 -v -timeout 180m ./proof/runners -run TestSoak -soak $(or $(SOAK),10m)
 
 hostile: build ## clients that never read, never write, or go byte by byte, by hundreds on each route and in streams; about 15 minutes; reports to docs/explanation/reliability.md
-	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook $(PROOF) ./proof/hostile -full
+	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook TESTS_NEED_CGROUPS=1 $(PROOF) ./proof/hostile -full
 
-limits: build ## a server in a memory cgroup of 1 GiB with all that there may be in it: how long each command takes, memory, the start after a kill; half an hour
+limits: build ## a server in a memory cgroup of 1 GiB with all that there may be in it: how long each command takes, memory, the start after a kill; 40 minutes
 	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook TESTS_NEED_CGROUPS=1 $(TEST) -timeout 90m -v ./proof/limits -full
 
 fuzz: ## each fuzz target for FUZZTIME (30s)

@@ -1,4 +1,4 @@
-// Package rig freezes server processes, and measures their memory and processor time.
+// Package rig freezes server processes, limits and measures their memory, and measures their processor time.
 package rig
 
 import (

@@ -6,7 +6,7 @@
 //
 // During an attack
 //
-//   - the server's memory, goroutines and file descriptors stay within bounds;
+//   - the server's memory, goroutines and file descriptors stay within bounds, in a memory cgroup of 1 GiB;
 //   - honest clients go on working: their claims do not get much slower, and their posts go on;
 //   - with only 256 file descriptors, no request of the honest clients is refused or left without an answer.
 //

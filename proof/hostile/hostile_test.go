@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/api"
+	"github.com/daybookq/daybook/bench/rig"
 	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
@@ -41,6 +42,7 @@ const (
 	mostSlower    = 2.0 // claims of others: 99th percentile with the attack, relative to that without it
 	leastPosts    = 0.8 // relative to the rate without the attack
 	connections   = 500
+	memory        = 1 << 30 // of the server, as docs/how-to/sizing.md asks for
 )
 
 // quiet returns the load of the machine, and fails the test if that is more than the processors can do: ratios of
@@ -75,17 +77,22 @@ func begin(t *testing.T, files int) *target {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if files > 0 {
-		script := filepath.Join(dir, "limited")
-		text := fmt.Sprintf("#!/bin/sh\nulimit -n %d && exec '%s' \"$@\"\n", files, binary)
-		if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		binary = script
-	}
 	if _, err := exec.LookPath("/bin/sh"); err != nil {
 		t.Skipf("the attacks read /proc and need a shell: %v", err)
 	}
+	limits, err := rig.LimitMemory(t, memory)
+	if err != nil {
+		t.Logf("without a limit of memory: %v", err)
+		limits = "true"
+	}
+	if files > 0 {
+		limits += fmt.Sprintf(" && ulimit -n %d", files)
+	}
+	script := filepath.Join(dir, "limited")
+	if err := os.WriteFile(script, fmt.Appendf(nil, "#!/bin/sh\n%s && exec '%s' \"$@\"\n", limits, binary), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	binary = script
 	var log strings.Builder
 	s := &daybooktest.Process{Binary: binary, Data: filepath.Join(dir, "data"), Args: []string{"--log-level", "error"}, Log: &log}
 	if err := s.Start(t.Context()); err != nil {

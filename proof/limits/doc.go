@@ -18,15 +18,13 @@
 //
 // # What it does not prove
 //
-//   - Idempotency keys and sessions are fewer than their limits, since each takes a request.
+//   - There are 500,000 idempotency keys, which are bounded by their bytes on disk alone: there may be 100 million.
 //   - TestEveryCommandIsBounded of package store counts what each verb costs; here they are timed, some of them.
 //
 // # Files
 //
-//	cgroup_linux.go  a memory cgroup
-//	cgroup_other.go  on other systems there is none
-//	server.go        the server in the cgroup, its metrics, and requests to it
-//	fill.go          very much of each thing
-//	requests.go      the requests whose commands are measured
-//	limits_test.go   TestLimits
+//	server.go       the server in the cgroup, its metrics, and requests to it
+//	fill.go         very much of each thing
+//	requests.go     the requests whose commands are measured
+//	limits_test.go  TestLimits
 package limits

@@ -2,8 +2,12 @@ package limits
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
+
+	"github.com/coder/websocket"
 )
 
 // amounts say how much there is of each thing.
@@ -16,6 +20,7 @@ type amounts struct {
 	keys     int // creates of one job with an idempotency key each
 	sessions int
 	claims   int // of one job, by as many runners
+	streams  int // with as many subscriptions each as there may be, whose claims wait
 }
 
 const (
@@ -26,47 +31,101 @@ const (
 // fill creates all that, and returns how many jobs there are.
 func (s *server) fill(n amounts) (jobs int) {
 	s.t.Helper()
-	add := func(what string, count, each int, do func(i int) bool) int {
+	add := func(what string, callers, count, each int, do func(i int) bool) int {
 		s.t.Helper()
 		done := 0
-		s.filled(what, func() { done = s.each(count, do) })
+		s.filled(what, func() { done = s.each(count, callers, do) })
 		jobs += done * each
 		s.t.Logf("%s: %d of %d, %d MiB", what, done*max(1, each), count*max(1, each), s.resident()>>20)
 		return done
 	}
-	add("fill: values of meta", n.values, 1000, func(i int) bool {
+	add("fill: values of meta", bulk, n.values, 1000, func(i int) bool {
 		return s.create("/jobs/create", ndjson, valuesBody("values", i))
 	})
-	add("fill: lines of a batch", 1, n.lines, func(int) bool {
+	add("fill: lines of a batch", bulk, 1, n.lines, func(int) bool {
 		return s.create("/acme/job/lines/add", plain, bytes.Repeat([]byte("p\n"), n.lines))
 	})
-	add("fill: groups", n.groups, 1000, func(i int) bool { return s.create("/jobs/create", ndjson, groupsBody("groups", i)) })
-	add("fill: payloads of 4 MiB", n.payloads, 1, func(int) bool { return s.create("/acme/job/large/add", plain, largeBody) })
-	add("fill: idempotency keys", n.keys, 1, func(i int) bool {
+	add("fill: groups", bulk, n.groups, 1000, func(i int) bool { return s.create("/jobs/create", ndjson, groupsBody("groups", i)) })
+	add("fill: payloads of 4 MiB", bulk, n.payloads, 1, func(int) bool { return s.create("/acme/job/large/add", plain, largeBody) })
+	add("fill: idempotency keys", single, n.keys, 1, func(i int) bool {
 		return s.create("/jobs/create", "application/json", []byte(`{"client":"acme","type":"keyed","payload":"p"}`), "Idempotency-Key", fmt.Sprint("key ", i))
 	})
-	add("fill: sessions", n.sessions, 0, func(i int) bool {
+	add("fill: sessions", single, n.sessions, 0, func(i int) bool {
 		status, answer, err := s.send(http.MethodPost, "/sessions", "application/json", fmt.Appendf(nil, `{"runner_id":"session%d"}`, i))
 		if err != nil || status != http.StatusCreated {
 			s.t.Errorf("open a session: %d %.200s, %v", status, answer, err)
 		}
 		return err == nil
 	})
-	add("fill: claims of runners", n.claims, 0, func(i int) bool {
+	add("fill: claims of runners", single, n.claims, 0, func(i int) bool {
 		status, answer, err := s.send(http.MethodPost, "/jobs/claim", "application/json", fmt.Appendf(nil, `{"runner_id":"runner%d","types":["values"],"lease_ms":86400000}`, i))
 		if err != nil || status != http.StatusOK {
 			s.t.Errorf("claim: %d %.200s, %v", status, answer, err)
 		}
 		return err == nil
 	})
+	if streams := add("fill: streams with 16 waiting claims", single, n.streams, 0, s.subscribe); streams*subscriptions > int(s.metrics()["daybook_parked_claims"]) {
+		s.t.Errorf("%d streams have %v claims that wait", streams, s.metrics()["daybook_parked_claims"])
+	}
 	// These come last, because a server that has no room for more queues refuses jobs in new ones.
-	queues := add("fill: queues", n.queues, 1000, func(i int) bool {
+	queues := add("fill: queues", bulk, n.queues, 1000, func(i int) bool {
 		return s.create("/jobs/create", ndjson, queuesBody("c", i))
 	})
 	if queues < n.queues {
 		s.t.Logf("the server refuses more than %d thousand queues", queues)
 	}
 	return jobs
+}
+
+// subscriptions is how many a stream may have.
+const subscriptions = 16
+
+// subscribe opens a stream whose subscriptions wait for jobs that never come. It reports false if the server has no room for
+// more. The stream is open until the server ends.
+func (s *server) subscribe(i int) bool {
+	conn, answer, err := websocket.Dial(s.t.Context(), s.URL()+"/stream", &websocket.DialOptions{HTTPClient: s.http, Subprotocols: []string{"daybook.v1"}})
+	if err != nil {
+		if answer == nil || answer.StatusCode != http.StatusTooManyRequests && answer.StatusCode != http.StatusServiceUnavailable {
+			s.t.Errorf("open stream %d: %v", i, err)
+		}
+		return false
+	}
+	lines := fmt.Appendf(nil, `{"n":0,"hello":{"runner_id":"waiting%d"}}`+"\n", i)
+	for n := range subscriptions {
+		lines = fmt.Appendf(lines, `{"n":%d,"subscribe":{"types":["waiting%d"],"credit":1}}`+"\n", n+1, i)
+	}
+	if err := conn.Write(s.t.Context(), websocket.MessageText, lines); err != nil {
+		s.t.Errorf("stream %d: %v", i, err)
+		return false
+	}
+	for answered := 0; answered <= subscriptions; {
+		_, text, err := conn.Read(s.t.Context())
+		if err != nil {
+			s.t.Errorf("stream %d: %v", i, err)
+			return false
+		}
+		for line := range bytes.Lines(text) {
+			var l struct {
+				Problem *struct{ Code string }
+			}
+			switch err := json.Unmarshal(line, &l); {
+			case err != nil || l.Problem != nil && l.Problem.Code != "overloaded":
+				s.t.Errorf("stream %d: %s, %v", i, line, err)
+				return false
+			case l.Problem != nil:
+				return false
+			}
+			answered++
+		}
+	}
+	go func() {
+		for { // pings are answered
+			if _, _, err := conn.Read(context.Background()); err != nil {
+				return
+			}
+		}
+	}()
+	return true
 }
 
 // valuesBody has a thousand jobs with a value of meta each.

@@ -25,9 +25,9 @@ const (
 // TestLimits: a server with as much of everything as it may have goes on within its memory, holds nobody up for long, and
 // starts again.
 func TestLimits(t *testing.T) {
-	n := amounts{values: 20, queues: 5, lines: 40_000, groups: 5, payloads: 20, keys: 200, sessions: 200, claims: 200}
+	n := amounts{values: 20, queues: 5, lines: 40_000, groups: 5, payloads: 20, keys: 200, sessions: 200, claims: 200, streams: 20}
 	if *full {
-		n = amounts{values: *values, queues: 1000, lines: 4_000_000, groups: 200, payloads: 200, keys: 50_000, sessions: 50_000, claims: 50_000}
+		n = amounts{values: *values, queues: 1000, lines: 4_000_000, groups: 200, payloads: 200, keys: 500_000, sessions: 1_000_000, claims: 50_000, streams: 6250}
 	}
 	load := loadOfMachine(t)
 	s := newServer(t, memory)

@@ -34,8 +34,11 @@ type server struct {
 // mostHeld is for how long a command may hold the applier. It is one of the times that the server counts commands by.
 const mostHeld = 20 * time.Millisecond
 
-// callers is how many requests are under way at once while the server is filled.
-const callers = 2
+// How many requests are under way at once while the server is filled: bulk creates, and requests for one thing.
+const (
+	bulk   = 2
+	single = 32
+)
 
 // newServer starts a server in a cgroup with so much memory.
 func newServer(t *testing.T, memory int64) *server {
@@ -44,26 +47,19 @@ func newServer(t *testing.T, memory int64) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	group, err := newMemoryCgroup(memory)
+	enter, err := rig.LimitMemory(t, memory)
 	if err != nil {
-		const needed = "TESTS_NEED_CGROUPS"
-		if os.Getenv(needed) != "" {
-			t.Fatalf("%s is set, and %v", needed, err)
-		}
 		t.Skipf("this test needs a memory cgroup, and the right to make one: %v", err)
 	}
 	dir := t.TempDir()
 	script := filepath.Join(dir, "limited")
-	if err := os.WriteFile(script, fmt.Appendf(nil, "#!/bin/sh\n%s && exec '%s' \"$@\"\n", group.enter(), binary), 0o755); err != nil {
+	if err := os.WriteFile(script, fmt.Appendf(nil, "#!/bin/sh\n%s && exec '%s' \"$@\"\n", enter, binary), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	s := &server{t: t, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: callers}}}
+	s := &server{t: t, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: single}}}
 	s.Process = &daybooktest.Process{Binary: script, Data: filepath.Join(dir, "data"), Args: []string{"--log-level", "warn"}, Log: &s.log}
 	t.Cleanup(func() {
 		if err := s.Kill(); err != nil {
-			t.Error(err)
-		}
-		if err := group.remove(); err != nil {
 			t.Error(err)
 		}
 		if t.Failed() {
@@ -161,8 +157,8 @@ func (s *server) create(path, kind string, body []byte, header ...string) bool {
 	}
 }
 
-// each calls do for 0 … n-1, several at once, until one returns false, and returns how many returned true.
-func (s *server) each(n int, do func(i int) bool) int {
+// each calls do for 0 … n-1, with so many callers at once, until one returns false, and returns how many returned true.
+func (s *server) each(n, callers int, do func(i int) bool) int {
 	s.t.Helper()
 	var next, done atomic.Int64
 	var stopped atomic.Bool

@@ -1,4 +1,4 @@
-package limits
+package rig
 
 import (
 	"errors"
@@ -16,7 +16,7 @@ type memoryCgroup struct{ dir string }
 // missing.
 func newMemoryCgroup(bytes int64) (memoryCgroup, error) {
 	var problems []error
-	name := fmt.Sprintf("daybook-limits-%d", os.Getpid())
+	name := fmt.Sprintf("daybook-%d", os.Getpid())
 	for _, version := range []struct{ kind, option, membership, limit string }{
 		{"cgroup", "memory", "memory", "memory.limit_in_bytes"},
 		{"cgroup2", "", "", "memory.max"},

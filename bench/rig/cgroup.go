@@ -1,0 +1,26 @@
+package rig
+
+import (
+	"os"
+	"testing"
+)
+
+// LimitMemory creates a memory cgroup with so many bytes for a test, and returns a line of shell that moves the shell into it. It
+// fails the test if none can be made and TESTS_NEED_CGROUPS is set; otherwise the error says what is missing.
+func LimitMemory(t *testing.T, bytes int64) (enter string, err error) {
+	t.Helper()
+	group, err := newMemoryCgroup(bytes)
+	if err != nil {
+		const needed = "TESTS_NEED_CGROUPS"
+		if os.Getenv(needed) != "" {
+			t.Fatalf("%s is set, and %v", needed, err)
+		}
+		return "", err
+	}
+	t.Cleanup(func() {
+		if err := group.remove(); err != nil {
+			t.Error(err)
+		}
+	})
+	return group.enter(), nil
+}
