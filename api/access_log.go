@@ -10,6 +10,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 	"github.com/rs/zerolog"
+
+	"github.com/daybookq/daybook/ingest"
 )
 
 // around wraps every request, also one that matches no route. It calls the guard and the handler, answers a refusal,
@@ -90,6 +92,7 @@ func (s *Server) logAccess(c echo.Context, a access) {
 		level = zerolog.DebugLevel
 	case a.problem != nil && a.problem.status == http.StatusInternalServerError:
 		level = zerolog.ErrorLevel
+	case errors.Is(a.err, ingest.ErrNotReady), errors.Is(a.err, ingest.ErrClosed): // a start or a stop, which the log has said
 	case a.status >= http.StatusInternalServerError:
 		level = zerolog.WarnLevel
 	case a.route.hot && a.status < http.StatusBadRequest, a.status == statusClientGone:

@@ -234,6 +234,9 @@ func TestEngineErrors(t *testing.T) {
 			if c.err == nil && !strings.Contains(log.String(), "a broken invariant") {
 				t.Errorf("the log does not have the panic: %s", log.String())
 			}
+			if calm := c.err == ingest.ErrClosed || c.err == ingest.ErrNotReady; calm != strings.Contains(log.String(), `"level":"info"`) && c.status == 503 {
+				t.Errorf("log: %s", log.String())
+			}
 			if c.status == 500 && !strings.Contains(log.String(), `"level":"error"`) {
 				t.Errorf("log: %s", log.String())
 			}
