@@ -92,7 +92,7 @@ func (s *Server) logAccess(c echo.Context, a access) {
 		level = zerolog.DebugLevel
 	case a.problem != nil && a.problem.status == http.StatusInternalServerError:
 		level = zerolog.ErrorLevel
-	case errors.Is(a.err, ingest.ErrNotReady), errors.Is(a.err, ingest.ErrClosed): // a start or a stop, which the log has said
+	case a.problem != nil && isCalm(a.problem, a.err):
 	case a.status >= http.StatusInternalServerError:
 		level = zerolog.WarnLevel
 	case a.route.hot && a.status < http.StatusBadRequest, a.status == statusClientGone:
@@ -123,6 +123,11 @@ func (s *Server) logAccess(c echo.Context, a access) {
 		e = e.Str("error", text)
 	}
 	e.Msg("request")
+}
+
+// isCalm reports whether a refusal is one of a server that starts or stops, which the log has said already.
+func isCalm(p *problem, err error) bool {
+	return p.code == codeShutdown || errors.Is(err, ingest.ErrNotReady)
 }
 
 // uploadsPath is what the paths with secrets begin with. The id of an upload is the only secret in a path: whoever knows it

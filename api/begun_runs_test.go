@@ -4,10 +4,14 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/coder/websocket"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
 )
 
 // TestBegunRuns: when a stream ends, the runs that its client has said to have begun count as attempts, and their jobs wait
@@ -61,23 +65,6 @@ func TestBegunRuns(t *testing.T) {
 		_ = c.conn.CloseNow()
 		judge(ids)
 	})
-	t.Run("before the lease ends", func(t *testing.T) {
-		c, stream, claim, ids := hold(`{"runner_id":"r","linger_ms":600000}`)
-		all := &r.server.streams
-		all.mu.Lock()
-		h := &all.all[stream].holding
-		all.mu.Unlock()
-		h.mu.Lock()
-		for id, held := range h.claims {
-			if id.String() == claim { // the server keeps its real lease, which ends much later
-				held.since = time.Now().Add(100*time.Millisecond + maxLeaseMargin - held.lease)
-			}
-		}
-		h.mu.Unlock()
-		_ = c.conn.CloseNow()
-		judge(ids)
-		r.until("the rest lingers", func() bool { _, lingering := all.count(); return lingering == 1 })
-	})
 	t.Run("another stream has taken the claim over", func(t *testing.T) {
 		for _, broken := range []bool{true, false} {
 			c, stream, claim, ids := hold(`{"runner_id":"r","linger_ms":60000}`)
@@ -110,6 +97,109 @@ func TestBegunRuns(t *testing.T) {
 			t.Errorf("%v", doc)
 		}
 	})
+}
+
+// early is an engine whose leases seem to end sooner than they do.
+type early struct {
+	runnerReader
+	byMs atomic.Int64
+}
+
+func (e *early) ClaimDocument(id job.ID, parts store.Parts) (store.Claim, []job.Job, error) {
+	doc, jobs, err := e.runnerReader.ClaimDocument(id, parts)
+	for i := range jobs {
+		jobs[i].DeadlineAt -= e.byMs.Load()
+	}
+	return doc, jobs, err
+}
+
+// TestLingerEndsWithTheLease: a claim that lingers goes back shortly before its lease ends, because the end of a lease counts an
+// attempt of each job. It stays if the lease is longer than the stream knows, by whichever tickle.
+func TestLingerEndsWithTheLease(t *testing.T) {
+	const leaseMs = 100_000
+	ends := &early{}
+	r := start(t, func(s *setup) {
+		ends.runnerReader = s.runnerReader
+		s.runnerReader = ends
+	})
+	hold := func(typ string, hello string) (c *streamClient, h *heldClaim, claim string, ids []string) {
+		r.post("/jobs/create", fmt.Sprintf(`[{"type":%q},{"type":%[1]q}]`, typ)).object(http.StatusCreated)
+		c = r.open()
+		c.ok(c.send("hello", hello))
+		claim, ids = c.pushed(c.send("subscribe", fmt.Sprintf(`{"types":[%q],"credit":2,"max":2,"lease_ms":%d}`, typ, leaseMs)))
+		if len(ids) != 2 {
+			t.Fatalf("got %v", ids)
+		}
+		c.ok(c.send("begin", fmt.Sprintf(`{"claim_id":%q,"job_ids":[%q]}`, claim, ids[0])))
+		return c, r.heldClaim(claim), claim, ids
+	}
+	setSince := func(h *heldClaim, since time.Time) {
+		h2 := r.holder(h.id)
+		h2.mu.Lock()
+		defer h2.mu.Unlock()
+		h.since = since
+	}
+	lingering := func(n int) {
+		r.until("so many streams linger", func() bool { _, l := r.server.streams.count(); return l == n })
+	}
+
+	c, h, _, ids := hold("short", `{"runner_id":"r","linger_ms":600000}`)
+	ends.byMs.Store(leaseMs - 1000) // less than maxLeaseMargin is left
+	setSince(h, time.Now().Add(-leaseMs*time.Millisecond))
+	_ = c.conn.CloseNow()
+	want(t, r.await(ids[0], "deferred"), "run_attempts", 1.0, "code", "lost")
+	want(t, r.await(ids[1], "pending"), "run_attempts", 0.0)
+	lingering(0)
+	ends.byMs.Store(0)
+
+	for name, tickle := range map[string]string{
+		"nothing": "", "claim": `{"claim_id":"CLAIM"}`, "jobs": `{"job_ids":["JOB0","JOB1"]}`, "runner": `{"runner_id":"RUNNER"}`, "shorter": `{"lease_ms":1000}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, h, claim, ids := hold("long-"+name, fmt.Sprintf(`{"runner_id":"long-%s","linger_ms":600000}`, name))
+			if tickle != "" {
+				c.ok(c.send("tickle", strings.NewReplacer("CLAIM", claim, "JOB0", ids[0], "JOB1", ids[1], "RUNNER", "long-"+name).Replace(tickle)))
+			}
+			setSince(h, time.Now().Add(-h.lease)) // as if the stream had seen no tickle for so long
+			_ = c.conn.CloseNow()
+			lingering(1)
+			all := &r.server.streams
+			r.until("the server has looked the lease up", func() bool {
+				all.mu.Lock()
+				defer all.mu.Unlock()
+				return time.Until(h.beforeLeaseEnds()) > 0
+			})
+			for _, id := range ids {
+				want(t, r.get("/jobs/"+id).object(http.StatusOK), "status", "active")
+			}
+			all.mu.Lock()
+			kept := all.holders[h.id].lingerer
+			all.mu.Unlock()
+			r.server.giveBack(all.expire(kept))
+			lingering(0)
+		})
+	}
+}
+
+// heldClaim returns what a stream knows of a claim that it holds.
+func (r *rig) heldClaim(claim string) *heldClaim {
+	r.Helper()
+	id, err := job.ParseID(claim)
+	if err != nil {
+		r.Fatal(err)
+	}
+	h := r.holder(id)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.claims[id]
+}
+
+// holder returns the holding of the stream that holds a claim.
+func (r *rig) holder(claim job.ID) *holding {
+	all := &r.server.streams
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	return &all.holders[claim].stream.holding
 }
 
 // TestBeginRefused: a begin without a number has no answer, so a mistake in it ends the stream.

@@ -119,6 +119,7 @@ func TestClaim(t *testing.T) {
 		{"bad type", `{"runner_id":"r","types":[""]}`, "types[0]"},
 		{"too many types", `{"runner_id":"r","types":["a"` + strings.Repeat(`,"a"`, job.MaxClaimNames) + `]}`, "types"},
 		{"unknown", `{"runner_id":"r","order":"fair"}`, "order"},
+		{"depth", `{"runner_id":"r","complete":` + repeat('[', 10_001), "complete" + strings.Repeat("[0]", 83) + "…"},
 		{"strategy unknown", `{"runner_id":"r","strategy":"best"}`, "strategy"},
 		{"strategy distinct by its name alone", `{"runner_id":"r","strategy":"prefer_distinct"}`, "strategy"},
 		{"strategy without a name", `{"runner_id":"r","strategy":{}}`, "strategy.name"},

@@ -55,11 +55,13 @@ func (h *holding) count(bytes int64) {
 
 // heldClaim is a claim that a stream holds.
 type heldClaim struct {
-	id    job.ID
-	sub   *subscription // whose credit it counts against; nil: none
-	runs  []heldRun
-	left  int       // jobs that have not ended
-	since time.Time // when it was made, or the last tickle
+	id   job.ID
+	sub  *subscription // whose credit it counts against; nil: none
+	runs []heldRun
+	left int // jobs that have not ended
+	// Since the claim was made, or last tickled as a whole, its leases last for lease at least. Tickles that the stream does not
+	// see make them longer.
+	since time.Time
 	lease time.Duration
 }
 
@@ -67,6 +69,11 @@ type heldClaim struct {
 // counts all of them.
 func (c *heldClaim) beforeLeaseEnds() time.Time {
 	return c.since.Add(c.lease - min(c.lease/4, maxLeaseMargin))
+}
+
+// isDue reports whether it is that time, or will be soon: claims of about the same time go back together.
+func (c *heldClaim) isDue(now time.Time) bool {
+	return c.beforeLeaseEnds().Before(now.Add(dueTogether))
 }
 
 // bytes is about what the claim takes in memory.
@@ -137,16 +144,17 @@ func setBit(bits *[]uint64, i, n int) bool {
 
 func hasBit(bits []uint64, i int) bool { return bits != nil && bits[i/64]&(1<<(i%64)) != 0 }
 
-// begin notes that the run of a job has begun.
-func (c *heldClaim) begin(id job.ID) {
+// begin notes that the run of a job has begun, and reports whether the job is one of the claim's.
+func (c *heldClaim) begin(id job.ID) bool {
 	for i := range c.runs {
 		r := &c.runs[i]
 		line := id.Line() - r.first.Line()
 		if line >= 0 && line < r.n && r.first.WithLine(id.Line()) == id {
 			setBit(&r.begun, line, r.n)
-			return
+			return true
 		}
 	}
+	return false
 }
 
 // beginAs notes that the runs have begun that have begun by what another stream knew of the same claim.
@@ -275,16 +283,19 @@ func (h *holding) tickled(cmd *job.Tickle, t *store.Tickled) {
 	for _, id := range cmd.IDs { // a tickle that names jobs says that they run
 		if c := h.claims[cmd.Claim]; c != nil {
 			c.begin(id)
+			c.shorten(cmd.LeaseMs)
 			continue
 		}
 		for _, c := range h.claims {
-			c.begin(id)
+			if c.begin(id) {
+				c.shorten(cmd.LeaseMs)
+			}
 		}
 	}
 	if cmd.Claim.IsZero() {
 		for _, c := range h.claims {
-			if h.end(c, t.Lost); t.Held > 0 && len(cmd.IDs) == 0 {
-				c.renew(now, cmd)
+			if h.end(c, t.Lost); t.Held > 0 && len(cmd.IDs) == 0 && cmd.LeaseMs == 0 {
+				c.since = now
 			}
 		}
 		return
@@ -294,17 +305,19 @@ func (h *holding) tickled(cmd *job.Tickle, t *store.Tickled) {
 	switch {
 	case c == nil || len(cmd.IDs) > 0:
 	case t.Held > 0:
-		c.renew(now, cmd)
+		c.since = now
+		if cmd.LeaseMs > 0 {
+			c.lease = time.Duration(cmd.LeaseMs) * time.Millisecond
+		}
 	case t.Refusal == job.Granted || t.Refusal == job.ClaimLost:
 		h.drop(cmd.Claim)
 	}
 }
 
-// renew notes that a tickle renewed the lease of all jobs of the claim.
-func (c *heldClaim) renew(now time.Time, cmd *job.Tickle) {
-	c.since = now
-	if cmd.LeaseMs > 0 {
-		c.lease = time.Duration(cmd.LeaseMs) * time.Millisecond
+// shorten notes that a job of the claim has a lease of its own of so many ms; 0: as long as before.
+func (c *heldClaim) shorten(leaseMs int64) {
+	if leaseMs > 0 {
+		c.lease = min(c.lease, time.Duration(leaseMs)*time.Millisecond)
 	}
 }
 
@@ -339,6 +352,7 @@ func (h *holding) countFor(u *subscription) {
 const (
 	// maxLeaseMargin is how long before the end of its lease a claim that lingers goes back: enough for a busy server.
 	maxLeaseMargin = 2 * time.Second
+	dueTogether    = 100 * time.Millisecond
 	// leaseSlack is how long after the end of a lease a claim is looked up. The server abandons jobs a little late.
 	leaseSlack = time.Second
 	// maxLookups bounds the claims that one heartbeat looks up.
@@ -440,7 +454,8 @@ func (t *stream) adopt(resume string, ids []job.ID) (opened []openedClaim, err e
 			continue
 		}
 		opened = append(opened, openedClaim{id, doc.Held})
-		c := &heldClaim{id: id, since: time.Now(), lease: time.Duration(doc.LeaseMs) * time.Millisecond}
+		c := &heldClaim{id: id, lease: time.Duration(doc.LeaseMs) * time.Millisecond}
+		c.since = t.s.firstLeaseEnd(jobs).Add(-c.lease)
 		for i := range jobs {
 			c.hold(jobs[i].ID, 1)
 		}

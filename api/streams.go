@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -212,7 +213,7 @@ func (l *streams) ended(t *stream) {
 	if len(kept.claims) > 0 {
 		l.lingering[t.id] = kept
 		if !t.successor {
-			kept.timer = time.AfterFunc(time.Until(kept.next()), func() { t.s.giveBack(l.expireDue(kept)) })
+			kept.timer = time.AfterFunc(time.Until(kept.next()), func() { t.s.expireDue(kept) })
 		}
 	} else {
 		held.release()
@@ -239,29 +240,78 @@ func (l *streams) expire(kept *lingerer) (back []*heldClaim) {
 	return l.expireAt(kept, kept.until)
 }
 
-// expireDue returns the claims of a lingerer that go back now, and waits for the next ones.
-func (l *streams) expireDue(kept *lingerer) (back []*heldClaim) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if kept.timer == nil {
-		return nil
+// expireDue gives back the claims of a lingerer whose time is over, and waits for the next ones. Before a lease ends it asks the
+// state: tickles that the stream did not see, and a start of the server, make leases end later than is known here.
+func (s *Server) expireDue(kept *lingerer) {
+	for _, id := range s.streams.due(kept) {
+		ends := s.leasesEnd(id)
+		s.streams.mu.Lock()
+		if c := kept.claims[id]; c != nil {
+			c.since = ends.Add(-c.lease)
+		}
+		s.streams.mu.Unlock()
 	}
-	return l.expireAt(kept, time.Now())
+	s.streams.mu.Lock()
+	var back []*heldClaim
+	if kept.timer != nil {
+		back = s.streams.expireAt(kept, time.Now())
+	}
+	s.streams.mu.Unlock()
+	s.giveBack(back)
 }
 
+// due returns the claims of a lingerer whose leases seem to end; none if its time is over, so that all go back.
+func (l *streams) due(kept *lingerer) (claims []job.ID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	if l.lingering[kept.id] != kept || kept.timer == nil || !now.Before(kept.until) {
+		return nil
+	}
+	for id, c := range kept.claims {
+		if c.isDue(now) {
+			claims = append(claims, id)
+		}
+	}
+	return claims
+}
+
+// leasesEnd returns when the first lease of the claim's jobs ends; the zero time if it holds none, or they cannot be read.
+func (s *Server) leasesEnd(claim job.ID) time.Time {
+	var jobs []job.Job
+	err := s.pages.do(context.Background(), func() (err error) {
+		_, jobs, err = s.engine.ClaimDocument(claim, 0)
+		return err
+	})
+	if err != nil || len(jobs) == 0 {
+		return time.Time{}
+	}
+	return s.firstLeaseEnd(jobs)
+}
+
+// firstLeaseEnd returns when the first lease of active jobs ends.
+func (s *Server) firstLeaseEnd(jobs []job.Job) time.Time {
+	first := int64(math.MaxInt64)
+	for i := range jobs {
+		first = min(first, jobs[i].DeadlineAt)
+	}
+	return time.Now().Add(time.Duration(min(first-s.engine.Now(), job.MaxLeaseMs)) * time.Millisecond)
+}
+
+// expireAt removes the claims of a lingerer whose time is over, and returns them. They are going back. The caller holds l.mu.
 func (l *streams) expireAt(kept *lingerer, now time.Time) (back []*heldClaim) {
 	if l.lingering[kept.id] != kept {
 		return nil
 	}
 	over := !now.Before(kept.until)
 	for id, c := range kept.claims {
-		if over || !now.Before(c.beforeLeaseEnds()) {
+		if over || c.isDue(now) {
 			delete(kept.claims, id)
 			l.holders[id] = holder{}
 			back = append(back, c)
 		}
 	}
-	if over {
+	if len(kept.claims) == 0 {
 		delete(l.lingering, kept.id)
 		kept.held.release()
 	} else {

@@ -64,10 +64,10 @@ func decodeValue(prefix string, text []byte, into any, more ...json.Options) err
 	return badRequest("", "the JSON is not valid: "+shortened(err.Error()))
 }
 
-// fieldName returns the readable form of a JSON pointer, such as outcomes[3].job_id.
 // maxJSONDepth is how deep arrays and objects may be nested, by the package jsontext.
 const maxJSONDepth = 10_000
 
+// fieldName returns the readable form of a JSON pointer, such as outcomes[3].job_id.
 func fieldName(prefix string, p jsontext.Pointer) string {
 	const most = 256
 	b := []byte(prefix)

@@ -70,6 +70,7 @@ func (s *Server) tickle(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	s.streams.tickled(&cmd, &tickled)
 	if len(tickled.Lost) > 0 {
 		return refused(tickled.Lost[0].Refusal)
 	}

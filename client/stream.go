@@ -20,7 +20,7 @@ import (
 type StreamOptions struct {
 	RunnerID string
 	// Linger is how long the server keeps the stream's jobs for this runner after the connection has ended, at most 10
-	// minutes. 0 means that they return to their queues at once.
+	// minutes, and at most until shortly before their leases end. 0 means that they return to their queues at once.
 	Linger time.Duration
 	// Resume is the ID of an earlier stream of this runner, whose connection the server closes. Claims are the claims
 	// that the runner still has. They become claims of this stream. The other claims of the earlier stream return to

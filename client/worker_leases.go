@@ -9,7 +9,7 @@ import (
 var (
 	// errByClock ends handlers by the worker's own clock. The server has not said that the job is lost.
 	errByClock    = fmt.Errorf("%w by the worker's clock", ErrLeaseLost)
-	errLeaseEnded = fmt.Errorf("%w: no tickle succeeded for the length of the lease", errByClock)
+	errLeaseEnded = fmt.Errorf("%w: no tickle succeeded before the end of the lease", errByClock)
 	errTimedOut   = fmt.Errorf("%w: the job ran longer than its timeout_ms", errByClock)
 )
 
@@ -18,9 +18,10 @@ type leaseTimes struct {
 	received time.Time // when the claim's answer arrived
 	tickleAt time.Time
 	endsAt   time.Time
-	tickling bool // a tickle is under way
-	failures int  // failed tickles since the last success
-	released bool // the claim is no longer tickled
+	leaseEnd time.Time // endsAt, unless the stream of the claim was lost since the last tickle
+	tickling bool      // a tickle is under way
+	failures int       // failed tickles since the last success
+	released bool      // the claim is no longer tickled
 }
 
 // startLease returns when a new claim is tickled, and when its lease ends.
@@ -43,6 +44,7 @@ func startLease(lease time.Duration, sent time.Time, got *Claim) (l leaseTimes) 
 	if late.After(l.endsAt) {
 		l.endsAt = late
 	}
+	l.leaseEnd = l.endsAt
 	return l
 }
 
@@ -177,6 +179,7 @@ func (r *running) tickle(c *heldClaim) {
 	case err == nil:
 		c.failures = 0
 		c.endsAt = sent.Add(c.lease)
+		c.leaseEnd = c.endsAt
 		c.tickleAt = sent.Add(tickleAfter(c.lease))
 		r.lose(c, held.Lost)
 	case errors.Is(err, ErrClaimLost), errors.Is(err, ErrCancelled):
@@ -190,6 +193,7 @@ func (r *running) tickle(c *heldClaim) {
 	default:
 		if refused != nil && refused.Code == "not_ready" {
 			c.endsAt = sent.Add(c.lease)
+			c.leaseEnd = c.endsAt
 		}
 		c.tickleAt = time.Now().Add(min(tickleAfter(c.lease), backoff(c.failures)))
 		c.failures++

@@ -21,7 +21,7 @@ type streamState struct {
 const (
 	// streamLinger is how long the server keeps the worker's jobs when their connection breaks, unless the worker uses
 	// them before. It is long enough for a restart of the server. The jobs of a worker that was killed wait as long, or
-	// until their leases end.
+	// until shortly before their leases end.
 	streamLinger = 30 * time.Second
 	// maxLeaseMargin is how long before the end of a lease the server returns jobs that linger; a quarter of a short lease.
 	maxLeaseMargin = 2 * time.Second
@@ -150,8 +150,10 @@ func (r *running) streamLost(s *Stream) {
 	defer r.mu.Unlock()
 	last := time.Unix(0, s.heard.Load()).Add(streamLinger)
 	for c := range r.leases.claims {
-		if c.endsAt = c.endsAt.Add(-min(c.lease/4, maxLeaseMargin)); last.Before(c.endsAt) {
-			c.endsAt = last
+		for _, at := range []time.Time{last, c.leaseEnd.Add(-min(c.lease/4, maxLeaseMargin))} {
+			if at.Before(c.endsAt) {
+				c.endsAt = at
+			}
 		}
 	}
 	r.tickleAll()

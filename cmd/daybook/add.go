@@ -297,7 +297,11 @@ func (f *addFlags) stopped(cmd *cobra.Command, resumed bool, result *client.AddR
 	_, isChanged := errors.AsType[*errInputChanged](err)
 	_, isRefused := errors.AsType[*client.Error](err)
 	if resumed && !isChanged && (errors.Is(err, client.ErrBadRequest) && !isRefused || errors.Is(err, client.ErrKeyReused)) {
-		err, isChanged = &errInputChanged{where: "its lines are split in other places"}, true
+		where := "its lines are split in other places"
+		if isRefused {
+			where = err.Error()
+		}
+		err, isChanged = &errInputChanged{where: where}, true
 	}
 	if isChanged {
 		return err

@@ -120,7 +120,13 @@ func TestAdd(t *testing.T) {
 		}
 		r := execute(t, "a\n"+line+"x\nb\n", "add", "--server", s.url, "--type", "longer")
 		// On a slow machine the next line may arrive so late that the first one is posted alone.
-		if r.code != exitRefused || !strings.Contains(r.errs, "line 2: ") || !strings.Contains(r.errs, " lines are stored in ") && !strings.Contains(r.errs, "nothing was stored") || strings.Contains(r.errs, "--key") {
+		if r.code != exitRefused || !strings.Contains(r.errs, "line 2: ") || !strings.Contains(r.errs, " lines are stored in ") && !strings.Contains(r.errs, "nothing was stored") {
+			t.Errorf("exit code %d: %s", r.code, r.errs)
+		}
+	})
+	t.Run("a file with a line that is too long", func(t *testing.T) {
+		r := execute(t, "", "add", "--server", s.url, "--type", "longer", written(t, "in", strings.Repeat("x", job.MaxPayloadBytes+1)))
+		if r.code != exitRefused || !strings.Contains(r.errs, "nothing was stored: line 1: ") || strings.Contains(r.errs, "--key") {
 			t.Errorf("exit code %d: %s", r.code, r.errs)
 		}
 	})

@@ -44,7 +44,7 @@ func networkOf(address *net.TCPAddr) string {
 // password in it. check refuses a text that is not an address.
 func serverFlag(cmd *cobra.Command, to *serverAddress) {
 	flags := cmd.Flags()
-	flags.Var(to, "server", "address of the server: a URL, host or host:port, or mdns: to find it on the local network")
+	flags.Var(to, "server", "address of the server: a URL, host:port, a host whose server listens on port 1717, or mdns: to find it on the local network")
 	flags.StringVar(&to.context, "context", "", "name of a server that was stored with \"daybook context add\"")
 	cmd.MarkFlagsMutuallyExclusive("server", "context")
 	completeFlag(cmd, "context", contextNames)
@@ -122,7 +122,8 @@ func withPort(address string) string {
 	if i := strings.LastIndexByte(host, ':'); host == "" || i > strings.LastIndexByte(host, ']') {
 		return address
 	}
-	return authority + ":1717" + strings.TrimPrefix(address, authority)
+	_, port, _ := strings.Cut(defaultListen, ":")
+	return authority + ":" + port + strings.TrimPrefix(address, authority)
 }
 
 // redacted replaces the user and password in an address, even if the address is not a URL.

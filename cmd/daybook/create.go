@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
@@ -222,8 +221,8 @@ func (f *createFlags) newJob(cmd *cobra.Command, args []string) (j client.NewJob
 		return j, usageError{fmt.Errorf("the payload has more than %d bytes, which is the maximum; store it with `daybook blob put`, and send its address", job.MaxPayloadBytes)}
 	}
 	if f.asValue {
-		if !jsontext.Value(j.Payload).IsValid() {
-			return j, usageError{errors.New("the payload is not a JSON value, or an object of it has a name twice; without --value it is sent as text")}
+		if err := checkValue(j.Payload); err != nil {
+			return j, usageError{fmt.Errorf("the payload: %w; without --value it is sent as text", err)}
 		}
 		j.Kind = client.JSON
 	}

@@ -45,7 +45,8 @@ func newDisk() *cobra.Command {
 		Long: `Show how many bytes the journal, the store and the blobs have, how many are free, and which queues have the most.
 
 The bytes of a queue are an estimate: the command reads a few of the oldest jobs of each status, multiplies the
-mean length of their documents by the number of jobs, and divides the bytes of journal and store in this ratio. Ended jobs
+mean length of their documents by the number of jobs, and, if that is more than the journal and the store have,
+divides their bytes in this ratio. Ended jobs
 are removed when their retention is over; "daybook rm --queue CLIENT/TYPE --status completed" removes them now. The
 space of removed jobs is free after the store has been compacted in the background, and that of old volumes of the
 journal when all of their commands are in the store.`,
@@ -114,7 +115,7 @@ func (r *remote) readDiskUse(cmd *cobra.Command) (use diskUse, err error) {
 	return use, nil
 }
 
-// share makes the bytes of all queues those of the journal and the store, which keep less of a job than its document has.
+// share makes the bytes of all queues those of the journal and the store, if the documents have more: they are compressed there.
 func (use *diskUse) share() {
 	var documents int64
 	for i := range use.Queues {
