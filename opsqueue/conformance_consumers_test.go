@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
 	"sync"
 	"testing"
 	"time"
@@ -21,13 +22,15 @@ import (
 func TestInit(t *testing.T) {
 	h := startHost(t, func(c *opsqueue.Config) {
 		c.HeartbeatInterval, c.MaxMissableHeartbeats = 2500*time.Millisecond, 7
-		c.DebugConnections = true
 	})
-	for _, name := range []string{"red", "green"} {
+	connID := regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
+	names := map[string]bool{}
+	for range 2 {
 		init, err := h.consumer().Init(h.ctx)
-		if want := (wire.Init{MaxMissableHeartbeats: 7, HeartbeatInterval: 2500 * time.Millisecond, VersionInfo: "v0.40.1", ConnID: name}); err != nil || init != want {
+		if want := (wire.Init{MaxMissableHeartbeats: 7, HeartbeatInterval: 2500 * time.Millisecond, VersionInfo: "v0.40.1", ConnID: init.ConnID}); err != nil || init != want || !connID.MatchString(init.ConnID) || names[init.ConnID] {
 			t.Errorf("%+v, %v, not %+v", init, err, want)
 		}
+		names[init.ConnID] = true
 	}
 }
 

@@ -145,7 +145,10 @@ func uint64CBOR(n uint64) []byte {
 
 // TestBytesOfMessages: each message of a connection, byte for byte.
 func TestBytesOfMessages(t *testing.T) {
-	h := startHost(t, func(c *opsqueue.Config) { c.DebugConnections = true; c.ReservationExpiration = 200 * time.Millisecond })
+	h := startHost(t, func(c *opsqueue.Config) {
+		c.ConnID = func() string { return "red" }
+		c.ReservationExpiration = 200 * time.Millisecond
+	})
 	size := int64(20)
 	s := stored("p", 2, "id", 42)
 	s.ChunkSize = &size

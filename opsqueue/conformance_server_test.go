@@ -52,13 +52,9 @@ func startHost(t testing.TB, change ...func(*opsqueue.Config)) *host {
 // newHost is startHost without the start. The test may set wrap and wrapState before it calls start.
 func newHost(t testing.TB, change ...func(*opsqueue.Config)) *host {
 	t.Helper()
-	flags, err := opsqueue.ParseFlags(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), longestTest)
 	h := &host{
-		t: t, ctx: ctx, dir: t.TempDir(), config: opsqueue.ConfigOf(flags, opsqueue.Environment{}, nil),
+		t: t, ctx: ctx, dir: t.TempDir(), config: opsqueue.DefaultConfig(),
 		address: "127.0.0.1:0", violations: &stockclient.Violations{}, objects: &stockclient.ObjectStore{},
 	}
 	for _, c := range change {

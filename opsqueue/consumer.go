@@ -65,7 +65,7 @@ type connKey struct{}
 
 // serveConsumer answers GET /consumer.
 func (s *Server) serveConsumer(w http.ResponseWriter, r *http.Request) error {
-	c := &consumer{s: s, name: s.names.Next(time.Now()), reading: true, requests: make(chan struct{}, maxRequests)}
+	c := &consumer{s: s, name: s.config.ConnID(), reading: true, requests: make(chan struct{}, maxRequests)}
 	c.runner = runnerPrefix + s.instance + "/" + c.name
 	c.holding.init()
 	c.ctx, c.stop = context.WithCancel(s.running)

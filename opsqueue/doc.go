@@ -17,17 +17,8 @@
 //   - A chunk that a connection does not get, or still holds at its end, is available again at once.
 //   - Memory is bounded for each connection and for all of them.
 //
-// A program that starts the original's server can start this one in its place. A start uses, in this order:
-//
-//	argv ──ParseFlags──► Flags ──► listen ──NewListener──► connections ──Heartbeat──► each consumer
-//	environ ──ReadEnvironment──►     └──PortPipe──► the process that started this one
-//
 // Files, in the order of a start:
 //
-//   - flags.go, flag_values.go, humantime.go: the original's flags, with its names, defaults, texts and exit code; their
-//     values; durations such as `10 minutes`.
-//   - environment.go: the original's environment variables.
-//   - port_pipe.go: reporting the port to the process that started this one.
 //   - config.go, server.go, engine.go: the settings; the server; the interfaces to the engine and to its state.
 //   - listener.go, quickack_linux.go, quickack_other.go: connections that acknowledge each read at once.
 //
@@ -36,12 +27,9 @@
 //   - producer.go: the routes, and the requests of producers.
 //   - insert.go, submissions.go, about.go: creating a submission; its status, its end, lookups; what never changes of it.
 //   - names.go, trace_carrier.go: strategic metadata and strategies in Daybook's terms; the trace context.
-//   - consumer.go, connection_names.go, heartbeat.go: the connection of a consumer; its name; when it is pinged, and when
-//     it is dropped.
+//   - consumer.go, heartbeat.go: the connection of a consumer; when it is pinged, and when it is dropped.
 //   - reserve.go, holding.go: reserving chunks; the chunks that a connection holds, and their expiry.
 //   - endings.go: the ends of runs: reports of consumers, and the ends of reservations without a report.
 //   - restart.go: what an earlier server left.
 //   - metrics.go, backlog.go: the original's metrics; chunks that have not ended.
-//
-// To add a flag: a row in flagTable, a field in Flags, a row in docs/how-to/from-opsqueue.md (a test compares them).
 package opsqueue

@@ -23,7 +23,6 @@ type Server struct {
 	state       Queries
 	config      Config
 	log         *slog.Logger
-	names       ConnectionNames
 	instance    string // of this server, in the names of the runners
 	cache       aboutCache
 	endings     *endings
@@ -63,8 +62,11 @@ func New(engine Engine, state Queries, c Config) *Server {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	if c.ConnID == nil {
+		c.ConnID = newConnID
+	}
 	s := &Server{
-		engine: engine, state: state, config: c, log: c.Log, instance: rand.Text()[:8], names: ConnectionNames{Colours: c.DebugConnections},
+		engine: engine, state: state, config: c, log: c.Log, instance: rand.Text()[:8],
 		bodies: make(chan struct{}, maxBodies), replies: semaphore.NewWeighted(maxReplyBytes), messages: semaphore.NewWeighted(maxLongBytes), open: map[*consumer]struct{}{},
 	}
 	s.running, s.stop = context.WithCancel(context.Background())

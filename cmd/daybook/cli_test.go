@@ -100,9 +100,6 @@ func TestCLIWrongUse(t *testing.T) {
 			return // a help topic
 		}
 		words := strings.Fields(name)
-		if name == "opsqueue-serve" {
-			return // its usage is that of Opsqueue; see its own tests
-		}
 		r := execute(t, "", append(slices.Clone(words), "--no-such-flag")...)
 		if r.code != exitUsage {
 			t.Errorf("%s --no-such-flag: exit code %d", name, r.code)
@@ -179,7 +176,7 @@ func stable(text string, ids map[string]string) string {
 var withoutJSON = map[string]string{
 	"blob": "it needs a command", "context": "it needs a command", "fileset": "it needs a command", "handler": "it needs a command", "journal": "it needs a command",
 	"blob get": "it writes the bytes of the blob", "logs": "it writes what the job has printed", "licenses": "it writes texts", "man": "it writes files",
-	"serve": "it writes a log", "work": "it writes a log", "opsqueue-serve": "it has the flags of Opsqueue", "journal give-up": "it asks, and changes the journal once",
+	"serve": "it writes a log", "work": "it writes a log", "journal give-up": "it asks, and changes the journal once",
 }
 
 // TestCLIJSON: what each command prints with --json. The commands work on the data of one server, in an order.

@@ -624,7 +624,7 @@ func TestConfigOfEachVerb(t *testing.T) {
 	if verbs < 10 {
 		t.Errorf("%d commands have settings", verbs)
 	}
-	for _, tt := range [][2]string{{"nonsense", "there is no command"}, {"version", "has no settings"}, {"opsqueue-serve", "has no settings"}, {"serve -- extra", "only flags"}, {"serve -- --nonsense", "unknown flag"}, {"serve -- --max-attempts 0", "--max-attempts"}} {
+	for _, tt := range [][2]string{{"nonsense", "there is no command"}, {"version", "has no settings"}, {"serve -- extra", "only flags"}, {"serve -- --nonsense", "unknown flag"}, {"serve -- --max-attempts 0", "--max-attempts"}} {
 		if r := execute(t, "", append([]string{"config"}, strings.Fields(tt[0])...)...); r.code != exitUsage || !strings.Contains(r.errs, tt[1]) {
 			t.Errorf("%s: exit code %d: %s", tt[0], r.code, r.errs)
 		}

@@ -6,7 +6,6 @@
 //   - serve.go, serve_run.go, serve_blobs.go, serve_mdns.go, serve_traces.go, serve_opsqueue.go, serve_systemd.go: the settings of the server;
 //     how it starts, runs and stops; its blobs; how it announces itself; its traces; its listener for clients of Opsqueue;
 //     what it reports to systemd.
-//   - opsqueue_serve.go: the server with the command line of that of Opsqueue.
 //   - settings.go, config.go, config_file.go, config_print.go, environment.go, flag_values.go, time_flag.go: which flags are settings; their values
 //     from files in TOML and YAML, and from variables; the command config; durations, sizes, times.
 //   - address.go, open_files.go, memory_limit.go, garbage.go, profiles.go: addresses to listen on and to connect to; file

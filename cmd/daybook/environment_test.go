@@ -47,7 +47,7 @@ func TestUnknownVariables(t *testing.T) {
 	if _, err := os.Stat(data); err == nil {
 		t.Error("a refused start made the data directory")
 	}
-	for _, args := range [][]string{{"help", "environment"}, {"serve", "--help"}, {"__complete", "ser"}, {"opsqueue-serve", "--version"}} {
+	for _, args := range [][]string{{"help", "environment"}, {"serve", "--help"}, {"__complete", "ser"}} {
 		if r := execute(t, "", args...); r.code != exitOK || r.out == "" {
 			t.Errorf("%v: exit code %d: %s", args, r.code, r.errs)
 		}

@@ -36,7 +36,6 @@ var endless = map[string]string{
 	"DAYBOOK_LOG_FORMAT=console": "listening on",
 	"daybook restore /backups":   "listening on",
 	"daybook restore --verify":   "", // this one ends
-	"daybook opsqueue-serve":     "on port",
 	"daybook work":               "the runner has started",
 	"daybook work --config":      "", // this one ends
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -89,6 +90,11 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
+// silentExit is an error that is printed already, with the exit code.
+type silentExit int
+
+func (e silentExit) Error() string { return "exit code " + strconv.Itoa(int(e)) }
+
 // errProblems is returned if a check found problems. They are printed already.
 var errProblems = errors.New("the check failed")
 
@@ -154,9 +160,6 @@ func exitCode(err error) int {
 
 // hintFor returns the next step after an error of a command, or "". cmd may be nil.
 func hintFor(cmd *cobra.Command, err error) string {
-	if isOpsqueue := (opsqueueError{}); errors.As(err, &isOpsqueue) {
-		return hintForOpsqueue(isOpsqueue)
-	}
 	switch exitCode(err) {
 	case exitUsage:
 		if cmd != nil && cmd.HasParent() && cmd.Name() != "help" {

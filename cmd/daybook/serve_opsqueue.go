@@ -21,30 +21,30 @@ type opsqueueFlags struct {
 	opsqueue           string // its address; "": there is none
 	opsqueueExpiration durationFlag
 	opsqueueHeartbeat  durationFlag
+	opsqueueMissable   int
 	opsqueueRetries    int
 	opsqueueAge        durationFlag
+	opsqueueReturned   int
 }
 
-// define defines the flags. Their defaults are those of Opsqueue.
+// define defines the flags, whose defaults are Opsqueue's.
 func (f *opsqueueFlags) define(flags *pflag.FlagSet) {
-	original := opsqueueDefaults()
+	original := opsqueue.DefaultConfig()
 	f.opsqueueExpiration, f.opsqueueHeartbeat = durationFlag(original.ReservationExpiration), durationFlag(original.HeartbeatInterval)
 	f.opsqueueAge = durationFlag(original.MaxSubmissionAge)
 	flags.StringVar(&f.opsqueue, "opsqueue", "", "address of a second listener, which speaks the protocol of Opsqueue (default: none)")
 	flags.Var(&f.opsqueueExpiration, "opsqueue-reservation-expiration", "with --opsqueue: how long a consumer may hold a chunk")
 	flags.Var(&f.opsqueueHeartbeat, "opsqueue-heartbeat-interval", "with --opsqueue: time between two pings of a consumer")
+	flags.IntVar(&f.opsqueueMissable, "opsqueue-max-missable-heartbeats", int(original.MaxMissableHeartbeats), "with --opsqueue: how many pings a consumer may leave without an answer")
 	flags.IntVar(&f.opsqueueRetries, "opsqueue-max-chunk-retries", int(original.MaxChunkRetries), "with --opsqueue: how many times a chunk may run")
 	flags.Var(&f.opsqueueAge, "opsqueue-max-submission-age", "with --opsqueue: how long a submission is kept after it has ended")
+	flags.IntVar(&f.opsqueueReturned, "opsqueue-max-submissions-returned", int(original.MaxSubmissionsReturned), "with --opsqueue: how many ids the answer to a lookup by metadata has at most")
 }
 
-// opsqueueDefaults returns the original's defaults.
-func opsqueueDefaults() opsqueue.Flags {
-	flags, err := opsqueue.ParseFlags(nil)
-	if err != nil {
-		panic(fmt.Sprintf("the defaults of Opsqueue are refused: %v", err)) // they are constants
-	}
-	return flags
-}
+const (
+	maxMissableHeartbeats  = 1000
+	maxSubmissionsReturned = 1_000_000 // ids are in memory for an answer
+)
 
 // opsqueueAddress returns the address of --opsqueue; nil if there is none.
 func (f *serveFlags) opsqueueAddress() (*net.TCPAddr, error) {
@@ -55,7 +55,9 @@ func (f *serveFlags) opsqueueAddress() (*net.TCPAddr, error) {
 		checkDuration("--opsqueue-reservation-expiration", f.opsqueueExpiration, 1, job.MaxLeaseMs),
 		checkDuration("--opsqueue-heartbeat-interval", f.opsqueueHeartbeat, minHeartbeatMs, maxHeartbeatMs),
 		checkDuration("--opsqueue-max-submission-age", f.opsqueueAge, 0, job.MaxDelayMs),
+		job.CheckRange("--opsqueue-max-missable-heartbeats", int64(f.opsqueueMissable), 0, maxMissableHeartbeats),
 		job.CheckRange("--opsqueue-max-chunk-retries", int64(f.opsqueueRetries), 1, job.MaxAttempts),
+		job.CheckRange("--opsqueue-max-submissions-returned", int64(f.opsqueueReturned), 1, maxSubmissionsReturned),
 	} {
 		if err != nil {
 			return nil, usageError{err}
@@ -82,10 +84,11 @@ func (s *serverRun) startOpsqueue(ctx context.Context, engine *runningEngine, qu
 	if err != nil {
 		return nil, fmt.Errorf("--opsqueue: %w: %w", errListen, err)
 	}
-	config := opsqueue.ConfigOf(opsqueueDefaults(), opsqueue.Environment{}, slog.New(zerolog.NewSlogHandler(s.log)))
-	config.ReservationExpiration, config.HeartbeatInterval = time.Duration(s.opsqueueExpiration), time.Duration(s.opsqueueHeartbeat)
-	config.MaxSubmissionAge, config.MaxChunkRetries = time.Duration(s.opsqueueAge), uint32(s.opsqueueRetries)
-	config.MaxConnections = s.files.opsqueue
+	config := opsqueue.Config{
+		ReservationExpiration: time.Duration(s.opsqueueExpiration), HeartbeatInterval: time.Duration(s.opsqueueHeartbeat),
+		MaxMissableHeartbeats: uint64(s.opsqueueMissable), MaxChunkRetries: uint32(s.opsqueueRetries), MaxSubmissionAge: time.Duration(s.opsqueueAge),
+		MaxSubmissionsReturned: int64(s.opsqueueReturned), MaxConnections: s.files.opsqueue, Log: slog.New(zerolog.NewSlogHandler(s.log)),
+	}
 	s.log.Info().Str("address", listener.Addr().String()).Msg("listening for clients of Opsqueue")
 	once := sync.OnceFunc(s.serveOpsqueue(engine, listener, config, time.Duration(s.drain), quit))
 	unneeded := context.AfterFunc(ctx, once)

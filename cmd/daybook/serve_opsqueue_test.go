@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"path/filepath"
 	"regexp"
@@ -25,6 +27,40 @@ func (s *server) opsqueueAddress(t *testing.T) string {
 		t.Fatalf("the log has no address for clients of Opsqueue: %s", s.log)
 	}
 	return found[1]
+}
+
+// runSubmission runs a submission with two consumers.
+func runSubmission(ctx context.Context, t *testing.T, p *stockclient.Producer, consumers ...*stockclient.Consumer) {
+	t.Helper()
+	objects := &stockclient.ObjectStore{}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, len(consumers))
+	for _, c := range consumers {
+		go func() {
+			ended <- c.RunEachChunk(ctx, objects, wire.Strategy{Base: wire.Random}, func(_ wire.ReservedChunk, input []byte) ([]byte, error) {
+				return append(input, '!'), nil
+			})
+		}()
+	}
+	chunks := make([][]byte, 50)
+	for i := range chunks {
+		chunks[i] = fmt.Append(nil, i)
+	}
+	results, err := p.Run(ctx, objects, stockclient.Work{Chunks: chunks})
+	if err != nil {
+		t.Error(err)
+	}
+	for i, got := range results {
+		if want := fmt.Sprintf("%d!", i); string(got) != want {
+			t.Errorf("result %d is %q", i, got)
+		}
+	}
+	cancel()
+	for range consumers {
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("consumer: %v", err)
+		}
+	}
 }
 
 // TestServeOpsqueue: with --opsqueue, or its variable, as docs/how-to/from-opsqueue.md says, clients of Opsqueue use the same queue as Daybook's own.
@@ -57,12 +93,12 @@ func TestServeOpsqueue(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, s.log)
 	}
 
-	s = serving(t, data, "--opsqueue", "127.0.0.1:0", "--opsqueue-heartbeat-interval", "1s")
+	s = serving(t, data, "--opsqueue", "127.0.0.1:0", "--opsqueue-heartbeat-interval", "1s", "--opsqueue-max-missable-heartbeats", "7", "--opsqueue-max-submissions-returned", "1")
 	p = stockclient.NewProducer(s.opsqueueAddress(t), v)
 	defer p.Close()
 	last := stockclient.NewConsumer(s.opsqueueAddress(t), v)
 	defer last.Close()
-	if init, err := last.Init(ctx); err != nil || init.HeartbeatInterval != time.Second {
+	if init, err := last.Init(ctx); err != nil || init.HeartbeatInterval != time.Second || init.MaxMissableHeartbeats != 7 {
 		t.Errorf("%+v, %v", init, err)
 	}
 	if err := last.Complete(ctx, chunks[0].Chunk.ID, nil); err != nil {
@@ -70,6 +106,15 @@ func TestServeOpsqueue(t *testing.T) {
 	}
 	if _, err := p.Results(ctx, &stockclient.ObjectStore{}, id); err == nil || !strings.Contains(err.Error(), "is completed, and the object") {
 		t.Errorf("the end of the submission: %v", err) // its consumer stored no object
+	}
+	user := wire.NewMetadata([]wire.MetadataPair{{Key: "user", Value: 42}})
+	for i := range 2 {
+		if _, err := p.Insert(ctx, wire.InsertSubmission{StrategicMetadata: user, SeeObjectStorage: &wire.SeeObjectStorage{Prefix: fmt.Sprint("open", i), Count: 1}}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := p.LookupByMetadata(ctx, user); !errors.Is(err, stockclient.TooManyError(1)) {
+		t.Errorf("a lookup of two submissions: %v", err)
 	}
 	for _, violation := range v.List() {
 		t.Error(violation)
@@ -100,6 +145,8 @@ func TestServeOpsqueueRefusals(t *testing.T) {
 		{[]string{"--opsqueue", "0.0.0.0:0"}, exitUsage, "--insecure"},
 		{[]string{"--opsqueue", l.Addr().String()}, exitListen, "--opsqueue"},
 		{[]string{"--opsqueue", "127.0.0.1:0", "--opsqueue-max-chunk-retries", "0"}, exitUsage, "--opsqueue-max-chunk-retries"},
+		{[]string{"--opsqueue", "127.0.0.1:0", "--opsqueue-max-missable-heartbeats", "-1"}, exitUsage, "--opsqueue-max-missable-heartbeats"},
+		{[]string{"--opsqueue", "127.0.0.1:0", "--opsqueue-max-submissions-returned", "0"}, exitUsage, "--opsqueue-max-submissions-returned"},
 		{[]string{"--opsqueue", "127.0.0.1:0", "--opsqueue-heartbeat-interval", "1ms"}, exitUsage, "--opsqueue-heartbeat-interval"},
 		{[]string{"--opsqueue", "127.0.0.1:0", "--opsqueue-reservation-expiration", "0s"}, exitUsage, "--opsqueue-reservation-expiration"},
 	} {

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -123,9 +122,7 @@ type serverRun struct {
 	lost     func(registry.Runner) // gets each lost runner; nil without --on-lost
 	ended    func([]job.RunEnd)    // gets the ends of runs; nil without traces
 
-	batchEnds  batchEnds
-	leaving    atomic.Bool   // the process ends without the store, whose directory may be gone
-	traceFlush time.Duration // how long the last spans may take; 0: the default
+	batchEnds batchEnds
 }
 
 // newServerRun checks the settings. Nothing is created yet.
@@ -202,9 +199,6 @@ func (s *serverRun) openEngine(ctx context.Context) (*runningEngine, error) {
 		RunnerHeartbeat: time.Duration(s.runnerHeartbeat), OnLost: s.lost, OnRunEnds: s.ended, OnBatchEnds: s.batchEnds.report, MetricsQueues: s.metricsQueues, QueueMemory: queueMemory(memoryLimit()),
 		StoreFiles: s.files.store, Logger: slog.New(zerolog.NewSlogHandler(s.log)),
 		Fatal: func(reason string) {
-			if s.leaving.Load() {
-				os.Exit(exitOK)
-			}
 			s.log.WithLevel(zerolog.FatalLevel).Str("reason", reason).Msg("the store cannot continue; the process ends")
 			os.Exit(fatalCode(reason))
 		},

@@ -37,8 +37,6 @@ func verbOf(cmd *cobra.Command) string {
 // isSetting reports whether files and variables can set a flag of a command.
 func isSetting(verb, flag string) bool {
 	switch {
-	case verb == "opsqueue-serve": // has the flags of another program
-		return false
 	case slices.Contains(sharedFlags, flag):
 		return true
 	case slices.Contains(fileFlags, flag):
@@ -161,7 +159,7 @@ func pairs(f *pflag.Flag) []string {
 }
 
 // checksVariables reports whether a command refuses unknown variables. The help says which there are. A shell that completes a
-// command line shows no errors. The flags and variables of opsqueue-serve are those of another program.
+// command line shows no errors.
 func checksVariables(cmd *cobra.Command) bool {
-	return !slices.Contains([]string{cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd, "help", "opsqueue-serve"}, verbOf(cmd))
+	return !slices.Contains([]string{cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd, "help"}, verbOf(cmd))
 }

@@ -15,7 +15,7 @@ import (
 var serverSystems = []string{"linux", "darwin"}
 
 // dataCommands are the commands that run a server or read the data directory of one.
-var dataCommands = []string{"serve", "opsqueue-serve", "check", "rebuild", "journal", "restore"}
+var dataCommands = []string{"serve", "check", "rebuild", "journal", "restore"}
 
 // system is the operating system. A test replaces it.
 var system = runtime.GOOS
