@@ -19,34 +19,20 @@ import (
 	"github.com/daybookq/daybook/job/digest"
 )
 
-// Chunks says that payloads and outputs which are longer than a limit are stored by their addresses, outside of the jobs.
-// The zero value stores those of more than 64 KiB in the blobs of the server.
+// Chunks says that payloads and outputs which are longer than a limit are stored as blobs of the server, and named in the jobs by
+// their addresses. The server removes blobs that nothing names any more. The zero value stores what has more than 64 KiB.
 //
 // A job has a reference in place of a long payload, and so has the output of a job:
 //
 //	{"chunk_addr":"sha256:…","chunk_bytes":70000,"chunk_kind":"text"}
 //
-// An output has its address in OutputAddr too. docs/reference/api.md describes references for programs in other languages. The programs
-// that create the jobs of a batch, that run them, and that read its results must name the same store.
+// An output has its address in OutputAddr too. docs/reference/api.md describes references for programs in other languages.
 type Chunks struct {
 	// Limit is how many bytes a payload or output may have in its job. 0 means 64 KiB. It is at most 4 MiB, which the
 	// server allows.
 	Limit int
-	// MaxBytes bounds what is read of a store, since a chunk is held in memory. 0 means 64 MiB.
+	// MaxBytes bounds a chunk, which is held in memory. 0 means 64 MiB.
 	MaxBytes int64
-	// Store is where they are. nil means the blobs of the server, which removes those that nothing names any more.
-	Store ChunkStore
-}
-
-// ChunkStore keeps chunks by their addresses. Its methods may be called by many goroutines. OpenChunkDirectory has one, and
-// so has the package github.com/daybookq/daybook/blob/s3 for buckets.
-type ChunkStore interface {
-	// Put stores a chunk, and returns its address: sha256: and the 64 hex digits of its SHA-256. When Put has returned, the
-	// chunk must be durable, since a job that names it is created next. Put may get a chunk that is there. It repeats requests that may
-	// succeed later: its error ends a Submit.
-	Put(ctx context.Context, chunk []byte) (address string, err error)
-	// Get opens a chunk. If there is none, the error is ErrNotFound or fs.ErrNotExist. Its bytes are verified by the caller.
-	Get(ctx context.Context, address string) (io.ReadCloser, error)
 }
 
 const (
@@ -93,14 +79,6 @@ func (o *Chunks) maxBytes() int64 {
 	return o.MaxBytes
 }
 
-// store returns where the chunks of the jobs of a client are.
-func (o *Chunks) store(c *Client, client string) ChunkStore {
-	if o.Store != nil {
-		return o.Store
-	}
-	return blobChunks{c, client}
-}
-
 // isLong reports whether a payload or output must be stored. One that looks like a reference is stored whatever its length,
 // so that nobody takes it for one.
 func (o *Chunks) isLong(kind Kind, content []byte) bool {
@@ -112,7 +90,7 @@ func (o *Chunks) isLong(kind Kind, content []byte) bool {
 }
 
 // put stores a payload or output, and returns its address and the reference to it.
-func (o *Chunks) put(ctx context.Context, to ChunkStore, kind Kind, content []byte) (address string, ref []byte, err error) {
+func (o *Chunks) put(ctx context.Context, to blobChunks, kind Kind, content []byte) (address string, ref []byte, err error) {
 	kind = kindOf(kind, content)
 	if int64(len(content)) > o.maxBytes() {
 		return "", nil, fmt.Errorf("%w: a chunk has %d bytes; the maximum of Chunks.MaxBytes is %d", ErrTooLarge, len(content), o.maxBytes())
@@ -125,11 +103,11 @@ func (o *Chunks) put(ctx context.Context, to ChunkStore, kind Kind, content []by
 	case kind != Text && kind != JSON && kind != Bytes:
 		return "", nil, fmt.Errorf("%w: a chunk cannot have the kind %q; use text, json or bytes", ErrBadRequest, kind)
 	}
-	if address, err = to.Put(ctx, content); err != nil {
+	if address, err = to.put(ctx, content); err != nil {
 		return "", nil, fmt.Errorf("store a chunk of %d bytes: %w", len(content), err)
 	}
 	if sum := digest.SHA256(sha256.Sum256(content)).String(); address != sum {
-		return "", nil, fmt.Errorf("store a chunk of %d bytes: the store returned the address %.100q, not %s", len(content), address, sum)
+		return "", nil, fmt.Errorf("store a chunk of %d bytes: the server returned the address %.100q, not %s", len(content), address, sum)
 	}
 	n := int64(len(content))
 	ref, err = json.Marshal(reference{&address, &n, &kind})
@@ -137,7 +115,7 @@ func (o *Chunks) put(ctx context.Context, to ChunkStore, kind Kind, content []by
 }
 
 // get reads the chunk of a reference.
-func (o *Chunks) get(ctx context.Context, from ChunkStore, ref reference) ([]byte, error) {
+func (o *Chunks) get(ctx context.Context, from blobChunks, ref reference) ([]byte, error) {
 	content, err := o.read(ctx, from, *ref.Address, *ref.Bytes)
 	if err == nil && int64(len(content)) != *ref.Bytes {
 		err = fmt.Errorf("%w: it has %d bytes, not %d", ErrBlobDamaged, len(content), *ref.Bytes)
@@ -149,12 +127,12 @@ func (o *Chunks) get(ctx context.Context, from ChunkStore, ref reference) ([]byt
 }
 
 // read reads a chunk, and compares it with its address. size is how many bytes it should have; negative: not known.
-func (o *Chunks) read(ctx context.Context, from ChunkStore, address string, size int64) (content []byte, err error) {
+func (o *Chunks) read(ctx context.Context, from blobChunks, address string, size int64) (content []byte, err error) {
 	most := o.maxBytes()
 	if size > most {
 		return nil, fmt.Errorf("%w: it has %d bytes; the maximum of Chunks.MaxBytes is %d", ErrTooLarge, size, most)
 	}
-	in, err := from.Get(ctx, address)
+	in, err := from.c.GetBlob(ctx, from.client, address)
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +179,7 @@ func (o *Chunks) putPayloads(ctx context.Context, c *Client, client string, jobs
 		working.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(long)) && ctx.Err() == nil; i = next.Add(1) - 1 {
 				j := long[i]
-				_, ref, err := o.put(ctx, o.store(c, clientOr(j.Client, client)), j.Kind, j.Payload)
+				_, ref, err := o.put(ctx, blobChunks{c, clientOr(j.Client, client)}, j.Kind, j.Payload)
 				if err != nil {
 					cancel(err) // the first one counts
 					return
@@ -231,7 +209,7 @@ func (o *Chunks) loadPayload(ctx context.Context, c *Client, j *Job) error {
 	if !is {
 		return nil
 	}
-	content, err := o.get(ctx, o.store(c, j.Client), ref)
+	content, err := o.get(ctx, blobChunks{c, j.Client}, ref)
 	if err == nil {
 		j.Payload, j.Kind = content, trueKind(*ref.Kind, content)
 	}
@@ -243,7 +221,7 @@ func (o *Chunks) putOutput(ctx context.Context, c *Client, client string, out *O
 	if !o.isLong(out.OutputKind, out.Output) {
 		return nil
 	}
-	address, ref, err := o.put(ctx, o.store(c, client), out.OutputKind, out.Output)
+	address, ref, err := o.put(ctx, blobChunks{c, client}, out.OutputKind, out.Output)
 	if err != nil {
 		return err
 	}
@@ -258,22 +236,17 @@ func (o *Chunks) putOutput(ctx context.Context, c *Client, client string, out *O
 // as of a runner of daybook work, gets that blob.
 func (o *Chunks) loadOutput(ctx context.Context, c *Client, r *BatchResult) error {
 	ref, is := parseReference(r.OutputKind, r.Output)
-	stored := o.Store
 	if !is {
 		named, err := digest.Parse(r.OutputAddr)
 		if r.OutputKind != None || err != nil || named.SHA256 == nil {
 			return nil
 		}
-		stored = nil // runners have no other store than the server
 	}
-	if stored == nil {
-		client, err := c.clientOf(ctx, r.JobID)
-		if err != nil {
-			return fmt.Errorf("read the output of job %s: %w", r.JobID, err)
-		}
-		stored = blobChunks{c, client}
+	client, err := c.clientOf(ctx, r.JobID)
+	if err != nil {
+		return fmt.Errorf("read the output of job %s: %w", r.JobID, err)
 	}
-	var err error
+	stored := blobChunks{c, client}
 	if is {
 		if r.Output, err = o.get(ctx, stored, ref); err == nil {
 			r.OutputKind = trueKind(*ref.Kind, r.Output)
@@ -302,17 +275,9 @@ type blobChunks struct {
 	client string
 }
 
-func (s blobChunks) Put(ctx context.Context, chunk []byte) (string, error) {
+func (s blobChunks) put(ctx context.Context, chunk []byte) (address string, err error) {
 	b, err := s.c.PutBlob(ctx, s.client, bytes.NewReader(chunk))
 	return b.Address, err
-}
-
-func (s blobChunks) Get(ctx context.Context, address string) (io.ReadCloser, error) {
-	b, err := s.c.GetBlob(ctx, s.client, address)
-	if err != nil {
-		return nil, err // and not a nil *BlobReader
-	}
-	return b, nil
 }
 
 // clientOf returns the client of a job. The error is ErrNotFound if the job is purged.

@@ -34,7 +34,7 @@
 //   - job.go, list.go, queues.go: documents of jobs; lists of jobs and types; queues.
 //   - batches.go, batch_results.go, batch_result_runs.go, submission.go: batches with attributes; their results, in runs; how a program fills one.
 //   - consume.go, chunk_cache.go: how a program works on the chunks of batches; what it remembers of them.
-//   - chunks.go, chunk_directory.go: long payloads and outputs, which are stored by address; a directory for them.
+//   - chunks.go: long payloads and outputs, which are blobs.
 //   - runners.go: runners, and their heartbeats.
 //   - handlers.go: handlers, which say how the jobs of a type are run.
 //   - blobs.go, blob_read.go, blob_upload.go: blobs, which are too long for payloads and outputs; how one is read; how a

@@ -27,7 +27,6 @@
 //	PREFIX/sha1/<40 hex>          "sha256:<64 hex>\n"
 //	PREFIX/renewed/<64 hex>       empty. Its age is that of the last time that Missing has reported the blob as present
 //	PREFIX/clients/NAME/          blobs, sha1 and renewed of a client
-//	PREFIX/chunks/sha256/<64 hex> what Chunks has stored. The server neither reads nor removes it
 //
 // Blobs and SHA-1 entries have the names and the bytes of the files of a blob.Dir, so a directory can be copied into a
 // bucket.
@@ -41,7 +40,6 @@
 //	owner.go      the owner object, and other small objects
 //	objects.go    the objects of a client
 //	put.go        copying a blob, in one request or in parts
-//	chunks.go     a store of chunks, for programs that use the Go client
 //
 // Not for: receiving blobs, digests, quotas, and what may be removed. Package blob has these.
 package s3

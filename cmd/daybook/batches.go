@@ -168,8 +168,7 @@ func metaText(b *client.Batch) string {
 func newResults() *cobra.Command {
 	var server serverAddress
 	var q client.ResultsQuery
-	var asJSON bool
-	var chunks string
+	var asJSON, chunks bool
 	cmd := &cobra.Command{
 		Use:   "results ID",
 		Short: "Show the results of a batch",
@@ -178,7 +177,7 @@ the job in the batch, its status, and its output or error. Each has one line: ne
 left out, and others are shown as \n. With --json, outputs are exact. With --follow, wait for the other jobs until
 the batch has ended.`,
 		Example: `  daybook results --follow 0185a1b2-c3d4-7000-8000-00000c800000
-  daybook results --chunks blobs 0185a1b2-c3d4-7000-8000-00000c800000
+  daybook results --chunks 0185a1b2-c3d4-7000-8000-00000c800000
   daybook results --from 1000 --json 0185a1b2-c3d4-7000-8000-00000c800000`,
 		Args: cobra.ExactArgs(1),
 
@@ -188,17 +187,14 @@ the batch has ended.`,
 	cmd.Flags().BoolVarP(&q.Follow, "follow", "f", false, "wait until the batch has ended")
 	cmd.Flags().Int64Var(&q.From, "from", 0, "the number of the first job")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one result per line")
-	chunksFlag(cmd, &chunks, "read outputs that are stored by address")
+	cmd.Flags().BoolVar(&chunks, "chunks", false, "read outputs that are blobs of the server")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := checkIDs(args[0]); err != nil {
 			return err
 		}
-		var end func()
-		var err error
-		if q.Chunks, end, err = openChunks(chunks); err != nil {
-			return err
+		if chunks {
+			q.Chunks = &client.Chunks{}
 		}
-		defer end()
 		url, err := reach(cmd, &server)
 		if err != nil {
 			return err

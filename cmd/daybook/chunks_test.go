@@ -9,72 +9,39 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/daybookq/daybook/blob/s3"
-	"github.com/daybookq/daybook/blob/s3/s3test"
 	"github.com/daybookq/daybook/client"
 )
 
-// TestSubmitChunks: long lines and outputs are stored by address, in the blobs of the server, a directory, or a bucket, and
-// programs that use the Go client read them.
+// TestSubmitChunks: long lines and outputs are stored as blobs, and programs that use the Go client read them.
 func TestSubmitChunks(t *testing.T) {
-	for _, where := range []string{"blobs", "directory", "bucket"} {
-		t.Run(where, func(t *testing.T) {
-			s := serving(t, t.TempDir())
-			defer s.end(t, syscall.SIGTERM)
-			o, flag := &client.Chunks{}, inBlobs
-			switch where {
-			case "directory":
-				flag = "file://" + t.TempDir()
-				store, err := client.OpenChunks(flag)
-				if err != nil {
-					t.Fatal(err)
-				}
-				o.Store = store
-			case "bucket":
-				bucket := s3test.Start(t, "bucket")
-				flag = bucket.Address("bucket/p")
-				store, err := s3.OpenChunks(flag)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer store.Close()
-				o.Store = store
-			}
-			lines := filepath.Join(t.TempDir(), "lines")
-			long := strings.Repeat("long ", 1<<20) // longer than a payload may be
-			if err := os.WriteFile(lines, []byte("short\n"+long+"\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if r := execute(t, "", "submit", "--server", s.url, "--type", "x", lines); r.code == exitOK {
-				t.Errorf("a long line was taken without --chunks: %s", r.out)
-			}
-			id := strings.TrimSpace(ok(t, "submit", "--server", s.url, "--type", "x", "--chunks", flag, lines))
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			ended := make(chan error, 1)
-			c := client.New(s.url, client.Options{})
-			go func() {
-				ended <- c.Consume(ctx, client.ConsumeOptions{Worker: client.Worker{Types: []string{"x"}}, Chunks: o}, func(_ context.Context, chunk *client.Chunk) (client.Outcome, error) {
-					return client.Outcome{Output: bytes.ToUpper(chunk.Payload)}, nil
-				})
-			}()
-			if text, want := ok(t, "results", "-f", "--chunks", flag, "--server", s.url, id), "0\tcompleted\tSHORT\n1\tcompleted\t"+strings.ToUpper(long)+"\n"; text != want {
-				t.Errorf("%d bytes, want %d: %.100q", len(text), len(want), text)
-			}
-			cancel()
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
-			if text := ok(t, "results", "--server", s.url, id); !strings.Contains(text, `"chunk_addr":"sha256:`) {
-				t.Errorf("without --chunks: %.200q", text)
-			}
-		})
+	s := serving(t, t.TempDir())
+	defer s.end(t, syscall.SIGTERM)
+	lines := filepath.Join(t.TempDir(), "lines")
+	long := strings.Repeat("long ", 1<<20) // longer than a payload may be
+	if err := os.WriteFile(lines, []byte("short\n"+long+"\n"), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	for _, wrong := range []string{"bucket", "file://host/dir", "s3://key:secret@bucket"} {
-		for _, args := range [][]string{{"submit", "--chunks", wrong}, {"results", "--chunks", wrong, "0185a1b2-c3d4-7000-8000-00000c800000"}} {
-			if r := execute(t, "", args...); r.code != exitUsage || strings.Contains(r.errs, "secret@") {
-				t.Errorf("%v: exit code %d: %s", args, r.code, r.errs)
-			}
-		}
+	if r := execute(t, "", "submit", "--server", s.url, "--type", "x", lines); r.code == exitOK {
+		t.Errorf("a long line was taken without --chunks: %s", r.out)
+	}
+	id := strings.TrimSpace(ok(t, "submit", "--server", s.url, "--type", "x", "--chunks", lines))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	c := client.New(s.url, client.Options{})
+	go func() {
+		ended <- c.Consume(ctx, client.ConsumeOptions{Worker: client.Worker{Types: []string{"x"}}, Chunks: &client.Chunks{}}, func(_ context.Context, chunk *client.Chunk) (client.Outcome, error) {
+			return client.Outcome{Output: bytes.ToUpper(chunk.Payload)}, nil
+		})
+	}()
+	if text, want := ok(t, "results", "-f", "--chunks", "--server", s.url, id), "0\tcompleted\tSHORT\n1\tcompleted\t"+strings.ToUpper(long)+"\n"; text != want {
+		t.Errorf("%d bytes, want %d: %.100q", len(text), len(want), text)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if text := ok(t, "results", "--server", s.url, id); !strings.Contains(text, `"chunk_addr":"sha256:`) {
+		t.Errorf("without --chunks: %.200q", text)
 	}
 }

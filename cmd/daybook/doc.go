@@ -28,7 +28,6 @@
 //   - top.go, top_model.go, top_view.go: the live view of a server: where its figures are from, how keys and time change it,
 //     and what is on the screen.
 //   - progress_bar.go: progress bars, and a line of a terminal that changes.
-//   - chunks.go: where `daybook submit` and `daybook results` store and find long lines and outputs.
 //   - waits.go, upload_note.go: why a command waits for the server; which upload a later `daybook blob put` goes on with.
 //   - bench.go, bench_server.go, bench_report.go: how fast a server is; the server that is started for that, which
 //     bench_server_linux.go, bench_server_other.go and bench_server_windows.go keep apart; progress and tables.

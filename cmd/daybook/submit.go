@@ -26,7 +26,7 @@ type submitFlags struct {
 	meta      []string
 	metadata  string
 	retention durationFlag
-	chunks    string
+	chunks    bool
 	wait      bool
 	asJSON    bool
 }
@@ -54,7 +54,7 @@ their payloads again. Of lines that "daybook add" has posted, failed jobs can be
   daybook submit --type resize --priority 7 --max-attempts 1 --timeout 1m images.txt
   daybook submit --type check --on-failure cancel_rest --meta user=42 --wait urls.txt
   daybook submit --type import --format csv --delimiter ';' orders.csv
-  daybook submit --chunks blobs --type parse documents.jsonl
+  daybook submit --chunks --type parse documents.jsonl
   daybook results --follow "$(seq 10 | daybook submit --type double)"`,
 		Args: cobra.MaximumNArgs(1),
 	}
@@ -71,7 +71,7 @@ their payloads again. Of lines that "daybook add" has posted, failed jobs can be
 	flags.BoolVar(&f.batch.Paused, "paused", false, "hand out no job until the batch is resumed")
 	flags.Var(&f.retention, "retention", "how long the batch and its jobs are kept after their end (default: the server's)")
 	flags.Lookup("retention").DefValue = "" // otherwise the help shows 0s as the default
-	chunksFlag(cmd, &f.chunks, "store lines of more than 64 KiB by address, up to 64 MiB each")
+	flags.BoolVar(&f.chunks, "chunks", false, "store lines of more than 64 KiB as blobs of the server, up to 64 MiB each")
 	flags.BoolVar(&f.wait, "wait", false, "wait until the batch has ended")
 	flags.BoolVar(&f.asJSON, "json", false, "print the document of the batch as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return submit(cmd, &f, args) }
@@ -86,11 +86,6 @@ func submit(cmd *cobra.Command, f *submitFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	chunks, closeChunks, err := openChunks(f.chunks)
-	if err != nil {
-		return err
-	}
-	defer closeChunks()
 	in, closeInput, err := openInput(cmd, args)
 	if err != nil {
 		return err
@@ -111,8 +106,8 @@ func submit(cmd *cobra.Command, f *submitFlags, args []string) error {
 	}
 	lines := jobLines{in: bufio.NewReaderSize(made, inputBytes), stop: stop, most: job.MaxPayloadBytes, kind: f.kind(), stripCR: f.stripCR, skipped: f.skipLines, attributes: attributes}
 	batch := f.batch
-	if batch.Chunks = chunks; chunks != nil {
-		lines.most = maxStoredLine
+	if f.chunks {
+		batch.Chunks, lines.most = &client.Chunks{}, maxStoredLine
 	}
 	s, err := c.Submit(ctx, batch, lines.all())
 	if lines.err != nil {
@@ -166,7 +161,7 @@ func (f *submitFlags) check(cmd *cobra.Command) error {
 	if err := f.inputFormat.check(cmd); err != nil {
 		return err
 	}
-	if f.format != formatLines && f.chunks != "" {
+	if f.format != formatLines && f.chunks {
 		return usageError{errors.New("--chunks is for --format lines only")}
 	}
 	if _, err := job.ParseOnFailure(f.batch.OnFailure); err != nil {
