@@ -48,7 +48,7 @@ zeroconf: programs
 	$(BIN)/python/bin/python -c 'import zeroconf' 2>/dev/null || $(BIN)/python/bin/pip install -q zeroconf
 
 typescript: programs
-	@mkdir -p $(BIN)/typescript && cp examples/typescript/package.json examples/typescript/package-lock.json $(BIN)/typescript
+	@mkdir -p $(BIN)/typescript && cp docs/examples/typescript/package.json docs/examples/typescript/package-lock.json $(BIN)/typescript
 	cd $(BIN)/typescript && { cmp -s package-lock.json installed.json || { npm ci --no-audit --no-fund && cp package-lock.json installed.json; }; }
 
 promtool: programs
@@ -107,16 +107,16 @@ check-packages: ## build a release and the packages of this machine, install and
 # ask testing.Short() once more at that size. Size and time of the full proofs are flags of their packages (-full).
 
 # Packages whose tests start the binary, shells, interpreters or container engines.
-PROCESS := ./bench ./bench/open ./blob/s3 ./client ./client/daybooktest ./cmd/daybook ./deploy ./docs/check ./examples \
-  ./load/limits ./load/works ./opsqueue ./runner ./runner/container ./runner/container/enginetest ./runner/program \
-  ./runner/sandbox ./runner/sandbox/helper ./runner/script ./runner/wasi ./trace/tracetest
+PROCESS := ./bench ./bench/open ./blob/s3 ./client ./client/daybooktest ./cmd/daybook ./deploy ./docs/check ./docs/examples \
+  ./internal/load/limits ./internal/load/works ./internal/trace/tracetest ./opsqueue ./runner ./runner/container \
+  ./runner/container/enginetest ./runner/program ./runner/sandbox ./runner/sandbox/helper ./runner/script ./runner/wasi
 # Packages that attack a server for as long as one lets them.
 PROVE := ./proof/corruption ./proof/crash ./proof/hostile ./proof/limits ./proof/powerfs ./proof/runners ./proof/sim
 # Of these, those that measure memory, of which the race detector takes several times as much.
 PROVE_MEMORY := ./proof/hostile ./proof/limits
 # Packages with goroutines, for the race detector. The server itself has it in prove-short.
-RACE := ./api ./backup ./blob ./client ./ingest ./journal ./opsqueue ./registry ./registry/onlost ./runner ./runner/pool ./runner/script \
-  ./runner/slots ./runner/wasi ./runner/webhook ./store/lsm ./trace
+RACE := ./api ./backup ./blob ./client ./ingest ./internal/trace ./journal ./opsqueue ./registry ./registry/onlost ./runner \
+  ./runner/pool ./runner/script ./runner/slots ./runner/wasi ./runner/webhook ./store/lsm
 # Tests of the packages above that are smaller with -short, or skipped, and the packages that have them.
 SIZED_IN := . ./bench ./bench/open ./blob ./cmd/daybook ./ingest ./journal ./opsqueue ./runner/container ./runner/sandbox ./store
 SIZED    := TestBatchPowerCuts TestBlockedCommit TestCheckSurvivesAnyByte TestClientModule TestDrawIsBounded \

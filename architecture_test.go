@@ -24,15 +24,15 @@ var layers = []struct {
 	folders []string
 }{
 	{"the program", []string{"cmd/daybook"}},
-	{"what talks to others", []string{"api", "opsqueue", "runner", "load"}},
+	{"what talks to others", []string{"api", "opsqueue", "runner", "internal/load"}},
 	{"clients", []string{"client"}},
-	{"the engine", []string{"backup", "ingest", "trace"}},
-	{"what is stored", []string{"journal", "store", "registry", "joblog", "blob"}},
-	{"rules, formats and libraries", []string{"containerjob", "manifest", "job", "fileset", "mdns", "filelock", "wsframe"}},
+	{"the engine", []string{"backup", "ingest", "internal/trace"}},
+	{"what is stored", []string{"journal", "store", "registry", "blob"}},
+	{"rules, formats and libraries", []string{"internal/containerjob", "internal/manifest", "job", "fileset", "mdns", "filelock", "internal/wsframe"}},
 }
 
 // notDrawn are folders that are no part of the program, and folders below others that help tests.
-var notDrawn = []string{"bench", "proof", "deploy", "docs", "examples", "client/daybooktest", "blob/s3/s3test", "internal/testkit", "opsqueue/stockclient", "runner/container/enginetest", "trace/tracetest", "wsframe/wsframetest"}
+var notDrawn = []string{"bench", "proof", "deploy", "docs", "client/daybooktest", "blob/s3/s3test", "internal/testkit", "opsqueue/stockclient", "runner/container/enginetest", "internal/trace/tracetest", "internal/wsframe/wsframetest"}
 
 // TestArchitecture: the picture in docs/explanation/architecture.md is that of the imports, and the functions that the page
 // names exist.

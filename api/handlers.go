@@ -14,9 +14,9 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/internal/manifest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/handler"
-	"github.com/daybookq/daybook/manifest"
 	"github.com/daybookq/daybook/store"
 )
 

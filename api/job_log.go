@@ -8,9 +8,9 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/joblog"
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/joblog"
 )
 
 const (

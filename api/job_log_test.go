@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/daybookq/daybook/joblog"
+	"github.com/daybookq/daybook/api/joblog"
 )
 
 // print adds to the log of a job.

@@ -3,7 +3,7 @@ package api
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/daybookq/daybook/joblog"
+	"github.com/daybookq/daybook/api/joblog"
 )
 
 // registerLogMetrics makes the metrics of the logs of jobs.

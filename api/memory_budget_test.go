@@ -13,9 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/daybookq/daybook/api/joblog"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/joblog"
 )
 
 func TestBudget(t *testing.T) {

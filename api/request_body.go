@@ -14,9 +14,9 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/joblog"
 	"github.com/daybookq/daybook/fileset"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/joblog"
 )
 
 const (

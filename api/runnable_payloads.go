@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/daybookq/daybook/containerjob"
+	"github.com/daybookq/daybook/internal/containerjob"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/handler"
 )

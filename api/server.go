@@ -16,8 +16,8 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/rs/zerolog"
 
+	"github.com/daybookq/daybook/api/joblog"
 	"github.com/daybookq/daybook/blob"
-	"github.com/daybookq/daybook/joblog"
 )
 
 // Options configure a server. Engine and Queries are required. The zero values of the other fields are useful defaults.

@@ -14,7 +14,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/labstack/echo/v4"
 
-	"github.com/daybookq/daybook/wsframe"
+	"github.com/daybookq/daybook/internal/wsframe"
 )
 
 // streamProtocol is the WebSocket subprotocol that docs/reference/stream.md describes.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/daybookq/daybook/wsframe/wsframetest"
+	"github.com/daybookq/daybook/internal/wsframe/wsframetest"
 )
 
 // frames is a connection to a stream whose frames the test writes and reads itself.

@@ -17,8 +17,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/daybookq/daybook/internal/wsframe"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/wsframe"
 )
 
 // message is a message of a client in memory. The stream that reads it and each of its requests hold it, since the

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/daybookq/daybook/load/works"
+	"github.com/daybookq/daybook/internal/load/works"
 )
 
 // BenchmarkCreateBytes posts 4 MiB of lines in each request from 16 connections, and reports what part of the rate of the

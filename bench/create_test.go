@@ -6,7 +6,7 @@ import (
 
 	"github.com/daybookq/daybook/bench/matrix"
 	"github.com/daybookq/daybook/client"
-	"github.com/daybookq/daybook/load/works"
+	"github.com/daybookq/daybook/internal/load/works"
 )
 
 // BenchmarkClientCreate creates jobs one by one through the Go client, from many goroutines.

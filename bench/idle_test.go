@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/daybookq/daybook/load/works"
+	"github.com/daybookq/daybook/internal/load/works"
 )
 
 const idleConnections = 9000

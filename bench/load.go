@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/bench/matrix"
+	"github.com/daybookq/daybook/internal/load/works"
 	"github.com/daybookq/daybook/job/runs"
-	"github.com/daybookq/daybook/load/works"
 )
 
 // Load sends requests to a server. It does as little work as possible, since it shares the processors with the server:

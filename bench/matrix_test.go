@@ -15,7 +15,7 @@ import (
 	"github.com/daybookq/daybook/bench/matrix"
 	"github.com/daybookq/daybook/bench/rig"
 	"github.com/daybookq/daybook/client/daybooktest"
-	"github.com/daybookq/daybook/load/works"
+	"github.com/daybookq/daybook/internal/load/works"
 )
 
 // The layer of the process: the real binary, with the load in this process on the same machine. Each connection is a

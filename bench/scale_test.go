@@ -17,7 +17,7 @@ import (
 
 	"github.com/daybookq/daybook/bench/rig"
 	"github.com/daybookq/daybook/client/daybooktest"
-	"github.com/daybookq/daybook/load/works"
+	"github.com/daybookq/daybook/internal/load/works"
 )
 
 // The bounds with many pending jobs of 100 bytes (docs/explanation/performance.md):

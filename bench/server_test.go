@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client/daybooktest"
-	"github.com/daybookq/daybook/load/works"
+	"github.com/daybookq/daybook/internal/load/works"
 )
 
 // serve starts the real binary on a new data directory until the benchmark ends.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/daybookq/daybook/bench/matrix"
 	"github.com/daybookq/daybook/client/daybooktest"
-	"github.com/daybookq/daybook/load/works"
+	"github.com/daybookq/daybook/internal/load/works"
 )
 
 // streamWork sets the round of a point in streams. Each stream has as many jobs under way as a batch has. The work

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/daybookq/daybook/load/works"
+	"github.com/daybookq/daybook/internal/load/works"
 )
 
 // The bounds for claims during sweeps of ten million jobs (docs/explanation/performance.md):

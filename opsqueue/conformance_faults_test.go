@@ -14,12 +14,12 @@ import (
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/internal/testkit"
+	"github.com/daybookq/daybook/internal/wsframe/wsframetest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/opsqueue"
 	"github.com/daybookq/daybook/opsqueue/wire"
 	"github.com/daybookq/daybook/store"
-	"github.com/daybookq/daybook/wsframe/wsframetest"
 )
 
 // faultyEngine is an engine that delays or refuses calls. A hook that is nil does nothing.

@@ -15,8 +15,8 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/daybookq/daybook/internal/wsframe"
 	"github.com/daybookq/daybook/opsqueue/wire"
-	"github.com/daybookq/daybook/wsframe"
 )
 
 // consumer is the connection of a consumer. Its goroutines are: the one that reads messages, the one that sends pings,

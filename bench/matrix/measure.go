@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/daybookq/daybook/load"
+	"github.com/daybookq/daybook/internal/load"
 )
 
 // Counters are readings of what grows while a benchmark works.

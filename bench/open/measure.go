@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client/daybooktest"
-	"github.com/daybookq/daybook/load"
-	"github.com/daybookq/daybook/load/works"
+	"github.com/daybookq/daybook/internal/load"
+	"github.com/daybookq/daybook/internal/load/works"
 )
 
 // measurement is what the runs share.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client/daybooktest"
-	"github.com/daybookq/daybook/load"
-	"github.com/daybookq/daybook/load/works"
+	"github.com/daybookq/daybook/internal/load"
+	"github.com/daybookq/daybook/internal/load/works"
 )
 
 // TestExplain: a stall is compared with what the disk and the processors did at the same time, and not at others.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/daybookq/daybook/load"
+	"github.com/daybookq/daybook/internal/load"
 )
 
 // report is everything that was measured.

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/daybookq/daybook/load"
+	"github.com/daybookq/daybook/internal/load"
 )
 
 // watch observes the machine beside a run.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/daybookq/daybook/load/limits"
-	"github.com/daybookq/daybook/load/works"
+	"github.com/daybookq/daybook/internal/load/limits"
+	"github.com/daybookq/daybook/internal/load/works"
 )
 
 // benchFlags are the flags of bench.

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/daybookq/daybook/load"
-	"github.com/daybookq/daybook/load/limits"
+	"github.com/daybookq/daybook/internal/load"
+	"github.com/daybookq/daybook/internal/load/limits"
 )
 
 // benchReport is the result of bench, as --json prints it.

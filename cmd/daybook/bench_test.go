@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/daybookq/daybook/load/limits"
-	"github.com/daybookq/daybook/load/works"
+	"github.com/daybookq/daybook/internal/load/limits"
+	"github.com/daybookq/daybook/internal/load/works"
 )
 
 // asServer makes bench start this test binary as its server.

@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/internal/manifest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/handler"
-	"github.com/daybookq/daybook/manifest"
 )
 
 // handlerCommand has what the commands for stored handlers share.

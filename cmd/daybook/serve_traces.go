@@ -10,7 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/daybookq/daybook/api"
-	"github.com/daybookq/daybook/trace"
+	"github.com/daybookq/daybook/internal/trace"
 )
 
 // traceSettings returns the settings of --otlp and of the variables OTEL_*.

@@ -18,7 +18,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/internal/testkit"
-	"github.com/daybookq/daybook/trace/tracetest"
+	"github.com/daybookq/daybook/internal/trace/tracetest"
 )
 
 // servingWith is serving with variables of the environment.

@@ -15,10 +15,10 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
+	"github.com/daybookq/daybook/internal/manifest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/digest"
 	"github.com/daybookq/daybook/job/handler"
-	"github.com/daybookq/daybook/manifest"
 	"github.com/daybookq/daybook/runner"
 	"github.com/daybookq/daybook/runner/program"
 )

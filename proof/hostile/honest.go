@@ -17,7 +17,7 @@ import (
 
 	"github.com/daybookq/daybook/bench/rig"
 	"github.com/daybookq/daybook/client/daybooktest"
-	"github.com/daybookq/daybook/load/works"
+	"github.com/daybookq/daybook/internal/load/works"
 )
 
 // honest is a set of clients that work. Some post lines to a queue of theirs, some claim from it and complete.

@@ -19,9 +19,9 @@ import (
 	"github.com/daybookq/daybook/api"
 	"github.com/daybookq/daybook/bench/rig"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/internal/load/works"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
-	"github.com/daybookq/daybook/load/works"
 	"github.com/daybookq/daybook/proof/report"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/daybookq/daybook/containerjob"
+	"github.com/daybookq/daybook/internal/containerjob"
 )
 
 // deletedFiles looks for files of a workspace that have no name any more, because processes of a container keep them open

@@ -14,7 +14,7 @@ import (
 	"github.com/moby/moby/api/types/system"
 	"github.com/moby/moby/client"
 
-	"github.com/daybookq/daybook/containerjob"
+	"github.com/daybookq/daybook/internal/containerjob"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner/disk"

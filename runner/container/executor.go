@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/daybookq/daybook/containerjob"
+	"github.com/daybookq/daybook/internal/containerjob"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner/program"
 	"github.com/daybookq/daybook/runner/task"

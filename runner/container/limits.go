@@ -10,7 +10,7 @@ import (
 	"github.com/moby/moby/api/types/mount"
 
 	"github.com/daybookq/daybook/client"
-	"github.com/daybookq/daybook/containerjob"
+	"github.com/daybookq/daybook/internal/containerjob"
 )
 
 // The labels of containers. What a job chooses has a prefix, because programs that watch an engine act on labels.

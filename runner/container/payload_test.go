@@ -13,7 +13,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/daybookq/daybook/client"
-	"github.com/daybookq/daybook/containerjob"
+	"github.com/daybookq/daybook/internal/containerjob"
 )
 
 // FuzzDecode: whatever a payload has, what comes of it is bounded, stays in the workspace, and is in the list of images.

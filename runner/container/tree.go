@@ -8,7 +8,7 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/daybookq/daybook/containerjob"
+	"github.com/daybookq/daybook/internal/containerjob"
 )
 
 // The bounds of a workspace's directories and files. A walk has one open file for each level.

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/daybookq/daybook/load"
-	"github.com/daybookq/daybook/load/works"
+	"github.com/daybookq/daybook/internal/load"
+	"github.com/daybookq/daybook/internal/load/works"
 )
 
 // Runner measures a server.

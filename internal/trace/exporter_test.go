@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/internal/testkit"
+	"github.com/daybookq/daybook/internal/trace/tracetest"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/trace/tracetest"
 )
 
 // logText is a log that may be read while it is written.

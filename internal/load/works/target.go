@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
-	"github.com/daybookq/daybook/load"
+	"github.com/daybookq/daybook/internal/load"
 )
 
 // Target is a server to measure. The works use only the queues of its client name.

@@ -54,7 +54,7 @@ var languages = []language{
 		return need("python3"), nil
 	}},
 	{"typescript", []string{"node", "BUILT/typescript/producer.js"}, []string{"node", "BUILT/typescript/worker.js"}, sync.OnceValues(func() (string, error) {
-		const compiler = "../bin/typescript/node_modules" // make tools
+		const compiler = "../../bin/typescript/node_modules" // make tools
 		if missing := need("node"); missing != "" {
 			return missing, nil
 		}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
-	"github.com/daybookq/daybook/load"
+	"github.com/daybookq/daybook/internal/load"
 )
 
 // TestFigures: the counters are read from the text of the metrics, and what a server does not report is 0.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/daybookq/daybook/wsframe/wsframetest"
+	"github.com/daybookq/daybook/internal/wsframe/wsframetest"
 )
 
 const maxMessage = 1000

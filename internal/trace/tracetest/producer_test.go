@@ -45,7 +45,7 @@ func TestConnectedProducer(t *testing.T) {
 			t.Errorf("the job has the trace %q, want %q", j.Traceparent, want)
 		}
 	}
-	page, err := os.ReadFile("../../docs/reference/traces.md")
+	page, err := os.ReadFile("../../../docs/reference/traces.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/daybookq/daybook/load"
-	"github.com/daybookq/daybook/load/works"
+	"github.com/daybookq/daybook/internal/load"
+	"github.com/daybookq/daybook/internal/load/works"
 )
 
 // Facts are what a phase used. Processor figures are averages of processors in use: 1.5 means one and a half.

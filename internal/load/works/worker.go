@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
-	"github.com/daybookq/daybook/load"
+	"github.com/daybookq/daybook/internal/load"
 )
 
 // Worker is the work of the Go client's Worker: 16 handlers that do nothing, and claims of up to 100 jobs.

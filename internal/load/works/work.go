@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/daybookq/daybook/client"
-	"github.com/daybookq/daybook/load"
+	"github.com/daybookq/daybook/internal/load"
 )
 
 // Work is a call that is measured.

@@ -3,7 +3,7 @@ package limits
 import (
 	"fmt"
 
-	"github.com/daybookq/daybook/load"
+	"github.com/daybookq/daybook/internal/load"
 )
 
 // Cause is what limits a work.
