@@ -63,8 +63,8 @@ func TestSite(t *testing.T) {
 			return err
 		}
 		at = strings.TrimSuffix(filepath.ToSlash(at), ".md") + ".html"
-		if at == "README.html" {
-			at = "index.html"
+		if path.Base(at) == "README.html" {
+			at = path.Join(path.Dir(at), "index.html")
 		}
 		page, found := pages[at]
 		if !found {

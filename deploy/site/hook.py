@@ -1,6 +1,6 @@
 """Changes of MkDocs for this repository.
 
-- The navigation has the four parts of docs, and the decisions. Pages are in the order in which docs/README.md names them.
+- The navigation has the four parts of docs, the examples and the decisions. Pages are in the order in which docs/README.md names them.
 - Links to files outside of docs lead to the repository.
 - Anchors of headings are those of code hosts, which docs/check tests.
 - Lists are read as code hosts read them: they may follow a line of text directly, and be indented by two spaces.
@@ -41,6 +41,9 @@ def on_config(config):
             of_part.append("dependencies.md")
         if of_part:
             config.nav.append({title: of_part})
+    config.nav.append({"Examples": "examples/README.md"})
+    if "plan.md" in pages:  # while there is one
+        config.nav.append({"Plan": "plan.md"})
     config.nav.append({"Decisions": [page for page in sorted(pages) if re.match(r"\d{3}-", page)]})
     return config
 

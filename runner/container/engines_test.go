@@ -127,7 +127,7 @@ func startEngine(name, program string, user int, args func(dir string) []string)
 		return nil, err
 	}
 	defer docker.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	for {
 		if _, err = docker.Ping(ctx, client.PingOptions{}); err == nil {
