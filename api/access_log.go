@@ -92,7 +92,7 @@ func (s *Server) logAccess(c echo.Context, a access) {
 		level = zerolog.DebugLevel
 	case a.problem != nil && a.problem.status == http.StatusInternalServerError:
 		level = zerolog.ErrorLevel
-	case a.problem != nil && isCalm(a.problem, a.err):
+	case a.problem != nil && startsOrStops(a.problem, a.err):
 	case a.status >= http.StatusInternalServerError:
 		level = zerolog.WarnLevel
 	case a.route.hot && a.status < http.StatusBadRequest, a.status == statusClientGone:
@@ -125,8 +125,8 @@ func (s *Server) logAccess(c echo.Context, a access) {
 	e.Msg("request")
 }
 
-// isCalm reports whether a refusal is one of a server that starts or stops, which the log has said already.
-func isCalm(p *problem, err error) bool {
+// startsOrStops reports whether a request was refused because the server starts or stops. The log has said so once.
+func startsOrStops(p *problem, err error) bool {
 	return p.code == codeShutdown || errors.Is(err, ingest.ErrNotReady)
 }
 

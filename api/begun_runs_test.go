@@ -99,6 +99,15 @@ func TestBegunRuns(t *testing.T) {
 	})
 }
 
+// TestTickleOfOneJobBegins: a tickle of one job over HTTP that names its claim says that the run has begun.
+func TestTickleOfOneJobBegins(t *testing.T) {
+	r := start(t)
+	c, _, claim, id := r.holdOne(`{"runner_id":"r"}`)
+	r.post("/jobs/"+id+"/tickle", fmt.Sprintf(`{"claim_id":%q}`, claim)).object(http.StatusOK)
+	_ = c.conn.CloseNow()
+	want(t, r.await(id, "deferred"), "run_attempts", 1.0, "code", "lost")
+}
+
 // early is an engine whose leases seem to end sooner than they do.
 type early struct {
 	runnerReader
@@ -134,9 +143,9 @@ func TestLingerEndsWithTheLease(t *testing.T) {
 		return c, r.heldClaim(claim), claim, ids
 	}
 	setSince := func(h *heldClaim, since time.Time) {
-		h2 := r.holder(h.id)
-		h2.mu.Lock()
-		defer h2.mu.Unlock()
+		of := r.holder(h.id)
+		of.mu.Lock()
+		defer of.mu.Unlock()
 		h.since = since
 	}
 	lingering := func(n int) {
@@ -181,7 +190,7 @@ func TestLingerEndsWithTheLease(t *testing.T) {
 	}
 }
 
-// heldClaim returns what a stream knows of a claim that it holds.
+// heldClaim returns the record that a stream keeps of a claim.
 func (r *rig) heldClaim(claim string) *heldClaim {
 	r.Helper()
 	id, err := job.ParseID(claim)

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,6 +14,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/rs/zerolog"
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
@@ -231,7 +234,8 @@ func TestParkedClaim(t *testing.T) {
 		want(t, (<-got).object(http.StatusOK), "payload", "x")
 	})
 	t.Run("is answered when the server stops", func(t *testing.T) {
-		r := start(t)
+		var log bytes.Buffer
+		r := start(t, func(o *setup) { o.Log = zerolog.New(&log) })
 		got := make(chan reply, 1)
 		go func() { got <- r.post("/jobs/claim", `{"runner_id":"r","wait_ms":60000}`) }()
 		for r.get("/stats").object(http.StatusOK)["parked_claims"].(json.Number) != "1" {
@@ -239,6 +243,9 @@ func TestParkedClaim(t *testing.T) {
 		r.stop()
 		o := (<-got).refused(http.StatusServiceUnavailable, "shutting_down")
 		want(t, o, "outcome", "not_stored")
+		if strings.Contains(log.String(), `"level":"warn"`) {
+			t.Errorf("the log has warnings: %s", log.String())
+		}
 	})
 	t.Run("leaves with its client", func(t *testing.T) {
 		r := start(t)

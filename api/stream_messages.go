@@ -322,7 +322,7 @@ func (t *stream) accept(m *message, r *streamRequest, err error) {
 func (t *stream) refuse(v *streamVerb, n uint64, began time.Time, err error) {
 	p := problemOf(err)
 	t.s.metrics.verbs[v.name].observe(p.status, time.Since(began))
-	if p.status >= http.StatusInternalServerError && !isCalm(p, err) {
+	if p.status >= http.StatusInternalServerError && !startsOrStops(p, err) {
 		t.s.log.Warn().Str("stream", v.name).Str("code", p.code).AnErr("error", err).Msg("request of a stream failed")
 	}
 	t.answers.refuse(n, err, 1)

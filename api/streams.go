@@ -243,7 +243,8 @@ func (l *streams) expire(kept *lingerer) (back []*heldClaim) {
 // expireDue gives back the claims of a lingerer whose time is over, and waits for the next ones. Before a lease ends it asks the
 // state: tickles that the stream did not see, and a start of the server, make leases end later than is known here.
 func (s *Server) expireDue(kept *lingerer) {
-	for _, id := range s.streams.due(kept) {
+	now := time.Now() // claims that are due only after this are looked up first, by the next call
+	for _, id := range s.streams.due(kept, now) {
 		ends := s.leasesEnd(id)
 		s.streams.mu.Lock()
 		if c := kept.claims[id]; c != nil {
@@ -254,17 +255,16 @@ func (s *Server) expireDue(kept *lingerer) {
 	s.streams.mu.Lock()
 	var back []*heldClaim
 	if kept.timer != nil {
-		back = s.streams.expireAt(kept, time.Now())
+		back = s.streams.expireAt(kept, now)
 	}
 	s.streams.mu.Unlock()
 	s.giveBack(back)
 }
 
 // due returns the claims of a lingerer whose leases seem to end; none if its time is over, so that all go back.
-func (l *streams) due(kept *lingerer) (claims []job.ID) {
+func (l *streams) due(kept *lingerer, now time.Time) (claims []job.ID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := time.Now()
 	if l.lingering[kept.id] != kept || kept.timer == nil || !now.Before(kept.until) {
 		return nil
 	}

@@ -320,16 +320,7 @@ func (s *streamed) freeze(ctx context.Context, u *user, subscription uint64, cre
 	case <-s.ended:
 	case <-ctx.Done():
 	}
-	var sent []job.ID
-	s.mu.Lock()
-	for _, p := range s.pushes {
-		if p.subscription == subscription {
-			for i := range p.jobs {
-				sent = append(sent, p.jobs[i].JobID)
-			}
-		}
-	}
-	s.mu.Unlock()
+	sent := s.sent(subscription)
 	s.wire.thaw()
 	u.h.countFreeze()
 	if len(sent) > credit && slices.ContainsFunc(sent[:credit], func(id job.ID) bool { return s.abandoned(ctx, u, id) }) {
@@ -337,13 +328,15 @@ func (s *streamed) freeze(ctx context.Context, u *user, subscription uint64, cre
 	}
 }
 
-// sent returns how many jobs of a subscription have arrived since they were last looked at.
-func (s *streamed) sent(subscription uint64) (jobs int) {
+// sent returns the jobs of a subscription that have arrived and that claimInStream has not recorded yet.
+func (s *streamed) sent(subscription uint64) (jobs []job.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.pushes {
 		if p.subscription == subscription {
-			jobs += len(p.jobs)
+			for i := range p.jobs {
+				jobs = append(jobs, p.jobs[i].JobID)
+			}
 		}
 	}
 	return jobs
@@ -403,7 +396,7 @@ func (u *user) claimInStream(ctx context.Context, w claimRequest) ([]*grant, *re
 		pause(ctx, time.Duration(1+s.rng.IntN(w.waitMs+5))*time.Millisecond)
 		// The histories of what happens meanwhile take exponential time to audit. So a runner freezes with one job, and
 		// without credit for another: then the server makes no claim until it goes on.
-		if credit == 1 && s.sent(number) == 1 && s.rng.IntN(freezeOneIn) == 0 {
+		if credit == 1 && len(s.sent(number)) == 1 && s.rng.IntN(freezeOneIn) == 0 {
 			unseen[0].end = u.h.now()
 			s.freeze(ctx, u, number, credit)
 			unseen = append(unseen, period{u.h.now(), never})
