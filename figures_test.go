@@ -40,7 +40,6 @@ func TestFiguresOfTheREADME(t *testing.T) {
 	}{
 		{"Enqueue", "create-bulk", [][]string{{"daybook-http"}, {"redis"}, {"river"}, {}, {"nats"}}},
 		{"Claim 100", "drain-bulk", [][]string{{"daybook-runs"}, {"redis"}, {}, {}, {"nats"}}},
-		{"A worker", "worker-64-batch-100", [][]string{{"daybook-go"}, {}, {"river"}, {}, {"nats"}}},
 		{"Create one job", "create-one", [][]string{{"daybook-go", "daybook-http"}, {"redis"}, {"river"}, {}, {"nats"}}},
 		{"Create, claim", "lifecycle-one", [][]string{{"daybook-stream"}, {"redis"}, {}, {}, {"nats"}}},
 	} {

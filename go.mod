@@ -107,7 +107,6 @@ require (
 	github.com/coder/websocket v1.8.15
 	github.com/containerd/errdefs v1.0.0
 	github.com/coreos/go-systemd/v22 v22.7.0
-	github.com/daybookq/daybook/fileset v0.0.0
 	github.com/distribution/reference v0.6.0
 	github.com/fxamacker/cbor/v2 v2.10.0
 	github.com/getsentry/sentry-go v0.27.0 // indirect

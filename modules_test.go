@@ -17,7 +17,7 @@ import (
 )
 
 // modules are the folders of the modules that go.work joins. A release publishes them.
-var modules = []string{".", "client", "fileset", "job", "mdns"}
+var modules = []string{".", "client", "job", "mdns"}
 
 // separate are the folders of the modules that go.work leaves out, so that what they require never reaches another one.
 // They are not published, so their go.mod files replace the modules of this tree by folders.
@@ -174,7 +174,7 @@ func Test(t *testing.T) { daybooktest.Start(t) }
 	built := strings.Fields(goIn("list", "-m", "-f", "{{if not .Main}}{{.Path}}{{end}}", "all"))
 	slices.Sort(built)
 	want := []string{
-		"github.com/daybookq/daybook/client", "github.com/daybookq/daybook/fileset", "github.com/daybookq/daybook/job", "github.com/daybookq/daybook/mdns",
+		"github.com/daybookq/daybook/client", "github.com/daybookq/daybook/job", "github.com/daybookq/daybook/mdns",
 		"github.com/bmatcuk/doublestar/v4",
 		"github.com/coder/websocket", "github.com/go-json-experiment/json", "github.com/hashicorp/mdns", "github.com/miekg/dns",
 		"github.com/google/go-cmp", "github.com/yuin/goldmark", // golang.org/x/tools names them, which miekg/dns requires

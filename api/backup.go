@@ -10,8 +10,8 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/daybookq/daybook/backup"
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/ingest/backup"
 )
 
 // backupBytes is what sending a backup takes in memory: a segment of the journal, which is usually 4 MiB long, and

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/daybookq/daybook/backup"
+	"github.com/daybookq/daybook/ingest/backup"
 )
 
 // randomJobs creates jobs whose payloads have n MiB together, which no buffer of a connection holds.

@@ -3,8 +3,8 @@ package api
 import (
 	"testing"
 
+	"github.com/daybookq/daybook/ingest/registry"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/registry"
 	"github.com/daybookq/daybook/store"
 )
 

@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"github.com/daybookq/daybook/blob"
-	"github.com/daybookq/daybook/fileset"
+	"github.com/daybookq/daybook/client/fileset"
 )
 
 const (

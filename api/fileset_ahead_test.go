@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/blob"
-	"github.com/daybookq/daybook/fileset"
+	"github.com/daybookq/daybook/client/fileset"
 )
 
 // aheadStore counts how many of its blobs are being opened, and calls before for each.

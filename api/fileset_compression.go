@@ -10,7 +10,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/daybookq/daybook/fileset/archive"
+	"github.com/daybookq/daybook/client/fileset/archive"
 )
 
 const (

@@ -12,8 +12,8 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/daybookq/daybook/blob"
-	"github.com/daybookq/daybook/fileset"
-	"github.com/daybookq/daybook/fileset/archive"
+	"github.com/daybookq/daybook/client/fileset"
+	"github.com/daybookq/daybook/client/fileset/archive"
 	"github.com/daybookq/daybook/store"
 )
 

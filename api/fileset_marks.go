@@ -7,7 +7,7 @@ import (
 	"io"
 
 	"github.com/daybookq/daybook/blob"
-	"github.com/daybookq/daybook/fileset"
+	"github.com/daybookq/daybook/client/fileset"
 	"github.com/daybookq/daybook/job"
 )
 

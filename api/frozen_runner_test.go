@@ -16,8 +16,8 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/daybookq/daybook/ingest/registry"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/registry"
 )
 
 // frozenConn is a connection whose peer may be frozen: what it is sent arrives, and is not read.

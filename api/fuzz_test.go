@@ -20,10 +20,10 @@ import (
 
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/ingest/registry"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
-	"github.com/daybookq/daybook/registry"
 	"github.com/daybookq/daybook/store"
 )
 

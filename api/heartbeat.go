@@ -8,8 +8,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/ingest/registry"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/registry"
 )
 
 // runnerRegistry is the part of the engine that knows which runners are alive. Its methods never wait.

@@ -13,11 +13,11 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/daybookq/daybook/blob"
-	"github.com/daybookq/daybook/fileset"
-	"github.com/daybookq/daybook/fileset/archive"
+	"github.com/daybookq/daybook/client/fileset"
+	"github.com/daybookq/daybook/client/fileset/archive"
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/ingest/registry"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/registry"
 	"github.com/daybookq/daybook/store"
 )
 

@@ -15,7 +15,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/daybookq/daybook/api/joblog"
-	"github.com/daybookq/daybook/fileset"
+	"github.com/daybookq/daybook/client/fileset"
 	"github.com/daybookq/daybook/job"
 )
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/daybookq/daybook/registry"
+	"github.com/daybookq/daybook/ingest/registry"
 )
 
 // TestRunnersFromTwoSources: GET /runners lists each runner once, in order and on pages of any length, whether it sent

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/daybookq/daybook/filelock"
+	"github.com/daybookq/daybook/internal/filelock"
 )
 
 const (

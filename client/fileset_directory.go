@@ -7,8 +7,8 @@ import (
 	"io"
 	"os"
 
-	"github.com/daybookq/daybook/fileset"
-	"github.com/daybookq/daybook/fileset/directory"
+	"github.com/daybookq/daybook/client/fileset"
+	"github.com/daybookq/daybook/client/fileset/directory"
 )
 
 const (

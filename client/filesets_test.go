@@ -18,8 +18,8 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
-	"github.com/daybookq/daybook/fileset"
-	"github.com/daybookq/daybook/fileset/directory"
+	"github.com/daybookq/daybook/client/fileset"
+	"github.com/daybookq/daybook/client/fileset/directory"
 )
 
 // counting is a proxy that counts requests, and may break some of them.

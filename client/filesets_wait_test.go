@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/daybookq/daybook/fileset"
+	"github.com/daybookq/daybook/client/fileset"
 )
 
 // TestWaitForFiles: the time for the answer grows with the number of files.

@@ -13,9 +13,9 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/daybookq/daybook/ingest/registry"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
-	"github.com/daybookq/daybook/registry"
 	"github.com/daybookq/daybook/store"
 )
 

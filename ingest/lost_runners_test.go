@@ -12,9 +12,9 @@ import (
 
 	"github.com/tidwall/wal"
 
+	"github.com/daybookq/daybook/ingest/registry"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
-	"github.com/daybookq/daybook/registry"
 )
 
 const beat = registry.DefaultHeartbeat

@@ -3,7 +3,7 @@ package ingest
 import (
 	"time"
 
-	"github.com/daybookq/daybook/registry"
+	"github.com/daybookq/daybook/ingest/registry"
 )
 
 // Heartbeat notes that a runner is alive; see registry.Registry.Heartbeat. It does not wait for the log, so that runners

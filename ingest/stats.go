@@ -1,9 +1,9 @@
 package ingest
 
 import (
+	"github.com/daybookq/daybook/ingest/registry"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
-	"github.com/daybookq/daybook/registry"
 	"github.com/daybookq/daybook/store"
 )
 

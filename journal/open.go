@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/daybookq/daybook/filelock"
+	"github.com/daybookq/daybook/internal/filelock"
 )
 
 // Open opens the journal in o.Dir, or makes one. It takes these steps:

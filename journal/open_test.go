@@ -12,7 +12,7 @@ import (
 
 	"github.com/tidwall/wal"
 
-	"github.com/daybookq/daybook/filelock"
+	"github.com/daybookq/daybook/internal/filelock"
 )
 
 // TestOpenSyncsBeforeItReturns: every accepted segment, its volume and the directory of the journal are synced, after

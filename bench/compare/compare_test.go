@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"go/parser"
+	"go/token"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -203,7 +206,7 @@ func TestTakeInstrument(t *testing.T) {
 		}
 		return tree{dir: dir}
 	}
-	head := write(t.TempDir(), instrument+"/measure.go")
+	head := write(t.TempDir(), instrument+"/measure.go", parts[0]+"/own.go")
 	for _, c := range []struct{ before, want []string }{
 		{[]string{instrument + "/measure.go", instrument + "/removed.go"}, []string{"measure.go"}},
 		{nil, nil},
@@ -220,9 +223,41 @@ func TestTakeInstrument(t *testing.T) {
 				t.Errorf("%s is of %q, %v", f.Name(), content, err)
 			}
 		}
+		if content, err := os.ReadFile(filepath.Join(base.dir, parts[0], "own.go")); (err == nil) != (c.want != nil) || err == nil && string(content) != head.dir {
+			t.Errorf("before: %q, %s/own.go is of %q, %v", c.before, parts[0], content, err)
+		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("before: %q, after: %q, want %q", c.before, got, c.want)
 		}
+	}
+}
+
+// TestPartsOfTheInstrument: parts has all packages of this repository that package matrix needs, so that it compiles in the
+// tree of the base.
+func TestPartsOfTheInstrument(t *testing.T) {
+	const module = "github.com/daybookq/daybook/"
+	needed := map[string]bool{}
+	for todo := []string{instrument}; len(todo) > 0; todo = todo[1:] {
+		files, err := filepath.Glob(filepath.Join("../..", todo[0], "*.go"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("files of %s: %d, %v", todo[0], len(files), err)
+		}
+		for _, name := range files {
+			file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, imported := range file.Imports {
+				folder, ours := strings.CutPrefix(strings.Trim(imported.Path.Value, `"`), module)
+				if ours && !strings.HasSuffix(name, "_test.go") && !needed[folder] {
+					needed[folder] = true
+					todo = append(todo, folder)
+				}
+			}
+		}
+	}
+	if got := slices.Sorted(maps.Keys(needed)); !slices.Equal(got, parts) {
+		t.Errorf("package matrix needs %q, parts has %q", got, parts)
 	}
 }
 

@@ -14,8 +14,11 @@ import (
 // packages are the folders of the benchmarks, in the order of a turn.
 var packages = []string{"journal", "store", "ingest", "bench"}
 
-// instrument is the folder of package matrix, which measures the rounds.
+// instrument is the folder of package matrix, which measures the rounds, and parts are the folders of what it imports from
+// this repository.
 const instrument = "bench/matrix"
+
+var parts = []string{"internal/load"}
 
 // processes is the folder whose benchmarks start the server.
 const processes = "bench"
@@ -46,16 +49,22 @@ func checkOut(ctx context.Context, repository, commit, dir string) (remove func(
 	return remove, nil
 }
 
-// takeInstrument copies package matrix from another tree. It does nothing if t is older than the package.
+// takeInstrument copies package matrix and the packages that it imports from another tree. It does nothing if t is older
+// than package matrix.
 func (t tree) takeInstrument(from tree) error {
-	own := filepath.Join(t.dir, instrument)
-	if _, err := os.Stat(own); errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(t.dir, instrument)); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	if err := os.RemoveAll(own); err != nil {
-		return err
+	for _, folder := range append([]string{instrument}, parts...) {
+		own := filepath.Join(t.dir, folder)
+		if err := os.RemoveAll(own); err != nil {
+			return err
+		}
+		if err := os.CopyFS(own, os.DirFS(filepath.Join(from.dir, folder))); err != nil {
+			return err
+		}
 	}
-	return os.CopyFS(own, os.DirFS(filepath.Join(from.dir, instrument)))
+	return nil
 }
 
 // build builds the server and the test binaries of the tree. Two trees with the same sources get identical binaries.

@@ -25,7 +25,6 @@ require (
 	github.com/antithesishq/antithesis-sdk-go v0.8.0-default-no-op // indirect
 	github.com/bmatcuk/doublestar/v4 v4.10.4 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
-	github.com/daybookq/daybook/fileset v0.0.0 // indirect
 	github.com/daybookq/daybook/job v0.0.0 // indirect
 	github.com/daybookq/daybook/mdns v0.0.0 // indirect
 	github.com/dgryski/go-rendezvous v0.0.0-20200823014737-9f7001d12a5f // indirect
@@ -69,7 +68,6 @@ require (
 
 replace (
 	github.com/daybookq/daybook/client => ../../client
-	github.com/daybookq/daybook/fileset => ../../fileset
 	github.com/daybookq/daybook/job => ../../job
 	github.com/daybookq/daybook/mdns => ../../mdns
 )

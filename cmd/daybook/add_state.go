@@ -19,7 +19,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/daybookq/daybook/client"
-	"github.com/daybookq/daybook/filelock"
+	"github.com/daybookq/daybook/internal/filelock"
 )
 
 // addKeyAge is for how long the server certainly knows the key of a body: it keeps keys for 24 hours, and the clocks may

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
-	"github.com/daybookq/daybook/filelock"
+	"github.com/daybookq/daybook/internal/filelock"
 )
 
 // TestStateFileInUse: while an add has a state file, another one with the same file stores nothing and changes nothing in

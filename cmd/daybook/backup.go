@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/daybookq/daybook/backup"
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/ingest/backup"
 )
 
 // defaultKeep is how many backups stay. A week of daily ones has a state from before a mistake that somebody notices

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/daybookq/daybook/filelock"
+	"github.com/daybookq/daybook/internal/filelock"
 	"github.com/daybookq/daybook/internal/testkit"
 )
 

@@ -11,11 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/daybookq/daybook/backup"
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/client"
-	"github.com/daybookq/daybook/filelock"
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/ingest/backup"
+	"github.com/daybookq/daybook/internal/filelock"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
 	"github.com/daybookq/daybook/store"

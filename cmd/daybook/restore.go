@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/daybookq/daybook/backup"
+	"github.com/daybookq/daybook/ingest/backup"
 )
 
 func newRestore() *cobra.Command {

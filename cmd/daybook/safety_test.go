@@ -15,8 +15,8 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/client"
-	"github.com/daybookq/daybook/filelock"
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/internal/filelock"
 	"github.com/daybookq/daybook/journal"
 	"github.com/daybookq/daybook/store"
 )

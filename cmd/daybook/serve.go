@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/api"
+	"github.com/daybookq/daybook/ingest/registry"
+	"github.com/daybookq/daybook/ingest/registry/onlost"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/registry"
-	"github.com/daybookq/daybook/registry/onlost"
 )
 
 // serveFlags are the settings of the server.

@@ -21,9 +21,9 @@ import (
 	"github.com/daybookq/daybook/api"
 	"github.com/daybookq/daybook/blob/s3"
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/ingest/registry"
+	"github.com/daybookq/daybook/ingest/registry/onlost"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/registry"
-	"github.com/daybookq/daybook/registry/onlost"
 )
 
 // serve runs the server until a signal or a request ends it.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"github.com/daybookq/daybook/filelock"
+	"github.com/daybookq/daybook/internal/filelock"
 )
 
 const (

@@ -125,7 +125,7 @@ func goEnvironment(t *testing.T) []string {
 func goModule(t *testing.T, root, dir string) {
 	t.Helper()
 	mod := "module page\n\ngo 1.26\n\nrequire github.com/daybookq/daybook/client v0.0.0\n"
-	for _, name := range []string{"client", "fileset", "job", "mdns"} {
+	for _, name := range []string{"client", "job", "mdns"} {
 		mod += fmt.Sprintf("\nreplace github.com/daybookq/daybook/%s => %s\n", name, filepath.Join(root, name))
 	}
 	sums, err := os.ReadFile(filepath.Join(root, "client", "go.sum"))

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/daybookq/daybook/ingest/registry"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/registry"
 	"github.com/daybookq/daybook/store"
 )
 

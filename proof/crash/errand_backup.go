@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/daybookq/daybook/backup"
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/ingest/backup"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
 	"github.com/daybookq/daybook/store"

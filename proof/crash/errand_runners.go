@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
-	"github.com/daybookq/daybook/registry"
+	"github.com/daybookq/daybook/ingest/registry"
 )
 
 // This file has the steps of an errand about a lost runner. A runner claims a job for an hour, and sends a heartbeat, and

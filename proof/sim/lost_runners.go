@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/daybookq/daybook/ingest/registry"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/registry"
 	"github.com/daybookq/daybook/store"
 )
 

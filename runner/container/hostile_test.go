@@ -15,7 +15,7 @@ import (
 	"github.com/moby/moby/client"
 
 	daybook "github.com/daybookq/daybook/client"
-	"github.com/daybookq/daybook/fileset"
+	"github.com/daybookq/daybook/client/fileset"
 	"github.com/daybookq/daybook/internal/containerjob"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner/task"

@@ -17,7 +17,7 @@ import (
 	engine "github.com/moby/moby/client"
 
 	"github.com/daybookq/daybook/client"
-	"github.com/daybookq/daybook/fileset"
+	"github.com/daybookq/daybook/client/fileset"
 	"github.com/daybookq/daybook/internal/containerjob"
 	"github.com/daybookq/daybook/runner/runlog"
 	"github.com/daybookq/daybook/runner/task"

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/daybookq/daybook/fileset"
+	"github.com/daybookq/daybook/client/fileset"
 	"github.com/daybookq/daybook/runner/runlog"
 )
 

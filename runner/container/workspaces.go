@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/daybookq/daybook/filelock"
+	"github.com/daybookq/daybook/internal/filelock"
 	"github.com/daybookq/daybook/runner/disk"
 )
 

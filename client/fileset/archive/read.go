@@ -10,7 +10,7 @@ import (
 	"io"
 	"sync"
 
-	"github.com/daybookq/daybook/fileset"
+	"github.com/daybookq/daybook/client/fileset"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 	"os"
 	"sync"
 
-	"github.com/daybookq/daybook/fileset"
+	"github.com/daybookq/daybook/client/fileset"
 )
 
 // Push stores the blobs of a manifest, which Scan has made of the directory, unless they are stored already. The caller

@@ -19,7 +19,7 @@ import (
 	"testing/iotest"
 	"time"
 
-	"github.com/daybookq/daybook/fileset"
+	"github.com/daybookq/daybook/client/fileset"
 )
 
 // memory is a Batch, and what Write reads from.

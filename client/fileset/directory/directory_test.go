@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/daybookq/daybook/fileset"
+	"github.com/daybookq/daybook/client/fileset"
 )
 
 // store is a Source and a Target in memory.

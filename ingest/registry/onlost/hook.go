@@ -12,7 +12,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"github.com/daybookq/daybook/registry"
+	"github.com/daybookq/daybook/ingest/registry"
 )
 
 const (

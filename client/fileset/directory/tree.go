@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/daybookq/daybook/fileset"
+	"github.com/daybookq/daybook/client/fileset"
 )
 
 // makeTree creates the directories of a fileset. Those that exist must be directories, and not symbolic links to some.

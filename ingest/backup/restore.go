@@ -11,8 +11,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/daybookq/daybook/filelock"
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/internal/filelock"
 	"github.com/daybookq/daybook/journal"
 )
 

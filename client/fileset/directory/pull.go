@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/daybookq/daybook/fileset"
+	"github.com/daybookq/daybook/client/fileset"
 )
 
 // ErrDamaged says that a blob did not have the content that its address promises.

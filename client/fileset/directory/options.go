@@ -4,7 +4,7 @@ import (
 	"context"
 	"io"
 
-	"github.com/daybookq/daybook/fileset"
+	"github.com/daybookq/daybook/client/fileset"
 )
 
 // defaultParallel is how many files are transferred at once. Small files mostly wait for the server.

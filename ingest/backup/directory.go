@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/blob"
-	"github.com/daybookq/daybook/filelock"
+	"github.com/daybookq/daybook/internal/filelock"
 	"github.com/daybookq/daybook/journal"
 )
 

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/daybookq/daybook/filelock"
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/internal/filelock"
 )
 
 func entriesOf(t *testing.T, dir string) (names []string) {

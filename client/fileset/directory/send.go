@@ -6,8 +6,8 @@ import (
 	"io"
 	"os"
 
-	"github.com/daybookq/daybook/fileset"
-	"github.com/daybookq/daybook/fileset/archive"
+	"github.com/daybookq/daybook/client/fileset"
+	"github.com/daybookq/daybook/client/fileset/archive"
 )
 
 // WriteArchive writes the files of a tree as a tar archive. Where most files are missing, one archive takes the server less

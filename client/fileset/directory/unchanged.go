@@ -9,7 +9,7 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/daybookq/daybook/fileset"
+	"github.com/daybookq/daybook/client/fileset"
 )
 
 // ErrChanged says that a file is no longer as Scan has found it, or that it changed while Scan has read it.

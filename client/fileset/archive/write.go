@@ -7,7 +7,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/daybookq/daybook/fileset"
+	"github.com/daybookq/daybook/client/fileset"
 )
 
 // written is the time of all entries that Write writes. It is the first one that zip archives can have, too. Equal trees

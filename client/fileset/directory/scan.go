@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/daybookq/daybook/fileset"
+	"github.com/daybookq/daybook/client/fileset"
 )
 
 // Tree is what Scan has found in a directory.

@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/ingest/registry"
 	"github.com/daybookq/daybook/internal/testkit"
-	"github.com/daybookq/daybook/registry"
 )
 
 // rig is a hook that runs, and its log.
