@@ -15,10 +15,10 @@ import (
 	"github.com/daybookq/daybook/runner/task"
 )
 
-// refreshPatience is how long the runner waits for its handlers.
+// refreshPatience bounds one read of the server's handlers.
 const refreshPatience = 5 * time.Second
 
-// local returns the versions of the configuration, by the queues whose jobs they run.
+// local returns the versions in the configuration, by the queues whose jobs they run.
 func (s *Settings) local() map[queue]version {
 	versions := map[queue]version{}
 	for _, name := range slices.Sorted(maps.Keys(s.Handlers)) {
@@ -33,11 +33,11 @@ func (s *Settings) local() map[queue]version {
 	return versions
 }
 
-// implicitType is the type whose jobs a runner of kind wasi runs without a handler, unless Types name others.
+// implicitType is the type whose jobs a runner that accepts kind wasi runs without a handler, unless Types name others.
 const implicitType = job.DefaultName
 
-// addImplicit adds versions for the types of jobs that name their own binaries: those that have no handler. shared are
-// types that have a stored one for all clients, which this runner may not run.
+// addImplicit adds versions for types without a handler, whose jobs name their own binaries. shared are the types for
+// which the server stores a handler for all clients, even if this runner does not accept that handler.
 func (s *Settings) addImplicit(versions map[queue]version, shared map[string]bool) {
 	if !slices.Contains(s.Accept, handler.WASI) {
 		return
@@ -75,7 +75,7 @@ func (r *Runner) stored(ctx context.Context) (map[queue]version, error) {
 			continue
 		}
 		v, err := r.version(ctx, h.ID)
-		if errors.Is(err, client.ErrNotFound) { // deleted in the meantime
+		if errors.Is(err, client.ErrNotFound) { // deleted since it was listed
 			continue
 		}
 		if err == nil {
@@ -96,13 +96,13 @@ func (r *Runner) stored(ctx context.Context) (map[queue]version, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.own, r.shared = own, shared
-	maps.DeleteFunc(r.versions, func(id string, _ version) bool { return !listed[id] }) // what lanes still use is read again
+	maps.DeleteFunc(r.versions, func(id string, _ version) bool { return !listed[id] }) // a lane that still uses one reads it again
 	return versions, nil
 }
 
 var errUnknownDocument = errors.New("the document is not known to this version of Daybook")
 
-// version returns a version that the server stores. A version never changes, so it is read once.
+// version returns a version that the server stores. Versions never change, so it reads each only once.
 func (r *Runner) version(ctx context.Context, id string) (version, error) {
 	r.mu.Lock()
 	v, known := r.versions[id]
@@ -127,7 +127,8 @@ func (r *Runner) version(ctx context.Context, id string) (version, error) {
 	return v, nil
 }
 
-// executorOf returns the executor of a version of a handler, by its id. newest is the version that the lane knows.
+// executorOf returns the executor of a handler's version. newest is the version that the lane knows, and saves a
+// request if its id is id.
 func (r *Runner) executorOf(ctx context.Context, newest *version, id string) (task.Executor, error) {
 	v := *newest
 	if v.id != id {
@@ -142,13 +143,13 @@ func (r *Runner) executorOf(ctx context.Context, newest *version, id string) (ta
 	return r.kinds.executor(&v)
 }
 
-// refresh updates the lanes and the feeds to the handlers that there are now.
+// refresh updates the lanes and the feeds to the current handlers.
 func (r *Runner) refresh(ctx context.Context) error {
 	versions, err := r.stored(ctx)
 	if err != nil {
 		return err
 	}
-	for q, v := range r.Settings.local() { // they have precedence
+	for q, v := range r.Settings.local() { // the configuration has precedence
 		versions[q] = v
 		maps.DeleteFunc(versions, func(other queue, _ version) bool { return other.typ == q.typ && other.client != "" })
 	}
@@ -161,7 +162,7 @@ func (r *Runner) refresh(ctx context.Context) error {
 		if l != nil && l.fits(&v) {
 			continue
 		}
-		if l != nil { // its runs go on
+		if l != nil { // its runs continue
 			r.closeLane(l)
 		}
 		if l, err = r.newLane(q, v); err != nil {
@@ -181,13 +182,14 @@ func (r *Runner) refresh(ctx context.Context) error {
 	if !slices.Equal(before, r.types()) {
 		select {
 		case r.typesChanged <- struct{}{}:
-		default: // the next heartbeat has them
+		default: // a heartbeat with the new types is already due
 		}
 	}
 	return nil
 }
 
-// fits reports whether a lane can go on with a newer version of its handler: it must have the same place beside others.
+// fits reports whether a lane can serve a newer version of its handler, and if so, makes it the lane's newest. It
+// cannot if the version's batch size, concurrency, weight or slots differ, or if only one of the two is implicit.
 func (l *lane) fits(v *version) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -202,7 +204,8 @@ func (l *lane) fits(v *version) bool {
 	return same
 }
 
-// closeLane ends a lane when its jobs have ended. It is in r.lanes no more, so it gets no others. r.mu is held.
+// closeLane closes a lane after its last job has ended. The caller has removed it from r.lanes, so it gets no more
+// jobs. r.mu is held.
 func (r *Runner) closeLane(l *lane) {
 	r.closing.Go(func() {
 		l.users.Wait()

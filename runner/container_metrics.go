@@ -23,7 +23,7 @@ var (
 	filesetBytes = prometheus.NewDesc("daybook_runner_fileset_bytes_total", "Bytes of files of filesets that were moved.", []string{"direction"}, nil)
 )
 
-// collectContainers makes the metrics of logs and of containers. A runner without an engine has only the first.
+// collectContainers collects the metrics of logs and, if the runner has an engine, of containers.
 func (r *Runner) collectContainers(to chan<- prometheus.Metric) {
 	counter := func(desc *prometheus.Desc, value float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, value, labels...)

@@ -11,12 +11,12 @@ import (
 	"github.com/daybookq/daybook/runner/container"
 )
 
-// stepTimeout bounds the report of a step, which the run waits for.
+// stepTimeout bounds the report of a step, because the run waits for the report.
 const stepTimeout = 2 * time.Second
 
-// filesets are those of the server. A job reads the fileset of its client, or without one that of all clients. It writes only
-// that of its client, so that no client changes what the others read. Jobs that were created without a client write those of
-// all clients.
+// filesets gives containers access to the server's filesets. A job reads its client's fileset or, if the client lacks
+// one of that name, the shared one. It writes only its client's, so that no client changes the files that other clients
+// read. A job that was created without a client writes the shared one.
 type filesets struct {
 	*client.Client
 	moved *movedFiles
@@ -25,7 +25,7 @@ type filesets struct {
 // movedFiles counts the files of filesets that were moved between the server and this machine.
 type movedFiles struct {
 	mu             sync.Mutex
-	pulled, pushed client.Moved // together
+	pulled, pushed client.Moved // all jobs together
 }
 
 func (m *movedFiles) add(to *client.Moved, some client.Moved) {
@@ -70,14 +70,14 @@ func (f filesets) Push(ctx context.Context, of, name string, patterns []string, 
 	return made.Version, err
 }
 
-// logs sends what runs print.
+// logs sends the output of runs to the server.
 type logs struct{ *client.Client }
 
 func (l logs) Append(ctx context.Context, jobID, claimID string, offset int64, p []byte) error {
 	return l.AppendLog(ctx, jobID, claimID, offset, p)
 }
 
-// containerSettings returns the settings of containers, with what the server does for them.
+// containerSettings returns the settings of containers, connected to the server's blobs, logs and filesets.
 func containerSettings(s *Settings, moved *movedFiles) container.Settings {
 	c := s.Containers
 	c.Runner, c.Log = s.ID, s.Log

@@ -11,25 +11,25 @@ import (
 	"github.com/daybookq/daybook/client"
 )
 
-// counters count what the runner does.
+// counters count jobs and their outcomes.
 type counters struct {
 	mu      sync.Mutex
-	held    int       // jobs that were handed out and have not ended
-	last    time.Time // when the last job was handed out or ended
+	held    int       // jobs handed out and not ended
+	last    time.Time // the last time a job was handed out or ended
 	claimed int64
 	ended   map[ending]int64
 	took    map[string]time.Duration // by type
 	failing error                    // why the server cannot be reached
-	seen    bool                     // it has been reached
+	seen    bool                     // the server has answered
 }
 
-// ending is how a run ended.
+// ending is a type and the way in which a run of it ended.
 type ending struct {
 	typ  string
 	code string // ok, failed, retry, error, returned, or lost
 }
 
-// maxTypes bounds the types that are counted separately; the others count as one.
+// maxTypes bounds the types that are counted separately. All further types are counted as one.
 const maxTypes = 200
 
 // event counts an event of a worker.
@@ -63,7 +63,7 @@ func (c *counters) event(e client.Event) {
 	c.took[typ] += e.Took
 }
 
-// idleSince returns since when nothing runs, and whether nothing does.
+// idleSince reports whether no job runs, and since when.
 func (c *counters) idleSince() (since time.Time, idle bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,14 +82,14 @@ func (c *counters) unreachable(err error) {
 	c.failing = err
 }
 
-// Totals are what a runner has done.
+// Totals are a runner's counts since it began.
 type Totals struct {
-	Held    int // jobs that were handed out and have not ended, also those that wait for a slot
+	Held    int // jobs that run or wait for a slot
 	Claimed int64
 	Ended   map[string]int64 // by code
 }
 
-// Totals returns what the runner has done until now.
+// Totals returns the runner's counts.
 func (r *Runner) Totals() Totals {
 	c := &r.counters
 	c.mu.Lock()
@@ -101,7 +101,7 @@ func (r *Runner) Totals() Totals {
 	return t
 }
 
-// String returns a line for people.
+// String formats the totals as a line for people.
 func (t Totals) String() string {
 	text := fmt.Sprintf("%d held", t.Held)
 	for _, code := range slices.Sorted(maps.Keys(t.Ended)) {
@@ -110,7 +110,7 @@ func (t Totals) String() string {
 	return text
 }
 
-// Healthy returns why the runner is not healthy, or nil.
+// Healthy returns nil if the server answers, and otherwise an error with the reason.
 func (r *Runner) Healthy() error {
 	c := &r.counters
 	c.mu.Lock()

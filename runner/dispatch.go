@@ -13,19 +13,19 @@ import (
 )
 
 const (
-	// strayPause is how long the runner keeps a job that it cannot run before it returns the job, so that it does not
-	// claim the same job again and again.
+	// strayPause is how long the runner keeps a job that it cannot run before it returns the job. Without the pause, it
+	// would claim the same job again and again.
 	strayPause = 5 * time.Second
-	// mostStrays is how many strays a feed holds beside the jobs of its lanes. A feed that claims the jobs of all clients
-	// also gets those of clients with handlers of their own, because a claim cannot exclude clients.
+	// mostStrays bounds the strays that a feed holds in addition to its lanes' jobs. A feed that claims all clients'
+	// jobs also gets jobs of clients that have their own handler, because a claim cannot exclude clients.
 	mostStrays = 100
 )
 
-// handout is jobs that a worker has handed out together.
+// handout is a group of jobs that a worker handed out together.
 type handout struct {
 	r     *Runner
 	left  atomic.Int64 // jobs that have not ended
-	watch func() bool  // ends the watch of Runner.runs
+	watch func() bool  // stops watching Runner.runs
 }
 
 // dispatch adds the jobs that a feed has claimed to their lanes.
@@ -33,7 +33,7 @@ func (r *Runner) dispatch(f *feed, runs []*client.Run) {
 	h := &handout{r: r}
 	h.left.Store(int64(len(runs)))
 	r.mu.Lock()
-	end := r.runs // what ends the runs that begin now
+	end := r.runs // ends the runs that begin now
 	lanes := make([]*lane, len(runs))
 	for i, u := range runs {
 		if lanes[i] = r.laneOf(u.Job); lanes[i] != nil && !lanes[i].nothingToRun(u.Job) {
@@ -63,24 +63,24 @@ func (r *Runner) dispatch(f *feed, runs []*client.Run) {
 	}
 }
 
-// laneOf returns the lane of a job, or nil if this runner cannot run it. r.mu is held.
+// laneOf returns a job's lane, or nil if this runner cannot run the job. r.mu is held.
 func (r *Runner) laneOf(j *client.Job) *lane {
 	l := r.lanes[queue{"", j.Type}]
 	switch {
-	case l != nil && l.local: // a handler of the configuration
+	case l != nil && l.local: // a handler in the configuration
 		return l
 	case j.Handler == nil:
 		if l != nil && l.implicit {
 			return l
 		}
 		return nil
-	case l != nil && l.implicit && j.Handler.Client == "": // a handler that was stored a moment ago
+	case l != nil && l.implicit && j.Handler.Client == "": // the handler was stored a moment ago; refresh has not seen it yet
 		return nil
 	}
 	return r.lanes[queue{j.Handler.Client, j.Type}]
 }
 
-// cancelAll ends runs, and returns those of them that wait for slots to their queues.
+// cancelAll cancels runs. Those that still wait for slots go back to their queues.
 func cancelAll(runs []*client.Run, lanes []*lane, cause error) {
 	for _, u := range runs {
 		u.Cancel(cause)
@@ -94,7 +94,7 @@ func cancelAll(runs []*client.Run, lanes []*lane, cause error) {
 	}
 }
 
-// job returns a job for a lane.
+// job prepares a job for its lane.
 func (h *handout) job(f *feed, l *lane, u *client.Run) *waiting {
 	stray := !slices.Contains(f.lanes, l)
 	if stray {
@@ -112,7 +112,7 @@ func (h *handout) job(f *feed, l *lane, u *client.Run) *waiting {
 			l.rest.worked()
 		}
 		if e.Unable != "" {
-			h.r.restFrom(l, u.Job, e.Unable) // first, so that the job does not come back at once
+			h.r.restFrom(l, u.Job, e.Unable) // rest first, so that the feed does not claim the job again immediately
 		}
 		u.End(o, err)
 		if err == nil && (o.Code == "error" || o.Code == "failed") {
@@ -127,7 +127,7 @@ func (h *handout) job(f *feed, l *lane, u *client.Run) *waiting {
 	return w
 }
 
-// stray returns a job that this runner cannot run to its queue, after a while.
+// stray returns to its queue, after strayPause, a job that this runner cannot run.
 func (h *handout) stray(f *feed, u *client.Run) {
 	j := u.Job
 	h.r.say("stray "+j.Client+" "+j.Type, "this runner cannot run a job that it has claimed, and returns it", "type", j.Type, "client", j.Client, "job_id", j.ID)
@@ -148,7 +148,7 @@ func (h *handout) ended() {
 	}
 }
 
-// outcome returns what the Worker reports. A run that the runner itself has ended costs no attempt.
+// outcome returns the outcome that the Worker reports. A run that the runner itself has ended costs no attempt.
 func outcome(ctx context.Context, e task.End) (client.Outcome, error) {
 	if e.Unget || e.Code != "ok" && e.Code != "failed" && endedByRunner(ctx) {
 		return client.Outcome{}, client.ErrUnget
@@ -157,7 +157,7 @@ func outcome(ctx context.Context, e task.End) (client.Outcome, error) {
 	return e.Outcome, nil
 }
 
-// endedByRunner reports whether a run was ended because the runner stops, or was declared lost.
+// endedByRunner reports whether a run ended because the runner stops or the server declared it lost.
 func endedByRunner(ctx context.Context) bool {
 	cause := ctx.Err()
 	return errors.Is(cause, client.ErrDraining) || errors.Is(cause, errDropped)

@@ -9,25 +9,25 @@ import (
 	"github.com/daybookq/daybook/client"
 )
 
-// failures logs runs that have ended badly: at most one of a type in logEvery, with the number of the others.
+// failures logs runs that end badly: for each type at most one per logEvery, with the number of runs that it left out.
 type failures struct {
 	mu    sync.Mutex
 	types map[string]*failed
 }
 
-// failed are the runs of a type that have ended badly.
+// failed counts the runs of a type that ended badly.
 type failed struct {
-	logged time.Time // when the last one was logged
+	logged time.Time // when one was last logged
 	others int       // since then
 }
 
 const (
 	logEvery = time.Second
-	// maxLogged is how much of an error is logged.
+	// maxLogged bounds the logged part of an error, in bytes.
 	maxLogged = 500
 )
 
-// log logs how the run of a job ended, if it is the turn of its type.
+// log logs a job's outcome, unless a run of its type was logged less than logEvery ago.
 func (f *failures) log(log *slog.Logger, j *client.Job, o *client.Outcome) {
 	others, turn := f.turn(j.Type, time.Now())
 	if !turn {
@@ -40,13 +40,13 @@ func (f *failures) log(log *slog.Logger, j *client.Job, o *client.Outcome) {
 	log.Warn("a run ended badly", "type", j.Type, "client", j.Client, "job_id", j.ID, "code", o.Code, "error", text, "not_logged", others)
 }
 
-// turn reports whether a run of a type is logged, and how many were not since the last one.
+// turn reports whether to log a run of a type now, and how many runs were not logged since the last one.
 func (f *failures) turn(typ string, now time.Time) (others int, turn bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	t := f.types[typ]
 	switch {
-	case t == nil && len(f.types) >= maxTypes: // forget them all, so that they stay bounded
+	case t == nil && len(f.types) >= maxTypes: // forget all types, to bound the map
 		f.types = nil
 		fallthrough
 	case t == nil:

@@ -12,7 +12,8 @@ import (
 	"github.com/daybookq/daybook/client"
 )
 
-// TestFailuresInTheLog: of the runs of a type that end badly, one a second is logged, with the number of the others.
+// TestFailuresInTheLog: if runs of a type end badly, the runner logs one a second, with the number of runs that it left
+// out.
 func TestFailuresInTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer

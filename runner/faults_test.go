@@ -14,10 +14,10 @@ import (
 	"github.com/daybookq/daybook/runner/sandbox"
 )
 
-// once are attributes of jobs that may run only once.
+// once are the attributes of jobs that may run only once.
 var once = client.Attributes{MaxAttempts: 1}
 
-// TestDrainCostsNoAttempt: a run that the runner ends because it stops costs the job no attempt.
+// TestDrainCostsNoAttempt: a run that a stopping runner ends costs the job no attempt.
 func TestDrainCostsNoAttempt(t *testing.T) {
 	r := start(t)
 	s := r.settings(map[string]string{"x": "sleep 60"})
@@ -32,7 +32,7 @@ func TestDrainCostsNoAttempt(t *testing.T) {
 	r.want("x", "pending  0 ")
 }
 
-// TestUnfinishedRun: a run that never ends does not keep a runner that is stopped from ending.
+// TestUnfinishedRun: a runner stops even if a run never ends.
 func TestUnfinishedRun(t *testing.T) {
 	r := start(t)
 	s := r.settings(map[string]string{"x": "true"})
@@ -40,7 +40,7 @@ func TestUnfinishedRun(t *testing.T) {
 	r.add("x", "a")
 	w := r.new(s)
 	w.reportTimeout = time.Millisecond
-	w.working.Add(1) // stands for the worker of a run that cannot be ended
+	w.working.Add(1) // as if a worker had a run that cannot be ended
 	defer w.working.Done()
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -75,7 +75,7 @@ func TestHangingJob(t *testing.T) {
 	}
 }
 
-// TestStrays: jobs of a client whose own handler the runner does not run hold up the jobs of others only for a moment.
+// TestStrays: a client's jobs whose handler the runner does not run hold up other clients' jobs only for a moment.
 func TestStrays(t *testing.T) {
 	r := start(t)
 	r.put("", "x", handler.Document{Kind: handler.Script, Lang: handler.Python, Source: "def handle(payload, job):\n    return payload"})
@@ -95,7 +95,8 @@ func TestStrays(t *testing.T) {
 	}
 }
 
-// TestSharedContexts: a stored handler and one of the configuration with the same eid do not share contexts.
+// TestSharedContexts: a stored handler and a handler in the configuration do not share contexts, even with the same
+// eid.
 func TestSharedContexts(t *testing.T) {
 	r := start(t)
 	const source = "def handle(payload, job):\n    return str(globals().get('secret', __builtins__.get('secret') if isinstance(__builtins__, dict) else getattr(__builtins__, 'secret', None)))"
@@ -112,8 +113,8 @@ func TestSharedContexts(t *testing.T) {
 	r.want("stored", "completed ok 1 None")
 }
 
-// TestGrantsAreLocal: what the configuration gives to a script of its own, a stored script with the same eid does not get.
-// Two scripts of the configuration each get their own.
+// TestGrantsAreLocal: a stored script does not get the grants of a script in the configuration, even with the same eid.
+// Two scripts in the configuration each get their own grants.
 func TestGrantsAreLocal(t *testing.T) {
 	r := start(t)
 	d := handler.Document{Kind: handler.Script, Lang: handler.Python, Source: "import os\ndef handle(payload, job):\n    return os.environ.get('COLOUR', 'none')", EID: "e"}
@@ -134,8 +135,8 @@ func TestGrantsAreLocal(t *testing.T) {
 	r.want("of-client", "completed ok 1 none")
 }
 
-// TestLostWhileItWaits: a job that is cancelled while it waits for slots makes room soon, and does not count as one that
-// has waited too long.
+// TestLostWhileItWaits: a job that is cancelled while it waits for slots soon makes room, and does not count as a job
+// that has waited too long.
 func TestLostWhileItWaits(t *testing.T) {
 	r := start(t)
 	lease := client.Attributes{LeaseMs: 6000}

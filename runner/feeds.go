@@ -13,14 +13,15 @@ import (
 	"github.com/daybookq/daybook/client"
 )
 
-// feed is a client.Worker, which claims the jobs of some lanes. With few lanes, each has a feed of its own, so that the
-// jobs of one do not wait behind those of another. With many, types share feeds, because each feed has a connection.
+// feed is a client.Worker that claims the jobs of some lanes. If there are few lanes, each has a separate feed, so that
+// one lane's jobs do not wait for another's. If there are many, several types share a feed, because each feed has a
+// connection.
 type feed struct {
 	clients, types []string
 	lanes          []*lane
 	strategy       client.Strategy
 	stop           context.CancelFunc
-	strays         atomic.Int64 // jobs that are not of these lanes
+	strays         atomic.Int64 // jobs of other lanes, or of none
 }
 
 const (
@@ -28,12 +29,12 @@ const (
 	typesPerFeed = 100 // how many types a claim may name
 )
 
-// key names what a feed claims.
+// key identifies the jobs that a feed claims.
 func (f *feed) key() string {
 	return strings.Join([]string{strings.Join(f.clients, ","), strings.Join(f.types, ","), string(f.strategy)}, " ")
 }
 
-// plan returns the feeds for lanes.
+// plan divides the lanes, except those that rest, among feeds.
 func (r *Runner) plan() (feeds []*feed) {
 	queues := slices.SortedFunc(maps.Keys(r.lanes), func(a, b queue) int {
 		return cmp.Or(cmp.Compare(a.client, b.client), cmp.Compare(a.typ, b.typ))
@@ -59,15 +60,15 @@ func (r *Runner) plan() (feeds []*feed) {
 			feeds = append(feeds, last)
 		}
 		if q.client == "" && r.own[q.typ] && last.strategy == "" {
-			last.strategy = client.Fair // the jobs of clients with handlers of their own must not hold up the others
+			last.strategy = client.Fair // jobs of clients with their own handler must not hold up other clients' jobs
 		}
 		last.types, last.lanes = append(last.types, q.typ), append(last.lanes, r.lanes[q])
 	}
 	return feeds
 }
 
-// updateFeeds starts and stops feeds, so that they claim the jobs of the lanes that there are now. The runs of a feed that
-// is stopped go on. r.mu is held.
+// updateFeeds starts and stops feeds so that they claim for the current lanes. The runs of a stopped feed continue.
+// r.mu is held.
 func (r *Runner) updateFeeds() {
 	if r.stopped {
 		return
@@ -88,7 +89,7 @@ func (r *Runner) updateFeeds() {
 	}
 }
 
-// startFeed starts the worker of a feed. r.mu is held.
+// startFeed starts a feed's worker. r.mu is held.
 func (r *Runner) startFeed(f *feed) {
 	ctx, stop := context.WithCancel(context.Background())
 	f.stop = stop
@@ -99,9 +100,9 @@ func (r *Runner) startFeed(f *feed) {
 	w := client.Worker{
 		Client: r.Client, RunnerID: r.ID, Clients: f.clients, Types: f.types, Strategy: f.strategy,
 		Concurrency: min(capacity, mostHeld) + mostStrays, Room: func() int { return r.roomOf(f) },
-		DrainTimeout: forEver, // Run ends the runs
+		DrainTimeout: forEver, // Runner.Run ends the runs
 		Take:         func(runs []*client.Run) { r.dispatch(f, runs) },
-		BeginLater:   true, // lanes hold jobs for a while
+		BeginLater:   true, // jobs wait in lanes before they begin
 		OnEvent:      r.counters.event, Logger: r.Log,
 	}
 	r.working.Go(func() {
@@ -123,7 +124,7 @@ func (r *Runner) startFeed(f *feed) {
 	})
 }
 
-// roomOf returns how many jobs a feed has room for. A stray takes none of the room of its lanes.
+// roomOf returns how many jobs a feed may hold now. Strays do not count against its lanes' room.
 func (r *Runner) roomOf(f *feed) int {
 	n := int(min(f.strays.Load(), mostStrays))
 	for _, l := range f.lanes {
@@ -149,5 +150,5 @@ func (r *Runner) say(key, text string, args ...any) {
 	r.Log.Warn(text, args...)
 }
 
-// maxSaid bounds the warnings that are remembered.
+// maxSaid bounds the warnings that say remembers.
 const maxSaid = 10_000

@@ -18,7 +18,7 @@ var (
 	guestRequests       = prometheus.NewDesc("daybook_runner_guest_requests", "HTTP requests of guests that are under way.", nil, nil)
 )
 
-// guestCollector makes the metrics of guests.
+// guestCollector collects the metrics of guests.
 type guestCollector struct{ pool *wasi.Pool }
 
 func (c guestCollector) Describe(to chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, to) }

@@ -21,7 +21,7 @@ import (
 	"github.com/daybookq/daybook/job/handler"
 )
 
-// guest stores a guest of package wasi's tests as a blob of a client, and returns its address.
+// guest stores a guest from package wasi's tests as a client's blob, and returns its address.
 func (r *rig) guest(of, name string) string {
 	r.Helper()
 	text, err := os.ReadFile(filepath.Join("wasi", "testdata", name+".wasm"))
@@ -40,7 +40,7 @@ func (r *rig) blob(of, text string) string {
 	return b.Address
 }
 
-// accepting are the settings of a runner that accepts guests.
+// accepting returns the settings of a runner that accepts guests.
 func (r *rig) accepting() Settings {
 	s := r.settings(nil)
 	s.Accept, s.Cache = []string{handler.WASI}, r.TempDir()
@@ -56,13 +56,13 @@ func (r *rig) create(n client.NewJob) *client.Job {
 	return j
 }
 
-// runOnce are the attributes of a job whose next run, after an error, is later than the end of a test.
+// runOnce returns attributes for a job that, after an error, does not run again before the test ends.
 func runOnce() client.Attributes {
 	hour := time.Hour.Milliseconds()
 	return client.Attributes{Backoff: &client.Backoff{InitialMs: &hour, MaxMs: &hour}}
 }
 
-// TestGuests: handlers of kind wasi, stored ones and those of the configuration.
+// TestGuests: the runner runs handlers of kind wasi, stored ones and ones in the configuration.
 func TestGuests(t *testing.T) {
 	r := start(t)
 	r.put("", "tiny", handler.Document{Kind: handler.WASI, Binary: r.guest("", "tiny")})
@@ -87,7 +87,8 @@ func TestGuests(t *testing.T) {
 	}
 }
 
-// TestGuestLimits: the runner limits what stored handlers and jobs without a handler may ask for, and not its own handlers.
+// TestGuestLimits: the runner limits stored handlers and jobs without a handler, but not the handlers in its
+// configuration.
 func TestGuestLimits(t *testing.T) {
 	r := start(t)
 	options := &handler.Options{TimeoutMs: 60_000, MemoryBytes: 4 << 30}
@@ -122,7 +123,7 @@ func TestGuestLimits(t *testing.T) {
 	}
 }
 
-// TestBinaryAddr: a job that names its own binary runs without a handler, and nothing happens to other jobs of the type.
+// TestBinaryAddr: a job that names its own binary runs without a handler. Other jobs of the type stay untouched.
 func TestBinaryAddr(t *testing.T) {
 	r := start(t)
 	kit := r.guest("", "kit")
@@ -164,7 +165,7 @@ func TestBinaryAddr(t *testing.T) {
 	if n := strings.Count(log.String(), "neither a handler nor a binary_addr"); n != 1 {
 		t.Errorf("%d lines about the job without a binary:\n%s", n, log.String())
 	}
-	// The type that --types names has one, and a stored handler takes the implicit one away.
+	// A runner without a handler for a type in --types gets an implicit one. A stored handler of the type removes it.
 	s.Types, s.UntilIdle, s.Log = []string{"other", job.DefaultName}, idleTime, r.settings(nil).Log
 	r.put("", job.DefaultName, handler.Document{Kind: handler.Exec, Program: "none"})
 	r.run(s)
@@ -176,7 +177,7 @@ func TestBinaryAddr(t *testing.T) {
 	}
 }
 
-// TestGuestMetrics: the metrics of guests count.
+// TestGuestMetrics: the metrics of guests count runs.
 func TestGuestMetrics(t *testing.T) {
 	r := start(t)
 	s := r.accepting()
@@ -207,7 +208,7 @@ func TestGuestMetrics(t *testing.T) {
 	}
 }
 
-// TestManyGuests: jobs with and without binaries in one queue; those that can be run are.
+// TestManyGuests: in a queue with jobs with and without binaries, all jobs that can run do.
 func TestManyGuests(t *testing.T) {
 	r := start(t)
 	tiny := r.guest("", "tiny")
@@ -238,7 +239,7 @@ func TestManyGuests(t *testing.T) {
 	r.wantCounts(job.DefaultName, map[string]int{"completed ok 1 X": 20, "pending  0 ": 2})
 }
 
-// TestRest: rests become longer up to a bound, and short again after work.
+// TestRest: rests become longer up to a bound, and are short again after work.
 func TestRest(t *testing.T) {
 	var r rest
 	for _, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {

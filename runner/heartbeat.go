@@ -16,21 +16,21 @@ import (
 )
 
 const (
-	// usualHeartbeat is the time between two heartbeats until the server has said otherwise.
+	// usualHeartbeat is the time between two heartbeats until the server sets it.
 	usualHeartbeat = 15 * time.Second
-	// firstPatience bounds a first heartbeat, so that the log soon says that the server does not answer.
+	// firstPatience bounds the first heartbeat, so that the log soon shows that the server does not answer.
 	firstPatience = 3 * time.Second
-	// sayAgain is how often the log says that the server does not answer.
+	// sayAgain is how often the log repeats that the server does not answer.
 	sayAgain = time.Minute
-	// listBytes bounds the names in a heartbeat: all texts of it have at most 4 KiB.
+	// listBytes bounds the names in a heartbeat: all its texts together may have 4 KiB.
 	listBytes = 1 << 10
 	maxListed = 100
 )
 
-// errDropped ends the runs of a runner that was declared lost: the server has returned its jobs.
+// errDropped ends the runs of a runner that the server has declared lost. The server has already returned its jobs.
 var errDropped = fmt.Errorf("%w: its jobs went back to their queues", client.ErrRunnerLost)
 
-// heartbeat is the runner as the server knows it.
+// heartbeat keeps the runner registered with the server.
 type heartbeat struct {
 	r        *Runner
 	instance string
@@ -38,19 +38,19 @@ type heartbeat struct {
 	usage    usage
 }
 
-// register sends heartbeats until the first one is answered. The error is why the runner must not run: another process
-// holds its id.
+// register sends heartbeats until the server answers one. It returns an error if another process holds the runner's id
+// or the server refuses the request, and if ctx ends.
 func (h *heartbeat) register(ctx context.Context) (every time.Duration, err error) {
 	var said time.Time
 	for ctx.Err() == nil {
 		every, err := h.send(ctx, firstPatience)
 		switch {
 		case err == nil:
-			h.takeover = false // whoever takes the id over later shall have it
+			h.takeover = false // a process that takes the id over later keeps it
 			return every, nil
 		case errors.Is(err, client.ErrRunnerTaken), errors.Is(err, client.ErrBadRequest):
 			return 0, fmt.Errorf("runner %s: %w", h.r.ID, err)
-		case errors.Is(err, client.ErrRunnerLost), errors.Is(err, client.ErrRunnerReplaced): // of the instance before
+		case errors.Is(err, client.ErrRunnerLost), errors.Is(err, client.ErrRunnerReplaced): // this concerns an earlier instance
 			h.instance = client.NewKey()
 			continue
 		case ctx.Err() == nil && time.Since(said) >= sayAgain:
@@ -63,7 +63,7 @@ func (h *heartbeat) register(ctx context.Context) (every time.Duration, err erro
 	return 0, context.Cause(ctx)
 }
 
-// keep sends heartbeats until ctx ends. end ends the runner for a reason.
+// keep sends heartbeats until ctx ends. It calls end if another process has taken the runner's id over.
 func (h *heartbeat) keep(ctx context.Context, every time.Duration, end func(error)) {
 	away := false // the server does not answer
 	for wait := every; h.wait(ctx, wait); {
@@ -95,8 +95,8 @@ func (h *heartbeat) keep(ctx context.Context, every time.Duration, end func(erro
 	}
 }
 
-// wait waits until the next heartbeat is due: after d, or soon after the types of the runner have changed. It reports
-// whether ctx has not ended.
+// wait waits until the next heartbeat is due: after d, or soon after the runner's types have changed. It returns false
+// if ctx has ended.
 func (h *heartbeat) wait(ctx context.Context, d time.Duration) bool {
 	due := time.Now().Add(d)
 	t := time.NewTimer(d)
@@ -110,12 +110,12 @@ func (h *heartbeat) wait(ctx context.Context, d time.Duration) bool {
 	return ctx.Err() == nil
 }
 
-// send sends a heartbeat, and waits for its answer for at most patience.
+// send sends a heartbeat, and waits at most patience for the answer. It returns the time until the next heartbeat.
 func (h *heartbeat) send(ctx context.Context, patience time.Duration) (every time.Duration, err error) {
 	r := h.r
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	host, _ := os.Hostname() // a runner without a name has an id
+	host, _ := os.Hostname() // optional: the id is enough
 	info := client.RunnerInfo{
 		ID: r.ID, Instance: h.instance, Name: host, Addresses: addresses(), Kinds: r.kindsRun(), Types: r.typesRun(), Clients: listed(r.Clients),
 		Slots: int64(r.Concurrency), Labels: r.Labels, Version: r.Version, Takeover: h.takeover,
@@ -127,7 +127,7 @@ func (h *heartbeat) send(ctx context.Context, patience time.Duration) (every tim
 	return every, err
 }
 
-// goodbye says that the runner has ended, so that it is not declared lost.
+// goodbye reports that the runner has ended, so that the server does not declare it lost.
 func (h *heartbeat) goodbye() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -136,7 +136,7 @@ func (h *heartbeat) goodbye() {
 	}
 }
 
-// endAll ends all runs that are under way.
+// endAll ends all running runs.
 func (r *Runner) endAll(cause error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -154,7 +154,7 @@ func (r *Runner) kindsRun() []string {
 	return slices.Compact(kinds)
 }
 
-// typesRun returns the types whose jobs the runner claims, as far as a heartbeat has room for them.
+// typesRun returns the types whose jobs the runner claims, as many as fit into a heartbeat.
 func (r *Runner) typesRun() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -170,7 +170,7 @@ func (r *Runner) types() []string {
 	return slices.Sorted(maps.Keys(types))
 }
 
-// listed returns the beginning of a list of names that fits into a heartbeat.
+// listed returns the first names of a list, as many as fit into a heartbeat.
 func listed(names []string) []string {
 	bytes := 0
 	for i, name := range names {
@@ -181,11 +181,11 @@ func listed(names []string) []string {
 	return names
 }
 
-// addresses returns addresses of this machine that others may reach.
+// addresses returns the addresses at which other machines may reach this one.
 func addresses() (list []string) {
 	all, err := net.InterfaceAddrs()
 	if err != nil {
-		return nil // it is for people
+		return nil // only people read them
 	}
 	for _, a := range all {
 		if n, ok := a.(*net.IPNet); ok && n.IP.IsGlobalUnicast() && len(list) < 8 {
@@ -195,13 +195,13 @@ func addresses() (list []string) {
 	return list
 }
 
-// usage measures the processor time of the runner and the processes that it has waited for.
+// usage measures the processor time of the runner and of the child processes that it has waited for.
 type usage struct {
 	at   time.Time
 	used time.Duration
 }
 
-// cores returns how many cores were used since the last call.
+// cores returns the average number of cores used since the last call.
 func (u *usage) cores() float64 {
 	now, used := time.Now(), processorTime()
 	before := *u
@@ -212,14 +212,14 @@ func (u *usage) cores() float64 {
 	return max(float64(used-before.used)/float64(now.Sub(before.at)), 0)
 }
 
-// memory returns how many bytes of memory the runner has.
+// memory returns the runner's memory in bytes.
 func memory() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return cmp.Or(residentBytes(), int64(m.Sys-m.HeapReleased))
 }
 
-// sleep waits, and reports whether ctx has not ended.
+// sleep waits for d. It returns false if ctx has ended.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

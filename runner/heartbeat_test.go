@@ -17,7 +17,7 @@ import (
 	"github.com/daybookq/daybook/job/handler"
 )
 
-// registered returns the document of the runner r, if the server has it.
+// registered returns the server's document of the runner "r", or a zero one.
 func (r *rig) registered() client.Runner {
 	r.Helper()
 	doc, err := r.Runner(r.Context(), "r")
@@ -27,7 +27,7 @@ func (r *rig) registered() client.Runner {
 	return doc
 }
 
-// TestRegistered: the server knows a runner while it runs, and that it has ended.
+// TestRegistered: the server lists a runner as alive while it runs, and as ended afterwards.
 func TestRegistered(t *testing.T) {
 	r := start(t)
 	s := r.settings(map[string]string{"x": "cat", "y": "cat"})
@@ -44,8 +44,7 @@ func TestRegistered(t *testing.T) {
 	}
 }
 
-// TestTypesAreRegistered: the server knows the types of a runner soon after they have changed, long before the next usual
-// heartbeat.
+// TestTypesAreRegistered: after a runner's types change, the server learns them long before the next regular heartbeat.
 func TestTypesAreRegistered(t *testing.T) {
 	r := start(t, "--runner-heartbeat", "10m")
 	s := r.settings(map[string]string{"x": "cat", "y": "cat"})
@@ -60,7 +59,8 @@ func TestTypesAreRegistered(t *testing.T) {
 	r.until("the type is gone", func() bool { return slices.Equal(r.registered().Types, []string{"x", "y"}) })
 }
 
-// TestOneProcessHoldsAnID: a second runner with the id of another one is refused, or replaces it.
+// TestOneProcessHoldsAnID: the server refuses a second runner with the same id, or lets it replace the first if it asks
+// to.
 func TestOneProcessHoldsAnID(t *testing.T) {
 	r := start(t, "--runner-heartbeat", "1s")
 	s := r.settings(map[string]string{"x": "cat"})
@@ -81,8 +81,8 @@ func TestOneProcessHoldsAnID(t *testing.T) {
 	stop()
 }
 
-// TestLostRunner: a runner whose heartbeats do not arrive is declared lost. Its jobs go back, its runs end when it hears of
-// it, and it goes on.
+// TestLostRunner: a runner whose heartbeats do not arrive is declared lost. Its jobs go back to their queues. When the
+// runner learns it, it ends its runs and continues as a new instance.
 func TestLostRunner(t *testing.T) {
 	r := start(t, "--runner-heartbeat", "1s")
 	var silent atomic.Bool

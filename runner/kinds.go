@@ -17,26 +17,26 @@ import (
 	"github.com/daybookq/daybook/runner/webhook"
 )
 
-// version is a version of a handler that the runner can run: one of its configuration, or one that the server stores.
+// version is a version of a handler that the runner can run, from its configuration or from the server.
 type version struct {
-	id       string // "" for one of the configuration
-	client   string // "" if it is for all clients
+	id       string // "" in the configuration
+	client   string // "" for all clients
 	typ      string
 	document handler.Document
-	program  *program.Settings // of kind exec, and of all of the configuration
+	program  *program.Settings // of kind exec, and of every handler in the configuration
 	images   *container.Images // of kind container, of the configuration
 	file     string            // of kind wasi, in the configuration: the file of the module
-	// implicit: the version is that of a type without a handler, whose jobs name their own binaries.
+	// implicit: the type is without a handler, and its jobs name their own binaries.
 	implicit bool
 }
 
-// kinds makes executors of handlers, with what all handlers of a kind share.
+// kinds creates executors of handlers. It holds everything that the handlers of one kind share.
 type kinds struct {
 	sandbox    *sandbox.Sandbox
 	scripts    *script.Pool
-	guests     *wasi.Pool // nil if the runner runs none
+	guests     *wasi.Pool // nil if the runner runs no guests
 	web        webhook.Settings
-	containers *container.Engine // nil if no handler needs it
+	containers *container.Engine // nil if no handler needs one
 	accept     []string
 	programs   map[string]*Handler // of the configuration, by name
 	logs       *runlog.Keeper      // of kind exec
@@ -49,7 +49,7 @@ const (
 
 var errNotAccepted = errors.New("this runner does not accept the kind")
 
-// check says why the runner cannot run a stored handler, or returns nil.
+// check returns why the runner cannot run a stored handler, or nil.
 func (k *kinds) check(v *version) error {
 	if !slices.Contains(k.accept, v.document.Kind) {
 		return fmt.Errorf("its kind is %s: %w", v.document.Kind, errNotAccepted)
@@ -73,7 +73,7 @@ func (k *kinds) check(v *version) error {
 	return nil
 }
 
-// guest returns a version of kind wasi.
+// guest returns the settings of a version of kind wasi.
 func (k *kinds) guest(v *version) wasi.Handler {
 	g := wasi.Handler{
 		Client: v.client, Binary: v.document.Binary, Permissions: v.document.RequiredPermissions, Extensions: v.document.RequiredExtensions, Options: v.options(),
@@ -85,7 +85,7 @@ func (k *kinds) guest(v *version) wasi.Handler {
 	return g
 }
 
-// close ends what all handlers of a kind share.
+// close closes everything that the handlers of one kind share.
 func (k *kinds) close() error {
 	if k.guests != nil {
 		k.guests.Close()
@@ -97,7 +97,7 @@ func (k *kinds) close() error {
 	return err
 }
 
-// try says why a runner with so many slots cannot run a handler of the configuration, or returns nil.
+// try returns why a runner with so many slots cannot run a handler in the configuration, or nil.
 func (k *kinds) try(name string, h *Handler, slots int) error {
 	v := version{typ: name, document: h.Document, program: &h.Program, images: h.Images, file: h.Binary}
 	e, err := k.executor(&v)
@@ -114,7 +114,7 @@ func (k *kinds) try(name string, h *Handler, slots int) error {
 	return nil
 }
 
-// executor returns the executor of a version that check has accepted, or that is of the configuration.
+// executor returns the executor of a version. check has accepted the version, or it is in the configuration.
 func (k *kinds) executor(v *version) (task.Executor, error) {
 	switch v.document.Kind {
 	case handler.Exec:
@@ -146,7 +146,7 @@ func (k *kinds) executor(v *version) (task.Executor, error) {
 	return nil, fmt.Errorf("the kind %s is not known", v.document.Kind)
 }
 
-// within returns options whose limits are not above those of the configuration: whoever stores a handler must not lift
+// within returns options with the configuration's limits, or lower ones: a client that stores a handler must not raise
 // them.
 func within(o handler.Options, limits *handler.Options) *handler.Options {
 	if limits != nil {
@@ -158,7 +158,7 @@ func within(o handler.Options, limits *handler.Options) *handler.Options {
 	return &o
 }
 
-// lower returns the lower of two limits. 0 is none.
+// lower returns the lower of two limits. 0 means no limit.
 func lower(a, b int64) int64 {
 	if a == 0 || b == 0 {
 		return max(a, b)
@@ -173,7 +173,7 @@ func (v *version) options() handler.Options {
 	return *v.document.Options
 }
 
-// batch returns how many jobs a run of a version has at most.
+// batch returns the most jobs in a run of the version.
 func (v *version) batch() int {
 	o := v.options()
 	switch {
@@ -183,7 +183,7 @@ func (v *version) batch() int {
 	return cmp.Or(o.BatchSize, defaultBatch)
 }
 
-// most returns how many runs of a version there are at a time, at most, on a runner with so many slots.
+// most returns the most runs of the version at a time, on a runner with so many slots.
 func (v *version) most(slots int) int {
 	o := v.options()
 	fit := max(slots/cmp.Or(o.Slots, 1), 1)

@@ -6,7 +6,8 @@ import (
 	"github.com/daybookq/daybook/job/handler"
 )
 
-// TestWithin: a stored handler that names a program of the configuration can lower its limits, and not lift them.
+// TestWithin: a stored handler that names a program in the configuration can lower the program's limits but not raise
+// them.
 func TestWithin(t *testing.T) {
 	limits := &handler.Options{TimeoutMs: 1000, MemoryBytes: 32 << 20}
 	for _, c := range []struct{ of, want handler.Options }{

@@ -12,73 +12,74 @@ import (
 	"github.com/daybookq/daybook/runner/task"
 )
 
-// queue names the jobs that a lane runs: those of a type, and of a client, or of all clients with "".
+// queue names the jobs that a lane runs: one client's jobs of a type, or all clients' with client "".
 type queue struct{ client, typ string }
 
-// lane has the jobs of one handler that this runner holds. It divides them into batches, and runs each batch when it gets
-// slots. Nothing waits for a batch to fill: a run takes what waits when its turn comes.
+// lane holds this runner's jobs for one handler. It divides them into batches, and runs each batch when it gets slots.
+// It does not wait for a batch to fill: when a run gets its slots, it takes the jobs that are waiting.
 type lane struct {
 	queue
 	r     *Runner
-	local bool // the handler is one of the configuration
-	// implicit: the lane has jobs without a handler, which name their own binaries.
+	local bool // the handler is in the configuration
+	// implicit: the jobs have no handler, and name their own binaries.
 	implicit bool
 	rest     rest
 	share    *slots.Share
-	slots    int // of a run
+	slots    int // slots per run
 	ctx      context.Context
 	stop     context.CancelFunc
 	runs     sync.WaitGroup
-	users    sync.WaitGroup // jobs that have not ended; Add while r.mu is held
+	users    sync.WaitGroup // jobs that have not ended; call Add only while holding r.mu
 
-	making sync.Mutex // while an executor is made
+	making sync.Mutex // held while an executor is created
 
 	mu        sync.Mutex
 	newest    version
-	batch     int // jobs in a run, at most
-	most      int // runs at a time, at most
+	batch     int // most jobs in a run
+	most      int // most runs at a time
 	executors map[string]*executor
 	waiting   []*waiting
-	late      *time.Timer   // looks for jobs that have waited too long
-	lookAt    time.Time     // when it does next; in the past if it does not
-	stopped   bool          // no run begins any more
-	noneAhead time.Time     // until then, the lane holds only jobs that run
-	acquiring int           // runs that wait for their slots
-	running   int           // runs that have them
-	each      time.Duration // moving average of how long a job takes in a run; 0 until the first run has ended
+	late      *time.Timer   // calls giveUpLate
+	lookAt    time.Time     // when it fires next; in the past if it is not set
+	stopped   bool          // no more runs begin
+	noneAhead time.Time     // until then, the lane holds at most one job per run
+	acquiring int           // runs that wait for slots
+	running   int           // runs that have slots
+	each      time.Duration // moving average of a run's time per job; 0 until the first run has ended
 }
 
 // waiting is a job that waits for a run.
 type waiting struct {
 	*task.Task
-	version string    // of its handler
-	giveUp  time.Time // when it is returned to its queue
+	version string    // of the handler
+	giveUp  time.Time // when to return it to its queue
 }
 
-// executor is an executor of a version, and how many runs use it.
+// executor is a version's executor, with the number of runs that use it.
 type executor struct {
 	task.Executor
-	err  error // why there is none
+	err  error // why it could not be created
 	used int
 }
 
 const (
-	// longestWait bounds how long a job waits in the runner. Another runner may be free for it.
+	// longestWait bounds how long a job waits in the runner, because another runner may be free to run it.
 	longestWait = 10 * time.Second
-	// timeoutShare bounds the same for a job with a timeout_ms, which the server counts from the claim.
+	// timeoutShare bounds the wait of a job with a timeout_ms to this fraction of it, because the server counts
+	// timeout_ms from the claim.
 	timeoutShare = 20
-	// batchTime is about how long a run may take. With slow jobs, runs have fewer jobs, so that the others are left to
-	// other runs and runners.
+	// batchTime is about how long a run should take. If jobs are slow, batches are smaller, which leaves jobs to other
+	// runs and runners.
 	batchTime = 250 * time.Millisecond
-	// firstBatch is how many jobs a run has, at most, before it is known how long they take.
+	// firstBatch bounds a batch until the lane has measured how long its jobs take.
 	firstBatch = 10
-	// mostHeld bounds how many jobs a lane holds, and mostHeldBytes the payloads that the runner holds.
+	// mostHeld bounds the jobs that a lane holds. mostHeldBytes bounds the payloads that the whole runner holds.
 	mostHeld      = 1000
 	mostHeldBytes = 256 << 20
-	// batchBytes bounds the payloads of a batch. One payload may be longer.
+	// batchBytes bounds the payloads of a batch. A single longer payload is a batch alone.
 	batchBytes = 8 << 20
-	// noneAheadFor is how long a lane holds only jobs that run after one has waited too long, so that it does not claim
-	// and return jobs again and again.
+	// After a job has waited too long, the lane holds at most one job per run for noneAheadFor. Otherwise it would
+	// claim and return jobs again and again.
 	noneAheadFor = time.Minute
 )
 
@@ -98,7 +99,7 @@ func (r *Runner) newLane(q queue, v version) (*lane, error) {
 	return l, nil
 }
 
-// capacity returns how many jobs the lane holds at most.
+// capacity returns the most jobs that the lane ever holds.
 func (l *lane) capacity() int { return min(l.fill(l.batch), max(mostHeld, 2*l.most)) }
 
 // room returns how many jobs the lane should hold now.
@@ -114,11 +115,11 @@ func (l *lane) room() int {
 	return min(l.fill(l.batchNow()), l.capacity())
 }
 
-// fill returns how many jobs fill all runs with batches of that many, and those that begin next: without jobs that wait,
-// the lane would lose a part of its share.
+// fill returns how many jobs fill all runs with batches of this size, plus the runs that begin next. Without waiting
+// jobs, the lane would lose part of its share between two runs.
 func (l *lane) fill(batch int) int { return l.most*batch + max(l.most, batch) }
 
-// batchNow returns how many jobs the next run may have. l.mu is held.
+// batchNow returns the most jobs that the next run may take. l.mu is held.
 func (l *lane) batchNow() int {
 	if l.each == 0 {
 		return min(firstBatch, l.batch)
@@ -126,7 +127,7 @@ func (l *lane) batchNow() int {
 	return min(max(int(batchTime/l.each), 1), l.batch)
 }
 
-// add adds jobs, and starts runs for them if there may be more.
+// add adds jobs, and starts runs for them if the lane may have more runs.
 func (l *lane) add(jobs []*waiting) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -150,8 +151,8 @@ func (l *lane) add(jobs []*waiting) {
 	l.start()
 }
 
-// lookAgain sets the timer of giveUpLate to when the next job has waited too long, but to a second at most, since jobs may
-// be lost. l.mu is held.
+// lookAgain sets the timer of giveUpLate to the time at which the next job has waited too long, but at most a second
+// ahead, because waiting jobs may be lost or cancelled. l.mu is held.
 func (l *lane) lookAgain(now time.Time) {
 	if len(l.waiting) == 0 {
 		return
@@ -168,7 +169,7 @@ func (l *lane) lookAgain(now time.Time) {
 	}
 }
 
-// giveUpLate ends the jobs that have waited too long for a run, so that they go back to their queues.
+// giveUpLate returns to their queues the jobs that have waited too long for a run.
 func (l *lane) giveUpLate() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -181,8 +182,7 @@ func (l *lane) giveUpLate() {
 	l.lookAgain(now)
 }
 
-// removeWaiting ends the waiting jobs that remove selects, so that they go back to their queues. It returns how many.
-// l.mu is held.
+// removeWaiting returns to their queues the waiting jobs that remove selects, and returns their number. l.mu is held.
 func (l *lane) removeWaiting(remove func(*waiting) bool) int {
 	n := len(l.waiting)
 	l.waiting = slices.DeleteFunc(l.waiting, func(w *waiting) bool {
@@ -195,12 +195,13 @@ func (l *lane) removeWaiting(remove func(*waiting) bool) int {
 	return n - len(l.waiting)
 }
 
-// endUnwanted ends the waiting jobs that are lost or cancelled, or that the runner drops. l.mu is held.
+// endUnwanted returns the waiting jobs whose context has ended: they were lost or cancelled, or the runner drops them.
+// l.mu is held.
 func (l *lane) endUnwanted() {
 	l.removeWaiting(func(w *waiting) bool { return w.Context.Err() != nil })
 }
 
-// giveBack returns the jobs that no run has taken, and all that come later. Runs that are under way go on.
+// giveBack returns the waiting jobs to their queues, and all jobs that are added later. Running runs continue.
 func (l *lane) giveBack() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -208,8 +209,8 @@ func (l *lane) giveBack() {
 	l.removeWaiting(func(*waiting) bool { return true })
 }
 
-// start starts runs for the jobs that wait. One run more than there may be waits for slots, so that the lane gets all of
-// its share. l.mu is held.
+// start starts runs for the waiting jobs. It lets one run more than the lane may have wait for slots, so that the lane
+// gets its whole share. l.mu is held.
 func (l *lane) start() {
 	for l.acquiring*l.batchNow() < len(l.waiting) && l.acquiring+l.running <= l.most && l.ctx.Err() == nil {
 		l.acquiring++
@@ -217,7 +218,7 @@ func (l *lane) start() {
 	}
 }
 
-// run waits for slots, and runs batches until no job waits.
+// run waits for slots, and runs batches until no job is waiting.
 func (l *lane) run() {
 	for {
 		err := l.share.Acquire(l.ctx)
@@ -238,7 +239,7 @@ func (l *lane) run() {
 	}
 }
 
-// begin says to the server that the runs of tasks begin.
+// begin reports to the server that the runs of tasks begin.
 func begin(tasks []*task.Task) {
 	runs := make([]*client.Run, 0, len(tasks))
 	for _, t := range tasks {
@@ -249,7 +250,7 @@ func begin(tasks []*task.Task) {
 	client.Begin(runs)
 }
 
-// runBatch ends all tasks, whatever the executor does.
+// runBatch runs a batch. It ends every task, even if the executor panics or leaves one without an outcome.
 func (l *lane) runBatch(tasks []*task.Task, e *executor) {
 	defer func() {
 		reason := "the handler left the job without an outcome"
@@ -271,7 +272,7 @@ func (l *lane) runBatch(tasks []*task.Task, e *executor) {
 	e.Run(tasks)
 }
 
-// take takes a batch from the jobs that wait, and returns its executor. err is that of waiting for slots.
+// take takes a batch of the waiting jobs, and returns it with its executor. err is the error of waiting for slots.
 func (l *lane) take(err error) (tasks []*task.Task, e *executor) {
 	l.mu.Lock()
 	l.acquiring--
@@ -288,7 +289,7 @@ func (l *lane) take(err error) (tasks []*task.Task, e *executor) {
 	return tasks, l.executor(id)
 }
 
-// executor returns the executor of a version, and counts the caller as one of its users.
+// executor returns a version's executor and counts the caller as a user. It creates the executor if there is none.
 func (l *lane) executor(id string) *executor {
 	l.making.Lock()
 	defer l.making.Unlock()
@@ -308,9 +309,9 @@ func (l *lane) executor(id string) *executor {
 	return e
 }
 
-// takeBatch takes the oldest jobs of a version and a client: contexts are not shared between clients. A job with a
-// timeout_ms is alone: the time-outs of a batch that was claimed together would end together, and a job that hangs would
-// end its neighbours. l.mu is held.
+// takeBatch takes the oldest jobs of one version and one client, because clients do not share contexts. A job with a
+// timeout_ms runs alone: jobs that were claimed together time out together, so a job that hangs would end its
+// neighbours. l.mu is held.
 func (l *lane) takeBatch(version, client string) (tasks []*task.Task) {
 	most, bytes, rest := l.batchNow(), 0, l.waiting[:0]
 	for _, w := range l.waiting {
@@ -328,7 +329,7 @@ func (l *lane) takeBatch(version, client string) (tasks []*task.Task) {
 	return tasks
 }
 
-// closeUnused closes the executors of other versions that no run uses. l.mu is held.
+// closeUnused closes the executors that no run uses, except version but. l.mu is held.
 func (l *lane) closeUnused(but string) {
 	for id, e := range l.executors {
 		if id == but || e.used > 0 {
@@ -341,12 +342,12 @@ func (l *lane) closeUnused(but string) {
 	}
 }
 
-// done ends a run in which each job took so long. It reports whether the caller should wait for slots again.
+// done ends a run in which each job took this long. It reports whether the caller should wait for slots again.
 func (l *lane) done(e *executor, each time.Duration) (again bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e.used--
-	if e.err != nil { // look for it again with the next run
+	if e.err != nil { // the next run tries again to create it
 		for id, x := range l.executors {
 			if x == e && e.used == 0 {
 				delete(l.executors, id)
@@ -367,7 +368,7 @@ func (l *lane) done(e *executor, each time.Duration) (again bool) {
 	return true
 }
 
-// close ends the lane, which gets no more jobs.
+// close ends the lane. It must not get more jobs.
 func (l *lane) close() {
 	l.stop()
 	l.late.Stop()

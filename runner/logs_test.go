@@ -14,8 +14,8 @@ import (
 	"github.com/daybookq/daybook/client"
 )
 
-// TestLogs: with log_bytes, what a program writes to stderr is the log of its job, while it runs and afterwards, however it
-// ends. Without, there is no log.
+// TestLogs: with log_bytes, a program's stderr is the log of its job, during the run and afterwards, however the run
+// ends. Without log_bytes, the server keeps no log.
 func TestLogs(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	r := start(t)

@@ -19,10 +19,10 @@ import (
 	"github.com/daybookq/daybook/runner/sandbox"
 )
 
-// idleTime is how long the runners of tests wait for another job. A busy machine may hand one out late.
+// idleTime is how long runners in tests wait for another job. On a busy machine, the server may hand one out late.
 const idleTime = 2 * time.Second
 
-// rig is a server and runners of it.
+// rig is a server and its runners.
 type rig struct {
 	*testing.T
 	server *daybooktest.Server
@@ -34,7 +34,7 @@ func start(t *testing.T, args ...string) *rig {
 	return &rig{t, s, s.Client}
 }
 
-// settings are those of a runner with a handler of kind exec for each type. It ends when it has been idle for a while.
+// settings returns the settings of a runner with a handler of kind exec for each type. The runner ends when it is idle.
 func (r *rig) settings(shells map[string]string) Settings {
 	s := Settings{
 		Client: r.Client, ID: "r", Handlers: map[string]*Handler{}, Concurrency: 4, DrainTimeout: 10 * time.Second, UntilIdle: idleTime,
@@ -46,7 +46,7 @@ func (r *rig) settings(shells map[string]string) Settings {
 	return s
 }
 
-// testWriter writes lines to the log of a test.
+// testWriter writes lines to a test's log.
 type testWriter struct{ t *testing.T }
 
 func (w testWriter) Write(b []byte) (int, error) {
@@ -60,7 +60,7 @@ func shellHandler(shell string) *Handler {
 	return &Handler{Document: handler.Document{Kind: handler.Exec, Program: "shell"}, Program: program.Settings{Shell: shell}}
 }
 
-// run runs a runner to its end.
+// run runs a runner until it ends.
 func (r *rig) run(s Settings) *Runner {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Minute)
@@ -76,7 +76,7 @@ func (r *rig) run(s Settings) *Runner {
 	return w
 }
 
-// wantEmpty: a runner that has ended holds nothing.
+// wantEmpty checks that a runner that has ended holds no jobs.
 func (r *rig) wantEmpty(w *Runner) {
 	r.Helper()
 	if n := w.heldBytes.Load(); n != 0 {
@@ -157,7 +157,7 @@ func (r *rig) want(typ string, want ...string) {
 	}
 }
 
-// counted returns how many jobs of a type there are for each line of jobs.
+// counted returns how many jobs of a type have each line of jobs.
 func (r *rig) counted(typ string) map[string]int {
 	counts := map[string]int{}
 	for _, line := range r.jobs(typ) {

@@ -20,7 +20,7 @@ var (
 	reachable  = prometheus.NewDesc("daybook_runner_server_reachable", "1 if the last request to the server was answered.", nil, nil)
 )
 
-// collector makes the metrics of a runner.
+// collector collects a runner's metrics.
 type collector struct{ *Runner }
 
 func (c collector) Describe(to chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, to) }
@@ -53,7 +53,7 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// Handler serves /metrics and /healthz. /healthz is 503 while the server cannot be reached.
+// Handler serves /metrics and /healthz. /healthz answers 503 while the server is unreachable.
 func (r *Runner) Handler() http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collector{r}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

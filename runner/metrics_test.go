@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestMetricsAreDocumented: docs/reference/runners.md has each metric of a runner, and no other.
+// TestMetricsAreDocumented: docs/reference/runners.md lists exactly the metrics of a runner.
 func TestMetricsAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../docs/reference/runners.md")
 	if err != nil {

@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// outputPatience is for how long storing an output is repeated while the server is unreachable, and slowestPut, in bytes a
-	// second, how much more time a long output has.
+	// outputPatience is how long the runner tries to store an output while the server is unreachable. A long output
+	// gets one second more for every slowestPut bytes.
 	outputPatience = 5 * time.Minute
 	slowestPut     = 256 << 10
 )
 
-// withBlob stores an output that is too long to be reported with the outcome, and puts the address of the blob in its place.
-// Every kind of handler whose outputs are in memory uses it. Guests of kind wasi write theirs to a file, and store it
+// withBlob stores an output that is too long for the outcome as a blob, and puts the blob's address into the outcome.
+// All kinds of handlers that keep outputs in memory use it. Guests of kind wasi write theirs to a file and store it
 // themselves.
 func (r *Runner) withBlob(u *client.Run, e task.End) task.End {
 	n := int64(len(e.Output))
@@ -37,7 +37,7 @@ func (r *Runner) withBlob(u *client.Run, e task.End) task.End {
 		return task.Error(fmt.Sprintf("the run was ended while its output was stored: %v", context.Cause(u)))
 	case errors.Is(err, client.ErrNoBlobs) && n <= job.MaxOutputBytes:
 		return e
-	case errors.Is(err, client.ErrNoBlobs): // another run would have the same output
+	case errors.Is(err, client.ErrNoBlobs): // a retry would produce the same output
 		return task.Failed(fmt.Sprintf("OUTPUT_TOO_LONG: the output has %d bytes, and the server keeps no blobs; without them, the maximum is %d", n, job.MaxOutputBytes))
 	case errors.Is(err, client.ErrTooLarge):
 		return task.Failed(fmt.Sprintf("OUTPUT_TOO_LONG: the output has %d bytes: %v", n, err))
@@ -45,7 +45,7 @@ func (r *Runner) withBlob(u *client.Run, e task.End) task.End {
 	return task.Error(fmt.Sprintf("store the output, %d bytes, as a blob: %v", n, err))
 }
 
-// putOutput stores an output of a job as a blob. It tries again while the server is unreachable.
+// putOutput stores a job's output as a blob. It tries again while the server is unreachable.
 func (r *Runner) putOutput(ctx context.Context, j *client.Job, output []byte) (address string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.outputPatience+time.Duration(len(output)/slowestPut)*time.Second)
 	defer cancel()

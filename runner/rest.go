@@ -7,21 +7,23 @@ import (
 	"github.com/daybookq/daybook/client"
 )
 
-// How long a lane claims nothing after it has returned a job that nobody can run, at first and at most.
+// How long a lane claims nothing after it has returned a job that it cannot run: the first time, and at most.
 const (
 	firstRest = time.Second
 	mostRest  = time.Minute
 )
 
-// rest is when a lane claims nothing, because its jobs cannot run: they name no binary, or their handler cannot be loaded, or
-// what they need is away. Each rest is twice as long as the last one, until a job could run.
+// rest is a time in which a lane claims nothing, because its jobs cannot run: they name no binary, their handler cannot
+// be loaded, or a service that they need is unreachable. Each rest is twice as long as the last one, until a job can
+// run.
 type rest struct {
 	mu    sync.Mutex
 	until time.Time
 	last  time.Duration
 }
 
-// begin begins a rest and returns how long it takes, or 0 if there is one. A rest after work takes as long as first.
+// begin begins a rest and returns its length, or 0 if the lane already rests. The first rest after work has length
+// first.
 func (r *rest) begin(first time.Duration) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -34,14 +36,14 @@ func (r *rest) begin(first time.Duration) time.Duration {
 	return r.last
 }
 
-// worked makes the next rest short.
+// worked resets the length of the next rest, because a job could run.
 func (r *rest) worked() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.last = 0
 }
 
-// end ends a rest: there is another version of the handler.
+// end ends the rest, because the handler has a new version.
 func (r *rest) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,10 +69,10 @@ func (l *lane) nothingToRun(j *client.Job) bool {
 	return true
 }
 
-// noBinary says why a job of an implicit lane cannot run.
+// noBinary is the reason that a job of an implicit lane cannot run.
 const noBinary = "the job has neither a handler nor a binary_addr"
 
-// restFrom lets a lane claim nothing for a while, and returns what it holds, because of a job that cannot run. why says why.
+// restFrom stops a lane's claims for a while and returns its waiting jobs, because job j cannot run. why is the reason.
 func (r *Runner) restFrom(l *lane, j *client.Job, why string) {
 	pause := l.rest.begin(r.pace.rest)
 	if pause == 0 {

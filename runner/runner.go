@@ -28,37 +28,41 @@ import (
 type Settings struct {
 	Client *client.Client
 	Log    *slog.Logger
-	ID     string // of the runner; a name: letters, digits and . _ : -
-	// Takeover makes this process hold the id even if another one does, which then ends.
+	ID     string // the runner's name: letters, digits and . _ : -
+	// Takeover takes the id over from another process that holds it. That process then ends.
 	Takeover bool
-	Labels   map[string]string // of the runner, for people
-	Version  string            // of the program
+	Labels   map[string]string // shown to people; the runner ignores them
+	Version  string            // the program's version
 
-	// Handlers are those of the configuration, by name. They have precedence over those that the server stores.
+	// Handlers are the handlers in the configuration, by name. They have precedence over handlers that the server
+	// stores.
 	Handlers map[string]*Handler
 	// Accept lists the kinds of stored handlers that the runner runs.
 	Accept []string
-	// Types and Clients restrict the jobs that the runner claims. Empty means all that it has handlers of.
+	// Types and Clients restrict the jobs that the runner claims. Empty means all jobs for which it has a handler.
 	Types, Clients []string
 	Strategy       client.Strategy // which jobs to claim first; "" means client.Oldest
 
 	Concurrency  int // slots; at least 1
 	DrainTimeout time.Duration
-	// UntilIdle ends the runner when no job was handed out, and none ran, for that long. 0 means never.
+	// UntilIdle ends the runner after it has been idle for that long: the server handed out no job, and none ran. 0
+	// means never.
 	UntilIdle time.Duration
 
 	Sandbox      sandbox.Mode
 	Allow        *webhook.Allow    // addresses for handlers of kind http
 	Interpreters map[string]string // of scripts, by language
-	// Containers are used if a handler is of kind container. What the server does for containers is set by New.
+	// Containers are used if a handler is of kind container. New sets the fields that connect them to the server.
 	Containers container.Settings
 	UserAgent  string
-	// WASIGrants are the permissions of guests of kind wasi, and WASIExtensions the directory of modules that they can import.
+	// WASIGrants are the permissions of guests of kind wasi. WASIExtensions is the directory of modules that guests can
+	// import.
 	WASIGrants     []string
 	WASIExtensions string
 	// WASI are limits of guests. 0 is the default.
 	WASI WASILimits
-	// Cache is the directory in which the runner keeps what it can fetch or make again, "" for one in the user's cache.
+	// Cache is a directory for files that the runner can fetch or build again. "" means a directory in the user's
+	// cache.
 	Cache string
 	// ScriptOutput gets the lines that scripts print, if it is not nil.
 	ScriptOutput func(script.Line)
@@ -73,13 +77,14 @@ type WASILimits struct {
 
 // Handler is a handler of the configuration.
 type Handler struct {
-	// Types are the types of the jobs that it runs. nil means its name. An empty list means none: stored handlers of kind
-	// exec can name it.
+	// Types are the types of the jobs that the handler runs. nil means its name. Empty means none: then only stored
+	// handlers of kind exec use it, by its name.
 	Types    *[]string
 	Document handler.Document
 	Program  program.Settings // of kind exec; of kind script, only its Grants; of kind container, only its ExitCodes
 	Binary   string           // of kind wasi: the file of the module, or "" for the blob that the document names
-	// Images are those that jobs of a handler of kind container may run. nil means those of Settings.Containers.
+	// Images are the images that jobs of a handler of kind container may run. nil means the images of
+	// Settings.Containers.
 	Images *container.Images
 }
 
@@ -101,44 +106,45 @@ type Runner struct {
 	moved    movedFiles
 	blobs    runlog.Blobs
 
-	// The patience of putOutput, which tests change.
+	// putOutput's time-out and first pause, which tests change.
 	outputPatience, outputPause time.Duration
 
 	reportTimeout time.Duration // 0 means the constant; tests shrink it
 
 	working sync.WaitGroup // workers of feeds
-	closing sync.WaitGroup // lanes that end
+	closing sync.WaitGroup // lanes that are being closed
 	soon    chan struct{}  // capacity 1: refresh now
-	// typesChanged, with capacity 1, has an element if a heartbeat shall send new types.
+	// typesChanged, with capacity 1, has an element if a heartbeat must send new types.
 	typesChanged chan struct{}
-	// heldBytes is how many bytes of payloads the lanes hold.
+	// heldBytes counts the bytes of the payloads that the lanes hold.
 	heldBytes atomic.Int64
 
 	mu       sync.Mutex
-	runs     context.Context // ends when the runs that are under way must end; renewed by endAll
+	runs     context.Context // ends when all running runs must end; endAll replaces it
 	endRuns  context.CancelCauseFunc
 	lanes    map[queue]*lane
 	feeds    map[string]*feed
-	versions map[string]version // that were read from the server, by id
-	own      map[string]bool    // types of which some clients have handlers of their own
-	shared   map[string]bool    // types that have a stored handler for all clients
+	versions map[string]version // read from the server, by id
+	own      map[string]bool    // types for which some client has its own handler
+	shared   map[string]bool    // types with a stored handler for all clients
 	stopped  bool
 
 	sayMu sync.Mutex
 	said  map[string]bool
 }
 
-// pace is how often a runner does what nobody asks it for. Tests have a faster one.
+// pace has the times of a runner's regular work. Tests use shorter ones.
 type pace struct {
-	refresh        time.Duration // how often it asks the server for its handlers
-	heartbeatAgain time.Duration // how soon a heartbeat that failed is sent again
-	types          time.Duration // how soon the server is notified of changed types; it bounds how often that happens
-	rest           time.Duration // of a lane, at first: see rest.go
+	refresh        time.Duration // how often it reads the server's handlers
+	heartbeatAgain time.Duration // how soon it repeats a heartbeat that failed
+	types          time.Duration // how long it waits before it reports changed types; this bounds the rate of reports
+	rest           time.Duration // a lane's first rest: see rest.go
 }
 
 var usualPace = pace{refresh: refreshPatience, heartbeatAgain: time.Second, types: 500 * time.Millisecond, rest: firstRest}
 
-// New checks the settings, and finds out what this machine can do.
+// New checks the settings, and finds out what this machine supports. It returns an error if a handler in the
+// configuration cannot run here, or if Sandbox is sandbox.Require and something that the sandbox needs is missing.
 func New(s Settings) (*Runner, error) {
 	r := &Runner{
 		Settings: s, lanes: map[queue]*lane{}, feeds: map[string]*feed{}, versions: map[string]version{}, said: map[string]bool{}, soon: make(chan struct{}, 1),
@@ -188,7 +194,7 @@ func New(s Settings) (*Runner, error) {
 			return fail(err)
 		}
 	}
-	for name, h := range s.Handlers { // so that a mistake is found now
+	for name, h := range s.Handlers { // report mistakes now, not at the first job
 		if err := r.kinds.try(name, h, s.Concurrency); err != nil {
 			return fail(fmt.Errorf("handler %s: %w", name, err))
 		}
@@ -196,11 +202,11 @@ func New(s Settings) (*Runner, error) {
 	return r, nil
 }
 
-// Missing returns what this machine cannot do, as sentences.
+// Missing returns the features that this machine lacks, as sentences.
 func (r *Runner) Missing() []string {
 	missing := slices.Clone(r.kinds.sandbox.Missing())
 	if slices.Contains(r.kindsRun(), handler.Script) {
-		var langs []string // New has found those of the configuration
+		var langs []string // New has checked the languages of the configuration
 		if slices.Contains(r.Accept, handler.Script) {
 			langs = handler.Langs
 		}
@@ -217,10 +223,10 @@ func (r *Runner) Missing() []string {
 	return missing
 }
 
-// Run runs jobs until ctx ends, or the runner has been idle for UntilIdle. Then it drains: it claims no more, waits for
-// the runs up to DrainTimeout, ends the others, and reports their outcomes. The error is client.ErrRunnerTaken or
-// client.ErrRunnerReplaced if another process holds the id of the runner, and client.ErrUnfinished if runs have not ended two
-// minutes after DrainTimeout.
+// Run runs jobs until ctx ends or the runner has been idle for UntilIdle. Then it drains: it stops claiming, waits up
+// to DrainTimeout for its runs, cancels the runs that remain, and reports all outcomes. It returns
+// client.ErrRunnerTaken or client.ErrRunnerReplaced if another process holds the runner's id, and client.ErrUnfinished
+// if some runs have not ended two minutes after DrainTimeout.
 func (r *Runner) Run(ctx context.Context) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -230,9 +236,9 @@ func (r *Runner) Run(ctx context.Context) error {
 		if errors.Is(err, client.ErrRunnerTaken) || errors.Is(err, client.ErrBadRequest) {
 			return errors.Join(err, r.kinds.close())
 		}
-		return r.kinds.close() // stopped before the server was reached
+		return r.kinds.close() // ctx ended before the server answered
 	}
-	beating, stopBeats := context.WithCancel(context.Background()) // until the last job is reported
+	beating, stopBeats := context.WithCancel(context.Background()) // until the last outcome is reported
 	var beats sync.WaitGroup
 	beats.Go(func() { beat.keep(beating, every, end) })
 	r.follow(ctx, func() { end(nil) })
@@ -265,7 +271,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	select {
 	case <-drained:
 	case <-over.C:
-		stopBeats() // without a goodbye, since jobs still run
+		stopBeats() // without a goodbye, because jobs still run
 		return r.unfinished()
 	}
 	stopBeats()
@@ -277,18 +283,18 @@ func (r *Runner) Run(ctx context.Context) error {
 	return r.kinds.close()
 }
 
-// reportTimeout is how long after DrainTimeout a runner waits for runs that it has ended, and for their reports.
+// reportTimeout is how long after DrainTimeout a runner waits for the runs that it has cancelled and for their reports.
 const reportTimeout = 2 * time.Minute
 
-// unfinished returns the error of a runner that ends although runs have not: a program that the kernel cannot end, for
-// example. The process must end now, so that nobody tickles these jobs.
+// unfinished returns the error of a runner that stops while runs still run, for example because the kernel cannot end a
+// program. The process must exit now, so that nobody tickles these jobs.
 func (r *Runner) unfinished() error {
 	return fmt.Errorf("%w within %v: %d runs", client.ErrUnfinished, r.DrainTimeout+cmp.Or(r.reportTimeout, reportTimeout), r.Totals().Held)
 }
 
-// follow keeps the lanes up to date until ctx ends. It calls end when the runner has been idle for long enough.
+// follow keeps the lanes up to date until ctx ends. It calls end when the runner has been idle for UntilIdle.
 func (r *Runner) follow(ctx context.Context, end func()) {
-	idleSince := time.Time{} // zero: the server has not been reached since
+	idleSince := time.Time{} // zero: the server has not answered yet, or not since a failure
 	next := time.NewTimer(0)
 	defer next.Stop()
 	due := time.Now()
@@ -320,7 +326,7 @@ func (r *Runner) follow(ctx context.Context, end func()) {
 			if time.Since(idleSince) < r.UntilIdle {
 				continue
 			}
-			if !asked { // the server may be down, and nothing is handed out then
+			if !asked { // a server that is down hands out nothing either, so check that it answers
 				asked = true
 				refreshIn(0)
 				continue
@@ -348,10 +354,10 @@ func (r *Runner) follow(ctx context.Context, end func()) {
 	}
 }
 
-// idleLook is how often the runner looks whether it is idle.
+// idleLook is how often the runner checks whether it is idle.
 const idleLook = 50 * time.Millisecond
 
-// refreshSoon has the runner ask for handlers soon.
+// refreshSoon makes the runner read the server's handlers soon.
 func (r *Runner) refreshSoon() {
 	select {
 	case r.soon <- struct{}{}:
@@ -359,5 +365,5 @@ func (r *Runner) refreshSoon() {
 	}
 }
 
-// errUnreachable is why a runner is not healthy.
+// errUnreachable is the reason that a runner is not healthy.
 var errUnreachable = errors.New("the server cannot be reached")

@@ -24,7 +24,7 @@ import (
 	"github.com/daybookq/daybook/runner/webhook"
 )
 
-// TestKinds: a runner runs the jobs of each kind, and the jobs that they create, and ends when it is idle.
+// TestKinds: a runner runs jobs of each kind and the jobs that they create, and ends when it is idle.
 func TestKinds(t *testing.T) {
 	r := start(t)
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -56,8 +56,8 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestTrust: stored handlers run only if their kind is accepted, those of kind exec only if the configuration has their
-// program, and the configuration has precedence.
+// TestTrust: a stored handler runs only if the runner accepts its kind and, for kind exec, the configuration has its
+// program. The configuration has precedence.
 func TestTrust(t *testing.T) {
 	r := start(t)
 	python := handler.Document{Kind: handler.Script, Lang: handler.Python, Source: "def handle(payload, job):\n    return 'stored'"}
@@ -87,7 +87,7 @@ func TestTrust(t *testing.T) {
 	}
 }
 
-// TestWrongHandlers: a handler of the configuration that cannot run is an error that names the handler once.
+// TestWrongHandlers: if a handler in the configuration cannot run, the error names it once.
 func TestWrongHandlers(t *testing.T) {
 	r := &rig{T: t}
 	for name, c := range map[string]struct {
@@ -117,8 +117,8 @@ func TestWrongHandlers(t *testing.T) {
 	}
 }
 
-// TestClientsAndVersions: each client's jobs run by its handler, new versions and deletions count within seconds, without a
-// restart.
+// TestClientsAndVersions: each client's jobs run with its own handler. New versions and deletions take effect within
+// seconds, without a restart.
 func TestClientsAndVersions(t *testing.T) {
 	r := start(t)
 	says := func(text string) handler.Document {
@@ -163,7 +163,7 @@ func TestClientsAndVersions(t *testing.T) {
 	}
 }
 
-// TestNeighbours: a job that ends its process costs the other jobs of its batch no attempt.
+// TestNeighbours: a job that ends its process costs the other jobs in its batch no attempt.
 func TestNeighbours(t *testing.T) {
 	r := start(t)
 	r.put("", "x", handler.Document{Kind: handler.Script, Lang: handler.Python, Source: "import os\ndef handle(payload, job):\n    if payload == 'poison':\n        os._exit(3)\n    return payload"})
@@ -186,8 +186,9 @@ func TestNeighbours(t *testing.T) {
 	}
 }
 
-// TestWeights: the runs of two types are in the proportion of their weights while both have jobs. On a busy machine a claim
-// may come late, and its type loses a turn, so the test only tells 3:1 from 1:1. Package slots tests that it is exact otherwise.
+// TestWeights: the runs of two types are in proportion to their weights while both have jobs. On a busy machine a claim
+// may arrive late, and its type loses a turn, so this test only distinguishes 3:1 from 1:1. Package slots tests the
+// exact shares.
 func TestWeights(t *testing.T) {
 	r := start(t)
 	var mu sync.Mutex
@@ -213,7 +214,7 @@ func TestWeights(t *testing.T) {
 		s.Handlers[typ] = &Handler{Document: handler.Document{Kind: handler.HTTP, URL: web.URL, Options: &handler.Options{Weight: weight}}}
 	}
 	r.run(s)
-	// Both have jobs from the first one of each on until a's last one.
+	// Both types have jobs from the time when each has had its first, until a's last one.
 	first := max(slices.Index(order, "a"), slices.Index(order, "b"))
 	last := 0
 	for i, typ := range order {
@@ -232,7 +233,7 @@ func TestWeights(t *testing.T) {
 	}
 }
 
-// TestDrain: a runner that is stopped reports the jobs that run, and returns the others.
+// TestDrain: a runner that is stopped reports the running jobs and returns the waiting ones.
 func TestDrain(t *testing.T) {
 	r := start(t)
 	dir := t.TempDir()
@@ -258,7 +259,7 @@ func TestDrain(t *testing.T) {
 	r.wantCounts("x", map[string]int{"completed ok 1 done\n": 2, "pending  0 ": 2})
 }
 
-// TestServerRestarts: a runner goes on when its server is restarted, and no job runs twice for it.
+// TestServerRestarts: a runner continues after its server restarts, and no job runs twice because of it.
 func TestServerRestarts(t *testing.T) {
 	r := start(t)
 	s := r.settings(map[string]string{"x": "cat"})
@@ -279,7 +280,7 @@ func TestServerRestarts(t *testing.T) {
 	}
 }
 
-// TestHealth: a runner is healthy while it reaches its server, and its metrics count.
+// TestHealth: a runner is healthy while its server answers, and its metrics count.
 func TestHealth(t *testing.T) {
 	r := start(t)
 	s := r.settings(map[string]string{"x": "cat"})
@@ -308,7 +309,7 @@ func TestHealth(t *testing.T) {
 	r.until("it is healthy again", func() bool { code, _ := get("/healthz"); return code == http.StatusOK })
 }
 
-// TestUntilIdleWaitsForTheServer: a runner that has not reached its server is not idle.
+// TestUntilIdleWaitsForTheServer: a runner is not idle before its server has answered.
 func TestUntilIdleWaitsForTheServer(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -332,7 +333,7 @@ func TestUntilIdleWaitsForTheServer(t *testing.T) {
 	}
 }
 
-// TestSlowJobsAreLeft: a runner does not hold many slow jobs while another one is free.
+// TestSlowJobsAreLeft: a runner does not hold many slow jobs while another runner is free.
 func TestSlowJobsAreLeft(t *testing.T) {
 	r := start(t)
 	const jobs = 60
@@ -351,7 +352,7 @@ func TestSlowJobsAreLeft(t *testing.T) {
 	}
 }
 
-// TestPlan: types share feeds when there are many.
+// TestPlan: if there are many types, they share feeds.
 func TestPlan(t *testing.T) {
 	r := &Runner{lanes: map[queue]*lane{}}
 	for i := range 200 {
@@ -371,7 +372,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestManyHandlers: types share feeds when there are many, and a job of each runs.
+// TestManyHandlers: if there are many types, they share feeds, and a job of each runs.
 func TestManyHandlers(t *testing.T) {
 	r := start(t)
 	shells := map[string]string{}
@@ -388,8 +389,8 @@ func TestManyHandlers(t *testing.T) {
 	}
 }
 
-// TestLongOutputs: an output of each kind that is too long to be reported with its outcome is a blob, and GET /jobs/{id}/output
-// has its bytes. One that is longer than output_bytes has failed.
+// TestLongOutputs: for each kind, an output that is too long for the outcome becomes a blob, and GET /jobs/{id}/output
+// returns its bytes. If it is longer than output_bytes, the job fails.
 func TestLongOutputs(t *testing.T) {
 	r := start(t)
 	const long = 300_000
@@ -429,7 +430,7 @@ func TestLongOutputs(t *testing.T) {
 	}
 }
 
-// withoutBlobs is a server that keeps no blobs, or is unreachable.
+// withoutBlobs is a server that keeps no blobs or is unreachable.
 type withoutBlobs struct {
 	calls atomic.Int64
 	err   error
@@ -440,8 +441,8 @@ func (b *withoutBlobs) Put(context.Context, string, io.Reader) (string, error) {
 	return "", b.err
 }
 
-// TestLongOutputsWithoutBlobs: without blobs, an output of up to 4 MiB is reported with the outcome, and a longer one has failed
-// at once, with one attempt.
+// TestLongOutputsWithoutBlobs: if the server keeps no blobs, the runner reports an output of up to 4 MiB with the
+// outcome. If it is longer, the job fails at its first attempt.
 func TestLongOutputsWithoutBlobs(t *testing.T) {
 	r := start(t)
 	s := r.settings(map[string]string{"short": "head -c 300000 /dev/zero | tr '\\0' x", "long": "head -c 4194305 /dev/zero"})

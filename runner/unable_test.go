@@ -9,8 +9,8 @@ import (
 	"github.com/daybookq/daybook/job/handler"
 )
 
-// TestHandlerThatCannotRun: the jobs of a handler that cannot be loaded go back to their queue without an attempt, less and less
-// often, and run as soon as there is a version that can be loaded. Other handlers go on.
+// TestHandlerThatCannotRun: if a handler cannot be loaded, its jobs go back to their queue without an attempt, less and
+// less often. They run as soon as the handler has a version that can be loaded. Other handlers keep working.
 func TestHandlerThatCannotRun(t *testing.T) {
 	r := start(t)
 	r.put("", "bad", handler.Document{Kind: handler.Script, Lang: handler.Python, Source: "return payload"})

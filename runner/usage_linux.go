@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// processorTime returns the processor time of this process and of the processes that it has waited for.
+// processorTime returns the processor time of this process and of the child processes that it has waited for.
 func processorTime() (used time.Duration) {
 	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
 		var u syscall.Rusage
@@ -19,7 +19,7 @@ func processorTime() (used time.Duration) {
 	return used
 }
 
-// residentBytes returns the resident memory of this process, or 0 if it is not known.
+// residentBytes returns the resident memory of this process, or 0 if it is unknown.
 func residentBytes() int64 {
 	text, err := os.ReadFile("/proc/self/statm")
 	if err != nil {

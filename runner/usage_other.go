@@ -4,6 +4,6 @@ package runner
 
 import "time"
 
-// processorTime and residentBytes are known on Linux only.
+// processorTime and residentBytes are implemented on Linux only.
 func processorTime() time.Duration { return 0 }
 func residentBytes() int64         { return 0 }
