@@ -10,21 +10,21 @@ import (
 	"github.com/daybookq/daybook/runner/task"
 )
 
-// The codes of answers that are errors of the handler. Their exit code is 500.
+// Codes of answers that are errors of the handler. Their exit code is 500.
 const (
 	NoResponse      = "NO_RESPONSE"
 	InvalidResponse = "INVALID_RESPONSE"
 )
 
-// Answer is what the lines say about one job.
+// Answer is the result of one job, as the lines state it.
 type Answer struct {
 	ExitCode int
 	Code     string // "", NoResponse or InvalidResponse
-	Text     string // what follows the exit code; with a Code, what is wrong
+	Text     string // the text after the exit code; with a Code, the problem
 	Then     []client.NewJob
-	// Unclear: the job has no line, or nobody knows which line is its own. Another job may be the reason.
+	// Unclear: the job lacks a line, or it is unknown which line is its own. Another job may be the cause.
 	Unclear bool
-	CutOff  bool // the line was longer than an output may be, so Text is only its beginning
+	CutOff  bool // the line was too long for an output, so Text is only its beginning
 }
 
 func invalid(why string) Answer {
@@ -34,8 +34,8 @@ func invalid(why string) Answer {
 // End returns the end of the run: retry for 1xx and for numbers without a class, ok for 2xx, failed for 4xx, error for
 // 5xx.
 //
-// The text is the output of an ok answer, and the error of any other. An output of more than mostOutput bytes makes the
-// job failed. Jobs are created only with the outcomes ok and failed: after the others the job runs again, and would
+// The text is the output of an ok answer, and otherwise the error. If an output exceeds mostOutput bytes, the job
+// fails. Jobs are created only if the outcome is ok or failed: after any other outcome the job runs again and would
 // create them again.
 func (a *Answer) End(mostOutput int64) task.End {
 	o := client.Outcome{ExitCode: a.ExitCode}

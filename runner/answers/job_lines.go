@@ -10,22 +10,22 @@ import (
 )
 
 const (
-	// MaxLineBytes bounds a line that creates a job: a type, and the longest payload that a job may have.
+	// MaxLineBytes bounds a line that creates a job: a type and the longest payload.
 	MaxLineBytes = job.MaxPayloadBytes + 1<<10
-	// MaxThen and MaxThenBytes bound the jobs that one job creates, and their payloads together. The server stores them
-	// in one record with the outcome.
+	// MaxThen bounds the jobs that one job creates. MaxThenBytes bounds the sum of their payloads. The server stores
+	// them in one record with the outcome.
 	MaxThen      = 100
 	MaxThenBytes = job.MaxPayloadBytes
 )
 
-// JobLines collects the jobs that lines of the form J: type|payload or #J: type|payload create.
+// JobLines collects the jobs that lines J: type|payload or #J: type|payload create.
 type JobLines struct {
 	then  []client.NewJob
 	bytes int
 	bad   string
 }
 
-// Add takes what follows the J: of a line. After a line that is wrong, it takes no more.
+// Add takes the part of a line after J:. After an invalid line it ignores all further lines.
 func (j *JobLines) Add(text []byte, tooLong bool) {
 	if j.bad != "" {
 		return
@@ -49,14 +49,14 @@ func (j *JobLines) Add(text []byte, tooLong bool) {
 	j.then = nil
 }
 
-// Refuse makes the lines wrong, for a reason that the caller has found.
+// Refuse rejects all lines for a reason that the caller has found.
 func (j *JobLines) Refuse(why string) {
 	if j.bad == "" {
 		j.bad, j.then = why, nil
 	}
 }
 
-// Take returns the jobs, or what is wrong with the lines, and begins again.
+// Take returns the jobs, or the problem with the lines, and resets j.
 func (j *JobLines) Take() (then []client.NewJob, bad string) {
 	then, bad = j.then, j.bad
 	*j = JobLines{}

@@ -10,17 +10,17 @@ import (
 	"testing"
 )
 
-// The facts of miniq's HTTP runner, as it was seen to run:
+// The behaviour of miniq's HTTP runner, as observed:
 //
 //   - The text is trimmed and split at each newline. Empty lines are skipped, and lines that begin with # are comments.
 //     The i-th line that remains answers the i-th job.
 //   - The exit code is the integer at the beginning of the line.
 //   - A missing line is 500 NO_RESPONSE.
-//   - A line that is not a number, or a negative one, is 500 INVALID_RESPONSE. So is every later line, and jobs past the
-//     end are NO_RESPONSE.
+//   - A line that does not begin with a number, or begins with a negative one, is 500 INVALID_RESPONSE. So is every
+//     later line, and jobs past the end are NO_RESPONSE.
 //   - 200–299 and 400–499 are final; everything else is retried.
 
-// TestMiniqSample is the sample whose result was verified with miniq itself.
+// TestMiniqSample reads the sample whose result was verified with miniq.
 func TestMiniqSample(t *testing.T) {
 	text := "# log\n200 ok\n\n#J: …\n404 nope\n503\nbad\n200"
 	want := []string{"200 ok", "404 nope", "503", "500 INVALID_RESPONSE", "500 INVALID_RESPONSE", "500 NO_RESPONSE"}
@@ -29,7 +29,7 @@ func TestMiniqSample(t *testing.T) {
 	}
 }
 
-// miniq classifies the answers of n jobs as the facts above say. It shares no code with Reader.
+// miniq classifies the answers of n jobs as described above. It shares no code with Reader.
 func miniq(n int, text string) (results []string) {
 	var lines []string
 	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
@@ -59,7 +59,7 @@ func miniq(n int, text string) (results []string) {
 	return results
 }
 
-// TestMiniqAnswers compares 400 generated batch answers with the facts.
+// TestMiniqAnswers compares 400 generated batch answers with miniq's behaviour.
 func TestMiniqAnswers(t *testing.T) {
 	const seed = 11
 	random := rand.New(rand.NewPCG(seed, seed))

@@ -9,33 +9,33 @@ import (
 	"unicode"
 )
 
-// lineRoom is how many bytes a line may have beside an output: its exit code, and white space.
+// lineRoom is how many bytes a line may have in addition to an output: its exit code and white space.
 const lineRoom = 1 << 10
 
-// Reader makes answers from lines. It is for one goroutine.
+// Reader parses lines into answers. It is not safe for concurrent use.
 type Reader struct {
-	jobs     int // of the batch
+	jobs     int // jobs in the batch
 	chain    ChainTypes
-	longest  int // bytes that are kept of a line
-	answered int // jobs that have a line
+	longest  int // most bytes to keep of a line
+	answered int // jobs with a line
 	finished bool
-	distrust string // why no line counts any more; "" while lines count
-	last     Answer // of the last job, which is kept until Rest, since lines after it can create jobs
-	part     []byte // of a line whose end has not arrived; at most longest+1 bytes
-	dropped  int64  // bytes of that line that are not in part
+	distrust string // why lines no longer count; "" while they do
+	last     Answer // the last job's answer, kept until Rest because later lines can create jobs
+	part     []byte // the beginning of an incomplete line; at most longest+1 bytes
+	dropped  int64  // bytes of that line that were not kept
 
-	// Of the job that the next line answers, or of the last job when each has a line:
+	// Job lines of the job that the next line answers, or of the last job if all jobs have a line:
 	lines JobLines
 }
 
-// NewReader returns a reader of the lines that answer n jobs with outputs of up to mostOutput bytes, and that create jobs of
-// these types.
+// NewReader returns a reader of the answers of n jobs, with outputs of up to mostOutput bytes. Lines can create jobs of
+// the types in chain.
 func NewReader(n int, chain ChainTypes, mostOutput int64) *Reader {
 	return &Reader{jobs: n, chain: chain, longest: max(MaxLineBytes, int(mostOutput)+lineRoom)}
 }
 
-// Take takes the next part of the text, and calls each with every answer that it completes, except the last job's answer.
-// It keeps nothing of the slice.
+// Take takes the next part of the text, and calls each for every answer that it completes, except the last job's. It
+// does not retain b.
 func (r *Reader) Take(b []byte, each func(Answer)) {
 	for len(b) > 0 {
 		line, rest, complete := bytes.Cut(b, []byte("\n"))
@@ -45,7 +45,7 @@ func (r *Reader) Take(b []byte, each func(Answer)) {
 				r.take(line, each)
 				continue
 			}
-			line = bytes.TrimLeftFunc(line, unicode.IsSpace) // white space does not fill the room of a line
+			line = bytes.TrimLeftFunc(line, unicode.IsSpace) // leading white space does not count against longest
 		}
 		n := min(len(line), r.longest+1-len(r.part))
 		r.part = append(r.part, line[:n]...)
@@ -56,7 +56,7 @@ func (r *Reader) Take(b []byte, each func(Answer)) {
 	}
 }
 
-// Finish takes what has arrived of a line as a whole line. It is for the end of a text whose last line has no line end.
+// Finish takes the incomplete line as a whole line. Call it at the end of a text whose last line lacks a line end.
 func (r *Reader) Finish(each func(Answer)) {
 	line := r.part
 	r.part, r.dropped = r.part[:0], 0
@@ -66,7 +66,7 @@ func (r *Reader) Finish(each func(Answer)) {
 	r.take(line, each)
 }
 
-// keptPart is the capacity of a long line's beginning that is used again for the next one.
+// keptPart is the largest capacity of part that is kept for the next line.
 const keptPart = 64 << 10
 
 func (r *Reader) take(line []byte, each func(Answer)) {
@@ -75,8 +75,8 @@ func (r *Reader) take(line []byte, each func(Answer)) {
 	}
 }
 
-// Line takes a line, with or without its line end. If it answers a job other than the last one, Line returns the answer
-// of the next job and true. Rest returns the answer of the last job. Line keeps nothing of the slice.
+// Line takes a line, with or without its line end. If the line answers a job other than the last, Line returns the
+// answer and true. Rest returns the last job's answer. Line does not retain the slice.
 func (r *Reader) Line(line []byte) (Answer, bool) {
 	cutOff := len(line) > r.longest
 	tooLong := len(line) > MaxLineBytes // for a line that creates a job
@@ -85,7 +85,7 @@ func (r *Reader) Line(line []byte) (Answer, bool) {
 		return Answer{}, false
 	}
 	if _, ok := cut(line); ok {
-		if text, ok := r.chain.Cut(line); ok && r.distrust == "" { // otherwise the job's answer is an error, which creates none
+		if text, ok := r.chain.Cut(line); ok && r.distrust == "" { // after distrust the job's answer is an error, which creates no jobs
 			r.lines.Add(text, tooLong)
 		}
 		return Answer{}, false
@@ -105,7 +105,7 @@ func (r *Reader) Line(line []byte) (Answer, bool) {
 	return r.withJobs(a), true
 }
 
-// answer reads a line that answers a job.
+// answer parses a line that answers a job.
 func (r *Reader) answer(line []byte, cutOff bool) Answer {
 	if r.distrust != "" {
 		return r.distrusted()
@@ -124,7 +124,7 @@ func (r *Reader) distrusted() Answer {
 	return a
 }
 
-// leadingNumber cuts a whole number off a line. Numbers that are too large for an exit code are all the same one.
+// leadingNumber cuts a whole number off a line. All numbers that are too large for an exit code become math.MaxInt32.
 func leadingNumber(line []byte) (n int, rest []byte, ok bool) {
 	rest = bytes.TrimPrefix(line, []byte("+"))
 	digits := 0
@@ -135,7 +135,7 @@ func leadingNumber(line []byte) (n int, rest []byte, ok bool) {
 	return n, rest[digits:], digits > 0
 }
 
-// withJobs completes an answer with what the J lines say.
+// withJobs adds the jobs of the J lines to an answer, or replaces it by an error if a J line is invalid.
 func (r *Reader) withJobs(a Answer) Answer {
 	then, bad := r.lines.Take()
 	switch {
@@ -148,8 +148,8 @@ func (r *Reader) withJobs(a Answer) Answer {
 	return a
 }
 
-// Rest returns the answers of the jobs that Line has returned none for: that of the last job, or NO_RESPONSE for each
-// job without a line. It is for the end of the lines. A second call returns nothing.
+// Rest returns the remaining answers after the last line: the last job's answer, or NO_RESPONSE for each job without a
+// line. A second call returns nothing.
 func (r *Reader) Rest() []Answer {
 	if r.finished || r.jobs == 0 {
 		return nil
@@ -162,16 +162,16 @@ func (r *Reader) Rest() []Answer {
 	return slices.Repeat([]Answer{missing}, r.jobs-r.answered)
 }
 
-// Dropped returns how many bytes were dropped of the line whose end has not arrived, because it is longer than an answer may
-// be. The caller bounds them: Finish then takes the beginning of the line for the answer of its job.
+// Dropped returns how many bytes of the incomplete line were dropped because it is longer than an answer may be. The
+// caller must bound them. Finish then takes the beginning of the line as its job's answer.
 func (r *Reader) Dropped() int64 { return r.dropped }
 
 // Answered returns how many jobs have a line.
 func (r *Reader) Answered() int { return r.answered }
 
-// Read takes all lines of a text, and calls each with every answer as soon as its line has arrived. It leaves the
-// answers of Rest to the caller, who knows why the text ended. The error is that of the text, or nil at its end. A line
-// that was cut off by an error does not count.
+// Read reads all lines of a text, and calls each for every answer as soon as its line has arrived. It returns nil at
+// the end of the text, or the error of reading it. A line that an error cut off does not count. The caller knows why
+// the text ended, so Read leaves calling Rest to it.
 func (r *Reader) Read(text io.Reader, each func(Answer)) error {
 	buffer := make([]byte, 16<<10)
 	for {

@@ -14,10 +14,10 @@ import (
 	"github.com/daybookq/daybook/client"
 )
 
-// mostOutput is options.output_bytes of these tests. It is more than MaxLineBytes.
+// mostOutput is options.output_bytes in these tests. It is more than MaxLineBytes.
 const mostOutput = 5 << 20
 
-// all returns the answers of n jobs to a text.
+// all returns the answers of n jobs in a text.
 func all(t testing.TB, n int, text string) []Answer {
 	t.Helper()
 	r := NewReader(n, ChainTypes{"*"}, mostOutput)
@@ -28,7 +28,7 @@ func all(t testing.TB, n int, text string) []Answer {
 	return append(got, r.Rest()...)
 }
 
-// short writes answers as lines: exit code, code, and the jobs to create.
+// short formats answers as lines: exit code, code, and the jobs to create.
 func short(list []Answer) (lines []string) {
 	for _, a := range list {
 		line := fmt.Sprint(a.ExitCode)
@@ -89,7 +89,7 @@ func TestReader(t *testing.T) {
 	}
 }
 
-// TestLimits: lines, payloads and their sum at the limit are accepted.
+// TestLimits: lines, payloads and sums of payloads at the limit are accepted.
 func TestLimits(t *testing.T) {
 	payload := strings.Repeat("p", MaxThenBytes)
 	if a := all(t, 1, "J: a|"+payload+"\n200")[0]; a.Code != "" || len(a.Then) != 1 || string(a.Then[0].Payload) != payload {
@@ -97,8 +97,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestLongAnswers: an output is bounded by output_bytes, and a longer one fails its job only. Neither white space around an
-// answer nor the length of an error's text makes a difference.
+// TestLongAnswers: output_bytes bounds an output, and a longer one fails only its own job. White space around an answer
+// and the length of an error's text do not count.
 func TestLongAnswers(t *testing.T) {
 	space, output := strings.Repeat(" \t", mostOutput), strings.Repeat("o", mostOutput)
 	text := "200 " + output + "\n200 " + output + "o\n" + space + "201 b" + "\n503 " + output + output + "\n" + space + "# a comment" + space + "\n202 c\n200 " + output + output
@@ -115,7 +115,7 @@ func TestLongAnswers(t *testing.T) {
 	if string(list[0].End(mostOutput).Output) != output || list[2].Text != "b" {
 		t.Error("the longest output has changed")
 	}
-	// A part of a line that cannot be an output any more takes no memory.
+	// The rest of a line that is too long for an output takes no memory.
 	r := NewReader(1, nil, mostOutput)
 	r.Take([]byte("200 "), nil)
 	for range 8 {
@@ -126,7 +126,7 @@ func TestLongAnswers(t *testing.T) {
 	}
 }
 
-// TestAnswersAtOnce: each answer but the last is known as soon as its line is there.
+// TestAnswersAtOnce: each answer except the last is known as soon as its line is complete.
 func TestAnswersAtOnce(t *testing.T) {
 	r := NewReader(2, ChainTypes{"*"}, mostOutput)
 	if _, ok := r.Line([]byte("# 1")); ok {
@@ -150,7 +150,7 @@ func TestAnswersAtOnce(t *testing.T) {
 	}
 }
 
-// TestCutOff: what arrived of a line before an error does not count, because the rest of its number may be missing.
+// TestCutOff: a line that an error cut off does not count, because part of its number may be missing.
 func TestCutOff(t *testing.T) {
 	broken := errors.New("broken")
 	r := NewReader(3, ChainTypes{"*"}, mostOutput)
@@ -164,7 +164,7 @@ func TestCutOff(t *testing.T) {
 	}
 }
 
-// TestParts: it makes no difference in which parts a text arrives.
+// TestParts: the result does not depend on the parts in which a text arrives.
 func TestParts(t *testing.T) {
 	text := "# log\nJ: a|" + strings.Repeat("long ", 10_000) + "\n200 ok\n\n404 " + strings.Repeat("no ", 10_000) + "\n503"
 	want := all(t, 4, text)
@@ -236,7 +236,8 @@ func BenchmarkReader(b *testing.B) {
 	b.ReportMetric(100*float64(b.N)/b.Elapsed().Seconds(), "answers/s")
 }
 
-// TestChainTypes: a line creates jobs of the types of the list only. A line of another type answers nothing and creates nothing.
+// TestChainTypes: lines create only jobs of the listed types. A line with another type answers nothing and creates
+// nothing.
 func TestChainTypes(t *testing.T) {
 	const text = "J: mail|1\nJ: admin.reset|all\n200 a\n#J: log|2\nJ: a b|x\n200 b\nJ: admin.reset|all"
 	for name, c := range map[string]struct {

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestClosedDirectories: a user without rights removes a tree that has directories without permissions.
+// TestClosedDirectories: an unprivileged user removes a tree whose directories lack permissions.
 func TestClosedDirectories(t *testing.T) {
 	ended := make(chan error)
 	go func() { ended <- closedDirectories() }()
@@ -19,7 +19,7 @@ func TestClosedDirectories(t *testing.T) {
 	}
 }
 
-// closedDirectories does its work as another user if it is root. Its thread ends with the goroutine.
+// closedDirectories switches to another user if it is root. Its thread ends with the goroutine.
 func closedDirectories() error {
 	if os.Geteuid() == 0 {
 		const nobody = 65534

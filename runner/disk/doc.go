@@ -1,11 +1,11 @@
-// Package disk has what several kinds of handlers do with directories of this machine: they look how much is free, and
-// remove trees that the code of jobs has written.
+// Package disk has operations on directories that several kinds of handlers share: it reports the free space of a disk,
+// and removes trees that jobs' code has written.
 //
 // # Files
 //
-//	free_unix.go   Free
-//	free_other.go  on other systems, it is unknown
+//	free_unix.go   Free and Total
+//	free_other.go  the same on other systems, where they are not supported
 //	tree.go        RemoveTree
 //
-// Not for: locks of directories (package filelock), the data directories of the server (packages journal, blob).
+// Not for: locks of directories (package filelock), the server's data directories (packages journal, blob).
 package disk

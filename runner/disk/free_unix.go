@@ -8,13 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Free returns how many bytes of the disk of a directory are free for users.
+// Free returns how many bytes users may still write to the disk that holds a directory.
 func Free(dir string) (int64, error) {
 	s, err := statfs(dir)
 	return int64(min(s.Bavail, 1<<40)) * int64(s.Bsize), err
 }
 
-// Total returns how many bytes the disk of a directory has.
+// Total returns the size in bytes of the disk that holds a directory.
 func Total(dir string) (int64, error) {
 	s, err := statfs(dir)
 	return int64(min(s.Blocks, 1<<40)) * int64(s.Bsize), err

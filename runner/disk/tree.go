@@ -11,15 +11,16 @@ import (
 	"strconv"
 )
 
-// ReserveBytes is what the code of jobs must leave free on a disk.
+// ReserveBytes is the space that jobs' code must leave free on a disk.
 const ReserveBytes = 256 << 20
 
-// atOnce is how many entries are read from a directory at once.
+// atOnce is the number of entries to read from a directory in one call.
 const atOnce = 512
 
-// RemoveTree removes a directory that no code of a job uses any more, or a file or link. It is no error if there is none.
-// Directories in it may be without permissions, and deeper than a path may be long. So each directory in another one is
-// first moved to the top, and few files are open at a time. It follows no link, and removes nothing outside of path.
+// RemoveTree removes a directory that no job's code uses any more, or a file or link. It returns nil if there is
+// nothing at path. Directories in the tree may lack permissions, and may be nested deeper than the longest path.
+// Therefore it first moves nested directories to the top, and keeps few files open. It follows no links, and removes
+// nothing outside path.
 func RemoveTree(path string) error {
 	if err := removeTree(path); err != nil {
 		return fmt.Errorf("remove %s: %w", path, err)
@@ -58,7 +59,7 @@ func removeTree(path string) error {
 	return parent.Remove(name)
 }
 
-// notThere returns an error unless it says that there is no file.
+// notThere returns nil if err says that there is no file, and otherwise err.
 func notThere(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -66,7 +67,7 @@ func notThere(err error) error {
 	return err
 }
 
-// open gives the user all permissions for a directory.
+// open gives the user all permissions on a directory.
 func open(in *os.Root, name string, info fs.FileInfo) error {
 	if info.Mode().Perm()&0o700 == 0o700 {
 		return nil
@@ -74,7 +75,7 @@ func open(in *os.Root, name string, info fs.FileInfo) error {
 	return in.Chmod(name, 0o700)
 }
 
-// removeAll removes all that is in a directory.
+// removeAll removes everything in a directory.
 func removeAll(root *os.Root) error {
 	prefix, moved := rand.Text()+"-", 0
 	return removeEntries(root, ".", func(name string) error {
@@ -85,8 +86,8 @@ func removeAll(root *os.Root) error {
 	})
 }
 
-// removeEntries removes all that is in a directory, and then the directory, unless it is the root. A directory in it is
-// given to each, which removes it or moves it away.
+// removeEntries removes everything in a directory, and then the directory, unless it is the root. It passes each
+// subdirectory to each, which removes it or moves it away.
 func removeEntries(root *os.Root, dir string, each func(name string) error) error {
 	for {
 		f, err := root.Open(dir)

@@ -15,7 +15,7 @@ func must(t *testing.T, errs ...error) {
 	}
 }
 
-// gone checks that a tree is removed, and that it is no error to remove it again.
+// gone removes a tree twice, and checks that it is gone and that the second call returns no error.
 func gone(t *testing.T, path string) {
 	t.Helper()
 	for range 2 {
@@ -28,7 +28,7 @@ func gone(t *testing.T, path string) {
 	}
 }
 
-// TestDeepTree: a tree that is deeper than a path may be long is removed.
+// TestDeepTree: a tree that is nested deeper than the longest path is removed.
 func TestDeepTree(t *testing.T) {
 	top := filepath.Join(t.TempDir(), "top")
 	must(t, os.Mkdir(top, 0o700))
@@ -45,7 +45,7 @@ func TestDeepTree(t *testing.T) {
 	gone(t, top)
 }
 
-// TestLinksAreNotFollowed: what links lead to stays as it is, with its mode, also if the tree itself is a link.
+// TestLinksAreNotFollowed: the targets of links keep their content and mode, even if the tree itself is a link.
 func TestLinksAreNotFollowed(t *testing.T) {
 	dir := t.TempDir()
 	top, kept := filepath.Join(dir, "top"), filepath.Join(dir, "kept")

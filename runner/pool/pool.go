@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// lookInterval is how often a pool looks at its members.
+// lookInterval is the time between two looks at the members.
 const lookInterval = 250 * time.Millisecond
 
 // The errors of Acquire.
@@ -18,38 +18,38 @@ var (
 	ErrUnwanted = errors.New("nobody waits for the run any more")
 )
 
-// Options are what a Pool does with its members. All are required.
+// Options describe a pool's members. All are required.
 type Options[M comparable] struct {
 	Most int // members at a time
-	// Usable reports whether an idle member can be used again. It is called with the lock of the pool, so it must not wait.
+	// Usable reports whether an idle member can be used again. The pool's lock is held, so it must not block.
 	Usable func(M) bool
-	// Kill ends what a busy member runs, at once, because the pool is closed. It is called with the lock of the pool.
+	// Kill immediately ends the work of a busy member, because the pool is closed. The pool's lock is held.
 	Kill func(M)
-	// Close ends a member that nobody uses, and waits until nothing of it is left.
+	// Close ends a member that nobody uses, and returns when nothing of it is left.
 	Close func(M)
-	// Look is called four times a second for each member that is busy or idle. It may kill the member.
+	// Look is called four times a second for each busy or idle member. It may kill the member.
 	Look func(M)
 }
 
 // Pool has members. Its methods may be called from many goroutines.
 type Pool[M comparable] struct {
 	options    Options[M]
-	background sync.WaitGroup // ends members, and looks at them
+	background sync.WaitGroup // goroutines that end members and look at them
 	stop       chan struct{}  // closed by Close
-	gone       chan struct{}  // closed when the pool is closed and has no members any more
+	gone       chan struct{}  // closed when the pool is closed and its last member is gone
 
 	mu      sync.Mutex
-	idle    []idle[M] // the one that was used last is the last one
+	idle    []idle[M] // in order of use, the latest at the end
 	busy    map[M]bool
 	places  int             // members that start, run or end
-	waiting []chan struct{} // who waits for a place
+	waiting []chan struct{} // callers that wait for a place
 	closed  bool
 }
 
 // idle is a member that nobody uses.
 type idle[M comparable] struct {
 	member M
-	until  time.Time // it ends then
+	until  time.Time // when it ends
 }
 
 // New returns a pool without members.
@@ -59,9 +59,12 @@ func New[M comparable](o Options[M]) *Pool[M] {
 	return p
 }
 
-// Acquire returns an idle member that fits, or starts one. It waits while there are too many. wanted returns a context that
-// ends when nobody waits for the run any more, and what frees it; it is called only if Acquire waits. fits is called with the
-// lock of the pool. The caller uses the member until it calls Release. The error is ErrClosed, ErrUnwanted or that of start.
+// Acquire returns an idle member that fits, or starts one. If the pool is full, it waits. The caller may use the member
+// until it calls Release. Acquire returns ErrClosed, ErrUnwanted if nobody waits for the run any more, or start's
+// error.
+//
+// Acquire calls wanted only if it has to wait. wanted returns a context that ends when nobody waits for the run any
+// more, and a function that frees the context. fits is called with the pool's lock held.
 func (p *Pool[M]) Acquire(wanted func() (context.Context, func()), fits func(M) bool, start func() (M, error)) (member M, err error) {
 	p.mu.Lock()
 	for {
@@ -79,7 +82,7 @@ func (p *Pool[M]) Acquire(wanted func() (context.Context, func()), fits func(M) 
 			p.mu.Unlock()
 			return p.start(start)
 		}
-		if len(p.idle) > 0 { // the one that was not used for the longest time makes room
+		if len(p.idle) > 0 { // the least recently used member makes room
 			p.end(p.idle[0].member)
 			p.idle = slices.Delete(p.idle, 0, 1)
 		}
@@ -97,7 +100,7 @@ func (p *Pool[M]) Acquire(wanted func() (context.Context, func()), fits func(M) 
 			if n := slices.Index(p.waiting, turn); n >= 0 {
 				p.waiting = slices.Delete(p.waiting, n, n+1)
 			} else {
-				p.wake() // somebody else can use the place
+				p.wake() // another caller can use the place
 			}
 			p.mu.Unlock()
 			return member, ErrUnwanted
@@ -105,7 +108,7 @@ func (p *Pool[M]) Acquire(wanted func() (context.Context, func()), fits func(M) 
 	}
 }
 
-// take takes the idle member that fits and was used last. The caller has the lock.
+// take takes the idle member that fits and was used last. p.mu is held.
 func (p *Pool[M]) take(fits func(M) bool) (member M, ok bool) {
 	for n := len(p.idle) - 1; n >= 0; n-- {
 		m := p.idle[n].member
@@ -137,8 +140,8 @@ func (p *Pool[M]) start(start func() (M, error)) (M, error) {
 	return m, nil
 }
 
-// Release takes a member back. It ends the member, without waiting, unless that is usable and keep is positive: how long the
-// member is kept without use.
+// Release takes a member back. If the member is usable and keep is positive, the pool keeps it idle for that long.
+// Otherwise the pool ends it, and Release does not wait for that.
 func (p *Pool[M]) Release(m M, keep time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -151,7 +154,7 @@ func (p *Pool[M]) Release(m M, keep time.Duration) {
 	p.wake()
 }
 
-// end ends a member that is in no list any more, without waiting for it. The caller has the lock.
+// end ends a member that is no longer in any list. It does not wait. p.mu is held.
 func (p *Pool[M]) end(m M) {
 	p.background.Go(func() {
 		p.options.Close(m)
@@ -161,7 +164,7 @@ func (p *Pool[M]) end(m M) {
 	})
 }
 
-// leave frees the place of a member that is gone. The caller has the lock.
+// leave frees the place of a member that is gone. p.mu is held.
 func (p *Pool[M]) leave() {
 	p.places--
 	p.wake()
@@ -170,7 +173,7 @@ func (p *Pool[M]) leave() {
 	}
 }
 
-// wake lets the next one look for a place. The caller has the lock.
+// wake lets the first waiting caller look for a place. p.mu is held.
 func (p *Pool[M]) wake() {
 	if len(p.waiting) > 0 {
 		close(p.waiting[0])
@@ -178,7 +181,7 @@ func (p *Pool[M]) wake() {
 	}
 }
 
-// Sweep ends the idle members that are not usable any more, or were idle for too long.
+// Sweep ends the idle members that are no longer usable or have been idle for too long.
 func (p *Pool[M]) Sweep() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -192,7 +195,7 @@ func (p *Pool[M]) Sweep() {
 	})
 }
 
-// look looks at the members until Close.
+// look sweeps, and looks at each member, until Close.
 func (p *Pool[M]) look() {
 	ticks := time.NewTicker(lookInterval)
 	defer ticks.Stop()
@@ -204,20 +207,20 @@ func (p *Pool[M]) look() {
 		}
 		p.Sweep()
 		s := p.State()
-		for _, m := range slices.Concat(s.Idle, s.Busy) { // reading /proc of many takes a while
+		for _, m := range slices.Concat(s.Idle, s.Busy) { // without the lock, because reading /proc for many takes a while
 			p.options.Look(m)
 		}
 	}
 }
 
-// State is what a pool has at a moment.
+// State is a snapshot of a pool.
 type State[M comparable] struct {
-	Idle, Busy []M // Idle in the order in which they were used, the last one at the end
+	Idle, Busy []M // Idle in order of use, the latest at the end
 	Places     int // members that start, run or end
 	Waiting    int // calls of Acquire that wait for a place
 }
 
-// State returns what the pool has now.
+// State returns a snapshot of the pool.
 func (p *Pool[M]) State() State[M] {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -228,8 +231,8 @@ func (p *Pool[M]) State() State[M] {
 	return s
 }
 
-// Close kills the busy members and ends the idle ones. It waits until all are gone, so whoever has acquired one must release
-// it. Later calls of Acquire fail. Only the first call of Close does anything, and the others do not wait for it.
+// Close kills the busy members and ends the idle ones. It waits until all are gone, so callers must release the members
+// that they hold. Later calls of Acquire return ErrClosed. A second call of Close returns immediately.
 func (p *Pool[M]) Close() {
 	p.mu.Lock()
 	if p.closed {

@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// member is a process that is none.
+// member imitates a process.
 type member struct {
 	class                int
 	dead, killed, closed atomic.Bool
 	looked               atomic.Int64
 }
 
-// rig is a pool of members, all of which it knows.
+// rig is a pool with all its members.
 type rig struct {
 	*testing.T
 	*Pool[*member]
@@ -28,7 +28,7 @@ type rig struct {
 	started []*member
 }
 
-// closing is how long it takes to close a member.
+// closing is the time that it takes to close a member.
 const closing = time.Second
 
 func newRig(t *testing.T, most int) *rig {
@@ -92,7 +92,7 @@ func (r *rig) want(idle []*member, busy, places, waiting int) {
 	}
 }
 
-// TestUsedAgain: the member that was used last is used next, if it fits and is usable.
+// TestUsedAgain: the pool reuses the member that was used last, if it fits and is usable.
 func TestUsedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 4)
@@ -119,7 +119,7 @@ func TestUsedAgain(t *testing.T) {
 	})
 }
 
-// TestIdle: a member ends after the time that Release says, or when it is not usable any more.
+// TestIdle: an idle member ends after the time that Release set, or when it is no longer usable.
 func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 4)
@@ -143,7 +143,7 @@ func TestIdle(t *testing.T) {
 	})
 }
 
-// TestPlaces: there are never more members than Most. One that is idle makes room, and others are waited for.
+// TestPlaces: there are never more members than Most. An idle member makes room. If all are busy, Acquire waits.
 func TestPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2)
@@ -176,7 +176,7 @@ func TestPlaces(t *testing.T) {
 		if !freed {
 			t.Error("the context was not freed")
 		}
-		r.Release(newer, time.Hour) // all three use it, one after the other
+		r.Release(newer, time.Hour) // all three use it, one after another
 		all.Wait()
 		r.Release(third, 0)
 		time.Sleep(closing) // fake time: every caller is in a bubble
@@ -184,7 +184,7 @@ func TestPlaces(t *testing.T) {
 	})
 }
 
-// TestStartFails: a member that does not start leaves its place to the next one.
+// TestStartFails: a member that does not start leaves its place to the next caller.
 func TestStartFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1)
@@ -208,7 +208,7 @@ func TestStartFails(t *testing.T) {
 	})
 }
 
-// TestClose: Close kills what runs or starts, ends who waits, and waits for all.
+// TestClose: Close kills members that run or start, ends the wait of callers, and waits for all members.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 3)
@@ -256,7 +256,7 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// TestRandom: many goroutines use few places. No member is used by two at a time, and none is lost.
+// TestRandom: many goroutines share few places. No two use a member at the same time, and no member is lost.
 func TestRandom(t *testing.T) {
 	seed := rand.Uint64()
 	defer func() {

@@ -9,10 +9,10 @@ import (
 	"github.com/daybookq/daybook/runner/task"
 )
 
-// runBatch runs jobs in one process, and ends each of them. If the process ends or says something that is no answer, it is
-// not known which job is the reason: the process may have read the payloads of all of them, and what it did for earlier jobs
-// may have its effect now. So the first job without an answer runs again, alone in a new process and in the same attempt, and
-// that run counts. The others go back to the queue without costing an attempt.
+// runBatch runs jobs in one process, and ends each. If the process ends early or prints a line that is not an answer,
+// the runner cannot know which job is to blame: the process may have read all payloads, and an earlier job may have a
+// late effect. So the first job without an answer runs again, alone in a new process and in the same attempt, and that
+// run counts. The jobs after it go back to the queue, which costs no attempt.
 func (e *Executor) runBatch(tasks []*task.Task) {
 	batch := make([]*task.Task, 0, len(tasks))
 	for _, t := range tasks {
@@ -33,7 +33,7 @@ func (e *Executor) runBatch(tasks []*task.Task) {
 	}
 }
 
-// runProcess runs jobs in one process, and ends each of them but the one that it returns, which must run alone.
+// runProcess runs jobs in one process. It ends each except the one that it returns, which must run again alone.
 func (e *Executor) runProcess(batch []*task.Task) (alone *task.Task) {
 	ctx, cancel := task.WhileWanted(batch)
 	defer cancel()
@@ -44,7 +44,7 @@ func (e *Executor) runProcess(batch []*task.Task) (alone *task.Task) {
 	return lines.end(x)
 }
 
-// payloads returns the lines that the process reads.
+// payloads returns the process's stdin: one payload per line.
 func payloads(tasks []*task.Task) io.Reader {
 	readers := make([]io.Reader, 0, 2*len(tasks))
 	for _, t := range tasks {
@@ -53,14 +53,14 @@ func payloads(tasks []*task.Task) io.Reader {
 	return io.MultiReader(readers...)
 }
 
-// frames reads the answers of a process. It is written by one goroutine, and ended after the process.
+// frames reads the answers of a process. One goroutine writes to it. end is called after the process has ended.
 type frames struct {
 	process *process
-	tasks   []*task.Task // of which the first answered ones have ended
+	tasks   []*task.Task // the first next of them have ended
 	reader  *answers.Reader
-	next    int // the task that the next answer ends
+	next    int // index of the task that the next answer ends
 
-	alone *task.Task // the first one without a valid answer, if it must run alone
+	alone *task.Task // the first task without a valid answer, if it must run alone
 }
 
 // Write implements io.Writer.
@@ -70,7 +70,7 @@ func (f *frames) Write(b []byte) (int, error) {
 	if f.reader.Answered() > before {
 		select {
 		case f.process.more <- struct{}{}:
-		default: // one is waiting already
+		default: // a value is already waiting
 		}
 	}
 	if f.reader.Dropped() > mostDropped {
@@ -80,8 +80,8 @@ func (f *frames) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// mostDropped is how much longer a line may be than an answer before the process is ended. The process of a shorter one goes
-// on with the other jobs.
+// mostDropped is how much longer than an answer a line may be before the runner ends the process. If the line ends
+// sooner, the process continues with the next jobs.
 const mostDropped = 64 << 20
 
 // answer ends the next task.
@@ -101,7 +101,8 @@ func (f *frames) answer(a answers.Answer) {
 	t.End(end)
 }
 
-// unclear is called for each task of which it is not known how its run ended, nor which task is the reason.
+// unclear handles a task whose result is unknown, if any job in the batch may be the cause. The first of them runs
+// again alone. The rest go back to their queue.
 func (f *frames) unclear(t *task.Task) {
 	if f.alone == nil {
 		f.alone = t
@@ -110,12 +111,12 @@ func (f *frames) unclear(t *task.Task) {
 	t.End(task.Unget())
 }
 
-// end ends the tasks that are left after the process has ended, but the one that it returns, which must run alone.
+// end ends the remaining tasks after the process has ended, except the one that it returns, which must run again alone.
 func (f *frames) end(x ended) (alone *task.Task) {
 	e, whole := f.process.handler, x.why == byItself && x.err == nil && x.OK()
 	answered := f.reader.Answered()
 	if whole || x.why == stopped {
-		f.reader.Finish(f.answer) // the last line needs no line break; of another process it may be cut off
+		f.reader.Finish(f.answer) // the last line needs no line break; if the process ended badly, it may be cut off
 	}
 	if whole || f.reader.Answered() == len(f.tasks) {
 		for _, a := range f.reader.Rest() {
@@ -133,7 +134,7 @@ func (f *frames) end(x ended) (alone *task.Task) {
 		}
 		return f.alone
 	}
-	if x.why == stopped && f.reader.Answered() > answered { // the line without an end was the answer of a job, which has failed
+	if x.why == stopped && f.reader.Answered() > answered { // the endless line answered a job, which has failed
 		for _, t := range left {
 			t.End(task.Unget())
 		}

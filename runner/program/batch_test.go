@@ -17,13 +17,13 @@ import (
 	"github.com/daybookq/daybook/runner/task"
 )
 
-// lines returns an executor with one process a batch.
+// lines returns an executor with one process per batch.
 func lines(t testing.TB, shell string, options handler.Options) *Executor {
 	t.Helper()
 	return executor(t, Settings{Shell: shell, Frames: FramesLines, ChainTypes: answers.ChainTypes{"*"}}, options)
 }
 
-// text returns an end in a few words.
+// text summarises an end.
 func text(e task.End) string {
 	if e.Unget {
 		return "unget"
@@ -107,13 +107,14 @@ esac; done`
 	})
 }
 
-// TestBlame: the job that runs when a process ends is not charged for what an earlier or a later job of the batch has done.
+// TestBlame: if a process ends early, the current job is not charged for the effects of an earlier or later job in its
+// batch.
 func TestBlame(t *testing.T) {
 	for name, c := range map[string]struct {
 		shell          string
 		payloads, want []string
 	}{
-		"an earlier job": { // what it leaves behind ends the process
+		"an earlier job": { // its after-effect ends the process
 			`while read -r line; do test "$left" && exit 7; test "$line" = leave && left=1; echo "200 $line"; done`,
 			[]string{"a", "leave", "b", "c"}, []string{"ok 200 a", "ok 200 leave", "ok 200 b", "unget"},
 		},
@@ -129,7 +130,7 @@ func TestBlame(t *testing.T) {
 			`while read -r line; do test "$line" = last && exit 0; echo "200 $line"; n=$((n + 1)); test $n = 2 && exit 0; done`,
 			[]string{"a", "b", "c", "d"}, []string{"ok 200 a", "ok 200 b", "ok 200 c", "unget"},
 		},
-		"a print": { // of an earlier job
+		"a print": { // printed by an earlier job
 			`while read -r line; do test "$left" && echo "DEBUG done"; test "$line" = leave && left=1; echo "200 $line"; done`,
 			[]string{"leave", "a", "b"}, []string{"ok 200 leave", "ok 200 a", "unget"},
 		},
@@ -142,7 +143,7 @@ func TestBlame(t *testing.T) {
 	}
 }
 
-// TestLongAnswers: an output of more than options.output_bytes fails its own job, also if its line never ends.
+// TestLongAnswers: an output longer than options.output_bytes fails its own job, even if its line never ends.
 func TestLongAnswers(t *testing.T) {
 	shell := `while read -r line; do case $line in
 long) printf '200 '; head -c 5000001 /dev/zero | tr '\0' o; echo ;;
@@ -159,14 +160,14 @@ esac; done`
 		}
 	}
 	for i, end := range newBatch(t.Context(), "a", "comment", "b").run(t, e) {
-		got := strings.Replace(text(end), "exit 141", "exit 137", 1) // SIGPIPE, if it comes before SIGKILL: nobody reads the line any more
+		got := strings.Replace(text(end), "exit 141", "exit 137", 1) // SIGPIPE if it arrives before SIGKILL: nobody reads the line any more
 		if want := []string{"ok 200 a", "error error: the program wrote a line that answers no job and does not end, and was ended exit 137", "unget"}[i]; got != want {
 			t.Errorf("job %d: %.200s, not %.200s", i, got, want)
 		}
 	}
 }
 
-// TestManyLines: the process writes while it reads, and more than fits into a pipe.
+// TestManyLines: the process writes while it reads, and more than a pipe can hold.
 func TestManyLines(t *testing.T) {
 	payloads := make([]string, 1000)
 	for i := range payloads {
@@ -180,7 +181,7 @@ func TestManyLines(t *testing.T) {
 	}
 }
 
-// TestAnswersCountAsTheyArrive: the first job ends while the process waits.
+// TestAnswersCountAsTheyArrive: the first job ends while the process still runs.
 func TestAnswersCountAsTheyArrive(t *testing.T) {
 	dir := t.TempDir()
 	e := executor(t, Settings{Shell: `read -r a; echo "200 $a"; while [ ! -e "$FILE" ]; do sleep 0.01; done; read -r b; echo "200 $b"`,
@@ -201,7 +202,7 @@ func TestAnswersCountAsTheyArrive(t *testing.T) {
 	}
 }
 
-// TestBatchTimeout: the time begins again with each answer.
+// TestBatchTimeout: each answer restarts the time-out.
 func TestBatchTimeout(t *testing.T) {
 	m := mark()
 	e := lines(t, `while read -r line; do test "$line" = hang && exec sleep 1000 `+m+`; sleep 0.25; echo "200 $line"; done`, handler.Options{TimeoutMs: 2000})
@@ -219,7 +220,7 @@ func TestBatchTimeout(t *testing.T) {
 	left(t, m)
 }
 
-// TestNobodyWaitsForABatch: the process is ended when nobody waits for any of its jobs, and runs on otherwise.
+// TestNobodyWaitsForABatch: the process is ended when nobody waits for any of its jobs, and continues otherwise.
 func TestNobodyWaitsForABatch(t *testing.T) {
 	dir, m := t.TempDir(), mark()
 	e := executor(t, Settings{Shell: `while [ ! -e "$FILE" ]; do sleep 0.01; done; read -r a; echo "200 $a"; read -r b; echo "200 $b"; exec sleep 1000 ` + m,
@@ -254,7 +255,7 @@ func TestNobodyWaitsForABatch(t *testing.T) {
 	}
 	left(t, m)
 
-	// Of a batch for which nobody waits to begin with, nothing runs.
+	// If nobody waits for any job at the start, no process is started.
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(cause)
 	for _, end := range newBatch(ctx, "a", "b").run(t, e) {

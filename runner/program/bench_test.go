@@ -12,8 +12,8 @@ import (
 	"github.com/daybookq/daybook/runner/sandbox"
 )
 
-// BenchmarkRun runs jobs with cat, some at a time: as a handler of kind exec, the same without a sandbox, and by os/exec
-// alone.
+// BenchmarkRun runs jobs with cat, several at a time: with a handler of kind exec, with one without a sandbox, and with
+// os/exec alone.
 func BenchmarkRun(b *testing.B) {
 	payload := []byte("payload")
 	handlerOf := func(b *testing.B, mode sandbox.Mode) func() error {

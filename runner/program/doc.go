@@ -1,52 +1,54 @@
-// Package program runs handlers of kind exec: programs of the runner's machine. What a handler runs is in the runner's
-// configuration. Stored handlers and jobs choose neither programs nor arguments.
+// Package program runs handlers of kind exec: programs on the runner's machine. The runner's configuration names the
+// program and its arguments. Stored handlers and jobs cannot choose either.
 //
-// The program gets the payload on stdin, exactly as it is stored. What it writes to stdout is the job's output, text if
-// it is valid UTF-8 and bytes otherwise, up to options.output_bytes (16 MiB by default): with more, the program is
-// ended, and the job has failed. The end of what it writes to stderr is the job's error if the run does not end with ok.
+// The program reads the payload from stdin, exactly as it is stored. Its stdout is the job's output: text if it is
+// valid UTF-8, and bytes otherwise. If the output exceeds options.output_bytes (16 MiB by default), the runner ends the
+// program and the job fails. If the run does not end with ok, the end of stderr is the job's error.
 //
 //	exit status 0     ok
 //	75 (EX_TEMPFAIL)  retry
 //	any other         error; a signal is 128 and its number
 //
-// exit_codes maps statuses to other outcomes. The status is reported as process_exit with every outcome.
+// exit_codes maps statuses to other outcomes. Every outcome includes the status as process_exit.
 //
-// Lines J: type|payload and #J: type|payload on stdout are taken out of the output, and create jobs if the run ends with
-// ok or failed. After the other outcomes the job runs again, and would create them again. More than 100 such lines, or
-// one with a bad type, make the outcome an error. Only types that chain_types lists are created.
+// Lines J: type|payload and #J: type|payload on stdout are removed from the output. They create jobs if the run ends
+// with ok or failed. After any other outcome the job runs again and would create them again. More than 100 of these
+// lines, or one with an invalid type, make the outcome an error. Only lines with a type that chain_types lists count.
 //
-// A run that takes longer than options.timeout_ms is an error. Then, and when nobody waits for the result any more, the
-// program and its process group get SIGTERM, and 2 seconds later SIGKILL ends all that is left.
+// A run that exceeds options.timeout_ms is an error. The runner then sends SIGTERM to the program and its process
+// group. It does the same when nobody waits for the result any more. After 2 seconds it kills all processes that are
+// left.
 //
-// A program may reach what sandbox.Access says by default: system files to read, directories of temporary files, and its
-// working directory to read, but no network. read_only, read_write and network add to that. options.memory_bytes limits
-// the memory of all its processes where the machine has a cgroup for it, and nowhere else; sandbox.Missing says so.
+// By default, a program may reach only what sandbox.Access allows: it may read system files and its working directory,
+// use directories of temporary files, and not use the network. read_only, read_write and network extend that.
+// options.memory_bytes limits the memory of all its processes together. The limit needs a cgroup; if the machine offers
+// none, there is no limit, and sandbox.Missing says so.
 //
-// The environment is not that of the runner. It has PATH, HOME, LANG and TMPDIR of the runner, the env of the
-// configuration, and DAYBOOK_JOB_ID, DAYBOOK_CLIENT, DAYBOOK_TYPE, DAYBOOK_ATTEMPT (1 for the first run) and TRACEPARENT,
-// if the job has one.
+// The program does not inherit the runner's environment. It gets the runner's PATH, HOME, LANG and TMPDIR, the
+// configured env, and DAYBOOK_JOB_ID, DAYBOOK_CLIENT, DAYBOOK_TYPE, DAYBOOK_ATTEMPT (1 for the first run) and, if the
+// job has one, TRACEPARENT.
 //
-// With log_bytes, what a program writes to stderr is the log of its job, while it runs and afterwards (package runlog). It
-// needs a process for each job.
+// With log_bytes, stderr becomes the log of the job, during the run and afterwards (package runlog). This requires one
+// process per job.
 //
-// With frames = "lines", one process runs a batch. It gets one payload a line, and answers with the lines of package
-// answers, one for each job. An answer counts as soon as its line is complete; only the last job's waits for the end of
-// the process, since J lines may follow it. options.timeout_ms is the time until the next answer. If the process ends
-// before all jobs have an answer, or prints something else than answers, the first job without one runs again, alone in a
-// new process, and the others are returned to their queue. The environment has DAYBOOK_CLIENT and DAYBOOK_TYPE if all jobs have the same, and
-// DAYBOOK_BATCH, the number of jobs.
+// With frames = "lines", one process runs a batch. It reads one payload per line, and answers each with one line
+// (package answers). An answer counts as soon as its line is complete. Only the last job's answer waits for the process
+// to end, because J lines may follow it. options.timeout_ms bounds the time until the next answer. If the process ends
+// before all jobs have an answer, or prints anything but answers, the first job without an answer runs again, alone in
+// a new process. The jobs after it go back to their queue. The environment has DAYBOOK_BATCH, the number of jobs, and
+// DAYBOOK_CLIENT and DAYBOOK_TYPE if they are equal for all jobs.
 //
 // The files, each of which uses only those before it:
 //
-//	settings.go     Settings and their errors, New
+//	settings.go     Settings, New, and the errors of wrong settings
 //	environment.go  the environment of a program
-//	output.go       stdout without the lines that create jobs; the end of stderr
+//	output.go       removes the lines that create jobs from stdout; keeps the end of stderr
 //	run.go          runs a process, and ends it after the time-out or when nobody waits for it
-//	outcome.go      from the end of a process to the outcome
-//	single.go       one process for each job
-//	batch.go        one process for each batch
+//	outcome.go      the outcome of an exit status
+//	single.go       one process per job
+//	batch.go        one process per batch
 //	executor.go     Executor
-//	interpreter.go  interpreters that the sandbox cannot read
+//	interpreter.go  refuses interpreters that the sandbox cannot read
 //
-// Not for: keeping processes from doing harm (package sandbox).
+// Not for: restricting processes (package sandbox).
 package program

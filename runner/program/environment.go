@@ -10,8 +10,8 @@ import (
 	"github.com/daybookq/daybook/runner/task"
 )
 
-// environment returns the environment that all runs of a handler have. Of the runner's environment, which may have
-// secrets, it has only PATH, HOME, LANG and TMPDIR.
+// environment returns the environment of all runs of a handler. The runner's environment may contain secrets, so only
+// its PATH, HOME, LANG and TMPDIR are passed on.
 func environment(g *sandbox.Grants) []string {
 	inherited := map[string]string{"PATH": sandbox.Path(), "TMPDIR": cmp.Or(os.Getenv("TMPDIR"), "/tmp")}
 	for _, name := range []string{"HOME", "LANG"} {
@@ -22,7 +22,7 @@ func environment(g *sandbox.Grants) []string {
 	return g.Environment(inherited)
 }
 
-// forJob returns the environment of the run of a job.
+// forJob returns the environment of a job's run.
 func forJob(env []string, t *task.Task) []string {
 	j := t.Job
 	env = append(slices.Clip(env), "DAYBOOK_JOB_ID="+j.ID, "DAYBOOK_CLIENT="+j.Client, "DAYBOOK_TYPE="+j.Type, "DAYBOOK_ATTEMPT="+strconv.Itoa(j.RunAttempts))
@@ -32,7 +32,7 @@ func forJob(env []string, t *task.Task) []string {
 	return env
 }
 
-// forBatch returns the environment of the run of a batch.
+// forBatch returns the environment of a batch's run.
 func forBatch(env []string, tasks []*task.Task) []string {
 	env = append(slices.Clip(env), "DAYBOOK_BATCH="+strconv.Itoa(len(tasks)))
 	first := tasks[0].Job

@@ -14,26 +14,26 @@ type Executor struct {
 	argv    []string
 	env     []string // of every run
 	dir     string
-	lines   bool // one process a batch
+	lines   bool // one process per batch
 	chain   answers.ChainTypes
 	codes   map[int]string
 	options handler.Options
-	// inlineBytes and outputBytes bound outputs, as handler.Options says.
+	// inlineBytes and outputBytes bound outputs (see handler.Options).
 	inlineBytes, outputBytes int64
 	access                   sandbox.Access
 	limits                   sandbox.Limits
 
-	logs     *runlog.Keeper // nil: no logs are kept
-	logBytes int64          // 0: neither
+	logs     *runlog.Keeper // nil: keep no logs
+	logBytes int64          // 0: keep no logs
 }
 
 var _ task.Executor = (*Executor)(nil)
 
-// KeepLogs makes the executor keep logs, if its settings say so. It is called before the first Run.
+// KeepLogs makes the executor keep logs if its settings have LogBytes. Call it before the first Run.
 func (e *Executor) KeepLogs(k *runlog.Keeper) { e.logs = k }
 
-// Run runs a batch of jobs and ends each of them: in one process with frames = "lines", otherwise in a process of its
-// own, one after the other.
+// Run runs a batch of jobs and ends each. With frames = "lines" the jobs share one process. Otherwise they run one
+// after another, each in a new process.
 func (e *Executor) Run(tasks []*task.Task) {
 	if e.lines {
 		e.runBatch(tasks)
@@ -44,5 +44,5 @@ func (e *Executor) Run(tasks []*task.Task) {
 	}
 }
 
-// Close does nothing: nothing is kept between batches.
+// Close does nothing, because an executor keeps nothing between batches.
 func (e *Executor) Close() {}

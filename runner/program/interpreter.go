@@ -13,10 +13,11 @@ import (
 	"github.com/daybookq/daybook/runner/sandbox"
 )
 
-// An interpreter below a home directory, as pyenv, nvm, rbenv and asdf install them, needs files beside itself that the sandbox
-// does not read. Each job would fail with an error that says nothing of the sandbox, so New finds it out.
+// An interpreter below a home directory, as pyenv, nvm, rbenv and asdf install them, needs files next to it that the
+// sandbox does not let it read. Every job would fail with an error that does not mention the sandbox, so New checks for
+// this.
 
-// nothing are arguments with which an interpreter does nothing, by the beginning of its name.
+// nothing has arguments with which an interpreter does nothing, by the beginning of its name.
 var nothing = []struct {
 	names string
 	argv  []string
@@ -35,13 +36,13 @@ var interpreterName = func() *regexp.Regexp {
 	return regexp.MustCompile("^(?:" + strings.Join(names, "|") + ")[0-9.]*$")
 }()
 
-// What stands between the commands of a shell, and what stands before the name of a program.
+// Separators of commands in a shell command, and words that precede the name of a program.
 var (
 	between = regexp.MustCompile("[;|&(){}`\n]")
 	before  = regexp.MustCompile(`^(exec|env|if|then|else|elif|while|until|do|time|!|[A-Za-z_][A-Za-z0-9_]*=.*)$`)
 )
 
-// commands returns the names of the programs in a shell command, as far as its text says.
+// commands returns the names of the programs in a shell command, as far as they can be read from its text.
 func commands(shell string) (names []string) {
 	for _, part := range between.Split(shell, -1) {
 		words := strings.Fields(part)
@@ -55,7 +56,7 @@ func commands(shell string) (names []string) {
 	return names
 }
 
-// interpreters returns the interpreters that a handler starts, as far as its settings say.
+// interpreters returns the interpreters that a handler starts, as far as they can be read from its settings.
 func interpreters(set *Settings) (names []string) {
 	words := set.Argv[:min(len(set.Argv), 1)]
 	if len(set.Argv) > 1 && filepath.Base(set.Argv[0]) == "env" {
@@ -77,15 +78,15 @@ func field(set *Settings) string {
 	return "argv"
 }
 
-// probeTime is how long an interpreter may take to do nothing. One that takes longer is left alone.
+// probeTime bounds an interpreter that does nothing. New accepts one that takes longer.
 const probeTime = 10 * time.Second
 
-// unreadable says why an interpreter does not run in the sandbox, or returns "".
+// unreadable returns why an interpreter does not run in the sandbox, or "".
 func (e *Executor) unreadable(name string) string {
 	c := sandbox.Command{Argv: []string{name}, Env: e.env, Dir: e.dir, Access: e.access}
 	path, err := sandbox.Lookup(&c)
 	if err != nil {
-		return "" // of a shell, which may have a way to do without
+		return "" // it is in a shell command, which may run without it
 	}
 	dir := filepath.Dir(path)
 	real, err := filepath.EvalSymlinks(path)
@@ -95,7 +96,7 @@ func (e *Executor) unreadable(name string) string {
 	says := fmt.Sprintf("starts %s, which is %s: the sandbox does not read what it needs there", filepath.Base(name), path)
 	advice := fmt.Sprintf("; add its directory to read_only, such as read_only = [%q], or name another %[2]s by its path", home(dir), filepath.Base(name))
 	if _, err := os.Stat(filepath.Join(filepath.Dir(dir), "pyvenv.cfg")); err == nil && !e.sandbox.Reads(&c, dir) {
-		return says + advice // it would run without its packages
+		return says + advice // it would run, but without its packages
 	}
 	match := interpreterName.FindStringSubmatch(filepath.Base(name))
 	for i, n := range nothing {
@@ -119,7 +120,7 @@ func (e *Executor) unreadable(name string) string {
 	return says + ": " + withTail(exit.String(), strings.TrimSpace(stderr.String())) + advice
 }
 
-// home returns the directory in which an interpreter was installed: bin and shims are not enough.
+// home returns the directory in which an interpreter was installed. Its bin or shims directory is not enough.
 func home(dir string) string {
 	if base := filepath.Base(dir); base == "bin" || base == "shims" {
 		return filepath.Dir(dir)

@@ -11,8 +11,8 @@ import (
 	"github.com/daybookq/daybook/runner/sandbox"
 )
 
-// TestInterpretersBelowHome: an interpreter that needs files which the sandbox does not read is refused at the start, by name, and
-// with the way out. Others, which run, are not.
+// TestInterpretersBelowHome: New refuses an interpreter that needs files which the sandbox does not read. The error
+// names the interpreter and the remedy. New accepts interpreters that run.
 func TestInterpretersBelowHome(t *testing.T) {
 	s, err := shared()
 	if err != nil {
@@ -43,7 +43,7 @@ func TestInterpretersBelowHome(t *testing.T) {
 	reads := sandbox.Access{ReadOnly: []string{root}}
 	for _, c := range []struct {
 		set   Settings
-		wrong string // the key that is refused
+		wrong string // the wrong key
 	}{
 		{Settings{Argv: []string{"python3", "a.py"}}, "argv"},
 		{Settings{Argv: []string{"/usr/bin/env", "python3", "a.py"}}, "argv"},
@@ -71,7 +71,7 @@ func TestInterpretersBelowHome(t *testing.T) {
 	}
 }
 
-// outside returns a directory below which the sandbox reads nothing.
+// outside returns a directory in which the sandbox reads nothing.
 func outside(t *testing.T, s *sandbox.Sandbox) string {
 	t.Helper()
 	home, err := os.UserHomeDir()

@@ -10,7 +10,7 @@ import (
 	"github.com/daybookq/daybook/runner/task"
 )
 
-// outcome returns the outcome of an exit status, with text as its error unless it is ok.
+// outcome returns the outcome of an exit status. text is its error, unless it is ok.
 func (e *Executor) outcome(status int, text string) task.End {
 	switch e.codes[status] {
 	case ok:
@@ -23,7 +23,8 @@ func (e *Executor) outcome(status int, text string) task.End {
 	return task.Error(text)
 }
 
-// errorText says how a process ended: the end of its stderr, and its exit status if that is a signal or stderr is empty.
+// errorText describes how a process ended: the end of its stderr, or its exit status if it got a signal or stderr is
+// empty.
 func (e *Executor) errorText(exit sandbox.Exit, stderr string) string {
 	switch {
 	case exit.Signal == syscall.SIGKILL && e.limits.MemoryBytes > 0:
@@ -36,7 +37,7 @@ func (e *Executor) errorText(exit sandbox.Exit, stderr string) string {
 	return exit.String()
 }
 
-// withTail adds the end of stderr to a text.
+// withTail appends the end of stderr to a text.
 func withTail(text, stderr string) string {
 	if stderr == "" {
 		return text
@@ -44,7 +45,7 @@ func withTail(text, stderr string) string {
 	return text + "\n" + stderr
 }
 
-// withStatus adds the exit status of a process, if one ran.
+// withStatus adds the exit status of the process, if one ran.
 func withStatus(end task.End, x ended) task.End {
 	if x.Signal != 0 || x.Code >= 0 {
 		status := int64(x.Status())

@@ -9,19 +9,19 @@ import (
 	"github.com/daybookq/daybook/runner/task"
 )
 
-// errTooLong ends the copy of a stdout that is longer than an output may be.
+// errTooLong ends the copy of stdout when it exceeds the longest output.
 var errTooLong = errors.New("the output is too long")
 
-// output collects stdout. It is written by one goroutine, and read after the end of the process.
+// output collects stdout. One goroutine writes to it. The rest reads it after the process has ended.
 type output struct {
 	most  int64
-	chain *answers.Reader    // takes the lines that create jobs; nil if none may
-	types answers.ChainTypes // that they may create
-	full  func()             // called once when the output is too long
+	chain *answers.Reader    // reads the lines that create jobs; nil if the handler creates none
+	types answers.ChainTypes // types that they may create
+	full  func()             // called once, when the output becomes too long
 
 	text    []byte
-	held    []byte // the beginning of a line that may be one that creates a job
-	inside  bool   // of a line that is none
+	held    []byte // the beginning of a line that may create a job
+	inside  bool   // inside a line that creates no job
 	tooLong bool
 }
 
@@ -42,14 +42,14 @@ func (o *output) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// part takes a part of a line.
+// part takes part of a line. last reports whether it is the end of the line.
 func (o *output) part(b []byte, last bool) {
 	if o.chain == nil || o.inside {
 		o.keep(b)
 		o.inside = !last
 		return
 	}
-	// The reader refuses a line of one byte more than it may have.
+	// One byte more than a line may have is enough for the reader to refuse it.
 	n := min(len(b), answers.MaxLineBytes+1-len(o.held))
 	o.held = append(o.held, b[:n]...)
 	switch v := o.creates(o.held); {
@@ -57,7 +57,7 @@ func (o *output) part(b []byte, last bool) {
 		o.chain.Line(o.held)
 		o.held = o.held[:0]
 	case v == yes, v == open && !last && n == len(b):
-		// More of the line comes.
+		// The rest of the line has not arrived.
 	default:
 		o.keep(o.held)
 		o.keep(b[n:])
@@ -89,16 +89,16 @@ func (o *output) end() {
 	o.keep(o.held)
 }
 
-// verdict is whether a line creates a job.
+// verdict says whether a line creates a job.
 type verdict int
 
 const (
-	open verdict = iota // more of the line will say so
+	open verdict = iota // the line is too short to decide
 	yes
 	no
 )
 
-// creates reports whether a line begins with J: or #J: and the name of a type that it may create a job of, and has a bar.
+// creates reports whether a line begins with J: or #J:, a type that the handler may create, and a bar.
 func (o *output) creates(line []byte) verdict {
 	for _, prefix := range []string{"J:", "#J:"} {
 		if bytes.HasPrefix(line, []byte(prefix)) {
@@ -117,10 +117,10 @@ func (o *output) creates(line []byte) verdict {
 	return no
 }
 
-// errorBytes is how much of the end of stderr is the text of an error.
+// errorBytes bounds the end of stderr that becomes an error's text.
 const errorBytes = 8 << 10
 
-// tail keeps the end of stderr. A batch reads it while the process writes.
+// tail keeps the end of stderr. A batch reads it while the process still writes.
 type tail struct {
 	mu   sync.Mutex
 	text []byte

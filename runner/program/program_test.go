@@ -22,7 +22,7 @@ import (
 	"github.com/daybookq/daybook/runner/task"
 )
 
-// shared returns a sandbox. Finding out what the machine can do takes several processes, so all tests use one.
+// shared returns a sandbox for all tests, because probing the machine takes several processes.
 var shared = sync.OnceValues(func() (*sandbox.Sandbox, error) { return sandbox.New(sandbox.Auto) })
 
 func executor(t testing.TB, set Settings, options handler.Options) *Executor {
@@ -38,12 +38,12 @@ func executor(t testing.TB, set Settings, options handler.Options) *Executor {
 	return e
 }
 
-// batch is some tasks and how they ended.
+// batch is some tasks, with their ends.
 type batch struct {
 	mu    sync.Mutex
 	tasks []*task.Task
 	ends  []task.End
-	order []int // of the ends
+	order []int // order of the ends
 }
 
 // newBatch returns a batch of jobs with payloads.
@@ -61,7 +61,7 @@ func newBatch(ctx context.Context, payloads ...string) *batch {
 	return b
 }
 
-// run runs the batch, and fails the test if a task has not ended.
+// run runs the batch. It fails the test if a task has not ended.
 func (b *batch) run(t testing.TB, e *Executor) []task.End {
 	t.Helper()
 	e.Run(b.tasks)
@@ -73,13 +73,13 @@ func (b *batch) run(t testing.TB, e *Executor) []task.End {
 	return b.ends
 }
 
-// one runs a job with a shell command.
+// one runs a job in a shell.
 func one(t testing.TB, shell, payload string) task.End {
 	t.Helper()
 	return newBatch(t.Context(), payload).run(t, executor(t, Settings{Shell: shell}, handler.Options{}))[0]
 }
 
-// status returns the exit status of an end, or -1.
+// status returns the exit status in an end, or -1.
 func status(e task.End) int64 {
 	if e.ProcessExit == nil {
 		return -1
@@ -121,7 +121,7 @@ func TestOutputLength(t *testing.T) {
 		!strings.Contains(end.Error, "more than options.output_bytes, 1000 bytes") || end.ProcessExit == nil {
 		t.Errorf("%+v", end)
 	}
-	// A program that never ends is ended.
+	// A program with endless output is ended.
 	for _, shell := range []string{"yes", "yes J:", "tr '\\0' J < /dev/zero", "exec 2>&1; yes"} {
 		if end := one(t, shell, ""); end.Code != "failed" || !strings.Contains(end.Error, "16777216 bytes") || status(end) != 137 && status(end) != 141 {
 			t.Errorf("%s: %+v", shell, end)
@@ -162,7 +162,7 @@ func TestExitStatus(t *testing.T) {
 	}
 }
 
-// TestErrorText: the end of stderr, from the beginning of a line.
+// TestErrorText: the error is the end of stderr, and begins with a whole line.
 func TestErrorText(t *testing.T) {
 	end := one(t, `i=0; while [ $i -lt 3000 ]; do echo "line $i"; i=$((i+1)); done >&2; exit 1`, "")
 	if len(end.Error) > errorBytes || len(end.Error) < errorBytes-10 || !strings.HasPrefix(end.Error, "line ") || !strings.HasSuffix(end.Error, "\nline 2999") {
@@ -271,7 +271,7 @@ func TestChain(t *testing.T) {
 			t.Errorf("%s: %s %q %q %.50q", name, end.Code, end.Output, end.Error, then)
 		}
 	}
-	// What a program prints of its payload creates no jobs, unless the handler lists their types.
+	// Lines that a program copies from its payload create no jobs, unless the handler lists their types.
 	for types, want := range map[string]string{"": "hello\nJ: admin.reset|all\nJ: mail|x\n", "mail": "hello\nJ: admin.reset|all\n", "log": "hello\nJ: admin.reset|all\nJ: mail|x\n"} {
 		set := Settings{Argv: []string{"cat"}}
 		if types != "" {
@@ -284,7 +284,7 @@ func TestChain(t *testing.T) {
 	}
 }
 
-// TestAProgramThatIsGone: a program that cannot be started costs no job an attempt.
+// TestAProgramThatIsGone: if the program cannot be started, no job loses an attempt.
 func TestAProgramThatIsGone(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "program")
@@ -350,7 +350,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestLimitsAndAccess: settings reach the sandbox.
+// TestLimitsAndAccess: limits and access in the settings reach the sandbox.
 func TestLimitsAndAccess(t *testing.T) {
 	e := executor(t, Settings{Shell: "ulimit -n; ulimit -f", OpenFiles: 44, FileBytes: 1024}, handler.Options{})
 	if end := newBatch(t.Context(), "").run(t, e)[0]; string(end.Output) != "44\n2\n" {
@@ -379,7 +379,7 @@ func TestLimitsAndAccess(t *testing.T) {
 	}
 }
 
-// mark returns a text that no other process has among its arguments. sleep accepts it as a number of seconds.
+// mark returns a text that no other process has in its arguments. sleep accepts it as a number of seconds.
 func mark() string {
 	text := []byte(rand.Text())
 	for i, c := range text {
@@ -388,7 +388,7 @@ func mark() string {
 	return "0." + string(text)
 }
 
-// marked returns the processes of the machine whose arguments have a mark.
+// marked returns the machine's processes that have mark in their arguments.
 func marked(t testing.TB, mark string) (found []string) {
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -402,7 +402,7 @@ func marked(t testing.TB, mark string) (found []string) {
 	return found
 }
 
-// left fails the test if a process with a mark is left.
+// left fails the test if a process with the mark still runs.
 func left(t testing.TB, mark string) {
 	t.Helper()
 	if found := marked(t, mark); len(found) > 0 {

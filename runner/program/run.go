@@ -13,42 +13,42 @@ import (
 	"github.com/daybookq/daybook/runner/sandbox"
 )
 
-// grace is how long a program may take to end itself after SIGTERM.
+// grace is the time that a program has to end after SIGTERM.
 const grace = 2 * time.Second
 
-// ending is why a process was ended before it ended itself.
+// ending is why the runner ended a process.
 type ending int
 
 const (
 	byItself  ending = iota
 	timedOut         // it took longer than options.timeout_ms
-	abandoned        // nobody waits for the result any more
-	stopped          // what it writes is of no use: the output is too long
+	abandoned        // nobody waits for the result any more: the context ended
+	stopped          // its output was too long
 )
 
-// process is a run of the program.
+// process is one run of the program.
 type process struct {
 	handler *Executor
 	stdin   io.Reader
 	stdout  io.Writer
 	errors  tail
-	log     *runlog.Log // gets stderr, too; nil if no log is kept
+	log     *runlog.Log // also gets stderr; nil if no log is kept
 	env     []string
 
-	stop chan struct{} // closed to end it at once
-	more chan struct{} // a value starts the time-out again; nil if nothing does
+	stop chan struct{} // closed to kill the process immediately
+	more chan struct{} // a value restarts the time-out; nil if nothing does
 }
 
-// ended is how a run of the program ended.
+// ended describes how a run of the program ended.
 type ended struct {
 	sandbox.Exit
 	why ending
-	err error // the program could not be started, or its output not be read
-	// unable: it could not be started, and neither could it for another job.
+	err error // the program could not be started, or its output could not be read
+	// unable: it could not be started, for this job or any other.
 	unable bool
 }
 
-// run starts the program and waits for its end. It ends it when the time-out is over or ctx ends.
+// run starts the program and waits until it ends. It ends the program at the time-out, or when ctx ends.
 func (p *process) run(ctx context.Context) ended {
 	e := p.handler
 	var stderr io.Writer = &p.errors
@@ -59,7 +59,7 @@ func (p *process) run(ctx context.Context) ended {
 		Argv: e.argv, Env: p.env, Dir: e.dir, Stdin: p.stdin, Stdout: p.stdout, Stderr: stderr, Limits: e.limits, Access: e.access,
 	})
 	if err != nil {
-		return ended{Exit: sandbox.Exit{Code: -1}, err: err, unable: !errors.Is(err, syscall.E2BIG)} // meta and arguments of one job
+		return ended{Exit: sandbox.Exit{Code: -1}, err: err, unable: !errors.Is(err, syscall.E2BIG)} // E2BIG depends on the job: its metadata and arguments are too long
 	}
 	var why ending
 	var watch sync.WaitGroup
@@ -71,7 +71,7 @@ func (p *process) run(ctx context.Context) ended {
 	return ended{Exit: exit, why: why, err: err}
 }
 
-// watch ends the process when it must, and returns why. It returns when the process is gone, or has been killed.
+// watch ends the process if necessary, and returns why. It returns when the process has ended or was killed.
 func (p *process) watch(ctx context.Context, running *sandbox.Process, gone <-chan struct{}) ending {
 	var timer *time.Timer
 	var timeout <-chan time.Time
@@ -117,7 +117,7 @@ func (p *process) watch(ctx context.Context, running *sandbox.Process, gone <-ch
 	}
 }
 
-// tooSlow is the text of an error after the time-out.
+// tooSlow returns the text of a time-out's error.
 func (p *process) tooSlow(what string) string {
 	return fmt.Sprintf("%s options.timeout_ms, %d ms", what, p.handler.options.TimeoutMs)
 }

@@ -15,37 +15,37 @@ import (
 	"github.com/daybookq/daybook/runner/sandbox"
 )
 
-// Settings are what the runner's configuration says about a handler.
+// Settings are a handler's settings in the runner's configuration.
 type Settings struct {
 	// Argv is the program and its arguments. Shell is a command for sh -c instead.
 	Argv  []string `toml:"argv"`
 	Shell string   `toml:"shell"`
-	// What the program gets beyond its default environment and the default of sandbox.Access.
+	// Grants extend the default environment and the default sandbox.Access.
 	sandbox.Grants
-	// Dir is the working directory, which the program may read. Without one it is that of the runner.
+	// Dir is the working directory, which the program may read. "" means the runner's.
 	Dir string `toml:"dir"`
 
-	// Frames is "" for one process a job, or "lines" for one process a batch.
+	// Frames is "" for one process per job, or "lines" for one process per batch.
 	Frames string `toml:"frames"`
 	// ExitCodes maps exit statuses to outcomes: ok, failed, retry or error.
 	ExitCodes map[string]string `toml:"exit_codes"`
-	// ChainTypes are the types of jobs that lines J: type|payload create. They are those of the handler's document.
+	// ChainTypes are the types that lines J: type|payload may create. They are set from the handler's document.
 	ChainTypes answers.ChainTypes `toml:"-"`
 
-	// LogBytes is how much of what the program writes to stderr is kept as the log of the job. 0 means that none is. It
-	// needs a process for each job, and KeepLogs.
+	// LogBytes is how many bytes of stderr are kept as the job's log. 0 means that no log is kept. It requires one
+	// process per job, and KeepLogs.
 	LogBytes int64 `toml:"log_bytes"`
 
-	// Limits of resources; 0 means none.
+	// Limits of resources. 0 means no limit.
 	OpenFiles int   `toml:"open_files"`
 	Processes int   `toml:"processes"`
 	FileBytes int64 `toml:"file_bytes"`
 }
 
-// FramesLines is the value of Settings.Frames with which one process runs a batch.
+// FramesLines is the value of Settings.Frames for one process per batch.
 const FramesLines = "lines"
 
-// MaxLogBytes bounds Settings.LogBytes. So much of the disk with temporary files is taken for each run.
+// MaxLogBytes bounds Settings.LogBytes. Each run may take this much of the disk that holds temporary files.
 const MaxLogBytes = 1 << 30
 
 // The outcomes of exit statuses.
@@ -56,14 +56,14 @@ const (
 	errored = "error"
 )
 
-// exTempfail is the exit status of programs that failed for a passing reason, as sysexits.h has it.
+// exTempfail is the exit status for a temporary failure in sysexits.h.
 const exTempfail = 75
 
 func wrong(field, format string, args ...any) error {
 	return &handler.FieldError{Field: field, Text: field + " " + fmt.Sprintf(format, args...)}
 }
 
-// New returns an executor of a handler. Its error is a *handler.FieldError, which names the wrong field.
+// New returns a handler's executor. Its error is a *handler.FieldError, which names the wrong field.
 func New(s *sandbox.Sandbox, set Settings, options handler.Options) (*Executor, error) {
 	document := handler.Document{Kind: handler.Exec, Program: "program", Options: &options}
 	if err := document.Check(); err != nil {
@@ -135,7 +135,7 @@ func New(s *sandbox.Sandbox, set Settings, options handler.Options) (*Executor, 
 	return e, nil
 }
 
-// ExitCodes returns the outcomes of exit statuses. The error is a *handler.FieldError.
+// ExitCodes parses a map of exit statuses to outcomes. Its error is a *handler.FieldError.
 func ExitCodes(set map[string]string) (map[int]string, error) {
 	codes := map[int]string{0: ok, exTempfail: retry}
 	for _, text := range slices.Sorted(maps.Keys(set)) {

@@ -9,7 +9,7 @@ import (
 	"github.com/daybookq/daybook/runner/task"
 )
 
-// runSingle runs one job in a process of its own, and returns how the run ended.
+// runSingle runs one job in a new process, and returns how the run ended.
 func (e *Executor) runSingle(t *task.Task) task.End {
 	if t.Context.Err() != nil {
 		return task.Error(notAwaited(t.Context))
@@ -25,7 +25,7 @@ func (e *Executor) runSingle(t *task.Task) task.End {
 		if err != nil {
 			return task.Error(err.Error())
 		}
-		defer log.Close() // it was stored, or nobody needs it
+		defer log.Close() // by then the log is stored, or nobody needs it
 		p.log = log
 	}
 	x := p.run(t.Context)
@@ -56,7 +56,7 @@ func (e *Executor) singleOutcome(t *task.Task, p *process, out *output, x ended)
 		return end // the job runs again, and would create its jobs again
 	}
 	if out.chain != nil {
-		out.chain.Line([]byte("200")) // the process answers one job, however it ended
+		out.chain.Line([]byte("200")) // the Reader then completes the job's answer, with its J lines
 		a := out.chain.Rest()[0]
 		if a.Code != "" {
 			return task.Error(withTail("stdout: "+a.Text, stderr))
@@ -67,7 +67,7 @@ func (e *Executor) singleOutcome(t *task.Task, p *process, out *output, x ended)
 	return end
 }
 
-// notAwaited says that nobody waits for a result, and why.
+// notAwaited returns the error of a run whose result nobody waits for, with the reason.
 func notAwaited(ctx context.Context) string {
 	return fmt.Sprintf("the run was ended: %v", context.Cause(ctx))
 }

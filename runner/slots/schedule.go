@@ -6,25 +6,26 @@ import (
 )
 
 const (
-	// oneSlot is by how much a run of one slot advances the pass of a share of weight 1. It is large, so that strides can
-	// be whole numbers: with the highest weight they are wrong by less than a thousandth.
+	// oneSlot is the stride of a run of one slot in a share of weight 1. It is large so that strides can be whole
+	// numbers: even with the highest weight, rounding changes a stride by less than a thousandth.
 	oneSlot = 1 << 30
-	// maxPass is when passes are lowered. A stride is at most MaxSlots * oneSlot = 1<<50, so a pass stays below 1<<63.
+	// maxPass is the pass at which all passes are lowered. A stride is at most MaxSlots * oneSlot = 1<<50, so a pass
+	// stays below 1<<63.
 	maxPass = 1 << 62
 )
 
 // schedule is the state of an allocator.
 type schedule struct {
 	total, free int
-	now         int64 // the pass at which the last run began; no share in turns has a smaller one
-	turns       turns // the shares that have a turn: their callers wait, and they have fewer runs than they may
+	now         int64 // the pass at which the last run began; no share in turns has a smaller pass
+	turns       turns // shares with waiting callers that are below their limit of runs
 	shares      map[*Share]bool
-	registered  int // shares, with those that are gone
+	registered  int // number of shares registered so far
 }
 
-// caller is a call of Acquire that waits.
+// caller is a waiting call of Acquire.
 type caller struct {
-	granted chan struct{} // is closed when its run may begin
+	granted chan struct{} // closed when its run may begin
 	began   bool
 }
 
@@ -35,14 +36,14 @@ func (s *schedule) register(share *Share) {
 	s.shares[share] = true
 }
 
-// wait adds a caller to a share, and lets runs begin.
+// wait adds a caller to a share, and begins all runs that may begin.
 func (s *schedule) wait(share *Share, c *caller) *list.Element {
 	e := share.waiting.PushBack(c)
 	s.changed(share)
 	return e
 }
 
-// leave takes away a caller that waits no more.
+// leave removes a caller that has stopped waiting.
 func (s *schedule) leave(share *Share, e *list.Element) {
 	share.waiting.Remove(e)
 	s.changed(share)
@@ -55,14 +56,14 @@ func (s *schedule) release(share *Share) {
 	s.changed(share)
 }
 
-// unregister takes away a share and its callers. Its runs keep their slots until they are released.
+// unregister removes a share and its callers. Its runs keep their slots until they are released.
 func (s *schedule) unregister(share *Share) {
 	delete(s.shares, share)
 	share.waiting.Init()
 	s.changed(share)
 }
 
-// changed lets all runs begin that may, after a change of a share.
+// changed begins all runs that may begin after a share has changed.
 func (s *schedule) changed(share *Share) {
 	s.place(share)
 	for len(s.turns) > 0 && s.turns[0].slots <= s.free {
@@ -70,7 +71,7 @@ func (s *schedule) changed(share *Share) {
 	}
 }
 
-// place takes a share into the turns, or out of them.
+// place adds a share to the turns, or removes it from them.
 func (s *schedule) place(share *Share) {
 	hasTurn := share.waiting.Len() > 0 && share.running < share.most
 	switch {
@@ -82,7 +83,7 @@ func (s *schedule) place(share *Share) {
 	}
 }
 
-// begin lets a run of the share begin whose turn it is.
+// begin begins a run of the share that is next.
 func (s *schedule) begin(share *Share) {
 	c := share.waiting.Remove(share.waiting.Front()).(*caller)
 	share.running++
@@ -98,8 +99,8 @@ func (s *schedule) begin(share *Share) {
 	}
 }
 
-// lower subtracts the same from all passes, which changes no order: shares that are not in turns, and whose passes are
-// smaller than now, would continue at now anyway.
+// lower subtracts the same number from all passes. This changes no order: shares that are not in turns and have a
+// smaller pass than now would continue at now anyway.
 func (s *schedule) lower() {
 	for share := range s.shares {
 		share.pass = max(share.pass-s.now, 0)
@@ -107,7 +108,7 @@ func (s *schedule) lower() {
 	s.now = 0
 }
 
-// turns is a heap of shares, the one whose turn it is first. Of equal passes, that of the older share is first.
+// turns is a heap of shares, the next one at the top. If passes are equal, the older share is first.
 type turns []*Share
 
 func (t turns) Len() int { return len(t) }

@@ -9,18 +9,18 @@ import (
 	"testing"
 )
 
-// simulation runs a schedule without goroutines, on a clock of its own.
+// simulation runs a schedule without goroutines, on a simulated clock.
 type simulation struct {
 	t        testing.TB
 	a        *Allocator
 	random   *rand.Rand
 	clock    int
 	shares   []*Share
-	lasts    []func() int // of shares: how long a run takes
-	callers  [][]*caller  // of shares: those that wait
+	lasts    []func() int // per share: the time that a run takes
+	callers  [][]*caller  // per share: the waiting callers
 	ends     []end
-	began    []int // of shares: runs
-	longest  []int // of shares: the longest time between two runs that began
+	began    []int // per share: runs that began
+	longest  []int // per share: the longest time between two beginnings
 	previous []int
 	used     int
 }
@@ -36,7 +36,7 @@ func newSimulation(t testing.TB, total int) *simulation {
 	return &simulation{t: t, a: a, random: rand.New(rand.NewPCG(1, 2))}
 }
 
-// add registers a share whose callers always wait: two more than it may have runs.
+// add registers a share whose callers always wait: two more than the share may have runs.
 func (s *simulation) add(weight, slots, most int, lasts func() int) {
 	s.t.Helper()
 	share, err := s.a.Register(fmt.Sprintf("share %d", len(s.shares)), weight, slots, most)
@@ -58,7 +58,7 @@ func (s *simulation) call(share, n int) {
 	s.note()
 }
 
-// note notes which runs began, and checks what always holds.
+// note records which runs began, and checks the invariants.
 func (s *simulation) note() {
 	s.t.Helper()
 	for i, waiting := range s.callers {
@@ -76,7 +76,7 @@ func (s *simulation) note() {
 	}
 }
 
-// step ends the run that ends next, and its caller calls again.
+// step ends the next run, and its caller calls again.
 func (s *simulation) step() {
 	s.t.Helper()
 	next := 0
@@ -101,7 +101,7 @@ func (s *simulation) steps(n int) {
 	}
 }
 
-// slotsOf returns how many of the slots that runs took are those of each share.
+// slotsOf returns each share's fraction of all slots taken.
 func (s *simulation) slotsOf() (parts []float64) {
 	total := 0
 	for i, n := range s.began {
@@ -122,7 +122,7 @@ func within(t testing.TB, what string, got, want, relative float64) {
 
 func always(n int) func() int { return func() int { return n } }
 
-// TestWeights: the slots of the runs that begin are in the proportion of the weights within 2 %, whatever runs last.
+// TestWeights: slots are taken in proportion to the weights, within 2 %, however long runs last.
 func TestWeights(t *testing.T) {
 	for name, c := range map[string]struct {
 		total   int
@@ -161,8 +161,8 @@ func TestWeights(t *testing.T) {
 	}
 }
 
-// TestLargeRuns: a handler whose runs take 4 of 4 slots begins its runs beside handlers whose runs take one, and each
-// waits a bounded time only.
+// TestLargeRuns: a handler whose runs take all 4 slots competes with handlers whose runs take one, and each waits only
+// a bounded time.
 func TestLargeRuns(t *testing.T) {
 	s := newSimulation(t, 4)
 	s.add(1, 4, 1, always(10))
@@ -178,10 +178,10 @@ func TestLargeRuns(t *testing.T) {
 	}
 }
 
-// TestLimitKeepsNothing: a share at its limit has no turn, and the others use all slots that its runs leave.
+// TestLimitKeepsNothing: a share at its limit is skipped, and the other shares use all slots that its runs leave.
 func TestLimitKeepsNothing(t *testing.T) {
 	s := newSimulation(t, 5)
-	s.add(1000, 4, 1, always(1_000_000)) // it would be next for ever
+	s.add(1000, 4, 1, always(1_000_000)) // without the limit it would always be next
 	s.add(1, 1, 100, always(10))
 	for range 1000 {
 		s.step()
@@ -194,7 +194,7 @@ func TestLimitKeepsNothing(t *testing.T) {
 	}
 }
 
-// TestKept: slots are kept for the share whose turn it is, and only for it.
+// TestKept: free slots are kept for the next share, and only for it.
 func TestKept(t *testing.T) {
 	s := newSimulation(t, 4)
 	s.add(1, 1, 4, always(1))
@@ -240,7 +240,7 @@ func TestNoCredit(t *testing.T) {
 	}
 }
 
-// TestOrder: callers of a share are served in the order in which they came.
+// TestOrder: callers of a share are served in order of arrival.
 func TestOrder(t *testing.T) {
 	s := newSimulation(t, 2)
 	s.add(1, 1, 2, always(1))
@@ -255,7 +255,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestPassesAreLowered: the proportions hold while passes reach their maximum, and no pass ever exceeds it by more than a
+// TestPassesAreLowered: the proportions hold while passes reach their maximum, and no pass exceeds it by more than a
 // stride.
 func TestPassesAreLowered(t *testing.T) {
 	s := newSimulation(t, 8)
@@ -267,7 +267,7 @@ func TestPassesAreLowered(t *testing.T) {
 	}
 	lowered := 0
 	for range 200 {
-		far := maxPass - s.a.schedule.now - 50*oneSlot // so that some runs later the maximum is reached
+		far := maxPass - s.a.schedule.now - 50*oneSlot // so that the maximum is reached after some runs
 		s.a.schedule.now += far
 		for _, share := range s.shares {
 			share.pass += far
@@ -294,7 +294,7 @@ func TestPassesAreLowered(t *testing.T) {
 	within(t, "weight 1", parts[1], 0.25, 0.02)
 }
 
-// model says the same as a schedule in the simplest words: which of all callers have begun.
+// model computes in the simplest way which callers have begun, as a check of schedule.
 type model struct {
 	total  int
 	now    int
@@ -319,7 +319,7 @@ func (m *model) free() int {
 	return free
 }
 
-// settle lets runs begin until the share whose turn it is does not fit.
+// settle begins runs until the next share's run does not fit.
 func (m *model) settle() {
 	for {
 		var next *modelShare
@@ -344,8 +344,8 @@ func (m *model) settle() {
 	}
 }
 
-// TestModel: random calls, cancelled calls, releases, registrations and unregistrations let the same runs begin as in the
-// model.
+// TestModel: with random calls, cancellations, releases, registrations and unregistrations, the same runs begin as in
+// the model.
 func TestModel(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, seed))

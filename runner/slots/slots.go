@@ -14,10 +14,10 @@ const (
 	MaxWeight = 1 << 20
 )
 
-// ErrUnregistered is the error of Acquire for a share that was unregistered.
+// ErrUnregistered is returned by Acquire if the share was unregistered.
 var ErrUnregistered = errors.New("the handler is not registered any more")
 
-// Allocator has the slots of a runner. Its methods, and those of its shares, may be called from many goroutines.
+// Allocator divides a runner's slots. Its methods, and its shares' methods, may be called from many goroutines.
 type Allocator struct {
 	mu       sync.Mutex
 	schedule schedule
@@ -31,24 +31,25 @@ func New(total int) (*Allocator, error) {
 	return &Allocator{schedule: schedule{total: total, free: total, shares: map[*Share]bool{}}}, nil
 }
 
-// Share is what a handler may have of the slots.
+// Share is a handler's share of the slots.
 type Share struct {
 	allocator   *Allocator
 	name        string
 	slots, most int
-	stride      int64 // by which a run advances pass
-	order       int   // in which shares were registered
+	stride      int64 // a run advances pass by this
+	order       int   // order of registration
 
 	// Guarded by allocator.mu:
 	pass    int64
 	running int       // runs
-	waiting list.List // of *caller, the first to be served first
-	place   int       // in the allocator's turns, or -1
+	waiting list.List // of *caller, in order of arrival
+	place   int       // index in the allocator's turns, or -1
 	gone    bool      // unregistered
 }
 
-// Register adds a handler: its weight beside others, how many slots a run takes, and how many runs it has at a time, at
-// most. It returns an error if a run takes more slots than there are, because it could never begin.
+// Register adds a handler. weight is relative to the other handlers, slots is the number that each run takes, and most
+// is the limit of runs at a time. It returns an error if an argument is out of range, or if a run takes more slots than
+// the allocator has and could never begin.
 func (a *Allocator) Register(name string, weight, slots, most int) (*Share, error) {
 	switch {
 	case weight < 1 || weight > MaxWeight:
@@ -67,7 +68,7 @@ func (a *Allocator) Register(name string, weight, slots, most int) (*Share, erro
 	return s, nil
 }
 
-// Unregister removes the share. Callers that wait get ErrUnregistered. Runs keep their slots, and Release returns them.
+// Unregister removes the share. Waiting callers get ErrUnregistered. Runs keep their slots until Release.
 func (s *Share) Unregister() {
 	a := s.allocator
 	a.mu.Lock()
@@ -82,8 +83,8 @@ func (s *Share) Unregister() {
 	a.schedule.unregister(s)
 }
 
-// Acquire waits until a run may begin, and takes its slots. The caller returns them with Release. If the context ends
-// first, Acquire takes nothing, and returns the cause.
+// Acquire waits until a run may begin, and takes its slots. The caller must return them with Release. If ctx ends
+// first, Acquire takes nothing and returns the cause. It returns ErrUnregistered if the share was unregistered.
 func (s *Share) Acquire(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -108,7 +109,7 @@ func (s *Share) Acquire(ctx context.Context) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
-	case c.began: // perhaps in the same moment in which the context ended
+	case c.began: // even if the context ended at the same moment
 		return nil
 	case s.gone:
 		return ErrUnregistered

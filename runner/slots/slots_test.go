@@ -61,7 +61,7 @@ func TestBounds(t *testing.T) {
 	register(t, a, 1, 1, 1).Release()
 }
 
-// TestAcquire: callers wait for slots, for their turn, and for the limit of their share.
+// TestAcquire: callers wait for slots, for their turn, and for their share's limit.
 func TestAcquire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAllocator(t, 4)
@@ -98,7 +98,7 @@ func TestAcquire(t *testing.T) {
 			expect("") // the slots are kept
 		}
 		small.Release()
-		expect("large 1") // of the two, it began the fewer slots
+		expect("large 1") // it has begun fewer slots than small
 		large.Release()
 		expect("large 1 small 5")
 		small.Release()
@@ -111,7 +111,7 @@ func TestAcquire(t *testing.T) {
 	})
 }
 
-// TestCancel: when the caller whose turn it is gives up, the slots that were kept for it are used at once.
+// TestCancel: if the caller that is next gives up, the slots that were kept for it are used immediately.
 func TestCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAllocator(t, 2)
@@ -180,8 +180,8 @@ func TestUnregister(t *testing.T) {
 	})
 }
 
-// TestNoLostWakeUps: goroutines that acquire and release, some of them with contexts that end at random moments, all
-// come to an end, and never use more slots than there are.
+// TestNoLostWakeUps: goroutines acquire and release, some with contexts that end at random moments. All of them finish,
+// and they never use more slots than there are.
 func TestNoLostWakeUps(t *testing.T) {
 	const total = 7
 	a := newAllocator(t, total)
@@ -212,7 +212,7 @@ func TestNoLostWakeUps(t *testing.T) {
 						t.Errorf("%d runs at a time of at most %d", n, most)
 					}
 					if random.IntN(4) == 0 {
-						time.Sleep(time.Duration(random.IntN(50)) * time.Microsecond) // real time: other orders of events
+						time.Sleep(time.Duration(random.IntN(50)) * time.Microsecond) // real time: varies the order of events
 					}
 					runs.Add(-1)
 					used.Add(int64(-slots))
@@ -254,7 +254,7 @@ func TestManyShares(t *testing.T) {
 	}
 }
 
-// BenchmarkAcquire is a run that takes no time, while callers of so many shares wait.
+// BenchmarkAcquire measures a run that takes no time, while callers of so many shares wait.
 func BenchmarkAcquire(b *testing.B) {
 	for _, shares := range []int{1, 100, 10_000} {
 		b.Run(fmt.Sprintf("shares=%d", shares), func(b *testing.B) {

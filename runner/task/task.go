@@ -1,4 +1,4 @@
-// Package task has the run of one job as the kinds of handlers see it: what they run, and how it ended.
+// Package task describes the run of one job to the kinds of handlers: its input and how it ended.
 //
 // Not for: claiming and reporting (package client), running (packages program, webhook, script).
 package task
@@ -14,7 +14,7 @@ import (
 // Task is the run of one job.
 type Task struct {
 	// Context ends when nobody waits for the result any more: the job was cancelled, its lease was lost, or draining
-	// takes too long. The kind then ends the run soon.
+	// takes too long. The kind must then end the run soon.
 	Context context.Context
 	Job     *client.Job
 
@@ -22,28 +22,28 @@ type Task struct {
 	end   func(End)
 }
 
-// New returns a task. end is called once, with how the run ended.
+// New returns a task. It calls end once, with the run's end.
 func New(ctx context.Context, j *client.Job, end func(End)) *Task {
 	return &Task{Context: ctx, Job: j, end: end}
 }
 
-// End reports how the run ended. Only the first call counts, so that a kind can end all tasks that are left when
-// something breaks.
+// End reports how the run ended. Only the first call counts, so that after a failure a kind can simply end all its
+// tasks.
 func (t *Task) End(e End) {
 	if t.ended.CompareAndSwap(false, true) {
 		t.end(e)
 	}
 }
 
-// AfterFunc does what context.AfterFunc does with the task's Context.
+// AfterFunc is context.AfterFunc for the task's Context.
 func (t *Task) AfterFunc(f func()) (stop func() bool) {
-	if run, ok := t.Context.(*client.Run); ok { // costs less
+	if run, ok := t.Context.(*client.Run); ok { // this is cheaper
 		return run.AfterFunc(f)
 	}
 	return context.AfterFunc(t.Context, f)
 }
 
-// WhileWanted returns a context that ends when those of all tasks have ended, or when the caller calls stop.
+// WhileWanted returns a context that ends when the contexts of all tasks have ended, or when the caller calls stop.
 func WhileWanted(tasks []*Task) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	var left atomic.Int64
@@ -69,39 +69,42 @@ func (t *Task) Ended() bool { return t.ended.Load() }
 
 // Executor runs the tasks of one handler. Its methods may be called from many goroutines.
 type Executor interface {
-	// Run runs a batch of tasks, at least one and at most as many as the handler's batch size, and ends each of them.
-	// It returns when nothing of the batch runs any more.
+	// Run runs a batch of tasks, at least one and at most the handler's batch size, and ends each of them. It returns
+	// when nothing of the batch runs any more.
 	Run(tasks []*Task)
-	// Close ends what the executor has kept between batches. No Run is under way or begins later.
+	// Close ends everything that the executor has kept between batches. It is called after all calls of Run have
+	// returned.
 	Close()
 }
 
 // End is how a run ended.
 type End struct {
 	client.Outcome
-	// Then are jobs to create in the same record in which the outcome is stored.
+	// Then are jobs to create in the same record that stores the outcome.
 	Then []client.NewJob
-	// MostInline is how long an output may be that is reported with the outcome. The runner stores a longer one as a blob,
-	// and reports its address. 0 means that the executor has done so itself, or that there is no output.
+	// MostInline is the longest output that is reported with the outcome. The runner stores a longer one as a blob and
+	// reports its address. 0 means that the executor has already done so, or that there is no output.
 	MostInline int64
-	// Unget returns the job to its queue as if it had never been claimed: it costs no attempt. The rest is ignored.
+	// Unget returns the job to its queue as if it had never been claimed. It costs no attempt, and all other fields but
+	// Unable are ignored.
 	Unget bool
-	// Unable says why no job of the handler can run now, if Unget is set for that reason. The runner claims none for a while.
+	// Unable is the reason that no job of the handler can run now, if Unget is set because of that. The runner claims
+	// none of its jobs for a while.
 	Unable string
 }
 
-// OK ends a run well. The output is kept as the kind says.
+// OK ends a run successfully. kind says how the output is stored.
 func OK(output []byte, kind client.Kind) End {
 	return End{Outcome: client.Outcome{Code: "ok", Output: output, OutputKind: kind}}
 }
 
-// Error ends a run with an error: the job runs again after its backoff while it has attempts left.
+// Error ends a run with an error. The job runs again after its backoff if it has attempts left.
 func Error(text string) End { return End{Outcome: client.Outcome{Code: "error", Error: Text(text)}} }
 
 // Failed ends the job for good.
 func Failed(text string) End { return End{Outcome: client.Outcome{Code: "failed", Error: Text(text)}} }
 
-// Retry runs the job again. With a negative delay it waits for its backoff.
+// Retry makes the job run again after delay, or after its backoff if delay is negative.
 func Retry(text string, delay time.Duration) End {
 	o := client.Outcome{Code: "retry", Error: Text(text)}
 	if delay >= 0 {
@@ -111,8 +114,8 @@ func Retry(text string, delay time.Duration) End {
 	return End{Outcome: o}
 }
 
-// CannotRun returns the job to its queue because the handler cannot run, whatever its job is: it cannot be loaded, or what it
-// needs is not there.
+// CannotRun returns the job to its queue because the handler can run no job at all: it cannot be loaded, or something
+// that it needs is missing.
 func CannotRun(text string) End { return End{Unget: true, Unable: Text(text)} }
 
 // Unget returns the job to its queue as if it had never been claimed.

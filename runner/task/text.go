@@ -2,10 +2,10 @@ package task
 
 import "strings"
 
-// MaxErrorBytes is how much of an error's text the server stores.
+// MaxErrorBytes is the longest text of an error that the server stores.
 const MaxErrorBytes = 64 << 10
 
-// Text returns an error's text as valid UTF-8 within the server's limit.
+// Text returns an error's text as valid UTF-8, cut to MaxErrorBytes.
 func Text(s string) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if len(s) > MaxErrorBytes {
@@ -14,7 +14,7 @@ func Text(s string) string {
 	return s
 }
 
-// Tail returns the last bytes of an error's text, from the beginning of a line if there is one.
+// Tail returns the last bytes of an error's text, if possible from the beginning of a line.
 func Tail(b []byte, most int) string {
 	s := string(b)
 	if len(s) > most {
