@@ -13,13 +13,13 @@ import (
 	"github.com/daybookq/daybook/runner/task"
 )
 
-// maxDelay bounds the delay of a retry: a number that a script computed from nonsense must not become a negative one.
+// maxDelay bounds the delay of a retry. Without it, an absurd number from a script could overflow to a negative delay.
 const maxDelay = 365 * 24 * time.Hour
 
-// endOf returns the end of a run from the answer of the host. The output may have outputBytes.
+// endOf returns the end of a run from the host's answer. outputBytes bounds the output.
 func endOf(m *protocol.Message, p *prints, e protocol.Encoding, outputBytes int64) task.End {
 	output, kind, err := outputOf(m, e)
-	if e == protocol.Base64 { // the output is what the job printed
+	if e == protocol.Base64 { // the output is the text that the job printed
 		if int64(len(output)) > outputBytes {
 			p.finish()
 			return tooLarge(fmt.Sprintf("more than %d bytes", outputBytes), outputBytes)
@@ -55,12 +55,12 @@ func endOf(m *protocol.Message, p *prints, e protocol.Encoding, outputBytes int6
 	return end
 }
 
-// tooLarge ends a job whose output is too large. It is failed, since another run would return the same.
+// tooLarge fails a job whose output is too large, because a retry would return the same output.
 func tooLarge(size string, outputBytes int64) task.End {
 	return task.Failed(fmt.Sprintf("the output has %s; options.output_bytes allows %d", size, outputBytes))
 }
 
-// outputOf returns the output in an answer.
+// outputOf returns the output in an answer, and its kind.
 func outputOf(m *protocol.Message, e protocol.Encoding) ([]byte, client.Kind, error) {
 	if e == protocol.Base64 {
 		if utf8.Valid(m.OutputB64) {
@@ -79,7 +79,7 @@ func outputOf(m *protocol.Message, e protocol.Encoding) ([]byte, client.Kind, er
 	switch {
 	case m.Output == nil || m.Output.Kind() == 'n':
 		return nil, client.None, nil
-	case !jsontext.Value(m.Output).IsValid(): // it has lone surrogates, or a name twice in an object
+	case !jsontext.Value(m.Output).IsValid(): // a text has a lone surrogate, or an object a duplicate name
 		return nil, client.None, fmt.Errorf("the output is not valid JSON: %.200s", m.Output)
 	}
 	return m.Output, client.JSON, nil

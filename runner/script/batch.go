@@ -11,32 +11,33 @@ import (
 	"github.com/daybookq/daybook/runner/task"
 )
 
-// sendBytes is how much of a batch is encoded before it is sent. The connection holds as much before the host reads.
+// sendBytes is how much of a batch is encoded before it is sent. The connection buffers about as much before the host
+// reads.
 const sendBytes = 64 << 10
 
-// batch is the run of several jobs in a context, one after the other.
+// batch is one run of several jobs in a context, one after another.
 type batch struct {
 	*executor
 	host     *host
 	tasks    []*task.Task
 	answered int
-	used     bool // something else has run in the context before
-	exits    bool // the job that runs ends the process
+	used     bool // something else ran in the context before this batch
+	exits    bool // the running job ends the process
 	prints   prints
 
 	sender sync.WaitGroup
-	unsent error // why not all could be sent; after sender
+	unsent error // why sending failed; read it after sender is done
 }
 
-// errBefore is the error of a batch of which no job was begun, because before_each failed.
+// errBefore means that before_each failed, so no job of the batch has begun.
 var errBefore = errors.New("before_each failed")
 
-// errUsed is the error of a context that has broken, perhaps because of something that an earlier job has left behind: a
-// timer, a thread, a promise, a process, memory. Nobody knows, so the first job without an answer is not ended: it must run
-// alone in a new context, in which it is the only one that can be the reason.
+// errUsed means that a used context broke, perhaps because of something that an earlier job left behind: a timer, a
+// thread, a promise, a process, memory. The cause is unknown, so the first job without an answer is not ended. It must
+// run alone in a new context, where only the job itself can be the cause.
 var errUsed = errors.New("the context was used before")
 
-// run runs a batch and ends each task. The error says why the context cannot run another one.
+// run runs a batch and ends each task. If it returns an error, the context cannot run another batch.
 func (b *batch) run(number int) error {
 	b.host.runs += len(b.tasks)
 	b.host.handlerType.Store(&b.Type)
@@ -46,7 +47,7 @@ func (b *batch) run(number int) error {
 	b.host.child.conn.SetWriteDeadline(time.Now().Add(b.timeout))
 	b.send(number)
 	err := b.receive()
-	b.host.child.conn.SetWriteDeadline(time.Unix(1, 0)) // a host that has answered all has read all
+	b.host.child.conn.SetWriteDeadline(time.Unix(1, 0)) // a host that has answered all jobs has read all of them
 	b.sender.Wait()
 	if err == nil && b.unsent != nil {
 		err = b.host.broken(fmt.Errorf("it answered jobs that it did not read: %w", b.unsent), "", 0)
@@ -54,7 +55,8 @@ func (b *batch) run(number int) error {
 	return err
 }
 
-// send sends the batch. What is too long for the connection is sent while answers are received.
+// send sends the batch. If the batch is too long for the connection's buffer, a goroutine sends the rest while receive
+// reads answers.
 func (b *batch) send(number int) {
 	first := b.tasks[0].Job
 	message := protocol.Batch{Jobs: len(b.tasks), Handler: number, Client: first.Client, Type: b.Type, OutputBytes: b.outputBytes}.Append(b.host.message[:0])
@@ -71,7 +73,7 @@ func (b *batch) send(number int) {
 		b.host.message = message
 		return
 	}
-	b.host.child.conn.SetWriteDeadline(time.Time{}) // receive ends it
+	b.host.child.conn.SetWriteDeadline(time.Time{}) // without a deadline: run sets one after receive
 	b.sender.Go(func() {
 		for len(message) > 0 {
 			if b.unsent = b.host.child.write(message); b.unsent != nil {
@@ -85,7 +87,7 @@ func (b *batch) send(number int) {
 	})
 }
 
-// receive ends the tasks as they are answered.
+// receive ends each task when its answer arrives.
 func (b *batch) receive() error {
 	if b.Document.BeforeEach != "" {
 		if err := b.begun(); err != nil {
@@ -118,7 +120,7 @@ func (b *batch) answer(end task.End) {
 	b.answered++
 }
 
-// begun waits for before_each.
+// begun waits until the host has run before_each.
 func (b *batch) begun() error {
 	ctx, stop := task.WhileWanted(b.tasks)
 	defer stop()
@@ -146,11 +148,11 @@ func (b *batch) begun() error {
 	return fmt.Errorf("%w: %w", errBefore, err)
 }
 
-// done waits for after_each. All jobs are answered, so that nobody waits for it.
+// done waits until the host has run after_each. All jobs have their answers, so no job waits for this.
 func (b *batch) done() error {
 	b.host.child.begin(context.Background(), b.timeout)
 	m, err := b.next()
-	if then, _ := b.prints.finish(); len(then) > 0 { // their jobs have ended
+	if then, _ := b.prints.finish(); len(then) > 0 { // the batch's jobs have ended
 		b.logLine(Line{Stream: "runner", Text: "the J: lines of after_each create no jobs"})
 	}
 	switch {
@@ -167,7 +169,7 @@ func (b *batch) done() error {
 	return err
 }
 
-// next returns the next message that is not only prints.
+// next returns the next message that contains more than prints.
 func (b *batch) next() (*protocol.Message, error) {
 	for {
 		m, err := b.host.child.next(b.lineLimit)
@@ -186,8 +188,8 @@ func (b *batch) next() (*protocol.Message, error) {
 	}
 }
 
-// fail ends the tasks without an answer. The first is an error if nobody waits for it, or if nothing else can be the reason:
-// it has ended the process itself, or the context had never run another. The others are given back.
+// fail ends the tasks without an answer. The first is an error if nobody waits for it, or if only it can be the cause:
+// it has ended the process itself, or the context had never run another job. All later jobs are given back.
 func (b *batch) fail(err error, unwanted bool) error {
 	if unwanted || b.exits || !b.used && b.answered == 0 {
 		b.answer(task.Error(err.Error()))

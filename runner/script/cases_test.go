@@ -8,14 +8,14 @@ import (
 	"github.com/daybookq/daybook/job/handler"
 )
 
-// sources are the same handler in several languages. A language that is missing cannot do it.
+// sources has the same handler in several languages. A missing language cannot express it.
 type sources map[string]string
 
 func value(kind client.Kind, payload string) *client.Job {
 	return &client.Job{Payload: []byte(payload), Kind: kind}
 }
 
-// cases are what all languages do. The jobs of a case are one batch.
+// cases must pass in all languages. The jobs of a case are one batch.
 var cases = []struct {
 	name    string
 	sources sources
@@ -250,7 +250,7 @@ def handle(p, job):
 	},
 }
 
-// TestCases: all languages do the same.
+// TestCases: all languages behave the same.
 func TestCases(t *testing.T) {
 	for _, lang := range handler.Langs {
 		t.Run(lang, func(t *testing.T) {

@@ -16,47 +16,48 @@ import (
 )
 
 const (
-	// stopGrace is how long a job may go on after nobody waits for it any more.
+	// stopGrace is how long a job may continue after nobody waits for it any more.
 	stopGrace = 500 * time.Millisecond
-	// endGrace is how long a host may take to end after the end of its connection.
+	// endGrace is how long a host may take to end after its connection has ended.
 	endGrace = time.Second
-	// drainTime is how long the last messages of a process that has ended are read for, if something else has its
+	// drainTime bounds the reading of the last messages after a process has ended, in case another process has its
 	// connection open.
 	drainTime = time.Second
 )
 
-// How reading from a host fails, beside what package protocol reports.
+// Errors of reading from a host, in addition to the errors of package protocol.
 var (
 	errTimeout = errors.New("the time is over")
 	errStopped = errors.New("nobody waits for the job any more")
 	errGone    = errors.New("the process is gone")
 )
 
-// child is a process that runs a host, and the connection with it. One goroutine at a time uses it, except for kill.
+// child is a process that runs a host, with the connection to it. Only one goroutine at a time may use it, but any may
+// call kill.
 type child struct {
 	process        *sandbox.Process
 	conn           *os.File
 	lines          *protocol.Lines
-	dir            string // its working and temporary directory, and nobody else's
+	dir            string // its own working and temporary directory
 	stdout, stderr *stream
 
-	// Of what is waited for, see begin:
+	// Set by begin:
 	ctx     context.Context
 	timeout time.Duration
 
 	mu     sync.Mutex
-	until  time.Time // when reading fails; zero before the first read
+	until  time.Time // deadline of reads; zero before the first read
 	gone   time.Time // when the process ended
 	reason string    // why the runner ended it, or ""
 
-	ended chan struct{} // closed when the process and all that it started are gone
-	exit  sandbox.Exit  // after ended
+	ended chan struct{} // closed when the process and all its descendants are gone
+	exit  sandbox.Exit  // read it after ended is closed
 }
 
-// settings of a child that are the same for all of a pool.
+// childSettings are the same for all children of a pool.
 type childSettings struct {
 	sandbox *sandbox.Sandbox
-	dir     string // in which children get directories
+	dir     string // children get directories in it
 }
 
 // startChild starts the host of a language. Its environment has PATH, LANG, HOME, TMPDIR and the variables of g.
@@ -89,7 +90,7 @@ func startChild(s *childSettings, i *interpreter, g *sandbox.Grants, limits sand
 	}
 	access := sandbox.Access{
 		ReadOnly:  slices.Concat(g.ReadOnly, i.reads),
-		ReadWrite: slices.Concat(g.ReadWrite, []string{dir}), // g may have another TMPDIR
+		ReadWrite: slices.Concat(g.ReadWrite, []string{dir}), // g may set another TMPDIR
 		Network:   g.Network,
 	}
 	env := g.Environment(map[string]string{"PATH": sandbox.Path(), "LANG": locale(), "HOME": dir, "TMPDIR": dir})
@@ -106,7 +107,7 @@ func startChild(s *childSettings, i *interpreter, g *sandbox.Grants, limits sand
 	return c, nil
 }
 
-// wait waits for the end of the process. It ends when close or kill has ended the process, at the latest.
+// wait waits until the process ends, which happens at the latest when close or kill ends it.
 func (c *child) wait() {
 	exit, err := c.process.Wait()
 	if err != nil {
@@ -119,7 +120,7 @@ func (c *child) wait() {
 	close(c.ended)
 }
 
-// begin begins something that may take a time: the time begins when the host is waited for.
+// begin sets the context and the time-out for the next answer. The time-out begins with the first read.
 func (c *child) begin(ctx context.Context, timeout time.Duration) {
 	c.ctx, c.timeout = ctx, timeout
 	c.mu.Lock()
@@ -127,8 +128,8 @@ func (c *child) begin(ctx context.Context, timeout time.Duration) {
 	c.mu.Unlock()
 }
 
-// next returns the next message. The error is errTimeout, errStopped, errGone, protocol.ErrTooLong or one that says what
-// is wrong with the message.
+// next returns the next message. It fails with errTimeout, errStopped, errGone, protocol.ErrTooLong, or an error that
+// describes an invalid message.
 func (c *child) next(limit int) (*protocol.Message, error) {
 	line, err := c.lines.Next(limit)
 	if err != nil {
@@ -141,7 +142,7 @@ type readFunc func(p []byte) (int, error)
 
 func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 
-// read reads from the connection, until the time is over or the process has ended.
+// read reads from the connection until the time-out, or until the process has ended.
 func (c *child) read(p []byte) (int, error) {
 	c.mu.Lock()
 	if c.until.IsZero() {
@@ -181,7 +182,7 @@ func (c *child) read(p []byte) (int, error) {
 	return n, errTimeout
 }
 
-// deadline sets the deadline of reads. The caller has c.mu.
+// deadline sets the deadline of reads. c.mu is held.
 func (c *child) deadline() {
 	until := c.until
 	if !c.gone.IsZero() {
@@ -189,16 +190,16 @@ func (c *child) deadline() {
 			until = drained
 		}
 	}
-	c.conn.SetReadDeadline(until) // fails only on a closed connection, which reading reports
+	c.conn.SetReadDeadline(until) // fails only if the connection is closed; reads then fail, too
 }
 
-// write writes messages. Reading says why it fails, unless the host answers without reading.
+// write writes messages. If it fails, the next read fails with the reason, unless the host answers without reading.
 func (c *child) write(text []byte) error {
 	_, err := c.conn.Write(text)
 	return err
 }
 
-// kill ends the process and all that it started, at once. The first reason counts.
+// kill immediately ends the process and all its descendants. Only the first reason is kept.
 func (c *child) kill(reason string) {
 	c.mu.Lock()
 	if c.reason == "" && c.gone.IsZero() {
@@ -208,7 +209,7 @@ func (c *child) kill(reason string) {
 	c.process.Kill()
 }
 
-// why waits for the end of a process whose connection has ended, and returns why it ended.
+// why waits until a process whose connection has ended ends, too, and returns why it ended.
 func (c *child) why() string {
 	select {
 	case <-c.ended:
@@ -228,7 +229,7 @@ func (c *child) why() string {
 	return reason
 }
 
-// close ends the process, unless it ends by itself soon after the end of its connection, and removes its directory.
+// close closes the connection and removes the directory. It kills the process if that does not end within endGrace.
 func (c *child) close() error {
 	c.conn.Close()
 	select {

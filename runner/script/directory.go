@@ -14,15 +14,15 @@ import (
 
 const directoryPrefix = "daybook-scripts-"
 
-// directory is where the contexts of a pool have their directories. It is locked while the pool lives, so that the next
-// pool can remove it if this one is killed.
+// directory holds the directories of a pool's contexts. The pool locks it, so that a later pool can remove it if this
+// runner is killed.
 type directory struct {
 	path string
-	lock io.Closer // nil where the system has no locks
+	lock io.Closer // nil if the system lacks locks
 }
 
-// cacheDirectory returns where pools have their directories: in the user's cache, or in the directory for temporary files
-// if there is none.
+// cacheDirectory returns the parent of pools' directories: the user's cache or, if that cannot be created, the
+// directory for temporary files.
 func cacheDirectory() string {
 	if cache, err := os.UserCacheDir(); err == nil {
 		if cache = filepath.Join(cache, "daybook"); os.MkdirAll(cache, 0o700) == nil {
@@ -32,8 +32,8 @@ func cacheDirectory() string {
 	return os.TempDir()
 }
 
-// newDirectory creates a directory in parent, and removes those of runners that were killed. A runner that does the same
-// at this moment may take the new directory for an abandoned one before it is locked: then another one is created.
+// newDirectory creates a directory in parent, and removes directories of runners that were killed. Another runner may
+// take the new directory for an abandoned one and remove it before this one locks it. Then newDirectory tries again.
 func newDirectory(parent string) (*directory, error) {
 	removeAbandoned(parent)
 	for range 1000 {
@@ -50,15 +50,15 @@ func newDirectory(parent string) (*directory, error) {
 			if _, err := os.Stat(path); err == nil {
 				return &directory{path, lock}, nil
 			}
-			lock.Close() // another runner has removed it
+			lock.Close() // another runner removed it
 		case !errors.Is(err, filelock.ErrLocked) && !errors.Is(err, fs.ErrNotExist):
-			return &directory{path, nil}, nil // this system, or this file system, has no locks
+			return &directory{path, nil}, nil // this system or file system does not support locks
 		}
 	}
 	return nil, errors.New("create a directory for scripts: other runners removed 1000 new ones")
 }
 
-// removeAbandoned removes the directories of runners that have ended without doing so.
+// removeAbandoned removes the directories that killed runners have left behind.
 func removeAbandoned(parent string) {
 	abandoned, _ := filepath.Glob(filepath.Join(parent, directoryPrefix+"*"))
 	for _, path := range abandoned {

@@ -21,7 +21,7 @@ func document(t *testing.T, name string) string {
 	return string(text)
 }
 
-// TestExamplesOfHandlers: the examples of docs/reference/handlers.md do what they say.
+// TestExamplesOfHandlers: the examples in docs/reference/handlers.md return the results that the page states.
 func TestExamplesOfHandlers(t *testing.T) {
 	found := regexp.MustCompile("(?s)```\\w+\n(?://|#) lang: (\\w+)\n(.*?)```").FindAllStringSubmatch(document(t, "handlers.md"), -1)
 	if len(found) != len(handler.Langs) {
@@ -39,7 +39,7 @@ func TestExamplesOfHandlers(t *testing.T) {
 	}
 }
 
-// TestExampleOfTheProtocol: the host of node says what docs/reference/script-protocol.md says.
+// TestExampleOfTheProtocol: the host of node sends the messages in docs/reference/script-protocol.md.
 func TestExampleOfTheProtocol(t *testing.T) {
 	_, example, _ := strings.Cut(document(t, "script-protocol.md"), "```text\n")
 	example, _, _ = strings.Cut(example, "```")

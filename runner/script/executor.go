@@ -14,7 +14,7 @@ import (
 	"github.com/daybookq/daybook/runner/task"
 )
 
-// The defaults of options. DefaultBatchSize is for those who call Run.
+// Defaults of options. DefaultBatchSize is for callers of Run.
 const (
 	DefaultBatchSize = 100
 	DefaultTimeoutMs = 120_000
@@ -23,11 +23,10 @@ const (
 
 // Handler is a handler of kind script.
 type Handler struct {
-	ID     string // of this version of the handler
-	Client string // "" if it is for all clients
+	ID     string // of this version
+	Client string // "" for all clients
 	Type   string
-	// Local is what the runner's configuration gives to a handler of its own. It is nil for a stored handler, which gets
-	// nothing.
+	// Local has the grants of a handler in the runner's configuration. It is nil for a stored handler, which gets none.
 	Local    *sandbox.Grants
 	Document handler.Document
 }
@@ -38,17 +37,17 @@ type executor struct {
 	pool        *Pool
 	interpreter *interpreter
 	grants      sandbox.Grants // zero for a stored handler
-	grantsKey   string         // the same for equal grants only
+	grantsKey   string         // equal only for equal grants
 
 	timeout, idle            time.Duration
 	memoryBytes              int64
-	inlineBytes, outputBytes int64 // of outputs, as handler.Options has them
+	inlineBytes, outputBytes int64 // bounds of outputs, see handler.Options
 	maxRuns                  int
-	lineLimit                int // of a message of the host
+	lineLimit                int // bound of a message from the host
 }
 
-// Executor returns the executor of a handler. The error says what is wrong with the handler, or what this machine lacks,
-// and does not name the handler.
+// Executor returns a handler's executor. If the handler is invalid or this machine cannot run it, the error says why,
+// without naming the handler.
 func (p *Pool) Executor(h Handler) (task.Executor, error) {
 	if err := h.Document.Check(); err != nil {
 		return nil, err
@@ -78,12 +77,12 @@ func (p *Pool) Executor(h Handler) (task.Executor, error) {
 		memoryBytes: o.MemoryBytes, maxRuns: o.MaxRuns,
 	}
 	x.inlineBytes, x.outputBytes = o.Outputs()
-	// A character of an output is at most six of JSON. The rest is for prints, an error and the names of fields.
+	// A character of an output is at most six bytes of JSON. The rest is for prints, an error and the names of fields.
 	x.lineLimit = 6*int(x.outputBytes) + 1<<20
 	return x, nil
 }
 
-// Run runs tasks in contexts of their clients, one client after the other.
+// Run runs tasks in contexts of their clients, one client after another.
 func (x *executor) Run(tasks []*task.Task) {
 	for len(tasks) > 0 {
 		client := tasks[0].Job.Client
@@ -134,7 +133,7 @@ func (x *executor) runClient(client string, tasks []*task.Task) {
 	}
 }
 
-// sendable ends the tasks that cannot be run, and returns the others.
+// sendable ends the tasks that cannot run, and returns the remaining ones.
 func sendable(tasks []*task.Task) []*task.Task {
 	refused := func(t *task.Task) bool {
 		if t.Context.Err() != nil {
@@ -159,8 +158,8 @@ func endAll(tasks []*task.Task, end task.End) {
 	}
 }
 
-// runBatch runs as many tasks as one context can, and returns their number. fresh demands a new context. The error says why
-// the handler could not be started, or is errUsed.
+// runBatch runs as many tasks as one context may, and returns their number. fresh requires a new context. The error
+// says why the handler could not be started, or is errUsed.
 func (x *executor) runBatch(client string, tasks []*task.Task, fresh bool) (ran int, err error) {
 	k := key{lang: x.Document.Lang, client: client, group: x.ID, owner: owner{x.Local != nil, x.Client}, grants: x.grantsKey}
 	if x.Document.EID != "" {
@@ -186,7 +185,7 @@ func (x *executor) runBatch(client string, tasks []*task.Task, fresh bool) (ran 
 		switch {
 		case err != nil && stopped:
 			return 0, errStopped
-		case err != nil && used: // by what others have left there, or have declared
+		case err != nil && used: // other handlers' leftovers or declarations may be the cause
 			return 0, fmt.Errorf("%w: %w", errUsed, err)
 		case err != nil:
 			return 0, err

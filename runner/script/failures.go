@@ -5,13 +5,14 @@ import (
 	"time"
 )
 
-// How long a handler that cannot be started is not started again.
+// How long a handler is not started again after it could not be started.
 const (
 	minBackoff = 100 * time.Millisecond
 	maxBackoff = 5 * time.Second
 )
 
-// failures are the handlers that could not be started lately. A claim a moment later must not start a process again.
+// failures has the handlers that recently could not be started, so that the next claim does not immediately start a
+// process again.
 type failures struct {
 	mu sync.Mutex
 	of map[failing]failure
@@ -25,7 +26,7 @@ type failure struct {
 	backoff time.Duration
 }
 
-// last returns why a handler could not be started, while it is not to be started again.
+// last returns why a handler could not be started, and whether it is still too early to try again.
 func (f *failures) last(who failing) (string, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -33,7 +34,7 @@ func (f *failures) last(who failing) (string, bool) {
 	return last.text, ok && time.Now().Before(last.until)
 }
 
-// add notes that a handler could not be started.
+// add records that a handler could not be started.
 func (f *failures) add(who failing, text string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -50,7 +51,7 @@ func (f *failures) add(who failing, text string) {
 	f.of[who] = failure{text, now.Add(backoff), backoff}
 }
 
-// clear notes that a handler works.
+// clear records that a handler works.
 func (f *failures) clear(who failing) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/daybookq/daybook/runner/sandbox"
 )
 
-// reachers do what the payload says: connect PORT, env NAME, read PATH, write PATH. What is refused is an error.
+// reachers obey the payload: connect PORT, env NAME, read PATH, write PATH. A refused access is an error.
 var reachers = map[string]handler.Document{
 	handler.Node: {Lang: handler.Node, Source: `
 		const fs = require('fs'), net = require('net')
@@ -45,8 +45,8 @@ def handle(payload, job):
 	return "written"`},
 }
 
-// TestGrants: a handler of the configuration gets the variables, the network and the files that the configuration gives to
-// it, and no others.
+// TestGrants: a handler in the configuration gets exactly the variables, network and files that the configuration
+// grants.
 func TestGrants(t *testing.T) {
 	box, err := theSandbox()
 	if err != nil {
@@ -102,7 +102,7 @@ func TestGrants(t *testing.T) {
 	}
 }
 
-// TestGrantsAndContexts: handlers with one eid share a context only if the configuration gives the same to them.
+// TestGrantsAndContexts: handlers with the same eid share a context only if the configuration grants them the same.
 func TestGrantsAndContexts(t *testing.T) {
 	for lang, d := range reachers {
 		t.Run(lang, func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestGrantsAndContexts(t *testing.T) {
 				{"5", open, "red", 4},
 				{"6", reading, "red", 5},
 				{"7", writing, "red", 6},
-				{"8", nil, "none", 7}, // a stored one
+				{"8", nil, "none", 7}, // a stored handler
 				{"1", red(), "red", 7},
 			} {
 				expect(t, run(b.local(c.id, d, c.grants), text("env COLOUR")), "ok text:"+c.want)
@@ -139,8 +139,8 @@ func TestGrantsAndContexts(t *testing.T) {
 	}
 }
 
-// TestGrantsOverDefaults: variables of the configuration have precedence, and a context can write its own directory even
-// if it has another TMPDIR.
+// TestGrantsOverDefaults: configured variables have precedence, and a context can write its own directory even if it
+// has another TMPDIR.
 func TestGrantsOverDefaults(t *testing.T) {
 	b := newBed(t, func(s *Settings) { s.Dir = outside(t) })
 	d := handler.Document{Lang: handler.Shell, Source: `handle() { echo >made && printf %s "$HOME $TMPDIR $LANG"; }`}
@@ -148,7 +148,7 @@ func TestGrantsOverDefaults(t *testing.T) {
 	expect(t, run(x, text("a")), "ok text:/h /tmp de")
 }
 
-// TestWrongGrants: what no process can have is an error that names the key.
+// TestWrongGrants: a grant that no process can have is an error that names the key.
 func TestWrongGrants(t *testing.T) {
 	b := newBed(t)
 	d := echo
@@ -168,7 +168,7 @@ func TestWrongGrants(t *testing.T) {
 // TestNoPath: a runner without PATH finds interpreters in the usual directories, and scripts get these as their PATH.
 func TestNoPath(t *testing.T) {
 	t.Setenv("PATH", "")
-	os.Unsetenv("PATH") // Setenv sets it again
+	os.Unsetenv("PATH") // Setenv restores it after the test
 	b := newBed(t)
 	if err := b.Check(handler.Shell); err != nil {
 		t.Fatal(err)

@@ -11,20 +11,20 @@ import (
 	"github.com/daybookq/daybook/runner/script/protocol"
 )
 
-// maxHandlers bounds the handlers that a context loads: each version of a handler is another one.
+// maxHandlers bounds the handlers that a context loads. Each version of a handler counts.
 const maxHandlers = 64
 
-// key says who may use a context.
+// key identifies the handlers that may share a context.
 type key struct {
 	lang, client string
 	group        string // the eid, or the id of a handler without one
 	shared       bool   // group is an eid
-	grants       string // of the handler: a process has one environment and one access
+	grants       string // a process has one environment and one set of permissions
 	owner        owner
 }
 
-// owner is who has written a handler. Handlers of different owners do not share contexts: one could read and change what
-// the other defines.
+// owner identifies the author of a handler. Handlers of different owners share no context, because one could read and
+// change the other's definitions.
 type owner struct {
 	local  bool
 	client string
@@ -35,21 +35,21 @@ type host struct {
 	key     key
 	child   *child
 	loaded  map[string]int // numbers by ids of handlers
-	runs    int            // jobs that were begun
-	numbers int            // of handlers that were loaded, or not
+	runs    int            // jobs begun
+	numbers int            // attempts to load a handler
 
 	message []byte  // memory for the next batch, at most sendBytes
 	limiter limiter // of prints in the log
 
-	handlerType atomic.Pointer[string] // of the handler that is loaded or whose batch runs, for the log; not nil
+	handlerType atomic.Pointer[string] // type of the handler that loads or runs now, for the log; not nil
 
 	usersMu sync.Mutex
-	users   map[string]bool // ids of loaded handlers that may be used again
+	users   map[string]bool // ids of handlers that may use the context again
 
-	memoryBytes atomic.Int64 // of the batch that runs; 0 means no limit
+	memoryBytes atomic.Int64 // limit of the running batch; 0 means no limit
 }
 
-// usable reports whether the context can have another batch: its process runs, and a handler uses it.
+// usable reports whether the context can run another batch: its process runs, and some handler uses it.
 func (h *host) usable() bool {
 	select {
 	case <-h.child.ended:
@@ -61,24 +61,25 @@ func (h *host) usable() bool {
 	return len(h.users) > 0
 }
 
-// used reports whether something has run in the context. Only what has never run anything has nothing that was left behind.
+// used reports whether anything has run in the context and may have left something behind.
 func (h *host) used() bool { return h.runs > 0 || h.numbers > 0 }
 
-// use notes that a handler uses the context.
+// use records that a handler uses the context.
 func (h *host) use(handlerID string) {
 	h.usersMu.Lock()
 	defer h.usersMu.Unlock()
 	h.users[handlerID] = true
 }
 
-// forget notes that a handler does not use the context any more.
+// forget records that a handler no longer uses the context.
 func (h *host) forget(handlerID string) {
 	h.usersMu.Lock()
 	defer h.usersMu.Unlock()
 	delete(h.users, handlerID)
 }
 
-// load loads a handler, unless the context has it. It returns the number of the handler, or what is wrong.
+// load loads a handler, unless the context has already loaded it. It returns the handler's number, or why loading
+// failed.
 func (h *host) load(ctx context.Context, x *executor) (int, error) {
 	if number, ok := h.loaded[x.ID]; ok {
 		return number, nil
@@ -111,10 +112,10 @@ func (h *host) load(ctx context.Context, x *executor) (int, error) {
 	}
 }
 
-// loadLimit bounds the answer to load: an error.
+// loadLimit bounds the answer to load, which may contain an error.
 const loadLimit = 1 << 20
 
-// broken ends the process after an error of reading, and returns why it cannot be used any more.
+// broken ends the process after an error of reading. It returns why the context cannot be used any more.
 func (h *host) broken(err error, doing string, timeout time.Duration) error {
 	switch {
 	case errors.Is(err, errGone):

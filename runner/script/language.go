@@ -20,14 +20,14 @@ import (
 //go:embed hosts
 var hosts embed.FS
 
-// language is how scripts of a language are run.
+// language describes how to run scripts of a language.
 type language struct {
 	name     string
-	program  string // what is looked up in PATH
+	program  string // looked up in PATH
 	host     string // file name of the host
 	encoding protocol.Encoding
-	// locate are arguments with which the program prints its own path, and then directories that it reads, each in a line.
-	// A program in PATH may be a script that chooses the real one.
+	// locate are arguments with which the program prints its own path, and then directories that it reads, one per
+	// line. The program in PATH may be a script that chooses the real one.
 	locate []string
 	// argv returns the command line of a host.
 	argv func(program, host string) []string
@@ -57,7 +57,7 @@ var languages = []language{
 	},
 }
 
-// interpreter is the program of a language on this machine.
+// interpreter is a language's program on this machine.
 type interpreter struct {
 	language
 	path  string
@@ -65,13 +65,14 @@ type interpreter struct {
 }
 
 const (
-	// locateTimeout is how long an interpreter may take to print where it is.
+	// locateTimeout bounds the time in which an interpreter prints its path.
 	locateTimeout = 20 * time.Second
-	// findAgain is how long an interpreter counts as missing after it was not found. It may be installed at any time.
+	// findAgain is the time after which a missing interpreter is looked up again, because it may have been installed.
 	findAgain = 30 * time.Second
 )
 
-// kept returns a function that calls find until it returns an interpreter, and keeps that. An error is kept for findAgain.
+// kept returns a function that calls find until it returns an interpreter, and then returns that. It returns an error
+// again for findAgain before it repeats find.
 func kept(find func() (*interpreter, error)) func() (*interpreter, error) {
 	var mu sync.Mutex
 	var found *interpreter
@@ -89,7 +90,7 @@ func kept(find func() (*interpreter, error)) func() (*interpreter, error) {
 	}
 }
 
-// find finds the interpreter of a language. path is what the configuration names, or "".
+// find finds the interpreter of a language. path is the path in the configuration, or "".
 func (l language) find(path string) (*interpreter, error) {
 	name := path
 	if name == "" {
@@ -109,7 +110,7 @@ func (l language) find(path string) (*interpreter, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), locateTimeout)
 	defer cancel()
 	command := exec.CommandContext(ctx, found, l.locate...)
-	command.Env = append(os.Environ(), "PATH="+sandbox.Path()) // the chooser of a version looks at it
+	command.Env = append(os.Environ(), "PATH="+sandbox.Path()) // a script that chooses a version reads it
 	command.WaitDelay = time.Second
 	output, err := command.Output()
 	if err != nil {

@@ -6,9 +6,8 @@ import (
 	"github.com/daybookq/daybook/job/handler"
 )
 
-// TestLeftBehind: what a job leaves behind, and ends the context while the next one runs, costs that one nothing: it runs again
-// in a new context. A job `wait` waits for that end in a context that has run another job, and only there. What was left ends the
-// context when the job waits.
+// TestLeftBehind: if something that a job left behind ends the context during the next job, the next job loses nothing:
+// it runs again in a new context. A job `wait` waits for that end, but only in a context that has run another job.
 func TestLeftBehind(t *testing.T) {
 	const (
 		node   = `function handle(p) { if (p === 'wait') { return globalThis.left ? new Promise(() => setInterval(() => {}, 1000)) : 'w' } globalThis.left = true; `
@@ -41,7 +40,7 @@ func TestLeftBehind(t *testing.T) {
 			expect(t, run(x, texts("wait")...), "ok text:w")
 		})
 	}
-	t.Run("python, an alarm", func(t *testing.T) { // which is stopped with the job
+	t.Run("python, an alarm", func(t *testing.T) { // it is cancelled when the job ends
 		b := newBed(t)
 		x := b.executor("1", handler.Document{Lang: handler.Python, Source: "import signal\ndef handle(p, job):\n\tleft = signal.getitimer(signal.ITIMER_REAL)[0]\n\tsignal.setitimer(signal.ITIMER_REAL, 60)\n\treturn str(left)"})
 		expect(t, run(x, texts("a", "b")...), "ok text:0.0", "ok text:0.0")
@@ -51,7 +50,7 @@ func TestLeftBehind(t *testing.T) {
 		x := b.executor("1", handler.Document{Lang: handler.PHP, Source: `function handle($p) { function once() {} return $p; }`})
 		expect(t, run(x, texts("a", "b", "c")...), "ok text:a", "ok text:b", "unget")
 	})
-	t.Run("before_each", func(t *testing.T) { // in a context that is ended by then
+	t.Run("before_each", func(t *testing.T) { // in a context that has ended by then
 		b := newBed(t)
 		x := b.executor("1", handler.Document{
 			Lang: handler.Node, Source: `function handle(p) { if (p === 'bad') globalThis.left = true; return p }`,
@@ -60,7 +59,7 @@ func TestLeftBehind(t *testing.T) {
 		expect(t, run(x, texts("bad")...), "ok text:bad")
 		expect(t, run(x, texts("a", "b")...), "ok text:a", "ok text:b")
 	})
-	t.Run("a job that ends its own context", func(t *testing.T) { // runs once, and not again
+	t.Run("a job that ends its own context", func(t *testing.T) { // runs only once
 		for lang, source := range map[string]string{
 			handler.Node: `function handle(p) { if (p === 'end') { console.log('ran'); process.exit(3) } return p }`, handler.Python: "import sys\ndef handle(p, job):\n\tif p == 'end':\n\t\tprint('ran')\n\t\tsys.exit(3)\n\treturn p",
 			handler.PHP: `function handle($p) { if ($p === 'end') { echo "ran\n"; exit(3); } return $p; }`,
@@ -83,8 +82,8 @@ func TestLeftBehind(t *testing.T) {
 	})
 }
 
-// TestLoadedBesideOthers: a handler that cannot be loaded beside another one of its eid gets a context of its own. One that
-// cannot be loaded in a new context either cannot run, and costs its jobs nothing.
+// TestLoadedBesideOthers: a handler that cannot be loaded in the shared context of its eid gets a new context. If it
+// cannot be loaded there either, it cannot run, and its jobs lose no attempt.
 func TestLoadedBesideOthers(t *testing.T) {
 	b := newBed(t)
 	d := handler.Document{Lang: handler.Node, EID: "e", Before: `const base = 1`, Source: `function handle(p) { return p + base }`}

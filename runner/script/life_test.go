@@ -17,7 +17,7 @@ import (
 	"github.com/daybookq/daybook/runner/task"
 )
 
-// actors do what the payload says, so that tests can end processes in many ways. before counts contexts and jobs.
+// actors obey the payload, so that tests can end processes in many ways. before counts contexts and jobs.
 var actors = map[string]handler.Document{
 	handler.Node: {
 		Lang: handler.Node, Before: `var jobs = 0, kept`,
@@ -92,7 +92,7 @@ def handle(p, job):
 	},
 }
 
-// eachActor runs a test with the actor of each language, or of the given ones.
+// eachActor runs a test with the actor of each language, or of the given languages.
 func eachActor(t *testing.T, langs []string, f func(t *testing.T, b *bed, d handler.Document)) {
 	for _, lang := range langs {
 		t.Run(lang, func(t *testing.T) {
@@ -103,7 +103,7 @@ func eachActor(t *testing.T, langs []string, f func(t *testing.T, b *bed, d hand
 	}
 }
 
-// withGlobals are the languages in which jobs see what earlier jobs have changed.
+// withGlobals are the languages in which jobs see changes that earlier jobs made.
 var withGlobals = []string{handler.Node, handler.Python, handler.PHP}
 
 func expect(t *testing.T, got []task.End, want ...string) {
@@ -145,7 +145,7 @@ func TestContextsBelongToOneHandlerOrEID(t *testing.T) {
 		one, two := b.executor("1", d), b.executor("2", d)
 		expect(t, run(one, texts("count")...), "ok text:1")
 		expect(t, run(two, texts("count")...), "ok text:1")
-		d.EID = "1" // is no handler's id
+		d.EID = "1" // not the id of any handler
 		first := b.executor("3", d)
 		d.Source = map[string]string{
 			handler.Node:   `function handle() { return 'second ' + ++jobs }`,
@@ -197,7 +197,7 @@ func TestBeforeAndHooks(t *testing.T) {
 			b := newBed(t)
 			d.Lang = lang
 			x := b.executor("1", d)
-			if lang == handler.Shell { // its jobs run in copies of the context
+			if lang == handler.Shell { // its jobs run in forks of the context
 				expect(t, run(x, texts("a", "b")...), "ok text:before,later,each 2,a", "ok text:before,later,each 2,b")
 				expect(t, run(x, texts("c")...), "ok text:before,later,each 2,after 2,each 1,c")
 				return
@@ -229,7 +229,8 @@ func TestIdleContextsEnd(t *testing.T) {
 	})
 }
 
-// hundred returns 100 jobs of which one is what, and how they must end: those before it ok, and those after it given back.
+// hundred returns 100 jobs with the payload what at one place, and their ends: jobs before that place end ok, and jobs
+// after it are given back.
 func hundred(what, end string) (jobs []*client.Job, want []string) {
 	const at = 40
 	for n := range 100 {
@@ -282,7 +283,7 @@ func TestTimeout(t *testing.T) {
 	})
 }
 
-// TestCancelled: an answer ends its task at once, and the end of a task's context ends the process.
+// TestCancelled: an answer ends its task immediately, and the end of a task's context ends the process.
 func TestCancelled(t *testing.T) {
 	eachActor(t, handler.Langs, func(t *testing.T, b *bed, d handler.Document) {
 		x := b.executor("1", d)
@@ -319,10 +320,10 @@ func TestMemory(t *testing.T) {
 		x := b.executor("1", d)
 		ends := run(x, texts("a", "allocate", "b")...)
 		expect(t, ends, "ok text:a", "error:…its process ", "unget")
-		if why := ends[1].Error; !strings.Contains(why, "memory_bytes allows 262144000") && !strings.Contains(why, "signal 9") { // a cgroup is faster
+		if why := ends[1].Error; !strings.Contains(why, "memory_bytes allows 262144000") && !strings.Contains(why, "signal 9") { // with a cgroup, the kernel kills it first
 			t.Errorf("the error does not name the limit: %s", why)
 		}
-		run(x, texts("keep")...) // it may end before it is seen
+		run(x, texts("keep")...) // the context may end before the runner sees its memory
 		expect(t, run(x, texts("count")...), "ok text:1")
 	})
 }
@@ -387,7 +388,7 @@ func TestErrorsAtStart(t *testing.T) {
 			} {
 				t.Run(name, func(t *testing.T) {
 					c.d.Lang = lang
-					if lang == handler.Shell && name == "no function in before_each" { // seen when it is called
+					if lang == handler.Shell && name == "no function in before_each" { // the shell notices only when it is called
 						c.want = "error:…before_each"
 					}
 					x := b.executor(name, c.d)
@@ -403,7 +404,7 @@ func TestErrorsAtStart(t *testing.T) {
 	}
 }
 
-// TestFailuresAreNotHot: a handler that cannot be started is not started for each claim.
+// TestFailuresAreNotHot: a handler that cannot be started is not started again for each claim.
 func TestFailuresAreNotHot(t *testing.T) {
 	b := newBed(t)
 	starts := filepath.Join(t.TempDir(), "starts")
@@ -443,7 +444,7 @@ func TestAfterEachFails(t *testing.T) {
 	})
 }
 
-// TestLog: prints are of the job that printed them.
+// TestLog: each printed line is logged with the job that printed it.
 func TestLog(t *testing.T) {
 	b := newBed(t)
 	x := b.executor("1", handler.Document{Lang: handler.Python, Source: "import sys, os\ndef handle(p, job):\n\tprint(p)\n\tprint('to stderr', file=sys.stderr)\n\tos.write(1, b'past the host\\n')\n\tprint('x' * 100_000)"})
@@ -461,12 +462,12 @@ func TestLog(t *testing.T) {
 	})
 }
 
-// TestLogOfLoading: what a handler prints while it is loaded is logged with its type, also in a context that has run another
-// handler.
+// TestLogOfLoading: a line that a handler prints while it loads is logged with its type, even in a context that has run
+// another handler.
 func TestLogOfLoading(t *testing.T) {
 	b := newBed(t)
 	need(t, b.Pool, handler.Shell)
-	const before, noHandle = "echo loading >&2", "true" // so no batch runs that would say the type
+	const before, noHandle = "echo loading >&2", "true" // so that no batch runs and sets the type
 	for _, h := range []Handler{
 		{ID: "1", Type: "first", Document: handler.Document{Before: before, Source: noHandle}},
 		{ID: "2", Type: "second", Document: handler.Document{Source: `handle() { printf x; }`, EID: "e"}},

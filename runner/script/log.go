@@ -12,17 +12,17 @@ import (
 // Line is a line that a script printed.
 type Line struct {
 	Lang, Client string
-	// Type is of the handler. If handlers share a context by an eid, it is of the one that is loaded or runs when the line
-	// arrives.
+	// Type is the handler's type. If handlers share a context by an eid, it is the type that loads or runs when the
+	// line arrives.
 	Type   string
-	Job    string // the id, or "" if nobody knows which job printed it, as on stderr
-	Stream string // stdout, stderr, or runner for what the runner says about the context
+	Job    string // the id, or "" if it is unknown which job printed it, as for stderr
+	Stream string // stdout, stderr, or runner for the runner's messages about the context
 	Text   string // at most 8 KiB
 }
 
 const (
 	tailBytes      = 8 << 10
-	linesPerSecond = 1000 // of a context and a stream, in the log; the others are counted
+	linesPerSecond = 1000 // logged per context and stream; further lines are only counted
 )
 
 // limiter bounds the lines in the log.
@@ -32,7 +32,7 @@ type limiter struct {
 	dropped int
 }
 
-// log logs a line, or leaves it out.
+// log logs a line, unless this second's limit is reached.
 func (l *limiter) log(text string, log func(text string)) {
 	if now := time.Now(); now.Sub(l.second) >= time.Second {
 		l.end(log)
@@ -53,17 +53,17 @@ func (l *limiter) end(log func(text string)) {
 	}
 }
 
-// stream is what a process writes to one descriptor: it keeps the end, and logs the lines.
+// stream receives a process's stdout or stderr. It keeps the end, and logs each line.
 type stream struct {
 	log func(text string)
 
 	mu      sync.Mutex
 	tail    []byte
-	part    []byte // a line that has not ended
+	part    []byte // an incomplete line
 	limiter limiter
 }
 
-// Write takes what the process wrote.
+// Write implements io.Writer.
 func (s *stream) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,7 +90,7 @@ func (s *stream) logLine() {
 	s.part = s.part[:0]
 }
 
-// end returns the end of what was written.
+// end logs the incomplete line, and returns the end of the text.
 func (s *stream) end() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,13 +6,13 @@ import (
 	"github.com/daybookq/daybook/runner/sandbox"
 )
 
-// residentBytes is sandbox.ResidentBytes for a decision that is made once. While processes begin and end, the kernel's lists
-// of children may lack one, and with it most of the memory. So it looks twice.
+// residentBytes returns the larger of two calls of sandbox.ResidentBytes. It is for a decision that is made only once:
+// while processes start and end, the kernel's lists of children may lack a process, and with it most of the memory.
 func residentBytes(pid int) int64 {
 	return max(sandbox.ResidentBytes(pid), sandbox.ResidentBytes(pid))
 }
 
-// tooMuchMemory says why a context is ended, or returns "".
+// tooMuchMemory returns why the context must end, or "".
 func tooMuchMemory(used, allowed int64) string {
 	if allowed == 0 || used <= allowed {
 		return ""

@@ -17,23 +17,24 @@ import (
 // openFiles bounds the descriptors of a context.
 const openFiles = 1024
 
-// Settings are those of a Pool.
+// Settings are the settings of a Pool.
 type Settings struct {
 	Sandbox *sandbox.Sandbox // required
-	// Dir is where contexts have their directories. If it is "", that is the user's cache. It should not be below a directory
-	// for temporary files, which all programs in the sandbox may write: elsewhere, a script reaches only the directory of its
-	// own context.
+	// Dir is the parent of the contexts' directories. "" means the user's cache. It should not be below a directory for
+	// temporary files, because every program in the sandbox may write there. Elsewhere, a script reaches only its own
+	// context's directory.
 	Dir string
-	// MaxContexts is how many contexts there are at a time. Zero means four for each processor.
+	// MaxContexts is the most contexts at a time. 0 means four per processor.
 	MaxContexts int
-	// Interpreters are the programs of languages. Those that are missing are looked up in PATH.
+	// Interpreters has the programs of languages. Missing ones are looked up in PATH.
 	Interpreters map[string]string
-	// Log gets the lines that scripts print, if it is not nil. It is called from several goroutines and must not block.
+	// Log receives the lines that scripts print, if it is not nil. It is called from several goroutines and must not
+	// block.
 	Log func(Line)
 }
 
-// Pool runs scripts in contexts: processes that have loaded handlers and are used again and again. Its methods may be
-// called from many goroutines.
+// Pool runs scripts in contexts: processes that have loaded handlers and are reused. Its methods may be called from
+// many goroutines.
 type Pool struct {
 	settings     Settings
 	child        childSettings
@@ -82,14 +83,14 @@ func locale() string {
 	return "C.UTF-8"
 }
 
-// Check says why this machine cannot run scripts in a language, or returns nil.
+// Check returns why this machine cannot run scripts in a language, or nil.
 func (p *Pool) Check(lang string) error {
 	_, err := p.interpreters[lang]()
 	return err
 }
 
-// Exposed says why a script could change those of other clients, as a sentence, or returns "": all programs in the sandbox
-// may write the directory of the pool.
+// Exposed returns, as a sentence, why a script could change other clients' scripts, or "". It could if all programs in
+// the sandbox may write the pool's directory.
 func (p *Pool) Exposed() string {
 	if !p.settings.Sandbox.Shares(p.dir.path) {
 		return ""
@@ -97,7 +98,7 @@ func (p *Pool) Exposed() string {
 	return fmt.Sprintf("All programs in the sandbox may write the directory of scripts, %s, because it is among temporary files. Set XDG_CACHE_HOME to another directory.", p.dir.path)
 }
 
-// Missing returns what this machine lacks to run scripts in some languages, as sentences.
+// Missing returns what this machine lacks for scripts in these languages, as sentences.
 func (p *Pool) Missing(langs []string) (missing []string) {
 	if text := p.Exposed(); text != "" {
 		missing = append(missing, text)
@@ -110,13 +111,14 @@ func (p *Pool) Missing(langs []string) (missing []string) {
 	return missing
 }
 
-// Close ends all contexts, and waits until their processes are gone. No Run of an executor is under way.
+// Close ends all contexts, and waits until their processes are gone. Call it after all executors' calls of Run have
+// returned.
 func (p *Pool) Close() error {
 	p.contexts.Close()
 	return p.dir.remove()
 }
 
-// Try loads a handler in a new context, and says why it cannot be loaded. No job runs.
+// Try loads a handler in a new context without running a job. It returns why the handler cannot be loaded, or nil.
 func (p *Pool) Try(ctx context.Context, h Handler) error {
 	e, err := p.Executor(h)
 	if err != nil {
@@ -139,13 +141,13 @@ func (p *Pool) log(line Line) {
 	}
 }
 
-// logOf logs a line of a context. Which job wrote it is not known: the line may have been on its way when the next began.
+// logOf logs a line of a context. The line's job is unknown, because the line may arrive after the next job has begun.
 func (p *Pool) logOf(h *host, stream, text string) {
 	p.log(Line{Lang: h.key.lang, Client: h.key.client, Type: *h.handlerType.Load(), Stream: stream, Text: text})
 }
 
-// acquire returns a context that was used before, unless fresh is set, or starts one. It waits while there are too many. The error is errStopped
-// if nobody waits for the jobs any more, or if the pool is closed.
+// acquire returns a used context, or starts one. If fresh is set, it always starts one. If there are too many, it
+// waits. It returns errStopped if nobody waits for the jobs any more, or if the pool is closed.
 func (p *Pool) acquire(wanted func() (context.Context, func()), k key, x *executor, fresh bool) (*host, error) {
 	h, err := p.contexts.Acquire(wanted, func(h *host) bool { return !fresh && h.key == k }, func() (*host, error) { return p.start(k, x) })
 	if errors.Is(err, pool.ErrClosed) || errors.Is(err, pool.ErrUnwanted) {
@@ -187,7 +189,7 @@ func (p *Pool) forget(handlerID string) {
 	p.contexts.Sweep()
 }
 
-// checkMemory ends a context that uses too much memory while it runs a batch.
+// checkMemory ends a context that exceeds its memory limit while it runs a batch.
 func checkMemory(h *host) {
 	allowed := h.memoryBytes.Load()
 	if allowed == 0 {

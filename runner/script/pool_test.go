@@ -23,13 +23,13 @@ import (
 // echo is a handler that every machine can run.
 var echo = handler.Document{Lang: handler.Shell, Source: `handle() { printf %s "$1"; }`}
 
-// held returns how many contexts are idle, and how many there are.
+// held returns the number of idle contexts, and of all contexts.
 func (b *bed) held() (idle, places int) {
 	s := b.contexts.State()
 	return len(s.Idle), s.Places
 }
 
-// TestMaxContexts: many handlers at a time share few contexts, and the one that was not used for the longest time ends.
+// TestMaxContexts: many handlers share few contexts, and the least recently used context ends.
 func TestMaxContexts(t *testing.T) {
 	b := newBed(t, func(s *Settings) { s.MaxContexts = 2 })
 	var executors []task.Executor
@@ -52,7 +52,7 @@ func TestMaxContexts(t *testing.T) {
 
 	run(executors[0], text("a"))
 	run(executors[1], text("a"))
-	run(executors[0], text("a")) // 1 was not used for the longest time
+	run(executors[0], text("a")) // 1 is the least recently used
 	run(executors[2], text("a"))
 	var groups []string
 	for _, h := range b.contexts.State().Idle {
@@ -89,7 +89,7 @@ func TestWaitingForAContext(t *testing.T) {
 	all.Wait()
 }
 
-// TestDeadWhileIdle: a context whose process has ended by itself is not used again.
+// TestDeadWhileIdle: a context whose process ended while it was idle is not used again.
 func TestDeadWhileIdle(t *testing.T) {
 	b := newBed(t)
 	x := b.executor("1", echo)
@@ -127,7 +127,7 @@ func TestNothingIsLeft(t *testing.T) {
 		return len(found)
 	}
 	first := newBed(t)
-	run(first.executor("0", echo), text("a")) // what is opened once stays open
+	run(first.executor("0", echo), text("a")) // some descriptors are opened once and stay open
 	first.Close()
 	before, goroutines := descriptors(), runtime.NumGoroutine()
 	for range 5 {
@@ -152,13 +152,13 @@ def handle(p, job):
 	open(os.environ["TMPDIR"] + "/file", "w").close()
 	return " ".join(sorted(os.environ)) + " " + str(os.environ["HOME"] == os.getcwd() == os.environ["TMPDIR"])`})
 	got := show(run(x, text("a"))[0])
-	got = strings.ReplaceAll(got, " LC_CTYPE", "") // of Python
+	got = strings.ReplaceAll(got, " LC_CTYPE", "") // set by Python
 	if got != "ok text:HOME LANG PATH TMPDIR True" {
 		t.Error(got)
 	}
 }
 
-// TestScriptsCannotReachOthers: what the sandbox forbids.
+// TestScriptsCannotReachOthers: the sandbox keeps a script from everything outside its context.
 func TestScriptsCannotReachOthers(t *testing.T) {
 	b := newBed(t, func(s *Settings) { s.Dir = outside(t) })
 	if slices.ContainsFunc(b.settings.Sandbox.Missing(), func(m string) bool { return strings.Contains(m, "landlock") }) {
@@ -174,7 +174,7 @@ func TestScriptsCannotReachOthers(t *testing.T) {
 	expect(t, run(x, texts(dirs...)...), "ok text:host.sh…readable", "error:…ermission denied")
 }
 
-// outside returns a directory that the sandbox does not leave open to all.
+// outside returns a directory that the sandbox does not open to all programs.
 func outside(t *testing.T) string {
 	t.Helper()
 	home, err := os.UserHomeDir()
@@ -221,7 +221,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestExposed: scripts run without a cache directory, too, and the pool says that all programs may write theirs.
+// TestExposed: without a cache directory scripts still run, and the pool reports that all programs may write its
+// directory.
 func TestExposed(t *testing.T) {
 	box, err := theSandbox()
 	if err != nil {
@@ -295,7 +296,7 @@ func TestAnInterpreterIsInstalledLater(t *testing.T) {
 	})
 }
 
-// TestModes: scripts run with all modes of the sandbox.
+// TestModes: scripts run in all modes of the sandbox.
 func TestModes(t *testing.T) {
 	box, err := sandbox.New(sandbox.Off)
 	if err != nil {
@@ -311,7 +312,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestAbandonedDirectories: a pool removes what a runner that was killed has left, and nothing of one that lives.
+// TestAbandonedDirectories: a pool removes the directory of a killed runner, but not of a runner that still runs.
 func TestAbandonedDirectories(t *testing.T) {
 	parent := t.TempDir()
 	in := func(s *Settings) { s.Dir = parent }
@@ -352,7 +353,7 @@ func TestAbandonedDirectories(t *testing.T) {
 	expect(t, run(x, text("b")), "ok text:b")
 }
 
-// TestLogIsBounded: a script that prints without end fills no log.
+// TestLogIsBounded: a script that prints endlessly does not fill the log.
 func TestLogIsBounded(t *testing.T) {
 	b := newBed(t)
 	x := b.executor("1", handler.Document{Lang: handler.Python, ChainTypes: []string{"next"}, Source: "import sys\ndef handle(p, job):\n\tfor i in range(50_000):\n\t\tprint('out')\n\t\tprint('err', file=sys.stderr)\n\tprint('J: next|a')"})

@@ -8,20 +8,20 @@ import (
 	"github.com/daybookq/daybook/runner/answers"
 )
 
-// maxLogBytes is how much of a printed line goes into the log.
+// maxLogBytes bounds the part of a printed line that is logged.
 const maxLogBytes = 8 << 10
 
-// prints reads what a job prints: lines that create jobs, and lines for the log.
+// prints reads the text that a job prints: lines that create jobs, and lines for the log.
 type prints struct {
 	chain   answers.ChainTypes
 	log     func(line string)
-	part    []byte // a line that has not ended
-	tooLong bool   // part has lost its end
-	broken  bool   // what the job printed had lone surrogates, which are replacement characters now
+	part    []byte // an incomplete line
+	tooLong bool   // the end of part was dropped
+	broken  bool   // the text had lone surrogates, which were replaced by replacement characters
 	jobs    answers.JobLines
 }
 
-// write takes printed text.
+// write reads printed text.
 func (p *prints) write(text string) {
 	for len(text) > 0 {
 		end := 0
@@ -37,7 +37,7 @@ func (p *prints) write(text string) {
 	}
 }
 
-// keep keeps a part of a line: enough for the longest line that creates a job.
+// keep keeps part of a line, up to the length of the longest line that can create a job.
 func (p *prints) keep(text string) {
 	room := answers.MaxLineBytes - len(p.part)
 	if len(text) > room {
@@ -54,7 +54,7 @@ func (p *prints) endLine() {
 	p.part, p.tooLong = p.part[:0], false
 }
 
-// finish ends the last line, and returns the jobs to create, or what is wrong with them.
+// finish ends the last line. It returns the jobs to create, or why the J: lines are invalid.
 func (p *prints) finish() (then []client.NewJob, bad string) {
 	if len(p.part) > 0 {
 		p.endLine()
@@ -66,7 +66,7 @@ func (p *prints) finish() (then []client.NewJob, bad string) {
 	return p.jobs.Take()
 }
 
-// create reports whether a line creates a job, as in "J: type|payload".
+// create reports whether a line has the form "J: type|payload" with a listed type, and records the job.
 func (p *prints) create(line []byte) bool {
 	text, ok := p.chain.Cut(line)
 	switch {
@@ -78,7 +78,7 @@ func (p *prints) create(line []byte) bool {
 	return ok
 }
 
-// cutJobs takes the lines that create jobs out of an output.
+// cutJobs removes the lines that create jobs from an output.
 func (p *prints) cutJobs(output []byte) []byte {
 	if !bytes.Contains(output, []byte("J:")) {
 		return output

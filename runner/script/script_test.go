@@ -15,7 +15,7 @@ import (
 	"github.com/daybookq/daybook/runner/task"
 )
 
-// bed is a pool for tests, and what its scripts printed.
+// bed is a pool for tests, with the lines that its scripts printed.
 type bed struct {
 	*Pool
 	t testing.TB
@@ -26,7 +26,7 @@ type bed struct {
 
 var theSandbox = sync.OnceValues(func() (*sandbox.Sandbox, error) { return sandbox.New(sandbox.Auto) })
 
-// newBed returns a pool that is closed, and of which nothing is left, at the end of the test.
+// newBed returns a pool. At the end of the test, it closes the pool and checks that nothing is left of it.
 func newBed(t testing.TB, change ...func(*Settings)) *bed {
 	t.Helper()
 	box, err := theSandbox()
@@ -70,13 +70,13 @@ func (b *bed) logged() []Line {
 	return slices.Clone(b.lines)
 }
 
-// executor returns the executor of a handler, or skips the test if the machine lacks the language.
+// executor returns a handler's executor, or skips the test if the machine lacks the language.
 func (b *bed) executor(id string, d handler.Document) task.Executor {
 	b.t.Helper()
 	return b.local(id, d, nil)
 }
 
-// local returns the executor of a handler of the runner's configuration, to which the configuration gives g.
+// local returns the executor of a handler in the runner's configuration with the grants g.
 func (b *bed) local(id string, d handler.Document, g *sandbox.Grants) task.Executor {
 	b.t.Helper()
 	d.Kind = handler.Script
@@ -107,7 +107,7 @@ func texts(payloads ...string) (jobs []*client.Job) {
 	return jobs
 }
 
-// run runs jobs of the client acme as one batch, and returns how they ended.
+// run runs jobs of the client acme as one batch, and returns their ends.
 func run(x task.Executor, jobs ...*client.Job) []task.End {
 	return runWith(context.Background(), x, jobs...)
 }
@@ -134,8 +134,8 @@ func runWith(ctx context.Context, x task.Executor, jobs ...*client.Job) []task.E
 	return ends
 }
 
-// show returns an end as a short text: "ok text:HELLO", "retry:later after 1500", "unget", or
-// "unable:why" if the handler cannot run.
+// show formats an end as a short text: "ok text:HELLO", "retry:later after 1500", "unget", or "unable:why" if the
+// handler cannot run.
 func show(e task.End) string {
 	if e.Unable != "" {
 		return "unable:" + e.Unable
@@ -166,7 +166,7 @@ func shown(ends []task.End) (all []string) {
 	return all
 }
 
-// matches reports whether an end is what a case says: the text of an error after "…" is a part that it must have.
+// matches reports whether an end matches a case. Text after "…" must occur in the error.
 func matches(got, want string) bool {
 	before, part, ok := strings.Cut(want, "…")
 	if !ok {

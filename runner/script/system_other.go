@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// socketPair says that a host has no descriptor 3 on this system.
+// socketPair fails, because this system cannot give a host descriptor 3.
 func socketPair() (near, far *os.File, err error) {
 	return nil, nil, errors.New("scripts do not run on this system")
 }

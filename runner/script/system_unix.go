@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// socketPair returns the two ends of a connection. The second one is for the host.
+// socketPair returns the two ends of a connection. far is for the host.
 func socketPair() (near, far *os.File, err error) {
-	syscall.ForkLock.RLock() // no other process may get them
+	syscall.ForkLock.RLock() // no process may inherit them
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 	if err == nil {
 		syscall.CloseOnExec(fds[0])

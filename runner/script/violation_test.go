@@ -8,7 +8,7 @@ import (
 	"github.com/daybookq/daybook/runner/task"
 )
 
-// fake replaces the host of a language by shell commands.
+// fake replaces a language's host by shell commands.
 func (b *bed) fake(commands string) task.Executor {
 	b.t.Helper()
 	need(b.t, b.Pool, handler.Shell)
@@ -24,11 +24,11 @@ func (b *bed) fake(commands string) task.Executor {
 	return x
 }
 
-// TestViolations: hosts that break the protocol. The first job without an answer is an error if its host breaks it again when the
-// job is alone, and the rest is given back.
+// TestViolations: if a host breaks the protocol, the first job without an answer runs again alone. If its host breaks
+// the protocol again, the job is an error. All later jobs are given back.
 func TestViolations(t *testing.T) {
 	const load = `read -r m <&3; echo '{"loaded":1}' >&3; `
-	// The first job is answered, unless it is the only one: then it is one that the context before has not answered.
+	// The first job is answered unless it is alone. Then it is the job that the previous context left unanswered.
 	const job = load + `read -r m <&3; case $m in '{"batch":1,'*) ;; *) read -r m <&3; echo '{"job":0,"code":"ok"}' >&3 ;; esac; `
 	const protocol, notLoaded = "error:its process broke the protocol…", "unable:its process broke the protocol…"
 	for name, c := range map[string]struct {
@@ -75,7 +75,7 @@ func TestViolations(t *testing.T) {
 	}
 }
 
-// TestNeverReads: a host that reads nothing cannot hold the runner up, however much there is to send.
+// TestNeverReads: a host that reads nothing cannot block the runner, however much there is to send.
 func TestNeverReads(t *testing.T) {
 	const load = `read -r m <&3; echo '{"loaded":1}' >&3; `
 	large := strings.Repeat("x", 3<<20)

@@ -1,11 +1,11 @@
-// Package protocol has the messages between a runner and a host: a process that runs handlers in one language.
-// docs/reference/script-protocol.md describes them. A message is a JSON object in one line, on descriptor 3 of the host.
+// Package protocol has the messages between a runner and a host, which is a process that runs handlers in one language.
+// docs/reference/script-protocol.md describes them. A message is a JSON object on one line, on the host's descriptor 3.
 //
-// Not for: starting hosts and deciding what an answer means (package script).
+// Not for: starting hosts, and the meaning of an answer (package script).
 //
 // # Files
 //
 //	send.go     the messages that a runner sends
 //	receive.go  the messages that a host sends
-//	lines.go    from bytes to lines of a bounded length
+//	lines.go    reads lines of bounded length
 package protocol

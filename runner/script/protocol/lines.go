@@ -6,23 +6,24 @@ import (
 	"io"
 )
 
-// ErrTooLong is the error of a line that is longer than the limit. The line has been read to its end, so the next one can
-// be read.
+// ErrTooLong is returned by Next for a line that is longer than the limit. Next has skipped the line, so the next one
+// can be read.
 var ErrTooLong = errors.New("the line is too long")
 
-// keptBytes is how much memory a reader keeps between lines that are longer than its buffer.
+// keptBytes bounds the memory that a reader keeps between lines that are longer than its buffer.
 const keptBytes = 1 << 20
 
-// Lines reads lines of a bounded length.
+// Lines reads lines of bounded length.
 type Lines struct {
 	r    *bufio.Reader
-	long []byte // a line that the buffer of r cannot hold
+	long []byte // a line that is longer than r's buffer
 }
 
 // NewLines returns a reader of lines.
 func NewLines(r io.Reader) *Lines { return &Lines{r: bufio.NewReaderSize(r, 64<<10)} }
 
-// Next returns the next line without its end. The line is valid until the next call.
+// Next returns the next line without its end. It returns ErrTooLong if the line is longer than limit. The line is valid
+// until the next call.
 func (l *Lines) Next(limit int) ([]byte, error) {
 	if cap(l.long) > keptBytes {
 		l.long = nil
@@ -33,7 +34,7 @@ func (l *Lines) Next(limit int) ([]byte, error) {
 		part, err := l.r.ReadSlice('\n')
 		switch {
 		case err != nil && !errors.Is(err, bufio.ErrBufferFull):
-			return nil, err // a line that was cut off does not count
+			return nil, err // drop an incomplete line
 		case len(l.long)+len(part) > limit:
 			tooLong, l.long = true, l.long[:0]
 		case !tooLong && err == nil && len(l.long) == 0:
@@ -51,5 +52,5 @@ func (l *Lines) Next(limit int) ([]byte, error) {
 	}
 }
 
-// Pending returns how many bytes have been read and not been returned.
+// Pending returns how many bytes were read but not yet returned.
 func (l *Lines) Pending() int { return l.r.Buffered() }

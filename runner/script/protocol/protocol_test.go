@@ -12,7 +12,7 @@ import (
 	"github.com/daybookq/daybook/client"
 )
 
-// decoded reads a line as any JSON library does.
+// decoded reads a line as any JSON library would.
 func decoded(t *testing.T, line []byte) map[string]any {
 	t.Helper()
 	text, ok := strings.CutSuffix(string(line), "\n")
@@ -167,7 +167,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// FuzzDecode: no line makes the decoder panic, and what it accepts is one message.
+// FuzzDecode: no line makes the decoder panic, and each line that it accepts is exactly one message.
 func FuzzDecode(f *testing.F) {
 	for _, line := range []string{`{"job":0,"code":"ok","output":"a"}`, `{"loaded":1,"error":"x"}`, `{"prints":"a"}`, `{"done":true}`, `{"begun":true}`, `{"job":1,"output_b64":"YQ==","delay_ms":5}`} {
 		f.Add([]byte(line))
@@ -184,7 +184,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzJob: whatever a job has, its message is one line with the payload in it.
+// FuzzJob: whatever fields a job has, its message is one line that contains the payload.
 func FuzzJob(f *testing.F) {
 	f.Add("id", "text", []byte("a\nb"), "meta")
 	f.Add("id", "json", []byte("{\n\"a\":1}"), "")
@@ -202,7 +202,7 @@ func FuzzJob(f *testing.F) {
 	})
 }
 
-// TestDecodeOK: the short way to decode an answer gives what the library gives, or nothing.
+// TestDecodeOK: decodeOK returns the same as the JSON library, or declines.
 func TestDecodeOK(t *testing.T) {
 	short := 0
 	for _, number := range []string{"0", "7", "10", "99", "999999", "1000000", "99999999999999999999", "00", "01", "-1", "1.0", "1e1", "", " 1", "1 ", "x"} {

@@ -9,13 +9,14 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Message is a message of a host. Exactly one of Loaded, Begun, Job and Done is set, or none and only Prints or Exits.
+// Message is a message of a host. At most one of Loaded, Begun, Job, Done and Exits is set. If none is, the message has
+// prints only.
 type Message struct {
-	Loaded *int `json:"loaded"` // the handler was loaded, or not if there is an error
-	Begun  bool `json:"begun"`  // before_each was run
-	Job    *int `json:"job"`    // the answer of the job in this place of the batch
-	Done   bool `json:"done"`   // the batch is over, and after_each was run
-	Exits  bool `json:"exits"`  // the process ends now because the job that runs has ended it
+	Loaded *int `json:"loaded"` // the handler was loaded, or could not be loaded if Error is set
+	Begun  bool `json:"begun"`  // before_each has run
+	Job    *int `json:"job"`    // the answer of the job at this index of the batch
+	Done   bool `json:"done"`   // the batch has ended, and after_each has run
+	Exits  bool `json:"exits"`  // the process ends now, because the running job ended it
 
 	Code      string         `json:"code"` // ok, failed, retry or error
 	Output    jsontext.Value `json:"output"`
@@ -24,18 +25,18 @@ type Message struct {
 	ErrorB64  []byte         `json:"error_b64"`
 	DelayMs   *int64         `json:"delay_ms"`
 
-	// Prints are what the running job printed since the message before. Broken is set if lone surrogates in it have
-	// become replacement characters.
+	// Prints is the text that the running job printed since the last message. Broken is set if its lone surrogates were
+	// replaced by replacement characters.
 	Prints    string         `json:"-"`
 	Broken    bool           `json:"-"`
 	RawPrints jsontext.Value `json:"prints"`
 	PrintsB64 []byte         `json:"prints_b64"`
 }
 
-// okHead and okTail are around the number of a job that ended ok without an output or prints, as the hosts write it.
+// okHead and okTail enclose the number of a job that ended ok without output or prints, as the hosts write it.
 const okHead, okTail = `{"job":`, `,"code":"ok"}`
 
-// decodeOK reads the answer of a job that ended ok without an output or prints: most answers, in many systems.
+// decodeOK reads the answer of a job that ended ok without output or prints. In many systems these are most answers.
 func decodeOK(line []byte) (job int, ok bool) {
 	number, begins := bytes.CutPrefix(line, []byte(okHead))
 	number, ends := bytes.CutSuffix(number, []byte(okTail))
@@ -51,7 +52,7 @@ func decodeOK(line []byte) (job int, ok bool) {
 	return job, true
 }
 
-// Decode reads a line. The message shares nothing with it.
+// Decode reads a line. The message does not retain the line.
 func Decode(line []byte) (*Message, error) {
 	if job, ok := decodeOK(line); ok {
 		return &Message{Job: &job, Code: "ok"}, nil
@@ -61,8 +62,8 @@ func Decode(line []byte) (*Message, error) {
 
 func decode(line []byte) (*Message, error) {
 	m := new(Message)
-	// Handlers return strings with lone surrogates, and objects that have a name twice. Those are errors of a job and not
-	// of its host. In errors and prints, lone surrogates become replacement characters.
+	// Handlers may return strings with lone surrogates, and objects with duplicate names. These are errors of the job,
+	// not of the host. In errors and prints, lone surrogates become replacement characters.
 	if err := json.Unmarshal(line, m, jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true)); err != nil {
 		return nil, fmt.Errorf("%.200q is not a message: %w", line, err)
 	}
@@ -94,8 +95,8 @@ func decode(line []byte) (*Message, error) {
 	return m, nil
 }
 
-// Text returns the output if it is a JSON string. whole is false if it has a lone surrogate, which is not part of any text in
-// UTF-8; a replacement character is in its place.
+// Text returns the output if it is a JSON string. whole is false if it has a lone surrogate, which valid UTF-8 cannot
+// contain. Text replaces it by a replacement character.
 func (m *Message) Text() (text string, whole, ok bool) { return unquote(m.Output) }
 
 func unquote(v jsontext.Value) (text string, whole, ok bool) {

@@ -16,20 +16,20 @@ import (
 	"github.com/daybookq/daybook/client"
 )
 
-// Encoding says how texts are written in messages.
+// Encoding is the form of texts in messages.
 type Encoding bool
 
 const (
-	// Plain is for hosts that read JSON.
+	// Plain is for hosts that can read JSON.
 	Plain Encoding = false
-	// Base64 is for hosts that cannot: each text that may have any character is in base64, in a field with the suffix
+	// Base64 is for hosts that cannot: texts that may contain any character are in base64, in fields with the suffix
 	// _b64. All other values are without escapes.
 	Base64 Encoding = true
 )
 
-// Load is the message with which a host loads a handler. The host answers with loaded.
+// Load makes the host load a handler. The host answers with loaded.
 type Load struct {
-	Number     int    `json:"load"` // names the handler in batches
+	Number     int    `json:"load"` // identifies the handler in batches
 	Source     string `json:"source,omitzero"`
 	Before     string `json:"before,omitzero"`
 	BeforeEach string `json:"before_each,omitzero"`
@@ -55,13 +55,13 @@ func (l Load) Append(dst []byte, e Encoding) ([]byte, error) {
 	return append(append(dst, text...), '\n'), nil
 }
 
-// Batch is the message that begins a batch. The lines after it are the jobs.
+// Batch begins a batch. The lines after it are the jobs.
 type Batch struct {
 	Jobs        int
 	Handler     int
 	Client      string
 	Type        string
-	OutputBytes int64 // of an output, at most
+	OutputBytes int64 // most bytes of an output
 }
 
 // Append appends the message.
@@ -77,7 +77,7 @@ func (b Batch) Append(dst []byte) []byte {
 	return append(dst, "}\n"...)
 }
 
-// CheckJob reports why a job cannot be sent, or returns nil.
+// CheckJob returns why a job cannot be sent, or nil.
 func CheckJob(j *client.Job) error {
 	switch {
 	case j.Kind != client.JSON:
@@ -90,7 +90,7 @@ func CheckJob(j *client.Job) error {
 	return nil
 }
 
-// AppendJob appends the message of a job that CheckJob has not refused.
+// AppendJob appends the message of a job that CheckJob has accepted.
 func AppendJob(dst []byte, j *client.Job, e Encoding) []byte {
 	dst = appendText(dst, `{"id":`, j.ID)
 	dst = append(dst, `,"attempt":`...)
@@ -131,10 +131,10 @@ func appendMeta(dst []byte, meta map[string]string, e Encoding) []byte {
 	return append(append(dst, `,"meta":`...), text...)
 }
 
-// MaxDepth bounds how deep JSON values may be in each other. Python reads no more than 1,000.
+// MaxDepth bounds the nesting of JSON values. Python reads at most 1,000 levels.
 const MaxDepth = 500
 
-// deeper reports whether a JSON value has values in each other, more than most deep.
+// deeper reports whether a JSON value is nested more than most levels deep.
 func deeper(value []byte, most int) bool {
 	if bytes.Count(value, []byte("["))+bytes.Count(value, []byte("{")) <= most {
 		return false
@@ -158,7 +158,7 @@ func deeper(value []byte, most int) bool {
 	return false
 }
 
-// appendText appends a field. Its error, invalid UTF-8, leaves replacement characters.
+// appendText appends a field. In invalid UTF-8, it replaces bytes by replacement characters.
 func appendText[T []byte | string](dst []byte, name string, value T) []byte {
 	dst, _ = jsontext.AppendQuote(append(dst, name...), value)
 	return dst
@@ -169,7 +169,7 @@ func appendBase64(dst []byte, name string, value []byte) []byte {
 	return append(base64.StdEncoding.AppendEncode(dst, value), '"')
 }
 
-// appendInLine appends a JSON value. Line ends in JSON are only white space between its parts.
+// appendInLine appends a JSON value on one line. Line ends in JSON are always white space between tokens.
 func appendInLine(dst, value []byte) []byte {
 	begin := len(dst)
 	dst = append(dst, value...)
