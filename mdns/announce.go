@@ -21,11 +21,11 @@ import (
 // Service is the service that Browse looks for.
 const Service = "_daybook._tcp"
 
-// services are the names under which a server is announced.
+// services are the names of the services as which a server is announced.
 var services = []string{Service, "_serval_queue._tcp", "_serval:queue._tcp"}
 
 const (
-	// addressesFor is how long a responder uses the addresses of an interface before it asks the kernel again.
+	// addressesFor is how long a responder uses an interface's addresses before it reads them again.
 	addressesFor = 5 * time.Second
 	domain       = "local."
 )
@@ -33,22 +33,23 @@ const (
 // Server describes the server to announce.
 type Server struct {
 	ID      string // one DNS label, such as a UUID
-	Port    int    // of HTTP
-	Path    string // of the API, such as /
+	Port    int    // HTTP port
+	Path    string // path of the API, such as /
 	Version string
-	// Addr is the address that the server listens on. For :: the server is announced on each interface with the
-	// addresses of that interface; for 0.0.0.0, with its IPv4 addresses only.
+	// Addr is the address that the server listens on. If it is ::, each interface announces all its addresses. If it is
+	// 0.0.0.0, each announces only its IPv4 addresses.
 	Addr netip.Addr
-	// Interfaces are the names of the interfaces on which to announce the server. Empty: all interfaces that are up and
-	// can multicast, except for loopback.
+	// Interfaces are the names of the interfaces on which to announce the server. Empty means all interfaces that are
+	// up and can multicast, except loopback.
 	Interfaces []string
-	// Wait makes it no error that the server cannot be announced yet: a machine may start it before its network.
+	// With Wait, Announce returns no error if the server cannot be announced yet, because a machine may start it before
+	// its network.
 	Wait   bool
 	Logger *slog.Logger // nil discards the log
 }
 
-// Announcement answers queries for a server until Close. It looks every few seconds for interfaces that have come, gone or
-// changed.
+// Announcement answers queries for a server until Close. Every few seconds, it looks for interfaces that have appeared,
+// disappeared or changed.
 type Announcement struct {
 	server  Server
 	machine machine
@@ -57,14 +58,14 @@ type Announcement struct {
 
 	mu         sync.Mutex // guards the fields below
 	responders map[link]responder
-	failed     string // the last failure, which is logged once
+	failed     string // the last failure, to log each only once
 }
 
-// lookEvery is how often an announcement looks for changed interfaces.
+// lookEvery is the time between two looks for changed interfaces.
 const lookEvery = 2 * time.Second
 
-// link is an interface as a responder joined it. If it changes, it needs another responder: a group is joined by a family of
-// addresses.
+// link is an interface with the families of addresses that its responder has joined. If either changes, the interface
+// needs a new responder.
 type link struct {
 	index  int
 	name   string
@@ -74,14 +75,14 @@ type link struct {
 // responder answers queries on one interface.
 type responder interface{ Shutdown() error }
 
-// machine is what an announcement needs of the system; tests replace it.
+// machine has the functions of the system that an announcement uses. Tests replace them.
 type machine struct {
 	choose  func(names []string) ([]net.Interface, error)
 	address func(*net.Interface) []netip.Addr
 	respond func(*zone) (responder, error)
 }
 
-// system is the machine that the process runs on.
+// system returns the functions of the real system.
 func system() machine {
 	return machine{choose, addressesOf, func(z *zone) (responder, error) {
 		// The library logs each malformed packet, so its log is discarded.
@@ -89,9 +90,9 @@ func system() machine {
 	}}
 }
 
-// Announce begins to answer queries for a server. Unless s.Wait is set, it returns an error if the server cannot be
-// announced on any interface, or if an interface in s.Interfaces does not exist, is down, or has no address that the server
-// listens on.
+// Announce begins to answer queries for a server. It returns an error if the server cannot be announced on any
+// interface, or if an interface in s.Interfaces does not exist, is down, or lacks an address that the server listens
+// on. With s.Wait, none of these is an error.
 func Announce(s Server) (*Announcement, error) { return announce(s, system()) }
 
 func announce(s Server, m machine) (*Announcement, error) {
@@ -111,7 +112,7 @@ func announce(s Server, m machine) (*Announcement, error) {
 	return a, nil
 }
 
-// watch looks again and again until Close.
+// watch looks every lookEvery until Close.
 func (a *Announcement) watch() {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -137,15 +138,15 @@ func (a *Announcement) report(err error) {
 	a.failed = text
 }
 
-// look begins to answer on interfaces that are new or have changed, and ends the responders of those that are gone. The
-// error says on which interfaces the server cannot be announced now.
+// look starts responders on interfaces that are new or have changed, and stops those on interfaces that are gone. It
+// returns an error that names the interfaces on which the server cannot be announced now.
 func (a *Announcement) look() (err error) {
 	names := a.server.Interfaces
 	var chosen []net.Interface
 	if len(names) == 0 {
 		chosen, err = a.machine.choose(nil)
 	}
-	for _, name := range names { // one that is missing does not matter to the others
+	for _, name := range names { // separately, so that a missing interface does not affect the rest
 		one, failed := a.machine.choose([]string{name})
 		chosen, err = append(chosen, one...), errors.Join(err, failed)
 	}
@@ -211,7 +212,7 @@ func (a *Announcement) Close() error {
 	return err
 }
 
-// zone is the records of a server for the responder of one interface, with the addresses of that interface.
+// zone has a server's records for the responder of one interface, with that interface's addresses.
 type zone struct {
 	server Server
 	of     net.Interface
@@ -222,7 +223,7 @@ type zone struct {
 	known []net.IP   // the addresses
 }
 
-// addresses returns the addresses of the interface at which the server can be reached.
+// addresses returns the interface's addresses at which clients can reach the server.
 func (z *zone) addresses() []net.IP {
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -233,7 +234,7 @@ func (z *zone) addresses() []net.IP {
 	return z.known
 }
 
-// reachable returns those of the addresses at which a listener can be reached, given the address that it listens on.
+// reachable returns the addresses at which clients can reach a listener that listens on the address listener.
 func reachable(addresses []netip.Addr, listener netip.Addr) (ips []net.IP) {
 	listener = listener.Unmap()
 	for _, a := range addresses {
@@ -242,7 +243,7 @@ func reachable(addresses []netip.Addr, listener netip.Addr) (ips []net.IP) {
 			ips = append(ips, a.AsSlice())
 		}
 	}
-	// Some programs keep only the last address that they receive. So the addresses that need a zone are first.
+	// Some programs keep only the last address that they receive, so addresses that need a zone come first.
 	slices.SortStableFunc(ips, func(a, b net.IP) int {
 		switch {
 		case a.IsLinkLocalUnicast() == b.IsLinkLocalUnicast():
@@ -262,7 +263,7 @@ func (z *zone) Records(q dns.Question) (records []dns.RR) {
 		return nil
 	}
 	ips := z.addresses()
-	if len(ips) == 0 { // without addresses, the library would choose some itself
+	if len(ips) == 0 { // without addresses, the library would choose some
 		return nil
 	}
 	host := strings.ToLower(z.server.ID) + "." + domain
@@ -274,7 +275,7 @@ func (z *zone) Records(q dns.Question) (records []dns.RR) {
 			return nil
 		}
 		records = append(records, s.Records(q)...)
-		if q.Name == host { // the answers for the host are the same for each service
+		if q.Name == host { // the host's records are the same for each service
 			break
 		}
 	}

@@ -21,8 +21,7 @@ import (
 const (
 	// DefaultTimeout is how long Browse listens for answers.
 	DefaultTimeout = 2 * time.Second
-	// maxFound bounds the number of servers that Browse returns, because any machine in the segment can announce any
-	// number.
+	// maxFound bounds the servers that Browse returns, because any machine in the segment can announce any number.
 	maxFound = 1000
 )
 
@@ -36,18 +35,20 @@ type Found struct {
 	Version   string   `json:"version"`
 }
 
-// Query is what Browse looks for.
+// Query describes a search for servers.
 type Query struct {
 	Timeout    time.Duration // 0: DefaultTimeout
-	Interfaces []string      // names of interfaces; empty: all that are up and can multicast, except for loopback
+	Interfaces []string      // names of interfaces; empty: all that are up and can multicast, except loopback
 }
 
-// Browse asks on each interface for servers and returns those that answer within the time, in the order of their ids, with
-// all addresses that were in answers. It asks again until its time is over, because a responder may leave out what it has
-// just sent to somebody else, and a network may lose packets. It ignores answers of other programs. The answers are not
-// authenticated, and the servers may have stopped.
+// Browse sends queries on each interface and returns the servers that answer within q.Timeout, ordered by id, with all
+// addresses in their answers. It repeats the queries until the time-out, because networks lose packets and a responder
+// may leave out records that it has just sent to another machine. It ignores answers of other programs. Answers are not
+// authenticated, and a server may have stopped since. Browse returns an error if an interface does not exist or cannot
+// multicast, if ctx ends, or if no query could be sent.
 //
-// The library has queries too. It keeps one address of each family for a server, and asks once.
+// The library can send queries, too, but it keeps only one address of each family per server, and sends each query
+// once.
 func Browse(ctx context.Context, q Query) ([]Found, error) {
 	if q.Timeout <= 0 {
 		q.Timeout = DefaultTimeout
@@ -84,15 +85,15 @@ func Browse(ctx context.Context, q Query) ([]Found, error) {
 	return list, nil
 }
 
-// The groups of multicast DNS (RFC 6762, section 3).
+// Groups of multicast DNS (RFC 6762, section 3).
 var (
 	groupV4 = &net.UDPAddr{IP: net.IPv4(224, 0, 0, 251), Port: 5353}
 	groupV6 = &net.UDPAddr{IP: net.ParseIP("ff02::fb"), Port: 5353}
 )
 
-// ask sends the questions on an interface to a group, again and again, and takes the answers, until ctx ends. The questions come from a
-// port of their own, so each responder answers to that port (RFC 6762, 6.7). The error is that of the questions, if none
-// could be sent.
+// ask repeats the questions to a group on an interface and collects the answers until ctx ends. It sends the questions
+// from a new port, so each responder answers to that port (RFC 6762, 6.7). It returns an error if no question could be
+// sent.
 func (a *answers) ask(ctx context.Context, i *net.Interface, network string, group *net.UDPAddr, timeout time.Duration) error {
 	conn, err := net.ListenUDP(network, nil)
 	if err != nil {
@@ -110,7 +111,7 @@ func (a *answers) ask(ctx context.Context, i *net.Interface, network string, gro
 	var receiving sync.WaitGroup
 	defer receiving.Wait()
 	receiving.Go(func() { a.receive(conn, i.Name) })
-	defer conn.Close() // which ends receive
+	defer conn.Close() // this ends receive
 
 	sent, pause := false, min(timeout/4, time.Second)
 	for {
@@ -123,7 +124,7 @@ func (a *answers) ask(ctx context.Context, i *net.Interface, network string, gro
 		if err == nil {
 			sent, pause = true, 2*pause
 		} else {
-			wait = min(50*time.Millisecond, pause) // an interface that was just brought up may have no route for multicast yet
+			wait = min(50*time.Millisecond, pause) // a new interface may lack a route for multicast at first
 		}
 		select {
 		case <-time.After(wait):
@@ -136,7 +137,7 @@ func (a *answers) ask(ctx context.Context, i *net.Interface, network string, gro
 	}
 }
 
-// receive takes the answers that arrive at conn until it is closed.
+// receive takes the answers that arrive at conn until conn is closed.
 func (a *answers) receive(conn *net.UDPConn, zone string) {
 	packet := make([]byte, 1<<16)
 	for {
@@ -151,7 +152,7 @@ func (a *answers) receive(conn *net.UDPConn, zone string) {
 	}
 }
 
-// answers are what has arrived. Any machine can send any answer, and any number.
+// answers has the records that have arrived. Any machine can send any answer, and any number, so they are bounded.
 type answers struct {
 	mu        sync.Mutex              // guards the fields below
 	instances map[string]*instance    // by name, in lower case
@@ -162,26 +163,26 @@ func newAnswers() *answers {
 	return &answers{instances: map[string]*instance{}, hosts: map[string][]netip.Addr{}}
 }
 
-// instance is a server as its records describe it.
+// instance is a server as described by its records.
 type instance struct {
 	host   string
 	port   int
 	fields []string
 }
 
-const maxAddresses = 32 // of a server
+const maxAddresses = 32 // per server
 
-// instanceEnd is the end of the name of an instance, after the id of its server.
+// instanceEnd is the end of an instance's name, after the server's id.
 const instanceEnd = "." + Service + "." + domain
 
-// questions asks for servers, and for what is missing of those that are known.
+// questions returns questions for all servers, and for the missing records of servers that are known.
 func (a *answers) questions() *dns.Msg {
 	m := new(dns.Msg)
 	m.SetQuestion(Service+"."+domain, dns.TypePTR)
 	m.RecursionDesired = false
 	add := func(name string, types ...uint16) {
 		for _, t := range types {
-			if len(m.Question) < 20 { // so that they fit into a packet
+			if len(m.Question) < 20 { // so that the questions fit into a packet
 				m.Question = append(m.Question, dns.Question{Name: name, Qtype: t, Qclass: dns.ClassINET})
 			}
 		}
@@ -199,7 +200,7 @@ func (a *answers) questions() *dns.Msg {
 	return m
 }
 
-// take adds the records of a message that came from an interface.
+// take adds the records of a message that arrived on an interface.
 func (a *answers) take(m *dns.Msg, zone string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -246,7 +247,7 @@ func (a *answers) take(m *dns.Msg, zone string) {
 	}
 }
 
-// found returns the servers whose answers are complete. It leaves out malformed parts.
+// found returns the servers whose records are complete. It leaves out malformed parts.
 func (a *answers) found() []Found {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -288,8 +289,8 @@ var (
 	pathForm = regexp.MustCompile(`^/[0-9A-Za-z._~/-]{0,199}$`)
 )
 
-// rank orders addresses by how likely a connection succeeds: IPv4 first, then IPv6, and last the addresses that need a
-// zone.
+// rank orders addresses by the likelihood that a connection succeeds: IPv4, then IPv6, and last the addresses that need
+// a zone.
 func rank(address string) int {
 	a, err := netip.ParseAddrPort(address)
 	switch {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// choose returns the interfaces with the given names. If there are no names, it returns all interfaces that are up and
-// can multicast, except for loopback.
+// choose returns the interfaces with the given names, or an error if one does not exist, is down, or cannot multicast.
+// Without names, it returns all interfaces that are up and can multicast, except loopback.
 func choose(names []string) (chosen []net.Interface, err error) {
 	all, err := net.Interfaces()
 	if err != nil {
@@ -53,7 +53,7 @@ func usable(i *net.Interface) error {
 	return nil
 }
 
-// addressesOf returns the current addresses of an interface; none if the interface no longer exists.
+// addressesOf returns the current addresses of an interface, or none if the interface no longer exists.
 func addressesOf(i *net.Interface) (addresses []netip.Addr) {
 	all, err := i.Addrs()
 	if err != nil {

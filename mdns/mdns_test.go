@@ -86,7 +86,7 @@ func TestReachable(t *testing.T) {
 	}
 }
 
-// TestTake: malformed answers, and malformed parts of answers, are ignored; all addresses of all answers are listed.
+// TestTake: malformed answers and malformed parts of answers are ignored. All addresses in all answers are listed.
 func TestTake(t *testing.T) {
 	const name, host = id + "._daybook._tcp.local.", id + ".local."
 	ptr := "_daybook._tcp.local. 120 IN PTR " + name
@@ -131,7 +131,7 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// TestTakeIsBounded: no number of answers makes the tables grow without bound.
+// TestTakeIsBounded: whatever the number of answers, the tables stay bounded.
 func TestTakeIsBounded(t *testing.T) {
 	a := newAnswers()
 	for n := range 2 * maxFound {
@@ -153,7 +153,7 @@ func TestTakeIsBounded(t *testing.T) {
 	}
 }
 
-// TestQuestionsAreRepeated: a question that was lost, or that a responder did not answer, is sent again.
+// TestQuestionsAreRepeated: a question is sent again if it was lost, or if a responder did not answer it.
 func TestQuestionsAreRepeated(t *testing.T) {
 	responder, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
@@ -172,7 +172,7 @@ func TestQuestionsAreRepeated(t *testing.T) {
 		asked <- a.ask(ctx, loopback, "udp4", responder.LocalAddr().(*net.UDPAddr), 40*time.Millisecond)
 	}()
 	packet := make([]byte, 9000)
-	for range 2 { // which are lost
+	for range 2 { // these are lost
 		if _, _, err := responder.ReadFromUDP(packet); err != nil {
 			t.Fatal(err)
 		}
@@ -201,7 +201,7 @@ func TestQuestionsAreRepeated(t *testing.T) {
 		t.Fatal(err)
 	}
 	for len(a.found()) == 0 {
-		if _, _, err := responder.ReadFromUDP(packet); err != nil { // the next question comes after the answer was sent, or later
+		if _, _, err := responder.ReadFromUDP(packet); err != nil { // a question that was sent after the answer
 			t.Fatal(err)
 		}
 	}
@@ -214,7 +214,7 @@ func TestQuestionsAreRepeated(t *testing.T) {
 	}
 }
 
-// TestQuestions: what is missing of a server is asked for.
+// TestQuestions: the questions include each server's missing records.
 func TestQuestions(t *testing.T) {
 	a := newAnswers()
 	for _, c := range []struct{ answer, want string }{
@@ -243,7 +243,7 @@ func TestQuestions(t *testing.T) {
 // fakeMachine is a machine whose interfaces a test changes.
 type fakeMachine struct {
 	mu         sync.Mutex
-	interfaces map[string][]string // addresses by name; nil: it is down
+	interfaces map[string][]string // addresses by name; nil: the interface is down
 	responding map[string]int      // responders by name
 }
 
@@ -293,8 +293,8 @@ func (r *fakeResponder) Shutdown() error {
 	return nil
 }
 
-// TestAnnouncementFollowsInterfaces: a server that was started before its network is announced when an interface comes, and
-// its responders follow the interfaces and their families of addresses.
+// TestAnnouncementFollowsInterfaces: a server that was started before its network is announced when an interface
+// appears. Its responders follow the interfaces and their families of addresses.
 func TestAnnouncementFollowsInterfaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeMachine{responding: map[string]int{}}
@@ -332,7 +332,8 @@ func TestAnnouncementFollowsInterfaces(t *testing.T) {
 	})
 }
 
-// TestAnnouncementOfNamedInterfaces: without Wait, a named interface that is missing is an error; with it, the others are used.
+// TestAnnouncementOfNamedInterfaces: without Wait, a missing named interface is an error. With Wait, the remaining ones
+// are used.
 func TestAnnouncementOfNamedInterfaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeMachine{responding: map[string]int{}, interfaces: map[string][]string{"eth0": {"10.0.0.1"}, "eth2": {"10.2.0.1"}}}

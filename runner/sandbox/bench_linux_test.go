@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// BenchmarkStart starts /bin/true, some at a time. The kind "exec" is os/exec alone.
+// BenchmarkStart starts /bin/true, several at a time. The kind "exec" uses os/exec alone.
 func BenchmarkStart(b *testing.B) {
 	for _, atATime := range []int{2, 4} {
 		b.Run(fmt.Sprintf("%d/exec", atATime), func(b *testing.B) {

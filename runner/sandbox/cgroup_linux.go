@@ -15,13 +15,13 @@ import (
 // cgroups is a cgroup v2 in which the runner may create others.
 type cgroups struct {
 	dir          string
-	memory, pids bool // controllers that cgroups in it have
+	memory, pids bool // controllers available to cgroups in it
 	made         atomic.Int64
 }
 
-// findCgroups returns where the runner may create cgroups, or nil. That is its own cgroup, or the one above it:
-// controllers need a cgroup without processes, which a service manager gives to a service that runs in a cgroup below
-// the one that is delegated to it.
+// findCgroups returns a cgroup in which the runner may create others, or nil. It tries the runner's own cgroup, and
+// then the parent: controllers require a cgroup without processes, and a service manager can provide one by starting
+// the service in a child of the cgroup that it delegates.
 func findCgroups() *cgroups {
 	own := ownCgroup()
 	if own == "" {
@@ -47,7 +47,7 @@ func findCgroups() *cgroups {
 	return found
 }
 
-// ownCgroup returns the directory of the cgroup v2 in which this process is, or "".
+// ownCgroup returns the directory of this process's cgroup v2, or "".
 func ownCgroup() string {
 	memberships, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -78,7 +78,7 @@ func ownCgroup() string {
 	return ""
 }
 
-// probe creates a cgroup to find out whether that is possible, and which controllers it has.
+// probe creates a cgroup to find out whether that is possible and which controllers are available.
 func (c *cgroups) probe() bool {
 	probe, err := c.create(Limits{})
 	if err != nil {
@@ -86,7 +86,7 @@ func (c *cgroups) probe() bool {
 	}
 	if !probe.has("memory.max") || !probe.has("pids.max") {
 		for _, controller := range []string{"+memory", "+pids"} {
-			os.WriteFile(filepath.Join(c.dir, "cgroup.subtree_control"), []byte(controller), 0) // the files below say whether it could be done
+			os.WriteFile(filepath.Join(c.dir, "cgroup.subtree_control"), []byte(controller), 0) // errors show below, when the files are missing
 		}
 	}
 	c.memory, c.pids = probe.has("memory.max"), probe.has("pids.max")
@@ -94,7 +94,7 @@ func (c *cgroups) probe() bool {
 	return probe.remove() == nil && kill
 }
 
-// removeOld removes the cgroups of runners that were killed. Their helpers have ended the processes.
+// removeOld removes the cgroups of runners that were killed. Their helpers have already ended the processes.
 func (c *cgroups) removeOld() {
 	old, err := filepath.Glob(filepath.Join(c.dir, "daybook-*-*"))
 	if err != nil {
@@ -103,12 +103,12 @@ func (c *cgroups) removeOld() {
 	for _, dir := range old {
 		var pid, n int
 		if _, err := fmt.Sscanf(filepath.Base(dir), "daybook-%d-%d", &pid, &n); err == nil && syscall.Kill(pid, 0) == syscall.ESRCH {
-			os.Remove(dir) // which the kernel refuses if it has processes
+			os.Remove(dir) // the kernel refuses this if processes are left
 		}
 	}
 }
 
-// cgroup is the cgroup of one process and what it starts.
+// cgroup is the cgroup of one process and its descendants.
 type cgroup struct{ dir string }
 
 // create creates a cgroup with limits.
@@ -133,7 +133,7 @@ func (c *cgroups) create(l Limits) (*cgroup, error) {
 			return nil, errors.Join(err, g.remove())
 		}
 	}
-	if c.memory && l.MemoryBytes > 0 && g.has("memory.swap.max") { // otherwise a process swaps what it may not have
+	if c.memory && l.MemoryBytes > 0 && g.has("memory.swap.max") { // otherwise a process could exceed the limit by swapping
 		if err := os.WriteFile(filepath.Join(g.dir, "memory.swap.max"), []byte("0"), 0); err != nil {
 			return nil, errors.Join(err, g.remove())
 		}
@@ -146,7 +146,7 @@ func (g *cgroup) has(file string) bool {
 	return err == nil
 }
 
-// open opens the cgroup itself, to start a process in it.
+// open opens the cgroup's directory, to start a process in it.
 func (g *cgroup) open() (*os.File, error) { return os.Open(g.dir) }
 
 // openKill opens the file that ends all processes of the cgroup.
@@ -157,8 +157,7 @@ func (g *cgroup) openKill() (*os.File, error) {
 // kill ends all processes of the cgroup.
 func (g *cgroup) kill() { os.WriteFile(filepath.Join(g.dir, "cgroup.kill"), []byte("1"), 0) }
 
-// removeWait is how long a cgroup is waited for until its processes are gone. It takes long only for a process that
-// hangs in the kernel.
+// removeWait bounds the wait until a cgroup's processes are gone. Only a process that hangs in the kernel takes long.
 const removeWait = 10 * time.Second
 
 // remove ends all processes of the cgroup, waits until they are gone, and removes it.

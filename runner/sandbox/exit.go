@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// Exit is how a process ended, and what it used.
+// Exit describes how a process ended, and its resource usage.
 type Exit struct {
 	// Code is the exit status, or -1 if a signal ended the process.
 	Code   int
 	Signal syscall.Signal // 0 unless a signal ended the process
 
-	// The processor time of the program and of the processes that it has waited for, and the most memory that one of
-	// them had. They are zero if Kill ended the process.
+	// Processor time of the program and of the processes that it has waited for, and the most memory that any of them
+	// had. All are zero if Kill ended the process.
 	User, System     time.Duration
 	MaxResidentBytes int64
 }
 
-// Status returns the exit status as shells do: 128 and the number of the signal, if one ended the process.
+// Status returns the exit status as shells report it: if a signal ended the process, 128 plus the signal's number.
 func (e Exit) Status() int {
 	if e.Signal != 0 {
 		return 128 + int(e.Signal)

@@ -10,15 +10,16 @@ import (
 	"strings"
 )
 
-// Grants are what a runner's configuration gives to the processes of a handler, beyond what all processes have.
+// Grants are variables and access that a runner's configuration grants to a handler's processes, in addition to the
+// defaults.
 type Grants struct {
-	// Env are variables. They have precedence over those that every process gets.
+	// Env are variables. They have precedence over the variables that every process gets.
 	Env map[string]string `toml:"env"`
 	Access
 }
 
-// Check returns the key of the configuration that is wrong, and what is wrong with it as the end of a sentence that begins
-// with the key. If nothing is wrong, both are "".
+// Check returns the configuration key of an invalid grant, and the problem, as the end of a sentence that begins with
+// the key. If all grants are valid, both are "".
 func (g *Grants) Check() (key, problem string) {
 	for _, name := range slices.Sorted(maps.Keys(g.Env)) {
 		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(g.Env[name], 0) {
@@ -41,7 +42,7 @@ func (g *Grants) Check() (key, problem string) {
 	return "", ""
 }
 
-// Environment returns the variables that every process gets, and those of Env, as in NAME=value.
+// Environment returns Env and the variables in all, as NAME=value. Env has precedence.
 func (g *Grants) Environment(all map[string]string) []string {
 	variables := maps.Clone(all)
 	maps.Copy(variables, g.Env)
@@ -52,8 +53,8 @@ func (g *Grants) Environment(all map[string]string) []string {
 	return env
 }
 
-// defaultPath is where programs are looked up if the runner has no PATH.
+// defaultPath is the PATH to use if the runner lacks one.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// Path returns the PATH of the runner, or a default if it has none. Processes get the same.
+// Path returns the runner's PATH, or a default. Processes get the same.
 func Path() string { return cmp.Or(os.Getenv("PATH"), defaultPath) }

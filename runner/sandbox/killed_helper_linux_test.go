@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestHelperIsKilledAtOnce: if the helper is killed before the program runs, Start notices it at once, and does not wait
-// for it until its patience ends.
+// TestHelperIsKilledAtOnce: if the helper is killed before the program runs, Start notices immediately and does not
+// wait for its time-out.
 func TestHelperIsKilledAtOnce(t *testing.T) {
 	if files, err := filepath.Glob("/proc/self/task/*/children"); err != nil || len(files) == 0 {
 		t.Skip("the kernel does not list the children of a thread")

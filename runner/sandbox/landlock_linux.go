@@ -11,19 +11,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Landlock rulesets are made here, by the calls of the kernel, and not by a library in the helper. A ruleset is a
-// descriptor: the runner makes it, the helper only applies it. So the helper needs no library, whose initialization
-// would cost more than all the rest of its start.
+// The runner creates landlock rulesets, with the kernel's calls. A ruleset is a descriptor, and the helper only applies
+// it. A library in the helper would do it all, but initializing the library would cost more than the rest of the
+// helper's start.
 
-// What landlock lets a process do with files.
+// Accesses to files that landlock distinguishes.
 const (
 	readFile = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE
 	readDir  = unix.LANDLOCK_ACCESS_FS_READ_DIR
-	// useFile is all that a rule for a file, rather than a directory, may hold.
+	// useFile has all accesses that a rule for a file, rather than a directory, may contain.
 	useFile = readFile | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 )
 
-// fileAccess returns all accesses to files that a version of landlock knows.
+// fileAccess returns all accesses to files that a landlock version knows.
 func fileAccess(abi int) uint64 {
 	access := uint64(unix.LANDLOCK_ACCESS_FS_MAKE_SYM<<1 - 1) // up to MAKE_SYM
 	for _, later := range []struct {
@@ -40,8 +40,8 @@ func fileAccess(abi int) uint64 {
 // The default of Access.
 var (
 	systemPaths = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store", "/proc", "/sys", "/run/systemd/resolve"}
-	// etcPatterns are what ordinary programs read in /etc. Other files there are for some users only, or have the settings of
-	// services, perhaps with passwords.
+	// etcPatterns are the files in /etc that ordinary programs read. The remaining files there are for some users only,
+	// or contain settings of services, perhaps with passwords.
 	etcPatterns = []string{
 		"passwd", "group", "hosts", "host.conf", "hostname", "resolv.conf", "nsswitch.conf", "gai.conf", "services", "protocols", "networks", "machine-id",
 		"localtime", "timezone", "locale*", "default/locale", "ld.so.*", "alternatives", "ssl/certs", "ssl/openssl.cnf", "pki", "ca-certificates*",
@@ -49,14 +49,14 @@ var (
 		"debian_version", "lsb-release",
 	}
 	sharedPaths = []string{"/tmp", "/var/tmp", "/dev/shm"}
-	// barePaths and bareDevices are all that is left of the default with Command.Bare. A program may need its loader and
+	// With Command.Bare, only barePaths and bareDevices are left of the default. A program may need its loader and
 	// libraries.
 	barePaths   = []string{"/lib", "/lib32", "/lib64", "/libx32", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache", "/nix/store", "/gnu/store", "/proc"}
 	bareDevices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}
 	devices     = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts"}
 )
 
-// etcPaths returns the files and directories of etcPatterns.
+// etcPaths returns the files and directories that match etcPatterns.
 var etcPaths = sync.OnceValue(func() (paths []string) {
 	for _, pattern := range etcPatterns {
 		found, err := filepath.Glob("/etc/" + pattern)
@@ -68,7 +68,8 @@ var etcPaths = sync.OnceValue(func() (paths []string) {
 	return paths
 })
 
-// shares reports whether a directory is in one that all processes may write. Those of the runner's TMPDIR get it as theirs.
+// shares reports whether a directory is in one that all processes may write. The runner's TMPDIR counts, because
+// processes get it as theirs.
 func (t *tree) shares(dir string) bool {
 	if t.landlock == 0 {
 		return false
@@ -76,7 +77,7 @@ func (t *tree) shares(dir string) bool {
 	return slices.ContainsFunc(append(slices.Clone(sharedPaths), os.TempDir()), func(shared string) bool { return within(dir, shared) })
 }
 
-// reads reports whether the process of a command may read below a directory.
+// reads reports whether a command's process may read below a directory.
 func (t *tree) reads(c *Command, dir string) bool {
 	if t.landlock == 0 {
 		return true
@@ -90,7 +91,7 @@ func (t *tree) reads(c *Command, dir string) bool {
 	return slices.ContainsFunc(open, func(path string) bool { return within(dir, path) })
 }
 
-// within reports whether a path is that of a directory or below it, after symbolic links.
+// within reports whether a path is a directory or below it, after resolving symbolic links.
 func within(path, dir string) bool {
 	if resolved, err := filepath.EvalSymlinks(path); err == nil {
 		path = resolved
@@ -102,7 +103,7 @@ func within(path, dir string) bool {
 	return err == nil && filepath.IsLocal(below)
 }
 
-// landlockABI returns the version of landlock, or 0 if the kernel has none or it is switched off.
+// landlockABI returns the landlock version, or 0 if the kernel lacks landlock or it is switched off.
 func landlockABI() int {
 	n, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno != 0 {
@@ -114,13 +115,13 @@ func landlockABI() int {
 // ruleset is a landlock ruleset.
 type ruleset struct {
 	*os.File
-	handled uint64 // accesses to files; those without a rule are refused
+	handled uint64 // accesses to files; the kernel refuses those without a rule
 }
 
-// newRuleset returns the ruleset of a command.
+// newRuleset returns a command's ruleset.
 func newRuleset(abi int, c *Command, path string) (*ruleset, error) {
 	handled := unix.LandlockRulesetAttr{Handled_access_fs: fileAccess(abi)}
-	size := unsafe.Offsetof(handled.Handled_access_net) // the kernel accepts only what it knows of the structure
+	size := unsafe.Offsetof(handled.Handled_access_net) // an old kernel accepts only the beginning of the structure
 	if abi >= 6 {
 		handled.Scoped = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL
 		size = unsafe.Offsetof(handled.Quiet_access_fs)
@@ -137,7 +138,7 @@ func newRuleset(abi int, c *Command, path string) (*ruleset, error) {
 	return r, nil
 }
 
-// fill adds the rules of a command.
+// fill adds a command's rules.
 func (r *ruleset) fill(c *Command, path string) error {
 	system, etc, shared, devices, dev := systemPaths, etcPaths(), sharedPaths, devices, []string{"/dev"}
 	if dir := variable(c.Env, "TMPDIR"); filepath.IsAbs(dir) {
@@ -176,7 +177,7 @@ func (r *ruleset) fill(c *Command, path string) error {
 	return nil
 }
 
-// allow adds a rule: what is allowed with a file, or below a directory.
+// allow adds a rule that allows accesses to a file, or to all files below a directory.
 func (r *ruleset) allow(path string, access uint64) error {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -190,7 +191,7 @@ func (r *ruleset) allow(path string, access uint64) error {
 	if stat.Mode&unix.S_IFMT != unix.S_IFDIR {
 		access &= useFile
 	}
-	// The kernel's structure has 12 bytes. This one has the same beginning.
+	// The kernel's structure has 12 bytes. This one begins with the same.
 	rule := unix.LandlockPathBeneathAttr{Allowed_access: access, Parent_fd: int32(fd)}
 	if _, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, r.Fd(), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&rule)), 0, 0, 0); errno != 0 {
 		return errno

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// needLandlock skips a test without landlock of a version.
+// needLandlock skips a test if landlock is older than a version.
 func needLandlock(t *testing.T, abi int) {
 	t.Helper()
 	if now := landlockABI(); now < abi {
@@ -18,7 +18,7 @@ func needLandlock(t *testing.T, abi int) {
 	}
 }
 
-// withoutShared takes the directories of temporary files from the default, since those of tests are there.
+// withoutShared removes the directories of temporary files from the default, because tests' directories are in them.
 func withoutShared(t *testing.T) {
 	t.Helper()
 	now := sharedPaths
@@ -26,13 +26,13 @@ func withoutShared(t *testing.T) {
 	t.Cleanup(func() { sharedPaths = now })
 }
 
-// TestFileAccess: each thing that landlock refuses is allowed by one setting.
+// TestFileAccess: landlock refuses each access by default, and one setting allows it.
 func TestFileAccess(t *testing.T) {
 	needLandlock(t, 3)
 	withoutShared(t)
 	for _, c := range []struct {
 		name, script string
-		write        bool // ReadOnly is not enough
+		write        bool // requires ReadWrite
 	}{
 		{"read a file", "cat $1/file", false},
 		{"list a directory", "ls $1", false},
@@ -86,7 +86,7 @@ func TestFileAccess(t *testing.T) {
 	}
 }
 
-// TestDefaultAccess: what ordinary programs need.
+// TestDefaultAccess: the default allows what ordinary programs need.
 func TestDefaultAccess(t *testing.T) {
 	needLandlock(t, 1)
 	tmp := t.TempDir()
@@ -101,7 +101,7 @@ cat /proc/self/stat > /dev/null; readlink /proc/self/exe > /dev/null; echo c | t
 			t.Errorf("%s", r)
 		}
 	})
-	// A program beside which nothing else can be read.
+	// A program that can be read, but whose directory cannot be listed.
 	withoutShared(t)
 	dir := t.TempDir()
 	program := filepath.Join(dir, "program")
@@ -115,11 +115,11 @@ cat /proc/self/stat > /dev/null; readlink /proc/self/exe > /dev/null; echo c | t
 	})
 }
 
-// TestOtherProcesses: a program can neither read the memory or the environment of the runner, nor send it signals.
+// TestOtherProcesses: a program can neither read the runner's memory or environment nor send it signals.
 func TestOtherProcesses(t *testing.T) {
 	needLandlock(t, 6)
 	pid := strconv.Itoa(os.Getpid())
-	for _, k := range []kind{control, subreaper} { // in a namespace of its own the runner does not exist
+	for _, k := range []kind{control, subreaper} { // in a PID namespace, the program does not see the runner
 		t.Run(string(k), func(t *testing.T) {
 			s := ofKind(t, k)
 			for _, script := range []string{"kill -0 " + pid, "cat /proc/" + pid + "/environ", "readlink -v /proc/" + pid + "/fd/0"} {
@@ -131,8 +131,8 @@ func TestOtherProcesses(t *testing.T) {
 	}
 }
 
-// TestAbstractSockets: Unix sockets without a file, which file permissions do not protect. Landlock refuses them to
-// programs that may use the network too.
+// TestAbstractSockets: file permissions do not protect Unix sockets without a file. Landlock refuses them even to
+// programs that may use the network.
 func TestAbstractSockets(t *testing.T) {
 	needLandlock(t, 6)
 	name := fmt.Sprintf("daybook-test-%d", os.Getpid())
@@ -150,7 +150,7 @@ func TestAbstractSockets(t *testing.T) {
 	})
 }
 
-// TestBare: without the default, a program reaches libraries and what it is given.
+// TestBare: with Bare, a program reaches only libraries and the paths that it is granted.
 func TestBare(t *testing.T) {
 	needLandlock(t, 1)
 	dir := t.TempDir()

@@ -11,7 +11,7 @@ import (
 	"github.com/daybookq/daybook/internal/testkit"
 )
 
-// descriptors returns how many descriptors this process has.
+// descriptors returns the number of this process's open descriptors.
 func descriptors(t testing.TB) int {
 	t.Helper()
 	runtime.GC()
@@ -22,7 +22,7 @@ func descriptors(t testing.TB) int {
 	return len(entries)
 }
 
-// children returns how many children this process has, those that have ended and are not waited for included.
+// children returns the number of this process's children, including those that have ended and were not reaped.
 func children(t testing.TB) (n int) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/stat")
@@ -42,7 +42,7 @@ func children(t testing.TB) (n int) {
 	return n
 }
 
-// TestNothingIsLeftOver starts many processes: 2,000 in the best kind, and fewer in the others and in short tests.
+// TestNothingIsLeftOver starts many processes: 2,000 in the best kind, and fewer in the other kinds and in short tests.
 func TestNothingIsLeftOver(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *Sandbox) {
 		n := 2000

@@ -12,7 +12,7 @@ func TestLimits(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *Sandbox) {
 		c := shell(`ulimit -c; ulimit -n; ulimit -H -n; ulimit -f; ulimit -v`)
 		c.Limits = Limits{OpenFiles: 33, FileBytes: 4096}
-		// sh counts files in 512 bytes.
+		// sh counts file sizes in units of 512 bytes.
 		if r := run(t, s, c); r.out != "0\n33\n33\n8\nunlimited\n" {
 			t.Errorf("%s", r)
 		}
@@ -36,7 +36,7 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// TestProcessLimit: a program that starts ever more processes is refused at its limit, and ends with all of them.
+// TestProcessLimit: at the limit, a program cannot start more processes, and it ends with all of them.
 func TestProcessLimit(t *testing.T) {
 	s := ofKind(t, kinds[0])
 	for _, text := range s.Missing() {
@@ -54,7 +54,7 @@ func TestProcessLimit(t *testing.T) {
 	gone(t, m)
 }
 
-// TestMemoryLimit: a program that needs more memory is killed.
+// TestMemoryLimit: a program that exceeds its memory limit is killed.
 func TestMemoryLimit(t *testing.T) {
 	s := ofKind(t, kinds[0])
 	for _, text := range s.Missing() {
@@ -62,7 +62,7 @@ func TestMemoryLimit(t *testing.T) {
 			t.Skip(text)
 		}
 	}
-	c := shell(`head -c 200000000 /dev/zero | tail > /dev/null; echo survived`) // tail keeps the last line, which is all
+	c := shell(`head -c 200000000 /dev/zero | tail > /dev/null; echo survived`) // the input is one line, so tail keeps all of it
 	c.Limits.MemoryBytes = 32 << 20
 	if r := run(t, s, c); r.Signal != syscall.SIGKILL || r.out != "" {
 		t.Errorf("%s", r)

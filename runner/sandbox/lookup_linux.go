@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Lookup returns the absolute path of a command's program, as Start finds it. A name without a slash is looked up in the
-// PATH of the command, not in that of the runner.
+// Lookup returns the absolute path of a command's program, as Start finds it, or an error if there is no executable
+// file. A name without a slash is looked up in the PATH of the command, not of the runner.
 func Lookup(c *Command) (string, error) {
 	name := c.Argv[0]
 	if strings.Contains(name, "/") {
@@ -27,7 +27,7 @@ func Lookup(c *Command) (string, error) {
 	path := variable(c.Env, "PATH")
 	for _, dir := range filepath.SplitList(path) {
 		if !filepath.IsAbs(dir) {
-			continue // it would depend on where the runner was started
+			continue // it would depend on the runner's working directory
 		}
 		if file := filepath.Join(dir, name); executable(file) == nil {
 			return file, nil
@@ -50,7 +50,7 @@ func executable(path string) error {
 	return nil
 }
 
-// variable returns the value of an environment variable: the last one that is given, as Go has it.
+// variable returns the value of an environment variable. If it is given several times, the last one counts, as in Go.
 func variable(env []string, name string) string {
 	value := ""
 	for _, e := range env {

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// roles are what the test binary does if it is started with DAYBOOK_TEST_ROLE. They end the process.
+// roles are functions that the test binary runs instead of tests if DAYBOOK_TEST_ROLE is set. They end the process.
 var roles = map[string]func(args []string) error{
 	"runner": runnerRole,
 	"connect": func(args []string) error {
@@ -105,17 +105,17 @@ func shell(script string, args ...string) Command {
 	return Command{Argv: append([]string{"sh", "-c", script}, args...), Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin"}}
 }
 
-// kinds are all ways to end a tree that are tested.
+// kinds are all tested ways to end a tree.
 var kinds = []kind{namespace, control, subreaper}
 
-// eachKind runs a test with each way that the machine can do.
+// eachKind runs a test with each kind that works on this machine.
 func eachKind(t *testing.T, test func(t *testing.T, s *Sandbox)) {
 	for _, k := range kinds {
 		t.Run(string(k), func(t *testing.T) { test(t, ofKind(t, k)) })
 	}
 }
 
-// ofKind returns a sandbox that ends trees in a certain way, or skips the test.
+// ofKind returns a sandbox of a kind, or skips the test.
 func ofKind(t testing.TB, k kind) *Sandbox {
 	t.Helper()
 	s, err := newSandbox(k)
@@ -125,7 +125,7 @@ func ofKind(t testing.TB, k kind) *Sandbox {
 	return s
 }
 
-// result is how a command ended, and what it wrote.
+// result is a command's Exit and output.
 type result struct {
 	Exit
 	out, err string
@@ -133,7 +133,7 @@ type result struct {
 
 func (r result) String() string { return fmt.Sprintf("%s, output %q, errors %q", r.Exit, r.out, r.err) }
 
-// run runs a command to its end.
+// run runs a command until it ends.
 func run(t testing.TB, s *Sandbox, c Command) result {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -154,7 +154,7 @@ func run(t testing.TB, s *Sandbox, c Command) result {
 	return result{exit, out.String(), errs.String()}
 }
 
-// marked returns the processes of the machine whose arguments have a mark, as texts.
+// marked returns the machine's processes that have mark in their arguments, as texts.
 func marked(t testing.TB, mark string) (found []string) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")

@@ -49,7 +49,7 @@ func TestAsNobody(t *testing.T) {
 	}
 }
 
-// copyFile copies the test binary, which other users cannot reach where it is.
+// copyFile copies the test binary to a place that other users can reach.
 func copyFile(to string) error {
 	exe, err := os.Executable()
 	if err != nil {

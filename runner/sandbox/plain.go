@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// group is the process group of a process without a helper.
+// group is the process group of a process that was started without the helper.
 type group struct {
 	cmd *exec.Cmd
 
@@ -15,14 +15,14 @@ type group struct {
 	gone bool // the system may give its id to another group
 }
 
-// startPlain starts a process in a group of its own, and nothing else.
+// startPlain starts a process in a new group, without any other restriction.
 func startPlain(c *Command, path string) (*Process, error) {
 	g := &group{cmd: &exec.Cmd{
 		Path: path, Args: c.Argv, Env: c.Env, Dir: c.Dir, Stdin: c.Stdin, Stdout: c.Stdout, Stderr: c.Stderr,
 		ExtraFiles: c.Files, SysProcAttr: groupAttributes(), WaitDelay: copyWait,
 	}}
 	if g.cmd.Env == nil {
-		g.cmd.Env = []string{} // nil would mean the environment of the runner
+		g.cmd.Env = []string{} // nil would mean the runner's environment
 	}
 	if err := startOnThread(g.cmd); err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func (g *group) signaller(send func(*os.Process)) func() {
 	}
 }
 
-// exited waits for the program, and ends the rest of its group, if the system can wait without freeing the group's id.
+// exited waits for the program and ends the rest of its group, if the system can wait without freeing the group's id.
 func (g *group) exited() (Exit, bool) {
 	if awaitExit(g.cmd.Process) {
 		g.release()
@@ -59,7 +59,7 @@ func (g *group) release() error {
 	return nil
 }
 
-// plainExit returns how a process ended that was started without the helper, or how the helper did.
+// plainExit returns the Exit of a process that was started without the helper, or of the helper itself.
 func plainExit(state *os.ProcessState) Exit {
 	if state == nil {
 		return Exit{Code: -1}

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// groupAttributes makes a process the leader of a session and group, and ends it with the runner.
+// groupAttributes makes a process the leader of a new session and group, and ends it when the runner ends.
 func groupAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 }
@@ -15,7 +15,7 @@ func groupAttributes() *syscall.SysProcAttr {
 func killGroup(p *os.Process)      { syscall.Kill(-p.Pid, syscall.SIGKILL) }
 func terminateGroup(p *os.Process) { syscall.Kill(-p.Pid, syscall.SIGTERM) }
 
-// awaitExit waits for the end of a process, and leaves it to be waited for: until then no other group gets its id.
+// awaitExit waits until a process has ended, without reaping it, so that no other group can get its id.
 func awaitExit(p *os.Process) bool {
 	for {
 		if err := unix.Waitid(unix.P_PID, p.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != unix.EINTR {

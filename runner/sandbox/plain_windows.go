@@ -11,7 +11,7 @@ func groupAttributes() *syscall.SysProcAttr {
 }
 
 func killGroup(p *os.Process)      { p.Kill() }
-func terminateGroup(p *os.Process) { p.Kill() } // Windows has no SIGTERM
+func terminateGroup(p *os.Process) { p.Kill() } // Windows lacks SIGTERM
 
 func awaitExit(*os.Process) bool { return false }
 

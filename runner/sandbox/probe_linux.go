@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// New finds out what the machine can do, by starting processes, and returns a sandbox.
+// New probes the machine by starting processes, and returns a sandbox. It returns an error if no process can be
+// started, and with mode Require also if anything is missing (ErrMissing).
 func New(mode Mode) (*Sandbox, error) {
 	switch mode {
 	case Off:
@@ -23,7 +24,7 @@ func New(mode Mode) (*Sandbox, error) {
 	return s, err
 }
 
-// newSandbox returns a sandbox with the first of some kinds that the machine can do.
+// newSandbox returns a sandbox with the first of some kinds that works on this machine.
 func newSandbox(kinds ...kind) (*Sandbox, error) {
 	s := &Sandbox{}
 	abi, groups := landlockABI(), findCgroups()
@@ -43,20 +44,20 @@ func newSandbox(kinds ...kind) (*Sandbox, error) {
 	return nil, fmt.Errorf("the sandbox cannot start a process: %w", errors.Join(errs...))
 }
 
-// variants returns the forms of a kind, the best first.
+// variants returns the forms of a kind, best first.
 func variants(k kind) []tree {
 	if k != namespace {
 		return []tree{{kind: k}}
 	}
 	user := []tree{{kind: k, user: true, mountProc: true}, {kind: k, user: true}}
 	if os.Geteuid() == 0 {
-		// A user namespace would map one user only, and take its privilege over files of others away.
+		// A user namespace would map only one user, and take root's privilege over other users' files away.
 		return append([]tree{{kind: k, mountProc: true}, {kind: k}}, user...)
 	}
 	return user
 }
 
-// String names what was tried, for errors.
+// String names the form, for errors.
 func (t tree) String() string {
 	s := string(t.kind)
 	if t.user {
@@ -84,7 +85,7 @@ func (t *tree) probe() error {
 	return err
 }
 
-// missing says what a tree lacks. errs are of the kinds that were tried before.
+// missing returns the features that a tree lacks. errs are the errors of the kinds that were tried before it.
 func (t *tree) missing(errs []error) (missing []string) {
 	why := func(text string) string {
 		for _, err := range errs {

@@ -10,14 +10,14 @@ import (
 	"path/filepath"
 )
 
-// tree is how the processes of a tree are ended. There is nothing but groups.
+// tree is empty, because this system offers only process groups.
 type tree struct{}
 
 func (tree) shares(string) bool { return false }
 
 func (tree) reads(*Command, string) bool { return true }
 
-// New returns a sandbox.
+// New returns a sandbox, or ErrMissing with mode Require.
 func New(mode Mode) (*Sandbox, error) {
 	switch mode {
 	case Auto, "", Off:
@@ -29,8 +29,8 @@ func New(mode Mode) (*Sandbox, error) {
 	}
 }
 
-// Lookup returns the path of a command's program, as Start finds it: in the PATH of the runner, or in the default if the
-// runner has none.
+// Lookup returns the path of a command's program, as Start finds it: in the runner's PATH, or in the default if the
+// runner lacks one.
 func Lookup(c *Command) (string, error) {
 	path, err := exec.LookPath(c.Argv[0])
 	if os.Getenv("PATH") != "" || !errors.Is(err, exec.ErrNotFound) {

@@ -9,7 +9,7 @@ import (
 // maxProcesses bounds the processes of a tree whose memory is counted.
 const maxProcesses = 1000
 
-// ResidentBytes returns how much memory a process and all that it started have. It is 0 where the system does not say.
+// ResidentBytes returns the memory of a process and all its descendants. It is 0 if the system does not report it.
 func ResidentBytes(pid int) int64 {
 	var sum int64
 	pids := []int{pid}

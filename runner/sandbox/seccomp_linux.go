@@ -6,24 +6,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The network is refused by a seccomp filter of the call socket: landlock knows TCP, but not UDP, MPTCP or raw sockets.
-// Unix sockets are refused too, since service managers and container engines listen on them, and would start processes
-// outside of the sandbox for root. The call socketpair is allowed.
+// A seccomp filter of the call socket refuses the network, because landlock knows only TCP, but not UDP, MPTCP or raw
+// sockets. The filter also refuses Unix sockets, because service managers and container engines listen on them and
+// would start processes outside the sandbox as root. The call socketpair is allowed.
 
-// architectures are those whose sockets are made by the call socket alone, as the kernel numbers them.
+// architectures are those on which only the call socket creates sockets, with their numbers in the kernel.
 var architectures = map[string]uint32{
 	"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64, "riscv64": unix.AUDIT_ARCH_RISCV64, "loong64": unix.AUDIT_ARCH_LOONGARCH64,
 }
 
-// canFilter reports whether the network can be refused.
+// canFilter reports whether the network can be refused on this machine.
 func canFilter() bool {
 	_, known := architectures[runtime.GOARCH]
 	_, err := unix.PrctlRetInt(unix.PR_GET_SECCOMP, 0, 0, 0, 0)
 	return known && err == nil
 }
 
-// noNetwork returns the instructions of a filter that allows only sockets of netlink, by which programs ask for the names
-// of interfaces.
+// noNetwork returns the instructions of a filter that allows only netlink sockets, with which programs list network
+// interfaces.
 func noNetwork() []uint64 {
 	const (
 		load   = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
@@ -33,7 +33,8 @@ func noNetwork() []uint64 {
 
 		// The kernel's struct seccomp_data.
 		number, architecture, firstArgument = 0, 4, 16
-		// x32Calls are further calls of amd64 with pointers of 32 bits. No other architecture has such high numbers.
+		// x32Calls is the first number of amd64's additional calls with 32-bit pointers. No other architecture has
+		// numbers this high.
 		x32Calls = 0x40000000
 
 		allow   = unix.SECCOMP_RET_ALLOW
@@ -42,12 +43,12 @@ func noNetwork() []uint64 {
 	)
 	program := []unix.SockFilter{
 		{Code: load, K: architecture},
-		{Code: equal, Jt: 1, K: architectures[runtime.GOARCH]}, // programs of 32 bits have other calls
+		{Code: equal, Jt: 1, K: architectures[runtime.GOARCH]}, // 32-bit programs have other calls
 		{Code: result, K: unknown},
 		{Code: load, K: number},
 		{Code: least, Jf: 1, K: x32Calls},
 		{Code: result, K: unknown},
-		{Code: equal, Jf: 1, K: unix.SYS_IO_URING_SETUP}, // it can make sockets without the call socket
+		{Code: equal, Jf: 1, K: unix.SYS_IO_URING_SETUP}, // it can create sockets without the call socket
 		{Code: result, K: unknown},
 		{Code: equal, Jf: 2, K: unix.SYS_SOCKET},
 		{Code: load, K: firstArgument},

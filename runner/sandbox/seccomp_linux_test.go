@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestNetworkAccess: each way to a network is refused, and each is allowed by the setting.
+// TestNetworkAccess: each way to reach a network is refused by default, and allowed by the setting.
 func TestNetworkAccess(t *testing.T) {
 	if !canFilter() {
 		t.Skip("this machine has no seccomp filters")

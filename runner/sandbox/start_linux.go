@@ -15,16 +15,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tree is how processes are ended with all that they have started, and what else the machine can do.
+// tree is a way to start and end processes with their descendants, with the features that the machine offers.
 type tree struct {
 	kind      kind
-	user      bool // a user namespace
-	mountProc bool // a /proc of its own, in a mount namespace
-	landlock  int  // its version, or 0
+	user      bool // with a user namespace
+	mountProc bool // with a separate /proc, in a mount namespace
+	landlock  int  // version, or 0
 	filter    bool // seccomp
 	cgroups   *cgroups
 
-	// sent is for tests, which delay a handshake: it is called with the channel when the settings are sent.
+	// sent lets tests delay a handshake. It is called with the channel after the settings were sent.
 	sent func(channel *os.File)
 }
 
@@ -39,16 +39,16 @@ const (
 )
 
 const (
-	// helperThreads is how many threads the helper may have beside the program and what it starts.
+	// helperThreads is how many threads the helper may have in addition to the program and its descendants.
 	helperThreads = 12
-	// startWait is how long Start waits for the helper. It takes milliseconds; the rest is for a busy machine.
+	// startWait bounds Start's wait for the helper. The helper takes milliseconds; the rest is for a busy machine.
 	startWait = 30 * time.Second
-	// killWait is how long a helper that ends its tree by itself may take before it is ended too.
+	// killWait is how long a helper may take to end its tree before it is killed, too.
 	killWait = 10 * time.Second
 )
 
-// keepCapabilities are what a program may do that runs as root: to act as any user and group, and not to reach the
-// kernel, devices, mounts, other processes' memory or the network's configuration.
+// keepCapabilities are the capabilities of a program that runs as root. It may act as any user and group. It may not
+// reach the kernel, devices, mounts, other processes' memory or the network's configuration.
 var keepCapabilities = func() (set uint64) {
 	for _, c := range []int{
 		unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_KILL, unix.CAP_SETGID, unix.CAP_SETUID,
@@ -134,7 +134,7 @@ func (t *tree) start(c *Command, path string) (_ *Process, err error) {
 
 	h.cmd = &exec.Cmd{
 		Path: "/proc/self/exe", Args: []string{"daybook-sandbox"},
-		// The helper has two goroutines, however many processors there are, so Go need not look at its cgroups.
+		// The helper has two goroutines, whatever the number of processors, so Go need not read its cgroups.
 		Env:   []string{helper.Variable + "=1", "GOMAXPROCS=2", "GODEBUG=containermaxprocs=0"},
 		Stdin: c.Stdin, Stdout: c.Stdout, Stderr: c.Stderr,
 		ExtraFiles: slices.Concat(files, c.Files), SysProcAttr: attributes, WaitDelay: copyWait,
@@ -142,9 +142,9 @@ func (t *tree) start(c *Command, path string) (_ *Process, err error) {
 	if err := startOnThread(h.cmd); err != nil {
 		return nil, err
 	}
-	far.Close() // the helper has it: so the handshake sees the end of a helper that is killed
+	far.Close() // only the helper has it now, so the handshake notices if the helper is killed
 	if err := h.handshake(&settings); err != nil {
-		h.kill() // not only the helper: the program may run already
+		h.kill() // kill the whole tree, because the program may already run
 		h.cmd.Wait()
 		close(h.done)
 		return nil, err
@@ -152,11 +152,11 @@ func (t *tree) start(c *Command, path string) (_ *Process, err error) {
 	return &Process{cmd: h.cmd, kill: h.kill, terminate: h.terminate, exited: h.exited, release: h.release}, nil
 }
 
-// attributes are those of the helper.
+// attributes returns the helper's attributes.
 func (t *tree) attributes() *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Setsid: true}
 	if t.kind != namespace {
-		return a // the helper sees the end of the channel, and must live to end the others
+		return a // the helper sees the channel's end, and must live to end the tree
 	}
 	a.Pdeathsig, a.Cloneflags = syscall.SIGKILL, syscall.CLONE_NEWPID
 	if t.mountProc {
@@ -167,13 +167,13 @@ func (t *tree) attributes() *syscall.SysProcAttr {
 		a.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(), Size: 1}}
 		a.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getgid(), HostID: os.Getgid(), Size: 1}}
 		if t.mountProc {
-			a.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN} // to mount; the helper drops it
+			a.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN} // for the mount; the helper drops it
 		}
 	}
 	return a
 }
 
-// limits returns the resource limits of a process.
+// limits returns a process's resource limits.
 func (t *tree) limits(l Limits) []helper.Limit {
 	limits := []helper.Limit{{Resource: unix.RLIMIT_CORE}}
 	if l.OpenFiles > 0 {
@@ -183,13 +183,13 @@ func (t *tree) limits(l Limits) []helper.Limit {
 		limits = append(limits, helper.Limit{Resource: unix.RLIMIT_FSIZE, Value: uint64(l.FileBytes)})
 	}
 	if l.Processes > 0 && t.user {
-		// The kernel counts all processes of a user, but separately in each user namespace.
+		// The kernel counts all processes of a user, but separately per user namespace.
 		limits = append(limits, helper.Limit{Resource: unix.RLIMIT_NPROC, Value: uint64(l.Processes + helperThreads)})
 	}
 	return limits
 }
 
-// socketPair returns the two ends of the channel. The second one is for the helper.
+// socketPair returns the two ends of the channel. far is for the helper.
 func socketPair() (near, far *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -203,7 +203,7 @@ func socketPair() (near, far *os.File, err error) {
 	return os.NewFile(uintptr(fds[0]), "sandbox"), os.NewFile(uintptr(fds[1]), "sandbox"), nil
 }
 
-// helped is a process that the helper has started.
+// helped is a process that was started by the helper.
 type helped struct {
 	tree    *tree
 	cmd     *exec.Cmd
@@ -211,7 +211,7 @@ type helped struct {
 	cgroup  *cgroup
 
 	killing sync.Once
-	done    chan struct{} // closed when the helper has ended the tree, or is gone
+	done    chan struct{} // closed when the helper has ended the tree or is gone
 }
 
 // handshake sends the settings, and waits until the program runs.
@@ -236,7 +236,7 @@ func (h *helped) handshake(s *helper.Settings) error {
 	return nil
 }
 
-// unanswered says why a helper has not answered.
+// unanswered returns the error of a helper that has not answered.
 func unanswered(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return fmt.Errorf("the sandbox's helper did not answer within %v", startWait)
@@ -244,7 +244,7 @@ func unanswered(err error) error {
 	return fmt.Errorf("the sandbox's helper ended: %w", err)
 }
 
-// setupError is what the helper could not do before it starts the program.
+// setupError is a step that failed in the helper before it started the program.
 type setupError struct {
 	what  string
 	errno syscall.Errno
@@ -268,7 +268,7 @@ func (h *helped) kill() {
 		case control:
 			h.cgroup.kill()
 		case subreaper:
-			// The helper sees the end of its channel, and ends the others before itself.
+			// The helper sees the end of its channel, and ends all other processes before itself.
 			if raw, err := h.channel.SyscallConn(); err == nil {
 				raw.Control(func(fd uintptr) { unix.Shutdown(int(fd), unix.SHUT_WR) })
 			}
@@ -287,12 +287,12 @@ func (h *helped) kill() {
 
 func (h *helped) terminate() { h.channel.Write([]byte{helper.Terminate}) }
 
-// exited waits for the end of the program, and ends what is left of the tree.
+// exited waits until the program has ended, and ends the rest of the tree.
 func (h *helped) exited() (Exit, bool) {
 	m, err := h.receive()
 	close(h.done)
 	if h.cgroup != nil {
-		h.cgroup.kill() // whoever is left may hold the output open
+		h.cgroup.kill() // a process that is left may keep the output open
 	}
 	if err != nil {
 		return Exit{}, false
@@ -307,7 +307,7 @@ func (h *helped) exited() (Exit, bool) {
 	return e, true
 }
 
-// release frees what the process had.
+// release frees the process's resources.
 func (h *helped) release() error {
 	err := h.channel.Close()
 	if h.cgroup != nil {

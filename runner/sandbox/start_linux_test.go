@@ -40,10 +40,10 @@ func TestExit(t *testing.T) {
 	}
 }
 
-// TestEnvironment: what a program sees of the world around it.
+// TestEnvironment: a program sees only the environment and the descriptors that it was given.
 func TestEnvironment(t *testing.T) {
 	t.Setenv("DAYBOOK_TEST_SECRET", "of the runner")
-	stray, err := os.Open("/dev/null") // as a runner inherits descriptors from what has started it
+	stray, err := os.Open("/dev/null") // a descriptor that a runner could inherit from its parent
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestEnvironment(t *testing.T) {
 		if _, err := io.Copy(w, read); err != nil {
 			t.Fatal(err)
 		}
-		// Descriptor 4 is ls's own.
+		// ls itself opens descriptor 4.
 		want := "A=1\nPATH=/usr/local/bin:/usr/bin:/bin\n" + dir + "\ninput\n0\n1\n2\n3\n4\nan argument\nwith a line break\n"
 		out, status, _ := strings.Cut(result.out, "CapEff:")
 		if out != want {
@@ -85,7 +85,7 @@ func TestEnvironment(t *testing.T) {
 	})
 }
 
-// TestPIDNamespace: a program sees its own processes only.
+// TestPIDNamespace: a program sees only its own processes.
 func TestPIDNamespace(t *testing.T) {
 	s := ofKind(t, namespace)
 	if !s.tree.mountProc {
@@ -98,7 +98,7 @@ func TestPIDNamespace(t *testing.T) {
 	}
 }
 
-// TestTheHelperCannotBeDebugged: otherwise a program could leave landlock through it.
+// TestTheHelperCannotBeDebugged: a program that could debug the helper could leave landlock.
 func TestTheHelperCannotBeDebugged(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *Sandbox) {
 		r := run(t, s, inRole(t, "attach"))
@@ -192,7 +192,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestLargeOutputs: what is written to both outputs and read from the input at once is larger than all buffers.
+// TestLargeOutputs: both outputs and the input, used at the same time, are larger than all buffers.
 func TestLargeOutputs(t *testing.T) {
 	const size = 32 << 20
 	eachKind(t, func(t *testing.T, s *Sandbox) {
@@ -202,7 +202,7 @@ func TestLargeOutputs(t *testing.T) {
 			io.Copy(inWriter, io.LimitReader(zeros{}, size))
 			inWriter.Close()
 		}()
-		// A shell gives a process in the background no input.
+		// A shell starts background processes without its input.
 		c := shell("exec 3<&0; cat <&3 >&2 & head -c 33554432 /dev/zero; wait")
 		c.Stdin, c.Stdout, c.Stderr = in, &out, &errs
 		if r := run(t, s, c); !r.OK() || out != size || errs != size {
@@ -225,7 +225,7 @@ func (zeros) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestAFullOutput: a writer that returns an error ends the output, and the program with its next write.
+// TestAFullOutput: if a writer returns an error, the program ends with its next write.
 func TestAFullOutput(t *testing.T) {
 	s := ofKind(t, kinds[0])
 	full := errors.New("full")
@@ -244,7 +244,7 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
-// TestAnInputThatIsNotRead: the end of the program ends the copy of its input.
+// TestAnInputThatIsNotRead: the copy of the input ends when the program ends.
 func TestAnInputThatIsNotRead(t *testing.T) {
 	c := shell("exit 0")
 	c.Stdin = zeros{}

@@ -6,14 +6,14 @@ import (
 	"sync"
 )
 
-// A process gets its Pdeathsig when the thread that has started it ends, not when the whole runner does. So one thread
-// starts all processes, and lives as long as the runner. Go starts one process at a time anyway.
+// The kernel sends a process its Pdeathsig when the thread that started it ends, not when the whole runner ends. So one
+// thread starts all processes, and lives as long as the runner. Go starts only one process at a time anyway.
 var (
 	starter sync.Once
 	starts  = make(chan func())
 )
 
-// startOnThread starts a command on the thread that lives as long as the runner.
+// startOnThread starts a command on that thread.
 func startOnThread(cmd *exec.Cmd) error {
 	starter.Do(func() {
 		go func() {

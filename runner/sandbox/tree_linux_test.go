@@ -14,8 +14,8 @@ import (
 	"github.com/daybookq/daybook/internal/testkit"
 )
 
-// treeOfSeven starts seven processes, each of which has the mark in its arguments: the program, a child, one in a
-// session of its own, one that ignores SIGHUP, one whose parent has ended, and one that has all of this, ignores SIGTERM
+// treeOfSeven starts seven processes, each with the mark in its arguments: the program, a child, one in a new session,
+// one that ignores SIGHUP, one whose parent has ended, and one with all of these properties that also ignores SIGTERM
 // and has a child.
 const treeOfSeven = `
 sleep 1000 "$0" &
@@ -25,7 +25,7 @@ nohup sleep 1000 "$0" >/dev/null 2>&1 &
 (setsid sh -c 'trap "" TERM HUP INT; sleep 1000 "$0"; :' "$0" &)
 `
 
-// mark returns a text that no other process has among its arguments. sleep accepts it as a number of seconds.
+// mark returns a text that no other process has in its arguments. sleep accepts it as a number of seconds.
 func mark() string {
 	const digits = "0123456789"
 	text := []byte("0." + rand.Text())
@@ -35,7 +35,7 @@ func mark() string {
 	return string(text)
 }
 
-// startTree starts the seven processes and waits until all of them run.
+// startTree starts the seven processes, and waits until all of them run.
 func startTree(t *testing.T, s *Sandbox, then string) (*Process, string) {
 	t.Helper()
 	need(t, "setsid", "nohup", "sleep")
@@ -57,7 +57,7 @@ func awaitTree(t *testing.T, m string) {
 	testkit.Eventually(t, "seven processes run", func() bool { return len(marked(t, m)) == 7 })
 }
 
-// gone fails the test if a process of a tree is left.
+// gone fails the test if a process of a tree still runs.
 func gone(t *testing.T, m string) {
 	t.Helper()
 	if left := marked(t, m); len(left) > 0 {
@@ -65,7 +65,7 @@ func gone(t *testing.T, m string) {
 	}
 }
 
-// endMarked ends what is left of a tree after a test that has failed.
+// endMarked ends the rest of a tree after a failed test.
 func endMarked(t *testing.T, m string) {
 	for _, line := range marked(t, m) {
 		name, _, _ := strings.Cut(strings.TrimPrefix(line, "/proc/"), " ")
@@ -89,7 +89,7 @@ func TestKillEndsTheTree(t *testing.T) {
 	})
 }
 
-// TestKillEndsAStoppedTree: the program cannot react.
+// TestKillEndsAStoppedTree: Kill works even if the program is stopped and cannot react.
 func TestKillEndsAStoppedTree(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *Sandbox) {
 		p, m := startTree(t, s, "kill -STOP $$")
@@ -129,7 +129,7 @@ func TestTheTreeEndsWithItsProgram(t *testing.T) {
 	})
 }
 
-// TestTerminate: the program can end by itself, and those that do not react end with it.
+// TestTerminate: the program can end itself after Terminate, and descendants that do not react end with it.
 func TestTerminate(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *Sandbox) {
 		p, m := startTree(t, s, `trap 'exit 4' TERM; wait`)
@@ -141,7 +141,7 @@ func TestTerminate(t *testing.T) {
 	})
 }
 
-// TestALateHandshakeEndsTheTree: the helper has started the program, and says so too late.
+// TestALateHandshakeEndsTheTree: if the helper reports too late that the program runs, the tree ends.
 func TestALateHandshakeEndsTheTree(t *testing.T) {
 	need(t, "setsid", "nohup", "sleep")
 	eachKind(t, func(t *testing.T, s *Sandbox) {
@@ -166,7 +166,7 @@ func TestALateHandshakeEndsTheTree(t *testing.T) {
 	})
 }
 
-// TestTheTreeEndsWithTheRunner kills the process that has started the tree.
+// TestTheTreeEndsWithTheRunner kills the process that started the tree.
 func TestTheTreeEndsWithTheRunner(t *testing.T) {
 	need(t, "setsid", "nohup", "sleep")
 	eachKind(t, func(t *testing.T, s *Sandbox) {
@@ -208,7 +208,7 @@ func TestTheTreeEndsWithTheRunner(t *testing.T) {
 	})
 }
 
-// runnerRole starts the tree and waits to be killed. Its own arguments do not have the mark.
+// runnerRole starts the tree and waits to be killed. Its arguments do not contain the mark.
 func runnerRole(args []string) error {
 	s, err := newSandbox(kind(args[0]))
 	if err != nil {
@@ -222,8 +222,8 @@ func runnerRole(args []string) error {
 	return errors.New("the tree ended before its runner")
 }
 
-// TestAProgramKillsTheHelper: process 1 of a PID namespace gets no signals from inside. In a cgroup the tree ends with the
-// helper, whoever ends that.
+// TestAProgramKillsTheHelper: process 1 of a PID namespace gets no signals from inside. In a cgroup the tree ends with
+// the helper, whatever ends the helper.
 func TestAProgramKillsTheHelper(t *testing.T) {
 	t.Run(string(namespace), func(t *testing.T) {
 		s := ofKind(t, namespace)
@@ -244,7 +244,7 @@ func TestAProgramKillsTheHelper(t *testing.T) {
 	})
 }
 
-// TestNoSandbox: with mode Off, the process group ends, and nothing waits for what has left it.
+// TestNoSandbox: with mode Off, the process group ends, and Wait does not wait for processes that have left it.
 func TestNoSandbox(t *testing.T) {
 	s, err := New(Off)
 	if err != nil {
@@ -270,7 +270,7 @@ func TestNoSandbox(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if exit, err := p.Wait(); exit.Code != 5 || err != nil { // after copyWait it would be exec.ErrWaitDelay
+	if exit, err := p.Wait(); exit.Code != 5 || err != nil { // after copyWait, err would be exec.ErrWaitDelay
 		t.Errorf("%v, %v: Wait waits for the rest of the group", exit, err)
 	}
 	testkit.Eventually(t, "no process is left", func() bool { return len(marked(t, m)) == 0 })

@@ -4,18 +4,18 @@ package helper
 
 import "syscall"
 
-// Variable is the environment variable of the helper. Its value does not matter.
+// Variable is the environment variable that makes a process the helper. Its value is ignored.
 const Variable = "DAYBOOK_SANDBOX_HELPER"
 
 // Channel is the helper's descriptor of the socket that it shares with the runner. The runner sends the settings, and
 // then requests of one byte each. The helper answers with messages. The end of the socket means that the runner is gone
-// or that everything shall end.
+// or that the helper must end everything.
 const Channel = 3
 
 // Terminate is the request to send SIGTERM to the program and its process group.
 const Terminate = 'T'
 
-// readFull fills b from the channel, and reports whether it could.
+// readFull fills b from the channel, and reports whether it succeeded.
 func readFull(b []byte) bool {
 	for len(b) > 0 {
 		n, err := syscall.Read(Channel, b)
@@ -45,7 +45,7 @@ func readSettings(s *Settings) bool {
 	return readFull(b) && s.Decode(b)
 }
 
-// send sends a message. There is nothing to do if nobody reads it any more.
+// send sends a message. It ignores errors, which mean that nobody reads the channel any more.
 func send(m Message) {
 	encoded := m.Encode()
 	for b := encoded[:]; len(b) > 0; {

@@ -13,11 +13,11 @@ func init() {
 	}
 }
 
-// Probe is the path of a program that the helper does not start: it reports that one has run and ended with 0.
+// Probe is a path for which the helper starts no program, but reports that one has run and ended with status 0.
 const Probe = ""
 
-// run is the life of the helper. Package initialization runs on the main thread, and so does all of this but the
-// answers to requests.
+// run is the life of the helper. Package initialization runs on the main thread, and so does everything here except
+// answer.
 func run() {
 	var s Settings
 	if !readSettings(&s) {
@@ -43,12 +43,12 @@ func run() {
 		sweep()
 	}
 	send(ended)
-	// In a PID namespace the kernel ends all that is left in it now. A cgroup is emptied by the runner.
+	// In a PID namespace, the kernel now ends all processes that are left. The runner empties a cgroup.
 	syscall.Exit(0)
 }
 
-// start starts the program and closes the helper's descriptors of its files: the runner must see the end of what the
-// program writes, and the program that nobody reads it.
+// start starts the program, and closes the helper's descriptors of the program's files: otherwise the runner would not
+// see the end of the program's output, and the program would not notice that nobody reads it.
 func start(s *Settings) int {
 	files := make([]uintptr, 3+s.Files)
 	for i := range files {
@@ -72,10 +72,10 @@ func start(s *Settings) int {
 
 // process is the program.
 type process struct {
-	pid atomic.Int64 // 0 once it has ended: the kernel may give its id to another
+	pid atomic.Int64 // 0 once it has ended, because the kernel may reuse its id
 }
 
-// wait waits for the end of the program, and reaps the others that become children of this process.
+// wait waits until the program has ended. It also reaps other processes that have become children of this one.
 func (p *process) wait() Message {
 	for {
 		var status syscall.WaitStatus
@@ -97,7 +97,7 @@ func (p *process) wait() Message {
 
 func micros(t syscall.Timeval) uint64 { return uint64(t.Sec)*1_000_000 + uint64(t.Usec) }
 
-// answer carries out the requests of the runner.
+// answer carries out the runner's requests.
 func (p *process) answer(s *Settings) {
 	for {
 		var request [1]byte
@@ -110,10 +110,10 @@ func (p *process) answer(s *Settings) {
 	}
 	switch {
 	case s.CgroupKill >= 0:
-		syscall.Write(int(s.CgroupKill), []byte("1")) // ends this process too
+		syscall.Write(int(s.CgroupKill), []byte("1")) // this ends the helper, too
 	case s.Sweep:
 		if pid := p.pid.Load(); pid != 0 {
-			syscall.Kill(int(pid), syscall.SIGKILL) // wait returns, and all others are ended
+			syscall.Kill(int(pid), syscall.SIGKILL) // then wait returns, and run sweeps
 		}
 	default:
 		syscall.Exit(0)

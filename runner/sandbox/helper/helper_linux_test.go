@@ -61,7 +61,7 @@ func TestMessage(t *testing.T) {
 	}
 }
 
-// TestVariable: a process that somebody starts with the variable says what it is for.
+// TestVariable: if a user starts a process with the variable, it explains the variable.
 func TestVariable(t *testing.T) {
 	exe, err := os.Executable()
 	if err != nil {

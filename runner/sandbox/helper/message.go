@@ -4,27 +4,27 @@ package helper
 
 import "syscall"
 
-// The kinds of messages.
+// Kinds of messages.
 const (
 	Running = 'R' // the program runs
 	Refused = 'E' // the program could not be started: Errno and Text
-	Ended   = 'S' // the program ended: Status and what it used
+	Ended   = 'S' // the program ended: Status and resource usage
 )
 
-// MessageBytes is the length of each message.
+// MessageBytes is the length of every message.
 const MessageBytes = 1 + 4*8 + maxText
 
 const maxText = 63
 
-// Message is what the helper reports.
+// Message is a report of the helper.
 type Message struct {
 	Kind byte
 
 	Errno syscall.Errno // of Refused
-	Text  string        // of Refused: what failed, at most 63 bytes
+	Text  string        // of Refused: the step that failed, at most 63 bytes
 
 	Status         syscall.WaitStatus // of Ended
-	UserMicros     uint64             // of Ended: time of the processor, of the program and those that it waited for
+	UserMicros     uint64             // of Ended: processor time of the program and of the processes that it waited for
 	SystemMicros   uint64
 	MaxResidentKiB uint64 // the most memory that one of these processes had
 }

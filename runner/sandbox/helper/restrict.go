@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// Numbers that package syscall lacks. They are the same on all architectures.
+// Numbers that package syscall lacks. They are equal on all architectures.
 const (
 	sysCloseRange    = 436
 	sysAddRule       = 445
@@ -35,10 +35,10 @@ func prctl(option, a, b uintptr) error {
 	return nil
 }
 
-// restrict does what the settings say to this process, and thereby to the program that it starts. The thread must be
-// the one that starts the program: landlock, no-new-privs and filters are attributes of threads.
+// restrict applies the settings to this process, and thereby to the program that it starts. It must run on the thread
+// that starts the program, because landlock, no-new-privs and filters are attributes of threads.
 func restrict(s *Settings) {
-	// The program may have the same user. It must not attach a debugger to the helper.
+	// The program may run as the same user. It must not attach a debugger to the helper.
 	if err := prctl(prSetDumpable, 0, 0); err != nil {
 		refuse("PR_SET_DUMPABLE", err)
 	}
@@ -46,7 +46,7 @@ func restrict(s *Settings) {
 		mountProc()
 	}
 	for _, l := range s.Limits {
-		// A limit above the hard one becomes the hard one, since only root may raise that.
+		// A limit above the hard limit is lowered to it, because only root may raise the hard limit.
 		var now syscall.Rlimit
 		if err := syscall.Getrlimit(int(l.Resource), &now); err != nil {
 			refuse("getrlimit", err)
@@ -82,7 +82,7 @@ func restrict(s *Settings) {
 
 // mountProc mounts a /proc that shows only the processes of this PID namespace.
 func mountProc() {
-	// Otherwise the mount could appear outside of this mount namespace too.
+	// Otherwise the mount could appear outside this mount namespace, too.
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
 		refuse("make mounts private", err)
 	}
@@ -91,19 +91,19 @@ func mountProc() {
 	}
 }
 
-// dropCapabilities leaves the program none but those in keep. Without privilege it has none, and nothing is to be done.
+// dropCapabilities takes all capabilities except keep from the program. Without privilege there are none to drop.
 func dropCapabilities(keep uint64) {
 	for c := uintptr(0); c <= lastCapability; c++ {
 		if keep&(1<<c) != 0 {
 			continue
 		}
 		if err := prctl(prCapbsetDrop, c, 0); err == syscall.EINVAL || err == syscall.EPERM {
-			break // after the last one of this kernel, or without privilege
+			break // after this kernel's last capability, or without privilege
 		} else if err != nil {
 			refuse("PR_CAPBSET_DROP", err)
 		}
 	}
-	// Ambient capabilities are those that the helper itself got in order to mount /proc.
+	// The helper got its ambient capabilities only to mount /proc.
 	if err := prctl(prCapAmbient, ambientClearAll, 0); err != nil && err != syscall.EINVAL {
 		refuse("PR_CAP_AMBIENT", err)
 	}
@@ -111,7 +111,7 @@ func dropCapabilities(keep uint64) {
 
 // restrictFiles applies a landlock ruleset.
 func restrictFiles(ruleset int, mountedProc bool, procAccess uint64) {
-	if mountedProc { // the ruleset has the /proc of the runner
+	if mountedProc { // the ruleset has the runner's /proc
 		proc, err := syscall.Open("/proc", openPath|syscall.O_CLOEXEC, 0)
 		if err != nil {
 			refuse("open /proc", err)
@@ -130,7 +130,7 @@ func restrictFiles(ruleset int, mountedProc bool, procAccess uint64) {
 	}
 }
 
-// closeOnExec keeps the helper's own descriptors, and what the runner has inherited from others, from the program.
+// closeOnExec keeps the helper's descriptors, and descriptors that the runner has inherited, from the program.
 func closeOnExec() {
 	if _, _, errno := syscall.Syscall(sysCloseRange, 3, maxOpenDescriptor, closeRangeOnExec); errno == 0 {
 		return

@@ -2,30 +2,30 @@
 
 package helper
 
-// Settings are what the helper shall do. Numbers of descriptors are those of the helper; -1 means none.
+// Settings are the runner's instructions to the helper. Descriptors are numbers in the helper; -1 means none.
 type Settings struct {
-	Path      string // of the program's file
+	Path      string // path of the program's file
 	Argv, Env []string
 	Dir       string
 
-	// Files are the first descriptor that the program gets as its descriptor 3, and their number.
+	// FirstFile is the descriptor that becomes the program's descriptor 3. Files is the number of such descriptors.
 	FirstFile, Files int64
 
-	// Ruleset is a landlock ruleset, to which the helper adds its own /proc.
+	// Ruleset is a landlock ruleset, to which the helper adds its new /proc.
 	Ruleset int64
-	// CgroupKill is the file cgroup.kill of the cgroup in which the helper and the program are.
+	// CgroupKill is the file cgroup.kill of the helper's and the program's cgroup.
 	CgroupKill int64
 
-	// MountProc mounts /proc anew, for the PID namespace of the helper. ProcAccess is what landlock allows there.
+	// MountProc mounts a new /proc for the helper's PID namespace. ProcAccess is the access that landlock allows there.
 	MountProc  bool
 	ProcAccess uint64
-	// Sweep makes the helper find and end what the program has left behind.
+	// Sweep makes the helper find and end the program's remaining descendants.
 	Sweep bool
 
-	// Capabilities is the set of those that the program may have, as bits.
+	// Capabilities is the set of capabilities that the program may keep, as bits.
 	Capabilities uint64
 	Limits       []Limit
-	// Filter is a seccomp filter: instructions of eight bytes, as the kernel has them in memory.
+	// Filter is a seccomp filter: instructions of eight bytes, in the kernel's layout.
 	Filter []uint64
 }
 
@@ -35,10 +35,11 @@ type Limit struct {
 	Value    uint64
 }
 
-// maxSettings bounds settings: the kernel accepts at most 6 MiB of arguments and environment.
+// maxSettings bounds the settings. The kernel accepts at most 6 MiB of arguments and environment.
 const maxSettings = 8 << 20
 
-// Append appends the settings as bytes: their length, numbers in eight bytes each, and texts with their length.
+// Append appends the settings as bytes: first their length, then numbers of eight bytes each, and texts with their
+// lengths.
 func (s *Settings) Append(b []byte) []byte {
 	start := len(b)
 	b = appendNumber(b, 0)
@@ -61,7 +62,7 @@ func (s *Settings) Append(b []byte) []byte {
 	return b
 }
 
-// Decode is the inverse of Append, without the length. It reports false if b is anything else.
+// Decode is the inverse of Append, without the length. It returns false if b is invalid.
 func (s *Settings) Decode(b []byte) bool {
 	d := decoder{b, true}
 	s.Path, s.Argv, s.Env, s.Dir = d.text(), d.texts(), d.texts(), d.text()
@@ -101,7 +102,7 @@ func appendTexts(b []byte, texts []string) []byte {
 	return b
 }
 
-// decoder reads what the functions above wrote. Once something is missing, ok is false and all values are zero.
+// decoder reads the encoding that the functions above write. After a missing byte, ok is false and all values are zero.
 type decoder struct {
 	b  []byte
 	ok bool
@@ -119,7 +120,7 @@ func (d *decoder) number() (n uint64) {
 	return n
 }
 
-// count reads how many values of at least size bytes follow.
+// count reads the number of following values, each of which has at least size bytes.
 func (d *decoder) count(size int) int {
 	n := d.number()
 	if n > uint64(len(d.b)/size) {

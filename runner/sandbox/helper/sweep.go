@@ -4,8 +4,8 @@ package helper
 
 import "syscall"
 
-// sweep ends all descendants of this process. A descendant whose parent has ended becomes a child of this process,
-// which is a subreaper, so none can leave.
+// sweep ends all descendants of this process. It is a subreaper, so a descendant whose parent ends becomes its child,
+// and none can escape.
 func sweep() {
 	for {
 		left := descendants(syscall.Getpid())
@@ -13,7 +13,7 @@ func sweep() {
 			syscall.Kill(pid, syscall.SIGKILL)
 		}
 		for {
-			// Wait for one child at least, if one was killed, and for what else has ended.
+			// If a process was killed, wait for at least one child, and reap all that have ended.
 			options := syscall.WNOHANG
 			if len(left) > 0 {
 				options, left = 0, nil
@@ -26,7 +26,8 @@ func sweep() {
 				return // no child is left
 			}
 			if pid == 0 {
-				// New children of a process that has just been killed. Should /proc not show them, this does not spin.
+				// A process that was just killed may have left new children. If /proc does not show them yet, this
+				// pause avoids spinning.
 				syscall.Nanosleep(&syscall.Timespec{Nsec: 1_000_000}, nil)
 				break
 			}
@@ -34,7 +35,7 @@ func sweep() {
 	}
 }
 
-// descendants returns the processes below a process, as /proc shows them.
+// descendants returns all descendants of a process that /proc shows.
 func descendants(root int) []int {
 	children := map[int][]int{}
 	for _, pid := range processes() {
