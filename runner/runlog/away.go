@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	// FirstPause is how long the first wait for a server that is away takes. Each one takes twice as long as the one before.
+	// FirstPause is the first wait for a server that is unreachable. Each further wait is twice as long.
 	FirstPause = time.Second
 	maxPause   = 30 * time.Second
 )
 
-// ServerAway reports whether an error says that the server cannot be reached, or serves no requests now.
+// ServerAway reports whether an error means that the server is unreachable or serves no requests now.
 func ServerAway(err error) bool {
 	var refused *client.Error
 	if errors.As(err, &refused) && (refused.Status == http.StatusServiceUnavailable || refused.Status == http.StatusTooManyRequests) {
@@ -25,8 +25,8 @@ func ServerAway(err error) bool {
 	return errors.Is(err, client.ErrUnavailable) || errors.Is(err, client.ErrUnknown)
 }
 
-// Patiently calls f again while its error says that the server is away, until ctx ends. It waits pause before the second
-// call.
+// Patiently calls f until it succeeds, fails with an error for which ServerAway is false, or ctx ends. It returns f's
+// last error. It waits pause before the second call.
 func Patiently(ctx context.Context, pause time.Duration, log *slog.Logger, jobID string, f func(context.Context) error) error {
 	for {
 		err := f(ctx)

@@ -10,20 +10,20 @@ import (
 	"github.com/daybookq/daybook/runner/task"
 )
 
-// file keeps what a run prints: all of it, or the beginning and the end. It takes the same memory and disk
-// however much that is.
+// file keeps a run's output: all of it, or the beginning and the end. It takes bounded memory and disk, however long
+// the output is.
 type file struct {
-	most int64 // bytes of the file
+	most int64 // most bytes of the file
 	live *live // nil if nobody follows the log
 
 	mu   sync.Mutex
 	f    *os.File
-	size int64  // of all that was printed
-	tail []byte // the end of it
-	err  error  // of f: nothing more is written to it
+	size int64  // bytes printed so far
+	tail []byte // the end of the output
+	err  error  // of writing f; after it, nothing more is written
 }
 
-// errorBytes is how much of the end of a log is the text of an error.
+// errorBytes bounds the end of a log that becomes an error's text.
 const errorBytes = 8 << 10
 
 // Write implements io.Writer. It never fails, because a full disk must not stop a container in the middle of a line.
@@ -49,8 +49,8 @@ func (l *file) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// place returns where in the file a byte of the log is, and how many bytes fit there. The first half of the file has the
-// beginning of the log. The second half is a ring.
+// place returns the place in the file of a byte of the log, and how many bytes fit there. The first half of the file
+// has the log's beginning. The second half is a ring.
 func (l *file) place(offset int64) (at, room int64) {
 	if offset < l.most {
 		return offset, l.most - offset
@@ -82,10 +82,10 @@ func (l *file) read() (io.ReadSeeker, error) {
 	}.whole(), nil
 }
 
-// parts are read one after the other.
+// parts are read one after another.
 type parts []*io.SectionReader
 
-// whole returns a reader of all parts, which can be read again.
+// whole returns a reader of all parts, which can be read repeatedly.
 func (p parts) whole() io.ReadSeeker {
 	size := int64(0)
 	for _, part := range p {
@@ -110,14 +110,14 @@ func (p parts) ReadAt(b []byte, at int64) (n int, err error) {
 			return n, nil
 		}
 		if at += int64(some); at < part.Size() {
-			return n, io.ErrUnexpectedEOF // the file is shorter than it was
+			return n, io.ErrUnexpectedEOF // the file was truncated
 		}
 		at = 0
 	}
 	return n, io.EOF
 }
 
-// end returns the end of the log as the text of an error.
+// end returns the log's end as the text of an error.
 func (l *file) end() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

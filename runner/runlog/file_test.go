@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// TestLogFile: logs of all lengths around the bound, written in random parts, against the text that they should be.
+// TestLogFile: logs of all lengths around the bound, written in random parts, are compared with the expected text.
 func TestLogFile(t *testing.T) {
 	seed := rand.Uint64()
 	chance := rand.New(rand.NewPCG(seed, 1))
@@ -46,7 +46,7 @@ func TestLogFile(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// It can be read again, from anywhere.
+			// The log can be read again, from any position.
 			from := chance.Int64N(int64(len(got)) + 1)
 			if _, err := reader.Seek(from, io.SeekStart); err != nil {
 				t.Fatal(err)
@@ -74,7 +74,7 @@ func TestLogFile(t *testing.T) {
 	}
 }
 
-// TestLogOnFullDisk: a log that cannot be written loses its text, and stops nobody.
+// TestLogOnFullDisk: a log that cannot be written loses its text, but does not stop the run.
 func TestLogOnFullDisk(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_RDWR, 0)
 	if err != nil {
@@ -90,7 +90,7 @@ func TestLogOnFullDisk(t *testing.T) {
 	}
 }
 
-// sentParts keeps what a live log sends.
+// sentParts records the parts that a live log sends.
 type sentParts struct {
 	mu      sync.Mutex
 	offsets []int64
@@ -110,8 +110,8 @@ func (p *sentParts) Append(_ context.Context, _, _ string, offset int64, b []byt
 	return nil
 }
 
-// TestLive: what is printed faster than it can be sent is left out, and offsets say so. Errors are not repeated all the
-// time.
+// TestLive: text that is printed faster than it can be sent is left out, and the offsets show it. After an error,
+// sending pauses.
 func TestLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := &sentParts{}

@@ -15,19 +15,19 @@ import (
 	"github.com/daybookq/daybook/client"
 )
 
-// MinBytes is the least that a log is bounded to.
+// MinBytes is the smallest bound of a log.
 const MinBytes = 64 << 10
 
-// keepTimeout bounds the storing of a log.
+// keepTimeout bounds the time to store a log.
 const keepTimeout = 5 * time.Minute
 
-// Blobs stores bytes under the digest of their content. The address is that of the blob. The reader is an io.Seeker, too.
+// Blobs stores a blob, and returns its address, which is the digest of its content. The reader is also an io.Seeker.
 type Blobs interface {
 	Put(ctx context.Context, client string, r io.Reader) (address string, err error)
 }
 
-// Logs gets what a run prints. offset is that of p in the log. Parts may be missing, if Append is slower than the run. A
-// run goes on after an error.
+// Logs receives a run's output. offset is the position of p in the log. If Append is slower than the run, parts are
+// missing. An error does not end the run.
 type Logs interface {
 	Append(ctx context.Context, jobID, claimID string, offset int64, p []byte) error
 }
@@ -35,29 +35,29 @@ type Logs interface {
 // Keeper keeps the logs of runs.
 type Keeper struct {
 	Blobs Blobs         // nil: logs are not stored
-	Logs  Logs          // nil: nothing is sent while a run goes on
-	Pause time.Duration // the first wait for a server that is away; 0 means FirstPause
+	Logs  Logs          // nil: nothing is sent during a run
+	Pause time.Duration // the first wait for an unreachable server; 0 means FirstPause
 	Log   *slog.Logger  // nil: nothing is logged
 
 	printed, kept atomic.Int64
 }
 
-// Bytes returns how much was printed in the logs that have ended, and how much of it was stored.
+// Bytes returns how many bytes were printed to the logs that have ended, and how many of them were stored.
 func (k *Keeper) Bytes() (printed, kept int64) { return k.printed.Load(), k.kept.Load() }
 
-// Log is the log of a run. Write may be called from several goroutines, until Keep.
+// Log is the log of a run. Several goroutines may call Write until Keep is called.
 type Log struct {
 	keeper *Keeper
 	job    *client.Job
 	file   *file
-	live   *live // nil if nobody is sent the text
+	live   *live // nil if the text is not sent
 
 	sending sync.WaitGroup
 	ending  sync.Once
 }
 
-// Begin begins the log of a run, with at most so many bytes. ctx ends when nobody waits for the result of the run any more.
-// The text is kept in dir or, if that is "", in a file without a name. The caller calls Close.
+// Begin begins the log of a run, of at most most bytes. ctx ends when nobody waits for the run's result any more. The
+// text is kept in dir or, if dir is "", in an unlinked file. The caller must call Close.
 func (k *Keeper) Begin(ctx context.Context, j *client.Job, most int64, dir string) (*Log, error) {
 	l := &Log{keeper: k, job: j}
 	if k.Logs != nil {
@@ -74,27 +74,27 @@ func (k *Keeper) Begin(ctx context.Context, j *client.Job, most int64, dir strin
 	return l, nil
 }
 
-// createFile creates the file of a log. Without a directory, it has no name where the system lets one remove an open file.
+// createFile creates the file of a log, and unlinks it where the system allows that for an open file.
 func createFile(dir string) (*os.File, error) {
 	f, err := os.CreateTemp(dir, "daybook-log-*")
 	if err != nil {
 		return nil, err
 	}
-	os.Remove(f.Name()) // on some systems only Close can
+	os.Remove(f.Name()) // on some systems only Close can remove it
 	return f, nil
 }
 
 // Write implements io.Writer. It never fails.
 func (l *Log) Write(p []byte) (int, error) { return l.file.Write(p) }
 
-// Tail returns the end of the text, as the text of an error.
+// Tail returns the end of the output as the text of an error.
 func (l *Log) Tail() string { return l.file.end() }
 
-// Bytes returns how much was printed.
+// Bytes returns how many bytes were printed.
 func (l *Log) Bytes() int64 { return l.file.bytes() }
 
-// Keep stores the log, and returns the address of the blob. An empty log has no blob. An error is logged, and the address
-// is "" then.
+// Keep stores the log as a blob and returns its address. The address is "" if the log is empty, or if it could not be
+// stored, which Keep logs.
 func (l *Log) Keep(ctx context.Context) (address string) {
 	k := l.keeper
 	if k.Blobs == nil || l.Bytes() == 0 {
@@ -123,7 +123,7 @@ func (l *Log) Keep(ctx context.Context) (address string) {
 	return address
 }
 
-// Close sends the rest of the text, and removes the file. No Write follows. Later calls do nothing.
+// Close sends the rest of the text, and removes the file. No Write may follow. Later calls do nothing.
 func (l *Log) Close() (err error) {
 	l.ending.Do(func() {
 		l.keeper.printed.Add(l.Bytes())

@@ -15,7 +15,7 @@ import (
 	"github.com/daybookq/daybook/client"
 )
 
-// puts keeps what is stored. It reads some bytes and fails as long as there are errors.
+// puts stores blobs for tests. While errs has errors, it reads a few bytes and fails.
 type puts struct {
 	errs  []error
 	calls int
@@ -35,7 +35,7 @@ func (p *puts) Put(_ context.Context, _ string, r io.Reader) (string, error) {
 	return "sha256:x", err
 }
 
-// TestKeep: a log is stored from its beginning when the server is back. Other errors, and the end of the wait, lose it.
+// TestKeep: when the server is reachable again, the whole log is stored. Other errors, and the time-out, lose the log.
 func TestKeep(t *testing.T) {
 	away := fmt.Errorf("the test: %w", client.ErrUnavailable)
 	var always []error
@@ -96,7 +96,7 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// TestKeepWithoutServer: a log without a place to go costs nothing, and its end is known.
+// TestKeepWithoutServer: a log that is neither sent nor stored still has a Tail.
 func TestKeepWithoutServer(t *testing.T) {
 	k := &Keeper{}
 	l, err := k.Begin(t.Context(), &client.Job{}, MinBytes, t.TempDir())

@@ -7,29 +7,29 @@ import (
 )
 
 const (
-	liveBytes   = 256 << 10              // that wait to be sent; the oldest are dropped
+	liveBytes   = 256 << 10              // most bytes that wait; the oldest are dropped
 	liveEvery   = 200 * time.Millisecond // between two parts
-	liveTimeout = 5 * time.Second        // of a part
+	liveTimeout = 5 * time.Second        // to send a part
 	livePause   = 10 * time.Second       // after an error
 )
 
-// live sends what a run prints to Logs, as far as Logs is fast enough.
+// live sends a run's output to Logs, as much of it as Logs can take in time.
 type live struct {
 	to             Logs
 	jobID, claimID string
 	changed        chan struct{} // capacity 1
-	ended          chan struct{} // closed when nothing more is added
+	ended          chan struct{} // closed after the last add
 
 	mu      sync.Mutex
 	waiting []byte
-	offset  int64 // of waiting in the log
+	offset  int64 // position of waiting in the log
 }
 
 func newLive(to Logs, jobID, claimID string) *live {
 	return &live{to: to, jobID: jobID, claimID: claimID, changed: make(chan struct{}, 1), ended: make(chan struct{})}
 }
 
-// add adds a part of the log. It does not wait.
+// add adds a part of the log. It does not block.
 func (l *live) add(offset int64, p []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -48,7 +48,7 @@ func (l *live) add(offset int64, p []byte) {
 	}
 }
 
-// end says that nothing more is added. run then sends what is left, and returns.
+// end must be called after the last add. run then sends the rest and returns.
 func (l *live) end() { close(l.ended) }
 
 // run sends parts until end is called or ctx ends.
@@ -76,7 +76,7 @@ func (l *live) run(ctx context.Context) {
 	}
 }
 
-// send sends what waits. It reports false after an error, which loses the part.
+// send sends the waiting text. It returns false after an error, which loses the text.
 func (l *live) send(ctx context.Context) bool {
 	l.mu.Lock()
 	p, offset := l.waiting, l.offset

@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// Allow is a list of addresses that requests may go to though they are not public. A nil *Allow is empty.
+// Allow is a list of addresses that requests may go to although they are not public. A nil *Allow is empty.
 type Allow struct {
 	names     map[string]bool // host, or host:port
 	prefixes  []netip.Prefix
 	addrPorts map[netip.AddrPort]bool
 }
 
-// ParseAllow reads a list whose entries are a host name, an IP address, either of them with a port, or a range of
-// addresses like 10.1.0.0/16. A host name allows all addresses that the name has when it is dialled.
+// ParseAllow parses a list. Each entry is a host name or an IP address, with or without a port, or a range of addresses
+// such as 10.1.0.0/16. A host name allows every address that it resolves to when the runner connects.
 func ParseAllow(list []string) (*Allow, error) {
 	a := &Allow{names: map[string]bool{}, addrPorts: map[netip.AddrPort]bool{}}
 	for _, entry := range list {
@@ -69,7 +69,7 @@ func (a *Allow) add(entry string) error {
 	return nil
 }
 
-// isName reports whether a host may be the name of a host, in ASCII. A name whose last label is a number is not one:
+// isName reports whether host may be a host name, in ASCII. A name whose last label is a number is not one, because
 // programs read 127.1 as an address.
 func isName(host string) bool {
 	host = plainName(host)
@@ -88,13 +88,13 @@ func isName(host string) bool {
 // plainName returns a host name in the form in which names are compared.
 func plainName(host string) string { return strings.ToLower(strings.TrimSuffix(host, ".")) }
 
-// name reports whether the list has a host name.
+// name reports whether the list contains a host name.
 func (a *Allow) name(host, port string) bool {
 	host = plainName(host)
 	return a != nil && (a.names[host] || a.names[host+":"+port])
 }
 
-// address reports whether the list has an IP address.
+// address reports whether the list contains an IP address.
 func (a *Allow) address(to netip.AddrPort) bool {
 	if a == nil {
 		return false

@@ -12,7 +12,7 @@ import (
 	"github.com/daybookq/daybook/runner/task"
 )
 
-// runBatch makes one request for all tasks whose payloads are lines.
+// runBatch sends one request for all tasks whose payloads are single lines.
 func (e *Executor) runBatch(tasks []*task.Task) {
 	var body []byte
 	sent := make([]*task.Task, 0, len(tasks))
@@ -48,8 +48,8 @@ func (e *Executor) runBatch(tasks []*task.Task) {
 	e.readAnswers(ctx, res, w)
 }
 
-// readAnswers ends each task as soon as its line has arrived, and the last one at the end of the body. The status makes
-// no difference to lines, as with miniq. It is part of the error of a task without a valid line.
+// readAnswers ends each task as soon as its line has arrived, and the last task at the end of the body. As with miniq,
+// lines count whatever the status is. The status is part of the error of a task without a valid line.
 func (e *Executor) readAnswers(ctx context.Context, res *http.Response, w *waiting) {
 	after := retryAfter(res.Header, time.Now())
 	end := func(a answers.Answer) {
@@ -65,7 +65,7 @@ func (e *Executor) readAnswers(ctx context.Context, res *http.Response, w *waiti
 	if err := lines.Read(http.MaxBytesReader(nil, res.Body, e.mostBeside+int64(len(w.tasks))*e.mostOutput), end); err != nil {
 		answered := lines.Answered()
 		if _, tooLong := errors.AsType[*http.MaxBytesError](err); tooLong && lines.Dropped() > 0 {
-			lines.Finish(end) // an answer without an end fails its own job only
+			lines.Finish(end) // an endless answer fails only its own job
 		}
 		if lines.Answered() == answered {
 			w.endRest(failure(ctx, err, true))
@@ -81,15 +81,15 @@ func (e *Executor) readAnswers(ctx context.Context, res *http.Response, w *waiti
 	}
 }
 
-// waiting are the tasks that wait for the answer to one request. A task whose context ends is given back and waits no
-// more. When no task waits, the request is cancelled.
+// waiting has the tasks that wait for the answer to one request. A task whose context ends is given back and no longer
+// waits. When no task waits, the request is cancelled.
 type waiting struct {
 	tasks  []*task.Task
-	next   int           // of tasks: the next to be answered
-	stops  []func() bool // of tasks: ends the watch of its context, and reports whether the context has not ended
+	next   int           // index of the next task to be answered
+	stops  []func() bool // per task: stops watching its context; false if the context has ended
 	left   atomic.Int64  // tasks that wait
 	cancel context.CancelFunc
-	ended  sync.WaitGroup // calls for contexts that ended
+	ended  sync.WaitGroup // one per task that has not ended
 }
 
 func newWaiting(tasks []*task.Task, cancel context.CancelFunc) *waiting {
@@ -123,7 +123,7 @@ func (w *waiting) endNext(end task.End) {
 	}
 }
 
-// endRest ends all tasks that have no answer.
+// endRest ends all tasks without an answer.
 func (w *waiting) endRest(end task.End) {
 	for w.next < len(w.tasks) {
 		w.endNext(end)

@@ -22,7 +22,7 @@ func texts(payloads ...string) (jobs []*client.Job) {
 	return jobs
 }
 
-// TestThousandInBatches: miniq's own test. 1,000 jobs in batches of 100, each with a line of its own.
+// TestThousandInBatches: miniq's own test. 1,000 jobs in batches of 100, one line per job.
 func TestThousandInBatches(t *testing.T) {
 	var mu sync.Mutex
 	requests := 0
@@ -197,7 +197,7 @@ func TestBatchCreates(t *testing.T) {
 	}
 }
 
-// TestBatchAtOnce: a task ends when its line has arrived, while the others wait.
+// TestBatchAtOnce: a task ends when its line arrives, while later tasks still wait.
 func TestBatchAtOnce(t *testing.T) {
 	next := make(chan string)
 	e := executor(t, web(t, func(w http.ResponseWriter, r *http.Request) {
@@ -224,8 +224,8 @@ func TestBatchAtOnce(t *testing.T) {
 	want(t, got.list[2], "error", 500, "last")
 }
 
-// TestBatchContexts: a task whose context ends is given back at once, and the others get their answers. When no task
-// waits any more, the request is cancelled.
+// TestBatchContexts: a task whose context ends is given back immediately, and the remaining tasks get their answers.
+// When no task waits any more, the request is cancelled.
 func TestBatchContexts(t *testing.T) {
 	arrived, answer, left := make(chan struct{}, 1), make(chan struct{}), make(chan struct{}, 1)
 	e := executor(t, web(t, func(w http.ResponseWriter, r *http.Request) {
@@ -265,7 +265,7 @@ func TestBatchContexts(t *testing.T) {
 		}
 	})
 	<-arrived
-	var waits ends // for its turn
+	var waits ends // it waits for its turn
 	waiting, stopWaiting := context.WithCancel(t.Context())
 	second := waits.tasks(waiting, texts("d", "e"))
 	running.Go(func() { e.Run(second) })

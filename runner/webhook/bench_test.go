@@ -27,7 +27,7 @@ server.listen(0, "127.0.0.1", () => console.log("http://127.0.0.1:" + server.add
 process.stdin.on("end", () => process.exit(0)).resume()
 `
 
-// startNode starts a server in node, which ends with its standard input.
+// startNode starts a server in node, which ends when its standard input ends.
 func startNode(b *testing.B) string {
 	b.Helper()
 	if _, err := exec.LookPath("node"); err != nil {
@@ -56,7 +56,7 @@ func startNode(b *testing.B) string {
 	return strings.TrimSpace(line)
 }
 
-// BenchmarkJobs runs jobs by a server in node, as 10 callers that each run one batch after another.
+// BenchmarkJobs runs jobs with a server in node: 10 callers each run one batch after another.
 func BenchmarkJobs(b *testing.B) {
 	for _, c := range []struct {
 		batch bool
@@ -69,7 +69,7 @@ func BenchmarkJobs(b *testing.B) {
 	}
 }
 
-// BenchmarkOverhead is the same with a server in this process, which takes about half of the time.
+// BenchmarkOverhead does the same with a server in this process, which takes about half of the time.
 func BenchmarkOverhead(b *testing.B) {
 	answer := strings.Repeat("200\n", 100)
 	to := web(b, func(w http.ResponseWriter, r *http.Request) {

@@ -25,13 +25,13 @@ func forever(c net.Conn, text string) {
 	}
 }
 
-// begins reports whether an error text has the beginning of want, up to its first space, and the rest of it somewhere.
+// begins reports whether an error text begins with want up to its first space, and contains the rest of want.
 func begins(text, want string) bool {
 	code, rest, _ := strings.Cut(want, " ")
 	return strings.HasPrefix(text, code) && strings.Contains(text, rest)
 }
 
-// TestBrokenAnswers: servers that answer with something else than a complete HTTP response.
+// TestBrokenAnswers: servers whose answer is not a complete HTTP response.
 func TestBrokenAnswers(t *testing.T) {
 	const ok = "HTTP/1.1 200 OK\r\n"
 	var cases sync.WaitGroup // at the same time, because some take as long as their time-out
@@ -39,7 +39,7 @@ func TestBrokenAnswers(t *testing.T) {
 	wait := func(c net.Conn) { io.Copy(io.Discard, c) } // until the other side hangs up
 	for name, c := range map[string]struct {
 		serve         func(c net.Conn)
-		single, batch string // the code of the error text, and a part of what follows
+		single, batch string // the error text's code, and a part of the rest
 	}{
 		"closed at once":            {func(c net.Conn) {}, "ECONNRESET: EOF", "ECONNRESET: EOF"},
 		"reset":                     {func(c net.Conn) { c.(*net.TCPConn).SetLinger(0) }, "ECONNRESET: ", "ECONNRESET: "},
@@ -66,7 +66,7 @@ func TestBrokenAnswers(t *testing.T) {
 				to := rawWeb(t, c.serve)
 				options := handler.Options{InlineBytes: 1000, OutputBytes: 1000, TimeoutMs: 60_000}
 				if strings.Contains(c.single+c.batch, "TIMEDOUT") {
-					options.TimeoutMs = 2_000 // far more than what arrives at all takes
+					options.TimeoutMs = 2_000 // far longer than the part that arrives takes
 				}
 				end := run(t, t.Context(), executor(t, to, options), newJob(1, "a"))[0]
 				code := "error"
@@ -83,7 +83,7 @@ func TestBrokenAnswers(t *testing.T) {
 				list := run(t, t.Context(), executor(t, to, options), newJob(1, "a"), newJob(2, "b"), newJob(3, "c"))
 				for i, end := range list {
 					if i == 0 && end.Code == "ok" {
-						continue // its line arrived in full
+						continue // its whole line arrived
 					}
 					if end.Code != "error" || !begins(end.Error, c.batch) {
 						t.Errorf("batch, task %d: %s %.300s, not %s", i, end.Code, end.Error, c.batch)
@@ -98,7 +98,7 @@ func TestBrokenAnswers(t *testing.T) {
 	}
 }
 
-// TestEndlessBatchAnswers: the answer to a batch is bounded. Lines that arrived before count.
+// TestEndlessBatchAnswers: the answer to a batch is bounded. Lines that arrived before the bound count.
 func TestEndlessBatchAnswers(t *testing.T) {
 	for name, endless := range map[string]string{"comments": "# a comment\n", "one line": strings.Repeat("a", 1<<10), "jobs": "J: a|" + strings.Repeat("b", 1<<10) + "\n", "lines": "200\n"} {
 		to := rawWeb(t, func(c net.Conn) {
@@ -116,8 +116,8 @@ func TestEndlessBatchAnswers(t *testing.T) {
 	}
 }
 
-// TestLongBatchAnswers: an output of more than options.output_bytes fails its own job, also if its line never ends. Outputs of
-// any allowed length do not count for the bound of the body.
+// TestLongBatchAnswers: an output longer than options.output_bytes fails its own job, even if its line never ends.
+// Outputs of an allowed length do not count against the body's bound.
 func TestLongBatchAnswers(t *testing.T) {
 	const most = 6 << 20
 	output := strings.Repeat("o", most)
@@ -148,7 +148,7 @@ func TestLongBatchAnswers(t *testing.T) {
 	}
 }
 
-// TestNoServer: nobody listens, or the name is unknown.
+// TestNoServer: no server listens, or the name is unknown.
 func TestNoServer(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -173,7 +173,7 @@ func TestNoServer(t *testing.T) {
 	}
 }
 
-// TestClosedConnections: a server that closes connections it promised to keep costs no run.
+// TestClosedConnections: if a server closes connections that it promised to keep, no run fails.
 func TestClosedConnections(t *testing.T) {
 	to := rawWeb(t, func(c net.Conn) {
 		fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na")

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// dialTimeout bounds how long a connection takes to be made, for all addresses of a name together.
+// dialTimeout bounds the time to connect, for all addresses of a name together.
 const dialTimeout = 10 * time.Second
 
-// refusedError is the refusal to dial an address.
+// refusedError is returned by dials to addresses that are not allowed.
 type refusedError struct {
 	address string
 	what    string
@@ -23,11 +23,11 @@ func (e *refusedError) Error() string {
 	return fmt.Sprintf("the URL leads to %s, which is %s; to allow it, start the runner with --http-allow %[1]s", e.address, e.what)
 }
 
-// dialer makes the connections of an executor.
+// dialer makes an executor's connections.
 type dialer struct {
 	allow *Allow
-	free  net.Dialer // for names that the list has
-	check net.Dialer // for all others: checks each address before it connects
+	free  net.Dialer // for names in the list
+	check net.Dialer // for all other names: checks each address before it connects
 }
 
 func newDialer(allow *Allow) *dialer {
@@ -39,7 +39,8 @@ func newDialer(allow *Allow) *dialer {
 	return d
 }
 
-// permit returns nil if a socket may connect to an address, which is an IP address with a port.
+// permit returns nil if a socket may connect to an address, and otherwise a *refusedError. The address is an IP address
+// with a port.
 func (d *dialer) permit(address string) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -51,7 +52,7 @@ func (d *dialer) permit(address string) error {
 	return nil
 }
 
-// dial is the DialContext of the transport.
+// dial is the transport's DialContext.
 func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	if host, port, err := net.SplitHostPort(address); err == nil && d.allow.name(host, port) {
 		return d.free.DialContext(ctx, network, address)
@@ -59,13 +60,14 @@ func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 	return d.check.DialContext(ctx, network, address)
 }
 
-// DialContext connects to an address as executors do: to a public one, or one that the list has. A nil list is empty.
+// DialContext connects as executors do: only to public addresses and to addresses in the list. A nil list is empty.
 func (a *Allow) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	return newDialer(a).dial(ctx, network, address)
 }
 
-// CheckURL says why requests to a URL are refused whatever happens, or returns nil. It is for a handler that somebody may
-// still correct. A name other than localhost is not looked up: what counts are its addresses when it is dialled.
+// CheckURL returns an error if requests to a URL would always be refused, and otherwise nil. It reports the mistake
+// while somebody can still correct the handler. It does not look up names other than localhost, because only the
+// addresses at the time of a request count.
 func (s *Settings) CheckURL(text string) error {
 	to, err := url.Parse(text)
 	if err != nil {
@@ -75,7 +77,7 @@ func (s *Settings) CheckURL(text string) error {
 	if port == "" {
 		port = map[string]string{"http": "80", "https": "443"}[to.Scheme]
 	}
-	if s.Proxy != nil || s.Allow.name(host, port) { // a proxy makes the connection
+	if s.Proxy != nil || s.Allow.name(host, port) { // the proxy connects
 		return nil
 	}
 	d := newDialer(s.Allow)

@@ -14,8 +14,8 @@ import (
 	"github.com/daybookq/daybook/job/handler"
 )
 
-// answerNames is a resolver of the pure Go kind. For each lookup of an IPv4 address it calls next, which returns the zero
-// Addr for none. There are no IPv6 addresses.
+// answerNames returns a pure Go resolver. For each lookup of an IPv4 address it calls next, which returns the zero Addr
+// for no address. It answers with no IPv6 addresses.
 func answerNames(t *testing.T, next func() netip.Addr) *net.Resolver {
 	t.Helper()
 	server, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -41,7 +41,7 @@ func answerNames(t *testing.T, next func() netip.Addr) *net.Resolver {
 	}}
 }
 
-// dnsAnswer answers a query (RFC 1035, 4.1): its header and question again, and one A record.
+// dnsAnswer answers a query (RFC 1035, 4.1) with its header and question, and one A record.
 func dnsAnswer(query []byte, next func() netip.Addr) []byte {
 	end := 12
 	for query[end] != 0 { // the labels of the name
@@ -63,7 +63,7 @@ func dnsAnswer(query []byte, next func() netip.Addr) []byte {
 	return answer
 }
 
-// counting starts a server on an address that counts its requests.
+// counting starts a server at an address. It counts its requests.
 func counting(t *testing.T, address string) (port string, requests *atomic.Int64) {
 	t.Helper()
 	l, err := net.Listen("tcp4", address)
@@ -98,7 +98,7 @@ func TestRefusedAddresses(t *testing.T) {
 	}
 }
 
-// TestAllowedNames: a name in the list allows what it leads to, and nothing else allows it.
+// TestAllowedNames: a name in the list allows the addresses that it resolves to, and nothing else does.
 func TestAllowedNames(t *testing.T) {
 	port, requests := counting(t, "127.0.0.1:0")
 	resolver := answerNames(t, func() netip.Addr { return netip.MustParseAddr("127.0.0.1") })
@@ -122,8 +122,8 @@ func TestAllowedNames(t *testing.T) {
 	}
 }
 
-// TestRebinding: a name leads to a permitted address first, and to a private one when it is looked up again. Only
-// requests to the first one arrive.
+// TestRebinding: a name resolves to a permitted address first, and to a private one in a later lookup. Only requests to
+// the permitted address arrive.
 func TestRebinding(t *testing.T) {
 	port, permitted := counting(t, "127.0.0.2:0")
 	_, private := counting(t, "127.0.0.1:"+port)
@@ -134,7 +134,7 @@ func TestRebinding(t *testing.T) {
 		}
 		return netip.MustParseAddr("127.0.0.1")
 	})
-	allow, err := ParseAllow([]string{"127.0.0.2"}) // stands for a public address
+	allow, err := ParseAllow([]string{"127.0.0.2"}) // as if it were public
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestRebinding(t *testing.T) {
 	}
 }
 
-// TestRedirectToPrivate: a redirect of a permitted server to a private address is not followed.
+// TestRedirectToPrivate: a permitted server's redirect to a private address is not followed.
 func TestRedirectToPrivate(t *testing.T) {
 	port, private := counting(t, "127.0.0.1:0")
 	for _, status := range []int{301, 302, 303, 307, 308} {
@@ -166,8 +166,8 @@ func TestRedirectToPrivate(t *testing.T) {
 	}
 }
 
-// TestProxies: the environment's proxies are not used unless the runner sets them, and then a proxy is an address like
-// any other.
+// TestProxies: the environment's proxies are ignored unless the runner sets them. A proxy's address is then checked
+// like any other.
 func TestProxies(t *testing.T) {
 	port, proxied := counting(t, "127.0.0.1:0")
 	t.Setenv("HTTP_PROXY", "http://127.0.0.1:"+port)
@@ -195,12 +195,12 @@ func TestProxies(t *testing.T) {
 	}
 }
 
-// TestCheckURL: a URL is refused early if its requests would be refused, and only then. A refusal names the flag.
+// TestCheckURL: a URL is refused early if, and only if, its requests would be refused. The refusal names the flag.
 func TestCheckURL(t *testing.T) {
 	for _, c := range []struct {
 		url     string
 		allow   []string
-		refused string // what --http-allow would have to name
+		refused string // the value that --http-allow would need
 	}{
 		{"http://127.0.0.1:8025/mail", nil, "127.0.0.1:8025"},
 		{"http://127.0.0.1:8025/mail", []string{"127.0.0.1:8026", "localhost"}, "127.0.0.1:8025"},
@@ -237,7 +237,7 @@ func TestCheckURL(t *testing.T) {
 			t.Errorf("%s with %q is not refused", c.url, c.allow)
 		case !strings.HasSuffix(err.Error(), " --http-allow "+c.refused):
 			t.Errorf("%s with %q: %v", c.url, c.allow, err)
-		default: // what the refusal recommends helps
+		default: // the advice in the refusal works
 			if allow, err = ParseAllow(append(c.allow, c.refused)); err != nil {
 				t.Errorf("%s: %v", c.url, err)
 			} else if err = (&Settings{Allow: allow}).CheckURL(c.url); err != nil {
@@ -254,7 +254,7 @@ func TestCheckURL(t *testing.T) {
 	}
 }
 
-// TestRefusalText: the refusal names the address, the reason, and the way out.
+// TestRefusalText: the refusal names the address, the reason and the remedy.
 func TestRefusalText(t *testing.T) {
 	text := newDialer(nil).permit("169.254.169.254:80").Error()
 	for _, part := range []string{"169.254.169.254:80", "link-local", "--http-allow"} {

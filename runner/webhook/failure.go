@@ -13,7 +13,7 @@ import (
 	"github.com/daybookq/daybook/runner/task"
 )
 
-// The codes with which the error text of a run begins if it got no complete answer. miniq has the same ones.
+// Codes that begin the error text of a run without a complete answer. miniq uses the same codes.
 const (
 	codeRefused   = "ECONNREFUSED"
 	codeReset     = "ECONNRESET"      // closed before the end of the answer
@@ -34,15 +34,15 @@ var errnos = map[syscall.Errno]string{
 	syscall.EMFILE:       "EMFILE",
 }
 
-// timeoutError is the cause of a context that Options.TimeoutMs ended.
+// timeoutError is the cause of a context that ended because of Options.TimeoutMs.
 type timeoutError struct{ after time.Duration }
 
 func (e *timeoutError) Error() string { return fmt.Sprintf("no complete answer within %v", e.after) }
 
-// maxFailureBytes bounds the text of an error, which may quote what a server sent.
+// maxFailureBytes bounds an error's text, which may quote the server.
 const maxFailureBytes = 2 << 10
 
-// failure returns the end of a run whose request got no complete answer. answered means that its status arrived.
+// failure returns the end of a run whose request got no complete answer. answered means that the status arrived.
 func failure(ctx context.Context, err error, answered bool) task.End {
 	if refused, ok := errors.AsType[*refusedError](err); ok {
 		return task.Failed(refused.Error())

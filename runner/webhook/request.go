@@ -17,8 +17,8 @@ import (
 	"github.com/daybookq/daybook/runner/task"
 )
 
-// maxIDs is for how many jobs of a batch a request has the header Daybook-Job-Ids: 3.7 KB. Many servers refuse headers of
-// more than 8 KB.
+// maxIDs is the largest batch whose request has the header Daybook-Job-Ids: 3.7 KB. Many servers refuse headers of more
+// than 8 KB.
 const maxIDs = 100
 
 var (
@@ -26,7 +26,7 @@ var (
 	errLine = errors.New("the payload has a line break, and in a batch each payload is one line; send it as JSON, or store the handler without options.batch")
 )
 
-// contentTypes are the media types of payloads, and of lines that are payloads.
+// contentTypes are the media types of payloads. lineTypes are the media types of lines of payloads.
 var contentTypes, lineTypes = map[client.Kind]string{
 	client.None:  "text/plain; charset=utf-8",
 	client.Text:  "text/plain; charset=utf-8",
@@ -39,8 +39,8 @@ var contentTypes, lineTypes = map[client.Kind]string{
 	client.Bytes: "application/octet-stream",
 }
 
-// post sends a request and returns its answer, of which the caller closes the body. The transport follows no redirects
-// and keeps no cookies. It can send the body again: see http.Transport on Idempotency-Key.
+// post sends a request and returns its answer. The caller closes the answer's body. The transport follows no redirects
+// and keeps no cookies. It may send the body again: see http.Transport on Idempotency-Key.
 func (e *Executor) post(ctx context.Context, body []byte, header http.Header) (*http.Response, error) {
 	header["User-Agent"] = []string{e.userAgent}
 	r := &http.Request{
@@ -51,13 +51,13 @@ func (e *Executor) post(ctx context.Context, body []byte, header http.Header) (*
 	r.Body, _ = r.GetBody()
 	res, err := e.transport.RoundTrip(r.WithContext(ctx))
 	if err == nil && res.StatusCode == http.StatusSwitchingProtocols {
-		res.Body.Close() // it is the connection, not a body
+		res.Body.Close() // the body would be the connection
 		res.Body = http.NoBody
 	}
 	return res, err
 }
 
-// singleBody returns the payload of a job and a line end.
+// singleBody returns a job's payload with a line end.
 func singleBody(j *client.Job) ([]byte, error) {
 	if j.Kind == client.WASI {
 		return nil, errWASI
@@ -81,8 +81,8 @@ func singleHeader(j *client.Job) http.Header {
 	return h
 }
 
-// appendLine appends the payload of a job as one line. In JSON, line breaks can only be white space, so they become
-// spaces.
+// appendLine appends a job's payload as one line. Line breaks in JSON are always white space, so they become spaces. In
+// other payloads they are an error.
 func appendLine(b []byte, j *client.Job) ([]byte, error) {
 	if j.Kind == client.WASI {
 		return b, errWASI
@@ -102,8 +102,8 @@ func appendLine(b []byte, j *client.Job) ([]byte, error) {
 	}
 }
 
-// batchHeader returns the headers of a request for several jobs. A header of which the jobs have different values is
-// missing.
+// batchHeader returns the headers of a request for several jobs. It omits a header if the jobs have different values
+// for it.
 func batchHeader(tasks []*task.Task) http.Header {
 	ids := make([]string, len(tasks))
 	hash := sha256.New()
@@ -132,7 +132,7 @@ func batchHeader(tasks []*task.Task) http.Header {
 	return h
 }
 
-// lineKind returns the kind that all payloads of a batch can be read as.
+// lineKind returns a kind as which all payloads of a batch can be read.
 func lineKind(tasks []*task.Task) client.Kind {
 	kind := client.JSON
 	for _, t := range tasks {

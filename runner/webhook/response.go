@@ -20,16 +20,16 @@ import (
 )
 
 const (
-	// errorBodyBytes is how much of the body of an answer other than 2xx becomes the error text.
+	// errorBodyBytes bounds the part of a non-2xx answer's body that becomes the error text.
 	errorBodyBytes = 4 << 10
-	// drainBytes is how much more of such a body is read, so that the connection can be used again.
+	// drainBytes bounds the rest of the body that is read so that the connection can be reused.
 	drainBytes = 64 << 10
-	// maxRetryAfter bounds the delay that an answer asks for.
+	// maxRetryAfter bounds the delay that an answer may request.
 	maxRetryAfter = 24 * time.Hour
 )
 
-// statusCode returns the code of the outcome that follows from the status of an answer to one job. 408, 425 and 429 say
-// that the request was not carried out. Numbers without a class, like those of redirects, are retry.
+// statusCode returns the outcome's code for the status of an answer to one job. 408, 425 and 429 mean that the server
+// did not carry out the request, so they are retry. So are numbers without a class, such as redirects.
 func statusCode(status int) job.Code {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
@@ -41,12 +41,13 @@ func statusCode(status int) job.Code {
 	return job.Retry
 }
 
-// statusText names a status. The reason that the server sent with it is not used: it may be anything.
+// statusText names a status. It ignores the server's reason phrase, which may be anything.
 func statusText(status int) string {
 	return strings.TrimRight(fmt.Sprintf("HTTP %d %s", status, http.StatusText(status)), " ")
 }
 
-// endOf returns the end of the run of one job. The error is that of reading the body, if the run's end depends on it.
+// endOf returns the end of the run of one job. It returns an error if the end depends on the body and reading it
+// failed.
 func endOf(res *http.Response, mostOutput int64) (task.End, error) {
 	code := statusCode(res.StatusCode)
 	if code == job.OK {
@@ -55,7 +56,7 @@ func endOf(res *http.Response, mostOutput int64) (task.End, error) {
 	text := statusText(res.StatusCode)
 	body, err := io.ReadAll(io.LimitReader(res.Body, errorBodyBytes))
 	if err == nil {
-		io.CopyN(io.Discard, res.Body, drainBytes) // its error makes no difference to this run
+		io.CopyN(io.Discard, res.Body, drainBytes) // an error does not change this run
 	}
 	if body = bytes.TrimSpace(body); len(body) > 0 {
 		text += ": " + string(body)
@@ -89,8 +90,8 @@ func okEnd(res *http.Response, mostOutput int64) (task.End, error) {
 	return e, nil
 }
 
-// outputKind returns json for what the Content-Type calls JSON, text for UTF-8, otherwise bytes. Its error says why a body
-// that is called JSON is none: whoever reads the output would get a text where JSON is expected.
+// outputKind returns json if the Content-Type says JSON, text if the body is valid UTF-8, and otherwise bytes. It
+// returns an error if the body should be JSON and is invalid, because readers of the output would expect JSON.
 func outputKind(contentType string, body []byte) (client.Kind, error) {
 	media, _, _ := mime.ParseMediaType(contentType)
 	switch {
@@ -107,7 +108,7 @@ func outputKind(contentType string, body []byte) (client.Kind, error) {
 	return client.Bytes, nil
 }
 
-// retryAfter reads the header Retry-After, which has seconds or a date. Without a valid one it returns -1.
+// retryAfter parses the header Retry-After, which has seconds or a date. If it is missing or invalid, it returns -1.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	value := strings.TrimSpace(h.Get("Retry-After"))
 	if value == "" {
@@ -127,7 +128,7 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	return min(max(at.Sub(now), 0), maxRetryAfter)
 }
 
-// delay sets how long a job waits that runs again, unless after is negative.
+// delay sets the delay of a job that runs again, unless after is negative.
 func delay(e *task.End, after time.Duration) {
 	if after >= 0 && (e.Code == "retry" || e.Code == "error") {
 		ms := after.Milliseconds()

@@ -7,7 +7,7 @@ import (
 	"github.com/daybookq/daybook/runner/task"
 )
 
-// runSingles makes a request for each task, as many at a time as the handler may.
+// runSingles sends one request per task, as many at a time as the handler allows.
 func (e *Executor) runSingles(tasks []*task.Task) {
 	if len(tasks) == 1 {
 		e.runSingle(tasks[0])
@@ -25,8 +25,7 @@ func (e *Executor) runSingles(tasks []*task.Task) {
 	senders.Wait()
 }
 
-// runSingle makes the request for a task. A task whose context ends is given back: its server or its runner has no use
-// for the answer.
+// runSingle sends a task's request. A task whose context ends is given back, because nobody needs its answer any more.
 func (e *Executor) runSingle(t *task.Task) {
 	body, err := singleBody(t.Job)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/daybookq/daybook/job/handler"
 )
 
-// TestThousandSingles: miniq's own test. Each job is one request with its payload and a line end.
+// TestThousandSingles: miniq's own test. Each job is one request, with its payload and a line end.
 func TestThousandSingles(t *testing.T) {
 	var mu sync.Mutex
 	seen := map[string]string{}
@@ -121,7 +121,7 @@ func TestStatuses(t *testing.T) {
 	for status, hold := range map[string]bool{"101 Switching Protocols": true, "050 Low": false} {
 		to := rawWeb(t, func(c net.Conn) {
 			io.WriteString(c, "HTTP/1.1 "+status+"\r\nConnection: upgrade\r\nUpgrade: a\r\n\r\n")
-			if hold { // a connection is no body, whose end the run would wait for
+			if hold { // the run must not wait for the connection's end as if it were a body
 				io.Copy(io.Discard, c)
 			}
 		})
@@ -187,7 +187,7 @@ func TestOutputs(t *testing.T) {
 	}
 }
 
-// TestCompressed: compressed bodies are not asked for, and not expanded, so a small one cannot become a large one.
+// TestCompressed: compressed bodies are neither requested nor expanded, so a small body cannot become a large one.
 func TestCompressed(t *testing.T) {
 	bomb := []byte("\x1f\x8b\x08 not expanded \xff")
 	e := executor(t, web(t, func(w http.ResponseWriter, r *http.Request) {
@@ -200,7 +200,7 @@ func TestCompressed(t *testing.T) {
 }
 
 func TestRetryAfter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // the clock does not move
+	synctest.Test(t, func(t *testing.T) { // the clock stands still
 		now := time.Now()
 		for value, want := range map[string]time.Duration{
 			"": -1, "0": 0, " 7 ": 7 * time.Second, "86400": maxRetryAfter, "86401": maxRetryAfter, "99999999999999999999": maxRetryAfter,
@@ -228,7 +228,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// TestHTTP2: many requests share a connection of HTTP/2, and no more of them than the handler may have are under way.
+// TestHTTP2: many requests share an HTTP/2 connection, and never more run at a time than the handler allows.
 func TestHTTP2(t *testing.T) {
 	var mu sync.Mutex
 	now, most := 0, 0
@@ -269,7 +269,7 @@ func TestHTTP2(t *testing.T) {
 	want(t, run(t, t.Context(), strange, newJob(1, "a"))[0], "error", 0, "BATCH_ERROR: tls: failed to verify certificate")
 }
 
-// TestSingleContext: a task whose context ends is given back, whether its request is under way or waits for its turn.
+// TestSingleContext: a task whose context ends is given back, whether its request is running or waits for its turn.
 func TestSingleContext(t *testing.T) {
 	arrived, left := make(chan struct{}, 10), make(chan struct{}, 10)
 	e := executor(t, web(t, func(w http.ResponseWriter, r *http.Request) {
@@ -293,7 +293,7 @@ func TestSingleContext(t *testing.T) {
 		t.Error("a task was sent after its context had ended")
 	}
 
-	// A request of another batch has the only turn.
+	// Another batch's request has the only turn.
 	var first, second ends
 	one, endOne := context.WithCancel(t.Context())
 	two, endTwo := context.WithCancel(t.Context())

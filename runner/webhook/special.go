@@ -2,15 +2,15 @@ package webhook
 
 import "net/netip"
 
-// specialRange is a range of addresses that do not lead to the public internet, or not only there.
+// specialRange is a range of addresses that do not lead only to the public internet.
 type specialRange struct {
 	prefix netip.Prefix
 	what   string
 }
 
-// specialRanges are the entries of IANA's registries of special-purpose addresses (RFC 6890) that are not globally
-// reachable or carry IPv4 addresses, and addresses that a cloud answers itself. The first one that contains an address
-// counts.
+// specialRanges are the entries in IANA's registries of special-purpose addresses (RFC 6890) that are not globally
+// reachable or carry IPv4 addresses, and addresses that a cloud answers itself. The first range that contains an
+// address counts.
 var specialRanges = func() (list []specialRange) {
 	for _, r := range [][2]string{
 		{"0.0.0.0/8", "an address of this host"},
@@ -45,12 +45,12 @@ var specialRanges = func() (list []specialRange) {
 }()
 
 var (
-	globalV6 = netip.MustParsePrefix("2000::/3")     // all that IANA has allocated for unicast on the internet
+	globalV6 = netip.MustParsePrefix("2000::/3")     // all addresses that IANA has allocated for unicast on the internet
 	nat64    = netip.MustParsePrefix("64:ff9b::/96") // RFC 6052: the last 4 bytes are an IPv4 address
 )
 
-// special says why an address is not public, or returns "" for a public one. A new range of IPv6 that this list does not
-// know is not public.
+// special returns why an address is not public, or "" if it is. IPv6 ranges that this list does not know are not
+// public.
 func special(ip netip.Addr) string {
 	ip = ip.Unmap()
 	if ip.Zone() != "" {

@@ -31,8 +31,8 @@ func TestSpecial(t *testing.T) {
 	}
 }
 
-// FuzzSpecial: whatever form an IPv4 address has, it is judged alike, and nothing that the standard library calls private
-// or local is public.
+// FuzzSpecial: an IPv4 address gets the same verdict in every form, and no address that the standard library calls
+// private or local is public.
 func FuzzSpecial(f *testing.F) {
 	f.Add([]byte{127, 0, 0, 1})
 	f.Add([]byte{0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1})

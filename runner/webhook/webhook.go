@@ -14,30 +14,30 @@ import (
 )
 
 const (
-	defaultConnections = 10 // as miniq has
+	defaultConnections = 10 // as in miniq
 	defaultTimeout     = 2 * time.Minute
 
-	// maxHeaderBytes bounds the headers of an answer, with all informational answers before it.
+	// maxHeaderBytes bounds the headers of an answer, including the informational answers before it.
 	maxHeaderBytes = 64 << 10
-	// maxBesideBytes bounds the body of an answer to a batch, beside as many bytes of outputs as its jobs may have.
+	// maxBesideBytes bounds the body of an answer to a batch, in addition to the longest outputs of all its jobs.
 	maxBesideBytes = 64 << 20
 
 	handshakeTimeout = 10 * time.Second
-	// idleTimeout is how long a connection without requests is kept. It is short, because a runner may have many handlers,
-	// and each of them keeps connections of its own.
+	// idleTimeout is how long an unused connection is kept. It is short, because a runner may have many handlers, each
+	// with separate connections.
 	idleTimeout = 30 * time.Second
 )
 
-// Settings are what a runner sets for all its handlers of kind http.
+// Settings apply to all of a runner's handlers of kind http.
 type Settings struct {
-	// Allow are addresses that requests may go to though they are not public.
+	// Allow lists addresses that requests may go to although they are not public.
 	Allow *Allow
-	// Proxy returns the proxy of a request. Nil means that no proxy is used, whatever the environment says. A proxy must
-	// be a public address or in Allow. The proxy makes the connections to the URLs of handlers, so it must check them.
+	// Proxy returns the proxy of a request. Nil means no proxy, whatever the environment says. A proxy must have a
+	// public address or be in Allow. The proxy connects to the URLs of handlers, so it must check them.
 	Proxy func(*http.Request) (*url.URL, error)
 	// TLS is the configuration of https. Nil means the default.
 	TLS *tls.Config
-	// UserAgent is the header User-Agent. It is Daybook by default.
+	// UserAgent is the header User-Agent. The default is Daybook.
 	UserAgent string
 }
 
@@ -46,20 +46,20 @@ type Executor struct {
 	url        *url.URL
 	batches    bool
 	chain      answers.ChainTypes
-	timeout    time.Duration // of a request with its answer
-	mostInline int64         // bytes of an output that is reported with the outcome
+	timeout    time.Duration // for a request and its answer
+	mostInline int64         // most bytes of an output that is reported with the outcome
 	mostOutput int64
-	mostBeside int64 // bytes of the body of an answer to a batch, beside outputs
+	mostBeside int64 // most bytes of a batch's answer in addition to outputs
 	userAgent  string
 
 	dialer    *dialer
 	transport *http.Transport
-	turns     chan struct{} // has an element for each request under way
+	turns     chan struct{} // has an element for each running request
 }
 
 var _ task.Executor = (*Executor)(nil)
 
-// New returns the executor of a handler of kind http. The error is about the document.
+// New returns the executor of a handler of kind http, or an error if its document is invalid.
 func New(s Settings, d handler.Document) (*Executor, error) {
 	if d.Kind != handler.HTTP {
 		return nil, fmt.Errorf("a handler of kind %q cannot run as one of kind %s", d.Kind, handler.HTTP)
@@ -98,7 +98,7 @@ func New(s Settings, d handler.Document) (*Executor, error) {
 	return e, nil
 }
 
-// Run runs a batch of tasks, and ends each of them.
+// Run runs a batch of tasks, and ends each.
 func (e *Executor) Run(tasks []*task.Task) {
 	if e.batches {
 		e.runBatch(tasks)
@@ -107,10 +107,10 @@ func (e *Executor) Run(tasks []*task.Task) {
 	e.runSingles(tasks)
 }
 
-// Close closes the connections that were kept for the next requests.
+// Close closes the connections that are kept for later requests.
 func (e *Executor) Close() { e.transport.CloseIdleConnections() }
 
-// begin waits until one more request may be under way. It returns false if the context ends first.
+// begin waits until the handler may send one more request. It returns false if ctx ends first.
 func (e *Executor) begin(ctx context.Context) bool {
 	select {
 	case e.turns <- struct{}{}:
@@ -122,7 +122,7 @@ func (e *Executor) begin(ctx context.Context) bool {
 
 func (e *Executor) done() { <-e.turns }
 
-// limit returns the context of a request, which the handler's time-out ends.
+// limit returns a request's context, which ends at the handler's time-out.
 func (e *Executor) limit(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, e.timeout, &timeoutError{e.timeout})
 }

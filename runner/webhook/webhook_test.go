@@ -19,7 +19,7 @@ import (
 	"github.com/daybookq/daybook/runner/task"
 )
 
-// loopback allows the test servers.
+// loopback returns an Allow for the test servers.
 func loopback(t testing.TB) *Allow {
 	t.Helper()
 	a, err := ParseAllow([]string{"127.0.0.0/8", "::1"})
@@ -29,7 +29,7 @@ func loopback(t testing.TB) *Allow {
 	return a
 }
 
-// executor returns the executor of a handler, which may reach the test servers.
+// executor returns a handler's executor, which may reach the test servers.
 func executor(t testing.TB, url string, o handler.Options) *Executor {
 	t.Helper()
 	e, err := New(Settings{Allow: loopback(t)}, handler.Document{Kind: handler.HTTP, URL: url, ChainTypes: []string{handler.AnyType}, Options: &o})
@@ -48,7 +48,7 @@ func web(t testing.TB, serve http.HandlerFunc) string {
 	return s.URL
 }
 
-// rawWeb starts a server that reads the headers of each request and then answers as serve does.
+// rawWeb starts a server that reads the headers of each request and then calls serve.
 func rawWeb(t testing.TB, serve func(c net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -85,14 +85,14 @@ func newJob(i int, payload string) *client.Job {
 	return &client.Job{ID: fmt.Sprintf("job-%d", i), Type: "mail", Client: "acme", Kind: client.Text, Payload: []byte(payload), RunAttempts: 1}
 }
 
-// ends collects how runs end.
+// ends collects the ends of runs.
 type ends struct {
 	mu   sync.Mutex
 	list []task.End
 	done []bool
 }
 
-// tasks returns a task for each job, whose ends it collects.
+// tasks returns a task for each job, and collects their ends.
 func (e *ends) tasks(ctx context.Context, jobs []*client.Job) (tasks []*task.Task) {
 	e.list, e.done = make([]task.End, len(jobs)), make([]bool, len(jobs))
 	for i, j := range jobs {
@@ -117,7 +117,7 @@ func (e *ends) count() (n int) {
 	return n
 }
 
-// run runs jobs as one batch, and requires that each has ended when Run returns.
+// run runs jobs as one batch. It fails the test if a job has not ended when Run returns.
 func run(t testing.TB, ctx context.Context, e *Executor, jobs ...*client.Job) []task.End {
 	t.Helper()
 	var got ends
@@ -154,8 +154,8 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// TestConnections: a handler has at most 10 requests and connections at a time, over all batches of all callers, and it
-// uses its connections again.
+// TestConnections: a handler has at most 10 requests and connections at a time, over all batches of all callers, and
+// reuses its connections.
 func TestConnections(t *testing.T) {
 	for name, c := range map[string]struct {
 		options handler.Options
@@ -180,7 +180,7 @@ func TestConnections(t *testing.T) {
 					}
 				}
 				mu.Unlock()
-				<-full // the first requests stay until as many are under way as may be
+				<-full // the first requests wait until as many run as may
 				body, _ := io.ReadAll(r.Body)
 				mu.Lock()
 				now--
@@ -224,7 +224,7 @@ func TestConnections(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeft: after Close there are no goroutines of an executor, whatever became of its requests.
+// TestNothingIsLeft: after Close, no goroutine of an executor is left, however its requests ended.
 func TestNothingIsLeft(t *testing.T) {
 	before := runtime.NumGoroutine()
 	release := make(chan struct{})
