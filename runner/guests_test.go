@@ -170,7 +170,7 @@ func TestBinaryAddr(t *testing.T) {
 	r.put("", job.DefaultName, handler.Document{Kind: handler.Exec, Program: "none"})
 	r.run(s)
 	if got, err := r.Job(t.Context(), other.ID); err != nil || len(got.Attempts) != 1 {
-		t.Errorf("%+v, %v", got, err) // the guest was run, and got no command
+		t.Errorf("%+v, %v", got, err) // the guest ran, without a command
 	}
 	if got, err := r.Job(t.Context(), none.ID); err != nil || got.Status != "pending" || got.RunAttempts != 0 {
 		t.Errorf("%+v, %v", got, err)

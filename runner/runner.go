@@ -59,7 +59,7 @@ type Settings struct {
 	// import.
 	WASIGrants     []string
 	WASIExtensions string
-	// WASI are limits of guests. 0 is the default.
+	// WASI limits guests. Zero fields mean the defaults.
 	WASI WASILimits
 	// Cache is a directory for files that the runner can fetch or build again. "" means a directory in the user's
 	// cache.
@@ -68,14 +68,14 @@ type Settings struct {
 	ScriptOutput func(script.Line)
 }
 
-// WASILimits are limits of handlers of kind wasi that the server stores, and of binaries that jobs name.
+// WASILimits limit the stored handlers of kind wasi, and the binaries that jobs name.
 type WASILimits struct {
-	MemoryBytes int64         // the most that a guest gets
-	Timeout     time.Duration // the longest
-	CacheBytes  int64         // of the cache of modules, about
+	MemoryBytes int64         // most memory of a guest
+	Timeout     time.Duration // longest time-out
+	CacheBytes  int64         // approximate size of the cache of modules
 }
 
-// Handler is a handler of the configuration.
+// Handler is a handler in the configuration.
 type Handler struct {
 	// Types are the types of the jobs that the handler runs. nil means its name. Empty means none: then only stored
 	// handlers of kind exec use it, by its name.

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// MaxSlots and MaxWeight bound the slots of an allocator and the weight of a share, so that passes cannot overflow.
+	// MaxSlots bounds the slots of an allocator, and MaxWeight the weight of a share, so that passes cannot overflow.
 	MaxSlots  = 1 << 20
 	MaxWeight = 1 << 20
 )

@@ -265,7 +265,7 @@ func TestHTTP2(t *testing.T) {
 	if most > 10 {
 		t.Errorf("%d requests at a time", most)
 	}
-	strange := executor(t, s.URL, handler.Options{}) // does not know the server's certificate
+	strange := executor(t, s.URL, handler.Options{}) // does not trust the server's certificate
 	want(t, run(t, t.Context(), strange, newJob(1, "a"))[0], "error", 0, "BATCH_ERROR: tls: failed to verify certificate")
 }
 
