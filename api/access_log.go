@@ -14,8 +14,8 @@ import (
 	"github.com/daybookq/daybook/ingest"
 )
 
-// around wraps every request, also one that matches no route. It calls the guard and the handler, answers a refusal,
-// and writes metrics and the access log.
+// around wraps every request, including one that matches no route. It calls the guard and the handler, answers a
+// refusal, and writes metrics and the access log.
 func (s *Server) around(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		start := time.Now()
@@ -45,7 +45,7 @@ func (s *Server) handle(c echo.Context, next echo.HandlerFunc) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			if e, ok := r.(error); ok && errors.Is(e, http.ErrAbortHandler) {
-				panic(r) // net/http closes the connection then
+				panic(r) // net/http then closes the connection
 			}
 			err = panicked(r)
 		}
@@ -73,7 +73,7 @@ func (m *metrics) of(c echo.Context) *routeMetrics {
 	return m.unrouted
 }
 
-// access is what the log says about a request that was answered.
+// access is the content of a request's log line.
 type access struct {
 	route   *routeMetrics
 	status  int
@@ -83,8 +83,8 @@ type access struct {
 }
 
 // logAccess writes one line per request. Successes of hot routes are logged at debug level, other answers at info,
-// failures of the server as warnings or errors with their cause. A path has names and ids only. A path with a secret is
-// not logged, and its secret is removed from the cause. Queries and bodies are never logged.
+// failures of the server as warnings or errors with their cause. A path contains only names and ids. A path with a
+// secret is not logged, and its secret is removed from the cause. Queries and bodies are never logged.
 func (s *Server) logAccess(c echo.Context, a access) {
 	level := zerolog.InfoLevel
 	switch {
@@ -117,7 +117,7 @@ func (s *Server) logAccess(c echo.Context, a access) {
 	}
 	if a.err != nil && level >= zerolog.WarnLevel {
 		text := a.err.Error()
-		if secret != "" { // files are named after it
+		if secret != "" { // file errors name the file, which contains the secret
 			text = strings.ReplaceAll(text, secret, "(hidden)")
 		}
 		e = e.Str("error", text)
@@ -125,17 +125,18 @@ func (s *Server) logAccess(c echo.Context, a access) {
 	e.Msg("request")
 }
 
-// startsOrStops reports whether a request was refused because the server starts or stops. The log has said so once.
+// startsOrStops reports whether the server refused a request because it is starting or stopping. The log has reported
+// that once already.
 func startsOrStops(p *problem, err error) bool {
 	return p.code == codeShutdown || errors.Is(err, ingest.ErrNotReady)
 }
 
-// uploadsPath is what the paths with secrets begin with. The id of an upload is the only secret in a path: whoever knows it
-// can append and remove. Ids of jobs, claims and sessions are in documents that everybody can read.
+// uploadsPath is the prefix of all paths that contain a secret. An upload's id is the only secret in a path: a client
+// that knows it can append and remove. Documents that everybody can read contain the ids of jobs, claims and sessions.
 const uploadsPath = "/uploads/"
 
-// secretOf returns the secret in a path, and whether it must not be logged. It does not look at the route: a path that no
-// route matches is hidden, too. A fileset may have the name uploads.
+// secretOf returns the secret in a path, and whether the path must not be logged. It ignores the route, so it also
+// hides a path that no route matches. A fileset may have the name uploads.
 func secretOf(path string) (secret string, hidden bool) {
 	at := strings.Index(path, uploadsPath)
 	if at < 0 || strings.HasPrefix(path, "/filesets/") {

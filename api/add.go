@@ -12,8 +12,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// maxListedIDs is how many ids the answer to a bulk post lists at most. The ids of a batch are consecutive, so the
-// first and the last id are enough for longer batches.
+// maxListedIDs is the largest number of ids that the answer to a bulk post lists. The ids of a batch are consecutive,
+// so the first and the last id are enough for longer batches.
 const maxListedIDs = 1000
 
 // add answers POST /add, whose query names the queue.

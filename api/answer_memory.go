@@ -23,27 +23,27 @@ const (
 	handoutsBudgetBytes  = 64 << 20 // answers to claims
 	changesBudgetBytes   = 16 << 20 // answers to changes of one job, which have its document, and to completions
 	parkedBudgetBytes    = 16 << 20 // results of completions whose claim waits
-	// jobStateBytes is about what a job takes in memory beside its payload, output and errors. Most of it is meta.
+	// jobStateBytes is about the memory that a job needs in addition to its payload, output and errors. Most of it is
+	// meta.
 	jobStateBytes = 2 << 10
-	// maxDocumentBytes is what the largest job takes in memory: payload, output, the errors of its history, and the
-	// rest.
+	// maxDocumentBytes is the memory for the largest job: payload, output, the errors of its history, and the rest.
 	maxDocumentBytes = job.MaxPayloadBytes + job.MaxOutputBytes + job.MaxHistory*(job.MaxErrorBytes+jobStateBytes) + 64<<10
-	// maxDocumentsBytes is what the jobs of a page take in memory: payloads and details, and the rest.
+	// maxDocumentsBytes is the memory for the jobs of a page: payloads and details, and the rest.
 	maxDocumentsBytes = job.MaxClaimBytes + job.MaxPage*jobStateBytes
 	// A result of a completion takes resultBytes in memory, and resultTextBytes in the answer.
 	resultBytes     = 64
 	resultTextBytes = 192
-	// maxRowsBytes is what a page of queues or runners takes in memory, including its text.
+	// maxRowsBytes is the memory for a page of queues or runners, including its text.
 	maxRowsBytes = 4 << 20
 )
 
-// resultsBytes is about what n results take, including the part of their text that is in memory at once.
+// resultsBytes is about the memory for n results, including the part of their text that is in memory at a time.
 func resultsBytes(n int) int64 {
 	return 512 + int64(n)*resultBytes + min(int64(n)*resultTextBytes, maxPooledAnswer)
 }
 
-// hold takes a share of a budget for an answer, before the data of the answer is read. The caller resizes the share to
-// what was read, and releases it after the answer was written.
+// hold takes a share of a budget for an answer, before the answer's data is read. The caller resizes the share to the
+// size of the data, and releases it after it has written the answer.
 func (s *Server) hold(c echo.Context, from *budget, n int64) (*share, error) {
 	held := s.shareOf(c, from)
 	return held, held.resize(c.Request().Context(), n)
@@ -58,8 +58,9 @@ func (s *Server) holdPage(c echo.Context, n int64) (*share, error) {
 	return s.hold(c, s.documents, n)
 }
 
-// readJob reads a job, and takes a share for the answer, which the caller releases after the answer was written. Most
-// jobs are small, so readJob takes a small share first. If the job does not fit, it takes a share for the largest job.
+// readJob reads a job, and takes a share for the answer. The caller releases the share after it has written the answer.
+// Most jobs are small, so readJob takes a small share first. If the job does not fit, it takes a share for the largest
+// job.
 func (s *Server) readJob(c echo.Context, from *budget, id job.ID) (j job.Job, held *share, err error) {
 	ctx := c.Request().Context()
 	held = s.shareOf(c, from)
@@ -132,8 +133,8 @@ func (s *share) resize(ctx context.Context, n int64) error {
 	return nil
 }
 
-// Answers are built in buffers that are reused if they are at most maxPooledAnswer long, which is enough for a thousand
-// ordinary jobs.
+// Answers are built in reused buffers. A buffer longer than maxPooledAnswer, which is enough for a thousand ordinary
+// jobs, is not reused.
 const maxPooledAnswer = 1 << 20
 
 var answerBuffers = sync.Pool{New: func() any {
@@ -200,11 +201,11 @@ func answerStored(c echo.Context, held *share, status int, text []byte) error {
 	return answer(c, status, mimeJSON, text)
 }
 
-// pieceBytes is how much text of a long answer is in memory at once.
+// pieceBytes is the length of the text that a long answer keeps in memory at a time.
 const pieceBytes = maxPooledAnswer - 64<<10
 
-// pieces is a successful answer. A long answer is written in pieces while it is made. A short answer is written at
-// once.
+// pieces is a successful answer. A short answer is written in one piece. A long answer is written in pieces while the
+// rest is still being made.
 type pieces struct {
 	ctx  context.Context
 	to   sink
@@ -216,7 +217,7 @@ type pieces struct {
 	begun bool
 }
 
-// sink is what pieces are written to.
+// sink receives the pieces of an answer.
 type sink interface {
 	more(piece []byte) error // writes a piece that is not the last
 	end(piece []byte) error  // writes the last piece, or the whole answer
@@ -232,7 +233,7 @@ func piecesTo(ctx context.Context, to sink, held *share, t turns) *pieces {
 	return &pieces{ctx: ctx, to: to, held: held, turns: t, at: at, b: *at}
 }
 
-// body200 is the body of an answer with status 200. If it is written at once, it has its length.
+// body200 is the body of an answer with status 200. An answer in one piece gets a Content-Length.
 type body200 struct {
 	c     echo.Context
 	kind  string
@@ -246,7 +247,7 @@ func (a *body200) more(piece []byte) error {
 		h := w.Header()
 		h[echo.HeaderContentType] = []string{a.kind}
 		h["X-Content-Type-Options"] = nosniff
-		h.Set(gzhttp.HeaderNoCompression, "long") // to compress megabytes would occupy a processor for a tenth of a second
+		h.Set(gzhttp.HeaderNoCompression, "long") // compressing megabytes would occupy a processor for a tenth of a second
 		w.WriteHeader(http.StatusOK)
 	}
 	_, err := w.Write(piece)
@@ -291,10 +292,10 @@ func (p *pieces) jobs(list []job.Job, separator, end string, one func(b []byte, 
 	return nil
 }
 
-// stepBytes is about what a step takes in memory beside its name, in a job and in a document of its states.
+// stepBytes is about the memory for a step in addition to its name, in a job and in a document of its states.
 const stepBytes = 128
 
-// stateBytes is about what a job takes in memory.
+// stateBytes is about the memory for a job.
 func stateBytes(j *job.Job) int64 {
 	n := jobStateBytes + len(j.Payload) + len(j.Output) + len(j.OutputAddr) + len(j.LogAddr) + len(j.Error)
 	for i := range j.Attempts {

@@ -56,8 +56,8 @@ func (e *lavish) ClaimAdmitted(_ context.Context, c job.Claim, _ time.Duration, 
 	return store.Claimed{Claim: job.NewID(1, 1, 0), LeaseMs: 1000, Runs: []store.Run{{Batch: 7, Last: 1}}}, runs.Of([]job.Job{e.doc(0), e.doc(1)}), fuzzReceipt, nil
 }
 
-// TestAnswersInFlightAreBounded: the answers to clients that do not read take a bounded number of bytes in memory.
-// Further clients get 503. Other kinds of requests are still served.
+// TestAnswersInFlightAreBounded: answers to clients that do not read take a bounded number of bytes in memory. Further
+// clients get 503. Other kinds of requests are still served.
 func TestAnswersInFlightAreBounded(t *testing.T) {
 	const claim = `{"runner_id":"r","max":2}`
 	head := func(method, path, body string) string {
@@ -189,7 +189,7 @@ func TestLongAnswersAreWhole(t *testing.T) {
 	}
 }
 
-// TestReadOfLongJobs: a job that takes more memory than the caller allows is not read. The largest job fits into the
+// TestReadOfLongJobs: a job that needs more memory than the caller allows is not read. The largest job fits into the
 // share for it.
 func TestReadOfLongJobs(t *testing.T) {
 	testkit.OneByOne(t)

@@ -68,7 +68,7 @@ type parts struct {
 	sweepReader
 }
 
-// Exchange is that of the engine, unless a test has replaced a part of the engine that it uses.
+// Exchange calls the engine, unless a test has replaced a part of the engine that Exchange uses.
 func (p parts) Exchange(ctx context.Context, commands []job.Complete, c job.Claim) (*ingest.Exchange, error) {
 	if e, whole := p.claimer.(*ingest.Engine); whole && p.completer == completer(e) {
 		return e.Exchange(ctx, commands, c)
@@ -85,8 +85,8 @@ type setup struct {
 	Options
 	parts
 	blobOptions blob.Options
-	rows        func(visit func(key string, value []byte) bool) error // of the store
-	filesets    FilesetLister                                         // nil: there are none
+	rows        func(visit func(key string, value []byte) bool) error // from the store
+	filesets    FilesetLister                                         // nil: no filesets
 }
 
 // start runs a server until the test ends, and then checks the data.
@@ -176,8 +176,8 @@ func startOn(t *testing.T, o setup) *rig {
 
 var recordHead = regexp.MustCompile(`\n#:(\w+) v=`)
 
-// commands returns how many commands of clients the journal has. It does not count ticks and marks, which the server
-// writes on its own.
+// commands returns the number of client commands in the journal. It does not count ticks and marks, which the server
+// writes without a request.
 func (r *rig) commands() int {
 	r.Helper()
 	files, err := filepath.Glob(filepath.Join(r.dir, "journal", "*", "*"))
@@ -208,8 +208,8 @@ type reply struct {
 	body   string
 }
 
-// sentBody records the bytes of a body that a request has sent. The transport can still be sending when the answer has
-// arrived.
+// sentBody records the bytes that a request has sent of its body. The transport can still be sending when the answer
+// has arrived.
 type sentBody struct {
 	mu   sync.Mutex
 	sent []byte

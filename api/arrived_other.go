@@ -4,5 +4,5 @@ package api
 
 import "net"
 
-// arrived reports false: it is asked on Unix only.
+// arrived always reports false on systems other than Unix.
 func arrived(net.Conn) bool { return false }

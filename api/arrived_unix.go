@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// arrived reports whether the kernel has something from the client that was not read yet.
+// arrived reports whether the kernel has received bytes from the client that the server has not read yet.
 func arrived(c net.Conn) (yes bool) {
 	s, ok := c.(syscall.Conn)
 	if !ok {

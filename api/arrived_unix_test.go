@@ -11,8 +11,8 @@ import (
 	"github.com/daybookq/daybook/internal/testkit"
 )
 
-// TestRequestThatWasNotRead: a connection whose request has arrived keeps its place, though nobody has read it for longer
-// than idleGrace. One that is silent makes room.
+// TestRequestThatWasNotRead: a connection whose request has arrived keeps its place, even if the server has not read
+// the request for longer than idleGrace. A silent connection is closed to make room.
 func TestRequestThatWasNotRead(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -14,12 +14,12 @@ import (
 	"github.com/daybookq/daybook/ingest/backup"
 )
 
-// backupBytes is what sending a backup takes in memory: a segment of the journal, which is usually 4 MiB long, and
-// buffers. There is one at a time.
+// backupBytes is the memory that the server needs to send a backup: a journal segment, which is usually 4 MiB long, and
+// buffers. Only one backup is sent at a time.
 const backupBytes = 8 << 20
 
-// defaultBackupPatience is how long a client may take to read 256 KiB of a backup. It writes what it reads to a disk, which may
-// be busy for some seconds.
+// defaultBackupPatience is the longest time in which a client may read 256 KiB of a backup. The client writes the bytes
+// to a disk, which may be busy for some seconds.
 const defaultBackupPatience = time.Minute
 
 // snapshotter takes snapshots of the state and of the journal.
@@ -64,7 +64,7 @@ func (s *Server) backup(c echo.Context) error {
 	if err = errors.Join(err, snapshot.Close()); err != nil {
 		s.metrics.backups.WithLabelValues(resultFailed).Inc()
 		s.log.Error().Err(err).Dur("took_ms", time.Since(began)).Msg("a backup was not sent to its end")
-		panic(http.ErrAbortHandler) // so that the client does not take it for complete
+		panic(http.ErrAbortHandler) // otherwise the client would take the backup for complete
 	}
 	s.metrics.backups.WithLabelValues(resultOK).Inc()
 	s.metrics.backupAt.Store(time.Now().UnixMilli())
@@ -73,7 +73,7 @@ func (s *Server) backup(c echo.Context) error {
 	return nil
 }
 
-// backupClients answers GET /backup/clients: the clients that have blobs of their own. A backup copies the blobs of each.
+// backupClients answers GET /backup/clients with the clients that have blobs. A backup copies each client's blobs.
 func (s *Server) backupClients(c echo.Context) error {
 	if s.blobs == nil {
 		return noBlobs()
@@ -102,7 +102,7 @@ const (
 	resultRefused = "refused"
 )
 
-// backupMetrics has the metrics of backups.
+// backupMetrics are the metrics of backups.
 type backupMetrics struct {
 	backups  *prometheus.CounterVec
 	backupAt *atomic.Int64 // unix ms; 0: none since the start

@@ -18,7 +18,7 @@ import (
 	"github.com/daybookq/daybook/ingest/backup"
 )
 
-// randomJobs creates jobs whose payloads have n MiB together, which no buffer of a connection holds.
+// randomJobs creates jobs whose payloads have n MiB together, too much for the buffers of a connection.
 func (r *rig) randomJobs(n int) {
 	r.Helper()
 	payload := make([]byte, 1<<20)
@@ -30,7 +30,7 @@ func (r *rig) randomJobs(n int) {
 	}
 }
 
-// requested sends a request for a backup and reads the head of the answer, and nothing more.
+// requested sends a request for a backup and reads only the head of the answer.
 func (r *rig) requested() (conn net.Conn, head string) {
 	r.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
@@ -55,7 +55,7 @@ func (r *rig) metric(line string) bool {
 	return strings.Contains(r.get("/metrics").body, "\n"+line+"\n")
 }
 
-// noBackup waits until no backup is under way, and checks that its checkpoint is removed.
+// noBackup waits until no backup is in progress, and checks that the checkpoint was removed.
 func (r *rig) noBackup() {
 	r.Helper()
 	for r.get("/backup").status == http.StatusConflict {
@@ -68,7 +68,7 @@ func (r *rig) noBackup() {
 	}
 }
 
-// TestBackup: the answer is a backup with every job that was acknowledged. HEAD takes none.
+// TestBackup: the answer is a backup with every acknowledged job. HEAD makes no backup.
 func TestBackup(t *testing.T) {
 	r := start(t)
 	r.add("/add?jobtype=square", "1\n2\n3\n").wantStatus(http.StatusCreated)
@@ -108,8 +108,8 @@ func TestBackup(t *testing.T) {
 	}
 }
 
-// TestOneBackupAtATime: a second backup is refused while the first one is sent, and the other requests are served. When the
-// client hangs up, the backup ends.
+// TestOneBackupAtATime: the server refuses a second backup while it sends the first one, and serves other requests.
+// When the client hangs up, the backup ends.
 func TestOneBackupAtATime(t *testing.T) {
 	r := start(t)
 	r.randomJobs(30)
@@ -129,7 +129,7 @@ func TestOneBackupAtATime(t *testing.T) {
 	}
 }
 
-// TestSlowReaderOfABackup: a client that stops reading does not keep the files of the backup for ever. Its answer is not
+// TestSlowReaderOfABackup: a client that stops reading does not keep the files of the backup forever. Its answer is not
 // complete.
 func TestSlowReaderOfABackup(t *testing.T) {
 	r := start(t)
@@ -144,13 +144,14 @@ func TestSlowReaderOfABackup(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(r.dir, "backup-checkpoint")); !os.IsNotExist(err) {
 		t.Errorf("the checkpoint is left: %v", err)
 	}
-	rest, err := io.ReadAll(conn) // what the buffers have
+	rest, err := io.ReadAll(conn) // from the buffers
 	if bytes.Contains(rest, []byte(backup.ManifestName)) || bytes.HasSuffix(rest, []byte("\r\n0\r\n\r\n")) {
 		t.Errorf("the answer looks complete: %d bytes, %v", len(rest), err)
 	}
 }
 
-// TestBackupAtShutdown: a server that stops does not wait for a backup, and its client notices that it is not complete.
+// TestBackupAtShutdown: a server that stops does not wait for a backup, and its client notices that the backup is not
+// complete.
 func TestBackupAtShutdown(t *testing.T) {
 	r := start(t)
 	r.randomJobs(30)

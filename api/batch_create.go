@@ -9,8 +9,9 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// openBatch is the batch that the jobs of a create are added to, or that the create makes. Jobs inherit what they do not
-// give: client, type, retention_ms, the traceparent, and meta under other names. Nil: there is none.
+// openBatch is the batch that a create adds jobs to, or that the create makes. A job inherits each of these attributes
+// that it does not give: client, type, retention_ms, the traceparent, and meta under other names. Nil means that there
+// is no batch.
 type openBatch struct {
 	id          job.ID
 	client, typ *string
@@ -19,7 +20,7 @@ type openBatch struct {
 	meta        job.BatchMeta
 }
 
-// defaults gives a job the attributes that it inherits, but for meta.
+// defaults gives a job the attributes that it inherits, except meta.
 func (of *openBatch) defaults(a *attributes) {
 	if of == nil {
 		return
@@ -56,7 +57,7 @@ func (s *Server) addToBatch(c echo.Context) error {
 	return s.createIn(c, id)
 }
 
-// openBatch returns the batch of an id, so that jobs can be added to it; nil for no id.
+// openBatch returns the batch with an id, ready for more jobs, or nil if id is zero.
 func (s *Server) openBatch(c echo.Context, id job.ID) (*openBatch, error) {
 	if id.IsZero() {
 		return nil, nil
@@ -72,7 +73,7 @@ func (s *Server) openBatch(c echo.Context, id job.ID) (*openBatch, error) {
 	return &openBatch{id: id, client: &of.Client, typ: &of.Type, retentionMs: &of.RetentionMs, traceparent: orNull(of.Traceparent), meta: of.Meta}, nil
 }
 
-// itemWhole takes a body that is one item.
+// itemWhole takes a body that is a single item.
 func itemWhole(body []byte, take func(place string, text []byte) error) error {
 	return take(item("jobs", 0), body)
 }
@@ -98,8 +99,8 @@ func (s *Server) createBatch(c echo.Context, r *createRequest, body []byte) erro
 	})
 }
 
-// beginBatch makes the create one of a batch with attributes. In a list, the batch is the first item, and has nothing
-// beside it.
+// beginBatch turns the create into a create of a batch with attributes. In a list, the batch is the first item, and
+// that item has no other fields.
 func (b *bulk) beginBatch(r *createRequest) error {
 	switch {
 	case !b.cmd.Into.IsZero():
@@ -129,7 +130,7 @@ func (b *bulk) beginBatch(r *createRequest) error {
 	return nil
 }
 
-// given reports whether the request has anything beside a batch and jobs.
+// given reports whether the request has other fields than a batch and jobs.
 func (r *createRequest) given() bool {
 	a := &r.attributes
 	return len(r.Payload) > 0 || r.PayloadB64 != nil || r.BinaryAddr != nil || r.InputAddr != nil || r.UniqueKey != nil ||
@@ -137,7 +138,7 @@ func (r *createRequest) given() bool {
 		a.LeaseMs != nil || a.RetentionMs != nil || a.ExpiresAt != nil || a.TimeoutMs != nil || a.Traceparent != nil || a.Meta != nil || a.OnComplete != nil
 }
 
-// groupOfNone returns the group of a batch without jobs, which says its client, type and retention_ms.
+// groupOfNone returns the group of a batch without jobs. It holds the batch's client, type and retention_ms.
 func (s *Server) groupOfNone(of *openBatch) ([]job.Group, error) {
 	var a attributes
 	of.defaults(&a)

@@ -13,10 +13,10 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// maxResultReaders bounds the requests that follow results. Each has a connection, which others need too.
+// maxResultReaders bounds the requests that follow results. Each occupies a connection that other clients need too.
 const maxResultReaders = 256
 
-// resultFields are the fields of a job document in a result, beside line and job_id.
+// resultFields are the job document's fields in a result, without line and job_id.
 var resultFields = func() (fields []field) {
 	chosen, err := selectFields("status,code,exit_code,error,output,output_b64,output_addr,output_addr_kind,log_addr,why,completed_at,meta,process_exit")
 	if err != nil {
@@ -26,11 +26,11 @@ var resultFields = func() (fields []field) {
 }()
 
 // results answers GET /batches/{id}/results with a JSON line for each job that has ended, in the order of their lines,
-// up to the first job that has not, or with the same in runs. The last line says where to continue. With follow the
-// answer waits for the others, until the batch has ended.
+// up to the first job that has not ended. With Accept, the same results are sent in runs. The last line says where to
+// continue. With follow, the answer waits for the remaining jobs until the batch has ended.
 //
-// Only JSON lines that are sent at once are compressed. A compressor would keep results that a client waits for, and
-// runs are copied as the outputs are stored, like those of claims.
+// Only JSON lines that are sent without waiting are compressed. A compressor would withhold results from a waiting
+// client. Runs are not compressed, like those of claims: the outputs are copied as they are stored.
 func (s *Server) results(c echo.Context) error {
 	from, limit, follow, err := resultsQuery(parameters(c))
 	if err != nil {
@@ -120,7 +120,7 @@ func (r *resultStream) send(follow bool) error {
 			return r.last(page.End)
 		case len(page.Jobs) == 0:
 			if err = r.begin(); err == nil {
-				r.c.Response().Flush() // the client knows now that the batch exists
+				r.c.Response().Flush() // now the client knows that the batch exists
 				err = r.wait(change, end)
 			}
 		}
@@ -130,18 +130,18 @@ func (r *resultStream) send(follow bool) error {
 	}
 }
 
-// next sends the next page. If it is empty, the caller may wait for the end of a job or a change of the batch, which it
-// must stop.
+// next sends the next page. If the page is empty, the caller may wait for the end of a job or a change of the batch,
+// and must stop both.
 func (r *resultStream) next(follow bool) (page store.Results, change, end *store.JobEnd, err error) {
-	if follow { // before the look at the results, so that no change is missed
+	if follow { // before it reads the results, so that no change is missed
 		if change, err = r.engine.AwaitBatch(r.id); err != nil {
 			return page, nil, nil, err
 		}
 	}
 	var awaited job.ID
 	for {
-		// The first page shows for which job to wait, and the second one whether that job ended before AwaitEnd. If it was
-		// purged meanwhile, the page goes on after it, and there is another job to wait for.
+		// The first page shows which job to wait for, and the second one whether that job ended before AwaitEnd. If the
+		// job was purged in between, the page continues after it and names another job to wait for.
 		page, err = r.page()
 		if err != nil || !follow || len(page.Jobs) > 0 || page.Wait.IsZero() || end != nil && page.Wait == awaited {
 			return page, change, end, err
@@ -156,7 +156,7 @@ func (r *resultStream) next(follow bool) (page store.Results, change, end *store
 	}
 }
 
-// page reads a page, and sends what it has.
+// page reads a page, and sends its results.
 func (r *resultStream) page() (page store.Results, err error) {
 	held, err := r.holdPage(r.c, maxDocumentsBytes)
 	if err != nil {
@@ -217,7 +217,7 @@ func (r *resultStream) runs(b []byte, page *store.Results) (_ []byte, err error)
 	return b, r.write(b)
 }
 
-// piece sends text that is long enough, and returns what is left of it.
+// piece sends the text if it is long enough, and returns the unsent rest.
 func (r *resultStream) piece(text []byte) ([]byte, error) {
 	if len(text) <= pieceBytes {
 		return text, nil
@@ -272,8 +272,8 @@ func (r *resultStream) write(text []byte) error {
 	return err
 }
 
-// fail answers with the error or, after results were sent, ends the connection, so that the client does not take what
-// it has for all.
+// fail answers with the error. After results were sent, it closes the connection instead, so that the client does not
+// take the results for complete.
 func (r *resultStream) fail(err error) error {
 	if r.c.Response().Committed {
 		panic(http.ErrAbortHandler)

@@ -60,8 +60,8 @@ func randomOutcome(random *rand.Rand, id string) string {
 	return b.String()
 }
 
-// randomBatch creates a batch of several parts. Some positions have made no job, some jobs are deleted or cancelled, and
-// most are completed in several requests. Whether all have ended is left to chance.
+// randomBatch creates a batch of several parts. Some positions have made no job, some jobs are deleted or cancelled,
+// and most are completed in several requests. Chance decides whether all have ended.
 func randomBatch(r *rig, random *rand.Rand) (id string) {
 	id = r.post("/jobs/create", `{"batch":{"open":true,"type":"t","meta":{"user":7}}}`).object(http.StatusCreated)["batch_id"].(string)
 	for part := range 1 + random.IntN(3) {
@@ -113,7 +113,7 @@ func randomBatch(r *rig, random *rand.Rand) (id string) {
 	return id
 }
 
-// linesOfRuns writes results in runs as the lines of NDJSON that say the same.
+// linesOfRuns writes results in runs as the equal lines of NDJSON.
 func linesOfRuns(text io.Reader) (head runs.Batch, lines string, n int, err error) {
 	from := runs.NewBatchReader(text)
 	if head, err = from.Head(); err != nil {
@@ -144,7 +144,7 @@ func linesOfRuns(text io.Reader) (head runs.Batch, lines string, n int, err erro
 	return head, string(fmt.Appendf(b, `{"next":%d,"end":%t,"status":"%s"}`+"\n", end.Next, end.End, end.Status)), n, nil
 }
 
-// TestResultsInRuns: the results of a batch in runs say the same as those in NDJSON, each of whose lines is one value.
+// TestResultsInRuns: the results of a batch in runs equal the results in NDJSON, where each line is one value.
 func TestResultsInRuns(t *testing.T) {
 	testkit.OneByOne(t)
 	r := start(t)
@@ -220,7 +220,7 @@ func sameInEachForm(t *testing.T, r *rig, id string) {
 	}
 }
 
-// TestFormsOfResults: the Accept header decides on the form; runs have the documented overhead and are not compressed.
+// TestFormsOfResults: the Accept header selects the form; runs have the documented overhead and are not compressed.
 func TestFormsOfResults(t *testing.T) {
 	testkit.OneByOne(t)
 	r := start(t)
@@ -284,7 +284,7 @@ func TestFollowInRuns(t *testing.T) {
 			t.Fatalf("%+v, %v", res, err)
 		}
 		from := runs.NewBatchReader(bufio.NewReader(res.Body))
-		if head, err := from.Head(); err != nil || head.ID.String() != id || head.From != 0 { // it is there before any job has ended
+		if head, err := from.Head(); err != nil || head.ID.String() != id || head.From != 0 { // it arrives before any job has ended
 			t.Fatalf("%+v, %v", head, err)
 		}
 		return from, res.Body

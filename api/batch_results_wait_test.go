@@ -25,8 +25,8 @@ func (b *beforeAwait) AwaitEnd(id job.ID) (*store.JobEnd, error) {
 	return b.jobReader.AwaitEnd(id)
 }
 
-// TestFollowGoesOnAfterDeletedJob: a job is deleted after a request that follows results has seen that the job has not ended,
-// and before the request begins to wait for its end. The request then waits for the job after it.
+// TestFollowGoesOnAfterDeletedJob: a job is deleted after a request that follows results has seen that the job has not
+// ended, and before the request begins to wait for its end. The request then waits for the next job.
 func TestFollowGoesOnAfterDeletedJob(t *testing.T) {
 	before := &beforeAwait{}
 	r := start(t, func(o *setup) {

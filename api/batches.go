@@ -59,8 +59,8 @@ type batchDocument struct {
 	Baggage       *string        `json:"baggage"`
 }
 
-// batchProgress is how far a batch has come that has not ended. The estimate is null if none of its jobs has ended
-// lately, and while it is open.
+// batchProgress is the progress of an unfinished batch. The estimate is null while the batch is open, and if none of
+// its jobs has ended lately.
 type batchProgress struct {
 	Ended      int64   `json:"ended"`
 	PerSecond  float64 `json:"per_second"`
@@ -149,7 +149,7 @@ func (s *Server) batch(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	doc.Progress = nil // which depends on the time
+	doc.Progress = nil // it depends on the time
 	basis, err := encodeDocument(doc)
 	if err != nil {
 		return err
@@ -188,8 +188,8 @@ func waitOf(query []parameter) (wait time.Duration, err error) {
 	return wait, nil
 }
 
-// awaitStatus waits until a batch has another status than at the beginning, the time is over, the client has gone or the
-// server shuts down. A batch that has ended needs no wait.
+// awaitStatus waits until a batch changes its status, the time is over, the client hangs up or the server shuts down.
+// It returns at once for a batch that has ended.
 func (s *Server) awaitStatus(c echo.Context, id job.ID, wait time.Duration) (store.Batch, error) {
 	ctx, cancel := context.WithTimeout(c.Request().Context(), wait)
 	defer cancel()
@@ -227,7 +227,7 @@ func (s *Server) batchAfter(c echo.Context, id job.ID) (store.Batch, error) {
 	return s.engine.Batch(id)
 }
 
-// await waits for a change, the end of ctx, or the shutdown of the server, which is an error.
+// await waits for a change or the end of ctx. It returns an error if the server shuts down first.
 func (s *Server) await(ctx context.Context, change *store.JobEnd) error {
 	select {
 	case <-change.Done():
@@ -238,7 +238,7 @@ func (s *Server) await(ctx context.Context, change *store.JobEnd) error {
 	return nil
 }
 
-// batchMetadata answers GET /batches/{id}/metadata with the bytes that the producer gave.
+// batchMetadata answers GET /batches/{id}/metadata with the producer's bytes.
 func (s *Server) batchMetadata(c echo.Context) error {
 	id, err := pathID(c)
 	if err != nil {
@@ -403,7 +403,7 @@ func (s *Server) answerBatch(c echo.Context, r ingest.Receipt, id job.ID) error 
 	return answerDocument(c, http.StatusOK, documentOfBatch(&batch, reason, s.engine.Now()))
 }
 
-// batchRequest is what a create says of its batch.
+// batchRequest is the part of a create that describes its batch.
 type batchRequest struct {
 	Name        *string                   `json:"name"`
 	Client      *string                   `json:"client"`
@@ -421,7 +421,7 @@ type batchRequest struct {
 	Baggage     *string                   `json:"baggage"`
 }
 
-// submission returns the submission of a request whose headers are h.
+// submission returns the submission of a request with the headers h.
 func (r *batchRequest) submission(h http.Header) (s *job.Submission, err error) {
 	s = &job.Submission{Open: r.Open, Paused: r.Paused, Tracestate: h.Get("Tracestate"), Baggage: h.Get("Baggage")}
 	if r.Name != nil {
@@ -451,7 +451,7 @@ func (r *batchRequest) submission(h http.Header) (s *job.Submission, err error) 
 		if wrong := job.CheckText(f.name, *f.text, 0, f.most); wrong != nil && f.own && err == nil {
 			err = badField(f.name, wrong)
 		} else if wrong != nil {
-			*f.text = "" // a header that is not valid is ignored
+			*f.text = "" // an invalid header is ignored
 		}
 	}
 	if r.Traceparent != nil && err == nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// TestBegunRuns: when a stream ends, the runs that its client has said to have begun count as attempts, and their jobs wait
-// for their backoff. The other jobs are pending at once, and have lost nothing.
+// TestBegunRuns: when a stream ends, the runs that its client has reported as begun count as attempts, and their jobs
+// wait for their backoff. The other jobs are pending at once, and have lost no attempt.
 func TestBegunRuns(t *testing.T) {
 	r := start(t)
 	types := 0
@@ -29,12 +29,12 @@ func TestBegunRuns(t *testing.T) {
 		if len(ids) != 5 {
 			t.Fatalf("got %v", ids)
 		}
-		// Said with a number, without one, by a tickle that names the job, and of a run that has ended since.
+		// Reported with a number, without one, by a tickle that names the job, and for a run that has ended since.
 		c.ok(c.send("begin", fmt.Sprintf(`{"claim_id":%q,"job_ids":[%q]}`, claim, ids[0])))
 		c.text(fmt.Sprintf(`{"begin":{"claim_id":%q,"job_ids":[%q,%q]}}`, claim, ids[1], ids[3]))
 		c.ok(c.send("tickle", fmt.Sprintf(`{"job_ids":[%q]}`, ids[2])))
 		c.ok(c.send("complete", fmt.Sprintf(`{"job_id":%q,"claim_id":%q,"code":"ok"}`, ids[3], claim)))
-		c.ok(c.send("tickle", `{}`)) // it says of no job that it has begun
+		c.ok(c.send("tickle", `{}`)) // it reports no begun job
 		return c, stream, claim, ids
 	}
 	judge := func(ids []string) {
@@ -79,7 +79,7 @@ func TestBegunRuns(t *testing.T) {
 			if claims := d.ok(d.send("hello", fmt.Sprintf(`{"runner_id":"r",%s"claims":[%q]}`, resume, claim)))["claims"].([]any); len(claims) != 1 {
 				t.Fatalf("took over %v", claims)
 			}
-			_ = c.conn.CloseNow() // it would be sent the job that goes back
+			_ = c.conn.CloseNow() // otherwise the stream would receive the released job
 			_ = d.conn.CloseNow()
 			judge(ids)
 		}
@@ -99,7 +99,7 @@ func TestBegunRuns(t *testing.T) {
 	})
 }
 
-// TestTickleOfOneJobBegins: a tickle of one job over HTTP that names its claim says that the run has begun.
+// TestTickleOfOneJobBegins: a tickle of one job over HTTP that names its claim reports that the run has begun.
 func TestTickleOfOneJobBegins(t *testing.T) {
 	r := start(t)
 	c, _, claim, id := r.holdOne(`{"runner_id":"r"}`)
@@ -122,8 +122,8 @@ func (e *early) ClaimDocument(id job.ID, parts store.Parts) (store.Claim, []job.
 	return doc, jobs, err
 }
 
-// TestLingerEndsWithTheLease: a claim that lingers goes back shortly before its lease ends, because the end of a lease counts an
-// attempt of each job. It stays if the lease is longer than the stream knows, by whichever tickle.
+// TestLingerEndsWithTheLease: a lingering claim goes back shortly before its lease ends, because the end of a lease
+// counts an attempt of each job. It stays if any tickle has made the lease longer than the stream knows.
 func TestLingerEndsWithTheLease(t *testing.T) {
 	const leaseMs = 100_000
 	ends := &early{}
@@ -211,7 +211,7 @@ func (r *rig) holder(claim job.ID) *holding {
 	return &all.holders[claim].stream.holding
 }
 
-// TestBeginRefused: a begin without a number has no answer, so a mistake in it ends the stream.
+// TestBeginRefused: a begin without a number gets no answer, so a mistake in it ends the stream.
 func TestBeginRefused(t *testing.T) {
 	r := start(t)
 	c := r.open()
@@ -224,7 +224,8 @@ func TestBeginRefused(t *testing.T) {
 	}
 }
 
-// TestBeginsOfAClaim: a claim over HTTP says how many of its jobs begin with it; the others begin when a tickle names them.
+// TestBeginsOfAClaim: a claim over HTTP says how many of its jobs begin with it; the rest begin when a tickle names
+// them.
 func TestBeginsOfAClaim(t *testing.T) {
 	r := start(t)
 	r.post("/jobs/claim", `{"runner_id":"r","begins":-1}`).wrong("begins")

@@ -18,12 +18,13 @@ import (
 )
 
 const (
-	// maxAddresses is how many addresses a request can ask about. The body has about 750 KB then.
+	// maxAddresses is the largest number of addresses in a request. Such a body has about 750 KB.
 	maxAddresses = 10_000
-	// verifiedFirst is the size up to which a blob is verified before its first byte is sent, so that a damaged blob gets
-	// a status and not a broken connection.
+	// verifiedFirst is the largest size of a blob that is verified before its first byte is sent. The answer for a
+	// damaged small blob is then a status and not a broken connection.
 	verifiedFirst = 4 << 20
-	// resolveAtOnce is how many SHA-1 digests a request looks up at once. In a bucket each takes tens of milliseconds.
+	// resolveAtOnce is the number of SHA-1 digests that a request looks up concurrently. In a bucket each look-up takes
+	// tens of milliseconds.
 	resolveAtOnce = 16
 )
 
@@ -48,7 +49,7 @@ func documentOfBlob(i *blob.Info) blobDocument {
 	return d
 }
 
-// blobsOf returns the blobs of the client in the query.
+// blobsOf returns the blobs of the client that the query names.
 func (s *Server) blobsOf(c echo.Context) (blob.Store, error) {
 	if s.blobs == nil {
 		return nil, noBlobs()
@@ -68,7 +69,7 @@ func (s *Server) blobsOf(c echo.Context) (blob.Store, error) {
 	return s.blobs.Store(client)
 }
 
-// pathBlob returns the blobs of the client in the query, and the address in the path.
+// pathBlob returns the blobs of the client that the query names, and the address in the path.
 func (s *Server) pathBlob(c echo.Context) (blob.Store, blob.Ref, error) {
 	ref, err := blob.Parse(c.Param("address"))
 	if err != nil {
@@ -106,7 +107,7 @@ func blobLocation(c echo.Context, a blob.Address) string {
 	return path
 }
 
-// putCastawayBlob answers PUT /blob as CAStaway does: with the hex digits of the address as text.
+// putCastawayBlob answers PUT /blob as CAStaway does, with the hex digits of the address as text.
 func (s *Server) putCastawayBlob(c echo.Context) error {
 	of, err := s.blobsOf(c)
 	if err != nil {
@@ -151,7 +152,7 @@ func (s *Server) blob(c echo.Context) error {
 	return s.answerBlob(c, of, ref, &representation{echo.MIMEOctetStream, "private, max-age=31536000, immutable"}) // an address always has the same content
 }
 
-// representation says how a blob is answered: with which media type, and for how long a cache may keep it at the URL.
+// representation is the form in which a blob is answered: its media type, and how long a cache may keep it at the URL.
 type representation struct{ mediaType, cacheControl string }
 
 // answerBlob answers with a blob, or the range of it that the request names.
@@ -218,7 +219,7 @@ func sendRange(c echo.Context, b blob.Blob) error {
 	return nil
 }
 
-// rangeWriter keeps back the refusal that net/http writes, which is no problem document.
+// rangeWriter withholds the refusal of net/http, which is not a problem document.
 type rangeWriter struct {
 	*echo.Response
 	refused bool
@@ -247,8 +248,8 @@ func blobHeaders(c echo.Context, info *blob.Info, tag string, as *representation
 	h["X-Content-Type-Options"] = nosniff
 }
 
-// sendBlob sends all bytes of a blob. If the blob turns out to be damaged, the client gets fewer bytes than the
-// Content-Length, and the connection is closed.
+// sendBlob sends all bytes of a blob. If the blob is damaged, the client gets fewer bytes than the Content-Length, and
+// the connection is closed.
 func (s *Server) sendBlob(c echo.Context, b blob.Blob) error {
 	w := c.Response()
 	w.Header().Set(echo.HeaderContentLength, strconv.FormatInt(b.Info().Size, 10))
@@ -262,7 +263,8 @@ func (s *Server) sendBlob(c echo.Context, b blob.Blob) error {
 	return nil
 }
 
-// readRefused returns the error of a read. If too many files are open, the answer is that for too many answers at once.
+// readRefused returns the error of a read. If too many files are open, the client gets the same answer as for too many
+// concurrent answers.
 func readRefused(err error) error {
 	if errors.Is(err, blob.ErrFiles) {
 		return &problem{status: http.StatusServiceUnavailable, code: codeOverloaded, detail: err.Error()}
@@ -278,8 +280,8 @@ func (s *Server) blobDamage(err error) error {
 	return readRefused(err)
 }
 
-// missingBlobs answers POST /blobs/missing: which of the blobs are not stored. Those that are stored are kept for a day
-// from now on, so a producer uploads the missing ones and then creates its jobs.
+// missingBlobs answers POST /blobs/missing with the blobs that are not stored. The server keeps the stored ones for a
+// day from now on, so a producer uploads the missing ones and then creates its jobs.
 func (s *Server) missingBlobs(c echo.Context) error {
 	var r struct {
 		Addresses []string `json:"addresses"`
@@ -325,7 +327,7 @@ func (s *Server) missingBlobs(c echo.Context) error {
 		gone[a] = true
 	}
 	list := []string{}
-	for i, text := range r.Addresses { // in the forms in which the client has sent them
+	for i, text := range r.Addresses { // in the forms that the client sent
 		if a := addresses[i]; a == nil || gone[*a] {
 			list = append(list, text)
 		}
@@ -335,7 +337,7 @@ func (s *Server) missingBlobs(c echo.Context) error {
 	}{list})
 }
 
-// resolveAll resolves digests, resolveAtOnce at a time. An address is nil if no blob has been put with this SHA-1.
+// resolveAll resolves digests, resolveAtOnce at a time. An address is nil if no stored blob has this SHA-1.
 func resolveAll(ctx context.Context, of blob.Store, refs []blob.Ref) ([]*blob.Address, error) {
 	all := make([]*blob.Address, len(refs))
 	group, ctx := errgroup.WithContext(ctx)
@@ -398,14 +400,14 @@ func (s *Server) listBlobs(c echo.Context) error {
 	return answerDocument(c, http.StatusOK, page)
 }
 
-// blobsDocument is a page of blobs. If more follow, next is the last address of the page. Bytes are those of all blobs.
+// blobsDocument is a page of blobs. If more follow, next is the last address of the page. Bytes counts all blobs.
 type blobsDocument struct {
 	Blobs []blobDocument `json:"blobs"`
 	Bytes int64          `json:"bytes"`
 	Next  *string        `json:"next"`
 }
 
-// collectBlobs answers POST /blobs/collect: it removes the old blobs that nothing names.
+// collectBlobs answers POST /blobs/collect. It removes old blobs that nothing refers to.
 func (s *Server) collectBlobs(c echo.Context) error {
 	if s.blobs == nil {
 		return noBlobs()

@@ -28,10 +28,10 @@ import (
 	"github.com/daybookq/daybook/blob"
 )
 
-// maxTestBlob is how long a blob can be in the tests of this package.
+// maxTestBlob is the largest blob in the tests of this package.
 const maxTestBlob = 16 << 20
 
-// streamsBody reports whether a route stores its body while it arrives.
+// streamsBody reports whether a route stores its body while the body arrives.
 func streamsBody(method, path string) bool {
 	return method == http.MethodPut && (strings.HasPrefix(path, "/blob") || strings.HasPrefix(path, "/filesets/")) ||
 		(method == http.MethodPost || method == http.MethodPatch) && strings.HasPrefix(path, "/uploads")
@@ -239,7 +239,7 @@ func TestVerifyingBlob(t *testing.T) {
 	r.do(http.MethodGet, "/blobs/"+addressOf("x"), nil, "Range", "bytes=0-0").wantStatus(http.StatusPartialContent)
 }
 
-// TestManyOpenFiles: a server whose blobs have too many open files answers so.
+// TestManyOpenFiles: a server whose blobs have too many open files refuses with the right status.
 func TestManyOpenFiles(t *testing.T) {
 	r := start(t, func(o *setup) { o.blobOptions = blob.Options{MaxFiles: blob.MinFiles} })
 	r.put("/blobs", "x").wantStatus(http.StatusCreated)
@@ -287,11 +287,12 @@ func TestManyOpenFiles(t *testing.T) {
 	r.append(path, 0, "x").wantStatus(http.StatusNoContent)
 }
 
-// resolver counts look-ups. Those of SHA-1 digests that begin with 1 find nothing, and with 2 they fail.
+// resolver counts look-ups. Look-ups of SHA-1 digests that begin with 1 find nothing, and look-ups of digests that
+// begin with 2 fail.
 type resolver struct {
 	blob.Store
 	asked, now, most atomic.Int64
-	full             chan struct{} // closed when as many run as may
+	full             chan struct{} // closed when the largest allowed number runs
 	fill             sync.Once
 }
 
@@ -316,7 +317,8 @@ func (r *resolver) Resolve(ctx context.Context, ref blob.Ref) (blob.Address, err
 	return blob.Address{0: ref.SHA1[0], 1: ref.SHA1[1]}, ctx.Err()
 }
 
-// TestResolveAll: each SHA-1 of a request is looked up once, a bounded number at a time, and an error is no missing blob.
+// TestResolveAll: a request looks up each SHA-1 once and a bounded number at a time. A failed look-up is not reported
+// as a missing blob.
 func TestResolveAll(t *testing.T) {
 	var refs []blob.Ref
 	for i := range 1000 {
@@ -392,7 +394,7 @@ func TestDamagedBlob(t *testing.T) {
 	}
 }
 
-// TestBlobLimits: what ends an upload, and that nothing stays of it.
+// TestBlobLimits: each limit ends an upload, and an ended upload leaves no bytes.
 func TestBlobLimits(t *testing.T) {
 	r := start(t, func(o *setup) { o.blobOptions = blob.Options{MaxBytes: 1 << 20, QuotaBytes: 3 << 19} })
 	mib := strings.Repeat("x", 1<<20)
@@ -473,7 +475,7 @@ func TestListAndMissingBlobs(t *testing.T) {
 	r.post("/blobs/missing", `{"addresses":["`+strings.Repeat(unknown+`","`, maxAddresses)+unknown+`"]}`).refused(http.StatusBadRequest, codeBadRequest)
 }
 
-// TestCollectBlobs: blobs that a job, an output or a handler names stay, and those that nothing names go.
+// TestCollectBlobs: blobs that a job, an output or a handler names are kept, and unnamed blobs are removed.
 func TestCollectBlobs(t *testing.T) {
 	r := start(t)
 	for _, content := range []string{"binary", "input", "payload", "output", "inline", "handler", "error", "dead"} {
@@ -512,7 +514,7 @@ func TestCollectBlobs(t *testing.T) {
 	}
 }
 
-// TestManyBlobStreams: more uploads than there is memory for wait for each other, and none fails.
+// TestManyBlobStreams: uploads that together need more memory than there is wait for each other, and none fails.
 func TestManyBlobStreams(t *testing.T) {
 	r := start(t)
 	var all sync.WaitGroup
@@ -585,7 +587,7 @@ func (r *rig) statusesOfBlobs(operations []operation, do func(o *operation, path
 	}
 }
 
-// hold begins a collection that goes on until release is called.
+// hold begins a collection that runs until release is called.
 func (b *testBlobs) hold() (release func()) {
 	b.wait(25 * time.Hour) // so that there is something to collect
 	begun, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
@@ -597,7 +599,7 @@ func (b *testBlobs) hold() (release func()) {
 	}
 	go func() {
 		defer close(ended)
-		_, _ = b.Collect(context.Background()) // fails as said
+		_, _ = b.Collect(context.Background()) // the scan fails
 	}()
 	<-begun
 	return func() {

@@ -11,11 +11,11 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// chainedBytes is about what a job that an outcome creates takes in memory beside its text.
+// chainedBytes is about the memory for a job that an outcome creates, in addition to its text.
 const chainedBytes = 512
 
-// then adds the jobs that the outcome creates. They are objects as in POST /jobs/create. reserve waits until there is
-// memory for that many bytes.
+// then adds the jobs that the outcome creates. They are objects as in POST /jobs/create. reserve waits until that many
+// bytes of memory are free.
 func (f *outcomeFields) then(s *Server, o *job.Outcome, reserve func(bytes int64) error) error {
 	if absent(f.Then) {
 		return nil
@@ -54,7 +54,7 @@ func (f *outcomeFields) then(s *Server, o *job.Outcome, reserve func(bytes int64
 	return nil
 }
 
-// inherited removes the defaults of what a job inherits from the job that creates it.
+// inherited clears the defaults of the attributes that a job inherits from the job that creates it.
 func (a *attributes) inherited(g *job.Group) {
 	if a.Client == nil {
 		g.Client = ""

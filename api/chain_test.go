@@ -40,7 +40,7 @@ func TestThen(t *testing.T) {
 		return o["claim_id"].(string), ids
 	}
 
-	// Of one job, with as many as it may have, and with one more.
+	// The outcome of one job, with the most jobs that it may have, and with one more.
 	claim, ids := hold("a", 1)
 	path := fmt.Sprintf("/jobs/%s/complete", ids[0])
 	r.post(path, fmt.Sprintf(`{"claim_id":%q,"code":"ok",%s}`, claim, then("one", job.MaxChained+1))).wrong("then")
@@ -50,7 +50,7 @@ func TestThen(t *testing.T) {
 	r.post(path, fmt.Sprintf(`{"claim_id":%q,"code":"ok",%s}`, claim, then("one", job.MaxChained))).object(http.StatusOK)
 	pending("one", job.MaxChained)
 
-	// Of many jobs: more than fit into a command.
+	// Outcomes of many jobs: more than fit into a command.
 	claim, ids = hold("b", 30)
 	var list []string
 	for _, id := range ids {
@@ -79,7 +79,8 @@ func TestThen(t *testing.T) {
 	pending("stream", 5)
 }
 
-// TestHops: the outcome that would continue a chain that is too long is refused, and the job can end without jobs.
+// TestHops: an outcome that would continue a chain that is too long is refused, and the job can end without creating
+// jobs.
 func TestHops(t *testing.T) {
 	testkit.OneByOne(t)
 	r := start(t)

@@ -26,7 +26,7 @@ type exchanger interface {
 	Exchange(ctx context.Context, commands []job.Complete, c job.Claim) (*ingest.Exchange, error)
 }
 
-// claimFields say which jobs a runner accepts, and how many at once.
+// claimFields select the jobs that a runner accepts, and how many at once.
 type claimFields struct {
 	Max      *int64         `json:"max"`
 	Clients  []string       `json:"clients"`

@@ -23,7 +23,7 @@ const (
 	claimInRuns                   // package runs
 )
 
-// chooseForm sets the format that the client prefers, and which fields the documents of jobs have in it.
+// chooseForm sets the format that the client prefers, and the fields of the job documents in it.
 func (call *claimCall) chooseForm(c echo.Context) (err error) {
 	switch preferred(c.Request(), mimeRuns, mimeNDJSON) {
 	case mimeRuns:
@@ -55,7 +55,7 @@ type claimCall struct {
 	ended    *endedJobs     // of a claim with outcomes
 }
 
-// endedJobs is the part of an answer that a claim with outcomes has.
+// endedJobs is the additional part of the answer to a claim with outcomes.
 type endedJobs struct {
 	store.Ended
 	all     bool     // the request had an outcome for all jobs of a claim
@@ -96,7 +96,7 @@ func (s *Server) claimOne(c echo.Context, call *claimCall) error {
 }
 
 // claimMany answers a claim of several jobs with the document of the claim. A repeated claim whose jobs have ended
-// since has a claim_id and no jobs.
+// since gets a claim_id and no jobs.
 func (s *Server) claimMany(c echo.Context, call *claimCall) error {
 	held := s.shareOf(c, s.handouts)
 	defer held.release()
@@ -118,7 +118,7 @@ func setClaimHeaders(c echo.Context, seq uint64, claimed *store.Claimed) {
 	setReplayed(c, claimed.Replayed)
 }
 
-// makeClaim makes the claim, and grows the share by what the answer takes in memory. If the server shuts down, the
+// makeClaim makes the claim, and grows the share to the memory that the answer needs. If the server shuts down, the
 // claim stops waiting.
 func (s *Server) makeClaim(ctx context.Context, call *claimCall, held *share) (seq uint64, err error) {
 	return s.finishClaim(ctx, call, held, func(ctx context.Context, wait time.Duration, admit func(int64) error) (store.Claimed, []runs.Run, ingest.Receipt, error) {
@@ -162,7 +162,7 @@ func (s *Server) finishClaim(ctx context.Context, call *claimCall, held *share, 
 	return receipt.Seq, err
 }
 
-// bytes is about what the jobs of an answer, and the part of its text that is in memory at once, take.
+// bytes is about the memory for the answer's jobs and for the part of its text that is in memory at a time.
 func (call *claimCall) bytes() int64 {
 	var data int64
 	for i := range call.handed {
@@ -173,7 +173,7 @@ func (call *claimCall) bytes() int64 {
 
 func runBytes(r *runs.Run) int64 { return stateBytes(&r.First) + int64(r.Bytes()) }
 
-// textBytes is about how long the text of the jobs of an answer is.
+// textBytes is about the length of the jobs' text in an answer.
 func (call *claimCall) textBytes() (n int) {
 	for i := range call.handed {
 		r := &call.handed[i]
@@ -212,9 +212,9 @@ func (s *Server) answerClaim(c echo.Context, held *share, call *claimCall) error
 	})
 }
 
-// handOut writes the answer to a claim. If the answer cannot be written, or the client hung up before, handOut releases
-// the jobs with unget, so that they do not wait for the end of their lease. A client that hangs up after the answer was
-// written may have read it, so the jobs stay claimed until they are completed or their lease ends.
+// handOut writes the answer to a claim. If the answer cannot be written, or the client has already hung up, handOut
+// releases the jobs with unget, so that other runners need not wait for the end of the lease. A client that hangs up
+// after the answer was written may have read it, so the jobs stay claimed until they are completed or their lease ends.
 //
 // A claim with an idempotency key or a session number keeps its jobs, because the client can repeat the request.
 // handOut releases those jobs only if it refuses the request, and the request is not a repeat.

@@ -12,11 +12,11 @@ type handlerFinder interface {
 	HandlerFor(client, typ string) (h store.Handler, ok bool)
 }
 
-// headerHandler names the handler of the job in the answer to a claim of one job, which is the document of that job: its
-// id, kind and digest.
+// headerHandler names the job's handler by id, kind and digest. It is a header because the answer to a claim of one job
+// is the document of that job.
 const headerHandler = "Daybook-Handler"
 
-// handlersOf returns the handlers of the jobs of a claim, in the order of the first job of each.
+// handlersOf returns the handlers for the jobs of a claim. Their order is the order of each handler's first job.
 func (s *Server) handlersOf(handed []runs.Run) (list []runs.Handler) {
 	var known map[job.ID]bool
 	for i := range handed {
@@ -46,7 +46,7 @@ type claimHandler struct {
 	Digest    string  `json:"digest"`
 }
 
-// appendHandlers appends the field handlers after other fields, if there are any.
+// appendHandlers appends the field handlers after other fields, if the list is not empty.
 func appendHandlers(b []byte, list []runs.Handler) ([]byte, error) {
 	if len(list) == 0 {
 		return b, nil

@@ -7,8 +7,8 @@ import (
 	"github.com/daybookq/daybook/job/runs"
 )
 
-// writeJSON writes the answer to a claim as one JSON document, or as NDJSON with one job per line. Fields of jobs that
-// are null are left out.
+// writeJSON writes the answer to a claim as one JSON document, or as NDJSON with one job per line. It leaves out job
+// fields that are null.
 func (call *claimCall) writeJSON(p *pieces) (err error) {
 	p.b = append(p.b, '{')
 	if call.ended != nil {
@@ -38,7 +38,7 @@ func (call *claimCall) writeJSON(p *pieces) (err error) {
 	return nil
 }
 
-// append appends what the answer to a claim says of its outcomes.
+// append appends the results of a claim's outcomes.
 func (e *endedJobs) append(b []byte) []byte {
 	b = append(b, `"results":`...)
 	b = appendJobResults(b, e.Results)
@@ -59,8 +59,8 @@ func (e *endedJobs) append(b []byte) []byte {
 	return b
 }
 
-// jobText is how the documents of runs of jobs are written. The text of all fields that the jobs of a run have in
-// common is made once, and copied for each job.
+// jobText writes the documents of a run's jobs. It makes the text of the fields that the jobs have in common once, and
+// copies it for each job.
 type jobText struct {
 	*selection
 	form           form
@@ -68,7 +68,7 @@ type jobText struct {
 
 	begun         bool // a document was written
 	own           []field
-	plain         bool // own shows a text, and nothing else of it
+	plain         bool // own is nothing but a text
 	before, after []byte
 }
 

@@ -8,10 +8,10 @@ import (
 
 const mimeRuns = runs.MediaType
 
-// runHeadBytes is about how long the head line of a run of jobs is. It is used to size buffers.
+// runHeadBytes is about the length of the head line of a run of jobs. It is used to size buffers.
 const runHeadBytes = 256
 
-// writeRuns writes the answer to a claim in runs. The payloads are copied as they are stored.
+// writeRuns writes the answer to a claim in runs. It copies the payloads as they are stored.
 func (call *claimCall) writeRuns(p *pieces) error {
 	head := runs.Claim{ID: call.claimed.Claim, LeaseMs: call.claimed.LeaseMs, Jobs: runs.Jobs(call.handed), Runs: len(call.handed), Handlers: call.handlers}
 	if !head.ID.IsZero() {
@@ -72,7 +72,7 @@ func (p *pieces) resultRuns(ended *store.Ended, all bool) error {
 	return nil
 }
 
-// equalResults returns how many results from the first on are equal and have ids that count up.
+// equalResults returns the number of results, counted from the first one, that are equal and have ids that count up.
 func equalResults(list []store.JobResult) int {
 	first := &list[0]
 	n := 1

@@ -45,7 +45,7 @@ func claimedInRuns(t *testing.T, a reply) (runs.Claim, []runs.Run) {
 	return c, list
 }
 
-// sameDocuments compares jobs in runs with those that the server shows of their claim.
+// sameDocuments compares jobs in runs with the documents that the server shows of their claim.
 func sameDocuments(t *testing.T, r *rig, c *runs.Claim, list []runs.Run) {
 	t.Helper()
 	docs, err := runs.Documents(list)
@@ -95,7 +95,7 @@ func mixedJobs(r *rig) (n int) {
 	return len(r.get("/jobs?status=pending&limit=1000").object(http.StatusOK)["jobs"].([]any))
 }
 
-// TestClaimInRuns: a claim in runs says all that the documents of its jobs say.
+// TestClaimInRuns: a claim in runs contains everything that the documents of its jobs contain.
 func TestClaimInRuns(t *testing.T) {
 	r := start(t)
 	claim := func(body string) reply { return r.post("/jobs/claim", body, "Accept", mimeRuns+", "+mimeNDJSON) }
@@ -213,7 +213,7 @@ func (a accepts) RoundTrip(req *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(req)
 }
 
-// TestGoClientReadsRuns: the jobs that the Go client reads in runs are those that it reads in JSON and NDJSON.
+// TestGoClientReadsRuns: the Go client reads the same jobs in runs as in JSON and NDJSON.
 func TestGoClientReadsRuns(t *testing.T) {
 	r := start(t)
 	n := mixedJobs(r)

@@ -358,7 +358,7 @@ func TestClaimPrefersDistinctValues(t *testing.T) {
 	if got := claim(1, `"oldest"`); !slices.Equal(got, []string{"anna"}) {
 		t.Errorf("the oldest is of %q", got)
 	}
-	// Jobs without the key count as of a value without active jobs.
+	// Jobs without the key count as having a value without active jobs.
 	if got := claim(3, byUser); !slices.Equal(got, []string{"bert", "", "anna"}) {
 		t.Errorf("the next ones are of %q", got)
 	}

@@ -66,7 +66,7 @@ func (s *Server) release(c echo.Context) error {
 	return s.endOne(c, &s.bodies.small, &r, &r.fences, nil)
 }
 
-// endOne ends the run of one job with the outcome of a request, and answers with the document of the job. f are the
+// endOne ends the run of one job with the outcome of a request, and answers with the document of the job. f holds the
 // fences of the request. then, if not nil, adds the jobs that the outcome creates.
 func (s *Server) endOne(c echo.Context, rule *bodyRule, r interface{ outcome() (job.Outcome, error) }, f *fences,
 	then func(s *Server, o *job.Outcome, reserve func(bytes int64) error) error) error {
@@ -179,7 +179,7 @@ func (s *Server) completeMany(c echo.Context) error {
 	return p.endResults("results", ended.Results)
 }
 
-// acceptedOf counts the outcomes that were accepted, and returns the results of the others. A request in runs names
+// acceptedOf returns the number of accepted outcomes, and the results of the refused ones. A request in runs names
 // thousands of jobs in a few bytes, so its answer does not name them one by one.
 func acceptedOf(results []store.JobResult) (accepted int, refused []store.JobResult) {
 	refused = results[:0]
@@ -191,7 +191,7 @@ func acceptedOf(results []store.JobResult) (accepted int, refused []store.JobRes
 	return len(results) - len(refused), refused
 }
 
-// decode adds the outcomes of a body, whose media type is given, and returns the runner_id of the whole request.
+// decode adds the outcomes of a body with the given media type, and returns the runner_id of the whole request.
 func (d *completion) decode(mediaType string, body []byte) (runner string, err error) {
 	switch mediaType {
 	case mimeNDJSON:
@@ -245,7 +245,7 @@ func (s *Server) end(ctx context.Context, done *completion) (all store.Ended, se
 	return joinEnded(ended, receipt, err)
 }
 
-// joinEnded returns the results of the commands of one request as those of one command.
+// joinEnded joins the results of a request's commands, as if the request were one command.
 func joinEnded(ended []store.Ended, receipt ingest.Receipt, err error) (all store.Ended, seq uint64, _ error) {
 	n := 0
 	for i := range ended {

@@ -55,7 +55,7 @@ func TestComplete(t *testing.T) {
 			if got := r.get("/jobs/" + j["job_id"].(string)); got.body != a.body {
 				t.Errorf("answered: %s\nread: %s", a.body, got.body)
 			}
-			r.post("/jobs/claim", `{"runner_id":"sweep","max":1000}`) // the next one finds none of these
+			r.post("/jobs/claim", `{"runner_id":"sweep","max":1000}`) // the next claim finds none of these
 		})
 	}
 	t.Run("history", func(t *testing.T) {
@@ -313,8 +313,8 @@ func TestJobGoneWithItsOutcome(t *testing.T) {
 	}
 }
 
-// TestRepeatOfACompletionWhoseJobIsGone: the answer to the completion of a job that is not kept was lost. The repeat gets it,
-// in every form of the request.
+// TestRepeatOfACompletionWhoseJobIsGone: the answer to the completion of a job that is not kept was lost. The repeat
+// gets this answer, in every form of the request.
 func TestRepeatOfACompletionWhoseJobIsGone(t *testing.T) {
 	r := start(t)
 	r.post("/jobs/create", `[{"retention_ms":0},{"retention_ms":0}]`).object(http.StatusCreated)

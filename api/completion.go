@@ -25,7 +25,7 @@ type completion struct {
 }
 
 const (
-	// outcomeBytes is about what an outcome takes in memory beside its text in the body: the decoded outcome and its
+	// outcomeBytes is about the memory for an outcome in addition to its text in the body: the decoded outcome and its
 	// result.
 	outcomeBytes = 256
 	// Memory is reserved for outcomesPerShare outcomes at a time. The share of the body covers the first ones.
@@ -162,7 +162,7 @@ func (d *completion) addItem(it *outcomeItem, claim job.ID, runner string) error
 	return nil
 }
 
-// maxCommandBytes is where a command is full. It counts three bytes for each byte of text, because the journal
+// maxCommandBytes is the size of a full command. It counts three bytes for each byte of text, because the journal
 // percent-escapes some characters. A single outcome can exceed it, and still takes at most half a journal record.
 const maxCommandBytes = job.MaxBodyBytes
 
@@ -186,7 +186,7 @@ func (d *completion) add(claim job.ID, runner string, o job.Outcome) {
 	d.bytes, d.creates = bytes, creates
 }
 
-// textBytes returns about how many bytes the jobs that an outcome creates have in the journal.
+// textBytes returns about the number of bytes that an outcome's new jobs take in the journal.
 func textBytes(jobs *job.Create) int {
 	n := len(jobs.Payloads)
 	for i := range jobs.Groups {
@@ -223,7 +223,7 @@ func (d *completion) lines(text []byte) error {
 	return nil
 }
 
-// checkAll checks what only the outcome for all jobs of a claim must not have.
+// checkAll refuses the fields that only an outcome for all jobs of a claim must not have.
 func checkAll(o *job.Outcome) error {
 	if n := len(o.Output) + len(o.Error); n > job.MaxForAllBytes {
 		return badRequest("output", fmt.Sprintf("output and error of the outcome for all jobs have %d bytes together; the maximum is %d, because each job keeps a copy; store larger outputs elsewhere and send output_addr", n, job.MaxForAllBytes))
@@ -239,7 +239,8 @@ func checkExceptions(field string, n int) error {
 	return badRequest(field, fmt.Sprintf("%s names too many jobs; the maximum is %d, because a claim cannot hold more", field, job.MaxClaimJobs))
 }
 
-// addAll gives an outcome to all jobs of a claim that have no outcome of their own. All outcomes before are of the claim.
+// addAll gives an outcome to all jobs of a claim that have not got one in this request. All earlier outcomes belong to
+// the claim.
 func (d *completion) addAll(claim job.ID, runner string, o *job.Outcome) {
 	if len(d.commands) == 0 {
 		d.commands = append(d.commands, job.Complete{Claim: claim, Runner: runner})

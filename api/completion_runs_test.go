@@ -63,7 +63,7 @@ func TestCompletionInRuns(t *testing.T) {
 		if o := r.get("/jobs/" + at(1).String()).object(http.StatusOK); fmt.Sprint(o["output"]) != "7" {
 			t.Errorf("%v", o["output"])
 		}
-		again := complete(body).object(http.StatusOK) // in JSON: how many were accepted, and the others
+		again := complete(body).object(http.StatusOK) // in JSON: how many were accepted, and the refused ones
 		refused, _ := again["refused"].([]any)
 		if fmt.Sprint(again["accepted"]) != "4" || len(again) != 2 || len(refused) != 3 || refused[0].(map[string]any)["job_id"] != at(50).String() || refused[0].(map[string]any)["code"] != "claim_lost" {
 			t.Errorf("the repeat is answered %v", again)

@@ -26,7 +26,7 @@ var zip = func() func(http.Handler) http.HandlerFunc {
 }()
 
 // compressed compresses an answer with gzip if the client accepts gzip and the answer is long enough. Only GET routes
-// use it: Go's HTTP client accepts gzip by default, and the compression of claims would slow down runners.
+// use it: Go's HTTP client accepts gzip by default, and compressing claims would slow down runners.
 func (s *Server) compressed(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) (err error) {
 		if c.Request().Header.Get(echo.HeaderAcceptEncoding) == "" {

@@ -31,16 +31,16 @@ const (
 // fast enough, and it checks the framing of requests.
 type connection struct {
 	net.Conn
-	peer    netip.Addr // the address for limits per client; not valid for loopback, which has no such limits
+	peer    netip.Addr // for limits per client; not valid for loopback, which is not limited
 	framing framing
 	place   place
-	heard   atomic.Int64 // when something was read last, in unix ns; of a stream's connection
-	// patience is how long a write of paceBytes may take, if not paceTime. The handler of a request sets it, and nobody
-	// else writes meanwhile.
+	heard   atomic.Int64 // for a stream's connection: the time of the last read, in unix ns
+	// patience is the longest time for a write of paceBytes, if not paceTime. Only the handler of the current request
+	// sets it.
 	patience time.Duration
-	closed   func() // the listener's hook for a stream's connection; nil for others, which net/http watches
+	closed   func() // the listener's hook for a stream's connection; nil for connections that net/http watches
 
-	// The request that is served now, if it has a body. Only the goroutine of its handler uses these fields.
+	// The request that is being served, if it has a body. Only the goroutine of its handler uses these fields.
 	request  *http.Request
 	response *echo.Response
 	unread   bool
@@ -53,8 +53,8 @@ func newConnection(c net.Conn) *connection {
 	return conn
 }
 
-// peerOf returns the address that limits per client use. For IPv6 it is the network of 64 bits, because one host can
-// have any address in its network.
+// peerOf returns the address for limits per client. For IPv6 it is the 64-bit network, because one host can use any
+// address in its network.
 func peerOf(remote net.Addr) netip.Addr {
 	tcp, ok := remote.(*net.TCPAddr)
 	if !ok {
@@ -84,7 +84,7 @@ func (c *connection) Read(p []byte) (int, error) {
 // heardSince reports whether anything was read from a stream's connection after t.
 func (c *connection) heardSince(t time.Time) bool { return c.heard.Load() > t.UnixNano() }
 
-// upgraded ends the checks of HTTP: from now on the connection carries a stream.
+// upgraded ends the checks of HTTP, because the connection carries a stream from now on.
 func (c *connection) upgraded() { c.framing.state = lost }
 
 // Close closes the connection.
@@ -113,8 +113,8 @@ func (c *connection) Write(p []byte) (written int, err error) {
 // SetWriteDeadline does nothing, because Write sets its own deadlines.
 func (c *connection) SetWriteDeadline(time.Time) error { return nil }
 
-// CloseWrite is for net/http, which ends its own direction first, so that a client that is still sending can read the
-// whole answer.
+// CloseWrite is for net/http, which closes only its sending side first. A client that is still sending can then read
+// the whole answer.
 func (c *connection) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -128,15 +128,15 @@ func withConnection(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connectionKey{}, c)
 }
 
-// connectionOf returns the connection of a request. It is nil if the server did not accept the connection itself, as in
-// tests of handlers.
+// connectionOf returns the connection of a request, or nil if the server did not accept the connection, as in tests of
+// handlers.
 func connectionOf(r *http.Request) *connection {
 	c, _ := r.Context().Value(connectionKey{}).(*connection)
 	return c
 }
 
-// begin prepares the connection for a request. Every read of the body after it has a deadline. That includes the reads
-// that net/http makes on its own if the handler did not read the body: without a deadline they could wait forever.
+// begin prepares the connection for a request. Every later read of the body has a deadline. That includes the reads
+// that net/http makes if the handler did not read the body: without a deadline they could wait forever.
 func (c *connection) begin(e echo.Context) error {
 	r := e.Request()
 	wrong := c.framing.next()
@@ -177,7 +177,7 @@ func (c *connection) settle() {
 		}
 	}
 	h.Set(echo.HeaderConnection, "close")
-	// After the answer net/http continues to read for a moment, so that a client which is still sending can read the
+	// After the answer net/http continues to read for a moment. A client which is still sending can then read the
 	// answer.
 	_ = c.SetReadDeadline(time.Now().Add(leftoverWait)) // if it fails, the connection is closed too
 }

@@ -29,7 +29,7 @@ type createRequest struct {
 	InputAddr  *string        `json:"input_addr"`
 	UniqueKey  *string        `json:"unique_key"`
 
-	// With Batch, the request says what the batch is as a whole, and its jobs are in Jobs; see batch_create.go.
+	// With Batch, the request describes the batch as a whole, and Jobs has its jobs; see batch_create.go.
 	Batch *batchRequest    `json:"batch"`
 	Jobs  []jsontext.Value `json:"jobs"`
 }
@@ -143,7 +143,7 @@ func (s *Server) answerExisting(c echo.Context, r ingest.Receipt, id job.ID) err
 	defer held.release()
 	var b []byte
 	switch {
-	case err == job.NotFound: // the job has ended and was purged in the meantime, so its status is unknown
+	case err == job.NotFound: // the job has ended and was purged since, so its status is unknown
 		b = appendGone(nil, id, 0)
 	case err != nil:
 		return after(err)

@@ -18,7 +18,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// eachItem calls take with the JSON text of each item of a body, and with the name of its place for error texts.
+// eachItem calls take with the JSON text of each item of a body, and with the item's place for error texts.
 type eachItem func(body []byte, take func(place string, text []byte) error) error
 
 // itemArray takes the elements of a JSON array.
@@ -70,9 +70,9 @@ func itemLines(body []byte, take func(place string, text []byte) error) error {
 // bulk collects the jobs for one create command. Consecutive jobs with equal attributes are a group.
 type bulk struct {
 	each      bool        // the client prefers a result for each position
-	chained   bool        // the jobs inherit what they do not give; see chain.go
+	chained   bool        // the jobs inherit the attributes that they do not give; see chain.go
 	trace     *string     // traceparent of jobs without one; nil: none
-	of        *openBatch  // the batch that the jobs are added to, or that is created with them; nil: none
+	of        *openBatch  // the batch that receives the jobs, or is created with them; nil: none
 	headers   http.Header // of the request, for the batch
 	cmd       job.Create
 	raw       []byte // all payloads, without separators
@@ -172,7 +172,7 @@ func (b *bulk) add(s *Server, text []byte, now int64) error {
 	if err == nil {
 		err = b.of.inherit(&g)
 	}
-	if err == nil && !b.chained { // the outcome of a run must not be lost because of a job that follows it
+	if err == nil && !b.chained { // a faulty follow-on job must not lose the outcome of a run
 		err = s.checkPayload(g.Client, g.Type, payload)
 	}
 	if err != nil {
@@ -203,7 +203,8 @@ func (b *bulk) add(s *Server, text []byte, now int64) error {
 	return nil
 }
 
-// forAll makes a problem of the batch one of the whole body: its jobs must not be created without it.
+// forAll turns a problem of the batch into a problem of the whole body, whose jobs must not be created without the
+// batch.
 func forAll(err error) error {
 	p, ok := errors.AsType[*problem](err)
 	if !ok {
@@ -261,7 +262,7 @@ type batchHead struct {
 	LastID  *job.ID `json:"last_id"`
 }
 
-// headOfMade returns the head for a create that created that many jobs.
+// headOfMade returns the head of the answer to a create that made this number of jobs.
 func headOfMade(made *store.Made, jobs int) batchHead {
 	if made.Lines == 0 {
 		return batchHead{BatchID: orNull(made.Batch)}

@@ -38,7 +38,7 @@ func TestCreateArray(t *testing.T) {
 	want(t, r.do(http.MethodPost, "/jobs/create", strings.NewReader("\n"), "Content-Type", mimeNDJSON).object(http.StatusCreated), "count", 0)
 }
 
-// TestBatchRefuses: what is wrong with a batch, and with adding jobs to one, is named.
+// TestBatchRefuses: a refusal names the mistake in a batch, or in an addition to a batch.
 func TestBatchRefuses(t *testing.T) {
 	r := start(t)
 	open := "/batches/" + r.post("/jobs/create", `{"batch":{"open":true,"chunk_size":1}}`).object(http.StatusCreated)["batch_id"].(string) + "/jobs"

@@ -270,8 +270,8 @@ func TestFlagsAreDefaults(t *testing.T) {
 	}
 }
 
-// TestJobsOfNoBatch: a job that was created alone, without a key, belongs to no batch, whether or not its record has
-// other jobs. The answer to the same request does not depend on the load.
+// TestJobsOfNoBatch: a job that was created alone, without a key, belongs to no batch, even if its record has other
+// jobs. So the answer to a request does not depend on the load.
 func TestJobsOfNoBatch(t *testing.T) {
 	r := start(t)
 	const callers = 8

@@ -45,7 +45,7 @@ func (s *Server) createRuns(c echo.Context, body []byte, of *openBatch) error {
 	return answer(c, http.StatusCreated, mimeBatch, append(appendJobs(nil, &made, groups, receipt), '\n'))
 }
 
-// checkJoined refuses keys and numbers for jobs that belong to no batch, and too many of them.
+// checkJoined refuses keys and numbers for jobs that belong to no batch. It also refuses too many of these jobs.
 func checkJoined(cmd *job.Create) error {
 	if !cmd.Joined {
 		return nil
@@ -151,7 +151,7 @@ func (s *Server) addNewRun(cmd *job.Create, r *runs.NewRun, trace *string, of *o
 	return nil
 }
 
-// setPayloads sets the payloads of a command to those of runs, in one framing.
+// setPayloads copies the payloads of runs into a command, in one framing.
 func setPayloads(cmd *job.Create, list []runs.NewRun) error {
 	for i := range list {
 		if r := &list[i]; r.Frame != job.NoFrame && cmd.Frame != job.LenFrame {
@@ -184,9 +184,9 @@ func setPayloads(cmd *job.Create, list []runs.NewRun) error {
 	return nil
 }
 
-// framedSize checks the payloads of runs, and returns how many bytes they have in the framing of the command. A run
-// takes a few bytes for any number of jobs without payloads, and another framing can make payloads three times as long,
-// so it refuses what would become much longer than the request.
+// framedSize checks the payloads of runs, and returns their size in the framing of the command. It refuses a body that
+// would become much longer in the journal than in the request: a run creates any number of jobs without payloads from a
+// few bytes, and another framing can make payloads three times as long.
 func framedSize(cmd *job.Create, list []runs.NewRun) (size int, err error) {
 	without := 0
 	for i := range list {

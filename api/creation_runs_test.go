@@ -38,13 +38,13 @@ func newRun(typ string, kind job.Kind, frame job.Frame, payloads ...string) runs
 	return r
 }
 
-// shownAs is the document of a job that a run creates, as far as the run says it.
+// shownAs has the fields of a job's document that its run sets.
 type shownAs struct {
 	typ    string
 	fields []any
 }
 
-// everyKind returns runs of all kinds and framings, and what the jobs must show.
+// everyKind returns runs of all kinds and framings, and the documents that their jobs must have.
 func everyKind(late int64) (list []runs.NewRun, want []shownAs) {
 	full := newRun("all", job.JSON, job.LineFrame, `{"a":[1, 2]}`)
 	full.Client, full.Meta, full.Traceparent = "acme", "k=v", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -70,7 +70,7 @@ func everyKind(late int64) (list []runs.NewRun, want []shownAs) {
 	}
 }
 
-// wantJobs compares the jobs of an answer to a create with what they must show.
+// wantJobs compares the jobs in the answer to a create with the expected documents.
 func (r *rig) wantJobs(doc map[string]any, list []shownAs, batched bool) {
 	r.Helper()
 	want(r.T, doc, "count", float64(len(list)))
@@ -154,8 +154,8 @@ func TestCreationInRuns(t *testing.T) {
 	create(jobsInRuns(true, list...), "Idempotency-Key", "k2").refused(http.StatusBadRequest, "bad_request")
 }
 
-// TestCreationInRunsAmplified: a run takes a few bytes for any number of jobs. Neither the answer nor the record is much
-// longer than the request because of that.
+// TestCreationInRunsAmplified: a run creates any number of jobs from a few bytes. Even so, neither the answer nor the
+// record is much longer than the request.
 func TestCreationInRunsAmplified(t *testing.T) {
 	testkit.OneByOne(t)
 	r := start(t)
@@ -206,7 +206,7 @@ func (c *streamClient) sendRuns(body string, more ...string) int {
 	return c.n
 }
 
-// TestStreamInRuns: a binary message carries what POST /jobs/create and POST /jobs/complete take in runs.
+// TestStreamInRuns: a binary message carries the same runs as POST /jobs/create and POST /jobs/complete.
 func TestStreamInRuns(t *testing.T) {
 	testkit.OneByOne(t)
 	r := start(t)
@@ -220,7 +220,7 @@ func TestStreamInRuns(t *testing.T) {
 	}
 	r.wantJobs(o["ok"].(map[string]any), shown, false)
 
-	// What waits together shares a record, and each request has the ids of its own jobs.
+	// Requests that wait together share a record, and each gets the ids of its jobs.
 	var numbers []int
 	for i := range 50 {
 		if i%2 == 0 {
@@ -261,7 +261,7 @@ func TestStreamInRuns(t *testing.T) {
 	want(t, ended, "ended", float64(held.Jobs-1))
 	want(t, ended, "accepted", 0.0)
 
-	// Only the refused outcomes are named.
+	// The answer names only the refused outcomes.
 	unknown := outcomeOf(job.NewID(1, 1<<30, 0), job.OK)
 	many := c.ok(c.sendRuns(outcomesInRuns(runs.Completion{Claim: held.ID, Runner: "r"}, runs.OutcomeRun{Claim: held.ID, Runner: "r", Outcome: unknown, N: 2},
 		runs.OutcomeRun{Claim: held.ID, Runner: "r", Outcome: outcome, N: 1, Frame: job.LenFrame, Outputs: []byte("3\na\nb\n")})))

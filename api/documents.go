@@ -57,7 +57,7 @@ func encodePage(ctx context.Context, held *share, page any) ([]byte, error) {
 	return text, held.resize(ctx, int64(cap(text)))
 }
 
-// orNull returns nil, which a document shows as null, for the zero value of a type, and otherwise a pointer to v.
+// orNull returns a pointer to v, or nil, which a document shows as null, if v is the zero value.
 func orNull[T comparable](v T) *T {
 	var none T
 	if v == none {

@@ -10,9 +10,8 @@ import (
 )
 
 // answerTagged answers a GET with a document and its entity tag. If the client sends this tag, the answer is 304
-// without a document: a page that asks every second mostly needs to know only that nothing has changed. The tag is a
-// digest of basis, so it stays the same after a restart. It is weak, because the same document can be sent compressed
-// or not.
+// without a document. A page that asks every second usually learns only that nothing has changed. The tag is a digest
+// of basis, so it stays the same after a restart. It is weak, because the same document can be sent compressed or not.
 func answerTagged(c echo.Context, kind string, text, basis []byte) error {
 	sum := sha256.Sum256(basis)
 	tag := `W/"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`

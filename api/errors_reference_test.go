@@ -22,8 +22,9 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// advice says of each code when the server refuses with it, and what to do. An empty first text is that of the error in the
-// code. To add a code, add a line here, and one to Code of openapi.yaml and to the sentinels of client/errors.go.
+// advice explains for each code when the server refuses with it, and what to do. If the first text is empty, the table
+// shows the text of the error in the code. To add a code, add a line here, to Code of openapi.yaml and to the sentinels
+// of client/errors.go.
 var advice = map[string][2]string{
 	"bad_request":            {"the request is malformed, or a value is outside of its bounds; `field` names the field, and `detail` the bounds", "Mend the request."},
 	"bad_id":                 {"an id of the path, or of the `field`, is not an id", "Send ids as the server returned them."},
@@ -117,7 +118,7 @@ type refusal struct {
 	code   string
 }
 
-// refusals are all codes with their statuses and fates, and the texts of the errors that have a code of their own.
+// refusals returns all codes with their statuses and fates, and the texts of the errors that have their own code.
 func refusals(t *testing.T) (fates map[refusal]map[fate]bool, texts map[string]string) {
 	t.Helper()
 	fates, texts = map[refusal]map[fate]bool{}, map[string]string{}
@@ -143,7 +144,7 @@ func refusals(t *testing.T) (fates map[refusal]map[fate]bool, texts map[string]s
 		add(p.status, p.code, p.fate)
 	}
 	add(statusClientGone, "client_gone", unknown)
-	// The rest is in the source, as problem{status: http.StatusName, code: "code" or its constant}.
+	// The remaining ones are in the source, as problem{status: http.StatusName, code: "code" or its constant}.
 	statuses := map[string]int{}
 	for n := 400; n < 600; n++ {
 		statuses[strings.NewReplacer(" ", "", "-", "").Replace(http.StatusText(n))] = n
@@ -238,7 +239,7 @@ func refusalsTable(t *testing.T) string {
 	return b.String()
 }
 
-// sentinelsTable has the errors of the Go client, in the order of its source, with their texts and codes.
+// sentinelsTable lists the errors of the Go client, in the order of its source, with their texts and codes.
 func sentinelsTable(t *testing.T) string {
 	tree, err := parser.ParseFile(token.NewFileSet(), "../client/errors.go", nil, 0)
 	if err != nil {
@@ -316,7 +317,7 @@ func TestReferenceOfErrors(t *testing.T) {
 	t.Errorf("%s is stale; write it again with go test ./api -run TestReferenceOfErrors -rewrite", page)
 }
 
-// TestAdviceHasNoOtherCodes: advice and the OpenAPI document have the codes that the server has.
+// TestAdviceHasNoOtherCodes: advice and the OpenAPI document have exactly the codes of the server.
 func TestAdviceHasNoOtherCodes(t *testing.T) {
 	fates, _ := refusals(t)
 	has := map[string]bool{}

@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// aheadFiles is how many small files of an archive are read at once, if their blobs are in a bucket: there each takes
-	// two requests. Each has one descriptor meanwhile.
+	// aheadFiles is the number of small files that the server reads ahead for an archive, if their blobs are in a
+	// bucket: there each file takes two requests. Each occupies one descriptor during this time.
 	aheadFiles = 16
-	// aheadFileBytes is the size of a small file. A longer one is read in its turn, since its requests are a small part of
-	// its time.
+	// aheadFileBytes is the size of a small file. A longer file is read in its turn, because its requests are a small
+	// part of its time.
 	aheadFileBytes = 128 << 10
-	// aheadBytes is what they take in memory: each is there twice while its blob is open.
+	// aheadBytes is the memory for these files: each is in memory twice while its blob is open.
 	aheadBytes = 2 * aheadFiles * aheadFileBytes
 )
 
@@ -30,8 +30,8 @@ type filesAhead struct {
 	of     blob.Store
 	files  []fileset.File
 
-	turn    int // which file is copied next
-	begun   int // how many files were begun, or are too long for that
+	turn    int // the next file to copy
+	begun   int // the number of files that were begun, or skipped as too long
 	reading [aheadFiles]chan []byte
 	running sync.WaitGroup
 }
@@ -41,7 +41,7 @@ func newFilesAhead(ctx context.Context, of blob.Store, m *fileset.Manifest) *fil
 	return &filesAhead{ctx: ctx, cancel: cancel, of: of, files: m.Files}
 }
 
-// copy writes the next file. If it could not be read ahead, it is read again, so that the error is that of its turn.
+// copy writes the next file. If reading ahead failed, copy reads the file again and returns that second error.
 func (a *filesAhead) copy(w io.Writer) error {
 	for ; a.begun < min(len(a.files), a.turn+aheadFiles); a.begun++ {
 		a.begin(a.begun)
@@ -75,7 +75,7 @@ func (a *filesAhead) begin(i int) {
 	})
 }
 
-// end waits until nothing is read any more.
+// end waits until no read is in progress.
 func (a *filesAhead) end() {
 	a.cancel()
 	a.running.Wait()

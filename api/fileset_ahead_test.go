@@ -13,7 +13,7 @@ import (
 	"github.com/daybookq/daybook/client/fileset"
 )
 
-// aheadStore counts how many of its blobs are being opened, and calls before for each.
+// aheadStore counts the blobs that are being opened, and calls before for each.
 type aheadStore struct {
 	blob.Store
 	before func(a blob.Address) error

@@ -18,12 +18,12 @@ const (
 	mimeTarGzip = "application/x-tar+gzip"
 	mimeTarZstd = "application/x-tar+zstd"
 
-	// maxZstdWindow bounds the memory of a decompressor. It is what the levels of zstd up to 19 need, without --long.
+	// maxZstdWindow bounds the memory of a decompressor. It suffices for the levels of zstd up to 19, without --long.
 	maxZstdWindow = 8 << 20
-	// unpackBytes is what a decompressor takes in memory, and packBytes a compressor.
+	// unpackBytes is the memory for a decompressor, and packBytes for a compressor.
 	unpackBytes = 2*maxZstdWindow + 1<<20
 	packBytes   = 4 << 20
-	// sendWindow is the window of the zstd compressor. With a larger one it takes more memory.
+	// sendWindow is the window of the zstd compressor. A larger window would take more memory.
 	sendWindow = 1 << 20
 )
 
@@ -32,13 +32,13 @@ var (
 	zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
 )
 
-// isZstd reports whether a stream begins with a frame of zstd, or with one that decompressors skip.
+// isZstd reports whether a stream begins with a zstd frame or with a skippable frame.
 func isZstd(b []byte) bool {
 	return bytes.HasPrefix(b, zstdMagic) || len(b) >= 4 && b[0]&0xf0 == 0x50 && bytes.Equal(b[1:4], []byte{0x2a, 0x4d, 0x18})
 }
 
 // unpacked returns the archive in a stream, which may be compressed with gzip or zstd, and a function that frees the
-// decompressor. The media type does not matter, since tools like curl do not send one.
+// decompressor. It ignores the media type, because tools like curl do not send one.
 func unpacked(r io.Reader) (io.Reader, func(), error) {
 	b := bufio.NewReaderSize(r, 64<<10)
 	begin, err := b.Peek(4)
@@ -65,8 +65,8 @@ func unpacked(r io.Reader) (io.Reader, func(), error) {
 	return b, func() {}, nil
 }
 
-// unpacker turns the errors of a decompressor into those of an archive. The error of reading the body comes first: see
-// streamedBody.refused.
+// unpacker turns the errors of a decompressor into errors of an archive. An error of reading the body takes precedence:
+// see streamedBody.refused.
 type unpacker struct{ r io.Reader }
 
 func (u *unpacker) Read(p []byte) (int, error) {

@@ -17,12 +17,12 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// selectTime is how long patterns may take to select files. Ordinary ones take milliseconds; some with many stars would
-// take minutes with long paths.
+// selectTime is the longest time that patterns may take to select files. Ordinary patterns take milliseconds; some with
+// many stars would take minutes with long paths.
 const selectTime = 10 * time.Second
 
-// fileset answers GET and HEAD /filesets/{name}: with the manifest, or with an archive of the files if the Accept header
-// names one of the media types for that first.
+// fileset answers GET and HEAD /filesets/{name} with the manifest, or with an archive of the files if the Accept header
+// prefers one of the archive's media types.
 func (s *Server) fileset(c echo.Context) error {
 	q, err := s.filesetQuery(c)
 	if err != nil {
@@ -78,7 +78,8 @@ func (s *Server) fileset(c echo.Context) error {
 	return s.sendArchive(c, of, m, kind)
 }
 
-// filesetTag is the entity tag of an answer: the address of the manifest, and what makes another answer of it.
+// filesetTag is the entity tag of an answer. It covers the address of the manifest and everything else that changes the
+// answer.
 func filesetTag(f *store.Fileset, kind string, patterns fileset.Patterns) string {
 	tag := f.Manifest.String()
 	if kind != "" {
@@ -90,7 +91,7 @@ func filesetTag(f *store.Fileset, kind string, patterns fileset.Patterns) string
 	return `"` + tag + `"`
 }
 
-// missingManifest returns the error of reading a manifest. A fileset whose manifest is not stored is damaged, and not
+// missingManifest returns the error of reading a manifest. A fileset whose manifest is not stored is damaged, not
 // unknown.
 func missingManifest(f *store.Fileset, err error) error {
 	if errors.Is(err, blob.ErrNotFound) {
@@ -100,7 +101,7 @@ func missingManifest(f *store.Fileset, err error) error {
 	return err
 }
 
-// readManifest returns what patterns select of a manifest, and the text of that.
+// readManifest returns the part of a manifest that the patterns select, and the text of that part.
 func readManifest(ctx context.Context, b blob.Blob, patterns fileset.Patterns) (*fileset.Manifest, []byte, error) {
 	if size := b.Info().Size; size > fileset.MaxManifestBytes {
 		return nil, nil, fmt.Errorf("%w: blob %s has %d bytes", fileset.ErrManifest, b.Info().Address, size)
@@ -125,8 +126,8 @@ func readManifest(ctx context.Context, b blob.Blob, patterns fileset.Patterns) (
 	return m, text, err
 }
 
-// sendArchive sends the files as an archive, which is made while it is sent. If a blob is damaged, the connection is
-// closed before the end of the archive.
+// sendArchive makes an archive of the files and sends it at the same time. If a blob is damaged, it closes the
+// connection before the end of the archive.
 func (s *Server) sendArchive(c echo.Context, of blob.Store, m *fileset.Manifest, kind string) error {
 	r, w := c.Request(), c.Response()
 	w.Header()[echo.HeaderContentType] = []string{kind}

@@ -17,8 +17,8 @@ type FilesetLister interface {
 }
 
 // ScanFilesets calls visit with texts that name all blobs of all filesets: the addresses of the manifests, and the
-// manifests. It is a part of blob.Keeper's Scan. If a manifest cannot be read, it returns an error, since it is unknown
-// then which blobs the fileset has.
+// manifests. It is a part of blob.Keeper's Scan. If a manifest cannot be read, ScanFilesets returns an error, because
+// the fileset's blobs are then unknown.
 func ScanFilesets(ctx context.Context, q FilesetLister, stores blob.Stores, visit func(text []byte) error) error {
 	return q.FilesetManifests(func(client string, manifest job.ManifestDigest) error {
 		if err := visit([]byte(manifest.String())); err != nil {

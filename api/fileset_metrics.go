@@ -6,13 +6,13 @@ import (
 	"github.com/daybookq/daybook/client/fileset"
 )
 
-// filesetMetrics has the metrics of filesets, by the form in which they are stored or read: archive or manifest.
+// filesetMetrics are the metrics of filesets, by the form in which they are stored or read: archive or manifest.
 type filesetMetrics struct {
 	filesetPuts, filesetFilesPut, filesetBytesPut, filesetGets *prometheus.CounterVec
 }
 
-// The forms of filesets in requests and answers. A manifest has no content, so the bytes that are counted with it are those
-// that did not have to be sent again, but for the blobs that were uploaded for it.
+// The forms of filesets in requests and answers. A manifest has no content, so its counted bytes are the bytes that the
+// client did not have to send again, except for blobs that it uploaded for this manifest.
 const (
 	formArchive  = "archive"
 	formManifest = "manifest"
@@ -30,7 +30,7 @@ func newFilesetMetrics(registry *prometheus.Registry) filesetMetrics {
 		filesetBytesPut: of("daybook_fileset_put_bytes_total", "Bytes of files of filesets stored, by form.", "form"),
 		filesetGets:     of("daybook_fileset_gets_total", "Filesets sent to clients, by form.", "form"),
 	}
-	for _, form := range []string{formArchive, formManifest} { // so that all are there from the start
+	for _, form := range []string{formArchive, formManifest} { // so that all exist from the start
 		for _, result := range []string{"new", "same"} {
 			m.filesetPuts.WithLabelValues(form, result)
 		}

@@ -20,29 +20,29 @@ import (
 )
 
 const (
-	// fileBytes is about what a file of a fileset takes in memory while an archive is stored: in the batch, in the
-	// manifest, and in its text.
+	// fileBytes is about the memory for a file of a fileset while an archive is stored: in the batch, in the manifest,
+	// and in its text.
 	fileBytes = 1 << 10
-	// filesAtOnce is for how many files an upload takes memory at once.
+	// filesAtOnce is the number of files for which an upload takes memory in one step.
 	filesAtOnce = 64
-	// manifestFactor is how much more memory a manifest takes than its text.
+	// manifestFactor is the ratio of a manifest's size in memory to the size of its text.
 	manifestFactor = 4
-	// manifestsBudgetBytes bounds the memory for manifests. Half of it, which one remote address can get, is enough for
+	// manifestsBudgetBytes bounds the memory for manifests. One remote address can get half of it, which is enough for
 	// the largest fileset.
 	manifestsBudgetBytes = 2 * (2 + manifestFactor) * fileset.MaxManifestBytes
-	// maxMissing is how many missing blobs a refusal lists.
+	// maxMissing is the largest number of missing blobs that a refusal lists.
 	maxMissing = 10_000
 )
 
-// archiveTypes are the media types of a body that is an archive. What it is compressed with is seen from its content.
-// The first three are also what curl sends without a Content-Type.
+// archiveTypes are the media types of a body that is an archive. The server detects the compression from the content.
+// curl sends one of the first three if the user sets no Content-Type.
 var archiveTypes = map[string]bool{
 	"": true, echo.MIMEOctetStream: true, echo.MIMEApplicationForm: true, mimeTar: true, mimeTarGzip: true, mimeTarZstd: true,
 	"application/tar": true, "application/gzip": true, "application/x-gzip": true, "application/zstd": true,
 }
 
-// putFileset answers PUT /filesets/{name}: 201 with the new version, or 200 with the newest one if it is the same. The body
-// is an archive, or a manifest as JSON.
+// putFileset answers PUT /filesets/{name} with 201 and the new version, or with 200 and the newest version if that is
+// the same. The body is an archive, or a manifest as JSON.
 func (s *Server) putFileset(c echo.Context) error {
 	q, err := s.filesetQuery(c)
 	if err != nil {
@@ -69,7 +69,7 @@ func (s *Server) putFileset(c echo.Context) error {
 		detail: "this route requires a manifest as application/json, or a tar archive as application/x-tar, application/gzip, application/zstd or without Content-Type"}
 }
 
-// putArchive stores the files of an archive while it arrives.
+// putArchive stores the files of an archive while the archive arrives.
 func (s *Server) putArchive(c echo.Context, of blob.Store, q filesetQuery) error {
 	ctx := c.Request().Context()
 	body, err := s.streamBody(c)
@@ -119,7 +119,7 @@ func (s *Server) putArchive(c echo.Context, of blob.Store, q filesetQuery) error
 	return s.nameFileset(c, q, formArchive, m, text)
 }
 
-// filesetBatch is a batch to which an archive is added. It takes a share of memory for each file.
+// filesetBatch is a batch that receives the files of an archive. It takes a share of memory for each file.
 type filesetBatch struct {
 	batch blob.Batch
 
@@ -150,7 +150,7 @@ func (b *filesetBatch) reserve(ctx context.Context) error {
 	return overloaded()
 }
 
-// putManifest stores a manifest whose blobs are stored already.
+// putManifest stores a manifest whose blobs are already stored.
 func (s *Server) putManifest(c echo.Context, of blob.Store, q filesetQuery) error {
 	ctx := c.Request().Context()
 	body, err := readBody(c, &s.bodies.manifest)
@@ -178,8 +178,8 @@ func (s *Server) putManifest(c echo.Context, of blob.Store, q filesetQuery) erro
 	return s.nameFileset(c, q, formManifest, m, text)
 }
 
-// haveBlobs returns a problem unless all blobs of a manifest are stored, with the sizes that it names. A collection of
-// blobs that begins later keeps them until the manifest has a name.
+// haveBlobs returns a problem unless all blobs of a manifest are stored with the sizes in the manifest. A later
+// collection of blobs keeps them until the manifest has a name.
 func (s *Server) haveBlobs(ctx context.Context, of blob.Store, m *fileset.Manifest) error {
 	sizes := make(map[blob.Address]int64, len(m.Files))
 	all := make([]blob.Address, 0, len(m.Files))

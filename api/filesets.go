@@ -29,7 +29,7 @@ type filesetReader interface {
 // filesetDocument is the document of a version of a fileset.
 type filesetDocument struct {
 	FilesetID job.ID  `json:"fileset_id"`
-	Client    *string `json:"client"` // null: of no client
+	Client    *string `json:"client"` // null: for all clients
 	Name      string  `json:"name"`
 	Version   int     `json:"version"`
 	Newest    bool    `json:"newest"`
@@ -46,10 +46,10 @@ func documentOfFileset(f *store.Fileset) filesetDocument {
 	}
 }
 
-// headerVersion is the version of a fileset, in answers that have its files.
+// headerVersion is the version of a fileset, in answers with its files.
 const headerVersion = "Daybook-Fileset-Version"
 
-// filesetQuery is what the path and the query of a request about a fileset say.
+// filesetQuery is the content of the path and the query of a request about a fileset.
 type filesetQuery struct {
 	client, name string
 	version      int // 0: the newest

@@ -179,7 +179,7 @@ func TestFilesets(t *testing.T) {
 	}
 }
 
-// TestFilesetMetrics: what is stored and sent counts once, by its form.
+// TestFilesetMetrics: stored and sent filesets count once, by their form.
 func TestFilesetMetrics(t *testing.T) {
 	r := start(t)
 	r.put("/filesets/x", tarOf(t, "a", "A", "b", "BB")).wantStatus(http.StatusCreated)
@@ -266,7 +266,7 @@ func TestFilesetVersions(t *testing.T) {
 	r.put("/filesets/a%20b", tarOf(t)).wantStatus(http.StatusBadRequest)
 }
 
-// TestFilesetsThatAreRefused: nothing of a refused fileset is stored.
+// TestFilesetsThatAreRefused: a refused fileset leaves no version and no blob.
 func TestFilesetsThatAreRefused(t *testing.T) {
 	r := start(t)
 	good := tarOf(t, "a", "A", "b", strings.Repeat("B", 100_000))
@@ -328,7 +328,7 @@ func TestFilesetsThatAreRefused(t *testing.T) {
 	r.put("/filesets/x", tarOf(t, "a", "A")).wantStatus(http.StatusOK) // the same tree
 }
 
-// TestFilesetWhoseConnectionBreaks: of an upload that ends early nothing is stored, and the name keeps its version.
+// TestFilesetWhoseConnectionBreaks: an upload that ends early stores nothing, and the name keeps its version.
 func TestFilesetWhoseConnectionBreaks(t *testing.T) {
 	r := start(t)
 	text := tarOf(t, "a", "A", "b", strings.Repeat("B", 1<<20))
@@ -340,7 +340,7 @@ func TestFilesetWhoseConnectionBreaks(t *testing.T) {
 		fmt.Fprintf(c, "PUT /filesets/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", len(text), text[:n])
 		c.Close()
 	}
-	// A chunked body without its last chunk has ended early, also if all of the archive has arrived.
+	// A chunked body without its last chunk has ended early, even if the whole archive has arrived.
 	var gzipped bytes.Buffer
 	z := gzip.NewWriter(&gzipped)
 	io.WriteString(z, text)
@@ -373,7 +373,7 @@ func TestFilesetWhoseConnectionBreaks(t *testing.T) {
 	r.get("/filesets/x").refused(http.StatusNotFound, "fileset_not_found")
 }
 
-// TestFilesetsKeepTheirBlobs: a collection keeps the blobs of all versions that are kept, and removes those of others.
+// TestFilesetsKeepTheirBlobs: a collection keeps the blobs of all kept versions, and removes the rest.
 func TestFilesetsKeepTheirBlobs(t *testing.T) {
 	r := start(t)
 	r.put("/filesets/x", tarOf(t, "a", "one", "b", "both")).wantStatus(http.StatusCreated)
@@ -415,7 +415,7 @@ func TestFilesetsKeepTheirBlobs(t *testing.T) {
 	collect()
 }
 
-// TestDamagedFileset: an archive with a damaged blob does not end as a complete one does.
+// TestDamagedFileset: the end of an archive with a damaged blob differs from the end of a complete archive.
 func TestDamagedFileset(t *testing.T) {
 	r := start(t)
 	large := strings.Repeat("B", 3<<20)
@@ -448,7 +448,7 @@ func TestDamagedFileset(t *testing.T) {
 	}
 }
 
-// TestFilesetsInFlatMemory: an archive that is longer than memory should be passes through.
+// TestFilesetsInFlatMemory: an archive that is longer than the memory limit passes through.
 func TestFilesetsInFlatMemory(t *testing.T) {
 	const files, size = 8, 12 << 20
 	r := start(t)

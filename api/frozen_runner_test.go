@@ -20,7 +20,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// frozenConn is a connection whose peer may be frozen: what it is sent arrives, and is not read.
+// frozenConn is a connection whose peer may be frozen: bytes sent to it arrive, and are not read.
 type frozenConn struct {
 	net.Conn
 	mu       sync.Mutex
@@ -107,7 +107,7 @@ type fateRunner struct {
 	mu    sync.Mutex
 	got   []string // ids of jobs
 	claim string
-	err   error // why the connection has ended
+	err   error // the reason why the connection ended
 }
 
 // runner opens a stream that takes up to credit jobs at once.
@@ -227,8 +227,8 @@ func (s *fateRig) is(id job.ID, status job.Status, attempts int) {
 	}
 }
 
-// TestFrozenStream: after a lease that nobody tickled, a stream gets nothing more until its client shows life. A job that no
-// process ever read loses one attempt.
+// TestFrozenStream: after a lease ended without a tickle, a stream gets no more jobs until its client shows life. A job
+// that no process ever read loses one attempt.
 func TestFrozenStream(t *testing.T) {
 	inFate(t, time.Hour, func(t *testing.T, s *fateRig) { // the connection of a frozen client does not end
 		ice := s.runner("ice", 3)
@@ -239,12 +239,12 @@ func TestFrozenStream(t *testing.T) {
 		s.is(ids[0], job.Pending, 1)
 		ids = append(ids, s.create(2, 2000)...)
 		s.is(ids[1], job.Pending, 0)
-		// Another runner gets all of them.
+		// Another runner gets both jobs.
 		other := s.runner("other", 2)
 		if got := other.jobs(); len(got) != 2 || got[0] != ids[0].String() || got[1] != ids[1].String() {
 			t.Errorf("the other runner got %v", got)
 		}
-		// The runner is heard of again, and gets jobs.
+		// The runner shows life again, and gets jobs.
 		ice.conn.freeze(false)
 		if got := ice.jobs(); len(got) != 2 || got[0] != ids[0].String() || got[1] != ids[2].String() {
 			t.Errorf("the runner that is no longer frozen got %v", got)
@@ -253,7 +253,7 @@ func TestFrozenStream(t *testing.T) {
 	})
 }
 
-// TestFrozenClaim: claims that wait when a lease of their runner ends without a tickle end without jobs.
+// TestFrozenClaim: if a lease of a runner ends without a tickle, the runner's waiting claims end without jobs.
 func TestFrozenClaim(t *testing.T) {
 	inFate(t, time.Hour, func(t *testing.T, s *fateRig) {
 		ctx := context.Background()
@@ -280,8 +280,8 @@ func TestFrozenClaim(t *testing.T) {
 	})
 }
 
-// TestLostRunnersStream: a runner that is declared lost gets nothing more, in the same step: its streams are closed, and its
-// claims that wait end. Jobs that it had not begun go to a healthy runner at once, the others after their backoff.
+// TestLostRunnersStream: a runner that is declared lost gets nothing more. In the same step its streams are closed, and
+// its waiting claims end. Jobs that it had not begun go to a healthy runner at once, begun jobs after their backoff.
 func TestLostRunnersStream(t *testing.T) {
 	inFate(t, time.Hour, func(t *testing.T, s *fateRig) {
 		s.beat("frozen", "healthy")
@@ -326,8 +326,8 @@ func TestLostRunnersStream(t *testing.T) {
 	})
 }
 
-// TestLostClaims: of a claim over HTTP that says how many of its jobs begin with it, the loss of the runner costs those an
-// attempt, and the ones that a tickle has named. Without that, all runs have begun.
+// TestLostClaims: a claim over HTTP says how many of its jobs begin with it. The loss of the runner costs these jobs an
+// attempt, and also the jobs that a tickle has named. If the claim does not say it, all runs have begun.
 func TestLostClaims(t *testing.T) {
 	for _, c := range []struct {
 		begins string

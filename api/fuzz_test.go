@@ -435,7 +435,7 @@ func FuzzRoutes(f *testing.F) {
 	})
 }
 
-// patient is a response writer that supports deadlines, like that of a connection.
+// patient is a response writer that supports deadlines, as a connection's response writer does.
 type patient struct{ *httptest.ResponseRecorder }
 
 func (patient) SetReadDeadline(time.Time) error  { return nil }

@@ -33,10 +33,10 @@ type handlerReader interface {
 	Handlers(afterType, afterClient string, limit int) (list []store.Handler, more bool, err error)
 }
 
-// handlerDocument is the document of a version of a handler. Handler is what was stored, and is left out of lists.
+// handlerDocument is the document of a version of a handler. Handler is the stored document, and is left out of lists.
 type handlerDocument struct {
 	HandlerID job.ID         `json:"handler_id"`
-	Client    *string        `json:"client"` // null: of all clients
+	Client    *string        `json:"client"` // null: for all clients
 	Type      string         `json:"type"`
 	Version   int            `json:"version"`
 	Newest    bool           `json:"newest"`
@@ -54,7 +54,8 @@ func documentOfHandler(h *store.Handler, text []byte) handlerDocument {
 	}
 }
 
-// putHandler answers PUT /handlers/{type} with a handler in JSON or a manifest in TOML: 201 with the new version, or 200 with the newest one if it is the same.
+// putHandler answers PUT /handlers/{type} with a handler in JSON or a manifest in TOML: 201 with the new version, or
+// 200 with the newest version if that is the same.
 func (s *Server) putHandler(c echo.Context) error {
 	client, typ, err := handlerName(c)
 	if err != nil {
@@ -92,7 +93,7 @@ func parseManifest(text []byte) (handler.Document, error) {
 
 // storeHandler stores a handler that was read from a body. text is the body if it is JSON.
 func (s *Server) storeHandler(c echo.Context, body *body, text []byte, client, typ string, document *handler.Document) error {
-	// Its texts, the text that is stored and the answer are about as long as the body.
+	// The handler's texts, the stored text and the answer are each about as long as the body.
 	if err := body.reserve(c.Request().Context(), 3*int64(len(body.bytes))); err != nil {
 		return err
 	}
@@ -130,12 +131,13 @@ func (s *Server) storeHandler(c echo.Context, body *body, text []byte, client, t
 	return answerDocument(c, status, documentOfHandler(&put.Handler, stored))
 }
 
-// checkHandler says what is wrong with a handler. text is its JSON, or nil if it was not read from JSON.
+// checkHandler returns an error that describes the first mistake in a handler. text is its JSON, or nil if it was not
+// read from JSON.
 func checkHandler(document *handler.Document, text []byte) error {
 	if err := document.Check(); err != nil || text == nil {
 		return err
 	}
-	// An option that is given as 0 looks like one that is left out.
+	// After decoding, an option of 0 looks like a missing option.
 	var given struct {
 		Options map[string]jsontext.Value `json:"options"`
 	}
@@ -170,8 +172,8 @@ func (s *Server) handlerVersion(c echo.Context) error {
 	return s.answerHandler(c, func() (store.Handler, []byte, error) { return s.engine.HandlerByID(id) })
 }
 
-// maxHandlerAnswerBytes is what the answer with the longest handler takes in memory: its text, and the answer, whose
-// buffer may be twice as long.
+// maxHandlerAnswerBytes is the memory for the answer with the longest handler: its text, and the answer, whose buffer
+// may be twice as long.
 const maxHandlerAnswerBytes = 3 * job.MaxHandlerBytes
 
 // answerHandler answers with the handler that read returns.

@@ -6,7 +6,7 @@ import (
 	"github.com/daybookq/daybook/job/handler"
 )
 
-// miniqHandler is a handler as clients of miniq write it.
+// miniqHandler is a handler in the form of miniq's clients.
 type miniqHandler struct {
 	Lang       string        `json:"lang"` // of a script, or http
 	Body       string        `json:"body"` // source, or the URL
@@ -25,7 +25,7 @@ type miniqOptions struct {
 
 // document returns the handler as it is stored.
 func (m *miniqHandler) document() *handler.Document {
-	// Lines of output create jobs of all types, as miniq has it. Handlers in Daybook's form list the types.
+	// Lines of output create jobs of all types, as in miniq. Handlers in Daybook's form list the types.
 	d := &handler.Document{ChainTypes: []string{handler.AnyType}, Before: m.Before, BeforeEach: m.BeforeEach, AfterEach: m.AfterEach, EID: m.EID}
 	if m.Lang == handler.HTTP {
 		d.Kind, d.URL = handler.HTTP, m.Body

@@ -15,7 +15,7 @@ type countedBody struct{ reads int }
 func (b *countedBody) Read([]byte) (int, error) { b.reads++; return 0, io.ErrUnexpectedEOF }
 func (b *countedBody) Close() error             { return nil }
 
-// codeIn returns the code of a problem; "" if a text is none.
+// codeIn returns the code of a problem, or "" if the text is not a problem.
 func codeIn(t *testing.T, text string) string {
 	t.Helper()
 	var p struct {
@@ -29,8 +29,8 @@ func codeIn(t *testing.T, text string) string {
 	return p.Code
 }
 
-// TestHeadIsRefusedBeforeTheBody: what the head of a request has wrong is refused before its body has arrived, which may be
-// large or slow.
+// TestHeadIsRefusedBeforeTheBody: a mistake in the head of a request is refused before the body, which may be large or
+// slow, has arrived.
 func TestHeadIsRefusedBeforeTheBody(t *testing.T) {
 	engine := &faulty{}
 	r := start(t, func(o *setup) {
@@ -106,8 +106,8 @@ func TestHeadIsRefusedBeforeTheBody(t *testing.T) {
 	}
 }
 
-// TestGetSwitchesAreOff: without --allow-get-switches a GET of a switch is refused, as openapi.yaml says, with the methods that
-// work.
+// TestGetSwitchesAreOff: without --allow-get-switches, a GET of a switch is refused as in openapi.yaml. The refusal
+// lists the methods that work.
 func TestGetSwitchesAreOff(t *testing.T) {
 	r, d := start(t), describedOf(t)
 	for _, path := range []string{"/start", "/stop", "/quit"} {

@@ -51,7 +51,7 @@ func (s *Server) heartbeat(c echo.Context) error {
 	}{every.Milliseconds(), since})
 }
 
-// goodbye answers DELETE /runners/{id}, by which a runner reports its clean end.
+// goodbye answers DELETE /runners/{id}. With it a runner reports its clean end.
 func (s *Server) goodbye(c echo.Context) error {
 	id, err := pathRunner(c)
 	if err != nil {
@@ -71,7 +71,7 @@ func (s *Server) goodbye(c echo.Context) error {
 }
 
 // pathRunner returns the runner id in the path. A runner that sends heartbeats must have an id of the bytes of names,
-// because paths can have no others.
+// because paths cannot contain other bytes.
 func pathRunner(c echo.Context) (string, error) {
 	id := c.Param("id")
 	if strings.Contains(id, "/") { // the router puts the rest of the path into the last parameter

@@ -37,7 +37,7 @@ func once(c echo.Context, kind, who string, body []byte) (o job.Once, err error)
 	return o, nil
 }
 
-// onceHead returns what the headers say of a key or a number in a session.
+// onceHead returns the key or the number in a session that the headers give.
 func onceHead(c echo.Context) (o job.Once, err error) {
 	key, keyed, err := oneHeader(c, headerKey)
 	if err == nil && keyed {

@@ -37,7 +37,7 @@ func (d Defaults) filled() (Defaults, error) {
 	return d, checkGroup(&g)
 }
 
-// attributes are the fields of a create request beside payload and unique key. Nil means the default.
+// attributes are the fields of a create request except payload and unique key. Nil means the default.
 type attributes struct {
 	Client      *string `json:"client"`
 	Type        *string `json:"type"`
@@ -62,8 +62,9 @@ type backoff struct {
 	MaxMs       *int64 `json:"max_ms"`
 }
 
-// traceOf returns the traceparent header of a request, or nil if there is no valid one. Jobs without a traceparent of
-// their own get it. Of a version that is not known, it returns the part that version 00 knows, as W3C Trace Context says.
+// traceOf returns the traceparent header of a request, or nil if there is no valid one. Jobs that give no traceparent
+// get it. If its version is unknown, traceOf returns only the part that version 00 defines, as W3C Trace Context
+// requires.
 func traceOf(c echo.Context) *string {
 	values := c.Request().Header["Traceparent"]
 	if len(values) != 1 {
@@ -207,9 +208,9 @@ const metaPrefix = "meta."
 const lineQuery = "run_at delay_ms priority max_attempts backoff_initial_ms backoff_factor_milli backoff_max_ms lease_ms retention_ms expires_at timeout_ms " +
 	"traceparent on_complete skip_lines strip_cr " + metaPrefix
 
-// lineForm says how the lines of a bulk post become payloads.
+// lineForm describes how the lines of a bulk post become payloads.
 type lineForm struct {
-	skip    int  // how many lines at the beginning are ignored, such as a header
+	skip    int  // number of lines to ignore at the beginning, such as a header
 	stripCR bool // a carriage return at the end of each line is removed
 }
 
@@ -260,7 +261,7 @@ func queryOnComplete(value string) (*attributes, error) {
 	return &c, inside("on_complete", decodeObject([]byte(value), &c))
 }
 
-// number returns the field for the query parameter of that name.
+// number returns the field for the query parameter key.
 func (a *attributes) number(key string) **int64 {
 	switch key {
 	case "run_at":

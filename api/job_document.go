@@ -10,9 +10,9 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// A job document has the fields of one table, in the order of docs/reference/api.md. A test compares the two. The document is
-// encoded by hand, because the answer to a claim has up to a thousand jobs, and reflection would take more time than
-// all other work for the claim.
+// A job document has the fields of one table, in the order of docs/reference/api.md. A test compares the two. The
+// document is encoded by hand, because the answer to a claim has up to a thousand jobs, and reflection would take more
+// time than all other work for the claim.
 
 // field is a field of a job document: its name, the parts of the store that it needs, and a function that appends its
 // value.
@@ -76,7 +76,7 @@ func table(fields []field) []field {
 }
 
 // Jobs of one claim often differ only in their id and in ownFields, which are the fields of the payload. Most payloads
-// are texts that need no escapes: plainBefore and plainAfter are the text of ownFields before and after such a payload.
+// are texts that need no escapes: plainBefore and plainAfter are the text of ownFields before and after such payloads.
 var (
 	fieldsBefore, ownFields, fieldsAfter = splitFields("payload", "output_addr")
 	plainBefore, plainAfter              = plainText()
@@ -129,8 +129,8 @@ func appendSelected(b []byte, fields []field, j *job.Job, f form) []byte {
 	return append(b, '}')
 }
 
-// jobs appends the documents of an answer. Jobs that one claim handed out mostly differ only in id and payload. Then
-// the other fields are copied from the previous document, which takes a fraction of the time.
+// jobs appends the documents of an answer. Jobs of one claim mostly differ only in id and payload. The encoder then
+// copies the remaining fields from the previous document, which takes a fraction of the time.
 type jobs struct {
 	last *job.Job
 	// The positions in the answer of the fields before and after ownFields of the last document.
@@ -236,7 +236,7 @@ func (s *selection) parts() (parts store.Parts) {
 	return parts
 }
 
-// split returns the selected fields before, in and after ownFields, which are those that need payloads.
+// split returns the selected fields before, in and after ownFields, which are the fields that need payloads.
 func (s *selection) split() (before, own, after []field) {
 	if !s.some {
 		return fieldsBefore, ownFields, fieldsAfter
@@ -281,7 +281,7 @@ func (s *selection) write(p *pieces, list []job.Job) error {
 	return err
 }
 
-// bytes returns the maximum of what the jobs of a page of n documents take in memory.
+// bytes returns the largest possible memory for the jobs of a page of n documents.
 func (s *selection) bytes(n int) int64 {
 	if s.parts() == 0 {
 		return int64(n) * jobStateBytes
@@ -321,7 +321,7 @@ func appendInputAddr(b []byte, j *job.Job) []byte {
 	return appendTextOrNull(b, input)
 }
 
-// addrsOf returns the addresses of a WASI payload. Other payloads have none.
+// addrsOf returns the addresses of a WASI payload, and empty texts for other payloads.
 func addrsOf(j *job.Job) (binary, input string) {
 	if j.Kind != job.WASI {
 		return "", ""

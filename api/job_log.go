@@ -16,15 +16,15 @@ import (
 const (
 	// maxLogOffset is far more than a job can print.
 	maxLogOffset = 1 << 60
-	// maxLogReaders bounds the requests that follow logs. Each has a connection, which others need too.
+	// maxLogReaders bounds the requests that follow logs. Each occupies a connection that other clients need too.
 	maxLogReaders = 256
 	codeNoLog     = "log_not_found"
 )
 
-// jobLogs are the logs of the jobs that run.
+// jobLogs are the logs of running jobs.
 type jobLogs struct {
 	*joblog.Logs
-	readers atomic.Int64 // that follow
+	readers atomic.Int64 // requests that follow a log
 }
 
 // withLogs says which jobs have logs.
@@ -34,7 +34,7 @@ func noLog(detail string) *problem {
 	return &problem{status: http.StatusNotFound, code: codeNoLog, detail: detail}
 }
 
-// appendLog answers POST /jobs/{id}/log: the runner adds what the job has printed.
+// appendLog answers POST /jobs/{id}/log. The runner adds new output of the job.
 func (s *Server) appendLog(c echo.Context) error {
 	id, err := pathID(c)
 	if err != nil {
@@ -70,7 +70,7 @@ func (s *Server) appendLog(c echo.Context) error {
 		return err
 	}
 	defer body.release()
-	end, err := s.engine.AwaitEnd(id) // before the look at the job, so that its end is not missed
+	end, err := s.engine.AwaitEnd(id) // before it reads the job, so that its end is not missed
 	if err != nil {
 		return err
 	}
@@ -102,8 +102,8 @@ func (s *Server) holds(c echo.Context, id, claim job.ID) error {
 	return nil
 }
 
-// jobLog answers GET /jobs/{id}/log: what is kept of what a job prints, and with follow what it prints until it ends. Of a
-// job that has ended it is the blob that the runner has stored.
+// jobLog answers GET /jobs/{id}/log with the kept output of a job. With follow, the answer continues with new output
+// until the job ends. For a job that has ended, the answer is the blob that the runner has stored.
 func (s *Server) jobLog(c echo.Context) error {
 	follow := false
 	for _, p := range parameters(c) {
@@ -147,7 +147,7 @@ func (s *Server) jobLog(c echo.Context) error {
 	defer s.logs.readers.Add(-1)
 	logHeaders(c)
 	c.Response().WriteHeader(http.StatusOK)
-	c.Response().Flush() // the client knows now that the job exists
+	c.Response().Flush() // now the client knows that the job exists
 	return s.sendLog(c, reader, end)
 }
 
@@ -157,14 +157,14 @@ func logHeaders(c echo.Context) {
 	h["X-Content-Type-Options"] = nosniff
 }
 
-// sendLog sends what a reader gets: without an end what is there, otherwise all until the end.
+// sendLog sends a log to its reader: everything until the end of the job, or only the present text if end is nil.
 func (s *Server) sendLog(c echo.Context, reader *joblog.Reader, end joblog.End) error {
 	w, ended := c.Response(), false
 	for {
 		text, changed, _ := reader.Next()
 		if len(text) > 0 {
 			if _, err := w.Write(text); err != nil {
-				return nil // the client has gone
+				return nil // the client hung up
 			}
 			continue
 		}
@@ -180,14 +180,15 @@ func (s *Server) sendLog(c echo.Context, reader *joblog.Reader, end joblog.End) 
 		case <-end.Done():
 			ended = true // the last part may have arrived just before
 		case <-s.draining.Done():
-			panic(http.ErrAbortHandler) // so that the client does not take it for the end of the log
+			panic(http.ErrAbortHandler) // otherwise the client would take it for the end of the log
 		case <-c.Request().Context().Done():
 			return nil
 		}
 	}
 }
 
-// storedLog answers with the log of a job that has ended: the blob that it names, or what is still in memory.
+// storedLog answers with the log of a job that has ended: the blob that the job names, or the text that is still in
+// memory.
 func (s *Server) storedLog(c echo.Context, j *job.Job) error {
 	ref, err := blob.Parse(j.LogAddr)
 	if err != nil || ref.SHA256 == nil || s.blobs == nil {

@@ -17,7 +17,8 @@ func (r *rig) print(id, claim string, offset int, text string) reply {
 	return r.do(http.MethodPost, fmt.Sprintf("/jobs/%s/log?offset=%d&claim_id=%s", id, offset, claim), strings.NewReader(text), "Content-Type", "text/plain")
 }
 
-// TestLog: only the run that holds a job writes its log, which is kept to its end, and after it if there is a blob.
+// TestLog: only the run that holds a job writes its log. The log is kept until the end of the job, and longer if there
+// is a blob.
 func TestLog(t *testing.T) {
 	r := start(t)
 	id := r.make(`{"type":"x","backoff":{"initial_ms":0}}`)
@@ -44,7 +45,7 @@ func TestLog(t *testing.T) {
 		t.Errorf("%d wait for the end of the job", n)
 	}
 
-	// A reader follows it over a second run to its end.
+	// A reader follows the log over a second run to its end.
 	following, err := http.Get(r.url + "/jobs/" + id + "/log?follow=true")
 	if err != nil {
 		t.Fatal(err)
@@ -107,7 +108,8 @@ func TestLog(t *testing.T) {
 	r.get("/jobs/"+silent+"/log?follow=true").refused(http.StatusNotFound, codeNoLog)
 }
 
-// TestLogFollowsWaitingJob: a reader waits for the first text of a job that has not begun, and sees its end without any.
+// TestLogFollowsWaitingJob: a reader waits for the first text of a job that has not begun, and sees the job end without
+// text.
 func TestLogFollowsWaitingJob(t *testing.T) {
 	r := start(t)
 	first, second := r.make(`{"type":"x"}`), r.make(`{"type":"y"}`)

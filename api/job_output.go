@@ -13,7 +13,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// Headers that say how a job has ended.
+// Headers that describe how a job has ended.
 const (
 	headerStatus     = "Daybook-Status"
 	headerCode       = "Daybook-Code"
@@ -78,10 +78,11 @@ func (s *Server) output(c echo.Context) error {
 	return answerTagged(c, outputTypes[j.OutputKind], j.Output, j.Output)
 }
 
-// headerText returns a text as a header can have it: bytes that it cannot have are escaped as in the journal.
+// headerText returns a text as a header can carry it: it escapes other bytes as in the journal.
 func headerText(text string) string { return string(job.AppendEscaped(nil, text)) }
 
-// awaitEnd waits until a job has ended, the time is over, the client has gone or the server shuts down.
+// awaitEnd waits until a job has ended, the time is over or the client hangs up. It returns errShuttingDown if the
+// server shuts down first.
 func (s *Server) awaitEnd(c echo.Context, id job.ID, wait time.Duration) error {
 	end, err := s.engine.AwaitEnd(id)
 	if err != nil {

@@ -60,7 +60,7 @@ func TestOutput(t *testing.T) {
 // endsAwaited returns how many requests wait for the end of a job.
 func endsAwaited(r *rig) int { return r.engine.jobReader.(*store.Queries).EndsAwaited() }
 
-// TestOutputWaits: a request waits for the end of its job, however it ends, and for no other.
+// TestOutputWaits: a request waits for the end of its job, however the job ends, and for no other job.
 func TestOutputWaits(t *testing.T) {
 	r := start(t)
 	for name, end := range map[string]func(id string){
@@ -118,7 +118,7 @@ func TestOutputWaits(t *testing.T) {
 	r.until("nobody waits", func() bool { return endsAwaited(r) == 0 })
 }
 
-// TestSteps: each change of the step is kept with its time, and shown as etcdq shows it.
+// TestSteps: each change of the step is kept with its time, and shown in etcdq's form.
 func TestSteps(t *testing.T) {
 	testkit.OneByOne(t)
 	r := start(t)
@@ -130,7 +130,7 @@ func TestSteps(t *testing.T) {
 	}
 	for i := range job.MaxSteps + 2 {
 		tickle(fmt.Sprint("step ", i))
-		tickle(fmt.Sprint("step ", i)) // is no change
+		tickle(fmt.Sprint("step ", i)) // not a change
 	}
 	steps := r.get("/jobs/" + id).object(http.StatusOK)["steps"].([]any)
 	if len(steps) != job.MaxSteps || steps[0].(map[string]any)["step"] != "step 2" || steps[job.MaxSteps-1].(map[string]any)["at"] == json.Number("0") {
@@ -166,7 +166,8 @@ func TestSteps(t *testing.T) {
 	r.get("/jobs/" + id + "?view=states&fields=step").wrong("view")
 }
 
-// TestOutputOfBlob: an output that is a blob of this server is the bytes of the blob, in parts too, and after a wait.
+// TestOutputOfBlob: if an output is a blob of this server, the answer has the bytes of the blob. This holds for ranges
+// too, and after a wait.
 func TestOutputOfBlob(t *testing.T) {
 	r := start(t)
 	const content = "0123456789"
@@ -201,7 +202,7 @@ func TestOutputOfBlob(t *testing.T) {
 		}
 		r.get("/jobs/"+id+"/output", "Range", "bytes=20-").refused(http.StatusRequestedRangeNotSatisfiable, "bad_range")
 	}
-	// Blobs of a client are not those of another, and a blob that is gone is no empty output.
+	// One client's blobs are invisible to other clients, and a removed blob is not an empty output.
 	own := r.do(http.MethodPut, "/blobs?client=acme", strings.NewReader("own")).object(http.StatusCreated)["address"].(string)
 	for _, address := range []string{own, "sha256:" + strings.Repeat("0", 64)} {
 		id := r.post("/jobs/create", `{"type":"t","client":"other"}`).object(http.StatusCreated)["job_id"].(string)
@@ -211,8 +212,8 @@ func TestOutputOfBlob(t *testing.T) {
 	}
 }
 
-// TestStatesAreTheWholeDocument: the view of etcdq has the container and the fileset as they were asked for, and after a run the
-// container that ran. Other jobs have neither.
+// TestStatesAreTheWholeDocument: etcdq's view shows the requested container and fileset, and after a run the container
+// that ran. Other jobs show neither.
 func TestStatesAreTheWholeDocument(t *testing.T) {
 	testkit.OneByOne(t)
 	r := start(t)

@@ -8,18 +8,18 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// placeView is the value of the parameter view that shows where a job is in its batch.
+// placeView is the value of the parameter view that shows the place of a job in its batch.
 const placeView = "place"
 
-// placeDocument is where a job is in its batch. The batch and the line are null if the job belongs to none.
+// placeDocument is the place of a job in its batch. The batch and the line are null if the job belongs to no batch.
 type placeDocument struct {
 	JobID   job.ID  `json:"job_id"`
 	BatchID *job.ID `json:"batch_id"`
 	Line    *int64  `json:"line"`
 }
 
-// answerPlace answers with the line of a job in its batch, counted over all requests that filled the batch. For a batch with
-// attributes this is one read of a small row, whatever the job has.
+// answerPlace answers with the line of a job in its batch, counted over all requests that filled the batch. For a batch
+// with attributes this reads one small row, however large the job is.
 func (s *Server) answerPlace(c echo.Context, id job.ID) error {
 	doc := placeDocument{JobID: id}
 	batch, line, err := s.engine.LineOf(id)
@@ -37,7 +37,7 @@ func (s *Server) answerPlace(c echo.Context, id job.ID) error {
 		if j.Batch.IsZero() {
 			break
 		}
-		if j.Batch != id.WithLine(0) { // a batch with attributes was created since the look, or its part was purged
+		if j.Batch != id.WithLine(0) { // a batch with attributes was created since the first read, or its part was purged
 			return job.NotFound
 		}
 		line = int64(id.Line())

@@ -13,7 +13,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// statesView is the value of the parameter view that shows a job as etcdq does: as the list of its states.
+// statesView is the value of the parameter view that shows a job in etcdq's form: as the list of its states.
 const statesView = "states"
 
 // viewOf reads the parameter view of a query.
@@ -32,10 +32,10 @@ func viewOf(query []parameter) (view string, err error) {
 	return view, nil
 }
 
-// statesDocument is a job as etcdq shows it.
+// statesDocument is a job in etcdq's form.
 type statesDocument struct {
-	// Container and Fileset are those of the payload, or null. After a run, the container has the ID and the image that it ran
-	// with.
+	// Container and Fileset are copied from the payload, or null. After a run, the container has its ID and the image
+	// that ran.
 	Container jsontext.Value `json:"Container"`
 	Fileset   jsontext.Value `json:"Fileset"`
 
@@ -50,7 +50,7 @@ type state struct {
 	Date  string `json:"Date"` // RFC 3339
 
 	at        int64
-	run, part int // of one time
+	run, part int // they order the states of one time
 }
 
 type stateResult struct {
@@ -58,8 +58,8 @@ type stateResult struct {
 	Info   string `json:"Info"`
 }
 
-// answerStates answers with the states of a job: when it was created, when its runs began, the steps of all runs,
-// when a run ended after which it waited again, and when it ended.
+// answerStates answers with the states of a job: its creation, the beginning of each run, the steps of all runs, the
+// end of each run after which the job waited again, and the end of the job.
 func (s *Server) answerStates(c echo.Context, held *share, j *job.Job) error {
 	const queued, started, finished = "QUEUED", "STARTED", "FINISHED"
 	doc := statesDocument{Owner: j.Runner}
@@ -67,7 +67,7 @@ func (s *Server) answerStates(c echo.Context, held *share, j *job.Job) error {
 	if doc.Container, doc.Fileset, err = containerOf(j); err != nil {
 		return err
 	}
-	// Of one time, a run's beginning is before its steps, and they are before its end, and a run is before the next.
+	// At equal times, a run's beginning sorts before its steps, the steps before its end, and each run before the next.
 	const begin, middle, end = 0, 1, 2
 	add := func(name, step string, at int64, run, part int) {
 		doc.States = append(doc.States, state{name, step, time.UnixMilli(at).UTC().Format(time.RFC3339Nano), at, run, part})
@@ -75,14 +75,14 @@ func (s *Server) answerStates(c echo.Context, held *share, j *job.Job) error {
 	add(queued, "", j.CreatedAt, -1, begin)
 	for i := range j.Attempts {
 		a, last := &j.Attempts[i], i == len(j.Attempts)-1
-		if a.StartedAt > 0 && (!last || a.StartedAt != j.Claim.At()) { // that of the job's claim is added below
+		if a.StartedAt > 0 && (!last || a.StartedAt != j.Claim.At()) { // the beginning of the current claim's run is added below
 			add(started, "Allocated", a.StartedAt, i, begin)
 		}
 		if !last || !j.Status.Terminal() {
 			add(queued, "", a.At, i, end)
 		}
 	}
-	runOf := func(at int64) int { // the run that had not ended before
+	runOf := func(at int64) int { // the first run that ended at this time or later
 		i, _ := slices.BinarySearchFunc(j.Attempts, at, func(a job.Attempt, at int64) int { return cmp.Compare(a.At, at) })
 		return i
 	}
@@ -115,7 +115,8 @@ func (s *Server) answerStates(c echo.Context, held *share, j *job.Job) error {
 	return answerTagged(c, mimeJSON, text, text)
 }
 
-// containerOf returns the container and the fileset of a job for etcdq's clients. A payload of another form has neither.
+// containerOf returns the container and the fileset of a job for etcdq's clients, or nil if the payload has another
+// form.
 func containerOf(j *job.Job) (container, fileset jsontext.Value, err error) {
 	var asked struct{ Container, Fileset jsontext.Value }
 	if j.Kind != job.JSON || json.Unmarshal(j.Payload, &asked) != nil { // any JSON value may be a payload

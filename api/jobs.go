@@ -64,8 +64,8 @@ func (s *Server) job(c echo.Context) error {
 	})
 }
 
-// answerChanged answers a change of one job with the document of the job after the change. The change is stored even if
-// answerChanged fails.
+// answerChanged answers a change of one job with the document of the job after the change. If answerChanged fails, the
+// change is still stored.
 func (s *Server) answerChanged(c echo.Context, r ingest.Receipt, id job.ID, status job.Status) error {
 	setSeq(c, r.Seq)
 	j, held, err := s.readJobAfter(c, r, id)
@@ -98,8 +98,8 @@ func pathID(c echo.Context) (job.ID, error) {
 	return id, badID("id")
 }
 
-// nobodysID is an id that nothing has: no command has the seq 0. It stands for UUIDs that are not of this server's layout, so
-// that a client whose jobs have ids of another system gets 404 as for any id that is not known.
+// nobodysID is an id that no object has, because no command has the seq 0. It replaces UUIDs of another layout, so that
+// a client whose jobs have ids of another system gets 404, as for any unknown id.
 var nobodysID = job.NewID(0, 0, 0)
 
 // idToRead waits until the state has caught up, and returns the id in the path of a GET.
@@ -110,8 +110,8 @@ func (s *Server) idToRead(c echo.Context) (id job.ID, err error) {
 	return id, err
 }
 
-// catchUp waits until the state includes what a GET must see: all commands that were synced when the request arrived,
-// and the position in its Daybook-Min-Seq header.
+// catchUp waits until the state includes everything that a GET must see: all commands that were synced when the request
+// arrived, and the position in its Daybook-Min-Seq header.
 func (s *Server) catchUp(c echo.Context) error {
 	seq, err := minSeq(c)
 	if err != nil {
@@ -120,7 +120,7 @@ func (s *Server) catchUp(c echo.Context) error {
 	return s.engine.CatchUp(c.Request().Context(), seq)
 }
 
-// minSeq returns the position in the Daybook-Min-Seq header; 0 without the header.
+// minSeq returns the position in the Daybook-Min-Seq header, or 0 without the header.
 func minSeq(c echo.Context) (uint64, error) {
 	values := c.Request().Header[headerMinSeq]
 	if len(values) == 0 {

@@ -14,7 +14,8 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// The values in documents of jobs, and the results of outcomes, are encoded by hand. documents.go encodes all others.
+// The values in documents of jobs, and the results of outcomes, are encoded by hand. documents.go encodes all other
+// documents.
 
 // form is the format of an answer with documents.
 type form bool
@@ -24,10 +25,10 @@ const (
 	inLines form = true // NDJSON: a document must not contain a newline
 )
 
-// jobTextBytes is about how long a job document is without its payload. It is used to size buffers.
+// jobTextBytes is about the length of a job document without its payload. It is used to size buffers.
 const jobTextBytes = 800
 
-// appendValue appends a payload or output as a JSON value. It appends null if there is none, and if the field with
+// appendValue appends a payload or output as a JSON value. It appends null if there is none, or if the field with
 // base64 shows it.
 func appendValue(b []byte, kind job.Kind, content []byte, f form) []byte {
 	switch kind {

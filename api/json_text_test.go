@@ -83,7 +83,7 @@ func TestJobDocument(t *testing.T) {
 	want(t, attempts[1].(map[string]any), "at", 2, "runner_id", "b", "code", nil, "exit_code", nil, "error", nil, "why", "abandoned")
 }
 
-// TestJobsInARow: the text that is copied from the previous document is equal to the text that encoding the job gives.
+// TestJobsInARow: copying from the previous document gives the same text as encoding the job.
 func TestJobsInARow(t *testing.T) {
 	exit := int64(3)
 	base := job.Job{ID: job.NewID(5, 6, 0), Batch: job.NewID(5, 6, 0), Client: "c", Type: "t", Status: job.Active, Payload: []byte("p"), Progress: -1,

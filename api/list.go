@@ -14,7 +14,7 @@ type jobLister interface {
 	List(f store.Filter) (jobs []job.Job, next job.ID, err error)
 }
 
-// defaultPage is how many jobs or runners a page has if the request has no limit.
+// defaultPage is the number of jobs or runners on a page if the request has no limit.
 const defaultPage = 100
 
 // list answers GET /jobs with a page of the jobs that match the query, in the order of their ids.

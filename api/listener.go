@@ -20,11 +20,11 @@ const (
 	socketBytes = 512 << 10
 )
 
-// listener accepts connections, and bounds how many are open: each takes a file descriptor, and the journal and the
-// store need file descriptors too. When a client connects and all places are taken, the listener closes the connection
-// that has waited longest for its first request. If there is none, it closes the connection that has been idle longest
-// between two requests. A connection whose request has arrived is not closed, even if nothing was read of it yet. While all
-// connections have a request, new ones wait in the backlog of the operating system.
+// listener accepts connections, and bounds the number of open ones: each takes a file descriptor, and the journal and
+// the store need file descriptors too. When a client connects and all places are taken, the listener closes the
+// connection that has waited longest for its first request. If there is none, it closes the connection that has been
+// idle longest between two requests. It does not close a connection whose request has arrived, even if no byte of the
+// request was read yet. While all connections have a request, new ones wait in the backlog of the operating system.
 type listener struct {
 	net.Listener
 	most   int
@@ -32,7 +32,7 @@ type listener struct {
 
 	mu      sync.Mutex
 	open    int
-	silent  *list.List // of *connection that have not sent a request yet, the oldest first
+	silent  *list.List // of *connection without a request so far, the oldest first
 	idle    *list.List // of *connection between two requests, the longest idle first
 	evicted int64
 	evict   func() bool   // closes a stream that is not in use; nil: there are none
@@ -69,7 +69,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		if wait == untilChanged && l.evict != nil {
 			l.evict()
-			wait = idleGrace // then the stream has ended, or another one may not be in use any more
+			wait = idleGrace // by then the stream has ended, or another stream may be unused
 		}
 		timer := time.NewTimer(wait)
 		select {
@@ -84,11 +84,12 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// untilChanged is how long a new connection waits if all others have requests, unless one of them changes before.
+// untilChanged is the time for which a new connection waits while all others have requests. It waits less if one of
+// them changes first.
 const untilChanged = time.Minute
 
 // admit counts a new connection and returns 0 if there is a free place, or if it can close another connection.
-// Otherwise it returns how long the caller must wait before the next try, unless a connection changes before.
+// Otherwise it returns the time that the caller must wait before the next try, unless a connection changes first.
 func (l *listener) admit(c *connection) (wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -168,7 +169,7 @@ func (l *listener) watch(conn net.Conn, state http.ConnState) {
 	l.signal()
 }
 
-// streamClosed stops to count the connection of a stream.
+// streamClosed no longer counts the connection of a stream.
 func (l *listener) streamClosed(c *connection) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -186,7 +187,7 @@ func (l *listener) signal() {
 	}
 }
 
-// Close ends the listener and a call of Accept that waits.
+// Close ends the listener and a waiting call of Accept.
 func (l *listener) Close() error {
 	l.mu.Lock()
 	select {

@@ -13,8 +13,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// TestConnectionsAreBounded: the server closes connections without a request for new ones. It first closes those that
-// never had a request, then the longest idle one. It never closes a connection with a request.
+// TestConnectionsAreBounded: the server closes connections without a request for new ones. It first closes connections
+// that never had a request, then the longest idle connection. It never closes a connection with a request.
 func TestConnectionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 10
@@ -64,7 +64,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		}
 		at(most, 0)
 
-		// A connection beyond the limit waits until another one was silent for idleGrace.
+		// A connection beyond the limit waits until another connection was silent for idleGrace.
 		began := time.Now()
 		late := l.dial()
 		defer late.Close()

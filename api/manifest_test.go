@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestManifest: PUT /handlers/{type} takes a manifest in TOML, and stores the same as for its JSON.
+// TestManifest: PUT /handlers/{type} takes a manifest in TOML, and stores the same handler as for the equal JSON.
 func TestManifest(t *testing.T) {
 	r := start(t)
 	put := func(kind, text string) reply {

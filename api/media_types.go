@@ -16,8 +16,8 @@ const (
 	mimeHTML   = "text/html"
 	mimeTOML   = "application/toml"
 
-	// Some routes can answer with JSON of two shapes. Each shape has its own media type, so that clients with static
-	// types know which one they got.
+	// Some routes can answer with JSON of two shapes. Each shape has its media type, so that clients with static types
+	// know which shape they got.
 	mimeClaim = "application/vnd.daybook.claim+json" // a claim from POST /jobs/claim; a single job is mimeJSON
 	mimeBatch = "application/vnd.daybook.batch+json" // a batch from POST /jobs/create; a single job is mimeJSON
 	mimeTypes = "application/vnd.daybook.types+json" // types from GET /queues?waiting=true; queues are mimeJSON
@@ -67,7 +67,8 @@ func formOf(r *http.Request) string {
 // prefers reports whether the Accept header names kind before it names JSON.
 func prefers(r *http.Request, kind string) bool { return preferred(r, kind) == kind }
 
-// preferred returns which of some media types the Accept header names first; "" if it names none of them before JSON.
+// preferred returns the media type of kinds that the Accept header names first, or "" if it names none of them before
+// JSON.
 func preferred(r *http.Request, kinds ...string) string {
 	for _, header := range r.Header[echo.HeaderAccept] {
 		for header != "" {

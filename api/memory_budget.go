@@ -15,9 +15,9 @@ import (
 const (
 	bulkBudgetBytes    = 128 << 20 // sixteen of the largest bodies, which is enough to keep the disk busy
 	controlBudgetBytes = 64 << 20
-	// maxBudgetWait is how long a body or answer waits for its share before the server refuses the request. It is
-	// longer than paceTime: clients that stop lose their connections sooner, and the requests that wait get their
-	// shares.
+	// maxBudgetWait is the longest time that a body or answer waits for its share before the server refuses the
+	// request. It is longer than paceTime: clients that stop lose their connections sooner, and the waiting requests
+	// get their shares.
 	maxBudgetWait = 8 * time.Second
 	// The last eighth of a budget is reserved for shares of at most smallShareBytes, so that short requests do not wait
 	// for long ones.
@@ -95,7 +95,7 @@ func (s *share) grow(ctx context.Context, n int64, wait time.Duration) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if s.wanted == 0 {
-		return true // given in the meantime
+		return true // given since
 	}
 	s.wanted = 0
 	b.waiting[small] = slices.DeleteFunc(b.waiting[small], func(w *share) bool { return w == s })
@@ -104,7 +104,7 @@ func (s *share) grow(ctx context.Context, n int64, wait time.Duration) bool {
 	return false
 }
 
-// force takes n bytes, also if they are not free.
+// force takes n bytes, even if they are not free.
 func (s *share) force(n int64) {
 	b := s.budget
 	b.mu.Lock()
@@ -205,7 +205,7 @@ func (b *budget) leave(s *share) {
 	s.number, s.older, s.newer = 0, nil, nil
 }
 
-// serve gives free bytes to the shares that wait. If there are not enough free bytes for a share, younger shares of its
+// serve gives free bytes to the waiting shares. If there are not enough free bytes for a share, younger shares of its
 // list wait too. If a share waits only because of the limit of its address, younger shares do not wait for it.
 func (b *budget) serve() {
 	for kind := range b.waiting {

@@ -18,7 +18,7 @@ import (
 // routes, statuses, classes. Only the metrics of queues, which are bounded, have the labels client and type. A runner is
 // never a label, because there can be a million of them.
 
-// metrics has the metrics of HTTP requests, and the page that shows all metrics.
+// metrics are the metrics of HTTP requests, and the page that shows all metrics.
 type metrics struct {
 	registry *prometheus.Registry
 	page     echo.HandlerFunc
@@ -32,8 +32,8 @@ type metrics struct {
 
 type routeKey struct{ method, path string }
 
-// routeMetrics are the time series of one route. Each is made when it is first used, since most routes of a server are never
-// called.
+// routeMetrics are the time series of one route. Each is made when it is first used, because clients never call most
+// routes of a server.
 type routeMetrics struct {
 	classes  [6]func() prometheus.Counter // by the first digit of the status
 	duration func() prometheus.Observer
@@ -225,7 +225,7 @@ func syncSummary(j *ingest.JournalStats) prometheus.Metric {
 
 var commandSeconds = prometheus.NewDesc("daybook_command_seconds", "How long commands held the applier since the start.", []string{"verb"}, nil)
 
-// commandHistogram returns how long the commands of a verb held the applier.
+// commandHistogram returns the times for which commands of a verb occupied the applier.
 func commandHistogram(verb string, t ingest.CommandTimes) prometheus.Metric {
 	within := map[float64]uint64{}
 	for i, bound := range ingest.CommandBounds {

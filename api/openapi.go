@@ -15,7 +15,7 @@ import (
 )
 
 // The description of the API, and a page that shows it. The page is Swagger UI. Its files are part of the binary, so
-// that the page works without a connection to the internet.
+// the page works without a connection to the internet.
 var (
 	//go:embed openapi.yaml
 	openapiText []byte

@@ -222,7 +222,7 @@ func TestDescribedParameters(t *testing.T) {
 		for _, p := range op.Parameters {
 			switch {
 			case p.Value.In != openapi3.ParameterInQuery:
-			case p.Value.Name == "labels", p.Value.Name == "meta.*": // each a parameter of its own
+			case p.Value.Name == "labels", p.Value.Name == "meta.*": // each is a separate parameter
 				described = append(described, metaPrefix)
 			default:
 				described = append(described, p.Value.Name)
@@ -302,7 +302,7 @@ func TestDescribedExclusions(t *testing.T) {
 	}
 }
 
-// TestDescribedLimits: the limits of fields are equal to those of package job.
+// TestDescribedLimits: the limits of fields equal the limits of package job.
 func TestDescribedLimits(t *testing.T) {
 	d := describedOf(t)
 	property := func(schema, name string) *openapi3.Schema {

@@ -141,7 +141,7 @@ func (s *Server) moveAll(c echo.Context, m job.Move) error {
 	const parameter, all = "status", "all"
 	named := ""
 	for _, p := range parameters(c) {
-		if named = p.value; named == "" { // it must not mean all: a script may have used an empty variable
+		if named = p.value; named == "" { // an empty value must not mean all: a script may have used an empty variable
 			return badRequest(parameter, "the parameter status has no value")
 		}
 	}
@@ -188,8 +188,8 @@ func (s *Server) moveAll(c echo.Context, m job.Move) error {
 	return answerDocument(c, http.StatusAccepted, documentOfSweep(&sweep))
 }
 
-// answerEnded answers a request that ended a batch with a status of its own. The answer is 200 with the number of jobs
-// that it changed, and 202 if the server still has to change others.
+// answerEnded answers a request that ended a batch with its final status. The answer is 200 with the number of changed
+// jobs, or 202 if the server still has to change more.
 func (s *Server) answerEnded(c echo.Context, m *job.Move, swept *store.Swept, r ingest.Receipt) error {
 	sweep := store.Sweep{Op: m.Op, Batch: m.Batch, Moved: swept.Moved, CreatedAt: r.At, FinishedAt: r.At}
 	status := http.StatusOK
@@ -213,7 +213,7 @@ func (s *Server) sweep(c echo.Context) error {
 	return answerDocument(c, http.StatusOK, documentOfSweep(&sweep))
 }
 
-// sweeps answers GET /sweeps with the sweeps under way, and the newest of the sweeps that ended in the last day.
+// sweeps answers GET /sweeps with the running sweeps, and the newest sweeps that ended in the last day.
 func (s *Server) sweeps(c echo.Context) error {
 	if err := s.catchUp(c); err != nil {
 		return err

@@ -16,8 +16,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// probes are the paths that need no Host. Load balancers probe with HTTP/1.0, which has none, or with an empty one. No
-// browser can send such a request, so it is not of a page whose name resolves to this server.
+// probes are the paths that need no Host. Load balancers probe with HTTP/1.0, without a Host or with an empty one. No
+// browser can send such requests, so they do not belong to a page whose name resolves to this server.
 var probes = map[string]bool{"/": true, "/ping": true, "/healthz": true, "/readyz": true}
 
 // guard refuses requests that must not reach a handler, before the server reads their body. Any web page that a user
@@ -107,7 +107,7 @@ func unescaped(path string) (text string, ok bool) {
 	return string(b), true
 }
 
-// allowedHosts are the names that a request's Host can have, beside IP addresses and localhost.
+// allowedHosts are the names that a request's Host can have in addition to IP addresses and localhost.
 type allowedHosts struct {
 	any    bool
 	names  map[string]bool
@@ -115,9 +115,9 @@ type allowedHosts struct {
 }
 
 // allow reports whether requests with this Host are served. An IP address is always allowed: an attacker can make the
-// name of a site resolve to this server, but cannot do this with an address. So a server in a container works too,
-// although its clients use the address of another machine. The port is ignored, because a forwarded port differs from
-// the port of the server.
+// name of a site resolve to this server, but cannot do this with an address. So a server in a container also works if
+// its clients use the address of another machine. The port is ignored, because a forwarded port differs from the port
+// of the server.
 func (h *allowedHosts) allow(host string) bool {
 	name := hostName(host)
 	if _, err := netip.ParseAddr(name); err == nil || h.any {

@@ -46,7 +46,7 @@ type exceptItem struct {
 	outcomeFields
 }
 
-// runner checks and returns the runner_id. It is empty if the request has none.
+// runner checks and returns the runner_id, or "" if the request has none.
 func (f *fences) runner() (string, error) {
 	if f.RunnerID == nil {
 		return "", nil
@@ -73,7 +73,7 @@ func (s *Server) requireClaimIDs(done *completion) error {
 	return nil
 }
 
-// given reports whether the fields have an outcome.
+// given reports whether the fields contain an outcome.
 func (f *outcomeFields) given() bool { return f.Status != nil || f.Code != nil || f.ExitCode != nil }
 
 // outcome checks that the fields agree with each other, and returns the outcome.
@@ -84,7 +84,7 @@ func (f *outcomeFields) outcome() (o job.Outcome, err error) {
 	}
 	if f.Status != nil {
 		switch *f.Status {
-		case "completed", "Completed": // with a capital, as the runners of queuey-queue write it
+		case "completed", "Completed": // with a capital, as runners of queuey-queue write it
 			o.Code = job.OK
 		case "failed", "Failed":
 			o.Code = job.Fail

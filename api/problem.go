@@ -21,7 +21,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// fate says whether the change of a refused request was stored. It is the field outcome of a problem document.
+// fate records whether the change of a refused request was stored. It is the field outcome of a problem document.
 type fate string
 
 const (
@@ -35,7 +35,7 @@ type problem struct {
 	status int
 	code   string
 	detail string
-	field  string // the field that is wrong; empty if it is no single field
+	field  string // the wrong field; empty if there is no single one
 	fate   fate   // empty: not stored
 	allow  string // the Allow header of a 405
 	// retryAfter is the Retry-After of a 429 or 503. 0 means defaultRetryAfter.
@@ -142,7 +142,7 @@ var known = []struct {
 	{ingest.ErrMalformed, http.StatusBadRequest, codeBadRequest, notStored},
 	{ingest.ErrTooLarge, http.StatusRequestEntityTooLarge, codeTooLarge, notStored},
 	{ingest.ErrApply, http.StatusInternalServerError, "internal", stored},
-	{fileset.ErrPath, http.StatusBadRequest, "bad_path", notStored}, // before the archive that has it
+	{fileset.ErrPath, http.StatusBadRequest, "bad_path", notStored}, // before the error of the archive that contains the path
 	{fileset.ErrPattern, http.StatusBadRequest, "bad_pattern", notStored},
 	{fileset.ErrTooLarge, http.StatusRequestEntityTooLarge, "fileset_too_large", notStored},
 	{fileset.ErrManifest, http.StatusBadRequest, "bad_manifest", notStored},
@@ -189,7 +189,7 @@ func problemOf(err error) *problem {
 		if full, ok := errors.AsType[*ingest.TooManyQueues](err); ok {
 			p.retryAfter = full.RetryAfter
 		}
-		if k.code == codeBlobsUnavailable { // the cause has names of the bucket, and is for the log
+		if k.code == codeBlobsUnavailable { // the cause names the bucket, and is only for the log
 			p.detail = "the bucket that keeps the blobs does not answer, or refuses; the server's log has the cause; next step: try again later"
 		}
 		if k.code == "writes_failed" && errors.Is(err, syscall.ENOSPC) {
@@ -218,8 +218,8 @@ func after(err error) *problem {
 	return &p
 }
 
-// defaultRetryAfter is the Retry-After of a problem that has no other. Most causes of 429 and 503 end within a second,
-// and one request per second is a small load while they last.
+// defaultRetryAfter is the Retry-After of a problem that sets none. Most causes of 429 and 503 end within a second, and
+// one request per second is a small load while they last.
 const defaultRetryAfter = time.Second
 
 // answerProblem writes p, unless the handler has already begun to write an answer.

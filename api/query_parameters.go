@@ -26,9 +26,10 @@ func parameters(c echo.Context) []parameter {
 	return list
 }
 
-// strictRequest refuses what a route would otherwise ignore: query parameters that the route does not declare, bodies
-// of GET, HEAD and DELETE, and idempotency keys and session numbers on routes that do not support them. Otherwise a
-// misspelt filter would list all jobs, and DELETE /jobs/{id}?status=failed would delete a job with any status.
+// strictRequest refuses parts of a request that a route would otherwise ignore: query parameters that the route does
+// not declare, bodies of GET, HEAD and DELETE, and idempotency keys and session numbers on routes that do not support
+// them. Otherwise a misspelt filter would list all jobs, and DELETE /jobs/{id}?status=failed would delete a job with
+// any status.
 func strictRequest(r *route, next echo.HandlerFunc) echo.HandlerFunc {
 	reads := r.method == http.MethodGet || r.method == http.MethodHead
 	bodiless := reads || r.method == http.MethodDelete || r.method == http.MethodOptions
@@ -65,8 +66,8 @@ func strictRequest(r *route, next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// parseQuery reads a query. known lists the names of parameters, separated by spaces. A name that ends in a dot stands
-// for all names with this prefix. A name that ends in a star can be given several times. parseQuery refuses unknown and
+// parseQuery reads a query. known lists the names of parameters, separated by spaces. A name that ends in a dot means
+// all names with this prefix. A name that ends in a star can be given several times. parseQuery refuses unknown and
 // other repeated parameters.
 func parseQuery(raw, known string) ([]parameter, error) {
 	values, err := url.ParseQuery(raw)

@@ -11,14 +11,15 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// otherQueues is the client and type that the metrics of all queues without metrics of their own have. No name has
+// otherQueues is the client and type in the metrics of all queues that are not counted separately. No name has
 // parentheses.
 const otherQueues = "(other)"
 
 const (
-	// scrapesBudgetBytes bounds the memory of pages of metrics, which have nothing else to wait for.
+	// scrapesBudgetBytes bounds the memory of pages of metrics. These pages wait for no other budget.
 	scrapesBudgetBytes = 128 << 20
-	// scrapeBytes is what a page takes without the metrics of queues, and queueMetricsBytes what those of one queue take.
+	// scrapeBytes is the memory for a page without the metrics of queues. queueMetricsBytes is the memory for the
+	// metrics of one queue.
 	scrapeBytes       = 512 << 10
 	queueMetricsBytes = 48 << 10
 )
@@ -145,7 +146,7 @@ func newDurations(desc *prometheus.Desc, d *store.DurationCounts, since time.Tim
 		sum += d.Classic[i]
 		h.Bucket = append(h.Bucket, &dto.Bucket{UpperBound: new(bound), CumulativeCount: new(sum)})
 	}
-	// A span is a range of native buckets, and says how far it is after the one before. Up to two empty buckets are
+	// A span is a range of native buckets, with its distance from the previous span. Up to two empty buckets are
 	// shorter in a span than a new span.
 	const gap = 2
 	var span *dto.BucketSpan

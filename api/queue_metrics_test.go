@@ -20,7 +20,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// families scrapes the metrics as Prometheus does that takes native histograms.
+// families scrapes the metrics like a Prometheus that takes native histograms.
 func (r *rig) families() map[string]*dto.MetricFamily {
 	r.Helper()
 	req, err := http.NewRequest(http.MethodGet, r.url+"/metrics", nil)
@@ -59,7 +59,7 @@ func ofQueue(all map[string]*dto.MetricFamily, name, typ, status string) *dto.Me
 	return nil
 }
 
-// TestQueueMetrics: whatever happens to jobs over HTTP is counted for their queues.
+// TestQueueMetrics: everything that happens to jobs over HTTP is counted for their queues.
 func TestQueueMetrics(t *testing.T) {
 	r := start(t)
 	claim := func(typ string, n int) (claimID string, jobs []string) {
@@ -122,8 +122,7 @@ func TestQueueMetrics(t *testing.T) {
 	}
 }
 
-// TestQueueDurationsAreHistogramsOfTheLibrary: both forms are those that a histogram of the library has after the same
-// observations.
+// TestQueueDurationsAreHistogramsOfTheLibrary: both forms equal a histogram of the library after the same observations.
 func TestQueueDurationsAreHistogramsOfTheLibrary(t *testing.T) {
 	library := prometheus.NewHistogram(prometheus.HistogramOpts{Buckets: queueBounds[:], NativeHistogramBucketFactor: 1.1})
 	var d store.DurationCounts
@@ -149,7 +148,7 @@ func TestQueueDurationsAreHistogramsOfTheLibrary(t *testing.T) {
 	}
 }
 
-// TestNoQueueMetrics: with 0 queues there are none.
+// TestNoQueueMetrics: with 0 queues, no queue has metrics.
 func TestNoQueueMetrics(t *testing.T) {
 	r := startWith(t, ingest.Options{})
 	r.add("/add", "1\n").object(http.StatusCreated)
@@ -175,7 +174,7 @@ func TestMetricsFollowTheConventions(t *testing.T) {
 	}
 }
 
-// TestPageOfMetricsHasItsMemory: the metrics of many queues take no more memory than their pages count for.
+// TestPageOfMetricsHasItsMemory: the metrics of many queues take at most the memory that their pages reserve.
 func TestPageOfMetricsHasItsMemory(t *testing.T) {
 	testkit.OneByOne(t)
 	r := startWith(t, ingest.Options{MetricsQueues: job.MaxMetricsQueues})

@@ -94,9 +94,8 @@ func documentOfQueue(q *store.Queue, now int64) queueDocument {
 	return doc
 }
 
-// ageless returns a time at which the age of a queue's oldest pending job is equal to the time since when it is
-// pending. The entity tag of a queue is made from the document at that time. The real age changes all the time, and
-// must not change the tag.
+// ageless returns the time at which the age of a queue's oldest pending job equals PendingSince. The entity tag of a
+// queue is made from the document at that time, because the real age changes all the time and must not change the tag.
 func ageless(q *store.Queue) int64 { return 2 * q.PendingSince }
 
 // typesDocument is a page of types that have pending jobs. If more follow, next is the last type of the page.

@@ -25,7 +25,7 @@ const (
 	// smallBodyBytes bounds the bodies of routes without payloads and outputs. It is enough for a thousand ids with
 	// indentation.
 	smallBodyBytes = smallShareBytes
-	// gzipOverhead is how much longer gzip can make bytes that it cannot compress.
+	// gzipOverhead is the number of bytes by which gzip can lengthen incompressible bytes.
 	gzipOverhead = maxBodyBytes/1024 + 1024
 	// A buffer begins with firstReadBytes. When it is full, its size is multiplied by growBy.
 	firstReadBytes = 16 << 10
@@ -38,7 +38,7 @@ const (
 // A body cannot have more lines than an ID can number. Each line takes at least two bytes, and the last line one.
 const _ = uint(job.MaxLines - (maxBodyBytes+1)/2)
 
-// bodyRule says which bodies a route accepts.
+// bodyRule describes the bodies that a route accepts.
 type bodyRule struct {
 	budget   *budget
 	limit    int      // bytes, after decompression
@@ -58,7 +58,7 @@ type bodyRules struct {
 	optional    bodyRule // like small, or no body
 	handler     bodyRule // JSON with the source of a handler
 	toml        bodyRule // the source of a handler, or a manifest in TOML
-	log         bodyRule // what a job prints
+	log         bodyRule // the output of a job
 	addresses   bodyRule // JSON with addresses of blobs
 	manifest    bodyRule // the manifest of a fileset
 
@@ -198,13 +198,13 @@ func readBody(c echo.Context, rule *bodyRule) (_ *body, err error) {
 	return b, nil
 }
 
-// pacedReader reads a body. It fails if paceBytes, or a shorter rest, do not arrive within paceTime. The time between two
-// reads does not count: the server takes it to store what has arrived.
+// pacedReader reads a body. It fails if paceBytes, or a shorter rest, do not arrive within paceTime. The time between
+// two reads does not count: during it the server stores the bytes that have arrived.
 type pacedReader struct {
 	from     io.Reader
 	deadline interface{ SetReadDeadline(time.Time) error }
-	left     int           // how much of paceBytes must still arrive
-	spent    time.Duration // how long the reads of it have taken
+	left     int           // the part of paceBytes that must still arrive
+	spent    time.Duration // time that the reads of it have taken
 }
 
 func (r *pacedReader) Read(p []byte) (int, error) {
@@ -337,7 +337,7 @@ func overloaded() *problem {
 		detail: "other requests take all memory for request bodies; repeat the request later"}
 }
 
-// bodyProblem returns the problem of a body that could not be read to its end. Nothing of the body was used.
+// bodyProblem returns the problem of a body that could not be read to its end. The server has used no part of the body.
 func bodyProblem(err error) error {
 	if p, ok := errors.AsType[*problem](err); ok {
 		return p

@@ -11,8 +11,8 @@ import (
 // heads and bodies of requests begin and end, and checks each head by RFC 9112, section 6.
 //
 // A handler cannot do this check, because net/http removes headers. If a request has both Content-Length and
-// Transfer-Encoding, the handler sees only the second. If an HTTP/1.0 request has Transfer-Encoding, the handler sees
-// nothing of it. A proxy before the server that uses the other header would treat the rest of the body as the next
+// Transfer-Encoding, the handler sees only the second. If an HTTP/1.0 request has Transfer-Encoding, the handler does
+// not see it. A proxy in front of the server that uses the other header would treat the rest of the body as the next
 // request, so an attacker could insert a request for another client of the proxy.
 //
 // framing is stricter than net/http, and stops at the first head that it refuses. The server then closes the
@@ -23,11 +23,11 @@ type framing struct {
 	state frameState
 	line  []byte // the beginning of the current line, at most maxFrameLine bytes
 	size  int    // the number of bytes of the current line
-	left  uint64 // how many bytes of the body or chunk follow
+	left  uint64 // bytes of the body or chunk that follow
 	head  head
 
 	mu       sync.Mutex
-	verdicts []string // for each head that was read and not served yet: what is wrong with it, or ""
+	verdicts []string // for each head that was read and not served yet: its mistake, or ""
 }
 
 type frameState byte
@@ -42,8 +42,8 @@ const (
 	lost                        // after a head that was refused, or a malformed chunk
 )
 
-// maxFrameLine is how many bytes of a line are kept. The headers that matter here, and the sizes of chunks, are
-// shorter.
+// maxFrameLine is the number of bytes of a line that are kept. The headers that matter here, and the sizes of chunks,
+// are shorter.
 const maxFrameLine = 64
 
 // head is the state of the current head.
@@ -52,7 +52,7 @@ type head struct {
 	chunked  bool
 	length   string // the value of Content-Length
 	declared bool   // the head has a Content-Length
-	wrong    string // what is wrong with the head, or ""
+	wrong    string // the mistake in the head, or ""
 }
 
 // feed takes the next bytes of the connection.
@@ -187,7 +187,7 @@ func (f *framing) endHead() {
 	f.mu.Unlock()
 }
 
-// next returns what is wrong with the head of the next request, or "".
+// next returns the mistake in the head of the next request, or "".
 func (f *framing) next() (wrong string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -14,11 +14,11 @@ import (
 //
 //   - hot: the route is called so often that its successes are logged only at debug level.
 //   - keyed: the route supports an Idempotency-Key and session numbers. Other routes that change something refuse them.
-//   - query: the names of the query parameters, separated by spaces. A name that ends in a dot stands for all names
-//     with this prefix, and a name that ends in a star can be given several times. The server refuses other parameters.
+//   - query: the names of the query parameters, separated by spaces. A name that ends in a dot means all names with
+//     this prefix, and a name that ends in a star can be given several times. The server refuses other parameters.
 //
-// To add a route, add a line with its handler to routes, an operation to openapi.yaml, and a section to docs/reference/api.md.
-// Tests compare the three.
+// To add a route, add a line with its handler to routes, an operation to openapi.yaml, and a section to
+// docs/reference/api.md. Tests compare the three.
 type route struct {
 	method, path string
 	handle       echo.HandlerFunc
@@ -92,7 +92,7 @@ func (s *Server) routes() []route {
 		{http.MethodPost, "/:client/handler/:type/add", s.addHandler, !hot, !keyed, ""},
 		{http.MethodGet, "/:client/handler/:type/get", s.handlerOf, !hot, !keyed, ""},
 		{http.MethodPost, "/:client/handler/:type/delete", s.deleteHandler, !hot, !keyed, ""},
-		{http.MethodPost, "/:client/handler/add/:type/add", s.addHandler, !hot, !keyed, ""}, // as miniq's document has them
+		{http.MethodPost, "/:client/handler/add/:type/add", s.addHandler, !hot, !keyed, ""}, // as in miniq's document
 		{http.MethodGet, "/:client/handler/get/:type/get", s.handlerOf, !hot, !keyed, ""},
 		{http.MethodPost, "/:client/handler/del/:type/del", s.deleteHandler, !hot, !keyed, ""},
 
@@ -182,8 +182,8 @@ func Routes() (list []Route) {
 	return list
 }
 
-// literalPaths returns the methods of each path without parameters. The guard uses them to answer 405 for another
-// method. The router alone would match GET /jobs/create with /jobs/:id, as a job with the id "create".
+// literalPaths returns the methods of each path without parameters. The guard uses them to answer 405 for other
+// methods. The router alone would match GET /jobs/create with /jobs/:id, as a job with the id "create".
 func literalPaths(routes []route) map[string][]string {
 	paths := map[string][]string{}
 	for _, r := range routes {

@@ -10,8 +10,9 @@ import (
 	"github.com/daybookq/daybook/job/handler"
 )
 
-// The jobs of a type with a stored handler of kind container have payloads of one form. A create with another payload is
-// refused, because the job could never run. The look-up costs other types nothing but a read of a map in memory.
+// The jobs of a type with a stored handler of kind container have payloads of one form. The server refuses a create
+// with another payload, because the job could never run. For other types the look-up costs only a read of a map in
+// memory.
 
 // needsDocument reports whether the jobs of a type must have the payload of a container.
 func (s *Server) needsDocument(client, typ string) bool {
@@ -30,7 +31,8 @@ func (s *Server) checkPayload(client, typ string, payload []byte) error {
 	return nil
 }
 
-// checkPayloads refuses a command with such a payload. The problem begins with the place of the job, as in line 3.
+// checkPayloads refuses a command with a payload that checkPayload refuses. The problem begins with the place of the
+// job, as in line 3.
 func (s *Server) checkPayloads(cmd *job.Create, place string) error {
 	if !slices.ContainsFunc(cmd.Groups, func(g job.Group) bool { return s.needsDocument(g.Client, g.Type) }) {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/daybookq/daybook/job/runs"
 )
 
-// TestPayloadOfContainerType: a create with a payload that no container can run is refused before the journal, whatever its
-// form is. Creates of types with other handlers, and without one, are not looked at.
+// TestPayloadOfContainerType: a create with a payload that no container can run is refused before the journal, in every
+// form. Creates of types with other handlers, or without one, are not checked.
 func TestPayloadOfContainerType(t *testing.T) {
 	r := start(t)
 	for typ, document := range map[string]string{"c": `{"kind":"container"}`, "e": `{"kind":"exec","program":"p"}`} {

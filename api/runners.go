@@ -47,7 +47,7 @@ func (s *Server) runners(c echo.Context) error {
 		var r *registry.Runner
 		switch order := compareFirst(holding, registered); {
 		case order > 0 && len(holding) == 0 && moreHolding || order < 0 && len(registered) == 0 && moreRegistered:
-			// The next of the list that has ended is not known, and may come first.
+			// The rest of the list that has ended is not read yet, and its next runner may belong first.
 			holding, registered = nil, nil
 			continue
 		case order <= 0:
@@ -70,7 +70,7 @@ func (s *Server) runners(c echo.Context) error {
 	return answer(c, http.StatusOK, mimeJSON, text)
 }
 
-// compareFirst compares the first runners of two lists, of which one has a runner. A list without any is after the other.
+// compareFirst compares the first runners of two lists, at least one of which is not empty. An empty list sorts last.
 func compareFirst(holding []store.Runner, registered []registry.Runner) int {
 	switch {
 	case len(holding) == 0:
@@ -81,7 +81,7 @@ func compareFirst(holding []store.Runner, registered []registry.Runner) int {
 	return registry.Compare(holding[0].Name, registered[0].ID)
 }
 
-// maxRunnerBytes is what the answer with one runner takes in memory.
+// maxRunnerBytes is the memory for an answer with one runner.
 const maxRunnerBytes = 128 << 10
 
 // runner answers GET /runners/{id}.
@@ -117,8 +117,8 @@ type runnersDocument struct {
 }
 
 // runnerDocument is the document of a runner. Claims has the newest of its claims that hold jobs, and ClaimCount the
-// number of all of them. The fields of Info are left out, and State to HeartbeatAt are null, if the registry does not know
-// the runner.
+// number of all of them. If the registry does not know the runner, the fields of Info are left out, and State to
+// HeartbeatAt are null.
 type runnerDocument struct {
 	RunnerID    string          `json:"runner_id"`
 	State       *registry.State `json:"state"`
@@ -140,8 +140,8 @@ type openClaim struct {
 	DeadlineAt *int64 `json:"deadline_at"`
 }
 
-// documentOfRunner makes a document from what the state has about a runner, nil if it holds nothing, and from what the
-// registry has, nil if it does not know the runner.
+// documentOfRunner combines the state's view of a runner (nil if the runner holds no jobs) with the registry's view
+// (nil if the registry does not know it).
 func documentOfRunner(holding *store.Runner, registered *registry.Runner) (doc runnerDocument) {
 	if holding != nil {
 		doc = runnerDocument{RunnerID: holding.Name, Held: holding.Held, ClaimCount: holding.Claims, LastSeenAt: holding.LastSeenAt}

@@ -180,7 +180,7 @@ func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
 	case "sleep":
 		pass(t, d)
 		return ""
-	case "restart": // after so long a time
+	case "restart": // after this time
 		s.down(true)
 		pass(t, d)
 		s.up()
@@ -279,8 +279,8 @@ func (s *scenario) shown(d *datadriven.TestData, req *http.Request, sent []byte,
 	return out.String()
 }
 
-// line formats one line of a body. It leaves out the hidden fields of a JSON object, and those that have the values in
-// quiet.
+// line formats one line of a body. It leaves out the hidden fields of a JSON object, and fields that have their value
+// in quiet.
 func (s *scenario) line(text []byte, hidden []string) string {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
@@ -308,7 +308,7 @@ var timeInRuns = regexp.MustCompile(`\b[a-z]+_at=[0-9]{12,15}\b`)
 var quiet = map[string]string{"client": `"default"`, "type": `"default"`, "priority": "4", "max_attempts": "3", "lease_ms": "300000", "redrives": "0", "run_attempts": "0",
 	"attempts": "[]", "meta": "{}", "title": "*", "batch_id": "*", "updated_at": "*", "detail": "*"}
 
-// value formats a JSON value as one line. The id is the first field. The others are in alphabetical order.
+// value formats a JSON value as one line. The id is the first field. The remaining fields are in alphabetical order.
 func (s *scenario) value(name string, v any) string {
 	switch v := v.(type) {
 	case map[string]any:
@@ -407,7 +407,8 @@ func (s *scenario) withIDs(text string) string {
 	})
 }
 
-// TestScenariosShowEveryCode: each code that docs/reference/errors.md lists is in a transcript, unless a script cannot cause it.
+// TestScenariosShowEveryCode: each code that docs/reference/errors.md lists is in a transcript, unless a script cannot
+// cause it.
 func TestScenariosShowEveryCode(t *testing.T) {
 	exempt := map[string]string{
 		"client_gone": "nobody reads the answer",

@@ -10,61 +10,63 @@ import (
 )
 
 const (
-	// MaxBytes is how much of a log is kept.
+	// MaxBytes is the length of the kept part of a log.
 	MaxBytes = 256 << 10
-	// spareBytes is how much longer a log may become before its beginning is removed, so that not every part moves it.
+	// spareBytes is the length by which a log may exceed MaxBytes before Append removes its beginning. Without it,
+	// every new part would move the whole text.
 	spareBytes    = 64 << 10
 	maxTotalBytes = 64 << 20
 	maxLogs       = 1000
-	// keptAfterEnd is how long the log of a job is kept after its end, for readers that come just then.
+	// keptAfterEnd is the time for which a log is kept after the end of its job, for readers that arrive just then.
 	keptAfterEnd = time.Minute
 	tidyEvery    = 10 * time.Second
-	// pieceBytes is how much a reader gets at once.
+	// pieceBytes is the longest part that a reader gets from one call.
 	pieceBytes = 32 << 10
 )
 
-// Logs has the logs of the jobs that run. Its methods may be called from many goroutines.
+// Logs has the logs of running jobs. Its methods may be called from many goroutines.
 type Logs struct {
 	mu    sync.Mutex
 	jobs  map[job.ID]*jobLog
-	bytes int           // of memory of all texts
+	bytes int           // memory of all texts
 	turn  uint64        // counts calls of Append
 	begun chan struct{} // closed when there is a new log
-	sums  Stats         // but Logs and Bytes
+	sums  Stats         // except Logs and Bytes
 }
 
-// Stats are what the logs have now, and what they got since the start.
+// Stats are the current size of the logs, and counts since the start.
 type Stats struct {
-	Logs, Bytes   int   // Bytes are of memory
-	AppendedBytes int64 // that arrived and were not there already
-	MissingBytes  int64 // that did not arrive, before others that did
-	Dropped       int64 // logs that were dropped to make room
+	Logs, Bytes   int   // Bytes counts memory
+	AppendedBytes int64 // received, without repeated bytes
+	MissingBytes  int64 // skipped before received bytes
+	Dropped       int64 // logs dropped to make room
 }
 
 // jobLog is the log of a job.
 type jobLog struct {
 	claim   job.ID        // of the run
-	end     int64         // offset in what the run has printed
-	text    []byte        // the end of it, with lines for what is missing
-	place   int64         // of the end of text: how much it would be if nothing was removed from its beginning
-	changed chan struct{} // closed when there is more
+	end     int64         // offset in the output of the run
+	text    []byte        // its last part, with lines for missing bytes
+	place   int64         // length that text would have if its beginning had never been removed
+	changed chan struct{} // closed when text was added
 	used    uint64        // turn of the last part
 	job     End           // of the job
-	endedAt time.Time     // when it was seen first that the job has ended; zero: never
+	endedAt time.Time     // when tidy or Append first saw that the job has ended; zero: never
 }
 
-// End says when a job has ended.
+// End reports the end of a job.
 type End interface {
 	Done() <-chan struct{}
-	Stop() // nobody waits for it any more
+	Stop() // the caller no longer waits
 }
 
-// New returns no logs.
+// New returns an empty Logs.
 func New() *Logs { return &Logs{jobs: map[job.ID]*jobLog{}, begun: make(chan struct{})} }
 
-// Append adds a part of what a run of a job has printed. offset is its place. A part that is there already is left out,
-// and one that does not follow makes a line that counts the missing bytes. Append stops end when it is needed no more. The
-// caller has begun to wait before it has seen that the job runs.
+// Append adds a part of the output of a job's run. offset is its place in the output. Append ignores bytes that it
+// already has, and adds a line that counts the missing bytes if there is a gap. It stops end once it no longer needs
+// it. The caller must have begun to wait for end before it saw that the job is running. Otherwise the end of the job
+// could be missed.
 func (l *Logs) Append(id, claim job.ID, offset int64, p []byte, end End) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,7 +96,7 @@ func (l *Logs) Append(id, claim job.ID, offset int64, p []byte, end End) {
 		l.add(j, fmt.Appendf(nil, "\n[%d bytes are missing here]\n", missing))
 		j.end = offset
 	} else {
-		p = p[min(-missing, int64(len(p))):] // the rest is there already
+		p = p[min(-missing, int64(len(p))):] // earlier parts had the beginning
 	}
 	if len(p) > 0 {
 		l.sums.AppendedBytes += int64(len(p))
@@ -106,7 +108,7 @@ func (l *Logs) Append(id, claim job.ID, offset int64, p []byte, end End) {
 	}
 }
 
-// add adds text to a log, and tells its readers. l.mu is held.
+// add adds text to a log, and wakes its readers. l.mu is held.
 func (l *Logs) add(j *jobLog, text []byte) {
 	l.bytes -= cap(j.text)
 	j.place += int64(len(text))
@@ -149,11 +151,11 @@ type Reader struct {
 	place int64
 }
 
-// Reader returns a reader, which begins with what is kept.
+// Reader returns a reader that begins with the kept text.
 func (l *Logs) Reader(id job.ID) *Reader { return &Reader{logs: l, id: id} }
 
-// Next returns the next part of the log, and whether there is a log. Without a part, changed is closed when there may be
-// one.
+// Next returns the next part of the log, and whether there is a log. If it returns no part, it returns a channel that
+// is closed when there may be one.
 func (r *Reader) Next() (text []byte, changed <-chan struct{}, exists bool) {
 	r.logs.mu.Lock()
 	defer r.logs.mu.Unlock()
@@ -161,7 +163,7 @@ func (r *Reader) Next() (text []byte, changed <-chan struct{}, exists bool) {
 	if j == nil || r.logs.age(r.id, j, time.Now()) {
 		return nil, r.logs.begun, false
 	}
-	if j != r.log { // the one before was dropped
+	if j != r.log { // the previous log was dropped
 		r.log, r.place = j, j.place-int64(min(len(j.text), MaxBytes))
 	}
 	if missed := j.place - int64(len(j.text)) - r.place; missed > 0 {
@@ -217,7 +219,7 @@ func (l *Logs) age(id job.ID, j *jobLog, now time.Time) bool {
 	return true
 }
 
-// Stats returns what the logs have now, and what they got.
+// Stats returns the current size of the logs, and counts since the start.
 func (l *Logs) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 
 func id(n int) job.ID { return job.NewID(1, uint64(n), 0) }
 
-// rest reads what a reader gets without waiting.
+// rest reads everything that a reader gets without waiting.
 func rest(r *Reader) string {
 	var b strings.Builder
 	for {
@@ -75,7 +75,7 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-// TestReadersAreToldOfLines: a reader that waits is told of lines that Append adds, also if the part itself is empty.
+// TestReadersAreToldOfLines: a waiting reader is woken for lines that Append adds, even if the part itself is empty.
 func TestReadersAreToldOfLines(t *testing.T) {
 	for _, c := range []struct {
 		claim  int
@@ -106,7 +106,7 @@ func TestReadersAreToldOfLines(t *testing.T) {
 	}
 }
 
-// TestBounds: a log, all logs and their number are bounded, whoever writes.
+// TestBounds: a log, all logs and their number are bounded for any number of writers.
 func TestBounds(t *testing.T) {
 	l := New()
 	slow := l.Reader(id(0))
@@ -156,8 +156,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestTidy: a log is kept for a minute after the end of its job, and wakes its readers when it is dropped. Nothing waits
-// for the end of a job without a log.
+// TestTidy: a log is kept for a minute after the end of its job, and wakes its readers when it is dropped. Afterwards,
+// no wait for the end of the job remains.
 func TestTidy(t *testing.T) {
 	l, now := New(), time.Unix(1, 0)
 	first, second, third := newEnd(), newEnd(), newEnd()
