@@ -29,7 +29,7 @@ func (of *openBatch) defaults(a *attributes) {
 	a.RetentionMs, a.Traceparent = cmp.Or(a.RetentionMs, of.retentionMs), cmp.Or(a.Traceparent, of.traceparent)
 }
 
-// inherit adds the meta of the batch to that of a job.
+// inherit adds the meta of the batch to a job's meta.
 func (of *openBatch) inherit(g *job.Group) (err error) {
 	if of != nil {
 		g.Meta, err = of.meta.Inherited(g.Meta)

@@ -26,11 +26,11 @@ var resultFields = func() (fields []field) {
 }()
 
 // results answers GET /batches/{id}/results with a JSON line for each job that has ended, in the order of their lines,
-// up to the first job that has not ended. With Accept, the same results are sent in runs. The last line says where to
-// continue. With follow, the answer waits for the remaining jobs until the batch has ended.
+// up to the first job that has not ended. If the Accept header prefers runs, the results are sent in runs. The last
+// line says where to continue. With follow, the answer waits for the remaining jobs until the batch has ended.
 //
 // Only JSON lines that are sent without waiting are compressed. A compressor would withhold results from a waiting
-// client. Runs are not compressed, like those of claims: the outputs are copied as they are stored.
+// client. Runs are never compressed, as in claims, because the outputs are copied as they are stored.
 func (s *Server) results(c echo.Context) error {
 	from, limit, follow, err := resultsQuery(parameters(c))
 	if err != nil {

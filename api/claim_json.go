@@ -80,7 +80,7 @@ func (t *jobText) begin(j *job.Job) {
 	t.after = append(t.append(t.after[:0], after, j, t.form), '}')
 }
 
-// job appends the document of a job of the run. j has the payload, and what the jobs have in common.
+// job appends the document of a job of the run. j has the payload, and the fields that the jobs have in common.
 func (t *jobText) job(b []byte, id job.ID, j *job.Job) []byte {
 	if t.begun {
 		b = append(b, t.separator...)

@@ -121,7 +121,7 @@ func TestClaimInRuns(t *testing.T) {
 		t.Errorf("%d jobs", c.Jobs)
 	}
 	sameDocuments(t, r, &c, list)
-	// A tickle changes what the documents show.
+	// A tickle changes the documents.
 	r.post("/jobs/"+list[0].First.ID.String()+"/tickle", `{"lease_ms":9000,"step":"half","progress":0.5}`).object(http.StatusOK)
 	repeated := r.post("/jobs/claim", whole, "Accept", mimeRuns, "Idempotency-Key", "k")
 	if repeated.header.Get("Idempotency-Replayed") != "true" {

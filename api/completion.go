@@ -133,7 +133,7 @@ func (f *outcomeFields) any() bool {
 	return f.given() || f.ProcessExit != nil || f.OutputAddr != nil || f.AddrKind != nil || f.LogAddr != nil || !absent(f.Output) || f.OutputB64 != nil || f.Error != nil || f.DelayMs != nil || !absent(f.Then)
 }
 
-// list adds a list of outcomes. An item can have its own claim_id and runner_id, which replace those of the request.
+// list adds a list of outcomes. An item can have its own claim_id and runner_id, which replace the request's.
 func (d *completion) list(name string, items jsontext.Value, claim job.ID, runner string) error {
 	return decodeEach(d, name, items, func(it *outcomeItem) error {
 		if err := d.addItem(it, claim, runner); err != nil {

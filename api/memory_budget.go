@@ -46,7 +46,7 @@ type budget struct {
 	peers    map[netip.Addr]int64
 }
 
-// share is the part of a budget that one request holds. The zero value holds nothing and has no budget.
+// share is the part of a budget that one request holds. The zero value holds nothing and belongs to no budget.
 type share struct {
 	budget *budget
 	peer   netip.Addr // not valid: no limit per address

@@ -33,7 +33,7 @@ type fences struct {
 	RunnerID *string `json:"runner_id"`
 }
 
-// outcomeItem is an outcome in a list. Its own fences replace those of the request.
+// outcomeItem is an outcome in a list. Its fences replace the request's fences.
 type outcomeItem struct {
 	JobID job.ID `json:"job_id"`
 	outcomeFields

@@ -24,10 +24,10 @@ import (
 type Options struct {
 	Engine   Engine
 	Queries  Queries      // reads the state of Engine
-	Blobs    *blob.Keeper // nil: the server keeps none
+	Blobs    *blob.Keeper // nil: the server stores no blobs
 	Defaults Defaults
-	// Hosts are the names that a request's Host can have, beside localhost and any IP address. *.example.com allows all
-	// names below example.com, and * allows any name.
+	// Hosts are the names that a request's Host can have in addition to localhost and any IP address. *.example.com
+	// allows all names below example.com, and * allows any name.
 	Hosts []string
 	// RequireClaimID makes the server refuse tickles, completions and releases without a claim_id.
 	RequireClaimID bool
@@ -35,13 +35,14 @@ type Options struct {
 	GetSwitches bool
 	Log         zerolog.Logger
 	Build       Version
-	// MaxConnections is how many connections can be open at once. 0 means defaultMaxConnections.
+	// MaxConnections is the largest number of open connections. 0 means defaultMaxConnections.
 	MaxConnections int
 	// StreamHeartbeat is the time between two pings of a stream. 0 means 5 s.
 	StreamHeartbeat time.Duration
-	// OnLostFailures returns for how many lost runners the hook of the server failed. Nil: there is no hook.
+	// OnLostFailures returns the number of lost runners for which the server's hook failed. Nil means that there is no
+	// hook.
 	OnLostFailures func() uint64
-	// Spans returns what became of the spans of runs. Nil: no traces are exported.
+	// Spans returns counts of the spans of runs: exported, dropped and failed. Nil means that no traces are exported.
 	Spans func() SpanCounts
 	// Quit is called for a request to /quit, and must shut the process down. If it is nil, the server refuses the
 	// request.
@@ -56,7 +57,7 @@ type Server struct {
 	log      zerolog.Logger
 	build    Version
 	quitting func()
-	// onLostFailures and spans are those of the options.
+	// onLostFailures and spans are copied from the options.
 	onLostFailures func() uint64
 	spans          func() SpanCounts
 
@@ -153,8 +154,8 @@ func newServer(o Options, engine backend) (*Server, error) {
 func (s *Server) Handler() http.Handler { return s.echo }
 
 const (
-	// readHeaderTimeout is how long a client may take to send the head of a request. Slow connections need a fraction
-	// of it.
+	// readHeaderTimeout is the longest time in which a client may send the head of a request. Slow connections need a
+	// fraction of it.
 	readHeaderTimeout = 20 * time.Second
 	// idleTimeout is longer than the 90 s after which clients such as net/http close idle connections, so that a client
 	// does not send a request just when the server closes the connection. An idle connection costs about 10 KB, so
@@ -165,8 +166,8 @@ const (
 	maxHeaderBytes = 64 << 10
 )
 
-// Run serves requests on l until ctx is done. Then it answers parked claims, and waits at most drain for the other
-// requests to end. It closes the connections of those that have not ended by then. After Run has returned without a
+// Run serves requests on l until ctx is done. Then it answers parked claims, waits at most drain for the remaining
+// requests to end, and closes the connections of requests that have not ended by then. After Run has returned without a
 // forced close, no handler runs, and the caller can stop the engine.
 func (s *Server) Run(ctx context.Context, l net.Listener, drain time.Duration) error {
 	conns := newListener(l, s.maxConnections)
@@ -213,7 +214,8 @@ func (s *Server) Run(ctx context.Context, l net.Listener, drain time.Duration) e
 	return s.streams.wait(limit)
 }
 
-// connections returns how many connections are open, and how many the server has closed to accept others.
+// connections returns the number of open connections, and the number of connections that the server has closed to
+// accept others.
 func (s *Server) connections() (open int, evicted int64) {
 	if l := s.listening.Load(); l != nil {
 		return l.connections()

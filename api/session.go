@@ -74,7 +74,7 @@ func (s *Server) endSession(c echo.Context) error {
 	return c.NoContent(http.StatusNoContent)
 }
 
-// sessionGone changes the problem of a read or end of an unknown session: it says that nothing was stored. For other
+// sessionGone changes the problem of a read or end of an unknown session: it reports that nothing was stored. For other
 // requests in a session this is unknown.
 func sessionGone(err error) error {
 	if errors.Is(err, job.SessionNotFound) {

@@ -47,10 +47,10 @@ func (o *operation) takesLines() bool {
 	return o.route.path == "/add" || strings.HasSuffix(o.route.path, "/job/:type/add")
 }
 
-// streams reports whether the body of the operation is stored while it arrives.
+// streams reports whether the operation stores its body while the body arrives.
 func (o *operation) streams() bool { return streamsBody(o.method, o.route.path) }
 
-// ofBlobs reports whether the operation is about blobs, for which it needs no engine.
+// ofBlobs reports whether the operation is about blobs, and therefore needs no engine.
 func (o *operation) ofBlobs() bool {
 	return strings.HasPrefix(o.route.path, "/blob") || strings.HasPrefix(o.route.path, "/uploads")
 }
@@ -86,8 +86,8 @@ func (s *statuses) note(operation string, status int) {
 	s.seen[operation][status] = true
 }
 
-// TestEveryDocumentedStatus: a request can get each status that openapi.yaml lists for its operation. Each answer is
-// also compared with openapi.yaml, so each status that a request gets is listed.
+// TestEveryDocumentedStatus: some request gets each status that openapi.yaml lists for its operation. Each answer is
+// also compared with openapi.yaml, so openapi.yaml lists each status that a request gets.
 func TestEveryDocumentedStatus(t *testing.T) {
 	testkit.OneByOne(t)
 	t.Parallel() // the test waits for slow bodies and for full budgets
@@ -143,8 +143,8 @@ func (x *everyStatus) do(o *operation, path, body string, headers ...string) rep
 	return a
 }
 
-// ask sends a request of the operation with a name, which must get a status, and returns the object that it is answered
-// with. ID stands for the id of the job.
+// ask sends a request of the operation with a name, checks the status, and returns the object in the answer. In body,
+// ID is replaced by the id of the job.
 func (x *everyStatus) ask(name, body string, status int, headers ...string) map[string]any {
 	x.Helper()
 	o := x.byName[name]
@@ -224,7 +224,7 @@ func (x *everyStatus) batches() {
 	x.do(x.byName["POST /batches/{id}/jobs"], "/batches/"+x.open+"/jobs", "{}").wantStatus(http.StatusCreated)
 }
 
-// refusals are those of any operation before the engine is called.
+// refusals are the refusals of all operations before they call the engine.
 func (x *everyStatus) refusals() {
 	for i := range x.operations {
 		o := &x.operations[i]
@@ -251,8 +251,8 @@ func (x *everyStatus) refusals() {
 	}
 }
 
-// stalls are bodies that do not arrive, and then budgets of memory that stay full. Each takes seconds, so all operations wait
-// at the same time.
+// stalls are bodies that do not arrive, and then budgets of memory that stay full. Each takes seconds, so all
+// operations wait at the same time.
 func (x *everyStatus) stalls() {
 	var all sync.WaitGroup
 	for i := range x.operations {
@@ -287,7 +287,7 @@ func (x *everyStatus) stalls() {
 	}
 }
 
-// failures are those of the engine.
+// failures are the failures of the engine.
 func (x *everyStatus) failures() {
 	faults := func(o *operation) []error {
 		switch path := o.route.path; {
@@ -329,7 +329,7 @@ func (x *everyStatus) failures() {
 	x.faults.sweep = false
 }
 
-// missing asks for jobs, batches and other resources that do not exist.
+// missing requests jobs, batches and other resources that do not exist.
 func (x *everyStatus) missing() {
 	for i := range x.operations {
 		o := &x.operations[i]
@@ -432,7 +432,7 @@ func (x *everyStatus) sessions() {
 		case "/jobs/complete":
 			body = `{"outcomes":[{"job_id":"` + x.id + `","status":"completed"}]}`
 		case "/jobs/claim":
-			body = `{"runner_id":"r"}` // one that finds a job: a claim in vain is not remembered
+			body = `{"runner_id":"r"}` // a claim that finds a job: a claim in vain is not remembered
 		}
 		x.do(&o, o.path, body, append(slot, "2")...)
 		x.do(&o, o.path, other, append(slot, "2")...).wantStatus(http.StatusUnprocessableEntity)
@@ -506,12 +506,12 @@ func (x *everyStatus) successes() {
 			_, claim := x.claimed("printed")
 			path = "/jobs/" + fresh + "/log"
 			x.rig.do(http.MethodPost, path+"?offset=0&claim_id="+claim, strings.NewReader("printed"), "Content-Type", mimeText).wantStatus(http.StatusNoContent)
-		case strings.Contains(o.route.path, ":id"): // what an operation before this one has not deleted
+		case strings.Contains(o.route.path, ":id"): // not deleted by an earlier operation
 			fresh := x.add("/a/job/b/add", "x\n").object(http.StatusCreated)["first_id"].(string)
 			path = strings.ReplaceAll(path, x.id, fresh)
 		}
 		a := x.do(o, path, o.body)
-		if a.status >= 300 && a.status != http.StatusConflict { // a queue that has jobs
+		if a.status >= 300 && a.status != http.StatusConflict { // a queue with jobs
 			x.Errorf("%s: %d %s", a.what, a.status, a.body)
 		}
 		if tag := a.header.Get("ETag"); tag != "" && !o.takesBody() {

@@ -14,7 +14,7 @@ import (
 //
 //	{"name":"prefer_distinct","meta_key":"user","underlying":{"name":"random"}}
 //
-// field is its place in the body. above is how many prefer_distinct it is below.
+// field is the strategy's place in the body. above is the number of prefer_distinct strategies around it.
 func strategy(field string, v jsontext.Value, above int) (job.Strategy, error) {
 	if v.Kind() != jsontext.KindBeginObject {
 		var name string
@@ -45,7 +45,7 @@ func strategy(field string, v jsontext.Value, above int) (job.Strategy, error) {
 		return baseStrategy(field, *object.Name)
 	case object.MetaKey == nil:
 		return job.Oldest, badRequest(field+".meta_key", field+".meta_key is missing: the key of meta whose values are preferred by how few active jobs they have, as in "+distinctExample)
-	case above == job.MaxDistinctKeys: // checked before what is below, so that a body cannot nest it more often
+	case above == job.MaxDistinctKeys: // checked before the underlying strategy, so that a body cannot nest more
 		return job.Oldest, badRequest(field, fmt.Sprintf("%s is nested more than %d times", job.PreferDistinctName, job.MaxDistinctKeys))
 	}
 	underlying := job.Oldest

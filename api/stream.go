@@ -26,8 +26,8 @@ const (
 	missedHeartbeats = 3
 )
 
-// stream is one connection that carries many requests, and jobs as soon as there are any. Its goroutines are: the one
-// that reads messages, a finisher for each request that waits for the engine, and one for each subscription.
+// stream is a connection that carries many requests, and jobs as soon as there are any. Its goroutines are the reader
+// of messages, a finisher for each request that waits for the engine, and one goroutine for each subscription.
 type stream struct {
 	s        *Server
 	conn     *websocket.Conn
@@ -47,14 +47,14 @@ type stream struct {
 	controls  int       // pings and pongs of the client since counted; only the goroutine that reads uses both
 	counted   time.Time // at most a second ago
 	pings     *time.Timer
-	reading   atomic.Bool   // whether the server reads from the connection
-	receiving atomic.Bool   // whether a part of a message has arrived
+	reading   atomic.Bool   // the server is reading from the connection
+	receiving atomic.Bool   // a part of a message has arrived
 	missed    int           // pings without an answer; only ping uses it
-	done      chan struct{} // closed when nothing of the stream runs any more
+	done      chan struct{} // closed when all goroutines of the stream have ended
 	successor bool          // another stream takes the claims of this one; streams.mu guards it, and the writes of hello
 	lost      bool          // its runner was declared lost; streams.mu guards it
-	heard     atomic.Uint64 // the silence of the runner (Engine.Silence) after which the client was heard of
-	evicted   bool          // its place is free already; streamRoom.mu guards it
+	heard     atomic.Uint64 // the silence of the runner (Engine.Silence) after which its client has shown life
+	evicted   bool          // its place is already free; streamRoom.mu guards it
 }
 
 // stream answers GET /stream.
@@ -70,7 +70,7 @@ func (s *Server) stream(c echo.Context) error {
 		return err
 	}
 	s.streams.running.Add(1)
-	var t *stream // nothing is read before it is set
+	var t *stream // set before anything is read
 	conn, err := wsframe.Accept(c.Response(), r, &websocket.AcceptOptions{
 		Subprotocols:       []string{streamProtocol},
 		InsecureSkipVerify: true, // guard has checked Host and Origin
@@ -86,7 +86,8 @@ func (s *Server) stream(c echo.Context) error {
 	if accepted != nil {
 		accepted.upgraded()
 	}
-	// The goroutine of the request has a large stack, and refers to the request. Ten thousand streams may wait.
+	// The goroutine of the request has a large stack, and refers to the request. Ten thousand streams may be waiting,
+	// so each continues in a new goroutine.
 	go func() {
 		defer s.streams.running.Done()
 		t = newStream(s, conn, accepted)
@@ -166,7 +167,7 @@ func (t *stream) run() {
 	t.end(err)
 }
 
-// read serves the messages of the stream until the connection ends. The error says why the server ends it, if it does.
+// read serves the messages of the stream until the connection ends. If the server ends it, the error is the reason.
 func (t *stream) read() error {
 	for {
 		t.reading.Store(true)
@@ -183,17 +184,17 @@ func (t *stream) read() error {
 	}
 }
 
-// end closes the connection and waits until nothing of the stream runs any more. Then the claims of the stream go back,
-// unless the stream lingers, or its client continues with another stream, or the server shuts down: leases then bound
-// how long the jobs stay claimed.
+// end closes the connection and waits until all goroutines of the stream have ended. Then the claims of the stream go
+// back to their queues, except in three cases: the stream lingers, its client continues with another stream, or the
+// server shuts down. Leases then bound how long the jobs stay claimed.
 func (t *stream) end(why error) {
-	if websocket.CloseStatus(why) == websocket.StatusNormalClosure { // the client does not intend to come back
+	if websocket.CloseStatus(why) == websocket.StatusNormalClosure { // the client does not intend to continue
 		t.hello.lingerMs = 0
 	}
 	if broken, ok := errors.AsType[*protocolError](why); ok {
 		_ = t.conn.Close(broken.status, broken.reason) // if the client has gone, it need not know
 	}
-	_ = t.conn.CloseNow() // no error that matters: nothing is written any more
+	_ = t.conn.CloseNow() // the error does not matter: nothing is written after it
 	t.stop()
 	t.pings.Stop()
 	t.requests.drain()
@@ -201,8 +202,8 @@ func (t *stream) end(why error) {
 	t.s.streams.ended(t)
 }
 
-// ping sends a ping and waits for the pong. A stream from which the server does not read at the moment misses no
-// heartbeat, and neither does one that sends anything: its pong may wait behind a long message.
+// ping sends a ping and waits for the pong. It counts no missed heartbeat while the server does not read from the
+// stream, nor if any other bytes arrive: the pong may be waiting after a long message.
 func (t *stream) ping() {
 	began := time.Now()
 	period := t.s.streams.heartbeat
@@ -240,17 +241,18 @@ func (t *stream) control() bool {
 	return false
 }
 
-// cut ends the connection at once, also while a closing handshake waits for the client, for which CloseNow would wait.
+// cut ends the connection at once, even if a closing handshake is waiting for the client. CloseNow would wait for that
+// handshake.
 func (t *stream) cut() {
 	if t.accepted == nil {
 		_ = t.conn.CloseNow() // nothing is left to do
 		return
 	}
-	_ = t.accepted.Close() // read ends, and then the stream
+	_ = t.accepted.Close() // then read ends, and after it the stream
 }
 
-// protocolError ends a stream because its client breaks the protocol, or sends something that cannot be answered by
-// number.
+// protocolError ends a stream because its client breaks the protocol, or sends a message without a number to answer
+// under.
 type protocolError struct {
 	status websocket.StatusCode
 	reason string // at most 123 bytes

@@ -11,16 +11,16 @@ import (
 	"github.com/coder/websocket"
 )
 
-// maxQueuedAnswers is how many bytes may wait for a client that does not read, before its subscriptions get no more
-// jobs. Answers to its requests are bounded by maxStreamRequests.
+// maxQueuedAnswers is the number of bytes that may wait for a client that does not read. Beyond it, the client's
+// subscriptions get no more jobs. Answers to its requests are bounded by maxStreamRequests.
 const maxQueuedAnswers = 256 << 10
 
-// smallAnswerBytes is how long an answer may be without a share of the budget for answers. A stream has at most
+// smallAnswerBytes is the largest answer without a share of the budget for answers. A stream has at most
 // maxStreamRequests of them.
 const smallAnswerBytes = 1 << 10
 
-// answerQueue joins what is sent to the client: what arrives while a message is written becomes the next message, with
-// a line for each answer. Whoever adds to an idle queue writes the message.
+// answerQueue joins the answers to a client. Answers that arrive while a message is being written become the next
+// message, with a line for each answer. The goroutine that adds to an idle queue writes the message.
 type answerQueue struct {
 	t *stream
 
@@ -28,7 +28,7 @@ type answerQueue struct {
 	emptied sync.Cond
 	text    []byte
 	spare   []byte   // empty; for the next text
-	slots   int      // how many requests end when text is written
+	slots   int      // number of requests that end when text is written
 	held    []*share // of the long answers in text
 	writing bool
 	failed  bool // the connection has ended
@@ -36,7 +36,8 @@ type answerQueue struct {
 
 func (q *answerQueue) init(t *stream) { q.t, q.emptied.L = t, &q.mu }
 
-// add appends a line, which must end in a newline. When it is written, or cannot be written, that many requests end.
+// add appends a line, which must end in a newline. When the line is written, or cannot be written, that many requests
+// end.
 func (q *answerQueue) add(line []byte, requests int) { q.addHeld(line, requests, nil) }
 
 // addHeld is add for an answer that holds a share of a budget until it is written.
@@ -53,7 +54,8 @@ func (q *answerQueue) addHeld(line []byte, requests int, held *share) {
 	}
 	q.writing = true
 	if q.t.requests.more(q.slots) {
-		// The answers to all requests of a commit are ready at the same time. The goroutines of the others add theirs now.
+		// The answers to all requests of a commit are ready at the same time. Gosched lets the other goroutines add
+		// theirs first.
 		q.mu.Unlock()
 		runtime.Gosched()
 		q.mu.Lock()
@@ -87,7 +89,7 @@ func (q *answerQueue) addHeld(line []byte, requests int, held *share) {
 }
 
 // maxFrameBytes bounds the frames of long messages. Between two frames the server can answer a ping, for which the
-// library waits 5 s and then closes the connection. A client that reads as slowly as it may reads a frame in 1.3 s.
+// library waits 5 s and then closes the connection. A client at the minimum speed reads a frame in 1.3 s.
 const maxFrameBytes = 64 << 10
 
 // write writes a message. If it fails, the connection must be closed.

@@ -16,7 +16,7 @@ import (
 const requestHead = "#:request"
 
 // binaryRequest reads a binary message: a line with the fields n, idempotency_key, session_id, slot and number, and a
-// text in runs. The request has no number if the message does not give it one.
+// text in runs. The request has a number only if the message gives one.
 func binaryRequest(message []byte) (*streamRequest, error) {
 	r := &streamRequest{runs: true}
 	line, body, _ := bytes.Cut(message, []byte("\n"))

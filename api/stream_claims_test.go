@@ -16,13 +16,13 @@ func (r *rig) holdOne(hello string) (c *streamClient, stream, claim, id string) 
 	return c, stream, claim, ids[0]
 }
 
-// streamsAre waits until the server has as many streams.
+// streamsAre waits until the server has n streams.
 func (r *rig) streamsAre(n int) {
 	r.Helper()
 	r.until(fmt.Sprint(n, " streams"), func() bool { open, _ := r.server.streams.count(); return open == n })
 }
 
-// TestStreamTakesClaimsOver: a claim belongs to the stream that has named it last, also without resume.
+// TestStreamTakesClaimsOver: a claim belongs to the last stream that named it, also without resume.
 func TestStreamTakesClaimsOver(t *testing.T) {
 	r := start(t)
 	c, _, claim, id := r.holdOne(`{"runner_id":"r"}`)
@@ -56,7 +56,7 @@ func TestStreamOfAnotherRunner(t *testing.T) {
 	}
 }
 
-// TestStreamCreditAfterRefusals: a request of another runner frees no credit, and takes nothing out of the stream.
+// TestStreamCreditAfterRefusals: a request of another runner frees no credit, and takes no job from the stream.
 func TestStreamCreditAfterRefusals(t *testing.T) {
 	r := start(t)
 	c, _, claim, id := r.holdOne(`{"runner_id":"r"}`)
@@ -95,8 +95,8 @@ func TestStreamCreditIsLowered(t *testing.T) {
 	}
 }
 
-// TestStreamCreditBelowHeld: a credit of less than the runner holds takes nothing away, and jobs arrive again when it has
-// room.
+// TestStreamCreditBelowHeld: if a credit is lower than the number of held jobs, the runner keeps them all. Jobs arrive
+// again when it has room.
 func TestStreamCreditBelowHeld(t *testing.T) {
 	r := start(t)
 	r.post("/jobs/create", `[{},{},{},{}]`).object(http.StatusCreated)
@@ -124,7 +124,7 @@ func TestStreamWithoutClaimIDs(t *testing.T) {
 	_, ids := c.pushed(sub)
 	c.ok(c.send("complete", fmt.Sprintf(`{"job_id":%q,"code":"ok"}`, ids[0])))
 	_, ids = c.pushed(sub)
-	// So does one over HTTP that names it.
+	// A completion over HTTP that names the claim frees credit, too.
 	r.post("/jobs/create", `{}`).object(http.StatusCreated)
 	r.post("/jobs/"+ids[0]+"/complete", fmt.Sprintf(`{"claim_id":%q,"code":"ok"}`, r.get("/jobs/" + ids[0]).object(http.StatusOK)["claim_id"])).object(http.StatusOK)
 	c.pushed(sub)
@@ -148,7 +148,7 @@ func TestLingeringClaimIsTickled(t *testing.T) {
 	}
 }
 
-// TestNumberAnywhere: a request is answered by its number, wherever the number and the mistake are.
+// TestNumberAnywhere: a request is answered by its number, even if the number is after the mistake.
 func TestNumberAnywhere(t *testing.T) {
 	r := start(t)
 	c := r.open()

@@ -11,7 +11,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// beginCreate is POST /jobs/create. A create that was sent is carried out, also if the connection ends.
+// beginCreate is POST /jobs/create. The server carries out a received create even if the connection ends.
 func (t *stream) beginCreate(r *streamRequest) (finisher, error) {
 	if r.runs {
 		return t.beginCreateRuns(r)
@@ -25,10 +25,10 @@ func (t *stream) beginCreate(r *streamRequest) (finisher, error) {
 	return t.beginCreateOne(r)
 }
 
-// The idempotency keys and session numbers of creates in a stream are those of this HTTP request.
+// Idempotency keys and session numbers of creates in a stream have the scope of this HTTP request.
 const createPath, createKind = "/jobs/create", "create"
 
-// beginCreateMany creates a list of jobs: as a batch, or without one if the request says so.
+// beginCreateMany creates a list of jobs: as a batch, or without a batch if the request says so.
 func (t *stream) beginCreateMany(r *streamRequest) (finisher, error) {
 	var b bulk
 	if err := b.addAll(t.s, r.Create, itemArray); err != nil {
@@ -83,7 +83,8 @@ func (t *stream) startJobs(cmd *job.Create) (finisher, error) {
 	}, nil
 }
 
-// runAts returns for each job when it becomes pending, or 0 if it was pending from the start; nil if all were.
+// runAts returns the time at which each job becomes pending, or 0 if the job was pending from the start. It returns nil
+// if all were pending from the start.
 func runAts(groups []job.Group, r ingest.Receipt) (at []int64) {
 	line := 0
 	for i := range groups {
@@ -105,7 +106,7 @@ func runAts(groups []job.Group, r ingest.Receipt) (at []int64) {
 	return at
 }
 
-// deferredTo returns when the new jobs of a group become pending, or 0 if they are pending from the start.
+// deferredTo returns the time at which the new jobs of a group become pending, or 0 if they are pending from the start.
 func deferredTo(g *job.Group, r ingest.Receipt) int64 {
 	if job.Admit(&g.Attributes, job.Now{Seq: r.Seq, At: r.At}).Status == job.Deferred {
 		return g.RunAt

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestFinishersAreKept: the goroutine that has finished a request finishes the next one too. So many that wait are kept, and
-// none after the stop.
+// TestFinishersAreKept: the goroutine that has finished a request finishes the next request, too. At most
+// maxIdleFinishers waiting goroutines are kept, and none after the stop.
 func TestFinishersAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l finishers
@@ -39,7 +39,7 @@ func TestFinishersAreKept(t *testing.T) {
 	})
 }
 
-// BenchmarkFinishers measures a request of a stream whose answer is a short document: finished in a goroutine that was kept,
+// BenchmarkFinishers measures a request of a stream whose answer is a short document, finished in a reused goroutine
 // and in a new one.
 func BenchmarkFinishers(b *testing.B) {
 	for name, most := range map[string]int32{"kept": maxIdleFinishers, "new": 0} {

@@ -12,7 +12,7 @@ import (
 	"github.com/daybookq/daybook/internal/wsframe/wsframetest"
 )
 
-// frames is a connection to a stream whose frames the test writes and reads itself.
+// frames is a connection to a stream whose frames the test itself writes and reads.
 type frames struct {
 	*testing.T
 	io.Writer
@@ -75,7 +75,7 @@ func (f *frames) next() (first byte, length int) {
 	return head[0], length
 }
 
-// TestStreamFrames: a ping is answered while a long message is on its way.
+// TestStreamFrames: the server answers a ping while it sends a long message.
 func TestStreamFrames(t *testing.T) {
 	const long = 3 << 20
 	r := start(t)
@@ -141,8 +141,8 @@ func TestStreamPings(t *testing.T) {
 	r.streamsAre(0)
 }
 
-// TestStreamViolations: a client that breaks the rules of WebSockets, or whose message is too long, gets a close frame with the
-// status and the reason.
+// TestStreamViolations: a client that breaks the rules of WebSockets, or sends a message that is too long, gets a close
+// frame with the status and the reason.
 func TestStreamViolations(t *testing.T) {
 	r := start(t)
 	for _, v := range wsframetest.Violations(maxBodyBytes) {

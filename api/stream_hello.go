@@ -41,7 +41,7 @@ type openedClaim struct {
 // maxHelloClaims bounds the claims that a stream takes over.
 const maxHelloClaims = maxCredit
 
-// beginHello names the runner, and takes over the claims of an earlier stream of it.
+// beginHello names the runner, and takes over claims from the runner's earlier stream.
 func (t *stream) beginHello(r *streamRequest) (finisher, error) {
 	var body struct {
 		RunnerID *string  `json:"runner_id"`

@@ -11,17 +11,17 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// holding are the claims that a stream holds, with their jobs that have not ended. It says how much credit is left, and
-// what goes back when the stream ends. It may list a job that the runner has lost, because leases are in the store.
-// checkLeases finds these.
+// holding are the claims that a stream holds, with their unfinished jobs. It determines how much credit is left, and
+// which jobs go back when the stream ends. Leases are in the store, so holding may list a job that the runner has lost.
+// checkLeases finds these jobs.
 type holding struct {
 	all *streams
 	t   *stream
 
 	mu     sync.Mutex
 	claims map[job.ID]*heldClaim
-	bytes  int64  // that the claims take in memory
-	held   *share // for them, as far as it is worth to change it
+	bytes  int64  // memory for the claims
+	held   *share // share of this memory; it changes only in steps of heldStep
 }
 
 func (h *holding) init(all *streams, t *stream) {
@@ -41,8 +41,8 @@ func (h *holding) remove(c *heldClaim) {
 	h.count(-c.bytes())
 }
 
-// count notes that the claims take more or less memory. The jobs are handed out already, so it takes memory that is not
-// free, too. Then the streams claim no more.
+// count records that the claims take more or less memory. The jobs are already handed out, so it takes memory even if
+// none is free. The streams then claim no more.
 func (h *holding) count(bytes int64) {
 	h.bytes += bytes
 	switch over := h.bytes - h.held.held; {
@@ -56,27 +56,28 @@ func (h *holding) count(bytes int64) {
 // heldClaim is a claim that a stream holds.
 type heldClaim struct {
 	id   job.ID
-	sub  *subscription // whose credit it counts against; nil: none
+	sub  *subscription // the subscription whose credit it counts against; nil: none
 	runs []heldRun
 	left int // jobs that have not ended
-	// Since the claim was made, or last tickled as a whole, its leases last for lease at least. Tickles that the stream does not
-	// see make them longer.
+	// After since, the claim's leases last for lease or longer. since is the time of the claim or of its last tickle as
+	// a whole. Tickles that the stream does not see make the leases longer.
 	since time.Time
 	lease time.Duration
 }
 
-// beforeLeaseEnds is when the claim must go back for its jobs that have not begun to lose no attempt: the end of a lease
-// counts all of them.
+// beforeLeaseEnds returns the time at which the claim must go back so that its unbegun jobs lose no attempt: the end of
+// a lease costs every job of the claim an attempt.
 func (c *heldClaim) beforeLeaseEnds() time.Time {
 	return c.since.Add(c.lease - min(c.lease/4, maxLeaseMargin))
 }
 
-// isDue reports whether it is that time, or will be soon: claims of about the same time go back together.
+// isDue reports whether beforeLeaseEnds has passed or is less than dueTogether away. Claims that are due at about the
+// same time go back together.
 func (c *heldClaim) isDue(now time.Time) bool {
 	return c.beforeLeaseEnds().Before(now.Add(dueTogether))
 }
 
-// bytes is about what the claim takes in memory.
+// bytes is about the memory for the claim.
 func (c *heldClaim) bytes() int64 {
 	return heldClaimBytes + int64(cap(c.runs))*heldRunBytes
 }
@@ -86,10 +87,10 @@ type heldRun struct {
 	first job.ID
 	n     int
 	ended []uint64 // a bit for each job; nil: none has ended
-	begun []uint64 // likewise: whose runs have begun
+	begun []uint64 // a bit for each job whose run has begun
 }
 
-// add notes a claim that the stream will send.
+// add records a claim that the stream will send.
 func (h *holding) add(u *subscription, call *claimCall) {
 	c := &heldClaim{id: call.claimed.Claim, sub: u, runs: make([]heldRun, 0, len(call.handed)), since: time.Now(), lease: time.Duration(call.claimed.LeaseMs) * time.Millisecond}
 	for i := range call.handed {
@@ -112,7 +113,7 @@ func (c *heldClaim) hold(first job.ID, n int) {
 	c.runs = append(c.runs, heldRun{first: first, n: n})
 }
 
-// end notes that a job has ended, and reports whether that was not known.
+// end records that a job has ended, and reports whether this was news.
 func (c *heldClaim) end(id job.ID) bool {
 	for i := range c.runs {
 		r := &c.runs[i]
@@ -144,7 +145,7 @@ func setBit(bits *[]uint64, i, n int) bool {
 
 func hasBit(bits []uint64, i int) bool { return bits != nil && bits[i/64]&(1<<(i%64)) != 0 }
 
-// begin notes that the run of a job has begun, and reports whether the job is one of the claim's.
+// begin records that the run of a job has begun, and reports whether the job belongs to the claim.
 func (c *heldClaim) begin(id job.ID) bool {
 	for i := range c.runs {
 		r := &c.runs[i]
@@ -157,7 +158,7 @@ func (c *heldClaim) begin(id job.ID) bool {
 	return false
 }
 
-// beginAs notes that the runs have begun that have begun by what another stream knew of the same claim.
+// beginAs copies the begun runs that another stream has recorded of the same claim.
 func (c *heldClaim) beginAs(before *heldClaim) {
 	if before == nil {
 		return
@@ -172,8 +173,8 @@ func (c *heldClaim) beginAs(before *heldClaim) {
 	}
 }
 
-// given is the command that takes the jobs of the claim from a runner that has vanished. Runs that had begun are lost: they
-// count. The other jobs return to their queues as if they had never been claimed.
+// given is the command that takes the jobs of the claim from a runner that has vanished. Begun runs are lost and count
+// as attempts. The remaining jobs return to their queues as if they had never been claimed.
 func (c *heldClaim) given() job.Complete {
 	cmd := job.Complete{Claim: c.id, All: &job.Outcome{Code: job.Unget, DelayMs: -1}}
 	for i := range c.runs {
@@ -187,7 +188,7 @@ func (c *heldClaim) given() job.Complete {
 	return cmd
 }
 
-// begin notes that runs of a claim have begun: of some jobs, or of all with no ids.
+// begin records that runs of a claim have begun: the runs of these jobs, or of all jobs if ids is empty.
 func (h *holding) begin(claim job.ID, ids []job.ID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -207,7 +208,7 @@ func (h *holding) begin(claim job.ID, ids []job.ID) {
 	}
 }
 
-// completed notes the results of a completion. A job that its claim no longer holds is a job that has ended, too.
+// completed records the results of a completion. It treats a job that its claim no longer holds as ended.
 func (h *holding) completed(cmd *job.Complete, result *store.Ended) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -217,7 +218,7 @@ func (h *holding) completed(cmd *job.Complete, result *store.Ended) {
 	}
 }
 
-// endAny notes results of a request of this stream that does not name the claims.
+// endAny records results of a request of this stream that does not name the claims.
 func (h *holding) endAny(results []store.JobResult) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -226,14 +227,14 @@ func (h *holding) endAny(results []store.JobResult) {
 	}
 }
 
-// end notes jobs of a claim that have ended. The caller holds h.mu.
+// end records that jobs of a claim have ended. The caller holds h.mu.
 func (h *holding) end(c *heldClaim, results []store.JobResult) {
 	if c == nil {
 		return
 	}
 	freed := 0
 	for i := range results {
-		// A job that the request must not touch is held still.
+		// A refusal with RunnerDiffers means that another runner made the request, so the job is still held.
 		if results[i].Refusal != job.RunnerDiffers && c.end(results[i].ID) {
 			freed++
 		}
@@ -251,7 +252,7 @@ func (h *holding) free(c *heldClaim, n int) {
 	}
 }
 
-// drop notes that a claim holds nothing. The caller holds h.mu.
+// drop records that a claim holds no more jobs. The caller holds h.mu.
 func (h *holding) drop(claim job.ID) {
 	if c := h.claims[claim]; c != nil {
 		n := c.left
@@ -275,12 +276,12 @@ func (h *holding) lose(claim job.ID) *heldClaim {
 	return c
 }
 
-// tickled notes the result of a tickle. A tickle of this stream's runner does not name a claim.
+// tickled records the result of a tickle. A tickle for all jobs of this stream's runner names no claim.
 func (h *holding) tickled(cmd *job.Tickle, t *store.Tickled) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()
-	for _, id := range cmd.IDs { // a tickle that names jobs says that they run
+	for _, id := range cmd.IDs { // a tickle that names jobs reports that they run
 		if c := h.claims[cmd.Claim]; c != nil {
 			c.begin(id)
 			c.shorten(cmd.LeaseMs)
@@ -314,7 +315,7 @@ func (h *holding) tickled(cmd *job.Tickle, t *store.Tickled) {
 	}
 }
 
-// shorten notes that a job of the claim has a lease of its own of so many ms; 0: as long as before.
+// shorten records that a job of the claim has a lease of leaseMs. 0 means that its length did not change.
 func (c *heldClaim) shorten(leaseMs int64) {
 	if leaseMs > 0 {
 		c.lease = min(c.lease, time.Duration(leaseMs)*time.Millisecond)
@@ -329,7 +330,7 @@ func (h *holding) takeAll() ([]*heldClaim, *share) {
 	for _, c := range h.claims {
 		all = append(all, c)
 	}
-	clear(h.claims) // the caller decides who holds them next
+	clear(h.claims) // the caller decides which stream holds them next
 	held := h.held
 	none := h.t.share(held.budget)
 	h.bytes, h.held = 0, &none
@@ -337,7 +338,7 @@ func (h *holding) takeAll() ([]*heldClaim, *share) {
 	return all, held
 }
 
-// countFor counts the claims that count against no credit against that of a subscription.
+// countFor counts the claims that no subscription's credit covers against u's credit.
 func (h *holding) countFor(u *subscription) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -350,7 +351,8 @@ func (h *holding) countFor(u *subscription) {
 }
 
 const (
-	// maxLeaseMargin is how long before the end of its lease a claim that lingers goes back: enough for a busy server.
+	// maxLeaseMargin is how long before the end of its lease a lingering claim goes back. It is enough for a busy
+	// server.
 	maxLeaseMargin = 2 * time.Second
 	dueTogether    = 100 * time.Millisecond
 	// leaseSlack is how long after the end of a lease a claim is looked up. The server abandons jobs a little late.
@@ -359,8 +361,8 @@ const (
 	maxLookups = 100
 )
 
-// checkLeases looks up the claims whose leases seem to have ended, and those of subscriptions without credit. It frees
-// the credit of the jobs that they hold no longer.
+// checkLeases looks up the claims whose leases seem to have ended, and the claims of subscriptions without credit. It
+// frees the credit of jobs that they no longer hold.
 func (t *stream) checkLeases() {
 	for _, id := range t.holding.overdue() {
 		_, jobs, err := t.claimDocument(t.pushing, id)
@@ -370,8 +372,8 @@ func (t *stream) checkLeases() {
 	}
 }
 
-// claimDocument reads a claim with its jobs, without their payloads. A stream may ask for thousands, so it waits for a
-// turn, as pages of lists do.
+// claimDocument reads a claim with its jobs, without their payloads. A stream may request thousands, so claimDocument
+// waits for a turn, as pages of lists do.
 func (t *stream) claimDocument(ctx context.Context, id job.ID) (doc store.Claim, jobs []job.Job, err error) {
 	err = t.s.pages.do(ctx, func() error {
 		doc, jobs, err = t.s.engine.ClaimDocument(id, 0)
@@ -380,7 +382,7 @@ func (t *stream) claimDocument(ctx context.Context, id job.ID) (doc store.Claim,
 	return doc, jobs, err
 }
 
-// reconcile notes that a claim holds only these jobs.
+// reconcile records that a claim holds only these jobs.
 func (h *holding) reconcile(claim job.ID, jobs []job.Job) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -415,8 +417,8 @@ func (h *holding) overdue() (ids []job.ID) {
 	return ids
 }
 
-// adopt makes the stream hold claims that its runner has from an earlier connection. Of the stream that it resumes, the
-// claims that the runner does not list go back: it never received them.
+// adopt makes the stream hold claims that its runner has from an earlier connection. Claims of the resumed stream that
+// the runner does not list go back to their queues, because the runner never received them.
 func (t *stream) adopt(resume string, ids []job.ID) (opened []openedClaim, err error) {
 	all := &t.s.streams
 	if len(ids) > 0 {
@@ -445,7 +447,7 @@ func (t *stream) adopt(resume string, ids []job.ID) (opened []openedClaim, err e
 		if old != nil {
 			before = old.holding.lose(id)
 		}
-		doc, jobs, err := t.claimDocument(context.Background(), id) // now that no other stream gives it back
+		doc, jobs, err := t.claimDocument(context.Background(), id) // from now on no other stream gives it back
 		if err != nil || doc.Held == 0 {
 			all.forget(id, t)
 			if err != nil && !errors.Is(err, job.ClaimNotFound) {
@@ -463,7 +465,7 @@ func (t *stream) adopt(resume string, ids []job.ID) (opened []openedClaim, err e
 		t.holding.adopt(c, &t.subscriptions)
 	}
 	if kept != nil && t.s.draining.Err() == nil {
-		t.s.giveBack(all.expire(kept)) // those that were not adopted
+		t.s.giveBack(all.expire(kept)) // the claims that were not adopted
 	}
 	if t.pushing.Err() != nil {
 		return nil, errShuttingDown

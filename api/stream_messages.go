@@ -21,8 +21,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// message is a message of a client in memory. The stream that reads it and each of its requests hold it, since the
-// decoded requests refer to its bytes.
+// message is a client's message in memory. Decoded requests refer to its bytes, so the stream that reads it and each of
+// its requests hold it.
 type message struct {
 	body
 	t       *stream
@@ -31,7 +31,7 @@ type message struct {
 	holders atomic.Int32
 }
 
-// hold adds a holder, and release removes one. The last one frees the memory.
+// hold adds a holder, and release removes one. The last release frees the memory.
 func (m *message) hold() { m.holders.Add(1) }
 
 func (m *message) release() {
@@ -42,7 +42,7 @@ func (m *message) release() {
 	m.t.requests.release(m.counted)
 }
 
-// A message is first read into firstMessageBytes, which most fit into.
+// A message is first read into firstMessageBytes, which is enough for most.
 const firstMessageBytes = 4 << 10
 
 var messageBuffers = sync.Pool{New: func() any {
@@ -138,8 +138,8 @@ func isCreateMessage(beginning []byte) bool {
 	return bytes.Contains(beginning, []byte(`"create"`)) || bytes.Contains(beginning, []byte("\n#:create "))
 }
 
-// streamRequest is a request: a number, one verb with the body of the HTTP request that does the same, and for verbs that
-// change jobs what lets the client repeat the request.
+// streamRequest is a request: a number, one verb with the body of the equivalent HTTP request, and, for verbs that
+// change jobs, the fields that let the client repeat the request.
 type streamRequest struct {
 	onlyNumber
 	Hello       jsontext.Value `json:"hello"`
@@ -160,7 +160,7 @@ type streamRequest struct {
 	in   *message // nil in tests of requests alone
 }
 
-// reserve takes more memory for the request, which the end of its message frees.
+// reserve takes more memory for the request. The memory is freed when all holders have released the message.
 func (r *streamRequest) reserve(bytes int64) error {
 	if r.in == nil {
 		return nil
@@ -183,7 +183,8 @@ type sessionNumber struct {
 // maxRequestNumber is the largest whole number that all JSON libraries read exactly.
 const maxRequestNumber = 1<<53 - 1
 
-// serve begins the requests of a message: in a text message one JSON object a line, in a binary message a single one.
+// serve begins the requests of a message. A text message has one JSON object per line, and a binary message is one
+// request.
 func (t *stream) serve(m *message) error {
 	if m.kind == websocket.MessageBinary {
 		r, err := binaryRequest(m.bytes)
@@ -203,7 +204,7 @@ func (t *stream) serve(m *message) error {
 		}
 		r := streamRequest{in: m}
 		err := decodeLine(line, &r)
-		if err != nil && r.N == nil { // the mistake may be before the number
+		if err != nil && r.N == nil { // the number may be after the mistake
 			_ = json.Unmarshal(line, &r.onlyNumber) // without a number, the first mistake is reported
 		}
 		if err == nil && r.N == nil && !absent(r.Begin) {
@@ -217,11 +218,11 @@ func (t *stream) serve(m *message) error {
 		}
 		t.accept(m, &r, err)
 	}
-	m.bytes = nil // the requests have what they need of it; they refer to all of the message only while they begin
+	m.bytes = nil // only requests that begin refer to all of the message; later each refers to the parts it needs
 	return nil
 }
 
-// aliasedBytes is how long a line must be for its values to be worth the search for where they are.
+// aliasedBytes is the length from which decoding a line without copies is worth the search for its values.
 const aliasedBytes = 16 << 10
 
 // decodeLine decodes a request.
@@ -242,8 +243,8 @@ func decodeAliased(line []byte, r *streamRequest) error {
 	})))
 }
 
-// numbered returns why a request, which was decoded with err, has no number under which it can be answered; nil if it
-// has one.
+// numbered returns nil if a request has a number under which it can be answered, and otherwise the reason why not. err
+// is the error of decoding the request.
 func numbered(r *streamRequest, err error) error {
 	p, refused := errors.AsType[*problem](err)
 	otherType := refused && strings.HasPrefix(p.detail, "n must be ")
@@ -256,7 +257,7 @@ func numbered(r *streamRequest, err error) error {
 	return nil
 }
 
-// closeReason cuts a text to what fits into a close frame.
+// closeReason shortens a text to the size of a close frame.
 func closeReason(text string) string {
 	const most = 120
 	if len(text) > most {
@@ -265,11 +266,11 @@ func closeReason(text string) string {
 	return text
 }
 
-// accept begins a request and answers it when it has ended. If err is not nil, it only answers.
+// accept begins a request and answers it when it has ended. If err is not nil, accept only answers.
 func (t *stream) accept(m *message, r *streamRequest, err error) {
 	began := time.Now()
 	if !t.requests.begin() {
-		if !t.answers.crowded() { // the client sends on although the server goes away
+		if !t.answers.crowded() { // the client still sends although the server is going away
 			t.answers.refuse(*r.N, errShuttingDown, 0)
 		}
 		return
@@ -291,7 +292,7 @@ func (t *stream) accept(m *message, r *streamRequest, err error) {
 		return
 	}
 	m.hold()
-	// What waits must not refer to the request, which may be long.
+	// The waiting function must not refer to the request, which may be long.
 	t.s.streams.finishers.run(func() {
 		defer m.release()
 		var line []byte

@@ -10,7 +10,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// push makes a claim, which waits until there are jobs, and sends it.
+// push makes a claim, waits until the claim gets jobs, and sends them.
 func (u *subscription) push(cmd job.Claim) error {
 	t := u.t
 	if err := t.s.streams.room.full(); err != nil {
@@ -42,7 +42,7 @@ func (u *subscription) push(cmd job.Claim) error {
 		held.shrink(held.held - n)
 	}
 	t.holding.add(u, &call)
-	if t.heard.Load() != t.s.engine.Silence(cmd.Runner) { // it proved silent meanwhile
+	if t.heard.Load() != t.s.engine.Silence(cmd.Runner) { // the runner proved silent in between
 		t.giveBack(call.claimed.Claim)
 		return nil
 	}
@@ -61,12 +61,12 @@ func (t *stream) giveBack(claim job.ID) {
 	}
 }
 
-// began notes the claim under way, and claimEnded its end, when its jobs count as held and are on their way.
+// began records the current claim, and claimEnded its end. By then, its jobs count as held and are being sent.
 func (u *subscription) began(asked int, cancel context.CancelFunc) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.asked, u.cancel, u.waited = asked, cancel, make(chan struct{})
-	if u.credit-u.held < asked { // the credit has changed meanwhile
+	if u.credit-u.held < asked { // the credit has changed since
 		cancel()
 	}
 }
@@ -101,7 +101,7 @@ func (u *subscription) send(call *claimCall, held *share) (err error) {
 	return err
 }
 
-// pushed is a message with jobs. A short one in text is joined with the answers that wait.
+// pushed is a message with jobs. A short text message is joined with the waiting answers.
 type pushed struct {
 	t    *stream
 	kind websocket.MessageType
@@ -131,5 +131,5 @@ func (m *pushed) end(piece []byte) error {
 	return m.t.write(m.kind, piece)
 }
 
-// maxJoinedPush is how long jobs in text may be to be copied into the message with the answers that wait.
+// maxJoinedPush is the largest text of jobs that is copied into the message with the waiting answers.
 const maxJoinedPush = 16 << 10

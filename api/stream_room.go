@@ -11,36 +11,37 @@ import (
 )
 
 const (
-	// requestsBudgetBytes bounds the memory for requests in streams, and jobsBudgetBytes that for the subscriptions of
-	// streams and for the claims that streams hold.
+	// requestsBudgetBytes bounds the memory for requests in streams. jobsBudgetBytes bounds the memory for the
+	// subscriptions of streams and for the claims that streams hold.
 	requestsBudgetBytes = 64 << 20
 	jobsBudgetBytes     = 128 << 20
-	// A request that is under way, or whose answer is not read, takes about requestBytes beside its message and a long
-	// answer. A stream may have freeRequests without a share, which the bound on streams covers. It takes shares for
-	// requestBlock more at a time.
+	// An outstanding request, or one with an unread answer, takes about requestBytes in addition to its message and a
+	// long answer. A stream may have freeRequests without a share, which the bound on streams covers. It takes shares
+	// for requestBlock more at a time.
 	requestBytes = 4 << 10
 	freeRequests = 4
 	requestBlock = 4
-	// A subscription has a goroutine and a claim, whose names take some times as much as in the request.
+	// A subscription has a goroutine and a claim. The names in the claim take namesTimes as much memory as in the
+	// request.
 	subscriptionBytes = 8 << 10
 	namesTimes        = 3
-	// A claim that a stream holds takes heldClaimBytes and heldRunBytes for each stretch of consecutive jobs. A stream
-	// changes its share for them in steps of heldStep.
+	// A held claim takes heldClaimBytes, and heldRunBytes for each range of consecutive jobs. A stream changes its
+	// share for them in steps of heldStep.
 	heldClaimBytes = 256
 	heldRunBytes   = 64
 	heldStep       = 8 << 10
 
-	// unusedPause is the least time between two searches for streams that are not used.
+	// unusedPause is the shortest time between two searches for unused streams.
 	unusedPause = 100 * time.Millisecond
 )
 
-// mostStreams returns how many streams can be open at once. The other connections are left to HTTP requests, so that
-// streams that only wait cannot take all.
+// mostStreams returns the largest number of open streams. The remaining connections are left to HTTP requests, so that
+// streams that only wait cannot take all of them.
 func mostStreams(connections int) int { return max(1, connections/4*3) }
 
-// streamRoom bounds how many streams are open, and what they take in memory. When all places are taken, it closes the
-// stream that has not been used for the longest time. A stream is used while it receives a request or has one under
-// way, and while it has a subscription or jobs.
+// streamRoom bounds the number of open streams and their memory. When all places are taken, it closes the stream that
+// has been unused for the longest time. A stream is in use while it receives a request, has an outstanding request, or
+// has a subscription or jobs.
 type streamRoom struct {
 	most     int
 	requests *budget
@@ -49,7 +50,7 @@ type streamRoom struct {
 	mu       sync.Mutex
 	taken    int
 	evicted  int64
-	unused   []*stream // that the last search has found, the longest unused first
+	unused   []*stream // found by the last search, the longest unused first
 	searched time.Time
 }
 
@@ -57,7 +58,7 @@ func newStreamRoom(connections int) streamRoom {
 	return streamRoom{most: mostStreams(connections), requests: newBudget(requestsBudgetBytes), jobs: newBudget(jobsBudgetBytes)}
 }
 
-// admit takes a place for a stream that is to be opened. If there is none, it returns a problem.
+// admit takes a place for a new stream. It returns a problem if there is none.
 func (l *streams) admit() error {
 	for !l.room.take() {
 		if !l.evict() {
@@ -94,15 +95,15 @@ func (r *streamRoom) left(t *stream) {
 	r.unused = slices.DeleteFunc(r.unused, func(u *stream) bool { return u == t }) // so that its memory is free
 }
 
-// evictions returns how many streams were closed to make room.
+// evictions returns the number of streams that were closed to make room.
 func (r *streamRoom) evictions() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.evicted
 }
 
-// evict ends the stream that has not been used for the longest time, and frees its place. It reports false if there is
-// none.
+// evict ends the stream that has been unused for the longest time, and frees its place. It reports false if every
+// stream is in use.
 func (l *streams) evict() bool {
 	r := &l.room
 	r.mu.Lock()
@@ -145,14 +146,14 @@ func (l *streams) findUnused() []*stream {
 	return list
 }
 
-// unusedSince returns since when the stream has had no request, if it has neither a subscription nor jobs, and receives
-// none: a long message may arrive slowly.
+// unusedSince returns the time of the stream's last request. unused is false if the stream has a subscription or jobs,
+// or is receiving a message: a long one may arrive slowly.
 func (t *stream) unusedSince() (since time.Time, unused bool) {
 	since, unused = t.requests.idleSince()
 	return since, unused && !t.receiving.Load() && t.subscriptions.count() == 0 && t.holding.size() == 0
 }
 
-// leaveUnused ends the stream if it is still not used. It does not wait for the end.
+// leaveUnused ends the stream if it is still unused. It does not wait for the end.
 func (t *stream) leaveUnused() bool {
 	since, unused := t.unusedSince()
 	if !unused || !t.requests.closeIdle(since) {
@@ -167,22 +168,22 @@ func (t *stream) leaveUnused() bool {
 	return true
 }
 
-// count returns how many subscriptions are open.
+// count returns the number of open subscriptions.
 func (l *subscriptions) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.open)
 }
 
-// size returns how many claims the stream holds.
+// size returns the number of claims that the stream holds.
 func (h *holding) size() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.claims)
 }
 
-// statusDone says that the server has answered all that it has carried out. It is a code of our own: proxies such as
-// Caddy send 1001 when they are configured again, and do not know what the server has carried out.
+// statusDone means that the server has answered every request that it has carried out. It is a private code: proxies
+// such as Caddy send 1001 when they are reconfigured, and do not know which requests the server has carried out.
 const statusDone = websocket.StatusCode(4001)
 
 // goAway ends a stream because the server must close it. Before that, the server answers the requests that it has
@@ -192,10 +193,10 @@ func (t *stream) goAway(reason string) {
 	t.requests.drain()
 	t.subscriptions.running.Wait()
 	t.answers.flush()
-	_ = t.conn.Close(statusDone, reason) // ends read, also if the client does not answer
+	_ = t.conn.Close(statusDone, reason) // ends read, even if the client does not answer
 }
 
-// full returns a problem if the claims and subscriptions of streams take all memory for them.
+// full returns a problem if claims and subscriptions of streams have used up their memory.
 func (r *streamRoom) full() error {
 	if r.jobs.used() < r.jobs.total {
 		return nil

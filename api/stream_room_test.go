@@ -38,8 +38,8 @@ func (c *streamClient) closed() websocket.StatusCode {
 	}
 }
 
-// TestStreamsAreBounded: streams take at most three quarters of the connections. One that is not in use makes room for
-// another one.
+// TestStreamsAreBounded: streams take at most three quarters of the connections. An unused stream makes room for a new
+// one.
 func TestStreamsAreBounded(t *testing.T) {
 	r := start(t, func(o *setup) { o.MaxConnections = 8 })
 	var used []*streamClient
@@ -51,7 +51,7 @@ func TestStreamsAreBounded(t *testing.T) {
 		c.ok(sub)
 		used, subs = append(used, c), append(subs, sub)
 	}
-	time.Sleep(idleGrace) // real time: nothing happens in a real connection for so long
+	time.Sleep(idleGrace) // real time: a real connection must stay silent for this time
 	if _, answer := r.tryOpen(); answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") != "1" {
 		t.Errorf("one stream too many: %+v", answer)
 	}
@@ -71,7 +71,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	}
 }
 
-// TestStreamsThatReceiveAreUsed: a stream whose request arrives slowly does not make room for another one.
+// TestStreamsThatReceiveAreUsed: a stream whose request arrives slowly does not make room for a new one.
 func TestStreamsThatReceiveAreUsed(t *testing.T) {
 	r := start(t, func(o *setup) { o.MaxConnections = 4 })
 	slow, unused, used := r.open(), r.open(), r.open()
@@ -87,7 +87,7 @@ func TestStreamsThatReceiveAreUsed(t *testing.T) {
 	r.until("the message arrives", func() bool {
 		return slices.ContainsFunc(r.server.streams.snapshot(), func(t *stream) bool { return t.receiving.Load() })
 	})
-	time.Sleep(idleGrace) // real time: nothing happens in a real connection for so long
+	time.Sleep(idleGrace) // real time: a real connection must stay silent for this time
 	r.until("there is room", func() bool { c, _ := r.tryOpen(); return c != nil })
 	if _, err := fmt.Fprint(w, `"}}`); err != nil {
 		t.Fatal(err)
@@ -101,7 +101,7 @@ func TestStreamsThatReceiveAreUsed(t *testing.T) {
 	}
 }
 
-// TestStreamsMakeRoomForRequests: if all other connections have a request, a stream that is not in use ends.
+// TestStreamsMakeRoomForRequests: if all other connections have a request, an unused stream ends.
 func TestStreamsMakeRoomForRequests(t *testing.T) {
 	r := start(t, func(o *setup) { o.MaxConnections = 4 })
 	a, b := r.open(), r.open()
@@ -123,8 +123,8 @@ func TestStreamsMakeRoomForRequests(t *testing.T) {
 	}
 }
 
-// TestSubscriptionsAreBounded: the memory for subscriptions and for claims that streams hold is bounded. Work goes on
-// when there is some again.
+// TestSubscriptionsAreBounded: the memory for subscriptions and for claims that streams hold is bounded. Claims
+// continue when memory is free again.
 func TestSubscriptionsAreBounded(t *testing.T) {
 	r := start(t)
 	budget := r.server.streams.room.jobs
@@ -138,7 +138,7 @@ func TestSubscriptionsAreBounded(t *testing.T) {
 	p := c.refusal(c.send("subscribe", `{"credit":1,"types":["c"]}`), codeOverloaded)
 	want(t, p, "status", 503.0, "outcome", "not_stored")
 
-	// Claims take the rest. Jobs that are completed make room for more.
+	// Claims take the rest. Completed jobs make room for more.
 	const jobs = 200
 	r.add("/add?jobtype=a", strings.Repeat("x\n", jobs))
 	ended, refused := 0, false
@@ -163,7 +163,7 @@ func TestSubscriptionsAreBounded(t *testing.T) {
 	r.until("the memory is free", func() bool { return budget.used() == others.held })
 }
 
-// TestRequestsInStreamsAreBounded: a stream with many requests waits while others take the memory for requests.
+// TestRequestsInStreamsAreBounded: a stream with many requests waits while other streams hold the memory for requests.
 func TestRequestsInStreamsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		of := newBudget(4 * requestBlock * requestBytes)

@@ -27,8 +27,8 @@ type pusher interface {
 	ClaimUntil(ctx context.Context, c job.Claim, stop <-chan struct{}, admit func(payloadBytes int64) error) (store.Claimed, []runs.Run, ingest.Receipt, error)
 }
 
-// subscription is what a stream accepts jobs of, and how many it can hold. A goroutine claims jobs for it: it waits
-// for credit, then for jobs, and then sends them.
+// subscription is a selection of jobs that a stream accepts, with a limit on the held ones. Its goroutine waits for
+// credit, then claims jobs and waits for them, and then sends them.
 type subscription struct {
 	t      *stream
 	number uint64 // of the request that made it
@@ -41,14 +41,14 @@ type subscription struct {
 	mu     sync.Mutex
 	credit int
 	held   int
-	asked  int                // of the claim under way; 0: none
+	asked  int                // size of the outstanding claim; 0: none
 	cancel context.CancelFunc // ends its wait for jobs
 	waited chan struct{}      // closed when it has ended
 	freed  chan struct{}      // capacity 1; signals that there may be credit
 	ended  chan struct{}      // closed when the subscription sends no more jobs
 }
 
-// subscriptions are those of one stream.
+// subscriptions are the subscriptions of one stream.
 type subscriptions struct {
 	running sync.WaitGroup
 
@@ -135,7 +135,7 @@ func (l *subscriptions) named(number *uint64) (*subscription, error) {
 	return nil, badRequest("subscription", fmt.Sprintf("the stream has no subscription %d", *number))
 }
 
-// beginCredit changes how many jobs a subscription can hold. It takes no jobs away.
+// beginCredit changes how many jobs a subscription can hold. Jobs that the runner already holds stay with it.
 func (t *stream) beginCredit(r *streamRequest) (finisher, error) {
 	var body struct {
 		Subscription *uint64 `json:"subscription"`
@@ -183,8 +183,8 @@ func (t *stream) beginUnsubscribe(r *streamRequest) (finisher, error) {
 	}, nil
 }
 
-// setCredit changes the credit. If the claim under way may get more jobs than that, setCredit ends its wait for jobs,
-// and returns a channel that is closed when it has ended.
+// setCredit changes the credit. If the outstanding claim may get more jobs than that, setCredit ends its wait for jobs,
+// and returns a channel that is closed when the claim has ended.
 func (u *subscription) setCredit(credit int) (waited chan struct{}) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -222,13 +222,15 @@ func (u *subscription) exhausted() bool {
 }
 
 const (
-	// A claim for a few jobs costs as much as one for many, and jobs that were claimed one by one end one by one, too. So
-	// a subscription claims when a usefulCredit-th of its credit is free, or a part of it for creditWait.
+	// A claim for a few jobs costs as much as a claim for many, and jobs that were claimed one by one also end one by
+	// one. So a subscription claims when a usefulCredit-th of its credit is free, or when a smaller part has been free
+	// for creditWait.
 	usefulCredit = 4
 	creditWait   = 2 * time.Millisecond
 )
 
-// room waits for credit, and returns how many jobs the next claim can take; 0 if the subscription has ended.
+// room waits for credit, and returns the number of jobs that the next claim can take, or 0 if the subscription has
+// ended.
 func (u *subscription) room() int {
 	var waited <-chan time.Time
 	late := false
@@ -255,8 +257,9 @@ func (u *subscription) room() int {
 	return 0
 }
 
-// trusted reports whether the client may be there. When its runner has proved silent, the client must show life before it
-// gets more jobs: by the answer to a ping, or by anything else that it sends. trusted waits for that as long as a heartbeat.
+// trusted reports whether the client seems to be alive. If its runner has proved silent, the client must show life
+// before it gets more jobs: it must answer a ping, or send anything else. trusted waits for that for at most one
+// heartbeat.
 func (u *subscription) trusted() bool {
 	t := u.t
 	silence := t.s.engine.Silence(t.hello.runner)

@@ -22,7 +22,7 @@ type streamClient struct {
 	*rig
 	conn   *websocket.Conn
 	n      int
-	queued []map[string]any // received and not asked for yet
+	queued []map[string]any // received but not read by the test yet
 }
 
 // open opens a stream.
@@ -56,7 +56,7 @@ func (c *streamClient) text(text string) {
 	}
 }
 
-// next returns the first line, received or to come, that match accepts.
+// next returns the first line, received or future, that match accepts.
 func (c *streamClient) next(match func(map[string]any) bool) map[string]any {
 	c.Helper()
 	for {
@@ -158,7 +158,7 @@ func TestStream(t *testing.T) {
 		}
 		made = append(made, o["ok"].(map[string]any)["job_id"].(string))
 	}
-	// Two are handed out, and more only when one of them ends.
+	// The server hands out two jobs, and more only when one of them ends.
 	held := map[string]string{}
 	for len(held) < 2 {
 		claim, ids := c.pushed(sub)
@@ -175,9 +175,9 @@ func TestStream(t *testing.T) {
 		t.Fatalf("then %v", ids)
 	}
 	want(t, r.get("/jobs/"+made[0]).object(200), "status", "completed", "output", "done", "runner_id", "r1")
-	// A repeated completion has the same answer, and frees no credit again.
+	// A repeated completion has the same answer, and frees no more credit.
 	want(t, c.ok(c.send("complete", fmt.Sprintf(`{"job_id":%q,"claim_id":%q,"code":"ok","output":"done"}`, made[0], held[made[0]]))), "status", "completed")
-	// The job that the runner returns comes back at once, since it is the oldest.
+	// The server hands out the returned job again at once, because it is the oldest.
 	want(t, c.ok(c.send("release", fmt.Sprintf(`{"job_id":%q,"claim_id":%q,"how":"unget"}`, made[1], held[made[1]]))), "status", "pending")
 	if claim, ids := c.pushed(sub); len(ids) != 1 || ids[0] != made[1] {
 		t.Fatalf("after the release: %v", ids)
@@ -188,14 +188,14 @@ func TestStream(t *testing.T) {
 	want(t, tickled, "held", 2.0)
 	p := c.refusal(c.send("complete", fmt.Sprintf(`{"job_id":%q,"claim_id":%q,"code":"ok"}`, made[1], held[made[0]])), "claim_lost")
 	want(t, p, "status", 409.0, "outcome", "not_stored")
-	// The credit is that of two jobs still.
+	// The credit is still two jobs.
 	c.ok(c.send("credit", fmt.Sprintf(`{"subscription":%d,"credit":4}`, sub)))
 	if _, ids := c.pushed(sub); len(ids) != 2 || ids[0] != made[3] || ids[1] != made[4] {
 		t.Fatalf("with more credit: %v", ids)
 	}
 	c.ok(c.send("unsubscribe", fmt.Sprintf(`{"subscription":%d}`, sub)))
 	last := c.ok(c.send("create", `{"type":"resize"}`))["job_id"].(string)
-	// What the connection holds goes back when it ends, without an attempt.
+	// When the connection ends, its held jobs go back without an attempt.
 	if err := c.conn.Close(websocket.StatusNormalClosure, ""); err != nil {
 		t.Error(err)
 	}
@@ -284,7 +284,7 @@ func TestStreamRefusals(t *testing.T) {
 	}
 	c.refusal(c.send("subscribe", `{"credit":1}`), "bad_request")
 
-	// What cannot be answered by number ends the stream.
+	// A message that cannot be answered by number ends the stream.
 	for _, text := range []string{"{}", "nonsense", `{"n":-1,"hello":{}}`, `{"n":9007199254740992,"hello":{}}`, "[]"} {
 		c := r.open()
 		c.text(text)
@@ -304,7 +304,7 @@ func TestStreamRefusals(t *testing.T) {
 	r.get("/stream", "Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "MDEyMzQ1Njc4OWFiY2RlZg==").wrong("Sec-WebSocket-Protocol")
 }
 
-// TestStreamResumes: jobs of a stream that lingers stay with the runner, which says which claims it has received.
+// TestStreamResumes: jobs of a lingering stream stay with the runner, which lists the claims that it has received.
 func TestStreamResumes(t *testing.T) {
 	r := start(t)
 	r.post("/jobs/create", `[{},{},{}]`).object(201)
@@ -333,7 +333,7 @@ func TestStreamResumes(t *testing.T) {
 	if _, got := d.pushed(sub); len(got) != 1 {
 		t.Fatalf("got %v", got)
 	}
-	// Somebody else cannot take claims over without their runner's name.
+	// Nobody can take claims over without the name of their runner.
 	e := r.open()
 	stolen := e.ok(e.send("hello", fmt.Sprintf(`{"runner_id":"x","claims":[%q]}`, first)))
 	if len(stolen["claims"].([]any)) != 0 {
@@ -379,8 +379,8 @@ func TestStreamHeartbeat(t *testing.T) {
 	}
 }
 
-// TestStreamShutdown: the server answers what it has received, says that it goes away, and keeps the claims: the runner
-// goes on after the restart.
+// TestStreamShutdown: the server answers the requests that it has received, announces that it is going away, and keeps
+// the claims. The runner continues after the restart.
 func TestStreamShutdown(t *testing.T) {
 	r := start(t)
 	id := r.post("/jobs/create", `{}`).object(201)["job_id"].(string)
@@ -432,7 +432,7 @@ func TestLongPush(t *testing.T) {
 	}
 }
 
-// TestStreamConnectionsAreCounted: a stream takes the place of a connection until it ends.
+// TestStreamConnectionsAreCounted: a stream occupies the place of a connection until it ends.
 func TestStreamConnectionsAreCounted(t *testing.T) {
 	r := start(t)
 	c := r.open()

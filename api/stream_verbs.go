@@ -13,7 +13,8 @@ import (
 )
 
 // streamVerb is a kind of request in a stream. The goroutine that reads the stream calls begin, so the creates of a
-// stream are stored in their order. What begin returns waits for the engine and appends the document of the answer.
+// stream are stored in their order. The finisher that begin returns waits for the engine and appends the document of
+// the answer.
 type streamVerb struct {
 	name  string
 	keyed bool // supports idempotency keys and session numbers
@@ -21,11 +22,11 @@ type streamVerb struct {
 	begin func(t *stream, r *streamRequest) (finisher, error)
 }
 
-// finisher waits for the end of a request, and appends the document of its answer. seq is the position of its command
-// in the journal; 0 if it has none.
+// finisher waits for the end of a request, and appends the document of its answer. seq is the position of the request's
+// command in the journal, or 0 without a command.
 type finisher func(b []byte) (doc []byte, seq uint64, err error)
 
-// streamVerbs are all verbs. verbUnknown stands for a request without one of them, in metrics.
+// streamVerbs are all verbs. In metrics, verbUnknown means a request without one of them.
 var (
 	streamVerbs []*streamVerb
 	verbUnknown = &streamVerb{name: "none"}
@@ -45,7 +46,7 @@ func init() { // the functions refer to streamVerbs through the stream
 	}
 }
 
-// verbOf returns the verb of a request, and refuses a request that has none or several.
+// verbOf returns the verb of a request, and refuses a request with no verb or several.
 func verbOf(r *streamRequest) (*streamVerb, error) {
 	found := verbUnknown
 	for _, v := range streamVerbs {
@@ -83,11 +84,11 @@ func (f finisher) answer(b []byte, n uint64) ([]byte, error) {
 	return append(b, "}\n"...), nil
 }
 
-// nothingToSay is the finisher of requests whose answer has no fields.
+// nothingToSay is the finisher of requests whose answers have no fields.
 func nothingToSay(b []byte) ([]byte, uint64, error) { return append(b, "{}"...), 0, nil }
 
-// once reads the idempotency key or the session number of a request. If path is that of the HTTP request that has the
-// same body, the digest is equal too: a client can repeat over HTTP what it sent in a stream.
+// once reads the idempotency key or the session number of a request. If path is the path of the HTTP request with the
+// same body, the digest is equal, too. A client can then repeat over HTTP a request that it sent in a stream.
 func (r *streamRequest) once(path, kind, who string, body []byte) (o job.Once, err error) {
 	switch {
 	case r.Key != nil && r.Session != nil:
@@ -129,7 +130,7 @@ func appendDocument(b []byte, document any, seq uint64) ([]byte, uint64, error) 
 	return append(b, text[:len(text)-1]...), seq, nil
 }
 
-// streamCompletion is the body of complete: that of POST /jobs/complete, or one outcome with its job_id.
+// streamCompletion is the body of complete: the body of POST /jobs/complete, or one outcome with its job_id.
 type streamCompletion struct {
 	JobID job.ID `json:"job_id"`
 	completeRequest
@@ -173,7 +174,7 @@ func (t *stream) beginCompletion(r *streamRequest, done *completion, runner stri
 	return t.beginEnd(done, one, func() (job.Once, error) { return r.once("/jobs/complete", "complete", runner, r.Complete) })
 }
 
-// streamRelease is the body of release: that of POST /jobs/{id}/release, with the job or jobs.
+// streamRelease is the body of release: the body of POST /jobs/{id}/release, with the job or jobs.
 type streamRelease struct {
 	JobID  job.ID    `json:"job_id"`
 	JobIDs *[]job.ID `json:"job_ids"`
@@ -214,7 +215,7 @@ func (t *stream) beginRelease(r *streamRequest) (finisher, error) {
 	return t.beginEnd(&done, one, func() (job.Once, error) { return r.once("/release", "release", runner, r.Release) })
 }
 
-// beginEnd ends runs. If one is true, the request names a single job, whose refusal is that of the request.
+// beginEnd ends runs. If one is true, the request names a single job, and a refusal of that job refuses the request.
 func (t *stream) beginEnd(done *completion, one bool, once func() (job.Once, error)) (finisher, error) {
 	o, err := once()
 	if err == nil {
@@ -265,7 +266,8 @@ func (t *stream) beginEnd(done *completion, one bool, once func() (job.Once, err
 	}, nil
 }
 
-// beginBegin notes that runs have begun. Nothing is journaled: only the end of the stream needs to know.
+// beginBegin records that runs have begun. It writes nothing to the journal, because only the end of the stream uses
+// the record.
 func (t *stream) beginBegin(r *streamRequest) (finisher, error) {
 	var body struct {
 		ClaimID job.ID    `json:"claim_id"`
@@ -300,7 +302,7 @@ func (t *stream) beginQuietly(r *streamRequest) error {
 	return err
 }
 
-// beginTickle is POST /jobs/tickle. Without job_ids, claim_id and runner_id it is for all jobs of the stream's runner.
+// beginTickle is POST /jobs/tickle. Without job_ids, claim_id and runner_id it tickles all jobs of the stream's runner.
 func (t *stream) beginTickle(r *streamRequest) (finisher, error) {
 	var body tickleManyRequest
 	if err := decodeObject(r.Tickle, &body); err != nil {
@@ -327,7 +329,7 @@ func (t *stream) beginTickle(r *streamRequest) (finisher, error) {
 		} else {
 			t.s.streams.tickled(&cmd, &tickled)
 		}
-		if err := nothingHeld(&tickled); err != nil && !whole { // a runner that tickles from time to time may have nothing
+		if err := nothingHeld(&tickled); err != nil && !whole { // a runner that tickles from time to time may hold no job
 			return nil, 0, err
 		}
 		return appendDocument(b, tickledDocument{tickled.Held, lostJobs(tickled.Lost)}, receipt.Seq)

@@ -7,26 +7,26 @@ import (
 )
 
 const (
-	// maxStreamRequests bounds the requests of one stream that are under way or whose answers are not written yet.
+	// maxStreamRequests bounds the requests of one stream that are outstanding or whose answers are not written yet.
 	maxStreamRequests = 256
 	// maxStreamBytes bounds the bytes of their messages. One message may exceed it.
 	maxStreamBytes = maxBodyBytes
 )
 
-// requestWindow bounds the requests of a stream that are under way. While it is full, the stream reads no messages, so
-// the client's connection fills up and the client has to wait.
+// requestWindow bounds the outstanding requests of a stream. While it is full, the stream reads no messages, so the
+// client's connection fills up and the client has to wait.
 type requestWindow struct {
 	mu      sync.Mutex
 	changed sync.Cond
 	count   int
 	bytes   int
 	closing bool
-	idle    time.Time // since when there has been no request; only while count is 0
+	idle    time.Time // when the last request ended, or the stream began; only while count is 0
 
 	// Only the goroutine that reads the stream takes memory for more requests. ctx ends its wait.
 	ctx    context.Context
 	share  share
-	paid   int // requests for which share has memory
+	paid   int // number of requests that the share covers
 	paying bool
 }
 
@@ -69,7 +69,7 @@ func (w *requestWindow) pay() {
 	}
 }
 
-// repay frees the memory for more requests if none is under way. The caller holds w.mu.
+// repay frees the memory for more requests if none is outstanding. The caller holds w.mu.
 func (w *requestWindow) repay() {
 	if w.count == 0 && w.paid > 0 && !w.paying {
 		w.share.shrink(int64(w.paid) * requestBytes)
@@ -77,7 +77,7 @@ func (w *requestWindow) repay() {
 	}
 }
 
-// idleSince returns since when there has been no request, and reports whether there is none.
+// idleSince returns the time since which there has been no request, and reports whether there is none now.
 func (w *requestWindow) idleSince() (time.Time, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -96,7 +96,7 @@ func (w *requestWindow) closeIdle(since time.Time) bool {
 	return true
 }
 
-// hold counts the bytes of a message, and release stops to.
+// hold counts the bytes of a message, and release subtracts them again.
 func (w *requestWindow) hold(bytes int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -121,7 +121,7 @@ func (w *requestWindow) end(n int) {
 	w.changed.Broadcast()
 }
 
-// more reports whether more than n requests are under way.
+// more reports whether more than n requests are outstanding.
 func (w *requestWindow) more(n int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -133,7 +133,7 @@ func (w *requestWindow) isFull() bool {
 	return w.count >= maxStreamRequests || w.count > 0 && w.bytes >= maxStreamBytes
 }
 
-// drain refuses requests from now on, and waits until none is under way.
+// drain refuses requests from now on, and waits until none is outstanding.
 func (w *requestWindow) drain() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// streamBytes is what storing or sending a blob takes in memory.
+	// streamBytes is the memory for storing or sending a blob.
 	streamBytes        = 1 << 20
 	streamsBudgetBytes = 64 << 20 // uploads; as much again for downloads
 )
 
-// streamedBody is a request body that is stored while it arrives, so it can have any length. It holds a share of the
-// budget for uploads until release.
+// streamedBody is a request body that the server stores while it arrives, so it can have any length. It holds a share
+// of the budget for uploads until release.
 type streamedBody struct {
 	pacedReader
 	share *share
@@ -44,7 +44,7 @@ func (s *Server) streamBody(c echo.Context) (*streamedBody, error) {
 	return b, nil
 }
 
-// reserve waits until the budget has n more bytes for what is made of the body.
+// reserve waits until the budget has n more bytes for the objects that the handler makes from the body.
 func (b *streamedBody) reserve(ctx context.Context, n int64) error {
 	if b.share.grow(ctx, n, maxBudgetWait) {
 		return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// streams are all streams that are open or linger.
+// streams are all open and lingering streams.
 type streams struct {
 	heartbeat time.Duration
 	running   sync.WaitGroup // handlers of streams
@@ -27,8 +27,8 @@ type streams struct {
 	holders   map[job.ID]holder    // of claims
 }
 
-// holder is what becomes of a claim: a stream holds it, it lingers, or, with neither, it is going back to its queue. A
-// claim that is not in streams.holders is bound by its lease alone.
+// holder is the holder of a claim: a stream, or a lingerer. If both are nil, the claim is going back to its queue. A
+// claim that is not in streams.holders is bound only by its lease.
 type holder struct {
 	stream   *stream
 	lingerer *lingerer
@@ -41,16 +41,17 @@ type lingerer struct {
 	until  time.Time             // when all claims go back
 	timer  *time.Timer           // for the claims that go back next; nil: a successor decides
 	claims map[job.ID]*heldClaim // guarded by streams.mu
-	held   *share                // of the memory for them
+	held   *share                // share of their memory
 }
 
 const (
-	// maxLinger bounds linger_ms: a runner that has not connected for so long has ended.
+	// maxLinger bounds linger_ms. A runner that has not reconnected by then has ended.
 	maxLinger = 10 * time.Minute
-	// streamsEnd is how long streams may take to end when their connections are closed: requests that have begun are
+	// streamsEnd is the longest time in which streams may end after their connections are closed: begun requests are
 	// carried out.
 	streamsEnd = 5 * time.Second
-	// maxLingering bounds the streams that linger, to as many as may be open. The claims of more go back at once.
+	// maxLingering bounds the lingering streams to the number of streams that may be open. If another stream ends, its
+	// claims go back at once.
 	maxLingering = defaultMaxConnections
 )
 
@@ -65,35 +66,35 @@ func (l *streams) add(t *stream) {
 	l.all[t.id] = t
 }
 
-// greet notes the settings of a stream.
+// greet records the settings of a stream.
 func (l *streams) greet(t *stream, h helloFields) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t.hello = h
 }
 
-// snapshot returns the streams that are open.
+// snapshot returns the open streams.
 func (l *streams) snapshot() []*stream {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Collect(maps.Values(l.all))
 }
 
-// count returns how many streams are open, and how many linger.
+// count returns the number of open streams and of lingering streams.
 func (l *streams) count() (open, lingering int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.all), len(l.lingering)
 }
 
-// hold notes that a stream holds a new claim.
+// hold records that a stream holds a new claim.
 func (l *streams) hold(claim job.ID, t *stream) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.holders[claim] = holder{stream: t}
 }
 
-// forget notes that a stream holds a claim no longer, unless another one has taken it over.
+// forget records that a stream no longer holds a claim, unless another stream has taken the claim over.
 func (l *streams) forget(claim job.ID, t *stream) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -109,8 +110,9 @@ func (l *streams) going(claim job.ID) {
 	l.holders[claim] = holder{}
 }
 
-// adopt makes a stream hold a claim that its runner has from before, and returns what is known of it if it lingered, or the
-// stream that held it. It reports false if the claim is going back to its queue, or the stream holds it already.
+// adopt makes a stream hold a claim that its runner already has. If the claim lingered, adopt returns the record of it.
+// If another stream held it, adopt returns that stream. It reports false if the claim is going back to its queue, or
+// the stream already holds it.
 func (l *streams) adopt(claim job.ID, t *stream) (kept *heldClaim, before *stream, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -126,8 +128,8 @@ func (l *streams) adopt(claim job.ID, t *stream) (kept *heldClaim, before *strea
 	return kept, h.stream, true
 }
 
-// holding returns the holding with a claim; nil if no stream holds it. A claim that lingers lingers no longer: its
-// runner uses it in other requests, and its lease bounds it.
+// holding returns the holding with a claim, or nil if no stream holds it. A lingering claim lingers no longer, because
+// its runner uses it in other requests and its lease bounds it.
 func (l *streams) holding(claim job.ID) *holding {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -142,7 +144,8 @@ func (l *streams) holding(claim job.ID) *holding {
 	return &h.stream.holding
 }
 
-// completed reports the results of completions to the streams that hold their claims. The first commands have results.
+// completed reports the results of completions to the streams that hold their claims. results may cover only the first
+// commands.
 func (l *streams) completed(commands []job.Complete, results []store.Ended) {
 	for i := range results {
 		if h := l.holding(commands[i].Claim); h != nil {
@@ -158,7 +161,7 @@ func (l *streams) tickled(cmd *job.Tickle, result *store.Tickled) {
 	}
 }
 
-// wait waits until no stream is open. When ctx is done, it closes the connections of those that are.
+// wait waits until no stream is open. When ctx is done, it closes the connections of the remaining streams.
 func (l *streams) wait(ctx context.Context) error {
 	ended := make(chan struct{})
 	go func() {
@@ -183,7 +186,8 @@ func (l *streams) wait(ctx context.Context) error {
 	}
 }
 
-// ended removes a stream, and decides what becomes of its claims.
+// ended removes a stream, and decides for each of its claims whether it lingers, goes back to its queue or stays with
+// the runner.
 func (l *streams) ended(t *stream) {
 	claims, held := t.holding.takeAll()
 	l.room.left(t)
@@ -222,7 +226,7 @@ func (l *streams) ended(t *stream) {
 	t.s.giveBack(back)
 }
 
-// next returns when the first of the claims goes back.
+// next returns the time when the first of the claims goes back.
 func (k *lingerer) next() time.Time {
 	next := k.until
 	for _, c := range k.claims {
@@ -240,10 +244,11 @@ func (l *streams) expire(kept *lingerer) (back []*heldClaim) {
 	return l.expireAt(kept, kept.until)
 }
 
-// expireDue gives back the claims of a lingerer whose time is over, and waits for the next ones. Before a lease ends it asks the
-// state: tickles that the stream did not see, and a start of the server, make leases end later than is known here.
+// expireDue gives back the claims of a lingerer whose time is over, and waits for the next ones. Before a lease ends it
+// looks up the claim in the state, because tickles that the stream did not see, and a start of the server, make leases
+// end later than the lingerer records.
 func (s *Server) expireDue(kept *lingerer) {
-	now := time.Now() // claims that are due only after this are looked up first, by the next call
+	now := time.Now() // claims that become due later are looked up first, by the next call
 	for _, id := range s.streams.due(kept, now) {
 		ends := s.leasesEnd(id)
 		s.streams.mu.Lock()
@@ -261,7 +266,8 @@ func (s *Server) expireDue(kept *lingerer) {
 	s.giveBack(back)
 }
 
-// due returns the claims of a lingerer whose leases seem to end; none if its time is over, so that all go back.
+// due returns the claims of a lingerer whose leases seem to end. It returns none if the lingerer's time is over,
+// because then all of them go back.
 func (l *streams) due(kept *lingerer, now time.Time) (claims []job.ID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -276,7 +282,8 @@ func (l *streams) due(kept *lingerer, now time.Time) (claims []job.ID) {
 	return claims
 }
 
-// leasesEnd returns when the first lease of the claim's jobs ends; the zero time if it holds none, or they cannot be read.
+// leasesEnd returns when the first lease of the claim's jobs ends, or the zero time if the claim holds no jobs or they
+// cannot be read.
 func (s *Server) leasesEnd(claim job.ID) time.Time {
 	var jobs []job.Job
 	err := s.pages.do(context.Background(), func() (err error) {
@@ -298,7 +305,8 @@ func (s *Server) firstLeaseEnd(jobs []job.Job) time.Time {
 	return time.Now().Add(time.Duration(min(first-s.engine.Now(), job.MaxLeaseMs)) * time.Millisecond)
 }
 
-// expireAt removes the claims of a lingerer whose time is over, and returns them. They are going back. The caller holds l.mu.
+// expireAt removes the claims of a lingerer whose time is over, and returns them marked as going back. The caller holds
+// l.mu.
 func (l *streams) expireAt(kept *lingerer, now time.Time) (back []*heldClaim) {
 	if l.lingering[kept.id] != kept {
 		return nil
@@ -320,8 +328,8 @@ func (l *streams) expireAt(kept *lingerer, now time.Time) (back []*heldClaim) {
 	return back
 }
 
-// takeOver ends the stream with an id, if it is open and belongs to the runner, and returns what lingers of it; nil if
-// there is nothing.
+// takeOver ends the stream with an id, if it is open and belongs to the runner, and returns its lingerer. It returns
+// nil if the stream has none.
 func (l *streams) takeOver(id, runner string) *lingerer {
 	l.mu.Lock()
 	old := l.all[id]
@@ -350,8 +358,8 @@ func (l *streams) takeOver(id, runner string) *lingerer {
 	return kept
 }
 
-// lose ends all that streams do for a runner that was declared lost: its connections are closed, and what they and its
-// lingering streams hold is returned at once. The channel is closed when that is done.
+// lose stops all work of streams for a runner that was declared lost. It closes the runner's connections, and returns
+// the jobs of its open and lingering streams at once. The channel is closed when that is done.
 func (s *Server) lose(runner string) (returned <-chan struct{}) {
 	l := &s.streams
 	var open []*stream
@@ -386,8 +394,8 @@ func (s *Server) lose(runner string) (returned <-chan struct{}) {
 	return done
 }
 
-// giveBack takes the jobs of claims, which must be marked as going back, from runners that have vanished; see
-// heldClaim.given.
+// giveBack takes the jobs of claims from runners that have vanished; see heldClaim.given. The claims must already be
+// marked as going back.
 func (s *Server) giveBack(claims []*heldClaim) {
 	if len(claims) == 0 {
 		return

@@ -16,8 +16,8 @@ import (
 
 var strict = json.RejectUnknownMembers(true)
 
-// decodeObject decodes one JSON object into a struct, by the strict rules of docs/reference/api.md. Its errors are problems that
-// name the field.
+// decodeObject decodes one JSON object into a struct, by the strict rules of docs/reference/api.md. Its errors are
+// problems that name the field.
 func decodeObject(text []byte, into any, more ...json.Options) error {
 	if first := bytes.TrimLeft(text, " \t\r\n"); len(first) == 0 {
 		return badRequest("", "a JSON object is required, and nothing was sent")
@@ -64,7 +64,7 @@ func decodeValue(prefix string, text []byte, into any, more ...json.Options) err
 	return badRequest("", "the JSON is not valid: "+shortened(err.Error()))
 }
 
-// maxJSONDepth is how deep arrays and objects may be nested, by the package jsontext.
+// maxJSONDepth is the largest depth of nested arrays and objects. Package jsontext sets it.
 const maxJSONDepth = 10_000
 
 // fieldName returns the readable form of a JSON pointer, such as outcomes[3].job_id.
@@ -150,7 +150,7 @@ func kindText(k jsontext.Kind) string {
 func absent(v jsontext.Value) bool { return len(v) == 0 || v.Kind() == jsontext.KindNull }
 
 // content returns the stored form of a payload or output that was sent as a JSON value: the text of a string, and any
-// other value as it was sent.
+// other value unchanged.
 func content(field string, v jsontext.Value) (job.Kind, []byte, error) {
 	if v.Kind() != jsontext.KindString {
 		return job.JSON, v, nil

@@ -17,7 +17,7 @@ import (
 )
 
 // clock is the journal's time, which all times of jobs use. AcceptTime sets it to the wall clock if it is earlier, and
-// returns how far it is ahead of the wall clock after that.
+// returns how far it is then ahead of the wall clock.
 type clock interface {
 	Now() int64 // unix ms
 	ClockOffset() time.Duration
@@ -71,7 +71,7 @@ func (s *Server) healthz(c echo.Context) error {
 	}{"ok"})
 }
 
-// readyz answers whether the server accepts changes.
+// readyz answers with status 200 if the server accepts changes.
 func (s *Server) readyz(c echo.Context) error {
 	err := s.engine.Ready()
 	if s.draining.Err() != nil {
@@ -98,7 +98,7 @@ type ready struct {
 	Detail        string `json:"detail,omitzero"`
 }
 
-// largeOffset is how far the journal's time and the wall clock must differ before /readyz explains the difference.
+// largeOffset is the difference between the journal's time and the wall clock from which /readyz explains it.
 const largeOffset = time.Minute
 
 func readyDocument(offset time.Duration) ready {
@@ -145,7 +145,7 @@ func (s *Server) version(c echo.Context) error {
 // Stats is the answer of /stats.
 type Stats struct {
 	ingest.Stats
-	BlobBytes int64 `json:"blob_bytes"` // of all blobs and of the uploads under way, in the data directory or in a bucket
+	BlobBytes int64 `json:"blob_bytes"` // of all blobs and unfinished uploads, in the data directory or in a bucket
 }
 
 func (s *Server) stats(c echo.Context) error {

@@ -64,13 +64,13 @@ func TestReads(t *testing.T) {
 		for _, bad := range []string{"x", strings.ReplaceAll(id, "-", ""), id + "0", "00000000-0000-4000-8000-00000000000G"} {
 			want(t, r.get("/jobs/"+bad).refused(http.StatusBadRequest, "bad_id"), "field", "id")
 		}
-		// Either case is read, and answers have lower case.
+		// The server reads either case, and answers have lower case.
 		for path, field := range map[string]string{"/jobs/": "job_id", "/batches/": "batch_id"} {
 			want(t, r.get(path+strings.ToUpper(id)).object(http.StatusOK), field, id)
 		}
 		r.get("/jobs?batch_id=" + strings.ToUpper(id)).object(http.StatusOK)
 		want(t, r.post("/jobs/complete", `{"outcomes":[{"job_id":"`+strings.ToUpper(unknownID)+`","code":"ok"}]}`).object(http.StatusOK)["results"].([]any)[0].(map[string]any), "job_id", unknownID)
-		// A UUID of another system is an id that is not known, on all routes.
+		// A UUID of another system is an unknown id on all routes.
 		for _, foreign := range []string{"00000000-0000-4000-8000-000000000000", "6ba7b810-9dad-11d1-80b4-00c04fd430c8", "6BA7B810-9DAD-11D1-80B4-00C04FD430C8", "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff", "019ac0de-0000-7123-8000-000000000000"} {
 			for path, code := range map[string]string{
 				"/jobs/ID": "job", "/jobs/ID/output": "job", "/jobs/ID/log": "job", "/batches/ID": "batch", "/batches/ID/results": "batch", "/handler-versions/ID": "handler", "/claims/ID": "claim", "/sweeps/ID": "sweep",
@@ -279,7 +279,8 @@ func TestAccessLog(t *testing.T) {
 	}
 }
 
-// TestSecretsAreNotLogged: the id of an upload is in no line of the access log, at any level, nor in the text of an error.
+// TestSecretsAreNotLogged: the id of an upload is in no line of the access log, at any level, nor in the text of an
+// error.
 func TestSecretsAreNotLogged(t *testing.T) {
 	var log bytes.Buffer
 	r := start(t, func(o *setup) { o.Log = zerolog.New(&log) })
@@ -327,8 +328,8 @@ func TestQueueyQueueExchange(t *testing.T) {
 	r.post("/jobs/"+id+"/complete", `{"status":"failed"}`).refused(http.StatusBadRequest, "job_not_active")
 }
 
-// TestPathsOfMiniqHandlers: the paths of miniq's document and ours are the same routes. A handler that is stored in miniq's form
-// creates jobs of all types.
+// TestPathsOfMiniqHandlers: the paths in miniq's document and ours are the same routes. A handler that is stored in
+// miniq's form creates jobs of all types.
 func TestPathsOfMiniqHandlers(t *testing.T) {
 	r := start(t)
 	const body = `{"lang":"node","body":"function handle(p) {}"}`

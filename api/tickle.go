@@ -136,7 +136,7 @@ func nothingHeld(t *store.Tickled) error {
 }
 
 // tickleMany answers POST /jobs/tickle. It extends the leases of the jobs in job_ids. Without job_ids, it extends the
-// leases of all jobs that the claim holds. Without a claim_id, it extends those of all jobs that the runner holds.
+// leases of all jobs that the claim holds. Without a claim_id, it extends the leases of all jobs that the runner holds.
 func (s *Server) tickleMany(c echo.Context) error {
 	var r tickleManyRequest
 	body, err := s.readObject(c, &s.bodies.small, &r)

@@ -17,10 +17,10 @@ import (
 type timeField struct {
 	name, method, path, body string
 	lo, hi                   int64
-	needs                    string // what must exist before: nothing, a pending job or an active job
+	needs                    string // required state: nothing, a pending job or an active job
 }
 
-// timeFields are all such fields.
+// timeFields are all fields for times and durations.
 func timeFields() (list []timeField) {
 	for _, f := range []timeField{
 		{name: "run_at", lo: 0, hi: job.MaxTimeMs},
@@ -96,7 +96,7 @@ func sane(t *testing.T, what string, doc any, began, now int64) {
 			}
 			lo, hi := began, now
 			switch name {
-			case "run_at", "expires_at": // what a client asked for, or a delay
+			case "run_at", "expires_at": // given by a client, or a delay
 				lo, hi = 0, job.MaxTimeMs+2*job.MaxDelayMs
 			case "deadline_at":
 				hi = now + job.MaxLeaseMs

@@ -2,8 +2,8 @@ package api
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// SpanCounts are the spans of runs since the start: those that the collector of traces accepted, those for which there
-// was no room, and those that the collector did not accept or that could not be sent to it.
+// SpanCounts are the spans of runs since the start: Exported ones were accepted by the collector of traces, Dropped
+// ones found no room, and Failed ones were refused by the collector or could not be sent to it.
 type SpanCounts struct{ Exported, Dropped, Failed uint64 }
 
 // registerSpanMetrics registers the metrics of traces. All are 0 if no traces are exported.

@@ -34,7 +34,7 @@ func (n *neverUnclaimed) CompleteInOrder(ctx context.Context, commands []job.Com
 	return n.completer.CompleteInOrder(ctx, commands)
 }
 
-// TestNoRequestCompletesUnclaimedJobs: neither HTTP nor a stream can end a job that waits, whatever a request says.
+// TestNoRequestCompletesUnclaimedJobs: no request over HTTP or in a stream can end a waiting job.
 func TestNoRequestCompletesUnclaimedJobs(t *testing.T) {
 	r := start(t, func(o *setup) { o.completer = &neverUnclaimed{o.completer, t} })
 	id := r.post("/jobs/create", `{"payload":"x"}`).object(http.StatusCreated)["job_id"].(string)
@@ -56,8 +56,7 @@ func TestNoRequestCompletesUnclaimedJobs(t *testing.T) {
 	want(t, r.get("/jobs/"+id).object(http.StatusOK), "status", "pending", "run_attempts", 0)
 }
 
-// TestDocumentsOfUnclaimedRuns: documents of jobs whose run nobody claimed, and of the claim that their run has, are as
-// openapi.yaml describes them.
+// TestDocumentsOfUnclaimedRuns: if nobody claimed a run, the documents of its jobs and of its claim match openapi.yaml.
 func TestDocumentsOfUnclaimedRuns(t *testing.T) {
 	var engine completer
 	r := start(t, func(o *setup) { engine = o.completer })

@@ -16,8 +16,8 @@ import (
 	"github.com/daybookq/daybook/blob"
 )
 
-// Resumable uploads speak tus 1.0.0 (https://tus.io/protocols/resumable-upload): the core protocol, and the extensions
-// creation, creation-with-upload, termination and expiration.
+// Resumable uploads use the protocol tus 1.0.0 (https://tus.io/protocols/resumable-upload): the core protocol, and the
+// extensions creation, creation-with-upload, termination and expiration.
 const (
 	tusVersion    = "1.0.0"
 	tusExtensions = "creation,creation-with-upload,termination,expiration"
@@ -32,7 +32,7 @@ const (
 	mimeOffset = "application/offset+octet-stream"
 	// metaAddress is the metadata key whose value is the address that the upload must have.
 	metaAddress = "address"
-	// maxMetaBytes is much longer than an address and a file name are.
+	// maxMetaBytes is much longer than an address and a file name.
 	maxMetaBytes = blob.MaxMetadata
 )
 
@@ -45,7 +45,7 @@ type uploadDocument struct {
 	Blob      *string `json:"blob"` // null until the upload is finished
 }
 
-// tusRoute refuses other versions of the protocol. A request without a version is served, too.
+// tusRoute refuses other versions of the protocol. It also serves a request without a version.
 func tusRoute(handle echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		c.Response().Header().Set(headerTus, tusVersion)
@@ -58,7 +58,7 @@ func tusRoute(handle echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// uploadOptions answers OPTIONS /uploads: what the server supports.
+// uploadOptions answers OPTIONS /uploads with the features that the server supports.
 func (s *Server) uploadOptions(c echo.Context) error {
 	h := c.Response().Header()
 	h.Set("Tus-Version", tusVersion)
@@ -68,7 +68,7 @@ func (s *Server) uploadOptions(c echo.Context) error {
 	return c.NoContent(http.StatusNoContent)
 }
 
-// createUpload answers POST /uploads: it begins an upload. The body, if there is one, is its beginning.
+// createUpload answers POST /uploads and begins an upload. If there is a body, its bytes are the first part.
 func (s *Server) createUpload(c echo.Context) error {
 	r := c.Request()
 	if r.Header.Get(headerDeferLength) != "" {
@@ -119,7 +119,8 @@ func (s *Server) createUpload(c echo.Context) error {
 	})
 }
 
-// appendUpload answers PATCH /uploads/{id}: it appends the body. The answer to the last one has the address of the blob.
+// appendUpload answers PATCH /uploads/{id} and appends the body. The answer to the last part has the address of the
+// blob.
 func (s *Server) appendUpload(c echo.Context) error {
 	r := c.Request()
 	offset, err := numberHeader(r, headerUploadOffset)
@@ -135,19 +136,20 @@ func (s *Server) appendUpload(c echo.Context) error {
 			return 0, tooLong(state.Size - offset)
 		}
 		if err = u.Append(r.Context(), offset, body); err != nil {
-			if errors.Is(err, blob.ErrOffset) { // where the client can go on
+			if errors.Is(err, blob.ErrOffset) { // where the client can continue
 				c.Response().Header().Set(headerUploadOffset, strconv.FormatInt(u.State().Offset, 10))
 			}
 			return 0, err
 		}
 		if err = s.finishUpload(c, u); storesLater(err) {
-			err = nil // the bytes are durable: HEAD says later what the blob is
+			err = nil // the bytes are durable: a later HEAD returns the address of the blob
 		}
 		return http.StatusNoContent, err
 	})
 }
 
-// appendBody lets handle append the body of a request to an upload, and answers with the status that handle returns.
+// appendBody calls handle to append the body of a request to an upload, and answers with the status that handle
+// returns.
 func (s *Server) appendBody(c echo.Context, handle func(*streamedBody) (int, error)) error {
 	r := c.Request()
 	if r.ContentLength != 0 || r.Method == http.MethodPatch {
@@ -178,7 +180,7 @@ func (s *Server) upload(c echo.Context) error {
 	}
 	// A server that was stopped after the last append may not have stored the blob.
 	if err := s.finishUpload(c, u); err != nil && !storesLater(err) {
-		if errors.Is(err, blob.ErrDigest) { // the upload is gone
+		if errors.Is(err, blob.ErrDigest) { // the upload was removed
 			err = blob.ErrNotFound
 		}
 		return uploadError(err)
@@ -222,14 +224,14 @@ func (s *Server) uploadOf(c echo.Context) (blob.Upload, error) {
 	return u, nil
 }
 
-// finishUpload stores the blob if all of its bytes are there, and sets the headers that describe the upload. It sets
-// them also if another request is using the upload, or too many files are open.
+// finishUpload stores the blob if all of its bytes have arrived, and sets the headers that describe the upload. It sets
+// them even if another request is using the upload, or too many files are open.
 func (s *Server) finishUpload(c echo.Context, u blob.Upload) (err error) {
 	if state := u.State(); state.Offset == state.Size && state.Blob == nil {
 		var info blob.Info
 		info, err = u.Finish(c.Request().Context())
 		switch {
-		case err == nil && info.SHA1 != (blob.SHA1{}): // and not another request
+		case err == nil && info.SHA1 != (blob.SHA1{}): // this request stored it
 			s.metrics.blobsPut.Inc()
 			s.metrics.blobBytesPut.Add(float64(info.Size))
 		case err != nil && !storesLater(err):
@@ -247,12 +249,13 @@ func (s *Server) finishUpload(c echo.Context, u blob.Upload) (err error) {
 	return err
 }
 
-// storesLater reports whether the blob is not stored only because others are busy. The next look at the upload stores it.
+// storesLater reports whether the blob is not stored only because other requests are busy. The next request for the
+// upload stores it.
 func storesLater(err error) bool {
 	return errors.Is(err, blob.ErrBusy) || errors.Is(err, blob.ErrFiles)
 }
 
-// uploadError is the error of an upload. Whatever is not there is the upload, and not a blob.
+// uploadError is the error of an upload. It turns ErrNotFound into a problem that names the upload, not a blob.
 func uploadError(err error) error {
 	if errors.Is(err, blob.ErrNotFound) {
 		return &problem{status: http.StatusNotFound, code: "upload_not_found",

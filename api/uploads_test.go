@@ -88,7 +88,7 @@ func TestUploads(t *testing.T) {
 	r.do(http.MethodDelete, path, nil).refused(http.StatusNotFound, "upload_not_found")
 	r.get("/blobs/" + address).wantStatus(http.StatusOK)
 
-	// A creation with all of the bytes, and one of an empty blob.
+	// Creations with all of the bytes, and of an empty blob.
 	whole := r.do(http.MethodPost, "/uploads", strings.NewReader("whole"), "Upload-Length", "5", "Content-Type", mimeOffset)
 	whole.wantStatus(http.StatusCreated)
 	if whole.header.Get("Daybook-Blob") != addressOf("whole") || !strings.HasPrefix(whole.header.Get("Location"), "/uploads/") {
@@ -173,8 +173,8 @@ func (r *rig) untilBusy(path string) {
 	})
 }
 
-// TestUploadConnections: what arrived before a connection was lost counts. A connection that is silent ends, and does
-// not block the upload for longer than others may wait.
+// TestUploadConnections: bytes that arrived before a connection was lost count. A silent connection is closed, and does
+// not block the upload for longer than other requests may wait.
 func TestUploadConnections(t *testing.T) {
 	t.Parallel() // it waits for slow bodies
 	r := start(t)
@@ -201,8 +201,8 @@ func TestUploadConnections(t *testing.T) {
 	}
 }
 
-// TestUploadGoesOnAtOnce: a client that has lost its connection goes on at once, although the server may not have noticed
-// yet. HEAD has an offset at every moment.
+// TestUploadGoesOnAtOnce: a client that has lost its connection continues at once, even if the server has not noticed
+// the loss yet. HEAD has an offset at every moment.
 func TestUploadGoesOnAtOnce(t *testing.T) {
 	r := start(t)
 	const content, rounds = "0123456789", 30
@@ -213,7 +213,7 @@ func TestUploadGoesOnAtOnce(t *testing.T) {
 		if err := c.Close(); err != nil {
 			t.Fatal(err)
 		}
-		a := r.append(path, 0, "") // waits for the other one; whether it has received its bytes is a matter of chance
+		a := r.append(path, 0, "") // waits for the other append; chance decides whether that append has received its bytes
 		if a.status != http.StatusNoContent && a.status != http.StatusConflict {
 			t.Errorf("%d %s", a.status, a.body)
 		}
@@ -224,7 +224,7 @@ func TestUploadGoesOnAtOnce(t *testing.T) {
 		}
 		r.append(path, offset, content[offset:]).wantStatus(http.StatusNoContent)
 	}
-	// Many looks at an upload never hinder its last append.
+	// Many requests for an upload never hinder its last append.
 	for range rounds {
 		path := r.begin(len(content))
 		var looks sync.WaitGroup
