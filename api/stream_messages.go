@@ -218,7 +218,7 @@ func (t *stream) serve(m *message) error {
 		}
 		t.accept(m, &r, err)
 	}
-	m.bytes = nil // only requests that begin refer to all of the message; later each refers to the parts it needs
+	m.bytes = nil // every request has begun, and refers to the parts that it still needs
 	return nil
 }
 

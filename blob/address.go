@@ -19,7 +19,7 @@ type Ref = digest.Ref
 // Parse reads an address in any of its forms. It returns ErrAddress for other texts.
 func Parse(text string) (Ref, error) { return digest.Parse(text) }
 
-// parseName reads the name of a file in blobs/sha256, which has lower-case digits only.
+// parseName reads the name of a file in blobs/sha256. Such names have only lower-case digits.
 func parseName(name string) (a Address, ok bool) {
 	if len(name) != hex.EncodedLen(len(a)) || strings.ToLower(name) != name {
 		return a, false

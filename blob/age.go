@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Missing returns which of the blobs are not stored, in the order of its argument. A sweep that begins later keeps the
-// others as if they had just been put. So a producer puts only the missing ones and then creates its jobs.
+// Missing returns the blobs that are not stored, in the order of its argument. A later sweep keeps the stored ones as
+// if they had just been put. So a producer puts only the missing ones and then creates its jobs.
 //
-// Many blobs that have grown old are renewed by one syncfs where that can be trusted, and otherwise by many fsyncs at
-// once.
+// If many blobs are old, Missing renews them with one syncfs where the store trusts syncfs, and otherwise with many
+// concurrent fsyncs.
 func (s *Dir) Missing(ctx context.Context, all []Address) (missing []Address, err error) {
 	sizes, err := s.Sizes(ctx, all)
 	return without(all, sizes), err
@@ -28,7 +28,7 @@ func without(all []Address, sizes []int64) (missing []Address) {
 	return missing
 }
 
-// Sizes is Missing, and returns the size of each blob, or NotStored.
+// Sizes does the work of Missing, and returns the size of each blob, or NotStored.
 func (s *Dir) Sizes(ctx context.Context, all []Address) (sizes []int64, err error) {
 	var renewed []Address
 	var y *syncs
@@ -76,7 +76,7 @@ func (s *Dir) Sizes(ctx context.Context, all []Address) (sizes []int64, err erro
 	return sizes, nil
 }
 
-// lookAge returns the size of a blob, and whether it must be renewed.
+// lookAge returns the size of a blob, and whether the blob must be renewed.
 func (s *Dir) lookAge(a Address) (size int64, old bool, err error) {
 	defer s.own(a)()
 	info, there, err := s.stat(a)
@@ -86,7 +86,7 @@ func (s *Dir) lookAge(a Address) (size int64, old bool, err error) {
 	return info.Size(), !s.isYoung(a, info.ModTime()), nil
 }
 
-// renew makes a blob young again, and returns its size. Its age is durable when y has waited.
+// renew makes a blob young again, and returns its size. The new age is durable after y.wait.
 func (s *Dir) renew(a Address, y *syncs) (size int64, err error) {
 	defer s.own(a)()
 	info, there, err := s.stat(a)
@@ -102,8 +102,9 @@ func (s *Dir) renew(a Address, y *syncs) (size int64, err error) {
 	return info.Size(), nil
 }
 
-// setAge sets the age of a blob that is stored. The caller owns the address, or the blob cannot be swept. The new age is
-// not durable: until ageIsDurable is called, others renew the blob as if it were old. A sweep believes it at once.
+// setAge sets the age of a stored blob. The caller owns the address, or the blob cannot be swept. The new age is not
+// durable: until ageIsDurable is called, other calls renew the blob as if it were old. A sweep believes the new age at
+// once.
 func (s *Dir) setAge(a Address, now time.Time) error {
 	path := s.path(a)
 	s.mu.Lock()
@@ -124,7 +125,7 @@ func (s *Dir) setAge(a Address, now time.Time) error {
 	return nil
 }
 
-// ageIsDurable notes that the ages of blobs are on the disk as they are, or that the blobs are gone.
+// ageIsDurable records that the current ages of blobs are on the disk, or that the blobs are gone.
 func (s *Dir) ageIsDurable(all []Address) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

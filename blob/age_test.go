@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// TestManyRenewals: Missing renews many old blobs with one syncfs, or with an fsync of each where syncfs is not trusted.
-// If that fails, nobody relies on the new ages.
+// TestManyRenewals: Missing renews many old blobs with one syncfs, or with an fsync of each where syncfs is not
+// trusted. If that fails, no later call relies on the new ages.
 func TestManyRenewals(t *testing.T) {
 	const n = 5 * fewFiles
 	for _, trusted := range []bool{false, true} {
@@ -76,7 +76,7 @@ func TestManyRenewals(t *testing.T) {
 	}
 }
 
-// TestRenewalOfBatch: the age that a batch has given to a blob counts for others when the batch is committed.
+// TestRenewalOfBatch: a renewal by a batch counts for other calls from the commit of the batch.
 func TestRenewalOfBatch(t *testing.T) {
 	c := &clock{time.Unix(1_700_000_000, 0)}
 	rec := &recorder{}

@@ -14,13 +14,14 @@ import (
 	"sync"
 )
 
-// MaxBatch is how many blobs a batch takes: more than the files of the largest fileset. They need about 25 MB of memory.
+// MaxBatch is the largest number of blobs in a batch: more than the files of the largest fileset. They need about 25 MB
+// of memory.
 const MaxBatch = 1 << 17
 
 // batch is the Batch of a Dir. Each blob is a file in the directory of uploads until Commit.
 type batch struct {
 	s    *Dir
-	free func() // of its open files
+	free func() // frees its open files
 
 	mu     sync.Mutex // guards the fields below
 	added  map[Address]*upload
@@ -30,9 +31,9 @@ type batch struct {
 
 // NewBatch begins a batch. Its caller must end it with Commit or Discard.
 //
-// Commit makes all files durable by one syncfs, and then their names by one fsync of each directory. Where a syncfs may
-// not report that a write has failed (before Linux 5.8, and on file systems other than ext4, XFS and Btrfs) it syncs
-// each file, many at once.
+// Commit makes all files durable with one syncfs, and then their names with one fsync of each directory. On some
+// systems syncfs may not report that a write has failed (before Linux 5.8, and on file systems other than ext4, XFS and
+// Btrfs). There Commit syncs the files individually, many at a time.
 func (s *Dir) NewBatch(ctx context.Context) (Batch, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -53,7 +54,7 @@ func (s *Dir) NewBatch(ctx context.Context) (Batch, error) {
 }
 
 // Add receives a blob of up to 1 MiB into memory. If the store has this blob, Add compares the bytes, which costs less
-// than to write them: an intact blob is not written again, but only renewed. A larger one replaces the file, as by Put.
+// than writing them. It renews an intact blob instead of writing it again. A larger blob replaces the file, as in Put.
 func (b *batch) Add(ctx context.Context, r io.Reader, want Ref) (_ Info, err error) {
 	buf := buffers.Get().(*[bufferBytes]byte)
 	defer buffers.Put(buf)
@@ -91,7 +92,7 @@ func (b *batch) Add(ctx context.Context, r io.Reader, want Ref) (_ Info, err err
 	return u.info, nil
 }
 
-// receiveSmall makes an upload of a blob that is in memory. It makes no file if the blob is there already.
+// receiveSmall makes an upload of a blob that is in memory. It makes no file if the blob is already stored.
 func (u *upload) receiveSmall(ctx context.Context, content []byte, want Ref) error {
 	s := u.s
 	if u.size = int64(len(content)); u.size > s.o.MaxBytes {
@@ -101,7 +102,7 @@ func (u *upload) receiveSmall(ctx context.Context, content []byte, want Ref) err
 	if err := checkDigest(want, u.info); err != nil {
 		return err
 	}
-	if s.remote == nil { // it would have to be downloaded
+	if s.remote == nil { // a remote blob would have to be downloaded
 		if stored, err := u.renewIfStored(content); stored || err != nil {
 			return err
 		}
@@ -118,8 +119,8 @@ func (u *upload) receiveSmall(ctx context.Context, content []byte, want Ref) err
 	return nil
 }
 
-// renewIfStored reports whether the store has the blob, and its file has these bytes. If so, it makes the blob young
-// again, and opens its file if it is to be synced for that.
+// renewIfStored reports whether the store has the blob with these bytes. If so, it makes the blob young again, and
+// opens its file if the new age must be synced.
 func (u *upload) renewIfStored(content []byte) (stored bool, err error) {
 	s, a := u.s, u.info.Address
 	defer s.own(a)()
@@ -129,7 +130,7 @@ func (u *upload) renewIfStored(content []byte) (stored bool, err error) {
 	}
 	f, err := open(s.path(a))
 	if err != nil {
-		return false, nil // it is written again, and this reports what is wrong
+		return false, nil // the blob is written again, and the write reports what is wrong
 	}
 	defer func() {
 		if f != u.f {
@@ -150,7 +151,7 @@ func (u *upload) renewIfStored(content []byte) (stored bool, err error) {
 	return true, u.renew()
 }
 
-// add adds an upload, and hands its files over to be synced. It reports whether the batch has the blob already.
+// add adds an upload, and hands its files over to be synced. It reports whether the batch already has the blob.
 func (b *batch) add(u *upload) (known bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -197,7 +198,7 @@ func (b *batch) add(u *upload) (known bool, err error) {
 	return false, nil
 }
 
-// Commit makes all blobs durable and then visible, all at once.
+// Commit makes all blobs durable, and then all visible at once.
 func (b *batch) Commit(ctx context.Context) (err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -211,7 +212,7 @@ func (b *batch) Commit(ctx context.Context) (err error) {
 	if b.s.remote != nil {
 		return b.s.remote.keepAll(ctx, all)
 	}
-	for _, u := range all { // those that were added long ago have grown old
+	for _, u := range all { // blobs that were added long ago have grown old
 		if !b.s.isRecent(u.info.Changed) {
 			if err := b.renew(u); err != nil {
 				return err
@@ -259,7 +260,7 @@ func (b *batch) renew(u *upload) error {
 	return b.syncs.add(f)
 }
 
-// Discard ends the batch and removes what it has written. After Commit it does nothing.
+// Discard ends the batch and removes the files that it has written. After Commit it does nothing.
 func (b *batch) Discard() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -269,13 +270,13 @@ func (b *batch) Discard() error {
 	return b.end()
 }
 
-// end removes what Commit has not given a name, and frees everything.
+// end removes the files that Commit has not given a name, and frees everything.
 func (b *batch) end() error {
 	b.closed = true
 	err := b.syncs.end()
 	var left error
 	for _, u := range b.added {
-		left = first(left, u.discard()) // one of them is enough
+		left = first(left, u.discard()) // one error is enough
 	}
 	b.added = nil
 	b.free()

@@ -52,7 +52,7 @@ func mustCommit(t testing.TB, s *Dir, contents ...string) {
 	}
 }
 
-// contents are n different ones, of which each seventh is larger than what Add keeps in memory.
+// contents returns n different contents. Each seventh is larger than the limit up to which Add keeps a blob in memory.
 func contents(name string, n int) (all []string) {
 	for i := range n {
 		content := fmt.Sprint(name, " ", i)
@@ -64,7 +64,7 @@ func contents(name string, n int) (all []string) {
 	return all
 }
 
-// manyFiles is a number of blobs whose files are more than a batch keeps open.
+// manyFiles is a number of blobs with more files than a batch keeps open.
 const manyFiles = fewFiles/2 + 2
 
 // ways are the ways in which a batch makes its files durable.
@@ -74,7 +74,7 @@ func ways(t *testing.T, test func(t *testing.T, syncFS bool, n int)) {
 	t.Run("many syncs at once", func(t *testing.T) { test(t, false, manyFiles) })
 }
 
-// TestBatch: what is added is visible after Commit, and not before. There are only as many fsyncs as necessary.
+// TestBatch: added blobs are visible after Commit, and not before. There are only as many fsyncs as necessary.
 func TestBatch(t *testing.T) {
 	ways(t, func(t *testing.T, syncFS bool, n int) {
 		rec := &recorder{}
@@ -90,7 +90,8 @@ func TestBatch(t *testing.T) {
 				t.Errorf("before the commit %d are missing, Get returns %v, List has %v; %v", len(missing), getErr, infos, err)
 			}
 		}
-		// A reader looks at each sync. Missing would wait for Commit, which owns the addresses.
+		// The sync hook reads the store at each sync. It cannot call Missing, which would wait for Commit, because
+		// Commit owns the addresses.
 		realSync := s.h.Sync
 		s.h.Sync = func(f *os.File) error {
 			for _, content := range all {
@@ -135,7 +136,7 @@ func TestBatch(t *testing.T) {
 				}
 			}
 		}
-		opening := 2 + 2 // what OpenDir syncs: two files, two directories
+		opening := 2 + 2 // the syncs of OpenDir: two files, two directories
 		want := 2*n + 2  // each file; two directories
 		if n > fewFiles/2 && syncFS {
 			want = 2
@@ -154,7 +155,7 @@ func TestBatch(t *testing.T) {
 	})
 }
 
-// TestBatchFailedCalls makes each call of a batch fail. Then nothing of it is there, and what was there before stays.
+// TestBatchFailedCalls makes each call of a batch fail. A failed batch leaves no blob, and earlier blobs stay.
 func TestBatchFailedCalls(t *testing.T) {
 	testkit.OneByOne(t)
 	ways(t, func(t *testing.T, syncFS bool, n int) {
@@ -303,7 +304,7 @@ func TestBatchRefusals(t *testing.T) {
 	mustAdd(t, b, "third")
 	_, err = b.Add(t.Context(), strings.NewReader("fourth"), Ref{})
 	mustFail(t, err, ErrBatchFull)
-	mustAdd(t, b, wilson) // it has this one
+	mustAdd(t, b, wilson) // the batch has this blob
 	if err := b.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -354,8 +355,8 @@ func TestSlowBatch(t *testing.T) {
 	})
 }
 
-// TestBatchesAtOnce: batches and Puts of the same blobs, several Adds at once. Nothing blocks, and a batch that fails
-// takes no blob away that a Put has acknowledged.
+// TestBatchesAtOnce: batches and Puts of the same blobs run concurrently, with several Adds at a time. Nothing blocks,
+// and a failing batch removes no blob that a Put has acknowledged.
 func TestBatchesAtOnce(t *testing.T) {
 	for _, syncFS := range []bool{true, false} {
 		s := newStore(t, Options{})
@@ -423,7 +424,7 @@ func TestBatchesAtOnce(t *testing.T) {
 	}
 }
 
-// TestBatchPowerCuts cuts the power during batches. Each acknowledged batch is whole, and so is each blob that is there.
+// TestBatchPowerCuts cuts the power during batches. Each acknowledged batch is whole, and so is each stored blob.
 func TestBatchPowerCuts(t *testing.T) {
 	disk, mount := mountDisk(t)
 	seed := rand.Uint64()

@@ -17,7 +17,7 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
-// benchmarkBytes is the size of a blob in the benchmarks. DAYBOOK_BLOB_BENCH_MIB sets another one.
+// benchmarkBytes is the size of a blob in the benchmarks. DAYBOOK_BLOB_BENCH_MIB changes it.
 func benchmarkBytes(b *testing.B) int64 {
 	mib := int64(64)
 	if text := os.Getenv("DAYBOOK_BLOB_BENCH_MIB"); text != "" {
@@ -43,7 +43,7 @@ func BenchmarkPut(b *testing.B) {
 	b.ReportMetric(float64(syncs)/float64(b.N), "fsyncs/op")
 }
 
-// BenchmarkPutSmall puts blobs of 4 KiB, each with another content.
+// BenchmarkPutSmall puts blobs of 4 KiB with different contents.
 func BenchmarkPutSmall(b *testing.B) {
 	s := newStore(b, Options{})
 	content := make([]byte, 4096)
@@ -114,7 +114,7 @@ func BenchmarkUpload(b *testing.B) {
 	}
 }
 
-// BenchmarkBatch puts 10,000 blobs of 1 to 4 KiB in one batch; "again" are those that the store has.
+// BenchmarkBatch puts 10,000 blobs of 1 to 4 KiB in one batch; "again" are blobs that the store already has.
 func BenchmarkBatch(b *testing.B) {
 	s := newStore(b, Options{})
 	const blobs = 10_000

@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// clientStore is the Store of a client. What it does not have it reads from the shared store. It has no directory while
+// clientStore is the Store of a client. It reads blobs that it lacks from the shared store. It needs no directory while
 // it has no blobs.
 type clientStore struct {
 	of   *Clients
@@ -59,7 +59,7 @@ func (s *clientStore) Upload(ctx context.Context, id string) (Upload, error) {
 	return dir.Upload(ctx, id)
 }
 
-// either asks the store of the client, and the shared one if that returns ErrNotFound.
+// either calls ask with the client's store, and with the shared store if the first call returns ErrNotFound.
 func (s *clientStore) either(ask func(Store) error) error {
 	dir, release, err := s.of.use(s.name, false)
 	if err != nil {
@@ -74,7 +74,7 @@ func (s *clientStore) either(ask func(Store) error) error {
 	return ask(s.of.shared.asStore())
 }
 
-// Resolve looks a SHA-1 up, also among the shared blobs.
+// Resolve looks up a SHA-1, also among the shared blobs.
 func (s *clientStore) Resolve(ctx context.Context, ref Ref) (a Address, err error) {
 	err = s.either(func(dir Store) (err error) { a, err = dir.Resolve(ctx, ref); return err })
 	return a, err
@@ -95,13 +95,13 @@ func (s *clientStore) Stat(ctx context.Context, a Address) (info Info, err error
 	return info, err
 }
 
-// Missing returns which blobs are neither those of the client nor shared.
+// Missing returns the blobs that neither the client's store nor the shared store has.
 func (s *clientStore) Missing(ctx context.Context, all []Address) (missing []Address, err error) {
 	sizes, err := s.Sizes(ctx, all)
 	return without(all, sizes), err
 }
 
-// Sizes looks for the blobs among those of the client, and for the rest among the shared ones.
+// Sizes looks for the blobs in the client's store, and for the rest in the shared store.
 func (s *clientStore) Sizes(ctx context.Context, all []Address) (sizes []int64, err error) {
 	dir, release, err := s.of.use(s.name, false)
 	if err != nil {
@@ -156,7 +156,7 @@ func (s *clientStore) Delete(ctx context.Context, a Address) error {
 	return dir.Delete(ctx, a)
 }
 
-// Sweep sweeps the blobs of the client. If it has no more blobs, its directory is removed.
+// Sweep sweeps the blobs of the client. It removes the client's directory if no blobs remain.
 func (s *clientStore) Sweep(ctx context.Context, live func(Address) bool) (Swept, error) {
 	dir, release, err := s.of.use(s.name, false)
 	if dir == nil || err != nil {
@@ -186,7 +186,7 @@ func (s *clientStore) Used() int64 {
 	return of.dir.Used()
 }
 
-// Close does nothing: Clients is closed as a whole.
+// Close does nothing, because Clients is closed as a whole.
 func (s *clientStore) Close() error { return nil }
 
 func (s *clientStore) ownSHA1(ctx context.Context, x SHA1) (Address, error) {

@@ -14,23 +14,23 @@ import (
 )
 
 const (
-	// MaxClients is how many clients may have blobs of their own. Each takes six entries of the file system, and about
-	// 2 KB of memory once it is used. An empty one is removed by a sweep.
+	// MaxClients is the largest number of clients that have blobs. Each takes six entries of the file system, and about
+	// 2 KB of memory once it is used. A sweep removes an empty one.
 	MaxClients = 10_000
-	// maxClientName is as long as a name of a client can be elsewhere.
+	// maxClientName is the longest name that a client can have elsewhere.
 	maxClientName = 128
 
 	clientsDir = "clients"
 )
 
-// Clients are the stores of all clients in a directory: the shared one in the directory itself, and that of a client in
-// clients/NAME. Equal blobs of two clients are stored twice, so that nobody learns what others have. Its methods may be
-// called by many goroutines.
+// Clients are the stores of all clients in a directory: the shared store in the directory itself, and a client's store
+// in clients/NAME. Equal blobs of two clients are stored twice, so that no client learns which blobs other clients
+// have. Methods may be called by many goroutines.
 type Clients struct {
 	shared *Dir
 	dir    string
 	o      Options // of the store of each client
-	bucket Bucket  // nil: the blobs are in the directory, and otherwise only uploads
+	bucket Bucket  // nil: the blobs are in the directory; otherwise it has only uploads
 	all    tally
 	max    int // MaxClients; tests set less
 
@@ -40,25 +40,25 @@ type Clients struct {
 
 var _ Stores = (*Clients)(nil)
 
-// client is a client that has a directory, or gets one at this moment.
+// client is a client that has a directory, or is just getting one.
 type client struct {
 	name string
 
 	mu     sync.RWMutex // guards the fields below. Each call of a method of dir holds it for reading
 	dir    *Dir         // nil: it is not open
 	closed int64        // bytes that count while it is not open
-	there  int64        // how many of these are in the bucket
+	there  int64        // the part of these bytes that is in the bucket
 	onDisk bool         // it has a directory, or blobs in the bucket
-	gone   bool         // it is not in Clients any more
+	gone   bool         // it was removed from Clients
 }
 
-// OpenClients opens the stores in a directory, as OpenDir does. Of all clients it reads only how many bytes they have.
-// The store of each is opened when it is used.
+// OpenClients opens the stores in a directory, as OpenDir does. At first it reads only the number of bytes of each
+// client. It opens a client's store when the store is first used.
 func OpenClients(dir string, o Options) (*Clients, error) {
 	return openClients(dir, o, nil, nil)
 }
 
-// OpenBucket opens the stores in a bucket. The directory gets their uploads. Close closes the bucket, and so does a
+// OpenBucket opens the stores in a bucket. The directory receives their uploads. Close closes the bucket, and so does a
 // failed OpenBucket.
 func OpenBucket(ctx context.Context, dir string, bucket Bucket, o Options) (*Clients, error) {
 	usage, err := bucket.Usage(ctx)
@@ -78,7 +78,7 @@ func openClients(dir string, o Options, bucket Bucket, usage map[string]int64) (
 	}
 	c := &Clients{o: o, bucket: bucket, max: MaxClients, clients: map[string]*client{}, all: tally{quota: o.QuotaBytes}}
 	c.o.QuotaBytes = o.ClientBytes
-	o.QuotaBytes = 0 // only that of all together
+	o.QuotaBytes = 0 // only the quota of all together
 	if bucket != nil {
 		o.remote, o.remoteBytes = bucket.Remote(""), usage[""]
 	}
@@ -99,7 +99,7 @@ func openClients(dir string, o Options, bucket Bucket, usage map[string]int64) (
 	}
 	err = names(c.dir, func(name string) error {
 		if checkClient(name) != nil {
-			return nil // not ours
+			return nil // another program's file
 		}
 		bytes, err := usedIn(filepath.Join(c.dir, name))
 		c.all.used += bytes
@@ -111,7 +111,7 @@ func openClients(dir string, o Options, bucket Bucket, usage map[string]int64) (
 	}
 	for name, bytes := range usage {
 		if checkClient(name) != nil {
-			continue // not ours, or the shared ones
+			continue // another program's objects, or the shared ones
 		}
 		of := c.clients[name]
 		if of == nil {
@@ -146,7 +146,7 @@ func usedIn(dir string) (bytes int64, err error) {
 	return bytes, nil
 }
 
-// checkClient returns ErrClient unless the name is that of a client of jobs. Such a name is a single segment of a path.
+// checkClient returns ErrClient unless jobs can have a client of this name. Such a name is a single segment of a path.
 func checkClient(name string) error {
 	ok := name != "" && len(name) <= maxClientName && name != "." && name != ".."
 	for _, b := range []byte(name) {
@@ -158,9 +158,9 @@ func checkClient(name string) error {
 	return fmt.Errorf("%w: it must have 1 to %d of letters, digits and . _ : - (and neither . nor .. alone)", ErrClient, maxClientName)
 }
 
-// Store returns the blobs of a client, or with "" those that all clients share. It returns ErrClient for what is not a
-// name. A client that has no blobs needs no directory; its first Put makes it, and returns ErrClients if there are
-// MaxClients.
+// Store returns the blobs of a client, or with "" the blobs that all clients share. It returns ErrClient if the name is
+// not valid. A client without blobs needs no directory; its first Put makes it, and returns ErrClients if there are
+// already MaxClients.
 func (c *Clients) Store(client string) (Store, error) {
 	if client == "" {
 		return c.shared.asStore(), nil
@@ -181,7 +181,7 @@ func (c *Clients) names() []string {
 	return slices.Sorted(maps.Keys(c.clients))
 }
 
-// All returns all stores: the shared one, and those of all Names.
+// All returns all stores: the shared store, and the stores of all Names.
 func (c *Clients) All() ([]Store, error) {
 	all := []Store{c.shared.asStore()}
 	for _, name := range c.names() {
@@ -198,11 +198,11 @@ func (c *Clients) Close() error {
 	if c.bucket != nil {
 		return errors.Join(c.bucket.Close(), c.shared.Close())
 	}
-	return c.shared.Close() // the others have no open files
+	return c.shared.Close() // the clients' stores have no open files
 }
 
-// use returns the store of a client, which the caller must release. If the client has none, use makes one, or returns
-// nil if that is not to be done.
+// use returns the store of a client, which the caller must release. If the client has none, use makes one if make is
+// true, and otherwise returns nil.
 func (c *Clients) use(name string, make bool) (_ Store, release func(), err error) {
 	for {
 		c.mu.Lock()
@@ -261,7 +261,8 @@ func (c *Clients) forget(of *client) {
 	delete(c.clients, of.name)
 }
 
-// removeEmpty removes the directory of a client if it is empty and nobody uses it, and if a bucket has nothing of it.
+// removeEmpty removes the directory of a client if the directory is empty and not in use, and the bucket, if there is
+// one, has no objects of the client.
 func (c *Clients) removeEmpty(ctx context.Context, name string) error {
 	c.mu.Lock()
 	of := c.clients[name]
@@ -290,7 +291,7 @@ func (c *Clients) removeEmpty(ctx context.Context, name string) error {
 		if err != nil && i == 0 {
 			return ignoreNotEmpty(err)
 		}
-		of.dir = nil // the next use makes again what is missing
+		of.dir = nil // the next use makes the missing parts again
 		if err != nil {
 			return ignoreNotEmpty(err)
 		}

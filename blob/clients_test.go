@@ -63,7 +63,7 @@ func mustPutIn(t testing.TB, s Store, content string) Info {
 	return info
 }
 
-// sees reports whether a store finds a blob, by all ways to ask.
+// sees reports whether a store finds a blob. It tries every method that can find one.
 func sees(t testing.TB, s Store, content string) bool {
 	t.Helper()
 	a := addressOf(content)
@@ -89,7 +89,7 @@ func sees(t testing.TB, s Store, content string) bool {
 	return statErr == nil
 }
 
-// TestClients: a client sees its own blobs and the shared ones, and changes only its own.
+// TestClients: a client sees its blobs and the shared ones, and changes only its blobs.
 func TestClients(t *testing.T) {
 	c := newClients(t, Options{})
 	shared, ann, bob := mustStore(t, c, ""), mustStore(t, c, "ann"), mustStore(t, c, "bob")
@@ -143,7 +143,7 @@ func TestClients(t *testing.T) {
 	}
 	check()
 
-	// Batches and uploads are those of the client, too.
+	// Batches and uploads belong to the client, too.
 	b, err := ann.NewBatch(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -176,7 +176,7 @@ func TestClients(t *testing.T) {
 		t.Error(err)
 	}
 
-	// Bytes of an upload that nobody has acknowledged count until its store is open.
+	// Unacknowledged bytes of an upload count until its store is open.
 	if u, err = ann.NewUpload(t.Context(), 100, Ref{}); err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func TestClients(t *testing.T) {
 		t.Errorf("%d bytes are used, want %d", c.Used(), used)
 	}
 
-	// A damaged blob of the client is an error, though there is a shared one.
+	// A damaged blob of the client is an error, even if the shared store has the blob.
 	mustPutIn(t, mustStore(t, c, ""), wilson)
 	path := filepath.Join(c.dir, "ann", "blobs", "sha256", addressOf(wilson).String()[7:])
 	if err := os.WriteFile(path, make([]byte, len(wilson)), 0o600); err != nil {
@@ -214,7 +214,7 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// TestClientNames: names are exactly those that jobs allow. No other can reach a directory.
+// TestClientNames: names are exactly those that jobs allow. Other names cannot reach a directory.
 func TestClientNames(t *testing.T) {
 	c := newClients(t, Options{})
 	names := []string{"a", ".", "..", "...", ".a", "a/b", "../x", "a\x00b", "a b", "ä", "-", "_", "a:b", "\n", strings.Repeat("n", 128), strings.Repeat("n", 129), "clients"}
@@ -237,8 +237,8 @@ func TestClientNames(t *testing.T) {
 	}
 }
 
-// TestClientDirectories: only what stores something makes a directory, there are at most so many, and an empty one is
-// removed by a sweep, unless it is in use.
+// TestClientDirectories: only a call that stores something makes a directory, the number of directories is bounded, and
+// a sweep removes an empty one unless it is in use.
 func TestClientDirectories(t *testing.T) {
 	clock := &clock{time.Unix(1_700_000_000, 0)}
 	o := Options{Hooks: Hooks{Now: clock.now}}
@@ -311,7 +311,7 @@ func TestClientDirectories(t *testing.T) {
 	if err := u.Remove(t.Context()); err != nil {
 		t.Error(err)
 	}
-	mustPutIn(t, bob, "") // has no bytes, but is a blob
+	mustPutIn(t, bob, "") // an empty blob is a blob, too
 	sweep()
 	mustHave("ann", "bob")
 	if err := bob.Delete(t.Context(), addressOf("")); err != nil {
@@ -336,7 +336,7 @@ func TestClientDirectories(t *testing.T) {
 	}
 }
 
-// TestClientQuotas: the quota of each client, and that of all together, also for clients that are not open.
+// TestClientQuotas: the quota of each client and the quota of all clients hold, even for clients that are not open.
 func TestClientQuotas(t *testing.T) {
 	o := Options{QuotaBytes: 25, ClientBytes: 10}
 	c := newClients(t, o)
@@ -382,7 +382,7 @@ func TestClientQuotas(t *testing.T) {
 	mustFail(t, put("ann", 1), ErrQuota)
 }
 
-// TestClientsAtOnce: clients put and delete blobs while sweeps remove the directories of those that have none.
+// TestClientsAtOnce: clients put and delete blobs while sweeps remove the directories of clients without blobs.
 func TestClientsAtOnce(t *testing.T) {
 	c := newClients(t, Options{})
 	seed := rand.Uint64()

@@ -12,41 +12,41 @@ import (
 )
 
 const (
-	// maxCandidates bounds the memory of a collection to about 50 MB. If there are more old blobs, it reads everything
-	// several times.
+	// maxCandidates bounds the memory of a collection to about 50 MB. If there are more old blobs, the collection reads
+	// everything several times.
 	maxCandidates = 500_000
-	// maxLooked is how many SHA-1 digests a collection remembers, so that it looks each up once. Git commits have SHA-1
-	// digests, so payloads may have many that are of no blob.
+	// maxLooked is the number of SHA-1 digests that a collection remembers, so that it looks each up once. Git commits
+	// have SHA-1 digests, so payloads may have many that belong to no blob.
 	maxLooked = 100_000
-	// maxEntries is how many entries of SHA-1 tables a collection has in memory, which are 40 MB. In the stores that are
-	// then left it reads the entry of each digest that it finds.
+	// maxEntries is the number of entries of SHA-1 tables that a collection keeps in memory. They take 40 MB. For the
+	// remaining stores the collection reads the entry of each digest that it finds.
 	maxEntries = 2_000_000
-	// restEvery is how many bytes a collection reads before it rests as long as it has worked, so that it takes at most
-	// half of a processor.
+	// restEvery is the number of bytes that a collection reads before it rests. It rests as long as it has worked, so
+	// that it takes at most half of a processor.
 	restEvery = 1 << 20
 )
 
-// Collector removes blobs that nothing names. It marks the old blobs that Scan finds, and sweeps the others.
+// Collector removes blobs that no text refers to. It marks the old blobs that Scan finds, and sweeps the rest.
 type Collector struct {
-	// Stores are those of all clients. They are of this package.
+	// Stores returns the stores of all clients. They must be stores of this package.
 	Stores func() ([]Store, error)
-	// Scan calls visit with all texts that may name a blob. If it fails, nothing is removed.
+	// Scan calls visit with all texts that may name a blob. If it fails, the collection removes nothing.
 	Scan func(ctx context.Context, visit func(text []byte) error) error
 
 	most       int                // candidates; 0 means maxCandidates
-	candidates []map[Address]bool // of each store: old blobs; true if something names it
+	candidates []map[Address]bool // of each store: old blobs; true if a text names it
 	looked     map[SHA1]bool
-	tables     []ownTable // of each store; nil: nobody has asked for a SHA-1 yet
+	tables     []ownTable // of each store; nil: no text had a SHA-1 yet
 	stores     []Store
 	unrested   int
 	since      time.Time
 }
 
-// Collect removes the blobs that are older than Options.Grace and that nothing names. It is called by one goroutine at
-// a time.
+// Collect removes the blobs that are older than Options.Grace and that no text names. One goroutine at a time may call
+// it.
 //
-// A producer has put a blob, or asked Missing for it, before it creates a job that names it. So what is created while
-// Collect runs names only young blobs, and Collect looks at the age again before it removes a blob.
+// A producer has put a blob, or called Missing with it, before it creates a job that names the blob. So a job that is
+// created during Collect names only young blobs, and Collect checks the age again before it removes a blob.
 func (c *Collector) Collect(ctx context.Context) (Swept, error) {
 	defer func() { c.candidates, c.looked, c.stores, c.tables = nil, nil, nil, nil }()
 	var all Swept
@@ -60,7 +60,7 @@ func (c *Collector) Collect(ctx context.Context) (Swept, error) {
 	return all, nil
 }
 
-// collect collects one of so many parts of the blobs. Of the first part it finds out how many parts there must be.
+// collect collects one part of the blobs. With the first part it finds out how many parts are needed.
 func (c *Collector) collect(ctx context.Context, part int, parts *int) (swept Swept, err error) {
 	if c.stores, err = c.Stores(); err != nil {
 		return swept, err
@@ -94,7 +94,7 @@ func (c *Collector) collect(ctx context.Context, part int, parts *int) (swept Sw
 	return removed, err
 }
 
-// gather makes the old blobs of a part candidates. It returns how many old blobs there are in all parts, and removes no
+// gather makes the old blobs of a part candidates. It returns the number of old blobs in all parts, and removes no
 // blob.
 func (c *Collector) gather(ctx context.Context, part, parts int) (old int, swept Swept, err error) {
 	c.candidates = make([]map[Address]bool, len(c.stores))
@@ -124,7 +124,7 @@ func (c *Collector) sweep(ctx context.Context, live func(store int, a Address) b
 	return all, nil
 }
 
-// mark notes that something names a blob.
+// mark records that a text names a blob.
 func (c *Collector) mark(ctx context.Context, ref Ref) error {
 	if ref.SHA256 != nil {
 		c.name(*ref.SHA256)
@@ -147,30 +147,31 @@ func (c *Collector) mark(ctx context.Context, ref Ref) error {
 		switch {
 		case err == nil:
 			c.name(a)
-		case !errors.Is(err, ErrNotFound): // also of a damaged entry, since nobody knows which blob it has named
+		case !errors.Is(err, ErrNotFound): // also for a damaged entry, since nobody knows which blob it named
 			return err
 		}
 	}
 	return nil
 }
 
-// ownTable is the SHA-1 table of a store, without that of the shared store.
+// ownTable is the SHA-1 table of one store, without the shared store's table.
 type ownTable struct {
 	of     tableStore
-	listed bool   // names has all
+	listed bool   // names has all entries
 	names  []SHA1 // in order
 }
 
-// tableStore is a Store of this package. A collection looks into each table by itself.
+// tableStore is a Store of this package. A collection looks into each table separately.
 type tableStore interface {
 	// ownSHA1 returns the entry of the store's own table, or ErrNotFound.
 	ownSHA1(ctx context.Context, x SHA1) (Address, error)
-	// ownSHA1s calls visit with the names of all entries, in order, if to ask for an entry is a request to another place.
+	// ownSHA1s calls visit with the names of all entries, in order, if reading an entry takes a request to another
+	// place.
 	ownSHA1s(ctx context.Context, visit func(SHA1) error) (listed bool, err error)
 }
 
-// readTables lists the tables of stores in another place: most digests in texts are of no blob, and each would cost a
-// request. An entry that is written later is that of a young blob.
+// readTables lists the tables of remote stores. Most digests in texts belong to no blob, and looking up each would cost
+// a request. Entries that are written later belong to young blobs.
 func (c *Collector) readTables(ctx context.Context) error {
 	c.tables = make([]ownTable, len(c.stores))
 	left := maxEntries
@@ -207,7 +208,7 @@ func (t *ownTable) find(ctx context.Context, x SHA1) (Address, error) {
 	return t.of.ownSHA1(ctx, x)
 }
 
-// name notes that something names the blob of an address, in all stores.
+// name records that a text names the blob of an address, in all stores.
 func (c *Collector) name(a Address) {
 	for _, of := range c.candidates {
 		if _, candidate := of[a]; candidate {

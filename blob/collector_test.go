@@ -72,13 +72,13 @@ func TestCollect(t *testing.T) {
 	c.Scan = func(context.Context, func([]byte) error) error { return failed }
 	_, err := c.Collect(t.Context())
 	mustFail(t, err, failed)
-	mustRead(t, c.s, "by address") // what may name it could not be read
+	mustRead(t, c.s, "by address") // a text that may name it could not be read
 	_, err = c.Collect(canceled())
 	mustFail(t, err, context.Canceled)
 }
 
-// TestCollectModel compares collections, of several parts, with a model: which blobs are old, and which are named. Texts
-// and blobs change while a collection reads.
+// TestCollectModel compares collections, of several parts, with a model of old blobs and named blobs. Texts and blobs
+// change while a collection reads.
 func TestCollectModel(t *testing.T) {
 	testkit.OneByOne(t)
 	seed := rand.Uint64()
@@ -146,7 +146,7 @@ func TestCollectModel(t *testing.T) {
 	}
 }
 
-// TestCollectByStore: a blob that is old in one store is not removed from another one, in which it is young.
+// TestCollectByStore: a blob that is old in one store is not removed from another store in which it is young.
 func TestCollectByStore(t *testing.T) {
 	c := newCollection(t)
 	other := newStore(t, Options{Hooks: Hooks{Now: c.clock.now}})
@@ -158,7 +158,7 @@ func TestCollectByStore(t *testing.T) {
 	scan := c.Scan
 	c.Scan = func(ctx context.Context, visit func([]byte) error) error {
 		err := scan(ctx, visit)
-		c.clock.at = c.clock.at.Add(defaultGrace) // the scan takes long, and a job names the blob of the other store meanwhile
+		c.clock.at = c.clock.at.Add(defaultGrace) // the scan takes long, and during it a job names the blob of the other store
 		return err
 	}
 	if swept := c.mustCollect(t); swept.Blobs != 1 {
@@ -167,7 +167,7 @@ func TestCollectByStore(t *testing.T) {
 	mustRead(t, other, "twice")
 }
 
-// TestCollectDamagedSHA1: while nobody can know which blob a SHA-1 names, nothing is removed.
+// TestCollectDamagedSHA1: while a SHA-1 may name an unknown blob, the collection removes nothing.
 func TestCollectDamagedSHA1(t *testing.T) {
 	c := newCollection(t)
 	x := mustPut(t, c.s, "named").SHA1

@@ -24,7 +24,7 @@ func TestDamage(t *testing.T) {
 	for _, size := range []int{1, 1000, bufferBytes, 2*bufferBytes + 7} {
 		content := random(1, size)
 		info := mustPut(t, s, content)
-		mustRead(t, s, content) // it is in the list of those that were verified
+		mustRead(t, s, content) // it is in the list of verified blobs
 		path := s.path(info.Address)
 		flip := func(at int) func() error {
 			return func() error {
@@ -59,7 +59,7 @@ func TestDamage(t *testing.T) {
 				t.Errorf("%d bytes, %s: it did not exist", size, name)
 			}
 			mustRead(t, s, content)
-			// A store that was running does not know how much it has lost; the next one does.
+			// A running store does not notice the lost bytes; the next one counts again.
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -82,7 +82,7 @@ func TestDamageWhileOpen(t *testing.T) {
 	if _, err := b.ReadAt(p, 2); err != nil || string(p) != "LSO" {
 		t.Fatal(string(p), err)
 	}
-	// The size changes, since two changes within a tick of the file system's clock have the same time.
+	// The size changes, because two changes within a tick of the file system's clock have the same time.
 	if err := os.WriteFile(s.path(info.Address), []byte("Wilson?!"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -117,8 +117,8 @@ func canceled() context.Context {
 	return ctx
 }
 
-// TestHTTP: a server that follows doc.go. The client of a damaged blob gets an error, whether it asks for all of it or
-// for a range that is intact.
+// TestHTTP: a server that follows doc.go. The client of a damaged blob gets an error, whether it requests the whole
+// blob or an intact range.
 func TestHTTP(t *testing.T) {
 	s := newStore(t, Options{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -9,11 +9,11 @@ import (
 	"os"
 )
 
-// The table of SHA-1 digests is a directory. The file sha1/<40 hex> has the line `sha256:<64 hex>`. It is written like a
-// blob, to another name first, so that no power cut leaves a part of it.
+// The table of SHA-1 digests is a directory. The file sha1/<40 hex> has the line `sha256:<64 hex>`. It is first written
+// under another name, like a blob, so a power cut leaves no partial entry.
 
-// Resolve returns the address that ref names. It returns ErrNotFound if ref is a SHA-1 and no blob with it was put, or
-// if ref is zero. It does not look for the blob itself.
+// Resolve returns the address that ref names. It returns ErrNotFound if ref is zero, or is a SHA-1 with which no blob
+// was put. It does not check that the blob itself is stored.
 func (s *Dir) Resolve(ctx context.Context, ref Ref) (Address, error) {
 	switch {
 	case ref.SHA256 != nil:
@@ -32,7 +32,7 @@ func (s *Dir) Resolve(ctx context.Context, ref Ref) (Address, error) {
 // ownSHA1 reads an entry of the table for a collection, which has no files open.
 func (s *Dir) ownSHA1(_ context.Context, x SHA1) (Address, error) { return s.lookup(x) }
 
-// ownSHA1s lists nothing: to look for a file costs little.
+// ownSHA1s lists nothing, because looking up a file costs little.
 func (s *Dir) ownSHA1s(context.Context, func(SHA1) error) (listed bool, err error) { return false, nil }
 
 // lookup reads an entry of the table.
@@ -49,7 +49,7 @@ func (s *Dir) lookup(x SHA1) (a Address, err error) {
 		return a, &DamagedError{path, "it is not a regular file"}
 	}
 	f, err := open(path)
-	if errors.Is(err, fs.ErrNotExist) { // a sweep has removed it just now
+	if errors.Is(err, fs.ErrNotExist) { // a sweep has just removed it
 		return a, fmt.Errorf("%w: SHA-1 %s", ErrNotFound, x)
 	}
 	if err != nil {
@@ -67,8 +67,8 @@ func (s *Dir) lookup(x SHA1) (a Address, err error) {
 	return a, &DamagedError{path, "it is not one line with an address"}
 }
 
-// keepsSHA1 reports whether the table needs no new entry: it has this one, or one for another blob that exists. Of two
-// contents with the same SHA-1, the first keeps it.
+// keepsSHA1 reports whether the table needs no new entry, because it has this entry, or an entry for another blob that
+// exists. If two contents have the same SHA-1, the first keeps it.
 func (s *Dir) keepsSHA1(x SHA1, a Address) (bool, error) {
 	old, err := s.lookup(x)
 	if err != nil {
@@ -99,7 +99,7 @@ func (s *Dir) dropSHA1(x SHA1) (dropped bool, err error) {
 	return true, s.h.Remove(s.sha1Path(x))
 }
 
-// ignoreDamage returns nil for entries that are gone or damaged: the next Put of the content replaces the latter.
+// ignoreDamage returns nil for entries that are gone or damaged: the next Put of the content replaces a damaged one.
 func ignoreDamage(err error) error {
 	var damaged *DamagedError
 	if errors.Is(err, ErrNotFound) || errors.As(err, &damaged) {

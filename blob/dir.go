@@ -18,12 +18,13 @@ const (
 	// MaxBlobBytes is the default of Options.MaxBytes.
 	MaxBlobBytes = 64 << 30
 	// maxReserve and reserveShare are the default of Options.ReserveBytes. It is more than the 512 MiB that the engine
-	// keeps free, so that uploads are refused before jobs are.
+	// keeps free, so that the server refuses uploads before it refuses jobs.
 	maxReserve, reserveShare = 1 << 30, 4
-	// defaultGrace is how long a blob that no job names is kept: a producer puts its blobs first and its jobs later.
+	// defaultGrace is the time for which a store keeps a blob that no job names: a producer puts its blobs first and
+	// creates its jobs later.
 	defaultGrace = 24 * time.Hour
-	// renewShare is the part of the grace after which Missing renews the age of a blob. So a list that is asked for
-	// again and again costs no fsyncs, and its blobs have at least 23 of 24 hours left.
+	// renewShare is the part of the grace after which Missing renews the age of a blob. So a repeated request for the
+	// same list costs no fsyncs, and its blobs have at least 23 of 24 hours left.
 	renewShare = 24
 	// MaxList is the largest limit of List.
 	MaxList = 10_000
@@ -36,14 +37,14 @@ const (
 type Options struct {
 	MaxBytes     int64         // of one blob; 0: MaxBlobBytes
 	QuotaBytes   int64         // of all blobs and uploads together; 0: no quota
-	ClientBytes  int64         // of those of each client; 0: as QuotaBytes. For OpenClients
+	ClientBytes  int64         // of the blobs and uploads of each client; 0: as QuotaBytes. For OpenClients
 	ReserveBytes int64         // that stay free on the disk; 0: 1 GiB, and at most a quarter of the disk
-	Grace        time.Duration // how long Sweep keeps a blob that nothing names; 0: 24 h
-	MaxFiles     int           // that are open at once for blobs; 0: 512; at least MinFiles
+	Grace        time.Duration // time for which Sweep keeps an unnamed blob; 0: 24 h
+	MaxFiles     int           // files that are open at a time for blobs; 0: 512; at least MinFiles
 	Hooks        Hooks
 
-	remote      Remote // nil: the directory keeps the blobs
-	remoteBytes int64  // of the blobs there
+	remote      Remote // nil: the blobs are in the directory
+	remoteBytes int64  // of the blobs in the remote
 }
 
 // Validate refuses values that make no sense.
@@ -76,19 +77,19 @@ type Dir struct {
 	maxBatch, maxUploads int
 	checkpointEvery      int64
 
-	verified *verified  // that of all clients, in a directory of Clients
-	files    *openFiles // the same
+	verified *verified  // shared by all clients, in a directory of Clients
+	files    *openFiles // likewise
 
 	mu   sync.Mutex // guards the fields below
-	used int64      // bytes of the blobs and of the uploads under way. Only count changes it. Invariant: at most the quota, unless that was lowered
+	used int64      // bytes of the blobs and of unfinished uploads. Only count changes it. Invariant: at most the quota, unless that was lowered
 	busy map[any]chan struct{}
-	// unsynced are blobs whose file is there, but not yet durable. For all reads they are absent. A Put whose last
-	// fsync failed leaves its blob here if it cannot remove the file.
+	// unsynced are blobs whose file exists, but is not durable yet. For all reads they are absent. If the last fsync of
+	// a Put fails and the file cannot be removed, the blob stays here.
 	unsynced map[Address]bool
-	// unsyncedAge are blobs that were renewed, and whose new age may not be durable. There is at most one for each blob.
+	// unsyncedAge are renewed blobs whose new age may not be durable. There is at most one entry for each blob.
 	unsyncedAge map[Address]bool
 	resumables  map[string]*resumable
-	batches     int // that have not ended
+	batches     int // unfinished batches
 }
 
 func (s *Dir) blobs() string          { return filepath.Join(s.dir, "blobs", "sha256") }
@@ -97,7 +98,7 @@ func (s *Dir) sha1s() string          { return filepath.Join(s.dir, "sha1") }
 func (s *Dir) sha1Path(x SHA1) string { return filepath.Join(s.sha1s(), x.String()) }
 func (s *Dir) uploads() string        { return filepath.Join(s.dir, "uploads") }
 
-// asStore returns the Store of which the directory is a part.
+// asStore returns the Store that the directory belongs to.
 func (s *Dir) asStore() Store {
 	if s.remote != nil {
 		return s.remote
@@ -105,7 +106,7 @@ func (s *Dir) asStore() Store {
 	return s
 }
 
-// Used returns the bytes of all blobs and of the uploads under way.
+// Used returns the bytes of all blobs and of unfinished uploads.
 func (s *Dir) Used() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,9 +119,9 @@ func (s *Dir) isUnsynced(a Address) bool {
 	return s.unsynced[a]
 }
 
-// own waits until no other goroutine owns the key, an Address or a SHA1, and returns a function that gives it up.
-// Whoever changes what is stored under a digest owns it. The order is: Addresses before SHA1s, and several of one kind
-// in ascending order.
+// own waits until no other goroutine owns the key, an Address or a SHA1, and returns a function that gives it up. A
+// goroutine that changes anything under a digest must own the digest. The order is: Addresses before SHA1s, and several
+// of one kind in ascending order.
 func (s *Dir) own(key any) (release func()) {
 	for {
 		s.mu.Lock()
@@ -135,7 +136,7 @@ func (s *Dir) own(key any) (release func()) {
 	return s.take(key)
 }
 
-// take makes the caller the owner of a key that is free. The caller holds the mutex.
+// take makes the caller the owner of a free key. The caller holds the mutex.
 func (s *Dir) take(key any) (release func()) {
 	done := make(chan struct{})
 	s.busy[key] = done
@@ -147,8 +148,8 @@ func (s *Dir) take(key any) (release func()) {
 	}
 }
 
-// stat returns what is stored at an address, and whether it is a blob that reads may see. The file is looked at before
-// the mark, since a Put sets the mark before it makes the file visible.
+// stat returns the file at an address, and whether it is a blob that reads may see. It reads the file before the mark
+// in unsynced, because a Put sets the mark before it makes the file visible.
 func (s *Dir) stat(a Address) (info fs.FileInfo, there bool, err error) {
 	info, err = os.Lstat(s.path(a))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -178,7 +179,7 @@ func infoOf(a Address, info fs.FileInfo) Info {
 	return Info{Address: a, Size: info.Size(), Changed: info.ModTime()}
 }
 
-// Delete removes a blob at once, whatever names it. It returns ErrNotFound if there is none.
+// Delete removes a blob at once, even if a job names it. It returns ErrNotFound if the blob is not stored.
 func (s *Dir) Delete(_ context.Context, a Address) error {
 	defer s.own(a)()
 	info, there, err := s.stat(a)
@@ -194,8 +195,8 @@ func (s *Dir) Delete(_ context.Context, a Address) error {
 	return s.syncPath(s.blobs())
 }
 
-// remove removes a blob's file. The caller owns the address. The name may come back after a power cut, which does no
-// harm. The SHA-1 entry stays until the next sweep, and leads nowhere.
+// remove removes a blob's file. The caller owns the address. The name may reappear after a power cut, which does no
+// harm. The SHA-1 entry stays until the next sweep, without a blob.
 func (s *Dir) remove(a Address, size int64) error {
 	if err := s.h.Remove(s.path(a)); err != nil {
 		return fmt.Errorf("remove blob: %w", err)
@@ -208,14 +209,14 @@ func (s *Dir) remove(a Address, size int64) error {
 	return nil
 }
 
-// List returns up to limit blobs in the order of their addresses, those after a given one, or from the first if it is
-// nil. It reads all names of the directory each time.
+// List returns up to limit blobs in the order of their addresses. It begins after a given address, or with the first
+// blob if that is nil. It reads all names of the directory each time.
 func (s *Dir) List(ctx context.Context, after *Address, limit int) ([]Info, error) {
 	if err := checkList(limit); err != nil {
 		return nil, err
 	}
 	var found []Address
-	first := func() { // keeps only those that can be in the answer
+	first := func() { // keeps only blobs that can be in the answer
 		slices.SortFunc(found, func(a, b Address) int { return slices.Compare(a[:], b[:]) })
 		found = found[:min(len(found), limit)]
 	}
@@ -250,8 +251,8 @@ func checkList(limit int) error {
 	return nil
 }
 
-// names calls visit with the names in a directory, in no order. Names that are added or removed meanwhile may be left
-// out.
+// names calls visit with the names in a directory, in no order. It may leave out names that are added or removed during
+// the call.
 func names(dir string, visit func(name string) error) (err error) {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -277,7 +278,7 @@ func names(dir string, visit func(name string) error) (err error) {
 // open opens a file of the store for reading. It follows no symbolic link.
 func open(path string) (*os.File, error) { return os.OpenFile(path, os.O_RDONLY|noFollow, 0) }
 
-// syncPath makes a file durable; for a directory, the names in it.
+// syncPath makes a file durable, or the names in a directory.
 func (s *Dir) syncPath(path string) error {
 	f, err := open(path)
 	if err != nil {
@@ -286,8 +287,9 @@ func (s *Dir) syncPath(path string) error {
 	return errors.Join(s.h.Sync(f), f.Close())
 }
 
-// writeFile stores a small file durably, in place of what has the name. The directory is opened before the rename, so
-// that its fsync reports every error since then: the kernel reports an error once to each open file.
+// writeFile stores a small file durably, and replaces a file of the same name. It opens the directory before the
+// rename, so that the directory's fsync reports every error since then: the kernel reports an error once to each open
+// file.
 func (s *Dir) writeFile(path string, content string) (err error) {
 	dir, err := open(filepath.Dir(path))
 	if err != nil {
@@ -308,7 +310,7 @@ func (s *Dir) writeFile(path string, content string) (err error) {
 	return s.h.Sync(dir)
 }
 
-// writeTemp writes a small file in the directory of uploads. It is open and not durable.
+// writeTemp writes a small file in the directory of uploads. The returned file is open and not durable.
 func (s *Dir) writeTemp(content string) (*os.File, error) {
 	f, err := os.CreateTemp(s.uploads(), tempPrefix+"*")
 	if err != nil {

@@ -50,7 +50,7 @@ func TestPutAndGet(t *testing.T) {
 	mustAddUp(t, s)
 }
 
-// TestLayout: OCI tools accept the directory, only the owner reads it, and what others have put there stays.
+// TestLayout: OCI tools accept the directory, only the owner can read it, and files of other programs stay.
 func TestLayout(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "blobs")
 	s := mustOpen(t, dir, Options{})
@@ -136,7 +136,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestLimits: each limit, and one past it. Nothing of a refused upload stays, and the next one is taken.
+// TestLimits: each limit, and one past it. A refused upload leaves nothing, and the next upload is accepted.
 func TestLimits(t *testing.T) {
 	s := newStore(t, Options{MaxBytes: 10})
 	mustPut(t, s, "0123456789")
@@ -193,7 +193,7 @@ func TestQuota(t *testing.T) {
 	}
 	mustPut(t, s, "0123456780")
 
-	// The blob that a Put is to replace is deleted while it arrives.
+	// The blob that a Put is to replace is deleted while the new content arrives.
 	b := addressOf("abcdefghij")
 	deletes := readerFunc(func(p []byte) (int, error) {
 		if err := s.Delete(t.Context(), b); err == nil {
@@ -322,7 +322,7 @@ func TestReadOnlyDisk(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		s = mustOpen(t, dir, Options{}) // reads go on after a restart, too
+		s = mustOpen(t, dir, Options{}) // reads work after a restart, too
 	}
 	s.Close()
 }

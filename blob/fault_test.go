@@ -14,7 +14,7 @@ import (
 
 var errInjected = errors.New("injected")
 
-// recorder observes the calls of a store, and makes the failAt-th of them fail. The first has the number 1.
+// recorder observes the calls of a store, and makes call number failAt fail. The first call is number 1.
 type recorder struct {
 	mu     sync.Mutex // guards the fields below
 	calls  []string
@@ -70,7 +70,7 @@ func (r *recorder) hooks() Hooks {
 	}
 }
 
-// TestOrder: the calls of a Put, all of which are before its acknowledgement.
+// TestOrder: all calls of a Put happen before its acknowledgement, in this order.
 func TestOrder(t *testing.T) {
 	rec := &recorder{}
 	dir := filepath.Join(t.TempDir(), "blobs")
@@ -124,8 +124,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestFailedCalls makes each call of a Put fail, and checks that the Put fails, that nothing of it can be seen, that a
-// blob that was there before stays, and that the next Put succeeds.
+// TestFailedCalls makes each call of a Put fail. The Put fails and leaves nothing that reads can see, an older blob
+// stays, and the next Put succeeds.
 func TestFailedCalls(t *testing.T) {
 	for _, before := range []bool{false, true} {
 		for failAt := 1; ; failAt++ {
@@ -164,7 +164,7 @@ func TestFailedCalls(t *testing.T) {
 	}
 }
 
-// TestUnsyncedNameThatStays: if the name of a blob is not durable and cannot be removed, no read sees it.
+// TestUnsyncedNameThatStays: if the name of a blob is not durable and cannot be removed, no read sees the blob.
 func TestUnsyncedNameThatStays(t *testing.T) {
 	s := newStore(t, Options{})
 	s.h.Sync = func(f *os.File) error {
@@ -183,7 +183,7 @@ func TestUnsyncedNameThatStays(t *testing.T) {
 		_, err := put(s, wilson)
 		mustFail(t, err, errInjected)
 		if _, err := os.Stat(s.path(addressOf(wilson))); err != nil {
-			t.Fatal(err) // the point of this test is that it is there
+			t.Fatal(err) // this test needs a name that stays
 		}
 		if missing, err := s.Missing(t.Context(), []Address{addressOf(wilson)}); len(missing) != 1 || err != nil {
 			t.Errorf("missing are %v, %v", missing, err)

@@ -12,7 +12,7 @@ import (
 // noFollow makes the opening of a symbolic link fail.
 const noFollow = unix.O_NOFOLLOW
 
-// duplicate opens an open file once more, also one whose name is gone.
+// duplicate opens an open file a second time. The file may have lost its name.
 func duplicate(f *os.File) (*os.File, error) {
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -30,7 +30,7 @@ func idOf(a Address, f *os.File) (id fileID, named bool, err error) {
 	return fileIDOf(a, &st), st.Nlink > 0, nil
 }
 
-// idOfPath returns the id of the file of a name.
+// idOfPath returns the id of the file at a path.
 func idOfPath(a Address, path string) (fileID, error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); err != nil {

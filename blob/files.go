@@ -9,21 +9,22 @@ import (
 )
 
 const (
-	// MinFiles is the least of Options.MaxFiles: a batch, a few reads and uploads, and the verifications of long blobs.
+	// MinFiles is the smallest Options.MaxFiles: it allows a batch, a few reads and uploads, and the verifications of
+	// long blobs.
 	MinFiles = 80
 	// defaultFiles is the default of Options.MaxFiles. It is half of the usual limit of a process.
 	defaultFiles = 512
-	// filesPatience is how long a call waits until others have closed their files.
+	// filesPatience is the time that a call waits until other calls have closed their files.
 	filesPatience = 5 * time.Second
 
-	readFiles   = 1  // of an open blob, or of a look at the SHA-1 table
-	uploadFiles = 3  // of a Put or an Append: its own, one that gets its name, and the directory
-	renewFiles  = 35 // of a renewal of many blobs: those that wait to be synced, and those that are being synced
-	batchFiles  = 48 // of a batch: as many, and those of up to ten goroutines that call Add
+	readFiles   = 1  // of an open blob, or of a look-up in the SHA-1 table
+	uploadFiles = 3  // of a Put or an Append: the upload, a file that gets its name, and the directory
+	renewFiles  = 35 // of a renewal of many blobs: files that wait to be synced, and files that are being synced
+	batchFiles  = 48 // of a batch: as in renewFiles, and the files of up to ten goroutines that call Add
 )
 
-// openFiles bounds how many files the stores of a directory have open. Short looks at single files and directories do
-// not count. The stores of all clients share one.
+// openFiles bounds the number of files that the stores of a directory have open. Short accesses to single files and
+// directories do not count. The stores of all clients share it.
 type openFiles struct {
 	most     int64
 	free     *semaphore.Weighted
@@ -31,12 +32,12 @@ type openFiles struct {
 }
 
 func newOpenFiles(most int) *openFiles {
-	n := int64(most - maxBackground) // of the verifications, which wait for their turn by themselves
+	n := int64(most - maxBackground) // of the verifications, which wait for their turn elsewhere
 	return &openFiles{n, semaphore.NewWeighted(n), filesPatience}
 }
 
-// take counts n files, and returns a function that frees them and that may be called once. If it takes too long until
-// others have closed theirs, it returns ErrFiles.
+// take counts n files, and returns a function that frees them and that may be called once. If other calls do not close
+// their files in time, it returns ErrFiles.
 func (o *openFiles) take(ctx context.Context, n int64) (free func(), err error) {
 	if !o.free.TryAcquire(n) {
 		soon, cancel := context.WithTimeout(ctx, o.patience)

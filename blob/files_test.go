@@ -28,7 +28,8 @@ func openBelow(t *testing.T, dir string) (n int) {
 	return n
 }
 
-// TestOpenFiles: when all files are open that may be, everything that opens more is refused until some are closed.
+// TestOpenFiles: when the largest allowed number of files is open, calls that open more are refused until some files
+// are closed.
 func TestOpenFiles(t *testing.T) {
 	c := &clock{time.Unix(1_700_000_000, 0)}
 	s := newStore(t, Options{MaxFiles: MinFiles, Hooks: Hooks{Now: c.now}})
@@ -91,14 +92,14 @@ func TestOpenFiles(t *testing.T) {
 	}
 }
 
-// TestOpenFilesOfAll: many calls of all kinds at once have no more files open than they count. Those that wait get their
-// turn.
+// TestOpenFilesOfAll: many concurrent calls of all kinds never have more open files than they count. Waiting calls get
+// their turn.
 func TestOpenFilesOfAll(t *testing.T) {
 	c, err := OpenClients(filepath.Join(t.TempDir(), "blobs"), Options{MaxFiles: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.shared.trustsSyncFS = false // which has the most files open
+	c.shared.trustsSyncFS = false // this needs the most open files
 	c.shared.files.patience = time.Minute
 	var all sync.WaitGroup
 	most, stop := 0, make(chan struct{})

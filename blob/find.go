@@ -10,10 +10,10 @@ import (
 	"github.com/daybookq/daybook/job/digest"
 )
 
-// Find calls visit with everything in a text that may be an address, in any form that Parse takes. It is for finding out
-// which blobs are in use, so it rather finds too many: digits of a digest count wherever they are, also with up to
-// slack digits before and after them, with which the text around them may end and begin. Base64 may be escaped as in JSON
-// or in URLs.
+// Find calls visit with everything in a text that may be an address, in any form that Parse takes. It is for finding
+// out which blobs are in use, so it prefers to find too many. Hex digits of a digest count in any place. Up to slack
+// further hex digits may surround them, in case the text around a digest ends or begins with such digits. Base64 may be
+// escaped as in JSON or in URLs.
 func Find(text []byte, visit func(Ref)) {
 	findHex(text, visit)
 	for rest := text; ; {
@@ -28,14 +28,15 @@ func Find(text []byte, visit func(Ref)) {
 	}
 }
 
-// slack is how many hex digits there may be before and after those of a digest.
+// slack is the largest number of hex digits around a digest that do not belong to it.
 const slack = 4
 
-// findHex finds the digests that are written in hex digits.
+// findHex finds the digests in hex digits.
 func findHex(text []byte, visit func(Ref)) {
 	const short, long = 2 * sha1.Size, 2 * sha256.Size
 	for i := 0; i < len(text); {
-		// A run of enough digits has a digit at every place that is a multiple of its length, so most bytes need no look.
+		// A run of enough digits has a digit at every place that is a multiple of its length, so most bytes are not
+		// examined.
 		if !isHex[text[i]] {
 			if i += short - 1; i >= len(text) {
 				return
@@ -79,8 +80,8 @@ var isHex = func() (is [256]bool) {
 	return is
 }()
 
-// base64At decodes the digest that a text begins with. Characters may be escaped as in JSON (\/ and \u002B) or as in URLs
-// and in the journal (%2F).
+// base64At decodes the digest at the beginning of a text. Characters may be escaped as in JSON (\/ and \u002B) or as in
+// URLs and in the journal (%2F).
 func base64At(text []byte) (a Address, ok bool) {
 	var digits [(sha256.Size*8 + 5) / 6]byte
 	n := 0
@@ -99,7 +100,7 @@ func base64At(text []byte) (a Address, ok bool) {
 	return Address(sum[:len(a)]), true
 }
 
-// unescaped returns the character that a text begins with, and the rest of the text.
+// unescaped returns the character at the beginning of a text, and the rest of the text.
 func unescaped(text []byte) (c byte, rest []byte) {
 	digits, rest := []byte(nil), text[1:]
 	switch {

@@ -12,7 +12,7 @@ import (
 	"github.com/daybookq/daybook/job/digest"
 )
 
-// found returns what Find finds in a text.
+// found returns everything that Find finds in a text.
 func found(text string) (refs []string) {
 	Find([]byte(text), func(r Ref) { refs = append(refs, r.String()) })
 	return refs
@@ -55,7 +55,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// FuzzFind: whatever is around an address, Find finds it.
+// FuzzFind: Find finds an address in any surrounding text.
 func FuzzFind(f *testing.F) {
 	f.Add("a", "b", uint64(1))
 	f.Add(`\`, "=", uint64(2))

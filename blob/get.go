@@ -19,15 +19,15 @@ type file struct {
 	info Info
 	s    *Dir
 	f    *os.File
-	free func()          // of the open file
+	free func()          // frees the open file
 	ctx  context.Context // ends a verification, which can take minutes
 	off  int64           // of Read, Seek and WriteTo
 	// known is the state of the file when it was verified for this Blob.
 	known atomic.Pointer[fileID]
 }
 
-// Get opens a blob. It returns ErrNotFound, or a *DamagedError if what has the name is not a file or is empty without
-// reason. Other damage is found by reading. ctx ends verifications.
+// Get opens a blob. It returns ErrNotFound, or a *DamagedError if the name does not belong to a file or if the file is
+// empty without reason. Reading finds other damage. ctx ends verifications.
 func (s *Dir) Get(ctx context.Context, a Address) (_ Blob, err error) {
 	free, err := s.files.take(ctx, readFiles)
 	if err != nil {
@@ -60,7 +60,7 @@ func (s *Dir) Get(ctx context.Context, a Address) (_ Blob, err error) {
 	if info, err = f.Stat(); err != nil {
 		return nil, fmt.Errorf("open blob: %w", err)
 	}
-	if s.isUnsynced(a) { // asked after the file was opened: see stat
+	if s.isUnsynced(a) { // after the file was opened: see stat
 		return nil, notFound(a)
 	}
 	b := &file{info: infoOf(a, info), s: s, f: f, free: sync.OnceFunc(free), ctx: ctx}
@@ -82,10 +82,10 @@ func (b *file) Close() error {
 }
 
 // Verify returns a *DamagedError unless the blob has the bytes that its address promises. It reads all of them, unless
-// that was done in the last minutes or for this Blob. After 10 seconds it returns ErrVerifying.
+// the blob was verified in the last minutes or for this Blob. After 10 seconds it returns ErrVerifying.
 func (b *file) Verify() error { return b.verify(b.s.verified.patience) }
 
-// verify verifies the blob, and waits so long for that, or with 0 until it is done.
+// verify verifies the blob, and waits for that for at most patience, or until it is done if patience is 0.
 func (b *file) verify(patience time.Duration) error {
 	id, named, err := idOf(b.info.Address, b.f)
 	if err != nil {
@@ -107,7 +107,7 @@ func (b *file) verify(patience time.Duration) error {
 	return err
 }
 
-// another returns a function that verifies the blob, also after this Blob was closed.
+// another returns a function that verifies the blob, even after this Blob was closed.
 func (b *file) another() (func(context.Context) error, error) {
 	f, err := duplicate(b.f)
 	if err != nil {
@@ -119,8 +119,8 @@ func (b *file) another() (func(context.Context) error, error) {
 	}, nil
 }
 
-// stream reads the whole blob, computes its digest, and gives the bytes to out unless that is nil. It gives the last
-// ones only if the digest is right.
+// stream reads the whole blob, computes its digest, and writes the bytes to out unless that is nil. It writes the last
+// bytes only if the digest is right.
 func (b *file) stream(out io.Writer) error {
 	buf := buffers.Get().(*[bufferBytes]byte)
 	defer buffers.Put(buf)
@@ -182,7 +182,7 @@ func (b *file) WriteTo(w io.Writer) (int64, error) {
 	return b.off - from, err
 }
 
-// Read reads on where the last Read, Seek or WriteTo ended.
+// Read continues at the end of the last Read, Seek or WriteTo.
 func (b *file) Read(p []byte) (int, error) {
 	n, err := b.ReadAt(p, b.off)
 	b.off += int64(n)
@@ -192,7 +192,7 @@ func (b *file) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ReadAt reads at an offset, as io.ReaderAt says.
+// ReadAt reads at an offset, as io.ReaderAt describes.
 func (b *file) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, fmt.Errorf("read blob: negative offset %d", off)
@@ -217,7 +217,7 @@ func (b *file) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// Seek sets where Read continues, as io.Seeker says.
+// Seek sets the offset of the next Read, as io.Seeker describes.
 func (b *file) Seek(offset int64, whence int) (int64, error) {
 	to, err := seek(b.off, b.info.Size, offset, whence)
 	if err == nil {
@@ -226,7 +226,7 @@ func (b *file) Seek(offset int64, whence int) (int64, error) {
 	return b.off, err
 }
 
-// seek returns the offset that a Seek leads to.
+// seek returns the new offset of a Seek.
 func seek(off, size, offset int64, whence int) (int64, error) {
 	switch whence {
 	case io.SeekStart:

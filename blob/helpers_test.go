@@ -72,7 +72,7 @@ func has(t testing.TB, s *Dir, a Address) (bool, error) {
 
 func addressOf(content string) Address { return sha256.Sum256([]byte(content)) }
 
-// read reads a blob by ReadAt, after it was verified, and by WriteTo, which verifies as it goes.
+// read reads a blob by ReadAt, after it was verified, and by WriteTo, which verifies while it reads.
 func read(t testing.TB, s *Dir, a Address) (string, error) {
 	t.Helper()
 	b, err := s.Get(context.Background(), a)
@@ -129,7 +129,7 @@ func mustBeEmpty(t testing.TB, dir string) {
 	}
 }
 
-// mustAddUp checks what the store believes is used against the files.
+// mustAddUp compares the store's count of used bytes with the files.
 func mustAddUp(t testing.TB, s *Dir) {
 	t.Helper()
 	var sum int64
@@ -154,7 +154,7 @@ type clock struct{ at time.Time }
 
 func (c *clock) now() time.Time { return c.at }
 
-// mustResolve returns the address that the SHA-1 of a content leads to.
+// mustResolve returns the address to which the SHA-1 of a content leads.
 func mustResolve(t testing.TB, s *Dir, content string) Address {
 	t.Helper()
 	x := SHA1(sha1.Sum([]byte(content)))
@@ -165,7 +165,7 @@ func mustResolve(t testing.TB, s *Dir, content string) Address {
 	return a
 }
 
-// mountDisk mounts a disk whose power the test cuts, and returns where it is. It is unmounted when the test ends.
+// mountDisk mounts a disk whose power the test cuts, and returns its mount point. It is unmounted when the test ends.
 func mountDisk(t *testing.T) (disk *powerfs.FS, mount string) {
 	t.Helper()
 	mount = t.TempDir()

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Hooks are the clock and the file system calls that may fail while this package goes on. Tests replace them to make
-// them fail, or to observe their order. A nil field means the real call.
+// Hooks are the clock and those file system calls that may fail without ending this package's work. Tests replace them
+// to make them fail, or to observe their order. A nil field means the real call.
 type Hooks struct {
 	Now    func() time.Time
 	Free   func(dir string) (free, total uint64, err error) // bytes of the file system

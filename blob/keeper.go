@@ -8,27 +8,27 @@ import (
 	"time"
 )
 
-// ErrCollecting: blobs are being collected already.
+// ErrCollecting: another collection is running.
 var ErrCollecting = errors.New("blob: a collection is under way")
 
 // Stores are the stores of all clients.
 type Stores interface {
-	// Store returns the blobs of a client, or with "" those that all clients share.
+	// Store returns the blobs of a client, or with "" the blobs that all clients share.
 	Store(client string) (Store, error)
 	// Names returns the clients that have blobs or uploads, in order, and some whose last ones were removed.
 	Names() ([]string, error)
-	// All returns all stores, that of "" first.
+	// All returns all stores, beginning with the shared one.
 	All() ([]Store, error)
-	// Used returns the bytes of all blobs and of the uploads under way.
+	// Used returns the bytes of all blobs and of unfinished uploads.
 	Used() int64
 }
 
-// Keeper has the stores of a server, and collects what nothing names.
+// Keeper has the stores of a server, and collects blobs that nothing refers to.
 type Keeper struct {
 	Stores
 	Scan func(ctx context.Context, visit func(text []byte) error) error // as in Collector
 	Log  *slog.Logger
-	// Requests returns how many requests of each of RequestMethods were sent to the bucket. nil: there is no bucket.
+	// Requests returns counts of the requests to the bucket for each of RequestMethods. nil: there is no bucket.
 	Requests func() map[string]RequestStats
 
 	collecting sync.Mutex
@@ -48,18 +48,18 @@ var RequestMethods = []string{"DELETE", "GET", "HEAD", "POST", "PUT"}
 // RequestStats counts the requests of one method.
 type RequestStats struct {
 	Requests int64
-	Failures int64   // no answer, or one with a status of 500 and more, 429 or 403
+	Failures int64   // no answer, or an answer with a status of 500 and more, 429 or 403
 	Seconds  float64 // until the answer began
 }
 
-// Stats returns what was collected since the start.
+// Stats returns counts of the collections since the start.
 func (k *Keeper) Stats() KeeperStats {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.stats
 }
 
-// Collect removes the old blobs that nothing names. It returns ErrCollecting while another call runs.
+// Collect removes old blobs that nothing refers to. It returns ErrCollecting while another call runs.
 func (k *Keeper) Collect(ctx context.Context) (Swept, error) {
 	if !k.collecting.TryLock() {
 		return Swept{}, ErrCollecting
@@ -79,10 +79,10 @@ func (k *Keeper) Collect(ctx context.Context) (Swept, error) {
 	return swept, nil
 }
 
-// firstCollection is how long after its start a server collects at the latest.
+// firstCollection is the latest time after its start at which a server begins to collect.
 const firstCollection = 10 * time.Minute
 
-// Run collects again and again until ctx ends.
+// Run starts a collection at regular intervals until ctx ends.
 func (k *Keeper) Run(ctx context.Context, every time.Duration) {
 	timer := time.NewTimer(min(every, firstCollection))
 	defer timer.Stop()

@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// putUntilKilled puts blobs and prints the number of each that was acknowledged, while an upload that never ends holds
-// a temporary file.
+// putUntilKilled puts blobs and prints the number of each acknowledged one, while an upload that never ends holds a
+// temporary file.
 func putUntilKilled(dir string) error {
 	s, err := OpenDir(dir, Options{})
 	if err != nil {
@@ -57,8 +57,8 @@ func putUntilKilled(dir string) error {
 
 func killContent(i int) string { return strings.Repeat(fmt.Sprintf("kill %d ", i), 1+i*i*100) }
 
-// TestKill kills a process that puts blobs. The page cache survives the process, so this tests the start and not the
-// fsyncs, which have tests of their own.
+// TestKill kills a process that puts blobs. The page cache survives the process, so this tests the start. Separate
+// tests cover the fsyncs.
 func TestKill(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "blobs")
 	leftovers := 0
@@ -106,8 +106,8 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// TestPowerCuts cuts the power of the disk while blobs are put, again and again. Each acknowledged blob is there, with
-// its SHA-1, and what Has reports is whole and survives the next cut.
+// TestPowerCuts repeatedly cuts the power of the disk while blobs are put. Each acknowledged blob is stored with its
+// SHA-1, and each blob that Has reports is whole and survives the next cut.
 func TestPowerCuts(t *testing.T) {
 	testkit.OneByOne(t)
 	disk, mount := mountDisk(t)
@@ -121,7 +121,7 @@ func TestPowerCuts(t *testing.T) {
 	if testing.Short() {
 		rounds = 6
 	}
-	telling := func() bool { // whether the cuts have lost what only syncs keep
+	telling := func() bool { // the cuts have lost bytes that only syncs keep
 		lost := disk.Unsynced()
 		return lost.Files > 0 && lost.Names > 0 && len(durable) > 0
 	}
@@ -174,7 +174,7 @@ func TestPowerCuts(t *testing.T) {
 	}
 }
 
-// TestFailedSyncsThenCut: a disk that fails one sync and then none loses no acknowledged blob at a cut.
+// TestFailedSyncsThenCut: a disk that fails one sync and no later one loses no acknowledged blob at a power cut.
 func TestFailedSyncsThenCut(t *testing.T) {
 	disk, mount := mountDisk(t)
 	dir := filepath.Join(mount, "blobs")

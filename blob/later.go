@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// reopenAfter is the longest rest between two tries to open a place that does not answer. The first ones are shorter.
+// reopenAfter is the longest rest between two tries to open a place that does not answer. The first rests are shorter.
 const reopenAfter = 5 * time.Second
 
-// Later is the Stores of a place that may not answer at the start of a server. Until it does, there are no stores, and
-// all requests for them return ErrUnavailable.
+// Later is the Stores of a place that may not answer when a server starts. Until it does, there are no stores, and all
+// requests for them return ErrUnavailable.
 type Later struct {
 	open  func(context.Context) (*Clients, error)
 	log   *slog.Logger
@@ -28,8 +28,9 @@ type Later struct {
 
 var _ Stores = (*Later)(nil)
 
-// OpenLater calls open until it succeeds, and waits at most so long for that. A place that refuses, or anything else but
-// ErrUnavailable, is an error within this time, and is tried again later. ctx ends only the wait.
+// OpenLater calls open in the background until it succeeds. It waits up to wait, or until ctx ends, for the first try.
+// If that try returns any error other than ErrUnavailable, or ErrRefused, OpenLater closes everything and returns the
+// error. Otherwise it returns a Later that continues to try, even if a later try returns such errors.
 func OpenLater(ctx context.Context, open func(context.Context) (*Clients, error), wait time.Duration, log *slog.Logger) (*Later, error) {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	l := &Later{open: open, log: log, stop: stop, first: make(chan error, 1), ended: make(chan struct{}), failed: errors.New("they are being counted")}
@@ -113,7 +114,7 @@ func (l *Later) All() ([]Store, error) {
 	return c.All()
 }
 
-// Used returns the bytes of all blobs and uploads, and 0 before they are open.
+// Used returns the bytes of all blobs and uploads, or 0 before they are open.
 func (l *Later) Used() int64 {
 	c, err := l.now()
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// tempPrefix begins the names of the files in uploads. Open removes no others.
+	// tempPrefix is the prefix of the files in uploads that Open removes.
 	tempPrefix = "put-"
 
 	layoutVersion = "1.0.0"
@@ -23,8 +23,8 @@ const (
 )
 
 // OpenDir opens the store in a directory, and makes the directory if it is missing; its parent must exist. It removes
-// uploads that a killed process has left, except for resumable ones. It makes all names durable that it finds, because that process may have been
-// killed before it did. It returns filelock.ErrLocked if another Store has the directory.
+// uploads of a killed process, except for resumable ones. It makes the names of all stored files durable, because that
+// process may have been killed before it did. It returns filelock.ErrLocked if another Store has the directory.
 func OpenDir(dir string, o Options) (*Dir, error) {
 	return openDir(dir, o, true)
 }
@@ -82,8 +82,8 @@ func openDir(dir string, o Options, lock bool) (_ *Dir, err error) {
 	return s, nil
 }
 
-// Close lets another Store open the directory. No other method may be running, or be called later. Verifications that go
-// on without a reader end.
+// Close lets another Store open the directory. No other method may be running, or be called later. Verifications that
+// continue without a reader end.
 func (s *Dir) Close() error {
 	s.verified.close()
 	if s.lock == nil {
@@ -94,7 +94,7 @@ func (s *Dir) Close() error {
 	return lock.Close()
 }
 
-// makeDir makes a directory, unless it is there, and its name durable.
+// makeDir makes a directory and its name durable, unless the directory exists.
 func (s *Dir) makeDir(dir string) error {
 	err := os.Mkdir(dir, 0o700)
 	if err != nil && !errors.Is(err, fs.ErrExist) {

@@ -12,11 +12,11 @@ import (
 	"slices"
 )
 
-// publish gives uploads their names, all of them or none, and makes the names durable. The files are durable already.
-// The caller owns their addresses, and discards the uploads afterwards. An upload without a file is for a blob that is
-// there; it only needs its SHA-1.
+// publish gives uploads their names, all of them or none, and makes the names durable. The files are already durable.
+// The caller owns their addresses, and discards the uploads afterwards. An upload without a file belongs to a blob that
+// is already stored; it only needs its SHA-1.
 //
-// The SHA-1 entries are durable first, so that each blob that is visible after a crash has one. Until the last fsync
+// The SHA-1 entries become durable first, so that each blob that is visible after a crash has one. Until the last fsync
 // reads see none of the new blobs.
 func (s *Dir) publish(ctx context.Context, all []*upload) error {
 	owned := map[SHA1]bool{}
@@ -54,8 +54,8 @@ func (s *Dir) publish(ctx context.Context, all []*upload) error {
 	return errors.Join(err, s.settle(named, err == nil))
 }
 
-// inDir calls change and makes the names in a directory durable. The directory is opened before, so that its fsync
-// reports every error since then: the kernel reports an error once to each open file.
+// inDir calls change and makes the names in a directory durable. It opens the directory first, so that the directory's
+// fsync reports every error since then: the kernel reports an error once to each open file.
 func (s *Dir) inDir(path string, change func() error) error {
 	dir, err := open(path)
 	if err != nil {
@@ -70,7 +70,7 @@ func (s *Dir) inDir(path string, change func() error) error {
 	return errors.Join(err, dir.Close())
 }
 
-// publishSHA1 gives the entry of the table its name, unless the table has one.
+// publishSHA1 gives the entry of the table its name, unless the table already has one.
 func (u *upload) publishSHA1() error {
 	kept, err := u.s.keepsSHA1(u.info.SHA1, u.info.Address)
 	if kept || err != nil {
@@ -93,14 +93,14 @@ func (u *upload) publishSHA1() error {
 	return nil
 }
 
-// naming is an upload that gets its name.
+// naming is an upload that is getting its name.
 type naming struct {
 	*upload
 	begun   bool // reads treat the blob as absent until the naming is settled
 	renamed bool
 }
 
-// rename gives the file its name. If no blob was there, reads do not see it yet.
+// rename gives the file its name. If the blob was not stored before, reads do not see it yet.
 func (n *naming) rename() error {
 	s, a := n.s, n.info.Address
 	old, there, err := s.stat(a)
@@ -137,13 +137,14 @@ func (n *naming) rename() error {
 	return nil
 }
 
-// deleted is the error for a blob that was there when it was added to a batch, so that the batch has not written it.
+// deleted is the error for a blob that was deleted after it was added to a batch. The batch has not written such a
+// blob, because the store had it.
 func (u *upload) deleted() error {
 	return fmt.Errorf("%w: %s was deleted after it had been added to the batch; next step: add everything to a new batch", ErrNotFound, u.info.Address)
 }
 
-// settle shows the new blobs to reads, all at once, or removes them. A blob that can be neither stays in unsynced, and
-// the next Put tries again.
+// settle shows all new blobs to reads at once, or removes them. If a blob can neither be shown nor removed, it stays in
+// unsynced, and the next Put tries again.
 func (s *Dir) settle(all []*naming, succeeded bool) (err error) {
 	var shown []Address
 	for _, n := range all {
@@ -155,7 +156,7 @@ func (s *Dir) settle(all []*naming, succeeded bool) (err error) {
 		case n.renamed:
 			// Nobody may rely on the name.
 			if removeErr := s.remove(a, n.size); err == nil {
-				err = removeErr // one of them is enough
+				err = removeErr // one error is enough
 			}
 		default: // a rename that failed may still have happened
 			if _, lookErr := os.Lstat(s.path(a)); errors.Is(lookErr, fs.ErrNotExist) {

@@ -7,14 +7,15 @@ import (
 )
 
 // Put stores a stream and returns when it is durable. If want names a digest, other content is refused with ErrDigest.
-// It also returns ErrTooLarge, ErrQuota, ErrNoSpace, the error of ctx or of r; then nothing of the upload stays. A
-// blob that was there before stays as it was.
+// It also returns ErrTooLarge, ErrQuota, ErrNoSpace, or the error of ctx or of r. After an error the upload leaves
+// nothing, and an older blob stays unchanged.
 //
-// If the blob is there, Put replaces its file. This repairs a damaged file without reading it first, which would cost
-// as much; it renews its age; and it makes the blob durable whatever happened to the old file. Readers that have the
-// old file open go on with it.
+// If the blob is already stored, Put replaces its file. This repairs a damaged file without reading it first, which
+// would cost as much. It renews the blob's age, and makes the blob durable in any state of the old file. Readers that
+// have the old file open continue with it.
 //
-// If the quota is nearly used up, a repeated Put needs want: only then is it known in time that nothing is added.
+// If the quota is nearly used up, a repeated Put needs want: only then does the store know in time that no bytes are
+// added.
 func (s *Dir) Put(ctx context.Context, r io.Reader, want Ref) (_ Info, err error) {
 	free, err := s.files.take(ctx, uploadFiles)
 	if err != nil {

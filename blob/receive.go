@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// freeEvery is how many bytes an upload writes between two looks at the free space. With n uploads at once the
-	// reserve may be short of up to n times as much.
+	// freeEvery is the number of bytes that an upload writes between two checks of the free space. With n concurrent
+	// uploads, up to n times as much of the reserve may be used.
 	freeEvery = 16 << 20
-	// flushEvery is after how many bytes an upload asks the kernel to begin to write them to the disk, so that the fsync
-	// at the end of a large blob does not begin with gigabytes to write.
+	// flushEvery is the number of bytes after which an upload requests the kernel to begin writing to the disk, so that
+	// the fsync at the end of a large blob does not have to write gigabytes.
 	flushEvery = 8 << 20
 	// parallelFrom is the number of bytes from which it pays to compute the SHA-1 in another goroutine.
 	parallelFrom = 64 << 10
@@ -27,28 +27,28 @@ const (
 
 var buffers = sync.Pool{New: func() any { return new([bufferBytes]byte) }}
 
-// upload is a stream on its way into the store.
+// upload is a stream that is being stored.
 type upload struct {
 	s       *Dir
 	f       *os.File // nil when it is closed
 	path    string   // of its file in the directory of uploads; "" if there is none, or it has its final name
-	table   string   // of another file there, with its entry of the SHA-1 table; "" if there is none
+	table   string   // of the file with its entry of the SHA-1 table, in the same directory; "" if there is none
 	info    Info
-	renewed bool // the blob was stored already, and is young again when its file is synced
+	renewed bool // the blob was already stored, and is young again when its file is synced
 	size    int64
 	charged int64        // bytes of it that are in Store.used
-	credit  int64        // bytes of the blob that it will replace: they need no quota of their own
-	late    func() int64 // returns credit, if that costs a request to a Remote and so is asked for only when it matters
+	credit  int64        // bytes of the blob that it will replace: they count already
+	late    func() int64 // returns credit, if that costs a request to a Remote; called only when it matters
 
 	h256, h1        hash.Hash // of the first size bytes
 	looked, flushed int64     // sizes at the last look at the free space, and at the last hint to write
-	broken          bool      // a write has failed, so the file and the digests are not those of size bytes
+	broken          bool      // a write has failed, so the file and the digests may not match size
 	checkpoint      func() error
 }
 
 func newUpload(s *Dir) *upload { return &upload{s: s, h256: sha256.New(), h1: sha1.New()} }
 
-// checkDigest returns ErrDigest if the content is not the one that was asked for.
+// checkDigest returns ErrDigest if the content does not have the expected digest.
 func checkDigest(r Ref, info Info) error {
 	if (r.SHA256 != nil && *r.SHA256 != info.Address) || (r.SHA1 != nil && *r.SHA1 != info.SHA1) {
 		return fmt.Errorf("%w: expected %s, received %d bytes with %s and SHA-1 %s", ErrDigest, r, info.Size, info.Address, info.SHA1)
@@ -81,13 +81,13 @@ func (u *upload) receive(ctx context.Context, r io.Reader) (Info, error) {
 	return u.digest(), nil
 }
 
-// digest describes what was received.
+// digest describes the received bytes.
 func (u *upload) digest() Info {
 	return Info{Address: Address(u.h256.Sum(nil)), SHA1: SHA1(u.h1.Sum(nil)), Size: u.size}
 }
 
-// append writes the stream to the end of the file. If it fails, what was received until then is in the file, unless the
-// file is broken.
+// append writes the stream to the end of the file. If it fails, the file has the bytes that were received before the
+// error, unless the file is broken.
 func (u *upload) append(ctx context.Context, r io.Reader) error {
 	buf := buffers.Get().(*[bufferBytes]byte)
 	defer buffers.Put(buf)
@@ -148,8 +148,8 @@ func (u *upload) take(b []byte) error {
 	return nil
 }
 
-// fill reads until b is full or r ends. Its error is exactly that of r: io.ReadFull would report the end of a stream by
-// io.ErrUnexpectedEOF, which is also how net/http reports a body that was cut off.
+// fill reads until b is full or r ends. It returns exactly the error of r. io.ReadFull would report the end of a stream
+// as io.ErrUnexpectedEOF, but net/http uses the same error for a body that was cut off.
 func fill(ctx context.Context, r io.Reader, b []byte) (n int, err error) {
 	for n < len(b) && err == nil {
 		if err = ctx.Err(); err == nil {
@@ -173,7 +173,8 @@ func (u *upload) room() error {
 	return nil
 }
 
-// noSpace is an error of the file system, and ErrNoSpace if the disk or the user's share of it is full.
+// noSpace returns an error of the file system. The error is also ErrNoSpace if the disk or the user's share of it is
+// full.
 func noSpace(verb string, err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return fmt.Errorf("%w: %s: %w", ErrNoSpace, verb, err)
@@ -181,7 +182,7 @@ func noSpace(verb string, err error) error {
 	return fmt.Errorf("%s: %w", verb, err)
 }
 
-// charge counts the bytes of the upload, except for those of the blob that they replace.
+// charge counts the bytes of the upload, without the bytes of the blob that they replace.
 func (u *upload) charge(size int64) error {
 	err := u.chargeNow(size)
 	if u.late != nil && errors.Is(err, ErrQuota) {
@@ -197,7 +198,7 @@ func (u *upload) chargeNow(size int64) error {
 	return u.recharge(max(size-u.credit, 0))
 }
 
-// recharge makes the upload count as many bytes. The caller holds the Store's mutex.
+// recharge makes the upload count as bytes bytes. The caller holds the Store's mutex.
 func (u *upload) recharge(bytes int64) error {
 	more := bytes - u.charged
 	if err := u.s.charge(more); err != nil {
@@ -220,7 +221,7 @@ func (s *Dir) credit(ctx context.Context, want Ref) int64 {
 	return 0
 }
 
-// setAge sets the age of the blob, which would otherwise be that of the last write, to 0.
+// setAge sets the age of the blob to 0. Otherwise its age would count from the last write.
 func (u *upload) setAge() error {
 	u.info.Changed = u.s.h.Now()
 	if err := os.Chtimes(u.path, u.info.Changed, u.info.Changed); err != nil {
@@ -229,7 +230,7 @@ func (u *upload) setAge() error {
 	return nil
 }
 
-// renew makes the blob young that is stored already.
+// renew makes the stored blob young.
 func (u *upload) renew() error {
 	u.info.Changed, u.renewed = u.s.h.Now(), true
 	if err := u.s.setAge(u.info.Address, u.info.Changed); err != nil {
@@ -238,7 +239,7 @@ func (u *upload) renew() error {
 	return nil
 }
 
-// discard removes what an upload has left, unless it has its name.
+// discard removes the files of an upload, unless they have got their names.
 func (u *upload) discard() (err error) {
 	u.s.mu.Lock()
 	u.s.count(-u.charged)
@@ -258,7 +259,7 @@ func (u *upload) discard() (err error) {
 	return err
 }
 
-// ignoreMissing returns nil if a file that was to be removed is not there.
+// ignoreMissing returns nil if a file that was to be removed does not exist.
 func ignoreMissing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

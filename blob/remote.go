@@ -11,28 +11,31 @@ import (
 )
 
 const (
-	// RemoteRequests is how many blobs a batch copies, or Missing asks for, at once: a request to another place takes
-	// tens of milliseconds. Each copy has one descriptor at a time beside its request, so a batch has taken them all.
+	// RemoteRequests is the number of concurrent requests of a batch that copies blobs, or of Missing: a request to
+	// another place takes tens of milliseconds. Each copy has one descriptor at a time in addition to its request, so
+	// batchFiles covers all of them.
 	RemoteRequests = batchFiles
-	// settleFor is how long a store tries to find out what a failed request has done.
+	// settleFor is the time that a store tries to find out the effect of a failed request.
 	settleFor = 10 * time.Second
-	// maxUnsure is how many blobs with an unknown size a store remembers. Those beyond it count in full until the next
-	// start.
+	// maxUnsure is the number of blobs with an unknown size that a store remembers. Further ones count in full until
+	// the next start.
 	maxUnsure = 10_000
-	// maxApart is how far the clock of the place may be from ours. S3 refuses requests beyond that.
+	// maxApart is the largest difference between the place's clock and ours. S3 refuses requests beyond that.
 	maxApart = 15 * time.Minute
 )
 
-// Remote keeps the blobs of a store in another place than a directory, for example in a bucket. The directory of the
-// store receives uploads, and their files are copied when they are complete. Its methods may be called by many
-// goroutines. They return ErrNotFound for what is not there, and ErrUnavailable if the place does not answer. A call of
-// Put or Remove that failed may have been carried out.
+// Remote stores the blobs of a store in another place than a directory, for example in a bucket. The directory of the
+// store receives uploads, and their files are copied when they are complete. Methods may be called by many goroutines.
+// They return ErrNotFound if the object does not exist, and ErrUnavailable if the place does not answer. A failed call
+// of Put or Remove may have been carried out.
 type Remote interface {
-	// Stat describes a blob. Its age is that of its last Put.
+	// Stat describes a blob. The blob's age counts from its last Put.
 	Stat(ctx context.Context, a Address) (RemoteInfo, error)
-	// Put stores the bytes of a file, in place of what is there. The place has verified all bytes if Put returns nil.
+	// Put stores the bytes of a file, and replaces an existing blob. The place has verified all bytes if Put returns
+	// nil.
 	Put(ctx context.Context, file io.ReaderAt, info Info) error
-	// Read reads n bytes from an offset. It returns ErrUnavailable if the blob is not the one that Stat has described.
+	// Read reads n bytes from an offset. It returns ErrUnavailable if the blob is not the version that Stat has
+	// described.
 	Read(ctx context.Context, info RemoteInfo, off, n int64) (io.ReadCloser, error)
 	// Remove removes a blob and its renewal.
 	Remove(ctx context.Context, a Address) error
@@ -40,63 +43,65 @@ type Remote interface {
 	Renew(ctx context.Context, a Address) error
 	// Renewed returns the time of the last Renew, or ErrNotFound.
 	Renewed(ctx context.Context, a Address) (time.Time, error)
-	// Each calls visit with the blobs in the order of their addresses, those after a given one, and with renewals of
-	// blobs that are gone. Their age is that of their last Put or Renew. most is about how many will be visited; 0 means all.
+	// Each calls visit with the blobs after a given address, in the order of their addresses, and with renewals of
+	// blobs that are gone. The age counts from the last Put or Renew. most is about the number of blobs to visit; 0
+	// means all.
 	Each(ctx context.Context, after *Address, most int, visit func(RemoteInfo) error) error
 	// IsEmpty reports whether the place has nothing of this store: no blob, no renewal and no entry of the table.
 	IsEmpty(ctx context.Context) (bool, error)
 	// SHA1 returns the entry of the table, or ErrNotFound.
 	SHA1(ctx context.Context, x SHA1) (Address, error)
-	// SHA1s calls visit with the entries of the table in their order, those after a given one, and when they were written.
+	// SHA1s calls visit with the entries of the table after a given one, in their order, and with the time when each
+	// was written.
 	SHA1s(ctx context.Context, after *SHA1, visit func(x SHA1, changed time.Time) error) error
 	PutSHA1(ctx context.Context, x SHA1, a Address) error
-	// AddSHA1 writes an entry in one request, and reports whether it has. If it has not, there is one already, or the
-	// place cannot say.
+	// AddSHA1 writes an entry in one request if the table has none, and reports whether it has written it. It writes
+	// nothing if the place cannot check this.
 	AddSHA1(ctx context.Context, x SHA1, a Address) (added bool, err error)
 	RemoveSHA1(ctx context.Context, x SHA1) error
-	// Owned returns an error if another server has taken the place, and otherwise the time by its clock, from the same
-	// answer. A sweep asks it first.
+	// Owned returns an error if another server has taken the place. Otherwise it returns the time by the place's clock,
+	// from the same answer. A sweep calls it first.
 	Owned(ctx context.Context) (time.Time, error)
-	// Now is about the clock of the place, as the last answer had it.
+	// Now is about the current time by the place's clock, estimated from its last answer.
 	Now() time.Time
 }
 
 // RemoteInfo describes a blob of a Remote.
 type RemoteInfo struct {
 	Info           // SHA1 is zero if the place does not know it
-	Version string // another one if the blob was put with other bytes
-	Place   string // its name, for errors
-	Gone    bool   // only from Each: there is no blob, but a renewal of it
+	Version string // changes if the blob is put with other bytes
+	Place   string // the name of the blob's object, for errors
+	Gone    bool   // only from Each: the blob does not exist, but a renewal of it does
 }
 
 // Bucket has the Remote of each client.
 type Bucket interface {
-	// Remote returns the blobs of a client, or with "" those that all clients share.
+	// Remote returns the blobs of a client, or with "" the blobs that all clients share.
 	Remote(client string) Remote
-	// Usage returns the bytes of the blobs of each client that has any, and with "" those of the shared ones.
+	// Usage returns the bytes of the blobs of each client that has any, and with "" the bytes of the shared blobs.
 	Usage(ctx context.Context) (map[string]int64, error)
-	// Close ends all requests that are under way.
+	// Close ends all outstanding requests.
 	Close() error
 }
 
-// remoteStore is the Store whose blobs a Remote has. The Dir receives uploads, and counts the bytes of all.
+// remoteStore is a Store whose blobs are in a Remote. The Dir receives uploads, and counts the bytes of all.
 type remoteStore struct {
 	*Dir
 	remote Remote
 
 	muUnsure sync.Mutex // guards unsure
-	// unsure has the bytes that count for blobs of which nobody knows whether they are stored, since a request has failed.
+	// unsure has the counted bytes of blobs that may or may not be stored, because a request has failed.
 	unsure map[Address]int64
 
 	muTable sync.Mutex // guards the fields below
-	tableAt time.Time  // when a sweep has looked at entries of the table last
+	tableAt time.Time  // when a sweep has last read entries of the table
 	tableTo *SHA1      // the last of them; nil: it was the end of the table
 }
 
 var _ Store = (*remoteStore)(nil)
 
-// IsRemote reports whether each read of a blob of a store takes requests to another place. A reader of many blobs then reads
-// several at once.
+// IsRemote reports whether each read of a blob of a store takes requests to another place. A reader of many blobs then
+// reads several at a time.
 func IsRemote(s Store) bool {
 	switch s := s.(type) {
 	case *remoteStore:
@@ -107,7 +112,7 @@ func IsRemote(s Store) bool {
 	return false
 }
 
-// ownFor is own for a caller that does not wait longer than ctx. A copy can take minutes.
+// ownFor is own with a ctx that ends the wait. A copy can take minutes.
 func (s *Dir) ownFor(ctx context.Context, key any) (release func(), err error) {
 	for {
 		s.mu.Lock()
@@ -124,7 +129,7 @@ func (s *Dir) ownFor(ctx context.Context, key any) (release func(), err error) {
 	}
 }
 
-// ownNow is own for a caller that does not wait. Another goroutine may own the key: then it returns false.
+// ownNow is own without a wait. It returns false if another goroutine owns the key.
 func (s *Dir) ownNow(key any) (release func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,7 +139,7 @@ func (s *Dir) ownNow(key any) (release func(), ok bool) {
 	return s.take(key), true
 }
 
-// keep copies a file that was received to the remote, and removes it.
+// keep copies a received file to the remote, and removes the file.
 func (r *remoteStore) keep(ctx context.Context, u *upload) error {
 	a := u.info.Address
 	release, err := r.ownFor(ctx, a)
@@ -182,13 +187,13 @@ func (r *remoteStore) keep(ctx context.Context, u *upload) error {
 	return nil
 }
 
-// keepAll copies many files, several at once. If one fails, some of the others may be stored.
+// keepAll copies many files, several at a time. If one copy fails, some of the remaining files may be stored.
 func (r *remoteStore) keepAll(ctx context.Context, all []*upload) error {
 	return atOnce(ctx, all, func(ctx context.Context, _ int, u *upload) error { return r.keep(ctx, u) })
 }
 
-// atOnce calls do for all items, RemoteRequests at a time, and returns the first error. After an error it begins no other
-// call, and waits for those that run: a request that is broken off may still be carried out.
+// atOnce calls do for all items, RemoteRequests at a time, and returns the first error. After an error it begins no
+// more calls, and waits for the running ones: a request that is broken off may still be carried out.
 func atOnce[T any](ctx context.Context, all []T, do func(ctx context.Context, i int, item T) error) error {
 	good, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -214,7 +219,7 @@ func atOnce[T any](ctx context.Context, all []T, do func(ctx context.Context, i 
 	return context.Cause(good)
 }
 
-// keepSHA1 writes an entry of the table, unless it is there or leads to another blob that exists.
+// keepSHA1 writes an entry of the table, unless it exists or leads to another blob that exists.
 func (r *remoteStore) keepSHA1(ctx context.Context, x SHA1, a Address) error {
 	release, err := r.ownFor(ctx, x)
 	if err != nil {
@@ -237,7 +242,8 @@ func (r *remoteStore) keepSHA1(ctx context.Context, x SHA1, a Address) error {
 	return r.remote.PutSHA1(ctx, x, a)
 }
 
-// counted returns how many bytes count for a blob that has so many, or 0 if it is not there. The caller owns the address.
+// counted returns the number of bytes that currently count for a blob. size is the blob's real size, or 0 if it is not
+// stored. The caller owns the address.
 func (r *remoteStore) counted(a Address, size int64) int64 {
 	r.muUnsure.Lock()
 	defer r.muUnsure.Unlock()
@@ -247,7 +253,7 @@ func (r *remoteStore) counted(a Address, size int64) int64 {
 	return size
 }
 
-// countAs makes other bytes count for a blob. The caller owns the address.
+// countAs changes the bytes that count for a blob from counted to size. The caller owns the address.
 func (r *remoteStore) countAs(a Address, counted, size int64) {
 	r.muUnsure.Lock()
 	delete(r.unsure, a)
@@ -257,8 +263,8 @@ func (r *remoteStore) countAs(a Address, counted, size int64) {
 	r.count(size - counted)
 }
 
-// settle finds out what a failed Put or Remove of a blob has done, and counts its bytes. If this fails, too, the most
-// that it can have counts. The caller owns the address.
+// settle finds out the effect of a failed Put or Remove of a blob, and counts the blob's bytes. If settle fails, too,
+// it counts most, the largest possible size. The caller owns the address.
 func (r *remoteStore) settle(a Address, counted, most int64) {
 	ctx, cancel := context.WithTimeout(context.Background(), settleFor)
 	defer cancel()

@@ -14,10 +14,11 @@ import (
 )
 
 const (
-	// remoteTries is how often a read that breaks off is continued, and remoteRest how long it waits before.
+	// remoteTries is how often a read that breaks off is continued, and remoteRest the wait before each try.
 	remoteTries = 3
 	remoteRest  = 300 * time.Millisecond
-	// windowBytes is how much Read asks for at a time. A reader that stops early costs no more than that.
+	// windowBytes is the number of bytes that Read requests at a time. A reader that stops early costs no more than
+	// that.
 	windowBytes = 8 << 20
 	// smallBytes is the size up to which a blob is read without a buffer of 1 MiB.
 	smallBytes = 128 << 10
@@ -28,7 +29,7 @@ type remoteBlob struct {
 	info  RemoteInfo
 	r     *remoteStore
 	ctx   context.Context
-	free  func()      // of its connection, which counts as an open file
+	free  func()      // frees its connection, which counts as an open file
 	off   int64       // of Read, Seek and WriteTo
 	known atomic.Bool // it was verified for this Blob
 
@@ -66,11 +67,11 @@ func (b *remoteBlob) id() fileID {
 	return fileID{address: b.info.Address, inode: h.Sum64(), size: b.info.Size, mtime: at, ctime: at}
 }
 
-// Verify downloads the whole blob, unless that was done in the last minutes or for this Blob. It returns a *DamagedError
-// unless the blob has the bytes that its address promises. After 10 seconds it returns ErrVerifying.
+// Verify downloads the whole blob, unless it was verified in the last minutes or for this Blob. It returns a
+// *DamagedError unless the blob has the bytes that its address promises. After 10 seconds it returns ErrVerifying.
 func (b *remoteBlob) Verify() error { return b.verify(b.r.verified.patience) }
 
-// verify verifies the blob, and waits so long for that, or with 0 until it is done.
+// verify verifies the blob, and waits for that for at most patience, or until it is done if patience is 0.
 func (b *remoteBlob) verify(patience time.Duration) error {
 	if b.kept() != nil || b.known.Load() {
 		return nil
@@ -85,7 +86,7 @@ func (b *remoteBlob) verify(patience time.Duration) error {
 	return err
 }
 
-// another returns a function that verifies the blob, also after this Blob was closed.
+// another returns a function that verifies the blob, even after this Blob was closed.
 func (b *remoteBlob) another() (func(context.Context) error, error) {
 	return func(ctx context.Context) error {
 		return (&remoteBlob{info: b.info, r: b.r, ctx: ctx, free: func() {}}).stream(nil)
@@ -105,11 +106,11 @@ func (b *remoteBlob) keep(all []byte) {
 	b.small = all
 }
 
-// stream downloads the whole blob, computes its digest, and gives the bytes to out unless that is nil. It gives the last
-// ones only if the digest is right. A download that breaks off is continued.
+// stream downloads the whole blob, computes its digest, and writes the bytes to out unless that is nil. It writes the
+// last bytes only if the digest is right. It continues a download that breaks off.
 func (b *remoteBlob) stream(out io.Writer) error {
 	var buf []byte
-	small := b.info.Size <= smallBytes // many are read at once
+	small := b.info.Size <= smallBytes // many are read at a time
 	if small {
 		buf = make([]byte, b.info.Size)
 	} else {
@@ -150,7 +151,7 @@ func (b *remoteBlob) stream(out io.Writer) error {
 	}
 }
 
-// continued reads a blob from its first byte to its last, in as many requests as it takes.
+// continued reads a blob from its first byte to its last, in as many requests as necessary.
 type continued struct {
 	b     *remoteBlob
 	body  io.ReadCloser
@@ -208,7 +209,7 @@ func (b *remoteBlob) WriteTo(w io.Writer) (int64, error) {
 	return b.off - from, err
 }
 
-// Read reads on where the last Read, Seek or WriteTo ended.
+// Read continues at the end of the last Read, Seek or WriteTo.
 func (b *remoteBlob) Read(p []byte) (n int, err error) {
 	if err := b.verify(0); err != nil {
 		return 0, err
@@ -244,7 +245,7 @@ func (b *remoteBlob) Read(p []byte) (n int, err error) {
 	return 0, fmt.Errorf("%w: read %s at byte %d: %w", ErrUnavailable, b.info.Place, b.off, err)
 }
 
-// ReadAt reads at an offset, as io.ReaderAt says.
+// ReadAt reads at an offset, as io.ReaderAt describes.
 func (b *remoteBlob) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, fmt.Errorf("read blob: negative offset %d", off)
@@ -277,7 +278,7 @@ func (b *remoteBlob) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// Seek sets where Read continues, as io.Seeker says.
+// Seek sets the offset of the next Read, as io.Seeker describes.
 func (b *remoteBlob) Seek(offset int64, whence int) (int64, error) {
 	to, err := seek(b.off, b.info.Size, offset, whence)
 	if err == nil {

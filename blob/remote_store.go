@@ -27,7 +27,8 @@ func (r *remoteStore) Stat(ctx context.Context, a Address) (Info, error) {
 	return info, err
 }
 
-// look is Stat, and reports whether the blob needs no renewal. It asks for the last renewal only if it matters.
+// look does the work of Stat, and reports whether the blob needs no renewal. It reads the last renewal only if it
+// matters.
 func (r *remoteStore) look(ctx context.Context, a Address) (_ Info, young bool, err error) {
 	info, err := r.remote.Stat(ctx, a)
 	if err == nil && !r.isYoungThere(&info) {
@@ -43,7 +44,7 @@ func (i *RemoteInfo) plain() Info {
 	return info
 }
 
-// isYoungThere is isYoung by the clock of the remote and by ours.
+// isYoungThere is isYoung by the remote's clock and by ours.
 func (r *remoteStore) isYoungThere(i *RemoteInfo) bool {
 	young := r.o.Grace / renewShare
 	return r.remote.Now().Sub(i.Changed) <= young && r.h.Now().Sub(i.Changed) <= young
@@ -82,14 +83,15 @@ func (r *remoteStore) Get(ctx context.Context, a Address) (_ Blob, err error) {
 	return b, nil
 }
 
-// Missing returns which of the blobs are not stored, in the order of its argument, and renews the others.
+// Missing returns the blobs that are not stored, in the order of its argument, and renews the stored ones.
 func (r *remoteStore) Missing(ctx context.Context, all []Address) (missing []Address, err error) {
 	sizes, err := r.Sizes(ctx, all)
 	return without(all, sizes), err
 }
 
-// Sizes returns the sizes of the blobs, and NotStored for the missing ones, and renews them. It takes one request for each
-// that was put in the last hour or is missing, two for each that was renewed then, and three for each other.
+// Sizes returns the sizes of the blobs, and NotStored for the missing ones, and renews the stored ones. It takes one
+// request for each blob that was put in the last hour or is missing, two for each blob that was renewed in the last
+// hour, and three for each other blob.
 func (r *remoteStore) Sizes(ctx context.Context, all []Address) ([]int64, error) {
 	sizes := make([]int64, len(all))
 	err := atOnce(ctx, all, func(ctx context.Context, i int, a Address) (err error) {
@@ -102,9 +104,9 @@ func (r *remoteStore) Sizes(ctx context.Context, all []Address) ([]int64, error)
 	return sizes, nil
 }
 
-// renew makes a blob young again, and returns its size, or NotStored. It owns the address from the beginning if that is
-// free, since an old blob could be removed between two requests. Otherwise it looks first: a young one is in no danger, and
-// the owner may be a copy that takes minutes.
+// renew makes a blob young again, and returns its size, or NotStored. If the address is free, renew owns it from the
+// beginning, because an old blob could be removed between two requests. If not, renew first reads the age without
+// owning the address: no sweep removes a young blob, and the owner may be a copy that takes minutes.
 func (r *remoteStore) renew(ctx context.Context, a Address) (size int64, err error) {
 	release, owned := r.ownNow(a)
 	if !owned {
@@ -125,7 +127,7 @@ func (r *remoteStore) renew(ctx context.Context, a Address) (size int64, err err
 	return sizeOf(info, err)
 }
 
-// sizeOf returns the size of a blob that was looked at, or NotStored.
+// sizeOf returns the size from the result of look, or NotStored.
 func sizeOf(info Info, err error) (int64, error) {
 	if err != nil {
 		return NotStored, ignoreNotFound(err)
@@ -136,7 +138,7 @@ func sizeOf(info Info, err error) (int64, error) {
 // errListed ends a listing that has enough.
 var errListed = errors.New("listed")
 
-// List returns up to limit blobs in the order of their addresses, those after a given one.
+// List returns up to limit blobs after a given address, in the order of their addresses.
 func (r *remoteStore) List(ctx context.Context, after *Address, limit int) (list []Info, err error) {
 	if err := checkList(limit); err != nil {
 		return nil, err
@@ -197,8 +199,8 @@ func (r *remoteStore) drop(ctx context.Context, info *RemoteInfo) (droppedSHA1 b
 // Sweep removes the blobs that are older than Options.Grace and that live does not name, as Dir does. It also removes
 // old renewals and, once a day, old entries of the table whose blobs are gone.
 //
-// The age is first that of a listing. It is asked for again before the blob is removed, while no Put or Missing of its
-// address runs. What is old is decided once, when the sweep begins.
+// A listing gives the first view of a blob's age. Before Sweep removes the blob, it reads the age again, while no Put
+// or Missing of its address runs. Sweep fixes the limit for old blobs once, when it begins.
 func (r *remoteStore) Sweep(ctx context.Context, live func(Address) bool) (swept Swept, err error) {
 	before, err := r.oldBefore(ctx)
 	if err == nil {
@@ -221,8 +223,9 @@ func (r *remoteStore) Sweep(ctx context.Context, live func(Address) bool) (swept
 	return swept, nil
 }
 
-// oldBefore returns the time before which an old blob was put. It is old by our clock and by that of the place. If the two
-// are far apart, one is wrong, nobody knows which, and nothing is old.
+// oldBefore returns the time before which an old blob was put. Such a blob is old by our clock and by the place's
+// clock. If the two clocks are more than maxApart apart, one of them is wrong and nobody knows which, so oldBefore
+// returns an error and no blob is old.
 func (r *remoteStore) oldBefore(ctx context.Context) (time.Time, error) {
 	now := r.h.Now()
 	there, err := r.remote.Owned(ctx)
@@ -238,13 +241,13 @@ func (r *remoteStore) oldBefore(ctx context.Context) (time.Time, error) {
 	return now.Add(-r.o.Grace), nil
 }
 
-// sweepAtOnce is how many old blobs a sweep collects before it looks at them, several at once.
+// sweepAtOnce is the number of old blobs that a sweep gathers before it checks them, several at a time.
 const sweepAtOnce = 1000
 
-// remoteSweep is a sweep that is under way.
+// remoteSweep is a running sweep.
 type remoteSweep struct {
 	r      *remoteStore
-	before time.Time // what was put or renewed before is old
+	before time.Time // blobs that were last put or renewed before it are old
 	old    []Address
 
 	mu    sync.Mutex // guards the fields below
@@ -275,7 +278,7 @@ func (s *remoteSweep) isLive(a Address) bool {
 	return s.live(a)
 }
 
-// sweep removes one blob if it may go.
+// sweep removes one blob if live and its age allow it.
 func (s *remoteSweep) sweep(ctx context.Context, a Address) error {
 	r := s.r
 	release, err := r.ownFor(ctx, a)

@@ -8,15 +8,15 @@ import (
 
 // A sweep of a bucket finds the entry of the SHA-1 table by the metadata of the blob that it removes. If a server was
 // killed in between, or an upload has failed after its entry was written, an entry without a blob stays. To find these,
-// each entry must be read, which is a request. So a sweep does that seldom, and for a part of the table.
+// a sweep must read each entry, which is a request. So it does that seldom, and for a part of the table.
 const (
-	// tableEvery is how often a sweep looks at the table of a store.
+	// tableEvery is the time between two checks of a store's table by sweeps.
 	tableEvery = 24 * time.Hour
-	// tableAtOnce is how many old entries it looks at then. The next time it goes on after the last one.
+	// tableAtOnce is the number of old entries that a sweep checks then. The next check continues after the last one.
 	tableAtOnce = 10_000
 )
 
-// table removes old entries of the table whose blobs are gone, if that is due.
+// table removes old entries of the table whose blobs are gone, if a check is due.
 func (s *remoteSweep) table(ctx context.Context) error {
 	r := s.r
 	if !r.muTable.TryLock() {

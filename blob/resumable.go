@@ -18,41 +18,41 @@ import (
 )
 
 const (
-	// MaxUploads is how many resumable uploads a store has at once. The state of each needs about 1 KB of memory.
+	// MaxUploads is the largest number of resumable uploads in a store. The state of each needs about 1 KB of memory.
 	MaxUploads = 1000
-	// UploadExpiry is how long a resumable upload is kept without progress, and its result after the end.
+	// UploadExpiry is the time for which a resumable upload is kept without progress, and its result after the end.
 	UploadExpiry = 24 * time.Hour
-	// checkpointEvery is after how many bytes an append makes what it has received durable. So a crash of the server
-	// costs a client no more than that.
+	// checkpointEvery is the number of bytes after which an append makes its received bytes durable. So a crash of the
+	// server costs a client no more than that.
 	checkpointEvery = 64 << 20
 
-	// MaxMetadata is how many bytes of metadata an upload has.
+	// MaxMetadata is the largest number of bytes of an upload's metadata.
 	MaxMetadata = 4096
-	// receivingPatience is how long a call waits for another one that receives from its client. If the connection of that
-	// client was lost at this moment, the other call will notice.
+	// receivingPatience is the time that a call waits for another call that is receiving from its client. If the
+	// connection of that client was just lost, the other call will notice.
 	receivingPatience = 250 * time.Millisecond
-	// endingPatience is how long it then waits until the bytes are durable that the other call has received.
+	// endingPatience is the time that it then waits until the bytes that the other call has received are durable.
 	endingPatience = 5 * time.Second
 
 	resumablePrefix = "resumable-" // of the files of resumable uploads
 	stateSuffix     = ".json"
 )
 
-// resumable is the Upload of a Dir. Its bytes are in the file uploads/resumable-<id>, and its state is in another with
-// the suffix .json. The state is replaced as a whole, after the bytes that it counts are durable.
+// resumable is the Upload of a Dir. Its bytes are in the file uploads/resumable-<id>, and its state is in another file
+// with the suffix .json. The state is replaced as a whole, after the bytes that it counts are durable.
 type resumable struct {
 	id string
 
 	// Only the goroutine that has set busy uses these.
 	u     *upload
 	saved savedUpload // as it is in the file
-	// unsure: the file may have a later state than saved, since writing it has failed. It must be written again before
-	// the bytes that it counts change.
+	// unsure: the file may have a later state than saved, because writing it has failed. It must be written again
+	// before the bytes that it counts change.
 	unsure bool
 
 	mu      sync.Mutex // guards the fields below
 	busy    bool
-	ending  bool          // who uses it needs nothing more from a client, and so is done soon
+	ending  bool          // its user needs nothing more from a client, and so is done soon
 	changed chan struct{} // closed when one of these changes
 	gone    bool          // it was removed
 	state   UploadState
@@ -75,8 +75,8 @@ type savedUpload struct {
 func (s *Dir) dataPath(id string) string  { return filepath.Join(s.uploads(), resumablePrefix+id) }
 func (s *Dir) statePath(id string) string { return s.dataPath(id) + stateSuffix }
 
-// NewUpload begins a resumable upload. size is that of the blob, or -1 if it is not known yet. It returns ErrTooLarge,
-// ErrQuota and ErrNoSpace if the blob would be refused, and ErrUploads if there are MaxUploads.
+// NewUpload begins a resumable upload. size is the size of the blob, or -1 if it is not known yet. It returns
+// ErrTooLarge, ErrQuota and ErrNoSpace if the blob would be refused, and ErrUploads if there are already MaxUploads.
 func (s *Dir) NewUpload(ctx context.Context, size int64, want Ref) (_ Upload, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -132,7 +132,7 @@ func (s *Dir) NewUpload(ctx context.Context, size int64, want Ref) (_ Upload, er
 	return r, f.Close()
 }
 
-// addResumable makes an upload known. If there are too many, it first drops those that are finished or expired.
+// addResumable makes an upload known. If there are too many, it first drops finished and expired uploads.
 func (s *Dir) addResumable(r *resumable) error {
 	for range 2 {
 		s.mu.Lock()
@@ -149,7 +149,7 @@ func (s *Dir) addResumable(r *resumable) error {
 	return fmt.Errorf("%w: there are %d; next step: finish or remove some, or try again in %v", ErrUploads, s.maxUploads, UploadExpiry)
 }
 
-// dropResumables removes those uploads that nobody uses and that which names.
+// dropResumables removes unused uploads for which which returns true.
 func (s *Dir) dropResumables(which func(UploadState) bool) (dropped int, err error) {
 	s.mu.Lock()
 	var all []*resumable
@@ -158,7 +158,7 @@ func (s *Dir) dropResumables(which func(UploadState) bool) (dropped int, err err
 	}
 	s.mu.Unlock()
 	for _, r := range all {
-		if !which(r.State()) { // an upload that stays is not busy meanwhile
+		if !which(r.State()) { // so an upload that stays never looks busy
 			continue
 		}
 		if _, _, err := r.try(); err != nil {
@@ -174,7 +174,7 @@ func (s *Dir) dropResumables(which func(UploadState) bool) (dropped int, err err
 	return dropped, err
 }
 
-// Upload returns a resumable upload, or ErrNotFound if there is none, or it has expired.
+// Upload returns a resumable upload, or ErrNotFound if it does not exist or has expired.
 func (s *Dir) Upload(_ context.Context, id string) (Upload, error) {
 	s.mu.Lock()
 	r := s.resumables[id]
@@ -194,7 +194,8 @@ func (r *resumable) State() UploadState {
 	return state
 }
 
-// acquire makes the caller the only one who uses the upload, until release or drop. It waits shortly for another one.
+// acquire makes the caller the only user of the upload, until release or drop. If another call uses the upload, acquire
+// waits a short time and then returns ErrBusy.
 func (r *resumable) acquire(ctx context.Context) error {
 	timer := time.NewTimer(receivingPatience)
 	defer timer.Stop()
@@ -218,7 +219,7 @@ func (r *resumable) acquire(ctx context.Context) error {
 	}
 }
 
-// try is acquire without a wait. If it returns ErrBusy, ending reports whether the other one ends soon, and changed is
+// try is acquire without a wait. If it returns ErrBusy, ending reports whether the other call ends soon, and changed is
 // closed when this changes.
 func (r *resumable) try() (ending bool, changed <-chan struct{}, err error) {
 	r.mu.Lock()
@@ -233,7 +234,7 @@ func (r *resumable) try() (ending bool, changed <-chan struct{}, err error) {
 	return false, nil, nil
 }
 
-// ends notes that the caller, who has acquired the upload, needs nothing more from a client.
+// ends records that the caller, who has acquired the upload, needs nothing more from a client.
 func (r *resumable) ends() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -248,7 +249,7 @@ func (r *resumable) release() {
 	r.change()
 }
 
-// change wakes those who wait. The caller holds the mutex.
+// change wakes the waiting calls. The caller holds the mutex.
 func (r *resumable) change() {
 	close(r.changed)
 	r.changed = make(chan struct{})
@@ -258,13 +259,13 @@ func (r *resumable) change() {
 func (r *resumable) save() error {
 	u := r.u
 	if err := u.s.h.Sync(u.f); err != nil {
-		u.broken = true // another fsync could succeed without writing what this one has not
+		u.broken = true // a second fsync could succeed without writing the bytes that this one has not written
 		return noSpace("sync upload", err)
 	}
 	return r.saveState()
 }
 
-// saveState makes the state durable that counts the bytes received so far, which are durable.
+// saveState makes the state durable that counts the bytes received so far. These bytes are already durable.
 func (r *resumable) saveState() error {
 	u := r.u
 	next := r.saved
@@ -296,7 +297,7 @@ func (r *resumable) show(blob *Address) {
 	r.state = UploadState{ID: r.id, Size: r.saved.Size, Offset: r.saved.Offset, Expires: r.saved.Changed.Add(UploadExpiry), Blob: blob, Metadata: r.saved.Metadata}
 }
 
-// revert goes back to the saved state.
+// revert returns to the saved state.
 func (r *resumable) revert() error {
 	u := r.u
 	u.size, u.broken = r.saved.Offset, false
@@ -318,7 +319,7 @@ func (r *resumable) restoreHashes() error {
 	return nil
 }
 
-// Describe keeps a text with the upload.
+// Describe stores a text with the upload.
 func (r *resumable) Describe(ctx context.Context, metadata string) error {
 	if len(metadata) > MaxMetadata || !utf8.ValidString(metadata) {
 		return fmt.Errorf("%w: the metadata of an upload must have at most %d bytes of UTF-8", ErrTooLarge, MaxMetadata)
@@ -336,7 +337,7 @@ func (r *resumable) Describe(ctx context.Context, metadata string) error {
 	if r.State().Blob != nil {
 		return fmt.Errorf("%w: the upload is finished", ErrOffset)
 	}
-	r.saved.Metadata = metadata // a state that cannot be written now is written by the next Append
+	r.saved.Metadata = metadata // if this state cannot be written now, the next Append writes it
 	return r.saveState()
 }
 
@@ -359,7 +360,7 @@ func (r *resumable) Append(ctx context.Context, offset int64, from io.Reader) (e
 		return err
 	}
 	defer free()
-	// The file may have more bytes than the state counts, after an append that has failed.
+	// The file may have more bytes than the state counts, after a failed append.
 	if u.f, err = os.OpenFile(u.path, os.O_WRONLY, 0); err != nil {
 		return fmt.Errorf("append to upload: %w", err)
 	}
@@ -463,7 +464,7 @@ func (r *resumable) Finish(ctx context.Context) (_ Info, err error) {
 	if err := r.save(); err != nil {
 		return Info{}, err
 	}
-	// A client that has hung up asks for the upload later. A copy to a Remote can take longer than its requests do.
+	// A client that has hung up requests the upload later. A copy to a Remote can take longer than its requests do.
 	if err := u.commit(context.WithoutCancel(ctx)); err != nil {
 		if u.path == "" { // it had its name for a moment, and was removed
 			err = errors.Join(err, r.drop())
@@ -475,7 +476,7 @@ func (r *resumable) Finish(ctx context.Context) (_ Info, err error) {
 	return u.info, nil
 }
 
-// want is the digest that was asked for.
+// want is the expected digest.
 func (u *savedUpload) want() (want Ref) {
 	if ref, err := Parse(u.WantSHA256); err == nil {
 		want.SHA256 = ref.SHA256
@@ -494,8 +495,8 @@ func (r *resumable) Remove(ctx context.Context) error {
 	return r.drop()
 }
 
-// drop removes the upload. The caller has acquired it. The bytes are removed before the state, which is not needed
-// without them.
+// drop removes the upload. The caller has acquired it. The bytes are removed before the state, which is useless without
+// them.
 func (r *resumable) drop() error {
 	s := r.u.s
 	err := r.u.discard()

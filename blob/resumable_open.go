@@ -15,8 +15,8 @@ import (
 // maxStateBytes is more than any file with the state of an upload has. JSON writes a byte of metadata as up to six.
 const maxStateBytes = 4096 + 6*MaxMetadata
 
-// openResumables finds the resumable uploads that an earlier process has left. What is not complete or cannot be read
-// is removed, and its client begins again.
+// openResumables finds the resumable uploads of an earlier process. It removes an upload that is incomplete or cannot
+// be read, and the client begins again.
 func (s *Dir) openResumables() error {
 	var data, states []string
 	err := names(s.uploads(), func(name string) error {

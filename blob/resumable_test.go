@@ -68,7 +68,7 @@ func mustFind(t testing.TB, s *Dir, id string) Upload {
 	return u
 }
 
-// TestUpload: the life of an upload in several parts, with a restart between any two.
+// TestUpload: an upload in several parts, with a restart between any two steps.
 func TestUpload(t *testing.T) {
 	content := random(7, 3*bufferBytes+17)
 	want := addressOf(content)
@@ -130,7 +130,7 @@ func TestUpload(t *testing.T) {
 	}
 }
 
-// TestUploadCutOff: what arrived before a stream was cut off counts, and only one append runs at a time.
+// TestUploadCutOff: bytes that arrived before a stream was cut off count, and only one append runs at a time.
 func TestUploadCutOff(t *testing.T) {
 	s := newStore(t, Options{})
 	s.checkpointEvery = 2 * bufferBytes
@@ -181,7 +181,8 @@ func TestUploadCutOff(t *testing.T) {
 	mustAddUp(t, s)
 }
 
-// TestUploadWaits: a call waits for another one that stores what it has received, and not for one that still receives.
+// TestUploadWaits: a call waits for another call that is storing received bytes, and not for a call that is still
+// receiving.
 func TestUploadWaits(t *testing.T) {
 	s := newStore(t, Options{})
 	u := mustNewUpload(t, s, int64(len(wilson)), Ref{})
@@ -215,7 +216,7 @@ func TestUploadWaits(t *testing.T) {
 	}
 	mustFinish(t, s, u, wilson)
 
-	// Two Finishes at once are one.
+	// Two concurrent Finishes have one effect.
 	content := random(20, 1000)
 	u = mustNewUpload(t, s, int64(len(content)), Ref{})
 	mustAppend(t, u, content)
@@ -295,7 +296,7 @@ func FuzzUploadState(f *testing.F) {
 			}
 			_ = u.Append(t.Context(), u.State().Offset, strings.NewReader(wilson[u.State().Offset:])) // it may be refused
 			if info, err := u.Finish(t.Context()); err == nil {
-				var damaged *DamagedError // if the saved hash is that of other bytes
+				var damaged *DamagedError // if the saved hash belongs to other bytes
 				if text, err := read(t, s, info.Address); !errors.As(err, &damaged) && (err != nil || addressOf(text) != info.Address) {
 					t.Errorf("it has stored %q, %v", text, err)
 				}
@@ -405,7 +406,7 @@ func TestUploadExpiry(t *testing.T) {
 	mustAddUp(t, s)
 }
 
-// TestUploadFiles: what a killed process or an accident has left of an upload is continued or removed.
+// TestUploadFiles: files that a killed process or an accident has left of an upload are continued or removed.
 func TestUploadFiles(t *testing.T) {
 	for name, change := range map[string]func(data, state string) error{
 		"more bytes than were acknowledged": func(data, _ string) error {
@@ -468,7 +469,7 @@ func TestUploadFiles(t *testing.T) {
 	}
 }
 
-// resume sends a content as a client does that asks for the offset after each error, and returns the errors.
+// resume sends a content like a client that reads the offset after each error, and returns the errors.
 func resume(t testing.TB, s *Dir, u Upload, content string, part int) (failed []error) {
 	t.Helper()
 	for range 10 {
@@ -495,7 +496,7 @@ func resume(t testing.TB, s *Dir, u Upload, content string, part int) (failed []
 	return failed
 }
 
-// TestUploadFailedCalls makes each call fail once. The client goes on after the error, and the blob is whole.
+// TestUploadFailedCalls makes each call fail once. The client continues after the error, and the blob is whole.
 func TestUploadFailedCalls(t *testing.T) {
 	testkit.OneByOne(t)
 	content := random(11, 3*bufferBytes+5)
@@ -545,8 +546,8 @@ func TestUploadFailedCalls(t *testing.T) {
 	}
 }
 
-// TestUploadUnsureState: if the state could not be written, it may be on the disk all the same. It must not count bytes
-// that a later append has replaced.
+// TestUploadUnsureState: a state whose write failed may be on the disk even so. It must not count bytes that a later
+// append has replaced.
 func TestUploadUnsureState(t *testing.T) {
 	s := newStore(t, Options{})
 	u := mustNewUpload(t, s, 4, Ref{})
@@ -576,7 +577,8 @@ func TestUploadUnsureState(t *testing.T) {
 	mustRead(t, s, "bbbb")
 }
 
-// TestUploadFailedSyncThenCut: after a failed fsync another one may succeed and not write what the first has not.
+// TestUploadFailedSyncThenCut: after a failed fsync the next fsync may succeed without writing the bytes that the first
+// has not written.
 func TestUploadFailedSyncThenCut(t *testing.T) {
 	testkit.OneByOne(t)
 	disk, mount := mountDisk(t)
@@ -605,7 +607,7 @@ func TestUploadFailedSyncThenCut(t *testing.T) {
 	}
 }
 
-// TestUploadPowerCuts: what an append has acknowledged survives a power cut, and the blob is whole in the end.
+// TestUploadPowerCuts: bytes that an append has acknowledged survive a power cut, and the blob is whole in the end.
 func TestUploadPowerCuts(t *testing.T) {
 	testkit.OneByOne(t)
 	disk, mount := mountDisk(t)

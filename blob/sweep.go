@@ -5,12 +5,12 @@ import (
 	"fmt"
 )
 
-// Sweep removes the blobs that are older than Options.Grace and that live does not name, and the SHA-1 entries of
-// blobs that are gone. It also removes the resumable uploads that have expired. The age of a blob counts from its last Put or Missing.
+// Sweep removes the blobs that are older than Options.Grace and that live does not name, and the SHA-1 entries of blobs
+// that are gone. It also removes expired resumable uploads. The age of a blob counts from its last Put or Missing.
 //
 // Sweep calls live for one blob at a time, while no Put of this blob can end; live must not call the Store. A producer
-// has put a blob, or asked Missing for it, before it creates a job that names it. So a job that live does not know yet
-// names only young blobs.
+// has put a blob, or called Missing with it, before it creates a job that names the blob. So a job that live does not
+// know yet names only young blobs.
 func (s *Dir) Sweep(ctx context.Context, live func(Address) bool) (swept Swept, err error) {
 	err = names(s.blobs(), func(name string) error {
 		a, ok := parseName(name)
@@ -49,8 +49,8 @@ func (s *Dir) Sweep(ctx context.Context, live func(Address) bool) (swept Swept, 
 	return swept, nil
 }
 
-// sweep removes one blob if it may go. It owns the address from its look at the age until the file is removed, so a Put
-// or a Missing is either before the look, and the blob is young, or after the removal, and finds no blob.
+// sweep removes one blob if its age and live allow it. It owns the address while it reads the age and removes the file.
+// So a Put or Missing happens either before, and the blob is young, or after, and finds no blob.
 func (s *Dir) sweep(a Address, live func(Address) bool) (size int64, gone bool, err error) {
 	defer s.own(a)()
 	info, there, err := s.stat(a)

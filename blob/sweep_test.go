@@ -44,7 +44,7 @@ func TestSweep(t *testing.T) {
 		t.Error(missing, err)
 	}
 	c.at = c.at.Add(1)
-	sweep(2) // "dead", and what was asked for so early that this did not renew it
+	sweep(2) // "dead", and blobs whose Missing was so early that it did not renew them
 	mustRead(t, s, "live")
 	mustRead(t, s, "put again")
 	mustRead(t, s, "asked for")
@@ -129,9 +129,9 @@ func TestSweepOwnsTheBlob(t *testing.T) {
 	}
 }
 
-// TestSweepModel runs producers, a sweeper and a deleter at once on a few blobs. The grace is nearly nothing, so only
-// the order of the calls protects a blob. After each Put a producer names its blob, as a job does, and after each
-// Missing it names what is there. A named blob must be there, with its SHA-1, until it is not named any more.
+// TestSweepModel runs concurrent producers, a sweeper and a deleter on a few blobs. The grace is nearly nothing, so
+// only the order of the calls protects a blob. After each Put a producer names its blob, as a job does, and after each
+// Missing it names the stored blobs. A named blob must be stored, with its SHA-1, until it is no longer named.
 func TestSweepModel(t *testing.T) {
 	testkit.OneByOne(t)
 	seed := uint64(time.Now().UnixNano())
@@ -139,12 +139,12 @@ func TestSweepModel(t *testing.T) {
 	var mu sync.Mutex // guards the next two
 	named := map[Address]int{}
 	now := time.Unix(1_700_000_000, 0)
-	// Time passes only between the phases: within one, what is put is young, and all else is old.
+	// Time passes only between the phases: within a phase, blobs that were put in it are young, and all others are old.
 	s := newStore(t, Options{Grace: time.Hour, Hooks: Hooks{Now: func() time.Time { mu.Lock(); defer mu.Unlock(); return now }}})
 	s.verified.backgroundFrom = 1 // all verifications are in the background
 	content := func(i int) string { return fmt.Sprint("content ", i) }
 	const contents = fewFiles + 6
-	// name names what way has made sure of, looks at it, and takes the names away.
+	// name names the blobs that way has protected, checks that they are stored, and takes the names away.
 	name := func(all []int) {
 		mu.Lock()
 		for _, i := range all {
@@ -208,7 +208,7 @@ func TestSweepModel(t *testing.T) {
 						if err := u.Remove(t.Context()); err != nil {
 							t.Error(err)
 						}
-					default: // of one blob, or of so many that there are too many to sync each
+					default: // of one blob, or of so many that they are not synced individually
 						some := []int{i}
 						if rng.IntN(2) == 0 {
 							some = rng.Perm(contents)
@@ -255,11 +255,11 @@ func TestSweepModel(t *testing.T) {
 	}
 }
 
-// TestSweepDuringCommit: a sweep that is in time for every step of a Put never takes the blob or its SHA-1.
+// TestSweepDuringCommit: a sweep during any step of a Put never removes the blob or its SHA-1.
 func TestSweepDuringCommit(t *testing.T) {
 	c := &clock{time.Unix(1_700_000_000, 0)}
 	s := newStore(t, Options{Hooks: Hooks{Now: c.now}})
-	for range 2 { // the second time, the blob is there and old
+	for range 2 { // the second time, the blob is stored and old
 		var sweeps sync.WaitGroup
 		s.h.Sync = func(f *os.File) error {
 			sweeps.Go(func() { // it waits until the Put is done, if it gets as far as this blob

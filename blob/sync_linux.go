@@ -27,7 +27,7 @@ func canTrustSyncFS(dir string) bool {
 }
 
 // startFlush makes the kernel begin to write a part of a file, so that a later fsync has less to do. It is only a hint:
-// the fsync reports what fails.
+// the fsync reports errors.
 func startFlush(f *os.File, offset, length int64) {
 	_ = unix.SyncFileRange(int(f.Fd()), offset, length, unix.SYNC_FILE_RANGE_WRITE) // see above
 }

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestTrustedSyncFS: syncfs is trusted on this file system if it is a known one.
+// TestTrustedSyncFS: the store trusts syncfs on this file system if it is a known one.
 func TestTrustedSyncFS(t *testing.T) {
 	s := newStore(t, Options{})
 	var fs unix.Statfs_t

@@ -7,9 +7,9 @@ import (
 	"os"
 )
 
-// syncFS returns errors.ErrUnsupported: other systems have no call that waits for all files of a file system and reports
-// their errors. canTrustSyncFS says so, and each file gets a sync of its own. On macOS (*os.File).Sync is F_FULLFSYNC,
-// which also empties the cache of the disk.
+// syncFS returns errors.ErrUnsupported, because other systems have no call that waits for all files of a file system
+// and reports their errors. There canTrustSyncFS returns false, and each file is synced individually. On macOS
+// (*os.File).Sync is F_FULLFSYNC, which also empties the cache of the disk.
 func syncFS(*os.File) error { return errors.ErrUnsupported }
 
 // canTrustSyncFS reports whether syncfs returns the errors of all earlier writes in the file system of a directory.

@@ -7,11 +7,11 @@ import (
 )
 
 const (
-	// fewFiles is up to how many files are kept open and synced one by one. A syncfs for so few would have to wait for
-	// what others have written to the disk.
+	// fewFiles is the largest number of files that are kept open and synced one by one. For so few files, a syncfs
+	// would have to wait for the writes of other programs to the disk.
 	fewFiles = 16
-	// syncers is how many files are synced at once where one syncfs for all of them cannot be trusted. The disk does
-	// several of these in about the time of one.
+	// syncers is the number of files that are synced concurrently if the store does not trust one syncfs for all of
+	// them. The disk does several of these in about the time of one.
 	syncers = 16
 )
 
@@ -20,8 +20,8 @@ type syncs struct {
 	s     *Dir
 	whole *os.File // of the file system. It was opened before the first write, so syncfs reports every error since then
 
-	// The first few files are kept open in few. After those, either all files are left to one syncfs, or each goes to the
-	// queue, to a goroutine that syncs it.
+	// The first few files are kept open in few. After those, either one syncfs covers all files, or each file goes into
+	// the queue to a goroutine that syncs it.
 	few     []*os.File
 	byWhole bool
 	queue   chan *os.File
@@ -39,7 +39,7 @@ func (s *Dir) newSyncs() (*syncs, error) {
 	return &syncs{s: s, whole: whole}, nil
 }
 
-// add takes over a file that is to be durable when wait returns.
+// add takes over a file that must be durable when wait returns.
 func (y *syncs) add(f *os.File) error {
 	switch {
 	case y.byWhole:

@@ -9,7 +9,7 @@ import (
 type tally struct {
 	quota int64 // 0: none
 
-	mu   sync.Mutex // guards used. Whoever holds the mutex of a Dir may take this one
+	mu   sync.Mutex // guards used. A holder of a Dir's mutex may take this one
 	used int64
 }
 

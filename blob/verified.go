@@ -9,23 +9,26 @@ import (
 )
 
 const (
-	// verifiedFor is how long a verified file is trusted. Within it the file is mostly read from memory anyway.
+	// verifiedFor is the time for which a verified file is trusted. During it, the file is mostly read from memory
+	// anyway.
 	verifiedFor = 10 * time.Minute
 	// maxVerified bounds the memory of the list, to about 200 KB.
 	maxVerified = 1024
-	// backgroundFrom is from how many bytes a verification goes on without its reader, who may give up before its end. A
-	// shorter one takes less than a second.
+	// backgroundFrom is the size from which a verification continues without its reader, who may give up before it
+	// ends. A shorter one takes less than a second.
 	backgroundFrom = 64 << 20
-	// maxBackground is how many of these run at once. Each needs 1 MiB of memory and an open file.
+	// maxBackground is the number of these verifications that run at a time. Each needs 1 MiB of memory and an open
+	// file.
 	maxBackground = 8
-	// unaskedFor is how long one goes on after its last reader has gone. A client tries again within seconds.
+	// unaskedFor is the time that this verification continues after its last reader has gone. A client tries again
+	// within seconds.
 	unaskedFor = time.Minute
-	// verifyPatience is how long Verify waits for one. It is shorter than the time after which clients and proxies
-	// usually end a silent connection.
+	// verifyPatience is the time that Verify waits for a verification. It is shorter than the time after which clients
+	// and proxies usually end a silent connection.
 	verifyPatience = 10 * time.Second
 )
 
-// fileID changes whenever the file changes, or another one takes its name.
+// fileID changes whenever the file changes, or another file takes its name.
 type fileID struct {
 	address       Address
 	device, inode uint64
@@ -33,32 +36,32 @@ type fileID struct {
 	mtime, ctime  int64 // unix ns
 }
 
-// verified remembers which files were verified a short while ago, so that reading a blob in many ranges verifies it
-// once. The stores of all clients share one. Times are those of the process and not of the wall clock.
+// verified remembers recently verified files, so that reading a blob in many ranges verifies it once. The stores of all
+// clients share it. It uses the process's monotonic time, not the wall clock.
 type verified struct {
 	unaskedFor, patience time.Duration // the constants; tests set less
 	backgroundFrom       int64
 	maxBackground        int
 
-	ending context.Context // of those in the background; done after close
+	ending context.Context // of the verifications in the background; done after close
 	end    context.CancelFunc
-	all    sync.WaitGroup // those in the background
+	all    sync.WaitGroup // the verifications in the background
 
 	mu         sync.Mutex // guards the fields below
 	at         map[fileID]time.Time
 	running    map[fileID]*verification
-	background int           // how many run there
+	background int           // number of verifications in the background
 	freed      chan struct{} // closed when one of them has ended
 }
 
-// verification is one that runs. At most one runs for each file, and all readers share it.
+// verification is a running verification. At most one runs for each file, and all readers share it.
 type verification struct {
-	ids    []fileID      // of the file. It has several if its blob is renewed meanwhile
+	ids    []fileID      // of the file. It has several if its blob is renewed during the verification
 	cancel func()        // nil: it runs in the goroutine of a reader
 	done   chan struct{} // closed when err is set
 	err    error
 	asking int         // readers that wait for it
-	idle   *time.Timer // ends it, since nobody asks
+	idle   *time.Timer // ends it when no reader has waited for unaskedFor
 }
 
 func newVerified() *verified {
@@ -76,13 +79,13 @@ func (v *verified) close() {
 	v.all.Wait()
 }
 
-// once calls verify, unless the file was verified recently. While one goroutine verifies a file, others wait for it
-// rather than read the file as well.
+// once calls verify, unless the file was verified recently. While one goroutine verifies a file, other goroutines wait
+// for it instead of reading the file as well.
 func (v *verified) once(ctx context.Context, id fileID, verify func() error) error {
 	return v.share(ctx, id, 0, verify, nil)
 }
 
-// share is once for a file that may be long. A long one is verified in the background, by the function that begin
+// share is once for a file that may be long. It verifies a long file in the background, with the function that begin
 // returns. If that takes longer than patience, share returns ErrVerifying, unless patience is 0.
 func (v *verified) share(ctx context.Context, id fileID, patience time.Duration, here func() error, begin func() (func(context.Context) error, error)) error {
 	var late <-chan time.Time
@@ -165,7 +168,7 @@ func (v *verified) start(id fileID, begin func() (func(context.Context) error, e
 	return r, nil
 }
 
-// ended notes how a verification has ended.
+// ended records how a verification has ended.
 func (v *verified) ended(r *verification, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -196,8 +199,8 @@ func (r *verification) asks() {
 	}
 }
 
-// leaves counts a reader who does not wait any more. After the last one, a verification in the background goes on for a
-// while.
+// leaves counts a reader who no longer waits. After the last one, a verification in the background continues for
+// unaskedFor.
 func (v *verified) leaves(r *verification) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -211,7 +214,7 @@ func (v *verified) leaves(r *verification) {
 	}
 }
 
-// renewed notes that only the age of a file was changed. So what is known of it stays known.
+// renewed records that only the age of a file was changed, so that its verification stays valid.
 func (v *verified) renewed(before, after fileID) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -225,7 +228,7 @@ func (v *verified) renewed(before, after fileID) {
 	}
 }
 
-// remember adds a file, and removes others if there are too many. The caller holds the mutex.
+// remember adds a file, and removes other files if there are too many. The caller holds the mutex.
 func (v *verified) remember(id fileID, at time.Time) {
 	for other := range v.at {
 		if len(v.at) < maxVerified {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestVerifiedOnce: many ranges of a blob are verified together once, and one reader that gives up does not stop the
-// others.
+// TestVerifiedOnce: concurrent reads of many ranges of a blob verify it once. If one reader gives up, the rest are not
+// stopped.
 func TestVerifiedOnce(t *testing.T) {
 	v := newVerified()
 	defer v.close()
@@ -77,7 +77,7 @@ func (f *slowFile) verify(ctx context.Context, patience time.Duration) error {
 	})
 }
 
-// count returns how many verifications run, and how many of them in the background.
+// count returns the number of running verifications, and the number of them in the background.
 func (v *verified) count() (running, background int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -88,7 +88,7 @@ func newSlowFile(v *verified, inode uint64) *slowFile {
 	return &slowFile{v: v, id: fileID{inode: inode, size: backgroundFrom}, end: make(chan error)}
 }
 
-// TestVerifiedInBackground: a long verification goes on while readers come and go.
+// TestVerifiedInBackground: a long verification continues while readers start and give up.
 func TestVerifiedInBackground(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *verified){
 		"each reader gives up before the end": func(t *testing.T, v *verified) {
@@ -217,7 +217,8 @@ func TestVerifiedInBackground(t *testing.T) {
 	}
 }
 
-// TestReaderGone: the verification of a long blob goes on when its reader has gone, and reports damage to the next one.
+// TestReaderGone: the verification of a long blob continues when its reader has gone, and reports damage to the next
+// reader.
 func TestReaderGone(t *testing.T) {
 	s := newStore(t, Options{})
 	s.verified.backgroundFrom = 1
@@ -249,7 +250,7 @@ func TestReaderGone(t *testing.T) {
 	mustBeDamaged(t, b.Verify(), s.path(info.Address))
 }
 
-// TestOpenBlobStaysVerified: an open blob is verified once, although the list has forgotten it, and its age or its name
+// TestOpenBlobStaysVerified: an open blob is verified once, even if the list has forgotten it, or its age or its name
 // changes.
 func TestOpenBlobStaysVerified(t *testing.T) {
 	c := &clock{time.Now()}

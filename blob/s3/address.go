@@ -16,10 +16,10 @@ import (
 // Scheme begins the address of a bucket.
 const Scheme = "s3://"
 
-// maxPrefixBytes leaves room for the rest of a key, of which S3 allows 1024 bytes.
+// maxPrefixBytes leaves room for the rest of a key. S3 allows keys of 1024 bytes.
 const maxPrefixBytes = 512
 
-// Address says where a bucket is.
+// Address is the address of a bucket.
 type Address struct {
 	Bucket   string
 	Prefix   string // of all keys; "" or ends with a slash
@@ -32,8 +32,8 @@ type Address struct {
 // ErrAddress: the text is not the address of a bucket.
 var ErrAddress = errors.New("not the address of a bucket")
 
-// ParseAddress reads s3://BUCKET/PREFIX?endpoint=https://HOST&region=…&lookup=path. Without an endpoint the bucket is one
-// of AWS. It returns ErrAddress, with a text that repeats nothing that could be a secret.
+// ParseAddress reads s3://BUCKET/PREFIX?endpoint=https://HOST&region=…&lookup=path. Without an endpoint, AWS has the
+// bucket. It returns ErrAddress, with a text that repeats nothing that could be a secret.
 func ParseAddress(text string) (a Address, err error) {
 	defer func() {
 		if err != nil {
@@ -104,7 +104,7 @@ func ParseAddress(text string) (a Address, err error) {
 		a.Region = os.Getenv("AWS_DEFAULT_REGION")
 	}
 	if a.Region == "" && query.Has("endpoint") {
-		a.Region = "us-east-1" // what other services take for theirs
+		a.Region = "us-east-1" // the default of other services
 	}
 	return a, nil
 }
@@ -121,8 +121,8 @@ func (a *Address) setEndpoint(text string) error {
 	return nil
 }
 
-// IsReadable reports whether others in the network can read what is stored: requests to the endpoint are not encrypted,
-// and it is on another machine.
+// IsReadable reports whether others in the network can read the blobs in transit: requests to the endpoint are not
+// encrypted, and it is on another machine.
 func (a *Address) IsReadable() bool {
 	if a.TLS {
 		return false

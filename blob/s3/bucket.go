@@ -16,22 +16,22 @@ import (
 )
 
 const (
-	// tries is how often a request is sent, with rests of up to a second. An upload or a collection that fails is
-	// repeated as a whole by whoever wanted it.
+	// tries is the number of times that a request is sent, with rests of up to a second. If an upload or a collection
+	// still fails, its caller repeats it as a whole.
 	tries = 4
-	// roleFor is how long the service that gives a machine its role may take.
+	// roleFor is the longest time in which the service that gives a machine its role may answer.
 	roleFor = 2 * time.Second
 )
 
 // Options of a Bucket.
 type Options struct {
 	Address Address
-	// Server identifies this server to others that use the same bucket. It is the same after a restart.
+	// Server identifies this server to other servers that use the same bucket. It is the same after a restart.
 	Server string
 	// PartBytes is the size of the parts in which a longer blob is copied; 0: 64 MiB, and more for the longest.
 	PartBytes int64
-	Stats     *Stats // gets the counts of requests; nil: nobody asks
-	// Silence is how long a request waits for the next byte; 0: 30 s.
+	Stats     *Stats // receives the counts of requests; nil: they are not needed
+	// Silence is the time that a request waits for the next byte; 0: 30 s.
 	Silence time.Duration
 }
 
@@ -48,7 +48,7 @@ var _ blob.Bucket = (*Bucket)(nil)
 
 // Open makes the server the owner of the bucket, and removes unfinished uploads of an earlier process. It returns
 // blob.ErrUnavailable if the service does not answer, which may pass. It returns ErrCredentials or ErrOwned, and also
-// blob.ErrRefused, for what somebody has to mend.
+// blob.ErrRefused, for problems that an operator has to solve.
 func Open(ctx context.Context, o Options) (_ *Bucket, err error) {
 	b, err := connect(o)
 	defer func() {
@@ -67,7 +67,7 @@ func Open(ctx context.Context, o Options) (_ *Bucket, err error) {
 	return b, nil
 }
 
-// connect finds credentials, and sends no request to the bucket. The bucket must be closed after an error too.
+// connect finds credentials, and sends no request to the bucket. The bucket must be closed after an error, too.
 func connect(o Options) (*Bucket, error) {
 	ended, end := context.WithCancel(context.Background())
 	b := &Bucket{o: o, transport: newTransport(ended, cmp.Or(o.Stats, new(Stats))), end: end}
@@ -97,7 +97,7 @@ func chain() *credentials.Credentials {
 	})
 }
 
-// Close ends all requests that are under way.
+// Close ends all outstanding requests.
 func (b *Bucket) Close() error {
 	b.end()
 	if t, ok := b.transport.base.(*http.Transport); ok {
@@ -111,7 +111,7 @@ func (b *Bucket) place(key string) string { return Scheme + b.o.Address.Bucket +
 
 func (b *Bucket) name() string { return b.o.Address.Bucket }
 
-// look finds out whether the bucket is there and can be listed.
+// look finds out whether the bucket exists and can be listed.
 func (b *Bucket) look(ctx context.Context) error {
 	for o := range b.core.ListObjectsIter(ctx, b.name(), minio.ListObjectsOptions{Prefix: b.o.Address.Prefix, Recursive: true, MaxKeys: 1}) {
 		return b.failed(ctx, "list", b.o.Address.Prefix, o.Err)
@@ -119,8 +119,8 @@ func (b *Bucket) look(ctx context.Context) error {
 	return nil
 }
 
-// abortAll removes uploads in parts that an earlier process has begun. This server is the only one that uses the prefix.
-// Uploads with other keys than those of blobs are of other programs.
+// abortAll removes multipart uploads that an earlier process has begun. This server is the only one that uses the
+// prefix. Multipart uploads for keys that are not keys of blobs belong to other programs.
 func (b *Bucket) abortAll(ctx context.Context) error {
 	for _, part := range []string{blobsDir, clientsDir} {
 		if err := b.abort(ctx, b.o.Address.Prefix+part); err != nil {
@@ -191,7 +191,7 @@ func (b *Bucket) Usage(ctx context.Context) (map[string]int64, error) {
 	return usage, ctx.Err()
 }
 
-// Remote returns the blobs of a client, or with "" those that all share.
+// Remote returns the blobs of a client, or with "" the blobs that all share.
 func (b *Bucket) Remote(client string) blob.Remote {
 	prefix := b.o.Address.Prefix
 	if client != "" {

@@ -17,7 +17,7 @@ import (
 	"github.com/daybookq/daybook/blob/s3/s3test"
 )
 
-// TestContract: stores in a bucket behave as those in a directory.
+// TestContract: stores in a bucket behave like stores in a directory.
 func TestContract(t *testing.T) {
 	tests := []struct {
 		name string
@@ -348,7 +348,7 @@ func testClients(t *testing.T, all *stores) {
 		t.Errorf("clients after the last blob of one was removed: %v", names)
 	}
 	wantUsed(t, all, 14)
-	carol := all.of("carol") // her only blob has no bytes
+	carol := all.of("carol") // her only blob is empty
 	mustPut(t, carol, "")
 	for range 2 {
 		if _, err := carol.Sweep(t.Context(), func(blob.Address) bool { return true }); err != nil {

@@ -1,31 +1,31 @@
-// Package s3 keeps blobs in a bucket of S3, or of a service that speaks its protocol.
+// Package s3 stores blobs in a bucket of S3, or of a service with the same protocol.
 //
-// It is the blob.Bucket of blob.OpenBucket: package blob receives uploads in a directory, with the quotas and clients of
-// any store, and this package copies them, reads them, and lists them. docs/016-blobs-in-s3.md has the reasons.
+// It is the blob.Bucket of blob.OpenBucket: package blob receives uploads in a directory, with the quotas and clients
+// of any store, and this package copies them, reads them, and lists them. docs/016-blobs-in-s3.md has the reasons.
 //
 // # Contract
 //
 //   - Put returns nil after the service has verified the bytes and acknowledged them. The signature of each request has
-//     the SHA-256 of its body, and the service compares the two. A longer blob is copied in parts of 64 MiB, each of
-//     which is verified, and which become one object at the end. No memory is needed for its bytes.
+//     the SHA-256 of its body, and the service compares the two. A longer blob is copied in parts of 64 MiB. The
+//     service verifies each part, and joins the parts into one object at the end. No memory is needed for its bytes.
 //   - Read returns bytes of the version of an object that Stat has described. Package blob verifies them.
-//   - Ages are measured by the clock of the service. Now has it from the last answer with status 2xx, and Owned from the
-//     answer that has the owner object, which is the only one that a sweep trusts.
-//   - One server uses a prefix. Open writes the owner object, and refuses a prefix that another server owns. A server is
-//     recognized by its identity, which is in its journal. A collection first finds out whether this process is still the
+//   - Ages are measured by the clock of the service. Now takes it from the last answer with status 2xx. Owned takes it
+//     from the answer with the owner object, the only answer that a sweep trusts.
+//   - One server uses a prefix. Open writes the owner object, and refuses a prefix that another server owns. A server
+//     is recognized by its identity, which is in its journal. A collection first checks that this process is still the
 //     owner.
-//   - A request waits at most 30 s for the next byte, and is tried at most 4 times. One that makes an object of its parts
-//     has 15 minutes for all tries. A service that does not answer is blob.ErrUnavailable. One that refuses is also
-//     blob.ErrRefused.
-//   - Credentials come from the environment, the shared credentials file or the role of the machine. They are never in an
-//     address, an error, or a log.
+//   - A request waits at most 30 s for the next byte, and is tried at most 4 times. A request that joins parts into an
+//     object has 15 minutes for all tries. If the service does not answer, the error is blob.ErrUnavailable. If it
+//     refuses, the error is also blob.ErrRefused.
+//   - Credentials come from the environment, the shared credentials file or the role of the machine. They are never in
+//     an address, an error, or a log.
 //
 // # Keys
 //
 //	PREFIX/owner.json             which server uses the prefix
 //	PREFIX/blobs/sha256/<64 hex>  the blobs. The user metadata daybook-sha1 has the SHA-1
 //	PREFIX/sha1/<40 hex>          "sha256:<64 hex>\n"
-//	PREFIX/renewed/<64 hex>       empty. Its age is that of the last time that Missing has reported the blob as present
+//	PREFIX/renewed/<64 hex>       empty. Its age counts from the last time that Missing reported the blob as present
 //	PREFIX/clients/NAME/          blobs, sha1 and renewed of a client
 //
 // Blobs and SHA-1 entries have the names and the bytes of the files of a blob.Dir, so a directory can be copied into a
@@ -35,11 +35,11 @@
 //
 //	address.go    the address of a bucket
 //	transport.go  requests: time-outs, counts, and the clock of the service
-//	errors.go     what the answers of the service mean
-//	bucket.go     Open; what all clients use together
+//	errors.go     the meaning of the service's answers
+//	bucket.go     Open; the parts that all clients share
 //	owner.go      the owner object, and other small objects
 //	objects.go    the objects of a client
 //	put.go        copying a blob, in one request or in parts
 //
-// Not for: receiving blobs, digests, quotas, and what may be removed. Package blob has these.
+// Not for: receiving blobs, digests, quotas, and deciding which blobs may be removed. Package blob does this.
 package s3

@@ -19,8 +19,8 @@ var (
 	ErrCredentials = errors.New("there are no credentials for the bucket; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give a shared credentials file, or a role of the machine")
 )
 
-// isRefusal reports whether somebody has to do something about an answer: the bucket is not there, or the credentials are
-// wrong or do not suffice. The other statuses below 500 are of requests that can be repeated.
+// isRefusal reports whether an operator has to do something about an answer: the bucket does not exist, or the
+// credentials are wrong or insufficient. Requests with other statuses below 500 can be repeated.
 func isRefusal(status int) bool {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusConflict, http.StatusPreconditionFailed, http.StatusTooManyRequests:
@@ -29,7 +29,7 @@ func isRefusal(status int) bool {
 	return status >= 300 && status < 500
 }
 
-// failed returns the error of a request: that of ctx, blob.ErrNotFound, or blob.ErrUnavailable.
+// failed returns the error of a request: the error of ctx, blob.ErrNotFound, or blob.ErrUnavailable.
 func (b *Bucket) failed(ctx context.Context, verb, key string, err error) error {
 	if err == nil {
 		return nil
@@ -51,7 +51,7 @@ func (b *Bucket) failed(ctx context.Context, verb, key string, err error) error 
 	return fmt.Errorf("%w: %s %s: %w", blob.ErrUnavailable, verb, place, err)
 }
 
-// isPrecondition reports whether the service has refused a request since the object has changed, or is there.
+// isPrecondition reports whether the service has refused a request because the object has changed, or exists.
 func isPrecondition(err error) bool {
 	return minio.ToErrorResponse(err).StatusCode == http.StatusPreconditionFailed || minio.ToErrorResponse(err).Code == minio.PreconditionFailed
 }

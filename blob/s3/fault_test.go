@@ -20,7 +20,7 @@ import (
 	"github.com/daybookq/daybook/internal/testkit"
 )
 
-// behindProxy starts a server, a proxy before it, and stores that use the proxy.
+// behindProxy starts a server, a proxy in front of it, and stores that use the proxy.
 func behindProxy(t *testing.T, o blob.Options) (*stores, *s3test.Server, *s3test.Proxy) {
 	t.Helper()
 	server := s3test.Start(t, "bucket")
@@ -30,7 +30,7 @@ func behindProxy(t *testing.T, o blob.Options) (*stores, *s3test.Server, *s3test
 	return s, server, proxy
 }
 
-// TestBitFlip: a damaged object is refused by all ways to read it, and repaired by the next Put.
+// TestBitFlip: every way to read a damaged object refuses it, and the next Put repairs it.
 func TestBitFlip(t *testing.T) {
 	all, server, _ := behindProxy(t, blob.Options{})
 	s := all.of("")
@@ -70,7 +70,7 @@ func TestBitFlip(t *testing.T) {
 	}
 }
 
-// TestRangesVerifyOnce: many ranges of a long blob download it once, and then only what they ask for.
+// TestRangesVerifyOnce: many ranges of a long blob download it once, and after that only the requested bytes.
 func TestRangesVerifyOnce(t *testing.T) {
 	all, _, proxy := behindProxy(t, blob.Options{})
 	s, content := all.of(""), long(6<<20)
@@ -105,7 +105,7 @@ func TestRangesVerifyOnce(t *testing.T) {
 	}
 }
 
-// TestVerificationGoesOn: a reader that gives up does not end the download by which a long blob is verified.
+// TestVerificationGoesOn: a reader that gives up does not end the download that verifies a long blob.
 func TestVerificationGoesOn(t *testing.T) {
 	all, _, proxy := behindProxy(t, blob.Options{})
 	s, content := all.of(""), long(65<<20)
@@ -152,7 +152,7 @@ func TestVerificationGoesOn(t *testing.T) {
 	}
 }
 
-// TestBrokenPut: whatever breaks a copy, Put reports it, and leaves neither a file nor a blob.
+// TestBrokenPut: if a copy fails for any reason, Put reports the error, and leaves neither a file nor a blob.
 func TestBrokenPut(t *testing.T) {
 	all, server, proxy := behindProxy(t, blob.Options{})
 	isBlob := func(r *http.Request) bool {
@@ -217,7 +217,7 @@ func TestBrokenPut(t *testing.T) {
 	mustPut(t, s, "content 500")
 	mustRead(t, s, "content 500")
 	all.reopen()
-	wantUsed(t, all, 11) // also what no restart has counted
+	wantUsed(t, all, 11) // also bytes that no restart has counted
 	server.Kill()
 	if _, err := s.Stat(t.Context(), addressOf("content 500")); err == nil {
 		t.Error("Stat succeeded without a service")
@@ -239,7 +239,7 @@ func (f *flip) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestChangedFile: a file that is no longer what was received does not become a blob.
+// TestChangedFile: a file that changed after it was received does not become a blob.
 func TestChangedFile(t *testing.T) {
 	all, _, _ := behindProxy(t, blob.Options{})
 	for _, n := range []int{100, 11 << 20} {
@@ -280,7 +280,7 @@ func TestPassingTrouble(t *testing.T) {
 	}
 }
 
-// TestBrokenGet: a download that breaks off is continued where it ended.
+// TestBrokenGet: a download that breaks off is continued at the same offset.
 func TestBrokenGet(t *testing.T) {
 	all, server, proxy := behindProxy(t, blob.Options{})
 	s, content := all.of(""), long(9<<20)
@@ -358,7 +358,7 @@ func TestUnknownOutcome(t *testing.T) {
 	}
 	wantUsed(t, s, 24)
 	lose.Store(false)
-	// Now not even the look at it succeeds.
+	// Now even the check of the outcome fails.
 	proxy.Before(func(w http.ResponseWriter, r *http.Request) bool {
 		if strings.Contains(r.URL.Path, "/blobs/sha256/") && (r.Method == http.MethodPut || lose.Load()) {
 			lose.Store(true)
@@ -370,7 +370,7 @@ func TestUnknownOutcome(t *testing.T) {
 	if _, err := s.Put(t.Context(), strings.NewReader("not stored"), blob.Ref{}); !errors.Is(err, blob.ErrUnavailable) {
 		t.Fatalf("Put without an answer: %v", err)
 	}
-	wantUsed(t, s, 24+10) // the most that it can be
+	wantUsed(t, s, 24+10) // the largest possible sum
 	proxy.Before(nil)
 	mustMiss(t, s, "not stored")
 	mustPut(t, s, "not stored")
@@ -379,7 +379,7 @@ func TestUnknownOutcome(t *testing.T) {
 	wantUsed(t, all, 24+10)
 }
 
-// TestFinishAgain: an upload whose copy has failed is copied by the next Finish, also after a restart.
+// TestFinishAgain: if the copy of an upload has failed, the next Finish copies it, even after a restart.
 func TestFinishAgain(t *testing.T) {
 	all, _, proxy := behindProxy(t, blob.Options{})
 	s := all.of("")
@@ -458,7 +458,7 @@ func TestRefusedBatch(t *testing.T) {
 	wantUsed(t, all, int(used))
 }
 
-// TestResolveIsBounded: look-ups of SHA-1 digests count as open files, since each has a connection.
+// TestResolveIsBounded: look-ups of SHA-1 digests count as open files, because each has a connection.
 func TestResolveIsBounded(t *testing.T) {
 	all, _, proxy := behindProxy(t, blob.Options{MaxFiles: blob.MinFiles})
 	s := all.of("")
@@ -490,7 +490,7 @@ func TestResolveIsBounded(t *testing.T) {
 	}
 }
 
-// TestSlowJoin: a service may take longer to join the parts of a blob than it may be silent otherwise.
+// TestSlowJoin: a service may take longer to join the parts of a blob than it may otherwise be silent.
 func TestSlowJoin(t *testing.T) {
 	all, _, proxy := behindProxy(t, blob.Options{})
 	all.bucket.Silence = 300 * time.Millisecond

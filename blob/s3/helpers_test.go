@@ -32,7 +32,7 @@ type stores struct {
 	o      blob.Options
 	bucket *Options // nil: a directory
 	opened *Bucket
-	files  string // where the files of blobs are
+	files  string // the directory of the blobs' files
 }
 
 // age makes all blobs and renewals older.
@@ -113,7 +113,7 @@ func (s *stores) of(client string) blob.Store {
 	return store
 }
 
-// noFiles checks that the directory of the stores has no uploads.
+// noFiles checks that the directory of the stores contains no uploads.
 func (s *stores) noFiles() {
 	s.t.Helper()
 	err := filepath.WalkDir(s.dir, func(path string, d os.DirEntry, err error) error {

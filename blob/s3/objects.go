@@ -16,15 +16,15 @@ import (
 	"github.com/daybookq/daybook/blob"
 )
 
-// The keys after the prefix. They are those of the files of a blob.Dir, so that a directory can be copied into a bucket.
+// The keys after the prefix. They equal the file names in a blob.Dir, so that a directory can be copied into a bucket.
 const (
 	blobsDir   = "blobs/sha256/"
 	sha1Dir    = "sha1/"
-	renewedDir = "renewed/" // empty objects. Their age is that of the last renewal of a blob
+	renewedDir = "renewed/" // empty objects. Their age counts from the last renewal of a blob
 	clientsDir = "clients/"
 )
 
-// metaSHA1 is the user metadata of a blob that has its SHA-1.
+// metaSHA1 is the user metadata of a blob with its SHA-1.
 const metaSHA1 = "Daybook-Sha1"
 
 // objects is the Remote of a client.
@@ -48,11 +48,11 @@ func parseName(name string) (a blob.Address, ok bool) {
 	return a, err == nil
 }
 
-// Now is the clock of the service, as its last answer had it.
+// Now is the clock of the service, estimated from its last answer.
 func (s *objects) Now() time.Time { return s.b.transport.now() }
 
-// Owned returns ErrOwned if another server has taken the bucket, and otherwise the clock of the service. Only the service
-// can have made the answer, since it has the random name of this run.
+// Owned returns ErrOwned if another server has taken the bucket, and otherwise the time by the service's clock. Only
+// the service can have made the answer, because it contains the random name of this run.
 func (s *objects) Owned(ctx context.Context) (time.Time, error) { return s.b.owned(ctx) }
 
 // Stat describes a blob.
@@ -148,14 +148,15 @@ func (s *objects) PutSHA1(ctx context.Context, x blob.SHA1, a blob.Address) erro
 	return s.b.failed(ctx, "write", key, s.b.putSmall(ctx, key, []byte(a.String()+"\n"), minio.PutObjectOptions{}))
 }
 
-// AddSHA1 writes an entry of the table unless there is one. A service without conditional requests writes nothing.
+// AddSHA1 writes an entry of the table unless one exists. With a service without conditional requests it writes
+// nothing.
 func (s *objects) AddSHA1(ctx context.Context, x blob.SHA1, a blob.Address) (added bool, err error) {
 	key := s.sha1(x)
 	var o minio.PutObjectOptions
 	o.SetMatchETagExcept("*")
 	err = s.b.putSmall(ctx, key, []byte(a.String()+"\n"), o)
 	switch minio.ToErrorResponse(err).StatusCode {
-	case http.StatusPreconditionFailed, http.StatusConflict, http.StatusNotImplemented: // 409: another request is under way
+	case http.StatusPreconditionFailed, http.StatusConflict, http.StatusNotImplemented: // 409: another request is running
 		return false, nil
 	}
 	return err == nil, s.b.failed(ctx, "write", key, err)
@@ -188,12 +189,13 @@ func (s *objects) SHA1s(ctx context.Context, after *blob.SHA1, visit func(x blob
 	return ctx.Err()
 }
 
-// Each visits the blobs in the order of their addresses. It reads the list of renewals beside that of the blobs.
+// Each visits the blobs in the order of their addresses. It reads the list of renewals in parallel to the list of
+// blobs.
 func (s *objects) Each(ctx context.Context, after *blob.Address, most int, visit func(blob.RemoteInfo) error) error {
 	renewals, stop := iter.Pull(s.list(ctx, renewedDir, after, most))
 	defer stop()
 	renewed, more := renewals()
-	gone := func(before *blob.Address) error { // visits the renewals before that of a blob
+	gone := func(before *blob.Address) error { // visits the renewals before the address of a blob
 		for ; more && (renewed.err != nil || before == nil || bytes.Compare(renewed.a[:], before[:]) < 0); renewed, more = renewals() {
 			if renewed.err != nil {
 				return renewed.err
@@ -244,7 +246,7 @@ type listed struct {
 	err    error
 }
 
-// list lists the objects of a folder whose names are addresses. An error is the last of the list.
+// list lists the objects of a folder whose names are addresses. If the listing fails, its last element has the error.
 func (s *objects) list(ctx context.Context, dir string, after *blob.Address, most int) iter.Seq[listed] {
 	prefix := s.prefix + dir
 	o := minio.ListObjectsOptions{Prefix: prefix, Recursive: true}

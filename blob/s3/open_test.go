@@ -20,7 +20,7 @@ import (
 	"github.com/daybookq/daybook/internal/testkit"
 )
 
-// TestUnfinishedParts: the next start removes the parts that a killed server has left.
+// TestUnfinishedParts: the next start removes the parts of a killed server.
 func TestUnfinishedParts(t *testing.T) {
 	all, _, _ := behindProxy(t, blob.Options{})
 	b := all.opened
@@ -47,7 +47,7 @@ func TestUnfinishedParts(t *testing.T) {
 	}
 }
 
-// TestUploadsOfOthers: a start removes no unfinished upload whose key is not that of a blob.
+// TestUploadsOfOthers: a start removes no unfinished upload unless its key is a blob's key.
 func TestUploadsOfOthers(t *testing.T) {
 	server := s3test.Start(t, "bucket")
 	all := newStores(t, server.Address("bucket"), blob.Options{})
@@ -119,7 +119,7 @@ func TestOwner(t *testing.T) {
 	}
 }
 
-// TestOwnerAtOnce: of many servers that start at once, one gets the bucket.
+// TestOwnerAtOnce: if many servers start at the same time, one gets the bucket.
 func TestOwnerAtOnce(t *testing.T) {
 	all, _, _ := behindProxy(t, blob.Options{})
 	if err := all.opened.core.RemoveObject(t.Context(), "bucket", "p/owner.json", minio.RemoveObjectOptions{}); err != nil {
@@ -152,7 +152,8 @@ func TestOwnerAtOnce(t *testing.T) {
 	}
 }
 
-// TestOpenErrors: what somebody has to mend is an error at once, and a service that does not answer may come back.
+// TestOpenErrors: a problem that an operator has to solve is an error at once. If the service does not answer, it may
+// do so later.
 func TestOpenErrors(t *testing.T) {
 	server := s3test.Start(t, "bucket")
 	open := func(address string) error {
@@ -182,7 +183,7 @@ func TestOpenErrors(t *testing.T) {
 	}
 }
 
-// TestCredentials: credentials come from the environment, a file or a role, and without any the start fails.
+// TestCredentials: credentials are read from the environment, a file or a role, and without any the start fails.
 func TestCredentials(t *testing.T) {
 	server := s3test.Start(t, "bucket")
 	a, err := ParseAddress(server.Address("bucket/p"))
@@ -234,7 +235,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestLater: stores of a service that is away are open when it is there.
+// TestLater: if a service is unreachable, its stores open when it answers again.
 func TestLater(t *testing.T) {
 	server := s3test.Start(t, "bucket")
 	server.Kill()

@@ -19,21 +19,21 @@ import (
 	"github.com/daybookq/daybook/blob"
 )
 
-// ownerName is the key of the owner object after the prefix. It says which server uses the bucket.
+// ownerName is the key of the owner object after the prefix. The object names the server that uses the bucket.
 const ownerName = "owner.json"
 
-// maxSmallBytes is more than any object has that is not a blob.
+// maxSmallBytes is more than the size of any object that is not a blob.
 const maxSmallBytes = 4096
 
 // owner is the content of the owner object.
 type owner struct {
 	Server string    `json:"server"`
-	Run    string    `json:"run"` // another one at each start
+	Run    string    `json:"run"` // changes at each start
 	Since  time.Time `json:"since"`
 }
 
-// own makes this process the owner, unless another server is. The server that was the owner before a restart is it
-// again: its data directory keeps two processes of it apart.
+// own makes this process the owner, unless another server is the owner. A server that was the owner before a restart
+// becomes it again: its data directory keeps two processes of the same server apart.
 func (b *Bucket) own(ctx context.Context) error {
 	b.run = rand.Text()
 	text, err := json.Marshal(owner{b.o.Server, b.run, time.Now().UTC().Truncate(time.Second)})
@@ -75,7 +75,7 @@ func (b *Bucket) ownedBy(o owner) error {
 		ErrOwned, o.Server, o.Since.Format(time.RFC3339), b.place(b.o.Address.Prefix+ownerName))
 }
 
-// owned returns ErrOwned if this process is not the owner any more, and otherwise the clock of the service.
+// owned returns ErrOwned if this process is no longer the owner, and otherwise the time by the service's clock.
 func (b *Bucket) owned(ctx context.Context) (time.Time, error) {
 	now, head, err := b.readOwner(ctx)
 	switch {

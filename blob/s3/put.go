@@ -15,18 +15,21 @@ import (
 )
 
 const (
-	// partBytes is the size from which a blob is copied in parts. It bounds what has to be sent again after an error.
+	// partBytes is the size from which a blob is copied in parts. It bounds the bytes that must be sent again after an
+	// error.
 	partBytes = 64 << 20
-	// maxParts is what S3 allows.
+	// maxParts is the largest number of parts that S3 allows.
 	maxParts = 10_000
-	// partsAtOnce is how many parts of a blob are sent at once. They are read from the file as they are sent.
+	// partsAtOnce is the number of parts of a blob that are sent concurrently. They are read from the file as they are
+	// sent.
 	partsAtOnce = 4
-	// abortFor is how long a failed upload in parts tries to remove them. The next start removes what is left.
+	// abortFor is the time for which a failed multipart upload tries to remove its parts. The next start removes the
+	// rest.
 	abortFor = 10 * time.Second
 )
 
-// Put stores a blob. Each request has the SHA-256 of its body in its signature, and the service compares it with what it
-// has received.
+// Put stores a blob. The signature of each request contains the SHA-256 of its body, and the service compares it with
+// the bytes that it has received.
 func (s *objects) Put(ctx context.Context, file io.ReaderAt, info blob.Info) error {
 	key, part := s.blob(info.Address), s.b.o.PartBytes
 	if part == 0 {
@@ -57,7 +60,7 @@ func (s *objects) putParts(ctx context.Context, key string, file io.ReaderAt, in
 	}
 	u := &partsUpload{s: s, key: key, id: id, file: file, size: info.Size, part: part}
 	sum, err := u.send(ctx)
-	if err == nil && sum != info.Address { // S3 has verified the parts against the file, which is not what was received
+	if err == nil && sum != info.Address { // S3 has verified the parts against the file, which differs from the received bytes
 		err = fmt.Errorf("copy blob: its file has changed; the digest is now %s", sum)
 	}
 	if err == nil {
@@ -71,7 +74,7 @@ func (s *objects) putParts(ctx context.Context, key string, file io.ReaderAt, in
 	return err
 }
 
-// join makes one object of parts.
+// join joins parts into one object.
 func (s *objects) join(ctx context.Context, key, id string, sent []minio.CompletePart) error {
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, joining{}, true), joinFor)
 	defer cancel()
@@ -88,8 +91,9 @@ type partsUpload struct {
 	sent       []minio.CompletePart
 }
 
-// send sends all parts, several at once, and returns the digest of all. Each part is read twice: first for its digest,
-// which its request begins with, and for that of all, and then to be sent. S3 compares the two.
+// send sends all parts, several at a time, and returns the digest of all. Each part is read twice: first for its
+// digest, which the head of its request contains, and for the digest of all, and then to be sent. S3 compares the
+// part's digest with the bytes.
 func (u *partsUpload) send(ctx context.Context) (sum blob.Address, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

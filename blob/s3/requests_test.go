@@ -15,8 +15,8 @@ import (
 	"github.com/daybookq/daybook/blob"
 )
 
-// TestRequestsOfManyBlobs: each blob of a batch, of Missing and of Sizes takes few requests. The log says how long each
-// takes if a request takes 20 ms.
+// TestRequestsOfManyBlobs: each blob of a batch, of Missing and of Sizes takes few requests. The log shows the time of
+// each if a request takes 20 ms.
 func TestRequestsOfManyBlobs(t *testing.T) {
 	all, _, proxy := behindProxy(t, blob.Options{})
 	s := all.of("")
@@ -100,7 +100,7 @@ func TestRequestsOfManyBlobs(t *testing.T) {
 	}
 }
 
-// TestRenewalWhileOwned: Missing does not wait for a copy of a young blob, and waits for that of an old one.
+// TestRenewalWhileOwned: Missing does not wait for a copy of a young blob, but waits for a copy of an old one.
 func TestRenewalWhileOwned(t *testing.T) {
 	all, _, proxy := behindProxy(t, blob.Options{})
 	s := all.of("")
@@ -137,8 +137,8 @@ func TestRenewalWhileOwned(t *testing.T) {
 	}
 }
 
-// TestFirstSHA1Stays: an entry of the table that leads to a blob that is stored is not replaced, also if the service
-// refuses conditional requests.
+// TestFirstSHA1Stays: an entry of the table that leads to a stored blob is not replaced, even if the service refuses
+// conditional requests.
 func TestFirstSHA1Stays(t *testing.T) {
 	all, _, proxy := behindProxy(t, blob.Options{})
 	s := all.of("")

@@ -14,8 +14,8 @@ import (
 	"github.com/daybookq/daybook/blob"
 )
 
-// TestClock: a sweep does not believe the clock of an answer that the service has not made, and removes nothing if the
-// clock of the service is far from ours.
+// TestClock: a sweep does not believe the clock in an answer that the service has not made, and removes nothing if the
+// service's clock is far from ours.
 func TestClock(t *testing.T) {
 	var ahead atomic.Int64 // of our clock
 	o := blob.Options{Hooks: blob.Hooks{Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }}}
@@ -47,7 +47,7 @@ func TestClock(t *testing.T) {
 			t.Errorf("after an answer with status %d the clock is %v ahead", status, off)
 		}
 	}
-	// Also other answers with status 200 do not count for a sweep.
+	// For a sweep, the clocks of other answers with status 200 do not count either.
 	proxy.Before(nil)
 	all.opened.transport.ahead.Store(int64(48 * time.Hour))
 	if err := sweep(0); err != nil {
@@ -70,8 +70,8 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// TestEntriesWithoutBlob: a sweep removes old entries of the table and old renewals whose blobs are gone, also of a client
-// that has nothing else.
+// TestEntriesWithoutBlob: a sweep removes old entries of the table and old renewals whose blobs are gone, even for a
+// client that has nothing else.
 func TestEntriesWithoutBlob(t *testing.T) {
 	all, server, _ := behindProxy(t, blob.Options{})
 	kept := mustPut(t, all.of(""), "kept")
@@ -133,7 +133,8 @@ func TestEntriesWithoutBlob(t *testing.T) {
 	}
 }
 
-// TestCollectAsksOnce: a collection lists the SHA-1 table of each store once, and reads only the entries that texts name.
+// TestCollectAsksOnce: a collection lists the SHA-1 table of each store once, and reads only the entries that texts
+// name.
 func TestCollectAsksOnce(t *testing.T) {
 	all, _, proxy := behindProxy(t, blob.Options{})
 	mustPut(t, all.of("alice"), "of alice")

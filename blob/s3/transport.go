@@ -18,19 +18,21 @@ import (
 
 const (
 	connectFor = 5 * time.Second
-	// silentFor is how long a request waits for the next byte that it sends or receives.
+	// silentFor is the time that a request waits for the next byte that it sends or receives.
 	silentFor = 30 * time.Second
-	// joinFor is how long the service may take to make one object of its parts, which some do by copying. All tries of
-	// the request together have this time.
+	// joinFor is the longest time in which the service may join parts into one object. Some services copy the bytes for
+	// that. All tries of the request together have this time.
 	joinFor = 15 * time.Minute
-	// maxRequests is how many writes may be under way at once, and how many other requests. The API bounds downloads.
+	// maxRequests is the largest number of concurrent writes, and also of other concurrent requests. The API bounds
+	// downloads.
 	maxRequests = 32
-	// MaxFiles is how many file descriptors a bucket takes at most, beside those of downloads: for writes and the files
-	// that these copy, for other requests, and for idle connections; and for the entries of SHA-1 that a collection reads.
+	// MaxFiles is the largest number of file descriptors that a bucket takes, without downloads: for writes and the
+	// files that they copy, for other requests, for idle connections, and for the SHA-1 entries that a collection
+	// reads.
 	MaxFiles = 4*maxRequests + blob.RemoteRequests
 )
 
-// errSilent: the service has sent or taken nothing for too long.
+// errSilent: the service has neither sent nor taken a byte for too long.
 var errSilent = errors.New("the service was silent for too long")
 
 // Stats counts requests. Its zero value works.
@@ -64,17 +66,18 @@ func (s *Stats) count(method string, response *http.Response, took time.Duration
 	s.of[method] = of
 }
 
-// transport sends requests. It ends those that make no progress, counts all, and reads the clock of the service.
+// transport sends requests. It ends requests that make no progress, counts all, and reads the clock of the service.
 type transport struct {
 	base   http.RoundTripper
 	silent time.Duration
-	writes chan struct{}   // has an element for each that is under way
+	writes chan struct{}   // has an element for each outstanding write
 	short  chan struct{}   // the same for HEAD, POST and DELETE
 	ended  context.Context // ends all requests
 
 	stats *Stats
 
-	// ahead is how many nanoseconds the clock of the service is ahead of ours. A Date has a resolution of a second.
+	// ahead is the number of nanoseconds by which the service's clock is ahead of ours. A Date has a resolution of a
+	// second.
 	ahead atomic.Int64
 }
 
@@ -86,12 +89,12 @@ func newTransport(ended context.Context, stats *Stats) *transport {
 			DialContext:         (&net.Dialer{Timeout: connectFor, KeepAlive: 15 * time.Second}).DialContext,
 			TLSHandshakeTimeout: connectFor, ExpectContinueTimeout: time.Second, IdleConnTimeout: time.Minute,
 			MaxIdleConns: maxRequests, MaxIdleConnsPerHost: maxRequests,
-			DisableCompression: true, // ranges are of the bytes as they are stored
+			DisableCompression: true, // ranges are ranges of the stored bytes
 		},
 	}
 }
 
-// joining is the key of a context whose request makes an object of its parts.
+// joining is the context key of a request that joins parts into an object.
 type joining struct{}
 
 // RoundTrip sends a request.
@@ -137,14 +140,14 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		sent.seal()
 		return nil, err
 	}
-	if at, err := http.ParseTime(response.Header.Get("Date")); err == nil && response.StatusCode/100 == 2 { // others may be those of a proxy
+	if at, err := http.ParseTime(response.Header.Get("Date")); err == nil && response.StatusCode/100 == 2 { // other statuses may be a proxy's
 		t.ahead.Store(int64(time.Until(at)))
 	}
 	response.Body = &receiving{response.Body, w, sent, end, ctx}
 	return response, nil
 }
 
-// now is the time by the clock of the service, which stamps what is stored.
+// now is the time by the service's clock, which stamps the objects.
 func (t *transport) now() time.Time { return time.Now().Add(time.Duration(t.ahead.Load())) }
 
 // watch ends a request that makes no progress.
@@ -197,8 +200,8 @@ func (s *sending) Close() error {
 // errSealed: the request has ended.
 var errSealed = errors.New("the request has ended")
 
-// seal ends the use of the source. net/http may read on after it has returned an answer, while the library already sends
-// the same source again.
+// seal ends the use of the source. net/http may continue to read after it has returned an answer, while the library
+// already sends the same source again.
 func (s *sending) seal() {
 	if s == nil {
 		return
@@ -211,7 +214,7 @@ func (s *sending) seal() {
 	}
 }
 
-// receiving is the body of an answer. Only the service has to be quick, and not its reader.
+// receiving is the body of an answer. Only the service has to be quick, not the reader.
 type receiving struct {
 	io.ReadCloser
 	w    *watch

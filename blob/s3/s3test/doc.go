@@ -3,7 +3,7 @@
 // # Files
 //
 //	server.go        the server
-//	parent_linux.go  it ends with its parent
-//	parent_other.go  on other systems it may outlive it
-//	proxy.go         a proxy before it, which delays, breaks and changes requests
+//	parent_linux.go  the server ends with its parent
+//	parent_other.go  on other systems it may outlive its parent
+//	proxy.go         a proxy in front of it, which delays, breaks and changes requests
 package s3test

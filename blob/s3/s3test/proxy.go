@@ -21,7 +21,7 @@ type Proxy struct {
 	before func(http.ResponseWriter, *http.Request) bool
 }
 
-// NewProxy starts a proxy before an address, until the test ends.
+// NewProxy starts a proxy in front of an address, until the test ends.
 func NewProxy(t *testing.T, to string) *Proxy {
 	t.Helper()
 	p := &Proxy{Ended: make(chan struct{})}
@@ -49,7 +49,8 @@ func NewProxy(t *testing.T, to string) *Proxy {
 	return p
 }
 
-// Before sets what is done with a request first. The request is passed on unless it returns true. nil passes all on.
+// Before sets a function that gets each request first. The proxy passes the request on unless the function returns
+// true. With nil it passes all requests on.
 func (p *Proxy) Before(do func(http.ResponseWriter, *http.Request) (answered bool)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -38,7 +38,7 @@ type Server struct {
 }
 
 // Start starts a server with empty buckets on a free port, until the test ends. It skips the test where the server is
-// not installed. It sets the variables with its credentials.
+// not installed. It sets the environment variables with the server's credentials.
 func Start(t *testing.T, buckets ...string) *Server {
 	t.Helper()
 	path := filepath.Join(root(t), "bin", "versitygw")
@@ -82,7 +82,7 @@ func (s *Server) Restart() {
 	s.ended = make(chan struct{})
 	process, ended := s.process, s.ended
 	started := make(chan error)
-	go func() { // Pdeathsig is sent when the thread ends that has started the process
+	go func() { // Pdeathsig is sent when the thread that has started the process ends
 		runtime.LockOSThread()
 		started <- process.Start()
 		_ = process.Wait() // it is killed
@@ -128,7 +128,7 @@ func Address(bucketAndPrefix, addr string) string {
 	return fmt.Sprintf("s3://%s?endpoint=http://%s&lookup=path", bucketAndPrefix, addr)
 }
 
-// root returns the root of the tree, which is above the folder of the package that is tested.
+// root returns the root of the tree, which is above the folder of the tested package.
 func root(t *testing.T) string {
 	dir, err := os.Getwd()
 	for err == nil {
