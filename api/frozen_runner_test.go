@@ -97,7 +97,7 @@ func inFate(t *testing.T, streamHeartbeat time.Duration, test func(t *testing.T,
 	})
 }
 
-// runner is a client of a stream: it reads, answers pings, and sends heartbeats, unless it is frozen.
+// fateRunner is a client of a stream: it reads, answers pings, and sends heartbeats, unless it is frozen.
 type fateRunner struct {
 	s    *fateRig
 	id   string

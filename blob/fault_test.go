@@ -70,7 +70,7 @@ func (r *recorder) hooks() Hooks {
 	}
 }
 
-// TestOrder: all calls of a Put happen before its acknowledgement, in this order.
+// TestOrder: a Put makes its calls in a fixed order, and all of them before its acknowledgement.
 func TestOrder(t *testing.T) {
 	rec := &recorder{}
 	dir := filepath.Join(t.TempDir(), "blobs")

@@ -18,7 +18,7 @@ const (
 	// freeEvery is the number of bytes that an upload writes between two checks of the free space. With n concurrent
 	// uploads, up to n times as much of the reserve may be used.
 	freeEvery = 16 << 20
-	// flushEvery is the number of bytes after which an upload requests the kernel to begin writing to the disk, so that
+	// flushEvery is the number of bytes after which an upload makes the kernel begin to write them to the disk, so that
 	// the fsync at the end of a large blob does not have to write gigabytes.
 	flushEvery = 8 << 20
 	// parallelFrom is the number of bytes from which it pays to compute the SHA-1 in another goroutine.
@@ -41,7 +41,7 @@ type upload struct {
 	late    func() int64 // returns credit, if that costs a request to a Remote; called only when it matters
 
 	h256, h1        hash.Hash // of the first size bytes
-	looked, flushed int64     // sizes at the last look at the free space, and at the last hint to write
+	looked, flushed int64     // sizes at the last check of the free space, and at the last hint to write
 	broken          bool      // a write has failed, so the file and the digests may not match size
 	checkpoint      func() error
 }
