@@ -305,8 +305,8 @@ func (s *Server) firstLeaseEnd(jobs []job.Job) time.Time {
 	return time.Now().Add(time.Duration(min(first-s.engine.Now(), job.MaxLeaseMs)) * time.Millisecond)
 }
 
-// expireAt removes the claims of a lingerer whose time is over, and returns them marked as going back. The caller holds
-// l.mu.
+// expireAt removes the due claims of a lingerer, or all of its claims if its time is over, and returns them marked as
+// going back. The caller holds l.mu.
 func (l *streams) expireAt(kept *lingerer, now time.Time) (back []*heldClaim) {
 	if l.lingering[kept.id] != kept {
 		return nil
