@@ -232,8 +232,8 @@ func TestTakeInstrument(t *testing.T) {
 	}
 }
 
-// TestPartsOfTheInstrument: parts has all packages of this repository that package matrix needs, so that it compiles in the
-// tree of the base.
+// TestPartsOfTheInstrument: parts has all internal packages that package matrix needs, so that it compiles in the tree of the
+// base.
 func TestPartsOfTheInstrument(t *testing.T) {
 	const module = "github.com/daybookq/daybook/"
 	needed := map[string]bool{}
@@ -249,7 +249,7 @@ func TestPartsOfTheInstrument(t *testing.T) {
 			}
 			for _, imported := range file.Imports {
 				folder, ours := strings.CutPrefix(strings.Trim(imported.Path.Value, `"`), module)
-				if ours && !strings.HasSuffix(name, "_test.go") && !needed[folder] {
+				if ours && strings.HasPrefix(folder, "internal/") && !strings.HasSuffix(name, "_test.go") && !needed[folder] {
 					needed[folder] = true
 					todo = append(todo, folder)
 				}

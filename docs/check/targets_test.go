@@ -14,6 +14,7 @@ import (
 var (
 	makeInSpan   = regexp.MustCompile("`make ([a-z0-9-]+)([^`\n#]*)")
 	makeInBlock  = regexp.MustCompile(`(?m)^(?:\$ )?make ([a-z0-9-]+)([^\n#]*)`)
+	choice       = regexp.MustCompile(`\b(LANE|SET|PART)=([a-z-]+)`)
 	makeVariable = regexp.MustCompile(`\b([A-Z_]+)=`)
 )
 
@@ -41,6 +42,13 @@ func TestMakeTargets(t *testing.T) {
 			if recipe == "" {
 				t.Errorf("%s says %q, and the Makefile has no such target", p.path, m[0])
 				continue
+			}
+			if named := choice.FindStringSubmatch(m[2]); named != nil { // LANE=crash is the variable lane.crash
+				line := regexp.MustCompile(`(?m)^` + strings.ToLower(named[1]) + `\.` + named[2] + ` .*$`).FindString(string(makefile))
+				if line == "" {
+					t.Errorf("%s says %q, and the Makefile has no %s %s", p.path, m[0], strings.ToLower(named[1]), named[2])
+				}
+				recipe += line
 			}
 			for _, v := range makeVariable.FindAllStringSubmatch(m[2], -1) {
 				if !regexp.MustCompile(`\$[({]` + v[1] + `\b`).MatchString(recipe) {
