@@ -14,8 +14,8 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// account is what the users of the server know: their requests and the answers to them. It knows nothing of how the
-// server works. The audit (audit.go) checks the server against it.
+// account is what the users of the server know: their requests and the answers that they got. It does not depend on how
+// the server works. The audit (audit.go) checks the server against it.
 type account struct {
 	mu      sync.Mutex
 	batches map[string]*batch // by tag
@@ -24,15 +24,15 @@ type account struct {
 	finished    bool // everything must have ended by now
 	events      []event
 	uncertain   map[job.ID]*uncertainty // requests without an answer that may have changed a job
-	ids         map[job.ID]*batch       // by the id of the first job, as answered or as the journal has it; see batchOf
+	ids         map[job.ID]*batch       // by the id of the first job, from the answer or the journal; see batchOf
 	toRepeat    []*batch                // creates with a key or number whose answer was lost
 	keyed       map[job.Once]job.ID     // claims that were answered under an idempotency key
 	endedJobs   []job.ID                // jobs that were answered as ended
-	terminal    map[job.ID]job.Status   // the status of each
+	terminal    map[job.ID]job.Status   // the terminal status of each of them
 	figures     Figures
 
 	lostClaims int                 // claims whose answer was lost
-	silences   map[string][]uint64 // by runner: the commands by which leases ended that nobody had tickled
+	silences   map[string][]uint64 // by runner: the commands that ended leases which nobody had tickled
 
 	setAside []job.ID // jobs that were set aside as damaged, for operators to run
 	operationRecords
@@ -47,9 +47,9 @@ func newAccount() *account {
 	}
 }
 
-// uncertainty is what requests without an answer may have done to a job.
+// uncertainty holds the changes that requests without an answer may have made to a job.
 type uncertainty struct {
-	ended map[job.ID]bool // the claims that may have ended a run of it; the zero claim stands for no claim
+	ended map[job.ID]bool // the claims that may have ended a run of it; the zero claim: a completion without a claim
 	unget bool
 }
 
@@ -62,21 +62,21 @@ func (a *account) uncertaintyOf(id job.ID) *uncertainty {
 	return m
 }
 
-// event is an answered change, at its place in the journal.
+// event is a change that was answered, at its place in the journal.
 type event struct {
 	seq   uint64
 	at    int64
 	text  string
-	check func(*audit) error // checks it against what came before
+	check func(*audit) error // checks the event against the earlier ones
 
-	recorded int // 1: it is the command itself, as the journal has it
+	recorded int // 1: the command itself, as the journal has it
 }
 
 func (a *account) note(r ingest.Receipt, text string, hold func(*audit) error) {
 	a.events = append(a.events, event{seq: r.Seq, at: r.At, text: text, check: hold})
 }
 
-// batchOf returns the create of a job, as far as it is known, or nil.
+// batchOf returns the create that made a job, or nil if it is not known.
 func (a *account) batchOf(id job.ID) *batch {
 	if b := a.ids[id]; b != nil && b.create.Joined {
 		return b
@@ -87,7 +87,7 @@ func (a *account) batchOf(id job.ID) *batch {
 	return nil
 }
 
-// shown returns the batch that the document of a job must show.
+// shown returns the id of the batch that the document of a job must show.
 func (a *account) shown(id job.ID) job.ID {
 	if b := a.batchOf(id); b != nil {
 		return b.shown(id)
@@ -95,7 +95,7 @@ func (a *account) shown(id job.ID) job.ID {
 	return id.WithLine(0)
 }
 
-// know notes the ids of a create, whose first job has the given id.
+// know records the id of a create's first job, from which the ids of its other jobs follow.
 func (a *account) know(b *batch, first job.ID) {
 	a.ids[first], b.first = b, first
 	if b.create.Joined {
@@ -105,13 +105,13 @@ func (a *account) know(b *batch, first job.ID) {
 	}
 }
 
-// tagOf returns the tag that a payload begins with.
+// tagOf returns the tag with which a payload begins.
 func tagOf(payload []byte) string {
 	tag, _, _ := strings.Cut(string(payload), "/")
 	return tag
 }
 
-// lineOf returns the line of a job in its create, from its payload.
+// lineOf returns the line of a job in its create. It reads it from the payload.
 func lineOf(payload []byte) int {
 	_, rest, _ := strings.Cut(string(payload), "/")
 	digits, _, _ := strings.Cut(rest, "/")
@@ -133,7 +133,7 @@ func (a *account) created(b *batch, made store.Made, r ingest.Receipt, f createR
 		return nil
 	}
 	if b.lost && f == rejected {
-		f = unknown // only the repeat was refused; the earlier request may still have been carried out
+		f = unknown // the server refused only the repeat; it may still have carried out the earlier request
 	}
 	if b.result = f; f == unknown && b.create.Once.Given() {
 		b.lost = true
@@ -170,7 +170,7 @@ func (a *account) created(b *batch, made store.Made, r ingest.Receipt, f createR
 	return nil
 }
 
-// claimed records what a claim handed out.
+// claimed records the jobs that a claim handed out.
 func (a *account) claimed(r ingest.Receipt, c job.Claim, answer store.Claimed, docs []job.Job) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -184,13 +184,13 @@ func (a *account) claimed(r ingest.Receipt, c job.Claim, answer store.Claimed, d
 		}
 		a.keyed[c.Once] = answer.Claim
 	}
-	// Documents are read after the claim has been applied. A job may have been deleted in between.
+	// Documents are read after the claim has been applied, so a job may have been deleted in between.
 	if n := answer.Jobs(); len(docs) > n || len(docs) < n && !answer.Replayed && !slices.Contains(c.Types, movedType) && !slices.Contains(c.Types, filledType) || len(docs) > c.Max {
 		return fmt.Errorf("a claim of at most %d jobs was answered with %d jobs and %d documents", c.Max, answer.Jobs(), len(docs))
 	}
 	for i := range docs {
 		doc := &docs[i]
-		if doc.Hops == 0 { // the audit compares chained jobs with the journal
+		if doc.Hops == 0 { // the audit compares chained jobs with the journal instead
 			b, err := a.match(doc)
 			if err != nil {
 				return err
@@ -232,7 +232,7 @@ func (a *account) claimed(r ingest.Receipt, c job.Claim, answer store.Claimed, d
 	return nil
 }
 
-// match finds the batch of a document, and compares the attributes that never change. a.mu is held.
+// match finds the batch of a document, and compares the attributes that never change. The caller holds a.mu.
 func (a *account) match(doc *job.Job) (*batch, error) {
 	b := a.batches[tagOf(doc.Payload)]
 	if b == nil {
@@ -256,7 +256,7 @@ func (a *account) match(doc *job.Job) (*batch, error) {
 	return b, nil
 }
 
-// tickled records the answer to a tickle of a claim, or of some of its jobs.
+// tickled records the answer to a tickle of a whole claim, or of some of its jobs.
 func (a *account) tickled(r ingest.Receipt, t job.Tickle, leaseMs int64, answer store.Tickled) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -285,9 +285,9 @@ func (a *account) tickled(r ingest.Receipt, t job.Tickle, leaseMs int64, answer 
 				continue
 			}
 			if whole && u.done[[2]job.ID{t.Claim, id}] {
-				continue // the answer neither counts it as held nor lists it as lost
+				continue // the answer neither counts the job as held nor lists it as lost
 			}
-			// Of the jobs that the claim no longer holds, the answer lists only those with a document. A job may have
+			// The answer lists a job that the claim no longer holds only if the job has a document. The job may have
 			// failed at the end of its last lease, or ended under another claim, and been purged since.
 			if l := u.of(id); whole && (u.mayHaveEnded(id) || r.At >= l.deadline && l.attempts >= l.max || l.holder != t.Claim && l.status.Terminal()) {
 				unsure++
@@ -305,7 +305,7 @@ func (a *account) tickled(r ingest.Receipt, t job.Tickle, leaseMs int64, answer 
 	})
 }
 
-// completed records the answer to a complete.
+// completed records the answer to a completion.
 func (a *account) completed(r ingest.Receipt, c job.Complete, answer store.Ended) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -363,7 +363,7 @@ func (a *account) completed(r ingest.Receipt, c job.Complete, answer store.Ended
 	return nil
 }
 
-// remember records a terminal status that was answered, for later reads. a.mu is held.
+// remember records a terminal status from an answer, for later reads. The caller holds a.mu.
 func (a *account) remember(id job.ID, status job.Status) {
 	if _, twice := a.terminal[id]; !twice {
 		a.endedJobs = append(a.endedJobs, id)
@@ -371,7 +371,8 @@ func (a *account) remember(id job.ID, status job.Status) {
 	a.terminal[id] = status
 }
 
-// unanswered records a complete without an answer. It may have been carried out, or may still be until its server ends.
+// unanswered records a completion without an answer. The server may have carried it out, or may do so until its life
+// ends.
 func (a *account) unanswered(c job.Complete, held []job.ID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -390,7 +391,7 @@ func (a *account) unanswered(c job.Complete, held []job.ID) {
 	}
 }
 
-// ordered returns the events in the order of the journal, as far as the journal has been read. a.mu is held.
+// ordered returns the events in the order of the journal, as far as the journal has been read. The caller holds a.mu.
 func (a *account) ordered() []event {
 	slices.SortStableFunc(a.events, func(x, y event) int {
 		if c := cmp.Compare(x.seq, y.seq); c != 0 {

@@ -10,9 +10,9 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// audit checks the answers in the order of the journal, job by job. It knows only the rules that a user reads: while a
-// claim has the lease of a job, nobody else gets the job, unless the claim ends it; a job that ended stays ended; a
-// superseded claim changes nothing; a job has no more attempts than allowed; a paused queue hands out nothing.
+// audit checks the answers in the order of the journal, job by job. It uses only the rules that a user can read: while a
+// claim has the lease of a job, nobody else gets the job, unless the claim ends it; an ended job stays ended; a
+// superseded claim changes nothing; a job never gets more attempts than allowed; a paused queue hands out nothing.
 type audit struct {
 	a         *account
 	jobs      map[job.ID]*jobRecord
@@ -29,15 +29,15 @@ type audit struct {
 	handlers      versions[string]             // by client and type
 	filesets      versions[job.ManifestDigest] // by client and name
 	putSame       map[uint64]bool              // seqs of commands that stored the newest version of a handler or fileset again
-	lateAfterLoss int                          // outcomes that runners reported after their streams had ended, and that were granted
-	chained       map[job.ID]int64             // chained jobs that were handed out, and the time at which they were first
+	lateAfterLoss int                          // granted outcomes that runners reported after their streams had ended
+	chained       map[job.ID]int64             // chained jobs that were handed out, and when this first happened
 	movedRecords
 	submissions map[job.ID]*submissionRecord
 }
 
-// jobRecord is what the answers up to some seq say of one job.
+// jobRecord describes one job according to the answers up to some seq.
 type jobRecord struct {
-	holder   job.ID // the claim that was handed the job last; zero: none is known
+	holder   job.ID // the claim that was handed the job last; zero: not known
 	free     bool   // the holder has ended its run
 	deadline int64  // until then nobody else gets the job
 	leaseMs  int64
@@ -45,15 +45,14 @@ type jobRecord struct {
 	max      int
 	ungot    bool
 	setAside bool // its payload could not be read, and nobody has run it since
-	// unclaimed is how many completions with Unclaimed were granted. Some of them have used an attempt that is not in
-	// attempts.
+	// unclaimed counts the granted completions with Unclaimed. Some of them used an attempt that is not in attempts.
 	unclaimed int
-	lost      int  // runs that had begun when their stream ended, and whose runner has not reported an outcome since
+	lost      int  // begun runs whose stream ended, and whose outcome the runner has not reported since
 	mayBeLost bool // its runner was declared lost while it held the job
 
-	// The last end that was answered:
+	// The last end of the job that was answered:
 	endedBy      job.ID
-	withoutClaim bool // it was ended without a claim
+	withoutClaim bool // a completion without a claim ended it
 	code         job.Code
 	exitCode     int
 	status       job.Status // terminal, or 0
@@ -69,7 +68,7 @@ func (u *audit) of(id job.ID) *jobRecord {
 	return l
 }
 
-// audit checks everything that was answered.
+// audit checks all answers.
 func (a *account) audit() (*audit, error) {
 	u := &audit{a: a, jobs: map[job.ID]*jobRecord{}, claims: map[job.ID]map[job.ID]bool{}, claimants: map[job.ID]claimant{}, done: map[[2]job.ID]bool{}, paused: map[[2]string]bool{},
 		deletedAt: map[[2]string]uint64{}, handlers: versions[string]{}, filesets: versions[job.ManifestDigest]{}, putSame: map[uint64]bool{}, chained: map[job.ID]int64{}, mayBeGone: map[[2]string]bool{}, submissions: map[job.ID]*submissionRecord{}, movedRecords: movedRecords{
@@ -85,13 +84,13 @@ func (a *account) audit() (*audit, error) {
 	return u, nil
 }
 
-// mayHaveEndedUnder reports whether a request without an answer may have ended the run of a job under a claim.
+// mayHaveEndedUnder reports whether a request without an answer may have ended a claim's run of a job.
 func (u *audit) mayHaveEndedUnder(id, claim job.ID) bool {
 	m := u.a.uncertain[id]
 	return m != nil && (m.ended[claim] || m.ended[job.ID{}])
 }
 
-// mayHandOut checks that the queue of a job may hand out jobs.
+// mayHandOut checks that a job's queue may hand out jobs.
 func (u *audit) mayHandOut(doc *job.Job) error {
 	if u.stopped {
 		return fmt.Errorf("job %v is handed out while the server hands out nothing", doc.ID)
@@ -102,7 +101,7 @@ func (u *audit) mayHandOut(doc *job.Job) error {
 	return u.survived(doc)
 }
 
-// survived checks that a job was not there when its queue was deleted, since only a queue without jobs can be deleted.
+// survived checks that a job did not exist when its queue was deleted, since only a queue without jobs can be deleted.
 func (u *audit) survived(doc *job.Job) error {
 	if at := u.deletedAt[[2]string{doc.Client, doc.Type}]; uint64(doc.ID.LowSeq()) < at {
 		return fmt.Errorf("queue %s/%s was deleted at %d, and its older job %v still exists", doc.Client, doc.Type, at, doc.ID)
@@ -150,7 +149,7 @@ func (u *audit) tickled(r ingest.Receipt, claim, id job.ID, leaseMs int64) error
 	return nil
 }
 
-// refused checks that a claim was rightly refused: it held the job no longer.
+// refused checks that the server was right to refuse a claim: it no longer held the job.
 func (u *audit) refused(r ingest.Receipt, claim, id job.ID, what string) error {
 	l := u.of(id)
 	if claim.IsZero() || l.holder != claim || l.free || u.mayHaveEndedUnder(id, claim) || l.status.Terminal() {
@@ -177,7 +176,7 @@ func (u *audit) ended(r ingest.Receipt, claim job.ID, o *job.Outcome, status job
 	case l.status.Terminal():
 		return fmt.Errorf("job %v is ended again, after it was answered as %v", o.ID, l.status)
 	}
-	// Otherwise the answer may repeat an earlier one, and more has happened since.
+	// Otherwise the answer may repeat an earlier one, and the job may have changed since.
 	if !claim.IsZero() && !u.mayHaveEndedUnder(o.ID, claim) {
 		want := promised(o.Code, l.attempts, l.max)
 		if status != want && !(want == job.Deferred && status == job.Pending) {
@@ -204,8 +203,8 @@ func (u *audit) ended(r ingest.Receipt, claim job.ID, o *job.Outcome, status job
 	return nil
 }
 
-// promised is the status that docs/reference/api.md promises for a job whose run ended with code in attempt number attempts of
-// max. Deferred also stands for pending, since the delay may be 0.
+// promised returns the status that docs/reference/api.md promises for a job whose run ended with code, when it had used
+// attempts of max attempts. Deferred includes pending, since the delay may be 0.
 func promised(code job.Code, attempts, max int) job.Status {
 	switch {
 	case code == job.OK:
@@ -220,8 +219,8 @@ func promised(code job.Code, attempts, max int) job.Status {
 	return job.Deferred
 }
 
-// endedAll checks the answer to an outcome for all jobs of a claim: the claim may not have ended more jobs than it can
-// still hold.
+// endedAll checks the answer to an outcome for all jobs of a claim: the outcome may not have ended more jobs than the
+// claim can still have held.
 func (u *audit) endedAll(r ingest.Receipt, c *job.Complete, named map[job.ID]bool, answer *store.Ended) error {
 	var open []job.ID
 	for id := range u.claims[c.Claim] {
@@ -239,7 +238,7 @@ func (u *audit) endedAll(r ingest.Receipt, c *job.Complete, named map[job.ID]boo
 		o := *c.All
 		o.ID = id
 		l := u.of(id)
-		if answer.All < len(open) { // the claim held some of them no longer; the answer does not say which
+		if answer.All < len(open) { // the claim no longer held some of them; the answer does not say which
 			if err := u.refusedAny(r, c.Claim, id, len(open), answer.All); err != nil {
 				return err
 			}
@@ -261,7 +260,7 @@ func (u *audit) endedAll(r ingest.Receipt, c *job.Complete, named map[job.ID]boo
 	return nil
 }
 
-// refusedAny returns an error if the claim must still have held its only open job, since its lease still ran.
+// refusedAny returns an error if the lease of the claim's only open job still ran, so that the claim must have held it.
 func (u *audit) refusedAny(r ingest.Receipt, claim, id job.ID, open, reached int) error {
 	l := u.of(id)
 	if open > 1 || l.free || u.mayHaveEndedUnder(id, claim) {
@@ -273,7 +272,7 @@ func (u *audit) refusedAny(r ingest.Receipt, claim, id job.ID, open, reached int
 	return nil
 }
 
-// checkDocument checks a document against the answers.
+// checkDocument compares a document with the answers.
 func (u *audit) checkDocument(doc *job.Job) error {
 	b, err := u.a.match(doc)
 	if err != nil {
@@ -288,7 +287,7 @@ func (u *audit) checkDocument(doc *job.Job) error {
 	return u.checkRuns(doc)
 }
 
-// checkRuns checks what a document says of the runs of a job that operators do not move.
+// checkRuns checks the runs in the document of a job that operators do not move.
 func (u *audit) checkRuns(doc *job.Job) error {
 	l := u.of(doc.ID)
 	switch {
@@ -317,21 +316,21 @@ func (u *audit) mayHaveEnded(id job.ID) bool {
 	return m != nil && len(m.ended) > 0
 }
 
-// mayBePurged reports whether a job may have no document any more.
+// mayBePurged reports whether the document of a job may be gone.
 func (u *audit) mayBePurged(b *batch, line int, now int64) bool {
 	g := b.groups[line]
 	if b.omitted[line] {
 		return true
 	}
-	if b.moved { // when it ended is not always known
+	if b.moved { // the time of its end is not always known
 		return u.mayBeDeleted(b.job(line), g) || now >= b.id.At()+g.RetentionMs
 	}
 	l := u.of(b.job(line))
 	if l.status.Terminal() && !u.mayHaveEnded(b.job(line)) {
 		return now >= l.at+g.RetentionMs
 	}
-	// The job may have ended by a request without an answer whose repeat was answered, or at the end of the lease of
-	// its last attempt.
+	// The job may have ended by a request without an answer whose repeat was answered, or when the lease of its last
+	// attempt ended.
 	ended := l.status.Terminal() || u.mayHaveEnded(b.job(line)) || u.attemptsMayBeUsed(l, g)
 	return ended && now >= b.id.At()+g.RetentionMs
 }

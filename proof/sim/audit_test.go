@@ -10,8 +10,8 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// TestAuditOfLostRunners: after the loss of its runner, a job may be handed out before the lease ends. The claims of
-// others, and claims that the runner made later, keep their jobs.
+// TestAuditOfLostRunners: after a runner is lost, its jobs may be handed out before their leases end. Claims of other
+// runners, and later claims of this runner, keep their jobs.
 func TestAuditOfLostRunners(t *testing.T) {
 	for name, c := range map[string]struct {
 		lost  job.LoseRunner
@@ -38,7 +38,7 @@ func TestAuditOfLostRunners(t *testing.T) {
 	}
 }
 
-// TestAuditOfLostRuns: a job remembers its lost runs, and no others.
+// TestAuditOfLostRuns: a job's document has its lost runs, and only those.
 func TestAuditOfLostRuns(t *testing.T) {
 	row := job.Attempt{Why: job.RunnerLost, Runner: "r"}
 	for _, tt := range []struct {
@@ -66,7 +66,7 @@ func TestAuditOfLostRuns(t *testing.T) {
 	}
 }
 
-// fixture is a hand-made account of one batch of two jobs, which a test has audited.
+// fixture is a hand-made account of one batch of two jobs, for a test to audit.
 type fixture struct {
 	a       *account
 	b       *batch
@@ -100,17 +100,17 @@ func (s *fixture) receipt(after int64) ingest.Receipt {
 	return ingest.Receipt{Seq: s.seq, At: s.at}
 }
 
-// journal adds a command to the journal that has no answer.
+// journal adds a command without an answer to the journal.
 func (s *fixture) journal(cmd job.Command) ingest.Receipt {
 	r := s.receipt(1)
 	s.a.operation(r, cmd)
 	return r
 }
 
-// grant adds an operation that is answered as granted.
+// grant adds an operation that the server granted.
 func (s *fixture) grant(cmd job.Command) { s.a.answered(s.journal(cmd), cmd, job.Granted, nil) }
 
-// refuse adds an operation that is answered as refused.
+// refuse adds an operation that the server refused.
 func (s *fixture) refuse(cmd job.Command) { s.a.answered(s.journal(cmd), cmd, job.NotFound, nil) }
 
 // move adds an operation on job 0.
@@ -123,7 +123,7 @@ func (s *fixture) move(op job.Op) {
 	s.a.movedOne(s.journal(m), m, store.Moved{Status: status})
 }
 
-// moveAll adds an operation on the whole queue, or batch, that is finished with its command.
+// moveAll adds an operation on the whole queue, or on the whole batch, that finishes with its command.
 func (s *fixture) moveAll(op job.Op, whole string) {
 	m := job.Move{Op: op, Client: "c", Type: "t"}
 	if whole == "batch" {
@@ -132,7 +132,7 @@ func (s *fixture) moveAll(op job.Op, whole string) {
 	s.a.movedMany(s.journal(m), m, store.Swept{Moved: 2})
 }
 
-// put adds a command that stores a handler. It is answered as a version with this number; same: as the newest one before.
+// put adds a command that stores a handler, answered with this version number; same: as equal to the newest version.
 func (s *fixture) put(document string, version int, same bool) {
 	p := job.PutHandler{Client: "c", Type: "t", Kind: "exec", Document: []byte(document)}
 	r := s.journal(p)
@@ -152,7 +152,7 @@ func (s *fixture) putFileset(manifest byte, version int, same bool) {
 	s.a.filesetPut(r, p, store.FilesetPut{Same: same, Fileset: store.Fileset{ID: s.fileset, Version: version, Manifest: p.Manifest, Files: 1, Bytes: 2}})
 }
 
-// handOut hands out one of the jobs. change alters its document.
+// handOut hands out one of the jobs. change may alter its document.
 func (s *fixture) handOut(t *testing.T, after int64, line, attempt int, change func(*job.Job)) job.ID {
 	t.Helper()
 	r := s.receipt(after)
@@ -183,7 +183,7 @@ func (s *fixture) end(t *testing.T, after int64, claim job.ID, code job.Code, re
 	}
 }
 
-// unclaimed is a completion with Unclaimed of job 0.
+// unclaimed completes job 0 with Unclaimed.
 func (s *fixture) unclaimed(t *testing.T, after int64, code job.Code, result store.JobResult) {
 	t.Helper()
 	result.ID = s.jobs[0].ID
@@ -193,7 +193,7 @@ func (s *fixture) unclaimed(t *testing.T, after int64, code job.Code, result sto
 	}
 }
 
-// TestAudit: the audit finds each broken promise in an altered account, and nothing in an honest one.
+// TestAudit: the audit finds each broken promise in an altered account, and accepts an honest one.
 func TestAudit(t *testing.T) {
 	granted := func(s job.Status) store.JobResult { return store.JobResult{Status: s} }
 	for _, tt := range []struct {
@@ -300,7 +300,7 @@ func TestAudit(t *testing.T) {
 		{"a waiting job is ended unclaimed", "", func(t *testing.T, s *fixture) {
 			s.unclaimed(t, 10, job.Retry, granted(job.Pending))
 			s.claim(t, 1, 2)
-			s.unclaimed(t, 10, job.OK, granted(job.Completed)) // the run of the claim
+			s.unclaimed(t, 10, job.OK, granted(job.Completed)) // this ends the claim's run
 			s.unclaimed(t, 10, job.OK, store.JobResult{Refusal: job.NotActive})
 		}},
 		{"handed out after it was completed unclaimed", "handed out after", func(t *testing.T, s *fixture) {

@@ -2,14 +2,14 @@ package sim
 
 import "github.com/daybookq/daybook/job"
 
-// createResult is what a create was answered with.
+// createResult is the answer to a create.
 type createResult int
 
 const (
-	unknown  createResult = iota // no answer, or one that says that it is unknown
+	unknown  createResult = iota // no answer, or an answer that the result is unknown
 	stored                       // acknowledged
-	rejected                     // not stored: no job of it may ever be found
-	declined                     // refused by its batch: no job of it may ever be found, and the journal may have it
+	rejected                     // not stored: none of its jobs may ever be found
+	declined                     // refused by its batch: none of its jobs may ever be found, but the journal may have it
 )
 
 // batch is a create as its producer remembers it.
@@ -20,13 +20,13 @@ type batch struct {
 	groups     []*job.Group // by line
 	result     createResult
 	id         job.ID       // of its first job, if it was stored
-	first      job.ID       // id, or what the journal or a claim has shown if the answer was lost
+	first      job.ID       // id; if the answer was lost, as the journal or a claim has shown it
 	journalSeq uint64       // its seq in the journal; 0: not seen there
 	moved      bool         // operators may move it
-	numbering  *numbering   // which numbered the create; nil: it has no number
+	numbering  *numbering   // the session that numbered the create; nil: it has no number
 	lost       bool         // an answer was lost, so the create may be stored even if a repeat is refused
-	omitted    map[int]bool // lines that made no job, since another job has their unique key
-	of         *submission  // the batch with attributes that it makes, or adds jobs to; nil: none
+	omitted    map[int]bool // lines that made no job, because another job has their unique key
+	of         *submission  // the batch with attributes that it makes or adds jobs to; nil: none
 }
 
 // job returns the id of the job of a line.
@@ -35,7 +35,7 @@ func (b *batch) job(line int) job.ID { return b.id.WithLine(b.id.Line() + line) 
 // line is the inverse of job. The first job of a joined create may have any line of its record.
 func (b *batch) line(id job.ID) int { return id.Line() - b.first.Line() }
 
-// shown returns the batch that the document of a job must show.
+// shown returns the id of the batch that the document of a job must show.
 func (b *batch) shown(id job.ID) job.ID {
 	switch {
 	case b.create.Joined:

@@ -9,31 +9,31 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// chainAudit compares the chained jobs with the completions of the journal. A completion creates jobs if and only if it
-// has ended the run of the job that they follow, which the document of that job shows: its claim, its outcome, and the
-// time. So a completion that was refused, or that repeats another one, creates none, and it does not matter whether
-// anybody got the answer.
+// chainAudit compares the chained jobs with the completions in the journal. A completion creates jobs if and only if it
+// ended the run of the job before them. The document of that job shows this: its claim, its outcome and the time. So a
+// completion that was refused, or that repeats an earlier one, creates no jobs. It does not matter whether anybody got
+// the answer.
 type chainAudit struct {
 	u      *audit
 	listed map[job.ID]job.Job    // all documents
 	made   map[uint64][]*job.Job // the chained jobs, by the seq of their completion, in order
-	ends   map[job.ID]*runEnd    // of all jobs that an outcome has ended
+	ends   map[job.ID]*runEnd    // of all jobs that outcomes ended
 	held   map[claimEnd][]job.ID // the same jobs
-	unsure map[job.ID]bool       // jobs that were deleted after their retention, and whose end nobody knows
+	unsure map[job.ID]bool       // jobs that were deleted after their retention, and of whose end nobody knows
 	keyed  map[[3]string][]*job.Job
 
 	chained, followed int
 }
 
-// runEnd says how the last run of a job ended.
+// runEnd describes how the last run of a job ended.
 type runEnd struct {
 	claimEnd
 	code     job.Code
 	exitCode int
-	found    bool // the completion that has ended it
+	found    bool // the completion that ended it was found
 }
 
-// claimEnd is a claim that has ended runs at a time.
+// claimEnd is a claim that ended runs, and the time.
 type claimEnd struct {
 	claim job.ID
 	at    int64
@@ -41,11 +41,11 @@ type claimEnd struct {
 
 // link is a job that a completion creates.
 type link struct {
-	group   job.Group // with everything that it inherits
-	follows bool      // it is the job of on_complete
+	group   job.Group // including the attributes that it inherits
+	follows bool      // on_complete creates it
 	payload string
 	key     string // its unique key: if another unfinished job has it, no job is created
-	sure    bool   // otherwise it is unknown whether the completion was refused
+	sure    bool   // false: it is unknown whether the completion was refused
 	found   bool
 }
 
@@ -65,8 +65,9 @@ func (l *link) is(doc *job.Job) bool {
 	return got == want && doc.Client == l.group.Client && doc.Type == l.group.Type && doc.Batch.IsZero() && string(doc.Payload) == l.payload && doc.UniqueKey == l.key
 }
 
-// checkChains checks that each accepted outcome has created its jobs once, that nothing else has created chained jobs, and
-// what is known of these. It returns how many of them outcomes created, and how many followed jobs that completed.
+// checkChains checks that each accepted outcome created its jobs once, that nothing else created chained jobs, and that
+// their documents are right. It returns how many of these jobs outcomes created, and how many followed jobs that
+// completed.
 func (u *audit) checkChains(listed map[job.ID]job.Job) (chained, followed int, err error) {
 	c := &chainAudit{
 		u: u, listed: listed, made: map[uint64][]*job.Job{}, ends: map[job.ID]*runEnd{}, held: map[claimEnd][]job.ID{},
@@ -80,7 +81,7 @@ func (u *audit) checkChains(listed map[job.ID]job.Job) (chained, followed int, e
 			c.ended(id, claimEnd{doc.Claim, doc.CompletedAt}, doc.Code, doc.ExitCode)
 		}
 	}
-	for id := range u.a.uncertain { // not all of them were ever handed out
+	for id := range u.a.uncertain { // some of them were never handed out
 		if _, is := listed[id]; !is && u.mayHaveEnded(id) {
 			c.unsure[id] = true
 		}
@@ -122,7 +123,7 @@ func (u *audit) checkChains(listed map[job.ID]job.Job) (chained, followed int, e
 	return c.chained, c.followed, c.checkKeys()
 }
 
-// ended notes how a job ended, if its outcome may create jobs.
+// ended records how a job ended, if its outcome may create jobs.
 func (c *chainAudit) ended(id job.ID, by claimEnd, code job.Code, exitCode int) {
 	if (code == job.OK || code == job.Fail) && !c.u.a.isMoved(id) {
 		c.ends[id] = &runEnd{claimEnd: by, code: code, exitCode: exitCode}
@@ -130,9 +131,9 @@ func (c *chainAudit) ended(id job.ID, by claimEnd, code job.Code, exitCode int) 
 	}
 }
 
-// endedBy reports whether a completion has ended the run of a job with an outcome. sure is false if this is unknown. A
-// second completion of the same claim, with the same outcome and at the same time, is a repeat. A completion without a claim
-// has not ended the run of a later claim.
+// endedBy reports whether a completion ended the run of a job with an outcome. sure is false if this is unknown. A second
+// completion of the same claim, with the same outcome and at the same time, is a repeat. A completion without a claim did
+// not end the run of a later claim.
 func (c *chainAudit) endedBy(of *completion, id job.ID, o *job.Outcome) (is, sure bool) {
 	if c.unsure[id] {
 		return true, false
@@ -182,7 +183,7 @@ func (c *chainAudit) links(of *completion) (links []link, err error) {
 	return links, err
 }
 
-// linksOf returns the jobs that an outcome of a job creates.
+// linksOf returns the jobs that an outcome creates.
 func (c *chainAudit) linksOf(id job.ID, o *job.Outcome, at int64) (links []link, err error) {
 	if o.Code != job.OK && o.Code != job.Fail {
 		return nil, nil
@@ -291,8 +292,8 @@ func (c *chainAudit) match(of *completion, links []link) error {
 	return nil
 }
 
-// checkMissing checks a job that a completion should have created: it may be missing only if another job with its unique
-// key had not ended.
+// checkMissing checks a missing job that a completion should have created: this is right only if another job with its
+// unique key had not ended.
 func (c *chainAudit) checkMissing(of *completion, l *link) error {
 	if l.key != "" && slices.ContainsFunc(c.keyed[[3]string{l.group.Client, l.group.Type, l.key}], func(other *job.Job) bool {
 		return uint64(other.ID.LowSeq()) <= of.seq && (!other.Status.Terminal() || other.CompletedAt >= of.at)

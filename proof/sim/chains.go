@@ -8,11 +8,11 @@ import (
 	"github.com/daybookq/daybook/journal"
 )
 
-// Chained jobs are those that outcomes create, and those that follow jobs that complete. No operator moves them, and no
-// retention deletes them before the world ends. So each has a document at every check, and chain_audit.go can compare all of
-// them with the completions of the journal.
+// Outcomes create chained jobs, and so do jobs that complete. No operator moves chained jobs, and their retention
+// outlasts the world. So each has a document at every check, and chain_audit.go can compare all of them with the
+// completions in the journal.
 
-// chainedGroup makes random attributes of chained jobs. Some of them inherit their client and meta.
+// chainedGroup makes random attributes for chained jobs. Some of these jobs inherit their client and meta.
 func (u *user) chainedGroup() job.Group {
 	return job.Group{
 		Client: pick(u.random, "", "", "acme", "default"), Type: pick(u.random, "resize", "mail"), Attributes: job.Attributes{
@@ -22,7 +22,7 @@ func (u *user) chainedGroup() job.Group {
 	}
 }
 
-// followOn makes the job that is created when a job completes. With nested, that job may have another one.
+// followOn makes the job to create when a job completes. With nested, it may have a follow-on job, too.
 func (u *user) followOn(nested bool) job.FollowOn {
 	g := u.chainedGroup()
 	if nested && u.random.IntN(2) == 0 {
@@ -35,7 +35,7 @@ func (u *user) followOn(nested bool) job.FollowOn {
 	return text
 }
 
-// then makes the jobs that an outcome creates. Some of them have unique keys, which other jobs may hold.
+// then makes the jobs that an outcome creates. Some have unique keys, and other jobs may have the same keys.
 func (u *user) then() *job.Create {
 	u.w.account.mu.Lock()
 	u.w.chains++
@@ -62,8 +62,8 @@ func (u *user) then() *job.Create {
 	return c
 }
 
-// addThen lets some outcomes of a completion create jobs. A job that operators move may be redriven and complete again, so
-// its outcomes create none.
+// addThen lets some outcomes of a completion create jobs. Jobs that operators move are excepted: they may be redriven and
+// complete again.
 func (u *user) addThen(c *job.Complete) {
 	for i := range c.Outcomes {
 		o := &c.Outcomes[i]
@@ -76,14 +76,14 @@ func (u *user) addThen(c *job.Complete) {
 	}
 }
 
-// completion is a completion as the journal has it.
+// completion is a completion that the journal has.
 type completion struct {
 	seq uint64
 	at  int64
 	cmd job.Complete
 }
 
-// journaledCompletion records a completion of the journal. a.mu is not held.
+// journaledCompletion records a completion from the journal. The caller does not hold a.mu.
 func (a *account) journaledCompletion(r *journal.Record) error {
 	cmd, err := job.Decode(r.Verb, r.Fields, bytes.Clone(r.Body)) // the record is valid only now
 	if err != nil {

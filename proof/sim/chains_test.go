@@ -9,13 +9,13 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// chainFixture is a fixture whose jobs were completed, with the documents that a server shows then.
+// chainFixture is a fixture whose jobs were completed, with the documents that a server then shows.
 type chainFixture struct {
 	*fixture
 	listed map[job.ID]job.Job
 }
 
-// complete adds a completion to the journal. Nobody got an answer.
+// complete adds a completion without an answer to the journal.
 func (s *chainFixture) complete(claim job.ID, outcomes ...job.Outcome) completion {
 	r := s.receipt(10)
 	c := completion{r.Seq, r.At, job.Complete{Claim: claim, Outcomes: outcomes}}
@@ -23,7 +23,7 @@ func (s *chainFixture) complete(claim job.ID, outcomes ...job.Outcome) completio
 	return c
 }
 
-// show shows that a completion has ended one of the two jobs of the batch, with its first outcome.
+// show sets the document of one of the two jobs of the batch: a completion ended its run, with its first outcome.
 func (s *chainFixture) show(line int, by completion) {
 	doc := s.jobs[line]
 	o := by.cmd.All
@@ -34,7 +34,7 @@ func (s *chainFixture) show(line int, by completion) {
 	s.listed[doc.ID] = doc
 }
 
-// chained shows a chained job of a completion.
+// chained adds the document of a chained job that a completion created.
 func (s *chainFixture) chained(line int, of completion, payload string, change func(*job.Job)) job.ID {
 	doc := job.Job{
 		ID: job.NewID(of.at, of.seq, line), Client: "c", Type: "u", Payload: []byte(payload), Status: job.Pending, CreatedAt: of.at,
@@ -47,7 +47,7 @@ func (s *chainFixture) chained(line int, of completion, payload string, change f
 	return doc.ID
 }
 
-// creates is an outcome of the job of a line that creates jobs with these payloads.
+// creates returns an outcome, of the job in a line, that creates jobs with these payloads.
 func (s *chainFixture) creates(line int, payloads ...string) job.Outcome {
 	then := &job.Create{Frame: job.LenFrame, Groups: []job.Group{{Lines: len(payloads), Type: "u", Attributes: job.Attributes{Kind: job.Text, MaxAttempts: 3, LeaseMs: 1000}}}}
 	for _, p := range payloads {
@@ -66,7 +66,7 @@ func unique(o job.Outcome) job.Outcome {
 
 func keyed(d *job.Job) { d.UniqueKey = "k" }
 
-// TestAuditOfChains is TestAudit for jobs that completions create. Job 0 has no on_complete, and job 1 has one.
+// TestAuditOfChains is TestAudit for jobs that completions create. Only job 1 has an on_complete.
 func TestAuditOfChains(t *testing.T) {
 	next := job.Group{Type: "u", Attributes: job.Attributes{MaxAttempts: 3, LeaseMs: 1000}}
 	onComplete, err := job.NewFollowOn(&next, 500)

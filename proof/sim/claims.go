@@ -12,8 +12,8 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// claim makes a claim as a runner does that reads its jobs in runs: the jobs are written as the server writes them, and
-// read as a client reads them. A runner that reads JSON gets the same jobs.
+// claim makes a claim as a runner does that reads its jobs in runs: the server's code writes the jobs, and the client's
+// code reads them. A runner that reads JSON gets the same jobs.
 func (s *server) claim(ctx context.Context, c job.Claim, wait time.Duration) (claimed store.Claimed, docs []job.Job, receipt ingest.Receipt, err error) {
 	claimed, handed, receipt, err := s.engine.ClaimAdmitted(ctx, c, wait, admitAll)
 	if err == nil {
@@ -24,7 +24,7 @@ func (s *server) claim(ctx context.Context, c job.Claim, wait time.Duration) (cl
 
 func admitAll(int64) error { return nil }
 
-// documents reads what a claim handed out, from runs and directly, and compares the two.
+// documents reads the jobs of a claim from runs and directly, and compares the two.
 func documents(runner string, claimed *store.Claimed, handed []runs.Run) (docs []job.Job, err error) {
 	if docs, err = runs.Documents(handed); err != nil {
 		return nil, err
@@ -46,7 +46,7 @@ func documents(runner string, claimed *store.Claimed, handed []runs.Run) (docs [
 	return docs, nil
 }
 
-// throughRuns writes what a claim handed out, and reads it.
+// throughRuns writes the jobs of a claim as runs, and reads them back.
 func throughRuns(head *runs.Claim, runner string, handed []runs.Run) (docs []job.Job, err error) {
 	if !head.ID.IsZero() {
 		head.Runner = runner

@@ -9,19 +9,19 @@ import (
 	"strings"
 )
 
-// ending is the way in which a server's life ends.
+// ending says how a server's life ends.
 type ending int
 
 const (
 	stopped   ending = iota // cleanly
-	killed                  // the process ends; everything that it wrote is there, durable or not
+	killed                  // the process ends; everything that it wrote is kept, durable or not
 	powerLost               // the machine stops; data that was not durable may be lost
 )
 
 func (e ending) String() string { return [...]string{"stopped", "killed", "power lost"}[e] }
 
-// afterKill copies to root what the next process finds, and returns its disk. Data that was not durable is still not
-// durable.
+// afterKill copies to root all files that the next process finds, and returns its disk. Data that was not durable is
+// still not durable.
 func (d *disk) afterKill(root string, random *rand.Rand) (*disk, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -36,7 +36,7 @@ func (d *disk) afterKill(root string, random *rand.Rand) (*disk, error) {
 	if err != nil {
 		return nil, err
 	}
-	// newDisk took everything as durable. Restore what really was, under the new inodes.
+	// newDisk took everything as durable. Restore the data that really was durable, under the new inodes.
 	moved := map[inode]inode{}
 	if err := next.mapInodes(now, root, moved); err != nil {
 		return nil, err
@@ -80,9 +80,9 @@ func (d *disk) mapInodes(t *tree, path string, moved map[inode]inode) error {
 	return nil
 }
 
-// afterPowerLoss writes to root what survives, and returns its disk, on which everything is durable. Data that was not
-// durable is lost, kept or torn: each file and directory has its old place or its new one (if it was created or
-// removed: it exists or not), and each sector of a file has its old bytes or its new ones.
+// afterPowerLoss writes to root the data that survives, and returns its disk, on which everything is durable. Data that
+// was not durable is lost, kept or torn: each file and directory has its old place or its new one (if it was created or
+// removed, it exists or does not), and each sector of a file has its old bytes or its new ones.
 func (d *disk) afterPowerLoss(root string, random *rand.Rand) (*disk, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -101,7 +101,7 @@ func (d *disk) afterPowerLoss(root string, random *rand.Rand) (*disk, error) {
 type powerLoss struct {
 	d       *disk
 	random  *rand.Rand
-	percent int // of the changes that were not durable survive
+	percent int // this share of the changes that were not durable survives
 }
 
 func (c *powerLoss) survives() bool { return c.random.IntN(100) < c.percent }
@@ -112,11 +112,11 @@ type place struct {
 	name string
 }
 
-// survivors returns the tree that survives, given the tree that processes see now.
+// survivors returns the tree that survives, from the tree that processes see now.
 func (c *powerLoss) survivors(now *tree) *tree {
 	current, durable := map[inode]place{}, map[inode]place{}
 	trees := map[inode]*tree{}
-	// Decisions are made in the order of these paths, which is the same each time. Inodes differ from run to run.
+	// It decides in the order of these paths, which is the same in each run. Inodes differ between runs.
 	paths := map[inode]string{}
 	now.walk(place{}, "", func(t *tree, at place, path string) {
 		current[t.node], trees[t.node], paths[t.node] = at, t, path
@@ -133,7 +133,7 @@ func (c *powerLoss) survivors(now *tree) *tree {
 		}
 	}
 	old(now.node, "")
-	// For trees whose own name is not durable yet:
+	// Trees whose own name is not durable yet:
 	now.walk(place{}, "", func(t *tree, _ place, path string) { old(t.node, path) })
 	delete(paths, now.node)
 	type entry struct {
@@ -152,7 +152,7 @@ func (c *powerLoss) survivors(now *tree) *tree {
 			continue
 		}
 		if other, taken := in[at]; taken && other.new && !isNew {
-			continue // another file got the name, and that change survived
+			continue // another file took the name, and that change survived
 		}
 		in[at] = entry{n, isNew}
 	}
@@ -186,7 +186,7 @@ func (c *powerLoss) survivors(now *tree) *tree {
 	return grow(now.node)
 }
 
-// tear returns a file that was durable as was and is in memory as now.
+// tear returns a file after a power loss, from its durable bytes (was) and its bytes in memory (now).
 func (c *powerLoss) tear(was, now []byte) []byte {
 	size := len(was)
 	if c.survives() {

@@ -21,17 +21,17 @@ type inode uint64
 
 const durableOnly inode = 1 << 63
 
-// disk is the directory of one server's journal, in real files. It also knows which part of it is durable: the bytes of
+// disk is the directory of one server's journal, in real files. It also knows what part of it is durable: the bytes of
 // each file that an fsync has covered, and the names in each directory.
 //
-// What is only in the files is like data in the page cache. A killed process leaves it to the next one. A power loss
-// loses it, keeps it, or tears it.
+// Other data in the files is like data in the page cache. After a kill, the next process finds it. A power loss loses it,
+// keeps it, or tears it.
 //
-// The disk is below package journal, in the calls that journal.Hooks names. The files are real, since tidwall/wal knows
-// no others. They are in memory if the machine has such a file system.
+// The disk is below package journal, in the calls that journal.Hooks names. The files are real, because tidwall/wal can
+// only use real files. They are in memory if the machine has a file system in memory.
 type disk struct {
 	root string
-	// fault is called before each call. It may wait, end the life, or return the error of the call.
+	// fault is called before each call. It may wait, end the life, or return an error, with which the call then fails.
 	fault func(call, path string) error
 	lie   lie
 
@@ -39,12 +39,12 @@ type disk struct {
 	random       *rand.Rand
 	files        map[inode][]byte           // the durable bytes of each file
 	names        map[inode]map[string]inode // the durable names in each directory
-	failedWrites map[inode]map[int][]byte   // sectors that a failed fsync did not write, with their content then
+	failedWrites map[inode]map[int][]byte   // sectors that a failed fsync did not write, with their content at that time
 	logs         map[*wal.Log]string        // the volume of each handle
 	tails        map[*wal.Log]string        // the last segment of each handle at its last write
 }
 
-// lie is a promise that a disk breaks. A simulation with such a disk must fail; otherwise it would prove nothing.
+// lie is a promise that a disk breaks. A simulation on this disk must fail; otherwise it would prove nothing.
 type lie string
 
 const (
@@ -53,11 +53,11 @@ const (
 	dirSyncLies lie = "fsync of directories does nothing"
 )
 
-// topFolders are the directories below root that belong to the disk. The other files (a lock, the ballast) do not
-// matter after a crash.
+// topFolders are the directories below root that belong to the disk. The other files (a lock, the ballast) do not matter
+// after a crash.
 var topFolders = []string{"journal", "archive"}
 
-// newDisk takes the directory at root, and all of it is durable.
+// newDisk takes the files at root, all of them as durable.
 func newDisk(root string, random *rand.Rand, l lie) (*disk, error) {
 	d := &disk{
 		root: root, random: random, lie: l,
@@ -106,7 +106,7 @@ func (d *disk) stat(path string) (node inode, names map[string]inode, err error)
 		}
 		info, err := e.Info()
 		if os.IsNotExist(err) {
-			continue // it was removed meanwhile
+			continue // it has been removed since
 		}
 		if err != nil {
 			return 0, nil, err
@@ -116,8 +116,8 @@ func (d *disk) stat(path string) (node inode, names map[string]inode, err error)
 	return node, names, nil
 }
 
-// markDurable records that the file or directory at path is durable, except for sectors that a failed fsync did not
-// write and that were not written again since. d.mu is held.
+// markDurable records that the file or directory at path is durable, except for sectors that a failed fsync did not write
+// and that were not written again since. The caller holds d.mu.
 func (d *disk) markDurable(path string) error {
 	node, names, err := d.stat(path)
 	if err != nil {
@@ -151,8 +151,8 @@ func (d *disk) markDurable(path string) error {
 	return nil
 }
 
-// markNamesDurable records that the names in a directory are durable. A rename between directories is one step: the
-// fsync of either directory makes it durable in both, as every journaling file system does it.
+// markNamesDurable records that the names in a directory are durable. A rename between directories is one step: an fsync
+// of either directory makes it durable in both, as in every journaling file system.
 func (d *disk) markNamesDurable(dir inode, names map[string]inode) error {
 	before := d.names[dir]
 	d.names[dir] = names
@@ -170,7 +170,7 @@ func (d *disk) markNamesDurable(dir inode, names map[string]inode) error {
 		}
 		places := map[inode]place{}
 		now.walk(place{}, "", func(t *tree, at place, _ string) { places[t.node] = at })
-		for node := child; places[node] != (place{}); node = places[node].dir { // and the directories that it is in now
+		for node := child; places[node] != (place{}); node = places[node].dir { // and the directories that contain it now
 			at := places[node]
 			if d.names[at.dir] == nil {
 				d.names[at.dir] = map[string]inode{}
@@ -187,7 +187,7 @@ func (d *disk) markNamesDurable(dir inode, names map[string]inode) error {
 	return nil
 }
 
-// markFailed chooses the sectors that a failed fsync has lost for good.
+// markFailed chooses the sectors that a failed fsync loses for good.
 func (d *disk) markFailed(path string) error {
 	node, names, err := d.stat(path)
 	if err != nil || names != nil || d.random.IntN(2) == 0 {
@@ -218,7 +218,7 @@ func (d *disk) clearFailed(path string, offset int64, n int) error {
 	return err
 }
 
-// sectorOf returns sector i of data. It is shorter, or empty, where data ends.
+// sectorOf returns sector i of data. At the end of data it is shorter, or empty.
 func sectorOf(data []byte, i int) []byte {
 	return data[min(i*sector, len(data)):min((i+1)*sector, len(data))]
 }
@@ -245,7 +245,7 @@ func (d *disk) scan(path string) (*tree, error) {
 	for name := range names {
 		child, err := d.scan(filepath.Join(path, name))
 		if os.IsNotExist(err) {
-			continue // it was removed meanwhile
+			continue // it has been removed since
 		}
 		if err != nil {
 			return nil, err

@@ -9,7 +9,7 @@ import (
 	"github.com/tidwall/wal"
 )
 
-// hooks are the journal's calls to this disk.
+// hooks lets the journal use this disk.
 func (d *disk) hooks() journal.Hooks {
 	return journal.Hooks{
 		OpenLog: func(path string, segmentBytes int) (*wal.Log, error) {
@@ -63,12 +63,12 @@ func (d *disk) hooks() journal.Hooks {
 	}
 }
 
-// write appends a batch. A write that fails has written some of its bytes. The library syncs each segment before it
-// begins the next one within a batch, so all segments but the last are durable afterwards.
+// write appends a batch. A failed write has written some of its bytes. Within a batch, the library syncs each segment
+// before it begins the next one, so all segments but the last are durable afterwards.
 func (d *disk) write(l *wal.Log, b *wal.Batch) error {
 	volume := d.volume(l)
 	fault := d.fault("write", volume)
-	before := map[string][]byte{} // the last segment, which the batch may append to or overwrite room in
+	before := map[string][]byte{} // the last segment: the batch may append to it, or overwrite its preallocated room
 	if fault != nil {
 		segments, err := os.ReadDir(volume)
 		if err != nil {
@@ -103,7 +103,7 @@ func (d *disk) write(l *wal.Log, b *wal.Batch) error {
 	return errorsOr(d.undoPart(last, before[last]), fault)
 }
 
-// undoPart gives the segment at path the bytes that it had before a batch, from a random point within the batch on.
+// undoPart restores the old bytes of the segment at path, from a random point within the batch to its end.
 func (d *disk) undoPart(path string, before []byte) error {
 	after, err := os.ReadFile(path)
 	if err != nil {
@@ -145,7 +145,7 @@ func (d *disk) syncLog(l *wal.Log) error {
 }
 
 // sync makes the file or directory at path durable. A failed fsync may have written some of it. The rest may never be
-// written, since the kernel then takes those pages for clean.
+// written, because the kernel then takes those pages for clean.
 func (d *disk) sync(call, path string) error {
 	if err := d.fault(call, path); err != nil {
 		d.mu.Lock()

@@ -14,9 +14,9 @@ import (
 	"github.com/daybookq/daybook/journal"
 )
 
-// TestFsyncFailsInARecovery: a process is killed before its fsync. The next process reads what the first one wrote, and
-// its own fsync fails, which the kernel reports only once. A third process reads everything, its fsync succeeds, and it
-// appends records. Then the power is lost.
+// TestFsyncFailsInARecovery: a process is killed before its fsync. The next process reads the data that the first one
+// wrote, but its fsync fails, and the kernel reports this only once. A third process reads everything, its fsync
+// succeeds, and it appends records. Then the power is lost.
 func TestFsyncFailsInARecovery(t *testing.T) {
 	dir := memory(t)
 	lost := 0

@@ -8,35 +8,35 @@
 //
 // # What it proves
 //
-// The simulation checks these things after each start, once in the middle of each life, before a clean stop without
+// The simulation checks the following after each start, once in the middle of each life, before a clean stop without
 // users, and at the end:
 //
-//   - Every acknowledged job has a document under its id, with its payload and its attributes. (In the middle of a
-//     life, one job in four is read.)
+//   - Every acknowledged job has a document under its id, with its payload and its attributes. (In the middle of a life,
+//     one job in four is read.)
 //   - The journal has each create once, with the bytes that were posted. It does not have creates that were refused.
-//   - All answers are right in the order of the journal (audit.go). Nobody is handed a job while another runner has a
-//     lease of it. A job that ended stays ended. A superseded claim changes nothing. No job has more attempts than
-//     allowed. A paused queue hands out nothing.
-//   - Operations of operators are respected (operations.go, moved.go). A job that was answered as cancelled, ended or
-//     deleted, alone or by a finished sweep, is not handed out unless the journal has a later redrive, and its runner
-//     is refused. Patches, expiry, time-outs and unique keys hold. A deleted queue had no jobs. An operation without
-//     an answer excuses nothing, since the journal says whether and when it was carried out.
-//   - Batches with attributes keep their promises (submission_audit.go). Their counts are exact. Their status follows from
-//     their jobs and from the commands in the journal, and never changes after the end, through crashes and rebuilds. With
-//     cancel_rest, nobody is handed a job after the first failure, and jobs that completed keep their outputs. Jobs
-//     that were added, a close and a resume are not lost. An open batch does not end, and a paused one hands out nothing.
+//   - All answers are right in the order of the journal (audit.go). Nobody is handed a job while another runner has its
+//     lease. An ended job stays ended. A superseded claim changes nothing. No job gets more attempts than allowed. A
+//     paused queue hands out nothing.
+//   - Operations of operators are respected (operations.go, moved.go). If the server answered that a job was cancelled,
+//     ended or deleted, alone or by a finished sweep, the job is not handed out unless the journal has a later redrive,
+//     and its runner is refused. Patches, expiry, time-outs and unique keys are respected. A deleted queue had no jobs.
+//     An operation without an answer excuses nothing, since the journal says whether and when it was carried out.
+//   - Batches with attributes keep their promises (submission_audit.go). Their counts are exact. Their status follows
+//     from their jobs and from the commands in the journal, and never changes after the end, through crashes and
+//     rebuilds. With cancel_rest, nobody is handed a job after the first failure, and completed jobs keep their outputs.
+//     Added jobs, a close and a resume are not lost. An open batch does not end, and a paused one hands out nothing.
 //     Results are in the order of lines.
-//   - Chained jobs exist if and only if the journal has the completion that ended the job before them, whether or not that
-//     completion was answered (chain_audit.go): each once, with its payload, attributes and hops. Refused and repeated
-//     outcomes have created none. (This is checked after each start and at the end.)
-//   - store.Check finds nothing.
-//   - The jobs of a runner that was declared lost go to other runners. Otherwise nobody is handed a job before its lease
-//     ends.
-//   - When a stream ends without a goodbye, the runs that had begun are lost: the job remembers each, and counts it. A late
-//     outcome of such a run is accepted while nobody has claimed the job since, and of no other. A stream sends its runner
-//     nothing after a lease of the runner has ended without a tickle, until it hears of the runner again. (The loops of
-//     package api are played by streams.go; the end of the lease is taken from the journal.)
-//   - A completion that is repeated within a minute is known, also if its job was purged meanwhile.
+//   - Chained jobs exist if and only if the journal has the completion that ended the job before them, even if that
+//     completion was never answered (chain_audit.go): each once, with its payload, attributes and hops. Refused and
+//     repeated outcomes create none. (This is checked after each start and at the end.)
+//   - store.Check finds no error.
+//   - The jobs of a runner that was declared lost are handed to other runners. Otherwise nobody is handed a job before
+//     its lease ends.
+//   - When a stream ends without a goodbye, its begun runs are lost, and each job records and counts its lost run. A late
+//     outcome of a lost run is accepted while nobody has claimed the job since; a late outcome of any other run is
+//     refused. When a lease of the stream's runner has ended without a tickle, the stream sends the runner nothing until
+//     it hears of the runner again. (streams.go plays the loops of package api; the journal says when the lease ended.)
+//   - The server recognizes a completion that is repeated within a minute, even if its job has been purged since.
 //   - The server's store has the same keys and values as the reference store, which is made from the journal alone.
 //
 // At the end nothing fails any more and all queues are resumed. Then all jobs must end.
@@ -48,44 +48,44 @@
 //
 //   - The server is stopped, is killed, or loses its power.
 //   - This happens at some call of the journal or of the store, or at some time, during a start or under load.
-//   - At that instant, crash.go decides what the next life finds. Nothing that the old life still does reaches anybody.
+//   - At that instant, crash.go decides which data the next life finds. Nobody sees anything that the old life still
+//     does.
 //
 // During a life
 //
 //   - calls to the disk fail, one at a time or for some seconds: EIO, ENOSPC, short writes, failed fsyncs;
 //   - fsyncs are slow;
 //   - the wall clock is set up to two hours forward or back;
-//   - users (users.go, producers.go, runners.go, operators.go) hang up, lose answers, repeat requests, die, and come
-//     back with claims that ended long ago.
+//   - users (users.go, producers.go, runners.go, operators.go) hang up, lose answers, repeat requests, die, and return
+//     with claims that ended long ago.
 //
 // # What is simulated, and where
 //
-// The journal's disk. tidwall/wal writes real files. So the disk is simulated in the calls that journal.Hooks names,
-// and the real files are in memory if the machine has such a file system. The disk knows which bytes of a file an fsync
-// has covered, and which names of a directory are durable. At a power loss, chance decides for each sector of 512 bytes
-// and for each name that was not durable whether it is lost. A rename is one step. A failed fsync may lose a sector for
-// good, although the sector reads back and a later fsync succeeds.
+// The journal's disk. tidwall/wal writes real files. So the disk is simulated in the calls that journal.Hooks names, and
+// the real files are in memory if the machine has a file system in memory. The simulated disk knows which bytes of a file
+// an fsync has covered, and which names of a directory are durable. At a power loss, chance decides for each sector of
+// 512 bytes and for each name that was not durable whether it is lost. A rename is one step. A failed fsync may lose a
+// sector for good, although the sector reads back and a later fsync succeeds.
 //
-// The store's disk. Pebble runs on its own MemFS and CrashClone. Errors are injected into writes of tables. An error in
-// Pebble's manifest ends the process (ingest.Options.Fatal), so a crash stands for it here.
+// The store's disk. Pebble runs on its own MemFS and CrashClone. Errors are injected into writes of tables only. An error
+// in Pebble's manifest would end the process (ingest.Options.Fatal), so it would be the same as a crash.
 //
 // # What it does not prove
 //
-//   - The HTTP API, a frozen process, and a store that blocks on a full disk are not played. Package crash does these
+//   - The HTTP API, a frozen process, and a store that blocks on a full disk are not played. Package crash tests these
 //     with the real binary.
-//   - What a killed process has written to the store counts as durable.
-//   - Jobs that operators move create no others, and no chain is as long as job.MaxHops. Tests of package store have
-//     both.
-//   - Durable bytes are not damaged. Package corruption does that. Here runners end some runs as the engine does when
-//     it cannot read a payload. Such a job must be deferred and show as damaged, and nobody may get it until an
-//     operator runs it. ingest/damage_test.go shows that the engine does this for a page that it cannot read, and only
-//     for the jobs in that page.
+//   - All data that a killed process has written to the store counts as durable.
+//   - Jobs that operators move create no jobs, and no chain is as long as job.MaxHops. Tests of package store have both.
+//   - Durable bytes are not damaged. Package corruption does that. Here runners end some runs as the engine does when it
+//     cannot read a payload. The job must then be deferred and show as damaged, and nobody may get it until an operator
+//     runs it. ingest/damage_test.go shows that the engine does this for a page that it cannot read, and only for the
+//     jobs in that page.
 //
 // # Playing a seed again
 //
-// A seed plays out the same way each time, except for Pebble's own goroutines, which run beside the rest. In two runs,
-// six of seven seeds had the same log to the microsecond. So the log of a seed that failed is kept in a file, in case
-// the seed does not fail again.
+// A seed plays out the same way each time, except for Pebble's own goroutines, which run in parallel. In two runs, six of
+// seven seeds had the same log to the microsecond. If a seed fails, its log is kept in a file, since the seed may not
+// fail again.
 //
 // # Files
 //
@@ -94,26 +94,26 @@
 //	world.go        a world: its disk, clock, server and users
 //	server.go       one life of the server
 //	play.go         the lives of a world, and the checks of each life
-//	finish.go       the last life, in which all work must be done
+//	finish.go       the last life, in which all jobs must end
 //	figures.go      the figures of the report
 //
 // The disk:
 //
 //	disk.go         the journal's files, and which bytes and names of them are durable
 //	inode_unix.go   inodes
-//	inode_other.go  systems without them, on which the simulation does not run
+//	inode_other.go  systems without inodes, on which the simulation does not run
 //	disk_hooks.go   the journal's calls to the disk
-//	crash.go        what the next life finds after a kill or a power loss
+//	crash.go        the files that the next life finds after a kill or a power loss
 //	faults.go       errors and delays of the disks
 //
 // The users:
 //
 //	users.go        requests, and answers that are lost
-//	batch.go        a create, as its producer remembers it
+//	batch.go        creates, as their producers remember them
 //	producers.go    creates
 //	claims.go       claims, whose jobs go through runs
 //	runners.go      claims, tickles and completions
-//	unclaimed.go    completions of jobs that no claim need hold, and the rules for them
+//	unclaimed.go    completions of jobs that the caller has not claimed, and the rules for them
 //	lost_runners.go heartbeats, and runners that are declared lost
 //	streams.go      streams that end or whose runners freeze, and the rules for them
 //	operators.go    pauses, flushes, deleted queues, the wall clock, and reads
@@ -123,18 +123,18 @@
 //	handlers.go     handlers, as the journal has them
 //	filesets.go     filesets, as the journal has them
 //	submissions.go  batches with attributes
-//	chains.go       jobs that outcomes create, and jobs that follow those that complete
+//	chains.go       jobs that outcomes create, and jobs that follow completed jobs
 //
 // The checks:
 //
-//	account.go      what the users asked and what they were answered
+//	account.go      the users' requests, and the answers to them
 //	operations.go   the operations of operators, as the journal has them
 //	reference.go    the reference store
 //	audit.go        the rules for jobs that operators do not move
 //	chain_audit.go  the rules for chained jobs
 //	submission_audit.go  the rules for batches with attributes
 //	moved.go        the rules for jobs that operators move
-//	moved_job.go    what the audit knows of a job that operators move
+//	moved_job.go    what the audit knows of one of these jobs
 //
 // The tests:
 //

@@ -15,8 +15,8 @@ func (s *server) injected() int {
 	return s.faults
 }
 
-// journalFault is called before each call of the journal to its disk. It may wait, end the life, or return the error of
-// the call.
+// journalFault is called before each of the journal's calls to its disk. It may wait, end the life, or return an error,
+// with which the call then fails.
 func (s *server) journalFault(call, path string) error {
 	if s.isGone() {
 		return nil
@@ -37,14 +37,14 @@ func (s *server) journalFault(call, path string) error {
 		s.end(s.plan.ending)
 		return nil
 	}
-	if up && wait > 0 { // a start does not wait: no user is there to use the time
+	if up && wait > 0 { // a start does not wait, since no user could use the time
 		time.Sleep(wait)
 	}
 	return err
 }
 
-// trouble returns the error of a call, or nil. Now and then the disk fails or is full, for one call or for some
-// seconds. s.mu is held.
+// trouble returns the error with which a call fails, or nil. Now and then the disk fails or is full, for one call or for
+// some seconds. The caller holds s.mu.
 func (s *server) trouble(n int, call, path string) error {
 	now := time.Now()
 	if s.plan.trouble > 0 && n%s.plan.trouble == 0 {
@@ -64,7 +64,7 @@ func (s *server) trouble(n int, call, path string) error {
 	return &os.PathError{Op: call, Path: path, Err: s.troubled}
 }
 
-// storeFault is called before each call of the store to its file system. It injects errors into writes of tables only.
+// storeFault is called before each of the store's calls to its file system. It injects errors into writes of tables only.
 // An error in the manifest would end the process, which is the same as a kill.
 func (s *server) storeFault(op errorfs.Op) error {
 	if s.isGone() || op.Kind.ReadOrWrite() == errorfs.OpIsRead {
@@ -73,8 +73,8 @@ func (s *server) storeFault(op errorfs.Op) error {
 	s.mu.Lock()
 	s.storeCalls++
 	crash := s.storeCalls == s.plan.storeCall
-	// Pebble tries again at once, and that takes calls too. Without this bound it would try forever while no time
-	// passes.
+	// Pebble retries immediately, and its retries count as calls, too. Without this bound it would retry forever while no
+	// time passes.
 	if s.plan.trouble > 0 && s.storeCalls%(s.plan.trouble/4+5) == 0 && s.storeTrouble < 3 {
 		s.storeTrouble++
 		s.storeFaults = 1 + s.storeRandom.IntN(4)
@@ -93,7 +93,7 @@ func (s *server) storeFault(op errorfs.Op) error {
 	return err
 }
 
-// statfs reports a small disk. It is full while a period of ENOSPC lasts.
+// statfs reports a small disk, which is full during a period of ENOSPC.
 func (s *server) statfs(string) (free, total uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

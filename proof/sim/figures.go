@@ -2,11 +2,11 @@ package sim
 
 import "github.com/daybookq/daybook/job"
 
-// Figures count what happened in the simulation. They are one flat list, since each is a line of the report.
+// Figures counts the events of a simulation. It is one flat list, since each field is a line of the report.
 type Figures struct {
 	Seeds, Kills, PowerLosses, Stops, Refused   int
 	Faults, Creates, Jobs, Claims, Ends, Checks int
-	// Answered operations of operators; sweeps that went on after their command.
+	// Answered operations of operators; sweeps that continued after their command.
 	Operations, Sweeps     int
 	Queues                 int // deleted queues
 	Handlers, Filesets     int // that were stored
@@ -15,16 +15,16 @@ type Figures struct {
 	Read, Lost, Violations int // documents of acknowledged jobs; jobs without one; broken rules
 	Commands               uint64
 	Numbered               int // requests in sessions
-	Chained, Followed      int // jobs that outcomes created; jobs that were created because others completed
-	Unclaimed              int // outcomes of jobs that their sender had not claimed, and that were granted
+	Chained, Followed      int // jobs that outcomes created; jobs that completed jobs created
+	Unclaimed              int // granted outcomes of jobs that their sender had not claimed
 	Losses                 int // commands that returned jobs of lost runners
-	// Claims whose jobs streams sent; begun runs that ended with their streams; and late outcomes of such runs that were
-	// granted; leases that ended without a tickle.
+	// Claims whose jobs streams sent; begun runs that ended with their streams; granted late outcomes of these runs;
+	// leases that ended without a tickle.
 	Pushes, LostRuns, LateAfterLoss, Silences int
-	// Batches with attributes: those that were seen as ended, how many of them failed and cancelled their other jobs, creates
-	// that added jobs to one or were refused by one, and results read.
+	// Batches with attributes: how many were seen as ended, how many of these failed and cancelled their other jobs,
+	// creates that added jobs to a batch or were refused by it, and results read.
 	Completed, Failed, Cancelled, RestCancelled, Added, Declined, Results int
-	Joined                                                                int // jobs that were created alone and share a record of the journal with others
+	Joined                                                                int // jobs that were created alone and share a record of the journal
 }
 
 // Add adds other to f.
@@ -70,7 +70,7 @@ func (f *Figures) Add(other Figures) {
 	f.Joined += other.Joined
 }
 
-// sawEnd counts a batch with attributes that is seen as ended for the first time.
+// sawEnd counts a batch with attributes when it is first seen as ended.
 func (f *Figures) sawEnd(of *submission, status job.BatchStatus) {
 	switch {
 	case status == job.BatchCompleted:

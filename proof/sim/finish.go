@@ -47,8 +47,8 @@ func (s *server) finish() error {
 	if err := errors.Join(s.runSetAside(ctx), s.completeSubmissions(ctx)); err != nil {
 		return err
 	}
-	// Leases, backoffs and run_at are some seconds. If there is nothing to claim for a minute of journal time, the jobs
-	// will never end.
+	// Leases, backoffs and run_at are a few seconds. If no job can be claimed for a minute of journal time, the jobs will
+	// never end.
 	idle, turn := 0, 0
 	for idle < 240 {
 		counts := s.engine.Queries().Totals().Counts
@@ -137,7 +137,7 @@ func (s *server) runSetAside(ctx context.Context) error {
 	}
 }
 
-// deleteQueues deletes the queues whose jobs have all been purged by now.
+// deleteQueues deletes the queues whose jobs have all been purged.
 func (s *server) deleteQueues(ctx context.Context) error {
 	time.Sleep(10 * time.Second) // ten times their retention
 	for _, client := range []string{"acme", "default"} {

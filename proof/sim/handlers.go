@@ -9,11 +9,11 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// handlerTypes are the types that operators store handlers of.
+// handlerTypes are the types for which operators store handlers.
 var handlerTypes = []string{"resize", "mail"}
 
-// changeHandler stores or deletes a handler. The order of these commands in the journal determines all versions, also of
-// commands without an answer.
+// changeHandler stores or deletes a handler. The order of these commands in the journal determines all versions,
+// including those of commands without an answer.
 func (u *user) changeHandler() {
 	client, typ := pick(u.random, "", "acme"), pick(u.random, handlerTypes...)
 	if u.random.IntN(5) == 0 {

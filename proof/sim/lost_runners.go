@@ -13,8 +13,8 @@ import (
 // heartbeatEvery is so short that a runner is lost while its leases, of one to six seconds, still run.
 const heartbeatEvery = 600 * time.Millisecond
 
-// heartbeat reports that a runner is alive. A runner that was declared lost comes back with a new instance. It drops its
-// claims, as it should, or goes on with them: then the server must refuse what it reports.
+// heartbeat reports that a runner is alive. A runner that was declared lost returns with a new instance. It drops its
+// claims, as it should, or continues with them: then the server must refuse its reports.
 func (u *user) heartbeat(r *runner) {
 	if u.s.isGone() {
 		return
@@ -34,30 +34,30 @@ func (u *user) heartbeat(r *runner) {
 	}
 }
 
-// claimant is who made a claim.
+// claimant is the runner that made a claim.
 type claimant struct {
 	runner string
 	seq    uint64 // of the claim
 	idle   map[job.ID]bool
 }
 
-// mayNotHaveBegun returns the jobs of a claim whose runs have not begun with it: their attempts need not count if the runner
-// is lost. Those of a claim whose runner does not announce its runs have all begun.
+// mayNotHaveBegun returns the jobs of a claim whose runs did not begin with it: if the runner is lost, their attempts
+// need not count. If the runner does not announce its runs, the runs of all jobs began with the claim.
 func mayNotHaveBegun(c *job.Claim, answer *store.Claimed, docs []job.Job) map[job.ID]bool {
 	if !c.Announced {
 		return nil
 	}
 	idle := map[job.ID]bool{}
 	for i := range docs {
-		if i >= c.Begins || answer.Replayed { // the first of a repeated answer may not be the first of the claim
+		if i >= c.Begins || answer.Replayed { // in a repeated answer, the first jobs may not be the first of the claim
 			idle[docs[i].ID] = true
 		}
 	}
 	return idle
 }
 
-// runnerLost applies the loss of a runner at its place in the journal: other runners may get its jobs from then on, and
-// it may be refused. Which jobs the command returned is not known, since one command returns a bounded number.
+// runnerLost applies the loss of a runner at its place in the journal: from then on other runners may get its jobs, and
+// the server may refuse it. Nobody knows which jobs the command returned, since one command returns a bounded number.
 func (u *audit) runnerLost(o operation, lost job.LoseRunner) {
 	for claim, by := range u.claimants {
 		if by.runner != lost.Runner || by.seq > lost.Through {

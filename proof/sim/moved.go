@@ -10,10 +10,10 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// movedRecords are what the audit knows of jobs that operators move.
+// movedRecords is the audit's knowledge of the jobs that operators move.
 type movedRecords struct {
 	moved         map[job.ID]*movedJob
-	movedClaims   map[job.ID][]job.ID    // the jobs of them that each claim was handed
+	movedClaims   map[job.ID][]job.ID    // by claim: the jobs of this kind that it was handed
 	batchRedrives map[job.ID][]operation // redrives of whole batches
 	queueRedrives map[[2]string][]operation
 	endedBatches  map[job.ID][]endRecord // batches that were cancelled or deleted as a whole
@@ -23,7 +23,7 @@ type movedRecords struct {
 	keys          map[[3]string][]job.ID
 }
 
-// The methods below check jobs that operators move. More can happen to such a job than to others (audit.go). But each
+// The methods below check jobs that operators move. More can happen to these jobs than to those in audit.go. But each
 // change needs a command, and the journal has all commands in order.
 
 func (u *audit) movedOf(id job.ID) *movedJob {
@@ -84,7 +84,7 @@ func (u *audit) lastingEnd(doc *job.Job, seq uint64) (endRecord, bool) {
 	return endRecord{}, false
 }
 
-// deletedBy returns the seq of a delete that must have reached a job by seq; 0: there is none.
+// deletedBy returns the seq of a delete that must have reached a job by seq, or 0.
 func (u *audit) deletedBy(doc *job.Job, seq uint64) uint64 {
 	if s := u.movedOf(doc.ID); s.deleted != 0 {
 		return s.deleted
@@ -97,7 +97,7 @@ func (u *audit) deletedBy(doc *job.Job, seq uint64) uint64 {
 	return 0
 }
 
-// handOutMoved checks the claim of a job against what came before.
+// handOutMoved checks the claim of a job against the earlier answers.
 func (u *audit) handOutMoved(r ingest.Receipt, doc *job.Job) error {
 	if err := u.mayHandOut(doc); err != nil {
 		return err
@@ -137,14 +137,14 @@ func (u *audit) handOutMoved(r ingest.Receipt, doc *job.Job) error {
 	return u.noteUnended(doc, r.Seq)
 }
 
-// noteUnended records that a job had not ended at seq. It checks that no other job with the same unique key had not
-// ended at that time.
+// noteUnended records that a job had not ended at seq. It checks that every other job with the same unique key had ended
+// at that time.
 func (u *audit) noteUnended(doc *job.Job, seq uint64) error {
 	s := u.movedOf(doc.ID)
 	if e := &s.unended; e.last == 0 || e.redrives != doc.Redrives {
 		*e = unendedStretch{redrives: doc.Redrives, first: seq}
 		if doc.Redrives == 0 {
-			e.first = uint64(doc.ID.LowSeq()) // since it was created
+			e.first = uint64(doc.ID.LowSeq()) // it had not ended since it was created
 		}
 	}
 	s.unended.last = seq
@@ -184,7 +184,7 @@ func (u *audit) checkExisting(r ingest.Receipt, b *batch, made store.Made) error
 	return nil
 }
 
-// checkAttributes compares the attributes that patches change with those that were posted and patched.
+// checkAttributes compares the attributes that patches change with the values that were posted and patched.
 func (u *audit) checkAttributes(doc *job.Job) error {
 	b, s := u.a.batchOf(doc.ID), u.movedOf(doc.ID)
 	if b == nil {
@@ -201,7 +201,7 @@ func (u *audit) checkAttributes(doc *job.Job) error {
 	return nil
 }
 
-// endedMoved checks the results of a complete against what came before.
+// endedMoved checks the results of a completion against the earlier answers.
 func (u *audit) endedMoved(r ingest.Receipt, c *job.Complete, answer *store.Ended) error {
 	for i, result := range answer.Results {
 		if result.Refusal != job.Granted {
@@ -227,14 +227,14 @@ func (u *audit) endedMoved(r ingest.Receipt, c *job.Complete, answer *store.Ende
 			s.end = endRecord{seq: r.Seq, at: r.At, from: r.Seq, status: result.Status}
 			if !before && !c.Claim.IsZero() {
 				s.result = &c.Outcomes[i].Result
-				if result.Status == job.Cancelled { // the run did not end the job: its batch or a sweep did
+				if result.Status == job.Cancelled { // not the run ended the job, but its batch or a sweep
 					s.result = &job.Result{}
 				}
 			}
 			u.endedFilled(r, result.ID, result.Status)
 		}
 	}
-	if c.All != nil && answer.All > 0 { // the answer does not say which jobs it ended
+	if c.All != nil && answer.All > 0 { // the answer does not say which jobs the outcome ended
 		for _, id := range u.movedClaims[c.Claim] {
 			m := u.a.uncertaintyOf(id)
 			m.ended[c.Claim] = true
@@ -244,7 +244,7 @@ func (u *audit) endedMoved(r ingest.Receipt, c *job.Complete, answer *store.Ende
 	return nil
 }
 
-// tickledMoved checks the answer to a tickle of named jobs, or of all jobs of a claim, against what came before.
+// tickledMoved checks the answer to a tickle of named jobs, or of all jobs of a claim, against the earlier answers.
 func (u *audit) tickledMoved(r ingest.Receipt, t *job.Tickle, answer *store.Tickled) error {
 	named := t.IDs
 	if len(named) == 0 {
@@ -261,7 +261,7 @@ func (u *audit) tickledMoved(r ingest.Receipt, t *job.Tickle, answer *store.Tick
 	return nil
 }
 
-// checkHeld checks that a claim that was granted a request for a job can still have held that job.
+// checkHeld checks that a claim can still have held a job when the server granted its request for that job.
 func (u *audit) checkHeld(r ingest.Receipt, claim, id job.ID, what string) error {
 	s := u.movedOf(id)
 	if claim.IsZero() || s.claim != claim {
@@ -287,8 +287,8 @@ func (u *audit) checkHeld(r ingest.Receipt, claim, id job.ID, what string) error
 	return nil
 }
 
-// latestTicks is how many ticks may pass before one carries out something that is due, since a tick does a bounded
-// amount of work.
+// latestTicks bounds the ticks until one carries out something that is due. It may not be the first tick, since each does
+// a bounded amount of work.
 const latestTicks = 20
 
 // ticksSince counts the ticks in the journal at or after a time.
@@ -302,7 +302,7 @@ func (u *audit) mayBeDeleted(id job.ID, g *job.Group) bool {
 	return u.deletes[id] || u.deletes[u.a.shown(id)] || u.deletedQueues[[2]string{g.Client, g.Type}] > uint64(id.LowSeq())
 }
 
-// checkMovedDocument checks a document against the answers.
+// checkMovedDocument compares a document with the answers.
 func (u *audit) checkMovedDocument(doc *job.Job) error {
 	now := u.a.upTo
 	if seq := u.deletedBy(doc, now); seq != 0 {

@@ -6,7 +6,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// endRecord says that jobs ended, or were deleted, by an operation or outcome that was answered.
+// endRecord is an answered operation or outcome by which jobs ended or were deleted.
 type endRecord struct {
 	seq    uint64 // of the command
 	at     int64
@@ -14,7 +14,7 @@ type endRecord struct {
 	status job.Status
 }
 
-// movedJob is what the answers and the journal up to some seq say of a job that operators move.
+// movedJob describes one job that operators move, according to the answers and the journal up to some seq.
 type movedJob struct {
 	end         endRecord
 	result      *job.Result // of that end, if a claim has reported it; nil: not known
@@ -24,7 +24,7 @@ type movedJob struct {
 	notBefore   int64       // run_at, as long as only time can make the job pending
 	patched     bool
 	ran         bool  // the journal has a run of it that was not refused
-	priority    []int // the values that it may have; nil: the one that was posted
+	priority    []int // the values that it may have; nil: the posted value
 	attempts    []int // the same for max_attempts
 	lastClaim
 
@@ -43,8 +43,8 @@ type lastClaim struct {
 	ungot        bool
 }
 
-// unendedStretch is a part of the journal in which a job had not ended. At its last place the job was unfinished and
-// had been redriven as often as at its first place, and only a redrive makes an ended job unfinished.
+// unendedStretch is a part of the journal in which a job had not ended. At its last place the job was unfinished and had
+// been redriven as often as at its first place, and only a redrive makes an ended job unfinished.
 type unendedStretch struct {
 	redrives    int
 	first, last uint64
@@ -72,7 +72,7 @@ func (s *movedJob) patch(p *job.Patch, sure bool) {
 	}
 }
 
-// unpatched in a list of values means that the value that was posted is also possible.
+// unpatched, in a list of values, means that the posted value is also possible.
 const unpatched = -1
 
 // allowed reports whether an attribute may have a value.

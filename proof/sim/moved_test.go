@@ -9,8 +9,8 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// TestAuditOfMoves is TestAudit for jobs that operators move. It has an altered account for each promise of
-// docs/explanation/guarantees.md about them.
+// TestAuditOfMoves is TestAudit for jobs that operators move. It has an altered account for each promise about them in
+// docs/explanation/guarantees.md.
 func TestAuditOfMoves(t *testing.T) {
 	sweep := job.Move{Op: job.Redrive, Client: "c", Type: "t"}
 	completed := store.JobResult{Status: job.Completed}
@@ -272,7 +272,7 @@ func TestLookAtMoved(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, tt.want)
 		}
 	}
-	// A job that was acknowledged may be missing only if somebody deleted it, or its retention is over.
+	// An acknowledged job may be missing only if somebody deleted it, or after its retention.
 	s := newFixture(t, true, func(b *batch) { b.groups[0].RetentionMs = 1_000_000 })
 	u, err := s.a.audit()
 	must(t, err)

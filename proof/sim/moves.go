@@ -10,11 +10,11 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// movedType is the only type whose jobs operators move. So all other jobs are checked against the simpler rules of
-// audit.go. moved.go has the rules for the moved ones.
+// movedType is the only type whose jobs operators move (moved.go has their rules). So all other jobs are checked against
+// the simpler rules of audit.go.
 const movedType = "swept"
 
-// briefType is the type of queues with few jobs that are purged soon, so that the queues can be deleted.
+// briefType is the type of queues with few jobs, which are purged soon, so that the queues can be deleted.
 const briefType = "brief"
 
 // makeMovable lets operators move the jobs of a batch, and gives the batch attributes that depend on time.
@@ -40,7 +40,7 @@ func (u *user) makeMovable(b *batch) {
 	}
 }
 
-// move does one of the things that an operator may do to jobs.
+// move makes one of the changes that an operator may make to jobs.
 func (u *user) move() {
 	a := u.w.account
 	a.mu.Lock()
@@ -62,7 +62,7 @@ func (u *user) move() {
 	}
 	m := job.Move{Op: pick(u.random, job.Cancel, job.Cancel, job.Redrive, job.Redrive, job.Run, job.Delete)}
 	switch n := u.random.IntN(10); {
-	case n < 5 || m.Op == job.Run || b.of != nil && n < 9: // few sweeps over all batches with attributes, which must end in other ways too
+	case n < 5 || m.Op == job.Run || b.of != nil && n < 9: // few sweeps over whole batches with attributes, which must also end in other ways
 		m.Job = id
 	case n < 7 || b.of != nil && u.random.IntN(2) == 0:
 		m.Batch = b.shown(id)

@@ -10,7 +10,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// operationRecords are what the journal has of operations, up to the seq upTo.
+// operationRecords are the journal's operations, up to the seq upTo.
 type operationRecords struct {
 	upTo      uint64
 	inJournal map[uint64]string // the verb of each command
@@ -21,30 +21,29 @@ type operationRecords struct {
 	completions []completion
 }
 
-// Operations are the commands of operators: cancel, redrive, run and delete, patches, pauses, and the stop of all
-// claims.
+// Operations are the commands of operators: cancel, redrive, run and delete, patches, pauses, and the stop of all claims.
 //
-// If an answer is lost, the operator does not know what happened, but the journal still has the command at its place.
-// So the audit takes the order from the journal and the decisions from the answers. For a command without an answer it
+// If an answer is lost, the operator does not know what happened, but the journal still has the command at its place. So
+// the audit takes the order from the journal and the decisions from the answers. For a command without an answer it
 // allows both decisions.
 
 // decision is the answer to an operation.
 type decision int
 
 const (
-	undecided decision = iota // no answer: the operation may have been refused
+	undecided decision = iota // no answer: the server may have refused the operation
 	granted
 	refused
 )
 
-// operation is an operator's command as the journal has it.
+// operation is an operator's command that the journal has.
 type operation struct {
 	seq uint64
 	at  int64
 	cmd job.Command
 }
 
-// journaledOperation records a command of the journal that is not a create. a.mu is not held.
+// journaledOperation records a command of the journal that is not a create. The caller does not hold a.mu.
 func (a *account) journaledOperation(r *journal.Record) error {
 	switch r.Verb {
 	case "complete":
@@ -63,7 +62,7 @@ func (a *account) journaledOperation(r *journal.Record) error {
 	return nil
 }
 
-// operation records a command at its place in the journal. a.mu is held.
+// operation records a command at its place in the journal. The caller holds a.mu.
 func (a *account) operation(r ingest.Receipt, cmd job.Command) {
 	a.inJournal[r.Seq] = cmd.Verb()
 	if _, is := cmd.(job.LoseRunner); is {
@@ -77,7 +76,7 @@ func (a *account) operation(r ingest.Receipt, cmd job.Command) {
 	a.events[len(a.events)-1].recorded = 1
 }
 
-// answered records the answer to an operation. more checks what must hold then; it may be nil.
+// answered records the answer to an operation. more makes further checks at that place; it may be nil.
 func (a *account) answered(r ingest.Receipt, cmd job.Command, refusal job.Refusal, more func(*audit) error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -120,7 +119,7 @@ func (a *account) movedOne(r ingest.Receipt, m job.Move, answer store.Moved) {
 	})
 }
 
-// queueDeleted records the answer to the deletion of a queue, which must have had no jobs.
+// queueDeleted records the answer to the deletion of a queue. If it was granted, the queue must have been empty.
 func (a *account) queueDeleted(r ingest.Receipt, d job.DeleteQueue, refusal job.Refusal) {
 	if refusal == job.Granted {
 		a.mu.Lock()
@@ -133,7 +132,7 @@ func (a *account) queueDeleted(r ingest.Receipt, d job.DeleteQueue, refusal job.
 	})
 }
 
-// movedMany records the answer to an operation on a batch or queue. If the operation goes on as a sweep, it has reached
+// movedMany records the answer to an operation on a batch or queue. If the operation continues as a sweep, it has reached
 // all jobs only when the sweep is finished.
 func (a *account) movedMany(r ingest.Receipt, m job.Move, answer store.Swept) {
 	a.answered(r, m, answer.Refusal, func(u *audit) error {
@@ -156,7 +155,7 @@ type openSweep struct {
 	id      job.ID
 }
 
-// noteFinishedSweeps records which sweeps s has finished. a.mu is held.
+// noteFinishedSweeps records which sweeps s has finished. The caller holds a.mu.
 func (a *account) noteFinishedSweeps(s *store.Store) error {
 	var open []openSweep
 	for _, w := range a.sweeps {
@@ -180,10 +179,10 @@ func (a *account) noteFinishedSweeps(s *store.Store) error {
 	return nil
 }
 
-// finished records that, by seq, an operation on a batch or queue must have reached all its jobs.
+// finished records that an operation on a batch or queue must have reached all its jobs by seq.
 func (u *audit) finished(m job.Move, r ingest.Receipt, seq uint64) {
 	if m.Status != 0 || m.Op != job.Cancel && m.Op != job.Delete {
-		return // jobs in another status, or that ended since, stay as they are
+		return // jobs in another status, and jobs that ended since, stay as they are
 	}
 	o := endRecord{seq: r.Seq, at: r.At, from: seq, status: job.Cancelled}
 	if m.Op == job.Delete {
@@ -212,10 +211,10 @@ func (u *audit) operated(o operation) {
 		} else if since := u.a.queues[name]; decided == granted || since != 0 && since < o.seq && !u.mayBeGone[name] {
 			u.paused[name] = true
 		}
-	case job.DeleteQueue: // deletes the pause as well; without an answer, it may have been refused
+	case job.DeleteQueue: // it also ends the pause; without an answer, the server may have refused it
 		name := [2]string{c.Client, c.Type}
 		u.paused[name], u.mayBeGone[name] = false, true
-	case job.DeleteIdleQueues: // deletes no queue that is paused
+	case job.DeleteIdleQueues: // it deletes no paused queue
 		for name := range u.a.queues {
 			u.mayBeGone[name] = true
 		}

@@ -60,7 +60,7 @@ func (s *server) operate(id int) {
 		case 0:
 			u.pause(pick(u.random, "acme", "default"), pick(u.random, "resize", "mail", movedType, briefType), u.random.IntN(2) == 0)
 		case 1:
-			// This is far less than the day for which a start would be refused.
+			// This is far less than a day, at which a start would be refused.
 			s.w.wall.Store(int64(time.Duration(u.random.IntN(14_400)-7200) * time.Second))
 			s.log("the wall clock is set %v off", time.Duration(s.w.wall.Load()))
 		default:
@@ -100,7 +100,7 @@ func (u *user) pause(client, typ string, paused bool) {
 	}
 }
 
-// read reads a job whose end was answered. The document must show that end.
+// read reads a job whose end was answered. Its document must show that end.
 func (u *user) read() {
 	a := u.w.account
 	a.mu.Lock()

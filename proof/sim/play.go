@@ -15,8 +15,8 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// play runs the lives of a world. It verifies the state after each start and before each end that is not a crash. At
-// the end, all jobs must end. It returns the first violation.
+// play runs the lives of a world. It verifies the state after each start and before each end that is not a crash. At the
+// end, all jobs must end. It returns the first violation.
 func (w *world) play() (err error) {
 	defer func() {
 		if err = errors.Join(err, w.reference.s.Close()); err != nil {
@@ -29,7 +29,7 @@ func (w *world) play() (err error) {
 			return err
 		}
 		if n+1 < lives && w.random.IntN(4) == 0 {
-			time.Sleep(time.Duration(w.random.IntN(20_000)) * time.Millisecond) // no server runs
+			time.Sleep(time.Duration(w.random.IntN(20_000)) * time.Millisecond) // no server runs at this time
 		}
 	}
 	return w.live(lives, w.plan(true))
@@ -58,8 +58,8 @@ func (w *world) live(n int, p plan) error {
 	return errors.Join(err, s.cleanUp(), w.failed())
 }
 
-// ready waits until the server serves, and reports whether it does. A server whose disk always fails never does, and
-// its life ends as planned.
+// ready waits until the server serves, and reports whether it does. If the disk always fails, the server never serves,
+// and its life ends as planned.
 func (s *server) ready() bool {
 	for began := time.Now(); !s.isGone(); {
 		if s.engine.Ready() == nil {
@@ -75,8 +75,8 @@ func (s *server) ready() bool {
 	return false
 }
 
-// noteRenewal records what the start has done: leases that still ran at the end of the previous life have their full
-// length again, from the time at which the server was opened.
+// noteRenewal records the effect of the start on leases: those that still ran at the end of the previous life get their
+// full length again, from the time at which the server was opened.
 func (s *server) noteRenewal() {
 	a, ended := s.w.account, s.w.endedAt.Load()
 	a.mu.Lock()
@@ -131,7 +131,7 @@ func (s *server) serve() error {
 	} else {
 		s.end(s.plan.ending)
 	}
-	s.cancel() // requests that still wait end now, and nobody reads their answers
+	s.cancel() // waiting requests end now, and nobody reads their answers
 	users.Wait()
 	return err
 }
@@ -146,7 +146,7 @@ func (s *server) pass(d time.Duration) {
 	}
 }
 
-// verify compares the server's state with the journal, and with what its users know.
+// verify compares the server's state with the journal and with the users' knowledge.
 func (s *server) verify(all bool) error {
 	settle()
 	if s.isGone() {
@@ -161,7 +161,7 @@ func (s *server) verify(all bool) error {
 		err = s.cutIsCovered()
 	}
 	if s.isGone() {
-		return nil // the life ended meanwhile, so the checks prove nothing
+		return nil // the life has ended, so the checks prove nothing
 	}
 	w.account.figures.Checks++
 	if err != nil {
@@ -170,8 +170,8 @@ func (s *server) verify(all bool) error {
 	return nil
 }
 
-// cutIsCovered checks that the journal still has everything that the store would need if the power were lost now. A
-// volume may be removed only when the store's disk has its records.
+// cutIsCovered checks that the journal still has everything that the store would need if the power were lost now. The
+// server may remove a volume only when the store's disk has its records.
 func (s *server) cutIsCovered() error {
 	first := s.engine.Stats().Journal.First
 	if first <= 1 {
@@ -214,8 +214,8 @@ func (s *server) list() (map[job.ID]job.Job, error) {
 	}
 }
 
-// reread reads every acknowledged job: with all, from the list and some of them by their ids, otherwise one in four by
-// its id.
+// reread reads acknowledged jobs: with all, it reads every job from the list, and some also by id; otherwise one job in
+// four by id.
 func (s *server) reread(all bool) error {
 	a := s.w.account
 	a.mu.Lock()

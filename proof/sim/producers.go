@@ -27,8 +27,8 @@ func (s *server) produce(id int) {
 const (
 	// loners is the number of users that create single jobs without a key.
 	loners = 3
-	// meeting is the period in which they do so, within meetingTime of each other. A fsync takes about as long, so most
-	// of these creates share a record of the journal.
+	// meeting is the period of their creates, which arrive within meetingTime of each other. An fsync takes about as
+	// long, so most of these creates share a record of the journal.
 	meeting, meetingTime = 150 * time.Millisecond, 100 * time.Microsecond
 )
 
@@ -52,7 +52,7 @@ func (u *user) post(b *batch) {
 	a.mu.Unlock()
 	var made store.Made
 	var receipt ingest.Receipt
-	create := b.create // the engine keeps the command
+	create := b.create // a copy, since the engine keeps the command
 	create.Payloads = append([]byte(nil), b.create.Payloads...)
 	create.Groups = append([]job.Group(nil), b.create.Groups...)
 	if b.create.Submission != nil {
@@ -84,7 +84,7 @@ func (u *user) post(b *batch) {
 	u.s.log("create %s, %d jobs: %v %v", b.tag, len(b.payloads), receipt, err)
 }
 
-// unansweredCreate returns a create whose answer was lost, so that it can be repeated with its key or number, or nil.
+// unansweredCreate returns a create whose answer was lost, to be repeated with its key or number, or nil.
 func (u *user) unansweredCreate() *batch {
 	a := u.w.account
 	a.mu.Lock()
@@ -119,7 +119,7 @@ func (u *user) batch(numbers *numbering) *batch {
 	return b
 }
 
-// alone makes a create of one job, or of a few, without a batch, which may share a record.
+// alone makes a create of one job or a few, without a batch, which may share a record.
 func (u *user) alone() *batch {
 	b := u.unkeyed()
 	if b.create.Joined = true; u.random.IntN(4) > 0 {

@@ -15,8 +15,8 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// TestLies: a simulation that cannot fail proves nothing. Here the disk breaks a promise, and some of a few seeds must
-// notice.
+// TestLies: here the disk breaks a promise, and some of a few seeds must notice. A simulation that cannot fail would
+// prove nothing.
 func TestLies(t *testing.T) {
 	dir := memory(t)
 	for _, l := range []lie{fsyncLies, dirSyncLies} {
@@ -36,7 +36,7 @@ func TestLies(t *testing.T) {
 	}
 }
 
-// TestRepetitionsUnderAKey: a request that is repeated under its idempotency key has one answer.
+// TestRepetitionsUnderAKey: a request that is repeated under its idempotency key always gets the same answer.
 func TestRepetitionsUnderAKey(t *testing.T) {
 	s := newFixture(t, false, func(*batch) {})
 	if err := s.a.created(s.b, store.Made{}, ingest.Receipt{Seq: 1, At: 1000}, stored); err != nil {
@@ -103,8 +103,8 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// TestPowerLossKeepsWhatIsDurable tests the simulated disk. Synced data is there after every power loss. Unsynced data
-// is lost in some, kept in others, and torn in others.
+// TestPowerLossKeepsWhatIsDurable tests the simulated disk. Every power loss keeps synced data. Unsynced data is lost in
+// some, kept in some, and torn in some.
 func TestPowerLossKeepsWhatIsDurable(t *testing.T) {
 	dir := memory(t)
 	lost, kept, torn := 0, 0, 0

@@ -16,9 +16,9 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// referenceStore is a store that never fails and never restarts. It is made from the journal alone, from the first
-// record on. Whatever happened to a server, by live operation, by replay after a crash, or from a base that was flushed
-// long ago, its store must have the same bytes.
+// referenceStore is a store that never fails and never restarts. It is made from the journal alone, from the first record
+// on. A server's store must have the same bytes, whether they were written by live operation, by replay after a crash, or
+// from a base that was flushed long ago.
 type referenceStore struct {
 	w *world
 	s *store.Store
@@ -30,7 +30,7 @@ func openReference(w *world) (*referenceStore, error) {
 	return &referenceStore{w, s}, err
 }
 
-// read applies the journal up to seq to, which must be durable. It checks each create: somebody posted it, and the
+// read applies the journal up to seq to, which must be durable. It checks that somebody posted each create, and that the
 // journal has it once.
 func (b *referenceStore) read(to uint64) error {
 	if b.s.Journal() == "" {
@@ -96,7 +96,7 @@ func (b *referenceStore) records(to uint64) iter.Seq2[journal.Record, error] {
 	}
 }
 
-// journaledCreate compares a create in the journal with what was posted.
+// journaledCreate compares a create in the journal with the posted one.
 func (a *account) journaledCreate(r *journal.Record) error {
 	cmd, err := job.Decode(r.Verb, r.Fields, r.Body)
 	if err != nil {
@@ -146,7 +146,7 @@ func sameSubmission(a, b *job.Submission) bool {
 	return reflect.DeepEqual(x, y) && string(a.Metadata) == string(b.Metadata)
 }
 
-// tag returns the tag of a create in the journal: a batch with attributes may have no jobs, and is named after it.
+// tag returns the tag of a create in the journal. For a batch with attributes, which may be empty, this is its name.
 func tag(c *job.Create) (string, error) {
 	if c.Submission != nil {
 		return c.Submission.Name, nil
@@ -155,7 +155,7 @@ func tag(c *job.Create) (string, error) {
 	return tagOf(first), err
 }
 
-// journaledBatch compares one create in the journal, whose first job has the given id, with what was posted.
+// journaledBatch compares one create in the journal, whose first job has the given id, with the posted one.
 func (a *account) journaledBatch(r *journal.Record, c *job.Create, id job.ID) error {
 	first, err := tag(c)
 	if err != nil {
@@ -166,7 +166,7 @@ func (a *account) journaledBatch(r *journal.Record, c *job.Create, id job.ID) er
 	case b == nil:
 		return fmt.Errorf("record %d is a create that nobody posted: %q", r.Seq, first)
 	case b.journalSeq != 0 && c.Once.Given():
-		return nil // a repeat was journaled again; Apply recognizes its key, and it makes no job
+		return nil // a repeat was journaled again; Apply recognizes its key and makes no job
 	case b.journalSeq != 0:
 		return fmt.Errorf("create %q is in the journal twice, as records %d and %d", b.tag, b.journalSeq, r.Seq)
 	case b.result == rejected:
@@ -188,7 +188,7 @@ func (a *account) journaledBatch(r *journal.Record, c *job.Create, id job.ID) er
 	return nil
 }
 
-// compare checks that the server's store has the same rows as the reference store, and that it breaks no invariant.
+// compare checks that the server's store has the same rows as the reference store, and breaks no invariant.
 func (b *referenceStore) compare(live *ingest.Engine) error {
 	applied := live.Queries().Applied()
 	if err := b.read(applied); err != nil {

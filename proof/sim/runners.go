@@ -11,13 +11,13 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// runner claims, works, tickles and completes. It may also forget what it holds, or sleep until its leases are over. It
-// survives the server's crashes.
+// runner claims, works, tickles and completes. It may also forget the jobs that it holds, or sleep until its leases have
+// ended. It survives the server's crashes.
 type runner struct {
 	name     string
 	instance int // of its heartbeats
 	held     []heldClaim
-	stream   bool // it gets its jobs by a stream
+	stream   bool // it gets its jobs through a stream
 	claims   int  // that it made with a key
 	numbers  *numbering
 }
@@ -26,7 +26,7 @@ type runner struct {
 type heldClaim struct {
 	claim      job.ID
 	jobs       []job.ID
-	unanswered *job.Complete   // a request that has no answer and must be repeated
+	unanswered *job.Complete   // a request without an answer, which must be repeated
 	begun      map[job.ID]bool // of a stream: the jobs whose runs have begun
 	returned   bool            // the stream has taken the jobs from the runner
 }
@@ -44,15 +44,15 @@ func (s *server) run(id int, r *runner) {
 			u.complete(r)
 		case n < 95:
 			u.completeUnclaimed()
-		case n < 97: // the runner forgets what it holds
+		case n < 97: // the runner forgets its jobs
 			r.held, r.numbers = nil, newNumbering()
-		default: // sleeps until its leases are over
+		default: // sleeps until its leases have ended
 			u.rest(8 * time.Second)
 		}
 	}
 }
 
-// wish is a claim of the runner without a key or number, and how long it waits.
+// wish makes a claim for the runner, without a key or number, and chooses how long it waits.
 func (u *user) wish(r *runner) (c job.Claim, wait time.Duration) {
 	c = job.Claim{Runner: r.name, Max: 1 + u.random.IntN(pick(u.random, 3, 30)), MaxBytes: job.MaxClaimBytes}
 	switch u.random.IntN(8) {
@@ -77,7 +77,7 @@ func (u *user) wish(r *runner) (c job.Claim, wait time.Duration) {
 	if u.random.IntN(3) == 0 {
 		c.LeaseMs = int64(1000 + u.random.IntN(3000))
 	}
-	if u.random.IntN(3) == 0 { // tickles that name jobs say which of the others begin
+	if u.random.IntN(3) == 0 { // tickles that name jobs also say which further runs begin
 		c.Announced, c.Begins = true, u.random.IntN(3)
 	}
 	if u.random.IntN(2) == 0 {
@@ -104,7 +104,7 @@ func (u *user) claim(r *runner) {
 		return err
 	})
 	lost := err != nil && !notStored(err)
-	// It repeats the request. If the repeat is refused, the first one may still have been carried out.
+	// The runner repeats the request. If the repeat is refused, the server may still have carried out the first one.
 	if lost && c.Once.Given() {
 		u.s.log("%s claims, and asks again: %v", r.name, err)
 		err = u.request(func(ctx context.Context) (err error) {
@@ -123,14 +123,14 @@ func (u *user) claim(r *runner) {
 	u.got(r, c, receipt, claimed, docs)
 }
 
-// lostClaim notes that the runner does not know what a claim got.
+// lostClaim records that the runner does not know which jobs a claim got.
 func (u *user) lostClaim() {
 	u.w.account.mu.Lock()
 	defer u.w.account.mu.Unlock()
 	u.w.account.lostClaims++
 }
 
-// got notes what a claim got.
+// got records the jobs that a claim got.
 func (u *user) got(r *runner, c job.Claim, receipt ingest.Receipt, claimed store.Claimed, docs []job.Job) {
 	if err := u.w.account.claimed(receipt, c, claimed, docs); err != nil {
 		u.w.violation(err)
@@ -240,7 +240,7 @@ func (u *user) complete(r *runner) {
 			seen[o.ID] = true
 		}
 		if u.random.IntN(20) == 0 {
-			c.Claim = job.ID{} // without a claim, anybody may complete
+			c.Claim = job.ID{} // anybody may complete without a claim
 		}
 	}
 	repeat := h.unanswered != nil
@@ -259,7 +259,7 @@ func (u *user) complete(r *runner) {
 	filled := u.w.account.isFilled(h.jobs[0])
 	if !repeat && !r.stream && !c.Once.Given() && (filled || u.random.IntN(3) == 0) {
 		next = &exchange{}
-		if next.claim, next.wait = u.wish(r); filled { // directly after the command that may have ended their batch
+		if next.claim, next.wait = u.wish(r); filled { // right after the command that may have ended their batch
 			next.claim.Types = []string{filledType}
 		}
 	}
@@ -272,7 +272,7 @@ func (u *user) complete(r *runner) {
 		return err
 	})
 	u.unexpected("complete", err)
-	if next != nil { // after the answer to the completion was noted: the claim may wait for jobs
+	if next != nil { // only now that the answer to the completion is noted, since the claim may wait for jobs
 		defer func() { u.claimNext(r, next, err) }()
 	}
 	u.s.log("%s completes %v, %d and all %v: %v, %v, %v", r.name, c.Claim, len(c.Outcomes), c.All != nil, receipt, answer, err)
@@ -315,7 +315,7 @@ func (x *exchange) complete(ctx context.Context, s *server, c job.Complete) (ans
 	return ended[0], receipt, nil
 }
 
-// claimNext waits for the claim of an exchange. lost is why the answer to the completion is not known, or nil.
+// claimNext waits for the claim of an exchange. lost is the reason if the answer to the completion is unknown, or nil.
 func (u *user) claimNext(r *runner, x *exchange, lost error) {
 	var claimed store.Claimed
 	var docs []job.Job

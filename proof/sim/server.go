@@ -38,10 +38,10 @@ type server struct {
 	ended bool
 	remains
 	gone  chan struct{} // closed when the life ends, even if the server still does something
-	quiet chan struct{} // closed when users must send nothing more
+	quiet chan struct{} // closed when users must send no more requests
 }
 
-// remains are what a server leaves to the next one.
+// remains are the data that a server leaves for the next one.
 type remains struct {
 	nextDisk *disk
 	nextMem  *vfs.MemFS
@@ -101,7 +101,7 @@ func (w *world) start(number int, p plan) (*server, error) {
 	o.Journal.Wall = w.now
 	o.Journal.Archive = filepath.Join(w.root(), "archive")
 	o.Store = w.storeOptions(errorfs.Wrap(w.mem, errorfs.InjectorFunc(s.storeFault)))
-	o.Store.Failing = func(error) {} // a store with injected faults ends by itself
+	o.Store.Failing = func(error) {} // no pause between attempts to write, since the injected faults soon end
 	o.Fatal = func(reason string) { w.violation(fmt.Errorf("the store ends the process: %s", reason)) }
 	engine, err := ingest.Open(o)
 	if errors.Is(err, journal.ErrClockAhead) {
@@ -141,12 +141,12 @@ func (w *world) start(number int, p plan) (*server, error) {
 }
 
 func (w *world) storeOptions(fs vfs.FS) store.Options {
-	// Memtables are so large that they hardly ever fill, since chance within Pebble decides when one is full. They are
-	// flushed when the seed says so.
+	// Memtables are so large that they hardly ever fill, since chance within Pebble decides when one is full. The seed
+	// decides when they are flushed.
 	return store.Options{FS: fs, Small: w.small, MemtableBytes: 4 << 20, CacheBytes: 1 << 20}
 }
 
-// isGone reports whether the life is over. Whatever the server does afterwards, nobody sees it, and the next life does
+// isGone reports whether the life is over. Nobody sees anything that the server does afterwards, and the next life does
 // not find it.
 func (s *server) isGone() bool {
 	select {
@@ -157,14 +157,14 @@ func (s *server) isGone() bool {
 	}
 }
 
-// log writes to the world's log as long as the life lasts.
+// log writes to the world's log during the life.
 func (s *server) log(format string, args ...any) {
 	if !s.isGone() {
 		s.w.log(format, args...)
 	}
 }
 
-// end ends the life at once, whatever is going on. It decides here what the next life finds.
+// end ends the life immediately, in the middle of any work. It decides which data the next life finds.
 func (s *server) end(how ending) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,7 +199,7 @@ func (s *server) end(how ending) {
 	close(s.gone)
 }
 
-// cleanUp waits for everything that still runs of a life, and puts the disk of the next life in place.
+// cleanUp waits for everything of a life that still runs, and puts the disk of the next life in place.
 func (s *server) cleanUp() error {
 	if s.cancel != nil {
 		s.cancel()
@@ -227,8 +227,7 @@ func (s *server) cleanUp() error {
 	return nil
 }
 
-// stop ends the life cleanly. A server that cannot write may fail to stop cleanly; then the life ends as if it were
-// killed.
+// stop ends the life cleanly. A server that cannot write may fail to stop cleanly; then the life ends like a killed one.
 func (s *server) stop() {
 	s.stopping.Store(true)
 	s.cancel()

@@ -21,8 +21,8 @@ func newNumbering() *numbering { return &numbering{last: map[int]uint64{}, taken
 // maxTaken bounds the slots that a user occupies, since a request that never gets an answer keeps its slot.
 const maxTaken = 40
 
-// number gives a request a number in a slot of its own, and opens a session if there is none. If that has no answer, or
-// no slot is free, the request has no number.
+// number gives a request a number, in a slot that no other request uses. It opens a session if none is open. If the open
+// gets no answer, or no slot is free, the request stays without a number.
 func (u *user) number(n *numbering, o *job.Once) {
 	n.mu.Lock()
 	open, idle := !n.session.IsZero(), len(n.taken) == 0
@@ -78,7 +78,7 @@ func (u *user) open(n *numbering) bool {
 	return true
 }
 
-// end ends a session, whatever the answer is.
+// end ends a session. It ignores the answer.
 func (u *user) end(n *numbering) {
 	n.mu.Lock()
 	id := n.session

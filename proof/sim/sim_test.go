@@ -38,10 +38,10 @@ type result struct {
 	Figures Figures
 	Hash    uint64 // of the log
 	Error   string
-	Log     string // the file with the log of a seed that failed
+	Log     string // the file with the log of a failed seed
 }
 
-// play plays one seed in virtual time, on files below dir. It writes to log what happens.
+// play plays one seed in virtual time, on files below dir. It logs all events to log.
 func play(t *testing.T, dir string, seed uint64, l lie, log io.Writer) (r result) {
 	r.Seed = seed
 	base, err := os.MkdirTemp(dir, fmt.Sprintf("seed-%d-", seed))
@@ -103,7 +103,7 @@ func TestWorker(t *testing.T) {
 		fmt.Printf("\nsim begin %d\n", seed)
 		var log bytes.Buffer
 		r := play(t, dir, seed, honest, &log)
-		if r.Error != "" { // a second run may differ in when Pebble's goroutines run, so this log is kept
+		if r.Error != "" { // keep this log, since a second run may differ in when Pebble's goroutines run
 			r.Log = filepath.Join(os.TempDir(), fmt.Sprintf("daybook-sim-seed-%d.log", seed))
 			if err := os.WriteFile(r.Log, log.Bytes(), 0o644); err != nil {
 				t.Fatal(err)
@@ -179,7 +179,7 @@ func playAll(t *testing.T, first, last uint64) (total Figures, failed []result) 
 					if r.Error != "" {
 						failed = append(failed, r)
 					}
-					if time.Since(said) > 10*time.Second { // real time: how often it prints where it is
+					if time.Since(said) > 10*time.Second { // real time: how often it prints its progress
 						said = time.Now()
 						fmt.Printf("%d of %d seeds, %d failed\n", total.Seeds, last-first+1, len(failed))
 					}
@@ -201,13 +201,14 @@ func playAll(t *testing.T, first, last uint64) (total Figures, failed []result) 
 	return total, failed
 }
 
-// spent is the processor time of the workers that ended, ns.
+// spent is the processor time of the workers that have ended, ns.
 var spent atomic.Int64
 
-// maxSeedTime is how long a seed may take. Most take a tenth of a second. A seed that takes longer is undecided.
+// maxSeedTime bounds the time of a seed. Most take a tenth of a second. A seed that takes longer than the bound is
+// undecided.
 const maxSeedTime = 10 * time.Minute
 
-// runWorker runs a worker process. On an error it returns the seed during which the worker died or hung.
+// runWorker runs a worker process. If the worker dies or hangs, it returns the seed at which this happened.
 func runWorker(which string, each func(result)) (at uint64, err error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -12,19 +12,20 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// streams is how many runners get their jobs by streams.
+// streams is the number of runners that get their jobs through streams.
 const streams = 2
 
-// stream is the server's end of a stream, as package api has it, and the runner at the other end. It claims for a runner, and
-// knows in memory alone which runs have begun. When the connection ends, it takes from the runner what it holds: begun runs
-// are lost, and the others have not been. It claims nothing after its runner proved silent, until it hears of the runner.
+// stream is the server's end of a stream, as in package api, and the runner at the other end. It claims for the runner,
+// and keeps in memory alone which runs have begun. When the connection ends, it takes the jobs from the runner: begun
+// runs are lost, and the other jobs count as never run. After its runner proved silent, it claims nothing until it hears
+// of the runner.
 type stream struct {
 	user
 	r *runner
 
 	silence uint64    // of the runner, when the stream heard of it last
-	heardAt uint64    // no later command can be a reason of that silence
-	frozen  time.Time // until then
+	heardAt uint64    // no later command can be the reason of that silence
+	frozen  time.Time // until this time
 	mu      sync.Mutex
 	losing  []chan struct{} // to be closed when the stream has ended; mu guards it
 }
@@ -45,7 +46,7 @@ func (t *stream) takeLosing() (losing []chan struct{}) {
 	return losing
 }
 
-// hear notes that the runner shows life.
+// hear records that the runner shows life.
 func (t *stream) hear() {
 	t.silence = t.s.engine.Silence(t.r.name)
 	t.heardAt = t.s.engine.Stats().Appended
@@ -62,7 +63,7 @@ func (t *stream) run() {
 				close(c)
 			}
 		}
-		if time.Now().Before(t.frozen) { // the server goes on to send jobs
+		if time.Now().Before(t.frozen) { // the server still sends jobs
 			t.push()
 			continue
 		}
@@ -81,7 +82,7 @@ func (t *stream) run() {
 			t.end()
 			if t.random.IntN(3) == 0 { // the runner has ended, too
 				r.held, r.numbers = nil, newNumbering()
-			} else { // it reports what it has done
+			} else { // it reports its outcomes
 				t.complete(r)
 			}
 		default:
@@ -90,7 +91,7 @@ func (t *stream) run() {
 	}
 }
 
-// push claims jobs for the stream. If its runner proves silent meanwhile, the jobs go back.
+// push claims jobs for the stream. If its runner proves silent before they are sent, the jobs are returned.
 func (t *stream) push() {
 	if t.s.engine.Silence(t.r.name) != t.silence {
 		return
@@ -129,7 +130,7 @@ func (t *stream) push() {
 	t.w.account.kept(t.r.name, receipt, t.heardAt)
 }
 
-// begin says of some jobs that their runs begin.
+// begin reports that the runs of some jobs begin.
 func (t *stream) begin() {
 	h := &t.r.held[t.random.IntN(len(t.r.held))]
 	if h.begun != nil && !h.returned {
@@ -176,8 +177,8 @@ func (t *stream) giveBack(h *heldClaim) {
 	}
 }
 
-// kept records that a stream sends its runner the jobs of a claim. It has heard of the runner after the command heardAt at the
-// latest.
+// kept records that a stream sends its runner the jobs of a claim. The stream last heard of the runner no later than
+// after the command heardAt.
 func (a *account) kept(runner string, r ingest.Receipt, heardAt uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -192,7 +193,7 @@ func (a *account) kept(runner string, r ingest.Receipt, heardAt uint64) {
 	})
 }
 
-// silent records that leases of runners have ended without a tickle, by a command of the journal.
+// silent records that a command of the journal ended leases of these runners that nobody had tickled.
 func (a *account) silent(seq uint64, runners []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -202,8 +203,8 @@ func (a *account) silent(seq uint64, runners []string) {
 	}
 }
 
-// mayReportLate reports whether the runner of a claim may still report how the run of a job has ended: its stream had ended,
-// and nobody has claimed the job since.
+// mayReportLate reports whether the runner of a claim may still report the outcome of a job: its stream had ended, and
+// nobody has claimed the job since.
 func (l *jobRecord) mayReportLate(claim job.ID) bool {
 	return l.endedBy == claim && l.holder == claim && l.code == job.Lost && !l.status.Terminal()
 }
@@ -227,7 +228,7 @@ func (u *audit) checkLost(doc *job.Job) error {
 	return nil
 }
 
-// refusedRepeat checks that no outcome of a job is unknown that repeats one that was answered less than a minute ago.
+// refusedRepeat checks that the server still knows each outcome that it answered less than a minute ago.
 func (u *audit) refusedRepeat(r ingest.Receipt, claim job.ID, o *job.Outcome, refusal job.Refusal) error {
 	l := u.of(o.ID)
 	known := l.status.Terminal() && l.endedBy == claim && !claim.IsZero() && !l.withoutClaim && o.Same(l.code, l.exitCode)

@@ -11,14 +11,14 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// submissionRecord is what the answers and the journal up to some seq say of a batch with attributes. Of each kind of
-// command it has the first one that the journal has and that was not answered as refused.
+// submissionRecord describes a batch with attributes, according to the answers and the journal up to some seq. For each
+// kind of command it has the first one in the journal that was not answered as refused.
 type submissionRecord struct {
 	closed, resumed, cancelled, deleted journaled
 	over                                uint64 // by this seq it had ended, or was deleted; 0: not known
 }
 
-// journaled is where the journal has a command. The seq is 0 if there is none.
+// journaled is the place of a command in the journal. The seq is 0 if there is none.
 type journaled struct {
 	seq uint64
 	at  int64
@@ -30,7 +30,7 @@ func (p *journaled) first(o *operation) {
 	}
 }
 
-// endedBy notes that the batch had ended by seq.
+// endedBy records that the batch had ended by seq.
 func (s *submissionRecord) endedBy(seq uint64) {
 	if s.over == 0 || seq < s.over {
 		s.over = seq
@@ -46,7 +46,7 @@ func (u *audit) submissionOf(id job.ID) *submissionRecord {
 	return s
 }
 
-// batchChanged applies a close or resume of the journal.
+// batchChanged applies a close or resume at its place in the journal.
 func (u *audit) batchChanged(o *operation, c job.ChangeBatch) {
 	s := u.submissionOf(c.Batch)
 	if c.Op == job.CloseBatch {
@@ -56,7 +56,7 @@ func (u *audit) batchChanged(o *operation, c job.ChangeBatch) {
 	}
 }
 
-// wholeEnded applies a cancel or delete of a whole batch. Whatever it was answered, the batch has ended after it.
+// wholeEnded applies a cancel or delete of a whole batch. Whatever the answer was, the batch has ended after it.
 func (u *audit) wholeEnded(o *operation, m job.Move) {
 	s := u.submissionOf(m.Batch)
 	if s.endedBy(o.seq); m.Op == job.Delete {
@@ -66,8 +66,8 @@ func (u *audit) wholeEnded(o *operation, m job.Move) {
 	}
 }
 
-// mayHandOutFilled checks that the batch of a job may hand it out: it has not ended, and it is not paused, unless a
-// request concerned the job by itself.
+// mayHandOutFilled checks that a job's batch may hand it out: the batch has not ended, and is not paused, unless a
+// request named the job alone.
 func (u *audit) mayHandOutFilled(r ingest.Receipt, doc *job.Job) error {
 	b := u.a.batchOf(doc.ID)
 	if b == nil || b.of == nil {
@@ -85,7 +85,7 @@ func (u *audit) mayHandOutFilled(r ingest.Receipt, doc *job.Job) error {
 	return nil
 }
 
-// endedFilled notes what the end of a job, which was answered, means for its batch.
+// endedFilled records the answered end of a job for its batch.
 func (u *audit) endedFilled(r ingest.Receipt, id job.ID, status job.Status) {
 	if b := u.a.batchOf(id); b != nil && b.of != nil && status == job.Failed && b.of.create.create.Submission.OnFailure == job.CancelRest {
 		u.submissionOf(b.of.id()).endedBy(r.Seq)
@@ -102,14 +102,15 @@ func (u *audit) redrivenFilled(r ingest.Receipt, id job.ID) error {
 	return nil
 }
 
-// batches are the documents of batches, as store.Queries has them.
+// batches returns the documents of batches, as store.Queries does.
 type batches interface {
 	Batch(id job.ID) (store.Batch, error)
 	Results(id job.ID, from int64, limit int, room int64) (store.Results, error)
 }
 
 // checkSubmissions checks the documents of all batches with attributes against the journal, the answers, and the
-// documents of their jobs, of which listed has all; nil: not this time. at is the last command that the documents include.
+// documents of their jobs, which are all in listed; nil: they were not listed this time. at is the last command that the
+// documents include.
 func (u *audit) checkSubmissions(st batches, listed map[job.ID]job.Job, at ingest.Receipt) error {
 	jobs := map[job.ID]int{}
 	for _, doc := range listed {
@@ -117,7 +118,7 @@ func (u *audit) checkSubmissions(st batches, listed map[job.ID]job.Job, at inges
 	}
 	for _, of := range u.a.submissions {
 		if of.create.journalSeq == 0 {
-			continue // nobody knows it, and it was not acknowledged: reread checks that
+			continue // nobody knows it and it was not acknowledged, which reread checks
 		}
 		doc, err := st.Batch(of.id())
 		if errors.Is(err, job.BatchNotFound) {
@@ -143,7 +144,7 @@ func (u *audit) checkSubmissions(st batches, listed map[job.ID]job.Job, at inges
 	return nil
 }
 
-// mayBeForgotten checks a batch without a document, of which so many jobs are there.
+// mayBeForgotten checks a batch without a document; jobs of its jobs still exist.
 func (u *audit) mayBeForgotten(of *submission, now int64, jobs int) error {
 	s, retention := u.submissionOf(of.id()), of.create.create.Groups[0].RetentionMs
 	switch since := max(of.id().At(), of.endedAt); {
@@ -169,13 +170,13 @@ type submissionCheck struct {
 
 	lines []job.ID // the job of each line
 	times []int64  // of the creates that made them
-	// Of the jobs that are there:
+	// The jobs that still exist:
 	counts      job.Counts
 	lastEnd     int64
 	firstFailed int64
 }
 
-// check checks a batch of which so many jobs are there.
+// check checks a batch; jobs of its jobs still exist.
 func (c *submissionCheck) check(st batches, jobs int) error {
 	if err := c.parts(); err != nil {
 		return err
@@ -243,7 +244,7 @@ func (c *submissionCheck) parts() error {
 	}
 	bySeq := func(x, y *batch) int { return cmp.Compare(x.journalSeq, y.journalSeq) }
 	slices.SortFunc(unsure, bySeq)
-	for _, b := range unsure { // at the time of the end: those that came before it were accepted, and their jobs are purged
+	for _, b := range unsure { // at the time of the end: the earlier ones were accepted, and their jobs are purged
 		if n += int64(len(b.payloads)); n > c.doc.Lines {
 			break
 		}
@@ -256,7 +257,7 @@ func (c *submissionCheck) parts() error {
 	return nil
 }
 
-// find reports whether a job of a create is there, and whether all of its jobs may be gone.
+// find reports whether a job of a create exists, and whether all of its jobs may be gone.
 func (c *submissionCheck) find(b *batch) (there, gone bool) {
 	gone = true
 	for line, g := range b.groups {
@@ -275,7 +276,7 @@ func (c *submissionCheck) add(b *batch) {
 	}
 }
 
-// attributes checks what the batch says about itself.
+// attributes checks the attributes in the document of the batch.
 func (c *submissionCheck) attributes() error {
 	posted, g := c.of.create.create.Submission, &c.of.create.create.Groups[0]
 	got, ended := c.doc.Submission, c.doc.Status.Ended()

@@ -11,19 +11,19 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// filledType is the only type of jobs in batches with attributes. Operators move them, like those of movedType.
+// filledType is the only type of jobs in batches with attributes. Operators move them, as they do jobs of movedType.
 const filledType = "filled"
 
 // submission is a batch with attributes, as its producers remember it.
 type submission struct {
-	create *batch   // which made it
+	create *batch   // the create that made it
 	parts  []*batch // creates that add jobs, in the order in which they were posted
-	// The end that was seen first, by an answer or in a document. 0: none was seen. Its time may be unknown: 0.
+	// The first end that was seen, in an answer or a document; 0: none. Its time may be unknown (0).
 	ended   job.BatchStatus
 	endedAt int64
 }
 
-// id returns the id of the batch; zero: it is not known yet.
+// id returns the id of the batch, or zero if it is not known yet.
 func (s *submission) id() job.ID { return s.create.first }
 
 // fill makes batches with attributes, adds jobs to them, closes, resumes, ends and reads them, until the life ends.
@@ -51,7 +51,7 @@ func (s *server) fill(id int) {
 	}
 }
 
-// anySubmission returns a submission whose id is known, or nil. Most of the time it is one of the newest.
+// anySubmission returns a submission whose id is known, usually one of the newest, or nil.
 func (u *user) anySubmission() *submission {
 	a := u.w.account
 	a.mu.Lock()
@@ -132,7 +132,7 @@ func (u *user) newSubmission() *batch {
 	return b
 }
 
-// part makes a create that adds jobs to a batch, whether or not that is open.
+// part makes a create that adds jobs to a batch, whether or not the batch is open.
 func (u *user) part(of *submission) *batch {
 	b := u.filling()
 	u.addPayloads(b)
@@ -176,7 +176,7 @@ func (u *user) endSubmission(of *submission, op job.Op) {
 	}
 }
 
-// readSubmission reads the document of a batch. If it has ended, its end must be the one that was seen first.
+// readSubmission reads the document of a batch. If the batch has ended, this must be the end that was seen first.
 func (u *user) readSubmission(of *submission) {
 	var doc store.Batch
 	seq := uint64(0)
@@ -188,7 +188,7 @@ func (u *user) readSubmission(of *submission) {
 		return err
 	})
 	if errors.Is(err, job.BatchNotFound) {
-		return // it is not kept any more, or lost: the audit checks which
+		return // it is no longer kept, or lost: the audit checks which
 	}
 	u.unexpected("read a batch", err)
 	if err != nil {
@@ -247,7 +247,7 @@ func (a *account) submissionEnded(of *submission, r ingest.Receipt, m job.Move, 
 	return nil
 }
 
-// sawBatch checks a document of a batch by itself, and records the end of the batch if it shows one. a.mu is held.
+// sawBatch checks a document of a batch, and records the end of the batch if it shows one. The caller holds a.mu.
 func (a *account) sawBatch(of *submission, doc *store.Batch, r ingest.Receipt) error {
 	if doc.Status.Ended() != (doc.EndedAt != 0) || doc.Submission == nil || doc.Submission.Name != of.create.tag {
 		return fmt.Errorf("batch %v, which is named %s, reads as %+v", of.id(), of.create.tag, *doc)
@@ -261,7 +261,8 @@ func (a *account) sawBatch(of *submission, doc *store.Batch, r ingest.Receipt) e
 	return a.sawEnd(of, doc.Status, doc.EndedAt, r)
 }
 
-// sawEnd records that a batch had ended at the seq of r. An end that was seen before must be the same. a.mu is held.
+// sawEnd records that a batch had ended at the seq of r, which must not differ from an end that was seen before. The
+// caller holds a.mu.
 func (a *account) sawEnd(of *submission, status job.BatchStatus, at int64, r ingest.Receipt) error {
 	if of.ended != 0 && (of.ended != status || at != 0 && of.endedAt != 0 && of.endedAt != at) {
 		return fmt.Errorf("batch %v was %v since %d, and now is %v since %d", of.id(), of.ended, of.endedAt, status, at)

@@ -14,7 +14,7 @@ type filledFixture struct {
 	*fixture
 	of     *submission
 	doc    store.Batch
-	gone   bool // the batch has no document
+	gone   bool // the document of the batch is gone
 	listed map[job.ID]job.Job
 	order  []job.ID                // of the results
 	change func(*store.Results)    // alters pages of results
@@ -44,7 +44,7 @@ func newFilledFixture(t *testing.T, change func(*job.Submission)) *filledFixture
 	return f
 }
 
-// set gives the document of a job a status, since a time.
+// set changes the status in the document of a job, from a time on.
 func (f *filledFixture) set(line int, status job.Status, at int64) {
 	doc := f.listed[f.jobs[line].ID]
 	doc.Status, doc.CompletedAt = status, at
@@ -66,7 +66,7 @@ func (f *filledFixture) ended(status job.BatchStatus, at int64) {
 	f.doc.Status, f.doc.EndedAt = status, at
 }
 
-// add adds a create of one job, after some ms, whose record is in the journal; there: and the job in the store.
+// add adds a create of one job, after some ms, whose record is in the journal. With there, the store has the job, too.
 func (f *filledFixture) add(after int64, result createResult, there bool) {
 	r := f.receipt(after)
 	b := &batch{tag: "batch-2", payloads: []string{"batch-2/0/z"}, groups: f.b.groups[:1], moved: true, of: f.of, journalSeq: r.Seq, result: result, id: job.NewID(r.At, r.Seq, 0)}
@@ -136,7 +136,7 @@ func (f *filledFixture) Results(_ job.ID, from int64, _ int, _ int64) (page stor
 }
 
 // TestAuditOfSubmissions: the audit finds each broken promise about batches with attributes in an altered account, and
-// nothing in an honest one.
+// accepts an honest one.
 func TestAuditOfSubmissions(t *testing.T) {
 	open := func(*job.Submission) {}
 	complete := func(s *job.Submission) { s.Open = false }

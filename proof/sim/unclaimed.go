@@ -9,10 +9,10 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// recentCreates is how many of the newest creates completeUnclaimed picks from: the jobs of older ones have mostly ended.
+// recentCreates is how many of the newest creates completeUnclaimed picks from. Most jobs of older creates have ended.
 const recentCreates = 8
 
-// completeUnclaimed ends runs of jobs that the caller has not claimed. Most of them wait, and some are held by a claim.
+// completeUnclaimed ends runs of jobs that the caller has not claimed. Most of these jobs wait; some are held by a claim.
 func (u *user) completeUnclaimed() {
 	c := job.Complete{Unclaimed: true}
 	for _, id := range u.someOfACreate() {
@@ -59,20 +59,20 @@ func (u *user) someOfACreate() (ids []job.ID) {
 	return ids
 }
 
-// endedUnclaimed records that a completion with Unclaimed was granted for a job that operators do not move. The run that it
-// ended may be one that no claim has handed out, so the job may have used an attempt more, and waits no longer for its
+// endedUnclaimed records that a completion with Unclaimed was granted for a job that operators do not move. Perhaps no
+// claim had handed out the run that it ended, so the job may have used one more attempt, and no longer waits for its
 // run_at.
 func (u *audit) endedUnclaimed(id job.ID) {
 	u.of(id).unclaimed++
 }
 
-// maySkipRunAt reports whether a completion with Unclaimed has ended, or may have ended, a run of a job before its run_at.
+// maySkipRunAt reports whether a completion with Unclaimed may have ended a run of a job before its run_at.
 func (u *audit) maySkipRunAt(id job.ID) bool {
 	return u.of(id).unclaimed > 0 || u.mayHaveEndedUnder(id, job.ID{})
 }
 
-// refusedUnclaimed checks that a completion with Unclaimed was rightly refused for a job that operators do not move: the
-// job had ended.
+// refusedUnclaimed checks that the server was right to refuse a completion with Unclaimed for a job that operators do not
+// move: the job had ended.
 func (u *audit) refusedUnclaimed(r ingest.Receipt, result store.JobResult) error {
 	b := u.a.batchOf(result.ID)
 	if b == nil {
@@ -92,12 +92,13 @@ func (u *audit) refusedUnclaimed(r ingest.Receipt, result store.JobResult) error
 	return fmt.Errorf("an unclaimed completion of job %v is refused with %q, and nobody has ended the job", result.ID, result.Refusal.Code())
 }
 
-// attemptsMayBeUsed reports whether a job may have no attempts left, so that it failed when the lease of its last run ended.
+// attemptsMayBeUsed reports whether a job may have used all its attempts, so that it failed when its last lease ended.
 func (u *audit) attemptsMayBeUsed(l *jobRecord, g *job.Group) bool {
 	return g.MaxAttempts <= l.attempts+l.unclaimed+u.a.lostClaims
 }
 
-// endedUnclaimedMoved checks that a completion with Unclaimed was rightly granted for a job that operators move.
+// endedUnclaimedMoved checks that the server was right to grant a completion with Unclaimed for a job that operators
+// move.
 func (u *audit) endedUnclaimedMoved(r ingest.Receipt, id job.ID) error {
 	u.movedOf(id).notBefore = 0
 	b := u.a.batchOf(id)

@@ -11,16 +11,16 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// Users are goroutines that live as long as a server. Each has a random source of its own, and waits a random time of
-// some microseconds before each request. So no two things happen at the same time, and a seed plays out the same way
-// each time.
+// Users are goroutines that live as long as a server. Each has its own random source, and waits a random time of some
+// microseconds before each request. So no two events happen at the same time, and a seed plays out the same way each
+// time.
 
 // lossPercent is the chance that a user does not wait for an answer, and the chance that an answer is lost.
 const lossPercent = 8
 
 var errLost = errors.New("the answer was lost on its way")
 
-// user is what all users have.
+// user is the part that all users share.
 type user struct {
 	w      *world
 	s      *server
@@ -62,7 +62,7 @@ func (u *user) request(f func(ctx context.Context) error) error {
 	return err
 }
 
-// notStored reports whether an error says that the command was not stored.
+// notStored reports whether an error means that the command was not stored.
 func notStored(err error) bool {
 	if errors.Is(err, errLost) || errors.Is(err, ingest.ErrUnknown) || errors.Is(err, ingest.ErrApply) {
 		return false
@@ -77,7 +77,7 @@ func notStored(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded)
 }
 
-// unexpected records a violation if err is one that no user should ever see.
+// unexpected records a violation if err is an error that no user should ever see.
 func (u *user) unexpected(what string, err error) {
 	if err == nil || notStored(err) || errors.Is(err, store.ErrClosed) || errors.Is(err, errLost) || errors.Is(err, ingest.ErrUnknown) || errors.Is(err, ingest.ErrApply) && u.s.injected() > 0 {
 		return

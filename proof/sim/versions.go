@@ -6,18 +6,18 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// version is a version of a handler or fileset as the journal has it.
+// version is a version of a handler or fileset in the journal.
 type version[T comparable] struct {
 	id      job.ID
 	number  int
 	content T
 }
 
-// versions are those of all handlers, or of all filesets, by client and name, the oldest first.
+// versions has the versions of all handlers, or of all filesets, by client and name, the oldest first.
 type versions[T comparable] map[[2]string][]version[T]
 
-// put adds a version at the place of o in the journal, unless the newest one has the same content. Then it reports true.
-// At most most of them are kept.
+// put adds a version at the place of o in the journal. If the newest version has the same content, it adds none and
+// reports true. It keeps at most most versions.
 func (v versions[T]) put(o operation, client, name string, content T, most int) (same bool) {
 	key := [2]string{client, name}
 	number := 1
@@ -45,14 +45,14 @@ func (v versions[T]) remove(client, name string) { delete(v, [2]string{client, n
 // fewestVersions is how many versions a store with small bounds keeps (package store, smallBounds).
 const fewestVersions = 3
 
-// readBack compares the versions that a store lists, the newest first, with those of the journal. err is the error of the
-// list, and missing the one that it has if there are none. check compares one of them.
+// readBack compares the versions that a store lists, the newest first, with those in the journal. err is the error of the
+// list, and missing the error for no versions. check compares one version.
 func readBack[D any, T comparable](v versions[T], client, name string, listed []D, err, missing error, check func(*version[T], D) error) error {
 	want := v[[2]string{client, name}]
 	if len(want) == 0 && err == missing {
 		return nil
 	}
-	// A store with small bounds keeps fewer versions. Neither drops one before it has that many.
+	// A store with small bounds keeps fewer versions. But no store drops one before it has that many.
 	if err != nil || len(listed) > len(want) || len(listed) < min(len(want), fewestVersions) {
 		return fmt.Errorf("%s of client %q has the versions %+v, %v; the journal has %+v", name, client, listed, err, want)
 	}

@@ -17,13 +17,13 @@ import (
 // world is one simulation: a machine with a disk and a clock, a server that runs on it several times, and its users.
 type world struct {
 	seed   uint64
-	random *rand.Rand // for the course of the world; each user has a source of its own
+	random *rand.Rand // for the course of the world; each user has its own source
 	base   string     // the directory of this world
 	disk   *disk      // the journal's disk
 	mem    *vfs.MemFS // the store's disk
 	sizes
 
-	endedAt   atomic.Int64 // journal time at the end of the last life that was up, ms
+	endedAt   atomic.Int64 // journal time when the last life that was up ended, ms
 	wall      atomic.Int64 // how far the wall clock is ahead of true time, ns
 	account   *account
 	reference *referenceStore
@@ -34,10 +34,10 @@ type world struct {
 	bad error // the first violation
 }
 
-// userState is what the users of a world know. It survives the server's crashes.
+// userState is the users' knowledge in a world. It survives the server's crashes.
 type userState struct {
 	runners   []*runner
-	streams   []*runner // that get their jobs by streams
+	streams   []*runner // those that get their jobs through streams
 	producers []*numbering
 	posted    int
 	chains    int
