@@ -6,12 +6,12 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// claimed is what the answer to a claim says.
+// claimed is the answer to a claim.
 type claimed struct {
 	claim   job.ID // zero: there was no job
 	jobs    []document
 	ended   int
-	refused bool // the outcome for all jobs of the ended claim
+	refused bool // the outcome for all jobs of the ended claim was refused
 }
 
 // read reads the answer to a claim.
@@ -41,7 +41,7 @@ func (w *claimRequest) read(body []byte) (a claimed, err error) {
 	return a, err
 }
 
-// result is what became of one outcome.
+// result is the result of one outcome.
 type result struct {
 	JobID  job.ID  `json:"job_id"`
 	Status *string `json:"status"`

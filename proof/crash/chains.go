@@ -13,14 +13,14 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// This file has the chained jobs of the load: those that outcomes create, and those that follow jobs that complete. They
-// have a type of their own, so that all of them can be listed at the end. Then each job must have created exactly the
-// jobs that its history explains (jobModel).
+// This file has the chained jobs of the load: outcomes create them, or they follow jobs that complete. They have their
+// own type, so that all of them can be listed at the end. Then each job must have created exactly the jobs that its
+// history explains (jobModel).
 
 // nextQueue is the type of chained jobs.
 func (u *user) nextQueue() string { return u.queue + "-next" }
 
-// chain are the jobs that one outcome creates. They have a post each.
+// chain has the jobs that one outcome creates. Each of them has its own post.
 type chain struct {
 	posts []*post
 	index int // among the chains of their job
@@ -29,7 +29,7 @@ type chain struct {
 // maxChains bounds the chains of one job: offspring has a bit for each.
 const maxChains = 64
 
-// newChain makes a chain for an outcome of a job; nil: this outcome creates none.
+// newChain makes a chain for an outcome of a job, or returns nil: the outcome then creates no jobs.
 func (u *user) newChain(rng *rand.Rand, source job.ID, o outcome) *chain {
 	if !o.final() || rng.IntN(3) > 0 {
 		return nil
@@ -63,13 +63,13 @@ func (ch *chain) addTo(fields map[string]any, u *user) {
 	for i, p := range ch.posts {
 		list[i] = map[string]any{
 			"type": u.nextQueue(), "payload": string(p.payload(0)), "lease_ms": p.leaseMs, "max_attempts": p.maxAttempts,
-			"meta": map[string]string{"then": p.tag}, // otherwise it inherits the meta of a job that has an on_complete
+			"meta": map[string]string{"then": p.tag}, // otherwise it would inherit the meta of a job that has an on_complete
 		}
 	}
 	fields["then"] = list
 }
 
-// then returns the number of a chain in an event; 0: there is none.
+// then returns the number of a chain in an event, or 0 without a chain.
 func (ch *chain) then() int {
 	if ch == nil {
 		return 0
@@ -77,8 +77,8 @@ func (ch *chain) then() int {
 	return ch.index + 1
 }
 
-// answered records the answer to an outcome with a chain. Only an accepted outcome, or the repeat of one, proves that the
-// jobs exist.
+// answered records the answer to an outcome with a chain. The jobs are proven to exist only if the outcome was accepted,
+// or if it repeats an accepted one.
 func (ch *chain) answered(h *history, r *reply, a answer) {
 	if ch == nil || a != done && a != lost {
 		return
@@ -92,13 +92,14 @@ func (ch *chain) answered(h *history, r *reply, a answer) {
 	}
 }
 
-// followOn returns the on_complete and the meta of the job of a line. The job that follows inherits the meta, and so names
+// followOn returns the on_complete and the meta of the job in a line. The job that follows inherits the meta, which names
 // the job before it.
 func (p *post) followOn(queue string, line int) (onComplete map[string]any, meta map[string]string) {
 	return map[string]any{"type": queue + "-next", "lease_ms": p.leaseMs, "max_attempts": p.maxAttempts}, map[string]string{"of": fmt.Sprintf("%s %d", p.tag, line)}
 }
 
-// addOutput gives an outcome an output if another job follows. It becomes the payload of that job, which so names the run.
+// addOutput gives an outcome an output if another job follows. The output becomes that job's payload, which so names the
+// run.
 func (u *user) addOutput(fields map[string]any, g *grant, id job.ID, o outcome) {
 	u.h.mu.Lock()
 	defer u.h.mu.Unlock()
@@ -107,9 +108,9 @@ func (u *user) addOutput(fields map[string]any, g *grant, id job.ID, o outcome) 
 	}
 }
 
-// seenNext finds the post of a job that follows another one. of is the meta that it has inherited.
+// seenNext finds the post of a job that follows an earlier job. of is the meta that it has inherited.
 func (h *history) seenNext(id job.ID, of string, payload []byte) *post {
-	if string(payload) == "null" { // the job before it had no output
+	if string(payload) == "null" { // the earlier job had no output
 		payload = nil
 	}
 	h.mu.Lock()
@@ -149,8 +150,8 @@ func (h *history) seenNext(id job.ID, of string, payload []byte) *post {
 	return p
 }
 
-// readNext lists all chained jobs, since some may have ended before anybody saw them. Then all jobs of an accepted outcome
-// must have been seen.
+// readNext lists all chained jobs, since some may have ended before anybody saw them. It checks that every job of an
+// accepted outcome was seen.
 func (u *user) readNext(ctx context.Context) error {
 	for after := ""; ; {
 		r, err := u.send(ctx, http.MethodGet, "/jobs?client=default&limit=1000&type="+url.QueryEscape(u.nextQueue())+after, "", nil)
@@ -178,7 +179,7 @@ func (u *user) readNext(ctx context.Context) error {
 	}
 }
 
-// countChains counts the chained jobs that were seen, and reports chains that are lost or torn.
+// countChains counts the chained jobs that were seen, and reports lost and torn chains.
 func (h *history) countChains() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -207,13 +208,13 @@ func (ch *chain) seen() (n int) {
 	return n
 }
 
-// offspring are the chained jobs that a job has created.
+// offspring describes the chained jobs that a job has created.
 type offspring struct {
 	chains   uint64 // a bit for each chain of its outcomes
-	followed int32  // jobs that followed when it completed; it may have been redriven since
+	followed int32  // jobs that followed its completions; it may have been redriven in between
 }
 
-// offspringOf returns the event that shows, at the end of a history, what a job has created; nil: it has no chains.
+// offspringOf returns the event that shows, at the end of a history, which jobs a job has created; nil: it has no chains.
 func (h *history) offspringOf(p *post, line int) *event {
 	id := p.id(line)
 	if len(h.chains[id]) == 0 && !p.follows {

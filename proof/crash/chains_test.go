@@ -8,13 +8,13 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// TestChains: the history notices chained jobs that are lost, torn or doubled, and jobs that follow what they cannot follow.
+// TestChains: the history notices chained jobs that are lost, torn or doubled, and follow-on jobs that cannot exist.
 // TestHistories shows the same for the model of the job before them.
 func TestChains(t *testing.T) {
 	source, other := job.NewID(1000, 7, 0), job.NewID(1000, 8, 3)
 	ids := []job.ID{job.NewID(2000, 9, 0), job.NewID(2000, 9, 1), job.NewID(2000, 9, 2), job.NewID(2000, 10, 0)}
 	for name, tt := range map[string]struct {
-		notice string // "": nothing is wrong
+		notice string // "": it finds no error
 		do     func(u *user, ch *chain)
 	}{
 		"a chain that exists": {"", func(u *user, ch *chain) {

@@ -10,7 +10,7 @@ import (
 	"github.com/daybookq/daybook/proof/powerfs"
 )
 
-// TestPowerCuts cuts the power of the server's disk under load, at random moments, also during a start.
+// TestPowerCuts cuts the power of the server's disk under load, at random moments, sometimes during a start.
 func TestPowerCuts(t *testing.T) {
 	l := newLane(t, 2)
 	n, unsynced := l.powerCuts(*cuts, func(*trial) {})
@@ -19,8 +19,8 @@ func TestPowerCuts(t *testing.T) {
 	l.report(fmt.Sprintf("%d power cuts, at which %d sectors of %d files and %d changes of names were unsynced", n, unsynced.Sectors, unsynced.Files, unsynced.Names))
 }
 
-// TestPowerCutsSmall is TestPowerCuts for a server whose segments, volumes and memtables are so small that it begins
-// new ones, flushes, and removes old volumes, all the time.
+// TestPowerCutsSmall is TestPowerCuts for a server with such small segments, volumes and memtables that it constantly
+// begins new ones, flushes, and removes old volumes.
 func TestPowerCutsSmall(t *testing.T) {
 	l := newLane(t, 3)
 	n, unsynced := l.powerCuts(*cuts/2, l.useSmallFiles)
@@ -29,8 +29,8 @@ func TestPowerCutsSmall(t *testing.T) {
 	l.report(fmt.Sprintf("%d power cuts of a server with small files, at which %d sectors of %d files and %d changes of names were unsynced", n, unsynced.Sectors, unsynced.Files, unsynced.Names))
 }
 
-// powerCuts cuts the power so many times, and some more times if nothing was unsynced at any cut. It returns how many
-// cuts there were, and what was unsynced at them.
+// powerCuts cuts the power this many times, and some more times if no cut met unsynced data. It returns the number of
+// cuts and the data that was unsynced at them.
 func (l *lane) powerCuts(cuts int, prepare func(*trial)) (int, powerfs.Lost) {
 	var unsynced powerfs.Lost
 	most := 10 * cuts
@@ -40,9 +40,9 @@ func (l *lane) powerCuts(cuts int, prepare func(*trial)) (int, powerfs.Lost) {
 		s := l.newTrial("cuts", filepath.Join(dir, "data"))
 		s.u.badDisk = true
 		prepare(s)
-		// cut cuts the power at a random moment, after longest at the latest.
+		// cut cuts the power at a random moment, no later than after longest.
 		cut := func(longest time.Duration) {
-			timer := time.NewTimer(l.between(0, longest)) // the load, or a start, goes on until the cut
+			timer := time.NewTimer(l.between(0, longest)) // the load, or a start, continues until the cut
 			defer timer.Stop()
 			var moment <-chan struct{}
 			if n := l.rng.IntN(5); n < 3 {
@@ -78,7 +78,8 @@ func (l *lane) powerCuts(cuts int, prepare func(*trial)) (int, powerfs.Lost) {
 				l.must(s, s.launch())
 				cut(80 * time.Millisecond)
 			}
-			// A start on a failing disk must say so, and the next start must not trust what this one could not sync.
+			// A start on a failing disk must report this, and the next start must not trust data that this one could not
+			// sync.
 			if l.rng.IntN(12) == 0 {
 				f.FailSyncs(1 + l.rng.IntN(3))
 				if s.start() != nil {
@@ -94,7 +95,7 @@ func (l *lane) powerCuts(cuts int, prepare func(*trial)) (int, powerfs.Lost) {
 				}
 			}
 			l.must(s, s.start())
-			// Under load the server goes on, or ends with a reason in its log until the next cut, which starts it again.
+			// Under load the server keeps running, or ends with a reason in its log. The next cut then starts it again.
 			if l.rng.IntN(10) == 0 && n+1 < perTrial && done < cuts {
 				time.Sleep(l.between(0, 300*time.Millisecond))
 				f.FailSyncs(1 + l.rng.IntN(3))

@@ -17,8 +17,8 @@ import (
 
 // This file has the step of an errand that makes and restores a backup.
 
-// backUp makes a backup, verifies and restores it. The restored state must have the job of the user as it was acknowledged
-// last.
+// backUp makes a backup, verifies and restores it. The restored state must have the user's job as it was last
+// acknowledged.
 func (e *errands) backUp() step {
 	return step{"make and restore a backup", func(ctx context.Context) (err error) {
 		dir, err := os.MkdirTemp("", "daybook-crash-backup-*")
@@ -27,7 +27,7 @@ func (e *errands) backUp() step {
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 		r, err := e.c.Backup(ctx)
-		if errors.Is(err, client.ErrConflict) { // another user makes one
+		if errors.Is(err, client.ErrConflict) { // another user makes a backup
 			return errNoAnswer
 		}
 		if err != nil {
@@ -55,7 +55,8 @@ func (e *errands) backUp() step {
 	}}
 }
 
-// unlessEnded returns that a right backup cannot be so, unless the work with it was ended early.
+// unlessEnded returns an impossible error, since a right backup cannot cause it, or the error of ctx if that ended the
+// work early.
 func unlessEnded(ctx context.Context, format string, args ...any) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -63,7 +64,7 @@ func unlessEnded(ctx context.Context, format string, args ...any) error {
 	return impossiblef(format, args...)
 }
 
-// lookInto compares the job of the user with what a restored data directory has.
+// lookInto compares the user's job with the data in a restored data directory.
 func (e *errands) lookInto(ctx context.Context, data string) (err error) {
 	if e.job.id == "" {
 		return nil

@@ -11,20 +11,20 @@ import (
 	"github.com/daybookq/daybook/client"
 )
 
-// This file has the steps of an errand about batches with attributes. It creates an open batch of two jobs, adds two more, and
-// ends it in one of four ways. What the batch is then must be the same until the next such errand, and at the end. The
-// steps need no random numbers.
+// This file has the steps of an errand about batches with attributes. It creates an open batch of two jobs, adds two
+// more, and ends it in one of four ways. The ended batch must not change until the next errand of this kind, nor at the
+// end. The steps need no random numbers.
 
-// ownBatch is the batch of such an errand.
+// ownBatch is the batch of this errand.
 type ownBatch struct {
-	batches    int // how many there were
+	batches    int // batches so far
 	batch      string
 	batchJobs  []string // in the order of lines
 	batchClaim string
-	ends       batchEnd // what it is after its end; without a status: there is no such batch
+	ends       batchEnd // its state after its end; without a status: there is no ended batch
 }
 
-// batchEnd is what must not change after the end of a batch.
+// batchEnd is the part of a batch that must not change after its end.
 type batchEnd struct {
 	status, failed string
 	endedAt        int64
@@ -34,7 +34,7 @@ type batchEnd struct {
 // The ways in which these batches end.
 const (
 	batchCompletes = iota // all jobs complete, and then it is closed
-	batchFails            // one job fails, the others complete, and then it is closed
+	batchFails            // one job fails, the other jobs complete, and then it is closed
 	batchStops            // cancel_rest: one job fails, which ends it and cancels two
 	batchCancelled        // a request cancels it after two jobs have completed
 	batchWays
@@ -44,7 +44,7 @@ func (e *errands) batchType() string { return e.name + "-batch" }
 
 func (e *errands) batchWay() int { return e.batches % batchWays }
 
-// batchStatus is the status that the batch ends with.
+// batchStatus returns the status with which the batch ends.
 func (e *errands) batchStatus() string {
 	return []string{batchCompletes: "completed", batchFails: "failed", batchStops: "failed", batchCancelled: "cancelled"}[e.batchWay()]
 }
@@ -115,7 +115,7 @@ func (e *errands) addToBatch() step {
 	}}
 }
 
-// readOpenBatch reads the batch, of whose jobs none has ended.
+// readOpenBatch reads the batch, none of whose jobs has ended.
 func (e *errands) readOpenBatch(jobs int64) step {
 	return step{"read an open batch", func(ctx context.Context) error {
 		doc, err := e.c.Batch(ctx, e.batch)
@@ -144,9 +144,9 @@ func (e *errands) notLost(err error) error {
 	return err
 }
 
-// resumeBatch claims nothing while the batch is paused, and resumes it.
+// resumeBatch checks that it can claim nothing while the batch is paused, and resumes the batch.
 func (e *errands) resumeBatch() step {
-	resumed := false // it may have been
+	resumed := false // or an earlier try has resumed it
 	return step{"resume a batch", func(ctx context.Context) error {
 		if e.batches/batchWays%2 != 0 {
 			return nil
@@ -166,7 +166,7 @@ func (e *errands) resumeBatch() step {
 	}}
 }
 
-// impossibleUnless returns err, or that something is impossible if there is none.
+// impossibleUnless returns err, or an impossible error if err is nil.
 func impossibleUnless(err error, format string, args ...any) error {
 	if err != nil {
 		return err
@@ -174,7 +174,7 @@ func impossibleUnless(err error, format string, args ...any) error {
 	return impossiblef(format, args...)
 }
 
-// claimOfBatch claims so many jobs of the batch, and must get them.
+// claimOfBatch claims n jobs of the batch, and must get all of them.
 func (e *errands) claimOfBatch(n int) step {
 	return e.underNumber("claim jobs of a batch", 1, false, func(ctx context.Context, c *client.Client) (string, error) {
 		got, err := c.Claim(ctx, client.ClaimRequest{RunnerID: e.name, Types: []string{e.batchType()}, Max: n})
@@ -198,7 +198,7 @@ func (e *errands) claimOfBatch(n int) step {
 	}, nil)
 }
 
-// completeOfBatch ends the two jobs of the claim. Of the first two, one fails if the batch is to fail.
+// completeOfBatch ends the two jobs of the claim. With first, one of them fails if the batch is to fail.
 func (e *errands) completeOfBatch(first bool) step {
 	return e.underNumber("complete jobs of a batch", 1, false, func(ctx context.Context, c *client.Client) (string, error) {
 		ids := e.batchJobs[:2]
@@ -224,7 +224,7 @@ func (e *errands) completeOfBatch(first bool) step {
 	}, nil)
 }
 
-// endBatch ends the batch in its way, and reads how it has ended.
+// endBatch ends the batch in its way, and reads its end.
 func (e *errands) endBatch() step {
 	return step{"end a batch", func(ctx context.Context) error {
 		next := []step{e.stillOpen(), e.claimOfBatch(2), e.completeOfBatch(false), e.stillOpen(), e.closeBatch()}
@@ -240,7 +240,7 @@ func (e *errands) endBatch() step {
 	}}
 }
 
-// stillOpen reads the batch, which may not end before it is closed.
+// stillOpen reads the batch, which must not have ended before it is closed.
 func (e *errands) stillOpen() step {
 	return step{"read a batch that is open", func(ctx context.Context) error {
 		doc, err := e.c.Batch(ctx, e.batch)
@@ -268,7 +268,7 @@ func (e *errands) cancelBatch() step {
 	}}
 }
 
-// claimNothingOfBatch claims from the queue of the batch, which has ended.
+// claimNothingOfBatch claims from the queue of the ended batch, and must get no job.
 func (e *errands) claimNothingOfBatch() step {
 	return step{"claim from a batch that has ended", func(ctx context.Context) error {
 		got, err := e.c.Claim(ctx, client.ClaimRequest{RunnerID: e.name, Types: []string{e.batchType()}})
@@ -279,7 +279,7 @@ func (e *errands) claimNothingOfBatch() step {
 	}}
 }
 
-// batchEnds waits until all jobs of the batch have ended, and notes how it has.
+// batchEnds waits until all jobs of the batch have ended, and records its end.
 func (e *errands) batchEnds() step {
 	return step{"read the end of a batch", func(ctx context.Context) error {
 		end, err := e.endOfBatch(ctx, true)
@@ -332,7 +332,7 @@ func (b batchEnd) is(other batchEnd) bool {
 	return b.status == other.status && b.failed == other.failed && b.endedAt == other.endedAt && slices.Equal(b.results, other.results)
 }
 
-// readEndedBatch reads the batch that has ended, which must be as it was then.
+// readEndedBatch reads the ended batch, which must not have changed since.
 func (e *errands) readEndedBatch() step {
 	return step{"read a batch that has ended", func(ctx context.Context) error {
 		if e.ends.status == "" {
@@ -346,7 +346,7 @@ func (e *errands) readEndedBatch() step {
 	}}
 }
 
-// addToEndedBatch adds a job to a batch that has ended, and resumes it. The server must refuse both.
+// addToEndedBatch adds a job to the ended batch, and resumes it. The server must refuse both.
 func (e *errands) addToEndedBatch() step {
 	return step{"add to a batch that has ended", func(ctx context.Context) error {
 		added, err := e.c.AddToBatch(ctx, e.batch, []client.NewJob{e.batchJob(4)}, client.CreateOptions{})
@@ -366,9 +366,9 @@ func refusedWith(err error, code string) bool {
 	return errors.As(err, &refused) && strings.HasPrefix(refused.Code, code)
 }
 
-// deleteBatch deletes the batch that has ended, with its jobs.
+// deleteBatch deletes the ended batch, with its jobs.
 func (e *errands) deleteBatch() step {
-	deleted := false // and the step may be repeated, since what is read afterwards had no answer
+	deleted := false // and the step may be repeated, since the read after the delete may get no answer
 	s := e.removes("delete a batch", func(ctx context.Context) error {
 		_, err := e.once.DeleteBatch(ctx, e.batch, "")
 		return err

@@ -16,20 +16,20 @@ import (
 	"github.com/daybookq/daybook/client"
 )
 
-// This file has the steps of an errand about blobs. A user stores blobs, and reads all of them again and again: a blob
-// whose upload was answered must have its bytes, and be found by its SHA-1 as well. An upload without an answer is
+// This file has the steps of an errand about blobs. A user stores blobs, and reads all of them repeatedly: after the
+// upload was answered, a blob must have its bytes, and be found by its SHA-1 as well. An upload without an answer is
 // repeated. The steps need no random numbers.
 
-// maxOwnBlobs is how many blobs of a user are read. Older ones stay, and are not read any more.
+// maxOwnBlobs is how many of its newest blobs a user reads.
 const maxOwnBlobs = 12
 
-// ownBlobs are the blobs of a user, by their numbers.
+// ownBlobs are a user's blobs, by number.
 type ownBlobs struct {
-	blobs  int   // how many it has stored, or tried to
-	stored []int // those whose uploads were answered, the newest maxOwnBlobs
+	blobs  int   // how many uploads it has tried
+	stored []int // the newest maxOwnBlobs whose uploads were answered
 }
 
-// blobBytes returns the content of the n-th blob of a user. Each has another content.
+// blobBytes returns the content of the n-th blob of a user. No two blobs have the same content.
 func (e *errands) blobBytes(n int) []byte {
 	h := fnv.New64a()
 	_, _ = io.WriteString(h, e.name) // cannot fail
@@ -74,7 +74,7 @@ func (e *errands) readBlobs() step {
 			got, err := readBlob(ctx, e.c, address)
 			switch {
 			case e.raw.badDisk && errors.Is(err, client.ErrBlobDamaged) && strings.Contains(err.Error(), syscall.EIO.Error()):
-				return err // the disk does not read; a blob that is damaged is not read after the next start either
+				return err // the disk cannot read; after the next start, a damaged blob cannot be read either
 			case errors.Is(err, client.ErrNotFound), errors.Is(err, client.ErrBlobDamaged):
 				return impossiblef("blob %s of %d bytes was stored, and is read with the error %v", address, len(content), err)
 			case err != nil:

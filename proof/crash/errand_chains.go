@@ -8,13 +8,13 @@ import (
 	"github.com/daybookq/daybook/client"
 )
 
-// This file has the steps of an errand about chained jobs. It takes a job with an on_complete, lets its outcome create
-// another job as well, and repeats that outcome. Then there must be these two jobs and no others. The steps need no random
-// numbers.
+// This file has the steps of an errand about chained jobs. The errand takes a job with an on_complete. The job's outcome
+// creates another job as well, and the errand repeats the outcome. Then exactly these two jobs must exist. The steps need
+// no random numbers.
 
-// ownChain is the job of such an errand.
+// ownChain is the job of this errand.
 type ownChain struct {
-	chains     int // how many of these jobs there were
+	chains     int // such jobs so far
 	source     string
 	chainClaim string
 }
@@ -24,7 +24,8 @@ func (e *errands) chainTypes() (source, created string) {
 	return e.name + "-source", e.name + "-created"
 }
 
-// chainPayloads are the payloads of the jobs that the completion creates: of the outcome, and of the job that follows.
+// chainPayloads returns the payloads of the jobs that the completion creates: of the outcome's job and of the follow-on
+// job.
 func (e *errands) chainPayloads() (then, output string) {
 	return fmt.Sprintf("then %d of %s", e.chains, e.name), fmt.Sprintf("output %d of %s", e.chains, e.name)
 }
@@ -91,7 +92,7 @@ func completeJob(ctx context.Context, c *client.Client, id, claim string, o clie
 	return doc.Status, nil
 }
 
-// claimCreated claims all jobs that the completion has created.
+// claimCreated claims all jobs that the completion created.
 func (e *errands) claimCreated() step {
 	_, created := e.chainTypes()
 	then, output := e.chainPayloads()

@@ -43,7 +43,7 @@ func (e *errands) putFileset() step {
 	}}
 }
 
-// readFileset reads the fileset and its files, which must be those that were stored last.
+// readFileset reads the fileset and its files, which must be the ones that were stored last.
 func (e *errands) readFileset() step {
 	return step{"read the fileset", func(ctx context.Context) error {
 		r, err := e.c.FilesetTar(ctx, ownClient, e.name, client.FilesetQuery{})

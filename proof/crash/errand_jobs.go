@@ -14,7 +14,7 @@ import (
 
 // This file has the steps of an errand that concern its job.
 
-// newJob returns the job of a create. With kept, the server keeps it after it has ended.
+// newJob returns the job of a create. With kept, the server keeps the job after its end.
 func (e *errands) newJob(key string, kept bool) client.NewJob {
 	e.jobs++
 	j := client.TextJob(e.queue, fmt.Sprintf("<%s>%d %s", e.name, e.jobs, strings.Repeat("#:end crc=00000000\n", e.rng.IntN(20))))
@@ -58,7 +58,7 @@ func (e *errands) create(key string, kept bool) step {
 	}}
 }
 
-// existing creates a job with the unique key of the job that exists, under another number. The answer must name that
+// existing creates a job with the unique key of the existing job, under another number. The answer must name the existing
 // job.
 func (e *errands) existing() step {
 	var j *client.NewJob
@@ -139,7 +139,7 @@ func (e *errands) runNow() step {
 	}}
 }
 
-// readJob reads the job, which must be as the last answer said.
+// readJob reads the job, which must agree with the last answer.
 func (e *errands) readJob() step {
 	return step{"read", func(ctx context.Context) error {
 		doc, err := e.c.Job(ctx, e.job.id)
@@ -157,7 +157,7 @@ func (e *errands) readJob() step {
 	}}
 }
 
-// compare compares a document of the job with what it must be.
+// compare compares a document of the job with the expected state.
 func (e *errands) compare(doc *client.Job) error {
 	j := &e.job
 	if doc.ID != j.id || doc.Client != ownClient || doc.Type != e.queue || doc.Status != j.status || doc.Priority != j.priority || doc.RunAttempts != j.runs ||
@@ -171,7 +171,7 @@ func (e *errands) compare(doc *client.Job) error {
 // claim claims from the queue, and must get the job.
 func (e *errands) claim() step {
 	q := client.ClaimRequest{RunnerID: e.name, Max: 1 + e.rng.IntN(5), Strategy: []client.Strategy{"", client.Newest, client.Random, client.Fair}[e.rng.IntN(4)]}
-	if e.done%2 == 1 { // and not by rng: the tests with lying servers need its numbers
+	if e.done%2 == 1 { // not by rng: the tests with lying servers need its numbers
 		q.Strategy = client.PreferDistinct("errand", q.Strategy)
 	}
 	var claim string
@@ -230,7 +230,7 @@ func (e *errands) release() step {
 	}}
 }
 
-// complete ends the job, in one of three ways. The server then deletes it, unless it is kept.
+// complete ends the job, in one of three ways. Unless the job is kept, the server then deletes it.
 func (e *errands) complete() step {
 	way, output := e.rng.IntN(3), fmt.Sprintf("output %d", e.rng.Uint64())
 	o := client.TextOutput(output)
@@ -292,7 +292,7 @@ func (e *errands) completeDeleted() step {
 }
 
 // removes is a step that removes something. An answer of 404 is right only if an earlier try got no answer, or if
-// mayBeGone.
+// mayBeGone returns true.
 func (e *errands) removes(what string, ask func(context.Context) error, mayBeGone func() bool, then func()) step {
 	lost := false
 	return step{what, func(ctx context.Context) error {
@@ -304,7 +304,7 @@ func (e *errands) removes(what string, ask func(context.Context) error, mayBeGon
 			return nil
 		case errors.Is(err, client.ErrNotFound), errors.Is(err, client.ErrConflict):
 			return impossiblef("it was answered with: %v", err)
-		// These errors prove that nothing was done.
+		// These errors prove that the server did nothing.
 		case errors.Is(err, client.ErrUnavailable), errors.As(err, &refused) && refused.Outcome == "not_stored":
 		default:
 			lost = true

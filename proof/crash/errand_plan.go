@@ -117,9 +117,9 @@ func (e *errands) plan() {
 	}})
 }
 
-// numbered makes a request with a number of the session until it is answered. Now and then it repeats the request at
-// once. With late, it may also keep the number, so that the request is repeated after later requests in other slots.
-// Each repeat must have the same answer.
+// numbered makes a request, with a number of the session, until it is answered. Now and then it repeats the request
+// immediately. With late, it may also keep the number, so that the request is repeated after later requests in other
+// slots. Each repeat must get the same answer.
 func (e *errands) numbered(what string, ask, late func(context.Context, *client.Client) (string, error)) step {
 	times := 1
 	if e.rng.IntN(3) == 0 {
@@ -129,8 +129,8 @@ func (e *errands) numbered(what string, ask, late func(context.Context, *client.
 	return e.underNumber(what, times, hold, ask, late)
 }
 
-// underNumber makes a request with a number of the session until it was answered so many times. With hold, it may keep the
-// number for late.
+// underNumber makes a request, with a number of the session, until it was answered this many times. With hold, it may
+// keep the number for late.
 func (e *errands) underNumber(what string, times int, hold bool, ask, late func(context.Context, *client.Client) (string, error)) step {
 	var n client.Number
 	var answers []string

@@ -11,7 +11,7 @@ import (
 
 // This file has the steps of an errand that concern its queues and its session.
 
-// deleteQueue deletes the queue, which has no jobs.
+// deleteQueue deletes the queue, which is empty.
 func (e *errands) deleteQueue() step {
 	s := e.removes("delete the queue", func(ctx context.Context) error { return e.once.DeleteQueue(ctx, ownClient, e.queue) }, e.mayBeIdle, func() {})
 	return step{s.what, func(ctx context.Context) error {
@@ -39,7 +39,7 @@ func (e *errands) queueIsGone(queue string) step {
 	}}
 }
 
-// countQueue reads the queue. It must have this number of jobs, and all of them must have ended.
+// countQueue reads the queue. It must have this number of jobs, all of them ended.
 func (e *errands) countQueue(jobs int64) step {
 	return step{"read the queue", func(ctx context.Context) error {
 		doc, err := e.c.Queue(ctx, ownClient, e.queue)
@@ -67,8 +67,8 @@ func counts(doc *client.Queue, jobs int64) error {
 	return nil
 }
 
-// checkIdleQueue reads a queue that --queue-idle is to delete. The queue must exist until it has been idle for that
-// time, and not exist later. With wait, the step waits until the queue is deleted.
+// checkIdleQueue reads a queue that --queue-idle is to delete. The queue must exist until it has been idle for that time,
+// and must not exist later. With wait, the step waits until the queue is deleted.
 func (e *errands) checkIdleQueue(wait bool) step {
 	return step{"read an idle queue", func(ctx context.Context) error {
 		if len(e.idle) == 0 {
@@ -116,7 +116,7 @@ func (e *errands) openSession() step {
 	}}
 }
 
-// checkSession reads the document of the session. Each slot must have the number that was answered last in it.
+// checkSession reads the document of the session. Each slot must have the number of its last answered request.
 func (e *errands) checkSession() step {
 	return step{"read the session", func(ctx context.Context) error {
 		doc, err := e.c.Session(ctx, e.session.ID)
@@ -134,7 +134,7 @@ func (e *errands) checkSession() step {
 	}}
 }
 
-// endSession ends the session. Then its requests must be refused.
+// endSession ends the session. The server must then refuse its requests.
 func (e *errands) endSession() step {
 	return step{"end the session", func(ctx context.Context) error {
 		if err := e.session.End(ctx); err != nil {

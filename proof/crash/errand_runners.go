@@ -10,11 +10,11 @@ import (
 	"github.com/daybookq/daybook/ingest/registry"
 )
 
-// This file has the steps of an errand about a lost runner. A runner claims a job for an hour, and sends a heartbeat, and
-// then no others. The server must declare it lost and return the job, but not early. Meanwhile the user does other errands.
-// Then the runner wakes up. Its tickles must be refused. Every second time it reports its outcome while the job waits, which
-// must be accepted. Otherwise another runner claims and completes the job, and late outcomes must be refused. The steps need
-// no random numbers.
+// This file has the steps of an errand about a lost runner. A runner claims a job for an hour, sends one heartbeat, and
+// falls silent. The server must declare it lost and return the job, but not early. Until then the user does other
+// errands. Then the runner wakes up. The server must refuse its tickles. Every second time it reports its outcome while
+// the job waits, and the server must accept this. Otherwise another runner claims and completes the job, and the server
+// must refuse late outcomes. The steps need no random numbers.
 //
 // The server knows runners in memory only. So after each start of the server, the runner sends another heartbeat.
 
@@ -24,34 +24,34 @@ const runnerHeartbeat = registry.MinHeartbeat
 // lossTime is the least time between the last heartbeat of a runner and its loss.
 const lossTime = registry.MissedHeartbeats * runnerHeartbeat
 
-// ownLoss is the runner and the job of such an errand.
+// ownLoss is the runner and the job of this errand.
 type ownLoss struct {
-	every    time.Duration // between two heartbeats; 0: as the server first answers
-	patience time.Duration // a runner that is not lost after this time is undecided
+	every    time.Duration // between two heartbeats; 0: as the server's first answer says
+	patience time.Duration // if a runner is not lost after this time, the result is undecided
 
-	losses            int // how many of these jobs there were
+	losses            int // such jobs so far
 	heldJob, oldClaim string
 	newClaim          string // of the runner that gets the job later
 	waiting           bool   // the runner holds the job and is silent
 
 	beaten bool // the runner has sent a heartbeat for this job, with or without an answer
-	// silent is a time before the last heartbeat that counts: one after which the server showed the job as held.
+	// silent is a time before the last heartbeat that counts. The server showed the job as held after that heartbeat.
 	silent int64
 	// beatIn is the life of the server in which the runner sent its last heartbeat.
 	beatIn int
-	// heldIn is the life of the server in which it accepted a heartbeat, and later showed the job as held; 0: there is
-	// none. A server that returns the job in the same life must refuse heartbeats from then on.
+	// heldIn is the life of the server in which it accepted a heartbeat, and later showed the job as held, or 0. If the
+	// server returns the job in the same life, it must refuse heartbeats from then on.
 	heldIn int
 }
 
-// silentRunner is the runner that is lost. Each time, it is another process.
+// silentRunner is the runner that is lost, a new process each time.
 func (e *errands) silentRunner() client.RunnerInfo {
 	return client.RunnerInfo{ID: e.name + "-silent", Instance: fmt.Sprintf("process %d", e.losses)}
 }
 
 func (e *errands) heldType() string { return e.name + "-held" }
 
-// lossSteps begins such an errand. waitForLoss continues it.
+// lossSteps begins this errand, and waitForLoss continues it.
 func (e *errands) lossSteps() []step {
 	return []step{e.createHeld(), e.claimHeld(), e.fallSilent()}
 }
@@ -71,12 +71,12 @@ func (e *errands) createHeld() step {
 	}, nil)
 }
 
-// claimHeld claims the job before the runner sends its first heartbeat, so the claim is one of those that it loses.
+// claimHeld claims the job before the runner sends its first heartbeat, so the loss of the runner covers this claim.
 func (e *errands) claimHeld() step {
 	return e.claimOwn("claim as a runner that is lost later", func() string { return e.silentRunner().ID }, 1, &e.oldClaim)
 }
 
-// claimOwn claims the job, which must be the only one of its type. It is then run for the n-th time.
+// claimOwn claims the job, which must be the only one of its type. The claim must start its n-th run.
 func (e *errands) claimOwn(what string, runner func() string, n int, claim *string) step {
 	return e.underNumber(what, 1, false, func(ctx context.Context, c *client.Client) (string, error) {
 		got, err := c.Claim(ctx, client.ClaimRequest{RunnerID: runner(), Types: []string{e.heldType()}, Max: 10})
@@ -111,7 +111,7 @@ func (e *errands) beat(ctx context.Context) error {
 	e.beaten = true
 	every, err := e.once.Heartbeat(ctx, e.silentRunner())
 	switch {
-	case errors.Is(err, client.ErrRunnerLost) && before: // since an earlier heartbeat
+	case errors.Is(err, client.ErrRunnerLost) && before: // it was lost since an earlier heartbeat
 		e.beatIn = life
 		return nil
 	case errors.Is(err, client.ErrRunnerLost):
@@ -124,7 +124,7 @@ func (e *errands) beat(ctx context.Context) error {
 		return impossiblef("the next heartbeat must be due after %v, and the answer says %v", e.every, every)
 	}
 	e.beatIn = life
-	// The job may have been returned before the heartbeat: in an earlier life of the server, which knew older heartbeats.
+	// The job may have been returned before the heartbeat, in an earlier life of the server, which knew older heartbeats.
 	doc, err := e.c.Job(ctx, e.heldJob)
 	if err != nil {
 		return err
@@ -135,8 +135,8 @@ func (e *errands) beat(ctx context.Context) error {
 	return nil
 }
 
-// waitForLoss looks whether the server has returned the job of the silent runner, and adds the steps that follow then. With
-// wait, it waits for that. The server must be up.
+// waitForLoss checks whether the server has returned the silent runner's job, and then adds the next steps. With wait, it
+// waits until the job is returned. The server must be up.
 func (e *errands) waitForLoss(wait bool) step {
 	return step{"wait until a runner is lost", func(ctx context.Context) error {
 		for began := time.Now(); e.waiting; pause(ctx, 20*time.Millisecond) {
@@ -187,15 +187,15 @@ func (e *errands) checkReturned(doc *client.Job) error {
 	return nil
 }
 
-// tickleLate tickles the job under the claim of the lost runner, which must be refused.
+// tickleLate tickles the job under the lost runner's claim. The server must refuse this.
 func (e *errands) tickleLate() step {
 	return e.refused("tickle for a lost runner", func(ctx context.Context) (*client.Job, error) {
 		return e.c.Tickle(ctx, e.heldJob, client.TickleOptions{ClaimID: e.oldClaim})
 	})
 }
 
-// completeLate completes the job under the claim of the lost runner after another runner has claimed it, which must be
-// refused.
+// completeLate completes the job under the lost runner's claim, after another runner has claimed it. The server must
+// refuse this.
 func (e *errands) completeLate() step {
 	return e.refused("outcome for a lost runner", func(ctx context.Context) (*client.Job, error) {
 		return e.c.Complete(ctx, e.heldJob, e.oldClaim, client.TextOutput("late"))
@@ -215,8 +215,8 @@ func (e *errands) refused(what string, report func(context.Context) (*client.Job
 	}}
 }
 
-// beatLate sends a heartbeat of the lost process. The server must refuse it, unless it was started since the loss. Then
-// the process says goodbye, so that it is not lost a second time.
+// beatLate sends a heartbeat of the lost process. The server must refuse it, unless the server was started since the
+// loss. Then the process says goodbye, so that it is not lost a second time.
 func (e *errands) beatLate() step {
 	return step{"heartbeat of a lost runner", func(ctx context.Context) error {
 		r := e.silentRunner()
@@ -237,7 +237,7 @@ func (e *errands) beatLate() step {
 	}}
 }
 
-// claimReturned claims the job for another runner, or for the same one, which must not lose this claim as well.
+// claimReturned claims the job for another runner, or for the same runner, which must not lose this claim as well.
 func (e *errands) claimReturned() step {
 	return e.claimOwn("claim the job of a lost runner", func() string {
 		if e.losses%4 == 0 {
@@ -250,15 +250,15 @@ func (e *errands) claimReturned() step {
 // heldOutcome is the outcome of the last run of the job.
 func heldOutcome() client.Outcome { return client.TextOutput("the end") }
 
-// completeHeld completes the job under a claim, which is its last one.
+// completeHeld completes the job under a claim, which is its last.
 func (e *errands) completeHeld(what string, claim *string) step {
 	return e.underNumber(what, 1, false, func(ctx context.Context, c *client.Client) (string, error) {
 		return completeJob(ctx, c, e.heldJob, *claim, heldOutcome())
 	}, nil)
 }
 
-// repeatEnd reports the outcome again. The job, which is not retained, is gone; the answer of the first report must be
-// given, unless a minute has passed.
+// repeatEnd reports the outcome again. The job is not retained and so is gone, but the server must give the answer of the
+// first report, unless a minute has passed.
 func (e *errands) repeatEnd(claim *string) step {
 	began := e.h.now()
 	return step{"repeat a completion of a job that is gone", func(ctx context.Context) error {

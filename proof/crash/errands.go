@@ -11,17 +11,17 @@ import (
 	"github.com/daybookq/daybook/client"
 )
 
-// errands is a user of the Go client with queues that nobody else touches. It takes one job at a time from its create
-// to its end, with numbered requests of a session. Since nobody else touches its queues, it knows what each answer must
-// be, and checks it at once.
+// errands is a user of the Go client with queues that nobody else touches. It takes one job at a time from its create to
+// its end, with numbered requests of a session. Since nobody else touches its queues, it can predict each answer, and
+// checks it immediately.
 //
-// A step without an answer is repeated until it is answered, with the same number if it has one: through kills and
+// A step without an answer is repeated until it is answered, with the same number if it has a number: through kills and
 // power cuts, and after the load has ended.
 type errands struct {
 	h    *history
 	raw  *user          // sends headers that the Go client does not offer
 	c    *client.Client // repeats a request through kills
-	once *client.Client // does not repeat, so that a 404 after a lost answer differs from a 404 without one
+	once *client.Client // does not repeat, so that a 404 after a lost answer differs from a 404 without a lost answer
 	rng  *rand.Rand
 	name string // its runner id; its queues and unique keys begin with it
 	ownSession
@@ -36,10 +36,10 @@ type errands struct {
 	todo []step
 	open bool // the first of todo was begun and is not answered: the server may have carried it out
 	err  error
-	done int // errands that were finished
+	done int // finished errands
 }
 
-// ownQueues are the queues of this user, and the job that it takes through its life.
+// ownQueues are the queues of this user, and its current job.
 type ownQueues struct {
 	queue   string // the type; the client is "default"
 	jobs    int    // how many it has created
@@ -50,33 +50,33 @@ type ownQueues struct {
 	deleted []string // queues that were deleted because they were idle
 }
 
-// ownHandler is the newest version of the handler of a user; its version is 0 if there is none.
+// ownHandler is the newest version of a user's handler; version 0: there is none.
 type ownHandler struct {
 	handler  client.StoredHandler
-	programs int // how many versions the user has stored, or tried to
+	programs int // versions that the user has tried to store
 }
 
-// ownFileset is the newest version of the fileset of a user; its version is 0 if there is none.
+// ownFileset is the newest version of a user's fileset; version 0: there is none.
 type ownFileset struct {
 	fileset client.Fileset
-	tree    string // what its files contain
-	trees   int    // how many versions the user has stored, or tried to
+	tree    string // the contents of its files
+	trees   int    // versions that the user has tried to store
 }
 
 // ownSession is the session of a user, and the numbers of its requests.
 type ownSession struct {
 	session *client.Session // nil: it must be opened
-	last    map[int]uint64  // the number that each slot of the session has carried out last
+	last    map[int]uint64  // for each slot of the session, the number that was carried out last
 	held    []heldNumber
 }
 
-// step is one thing to do. do may be called again after an error for which again returns true.
+// step is one action. do may be called again after an error for which again returns true.
 type step struct {
 	what string
 	do   func(ctx context.Context) error
 }
 
-// ownJob is what the server must show of the latest job.
+// ownJob is the state of the latest job that the server must show.
 type ownJob struct {
 	id, key, payload, errand string
 	gone                     bool
@@ -106,12 +106,12 @@ const (
 	ownClient = "default"
 	// ownLeaseMs is longer than any lane.
 	ownLeaseMs = 3_600_000
-	// lastKey ends the unique key of the job that leaveOneJob leaves.
+	// lastKey ends the unique key of leaveOneJob's job.
 	lastKey = " last"
 	// queueIdle is the shortest time that --queue-idle accepts.
 	queueIdle = time.Minute
-	// idleSlack is how much earlier than after queueIdle a queue may be deleted by the clock of the history, since the
-	// server's times are whole milliseconds of another clock.
+	// idleSlack is how much earlier than queueIdle a queue may be deleted by the clock of the history, since the server's
+	// times are whole milliseconds of another clock.
 	idleSlack = time.Second
 )
 
@@ -122,7 +122,7 @@ func (i impossible) Error() string { return string(i) }
 
 func impossiblef(format string, args ...any) error { return impossible(fmt.Sprintf(format, args...)) }
 
-// errNoAnswer means that a request of raw must be repeated.
+// errNoAnswer means that a request of raw got no answer and must be repeated.
 var errNoAnswer = errors.New("no answer")
 
 func newErrands(u *user, name string, seed uint64) *errands {
@@ -133,8 +133,8 @@ func newErrands(u *user, name string, seed uint64) *errands {
 	return e
 }
 
-// again reports whether a step that ended with err must be repeated: its answer decides nothing, or the server cannot
-// serve it now. An answer that says that the server has forgotten the session or the number is impossible.
+// again reports whether a step that ended with err must be repeated, because its answer decides nothing, or because the
+// server cannot serve it now. An answer that the server has forgotten the session or the number is impossible.
 func (e *errands) again(err error) bool {
 	var refused *client.Error
 	var wrong impossible
@@ -162,7 +162,7 @@ func (e *errands) run(ctx context.Context) {
 	}
 }
 
-// advance does the next step, and reports whether it is done.
+// advance takes the next step, and reports whether it is done.
 func (e *errands) advance(ctx context.Context) bool {
 	s := e.todo[0]
 	err := s.do(ctx)
@@ -181,7 +181,7 @@ func (e *errands) advance(ctx context.Context) bool {
 	return false
 }
 
-// all does all steps. The server must be up.
+// all takes all steps. The server must be up.
 func (e *errands) all(ctx context.Context) error {
 	for since := time.Now(); len(e.todo) > 0 && e.err == nil; {
 		what := e.todo[0].what
@@ -196,8 +196,7 @@ func (e *errands) all(ctx context.Context) error {
 	return e.err
 }
 
-// leaveOneJob ends the errands that are under way, beginning with the state that was acknowledged last, and leaves one
-// job that has ended.
+// leaveOneJob ends the current errands, beginning with the state that was acknowledged last, and leaves one ended job.
 func (e *errands) leaveOneJob(ctx context.Context) error {
 	if !e.open && e.job.id != "" {
 		e.todo = append([]step{e.readJob()}, e.todo...)
@@ -212,8 +211,8 @@ func (e *errands) leaveOneJob(ctx context.Context) error {
 	return e.all(ctx)
 }
 
-// check compares the job that leaveOneJob has left with what the server shows, and deletes it. With waitIdle, it waits
-// until --queue-idle has deleted its queues.
+// check compares the server's state with the job that leaveOneJob has left, and deletes the job. With waitIdle, it waits
+// until --queue-idle has deleted the user's queues.
 func (e *errands) check(ctx context.Context, waitIdle bool) error {
 	e.todo = append(e.todo, e.readJob(), e.repeatLate(), e.countQueue(1), e.checkSession(), e.readHandler(), e.readBlobs(), e.readFileset(), e.readEndedBatch(), e.deleteBatch(), e.deleteJob(), e.readJob(), e.countQueue(0), e.deleteQueue())
 	for _, queue := range e.deleted {
@@ -235,7 +234,7 @@ func (s *trial) startErrands(c *crowd, n int) {
 	}
 }
 
-// finishErrands lets all errands end with one job that has ended. The crowd must have ended.
+// finishErrands ends all errands, each with one ended job. The crowd must have ended.
 func (s *trial) finishErrands() error {
 	for _, e := range s.errands {
 		if err := e.leaveOneJob(context.Background()); err != nil {
@@ -245,7 +244,7 @@ func (s *trial) finishErrands() error {
 	return nil
 }
 
-// checkErrands compares what the errands have left with what the server shows, and deletes it.
+// checkErrands compares the server's state with the jobs that the errands have left, and deletes them.
 func (s *trial) checkErrands() error {
 	for _, e := range s.errands {
 		if err := e.check(context.Background(), s.waitIdle); err != nil {

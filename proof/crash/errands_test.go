@@ -20,7 +20,7 @@ import (
 	"github.com/daybookq/daybook/ingest"
 )
 
-// falseServer gives some answers that differ from those of the real server.
+// falseServer gives some answers that differ from the real server's.
 type falseServer struct {
 	real http.Handler
 	lie  func(l *falseServer, w http.ResponseWriter, r *http.Request) (answered bool)
@@ -39,7 +39,7 @@ type recorder struct{ *httptest.ResponseRecorder }
 func (recorder) SetReadDeadline(time.Time) error  { return nil }
 func (recorder) SetWriteDeadline(time.Time) error { return nil }
 
-// ask sends a request of its own to the real server.
+// ask sends an additional request to the real server.
 func (l *falseServer) ask(r *http.Request, method, path, body string) *httptest.ResponseRecorder {
 	other := httptest.NewRequestWithContext(r.Context(), method, path, strings.NewReader(body))
 	other.Host = r.Host
@@ -62,7 +62,7 @@ func (l *falseServer) record(r *http.Request) *httptest.ResponseRecorder {
 	return answer
 }
 
-// give sends an answer that was recorded, with another body.
+// give sends a recorded answer with another body.
 func give(w http.ResponseWriter, answer *httptest.ResponseRecorder, body []byte) {
 	for name, values := range answer.Header() {
 		if name != "Content-Length" {
@@ -87,7 +87,7 @@ func withBody(r *http.Request, body []byte) *http.Request {
 	return out
 }
 
-// without carries out a request without a field of its body.
+// without forwards a request after removing a field from its body.
 func (l *falseServer) without(t *testing.T, w http.ResponseWriter, r *http.Request, field string) bool {
 	var doc map[string]any
 	if err := json.Unmarshal(bodyOf(t, r), &doc); err != nil {
@@ -113,7 +113,7 @@ func bodyOf(t *testing.T, r *http.Request) []byte {
 // testHeartbeat is the time between the heartbeats of a runner in TestErrands.
 const testHeartbeat = 20 * time.Millisecond
 
-// TestErrands: errands succeed on a server that keeps its promises, and notice one that does not. Otherwise their
+// TestErrands: errands succeed on a server that keeps its promises, and notice a server that breaks one. Otherwise their
 // success in a lane would prove nothing.
 func TestErrands(t *testing.T) {
 	created := func(r *http.Request) bool { return r.Method == http.MethodPost && r.URL.Path == "/jobs/create" }
@@ -130,7 +130,7 @@ func TestErrands(t *testing.T) {
 	beats := func(r *http.Request) bool {
 		return r.Method == http.MethodPost && strings.HasPrefix(r.URL.Path, "/runners/")
 	}
-	// jobOf returns the job that an outcome is about, or nil.
+	// jobOf returns the job of an outcome, or nil.
 	jobOf := func(l *falseServer, r *http.Request) (doc *struct {
 		ID      string `json:"job_id"`
 		Status  string `json:"status"`
@@ -143,7 +143,7 @@ func TestErrands(t *testing.T) {
 		return doc
 	}
 	heartbeatMs := func(d time.Duration) []byte { return fmt.Appendf(nil, `"heartbeat_ms":%d`, d.Milliseconds()) }
-	// accept carries out a request, and answers a refusal with body, as if it had succeeded.
+	// accept carries out a request. If the server refuses it, accept answers with body, as if the request had succeeded.
 	accept := func(l *falseServer, w http.ResponseWriter, r *http.Request, body string) bool {
 		answer := l.record(r)
 		if answer.Code != http.StatusConflict {
@@ -154,7 +154,7 @@ func TestErrands(t *testing.T) {
 		_, _ = io.WriteString(w, body)
 		return true
 	}
-	// ofBatch reports whether a request is for a batch, or for what is below it.
+	// ofBatch reports whether a request is for a batch, or for a path below it.
 	ofBatch := func(r *http.Request, method, below string) bool {
 		return r.Method == method && strings.HasPrefix(r.URL.Path, "/batches/") && strings.Count(r.URL.Path, "/") == 2+strings.Count(below, "/") && strings.HasSuffix(r.URL.Path, below)
 	}
@@ -220,7 +220,7 @@ func TestErrands(t *testing.T) {
 				return false
 			}
 			body := bodyOf(t, r)
-			other := fmt.Sprintf(`"unique_key":"%08x `, crc32.ChecksumIEEE(body)) // a repeat gets the same
+			other := fmt.Sprintf(`"unique_key":"%08x `, crc32.ChecksumIEEE(body)) // a repeat gets the same key
 			l.real.ServeHTTP(w, withBody(r, bytes.Replace(body, []byte(`"unique_key":"`), []byte(other), 1)))
 			return true
 		}},
@@ -355,7 +355,7 @@ func TestErrands(t *testing.T) {
 			if l.n["read"]++; l.n["read"] < 3 {
 				return false
 			}
-			r.URL.RawQuery += "&version=1" // which has other files
+			r.URL.RawQuery += "&version=1" // this version has other files
 			answer := l.record(r)
 			give(w, answer, answer.Body.Bytes())
 			return true
@@ -430,7 +430,7 @@ func TestErrands(t *testing.T) {
 			if bytes.Contains(body, []byte("-held")) {
 				l.n["held"]++
 			}
-			if l.n["held"] < 3 { // the first such job is completed late, and is claimed once only
+			if l.n["held"] < 3 { // the first of these jobs is completed late, and is claimed only once
 				l.real.ServeHTTP(w, withBody(r, body))
 				return true
 			}
@@ -707,7 +707,7 @@ func TestErrands(t *testing.T) {
 			e := newErrands(newUser(h, there.URL, "nobody", 2), "errand", 7)
 			e.every = 0
 			if tt.lie != nil {
-				e.patience = 5 * time.Second // a job that is still held is noticed
+				e.patience = 5 * time.Second // long enough to notice a job that is still held
 			}
 			for e.err == nil && e.done < 60 {
 				if len(e.todo) == 0 {
@@ -716,7 +716,7 @@ func TestErrands(t *testing.T) {
 				e.advance(ctx)
 			}
 			if e.err == nil && e.leaveOneJob(ctx) == nil {
-				_ = e.check(ctx, false) // the error is in e.err
+				_ = e.check(ctx, false) // e.err has the error
 			}
 			if tt.lie != nil && (e.err == nil || !slices.ContainsFunc(strings.Split(tt.notice, "|"), func(n string) bool { return strings.Contains(e.err.Error(), n) })) {
 				t.Errorf("after %d errands the error is %v, want %q", e.done, e.err, tt.notice)

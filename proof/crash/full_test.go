@@ -35,7 +35,7 @@ func (l *lane) smallDisk(size int64) string {
 	return dir
 }
 
-// filler is a file of somebody else on the same disk.
+// filler is another program's file on the same disk.
 type filler struct{ path string }
 
 // leaveFree makes the file so large that at most free bytes are left.
@@ -70,9 +70,9 @@ func (f filler) leaveFree(free int64) error {
 
 func (f filler) remove() error { return os.Remove(f.path) }
 
-// TestFullDisk fills the server's disk. First it fills it up to the reserve: creates are refused and all else goes on.
-// Then it fills it wholly: nothing can be written. When there is space again, the server goes on by itself. A stop on
-// a full disk ends with 0 or 13.
+// TestFullDisk fills the server's disk. First it fills the disk up to the reserve: the server refuses creates, and all
+// other requests work. Then it fills the disk completely: nothing can be written. When there is space again, the server
+// continues without help. A stop on a full disk ends with 0 or 13.
 func TestFullDisk(t *testing.T) {
 	l := newLane(t, 5)
 	rounds := 1
@@ -90,7 +90,7 @@ func (l *lane) fullDisk(round int) {
 	dir := l.smallDisk(640 << 20) // the reserve is an eighth of this
 	s := l.newTrial("full", filepath.Join(dir, "data"))
 	if round%2 == 1 {
-		l.useSmallFiles(s) // it flushes all the time
+		l.useSmallFiles(s) // so that it flushes all the time
 	}
 	f := filler{filepath.Join(dir, "filler")}
 	l.must(s, s.start())
@@ -121,7 +121,7 @@ func (l *lane) fullDisk(round int) {
 		l.must(s, s.start())
 	}
 
-	// Fill the disk wholly, and also take the space that the server gives up.
+	// Fill the disk completely, including the space that the server gives up.
 	hold := l.between(time.Second, 3*time.Second)
 	if *full {
 		hold = l.between(2*time.Second, 15*time.Second) // longer than the interval of the store's flushes
@@ -129,7 +129,7 @@ func (l *lane) fullDisk(round int) {
 	for until := time.Now().Add(hold); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
 		l.must(s, f.leaveFree(0))
 	}
-	if round%3 == 2 { // a start on a full disk is refused with a reason, or it serves
+	if round%3 == 2 { // a start on a full disk serves, or fails with a reason
 		l.must(s, s.kill())
 		if err := s.start(); err != nil {
 			if !strings.Contains(s.log.String(), "disk") && !strings.Contains(s.log.String(), "space") {
@@ -153,11 +153,11 @@ func (l *lane) fullDisk(round int) {
 	l.finish(s)
 }
 
-// exitFiles is the exit code of the binary if files are the reason.
+// exitFiles is the binary's exit code if files are the reason.
 const exitFiles = 13
 
-// stopOnFullDisk stops the server. If it cannot write what the stop has to write, the code of its end says that files are
-// the reason, and its log says which.
+// stopOnFullDisk stops the server. If the stop cannot write its files, the exit code must say that files are the reason,
+// and the log must say which.
 func (l *lane) stopOnFullDisk(s *trial) error {
 	err := s.stop()
 	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != exitFiles {

@@ -12,7 +12,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// history is what the users of one server know: their requests and the answers. It survives each kill of the server.
+// history is the knowledge of one server's users: their requests and the answers. It survives each kill of the server.
 type history struct {
 	began time.Time
 
@@ -26,27 +26,26 @@ type history struct {
 	// Claims that were answered without jobs.
 	emptyClaims []event
 	wholeQueue  []event // cancels and redrives of all jobs of the queue
-	lives       []life  // the last one has no end while the server runs
+	lives       []life  // the last one is open while the server runs
 	deaths      []int64
 	wrong       []string // problems that no order of the requests explains
 	count       tally
 }
 
-// tally counts what was done. It is one flat list, since each field is a column of the report.
+// tally counts events. It is one flat list, since each field is a column of the report.
 type tally struct {
 	Requests, NoAnswer                    int
 	Frozen                                int // runners with streams that were frozen
 	Jobs, Claimed, Ended, Stale, Returned int // acknowledged jobs; jobs handed out, ended, refused as stale, ungotten
-	// Jobs that were cancelled or redriven alone; sweeps that went on after their command.
+	// Jobs that were cancelled or redriven alone; sweeps that continued after their command.
 	Moved, Sweeps int
 	Deaths        int // of the server, for any reason
-	// Jobs that outcomes created, and jobs that followed others.
+	// Jobs that outcomes created, and follow-on jobs.
 	Chained, Followed int
 	// Jobs whose histories were checked; claims without an answer; checks that took too long.
 	Checked, OpenClaims, Undecided int
 	Operations                     int
-	// Jobs that an errand took through their life; queues of errands that --queue-idle deleted.
-	// Runners of errands that were declared lost.
+	// Finished errands; queues of errands that --queue-idle deleted; runners of errands that were declared lost.
 	Errands, IdleQueues, LostRunners int
 	Lost, Wrong, Violations          int
 }
@@ -102,21 +101,21 @@ func (h *history) serverEnded() {
 	}
 }
 
-// serverFrozen ends that period for a server that will go on. Requests that it has received may still be carried out.
+// serverFrozen ends that period for a server that will continue. It may still carry out requests that it has received.
 func (h *history) serverFrozen() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.lives[len(h.lives)-1].end = h.now()
 }
 
-// life returns the number of the last life of the server, from 1; 0 before the first one.
+// life returns the number of the server's last life, from 1, or 0 before the first.
 func (h *history) life() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.lives)
 }
 
-// mayLapse is that of the model.
+// mayLapse is the model's mayLapse.
 func (h *history) mayLapse(r, lease, now int64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -124,8 +123,8 @@ func (h *history) mayLapse(r, lease, now int64) bool {
 	return m.mayLapse(r, lease, now)
 }
 
-// end returns the latest time at which a request can have been carried out that got no answer at t: the next death of
-// the server.
+// end returns the latest time at which a request that got no answer at t can have been carried out: the next death of the
+// server.
 func (h *history) end(t int64) int64 {
 	for _, death := range h.deaths {
 		if death >= t {
@@ -158,7 +157,7 @@ func (h *history) claim(id job.ID) int32 {
 	return h.claims[id]
 }
 
-// known returns the number of a claim, or 0 if the claim had no answer. Then it is one of openClaims, and nobody knows
+// known returns the number of a claim, or 0 if the claim got no answer. Then it is one of openClaims, and nobody knows
 // which.
 func (h *history) known(id job.ID) int32 {
 	h.mu.Lock()
@@ -166,7 +165,7 @@ func (h *history) known(id job.ID) int32 {
 	return h.claims[id]
 }
 
-// bind records the first job of a post. A post can be stored once only.
+// bind records the first job of a post. A post can be stored only once.
 func (h *history) bind(p *post, first job.ID) {
 	switch {
 	case p.first == first:
@@ -191,7 +190,7 @@ func (h *history) postOf(id job.ID) *post {
 	return nil
 }
 
-// receipt records a create that was answered with the id of its first job, or that got no answer (zero).
+// receipt records the id of the first job in the answer to a create, or zero if the create got no answer.
 func (h *history) receipt(p *post, call, ret int64, first job.ID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -204,7 +203,7 @@ func (h *history) receipt(p *post, call, ret int64, first job.ID) {
 	h.bind(p, first)
 }
 
-// seen finds the post of a job that the server showed, and compares the payload with what was posted.
+// seen finds the post of a job that the server showed, and compares the payload with the posted one.
 func (h *history) seen(id job.ID, payload []byte) *post {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -227,7 +226,7 @@ func (h *history) seen(id job.ID, payload []byte) *post {
 	return p
 }
 
-// add records an event of a job. A job that nobody posted was reported before.
+// add records an event of a job. If nobody posted the job, this was reported before.
 func (h *history) add(id job.ID, e event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -301,8 +300,8 @@ func (h *history) settle(events []event) []event {
 	return out
 }
 
-// check checks the history of every job. No request may be under way. It returns descriptions of the first few that are
-// impossible, and of the first few that take too long to check.
+// check checks the history of every job. No request may be outstanding. It returns descriptions of the first few
+// impossible histories, and of the first few that take too long to check.
 func (h *history) check() (impossible, tooLong []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

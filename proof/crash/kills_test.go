@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// perTrial is how many times a server is killed before everything that it knows is read. The next kills use a new data
-// directory.
+// perTrial is how many times a server is killed before all its data is read. The next kills use a new data directory.
 const perTrial = 25
 
 // TestKills ends the server with SIGKILL at random moments, under load and now and then during a start.
@@ -23,7 +22,7 @@ func TestKills(t *testing.T) {
 			if killed%8 == 1 { // the kill is at about the time at which runners are lost
 				time.Sleep(lossTime + 200*time.Millisecond)
 			}
-			time.Sleep(l.between(20*time.Millisecond, 900*time.Millisecond)) // the load goes on until the kill
+			time.Sleep(l.between(20*time.Millisecond, 900*time.Millisecond)) // the load continues until the kill
 			l.must(s, s.kill())
 			killed++
 			for l.rng.IntN(4) == 0 && killed < *kills {

@@ -79,7 +79,7 @@ func newLane(t *testing.T, number uint64) *lane {
 	return &lane{T: t, rng: rand.New(rand.NewPCG(*seed, number)), began: time.Now()}
 }
 
-// report adds the row of the lane. A lane that failed has none.
+// report adds the row of the lane, unless the lane failed.
 func (l *lane) report(what string) {
 	l.Helper()
 	c := l.tally
@@ -133,7 +133,7 @@ func (l *lane) useSmallFiles(s *trial) {
 	s.server.Binary = self
 }
 
-// wait waits until so returns true, which happens sooner or later.
+// wait waits until so returns true.
 func (l *lane) wait(s *trial, what string, so func() bool) {
 	l.Helper()
 	for deadline := time.Now().Add(maxWait); !so(); {
@@ -144,8 +144,8 @@ func (l *lane) wait(s *trial, what string, so func() bool) {
 	}
 }
 
-// awaitLoad waits until so many more creates are acknowledged, by a server that must not end meanwhile. Without load
-// there would be nothing to lose.
+// awaitLoad waits until this many more creates are acknowledged; the server must not end before. Without load the server
+// could lose nothing.
 func (l *lane) awaitLoad(s *trial, c *crowd, creates int64) {
 	l.Helper()
 	acked := c.acked.Load()
@@ -203,8 +203,8 @@ func (l *lane) finish(s *trial) {
 	l.tally.add(s.h.count)
 }
 
-// powerFS mounts a file system whose power can be cut. If there is none, a full run fails, and a short run skips the
-// test.
+// powerFS mounts a file system whose power can be cut. If the system cannot mount it, a full run fails, and a short run
+// skips the test.
 func (l *lane) powerFS() (*powerfs.FS, string) {
 	l.Helper()
 	dir := filepath.Join(l.TempDir(), "disk")

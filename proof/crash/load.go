@@ -227,7 +227,7 @@ func (c *crowd) run(i int, drain bool) {
 		switch {
 		case err != nil || r.open() || r.status >= 400:
 			pause(c.ctx, retryPause)
-			if err == nil && r.open() && w.ends != nil { // whether the jobs were ended is unknown
+			if err == nil && r.open() && w.ends != nil { // it is unknown whether the jobs were ended
 				c.retry(rng, func() (*reply, error) { return c.u.endAll(c.ctx, w.ends, w.with) })
 			}
 			if err == nil {
@@ -248,7 +248,7 @@ func (c *crowd) run(i int, drain bool) {
 	}
 }
 
-// retry repeats a request until it is answered. With rng, it sometimes makes one attempt only.
+// retry repeats a request until it is answered. With rng, it sometimes makes only one attempt.
 func (c *crowd) retry(rng *rand.Rand, ask func() (*reply, error)) {
 	for c.ctx.Err() == nil {
 		r, err := ask()
@@ -282,7 +282,7 @@ func (c *crowd) runInStream(i int) {
 			if g.empty() {
 				continue
 			}
-			if rng.IntN(20) == 0 { // the connection breaks, and the runner continues with another one
+			if rng.IntN(20) == 0 { // the connection breaks, and the runner continues with another connection
 				u.stream.close(u)
 			}
 			if chained := c.work(u, rng, g); chained != nil {
@@ -292,7 +292,7 @@ func (c *crowd) runInStream(i int) {
 	}
 }
 
-// work does something with the jobs of a grant. It returns the grant if the next claim must end it.
+// work handles the jobs of a grant. It returns the grant if the next claim must end it.
 func (c *crowd) work(u *user, rng *rand.Rand, g *grant) (chained *grant) {
 	ctx := c.ctx
 	if rng.IntN(6) == 0 {

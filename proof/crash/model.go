@@ -10,7 +10,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// kind is what a request did, or tried to do, to one job.
+// kind is the effect that a request had, or was to have, on one job.
 type kind uint8
 
 const (
@@ -22,7 +22,7 @@ const (
 	returned             // an unget
 	observed             // a GET showed it
 
-	chained // at the end, which jobs it has created
+	chained // at the end: the jobs that it has created
 
 	// Requests of operators (operator.go), for the job alone or for its whole batch:
 	cancelledOne
@@ -38,18 +38,18 @@ type answer uint8
 
 const (
 	done answer = iota // 2xx
-	lost               // no answer, or one that says "unknown": the request was carried out or not
+	lost               // no answer, or an answer of "unknown": the request was carried out or not
 	// 409 claim_lost or cancelled, or 400 job_not_active: the claim does not hold the job. For operators: 409 job_ended
 	// or job_not_ended.
 	stale
 	differs  // 409 outcome_differs: the claim ended the job in another way
 	absent   // 404
-	sweeping // no answer to a request that may go on as a sweep after the server has died
+	sweeping // no answer to a request that may continue as a sweep after the server has died
 )
 
 var answerNames = [...]string{"done", "no answer", "refused", "outcome differs", "not found", "no answer, perhaps a sweep"}
 
-// outcome is what a runner reports, as far as the model needs it.
+// outcome is the part of a runner's report that the model needs.
 type outcome struct {
 	code    string // ok, failed, retry, error; "" for none
 	delayMs int64
@@ -81,7 +81,7 @@ func parseStatus(s string) (status, error) {
 	return 0, fmt.Errorf("unknown status %q", s)
 }
 
-// event is one request as far as it concerns one job. Times are ns since the history began.
+// event is the effect of one request on one job. Times are ns since the history began.
 type event struct {
 	call, ret int64 // ret is infinite if there was no answer
 	lease     int64 // of handed, ns
@@ -93,7 +93,8 @@ type event struct {
 	answer    answer
 	then      int8 // of ended: the number of the chain that the outcome has, from 1; 0: none
 	unsure    bool // of cancelledAll: the job may not have existed when it was requested
-	// Of observed: as read. Of ended: decided with the outcome. Of redrivenAll: what is redriven. nowhere: unknown.
+	// Of observed: as read. Of ended: decided with the outcome. Of redrivenAll: the status that is redriven. nowhere:
+	// unknown.
 	status    status
 	offspring // of chained
 }
@@ -130,7 +131,7 @@ func (e *event) String() string {
 	return s
 }
 
-// state is everything that the model knows of a job.
+// state is the model's complete knowledge of a job.
 type state struct {
 	status     status
 	unanswered bool  // the claim that holds it had no answer
@@ -142,7 +143,7 @@ type state struct {
 	lease      int64
 	until      int64  // of deferred: the earliest time at which it can be pending; of a job that a claim without jobs has: the latest time
 	opened     int    // how often claims without an answer took it
-	since      int64  // the latest time at which an answered request so far was sent; kept only beside requests without an answer
+	since      int64  // when the latest answered request so far was sent; kept only beside requests without an answer
 	used       uint64 // a bit for each claim and redrive of jobModel.open that was carried out
 	offspring
 }
@@ -154,29 +155,30 @@ func (s state) String() string {
 // life is a period in which a server ran without a break. All leases begin again at its start.
 type life struct{ start, end int64 }
 
-// jobModel is what the model knows of a job before its first event.
+// jobModel is the model's knowledge of a job before its first event.
 type jobModel struct {
 	max     int32 // max_attempts
 	lives   []life
 	follows bool // it has an on_complete
-	// open are the requests about the job that have no answer. The server has carried each of them out at some time, or never.
+	// open are the requests about the job that got no answer. The server has carried out each of them at some time, or
+	// never.
 	//
-	// They are sorted by call. Porcupine would try a dozen such operations in each order, for minutes. So they are changes of
-	// the state, which may happen while the request can have been under way. The model uses a claim or a redrive once (of the
-	// first 64). It does not count other requests: a second time, such a request changes nothing, unless a claim or redrive
-	// took place in between.
+	// They are sorted by call. Porcupine would try a dozen such operations in each order, for minutes. So the model
+	// treats them as changes of the state, which may happen while the request can have been outstanding. It uses each
+	// claim and each redrive once (of the first 64). It does not count other requests: a second time, they change
+	// nothing, unless a claim or redrive took place in between.
 	open []event
 	// openClaims are claims without an answer that may have taken the job. Nobody knows their ids, so no event names them.
 	openClaims []event
-	// emptyClaims are claims that were answered without jobs. If their runner proved silent meanwhile, they took jobs and gave them
-	// back before the answer, which costs no attempt.
+	// emptyClaims are claims that were answered without jobs. If their runner proved silent, they may have taken jobs and
+	// returned them before the answer, which costs no attempt.
 	emptyClaims []event
 }
 
-// slack is how much earlier than a lease or a delay says the server may act, since its times are whole milliseconds.
+// slack is how much earlier than a lease or delay ends the server may act, since its times are whole milliseconds.
 const slack = int64(10 * time.Millisecond)
 
-// mayLapse reports whether a lease may have run out by now that was renewed at r at the earliest. That is possible only
+// mayLapse reports whether a lease that was renewed at r, at the earliest, may have run out by now. This is possible only
 // if the server ran for the whole lease in one life.
 func (m *jobModel) mayLapse(r, lease, now int64) bool {
 	i, _ := slices.BinarySearchFunc(m.lives, r, func(l life, r int64) int {
@@ -193,7 +195,7 @@ func (m *jobModel) mayLapse(r, lease, now int64) bool {
 	return false
 }
 
-// unprompted returns the states that s may have become by now without an answered request: s itself, too.
+// unprompted returns the states that s may have become by now without an answered request, including s.
 func (m *jobModel) unprompted(s state, now int64) []state {
 	var reached states
 	reached.add(s)
@@ -205,8 +207,8 @@ func (m *jobModel) unprompted(s state, now int64) []state {
 	return reached.best()
 }
 
-// states is a set of states. If two differ only in how many claims without an answer they needed, it keeps the one that needed
-// fewer, which allows all that the other allows.
+// states is a set of states. If two of them differ only in how many claims without an answer they needed, it keeps the
+// one that needed fewer, since it allows everything that the other state allows.
 type states struct {
 	list  []state
 	least map[state]int // the fewest claims, by the state without their number
@@ -226,7 +228,7 @@ func (l *states) add(s state) {
 	l.list = append(l.list, s)
 }
 
-// plain returns the state without what no longer matters, so that equal states are the same.
+// plain returns the state without the parts that no longer matter, so that equivalent states are equal.
 func (s state) plain() state {
 	if s.status != active {
 		s.renewed, s.lease = 0, 0
@@ -237,7 +239,7 @@ func (s state) plain() state {
 	return s
 }
 
-// best returns the states whose place no other one has taken.
+// best returns the states that no better state has replaced.
 func (l *states) best() []state {
 	return slices.DeleteFunc(l.list, func(s state) bool {
 		key := s
@@ -258,7 +260,7 @@ func (m *jobModel) changes(s state, now int64) []state {
 	case s.status != active:
 		return out
 	}
-	if s.unanswered { // the server ungets the job if the connection of the claim is gone
+	if s.unanswered { // the server ungets the job if the claim's connection is gone
 		back := s
 		back.status, back.unanswered, back.claim, back.attempts = pending, false, 0, s.attempts-1
 		out = append(out, back)
@@ -297,8 +299,8 @@ func (m *jobModel) carriedOut(s state, now int64) (out []state) {
 	return out
 }
 
-// mayWait reports whether a request before that of the given number does the same, at any time from now on, and is not used
-// yet. Then the model uses that one, and knows fewer states.
+// mayWait reports whether a request before the one with the given number has the same effect at any time from now on, and
+// is not used yet. Then the model uses that one, and so has fewer states.
 func (m *jobModel) mayWait(number int, used uint64, now int64) bool {
 	e := &m.open[number]
 	for i := range m.open[:number] {
@@ -310,7 +312,8 @@ func (m *jobModel) mayWait(number int, used uint64, now int64) bool {
 	return false
 }
 
-// usable returns the bits of the requests that can still have been under way after the given time. The others are of no use.
+// usable returns the bits of the requests that may have been outstanding after the given time. The model can ignore the
+// rest.
 func (m *jobModel) usable(since int64) (bits uint64) {
 	for i := range min(len(m.open), 64) {
 		if m.open[i].ret >= since {
@@ -320,15 +323,14 @@ func (m *jobModel) usable(since int64) (bits uint64) {
 	return bits
 }
 
-// taken returns the states in which a claim without an answer has taken a pending job by now. The model only counts how many
-// of these claims did, so one of them may stand for another: for each length of a lease the first one, whose lease may end
-// first.
+// taken returns the states in which a claim without an answer has taken a pending job by now. The model only counts these
+// claims, so it can try one of them for all: for each length of a lease, the first claim, whose lease may end first.
 func (m *jobModel) taken(s state, now int64) (out []state) {
 	if s.attempts >= m.max {
 		return nil
 	}
 	by := state{status: active, unanswered: true, claim: unknownClaim, attempts: s.attempts + 1, opened: s.opened, since: s.since, used: s.used, offspring: s.offspring}
-	for i := range m.emptyClaims { // of these the one that may have had it longest
+	for i := range m.emptyClaims { // of these, the one that may have had it longest
 		if c := &m.emptyClaims[i]; c.call <= now && c.ret >= s.since {
 			by.until = max(by.until, c.ret)
 		}
@@ -360,7 +362,7 @@ func (m *jobModel) taken(s state, now int64) (out []state) {
 // unknownClaim is the number of each claim without an answer.
 const unknownClaim = -1
 
-// afterOutcome returns the state after a run of s had outcome o.
+// afterOutcome returns the state after a run of s ended with outcome o.
 func (m *jobModel) afterOutcome(s state, o outcome, call int64) state {
 	s.ended, s.unanswered, s.late = o, false, false
 	switch {
@@ -378,8 +380,8 @@ func (m *jobModel) afterOutcome(s state, o outcome, call int64) state {
 	return s
 }
 
-// step returns the states that a job in state s may be in after e. It returns none if e cannot have been answered like
-// that.
+// step returns the states that a job in state s may be in after e. It returns none if the server cannot have given e's
+// answer.
 func (m *jobModel) step(s state, e *event) []state {
 	var out states
 	for _, s := range m.unprompted(s, e.ret) {
@@ -397,7 +399,7 @@ func (m *jobModel) step(s state, e *event) []state {
 
 func (m *jobModel) effect(s state, e *event) []state {
 	holds := s.status == active && s.claim == e.claim && e.claim != 0
-	late := s.late && s.claim == e.claim // then a refusal is possible, too: a cancel of everything may be under way
+	late := s.late && s.claim == e.claim // then a refusal is possible, too: a cancel of everything may be in progress
 	known := e.answer == done            // otherwise the answer is unknown
 	switch e.kind {
 	case created:
@@ -441,7 +443,7 @@ func (m *jobModel) effect(s state, e *event) []state {
 			return nil
 		}
 		if known && (holds || late) && e.status == cancelled && (s.status == pending || s.status == deferred) {
-			// A cancel of everything was under way. history.check looks for it.
+			// A cancel of everything was in progress. history.check looks for it.
 			return []state{{status: cancelled, attempts: s.attempts, offspring: s.offspring}}
 		}
 		if known && e.status != nowhere && !slices.ContainsFunc(m.unprompted(s, e.ret), func(s state) bool { return s.status == e.status }) {
@@ -510,9 +512,9 @@ func (m *jobModel) model() porcupine.Model {
 // checkTime bounds the check of one job, which takes exponential time in the worst case.
 const checkTime = time.Minute
 
-// check reports whether the events of one job may have happened in an order that agrees with their times. openClaims
-// are claims without an answer that may have taken the job, and emptyClaims claims that were answered without jobs. They
-// are used only if the events are impossible without them.
+// check reports whether the events of one job may have happened in an order that agrees with their times. openClaims are
+// claims without an answer that may have taken the job, and emptyClaims claims that were answered without jobs. check
+// uses them only if the events are impossible without them.
 func (m *jobModel) check(events, openClaims, emptyClaims []event) porcupine.CheckResult {
 	of := *m
 	var operations []porcupine.Operation

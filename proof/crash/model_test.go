@@ -10,7 +10,7 @@ import (
 
 const second = 1000 * ms
 
-// at returns an event that was sent at the given millisecond and answered one later.
+// at returns an event that was sent at the given millisecond and answered one millisecond later.
 func at(when int64, k kind, a answer, more ...func(*event)) event {
 	e := event{call: when * ms, ret: (when + 1) * ms, kind: k, answer: a, attempts: -1}
 	if a == lost {
@@ -37,7 +37,7 @@ func with(code string) func(*event) {
 // chainedBy gives an outcome the first chain of the job.
 func chainedBy(e *event) { e.then = 1 }
 
-// madeAt shows which jobs the job has created.
+// madeAt returns an event that shows which jobs the job has created.
 func madeAt(when int64, chains uint64, followed int32) event {
 	return at(when, chained, done, func(e *event) { e.offspring = offspring{chains, followed} })
 }
@@ -65,7 +65,7 @@ func openRequests(n int) (list []event) {
 	return list
 }
 
-// openRedrives returns n redrives of the batch without an answer, one every 100 ms, which may go on for ever.
+// openRedrives returns n redrives of the batch without an answer, one every 100 ms, which may continue for ever.
 func openRedrives(n int) (list []event) {
 	for i := range n {
 		list = append(list, at(int64(100+100*i), redrivenAll, sweeping, is(failed), func(e *event) { e.ret = never }))
@@ -73,8 +73,8 @@ func openRedrives(n int) (list []event) {
 	return list
 }
 
-// TestHistories: the checker accepts possible histories and refuses impossible ones. Otherwise its result for a run
-// would be worth nothing. Leases are a second.
+// TestHistories: the checker accepts possible histories and refuses impossible ones. Otherwise its result for a run would
+// be worthless. Leases last a second.
 func TestHistories(t *testing.T) {
 	forever := []life{{0, never}}
 	create := at(0, created, done)

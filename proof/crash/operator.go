@@ -37,8 +37,8 @@ func (u *user) move(ctx context.Context, k kind, id job.ID) (*reply, error) {
 	return r, nil
 }
 
-// moveAll sends the cancel or redrive of the jobs of a batch or, without one, of the queue. If it goes on as a sweep,
-// moveAll waits until the sweep is finished: each job is moved at some time until then.
+// moveAll sends the cancel or redrive of the jobs of a batch or, without a batch, of the queue. If this continues as a
+// sweep, moveAll waits until the sweep is finished: each job is moved at some time until then.
 func (u *user) moveAll(ctx context.Context, k kind, p *post, from status) (*reply, error) {
 	path := "/queues/default/" + u.queue
 	if p != nil {
@@ -87,7 +87,7 @@ func (u *user) moveAll(ctx context.Context, k kind, p *post, from status) (*repl
 	return r, nil
 }
 
-// finished waits until a sweep is finished, and returns the time at which this was known, or never if it was not.
+// finished waits until a sweep is finished, and returns the time at which this was known, or never if it did not finish.
 func (u *user) finished(ctx context.Context, id job.ID) int64 {
 	for ctx.Err() == nil {
 		r, err := u.send(ctx, http.MethodGet, "/sweeps/"+id.String(), "", nil)

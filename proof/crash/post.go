@@ -25,7 +25,7 @@ const (
 	forms
 )
 
-// post is one create. Its payloads are functions of its tag, so they need not be kept.
+// post is one create. Its payloads are functions of its tag, so it need not keep them.
 type post struct {
 	tag         string
 	form        form
@@ -37,22 +37,22 @@ type post struct {
 	keyed       bool // has an idempotency key, and is repeated until it is answered
 	follows     bool // its jobs have an on_complete
 
-	// Of a chained job (chains.go):
+	// Fields of a chained job (chains.go):
 	chained bool
 	text    []byte // the payload of a job that follows another one
 
-	// The lock of the history guards these.
+	// The lock of the history guards these:
 	call, ret    int64
 	acknowledged bool
-	first        job.ID // of its jobs; zero: it is not known to be stored
+	first        job.ID // id of its first job; zero: it is not known to be stored
 	events       [][]event
 }
 
-// alone reports whether its job belongs to no batch, because it is chained, or was created alone and without a key. Its id may have any
-// line, since the server writes such jobs of several requests together.
+// alone reports whether its job belongs to no batch, because it is chained, or was created alone and without a key. Its
+// id may have any line, since the server writes such jobs of several requests together.
 func (p *post) alone() bool { return p.chained || !p.keyed && p.form != asLines && p.form != asArray }
 
-// id returns the id of the job of a line of the post.
+// id returns the id of the job in a line of the post.
 func (p *post) id(line int) job.ID { return p.first.WithLine(p.first.Line() + line) }
 
 // batch returns the batch_id that documents of its jobs must show, zero for null.
@@ -63,7 +63,7 @@ func (p *post) batch() job.ID {
 	return p.first
 }
 
-// payload returns the payload of a line as the server stores it: text as its bytes, a JSON value as it was sent.
+// payload returns the payload of a line as the server stores it: a text as its bytes, a JSON value as it was sent.
 func (p *post) payload(line int) []byte {
 	if p.chained && !strings.HasPrefix(p.tag, "then-") {
 		return p.text

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestReadOnly makes the server's disk read-only under load, as a kernel does after an error, and writable again. A
-// real remount is refused while files are open for writing. So proof/powerfs answers as a read-only file system does.
+// TestReadOnly makes the server's disk read-only under load, as a kernel does after an error, and writable again. A real
+// remount is refused while files are open for writing. So proof/powerfs answers as a read-only file system would.
 func TestReadOnly(t *testing.T) {
 	l := newLane(t, 6)
 	rounds := 1
@@ -36,7 +36,7 @@ func (l *lane) readOnly(rounds int, prepare func(*trial)) {
 	ended, reads, served := 0, 0, 0
 	for round := range rounds {
 		l.awaitLoad(s, c, 20)
-		if round%4 == 2 { // during a flush of the store, when Pebble can neither go on nor go back
+		if round%4 == 2 { // during a flush of the store, when Pebble can neither continue nor undo it
 			f.ReadOnlyAt("MANIFEST")
 			select {
 			case <-s.server.Done():

@@ -11,13 +11,13 @@ import (
 	"github.com/daybookq/daybook/job/runs"
 )
 
-// grant is what a claim handed out.
+// grant has the jobs that a claim handed out.
 type grant struct {
 	id   job.ID
 	call int64 // when the claim was sent
 	n    int32 // its number in the history
 	jobs []job.ID
-	runs bool // it was claimed in runs, and is reported in runs
+	runs bool // it was claimed in runs, and its outcomes are reported in runs
 }
 
 func (g *grant) empty() bool { return g == nil || len(g.jobs) == 0 }
@@ -35,7 +35,7 @@ type claimRequest struct {
 	with     outcome
 }
 
-// anyStrategy returns one of the strategies of claims. The jobs of the load have of in their meta.
+// anyStrategy returns one of the strategies for claims. The jobs of the load have of in their meta.
 func anyStrategy(rng *rand.Rand) client.Strategy {
 	all := []client.Strategy{"", "", client.Newest, client.Random, client.Fair}
 	s := all[rng.IntN(len(all))]
@@ -47,8 +47,8 @@ func anyStrategy(rng *rand.Rand) client.Strategy {
 
 const minLeaseMs = 1000
 
-// claim sends a claim, and records what it got. An error means that it was not sent. A nil grant means that there was
-// no answer, or no job.
+// claim sends a claim, and records the jobs that it got. An error means that the claim was not sent. A nil grant means
+// that it got no answer, or no job.
 func (u *user) claim(ctx context.Context, w claimRequest) (*grant, *reply, error) {
 	fields := map[string]any{"runner_id": w.runner, "types": []string{u.queue, u.nextQueue()}, "wait_ms": w.waitMs}
 	if w.max > 0 {
@@ -152,7 +152,7 @@ func (u *user) addAll(g *grant, e event) {
 	}
 }
 
-// answerOf returns what a reply means for one job, or for one claim. ok is false if nothing was done.
+// answerOf returns the meaning of a reply for one job, or for one claim. ok is false if the server did nothing.
 func answerOf(r *reply) (a answer, ok bool) {
 	switch {
 	case r.open():
@@ -194,8 +194,8 @@ func (u *user) end(ctx context.Context, g *grant, id job.ID, o outcome, ch *chai
 	return r, nil
 }
 
-// readAfter records the document in the answer to a change of one job. The server reads the document after it has
-// applied the change, and others may change the job in between. So the document is an observation of its own, at some
+// readAfter records the document in the answer to a change of one job. The server reads the document after it has applied
+// the change, and other users may change the job in between. So the document counts as a separate observation, at some
 // moment of the request, and says nothing about the change.
 func (u *user) readAfter(id job.ID, r *reply) {
 	var d document
@@ -327,7 +327,7 @@ func (u *user) tickle(ctx context.Context, g *grant) (*reply, error) {
 			u.h.problem("tickle %d jobs of claim %s: %.200q: %v", len(g.jobs), g.id, r.body, err)
 		}
 		if result.Held < len(g.jobs) {
-			a = lost // of some jobs, and the answer does not say which
+			a = lost // the server renewed some jobs, and the answer does not say which
 		}
 	}
 	u.addAll(g, event{call: r.call, ret: r.ret, kind: tickled, answer: a, attempts: -1})

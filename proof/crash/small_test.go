@@ -19,9 +19,9 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// serveSmall is a server with small files: segments, volumes and memtables that the binary fills in an hour are full
-// within a second. The binary has no flags for these sizes. So this test's own program serves, called as `serve
-// --listen ADDRESS --data DIR …`. The real binary checks the data, and can serve it too.
+// serveSmall is a server with small files: it fills segments, volumes and memtables within a second, where the binary
+// needs an hour. The binary has no flags for these sizes, so this test's own program serves, called as `serve --listen
+// ADDRESS --data DIR …`. The real binary checks the data, and can serve it, too.
 func serveSmall(args []string) int {
 	var address, data string
 	for i := 0; i+1 < len(args); i++ {
@@ -34,7 +34,7 @@ func serveSmall(args []string) int {
 	}
 	failed := func(err error) int {
 		fmt.Fprintln(os.Stderr, "small server:", err)
-		if strings.Contains(err.Error(), syscall.ENOSPC.Error()) { // Pebble's reasons are texts
+		if strings.Contains(err.Error(), syscall.ENOSPC.Error()) { // Pebble gives its reasons as texts
 			return exitFiles
 		}
 		return 1

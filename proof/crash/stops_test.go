@@ -8,8 +8,8 @@ import (
 	"github.com/daybookq/daybook/bench/rig"
 )
 
-// TestStops freezes the server for longer than its leases, as SIGSTOP, a closed laptop or a hypervisor does. Runners
-// that held jobs must still hold them, since nobody could tickle.
+// TestStops freezes the server for longer than its leases, as SIGSTOP, a closed laptop or a hypervisor does. Runners that
+// held jobs must still hold them, since they could not tickle.
 func TestStops(t *testing.T) {
 	l := newLane(t, 4)
 	stops := 1
@@ -24,7 +24,7 @@ func (l *lane) stops(stops int) {
 	s := l.newTrial("stops", l.TempDir())
 	l.must(s, s.start())
 	load := standardLoad
-	load.longLeases, load.operators = true, 0 // so that nobody cancels a job that is held
+	load.longLeases, load.operators = true, 0 // so that nobody cancels a held job
 	c := newCrowd(s.u, load, "s", l.rng.Uint64())
 	s.startErrands(c, 2)
 	s.waitIdle = *full
@@ -34,7 +34,7 @@ func (l *lane) stops(stops int) {
 		if tried > 3*stops+5 {
 			l.must(s, undecided("of %d stops %d said something: leases run out between the steps of this test", tried, n))
 		}
-		time.Sleep(l.between(0, time.Second)) // with load
+		time.Sleep(l.between(0, time.Second)) // under load
 		held := l.claimSome(s, c)
 		if l.rng.IntN(2) == 0 { // close to the end of the leases
 			time.Sleep(time.Duration(held[0].call) + l.between(1500*time.Millisecond, 2300*time.Millisecond) - time.Duration(s.h.now()))
@@ -50,7 +50,7 @@ func (l *lane) stops(stops int) {
 		l.must(s, rig.Thaw(s.server))
 		decided := 0
 		for i, g := range held {
-			if i == 0 { // at once; the others when the server has noticed the stop
+			if i == 0 { // immediately; the later ones when the server has noticed the stop
 				c.retry(nil, func() (*reply, error) { return s.u.tickle(c.ctx, g) })
 			}
 			if i > 1 {
@@ -68,7 +68,7 @@ func (l *lane) stops(stops int) {
 		if decided > 0 {
 			n++
 		}
-		// The server need not renew leases after a short stop. It must do no harm.
+		// After a short stop, the server need not renew leases. The stop must do no harm.
 		l.must(s, rig.Freeze(s.server))
 		time.Sleep(l.between(0, 1500*time.Millisecond))
 		l.must(s, rig.Thaw(s.server))
@@ -86,7 +86,7 @@ func (l *lane) stops(stops int) {
 	l.finish(s)
 }
 
-// claimSome claims up to four times within a second, or as often as the machine manages to.
+// claimSome claims up to four times within a second, or less often on a slow machine.
 func (l *lane) claimSome(s *trial, c *crowd) (held []*grant) {
 	for began := time.Now(); len(held) < 4; {
 		if len(held) > 0 && s.h.now()-held[0].call > int64(time.Second) {
@@ -106,8 +106,7 @@ func (l *lane) claimSome(s *trial, c *crowd) (held []*grant) {
 	return held
 }
 
-// mayHaveLapsed reports whether the leases of a grant of this lane can have run out by now, by the clock of the
-// history.
+// mayHaveLapsed reports whether the leases of a grant of this lane may have run out by now, by the clock of the history.
 func (s *trial) mayHaveLapsed(g *grant, now int64) bool {
 	return s.h.mayLapse(g.call, longLease*ms, now)
 }

@@ -21,29 +21,29 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// streamed sends the requests of one user in a stream. When the stream has ended, it opens another one. A user has one
-// request at a time.
+// streamed sends the requests of one user through a stream. When the stream has ended, it opens a new one. A user makes
+// one request at a time.
 type streamed struct {
 	runner string
 	rng    *rand.Rand
 	http   *http.Client // the user's, over wires that freeze
 	wire   *wire        // of conn
 
-	mu     sync.Mutex // guards the fields below, which the goroutine that reads uses too
+	mu     sync.Mutex // guards the fields below, which the reading goroutine also uses
 	conn   *websocket.Conn
 	id     string // of the stream
 	last   uint64 // number of a request
 	alive  int64  // when the last request was sent that the server has answered
 	answer chan streamLine
 	pushes []push
-	held   map[job.ID]*grant // what goes back to the queues when the stream ends, also if the runner has forgotten it
+	held   map[job.ID]*grant // jobs that return to the queues when the stream ends, also if the runner has forgotten them
 	ended  chan struct{}
 }
 
 const (
-	// streamHeartbeat is short, so that the server looks for leases that have ended before it gives a frozen runner up.
+	// streamHeartbeat is so short that the server looks for ended leases before it gives a frozen runner up.
 	streamHeartbeat = 800 * time.Millisecond
-	// freezeOneIn is how often a runner with a stream freezes: once in so many subscriptions for one job.
+	// freezeOneIn: a runner with a stream freezes at one in this many subscriptions for one job.
 	freezeOneIn = 3
 )
 
@@ -64,10 +64,10 @@ type push struct {
 	subscription uint64
 	claim        job.ID
 	jobs         []document
-	at           int64 // when they had arrived
+	at           int64 // the time by which they had arrived
 }
 
-// overStreams returns a user that sends what streams carry in a stream of its own.
+// overStreams returns a user that sends requests through its own stream, as far as streams carry them.
 func (u *user) overStreams(runner string, rng *rand.Rand) *user {
 	own := *u
 	s := &streamed{runner: runner, rng: rng, held: map[job.ID]*grant{}}
@@ -83,8 +83,8 @@ func (u *user) overStreams(runner string, rng *rand.Rand) *user {
 	return &own
 }
 
-// wire is a connection of a process that can be frozen. What it writes then, such as the answer to a ping, is sent when it
-// goes on. It reads all the time, so that it is known what arrived before.
+// wire is the connection of a process that can be frozen. Data that it writes while it is frozen, such as the answer to a
+// ping, is sent when it continues. It reads all the time, so that the test knows which data had arrived.
 type wire struct {
 	net.Conn
 	mu     sync.Mutex
@@ -112,11 +112,11 @@ func (w *wire) thaw() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.frozen = false
-	_, _ = w.Conn.Write(w.unsent) // or it has ended, and the reader sees it
+	_, _ = w.Conn.Write(w.unsent) // if the connection has ended, the reader sees it
 	w.unsent = nil
 }
 
-// verbOf returns the request of a stream that does the same as an HTTP request; "" if there is none.
+// verbOf returns the stream's verb for an HTTP request, or "" if streams have none.
 func verbOf(method, path, contentType string, body []byte) (verb string, text []byte) {
 	if method != http.MethodPost || contentType != "application/json" {
 		return "", nil
@@ -141,7 +141,7 @@ func (s *streamed) send(ctx context.Context, u *user, verb string, body []byte, 
 	return s.sendOn(ctx, u, verb, body, key), nil
 }
 
-// sendOn sends a request in the stream that is open, or has ended.
+// sendOn sends a request in the open stream, which may have ended.
 func (s *streamed) sendOn(ctx context.Context, u *user, verb string, body []byte, key string) *reply {
 	r := &reply{call: u.h.now(), streamed: true}
 	if key != "" {
@@ -170,7 +170,7 @@ func (s *streamed) sendOn(ctx context.Context, u *user, verb string, body []byte
 	return r
 }
 
-// ask writes a request and returns the line with its answer. It reports false if there is none.
+// ask writes a request and returns the line with its answer, or false if it gets none.
 func (s *streamed) ask(ctx context.Context, verb string, body []byte, more string) (streamLine, bool) {
 	s.mu.Lock()
 	s.last++
@@ -203,8 +203,8 @@ func (s *streamed) ask(ctx context.Context, verb string, body []byte, more strin
 	}
 }
 
-// open opens a stream, unless there is one. The new stream resumes the last one, and names the claims that the runner
-// has from it. Now and then it names none, as a runner does that has forgotten them.
+// open opens a stream, unless one is open. The new stream resumes the last one, and names the claims that the runner has
+// from it. Now and then it names none, like a runner that has forgotten them.
 func (s *streamed) open(ctx context.Context, u *user) error {
 	if s.conn != nil {
 		select {
@@ -279,7 +279,7 @@ func (s *streamed) read(u *user, conn *websocket.Conn, answers chan<- streamLine
 			var l streamLine
 			if err := json.Unmarshal(line, &l); err != nil {
 				if _, _, ended := conn.Read(context.Background()); ended != nil && !bytes.HasSuffix(line, []byte("\n")) {
-					return // the library takes a message whose connection ends between two of its frames for complete
+					return // if the connection ends between two frames of a message, the library takes the message for complete
 				}
 				u.h.problem("a stream has the line %.200q: %v", line, err)
 				return
@@ -297,12 +297,12 @@ func (s *streamed) read(u *user, conn *websocket.Conn, answers chan<- streamLine
 }
 
 // close ends the stream. The jobs of its claims may return to their queues at any time after the last request that the
-// server has answered in it.
+// server answered in it.
 func (s *streamed) close(u *user) {
 	if s.conn == nil {
 		return
 	}
-	_ = s.conn.CloseNow() // in most cases it has ended
+	_ = s.conn.CloseNow() // it has usually ended already
 	<-s.ended
 	now := u.h.now()
 	for _, g := range s.held {
@@ -311,8 +311,8 @@ func (s *streamed) close(u *user) {
 	s.conn = nil
 }
 
-// freeze does what SIGSTOP does to a runner, for longer than a short lease: nobody tickles, and nobody answers pings. When the
-// lease has ended, the server sends nothing more. So a subscription must not be sent more jobs than its credit.
+// freeze acts on a runner like SIGSTOP, for longer than a short lease: the runner neither tickles nor answers pings. When
+// the lease has ended, the server sends no more. So it must not send a subscription more jobs than its credit.
 func (s *streamed) freeze(ctx context.Context, u *user, subscription uint64, credit int) {
 	s.wire.freeze()
 	select {
@@ -328,7 +328,7 @@ func (s *streamed) freeze(ctx context.Context, u *user, subscription uint64, cre
 	}
 }
 
-// sent returns the jobs of a subscription that have arrived and that claimInStream has not recorded yet.
+// sent returns the jobs of a subscription that have arrived but that claimInStream has not recorded yet.
 func (s *streamed) sent(subscription uint64) (jobs []job.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -342,11 +342,11 @@ func (s *streamed) sent(subscription uint64) (jobs []job.ID) {
 	return jobs
 }
 
-// period is a time of the history.
+// period is a period of the history.
 type period struct{ begin, end int64 }
 
-// abandoned reports whether a run of a job has ended because its lease in this runner ended. A job that was cancelled also makes
-// room for another, which the runner may get.
+// abandoned reports whether a run of a job has ended because its lease in this runner ended. A cancelled job also makes
+// room for another job, which the runner may get.
 func (s *streamed) abandoned(ctx context.Context, u *user, id job.ID) bool {
 	r, err := u.send(ctx, http.MethodGet, "/jobs/"+id.String(), "", nil)
 	if err != nil || !r.ok() {
@@ -370,7 +370,7 @@ func (s *streamed) abandoned(ctx context.Context, u *user, id job.ID) bool {
 }
 
 // claimInStream subscribes, waits a little for jobs, and ends the subscription. Each push is a claim. Some runners freeze
-// meanwhile.
+// during this.
 func (u *user) claimInStream(ctx context.Context, w claimRequest) ([]*grant, *reply, error) {
 	s := u.stream
 	if err := s.open(ctx, u); err != nil {
@@ -394,8 +394,8 @@ func (u *user) claimInStream(ctx context.Context, w claimRequest) ([]*grant, *re
 	unseen := []period{{began, never}} // when the server may have made claims that are not known here
 	if r.ok() {
 		pause(ctx, time.Duration(1+s.rng.IntN(w.waitMs+5))*time.Millisecond)
-		// The histories of what happens meanwhile take exponential time to audit. So a runner freezes with one job, and
-		// without credit for another: then the server makes no claim until it goes on.
+		// It takes exponential time to audit the histories of the events during a freeze. So a runner freezes with one
+		// job, and without credit for a second: then the server makes no claim until the runner continues.
 		if credit == 1 && len(s.sent(number)) == 1 && s.rng.IntN(freezeOneIn) == 0 {
 			unseen[0].end = u.h.now()
 			s.freeze(ctx, u, number, credit)
@@ -412,11 +412,11 @@ func (u *user) claimInStream(ctx context.Context, w claimRequest) ([]*grant, *re
 	for _, p := range pushes {
 		g := u.granted(&w, claimed{claim: p.claim, jobs: p.jobs}, began, p.at)
 		grants = append(grants, g)
-		if p.subscription == number { // and not one before, which the server has refused to end, as it does when it stops
+		if p.subscription == number { // not an earlier one, which the server has refused to end, as it does when it stops
 			jobs += len(p.jobs)
 		}
 		s.held[g.id] = g
-		if s.conn == nil { // it has ended meanwhile
+		if s.conn == nil { // the connection has ended
 			u.addAll(g, event{call: began, ret: u.h.now(), kind: returned, answer: lost, attempts: -1})
 		}
 	}
@@ -429,7 +429,7 @@ func (u *user) claimInStream(ctx context.Context, w claimRequest) ([]*grant, *re
 		if r.ok() {
 			continue
 		}
-		for range min(3, credit) { // more claims may have been made, one after the other
+		for range min(3, credit) { // the server may have made more claims, one after another
 			u.h.addOpenClaim(event{call: p.begin, ret: p.end, kind: handed, answer: lost, attempts: -1, lease: max(w.leaseMs, minLeaseMs) * ms})
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// trial is one server with one data directory, its users, and what they know.
+// trial is one server with one data directory, its users, and their knowledge.
 type trial struct {
 	name   string
 	server *daybooktest.Process
@@ -28,11 +28,11 @@ type trial struct {
 	waitIdle bool // finish waits until --queue-idle has deleted the idle queues of the errands
 }
 
-// maxWait is how long a lane waits for anything: a start, an answer, the next sign of progress. It decides nothing
-// about the server: what takes longer is undecided.
+// maxWait is how long a lane waits for anything: a start, an answer, the next sign of progress. It decides nothing about
+// the server: if something takes longer, the result is undecided.
 const maxWait = 4 * time.Minute
 
-// errUndecided is in the error of a lane that could not find out whether the server keeps its promises.
+// errUndecided is in a lane's error if the lane could not find out whether the server keeps its promises.
 var errUndecided = errors.New("undecided, machine too slow (or the server hangs)")
 
 func undecided(format string, args ...any) error {
@@ -119,8 +119,7 @@ func (s *trial) stop() error {
 	return nil
 }
 
-// drain completes all jobs. Leases are a few seconds and backoffs less, so there is always progress: the number of
-// unfinished jobs falls.
+// drain completes all jobs. Leases are a few seconds and backoffs shorter, so the number of unfinished jobs always falls.
 func (s *trial) drain(seed uint64) error {
 	c := newCrowd(s.u, load{}, s.name+"-drain", seed)
 	for i := range 4 {

@@ -21,11 +21,11 @@ type user struct {
 	queue string
 	http  *http.Client
 
-	// badDisk means that reads from the disk may fail too, as they do between a power cut and the server's end. The
-	// server answers such requests with 500.
+	// badDisk means that reads from the disk may fail, too, as they do between a power cut and the server's end. The
+	// server then answers with 500.
 	badDisk bool
 
-	stream *streamed // of a user that sends what streams carry in a stream; nil: over HTTP
+	stream *streamed // of a user that sends requests through a stream, as far as possible; nil: it uses HTTP
 }
 
 func newUser(h *history, url, queue string, callers int) *user {
@@ -40,7 +40,7 @@ type reply struct {
 	status    int    // 0: no answer
 	seq       string // Daybook-Seq
 	body      []byte
-	streamed  bool // it came in a stream: the answer to a change of one job has no document
+	streamed  bool // it arrived in a stream: the answer to a change of one job has no document
 	problem   struct {
 		Code    string `json:"code"`
 		Detail  string `json:"detail"`
@@ -59,8 +59,7 @@ func (r *reply) ok() bool { return r.status >= 200 && r.status < 300 }
 // errNotSent means that no server was listening, so nothing can have happened.
 var errNotSent = errors.New("not sent")
 
-// send sends a request. The error is errNotSent, or that of ctx. A request without an answer has a reply whose status
-// is 0.
+// send sends a request. The error is errNotSent or ctx's error. If the request gets no answer, the reply has status 0.
 func (u *user) send(ctx context.Context, method, path, contentType string, body []byte) (*reply, error) {
 	return u.sendWith(ctx, method, path, map[string]string{"Content-Type": contentType}, body)
 }
@@ -82,7 +81,7 @@ func (u *user) sendWith(ctx context.Context, method, path string, headers map[st
 		}
 	}
 	if headers["Idempotency-Key"] != "" {
-		// Otherwise the transport repeats the request by itself, and ECONNREFUSED would not mean that nothing was sent.
+		// Otherwise the transport would repeat the request, and ECONNREFUSED would not mean that nothing was sent.
 		req.GetBody = nil
 	}
 	r := &reply{call: u.h.now()}
@@ -150,7 +149,7 @@ func (u *user) create(ctx context.Context, p *post) (*reply, error) {
 	case err != nil || !r.open() && !r.ok():
 		u.h.mu.Lock()
 		if p.first.IsZero() {
-			delete(u.h.posts, p.tag) // no job of it may be seen
+			delete(u.h.posts, p.tag) // none of its jobs may be seen
 		} else {
 			u.h.problemLocked("post %s was refused, but it is stored", p.tag)
 		}
@@ -219,7 +218,7 @@ func (d *document) payload() ([]byte, error) {
 	return d.Payload, nil
 }
 
-// noteDocument records what a document says. It returns nil if the job is not one of ours.
+// noteDocument records the contents of a document. It returns nil if the job is not one of ours.
 func (u *user) noteDocument(d *document) *post {
 	payload, err := d.payload()
 	if err != nil {
@@ -242,7 +241,7 @@ func (u *user) noteDocument(d *document) *post {
 }
 
 // get reads a job and records its state. found says whether the server has the job. The document is nil if it differs
-// from what was posted. With an error, nothing is known of the job.
+// from the posted job. With an error, nothing is known of the job.
 func (u *user) get(ctx context.Context, id job.ID) (d *document, found bool, err error) {
 	r, err := u.send(ctx, http.MethodGet, "/jobs/"+id.String(), "", nil)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// TestWorkers kills the server under the load of the Go client's own Worker, which most users run. A Worker claims
-// ahead, tickles, reports in batches, and repeats requests without an answer.
+// TestWorkers kills the server under the load of the Go client's Worker, which most users run. A Worker claims ahead,
+// tickles, reports in batches, and repeats requests without an answer.
 func TestWorkers(t *testing.T) {
 	l := newLane(t, 7)
 	n := max(*kills/20, 3)
@@ -23,7 +23,7 @@ func TestWorkers(t *testing.T) {
 	l.report(fmt.Sprintf("%d kills under the load of the client's Worker", n))
 }
 
-// handled is what the handlers of a few workers did, and how their reports were answered.
+// handled records the results of a few workers' handlers, and the answers to their reports.
 type handled struct {
 	h *history
 
@@ -90,7 +90,7 @@ func (r *handled) event(e client.Event) {
 	}
 }
 
-// verdict says what is wrong with the document of a job that has ended; "": nothing.
+// verdict says why the document of an ended job is wrong, or returns "".
 func (r *handled) verdict(id job.ID, d *document, output string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -135,7 +135,7 @@ func (l *lane) workers(kills int) {
 		l.awaitLoad(s, c, 1)
 		before := begun()
 		l.wait(s, "handlers run", func() bool { return begun() > before })
-		time.Sleep(l.between(20*time.Millisecond, 900*time.Millisecond)) // the load goes on until the kill
+		time.Sleep(l.between(20*time.Millisecond, 900*time.Millisecond)) // the load continues until the kill
 		l.must(s, s.kill())
 		l.must(s, s.start())
 		l.progress("%d of %d kills", n+1, kills)
@@ -144,7 +144,7 @@ func (l *lane) workers(kills int) {
 	c.end()
 	l.must(s, s.finishErrands())
 
-	// The workers do the jobs that are left.
+	// The workers complete the remaining jobs.
 	least, since := int64(-1), time.Now()
 	for {
 		st, err := s.u.stats(context.Background())
@@ -180,7 +180,7 @@ func (l *lane) workers(kills int) {
 	l.tally.add(s.h.count)
 }
 
-// sum returns how many runs were begun. r.mu is held.
+// sum returns the number of begun runs. The caller holds r.mu.
 func (r *handled) sum() (n int) {
 	for _, begun := range r.begun {
 		n += begun
@@ -188,7 +188,7 @@ func (r *handled) sum() (n int) {
 	return n
 }
 
-// outputs compares the end of each job with what the handlers did.
+// outputs compares the end of each job with the handlers' results.
 func (l *lane) outputs(s *trial, r *handled) error {
 	list := client.New(s.server.URL(), client.Options{})
 	n := 0
@@ -219,7 +219,7 @@ func (l *lane) outputs(s *trial, r *handled) error {
 	return nil
 }
 
-// TestRunsAreJudged: the lane notices when the server's state differs from what a worker did.
+// TestRunsAreJudged: the lane notices if the server's state differs from a worker's results.
 func TestRunsAreJudged(t *testing.T) {
 	id := job.NewID(1, 2, 3)
 	for name, tt := range map[string]struct {

@@ -9,7 +9,7 @@ import (
 	"github.com/daybookq/daybook/proof/report"
 )
 
-// lanes is the number of tests that have a row.
+// lanes is the number of tests with a row.
 const lanes = 7
 
 // TestZReport runs last and writes the table, if every lane has passed.
