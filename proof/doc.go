@@ -1,4 +1,4 @@
-// Package proof holds the attacks on Daybook's promise: nothing that the server has acknowledged is ever lost. Each
+// Package proof has the attacks on Daybook's promise: the server never loses anything that it has acknowledged. Each
 // folder is one attack, or a tool for the attacks:
 //
 //	sim         plays whole servers in virtual time on a simulated disk; a seed decides what fails
@@ -7,13 +7,13 @@
 //	runners     kills runners, the processes that they start, and their server
 //	hostile     opens connections that never read, never write, or send a byte a second, on every route
 //	limits      fills a server to its limits in a memory cgroup of 1 GiB
-//	powerfs     is a file system for power cuts: it knows what was synced, and can lose the rest
+//	powerfs     is a file system for power cuts: it knows which data was synced, and can lose the rest
 //	stallfs     is a disk on which a store stalls, for tests of the server while Pebble blocks all commits
-//	busy        loads a machine, so that other tests can be run on a busy one
+//	busy        loads a machine, to run other tests on a busy one
 //	report      writes the figures of a full run into docs/explanation/reliability.md
 //
 // # Where to start
 //
-// docs/explanation/reliability.md has the results. docs/explanation/guarantees.md names the tests of each promise. The doc.go of each folder
-// says what its attack proves, how, and what it does not prove.
+// docs/explanation/reliability.md has the results. docs/explanation/guarantees.md names the tests of each promise. Each
+// folder's doc.go says what its attack proves, how, and what it does not prove.
 package proof

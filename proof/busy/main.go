@@ -1,8 +1,8 @@
 // Command busy loads a machine for a while, so that tests can be run on a busy one: run `make busy` in one shell and
 // `make test` in another.
 //
-// It spins on the processor, writes and syncs files, and starts processes, as a build server does beside a test run.
-// Number and time of the load are bounded, and its files are removed. It is for development only, and no part of the
+// It spins on the processor, writes and syncs files, and starts processes, like a build server on the machine of a test
+// run. Its load and its time are bounded, and it removes its files. It is for development only, and not part of the
 // server.
 package main
 
@@ -21,7 +21,7 @@ import (
 	"time"
 )
 
-// The limits: the load must slow a machine down, and leave it usable.
+// The limits: the load must slow a machine down, but leave it usable.
 const (
 	maxEach  = 64
 	maxTime  = 2 * time.Hour
@@ -105,7 +105,7 @@ func run(spin, disk, fork int, length time.Duration, dir string) (err error) {
 	return failed
 }
 
-// load is the kernel's load average, where it has one.
+// load returns the kernel's load average, if the kernel has one.
 func load() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

@@ -23,8 +23,8 @@ var (
 	only   = flag.String("only", "", "only cases whose name contains this")
 )
 
-// maxCase is how long a case may take. Most take some milliseconds. Only a start or an answer that never comes takes
-// longer.
+// maxCase bounds the time of a case. Most take some milliseconds. A case takes this long only if a start or an answer
+// never comes.
 const maxCase = 5 * time.Minute
 
 // memory returns a directory in memory if the machine has one.
@@ -68,7 +68,7 @@ func (y *tally) add(t *testing.T, d *damage, v verdict, detail string, took time
 	}
 }
 
-// TestMatrix makes all damages, and judges what a start makes of each.
+// TestMatrix makes all damages, and judges the server's next start after each.
 func TestMatrix(t *testing.T) {
 	dir := memory(t)
 	all, err := fixtures(dir)
@@ -127,8 +127,8 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// withoutRepeats removes cases that an earlier fixture has in the same form: those of the store of fixture "unproven",
-// and those of option files with the same bytes.
+// withoutRepeats removes cases that an earlier fixture has in the same form: the store of fixture "unproven", and option
+// files with the same bytes.
 func withoutRepeats(t *testing.T, cases []damage) []damage {
 	before := len(cases)
 	owner := map[string]*fixture{} // by the bytes of an options file
@@ -149,8 +149,8 @@ func withoutRepeats(t *testing.T, cases []damage) []damage {
 	return cases
 }
 
-// pick returns about n of the cases: some of the bits and bytes, evenly distributed, and everything else. With -short
-// it returns a tenth of all.
+// pick returns about n of the cases: some of the bits and bytes, evenly distributed, and everything else. With -short it
+// returns a tenth of them all.
 func pick(cases []damage, n int) (picked []damage) {
 	var many []damage
 	for _, d := range cases {
@@ -225,7 +225,7 @@ func (y *tally) table(all []*fixture, took time.Duration) string {
 	return b.String()
 }
 
-// falseServer shows something else than the real server.
+// falseServer shows a state that differs from the real server's.
 type falseServer struct {
 	server
 	change func(*state) (*state, error)
@@ -240,7 +240,7 @@ func (l falseServer) see(f *fixture) (*state, error) {
 }
 
 // TestFixtures: the first fixture has each command of package job in its journal, an open and an ended session, chained
-// jobs, and jobs that lost runners held. One runner is lost before the store's last flush, and another one after it.
+// jobs, and jobs that lost runners held. One runner is lost before the store's last flush, and another runner after it.
 func TestFixtures(t *testing.T) {
 	all, err := fixtures(memory(t))
 	if err != nil {
@@ -295,7 +295,8 @@ func (f *fixture) checkChain(t *testing.T) {
 	}
 }
 
-// checkLost: one job was abandoned by two lost runners, and has no attempt left. The other one was abandoned by one.
+// checkLost: two lost runners abandoned one job, which has used all its attempts. One lost runner abandoned the other
+// job.
 func (f *fixture) checkLost(t *testing.T) {
 	t.Helper()
 	one, two := `(runner_lost by "lost": `, `(runner_lost by "lost later": `
@@ -313,8 +314,8 @@ type vagueError struct{}
 
 func (vagueError) Error() string { return "something is wrong" }
 
-// TestVerdicts: the matrix can fail. It notices a server that loses, alters, panics or hangs, and a refusal that does
-// not help.
+// TestVerdicts: the matrix can fail. It notices a server that loses or alters data, panics or hangs, and a refusal that
+// does not help.
 func TestVerdicts(t *testing.T) {
 	dir := memory(t)
 	all, err := fixtures(dir)
@@ -426,14 +427,14 @@ func TestVerdicts(t *testing.T) {
 		} else {
 			before = f.shorter[len(f.shorter)-1]
 		}
-		// Cut off the missing records, and their proof as far as it is in the last segment.
+		// Cut off the missing records, and as much of their proof as the last segment has.
 		missing := max(len(f.shorter), 1)
 		for f.name != "alone" && missing > 1 && f.places[len(f.places)-missing].file != f.places[len(f.places)-1].file {
 			missing--
 		}
 		from := f.places[len(f.places)-missing]
 		if want == window {
-			// A user does not see that a mark is missing.
+			// Users do not see that a mark is missing.
 			if before = f.shorter[missing-1]; before.difference(f.want) == "" {
 				want = intact
 			} else {
@@ -464,8 +465,8 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// TestMayMiss: damage excuses missing records if it touches the first of them and all that proves it, also when it
-// touches older records.
+// TestMayMiss: damage excuses missing records if it touches the first of them and everything that proves that record. It
+// may also touch older records.
 func TestMayMiss(t *testing.T) {
 	f := &fixture{name: "made up", places: []record{
 		{file: "a", to: 10, seq: 1},

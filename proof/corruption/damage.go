@@ -151,8 +151,8 @@ func (d *damage) reaches(file string, from, to int) bool {
 }
 
 // mayMiss reports whether the last n records may be missing after this damage: it touches the first of them, and no
-// untouched record proves that one. The damage may touch earlier records too, as a swap of two segments does. They may
-// not be missing, and need not be: a store that has applied them does not read them again.
+// untouched record proves that record. The damage may also touch earlier records, as a swap of two segments does. These
+// must not be missing, and are not: a store that has applied them does not read them again.
 func (d *damage) mayMiss(n int) bool {
 	places := d.fixture.places
 	if n < 1 || n > len(places) {

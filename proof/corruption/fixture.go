@@ -18,7 +18,7 @@ import (
 	"github.com/daybookq/daybook/journal"
 )
 
-// fixture is a data directory as a server left it, with the answers that its users got.
+// fixture is a data directory that a server left, with the answers that its users got.
 type fixture struct {
 	name  string
 	about string
@@ -26,13 +26,13 @@ type fixture struct {
 	jobs  []job.ID
 	chain int // index in jobs of the first job of a chain; see createChain
 	lost  int // index in jobs of two jobs that lost runners held; see loseRunner
-	// sessions are one open session and one that was ended.
+	// sessions are an open session and an ended one.
 	sessions []job.ID
 	// batches are batches with attributes, in all statuses.
 	batches []job.ID
-	want    *state // what a start without damage shows
-	// shorter is what a start shows when the last one, two, … records are missing, back to what the store has flushed.
-	// Only later records, and at last the store's cursor, can prove that these records existed.
+	want    *state // as a start without damage shows it
+	// shorter are the states that a start shows when the last one, two, … records are missing, back to the store's last
+	// flush. Only later records, and at last the store's cursor, can prove that these records existed.
 	shorter []*state
 	places  []record // set when the fixture is complete
 }
@@ -78,8 +78,8 @@ func fixtures(dir string) ([]*fixture, error) {
 	return all, nil
 }
 
-// makeFixture lets a server do everything once. It returns what the server leaves when it is killed, and when it is
-// stopped.
+// makeFixture lets a server carry out everything once. It returns the directory as a killed server leaves it, and as a
+// stopped server does.
 func makeFixture(dir string, retain int64) (killed, stopped *fixture, err error) {
 	f := &fixture{}
 	o := engineOptions(dir, retain)
@@ -98,8 +98,8 @@ func makeFixture(dir string, retain int64) (killed, stopped *fixture, err error)
 	if err := r.stop(); err != nil {
 		return nil, nil, err
 	}
-	// The second start gives a grace to the leases that are held, and appends records after those that are flushed. A lost
-	// runner is among them.
+	// The second start gives a grace to the leases that are held, and appends records after the flushed ones. One of them
+	// is the loss of a runner.
 	if r, err = open(engineOptions(dir, retain)); err != nil {
 		return nil, nil, err
 	}
@@ -163,14 +163,14 @@ func (f *fixture) withoutLast() (*fixture, string, error) {
 	last := records[len(records)-1]
 	shorter := &fixture{jobs: f.jobs, chain: f.chain, lost: f.lost, sessions: f.sessions, batches: f.batches, files: maps.Clone(f.files)}
 	shorter.files[last.file] = f.files[last.file][:last.from]
-	segments := f.segments() // empty segments after it are removed too
+	segments := f.segments() // it also removes the empty segments after it
 	for _, empty := range segments[slices.Index(segments, last.file)+1:] {
 		delete(shorter.files, empty)
 	}
 	return shorter, last.verb, nil
 }
 
-// record is the place of a record, and what it proves.
+// record is the place of a record, and the records that it proves.
 type record struct {
 	file        string
 	from, to    int
@@ -198,8 +198,8 @@ func (f *fixture) records() (all []record) {
 	return all
 }
 
-// roomBytes is how much of the room after the last record a fixture keeps: a sector and a part of one. A server makes
-// more, and damage to more of it would show nothing else.
+// roomBytes is how much of the preallocated room after the last record a fixture keeps: a sector and a part of a sector.
+// A server preallocates more, but damage there would show nothing else.
 const roomBytes = 600
 
 // trimRoom makes the room after the last record shorter.
@@ -224,7 +224,7 @@ func (f *fixture) segments() (names []string) {
 	return names
 }
 
-// seen starts a server on f and returns what it shows.
+// seen starts a server on f and returns the state that it shows.
 func (f *fixture) seen(dir string) (*state, error) {
 	if err := f.write(dir); err != nil {
 		return nil, err

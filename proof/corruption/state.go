@@ -12,7 +12,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// state is everything that a user can see.
+// state is everything that users can see.
 type state struct {
 	docs     map[job.ID]string
 	sessions map[job.ID]string
@@ -59,7 +59,7 @@ func (s *state) difference(want *state) string {
 	return ""
 }
 
-// engineOptions makes small segments and volumes, a small disk, so that the ballast is small, and a short time between
+// engineOptions sets small segments and volumes, a small disk, so that the ballast is small, and a short time between
 // heartbeats, so that a runner is lost soon.
 func engineOptions(dir string, retain int64) ingest.Options {
 	return ingest.Options{
@@ -70,7 +70,7 @@ func engineOptions(dir string, retain int64) ingest.Options {
 	}
 }
 
-// errUnsettled means that due work was not done in time. So it is unknown what a user would see in the end.
+// errUnsettled means that due work was not done in time. So it is unknown what users would see in the end.
 var errUnsettled = errors.New("undecided, machine too slow: due work was not done")
 
 // errPanicked wraps the text of a panic.
@@ -117,7 +117,7 @@ func (r *running) stop() error {
 	return <-r.ended
 }
 
-// settle waits until nothing is due. Before that, users see things change.
+// settle waits until no work is due. Before that, users see changes.
 func (r *running) settle() error {
 	for deadline := time.Now().Add(maxSettle); ; time.Sleep(time.Millisecond) {
 		switch st := r.Stats(); {
@@ -131,10 +131,11 @@ func (r *running) settle() error {
 	}
 }
 
-// maxSettle is how long a server may take for due work. Most take some milliseconds.
+// maxSettle bounds the time that a server may take for due work. Most take some milliseconds.
 const maxSettle = 2 * time.Minute
 
-// see reads everything. The error is the first one of a read. The state has what could be read.
+// see reads everything. It returns the error of the first read that failed, and a state with the results of all other
+// reads.
 func (r *running) see(f *fixture) (*state, error) {
 	if err := r.settle(); err != nil {
 		return &state{}, err
@@ -206,13 +207,13 @@ func (r *running) see(f *fixture) (*state, error) {
 		return s, errors.Join(first, err)
 	}
 	s.sweeps = fmt.Sprintf("%d: ", len(sweeps)) // never empty, since an empty text means that they could not be read
-	for _, w := range sweeps {                  // without their times, which are those of ticks that may be repeated
+	for _, w := range sweeps {                  // without their times, since these come from ticks that may be repeated
 		s.sweeps += fmt.Sprintf("%v: %v %s/%s %v moved %d, left %d, finished %v; ", w.ID, w.Op, w.Client, w.Type, w.Batch, w.Moved, w.Skipped, w.FinishedAt != 0)
 	}
 	return s, first
 }
 
-// attempts describes runs that did not succeed, without their times, which are those of ticks that may be repeated.
+// attempts describes runs that did not succeed, without their times, since these come from ticks that may be repeated.
 func attempts(list []job.Attempt) string {
 	text := fmt.Sprint(len(list))
 	for _, t := range list {
@@ -306,7 +307,7 @@ func seeFilesets(q *store.Queries) (string, error) {
 	return text, err
 }
 
-// idle waits until nothing is due and the journal ends with a mark. It returns the files of dir as they are then.
+// idle waits until no work is due and the journal ends with a mark. It returns the files of dir at that time.
 func (r *running) idle(dir string) (map[string][]byte, error) {
 	for deadline := time.Now().Add(maxSettle); ; time.Sleep(10 * time.Millisecond) {
 		if err := r.settle(); err != nil {
@@ -315,7 +316,7 @@ func (r *running) idle(dir string) (map[string][]byte, error) {
 		before := r.Stats().Appended
 		files, err := load(dir)
 		if err != nil || before != r.Stats().Appended {
-			continue // something changed meanwhile, for example a file was removed
+			continue // the server still changed something, for example removed a file
 		}
 		f := &fixture{files: files}
 		f.trimRoom()

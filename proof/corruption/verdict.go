@@ -15,8 +15,8 @@ type verdict string
 const (
 	intact        verdict = "intact"          // everything shows as before
 	refused       verdict = "refused"         // the start fails, and names the file and the next step
-	refusedOnRead verdict = "refused on read" // an answer does so, and all other reads are right
-	window        verdict = "window"          // the last records are missing, with everything that could prove them
+	refusedOnRead verdict = "refused on read" // an answer names them, and all other reads are right
+	window        verdict = "window"          // the last records are missing, and everything that could prove them
 	lost          verdict = "LOST"            // something acknowledged is lost or altered silently
 	unclear       verdict = "UNCLEAR"         // an error that does not help
 	panicked      verdict = "PANIC"
@@ -30,7 +30,7 @@ func (v verdict) bad() bool { return v == lost || v == unclear || v == panicked 
 // opener starts a server. Tests of this package start false servers.
 type opener func(ingest.Options) (server, error)
 
-// server is what a case needs of a server.
+// server has the methods of a server that a case needs.
 type server interface {
 	see(f *fixture) (*state, error)
 	check() error

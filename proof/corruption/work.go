@@ -12,7 +12,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// work carries out everything that a journal can hold. wake sets the clock right.
+// work carries out every kind of command that a journal can hold. wake sets the clock right.
 func (f *fixture) work(r *running, cut bool, wake func()) error {
 	ctx := context.Background()
 	claim := job.Claim{Runner: "r1", Max: 3, MaxBytes: job.MaxClaimBytes, Types: []string{"resize"}}
@@ -220,7 +220,7 @@ func (f *fixture) work(r *running, cut bool, wake func()) error {
 // chainType is the type of the jobs of chains.
 const chainType = "chain"
 
-// createChain creates a job that two jobs follow one after the other, and one that none follows.
+// createChain creates a job that two jobs follow one after the other, and a job that none follows.
 func (f *fixture) createChain(r *running) error {
 	next := group
 	next.Client, next.Type, next.Kind = "", chainType, job.Nothing
@@ -239,7 +239,7 @@ func (f *fixture) createChain(r *running) error {
 	return f.post(r, &job.Create{Frame: job.LineFrame, Groups: []job.Group{followed, plain}}, "followed", "plain")
 }
 
-// completeChain completes the jobs of chains, each with an output. With then, each outcome creates two jobs as well. So
+// completeChain completes the jobs of chains, each with an output. With then, each outcome also creates two jobs, so
 // their batch has pages.
 func (f *fixture) completeChain(r *running, then bool) error {
 	ctx := context.Background()
@@ -280,7 +280,7 @@ func (f *fixture) completeChain(r *running, then bool) error {
 // filledType is the type of the jobs of batches with attributes.
 const filledType = "filled"
 
-// The batches with attributes, by their index in batches: how each is after changeBatches.
+// The indexes in batches of the batches with attributes, by their state after changeBatches:
 const (
 	completedBatch = iota
 	failedBatch    // by cancel_rest
@@ -290,7 +290,7 @@ const (
 	pausedBatch // without jobs
 )
 
-// createBatches creates all batches with attributes but the last one, and ends two of them.
+// createBatches creates all batches with attributes except the last, and ends two of them.
 func (f *fixture) createBatches(r *running) error {
 	meta, err := job.NewBatchMeta(map[string]job.MetaValue{"user": {Integer: 7, IsInteger: true}})
 	if err != nil {
@@ -332,7 +332,7 @@ func (f *fixture) fill(r *running, c *job.Create, payloads ...string) error {
 	return f.post(r, c, payloads...)
 }
 
-// completeFilled ends a run of the job of these batches that is next in line.
+// completeFilled ends a run of the next job of these batches.
 func (f *fixture) completeFilled(r *running, o *job.Outcome) error {
 	claimed, docs, _, err := r.Claim(context.Background(), job.Claim{Runner: "r1", Max: 1, MaxBytes: job.MaxClaimBytes, Types: []string{filledType}}, 0)
 	if err != nil {
@@ -346,7 +346,7 @@ func (f *fixture) completeFilled(r *running, o *job.Outcome) error {
 	return err
 }
 
-// changeBatches adds to a batch and closes it, resumes and cancels others, and creates one without jobs.
+// changeBatches adds to a batch and closes it, resumes a batch, cancels a batch, and creates a batch without jobs.
 func (f *fixture) changeBatches(r *running) error {
 	ctx := context.Background()
 	err := f.fill(r, &job.Create{Into: f.batches[closedBatch]}, "f10")
@@ -388,7 +388,7 @@ func (f *fixture) changeBatches(r *running) error {
 const lostType = "lost"
 
 // loseRunner lets a runner claim the first n jobs that lost runners held, and waits until the server has declared it lost
-// and returned them. The runner sends its only heartbeat after its claim, so the claim is one of those that are returned.
+// and returned them. The runner sends its only heartbeat after its claim, so the loss covers the claim.
 func (f *fixture) loseRunner(r *running, runner string, n int) error {
 	ctx := context.Background()
 	_, docs, _, err := r.Claim(ctx, job.Claim{Runner: runner, Max: n, MaxBytes: job.MaxClaimBytes, Types: []string{lostType}}, 0)
@@ -416,7 +416,7 @@ func (f *fixture) loseRunner(r *running, runner string, n int) error {
 	return fmt.Errorf("undecided, machine too slow: runner %s is not declared lost after %v", runner, maxSettle)
 }
 
-// queue returns the document of a queue, after everything that is synced.
+// queue returns the document of a queue, after everything is synced.
 func (r *running) queue(client, typ string) (store.Queue, error) {
 	if err := r.CatchUp(context.Background(), 0); err != nil {
 		return store.Queue{}, err

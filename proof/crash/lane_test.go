@@ -195,7 +195,7 @@ func (l *lane) evidence(s *trial) string {
 	return dir
 }
 
-// finish finishes a trial, and adds its counts to those of the lane.
+// finish finishes a trial, and adds its counts to the lane's.
 func (l *lane) finish(s *trial) {
 	l.Helper()
 	err := s.finish(l.rng.Uint64())

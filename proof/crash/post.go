@@ -39,7 +39,7 @@ type post struct {
 
 	// Fields of a chained job (chains.go):
 	chained bool
-	text    []byte // the payload of a job that follows another one
+	text    []byte // the payload of a job that follows an earlier job
 
 	// The lock of the history guards these:
 	call, ret    int64

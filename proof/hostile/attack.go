@@ -13,7 +13,7 @@ import (
 	"github.com/daybookq/daybook/api"
 )
 
-// attack is what a hostile connection does with a request to a route.
+// attack is the behavior of a hostile connection, with a request to a route.
 type attack struct {
 	name string
 	run  func(ctx context.Context, c net.Conn, r *request)
@@ -28,15 +28,15 @@ var attacks = []attack{
 // request is a request to a route, in two parts.
 type request struct {
 	route      api.Route
-	what       string // what the request is, for a route with several requests
+	what       string // names the request, for a route with several requests
 	kind       string // the media type of the body
 	head, body string
 	effects    bool // a complete request would disturb the honest clients
-	// stream is what a client does in a stream, instead of a request.
+	// stream is a client's behavior in a stream, instead of a request.
 	stream func(context.Context, *hostileStream)
 }
 
-// neverRead sends complete requests and reads nothing. It sends one a second. Faster, it would use the whole processor.
+// neverRead sends complete requests and reads nothing. It sends one a second; faster, it would use the whole processor.
 func neverRead(ctx context.Context, c net.Conn, r *request) {
 	if r.effects {
 		neverWrite(ctx, c, r)
@@ -50,7 +50,7 @@ func neverRead(ctx context.Context, c net.Conn, r *request) {
 	}
 }
 
-// neverWrite announces a body and sends none. Every other connection does not even send a request.
+// neverWrite announces a body and never sends it. Every other connection does not even send a request.
 func neverWrite(ctx context.Context, c net.Conn, r *request) {
 	if fd := c.LocalAddr().(*net.TCPAddr).Port; fd%2 == 0 {
 		head := strings.Replace(r.head, fmt.Sprintf("Content-Length: %d", len(r.body)), "Content-Length: 8388608", 1)
@@ -78,7 +78,7 @@ func trickle(ctx context.Context, c net.Conn, r *request) {
 		}
 	}()
 	text := r.head + r.body
-	// The head is sent at once, and the body byte by byte.
+	// Send the head at once, and the body byte by byte.
 	if at := strings.Index(text, "\r\n\r\n"); at > 0 && !r.effects {
 		if _, err := io.WriteString(c, text[:at+4]); err != nil {
 			return
@@ -94,8 +94,8 @@ func trickle(ctx context.Context, c net.Conn, r *request) {
 	<-ctx.Done()
 }
 
-// attackWith keeps n connections busy with an attack until ctx is done. The connections take the requests in turns. A
-// connection that the server closes is opened again. It returns how many were opened.
+// attackWith keeps n connections busy with an attack until ctx is done. The connections take the requests in turns. When
+// the server closes a connection, it opens a new one. It returns how many it has opened.
 func attackWith(ctx context.Context, address string, n int, a attack, requests []*request) (opened int64) {
 	var all sync.WaitGroup
 	var count atomic.Int64
@@ -116,7 +116,7 @@ func attackWith(ctx context.Context, address string, n int, a attack, requests [
 				}
 				select {
 				case <-ctx.Done():
-				case <-time.After(time.Second): // faster, it would be a flood of connections, which is another attack
+				case <-time.After(time.Second): // faster, it would be a flood of connections, a different attack
 				}
 			}
 		})

@@ -20,7 +20,7 @@ import (
 	"github.com/daybookq/daybook/internal/load/works"
 )
 
-// honest is a set of clients that work. Some post lines to a queue of theirs, some claim from it and complete.
+// honest is a set of working clients. Some post lines to their queue, some claim from it and complete.
 type honest struct {
 	url  string
 	http *http.Client
@@ -41,7 +41,7 @@ func newHonest(url string) *honest {
 	}
 }
 
-// window is what honest clients saw in a period.
+// window holds the observations of honest clients in a period.
 type window struct {
 	took          time.Duration
 	posts         int
@@ -92,7 +92,7 @@ var claimID = regexp.MustCompile(`"claim_id":"([^"]+)"`)
 // work lets the honest clients work for a while.
 func (h *honest) work(ctx context.Context, d time.Duration) (sum window, first error) {
 	began := time.Now()
-	over := began.Add(d) // requests under way are waited for, since kept connections are part of what is measured
+	over := began.Add(d) // waits for outstanding requests, since kept connections are part of the measurement
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	run := func(step func(w *window) error) {
@@ -145,7 +145,7 @@ func (h *honest) work(ctx context.Context, d time.Duration) (sum window, first e
 	return sum, first
 }
 
-// load is what the server occupies.
+// load is the resources that the server occupies.
 type load struct {
 	resident                int64 // bytes
 	goroutines, descriptors int
@@ -170,7 +170,7 @@ func watch(ctx context.Context, s *daybooktest.Process) (most load, err error) {
 			return most, err
 		}
 		l := load{resident: now, descriptors: len(files)}
-		// With many silent connections the request may have to wait.
+		// With many silent connections, this request may have to wait.
 		if resp, err := client.Get(s.URL() + "/metrics"); err == nil {
 			text, err := io.ReadAll(resp.Body)
 			resp.Body.Close()

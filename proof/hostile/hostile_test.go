@@ -30,23 +30,23 @@ var full = flag.Bool("full", false, "each attack on each route by itself, about 
 // The targets:
 const (
 	mostResident = 256 << 20 // of a server that did little before
-	// An attack on one route can fill one budget of package api, of at most 128 MiB. Garbage that is not collected yet
-	// takes as much again.
+	// An attack on one route can fill one budget of package api, of at most 128 MiB. Uncollected garbage takes the same
+	// amount again.
 	mostMore = 256 << 20
-	// mostNeverRead is how much more a server takes that did little before, for clients that never read: a budget of
+	// mostNeverRead is how much more memory clients that never read may cost a server that did little before: a budget of
 	// 128 MiB, and half of it in garbage, since the server collects when its heap has grown by half.
 	mostNeverRead = 192 << 20
 	// Large requests to several routes at once fill the budgets of bodies, documents, claims, changes and results.
 	// Together these have 192 MiB.
 	mostMoreLarge = 2 * 192 << 20
-	mostSlower    = 2.0 // claims of others: 99th percentile with the attack, relative to that without it
+	mostSlower    = 2.0 // 99th percentile of honest claims during the attack, relative to the time without it
 	leastPosts    = 0.8 // relative to the rate without the attack
 	connections   = 500
-	memory        = 1 << 30 // of the server, as docs/how-to/sizing.md asks for
+	memory        = 1 << 30 // of the server, as docs/how-to/sizing.md requires
 )
 
-// quiet returns the load of the machine, and fails the test if that is more than the processors can do: ratios of
-// latencies say nothing then.
+// quiet returns the load of the machine. It fails the test if the load exceeds the number of processors, since ratios of
+// latencies then prove nothing.
 func quiet(t *testing.T) (load float64) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/loadavg")
@@ -62,7 +62,7 @@ func quiet(t *testing.T) (load float64) {
 	return load
 }
 
-// target is a server with large jobs that the attacks request.
+// target is a server with large jobs, which the attacks request.
 type target struct {
 	*daybooktest.Process
 	honest   *honest
@@ -126,8 +126,8 @@ func begin(t *testing.T, files int) *target {
 	return b
 }
 
-// largeRequests returns requests that are as large as requests and answers can be: payloads of 4 MiB, a body full of
-// outcomes, and a claim that waits with as many results as it may have.
+// largeRequests returns the largest possible requests, and requests for the largest answers: payloads of 4 MiB, a body
+// full of outcomes, and a claim that waits with as many results as it may have.
 func largeRequests(huge string) []*request {
 	outcomes := func(n int) string {
 		one := `{"job_id":"` + huge + `","code":"ok","claim_id":"` + huge + `"}`
@@ -244,8 +244,8 @@ func (b *target) under(t *testing.T, n int, a attack, requests []*request, turns
 			loads <- l
 			failed <- err
 		}()
-		// Until all connections are open, honest clients work as well. The server may close their connections if they pause
-		// for a second, which a short sleep can be on a busy machine.
+		// Honest clients also work until all connections are open. If they pause for a second, the server may close their
+		// connections, and on a busy machine a short sleep can take a second.
 		opening, early := b.honest.work(t.Context(), d/4)
 		busy, err := b.honest.work(t.Context(), d)
 		cancel()
@@ -263,9 +263,9 @@ func (b *target) under(t *testing.T, n int, a attack, requests []*request, turns
 	return o
 }
 
-// bounds are what a server may take under an attack.
+// bounds limits the resources that a server may take under an attack.
 type bounds struct {
-	more       int64 // bytes of memory, beside those before the attack
+	more       int64 // bytes of memory, in addition to those before the attack
 	goroutines int   // for each connection
 }
 
@@ -296,7 +296,7 @@ func (o *outcome) row(what string, n int) string {
 const rowHead = "| attack | connections | opened | resident, before → with | goroutines | descriptors | claim p99 of others | posts of others | refused | lost |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n"
 
 // TestHostileClients: each attack, with -full on each route, otherwise on all routes at once. Memory, goroutines and
-// descriptors stay bounded, and honest clients go on working.
+// descriptors stay bounded, and honest clients can work.
 func TestHostileClients(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short: half a minute of attacks is left out")
@@ -324,7 +324,7 @@ func TestHostileClients(t *testing.T) {
 	fresh := b.under(t, connections, attacks[0], list, 1, 2*time.Second)
 	check("never read `GET /jobs`, a fresh server", connections, fresh)
 	table.WriteString(fresh.row("never read `GET /jobs`, a fresh server", connections))
-	// What the server has before the attack depends on how much the honest clients do in two seconds.
+	// The server's memory before the attack depends on how much the honest clients do in two seconds.
 	if more := fresh.load.resident - fresh.before.resident; more > mostNeverRead {
 		t.Errorf("a fresh server took %d MiB more for clients that never read; the bound is %d", more>>20, mostNeverRead>>20)
 	}
@@ -357,7 +357,7 @@ func TestHostileClients(t *testing.T) {
 	}
 	more = mostMore
 	if !*full {
-		return // ratios of two seconds say nothing
+		return // ratios over two seconds prove nothing
 	}
 	if s := reads.slower(); s > mostSlower {
 		t.Errorf("claims of others took %.2f × as long beside clients that never read", s)

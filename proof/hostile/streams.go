@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// streamAttacks are what hostile clients do in streams. They write frames by hand, since a library for WebSockets would
-// keep to the rules.
+// streamAttacks is a list of attacks in streams. They write frames by hand, since a WebSocket library would keep to the
+// rules.
 var streamAttacks = []*request{
 	{what: "silent, no hello", stream: func(ctx context.Context, _ *hostileStream) { <-ctx.Done() }},
 	{what: "jobs that nobody reads", stream: unreadJobs},
@@ -37,7 +37,7 @@ func inStream(ctx context.Context, c net.Conn, r *request) {
 	}
 }
 
-// hostileStream is a stream without rules.
+// hostileStream is a stream that breaks the rules.
 type hostileStream struct {
 	net.Conn
 	r *bufio.Reader
@@ -48,7 +48,7 @@ const (
 	more                 = 0x00
 )
 
-// open makes the handshake. It is an error if the server refuses it.
+// open makes the handshake. It fails if the server refuses it.
 func (s *hostileStream) open() error {
 	if _, err := io.WriteString(s, "GET /stream HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"+
 		"Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\nSec-WebSocket-Protocol: daybook.v1\r\n\r\n"); err != nil {
@@ -79,7 +79,7 @@ func frame(first byte, body string) []byte {
 	return append(append(b, 0, 0, 0, 0), body...)
 }
 
-// send sends frames, and reports whether the connection takes them.
+// send sends frames, and reports whether the connection accepts them.
 func (s *hostileStream) send(frames ...[]byte) bool {
 	for _, f := range frames {
 		if _, err := s.Write(f); err != nil {
@@ -92,7 +92,7 @@ func (s *hostileStream) send(frames ...[]byte) bool {
 // drain reads everything until the connection ends.
 func (s *hostileStream) drain() { _, _ = io.Copy(io.Discard, s.r) }
 
-// repeat sends frames again and again, with a pause. Without a pause, a few attackers would use the whole processor, as
+// repeat sends frames again and again, with a pause. Without the pause, a few attackers would use the whole processor, as
 // they could with HTTP requests.
 func (s *hostileStream) repeat(ctx context.Context, pause time.Duration, next func(i int) []byte) {
 	for i := 0; ctx.Err() == nil && s.send(next(i)); i++ {
@@ -113,7 +113,7 @@ func unreadJobs(ctx context.Context, s *hostileStream) {
 	<-ctx.Done()
 }
 
-// smallRequests are requests that the server answers, but does not write to the journal.
+// smallRequests returns requests that the server answers without writing to the journal.
 func smallRequests(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -124,7 +124,7 @@ func smallRequests(n int) string {
 
 func unreadAnswers(ctx context.Context, s *hostileStream) {
 	s.send(helloFrame)
-	if s.LocalAddr().(*net.TCPAddr).Port%8 > 0 { // the others send enough
+	if s.LocalAddr().(*net.TCPAddr).Port%8 > 0 { // one connection in eight is enough
 		<-ctx.Done()
 		return
 	}
@@ -159,7 +159,7 @@ func emptyFrames(ctx context.Context, s *hostileStream) {
 }
 
 func pings(ctx context.Context, s *hostileStream) {
-	if fd := s.LocalAddr().(*net.TCPAddr).Port; fd%2 == 0 { // the others read no pongs
+	if fd := s.LocalAddr().(*net.TCPAddr).Port; fd%2 == 0 { // half of the connections read no pongs
 		go s.drain()
 	}
 	f := []byte(strings.Repeat(string(frame(ping, strings.Repeat("x", 125))), 10))

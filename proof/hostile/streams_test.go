@@ -8,14 +8,14 @@ import (
 	"github.com/daybookq/daybook/proof/report"
 )
 
-// streamBounds: all attacks at once fill the budgets of creates, other bodies and claims, and a part of those of answers,
-// requests and subscriptions. Together these are 288 MiB. Garbage that is not collected yet takes as much again, and a
-// collection that a busy machine delays lets a little more pass. A stream has a goroutine, 16 subscriptions, and a few requests
-// at once.
+// streamBounds: all attacks at once fill the budgets of creates, other bodies and claims, and part of the budgets of
+// answers, requests and subscriptions. Together these are 288 MiB. Uncollected garbage takes the same amount again, and
+// on a busy machine a late collection lets a little more pass. A stream has a goroutine, 16 subscriptions, and a few
+// concurrent requests.
 var streamBounds = bounds{(2*288 + 64) << 20, 40}
 
-// TestHostileStreams: hostile clients in streams, with -full each attack by itself, otherwise all at once. Memory,
-// goroutines and descriptors stay bounded, and honest clients go on working.
+// TestHostileStreams: hostile clients in streams, with -full each attack alone, otherwise all at once. Memory, goroutines
+// and descriptors stay bounded, and honest clients can work.
 func TestHostileStreams(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short: ten seconds of attacks are left out")

@@ -11,7 +11,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-// amounts say how much there is of each thing.
+// amounts says how much of each thing the server gets.
 type amounts struct {
 	values   int // thousands of jobs with a value of meta each
 	queues   int // thousands of queues with a job each, if the server takes as many
@@ -20,8 +20,8 @@ type amounts struct {
 	payloads int // jobs of 4 MiB
 	keys     int // creates of one job with an idempotency key each
 	sessions int
-	claims   int // of one job, by as many runners
-	streams  int // with as many subscriptions each as there may be, whose claims wait
+	claims   int // of one job, each by a different runner
+	streams  int // each with as many subscriptions as it may have, whose claims wait
 }
 
 const (
@@ -29,7 +29,7 @@ const (
 	plain  = "text/plain"
 )
 
-// fill creates all that, and returns how many jobs there are.
+// fill creates all this, and returns the number of jobs.
 func (s *server) fill(n amounts) (jobs int) {
 	s.t.Helper()
 	add := func(what string, callers, count, each int, do func(i int) bool) int {
@@ -71,7 +71,7 @@ func (s *server) fill(n amounts) (jobs int) {
 			s.t.Fatalf("%d streams have %v claims that wait", streams, s.metrics()["daybook_parked_claims"])
 		}
 	}
-	// These come last, because a server that has no room for more queues refuses jobs in new ones.
+	// The queues come last: once the server cannot take more queues, it refuses jobs in new ones.
 	queues := add("fill: queues", bulk, n.queues, 1000, func(i int) bool {
 		return s.create("/jobs/create", ndjson, queuesBody("c", i))
 	})
@@ -81,13 +81,13 @@ func (s *server) fill(n amounts) (jobs int) {
 	return jobs
 }
 
-// subscriptions is how many a stream may have.
+// subscriptions is how many subscriptions a stream may have.
 const subscriptions = 16
 
-// maxWait is how long claims may take to wait. It decides nothing: a busy machine needs a moment.
+// maxWait bounds the time until claims wait. It decides nothing: a busy machine needs a moment.
 const maxWait = 4 * time.Minute
 
-// subscribe opens a stream whose subscriptions wait for jobs that never come. It reports false if the server has no room for
+// subscribe opens a stream whose subscriptions wait for jobs that never come, or reports false if the server cannot take
 // more. The stream is open until the server ends.
 func (s *server) subscribe(i int) bool {
 	conn, answer, err := websocket.Dial(s.t.Context(), s.URL()+"/stream", &websocket.DialOptions{HTTPClient: s.http, Subprotocols: []string{"daybook.v1"}})
@@ -120,7 +120,7 @@ func (s *server) subscribe(i int) bool {
 				s.t.Errorf("stream %d: %s, %v", i, line, err)
 				return false
 			case l.Problem != nil:
-				_ = conn.CloseNow() // the server has no room
+				_ = conn.CloseNow() // the server cannot take more
 				return false
 			}
 			answered++
@@ -136,7 +136,7 @@ func (s *server) subscribe(i int) bool {
 	return true
 }
 
-// valuesBody has a thousand jobs with a value of meta each.
+// valuesBody returns a thousand jobs, each with a different value of meta.
 func valuesBody(typ string, i int) []byte {
 	var body bytes.Buffer
 	for k := range 1000 {
@@ -145,7 +145,7 @@ func valuesBody(typ string, i int) []byte {
 	return body.Bytes()
 }
 
-// queuesBody has a job in each of a thousand queues.
+// queuesBody returns a job in each of a thousand queues.
 func queuesBody(client string, i int) []byte {
 	var body bytes.Buffer
 	for k := range 1000 {
@@ -154,7 +154,7 @@ func queuesBody(client string, i int) []byte {
 	return body.Bytes()
 }
 
-// groupsBody has a job of each of a thousand groups, with as much meta as there may be in 8 MiB.
+// groupsBody returns a job in each of a thousand groups, with as much meta as 8 MiB can hold.
 func groupsBody(typ string, i int) []byte {
 	var body bytes.Buffer
 	for k := range 1000 {

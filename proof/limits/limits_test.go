@@ -17,13 +17,12 @@ var (
 
 // The targets:
 const (
-	memory       = 1 << 30         // of the cgroup, as docs/how-to/sizing.md asks for
-	mostResident = 950 << 20       // of the server: the rest is for what the kernel keeps for it
+	memory       = 1 << 30         // of the cgroup, as docs/how-to/sizing.md requires
+	mostResident = 950 << 20       // of the server: the rest is for the kernel's own use
 	mostStart    = 2 * time.Second // after a SIGKILL, with -full
 )
 
-// TestLimits: a server with as much of everything as it may have goes on within its memory, holds nobody up for long, and
-// starts again.
+// TestLimits: a server that is full to its limits stays within its memory, holds nobody up for long, and starts again.
 func TestLimits(t *testing.T) {
 	n := amounts{values: 20, queues: 5, lines: 40_000, groups: 5, payloads: 20, keys: 200, sessions: 200, claims: 200, streams: 20}
 	if *full {
@@ -70,7 +69,7 @@ func TestLimits(t *testing.T) {
 		t.Errorf("the server had %d MiB resident, more than %d", most>>20, mostResident>>20)
 	}
 	if !*full {
-		return // times say nothing on a busy machine
+		return // times prove nothing on a busy machine
 	}
 	if load > float64(runtime.NumCPU()) {
 		t.Errorf("undecided: the load of the machine is %.1f on %d processors; run -full on a quiet one", load, runtime.NumCPU())
@@ -83,12 +82,12 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// loadOfMachine returns how many processes want a processor, where the system says so.
+// loadOfMachine returns how many processes need a processor, if the system reports this.
 func loadOfMachine(t *testing.T) (load float64) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
-		return 0 // no cgroup can be made either
+		return 0 // this system cannot make a cgroup either
 	}
 	if _, err := fmt.Sscan(string(text), &load); err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// attack sends the requests whose commands find their way through all that fill has made.
+// attack sends the requests whose commands must find their way through all the data that fill has made.
 func (s *server) attack(n amounts) {
 	s.t.Helper()
 	s.claims()
@@ -20,7 +20,8 @@ func (s *server) attack(n amounts) {
 	s.sweeps()
 }
 
-// claims claims a thousand jobs by each strategy, whatever is named, and ends them in several ways.
+// claims claims a thousand jobs by each strategy, with and without named clients and types, and ends them in several
+// ways.
 func (s *server) claims() {
 	s.t.Helper()
 	var clients, types []string
@@ -61,7 +62,7 @@ func name(strategy any) any {
 	return strategy
 }
 
-// end gives back what was claimed: all at once, or each job with an outcome of its own.
+// end gives back the claimed jobs, all at once or each with a separate outcome.
 func (s *server) end(claimed map[string]any, atOnce bool) {
 	s.t.Helper()
 	claim := claimed["claim_id"]
@@ -108,7 +109,7 @@ func uniqueBody() []byte {
 	return []byte(body.String())
 }
 
-// operations does what operators do to a job, and to the queues.
+// operations sends an operator's requests about a job, and about the queues.
 func (s *server) operations() {
 	s.t.Helper()
 	id := s.ask(http.MethodPost, "/jobs/create", map[string]any{"client": "acme", "type": "values", "payload": "p"})["job_id"].(string)
@@ -138,7 +139,7 @@ func (s *server) leases() {
 	})
 }
 
-// sweeps begins to cancel, redrive and delete all jobs of the largest queues, and lets ticks go on for a while.
+// sweeps begins to cancel, redrive and delete all jobs of the largest queues, and lets ticks continue this for a while.
 func (s *server) sweeps() {
 	s.t.Helper()
 	for _, op := range []struct{ what, method, path string }{

@@ -28,19 +28,19 @@ type server struct {
 	http  *http.Client
 	log   strings.Builder
 	table strings.Builder // has a row for each step
-	slow  []string        // steps in which commands took longer than they may
+	slow  []string        // steps in which commands took too long
 }
 
-// mostHeld is for how long a command may hold the applier. It is one of the times that the server counts commands by.
+// mostHeld is how long a command may hold the applier. The server's metrics count commands up to and over this time.
 const mostHeld = 20 * time.Millisecond
 
-// How many requests are under way at once while the server is filled: bulk creates, and requests for one thing.
+// How many requests are outstanding at a time while the server is filled: bulk creates, and requests for one thing.
 const (
 	bulk   = 2
 	single = 32
 )
 
-// newServer starts a server in a cgroup with so much memory.
+// newServer starts a server in a cgroup with this much memory.
 func newServer(t *testing.T, memory int64) *server {
 	t.Helper()
 	binary, err := daybooktest.Binary()
@@ -94,7 +94,8 @@ func (s *server) send(method, path, kind string, body []byte, header ...string) 
 	return resp.StatusCode, answer, err
 }
 
-// ask sends a request with a JSON document, which must succeed, and decodes the answer, if there is one.
+// ask sends a request with a JSON document, which must succeed. It decodes and returns the answer, if the answer has a
+// body.
 func (s *server) ask(method, path string, body any) (answer map[string]any) {
 	s.t.Helper()
 	text, err := json.Marshal(body)
@@ -126,7 +127,7 @@ func (s *server) get(path string) (answer map[string]any) {
 	return answer
 }
 
-// resident returns the resident memory of the server: the most since it was started.
+// resident returns the server's highest resident memory since it was started.
 func (s *server) resident() (peak int64) {
 	s.t.Helper()
 	_, peak, err := rig.Resident(s.Process)
@@ -136,8 +137,8 @@ func (s *server) resident() (peak int64) {
 	return peak
 }
 
-// create posts jobs. While the server has too much to apply, it tries again. It reports whether the server has taken the
-// jobs: it refuses what would make too many queues.
+// create posts jobs. While the server has too much to apply, it retries. It reports whether the server took the jobs: the
+// server refuses jobs that would make too many queues.
 func (s *server) create(path, kind string, body []byte, header ...string) bool {
 	for {
 		status, answer, err := s.send(http.MethodPost, path, kind, body, header...)
@@ -157,7 +158,8 @@ func (s *server) create(path, kind string, body []byte, header ...string) bool {
 	}
 }
 
-// each calls do for 0 … n-1, with so many callers at once, until one returns false, and returns how many returned true.
+// each calls do for 0 … n-1, from this many concurrent callers, until a call returns false. It returns how many returned
+// true.
 func (s *server) each(n, callers int, do func(i int) bool) int {
 	s.t.Helper()
 	var next, done atomic.Int64
@@ -202,7 +204,7 @@ func (s *server) metrics() map[string]float64 {
 	return values
 }
 
-// commandTime is how long commands of a verb have held the applier since the server was started.
+// commandTime says how long commands of a verb have held the applier since the server was started.
 type commandTime struct {
 	commands, long int // long are those that took over mostHeld
 	total          time.Duration
@@ -216,7 +218,7 @@ func (t commandTime) mean() time.Duration {
 	return (t.total / time.Duration(t.commands)).Round(10 * time.Microsecond)
 }
 
-// tooLong says that more than a share of the commands took over mostHeld; "" if not.
+// tooLong says that more than a share of the commands took over mostHeld, or returns "".
 func (t commandTime) tooLong(what, verb string, share float64) string {
 	if float64(t.long) <= share*float64(t.commands) {
 		return ""
@@ -257,11 +259,11 @@ func (s *server) commandTimes() map[string]commandTime {
 	return times
 }
 
-// attempts is how often a step is repeated in which a command held the applier for too long. A busy machine may hold up any
-// command; one that takes so long by itself does it each time.
+// attempts is how often a step is repeated in which a command held the applier for too long. A busy machine may hold up
+// any command, but only a slow command takes too long each time.
 const attempts = 5
 
-// step does something that can be repeated, and notes how long the commands that came of it held the applier.
+// step runs a step that can be repeated, and notes how long its commands held the applier.
 func (s *server) step(what string, do func()) {
 	s.t.Helper()
 	for attempt := 1; ; attempt++ {
@@ -276,15 +278,15 @@ func (s *server) step(what string, do func()) {
 	}
 }
 
-// once is step for what cannot be repeated. Six of a hundred commands of a verb may be held up: two processors are shared with
-// Pebble's compactions, which let the applier wait for ten milliseconds now and then.
+// once is step for requests that cannot be repeated. Six of a hundred commands of a verb may be held up, because Pebble's
+// compactions share two processors with the applier, which sometimes waits for ten milliseconds.
 func (s *server) once(what string, do func()) {
 	s.t.Helper()
 	s.slow = append(s.slow, s.measured(what, do, 0.06)...)
 }
 
-// filled is once for requests that keep all processors busy, so that the applier waits for one. The mean of its commands
-// counts.
+// filled is once for requests that keep all processors busy, so that the applier waits for a processor. Only the mean of
+// its commands counts.
 func (s *server) filled(what string, do func()) {
 	s.t.Helper()
 	before := s.commandTimes()
@@ -296,7 +298,7 @@ func (s *server) filled(what string, do func()) {
 	}
 }
 
-// measured does something, and returns the verbs of which more than a share of the commands held the applier for too long.
+// measured calls do, and returns the verbs of which more than a share of the commands held the applier for too long.
 func (s *server) measured(what string, do func(), share float64) (slow []string) {
 	s.t.Helper()
 	before := s.commandTimes()

@@ -18,8 +18,8 @@ func (d *disk) cut(rng *rand.Rand) {
 	d.changes = nil
 }
 
-// cutNames decides which unsynced changes of names survive, in whatever directories they are: none, all, the first few
-// (as on a journaling file system), or any. A change survives only if all earlier changes of its names survive.
+// cutNames decides which unsynced changes of names survive, in any directory: none, all, the first few (as on a
+// journaling file system), or any. A change survives only if all earlier changes of its names survive.
 func (d *disk) cutNames(rng *rand.Rand) {
 	chance := 0.0
 	first := len(d.changes)
@@ -49,8 +49,8 @@ func (d *disk) cutNames(rng *rand.Rand) {
 	}
 }
 
-// survive makes the durable names under n the present ones, and cuts every file. Nodes get new ids, so that nothing
-// that the kernel remembers leads to them.
+// survive makes the durable names under n the present ones, and cuts every file. Nodes get new ids, so that no entry in
+// the kernel's caches leads to them.
 func (d *disk) survive(rng *rand.Rand, n *node, seen map[*node]bool) {
 	if !seen[n] {
 		seen[n] = true
@@ -143,8 +143,8 @@ func (d *disk) cutFile(rng *rand.Rand, n *node) {
 	n.dirty, n.sizes = map[int64]*sector{}, n.sizes[:0]
 }
 
-// cutSize returns a random length: the durable one, the present one, one that the file had in between, or one between
-// the shortest and the longest of them, at the end of a sector or anywhere.
+// cutSize returns a random length: the durable length, the present length, an intermediate length of the file, or a
+// length between the shortest and the longest of these, at the end of a sector or anywhere.
 func (d *disk) cutSize(rng *rand.Rand, n *node, old, now int64) int64 {
 	low, high := min(old, now), max(old, now)
 	for _, s := range n.sizes {

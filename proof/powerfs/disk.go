@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// sectorBytes is what a disk writes as a whole. After a cut each sector is old or new, never a mixture.
+// sectorBytes is the unit that a disk writes as a whole. After a cut each sector is old or new, never a mixture.
 const sectorBytes = 512
 
 // keptVersions bounds how many contents of a sector between two syncs can survive a cut.
@@ -19,7 +19,7 @@ const keptVersions = 3
 type node struct {
 	id    uint64
 	dir   bool
-	made  string // the name it was created with
+	made  string // the name with which it was created
 	mode  uint32 // permissions
 	mtime time.Time
 	content
@@ -35,16 +35,16 @@ type node struct {
 
 // directory is the content of a directory.
 type directory struct {
-	names   map[string]*node // what a lookup sees
-	durable map[string]*node // what survives a cut
+	names   map[string]*node // as a lookup sees them
+	durable map[string]*node // as they survive a cut
 	subdirs int              // how many of names are directories
 }
 
-// content is the content of a file. Invariant: sectors that are not in dirty are equal in data and synced, as far as
-// both have them. After the end of synced, such sectors of data have zeros.
+// content is the content of a file. Invariant: sectors that are not in dirty are equal in data and synced, as far as both
+// have them. After the end of synced, these sectors of data have zeros.
 type content struct {
-	data   []byte            // what a read returns
-	synced []byte            // what survives a cut
+	data   []byte            // as a read returns it
+	synced []byte            // as it survives a cut
 	dirty  map[int64]*sector // sectors of data that may differ from synced
 	sizes  []int64           // the lengths that the file had since the last sync
 }
@@ -69,7 +69,7 @@ type change struct {
 	n     int
 }
 
-// disk is the tree of files, and what of it is durable.
+// disk is the tree of files, and the record of its durable part.
 type disk struct {
 	root    *node
 	nodes   map[uint64]*node
@@ -159,8 +159,7 @@ func (d *disk) rename(from slot, to slot) {
 	d.apply(&change{slots: [2]slot{from, to}, nodes: [2]*node{nil, from.dir.names[from.name]}, n: 2})
 }
 
-// free frees the space of n when neither a name nor a handle leads to it. It forgets n when n cannot come back at a cut
-// either.
+// free frees the space of n when no name and no handle leads to it. If a cut cannot bring n back either, free forgets it.
 func (d *disk) free(n *node) {
 	if n.links > 0 || n.open > 0 || d.nodes[n.id] != n {
 		return
@@ -181,8 +180,8 @@ func (d *disk) free(n *node) {
 	n.data, n.synced, n.dirty = nil, nil, nil
 }
 
-// keepStale keeps some sectors of a removed file. They may appear as garbage where another file was made longer and its
-// data was lost.
+// keepStale keeps some sectors of a removed file. They may appear as garbage in another file that was made longer and
+// whose data was lost.
 func (d *disk) keepStale(data []byte) {
 	const most = 256
 	for at := 0; at+sectorBytes <= len(data) && at < 8*sectorBytes; at += sectorBytes {

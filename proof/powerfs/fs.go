@@ -24,7 +24,7 @@ type FS struct {
 	readOnly bool
 	trap     string // prefix of a file's name: the next write to such a file makes the file system read-only
 	failing  int    // how many of the next syncs fail
-	failed   int    // how many syncs failed
+	failed   int    // how many syncs have failed
 	syncs    int
 	cuts     int
 	dropped  Lost
@@ -47,7 +47,7 @@ type armed struct {
 	cut    chan struct{}
 }
 
-// Lost counts what was unsynced at cuts.
+// Lost counts the data that was unsynced at cuts.
 type Lost struct {
 	Sectors int // that were written and not synced
 	Names   int // changes of names that were not synced
@@ -61,10 +61,10 @@ type handle struct {
 	entries []fuse.DirEntry // of a directory, when it was last rewound
 }
 
-// totalBytes is the size of the file system while no other is set.
+// totalBytes is the size of the file system until SetSize is called.
 const totalBytes = 64 << 30
 
-// Mount mounts a new, empty file system on dir. The error says why that is impossible, for example without FUSE.
+// Mount mounts a new, empty file system on dir. The error says why this is impossible, for example without FUSE.
 func Mount(dir string) (*FS, error) {
 	if _, err := os.Stat("/dev/fuse"); err != nil {
 		return nil, fmt.Errorf("create a mount for FUSE: %w", err)
@@ -96,8 +96,8 @@ func (f *FS) Close() error {
 	return nil
 }
 
-// CutAt cuts the power, as Cut does, at the n-th such moment from now. Then it closes the channel. A later CutAt or Cut
-// replaces it.
+// CutAt cuts the power, as Cut does, at the n-th occurrence of moment from now. Then it closes the channel. A later CutAt
+// or Cut replaces it.
 func (f *FS) CutAt(moment Moment, n int, seed uint64) <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -105,7 +105,7 @@ func (f *FS) CutAt(moment Moment, n int, seed uint64) <-chan struct{} {
 	return f.armed.cut
 }
 
-// at is called at each moment, with the lock held. It reports whether it has cut the power.
+// at is called at each moment. It reports whether it has cut the power. The caller holds the lock.
 func (f *FS) at(moment Moment) bool {
 	a := f.armed
 	if a == nil || a.moment != moment {
@@ -119,8 +119,8 @@ func (f *FS) at(moment Moment) bool {
 	return true
 }
 
-// Cut cuts the power. The seed decides what survives, and nothing else is left. Until PowerOn every request fails with
-// EIO. Requests on files that are open now fail forever.
+// Cut cuts the power. The seed decides which unsynced data survives; all other unsynced data is lost. Until PowerOn every
+// request fails with EIO. Requests on files that are open now fail forever.
 func (f *FS) Cut(seed uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -169,7 +169,7 @@ func (f *FS) ReadOnlyAt(prefix string) {
 	f.trap = prefix
 }
 
-// SetSize sets the size of the file system, including files that exist. 0 means no limit but memory.
+// SetSize sets the size of the file system, including existing files. With 0, only memory limits it.
 func (f *FS) SetSize(bytes int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -197,7 +197,7 @@ func (f *FS) Syncs() (all, failed int) {
 	return f.syncs, f.failed
 }
 
-// Unsynced returns what was unsynced at all cuts so far.
+// Unsynced returns counts of the data that was unsynced at all cuts so far.
 func (f *FS) Unsynced() Lost {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -16,13 +16,13 @@ import (
 	"testing"
 )
 
-// TestOrdinary does the same random operations here and in an ordinary directory, and compares the answers.
+// TestOrdinary makes the same random operations here and in an ordinary directory, and compares the answers.
 func TestOrdinary(t *testing.T) {
 	f, here := mount(t)
 	there := t.TempDir()
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))
-	open := map[string][2]*os.File{} // open files, some of which have no name any more
+	open := map[string][2]*os.File{} // open files, some of which have lost their names
 	name := func() string {
 		parts := []string{"a", "b", "c", "d"}
 		path := parts[rng.IntN(len(parts))]
@@ -172,7 +172,7 @@ func sum(data []byte) (h uint64) {
 	return h
 }
 
-// TestLocks: flock is the kernel's own, also for directories, and a lock ends with its handle.
+// TestLocks: the kernel handles flock, also for directories, and a lock ends with its handle.
 func TestLocks(t *testing.T) {
 	_, dir := mount(t)
 	one, err := os.Open(dir)
@@ -187,7 +187,7 @@ func TestLocks(t *testing.T) {
 	must(t, one.Close(), syscall.Flock(int(two.Fd()), syscall.LOCK_EX|syscall.LOCK_NB))
 }
 
-// TestLargeDirectory: listing a large directory takes more than one answer.
+// TestLargeDirectory: the listing of a large directory takes more than one answer.
 func TestLargeDirectory(t *testing.T) {
 	_, dir := mount(t)
 	const files = 3000

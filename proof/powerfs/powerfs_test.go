@@ -68,7 +68,7 @@ func writeSynced(path string, data []byte) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// settled waits until the kernel has reported all files that were closed, which it does some time later.
+// settled waits until the kernel has reported all closed files, which it does some time later.
 func (f *FS) settled(t *testing.T) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; {
@@ -168,8 +168,8 @@ func TestUnsynced(t *testing.T) {
 	}
 }
 
-// TestRenameOver: a name that a rename gives to a new file leads to the old file or to the new one, never to none,
-// never to a part of one. After a sync of the directory it leads to the new one.
+// TestRenameOver: when a rename moves a new file over an old one, the name leads to the old file or to the new one, never
+// to none and never to a part of one. After a sync of the directory it leads to the new one.
 func TestRenameOver(t *testing.T) {
 	f, dir := mount(t)
 	name, fresh := filepath.Join(dir, "name"), filepath.Join(dir, "name.new")
@@ -199,7 +199,7 @@ func TestRenameOver(t *testing.T) {
 }
 
 // TestTorn: without a sync, each written sector is old or new. With some seeds a later sector is new and an earlier one
-// old. The length is between the old and the new one. Where the file has no data, it has zeros or garbage.
+// old. The length is between the old and the new one. Beyond its data, the file has zeros or garbage.
 func TestTorn(t *testing.T) {
 	f, dir := mount(t)
 	path := filepath.Join(dir, "file")
@@ -249,7 +249,7 @@ func TestTorn(t *testing.T) {
 	}
 }
 
-// TestCutEndsHandles: files that were open at a cut cannot be used any more, and without power no request succeeds.
+// TestCutEndsHandles: after a cut, the files that were open can no longer be used, and without power no request succeeds.
 func TestCutEndsHandles(t *testing.T) {
 	f, dir := mount(t)
 	path := filepath.Join(dir, "file")
@@ -341,7 +341,7 @@ func TestNoSpace(t *testing.T) {
 	if free() != 64<<10 || f.Used() != 0 {
 		t.Errorf("%d bytes free after all is removed", free())
 	}
-	for seed := range uint64(10) { // the space of what survives a cut is counted
+	for seed := range uint64(10) { // the space of the surviving data is counted
 		must(t, os.WriteFile(path, make([]byte, 10<<10), 0o644))
 		f.cycle(seed)
 		used := int64(0)
@@ -354,8 +354,8 @@ func TestNoSpace(t *testing.T) {
 	}
 }
 
-// TestFailedSync: after a failed sync, a later sync succeeds and does not make the data of the failed one durable, as
-// in Linux. Data that is written again is made durable.
+// TestFailedSync: after a failed sync, a later sync succeeds, but does not make the data of the failed sync durable, as
+// in Linux. If the data is written again, it becomes durable.
 func TestFailedSync(t *testing.T) {
 	f, dir := mount(t)
 	path := filepath.Join(dir, "file")
@@ -391,7 +391,7 @@ func TestFailedSync(t *testing.T) {
 	}
 }
 
-// TestCutAt: a cut that waits for a moment happens at that moment, and not before.
+// TestCutAt: CutAt cuts at the moment for which it waits, and not before.
 func TestCutAt(t *testing.T) {
 	f, dir := mount(t)
 	path := filepath.Join(dir, "file")

@@ -10,8 +10,8 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// raw answers the kernel. The kernel caches nothing: names and attributes are valid for no time, and files are opened
-// for direct I/O.
+// raw answers the kernel. The kernel caches nothing: names and attributes expire immediately, and files are opened for
+// direct I/O.
 type raw struct {
 	fuse.RawFileSystem
 	f *FS
@@ -19,8 +19,8 @@ type raw struct {
 
 func (r *raw) String() string { return "powerfs" }
 
-// begin locks the file system and finds the node of a request. If there is none, the status says why. The caller
-// unlocks.
+// begin locks the file system and finds the node of a request, or returns a status that says why there is none. The
+// caller unlocks.
 func (r *raw) begin(id uint64, change bool) (*node, fuse.Status) {
 	r.f.mu.Lock()
 	switch n := r.f.disk.nodes[id]; {
@@ -114,7 +114,7 @@ func (r *raw) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) 
 	return fuse.OK
 }
 
-// add gives a new node, or another name of a node, to dir.
+// add adds a new node, or another name of a node, to dir.
 func (r *raw) add(dir *node, name string, n *node, out *fuse.EntryOut) fuse.Status {
 	r.f.disk.apply(change1(dir, name, n))
 	entry(n, out)

@@ -27,7 +27,7 @@ func (r *raw) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fus
 		return status
 	}
 	if dir.names[name] != nil {
-		return fuse.Status(syscall.EEXIST) // since the kernel looked the name up, another request created it
+		return fuse.Status(syscall.EEXIST) // another request created it after the kernel had looked the name up
 	}
 	n := r.f.disk.newNode(false, in.Mode)
 	n.made = name
@@ -89,8 +89,8 @@ func (r *raw) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, f
 	return uint32(n), fuse.OK
 }
 
-// Flush is not supported, so the kernel stops calling it. Otherwise a process that ends with files open would wait for
-// an answer, and wait forever if it serves this file system itself.
+// Flush is not supported, so the kernel stops calling it. Otherwise a process that ends with open files would wait for an
+// answer, and if it serves this file system, it would wait forever.
 func (r *raw) Flush(<-chan struct{}, *fuse.FlushIn) fuse.Status { return fuse.ENOSYS }
 
 func (r *raw) Fsync(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status { return r.sync(in.Fh) }

@@ -7,11 +7,10 @@ import (
 	"testing"
 )
 
-// PageVar is the environment variable with the path of the page. If it is not set, as in every short run, Write does
-// nothing.
+// PageVar is the environment variable with the path of the page. In a short run it is not set, and Write does nothing.
 const PageVar = "DAYBOOK_REPORT"
 
-// Write replaces the block called name by a stamp and text (Markdown). It writes nothing for a test that failed.
+// Write replaces the block called name by a stamp and text (Markdown). If the test has failed, it writes nothing.
 func Write(t *testing.T, name, text string) {
 	t.Helper()
 	path := os.Getenv(PageVar)

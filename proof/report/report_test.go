@@ -32,7 +32,7 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// TestWrite: a full run replaces its block of the page, and nothing else.
+// TestWrite: a full run replaces only its block of the page.
 func TestWrite(t *testing.T) {
 	path := filepath.Join("..", "..", "docs", "explanation", "reliability.md")
 	page, err := os.ReadFile(path)
@@ -73,7 +73,8 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// TestFigures: each block of docs/explanation/reliability.md names the code that it is about, and none is older than a release.
+// TestFigures: each block of docs/explanation/reliability.md names the attacked code, and no block is older than a
+// release.
 func TestFigures(t *testing.T) {
 	root := filepath.Join("..", "..")
 	page, err := os.ReadFile(filepath.Join(root, "docs", "explanation", "reliability.md"))
@@ -109,7 +110,7 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// TestOutdated: figures of other storage code are valid up to the release that they were taken for.
+// TestOutdated: figures of other storage code are valid up to the release for which they were taken.
 func TestOutdated(t *testing.T) {
 	const log = "# Changelog\n\n## Unreleased\n\ntext\n\n## 0.3.0 (2027-01-01)\n\n## [0.2.0] - 2026-12-12\n\n## 0.1.0\n"
 	list := releases(log)

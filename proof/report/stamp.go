@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Stamp says which code the figures are about. It is the first line of each block.
+// Stamp names the code that was attacked. It is the first line of each block.
 type Stamp struct {
 	Date    string
 	Commit  string // the name that git gives it, with "-dirty" if files other than the page were changed; or "unknown"
@@ -115,9 +115,9 @@ func commitOf(root, page string) string {
 // the figures for a release are taken before the release has a name.
 const maxReleases = 1
 
-// outdated says why figures with a stamp are no longer valid for the tree; "": they are. Figures of the same storage
+// outdated says why figures with a stamp are no longer valid for the tree, or returns "". Figures of the same storage
 // code never become outdated. Other figures are valid up to the next release, so that a change of the storage code does
-// not require a run of an hour at once.
+// not immediately require a run of an hour.
 func outdated(s Stamp, storage string, list []string) string {
 	if s.Storage == storage {
 		return ""

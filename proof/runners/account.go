@@ -25,10 +25,10 @@ const (
 
 var chains = map[string]bool{treeType: true, linesType: true, scriptType: true, webType: true, hookType: false, guestType: false, blobType: false}
 
-// longOutput is what the guest adds to some of the outputs that are blobs.
+// longOutput is appended by the guest to some of the outputs that are blobs.
 var longOutput = bytes.Repeat([]byte("x"), 300_000)
 
-// outputOf is what the handlers make of a payload. The output of blobType is in a blob.
+// outputOf returns the output of the handlers for a payload. The output of blobType is in a blob.
 func outputOf(typ, payload string) string {
 	if typ == blobType { // the same guest
 		typ = guestType
@@ -36,7 +36,7 @@ func outputOf(typ, payload string) string {
 	return typ + " " + payload
 }
 
-// blobOf is the output of a job of blobType: that of outputOf, and sometimes a long one after it.
+// blobOf returns the output of a job of blobType: outputOf's result, and sometimes longOutput after it.
 func blobOf(payload string) []byte {
 	output := []byte(outputOf(blobType, payload))
 	sum := 0
@@ -57,7 +57,7 @@ func addressOf(typ, payload string) string {
 	return fmt.Sprintf("sha256:%x", sha256.Sum256(blobOf(payload)))
 }
 
-// post is what a producer has posted.
+// post is a create of a producer.
 type post struct {
 	typ          string
 	payloads     []string // no two payloads of a run are equal
@@ -65,7 +65,7 @@ type post struct {
 	acknowledged bool
 }
 
-// account is what producers know. Its methods may be called from several goroutines.
+// account is the knowledge of the producers. Its methods may be called from several goroutines.
 type account struct {
 	mu    sync.Mutex
 	posts []post
@@ -89,7 +89,7 @@ func (a *account) acknowledged() (n int) {
 	return n
 }
 
-// tally counts what a check has seen.
+// tally counts the observations of a check.
 type tally struct {
 	Acknowledged, Jobs, Guests, Next, After int
 	Runs, Repeated                          int // runs, and jobs that ran more than once
@@ -108,10 +108,10 @@ func (t *tally) add(o tally) {
 	t.Abandoned += o.Abandoned
 }
 
-// named is a job by its type and payload, which no two jobs have in common.
+// named identifies a job by its type and payload, which no two jobs share.
 type named struct{ typ, payload string }
 
-// check compares all jobs of a server with what was posted. It returns what is wrong, as sentences.
+// check compares all jobs of a server with the posts. It returns its findings as sentences.
 func (a *account) check(jobs []*client.Job) (tally, []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -143,7 +143,7 @@ func (c *checker) wrong(format string, args ...any) {
 	c.problems = append(c.problems, fmt.Sprintf(format, args...))
 }
 
-// look checks a job by itself.
+// look checks one job, without the rest.
 func (c *checker) look(j *client.Job) {
 	payload := string(j.Payload)
 	c.found[named{j.Type, payload}]++
@@ -173,7 +173,7 @@ func (c *checker) look(j *client.Job) {
 	if string(j.Output) != output || j.OutputAddr != address {
 		c.wrong("%s %.100q has the output %.100q at %q, not %q at %q", j.Type, payload, j.Output, j.OutputAddr, output, address)
 	}
-	// All runs but one have not succeeded. The server keeps the newest 20 of them.
+	// All runs but one failed. The server keeps the newest 20 of them.
 	if j.RunAttempts <= 20 && j.RunAttempts != len(j.Attempts)+1 {
 		c.wrong("%s %.100q ran %d times, and %d of the runs did not succeed", j.Type, payload, j.RunAttempts, len(j.Attempts))
 	}
@@ -190,7 +190,7 @@ func (c *checker) look(j *client.Job) {
 	}
 }
 
-// expect checks that the job of a posted payload is there once, and its chained jobs too.
+// expect checks that the job of a posted payload exists once, and its chained jobs, too.
 func (c *checker) expect(p *post, payload string) {
 	first := named{p.typ, payload}
 	c.expected[first] = true
@@ -205,7 +205,7 @@ func (c *checker) expect(p *post, payload string) {
 		c.wrong("%s %.100q is there %d times", p.typ, payload, n)
 	}
 	if n == 0 {
-		return // a chained job of it is one that nobody can have created
+		return // nobody can have created chained jobs of a job that does not exist
 	}
 	if chains[p.typ] {
 		c.expectChained(named{nextType, payload}, p.typ)

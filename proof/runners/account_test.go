@@ -17,7 +17,7 @@ func completed(typ, payload string) *client.Job {
 	return j
 }
 
-// TestFaults: the check finds each fault, and none in jobs that are right.
+// TestFaults: the check finds each fault, and accepts right jobs.
 func TestFaults(t *testing.T) {
 	var a account
 	a.add(post{typ: treeType, payloads: []string{"a", "b"}, follow: true, acknowledged: true})

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// configuration is the file of a runner. Its arguments are the URL of the web server, and a mark, which programs have in
-// their environment. Scripts have it in the path of their directory.
+// configuration returns the file of a runner. Its arguments are the URL of the web server, and a mark. Programs have the
+// mark in their environment, and scripts in the path of their directory.
 func configuration(web, mark string) string {
 	return fmt.Sprintf(`
 [handlers.tree]
@@ -87,7 +87,7 @@ def handle(payload, job):
 `, web, mark)
 }
 
-// breakOne is one in how many requests of batches end in the middle of the answer.
+// breakOne: one in this many requests of batches ends in the middle of the answer.
 const breakOne = 20
 
 // serveWeb serves the handlers of kind http.

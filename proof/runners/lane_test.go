@@ -89,7 +89,8 @@ func need(t *testing.T, programs ...string) {
 	}
 }
 
-// maxWait is how long a lane waits for a sign of progress. It decides nothing: what takes longer is undecided.
+// maxWait is how long a lane waits for a sign of progress. It decides nothing: if this takes longer, the result is
+// undecided.
 const maxWait = 4 * time.Minute
 
 const (
@@ -150,8 +151,7 @@ func newTrial(t *testing.T, rng *rand.Rand, n int, args ...string) *trial {
 	return s
 }
 
-// storeGuests stores the handlers of kind wasi, whose binary is a blob. The output of one is inline, and that of the other
-// one is a blob.
+// storeGuests stores the handlers of kind wasi, whose binary is a blob. One has its output inline, the other in a blob.
 func (s *trial) storeGuests() {
 	s.Helper()
 	binary, err := os.ReadFile("testdata/guest.wasm")
@@ -179,7 +179,7 @@ func (s *trial) completed() (done, left int64) {
 	return stats.Jobs["completed"], stats.Jobs["pending"] + stats.Jobs["active"] + stats.Jobs["deferred"]
 }
 
-// awaitWork waits until a few more jobs are completed. Without work there would be nothing to lose.
+// awaitWork waits until a few more jobs are completed. Without work the test could lose nothing.
 func (s *trial) awaitWork() {
 	s.Helper()
 	before, _ := s.completed()
@@ -219,10 +219,10 @@ func (s *trial) logs() string {
 	return b.String()
 }
 
-// victims are what is killed, by turns.
+// victims counts the kills, which are by turns.
 type victims struct{ runners, children, servers int }
 
-// kill kills what has its turn, and starts it again.
+// kill kills the next victim, and starts it again.
 func (s *trial) kill(v *victims) {
 	s.Helper()
 	switch (v.runners + v.children + v.servers) % 3 {
@@ -245,7 +245,7 @@ func (s *trial) kill(v *victims) {
 		v.children++
 	case 2:
 		s.must(s.server.Kill())
-		time.Sleep(time.Duration(s.rng.IntN(200)) * time.Millisecond) // the runners go on without it
+		time.Sleep(time.Duration(s.rng.IntN(200)) * time.Millisecond) // the runners continue without it
 		s.startServer()
 		v.servers++
 	}
@@ -272,7 +272,7 @@ func TestKills(t *testing.T) {
 		defer stop()
 		for range min(perTrial, *kills-killed) {
 			s.awaitWork()
-			time.Sleep(time.Duration(rng.IntN(300)) * time.Millisecond) // the load goes on until the kill
+			time.Sleep(time.Duration(rng.IntN(300)) * time.Millisecond) // the load continues until the kill
 			s.kill(&v)
 			killed++
 		}

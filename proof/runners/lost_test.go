@@ -16,10 +16,10 @@ import (
 	"github.com/daybookq/daybook/client"
 )
 
-// lostConcurrency is how many jobs the runner that is lost runs. It holds more.
+// lostConcurrency is how many jobs the lost runner runs at a time. It holds more.
 const lostConcurrency = 2
 
-// hooks is a trial without runners at first. The handlers of its jobs do not return until they are released.
+// hooks is a trial that starts without runners. The handlers of its jobs do not return until they are released.
 type hooks struct {
 	*trial
 	begun    chan string // payloads
@@ -85,7 +85,7 @@ func (h *hooks) post(prefix string, n int, lease time.Duration) {
 	h.account.add(p)
 }
 
-// running waits until as many jobs run as the runner runs at once, and returns their payloads.
+// running waits until the runner runs as many jobs as it can at a time, and returns their payloads.
 func (h *hooks) running(r *runner) (payloads []string) {
 	h.Helper()
 	for range lostConcurrency {
@@ -99,8 +99,9 @@ func (h *hooks) running(r *runner) (payloads []string) {
 	return payloads
 }
 
-// TestKilledRunnerLosesBegunRuns kills a runner with SIGKILL while jobs of it run. Exactly these have lost an attempt, with its
-// row; the jobs that the runner held and had not begun have lost none. Another runner does them all, long before a lease ends.
+// TestKilledRunnerLosesBegunRuns kills a runner with SIGKILL while it runs jobs. Exactly these jobs have lost an attempt,
+// with its row; the jobs that the runner held but had not begun have lost none. Another runner completes them all, long
+// before a lease ends.
 func TestKilledRunnerLosesBegunRuns(t *testing.T) {
 	h := newHooks(t, 2, "--runner-heartbeat", "1s")
 	h.post("lost-", 8, time.Hour)
@@ -126,9 +127,9 @@ func TestKilledRunnerLosesBegunRuns(t *testing.T) {
 	}
 }
 
-// TestFrozenRunner freezes a runner with SIGSTOP for longer than the lease of its jobs. Each of them has lost one attempt. What is
-// posted after that is not sent to it, although its connection has room, so another runner does it at the first attempt. When the
-// first runner goes on, it does what it is sent.
+// TestFrozenRunner freezes a runner with SIGSTOP for longer than the lease of its jobs. Each of them has lost one
+// attempt. Later jobs are not sent to the runner, although its connection has room, so another runner completes them at
+// the first attempt. When the first runner continues, it runs the jobs that it is sent.
 func TestFrozenRunner(t *testing.T) {
 	const held = lostConcurrency + 1 // its credit is larger
 	h := newHooks(t, 3)
@@ -169,7 +170,7 @@ func TestFrozenRunner(t *testing.T) {
 	}
 }
 
-// until waits until something holds for all jobs.
+// until waits until a condition holds for all jobs.
 func (h *hooks) until(what string, holds func(jobs []*client.Job) bool) {
 	h.Helper()
 	for deadline := time.Now().Add(maxWait); ; time.Sleep(10 * time.Millisecond) {

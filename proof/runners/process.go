@@ -26,8 +26,8 @@ func processes() ([]int, error) {
 	return pids, nil
 }
 
-// isMarked reports whether a process has a text in the path of its program, its arguments or its environment. A process
-// that has ended, and waits to be reaped, has none of them.
+// isMarked reports whether a process has a text in the path of its program, its arguments or its environment. An ended
+// process that waits to be reaped has none of them.
 func isMarked(pid int, mark string) bool {
 	dir := filepath.Join("/proc", strconv.Itoa(pid))
 	if exe, err := os.Readlink(filepath.Join(dir, "exe")); err == nil && strings.Contains(exe, mark) {
@@ -47,7 +47,7 @@ func marked(mark string) ([]int, error) {
 	return slices.DeleteFunc(pids, func(pid int) bool { return !isMarked(pid, mark) }), err
 }
 
-// describe returns lines about processes, as far as they live.
+// describe returns lines about those of the processes that are alive.
 func describe(pids []int) string {
 	var b strings.Builder
 	for _, pid := range pids {
@@ -98,8 +98,8 @@ func descendants(root int) ([]int, error) {
 	return found, nil
 }
 
-// killMarked kills a process if it still has the mark. It reports false if it has ended. The kernel gives the id of an
-// ended process to another one, so the mark is looked for while a handle keeps the process apart from its successor.
+// killMarked kills a process if it still has the mark, or reports false if it has ended. The kernel may give the id of an
+// ended process to a new process, so killMarked looks for the mark while a handle keeps the two apart.
 func killMarked(pid int, mark string) (bool, error) {
 	p, err := os.FindProcess(pid) // a pidfd
 	if err != nil {
@@ -117,7 +117,7 @@ func killMarked(pid int, mark string) (bool, error) {
 	return true, nil
 }
 
-// awaitGone waits until no process has the mark. It returns those that are left after a time.
+// awaitGone waits until no process has the mark. After patience, it returns the remaining processes.
 func awaitGone(mark string, patience time.Duration) ([]int, error) {
 	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		left, err := marked(mark)

@@ -12,8 +12,8 @@ import (
 	"github.com/daybookq/daybook/internal/testkit"
 )
 
-// TestMarked: a process with a mark is found, wherever the mark is, and although its parent has ended. Without the mark
-// it is not killed.
+// TestMarked: a process with a mark is found, wherever the mark is, and even if its parent has ended. A process without
+// the mark is not killed.
 func TestMarked(t *testing.T) {
 	sleep, err := exec.LookPath("sleep")
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// maxUnfinished is how many unfinished jobs there are, at most, before the producer posts more.
+	// maxUnfinished: the producer posts more while at most this many jobs are unfinished.
 	maxUnfinished = 150
 	// lease is short, so that jobs whose runner is dead soon run again.
 	lease = 2 * time.Second
@@ -26,7 +26,7 @@ type producer struct {
 	posts  int
 }
 
-// run posts jobs of each type by turns. It waits while there are many.
+// run posts jobs of each type by turns. While many jobs are unfinished, it waits.
 func (p *producer) run(ctx context.Context) {
 	types := []string{treeType, linesType, scriptType, webType, hookType, guestType, blobType}
 	for ctx.Err() == nil {
@@ -42,12 +42,12 @@ func (p *producer) run(ctx context.Context) {
 	}
 }
 
-// post posts lines with a key, so that a post that is repeated creates its jobs once.
+// post posts lines with a key, so that a repeated post creates its jobs once.
 func (p *producer) post(ctx context.Context, typ string) {
 	p.posts++
 	n := 1 + p.rng.IntN(30)
 	if typ == treeType {
-		n = 1 + p.rng.IntN(4) // each of them starts many processes
+		n = 1 + p.rng.IntN(4) // each job starts many processes
 	}
 	made := post{typ: typ, follow: p.posts/len(chains)%4 < 2 && typ != blobType, payloads: make([]string, n)}
 	for i := range made.payloads {

@@ -16,11 +16,11 @@ import (
 	"time"
 )
 
-// goneIn is how long the processes of a runner may live on after it. The kernel ends them within milliseconds; the rest
-// is for a busy machine.
+// goneIn is how long the processes of a runner may outlive it. The kernel ends them within milliseconds; the rest is for
+// a busy machine.
 const goneIn = time.Minute
 
-// runner is a process `daybook work`, which can be started again and again.
+// runner is a `daybook work` process, which can be started repeatedly.
 type runner struct {
 	binary string   // on the file system of dir
 	dir    string   // in which each start has a directory
@@ -34,7 +34,7 @@ type runner struct {
 	log  *tail         // of this start
 }
 
-// tail keeps the end of what a process writes, and whether a runner has started.
+// tail keeps the end of a process's output, and whether a runner has started.
 type tail struct {
 	mu      sync.Mutex
 	text    []byte
@@ -58,7 +58,7 @@ func (l *tail) String() string {
 	return string(l.text)
 }
 
-// hasStarted reports whether the runner claims jobs, as far as its log says.
+// hasStarted reports whether the runner claims jobs, according to its log.
 func (l *tail) hasStarted() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -84,7 +84,7 @@ func (r *runner) start() error {
 	r.cmd.Stderr = r.log
 	r.cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "DAYBOOK_") })
 	r.cmd.Env = append(r.cmd.Env, "XDG_CACHE_HOME="+filepath.Join(dir, "cache"), // where scripts have their directories
-		"GOGC=100") // a heap that may have more garbage grows for longer than a short soak lasts
+		"GOGC=100") // with more garbage, the heap would grow for longer than a short soak lasts
 	endWithParent(r.cmd)
 	r.done = make(chan struct{})
 	started := make(chan error, 1)
@@ -107,8 +107,8 @@ func (r *runner) attend(started chan<- error) {
 	r.err = cmd.Wait()
 }
 
-// kill ends the runner with SIGKILL. It returns an error if the runner had ended by itself, or if one of its processes
-// lives on.
+// kill ends the runner with SIGKILL. It returns an error if the runner had ended before, or if one of its processes stays
+// alive.
 func (r *runner) kill() error {
 	select {
 	case <-r.done:
@@ -141,7 +141,7 @@ func (r *runner) stop() error {
 	return r.gone()
 }
 
-// gone waits until no process of the runner lives.
+// gone waits until no process of the runner is alive.
 func (r *runner) gone() error {
 	left, err := awaitGone(r.mark, goneIn)
 	if err == nil && len(left) > 0 {
@@ -150,9 +150,9 @@ func (r *runner) gone() error {
 	return err
 }
 
-// killOne kills a process that the runner has started, which pick chooses. It reports false if there was none. A runner
-// that has not started yet runs interpreters to find out where they are. It does not start if it cannot find out, so
-// they are left alone.
+// killOne kills a process that the runner has started, chosen by pick, or reports false if there is none. A runner that
+// has not started yet runs interpreters to find out where they are. It does not start if it cannot find out, so killOne
+// leaves them alone.
 func (r *runner) killOne(pick func(n int) int) (bool, error) {
 	if !r.log.hasStarted() {
 		return false, nil
@@ -164,7 +164,7 @@ func (r *runner) killOne(pick func(n int) int) (bool, error) {
 	return killMarked(below[pick(len(below))], r.mark)
 }
 
-// clean ends what is left of the runner after a test that failed.
+// clean ends the runner's remaining processes after a failed test.
 func (r *runner) clean() error {
 	if r.cmd == nil {
 		return nil

@@ -21,15 +21,15 @@ const (
 	// warmUp is the part of a soak after which the runner should need no more memory: it has run jobs of all kinds, and
 	// has as many contexts and connections as it keeps.
 	warmUp = 3 // a third
-	// mayGrow is how much more memory the last third may have in the median. The garbage of a Go program differs by
-	// some megabytes from one collection to the next.
+	// mayGrow is how much more memory the last third may have in the median. The garbage of a Go program varies by some
+	// megabytes from one collection to the next.
 	mayGrow = 16 << 20
-	// moreFiles and moreProcesses are how many more descriptors and processes the last third may have in the median.
-	// Both vary with how many jobs run at a time.
+	// moreFiles and moreProcesses are how many more descriptors and processes the last third may have in the median. Both
+	// vary with the number of jobs that run at a time.
 	moreFiles, moreProcesses = 60, 60
 )
 
-// sample is what a runner has at a moment.
+// sample is a measurement of a runner at one moment.
 type sample struct{ resident, files, processes int64 }
 
 func (r *runner) sample() (s sample, err error) {
@@ -67,7 +67,7 @@ func median(samples []sample) (m sample) {
 	}
 }
 
-// grown says how a runner has grown between the middle third of its samples and the last one, or returns "".
+// grown says how a runner has grown between the middle third of its samples and the last third, or returns "".
 func grown(samples []sample) (before, after sample, how string) {
 	third := len(samples) / warmUp
 	before, after = median(samples[third:2*third]), median(samples[2*third:])
@@ -82,12 +82,11 @@ func grown(samples []sample) (before, after sample, how string) {
 	return before, after, how
 }
 
-// TestSoak: a runner that runs jobs of all kinds for a while does not need more and more memory, descriptors and
-// processes.
+// TestSoak: while a runner runs jobs of all kinds, its memory, descriptors and processes do not keep growing.
 func TestSoak(t *testing.T) {
 	need(t, "sh", "setsid", "nohup", "sleep", "python3")
 	t.Parallel()
-	// A long soak has millions of jobs, so the server soon forgets them.
+	// A long soak has millions of jobs, so the server forgets them soon.
 	s := newTrial(t, rand.New(rand.NewPCG(*seed, 2)), 1, "--retention", "5s")
 	ctx, stop := context.WithCancel(t.Context())
 	var producing sync.WaitGroup

@@ -11,8 +11,8 @@ import (
 	"github.com/daybookq/daybook/client/daybooktest"
 )
 
-// treeOfSeven starts seven processes: the program, a child, one in a session of its own, one that ignores SIGHUP, one
-// whose parent has ended, and one that has all of this and has a child. All ignore SIGTERM.
+// treeOfSeven starts seven processes: the program, a child, one in a new session, one that ignores SIGHUP, one whose
+// parent has ended, and one that has all of these properties and has a child. All ignore SIGTERM.
 const treeOfSeven = `
 trap "" TERM
 sleep 1000 &
@@ -23,12 +23,12 @@ nohup sleep 1000 >/dev/null 2>&1 &
 wait
 `
 
-// TestTreeEndsWithItsTimeout: when a handler has run for too long, all seven processes of it are gone.
+// TestTreeEndsWithItsTimeout: when a handler has run for too long, all seven of its processes end.
 func TestTreeEndsWithItsTimeout(t *testing.T) {
 	need(t, "sh", "setsid", "nohup", "sleep")
 	server := daybooktest.Start(t)
 	t.Parallel()
-	// On a busy machine the tree may not be complete before the time-out. Then the time-out is longer.
+	// On a busy machine the tree may not be complete before the time-out. The test then tries a longer one.
 	for timeout := 2 * time.Second; timeout < maxWait; timeout *= 4 {
 		if treeOnce(t, server, timeout) {
 			return
@@ -68,7 +68,7 @@ func treeOnce(t *testing.T, server *daybooktest.Server, timeout time.Duration) (
 	if !strings.Contains(j.Error, "timeout_ms") {
 		t.Errorf("the job failed with %q", j.Error)
 	}
-	// The runner waits for the end of the tree before it reports the job, and goes on.
+	// The runner waits for the end of the tree before it reports the job and continues.
 	if left := tree(t, r); len(left) > 0 {
 		t.Errorf("%d processes are left when the job is reported:\n%s", len(left), describe(left))
 	}
@@ -78,7 +78,7 @@ func treeOnce(t *testing.T, server *daybooktest.Server, timeout time.Duration) (
 	return seen
 }
 
-// tree returns the processes of the handler: those with the mark of the runner, without itself and helpers of the
+// tree returns the processes of the handler: those with the runner's mark, except the runner and the helpers of the
 // sandbox, which run the runner's binary.
 func tree(t *testing.T, r *runner) (pids []int) {
 	t.Helper()

@@ -14,7 +14,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// account is what the users of the server know: their requests and the answers that they got. It does not depend on how
+// account is the knowledge of the server's users: their requests and the answers that they got. It does not depend on how
 // the server works. The audit (audit.go) checks the server against it.
 type account struct {
 	mu      sync.Mutex

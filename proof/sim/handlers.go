@@ -13,7 +13,7 @@ import (
 var handlerTypes = []string{"resize", "mail"}
 
 // changeHandler stores or deletes a handler. The order of these commands in the journal determines all versions,
-// including those of commands without an answer.
+// also for commands without an answer.
 func (u *user) changeHandler() {
 	client, typ := pick(u.random, "", "acme"), pick(u.random, handlerTypes...)
 	if u.random.IntN(5) == 0 {

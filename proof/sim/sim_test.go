@@ -32,7 +32,7 @@ var (
 	worker = flag.String("worker", "", "first,step,last: play these seeds in this process; TestSimulation sets it")
 )
 
-// result is what a worker reports about one seed.
+// result is a worker's report about one seed.
 type result struct {
 	Seed    uint64
 	Figures Figures

@@ -1,5 +1,4 @@
-// Package stallfs is a disk in memory on which a store stalls: tests see what the server does while Pebble blocks all
-// commits.
+// Package stallfs is a disk in memory on which a store stalls, to test the server while Pebble blocks all commits.
 package stallfs
 
 import (
@@ -9,11 +8,11 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
-// MemtableBytes is the size of memtables with which a store stalls after a few hundred commits.
+// MemtableBytes is a size of memtables at which a store stalls after a few hundred commits.
 const MemtableBytes = 64 << 10
 
-// New returns a disk on which the creation of a table blocks until the gate is closed. Pebble blocks all commits when
-// its memtables are full and it cannot write them.
+// New returns a disk on which the creation of a table blocks until the gate is closed. Pebble blocks all commits when its
+// memtables are full and it cannot write them.
 func New(gate <-chan struct{}) vfs.FS {
 	return errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if op.Kind == errorfs.OpCreate && filepath.Ext(op.Path) == ".sst" {
