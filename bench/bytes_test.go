@@ -14,8 +14,9 @@ import (
 	"github.com/daybookq/daybook/internal/load/works"
 )
 
-// BenchmarkCreateBytes posts 4 MiB of lines in each request from 16 connections, and reports what part of the rate of the
-// raw disk this is. A post that is refused since the store is behind is sent again, so the rate is one that lasts.
+// BenchmarkCreateBytes posts 4 MiB of lines in each request from 16 connections, and reports the rate as a part of the
+// raw disk's rate. If the server refuses a post because the store has fallen behind, the benchmark sends the post again.
+// So the server can sustain the measured rate.
 func BenchmarkCreateBytes(b *testing.B) {
 	const post, conns = 4 << 20, 16
 	for _, size := range []int{100, 1 << 10, 16 << 10} {
@@ -58,7 +59,7 @@ func BenchmarkCreateBytes(b *testing.B) {
 	}
 }
 
-// diskRate writes and syncs n blocks one after the other to a plain file, and returns the bytes a second.
+// diskRate writes and syncs n blocks one after the other to a plain file, and returns the bytes per second.
 func diskRate(b *testing.B, block, n int) float64 {
 	b.Helper()
 	file, err := os.Create(filepath.Join(b.TempDir(), "plain"))

@@ -1,6 +1,6 @@
 // Package bench measures the real server binary over HTTP and in streams. `make bench` measures throughput and latency,
-// `make bench-matrix` the same at many points, `make scale` ten million pending jobs, and `make sweeps` claims while ten
-// million jobs are cancelled, redriven and deleted.
+// `make bench-matrix` measures them at many points, `make scale` measures ten million pending jobs, and `make sweeps`
+// measures claims while ten million jobs are cancelled, redriven and deleted.
 //
 // The load comes from this process, on the same machine. Every create and every decision is on disk before the server
 // answers. docs/explanation/performance.md has the results.
@@ -12,17 +12,18 @@
 //	matrix_test.go  BenchmarkProcess: creates, claims and completions at the points of a matrix
 //	stream_test.go  the same work in streams
 //	create_test.go  single creates through the Go client
-//	forms_test.go   claims in JSON and in runs, by turns
+//	forms_test.go   claims in JSON and in runs, in turns
 //	filesets_test.go filesets of 10,000 files
-//	worker_test.go  the Go client's Worker beside a loop that decodes nothing
-//	runner_test.go  `daybook work` beside the Go client's Worker
+//	worker_test.go  the Go client's Worker compared with a loop that decodes nothing
+//	runner_test.go  `daybook work` compared with the Go client's Worker
 //	scale_test.go   ten million pending jobs
 //	sweep_test.go   claims during sweeps of ten million jobs
 //	idle_test.go    thousands of idle connections
 //	waiting_runners_test.go  single jobs, while hundreds of runners wait over HTTP
 //
-// Folder matrix has what these benchmarks share with those of the journal, the store and the engine. Folder compare
-// compares them with another commit (`make bench-compare`). Folder open measures latencies at fixed rates of arrivals
-// (`make bench-open`). Folder demo is a program to watch. Folder rig freezes server processes, and reads their memory,
-// processor time and what they write. Folder peers, a module of its own, compares Daybook with other queues.
+// Folder matrix has the code that these benchmarks share with the benchmarks of the journal, the store and the engine.
+// Folder compare compares them with another commit (`make bench-compare`). Folder open measures latencies at fixed rates
+// of arrivals (`make bench-open`). Folder demo is a program to watch. Folder rig freezes server processes, and reads
+// their memory, their processor time and the bytes that they write. Folder peers, a separate module, compares Daybook
+// with other queues.
 package bench

@@ -18,7 +18,7 @@ const (
 	benchFileBytes = 1024
 )
 
-// benchArchive returns an archive of small files whose contents no other archive has.
+// benchArchive returns an archive of small files whose contents are unique to it.
 func benchArchive(b *testing.B) []byte {
 	b.Helper()
 	var text bytes.Buffer

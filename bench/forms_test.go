@@ -10,7 +10,7 @@ import (
 	"github.com/daybookq/daybook/client/daybooktest"
 )
 
-// used is the processor time that both sides have used.
+// used is the processor time that each side has used.
 type used struct{ server, load time.Duration }
 
 // processorTime returns the processor time that the server, and this process, have used so far.
@@ -23,8 +23,8 @@ func processorTime(b *testing.B, s *daybooktest.Process) used {
 	return used{server, matrix.ProcessorTime()}
 }
 
-// BenchmarkClaimForms claims and completes 100 jobs at a time, with claims in JSON and in runs by turns. The load looks
-// only for the claim_id. So the ratio shows what the forms cost the server and the network.
+// BenchmarkClaimForms claims and completes 100 jobs at a time, with claims in JSON and in runs, in turns. The load reads
+// only the claim_id. So the ratio compares the costs of the two forms for the server and the network.
 func BenchmarkClaimForms(b *testing.B) {
 	for _, size := range []int{100, 1000} {
 		b.Run(fmt.Sprintf("max=%d", size), func(b *testing.B) {

@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// holderURL is the variable by which a test is the other process of itself: that which holds connections to a server.
-// One process does not have the descriptors for both ends.
+// holderURL is the variable that makes a test run as its second process, the holder, which keeps connections to a server
+// open. A single process would not get enough descriptors for both ends.
 const holderURL = "DAYBOOK_HOLDER_URL"
 
-// holder is the other process of a test.
+// holder is the second process of a test.
 type holder struct {
 	t     *testing.T
 	cmd   *exec.Cmd
@@ -22,7 +22,7 @@ type holder struct {
 	lines *bufio.Scanner
 }
 
-// startHolder runs the test again in another process, with holderURL set to the address of a server.
+// startHolder runs the test again in a second process, with holderURL set to the address of a server.
 func startHolder(t *testing.T, url string) *holder {
 	t.Helper()
 	h := &holder{t: t, cmd: exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$", "-test.v")}
@@ -42,7 +42,7 @@ func startHolder(t *testing.T, url string) *holder {
 	return h
 }
 
-// next waits for a line with this beginning, and returns the rest of it.
+// next waits for a line with this beginning, and returns the rest of the line.
 func (h *holder) next(beginning string) string {
 	h.t.Helper()
 	for h.lines.Scan() {
@@ -54,7 +54,7 @@ func (h *holder) next(beginning string) string {
 	return ""
 }
 
-// release ends the input of the holder, so that it closes its connections.
+// release ends the holder's input, so that it closes its connections.
 func (h *holder) release() {
 	h.t.Helper()
 	if err := h.stdin.Close(); err != nil {

@@ -37,7 +37,7 @@ func TestIdleConnections(t *testing.T) {
 	h.end()
 }
 
-// holdIdle runs in the other process of TestIdleConnections. It opens connections, prints a line, and keeps them open
+// holdIdle runs in the second process of TestIdleConnections. It opens connections, prints a line, and keeps them open
 // until its input ends.
 func holdIdle(t *testing.T, url string) {
 	address := strings.TrimPrefix(url, "http://")

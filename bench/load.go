@@ -19,13 +19,13 @@ import (
 	"github.com/daybookq/daybook/job/runs"
 )
 
-// Load sends requests to a server. It does as little work as possible, since it shares the processors with the server:
-// it reads answers, and looks only for what the next request needs.
+// Load sends requests to a server. It does as little work as possible, since it shares the processors with the server: it
+// reads answers, and looks only for the fields that the next request needs.
 type Load struct {
 	URL    string
 	HTTP   *http.Client
 	Runner string // the runner id of claims
-	Accept string // the form of the answers to claims; "" means JSON
+	Accept string // the form of the answers to claims; "": JSON
 }
 
 // NewLoad makes a load that keeps one connection for each caller.
@@ -54,7 +54,7 @@ func (l *Load) Close() { l.HTTP.CloseIdleConnections() }
 
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// post sends body and passes the answer to look. The answer is valid during that call.
+// post sends body and passes the answer to look. The answer is valid only during that call.
 func (l *Load) post(ctx context.Context, path, contentType string, body []byte, look func(status int, answer []byte) error) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, l.URL+path, bytes.NewReader(body))
 	if err != nil {
@@ -78,7 +78,7 @@ func (l *Load) post(ctx context.Context, path, contentType string, body []byte, 
 	return look(answer.StatusCode, buffer.Bytes())
 }
 
-// errOverloaded is the refusal of a create while too many bytes wait to be applied.
+// errOverloaded means that the server refused a create because too many bytes wait to be applied.
 var errOverloaded = errors.New("the server has not applied earlier creates yet")
 
 func expect(want int) func(int, []byte) error {
@@ -151,7 +151,7 @@ func (l *Load) Complete(ctx context.Context, claim string) error {
 func (l *Load) CompleteAndClaim(ctx context.Context, claim string, n int) (next string, err error) {
 	body := fmt.Appendf(nil, `{"runner_id":"%s","max":%d,"complete":{"claim_id":"%s","status":"completed"}}`, l.Runner, n, claim)
 	err = l.post(ctx, "/jobs/claim", "application/json", body, func(status int, answer []byte) error {
-		// The results come first and contain no claim id. So the first claim_id is the new claim, or null.
+		// The results come first and do not contain claim ids. So the first claim_id is the new claim, or null.
 		next = claimID(answer)
 		return expect(http.StatusOK)(status, answer)
 	})
@@ -236,7 +236,7 @@ func (l *Latencies) Len() int {
 	return len(l.all)
 }
 
-// Quantile returns the q-quantile (0 … 1) of the durations; 0 if there are none.
+// Quantile returns the q-quantile (0 … 1) of the durations, or 0 if there are none.
 func (l *Latencies) Quantile(q float64) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

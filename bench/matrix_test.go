@@ -19,7 +19,7 @@ import (
 )
 
 // The layer of the process: the real binary, with the load in this process on the same machine. Each connection is a
-// runner of its own. Processor time and allocations are those of the server alone.
+// separate runner. Processor time and allocations are the server's alone.
 
 var (
 	creates    = matrix.Point{Transport: "http", Work: "create", Size: 100, Batch: 1000, Conns: 16, Queues: 1}
@@ -103,7 +103,7 @@ func fillPoint(ctx context.Context, l *Load, p matrix.Point, jobs int) error {
 	return err
 }
 
-// patiently calls create. As a client does, it waits and tries again if too many bytes wait to be applied.
+// patiently calls create. Like a client, it waits and retries if too many bytes wait to be applied.
 func patiently(ctx context.Context, l *Load, create func() error) error {
 	for {
 		err := create()
@@ -133,7 +133,7 @@ func applied(ctx context.Context, l *Load) (Stats, error) {
 	}
 }
 
-// workload returns what the works of all transports share.
+// workload returns the part that the workloads of all transports share.
 func workload(tb testing.TB, p matrix.Point, s *daybooktest.Process, l *Load) matrix.Workload {
 	w := matrix.Workload{Calls: p.Calls(tb), Read: func(ctx context.Context) (read matrix.Counters, err error) {
 		stats, err := applied(ctx, l)
@@ -155,7 +155,7 @@ func workload(tb testing.TB, p matrix.Point, s *daybooktest.Process, l *Load) ma
 	return w
 }
 
-// httpWork sets the round of a point over HTTP. It fails if claims got fewer jobs than they requested.
+// httpWork sets the round of a point over HTTP. The round fails if claims got fewer jobs than they requested.
 func httpWork(p matrix.Point, l *Load, w *matrix.Workload) {
 	body := works.Lines(p.Batch, p.Size)
 	var created atomic.Int64

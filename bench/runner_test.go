@@ -20,7 +20,7 @@ import (
 	"github.com/daybookq/daybook/internal/load/works"
 )
 
-// runnerCase is a handler that does nothing, and how many jobs of it a turn has.
+// runnerCase is a handler that does nothing, and the number of its jobs in a turn.
 type runnerCase struct {
 	name    string
 	program string // that must be installed
@@ -30,8 +30,8 @@ type runnerCase struct {
 }
 
 // BenchmarkRunner drains a queue with `daybook work`, whose handler does nothing, and in turns with client.Worker and a
-// handler in Go that does nothing. Both use the same server in the same minutes. So the ratio of-worker shows what a kind
-// costs, whatever else the machine does. Both run before the queue is filled, and have done jobs before.
+// handler in Go that does nothing. Both use the same server in the same minutes. So the ratio of-worker shows the cost of
+// a kind of handler, whatever else the machine does. Both run before the queue is filled, and have done jobs before.
 func BenchmarkRunner(b *testing.B) {
 	web := ""
 	if _, err := exec.LookPath("node"); err == nil {
@@ -59,7 +59,7 @@ func BenchmarkRunner(b *testing.B) {
 			stop := d.startWorker()
 			defer stop()
 			for typ, jobs := range map[string]int{"run": min(c.jobs, 5000), "worker": 5000} {
-				if err := d.load.AddTo(b.Context(), "default", typ, works.Lines(1, 100)); err != nil { // which creates the queue
+				if err := d.load.AddTo(b.Context(), "default", typ, works.Lines(1, 100)); err != nil { // it creates the queue
 					b.Fatal(err)
 				}
 				d.turn(typ, jobs)
@@ -89,7 +89,7 @@ type duel struct {
 	load   *Load
 }
 
-// turn pauses a queue, fills it, and returns how long it takes from its resumption until all jobs are completed.
+// turn pauses a queue, fills it, and returns the time from its resumption until all jobs are completed.
 func (d *duel) turn(typ string, jobs int) time.Duration {
 	d.Helper()
 	ctx := d.Context()
@@ -170,7 +170,7 @@ func startRunner(b *testing.B, s *daybooktest.Process, table string, args []stri
 	return runner
 }
 
-// runnerTime returns the processor time of a runner, without that of its children.
+// runnerTime returns a runner's processor time, without its children's.
 func runnerTime(b *testing.B, c *exec.Cmd) time.Duration {
 	b.Helper()
 	const ofProcess = 2 // CPUCLOCK_SCHED of clock_getcpuclockid(3)

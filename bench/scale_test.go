@@ -27,14 +27,14 @@ const (
 	maxScaleResident = 1 << 30
 	maxScaleRestart  = 3 * time.Second
 	maxScaleP99Ratio = 1.5
-	// maxPendingBytes and maxWrittenBytes bound what a job of 100 bytes takes: on the disk while it is pending, and
-	// written to the disk in its life.
-	// How often compactions write a payload again depends on when they run: 310 and 400 bytes were measured.
+	// maxPendingBytes and maxWrittenBytes bound the bytes of a job of 100 bytes: on the disk while it is pending, and
+	// written to the disk in its life. How often compactions write a payload again depends on when they run: 310 and 400
+	// bytes were measured.
 	maxPendingBytes, maxWrittenBytes = 130, 450
 )
 
-// claimTimes claims and completes one job at a time, from each server in turn, so that a disturbance affects all of
-// them. It returns the latencies of the claims. Each server gets a new batch for each one that is used up.
+// claimTimes claims and completes one job at a time, from each server in turn, so that a disturbance affects all of them.
+// It returns the latencies of the claims. A server gets a new batch when it has used up the previous one.
 func claimTimes(t *testing.T, loads ...*Load) []*Latencies {
 	t.Helper()
 	const claims = 5000
@@ -68,8 +68,8 @@ func logTimes(t *testing.T, what string, times *Latencies) {
 	t.Logf("claim p50 %v p99 %v with %s", times.Quantile(0.5).Round(time.Microsecond), times.Quantile(0.99).Round(time.Microsecond), what)
 }
 
-// TestScale shows that a backlog of many millions of jobs changes nothing. It takes minutes and gigabytes, so it runs only
-// with `make scale`.
+// TestScale shows that a backlog of many millions of jobs changes nothing. It takes minutes and gigabytes, so it runs
+// only with `make scale`.
 func TestScale(t *testing.T) {
 	jobs, err := strconv.Atoi(os.Getenv("DAYBOOK_SCALE"))
 	if err != nil {
@@ -124,7 +124,7 @@ func TestScale(t *testing.T) {
 	}
 	compare(fmt.Sprint(jobs, " pending, after the restart"), s, l)
 	if jobs > scaleJobs {
-		return // the rest says nothing more with more jobs, and would take long
+		return // with more jobs, the rest would prove no more and take long
 	}
 
 	start = time.Now()
@@ -139,7 +139,7 @@ func TestScale(t *testing.T) {
 	compare(fmt.Sprint(scaleQueues, " queues"), q, queues)
 }
 
-// TestDiskPerJob measures what a job of 100 bytes takes: on the disk while it is pending, and written in its life.
+// TestDiskPerJob measures the bytes of a job of 100 bytes: on the disk while it is pending, and written in its life.
 func TestDiskPerJob(t *testing.T) {
 	if os.Getenv("DAYBOOK_SCALE") == "" {
 		t.Skip("a million jobs take a minute: make scale")
@@ -158,7 +158,7 @@ func TestDiskPerJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	drain(t, l, jobs)
-	time.Sleep(10 * time.Second) // compactions go on
+	time.Sleep(10 * time.Second) // compactions continue
 	ended, err := rig.Written(s)
 	if err != nil {
 		t.Fatal(err)
@@ -169,7 +169,7 @@ func TestDiskPerJob(t *testing.T) {
 	}
 }
 
-// logDisk logs what the pending jobs of a server take on the disk.
+// logDisk logs the bytes that a server's pending jobs take on the disk.
 func logDisk(t *testing.T, s *daybooktest.Process, jobs int) {
 	t.Helper()
 	total := 0.0

@@ -19,17 +19,17 @@ import (
 	"github.com/daybookq/daybook/internal/load/works"
 )
 
-// streamWork sets the round of a point in streams. Each stream has as many jobs under way as a batch has. The work
+// streamWork sets the round of a point in streams. Each stream has as many outstanding jobs as a batch has. The work
 // create sends creates of single jobs. A lifecycle begins with a create, and ends with the answer to the completion of a
-// job that the server has sent. In a drain the jobs are there before; the server sends them in runs, a claim of as many
-// as there is credit for, and one request completes the claim. The time of a call is that of the create, of the
-// lifecycle, or of the completion.
+// job that the server has sent. In a drain the jobs exist before; the server sends them in runs, one claim for all the
+// credit, and one request completes the claim. The time of a call is the time of the create, of the lifecycle, or of the
+// completion.
 func streamWork(tb testing.TB, p matrix.Point, s *daybooktest.Process, l *Load, w *matrix.Workload) {
 	streams := make([]*streamLoad, p.Conns)
 	for i := range streams {
 		streams[i] = openStream(tb, s.URL(), p)
 	}
-	if p.Work != "drain" { // the cost is that of single jobs
+	if p.Work != "drain" { // a round costs as much as single jobs do
 		w.Calls = min(w.Calls, max(p.Conns, maxStreamJobs/p.Batch))
 	}
 	var created atomic.Int64
@@ -58,10 +58,10 @@ func streamWork(tb testing.TB, p matrix.Point, s *daybooktest.Process, l *Load, 
 	}
 }
 
-// maxStreamJobs bounds the jobs of a round in which each job is created by a request of its own.
+// maxStreamJobs bounds the jobs of a round in which each job is created by a separate request.
 const maxStreamJobs = 10_000
 
-// pause takes the credit of all streams away. After that they get no jobs, so that a backlog stays.
+// pause takes the credit of all streams away. They then get no jobs, so that a backlog stays.
 func pause(ctx context.Context, streams []*streamLoad) error {
 	for _, s := range streams {
 		if err := s.pause(ctx); err != nil {
@@ -75,7 +75,7 @@ func pause(ctx context.Context, streams []*streamLoad) error {
 			return ctx.Err()
 		}
 		s.mu.Lock()
-		s.caller = &matrix.Caller{} // for completions of the backlog that are still under way
+		s.caller = &matrix.Caller{} // for outstanding completions of the backlog
 		s.mu.Unlock()
 	}
 	return nil
@@ -104,18 +104,18 @@ func (r *streamRound) fail(err error) {
 	}
 }
 
-// streamLoad is one stream, which does as little work as possible.
+// streamLoad is one stream. It does as little work as possible.
 type streamLoad struct {
 	p       matrix.Point
 	conn    *websocket.Conn
 	payload string
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	round  *streamRound
 	caller *matrix.Caller
 	n      int
 	out    []byte
-	began  []time.Time           // of the creates under way, in their order
+	began  []time.Time           // when the outstanding creates began, in their order
 	sent   map[int]streamRequest // requests without an answer whose number counts
 	paused chan struct{}         // closed by the answer to the request that takes the credit away
 }

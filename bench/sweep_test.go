@@ -27,8 +27,8 @@ const (
 )
 
 // TestSweeps cancels, redrives and deletes ten million jobs while runners drain another queue: first in batches whose
-// jobs are all in one state, then in batches in which each job is a state of its own. It takes minutes and gigabytes,
-// so it runs only with `make sweeps`.
+// jobs all have the same state, then in batches in which each job is a separate group. It takes minutes and gigabytes, so
+// it runs only with `make sweeps`.
 func TestSweeps(t *testing.T) {
 	jobs := sweepJobs
 	switch asked := os.Getenv("DAYBOOK_SWEEPS"); asked {
@@ -85,7 +85,7 @@ func TestSweeps(t *testing.T) {
 	}
 }
 
-// sweepOp is an operation on all jobs of a queue, and the latencies of claims from another queue meanwhile.
+// sweepOp is an operation on all jobs of a queue, with the latencies of claims from another queue during the operation.
 type sweepOp struct {
 	name, method, path string
 	times              Latencies
@@ -117,8 +117,7 @@ func (op *sweepOp) run(t *testing.T, l *Load, jobs int) {
 	}
 }
 
-// singleJobGroups returns a JSON body of n jobs. Neighbours have different priorities, so each job is a group of its
-// own.
+// singleJobGroups returns a JSON body of n jobs. Neighbours have different priorities, so each job is a separate group.
 func singleJobGroups(n int) []byte {
 	var b bytes.Buffer
 	b.WriteByte('[')
@@ -146,7 +145,7 @@ func post(t *testing.T, l *Load, path, kind string, body []byte, n int) {
 			for range left {
 				for busy := true; busy; {
 					err := l.post(context.Background(), path, kind, body, func(status int, answer []byte) error {
-						if busy = status == http.StatusTooManyRequests; busy { // the server asks to try again later
+						if busy = status == http.StatusTooManyRequests; busy { // the server asks the client to retry later
 							time.Sleep(100 * time.Millisecond)
 							return nil
 						}
@@ -163,7 +162,7 @@ func post(t *testing.T, l *Load, path, kind string, body []byte, n int) {
 	group.Wait()
 }
 
-// work lets runners claim single jobs of another queue and complete them, until done returns true.
+// work lets runners claim and complete single jobs of another queue until done returns true.
 func work(t *testing.T, l *Load, times *Latencies, done func() bool) {
 	t.Helper()
 	var mu sync.Mutex

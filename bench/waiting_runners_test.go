@@ -13,14 +13,14 @@ import (
 	"github.com/daybookq/daybook/bench/rig"
 )
 
-// BenchmarkWaitingRunners creates jobs over HTTP while runners wait for a job each. A runner completes its job, and waits
-// again. Each of four producers creates a job when one has ended. It reports the jobs a second, the server's processor time
-// for a job, and how long a job takes from its create to its runner.
+// BenchmarkWaitingRunners creates jobs over HTTP while each runner waits for one job. A runner completes its job, and
+// waits again. Each of four producers creates a job when one has ended. The benchmark reports the jobs per second, the
+// server's processor time for a job, and the time from a job's create until its runner has it.
 func BenchmarkWaitingRunners(b *testing.B) {
 	const producers = 4
 	for _, runners := range []int{4, 200, 600} {
 		b.Run(fmt.Sprintf("runners=%d", runners), func(b *testing.B) {
-			s := serve(b, "--log-level", "error") // the claims that wait are refused when the server stops
+			s := serve(b, "--log-level", "error") // when the server stops, it refuses the waiting claims
 			l := NewLoad(s.URL(), producers+runners)
 			defer l.Close()
 			ctx, end := context.WithCancel(b.Context())

@@ -20,12 +20,13 @@ import (
 const (
 	waitingStreams = 10_000
 	wokenStreams   = 300
-	// maxWaitingMemory is half as much again as what the server takes, since the garbage of opening the streams varies.
+	// maxWaitingMemory is one and a half times the server's usual memory, since the garbage from opening the streams
+	// varies.
 	maxWaitingMemory = 600 << 20
 )
 
-// TestWaitingStreams: ten thousand runners wait in streams. A new job wakes exactly one of them, soon, and the server
-// needs little memory for the others.
+// TestWaitingStreams: ten thousand runners wait in streams. A new job soon wakes exactly one of them, and the waiting
+// runners cost the server little memory.
 func TestWaitingStreams(t *testing.T) {
 	if url := os.Getenv(holderURL); url != "" {
 		holdStreams(t, url)
@@ -65,8 +66,8 @@ func TestWaitingStreams(t *testing.T) {
 	h.end()
 }
 
-// holdStreams runs in the other process of TestWaitingStreams. It opens streams with a credit of one, and prints a line
-// when all are open, and one for each push, until its input ends.
+// holdStreams runs in the second process of TestWaitingStreams. It opens streams with a credit of one, prints a line when
+// all are open, and one for each push, until its input ends.
 func holdStreams(t *testing.T, url string) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()

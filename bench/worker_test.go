@@ -10,9 +10,9 @@ import (
 	"github.com/daybookq/daybook/client"
 )
 
-// BenchmarkWorker drains a queue with client.Worker, whose handlers do nothing, and in turns with a loop that claims
-// and completes and decodes nothing. Both use the same server in the same minutes. So their ratio shows what the Worker
-// costs, whatever else the machine does.
+// BenchmarkWorker drains a queue with client.Worker, whose handlers do nothing, and in turns with a loop that claims and
+// completes and decodes nothing. Both use the same server in the same minutes. So their ratio shows the cost of the
+// Worker, whatever else the machine does.
 func BenchmarkWorker(b *testing.B) {
 	for _, c := range []struct {
 		name         string
@@ -65,15 +65,15 @@ func BenchmarkWorker(b *testing.B) {
 	}
 }
 
-// drainInLoop fills the queue, and claims and completes from callers goroutines until all jobs are done. It returns how
-// long that took.
+// drainInLoop fills the queue, and claims and completes from callers goroutines until all jobs are done. It returns the
+// time that this took.
 func drainInLoop(b *testing.B, l *Load, callers, size, jobs int) time.Duration {
 	b.Helper()
 	fill(b, l, jobs/1000)
 	return drainFilled(b, l, callers, size, jobs)
 }
 
-// drainFilled is drainInLoop of a queue that has the jobs.
+// drainFilled is drainInLoop for a queue that already has the jobs.
 func drainFilled(b *testing.B, l *Load, callers, size, jobs int) time.Duration {
 	b.Helper()
 	var left atomic.Int64
@@ -101,7 +101,7 @@ func drainFilled(b *testing.B, l *Load, callers, size, jobs int) time.Duration {
 	return time.Since(began)
 }
 
-// drainWithWorker fills the queue, and runs a worker until all jobs are done and reported. It returns how long that
+// drainWithWorker fills the queue, and runs a worker until all jobs are done and reported. It returns the time that this
 // took.
 func drainWithWorker(b *testing.B, l *Load, url string, w client.Worker, jobs int) time.Duration {
 	b.Helper()

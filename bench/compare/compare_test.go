@@ -21,8 +21,8 @@ import (
 const create = "BenchmarkStore/backlog=0/queues=1/size=100/work=create/batch=1000-2"
 
 // output is the text of sixteen runs of a benchmark on a busy machine: other work changes the figures by up to a half in
-// all runs of a round, and by a few percent in each run. The figures are those of a server that takes factors times the
-// processor time and the wall time, and allocates as much as it says.
+// all runs of a round, and by a few percent in each run. The server that it simulates takes factors times the processor
+// time and the wall time, and makes this many allocations.
 func output(side string, cpu, wall, allocs float64) string {
 	text := "goos: linux\npkg: github.com/daybookq/daybook/store\n"
 	random := rand.New(rand.NewPCG(1, uint64(len(side))))
@@ -54,12 +54,12 @@ func parsed(t *testing.T, text string) results {
 	return r
 }
 
-// TestJudge: what the outcome of two measurements is.
+// TestJudge: the outcome of a first measurement, or of two.
 func TestJudge(t *testing.T) {
 	for _, c := range []struct {
 		name          string
-		first, second string // of the working tree; there is no second measurement if this is ""
-		want          string // what is slower
+		first, second string // of the working tree; "": there is no second measurement
+		want          string // the slower benchmarks
 		prints        string
 	}{
 		{name: "the same", first: output("head", 1, 1, 0.058), prints: "nothing is slower"},
@@ -102,17 +102,17 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestPaired compares the test of pairs with values from a table of Wilcoxon's test, and with those of counting by hand.
+// TestPaired compares the test of pairs with a table of Wilcoxon's test, and with counts by hand.
 func TestPaired(t *testing.T) {
 	for _, c := range []struct {
-		head      []float64 // the base has ones
+		head      []float64 // the base's values are all 1
 		growth, p float64
 	}{
 		{[]float64{1, 1, 1, 1, 1, 1}, 0, 1},
 		{[]float64{1.1, 1.2, 1.3, 1.4, 1.5, 1.6}, 0.349, 2.0 / 64},           // all signs alike
-		{[]float64{0.9, 1.2, 1.3, 1.4, 1.5, 1.6}, 0.349, 4.0 / 64},           // the least one differs
+		{[]float64{0.9, 1.2, 1.3, 1.4, 1.5, 1.6}, 0.349, 4.0 / 64},           // the smallest growth has another sign
 		{[]float64{1.2, 1.2, 1 / 1.2, 1 / 1.2}, 0, 1},                        // equal ranks
-		{[]float64{1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6}, 0.3, 2.0 / 64},          // no change has no sign
+		{[]float64{1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6}, 0.3, 2.0 / 64},          // a value that did not change does not count
 		{[]float64{1 / 1.1, 1 / 1.2, 1 / 1.3, 1 / 1.4, 1.01}, -0.167, 0.125}, // W = 1, n = 5
 	} {
 		base := slices.Repeat([]float64{1}, len(c.head))
@@ -122,7 +122,7 @@ func TestPaired(t *testing.T) {
 	}
 }
 
-// TestSplit: benchmarks of one side are not compared, and the pattern of a benchmark matches no other.
+// TestSplit: benchmarks of only one side are not compared, and the pattern of a benchmark matches only this benchmark.
 func TestSplit(t *testing.T) {
 	a, b, c := benchmark{"x/store", "Store/work=a/batch=1-2"}, benchmark{"x/store", "Store/work=b-2"}, benchmark{"x/ingest", "Ingest-2"}
 	some := map[string][]float64{"sec/job": {1}}
@@ -135,14 +135,14 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// TestBrokenResults: a line that is cut off is an error, and not a benchmark less.
+// TestBrokenResults: a line that is cut off is an error. It must not drop a benchmark silently.
 func TestBrokenResults(t *testing.T) {
 	if err := (results{}).read(strings.NewReader("BenchmarkStore/x-2 \t 36\t 0.05\n"), "r.txt"); err == nil || !strings.Contains(err.Error(), "r.txt:1") {
 		t.Errorf("a broken line: %v", err)
 	}
 }
 
-// TestRefusals: what cannot be compared, and why.
+// TestRefusals: the cases that cannot be compared, and the reasons.
 func TestRefusals(t *testing.T) {
 	repository := commits(t)
 	for _, c := range []struct {
@@ -152,7 +152,7 @@ func TestRefusals(t *testing.T) {
 		{options{rounds: 8}, "no commit was named"},
 		{options{base: "HEAD", rounds: 5}, "5 rounds are too few"},
 		{options{base: "no-such-commit", rounds: 8}, `"no-such-commit" is no commit of`},
-		{options{base: "HEAD", rounds: 8}, "build the server of the base"}, // the repository has no Go module
+		{options{base: "HEAD", rounds: 8}, "build the server of the base"}, // the repository is not a Go module
 	} {
 		c.o.head, c.o.out = repository, t.TempDir()
 		if err := c.o.run(t.Context(), t.Output(), t.Output()); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -164,7 +164,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestWorktreeIsRemoved: the worktree goes away, also if the comparison was interrupted, or its folder is gone already.
+// TestWorktreeIsRemoved: the worktree is removed, even if the comparison was interrupted, or if its folder was already
+// deleted.
 func TestWorktreeIsRemoved(t *testing.T) {
 	repository := commits(t)
 	for _, name := range []string{"unharmed", "deleted"} {
@@ -192,7 +193,8 @@ func TestWorktreeIsRemoved(t *testing.T) {
 	}
 }
 
-// TestTakeInstrument: the base is measured by what the working tree has, unless it is older than that.
+// TestTakeInstrument: the base is measured by the working tree's package matrix, unless the base is older than the
+// package.
 func TestTakeInstrument(t *testing.T) {
 	write := func(dir string, files ...string) tree {
 		for _, name := range files {
@@ -286,7 +288,7 @@ func git(t *testing.T, dir string, args ...string) string {
 	return string(out)
 }
 
-// TestDiffer: identical binaries are not measured. The benchmarks of processes differ if the servers do.
+// TestDiffer: identical binaries are not measured. The benchmarks of processes are measured if the servers differ.
 func TestDiffer(t *testing.T) {
 	build := func(name string, contents map[string]string) tree {
 		made := tree{name: name, bin: t.TempDir()}

@@ -24,10 +24,10 @@ type options struct {
 	identical bool
 }
 
-// errSlower means that something is slower.
+// errSlower means that a benchmark is slower.
 var errSlower = errors.New("it is slower")
 
-// minRounds is the least number of rounds in which a growth can be significant at all.
+// minRounds is the smallest number of rounds in which a growth can be significant.
 const minRounds = 6
 
 func main() {
@@ -117,7 +117,7 @@ func (o options) run(ctx context.Context, w, progress io.Writer) (err error) {
 	})
 }
 
-// judge measures the benchmarks, and measures again what looks slower.
+// judge measures the benchmarks, and measures those that look slower again.
 func (o options) judge(w io.Writer, list []benchmark, measure func(stage string, list []benchmark) (base, head results, err error)) error {
 	changes, err := changesOf(w, "all", list, measure)
 	if err != nil {

@@ -8,13 +8,13 @@ import (
 	"golang.org/x/perf/benchmath"
 )
 
-// paired returns the median of the growths from base[i] to head[i], and how probable it is that growths at least as
+// paired returns the median of the growths from base[i] to head[i], and the probability that growths at least as
 // one-sided appear by chance: the p of Wilcoxon's signed-rank test of their logarithms, two-sided and exact. All values
 // must be above 0.
 //
-// Values of the same round were measured within a second or two, and other work on the machine affected both. Their
-// ratio varies half as much as the values do, or less. So this test sees slowdowns that benchstat's test of two
-// independent samples does not see. benchstat's packages have no test of pairs.
+// Values of the same round were measured within a second or two, and other work on the machine affected both. Their ratio
+// varies at most half as much as the values do. So this test finds slowdowns that benchstat's test of two independent
+// samples does not find. benchstat's packages lack a test of pairs.
 func paired(base, head []float64) (growth, p float64) {
 	var logs []float64
 	for i := range base {
@@ -44,7 +44,7 @@ func paired(base, head []float64) (growth, p float64) {
 			sum += rank
 		}
 	}
-	// chance[s] is the probability that the ranks of positive values sum up to s, if each sign is that of a coin.
+	// chance[s] is the probability that the ranks of positive values sum up to s, if a coin decides each sign.
 	chance := make([]float64, most+1)
 	chance[0] = 1
 	for _, rank := range ranks {

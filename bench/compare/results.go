@@ -13,7 +13,7 @@ import (
 	"golang.org/x/perf/benchmath"
 )
 
-// benchmark names a benchmark: the package and the full name, without the prefix Benchmark and with the number of
+// benchmark names a benchmark: the package and the full name, without the prefix Benchmark and including the number of
 // processors.
 type benchmark struct{ pkg, name string }
 
@@ -31,8 +31,8 @@ func (b benchmark) pattern() string {
 	return strings.Join(elements, "/")
 }
 
-// results are the values of each benchmark by their units, one of each round. Units are those of benchfmt, which turns
-// nanoseconds into seconds.
+// results are the values of each benchmark, by unit, one per round. The units come from benchfmt, which turns nanoseconds
+// into seconds.
 type results map[benchmark]map[string][]float64
 
 // read adds the output of benchmarks.
@@ -73,7 +73,7 @@ func split(base, head results) (both, onlyBase, onlyHead []benchmark) {
 	return both, onlyBase, onlyHead
 }
 
-// A figure is what benchmarks report, and whether a growth of it is a slowdown.
+// A figure is a quantity that benchmarks report. It says whether growth is a slowdown.
 type figure struct {
 	unit, name string
 	decides    bool
@@ -88,20 +88,20 @@ var figures = []figure{
 }
 
 const (
-	// maxGrowth is by how much a figure may grow.
+	// maxGrowth is how much a figure may grow.
 	maxGrowth = 0.05
 	// maxChance is the p below which a growth is significant.
 	maxChance = 0.05
 )
 
-// A change is what a figure of a benchmark was and is.
+// A change is a benchmark's old and new value of a figure.
 type change struct {
 	benchmark  benchmark
 	figure     figure
 	base, head float64 // medians
 	growth     float64 // median of the rounds
 	p          float64 // of the rounds
-	u          float64 // p of benchstat, which does not know which values belong to the same round
+	u          float64 // benchstat's p, which ignores which values belong to the same round
 }
 
 // grown reports whether the figure has grown significantly by maxGrowth or more.
@@ -134,7 +134,7 @@ func compare(base, head results) (changes []change, err error) {
 }
 
 func sample(values []float64) *benchmath.Sample {
-	return benchmath.NewSample(slices.Clone(values), &benchmath.DefaultThresholds) // which sorts them
+	return benchmath.NewSample(slices.Clone(values), &benchmath.DefaultThresholds) // NewSample sorts its argument
 }
 
 func median(s *benchmath.Sample) float64 { return benchmath.AssumeNothing.Summary(s, 0.95).Center }

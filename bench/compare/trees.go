@@ -30,7 +30,7 @@ type tree struct {
 	bin  string
 }
 
-// checkOut makes a git worktree of a commit in dir. remove deletes it again, also after ctx has ended.
+// checkOut makes a git worktree of a commit in dir. remove deletes the worktree, even after ctx has ended.
 func checkOut(ctx context.Context, repository, commit, dir string) (remove func() error, err error) {
 	if _, err := run(ctx, repository, nil, "git", "rev-parse", "--verify", "--quiet", commit+"^{commit}"); err != nil {
 		return nil, fmt.Errorf("%q is no commit of %s: %w", commit, repository, err)
@@ -113,14 +113,13 @@ func equal(a, b string) (bool, error) {
 // endsIn is how long a program may take to end after it was interrupted.
 const endsIn = 10 * time.Second
 
-// run runs a program to its end and returns what it writes to its standard output. If ctx ends, the program is
-// interrupted.
+// run runs a program to its end and returns its standard output. If ctx ends, the program is interrupted.
 func run(ctx context.Context, dir string, env []string, name string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = endsIn
-	var stderr bytes.Buffer // a benchmark prints its name and its figures at different times; nothing may come between them
+	var stderr bytes.Buffer // separate, so that it does not come between a benchmark's name and its figures
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if ctx.Err() != nil {

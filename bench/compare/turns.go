@@ -11,10 +11,10 @@ import (
 	"slices"
 )
 
-// A measurement runs benchmarks by turns.
+// A measurement runs the benchmarks of two trees in turns.
 type measurement struct {
 	base, head tree
-	scratch    string // where the benchmarks have their files
+	scratch    string // where the benchmarks keep their files
 	out        string // folder of the results as text
 	benchTime  string
 	rounds     int
@@ -24,7 +24,7 @@ type measurement struct {
 // everything is the pattern of the benchmarks of package matrix.
 const everything = "^Benchmark(Journal|Store|Ingest|Process)$"
 
-// names runs all benchmarks of the packages once on each side, to learn which there are.
+// names runs all benchmarks of the packages once on each side, to find out their names.
 func (m *measurement) names(ctx context.Context, pkgs []string) (base, head results, err error) {
 	base, head = results{}, results{}
 	for _, s := range []side{{tree: m.base, results: base, text: io.Discard}, {tree: m.head, results: head, text: io.Discard}} {
@@ -38,7 +38,7 @@ func (m *measurement) names(ctx context.Context, pkgs []string) (base, head resu
 	return base, head, nil
 }
 
-// measure measures the benchmarks on both sides, one after the other, in rounds. The text of the results is in two
+// measure measures the benchmarks on both sides, one after the other, in rounds. It keeps the text of the results in two
 // files, whose names begin with stage.
 func (m *measurement) measure(ctx context.Context, stage string, list []benchmark) (base, head results, err error) {
 	base, head = results{}, results{}
@@ -68,7 +68,7 @@ func (m *measurement) measure(ctx context.Context, stage string, list []benchmar
 	return base, head, nil
 }
 
-// side is what a measurement has of a tree.
+// side is one tree in a measurement.
 type side struct {
 	tree    tree
 	results results

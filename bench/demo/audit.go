@@ -39,7 +39,7 @@ func splitLines(r io.Reader, n int, visit func(first int, lines []byte) error) e
 	}
 }
 
-// account is the result of the demo: what happened to every line.
+// account is the result of the demo for every line.
 type account struct {
 	sums    [][8]byte // of each line, by its number
 	files   int
@@ -56,7 +56,7 @@ type account struct {
 	lost      int
 	wrong     int
 	waits     []time.Duration // from created to completed
-	problems  []string        // with the first jobs that were lost or wrong
+	problems  []string        // the first lost or wrong jobs
 }
 
 // audit reads every acknowledged job and compares it with its line.

@@ -12,8 +12,8 @@
 // # Files
 //
 //	main.go    flags
-//	play.go    serving, posting, killing, and showing the progress
-//	lines.go   the lines, and what a runner computes from one
+//	play.go    serves, posts, kills, and shows the progress
+//	lines.go   the lines, and the result that a runner computes from a line
 //	runner.go  the runner processes
-//	audit.go   reading every job back
+//	audit.go   reads every job back
 package main

@@ -15,8 +15,8 @@ import (
 	"strconv"
 )
 
-// The payload of a job is a line: a number, the path of a file of this machine, and a line of that file. The number
-// makes each payload unique, so each line can be checked.
+// The payload of a job is a line: a number, the path of a file on this machine, and a line of that file. The number makes
+// each payload unique, so each line can be checked.
 
 // roots returns the folders with files to read, in this order, until there are enough lines.
 func roots() []string {
@@ -92,7 +92,7 @@ func number(line []byte) int {
 	return n
 }
 
-// finding is what a runner computes from a line.
+// finding is the result that a runner computes from a line.
 type finding struct {
 	SHA256 string `json:"sha256"`
 	Bytes  int    `json:"bytes"`

@@ -27,7 +27,7 @@ type options struct {
 }
 
 const (
-	// linesPerPost is a usual bulk post.
+	// linesPerPost is the size of a usual bulk post.
 	linesPerPost = 1000
 	posters      = 4
 	queueType    = "count-words"
@@ -47,7 +47,7 @@ type demo struct {
 	killed        int
 }
 
-// receipt is one acknowledged post: the ids of the lines first … first+count-1.
+// receipt is an acknowledged post: the ids of the lines first … first+count-1.
 type receipt struct {
 	first, count int
 	id           job.ID
@@ -150,7 +150,7 @@ func (s *demo) post(ctx context.Context) (sums [][8]byte, files int, err error) 
 }
 
 // postBody posts lines until they are acknowledged. If a kill loses the answer, nobody knows whether the lines are
-// stored. Then they are posted again, and may be stored twice.
+// stored. Then postBody posts them again, and they may be stored twice.
 func (s *demo) postBody(ctx context.Context, first int, lines []byte) error {
 	for {
 		start := time.Now()

@@ -1,6 +1,6 @@
-// Package matrix has what the benchmarks of the four layers share. The layers are the journal, the store, the engine of
-// package ingest, and the server process over HTTP and in streams. Each layer has one benchmark, which measures the same
-// kinds of work at points of one matrix and reports the same figures:
+// Package matrix has the code that the benchmarks of the four layers share. The layers are the journal, the store, the
+// engine of package ingest, and the server process over HTTP and in streams. Each layer has one benchmark, which measures
+// the same kinds of work at points of one matrix and reports the same figures:
 //
 //	BenchmarkJournal  journal/matrix_test.go  commands are appended and synced
 //	BenchmarkStore    store/matrix_test.go    commands are applied and committed, without a journal
@@ -12,7 +12,7 @@
 //	BenchmarkIngest/backlog=0/queues=1/size=100/work=drain/batch=100/conns=16
 //
 // A full cross product of the dimensions would run for hours. So each layer starts at a base point and varies one or two
-// dimensions at a time. With -short, a layer measures a few points only: the short set, which `make bench-compare`
+// dimensions at a time. With -short, a layer measures only a few points: the short set, which `make bench-compare`
 // compares with another commit. `make bench-matrix` measures all points.
 //
 // # Figures

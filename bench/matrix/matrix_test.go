@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// TestPoints: a matrix has every combination that fits a body, each once, and points with the same backlog together.
+// TestPoints: a matrix has every combination that fits a body, each once, and keeps points with the same backlog
+// together.
 func TestPoints(t *testing.T) {
 	base := Point{Work: "drain", Size: 100, Batch: 100, Conns: 16, Queues: 1}
 	points := slices.Concat([]Point{base}, Cross(base, Sizes(100, 16<<10), Batches(1, 1000)), Cross(base, Backlogs(0, 5000), Batches(1, 100)))
@@ -23,7 +24,7 @@ func TestPoints(t *testing.T) {
 		"backlog=0/queues=1/size=100/work=drain/batch=100/conns=16",
 		"backlog=0/queues=1/size=100/work=drain/batch=1/conns=16",
 		"backlog=0/queues=1/size=100/work=drain/batch=1000/conns=16",
-		"backlog=0/queues=1/size=16384/work=drain/batch=1/conns=16", // not batch=1000: 16 MB are longer than a body may be
+		"backlog=0/queues=1/size=16384/work=drain/batch=1/conns=16", // not batch=1000, since 16 MB are too long for a body
 		"",
 		"backlog=5000/queues=1/size=100/work=drain/batch=1/conns=16",
 		"backlog=5000/queues=1/size=100/work=drain/batch=100/conns=16",
@@ -37,7 +38,7 @@ func TestPoints(t *testing.T) {
 	}
 }
 
-// TestFill: a backlog has the jobs that it should have, at least one in each queue, in bodies that are short enough.
+// TestFill: a backlog has the right number of jobs, at least one in each queue, and no body is too long.
 func TestFill(t *testing.T) {
 	for _, c := range []struct {
 		p             Point
@@ -70,7 +71,7 @@ func TestFill(t *testing.T) {
 	}
 }
 
-// TestShare: callers make as many calls as they should in all, and stop after an error.
+// TestShare: the callers together make the right number of calls, and stop after an error.
 func TestShare(t *testing.T) {
 	callers := []*Caller{{}, {}, {}}
 	if err := Share(t.Context(), callers, 100, func(_ context.Context, c *Caller) error {

@@ -12,7 +12,7 @@ import (
 	"github.com/daybookq/daybook/internal/load"
 )
 
-// Counters are readings of what grows while a benchmark works.
+// Counters are readings of figures that grow while a benchmark works.
 type Counters struct {
 	CPU    time.Duration
 	Allocs uint64
@@ -44,11 +44,11 @@ type Caller struct {
 }
 
 // Workload is the work of a point. It is done in rounds of the same number of jobs, so that all commits and machines do
-// the same: a round is what `testing` calls an iteration.
+// the same work: a round is an iteration of package testing.
 type Workload struct {
 	// Calls is the number of calls (of the point's batch) in a round.
 	Calls int
-	// Prepare makes what a round needs. It is not measured, and may be nil.
+	// Prepare prepares a round. It is not measured, and may be nil.
 	Prepare func(ctx context.Context) error
 	// Round does the work: Calls × Batch jobs. It returns when all of it is done.
 	Round func(ctx context.Context, callers []*Caller) error
@@ -60,13 +60,13 @@ const (
 	// roundBytes and roundCalls bound a round, so that it takes between a twentieth of a second and half a second.
 	roundBytes = 8 << 20
 	roundCalls = 1000
-	// callsPerConn is the least: with fewer, a round would mostly begin and end.
+	// callsPerConn is the least number of calls: with fewer, a round would mostly begin and end.
 	callsPerConn = 16
 	// testedCalls is the round of a test.
 	testedCalls = 1
 )
 
-// Calls returns how many calls a round of the point has.
+// Calls returns the number of calls in a round of the point.
 func (p Point) Calls(tb testing.TB) int {
 	conns := max(1, p.Conns)
 	if _, test := tb.(*testing.T); test {
@@ -75,7 +75,7 @@ func (p Point) Calls(tb testing.TB) int {
 	return max(conns*callsPerConn, min(roundCalls, roundBytes/(p.Batch*p.Size)))
 }
 
-// Share lets the callers make n calls in all.
+// Share lets the callers make n calls together.
 func Share(ctx context.Context, callers []*Caller, n int, call func(ctx context.Context, c *Caller) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -100,7 +100,7 @@ const warmBytes = 512 << 20
 
 // warmHeap makes the process touch memory before the rounds. The system clears each page that a growing heap touches for
 // the first time, which took some per cent of the processor time of a short benchmark. The more garbage the untimed
-// preparation of a round makes, the fewer such pages the round meets. A server in a process of its own is not warmed.
+// preparation of a round makes, the fewer of these pages the round meets. A server in a separate process is not warmed.
 func warmHeap() {
 	heap := make([]byte, warmBytes)
 	for i := 0; i < len(heap); i += os.Getpagesize() {
@@ -110,7 +110,7 @@ func warmHeap() {
 	runtime.GC()
 }
 
-// Measure does rounds of the workload until the benchmark has run for its time, or one in a test, and reports the
+// Measure does rounds of the workload until the benchmark has run for its time (in a test: one round), and reports the
 // figures.
 func Measure(tb testing.TB, p Point, w Workload) {
 	tb.Helper()

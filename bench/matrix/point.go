@@ -8,15 +8,15 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// Point is one point of the matrix. A layer leaves fields that it does not have at 0.
+// Point is one point of the matrix. A layer leaves fields that do not apply to it at 0.
 type Point struct {
 	Transport string // http or stream
-	Work      string // what is done with the jobs
+	Work      string // create, drain, exchange or lifecycle
 	Size      int    // bytes of a payload
-	Batch     int    // jobs in a call; in a stream, jobs under way
+	Batch     int    // jobs in a call; in a stream, outstanding jobs
 	Conns     int    // connections, streams or callers, each with one call at a time
-	Backlog   int    // pending jobs that are there before, and stay
-	Queues    int    // queues over which all jobs are spread; 0 if the layer has no queues
+	Backlog   int    // pending jobs that exist before, and stay
+	Queues    int    // queues over which all jobs are spread; 0 for a layer without queues
 }
 
 // Name returns the name of the point's sub-benchmark.
@@ -48,11 +48,11 @@ func (p Point) Queue(i int) (client, typ string) {
 	return fmt.Sprintf("c%d", i/100), fmt.Sprintf("t%d", i%100)
 }
 
-// MaxFillLines is how many jobs a create has at most that fills queues.
+// MaxFillLines is the largest number of jobs in a create that fills queues.
 const MaxFillLines = 1000
 
-// Fill splits jobs into creates of equal size, and calls create with the number of each and its lines. The caller
-// spreads them over the queues by their numbers.
+// Fill splits jobs into creates of equal size, and calls create with the number of each create and its number of lines.
+// The caller spreads the creates over the queues by their numbers.
 func (p Point) Fill(jobs int, create func(i, lines int) error) error {
 	lines := MaxFillLines
 	if p.Queues > 1 {
@@ -71,10 +71,10 @@ func (p Point) Fill(jobs int, create func(i, lines int) error) error {
 	return nil
 }
 
-// maxUnderWay is how many bytes of payloads the server lets wait to be applied, before it refuses further creates.
+// maxUnderWay is how many bytes of payloads may wait to be applied before the server refuses further creates.
 const maxUnderWay = 32 << 20
 
-// fits reports whether a body and an answer can have so many jobs of this size, and whether the server accepts so many
+// fits reports whether a body and an answer can have this many jobs of this size, and whether the server accepts as many
 // from all connections at once.
 func (p Point) fits() bool {
 	return p.Batch*(p.Size+1) <= job.MaxBodyBytes && max(1, p.Conns)*p.Batch*p.Size <= maxUnderWay
@@ -114,8 +114,8 @@ func Queues(values ...int) Dimension {
 	return vary(func(p *Point) *int { return &p.Queues }, values...)
 }
 
-// Cross returns base with every combination of the values of the dimensions. It leaves out those that are longer than the
-// server accepts.
+// Cross returns base with every combination of the values of the dimensions. It leaves out points that are longer than
+// the server accepts.
 func Cross(base Point, dimensions ...Dimension) []Point {
 	points := []Point{base}
 	for _, vary := range dimensions {

@@ -14,8 +14,8 @@ type Layer[E any] struct {
 	Measure func(tb testing.TB, p Point, e E)
 }
 
-// Benchmark measures each point in a sub-benchmark, and each point once. Points with a backlog share an environment with
-// the others that have the same backlog and size, because filling it takes long. All others have one of their own.
+// Benchmark measures each point in a sub-benchmark, and each point once. Points with the same backlog and payload size
+// share an environment, because filling it takes long. Points without a backlog do not share theirs.
 func (l Layer[E]) Benchmark(b *testing.B, points []Point) {
 	for _, group := range groups(points) {
 		if group[0].Backlog == 0 {
@@ -33,10 +33,10 @@ func (l Layer[E]) Benchmark(b *testing.B, points []Point) {
 	}
 }
 
-// testedBacklog stands for a backlog in a test.
+// testedBacklog bounds the backlog in a test.
 const testedBacklog = 2000
 
-// Test does a little of the work of each point, so that the benchmarks keep running.
+// Test does a little of the work of each point, so that the benchmarks keep working.
 func (l Layer[E]) Test(t *testing.T, points []Point) {
 	for _, p := range points {
 		t.Run(p.Name(), func(t *testing.T) {
@@ -46,7 +46,7 @@ func (l Layer[E]) Test(t *testing.T, points []Point) {
 	}
 }
 
-// groups sorts the points by what they share, and drops those that are there already.
+// groups sorts the points into groups that share an environment, and drops duplicates.
 func groups(points []Point) (sorted [][]Point) {
 	unique := map[Point]bool{}
 	points = slices.Clone(points)

@@ -30,13 +30,13 @@ func main() {
 type options struct {
 	length, peak time.Duration
 	warmUp       time.Duration
-	known        float64   // jobs a second at the peak; 0 means that it is measured
+	known        float64   // jobs per second at the peak; 0: measure it
 	rates        []float64 // of the open loops, as parts of the peak
 	works        []works.Work
 	dir          string // on the disk to measure
 	out, page    string
 	commit       string
-	logs         string // a directory for the servers' logs with their garbage collections; "" means none
+	logs         string // a directory for the servers' logs with their garbage collections; "": none
 }
 
 func parse() (options, error) {

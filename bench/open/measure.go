@@ -15,14 +15,14 @@ import (
 	"github.com/daybookq/daybook/internal/load/works"
 )
 
-// measurement is what the runs share.
+// measurement is the state that the runs share.
 type measurement struct {
 	options
 	binary, dir string
 	runs        int
 }
 
-// workResult is what was measured of a work.
+// workResult has the measurements of a work.
 type workResult struct {
 	Name       string       `json:"name"`
 	Title      string       `json:"title"`
@@ -99,7 +99,7 @@ func (m *measurement) serve(ctx context.Context) (t *works.Target, end func() er
 	}, nil
 }
 
-// prepare starts a server, warms the work up, and lets jobs wait for it.
+// prepare starts a server, warms it up with the work, and creates the jobs that wait for the work.
 func (m *measurement) prepare(ctx context.Context, w works.Work, jobs int64) (t *works.Target, end func() error, err error) {
 	if t, end, err = m.serve(ctx); err != nil {
 		return nil, nil, err

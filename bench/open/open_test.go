@@ -13,7 +13,7 @@ import (
 	"github.com/daybookq/daybook/internal/load/works"
 )
 
-// TestExplain: a stall is compared with what the disk and the processors did at the same time, and not at others.
+// TestExplain: a stall is compared with the disk and the processors at the same time only.
 func TestExplain(t *testing.T) {
 	start := time.Now()
 	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
@@ -30,7 +30,8 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestReport: tables have each rate, the stalls and what was not kept up with, and replace the block of a page.
+// TestReport: tables have each rate, the stalls and the rates that the server could not sustain, and replace the block of
+// a page.
 func TestReport(t *testing.T) {
 	r := report{Date: time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC), Commit: "abc", SecondsEach: 20, Works: []workResult{{
 		Name: "some", Title: "do something", Jobs: 10, PeakPerSec: 123456, PeakP99: 12.3,

@@ -13,7 +13,7 @@ import (
 	"github.com/daybookq/daybook/internal/load"
 )
 
-// report is everything that was measured.
+// report has all measurements.
 type report struct {
 	Date        time.Time    `json:"date"`
 	Commit      string       `json:"commit"`

@@ -9,7 +9,7 @@ import (
 	"github.com/daybookq/daybook/internal/load"
 )
 
-// watch observes the machine beside a run.
+// watch observes the machine during a run.
 type watch struct {
 	stop        context.CancelFunc
 	group       sync.WaitGroup
@@ -17,7 +17,7 @@ type watch struct {
 	disk, wakes *observations
 }
 
-// observation is one of them: an fsync, or a thread that woke up late.
+// observation is one observation: an fsync, or a thread that woke up late.
 type observation struct {
 	at   time.Time
 	took time.Duration
@@ -29,7 +29,7 @@ type observations struct {
 	slow []observation
 }
 
-// slowFrom is from when on an observation is kept, and mostSlow how many are.
+// slowFrom is the shortest time of an observation that is kept, and mostSlow bounds their number.
 const (
 	slowFrom = 5 * time.Millisecond
 	mostSlow = 100_000
@@ -65,11 +65,11 @@ func startWatch(ctx context.Context, dir string) (*watch, error) {
 		w.err = load.Disk{Dir: dir, Every: fsyncEvery}.Run(ctx, func(s load.Sync) { w.disk.add(s.At, s.Took) })
 	})
 	w.group.Go(func() {
-		// A thread of its own sleeps in the kernel, so that what it measures is the kernel's scheduler, not Go's.
+		// A separate thread sleeps in the kernel, so that it measures the kernel's scheduler, not Go's.
 		runtime.LockOSThread()
 		for ctx.Err() == nil {
 			began := time.Now()
-			load.Sleep(wakeEvery) // a signal makes it shorter, which is no delay
+			load.Sleep(wakeEvery) // a signal shortens it, which is no delay
 			w.wakes.add(began.Add(wakeEvery), time.Since(began)-wakeEvery)
 		}
 	})
@@ -82,7 +82,7 @@ func (w *watch) end() error {
 	return w.err
 }
 
-// stall is a stall of a run, and what the machine did at that time.
+// stall is a stall of a run, with the state of the machine at that time.
 type stall struct {
 	At      float64 `json:"at_s"`
 	Length  float64 `json:"length_ms"`
@@ -102,7 +102,7 @@ func (w *watch) explain(o *load.Outcome) (all []stall) {
 	return all
 }
 
-// diskAlone measures the disk while nothing else is measured.
+// diskAlone measures the disk while no run is in progress.
 func diskAlone(dir string) (load.Summary, error) {
 	all := load.NewLatencies()
 	err := load.Disk{Dir: dir, For: time.Second}.Run(context.Background(), func(s load.Sync) { all.Add(s.Took) })

@@ -71,7 +71,7 @@ func parse(args []string, messages io.Writer) (o options, err error) {
 	return o, nil
 }
 
-// commit returns the commit of the tree; "unknown" outside of one.
+// commit returns the commit of the tree, or "unknown" outside of a repository.
 func commit() string {
 	out, err := exec.Command("git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*").Output()
 	if err != nil {
@@ -80,7 +80,7 @@ func commit() string {
 	return strings.TrimSpace(string(out))
 }
 
-// choose returns those of all whose names are in a list. An empty list means all.
+// choose returns the elements of all whose names are in a list. An empty list means all.
 func choose[T any](list string, all []T, name func(T) string) ([]T, error) {
 	if list == "" {
 		return all, nil
@@ -105,7 +105,7 @@ func run(args []string, out, messages io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	// The first interrupt ends the servers; a second one ends this process, and the kernel ends the servers.
+	// The first interrupt ends the servers; a second one ends this process, and the kernel then ends the servers.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
@@ -135,7 +135,7 @@ func run(args []string, out, messages io.Writer) (err error) {
 	return nil
 }
 
-// compare measures everything. failed is how many works of a driver have an error.
+// compare measures everything. failed is the number of a driver's works that ended with an error.
 func compare(ctx context.Context, o options, work string, messages io.Writer) (r *measure.Report, failed int, err error) {
 	drivers, err := choose(o.drivers, slices.Concat(daybook.Drivers(), peer.Drivers(work)), measure.Driver.Name)
 	if err != nil {
@@ -186,7 +186,8 @@ func compare(ctx context.Context, o options, work string, messages io.Writer) (r
 	return r, failed, err
 }
 
-// countSyncs checks the durability of each driver's server. If it cannot, it says why, and leaves the figures out.
+// countSyncs checks the durability of each driver's server. If it cannot, it prints the reason and leaves the figures
+// out.
 func countSyncs(ctx context.Context, runner *measure.Run, r *measure.Report, messages io.Writer) error {
 	for i, d := range runner.Drivers {
 		syncs, err := runner.CountSyncs(ctx, d)

@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// LimitMemory creates a memory cgroup with so many bytes for a test, and returns a line of shell that moves the shell into it. It
-// fails the test if none can be made and TESTS_NEED_CGROUPS is set; otherwise the error says what is missing.
+// LimitMemory creates a memory cgroup with this many bytes for a test, and returns a line of shell that moves the shell
+// into it. If the system does not allow this, the error says what is missing; with TESTS_NEED_CGROUPS set, the test fails
+// instead.
 func LimitMemory(t *testing.T, bytes int64) (enter string, err error) {
 	t.Helper()
 	group, err := newMemoryCgroup(bytes)

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// memoryCgroup is a cgroup whose processes may have so much memory in all.
+// memoryCgroup is a cgroup that bounds the memory of its processes.
 type memoryCgroup struct{ dir string }
 
-// newMemoryCgroup creates a cgroup below that of this process, or at the top of the hierarchy. The error says what is
+// newMemoryCgroup creates a cgroup below this process's cgroup, or at the top of the hierarchy. The error says what is
 // missing.
 func newMemoryCgroup(bytes int64) (memoryCgroup, error) {
 	var problems []error
@@ -27,7 +27,7 @@ func newMemoryCgroup(bytes int64) (memoryCgroup, error) {
 			continue
 		}
 		for _, parent := range parents {
-			if version.kind == "cgroup2" { // the files below say whether it could be done
+			if version.kind == "cgroup2" { // the files below show whether this worked
 				_ = os.WriteFile(filepath.Join(parent, "cgroup.subtree_control"), []byte("+memory"), 0)
 			}
 			g := memoryCgroup{filepath.Join(parent, name)}
@@ -45,7 +45,7 @@ func newMemoryCgroup(bytes int64) (memoryCgroup, error) {
 	return memoryCgroup{}, fmt.Errorf("no memory cgroup can be made: %w", errors.Join(problems...))
 }
 
-// parentCgroups returns the folders in which a cgroup may be made: that of this process, and the top of its hierarchy.
+// parentCgroups returns the folders in which a cgroup may be made: this process's cgroup, and the top of its hierarchy.
 func parentCgroups(kind, option, membership string) (dirs []string, err error) {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {

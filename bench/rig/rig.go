@@ -9,7 +9,7 @@ import (
 	"github.com/daybookq/daybook/client/daybooktest"
 )
 
-// Resident returns the resident memory of the server in bytes: the present value and the peak.
+// Resident returns the resident memory of the server in bytes, now and at its peak.
 func Resident(s *daybooktest.Process) (now, peak int64, err error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.Pid()))
 	if err != nil {

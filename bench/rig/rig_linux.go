@@ -12,8 +12,8 @@ import (
 	"github.com/daybookq/daybook/client/daybooktest"
 )
 
-// Freeze stops the process as SIGSTOP does. It returns when the kernel says that all threads are stopped. Thaw
-// continues the process.
+// Freeze stops the process with SIGSTOP. It returns when the kernel reports that all threads are stopped. Thaw continues
+// the process.
 func Freeze(s *daybooktest.Process) error {
 	if err := s.Signal(syscall.SIGSTOP); err != nil {
 		return err
@@ -30,7 +30,7 @@ func Freeze(s *daybooktest.Process) error {
 	}
 }
 
-// Thaw continues a process that was frozen.
+// Thaw continues a frozen process.
 func Thaw(s *daybooktest.Process) error { return s.Signal(syscall.SIGCONT) }
 
 // ProcessorTime returns the processor time that the server has used so far, in nanoseconds as Linux counts them. The

@@ -16,7 +16,7 @@ import (
 	"github.com/daybookq/daybook/client/daybooktest"
 )
 
-// driver starts a server; its dialer says how it is driven.
+// driver starts a server; its dialer determines which client drives it.
 type driver struct {
 	name, client, usage string
 	does                func(measure.Work) bool
@@ -104,7 +104,7 @@ func (s *server) URL() string { return s.process.URL() }
 
 func (s *server) Close() error { return s.process.Stop() }
 
-// Fill posts the jobs by 8 callers, and waits until all of them can be claimed.
+// Fill posts the jobs with 8 callers, and waits until all of them can be claimed.
 func (s *server) Fill(ctx context.Context, jobs int) error {
 	body := lines(1000)
 	var left atomic.Int64

@@ -1,5 +1,5 @@
-// Package daybook drives a Daybook server for the comparison, by a plain net/http client, by the Go client with its
-// Worker, by streams, and by Python's standard library. A further client is one more file and one more line in Drivers.
+// Package daybook drives a Daybook server for the comparison, with a plain net/http client, with the Go client and its
+// Worker, with streams, and with Python's standard library. To add a client, add a file and a line in Drivers.
 //
 // # Files
 //
@@ -9,6 +9,6 @@
 //	goclient.go   package client: calls and Worker
 //	stream.go     WebSockets, in JSON and in runs
 //	echo.go       WebSockets and a server that does nothing
-//	python.go     starting load.py
-//	load.py       a load that needs nothing but Python
+//	python.go     starts load.py
+//	load.py       a load that needs only Python
 package daybook

@@ -7,8 +7,8 @@ import (
 	"github.com/daybookq/daybook/bench/peers/peer"
 )
 
-// echo is no queue: a server that answers the messages of the driver daybook-stream. It is the limit of one job a
-// message.
+// echo is no queue, but a server that answers the messages of the driver daybook-stream. Its rate is the limit for one
+// job per message.
 type echo struct{}
 
 func (echo) Name() string { return "echo-stream" }

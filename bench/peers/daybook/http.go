@@ -10,10 +10,10 @@ import (
 	"github.com/daybookq/daybook/bench/peers/measure"
 )
 
-// plain is a session of plain HTTP requests. Each caller has a connection of its own.
+// plain is a session of plain HTTP requests. Each caller has a separate connection.
 type plain struct {
 	*server
-	accept string // the format of answers to claims; "" means JSON
+	accept string // the format of answers to claims; "": JSON
 }
 
 func openHTTP(s *server) measure.Session { return plain{s, ""} }
@@ -81,8 +81,8 @@ func (c *plainConn) Claim(ctx context.Context, most int) (int, error) {
 	return c.claimed()
 }
 
-// claimed finds the claim and the payloads in the answer, and returns how many jobs there are. No payload has an escape
-// or a brace in it.
+// claimed finds the claim and the payloads in the answer, and returns the number of jobs. The payloads contain neither
+// escapes nor braces.
 func (c *plainConn) claimed() (jobs int, err error) {
 	if c.accept == mimeRuns {
 		c.claim, jobs, err = claimedRuns(c.answer.Bytes())
@@ -92,7 +92,7 @@ func (c *plainConn) claimed() (jobs int, err error) {
 	answer := c.answer.Bytes()
 	at := bytes.Index(answer, []byte(claim))
 	if at < 0 || at+len(claim)+idBytes > len(answer) {
-		return 0, nil // a request that also completes jobs is answered although no job waits
+		return 0, nil // a request that also completes jobs is answered even if no job waits
 	}
 	c.claim = string(answer[at+len(claim) : at+len(claim)+idBytes])
 	for {

@@ -16,7 +16,7 @@ import (
 //go:embed load.py
 var loadScript string
 
-// python is a session through load.py, which does all kinds of work by itself.
+// python is a session through load.py, which does all kinds of work itself.
 type python struct{ *server }
 
 func openPython(s *server) measure.Session { return python{s} }
@@ -25,7 +25,7 @@ func (python) Dial(context.Context, int) (measure.Conn, error) { return nil, mea
 
 func (python) Runs(measure.Work) bool { return true }
 
-// Run lets the script do the jobs. The script keeps the time, so that the start of Python does not count.
+// Run lets the script do the jobs. The script measures the time, so that the start of Python does not count.
 func (p python) Run(ctx context.Context, t *measure.Turn) error {
 	// -S and -I leave out site packages: the script needs only the standard library.
 	cmd := exec.CommandContext(ctx, "python3", "-I", "-S", "-c", loadScript, p.process.Listen, string(t.Work.Kind),

@@ -14,8 +14,8 @@ const mimeRuns = "application/vnd.daybook.runs"
 // openRuns opens a session of plain HTTP requests whose claims are answered in runs.
 func openRuns(s *server) measure.Session { return plain{s, mimeRuns} }
 
-// claimedRuns finds the claim and the payloads in an answer in runs, and returns the id of the claim and how many jobs
-// there are.
+// claimedRuns finds the claim and the payloads in an answer in runs, and returns the id of the claim and the number of
+// jobs.
 func claimedRuns(answer []byte) (claimID string, jobs int, err error) {
 	const section, claim, run, idBytes = "#:claim ", " claim_id=", "#:run ", 36
 	at := bytes.Index(answer, []byte(section)) // the results of a completion come before it
@@ -39,7 +39,7 @@ func claimedRuns(answer []byte) (claimID string, jobs int, err error) {
 	return claimID, jobs, nil
 }
 
-// number returns a field of a line; 1 if it is left out, and -1 if it is no number.
+// number returns a field of a line, or 1 if it is left out, or -1 if it is not a number.
 func number(line []byte, field string) int {
 	_, value, ok := bytes.Cut(line, []byte(field))
 	if !ok {

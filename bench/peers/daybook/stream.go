@@ -16,8 +16,8 @@ import (
 	"github.com/daybookq/daybook/bench/peers/measure"
 )
 
-// streams is a session of streams. The callers share measure.Connections of them at most: with more callers, each
-// stream has several requests under way.
+// streams is a session of streams. The callers share at most measure.Connections of them: with more callers, each stream
+// has several outstanding requests.
 type streams struct {
 	streamServer
 	runs bool // creates and jobs travel in runs
@@ -85,8 +85,8 @@ var createBody = fmt.Sprintf(`{"payload":"%s"}`, lines(1)[:measure.PayloadBytes]
 
 func (s *streams) Runs(w measure.Work) bool { return w.Kind == measure.Lifecycle }
 
-// Run has each stream subscribe with as many jobs of credit as callers share it. A caller creates a job, and goes on
-// when its stream has completed one: as many jobs are under way as there are callers.
+// Run lets each stream subscribe with as many jobs of credit as callers share it. A caller creates a job, and continues
+// when its stream has completed a job: there are as many outstanding jobs as callers.
 func (s *streams) Run(ctx context.Context, t *measure.Turn) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -104,7 +104,7 @@ func (s *streams) Run(ctx context.Context, t *measure.Turn) error {
 		ended[i] = make(chan struct{}, t.Jobs)
 		var err error
 		all[i], err = dialStream(ctx, s.URL()+"/stream", s.runs, func(claim string, jobs int) {
-			// The answer arrives in the goroutine that calls this function, so it must not wait for it.
+			// The answer arrives in the goroutine that calls this function, so the function must not wait for it.
 			all[i].send("complete", `{"claim_id":"`+claim+`","status":"completed"}`, func(err error) {
 				if err != nil {
 					stop(err)
@@ -154,8 +154,8 @@ func (s *streams) Run(ctx context.Context, t *measure.Turn) error {
 	return nil
 }
 
-// stream is a connection. One goroutine reads, and one writes all requests that wait in one message. In runs, the creates
-// that wait are one request of its own message.
+// stream is a connection. One goroutine reads. One goroutine writes all waiting requests in one message. In runs, it
+// writes all waiting creates as one request in a separate message.
 type stream struct {
 	conn   *websocket.Conn
 	cancel context.CancelFunc
@@ -177,7 +177,7 @@ func dialStream(ctx context.Context, url string, runs bool, pushed func(string, 
 		return nil, err
 	}
 	conn.SetReadLimit(-1)
-	// The stream outlasts ctx, which may be that of a dial: close ends it.
+	// The stream outlasts ctx, which may be the context of a dial: close ends it.
 	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s := &stream{conn: conn, cancel: cancel, runs: runs, pushed: pushed, wake: make(chan struct{}, 1), waiting: map[int]func(error){}}
 	go s.read(lasting)
@@ -292,7 +292,7 @@ func (s *stream) write(ctx context.Context) {
 // createLine is a payload in runs.
 var createLine = lines(1)
 
-// takeCreates appends a request with all creates that wait. s.mu is held.
+// takeCreates appends a request with all waiting creates. The caller holds s.mu.
 func (s *stream) takeCreates(message []byte) []byte {
 	n := len(s.creates)
 	if n == 0 {
@@ -349,7 +349,7 @@ func (s *stream) received(kind websocket.MessageType, message []byte) error {
 	return nil
 }
 
-// line handles an answer, or jobs. It decodes no more than it needs.
+// line handles an answer, or jobs. It decodes only what it needs.
 func (s *stream) line(line []byte) error {
 	line = bytes.TrimSpace(line)
 	if len(line) == 0 {
@@ -385,7 +385,7 @@ func (s *stream) line(line []byte) error {
 	return nil
 }
 
-// fail answers all requests that wait.
+// fail answers all waiting requests.
 func (s *stream) fail(err error) {
 	s.mu.Lock()
 	waiting, creates := s.waiting, s.creates

@@ -1,5 +1,5 @@
-// Command latency draws what `make bench-open` measured: for each work, the latency at each percentile, one line for
-// each rate of arrivals.
+// Command latency draws the measurements of `make bench-open`: for each work, the latency at each percentile, one line
+// for each rate of arrivals.
 package main
 
 import (

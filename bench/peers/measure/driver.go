@@ -5,30 +5,30 @@ import (
 	"errors"
 )
 
-// Description is what a reader of the results must know of a driver.
+// Description is the background that a reader of the results needs about a driver.
 type Description struct {
 	Driver string `json:"driver"` // its short name, in tables and flags
 	System string `json:"system"` // the server, with its version
 	Client string `json:"client"` // the client that drives it, with its version
-	// Durable says which settings make the server write to disk before it answers.
+	// Durable names the settings that make the server write to disk before it answers.
 	Durable string `json:"durable"`
-	// Weaker says which acknowledgements do not wait for the disk all the same. It is empty for a system that gives what
-	// Daybook gives.
+	// Weaker names the acknowledgements that still do not wait for the disk. It is empty for a system that is as durable
+	// as Daybook.
 	Weaker string `json:"weaker,omitempty"`
-	// Usage says which calls of the client are used.
+	// Usage names the calls of the client that are used.
 	Usage string `json:"usage"`
 	// Syncs is how often the server synced a file for one call by a single caller, by the name of the call. It is empty
 	// if that could not be counted.
 	Syncs map[string]float64 `json:"syncs_per_call,omitempty"`
 }
 
-// ErrMissing is the error of a system that is not available. The error that wraps it has the reason.
+// ErrMissing means that a system is not available. The error that wraps it has the reason.
 var ErrMissing = errors.New("not available on this machine")
 
 // Driver drives one system through one client.
 type Driver interface {
 	Name() string
-	// Describe looks for the server and asks for its version. Its error is ErrMissing if there is none.
+	// Describe finds the server and its version. It returns ErrMissing if the server is not installed.
 	Describe(ctx context.Context) (Description, error)
 	// Does reports whether the driver can do a work.
 	Does(Work) bool
@@ -36,21 +36,21 @@ type Driver interface {
 	Start(ctx context.Context, dir string) (Session, error)
 }
 
-// Session is a running server. It may be a Runner or Limited as well.
+// Session is a running server. It may also be a Runner or Limited.
 type Session interface {
 	// Dial opens a connection for one caller.
 	Dial(ctx context.Context, caller int) (Conn, error)
 	// Fill creates jobs that wait to be claimed, as quickly as it can.
 	Fill(ctx context.Context, jobs int) error
-	// Pid is the process whose descendants, with itself, are the server.
+	// Pid returns the id of the server's root process. The server is this process and its descendants.
 	Pid() int
-	// Close ends the server, whatever it is doing.
+	// Close ends the server, even in the middle of work.
 	Close() error
 }
 
-// Runner is a Session that does some kinds of work by itself instead of through connections. Run does t.Jobs jobs of
-// t.Work. Fill was called before, if the kind needs it. Run calls t.Begin once it is prepared, and t.End when all jobs
-// are done and acknowledged.
+// Runner is a Session that does some kinds of work itself, instead of through connections. Run does t.Jobs jobs of t.Work.
+// Fill was called before, if the kind needs it. Run calls t.Begin once it is prepared, and t.End when all jobs are done
+// and acknowledged.
 type Runner interface {
 	Runs(Work) bool
 	Run(ctx context.Context, t *Turn) error
@@ -62,10 +62,10 @@ type Limited interface {
 	MostJobs() int // of one call
 }
 
-// Conn is used by one goroutine at a time. Every method returns when the server has acknowledged what it did.
+// Conn is used by one goroutine at a time. Every method returns when the server has acknowledged the call.
 type Conn interface {
 	Create(ctx context.Context, jobs int) error
-	// Claim claims up to max jobs, and returns how many it got: 0 if no job waits.
+	// Claim claims up to max jobs, and returns the number of jobs that it got, or 0 if no job waits.
 	Claim(ctx context.Context, max int) (got int, err error)
 	// Complete completes the jobs of the last Claim.
 	Complete(ctx context.Context) error
@@ -77,6 +77,5 @@ type Exchanger interface {
 	Exchange(ctx context.Context, max int) (got int, err error)
 }
 
-// ErrUnsupported is returned by the methods of a Conn for which its system has no call. Does keeps them from being
-// called.
+// ErrUnsupported is returned by a Conn's methods for which its system lacks a call. Does prevents these calls.
 var ErrUnsupported = errors.New("the system has no such call")

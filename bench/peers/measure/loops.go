@@ -56,7 +56,7 @@ func run(ctx context.Context, s Session, t *Turn) error {
 	return context.Cause(ctx)
 }
 
-// loop is what the callers of a turn share.
+// loop is the state that the callers of a turn share.
 type loop struct {
 	t           *Turn
 	batch       int          // jobs of one call
@@ -64,7 +64,7 @@ type loop struct {
 	left        atomic.Int64 // jobs that no caller has begun
 }
 
-// take reserves up to n of the jobs that are left.
+// take reserves up to n of the remaining jobs.
 func (l *loop) take(n int) int {
 	for {
 		left := l.left.Load()
@@ -103,7 +103,7 @@ func (l *loop) create(ctx context.Context, c Conn) error {
 	return nil
 }
 
-// claim claims up to n jobs, and at least one. It counts the time of a claim that got some.
+// claim claims up to n jobs, and at least one. It measures a claim only if the claim got jobs.
 func (l *loop) claim(ctx context.Context, c Conn, n int) (int, error) {
 	since := time.Now()
 	for {
@@ -186,7 +186,7 @@ func (l *loop) both(ctx context.Context, c Conn) error {
 	return nil
 }
 
-// lifecycle claims any job, which may be one that another caller created. Each caller creates as many as it completes.
+// lifecycle claims any job, perhaps one that another caller created. Each caller creates as many jobs as it completes.
 func (l *loop) lifecycle(ctx context.Context, c Conn) error {
 	for l.take(1) > 0 {
 		start := time.Now()

@@ -105,11 +105,11 @@ func TestTargets(t *testing.T) {
 type fake struct {
 	name    string
 	t       *testing.T
-	most    int                   // jobs of one call; 0 means any number
-	failAt  int64                 // the create that fails; 0 means none
+	most    int                   // jobs of one call; 0: any number
+	failAt  int64                 // the create that fails; 0: none
 	stuck   bool                  // creates wait for the end of their context
 	began   chan struct{}         // closed by the first create
-	servers chan *process.Process // all that were started
+	servers chan *process.Process // all servers that were started
 	works   func(Work) bool
 }
 
@@ -209,7 +209,7 @@ func (c *fakeConn) Exchange(ctx context.Context, most int) (int, error) {
 
 func (c *fakeConn) Close() error { return nil }
 
-// TestLoops: each kind of work does exactly the jobs of its turn, also if a call takes one job only.
+// TestLoops: each kind of work does exactly the jobs of its turn, even if a call takes only one job.
 func TestLoops(t *testing.T) {
 	for _, w := range []Work{CreateBulk, CreateOne, DrainBulk, ExchangeBulk, ExchangeOne, BothBulk, LifecycleOne} {
 		for _, most := range []int{0, 1} {
@@ -244,7 +244,7 @@ func TestLoops(t *testing.T) {
 	}
 }
 
-// ended checks that all servers of a fake are gone, and their directories too.
+// ended checks that all servers of a fake have ended, and that their directories are gone.
 func (f *fake) ended(dir string) (started int) {
 	f.t.Helper()
 	close(f.servers)
@@ -313,7 +313,7 @@ func TestOrder(t *testing.T) {
 	other.ended(dir)
 }
 
-// TestFailure: a driver that fails is reported, the others go on, and its server is ended.
+// TestFailure: a driver that fails is reported, its server is ended, and the other drivers continue.
 func TestFailure(t *testing.T) {
 	f, other, dir := newFake(t), newFake(t), t.TempDir()
 	f.failAt = 100

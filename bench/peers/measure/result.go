@@ -2,7 +2,7 @@ package measure
 
 import "time"
 
-// Report is everything that one run found out. It is written as JSON.
+// Report is the complete result of one run. It is written as JSON.
 type Report struct {
 	Date     time.Time     `json:"date"`
 	Commit   string        `json:"commit"`
@@ -15,14 +15,15 @@ type Report struct {
 	Targets  []Outcome     `json:"targets"`
 }
 
-// Machine is where the run took place.
+// Machine describes the machine of a run.
 type Machine struct {
 	Processor string `json:"processor"`
 	Cores     int    `json:"cores"`
 	MemoryGiB int    `json:"memory_gib"`
 	Kernel    string `json:"kernel"`
 	Directory string `json:"directory"` // the file system type of the servers' directories
-	// SyncMicros is how long it takes to append 128 bytes to a file and to sync it: the median of a few hundred.
+	// SyncMicros is how long it takes to append 128 bytes to a file and to sync it: the median of a few hundred
+	// measurements.
 	SyncMicros float64 `json:"sync_us"`
 	// Load is the load average of the last minute when the run began, and when it ended.
 	Load [2]float64 `json:"load"`
@@ -41,7 +42,7 @@ type Missing struct {
 	Reason string `json:"reason"`
 }
 
-// Result is a work of a block, done by one driver.
+// Result has a driver's turns of one work of a block.
 type Result struct {
 	Block  string       `json:"block"`
 	Work   string       `json:"work"`
@@ -50,8 +51,8 @@ type Result struct {
 	Error  string       `json:"error,omitempty"` // why there are fewer turns than rounds
 }
 
-// TurnResult is one turn. The latencies are those of single calls: of the create, of the claim, or of all calls of one
-// lifecycle. A worker has none.
+// TurnResult is one turn. The latencies are for single calls: the create, the claim, or all calls of one lifecycle
+// together. A worker has none.
 type TurnResult struct {
 	Round         int     `json:"round"`
 	Jobs          int     `json:"jobs"`
@@ -63,7 +64,7 @@ type TurnResult struct {
 	LoadSeconds   float64 `json:"load_cpu_seconds"`   // processor time of the load
 }
 
-// Rate returns jobs a second.
+// Rate returns jobs per second.
 func (t TurnResult) Rate() float64 {
 	if t.Seconds == 0 {
 		return 0
@@ -71,13 +72,13 @@ func (t TurnResult) Rate() float64 {
 	return float64(t.Jobs) / t.Seconds
 }
 
-// ServerMicros returns the server's processor time a job, in microseconds.
+// ServerMicros returns the server's processor time per job, in microseconds.
 func (t TurnResult) ServerMicros() float64 { return t.ServerSeconds * 1e6 / float64(max(t.Jobs, 1)) }
 
-// LoadMicros returns the load's processor time a job, in microseconds.
+// LoadMicros returns the load's processor time per job, in microseconds.
 func (t TurnResult) LoadMicros() float64 { return t.LoadSeconds * 1e6 / float64(max(t.Jobs, 1)) }
 
-// Find returns the result of a driver and work in a block; nil if there is none.
+// Find returns the result of a driver and work in a block, or nil if there is none.
 func (r *Report) Find(block, driver, work string) *Result {
 	for _, result := range r.Results {
 		if result.Block == block && result.Driver == driver && result.Work == work {

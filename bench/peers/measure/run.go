@@ -33,8 +33,8 @@ type cell struct {
 	result *Result
 }
 
-// Block measures a block: it calibrates each driver and work, and then runs the rounds. A driver that fails is left out
-// of the rest of the block, and its result says why. The error is that of the context.
+// Block measures a block: it calibrates each driver and work, and then runs the rounds. If a driver fails, Block leaves
+// it out of the rest of the block, and its result has the reason. The error is the context's error.
 func (r *Run) Block(ctx context.Context, b Block) ([]*Result, error) {
 	cells := r.cells(b)
 	var results []*Result
@@ -75,8 +75,8 @@ func (r *Run) Block(ctx context.Context, b Block) ([]*Result, error) {
 	return results, nil
 }
 
-// cells returns the works of a block, those of a driver next to each other. The clients of Daybook and the peer with
-// which most targets compare them are the first drivers, so their turns are close together.
+// cells returns the works of a block, with the works of each driver next to each other. The clients of Daybook and the
+// peer with which most targets compare them are the first drivers, so their turns are close together.
 func (r *Run) cells(b Block) (cells []*cell) {
 	for _, d := range r.Drivers {
 		for _, w := range b.Works {
@@ -91,7 +91,7 @@ func (r *Run) cells(b Block) (cells []*cell) {
 	return cells
 }
 
-// sortByWork puts the results into the order of the block's works, and those of other works at the end.
+// sortByWork puts the results into the order of the block's works, and works of Block.Also at the end.
 func sortByWork(results []*Result, b Block) {
 	place := func(r *Result) int {
 		for i, w := range b.Works {
@@ -148,10 +148,10 @@ func Do(ctx context.Context, s Session, w Work, jobs int) (TurnResult, error) {
 	return t.result(0)
 }
 
-// backlog is how many jobs wait while a work of kind Both runs.
+// backlog is the number of jobs that wait while a work of kind Both runs.
 const backlog = 20_000
 
-// prepare creates what a work needs beside its own jobs.
+// prepare creates the data that a work needs in addition to its jobs.
 func prepare(ctx context.Context, s Session, w Work) error {
 	if w.Kind != Both {
 		return nil
@@ -159,7 +159,7 @@ func prepare(ctx context.Context, s Session, w Work) error {
 	return s.Fill(ctx, backlog)
 }
 
-// fewestJobs is how many jobs a turn has at least, so that every caller makes a few calls, or a worker a few claims.
+// fewestJobs is the least number of jobs in a turn, so that every caller makes a few calls, or a worker a few claims.
 func fewestJobs(s Session, w Work) int {
 	if w.Kind == Worker {
 		return 4 * max(w.Callers, w.Batch)
@@ -174,7 +174,7 @@ func fewestJobs(s Session, w Work) int {
 	return 2 * w.Callers * batch
 }
 
-// calibrate finds how many jobs a turn must have to take about as long as r.Turn.
+// calibrate finds how many jobs a turn needs to take about as long as r.Turn.
 func (r *Run) calibrate(ctx context.Context, c *cell) error {
 	return r.serve(ctx, c.driver, func(ctx context.Context, s Session) error {
 		if err := prepare(ctx, s, c.work); err != nil {

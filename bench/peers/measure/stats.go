@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// quantile returns the q-quantile (0 … 1) of sorted durations; 0 if there are none.
+// quantile returns the q-quantile (0 … 1) of sorted durations, or 0 if there are none.
 func quantile(sorted []time.Duration, q float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0
@@ -13,14 +13,14 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
 }
 
-// Spread is the median of some figures, and the least and the greatest.
+// Spread is the median of some figures, with the least and the greatest.
 type Spread struct {
 	Median float64 `json:"median"`
 	Min    float64 `json:"min"`
 	Max    float64 `json:"max"`
 }
 
-// spreadOf returns the spread of figures; the zero value if there are none. The median of an even number of figures is
+// spreadOf returns the spread of figures, or the zero value if there are none. The median of an even number of figures is
 // the mean of the two in the middle.
 func spreadOf(figures []float64) Spread {
 	if len(figures) == 0 {
@@ -44,8 +44,8 @@ func (r *Result) Over(figure func(TurnResult) float64) Spread {
 	return spreadOf(figures)
 }
 
-// Ratio returns how many times as many jobs a second ours does as theirs, over the rounds in which both had a turn. ok
-// is false if there is none.
+// Ratio returns the rate of ours divided by the rate of theirs, over the rounds in which both had a turn. ok is false if
+// there is no such round.
 func Ratio(ours, theirs *Result) (s Spread, ok bool) {
 	var ratios []float64
 	for _, our := range ours.Turns {

@@ -10,8 +10,8 @@ import (
 // syncCalls is how many calls of each kind CountSyncs makes.
 const syncCalls = 20
 
-// CountSyncs returns how often a driver's server syncs a file for a call that creates, claims or completes one job, if
-// there is one caller. A server that answers before its files are on disk has less than 1.
+// CountSyncs returns how often a driver's server syncs a file for a call that creates, claims or completes one job, with
+// one caller. A server that answers before its files are on disk has less than 1.
 func (r *Run) CountSyncs(ctx context.Context, d Driver) (syncs map[string]float64, err error) {
 	syncs = map[string]float64{}
 	err = r.serve(ctx, d, func(ctx context.Context, s Session) error {
@@ -40,7 +40,7 @@ func (r *Run) CountSyncs(ctx context.Context, d Driver) (syncs map[string]float6
 		if !d.Does(LifecycleOne) {
 			calls = calls[:1]
 		}
-		for _, c := range conns { // what a server does at its first jobs does not count
+		for _, c := range conns { // the first jobs do not count, since servers do extra work for them
 			for _, call := range calls {
 				if err := call.call(c); err != nil {
 					return fmt.Errorf("%s: %w", call.name, err)

@@ -1,6 +1,6 @@
 package measure
 
-// Target is a ratio that Daybook is to reach.
+// Target is a ratio that Daybook should reach.
 type Target struct {
 	Title  string  `json:"title"`
 	Block  string  `json:"block"`
@@ -16,7 +16,7 @@ type Of struct {
 	Work   string `json:"work"`
 }
 
-// Outcome says how far a target was reached. Measured is false if one of the two was not measured.
+// Outcome says how far a target was reached. Measured is false if one of the two results is missing.
 type Outcome struct {
 	Target
 	Measured bool   `json:"measured"`

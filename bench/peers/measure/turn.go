@@ -27,7 +27,7 @@ type Turn struct {
 	extra time.Duration // processor time of other processes of the load
 }
 
-// Begin starts the clock, and discards what was measured before.
+// Begin starts the clock, and discards all earlier measurements.
 func (t *Turn) Begin() {
 	t.mu.Lock()
 	t.times, t.extra, t.took = t.times[:0], 0, 0
@@ -75,10 +75,10 @@ func (t *Turn) AddLoadTime(d time.Duration) {
 	t.mu.Unlock()
 }
 
-// Took replaces the measured time, for a load in another process that keeps the time itself.
+// Took replaces the measured time, for a load in another process that measures the time itself.
 func (t *Turn) Took(d time.Duration) { t.took = d }
 
-// result returns what was measured.
+// result returns the measurements.
 func (t *Turn) result(round int) (TurnResult, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

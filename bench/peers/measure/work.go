@@ -7,7 +7,7 @@ import "fmt"
 // PayloadBytes is the length of every payload.
 const PayloadBytes = 100
 
-// Kind is what the callers of a work do.
+// Kind is the kind of calls that the callers of a work make.
 type Kind string
 
 const (
@@ -24,15 +24,15 @@ type Work struct {
 	Name  string `json:"name"`
 	Title string `json:"title"`
 	Kind  Kind   `json:"kind"`
-	// Callers is how many callers there are, each with one request at a time. Each has a connection of its own, as far as
-	// that is usual for the client. For a worker it is the number of handlers.
+	// Callers is the number of callers, each with one request at a time. Each has a separate connection, as far as this
+	// is usual for the client. For a worker it is the number of handlers.
 	Callers int `json:"callers"`
-	// Batch is how many jobs one request creates or claims. For a worker it is what one claim may bring, if the system
-	// lets its user choose; 0 means the system's default.
+	// Batch is how many jobs one request creates or claims. For a worker it is the most that one claim may bring, if the
+	// system lets its user choose; 0 means the system's default.
 	Batch int `json:"batch"`
 }
 
-// Connections is how many connections a client has at most.
+// Connections bounds the connections of a client.
 const Connections = 64
 
 // createBatch is how many jobs a request of Both creates.
@@ -47,7 +47,7 @@ var (
 	ExchangeOne  = Work{"exchange-one", "complete one and claim one in one round trip, 64 connections", Exchange, 64, 1}
 	BothBulk     = Work{"both-bulk", "create 1000, then 10 × claim and complete 100, 16 connections", Both, 16, 100}
 	LifecycleOne = Work{"lifecycle-one", "create, claim and complete one job, one call each, 64 callers", Lifecycle, 64, 1}
-	// LifecycleMany is for clients that have many requests under way on a connection.
+	// LifecycleMany is for clients that have many outstanding requests on a connection.
 	LifecycleMany = Work{"lifecycle-many", "create, claim and complete one job, one call each, 64 connections with 16 callers each", Lifecycle, 1024, 1}
 	Worker1       = worker(1, 100)
 	Worker16      = worker(16, 100)
@@ -77,11 +77,11 @@ type Block struct {
 	Name  string `json:"name"`
 	Title string `json:"title"`
 	Works []Work `json:"works"`
-	// Also are works that only the drivers named by its keys do, as references for the others.
+	// Also has works that only the drivers in its keys do, as references for the other drivers.
 	Also map[string][]Work `json:"also,omitempty"`
 }
 
-// Works returns the works of all blocks. Those that only create come last, since the others end with as many jobs as
+// Works returns the works of all blocks. Works that only create come last, since all other works end with as many jobs as
 // they began with.
 func Works() (works []Work) {
 	for _, b := range Blocks() {

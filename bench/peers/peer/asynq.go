@@ -48,7 +48,7 @@ func (s *asynqSession) Close() error {
 	return errors.Join(s.client.Close(), s.redisServer.Close())
 }
 
-// MostJobs is 1: no call takes more.
+// MostJobs is 1: no call takes more jobs.
 func (s *asynqSession) MostJobs() int { return 1 }
 
 func (s *asynqSession) Fill(ctx context.Context, jobs int) error { return fill(ctx, s, jobs, 100) }
@@ -78,8 +78,8 @@ func (c *asynqConn) Close() error { return nil }
 
 func (s *asynqSession) Runs(w measure.Work) bool { return w.Kind == measure.Worker }
 
-// Run drains the queue by asynq's server. It removes a task from Redis after the handler has returned, without an event
-// for it. So the last few of them are awaited by looking at the queue.
+// Run drains the queue with asynq's server. It removes a task from Redis after the handler has returned, without an event
+// for this. So Run waits for the last few of them by reading the queue.
 func (s *asynqSession) Run(ctx context.Context, t *measure.Turn) error {
 	server := asynq.NewServer(s.asynq(), asynq.Config{
 		Concurrency: t.Work.Callers, TaskCheckInterval: 5 * time.Millisecond, LogLevel: asynq.FatalLevel, ShutdownTimeout: time.Second,

@@ -13,7 +13,7 @@ import (
 	"github.com/daybookq/daybook/bench/peers/process"
 )
 
-// beanstalkd has no calls for many jobs, so a batch is a call for each of its jobs.
+// beanstalkd lacks calls for many jobs, so a batch is a call for each of its jobs.
 type beanstalkd struct{}
 
 const beanstalkdProgram = "beanstalkd"
@@ -60,7 +60,7 @@ func (s *beanstalkdSession) Pid() int { return s.process.Pid() }
 
 func (s *beanstalkdSession) Close() error { return s.process.Close() }
 
-// MostJobs is 1: no call takes more.
+// MostJobs is 1: no call takes more jobs.
 func (s *beanstalkdSession) MostJobs() int { return 1 }
 
 func (s *beanstalkdSession) Fill(ctx context.Context, jobs int) error { return fill(ctx, s, jobs, 100) }

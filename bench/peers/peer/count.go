@@ -26,7 +26,7 @@ func (c *count) done() {
 	}
 }
 
-// wait waits for the last job, or for another end of ctx, which is an error.
+// wait waits for the last job. If ctx ends for another reason, it returns an error.
 func (c *count) wait(ctx context.Context) error {
 	<-ctx.Done()
 	if err := context.Cause(ctx); !errors.Is(err, errDone) {

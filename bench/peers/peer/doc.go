@@ -1,11 +1,11 @@
 // Package peer drives the systems that Daybook is compared with, each through the fastest usage that its documentation
-// describes, and with settings that make it write to disk before it answers, as far as it has such settings.
+// describes. Their settings make them write to disk before they answer, as far as they have such settings.
 //
 // A peer whose server is not installed is reported as missing, with the reason.
 //
 // # Files
 //
-//	peer.go           the list of drivers; filling a queue
+//	peer.go           the list of drivers; fills a queue
 //	redis_server.go   a Redis server, for redis.go, rueidis.go and asynq.go
 //	resp.go           Redis's protocol
 //	redis.go          Redis Streams, pipelined

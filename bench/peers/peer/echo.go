@@ -13,10 +13,11 @@ import (
 	"github.com/daybookq/daybook/bench/peers/process"
 )
 
-// echo is no queue: an HTTP server that reads a request and answers it. It is the limit of one job a request over HTTP.
+// echo is no queue, but an HTTP server that reads a request and answers it. Its rate is the limit for one job per request
+// over HTTP.
 type echo struct{}
 
-// EchoVar is the environment variable whose value is a port. With it this program is the server of echo: see ServeEcho.
+// EchoVar is the environment variable with a port. If it is set, this program is the server of echo: see ServeEcho.
 const EchoVar = "BENCH_PEERS_ECHO"
 
 func (echo) Name() string { return "echo" }
@@ -87,7 +88,7 @@ func ServeEcho(port string) error {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(body) // a client that went away is no error
+		_, _ = w.Write(body) // it is no error if the client has disconnected
 	})
 	routes.HandleFunc("POST /claim/{jobs}", func(w http.ResponseWriter, r *http.Request) {
 		jobs, err := strconv.Atoi(r.PathValue("jobs"))
@@ -113,12 +114,12 @@ type echoConn struct {
 	answer bytes.Buffer
 }
 
-// echoLines are the payloads that a claim gets.
+// echoLines are the payloads in the answer to a claim.
 var echoLines = bytes.Repeat([]byte(payload+"\n"), 1000)
 
 var echoBody = []byte(`{"payload":"` + payload + `"}`)
 
-// post sends a request, and keeps the answer until the next one.
+// post sends a request, and keeps the answer until the next request.
 func (c *echoConn) post(ctx context.Context, path string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+path, bytes.NewReader(echoBody))
 	if err != nil {

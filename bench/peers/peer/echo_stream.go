@@ -9,15 +9,15 @@ import (
 	"github.com/coder/websocket"
 )
 
-// echoStream answers the requests of a stream in JSON, and sends a job for each create, with the messages that Daybook
-// sends: one that answers what a message asked for, and one with the jobs. It keeps nothing. What a client reaches with
-// it is the limit of streams.
+// echoStream answers the requests of a stream in JSON, and sends a job for each create, in the same messages as Daybook:
+// one message with the answers to a message's requests, and one with the jobs. It keeps no jobs. A client's rate with it
+// is the limit of streams.
 func echoStream(w http.ResponseWriter, r *http.Request) {
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{"daybook.v1"}})
 	if err != nil {
 		return // Accept has answered
 	}
-	_ = serveStream(r.Context(), conn) // it ends when the client goes away
+	_ = serveStream(r.Context(), conn) // it ends when the client disconnects
 	_ = conn.CloseNow()
 }
 

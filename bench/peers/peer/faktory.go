@@ -7,7 +7,7 @@ import (
 	"github.com/daybookq/daybook/bench/peers/measure"
 )
 
-// faktory is named in the results, and cannot be measured.
+// faktory is named in the results, but cannot be measured.
 type faktory struct{}
 
 func (faktory) Name() string { return "faktory" }

@@ -138,8 +138,9 @@ func (c *natsConn) Create(ctx context.Context, jobs int) error {
 	return err
 }
 
-// createBatch publishes an atomic batch: the server stores all of its messages when the last one arrives, syncs once,
-// and answers that one. It answers the first one too, so that a client need not send the rest if the stream refuses it.
+// createBatch publishes an atomic batch: the server stores all of its messages when the last one arrives, syncs once, and
+// answers that message. It also answers the first message, so that a client need not send the rest if the stream refuses
+// it.
 func (c *natsConn) createBatch(ctx context.Context, jobs int) error {
 	id := strconv.FormatInt(c.session.batches.Add(1), 10)
 	body := []byte(payload)
@@ -185,8 +186,8 @@ func (c *natsConn) Claim(_ context.Context, most int) (int, error) {
 	return len(c.held), batch.Error()
 }
 
-// Complete acknowledges all messages. The server handles the acknowledgements of a connection in their order, so the
-// answer to the last one holds for all.
+// Complete acknowledges all messages. The server handles the acknowledgements of a connection in order, so the answer to
+// the last one covers all.
 func (c *natsConn) Complete(ctx context.Context) error {
 	last := len(c.held) - 1
 	for _, m := range c.held[:last] {
@@ -204,8 +205,8 @@ func (c *natsConn) Close() error {
 
 func (s *natsSession) Runs(w measure.Work) bool { return w.Kind == measure.Worker }
 
-// Run drains the stream by Consume, as many callbacks as the work has handlers. Each waits for the server to confirm
-// the acknowledgement, as the workers of the other systems do.
+// Run drains the stream with Consume, with as many callbacks as the work has handlers. Each waits for the server to
+// confirm the acknowledgement, as the workers of the other systems do.
 func (s *natsSession) Run(ctx context.Context, t *measure.Turn) error {
 	conn, js, err := s.connect()
 	if err != nil {

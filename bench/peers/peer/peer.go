@@ -19,7 +19,7 @@ func Drivers(work string) []measure.Driver {
 	}
 }
 
-// find returns the path of a program. Its error is ErrMissing, and names the program.
+// find returns the path of a program, or an error that wraps ErrMissing and names the program.
 func find(program string, places ...string) (string, error) {
 	path, err := process.Find(program, places...)
 	if err != nil {
@@ -52,14 +52,14 @@ func untilReady(ctx context.Context, p *process.Process, ready func(context.Cont
 
 const (
 	queueName = "jobs"
-	// fillers is how many callers fill a queue at once.
+	// fillers is the number of callers that fill a queue at the same time.
 	fillers = 16
 )
 
-// payload is what every job of a peer has. Redis, PostgreSQL and the others do not compress it.
+// payload is the payload of every job of a peer. Redis, PostgreSQL and the other peers do not compress it.
 var payload = strings.Repeat("Qx7-", measure.PayloadBytes/4)
 
-// fill creates jobs by several connections.
+// fill creates jobs through several connections.
 func fill(ctx context.Context, s measure.Session, jobs, batch int) error {
 	var left atomic.Int64
 	left.Store(int64(jobs))

@@ -15,7 +15,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestDrivers: every peer that is installed does each of its works.
+// TestDrivers: every installed peer does each of its works.
 func TestDrivers(t *testing.T) {
 	works := measure.Works()
 	work := reachable(t)
@@ -50,7 +50,7 @@ func TestDrivers(t *testing.T) {
 	}
 }
 
-// reachable returns a temporary directory that a server of another user can reach, which those of t.TempDir are not.
+// reachable returns a temporary directory that a server of another user can reach. It cannot reach those from t.TempDir.
 func reachable(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "peer-test-")

@@ -25,7 +25,7 @@ const postgresPlaces = "/usr/lib/postgresql/*/bin"
 
 const postgresDurable = "fsync=on, synchronous_commit=on, full_page_writes=on; shared_buffers=512MB, max_wal_size=4GB"
 
-// postgresUser is whose process the server is if this process is root's, which PostgreSQL refuses.
+// postgresUser is the server's user if this process runs as root, since PostgreSQL refuses to run as root.
 const postgresUser = "postgres"
 
 func postgresSettings(port int) []string {

@@ -19,8 +19,8 @@ type queued struct{}
 
 const queuedProgram = "queued"
 
-// queuedDelay is how long queued collects requests before it syncs. Its default of 10 ms is for thousands of
-// connections; with the few of these works a shorter delay is faster.
+// queuedDelay is how long queued collects requests before it syncs. Its default of 10 ms suits thousands of connections;
+// with the few connections of these works a shorter delay is faster.
 const queuedDelay = 100 * time.Microsecond
 
 func (queued) Name() string { return "queued" }

@@ -9,7 +9,7 @@ import (
 	"github.com/daybookq/daybook/bench/peers/process"
 )
 
-// redisServer is a Redis that syncs its append-only file before it answers any command. It is used by three drivers.
+// redisServer is a Redis that syncs its append-only file before it answers any command. Three drivers use it.
 type redisServer struct {
 	process *process.Process
 	port    int

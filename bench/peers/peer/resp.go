@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// resp is a connection that speaks Redis's protocol as redis-benchmark does: commands are written together and their
-// replies are read, which costs less processor time than any client library.
+// resp is a connection that speaks Redis's protocol as redis-benchmark does: it writes commands together and only reads
+// their replies, which costs less processor time than any client library.
 type resp struct {
 	conn net.Conn
 	in   *bufio.Reader
@@ -30,7 +30,7 @@ func dialResp(ctx context.Context, address string) (*resp, error) {
 	return &resp{conn: conn, in: bufio.NewReaderSize(conn, 64<<10)}, nil
 }
 
-// add appends a command to those that send will send.
+// add appends a command to the commands that send will send.
 func (r *resp) add(args ...string) {
 	r.array(len(args))
 	for _, a := range args {
@@ -52,7 +52,7 @@ func (r *resp) bulk(s string) {
 	r.out = append(r.out, '\r', '\n')
 }
 
-// send writes the commands in one piece. The deadline of ctx holds for them and their replies.
+// send writes the commands in one piece. ctx's deadline applies to the commands and their replies.
 func (r *resp) send(ctx context.Context) error {
 	deadline, _ := ctx.Deadline()
 	if err := r.conn.SetDeadline(deadline); err != nil {

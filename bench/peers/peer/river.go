@@ -23,7 +23,7 @@ import (
 // river is the Go library on PostgreSQL.
 type river struct {
 	work     string
-	template string // the files of an empty database, once one was made
+	template string // the files of an empty database, once they were made
 }
 
 func (*river) Name() string { return "river" }
@@ -88,7 +88,7 @@ func (s *riverSession) migrate(ctx context.Context) error {
 	return err
 }
 
-// riverJob has a payload that is as long as those of the others.
+// riverJob has a payload that is as long as the other systems' payloads.
 type riverJob struct {
 	Payload string `json:"payload"`
 }
@@ -138,7 +138,7 @@ func (c *riverConn) Close() error { return nil }
 
 func (s *riverSession) Runs(w measure.Work) bool { return w.Kind == measure.Worker }
 
-// Run drains the table by River's worker. A job counts when River says that its completion is stored.
+// Run drains the table with River's worker. A job counts when River reports that its completion is stored.
 func (s *riverSession) Run(ctx context.Context, t *measure.Turn) error {
 	workers := riverqueue.NewWorkers()
 	riverqueue.AddWorker(workers, riverHandler{})
@@ -149,7 +149,7 @@ func (s *riverSession) Run(ctx context.Context, t *measure.Turn) error {
 	if err != nil {
 		return err
 	}
-	// The channel holds all events, since River discards those that find it full.
+	// The channel can hold all events, since River discards events while it is full.
 	events, cancel := c.SubscribeConfig(&riverqueue.SubscribeConfig{ChanSize: t.Jobs + 1, Kinds: []riverqueue.EventKind{
 		riverqueue.EventKindJobCompleted, riverqueue.EventKindJobFailed,
 	}})

@@ -11,7 +11,7 @@ import (
 )
 
 // rueidisLibrary is Redis through a client library that sends the calls of many goroutines together, as the Go client of
-// Daybook may.
+// Daybook can.
 type rueidisLibrary struct{}
 
 func (rueidisLibrary) Name() string { return "redis-rueidis" }
@@ -23,7 +23,7 @@ func (rueidisLibrary) Describe(ctx context.Context) (measure.Description, error)
 	return d, err
 }
 
-// Does leaves the works in bulk to the other driver of Redis, which is faster there.
+// Does leaves the works in bulk to the redis driver, which is faster there.
 func (rueidisLibrary) Does(w measure.Work) bool {
 	return w.Callers >= 64 && (w.Kind == measure.Create || w.Kind == measure.Lifecycle || w.Kind == measure.Exchange)
 }

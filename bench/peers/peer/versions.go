@@ -2,7 +2,7 @@ package peer
 
 import "runtime/debug"
 
-// moduleVersion returns the path and version of a module that this program was built with.
+// moduleVersion returns the path and version of a module in this program.
 func moduleVersion(path string) string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, m := range info.Deps {

@@ -15,7 +15,7 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// OpenLoop is the part of the results of bench/open that is drawn.
+// OpenLoop is the drawn part of the results of bench/open.
 type OpenLoop struct {
 	Date        time.Time `json:"date"`
 	Commit      string    `json:"commit"`
@@ -50,7 +50,7 @@ const (
 	mostNines       = 4 // the end of the axis: 99.99 %
 )
 
-// lineColours are those of the rates, from the lowest to the highest.
+// lineColours are the colours of the rates, from the lowest to the highest.
 var lineColours = [openLines]color.RGBA{
 	{R: 0x27, G: 0xae, B: 0x60, A: 0xff}, {R: 0x29, G: 0x80, B: 0xb9, A: 0xff}, {R: 0xe6, G: 0x7e, B: 0x22, A: 0xff}, {R: 0xc0, G: 0x39, B: 0x2b, A: 0xff},
 }

@@ -1,6 +1,6 @@
-// Package plot draws the results of a comparison: a panel for each block, with the median rate of each driver and work
-// as a dot, and the least and the greatest as a line, on a logarithmic scale. It also draws the latencies that bench/open
-// measured (open_loop.go).
+// Package plot draws the results of a comparison: a panel for each block, with the median rate of each driver and work as
+// a dot, and the range from the least to the greatest as a line, on a logarithmic scale. It also draws the latencies that
+// bench/open measured (open_loop.go).
 package plot
 
 import (
@@ -37,12 +37,12 @@ var (
 	theirs = color.RGBA{R: 0x2c, G: 0x3e, B: 0x50, A: 0xff}
 )
 
-// Write draws a report into an SVG file. It writes nothing if nothing was measured.
+// Write draws a report into an SVG file. If nothing was measured, it writes nothing.
 func Write(path string, r *measure.Report) error {
 	type placed struct {
 		panel         *plot.Plot
 		column        int
-		below, height vg.Length // how far its upper edge is from that of the picture
+		below, height vg.Length // how far its upper edge is below the upper edge of the picture
 	}
 	var panels []placed
 	var heights [columns]vg.Length
@@ -94,12 +94,12 @@ func save(path string, canvas *vgsvg.Canvas) error {
 	if _, err := canvas.WriteTo(&drawn); err != nil {
 		return err
 	}
-	// A viewer that lacks the font takes one of the same widths, or at least one without serifs.
+	// A viewer that lacks the font uses one with the same widths, or at least one without serifs.
 	svg := bytes.ReplaceAll(drawn.Bytes(), []byte("font-family:Liberation Sans"), []byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif"))
 	return os.WriteFile(path, svg, 0o644)
 }
 
-// caption says what the plot shows, and where and when it was measured.
+// caption says what the plot shows, and when and on which machine it was measured.
 func caption(r *measure.Report) string {
 	return fmt.Sprintf("Dots: the median of %d turns; lines: the least and the greatest. %s, Daybook at commit %s, %s, %d cores, Linux %s.",
 		r.Settings.Rounds, r.Date.Format("2006-01-02"), r.Commit, r.Machine.Processor, r.Machine.Cores, r.Machine.Kernel)
@@ -172,7 +172,7 @@ func panel(b measure.Block, results []*measure.Result) (*plot.Plot, error) {
 	return p, nil
 }
 
-// decades puts a mark with a name at each power of ten, and one without a name at twice and five times that.
+// decades puts a mark with a name at each power of ten, and marks without a name at two and five times the power.
 type decades struct{}
 
 func (decades) Ticks(low, high float64) []plot.Tick {

@@ -10,11 +10,12 @@ import (
 	"strings"
 )
 
-// BuiltVar is the environment variable with the folder into which `make peers` installs the programs that are no Debian
-// packages. They are found before all others.
+// BuiltVar is the environment variable with the folder into which `make peers` installs the programs that are not Debian
+// packages. Find looks there first.
 const BuiltVar = "BENCH_PEERS_BIN"
 
-// Find returns the absolute path of a program: in the folder of BuiltVar, in PATH, or in one of the other places, which may be patterns.
+// Find returns the absolute path of a program: in the folder of BuiltVar, in PATH, or in one of the other places, which
+// may be patterns.
 func Find(program string, places ...string) (string, error) {
 	if built := os.Getenv(BuiltVar); built != "" {
 		path := filepath.Join(built, program)
@@ -37,7 +38,7 @@ func Find(program string, places ...string) (string, error) {
 	return "", fmt.Errorf("there is no program %s in the folder $%s and in PATH", program, BuiltVar)
 }
 
-// Version runs a program and returns the first line that it prints to its standard output.
+// Version runs a program and returns the first line of its standard output.
 func Version(ctx context.Context, path string, args ...string) (string, error) {
 	out, err := exec.CommandContext(ctx, path, args...).Output()
 	if err != nil {

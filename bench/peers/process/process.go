@@ -20,9 +20,9 @@ type Command struct {
 	Path string
 	Args []string
 	Dir  string   // its working directory
-	Env  []string // beside those of this process
-	// User is the user that the server runs as if this process is root's, for servers that refuse to be root's. Empty
-	// means the same user.
+	Env  []string // in addition to this process's environment
+	// User is the server's user if this process runs as root, for servers that refuse to run as root. Empty means the
+	// same user.
 	User string
 	Stop syscall.Signal // ends the server in an orderly way; 0 means SIGTERM
 }
@@ -47,7 +47,7 @@ func Start(c Command) (*Process, error) {
 	}
 	p.cmd.Dir, p.cmd.Env = c.Dir, append(os.Environ(), c.Env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.said, &p.said
-	// A process group of its own keeps an interrupt at the terminal away from the server: this process ends it.
+	// A separate process group keeps an interrupt at the terminal away from the server: this process ends it.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	endWithParent(p.cmd.SysProcAttr)
 	if c.User != "" && os.Getuid() == 0 {
@@ -78,7 +78,7 @@ func (p *Process) attend(started chan<- error) {
 	close(p.done)
 }
 
-// credential returns what a process of a user has.
+// credential returns the ids of a user and of the user's group.
 func credential(name string) (*syscall.Credential, error) {
 	found, err := user.Lookup(name)
 	if err != nil {
@@ -95,7 +95,7 @@ func credential(name string) (*syscall.Credential, error) {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 }
 
-// Own gives a directory to the user of a command, if this process may do that.
+// Own makes the command's user the owner of a directory, if this process may do that.
 func (c Command) Own(dir string) error {
 	if c.User == "" || os.Getuid() != 0 {
 		return nil
@@ -110,7 +110,7 @@ func (c Command) Own(dir string) error {
 // Pid returns the process id.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
-// Until calls ready until it returns nil. It returns an error if the process ends before, or if ctx does.
+// Until calls ready until it returns nil. It returns an error if the process or ctx ends before.
 func (p *Process) Until(ctx context.Context, ready func(context.Context) error) error {
 	for {
 		err := ready(ctx)
@@ -130,7 +130,7 @@ func (p *Process) Until(ctx context.Context, ready func(context.Context) error) 
 // Done returns a channel that is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Err returns how the process ended. It waits for the end.
+// Err waits until the process has ended, and returns its error.
 func (p *Process) Err() error {
 	<-p.done
 	if p.err == nil {
@@ -139,8 +139,8 @@ func (p *Process) Err() error {
 	return p.err
 }
 
-// Close ends the process, by SIGKILL if it does not end soon, and waits for the end. How it ends does not matter: its
-// data are deleted.
+// Close ends the process, with SIGKILL if it does not end soon, and waits for the end. It ignores how the process ends,
+// since its data are deleted.
 func (p *Process) Close() error {
 	if err := p.cmd.Process.Signal(p.stop); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
@@ -157,7 +157,7 @@ func (p *Process) Close() error {
 	return nil
 }
 
-// tail keeps the end of what a server prints, for errors.
+// tail keeps the end of a server's output, for errors.
 type tail struct {
 	mu   sync.Mutex
 	text []byte

@@ -85,7 +85,7 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// TestUntil: a server that ends before it answers is reported with what it printed.
+// TestUntil: if a server ends before it answers, the error has the server's output.
 func TestUntil(t *testing.T) {
 	p, err := Start(Command{Path: "/bin/sh", Args: []string{"-c", "echo the port is taken >&2; exit 3"}})
 	if err != nil {

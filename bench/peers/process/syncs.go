@@ -56,9 +56,9 @@ func Syncs(ctx context.Context, pid int, dir string, f func() error) (n int, err
 		err = fmt.Errorf("strace attached to %d of %d processes: %s", attached, len(all), lines.Text())
 	}
 	cancel()
-	for lines.Scan() { // it must not wait for a reader
+	for lines.Scan() { // strace must not wait for a reader
 	}
-	_ = tracer.Wait() // it ends by the signal
+	_ = tracer.Wait() // the signal ends it
 	if err != nil {
 		return 0, err
 	}
@@ -66,6 +66,5 @@ func Syncs(ctx context.Context, pid int, dir string, f func() error) (n int, err
 	return len(syncCall.FindAll(text, -1)), err
 }
 
-// syncCall matches the beginning of a call. A call that another thread interrupted has a second line, which says
-// "resumed".
+// syncCall matches the beginning of a call. A call that another thread interrupted has a second line with "resumed".
 var syncCall = regexp.MustCompile(`\b(fsync|fdatasync)\(`)

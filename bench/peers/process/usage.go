@@ -17,7 +17,7 @@ const tick = 10 * time.Millisecond
 // stat is a part of /proc/PID/stat.
 type stat struct {
 	parent int
-	used   time.Duration // its own processor time, and that of its children that have ended
+	used   time.Duration // its processor time, including its ended children's
 }
 
 func readStat(pid string) (stat, error) {
@@ -25,7 +25,7 @@ func readStat(pid string) (stat, error) {
 	if err != nil {
 		return stat{}, err
 	}
-	// The second field is the program's name in parentheses, which may have any character in it.
+	// The second field is the program's name in parentheses. The name may contain any character.
 	end := strings.LastIndexByte(string(text), ')')
 	fields := strings.Fields(string(text[end+1:]))
 	if end < 0 || len(fields) < 15 {
@@ -55,7 +55,7 @@ func Time(pid int) (total time.Duration, err error) {
 	return total, err
 }
 
-// descendants returns the processor time of a process and of all that descend from it.
+// descendants returns the processor time of a process and of each of its descendants.
 func descendants(pid int) (map[int]time.Duration, error) {
 	own, err := readStat(strconv.Itoa(pid))
 	if err != nil {
@@ -73,7 +73,7 @@ func descendants(pid int) (map[int]time.Duration, error) {
 		}
 		s, err := readStat(filepath.Base(entry))
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
-			continue // it has ended meanwhile
+			continue // it has ended in between
 		}
 		if err != nil {
 			return nil, err

@@ -14,7 +14,7 @@ import (
 	"github.com/daybookq/daybook/bench/peers/measure"
 )
 
-// Machine describes the machine. dir is where the servers keep their files.
+// Machine describes the machine. dir is the directory of the servers' files.
 func Machine(dir string) (m measure.Machine, err error) {
 	m.Cores = runtime.NumCPU()
 	m.Processor = field("/proc/cpuinfo", "model name")
@@ -39,7 +39,7 @@ func Machine(dir string) (m measure.Machine, err error) {
 	return m, err
 }
 
-// field returns the value of the first line of a file that begins with a name; "" if there is none.
+// field returns the value of the first line of a file that begins with a name, or "" if there is none.
 func field(path, name string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {

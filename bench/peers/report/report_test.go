@@ -13,7 +13,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the expected output again")
 
-// sample is a report with what reports can have: spread, failures, missing systems, targets.
+// sample is a report with everything that reports can have: spread, failures, missing systems, targets.
 func sample() *measure.Report {
 	turns := func(rates ...float64) (all []measure.TurnResult) {
 		for round, rate := range rates {

@@ -20,7 +20,7 @@ type table struct {
 // base is the driver whose results are 1 in the ratios of the tables.
 const base = "redis"
 
-// baseWork returns the work of the base that a work is compared with: the same one, or the reference of the block.
+// baseWork returns the work of the base with which a work is compared: the same work, or the reference of the block.
 func baseWork(b measure.Block, w string) string {
 	for _, also := range b.Also[base] {
 		return also.Name
