@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestFiguresOfTheREADME: the figures of the README are medians of the newest comparison in performance.md, and of nothing else.
+// TestFiguresOfTheREADME: the figures of the README are medians of the newest comparison in performance.md.
 func TestFiguresOfTheREADME(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	if err != nil {

@@ -36,7 +36,7 @@ func list(t *testing.T, variable string) []string {
 	return words
 }
 
-// testFiles returns the files of tests by folder, without those of bench/peers, which is not in the workspace.
+// testFiles returns the files of tests by folder, except the files of bench/peers, which is not in the workspace.
 func testFiles(t *testing.T) map[string][]*ast.File {
 	t.Helper()
 	files := map[string][]*ast.File{}
@@ -54,8 +54,8 @@ func testFiles(t *testing.T) map[string][]*ast.File {
 	return files
 }
 
-// TestLanes: what -short leaves out of the lanes test and test-process runs in prove-short, and the lists of the
-// Makefile are those of this tree. A package that no list names is in the lane test.
+// TestLanes: the lane prove-short runs every test that -short leaves out of the lanes test and test-process, and the
+// lists of the Makefile agree with the tree. A package that no list names is in the lane test.
 func TestLanes(t *testing.T) {
 	files := testFiles(t)
 	process, prove, race, sized, sizedIn := list(t, "PROCESS"), list(t, "PROVE"), list(t, "RACE"), list(t, "SIZED"), list(t, "SIZED_IN")
@@ -99,7 +99,7 @@ func imports(f *ast.File, path string) bool {
 	return slices.ContainsFunc(f.Imports, func(spec *ast.ImportSpec) bool { return spec.Path.Value == `"`+path+`"` })
 }
 
-// shortTests returns the tests of a package that ask testing.Short(), themselves or in a function of the package.
+// shortTests returns the tests of a package that call testing.Short(), directly or through a function of the package.
 func shortTests(files []*ast.File) (tests []string) {
 	bodies := map[string][]ast.Node{} // methods of one name count as one function
 	asks := map[string]bool{}
@@ -149,17 +149,17 @@ func shortTests(files []*ast.File) (tests []string) {
 	return tests
 }
 
-// unhurried are folders whose tests attack a server for some real time, or measure it. If they wait too long for it, they
-// prove nothing, and say so.
+// unhurried are folders whose tests attack a server for some real time, or measure it. If a test waits too long, it
+// proves nothing, and reports this.
 var unhurried = []string{"bench", "proof/crash", "proof/limits", "proof/runners"}
 
-// mostReal is a ratchet: how many lines of tests sleep or compare in real time, each with its reason.
+// mostReal is a ratchet: it bounds the lines of tests that sleep or compare in real time. Each such line has a reason.
 const mostReal = 40
 
-// TestNoRealTime: no test sleeps, or fails because something took long. On a busy machine everything takes long. A test
-// waits for a signal, with testkit.Eventually for what has none, such as another process, or in a bubble of
-// testing/synctest, whose clock is not real. A line that cannot do so gives its reason in a comment "real time: reason", or
-// "fake time: reason" if only bubbles come to it. Figures of speed are benchmarks.
+// TestNoRealTime: tests do not sleep, and do not fail because something took long. On a busy machine everything takes
+// long. A test waits for a signal. If there is no signal, as from another process, it waits with testkit.Eventually, or
+// in a bubble of testing/synctest, whose clock is not real. A line that cannot do so gives its reason in a comment "real
+// time: reason", or "fake time: reason" if only bubbles call it. Figures of speed belong to benchmarks.
 func TestNoRealTime(t *testing.T) {
 	real, bubbles := 0, bubbleHelpers(testFiles(t))
 	walkGo(t, func(name string) {
@@ -200,7 +200,7 @@ func TestNoRealTime(t *testing.T) {
 	t.Logf("%d lines need real time", real)
 }
 
-// bubbleHelpers returns, by folder, the functions that make a bubble for others.
+// bubbleHelpers returns, by folder, the functions that create a bubble for their callers.
 func bubbleHelpers(files map[string][]*ast.File) map[string]map[string]bool {
 	helpers := map[string]map[string]bool{}
 	for dir, files := range files {
@@ -228,7 +228,7 @@ type hurry struct {
 	what string
 }
 
-// hurries returns where a function outside of a bubble sleeps, and where it asks whether something took longer than it may.
+// hurries returns the places outside of a bubble at which a function sleeps, or checks whether something took too long.
 func hurries(f *ast.FuncDecl, bubbles map[string]bool) (found []hurry) {
 	isTime := func(n ast.Node, name string) bool {
 		call, ok := n.(*ast.CallExpr)
@@ -242,7 +242,7 @@ func hurries(f *ast.FuncDecl, bubbles map[string]bool) (found []hurry) {
 		x, ok := sel.X.(*ast.Ident)
 		return ok && x.Name == "time"
 	}
-	took := map[string]bool{} // variables that hold what time.Since returned
+	took := map[string]bool{} // variables with results of time.Since
 	bubble := false
 	ast.Inspect(f, func(n ast.Node) bool {
 		switch n := n.(type) {

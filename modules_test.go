@@ -19,8 +19,8 @@ import (
 // modules are the folders of the modules that go.work joins. A release publishes them.
 var modules = []string{".", "client", "job", "mdns"}
 
-// separate are the folders of the modules that go.work leaves out, so that what they require never reaches another one.
-// They are not published, so their go.mod files replace the modules of this tree by folders.
+// separate are the folders of the modules that go.work leaves out, so that their requirements never reach the modules of
+// go.work. They are not published, so their go.mod files replace the modules of this tree by folders.
 var separate = []string{"bench/peers"}
 
 // unreleased is the version in which the modules of this tree require each other.
@@ -41,8 +41,8 @@ func readMod(t *testing.T, dir string) *modfile.File {
 	return mod
 }
 
-// published returns an environment in which the go command finds the modules of this tree as if they were released, and
-// the others in the module cache before the network.
+// published returns an environment in which the go command finds the modules of this tree as if they were released. It
+// looks for all other modules in the module cache before the network.
 func published(t *testing.T) []string {
 	t.Helper()
 	proxy := t.TempDir()
@@ -84,14 +84,14 @@ func published(t *testing.T) []string {
 		fmt.Sprintf("GOPROXY=file://%s,file://%s,%s", proxy, filepath.Join(cache, "cache", "download"), network))
 }
 
-// moduleFile is a file of a module, by its path in it.
+// moduleFile is a file of a module, by its path in the module.
 type moduleFile struct{ dir, path string }
 
 func (f moduleFile) Path() string                 { return f.path }
 func (f moduleFile) Lstat() (os.FileInfo, error)  { return os.Lstat(filepath.Join(f.dir, f.path)) }
 func (f moduleFile) Open() (io.ReadCloser, error) { return os.Open(filepath.Join(f.dir, f.path)) }
 
-// moduleFiles returns the files that a release of a module has. What is built, in bin, may be hundreds of megabytes.
+// moduleFiles returns the files in a release of a module. It skips bin, whose build results may be hundreds of megabytes.
 func moduleFiles(t *testing.T, dir string) (all []modzip.File) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -108,7 +108,7 @@ func moduleFiles(t *testing.T, dir string) (all []modzip.File) {
 			}
 			return nil
 		}
-		if d.Type().IsRegular() && d.Name() != ".git" { // which is a file in a second working tree
+		if d.Type().IsRegular() && d.Name() != ".git" { // in a second working tree, .git is a file
 			all = append(all, moduleFile{dir, filepath.ToSlash(name)})
 		}
 		return nil
@@ -124,8 +124,8 @@ func isModule(dir string) bool {
 	return err == nil
 }
 
-// TestClientModule: a program that imports the client, and whose tests start a server, gets the modules of the client
-// and none of the server's.
+// TestClientModule: a program that imports the client, and whose tests start a server, gets the client's modules and none
+// of the server's.
 func TestClientModule(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it compiles the client anew")
@@ -184,13 +184,13 @@ func Test(t *testing.T) { daybooktest.Start(t) }
 		t.Errorf("the build list has %v beside what the client imports: %v", others, built)
 	}
 
-	// The server can be installed in a version, which the go command refuses where go.mod replaces modules. With -n it
-	// compiles nothing.
+	// `go install` must be able to install the server in a version, which it refuses if go.mod replaces modules. With -n
+	// it compiles nothing.
 	goIn("install", "-n", "github.com/daybookq/daybook/cmd/daybook@"+unreleased)
 }
 
-// TestModules: go.work uses all modules of the tree but the separate ones, they agree on the versions of what they
-// require, and none of them requires a separate one.
+// TestModules: go.work uses all modules of the tree except the separate ones, they agree on the versions of their
+// requirements, and none of them requires a separate one.
 func TestModules(t *testing.T) {
 	text, err := os.ReadFile("go.work")
 	if err != nil {

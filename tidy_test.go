@@ -1,5 +1,5 @@
-// Package daybook_test holds the tests of the tree itself: what may import what, which packages may look at the clock,
-// whether the links in the documents lead somewhere.
+// Package daybook_test has the tests of the tree itself: its imports, the packages that may look at the clock, and the
+// links in the documents.
 package daybook_test
 
 import (
@@ -42,7 +42,7 @@ var onlyIn = map[string][]string{
 	"google.golang.org/protobuf":           {"api", "internal/trace/tracetest"},
 }
 
-// walkGo calls visit with the path of every Go file, tests included.
+// walkGo calls visit with the path of every Go file, including tests.
 func walkGo(t *testing.T, visit func(path string)) {
 	t.Helper()
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
@@ -104,7 +104,7 @@ func TestLibraries(t *testing.T) {
 	})
 }
 
-// TestServerRunsNoCode: of the program, only the verb work can reach package runner. The files of the verb serve neither
+// TestServerRunsNoCode: in the program, only the verb work can reach package runner. The files of the verb serve neither
 // import it nor name anything that the files of work declare.
 func TestServerRunsNoCode(t *testing.T) {
 	declared, serve := map[string]string{}, map[string]*ast.File{}
@@ -149,7 +149,7 @@ func TestServerRunsNoCode(t *testing.T) {
 	}
 }
 
-// TestNoClock: state and rules know no clock and no chance; times and seeds are in commands.
+// TestNoClock: state and rules use neither clock nor chance; times and seeds are in commands.
 func TestNoClock(t *testing.T) {
 	forbidden := map[string]bool{"time.Now": true, "time.Since": true, "time.After": true, "time.Sleep": true}
 	sources(t, func(dir, path string, file *ast.File, _ []byte) {
@@ -172,8 +172,8 @@ func TestNoClock(t *testing.T) {
 	})
 }
 
-// fileLines is a ratchet, not a law: no file is longer than the longest was when this was last looked at. Split a file
-// by its ideas before raising it.
+// fileLines is a ratchet, not a law: it is the length of the longest file when it was last set. Before you raise it, try
+// to split the file by its ideas.
 const fileLines = 560
 
 func TestFileGrowth(t *testing.T) {

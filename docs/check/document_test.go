@@ -29,7 +29,7 @@ var described = sync.OnceValues(func() (*openapi3.T, error) {
 	return openapi3.NewLoader().LoadFromFile(filepath.Join("..", "..", "api", "openapi.yaml"))
 })
 
-// checkDocument checks a block of JSON whose value is v, if its note or its heading says to which routes it belongs.
+// checkDocument checks a block of JSON with the value v, if its note or its heading names its routes.
 func checkDocument(p *page, b block, v any) error {
 	where := cmp.Or(b.request, b.answer)
 	if where == "" && p.path == pageOfAPI {
@@ -64,7 +64,7 @@ func checkDocument(p *page, b block, v any) error {
 	return errors.Join(append([]error{fmt.Errorf("%s has no such JSON", where)}, faults...)...)
 }
 
-// schemasOf returns the schemas of the JSON that a route takes or answers, by what they are of.
+// schemasOf returns the schemas of the JSON that a route takes or answers, by status or request and by media type.
 func schemasOf(doc *openapi3.T, method, path string, request bool) (map[string]*openapi3.Schema, error) {
 	schemas := map[string]*openapi3.Schema{}
 	add := func(of string, content openapi3.Content) {
@@ -100,7 +100,7 @@ func schemasOf(doc *openapi3.T, method, path string, request bool) (map[string]*
 	return schemas, nil
 }
 
-// TestDocuments: which JSON a page may show, by its heading and its notes.
+// TestDocuments: the JSON that a page may show, by its heading and its notes.
 func TestDocuments(t *testing.T) {
 	api, other := &page{path: pageOfAPI}, &page{path: "docs/reference/other.md"}
 	const batch = `{"batch_id":null,"count":0,"first_id":null,"last_id":null}`

@@ -24,7 +24,7 @@ var moving = flag.Bool("moving", false, "run the pages about moving beside the s
 // movingNote is the note of the blocks that need another system.
 const movingNote = "docs/check TestMoving"
 
-// movingPages are the pages with such blocks, and the programs that these need.
+// movingPages are the pages with these blocks, and the programs that the blocks need.
 var movingPages = map[string][]string{
 	"from-redis-streams.md": {"redis-server", "redis-cli"},
 	"from-bullmq.md":        {"redis-server", "node", "npm"},
@@ -40,7 +40,8 @@ const (
 	postgresStandsFor = "127.0.0.1:5432"
 )
 
-// TestMoving runs pages about moving, with the blocks that need the other system, against a Redis, a PostgreSQL or a mock of SQS of its own.
+// TestMoving runs the pages about moving, including the blocks that need the other system, each with a new Redis,
+// PostgreSQL or mock of SQS.
 func TestMoving(t *testing.T) {
 	if !*moving {
 		t.Skip("skipped: it needs Redis, PostgreSQL, Celery, Sidekiq, BullMQ and moto; make check-moving installs and runs them")
@@ -105,7 +106,7 @@ func startRedis(t *testing.T) string {
 	return address
 }
 
-// startSQS starts a mock of SQS that ends with the test, for programs that find it by their environment.
+// startSQS starts a mock of SQS that ends with the test. Programs find it through their environment.
 func startSQS(t *testing.T) {
 	t.Helper()
 	address := freeAddress(t)
@@ -119,8 +120,8 @@ func startSQS(t *testing.T) {
 	}
 }
 
-// startPostgres starts an empty PostgreSQL that ends with the test, and returns its address. Everybody may connect. It does
-// not run as root, so a test of root starts it as Debian's user for it.
+// startPostgres starts an empty PostgreSQL that ends with the test, and returns its address. Everybody may connect.
+// PostgreSQL refuses to run as root, so a test that runs as root starts it as Debian's user postgres.
 func startPostgres(t *testing.T) string {
 	t.Helper()
 	places, err := filepath.Glob("/usr/lib/postgresql/*/bin")

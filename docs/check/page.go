@@ -27,13 +27,13 @@ type page struct {
 type block struct {
 	line     int // of its first line of code, from 1
 	language string
-	title    string // the file that it is, or ""
+	title    string // the file's name, or ""
 	heading  string // the text of the heading above it
-	note     string // of the comment before it: what stands after "tested by:", "checked by:" or "not run:"
-	tested   bool   // the note is of "tested by:"
-	checked  bool   // the note is of "checked by:"
-	request  string // the comment before it says that it is the request of this method and path
-	answer   string // likewise, an answer to it
+	note     string // of the comment before it: the text after "tested by:", "checked by:" or "not run:"
+	tested   bool   // it is a note "tested by:"
+	checked  bool   // it is a note "checked by:"
+	request  string // the method and path, if the comment before it says that it is a request
+	answer   string // likewise, for an answer
 	text     string
 }
 
@@ -65,7 +65,7 @@ func readPage(root, path string) (*page, error) {
 	}
 	line := func(offset int) int { return 1 + bytes.Count(source[:offset], []byte("\n")) }
 	document := goldmark.New(goldmark.WithExtensions(extension.GFM)).Parser().Parse(text.NewReader(source))
-	at := 0 // the line of the block around the present node
+	at := 0 // the line of the block around the current node
 	heading := ""
 	err = ast.Walk(document, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		if !entering {
@@ -129,7 +129,7 @@ func plainText(n ast.Node, source []byte) string {
 }
 
 // addAnchor adds the anchor that code hosts give a heading: its letters, digits, hyphens and underscores in lower case,
-// with a hyphen for each space, and with a number if the page has the same anchor already.
+// with a hyphen for each space. If the page already has this anchor, addAnchor appends a number.
 func (p *page) addAnchor(heading string) {
 	anchor := strings.Map(func(r rune) rune {
 		switch {

@@ -19,7 +19,7 @@ import (
 	"testing"
 )
 
-// pages returns all pages of the repository that readers are sent to, and its root.
+// pages returns the root of the repository, and all of its pages that are for readers.
 func pages(t *testing.T) (root string, pages []*page) {
 	t.Helper()
 	root, err := filepath.Abs("../..")
@@ -39,7 +39,7 @@ func pages(t *testing.T) (root string, pages []*page) {
 	return root, pages
 }
 
-// files returns the files that git knows or would add, which match a pattern.
+// files returns the files that match a pattern and that git knows or would add.
 func files(t *testing.T, root, pattern string) (paths []string) {
 	t.Helper()
 	listed := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", pattern)
@@ -49,14 +49,14 @@ func files(t *testing.T, root, pattern string) (paths []string) {
 		t.Fatal("list the files with git:", err)
 	}
 	for path := range strings.SplitSeq(strings.TrimSuffix(string(list), "\x00"), "\x00") {
-		if _, err := os.Stat(filepath.Join(root, path)); err == nil { // otherwise it is deleted, and git does not know that
+		if _, err := os.Stat(filepath.Join(root, path)); err == nil { // git also lists deleted files until the deletion is added
 			paths = append(paths, path)
 		}
 	}
 	return paths
 }
 
-// TestLinks: each link of a page leads to a file or folder of the repository that git knows, and its anchor to a heading.
+// TestLinks: each link of a page leads to a file or folder that git knows, and its anchor to a heading.
 func TestLinks(t *testing.T) {
 	root, pages := pages(t)
 	byPath := map[string]*page{}
@@ -80,8 +80,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// needed is set where `make tools` has succeeded: a program that is missing is a
-// fault there, and elsewhere a reason to skip a test.
+// needed is the environment variable that is set where `make tools` has succeeded. With it, a test fails if a program is
+// missing; without it, the test is skipped.
 const needed = "TESTS_NEED_PROGRAMS"
 
 func skip(t *testing.T, format string, args ...any) {
@@ -94,8 +94,8 @@ func skip(t *testing.T, format string, args ...any) {
 
 var rewrite = flag.Bool("rewrite", false, "write testdata/not-run.txt")
 
-// TestNotRun: testdata/not-run.txt lists the blocks that no test runs, with their reasons. A new one is a decision, so a
-// change of this file is part of the change of the page.
+// TestNotRun: testdata/not-run.txt lists the blocks that no test runs, with their reasons. To add one is a decision, so a
+// change of the page must also change this file.
 func TestNotRun(t *testing.T) {
 	const golden = "testdata/not-run.txt"
 	_, pages := pages(t)
@@ -147,14 +147,14 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// testNote is the note of a block that another test runs: its folder and its name. checkNote is that of a weaker test, with
-// what it checks.
+// testNote is the note of a block that another test runs: the test's folder and name. checkNote is the note for a weaker
+// test, and also says what that test checks.
 var (
 	testNote  = regexp.MustCompile(`^(\S+) (Test\w+)$`)
 	checkNote = regexp.MustCompile(`^(\S+) (Test\w+) \(.+\)$`)
 )
 
-// fileOfTest returns the file with a test, parsed without its comments. It returns nil if there is none.
+// fileOfTest returns the file with a test, parsed without its comments, or nil if there is none.
 func fileOfTest(t *testing.T, root, folder, name string) *ast.File {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(root, folder, "*_test.go"))
@@ -187,7 +187,7 @@ func names(file *ast.File, text string) bool {
 	return found
 }
 
-// checkBlock checks what needs no commands: notes and syntax.
+// checkBlock checks the notes and the syntax of a block, without running commands.
 func checkBlock(t *testing.T, root string, p *page, b block) {
 	t.Helper()
 	switch {
@@ -248,7 +248,7 @@ func checkSyntax(t *testing.T, p *page, b block) {
 		return
 	}
 	if _, err := exec.LookPath(checker[0]); err != nil {
-		// The other blocks of the page are checked all the same.
+		// If the program is missing, the other blocks of the page are still checked.
 		report := t.Logf
 		if os.Getenv(needed) != "" {
 			report = t.Errorf
@@ -263,7 +263,7 @@ func checkSyntax(t *testing.T, p *page, b block) {
 	}
 }
 
-// programs returns the programs that a script needs, and that a machine may lack.
+// programs returns the programs that a script needs and that a machine may lack.
 func programs(s *script) []string {
 	var names []string
 	for _, c := range s.commands {
@@ -276,7 +276,7 @@ func programs(s *script) []string {
 	return names
 }
 
-// TestNames: only strings of the code are the name of a page that a test reads, and comments are not.
+// TestNames: only strings in the code count as the name of a page that a test reads. Comments do not.
 func TestNames(t *testing.T) {
 	file := fileOfTest(t, "../..", "docs/check", "TestNames") // it has a comment about p.example.txt
 	if file == nil {

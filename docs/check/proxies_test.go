@@ -38,7 +38,7 @@ import (
 
 const site = "queue.example" // the name of the proxy on the page
 
-// TestProxies: nginx and Caddy, with the settings of docs/how-to/proxies.md, let everything through that clients use.
+// TestProxies: nginx and Caddy, with the settings of docs/how-to/proxies.md, pass on everything that clients use.
 func TestProxies(t *testing.T) {
 	for name, start := range map[string]func(*testing.T, *proxied){"nginx": startNginx, "caddy": startCaddy} {
 		t.Run(name, func(t *testing.T) {
@@ -72,7 +72,7 @@ func TestProxies(t *testing.T) {
 	}
 }
 
-// installed returns the path of a program in bin, or of the machine, or "".
+// installed returns the path of a program, in bin or installed on the machine, or "".
 func installed(name string) string {
 	own, err := filepath.Abs("../../bin/" + name)
 	if err == nil {
@@ -87,7 +87,7 @@ func installed(name string) string {
 	return path
 }
 
-// A proxied is a server with a proxy before it.
+// A proxied is a server with a proxy in front of it.
 type proxied struct {
 	page     *page
 	program  string
@@ -98,7 +98,7 @@ type proxied struct {
 	http     *http.Client // resolves all names to the proxy
 }
 
-// block returns the text of the page's block that has this text in it.
+// block returns the text of the page's block that contains this text.
 func (p *proxied) block(t *testing.T, has string) string {
 	t.Helper()
 	for _, b := range p.page.blocks {
@@ -171,7 +171,7 @@ func certificate(t *testing.T, dir string) []byte {
 	return cert
 }
 
-// startNginx starts nginx with the page's file in place of those of /etc/nginx/conf.d.
+// startNginx starts nginx with the page's file instead of the files in /etc/nginx/conf.d.
 func startNginx(t *testing.T, p *proxied) {
 	t.Helper()
 	conf := p.block(t, "upstream daybook")
@@ -190,8 +190,8 @@ func startNginx(t *testing.T, p *proxied) {
 	p.start(t, "-p", p.dir, "-c", filepath.Join(p.dir, "nginx.conf"), "-e", "stderr")
 }
 
-// startCaddy starts Caddy with the page's file, and with the certificate, since it cannot fetch one. Without auto_https off,
-// Caddy would make an authority of its own for localhost, and add it to those that the machine trusts.
+// startCaddy starts Caddy with the page's file, and with the certificate, since it cannot fetch one. Without auto_https
+// off, Caddy would create a certificate authority for localhost, and make the machine trust it.
 func startCaddy(t *testing.T, p *proxied) {
 	t.Helper()
 	hash := exec.CommandContext(t.Context(), p.program, "hash-password", "--plaintext", p.password)
@@ -336,11 +336,11 @@ func (p *proxied) carriesLongBodies(t *testing.T) {
 	if status, text := p.do(t, "POST", "/add?jobtype=long", strings.NewReader(lines), "Content-Type", "text/plain"); status != http.StatusCreated || !strings.Contains(text, `"count":8192`) {
 		t.Fatalf("create: %d %.300s", status, text)
 	}
-	// The server refuses a longer one before it has read it, which a proxy may report as a 502.
+	// The server refuses a longer body before it has read all of it, which a proxy may report as a 502.
 	if status, text := p.do(t, "POST", "/add?jobtype=long", strings.NewReader(lines+"x"), "Content-Type", "text/plain"); status != http.StatusBadGateway && (status != http.StatusRequestEntityTooLarge || !strings.Contains(text, "body_too_large")) {
 		t.Errorf("a longer create: %d %.300s", status, text)
 	}
-	p.http.CloseIdleConnections()                              // net/http may take that of the refused body for idle until it sees that it was closed
+	p.http.CloseIdleConnections()                              // net/http may take the refused body's connection for idle until it sees that it was closed
 	content := bytes.Repeat([]byte("0123456789abcdef"), 4<<20) // 64 MiB
 	status, text := p.do(t, "PUT", "/blobs", bytes.NewReader(content))
 	var b struct{ Address string }
@@ -384,7 +384,7 @@ func (p *proxied) keepsSlashes(t *testing.T) {
 		}
 		spellings := []string{strings.ReplaceAll(address, "/", "%2F")}
 		if filepath.Base(p.program) == "nginx" {
-			spellings = append(spellings, address) // Caddy makes one slash of two, as the page says
+			spellings = append(spellings, address) // Caddy merges two slashes into one, as the page says
 		}
 		for _, spelled := range spellings {
 			if status, text := p.do(t, "PUT", "/blobs/sha256-"+spelled, strings.NewReader(content)); status/100 != 2 {
@@ -506,7 +506,7 @@ func (p *proxied) refusesQuit(t *testing.T) {
 	}
 }
 
-// carriesStream: a Worker has a stream. While the server restarts, a create and the Worker wait for it.
+// carriesStream: a Worker uses a stream. While the server restarts, a create and the Worker wait for it.
 func (p *proxied) carriesStream(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -538,7 +538,7 @@ func (p *proxied) carriesStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	restarted := make(chan error, 1)
-	time.AfterFunc(500*time.Millisecond, func() { restarted <- p.server.Start(context.Background()) }) // creates get 502 meanwhile
+	time.AfterFunc(500*time.Millisecond, func() { restarted <- p.server.Start(context.Background()) }) // until then, creates get 502
 	runs("second")
 	if err := <-restarted; err != nil {
 		t.Fatal(err)

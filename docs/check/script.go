@@ -16,7 +16,7 @@ const marker = "\x1e"
 type command struct {
 	line    int
 	text    string
-	want    string // what it prints
+	want    string // the expected output
 	compare bool
 }
 
@@ -62,8 +62,8 @@ func newScript(p *page) (*script, error) {
 	return s, nil
 }
 
-// uses reports whether a command after a file has its name or that of its folder, whether another file has its name, or
-// whether the command go takes it with all of its folder.
+// uses reports whether a command after a file contains the file's name or its folder's, whether another file contains the
+// name, or whether a go command takes the whole folder.
 func (s *script) uses(file block) bool {
 	name, dir := path.Base(file.title), path.Dir(file.title)
 	stem := strings.TrimSuffix(name, path.Ext(name))
@@ -85,7 +85,7 @@ func (s *script) uses(file block) bool {
 
 var goCommand = regexp.MustCompile(`\bgo (run|build|vet|test) \.`)
 
-// transcript divides a block of commands and their output.
+// transcript divides a block into commands and their output.
 func transcript(b block) ([]command, error) {
 	var commands []command
 	line := b.line
@@ -114,8 +114,8 @@ func (s *script) text() string {
 	return b.String()
 }
 
-// compare returns an error for each command whose output is not that of the page, and for the first that failed or was
-// not reached. Files and commands of sh have no output that is compared.
+// compare returns an error for each command whose output differs from the page, and for the first that failed or was not
+// reached. The output of files and of sh commands is not compared.
 func (s *script) compare(p *page, output string) (faults []error) {
 	for i, c := range s.commands {
 		got, rest, reached := strings.Cut(output, fmt.Sprintf("\n%s%d ", marker, i))
@@ -135,13 +135,13 @@ func (s *script) compare(p *page, output string) (faults []error) {
 	return faults
 }
 
-// oneSpace replaces runs of spaces, with which tables align their columns, by one space.
+// oneSpace replaces each run of spaces, as in the columns of tables, by one space.
 func oneSpace(text string) string { return spaces.ReplaceAllString(text, " ") }
 
 var spaces = regexp.MustCompile(` +`)
 
-// pattern returns the expression of an output whose last line ends. Its runs of spaces are one space. Spaces at the ends of
-// lines do not count.
+// pattern returns the expression for an output that ends with a newline. It expects each run of spaces as one space, and
+// ignores spaces at the ends of lines.
 func pattern(want string) *regexp.Regexp {
 	var b strings.Builder
 	b.WriteString(`^`)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestTranscript: commands, their continuations and their outputs are divided.
+// TestTranscript: a block is divided into commands, their continuations and their outputs.
 func TestTranscript(t *testing.T) {
 	commands, err := transcript(block{text: "$ cat <<E\n> one\n> E\none\n$ true\n"})
 	if err != nil {
@@ -21,7 +21,7 @@ func TestTranscript(t *testing.T) {
 	}
 }
 
-// TestPattern: what an output may be.
+// TestPattern: which outputs a pattern matches.
 func TestPattern(t *testing.T) {
 	for _, c := range []struct {
 		want, got string
@@ -49,7 +49,7 @@ func TestPattern(t *testing.T) {
 	}
 }
 
-// TestCompare: a wrong output, a command that fails and one that is not reached are found.
+// TestCompare: compare finds a wrong output, a command that fails, and a command that is not reached.
 func TestCompare(t *testing.T) {
 	p := &page{path: "p.md"}
 	s := &script{commands: []command{{text: "echo a", want: "a\n", compare: true}, {text: "make"}}}
@@ -69,7 +69,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestFileIsUsed: a file of a page that no command after it uses is refused.
+// TestFileIsUsed: a file of a page is refused if no command after it uses the file.
 func TestFileIsUsed(t *testing.T) {
 	file := block{line: 5, title: "config/a.toml", language: "toml", text: "a = 1\n"}
 	for command, ok := range map[string]bool{"cat config/a.toml": true, "daybook --config-dir config": true, "cat b.toml": false} {
@@ -83,7 +83,7 @@ func TestFileIsUsed(t *testing.T) {
 	}
 }
 
-// TestIndentedCode: a block without a fence is refused, since it has no language.
+// TestIndentedCode: a block without a fence is refused, since its language is unknown.
 func TestIndentedCode(t *testing.T) {
 	root := t.TempDir()
 	if err := os.WriteFile(filepath.Join(root, "p.md"), []byte("# T\n\nText:\n\n    daybook serve\n"), 0o600); err != nil {
@@ -94,7 +94,7 @@ func TestIndentedCode(t *testing.T) {
 	}
 }
 
-// TestSteps: a test that follows a page gets the blocks without a note and its own ones, with the files.
+// TestSteps: a test that follows a page gets the blocks without a note and the blocks with its note, including the files.
 func TestSteps(t *testing.T) {
 	root := t.TempDir()
 	text := "# T\n\n```toml title=\"a.toml\"\na = 1\n```\n\n<!-- tested by: deploy TestA -->\n```sh\nmake\n```\n\n<!-- tested by: deploy TestB -->\n```sh\nfalse\n```\n\n" +

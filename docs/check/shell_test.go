@@ -20,10 +20,10 @@ import (
 // runIn is how long the script of a page may run. Pages take seconds, and more on a busy machine.
 const runIn = 3 * time.Minute
 
-// standsFor is the address of the server on the pages.
+// standsFor is the address that the server has on the pages.
 const standsFor = "127.0.0.1:1717"
 
-// run runs the script of a page in an empty directory, and returns what it prints.
+// run runs the script of a page in an empty directory, and returns its output.
 func run(t *testing.T, root string, p *page, s *script) string {
 	t.Helper()
 	binary, err := daybooktest.Binary()
@@ -46,12 +46,12 @@ func run(t *testing.T, root string, p *page, s *script) string {
 		}()
 		address = server.Listen
 	}
-	// The directory of the page, its home, the programs that it finds first, and its files.
+	// The directory of the page, its home, the directory that is first in its PATH, and its files.
 	dir, home, bin, files := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
 	if err := os.Symlink(binary, filepath.Join(bin, "daybook")); err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(home, ".curlrc"), "silent\nshow-error\n") // curl shows no progress bar where its output is a terminal
+	write(t, filepath.Join(home, ".curlrc"), "silent\nshow-error\n") // a reader's curl shows no progress bar, since it writes to a terminal
 	for i, f := range s.files {
 		write(t, filepath.Join(files, fmt.Sprint(i)), strings.ReplaceAll(f.text, standsFor, address))
 		if f.language == "go" {
@@ -65,9 +65,9 @@ func run(t *testing.T, root string, p *page, s *script) string {
 	shell.Env = append(goEnvironment(t),
 		"PATH="+bin+string(filepath.ListSeparator)+os.Getenv("PATH"), "HOME="+home, "FILES="+files, "REPOSITORY="+root,
 		"DAYBOOK_SERVER=http://"+address, "DAYBOOK_LISTEN="+address, "TZ=UTC", "LC_ALL=C.UTF-8", "NO_COLOR=1")
-	// A runner of a page waits longer for a job, since a busy machine may hand one out late.
+	// A runner of a page waits longer for a job, since a busy machine may be late to hand one out.
 	shell.Stdin = strings.NewReader(strings.NewReplacer(standsFor, address, "--until-idle 1s", "--until-idle 4s", "--until-idle 100ms", "--until-idle 4s").Replace(text))
-	// What the page leaves behind in its process group ends with it.
+	// Processes that the page leaves in its process group end with it.
 	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	end := func() error { return syscall.Kill(-shell.Process.Pid, syscall.SIGKILL) }
 	shell.Cancel = end
@@ -101,8 +101,8 @@ func freeAddress(t *testing.T) string {
 	return address
 }
 
-// goEnvironment returns the environment without settings of Daybook, and with the caches of the go command, which
-// are found through HOME otherwise.
+// goEnvironment returns the environment without settings of Daybook, and with the paths of the go command's caches, which
+// otherwise follow from HOME.
 func goEnvironment(t *testing.T) []string {
 	t.Helper()
 	var env []string
@@ -121,7 +121,7 @@ func goEnvironment(t *testing.T) []string {
 	return append(env, "GOFLAGS=-mod=mod")
 }
 
-// goModule makes dir a module that uses this repository's modules, as one that has fetched them.
+// goModule makes dir a module that uses this repository's modules, like a module that has fetched them.
 func goModule(t *testing.T, root, dir string) {
 	t.Helper()
 	mod := "module page\n\ngo 1.26\n\nrequire github.com/daybookq/daybook/client v0.0.0\n"

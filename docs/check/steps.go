@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// A Step is a command of a page, or a file that the page lets its reader write.
+// A Step is a command of a page, or a file that the page asks its reader to write.
 type Step struct {
 	Line    int    // of the page
 	Command string // for a shell; "" for a file
 	File    string // the name of the file
-	Text    string // what the file has
-	Want    string // what the command prints, with … for what varies
+	Text    string // the file's content
+	Want    string // the command's output, with … for parts that vary
 	compare bool
 }
 
-// Steps returns what a page lets its reader do in the blocks without a note and in those with the note "tested by: TEST".
-// It is for tests of other packages that follow a page in a place of their own, such as a fresh system.
+// Steps returns the steps of a page, from the blocks without a note and the blocks with the note "tested by: TEST". It is
+// for tests of other packages that follow a page elsewhere, such as on a fresh system.
 func Steps(root, path, test string) ([]Step, error) {
 	p, err := readPage(root, path)
 	if err != nil {
@@ -48,5 +48,5 @@ func (s *Step) Prints(output string) bool {
 	return !s.compare || pattern(s.Want).MatchString(oneSpace(strings.TrimSpace(output))+"\n")
 }
 
-// Compared reports whether the page says what the command prints.
+// Compared reports whether the page shows the command's output.
 func (s *Step) Compared() bool { return s.compare }

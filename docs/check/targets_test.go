@@ -18,8 +18,8 @@ var (
 	makeVariable = regexp.MustCompile(`\b([A-Z_]+)=`)
 )
 
-// TestMakeTargets: the targets of make that pages name, such as the measurements of performance.md, exist, and use the variables
-// that the pages set.
+// TestMakeTargets: pages name targets of make, such as the measurements of performance.md. These targets exist, and use
+// the variables that the pages set.
 func TestMakeTargets(t *testing.T) {
 	root, pages := pages(t)
 	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
@@ -62,7 +62,7 @@ func TestMakeTargets(t *testing.T) {
 	}
 }
 
-// recipeOf returns the rule of a target, and those of the targets that it requires.
+// recipeOf returns the rule of a target, and the rules of the targets that it requires.
 func recipeOf(makefile, target string) string {
 	rule := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(target) + `:([^#\n]*).*\n(?:\t.*\n)*`).FindStringSubmatch(makefile)
 	if rule == nil {

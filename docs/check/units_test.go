@@ -49,8 +49,8 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// TestUsersOfBackups: the units and the line for cron of docs/how-to/backups.md run a command that exists, as a user that
-// each system has. The packages create none.
+// TestUsersOfBackups: the units and the line for cron of docs/how-to/backups.md run an existing command, as a user that
+// every system has. The packages create no users.
 func TestUsersOfBackups(t *testing.T) {
 	binary, err := daybooktest.Binary()
 	if err != nil {
@@ -70,7 +70,7 @@ func TestUsersOfBackups(t *testing.T) {
 		}
 		for line := range strings.Lines(b.text) {
 			lines++
-			fields := strings.Fields(line) // five of the time, the user, and the command
+			fields := strings.Fields(line) // five fields for the time, the user, and the command
 			if len(fields) < 8 || fields[5] != "root" || fields[6] != "/usr/bin/daybook" {
 				t.Fatalf("the line for cron is %q", line)
 			}

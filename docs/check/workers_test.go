@@ -34,8 +34,9 @@ var movingWorkers = []struct {
 	{"from-bullmq.md", "node", "worker.mjs", "resize", `{"file":"cat.png","width":80}`},
 }
 
-// TestMovingWorkers: a worker ends its job in one run although the answer to its claim is lost, its first tickle is refused with
-// 503, its reports are refused with 503 until it has tickled twice more, and the answer to its report is lost.
+// TestMovingWorkers: a worker ends its job in one run although the answer to its claim is lost, its first tickle is
+// refused with 503, its reports are refused with 503 until it has tickled twice more, and the answer to its report is
+// lost.
 func TestMovingWorkers(t *testing.T) {
 	root, _ := pages(t)
 	binary, err := daybooktest.Binary()
@@ -115,7 +116,7 @@ func TestMovingWorkers(t *testing.T) {
 			if output.Status != "completed" || j.RunAttempts != 1 {
 				t.Errorf("the job is %s after %d runs, and not completed after one", output.Status, j.RunAttempts)
 			}
-			select { // the job has ended when the server has the report, and its answer is lost later
+			select { // the job has ended when the server has the report; the answer is lost later
 			case <-between.reported:
 			case <-ctx.Done():
 			}
@@ -133,7 +134,7 @@ type faults struct {
 	*httptest.Server
 	lock                                 sync.Mutex
 	claimLost, tickleRefused, reportLost bool
-	tickles                              int           // that the server has carried out
+	tickles                              int           // tickles that the server has carried out
 	reported                             chan struct{} // closed when reportLost is set
 }
 

@@ -1,3 +1,3 @@
-// Package examples has no code of its own: the programs are in go, python and typescript, and the tests here run them against
-// a server, kill both, and count the jobs. README.md says how to run them.
+// Package examples tests the programs in go, python and typescript: it runs them against a server, kills both, and counts
+// the jobs. README.md says how to run them.
 package examples

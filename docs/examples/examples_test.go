@@ -24,7 +24,7 @@ import (
 	"github.com/daybookq/daybook/internal/testkit"
 )
 
-// built is the directory of the programs that are built, once for all tests.
+// built is the directory of the programs, which are built once for all tests.
 var built string
 
 func TestMain(m *testing.M) {
@@ -38,11 +38,11 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// language is a producer and a worker.
+// language has the producer and the worker of a language.
 type language struct {
 	name             string
 	producer, worker []string // the commands, without the arguments
-	// prepare builds them. It returns the reason if they cannot run on this machine.
+	// prepare builds them. If they cannot run on this machine, it returns the reason.
 	prepare func() (missing string, err error)
 }
 
@@ -61,7 +61,8 @@ var languages = []language{
 		if _, err := os.Stat(compiler); err != nil {
 			return "the TypeScript compiler is not in bin/typescript: run `make tools`", nil
 		}
-		// tsc checks the types and fails if one is wrong. The second file says that the programs are modules, as package.json does.
+		// tsc checks the types and fails if one is wrong. The second file says that the programs are modules, as
+		// package.json does.
 		out := filepath.Join(built, "typescript")
 		if err := command("node", compiler+"/typescript/bin/tsc", "-p", "typescript", "--typeRoots", compiler+"/@types", "--outDir", out); err != nil {
 			return "", err
@@ -114,7 +115,7 @@ type process struct {
 	err  error
 }
 
-// messages is what a process has written to its standard error so far.
+// messages is the standard error of a process so far.
 type messages struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -166,13 +167,14 @@ func start(t *testing.T, s *daybooktest.Server, argv []string, input string, arg
 
 func tail(text string) string { return text[max(0, len(text)-4000):] }
 
-// startWorker starts a worker whose jobs take workMs, and whose leases have leaseMs.
+// startWorker starts a worker whose jobs take workMs, and whose leases last leaseMs.
 func startWorker(t *testing.T, s *daybooktest.Server, l language, workMs, leaseMs int) *process {
 	t.Helper()
 	return start(t, s, l.worker, "", []string{"words"}, []string{fmt.Sprintf("WORK_MS=%d", workMs), fmt.Sprintf("LEASE_MS=%d", leaseMs)})
 }
 
-// changed returns the language with another worker: in the text of the program, each old is replaced by the new after it.
+// changed returns the language with a changed worker: it replaces each old text in the program by the new text after it
+// in oldNew.
 func changed(t *testing.T, l language, oldNew []string) language {
 	t.Helper()
 	dir, worker := "python", "worker.py"
@@ -200,7 +202,7 @@ func changed(t *testing.T, l language, oldNew []string) language {
 	return l
 }
 
-// forEachChanged runs a test with a changed worker of each language that has changes. Go has none: its worker is
+// forEachChanged runs a test with a changed worker of each language that has changes. Go has no changes: its worker is
 // client.Worker, whose tests have the same cases.
 func forEachChanged(t *testing.T, changes map[string][]string, test func(t *testing.T, l language)) {
 	forEach(t, func(t *testing.T, l language) {
@@ -210,7 +212,7 @@ func forEachChanged(t *testing.T, changes map[string][]string, test func(t *test
 	})
 }
 
-// post runs the producer, and returns what it prints.
+// post runs the producer, and returns its output.
 func post(t *testing.T, s *daybooktest.Server, l language, key, input string) string {
 	t.Helper()
 	p := start(t, s, l.producer, input, []string{"words", key}, nil)
@@ -231,7 +233,7 @@ func (p *process) ended(within time.Duration) {
 	}
 }
 
-// stop ends a worker by SIGTERM. A second is needed for a claim that waits at the server, and more if the machine is busy.
+// stop ends a worker with SIGTERM. A claim that waits at the server needs a second, and more if the machine is busy.
 func (p *process) stop() {
 	p.t.Helper()
 	p.signal(syscall.SIGTERM)
@@ -245,7 +247,7 @@ func (p *process) signal(s os.Signal) {
 	}
 }
 
-// input is n lines of 1 to 5 words. Line bad, if it is one of them, has none.
+// input returns n lines of 1 to 5 words. If bad is one of the lines, that line has no words.
 func input(n, bad int) string {
 	var b strings.Builder
 	for i := range n {
@@ -273,8 +275,8 @@ func until(t *testing.T, s *daybooktest.Server, what string, is func(map[string]
 	testkit.Eventually(t, what, func() bool { return is(counts(t, s)) })
 }
 
-// holds waits until a worker has got the answer to its first claim, with a job. The server counts a request when it has
-// answered it; while the answer is on its way, the job is active already.
+// holds waits until a worker has got the answer to its first claim, with a job. The server counts a request only when it
+// has answered it; the job is active already while the answer is on its way.
 func holds(t *testing.T, s *daybooktest.Server) {
 	t.Helper()
 	until(t, s, "a job is claimed", func(c map[string]int64) bool { return c["active"] == 1 })
@@ -293,7 +295,8 @@ func holds(t *testing.T, s *daybooktest.Server) {
 	})
 }
 
-// done checks that n jobs ended, each with the right result, and that none is left. It returns how many ran more than once.
+// done checks that n jobs ended, each with the right result, and that none is left. It returns the number of jobs that
+// ran more than once.
 func done(t *testing.T, s *daybooktest.Server, n int) (repeated int) {
 	t.Helper()
 	until(t, s, "all jobs end", func(c map[string]int64) bool { return c["pending"]+c["deferred"]+c["active"] == 0 })
@@ -324,7 +327,8 @@ func done(t *testing.T, s *daybooktest.Server, n int) (repeated int) {
 	return repeated
 }
 
-// TestJobsAreDone runs the commands of README.md: the producer posts each line once, also if it runs twice; the worker does each job once.
+// TestJobsAreDone runs the commands of README.md: the producer posts each line once, even if it runs twice; the worker
+// does each job once.
 func TestJobsAreDone(t *testing.T) {
 	forEach(t, func(t *testing.T, l language) {
 		s := daybooktest.Start(t)
@@ -335,7 +339,7 @@ func TestJobsAreDone(t *testing.T) {
 				t.Fatalf("the producer printed %q", printed)
 			}
 		}
-		long := strings.Repeat("word ", 300_000) + "\n" // longer than a body that the producer sends otherwise
+		long := strings.Repeat("word ", 300_000) + "\n" // longer than the bodies that the producer otherwise sends
 		post(t, s, l, "long", text+long+text+strings.TrimSuffix(long, "\n"))
 		w := startWorker(t, s, l, 0, 30_000)
 		if repeated := done(t, s, 3*n+2); repeated != 0 {
@@ -358,7 +362,7 @@ func TestAKeyOfAnotherInput(t *testing.T) {
 	})
 }
 
-// TestServerIsKilled: producer and worker wait for a server that was killed, and go on when it is back.
+// TestServerIsKilled: producer and worker wait for a server that was killed, and continue after its restart.
 func TestServerIsKilled(t *testing.T) {
 	forEach(t, func(t *testing.T, l language) {
 		s := daybooktest.Start(t)
@@ -396,7 +400,7 @@ func TestWorkerIsKilled(t *testing.T) {
 	})
 }
 
-// TestWorkerStops: after SIGTERM a worker finishes what it has begun, gives back the rest, and ends.
+// TestWorkerStops: after SIGTERM a worker finishes the jobs that it has begun, gives back the rest, and ends.
 func TestWorkerStops(t *testing.T) {
 	forEach(t, func(t *testing.T, l language) {
 		s := daybooktest.Start(t)
@@ -416,8 +420,8 @@ func TestWorkerStops(t *testing.T) {
 	})
 }
 
-// TestLateWorker: a worker that stood still for longer than its lease drops its results, since another worker has done its
-// jobs. It goes on afterwards.
+// TestLateWorker: a worker that stood still for longer than its lease drops its results, since another worker has done
+// its jobs. Afterwards it continues.
 func TestLateWorker(t *testing.T) {
 	forEach(t, func(t *testing.T, l language) {
 		s := daybooktest.Start(t)
@@ -439,8 +443,8 @@ func TestLateWorker(t *testing.T) {
 	})
 }
 
-// TestBadOutcomes: an outcome that the server refuses, or that the worker cannot encode, costs no other job of the claim a
-// run. Outcomes that are too long for one request are reported in several.
+// TestBadOutcomes: if the server refuses an outcome, or if the worker cannot encode it, the other jobs of the claim need
+// no second run. Outcomes that are too long for one request are reported in several.
 func TestBadOutcomes(t *testing.T) {
 	works := map[string][]string{
 		"python": {`    return {"words": words}`, `    if words == 5: return "x" * (5 << 20)
@@ -484,7 +488,7 @@ func TestBadOutcomes(t *testing.T) {
 	})
 }
 
-// TestServerIsAwayAfterSIGTERM: a worker that is stopped in the middle of a long job has its whole time for the report when
+// TestServerIsAwayAfterSIGTERM: if a worker is stopped in the middle of a long job, its time for the report begins when
 // the job ends.
 func TestServerIsAwayAfterSIGTERM(t *testing.T) {
 	shorter := map[string][]string{"python": {"STOP_SECONDS = 10\n", "STOP_SECONDS = 8\n"}, "typescript": {"stopMs = 10_000;", "stopMs = 8_000;"}}
@@ -504,7 +508,7 @@ func TestServerIsAwayAfterSIGTERM(t *testing.T) {
 	})
 }
 
-// TestReportsEnd: a worker that cannot report ends its tickles, and the jobs run again. It goes on.
+// TestReportsEnd: a worker that cannot report ends its tickles, and the jobs run again. Then the worker continues.
 func TestReportsEnd(t *testing.T) {
 	shorter := map[string][]string{"python": {"REPORT_SECONDS = 600\n", "REPORT_SECONDS = 1\n"}, "typescript": {"reportMs = 600_000;", "reportMs = 1_000;"}}
 	forEachChanged(t, shorter, func(t *testing.T, l language) {

@@ -10,15 +10,15 @@ import urllib.parse
 
 import server
 
-# One request creates the jobs of one body, all or none. A body may have 8 MiB; with 1 MiB, less is sent again after a
-# failure.
+# One request creates the jobs of one body, all or none. A body may have 8 MiB; with 1 MiB, less must be sent again
+# after a failure.
 BODY_BYTES = 1 << 20
-# How long the server may be away before the producer gives up.
+# How long the server may be unreachable before the producer gives up.
 PATIENCE_SECONDS = 600
 
 
 def bodies(lines):
-    """Splits the lines into bodies. The same input always gives the same bodies, since each body has a key of its own."""
+    """Splits the lines into bodies. The same input always gives the same bodies, since each body has its own key."""
     body = []
     size = 0
     for line in lines:
@@ -44,7 +44,7 @@ def main():
             # With the key, a repeat of a body whose answer was lost returns the first answer.
             batch = server.post(path, body, "text/plain", key=f"{key}-{n}", give_up=lambda: time.monotonic() > deadline)
         except server.Refused as e:
-            # key_reused: the key belongs to another input. Everything else here is an error of this program.
+            # key_reused: the key belongs to another input. Any other refusal here is an error of this program.
             sys.exit(f"body {n} was refused: {e}")
         except server.Away as e:
             sys.exit(f"body {n}: {e}; run this command again with the same input and key")

@@ -1,4 +1,4 @@
-"""One request to a Daybook server, repeated while the server is away. The standard library is all it needs."""
+"""Sends requests to a Daybook server, and repeats them while it is unreachable. Needs only the standard library."""
 
 import http.client
 import json
@@ -12,13 +12,13 @@ import urllib.request
 URL = os.environ.get("DAYBOOK_SERVER", "http://127.0.0.1:1717").rstrip("/")
 
 # After these statuses the same request may succeed later: the server is busy, starts or stops, or a proxy cannot reach it.
-# After 500, 507 and some codes of 429 somebody must act first, for example make room on the disk. So requests about jobs that
-# others wait for need a bound, which is the caller's give_up. This program does not repeat after any other refusal.
+# After 500, 507 and some codes of 429 somebody must act first, for example make room on the disk. So if other workers wait for
+# the jobs, the repeats need a bound: the caller's give_up. After any other refusal this program does not repeat the request.
 TEMPORARY = {408, 429, 500, 502, 503, 504, 507}
 
 
 class Refused(Exception):
-    """The server refused the request. code is one of docs/reference/errors.md, and never changes between versions."""
+    """The server refused the request. docs/reference/errors.md lists the codes, which never change between versions."""
 
     def __init__(self, status, document):
         super().__init__(f"{status} {document.get('code')}: {document.get('detail')}")
@@ -26,15 +26,15 @@ class Refused(Exception):
 
 
 class Away(Exception):
-    """The request got no answer in the time that it had. Whether the server carried it out is not known."""
+    """The request got no answer in time. The server may have carried it out."""
 
 
 def post(path, body, content_type="application/json", key=None, timeout=30.0, give_up=lambda: False):
-    """Posts body (bytes, or an object for JSON) and returns the document of the answer, or None if it has none.
+    """Posts body (bytes, or an object for JSON) and returns the document of the answer, or None if there is none.
 
-    A request is repeated until give_up() is true. The caller must make sure that a repeat does nothing twice: by an
-    idempotency key, or because the request names the claim that it ends. An answer can be lost after the server has
-    carried the request out.
+    A request is repeated until give_up() is true. An answer can be lost after the server has carried out the request. So
+    the caller must make sure that a repeat does nothing twice: by an idempotency key, or because the request names the claim
+    that it ends.
     """
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     headers = {"Content-Type": content_type}
@@ -63,7 +63,7 @@ def post(path, body, content_type="application/json", key=None, timeout=30.0, gi
         if give_up():
             raise Away(f"POST {path}: {reason}")
         log(f"POST {path}: {reason}; trying again")
-        # Without the random part, all programs that lost the server would come back at the same moment.
+        # Without the random part, all programs that lost the server would reconnect at the same moment.
         time.sleep(max(pause, wait * random.uniform(0.5, 1)))
         wait = min(2 * wait, 2.0)
 

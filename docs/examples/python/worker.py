@@ -2,10 +2,10 @@
 
 The work is to count the words of the payload. Replace count_words by your own work.
 
-What this worker relies on, and what it does for it:
+This worker relies on the following:
 
-- The server gives a job to one claim at a time, and takes it back if the lease ends. So the worker tickles what it holds.
-- A late worker cannot end a job that another one has: each request names the claim, and the server refuses it if the claim
+- The server gives a job to one claim at a time, and takes it back if the lease ends. So the worker tickles its jobs.
+- A late worker cannot end a job that another worker has: each request names the claim, and the server refuses it if the claim
   no longer holds the job. The worker then drops its result, because the other worker reports its own.
 - A job may run more than once: if a worker is killed before its report, another worker does the job. So the work must be
   safe to repeat. Write its effects so that a second run changes nothing, for example under the job's id.
@@ -35,7 +35,7 @@ MAX = 64
 LEASE_MS = int(os.environ.get("LEASE_MS", "30000"))
 # How long a claim waits at the server for a job. The worker finishes this request before it stops, so it is short.
 WAIT_MS = 2000
-# How long the worker repeats a report. It tickles meanwhile, so without a bound nobody else would get the jobs.
+# How long the worker repeats a report. It tickles during this time, so without a bound no other worker would get the jobs.
 REPORT_SECONDS = 600
 # The same after SIGTERM. It begins when the last job has ended, so a supervisor must wait for the longest job and this time
 # before it sends SIGKILL: TimeoutStopSec of systemd, terminationGracePeriodSeconds of Kubernetes.
@@ -45,11 +45,11 @@ STOP_SECONDS = 10
 OUTPUT_BYTES = 4 << 20
 ERROR_BYTES = 60 << 10
 BODY_BYTES = 6 << 20
-WORK_MS = int(os.environ.get("WORK_MS", "0"))  # makes the work slow, to see what happens in the middle of it
+WORK_MS = int(os.environ.get("WORK_MS", "0"))  # makes the work slow, so that you can interrupt it
 
 
 class Stop:
-    """When SIGTERM or SIGINT came. A plain value: a handler of a signal must not take the lock of a threading.Event."""
+    """The time of SIGTERM or SIGINT. A plain value: a signal handler must not take the lock of a threading.Event."""
 
     at = None
 
@@ -67,7 +67,7 @@ class Failed(Exception):
 
 
 class Lost(Exception):
-    """The worker does not hold the job any more, or cannot be sure of it."""
+    """The worker no longer holds the job, or cannot be sure of it."""
 
 
 def count_words(payload, check):
@@ -89,10 +89,10 @@ class Claim:
         self.id = answer["claim_id"]
         self.jobs = answer["jobs"]
         self.lease = answer["lease_ms"] / 1000
-        # The lease began when the server handed the jobs out. That was after the request was sent, so by this worker's
-        # clock the lease ends no earlier than the worker thinks.
+        # The lease began when the server handed the jobs out, after the worker had sent the request. So the lease ends no
+        # earlier than the worker assumes.
         self.held_at = asked_at
-        self.gone = set()  # jobs that the server says it has taken back
+        self.gone = set()  # jobs that the server has taken back
         self.done = threading.Event()
 
     def check(self, job_id):
@@ -123,8 +123,8 @@ class Claim:
         """Tickles until the outcomes are reported: jobs that wait for the report need their lease, too."""
         wait = self.lease / 3
         while not self.done.wait(wait):
-            # A server that was away comes back with all leases as they were. So the work goes on until the lease has ended
-            # by this worker's clock, and the tickle is repeated sooner.
+            # A server that restarts keeps all leases. So if it is unreachable, the work continues until the lease has ended
+            # by this worker's clock, and the next tickle comes sooner.
             wait = self.lease / 3 if self.tickle() else min(1.0, self.lease / 10)
 
 
@@ -138,7 +138,7 @@ def run(claim, job):
     job_id = job["job_id"]
     try:
         claim.check(job_id)
-        # An output that cannot be encoded is an error of this job, and must not be one of the report of all jobs.
+        # An output that cannot be encoded must fail this job, not the report of all jobs.
         output = encode(count_words(job.get("payload") or "", lambda: claim.check(job_id)))
         if len(output) > OUTPUT_BYTES:
             raise Failed(f"the output has {len(output)} bytes; the server accepts {OUTPUT_BYTES}")
@@ -148,14 +148,14 @@ def run(claim, job):
     except Failed as e:
         code, error = "failed", str(e)
     except Exception as e:
-        # The server runs the job again after its backoff, until its attempts are used up.
+        # The server runs the job again when its backoff has passed, until its attempts are used up.
         code, error = "error", f"{type(e).__name__}: {e}"
     error = error.encode(errors="replace")[:ERROR_BYTES].decode(errors="ignore")
     return encode({"job_id": job_id, "code": code, "error": error})
 
 
 def patience():
-    """Returns the give_up of the requests about jobs that have ended just now."""
+    """Returns the give_up for requests about jobs that have just ended."""
     ended = time.monotonic()
     return lambda: Stop.overdue(ended) or time.monotonic() > ended + REPORT_SECONDS
 
@@ -167,11 +167,11 @@ def give_back(claim, job_ids, give_up):
             server.post(f"/jobs/{job_id}/release", {"how": "unget", "claim_id": claim.id, "runner_id": RUNNER},
                         give_up=give_up)
         except server.Refused:
-            pass  # the claim does not hold it, so there is nothing to give back
+            pass  # the claim no longer holds the job, so there is nothing to give back
 
 
 def requests(outcomes):
-    """Divides outcomes into those of one request each, which is mostly one."""
+    """Divides outcomes into requests. In most cases one request is enough."""
     part, size = [], 0
     for outcome in outcomes:
         if part and size + len(outcome) > BODY_BYTES:
@@ -183,7 +183,7 @@ def requests(outcomes):
 
 
 def report(claim, outcomes, give_up):
-    """Reports outcomes in one request, which is repeated until it is answered, or give_up() is true.
+    """Reports outcomes in one request, and repeats it until it is answered, or give_up() is true.
 
     The repeat is safe: if the claim has ended a job with the same outcome, the server answers as it did the first time.
     """
@@ -191,7 +191,7 @@ def report(claim, outcomes, give_up):
     try:
         answer = server.post("/jobs/complete", body, give_up=give_up)
     except server.Refused as e:
-        # Nothing of the request was applied. One outcome may be the reason, and must not cost the others their results.
+        # The server applied no part of the request. If one outcome is the reason, the other outcomes must still be reported.
         if len(outcomes) > 1:
             for outcome in outcomes:
                 report(claim, [outcome], give_up)
@@ -202,7 +202,7 @@ def report(claim, outcomes, give_up):
     for result in answer["results"]:
         if result.get("code"):
             # claim_lost: the lease ended, and the job is pending or another worker has it. cancelled: somebody cancelled
-            # it. In each case this outcome is not the job's, and must be dropped.
+            # it. In each case the outcome no longer applies, and the worker drops it.
             log(f"job {result['job_id']}: the outcome was refused: {result['code']}")
 
 
@@ -214,7 +214,7 @@ def work_on(claim, pool):
         left = set(runs)
         while left:
             _, left = concurrent.futures.wait(left, timeout=0.1)
-            if Stop.at is not None:  # finish what has begun, and give back the rest
+            if Stop.at is not None:  # finish the jobs that have begun, and give back the rest
                 left = {r for r in left if not r.cancel()}
         results = {job_id: None if r.cancelled() else r.result() for r, job_id in runs.items()}
         outcomes = [outcome for outcome in results.values() if outcome]
@@ -241,16 +241,16 @@ def main():
     try:
         with concurrent.futures.ThreadPoolExecutor(THREADS) as pool:
             while Stop.at is None:
-                # If the answer is lost, the repeat with the same key gets the jobs of the first try. Without the key,
-                # nobody would have them until their lease ends. The worker never breaks this request off, for the same
-                # reason: it may have been carried out.
+                # If the answer is lost, the repeat with the same key gets the jobs of the first try. Without the key, no
+                # worker would have them until their lease ends. For the same reason the worker never aborts this request:
+                # the server may have carried it out.
                 asked_at = time.monotonic()
                 answer = server.post("/jobs/claim", request, key=str(uuid.uuid4()), timeout=WAIT_MS / 1000 + 10,
                                      give_up=Stop.overdue)
                 if answer and answer["jobs"]:
                     claim = Claim(answer, asked_at)
                     if time.monotonic() > asked_at + claim.lease / 3:
-                        claim.tickle()  # the answer took long, so the jobs may be somebody else's by now
+                        claim.tickle()  # the answer took long, so another worker may have the jobs by now
                     work_on(claim, pool)
     except server.Refused as e:
         sys.exit(f"the claim was refused: {e}")

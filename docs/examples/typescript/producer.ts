@@ -5,22 +5,22 @@
 
 import { Away, post, Refused } from "./server.ts";
 
-// One request creates the jobs of one body, all or none. A body may have 8 MiB; with 1 MiB, less is sent again after a
-// failure.
+// One request creates the jobs of one body, all or none. A body may have 8 MiB; with 1 MiB, less must be sent again
+// after a failure.
 const bodyBytes = 1 << 20;
-// How long the server may be away before the producer gives up.
+// How long the server may be unreachable before the producer gives up.
 const patienceMs = 600_000;
 
 /**
  * Splits the input into bodies of whole lines. The same input always gives the same bodies, however it arrives, since each
- * body has a key of its own.
+ * body has its own key.
  */
 async function* bodies(input: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   let rest: Buffer = Buffer.alloc(0);
   for await (const chunk of input) {
     rest = Buffer.concat([rest, chunk]);
     while (rest.length > bodyBytes) {
-      // The last line that ends within the body, or, if it is longer than a body, the first one.
+      // End after the last line that fits into the body. If the first line is longer than a body, end after that line.
       let end = rest.lastIndexOf(10, bodyBytes - 1) + 1;
       if (end === 0) end = rest.indexOf(10) + 1;
       if (end === 0) break; // the line has not arrived completely
@@ -43,7 +43,7 @@ async function main(type: string, key: string): Promise<void> {
       const batch = await post<{ count: number }>(path, body, options);
       created += batch?.count ?? 0;
     } catch (e) {
-      // key_reused: the key belongs to another input. Every other refusal here is an error of this program.
+      // key_reused: the key belongs to another input. Any other refusal here is an error of this program.
       if (e instanceof Refused) throw new Error(`body ${n} was refused: ${e.message}`);
       if (e instanceof Away) throw new Error(`body ${n}: ${e.message}; run this command again with the same input and key`);
       throw e;

@@ -1,10 +1,10 @@
-// One request to a Daybook server, repeated while the server is away. It needs fetch, and nothing else.
+// Sends requests to a Daybook server, and repeats them while it is unreachable. Needs only fetch.
 
 const url = (process.env.DAYBOOK_SERVER ?? "http://127.0.0.1:1717").replace(/\/+$/, "");
 
 // After these statuses the same request may succeed later: the server is busy, starts or stops, or a proxy cannot reach it.
-// After 500, 507 and some codes of 429 somebody must act first, for example make room on the disk. So requests about jobs that
-// others wait for need a bound, which is the caller's giveUp. This program does not repeat after any other refusal.
+// After 500, 507 and some codes of 429 somebody must act first, for example make room on the disk. So if other workers wait for
+// the jobs, the repeats need a bound: the caller's giveUp. After any other refusal this program does not repeat the request.
 const temporary = new Set([408, 429, 500, 502, 503, 504, 507]);
 
 export interface Lost {
@@ -12,7 +12,7 @@ export interface Lost {
   code: string;
 }
 
-/** What the server answers when it refuses a request. */
+/** The server's answer when it refuses a request. */
 export interface Problem {
   code?: string; // one of docs/reference/errors.md; it never changes between versions
   detail?: string;
@@ -29,7 +29,7 @@ export class Refused extends Error {
   }
 }
 
-/** The request got no answer in the time that it had. Whether the server carried it out is not known. */
+/** The request got no answer in time. The server may have carried it out. */
 export class Away extends Error {}
 
 export interface PostOptions {
@@ -40,11 +40,11 @@ export interface PostOptions {
 }
 
 /**
- * Posts body (bytes, or an object for JSON) and returns the document of the answer, or undefined if it has none.
+ * Posts body (bytes, or an object for JSON) and returns the document of the answer, or undefined if there is none.
  *
- * A request is repeated until giveUp() is true. The caller must make sure that a repeat does nothing twice: by an
- * idempotency key, or because the request names the claim that it ends. An answer can be lost after the server has
- * carried the request out.
+ * A request is repeated until giveUp() is true. An answer can be lost after the server has carried out the request. So the
+ * caller must make sure that a repeat does nothing twice: by an idempotency key, or because the request names the claim
+ * that it ends.
  */
 export async function post<T>(path: string, body: Buffer | object, options: PostOptions = {}): Promise<T | undefined> {
   const headers: Record<string, string> = { "Content-Type": options.contentType ?? "application/json" };
@@ -65,12 +65,12 @@ export async function post<T>(path: string, body: Buffer | object, options: Post
       pause = 1000 * (Number(answer.headers.get("Retry-After")) || 0);
     } catch (e) {
       if (e instanceof Refused) throw e;
-      // fetch reports a refused connection as "fetch failed", and has the reason as its cause.
+      // fetch reports a refused connection as "fetch failed"; the cause of the error has the reason.
       reason = String((e as Error).cause ?? e);
     }
     if (options.giveUp?.()) throw new Away(`POST ${path}: ${reason}`);
     log(`POST ${path}: ${reason}; trying again`);
-    // Without the random part, all programs that lost the server would come back at the same moment.
+    // Without the random part, all programs that lost the server would reconnect at the same moment.
     await sleep(Math.max(pause, wait * (0.5 + Math.random() / 2)));
   }
 }

@@ -2,10 +2,10 @@
 //
 // The work is to count the words of the payload. Replace countWords by your own work.
 //
-// What this worker relies on, and what it does for it:
+// This worker relies on the following:
 //
-// - The server gives a job to one claim at a time, and takes it back if the lease ends. So the worker tickles what it holds.
-// - A late worker cannot end a job that another one has: each request names the claim, and the server refuses it if the
+// - The server gives a job to one claim at a time, and takes it back if the lease ends. So the worker tickles its jobs.
+// - A late worker cannot end a job that another worker has: each request names the claim, and the server refuses it if the
 //   claim no longer holds the job. The worker then drops its result, because the other worker reports its own.
 // - A job may run more than once: if a worker is killed before its report, another worker does the job. So the work must be
 //   safe to repeat. Write its effects so that a second run changes nothing, for example under the job's id.
@@ -26,7 +26,7 @@ const max = 64;
 const leaseMs = Number(process.env.LEASE_MS ?? 30_000);
 // How long a claim waits at the server for a job. The worker finishes this request before it stops, so it is short.
 const waitMs = 2000;
-// How long the worker repeats a report. It tickles meanwhile, so without a bound nobody else would get the jobs.
+// How long the worker repeats a report. It tickles during this time, so without a bound no other worker would get the jobs.
 const reportMs = 600_000;
 // The same after SIGTERM. It begins when the last job has ended, so a supervisor must wait for the longest job and this time
 // before it sends SIGKILL: TimeoutStopSec of systemd, terminationGracePeriodSeconds of Kubernetes.
@@ -36,18 +36,18 @@ const stopMs = 10_000;
 const outputBytes = 4 << 20;
 const errorBytes = 60 << 10;
 const bodyBytes = 6 << 20;
-const workMs = Number(process.env.WORK_MS ?? 0); // makes the work slow, to see what happens in the middle of it
+const workMs = Number(process.env.WORK_MS ?? 0); // makes the work slow, so that you can interrupt it
 
 /** The clock of leases. Date.now() may jump when the time of the machine is set. */
 const now = (): number => performance.now();
 
-let stopAt: number | undefined; // when SIGTERM or SIGINT came
+let stopAt: number | undefined; // when SIGTERM or SIGINT arrived
 const overdue = (since = 0): boolean => stopAt !== undefined && now() > Math.max(stopAt, since) + stopMs;
 
 /** The job can never succeed. It ends as failed, and does not run again. */
 class Failed extends Error {}
 
-/** The worker does not hold the job any more, or cannot be sure of it. */
+/** The worker no longer holds the job, or cannot be sure of it. */
 class NotHeld extends Error {}
 
 /** The work. A program with long jobs calls check() between its steps, and before each effect outside of it. */
@@ -83,9 +83,9 @@ class Claim {
   readonly id: string;
   readonly jobs: Job[];
   readonly leaseMs: number;
-  readonly gone = new Set<string>(); // jobs that the server says it has taken back
-  // The lease began when the server handed the jobs out. That was after the request was sent, so the lease ends no earlier
-  // than the worker thinks.
+  readonly gone = new Set<string>(); // jobs that the server has taken back
+  // The lease began when the server handed the jobs out, after the worker had sent the request. So the lease ends no earlier
+  // than the worker assumes.
   private heldAt: number;
   private timer: NodeJS.Timeout | undefined;
   private ended = false;
@@ -130,8 +130,8 @@ class Claim {
   /** Tickles until end() is called, after the report: jobs that wait for the report need their lease, too. */
   keep(waitMs = this.leaseMs / 3): void {
     this.timer = setTimeout(async () => {
-      // A server that was away comes back with all leases as they were. So the work goes on until the lease has ended by
-      // this worker's clock, and the tickle is repeated sooner.
+      // A server that restarts keeps all leases. So if it is unreachable, the work continues until the lease has ended by
+      // this worker's clock, and the next tickle comes sooner.
       const wait = (await this.tickle()) ? this.leaseMs / 3 : Math.min(1000, this.leaseMs / 10);
       if (!this.ended) this.keep(wait);
     }, waitMs);
@@ -149,7 +149,7 @@ async function run(claim: Claim, job: Job): Promise<string | undefined> {
   const check = (): void => claim.check(job_id);
   try {
     check();
-    // An output that cannot be encoded is an error of this job, and must not be one of the report of all jobs.
+    // An output that cannot be encoded must fail this job, not the report of all jobs.
     const output = JSON.stringify((await countWords(job.payload ?? "", check)) ?? null);
     const bytes = Buffer.byteLength(output);
     if (bytes > outputBytes) throw new Failed(`the output has ${bytes} bytes; the server accepts ${outputBytes}`);
@@ -163,7 +163,7 @@ async function run(claim: Claim, job: Job): Promise<string | undefined> {
   }
 }
 
-/** Returns the giveUp of the requests about jobs that have ended just now. */
+/** Returns the giveUp for requests about jobs that have just ended. */
 function patience(): () => boolean {
   const ended = now();
   return () => overdue(ended) || now() > ended + reportMs;
@@ -176,12 +176,12 @@ async function giveBack(claim: Claim, jobs: Job[], giveUp: () => boolean): Promi
       const request = { how: "unget", claim_id: claim.id, runner_id: runner };
       await post(`/jobs/${job.job_id}/release`, request, { giveUp });
     } catch (e) {
-      if (!(e instanceof Refused)) throw e; // refused: the claim does not hold it, so there is nothing to give back
+      if (!(e instanceof Refused)) throw e; // refused: the claim no longer holds the job, so there is nothing to give back
     }
   }
 }
 
-/** Divides outcomes into those of one request each, which is mostly one. */
+/** Divides outcomes into requests. In most cases one request is enough. */
 function* requests(outcomes: string[]): Generator<string[]> {
   let part: string[] = [];
   let size = 0;
@@ -199,7 +199,7 @@ function* requests(outcomes: string[]): Generator<string[]> {
 }
 
 /**
- * Reports outcomes in one request, which is repeated until it is answered, or giveUp() is true.
+ * Reports outcomes in one request, and repeats it until it is answered, or giveUp() is true.
  *
  * The repeat is safe: if the claim has ended a job with the same outcome, the server answers as it did the first time.
  */
@@ -210,12 +210,12 @@ async function report(claim: Claim, outcomes: string[], giveUp: () => boolean): 
     const answer = await post<{ results: Result[] }>("/jobs/complete", body, { giveUp });
     for (const { job_id, code } of answer?.results ?? []) {
       // claim_lost: the lease ended, and the job is pending or another worker has it. cancelled: somebody cancelled it. In
-      // each case this outcome is not the job's, and must be dropped.
+      // each case the outcome no longer applies, and the worker drops it.
       if (code !== undefined) log(`job ${job_id}: the outcome was refused: ${code}`);
     }
   } catch (e) {
     if (!(e instanceof Refused)) throw e;
-    // Nothing of the request was applied. One outcome may be the reason, and must not cost the others their results.
+    // The server applied no part of the request. If one outcome is the reason, the other outcomes must still be reported.
     if (outcomes.length > 1) {
       for (const outcome of outcomes) await report(claim, [outcome], giveUp);
     } else {
@@ -232,7 +232,7 @@ async function workOn(claim: Claim): Promise<void> {
     const notDone: Job[] = [];
     const outcomes: string[] = [];
     const worker = async (): Promise<void> => {
-      // After SIGTERM, what has begun is finished, and the rest is given back.
+      // After SIGTERM, finish the jobs that have begun, and give back the rest.
       for (let job = waiting.shift(); job !== undefined; job = waiting.shift()) {
         const outcome = stopAt === undefined ? await run(claim, job) : undefined;
         if (outcome !== undefined) outcomes.push(outcome);
@@ -261,14 +261,14 @@ async function main(type: string): Promise<void> {
   process.on("SIGINT", stop);
   const request = { runner_id: runner, types: [type], max, lease_ms: leaseMs, wait_ms: waitMs };
   while (stopAt === undefined) {
-    // If the answer is lost, the repeat with the same key gets the jobs of the first try. Without the key, nobody would
-    // have them until their lease ends. The worker never breaks this request off, for the same reason: it may have been
-    // carried out.
+    // If the answer is lost, the repeat with the same key gets the jobs of the first try. Without the key, no worker would
+    // have them until their lease ends. For the same reason the worker never aborts this request: the server may have
+    // carried it out.
     const askedAt = now();
     const answer = await post<ClaimAnswer>("/jobs/claim", request, { key: randomUUID(), timeoutMs: waitMs + 10_000, giveUp: overdue });
     if (answer === undefined || answer.jobs.length === 0) continue;
     const claim = new Claim(answer, askedAt);
-    if (now() > askedAt + claim.leaseMs / 3) await claim.tickle(); // the answer took long: others may have the jobs by now
+    if (now() > askedAt + claim.leaseMs / 3) await claim.tickle(); // it took long: another worker may have the jobs by now
     await workOn(claim);
   }
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/daybookq/daybook/client"
 )
 
-// patience is how long the server may be away before the producer gives up.
+// patience is how long the server may be unreachable before the producer gives up.
 const patience = 10 * time.Minute
 
 func main() {
@@ -24,8 +24,8 @@ func main() {
 		os.Exit(2)
 	}
 	c := client.New(cmp.Or(os.Getenv("DAYBOOK_SERVER"), "http://127.0.0.1:1717"), client.Options{RetryFor: patience})
-	// Add splits the input into bodies of whole lines, and posts several at once. Each has a key of its own, so Add repeats
-	// a body whose answer was lost: if the server has stored it, it returns the first answer.
+	// Add splits the input into bodies of whole lines, and posts several at once. Each body has its own key, so Add can
+	// repeat a body whose answer was lost: if the server has stored the body, it returns the first answer.
 	result, err := c.Add(context.Background(), os.Stdin, client.AddOptions{Type: os.Args[1], Key: os.Args[2]})
 	switch {
 	case errors.Is(err, client.ErrKeyReused):

@@ -2,14 +2,15 @@
 //
 // The work is to count the words of the payload. Replace countWords by your own work.
 //
-// What this worker relies on, and who does it:
+// This worker relies on the following:
 //
 //   - The server gives a job to one claim at a time, and takes it back if the lease ends. client.Worker tickles the jobs
 //     that it holds.
-//   - A late worker cannot end a job that another one has: client.Worker names the claim in each report, and the server
-//     refuses it if the claim no longer holds the job. OnEvent is then called with ErrClaimLost or ErrLeaseLost.
-//   - A job may run more than once: if a worker is killed before its report, another worker does the job. So the work must
-//     be safe to repeat. Write its effects so that a second run changes nothing, for example under the job's id.
+//   - A late worker cannot end a job that another worker has: client.Worker names the claim in each report, and the
+//     server refuses the report if the claim no longer holds the job. OnEvent is then called with ErrClaimLost or
+//     ErrLeaseLost.
+//   - A job may run more than once: if a worker is killed before its report, another worker does the job. So the work
+//     must be safe to repeat. Write its effects so that a second run changes nothing, for example under the job's id.
 package main
 
 import (
@@ -31,7 +32,7 @@ import (
 
 var (
 	lease = milliseconds("LEASE_MS", 30_000) // how long the server waits for a tickle before it gives the jobs to another worker
-	work  = milliseconds("WORK_MS", 0)       // makes the work slow, to see what happens in the middle of it
+	work  = milliseconds("WORK_MS", 0)       // makes the work slow, so that you can interrupt it
 )
 
 func main() {
@@ -48,8 +49,8 @@ func main() {
 		Concurrency: 8,
 		Lease:       lease,
 		Handler:     countWords,
-		// After SIGTERM, handlers may still run for this long. Then their contexts end, and the worker returns their jobs to
-		// the queue. Reports are repeated for ReportTimeout if the server is away.
+		// After SIGTERM, handlers may still run for this long. Then their contexts end, and the worker returns their jobs
+		// to the queue. If the server is unreachable, the worker repeats reports for ReportTimeout.
 		DrainTimeout:  10 * time.Second,
 		ReportTimeout: 10 * time.Second,
 		Logger:        logger,
@@ -61,8 +62,8 @@ func main() {
 	}
 	// If the server is killed while it hands out jobs, these jobs run when their lease ends.
 	//
-	// Run claims many jobs at once, reports many outcomes in one request, and repeats requests while the server is away. It
-	// returns when ctx has ended and no job is held any more.
+	// Run claims many jobs at once, reports many outcomes in one request, and repeats requests while the server is
+	// unreachable. It returns when ctx has ended and the worker no longer holds any job.
 	if err := w.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
 		logger.Error("the worker has stopped", "error", err)
 		os.Exit(1)
@@ -71,8 +72,8 @@ func main() {
 
 var word = regexp.MustCompile(`[A-Za-z0-9]+`)
 
-// countWords is the work. ctx ends when the worker does not hold the job any more, or cannot be sure of it: another worker
-// may have the job by then. An error makes the job run again after its backoff, until its attempts are used up.
+// countWords is the work. ctx ends when the worker no longer holds the job, or cannot be sure of it: another worker may
+// have the job by then. After an error the job runs again when its backoff has passed, until its attempts are used up.
 func countWords(ctx context.Context, j *client.Job) (client.Outcome, error) {
 	select {
 	case <-ctx.Done():
