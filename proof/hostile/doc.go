@@ -8,7 +8,7 @@
 //
 //   - the server's memory, goroutines and file descriptors stay within bounds, in a memory cgroup of 1 GiB;
 //   - honest clients can work: their claims do not get much slower, and their posts succeed;
-//   - with only 256 file descriptors, no request of the honest clients is refused or left without an answer.
+//   - with only 336 file descriptors, no request of the honest clients is refused or left without an answer.
 //
 // # How
 //

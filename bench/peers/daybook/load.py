@@ -1,9 +1,9 @@
-"""A load for a Daybook server that needs nothing but Python's standard library.
+"""A load for a Daybook server that needs only Python's standard library.
 
     python3 load.py HOST:PORT KIND CALLERS BATCH JOBS
 
-It does JOBS jobs of KIND (create, drain, both, lifecycle) by CALLERS threads with a connection each, and prints how
-long that took and the latencies of the calls as JSON.
+It does JOBS jobs of KIND (create, drain, both, lifecycle) with CALLERS threads, each with its own connection. It prints the
+time that this took and the latencies of the calls as JSON.
 """
 
 import http.client
@@ -19,7 +19,7 @@ DRY_SECONDS = 20
 
 
 class Load:
-    """What the threads share: how many jobs no thread has begun, and the latencies."""
+    """The state that the threads share: the number of jobs that no thread has begun, and the latencies."""
 
     def __init__(self, address, jobs):
         self.address = address
