@@ -6,14 +6,14 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// The caches have two generations. A value that is found in the older one moves to the younger one. When the younger
-// generation holds half of the bytes that the cache may hold, it becomes the older one, and the values that were not
-// looked up in the meantime are dropped. Dropping a whole map or tree is cheap, and no list of uses has to be kept.
+// The caches have two generations. A lookup that finds a value in the older one moves it to the younger one. When the
+// younger generation holds half of the bytes that the cache may hold, it becomes the older one, and the cache drops the
+// values that were not looked up since. Dropping a whole map or tree is cheap, and the cache needs no list of uses.
 //
 // A cache counts bytes, never values: one value may take a thousand times as much as another.
 //
-// Invariant: a generation ends only after a commit. Until then, an object that was changed and not written yet is found
-// again.
+// Invariant: a generation ends only after a commit. Until then, a lookup finds an object that was changed and not
+// written yet.
 
 // Recent is a cache by key.
 type Recent[K comparable, V any] struct {
@@ -105,8 +105,8 @@ func NewRecentOrdered[T any](less func(a, b T) bool, size func(T) int) RecentOrd
 	return RecentOrdered[T]{young: empty(), old: empty(), empty: empty, size: size}
 }
 
-// Find looks at the first value of each generation that is not less than from. It returns the one for which holds is
-// true.
+// Find looks at the first value of each generation that is not less than from. It returns the one for which holds
+// returns true.
 func (r *RecentOrdered[T]) Find(from T, holds func(found *T) bool) (found T, ok bool) {
 	look := func(at T) bool {
 		found, ok = at, holds(&at)

@@ -2,7 +2,7 @@ package lsm
 
 import "encoding/binary"
 
-// Encoder appends numbers as varints, and texts after their lengths.
+// Encoder appends numbers as varints, and each text after its length.
 type Encoder []byte
 
 // Uint, Int, Bool, Text and Bytes append one value each.
@@ -18,7 +18,7 @@ func (e *Encoder) Bool(b bool) {
 	}
 }
 
-// Decoder reads what an Encoder appended. At a value that ends early it fails with ErrShortRow.
+// Decoder reads the values that an Encoder appended. If a value ends early, it fails with ErrShortRow.
 type Decoder []byte
 
 // Uint, Int, Bool, Text and Bytes read one value each. The result of Bytes shares the decoder's memory.
@@ -54,7 +54,8 @@ func (d *Decoder) Bytes() []byte {
 
 func (d *Decoder) Text() string { return string(d.Bytes()) }
 
-// Count reads the number of things that follow, each of which has at least this many bytes.
+// Count reads the number of the things that follow. It fails if fewer bytes remain than that many things of least bytes
+// need.
 func (d *Decoder) Count(least int) int {
 	n := d.Uint()
 	if n > uint64(len(*d)/least) {

@@ -19,22 +19,22 @@ import (
 // FS is a file system.
 type FS = vfs.FS
 
-// Options are how a database is opened. The zero value works.
+// Options configure how a database is opened. The zero value works.
 type Options struct {
-	// ReadOnly opens an existing database that is not written.
+	// ReadOnly opens an existing database for reading only.
 	ReadOnly bool
 	// Logf receives Pebble's log; nil drops it.
 	Logf func(format string, args ...any)
-	// Fatalf is called when Pebble cannot continue (a failed write of its manifest). It may not return normally; nil
-	// panics.
+	// Fatalf is called when Pebble cannot continue, because it failed to write its manifest. Fatalf must not return
+	// normally. If it is nil, the process panics.
 	Fatalf func(format string, args ...any)
-	// Flushed, where given, is called whenever Pebble has written a memtable to disk, on a goroutine of Pebble's that
-	// must not be held up.
+	// Flushed, if set, is called whenever Pebble has written a memtable to disk. It runs on one of Pebble's goroutines
+	// and must not block it.
 	Flushed func()
-	// Failing, where given, is called with each write that Pebble failed to do in the background. Pebble retries at
-	// once, and holds a lock during the call: returning late slows the retries down.
+	// Failing, if set, is called with each write that failed in Pebble's background. Pebble retries at once, and holds
+	// a lock during the call, so a slow Failing slows the retries down.
 	Failing func(err error)
-	// Damaged, where given, is called with each damaged block that is read.
+	// Damaged, if set, is called with each damaged block that is read.
 	Damaged func(err error)
 	// OpenFiles is about how many files are kept open; 0: Pebble's default of a thousand. Fewer than 74 count as 74.
 	OpenFiles int
@@ -45,16 +45,17 @@ type Options struct {
 }
 
 const (
-	// memtableBytes: a smaller one halves bulk creates, because payload pages then go to disk in many small tables.
+	// A smaller memtable halves the speed of bulk creates, because payload pages then reach the disk in many small
+	// tables.
 	memtableBytes = 64 << 20
-	// cacheBytes is Pebble's block cache, which serves rows that the caches above it have dropped. Pebble takes the memory of
-	// memtables out of it, usually of one that fills and one that is being written.
+	// cacheBytes is the size of Pebble's block cache. It serves rows that the caches above it have dropped. Pebble
+	// takes the memory of memtables out of it: usually one that fills and one that is being written.
 	cacheBytes = 2*memtableBytes + 64<<20
-	// filterBits is what each key adds to the filter of its table: one look in a hundred for an absent key reads the
-	// table in vain. Most looks for unique keys, idempotency keys and deleted batches find nothing, and would read a
-	// table of every level.
+	// filterBits is how many bits each key adds to the filter of its table: one lookup in a hundred of an absent key
+	// reads the table in vain. Most lookups of unique keys, idempotency keys and deleted batches find nothing. Without
+	// a filter each would read a table of every level.
 	filterBits = 10
-	// maxRetainedBatch is above what a commit usually carries.
+	// maxRetainedBatch is larger than most commits.
 	maxRetainedBatch = 16 << 20
 )
 
@@ -63,9 +64,9 @@ const (
 type DB struct {
 	pebble   *pebble.DB
 	cache    *pebble.Cache
-	outgoing *pebble.Batch // of Commit, which uses its memory again
+	outgoing *pebble.Batch // of Commit, which reuses its memory
 	failing  func(error)   // Options.Failing
-	readers  gate          // of views and flushes, for which Close waits
+	readers  gate          // views and flushes; Close waits for them
 	flushing atomic.Bool   // a Flush waits for Pebble to begin
 	full     fullDisk
 }
@@ -112,7 +113,7 @@ func Open(dir string, o Options) (*DB, error) {
 	return d, nil
 }
 
-// unlockedFS makes no lock file, which a file system that is read-only does not allow.
+// unlockedFS does not create a lock file, because a read-only file system refuses one.
 type unlockedFS struct{ vfs.FS }
 
 func (unlockedFS) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
@@ -124,7 +125,7 @@ func (o *Options) listener(full *fullDisk) *pebble.EventListener {
 				o.Flushed()
 			}
 		},
-		// By default Pebble ends the process. Here the reader of the block gets an error, and Damaged is called.
+		// By default Pebble ends the process. Instead, the reader of the block gets an error, and Damaged is called.
 		DataCorruption: func(i pebble.DataCorruptionInfo) {
 			if o.Damaged != nil {
 				o.Damaged(&Error{"read", fmt.Errorf("file %s: %w", i.Path, i.Details)})
@@ -141,7 +142,7 @@ func (o *Options) listener(full *fullDisk) *pebble.EventListener {
 	}
 }
 
-// openError describes why an open failed: whether that is damage, and what to do.
+// openError describes why an open failed, whether the cause is damage, and what to do next.
 func openError(files vfs.FS, dir string, err error) error {
 	if environmental(err) {
 		return fmt.Errorf("open store %s: %w", dir, err)
@@ -152,16 +153,16 @@ func openError(files vfs.FS, dir string, err error) error {
 	return fmt.Errorf("open store: %w: directory %s: %w; %s", ErrDamaged, dir, err, nextRebuild)
 }
 
-// Peeked is what Peek finds in a database on disk.
+// Peeked is the result of Peek.
 type Peeked struct {
-	Value []byte // of the key; nil: there is no database, or no such key
-	Torn  string // where its manifest cannot be read any more; "" if all of it can be. Value may be old then
+	Value []byte // of the key; nil if there is no database or no such key
+	Torn  string // where its manifest becomes unreadable; "" if all of it can be read. If not "", Value may be old
 }
 
 // Peek reads one key of the database in dir, and changes nothing.
 //
-// Pebble opens a database whose manifest is cut off as what it was at that point, as a power cut may leave it. As soon
-// as it is open for writing, it removes all tables that this older state does not name.
+// A power cut may cut off a manifest. Pebble then opens the database in the older state that the rest of the manifest
+// describes. As soon as it is open for writing, Pebble removes all tables that this older state does not name.
 func Peek(dir, key string, o Options) (p Peeked, err error) {
 	defer Catch(&err)
 	files := cmp.Or(o.FS, vfs.Default)
@@ -192,10 +193,10 @@ func Peek(dir, key string, o Options) (p Peeked, err error) {
 	return p, closer.Close()
 }
 
-// View opens a view of the last commit; close it.
+// View opens a view of the last commit. The caller must close it.
 func (d *DB) View() View { return d.view(&pebble.IterOptions{UseL6Filters: true}) }
 
-// DurableView opens a view of what is on disk; close it.
+// DurableView opens a view of the rows that are on disk. The caller must close it.
 func (d *DB) DurableView() View {
 	return d.view(&pebble.IterOptions{OnlyReadGuaranteedDurable: true})
 }
@@ -212,8 +213,8 @@ func (d *DB) view(o *pebble.IterOptions) View {
 	return View{it, d.readers.leave}
 }
 
-// Flush lets Pebble begin to write its memtable to disk, unless an earlier call still waits for Pebble to begin. It
-// does not wait; Options.Flushed is called when a flush is done.
+// Flush makes Pebble begin to write its memtable to disk, unless an earlier call still waits for Pebble to begin. It
+// does not wait. Pebble calls Options.Flushed when the flush is done.
 func (d *DB) Flush() error {
 	if !d.flushing.CompareAndSwap(false, true) {
 		return nil
@@ -232,10 +233,11 @@ func (d *DB) Flush() error {
 	return nil
 }
 
-// FlushWait writes Pebble's memtable to disk and waits for it: on a full disk without a limit of time.
+// FlushWait writes Pebble's memtable to disk and waits for it. On a full disk it waits without a time limit.
 func (d *DB) FlushWait() error { return <-d.flushed() }
 
-// FlushWithin is FlushWait that gives up after a time, or when the disk is full. Pebble may still do it later.
+// FlushWithin is FlushWait with a time limit. It also gives up when the disk is full. Pebble may still finish the flush
+// later.
 func (d *DB) FlushWithin(limit time.Duration) error { return d.within(limit, "flush", d.flushed) }
 
 // flushed returns a channel that receives the outcome of a flush.
@@ -256,8 +258,8 @@ func (d *DB) flushed() <-chan error {
 	return outcome
 }
 
-// within begins something and waits for its outcome, but not longer than limit, nor when the disk is full: Pebble then tries
-// again for ever.
+// within begins an operation and waits for its outcome. It gives up after limit, or when the disk is full, because
+// Pebble then retries for ever.
 func (d *DB) within(limit time.Duration, op string, begin func() <-chan error) error {
 	full := d.full.next()
 	outcome := begin()
@@ -273,7 +275,7 @@ func (d *DB) within(limit time.Duration, op string, begin func() <-chan error) e
 	}
 }
 
-// fullDisk tells those who wait for Pebble when a write in the background meets a full disk.
+// fullDisk notifies the goroutines that wait for Pebble when a write in the background meets a full disk.
 type fullDisk struct {
 	mu      sync.Mutex    // guards waiting
 	waiting chan struct{} // closed by the next such write; nil: nobody waits
@@ -297,9 +299,9 @@ func (f *fullDisk) met() {
 	}
 }
 
-// Checkpoint makes a copy of the last commit, or of a later one, in dir, which must not exist. The tables in it are hard
-// links to those of the database, or copies if the file system has no links. It first flushes the memtable, and gives up
-// if that takes longer than limit.
+// Checkpoint copies the last commit, or a later one, to dir, which must not exist. The copy's tables are hard links to
+// the database's tables, or copies if the file system does not support links. Checkpoint first flushes the memtable,
+// and fails if that takes longer than limit.
 func (d *DB) Checkpoint(dir string, limit time.Duration) error {
 	if err := d.FlushWithin(limit); err != nil {
 		return err
@@ -323,11 +325,11 @@ func (d *DB) DiskBytes() uint64 {
 	return d.pebble.Metrics().DiskSpaceUsage()
 }
 
-// Drain waits for views and flushes that are open, and lets no other begin: they get ErrClosed.
+// Drain waits for open views and flushes, and refuses new ones with ErrClosed.
 func (d *DB) Drain() { d.readers.close() }
 
-// Close closes the database, after Drain. What was not committed is dropped. It waits for compactions under way: on a
-// disk that takes no writes without a limit of time.
+// Close drains and closes the database. It drops uncommitted writes. It waits for running compactions: without a time
+// limit if the disk takes no writes.
 func (d *DB) Close() error {
 	d.Drain()
 	err := errors.Join(d.outgoing.Close(), d.pebble.Close())
@@ -335,8 +337,8 @@ func (d *DB) Close() error {
 	return err
 }
 
-// CloseWithin calls close, which calls Close, and gives up waiting for it after a time, or when the disk is full. The
-// directory is then in use until the process ends.
+// CloseWithin calls close, which calls Close. It gives up waiting after limit, or when the disk is full. The directory
+// then stays in use until the process ends.
 func (d *DB) CloseWithin(limit time.Duration, close func() error) error {
 	return d.within(limit, "close", func() <-chan error {
 		outcome := make(chan error, 1)
@@ -363,5 +365,5 @@ func (l logger) Fatalf(format string, args ...any) {
 	panic(fmt.Sprintf("store: "+format, args...))
 }
 
-// Pebble returns the database beneath, for tests that damage it or read its metrics.
+// Pebble returns the underlying database, for tests that damage it or read its metrics.
 func (d *DB) Pebble() *pebble.DB { return d.pebble }

@@ -1,12 +1,13 @@
-// Package lsm is what package store needs of an LSM tree beyond Pebble itself. It knows keys and values as bytes, and
-// no jobs. Only the texts of its errors name the product, because an operator reads them.
+// Package lsm adds to Pebble the parts of an LSM tree that package store needs. It handles keys and values as bytes and
+// knows nothing of jobs. Only the texts of its errors name the product, because an operator reads them.
 //
-// Pebble's own write-ahead log is off: a journal outside this package is the log. One goroutine writes, through an
-// Overlay that keeps its writes until Commit applies them as one Pebble batch. Any goroutine reads what was committed,
-// through a View of one moment.
+// Pebble's own write-ahead log is off, because a journal outside this package is the log. One goroutine writes. It
+// writes to an Overlay, which keeps the writes until Commit applies them as one Pebble batch. Any goroutine may read
+// committed rows through a View, which shows the database at one moment.
 //
-// Failures of the database unwind by a panic with *Error, from Fail to the nearest Catch. The state machine reads in
-// very many places, and none of them could continue; returning the error through each would hide what the code does.
+// A failure of the database panics with *Error: Fail panics, and the nearest Catch recovers. The state machine reads in
+// a great many places and could not continue in any of them, so returning the error through each would hide what the
+// code does.
 //
 // The files, each of which uses only those before it:
 //

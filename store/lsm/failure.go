@@ -8,23 +8,23 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// Error is a failure of the database: a file that cannot be read, or a row that is not what it should be. After an
-// Error from Commit the database must be closed; its state is that of the last commit.
+// Error is a failure of the database: a file that cannot be read, or a row with wrong contents. After an Error from
+// Commit the database must be closed; its state is then the state of the last commit.
 type Error struct {
 	Op  string
 	Err error
 }
 
 var (
-	// ErrDamaged: a file of the database is missing, or its contents have changed. Whatever could be read is right:
-	// every block has a checksum.
+	// ErrDamaged: a file of the database is missing, or its contents have changed. The rows that could be read are
+	// right, because every block has a checksum.
 	ErrDamaged = errors.New("the store is damaged")
 	// ErrClosed: the database was closed.
 	ErrClosed = errors.New("the store is closed")
 
-	// ErrShortRow: a value or key ends before its form does.
+	// ErrShortRow: a value or key ends early.
 	ErrShortRow = errors.New("a row is shorter than its form")
-	// ErrContradiction: what one row says contradicts another, or itself.
+	// ErrContradiction: one row contradicts another row, or itself.
 	ErrContradiction = errors.New("rows contradict each other")
 )
 
@@ -38,7 +38,7 @@ func (e *Error) Is(target error) bool {
 	return target == ErrDamaged && (pebble.IsCorruptionError(e.Err) || errors.Is(e.Err, ErrShortRow) || errors.Is(e.Err, ErrContradiction))
 }
 
-// Error says what failed. For damage it names the file and the next step.
+// Error returns what failed. For damage it also names the file and the next step.
 func (e *Error) Error() string {
 	text := fmt.Sprintf("store: %s: %v", e.Op, e.Err)
 	if !errors.Is(e, ErrDamaged) {
@@ -50,7 +50,7 @@ func (e *Error) Error() string {
 	return text + "; " + nextRebuild
 }
 
-// Fail unwinds to the nearest Catch with an *Error, if err is not nil.
+// Fail panics with an *Error, which the nearest Catch returns. If err is nil, it does nothing.
 func Fail(op string, err error) {
 	if err != nil {
 		panic(&Error{Op: op, Err: err})
@@ -62,7 +62,7 @@ func Contradict(op, format string, args ...any) {
 	Fail(op, fmt.Errorf("%w: %s", ErrContradiction, fmt.Sprintf(format, args...)))
 }
 
-// Catch turns a Fail into the error of the function that deferred it.
+// Catch turns a Fail into the error of the function that deferred Catch.
 func Catch(err *error) {
 	switch r := recover().(type) {
 	case nil:
@@ -73,21 +73,21 @@ func Catch(err *error) {
 	}
 }
 
-// Try returns the error that do fails with.
+// Try calls do, and returns the error that do fails with.
 func Try(do func()) (err error) {
 	defer Catch(&err)
 	do()
 	return nil
 }
 
-// Unreadable reports whether err says that a block on disk is damaged. Rows that contradict each other are no damage of
-// the disk.
+// Unreadable reports whether err means that a block on disk is damaged. Rows that contradict each other do not mean
+// damage of the disk.
 func Unreadable(err error) bool {
 	return errors.Is(err, ErrDamaged) && !errors.Is(err, ErrContradiction)
 }
 
-// environmental reports whether an open failed for a reason that is not damage, such as permissions, a full disk or too
-// few descriptors.
+// environmental reports whether an open failed for a reason other than damage, such as permissions, a full disk or too
+// few file descriptors.
 func environmental(err error) bool {
 	for _, reason := range []error{
 		syscall.EACCES, syscall.EPERM, syscall.EROFS, syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM,

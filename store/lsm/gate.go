@@ -2,12 +2,12 @@ package lsm
 
 import "sync"
 
-// gate admits readers until it is closed, and close waits for those inside. A sync.RWMutex cannot be used here: a
-// reader that is inside may enter again while close waits, which would deadlock.
+// gate admits readers until it is closed, and close waits for the readers inside. A sync.RWMutex would deadlock here,
+// because a reader inside may enter again while close waits.
 type gate struct {
 	mu     sync.Mutex
 	inside int
-	shut   chan struct{} // made by close; closed when no reader is inside any more
+	shut   chan struct{} // made by close; closed when the last reader has left
 }
 
 // enter reports whether the gate is open. A reader that entered must leave.
@@ -29,7 +29,7 @@ func (g *gate) leave() {
 	}
 }
 
-// close admits no further readers, and waits for those inside.
+// close admits no further readers, and waits for the readers inside.
 func (g *gate) close() {
 	g.mu.Lock()
 	if g.shut == nil {

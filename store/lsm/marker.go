@@ -12,9 +12,9 @@ import (
 )
 
 // markerFS is a file system that syncs a directory before each change of a marker file in it. Pebble names its manifest
-// by an empty file, the marker: it creates the manifest and then the new marker, removes the old marker, and syncs the
-// directory once for all three. On a file system that does not keep the order of changes to a directory, a power cut
-// before that sync may leave a marker without its manifest, or no marker, and the next open would be refused.
+// by an empty file, the marker. It creates the manifest and then the new marker, removes the old marker, and syncs the
+// directory once for all three. Some file systems do not keep the order of changes to a directory. There, a power cut
+// before that sync may leave a marker without its manifest, or no marker, and the next open would fail.
 type markerFS struct{ vfs.FS }
 
 const markerPrefix = "marker."
@@ -30,7 +30,7 @@ func (o markerFS) syncBefore(name string) (err error) {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// Create makes a file.
+// Create creates a file.
 func (o markerFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if err := o.syncBefore(name); err != nil {
 		return nil, err
@@ -46,8 +46,8 @@ func (o markerFS) Remove(name string) error {
 	return o.FS.Remove(name)
 }
 
-// checkMarker refuses a directory that has tables and no marker of a manifest. Pebble would take it for a new database,
-// and remove the tables. A manifest without a marker is what a first open leaves if it is interrupted.
+// checkMarker refuses a directory that has tables but no marker of a manifest. Pebble would take it for a new database,
+// and remove the tables. A manifest without a marker is fine: an interrupted first open leaves one.
 func checkMarker(fs vfs.FS, dir string) error {
 	names, err := fs.List(dir)
 	if err != nil {
@@ -66,8 +66,8 @@ func checkMarker(fs vfs.FS, dir string) error {
 	return nil
 }
 
-// tornManifest describes where the manifest in force cannot be read any more; "" if all of it can be read, or there is
-// none.
+// tornManifest describes where the manifest in force becomes unreadable. It returns "" if all of it can be read, or if
+// there is none.
 func tornManifest(files vfs.FS, dir string) string {
 	desc, err := pebble.Peek(dir, files)
 	if err != nil || !desc.Exists {

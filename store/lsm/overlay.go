@@ -7,33 +7,33 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// Overlay keeps what was written since the last commit, over the database. The writer reads through it.
+// Overlay keeps the writes since the last commit in memory, over the database. The writer reads through it.
 //
-// Pebble's own indexed batch does the same. This one keeps a single value for a row that is written again and again
-// within a commit, such as a counter.
+// Pebble's own indexed batch does the same. But if a row, such as a counter, is written again and again within a
+// commit, the overlay keeps only its last value.
 type Overlay struct {
 	db *DB
-	// sparse has the first bytes of keys that are mostly absent when they are looked up. Reads of them ask the filters
-	// of the last level as well.
+	// sparse has the first bytes of keys that are usually absent when they are looked up. Reads of them also ask the
+	// filters of the last level.
 	sparse string
 	rows   btree.Map[string, overlayRow]
-	// ranges are those that were deleted since the last commit. Rows that are written into a deleted range later live.
+	// ranges were deleted since the last commit. Rows written into a deleted range afterwards are live.
 	ranges []keyRange
 	bytes  int // of keys and values in rows
-	// writes counts what was set and deleted, including what replaced an earlier write.
+	// writes counts the rows set and deleted, including rows that replaced an earlier write.
 	writes int
 	work   Work
 }
 
-// Work counts what reading through an overlay costs, for tests of the costs of a command.
+// Work counts the cost of reading through an overlay, for tests of the costs of a command.
 type Work struct {
-	Looks     int // rows that were looked up or visited, wherever they were
-	Reads     int // of them, those that the database was asked for
-	Iterators int // that were opened
-	Steps     int // of the iterators inside Pebble: over rows, and over those that were deleted and not compacted away yet
+	Looks     int // rows looked up or visited, in memory or in the database
+	Reads     int // those of them that the database was asked for
+	Iterators int // opened iterators
+	Steps     int // of the iterators inside Pebble, over live rows and over deleted rows that are not compacted away yet
 }
 
-// Overlay returns an empty overlay over the database. sparse has the first bytes of keys that are mostly absent when
+// Overlay returns an empty overlay over the database. sparse has the first bytes of keys that are usually absent when
 // they are looked up.
 func (d *DB) Overlay(sparse string) Overlay { return Overlay{db: d, sparse: sparse} }
 
@@ -44,10 +44,10 @@ func (o *Overlay) Bytes() int { return o.bytes }
 // earlier write.
 func (o *Overlay) Writes() int { return o.writes }
 
-// Work returns what reading has cost since the overlay was made.
+// Work returns the cost of reading since the overlay was made.
 func (o *Overlay) Work() Work { return o.work }
 
-// Uncounted calls do, whose writes do not count in Writes.
+// Uncounted calls do without counting its writes in Writes.
 func (o *Overlay) Uncounted(do func()) {
 	writes := o.writes
 	do()
@@ -126,8 +126,8 @@ func (o *Overlay) Get(key string) []byte {
 	return value
 }
 
-// probe is Get for keys that are mostly absent. Unlike Pebble's Get it asks the filters of the last level as well,
-// which has most tables.
+// probe is Get for keys that are usually absent. Unlike Pebble's Get it also asks the filters of the last level, which
+// has most tables.
 func (o *Overlay) probe(key string) (value []byte) {
 	it, err := o.db.pebble.NewIter(&pebble.IterOptions{LowerBound: []byte(key), UpperBound: []byte(key + "\x00"), UseL6Filters: true})
 	Fail("read", err)
@@ -139,8 +139,7 @@ func (o *Overlay) probe(key string) (value []byte) {
 	return value
 }
 
-// GetAll calls visit with the rows of some keys, which must ascend, as far as they exist. The value is valid during the
-// visit.
+// GetAll calls visit with those of the rows of keys that exist. keys must ascend. The value is valid during the visit.
 func (o *Overlay) GetAll(keys []string, visit func(key string, value []byte)) {
 	if len(keys) == 0 {
 		return
@@ -236,7 +235,7 @@ func (o *Overlay) ScanDown(from, to string, visit func(key string, value []byte)
 	Fail("scan", it.Error())
 }
 
-// flush moves everything into batch and empties the overlay.
+// flush moves all writes into batch and empties the overlay.
 func (o *Overlay) flush(batch *pebble.Batch) error {
 	for _, c := range o.ranges {
 		if err := batch.DeleteRange([]byte(c.from), []byte(c.to), nil); err != nil {
@@ -263,8 +262,8 @@ func (o *Overlay) flush(batch *pebble.Batch) error {
 	return err
 }
 
-// Commit applies an overlay as one batch, and empties it. Views that are opened afterwards see it. It is durable once
-// Pebble has flushed. Pebble holds a commit back while it cannot write to its disk, without a limit of time.
+// Commit applies an overlay as one batch, and empties it. Views opened afterwards see the batch. It is durable once
+// Pebble has flushed. While Pebble cannot write to its disk, Commit may block, without a time limit.
 func (d *DB) Commit(o *Overlay) error {
 	if err := o.flush(d.outgoing); err != nil {
 		return &Error{"build commit", err}

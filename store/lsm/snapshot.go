@@ -6,7 +6,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// Snapshot reads one moment of the database through an iterator for each table, which is the first byte of a key. A
+// Snapshot reads the database at one moment, through one iterator per table. The first byte of a key names its table. A
 // scan of one table may look into other tables, but not scan its own. Looking up rows in ascending order is cheap.
 type Snapshot struct {
 	snapshot *pebble.Snapshot
@@ -14,7 +14,7 @@ type Snapshot struct {
 	leave    func()
 }
 
-// Snapshot opens a snapshot; close it.
+// Snapshot opens a snapshot. The caller must close it.
 func (d *DB) Snapshot() *Snapshot {
 	if !d.readers.enter() {
 		Fail("open view", ErrClosed)
@@ -35,7 +35,7 @@ func (s *Snapshot) Close() {
 	Fail("read", errors.Join(errs...)) // Pebble returns the errors of earlier reads here
 }
 
-// table returns the view of the table that a key is of.
+// table returns the view of a key's table.
 func (s *Snapshot) table(key string) *View {
 	at := &s.views[key[0]]
 	if *at == nil {

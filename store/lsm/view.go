@@ -6,7 +6,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// Rows is read by code that serves both the writer, through its Overlay, and queries, through a View.
+// Rows is for code that serves both the writer, through its Overlay, and queries, through a View.
 type Rows interface {
 	// Get returns the value of key, or nil.
 	Get(key string) []byte
@@ -15,8 +15,8 @@ type Rows interface {
 	Scan(from, to string, visit func(key string, value []byte) bool)
 }
 
-// View reads one moment of the database through one iterator. It fails with Fail. It is not safe for concurrent use,
-// and its methods must not be called inside a Scan of the same view.
+// View reads the database at one moment, through one iterator. Failed reads panic, see Fail. A View is not safe for
+// concurrent use, and its methods must not be called inside a Scan of the same view.
 type View struct {
 	it    *pebble.Iterator
 	leave func()
@@ -29,17 +29,17 @@ func (v View) Close() {
 	Fail("read", err) // Pebble returns the errors of earlier reads here
 }
 
-// Discard ends a view whose user has reported already what the view met.
+// Discard ends a view whose user has already reported the damage that the view met.
 func (v View) Discard() {
 	v.it.Close()
 	v.leave()
 }
 
-// Stats returns what the view has cost, for tests.
+// Stats returns how much the view has read, for tests.
 func (v View) Stats() pebble.IteratorStats { return v.it.Stats() }
 
-// Get returns the value of a key, or nil. If the key is absent, the filters of the tables say so, and no deleted
-// neighbours are passed in search of the next key.
+// Get returns the value of a key, or nil. The filters of the tables recognize an absent key, so Get does not pass
+// deleted neighbours in search of the next key.
 func (v View) Get(key string) []byte {
 	if v.it.SeekPrefixGE([]byte(key)) && string(v.it.Key()) == key { // the whole key is its prefix
 		return append([]byte{}, v.it.Value()...) // not nil, though it may be empty
@@ -57,8 +57,8 @@ func (v View) Newest(prefix string) []byte {
 	return nil
 }
 
-// Scan calls visit with the rows from … to (exclusive), in order, until it returns false. It ends at to even among
-// deleted keys.
+// Scan calls visit with the rows from … to (exclusive), in order, until it returns false. It stops at to even if only
+// deleted keys are there.
 func (v View) Scan(from, to string, visit func(key string, value []byte) bool) {
 	limit := []byte(to)
 	for at := v.it.SeekGEWithLimit([]byte(from), limit); at == pebble.IterValid && string(v.it.Key()) < to; at = v.it.NextWithLimit(limit) {

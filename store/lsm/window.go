@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// Window remembers the first keys of a range, or the last ones if it looks down from the end. Taking keys from there
-// does not pass the tombstones of keys that were taken before: an LSM tree keeps deleted keys until compaction, and a
-// seek to the front of a queue would pass all of them.
+// Window remembers the first keys of a range, or the last ones if it takes them from the end. Without it, each seek to
+// the front of a queue would pass the tombstones of all keys that were taken before, because an LSM tree keeps deleted
+// keys until compaction.
 //
 // Invariant: keys holds, in the order in which they are taken, every live key of the range before bound, or every live
 // key if all is set.
@@ -19,10 +19,10 @@ type Window struct {
 	from, to string // the range; to is exclusive
 	size     int    // how many keys the next refill takes
 	of       *Windows
-	gap      *Gap // that a refill passes; nil: none is known
+	gap      *Gap // that a refill skips; nil if none is known
 }
 
-// Windows is what all windows of a store share: their sizes and a budget.
+// Windows is shared by all windows of a store. It holds their sizes and a budget.
 type Windows struct {
 	// Min and Max bound the keys of one window: the first refill takes Min, and later ones more.
 	Min, Max int
@@ -32,7 +32,7 @@ type Windows struct {
 	open  int // windows that have not been closed
 }
 
-// windowKeys is as how many keys a window counts that holds none.
+// A window without keys counts as this many keys.
 const windowKeys = 3
 
 // Keys returns how many keys all windows hold.
@@ -41,7 +41,7 @@ func (w *Windows) Keys() int { return w.keys }
 // Full reports whether the windows hold more keys than Limit.
 func (w *Windows) Full() bool { return w.keys+windowKeys*w.open > w.Limit }
 
-// NewWindow returns the window of a range that has no key yet.
+// NewWindow returns the window of a range that is still empty.
 func NewWindow(of *Windows, from, to string) Window {
 	of.open++
 	return Window{all: true, from: from, to: to, size: of.Min, of: of}
@@ -53,27 +53,27 @@ func StoredWindow(of *Windows, from, to string) Window {
 	return Window{bound: from, from: from, to: to, size: of.Min, of: of}
 }
 
-// DownWindow is StoredWindow from the end of the range.
+// DownWindow is StoredWindow, but takes keys from the end of the range.
 func DownWindow(of *Windows, from, to string) Window {
 	of.open++
 	return Window{bound: to, down: true, from: from, to: to, size: of.Min, of: of}
 }
 
-// From returns where the range of the window begins, and To where it ends, exclusive.
+// From and To return the bounds of the window's range; To is exclusive.
 func (w *Window) From() string { return w.from }
 func (w *Window) To() string   { return w.to }
 
-// Begin says, before the first refill of a stored window, that no key of its range comes before first.
+// Begin moves the start of a stored window, before its first refill: no key of its range comes before first.
 func (w *Window) Begin(first string) { w.bound = first }
 
-// Pass has the window pass a gap of its range when it is refilled; nil: none.
+// Pass makes refills of the window skip a gap of its range; nil: none.
 func (w *Window) Pass(g *Gap) { w.gap = g }
 
-// Knows reports whether the window holds a key of its range if that is live.
+// Knows reports whether the window would hold this key of its range if the key is live.
 func (w *Window) Knows(key string) bool { return w.all || w.compare(key, w.bound) < 0 }
 
-// Last returns the last key of a range of which the window holds all keys, and "" if it has none; not ok if it does not
-// hold all.
+// Last returns the last key of the range, or "" if the range is empty. It is not ok if the window does not hold all
+// keys of the range.
 func (w *Window) Last() (key string, ok bool) {
 	if w.all && len(w.keys) > 0 {
 		return w.keys[len(w.keys)-1], true
@@ -81,7 +81,7 @@ func (w *Window) Last() (key string, ok bool) {
 	return "", w.all
 }
 
-// Close ends a window, which must not be used any more.
+// Close ends a window. It must not be used afterwards.
 func (w *Window) Close() {
 	w.of.keys -= len(w.keys)
 	w.of.open--
@@ -100,7 +100,7 @@ func (w *Window) compare(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// Insert adds a key, which may be less than all others.
+// Insert adds a key, which may be lower than all present keys.
 func (w *Window) Insert(key string) {
 	if !w.Knows(key) {
 		return
@@ -162,7 +162,7 @@ func (w *Window) refill(o *Overlay) {
 		w.keys = append(w.keys, key)
 		return true
 	}
-	if w.down { // bound is the end of the range, or a key that belongs to what is not known
+	if w.down { // bound is the end of the range, or a key that the window does not hold
 		to := w.bound
 		if to != w.to {
 			to += "\x00"
@@ -175,40 +175,41 @@ func (w *Window) refill(o *Overlay) {
 	w.size = min(2*w.size, w.of.Max)
 }
 
-// Gap remembers where a range of the database has many deleted keys, and which keys follow them. A scan that meets deleted
-// keys passes each of them, until Pebble has compacted them away. Windows know the ends of a range; a gap is in its middle. The rows
-// of the range have no values. A gap may be forgotten at any time.
+// Gap remembers where a range has many deleted keys, and which keys follow them. A scan that meets deleted keys passes
+// each of them until Pebble has compacted them away. Windows cover the two ends of a range, and a gap its middle. The
+// rows of the range must have empty values. A gap may be forgotten at any time.
 //
-// It is a window that begins at a deleted key. While keys are deleted one after another, the window moves on, and the gap grows.
+// A gap is a window that begins at a deleted key. While keys are deleted one after another, the window moves on and the
+// gap grows.
 type Gap struct {
 	after Window // from the first key of the gap on
-	// dead is how many keys were deleted in the gap, and elsewhere how many behind it since, of which it knows nothing.
+	// dead counts the keys deleted in the gap. elsewhere counts the keys deleted since then outside the gap's window.
 	dead, elsewhere int
 }
 
-// NewGap returns a gap that begins at a key that was deleted, of a range that ends at to.
+// NewGap returns a gap that begins at a deleted key, of a range that ends at to.
 func NewGap(of *Windows, key, to string) *Gap {
 	return &Gap{after: StoredWindow(of, key, to), dead: 1}
 }
 
-// Close ends a gap, which must not be used any more.
+// Close ends a gap. It must not be used afterwards.
 func (g *Gap) Close() { g.after.Close() }
 
-// Insert notes that the range has another key.
+// Insert notes that a key was added to the range.
 func (g *Gap) Insert(key string) {
 	if key >= g.after.from {
 		g.after.Insert(key)
 	}
 }
 
-// Remove notes that a key of the range was deleted. last says that it was the last one of the range.
+// Remove notes that a key of the range was deleted. last says that it was the range's last key.
 func (g *Gap) Remove(key string, last bool) {
 	w := &g.after
 	switch {
 	case key >= w.from && (w.Knows(key) || !g.known()):
 		w.Remove(key)
 		g.dead++
-	case key < w.from && last && w.all && len(w.keys) == 0: // the gap reaches to the end, and further back now
+	case key < w.from && last && w.all && len(w.keys) == 0: // the gap reaches the end, and now begins earlier
 		w.from = key
 		g.dead++
 	default:
@@ -219,24 +220,24 @@ func (g *Gap) Remove(key string, last bool) {
 // From returns the first key of the gap.
 func (g *Gap) From() string { return g.after.from }
 
-// Surpassed reports whether more keys were deleted elsewhere than in the gap. Another gap would help more then.
+// Surpassed reports whether more keys were deleted elsewhere than in the gap. A gap elsewhere would then help more.
 func (g *Gap) Surpassed() bool { return g.elsewhere > g.dead }
 
-// known reports whether it is known what follows the gap.
+// known reports whether the gap knows which key follows it.
 func (g *Gap) known() bool { return g.after.all || len(g.after.keys) > 0 }
 
-// Settled reports whether it is known what follows the gap. Nil: there is none.
+// Settled reports whether the gap knows which key follows it. A nil gap is settled.
 func (g *Gap) Settled() bool { return g == nil || g.known() }
 
-// Settle finds what follows the gap.
+// Settle finds the key that follows the gap.
 func (g *Gap) Settle(o *Overlay) { g.after.First(o) }
 
-// unknown reports whether the gap says nothing about the keys from … to. Nil: no gap is known.
+// unknown reports whether the gap cannot help with the keys from … to. g may be nil.
 func (g *Gap) unknown(from, to string) bool {
 	return g == nil || to <= g.after.from || !g.after.all && (g.after.bound <= from || g.after.bound == g.after.from)
 }
 
-// Scan is Overlay.Scan of a part of the range. g may be nil.
+// Scan is Overlay.Scan of a part of the range, without the deleted keys of the gap. g may be nil.
 func (g *Gap) Scan(o *Overlay, from, to string, visit func(key string, value []byte) bool) {
 	if g.unknown(from, to) {
 		o.Scan(from, to, visit)
@@ -259,7 +260,7 @@ func (g *Gap) Scan(o *Overlay, from, to string, visit func(key string, value []b
 	}
 }
 
-// ScanDown is Overlay.ScanDown of a part of the range. g may be nil.
+// ScanDown is Overlay.ScanDown of a part of the range, without the deleted keys of the gap. g may be nil.
 func (g *Gap) ScanDown(o *Overlay, from, to string, visit func(key string, value []byte) bool) {
 	if g.unknown(from, to) {
 		o.ScanDown(from, to, visit)

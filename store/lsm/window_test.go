@@ -83,8 +83,8 @@ func TestWindowIsASortedSet(t *testing.T) {
 	}
 }
 
-// TestGapsHideNoKey: scans and windows that pass gaps find the keys that are there, whatever was inserted and removed, and wherever
-// the gap begins.
+// TestGapsHideNoKey: scans and windows that skip gaps find every live key, whatever was inserted and removed, and
+// wherever the gap begins.
 func TestGapsHideNoKey(t *testing.T) {
 	for seed := uint64(1); seed <= 200; seed++ {
 		random := rand.New(rand.NewPCG(seed, 5))
