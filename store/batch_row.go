@@ -7,28 +7,28 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// batch is a batch. What changes of it is in batchCounts, which has a row of its own.
+// batch is a batch. The part that changes is in batchCounts, which has a separate row.
 type batch struct {
 	seq     uint64
 	at      int64
 	lines   uint32
 	frame   job.Frame
 	longest int
-	// groups are all groups of a batch whose groups fit into one page, and nil otherwise. The pages of the others have rows,
-	// so that a lookup of one line reads and decodes one page; groupEnds are the last lines of these pages, without that
-	// of the last one.
+	// groups are all groups of a batch whose groups fit into one page, and nil otherwise. Otherwise the pages have
+	// rows, so that a lookup of one line reads and decodes only one page. groupEnds are then the last lines of all
+	// these pages but the last.
 	groups    *groupPage
 	groupEnds []uint32
 	unique    bool // whether lines have unique keys
-	joined    bool // whether its jobs were created by several requests, so that no user sees it as a batch
-	// submission is the seq of the submission that it is a part of, submissionAt the time of that, and base the number
-	// that its first line has there; 0: it is a batch by itself.
+	joined    bool // whether several requests created its jobs, so that users do not see it as a batch
+	// If the batch is a part of a submission, submission is the submission's seq, submissionAt its time, and base the
+	// number that the batch's first line has there. submission is 0 for a standalone batch.
 	submission   uint64
 	submissionAt int64
 	base         int64
-	uneven       bool // whether payloads differ in length, so that each page has a row of their sizes
-	// pageEnds are the last lines of its pages, without that of the last page. They let Apply find pages without
-	// reading any: whether a page can be read depends on the disk, and what Apply decides must not.
+	uneven       bool // whether payloads differ in length, so that each page has a row of their lengths
+	// pageEnds are the last lines of all of its pages but the last. They let Apply find pages without reading any:
+	// whether a page can be read depends on the disk, and Apply's decisions must not.
 	pageEnds []uint32
 	batchCounts
 	dirty bool // on the machine's list of unwritten rows
@@ -39,11 +39,11 @@ type batch struct {
 type batchCounts struct {
 	counts  job.Counts
 	details bool // whether any line ever had a detail row
-	// Of a batch by itself, from level 4 on: when its last job ended, in unix ms, or 0, and the number after the line that
-	// failed first, or 0.
+	// Of a standalone batch, from level 4 on: when its last job ended, in unix ms, or 0; and 1 + the line that failed
+	// first, or 0.
 	endedAt int64
 	failed  int64
-	// purged says what purged jobs of a batch by itself were: failedBit and cancelledBit.
+	// purged has the outcomes of purged jobs of a standalone batch: failedBit and cancelledBit.
 	purged uint64
 }
 
@@ -88,7 +88,7 @@ func encodeEnds(e *lsm.Encoder, ends []uint32) {
 	}
 }
 
-// decodeEnds reads the last lines of pages of a batch, without that of the last page.
+// decodeEnds reads the last lines of all pages of a batch but the last.
 func decodeEnds(d *lsm.Decoder, lines uint32) (ends []uint32) {
 	if n := d.Count(1); n > 0 {
 		ends = make([]uint32, n)
@@ -102,7 +102,7 @@ func decodeEnds(d *lsm.Decoder, lines uint32) (ends []uint32) {
 	return ends
 }
 
-// What a batch is, as bits of a number in its row.
+// Kinds of batches, as bits of a number in the batch's row.
 const (
 	joinedBit = 1 << iota
 	partBit
@@ -121,10 +121,10 @@ func (b *batch) shownID() job.ID {
 	return b.id()
 }
 
-// isBatch reports whether it is the batch of that id by itself.
+// isBatch reports whether it is the standalone batch with that id.
 func (b *batch) isBatch(id job.ID) bool { return b.submission == 0 && b.shownID() == id }
 
-// decodeBatch refuses groups that do not tile the lines: what looks a line's group up relies on there being one.
+// decodeBatch refuses groups that do not tile the lines, because a lookup of a line's group relies on finding one.
 func decodeBatch(seq uint64, value []byte) *batch {
 	d := lsm.Decoder(value)
 	b := decodeBatchHead(seq, &d)
@@ -137,7 +137,7 @@ func decodeBatch(seq uint64, value []byte) *batch {
 	return b
 }
 
-// decodeBatchHead decodes what is before the groups in the row of a batch.
+// decodeBatchHead decodes the part of a batch's row before the groups.
 func decodeBatchHead(seq uint64, d *lsm.Decoder) *batch {
 	b := &batch{seq: seq, at: d.Int(), lines: uint32(d.Uint()), frame: job.Frame(d.Uint()), longest: int(d.Uint()), unique: d.Bool(), uneven: d.Bool()}
 	kind := d.Uint()
@@ -158,7 +158,7 @@ func (b *batchCounts) unfinished() int64 {
 	return b.counts[job.Deferred] + b.counts[job.Pending] + b.counts[job.Active]
 }
 
-// summary returns the document of a batch by itself.
+// summary returns the document of a standalone batch.
 func (b *batch) summary() Batch {
 	doc := Batch{ID: b.id(), CreatedAt: b.at, Lines: int64(b.lines), Counts: b.counts, Status: job.BatchInProgress, Jobs: int64(b.lines), Since: b.at}
 	doc.Ended = doc.Jobs - b.unfinished()

@@ -30,10 +30,10 @@ func decodeCell(key string, value []byte) *cell {
 // size is about how many bytes of memory a cell takes with its place in the cache.
 func (c *cell) size() int { return 150 + len(c.key) }
 
-// cellLevels are the ways in which a lane is cut, each finer than the one before. The first ones cut by the order of
-// spans, which is the seq of a command: into stretches of 2^28, 2^18 and 2^8 commands, and single ones. A command can
-// make jobs of several batches pending, and claims can cut a batch into many spans: the rest cuts by batch, and by
-// stretches of 2^15 and 2^8 lines.
+// cellLevels are the ways in which a lane is cut, each finer than the one before. The first levels cut by the order of
+// spans, which is the seq of a command: into stretches of 2^28, 2^18 and 2^8 commands, and single commands. A command
+// can make jobs of several batches pending, and claims can cut a batch into many spans. So the later levels cut by
+// batch, and by stretches of 2^15 and 2^8 lines.
 var cellLevels = [...]struct{ order, line uint }{{order: 28}, {order: 18}, {order: 8}, {}, {line: 32}, {line: 15}, {line: 8}}
 
 const (
@@ -48,7 +48,7 @@ const (
 	lastAt  = 26
 )
 
-// cellKey is the key of the cell of a level in which the span of a ready key is.
+// cellKey is the key of the cell, of a level, that holds the span of a ready key.
 func cellKey(ready string, level int) string {
 	k := make(lsm.KeyBuilder, 0, 31)
 	k.U8(cellTable)
@@ -75,7 +75,7 @@ func cellTail(level byte) int {
 	return 8
 }
 
-// readyRange returns the ready keys from … to (not included) that a cell counts.
+// readyRange returns the range of ready keys that a cell counts, from … to (exclusive).
 func (c *cell) readyRange() (from, to string) {
 	lanePrefix, level := string(readyTable)+c.key[1:orderAt], int(c.key[orderAt])
 	position := []byte(c.key[orderAt+1:])
@@ -84,7 +84,7 @@ func (c *cell) readyRange() (from, to string) {
 		k := lsm.KeyBuilder(lanePrefix)
 		k.U64(start)
 		end := start + 1<<cellLevels[level].order
-		if end <= start { // beyond what 64 bits count
+		if end <= start { // more than 64 bits can count
 			return padded(k), lsm.After(lanePrefix)
 		}
 		to := lsm.KeyBuilder(lanePrefix)
@@ -102,7 +102,7 @@ func (c *cell) readyRange() (from, to string) {
 	return string(k), string(end)
 }
 
-// padded makes the beginning of a ready key a whole one.
+// padded extends the beginning of a ready key to a whole one.
 func padded(k lsm.KeyBuilder) string {
 	for len(k) < 30 {
 		k.U8(0)

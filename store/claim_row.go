@@ -5,19 +5,20 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// claim is a claim. What changes of it is in claimState. Its row has the state with which it was opened. As soon as a
-// later command changes the state, a row of its own has it: a claim may have handed out many runs, and a tickle should
-// not write them again.
+// claim is a claim. The part that changes is claimState. The claim's row has the state with which it was opened. Once a
+// later command changes the state, a separate row has it, because a claim may have handed out many runs, and a tickle
+// should not write them again.
 type claim struct {
 	seq    uint64
 	at     int64
 	runner string
 	runs   []Run // that it handed out
-	// announced: the runner says when it begins jobs, which claimState.begun notes. Without it, all runs have begun.
+	// announced: the runner reports when it begins jobs, and claimState.begun records it. Otherwise all runs count as
+	// begun.
 	announced bool
 	claimState
-	changed         bool // a command after the one that opened it has changed claimState
-	closed          bool // it holds nothing any more, and has neither a timer nor a row by its runner
+	changed         bool // a command after the opening one has changed claimState
+	closed          bool // it holds no jobs any more, and its timer and its row by runner are deleted
 	dirty, settling bool // on the machine's list of unwritten rows; on the command's list of that name
 }
 
@@ -27,16 +28,16 @@ type claimState struct {
 	timerAt   int64 // time of its timer row, at or before its deadline; 0: no timer row
 	held      int   // active lines
 	refs      int   // lines whose state names the claim
-	jobLeases int   // lines with a lease of their own
-	// begun has a bit for each line that has begun, in the order in which they were handed out; words of zeros at the end
-	// are left out.
+	jobLeases int   // lines with their own lease
+	// begun has a bit for each line that has begun, in the order in which they were handed out. Words of zeros at the
+	// end are left out.
 	begun []uint64
-	// cancelledAt is when lines that it held were last cancelled, for as long as tickles of everything that the runner
-	// holds should report it.
+	// cancelledAt is when lines that the claim held were last cancelled. It is kept while tickles of everything that
+	// the runner holds should report them.
 	cancelledAt int64
 }
 
-// jobLease is the lease of one job that was tickled by itself.
+// jobLease is the lease of a job that was tickled individually.
 type jobLease struct {
 	lease   job.Lease
 	timerAt int64
@@ -62,8 +63,8 @@ func (c *claim) size() int {
 	return n
 }
 
-// places yields the parts of what the claim handed out that lie in r, with the place of their first line in the order in
-// which lines were handed out.
+// places yields the parts of r that the claim handed out. It numbers their first lines in the order in which the claim
+// handed lines out.
 func (c *claim) places(r Run, visit func(first, last uint32, place int)) {
 	place := 0
 	for _, h := range c.runs {
@@ -79,7 +80,7 @@ func (c *claim) hasBegun(place int) bool {
 	return !c.announced || place/64 < len(c.begun) && c.begun[place/64]&(1<<(place%64)) != 0
 }
 
-// begin notes that the run of the line at a place has begun, and reports whether that was not known.
+// begin records that the run of the line at a place has begun, and reports whether that is new.
 func (c *claim) begin(place int) bool {
 	if c.hasBegun(place) {
 		return false
@@ -122,7 +123,8 @@ func (c *claim) encode() []byte {
 	return e
 }
 
-// decodeClaim decodes the row of a claim, and the row of its state, which is nil if the state is that of the opening.
+// decodeClaim decodes the row of a claim, and the row of its state. state is nil if the claim is still in the state in
+// which it was opened.
 func decodeClaim(seq uint64, value, state []byte) *claim {
 	d := lsm.Decoder(value)
 	c := &claim{seq: seq, at: d.Int(), runner: d.Text(), runs: decodeRuns(&d), announced: d.Uint() == 1, claimState: decodeClaimState(&d)}
@@ -134,7 +136,7 @@ func decodeClaim(seq uint64, value, state []byte) *claim {
 	return c
 }
 
-// runnerOfClaim reads of a claim's row no more than its runner: it may have handed out a thousand runs.
+// runnerOfClaim decodes only the runner in a claim's row, because the claim may have handed out a thousand runs.
 func runnerOfClaim(value []byte) string {
 	d := lsm.Decoder(value)
 	d.Int()
@@ -162,7 +164,7 @@ func (c *claimState) encode(e *lsm.Encoder) {
 	}
 }
 
-// row is the value of the state's own row.
+// row is the value of the state's separate row.
 func (c *claimState) row() []byte {
 	e := make(lsm.Encoder, 0, 32)
 	c.encode(&e)

@@ -7,33 +7,32 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// distinctState is what the row of a strategy of prefer_distinct says: which strategy claims use, and how far its index
-// has come.
+// distinctState is the row of a strategy of prefer_distinct: which strategy claims use, and how far its index is built.
 type distinctState struct {
 	number   byte
 	strategy job.Strategy
 	usedAt   int64 // about when a claim used it last
 	stage    distinctStage
-	// from is the list key up to which the stage has looked. Of the spans that the stage is about, those with lower keys
-	// are in the index.
+	// The stage has looked at the list keys below from. Of the spans that the stage looks at, the index has those with
+	// lower keys.
 	from    string
-	stepAt  int64 // of the timer for the next step; 0: there is none
-	begunAt int64 // when the line was last dropped, to be built again or not; 0: never
+	stepAt  int64 // of the timer for the next step; 0: no timer
+	begunAt int64 // when the line was last dropped, whether or not it is built again; 0: never
 	leaves  uint64
 	levels  []int // the numbers of the keys of the levels below the roots
 }
 
-// distinctStage is what an index waits for.
+// distinctStage is a stage in which an index is built.
 type distinctStage uint8
 
 const (
 	countingActive distinctStage = iota // looks at the active spans
 	liningUp                            // looks at the pending spans
-	inLine                              // has everything
-	overfull                            // has no line: too many values wait
+	inLine                              // the index is complete
+	overfull                            // has no line, because too many values wait
 )
 
-// counts and lines report whether an active or a pending span with this list key is in the index.
+// counts and lines report whether the index has an active or a pending span with this list key.
 func (s *distinctState) counts(listKey string) bool {
 	return s.stage != countingActive || listKey < s.from
 }
@@ -81,10 +80,10 @@ func decodeDistinctState(number byte, value []byte) (s distinctState) {
 	return s
 }
 
-// valueName is a value of a key. Values of different clients are different.
+// valueName is a value of a key. Equal texts of different clients are different values.
 type valueName struct{ client, text string }
 
-// waiting is a pending span by what orders it.
+// waiting is a pending span, with the fields that order it.
 type waiting struct {
 	order, seq     uint64
 	priority, last uint32
@@ -93,11 +92,11 @@ type waiting struct {
 
 func (w *waiting) end() position { return position{w.seq, w.last} }
 
-// distinctLeaf is what the row of a leaf says: the pending jobs of a queue that have the same values of the keys.
+// distinctLeaf is the row of a leaf: the pending jobs of a queue that have the same values of the keys.
 type distinctLeaf struct {
 	queueID uint32
 	values  [job.MaxDistinctKeys]string // by key
-	has     [job.MaxDistinctKeys]bool   // whether they have the key at all
+	has     [job.MaxDistinctKeys]bool   // whether the jobs have the key at all
 	spans   int64
 	first   waiting
 }
@@ -136,14 +135,14 @@ func decodeDistinctLeaf(keys int, value []byte) (l distinctLeaf) {
 	return l
 }
 
-// What the second byte after the number of an index says; its own row has none.
+// The second byte after an index's number says what a row is. The index's main row lacks this byte.
 const (
 	distinctLeafRow  = 1
 	distinctCountRow = 2
 	distinctSpanRow  = 3
 )
 
-// distinctKey is the key of the row of an index, and what all of its keys begin with.
+// distinctKey is the key of the row of an index, and the prefix of all of its keys.
 func distinctKey(number byte) string { return string([]byte{distinctTable, number}) }
 
 func distinctPrefix(number, kind byte) string { return string([]byte{distinctTable, number, kind}) }
@@ -154,7 +153,7 @@ func distinctLeafKey(number byte, id uint64) string {
 	return string(k)
 }
 
-// distinctCountKey is for the active jobs of a value of a key.
+// distinctCountKey is for the number of active jobs of a value of a key.
 func distinctCountKey(number byte, key int, v valueName) string {
 	k := append(make(lsm.KeyBuilder, 0, 5+len(v.client)+len(v.text)), distinctTable, number, distinctCountRow, byte(key))
 	k = append(k, v.client...)
@@ -168,8 +167,7 @@ func splitDistinctCountKey(k string) (key int, v valueName) {
 	return int(k[3]), v
 }
 
-// distinctSpanKey is for a pending span of a leaf, in the order of the strategy. Newest takes those last that come
-// first otherwise.
+// distinctSpanKey is for a pending span of a leaf, in the order of the strategy. Newest reverses the order.
 func distinctSpanKey(number byte, base job.Strategy, id uint64, w *waiting) string {
 	k := append(make(lsm.KeyBuilder, 0, distinctSpanBytes), distinctTable, number, distinctSpanRow)
 	k.U64(id)
@@ -221,14 +219,14 @@ func wellFormedDistinct(key string) bool {
 	return false
 }
 
-// encodeActive encodes how many active jobs a value has.
+// encodeActive encodes the number of active jobs of a value.
 func encodeActive(n int64) []byte {
 	e := make(lsm.Encoder, 0, 4)
 	e.Uint(uint64(n))
 	return e
 }
 
-// decodeActive is the inverse of encodeActive. No row is none.
+// decodeActive is the inverse of encodeActive. A missing row means none.
 func decodeActive(value []byte) int64 {
 	if value == nil {
 		return 0

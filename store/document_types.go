@@ -9,27 +9,27 @@ type Batch struct {
 	Lines     int64 // of all creates
 	Counts    job.Counts
 	Status    job.BatchStatus
-	// Jobs is how many jobs it ever had, and Ended how many of them have ended, also those that are purged.
+	// Jobs is how many jobs the batch ever had, and Ended how many of them have ended. Both include purged jobs.
 	Jobs, Ended int64
 	EndedAt     int64  // 0: it has not ended
-	Failed      job.ID // the job that failed first, and was not redriven since; zero: none
-	// Since is the time from which its progress is measured, and EndedBefore how many jobs had ended then.
+	Failed      job.ID // the first job that failed and was not redriven since; zero: none
+	// Progress is measured from the time Since, when EndedBefore jobs had ended.
 	Since, EndedBefore int64
 	Submission         *Submission // nil: it was created without attributes
 }
 
-// Submission is what was said of a batch at its creation.
+// Submission is a batch's attributes from its creation.
 type Submission struct {
 	job.Submission       // without Metadata
 	MetadataBytes  int   // of Metadata
 	Snowflake      int64 // its id in 63 bits
 	Client, Type   string
 	RetentionMs    int64
-	Completed      int64 // how many of its jobs have completed, also those that are purged
+	Completed      int64 // how many of its jobs have completed, including purged jobs
 }
 
-// Queue is the document of a queue. PendingSince is when the pending job that is next in line became pending, unix ms;
-// 0 without one.
+// Queue is the document of a queue. PendingSince is when the pending job that is next in line became pending, in unix
+// ms, or 0 if no job is pending.
 type Queue struct {
 	Client, Type string
 	Paused       bool
@@ -47,7 +47,7 @@ type Sweep struct {
 	Status         job.Status // 0: any that Op takes
 	Moved, Skipped int64
 	CreatedAt      int64
-	FinishedAt     int64 // 0: it is under way
+	FinishedAt     int64 // 0: in progress
 }
 
 // Session is the document of a session. Times are unix ms.
@@ -56,7 +56,7 @@ type Session struct {
 	Runner    string // "" when none was named
 	CreatedAt int64
 	UsedAt    int64 // when it was opened, or carried out a request last
-	ExpiresAt int64 // when it is forgotten unless it carries out a request before
+	ExpiresAt int64 // when it is forgotten, unless it carries out a request earlier
 	Slots     []SlotState
 }
 
@@ -92,37 +92,37 @@ type Fileset struct {
 	CreatedAt int64 // unix ms
 }
 
-// Claim is the document of a claim. Times are unix ms. DeadlineAt is when what it holds counts as abandoned unless it
-// is tickled, but for jobs that have a lease of their own or a time-out; 0 when it holds nothing.
+// Claim is the document of a claim. Times are unix ms. At DeadlineAt its jobs count as abandoned unless the claim is
+// tickled; jobs with their own lease or a time-out are excepted. DeadlineAt is 0 if the claim holds no jobs.
 type Claim struct {
 	ID         job.ID
 	Runner     string
 	CreatedAt  int64
 	LeaseMs    int64
-	TickledAt  int64 // when it was made, or the last tickle that reached all it holds
+	TickledAt  int64 // when it was made, or last tickled as a whole
 	DeadlineAt int64
-	HandedOut  int // jobs
+	HandedOut  int // number of jobs
 	Held       int
 }
 
-// Runner is what a runner holds. Open are its newest claims that hold something, the newest first, maxOpenClaims at
+// Runner is the document of a runner. Open lists its newest claims that still hold jobs, newest first, maxOpenClaims at
 // most.
 type Runner struct {
 	Name         string
 	Claims, Held int
 	Open         []Claim
-	// LastSeenAt is the newest time at which it made one of the claims in Open or tickled: them, a job of theirs, or
-	// all it holds.
+	// LastSeenAt is when the runner last made one of the claims in Open, or tickled one of them, a job of theirs, or
+	// everything that it holds.
 	LastSeenAt int64
 }
 
-// WaitingType is a type that has pending jobs in queues that are not paused, and how many.
+// WaitingType is a type with pending jobs in queues that are not paused. It counts these jobs.
 type WaitingType struct {
 	Type    string
 	Waiting int64
 }
 
-// Readied names a queue that has jobs to hand out, and how many.
+// Readied names a queue with jobs to hand out, and counts them.
 type Readied struct {
 	Client, Type string
 	Pending      int64
@@ -137,15 +137,15 @@ type Totals struct {
 	Keys     uint64 // idempotency keys
 	KeyBytes uint64 // of their rows
 	Sessions uint64
-	// SessionBytes is about what their rows have.
+	// SessionBytes is about the size of the rows of sessions.
 	SessionBytes uint64
-	Sweeps       int  // under way
+	Sweeps       int  // in progress
 	Stopped      bool // by the switch
 }
 
-// QueueUse is what all queues take of what there is.
+// QueueUse is how much all queues take of the limits.
 type QueueUse struct {
 	Queues int
-	Ever   uint32 // how many there ever were
-	Bytes  int64  // of memory, about: see QueueBytes
+	Ever   uint32 // how many queues there ever were
+	Bytes  int64  // of memory, approximately: see QueueBytes
 }

@@ -5,19 +5,19 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// done is what a request with a key or a number did, for those who repeat it. That of a key is a row. Such rows live in
-// generations, each of which is deleted as a whole, by one range deletion, when its youngest row is as old as an answer
-// is kept. That of a number is its slot's row (see session_row.go).
+// done is the result of a request with a key or a number, kept for callers that repeat the request. A key's result is a
+// row. These rows live in generations. One range deletion deletes a whole generation when its youngest row has been
+// kept for long enough. A number's result is in its slot's row (see session_row.go).
 type done struct {
 	digest job.Digest
-	// Of the create or claim; seq 0: there was none, or it found nothing.
+	// Of the create or claim; seq 0: there was none, or the claim found no jobs.
 	seq       uint64
 	at        int64
 	lines     uint32 // of a create
-	batch     job.ID // the submission that a create made or added to; zero: none
-	group     group  // of its first line, whose queue may be gone by now
+	batch     job.ID // the submission that a create made or added jobs to; zero: none
+	group     group  // of its first line, whose queue may be deleted by now
 	queueName queueName
-	existing  []madeBy // its lines that made no job
+	existing  []madeBy // its lines that did not make a job
 	// Of the completions, in order.
 	ended []endedPart
 }
@@ -27,7 +27,7 @@ type madeBy struct {
 	id   job.ID
 }
 
-// endedPart is the result of one completion but for the ids, which a repeat names itself.
+// endedPart is the result of one completion, without the job ids, which a repeat names again.
 type endedPart struct {
 	seq     uint64
 	at      int64
@@ -36,19 +36,19 @@ type endedPart struct {
 	results []resultRun
 }
 
-// resultRun stands for consecutive outcomes with the same result.
+// resultRun is a run of consecutive outcomes with the same result.
 type resultRun struct {
 	n       int
 	status  job.Status
 	refusal job.Refusal
 }
 
-// generationMs is how long keys go into one generation: half the time that they are kept, so that a look for a key
-// looks into three, and a key takes room for a day and a half at most.
+// generationMs is how long keys are added to one generation. It is half the time that they are kept. So a lookup of a
+// key searches three generations, and a key takes room for a day and a half at most.
 const generationMs = job.KeyLifeMs / 2
 
-// ofSubmission is set in the number of lines of a create that made a submission or added to one. Such a create may have
-// no lines.
+// ofSubmission is added to the number of lines of a create that made a submission or added jobs to one. Such creates
+// may have no lines.
 const ofSubmission = 2 * job.MaxLines
 
 // create reports whether the request was a create.
@@ -126,7 +126,7 @@ func decodeDone(d *lsm.Decoder) *done {
 	return r
 }
 
-// doneAt is when the request was carried out, or the last part of it.
+// doneAt is when the request, or its last part, was carried out.
 func (d *done) doneAt() int64 {
 	at := d.at
 	for i := range d.ended {

@@ -12,7 +12,7 @@ type effect struct {
 	reason   reason
 }
 
-// reason says what moved lines.
+// reason says why lines moved.
 type reason byte
 
 const (
@@ -26,14 +26,14 @@ const (
 	reasonExpired
 	reasonTimedOut
 	reasonRedriven
-	reasonStarted // by request, before its time
+	reasonStarted // by request, early
 	reasonPatched
 	reasonDeleted
-	reasonGraced // its time-out was put off
+	reasonGraced // its time-out was extended
 )
 
-// effectsRow is a row of effects. It has the effects of several commands, since most commands move few lines. Its key is
-// the seq of the first of them.
+// effectsRow is a row of effects. It has the effects of several commands, since most commands move few lines. Its key
+// is the seq of the first command.
 type effectsRow struct {
 	seq   uint64
 	at    int64 // of the first command
@@ -41,7 +41,7 @@ type effectsRow struct {
 	dirty bool // it has changed since it was written
 }
 
-// begin begins the row, with the effects of a command to come.
+// begin begins the row. The next command adds its effects.
 func (r *effectsRow) begin(now job.Now) {
 	r.seq, r.at = now.Seq, now.At
 	r.value = make(lsm.Encoder, 0, 256)
@@ -64,8 +64,8 @@ func (r *effectsRow) add(now job.Now, effects []effect) {
 	}
 }
 
-// flush writes the row. Later commands add to the value after the part that the overlay has, which the overlay copies
-// when it is committed.
+// flush writes the row. Later commands append to the value, after the part that the overlay has. The overlay copies
+// that part when it is committed.
 func (r *effectsRow) flush(o *lsm.Overlay) {
 	r.dirty = false
 	o.Set(seqKey(effectTable, r.seq), r.value)

@@ -6,8 +6,8 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// Error is a failure of the database beneath Apply or a query. After an Error from Apply or Commit the store must be
-// closed; its state is that of the last commit.
+// Error is a failure of the underlying database during Apply or a query. After an Error from Apply or Commit the store
+// must be closed; its state is then the state of the last commit.
 type Error = lsm.Error
 
 var (
@@ -19,8 +19,9 @@ var (
 	ErrForeignJournal = errors.New("the store belongs to another journal")
 	// ErrNewerFormat: a newer version of the program wrote the store or the journal.
 	ErrNewerFormat = errors.New("the data was written by a newer version of the program; start that version or a later one")
-	// ErrBusy: one command is applied for longer than Options.Patience, so a query could not read the queues.
+	// ErrBusy: Apply has been working on one command for longer than Options.Patience, so a query could not read the
+	// queues.
 	ErrBusy = errors.New("one command has been applied for too long; does the disk answer?")
-	// ErrOlderFormat: a version of the program wrote the store that came before its first release.
+	// ErrOlderFormat: a version of the program before the first release wrote the store.
 	ErrOlderFormat = errors.New("the store was written before the first release; make it again from the journal with `daybook rebuild`")
 )

@@ -5,8 +5,8 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// A fileset has one row with all of its versions. Unlike handlers, filesets are not in memory: only their users read
-// them, while each claim looks for handlers.
+// A fileset has one row with all of its versions. Each claim looks for handlers, so they are in memory; filesets are
+// not, because only their users read them.
 
 type fileset struct {
 	filesetName

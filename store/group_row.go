@@ -16,17 +16,17 @@ type group struct {
 	job.Attributes
 }
 
-// groupPage is some consecutive groups of a batch. A batch has up to a thousand, of several kilobytes each where jobs have
-// much meta: so they are in pages, and whoever looks one line up reads and decodes one page. Like a batch's other
-// attributes, groups never change.
+// groupPage is some consecutive groups of a batch. A batch has up to a thousand groups, of several kilobytes each if
+// jobs have much meta. They are in pages, so that a lookup of one line reads and decodes only one page. Like a batch's
+// other attributes, groups never change.
 type groupPage struct {
 	groupPageName
 	groups []group
-	// texts is how many bytes the texts of all groups share.
+	// texts is the number of bytes that the texts of all groups share.
 	texts int
 }
 
-// groupPageName is what a page of groups is stored and cached by: its batch, and its last line.
+// groupPageName identifies a page of groups, in its row and in the cache, by the batch and its last line.
 type groupPageName struct {
 	seq  uint64
 	last uint32
@@ -42,7 +42,7 @@ func (g *group) encode(e *lsm.Encoder) {
 // groupNumberBytes is about how many bytes the numbers of a group take.
 const groupNumberBytes = 50
 
-// groupBytes is the least that a group takes.
+// groupBytes is the smallest size of a group's encoding.
 const groupBytes = 2 + job.MinAttributesRow
 
 func decodeGroup(d *lsm.Decoder, text string) (g group) {
@@ -55,15 +55,15 @@ func decodeGroup(d *lsm.Decoder, text string) (g group) {
 	return g
 }
 
-// cloneTexts gives a group texts of its own, so that it keeps nothing else in memory.
+// cloneTexts copies the texts of a group, so that it keeps no other memory alive.
 func (g *group) cloneTexts() {
 	g.Traceparent, g.Meta, g.OnComplete = strings.Clone(g.Traceparent), job.Meta(strings.Clone(string(g.Meta))), job.FollowOn(strings.Clone(string(g.OnComplete)))
 }
 
-// texts is how many bytes the texts of a group have.
+// texts returns the number of bytes in the texts of a group.
 func (g *group) texts() int { return len(g.Traceparent) + len(g.Meta) + len(g.OnComplete) }
 
-// decodeGroups decodes n groups, which must tile the lines from first to the last one of the page.
+// decodeGroups decodes n groups. They must tile the lines from first to the last one of the page.
 func decodeGroups(name groupPageName, first uint32, n int, d *lsm.Decoder) *groupPage {
 	p := &groupPage{groupPageName: name, groups: make([]group, n)}
 	text := string(*d)
@@ -107,16 +107,17 @@ func (p *groupPage) size() int {
 	return 150 + len(p.groups)*int(unsafe.Sizeof(group{})) + p.texts
 }
 
-// of returns the group as a create named it, without the number of its lines.
+// of returns the group in the form in which a create named it, without the number of its lines.
 func (g *group) of(name queueName) job.Group {
 	return job.Group{Client: name.client, Type: name.typ, Attributes: g.Attributes}
 }
 
 func (n groupPageName) key() string { return lineKey(groupTable, n.seq, n.last) }
 
-// cutGroups returns how many of the groups go into the first page of about so many bytes, and the row of that page.
+// cutGroups cuts a page of about pageBytes off the front of the groups. It returns how many groups the page has, and
+// its row.
 func cutGroups(groups []group, pageBytes int) (n int, row []byte) {
-	size := binary.MaxVarintLen16 // of n, which is written before the groups when it is known
+	size := binary.MaxVarintLen16 // of n, which is written before the groups once it is known
 	for i := 0; i < len(groups) && size < pageBytes; i++ {
 		size += groups[i].texts() + groupNumberBytes
 	}

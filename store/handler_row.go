@@ -5,9 +5,9 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// A handler has one row with what is known of its versions, and one for the document of each.
+// A handler has one row that lists its versions, and one row for the document of each version.
 
-// handler is a handler without its documents. Its queueName has no client if it is for all clients.
+// handler is a handler without its documents. If it is for all clients, its queueName has an empty client.
 type handler struct {
 	queueName
 	versions []handlerVersion // by number; the newest is the last

@@ -6,8 +6,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// handout is a range of lines as a claim handed it out: everything that their documents need except the payloads, so
-// that the database need not be read. Outside of Apply only the fixed part of the batch may be read.
+// handout is a range of lines as a claim handed it out. It has everything that their documents need except the
+// payloads, so that the database need not be read. Code outside of Apply may read only the fixed part of the batch.
 type handout struct {
 	b       *batch
 	g       *group
@@ -17,13 +17,14 @@ type handout struct {
 	of      batchProgress
 }
 
-// batchProgress is how far a batch with attributes had come when some of its jobs were handed out.
+// batchProgress is how far a batch with attributes had come when a claim handed out some of its jobs.
 type batchProgress struct {
-	batch            job.ID // zero: the jobs belong to none
+	batch            job.ID // zero: the jobs belong to no batch
 	lines, completed int64
 }
 
-// hasHistory reports whether the lines may have a history. A line that is claimed for the first time has none, and
+// hasHistory reports whether the lines may have a history. A line that is claimed for the first time does not, and
+// results and progress belong to earlier claims.
 // results and progress belong to other claims.
 func (h *handout) hasHistory() bool { return h.details && (h.sp.Attempts > 1 || h.sp.Redrives > 0) }
 

@@ -7,8 +7,8 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// Every key of the store, in both directions; the table of them is in doc.go. Numbers are big-endian, so that keys sort
-// by number. A key is built as a string because the overlay and the windows keep it.
+// This file builds and parses every key of the store. doc.go has the table of keys. Numbers are big-endian, so that
+// keys sort by number. A key is built as a string because the overlay and the windows keep it.
 
 const (
 	metaTable            = 'M'
@@ -54,14 +54,14 @@ const (
 	sessionOwnerTable    = 'y'
 )
 
-// tables lists them all, for Check and statistics.
+// tables lists all tables, for Check and statistics.
 var tables = []byte{metaTable, queueTable, batchTable, countsTable, groupTable, pageTable, sizesTable, spanTable, detailTable, readyTable, listTable,
 	timerTable, claimTable, claimStateTable, jobLeaseTable, runnerTable, holdTable, effectTable, uniqueTable, lineKeyTable, onceTable, ownerTable,
 	noticeTable, sweepTable, cellTable, sessionTable, slotTable, idleTable,
 	handlerTable, handlerDocumentTable, filesetTable,
 	submissionTable, submissionStateTable, batchMetadataTable, partTable, batchIndexTable, statusCountsTable, distinctTable, purgedEndTable, purgedBatchTable, sessionOwnerTable}
 
-// detail kinds: what is kept beside a span for a single line.
+// Kinds of details, the rows beside a span that belong to a single line.
 const (
 	historyDetail  = 1
 	resultDetail   = 2
@@ -69,7 +69,7 @@ const (
 	stepDetail     = 4
 )
 
-// timer kinds. Their order is the order in which things due at the same millisecond happen.
+// Kinds of timers. Things due at the same millisecond happen in the order of their kinds.
 const (
 	runAtTimer    = 1  // seq, last line of a deferred span
 	claimTimer    = 2  // claim
@@ -77,11 +77,11 @@ const (
 	purgeTimer    = 4  // seq, last line of a terminal span
 	expireTimer   = 6  // seq, last line of a waiting span that must be started by then
 	timeoutTimer  = 7  // seq, last line of an active span that runs too long
-	sweepTimer    = 8  // sweep that is under way, or whose row is to be deleted
+	sweepTimer    = 8  // sweep that is in progress, or whose row is to be deleted
 	onceTimer     = 9  // generation of idempotency keys
-	runnerTimer   = 10 // len:1 runner, which may have held nothing for long
+	runnerTimer   = 10 // len:1 runner, which may have held no job for long
 	sessionTimer  = 11 // session that has been idle for long
-	batchTimer    = 12 // submission that need not be kept any more
+	batchTimer    = 12 // submission that need not be kept any longer
 	restTimer     = 13 // submission whose jobs a step looks at
 	distinctTimer = 14 // index of prefer_distinct that is being built
 	repeatsTimer  = 15 // generation of ends of purged runs
@@ -117,11 +117,11 @@ func lineKey(table byte, seq uint64, line uint32) string {
 
 func lineOfKey(key string) uint32 { return lsm.U32At(key, 9) }
 
-// pageKey puts the last line first, so that a seek for a line finds its page; the first line follows, so that it needs
-// no second look.
+// pageKey puts the last line first, so that a seek for a line finds its page. The first line follows, so that finding
+// it needs no second lookup.
 func pageKey(seq uint64, last, first uint32) string { return keyOfPage(pageTable, seq, last, first) }
 
-// sizesKey is that of the lengths of a page's payloads.
+// sizesKey is the key of the row with the lengths of a page's payloads.
 func sizesKey(seq uint64, last, first uint32) string { return keyOfPage(sizesTable, seq, last, first) }
 
 func keyOfPage(table byte, seq uint64, last, first uint32) string {
@@ -144,14 +144,14 @@ func detailKey(seq uint64, line uint32, kind byte) string {
 	return string(k)
 }
 
-// historyKey is the detail of one attempt, which ended in the command at.
+// historyKey is the key of the detail of one attempt, which ended in the command at.
 func historyKey(seq uint64, line uint32, at uint64) string {
 	k := lsm.KeyBuilder(detailKey(seq, line, historyDetail))
 	k.U64(at)
 	return string(k)
 }
 
-// stepKey is the detail of one step, which the command at reported.
+// stepKey is the key of the detail of one step, which the command at reported.
 func stepKey(seq uint64, line uint32, at uint64) string {
 	k := lsm.KeyBuilder(detailKey(seq, line, stepDetail))
 	k.U64(at)
@@ -163,7 +163,7 @@ func kindOfDetail(key string) byte { return key[13] }
 // laneKeyBytes is the length of laneKey.
 const laneKeyBytes = 10
 
-// laneKey is the common beginning of the ready rows of a lane. Higher priorities sort first.
+// laneKey is the common prefix of a lane's ready rows. Higher priorities sort first.
 func laneKey(queueID uint32, id laneID) string {
 	k := make(lsm.KeyBuilder, 0, laneKeyBytes)
 	k.U8(readyTable)
@@ -185,7 +185,7 @@ func readyKey(queueID uint32, id laneID, order uint64, end position) string {
 	return string(k)
 }
 
-// readyRank is the part of a ready key by which jobs of different queues compare: priority, class, order, seq, last
+// readyRank is the part of a ready key that jobs of different queues are compared by: priority, class, order, seq, last
 // line.
 func readyRank(key string) string { return key[5:] }
 
@@ -193,7 +193,7 @@ func splitReadyKey(key string) (queueID uint32, id laneID, end position) {
 	return lsm.U32At(key, 1), laneOfReady(key), position{lsm.U64At(key, 18), lsm.U32At(key, 26)}
 }
 
-// laneOfReady is the lane of a ready key, or of a beginning of one.
+// laneOfReady is the lane of a ready key, or of a prefix of one.
 func laneOfReady(key string) laneID { return laneID{^lsm.U32At(key, 5), job.Class(key[9])} }
 
 func listKey(queueID uint32, status job.Status, seq uint64, last uint32) string {
@@ -206,7 +206,7 @@ func listKey(queueID uint32, status job.Status, seq uint64, last uint32) string 
 	return string(k)
 }
 
-// listPrefix is the part that the list keys of a queue and status have in common.
+// listPrefix is the common prefix of the list keys of a queue and status.
 func listPrefix(queueID uint32, status job.Status) string {
 	return listKey(queueID, status, 0, 0)[:6]
 }
@@ -214,7 +214,7 @@ func listPrefix(queueID uint32, status job.Status) string {
 func queueOfListKey(key string) uint32      { return lsm.U32At(key, 1) }
 func statusOfListKey(key string) job.Status { return job.Status(key[5]) }
 
-// endOfListKey returns where the span of a list row ends.
+// endOfListKey returns the last position of the span of a list row.
 func endOfListKey(key string) position { return position{lsm.U64At(key, 6), lsm.U32At(key, 14)} }
 
 func timerKey(at int64, kind byte, a uint64, b uint64, line uint32) string {
@@ -233,7 +233,7 @@ func timerKey(at int64, kind byte, a uint64, b uint64, line uint32) string {
 	return string(k)
 }
 
-// runnerTimerKey is the timer of a runner: the only kind that names its subject by text.
+// runnerTimerKey is the key of a runner's timer, the only kind of timer that names its subject by text.
 func runnerTimerKey(at int64, name string) string {
 	k := make(lsm.KeyBuilder, 0, 11+len(name))
 	k.U8(timerTable)
@@ -246,7 +246,7 @@ func runnerTimerKey(at int64, name string) string {
 
 func runnerOfTimer(key string) string { return key[11:] }
 
-// timer is a timer row. b and line are 0 for the kinds that have none, and a is 0 for a runner's.
+// timer is a timer row. b and line are 0 for the kinds without them, and a is 0 for a runner's timer.
 type timer struct {
 	key  string
 	at   int64
@@ -283,7 +283,7 @@ func splitJobLeaseKey(key string) (claimSeq, seq uint64, line uint32) {
 	return lsm.U64At(key, 1), lsm.U64At(key, 9), lsm.U32At(key, 17)
 }
 
-// runnerKey puts the length first, so that no runner's rows begin with another's.
+// runnerKey puts the length first, so that the rows of one runner never begin with the rows of a different runner.
 func runnerKey(table byte, name string) string {
 	k := make(lsm.KeyBuilder, 0, 2+len(name)+8)
 	k.U8(table)
@@ -292,7 +292,7 @@ func runnerKey(table byte, name string) string {
 	return string(k)
 }
 
-// holdKey is for rows of a runner's claims: those that hold something, and those of which something was cancelled.
+// holdKey is for rows that list a runner's claims: claims that hold jobs, and claims of which jobs were cancelled.
 func holdKey(table byte, name string, claimSeq uint64) string {
 	k := lsm.KeyBuilder(runnerKey(table, name))
 	k.U64(claimSeq)
@@ -302,7 +302,7 @@ func holdKey(table byte, name string, claimSeq uint64) string {
 // claimOfHold is the claim at the end of a holdKey.
 func claimOfHold(key string) uint64 { return lsm.U64At(key, len(key)-8) }
 
-// uniqueKey is the hint which job of a queue has a unique key.
+// uniqueKey is the key of a hint that says which job of a queue has a unique key.
 func uniqueKey(queueID uint32, key string) string {
 	k := make(lsm.KeyBuilder, 0, 5+len(key))
 	k.U8(uniqueTable)
@@ -311,7 +311,8 @@ func uniqueKey(queueID uint32, key string) string {
 	return string(k)
 }
 
-// onceKey puts the generation first, so that one range holds it. The length of the scope keeps it apart from the key.
+// onceKey puts the generation first, so that one range holds the generation. The length of the scope separates it from
+// the key.
 func onceKey(generation uint32, scope, key string) string {
 	k := make(lsm.KeyBuilder, 0, 7+len(scope)+len(key))
 	k.U8(onceTable)
@@ -334,10 +335,10 @@ func slotKey(sessionSeq uint64, index int) string {
 
 func slotOfKey(key string) int { return int(key[9]) }
 
-// sessionOwnerKey is for what the sessions of a runner take; "": of those that name none.
+// sessionOwnerKey is for the size of a runner's sessions; "" is for the sessions without a runner.
 func sessionOwnerKey(runner string) string { return string([]byte{sessionOwnerTable}) + runner }
 
-// idlePrefix is what the keys of the idle rows begin with, of sessions that have or have not carried out a request.
+// idlePrefix is the common prefix of the idle rows of the sessions that have, or have not, carried out a request.
 func idlePrefix(used bool) string {
 	if used {
 		return string([]byte{idleTable, 1})
@@ -356,7 +357,7 @@ func splitIdleKey(key string) (at int64, seq uint64) {
 	return int64(lsm.U64At(key, 2)), lsm.U64At(key, 10)
 }
 
-// generationKey is what the keys of a generation begin with.
+// generationKey is the common prefix of the keys of a generation.
 func generationKey(table byte, generation uint32) string {
 	k := make(lsm.KeyBuilder, 0, 5)
 	k.U8(table)
@@ -364,7 +365,7 @@ func generationKey(table byte, generation uint32) string {
 	return string(k)
 }
 
-// purgedEndKey is for lines that a claim handed out and that were purged soon after their runs had ended.
+// purgedEndKey is for lines that a claim handed out and that were purged soon after their runs ended.
 func purgedEndKey(generation uint32, claim, seq uint64, last uint32) string {
 	k := append(make(lsm.KeyBuilder, 0, 25), purgedEndsPrefix(generation, claim)...)
 	k.U64(seq)
@@ -372,7 +373,7 @@ func purgedEndKey(generation uint32, claim, seq uint64, last uint32) string {
 	return string(k)
 }
 
-// purgedEndsPrefix is what the rows of a claim begin with.
+// purgedEndsPrefix is the common prefix of the rows of a claim.
 func purgedEndsPrefix(generation uint32, claim uint64) string {
 	k := append(make(lsm.KeyBuilder, 0, 13), generationKey(purgedEndTable, generation)...)
 	k.U64(claim)
@@ -383,12 +384,12 @@ func splitPurgedEndKey(key string) (generation uint32, claim uint64, end positio
 	return lsm.U32At(key, 1), lsm.U64At(key, 5), position{lsm.U64At(key, 13), lsm.U32At(key, 21)}
 }
 
-// ownerKey is for how many bytes the idempotency keys of an owner take in a generation.
+// ownerKey is for the number of bytes that an owner's idempotency keys take in a generation.
 func ownerKey(generation uint32, owner string) string {
 	return generationKey(ownerTable, generation) + owner
 }
 
-// scopeOfOnce is the scope in the key of an idempotency key.
+// scopeOfOnce returns the scope in the row key of an idempotency key.
 func scopeOfOnce(key string) string { return key[7 : 7+int(key[5])<<8+int(key[6])] }
 
 func runnerOfKey(key string) string { return key[2 : 2+int(key[1])] }
@@ -407,7 +408,7 @@ func filesetOfKey(key string) filesetName {
 	return filesetName{client, name}
 }
 
-// namedKey puts the client last, because lists are in that order. No name has a NUL.
+// namedKey puts the client last, because lists are in that order. Names never contain NUL.
 func namedKey(table byte, name, client string) string {
 	k := make(lsm.KeyBuilder, 0, 2+len(name)+len(client))
 	k.U8(table)
@@ -423,8 +424,8 @@ func statusCountsKey(name queueName) string {
 
 func queueOfStatusCounts(key string) queueName { return handlerOfKey(key) }
 
-// partKey is the key of a part of a submission by the number of its last line there, so that a seek for a line finds its
-// part.
+// partKey is the key of a part of a submission. It has the number of the part's last line there, so that a seek for a
+// line finds its part.
 func partKey(submission uint64, last int64) string {
 	k := make(lsm.KeyBuilder, 0, 17)
 	k.U8(partTable)
@@ -433,7 +434,7 @@ func partKey(submission uint64, last int64) string {
 	return string(k)
 }
 
-// The index rows of submissions end in their seq. A byte says what they are for.
+// The index rows of submissions end in their seq. A byte says which index a row belongs to.
 const (
 	byBatchStatus = 1 // status:1
 	byBatchName   = 2 // name 0
@@ -459,18 +460,18 @@ func snowflakeKey(snowflake, seq uint64) string {
 	return batchIndexKey(string(k), seq)
 }
 
-// batchNamePrefix is what the keys of names begin with that begin with a text.
+// batchNamePrefix is the common prefix of the keys of the names that begin with text.
 func batchNamePrefix(text string) string { return string([]byte{batchIndexTable, byBatchName}) + text }
 
-// batchIndexKey is the key of a submission among those that have an index prefix in common.
+// batchIndexKey is the key of a submission in the index that has this prefix.
 func batchIndexKey(prefix string, seq uint64) string {
 	k := append(make(lsm.KeyBuilder, 0, len(prefix)+8), prefix...)
 	k.U64(seq)
 	return string(k)
 }
 
-// seqOfBatchIndex is the submission at the end of an index key.
+// seqOfBatchIndex returns the submission at the end of an index key.
 func seqOfBatchIndex(key string) uint64 { return lsm.U64At(key, len(key)-8) }
 
-// nameOfBatchIndex is the name in a key of batchNameKey.
+// nameOfBatchIndex returns the name in a key of batchNameKey.
 func nameOfBatchIndex(key string) string { return key[2 : len(key)-9] }

@@ -7,13 +7,13 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// formatVersion is the version of keys and values. A store of a newer one is refused.
+// formatVersion is the version of keys and values. Open refuses a store of a newer version.
 const formatVersion = 9
 
-// meta is the one row that says how far the store has come.
+// meta is the row that says how far the store has come. There is one.
 type meta struct {
 	version   int
-	journal   string // the UUID of the journal this state was made from
+	journal   string // the UUID of the journal that this state was made from
 	cursor    uint64 // seq of the last command applied
 	at        int64  // its time
 	level     int
@@ -21,12 +21,13 @@ type meta struct {
 	nextQueue uint32
 	stopped   bool   // no job is handed out
 	served    string // the client that a fair claim served last
-	// keys counts the idempotency keys of each generation, oldest first. Rows of owners count their bytes for each.
+	// keys counts the idempotency keys of each generation, oldest first. Owners' rows count their bytes in each
+	// generation.
 	keys []keyGeneration
-	// epochs are those that began after epoch 0, in order; see epochs.go.
+	// epochs are the epochs after epoch 0, in order; see epochs.go.
 	epochs       []epoch
 	sessions     uint64 // how many are open
-	sessionBytes uint64 // about what their rows have
+	sessionBytes uint64 // about the size of their rows
 	purgedAt     int64  // of the timer for rows of purged batches; 0: none are left
 	// effects are the segments of effects rows, oldest first.
 	effects []effectSegment
@@ -76,7 +77,7 @@ func decodeMeta(value []byte) (m meta) {
 	m.graceAt = d.Int()
 	m.nextQueue = uint32(d.Uint())
 	if m.version != formatVersion {
-		return m // known reports it
+		return m // known reports the newer format
 	}
 	m.stopped = d.Bool()
 	m.served = d.Text()
@@ -104,7 +105,7 @@ func (m *meta) epoch() uint64 {
 	return 0
 }
 
-// known refuses what a newer version of the program wrote.
+// known refuses a row that a newer version of the program wrote.
 func (m *meta) known() error {
 	if m.version > formatVersion || m.level > job.Level {
 		return fmt.Errorf("open store: format %d, level %d: %w", m.version, m.level, ErrNewerFormat)
@@ -115,7 +116,7 @@ func (m *meta) known() error {
 	return nil
 }
 
-// effectSegment is a range of effects rows, from one seq up to the next segment's.
+// effectSegment is a range of effects rows, from its first seq up to the next segment's.
 type effectSegment struct {
 	first uint64 // seq of its first row
 	at    int64  // its time
@@ -129,7 +130,7 @@ type keyGeneration struct {
 	bytes  uint64 // of their rows
 }
 
-// numKeys returns how many idempotency keys there are, and how many bytes their rows have.
+// numKeys returns the number of idempotency keys, and the size of their rows.
 func (m *meta) numKeys() (n, bytes uint64) {
 	for _, g := range m.keys {
 		n += g.keys
@@ -138,7 +139,7 @@ func (m *meta) numKeys() (n, bytes uint64) {
 	return n, bytes
 }
 
-// epoch says when the first command of an epoch was applied.
+// epoch records when the first command of an epoch was applied.
 type epoch struct {
 	number uint64 // the high bits of its seqs
 	at     int64  // unix ms

@@ -6,20 +6,20 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// Options are how a store is opened. The zero value works.
+// Options configure how a store is opened. The zero value works.
 type Options struct {
-	// Journal is the UUID of the journal that the store is made from. A store remembers the one it was first opened
-	// with and refuses another. Empty: the one that the store remembers.
+	// Journal is the UUID of the journal that the store is made from. A store remembers the UUID from its first
+	// opening, and refuses a different one. Empty: the UUID that the store remembers.
 	Journal string
 	// ReadOnly opens an existing store for queries and Check.
 	ReadOnly bool
-	// Logf, Fatalf, Flushed, Failing, Damaged and OpenFiles are those of lsm.Options.
+	// Logf, Fatalf, Flushed, Failing, Damaged and OpenFiles are passed on to lsm.Options.
 	Logf    func(format string, args ...any)
 	Fatalf  func(format string, args ...any)
 	Flushed func()
 	Failing func(err error)
 	Damaged func(err error)
-	// QueueMemory is how much memory the queues may take; a store with more is refused with a QueuesError. 0: any.
+	// QueueMemory is how much memory the queues may take. Open refuses a store with more with a QueuesError. 0: any.
 	QueueMemory int64
 	// OpenFiles is about how many files the store keeps open; 0: a thousand.
 	OpenFiles int
@@ -29,10 +29,10 @@ type Options struct {
 	MemtableBytes, CacheBytes int
 	// Patience is how long a query waits for the command that is being applied; 0: DefaultPatience.
 	Patience time.Duration
-	// BeforeApply is called by Apply, in tests, before it carries out the command of a seq.
+	// BeforeApply, for tests, is called before Apply carries out the command of a seq.
 	BeforeApply func(seq uint64)
-	// Small shrinks, in tests, everything that is cached, paged or left for later, and how many sessions may be open,
-	// so that a few jobs do what millions would. A store that was made with it must be opened with it.
+	// Small, for tests, shrinks everything that is cached, paged or left for later, and how many sessions may be open,
+	// so that a few jobs do what otherwise takes millions. A store that was made with it must be opened with it.
 	Small  bool
 	bounds *bounds // nil: standardBounds
 }
@@ -44,20 +44,22 @@ func (o *Options) lsm() lsm.Options {
 	}
 }
 
-// bounds are sizes past which something is dropped from memory, divided, or left for later. Tests shrink them, so that
-// a few jobs do what millions would.
+// bounds are sizes beyond which the store drops something from memory, divides it, or leaves it for later. Tests shrink
+// them, so that a few jobs do what otherwise takes millions.
 type bounds struct {
-	// The caches drop, beyond so many bytes, what was not looked up lately: spans; batches, and as many of their groups;
-	// claims, submissions, runners, cells, sessions and hints, each so many; and the slots of sessions.
+	// Beyond these sizes the caches drop the entries that were not looked up lately. spanBytes is for spans, and
+	// slotBytes for the slots of sessions. batchBytes is for batches, and again for their groups. rowBytes is for each
+	// of claims, submissions, runners, cells, sessions and hints.
 	spanBytes, batchBytes, rowBytes, slotBytes int
-	// A window keeps at most maxWindow keys; its first refill takes minWindow.
+	// A window keeps at most maxWindow keys. Its first refill takes minWindow.
 	minWindow, maxWindow int
-	// windowKeys is how many keys, of about 100 bytes, all windows may hold. Past it all shrink to minWindow.
+	// windowKeys is how many keys, of about 100 bytes each, all windows together may hold. Beyond it all windows shrink
+	// to minWindow.
 	windowKeys int
-	rules      *rules // in place of the level's
+	rules      *rules // replaces the level's rules
 }
 
-// cachedSpanBytes is about what a span takes in the cache.
+// cachedSpanBytes is about the memory that a span takes in the cache.
 const cachedSpanBytes = 200
 
 var standardBounds = bounds{
@@ -71,7 +73,7 @@ var smallBounds = bounds{
 	rules: &rules{pageBytes: 100, groupPageBytes: 60, cellSpans: 2, commandRows: 30, claimRows: 100, queueRows: 5, claimBytes: 1000, sweepRows: 200, purgedGroups: 2, effectBytes: 1000, effectRowBytes: 100, listedClaims: 1, sessions: 500, handlers: 4, handlerVersions: 3, handlersBytes: 300, distinctStep: 2, distinctRows: 20, distinctBytes: 20_000, distinctNodes: 3, distinctLooks: 10, filesets: 4, filesetVersions: 3},
 }
 
-// rulesAt returns the rules of a level; in tests, those that they gave.
+// rulesAt returns the rules of a level, or the rules that a test set.
 func (b *bounds) rulesAt(level int) rules {
 	if b.rules != nil {
 		return *b.rules

@@ -10,9 +10,9 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// The payloads of a batch are stored in pages of whole lines. The row of the batch says where they end, and rows beside
-// them how long the payloads are, so that Apply needs to read no page: whether a page can be read depends on a disk,
-// and what Apply does must not.
+// The payloads of a batch are stored in pages of whole lines. The row of the batch says where pages end, and other rows
+// say how long the payloads are. So Apply need not read pages: whether a page can be read depends on a disk, and
+// Apply's decisions must not.
 
 // firstPage returns the first page, of about the given size, of a framed body, and the number of lines in it.
 func firstPage(frame job.Frame, body []byte, lines, pageBytes int) (page []byte, n int) {
@@ -40,13 +40,13 @@ func firstPage(frame job.Frame, body []byte, lines, pageBytes int) (page []byte,
 
 var newline = []byte{'\n'}
 
-// evenBody reports whether all payloads of b are known to have the same length. It is so if the body is as long as
-// payloads of the greatest length make it.
+// evenBody reports whether all payloads of b are known to have the same length. They are if the body is as long as it
+// would be with all payloads of the greatest length.
 func evenBody(b *batch, body []byte) bool {
 	return len(body) == int(b.lines)*b.frame.Size(b.longest)
 }
 
-// encodeSizes returns the lengths, of which none is more than longest, of the n payloads of a page.
+// encodeSizes returns the lengths of the n payloads of a page. None is longer than longest.
 func encodeSizes(frame job.Frame, page []byte, n, longest int) []byte {
 	if frame == job.LineFrame && longest < 1<<7 { // each in a byte
 		return sizesOfShortLines(page, n)
@@ -61,9 +61,9 @@ func encodeSizes(frame job.Frame, page []byte, n, longest int) []byte {
 	return e
 }
 
-// sizesOfShortLines is encodeSizes for lines of less than 128 bytes. It looks at eight bytes at a time: a body may have
-// millions of lines, and nothing else is applied meanwhile. A search for the end of each line takes three times as long
-// where lines have one to three bytes.
+// sizesOfShortLines is encodeSizes for lines of less than 128 bytes. It looks at eight bytes at a time, because a body
+// may have millions of lines and Apply does no other work during that time. Searching for the end of each line takes
+// three times as long if lines have one to three bytes.
 func sizesOfShortLines(page []byte, n int) []byte {
 	const newlines, low7 = 0x0a0a0a0a0a0a0a0a, 0x7f7f7f7f7f7f7f7f
 	sizes := make([]byte, 0, n)
@@ -89,16 +89,16 @@ func sizesOfShortLines(page []byte, n int) []byte {
 	return sizes
 }
 
-// pageSizes are the lengths of the payloads of one page, decoded. A claim keeps those of the page that it measured
-// last: it may take a page's lines from many spans.
+// pageSizes has the decoded lengths of the payloads of one page. A claim keeps the lengths of the page that it measured
+// last, because it may take a page's lines from many spans.
 type pageSizes struct {
-	batch uint64 // 0: of none
+	batch uint64 // 0: no page yet
 	first uint32
 	sizes []int64
 }
 
-// each calls visit with the lengths of the payloads of lines first … last, in order, until it returns false. It reads
-// no page.
+// each calls visit with the lengths of the payloads of lines first … last, in order, until it returns false. It does
+// not read the pages.
 func (p *pageSizes) each(r lsm.Rows, b *batch, first, last uint32, visit func(bytes int64) bool) {
 	if !b.uneven {
 		for line := first; line <= last && visit(int64(b.longest)); line++ {
@@ -155,7 +155,7 @@ func eachPayload(r lsm.Rows, b *batch, first, last uint32, visit func(line uint3
 	})
 }
 
-// framed fails when a page does not hold the payloads that its key promises.
+// framed fails if a page does not hold the payloads that its key promises.
 func framed(err error) {
 	if err != nil {
 		lsm.Contradict("read payload", "%v", err)

@@ -7,7 +7,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// position is the place of a line among all lines, or of a span by its last line.
+// position is the place of a line among all lines. A span has the position of its last line.
 type position struct {
 	seq  uint64 // of the batch
 	line uint32
@@ -38,7 +38,7 @@ type queueName struct{ client, typ string }
 // filesetName identifies a fileset.
 type filesetName struct{ client, name string }
 
-// lineSet is some lines, in order.
+// lineSet is a set of lines, in order.
 type lineSet []position
 
 func (l lineSet) sorted() lineSet {
@@ -46,14 +46,14 @@ func (l lineSet) sorted() lineSet {
 	return slices.Compact(l)
 }
 
-// within returns those of the lines that are in r.
+// within returns the lines of l that are in r.
 func (l lineSet) within(r Run) lineSet {
 	first, _ := slices.BinarySearchFunc(l, position{r.Batch, r.First}, comparePositions)
 	end, _ := slices.BinarySearchFunc(l, position{r.Batch, r.Last + 1}, comparePositions)
 	return l[first:end]
 }
 
-// without calls visit with the ranges of r that are between the lines.
+// without calls visit with the ranges of r between the lines of l.
 func (l lineSet) without(r Run, visit func(r Run)) {
 	first := r.First
 	for _, at := range l.within(r) {

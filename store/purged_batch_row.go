@@ -2,18 +2,18 @@ package store
 
 import "github.com/daybookq/daybook/store/lsm"
 
-// purgedBatch is what is left to remove of a batch of many groups whose last line was purged. Its rows of spans, one for each
-// group, and of pages of groups stay until a tick removes them. Nothing else looks for them, because the row of the batch is
-// gone.
+// purgedBatch is the rest of a batch of many groups whose last line was purged. Its rows of spans, one for each group,
+// and of pages of groups stay until a tick removes them. No other code looks for them, because the batch's row is
+// deleted.
 type purgedBatch struct {
 	seq uint64
-	// ends are the last lines of the groups, or, if paged, of the pages that the groups are in.
+	// ends are the last lines of the groups. If paged, they are the last lines of the pages that the groups are in.
 	ends  []uint32
 	paged bool
 }
 
-// purgedBatchOf returns what is left of a batch of which all lines are purged. Equal neighbours are one span, so each group
-// is exactly one.
+// purgedBatchOf returns the rest of a batch whose lines are all purged. Equal neighbours are one span, so each group is
+// exactly one span.
 func purgedBatchOf(b *batch) *purgedBatch {
 	if b.groups == nil {
 		return &purgedBatch{b.seq, b.groupPageEnds(), true}
@@ -49,7 +49,7 @@ func (n groupPageName) groupEnds(r lsm.Rows) (ends []uint32) {
 	if value == nil {
 		lsm.Contradict("find groups", "those up to line %d of purged batch %d are not there", n.last, n.seq)
 	}
-	page := decodeGroupPage(n, 0, value) // where the first group begins does not matter
+	page := decodeGroupPage(n, 0, value) // the page's first line is not needed here
 	for i := range page.groups {
 		ends = append(ends, page.groups[i].last)
 	}

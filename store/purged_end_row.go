@@ -5,9 +5,10 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// purgedEnd is how runs ended whose jobs were purged less than job.RepeatMs later: neighbouring lines that one claim had
-// handed out. No other row knows of them: the claim's row goes with the last line that names it, and the batch's with its
-// last line. Whoever got no answer to a completion repeats it, and must get the answer that he missed.
+// purgedEnd records how runs ended whose jobs were purged less than job.RepeatMs later. It covers neighbouring lines
+// that one claim handed out. No other row knows their ends: the claim's row is deleted with the last line that names
+// it, and the batch's row with the batch's last line. But a caller that missed the answer to a completion repeats it,
+// and must get the same answer.
 type purgedEnd struct {
 	claim    uint64
 	run      Run
@@ -57,8 +58,8 @@ func decodePurgedEnd(key string, value []byte) (e purgedEnd) {
 	return e
 }
 
-// repeatsGeneration is the generation of ends at a time. All rows of a generation are deleted together.
+// repeatsGeneration returns the generation of the ends at a time. All rows of a generation are deleted together.
 func repeatsGeneration(at int64) uint32 { return uint32(at / job.RepeatMs) }
 
-// repeatsEnd is when the youngest end that a generation can have need not be kept any more.
+// repeatsEnd is when even the youngest end of a generation need not be kept any longer.
 func repeatsEnd(generation uint32) int64 { return (int64(generation) + 2) * job.RepeatMs }

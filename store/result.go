@@ -2,19 +2,19 @@ package store
 
 import "github.com/daybookq/daybook/job"
 
-// Result is what Apply decided about one command: one of the types below, or nil for commands that nobody waits for.
+// Result is what Apply decided about a command: one of the types below, or nil for commands without a waiting caller.
 type Result any
 
 // Made is the result of a create with keys or a number, which is decided when it is applied. Refusal says why it was
-// not carried out; see job.Once: KeyReused, NumberReused, NumberPassed or SessionNotFound, and for jobs that are to be added to a batch, BatchNotFound, BatchClosed or
-// BatchEnded.
+// not carried out, see job.Once: KeyReused, NumberReused, NumberPassed or SessionNotFound. For jobs that are to be
+// added to a batch it may also be BatchNotFound, BatchClosed or BatchEnded.
 type Made struct {
 	Batch    job.ID // zero if the jobs belong to no batch; see job.Create.Joined
 	First    job.ID // the first job, if they belong to no batch or were added to one; otherwise zero
 	Seq      uint64 // of the create that made it
 	Lines    int
 	Existing []Existing // lines that made no job, in their order
-	Replayed bool       // it had been carried out before with its key or number: all of this is the first result
+	Replayed bool       // the create had been carried out before with its key or number, and this is the first result
 	Group    job.Group  // of the first line
 	Refusal  job.Refusal
 }
@@ -27,22 +27,22 @@ func (m *Made) Job(line int) job.ID {
 	return m.Batch.WithLine(line)
 }
 
-// Existing is a line that made no job, because an unfinished one has its unique key.
+// Existing is a line that made no job, because an unfinished job has its unique key.
 type Existing struct {
 	Line int
 	Job  job.ID
 }
 
-// Claimed is the result of a claim. Without runs nothing was there to hand out. Refusal is that of Made.
+// Claimed is the result of a claim. It has no runs if no job was available. Refusal is as in Made.
 type Claimed struct {
 	Claim    job.ID
 	Seq      uint64 // of the claim
 	LeaseMs  int64
 	Runs     []Run
-	Keyed    bool // it has a key or number, so that its caller may repeat it if its answer is lost
-	Replayed bool // it had been carried out before with its key or number: what it handed out then, held or not
+	Keyed    bool // it has a key or number, so its caller may repeat it if the answer is lost
+	Replayed bool // it had been carried out before with its key or number; these are the jobs it handed out then, held or not
 	Refusal  job.Refusal
-	// PayloadBytes is what the payloads of these jobs have at most. It may be far more than they have.
+	// PayloadBytes is an upper bound of the size of these jobs' payloads. It may be far too high.
 	PayloadBytes int64
 
 	runner   string
@@ -69,31 +69,31 @@ func (c *Claimed) Progress(batch job.ID) (lines, completed int64, ok bool) {
 	return 0, 0, false
 }
 
-// Ended is the result of a complete: one JobResult per outcome, in order, and the number of jobs that have the outcome
-// given to all of the claim. Refusal says why an outcome for all could not be given: ClaimLost (the claim is unknown,
-// or holds and ended nothing) or RunnerDiffers.
+// Ended is the result of a complete: one JobResult per outcome, in order, and the number of jobs with the outcome that
+// the command gave for the whole claim. Refusal says why such an outcome was refused: ClaimLost (the claim is unknown,
+// or holds and ended no job) or RunnerDiffers.
 //
-// Denied says why nothing was carried out; it is that of Made.Refusal.
+// Denied says why the command was not carried out at all; it is as Made.Refusal.
 type Ended struct {
 	Results  []JobResult
 	All      int
 	Refusal  job.Refusal
 	Denied   job.Refusal
-	Replayed bool // it had been carried out before with its key or number, by the command Seq at the time At: the first result
+	Replayed bool // it had been carried out before with its key or number, by the command Seq at the time At; this is the first result
 	Seq      uint64
 	At       int64
 }
 
-// JobResult says what became of one job that a command named. Status is meaningful when Refusal is Granted.
+// JobResult is the result for one job that a command named. Status is meaningful if Refusal is Granted.
 type JobResult struct {
 	ID      job.ID
 	Status  job.Status
 	Refusal job.Refusal
 }
 
-// Tickled is the result of a tickle: how many jobs are held, and those named (by the command or by the claim's own
-// memory of what it handed out) that are not. Refusal says why a tickle of a claim or runner found nothing to tickle:
-// ClaimLost or RunnerDiffers.
+// Tickled is the result of a tickle: how many jobs are held, and which named jobs are not. The command names jobs, or
+// the claim does, which remembers the jobs it handed out. Refusal says why a tickle of a claim or runner found no job
+// to tickle: ClaimLost or RunnerDiffers.
 type Tickled struct {
 	Held    int
 	Lost    []JobResult
@@ -106,22 +106,22 @@ type Paused struct{ Refusal job.Refusal }
 // QueueDeleted is the result of deleting a queue. Refusal is QueueNotFound, QueueNotEmpty or Granted.
 type QueueDeleted struct{ Refusal job.Refusal }
 
-// IdleQueuesDeleted is the result of deleting idle queues: how many there were. More may be idle when it is as many as
-// a command deletes.
+// IdleQueuesDeleted is the result of deleting idle queues: how many were deleted. If that is as many as one command
+// deletes, more may be idle.
 type IdleQueuesDeleted struct{ Queues int }
 
-// Moved is the result of an operation on one job: its new status, or why not. Status is that of the last moment of a
-// deleted job.
+// Moved is the result of an operation on one job: its new status, or why it was refused. If the job was deleted, Status
+// is its last status.
 type Moved struct {
 	Status  job.Status
 	Refusal job.Refusal
 }
 
-// Swept is the result of an operation on many jobs: how many it moved, how many it had to leave as they are (their
-// unique key is held by another job) and, unless that was all, the sweep that is under way. Refusal is BatchNotFound,
-// QueueNotFound or TooManySweeps.
+// Swept is the result of an operation on many jobs. It counts the jobs that the operation moved, and the jobs that it
+// had to leave because a different job has their unique key. If the operation is not finished, it names the running
+// sweep. Refusal is BatchNotFound, QueueNotFound or TooManySweeps.
 //
-// A request that ends a batch with a status of its own has no sweep: Status is that of the batch from then on, and More
+// A request that ends a batch which has its own status starts no sweep. Status is then the batch's new status, and More
 // says whether jobs are still to be moved. Refusal may be BatchEnded.
 type Swept struct {
 	Sweep          job.ID
@@ -147,8 +147,8 @@ type SessionOpened struct {
 	Refusal job.Refusal
 }
 
-// HandlerPut is the result of storing a handler. Same is set if the newest version has the same document: it is the
-// result then, and nothing was stored. Refusal is TooManyHandlers, or Granted.
+// HandlerPut is the result of storing a handler. Same is set if the newest version has the same document: then that
+// version is the result, and no new one was stored. Refusal is TooManyHandlers, or Granted.
 type HandlerPut struct {
 	Handler Handler
 	Same    bool
@@ -158,8 +158,8 @@ type HandlerPut struct {
 // HandlerDeleted is the result of deleting a handler. Refusal is HandlerNotFound, or Granted.
 type HandlerDeleted struct{ Refusal job.Refusal }
 
-// FilesetPut is the result of storing a version of a fileset. Same is set if the newest version has the same manifest: it
-// is the result then, and nothing was stored. Refusal is TooManyFilesets, or Granted.
+// FilesetPut is the result of storing a version of a fileset. Same is set if the newest version has the same manifest:
+// then that version is the result, and no new one was stored. Refusal is TooManyFilesets, or Granted.
 type FilesetPut struct {
 	Fileset Fileset
 	Same    bool
@@ -169,7 +169,7 @@ type FilesetPut struct {
 // FilesetDeleted is the result of deleting a fileset. Refusal is FilesetNotFound, or Granted.
 type FilesetDeleted struct{ Refusal job.Refusal }
 
-// RunnerLost is the result of returning the jobs of a lost runner: how many it returned, and whether more are left.
+// RunnerLost is the result of returning the jobs of a lost runner: how many were returned, and whether more remain.
 type RunnerLost struct {
 	Jobs int
 	More bool

@@ -6,56 +6,58 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// rules are the numbers that what Apply decides depends on, at one level. Whatever is not of them is decided in the
-// same way at every level that this program knows, or asks for the level first. A journal is applied by the rules of
-// the level that its records raised, so that its records lead to the same rows whichever version of the program applies
-// them.
+// rules are the numbers, of one level, that Apply's decisions depend on. Every other decision is the same at all levels
+// that this program knows, or checks the level first. Apply uses the rules of the level that the journal's records
+// raised. So a record leads to the same rows whichever version of the program applies it.
 //
-// To change what Apply decides: add an entry to levels, with job.Level one more; where the change is not one of number,
-// ask a.meta.level, and leave the old way in place for the old levels; keep the journals of the old levels in testdata
+// To change a decision of Apply: add an entry to levels, and raise job.Level by one. If the change is not one of a
+// number, check a.meta.level, and keep the old way for the old levels. Keep the journals of the old levels in testdata
 // as they are, and add one of the new level. TestRulesOfLevels and TestWhatLevelsDecide here, and TestGoldenJournal of
+// package ingest, fail if an existing level decides differently than before.
 // package ingest, fail when a level that exists decides otherwise than it did.
 type rules struct {
 	// pageBytes is about the size of a payload page: large enough that a page costs little beside its bytes, small
 	// enough that a single job's read is cheap.
 	pageBytes int
-	// groupPageBytes is the same for a page of groups, all of which are decoded when one is needed.
+	// groupPageBytes is about the size of a page of groups. A lookup of one group decodes its whole page.
 	groupPageBytes int
-	// cellSpans is how many pending spans a lane, or a cell of it, has at most before it is divided.
+	// cellSpans is how many pending spans a lane, or a cell of it, may have before it is divided.
 	cellSpans int64
-	// commandRows bounds the rows that a tick or the loss of a runner writes, or the first step of a sweep; claimRows those of a claim of many
-	// small spans. queueRows is what each queue counts among these that a claim takes from, the first excepted: the queue is
-	// placed anew in both trees of queues, and what it takes of the trees, of its lanes and of Pebble is in no cache yet.
+	// commandRows bounds the rows that one command writes: a tick, the loss of a runner, or the first step of a sweep.
+	// claimRows bounds the rows of a claim of many small spans. Each queue that the claim takes from, except the first,
+	// counts as queueRows of these rows: the claim moves the queue in both trees of queues, and the parts it needs of
+	// the trees, of its lanes and of Pebble are in no cache yet.
 	commandRows, claimRows, queueRows int
-	// claimBytes bounds the attributes that a claim reads, as attributeReads counts them.
+	// claimBytes bounds the attributes that a claim reads; see attributeReads.
 	claimBytes int
-	// sweepRows bounds the step of a sweep within a tick, so that claims after it hardly wait.
+	// sweepRows bounds one step of a sweep within a tick, so that claims after it are hardly delayed.
 	sweepRows int
-	// purgedGroups is how many groups a batch has at most whose rows the command removes that purges its last line.
+	// If a batch has at most purgedGroups groups, the command that purges its last line also removes their rows.
 	purgedGroups int
 	// effectBytes is the size of a segment of effects rows.
 	effectBytes int64
-	// effectRowBytes is the size at which a row of effects is full. It is small, because a commit writes the whole row.
+	// effectRowBytes is the size at which a row of effects is full. It is small, because a commit writes the whole row
+	// again.
 	effectRowBytes int
-	// listedClaims is how many open claims the row of a runner lists. The row is written with each claim anyway, and
-	// most runners hold few claims at a time, so that they need no row for each.
+	// listedClaims is how many open claims a runner's row lists. Each claim writes this row anyway. Most runners hold
+	// few claims at a time, so their claims need no rows of their own.
 	listedClaims int
-	// sessions is how many may be open.
+	// sessions is how many sessions may be open.
 	sessions uint64
-	// handlers is how many there may be, handlerVersions how many versions of each, and handlersBytes what the documents
-	// of all versions may have.
+	// handlers bounds the number of handlers, handlerVersions the versions of each, and handlersBytes the total size of
+	// the documents of all versions.
 	handlers, handlerVersions int
 	handlersBytes             int64
-	// Of prefer_distinct: distinctStep says when the levels of an index are arranged differently, see
-	// distinctIndex.bestLevels; distinctRows bounds the first step of building it; distinctBytes is about what all indexes may
-	// take in memory; distinctNodes is how many nodes a value may have whose active jobs count in the order; and
-	// distinctLooks is how many spans a claim looks at where there is no such order.
+	// Bounds of prefer_distinct. distinctStep says when the levels of an index are rearranged, see
+	// distinctIndex.bestLevels. distinctRows bounds the first step of building an index. All indexes together may take
+	// about distinctBytes of memory. A value's active jobs count in the order only if the value has at most
+	// distinctNodes nodes. A claim without an order looks at distinctLooks spans.
 	distinctStep, distinctRows, distinctBytes, distinctNodes, distinctLooks int
-	// filesets is how many there may be, and filesetVersions how many versions of each.
+	// filesets bounds the number of filesets, and filesetVersions the versions of each.
 	filesets, filesetVersions int
 }
 
-// level is a version of what Apply decides.
+// level is a version of the decisions of Apply.
 type level struct {
 	number int
 	rules  rules
@@ -68,16 +70,17 @@ var firstRules = rules{
 	filesets: job.MaxFilesets, filesetVersions: job.MaxFilesetVersions,
 }
 
-// levels are those that this program can apply, in order. Numbers below the first are of versions before the first
-// release, which were kept by nobody: their records are applied by the rules of the first. So are records before the
-// first that raises the level: a server appends that before all others, and level 0 is the level of a journal without
+// levels are the levels that this program can apply, in order. Nobody kept a journal of the lower levels, which only
+// versions before the first release wrote, so the first rules apply to their records. The first rules also apply to the
+// records before the one that first raises the level. A server appends that record before all others; level 0 is the
+// level of a journal without it.
 // one.
 var levels = []level{
 	{3, firstRules},
 	{4, firstRules}, // adds commands for handlers, filesets and lost runners, and jobs that completions create, and keeps steps
 }
 
-// The newest level is the one that a server raises its journal to.
+// The newest level must be job.Level, to which a server raises its journal.
 func init() {
 	if newest := levels[len(levels)-1].number; newest != job.Level {
 		panic(fmt.Sprintf("store: the newest level is %d, and job.Level %d", newest, job.Level))
@@ -94,9 +97,10 @@ func rulesAt(number int) rules {
 	panic(fmt.Sprintf("store: level %d is not known", number))
 }
 
-// tickSpanRows is about how many rows move a span: up to three spans and their index rows. A tick ends when those it
-// moved and the details it wrote come to rules.commandRows, so that a hundred thousand leases that end together do not
-// hold up the claims and completions after them. The rest is still due, and the next tick continues there: the timer
+// tickSpanRows is about how many rows the move of one span writes: up to three spans and their index rows. A tick ends
+// when its moved spans and its written details come to rules.commandRows. Otherwise a hundred thousand leases that end
+// together would hold up the claims and completions after them. The remaining timers stay due, and the next tick
+// continues with them. The timer rows themselves record the position.
 // rows are the position, and no other is kept.
 const tickSpanRows = 8
 

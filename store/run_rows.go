@@ -24,8 +24,8 @@ func decodeAttempt(value []byte) job.Attempt {
 	return job.Attempt{At: d.Int(), Runner: d.Text(), Code: job.Code(d.Uint()), ExitCode: int(d.Uint()), Error: d.Text(), Why: job.Why(d.Uint()), StartedAt: d.Int()}
 }
 
-// decodeAttemptBrief is decodeAttempt with no more than the first most bytes of the error, cut where a character
-// begins. It copies no more, and leaves out when the attempt began, which a claim does not tell.
+// decodeAttemptBrief is decodeAttempt with at most the first most bytes of the error, cut where a character begins. It
+// copies no more than that. It leaves out when the attempt began, because claims do not report that.
 func decodeAttemptBrief(value []byte, most int) job.Attempt {
 	d := lsm.Decoder(value)
 	a := job.Attempt{At: d.Int(), Runner: d.Text(), Code: job.Code(d.Uint()), ExitCode: int(d.Uint())}
@@ -39,15 +39,15 @@ func decodeAttemptBrief(value []byte, most int) job.Attempt {
 	return a
 }
 
-// The parts of a result that its row has only if they are there, as bits of the number after the claim.
+// Optional parts of a result, as bits of the number after the claim. A row has a part only if its bit is set.
 const (
 	hasProcessExit = 1 << iota
 	hasLogAddr
 	hasOutputAddrKind
 )
 
-// Result and progress rows begin with the claim under which they were reported: under another they are not shown, so
-// that a new run needs no row cleared.
+// Result and progress rows begin with the claim under which they were reported. Under a different claim they are not
+// shown, so a new run need not clear a row.
 func encodeResult(claimSeq uint64, r *job.Result) []byte {
 	var e lsm.Encoder
 	e.Uint(claimSeq)

@@ -5,19 +5,19 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// runner is what is known of a runner while it holds something, and its row for some time after.
+// runner is the state of a runner while it holds jobs, and for some time after.
 type runner struct {
 	name      string
 	claims    int
 	held      int
-	open      []uint64 // open claims, in the order of their seqs, up to rules.listedClaims; the others have rows
-	tickledAt int64    // of the last tickle of all it holds
+	open      []uint64 // open claims, in the order of their seqs, up to rules.listedClaims; further claims have rows
+	tickledAt int64    // when it last tickled everything that it holds
 	promise   job.Promise
-	// idleSince is when it last came to hold nothing; 0 while it holds something. A runner that holds nothing is as one
-	// that was never seen, but for its row: it stays for a while, since most runners claim again at once, and a key
-	// that is deleted and set again many times a second makes every read of it walk over all those versions.
+	// idleSince is when the runner ceased to hold jobs; 0 while it holds some. A runner that holds no job is treated
+	// like an unknown runner, except that its row stays for a while. Most runners claim again at once, and if their
+	// row's key were deleted and set again many times a second, every read of it would walk over all these versions.
 	idleSince int64
-	timerAt   int64 // time of its timer row, at or before the end of that while; 0: no timer row
+	timerAt   int64 // time of its timer row, at or before the time when the row may go; 0: no timer row
 	dirty     bool  // on the machine's list of unwritten rows
 	gone      bool  // its row has been deleted
 }
@@ -52,7 +52,7 @@ func decodeRunner(name string, value []byte) *runner {
 	return r
 }
 
-// readRunner returns what is stored of a runner; nothing of one that has no row.
+// readRunner returns the stored state of a runner. A runner without a row is empty.
 func readRunner(r lsm.Rows, name string) *runner {
 	if value := r.Get(runnerKey(runnerTable, name)); value != nil {
 		return decodeRunner(name, value)

@@ -9,15 +9,15 @@ import (
 )
 
 // A session is the lasting identity of a runner or producer, in which its requests have numbers. It has one row, and
-// one for each slot that it has used, with what the last request of the slot did. So a session that makes many requests
-// leaves no more rows than it ever had requests under way at the same time.
+// one row for each slot that it has used, with the result of the slot's last request. So a session that makes many
+// requests leaves no more rows than it had requests outstanding at the same time.
 
-// session is what is known of a session beside its slots.
+// session is the state of a session without its slots.
 type session struct {
 	seq     uint64
 	at      int64
 	runner  string
-	usedAt  int64  // when it was opened, or carried out a request last
+	usedAt  int64  // when it was opened, or last carried out a request
 	timerAt int64  // of its timer row, at or before it is forgotten
 	used    bool   // whether it has carried out a request
 	idleAt  int64  // of its idle row, at or before usedAt
@@ -28,7 +28,7 @@ type session struct {
 	gone    bool
 }
 
-// slot is the last request of a slot. Number 0: there was none.
+// slot is the last request of a slot. Number 0: no request yet.
 type slot struct {
 	slotName
 	session *session // set while the slot is on the machine's list of unwritten rows
@@ -38,7 +38,7 @@ type slot struct {
 	dirty   bool   // on the machine's list of unwritten rows
 }
 
-// slotName is what a slot is cached by.
+// slotName identifies a slot in the cache.
 type slotName struct {
 	session uint64
 	index   int
@@ -99,7 +99,7 @@ func slotBytes(value []byte) uint64 { return uint64(len(value)+10+63) &^ 63 }
 // taken is about how many bytes the rows of a session have.
 func (n *session) taken() uint64 { return sessionBytes + uint64(len(n.runner)) + n.bytes }
 
-// sessionOwner is what the sessions of a runner take together.
+// sessionOwner counts the sessions of a runner and the size of their rows.
 type sessionOwner struct{ sessions, bytes uint64 }
 
 func (o sessionOwner) encode() []byte {
@@ -109,7 +109,7 @@ func (o sessionOwner) encode() []byte {
 	return e
 }
 
-// readSessionOwner returns what the sessions of a runner take.
+// readSessionOwner returns the counts of a runner's sessions.
 func readSessionOwner(r lsm.Rows, runner string) (o sessionOwner) {
 	if value := r.Get(sessionOwnerKey(runner)); value != nil {
 		o = decodeSessionOwner(value)
@@ -125,7 +125,7 @@ func decodeSessionOwner(value []byte) sessionOwner {
 // size is about how many bytes of memory a session takes with its place in the cache.
 func (n *session) size() int { return 300 + len(n.runner) }
 
-// expiresAt is when a session is forgotten unless it carries out a request before.
+// expiresAt is when a session is forgotten, unless it carries out a request earlier.
 func (n *session) expiresAt() int64 { return n.usedAt + job.KeyLifeMs }
 
 func (n *session) id() job.ID { return job.NewID(n.at, n.seq, 0) }
@@ -138,7 +138,7 @@ func readSession(r lsm.Rows, seq uint64) *session {
 	return nil
 }
 
-// readSlot returns a slot of a session as its row says.
+// readSlot returns the stored state of a slot of a session.
 func readSlot(r lsm.Rows, name slotName) *slot {
 	l := &slot{slotName: name}
 	if value := r.Get(slotKey(name.session, name.index)); value != nil {
@@ -160,11 +160,11 @@ func (l *slot) size() int {
 	return n
 }
 
-// idleSessions finds the sessions that have not been used for the longest time: those that have carried out no request
-// yet, and all others.
+// idleSessions finds the sessions that have been idle for the longest time, separately among those that have carried
+// out no request yet and among all others.
 type idleSessions struct{ unused, used lsm.Window }
 
-// of returns the window that a session's idle row is in.
+// of returns the window that has a session's idle row.
 func (x *idleSessions) of(n *session) *lsm.Window {
 	if n.used {
 		return &x.used

@@ -23,8 +23,8 @@ func (p *part) group() *group { return p.of }
 func (p *part) lines() int64  { return int64(p.last-p.first) + 1 }
 func (p *part) run() Run      { return Run{p.b.seq, p.first, p.last} }
 
-// indexes returns the keys of the index rows that a span must have: by status, in its place in line or at the time that
-// ends its state, and at the time by which it must have been started.
+// indexes returns the keys of the index rows that a span must have: by status; by its place in line, or the time that
+// ends its state; and by the time at which it must have been started.
 func (sp *span) indexes(b *batch, g *group) (keys [3]string) {
 	if sp.Status == job.Purged {
 		return keys
@@ -60,7 +60,7 @@ func (sp *span) readyKey(b *batch, g *group) string {
 	return readyKey(g.queueID, sp.lane(g), sp.orderIn(b), position{b.seq, sp.last})
 }
 
-// orderIn is what orders a pending span in its lane. Returned jobs are in the order of their ids.
+// orderIn is the number that orders a pending span in its lane. Returned jobs are in the order of their ids.
 func (sp *span) orderIn(b *batch) uint64 {
 	if sp.Class == job.Returned {
 		return b.seq
@@ -68,7 +68,7 @@ func (sp *span) orderIn(b *batch) uint64 {
 	return sp.Order
 }
 
-// encode leaves out last, which is in the key.
+// encode leaves out last, because the key has it.
 func (s *span) encode() []byte {
 	e := make(lsm.Encoder, 0, 48)
 	e.Uint(uint64(s.first))
@@ -119,6 +119,6 @@ func readSpan(r lsm.Rows, seq uint64, line uint32) (sp span, ok bool) {
 func eachSpan(r lsm.Rows, seq uint64, first, last uint32, visit func(sp span) bool) {
 	r.Scan(lineKey(spanTable, seq, first), lsm.After(seqKey(spanTable, seq)), func(key string, value []byte) bool {
 		sp := decodeSpan(lineOfKey(key), value)
-		return sp.first <= last && visit(sp) && sp.last < last // the next key may be preceded by many deleted ones
+		return sp.first <= last && visit(sp) && sp.last < last // many deleted keys may precede the next key
 	})
 }

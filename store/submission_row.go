@@ -5,9 +5,9 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// submission is a batch that has attributes of its own. Its jobs are those of its parts: the batches, in the sense of the
-// other files, of the creates that added jobs to it. It is numbered like the command that made it. What changes of it
-// is in submissionState, which has a row of its own.
+// submission is a batch with attributes. Creates add jobs to it, and each such create makes a part. A part is a batch
+// in the sense of the other files. A submission has the seq of the command that made it. The part that changes is in
+// submissionState, which has a separate row.
 type submission struct {
 	seq    uint64
 	at     int64
@@ -15,7 +15,7 @@ type submission struct {
 	typ    string
 	// retentionMs is how long it is kept after its end; see job.Attributes.
 	retentionMs    int64
-	job.Submission // Metadata is in a row of its own
+	job.Submission // Metadata has a separate row
 	metadataBytes  int
 	submissionState
 	dirty   bool // on the machine's list of unwritten rows
@@ -28,15 +28,15 @@ type submissionState struct {
 	status   job.BatchStatus
 	open     bool
 	deleting bool  // a request deletes all of it
-	due      bool  // it is not kept any longer than its parts
-	lines    int64 // of all parts there ever were, and so the number of the first line of the next part
-	parts    int   // those that are not purged
+	due      bool  // it need not be kept longer than its parts
+	lines    int64 // of all parts there ever were, and so the number of the next part's first line
+	parts    int   // the parts that are not purged
 	counts   job.Counts
-	purged   job.Counts // purged lines by the status in which they were; lines that made no job are not there
-	failed   position   // the job that failed first and was not redriven since; no seq: none
+	purged   job.Counts // purged lines, by their last status; lines that made no job are not counted
+	failed   position   // the first job that failed and was not redriven since; no seq: none
 	endedAt  int64      // unix ms; 0: it has not ended
-	// A step looks at the line rest-1 next: it cancels or purges the jobs of a submission that has ended, or lets
-	// those of one go that was paused. 0: there is nothing to look at. restAt is the time of its timer.
+	// A step looks at the line rest-1 next: it cancels or purges the jobs of an ended submission, or releases the jobs
+	// of a submission that was paused. 0: no step is needed. restAt is the time of its timer.
 	rest, restAt int64
 	// Two moments, some seconds apart, and how many jobs had ended then.
 	mark, markBefore progressMark
@@ -44,7 +44,7 @@ type submissionState struct {
 
 type progressMark struct{ at, done int64 }
 
-// markMs is the least time between two marks.
+// markMs is the shortest time between two marks.
 const markMs = 10_000
 
 func (s *submission) id() job.ID { return job.NewID(s.at, s.seq, 0) }
@@ -53,8 +53,8 @@ func (s *submissionState) unfinished() int64 {
 	return s.counts[job.Deferred] + s.counts[job.Pending] + s.counts[job.Active]
 }
 
-// jobs returns how many jobs the parts ever had. Lines that made no job, because another had their unique key, are
-// purged lines that had no status.
+// jobs returns how many jobs the parts ever had. Lines that made no job, because an existing job had their unique key,
+// are purged lines without a status.
 func (s *submissionState) jobs() (n int64) {
 	for status := job.Deferred; status < job.Purged; status++ {
 		n += s.counts[status] + s.purged[status]
@@ -62,13 +62,13 @@ func (s *submissionState) jobs() (n int64) {
 	return n
 }
 
-// had returns how many jobs are in a status, or were when they were purged.
+// had returns how many jobs are in a status, or were in it when they were purged.
 func (s *submissionState) had(status job.Status) int64 { return s.counts[status] + s.purged[status] }
 
 // done returns how many jobs have ended.
 func (s *submissionState) done() int64 { return s.jobs() - s.unfinished() }
 
-// progressOf returns how far a submission has come; nil stands for none.
+// progressOf returns how far a submission has come. s may be nil.
 func progressOf(s *submission) batchProgress {
 	if s == nil {
 		return batchProgress{}
@@ -153,7 +153,7 @@ func readSubmission(r lsm.Rows, seq uint64) *submission {
 	return decodeSubmission(seq, value, r.Get(seqKey(submissionStateTable, seq)))
 }
 
-// indexes returns the keys of the index rows of a submission but for that of its status.
+// indexes returns the keys of the index rows of a submission, except the index by status.
 func (s *submission) indexes() []string {
 	keys := []string{snowflakeKey(job.Snowflake(s.at, s.seq), s.seq)}
 	if s.Name != "" {
@@ -172,7 +172,7 @@ func (s *submission) size() int {
 
 func (s *submission) queueName() queueName { return queueName{s.client, s.typ} }
 
-// statusCounts are how many submissions are in each status.
+// statusCounts has the number of submissions in each status.
 type statusCounts [job.NumBatchStatus]int64
 
 func (n *statusCounts) encode() []byte {
@@ -199,7 +199,7 @@ func readStatusCounts(r lsm.Rows, name queueName) (n statusCounts) {
 	return n
 }
 
-// batchPart is a part of a submission: the batch seq, whose first line has the number base in the submission.
+// batchPart is a part of a submission: the batch seq, whose first line is number base in the submission.
 type batchPart struct {
 	seq  uint64
 	base int64
@@ -217,7 +217,8 @@ func decodePart(value []byte) batchPart {
 	return batchPart{d.Uint(), d.Int()}
 }
 
-// readPart returns the part of a submission that holds a line, or the first part after it. ok is false if there is none.
+// readPart returns the part of a submission that holds a line, or the first part after it. ok is false if the
+// submission does not have one.
 func readPart(r lsm.Rows, submission uint64, line int64) (p batchPart, ok bool) {
 	r.Scan(partKey(submission, line), lsm.After(seqKey(partTable, submission)), func(_ string, value []byte) bool {
 		p, ok = decodePart(value), true

@@ -5,28 +5,28 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// sweep is an operation on the jobs of a batch or queue, which may be millions. The command that requests it carries
-// out the first step. Ticks carry out the others, and other commands are applied in between.
+// sweep is an operation on the jobs of a batch or queue, which may be millions. The requesting command carries out the
+// first step. Ticks carry out the later steps, and other commands are applied in between.
 type sweep struct {
 	job.Sweep
-	batch    job.ID // the batch that it is for; zero: it is for a queue
+	batch    job.ID // the batch whose jobs it changes; zero: it is for a queue
 	batchSeq uint64
 	queueID  uint32
 	name     queueName // of the queue, which may have been deleted since
-	// The next step begins here. In a queue, turn is the index of the status in job.Sweep.Takes.
+	// The position of the next step. In a queue, turn is the index of the status in job.Sweep.Takes.
 	turn int
-	// ofParts: the batch is a submission, and nextBatch the number of the next line there.
+	// ofParts: the batch is a submission, and nextBatch is the number of the next line in it.
 	ofParts   bool
 	nextBatch uint64
 	nextLine  uint32
 
 	moved, skipped int64
-	finishedAt     int64 // unix ms; 0: it is under way
+	finishedAt     int64 // unix ms; 0: in progress
 }
 
 func (w *sweep) id() job.ID { return job.NewID(w.At, w.Seq, 0) }
 
-// covers reports whether the lines of a part existed, in the batch or queue of the sweep, when the sweep was requested.
+// covers reports whether the lines of a part belonged to the sweep's batch or queue when the sweep was requested.
 func (w *sweep) covers(p part) bool {
 	b := p.b
 	if w.batch.IsZero() {
