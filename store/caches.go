@@ -5,8 +5,8 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// caches hold rows that Apply has read or written lately, by key. What Apply decides never depends on what they hold.
-// Spans and hints are written through. Changes of the others are written by the commit, from the machine's list of
+// caches hold rows that Apply has read or written lately, by key. Apply's decisions never depend on their contents.
+// Spans and hints are written through. For all other rows, the commit writes the changes, from the machine's list of
 // dirty rows.
 type caches struct {
 	batches     lsm.Recent[uint64, *batch]
@@ -29,7 +29,7 @@ type cachedSpan struct {
 // hintRow is the row of a unique key; nil: there is none.
 type hintRow struct{ value []byte }
 
-// hintBytes is about what a hint takes in the cache: with its key, which has up to job.MaxKeyBytes.
+// hintBytes is about the memory that a hint takes in the cache, with its key of up to job.MaxKeyBytes.
 const hintBytes = 150 + job.MaxKeyBytes
 
 func newCaches() caches {
@@ -55,7 +55,7 @@ func (c *caches) full(b *bounds) bool {
 		c.hints.Full(b.rowBytes) || c.slots.Full(b.slotBytes)
 }
 
-// trim ends the generations of caches that are full. It may be called after a commit only.
+// trim ends the generations of caches that are full. It may be called only after a commit.
 func (c *caches) trim(b *bounds) {
 	c.spans.Trim(b.spanBytes)
 	c.batches.Trim(b.batchBytes)
@@ -72,6 +72,6 @@ func (c *caches) trim(b *bounds) {
 // sharedWindows are the windows of all queues, and of timers and sessions.
 type sharedWindows struct {
 	lsm.Windows
-	// shrunk is the last queue whose windows were shrunk since they were full.
+	// shrunk is the last queue whose windows were shrunk since the windows became full.
 	shrunk queueName
 }

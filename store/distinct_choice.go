@@ -10,21 +10,21 @@ import (
 
 // distinctPick is the job that a claim by prefer_distinct takes next.
 type distinctPick struct {
-	q     *distinctQueue // nil: there is none
+	q     *distinctQueue // nil: no job was found
 	first waiting        // its span
-	// more: the jobs of the span that follow in the order of the base come next, because handing them out changes no rank
-	// or there are no others.
+	// more: the claim may go on with the span's next jobs in the base order, because handing them out changes no rank,
+	// or because no other jobs wait.
 	more      bool
-	leaf      *distinctNode // where it was found in the order of the index
-	seen      *distinctSeen // where it was found, without an order of the index
+	leaf      *distinctNode // where the job was found, if the index has an order
+	seen      *distinctSeen // where the job was found, if the index lacks an order
 	lines     int64         // of the span
 	handedOut bool
 }
 
-// distinctScope is a part of the roots of an index in which a claim looks: all of them, those of a client or type, or
-// one.
+// distinctScope is a part of the roots of an index that a claim looks at: all roots, the roots of a client or type, or
+// one root.
 type distinctScope struct {
-	tree        *weightedTree[*distinctNode] // nil: one
+	tree        *weightedTree[*distinctNode] // nil: one root
 	client, typ string
 	root        *distinctNode
 }
@@ -61,8 +61,8 @@ func (x *distinctIndex) scopes(c choice) (scopes []distinctScope) {
 	return scopes
 }
 
-// reached returns a condition that is true from the first root of the scope for which in is true, and for all after it.
-// in must be true for all roots of the scope after that one.
+// reached returns a condition that is true from the first root of the scope for which in returns true. in must return
+// true for all later roots of the scope.
 func (s *distinctScope) reached(in func(n *distinctNode) bool) func(n **distinctNode) bool {
 	return func(n **distinctNode) bool {
 		order := 0
@@ -76,7 +76,7 @@ func (s *distinctScope) reached(in func(n *distinctNode) bool) func(n **distinct
 	}
 }
 
-// firstWhere returns the first root of the scope for which in is true, or nil.
+// firstWhere returns the first root of the scope for which in returns true, or nil.
 func (s *distinctScope) firstWhere(in func(n *distinctNode) bool) *distinctNode {
 	if s.tree == nil {
 		if s.root.placed && in(s.root) {
@@ -91,8 +91,8 @@ func (s *distinctScope) firstWhere(in func(n *distinctNode) bool) *distinctNode 
 	return *found
 }
 
-// tied returns how many leaves of the scope have a rank that no job of it is before, and how much weight of the tree
-// comes before them.
+// tied returns how many leaves of the scope have a rank, which must be the best one in the scope, and how much weight
+// of the tree precedes them.
 func (s *distinctScope) tied(rank *distinctRank) (jobs, before int64) {
 	if s.tree == nil {
 		if s.root.placed && compareTies(&s.root.rank, rank) == 0 {
@@ -104,7 +104,7 @@ func (s *distinctScope) tied(rank *distinctRank) (jobs, before int64) {
 	return s.tree.upTo(s.reached(func(n *distinctNode) bool { return compareTies(&n.rank, rank) > 0 })) - before, before
 }
 
-// cost is about how much work it is to look for the first root of a scope.
+// cost is about how much work it takes to find the first root of a scope.
 func (s *distinctScope) cost() int {
 	if s.tree == nil {
 		return 2
@@ -112,8 +112,8 @@ func (s *distinctScope) cost() int {
 	return 50
 }
 
-// next returns the job that a claim takes next in the order of the index, and about how much work that was. served is
-// the client that Fair served last, and random decides what Random draws.
+// next returns the job that a claim takes next in the order of the index, and about how much work finding it took.
+// served is the client that Fair served last, and random determines the draw of Random.
 func (x *distinctIndex) next(scopes []distinctScope, served string, random uint64) (pick distinctPick, cost int) {
 	var best *distinctNode
 	better := func(n *distinctNode) {
@@ -125,7 +125,7 @@ func (x *distinctIndex) next(scopes []distinctScope, served string, random uint6
 		cost += scopes[i].cost()
 		first := scopes[i].firstWhere(func(*distinctNode) bool { return true })
 		better(first)
-		if x.base == job.Fair && first != nil { // of the same rank, the client after the one that was served last
+		if x.base == job.Fair && first != nil { // of the same rank, the client after the one served last
 			better(scopes[i].firstWhere(func(n *distinctNode) bool {
 				order := compareTies(&n.rank, &first.rank)
 				return order > 0 || order == 0 && n.q.client > served
@@ -153,7 +153,7 @@ func (x *distinctIndex) next(scopes []distinctScope, served string, random uint6
 	return pick, cost + 100
 }
 
-// ahead returns spans that are likely to be taken next: the first ones of the best siblings of a leaf.
+// ahead returns spans that a claim is likely to take next: the first spans of the best siblings of a leaf.
 func (n *distinctNode) ahead(most int) (ends []position) {
 	n.parent.children.some(most, func(c *distinctNode) bool {
 		ends = append(ends, c.first.end())
@@ -163,7 +163,7 @@ func (n *distinctNode) ahead(most int) (ends []position) {
 	return ends
 }
 
-// distinctSeen is some pending spans of a queue that have the same values of the keys.
+// distinctSeen is some pending spans of a queue whose jobs have the same values of the keys.
 type distinctSeen struct {
 	distinctSeenName
 	q     *distinctQueue
@@ -176,7 +176,7 @@ type distinctSeenName struct {
 	values [job.MaxDistinctKeys]*distinctValue
 }
 
-// look returns some leaves of the scopes, the best ones of each node, and about how much work that was.
+// look returns some leaves of the scopes, the best ones of each node, and about how much work finding them took.
 func (x *distinctIndex) look(scopes []distinctScope, looks int) (seen []*distinctSeen, cost int) {
 	width := max(1, looks/8) // of each node
 	var walk func(n *distinctNode)
@@ -216,7 +216,7 @@ func (x *distinctIndex) look(scopes []distinctScope, looks int) (seen []*distinc
 	return seen, cost + 10*len(seen)
 }
 
-// best returns the job of what was seen that a claim takes next, and about how much work that was.
+// best returns the job, among the seen leaves, that a claim takes next, and about how much work finding it took.
 func (x *distinctIndex) best(seen []*distinctSeen, c *choice, served string, random uint64) (pick distinctPick, cost int) {
 	var ties []*distinctSeen
 	for _, s := range seen {
@@ -252,7 +252,7 @@ func (x *distinctIndex) best(seen []*distinctSeen, c *choice, served string, ran
 	return distinctPick{q: s.q, first: s.spans[0], seen: s, more: x.base != job.Random && x.base != job.Fair && s.values == distinctSeenName{}.values}, cost
 }
 
-// compareSeen orders leaves of the same rank as the index does for Random.
+// compareSeen orders leaves of the same rank in the index's order for Random.
 func (x *distinctIndex) compareSeen(a, b *distinctSeen, c *choice) int {
 	clients, types := strings.Compare(a.q.client, b.q.client), strings.Compare(a.q.typ, b.q.typ)
 	if len(c.clients) == 0 && len(c.types) > 0 {
@@ -269,7 +269,7 @@ func (x *distinctIndex) compareSeen(a, b *distinctSeen, c *choice) int {
 	return 0
 }
 
-// compareTurns orders clients as Fair serves them after one.
+// compareTurns orders clients as Fair serves them after it served one.
 func compareTurns(a, b, served string) int {
 	turn := func(client string) int {
 		if client > served {
@@ -280,7 +280,7 @@ func compareTurns(a, b, served string) int {
 	return cmp.Or(cmp.Compare(turn(a), turn(b)), strings.Compare(a, b))
 }
 
-// comesFirst reports whether the best job of root a is taken before that of root b.
+// comesFirst reports whether a claim takes the best job of root a before the best job of root b.
 func (x *distinctIndex) comesFirst(a, b *distinctNode, served string) bool {
 	order := compareTies(&a.rank, &b.rank)
 	if order == 0 && x.base == job.Fair {
@@ -289,8 +289,8 @@ func (x *distinctIndex) comesFirst(a, b *distinctNode, served string) bool {
 	return cmp.Or(order, x.compareWaiting(&a.rank.first, &b.rank.first)) < 0
 }
 
-// drawTied returns the root of one of the leaves that have the best rank, each with the same chance, and the leaf's place
-// among those of the root.
+// drawTied draws one of the leaves that have the best rank, each with the same chance. It returns the leaf's root, and
+// the leaf's place among the root's best leaves.
 func drawTied(scopes []distinctScope, rank *distinctRank, random uint64) (root *distinctNode, place int64) {
 	total := int64(0)
 	jobs, befores := make([]int64, len(scopes)), make([]int64, len(scopes))

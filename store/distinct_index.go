@@ -8,21 +8,21 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// distinctIndex orders what is pending for one strategy of prefer_distinct. Memory has a leaf for each combination of
-// queue and values that waits, and the rows of the spans of each leaf are in the database. Everything in memory follows
-// from rows, and its bytes are bounded: see distinctBytes.
+// distinctIndex orders pending jobs for one strategy of prefer_distinct. Memory has a leaf for each combination of
+// queue and values with waiting jobs. The database has the rows of each leaf's spans. Memory can always be rebuilt from
+// rows, and its size is bounded: see distinctBytes.
 //
-// It is a tree for each queue. The root stands for the queue, and each level below it for a key of the strategy: a node
-// stands for the jobs that have the same values of the keys down to its level. The lowest nodes are the leaves. Each
-// node has the rank of the best job below it, and a parent has its children in the order of their ranks. The roots are
-// ordered like that too: all of them, by client and by type.
+// The index is a tree for each queue. The root is for the queue, and each level below it for a key of the strategy. A
+// node is for the jobs that have the same values of the keys down to its level. The lowest nodes are the leaves. Each
+// node has the rank of the best job below it, and a parent orders its children by their ranks. The roots are ordered in
+// the same way: all of them, by client and by type.
 //
 // A rank within a node leaves out the keys above the node, because their values are the same for all jobs below it. So
-// if the number of active jobs of a value changes, only the nodes of this value and those above them move; nothing below
-// them does. A value of the key of the first level has one node in each queue; one of another key has a node for each
-// combination of the keys above it that occurs with it. So keys with few values are at the top: of users within regions,
-// the regions. A value with many nodes in spite of this is wide, and its active jobs do not count in the order: a claim
-// counts them in the leaves that it looks at.
+// if the number of active jobs of a value changes, only the nodes of this value and the nodes above them move; the
+// nodes below them do not. A value of the first level's key has one node in each queue. A value of a lower key has a
+// node for each combination of the upper keys that it occurs with. So keys with few values are at the top: of users
+// within regions, the regions. A value that has many nodes nevertheless is wide, and its active jobs do not count in
+// the order: a claim counts them in the leaves that it looks at.
 type distinctIndex struct {
 	distinctState
 	base   job.Strategy
@@ -31,9 +31,9 @@ type distinctIndex struct {
 	roots  map[uint32]*distinctNode       // by number of the queue
 	nodes  map[nodeName]*distinctNode     // all but the roots
 	lined  int                            // leaves
-	bytes  int                            // about what the nodes and values take
+	bytes  int                            // about the memory of the nodes and values
 	wide   int                            // values
-	most   int                            // nodes of a value that is not wide
+	most   int                            // a value with more nodes is wide
 
 	// The roots of queues that are not paused.
 	all      weightedTree[*distinctNode]
@@ -55,7 +55,7 @@ type distinctQueue struct {
 	paused bool
 }
 
-// About what an index takes in memory, apart from texts.
+// About how much memory an index takes, without texts.
 const (
 	distinctRootBytes  = 550
 	distinctNodeBytes  = 350
@@ -65,13 +65,13 @@ const (
 type distinctValue struct {
 	valueName
 	active    int64 // jobs
-	ranked    int64 // active as it counts in the ranks of the nodes
+	ranked    int64 // active jobs, as counted in the ranks of the nodes
 	wide      bool
 	unsettled bool
 	nodes     []*distinctNode
 }
 
-// nodeName is a node by its parent and value; nil: of the jobs without the key.
+// nodeName identifies a node by its parent and value; a nil value is for the jobs without the key.
 type nodeName struct {
 	parent *distinctNode
 	value  *distinctValue
@@ -84,7 +84,7 @@ type distinctNode struct {
 	depth  int // 0: a root
 	placed bool
 	rank   distinctRank
-	// tied is how many leaves below the node have its rank; it is counted only for Random.
+	// tied is how many leaves below the node have its rank. Only Random needs it.
 	tied     int64
 	children weightedTree[*distinctNode]
 	// Of a leaf:
@@ -94,13 +94,14 @@ type distinctNode struct {
 	dirty bool    // on the list of unwritten leaves
 }
 
-// distinctRank is the rank of a job: by priority, by the active jobs of its values, then by the order of the base.
+// distinctRank is the rank of a job: by priority, then by the number of active jobs of its values, then by the base
+// order.
 type distinctRank struct {
 	counts [job.MaxDistinctKeys]int64
 	first  waiting // for Random, only its priority
 }
 
-// waiting returns what orders a pending span.
+// waiting returns the fields of a pending span that order it.
 func (sp *span) waiting(b *batch, g *group) waiting {
 	id := sp.lane(g)
 	return waiting{sp.orderIn(b), b.seq, id.priority, sp.last, id.class}
@@ -124,7 +125,7 @@ func (x *distinctIndex) compareWaiting(a, b *waiting) int {
 	if x.base == job.Newest {
 		a, b = b, a
 	}
-	switch { // cmp.Or would compare everything, and this is called often
+	switch { // cmp.Or would compare all fields, and this is called often
 	case a.class != b.class:
 		return cmp.Compare(a.class, b.class)
 	case a.order != b.order:
@@ -143,7 +144,7 @@ func (x *distinctIndex) compareRanks(a, b *distinctRank) int {
 	return x.compareWaiting(&a.first, &b.first)
 }
 
-// newDistinctIndex returns an empty index. most is the most nodes of a value that is not wide.
+// newDistinctIndex returns an empty index. A value with more than most nodes is wide.
 func newDistinctIndex(s distinctState, most int) *distinctIndex {
 	x := &distinctIndex{distinctState: s, base: s.strategy.Base(), keys: s.strategy.DistinctKeys(), most: most}
 	x.clear()
@@ -153,7 +154,7 @@ func newDistinctIndex(s distinctState, most int) *distinctIndex {
 		}
 		return compareValues((*a).value, (*b).value)
 	}
-	// rank orders roots. Random gives ties a fixed order; Fair has the clients one after another.
+	// rank orders roots. Random gives ties a fixed order; Fair orders them by client.
 	rank := func(a, b *distinctNode) int {
 		if x.base == job.Fair {
 			if order := cmp.Or(compareTies(&a.rank, &b.rank), strings.Compare(a.q.client, b.q.client)); order != 0 {
@@ -175,7 +176,7 @@ func newDistinctIndex(s distinctState, most int) *distinctIndex {
 	return x
 }
 
-// clear drops the line.
+// clear empties the line of pending jobs.
 func (x *distinctIndex) clear() {
 	x.values = make([]map[valueName]*distinctValue, len(x.keys))
 	for key := range x.keys {
@@ -208,11 +209,11 @@ func compareValues(a, b *distinctValue) int {
 	return strings.Compare(a.text, b.text)
 }
 
-// value returns a value of a key. active returns how many active jobs it has, for a new one.
+// value returns a value of a key. If the value is new, active returns how many active jobs it has.
 func (x *distinctIndex) value(key int, name valueName, active func(key int, name valueName) int64) *distinctValue {
 	v := x.values[key][name]
 	if v == nil {
-		name.text = strings.Clone(name.text) // so that it keeps nothing else in memory
+		name.text = strings.Clone(name.text) // so that it keeps no other memory alive
 		v = &distinctValue{valueName: name, active: active(key, name)}
 		v.ranked = v.active
 		x.values[key][name] = v
@@ -221,8 +222,8 @@ func (x *distinctIndex) value(key int, name valueName, active func(key int, name
 	return v
 }
 
-// leaf returns the leaf of a queue for some values, by key; nil is a missing key. A new one is empty, and must get a
-// span before it is ranked.
+// leaf returns the leaf of a queue for some values, by key; nil means that the key is missing. A new leaf is empty, and
+// must get a span before it is ranked.
 func (x *distinctIndex) leaf(q *queue, values *[job.MaxDistinctKeys]*distinctValue) *distinctNode {
 	n := x.roots[q.id]
 	if n == nil {
@@ -257,7 +258,7 @@ func (x *distinctIndex) child(parent *distinctNode, v *distinctValue) *distinctN
 	return n
 }
 
-// unsettle notes that the active jobs or the nodes of a value have changed.
+// unsettle records that the active jobs or the nodes of a value have changed.
 func (x *distinctIndex) unsettle(v *distinctValue) {
 	if !v.unsettled {
 		v.unsettled = true
@@ -291,8 +292,8 @@ func (x *distinctIndex) settle() {
 	}
 }
 
-// rerank puts a node in its place again, and those above it, after its spans, its children or its value have changed.
-// An empty node is removed.
+// rerank moves a node, and the nodes above it, to their right places after the node's spans, children or value have
+// changed. It removes an empty node.
 func (x *distinctIndex) rerank(n *distinctNode) {
 	for n != nil {
 		parent := n.parent
@@ -319,7 +320,7 @@ func (x *distinctIndex) rerank(n *distinctNode) {
 	}
 }
 
-// rankOf returns the rank of the best job below a node, and for Random how many leaves have it.
+// rankOf returns the rank of the best job below a node, and for Random how many leaves have this rank.
 func (x *distinctIndex) rankOf(n *distinctNode) (rank distinctRank, tied int64) {
 	if n.depth == len(x.keys) {
 		if rank.first = n.first; x.base == job.Random {
@@ -334,7 +335,7 @@ func (x *distinctIndex) rankOf(n *distinctNode) (rank distinctRank, tied int64) 
 	return rank, tied
 }
 
-// place puts a node among its siblings, or gives it another weight there.
+// place places a node among its siblings, or changes its weight there.
 func (x *distinctIndex) place(n *distinctNode) {
 	n.placed = true
 	if n.depth > 0 {
@@ -384,9 +385,9 @@ func (x *distinctIndex) remove(n *distinctNode) {
 	}
 }
 
-// bestLevels returns an order of the levels that puts the keys with fewer values above those with more, as far as
-// their numbers of values have different logarithms to the base step. Keys with about as many values are in the order
-// of the strategy.
+// bestLevels returns an order of the levels that puts keys with fewer values above keys with more. It compares only the
+// logarithms, to the base step, of their numbers of values. Keys with about as many values are in the order of the
+// strategy.
 func (x *distinctIndex) bestLevels(step int) (levels []int) {
 	logarithms := make([]int, len(x.keys))
 	for key := range x.keys {

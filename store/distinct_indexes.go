@@ -9,22 +9,22 @@ import (
 type distinctIndexes struct{ list []*distinctIndex }
 
 const (
-	// maxDistinctIndexes is how many indexes there are at most. A claim by another strategy replaces the index that was
-	// used least recently, if that was at least distinctUnusedMs ago.
+	// maxDistinctIndexes bounds the number of indexes. A claim with a new strategy replaces the index that was used
+	// least recently, if its last noted use was at least distinctUnusedMs ago.
 	maxDistinctIndexes = 8
-	// distinctUnusedMs is since when the last use of an index must be noted before it is replaced, which is a minute more than
-	// it was not used.
+	// distinctUnusedMs is how old the last noted use of an index must be before the index is replaced. Then the index
+	// has been unused for at least a minute, because uses are noted with an error of up to distinctNoteMs.
 	distinctUnusedMs = distinctNoteMs + 60_000
 	// distinctIdleMs is how long after its last claim an index is kept.
 	distinctIdleMs = 60 * 60_000
-	// distinctNoteMs is how exactly the time of the last claim is noted, so that a claim need not write the row.
+	// distinctNoteMs is how exactly the time of the last claim is noted, so that most claims need not write the row.
 	distinctNoteMs = 60_000
-	// distinctAgainMs is how long after a line was dropped it may be built again: one that is too long does not get short
-	// soon, and an order of levels should hold for a while.
+	// distinctAgainMs is how long after a line was dropped it may be built again. A line that is too long does not
+	// become short soon, and an order of levels should last for a while.
 	distinctAgainMs = 10 * 60_000
 )
 
-// bytes is about how much memory all indexes take.
+// bytes is about how much memory all indexes take together.
 func (d *distinctIndexes) bytes() (n int) {
 	for _, x := range d.list {
 		n += x.bytes
@@ -32,7 +32,7 @@ func (d *distinctIndexes) bytes() (n int) {
 	return n
 }
 
-// paused follows a pause or its end.
+// paused updates the indexes when a queue is paused or resumed.
 func (d *distinctIndexes) paused(q *queue) {
 	for _, x := range d.list {
 		if root := x.roots[q.id]; root != nil {
@@ -42,7 +42,7 @@ func (d *distinctIndexes) paused(q *queue) {
 	}
 }
 
-// flush writes the rows of an index and of its leaves that have changed.
+// flush writes the changed rows of an index and of its leaves.
 func (x *distinctIndex) flush(o *lsm.Overlay) {
 	x.dirty = false
 	if x.gone {
@@ -67,7 +67,7 @@ func (x *distinctIndex) flush(o *lsm.Overlay) {
 	x.unwritten = x.unwritten[:0]
 }
 
-// readDistinct reads the index of a strategy. most is the most nodes of a value that is not wide.
+// readDistinct reads the index of a strategy. A value with more than most nodes is wide.
 func readDistinct(r lsm.Rows, s distinctState, queueOf func(id uint32) *queue, most int) *distinctIndex {
 	x := newDistinctIndex(s, most)
 	r.Scan(distinctPrefix(s.number, distinctLeafRow), distinctPrefix(s.number, distinctCountRow), func(key string, value []byte) bool {

@@ -5,25 +5,26 @@ import (
 	"sort"
 )
 
-// DurationCounts says how many jobs waited, or ran, how long. It has both forms of Prometheus histograms: classic
-// buckets, and the exponential buckets of a native histogram. Durations are whole milliseconds, as the times of jobs are.
+// DurationCounts counts jobs by how long they waited or ran. It has both forms of Prometheus histograms: classic
+// buckets, and the exponential buckets of a native histogram. Durations are whole milliseconds, as are the times of
+// jobs.
 type DurationCounts struct {
 	SumMs   uint64
-	Classic [len(DurationBoundsMs) + 1]uint64 // Classic[i] counts those up to DurationBoundsMs[i], beyond the bound before; the last one all others
-	// Native[i] counts those of the native bucket i+FirstNative, which ends at 2^((i+FirstNative)/8) seconds: a ratio of
-	// 1.09 between two bounds. The last one also counts all longer ones.
+	Classic [len(DurationBoundsMs) + 1]uint64 // up to DurationBoundsMs[i] and above the bound before; the last: all longer ones
+	// Native[i] counts the native bucket i+FirstNative, which ends at 2^((i+FirstNative)/8) seconds. The ratio between
+	// two bounds is 1.09. The last bucket also counts all longer durations.
 	Native [nativeBuckets]uint64
-	Zero   uint64 // of Native: those of 0 ms
+	Zero   uint64 // of Native: durations of 0 ms
 }
 
 // DurationBoundsMs are the upper bounds of the classic buckets.
 var DurationBoundsMs = [...]int64{5, 25, 100, 500, 1000, 5000, 15_000, 60_000, 300_000, 900_000, 3_600_000, 14_400_000, 86_400_000}
 
 const (
-	// NativeSchema is how the bounds of native buckets follow each other: each is 2^(2^-NativeSchema) times the one
+	// NativeSchema says how fast the bounds of native buckets grow: each bound is 2^(2^-NativeSchema) times the one
 	// before.
 	NativeSchema = 3
-	// FirstNative is the number of the native bucket of one millisecond, the shortest duration but 0.
+	// FirstNative is the number of the native bucket of one millisecond, the shortest duration other than 0.
 	FirstNative = -79
 	// lastNative ends at 2^27 seconds: four years.
 	lastNative    = 27 << NativeSchema
@@ -49,7 +50,7 @@ func (d *DurationCounts) Add(ms int64, n uint64) {
 		d.Zero += n
 		return
 	}
-	// The last bucket has no end.
+	// The last bucket is unbounded.
 	d.Native[sort.Search(nativeBuckets-1, func(i int) bool { return ms <= nativeBoundsMs[i] })] += n
 }
 

@@ -4,12 +4,12 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// An id has the low bits of a seq and the time of its command. Rows are keyed by the whole seq. An epoch is a range of
-// seqs that have the same high bits. The store keeps the time at which each epoch began. Since time never goes back,
-// the time in an id says which epoch its command is in. Commands of the millisecond in which an epoch began may be in
-// that epoch or in the one before.
+// An id has the low bits of a seq, and the time of the seq's command. Rows are keyed by the whole seq. An epoch is a
+// range of seqs that have the same high bits. The store records the time at which each epoch began. Since time never
+// goes back, the time in an id determines the epoch of its command. Only commands of the millisecond in which an epoch
+// began may be in that epoch or in the one before.
 
-// candidates are one seq or two. They are kept off the heap, because each job that a command names is looked up.
+// candidates are one or two seqs. They are kept off the heap, because each job that a command names is looked up.
 type candidates struct {
 	seqs [2]uint64
 	n    int
@@ -17,7 +17,7 @@ type candidates struct {
 
 func (c *candidates) all() []uint64 { return c.seqs[:c.n] }
 
-// rowOf returns the candidates' row that has the id, or nil. row reads the row of a seq.
+// rowOf returns the row, among the candidates' rows, that has the id, or nil. row reads the row of a seq.
 func rowOf[R interface {
 	comparable
 	id() job.ID
@@ -31,9 +31,9 @@ func rowOf[R interface {
 	return none
 }
 
-// seqsIn returns the seqs that the command of an id may have, the likeliest first: one, or two if the id has the time
-// at which an epoch began. The caller compares the whole id with the row of each. Two epochs are enough: 2^40 commands
-// do not fit into one millisecond.
+// seqsIn returns the seqs that the command of an id may have, the likeliest first. There is one, or two if the id has
+// the time at which an epoch began. The caller compares the whole id with the row of each. Two epochs are enough,
+// because 2^40 commands do not fit into one millisecond.
 func seqsIn(epochs []epoch, id job.ID) (c candidates) {
 	at, low := id.At(), id.LowSeq()
 	newest := len(epochs) - 1
@@ -49,7 +49,7 @@ func seqsIn(epochs []epoch, id job.ID) (c candidates) {
 	c.seqs[0], c.n = low.In(number(newest)), 1
 	if newest >= 0 && epochs[newest].at == at {
 		c.seqs[1], c.n = low.In(number(newest-1)), 2
-		if low.Late() { // the first commands of an epoch have low bits near 0, and the last ones of the epoch before do not
+		if low.Late() { // the first commands of an epoch have low bits near 0, and the last commands of the epoch before do not
 			c.seqs[0], c.seqs[1] = c.seqs[1], c.seqs[0]
 		}
 	}

@@ -6,13 +6,13 @@ import (
 	"sync/atomic"
 )
 
-// jobEnds wakes the callers that wait for the end of a job. It costs nothing while nobody waits.
+// jobEnds wakes the callers that wait for the end of a job. It costs nothing while no caller waits.
 type jobEnds struct {
 	waiting atomic.Int64 // how many callers wait
 
 	mu      sync.Mutex
 	callers map[uint64]map[uint32][]*JobEnd // by the seq of the batch of their job, and its line
-	pending []*JobEnd                       // whose job has ended in a command that is not committed
+	pending []*JobEnd                       // callers whose job has ended in a command that is not committed
 }
 
 // JobEnd is a caller that waits for the end of a job.
@@ -38,7 +38,7 @@ func (e *jobEnds) await(at position) *JobEnd {
 	return w
 }
 
-// Done is closed when a query shows that the job has ended or is purged.
+// Done returns a channel that is closed when a query shows that the job has ended or is purged.
 func (w *JobEnd) Done() <-chan struct{} { return w.done }
 
 // Stop ends the wait. A caller must call it once.
@@ -55,7 +55,7 @@ func (w *JobEnd) Stop() {
 	}
 }
 
-// ended notes that lines have ended. committed wakes their callers.
+// ended records that lines have ended. committed wakes their callers.
 func (e *jobEnds) ended(r Run) {
 	if e.waiting.Load() == 0 {
 		return
@@ -82,7 +82,7 @@ func (e *jobEnds) committed() {
 	defer e.mu.Unlock()
 	for _, w := range e.pending {
 		select {
-		case <-w.done: // a job that ended and was purged is there twice
+		case <-w.done: // a job that ended and was purged is in the list twice
 		default:
 			close(w.done)
 		}

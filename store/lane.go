@@ -11,18 +11,18 @@ import (
 type lane struct {
 	laneID
 	divided bool // into cells
-	// headGone and tailGone: the span at that end was removed, and settle looks for the one that is there now.
+	// headGone and tailGone: the span at that end was removed, and settle must find the new one.
 	headGone, tailGone bool
 	pending            int64 // jobs
 	spans              int64 // pending ones
-	// head and tail are the first and the last pending span; zero if there is none. If such a span is gone, no span is
-	// before it, or after it.
+	// head and tail are the first and the last pending span, or zero if there is none. If such a span is gone, no span
+	// precedes the head, or follows the tail.
 	head, tail place
-	windows    *laneWindows // nil: nothing is known between head and tail
+	windows    *laneWindows // nil: the spans between head and tail are not known
 	next       *lane        // of the queue, in the order of service
 }
 
-// place is where a pending span stands in its lane: what follows the lane in its ready key.
+// place is where a pending span stands in its lane: the part of its ready key after the lane.
 type place struct {
 	order, seq uint64
 	last       uint32
@@ -35,7 +35,7 @@ func placeOf(ready string) place {
 func (p *place) end() position { return position{p.seq, p.last} }
 
 func comparePlaces(a, b *place) int {
-	switch { // cmp.Or would compare everything, and this is called often
+	switch { // cmp.Or would compare all fields, and this is called often
 	case a.order != b.order:
 		return cmp.Compare(a.order, b.order)
 	case a.seq != b.seq:
@@ -44,31 +44,32 @@ func comparePlaces(a, b *place) int {
 	return cmp.Compare(a.last, b.last)
 }
 
-// laneWindows remember spans at the ends of a lane. Only lanes in use have some, and they may be dropped at any time.
+// laneWindows remember spans at the ends of a lane. Only lanes in use have windows, and windows may be dropped at any
+// time.
 type laneWindows struct {
 	first lsm.Window
-	last  *lsm.Window // from the end, when that was looked for
-	gap   *lsm.Gap    // of spans that were removed between others; nil: none is known
+	last  *lsm.Window // from the end, if that was ever looked for
+	gap   *lsm.Gap    // where spans between others were removed; nil if none is known
 }
 
 func compareLanes(a, b laneID) int {
 	return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.class, b.class))
 }
 
-// key returns the ready key of a place in the lane, which is one of a queue.
+// key returns the ready key of a place in the lane, which belongs to a queue.
 func (l *lane) key(queueID uint32, at *place) string {
 	return readyKey(queueID, l.laneID, at.order, at.end())
 }
 
-// insert and remove report that the lane of a queue has a span more, or less.
+// insert and remove report that a span was added to, or removed from, the lane of a queue.
 func (l *lane) insert(queueID uint32, of *lsm.Windows, key string) {
 	at := placeOf(key)
-	if l.head == (place{}) || l.head == l.tail && l.headGone { // it is the only one
+	if l.head == (place{}) || l.head == l.tail && l.headGone { // it is the only span
 		l.head, l.tail, l.headGone, l.tailGone = at, at, false, false
 		l.drop()
 		return
 	}
-	if l.windows == nil && l.head == l.tail { // with the second one, all are known
+	if l.windows == nil && l.head == l.tail { // with the second span, all are known
 		from := laneKey(queueID, l.laneID)
 		l.windows = &laneWindows{first: lsm.NewWindow(of, from, lsm.After(from))}
 		l.windows.first.Insert(l.key(queueID, &l.head))
@@ -112,15 +113,15 @@ func (l *lane) remove(queueID uint32, of *lsm.Windows, key string) {
 	}
 }
 
-// openWindows begins to remember spans. None is before the head.
+// openWindows begins to remember spans. No span precedes the head.
 func (l *lane) openWindows(queueID uint32, of *lsm.Windows) {
 	from := laneKey(queueID, l.laneID)
 	l.windows = &laneWindows{first: lsm.StoredWindow(of, from, lsm.After(from))}
 	l.windows.first.Begin(l.key(queueID, &l.head))
 }
 
-// setGap notes where spans were removed behind those that are known to be next in line, or forgets it: nil. Spans expire or are
-// cancelled there, and Newest takes them.
+// setGap notes where spans were removed after the spans that are known to be next in line; nil forgets the gap. Spans
+// there expire or are cancelled, and Newest takes them.
 func (l *lane) setGap(g *lsm.Gap) {
 	w := l.windows
 	if w.gap != nil {
@@ -133,7 +134,7 @@ func (l *lane) setGap(g *lsm.Gap) {
 	}
 }
 
-// gap returns what is known of removed spans between others, or nil.
+// gap returns the known gap of removed spans between others, or nil.
 func (l *lane) gap() *lsm.Gap {
 	if l.windows == nil {
 		return nil
@@ -141,13 +142,13 @@ func (l *lane) gap() *lsm.Gap {
 	return l.windows.gap
 }
 
-// clear empties a lane that has no spans any more.
+// clear empties a lane that lost its last span.
 func (l *lane) clear() {
 	l.head, l.tail, l.headGone, l.tailGone = place{}, place{}, false, false
 	l.drop()
 }
 
-// settle finds the first and the last span of the lane, if those were removed.
+// settle finds the first and the last span of the lane if they were removed.
 func (l *lane) settle(queueID uint32, of *lsm.Windows, o *lsm.Overlay) {
 	if l.pending == 0 {
 		return
@@ -164,7 +165,7 @@ func (l *lane) settle(queueID uint32, of *lsm.Windows, o *lsm.Overlay) {
 	w := l.windows
 	if l.headGone {
 		l.head, l.headGone = l.found(w.first.First(o)), false
-		if w.gap != nil && l.key(queueID, &l.head) >= w.gap.From() { // all of it is before the head
+		if w.gap != nil && l.key(queueID, &l.head) >= w.gap.From() { // the whole gap is before the head
 			l.setGap(nil)
 		}
 	}
@@ -203,7 +204,7 @@ func (l *lane) drop() {
 	}
 }
 
-// ahead returns where the first spans of the lane end, up to n and as far as they are known.
+// ahead returns the ends of up to n of the first spans of the lane, as far as they are known.
 func (l *lane) ahead(n int) []position {
 	if l.windows == nil {
 		return []position{l.head.end()}

@@ -8,34 +8,34 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// live is the part of the state that is in memory and that both Apply and queries use.
+// live is the part of the in-memory state that both Apply and queries use.
 type live struct {
 	// mu guards meta, queues and running, except the windows and marks of queues, which only the applying goroutine
-	// uses. Apply holds it, also through reads that miss the caches. Invariant: no goroutine waits for Pebble to take a
-	// write while it holds mu, so that queries continue while Pebble holds writers back.
+	// uses. Apply holds it even while it reads rows that the caches lack. Invariant: no goroutine waits for Pebble to
+	// take a write while it holds mu, so that queries continue while Pebble holds writers back.
 	mu stateLock
 
 	meta    meta
 	queues  queues
-	running []*sweep // that have not ended, by seq
+	running []*sweep // unfinished sweeps, by seq
 
-	ends  jobEnds   // has a lock of its own
-	pages pageCache // for what claims hand out; has a lock of its own
-	tally tallies   // of queues, for metrics; has a lock of its own
+	ends  jobEnds   // has its own lock
+	pages pageCache // payloads for claims; has its own lock
+	tally tallies   // of queues, for metrics; has its own lock
 
 	// Of the last commit, published without a lock.
 	applied   atomic.Uint64
 	nextDue   atomic.Int64
 	idleSince atomic.Int64
 	totals    atomic.Pointer[Totals]
-	// epochs are meta.epochs. Invariant: they are never older than what a view shows, because they are published before
-	// the command that began the newest one is committed.
+	// epochs is a copy of meta.epochs. Invariant: it is never older than the rows in a view, because new epochs are
+	// published before the command that began the newest one is committed.
 	epochs atomic.Pointer[[]epoch]
 	// newestHandlers are the newest versions of all handlers.
 	newestHandlers atomic.Pointer[map[queueName]Handler]
 }
 
-// DefaultPatience is how long a query waits for the command that is being applied.
+// DefaultPatience is how long a query waits for the current command.
 const DefaultPatience = 5 * time.Second
 
 // read locks mu for reading, and fails with ErrBusy if one command is applied for longer than patience.

@@ -8,33 +8,34 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// machine is the state machine: what Apply reads and writes. It belongs to the goroutine that applies and commits.
+// machine is the state machine: the state that Apply reads and writes. It belongs to the goroutine that applies and
+// commits.
 //
-// Invariant: no query uses it beyond live, so that Commit may use the rest without live.mu. Of live, only the applying
-// goroutine writes, so it may read without the lock.
+// Invariant: queries use only live, so Commit may use the other fields without live.mu. Only the applying goroutine
+// writes to live, so it may read live without the lock.
 type machine struct {
 	*live
 	caches
-	o             lsm.Overlay // what was written since the last commit
-	rules         rules       // of the level
+	o             lsm.Overlay // the writes since the last commit
+	rules         rules       // of the current level
 	bounds        *bounds
 	seed          uint64 // of the jitter: from the journal's UUID
 	windows       *sharedWindows
 	timers        lsm.Window // of timer rows
-	timerGap      *lsm.Gap   // of timers that were removed between others; nil: none is known
+	timerGap      *lsm.Gap   // where timers between others were removed; nil if none is known
 	idle          idleSessions
 	purgedBatches lsm.Window // of their rows
 	handlers      handlers
 	distinct      distinctIndexes
-	filesets      int          // how many there are
+	filesets      int          // number of filesets
 	batchStatuses statusCounts // of all submissions
 	counts        job.Counts   // over all queues
 	history       effectsRow   // the newest row of effects
 	// readied are the queues that gained pending jobs since the last TakeReadied. With allReadied, all ready queues
-	// count as such.
+	// count as readied.
 	readied    []*queue
 	allReadied bool
-	// silentRunners are the runners of which leases have ended since the last TakeSilent.
+	// silentRunners are the runners whose leases have ended since the last TakeSilent.
 	silentRunners []string
 	runs          runEnds
 	batchEnds     batchEnds
@@ -49,12 +50,12 @@ type unwritten struct {
 	changed []*queue // whose rows the running commit writes
 }
 
-// dirtyRow is an object whose row the next commit writes, or deletes when the object is gone.
+// dirtyRow is an object whose row the next commit writes, or deletes if the object is gone.
 type dirtyRow interface {
 	flush(o *lsm.Overlay)
 }
 
-// touch has the next commit write the row of x. mark is x's own note that it is listed already.
+// touch adds x to the rows that the next commit writes. mark is the field of x that records that x is listed already.
 func (m *machine) touch(mark *bool, x dirtyRow) {
 	if !*mark {
 		*mark = true
@@ -68,7 +69,7 @@ func (m *machine) reseed() {
 	m.seed = h.Sum64()
 }
 
-// followLevel has Apply decide by the rules of the level.
+// followLevel switches Apply to the rules of the level.
 func (m *machine) followLevel() {
 	m.rules = m.bounds.rulesAt(m.meta.level)
 }
@@ -76,8 +77,8 @@ func (m *machine) followLevel() {
 func (m *machine) setTimer(key string)    { m.o.Set(key, nil); m.addTimer(key) }
 func (m *machine) deleteTimer(key string) { m.o.Delete(key); m.removeTimer(key) }
 
-// addTimer and removeTimer note that there is a timer more, or less. Timers are removed behind those that are due first when jobs
-// are purged as soon as they end.
+// addTimer and removeTimer record that a timer was added or removed. When jobs are purged as soon as they end, the
+// removed timers are often not among the first due ones.
 func (m *machine) addTimer(key string) {
 	m.timers.Insert(key)
 	if m.timerGap != nil {
@@ -103,7 +104,8 @@ func (m *machine) setTimerGap(g *lsm.Gap) {
 	m.timers.Pass(g)
 }
 
-// settleTimers finds what follows the gap of timers, or forgets it when all of it is before the first timer.
+// settleTimers finds the timer that follows the gap of timers. If the whole gap is before the first timer, it forgets
+// the gap.
 func (m *machine) settleTimers() {
 	if m.timerGap == nil {
 		return
@@ -141,9 +143,9 @@ func (m *machine) group(b *batch, line uint32) *group {
 	return p.group(line)
 }
 
-// attributeReads counts about how many bytes of attributes a command reads: the texts of each group, and a page for each
-// group that is in another page than the one before. Those that are in a cache count too, since a command must end at the
-// same place whatever is cached.
+// attributeReads counts about how many bytes of attributes a command reads: the texts of each group, and a page
+// whenever a group is in a different page than the group before. Cached groups and pages count too, because a command
+// must end at the same place whatever is cached.
 type attributeReads struct {
 	bytes int
 	page  groupPageName
@@ -161,12 +163,12 @@ func (r *attributeReads) add(rules *rules, b *batch, g *group) {
 	}
 }
 
-// part is the part of a span of a batch that has lines first … last.
+// part returns lines first … last of a span of a batch.
 func (m *machine) part(b *batch, sp span, first, last uint32) part {
 	return part{b, m.group(b, first), sp, first, last}
 }
 
-// whole is the part that is all of a span.
+// whole returns the part that is a whole span.
 func (m *machine) whole(b *batch, sp span) part { return m.part(b, sp, sp.first, sp.last) }
 
 // submission returns the submission that the command seq made, or nil.
@@ -181,7 +183,7 @@ func (m *machine) submission(seq uint64) *submission {
 	return s
 }
 
-// submissionOf returns the submission that a batch is a part of; nil if it is a batch by itself.
+// submissionOf returns the submission that a batch is a part of, or nil for a standalone batch.
 func (m *machine) submissionOf(b *batch) *submission {
 	if b.submission == 0 {
 		return nil
@@ -193,14 +195,14 @@ func (m *machine) submissionOf(b *batch) *submission {
 	return s
 }
 
-// submissionEnded reports whether the jobs of a batch are to be cancelled, or deleted, because it is part of a submission that has
-// ended.
+// submissionEnded reports whether the jobs of a batch are to be cancelled or deleted, because the batch is part of a
+// submission that has ended.
 func (m *machine) submissionEnded(b *batch) bool {
 	s := m.submissionOf(b)
 	return s != nil && s.status.Ended()
 }
 
-// submissionByID returns the submission with an id, or nil. One that is being deleted is as good as deleted.
+// submissionByID returns the submission with an id, or nil. A submission that is being deleted counts as deleted.
 func (m *machine) submissionByID(id job.ID) *submission {
 	if s := rowOf(m.seqs(id), id, m.submission); s != nil && !s.deleting {
 		return s
@@ -211,8 +213,8 @@ func (m *machine) submissionByID(id job.ID) *submission {
 // batchOf is readBatchOf through the caches.
 func (m *machine) batchOf(id job.ID) *batch { return rowOf(m.seqs(id), id.WithLine(0), m.batch) }
 
-// spanAt returns the span that holds a line. The cache needs no note of which lines it knows: exactly one span holds a
-// line, so a cached span that holds it is that one.
+// spanAt returns the span that holds a line. The cache need not record which lines it knows: exactly one span holds a
+// line, so a cached span that holds the line is that span.
 func (m *machine) spanAt(seq uint64, line uint32) span {
 	if found, ok := m.spans.Find(cachedSpan{seq: seq, span: span{last: line}}, func(c *cachedSpan) bool {
 		return c.seq == seq && c.first <= line && line <= c.last
@@ -227,7 +229,7 @@ func (m *machine) spanAt(seq uint64, line uint32) span {
 	return sp
 }
 
-// spanEnding is spanAt for a line that is known to be the last of its span, as index rows say: one look, where spanAt
+// spanEnding is spanAt for a line that index rows name as the last line of its span. It takes one lookup, where spanAt
 // seeks.
 func (m *machine) spanEnding(end position) span {
 	if found, ok := m.spans.Get(cachedSpan{seq: end.seq, span: span{last: end.line}}); ok {
@@ -242,7 +244,7 @@ func (m *machine) spanEnding(end position) span {
 	return sp
 }
 
-// find returns the job with an id. ok is false if there is no such job, or it is purged.
+// find returns the job with an id. ok is false if the job does not exist or is purged.
 func (m *machine) find(id job.ID) (p part, ok bool) {
 	b := m.batchOf(id)
 	line := uint32(id.Line())
@@ -253,7 +255,7 @@ func (m *machine) find(id job.ID) (p part, ok bool) {
 	return p, p.in.Status != job.Purged
 }
 
-// each calls visit with the parts of spans that lines first … last of a batch are in. visit may move its part.
+// each calls visit with the parts of spans that make up lines first … last of a batch. visit may move its part.
 func (m *machine) each(b *batch, first, last uint32, visit func(p part)) {
 	for line := first; ; {
 		sp := m.spanAt(b.seq, line)
@@ -266,7 +268,7 @@ func (m *machine) each(b *batch, first, last uint32, visit func(p part)) {
 	}
 }
 
-// eachOf is each for lines whose batch may be gone, or may be purged by visit.
+// eachOf is each for lines whose batch may be deleted, or may be purged by visit.
 func (m *machine) eachOf(r Run, visit func(p part)) {
 	for line := r.First; ; {
 		b := m.batch(r.Batch)
@@ -283,8 +285,8 @@ func (m *machine) eachOf(r Run, visit func(p part)) {
 	}
 }
 
-// claim returns the claim of a seq that a line names. It must exist: the rows of a claim live as long as a line names
-// it.
+// claim returns the claim of a seq that a line names. It must exist: a claim's rows are kept as long as a line names
+// the claim.
 func (m *machine) claim(seq uint64) *claim {
 	c := m.findClaim(seq)
 	if c == nil {
@@ -313,7 +315,7 @@ func (m *machine) claimByID(id job.ID) *claim {
 	return nil
 }
 
-// runner returns what is known of a runner.
+// runner returns the state of a runner.
 func (m *machine) runner(name string) *runner {
 	r := m.runners.Get(name)
 	if r == nil {
@@ -324,7 +326,7 @@ func (m *machine) runner(name string) *runner {
 }
 
 // prefetch reads spans, their batches and their claims into the caches, in their order. That takes a tenth of the time
-// of reading them one by one.
+// that reading them one by one takes.
 func (m *machine) prefetch(ends []position) {
 	var batches, counts, spans []string
 	seen := uint64(0)
@@ -396,8 +398,8 @@ func (m *machine) prefetchClaims(ends []position) {
 	})
 }
 
-// touchQueue has the next commit write the row of a queue, which is about to be changed. Until then queries see it as it
-// is now.
+// touchQueue adds a queue to the rows that the next commit writes. It must be called before the queue is changed. Until
+// the commit, queries see the queue's present state.
 func (m *machine) touchQueue(q *queue) {
 	if q.dirty {
 		return
@@ -406,7 +408,7 @@ func (m *machine) touchQueue(q *queue) {
 	m.touch(&q.dirty, q)
 }
 
-// keepShown returns a copy, in memory that an earlier commit has left.
+// keepShown returns a copy of s. It reuses memory that an earlier commit has left.
 func (m *machine) keepShown(s shownQueue) *shownQueue {
 	n := len(m.unshown)
 	if n == 0 {
@@ -418,5 +420,5 @@ func (m *machine) keepShown(s shownQueue) *shownQueue {
 	return kept
 }
 
-// maxUnshown is how many copies are kept for later.
+// maxUnshown bounds the copies that are kept for reuse.
 const maxUnshown = 1000

@@ -7,9 +7,9 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// pageCache holds pages of payloads that claims have read lately, because the next claim usually takes the lines that
-// follow. It also holds the pages of small batches that were created lately: without it, each claim of a job that was
-// created a moment ago would read one page from Pebble. Pages never change, so what it holds is never wrong.
+// pageCache holds pages of payloads that claims have read lately, because the next claim usually takes the following
+// lines. It also holds the pages of small batches that were created lately. Otherwise each claim of a job created a
+// moment ago would read one page from Pebble. Pages never change, so a cached page is never wrong.
 type pageCache struct {
 	mu     sync.Mutex
 	recent lsm.RecentOrdered[cachedPage]
@@ -19,12 +19,12 @@ type cachedPage struct {
 	seq         uint64
 	first, last uint32
 	framed      []byte
-	// marks are where each lineStep-th line of an uneven batch begins, so that the lines of a claim are found without a
-	// walk over all lines before them. The first claim that reads the page makes them.
+	// marks are the offsets of every lineStep-th line of an uneven batch. With them, finding the lines of a claim does
+	// not take a walk over all lines before them. The first claim that reads the page makes them.
 	marks []uint32
 }
 
-// lineStep is large enough for marks to take little memory beside the lines, which have at least a byte.
+// With this lineStep, marks take little memory compared to the lines, which have at least a byte each.
 const lineStep = 64
 
 func (c *cachedPage) mark(b *batch) {
@@ -38,7 +38,7 @@ func (c *cachedPage) mark(b *batch) {
 	}
 }
 
-// offset returns where a line of a page of b, or the end of the last line, is.
+// offset returns the offset at which a line of a page of b begins, or at which the last line ends.
 func (c *cachedPage) offset(b *batch, line uint32) int {
 	n := int(line - c.first)
 	if line > c.last {
@@ -64,7 +64,8 @@ func newPageCache() pageCache {
 // pageCacheBytes is enough for the heads of some hundred queues.
 const pageCacheBytes = 32 << 20
 
-// size is about what a page takes in the cache. A page of one small job takes more beside its payload than for it.
+// size is about the memory that a page takes in the cache. A page of one small job takes more memory for the overhead
+// than for the payload.
 func (c cachedPage) size() int { return pageOverhead + len(c.framed) + 4*len(c.marks) }
 
 const pageOverhead = 256
@@ -99,16 +100,16 @@ func (p *pageCache) add(pages ...cachedPage) {
 }
 
 const (
-	// newPageBytes bounds the bodies of creates whose pages the cache gets at once. A claim that has to read a larger
-	// page reads it for many jobs.
+	// newPageBytes bounds the bodies of creates whose pages enter the cache at once. If a claim has to read a larger
+	// page, it reads it for many jobs.
 	newPageBytes = 64 << 10
-	// aheadPages and aheadBytes bound the pages of following batches that are read with a page of one line, and
-	// aheadSeqs the commands between them, so that few deleted pages are passed.
+	// aheadPages and aheadBytes bound the pages of following batches that are read along with a page of one line.
+	// aheadSeqs bounds the commands between them, so that the read passes few deleted pages.
 	aheadPages, aheadBytes, aheadSeqs = 64, 64 << 10, 256
 )
 
-// readPages returns the page that holds a line, or nothing. Claims of single jobs take the batches of one job mostly in
-// order. So if the page has one line, readPages also returns such pages of the batches after it.
+// readPages returns the page that holds a line, or no page. Claims of single jobs mostly take batches of one job in
+// order. So if the page has one line, readPages also returns pages of one line from the batches after it.
 func readPages(v lsm.View, seq uint64, line uint32) (pages []cachedPage) {
 	bytes := 0
 	v.Scan(pageKey(seq, line, 0), seqKey(pageTable, seq+aheadSeqs), func(key string, value []byte) bool {
@@ -126,8 +127,8 @@ func readPages(v lsm.View, seq uint64, line uint32) (pages []cachedPage) {
 	return pages
 }
 
-// eachPart calls visit with the framed payloads of lines first … last of each page, in order, as far as they are there.
-// They share memory with the page and must not be changed. Lines without payloads are one part, which is nil.
+// eachPart calls visit with the framed payloads of lines first … last, one part per page, in order, as far as they
+// exist. Parts share memory with the page and must not be changed. Lines without payloads are one part, which is nil.
 func (p *pageCache) eachPart(open func() lsm.View, b *batch, first, last uint32, visit func(first, last uint32, part []byte)) {
 	if b.frame == job.NoFrame {
 		visit(first, last, nil)
@@ -143,7 +144,7 @@ func (p *pageCache) eachPart(open func() lsm.View, b *batch, first, last uint32,
 		if b.uneven && page.marks == nil && page.last-page.first >= lineStep {
 			page.mark(b)
 			p.mu.Lock()
-			p.recent.Set(page) // in place of the one without marks
+			p.recent.Set(page) // replaces the page without marks
 			p.mu.Unlock()
 		}
 		end := min(page.last, last)

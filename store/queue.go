@@ -8,61 +8,62 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// queue is the pair (client, type). All queues are in memory: what a claim needs to choose among them, and their
-// counters. There may be very many, so a queue takes little more than that until it is in use.
+// queue is the pair (client, type). All queues are in memory, with their counters and the fields that a claim needs to
+// choose among them. There may be very many, so a queue takes little more memory until it is in use.
 type queue struct {
 	queueName
 	id     uint32
 	paused bool
 	queueMarks
 	createdAt int64
-	idleAt    int64 // since when it has had neither jobs nor settings, unix ms; 0: it has
+	idleAt    int64 // since when it has had neither jobs nor settings, unix ms; 0 if it has some
 	counts    job.Counts
-	// priorities are those of which the queue has jobs, or had since it was empty.
+	// priorities are the priorities of the jobs that the queue has, or had since it was last empty.
 	priorities Priorities
-	lanes      *lane // in order of service; none is empty, unless it is the only one
-	// head and tail are the lanes that what is next in line is in, and what Newest takes. They are nil if the queue has
+	lanes      *lane // in order of service; none is empty, unless it is the only lane
+	// head is the lane of the span that is next in line, and tail the lane that Newest takes from. They are nil if no
+	// job can be handed out.
 	// nothing to hand out.
 	head, tail *lane
-	// byClient and byType are its branches of the trees of these names.
+	// byClient and byType are its places in the trees of these names.
 	byClient, byType branch
-	// shown is what queries see while the queue has changes that are not committed; nil: they see the queue.
+	// shown is the state that queries see while the queue has uncommitted changes; nil: they see the queue.
 	shown *shownQueue
-	// Of metrics: its row, which may have been given to another queue since, and its moves without one.
+	// For metrics: its row, which may belong to a different queue by now, and its moves while it lacked a row.
 	tally   *tally
 	unrowed activity
 }
 
-// queueMarks note that a queue is on the lists of these names, of the machine or of the command that is applied.
+// queueMarks record that a queue is on the lists of these names, of the machine or of the current command.
 type queueMarks struct {
 	dirty, moved, readied bool
 	misplaced             bool // its spans may have changed since it was placed
 	gone                  bool // deleted
 }
 
-// branch is the place of a queue in a tree of queues, and the standing of the queues that are in it and below it.
+// branch is the place of a queue in a tree of queues, and the standing of the subtree of the queue.
 type branch struct {
 	left, right *queue
 	standing
 }
 
-// standing is what claims look for among some queues.
+// standing summarizes some queues for claims.
 type standing struct {
-	head, tail *queue // those whose head is next in line, and whose tail became pending last; nil: none has anything to hand out
-	jobs       int64  // pending, of the highest priority that any of the queues has
-	waiting    int64  // pending, of all priorities
+	head, tail *queue // whose head is next in line, and whose tail became pending last; nil: no job can be handed out
+	jobs       int64  // pending jobs of the highest priority that any of the queues has
+	waiting    int64  // pending jobs of all priorities
 }
 
 // shownQueue is a queue as of a commit.
 type shownQueue struct {
-	there     bool // the queue was made before the commit
+	there     bool // the queue was created before the commit
 	paused    bool
 	createdAt int64
 	counts    job.Counts
-	head      position // of the end of the span next in line; zero if none is pending
+	head      position // of the end of the span next in line; zero if no job is pending
 }
 
-// lane returns the lane of a priority and class; a new one is known to be empty.
+// lane returns the lane of a priority and class. It adds a new lane, which is known to be empty, if there is none.
 func (q *queue) lane(id laneID) *lane {
 	at := &q.lanes
 	for *at != nil && compareLanes((*at).laneID, id) < 0 {
@@ -74,7 +75,7 @@ func (q *queue) lane(id laneID) *lane {
 	return *at
 }
 
-// first returns the lane that what is next in line is in; nil if nothing is pending.
+// first returns the lane of the span that is next in line, or nil if no job is pending.
 func (q *queue) first() *lane {
 	for l := q.lanes; l != nil; l = l.next {
 		if l.pending > 0 {
@@ -84,8 +85,8 @@ func (q *queue) first() *lane {
 	return nil
 }
 
-// last returns the lane that Newest takes from: of the highest priority, that of fresh jobs before that of those that
-// came back.
+// last returns the lane that Newest takes from: of the highest priority, the lane of fresh jobs before the lane of
+// returned jobs.
 func (q *queue) last() (last *lane) {
 	for l := q.lanes; l != nil; l = l.next {
 		if l.pending > 0 && (last == nil || last.priority == l.priority) {
@@ -102,8 +103,8 @@ func (q *queue) settle(of *lsm.Windows, o *lsm.Overlay) {
 	}
 }
 
-// nextSpans appends the ends of up to n pending spans of the highest priority to ends: those that are next in line, or those
-// that Newest takes next.
+// nextSpans appends the ends of up to n pending spans of the highest priority to ends: the spans that are next in line,
+// or the spans that Newest takes next.
 func (q *queue) nextSpans(o *lsm.Overlay, newest bool, n int, ends []position) []position {
 	lanes := []*lane{q.head}
 	if l := q.head.next; l != nil && l.priority == q.head.priority && l.pending > 0 {
@@ -136,7 +137,7 @@ func (q *queue) nextSpans(o *lsm.Overlay, newest bool, n int, ends []position) [
 	return ends
 }
 
-// ready finds what the queue has to hand out.
+// ready returns the standing of the queue: the jobs that it can hand out.
 func (q *queue) ready() (s standing) {
 	if q.head == nil {
 		return standing{}
@@ -148,7 +149,7 @@ func (q *queue) ready() (s standing) {
 	return s
 }
 
-// top is the priority of what is next in line.
+// top is the priority of the span that is next in line.
 func (s *standing) top() int64 {
 	if s.head == nil {
 		return lowest
@@ -156,10 +157,10 @@ func (s *standing) top() int64 {
 	return int64(s.head.head.priority)
 }
 
-// lowest is a priority below all.
+// lowest is lower than every priority.
 const lowest = -1
 
-// add counts other queues in.
+// add adds the standing of other queues.
 func (s *standing) add(o *standing) {
 	if o.head == nil {
 		return
@@ -183,7 +184,7 @@ func (s *standing) add(o *standing) {
 	}
 }
 
-// at returns how many of the jobs are of a priority, which is the highest or a higher one.
+// at returns how many of the jobs have a priority. It must be the highest one, or higher.
 func (s *standing) at(priority int64) int64 {
 	if s.top() < priority {
 		return 0
@@ -248,22 +249,22 @@ func decodeQueue(id uint32, value []byte) *queue {
 // jobs.
 func (q *queue) configured() bool { return q.paused }
 
-// empty reports whether the queue has no jobs.
+// empty reports whether the queue is without jobs.
 func (q *queue) empty() bool { return q.counts.Total() == 0 }
 
-// decodeQueueName reads of a queue's row only its name, which comes first.
+// decodeQueueName decodes only the name in a queue's row, which comes first.
 func decodeQueueName(value []byte) queueName {
 	d := lsm.Decoder(value)
 	return queueName{d.Text(), d.Text()}
 }
 
-// decodeQueueHead reads of a queue's row only what says how much memory it takes.
+// decodeQueueHead decodes only the part of a queue's row that determines how much memory the queue takes.
 func decodeQueueHead(value []byte) *queue {
 	d := lsm.Decoder(value)
 	return &queue{queueName: queueName{d.Text(), d.Text()}, priorities: Priorities(d.Uint())}
 }
 
-// dropEmptyLanes drops lanes in which nothing waits, but for the last one: most queues have one lane, which is empty at times.
+// dropEmptyLanes drops empty lanes, but keeps the last lane: most queues have one lane, which is empty at times.
 func (q *queue) dropEmptyLanes() {
 	for at := &q.lanes; *at != nil; {
 		if l := *at; l.pending == 0 && (l != q.lanes || l.next != nil) {
@@ -275,7 +276,7 @@ func (q *queue) dropEmptyLanes() {
 	}
 }
 
-// state returns the queue as it is now.
+// state returns the present state of the queue.
 func (q *queue) state() shownQueue {
 	s := shownQueue{there: true, paused: q.paused, createdAt: q.createdAt, counts: q.counts}
 	if l := q.first(); l != nil {
@@ -284,7 +285,7 @@ func (q *queue) state() shownQueue {
 	return s
 }
 
-// committed returns the queue as of the last commit.
+// committed returns the state of the queue as of the last commit.
 func (q *queue) committed() shownQueue {
 	if q.shown != nil {
 		return *q.shown
@@ -293,7 +294,7 @@ func (q *queue) committed() shownQueue {
 }
 
 // document returns the document of the queue as of the last commit, without PendingSince, and the end of the span next
-// in line; not ok if the commit has not written the queue.
+// in line. ok is false if no commit has written the queue yet.
 func (q *queue) document() (doc Queue, head position, ok bool) {
 	s := q.committed()
 	return Queue{Client: q.client, Type: q.typ, Paused: s.paused, CreatedAt: s.createdAt, Counts: s.counts}, s.head, s.there
@@ -304,7 +305,7 @@ func (q *queue) unfinished() int64 {
 	return q.counts[job.Deferred] + q.counts[job.Pending] + q.counts[job.Active]
 }
 
-// floors calls add for each lane with pending jobs, with a ready key that is not after its first one.
+// floors calls add for each lane with pending jobs, with a ready key that is not after the lane's first span.
 func (q *queue) floors(add func(key string)) {
 	for l := q.lanes; l != nil; l = l.next {
 		if l.pending > 0 {

@@ -7,10 +7,11 @@ import (
 	"strings"
 )
 
-// choice is the queues that a claim allows: those of some clients, of some types, or of both (no names: all).
+// choice is the queues that a claim allows: the queues of some clients, of some types, or of both (no names: all
+// queues).
 type choice struct {
 	clients, types []string
-	pairs          []*queue // when both are named: those that exist
+	pairs          []*queue // the existing queues, if both are named
 }
 
 func (qs *queues) choice(clients, types []string) choice {
@@ -27,10 +28,11 @@ func (qs *queues) choice(clients, types []string) choice {
 	return c
 }
 
-// scope is a part of the queues that a claim allows: those of a client or of a type, one by itself, or all.
+// scope is a part of the queues that a claim allows: the queues of a client or of a type, a single queue, or all
+// queues.
 type scope struct {
 	tree  *queueTree // nil: one queue
-	first string     // with which the names begin; "": all queues
+	first string     // the common prefix of the names; "": all queues
 	queue *queue
 }
 
@@ -55,8 +57,9 @@ func (s *scope) draw(priority, place int64) (q *queue, rest int64) {
 	return s.tree.draw(s.first, priority, place)
 }
 
-// ready calls visit with the queues of the scope that have something to hand out, until it returns false: with the one
-// whose head is next in line, then with the others by name. It reports whether visit wants more.
+// ready calls visit with the queues of the scope that have jobs to hand out, until it returns false: first with the
+// queue whose head is next in line, then with the remaining queues by name. It reports whether visit returned true each
+// time.
 func (s *scope) ready(visit func(q *queue) bool) (more bool) {
 	if s.tree == nil {
 		return s.queue.head == nil || visit(s.queue)
@@ -81,7 +84,7 @@ func (s *scope) ready(visit func(q *queue) bool) (more bool) {
 	}
 }
 
-// sortedNames returns names in order, each once.
+// sortedNames returns the names in order, without duplicates.
 func sortedNames(names []string) []string {
 	names = slices.Clone(names)
 	slices.Sort(names)
@@ -113,7 +116,7 @@ func (qs *queues) scopes(c choice) (scopes []scope) {
 	return scopes
 }
 
-// ready calls visit with the queues of some clients and types that have something to hand out, until it returns false. An
+// ready calls visit with the queues of some clients and types that have jobs to hand out, until it returns false. An
 // empty list means all.
 func (qs *queues) ready(clients, types []string, visit func(q *queue) bool) {
 	if len(clients) == 0 || len(types) == 0 {
@@ -171,14 +174,14 @@ func firstReady(scopes []scope, n int) (found []*queue) {
 	return found
 }
 
-// headPart is a queue, or with whole all queues of a subtree, and the one of them whose head is next in line.
+// headPart is a queue, or if whole all queues of a subtree, and the queue among them whose head is next in line.
 type headPart struct {
 	tree    *queueTree
 	q, head *queue
 	whole   bool
 }
 
-// headHeap has the part first whose head is next in line.
+// headHeap orders parts by their heads: the part whose head is next in line comes first.
 type headHeap []headPart
 
 func (h headHeap) Len() int           { return len(h) }
@@ -192,11 +195,11 @@ func (h *headHeap) Pop() any {
 	return last
 }
 
-// contest finds the queue that a claim takes from next, among those of its scopes. Their standings are found once; after
-// one has changed, only those are found again that it is part of.
+// contest finds the queue that a claim takes from next, among the queues of its scopes. It computes the standings once.
+// After a queue has changed, it recomputes only the standings that include the queue.
 type contest struct {
 	scopes    []scope
-	standings []standing // a tree: those of 2n and 2n+1 make that of n, the root is 1, and the second half are the scopes
+	standings []standing // a tree: nodes 2n and 2n+1 add up to node n, the root is 1, and the second half are the scopes
 }
 
 func newContest(scopes []scope) *contest {
@@ -222,7 +225,7 @@ func (c *contest) count(n int) {
 // all returns the standing of all queues of the contest.
 func (c *contest) all() *standing { return &c.standings[1] }
 
-// changed notes that a queue has changed.
+// changed records that a queue has changed.
 func (c *contest) changed(q *queue) {
 	at, found := slices.BinarySearchFunc(c.scopes, q, func(s scope, q *queue) int {
 		switch {
@@ -243,8 +246,8 @@ func (c *contest) changed(q *queue) {
 	}
 }
 
-// draw returns the queue that has one of the jobs of the highest priority, by how many of them come before it, and how
-// many of the queue's own do.
+// draw returns the queue of one job of the highest priority. place is how many of these jobs precede the job, and rest
+// how many of them are in the same queue.
 func (c *contest) draw(place int64) (q *queue, rest int64) {
 	n, priority := 1, c.all().top()
 	for n < len(c.standings)/2 {

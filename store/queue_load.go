@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// fill adds the queues of a start. Sorted once for each order, they make its tree in a fraction of the time that adding
-// one queue after another takes.
+// fill adds the queues at a start. It sorts them once for each order, and builds the trees in a fraction of the time
+// that adding the queues one by one takes.
 func (qs *queues) fill(all []*queue) {
 	qs.byID, qs.byName = make(map[uint32]*queue, len(all)), make(map[queueName]*queue, len(all))
 	var parts sync.WaitGroup
@@ -34,7 +34,7 @@ func (qs *queues) fill(all []*queue) {
 	parts.Wait()
 }
 
-// QueuesError: the queues of a store take more memory than Options.QueueMemory.
+// QueuesError: the queues of a store take more memory than Options.QueueMemory allows.
 type QueuesError struct {
 	Use     QueueUse
 	Allowed int64

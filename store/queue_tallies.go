@@ -8,24 +8,24 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// tallies count what happens to the jobs of queues, for metrics. A bounded number of queues have a row each. All others
-// share one. Apply writes them and reads none. They cost nothing while nobody observes.
+// tallies count the events of the jobs of queues, for metrics. A bounded number of queues have a row each. All other
+// queues share one row. Apply writes the rows but never reads them. They cost nothing while no observer is set.
 //
-// A queue gets a row when something happens to its jobs and a row is free. A row is given to another queue only if that
-// queue is much busier, by the moves of the last hour or two: then the old row ends, and the new one begins with 0. So a
-// client that makes very many queues takes the rows of others only if each of its queues is busier than theirs. What was
-// counted in a row that ended is not added to the shared row, whose counters would jump.
+// A queue gets a row when an event happens to its jobs and a row is free. A row is given to a different queue only if
+// that queue is much busier, by the moves of the last hour or two: then the old row ends, and the new row begins with
+// 0. So a client that creates very many queues takes the rows of others only if each of its queues is busier than
+// theirs. The counts of an ended row are not added to the shared row, whose counters would jump.
 type tallies struct {
 	observed bool // belongs to the applying goroutine
 
-	mu       sync.Mutex // guards all below. Nothing waits for a disk while it holds mu
+	mu       sync.Mutex // guards all below. No goroutine waits for a disk while it holds mu
 	limit    int        // of rows
 	rows     []*tally
 	byName   map[queueName]*tally
 	others   tally
 	counts   job.Counts // of all queues, as of the last commit
-	nextDrop int64      // before it, no row of a deleted queue ends; 0: there is none
-	// least is not more than the moves that any row had by the end of the hour leastHour.
+	nextDrop int64      // no row of a deleted queue ends earlier; 0: none will end
+	// least is a lower bound of the moves that any row had by the end of the hour leastHour.
 	least     uint32
 	leastHour int32
 }
@@ -59,9 +59,9 @@ func (t *tallies) rowOf(q *queue, at int64) *tally {
 	return r
 }
 
-// give gives a queue with another move a row, if there is one for it.
+// give gives a row to a queue that just had a move, if a row can be had.
 func (t *tallies) give(q *queue, at int64) *tally {
-	if r := t.byName[q.queueName]; r != nil { // a queue of that name was deleted
+	if r := t.byName[q.queueName]; r != nil { // a queue of that name was deleted before
 		r.queue, r.goneAt, q.tally = q.id, 0, r
 		return r
 	}
@@ -87,7 +87,7 @@ func (t *tallies) give(q *queue, at int64) *tally {
 		return nil
 	}
 	t.end(victim)
-	t.least = 0 // the row that has the least now is not known
+	t.least = 0 // the row with the fewest moves is not known now
 	return t.begin(q, at)
 }
 
@@ -127,8 +127,8 @@ func (t *tallies) dropGone(at int64) {
 	}
 }
 
-// observe begins to count at a time, with a row for each of the queues that are there. If they are more than limit, those
-// with the most unfinished jobs get one.
+// observe begins to count at a time, with a row for each existing queue. If there are more than limit, the queues with
+// the most unfinished jobs get a row.
 func (t *tallies) observe(limit int, at int64, all map[uint32]*queue, counts job.Counts) {
 	t.observed = true
 	t.mu.Lock()
@@ -155,7 +155,7 @@ func (t *tallies) observe(limit int, at int64, all map[uint32]*queue, counts job
 	}
 }
 
-// committed shows the queues that a commit wrote, and the counts of all queues.
+// committed updates the figures of the queues that a commit wrote, and the counts of all queues.
 func (t *tallies) committed(changed []*queue, counts job.Counts, at int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -175,7 +175,7 @@ func (t *tallies) committed(changed []*queue, counts job.Counts, at int64) {
 	}
 }
 
-// figures returns the figures of all queues with rows, and then those of all others.
+// figures returns the figures of each queue with a row, and then the shared figures of all other queues.
 func (t *tallies) figures(now int64) []QueueFigures {
 	t.mu.Lock()
 	defer t.mu.Unlock()

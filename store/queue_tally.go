@@ -6,17 +6,17 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// QueueTally is what happened to the jobs of a queue since it is counted.
+// QueueTally counts the events of a queue's jobs, from the time when the queue was first counted.
 type QueueTally struct {
 	Created   uint64
 	Claimed   uint64 // handed out to runners, once for each run
 	Completed uint64
-	Failed    uint64 // for good
-	Retried   uint64 // runs that ended with retry or error, and whose jobs run again
+	Failed    uint64 // finally
+	Retried   uint64 // runs that ended with retry or error, if their jobs run again
 	Returned  uint64 // runs that ended without an attempt: the runner gave the job back, or its payload is damaged
 	Abandoned uint64 // runs that ended without a report: their lease or time-out ended, or their runner was lost
-	Cancelled uint64 // on request, by the end of their batch, or because they expired
-	Expired   uint64 // of Cancelled: those that were not started by their expires_at
+	Cancelled uint64 // on request, at the end of their batch, or because they expired
+	Expired   uint64 // of Cancelled: jobs that had not started by their expires_at
 	Deleted   uint64 // before their end
 	Redriven  uint64
 	Waiting   DurationCounts // of claimed jobs: from when they became pending until the claim
@@ -36,7 +36,7 @@ func (r reason) counts() bool {
 func (t *QueueTally) add(n uint64, old, next *job.State, why reason, at int64) {
 	switch why {
 	case reasonCreated:
-		if next.Status != job.Purged { // no job was made: another one has its unique key
+		if next.Status != job.Purged { // no job was made, because an existing job has its unique key
 			t.Created += n
 		}
 	case reasonClaimed:
@@ -63,7 +63,7 @@ func (t *QueueTally) add(n uint64, old, next *job.State, why reason, at int64) {
 	}
 }
 
-// ended counts the ends of runs that were reported. The jobs were waiting if nobody had claimed them.
+// ended counts runs that ended with a report. If no runner had claimed the jobs, they were waiting.
 func (t *QueueTally) ended(n uint64, old, next *job.State, at int64) {
 	if next.Code == job.Unget || next.Code == job.Damaged {
 		t.Returned += n
@@ -88,28 +88,28 @@ func (t *QueueTally) ended(n uint64, old, next *job.State, at int64) {
 	}
 }
 
-// tally is a row of metrics: what is counted for one queue.
+// tally is a row of metrics: the counts of one queue.
 type tally struct {
 	queueName
-	queue uint32 // its number; 0: the row was given to another queue
+	queue uint32 // its number; 0: the row was given to a different queue
 	since int64
 	QueueTally
 	moves activity
 	// As of the last commit.
 	counts job.Counts
 	paused bool
-	floors []string // for each lane with pending jobs, a ready key that is not after its first one
-	goneAt int64    // when the queue was deleted; 0: it is there
+	floors []string // for each lane with pending jobs, a ready key that is not after its first span
+	goneAt int64    // when the queue was deleted; 0: it exists
 }
 
-// shows notes the state of the queue, which was committed.
+// shows records the committed state of the queue.
 func (r *tally) shows(counts job.Counts, paused bool, floors func(add func(key string))) {
 	r.counts, r.paused = counts, paused
 	r.floors = r.floors[:0]
 	floors(func(key string) { r.floors = append(r.floors, key) })
 }
 
-// activity counts moves in the present hour and the one before. It says which queues are busier than others.
+// activity counts moves in the present hour and the hour before. It shows which queues are the busiest.
 type activity struct {
 	hour          int32
 	now, previous uint32
@@ -124,7 +124,7 @@ func (a *activity) add(hour int32) {
 	a.now++
 }
 
-// recent returns how many moves there were in an hour so far and in the one before.
+// recent returns the number of moves in this hour so far and in the hour before.
 func (a *activity) recent(hour int32) uint32 {
 	switch hour - a.hour {
 	case 0:
@@ -135,7 +135,7 @@ func (a *activity) recent(hour int32) uint32 {
 	return 0
 }
 
-// figures returns what a row shows, for readers that do not hold the lock.
+// figures returns a row's figures, for readers that do not hold the lock.
 func (r *tally) figures() QueueFigures {
 	return QueueFigures{
 		Client: r.client, Type: r.typ, Since: r.since, QueueTally: r.QueueTally, Paused: r.paused,
@@ -144,15 +144,15 @@ func (r *tally) figures() QueueFigures {
 	}
 }
 
-// QueueFigures are the figures of one queue, or of all queues that have none of their own.
+// QueueFigures are the figures of one queue, or of all queues without a row together.
 type QueueFigures struct {
-	Client, Type string // "" and "" for all other queues
+	Client, Type string // "" and "" for all queues without a row
 	Since        int64  // when the counts began, unix ms
 	QueueTally
 	Paused                    bool
 	Deferred, Pending, Active int64
-	// PendingSince is when the job became pending that has been pending for the longest time, of those that are next in
-	// line in a priority, unix ms. 0: none is pending. -1: unknown.
+	// PendingSince looks at the job that is next in line in each priority. It is when the oldest of these jobs became
+	// pending, in unix ms. 0: no job is pending. -1: unknown.
 	PendingSince int64
 	floors       []string
 }

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// queueTree has all queues by name, and knows of each subtree what claims look for in it: a treap (Seidel, Aragon:
-// Randomized Search Trees, 1996). So the queue whose turn it is, of all, of a client or of a type, is found and changed
-// in a time that grows with the logarithm of the number of queues. A queue is its own node.
+// queueTree holds all queues by name, and the standing of each subtree. It is a treap (Seidel, Aragon: Randomized
+// Search Trees, 1996). So the queue whose turn it is, among all queues or the queues of a client or a type, is found and
+// changed in a time that grows with the logarithm of the number of queues. A queue is its own node.
 type queueTree struct {
 	root   *queue
 	branch func(q *queue) *branch
@@ -40,7 +40,7 @@ func (t *queueTree) compare(a, b *queueName) int {
 	return strings.Compare(t.second(a), t.second(b))
 }
 
-// height decides which of two queues is above the other: splitmix64's finalizer, so that no two are equal.
+// height decides which of two queues is above the other. It is splitmix64's finalizer, so no two heights are equal.
 func height(q *queue) uint64 {
 	x := uint64(q.id) * 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -48,7 +48,7 @@ func height(q *queue) uint64 {
 	return x ^ x>>31
 }
 
-// count finds the standing of the subtree of q, of which those below are right.
+// count computes the standing of the subtree of q from its children, whose standings are right.
 func (t *queueTree) count(q *queue) *queue {
 	b := t.branch(q)
 	b.standing = q.ready()
@@ -82,7 +82,7 @@ func (t *queueTree) insertBelow(n, q *queue) *queue {
 	return t.count(n)
 }
 
-// split parts a subtree into what comes before a name and what comes after it.
+// split divides a subtree into the queues before a name and the queues after it.
 func (t *queueTree) split(n *queue, name *queueName) (before, after *queue) {
 	if n == nil {
 		return nil, nil
@@ -96,7 +96,7 @@ func (t *queueTree) split(n *queue, name *queueName) (before, after *queue) {
 	return before, t.count(n)
 }
 
-// remove takes out a queue, which must be there.
+// remove takes out a queue, which must be in the tree.
 func (t *queueTree) remove(q *queue) { t.root = t.without(t.root, q) }
 
 func (t *queueTree) without(n, q *queue) *queue {
@@ -114,7 +114,7 @@ func (t *queueTree) without(n, q *queue) *queue {
 	return t.count(n)
 }
 
-// join makes one tree of two, of which all of a comes before all of b.
+// join joins two trees. All of a must come before all of b.
 func (t *queueTree) join(a, b *queue) *queue {
 	switch {
 	case a == nil:
@@ -129,7 +129,7 @@ func (t *queueTree) join(a, b *queue) *queue {
 	return t.count(b)
 }
 
-// changed finds the standings again that a queue is part of.
+// changed recomputes the standings that include a queue.
 func (t *queueTree) changed(q *queue) { t.changedBelow(t.root, q) }
 
 func (t *queueTree) changedBelow(n, q *queue) {
@@ -143,7 +143,7 @@ func (t *queueTree) changedBelow(n, q *queue) {
 	t.count(n)
 }
 
-// fill makes the tree of queues that are in its order.
+// fill builds the tree from queues that are in its order.
 func (t *queueTree) fill(sorted []*queue) {
 	var spine []*queue // from the root down to the right
 	for _, q := range sorted {
@@ -163,7 +163,7 @@ func (t *queueTree) fill(sorted []*queue) {
 	}
 }
 
-// ascend calls visit with the queues from a name on, in order, until it returns false.
+// ascend calls visit with the queues from a name onwards, in order, until it returns false.
 func (t *queueTree) ascend(from *queueName, visit func(q *queue) bool) {
 	t.ascendBelow(t.root, from, visit)
 }
@@ -179,7 +179,7 @@ func (t *queueTree) ascendBelow(n *queue, from *queueName, visit func(q *queue) 
 	return t.ascendBelow(b.right, from, visit)
 }
 
-// after returns the first queue after a name that has jobs of a priority, or a higher one, to hand out; nil if there is
+// after returns the first queue after a name that can hand out jobs of a priority or a higher one; nil if there is
 // none.
 func (t *queueTree) after(name *queueName, priority int64) *queue {
 	return t.afterBelow(t.root, name, priority)
@@ -201,14 +201,14 @@ func (t *queueTree) afterBelow(n *queue, name *queueName, priority int64) *queue
 	return t.afterBelow(b.right, name, priority)
 }
 
-// pieces calls visit with what the queues whose names begin with first are made of, in order, until it returns false:
-// with single queues and their standings, and with whole subtrees and theirs.
+// pieces calls visit with the pieces that make up the queues whose names begin with first, in order, until it returns
+// false. A piece is a single queue with its standing, or a whole subtree with its standing.
 func (t *queueTree) pieces(first string, visit func(n *queue, whole bool, s standing) bool) {
 	t.piecesBelow(t.root, first, false, false, visit)
 }
 
-// piecesBelow is pieces of a subtree, of which it may be known that it has no queue before the first one, and none after
-// the last one.
+// piecesBelow is pieces of a subtree. from says that the subtree has no queue before the first matching one, and to
+// that it has none after the last.
 func (t *queueTree) piecesBelow(n *queue, first string, from, to bool, visit func(n *queue, whole bool, s standing) bool) bool {
 	if n == nil {
 		return true
@@ -243,9 +243,9 @@ func (t *queueTree) all() standing {
 	return t.branch(t.root).standing
 }
 
-// draw returns the queue that has a job, by the number of jobs of a priority that come before it, of the queues whose
-// names begin with first, and how many of the queue's own come before it. There must be such a job, and none of a higher
-// priority among these queues.
+// draw returns the queue of one job, among the queues whose names begin with first. place is how many of their jobs of
+// a priority precede the job, and rest how many of them are in the same queue. There must be such a job, and these
+// queues must not have jobs of a higher priority.
 func (t *queueTree) draw(first string, priority, place int64) (found *queue, rest int64) {
 	t.pieces(first, func(n *queue, whole bool, s standing) bool {
 		if jobs := s.at(priority); place >= jobs {

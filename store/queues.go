@@ -9,14 +9,14 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// queues finds queues by name and number, and those that have something to hand out.
+// queues finds queues by name and by number, and finds the queues with jobs to hand out.
 type queues struct {
 	byID     map[uint32]*queue
 	byName   map[queueName]*queue
 	byClient queueTree // by client and type
 	byType   queueTree // by type and client
 	idle     idleQueues
-	bytes    int64        // about what all take of memory
+	bytes    int64        // about the memory that all queues take
 	windows  *lsm.Windows // that lanes share
 }
 
@@ -33,38 +33,40 @@ func (qs *queues) add(q *queue) {
 }
 
 const (
-	// queueBytes is about what a queue with a waiting job takes of memory, beside its name.
+	// queueBytes is about the memory that a queue with a waiting job takes, without its name.
 	queueBytes = 560
-	// laneBytes is about what a lane takes of memory. A priority has two: jobs that came back have one of their own.
+	// laneBytes is about the memory that a lane takes. A priority has two lanes, because returned jobs have a separate
+	// one.
 	laneBytes = 112
 )
 
-// QueueBytes returns about how much memory a queue takes that is not in use, while jobs of all of some priorities wait in it.
+// QueueBytes returns about how much memory an unused queue takes while jobs of all these priorities wait in it.
 func QueueBytes(client, typ string, of Priorities) int64 {
 	further := max(1, bits.OnesCount16(uint16(of))) - 1
 	return int64(queueBytes + len(client) + len(typ) + 2*laneBytes*further)
 }
 
-// bytes is about how much memory the queue may take. Jobs that wait for their time, or have ended, may come to wait in line
-// by no request that could be refused, so all priorities count that the queue has jobs of, or had since it was empty.
+// bytes is about how much memory the queue may take. Jobs that wait for their time, or have ended, may later wait in
+// line without a request that the server could refuse. So all priorities of jobs that the queue has, or had since it
+// was last empty, count.
 func (q *queue) bytes() int64 { return QueueBytes(q.client, q.typ, q.priorities) }
 
-// setPriorities notes of which priorities a queue may have jobs.
+// setPriorities records the priorities of the jobs that a queue may have.
 func (qs *queues) setPriorities(q *queue, of Priorities) {
 	qs.bytes -= q.bytes()
 	q.priorities = of
 	qs.bytes += q.bytes()
 }
 
-// queuePage says which queues to list: those after a name, in the order of client and type, of one client or, with "",
-// of all.
+// queuePage selects the queues to list: the queues after a name, in the order of client and type, of one client or,
+// with "", of all clients.
 type queuePage struct {
 	client string
 	after  queueName
 	limit  int
 }
 
-// page returns up to limit of the queues of a page for which keep is true.
+// page returns up to limit of the queues of a page for which keep returns true.
 func (qs *queues) page(p queuePage, keep func(q *queue) bool) (page []*queue) {
 	from := p.after
 	if from.client < p.client {
@@ -82,7 +84,7 @@ func (qs *queues) page(p queuePage, keep func(q *queue) bool) (page []*queue) {
 	return page
 }
 
-// place puts q where it belongs among the ready queues, after its spans may have changed, or whether it is paused.
+// place moves q to its right place among the ready queues, after its spans, or whether it is paused, may have changed.
 func (qs *queues) place(q *queue, o *lsm.Overlay) {
 	q.settle(qs.windows, o)
 	q.misplaced = false
@@ -94,7 +96,7 @@ func (qs *queues) place(q *queue, o *lsm.Overlay) {
 	qs.byType.changed(q)
 }
 
-// remove takes a queue without jobs out of everything that finds it.
+// remove removes a queue without jobs from all indexes.
 func (qs *queues) remove(q *queue) {
 	if q.idleAt != 0 {
 		qs.idle.Delete(q)
@@ -109,10 +111,11 @@ func (qs *queues) remove(q *queue) {
 	}
 }
 
-// lastName comes after all names of clients and types.
+// lastName sorts after all names of clients and types.
 const lastName = "\xff"
 
-// nextType returns the first type after one of which jobs wait, and how many, of one client or, with "", of all.
+// nextType returns the first type after a type that has waiting jobs, and their number, of one client or, with "", of
+// all clients.
 func (qs *queues) nextType(client, after string) (typ string, jobs int64) {
 	if client == "" {
 		q := qs.byType.after(&queueName{lastName, after}, lowest+1)
@@ -129,7 +132,7 @@ func (qs *queues) nextType(client, after string) (typ string, jobs int64) {
 	return "", 0
 }
 
-// idleQueues orders the queues that have neither jobs nor settings by the time since when.
+// idleQueues orders the queues without jobs and settings by how long they have been so.
 type idleQueues struct{ *btree.BTreeG[*queue] }
 
 func newIdleQueues() idleQueues {

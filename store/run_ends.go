@@ -7,14 +7,14 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// runEnds are the ends of runs that commands have applied since TakeRunEnds was last called, for an observer. Apply
-// writes them and reads none. It costs nothing while nobody observes.
+// runEnds are the ends of runs in the commands applied since TakeRunEnds was last called, for an observer. Apply writes
+// them but never reads them. They cost nothing while no observer is set.
 type runEnds struct {
 	observed bool
 	list     []job.RunEnd
 }
 
-// add adds the end of some runs, together with the one before if that is of the jobs before.
+// add adds the end of some runs. It merges it with the previous end if that is of the jobs just before.
 func (r *runEnds) add(e *job.RunEnd) {
 	if last := len(r.list) - 1; last >= 0 && r.list[last].Extend(e) {
 		return
@@ -54,8 +54,8 @@ func (r *runEnds) take() []job.RunEnd {
 	return list
 }
 
-// briefError returns the beginning of an error text, in memory of its own if the text is longer: the rest need not be
-// kept. It cuts where a character begins.
+// briefError returns the beginning of an error text, cut where a character begins. If the text is longer, the beginning
+// is a copy, so that the rest is not kept in memory.
 func briefError(text string) string {
 	if len(text) <= job.MaxRunEndError {
 		return text

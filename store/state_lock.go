@@ -5,10 +5,11 @@ import (
 	"time"
 )
 
-// stateLock is held by one goroutine that changes what it guards, or by any number of queries. Like sync.RWMutex, it gives
-// whoever waits a turn: queries that ask while a change waits come after it, and before the change after that. Unlike
-// there, a query gives up if the change in whose turn it waits takes too long. A goroutine and a timer for each query that
-// waits, around a sync.RWMutex, made a life of a job dearer by an eighth, and so did a queue of channels.
+// stateLock is held by one goroutine that changes the guarded fields, or by any number of queries. Like sync.RWMutex,
+// it serves waiters in turn: queries that arrive while a change waits are served after this change and before the next
+// one. Unlike sync.RWMutex, a query gives up if the change that it waits for takes too long. Two alternatives were
+// slower: with a goroutine and a timer for each waiting query, around a sync.RWMutex, or with a queue of channels, all
+// work for a job took an eighth longer.
 type stateLock struct {
 	patience time.Duration // how long a query waits for one turn, or up to a quarter longer
 
@@ -17,11 +18,11 @@ type stateLock struct {
 	turned   sync.Cond  // signalled when turn has grown, or slow was set
 	held     bool       // by a change
 	holding  int        // queries
-	changing int        // changes that wait
-	asking   int        // queries that wait
-	turn     uint64     // grows with each change
-	looks    int        // how often look has found queries that wait in this turn
-	slow     bool       // a query has waited in vain: those after it need not wait until the change ends
+	changing int        // waiting changes
+	asking   int        // waiting queries
+	turn     uint64     // incremented by each change
+	looks    int        // how often look has found waiting queries in this turn
+	slow     bool       // a query has waited in vain, so later queries do not wait until the change ends
 	timer    *time.Timer
 	timed    bool // timer will call look
 }
@@ -43,7 +44,7 @@ func (l *stateLock) Lock() {
 	l.mu.Unlock()
 }
 
-// Unlock hands the lock to all queries that wait. If there are none, the next change can begin.
+// Unlock hands the lock to all waiting queries. If there are none, the next change can begin.
 func (l *stateLock) Unlock() {
 	l.mu.Lock()
 	l.held, l.slow = false, false
@@ -57,10 +58,10 @@ func (l *stateLock) Unlock() {
 	l.mu.Unlock()
 }
 
-// RLock waits until no goroutine changes what the lock guards.
+// RLock waits until no goroutine changes the guarded fields.
 func (l *stateLock) RLock() { l.share(false) }
 
-// tryRLock is RLock for a query that gives up, and returns false, if one command is applied for longer than patience.
+// tryRLock is RLock for a query that gives up: it returns false if one command is applied for longer than patience.
 func (l *stateLock) tryRLock() bool { return l.share(true) }
 
 func (l *stateLock) share(giveUp bool) bool {
@@ -103,7 +104,7 @@ func (l *stateLock) lookLater() {
 	l.timed = true
 }
 
-// look makes queries give up that wait for too long.
+// look makes queries give up that have waited for too long.
 func (l *stateLock) look() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

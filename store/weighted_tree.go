@@ -2,8 +2,9 @@ package store
 
 import "slices"
 
-// weightedTree is an ordered set of items with weights, whose running totals are found and changed in logarithmic time:
-// a treap (Seidel, Aragon: Randomized Search Trees, 1996) that keeps the sum of each subtree. Its shape decides nothing.
+// weightedTree is an ordered set of items with weights. Running totals are found and changed in logarithmic time. It is
+// a treap (Seidel, Aragon: Randomized Search Trees, 1996) that keeps the sum of each subtree. Its shape does not affect
+// any result.
 type weightedTree[T any] struct {
 	order *weightedOrder[T]
 	root  *weightedNode[T]
@@ -23,7 +24,7 @@ type weightedNode[T any] struct {
 	item        T
 	weight, sum int64 // of the item; of the subtree
 	left, right *weightedNode[T]
-	rank        uint64 // at least that of both children
+	rank        uint64 // at least the ranks of both children
 }
 
 func (n *weightedNode[T]) total() int64 {
@@ -38,7 +39,7 @@ func (n *weightedNode[T]) add() *weightedNode[T] {
 	return n
 }
 
-// set adds an item, or gives it another weight.
+// set adds an item, or changes its weight.
 func (t *weightedTree[T]) set(item T, weight int64) {
 	if n := t.get(&item); n != nil {
 		change := weight - n.weight
@@ -89,7 +90,7 @@ func (t *weightedTree[T]) insert(n, x *weightedNode[T]) *weightedNode[T] {
 	return n.add()
 }
 
-// split parts a subtree into what comes before an item and what comes after it.
+// split divides a subtree into the items before an item and the items after it.
 func (t *weightedTree[T]) split(n *weightedNode[T], item *T) (before, after *weightedNode[T]) {
 	if n == nil {
 		return nil, nil
@@ -120,7 +121,7 @@ func (t *weightedTree[T]) without(n *weightedNode[T], item *T) *weightedNode[T] 
 	return n.add()
 }
 
-// join makes one tree of two, of which all of a comes before all of b.
+// join joins two trees. All of a must come before all of b.
 func join[T any](a, b *weightedNode[T]) *weightedNode[T] {
 	switch {
 	case a == nil:
@@ -135,7 +136,8 @@ func join[T any](a, b *weightedNode[T]) *weightedNode[T] {
 	return b.add()
 }
 
-// upTo returns the weight of the items before the first one for which reached is true. It must be true for all after it.
+// upTo returns the weight of the items before the first one for which reached returns true. It must return true for all
+// later items.
 func (t *weightedTree[T]) upTo(reached func(item *T) bool) (weight int64) {
 	for n := t.root; n != nil; {
 		if reached(&n.item) {
@@ -148,7 +150,7 @@ func (t *weightedTree[T]) upTo(reached func(item *T) bool) (weight int64) {
 	return weight
 }
 
-// firstWhere returns the first item for which reached is true, or nil. It must be true for all after it.
+// firstWhere returns the first item for which reached returns true, or nil. It must return true for all later items.
 func (t *weightedTree[T]) firstWhere(reached func(item *T) bool) (found *T) {
 	for n := t.root; n != nil; {
 		if reached(&n.item) {
@@ -160,7 +162,7 @@ func (t *weightedTree[T]) firstWhere(reached func(item *T) bool) (found *T) {
 	return found
 }
 
-// min returns the first item of a tree that has some.
+// min returns the first item of a tree, which must not be empty.
 func (t *weightedTree[T]) min() *T {
 	n := t.root
 	for n.left != nil {
@@ -174,7 +176,7 @@ func (t *weightedTree[T]) some(n int, visit func(item T) bool) {
 	t.someFrom(n, func(*T) bool { return true }, visit)
 }
 
-// someFrom is some for the items from the first one on for which reached is true. It must be true for all after it.
+// someFrom is some, starting at the first item for which reached returns true. It must return true for all later items.
 func (t *weightedTree[T]) someFrom(n int, reached func(item *T) bool, visit func(item T) bool) {
 	var walk func(at *weightedNode[T]) bool
 	walk = func(at *weightedNode[T]) bool {
@@ -192,7 +194,7 @@ func (t *weightedTree[T]) someFrom(n int, reached func(item *T) bool, visit func
 	walk(t.root)
 }
 
-// find returns the item at which the running total passes a weight, and how far into it that is.
+// find returns the item at which the running total exceeds a weight, and how far into the item that is.
 func (t *weightedTree[T]) find(weight int64) (item *T, rest int64) {
 	for n := t.root; ; {
 		if left := n.left.total(); weight < left {
@@ -206,10 +208,10 @@ func (t *weightedTree[T]) find(weight int64) (item *T, rest int64) {
 	}
 }
 
-// fill makes a tree of nodes that are in order, of which item and weight are set.
+// fill builds a tree from nodes that are in order. Their items and weights are set.
 func (t *weightedTree[T]) fill(nodes []weightedNode[T]) { t.root = balanced(nodes) }
 
-// sortAndFill makes a tree of items, which it sorts.
+// sortAndFill sorts items, and builds a tree from them.
 func (t *weightedTree[T]) sortAndFill(items []T, weight func(item *T) int64) {
 	slices.SortFunc(items, func(a, b T) int { return t.order.compare(&a, &b) })
 	nodes := make([]weightedNode[T], len(items))
@@ -219,8 +221,8 @@ func (t *weightedTree[T]) sortAndFill(items []T, weight func(item *T) int64) {
 	t.fill(nodes)
 }
 
-// balanced makes a tree of nodes that are in order. Each gets the rank that the greatest of as many random ones has on
-// average, so that nodes that are added later find their place.
+// balanced builds a tree from nodes that are in order. Each node gets the rank that the greatest of as many random
+// ranks has on average, so that nodes that are added later find their place.
 func balanced[T any](nodes []weightedNode[T]) *weightedNode[T] {
 	n := len(nodes)
 	if n == 0 {
