@@ -2,7 +2,8 @@ package store
 
 import "github.com/daybookq/daybook/job"
 
-// abandonClaim abandons what a claim holds, as far as the budget goes, and returns about how many rows that wrote.
+// abandonClaim abandons the jobs that a claim holds, until the budget is spent, and returns about how many rows that
+// wrote.
 func (a *applying) abandonClaim(seq uint64, budget int) (rows int) {
 	c := a.claim(seq)
 	if deadline := a.deadline(c, c.lease); deadline > a.due {
@@ -19,7 +20,7 @@ func (a *applying) abandonClaim(seq uint64, budget int) (rows int) {
 			next := a.abandon(p, reasonAbandoned, abandonedText)
 			a.takeBack(p, &next)
 		})
-		rows += tickSpanRows + r.Lines() // each line has its history
+		rows += tickSpanRows + r.Lines() // each line has a history row
 		if rows+a.besideRows-before >= budget && i < len(runs)-1 {
 			return rows
 		}
@@ -28,8 +29,8 @@ func (a *applying) abandonClaim(seq uint64, budget int) (rows int) {
 	return rows + tickSpanRows
 }
 
-// withoutJobLease returns the lines that a claim holds and that have no lease of their own. Those of one run are in one
-// span.
+// withoutJobLease returns the lines that a claim holds and that lack their own lease. Lines of one returned run are in
+// one span.
 func (a *applying) withoutJobLease(c *claim) (runs []Run) {
 	for _, r := range c.runs {
 		a.eachOf(r, func(p part) {
@@ -55,7 +56,7 @@ func (a *applying) withoutJobLease(c *claim) (runs []Run) {
 	return runs
 }
 
-// silent notes, for the engine, that a lease of a runner has ended without a tickle. No decision depends on it.
+// silent records, for the engine, that a lease of a runner has ended without a tickle. No decision depends on it.
 func (a *applying) silent(runner string) {
 	if n := len(a.silentRunners); n == 0 || a.silentRunners[n-1] != runner {
 		a.silentRunners = append(a.silentRunners, runner)
@@ -79,7 +80,7 @@ func (a *applying) abandonJob(claimSeq uint64, at position) {
 }
 
 // timeOut abandons active lines whose time-out has passed, and returns their number. If their runners could not report
-// for a while, the time-out is put off.
+// for a while, it extends the time-out.
 func (a *applying) timeOut(p part) int {
 	if next, ok := p.in.PutOff(&p.group().Attributes, a.meta.graceAt, a.due); ok {
 		a.move(p, next, reasonGraced)

@@ -2,28 +2,28 @@ package store
 
 import "github.com/daybookq/daybook/job"
 
-// applying is one command while it is applied. It lives from begin to end; only the memory of its lists is used again.
+// applying is one command while it is applied. It lives from begin to end; only the memory of its lists is reused.
 type applying struct {
 	*machine
 	now job.Now
-	due int64 // of a tick: what is due by then happens
-	// What end has to look at.
-	moved    []*queue      // whose heads may have changed
-	resized  []*cell       // that may have too many spans, or too few
-	settling []*claim      // that may hold nothing any more, or be named by no line
-	counted  []*submission // whose counts have changed
-	restRows int           // how many rows the first steps over the jobs of submissions may still write
-	// besideRows is how many rows the command has looked at for spans that it moved, beside them: details, unique keys, pages,
-	// and other spans of their pages.
+	due int64 // of a tick: things due by then happen
+	// Lists that end goes through.
+	moved    []*queue      // queues whose heads may have changed
+	resized  []*cell       // cells that may have too many spans, or too few
+	settling []*claim      // claims that may hold no job any more, or that no line may name
+	counted  []*submission // submissions whose counts have changed
+	restRows int           // how many more rows the first steps over the jobs of submissions may write
+	// besideRows is how many rows the command has looked at besides the spans that it moved: details, unique keys,
+	// pages, and other spans of their pages.
 	besideRows int
-	// pointDeletes is how many details may still be deleted one by one.
+	// pointDeletes is how many more details may be deleted one by one.
 	pointDeletes int
 	effects      []effect
-	own          *claim // of a completion: the claim of the jobs that it ended and that no claim held; nil: there are none
+	own          *claim // of a completion: the claim of the jobs that it ended without a claim; nil: there are none
 	chain        chain  // the jobs that a completion creates
 }
 
-// queueMoved has end look at the head and the lanes of a queue.
+// queueMoved makes end look at the head and the lanes of a queue.
 func (a *applying) queueMoved(q *queue) {
 	q.misplaced = true
 	if !q.moved {
@@ -32,7 +32,7 @@ func (a *applying) queueMoved(q *queue) {
 	}
 }
 
-// touchClaim notes that the state of a claim has changed.
+// touchClaim records that the state of a claim has changed.
 func (a *applying) touchClaim(c *claim) {
 	if c.seq != a.now.Seq {
 		c.changed = true
@@ -40,7 +40,7 @@ func (a *applying) touchClaim(c *claim) {
 	a.touch(&c.dirty, c)
 }
 
-// gained notes that a queue has more to hand out.
+// gained records that a queue has more jobs to hand out.
 func (m *machine) gained(q *queue) {
 	if !q.readied {
 		q.readied = true
@@ -48,8 +48,8 @@ func (m *machine) gained(q *queue) {
 	}
 }
 
-// mix scrambles what makes a jitter: splitmix64's finalizer over each part (Steele, Lea, Flood: Fast Splittable
-// Pseudorandom Number Generators, 2014).
+// mix combines its arguments into a random number: splitmix64's finalizer over each part (Steele, Lea, Flood: Fast
+// Splittable Pseudorandom Number Generators, 2014).
 func mix(seed, seq, batch uint64, line uint32) uint64 {
 	x := seed
 	for _, part := range [...]uint64{seq, batch, uint64(line)} {

@@ -7,14 +7,14 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// A random claim must find the job at a place in a lane without a walk over the lane. A lane of few spans is walked.
-// One of many is divided into cells, by the position of its spans in the lane, and each cell has a row that counts its
-// spans and their jobs. A cell of many spans is divided again. So a draw reads a bounded number of rows: the cells of
-// each level, then the spans of one cell.
+// A random claim must find the job at a place in a lane without a walk over the lane. A lane of few spans is walked. A
+// lane of many spans is divided into cells, by the position of its spans, and each cell has a row that counts its spans
+// and their jobs. A cell of many spans is divided again. So a draw reads a bounded number of rows: the cells of each
+// level, then the spans of one cell.
 //
-// The rows are a function of the commands, like all others: what a draw finds does not depend on what a cache holds. A
-// lane that never has many spans has no cells and costs nothing; in others a command changes a row for each level, and
-// neighbours share them.
+// The rows depend only on the commands, like all rows, so the result of a draw does not depend on the contents of a
+// cache. A lane that never has many spans costs nothing, because it is not divided. In other lanes a command changes
+// one row per level, and neighbours share them.
 
 // misdivided reports whether a cell has too many spans to be whole, or too few to be divided.
 func (r *rules) misdivided(c *cell) bool {
@@ -24,11 +24,11 @@ func (r *rules) misdivided(c *cell) bool {
 	return c.spans > r.cellSpans && int(c.key[orderAt]) < len(cellLevels)-1
 }
 
-// few reports whether a part of a lane has too few spans to be divided: a quarter of the number that divides it, so
-// that it is not divided and joined again and again.
+// few reports whether a part of a lane has too few spans to be divided. The limit is a quarter of the number at which
+// it is divided, so that it is not divided and joined again and again.
 func (r *rules) few(spans int64) bool { return spans < max(1, r.cellSpans/4) }
 
-// cell returns the cell of a key; one without spans has no row.
+// cell returns the cell of a key. A cell without spans does not have a row.
 func (m *machine) cell(key string) *cell {
 	if c := m.cells.Get(key); c != nil {
 		return c
@@ -48,8 +48,8 @@ func (m *machine) touchCell(c *cell) {
 	}
 }
 
-// flushCells writes the rows of cells that changed. It does not count as writing, since a command may find more or
-// fewer of them waiting.
+// flushCells writes the rows of changed cells. These writes do not count as the command's, because the number of
+// changed cells that it finds may vary.
 func (m *machine) flushCells() {
 	m.o.Uncounted(func() {
 		for _, c := range m.unwritten.cells {
@@ -64,7 +64,7 @@ func (m *machine) flushCells() {
 	m.unwritten.cells = m.unwritten.cells[:0]
 }
 
-// countPending counts a span in its lane when it is pending: sign is 1 when it is added, -1 when it is removed.
+// countPending counts a pending span in its lane: sign is 1 when the span is added, -1 when it is removed.
 func (a *applying) countPending(b *batch, g *group, sp *span, sign int64) {
 	if sp.Status != job.Pending {
 		return
@@ -89,8 +89,8 @@ func (a *applying) countPending(b *batch, g *group, sp *span, sign int64) {
 	}
 }
 
-// resizeCells divides cells that have come to hold many spans, and joins those that have few left. Both walk no more
-// spans than a cell may have and the command added.
+// resizeCells divides cells that have grown to many spans, and joins cells that have few left. Each walks at most as
+// many spans as a cell may have, plus the spans that the command added.
 func (a *applying) resizeCells() {
 	for _, c := range a.resized {
 		if !a.rules.misdivided(c) {
@@ -109,7 +109,7 @@ func (a *applying) resizeCells() {
 	a.resized = a.resized[:0]
 }
 
-// resizeLane is resizeCells for a lane as a whole.
+// resizeLane is resizeCells for a whole lane.
 func (a *applying) resizeLane(q *queue, l *lane) {
 	switch {
 	case l.divided && a.rules.few(l.spans):
@@ -125,8 +125,7 @@ func (a *applying) resizeLane(q *queue, l *lane) {
 	}
 }
 
-// makeCells makes the cells of a level, and the finer ones that are needed, for the ready rows from … to (not
-// included).
+// makeCells makes the cells of a level, and the finer cells that are needed, for the ready rows from … to (exclusive).
 func (m *machine) makeCells(from, to string, level int) {
 	var made []*cell
 	m.eachPending(from, to, func(key string, jobs int64) bool {
@@ -151,8 +150,8 @@ func (m *machine) makeCells(from, to string, level int) {
 	}
 }
 
-// joinCells removes the cells of a level, and the finer ones, for the ready rows from … to (not included). Cells
-// without rows are gone already.
+// joinCells removes the cells of a level, and the finer cells, for the ready rows from … to (exclusive). Cells without
+// spans have no rows to remove.
 func (m *machine) joinCells(from, to string, level int) {
 	var gone []*cell
 	m.scanReady(from, to, func(key string, _ []byte) bool {
@@ -171,9 +170,9 @@ func (m *machine) joinCells(from, to string, level int) {
 	}
 }
 
-// locate returns the ready key of the span at a place in a lane, and how many of the span's jobs come before it.
+// locate returns the ready key of the span at a place in a lane, and how many of the span's jobs precede the place.
 func (m *machine) locate(q *queue, l *lane, place int64) (ready string, before int64) {
-	if l.spans == 1 { // as of very many queues with a job each
+	if l.spans == 1 { // as in very many queues with one job each
 		return l.key(q.id, &l.head), place
 	}
 	lane := laneKey(q.id, l.laneID)
@@ -217,23 +216,23 @@ func (m *machine) locate(q *queue, l *lane, place int64) (ready string, before i
 	return ready, before
 }
 
-// scanReady calls visit with the ready rows from … to (not included) of a lane, in order, until it returns false. It does not pass
-// those that were removed before the head, after the tail, or in a gap.
+// scanReady calls visit with the ready rows from … to (exclusive) of a lane, in order, until it returns false. It skips
+// the removed rows before the head, after the tail, and in a gap.
 func (m *machine) scanReady(from, to string, visit func(key string, value []byte) bool) {
 	q, id := m.queues.byID[lsm.U32At(from, 1)], laneOfReady(from)
 	for l := q.lanes; l != nil; l = l.next {
-		if l.laneID == id && l.head != (place{}) { // nothing waits in an empty one
+		if l.laneID == id && l.head != (place{}) { // no span waits in an empty lane
 			from, to = max(from, l.key(q.id, &l.head)), min(to, l.key(q.id, &l.tail)+"\x00")
 			l.gap().Scan(&m.o, from, max(from, to), visit)
 		}
 	}
 }
 
-// pendingChunk is how many spans are looked up at once.
+// pendingChunk is how many spans are looked up together.
 const pendingChunk = 256
 
-// eachPending calls visit with the number of jobs of each ready row from … to (not included), until it returns false.
-// It leaves the cache of spans alone, which a walk would fill with spans that are not needed again.
+// eachPending calls visit with the number of jobs of each ready row from … to (exclusive), until it returns false. It
+// bypasses the cache of spans, because it would fill the cache with spans that are not needed again.
 func (m *machine) eachPending(from, to string, visit func(key string, jobs int64) bool) {
 	for more := true; more; {
 		var keys, spans []string
@@ -267,17 +266,17 @@ func (m *machine) eachPending(from, to string, visit func(key string, jobs int64
 	}
 }
 
-// laneWalk finds the spans of a lane one after another, from one on to the end and then from the lane's beginning.
-// Spans that have been returned may be removed or cut meanwhile, others may not.
+// laneWalk returns the spans of a lane one by one, from a given span to the end and then from the lane's beginning. The
+// caller may remove or cut the spans that it has already got, but no others.
 type laneWalk struct {
 	m    *machine
 	q    *queue
 	l    *lane
-	keys []string // that come next
-	at   string   // the last one returned
+	keys []string // the next spans
+	at   string   // the span returned last
 }
 
-// next returns the ready key of the next span; "" when the lane is empty.
+// next returns the ready key of the next span, or "" when the lane is empty.
 func (w *laneWalk) next() string {
 	if w.l.pending == 0 {
 		return ""

@@ -2,8 +2,8 @@ package store
 
 import "github.com/daybookq/daybook/job"
 
-// chain collects the jobs that the outcomes of a completion create. They are lines of one batch, which has the seq of
-// the completion. No user sees the batch.
+// chain collects the jobs that the outcomes of a completion create. They are lines of one batch, which has the
+// completion's seq and which users never see.
 type chain struct{ jobs job.Create }
 
 // add adds the next job. Consecutive jobs with equal attributes are a group.

@@ -5,8 +5,8 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// chainHops returns how many jobs have created each other when the last of those that an outcome of p leads to is
-// created, whatever these do.
+// chainHops returns the longest chain of jobs that an outcome of p can lead to: the number of jobs that have created
+// each other, up to the last one.
 func chainHops(p part, o *job.Outcome) int {
 	hops := p.group().Hops
 	if o.Then == nil {
@@ -19,7 +19,8 @@ func chainHops(p part, o *job.Outcome) int {
 	return hops + 1 + most
 }
 
-// followOns returns how many jobs are created one after the other when a job with an on_complete completes, and they do.
+// followOns returns how many jobs are created in a chain if a job with an on_complete completes, and each of them
+// completes.
 func followOns(text job.FollowOn) (n int) {
 	for ; text != ""; n++ {
 		g, _ := followOn(text)
@@ -36,8 +37,8 @@ func followOn(text job.FollowOn) (g job.Group, delayMs int64) {
 	return g, delayMs
 }
 
-// chained adds the jobs that the end of lines creates: those of the outcome, then those that their create named. status
-// is what the lines have become.
+// chained adds the jobs that the end of lines creates: first the outcome's jobs, then the jobs that the lines' create
+// named. status is the new status of the lines.
 func (a *applying) chained(p part, o *job.Outcome, status job.Status) {
 	if o.Then != nil {
 		a.addThen(p.group(), o.Then)
@@ -69,7 +70,7 @@ func (a *applying) addThen(from *group, jobs *job.Create) {
 	}
 }
 
-// addFollowOns adds the jobs that the create of n lines named.
+// addFollowOns adds the follow-on jobs that the create of n lines named.
 func (a *applying) addFollowOns(from *group, n int, result *job.Result) {
 	g, delayMs := followOn(from.OnComplete)
 	g.Inherit(a.queues.byID[from.queueID].client, &from.Attributes)
@@ -83,7 +84,7 @@ func (a *applying) addFollowOns(from *group, n int, result *job.Result) {
 	}
 }
 
-// createChained creates the jobs that the outcomes of a completion have added.
+// createChained creates the jobs that the outcomes of a completion have collected.
 func (a *applying) createChained() {
 	if len(a.chain.jobs.Groups) == 0 {
 		return

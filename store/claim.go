@@ -62,6 +62,6 @@ func (a *applying) claimJobs(cmd job.Claim) *Claimed {
 	return t.result
 }
 
-// A claim takes jobs from a pending span in three steps: open decides whether the span is taken from at all,
-// payloadRoom how many of its payloads fit, and handOut moves the jobs. Each strategy picks the spans, and the end of a
-// span that jobs are taken from.
+// A claim takes jobs from a pending span in three steps: open decides whether to take from the span at all, payloadRoom
+// decides how many of its payloads fit, and handOut moves the jobs. Each strategy picks the spans, and the end of a
+// span to take jobs from.

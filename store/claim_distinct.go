@@ -7,10 +7,10 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// takeDistinct takes the jobs whose values of some keys of meta have the fewest active jobs. It looks for the best job
-// again after each that it hands out, unless those that follow in its span are next in any case.
+// takeDistinct takes the jobs whose values of some keys of meta have the fewest active jobs. After each job it looks
+// for the best job again, unless the following jobs of the span are certain to be next.
 //
-// An index that is complete gives the exact order. Otherwise the claim looks at some spans, and takes the best of these.
+// A complete index gives the exact order. Otherwise the claim looks at some spans, and takes the best jobs of these.
 func (t *claiming) takeDistinct() {
 	x := t.distinctIndex(t.cmd.Strategy)
 	if x.stage == inLine {
@@ -20,8 +20,8 @@ func (t *claiming) takeDistinct() {
 	}
 }
 
-// distinctWork bounds what a claim by prefer_distinct looks at in memory, in steps of some nanoseconds: it ends after
-// the job with which it has taken so many.
+// distinctWork bounds how much a claim by prefer_distinct looks at in memory, in steps of some nanoseconds. The claim
+// ends after the job that exceeds it.
 const distinctWork = 1_000_000
 
 // takeInLine takes jobs in the order of a complete index.
@@ -49,18 +49,18 @@ func (t *claiming) takeInLine(x *distinctIndex) {
 	}
 }
 
-// takeOfSeen takes the best of some spans, and looks at more when it has taken them.
+// takeOfSeen takes the best of some spans. When it has taken them, it looks at more.
 func (t *claiming) takeOfSeen(x *distinctIndex) {
 	var seen []*distinctSeen
 	for draw, work := uint64(0), 0; work < distinctWork; draw++ {
 		if len(seen) == 0 {
-			if t.begun && (t.spent() || t.attributes.bytes > t.rules.claimBytes/2) { // another look may read as many again
+			if t.begun && (t.spent() || t.attributes.bytes > t.rules.claimBytes/2) { // the next look may read as many bytes again
 				return
 			}
 			if seen = t.lookAhead(x); len(seen) == 0 {
 				return
 			}
-			work += distinctWork / 4 // so that a claim looks four times at most
+			work += distinctWork / 4 // so that a claim looks at most four times
 		}
 		pick, cost := x.best(seen, &t.choice, t.meta.served, mix(t.seed, t.now.Seq, draw, math.MaxUint32))
 		work += cost
@@ -86,8 +86,8 @@ func (t *claiming) takeOfSeen(x *distinctIndex) {
 	}
 }
 
-// takePick takes jobs of the span that comes next: one, or all that come next in any case. It returns how many lines of
-// the span are left; none after it has expired.
+// takePick takes one job of the picked span, or several if they are certain to be next. It returns how many lines of
+// the span are left, or 0 if the span has expired.
 func (t *claiming) takePick(x *distinctIndex, pick *distinctPick) (left int64, more bool) {
 	q := t.queues.byID[pick.q.id]
 	p := t.whole(t.batch(pick.first.seq), t.spanEnding(pick.first.end()))
@@ -111,8 +111,8 @@ func (t *claiming) takePick(x *distinctIndex, pick *distinctPick) (left int64, m
 	return pick.lines - taken, more
 }
 
-// lookAhead looks at the spans that the base strategy hands out next, of the first queues of the choice, and returns them by
-// queue and values.
+// lookAhead looks at the spans that the base strategy hands out next, in the first queues of the choice. It returns
+// them by queue and values.
 func (t *claiming) lookAhead(x *distinctIndex) (seen []*distinctSeen) {
 	queues := firstReady(t.contest.scopes, max(1, t.rules.distinctLooks/4))
 	known := map[distinctSeenName]*distinctSeen{}

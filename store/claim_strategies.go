@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// takeHead takes up to n jobs from the head of a queue, and reports whether the claim may continue. Nil is an empty
-// choice.
+// takeHead takes up to n jobs from the head of a queue, and reports whether the claim may continue. q is nil if the
+// choice is empty.
 func (t *claiming) takeHead(q *queue, n int) bool {
 	if q == nil {
 		return false
@@ -19,9 +19,9 @@ func (t *claiming) takeHead(q *queue, n int) bool {
 // aheadSpans is how many spans are read together from the head or the end of a queue.
 const aheadSpans = 64
 
-// readAhead reads spans that follow each other and their batches into the caches, if the first one is not there. The claims
-// that follow usually take the next ones. A claim reads hardly more spans ahead than it may take, since it may take one job
-// each from very many queues.
+// readAhead reads the first and the following spans, and their batches, into the caches, if the first is not cached.
+// Later claims usually take the following spans. A claim reads hardly more spans ahead than it may take, because it may
+// take one job each from very many queues.
 func (t *claiming) readAhead(first position, known func(n int) []position) {
 	if _, cached := t.spans.Get(cachedSpan{seq: first.seq, span: span{last: first.line}}); cached || t.ahead <= 0 {
 		return
@@ -43,8 +43,8 @@ func (t *claiming) takeTail(q *queue) bool {
 	return t.takeLast(q, t.spanOf(q.tail.tail.end()), math.MaxInt)
 }
 
-// drawAll draws a job, takes it and its neighbours to the end of its lane and then from the lane's beginning, and draws
-// again.
+// drawAll draws a job. It takes the job and its neighbours up to the end of the lane, and then from the lane's
+// beginning, and draws again.
 func (t *claiming) drawAll() {
 	for draw := uint64(0); t.contest.all().head != nil; draw++ {
 		random := mix(t.seed, t.now.Seq, draw, math.MaxUint32)
@@ -64,16 +64,16 @@ func (t *claiming) drawAll() {
 				if !t.takeFirst(q, p, math.MaxInt) {
 					return
 				}
-				n := uint32(had - t.left) // none of a span that has expired, which is gone as a whole
+				n := uint32(had - t.left) // an expired span is gone completely, and counts as no lines
 				taken = n == 0 || first+n > p.last
 			}
 		}
 	}
 }
 
-// serveInTurn gives each client with jobs of the highest priority its turn, beginning after the one that was served
-// last. Whole rounds are taken at once: a client that gets ten turns gets ten jobs, which touches fewer spans than one
-// job ten times.
+// serveInTurn serves the clients with jobs of the highest priority in turn, beginning after the client that was served
+// last. It takes whole rounds at once: a client that gets ten turns gets ten jobs, which touches fewer spans than ten
+// times one job.
 func (t *claiming) serveInTurn() {
 	t.own = map[string]*contest{}
 	for t.left > 0 && t.contest.all().head != nil {
@@ -88,7 +88,7 @@ func (t *claiming) serveInTurn() {
 			for want := turns; want > 0 && own.all().top() == priority; {
 				had := t.left
 				more := t.takeHead(own.all().head, want)
-				if t.left < had { // a client that gets nothing, because the claim ends there, is the first next time
+				if t.left < had { // a client that gets no job, because the claim ends there, is served first next time
 					t.meta.served = client
 				}
 				if !more {
@@ -103,7 +103,7 @@ func (t *claiming) serveInTurn() {
 	}
 }
 
-// ofClient returns the contest of those queues of the choice that are a client's.
+// ofClient returns the contest of a client's queues in the choice.
 func (t *claiming) ofClient(client string) *contest {
 	own := t.own[client]
 	if own == nil {
@@ -118,8 +118,8 @@ func (t *claiming) ofClient(client string) *contest {
 	return own
 }
 
-// inTurn returns up to n clients that have jobs of a priority, by name, from the one after last on and round to it. Not
-// all: to look for others would take too long.
+// inTurn returns up to n clients that have jobs of a priority, by name, beginning after last and wrapping around. all
+// is false if it stopped early, because looking for more clients would take too long.
 func (t *claiming) inTurn(priority int64, last string, n int) (clients []string, all bool) {
 	if names := sortedNames(t.choice.clients); len(names) > 0 {
 		at, found := slices.BinarySearch(names, last)
@@ -136,7 +136,7 @@ func (t *claiming) inTurn(priority int64, last string, n int) (clients []string,
 	for _, part := range [...]struct{ after, upTo string }{{last, lastName}, {"", last}} {
 		next := t.clientsAfter(part.after, priority)
 		for client := next(); client != "" && client <= part.upTo && len(clients) < n; client = next() {
-			if len(clients) > 0 && t.pairs < (len(clients)+1)*len(t.choice.types) { // as many again for ofClient
+			if len(clients) > 0 && t.pairs < (len(clients)+1)*len(t.choice.types) { // ofClient needs as many pairs again
 				return clients, false
 			}
 			clients = append(clients, client)
@@ -145,8 +145,8 @@ func (t *claiming) inTurn(priority int64, last string, n int) (clients []string,
 	return clients, true
 }
 
-// clientsAfter returns a function that returns the next client by name after one that has jobs of a priority; "" after
-// the last one.
+// clientsAfter returns a function that returns, at each call, the next client by name that has jobs of a priority. It
+// returns "" after the last client.
 func (t *claiming) clientsAfter(after string, priority int64) (next func() string) {
 	if len(t.choice.types) == 0 {
 		return func() string {

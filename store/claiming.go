@@ -2,30 +2,30 @@ package store
 
 import "github.com/daybookq/daybook/job"
 
-// claiming is a claim while its jobs are picked.
+// claiming is the state of a claim while it picks jobs.
 type claiming struct {
 	*applying
 	cmd        *job.Claim
 	c          *claim
 	result     *Claimed
 	choice     choice
-	contest    *contest // of the queues of choice
-	left       int      // jobs that may still be handed out
+	contest    *contest // among the queues of choice
+	left       int      // how many more jobs may be handed out
 	room       payloadRoom
 	begun      bool
 	rows       int                 // the claim ends when the overlay's count of writes has reached this
-	touched    map[*queue]struct{} // from which it took jobs; nil: of one at most
-	last       *queue              // from which it took jobs last
-	looks      int                 // and when it has looked at so many spans more
-	attributes attributeReads      // and when it has read rules.claimBytes of these
-	ahead      int                 // how many spans it may still read ahead
-	// Of Fair: the contests of single clients, and how many pairs of client and type may still be looked at.
+	touched    map[*queue]struct{} // queues from which it took jobs; nil: of one at most
+	last       *queue              // the queue from which it last took jobs
+	looks      int                 // the claim ends when it has looked at this many more spans
+	attributes attributeReads      // the claim ends when it has read rules.claimBytes of attributes
+	ahead      int                 // how many more spans it may read ahead
+	// For Fair: the contests of single clients, and how many more pairs of client and type may be looked at.
 	own   map[string]*contest
 	pairs int
 }
 
-// open reports whether jobs of a pending span can be taken. With expired, its jobs have ended instead, because their
-// expires_at has passed or their batch has ended; with neither, the claim ends here.
+// open reports whether jobs of a pending span can be taken. If expired, its jobs have ended instead, because their
+// expires_at has passed or their batch has ended. If neither, the claim ends here.
 func (t *claiming) open(q *queue, p part) (taken, expired bool) {
 	if t.begun && t.spent() {
 		return false, false
@@ -52,12 +52,12 @@ func (t *claiming) open(q *queue, p part) (taken, expired bool) {
 	return true, false
 }
 
-// spent reports whether the claim has looked at, or written, as much as it may.
+// spent reports whether the claim has used up its budget of reads or writes.
 func (t *claiming) spent() bool {
 	return t.o.Writes() >= t.rows || t.looks <= 0 || t.attributes.bytes >= t.rules.claimBytes
 }
 
-// placed puts a queue in its place, after some of its jobs were taken.
+// placed puts a queue in its right place after some of its jobs were taken.
 func (t *claiming) placed(q *queue) {
 	t.queues.place(q, &t.o)
 	t.touch(q)
@@ -96,7 +96,7 @@ func (t *claiming) handOut(q *queue, p part) (more bool) {
 		c.runs = append(c.runs, p.run())
 	}
 	t.left -= int(p.lines())
-	t.placed(q) // its head is another now
+	t.placed(q) // its head has changed
 	return t.left > 0
 }
 
@@ -116,7 +116,8 @@ func (t *claiming) takeFirst(q *queue, p part, n int) (more bool) {
 	return t.handOut(q, p)
 }
 
-// takeLast hands out up to n lines from the end of a part of a pending span, and reports whether the claim may continue.
+// takeLast hands out up to n lines from the end of a part of a pending span, and reports whether the claim may
+// continue.
 func (t *claiming) takeLast(q *queue, p part, n int) (more bool) {
 	taken, expired := t.open(q, p)
 	if !taken {

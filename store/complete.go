@@ -22,7 +22,7 @@ func (a *applying) complete(cmd job.Complete) *Ended {
 
 func (a *applying) endRuns(cmd *job.Complete) *Ended {
 	result := &Ended{}
-	c := a.claimByID(cmd.Claim) // before the exceptions, which may end the last line that names it
+	c := a.claimByID(cmd.Claim) // before the exceptions, which may end the last line that names the claim
 	for i := range cmd.Outcomes {
 		result.Results = append(result.Results, a.endOne(cmd, &cmd.Outcomes[i], result.Results))
 	}
@@ -33,7 +33,7 @@ func (a *applying) endRuns(cmd *job.Complete) *Ended {
 	return result
 }
 
-// endOne gives a job an outcome. before are the results of the outcomes before it.
+// endOne gives a job an outcome. before has the results of the earlier outcomes.
 func (a *applying) endOne(cmd *job.Complete, o *job.Outcome, before []JobResult) JobResult {
 	p, ok := a.find(o.ID)
 	if !ok {
@@ -69,9 +69,9 @@ func (a *applying) endOne(cmd *job.Complete, o *job.Outcome, before []JobResult)
 	return JobResult{ID: o.ID, Status: a.endReported(p, run, o)}
 }
 
-// runUnclaimed returns the state of the run of a job that is not active, whose end a completion with Unclaimed reports. A
-// job that waits because the command has just ended a run of it is refused: the history of a job has one row for each
-// command. Jobs that the end or the deletion of their batch or queue is still to take are as good as cancelled, or deleted.
+// runUnclaimed returns the state of the run of a job that is not active, whose end a completion with Unclaimed reports.
+// It refuses a job that waits because this command has just ended a run of it: the history of a job has one row per
+// command. If the end or deletion of a batch or queue has yet to reach a job, the job counts as cancelled or deleted.
 func (a *applying) runUnclaimed(p part, id job.ID, before []JobResult) (run job.State, refusal job.Refusal) {
 	switch {
 	case !p.in.Status.Waits() || p.in.UpdatedAt == a.now.At && endedIn(before, id):
@@ -84,7 +84,7 @@ func (a *applying) runUnclaimed(p part, id job.ID, before []JobResult) (run job.
 	return p.in.RunUnclaimed(&p.group().Attributes, a.now)
 }
 
-// runLate returns the state of the last run of a job that waits again, and whose end its runner reports late.
+// runLate returns the state of the last run of a job that waits again, if the run's runner reports its end late.
 func (a *applying) runLate(p part, f *job.Fence, h job.Holder, o *job.Outcome, refused job.Refusal) (run job.State, refusal job.Refusal) {
 	run, refusal = f.AllowsLate(&p.in.State, h, o, refused)
 	switch {
@@ -102,7 +102,7 @@ func endedIn(results []JobResult, id job.ID) bool {
 	return slices.ContainsFunc(results, func(r JobResult) bool { return r.ID == id && r.Refusal == job.Granted })
 }
 
-// addToOwn makes the command the claim of the run of a waiting job.
+// addToOwn makes the completion the claim of a waiting job's run.
 func (a *applying) addToOwn(p part) {
 	c := a.own
 	if c == nil {
@@ -118,8 +118,8 @@ func (a *applying) addToOwn(p part) {
 	c.runs = append(c.runs, p.run())
 }
 
-// openOwn writes the row of the claim of the jobs that a completion has ended and that no claim held. The claim holds
-// nothing, so no runner has it. It has no row if no line names it any more.
+// openOwn writes the row of the claim of the jobs that a completion has ended without a claim. The claim holds no jobs,
+// so it belongs to no runner. If no line names it any more, no row is written.
 func (a *applying) openOwn() {
 	if c := a.own; c != nil && c.refs > 0 {
 		a.o.Set(seqKey(claimTable, c.seq), c.encode())
@@ -127,8 +127,8 @@ func (a *applying) openOwn() {
 	a.own = nil
 }
 
-// endReported ends runs, whose state is given, with the outcome that their runner reported, and adds the jobs that it
-// creates. It returns the status that the jobs have now.
+// endReported ends runs, whose state is run, with the outcome that their runner reported, and adds the jobs that the
+// outcome creates. It returns the new status of the jobs.
 func (a *applying) endReported(p part, run job.State, o *job.Outcome) job.Status {
 	next := a.endRun(p, run, o)
 	status := a.takeBack(p, &next)
@@ -136,14 +136,14 @@ func (a *applying) endReported(p part, run job.State, o *job.Outcome) job.Status
 	return status
 }
 
-// holder returns what a fence needs to know of the claims around a job.
+// holder returns the facts about the claims around a job that a fence needs.
 func (m *machine) holder(sp *span, f *job.Fence) (h job.Holder) {
 	if !f.Claim.IsZero() {
 		if c := m.claimByID(f.Claim); c != nil {
 			h.Named = c.seq
 		}
 	}
-	// The rules look at the runner of a run under way, and of one that the claim which the request names has ended.
+	// The rules need the runner of an outstanding run, or of a run that ended under the claim that the request names.
 	if f.Runner != "" && sp.Claim != 0 && (sp.Status == job.Active || sp.Claim == h.Named) {
 		h.Runner = m.claim(sp.Claim).runner
 	}
@@ -151,8 +151,8 @@ func (m *machine) holder(sp *span, f *job.Fence) (h job.Holder) {
 }
 
 // endAll gives an outcome to all jobs that a claim still holds. It returns how many jobs of the claim have that outcome
-// then, including those that had it before, so that a repeat gets the same answer, and without those that have an
-// outcome of their own in the command.
+// then. This includes jobs that had it before, so that a repeat gets the same answer. It excludes jobs that have a
+// separate outcome in the command.
 func (a *applying) endAll(c *claim, cmd *job.Complete) (n int, refusal job.Refusal) {
 	known, runner := c != nil, ""
 	var handedOut []Run
@@ -194,8 +194,8 @@ func (a *applying) endAll(c *claim, cmd *job.Complete) (n int, refusal job.Refus
 	return n, job.Granted
 }
 
-// endLate gives lines that wait again, and whose last run was of the claim that a completion names, the outcome of all of
-// the claim. It reports false if that is not for them.
+// endLate gives the outcome of a whole claim to lines that wait again, if their last run was under this claim. It
+// returns false if the outcome does not apply to them.
 func (a *applying) endLate(p part, cmd *job.Complete) bool {
 	run, ok := p.in.RunLate()
 	if !ok || !cmd.All.Code.Reported() || a.deleting(p) || a.submissionEnded(p.b) {

@@ -2,7 +2,7 @@ package store
 
 import "github.com/daybookq/daybook/job"
 
-// create makes a batch. It returns nil for one without keys, for which no caller waits.
+// create makes a batch. It returns nil for a create without keys, for which no caller waits.
 func (a *applying) create(c *job.Create) *Made {
 	if c.Once.Given() {
 		if made := a.past().made(&c.Once); made != nil {
@@ -49,8 +49,8 @@ func (a *applying) create(c *job.Create) *Made {
 	return made
 }
 
-// makeBatch makes the batch of a create, as a part of a submission unless that is nil. It returns the lines that made no job, because an unfinished one has their
-// unique key.
+// makeBatch makes the batch of a create, as a part of a submission unless s is nil. It returns the lines that made no
+// job, because an unfinished job has their unique key.
 func (a *applying) makeBatch(c *job.Create, s *submission) (b *batch, existing []madeBy) {
 	b = &batch{seq: a.now.Seq, at: a.now.At, lines: uint32(c.Lines()), frame: c.Frame, longest: c.Longest, joined: c.Joined}
 	groups := make([]group, len(c.Groups))
@@ -84,8 +84,8 @@ func (a *applying) makeBatch(c *job.Create, s *submission) (b *batch, existing [
 	return b, existing
 }
 
-// writeGroups gives a batch its groups: as a part of its own row if they fit into one page, or in rows of pages. The cache
-// does not get these: a claim that needs one reads it for many jobs.
+// writeGroups writes the groups of a batch: in the batch's row if they fit into one page, otherwise in rows of pages.
+// It does not add the pages to the cache, because a claim that needs one reads it for many jobs.
 func (a *applying) writeGroups(b *batch, groups []group) {
 	for rest := groups; len(rest) > 0; {
 		n, row := len(rest), []byte(nil)
@@ -95,7 +95,7 @@ func (a *applying) writeGroups(b *batch, groups []group) {
 		last := rest[n-1].last
 		if n == len(groups) {
 			b.groups = &groupPage{groupPageName: groupPageName{b.seq, last}, groups: groups}
-			for i := range groups { // the texts of a request share the memory of all of it
+			for i := range groups { // the texts of a request share the memory of the whole request
 				groups[i].cloneTexts()
 				b.groups.texts += groups[i].texts()
 			}

@@ -5,10 +5,11 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// A detail is a row beside the spans that belongs to one line: an attempt of its history, its result, its progress, or a step.
+// A detail is a row beside the spans that belongs to one line: an attempt of its history, its result, its progress, or
+// a step.
 
-// remember adds an attempt, in a row of its own, to the history of each line. Lines that were claimed no more often
-// than attempts are kept have nothing to forget.
+// remember adds an attempt to the history of each line, as a separate row. It deletes old attempts only from lines that
+// may have more than are kept.
 func (a *applying) remember(p part, attempt job.Attempt) {
 	attempt.At = a.now.At
 	value := encodeAttempt(&attempt)
@@ -22,8 +23,8 @@ func (a *applying) remember(p part, attempt job.Attempt) {
 	a.touch(&p.b.dirty, p.b)
 }
 
-// forgetLastAttempt deletes the newest attempt of the history of lines: that of a run whose outcome was reported late, and
-// takes its place.
+// forgetLastAttempt deletes the newest attempt in the history of lines. A late report of the same run's outcome
+// replaces it.
 func (a *applying) forgetLastAttempt(p part) {
 	for line := p.first; line <= p.last; line++ {
 		newest := ""
@@ -38,7 +39,7 @@ func (a *applying) forgetLastAttempt(p part) {
 	}
 }
 
-// deleteOldDetails deletes the oldest details of a line and kind beyond those that are kept.
+// deleteOldDetails deletes the oldest details of a line and kind, and keeps the newest kept ones.
 func (a *applying) deleteOldDetails(b *batch, line uint32, kind byte, kept int) {
 	var keys []string
 	prefix := detailKey(b.seq, line, kind)
@@ -51,8 +52,8 @@ func (a *applying) deleteOldDetails(b *batch, line uint32, kind byte, kept int) 
 	}
 }
 
-// setProgress writes the step and progress of a job. What a request does not name stays, if it was reported under the
-// same claim.
+// setProgress writes the step and progress of a job. A step or progress that the request does not name stays, if it was
+// reported under the same claim.
 func (a *applying) setProgress(b *batch, line uint32, claim uint64, t *job.Tickle) {
 	step, progress, isNew := t.Step, t.Progress, t.Step != ""
 	if b.details {
@@ -75,7 +76,7 @@ func (a *applying) setProgress(b *batch, line uint32, claim uint64, t *job.Tickl
 	}
 }
 
-// stepsLevel is the level that has begun to keep the steps of jobs.
+// stepsLevel is the first level that keeps the steps of jobs.
 const stepsLevel = 4
 
 func (a *applying) setDetail(b *batch, line uint32, kind byte, value []byte) {
@@ -84,9 +85,9 @@ func (a *applying) setDetail(b *batch, line uint32, kind byte, value []byte) {
 	a.touch(&b.dirty, b)
 }
 
-// maxPointDeletes bounds the details that one command deletes one by one. Below it a range deletion would be shorter
-// but dearer: each that Pebble holds in memory slows all reads, and purging job by job makes very many. Ticks end before
-// they reach it, but for a few.
+// maxPointDeletes bounds the details that one command deletes one by one. For fewer details a range deletion would be
+// shorter but slower: each one that Pebble holds in memory slows all reads, and purging job by job makes very many.
+// Most ticks end before they reach this number.
 const maxPointDeletes = 1000
 
 // deleteDetails deletes the details of lines.

@@ -29,10 +29,10 @@ func (m *machine) loadDistinct() {
 	}
 }
 
-// distinctIndex returns the index of a strategy. The first claim by a strategy makes one: it takes the first step over
-// the spans that exist, and ticks take the others. If there are as many as may be, and all are in use, the index that it
-// returns has no rows, and the claim looks at some spans: to build an index at each claim, in place of one that the next claim
-// needs, would slow all commands down.
+// distinctIndex returns the index of a strategy. The first claim with a strategy creates an index: the claim takes the
+// first step over the existing spans, and ticks take the later steps. If the maximum number of indexes exist and all
+// are in use, distinctIndex returns one without rows, and the claim looks at some spans. Otherwise each claim might
+// replace an index that the next claim needs, and building indexes would slow all commands down.
 func (a *applying) distinctIndex(s job.Strategy) *distinctIndex {
 	d := &a.distinct
 	at := slices.IndexFunc(d.list, func(x *distinctIndex) bool { return x.strategy == s })
@@ -81,13 +81,13 @@ func firstDistinct(s distinctState, most int) *distinctIndex {
 	return x
 }
 
-// buildDistinct takes the first step of building an index or its line, and leaves the others to ticks.
+// buildDistinct takes the first step of building an index or its line, and leaves the later steps to ticks.
 func (a *applying) buildDistinct(x *distinctIndex) {
 	a.stepDistinct(x, a.rules.distinctRows)
 	a.continueDistinct(x, a.now.At)
 }
 
-// continueDistinct leaves what is left to look at to a tick.
+// continueDistinct sets a timer for the next step, if the index is not finished.
 func (a *applying) continueDistinct(x *distinctIndex, at int64) {
 	if x.stepAt = 0; x.stage == countingActive || x.stage == liningUp {
 		x.stepAt = at
@@ -96,8 +96,8 @@ func (a *applying) continueDistinct(x *distinctIndex, at int64) {
 	a.touch(&x.dirty, x)
 }
 
-// resumeDistinct takes another step of the index whose timer is first, and returns about how many rows that took. Its
-// timer moves to the end of what is due, as that of a sweep does.
+// resumeDistinct takes the next step of the index whose timer is first, and returns about how many rows that took. It
+// moves the timer after everything that is due, so that leases and retention are handled in between.
 func (a *applying) resumeDistinct(number uint64, rows int) int {
 	a.deleteTimer(a.timers.First(&a.o))
 	for _, x := range a.distinct.list {
@@ -110,8 +110,8 @@ func (a *applying) resumeDistinct(number uint64, rows int) int {
 	return tickSpanRows
 }
 
-// stepDistinct looks at the next spans until it has looked at and written so many rows, and returns how many. It walks
-// over the rows of spans by queue and status.
+// stepDistinct looks at the next spans until it has read and written about rows rows, and returns their number. It
+// walks over the rows of spans by queue and status.
 func (a *applying) stepDistinct(x *distinctIndex, rows int) int {
 	defer x.settle()
 	looked, begun := 0, a.o.Writes()
@@ -124,7 +124,7 @@ func (a *applying) stepDistinct(x *distinctIndex, rows int) int {
 		}
 		from := max(x.from, string(listTable))
 		var found []position
-		next := "" // where to go on after what was found
+		next := "" // where to continue after the found spans
 		a.o.Scan(from, string(listTable+1), func(key string, _ []byte) bool {
 			switch queueID, s := queueOfListKey(key), statusOfListKey(key); {
 			case s < status:
@@ -140,7 +140,7 @@ func (a *applying) stepDistinct(x *distinctIndex, rows int) int {
 			return false
 		})
 		looked += seekRows
-		a.prefetch(slices.SortedFunc(slices.Values(found), comparePositions)) // several queues may follow each other
+		a.prefetch(slices.SortedFunc(slices.Values(found), comparePositions)) // the spans may be of several queues
 		for i, at := range found {
 			if took() >= rows && i > 0 {
 				return took()
@@ -163,16 +163,16 @@ func (a *applying) stepDistinct(x *distinctIndex, rows int) int {
 	return took()
 }
 
-// distinctChunk is how many spans are looked up at once.
+// distinctChunk is how many spans are looked up together.
 const distinctChunk = 64
 
-// attributeRowBytes is about how many bytes of attributes take as long as a row.
+// Reading attributeRowBytes of attributes takes about as long as reading a row.
 const attributeRowBytes = 1 << 10
 
-// seekRows is about how many rows take as long as the beginning of a scan.
+// Beginning a scan takes about as long as reading seekRows rows.
 const seekRows = 4
 
-// dropDistinct drops an index with all of its rows.
+// dropDistinct drops an index and deletes its rows.
 func (a *applying) dropDistinct(x *distinctIndex) {
 	a.dropStep(x)
 	x.gone = true
@@ -188,7 +188,7 @@ func (a *applying) dropStep(x *distinctIndex) {
 	}
 }
 
-// dropLine drops what an index has of pending spans, and keeps what it counts of active ones.
+// dropLine drops the pending spans of an index, and keeps its counts of active jobs.
 func (a *applying) dropLine(x *distinctIndex) {
 	a.dropStep(x)
 	x.clear()
@@ -209,7 +209,7 @@ func (a *applying) trimDistinct() {
 	}
 }
 
-// followDistinct has the indexes of prefer_distinct follow that spans of a group were replaced.
+// followDistinct updates the indexes of prefer_distinct after spans of a group were replaced.
 func (a *applying) followDistinct(b *batch, g *group, olds, news []span) {
 	for _, x := range a.distinct.list {
 		active := int64(0)
@@ -243,13 +243,13 @@ func (a *applying) linesDistinct(x *distinctIndex, b *batch, g *group, sp *span)
 	return sp.Status == job.Pending && x.lines(listKey(g.queueID, job.Pending, b.seq, sp.last))
 }
 
-// havePending reports whether one of some spans is pending in a place in line.
+// havePending reports whether one of some spans is pending at a place in line.
 func havePending(spans []span, b *batch, g *group, w waiting) bool {
 	return slices.ContainsFunc(spans, func(sp span) bool { return sp.Status == job.Pending && sp.waiting(b, g) == w })
 }
 
-// activeOf returns the number of active jobs of a value. What an index without rows does not count, another one may that has
-// the key.
+// activeOf returns a function that returns the number of active jobs of a value. An index without rows does not count
+// them, but a different index that has the key may.
 func (a *applying) activeOf(x *distinctIndex) func(key int, name valueName) int64 {
 	if x.number == 0 {
 		return func(key int, name valueName) int64 {
@@ -266,7 +266,7 @@ func (a *applying) activeOf(x *distinctIndex) func(key int, name valueName) int6
 	}
 }
 
-// countDistinct adds to the active jobs of the values of a group.
+// countDistinct changes the counts of active jobs of a group's values.
 func (a *applying) countDistinct(x *distinctIndex, g *group, jobs int64) {
 	client := a.queues.byID[g.queueID].client
 	for key, name := range x.keys {
@@ -335,7 +335,8 @@ func (a *applying) leaveLine(x *distinctIndex, b *batch, g *group, sp *span) {
 	key := distinctSpanKey(x.number, x.base, n.id, &w)
 	a.o.Delete(key)
 	if n.spans--; n.spans > 0 && n.first == w {
-		// Nothing of the leaf is before its first span. So a look that begins there does not pass what was taken before.
+		// The leaf has no spans before its first one, so a scan from there does not pass deleted rows of spans that
+		// were taken before.
 		found := false
 		a.o.Scan(key+"\x00", lsm.After(key[:11]), func(key string, _ []byte) bool {
 			_, n.first = splitDistinctSpanKey(x.base, key)

@@ -6,22 +6,22 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// A row of effects says what some commands moved. For claims, ticks and sweeps, which pick their jobs, it is the only
-// record. The rows are kept in segments, for effectRetentionMs and while they have no more bytes than all segments may
-// have. When a new segment begins, one range deletion deletes the oldest one if that is too old or too much.
-// docs/004-effects.md says what they cost.
+// A row of effects records what some commands moved. For claims, ticks and sweeps, which pick their jobs, it is the
+// only record. The rows are kept in segments, for effectRetentionMs, as long as the segments do not exceed their total
+// size. When a new segment begins, one range deletion deletes the oldest segment if it is too old or the segments are
+// too large. docs/004-effects.md has the costs.
 
 const (
-	// effectRetentionMs is how long effects rows are kept at least, unless their bytes are too many.
+	// effectRetentionMs is how long effects rows are kept at least, unless they take too many bytes.
 	effectRetentionMs = 14 * 24 * hourMs
-	// effectSegmentMs is how long rows go into one segment, so that they are kept for one and a half times the
+	// effectSegmentMs is how long rows are added to one segment. So rows are kept for one and a half times the
 	// retention at most.
 	effectSegmentMs = effectRetentionMs / 2
 	// effectSegments is how many full segments are kept.
 	effectSegments = 4
 )
 
-// addEffect notes a move, together with the one before if that is of the lines before.
+// addEffect adds a move. It merges it with the previous effect if that is of the lines just before.
 func (a *applying) addEffect(e effect) {
 	if last := len(a.effects) - 1; last >= 0 {
 		before := &a.effects[last]
@@ -33,7 +33,7 @@ func (a *applying) addEffect(e effect) {
 	a.effects = append(a.effects, e)
 }
 
-// writeEffects adds what the command moved to the newest row of effects, or begins a row, for readers of history.
+// writeEffects adds the command's effects to the newest row of effects, or begins a new row, for readers of history.
 func (a *applying) writeEffects() {
 	if len(a.effects) == 0 {
 		return
@@ -59,14 +59,14 @@ func (a *applying) writeEffects() {
 	row.dirty = true
 }
 
-// flushEffects writes the newest row of effects, if it has changed.
+// flushEffects writes the newest row of effects if it has changed.
 func (m *machine) flushEffects() {
 	if m.history.dirty {
 		m.history.flush(&m.o)
 	}
 }
 
-// loadEffects reads the newest row of effects, to which the next commands add.
+// loadEffects reads the newest row of effects, to which the next commands add their effects.
 func (m *machine) loadEffects() {
 	n := len(m.meta.effects)
 	if n == 0 {
@@ -83,7 +83,7 @@ func (m *machine) loadEffects() {
 // effectKeyBytes is the length of the key of an effects row.
 const effectKeyBytes = 9
 
-// deleteOldEffects deletes the oldest segments that are too old or too many.
+// deleteOldEffects deletes the oldest segments if they are too old or too many.
 func (a *applying) deleteOldEffects() {
 	segments := a.meta.effects
 	total := int64(0)

@@ -69,7 +69,7 @@ func (a *applying) dropHandlerDocument(v *handlerVersion) {
 	a.handlers.bytes -= int64(v.bytes)
 }
 
-// publishHandlers shows queries the newest versions of the handlers, if there was a change since the last commit.
+// publishHandlers publishes the newest versions of the handlers for queries, if they changed since the last commit.
 func (m *machine) publishHandlers() {
 	if !m.handlers.changed {
 		return

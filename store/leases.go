@@ -7,7 +7,7 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// settle has end look at a claim.
+// settle makes end look at a claim.
 func (a *applying) settle(c *claim) {
 	a.touchClaim(c)
 	if !c.settling {
@@ -16,7 +16,7 @@ func (a *applying) settle(c *claim) {
 	}
 }
 
-// settleClaims closes claims that hold nothing any more, and deletes those that no line names.
+// settleClaims closes claims that hold no job any more, and deletes claims that no line names.
 func (a *applying) settleClaims() {
 	for _, c := range a.settling {
 		c.settling = false
@@ -41,7 +41,7 @@ func (a *applying) settleClaims() {
 	a.settling = a.settling[:0]
 }
 
-// openClaim writes the rows of a new claim, whose lines are active already.
+// openClaim writes the rows of a new claim. Its lines must already be active.
 func (a *applying) openClaim(c *claim) {
 	a.claims.Set(c.seq, c)
 	if r := a.hold(c.runner, 1, 0); len(r.open) < a.rules.listedClaims {
@@ -53,7 +53,7 @@ func (a *applying) openClaim(c *claim) {
 	a.o.Set(seqKey(claimTable, c.seq), c.encode())
 }
 
-// forgetOpen takes a claim that holds nothing any more out of what its runner holds.
+// forgetOpen removes a claim that holds no job any more from its runner's claims.
 func (a *applying) forgetOpen(c *claim) {
 	r := a.runner(c.runner)
 	if at := slices.Index(r.open, c.seq); at >= 0 {
@@ -63,7 +63,7 @@ func (a *applying) forgetOpen(c *claim) {
 	}
 }
 
-// retime moves the claim's timer row; at 0 deletes it.
+// retime moves the claim's timer row, or deletes it if at is 0.
 func (a *applying) retime(c *claim, at int64) {
 	if c.timerAt == at {
 		return
@@ -77,13 +77,13 @@ func (a *applying) retime(c *claim, at int64) {
 	a.touchClaim(c)
 }
 
-// deadline returns when what a claim holds under a lease counts as abandoned.
+// deadline returns when the jobs that a claim holds under a lease count as abandoned.
 func (a *applying) deadline(c *claim, l job.Lease) int64 {
 	return l.Deadline(&a.runner(c.runner).promise, a.meta.graceAt)
 }
 
-// renew gives everything that the claim holds a full lease from now: of the given length or, with 0, of the length that
-// each has. A timer row may be early, so it moves only if the deadline came closer: a tickle usually writes one row.
+// renew gives all jobs of the claim a full lease from now. If leaseMs is 0, each lease keeps its length. A timer row
+// may be early, so it moves only if the deadline is now earlier: a tickle usually writes one row.
 func (a *applying) renew(c *claim, leaseMs int64) {
 	promised := a.runner(c.runner).promise.Seq > c.lease.Seq
 	c.lease.Seq, c.lease.At = a.now.Seq, a.now.At
@@ -102,7 +102,7 @@ func (a *applying) renew(c *claim, leaseMs int64) {
 	a.touchClaim(c)
 }
 
-// renewJob gives one of several jobs that the claim holds a lease of its own.
+// renewJob gives one of several jobs of the claim its own lease.
 func (a *applying) renewJob(c *claim, at position, leaseMs int64) {
 	key := jobLeaseKey(c.seq, at.seq, at.line)
 	o := jobLease{lease: c.lease}
@@ -122,8 +122,8 @@ func (a *applying) renewJob(c *claim, at position, leaseMs int64) {
 	a.o.Set(key, o.encode())
 }
 
-// endPromise moves the timer rows of the leases of single jobs that were moved to the end of a promise, which the tickle
-// of their claim has ended.
+// endPromise moves the timer rows of leases of single jobs back from the end of a promise. The tickle of their claim
+// has ended the promise.
 func (a *applying) endPromise(c *claim) {
 	type row struct {
 		key string
@@ -171,7 +171,7 @@ func (a *applying) deleteJobLeases(c *claim, from, to string) {
 	}
 }
 
-// unhold notes that lines are not active under a claim any more.
+// unhold records that lines are no longer active under a claim.
 func (a *applying) unhold(claimSeq uint64, r Run) {
 	c := a.claim(claimSeq)
 	c.held -= r.Lines()
@@ -182,7 +182,7 @@ func (a *applying) unhold(claimSeq uint64, r Run) {
 	a.settle(c)
 }
 
-// hold adds to the number of claims and of jobs that a runner holds.
+// hold changes the number of claims and of jobs that a runner holds.
 func (a *applying) hold(name string, claims, jobs int) *runner {
 	r := a.runner(name)
 	r.claims += claims
@@ -194,12 +194,12 @@ func (a *applying) hold(name string, claims, jobs int) *runner {
 	return r
 }
 
-// runnerIdleMs is how long the row of a runner stays that holds nothing. Invariant: it is part of the level, since it
+// runnerIdleMs is how long the row of a runner stays after its last job. Invariant: it is part of the level, because it
 // decides which rows exist.
 const runnerIdleMs = 60_000
 
-// startResting forgets the tickles of a runner that holds nothing any more. Its row is deleted later unless it claims
-// again. A timer row that exists is not moved: it may be early.
+// startResting forgets the tickles of a runner that holds no job any more. Its row is deleted later, unless the runner
+// claims again. An existing timer row stays where it is, since it may be early.
 func (a *applying) startResting(r *runner) {
 	r.tickledAt, r.promise = 0, job.Promise{}
 	r.idleSince = a.now.At
@@ -209,13 +209,13 @@ func (a *applying) startResting(r *runner) {
 	}
 }
 
-// endResting deletes the row of a runner that has held nothing for a while, and otherwise moves its timer.
+// endResting deletes the row of a runner that has held no job for a while. Otherwise it moves the runner's timer.
 func (a *applying) endResting(name string) {
 	r := a.runner(name)
 	a.deleteTimer(runnerTimerKey(r.timerAt, name))
 	r.timerAt = 0
 	switch end := r.idleSince + runnerIdleMs; {
-	case r.claims > 0: // the next rest sets it
+	case r.claims > 0: // the timer is set when the runner rests again
 	case end > a.due:
 		r.timerAt = end
 		a.setTimer(runnerTimerKey(end, name))

@@ -5,14 +5,15 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// lost is the outcome of the runs that had begun when their runner vanished, and notBegun that of the others.
+// lost is the outcome of the runs that had begun when their runner was lost, and notBegun the outcome of all other
+// runs.
 var (
 	lost     = job.Outcome{Code: job.Lost, DelayMs: -1}
 	notBegun = job.Outcome{Code: job.Unget, DelayMs: -1}
 )
 
-// loseRunner ends what a lost runner holds, claim by claim, as far as rules.commandRows goes: runs that had begun count as
-// attempts, and their jobs wait for their backoff; the other jobs are pending at once.
+// loseRunner ends the runs of a lost runner, claim by claim, up to rules.commandRows. Runs that had begun count as
+// attempts, and their jobs wait for their backoff. All other jobs are pending at once.
 func (a *applying) loseRunner(cmd job.LoseRunner) *RunnerLost {
 	result, budget := &RunnerLost{}, a.rules.commandRows
 	// Each claim takes more than tickSpanRows of the budget, so the budget ends before the list if the list is cut off.
@@ -26,13 +27,14 @@ func (a *applying) loseRunner(cmd job.LoseRunner) *RunnerLost {
 			before := a.besideRows
 			c.places(r, func(first, last uint32, place int) { a.loseRuns(c, Run{r.Batch, first, last}, place) })
 			result.Jobs += r.Lines()
-			budget -= tickSpanRows + r.Lines() + a.besideRows - before // each line has its history
+			budget -= tickSpanRows + r.Lines() + a.besideRows - before // each line has a history row
 		}
 	}
 	return result
 }
 
-// loseRuns ends consecutive lines of a claim, whose first has a place in the order in which the claim handed them out.
+// loseRuns ends consecutive lines of a claim. place is the place of the first line in the order in which the claim
+// handed lines out.
 func (a *applying) loseRuns(c *claim, r Run, place int) {
 	for first := r.First; first <= r.Last; {
 		begun, last := c.hasBegun(place), first
@@ -48,7 +50,7 @@ func (a *applying) loseRuns(c *claim, r Run, place int) {
 	}
 }
 
-// heldRuns returns the lines that a claim holds. Those of one run are in one span.
+// heldRuns returns the lines that a claim holds. Lines of one returned run are in one span.
 func (a *applying) heldRuns(c *claim) (runs []Run) {
 	for _, r := range c.runs {
 		a.eachOf(r, func(p part) {
@@ -60,7 +62,7 @@ func (a *applying) heldRuns(c *claim) (runs []Run) {
 	return runs
 }
 
-// claimsThrough returns up to limit claims of a runner that hold something and were made by commands up to through.
+// claimsThrough returns up to limit claims of a runner that hold jobs and were made by commands up to through.
 func (a *applying) claimsThrough(name string, through uint64, limit int) (seqs []uint64) {
 	r := a.runner(name)
 	for _, seq := range r.open {
@@ -68,7 +70,8 @@ func (a *applying) claimsThrough(name string, through uint64, limit int) (seqs [
 			seqs = append(seqs, seq)
 		}
 	}
-	// Rows of claims that held something before are deleted, and may be very many, so the scan ends at the last row.
+	// The rows of claims that held jobs before are deleted, and there may be very many, so the scan ends at the last
+	// row.
 	rows := r.claims - len(r.open)
 	if rows == 0 || len(seqs) == limit {
 		return seqs

@@ -5,16 +5,16 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// A notice is a row that lets the next tickles of everything that a runner holds report which of its jobs were
-// cancelled.
+// A notice is a row that names a claim with cancelled jobs. While it exists, the tickles of everything that a runner
+// holds report these jobs.
 
 const (
 	// maxNotices bounds the claims that one tickle looks at, and the jobs that it reports as cancelled.
 	maxNotices = 1000
-	// noticeSpans bounds the spans that one tickle looks at. A runner whose claims have more learns of the rest when it
-	// completes the jobs.
+	// noticeSpans bounds the spans that one tickle looks at. If a runner's claims have more spans, the runner learns of
+	// the remaining cancelled jobs when it completes them.
 	noticeSpans = 4000
-	// noticeMs is how long notices stay: most runners tickle much more often, and an answer may get lost.
+	// noticeMs is how long a notice stays. Most runners tickle much more often, and an answer may get lost.
 	noticeMs = hourMs
 )
 
@@ -36,8 +36,8 @@ func (a *applying) deleteNotice(c *claim) {
 	}
 }
 
-// notices returns which jobs of a runner's claims were cancelled lately. A runner that does not tickle is notified when
-// it completes the job.
+// notices returns the jobs of a runner's claims that were cancelled lately. A runner that does not tickle is notified
+// when it completes the job.
 func (a *applying) notices(name string) (lost []JobResult) {
 	prefix := runnerKey(noticeTable, name)
 	var seqs []uint64

@@ -7,7 +7,7 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// past is where what requests did before is looked up: the rows and caches of Apply, or one moment of the database.
+// past looks up the results of earlier requests, in the rows and caches of Apply, or in the database at one moment.
 type past struct {
 	keys    []keyGeneration
 	rows    lsm.Rows
@@ -17,14 +17,14 @@ type past struct {
 	claim   func(seq uint64) *claim
 }
 
-// past is that of Apply.
+// past returns the past as Apply sees it.
 func (a *applying) past() past {
 	return past{a.meta.keys, &a.o, a.now.At, a.sessionOf, a.slot, a.findClaim}
 }
 
-// find returns what the request of a command has done so far, or nil. A refusal says why the command may not be carried
-// out: its session does not exist, its number is lower than that of its slot's last request, or its key or number
-// belongs to another request.
+// find returns the recorded results of the command's request so far, or nil. A refusal says why the command may not be
+// carried out: its session does not exist, its number is lower than the number of its slot's last request, or its key
+// or number belongs to a different request.
 func (p past) find(o *job.Once) (d *done, refusal job.Refusal) {
 	reused := job.KeyReused
 	if o.Numbered() {
@@ -49,7 +49,7 @@ func (p past) find(o *job.Once) (d *done, refusal job.Refusal) {
 	return d, job.Granted
 }
 
-// findKey returns what was done under a key, if that is not too long ago, or nil.
+// findKey returns the recorded results for a key, or nil if there are none, or if they are too old.
 func (p past) findKey(o *job.Once) *done {
 	for i := len(p.keys) - 1; i >= 0; i-- {
 		if value := p.rows.Get(onceKey(p.keys[i].number, o.Scope, o.Key)); value != nil {
@@ -63,7 +63,7 @@ func (p past) findKey(o *job.Once) *done {
 	return nil
 }
 
-// rememberOnce keeps what the request of the command has done, for those who repeat it.
+// rememberOnce records the results of the command's request for callers that repeat it.
 func (a *applying) rememberOnce(o *job.Once, d *done) {
 	d.digest = o.Digest
 	if o.Numbered() {
@@ -95,14 +95,14 @@ func (a *applying) rememberOnce(o *job.Once, d *done) {
 	a.o.Set(owner, encodeOwner(decodeOwner(a.o.Get(owner))+uint64(more)))
 }
 
-// encodeOwner is the row of an owner of idempotency keys: how many bytes they take in a generation.
+// encodeOwner encodes the row of an owner of idempotency keys: how many bytes they take in a generation.
 func encodeOwner(bytes uint64) []byte {
 	e := make(lsm.Encoder, 0, 8)
 	e.Uint(bytes)
 	return e
 }
 
-// decodeOwner reads what encodeOwner made; without a row there are none.
+// decodeOwner is the inverse of encodeOwner. A missing row means 0.
 func decodeOwner(value []byte) uint64 {
 	if value == nil {
 		return 0
@@ -111,10 +111,10 @@ func decodeOwner(value []byte) uint64 {
 	return d.Uint()
 }
 
-// generationEnd is when the youngest row that a generation can have need not be kept any more.
+// generationEnd is when even the youngest row of a generation need not be kept any longer.
 func generationEnd(number uint32) int64 { return int64(number+1)*generationMs + job.KeyLifeMs }
 
-// deleteGeneration deletes the keys of the oldest generation, however many there are, by two range deletions.
+// deleteGeneration deletes the keys of the oldest generation by two range deletions, however many there are.
 func (a *applying) deleteGeneration(number uint32) {
 	for _, table := range []byte{onceTable, ownerTable} {
 		prefix := generationKey(table, number)
@@ -123,8 +123,8 @@ func (a *applying) deleteGeneration(number uint32) {
 	a.meta.keys = a.meta.keys[1:]
 }
 
-// claimed returns the result of a repeated claim, or nil when the request has made no claim yet, and what the request
-// did. A request of another kind with the same digest cannot exist; Apply must decide it all the same.
+// claimed returns the result of a repeated claim, or nil if the request has made no claim yet, and the request's
+// record. A request of a different kind cannot have the same digest, but Apply must still decide this case.
 func (p past) claimed(o *job.Once) (*Claimed, *done) {
 	d, refusal := p.find(o)
 	switch {
@@ -136,14 +136,14 @@ func (p past) claimed(o *job.Once) (*Claimed, *done) {
 		return &Claimed{Refusal: job.KeyReused}, nil
 	}
 	result := &Claimed{Claim: job.NewID(d.at, d.seq, 0), Seq: d.seq, Keyed: true, Replayed: true}
-	if c := p.claim(d.seq); c != nil { // nothing names it any more otherwise
+	if c := p.claim(d.seq); c != nil { // otherwise no line names it any more
 		result.LeaseMs, result.Runs, result.runner = c.lease.Ms, c.runs, c.runner
 		result.PayloadBytes = job.MaxClaimBytes
 	}
 	return result, d
 }
 
-// made returns the result of a repeated create, or nil when the request has not been carried out.
+// made returns the result of a repeated create, or nil if the request has not been carried out.
 func (p past) made(o *job.Once) *Made {
 	d, refusal := p.find(o)
 	switch {
@@ -165,8 +165,8 @@ func (p past) made(o *job.Once) *Made {
 	return made
 }
 
-// ended returns the result of a repeated completion, or nil when the request has not carried it out, and what the
-// request did.
+// ended returns the result of a repeated completion, or nil if the request has not carried it out, and the request's
+// record.
 func (p past) ended(cmd *job.Complete) (*Ended, *done) {
 	d, refusal := p.find(&cmd.Once)
 	if refusal != job.Granted {
@@ -180,7 +180,7 @@ func (p past) ended(cmd *job.Complete) (*Ended, *done) {
 	if part == parts {
 		return nil, d
 	}
-	if part > parts { // a request carries its parts out in order
+	if part > parts { // a request carries out its parts in order
 		return &Ended{Denied: job.KeyReused}, nil
 	}
 	was := &d.ended[part]
@@ -201,7 +201,7 @@ func (p past) ended(cmd *job.Complete) (*Ended, *done) {
 	return result, d
 }
 
-// part returns what is kept of a completion's result.
+// part returns the part of a completion's result that is recorded.
 func (r *Ended) part(seq uint64, at int64) endedPart {
 	p := endedPart{seq: seq, at: at, all: r.All, refusal: r.Refusal}
 	for i := range r.Results {
@@ -215,8 +215,8 @@ func (r *Ended) part(seq uint64, at int64) endedPart {
 	return p
 }
 
-// with returns a copy of d, which may be nil, with another part. What a cache holds of a request is never changed in
-// place: a command that fails half way must leave nothing.
+// with returns a copy of d, which may be nil, with one more part. Cached records are never changed in place, because a
+// command that fails half way must leave no trace.
 func (d *done) with(p endedPart) *done {
 	next := &done{}
 	if d != nil {

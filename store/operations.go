@@ -78,7 +78,7 @@ func (a *applying) pause(cmd job.Pause) *Paused {
 	return &Paused{}
 }
 
-// setSwitch sets the switch that stops handing out any job.
+// setSwitch sets the switch that stops all handing out of jobs.
 func (a *applying) setSwitch(cmd job.Switch) *Switched {
 	a.allReadied = a.meta.stopped && !cmd.Stopped || a.allReadied && !cmd.Stopped
 	a.meta.stopped = cmd.Stopped

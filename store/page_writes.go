@@ -6,7 +6,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// writePages cuts a framed body into pages, and has b know where they end. The rows share the body's memory.
+// writePages cuts a framed body into pages, and records in b where they end. The rows share the body's memory.
 func (a *applying) writePages(b *batch, body []byte) {
 	b.uneven = !evenBody(b, body)
 	if len(body) <= newPageBytes {
@@ -26,7 +26,7 @@ func (a *applying) writePages(b *batch, body []byte) {
 	}
 }
 
-// deletePages deletes the pages that reach into first … last and have no line left.
+// deletePages deletes the pages that overlap first … last and have no unpurged line left.
 func (a *applying) deletePages(b *batch, first, last uint32) {
 	if b.frame == job.NoFrame {
 		return
@@ -39,7 +39,8 @@ func (a *applying) deletePages(b *batch, first, last uint32) {
 	}
 	for line := first; line <= last; {
 		pageFirst, pageLast := b.pageOf(line)
-		// Lines mostly go in order, so those after them are looked at first: one is enough to keep a page.
+		// Lines are mostly purged in order, so look at the later lines first: one unpurged line is enough to keep a
+		// page.
 		if (last >= pageLast || !a.anyLive(b.seq, last+1, pageLast)) && (first <= pageFirst || !a.anyLive(b.seq, pageFirst, first-1)) {
 			a.deletePage(b, pageFirst, pageLast)
 		}

@@ -1,17 +1,17 @@
 package store
 
-// payloadRoom counts the payload bytes of a claim against its limit. While even payloads of the greatest length would
-// fit, nothing is looked up. Then the payloads taken so far are measured once, and all that follow.
+// payloadRoom counts the payload bytes of a claim against its limit. It looks up no lengths while even payloads of the
+// greatest length would fit. After that, it measures the payloads taken so far once, and all later payloads.
 type payloadRoom struct {
 	limit int64
-	bound int64 // no more than this has been taken
-	taken []Run // while bound is all that is known
+	bound int64 // the payloads taken so far have at most this size
+	taken []Run // while only bound is known
 	exact bool
 	some  bool      // a payload has been taken
 	sizes pageSizes // of the page that was measured last
 }
 
-// first returns how many of the lines of a part fit, from the first on. The first payload of a claim always fits.
+// first returns how many lines of a part fit, counted from the first line. The first payload of a claim always fits.
 func (r *payloadRoom) first(m *machine, p part) (fit int) {
 	if r.allFit(m, p) {
 		return int(p.lines())
@@ -26,7 +26,7 @@ func (r *payloadRoom) first(m *machine, p part) (fit int) {
 	return fit
 }
 
-// last returns how many of the lines of a part fit, from the last one back.
+// last returns how many lines of a part fit, counted from the last line backwards.
 func (r *payloadRoom) last(m *machine, p part) (fit int) {
 	if r.allFit(m, p) {
 		return int(p.lines())

@@ -2,9 +2,9 @@ package store
 
 import "github.com/daybookq/daybook/job"
 
-// A batch has a row of a span for each of its groups, and up to a thousand groups. When its last line is purged, all of these
-// must go. One command may purge the last lines of a thousand batches, so it removes the rows of small batches only, and notes
-// the others for ticks.
+// A batch has a row of a span for each of its groups, and up to a thousand groups. When its last line is purged, all of
+// these rows must be deleted. One command may purge the last lines of a thousand batches, so it deletes the rows of
+// small batches only, and leaves larger batches to ticks.
 
 // deleteIfPurged deletes a batch if all of its lines are purged.
 func (a *applying) deleteIfPurged(b *batch) {
@@ -31,14 +31,14 @@ func (a *applying) deleteIfPurged(b *batch) {
 	a.batches.Delete(b.seq)
 }
 
-// awaitPurged leaves to a tick what is left of purged batches.
+// awaitPurged sets a timer for a tick that deletes the remaining rows of purged batches.
 func (a *applying) awaitPurged(at int64) {
 	a.meta.purgedAt = at
 	a.setTimer(timerKey(at, purgedTimer, 0, 0, 0))
 }
 
-// resumePurged removes about so many rows of purged batches, and returns how many it has written. Its timer, which is first,
-// moves to the end of what is due, as that of a sweep does.
+// resumePurged deletes about rows rows of purged batches, and returns how many it has written. It moves the timer,
+// which is first, after everything that is due, so that leases and retention are handled in between.
 func (a *applying) resumePurged(_ uint64, rows int) int {
 	a.deleteTimer(a.timers.First(&a.o))
 	a.meta.purgedAt = 0
@@ -57,7 +57,7 @@ func (a *applying) resumePurged(_ uint64, rows int) int {
 	return a.o.Writes() - before + tickSpanRows
 }
 
-// removePurged removes rows of the purged batch of a key until the command has made so many writes, or none is left.
+// removePurged deletes rows of a purged batch until the command has made end writes, or no row is left.
 func (a *applying) removePurged(key string, end int) {
 	p := decodePurgedBatch(seqOfKey(key), a.o.Get(key))
 	for len(p.ends) > 0 && a.o.Writes() < end {

@@ -5,8 +5,8 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// keepEnd keeps how the runs of lines ended that are about to be purged, as long as a repeat of their completion may
-// come.
+// keepEnd records how the runs of lines ended that are about to be purged. The record is kept as long as a caller may
+// repeat their completion.
 func (a *applying) keepEnd(p part) {
 	s := &p.in.State
 	if !s.Status.Terminal() || !s.Code.Reported() || s.Claim == 0 || s.At+job.RepeatMs <= a.now.At {
@@ -25,14 +25,14 @@ func (a *applying) keepEnd(p part) {
 	}
 }
 
-// forgetPurgedEnds deletes a generation, however many rows it has, by one range deletion.
+// forgetPurgedEnds deletes a generation by one range deletion, however many rows it has.
 func (a *applying) forgetPurgedEnds(generation uint32) {
 	prefix := generationKey(purgedEndTable, generation)
 	a.o.DeleteRange(prefix, lsm.After(prefix))
 }
 
-// purgedEnds calls visit with what is kept of a claim, in each generation from lines that end at or after from on until it
-// returns false.
+// purgedEnds calls visit with the recorded ends of a claim's purged lines, until it returns false. In each generation
+// it begins with lines that end at or after from.
 func (a *applying) purgedEnds(claim job.ID, from position, visit func(e *purgedEnd) bool) {
 	newest := repeatsGeneration(a.now.At)
 	seqs := a.seqs(claim)
@@ -46,8 +46,8 @@ func (a *applying) purgedEnds(claim job.ID, from position, visit func(e *purgedE
 	}
 }
 
-// endPurged answers the outcome of a job that is purged, or never was. It is accepted if it repeats the one that ended the
-// job's run under the claim.
+// endPurged answers the outcome of a job that is purged, or never existed. It accepts the outcome if it repeats the one
+// that ended the job's run under the claim.
 func (a *applying) endPurged(cmd *job.Complete, o *job.Outcome) JobResult {
 	result := JobResult{ID: o.ID, Refusal: job.NotFound}
 	if cmd.Claim.IsZero() {
@@ -71,8 +71,8 @@ func (a *applying) endPurged(cmd *job.Complete, o *job.Outcome) JobResult {
 	return result
 }
 
-// endedAlike returns how many of purged lines of a claim ended as a completion says that all of the claim shall end,
-// without those that have an outcome of their own in it.
+// endedAlike returns how many purged lines of a claim ended with the outcome that a completion gives to the whole
+// claim, except lines that have a separate outcome in it.
 func endedAlike(ends []purgedEnd, cmd *job.Complete) (n int) {
 	batches := map[job.ID]uint64{}
 	for i := range ends {

@@ -6,10 +6,11 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// The first job of a queue makes it. A queue without jobs is deleted by request, or after a time that a command names.
-// Numbers of queues are never used again, because rows of batches that have jobs in other queues may still name them.
+// The first job of a queue creates it. A queue without jobs is deleted by request, or after a time that a command
+// names. Numbers of queues are never used again, because rows of batches with jobs in several queues may still name
+// them.
 
-// makeQueue returns the queue of a client and type, which it makes if there is none.
+// makeQueue returns the queue of a client and type. It creates the queue if necessary.
 func (a *applying) makeQueue(client, typ string) *queue {
 	if q := a.queues.byName[queueName{client, typ}]; q != nil {
 		return q
@@ -23,7 +24,7 @@ func (a *applying) makeQueue(client, typ string) *queue {
 	return q
 }
 
-// reviseIdle notes since when a queue has been idle, after its jobs or settings have changed.
+// reviseIdle records since when a queue has been idle, after its jobs or settings have changed.
 func (a *applying) reviseIdle(q *queue) {
 	idle := q.empty() && !q.configured()
 	if idle == (q.idleAt != 0) {
@@ -52,7 +53,7 @@ func (a *applying) deleteQueue(cmd job.DeleteQueue) *QueueDeleted {
 	return &QueueDeleted{}
 }
 
-// deleteIdleQueues deletes as many idle queues as one command may.
+// deleteIdleQueues deletes as many idle queues as one command may delete.
 func (a *applying) deleteIdleQueues(cmd job.DeleteIdleQueues) *IdleQueuesDeleted {
 	result := &IdleQueuesDeleted{}
 	for q := a.queues.idle.oldest(); q != nil && q.idleAt+cmd.IdleMs <= a.now.At && result.Queues < a.rules.commandRows; q = a.queues.idle.oldest() {
@@ -62,8 +63,8 @@ func (a *applying) deleteIdleQueues(cmd job.DeleteIdleQueues) *IdleQueuesDeleted
 	return result
 }
 
-// removeQueue deletes a queue that has no jobs. No row names it then, except its own and those of batches that once had
-// jobs in it.
+// removeQueue deletes a queue without jobs. Only its own row, and the rows of batches that once had jobs in it, can
+// still name it.
 func (a *applying) removeQueue(q *queue) {
 	a.touchQueue(q)
 	a.queues.remove(q)

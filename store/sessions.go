@@ -18,7 +18,7 @@ func (m *machine) slot(name slotName) *slot {
 	return l
 }
 
-// writeSlot has a slot remember a request of its session.
+// writeSlot records a request in a slot of its session.
 func (a *applying) writeSlot(n *session, index int, number uint64, d *done) {
 	l := a.slot(slotName{n.seq, index})
 	l.session, l.number, l.done = n, number, d
@@ -64,13 +64,14 @@ func (a *applying) openSession(cmd job.OpenSession) *SessionOpened {
 	return &SessionOpened{Session: n.document(nil)}
 }
 
-// shareOfSessions is how many sessions one runner may have, or those together that name none: as many as are left for all, or
-// a thousandth of all where fewer are left. So no name takes more than half of what the others leave.
+// shareOfSessions is how many sessions one runner, or all sessions without a runner together, may have: as many as are
+// still free, but at least a thousandth of the maximum. So no name takes more than half of the sessions that the other
+// names leave.
 func shareOfSessions(most, open uint64) uint64 {
 	return max(1, most/1024, most-min(most, open))
 }
 
-// countSession counts sessions and bytes of the owner of a session more; negative numbers wrap around.
+// countSession adds to the number of sessions and bytes of a session's owner. Negative numbers wrap around.
 func (a *applying) countSession(n *session, sessions, bytes uint64) {
 	a.meta.sessions += sessions
 	a.meta.sessionBytes += bytes
@@ -99,20 +100,20 @@ func (a *applying) closeSession(n *session) {
 	a.deleteSession(n)
 }
 
-// When as many sessions are open as may be, opening one more forgets one that nobody seems to use: processes that crash
-// and start again, and open a session each time, must not keep all others from opening theirs.
+// At the maximum number of open sessions, opening a session deletes one that seems unused. Otherwise processes that
+// crash and restart, and open a session each time, could keep all other processes from opening theirs.
 const (
-	// unusedSessionMs is for how long a session is left alone that has not carried out a request yet.
+	// unusedSessionMs is how long a session is kept that has not carried out a request yet.
 	unusedSessionMs = 60_000
-	// idleSessionMs is for how long one is left alone that has.
+	// idleSessionMs is how long a session is kept after its last request.
 	idleSessionMs = 3_600_000
-	// idleLooks bounds the sessions that are looked at and have been used since their idle row was written. They get a
-	// new one, so that the next attempt to open a session continues after them.
+	// idleLooks bounds how many sessions are checked that were used since their idle row was written. Each gets a new
+	// row, so that the next attempt to open a session continues after them.
 	idleLooks = 100
 )
 
-// makeRoomForSession deletes the session that was opened first of those that carried out no request, or else the one
-// that was used least recently. It reports false if both have been used too lately for that.
+// makeRoomForSession deletes the oldest session that has carried out no request, or otherwise the session that was used
+// least recently. It returns false if both were used too recently.
 func (a *applying) makeRoomForSession() bool {
 	if key := a.idle.unused.First(&a.o); key != "" {
 		if at, seq := splitIdleKey(key); at+unusedSessionMs <= a.now.At {
@@ -140,8 +141,8 @@ func (a *applying) makeRoomForSession() bool {
 	return false
 }
 
-// replaceSession is makeRoomForSession for a runner that has its share of the sessions: it deletes one of its own, if one is
-// among the first idleLooks that are looked at.
+// replaceSession is makeRoomForSession for a runner that has its share of the sessions. It deletes one of the runner's
+// sessions, if the first idleLooks sessions include one.
 func (a *applying) replaceSession(runner string) bool {
 	for _, of := range []struct {
 		window *lsm.Window
@@ -174,7 +175,8 @@ func (a *applying) replaceSession(runner string) bool {
 	return false
 }
 
-// putIdle writes the row by which a session is found when there are too many. Requests after the first do not move it.
+// putIdle writes the row by which an idle session is found when there are too many. Requests after the first do not
+// move it.
 func (m *machine) putIdle(n *session) {
 	n.idleAt = n.usedAt
 	key := idleKey(n.used, n.idleAt, n.seq)
@@ -189,7 +191,7 @@ func (m *machine) deleteIdle(n *session) {
 	m.idle.of(n).Remove(key)
 }
 
-// useSession notes that a session carries out a request.
+// useSession records that a session carries out a request.
 func (a *applying) useSession(n *session) {
 	if n.used && n.usedAt == a.now.At {
 		return
@@ -203,14 +205,15 @@ func (a *applying) useSession(n *session) {
 	a.touch(&n.dirty, n)
 }
 
-// retimeSession sets the timer of a session. Requests do not move it: it is early then, and set again when it is due.
+// retimeSession sets the timer of a session. Requests do not move the timer, so it may be early; it is set again when
+// it is due.
 func (m *machine) retimeSession(n *session) {
 	n.timerAt = n.expiresAt()
 	m.setTimer(timerKey(n.timerAt, sessionTimer, n.seq, 0, 0))
 	m.touch(&n.dirty, n)
 }
 
-// expireSession forgets a session whose timer is due, unless it has carried out a request since the timer was set, and
+// expireSession deletes a session whose timer is due, unless it has carried out a request since the timer was set. It
 // returns about how many rows that wrote.
 func (a *applying) expireSession(key string, seq uint64) (rows int) {
 	a.deleteTimer(key)
@@ -225,8 +228,8 @@ func (a *applying) expireSession(key string, seq uint64) (rows int) {
 	return tickSpanRows + a.deleteSession(n)
 }
 
-// deleteSession deletes the rows of a session except its timer, and returns how many slots it had. Those that were used
-// since the last commit have no row yet, and get none.
+// deleteSession deletes the rows of a session except its timer, and returns the number of its slots. A slot first used
+// since the last commit does not have a row yet, and will not get one.
 func (a *applying) deleteSession(n *session) (slots int) {
 	n.gone = true
 	a.countSession(n, ^uint64(0), -n.taken())

@@ -20,8 +20,8 @@ func (a *applying) addSpan(b *batch, g *group, sp span) {
 	a.count(begun, sp.State, reasonCreated)
 }
 
-// move gives part of a span another state. It is the only way in which lines change: it splits and merges spans, keeps
-// their index rows, and changes the counters of batch, queue, claim and runner.
+// move changes the state of a part of a span. All changes of lines use it: it splits and merges spans, keeps their
+// index rows, and changes the counters of batch, queue, claim and runner.
 func (a *applying) move(p part, next job.State, why reason) {
 	b, g := p.b, p.group()
 	if !next.Status.Unfinished() {
@@ -57,8 +57,8 @@ func (a *applying) move(p part, next job.State, why reason) {
 	a.count(p, next, why)
 }
 
-// replace returns the spans that are there before a move and that are there after it: what is left of the span at both
-// ends of the part, and the part itself, merged with a neighbour in the same state.
+// replace returns the spans that exist before a move and the spans that exist after it: the remainders of the span on
+// both sides of the part, and the part, merged with a neighbour in the same state.
 func (a *applying) replace(p part, g *group, next job.State) (olds, news []span) {
 	mid := span{p.first, p.last, next}
 	olds = append(make([]span, 0, 3), p.in)
@@ -132,7 +132,7 @@ func (a *applying) deleteIndex(g *group, key string) {
 	}
 }
 
-// count changes the counters of everything that counts lines, after part of a span has another state.
+// count changes all counters of lines after a part of a span has changed its state.
 func (a *applying) count(p part, next job.State, why reason) {
 	a.countJobs(p, next)
 	if a.tally.observed {
@@ -186,7 +186,7 @@ func (a *applying) countJobs(p part, next job.State) {
 	a.touch(&b.dirty, b)
 }
 
-// countHeld changes the counters of claims and runners: of the lines that they hold, and of those that name them.
+// countHeld changes the counters of claims and runners: of the lines that they hold, and of the lines that name them.
 func (a *applying) countHeld(p part, next job.State) {
 	old, n := p.in.State, int(p.lines())
 	if stays := old.Status == next.Status && old.Claim == next.Claim; !stays && old.Status == job.Active {
@@ -210,7 +210,7 @@ func (a *applying) countHeld(p part, next job.State) {
 	}
 }
 
-// noteEnds notes when the last job of a batch by itself ends, and which one failed first.
+// noteEnds records when the last job of a standalone batch ends, and which job failed first.
 func (a *applying) noteEnds(p part, next job.State) {
 	b := p.b
 	switch line := b.failed - 1; {

@@ -2,14 +2,14 @@ package store
 
 import "github.com/daybookq/daybook/job"
 
-// lostText is the error that the history shows for a run whose runner was declared lost.
+// lostText is the error in the history of a run whose runner was declared lost.
 const lostText = "its runner was lost"
 
-// Each function here asks package job for the next state of the lines of a part, moves them, and writes what belongs to
-// the move: an attempt of the history, a result, or the purge of jobs that are not to be kept.
+// Each function here gets the next state of the lines of a part from package job, moves the lines, and writes what the
+// move requires: an attempt of the history, a result, or the purge of jobs that are not kept.
 
-// admit adds the first spans of a group. Lines that made no job, because another job has their unique key, are purged
-// from the beginning. It returns those of them that are after the group. With held, its batch is paused.
+// admit adds the first spans of a group. Lines that made no job, because an existing job has their unique key, are
+// purged from the beginning. admit returns the holes that are after the group. held: the batch is paused.
 func (a *applying) admit(b *batch, g *group, holes []madeBy, held bool) []madeBy {
 	st := job.Admit(&g.Attributes, a.now)
 	if held {
@@ -31,7 +31,7 @@ func (a *applying) admit(b *batch, g *group, holes []madeBy, held bool) []madeBy
 	return holes
 }
 
-// promote makes deferred lines pending whose run_at has come.
+// promote makes deferred lines pending if their run_at has passed.
 func (a *applying) promote(p part) { a.move(p, p.in.Due(a.now), reasonDue) }
 
 // expire ends waiting lines whose expires_at has passed.
@@ -41,8 +41,9 @@ func (a *applying) expire(p part) {
 	a.purgeUnlessKept(p, &next)
 }
 
-// endRun ends the run of lines, and returns the state they are in then. run is the state of the run: that of the lines if
-// they are active, and that of job.State.RunUnclaimed if they wait. A sweep may have to move the lines on: see takeBack.
+// endRun ends the run of lines, and returns their new state. run is the state of the run: the lines' state if they are
+// active, and the state from job.State.RunUnclaimed if they wait. A sweep may have to move the lines again: see
+// takeBack.
 func (a *applying) endRun(p part, run job.State, o *job.Outcome) job.State {
 	running := p
 	running.in.State = run
@@ -77,13 +78,14 @@ func (a *applying) endRun(p part, run job.State, o *job.Outcome) job.State {
 	return next
 }
 
-// randomOf returns the random number by which a command decides about a line.
+// randomOf returns the random number for a command's decisions about a line.
 func (a *applying) randomOf(b *batch, line uint32) uint64 {
 	return mix(a.seed, a.now.Seq, b.seq, line)
 }
 
-// moveEach gives each line a state of its own, so that jobs whose runs ended together do not run again together: each
-// waits for its own backoff. A command ends at most job.MaxClaimJobs runs in this way, and each becomes one span at worst.
+// moveEach computes a separate state for each line, so that jobs whose runs ended together do not run again together:
+// each waits for its own backoff. A command ends at most job.MaxClaimJobs runs in this way, and each becomes one span
+// at worst.
 func (a *applying) moveEach(p part, stateOf func(line uint32) job.State, why reason) {
 	for first := p.first; ; {
 		next, last := stateOf(first), first
@@ -98,7 +100,7 @@ func (a *applying) moveEach(p part, stateOf func(line uint32) job.State, why rea
 	}
 }
 
-// runEnded notes, for an observer, that the runs of active lines end. It must be called before the lines are moved.
+// runEnded records, for an observer, that the runs of active lines end. It must be called before the lines are moved.
 func (a *applying) runEnded(p part, next *job.State, outcome string, exitCode int, text string) {
 	if !a.runs.observed {
 		return
@@ -112,14 +114,14 @@ func (a *applying) runEnded(p part, next *job.State, outcome string, exitCode in
 	})
 }
 
-// Errors that the history shows for runs that their runners did not end.
+// Errors in the history of runs that their runners did not end.
 const (
 	abandonedText = "nobody tickled it within its lease"
 	timedOutText  = "it ran longer than its timeout_ms"
 	cancelledText = "it was cancelled"
 )
 
-// abandon takes active lines from their claim, and returns the state they are in then.
+// abandon takes active lines from their claim, and returns their new state.
 func (a *applying) abandon(p part, why reason, text string) job.State {
 	next := p.in.Abandon(&p.group().Attributes, a.now)
 	c := a.claim(p.in.Claim)
@@ -130,7 +132,7 @@ func (a *applying) abandon(p part, why reason, text string) job.State {
 	return next
 }
 
-// cancel ends lines that have not ended. The runner of active lines is notified when it next reports something.
+// cancel ends lines that have not ended. The runner of active lines is notified when it next reports on them.
 func (a *applying) cancel(p part) {
 	next, refusal := p.in.Cancel(a.now)
 	if refusal != job.Granted || next == p.in.State {
@@ -146,8 +148,8 @@ func (a *applying) cancel(p part) {
 	a.purgeUnlessKept(p, &next)
 }
 
-// redrive makes ended lines pending, and returns how many of them it left because another job has their unique key by
-// now.
+// redrive makes ended lines pending. It leaves lines whose unique key a different job has by now, and returns their
+// number.
 func (a *applying) redrive(p part) (skipped int64) {
 	again := func(first, last uint32) {
 		a.each(p.b, first, last, func(p part) {
@@ -170,15 +172,15 @@ func (a *applying) redrive(p part) (skipped int64) {
 	return int64(len(held))
 }
 
-// purgeUnlessKept purges lines at once that have ended and are not to be kept.
+// purgeUnlessKept purges lines that have ended, if they are not to be kept.
 func (a *applying) purgeUnlessKept(p part, next *job.State) {
 	if _, atOnce := next.PurgeAt(&p.group().Attributes); atOnce && next.Status.Terminal() {
 		a.each(p.b, p.first, p.last, func(p part) { a.purge(p, reasonPurged) })
 	}
 }
 
-// purge deletes lines, in whatever status they are. A page is deleted with the last of its lines, and a batch with the
-// last of all.
+// purge deletes lines in any status. A page is deleted with the last of its lines, and a batch with the last of all its
+// lines.
 func (a *applying) purge(p part, why reason) {
 	if why == reasonPurged {
 		a.keepEnd(p)

@@ -7,7 +7,7 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// newSubmission makes the submission of a create, without jobs.
+// newSubmission creates the submission of a create, without jobs.
 func (a *applying) newSubmission(c *job.Create) *submission {
 	g := &c.Groups[0]
 	s := &submission{
@@ -34,7 +34,7 @@ func (a *applying) newSubmission(c *job.Create) *submission {
 	return s
 }
 
-// countStatus counts that a submission gets another status. 0 stands for none: it is new, or deleted.
+// countStatus counts a change of a submission's status. 0 means that the submission is new, or deleted.
 func (m *machine) countStatus(s *submission, before, after job.BatchStatus) {
 	counts := readStatusCounts(&m.o, s.queueName())
 	for _, of := range []*statusCounts{&counts, &m.batchStatuses} {
@@ -52,7 +52,7 @@ func (m *machine) countStatus(s *submission, before, after job.BatchStatus) {
 	}
 }
 
-// loadStatusCounts adds up how many submissions are in each status.
+// loadStatusCounts adds up the numbers of submissions in each status.
 func (m *machine) loadStatusCounts() {
 	clear(m.batchStatuses[:])
 	m.o.Scan(string(statusCountsTable), string(statusCountsTable+1), func(_ string, value []byte) bool {
@@ -63,7 +63,7 @@ func (m *machine) loadStatusCounts() {
 	})
 }
 
-// touchSubmission has end look at a submission, and the next commit write its state.
+// touchSubmission makes end look at a submission, and the next commit write its state.
 func (a *applying) touchSubmission(s *submission) {
 	a.touch(&s.dirty, s)
 	if !s.counted {
@@ -72,7 +72,7 @@ func (a *applying) touchSubmission(s *submission) {
 	}
 }
 
-// mayAdd says whether a create may add jobs to a submission, which may be nil.
+// mayAdd reports whether a create may add jobs to a submission, which may be nil.
 func mayAdd(s *submission) job.Refusal {
 	switch {
 	case s == nil:
@@ -85,14 +85,14 @@ func mayAdd(s *submission) job.Refusal {
 	return job.Granted
 }
 
-// addPart makes a batch that is being made a part of a submission.
+// addPart makes a new batch a part of a submission.
 func (a *applying) addPart(s *submission, b *batch) {
 	b.submission, b.submissionAt, b.base = s.seq, s.at, s.lines
 	s.lines += int64(b.lines)
 	s.parts++
 	a.o.Set(partKey(s.seq, s.lines-1), encodePart(batchPart{b.seq, b.base}))
 	a.touchSubmission(s)
-	a.ends.ended(batchEnd(s.seq)) // for those who follow its results
+	a.ends.ended(batchEnd(s.seq)) // for callers that follow its results
 }
 
 // removePart forgets a part whose lines are all purged.
@@ -103,7 +103,7 @@ func (a *applying) removePart(b *batch) {
 	a.touchSubmission(s)
 }
 
-// countSubmission changes the counters of the submission of a part that gets another state.
+// countSubmission changes the counters of a submission when lines of a part change to the state next.
 func (a *applying) countSubmission(p part, next job.State) {
 	s := a.submissionOf(p.b)
 	n, old := p.lines(), p.in.Status
@@ -125,7 +125,7 @@ func (a *applying) countSubmission(p part, next job.State) {
 	a.touchSubmission(s)
 }
 
-// batchEnd stands for the status of a batch among the lines for whose end callers wait.
+// batchEnd represents the status of a batch among the lines whose end callers wait for.
 func batchEnd(seq uint64) Run { return Run{seq, math.MaxUint32, math.MaxUint32} }
 
 func (s *submission) flush(o *lsm.Overlay) {

@@ -2,7 +2,8 @@ package store
 
 import "github.com/daybookq/daybook/job"
 
-// settleSubmissions ends the submissions whose jobs have ended, and forgets those that are not kept any more.
+// settleSubmissions ends the submissions whose jobs have ended, and deletes the submissions that are not kept any
+// longer.
 func (a *applying) settleSubmissions() {
 	for len(a.counted) > 0 {
 		last := len(a.counted) - 1
@@ -21,7 +22,7 @@ func (a *applying) settleSubmissions() {
 	}
 }
 
-// setBatchStatus gives a submission another status.
+// setBatchStatus changes the status of a submission.
 func (a *applying) setBatchStatus(s *submission, status job.BatchStatus) {
 	a.o.Delete(batchStatusKey(s.status, s.seq))
 	a.countStatus(s, s.status, status)
@@ -31,7 +32,7 @@ func (a *applying) setBatchStatus(s *submission, status job.BatchStatus) {
 	a.ends.ended(batchEnd(s.seq))
 }
 
-// endSubmission gives a submission its last status, and cancels its jobs that have not ended.
+// endSubmission gives a submission its final status, and cancels its unfinished jobs.
 func (a *applying) endSubmission(s *submission, status job.BatchStatus) {
 	a.setBatchStatus(s, status)
 	s.open, s.endedAt = false, a.now.At
@@ -42,7 +43,8 @@ func (a *applying) endSubmission(s *submission, status job.BatchStatus) {
 	}
 }
 
-// beginRest begins to look at all jobs of a submission, and takes the first step as far as the command has room for it.
+// beginRest begins to look at all jobs of a submission, and takes as much of the first step as the command has room
+// for.
 func (a *applying) beginRest(s *submission) {
 	if s.rest != 0 {
 		a.deleteTimer(timerKey(s.restAt, restTimer, s.seq, 0, 0))
@@ -54,7 +56,7 @@ func (a *applying) beginRest(s *submission) {
 	a.continueRest(s, a.now.At)
 }
 
-// continueRest leaves what is left to look at to a tick.
+// continueRest sets a timer for a tick that looks at the remaining jobs.
 func (a *applying) continueRest(s *submission, at int64) {
 	if s.restAt = 0; s.rest != 0 && !s.gone {
 		s.restAt = at
@@ -63,8 +65,8 @@ func (a *applying) continueRest(s *submission, at int64) {
 	a.touchSubmission(s)
 }
 
-// resumeRest takes another step of a submission whose timer is first, and returns about how many rows that wrote. Its
-// timer moves to the end of what is due, so that leases and retention come in between.
+// resumeRest takes the next step of a submission whose timer is first, and returns about how many rows that wrote. It
+// moves the timer after everything that is due, so that leases and retention are handled in between.
 func (a *applying) resumeRest(seq uint64, rows int) int {
 	a.deleteTimer(a.timers.First(&a.o))
 	s, before := a.submission(seq), a.o.Writes()
@@ -73,8 +75,8 @@ func (a *applying) resumeRest(seq uint64, rows int) int {
 	return a.o.Writes() - before + tickSpanRows
 }
 
-// stepSubmission looks at jobs of a submission until it has written so many rows, or looked at as many spans, or has
-// seen all.
+// stepSubmission looks at jobs of a submission until it has written rows rows, or looked at as many spans, or has seen
+// all jobs.
 func (a *applying) stepSubmission(s *submission, rows int) {
 	for end := a.o.Writes() + rows; s.rest != 0 && a.o.Writes() < end; end-- {
 		of, ok := readPart(&a.o, s.seq, s.rest-1)
@@ -100,7 +102,7 @@ func (a *applying) stepSubmission(s *submission, rows int) {
 	}
 }
 
-// forgetIfDue deletes what is kept of a submission that has ended, when it is not kept any more and has no parts.
+// forgetIfDue deletes an ended submission if it is not kept any longer and has no parts.
 func (a *applying) forgetIfDue(s *submission) {
 	if s.parts > 0 || !s.due && !s.deleting {
 		return
@@ -127,7 +129,7 @@ func (a *applying) forgetIfDue(s *submission) {
 	a.ends.ended(batchEnd(s.seq))
 }
 
-// retire notes that a submission need not be kept any more.
+// retire records that a submission need not be kept any longer.
 func (a *applying) retire(t timer) {
 	a.deleteTimer(t.key)
 	s := a.submission(t.a)
@@ -135,7 +137,7 @@ func (a *applying) retire(t timer) {
 	a.touchSubmission(s)
 }
 
-// endPart cancels lines of a submission that has ended, or deletes them with it.
+// endPart cancels lines of an ended submission, or deletes them with the submission.
 func (a *applying) endPart(p part) {
 	if a.submissionOf(p.b).deleting {
 		a.purge(p, reasonDeleted)
@@ -144,7 +146,7 @@ func (a *applying) endPart(p part) {
 	}
 }
 
-// changeBatch closes or resumes a batch. One by itself is closed, and not paused.
+// changeBatch closes or resumes a batch. A standalone batch is always closed, and never paused.
 func (a *applying) changeBatch(cmd job.ChangeBatch) *BatchChanged {
 	s := a.submissionByID(cmd.Batch)
 	if s == nil {
@@ -163,7 +165,7 @@ func (a *applying) changeBatch(cmd job.ChangeBatch) *BatchChanged {
 		s.open = false
 		a.touchSubmission(s)
 		a.settleSubmissions()
-	case cmd.Op == job.CloseBatch && s.status.Ended(): // it is closed
+	case cmd.Op == job.CloseBatch && s.status.Ended(): // it is already closed
 	case cmd.Op == job.ResumeBatch && s.status.Ended():
 		return &BatchChanged{Refusal: job.BatchEnded}
 	case cmd.Op == job.ResumeBatch && s.status == job.BatchPaused:
@@ -191,7 +193,7 @@ func (a *applying) endByRequest(s *submission, op job.Op) *Swept {
 		a.beginRest(s)
 	} else {
 		a.endSubmission(s, job.BatchCancelled)
-		if s.deleting && s.rest == 0 && s.parts > 0 { // its jobs have ended, and are still there
+		if s.deleting && s.rest == 0 && s.parts > 0 { // its jobs have ended, but still exist
 			a.beginRest(s)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// startSweep takes the first step of a sweep, and leaves the others to ticks.
+// startSweep takes the first step of a sweep, and leaves the later steps to ticks.
 func (a *applying) startSweep(m job.Move) *Swept {
 	w := &sweep{Sweep: job.Sweep{Op: m.Op, Status: m.Status, Now: a.now}}
 	if !m.Batch.IsZero() {
@@ -45,9 +45,9 @@ func (a *applying) startSweep(m job.Move) *Swept {
 	return &Swept{Sweep: w.id(), Moved: w.moved, Skipped: w.skipped}
 }
 
-// resumeSweep takes another step of the sweep whose timer is first, or deletes its row when it ended long ago, and
-// returns about how many rows that wrote. The timer of a sweep under way moves to the end of what is due, so that
-// leases and retention come in between.
+// resumeSweep takes the next step of the sweep whose timer is first, or deletes its row if it ended long ago. It
+// returns about how many rows that wrote. It moves the timer of a running sweep after everything that is due, so that
+// leases and retention are handled in between.
 func (a *applying) resumeSweep(seq uint64, rows int) int {
 	a.deleteTimer(a.timers.First(&a.o))
 	at := slices.IndexFunc(a.running, func(w *sweep) bool { return w.Seq == seq })
@@ -67,7 +67,7 @@ func (a *applying) resumeSweep(seq uint64, rows int) int {
 	return a.o.Writes() - before + tickSpanRows
 }
 
-// step continues a sweep until it has written so many rows, or looked at as many, or has ended.
+// step continues a sweep until it has written or looked at rows rows, or has ended.
 func (a *applying) step(w *sweep, rows int) {
 	for end := a.o.Writes() + rows; w.finishedAt == 0 && a.o.Writes() < end; {
 		if w.batch.IsZero() {
@@ -78,8 +78,8 @@ func (a *applying) step(w *sweep, rows int) {
 	}
 }
 
-// stepBatch looks at the next span of a batch. A line that was passed comes back into a status that the sweep takes
-// only by a later request.
+// stepBatch looks at the next span of a batch. A line that the sweep has passed returns to a status that the sweep
+// takes only by a later request.
 func (a *applying) stepBatch(w *sweep, end *int) {
 	if w.ofParts {
 		of, ok := readPart(&a.o, w.batchSeq, int64(w.nextBatch))
@@ -104,11 +104,11 @@ func (a *applying) stepBatch(w *sweep, end *int) {
 	*end -= a.sweepPart(w, p)
 }
 
-// sweepChunk is how many spans of a queue are looked up at once.
+// sweepChunk is how many spans of a queue are looked up together.
 const sweepChunk = 64
 
-// stepQueue looks at the next spans of a queue that are in a status, in the order of their ids. A job that changes its
-// status meanwhile gets one that is still to come, or comes back and is found by takeBack.
+// stepQueue looks at the next spans of a queue that are in a status, in the order of their ids. If a job changes its
+// status during the sweep, the sweep has yet to reach the new status, or takeBack finds the job.
 func (a *applying) stepQueue(w *sweep, end *int) {
 	statuses := w.Takes()
 	if w.turn == len(statuses) {
@@ -138,7 +138,7 @@ func (a *applying) stepQueue(w *sweep, end *int) {
 	}
 }
 
-// deleting reports whether a sweep under way deletes everything around a part: its lines are as good as deleted.
+// deleting reports whether a running sweep deletes the whole batch or queue of a part. Its lines then count as deleted.
 func (a *applying) deleting(p part) bool {
 	if s := a.submissionOf(p.b); s != nil && s.deleting {
 		return true
@@ -146,7 +146,7 @@ func (a *applying) deleting(p part) bool {
 	return slices.ContainsFunc(a.running, func(w *sweep) bool { return w.Deletes() && w.covers(p) })
 }
 
-// sweepPart applies the operation of a sweep to lines that it moves, and returns how many rows it looked at.
+// sweepPart applies the operation of a sweep to lines that it takes, and returns how many rows it looked at.
 func (a *applying) sweepPart(w *sweep, p part) (looks int) {
 	before := a.besideRows
 	defer func() { looks = 1 + a.besideRows - before }()
@@ -174,9 +174,9 @@ func (a *applying) sweepPart(w *sweep, p part) (looks int) {
 	return looks
 }
 
-// takeBack applies a sweep of the queue to lines that returned to a waiting state, from a run or by a patch: the sweep
-// may have passed them. It returns the status that the lines have then. Sweeps of a batch need no such step: they pass
-// each line once, whatever its status.
+// takeBack applies a sweep of the queue to lines that returned to a waiting state, after a run or a patch, because the
+// sweep may have passed them. It returns their new status. Sweeps of a batch do not need it: they pass each line once,
+// whatever its status.
 func (a *applying) takeBack(p part, now *job.State) job.Status {
 	if p.b.submission != 0 && now.Status.Waits() && a.submissionEnded(p.b) {
 		a.each(p.b, p.first, p.last, func(p part) { a.endPart(p) })

@@ -6,8 +6,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// tick does what is due, in the order of the times. Whether something is due is decided by the command's time when its
-// row is looked at, never by whether a tick came.
+// tick does everything that is due, in the order of the times. When a command looks at a row, the command's time
+// decides whether something is due, never whether a tick has come.
 func (a *applying) tick(t job.Tick) {
 	a.due = a.now.At
 	if t.AsOf > 0 {
@@ -44,7 +44,7 @@ func (a *applying) tick(t job.Tick) {
 			continue
 		}
 		if sweeps <= 0 {
-			return // the rest is for the next tick
+			return // the next tick does the rest
 		}
 		n := resume(timer.a, min(budget, sweeps))
 		sweeps -= n
@@ -52,7 +52,7 @@ func (a *applying) tick(t job.Tick) {
 	}
 }
 
-// fire does what a timer, which is due, is for, and returns about how many rows that wrote.
+// fire does the work of a timer that is due, and returns about how many rows that wrote.
 func (a *applying) fire(t timer, budget int) (rows int) {
 	before := a.besideRows
 	defer func() { rows += a.besideRows - before }()
@@ -85,13 +85,13 @@ func (a *applying) fire(t timer, budget int) (rows int) {
 	return tickSpanRows
 }
 
-// ending returns the span that a timer is about.
+// ending returns the span of a timer.
 func (a *applying) ending(t timer) part {
 	return a.whole(a.batch(t.a), a.spanEnding(position{t.a, t.line}))
 }
 
-// prefetchDue reads what up to so many of the next timers are about, as far as their keys are known, and returns their
-// number.
+// prefetchDue reads the spans of up to most of the next timers, as far as their keys are known, and returns the number
+// of timers.
 func (a *applying) prefetchDue(most int) int {
 	keys := a.timers.Known()
 	keys = keys[:max(1, min(len(keys), most))]

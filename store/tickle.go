@@ -17,7 +17,7 @@ func (a *applying) tickle(t job.Tickle) *Tickled {
 	return a.tickleRunner(&t)
 }
 
-// tickleRunner writes nothing to the runner's claims: their timer rows look at the runner when they are due.
+// tickleRunner writes no row of the runner's claims: when their timer rows are due, they look at the runner.
 func (a *applying) tickleRunner(t *job.Tickle) *Tickled {
 	lost := a.notices(t.Runner)
 	r := a.runner(t.Runner)
@@ -54,7 +54,7 @@ func (a *applying) tickleClaim(t *job.Tickle) *Tickled {
 	return result
 }
 
-// tickled are the jobs of one claim that a tickle names, in the order in which it names them.
+// tickled are the jobs of one claim that a tickle names, in the order of the tickle.
 type tickled struct {
 	claim *claim
 	jobs  []position
@@ -62,7 +62,7 @@ type tickled struct {
 
 func (a *applying) tickleJobs(t *job.Tickle) *Tickled {
 	result, fence := &Tickled{}, job.Fence{Claim: t.Claim, Runner: t.Runner}
-	var claims []*tickled // in the order in which they are named first
+	var claims []*tickled // in the order in which they are first named
 	byClaim := map[*claim]*tickled{}
 	named := map[job.ID]bool{}
 	for _, id := range t.IDs {
@@ -94,7 +94,7 @@ func (a *applying) tickleJobs(t *job.Tickle) *Tickled {
 	}
 	for _, of := range claims {
 		a.beginRuns(of)
-		if len(of.jobs) == of.claim.held { // all that it holds
+		if len(of.jobs) == of.claim.held { // all jobs that it holds
 			a.renew(of.claim, t.LeaseMs)
 			continue
 		}
@@ -105,7 +105,7 @@ func (a *applying) tickleJobs(t *job.Tickle) *Tickled {
 	return result
 }
 
-// beginRuns notes that the runs of jobs have begun which a tickle names.
+// beginRuns records that the runs of the jobs that a tickle names have begun.
 func (a *applying) beginRuns(of *tickled) {
 	c := of.claim
 	if !c.announced {
@@ -120,8 +120,8 @@ func (a *applying) beginRuns(of *tickled) {
 	}
 }
 
-// allowsClaim says whether a request that names a claim and perhaps a runner may act on all of the claim; nil: there is
-// no claim of that id.
+// allowsClaim reports whether a request that names a claim, and perhaps a runner, may act on the whole claim. c is nil
+// if no claim has that id.
 func allowsClaim(id job.ID, runner string, c *claim) job.Refusal {
 	fence := job.Fence{Claim: id, Runner: runner}
 	if c == nil {

@@ -5,11 +5,12 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// A unique key is held by the last job that took it, for as long as that has not ended: its row is a hint that is
-// looked up, so that no end of a job needs to write. The key of a line has a row of its own too, for its document and
-// for when it is redriven or purged.
+// A unique key belongs to the last job that took it, until that job ends. The key's row is only a hint: a lookup checks
+// whether the job is unfinished, so that the end of a job need not write. Each line with a unique key also has a row with
+// the key, for the job's document and for when the job is redriven or purged.
 
-// takeUniqueKeys gives the lines of a new batch their unique keys, and returns those whose key an unfinished job has.
+// takeUniqueKeys gives the lines of a new batch their unique keys. It returns the lines whose key an unfinished job
+// has.
 func (a *applying) takeUniqueKeys(b *batch, keys []job.UniqueKey) (existing []madeBy) {
 	for _, u := range keys {
 		line := uint32(u.Line)
@@ -25,9 +26,9 @@ func (a *applying) takeUniqueKeys(b *batch, keys []job.UniqueKey) (existing []ma
 	return existing
 }
 
-// hint returns the row of a unique key, or nil, through a cache that also knows which rows are not there: a key that is
-// used again and again has a row that is deleted and set again, and a read of it would pass all those versions until
-// Pebble has flushed them.
+// hint returns the row of a unique key, or nil. It uses a cache that also knows missing rows. The row of a key that is
+// used again and again is often deleted and set again, and a read of it would pass all these versions until Pebble has
+// flushed them.
 func (m *machine) hint(key string) []byte {
 	row := m.hints.Get(key)
 	if row == nil {
@@ -37,7 +38,7 @@ func (m *machine) hint(key string) []byte {
 	return row.value
 }
 
-// setHint writes the row of a unique key, or deletes it where value is nil.
+// setHint writes the row of a unique key, or deletes it if value is nil.
 func (m *machine) setHint(key string, value []byte) {
 	m.hints.Set(key, &hintRow{value})
 	if value == nil {
@@ -47,8 +48,8 @@ func (m *machine) setHint(key string, value []byte) {
 	}
 }
 
-// keyHolder returns the unfinished job that has a unique key. The lines of fresh, a batch that is just being made, are
-// all unfinished; it may be nil.
+// keyHolder returns the unfinished job that has a unique key. fresh is a batch that is just being created, whose lines
+// are all unfinished; it may be nil.
 func (m *machine) keyHolder(fresh *batch, hint string) (id job.ID, held bool) {
 	value := m.hint(hint)
 	if value == nil {
@@ -78,10 +79,10 @@ func keysOf(r lsm.Rows, b *batch, first, last uint32) (keys []job.UniqueKey) {
 	return keys
 }
 
-// uniqueKeyRows is about how many rows a command looks at or writes that deletes a unique key, or takes it again.
+// uniqueKeyRows is about how many rows a command reads or writes to delete a unique key, or to take it again.
 const uniqueKeyRows = 4
 
-// deleteUniqueKeys deletes the unique keys of lines that are purged, and returns how many there were.
+// deleteUniqueKeys deletes the unique keys of lines that are purged, and returns the number of keys.
 func (m *machine) deleteUniqueKeys(b *batch, first, last uint32) int {
 	keys := keysOf(&m.o, b, first, last)
 	for _, u := range keys {
@@ -96,8 +97,8 @@ func (m *machine) deleteUniqueKeys(b *batch, first, last uint32) int {
 	return len(keys)
 }
 
-// takeUniqueKeysAgain gives ended lines first … last their unique keys back, before they are redriven, and returns the
-// lines whose key another job has by now.
+// takeUniqueKeysAgain gives the ended lines first … last their unique keys back, before they are redriven. It returns
+// the lines whose key a different job has by now.
 func (a *applying) takeUniqueKeysAgain(b *batch, first, last uint32) (held []uint32) {
 	for _, u := range keysOf(&a.o, b, first, last) {
 		a.besideRows += uniqueKeyRows
