@@ -8,11 +8,11 @@ import (
 )
 
 // Apply carries out one command. It is the only state machine. It is total and deterministic: it reads no clock, random
-// source or configuration. What it decides follows from the command, its seq and time, and the state that earlier
-// commands made, so that the same journal always leads to the same keys and values. A command at or below the cursor
-// has been applied, and changes nothing. Queries see the effects after Commit.
+// source or configuration. Its decisions depend only on the command, the command's seq and time, and the state that
+// earlier commands made. So the same journal always leads to the same keys and values. A command at or below the cursor
+// has been applied before, and changes nothing. Queries see the effects after Commit.
 //
-// After an error, which is of the database, the store must be closed.
+// An error means that the database failed. The store must then be closed.
 func (s *Store) Apply(seq uint64, at int64, cmd job.Command) (result Result, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -96,18 +96,19 @@ func (a *applying) apply(cmd job.Command) Result {
 	return nil
 }
 
-// maxPending is the size at which rows should be committed. A larger batch would not be faster, and the first commands in
-// it would wait longer for their answers.
+// maxPending is the size at which rows should be committed. A larger batch would not be faster, and the answers to its
+// first commands would be delayed longer.
 const maxPending = 4 << 20
 
-// CommitDue reports whether the caller of Apply should commit before the next command: many bytes would be written, or the
-// caches are full, which only a commit trims. Commands that are refused write nothing, and read what they name.
+// CommitDue reports whether the caller of Apply should commit before the next command, because many bytes wait to be
+// written, or because the caches are full, which only a commit trims. Refused commands write no rows, but fill the
+// caches with the rows that they name.
 func (s *Store) CommitDue() bool {
 	m := s.machine
 	return m.o.Bytes() >= maxPending || m.caches.full(m.bounds)
 }
 
-// begin begins a command. It uses the memory of the one before.
+// begin begins a command. It reuses the memory of the previous command.
 func (s *Store) begin(now job.Now) *applying {
 	a := &s.command
 	a.machine, a.now, a.due, a.restRows = s.machine, now, 0, s.machine.rules.commandRows
@@ -116,7 +117,7 @@ func (s *Store) begin(now job.Now) *applying {
 	return a
 }
 
-// end ends a command, whose changes are complete: claims that hold nothing lose their timer and their row by runner,
+// end ends a command after its last change. Claims that hold no job any more lose their timer and their row by runner,
 // claims that no line names are deleted, and queues whose heads moved are placed again.
 func (a *applying) end() {
 	a.settleSubmissions()
@@ -141,7 +142,7 @@ func (a *applying) end() {
 	a.meta.cursor, a.meta.at = a.now.Seq, a.now.At
 }
 
-// beginEpoch notes that the command is the first of its epoch. Epoch 0 began before all commands and needs no note.
+// beginEpoch records the first command of an epoch. Epoch 0 began before all commands and is not recorded.
 func (a *applying) beginEpoch() {
 	number := job.EpochOf(a.now.Seq)
 	if number == a.meta.epoch() {

@@ -5,8 +5,8 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// Batch returns the document of a batch; job.BatchNotFound when there is none, when it is not kept any more, or when its
-// jobs belong to no batch.
+// Batch returns the document of a batch. It returns job.BatchNotFound if the batch does not exist, is no longer kept,
+// or is not shown, because its jobs belong to no batch.
 func (q *Queries) Batch(id job.ID) (doc Batch, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()
@@ -25,7 +25,7 @@ func (q *Queries) batchIn(v lsm.View, id job.ID) (Batch, error) {
 	return b.summary(), nil
 }
 
-// readSubmissionOf returns the submission with an id, or nil. One that is being deleted is as good as deleted.
+// readSubmissionOf returns the submission with an id, or nil. A submission that is being deleted counts as deleted.
 func (l *live) readSubmissionOf(r lsm.Rows, id job.ID) *submission {
 	s := rowOf(l.seqs(id), id, func(seq uint64) *submission { return readSubmission(r, seq) })
 	if s == nil || s.deleting {
@@ -52,8 +52,8 @@ func (s *submission) document(l *live, r lsm.Rows) Batch {
 	return doc
 }
 
-// BatchMetadata returns the metadata of a batch; nil: it has none. The error is job.BatchNotFound if there is no such
-// batch.
+// BatchMetadata returns the metadata of a batch, or nil if it was created without metadata. The error is
+// job.BatchNotFound if the batch does not exist.
 func (q *Queries) BatchMetadata(id job.ID) (metadata []byte, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()
@@ -66,8 +66,9 @@ func (q *Queries) BatchMetadata(id job.ID) (metadata []byte, err error) {
 	return append([]byte{}, v.Get(seqKey(batchMetadataTable, seq))...), nil
 }
 
-// BatchCounts returns how many batches with attributes of a queue are in each status, from one row. A batch is of the
-// queue of its first group. One that is being deleted counts as cancelled, or as it ended, until all of its jobs are deleted.
+// BatchCounts returns the number of batches with attributes of a queue in each status, from one row. A batch belongs to
+// the queue of its first group. A batch that is being deleted counts as cancelled, or in its final status, until all of
+// its jobs are deleted.
 func (q *Queries) BatchCounts(client, typ string) (counts [job.NumBatchStatus]int64, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()
@@ -75,7 +76,7 @@ func (q *Queries) BatchCounts(client, typ string) (counts [job.NumBatchStatus]in
 	return readStatusCounts(v, queueName{client, typ}), nil
 }
 
-// BatchOfSnowflake returns the id of the batch with a snowflake; job.BatchNotFound if there is none.
+// BatchOfSnowflake returns the id of the batch with a snowflake, or job.BatchNotFound if there is none.
 func (q *Queries) BatchOfSnowflake(snowflake int64) (id job.ID, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()
@@ -94,8 +95,8 @@ func (q *Queries) BatchOfSnowflake(snowflake int64) (id job.ID, err error) {
 }
 
 // LineOf returns the batch with attributes that a job belongs to, and the line of the job in it, counted over all parts
-// of the batch. A job keeps its line when it is purged, until all jobs of its part are. The error is job.NotFound if there
-// is no such job, or if its batch has no attributes.
+// of the batch. A purged job keeps its line until all jobs of its part are purged. The error is job.NotFound if the job
+// does not exist, or if its batch lacks attributes.
 func (q *Queries) LineOf(id job.ID) (batch job.ID, line int64, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()
@@ -107,7 +108,7 @@ func (q *Queries) LineOf(id job.ID) (batch job.ID, line int64, err error) {
 	return b.shownID(), b.base + int64(id.Line()), nil
 }
 
-// JobOf is the inverse of LineOf. The error is job.BatchNotFound if there is no batch with attributes that has the id, and
+// JobOf is the inverse of LineOf. The error is job.BatchNotFound if no batch with attributes has the id, and
 // job.NotFound if no part of it has the line.
 func (q *Queries) JobOf(batch job.ID, line int64) (id job.ID, err error) {
 	defer lsm.Catch(&err)
@@ -131,8 +132,8 @@ func (q *Queries) JobOf(batch job.ID, line int64) (id job.ID, err error) {
 	return b.id().WithLine(int(line - of.base)), nil
 }
 
-// AwaitBatch begins to wait until a batch gets another status, or more jobs. Like AwaitEnd it misses what was applied
-// before the call. The error is job.BatchNotFound if there is no such batch.
+// AwaitBatch begins to wait until a batch changes its status, or gets more jobs. Like AwaitEnd, it misses commands that
+// were applied before the call. The error is job.BatchNotFound if the batch does not exist.
 func (q *Queries) AwaitBatch(id job.ID) (w *JobEnd, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()
@@ -148,21 +149,21 @@ func (q *Queries) AwaitBatch(id job.ID) (w *JobEnd, err error) {
 	return q.ends.await(position{seq, batchEnd(seq).First}), nil
 }
 
-// Results is a page of the results of a batch: the jobs from a line on that have ended, in the order of their lines, up
-// to the first that has not.
+// Results is a page of the results of a batch: the ended jobs from a line onwards, in the order of their lines, up to
+// the first unfinished job.
 type Results struct {
 	Jobs []job.Job
 	Line []int64 // of each job in the batch
 	Next int64   // the line that the next page begins with
-	Wait job.ID  // the job of that line, if it has not ended; otherwise zero
+	Wait job.ID  // the job of that line if it is unfinished; otherwise zero
 	End  bool    // no line follows, now or ever
 
-	bytes int64 // of outputs, errors and histories, about
+	bytes int64 // of outputs, errors and histories, approximately
 }
 
-// Results returns results of a batch from a line on: at most limit jobs, whose outputs, errors and histories have at
-// most room bytes together, but one at least. Jobs that are purged have none. The error is job.BatchNotFound if there
-// is no such batch.
+// Results returns results of a batch from a line onwards: at most limit jobs, whose outputs, errors and histories have
+// at most room bytes together, but at least one job. Purged jobs are left out. The error is job.BatchNotFound if the
+// batch does not exist.
 func (q *Queries) Results(id job.ID, from int64, limit int, room int64) (page Results, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()
@@ -227,7 +228,7 @@ func (q *Queries) resultsOf(v lsm.View, b *batch, base int64, page *Results, lim
 	return true
 }
 
-// bytesOf returns what the details of a document have, about.
+// bytesOf returns the approximate size of the details of a document.
 func bytesOf(doc *job.Job) int64 {
 	n := len(doc.Output) + len(doc.Error)
 	for i := range doc.Attempts {

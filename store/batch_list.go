@@ -7,7 +7,7 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// BatchFilter says which batches a list shows. A zero field stands for all.
+// BatchFilter says which batches a list shows. A zero field matches all batches.
 type BatchFilter struct {
 	Status       job.BatchStatus
 	Client, Type string
@@ -16,35 +16,35 @@ type BatchFilter struct {
 	Meta         map[string]string // names to texts, or to the decimal digits of integers
 	Attributed   bool              // only batches with attributes, which are found without looking at others
 	Limit        int               // of documents, at least 1
-	After        BatchPlace        // zero, or next of the page before
+	After        BatchPlace        // zero, or next of the previous page
 }
 
-// BatchPlace is the place of a batch in a list. Name is its name in a list with NamePrefix, and otherwise "". With the name a
-// list goes on after a batch that does not exist any more.
+// BatchPlace is the place of a batch in a list. Name is its name in a list with NamePrefix, and otherwise "". With the
+// name a list can continue after a batch that no longer exists.
 type BatchPlace struct {
 	ID   job.ID
 	Name string
 }
 
-// IsZero reports whether the place is that of no batch.
+// IsZero reports whether the place is zero, and so names no batch.
 func (p BatchPlace) IsZero() bool { return p.ID.IsZero() }
 
-// maxBatchRows bounds the batches that are read for one page, and the queues of their groups; maxBatchReadBytes bounds the
-// bytes of what is read, and maxBatchBytes the texts of what is shown. Escapes may make six bytes of one.
+// maxBatchRows bounds the batches that are read for one page, and the queues of their groups. maxBatchReadBytes bounds
+// the bytes that are read, and maxBatchBytes the texts that are shown. Escapes may turn one byte into six.
 const (
 	maxBatchRows      = 5000
 	maxBatchReadBytes = 2 << 20
 	maxBatchBytes     = 256 << 10
 )
 
-// Batches returns a page of the batches that match a filter, in the order of their ids. next is not zero if more may
-// follow: the page after is the list with it as After. A page may have no documents, and more may follow: a request
-// reads a bounded number of batches. With a name or meta it finds batches through indexes.
+// Batches returns a page of the batches that match a filter, in the order of their ids. If next is not zero, more may
+// follow: pass it as After to get the next page. A page may be empty though more follow, because a request reads a
+// bounded number of batches. With a name or meta it finds batches through indexes.
 func (q *Queries) Batches(f BatchFilter) (docs []Batch, next BatchPlace, err error) {
 	return q.batchesWithin(f, maxBatchRows)
 }
 
-// batchesWithin is Batches with a number of batches that it may read.
+// batchesWithin is Batches with a bound on the number of batches that it may read.
 func (q *Queries) batchesWithin(f BatchFilter, rows int) (docs []Batch, next BatchPlace, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()
@@ -63,14 +63,14 @@ type batchLister struct {
 	*Queries
 	v     lsm.View
 	f     *BatchFilter
-	rows  int // that may still be read
-	left  int // bytes of rows that may still be read
-	bytes int // of texts that a page may still have
+	rows  int // how many more may be read
+	left  int // how many more bytes of rows may be read
+	bytes int // how many more bytes of texts the page may have
 	docs  []Batch
 	next  BatchPlace
 }
 
-// take adds a batch to the page if it matches, and reports whether the page goes on. When it ends, next is the batch.
+// take adds a batch to the page if it matches, and reports whether the page continues. If not, next is the batch.
 func (l *batchLister) take(doc *Batch, client, typ string) bool {
 	f, of := l.f, doc.Submission
 	matches := (f.Status == 0 || doc.Status == f.Status) && (f.Client == "" || f.Client == client) && (f.Type == "" || f.Type == typ) &&
@@ -88,8 +88,8 @@ func (l *batchLister) take(doc *Batch, client, typ string) bool {
 	return l.passed(doc.ID) && len(l.docs) < f.Limit && l.bytes > 0
 }
 
-// passed counts a batch that was read, after which the next page begins if this one ends here. It reports whether others
-// may be read.
+// passed counts a batch that was read. The next page begins after it if this page ends here. passed reports whether
+// more batches may be read.
 func (l *batchLister) passed(id job.ID) (more bool) {
 	l.rows--
 	l.next.ID = id
@@ -113,7 +113,7 @@ func (l *batchLister) walkNames() error {
 	if !l.f.After.IsZero() {
 		seqs, name := l.seqs(l.f.After.ID), l.f.After.Name
 		seq := seqs.all()[0]
-		if name == "" { // it may be one that is being deleted
+		if name == "" { // it may be a submission that is being deleted
 			s := rowOf(seqs, l.f.After.ID, func(seq uint64) *submission { return readSubmission(l.v, seq) })
 			if s == nil {
 				return job.BatchNotFound
@@ -137,7 +137,7 @@ func (l *batchLister) walkNames() error {
 	}
 }
 
-// seek returns the first key from one on and before another.
+// seek returns the first key in the range from … to (exclusive).
 func (l *batchLister) seek(from, to string) (key string, ok bool) {
 	l.v.Scan(from, to, func(found string, _ []byte) bool {
 		key, ok = found, true
@@ -146,15 +146,15 @@ func (l *batchLister) seek(from, to string) (key string, ok bool) {
 	return key, ok
 }
 
-// walk walks over batches in the order of their ids: over submissions that the indexes name, and over batches by
-// themselves if the filter may match any.
+// walk walks over batches in the order of their ids: over submissions that the indexes name, and over standalone
+// batches if the filter may match any.
 func (l *batchLister) walk() {
 	from := uint64(0)
 	if !l.f.After.IsZero() {
 		seqs := l.seqs(l.f.After.ID)
 		from = seqs.all()[0] + 1
 	}
-	// A batch by itself has neither name nor meta, and is never paused.
+	// A standalone batch lacks a name and meta, and is never paused.
 	lists, indexed := l.lists(), l.f.Attributed || l.f.Name != "" || len(l.f.Meta) > 0 || l.f.Status == job.BatchPaused
 	submission, plain := uint64(0), uint64(math.MaxUint64)
 	for {
@@ -179,7 +179,7 @@ func (l *batchLister) walk() {
 	}
 }
 
-// look looks at the submission, or else the batch, of a seq, and reports whether the page goes on.
+// look looks at the submission, or otherwise the batch, of a seq, and reports whether the page continues.
 func (l *batchLister) look(seq uint64, submission bool) (more bool) {
 	if submission {
 		s := readSubmission(l.v, seq)
@@ -203,8 +203,8 @@ func (l *batchLister) look(seq uint64, submission bool) (more bool) {
 	return l.take(&doc, name.client, name.typ)
 }
 
-// nameOf returns the queue of the first group of a batch whose queue still exists. One that has none of its jobs any more
-// may have been deleted.
+// nameOf returns the queue of the first group of a batch whose queue still exists. A queue that has lost all of the
+// batch's jobs may have been deleted.
 func (l *batchLister) nameOf(b *batch) (name queueName) {
 	var groups groupReader
 	for line, page := uint32(0), (*groupPage)(nil); line < b.lines; {
@@ -222,7 +222,7 @@ func (l *batchLister) nameOf(b *batch) (name queueName) {
 	return name
 }
 
-// nextBatch returns the first batch from a seq on; the largest number: there is none.
+// nextBatch returns the first batch from a seq onwards, or the largest number if there is none.
 func (l *batchLister) nextBatch(from uint64) uint64 {
 	if key, ok := l.seek(seqKey(batchTable, from), string(batchTable+1)); ok {
 		return seqOfKey(key)
@@ -230,7 +230,7 @@ func (l *batchLister) nextBatch(from uint64) uint64 {
 	return math.MaxUint64
 }
 
-// lists returns the beginnings of the index keys that a submission of the list must have: one of each.
+// lists returns the prefixes of the index keys that a submission of the list must have: one prefix of each list.
 func (l *batchLister) lists() (lists [][]string) {
 	if l.f.Name != "" {
 		lists = append(lists, []string{batchNamePrefix(l.f.Name) + "\x00"})
@@ -247,7 +247,7 @@ func (l *batchLister) lists() (lists [][]string) {
 	return lists
 }
 
-// metaIndexes returns the beginnings of the keys of a pair whose value is a text, or an integer of these digits.
+// metaIndexes returns the prefixes of the index keys of a pair whose value is a text, or an integer with these digits.
 func metaIndexes(name, text string) (prefixes []string) {
 	key := batchMetaKey(job.MetaPair(name, job.MetaValue{Text: text}), 0)
 	prefixes = append(prefixes, key[:len(key)-8])
@@ -258,8 +258,8 @@ func metaIndexes(name, text string) (prefixes []string) {
 	return prefixes
 }
 
-// nextOf returns the first submission from a seq on that is in all lists; the largest number: there is none. more is false
-// if the page ends before one is found.
+// nextOf returns the first submission, from a seq onwards, that is in all lists, or the largest number if there is
+// none. more is false if the page ends before one is found.
 func (l *batchLister) nextOf(lists [][]string, from uint64) (seq uint64, more bool) {
 	for agreed := 0; agreed < len(lists); {
 		first := uint64(math.MaxUint64)
@@ -274,7 +274,7 @@ func (l *batchLister) nextOf(lists [][]string, from uint64) (seq uint64, more bo
 		case first == from:
 			agreed++
 		default:
-			if l.rows--; l.rows <= 0 && agreed > 0 { // it is in the first list, and the next page goes on after it
+			if l.rows--; l.rows <= 0 && agreed > 0 { // it is in the first list, and the next page continues after it
 				l.next.ID = readSubmission(l.v, from).id()
 				return from, false
 			}

@@ -5,23 +5,25 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// Check looks at everything the store holds and reports every invariant that is broken:
+// Check looks at all rows of the store and reports every broken invariant:
 //
 //   - spans tile each group of each batch without gap or overlap, and neighbours in the same state are one span;
-//   - each span has exactly its index rows, and there are no others;
+//   - each span has exactly its index rows, and there are no other index rows;
 //   - the counters of batches, queues and lanes equal recounts;
-//   - claims and runners count what the spans name, and claims name no lines that they did not hand out; each has its timer, none
-//     too late, and only leases of held lines exist;
-//   - unique keys are held by those who have them, idempotency keys and sessions are counted, and each session and sweep has its timer;
-//   - submissions count what their parts count, and have their index rows and timers;
-//   - indexes of prefer_distinct have the spans and count the active jobs that they have looked at;
-//   - payload pages tile what is not purged, the rows of sizes have the lengths of their payloads, and details belong to lines that are not.
+//   - claims and runners count the lines that the spans name, and claims name only lines that they handed out;
+//   - each claim and runner has its timer, no timer is too late, and only held lines have leases;
+//   - each unique key of an unfinished job has its hint, and idempotency keys and sessions are counted;
+//   - each session and sweep has its timer;
+//   - submissions have the counts of their parts, and have their index rows and timers;
+//   - indexes of prefer_distinct have the spans, and count the active jobs, that they have looked at;
+//   - payload pages tile the lines that are not purged, the rows of sizes have the lengths of their payloads, and
+//     details belong to lines that are not purged.
 //
-// report is called with each problem and returns false to stop. A row that cannot be read is a problem like any other.
-// Check reads one moment of the database; Apply may continue.
+// Check calls report with each problem; report returns false to stop. An unreadable row is a problem like any other.
+// Check reads one moment of the database, and Apply may continue during the check.
 //
-// Check walks over the tables side by side, each through an iterator of its own, and looks rows up in the others. So
-// its memory grows with the number of queues and with the leaves of indexes of prefer_distinct, and not with those of
+// Check walks over the tables side by side, each through a separate iterator, and looks rows up in other tables. So its
+// memory grows with the number of queues and with the leaves of indexes of prefer_distinct, but not with the number of
 // batches, claims and keys.
 func (s *Store) Check(report func(problem string) bool) (problems int, err error) {
 	defer lsm.Catch(&err)
@@ -96,7 +98,7 @@ func (c *checker) run() {
 	}
 }
 
-// forms finds keys that have the form of no table.
+// forms finds keys that do not have the form of any table.
 func (c *checker) forms() {
 	c.v.All(func(key string) {
 		if !wellFormed(key) {

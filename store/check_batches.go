@@ -92,7 +92,7 @@ func (c *checker) span(b *batch, g *group, sp *span, counts *job.Counts) {
 	}
 }
 
-// pages finds that each line that has a document has its payload in exactly one page.
+// pages checks that each line with a document has its payload in exactly one page.
 func (c *checker) pages(b *batch) {
 	type page struct{ first, last uint32 }
 	var pages []page
@@ -131,7 +131,7 @@ func (c *checker) pages(b *batch) {
 		return
 	}
 	at := 0
-	live := make([]bool, len(pages)) // which pages have a line that has a document
+	live := make([]bool, len(pages)) // which pages have a line with a document
 	eachSpan(c.v, b.seq, 0, b.lines-1, func(sp span) bool {
 		if sp.Status == job.Purged {
 			return true
@@ -140,7 +140,7 @@ func (c *checker) pages(b *batch) {
 			for at < len(pages) && pages[at].last < line {
 				at++
 			}
-			if at == len(pages) || line < pages[at].first { // between pages lie purged lines only
+			if at == len(pages) || line < pages[at].first { // only purged lines are between pages
 				c.problem("batch %d: line %d has no page", b.seq, line)
 				return true
 			}
@@ -156,8 +156,8 @@ func (c *checker) pages(b *batch) {
 	}
 }
 
-// sizes checks that the row of a page's sizes has the lengths of its payloads. A batch whose payloads have the same
-// length has none.
+// sizes checks that the row of a page's sizes has the lengths of its payloads. A batch must not have these rows if all
+// its payloads have the same length.
 func (c *checker) sizes(b *batch, first, last uint32, page []byte) {
 	n := int(last-first) + 1
 	if !b.uneven {
@@ -171,13 +171,13 @@ func (c *checker) sizes(b *batch, first, last uint32, page []byte) {
 	}
 }
 
-// details finds details of lines that are purged or were never there.
+// details finds details of lines that are purged or never existed.
 func (c *checker) details(b *batch) {
 	var sp span
 	first := true
 	prefix := seqKey(detailTable, b.seq)
 	c.v.Scan(prefix, lsm.After(prefix), func(key string, value []byte) bool {
-		if !wellFormed(key) { // that has been reported
+		if !wellFormed(key) { // already reported
 			return true
 		}
 		c.guard(func() { decodeDetail(kindOfDetail(key), value) }, "row %x", key)
@@ -199,7 +199,7 @@ func (c *checker) details(b *batch) {
 	})
 }
 
-// decodeDetail reads a detail row, and fails when it cannot.
+// decodeDetail decodes a detail row, and fails if it cannot.
 func decodeDetail(kind byte, value []byte) {
 	switch kind {
 	case historyDetail:
@@ -215,8 +215,8 @@ func decodeDetail(kind byte, value []byte) {
 	}
 }
 
-// purgedBatches finds what is left of batches whose lines are purged, and the timer for it. It returns how many spans each
-// has.
+// purgedBatches checks the remaining rows of batches whose lines are all purged, and the timer for them. It returns the
+// number of remaining spans of each batch.
 func (c *checker) purgedBatches() map[uint64]int {
 	spans := map[uint64]int{}
 	c.table(purgedBatchTable, func(key string, value []byte) {
@@ -249,7 +249,7 @@ func (c *checker) purgedBatches() map[uint64]int {
 	return spans
 }
 
-// orphans finds rows of batches that are gone.
+// orphans finds rows of batches that are deleted.
 func (c *checker) orphans() {
 	purged := c.purgedBatches()
 	defer func() {

@@ -7,7 +7,7 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// leases checks claims, leases of single lines and runners against what the spans name.
+// leases checks claims, leases of single lines and runners against the claims that the spans name.
 func (c *checker) leases() {
 	c.table(claimStateTable, func(key string, _ []byte) {
 		if c.v.Get(seqKey(claimTable, seqOfKey(key))) == nil {
@@ -27,8 +27,8 @@ func (c *checker) leases() {
 	c.runners()
 }
 
-// strays finds the spans and leases of single lines that name claims that did not hand them out or do not hold them.
-// The sums have shown that there are some.
+// strays finds the spans and leases of single lines that name a claim which did not hand them out, or does not hold
+// them. It runs only if the sums have shown that there are some.
 func (c *checker) strays() {
 	before := c.problems
 	knows := func(claim, seq uint64, first, last uint32) bool {
@@ -56,7 +56,7 @@ func (c *checker) strays() {
 	}
 }
 
-// runners checks what each runner holds. claimed has found that each claim belongs to a runner.
+// runners checks the counts of each runner. claimed has checked that each claim belongs to a runner.
 func (c *checker) runners() {
 	c.table(runnerTable, func(key string, value []byte) {
 		r := decodeRunner(runnerOfKey(key), value)

@@ -22,7 +22,7 @@ func leafName(queueID uint32, of func(key int) (value string, has bool), keys in
 	return string(e)
 }
 
-// distinctIndexes reads what the indexes say of themselves and their leaves, before the spans are looked at.
+// distinctIndexes reads the rows of the indexes and their leaves, before the spans are looked at.
 func (c *checker) distinctIndexes() {
 	c.table(distinctTable, func(key string, value []byte) {
 		if len(key) == 2 {
@@ -38,7 +38,7 @@ func (c *checker) distinctIndexes() {
 		}
 		d := c.distinct[key[1]]
 		if d == nil {
-			return // and its row belongs to nothing
+			return // its row belongs to no index
 		}
 		switch key[2] {
 		case distinctLeafRow:
@@ -63,7 +63,8 @@ func (c *checker) distinctIndexes() {
 	})
 }
 
-// distinctHash differs for different rows, so that sums over the active jobs of many values need no memory for each.
+// distinctHash returns different numbers for different rows, so that sums over the active jobs of many values take no
+// memory per value.
 func distinctHash(countKey string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(countKey))
@@ -97,7 +98,7 @@ func (c *checker) distinctSpan(b *batch, g *group, sp *span) {
 	}
 }
 
-// distinctLeaves compares what the leaves say with their spans.
+// distinctLeaves compares the rows of the leaves with their spans.
 func (c *checker) distinctLeaves() {
 	for _, number := range slices.Sorted(maps.Keys(c.distinct)) {
 		d := c.distinct[number]

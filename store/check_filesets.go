@@ -1,6 +1,6 @@
 package store
 
-// filesets checks that each fileset has versions, as many as are kept at most, in their order.
+// filesets checks that each fileset has versions, in order, and not more than are kept.
 func (c *checker) filesets() {
 	filesets := 0
 	c.table(filesetTable, func(key string, value []byte) {

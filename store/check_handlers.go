@@ -6,7 +6,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// handlers checks that each version of a handler has its document, and that there are no others.
+// handlers checks that each version of a handler has its document, and that there are no other documents.
 func (c *checker) handlers() {
 	documents := int64(0)
 	c.table(handlerTable, func(key string, value []byte) {

@@ -13,8 +13,8 @@ func submissionEndedIn(r lsm.Rows, b *batch) bool {
 	return s != nil && s.status.Ended()
 }
 
-// uniques checks the keys of lines, and the hints who holds a key: every key of an unfinished line is held by it, and
-// every hint names a line with that key.
+// uniques checks the keys of lines, and the hints that say which line has a key: every unfinished line with a key must
+// have its hint, and every hint must name a line with that key.
 func (c *checker) uniques() {
 	c.table(lineKeyTable, func(key string, value []byte) {
 		seq, line, unique := seqOfKey(key), lineOfKey(key), string(value)
@@ -31,7 +31,7 @@ func (c *checker) uniques() {
 				c.problem("line %d of batch %d has an empty unique key", line, seq)
 			}
 			if !sp.Status.Unfinished() || b.submission != 0 && submissionEndedIn(c.v, b) {
-				return // another job may have it
+				return // a different job may have it
 			}
 			value := c.v.Get(uniqueKey(c.groups.group(c.v, b, line).queueID, unique))
 			if value == nil {
@@ -50,10 +50,10 @@ func (c *checker) uniques() {
 	})
 }
 
-// onces checks the idempotency keys against the counts of their generations, each of which has its timer.
+// onces checks the idempotency keys against the counts of their generations, and that each generation has its timer.
 func (c *checker) onces() {
 	counts := map[uint32]keyGeneration{}
-	owned := uint64(0) // a sum over owners and their bytes that is 0 if the rows of owners are right
+	owned := uint64(0) // a sum over owners and their bytes that is 0 if the owners' rows are right
 	c.table(onceTable, func(key string, value []byte) {
 		size := uint64(len(key) + len(value))
 		decodeDone((*lsm.Decoder)(&value))
@@ -98,14 +98,15 @@ func (c *checker) purgedEnds() {
 	}
 }
 
-// ownerSum is a number that hardly any other key has.
+// ownerSum hashes a key to a number that hardly any other key has.
 func ownerSum(key string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(key))
 	return h.Sum64() | 1
 }
 
-// sessions checks that sessions are counted, that each has its timer, none too late, and that slots belong to sessions.
+// sessions checks that sessions are counted, that each has its timer, that no timer is too late, and that slots belong
+// to sessions.
 func (c *checker) sessions() {
 	sessions := uint64(0)
 	owners, slots := map[string]sessionOwner{}, map[uint64]uint64{}
@@ -182,7 +183,7 @@ func (c *checker) sweeps() {
 	})
 }
 
-// effects checks the bytes of the effects rows against those of their segments.
+// effects checks the size of the effects rows against the sizes that their segments record.
 func (c *checker) effects() {
 	segments := c.meta.effects
 	bytes := make([]int64, len(segments))

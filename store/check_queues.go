@@ -52,7 +52,7 @@ func (c *checker) names() {
 
 // lane checks the head, the bounds, the number of spans and the cells of a lane against its ready rows.
 func (c *checker) lane(q *queue, l *lane) {
-	var cells [len(cellLevels)]*cell // in which the last span was, as recounted
+	var cells [len(cellLevels)]*cell // the cell of each level that the last span was in, as recounted
 	first, last, spans := "", "", int64(0)
 	lane := laneKey(q.id, l.laneID)
 	c.v.Scan(lane, lsm.After(lane), func(key string, _ []byte) bool {

@@ -7,8 +7,8 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// submissions checks that each submission has its rows, that its parts follow each other and count what it counts, and
-// that each part is one.
+// submissions checks that each submission has its rows, that its parts follow each other and add up to its counts, and
+// that each part is a part of it.
 func (c *checker) submissions() {
 	parts, statuses := int64(0), uint64(0)
 	c.table(submissionTable, func(key string, value []byte) {
@@ -57,8 +57,8 @@ func (c *checker) submissions() {
 	c.statusCounts(statuses)
 }
 
-// statusCounts checks how many submissions are in each status, by queue. want is the sum of statusHash over all of them:
-// there may be too many queues for a map.
+// statusCounts checks the numbers of submissions in each status, by queue. want is the sum of statusHash over all
+// submissions. It does not use a map, because there may be too many queues.
 func (c *checker) statusCounts(want uint64) {
 	c.table(statusCountsTable, func(key string, value []byte) {
 		counts := decodeStatusCounts(value)
@@ -74,7 +74,7 @@ func (c *checker) statusCounts(want uint64) {
 	}
 }
 
-// statusHash returns a number that stands for a queue and a status.
+// statusHash hashes a queue and a status to a number.
 func statusHash(name queueName, status job.BatchStatus) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(statusCountsKey(name)))

@@ -16,9 +16,9 @@ type checker struct {
 	groups   groupReader
 	queues   map[uint32]*recount
 	named    claimCount // by all spans and leases of single lines
-	found    claimCount // those of them that belong to their claims
+	found    claimCount // of named: those that belong to their claims
 	distinct map[byte]*distinctCheck
-	rows     map[byte]int64 // rows that must be there, by table
+	rows     map[byte]int64 // rows that must exist, by table
 	report   func(string) bool
 	problems int
 }
@@ -29,7 +29,7 @@ type recount struct {
 	lanes      []laneCount
 }
 
-// laneCount is how many jobs of a lane are pending.
+// laneCount is the number of pending jobs of a lane.
 type laneCount struct {
 	laneID
 	pending int64
@@ -60,7 +60,7 @@ type distinctCheck struct {
 	x       *distinctIndex // empty: it knows the order of spans
 	keys    []string
 	leaves  map[string]*distinctLeafCheck
-	counted uint64 // sums of what rows count of active jobs, and of what is active, by key and value
+	counted uint64 // hashed sums of the rows' counts of active jobs, and of the active jobs, by key and value
 	active  uint64
 }
 
@@ -71,7 +71,7 @@ type distinctLeafCheck struct {
 	first waiting
 }
 
-// guard makes a row that cannot be read a problem, and continues after what needs it.
+// guard reports an unreadable row as a problem, and continues after the code that needs it.
 func (c *checker) guard(look func(), format string, args ...any) {
 	defer func() {
 		switch r := recover().(type) {
@@ -116,7 +116,7 @@ func (c *checker) must(key string) {
 	}
 }
 
-// errEnough unwinds a check whose caller has seen enough.
+// errEnough ends a check early, when its caller wants no more problems.
 var errEnough = errors.New("enough problems")
 
 // checkRows, where a test sets it, is called at each row of each table that a check walks over.

@@ -5,9 +5,9 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// Commit makes what was applied visible to queries, in one Pebble batch with the cursor. It is durable once Pebble has
-// flushed; until then the journal keeps it. Pebble holds a commit back, without a limit of time, while it cannot write
-// to its disk. Queries continue meanwhile, because live.mu is not held.
+// Commit makes the applied commands visible to queries, in one Pebble batch with the cursor. They are durable once
+// Pebble has flushed; until then the journal keeps them. While Pebble cannot write to its disk, Commit may block,
+// without a time limit. Queries continue during that time, because Commit does not hold live.mu.
 func (s *Store) Commit() (err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -56,7 +56,7 @@ func (c *claim) flush(o *lsm.Overlay) {
 	}
 }
 
-// flushDirty writes the rows of objects that changed, and the meta row.
+// flushDirty writes the rows of changed objects, and the meta row.
 func (m *machine) flushDirty() {
 	for _, x := range m.unwritten.rows {
 		x.flush(&m.o)
@@ -71,7 +71,7 @@ func (m *machine) flushDirty() {
 	m.o.Set(metaKey, m.meta.encode())
 }
 
-// publish shows queries what the commit wrote of the things that they look up in memory.
+// publish updates the in-memory state that queries read, after a commit.
 func (m *machine) publish() {
 	m.mu.Lock()
 	for _, q := range m.unwritten.changed {
@@ -104,7 +104,7 @@ func (m *machine) publish() {
 	m.ends.committed()
 }
 
-// shrunkQueues is how many queues a commit drops the windows of.
+// shrunkQueues is how many queues lose their windows in one commit.
 const shrunkQueues = 1000
 
 // shrinkWindows drops the windows of some queues. The next commit continues after them.
@@ -118,7 +118,7 @@ func (m *machine) shrinkWindows() {
 		n++
 		return n < shrunkQueues
 	})
-	if n < shrunkQueues { // that was the last one
+	if n < shrunkQueues { // that was the last queue
 		m.timers.Shrink(m.bounds.minWindow)
 		m.setTimerGap(nil)
 		m.idle.unused.Shrink(m.bounds.minWindow)
@@ -128,31 +128,33 @@ func (m *machine) shrinkWindows() {
 	}
 }
 
-// ObserveRunEnds has Apply collect the ends of runs from now on, for TakeRunEnds. Only the applying goroutine may call
-// it.
+// ObserveRunEnds makes Apply collect the ends of runs from now on, for TakeRunEnds. Only the applying goroutine may
+// call it.
 func (s *Store) ObserveRunEnds() { s.machine.runs.observed = true }
 
-// TakeRunEnds returns the ends of runs that were applied since it was last called, in their order; none without
-// ObserveRunEnds. A job whose end a sweep changes in the same command has the outcome of its run, and the status before
-// the sweep. Only the applying goroutine may call it. The list is valid until the next command.
+// TakeRunEnds returns the ends of runs that were applied since it was last called, in their order. It returns none
+// without ObserveRunEnds. If a sweep changes a job's end in the same command, the end has the outcome of the run, and
+// the status before the sweep. Only the applying goroutine may call TakeRunEnds. The list is valid until the next
+// command.
 func (s *Store) TakeRunEnds() []job.RunEnd { return s.machine.runs.take() }
 
-// ObserveBatchEnds has Apply collect the ends of batches with attributes from now on, for TakeBatchEnds, which returns
-// those that were applied since it was last called. Only the applying goroutine may call them.
+// ObserveBatchEnds makes Apply collect the ends of batches with attributes from now on, for TakeBatchEnds. Only the
+// applying goroutine may call it.
 func (s *Store) ObserveBatchEnds() { s.machine.batchEnds.observed = true }
 
-// TakeBatchEnds returns what ObserveBatchEnds says.
+// TakeBatchEnds returns the ends of batches that were applied since it was last called. Only the applying goroutine may
+// call it.
 func (s *Store) TakeBatchEnds() []job.BatchEnd { return s.machine.batchEnds.take() }
 
-// ObserveQueues has Apply count what happens to the jobs of queues from now, unix ms, for QueueFigures: for up to limit queues
-// by themselves, and for all others together. Called again, it begins again at 0. Only the applying goroutine may call it,
-// after a commit.
+// ObserveQueues makes Apply count the events of the jobs of queues from now, unix ms, for QueueFigures: separately for
+// up to limit queues, and together for all other queues. If it is called again, the counts begin again at 0. Only the
+// applying goroutine may call it, after a commit.
 func (s *Store) ObserveQueues(limit int, now int64) {
 	m := s.machine
 	m.tally.observe(limit, max(now, m.meta.at), m.queues.byID, m.counts)
 }
 
-// TakeSilent returns the runners of which leases have ended without a tickle since it was last called. Only the applying
+// TakeSilent returns the runners whose leases have ended without a tickle since it was last called. Only the applying
 // goroutine may call it.
 func (s *Store) TakeSilent() []string {
 	runners := s.machine.silentRunners
@@ -160,9 +162,9 @@ func (s *Store) TakeSilent() []string {
 	return runners
 }
 
-// TakeReadied returns the queues that gained pending jobs, or were resumed, since it was last called. Only the applying
-// goroutine may call it. all is set if the switch was set to start meanwhile: then all ready queues are meant, of which
-// there may be very many, and ReadyQueues lists them.
+// TakeReadied returns the queues that gained pending jobs, or were resumed, since it was last called. If the switch was
+// set to start since then, all is set instead: all ready queues are meant, and because there may be very many,
+// ReadyQueues lists them. Only the applying goroutine may call it.
 func (s *Store) TakeReadied() (names []Readied, all bool) {
 	m := s.machine
 	for _, q := range m.readied {

@@ -8,18 +8,17 @@ import (
 )
 
 // A damaged block of Pebble holds rows of many jobs: pages of payloads, unique keys or histories. A claim sets those
-// jobs aside, and a document shows what can be read of its job. Neither fails because of damage to another job.
+// jobs aside, and a document shows the readable parts of its job. Neither fails because of damage to a different job.
 
-// damagedRow names what could not be read: the rows that a line has in a table, or a page of payloads by its first
-// line. It is remembered, because on each further read Pebble would search, for up to some seconds, for the bit that
-// was flipped.
+// damagedRow names rows that could not be read: the rows of a line in a table, or a page of payloads by its first line.
+// The store remembers it, because on each further read Pebble would search for the flipped bit, for up to some seconds.
 type damagedRow struct {
 	table byte
 	batch uint64
 	line  uint32
 }
 
-// damage returns why a row cannot be read, if that is known already.
+// damage returns why a row cannot be read, if an earlier read has failed.
 func (q *Queries) damage(row damagedRow) error {
 	if known, ok := q.damaged.Load(row); ok {
 		return known.(error)
@@ -27,16 +26,16 @@ func (q *Queries) damage(row damagedRow) error {
 	return nil
 }
 
-// setDamage remembers why a row cannot be read.
+// setDamage records why a row cannot be read.
 func (q *Queries) setDamage(row damagedRow, err error) { q.damaged.Store(row, err) }
 
-// pageRow names the page of a line.
+// pageRow returns the damagedRow for the page of a line.
 func pageRow(b *batch, line uint32) damagedRow {
 	first, _ := b.pageOf(line)
 	return damagedRow{pageTable, b.seq, first}
 }
 
-// readPage reads the page of a line, and returns why it cannot be read.
+// readPage reads the page of a line, and returns an error if it cannot be read.
 func (q *Queries) readPage(v lsm.View, b *batch, line uint32) error {
 	row := pageRow(b, line)
 	if known := q.damage(row); known != nil {
@@ -49,9 +48,9 @@ func (q *Queries) readPage(v lsm.View, b *batch, line uint32) error {
 	return err
 }
 
-// hasPage reports whether a line's page exists. It is deleted when all of its lines are purged. Lines that are purged
-// one after the other leave as many deleted spans, which a search for the span of the first would pass; of pages they
-// leave few. A page that cannot be read may exist.
+// hasPage reports whether a line's page exists. A page is deleted when all of its lines are purged. Lines that are
+// purged one by one leave as many deleted spans, which a search for a span would pass, but only few deleted pages. A
+// page that cannot be read may exist.
 func (q *Queries) hasPage(v lsm.View, b *batch, line uint32) (there bool) {
 	if b.frame == job.NoFrame || q.damage(pageRow(b, line)) != nil {
 		return true
@@ -73,8 +72,8 @@ func (q *Queries) hasPage(v lsm.View, b *batch, line uint32) (there bool) {
 	return there
 }
 
-// readLines calls read for lines of a batch, and unread for each line whose rows in a table cannot be read. While
-// nothing is damaged, read is called once; otherwise for single lines, and for some of them more than once.
+// readLines calls read for lines of a batch, and unread for each line whose rows in a table cannot be read. If there is
+// no damage, it calls read once. Otherwise it calls read for single lines, and for some lines more than once.
 func (q *Queries) readLines(table byte, r Run, read func(first, last uint32), unread func(line uint32, err error)) {
 	known := false
 	for line := r.First; line <= r.Last && !known; line++ {
@@ -102,8 +101,8 @@ func (q *Queries) readLines(table byte, r Run, read func(first, last uint32), un
 		if err == nil {
 			continue
 		}
-		// The lines whose rows are in one block follow each other, so a binary search finds where they end. If another
-		// block further on is damaged too, this may count readable lines between the two as unreadable.
+		// The lines whose rows are in one block are consecutive, so a binary search finds where they end. If a later
+		// block is damaged too, this may count readable lines between the two as unreadable.
 		n := sort.Search(int(r.Last-line), func(i int) bool { return readOne(line+1+uint32(i)) == nil })
 		for end := line + uint32(n); ; line++ {
 			q.setDamage(damagedRow{table, r.Batch, line}, err)

@@ -6,8 +6,8 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// EachRow calls visit with all keys and values, in order, until it returns false: for those who compare stores. The
-// value is valid during the visit.
+// EachRow calls visit with all keys and values, in order, until it returns false, for comparing stores. The value is
+// valid during the visit.
 func (q *Queries) EachRow(visit func(key string, value []byte) bool) (err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()
@@ -16,7 +16,7 @@ func (q *Queries) EachRow(visit func(key string, value []byte) bool) (err error)
 	return nil
 }
 
-// Digest sums up all keys and values, and counts the rows of each table: equal stores have equal digests.
+// Digest hashes all keys and values, and counts the rows of each table. Equal stores have equal digests.
 func (q *Queries) Digest() (sum uint64, rows map[string]int64, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()

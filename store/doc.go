@@ -1,37 +1,40 @@
-// Package store keeps the state of all jobs and its indexes in Pebble, and holds the one state machine, Apply.
+// Package store keeps the state of all jobs and its indexes in Pebble. Its function Apply is the one state machine.
 //
-// State is a base plus the journal after it. The store is the newest base: its cursor says which commands it includes.
-// Its contract: the same commands, in order, always make the same keys and values, whether they were applied as they
-// came, after a restart, or all again from the first; the cursor moves in the same Pebble batch as the effects; nothing
-// in it is durable before Pebble flushes, since the journal is the log.
+// State is a base plus the journal after it. The store is the newest base, and its cursor is the last command that it
+// includes. Its contract:
+//
+//   - the same commands, in order, always make the same keys and values, whether the server applied them when they
+//     arrived, after a restart, or all again from the first one;
+//   - the cursor moves in the same Pebble batch as the effects of the commands;
+//   - rows are durable only after Pebble flushes, because the journal is the log.
 //
 // # A job costs nothing but its bytes until a runner touches it
 //
-// What is stored of a batch is its payload bytes, in pages, and a piecewise-constant function from line to state, as
-// spans. A fresh batch is one span. A claim splits what it takes off the head of a span; completing it splits again. In
-// the worst case a span is one line long, and then a job costs about what a row per job would.
+// A batch is stored as its payload bytes, in pages, and a piecewise-constant function from line to state, as spans. A
+// fresh batch is one span. A claim splits lines off the head of a span, and completing them splits the span again. In
+// the worst case each span is one line long, and then a job costs about as much as a row per job.
 //
-// A span is keyed by its last line. So the span that holds a line is found by one seek, and taking lines off the head
-// of a pending span leaves its key, and its place in the queue, alone.
+// The key of a span has its last line. So one seek finds the span that holds a line, and taking lines off the head of a
+// pending span changes neither its key nor its place in the queue.
 //
-// What belongs to a single line (history, output, progress) is a detail row beside the span and never splits it. The
-// lease belongs to the claim, which active spans name: a tickle writes one small row whatever the claim holds.
+// Data of a single line (history, output, progress) is in detail rows beside the span, and never splits it. The lease
+// belongs to the claim, which active spans name: a tickle writes one small row, however many jobs the claim holds.
 //
 // # The key space
 //
-// One letter names a table. Numbers are big-endian, of the width given in bytes. "last" is the last line of a span or
-// page.
+// One letter names a table. Numbers are big-endian, and :n gives their width in bytes. "last" is the last line of a span
+// or page.
 //
 //	M                                                  meta: format, journal, cursor, time, level, epochs, effects' segments
-//	Q queue:4                                          a queue: client, type, paused, counts by status, its lanes, what is next in line
+//	Q queue:4                                          a queue: client, type, paused, counts by status, lanes, next span in line
 //	B seq:8                                            a batch: time, lines, frame; its groups, or where their pages end
-//	G seq:8 last:4                                     a page of groups of a batch that has more than fit into one, about 4 KiB
+//	G seq:8 last:4                                     a page of groups, about 4 KiB, if a batch has more than one page of them
 //	b seq:8                                            its counts by status
 //	P seq:8 last:4 first:4                             a page of framed payloads, about 64 KiB
-//	p seq:8 last:4 first:4                             lengths of a page's payloads; none where all of the batch are as long
+//	p seq:8 last:4 first:4                             lengths of a page's payloads, unless all of the batch have one length
 //	S seq:8 last:4                                     a span
 //	D seq:8 line:4 kind:1 …                            a detail: 2 result, 3 progress; 1 one attempt of the
-//	                                                   history: and the command that ended it, 8
+//	                                                   history, followed by the command that ended it:8
 //	R queue:4 ^priority:4 class:1 order:8 seq:8 last:4 a pending span in its place in line
 //	N queue:4 ^priority:4 class:1 level:1 …            a cell: how many spans and jobs of a part of a lane are pending
 //	L queue:4 status:1 seq:8 last:4                    a span by queue and status, in order of ids
@@ -39,50 +42,50 @@
 //	                                                   2 claim: claim:8; 3 lease of one job: claim:8 seq:8 line:4;
 //	                                                   8 sweep: seq:8; 9 keys: generation:8;
 //	                                                   10 runner: len:1 runner; 11 session: seq:8;
-//	                                                   12 submission that is kept no longer: seq:8;
+//	                                                   12 submission that need not be kept any longer: seq:8;
 //	                                                   13 submission whose jobs a step looks at: seq:8;
 //	                                                   14 index of prefer_distinct that is being built: index:8;
-//	                                                   15 ends of purged runs: generation:8; 16 rows of purged batches are left: 0:8
-//	C claim:8                                          a claim: time, runner, the runs it handed out; its state when it was opened
-//	c claim:8                                          its state since that changed: its lease, and how many lines it holds
-//	                                                   and how many name it
-//	O claim:8 seq:8 line:4                             the lease of one job that was tickled by itself
-//	W len:1 runner                                     a runner that holds something, or did a minute ago: counts, its last
-//	                                                   tickle of all, some open claims
-//	w len:1 runner claim:8                             a claim that holds something, by runner, and that W does not list
-//	x len:1 runner claim:8                             a claim of which something was cancelled lately, by runner
-//	E seq:8                                            effects: what commands from seq on moved, from which status to which, and why
-//	U queue:4 key                                      the job that took a unique key last; it has it while it is unfinished
+//	                                                   15 ends of purged runs: generation:8; 16 rest of purged batches: 0:8
+//	C claim:8                                          a claim: time, runner, the runs it handed out; its first state
+//	c claim:8                                          its state once that has changed: its lease, how many lines it holds,
+//	                                                   and how many lines name it
+//	O claim:8 seq:8 line:4                             the lease of a job that was tickled individually
+//	W len:1 runner                                     a runner that holds jobs, or did a minute ago: counts, its last tickle
+//	                                                   of all of them, some open claims
+//	w len:1 runner claim:8                             a claim that holds jobs and that W does not list, by runner
+//	x len:1 runner claim:8                             a claim with jobs that were cancelled lately, by runner
+//	E seq:8                                            effects: moves by commands from seq onwards, both statuses, and why
+//	U queue:4 key                                      the job that last took a unique key, and has it while it is unfinished
 //	K seq:8 line:4                                     the unique key of a line
-//	I generation:4 len:2 scope key                     what a command with an idempotency key did
-//	i generation:4 owner                               how many bytes the keys of a client or runner take
-//	A seq:8                                            a session: runner, when it was used last
-//	a seq:8 slot:1                                     what the last request of a slot of a session did
-//	y runner                                           how many sessions name a runner, and about how many bytes their rows have
-//	Z used:1 at:8 seq:8                                a session by whether it carried out a request, and when it was used; may be early
-//	H type 0 client                                    a handler: what is known of its versions
+//	I generation:4 len:2 scope key                     the result of a command with an idempotency key
+//	i generation:4 owner                               size of the keys of a client or runner
+//	A seq:8                                            a session: runner, when it was last used
+//	a seq:8 slot:1                                     the result of the last request of a slot of a session
+//	y runner                                           how many sessions name a runner, and about the size of their rows
+//	Z used:1 at:8 seq:8                                a session by whether, and when, it carried out a request; may be early
+//	H type 0 client                                    a handler: its versions, without their documents
 //	h seq:8                                            the document of a version
 //	F name 0 client                                    a fileset: its versions
-//	V seq:8                                            a submission: what was said of it at its creation
-//	v seq:8                                            its state: status, counts, what is left to look at
+//	V seq:8                                            a submission: its attributes from its creation
+//	v seq:8                                            its state: status, counts, the jobs that a step must still look at
 //	g seq:8                                            its metadata
 //	J seq:8 last:8                                     a part of a submission: a batch, and the number of its first line
 //	X kind:1 … seq:8                                   a submission by 1 status:1, 2 name 0, 3 pair of meta 0, 4 snowflake:8
 //	q type 0 client                                    how many submissions of a queue are in each status
 //	d index:1                                          an index of prefer_distinct: its strategy, and how far it is built
-//	d index:1 1 leaf:8                                 a combination of queue and values that waits: how many spans, the first one
+//	d index:1 1 leaf:8                                 queue and values of waiting jobs: how many spans, the first span
 //	d index:1 2 key:1 client 0 value                   how many jobs of a value are active
 //	d index:1 3 leaf:8 ^priority:4 class:1 order:8 seq:8 last:4
 //	                                                   a pending span by queue and values, in its place in line
 //	e generation:4 claim:8 seq:8 last:4                how runs ended whose jobs were purged less than a minute later
-//	z seq:8                                            a batch of many groups whose last line was purged: which of its rows S and G are left
-//	Y seq:8                                            a sweep: what it does to which jobs, and how far it is
+//	z seq:8                                            a purged batch of many groups: its remaining rows S and G
+//	Y seq:8                                            a sweep: its operation, its jobs, and how far it has come
 //
 // # How Apply reads and writes
 //
 // The writes of all commands since the last commit are in an overlay (see package lsm), and Apply reads through it.
-// Before the overlay it looks into caches: all queues, windows of the next spans of those in use, and rows recently seen.
-// What Apply decides never depends on what a cache holds.
+// Before the overlay Apply looks into caches. They hold all queues, windows of the next spans of the queues in use, and
+// recently used rows. Apply's decisions never depend on the contents of a cache.
 //
 // # Files
 //
@@ -90,9 +93,9 @@
 //
 // Words:
 //
-//	rules.go                  the numbers that what Apply decides depends on, by level
+//	rules.go                  the numbers that Apply's decisions depend on, by level
 //	errors.go                 the errors of the package
-//	options.go                Options, and what tests shrink
+//	options.go                Options, and the bounds that tests shrink
 //	document_types.go         the documents of batches, queues, claims, runners, sessions and sweeps
 //	places.go                 names of lines, lanes and queues: position, Run, laneID, queueName, lineSet
 //
@@ -102,19 +105,19 @@
 //	cell_row.go               cells: rows that count the pending spans of a part of a lane
 //	distinct_row.go           indexes of prefer_distinct
 //	key_forms.go              whether a key has the form of its table
-//	meta_row.go               the row that says how far the store has come
+//	meta_row.go               the row with the cursor and the totals
 //	group_row.go              groups of batches, and pages of them
 //	batch_row.go              batches, and the groups of their lines
 //	span_row.go               spans, and the index rows that a span has
 //	runner_row.go             runners
 //	claim_row.go              claims, and leases of single jobs
-//	purged_batch_row.go       what is left of purged batches
+//	purged_batch_row.go       remaining rows of purged batches
 //	purged_end_row.go         ends of runs whose jobs were purged soon after
 //	run_rows.go               histories, results and progress of single jobs
-//	effect_row.go             what commands moved
+//	effect_row.go             moves of lines by commands
 //	handout.go                lines as a claim handed them out
-//	result.go                 what Apply returns for each command
-//	done_row.go               what a request with a key or number did
+//	result.go                 the result of Apply for each command
+//	done_row.go               results of requests with a key or number
 //	session_row.go            sessions and their slots
 //	sweep_row.go              sweeps
 //	handler_row.go            handlers and the documents of their versions
@@ -124,27 +127,27 @@
 //
 // Memory:
 //
-//	duration_counts.go        how often durations occurred, as histograms
-//	queue_tally.go            what is counted for one queue, for metrics
+//	duration_counts.go        histograms of durations
+//	queue_tally.go            the counts of one queue, for metrics
 //	lane.go                   the waiting line of one priority and class of a queue
 //	queue.go                  a queue with its lanes, and the standing of queues
 //	queue_tree.go             a treap of queues by name that knows the standing of each subtree
 //	weighted_tree.go          a treap that draws by weight
 //	queues.go                 all queues, by name
-//	queue_choice.go           the queues that a claim allows, and the one that it takes from next
-//	distinct_index.go         what is pending in the order of a strategy of prefer_distinct
+//	queue_choice.go           the queues that a claim allows, and the next queue to take from
+//	distinct_index.go         pending jobs in the order of a strategy of prefer_distinct
 //	distinct_choice.go        the job that a claim by prefer_distinct takes next
-//	distinct_indexes.go       all of these indexes, and reading and writing them
-//	queue_load.go             all queues at a start
-//	queue_tallies.go          which queues are counted by themselves, for metrics
+//	distinct_indexes.go       all indexes of prefer_distinct, and reading and writing them
+//	queue_load.go             loading all queues at a start
+//	queue_tallies.go          which queues are counted separately, for metrics
 //	handlers.go               all handlers
 //	epochs.go                 the seqs that an id may mean
 //	caches.go                 rows that Apply has used lately
 //	page_cache.go             pages of payloads that claims have read, or creates have written, lately
 //	job_ends.go               callers that wait for the end of a job
 //	run_ends.go               ends of runs and of batches, for an observer
-//	state_lock.go             a lock whose queries give up on a command that takes too long
-//	live.go                   what both Apply and queries use in memory
+//	state_lock.go             a lock under which queries give up if a command takes too long
+//	live.go                   the in-memory state that both Apply and queries use
 //	machine.go                the state machine, and how it looks up rows
 //
 // Apply:
@@ -160,10 +163,10 @@
 //	page_writes.go            writing and deleting pages
 //	queue_changes.go          making and deleting queues
 //	distinct_build.go         making, building, following and dropping the indexes of prefer_distinct
-//	submission_counts.go      submissions: what makes them, and what they count
-//	spans.go                  move: the only way in which lines change, with all indexes and counters
+//	submission_counts.go      creating submissions, and their counts
+//	spans.go                  move: changes the state of lines, with all indexes and counters
 //	purged_ends.go            keeping the ends of runs whose jobs are purged soon after, for repeats of their completion
-//	purged_batches.go         deleting batches of which all lines are purged, and in steps what is left of them
+//	purged_batches.go         deleting batches whose lines are all purged, in steps if they are large
 //	state_changes.go          package job's rules carried out on lines: admit, end, abandon, cancel, redrive, purge
 //	submissions.go            submissions: their ends, and steps over their jobs
 //	sweeps.go                 sweeps, step by step
@@ -173,7 +176,7 @@
 //	once.go                   repeated requests
 //	payload_room.go           how many payloads fit into a claim
 //	create.go                 the create command
-//	claiming.go               what a claim takes from spans, within its limits
+//	claiming.go               taking jobs from spans, within the limits of a claim
 //	claim_strategies.go       the strategies: oldest, newest, random, fair
 //	claim_distinct.go         the strategy prefer_distinct
 //	claim.go                  the claim command
@@ -187,7 +190,7 @@
 //
 // Queries:
 //
-//	queries.go                Queries: what any goroutine may ask
+//	queries.go                Queries: reads by any goroutine
 //	job_end_queries.go        the end of a job
 //	damaged_rows.go           rows that cannot be read
 //	queue_documents.go        documents of queues
@@ -203,7 +206,7 @@
 //	session_documents.go      documents of sessions
 //	handler_documents.go      handlers
 //	fileset_documents.go      filesets
-//	once_documents.go         what a repeated request is answered, before it is journaled
+//	once_documents.go         answers to repeated requests, before they are journaled
 //	lister.go                 which jobs a list shows
 //	list_order.go             where a list begins, and lists by queue and status
 //	list_walks.go             lists by batch, claim and runner
@@ -218,7 +221,7 @@
 //
 // Check:
 //
-//	checker.go                Check: what all of its parts use
+//	checker.go                Check: shared by all of its parts
 //	check_distinct.go         Check: indexes of prefer_distinct
 //	check_batches.go          Check: spans, pages and details
 //	check_claims.go           Check: claims, leases and runners
@@ -230,6 +233,6 @@
 //	check.go                  Check
 //	digest.go                 comparing stores
 //
-// Not for: files of its own, HTTP, clocks. Nothing here waits for a disk except Open, Commit (when Pebble holds writers
-// back) and reads that miss the caches.
+// Not for: files outside of Pebble, HTTP, clocks. Only Open, Commit (when Pebble holds writers back) and reads that miss
+// the caches wait for a disk.
 package store

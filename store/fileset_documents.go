@@ -28,8 +28,8 @@ func (q *Queries) Filesets(afterName, afterClient string, limit int) (docs []Fil
 	return docs, more, nil
 }
 
-// FilesetVersions returns the versions of a fileset that are kept, the newest first; job.FilesetNotFound if there is no
-// such fileset.
+// FilesetVersions returns the versions of a fileset that are kept, newest first, or job.FilesetNotFound if the fileset
+// does not exist.
 func (q *Queries) FilesetVersions(client, name string) (docs []Fileset, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()
@@ -45,7 +45,7 @@ func (q *Queries) FilesetVersions(client, name string) (docs []Fileset, err erro
 	return docs, nil
 }
 
-// Fileset returns a version of a fileset, 0 for the newest one; job.FilesetNotFound if it is not kept.
+// Fileset returns a version of a fileset, or with 0 the newest one. It returns job.FilesetNotFound if that is not kept.
 func (q *Queries) Fileset(client, name string, version int) (_ Fileset, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()
@@ -65,8 +65,8 @@ func (q *Queries) Fileset(client, name string, version int) (_ Fileset, err erro
 	return Fileset{}, job.FilesetNotFound
 }
 
-// FilesetManifests calls visit with the manifest of each version of each fileset that is kept, and with the client that
-// the fileset belongs to. It ends with the first error that visit returns. All are of one moment.
+// FilesetManifests calls visit with the manifest of each version of each fileset that is kept, and with the fileset's
+// client. It ends with the first error that visit returns. All manifests are of one moment.
 func (q *Queries) FilesetManifests(visit func(client string, manifest job.ManifestDigest) error) (err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()

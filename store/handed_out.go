@@ -8,9 +8,9 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// HandedOut returns the jobs that a claim has just handed out, as of the claim. Jobs that have been purged since are
-// left out. The payloads share memory with pages and must not be changed. Beside the copies that the caller makes of
-// them, nothing is done for each job, unless it has a unique key or a history.
+// HandedOut returns the jobs that a claim has just handed out, in their state at the claim. Jobs that have been purged
+// since are left out. The payloads share memory with pages and must not be changed; the caller copies them. Apart from
+// that, no work is done per job, unless the job has a unique key or a history.
 func (q *Queries) HandedOut(c *Claimed) (handed []runs.Run, err error) {
 	defer lsm.Catch(&err)
 	var v *lsm.View
@@ -46,8 +46,8 @@ func (q *Queries) HandedOut(c *Claimed) (handed []runs.Run, err error) {
 	return handed, nil
 }
 
-// addRun adds jobs of a handout to a list of runs: that of the document and those up to a last line, which differ from
-// it in id and payload only.
+// addRun adds jobs of a handout to a list of runs: the job of the document, and the following jobs up to the line last,
+// which differ from it only in id and payload.
 func (q *Queries) addRun(list []runs.Run, h *handout, first *job.Job, last uint32, open func() lsm.View) []runs.Run {
 	q.pages.eachPart(open, h.b, uint32(first.ID.Line()), last, func(from, to uint32, part []byte) {
 		first.ID = first.ID.WithLine(int(from))
@@ -65,7 +65,7 @@ func (q *Queries) addRun(list []runs.Run, h *handout, first *job.Job, last uint3
 	return list
 }
 
-// document returns the document of a line that a claim handed out, without what is in rows of its own.
+// document returns the document of a line that a claim handed out, without the fields from separate rows.
 func (h *handout) document(c *Claimed, line uint32) job.Job {
 	doc := h.b.document(h.g, &h.sp, line)
 	doc.Client, doc.Type = h.name.client, h.name.typ
@@ -89,7 +89,7 @@ func (h *handout) documents(c *Claimed, open func() lsm.View) []job.Job {
 	return docs
 }
 
-// failOnDamage fails if something that the documents of a handout need is known to be damaged.
+// failOnDamage fails if a row that the documents of a handout need is known to be damaged.
 func (q *Queries) failOnDamage(h *handout) {
 	check := func(row damagedRow) {
 		if known := q.damage(row); known != nil {
@@ -107,8 +107,8 @@ func (q *Queries) failOnDamage(h *handout) {
 	}
 }
 
-// SetAside returns the jobs of a claim whose documents need a row that cannot be read, and removes them from what
-// HandedOut returns.
+// SetAside returns the jobs of a claim whose documents need an unreadable row, and removes them from the result of
+// HandedOut.
 func (q *Queries) SetAside(c *Claimed) (ids []job.ID, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()
@@ -139,7 +139,8 @@ func (q *Queries) SetAside(c *Claimed) (ids []job.ID, err error) {
 	return ids, nil
 }
 
-// unreadable returns the jobs of a span whose page, unique key or, with details, history or progress cannot be read.
+// unreadable returns the jobs of a span whose page, unique key or, if details is set, history or progress is
+// unreadable.
 func (q *Queries) unreadable(v lsm.View, b *batch, sp span, details bool) (ids []job.ID) {
 	found := map[uint32]bool{}
 	unread := func(line uint32, _ error) { found[line] = true }

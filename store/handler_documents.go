@@ -7,8 +7,8 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// HandlerFor returns the newest version of the handler that runs the jobs of a queue: that of its client, or else that
-// of all clients. It looks up memory only.
+// HandlerFor returns the newest version of the handler that runs the jobs of a queue: the handler of the queue's
+// client, or otherwise the handler for all clients. It looks only at memory.
 func (q *Queries) HandlerFor(client, typ string) (_ Handler, ok bool) {
 	newest := *q.newestHandlers.Load()
 	if len(newest) == 0 {
@@ -42,8 +42,8 @@ func (q *Queries) Handlers(afterType, afterClient string, limit int) (docs []Han
 	return docs, more, nil
 }
 
-// HandlerVersions returns the versions of a handler that are kept, the newest first; job.HandlerNotFound if there is no
-// such handler.
+// HandlerVersions returns the versions of a handler that are kept, newest first, or job.HandlerNotFound if the handler
+// does not exist.
 func (q *Queries) HandlerVersions(client, typ string) (docs []Handler, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()
@@ -59,7 +59,8 @@ func (q *Queries) HandlerVersions(client, typ string) (docs []Handler, err error
 	return docs, nil
 }
 
-// Handler returns the newest version of a handler and its document; job.HandlerNotFound if there is none.
+// Handler returns the newest version of a handler and its document, or job.HandlerNotFound if the handler does not
+// exist.
 func (q *Queries) Handler(client, typ string) (_ Handler, document []byte, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()
@@ -71,7 +72,7 @@ func (q *Queries) Handler(client, typ string) (_ Handler, document []byte, err e
 	return h.document(h.newest()), mustReadHandlerDocument(v, h.newest()).text, nil
 }
 
-// HandlerByID returns the version of a handler with an id, and its document; job.HandlerNotFound if it is not kept.
+// HandlerByID returns the version of a handler with an id, and its document, or job.HandlerNotFound if it is not kept.
 func (q *Queries) HandlerByID(id job.ID) (_ Handler, document []byte, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()

@@ -7,14 +7,14 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// document returns the part of a line's document that follows from its group and its span.
+// document returns a line's document with the fields from its group and its span.
 func (b *batch) document(g *group, sp *span, line uint32) job.Job {
 	doc := g.Document(&sp.State)
 	doc.ID, doc.Batch, doc.CreatedAt = job.NewID(b.at, b.seq, int(line)), b.shownID(), b.at
 	return doc
 }
 
-// deadline returns when an active job counts as abandoned: when its lease ends, or its time-out.
+// deadline returns when an active job counts as abandoned: when its lease or its time-out ends.
 func (sp *span) deadline(lease int64) int64 {
 	if sp.At > 0 {
 		return min(sp.At, lease)
@@ -31,10 +31,10 @@ func addKeys(r lsm.Rows, b *batch, docs []job.Job) {
 	}
 }
 
-// addDetails adds all that is kept for single lines, whose claims are given.
+// addDetails adds all details of lines. claims has the claim of each.
 func addDetails(v lsm.View, b *batch, docs []job.Job, claims []uint64) {
 	first, last := uint32(docs[0].ID.Line()), uint32(docs[len(docs)-1].ID.Line())
-	for i := range docs { // an earlier read may have met damage after some of them
+	for i := range docs { // an earlier read may have met damage after it added some details
 		docs[i].Attempts, docs[i].Steps = nil, nil
 	}
 	at := 0
@@ -72,9 +72,9 @@ func addDetails(v lsm.View, b *batch, docs []job.Job, claims []uint64) {
 	})
 }
 
-// addBrief adds, of what is kept for single lines, what their next runner needs: the newest attempt with the beginning
-// of its error, step and progress. Nothing else is read, since a job may have megabytes of history, and what holds a
-// claim has no output yet.
+// addBrief adds only the details that the next runner of a line needs: the newest attempt with the beginning of its
+// error, and step and progress. It reads no other details, because a job may have megabytes of history, and jobs that a
+// claim holds have no output yet.
 func addBrief(v lsm.View, b *batch, docs []job.Job, claims []uint64) {
 	for i := range docs {
 		doc := &docs[i]
@@ -94,5 +94,5 @@ func addBrief(v lsm.View, b *batch, docs []job.Job, claims []uint64) {
 	}
 }
 
-// maxHandedError bounds the error text that goes with a job to its next runner.
+// maxHandedError bounds the error text that a runner gets with a job.
 const maxHandedError = 1 << 10

@@ -7,35 +7,35 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// Parts says which parts of documents to read, beside what the spans and groups of their jobs say.
+// Parts says which parts of documents to read, in addition to the fields from the spans and groups of their jobs.
 type Parts uint8
 
-// Payloads are in the pages of a batch. Details are the history (and so the error), output, step and progress of its
-// lines.
+// Payloads are in the pages of a batch. Details are the history (and with it the error), output, step and progress of
+// its lines.
 const (
 	Payloads Parts = 1 << iota
 	Details
-	Brief // in place of Details: what a claim shows of them
+	Brief // instead of Details: the details that a claim shows
 
-	mustRead // fail if something cannot be read, in place of leaving it out
+	mustRead // fail if a row cannot be read, instead of leaving it out
 
 	Everything = Payloads | Details
 )
 
-// unbounded is room for everything.
+// unbounded is room for any document.
 const unbounded = math.MaxInt64
 
-// filling is some documents of one batch, in order of lines, while their parts are read.
+// filling is some documents of one batch, in the order of their lines, while their parts are read.
 type filling struct {
 	*reader
 	docs   []job.Job
 	sizes  []int64 // bytes of payload and details
-	unread []bool  // whether a part cannot be read
+	unread []bool  // whether a part is unreadable
 }
 
-// fill adds to documents, which are in order of lines, what is in rows of its own. It returns how many of them were
-// filled, as far as there is room, and how many bytes they have. A document of which something cannot be read, because
-// a block of the store is damaged, says so in its error.
+// fill adds to documents, which are in the order of their lines, the fields that have separate rows. It returns how
+// many documents it filled, as far as there is room, and how many bytes they have. If a damaged block of the store
+// makes a part of a document unreadable, the document's error says so.
 func (r *reader) fill(docs []job.Job) (n int, used int64) {
 	if len(docs) == 0 {
 		return 0, 0
@@ -61,8 +61,8 @@ func (r *reader) fill(docs []job.Job) (n int, used int64) {
 	return n, used
 }
 
-// eachStretch calls visit with the ranges of documents whose lines follow each other, until it returns false. The rows
-// between two ranges may be many: other jobs' details, or purged lines without a page.
+// eachStretch calls visit with the ranges of documents whose lines are consecutive, until it returns false. Between two
+// ranges there may be many rows: other jobs' details, or purged lines without a page.
 func (f *filling) eachStretch(visit func(from, to int) bool) {
 	docs := f.docs
 	for from := 0; from < len(docs); {
@@ -79,8 +79,8 @@ func (f *filling) eachStretch(visit func(from, to int) bool) {
 
 func (f *filling) line(i int) uint32 { return uint32(f.docs[i].ID.Line()) }
 
-// addPayloads adds payloads as far as there is room. It returns how many documents have theirs, or are known to have
-// one that cannot be read.
+// addPayloads adds payloads as far as there is room. It returns how many documents have their payload, or are known to
+// have an unreadable one.
 func (f *filling) addPayloads() (n int) {
 	var used int64
 	full := false
@@ -128,8 +128,8 @@ func (f *filling) addPayloads() (n int) {
 	return n
 }
 
-// measureDetails adds the bytes of details to the sizes, until there is no room for more. A job may have megabytes of
-// them, so they are measured before they are read. Documents after details that cannot be read are left for the next
+// measureDetails adds the bytes of details to the sizes, until there is no room for more. Details are measured before
+// they are read, because a job may have megabytes of them. Documents after unreadable details are left for the next
 // page, which begins there.
 func (f *filling) measureDetails() {
 	var used int64 // of all documents before at
@@ -164,7 +164,7 @@ func (f *filling) measureDetails() {
 	})
 }
 
-// addRest adds what claims, unique keys and details say.
+// addRest adds the fields from claims, unique keys and details.
 func (f *filling) addRest() {
 	v, b, docs := f.v, f.b, f.docs
 	claims := f.addClaims(docs)
@@ -201,13 +201,13 @@ type reader struct {
 	b     *batch
 	parts Parts
 	room  int64 // bytes that the payloads and details of all documents may have together
-	least int   // so many documents are filled whatever they have
+	least int   // at least this many documents are filled, whatever their size
 
 	groups groupReader
 }
 
-// addClaims adds what the claims of the lines say, and returns their seqs; 0: none. A waiting line shows none, though
-// its state may remember one.
+// addClaims adds the fields from the claims of the lines, and returns the claims' seqs; 0: none. A waiting line shows
+// no claim, though its state may remember one.
 func (r *reader) addClaims(docs []job.Job) (claims []uint64) {
 	claims = make([]uint64, len(docs))
 	var c *claim

@@ -6,14 +6,14 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// Job returns the document of a job; job.NotFound when there is none.
+// Job returns the document of a job, or job.NotFound if the job does not exist.
 func (q *Queries) Job(id job.ID) (doc job.Job, err error) {
 	doc, _, err = q.JobWithin(id, unbounded)
 	return doc, err
 }
 
-// JobWithin is Job for a caller with a bound on its memory. If the job's payload, output and history have more than
-// room bytes together, it reads none of them, and fits is false.
+// JobWithin is Job for a caller that bounds its memory. If the job's payload, output and history have more than room
+// bytes together, it reads none of them, and fits is false.
 func (q *Queries) JobWithin(id job.ID, room int64) (doc job.Job, fits bool, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()
@@ -38,7 +38,7 @@ func (q *Queries) jobIn(v lsm.View, id job.ID, room int64) (doc job.Job, fits bo
 	return docs[0], true, nil
 }
 
-// Held returns the jobs that a claim still holds of those that it handed out, as a claim shows them.
+// Held returns the jobs that a claim handed out and still holds, as a claim shows them.
 func (q *Queries) Held(c *Claimed) (held []runs.Run, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()
@@ -58,8 +58,8 @@ func (q *Queries) heldDocuments(v lsm.View, claim uint64, runs []Run, parts Part
 	return docs
 }
 
-// documents returns the documents of lines; with a claim, of those that it holds. Purged lines have none. all is false
-// if there was no room for all of them.
+// documents returns the documents of lines, without purged lines. If claim is not 0, it returns only lines that the
+// claim holds. all is false if there was no room for all of them.
 func (r *reader) documents(run Run, claim uint64) (docs []job.Job, all bool) {
 	var spans []span
 	eachSpan(r.v, r.b.seq, run.First, run.Last, func(sp span) bool {

@@ -5,8 +5,9 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// AwaitEnd begins to wait for the end of a job. It misses ends in commands that were applied before the call: the caller
-// must look at the job afterwards, when queries show these commands. The error is job.NotFound if there is no such job.
+// AwaitEnd begins to wait for the end of a job. It misses ends in commands that were applied before the call, so the
+// caller must look at the job afterwards, when queries show these commands. The error is job.NotFound if the job does
+// not exist.
 func (q *Queries) AwaitEnd(id job.ID) (w *JobEnd, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()

@@ -7,9 +7,9 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// List returns a page of the jobs that f names, in order of ids, all as of one moment, and the id that the next page
-// begins after: zero at the end of the list. A page may hold fewer documents than the limit, or none, though more
-// follow: see maxListRows.
+// List returns a page of the jobs that f names, in the order of ids, all as of one moment. next is the id that the next
+// page begins after, or zero at the end of the list. A page may hold fewer documents than the limit, or none, even if
+// more follow: see maxListRows.
 func (q *Queries) List(f Filter) (docs []job.Job, next job.ID, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()
@@ -32,8 +32,8 @@ func (q *Queries) List(f Filter) (docs []job.Job, next job.ID, err error) {
 	return l.docs, next, nil
 }
 
-// walk looks at what may match, in order, the shortest way that the filter allows; it reports whether it came to the
-// end.
+// walk looks at the jobs that may match, in order, by the shortest way that the filter allows. It reports whether it
+// reached the end.
 func (l *lister) walk() (atEnd bool) {
 	if !l.f.Batch.IsZero() {
 		return l.walkBatch()

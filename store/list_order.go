@@ -5,9 +5,8 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// begin finds where the list begins; it returns false if nothing is there. Ids are in order of time, seq and line, and
-// the times of batches never decrease with their seqs: so the place of an id that names no batch, or none any more, is
-// found by halving.
+// begin finds where the list begins. It returns false if no batch is there. Ids are in the order of time, seq and line,
+// and the times of batches never decrease with their seqs. So if no batch has the id, a binary search finds its place.
 func (l *lister) begin() bool {
 	at := l.f.After.At()
 	var from position
@@ -27,7 +26,7 @@ func (l *lister) begin() bool {
 		}
 	}
 	first, firstAt, ok := firstBatch(l.v, at)
-	if firstAt == at && from.seq > first { // after some batches of that millisecond, and before all later ones
+	if firstAt == at && from.seq > first { // after some batches of that millisecond, and before all later batches
 		first = from.seq
 		if later, _, ok := firstBatch(l.v, at+1); ok {
 			first = min(first, later)
@@ -37,7 +36,7 @@ func (l *lister) begin() bool {
 	return ok
 }
 
-// firstBatch returns the first batch that was created at a time or later.
+// firstBatch returns the first batch that was created at or after a time.
 func firstBatch(v lsm.View, at int64) (seq uint64, seqAt int64, ok bool) {
 	probe := func(from uint64) (seq uint64, seqAt int64, ok bool) {
 		v.Scan(seqKey(batchTable, from), string(batchTable+1), func(key string, value []byte) bool {
@@ -46,7 +45,7 @@ func firstBatch(v lsm.View, at int64) (seq uint64, seqAt int64, ok bool) {
 		})
 		return seq, seqAt, ok
 	}
-	// Invariant: all before low are too early, and found, where ok, is not.
+	// Invariant: all batches before low are too early. If ok, found is not too early.
 	low, high := uint64(0), lastBatch(v)+1
 	for low < high {
 		mid := low + (high-low)/2
@@ -63,7 +62,7 @@ func firstBatch(v lsm.View, at int64) (seq uint64, seqAt int64, ok bool) {
 	return seq, seqAt, ok
 }
 
-// lastBatch returns the seq of the newest batch; 0 without one.
+// lastBatch returns the seq of the newest batch, or 0 if there is none.
 func lastBatch(v lsm.View) (seq uint64) {
 	v.ScanDown(string(batchTable), string(batchTable+1), func(key string, _ []byte) bool {
 		seq = seqOfKey(key)
@@ -72,21 +71,21 @@ func lastBatch(v lsm.View) (seq uint64) {
 	return seq
 }
 
-// batchAt reads of a batch no more than its time, which comes first.
+// batchAt decodes only the time in a batch's row, which comes first.
 func batchAt(value []byte) int64 {
 	d := lsm.Decoder(value)
 	return d.Int()
 }
 
-// spanCursor reads the spans of one queue and status, in order of ids, some at a time.
+// spanCursor reads the spans of one queue and status, in the order of ids, some at a time.
 type spanCursor struct {
 	queue  uint32
 	status job.Status
-	ahead  []position // of the last lines of spans
+	ahead  []position // the last lines of spans
 	ended  bool
 }
 
-// cursors are those of all queues and statuses that the filter allows; not ok when they are too many.
+// cursors returns the cursors of all queues and statuses that the filter allows; not ok if there are too many.
 func (l *lister) cursors() (list []*spanCursor, ok bool) {
 	statuses := job.Statuses
 	if l.f.Status != 0 {
@@ -104,9 +103,9 @@ func (l *lister) cursors() (list []*spanCursor, ok bool) {
 	return list, true
 }
 
-// listQueues returns the numbers of the queues of a client, a type, or both ("": all); not ok when they are more than
-// most, or when too many would have to be looked through. A queue that was made since the view was opened has no rows
-// in it, and of one that was deleted since, all jobs are gone by now.
+// listQueues returns the numbers of the queues of a client, a type, or both ("": all); not ok if there are more than
+// most, or if too many would have to be searched. It reads memory, while the list reads a view. That is safe: the view
+// has no rows of a queue that was created later, and all jobs of a queue that was deleted later are gone.
 func (q *Queries) listQueues(client, typ string, most int) (ids []uint32, ok bool) {
 	q.read()
 	defer q.mu.RUnlock()
@@ -130,7 +129,7 @@ func (q *Queries) listQueues(client, typ string, most int) (ids []uint32, ok boo
 	return ids, left >= 0 && len(ids) <= most
 }
 
-// next returns the place of the cursor.
+// next returns the first place of the cursor at or after from.
 func (c *spanCursor) next(v lsm.View, from position) (at position, ok bool) {
 	if len(c.ahead) == 0 && !c.ended {
 		prefix := listPrefix(c.queue, c.status)
@@ -146,7 +145,7 @@ func (c *spanCursor) next(v lsm.View, from position) (at position, ok bool) {
 	return c.ahead[0], true
 }
 
-// walkLists looks at the spans of several queues and statuses, merged into the order of ids.
+// walkLists looks at the spans of several queues and statuses, merged in the order of ids.
 func (l *lister) walkLists(cursors []*spanCursor) (atEnd bool) {
 	var b *batch
 	for from := l.from; ; {

@@ -7,7 +7,7 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// walkBatches looks at all batches, and at the groups and spans of those that may hold a job of the list.
+// walkBatches looks at all batches, and at the groups and spans of batches that may hold a job of the list.
 func (l *lister) walkBatches() (atEnd bool) {
 	for from := l.from.seq; ; {
 		batches := l.batches(from)
@@ -31,7 +31,7 @@ func (l *lister) walkBatches() (atEnd bool) {
 func (l *lister) takeBatch(b *batch) bool {
 	line := uint32(0)
 	if b.seq == l.from.seq {
-		line = l.from.line // past the last one if the page before came to its end
+		line = l.from.line // beyond the last line if the previous page reached the batch's end
 	}
 	if line < b.lines && (l.f.Status == 0 && b.counts.Total() == 0 || l.f.Status != 0 && b.counts[l.f.Status] == 0) {
 		return l.goOn(b, b.lines-1)
@@ -46,7 +46,7 @@ func (l *lister) takeBatch(b *batch) bool {
 	return true
 }
 
-// walkBatch looks at the filter's batch. If it has attributes, these are all of its parts.
+// walkBatch looks at the filter's batch. If the batch has attributes, it looks at all parts.
 func (l *lister) walkBatch() (atEnd bool) {
 	if !l.f.Claim.IsZero() {
 		l.claimRuns()
@@ -56,7 +56,7 @@ func (l *lister) walkBatch() (atEnd bool) {
 		b := l.readBatchOf(l.v, l.f.Batch)
 		return b == nil || !b.isBatch(l.f.Batch) || b.seq < l.from.seq || l.tooLate(b) || l.takeBatch(b)
 	}
-	// The seqs of parts increase with their lines, so the first part of the page is found by halving.
+	// The seqs of parts increase with their lines, so a binary search finds the first part of the page.
 	line := int64(sort.Search(int(s.lines), func(line int) bool {
 		p, ok := readPart(l.v, s.seq, int64(line))
 		return !ok || p.seq >= l.from.seq
@@ -80,9 +80,9 @@ func (l *lister) walkBatch() (atEnd bool) {
 	}
 }
 
-// batches reads the next batches from a seq on.
+// batches reads the next batches from a seq onwards.
 func (l *lister) batches(from uint64) (list []*batch) {
-	const maxBytes = 64 << 10 // of some rows that the page may end before
+	const maxBytes = 64 << 10 // of some rows, all of which the page may not need
 	bytes := 0
 	most := min(batchWindow, max(l.rows, 1))
 	l.v.Scan(seqKey(batchTable, from), string(batchTable+1), func(key string, value []byte) bool {
@@ -106,7 +106,7 @@ func (l *lister) batches(from uint64) (list []*batch) {
 	return list
 }
 
-// walkRuns looks at runs, which are in order and do not overlap.
+// walkRuns looks at runs, which must be in order and must not overlap.
 func (l *lister) walkRuns(runs []Run) (atEnd bool) {
 	var b *batch
 	for _, r := range runs {
@@ -121,7 +121,7 @@ func (l *lister) walkRuns(runs []Run) (atEnd bool) {
 		if l.tooLate(b) {
 			return true
 		}
-		// A claim's run may reach over several groups.
+		// A claim's run may extend over several groups.
 		first := r.First
 		if r.Batch == l.from.seq {
 			first = max(first, l.from.line)
@@ -138,7 +138,7 @@ func (l *lister) walkRuns(runs []Run) (atEnd bool) {
 	return true
 }
 
-// claimRuns finds the claim of the filter, and returns what it handed out.
+// claimRuns finds the claim of the filter, and returns the runs that it handed out.
 func (l *lister) claimRuns() []Run {
 	c := l.readClaimOf(l.v, l.f.Claim)
 	if c == nil {
@@ -148,7 +148,7 @@ func (l *lister) claimRuns() []Run {
 	return sortRuns(c.runs)
 }
 
-// runnerRuns are what the open claims of the filter's runner handed out; not ok when they are too many.
+// runnerRuns returns the runs that the open claims of the filter's runner handed out; not ok if there are too many.
 func (l *lister) runnerRuns() (runs []Run, ok bool) {
 	r := readRunner(l.v, l.f.Runner)
 	if r.claims > maxRunnerClaims {
@@ -164,7 +164,7 @@ func (l *lister) runnerRuns() (runs []Run, ok bool) {
 	return sortRuns(runs), true
 }
 
-// sortRuns puts runs in order and makes one of those that overlap: a claim may have handed out again what another had
+// sortRuns sorts runs and merges overlapping ones. Runs overlap if a claim handed out jobs that an earlier claim had
 // given back.
 func sortRuns(runs []Run) []Run {
 	runs = slices.Clone(runs)

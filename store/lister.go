@@ -5,18 +5,18 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// Filter says which jobs a list shows: those whose documents have the values of its fields. The zero value of a field
-// matches all.
+// Filter says which jobs a list shows: the jobs whose documents have the values of its fields. The zero value of a
+// field matches all jobs.
 type Filter struct {
 	Status       job.Status
 	Client, Type string
-	Meta         map[string]string // pairs that a job's meta has, among others
+	Meta         map[string]string // pairs that a job's meta must include
 	Runner       string            // of an active or ended job
-	Claim        job.ID            // likewise
+	Claim        job.ID            // of an active or ended job
 	Batch        job.ID            // with or without attributes
-	// CreatedAfter is included, CreatedBefore is not; unix ms.
+	// CreatedAfter is inclusive, CreatedBefore exclusive; unix ms.
 	CreatedAfter, CreatedBefore int64
-	After                       job.ID // the list begins after this id, which need not be a job's
+	After                       job.ID // the list begins after this id; no job need have it
 	Limit                       int    // of documents, at least 1
 	Parts                       Parts  // of the documents
 
@@ -25,31 +25,31 @@ type Filter struct {
 	bytes int64 // in tests instead of maxListBytes
 }
 
-// A page is what one request may cost. It ends early past one of these, and the next page continues there.
+// A page bounds the cost of one request. It ends early beyond one of these bounds, and the next page continues there.
 const (
-	// maxListRows bounds the batches and spans that are looked at, whether they hold a job of the list or not: a few
-	// milliseconds, or a hundred where each is of a claim of its own that must be read for its runner.
+	// maxListRows bounds the batches and spans that are looked at, whether or not they hold a job of the list. They
+	// take a few milliseconds, or a hundred if the claim of each must be read for its runner.
 	maxListRows = 10_000
-	// maxListReadBytes bounds the rows of batches, groups and claims that are read, which differ much in size: a group
-	// has up to some kilobytes of meta. Decoding and comparing them takes some milliseconds.
+	// maxListReadBytes bounds the rows of batches, groups and claims that are read. Their sizes differ much, because a
+	// group has up to some kilobytes of meta. Decoding and comparing them takes some milliseconds.
 	maxListReadBytes = 2 << 20
-	// maxListBytes bounds the payloads and details of a page, as a claim's payloads are bounded; it holds one document
-	// in any case.
+	// maxListBytes bounds the payloads and details of a page, as a claim's payloads are bounded. A page holds at least
+	// one document.
 	maxListBytes = job.MaxClaimBytes
 
-	// spanWindow, keyWindow and batchWindow are how many rows are read ahead, since one iterator reads everything.
+	// spanWindow, keyWindow and batchWindow are how many rows are read ahead, because one iterator reads all tables.
 	spanWindow  = 64
 	keyWindow   = 64
 	batchWindow = 256
-	// unfilledDocuments are completed together at most, so that a page that is cut short has not read much more than it
+	// At most unfilledDocuments are completed together, so that a page that is cut short has not read much more than it
 	// shows.
 	unfilledDocuments = 256
-	// maxLists bounds the lists by queue and status that are merged, and maxListQueues the queues that are looked
-	// through for them with Apply held up. Past them the batches are walked.
+	// maxLists bounds the lists by queue and status that are merged. maxListQueues bounds the queues that are searched
+	// for these lists while Apply waits. Beyond them the batches are walked.
 	maxLists      = 64
 	maxListQueues = 1000
-	// maxRunnerClaims and maxRunnerRuns bound the claims whose runs are sorted into order. Past them the runner's jobs are
-	// sought like any others.
+	// maxRunnerClaims and maxRunnerRuns bound the claims whose runs are sorted. Beyond them the runner's jobs are
+	// searched for like any other jobs.
 	maxRunnerClaims = 1000
 	maxRunnerRuns   = 10_000
 )
@@ -59,17 +59,17 @@ type lister struct {
 	*Queries
 	v     lsm.View
 	f     Filter
-	from  position // the first that is looked at
+	from  position // the first position to look at
 	claim uint64   // the seq of the filter's claim
 
-	rows   int   // that may still be looked at
-	left   int   // bytes of rows of batches, groups and claims that may still be read
+	rows   int   // how many more may be looked at
+	left   int   // how many more bytes of rows of batches, groups and claims may be read
 	room   int64 // for payloads and details
 	docs   []job.Job
-	filled int    // of docs
-	b      *batch // of the docs that are not filled
+	filled int    // how many of docs are filled
+	b      *batch // of the docs that are not filled yet
 	last   job.ID // everything up to it has been looked at; zero at first
-	full   bool   // there are as many docs as wanted, and another one follows
+	full   bool   // docs has as many documents as requested, and more follow
 	cut    bool   // there was no room for more docs
 
 	spans  []span
@@ -77,13 +77,14 @@ type lister struct {
 	names
 }
 
-// names are those that a page has looked up: of queues, and of the runners of claims.
+// names are the names that a page has looked up: of queues, and of the runners of claims.
 type names struct {
 	queues map[uint32]queueName
 	claims map[uint64]string
 }
 
-// group reports whether the jobs of a group may match: all that the filter says about what they were created with.
+// group reports whether the jobs of a group may match, by all conditions of the filter on the attributes of their
+// create.
 func (l *lister) group(g *group) bool {
 	name := l.queue(g.queueID)
 	if l.f.Client != "" && l.f.Client != name.client || l.f.Type != "" && l.f.Type != name.typ {
@@ -97,7 +98,7 @@ func (l *lister) group(g *group) bool {
 	return true
 }
 
-// span reports whether the jobs of a span match: all that the filter says about their state.
+// span reports whether the jobs of a span match, by all conditions of the filter on their state.
 func (l *lister) span(sp *span) bool {
 	if sp.Status == job.Purged || l.f.Status != 0 && sp.Status != l.f.Status {
 		return false
@@ -131,7 +132,7 @@ func (l *lister) runner(claim uint64) string {
 	return name
 }
 
-// readBatch reads the row of a batch and that of its counts; nil: there is no such batch.
+// readBatch reads the row of a batch and the row of its counts. It returns nil if the batch does not exist.
 func (l *lister) readBatch(seq uint64) *batch {
 	b := readBatch(l.v, seq)
 	if b != nil {
@@ -146,13 +147,13 @@ func (l *lister) read(b *batch) {
 	l.left -= b.size()
 }
 
-// goOn notes that everything up to a line has been looked at, and reports whether more may be.
+// goOn records that everything up to a line has been looked at, and reports whether the page may continue.
 func (l *lister) goOn(b *batch, line uint32) bool {
 	l.last = job.NewID(b.at, b.seq, int(line))
 	return l.rows > 0 && l.left > 0
 }
 
-// groupOf returns the group that a line of a batch belongs to, and counts what is read for it.
+// groupOf returns the group that a line of a batch belongs to, and counts the bytes that it reads for this.
 func (l *lister) groupOf(b *batch, line uint32) *group {
 	before := l.groups.page
 	g := l.groups.group(l.v, b, line)
@@ -162,7 +163,7 @@ func (l *lister) groupOf(b *batch, line uint32) *group {
 	return g
 }
 
-// tooLate reports whether b, and so all that follows, was created too late for the list.
+// tooLate reports whether b, and so all later batches, was created too late for the list.
 func (l *lister) tooLate(b *batch) bool { return l.f.CreatedBefore != 0 && b.at >= l.f.CreatedBefore }
 
 // take looks at a span, or a part of one, whose group matches, and reports whether to continue.
@@ -193,7 +194,7 @@ func (l *lister) take(b *batch, g *group, sp span) bool {
 	return l.goOn(b, sp.last)
 }
 
-// fill completes the documents; when there is no room for all of them it drops the rest, and the page is at its end.
+// fill completes the documents. If there is no room for all of them, it drops the rest and ends the page.
 func (l *lister) fill() bool {
 	rest := l.docs[l.filled:]
 	if len(rest) == 0 {

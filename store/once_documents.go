@@ -24,8 +24,8 @@ func (q *Queries) lookBack(now int64, look func(p past)) (err error) {
 	return nil
 }
 
-// MadeBefore returns what a create did that was carried out with the same key or number, or why it may not be carried
-// out; nil when neither, as of the last commit. now is the journal's time, unix ms.
+// MadeBefore looks for an earlier create with the same key or number, as of the last commit. It returns the result of
+// that create, or why the new one may not be carried out, or nil if neither. now is the journal's time, unix ms.
 func (q *Queries) MadeBefore(o *job.Once, now int64) (made *Made, err error) {
 	err = q.lookBack(now, func(p past) { made = p.made(o) })
 	return made, err
@@ -43,7 +43,7 @@ func (q *Queries) EndedBefore(cmd *job.Complete, now int64) (ended *Ended, err e
 	return ended, err
 }
 
-// SessionBytes returns about how many bytes the rows have of the sessions of a session's runner.
+// SessionBytes returns the runner of a session, and about how many bytes the rows of the runner's sessions have.
 func (q *Queries) SessionBytes(session job.ID) (runner string, bytes uint64, err error) {
 	err = q.lookBack(0, func(p past) {
 		if n := p.session(session); n != nil {
@@ -53,7 +53,7 @@ func (q *Queries) SessionBytes(session job.ID) (runner string, bytes uint64, err
 	return runner, bytes, err
 }
 
-// KeyBytes returns how many bytes the idempotency keys of the owner of a key take.
+// KeyBytes returns how many bytes the idempotency keys of a key's owner take.
 func (q *Queries) KeyBytes(o *job.Once) (bytes uint64, err error) {
 	err = q.lookBack(0, func(p past) {
 		for _, g := range p.keys {

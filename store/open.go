@@ -8,7 +8,7 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// Open opens the store in dir, or makes it.
+// Open opens the store in dir, or creates it.
 func Open(dir string, o Options) (_ *Store, err error) {
 	standard := &standardBounds
 	if o.Small {
@@ -30,7 +30,7 @@ func Open(dir string, o Options) (_ *Store, err error) {
 	return s, nil
 }
 
-// load reads what is kept in memory, such as the meta row and the queues, and publishes it.
+// load reads the rows that are kept in memory, such as the meta row and the queues, and publishes them.
 func (m *machine) load(journal string, queueMemory int64) (err error) {
 	defer lsm.Catch(&err)
 	m.meta = meta{version: formatVersion, journal: journal, nextQueue: 1}
@@ -68,11 +68,12 @@ func (m *machine) load(journal string, queueMemory int64) (err error) {
 	m.idle.unused = lsm.StoredWindow(of, idlePrefix(false), idlePrefix(true))
 	m.idle.used = lsm.StoredWindow(of, idlePrefix(true), string(idleTable+1))
 	m.purgedBatches = lsm.StoredWindow(of, string(purgedBatchTable), string(purgedBatchTable+1))
-	m.publish() // which reads the first timer
+	m.publish() // it reads the first timer
 	return nil
 }
 
-// loadQueues reads all queues, unless they take more memory than allowed (0: any). What it keeps of them is bounded then.
+// loadQueues reads all queues. It fails if they take more memory than allowed (0: any), so the memory of the queues is
+// bounded.
 func (m *machine) loadQueues(allowed int64) error {
 	var all []*queue
 	use := QueueUse{}
@@ -108,17 +109,17 @@ func (s *Store) Adopt(journal string) error {
 	return nil
 }
 
-// Peeked is what a store on disk says about itself.
+// Peeked is the result of Peek.
 type Peeked struct {
-	Journal string // UUID of the journal it was made from; "" when there is no store yet
+	Journal string // UUID of the journal that it was made from; "" if there is no store yet
 	Applied uint64 // its cursor
-	Torn    string // where its manifest cannot be read any more; "" if all of it can be. Journal and Applied may be old then
+	Torn    string // where its manifest becomes unreadable; "" if all of it can be read. If not "", Journal and Applied may be old
 }
 
-// Peek reads how far the store in dir has come, and changes nothing. Whoever opens a store compares its cursor with the
-// journal first: Pebble takes a store whose manifest is cut off for what it was at that point, and removes newer tables
-// as soon as it is open for writing. With a journal that reaches back to that point nothing is lost, because the tables
-// are made again. Otherwise they were the only copy.
+// Peek reads how far the store in dir has come, and changes nothing. Before opening a store, compare its cursor with
+// the journal. If the manifest is cut off, Pebble opens the store in the older state that the rest of the manifest
+// describes, and removes newer tables as soon as the store is open for writing. If the journal reaches back to that
+// state, no data is lost, because the tables are rebuilt. Otherwise the removed tables were the only copy.
 func Peek(dir string, o Options) (p Peeked, err error) {
 	found, err := lsm.Peek(dir, metaKey, o.lsm())
 	p.Torn = found.Torn

@@ -7,21 +7,21 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// Queries are the questions that any goroutine may ask of a store. They see the last commit, or a later one.
+// Queries are the read operations of a store. Any goroutine may call them. They see the last commit, or a later one.
 type Queries struct {
 	*live
 	db      *lsm.DB
-	damaged sync.Map // of damagedRow to the *Error of reading it
+	damaged sync.Map // of damagedRow to the *Error of its first read
 }
 
-// Journal returns the UUID of the journal that the store is made from; "" when it is new.
+// Journal returns the UUID of the journal that the store is made from, or "" if the store is new.
 func (q *Queries) Journal() string { q.mu.RLock(); defer q.mu.RUnlock(); return q.meta.journal }
 
 // Applied returns the seq of the last command whose effects queries can see.
 func (q *Queries) Applied() uint64 { return q.applied.Load() }
 
-// Durable returns the seq of the last command whose effects Pebble has on disk: the journal up to it is no longer
-// needed for a start.
+// Durable returns the seq of the last command whose effects Pebble has on disk. A start no longer needs the journal up
+// to it.
 func (q *Queries) Durable() (seq uint64, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.DurableView()
@@ -32,17 +32,16 @@ func (q *Queries) Durable() (seq uint64, err error) {
 	return seq, nil
 }
 
-// Level returns the level of what Apply decides, as of the last commit.
+// Level returns the level that Apply decides by, as of the last commit.
 func (q *Queries) Level() int { return q.totals.Load().Level }
 
 // At returns the time of the last command applied, unix ms.
 func (q *Queries) At() int64 { q.mu.RLock(); defer q.mu.RUnlock(); return q.meta.at }
 
-// NextDue returns the time, unix ms, at which a tick will find something to look at; 0: never.
+// NextDue returns the earliest time, in unix ms, at which a tick will find a timer to look at; 0: never.
 func (q *Queries) NextDue() int64 { return q.nextDue.Load() }
 
-// IdleSince returns the time, unix ms, since when the queue has been idle that has been idle for the longest time; 0:
-// no queue is idle.
+// IdleSince returns the time, in unix ms, since when the longest idle queue has been idle; 0: no queue is idle.
 func (q *Queries) IdleSince() int64 { return q.idleSince.Load() }
 
 // Totals returns sums over all queues as of the last commit, without waiting.
@@ -51,15 +50,15 @@ func (q *Queries) Totals() Totals { return *q.totals.Load() }
 // DiskBytes returns the size of the store on disk; 0 once it is closed.
 func (q *Queries) DiskBytes() uint64 { return q.db.DiskBytes() }
 
-// Available reports whether a claim for these clients and types would find a job. It does not find one while a command is
-// applied for longer than Options.Patience, like Pending and Ready.
+// Available reports whether a claim for these clients and types would find a job. Like Pending and Ready, it finds none
+// while one command is applied for longer than Options.Patience.
 func (q *Queries) Available(clients, types []string) (found bool) {
 	q.Ready(clients, types, func(string, string, int64) bool { found = true; return false })
 	return found
 }
 
-// Pending returns the number of jobs of a queue that a claim would find. claimable is false if it would find none however
-// many the queue has: the queue is paused, or the server hands out no jobs.
+// Pending returns the number of jobs of a queue that a claim would find. claimable is false if a claim cannot find jobs
+// in any case, because the queue is paused or the server hands out no jobs.
 func (q *Queries) Pending(client, typ string) (n int64, claimable bool) {
 	if !q.mu.tryRLock() {
 		return 0, true
@@ -75,8 +74,8 @@ func (q *Queries) Pending(client, typ string) (n int64, claimable bool) {
 	return found.claimable(), !found.paused
 }
 
-// Ready calls visit with the queues in which a claim for these clients and types would find jobs, and how many, until
-// visit returns false. Apply waits meanwhile, so visit must not wait, and should end this after some queues.
+// Ready calls visit with the queues in which a claim for these clients and types would find jobs, and their number of
+// jobs, until visit returns false. Apply waits for visit, so visit must not wait, and should stop after some queues.
 func (q *Queries) Ready(clients, types []string, visit func(client, typ string, pending int64) bool) {
 	if !q.mu.tryRLock() {
 		return
@@ -87,7 +86,7 @@ func (q *Queries) Ready(clients, types []string, visit func(client, typ string, 
 	}
 }
 
-// claimable is the number of jobs that a claim would find in a queue while the server hands out jobs.
+// claimable is the number of jobs that a claim would find in a queue, provided that the server hands out jobs.
 func (q *queue) claimable() int64 {
 	if q.head == nil {
 		return 0
@@ -95,8 +94,9 @@ func (q *queue) claimable() int64 {
 	return q.counts[job.Pending]
 }
 
-// QueueExists reports whether there is a queue, the priorities that count in its QueueBytes, and what all queues take. While a
-// command is applied for longer than Options.Patience it does not find one, and says what they took at the last commit.
+// QueueExists reports whether a queue exists, the priorities that count in its QueueBytes, and how much all queues
+// take. While one command is applied for longer than Options.Patience, it reports that the queue does not exist, and
+// how much all queues took at the last commit.
 func (q *Queries) QueueExists(client, typ string) (exists bool, of Priorities, use QueueUse) {
 	if !q.mu.tryRLock() {
 		return false, 0, q.Totals().QueueUse

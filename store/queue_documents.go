@@ -5,8 +5,8 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// queueName returns the name of a queue. If the queue has been deleted since the view was opened, its row has the name;
-// if it was gone before that, the name is empty.
+// queueName returns the name of a queue. If the queue was deleted after the view was opened, its row has the name. If
+// it was deleted before, the name is empty.
 func (q *Queries) queueName(v lsm.View, id uint32) queueName {
 	q.read()
 	found := q.queues.byID[id]
@@ -20,7 +20,7 @@ func (q *Queries) queueName(v lsm.View, id uint32) queueName {
 	return queueName{}
 }
 
-// Queue returns the document of a queue; job.QueueNotFound when there is none.
+// Queue returns the document of a queue, or job.QueueNotFound if it does not exist.
 func (q *Queries) Queue(client, typ string) (doc Queue, err error) {
 	defer lsm.Catch(&err)
 	q.read()
@@ -40,7 +40,7 @@ func (q *Queries) Queue(client, typ string) (doc Queue, err error) {
 }
 
 // Queues returns up to limit queues after the pair (afterClient, afterType) in the order of client and type, of one
-// client or, with "", of all, and whether more follow.
+// client or, with "", of all clients, and whether more follow.
 func (q *Queries) Queues(client, afterClient, afterType string, limit int) (docs []Queue, more bool, err error) {
 	defer lsm.Catch(&err)
 	var heads []position
@@ -62,7 +62,7 @@ func (q *Queries) Queues(client, afterClient, afterType string, limit int) (docs
 	return docs, more, nil
 }
 
-// pendingSince returns when the span that ends there became pending; 0 if it is not pending any more.
+// pendingSince returns when the span that ends there became pending, or 0 if it is no longer pending.
 func pendingSince(r lsm.Rows, end position) int64 {
 	if end.seq == 0 {
 		return 0
@@ -76,9 +76,9 @@ func pendingSince(r lsm.Rows, end position) int64 {
 // readyPage is how many queues ReadyQueues looks at.
 const readyPage = 1000
 
-// ReadyQueues returns those of the next queues after a client and type, by name, that have jobs to hand out, and the
-// client and type to continue after; "" if those were the last. Apply waits meanwhile, so it looks at a bounded number
-// of queues.
+// ReadyQueues looks at the next queues after a client and type, by name. It returns the ones with jobs to hand out, and
+// the client and type to continue after, or "" if there are no more queues. It looks at a bounded number of queues,
+// because Apply waits for it.
 func (q *Queries) ReadyQueues(client, typ string) (ready []Readied, nextClient, nextType string) {
 	q.mu.RLock()
 	defer q.mu.RUnlock()
@@ -95,8 +95,8 @@ func (q *Queries) ReadyQueues(client, typ string) (ready []Readied, nextClient, 
 	return ready, last.client, last.typ
 }
 
-// WaitingTypes returns up to limit types after the given one that have pending jobs which a claim would find, in order,
-// of one client or, with "", of all, and whether more follow. Apply is not held up between two types, so they need not
+// WaitingTypes returns up to limit types after the given one, in order, whose pending jobs a claim would find, of one
+// client or, with "", of all clients, and whether more follow. Apply may run between two types, so the types need not
 // be of one moment.
 func (q *Queries) WaitingTypes(client, afterType string, limit int) (types []WaitingType, more bool, err error) {
 	defer lsm.Catch(&err)
@@ -116,7 +116,7 @@ func (q *Queries) WaitingTypes(client, afterType string, limit int) (types []Wai
 }
 
 // FollowOns calls visit with the queues of the jobs that a completion creates because their creates named them
-// (job.Attributes.OnComplete), once for each run of jobs, whether the completion is granted or not.
+// (job.Attributes.OnComplete), once for each run of jobs. It does so even if the completion will be refused.
 func (q *Queries) FollowOns(cmd *job.Complete, visit func(client, typ string, priority int)) (err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()
@@ -153,7 +153,8 @@ func (q *Queries) FollowOns(cmd *job.Complete, visit func(client, typ string, pr
 	return nil
 }
 
-// QueueOf returns the queue of a job. It has no name if there is no such job, or a command is applied for too long.
+// QueueOf returns the queue of a job. The names are empty if the job does not exist, or a command is applied for too
+// long.
 func (q *Queries) QueueOf(id job.ID) (client, typ string, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()

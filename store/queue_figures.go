@@ -4,9 +4,10 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// QueueFigures returns the figures of the queues that are counted by themselves, and then those of all others together;
-// none without ObserveQueues. now is the time, in unix ms, by which the figures of queues that were deleted long ago end.
-// It does not wait for Apply. The counts may be ahead of what other queries see, by the commands that are not committed.
+// QueueFigures returns the figures of each queue that is counted separately, and then the figures of all other queues
+// together. It returns none without ObserveQueues. now is the time in unix ms; the figures of queues that were deleted
+// long before it are dropped. QueueFigures does not wait for Apply. The counts may include uncommitted commands that
+// other queries do not show yet.
 func (q *Queries) QueueFigures(now int64) []QueueFigures {
 	all := q.tally.figures(now)
 	if len(all) > 0 {
@@ -15,7 +16,7 @@ func (q *Queries) QueueFigures(now int64) []QueueFigures {
 	return all
 }
 
-// QueueRows returns how many QueueFigures returns, at once.
+// QueueRows returns the present number of figures that QueueFigures returns.
 func (q *Queries) QueueRows() int {
 	q.tally.mu.Lock()
 	defer q.tally.mu.Unlock()
@@ -25,7 +26,7 @@ func (q *Queries) QueueRows() int {
 	return len(q.tally.rows) + 1
 }
 
-// findPendingSince sets PendingSince. It is unknown if the rows cannot be read.
+// findPendingSince sets PendingSince, which stays unknown if the rows cannot be read.
 func (q *Queries) findPendingSince(of []QueueFigures) {
 	for i := range of {
 		of[i].PendingSince = -1
@@ -41,8 +42,8 @@ func (q *Queries) findPendingSince(of []QueueFigures) {
 	}()
 }
 
-// oldestPending returns when the first span of a lane became pending, of the lane in which that is longest ago; 0 if none
-// is pending. The floors of the lanes are what keeps a scan from passing the tombstones of what was claimed before.
+// oldestPending looks at the first span of each lane. It returns when the oldest of them became pending, or 0 if no
+// span is pending. The floors of the lanes let the scan begin after the tombstones of spans that were claimed before.
 func oldestPending(v lsm.View, floors []string) (since int64) {
 	for _, floor := range floors {
 		if floor == "" {

@@ -19,8 +19,8 @@ func (c *claim) document(r *runner, graceAt int64) Claim {
 	return doc
 }
 
-// ClaimDocument returns the document of a claim and those of the jobs it holds, with as much of their histories as a
-// claim shows; job.ClaimNotFound when no job names it (any more).
+// ClaimDocument returns the document of a claim and the documents of the jobs it holds, with as much of their histories
+// as a claim shows. It returns job.ClaimNotFound if no job names the claim, or none does any longer.
 func (q *Queries) ClaimDocument(id job.ID, parts Parts) (doc Claim, jobs []job.Job, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()
@@ -40,15 +40,15 @@ func (q *Queries) ClaimDocument(id job.ID, parts Parts) (doc Claim, jobs []job.J
 }
 
 const (
-	// maxOpenClaims bounds the claims that are shown of one runner.
+	// maxOpenClaims bounds the claims that a runner's document shows.
 	maxOpenClaims = 100
-	// maxRunnerRows bounds the claims, runs of claims and leases of single jobs that a page of runners looks at, but for
-	// the claims of its last runner. Past it, leases of single jobs do not count for when a runner was seen last.
+	// maxRunnerRows bounds the claims, runs of claims and leases of single jobs that a page of runners looks at, except
+	// the claims of its last runner. Beyond it, leases of single jobs do not affect when a runner was last seen.
 	maxRunnerRows = 10_000
 )
 
-// Runners returns up to limit runners that hold something, in order of the lengths of their names and then of the
-// names, after the one given, and whether more follow. A page with very many claims ends before its limit.
+// Runners returns up to limit runners that hold jobs, in the order of the lengths of their names and then of the names,
+// after the given name, and whether more follow. A page with very many claims ends before its limit.
 func (q *Queries) Runners(afterName string, limit int) (list []Runner, more bool, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()
@@ -78,7 +78,7 @@ func (q *Queries) Runners(afterName string, limit int) (list []Runner, more bool
 	return list, false, nil
 }
 
-// Runner returns the document of one runner. A runner that holds nothing has only its name.
+// Runner returns the document of one runner. If the runner holds no jobs, the document has only its name.
 func (q *Queries) Runner(name string) (doc Runner, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()
@@ -91,7 +91,7 @@ func (q *Queries) Runner(name string) (doc Runner, err error) {
 	return runnerDocument(v, r, decodeMeta(v.Get(metaKey)).graceAt, &rows), nil
 }
 
-// runnerDocument returns the document of a runner that holds something, and takes the number of rows that it looks at
+// runnerDocument returns the document of a runner that holds jobs. It subtracts the number of rows that it looks at
 // from rows.
 func runnerDocument(v lsm.View, r *runner, graceAt int64, rows *int) Runner {
 	doc := Runner{Name: r.name, Claims: r.claims, Held: r.held, LastSeenAt: r.tickledAt}
@@ -117,9 +117,9 @@ func runnerDocument(v lsm.View, r *runner, graceAt int64, rows *int) Runner {
 	return doc
 }
 
-// openClaims returns the newest claims of a runner that hold something, the newest first, and at most most of them: those
-// that its row lists, and those that have rows. It ends at the last row that the runner has, because the rows of claims
-// that held something before are deleted, and may be very many.
+// openClaims returns at most most of the newest claims of a runner that still hold jobs, newest first: the claims that
+// its row lists, and the claims that have rows. It ends at the runner's last row, because the rows of claims that held
+// jobs before are deleted, and there may be very many.
 func openClaims(v lsm.View, r *runner, most int) (seqs []uint64) {
 	if rows := min(most, r.claims-len(r.open)); rows > 0 {
 		prefix := runnerKey(holdTable, r.name)

@@ -5,7 +5,7 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// SessionDocument returns the document of a session; job.SessionNotFound when there is none.
+// SessionDocument returns the document of a session, or job.SessionNotFound if it does not exist.
 func (q *Queries) SessionDocument(id job.ID) (_ Session, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()

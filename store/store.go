@@ -5,14 +5,13 @@ import (
 	"time"
 )
 
-// Store keeps the state of all jobs and its indexes. One goroutine applies and commits; any goroutine may query.
+// Store keeps the state of all jobs and its indexes. One goroutine applies and commits. Any goroutine may query.
 type Store struct {
 	*Queries
-	// writing is held through Apply and Commit, and by Close. No query takes it, since Commit waits for Pebble while
-	// it holds it.
+	// Apply, Commit and Close hold writing. No query takes it, because Commit waits for Pebble while holding it.
 	writing sync.Mutex
 	machine *machine
-	command applying // that is applied
+	command applying // the current command
 	pending bool     // commands were applied since the last commit
 	broken  error    // why neither Apply nor Commit can continue: the overlay may hold half a command
 	closed  bool
@@ -20,25 +19,26 @@ type Store struct {
 	beforeApply func(seq uint64) // Options.BeforeApply
 }
 
-// Flush lets Pebble begin to write what it holds in memory, unless an earlier call still waits for Pebble to begin. It
-// does not wait; Options.Flushed is called when a flush is done. Small commands alone would hardly ever fill a
-// memtable, and the journal before them would stay.
+// Flush makes Pebble begin to write its memtable to disk, unless an earlier call still waits for Pebble to begin. It
+// does not wait; Options.Flushed is called when a flush is done. Without Flush, a server with only small commands would
+// hardly ever fill a memtable, and could not delete the journal before them.
 func (s *Store) Flush() error { return s.db.Flush() }
 
-// FlushWait writes what Pebble holds in memory to disk, and waits for it: on a full disk without a limit of time.
+// FlushWait writes Pebble's memtable to disk, and waits for it. On a full disk it waits without a time limit.
 func (s *Store) FlushWait() error { return s.db.FlushWait() }
 
-// FlushWithin is FlushWait that gives up after d, or when the disk is full. Pebble may still do it later.
+// FlushWithin is FlushWait with the time limit d. It also gives up when the disk is full. Pebble may still finish the
+// flush later.
 func (s *Store) FlushWithin(d time.Duration) error { return s.db.FlushWithin(d) }
 
-// Checkpoint makes a base in dir, which must not exist: a store of its own, at the cursor of the last commit or a later
-// one. It shares its tables with this store by hard links, if the file system has them. It gives up if the flush that it
-// begins with takes longer than limit.
+// Checkpoint makes a base in dir, which must not exist: an independent store, at the cursor of the last commit or a
+// later one. It shares its tables with this store by hard links, if the file system supports them. It first flushes,
+// and fails if that takes longer than limit.
 func (s *Store) Checkpoint(dir string, limit time.Duration) error { return s.db.Checkpoint(dir, limit) }
 
-// Close closes the store. What was applied and not committed is dropped; what was committed and not flushed is in the
-// journal. Close waits for queries, a commit, flushes and compactions that are under way: on a disk that takes no
-// writes without a limit of time. Later queries get ErrClosed.
+// Close closes the store. It drops uncommitted commands; commands that are not flushed are in the journal. Close waits
+// for running queries, commits, flushes and compactions: without a time limit if the disk takes no writes. Later
+// queries get ErrClosed.
 func (s *Store) Close() error {
 	s.db.Drain()
 	s.writing.Lock()
@@ -50,6 +50,6 @@ func (s *Store) Close() error {
 	return s.db.Close()
 }
 
-// CloseWithin is Close that gives up after d, or when the disk is full. The store's directory is then in use until the process ends; everything
-// that had not been written is in the journal.
+// CloseWithin is Close with the time limit d. It also gives up when the disk is full. The store's directory is then in
+// use until the process ends. All unwritten changes are in the journal.
 func (s *Store) CloseWithin(d time.Duration) error { return s.db.CloseWithin(d, s.Close) }

@@ -7,7 +7,7 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// Sweep returns the document of a sweep; job.SweepNotFound when there is none.
+// Sweep returns the document of a sweep, or job.SweepNotFound if it does not exist.
 func (q *Queries) Sweep(id job.ID) (doc Sweep, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()
@@ -25,12 +25,12 @@ func (q *Queries) Sweep(id job.ID) (doc Sweep, err error) {
 	return w.document(), nil
 }
 
-// Sweeps returns the documents of all sweeps that are under way, and of the newest of those that ended lately,
-// job.MaxPage in all, oldest first.
+// Sweeps returns the documents of all running sweeps, and of the newest of the sweeps that ended lately, job.MaxPage in
+// all, oldest first.
 func (q *Queries) Sweeps() (docs []Sweep, err error) {
 	defer lsm.Catch(&err)
 	q.read()
-	var seqs []uint64 // of those under way, which may be older than many that have ended
+	var seqs []uint64 // of the running sweeps, which may be older than many that have ended
 	for _, w := range q.running {
 		seqs = append(seqs, w.Seq)
 	}
@@ -47,7 +47,7 @@ func (q *Queries) Sweeps() (docs []Sweep, err error) {
 	})
 	slices.Sort(seqs)
 	for _, seq := range seqs {
-		if value := v.Get(seqKey(sweepTable, seq)); value != nil { // of one that has just begun there is no row yet
+		if value := v.Get(seqKey(sweepTable, seq)); value != nil { // a sweep that has just begun has no row yet
 			docs = append(docs, decodeSweep(seq, value).document())
 		}
 	}
