@@ -10,9 +10,9 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// TestClaimAnswersAreBounded: three answers show only the newest attempt of each job and the beginning of its error:
-// what a claim handed out, the same claim repeated with its key, and the claim's document. They read no more than that,
-// however long the histories are.
+// TestClaimAnswersAreBounded: a claim's answer, a repeat of the claim with its key, and the claim's document show only
+// the newest attempt of each job and the beginning of its error. They read no more than that, however long the
+// histories are.
 func TestClaimAnswersAreBounded(t *testing.T) {
 	s := mustOpen(t, Options{})
 	const jobs, runs = 100, 6
@@ -59,7 +59,7 @@ func TestClaimAnswersAreBounded(t *testing.T) {
 	} {
 		var docs []job.Job
 		var err error
-		used := uint64(math.MaxUint64) // at best: a read that fills Pebble's cache allocates its blocks, too
+		used := uint64(math.MaxUint64) // the best of several runs: a read that fills Pebble's cache also allocates its blocks
 		for range 3 {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
@@ -138,8 +138,8 @@ func TestNoticesAreBounded(t *testing.T) {
 	}
 }
 
-// TestSweepsListIsBounded: the list of sweeps has all that are under way and the newest of the others, however many
-// have ended.
+// TestSweepsListIsBounded: the list of sweeps has all running sweeps and the newest ended ones, however many have
+// ended.
 func TestSweepsListIsBounded(t *testing.T) {
 	s := mustOpen(t, Options{Small: true})
 	under := &sweep{Sweep: job.Sweep{Op: job.Cancel, Now: job.Now{Seq: 1, At: startAt}}, queueID: 1}

@@ -6,8 +6,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// TestBackoffSpreads: jobs whose runs ended in one command do not run again together. Each waits for its own backoff, also
-// when the backoff has grown to its maximum.
+// TestBackoffSpreads: jobs whose runs ended in one command do not run again together. Each waits for its own backoff,
+// even when the backoff has grown to its maximum.
 func TestBackoffSpreads(t *testing.T) {
 	for name, b := range map[string]job.Backoff{
 		"initial": {InitialMs: 10_000, FactorMilli: 2000, MaxMs: 3_600_000},

@@ -16,7 +16,7 @@ func partOf(into job.ID, n int) *job.Create {
 	return c
 }
 
-// TestLinesOfBatches: a job of any part of a submission has a line, the line has that job, and lines that no part has
+// TestLinesOfBatches: a job of any part of a submission has a line, the line has that job, and lines beyond all parts
 // are refused.
 func TestLinesOfBatches(t *testing.T) {
 	s := mustOpen(t, Options{})

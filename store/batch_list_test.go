@@ -8,7 +8,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// TestListOfAttributedBatches: a list that can have only batches with attributes looks at no others, however many there are.
+// TestListOfAttributedBatches: a list that can have only batches with attributes does not look at other batches,
+// however many there are.
 func TestListOfAttributedBatches(t *testing.T) {
 	s := mustOpen(t, Options{})
 	mustApply(t, s, 1, 0, job.SetLevel{Level: job.Level})
@@ -38,8 +39,8 @@ func TestListOfAttributedBatches(t *testing.T) {
 	}
 }
 
-// TestListByPrefixAfterBatch: a list by prefix begins after a batch that exists or, with its name, after one that does not. It
-// has no batch whose name does not begin with the prefix, wherever it begins.
+// TestListByPrefixAfterBatch: a list by prefix can begin after a batch that exists or, with its name, after a deleted
+// batch. Wherever it begins, it has only batches whose name begins with the prefix.
 func TestListByPrefixAfterBatch(t *testing.T) {
 	s := mustOpen(t, Options{})
 	mustApply(t, s, 1, 0, job.SetLevel{Level: job.Level})

@@ -14,8 +14,8 @@ import (
 )
 
 // The benchmarks apply commands to a store on the disk of the test's directory, as the applier does, with a commit
-// after every few commands. There is no journal and no HTTP. BenchmarkStore has the matrix, the others have what is
-// special to them.
+// after every few commands. They use neither the journal nor HTTP. BenchmarkStore has the matrix; each of the other
+// benchmarks measures a special case.
 
 // bench applies commands to a store.
 type bench struct {
@@ -31,7 +31,7 @@ type bench struct {
 // benchCreate returns a create of n lines of 100 bytes that hardly compress.
 func benchCreate(client, typ string, n int) *job.Create { return benchCreateOf(client, typ, n, 100) }
 
-// benchCreateOf is benchCreate with payloads of another size.
+// benchCreateOf is benchCreate with payloads of a given size.
 func benchCreateOf(client, typ string, n, size int) *job.Create {
 	c := &job.Create{Groups: []job.Group{plainGroup(client, typ, n)}, Frame: job.LineFrame, Longest: size}
 	random := rand.New(rand.NewPCG(1, 1))
@@ -253,8 +253,8 @@ func BenchmarkSweep(b *testing.B) {
 	}
 }
 
-// BenchmarkCompletionsTogether completes single jobs of 64 claims of as many runners: each by a command of its own, or
-// all by one command, which shows how much joined completions could save at most.
+// BenchmarkCompletionsTogether completes single jobs of 64 claims of as many runners: each by a separate command, or
+// all by one command. The difference is the most that joining completions could save.
 func BenchmarkCompletionsTogether(b *testing.B) {
 	const runners = 64
 	for _, together := range []bool{false, true} {

@@ -9,17 +9,17 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// cost is what a command takes, or a query. The tests count it, because times say little on a busy machine.
+// cost is the cost of a command or a query. The tests count it, because times say little on a busy machine.
 type cost struct {
-	looks     int    // rows looked at, in the overlay or the database
-	reads     int    // of them, those that the database was asked for
-	iterators int    // opened
-	steps     int    // of iterators inside Pebble
+	looks     int    // rows read, in the overlay or the database
+	reads     int    // those of them that the database was asked for
+	iterators int    // opened iterators
+	steps     int    // entries that iterators read inside Pebble
 	writes    int    // rows set or deleted
-	bytes     uint64 // of memory that was allocated, by the whole process meanwhile
+	bytes     uint64 // of memory that the whole process allocated during the command
 }
 
-// costOf returns what do costs.
+// costOf returns the cost of do.
 func (s *Store) costOf(do func()) cost {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -30,31 +30,31 @@ func (s *Store) costOf(do func()) cost {
 	return cost{now.Looks - work.Looks, now.Reads - work.Reads, now.Iterators - work.Iterators, now.Steps - work.Steps, s.machine.o.Writes() - writes, after.TotalAlloc - before.TotalAlloc}
 }
 
-// boundedBytes is what one command may allocate beside what it hands out and what it stores.
+// boundedBytes is how much memory one command may allocate, apart from its results and its stored rows.
 const boundedBytes = 16 << 20
 
 // boundedRows is how many rows one command may look at, and boundedWrites how many it may write.
 const boundedRows, boundedWrites = 10_000, 9_000
 
-// bounded is a command and a backlog of the kind that it has to find its way through.
+// bounded is a command and a backlog that the command has to search.
 type bounded struct {
 	name string
 	*backlog
 	do job.Command
-	// jobs is the least that a claim must hand out: a claim that stops early has not been in vain.
+	// jobs is the least number of jobs that a claim must hand out, so that a claim that stops early is still useful.
 	jobs int
 }
 
-// backlog is what several commands are tried with. Each finds it as fill has made it.
+// backlog is a store that several commands are tried on. Each command finds it as fill has made it.
 type backlog struct {
 	name string
-	n    int // about a hundredth of what there may be
+	n    int // about a hundredth of the maximum
 	fill func(f *feeder, n int)
 	dir  string // of the store, once it is filled
 	seq  uint64
 }
 
-// open returns a copy of the filled store, of which nothing is cached.
+// open returns a copy of the filled store with empty caches.
 func (b *backlog) open(t *testing.T) *feeder {
 	t.Helper()
 	if b.dir == "" {
@@ -91,7 +91,7 @@ func (b *backlog) open(t *testing.T) *feeder {
 }
 
 // testBounded applies commands to stores with a backlog each, and compares their costs with the bounds, which do not
-// depend on the backlog. A command is applied twice, since the second may find what the first has left.
+// depend on the backlog. It applies each command twice, because the second may meet leftovers of the first.
 func testBounded(t *testing.T, table []bounded) {
 	t.Helper()
 	checked := map[*backlog]bool{}
@@ -144,7 +144,7 @@ func fillPairs(change func(g *job.Group, i int)) func(f *feeder, n int) {
 	}
 }
 
-// fillSpans makes n spans of one job in a hundred queues, in turns.
+// fillSpans makes n spans of one job, alternating between a hundred queues.
 func fillSpans(f *feeder, n int) {
 	for i := range n {
 		f.apply(&job.Create{Frame: job.NoFrame, Groups: []job.Group{func() job.Group {
@@ -158,7 +158,7 @@ func fillSpans(f *feeder, n int) {
 	}
 }
 
-// fillEnded makes n spans of one job, of batches that have ended and of which ticks have still to cancel most jobs.
+// fillEnded makes n spans of one job, in ended batches most of whose jobs ticks have yet to cancel.
 func fillEnded(f *feeder, n int) {
 	var ids []job.ID
 	for range n / 1000 {
@@ -179,7 +179,7 @@ func fillEnded(f *feeder, n int) {
 	}
 }
 
-// TestClaimsAreBounded: a claim of any strategy has a bound, whatever it names and whatever waits.
+// TestClaimsAreBounded: the cost of a claim of any strategy is bounded, whatever the claim names and whatever waits.
 func TestClaimsAreBounded(t *testing.T) {
 	var table []bounded
 	var clients, types []string
@@ -205,7 +205,7 @@ func TestClaimsAreBounded(t *testing.T) {
 			}
 			few := 75 // of the rows that a claim may write, a job takes about four, and its queue counts as 50
 			if names == "types" && strategy == job.Fair {
-				few = 40 // clients, of which each has a hundred queues that may have the next job
+				few = 40 // clients, each of which has a hundred queues that may have the next job
 			}
 			add(queues, few)
 			add(spans, few)

@@ -12,8 +12,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// metaCreate returns a create of n jobs, each of which is a group of its own, because its meta has a value of its own
-// beside some entries of 64 bytes.
+// metaCreate returns a create of n jobs, each in a separate group, because its meta has a unique value beside some
+// entries of 64 bytes.
 func metaCreate(typ string, first, n, entries int) *job.Create {
 	c := plainCreate("a", typ, n, 5)
 	c.Groups = nil
@@ -30,7 +30,7 @@ func metaCreate(typ string, first, n, entries int) *job.Create {
 	return c
 }
 
-// liveBytes is what is on the heap after a collection.
+// liveBytes returns the size of the heap after a collection.
 func liveBytes() int {
 	runtime.GC()
 	runtime.GC()
@@ -48,7 +48,7 @@ func allocatedBy(do func()) int {
 	return int(after.TotalAlloc - before.TotalAlloc)
 }
 
-// TestSizesOfCachedRows: no cache takes more memory than the sizes say by which it is bounded, small rows or large.
+// TestSizesOfCachedRows: no cache takes more memory than the sizes that bound it say, with small rows or large.
 func TestSizesOfCachedRows(t *testing.T) {
 	const n = 1000
 	text := func(size int) string { return strings.Repeat("x", size) }
@@ -143,8 +143,9 @@ func TestSizesOfCachedRows(t *testing.T) {
 	}
 }
 
-// TestCachesAreBoundedByTheirBytes: jobs with a meta and a traceparent each take no more memory while they wait, are
-// claimed, completed and deleted than the caches may hold. A thousand groups of a batch took a megabyte each here.
+// TestCachesAreBoundedByTheirBytes: jobs with a meta and a traceparent each take no more memory than the caches may
+// hold, while they wait, are claimed, completed and deleted. In an earlier version, a thousand groups of a batch took a
+// megabyte each.
 func TestCachesAreBoundedByTheirBytes(t *testing.T) {
 	const posts, jobs, limit = 10, 1000, 1 << 20
 	b := standardBounds
@@ -202,8 +203,8 @@ func TestCachesAreBoundedByTheirBytes(t *testing.T) {
 	look("deleted")
 }
 
-// TestRefusedCommandsFillNoMemory: commands that are refused write no row, but read what they name. A commit becomes due
-// before that is more than the caches may hold, whoever applies the commands.
+// TestRefusedCommandsFillNoMemory: refused commands write no rows, but read the rows that they name. A commit becomes
+// due before these rows exceed the bounds of the caches, whoever applies the commands.
 func TestRefusedCommandsFillNoMemory(t *testing.T) {
 	const batches = 180
 	fs := vfs.NewMem()
@@ -239,7 +240,7 @@ func TestRefusedCommandsFillNoMemory(t *testing.T) {
 			t.Fatal("a commit is due after a commit")
 		}
 	}
-	if grown := liveBytes() - half; commits < 2 || grown > 140<<20 { // 2.4 MiB a command if nothing were trimmed
+	if grown := liveBytes() - half; commits < 2 || grown > 140<<20 { // 2.4 MiB per command without trimming
 		t.Errorf("%d commits, and %d commands keep %d KiB of memory", commits, batches/2, grown>>10)
 	}
 	runtime.KeepAlive(s)
@@ -285,8 +286,8 @@ func TestOneGroupOfAThousand(t *testing.T) {
 	}
 }
 
-// TestListReadsWhatAPageShows: a page of a list decodes a bounded number of groups, whether they match or not, and the
-// pages together find what is there.
+// TestListReadsWhatAPageShows: a page of a list decodes a bounded number of groups, whether they match or not, and all
+// pages together find all jobs.
 func TestListReadsWhatAPageShows(t *testing.T) {
 	s := mustOpen(t, Options{bounds: &standardBounds})
 	const posts, jobs = 20, 1000
@@ -334,7 +335,7 @@ func TestListReadsWhatAPageShows(t *testing.T) {
 	}
 }
 
-// BenchmarkManyGroups creates batches whose jobs have a meta each, and claims and completes them.
+// BenchmarkManyGroups creates batches with a different meta for each job, and claims and completes them.
 func BenchmarkManyGroups(b *testing.B) {
 	for _, entries := range []int{0, 15} {
 		create := metaCreate("x", 0, 1000, entries)

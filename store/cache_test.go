@@ -11,7 +11,7 @@ import (
 )
 
 // TestRowsInUseStayCached: a row that is looked up all the time stays in the cache, however many other rows pass
-// through it.
+// through the cache.
 func TestRowsInUseStayCached(t *testing.T) {
 	b := smallBounds
 	b.batchBytes, b.spanBytes, b.rowBytes = 20*600, 20*cachedSpanBytes, 20*400

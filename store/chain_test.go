@@ -65,8 +65,8 @@ func oneChained(client, typ, payload string) *job.Create {
 	return &job.Create{Groups: []job.Group{g}, Frame: job.LenFrame, Longest: len(payload), Payloads: job.LenFrame.Append(nil, []byte(payload))}
 }
 
-// TestFollowOns: the output of each job that completes is the payload of the next one, which inherits what its create
-// did not give. A job that fails has no next one.
+// TestFollowOns: the output of each completed job is the payload of the next job, which inherits the attributes that
+// its create did not set. A failed job has no next job.
 func TestFollowOns(t *testing.T) {
 	r := newChainRig(t)
 	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -118,7 +118,7 @@ func TestRepeatedOutcomesCreateNothing(t *testing.T) {
 	}
 }
 
-// TestHops: a job that always creates another one ends after MaxHops. What would come after a created job counts.
+// TestHops: a chain in which each job creates the next ends after MaxHops. Follow-on jobs of a created job count too.
 func TestHops(t *testing.T) {
 	r := newChainRig(t)
 	r.apply(plainCreate("a", "x", 1, 1))
@@ -157,7 +157,7 @@ func TestHops(t *testing.T) {
 	}
 }
 
-// TestChainAtTheLimits: a command that creates as many jobs as it may, with unique keys, of jobs that are not kept.
+// TestChainAtTheLimits: a command creates as many jobs as it may, with unique keys, from jobs that are not kept.
 func TestChainAtTheLimits(t *testing.T) {
 	r := newChainRig(t)
 	c := plainCreate("a", "x", 1000, 1)

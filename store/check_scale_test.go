@@ -39,7 +39,7 @@ func TestCheckOfManyBatches(t *testing.T) {
 		}
 	})
 	before, began := residentMiB(t, "VmRSS"), time.Now()
-	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil { // resets the peak
+	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil { // resets the peak memory
 		t.Skip(err)
 	}
 	if problems := problemsOf(t, f.s); len(problems) > 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// mustOpen opens a store in memory. At the end of the test it is checked, unless the test has closed it.
+// mustOpen opens a store in memory. At the end of the test it runs Check, unless the test has closed the store.
 func mustOpen(t testing.TB, o Options) *Store {
 	t.Helper()
 	if o.FS == nil {
@@ -159,7 +159,7 @@ func richStore(t testing.TB) *Store {
 		have[kind] = true
 	}
 	for _, kind := range strings.Fields("M Q B b P S D1 D2 D3 R L T1 T2 T3 T4 T6 T7 T8 T9 C c O W w E U K I x Y N V v g J X q T12 T13 e T15") {
-		// Progress and results of purged lines are deleted. If there is no result, one is made below.
+		// Progress and results of purged lines are deleted. If there is no result, one is written below.
 		if !have[kind] && kind != "D2" {
 			t.Fatalf("the rich store has no row of kind %s", kind)
 		}
@@ -182,7 +182,7 @@ func (row storedRow) del(t testing.TB, s *Store) {
 	}
 }
 
-// unwatched reports whether no other row refers to a row: details, effects, and ends of runs whose jobs are gone.
+// unwatched reports whether no other row refers to a row: details, effects, and ends of runs whose jobs are deleted.
 func unwatched(key string) bool {
 	return key[0] == detailTable || key[0] == effectTable || key[0] == purgedEndTable
 }
@@ -210,7 +210,7 @@ func TestCheckNoticesEachRowTooMany(t *testing.T) {
 			key := []byte(row.key)
 			key[at]++
 			more := storedRow{string(key), row.value}
-			// Another line, or another command, may also have had this row.
+			// A different line, or a different command, may also have had this row.
 			lineOfBatch := row.key[0] == detailTable && (at == 12 || at == 21)
 			if there[more.key] || unwatched(more.key) && row.key[0] != detailTable || row.key[0] == effectTable || lineOfBatch {
 				continue

@@ -8,8 +8,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// fillLargeAttributes makes n jobs with 4 KB of meta each, in batches of a thousand groups whose priorities take turns: so
-// the jobs that follow each other in line are in different pages of groups.
+// fillLargeAttributes makes n jobs with 4 KB of meta each, in batches of a thousand groups with alternating priorities,
+// so that consecutive jobs in line are in different pages of groups.
 func fillLargeAttributes(f *feeder, n int) {
 	value := strings.Repeat("v", 250)
 	for made := 0; made < n; made += job.MaxGroups {
@@ -29,8 +29,8 @@ func fillLargeAttributes(f *feeder, n int) {
 	}
 }
 
-// TestClaimReadsFewBytes: a claim of jobs with much meta ends when it has read so much of it as a claim may. The next claim
-// continues, and each hands out as many jobs when nothing is cached as when everything is.
+// TestClaimReadsFewBytes: a claim of jobs with much meta ends when it has read as many bytes of it as a claim may. The
+// next claim continues. Each hands out the same number of jobs with empty and with full caches.
 func TestClaimReadsFewBytes(t *testing.T) {
 	const jobs = 3000
 	b := &backlog{n: jobs, fill: fillLargeAttributes}
@@ -65,8 +65,8 @@ func TestClaimReadsFewBytes(t *testing.T) {
 	}
 }
 
-// TestClaimOfManyQueues: a claim takes jobs from some hundreds of queues at most, since each costs it far more than a job does.
-// One that takes jobs of few queues by turns gets all that it asks for.
+// TestClaimOfManyQueues: a claim takes jobs from some hundreds of queues at most, because a queue costs it far more
+// than a job. A claim that alternates between few queues gets all the jobs that it requests.
 func TestClaimOfManyQueues(t *testing.T) {
 	for _, strategy := range []job.Strategy{job.Oldest, job.Newest, job.Random, job.Fair} {
 		t.Run(strategy.String(), func(t *testing.T) {
@@ -88,8 +88,7 @@ func TestClaimOfManyQueues(t *testing.T) {
 	}
 }
 
-// TestRandomOfManyQueues: a claim by random looks at hardly more than one that takes the oldest jobs, where each queue has
-// one job.
+// TestRandomOfManyQueues: if each queue has one job, a random claim reads hardly more than a claim of the oldest jobs.
 func TestRandomOfManyQueues(t *testing.T) {
 	b := &backlog{n: 10_000, fill: fillPairs(nil)}
 	claim := plainClaim("r", job.MaxClaimJobs)

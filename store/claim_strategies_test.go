@@ -21,7 +21,7 @@ func TestRandomIsUniform(t *testing.T) {
 	low.Groups[0].Priority = 0
 	mustApply(t, s, 22, 0, low)
 	seq := uint64(100)
-	// Some were returned, and are in another lane.
+	// Some jobs were returned, and are in the other lane.
 	back := mustApply(t, s, seq, 0, plainClaim("r", 30)).(*Claimed)
 	seq++
 	mustApply(t, s, seq, 0, job.Complete{Claim: back.Claim, All: &job.Outcome{Code: job.Unget, DelayMs: -1}})
@@ -42,7 +42,7 @@ func TestRandomIsUniform(t *testing.T) {
 		if len(counts) != jobs {
 			t.Fatalf("%v: %d jobs came up, of %d", choice, len(counts), jobs)
 		}
-		// The sum of squared deviations is chi-squared with 59 degrees of freedom, so it is above 111.1 once in 50,000
+		// The sum of squared deviations is chi-squared with 59 degrees of freedom, so it exceeds 111.1 once in 50,000
 		// times. The draws are the same in each run.
 		chi := 0.0
 		for _, n := range counts {
@@ -82,7 +82,7 @@ func TestFairServesClientsInTurn(t *testing.T) {
 	}{
 		{1, nil, "[a:1]"}, {1, nil, "[b:1]"}, {1, nil, "[c:1]"}, {1, nil, "[a:1]"},
 		{2, nil, "[b:1 c:1]"},
-		{2, []string{"x"}, "[a:2]"}, // b has nothing left
+		{2, []string{"x"}, "[a:2]"}, // b has no jobs left
 		{3, nil, "[a:2 c:1]"},       // it was c's turn
 		{9, nil, "[a:3]"},
 		{1, nil, "[]"},
@@ -91,7 +91,7 @@ func TestFairServesClientsInTurn(t *testing.T) {
 			t.Errorf("claim %d of %d: %s, want %s", i, test.max, got, test.want)
 		}
 	}
-	// The highest priority is served first, whoever's turn it is.
+	// Jobs of the highest priority are handed out first, whichever client's turn it is.
 	high := plainCreate("b", "x", 1, 3)
 	high.Groups[0].Priority = 9
 	mustApply(t, s, 50, 0, plainCreate("c", "x", 1, 3))
@@ -104,8 +104,8 @@ func TestFairServesClientsInTurn(t *testing.T) {
 	mustCommit(t, s)
 }
 
-// TestClaimIsBounded: a claim over many small spans ends when it has written as much as a command may. The next claim
-// continues.
+// TestClaimIsBounded: a claim over many small spans ends when it has written as many rows as a command may. The next
+// claim continues.
 func TestClaimIsBounded(t *testing.T) {
 	bounds, fewer := standardBounds, levels[0].rules
 	fewer.claimRows = 1000

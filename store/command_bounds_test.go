@@ -13,15 +13,16 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// The tests here try every command in stores with very much of one thing each: a hundredth of what there may be, or more than
-// one command may look at. What a command looks at, writes and allocates stays below constants, so that it does not depend
-// on what waits. A command of the journal is repeated at each start, so one that takes too much stops the server for good.
+// The tests here try every command in stores with a very large number of one thing: a hundredth of the maximum, or more
+// than one command may look at. The rows that a command reads and writes, and the bytes that it allocates, must stay
+// below constants, so that they do not depend on the backlog. Each start repeats the commands of the journal, so a
+// command that takes too much stops the server for good.
 
-// requestRows is how many rows a command may look at, and requestWrites how many it may write: about sixteen and ten for each
-// of the thousand things that a request may name. What nobody named is left to ticks, with less for each.
+// A command may read requestRows rows, and write requestWrites: about sixteen and ten for each of the thousand things
+// that a request may name. Work on things that no request named is left to ticks, which do less of it at a time.
 const requestRows, requestWrites = 16_000, 10_000
 
-// crowd is a store with very much of one thing, and what the commands name in it.
+// crowd is a store with a very large number of one thing, and the ids that commands name in it.
 type crowd struct {
 	*feeder
 	client, typ, runner string
@@ -32,7 +33,7 @@ type crowd struct {
 	later               int64 // how much time has passed
 }
 
-// crowds make very much of one thing.
+// crowds make stores with very large numbers of one thing.
 var crowds = []struct {
 	thing string
 	fill  func(c *crowd)
@@ -79,7 +80,7 @@ var crowds = []struct {
 			c.apply(job.Complete{Claim: c.apply(plainClaim("r", 1000)).(*Claimed).Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
 		}
 	}},
-	// The groups are purged one by one, from the end of their page.
+	// The groups are purged one by one, starting at the end of their page.
 	{"groups", func(c *crowd) {
 		for range 8 {
 			create := &job.Create{Frame: job.LineFrame, Longest: 1}
@@ -95,7 +96,8 @@ var crowds = []struct {
 			mustCommit(c.t, c.s)
 		}
 	}},
-	// Only the last line of each batch is not purged: the others made no jobs, because one has their unique key.
+	// Only the last line of each batch is not purged. The other lines made no jobs, because an existing job has their
+	// unique key.
 	{"last lines of batches", func(c *crowd) {
 		held := plainCreate("held", "x", 1, 3)
 		held.Unique = []job.UniqueKey{{Line: 0, Key: "k"}}
@@ -136,7 +138,7 @@ var crowds = []struct {
 			}
 			c.apply(create)
 			c.names(create)
-			if i%2 == 0 { // others have its keys when it is redriven
+			if i%2 == 0 { // other jobs have its keys when it is redriven
 				c.apply(job.Move{Op: job.Cancel, Batch: c.batch})
 				c.apply(create)
 			}
@@ -268,7 +270,7 @@ var crowds = []struct {
 	}},
 }
 
-// names notes the first jobs and the batch of a create.
+// names records the first jobs and the batch of a create.
 func (c *crowd) names(create *job.Create) {
 	c.batch = jobID(int64(c.seq), c.seq, 0)
 	if c.jobs == nil || len(c.jobs) < job.MaxTickleIDs {
@@ -278,7 +280,7 @@ func (c *crowd) names(create *job.Create) {
 	}
 }
 
-// claims makes a claim of one job each for many runners.
+// claims makes a claim of one job for each of many runners.
 func (c *crowd) claims(runner func(i int) string) {
 	for i := range 2500 {
 		create := plainCreate("a", "x", 1, 3)
@@ -289,13 +291,13 @@ func (c *crowd) claims(runner func(i int) string) {
 	}
 }
 
-// do applies a command, and compares what it takes with the bounds.
+// do applies a command, and compares its cost with the bounds.
 func (c *crowd) do(cmd job.Command) (result Result) {
 	c.t.Helper()
 	c.verbs[cmd.Verb()] = true
 	got := c.s.costOf(func() {
 		result = c.apply(cmd)
-		c.s.machine.flushDirty() // as a commit does first
+		c.s.machine.flushDirty() // as a commit would first
 	})
 	if got.looks > requestRows || got.writes > requestWrites || got.bytes > boundedBytes {
 		c.t.Errorf("%s: %+v", cmd.Verb(), got)
@@ -304,7 +306,7 @@ func (c *crowd) do(cmd job.Command) (result Result) {
 	return result
 }
 
-// pass lets time pass, and has ticks do what is due.
+// pass lets time pass, and applies ticks that do the due work.
 func (c *crowd) pass(ms int64, rows int) {
 	c.t.Helper()
 	c.seq += uint64(ms)
@@ -347,7 +349,7 @@ func (c *crowd) all() {
 		part.Into = into
 		c.do(part)
 	}
-	// What operators do to one job.
+	// Operations on one job.
 	zero, priority := int64(0), 7
 	for _, id := range append(slices.Clone(c.jobs[:min(3, len(c.jobs))]), submission) {
 		c.do(job.Patch{Job: id, Priority: &priority})
@@ -356,7 +358,7 @@ func (c *crowd) all() {
 			c.do(job.Move{Op: op, Job: id})
 		}
 	}
-	// Claims, and what runners do with them.
+	// Claims, and the commands of runners about them.
 	once := job.Once{Scope: "claim r", Key: "one"}
 	clients, types := []string{c.client}, []string{c.typ}
 	for i := range job.MaxClaimNames - 1 {
@@ -441,7 +443,7 @@ func (c *crowd) all() {
 	c.do(job.Move{Op: job.Delete, Batch: c.batch})
 	c.do(job.DeleteQueue{Client: c.client, Type: c.typ})
 	c.pass(1, 0)
-	// Half of what is left is deleted, and the retention of the rest ends.
+	// Half of the remaining jobs are deleted, and the retention of the other half ends.
 	if c.later = 2 * job.DefaultRetentionMs; c.seq%2 == 0 {
 		c.do(job.Move{Op: job.Delete, Client: c.client, Type: c.typ})
 	}
@@ -451,8 +453,8 @@ func (c *crowd) all() {
 	}
 }
 
-// TestEveryCommandIsBounded: what a command looks at, writes and allocates has bounds that do not depend on how many jobs,
-// batches, queues, groups, values, keys, sessions, runners, claims, submissions or times there are.
+// TestEveryCommandIsBounded: the reads, writes and allocations of a command have bounds that do not depend on the
+// number of jobs, batches, queues, groups, values, keys, sessions, runners, claims, submissions or times.
 func TestEveryCommandIsBounded(t *testing.T) {
 	verbs := map[string]bool{}
 	for _, thing := range crowds {

@@ -38,7 +38,7 @@ func TestDamagedTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range 100 { // in the data blocks, which are at the beginning
+	for i := range 100 { // in the data blocks, which come first
 		data[i] ^= 1
 	}
 	if err := os.WriteFile(tables[0], data, 0o600); err != nil {
@@ -62,8 +62,8 @@ func TestDamagedTable(t *testing.T) {
 	}
 }
 
-// TestStartOnDamage flips bits in all parts of a table. An open reads the queues, the sweeps and the first timer. It
-// must report damage of any of these blocks as damage.
+// TestStartOnDamage flips bits in all parts of a table. Open reads the queues, the sweeps and the first timer. It must
+// report damage of any of these blocks as ErrDamaged.
 func TestStartOnDamage(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	s, err := Open(dir, Options{Journal: testJournal})
@@ -107,8 +107,8 @@ func TestStartOnDamage(t *testing.T) {
 	}
 }
 
-// TestMissingMark: without the mark, Pebble would create a new store and delete the tables of one that lacks only that
-// file. So the open must be refused.
+// TestMissingMark: if only the mark is missing, Pebble would create a new store and delete the tables of the old one.
+// So Open must refuse the directory.
 func TestMissingMark(t *testing.T) {
 	dir := flushedDir(t)
 	marks, err := filepath.Glob(filepath.Join(dir, "marker.manifest.*"))
@@ -136,8 +136,8 @@ func TestMissingMark(t *testing.T) {
 	}
 }
 
-// TestRunOfAJobSetAside: a job shows damage until somebody runs it, now or later. It still shows damage after other
-// changes.
+// TestRunOfAJobSetAside: a job that was set aside shows damage until a request runs it, at once or at a later run_at.
+// Other changes do not remove the damage.
 func TestRunOfAJobSetAside(t *testing.T) {
 	later, higher := int64(startAt+60_000), 9
 	for name, test := range map[string]struct {

@@ -11,9 +11,9 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// BenchmarkPreferDistinct claims and completes single jobs of 100,000 users, of which each has a batch of ten, while 64
-// claims are open. It compares strategies of prefer_distinct with base strategies. Each completed job is replaced by a
-// batch of one job of another user. The first claim and the ticks that build the index are measured by themselves.
+// BenchmarkPreferDistinct claims and completes single jobs of 100,000 users, each of whom has a batch of ten, while 64
+// claims are open. It compares strategies of prefer_distinct with base strategies. It replaces each completed job by a
+// batch of one job of a different user. The first claim and the ticks that build the index are measured separately.
 func BenchmarkPreferDistinct(b *testing.B) {
 	const users, each, open = 100_000, 10, 64
 	of := func(base job.Strategy, keys ...string) job.Strategy {

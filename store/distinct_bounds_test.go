@@ -10,7 +10,7 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// fillValues makes n waiting jobs with a value of "user" each, in batches of a thousand groups.
+// fillValues makes n waiting jobs, each with a different value of "user", in batches of a thousand groups.
 func fillValues(f *feeder, n int) {
 	for i := 0; i < n; i += 1000 {
 		c := &job.Create{Frame: job.NoFrame}
@@ -24,7 +24,7 @@ func fillValues(f *feeder, n int) {
 	}
 }
 
-// fillValuesOfQueues is fillValues with a queue for each job.
+// fillValuesOfQueues is fillValues with a separate queue for each job.
 func fillValuesOfQueues(f *feeder, n int) {
 	for i := range n {
 		c := plainCreate("a", fmt.Sprintf("type%d", i), 1, 3)
@@ -44,13 +44,13 @@ func distinctClaim(max int, strategy job.Strategy) job.Claim {
 // metaOf returns the meta of the first job of a run.
 func metaOf(s *Store, r Run) job.Meta { return s.machine.group(s.machine.batch(r.Batch), r.First).Meta }
 
-// building reports whether ticks have still to build an index.
+// building reports whether ticks have yet to finish an index.
 func building(s *Store) bool {
 	return slices.ContainsFunc(s.machine.distinct.list, func(x *distinctIndex) bool { return x.stepAt != 0 })
 }
 
-// TestPreferDistinctIsBounded: no claim by prefer_distinct, first or later, and no tick that builds an index has costs
-// that grow with the jobs, values or queues that wait, or with the names of a claim.
+// TestPreferDistinctIsBounded: the costs of a claim by prefer_distinct, first or later, and of a tick that builds an
+// index, do not grow with the number of waiting jobs, values or queues, or with the names of a claim.
 func TestPreferDistinctIsBounded(t *testing.T) {
 	user := mustDistinct("user", job.Oldest)
 	names := func(prefix string) (list []string) {
@@ -110,8 +110,8 @@ func TestPreferDistinctIsBounded(t *testing.T) {
 	}
 }
 
-// TestDistinctFindsWhatIsFarBehind: a built index hands out the only job of a user although thousands of another user
-// are before it, and of a region likewise.
+// TestDistinctFindsWhatIsFarBehind: a built index hands out the only job of a user although thousands of jobs of a
+// different user precede it, and likewise for regions.
 func TestDistinctFindsWhatIsFarBehind(t *testing.T) {
 	for _, strategy := range []job.Strategy{mustDistinct("user", job.Oldest), mustDistinct("region", mustDistinct("user", job.Random)), mustDistinct("user", mustDistinct("region", job.Fair))} {
 		f := inStore(t, Options{}, func(f *feeder) {
@@ -134,8 +134,8 @@ func TestDistinctFindsWhatIsFarBehind(t *testing.T) {
 	}
 }
 
-// TestDistinctTakesNoMemoryForEachJob: past distinctBytes an index drops its line with all of its rows. Claims go on to
-// spread over what they see, and count exactly. Ten minutes later a claim tries again.
+// TestDistinctTakesNoMemoryForEachJob: beyond distinctBytes an index drops its line with all of its rows. Claims still
+// spread over the jobs that they see, and count exactly. Ten minutes later a claim tries to build the index again.
 func TestDistinctTakesNoMemoryForEachJob(t *testing.T) {
 	r := firstRules
 	r.distinctBytes = 300_000
@@ -163,7 +163,7 @@ func TestDistinctTakesNoMemoryForEachJob(t *testing.T) {
 	if kinds := rows(); x.stage != overfull || x.bytes != 0 || kinds[distinctLeafRow]+kinds[distinctSpanRow] != 0 || kinds[distinctCountRow] != 1 {
 		t.Errorf("in stage %d: %d bytes, rows %v", x.stage, x.bytes, kinds)
 	}
-	// More of the user who has an active job come first in line.
+	// More jobs of the user with an active job are first in line.
 	high := plainCreate("a", "x", 3, 3)
 	high.Groups[0].Meta, high.Groups[0].Priority = "region=r0,user=u0", 9
 	f.apply(high)
@@ -191,7 +191,7 @@ func TestDistinctTakesNoMemoryForEachJob(t *testing.T) {
 	}
 }
 
-// TestDistinctBytes: what an index says that it takes is about what it takes.
+// TestDistinctBytes: an index takes about as much memory as its bytes say.
 func TestDistinctBytes(t *testing.T) {
 	for _, fill := range []func(f *feeder, n int){fillValues, fillValuesOfQueues} {
 		f := inStore(t, Options{}, func(f *feeder) { fill(f, 5000) })
@@ -215,7 +215,7 @@ func TestDistinctBytes(t *testing.T) {
 	}
 }
 
-// TestDistinctStart: a start reads a row for each combination of values, and none of the spans behind it.
+// TestDistinctStart: a start reads one row for each combination of values, and no rows of its spans.
 func TestDistinctStart(t *testing.T) {
 	reads := func(jobs int) lsm.Work {
 		f := inStore(t, Options{}, func(f *feeder) {
@@ -240,8 +240,8 @@ func TestDistinctStart(t *testing.T) {
 	}
 }
 
-// TestDistinctWideValue: the active jobs of a user with jobs in very many queues count, although none of the many places
-// where they wait moves.
+// TestDistinctWideValue: the active jobs of a user with jobs in very many queues count, although none of the user's
+// many nodes moves.
 func TestDistinctWideValue(t *testing.T) {
 	f := inStore(t, Options{}, func(f *feeder) {
 		for i := range 200 {
@@ -266,8 +266,8 @@ func TestDistinctWideValue(t *testing.T) {
 	mustCommit(t, f.s)
 }
 
-// TestDistinctStrategiesInTurn: of seventeen strategies in turn the first eight keep their indexes, and the others have no rows
-// and write no more than any claim, until one of the eight has not been used for a minute.
+// TestDistinctStrategiesInTurn: of seventeen strategies in turn the first eight keep their indexes. The remaining
+// strategies have no rows, and write no more than any claim, until one of the eight has been unused for a minute.
 func TestDistinctStrategiesInTurn(t *testing.T) {
 	f := inStore(t, Options{}, func(f *feeder) { fillValues(f, 3000) })
 	claim := func(i int) cost {
@@ -302,7 +302,7 @@ func TestDistinctStrategiesInTurn(t *testing.T) {
 	if got := strategies(); !slices.Equal(got, first) {
 		t.Errorf("there are indexes of %q", got)
 	}
-	for range 2 { // in which the first one is not used
+	for range 2 { // in which the first strategy is not used
 		f.seq += 70_000
 		for i := 1; i < maxDistinctIndexes; i++ {
 			claim(i)
@@ -328,7 +328,8 @@ func TestDistinctStrategiesInTurn(t *testing.T) {
 	}
 }
 
-// TestDistinctWithoutIndex: a strategy that gets no index knows of active jobs what the indexes of others count.
+// TestDistinctWithoutIndex: a strategy without an index uses the counts of active jobs in the indexes of other
+// strategies.
 func TestDistinctWithoutIndex(t *testing.T) {
 	f := inStore(t, Options{}, func(f *feeder) {
 		for _, user := range []job.Meta{"user=a", "user=a", "user=b"} {
@@ -353,7 +354,7 @@ func TestDistinctWithoutIndex(t *testing.T) {
 	mustCommit(t, f.s)
 }
 
-// TestDistinctIsGoneWhenIdle: an hour after its last claim an index has no rows, and no timer.
+// TestDistinctIsGoneWhenIdle: an hour after its last claim the rows and the timer of an index are deleted.
 func TestDistinctIsGoneWhenIdle(t *testing.T) {
 	s := mustOpen(t, Options{})
 	c := plainCreate("a", "x", 4, 3)

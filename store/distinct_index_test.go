@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// checkDistinct compares each index of prefer_distinct that the store keeps in memory with what a start would read. All
-// must be committed.
+// checkDistinct compares each index of prefer_distinct in the store's memory with the index that a start would read.
+// All commands must be committed.
 func checkDistinct(s *Store) error {
 	m := s.machine
 	for _, kept := range m.distinct.list {
@@ -23,7 +23,7 @@ func checkDistinct(s *Store) error {
 	return nil
 }
 
-// describe lists everything in an index, in its order.
+// describe lists all nodes of an index, in its order.
 func (x *distinctIndex) describe() string {
 	var list strings.Builder
 	nodes, leaves := 0, 0
@@ -37,7 +37,7 @@ func (x *distinctIndex) describe() string {
 			}
 		}
 		rank, tied := n.rank, n.tied
-		if !n.placed { // the root of a paused queue, whose rank is not kept
+		if !n.placed { // the root of a paused queue, whose rank is not maintained
 			rank, tied = distinctRank{}, 0
 		}
 		fmt.Fprintf(&list, "%s%s/%s %s rank=%v tied=%d placed=%v\n", strings.Repeat("  ", n.depth), n.q.client, n.q.typ, label, rank, tied, n.placed)

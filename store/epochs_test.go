@@ -8,8 +8,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// TestSeqsBeyondTheBitsOfAnID uses jobs, batches, claims and sweeps by their ids where the seqs need more bits than an
-// id has, and around the command at which the low bits begin again at 0, within one millisecond and across two.
+// TestSeqsBeyondTheBitsOfAnID uses jobs, batches, claims and sweeps by their ids when seqs need more bits than an id
+// has, and around the command at which the low bits begin again at 0, within one millisecond and across two.
 func TestSeqsBeyondTheBitsOfAnID(t *testing.T) {
 	const turn = uint64(1) << 40
 	for _, apart := range []int64{0, 1} {
@@ -56,7 +56,7 @@ func TestSeqsBeyondTheBitsOfAnID(t *testing.T) {
 				}
 				second := create(2)
 				outcome := job.Outcome{ID: first, Code: job.OK, ExitCode: 200, DelayMs: -1, Result: job.Result{OutputAddr: "there"}}
-				for range 2 { // and the repeat
+				for range 2 { // the request, then the repeat
 					if ended := apply(job.Complete{Claim: c.Claim, Outcomes: []job.Outcome{outcome}}).(*Ended); ended.Results[0].Refusal != job.Granted {
 						t.Fatalf("complete: %v", ended.Results[0].Refusal)
 					}
@@ -91,7 +91,7 @@ func TestSeqsBeyondTheBitsOfAnID(t *testing.T) {
 					t.Fatalf("batch: %+v, %v", doc, err)
 				}
 
-				// Lists continue after each id, whether its batch still exists or not.
+				// Lists continue after each id, whether or not its batch still exists.
 				lists := func() {
 					t.Helper()
 					var all []job.ID

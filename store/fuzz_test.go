@@ -7,7 +7,7 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// rowDecoders are the functions that read the value of a row.
+// rowDecoders are the functions that decode the value of a row.
 var rowDecoders = []func(value []byte){
 	func(v []byte) { decodeMeta(v) },
 	func(v []byte) { decodeSpan(1, v) },
@@ -33,7 +33,7 @@ var rowDecoders = []func(value []byte){
 	func(v []byte) { eachEffects(1, v, func(job.Now, []effect) {}) },
 }
 
-// FuzzRows: whatever bytes a row has, reading it returns a value, or the error of damage, which catch passes to the
+// FuzzRows: whatever bytes a row has, decoding it returns a value, or an error of damage that Catch returns to the
 // caller. No panic escapes, and memory is bounded by the bytes of the row.
 func FuzzRows(f *testing.F) {
 	s := mustOpen(f, Options{})

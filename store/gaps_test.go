@@ -6,8 +6,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// TestClaimsPassNoGaps: a claim does not pass the rows of thousands of jobs that were removed from the middle of their line: because
-// they have expired in order, were taken by Newest while older ones waited, or were cancelled.
+// TestClaimsPassNoGaps: a claim does not pass the rows of thousands of jobs that were removed from the middle of their
+// line, because they expired in order, were taken by Newest while older jobs waited, or were cancelled.
 func TestClaimsPassNoGaps(t *testing.T) {
 	const dead, few, many = 6000, 8, 700
 	create := func(f *feeder, n int, change func(g *job.Group)) {

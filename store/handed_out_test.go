@@ -20,7 +20,7 @@ func documents(list []runs.Run, err error) ([]job.Job, error) {
 }
 
 // TestHandedOutPayloads: wherever in the pages of a batch a claim begins and ends, its runs have the payloads of its
-// jobs as they were posted, whether their lengths differ or not.
+// jobs as they were posted, whether or not their lengths differ.
 func TestHandedOutPayloads(t *testing.T) {
 	const lines = 3000
 	for _, frame := range []job.Frame{job.LineFrame, job.LenFrame} {
@@ -69,7 +69,7 @@ func TestHandedOutPayloads(t *testing.T) {
 	}
 }
 
-// TestHandedOutRuns: jobs share a run while their ids count up and they have everything but the payload in common.
+// TestHandedOutRuns: consecutive jobs share a run if they have everything but the payload in common.
 func TestHandedOutRuns(t *testing.T) {
 	s := mustOpen(t, Options{})
 	plain := job.Attributes{Kind: job.Text, MaxAttempts: 9, LeaseMs: 1000, RetentionMs: 1000}

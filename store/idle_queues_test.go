@@ -24,9 +24,9 @@ func queueNames(t *testing.T, s *Store) (names []string) {
 	return names
 }
 
-// TestIdleQueuesAreDeleted: a command deletes queues that have had no jobs for the time that it names. It deletes a
-// bounded number, beginning with those that have been idle for the longest time. Queues with jobs and paused queues
-// stay.
+// TestIdleQueuesAreDeleted: a command deletes queues that have been without jobs for the time that it names. It deletes
+// a bounded number, starting with the queues that have been idle for the longest time. Queues with jobs and paused
+// queues stay.
 func TestIdleQueuesAreDeleted(t *testing.T) {
 	b, r := smallBounds, *smallBounds.rules
 	r.commandRows = 2
@@ -75,7 +75,7 @@ func TestIdleQueuesAreDeleted(t *testing.T) {
 	expect("q/a", "q/d")
 	idle(200+idleMs, 0)
 	apply(300+idleMs, job.Pause{Client: "q", Type: "d"})
-	idle(299+2*idleMs, 0) // the time runs from the resume
+	idle(299+2*idleMs, 0) // the time starts at the resume
 	idle(300+2*idleMs, 1)
 	expect("q/a")
 	if s.IdleSince() != 0 {
@@ -88,8 +88,9 @@ func TestIdleQueuesAreDeleted(t *testing.T) {
 	expect("q/a")
 }
 
-// TestQueueIsDeletedAtOnce deletes an empty queue that has rows elsewhere: lines of a batch that it shares with another
-// queue, results of idempotency keys, a sweep. These stay right, the name is free, and a start finds the same.
+// TestQueueIsDeletedAtOnce deletes an empty queue that other rows name: lines of a batch that it shares with a second
+// queue, results of idempotency keys, a sweep. These rows stay right, the name is free, and a start finds the same
+// state.
 func TestQueueIsDeletedAtOnce(t *testing.T) {
 	mem := vfs.NewMem()
 	o := Options{FS: mem, Small: true}
@@ -119,7 +120,7 @@ func TestQueueIsDeletedAtOnce(t *testing.T) {
 	c.Once = job.Once{Scope: "create a", Key: "1"}
 	made := apply(c).(*Made)
 	deleteQueue("a", "x", job.QueueNotEmpty)
-	for i := range 49 { // every second line has another state, so a sweep takes several steps
+	for i := range 49 { // every second line has a different state, so a sweep takes several steps
 		if i%2 == 0 {
 			priority := 9
 			apply(job.Patch{Job: made.Batch.WithLine(i), Priority: &priority})

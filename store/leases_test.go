@@ -7,7 +7,7 @@ import (
 )
 
 // TestOwnLeaseAfterAPromise: a tickle of the runner promised a late end, and a later tickle of the claim ends the
-// promise. A job with a lease of its own is then abandoned when that lease ends, not when the promise would have ended.
+// promise. A job with its own lease is then abandoned when that lease ends, not when the promise would have ended.
 func TestOwnLeaseAfterAPromise(t *testing.T) {
 	s := mustOpen(t, Options{})
 	mustApply(t, s, 1, 0, plainCreate("a", "x", 2, 3))

@@ -16,8 +16,8 @@ import (
 
 var rewriteLevels = flag.Bool("rewrite-levels", false, "rewrite the golden files of the levels: only for a level that no release has")
 
-// TestRulesOfLevels compares the rules of each level, and the constants that all levels share, with their values when
-// the level was made. A number that must change gets a new level, see rules.
+// TestRulesOfLevels compares the rules of each level, and the constants that all levels share, with their values at the
+// time when the level was made. To change a number, add a level; see rules.
 func TestRulesOfLevels(t *testing.T) {
 	var got strings.Builder
 	for _, l := range levels {
@@ -54,7 +54,7 @@ func TestLevelsAreKnown(t *testing.T) {
 }
 
 // TestWhatLevelsDecide applies commands to a store with the standard rules, so that each bound is reached. It compares
-// the decisions and the rows, byte for byte, with those of the time when the level was made.
+// the decisions and the rows, byte for byte, with the decisions and rows at the time when the level was made.
 func TestWhatLevelsDecide(t *testing.T) {
 	for _, l := range levels {
 		s := mustOpen(t, Options{Journal: testJournal})
@@ -86,7 +86,7 @@ func TestWhatLevelsDecide(t *testing.T) {
 		}
 		step("a batch of payloads of many lengths", uneven)
 		step("a claim that measures", job.Claim{Runner: "r", Max: 1000, MaxBytes: 100_000, Clients: []string{"c"}})
-		// Every second job gets another priority, so there are as many spans as jobs.
+		// Every second job has a different priority, so there are as many spans as jobs.
 		many := plainCreate("a", "spans", 6000, 1)
 		many.Groups[0].LeaseMs, many.Groups[0].RetentionMs = job.MinLeaseMs, 5000
 		step("a batch", many)
@@ -96,7 +96,7 @@ func TestWhatLevelsDecide(t *testing.T) {
 			apply(job.Patch{Job: batch.WithLine(line), Priority: &higher})
 		}
 		step("patched", job.Mark{})
-		// A claim ends the expired jobs that it finds. It stops at its bound even if it has no job to hand out.
+		// A claim ends the expired jobs that it finds. It stops at its bound even if it has handed out no jobs.
 		late := plainCreate("b", "late", 3000, 1)
 		late.Groups[0].ExpiresAt = startAt + at + 100
 		step("a batch of late jobs", late)
@@ -154,7 +154,8 @@ func TestWhatLevelsDecide(t *testing.T) {
 			lost := job.LoseRunner{Runner: "lost", Through: seq}
 			for step("loss of the runner", lost).(*RunnerLost).More {
 			}
-			// Of one user there are many jobs, and of others few. Levels are arranged differently when there are 16 users.
+			// One user has many jobs, and the remaining users have few. Levels are arranged differently when there are
+			// 16 users.
 			for user := range 40 {
 				c := plainCreate("a", "distinct", 1+50/(user+1), 1)
 				c.Groups[0].Meta = job.Meta(fmt.Sprintf("region=r%d,user=u%d", user%3, user))

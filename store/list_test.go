@@ -60,7 +60,7 @@ func listSeed(seed uint64) (err error) {
 	return p.check()
 }
 
-// filter makes a random filter with names, times and ids that jobs have or had.
+// filter makes a random filter with names, times and ids of existing or former jobs.
 func (g *generator) filter(m *model) (f Filter) {
 	f.Limit, f.Parts = oneOf(g, 1, 2, 5, 1000), Everything
 	f.rows, f.read, f.bytes = oneOf(g, 0, 1, 2, 7, 50), oneOf(g, 0, 1, 600, 3000), oneOf[int64](g, 0, 1, 10, 60)
@@ -105,7 +105,7 @@ func (g *generator) filter(m *model) (f Filter) {
 	return f
 }
 
-// matches is the meaning of a list's parameters according to docs/reference/api.md.
+// matches follows the meaning of a list's parameters in docs/reference/api.md.
 func (f *Filter) matches(doc *job.Job) bool {
 	for key, want := range f.Meta {
 		if value, ok := doc.Meta.Get(key); !ok || value != want {
@@ -118,7 +118,7 @@ func (f *Filter) matches(doc *job.Job) bool {
 }
 
 // compareIDs compares ids by the order in which their commands were applied. That is the order of their bytes, except
-// where the low bits of seq begin again at 0 within a millisecond.
+// when the low bits of the seq begin again at 0 within a millisecond.
 func compareIDs(a, b job.ID) int {
 	if a.At() == b.At() && a.LowSeq().Late() != b.LowSeq().Late() {
 		return map[bool]int{true: -1, false: 1}[a.LowSeq().Late()]
@@ -131,7 +131,7 @@ func (p *player) compareList(f Filter, r interface{ IntN(int) int }) error {
 	for _, b := range p.m.batches {
 		for _, j := range b.lines {
 			if j.status == job.Purged || !f.Batch.IsZero() && j.batch.submission != nil && j.batch.submission.deleting {
-				continue // a batch that is being deleted is as good as deleted
+				continue // a batch that is being deleted counts as deleted
 			}
 			if doc := p.m.document(j); f.matches(&doc) {
 				want = append(want, doc)
@@ -200,7 +200,7 @@ func (p *player) compareClaims() error {
 				return fmt.Errorf("job %v of claim %v: %w", j, c.id, err)
 			}
 		}
-		// A job without a lease or time-out of its own has the claim's deadline.
+		// A job without its own lease or a time-out has the claim's deadline.
 		if len(held) == 1 && held[0].attr.TimeoutMs == 0 && p.m.deadline(held[0]) != doc.DeadlineAt && len(c.handed) == 1 {
 			return fmt.Errorf("claim %v ends at %d, its job at %d", c.id, doc.DeadlineAt, p.m.deadline(held[0]))
 		}
@@ -312,7 +312,7 @@ func mustList(t testing.TB, s *Store, f Filter) (docs []job.Job, next job.ID) {
 	return docs, next
 }
 
-// TestListPlans: a list finds the jobs that a filter allows without reading those that it excludes.
+// TestListPlans: a list finds the jobs that a filter allows without reading the jobs that it excludes.
 func TestListPlans(t *testing.T) {
 	s := mustOpen(t, Options{})
 	seq := uint64(1)

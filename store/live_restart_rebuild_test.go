@@ -37,8 +37,8 @@ func playLive(t *testing.T, seed uint64, g *generator) *player {
 	return live
 }
 
-// TestLiveRestartRebuild shows that the same commands make the same keys and values, whatever commits they are divided
-// into, whatever the caches hold, and wherever the power fails.
+// TestLiveRestartRebuild: the same commands make the same keys and values, however they are divided into commits,
+// whatever the caches hold, and wherever the power fails.
 func TestLiveRestartRebuild(t *testing.T) {
 	for seed := uint64(1); seed <= seedsOr(*sameSeedsFlag, 60, 8); seed++ {
 		g := newGenerator(seed)
@@ -89,7 +89,7 @@ func withError(name string, open func() (*Store, error)) (way struct {
 	return way
 }
 
-// otherCaches changes options that must not matter, and keeps those that decide which rows exist.
+// otherCaches changes options that must not affect the rows, and keeps the options that decide which rows exist.
 func otherCaches(o Options, random *rand.Rand) Options {
 	b := *o.bounds
 	b.spanBytes, b.batchBytes, b.rowBytes = random.IntN(1000), random.IntN(2000), random.IntN(1500)
@@ -130,8 +130,8 @@ func applyLog(random *rand.Rand, s *Store, log []step, commits int) error {
 	return nil
 }
 
-// crashing makes a store from a log while the power fails several times. What was not synced may or may not exist
-// afterwards, and the store continues from its cursor.
+// crashing makes a store from a log while the power fails several times. After a failure, unsynced data may or may not
+// exist, and the store continues from its cursor.
 func crashing(random *rand.Rand, o Options, log []step) (s *Store, err error) {
 	fs := vfs.NewCrashableMem()
 	for at := 0; ; {
@@ -169,7 +169,7 @@ func crashing(random *rand.Rand, o Options, log []step) (s *Store, err error) {
 	}
 }
 
-// sameStores compares all keys and values, and names the first that differ.
+// sameStores compares all keys and values, and reports the first difference.
 func sameStores(a, b *Store) (err error) {
 	defer lsm.Catch(&err)
 	sumA, rowsA, err := a.Digest()

@@ -6,8 +6,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// TestLostRunner: of what a lost runner holds, the runs that had begun count as attempts, and their jobs wait for their
-// backoff. The others are pending at once, and have lost nothing.
+// TestLostRunner: runs of a lost runner that had begun count as attempts, and their jobs wait for their backoff. All
+// other jobs of the runner are pending at once, and lose no attempt.
 func TestLostRunner(t *testing.T) {
 	c := newCompleting(t)
 	first := c.create(6, func(c *job.Create) { c.Groups[0].MaxAttempts = 2 })
@@ -18,7 +18,8 @@ func TestLostRunner(t *testing.T) {
 	}
 	lose := func() { c.apply(job.LoseRunner{Runner: "r", Through: c.seq}) }
 	id := claim()
-	// The first run began with the claim, the third with a tickle that names it. A tickle of all begins nothing.
+	// The first run began with the claim, the third with a tickle that names it. A tickle of the whole claim begins no
+	// run.
 	c.apply(job.Tickle{Claim: id, IDs: []job.ID{first.WithLine(2)}, Progress: -1})
 	c.apply(job.Tickle{Claim: id, Progress: -1})
 	c.apply(job.Tickle{Runner: "r", Progress: -1})
@@ -36,7 +37,7 @@ func TestLostRunner(t *testing.T) {
 			t.Errorf("job %d: %+v", line, doc)
 		}
 	}
-	// The second loss uses up the attempts of the job that is first again.
+	// The second loss uses up the attempts of the job that is first in line again.
 	c.at += 100_000
 	c.apply(job.Tick{})
 	c.is(first, job.Pending, 1)
@@ -50,8 +51,8 @@ func TestLostRunner(t *testing.T) {
 	}
 }
 
-// TestLateOutcome: the outcome of a job's last run is accepted while the job waits again and nobody has claimed it since. It
-// takes the place of the attempt that counted as abandoned.
+// TestLateOutcome: the outcome of a job's last run is accepted while the job waits again, unless it was claimed since.
+// It replaces the attempt that counted as abandoned.
 func TestLateOutcome(t *testing.T) {
 	type fixture struct {
 		*completing
@@ -83,7 +84,7 @@ func TestLateOutcome(t *testing.T) {
 	for name, begin := range map[string]func(*testing.T) *fixture{"lease": abandoned, "runner lost": lost} {
 		t.Run(name+", ok", func(t *testing.T) {
 			f := begin(t)
-			for range 2 { // a repeat is no error
+			for range 2 { // the repeat succeeds
 				if r := end(f, ok); r.Refusal != job.Granted || r.Status != job.Completed {
 					t.Fatalf("%+v", r)
 				}
@@ -167,8 +168,8 @@ func TestLateOutcome(t *testing.T) {
 	})
 }
 
-// TestAllIsNotForNamedJobs: the outcome for all of a claim is not given to a job with an outcome of its own in the request, also
-// if that is refused: to a job that waits again, and to one that is active.
+// TestAllIsNotForNamedJobs: a job with a separate outcome in a request does not get the outcome for the whole claim,
+// even if the separate outcome is refused. The job may be active or wait again.
 func TestAllIsNotForNamedJobs(t *testing.T) {
 	all := job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}
 	t.Run("late", func(t *testing.T) {
@@ -199,8 +200,8 @@ func TestAllIsNotForNamedJobs(t *testing.T) {
 	})
 }
 
-// TestDamagedRunIsNotReportedLate: a job was set aside because its payload could not be read. Whoever runs it begins anew: the
-// runner of the run before cannot end it.
+// TestDamagedRunIsNotReportedLate: a job was set aside because its payload could not be read. Its next run starts from
+// the beginning, and the runner of the previous run cannot end it.
 func TestDamagedRunIsNotReportedLate(t *testing.T) {
 	runAt := int64(startAt + 5000)
 	for name, run := range map[string]func(id job.ID) job.Command{

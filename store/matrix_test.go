@@ -12,7 +12,7 @@ import (
 )
 
 // The layer of the store: one goroutine applies commands, as the applier does for pointRunners runners. So a commit has
-// a command of each runner, or a megabyte. The time of a call is that of its Apply, without the commit.
+// one command of each runner, or a megabyte. The time of a call is the time of its Apply, without the commit.
 
 const pointRunners = 16
 
@@ -68,7 +68,7 @@ type pointCreates struct {
 
 func newPointCreates(p matrix.Point) *pointCreates { return &pointCreates{p, map[int]*job.Create{}} }
 
-// of returns a create of lines jobs in the i-th queue. It shares the payloads with the others of as many jobs.
+// of returns a create of lines jobs in the i-th queue. All creates with the same number of jobs share their payloads.
 func (l *pointCreates) of(i, lines int) *job.Create {
 	if l.byLines[lines] == nil {
 		l.byLines[lines] = benchCreateOf("", "", lines, l.p.Size)

@@ -2,7 +2,7 @@ package store
 
 import "github.com/daybookq/daybook/job"
 
-// mayChain reports whether an outcome leads to few enough jobs that create each other.
+// mayChain reports whether the chain of jobs that an outcome leads to is short enough.
 func (m *model) mayChain(j *modelJob, o *job.Outcome) bool {
 	if o.Then == nil {
 		return true
@@ -23,7 +23,7 @@ func (m *model) mayChain(j *modelJob, o *job.Outcome) bool {
 	return true
 }
 
-// chained notes the jobs that the end of a job creates.
+// chained records the jobs that the end of a job creates.
 func (m *model) chained(j *modelJob, o *job.Outcome) {
 	inherit := func(g job.Group) job.Group {
 		if g.Client == "" {

@@ -60,7 +60,7 @@ func (m *model) applyClaim(cmd job.Claim) Result {
 	return &Claimed{Claim: c.id, Seq: c.seq, LeaseMs: c.lease, Runs: runsOf(c.handed)}
 }
 
-// beginFirst notes that the first n runs of a claim have begun, and the others have not.
+// beginFirst records that only the first n runs of a claim have begun.
 func (c *modelClaim) beginFirst(n int) {
 	c.begins, c.begun = n, map[*modelJob]bool{}
 	for _, j := range c.handed[:min(n, len(c.handed))] {
@@ -68,7 +68,7 @@ func (c *modelClaim) beginFirst(n int) {
 	}
 }
 
-// runsOf returns jobs as runs: consecutive jobs that are neighbours are one run.
+// runsOf returns jobs as runs. Consecutive jobs with neighbouring ids are one run.
 func runsOf(jobs []*modelJob) (runs []Run) {
 	for _, j := range jobs {
 		run := Run{j.batch.seq, uint32(j.id.Line()), uint32(j.id.Line())}
@@ -91,8 +91,7 @@ func first(line []*modelJob) *modelJob {
 	return line[0]
 }
 
-// newest sorts a line for Newest: by priority, then fresh jobs, the latest to become pending first, then jobs that were
-// returned.
+// newest sorts a line for Newest: by priority; then fresh jobs, the last to become pending first; then returned jobs.
 func newest(line []*modelJob) []*modelJob {
 	slices.SortFunc(line, func(a, b *modelJob) int {
 		if c := cmp.Compare(b.attr.Priority, a.attr.Priority); c != 0 {
@@ -117,8 +116,8 @@ type modelTaking struct {
 	bytes int64
 }
 
-// take hands out a job. If the job should have been started by now, take ends it together with all jobs of its span. It
-// reports whether the claim continues.
+// take hands out a job. If the time by which the job had to start has passed, take ends the job together with all jobs
+// of its span. It reports whether the claim continues.
 func (t *modelTaking) take(j *modelJob) bool {
 	if j == nil {
 		return false
@@ -160,7 +159,7 @@ func (m *model) start(c *modelClaim, j *modelJob) {
 	j.tickle = modelTickle{m.seq, m.at, c.lease}
 }
 
-// alike returns the consecutive lines around a pending job that are equal to it in everything but their bytes.
+// alike returns the consecutive lines around a pending job that equal it in everything but their payloads.
 func (m *model) alike(j *modelJob) []*modelJob {
 	lines := j.batch.lines
 	same := func(k *modelJob) bool {
@@ -198,7 +197,7 @@ func (t *modelTaking) draw() {
 		}
 		var all []*modelJob
 		for _, q := range m.drawn(t.cmd.Clients, t.cmd.Types) {
-			for _, j := range line { // jobs that were returned come first
+			for _, j := range line { // jobs that were returned are first
 				if j.queue == q {
 					all = append(all, j)
 				}
@@ -288,7 +287,7 @@ func (t *modelTaking) serve() {
 		}
 		slices.Sort(names)
 		names = slices.Compact(names)
-		slices.SortStableFunc(names, func(a, b string) int { // clients up to the one that was served last come last
+		slices.SortStableFunc(names, func(a, b string) int { // clients up to the one served last go to the end
 			return map[bool]int{true: 1}[a <= m.served] - map[bool]int{true: 1}[b <= m.served]
 		})
 		names = names[:min(left, len(names))]

@@ -11,7 +11,8 @@ import (
 // spread hands out jobs by prefer_distinct. For each it counts the active jobs of all values, and ranks all jobs.
 func (t *modelTaking) spread() {
 	m, keys, base := t.m, t.cmd.Strategy.DistinctKeys(), t.cmd.Strategy.Base()
-	// Of a key that no index counts, the claim knows the jobs that it hands out itself, while it looks at the same spans.
+	// If no index counts a key, the claim knows only the jobs that it hands out itself, while it looks at the same
+	// spans.
 	type value struct{ client, key, text string }
 	uncounted, own, priority := m.distinctUncounted(t.cmd.Strategy), map[value]int{}, -1
 	for draw := uint64(0); ; draw++ {
@@ -49,7 +50,7 @@ func (t *modelTaking) spread() {
 			leaves := m.leaves(t.cmd, line)
 			next = leaves[mix(m.seed, m.seq, draw, math.MaxUint32)%uint64(len(leaves))]
 		case job.Fair:
-			turn := func(j *modelJob) string { // clients up to the one that was served last come last
+			turn := func(j *modelJob) string { // clients up to the one served last go to the end
 				if j.attr.Client <= m.served {
 					return "1" + j.attr.Client
 				}
@@ -93,7 +94,7 @@ func (m *model) activeOf(j *modelJob, key string) (n int) {
 }
 
 // leaves returns the first job of each queue and combination of values, in the order in which a draw counts them: by
-// queue, then by the values of the keys, of which none comes first. The levels of the index say which key is first.
+// queue, then by the values of the keys, missing values first. The levels of the index say which key is first.
 func (m *model) leaves(cmd *job.Claim, line []*modelJob) (leaves []*modelJob) {
 	keys := m.distinctLevels(cmd.Strategy)
 	compare := func(a, b *modelJob) int {

@@ -8,7 +8,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// document returns what a user sees of a job.
+// document returns a job's document, as users see it.
 func (m *model) document(j *modelJob) job.Job {
 	doc := job.Job{
 		ID: j.id, Batch: j.batch.shown(), Client: j.attr.Client, Type: j.attr.Type, Attributes: j.attr.Attributes, Status: j.status,

@@ -43,7 +43,7 @@ func (m *model) endRuns(cmd job.Complete) *Ended {
 	for _, j := range c.handed {
 		cancelled = cancelled || j.claim == c && j.status == job.Cancelled
 	}
-	// Consecutive jobs that are equal end together.
+	// Consecutive equal jobs end together.
 	for i := 0; i < len(c.handed); i++ {
 		j := c.handed[i]
 		if excepted[j] {
@@ -78,7 +78,7 @@ func named(cmd job.Complete, j *modelJob) bool {
 	return slices.ContainsFunc(cmd.Outcomes, func(o job.Outcome) bool { return o.ID == j.id })
 }
 
-// endUnclaimed ends a run of a waiting job that no claim has handed out.
+// endUnclaimed ends a run of a waiting job that no claim handed out.
 func (m *model) endUnclaimed(own *modelClaim, j *modelJob, o *job.Outcome) JobResult {
 	x := j.expiry()
 	switch {
@@ -97,7 +97,7 @@ func (m *model) endUnclaimed(own *modelClaim, j *modelJob, o *job.Outcome) JobRe
 	before := len(m.tally(j).running)
 	m.start(own, j)
 	m.end([]*modelJob{j}, o)
-	m.tally(j).running = m.tally(j).running[:before] // a run that nobody claimed has no duration
+	m.tally(j).running = m.tally(j).running[:before] // a run without a claim has no duration
 	return JobResult{ID: o.ID, Status: j.shown()}
 }
 
@@ -144,7 +144,7 @@ func (m *model) endOne(cmd *job.Complete, o *job.Outcome) JobResult {
 	return JobResult{ID: o.ID, Refusal: refusal}
 }
 
-// shown is the status after an outcome. If the job is not kept, it is the status before the job was deleted.
+// shown returns the status that an outcome reports. If the job is not kept, that is the status before it was deleted.
 func (j *modelJob) shown() job.Status {
 	if j.status == job.Purged {
 		if j.code == job.NoCode {
@@ -246,7 +246,7 @@ func (m *model) purgeEnded(j *modelJob) {
 	m.purge(j)
 }
 
-// recent returns the ends that the store must know of.
+// recent returns the ends that the store must still know.
 func (m *model) recent(claim job.ID) (ends []modelEnd) {
 	for _, e := range m.ends {
 		if e.claim.id == claim && e.at+60_000 > m.at {
@@ -256,7 +256,7 @@ func (m *model) recent(claim job.ID) (ends []modelEnd) {
 	return ends
 }
 
-// endPurged answers the outcome of a job that is not there any more.
+// endPurged answers the outcome of a job that no longer exists.
 func (m *model) endPurged(cmd *job.Complete, o *job.Outcome) JobResult {
 	for _, e := range m.recent(cmd.Claim) {
 		switch {
@@ -299,7 +299,7 @@ func (m *model) dropGone(b *modelBatch) {
 	}
 }
 
-// expiry returns the time by which a job must have been started; 0: there is none.
+// expiry returns the time by which a job must have been started, or 0.
 func (j *modelJob) expiry() int64 {
 	if j.status.Waits() && j.attempts == 0 && j.redrives == 0 {
 		return j.attr.ExpiresAt

@@ -6,7 +6,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// loseRunner ends the runs of a lost runner that events name. With nil it ends all.
+// loseRunner ends the runs of a lost runner that events name. If events is nil, it ends all of its runs.
 func (m *model) loseRunner(cmd job.LoseRunner, events []event) Result {
 	holds := func(j *modelJob) bool {
 		return j.status == job.Active && j.claim.runner == cmd.Runner && j.claim.seq <= cmd.Through
@@ -21,7 +21,7 @@ func (m *model) loseRunner(cmd job.LoseRunner, events []event) Result {
 	}
 	for _, e := range events {
 		if e.why != reasonEnded {
-			continue // it follows from the others
+			continue // it follows from the other events
 		}
 		j := m.jobs[e.id]
 		if j == nil || !holds(j) {
@@ -58,10 +58,10 @@ func (m *model) endLate(j *modelJob, o *job.Outcome) {
 	}
 	before := len(m.tally(j).running)
 	m.end([]*modelJob{j}, o)
-	m.tally(j).running = m.tally(j).running[:before] // how long it took is not known
+	m.tally(j).running = m.tally(j).running[:before] // its duration is not known
 }
 
-// allJobs returns the jobs for which is is true, in the order of their ids.
+// allJobs returns the jobs for which is returns true, in the order of their ids.
 func (m *model) allJobs(is func(*modelJob) bool) (jobs []*modelJob) {
 	for _, b := range m.batches {
 		for _, j := range b.lines {
@@ -73,7 +73,7 @@ func (m *model) allJobs(is func(*modelJob) bool) (jobs []*modelJob) {
 	return jobs
 }
 
-// lostRunner generates the loss of a runner: with all its claims, or with those up to an earlier command.
+// lostRunner generates the loss of a runner: of all its claims, or of its claims up to an earlier command.
 func (g *generator) lostRunner() job.Command {
 	through := g.seq - 1
 	if len(g.claims) > 0 && g.some(30) {

@@ -75,7 +75,7 @@ func (m *model) expire(j *modelJob) {
 	m.terminal(j, job.Cancelled, job.Expired)
 }
 
-// keyHeld reports whether another unfinished job has the job's unique key.
+// keyHeld reports whether a different unfinished job has the job's unique key.
 func (m *model) keyHeld(j *modelJob) bool {
 	return j.key != "" && m.keys[j.queue.name][j.key].holdsKey()
 }
@@ -142,7 +142,7 @@ func (w *modelSweep) covers(j *modelJob) bool {
 	return j.batch.shown() == w.move.Batch && j.batch.seq <= w.seq
 }
 
-// doomed reports whether a job is still to be deleted by a sweep that deletes everything.
+// doomed reports whether a sweep that deletes everything has yet to delete a job.
 func (m *model) doomed(j *modelJob) bool {
 	if of := j.batch.submission; of != nil && of.deleting {
 		return true
@@ -152,7 +152,7 @@ func (m *model) doomed(j *modelJob) bool {
 	})
 }
 
-// outdoes reports whether a redrive must leave a job to the other sweep.
+// outdoes reports whether a redrive must leave a job to this sweep.
 func (w *modelSweep) outdoes(redrive *modelSweep, j *modelJob) bool {
 	return redrive.move.Op == job.Redrive && w.thorough() && w.covers(j) && (w.move.Op == job.Delete || w.seq > redrive.seq)
 }
@@ -179,9 +179,9 @@ func (m *model) takes(w *modelSweep, j *modelJob) bool {
 
 func (w *modelSweep) thorough() bool { return w.move.Status == 0 && w.move.Op != job.Redrive }
 
-// targets returns the jobs that a sweep must still take. It leaves out jobs for which the model cannot know: those with
-// a unique key, which another job may have had at the redrive; those that the sweep may have passed before they were
-// redriven; and those that changed in the millisecond in which the sweep began.
+// targets returns the jobs that a sweep must still take. It leaves out jobs for which the model cannot know: jobs with
+// a unique key, which a different job may have had at the redrive; jobs that the sweep may have passed before they were
+// redriven; and jobs that changed in the millisecond in which the sweep began.
 func (m *model) targets(w *modelSweep) (jobs []*modelJob) {
 	for _, b := range m.batches {
 		for _, j := range b.lines {
@@ -240,7 +240,7 @@ func (m *model) startSweep(move job.Move, events []event) Result {
 		}
 		return &Swept{Moved: w.moved}
 	}
-	// If two jobs have one key, the order decides which one is redriven.
+	// If two jobs have the same key, the order decides which one is redriven.
 	for _, e := range events {
 		if j := m.jobs[e.id]; j != nil && sweepReasons[e.why] == move.Op {
 			if !m.takes(w, j) {
@@ -269,7 +269,7 @@ func (m *model) sweeping(j *modelJob, op job.Op) *modelSweep {
 	return nil
 }
 
-// overtake lets the sweeps of queues take jobs that were returned, if these sweeps are to take everything.
+// overtake lets the sweeps of queues take jobs that were returned, if these sweeps take everything.
 func (m *model) overtake(jobs []*modelJob) {
 	for _, j := range jobs {
 		if j.status.Waits() && j.batch.submission.ended() {
@@ -294,7 +294,7 @@ func (m *model) sweptLater(j *modelJob) bool {
 	return slices.ContainsFunc(m.later, func(e event) bool { return e.id == j.id && sweepReasons[e.why] != 0 })
 }
 
-// tick does the due work that events name, in their order. With nil it does all due work.
+// tick does the due work that events name, in their order. If events is nil, it does all due work.
 func (m *model) tick(events []event) {
 	if m.ticking = events != nil; !m.ticking {
 		events = m.allDue()
@@ -351,7 +351,7 @@ func (m *model) tick(events []event) {
 				m.sweepOne(w, j)
 				break
 			}
-			m.settleStatuses() // which the store does after all else
+			m.settleStatuses() // the store does this last
 			if legal = m.restMoves(e); legal {
 				m.endRest(j)
 			}
@@ -362,7 +362,7 @@ func (m *model) tick(events []event) {
 	}
 }
 
-// graced reports whether a job's time-out is postponed, since runners could not report anything.
+// graced reports whether a job's time-out is extended, because runners could not report for a while.
 func (m *model) graced(j *modelJob) bool {
 	return m.graceAt > j.movedAt && m.graceAt+j.attr.LeaseMs > m.at
 }
@@ -377,7 +377,7 @@ func (m *model) abandon(j *modelJob, text string) {
 		m.terminal(j, job.Failed, job.Abandoned)
 		return
 	}
-	j.claim = of // until another one has it
+	j.claim = of // until a different claim has it
 	m.makePending(j)
 	m.overtake([]*modelJob{j})
 }

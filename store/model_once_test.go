@@ -9,7 +9,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// modelOnce is what a request with a key or a number did.
+// modelOnce is the result of a request with a key or a number.
 type modelOnce struct {
 	digest job.Digest
 	at     int64 // when its last part was carried out
@@ -34,8 +34,8 @@ type modelSlot struct {
 
 func (n *modelSession) expiresAt() int64 { return n.usedAt + job.KeyLifeMs }
 
-// makeRoomForSession deletes the session that is least likely to be in use, of a runner unless that is nil, by the rules of the
-// store.
+// makeRoomForSession deletes the session that is least likely to be in use, by the rules of the store. If runner is not
+// nil, it deletes one of this runner's sessions.
 func (m *model) makeRoomForSession(runner *string) bool {
 	var all []*modelSession
 	for _, n := range m.sessions {
@@ -99,8 +99,8 @@ func (n *modelSession) document() Session {
 	return doc
 }
 
-// expireSessions deletes the sessions that are due and that the store has deleted. Without a store, it deletes all that
-// are due.
+// expireSessions deletes the sessions that are due, if the store has deleted them. Without a store, it deletes all due
+// sessions.
 func (m *model) expireSessions(has func(job.ID) bool) error {
 	for id, n := range m.sessions {
 		due := n.expiresAt() <= m.at
@@ -114,7 +114,7 @@ func (m *model) expireSessions(has func(job.ID) bool) error {
 	return nil
 }
 
-// past returns what the request of a command has done; nil: it was not carried out yet.
+// past returns the recorded result of the request of a command, or nil if it was not carried out yet.
 func (m *model) past(o *job.Once) (*modelOnce, job.Refusal) {
 	var done *modelOnce
 	reused := job.KeyReused
@@ -145,7 +145,7 @@ func (m *model) past(o *job.Once) (*modelOnce, job.Refusal) {
 	return done, job.Granted
 }
 
-// keepOnce records what a request has done.
+// keepOnce records the result of a request.
 func (m *model) keepOnce(o *job.Once, done modelOnce) {
 	if !o.Given() {
 		return

@@ -9,7 +9,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// modelSubmission is a batch with attributes of its own.
+// modelSubmission is a batch with attributes.
 type modelSubmission struct {
 	id          job.ID
 	seq         uint64
@@ -49,7 +49,7 @@ func (s *modelSubmission) counts() (counts job.Counts) {
 	return counts
 }
 
-// rest returns the jobs that a step over the submission is still to move.
+// rest returns the jobs that a step over the submission has yet to move.
 func (s *modelSubmission) rest() (jobs []*modelJob) {
 	s.eachJob(func(j *modelJob) {
 		if s.deleting || s.ended() && j.unfinished() || !s.ended() && s.status != job.BatchPaused && j.heldBack && j.status == job.Deferred && j.runAt == job.MaxTimeMs {
@@ -68,7 +68,7 @@ func (m *model) submission(id job.ID) *modelSubmission {
 	return nil
 }
 
-// submissionOf returns the submission that a create makes or adds to; nil for neither.
+// submissionOf returns the submission that a create makes or adds jobs to, or nil.
 func (m *model) submissionOf(c *job.Create) (*modelSubmission, job.Refusal) {
 	if !c.Into.IsZero() {
 		s := m.submission(c.Into)
@@ -130,7 +130,7 @@ func (m *model) notePurged(j *modelJob) {
 	}
 }
 
-// unfinished returns the batches that have jobs which have not ended.
+// unfinished returns the batches with unfinished jobs.
 func (m *model) unfinished() map[*modelBatch]bool {
 	unfinished := map[*modelBatch]bool{}
 	for _, b := range m.batches {
@@ -141,7 +141,7 @@ func (m *model) unfinished() map[*modelBatch]bool {
 	return unfinished
 }
 
-// noteBatchEnds notes when the last job of a batch by itself has ended, which stores note from level 4 on.
+// noteBatchEnds records when the last job of a standalone batch has ended, as stores do from level 4 on.
 func (m *model) noteBatchEnds(before map[*modelBatch]bool) {
 	now := m.unfinished()
 	for _, b := range m.batches {
@@ -153,7 +153,7 @@ func (m *model) noteBatchEnds(before map[*modelBatch]bool) {
 	}
 }
 
-// settleStatuses gives submissions whose jobs have ended, or of which one failed, their last status.
+// settleStatuses gives submissions their final status if their jobs have ended, or if one failed.
 func (m *model) settleStatuses() {
 	for _, s := range m.submissions {
 		if s.ended() {
@@ -182,7 +182,7 @@ func (m *model) endSubmission(s *modelSubmission, status job.BatchStatus) {
 	s.status, s.endedAt, s.open = status, m.at, false
 }
 
-// settle ends submissions and, as far as events say, their jobs. With nil it ends all of these.
+// settle ends submissions and the jobs that events name. If events is nil, it ends all of their jobs.
 func (m *model) settle(events []event) {
 	m.settleStatuses()
 	if events == nil {
@@ -200,7 +200,7 @@ func (m *model) settle(events []event) {
 	}
 }
 
-// restMoves reports whether an event is what a step over a submission does to a job that it is still to move.
+// restMoves reports whether an event is the effect of a step over a submission on a job that the step has yet to move.
 func (m *model) restMoves(e event) bool {
 	j := m.jobs[e.id]
 	if j == nil || j.batch.submission == nil || !slices.Contains(j.batch.submission.rest(), j) {
@@ -282,8 +282,8 @@ func (m *model) endByRequest(s *modelSubmission, op job.Op, events []event) Resu
 	return &Swept{Status: s.status, Moved: int64(had - len(s.rest()))}
 }
 
-// forgetSubmissions forgets submissions that are kept no longer, which exists knows; with nil, all that need not be
-// kept.
+// forgetSubmissions deletes submissions that need not be kept, if the store has deleted them, which exists reports. If
+// exists is nil, it deletes all of them.
 func (m *model) forgetSubmissions(exists func(id job.ID) bool) (err error) {
 	m.submissions = slices.DeleteFunc(m.submissions, func(s *modelSubmission) bool {
 		may := s.ended() && len(s.parts) == 0 && (s.deleting || s.endedAt+s.retentionMs <= m.at)
@@ -314,7 +314,7 @@ func (s *modelSubmission) document() Batch {
 	return doc
 }
 
-// compareSubmissions compares the documents and results of all submissions, and how many there are in each status.
+// compareSubmissions compares the documents and results of all submissions, and their numbers in each status.
 func (p *player) compareSubmissions() error {
 	var statuses statusCounts
 	ofQueues := map[queueName]*statusCounts{{"nobody", "x"}: {}}
@@ -443,7 +443,7 @@ func (p *player) compareBatchLists() error {
 	return nil
 }
 
-// modelBatchDocument is what a list may ask of a batch.
+// modelBatchDocument has the fields of a batch that a list can filter by.
 type modelBatchDocument struct {
 	Batch
 	client, typ, name string
@@ -454,7 +454,7 @@ func (m *model) batchDocuments() (docs []modelBatchDocument) {
 	for _, b := range m.batches {
 		if b.submission == nil && !b.joined {
 			at := slices.IndexFunc(b.lines, func(j *modelJob) bool { return m.queues[j.queue.name] == j.queue })
-			name := b.lines[at].queue.name // a batch whose queues are all gone is gone
+			name := b.lines[at].queue.name // a batch whose queues are all deleted is deleted
 			docs = append(docs, modelBatchDocument{Batch: m.batchDocument(b), client: name.client, typ: name.typ})
 		}
 	}
@@ -486,7 +486,7 @@ func sameSubmission(a, b job.Submission) bool {
 		a.Tracestate == b.Tracestate && a.Baggage == b.Baggage && a.Open == b.Open && a.Paused == b.Paused
 }
 
-// compareResults reads the results page by page up to the first job that has not ended.
+// compareResults reads the results page by page up to the first unfinished job.
 func (p *player) compareResults(s *modelSubmission) error {
 	var want []*modelJob
 	var wait job.ID
@@ -530,7 +530,7 @@ func (p *player) compareResults(s *modelSubmission) error {
 	}
 }
 
-// submission generates what a create says of its batch.
+// submission generates the attributes of a batch.
 func (g *generator) submission() *job.Submission {
 	s := &job.Submission{
 		Name: oneOf(g, "", "one", "two words"), Meta: oneOf[job.BatchMeta](g, "", "user:42", "user=42,x:-1"),
@@ -542,7 +542,7 @@ func (g *generator) submission() *job.Submission {
 	return s
 }
 
-// anySubmission returns the id of a batch, most often of one with attributes.
+// anySubmission returns the id of a batch, mostly of a batch with attributes.
 func (g *generator) anySubmission() job.ID {
 	if n := len(g.m.submissions); n > 0 && g.some(90) {
 		return g.m.submissions[g.IntN(n)].id

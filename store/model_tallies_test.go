@@ -10,13 +10,13 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// modelTally is what happened to the jobs of a queue, with each duration in milliseconds.
+// modelTally counts the events of the jobs of a queue, and has each duration in milliseconds.
 type modelTally struct {
 	QueueTally       // without its durations
 	waiting, running []int64
 }
 
-// tally returns what is counted for the queue of a job.
+// tally returns the counts of the queue of a job.
 func (m *model) tally(j *modelJob) *modelTally {
 	t := m.tallies[j.queue.name]
 	if t == nil {
@@ -34,7 +34,7 @@ func (t *modelTally) claimed(waited int64) {
 	t.waiting = append(t.waiting, waited)
 }
 
-// ended counts the end of a run. again: the job has attempts left.
+// ended counts the end of a run. again says that the job has attempts left.
 func (t *modelTally) ended(code job.Code, again bool, ran int64) {
 	switch {
 	case code == job.Unget || code == job.Damaged:
@@ -81,7 +81,7 @@ func (p *player) observeQueues() {
 	p.m.tallies, p.observes = nil, true
 }
 
-// compareTallies compares what the store counted of each queue with the model. Queues that were deleted keep their counts.
+// compareTallies compares the store's counts of each queue with the model. Deleted queues keep their counts.
 func (p *player) compareTallies() error {
 	if !p.observes {
 		return nil
@@ -123,7 +123,7 @@ func (p *player) compareTallies() error {
 	return nil
 }
 
-// oldestPending returns when the job became pending that has waited longest of those that are first in their lanes.
+// oldestPending looks at the first job of each lane, and returns when the oldest of these jobs became pending.
 func (m *model) oldestPending(name queueName) (since int64) {
 	first := map[laneID]*modelJob{}
 	for _, j := range m.allJobs(func(j *modelJob) bool { return j.queue.name == name && j.status == job.Pending }) {

@@ -7,18 +7,18 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// model is what Apply must do, written as plainly as possible: a row per job, no spans, no indexes, no caches. It was
+// model does what Apply must do, written as plainly as possible: a row per job, no spans, no indexes, no caches. It was
 // written from docs/reference/api.md. Every command walks over all jobs.
 type model struct {
 	level int
-	chain job.Create // jobs that the completion under way creates: a group each
-	// While a tick is applied whose effects in the store are known: the events after the present one, and the sweeps
-	// that did not take jobs that were returned.
+	chain job.Create // jobs that the current completion creates: a group each
+	// While a tick is applied whose effects in the store are known: the later events, and the sweeps that did not take
+	// jobs that were returned.
 	ticking bool
 	later   []event
 	spared  []job.ID
 
-	// tallies are what happened to the jobs of queues since they are counted.
+	// tallies count the events of the jobs of queues since the counts began.
 	tallies map[queueName]*modelTally
 
 	// distinctLevels returns the keys of a strategy of prefer_distinct in the order of the levels of its index.
@@ -49,16 +49,17 @@ type model struct {
 	stopped     bool
 }
 
-// modelSweep is a sweep that is under way, or has ended.
+// modelSweep is a sweep, running or ended.
 type modelSweep struct {
 	id    job.ID
 	seq   uint64
 	move  job.Move
 	moved int64
-	ended bool // it is no longer under way in the store
+	ended bool // in the store it no longer runs
 }
 
-// event is one thing that a command did to a job, where the model cannot predict how much of its work the command does.
+// event is one effect of a command on a job. Events are needed if the model cannot predict how much of its work a
+// command does.
 type event struct {
 	id  job.ID
 	why reason
@@ -71,12 +72,12 @@ type modelBatch struct {
 	lines []*modelJob
 	// joined: its jobs belong to no batch that users see.
 	joined bool
-	// submission is what the batch is a part of; nil: it is a batch by itself.
+	// submission is the submission that the batch is a part of; nil: it is a standalone batch.
 	submission *modelSubmission
 	base       int64      // of a part: the number of its first line in the submission
-	lost       job.Counts // of a batch by itself: jobs that were purged, by what they were, from level 4 on
-	failed     job.ID     // of a batch by itself: the job that failed first and was not redriven since
-	endedAt    int64      // of a batch by itself: when its last job ended
+	lost       job.Counts // of a standalone batch: purged jobs, by their last status, from level 4 on
+	failed     job.ID     // of a standalone batch: the first job that failed and was not redriven since
+	endedAt    int64      // of a standalone batch: when its last job ended
 }
 
 // shown is the id of the batch as users see it.
@@ -92,7 +93,7 @@ func (b *modelBatch) shown() job.ID {
 
 type modelQueue struct {
 	name      queueName
-	idleAt    int64 // since when it has had no jobs, or was resumed; without meaning while it has jobs or is paused
+	idleAt    int64 // since when it has been without jobs, or when it was resumed; meaningless while it has jobs or is paused
 	paused    bool
 	createdAt int64
 	readied   bool // it got pending jobs or was resumed since the last takeReadied
@@ -115,7 +116,7 @@ type modelJob struct {
 	code     job.Code
 	exitCode int
 	attempts int
-	movedAt  int64       // when it got its present status
+	movedAt  int64       // when it entered its present status
 	claim    *modelClaim // that holds the job or ended its last run
 	tickle   modelTickle // of an active job
 	history  []job.Attempt
@@ -123,7 +124,7 @@ type modelJob struct {
 	why      job.Why
 	timeout  int64      // of an active job; 0: none
 	redriven uint64     // the seq of the last redrive
-	heldBack bool       // it has not moved since it was created in a paused batch
+	heldBack bool       // it has not moved since its creation in a paused batch
 	last     job.Status // before it was purged
 
 	result        job.Result
@@ -134,7 +135,7 @@ type modelJob struct {
 	steps         []job.Step
 }
 
-// modelTickle is the last tickle that reached a job, by itself or by its claim, or else the claim.
+// modelTickle is the last tickle of a job: of the job itself or of its whole claim, or otherwise the claim.
 type modelTickle struct {
 	seq       uint64
 	at, lease int64
@@ -151,11 +152,11 @@ type modelClaim struct {
 	cancelledAt int64              // when one of its jobs was cancelled; 0: never, or the runner was notified for long enough
 }
 
-// modelRunner is the state of a runner's tickles of everything that it holds. It is deleted when the runner holds
-// nothing.
+// modelRunner is the state of a runner's tickles of everything that it holds. It is deleted when the runner no longer
+// holds a job.
 type modelRunner struct {
 	at       int64  // of its last tickle of everything
-	plainAt  int64  // of the last such tickle without a lease: each job's own lease begins there
+	plainAt  int64  // of the last such tickle without a lease: each job's own lease then starts again
 	until    int64  // the latest end that a tickle with a lease promised
 	untilSeq uint64 // seq of the last tickle with a lease
 }
@@ -166,8 +167,8 @@ func newModel(seed uint64, rules *rules) *model {
 		sessions: map[job.ID]*modelSession{}, distinctLevels: job.Strategy.DistinctKeys, distinctUncounted: func(job.Strategy) []string { return nil }}
 }
 
-// apply carries out one command. For a command that may do any share of its work, events say what the store did. With
-// nil it does everything.
+// apply carries out one command. If a command may do any share of its work, events say what the store did. If events is
+// nil, apply does everything.
 func (m *model) apply(seq uint64, at int64, cmd job.Command, events []event) Result {
 	m.seq, m.at = seq, max(at, m.at)
 	defer m.noteBatchEnds(m.unfinished())
@@ -243,7 +244,7 @@ func (m *model) apply(seq uint64, at int64, cmd job.Command, events []event) Res
 		return m.loseRunner(cmd, events)
 	case job.Tick:
 		if events == nil {
-			_ = m.expireSessions(nil) // deletes all that are due
+			_ = m.expireSessions(nil) // deletes all sessions that are due
 		}
 		m.tick(events)
 	case job.Grace:
@@ -263,7 +264,7 @@ func (m *model) hasJobs(q *modelQueue) bool {
 	return false
 }
 
-// idle returns the queues that have no jobs and are not paused.
+// idle returns the queues without jobs that are not paused.
 func (m *model) idle() map[*modelQueue]bool {
 	idle := map[*modelQueue]bool{}
 	for _, q := range m.queues {
@@ -274,7 +275,7 @@ func (m *model) idle() map[*modelQueue]bool {
 	return idle
 }
 
-// noteIdle records the time for queues that have become idle since before.
+// noteIdle records the time for queues that are idle now and were not before.
 func (m *model) noteIdle(before map[*modelQueue]bool) {
 	for q := range m.idle() {
 		if !before[q] {
@@ -370,14 +371,15 @@ func (m *model) create(c *job.Create) *Made {
 	return made
 }
 
-// holdsKey reports whether a job has its unique key. One that the end of its batch is about to cancel has not.
+// holdsKey reports whether a job has its unique key. A job that the end of its batch is about to cancel does not have
+// it.
 func (j *modelJob) holdsKey() bool { return j.unfinished() && !j.batch.submission.ended() }
 
 func (j *modelJob) unfinished() bool {
 	return j != nil && (j.status.Waits() || j.status == job.Active)
 }
 
-// makePending adds a job to its lane: a fresh job after all that became pending earlier.
+// makePending adds a job to its lane: a fresh job after all jobs that became pending earlier.
 func (m *model) makePending(j *modelJob) {
 	j.status, j.movedAt, j.order, j.runAt, j.heldBack = job.Pending, m.at, m.seq, 0, false
 	j.queue.readied = true

@@ -17,7 +17,7 @@ func (m *model) line(clients, types []string, paused bool) (line []*modelJob) {
 			}
 		}
 	}
-	slices.SortStableFunc(line, func(a, b *modelJob) int { // the list is in order of ids
+	slices.SortStableFunc(line, func(a, b *modelJob) int { // the list is in the order of ids
 		if c := cmp.Compare(b.attr.Priority, a.attr.Priority); c != 0 {
 			return c
 		}
@@ -43,7 +43,7 @@ func (c *modelClaim) held() (held []*modelJob) {
 	return held
 }
 
-// known returns a claim as long as it holds a job, or ended the last run of one.
+// known returns a claim if it holds a job, or ended the last run of one.
 func (m *model) known(id job.ID) *modelClaim {
 	c := m.claims[id]
 	if c != nil && slices.ContainsFunc(c.handed, func(j *modelJob) bool { return j.claim == c }) {
@@ -193,7 +193,7 @@ func (m *model) tickleJobs(t job.Tickle) Result {
 	return result
 }
 
-// tickleOne gives a job its lease again, or another lease.
+// tickleOne renews the lease of a job, or gives it a different lease.
 func (m *model) tickleOne(j *modelJob, lease int64) {
 	if lease == 0 {
 		lease = j.tickle.lease

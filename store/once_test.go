@@ -6,8 +6,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// TestKeysAreForgotten: a repeat within a day gets the first answer. After that it is a new request, and the rows of
-// the key are deleted.
+// TestKeysAreForgotten: a repeat within a day gets the first answer. Later it is a new request, and the rows of the key
+// are deleted.
 func TestKeysAreForgotten(t *testing.T) {
 	s := mustOpen(t, Options{})
 	once := job.Once{Scope: "create a", Key: "k", Digest: job.Digest{1}}

@@ -9,8 +9,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
-// TestPowerCutWhileOpening cuts the power at every write of an open, on a file system that loses any part of what was
-// not synced. The next open must find a store.
+// TestPowerCutWhileOpening cuts the power at every write of Open, on a file system that loses any part of the unsynced
+// data. The next Open must succeed.
 func TestPowerCutWhileOpening(t *testing.T) {
 	t.Run("the first time", func(t *testing.T) { cutWhileOpening(t, vfs.NewCrashableMem(), 0) })
 	t.Run("again", func(t *testing.T) {
@@ -36,7 +36,7 @@ func cutWhileOpening(t *testing.T, base *vfs.MemFS, applied uint64) {
 	for at := 1; ; at++ {
 		for range 20 {
 			fs := base.CrashClone(vfs.CrashCloneCfg{})
-			var mu sync.Mutex // Pebble removes obsolete files in a goroutine of its own
+			var mu sync.Mutex // Pebble removes obsolete files in a separate goroutine
 			var left *vfs.MemFS
 			n := 0
 			s := mustOpenIn(t, errorfs.Wrap(fs, errorfs.InjectorFunc(func(op errorfs.Op) error {

@@ -27,8 +27,8 @@ func shortLines(longest int) *job.Create {
 	return c
 }
 
-// BenchmarkCreateOfShortLines applies creates of 8 MiB whose lines differ in length. It measures the share of the time
-// that the lengths take.
+// BenchmarkCreateOfShortLines applies creates of 8 MiB with lines of different lengths. It measures how much of the
+// time the lengths take.
 func BenchmarkCreateOfShortLines(b *testing.B) {
 	for _, longest := range []int{2, 3, 20} {
 		b.Run(fmt.Sprintf("longest=%d", longest), func(b *testing.B) {
@@ -56,8 +56,8 @@ func BenchmarkCreateOfShortLines(b *testing.B) {
 	}
 }
 
-// BenchmarkMeasuredClaim claims a thousand jobs, each a span of its own, from a page of 20,000 lines. One line is long,
-// so the claim must measure what it takes.
+// BenchmarkMeasuredClaim claims a thousand jobs, each of which is a span, from a page of 20,000 lines. One line is
+// long, so the claim must measure the payloads that it takes.
 func BenchmarkMeasuredClaim(b *testing.B) {
 	const lines = 20_000
 	c := &job.Create{Groups: []job.Group{plainGroup("a", "x", lines)}, Frame: job.LineFrame, Longest: 20_000}
@@ -93,8 +93,8 @@ func BenchmarkMeasuredClaim(b *testing.B) {
 	b.ReportMetric(took.Seconds()*1000/float64(claims), "ms/claim")
 }
 
-// BenchmarkHandedOut reads what claims of 100 jobs handed out, one after another through a batch, in runs and as
-// documents.
+// BenchmarkHandedOut reads the jobs that claims of 100 jobs handed out, one claim after another through a batch, in
+// runs and as documents.
 func BenchmarkHandedOut(b *testing.B) {
 	for _, longest := range []int{2, 100} {
 		for _, even := range []bool{true, false} {

@@ -70,9 +70,9 @@ func TestMeasuredPagesAreDecodedOnce(t *testing.T) {
 	}
 }
 
-// TestClaimsReadNoPages: what a claim takes depends on the journal alone. A page that cannot be read must neither alter
-// it nor stop the applier. Here the pages are missing, and claims that measure payloads take the same jobs as with
-// pages.
+// TestClaimsReadNoPages: the jobs that a claim takes depend on the journal alone. An unreadable page must neither
+// change them nor stop the applier. Here the pages are missing, and claims that measure payloads take the same jobs as
+// with pages.
 func TestClaimsReadNoPages(t *testing.T) {
 	const lines = 300
 	for _, frame := range []job.Frame{job.LineFrame, job.LenFrame} {

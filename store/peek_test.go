@@ -26,8 +26,8 @@ func listing(t *testing.T, dir string) map[string]string {
 	return files
 }
 
-// TestPeek: Peek reads what a store says of itself without changing any file. This matters most if the manifest has
-// lost its end: an open for writing would let Pebble delete the tables that the rest of the manifest does not name.
+// TestPeek: Peek reads the cursor and journal of a store without changing any file. This matters most if the manifest
+// has lost its end: an open for writing would let Pebble delete the tables that the rest of the manifest does not name.
 func TestPeek(t *testing.T) {
 	if p, err := Peek(filepath.Join(t.TempDir(), "none"), Options{}); err != nil || p != (Peeked{}) {
 		t.Errorf("of no store: %+v, %v", p, err)

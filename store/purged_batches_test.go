@@ -6,7 +6,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// TestTicksCountPages: the pages of jobs whose retention ends count in what a tick may do.
+// TestTicksCountPages: the pages of jobs whose retention ends count as rows of a tick.
 func TestTicksCountPages(t *testing.T) {
 	rules := rulesAt(job.Level)
 	rules.pageBytes = 1
@@ -30,8 +30,8 @@ func TestTicksCountPages(t *testing.T) {
 	}
 }
 
-// TestPurgedBatchesGoInSteps: a batch of many groups is gone with its last line, and ticks remove its rows, between what else
-// is due.
+// TestPurgedBatchesGoInSteps: a batch of many groups is deleted with its last line. Ticks remove its rows, and do other
+// due work in between.
 func TestPurgedBatchesGoInSteps(t *testing.T) {
 	s := mustOpen(t, Options{})
 	f := &feeder{t: t, s: s}

@@ -6,8 +6,9 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// TestRepeatAfterPurge: a completion whose answer was lost is repeated, and its jobs were purged meanwhile. The repeat gets
-// the answer of the first within a minute of it. Another outcome, runner, claim or job gets none, and later nothing is left.
+// TestRepeatAfterPurge: the answer to a completion was lost, its jobs were purged, and the runner repeats the
+// completion. Within a minute of the completion the repeat gets the first answer. A repeat with a different outcome,
+// runner, claim or job does not. Later no trace is left.
 func TestRepeatAfterPurge(t *testing.T) {
 	for name, retention := range map[string]int64{"at once": 0, "within the minute": 1000} {
 		t.Run(name, func(t *testing.T) {
@@ -83,7 +84,7 @@ func TestRepeatAfterPurge(t *testing.T) {
 	}
 }
 
-// TestDeletedJobIsNotRepeated: the end of a job that somebody has deleted is not kept.
+// TestDeletedJobIsNotRepeated: the end of a job that a user deleted is not kept.
 func TestDeletedJobIsNotRepeated(t *testing.T) {
 	c := newCompleting(t)
 	id := c.create(1, nil)

@@ -18,7 +18,7 @@ type tallied struct {
 	s    *Store
 	seq  uint64
 	at   int64  // after startAt
-	last uint64 // jobs created and claimed in the row that all others share
+	last uint64 // jobs created and claimed in the shared row
 }
 
 func newTallied(t *testing.T, rows int) *tallied {
@@ -38,8 +38,8 @@ func (n *tallied) apply(cmd job.Command) Result {
 // create creates n jobs in a queue of the client q.
 func (n *tallied) create(typ string, lines int) { n.Helper(); n.apply(plainCreate("q", typ, lines, 1)) }
 
-// figures returns the figures at the present time. It checks that no queue has two rows, and that the counters of all
-// others do not fall.
+// figures returns the figures at the present time. It checks that no queue has two rows, and that the counters of the
+// shared row do not fall.
 func (n *tallied) figures() (of map[string]QueueFigures, others QueueFigures) {
 	n.Helper()
 	all := n.s.QueueFigures(startAt + n.at)
@@ -95,7 +95,7 @@ func TestFirstQueuesGetRows(t *testing.T) {
 	}
 }
 
-// TestClaimIsOneObservation: all jobs of a span are observed at once, in the buckets of their duration.
+// TestClaimIsOneObservation: all jobs of a span are counted at once, in the buckets of their duration.
 func TestClaimIsOneObservation(t *testing.T) {
 	n := newTallied(t, 1)
 	n.create("a", 1000)
@@ -120,12 +120,12 @@ func TestIdleRowGoesToAnotherQueue(t *testing.T) {
 	n.expect("a=1", "others=1")
 	n.at += 2 * hourMs
 	n.create("b", 1)
-	n.expect("b=1", "others=1") // what others counted of b stays there, and what a had is not added to them
+	n.expect("b=1", "others=1") // the shared row keeps the counts of b, and does not get the counts of a
 	n.create("a", 1)
 	n.expect("b=1", "others=2")
 }
 
-// TestBusyQueueTakesARow: a queue takes the row of another if it is more than twice as busy, and keeps it.
+// TestBusyQueueTakesARow: a queue takes the row of a different queue if it is more than twice as busy, and keeps it.
 func TestBusyQueueTakesARow(t *testing.T) {
 	n := newTallied(t, 2)
 	for range 5 {
@@ -142,11 +142,11 @@ func TestBusyQueueTakesARow(t *testing.T) {
 	for range 20 {
 		n.create("a", 1)
 	}
-	n.expect("a=5", "c=1", "others=30") // the row of b, which is the least busy one now
+	n.expect("a=5", "c=1", "others=30") // the row of b, which is now the least busy
 }
 
-// TestManyNewQueuesTakeNoRows: a client that makes very many queues takes no row of a queue that is in use, and at most
-// until that is in use again.
+// TestManyNewQueuesTakeNoRows: a client that creates very many queues takes no row of a queue in use. It may take the
+// row of an idle queue, until that is in use again.
 func TestManyNewQueuesTakeNoRows(t *testing.T) {
 	const rows, flood = 3, 2000
 	n := newTallied(t, rows)
@@ -158,8 +158,8 @@ func TestManyNewQueuesTakeNoRows(t *testing.T) {
 	if of["real"].Created != 1 || len(of) != rows || others.Created != flood-(rows-1) {
 		t.Fatalf("%d rows, others %+v", len(of), others)
 	}
-	// While nothing happens to the real one, the others may take its row. It gets one back with a few moves, although
-	// they go on.
+	// While the real queue is idle, the new queues may take its row. It gets a row back with a few moves, although they
+	// continue.
 	n.at += 3 * hourMs
 	for i := range flood {
 		n.create(fmt.Sprint("more", i), 1)
@@ -176,7 +176,7 @@ func TestManyNewQueuesTakeNoRows(t *testing.T) {
 	}
 }
 
-// TestRowOfADeletedQueue stays for an hour, and is that of the next queue of the name.
+// TestRowOfADeletedQueue: the row stays for an hour, and a new queue of the same name gets it.
 func TestRowOfADeletedQueue(t *testing.T) {
 	n := newTallied(t, 10)
 	remove := func(typ string) {
@@ -238,7 +238,7 @@ func TestObserveQueuesAgain(t *testing.T) {
 	n.s.ObserveQueues(1, startAt+5)
 	n.last = 0
 	n.create("b", 1)
-	others := n.expect("b=1", "others=0") // it has the most unfinished jobs now
+	others := n.expect("b=1", "others=0") // b has the most unfinished jobs now
 	if others.Pending != 1 || others.Since != startAt+5 {
 		t.Fatalf("%+v", others)
 	}
@@ -264,7 +264,7 @@ func TestNativeBounds(t *testing.T) {
 	}
 }
 
-// BenchmarkQueueTallies shows what it costs to count what happens to the jobs of queues: two stores carry out the same
+// BenchmarkQueueTallies measures the cost of counting the events of the jobs of queues. Two stores carry out the same
 // lifecycles by turns, and only one of them counts. The metrics are the processor times of a lifecycle in each.
 func BenchmarkQueueTallies(b *testing.B) {
 	for _, batch := range []int{1, 100} {

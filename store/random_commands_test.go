@@ -25,14 +25,14 @@ var (
 	seedFlag  = flag.Uint64("seed", 0, "play this seed of TestRandom alone")
 )
 
-// step is a command with its place in the journal, and what the test does after it.
+// step is a command with its place in the journal, and the actions of the test after it.
 type step struct {
 	seq      uint64
 	at       int64
 	cmd      job.Command
 	commit   bool
 	compare  bool // commit, and compare everything
-	restart  bool // close, open, and apply again what was not flushed
+	restart  bool // close, open, and apply the unflushed commands again
 	flush    bool // before the restart
 	backlogs int  // of a tick: how many more ticks may follow until nothing is due
 }
@@ -60,8 +60,8 @@ const (
 	testJournal = "0197f1c0-1111-7abc-8def-000000000001"
 )
 
-// TestRandom applies random commands to a store and to the model, and compares everything that a user can see. A
-// failure names the seed and prints the shortest list of commands that still fails.
+// TestRandom applies random commands to a store and to the model, and compares everything that a user can see. If they
+// differ, it reports the seed and the shortest list of commands that still fails.
 func TestRandom(t *testing.T) {
 	if *seedFlag != 0 {
 		playSeed(t, *seedFlag)
@@ -145,7 +145,7 @@ type player struct {
 	flushed int      // how many commands of log certainly survive a restart
 	handed  []handedOut
 
-	observes bool // the store counts what happens to the jobs of queues
+	observes bool // the store counts the events of the jobs of queues
 }
 
 func play(o Options, steps []step) (err error) {
@@ -206,7 +206,7 @@ func (p *player) step(st step) error {
 	return nil
 }
 
-// apply applies a command to both, in its journaled form.
+// apply applies a command to the store and to the model, in its journaled form.
 func (p *player) apply(st step) error {
 	fields, body := st.cmd.Encode()
 	cmd, err := job.Decode(st.cmd.Verb(), fields, body)
@@ -317,8 +317,8 @@ func (p *player) apply(st step) error {
 	return nil
 }
 
-// fits compares what the first step of a sweep did with the model. The step may or may not notice that it was the last
-// one.
+// fits compares the result of the first step of a sweep with the model's. The step may or may not notice that it was
+// the last one.
 func (want *Swept) fits(got *Swept, move job.Move) error {
 	switch {
 	case want.Status != 0 && (got.Status != want.Status || got.Moved != want.Moved):
@@ -358,7 +358,7 @@ func (m *model) inOrderOf(want, got *Claimed) *Claimed {
 	return want
 }
 
-// events returns the effects of a command as events, and as they are stored.
+// events returns the effects of a command, both as events and as stored.
 func (p *player) events(seq uint64) (events []event, effects []effect, err error) {
 	if err := p.s.Commit(); err != nil {
 		return nil, nil, err
@@ -376,8 +376,8 @@ func (p *player) events(seq uint64) (events []event, effects []effect, err error
 	return events, effects, nil
 }
 
-// watchTick returns what a tick did. A tick may do any share of the due work, in order of time, so the model has to ask
-// the store.
+// watchTick returns the effects of a tick. A tick may do any share of the due work, in the order of time, so the model
+// has to ask the store.
 func (p *player) watchTick(st step) ([]event, error) {
 	events, entries, err := p.events(st.seq)
 	if err != nil {
@@ -395,7 +395,7 @@ func (p *player) watchTick(st step) ([]event, error) {
 			cancelled[position{e.run.Batch, line}] = true
 		}
 		if e.reason == reasonPurged && (gone[e.run] || cancelled[position{e.run.Batch, e.run.First}]) || sweepReasons[e.reason] != 0 {
-			continue // failed for good and was not kept; and a sweep has a bound of its own, as has the end of a batch
+			continue // finally failed and was not kept; and sweeps and the ends of batches have separate bounds
 		}
 		cost += tickSpanRows
 		if e.reason == reasonAbandoned || e.reason == reasonTimedOut || e.reason == reasonExpired {
@@ -409,7 +409,8 @@ func (p *player) watchTick(st step) ([]event, error) {
 	if most := cmp.Or(st.cmd.(job.Tick).Rows, p.s.machine.rules.commandRows) + tickSpanRows + largest; cost > most {
 		return nil, fmt.Errorf("a tick wrote about %d rows, with a bound of %d", cost, most)
 	}
-	// Jobs become pending or are purged in order of time, except for retries of jobs that were abandoned in this tick.
+	// Jobs become pending or are purged in the order of time, except for retries of jobs that were abandoned in this
+	// tick.
 	at := max(st.at, p.m.at)
 	for _, status := range []job.Status{job.Deferred, job.Completed} {
 		latest, earliest := int64(0), int64(0)
@@ -467,7 +468,7 @@ func (p *player) commit() error {
 	return nil
 }
 
-// restart closes the store without a flush, so that it returns to what was flushed last. Then it applies the rest
+// restart closes the store without a flush, so that it returns to its last flush. Then it applies the later commands
 // again.
 func (p *player) restart(flush bool) error {
 	if flush {

@@ -108,7 +108,7 @@ func (p *player) compare() (err error) {
 	return errors.Join(p.compareQueues(), p.compareTallies(), p.compareSessions(), p.compareHandlers(), p.compareFilesets(), p.compareSubmissions())
 }
 
-// handedOut is a claim's result, and the documents that the model had for it at that time.
+// handedOut is a claim's result, and the documents that the model had at the time of the claim.
 type handedOut struct {
 	claimed *Claimed
 	want    map[job.ID]job.Job
@@ -117,14 +117,14 @@ type handedOut struct {
 // told returns the part of a claim's result that every caller sees.
 func told(c *Claimed) *Claimed {
 	t := &Claimed{Claim: c.Claim, Seq: c.Seq, LeaseMs: c.LeaseMs, Runs: c.Runs, Replayed: c.Replayed, Refusal: c.Refusal}
-	if t.Replayed { // its lease may have been changed by a tickle
+	if t.Replayed { // a tickle may have changed its lease
 		t.LeaseMs = 0
 	}
 	return t
 }
 
-// compareHandedOut reads what claims have handed out since the last comparison. It expects the jobs as of the claim,
-// without those that were purged since.
+// compareHandedOut reads the jobs that claims have handed out since the last comparison. It expects the jobs in their
+// state at the claim, without jobs that were purged since.
 func (p *player) compareHandedOut() error {
 	for _, h := range p.handed {
 		handed, err := p.s.HandedOut(h.claimed)
@@ -148,7 +148,7 @@ func (p *player) compareHandedOut() error {
 			if _, err := p.s.Job(doc.ID); errors.Is(err, job.NotFound) { // its unique key was deleted too
 				want.UniqueKey = doc.UniqueKey
 			}
-			// Reports of the same run since the claim may already show.
+			// Later reports of the same run may already show.
 			doc.Attempts, want.Attempts, doc.Error, want.Error = nil, nil, "", ""
 			want.Steps = nil
 			doc.Result, want.Result, doc.Step, want.Step, doc.Progress, want.Progress = job.Result{}, job.Result{}, "", "", 0, 0

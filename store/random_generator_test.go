@@ -9,8 +9,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// generator makes random steps with a few names. It applies them to the model as well, so that it can name jobs and
-// claims that exist, and times at which something happens.
+// generator makes random steps with a few names. It also applies them to the model, so that it can name existing jobs
+// and claims, and times at which something happens.
 type generator struct {
 	*rand.Rand
 	options  Options
@@ -83,9 +83,9 @@ func (g *generator) steps() (steps []step) {
 
 // pass returns how much time passes before the next command.
 func (g *generator) pass() int64 {
-	// A job that was set aside for good returns by request only.
+	// A job that was set aside permanently returns only by request.
 	if due := g.m.nextDue(); due != 0 && due < job.MaxTimeMs && g.some(20) {
-		return max(0, due-g.at+g.Int64N(3)-1) // to the next event, or a little before or after it
+		return max(0, due-g.at+g.Int64N(3)-1) // the time of the next event, or a little before or after it
 	}
 	switch n := g.IntN(100); {
 	case n < 25:
@@ -266,7 +266,7 @@ func (g *generator) group() job.Group {
 	return group
 }
 
-// followOn is the job that another one creates when it completes.
+// followOn generates the job that a job creates when it completes.
 func (g *generator) followOn() job.FollowOn {
 	next := g.group()
 	next.RunAt, next.ExpiresAt = 0, 0
@@ -280,7 +280,7 @@ func (g *generator) followOn() job.FollowOn {
 	return text
 }
 
-// then is the jobs that an outcome creates.
+// then generates the jobs that an outcome creates.
 func (g *generator) then() *job.Create {
 	c := &job.Create{Frame: job.LenFrame}
 	for range oneOf(g, 1, 1, 2, 3) {
@@ -340,7 +340,7 @@ func (g *generator) claim() job.Command {
 	return c
 }
 
-// anyClaim returns the id of a claim, most often of a recent one, or an id of no claim.
+// anyClaim returns the id of a claim, mostly of a recent one, or an id that no claim has.
 func (g *generator) anyClaim() job.ID {
 	if len(g.claims) == 0 || g.some(5) {
 		return job.NewID(g.at-1, 3, 0)
@@ -354,7 +354,7 @@ func (g *generator) anyClaim() job.ID {
 
 func (g *generator) anyRunner() string { return oneOf(g, "r1", "r2", "r22", "r3") }
 
-// someJobs returns ids of jobs: of a claim if there is one, of any jobs, and of none.
+// someJobs returns ids of jobs: of a claim if there is one, of any jobs, and of no jobs.
 func (g *generator) someJobs(claim job.ID, n int) (ids []job.ID) {
 	for range n {
 		switch c := g.m.claims[claim]; {
@@ -438,13 +438,13 @@ func (g *generator) complete() job.Command {
 		o.ID = job.NewID(g.at, 7, 1)
 		c.Outcomes = []job.Outcome{o}
 	}
-	if g.once(&c.Once, "claim "); c.Once.Given() { // a claim that also completes has one key for both
+	if g.once(&c.Once, "claim "); c.Once.Given() { // a claim that also completes uses one key for both
 		c.Once.Part = oneOf(g, 0, 0, 0, 1, 2)
 	}
 	return c
 }
 
-// completeUnclaimed is a completion of jobs that a claim need not hold: waiting ones, most often.
+// completeUnclaimed generates a completion of jobs that a claim need not hold: mostly waiting ones.
 func (g *generator) completeUnclaimed(claim job.ID, n int) job.Command {
 	c := job.Complete{Unclaimed: true}
 	ids := g.someJobs(claim, n)
@@ -472,7 +472,7 @@ func (g *generator) completeUnclaimed(claim job.ID, n int) job.Command {
 		c.Outcomes = append(c.Outcomes, o)
 	}
 	g.once(&c.Once, "claim ")
-	g.claims = append(g.claims, job.NewID(max(g.at, g.m.at), g.seq, 0)) // other commands may name the claim that it is
+	g.claims = append(g.claims, job.NewID(max(g.at, g.m.at), g.seq, 0)) // other commands may name it as a claim
 	return c
 }
 

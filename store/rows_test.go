@@ -113,7 +113,7 @@ func TestRowsDecodeToWhatMadeThem(t *testing.T) {
 	fresh, back := q.lane(laneID{4, job.Fresh}), q.lane(laneID{9, job.Returned})
 	fresh.pending, fresh.spans, fresh.tail, back.pending = 2, 2, place{70, 61, 5}, 1
 	q.counts[job.Pending] = 3
-	q.lane(laneID{0, job.Returned}) // has no jobs, so it is not stored
+	q.lane(laneID{0, job.Returned}) // without jobs, so it is not stored
 	got := decodeQueue(7, q.encode())
 	if fresh.next == nil || fresh.next.class != job.Returned || fresh.next.priority != 0 {
 		t.Fatalf("lanes %+v, %+v", back, fresh)

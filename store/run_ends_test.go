@@ -13,8 +13,9 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// TestRunEndsOfRandomCommands: an observer gets the end of each run exactly once, in the command whose effects say that
-// its job is no longer active, or that a run of a waiting job has ended. A store with an observer has the same keys and values as one without.
+// TestRunEndsOfRandomCommands: an observer gets the end of each run exactly once: in the command whose effects say that
+// its job is no longer active, or that a run of a waiting job has ended. A store with an observer has the same keys and
+// values as a store without one.
 func TestRunEndsOfRandomCommands(t *testing.T) {
 	outcomes, batchEnds := map[string]int{}, map[job.BatchStatus]int{}
 	for seed := uint64(1); seed <= seedsOr(*sameSeedsFlag, 60, 12); seed++ {

@@ -34,7 +34,7 @@ func stepsToRead(t testing.TB, s *Store, key string) int {
 }
 
 // TestRunnerRowStaysBetweenClaims: if the row of a runner were deleted and set again, each read of it would walk over
-// all those versions until Pebble flushes.
+// all these versions until Pebble flushes.
 func TestRunnerRowStaysBetweenClaims(t *testing.T) {
 	s := mustOpen(t, Options{})
 	const rounds = 2000

@@ -101,7 +101,7 @@ func TestDrawIsBounded(t *testing.T) {
 	}
 }
 
-// TestLargeRandomClaimIsBounded: a claim of many single jobs finds each one after the one before, and does not search
+// TestLargeRandomClaimIsBounded: a claim of many single jobs finds each job after the previous one, and does not search
 // for each from the beginning of the lane.
 func TestLargeRandomClaimIsBounded(t *testing.T) {
 	f := inStore(t, Options{}, func(f *feeder) {
@@ -120,8 +120,8 @@ func TestLargeRandomClaimIsBounded(t *testing.T) {
 	}
 }
 
-// TestQueuesCostNothingUntilTheyAreTouched: neither a start nor the first claim of any strategy reads each of many
-// ready queues.
+// TestQueuesCostNothingUntilTheyAreTouched: with many ready queues, neither a start nor the first claim of any strategy
+// reads each of them.
 func TestQueuesCostNothingUntilTheyAreTouched(t *testing.T) {
 	few, many := sizes()
 	fill := func(queues int) func(f *feeder) {
@@ -187,7 +187,7 @@ func TestWindowsAreDroppedInTurns(t *testing.T) {
 	}
 }
 
-// TestCheckMemoryIsFlat: a check of many batches, claims and keys keeps nothing for each of them.
+// TestCheckMemoryIsFlat: the memory of a check does not grow with the number of batches, claims and keys.
 func TestCheckMemoryIsFlat(t *testing.T) {
 	const few, many = 100, 10_000
 	retained := func(n int) (most uint64) {
@@ -207,12 +207,12 @@ func TestCheckMemoryIsFlat(t *testing.T) {
 		heap := func() uint64 {
 			var stats runtime.MemStats
 			runtime.GC()
-			runtime.GC() // what sync.Pool held
+			runtime.GC() // frees the memory of sync.Pool
 			runtime.ReadMemStats(&stats)
 			return stats.HeapAlloc
 		}
 		before := heap()
-		// At the last row of each table, the check has read all others.
+		// At the last row of a table, the check has read all of its other rows.
 		checkRows = func(table byte, row int) {
 			if row%(n/4) == n/4-1 {
 				most = max(most, heap()-min(before, heap()))
@@ -224,8 +224,8 @@ func TestCheckMemoryIsFlat(t *testing.T) {
 		}
 		return most
 	}
-	// Caches and iterators of Pebble differ by some hundred KiB from one run to the next. What a check keeps for each batch
-	// shows in every run.
+	// Caches and iterators of Pebble differ by some hundred KiB from run to run. If a check kept something for each
+	// batch, every run would show it.
 	for tries := 1; ; tries++ {
 		small, large := retained(few), retained(many)
 		per := (float64(large) - float64(small)) / float64(many-few)
@@ -240,13 +240,14 @@ func TestCheckMemoryIsFlat(t *testing.T) {
 	}
 }
 
-// TestQueueTakesLittleMemory: what a queue takes after a start is what QueueBytes says, or less: with jobs of one priority, with
-// those of ten, and with those of ten of which some came back, so that there are two lanes of each.
+// TestQueueTakesLittleMemory: after a start a queue takes at most the memory that QueueBytes says: with jobs of one
+// priority, with jobs of ten priorities, and with jobs of ten priorities some of which were returned, so that each
+// priority has two lanes.
 func TestQueueTakesLittleMemory(t *testing.T) {
 	heap := func() int64 {
 		var stats runtime.MemStats
 		runtime.GC()
-		runtime.GC() // what sync.Pool held
+		runtime.GC() // frees the memory of sync.Pool
 		runtime.ReadMemStats(&stats)
 		return int64(stats.HeapAlloc)
 	}
@@ -297,7 +298,7 @@ func TestQueueTakesLittleMemory(t *testing.T) {
 	}
 }
 
-// claims returns the ids of all claims that hold something.
+// claims returns the ids of all claims that hold jobs.
 func (f *feeder) claims(t *testing.T) (ids []job.ID) {
 	t.Helper()
 	mustCommit(t, f.s)
@@ -310,7 +311,7 @@ func (f *feeder) claims(t *testing.T) (ids []job.ID) {
 	return ids
 }
 
-// TestQueueNamesKeepNothingElse: a queue keeps its name in memory, and not the text of the command that made it.
+// TestQueueNamesKeepNothingElse: a queue keeps its name in memory, but not the text of the command that created it.
 func TestQueueNamesKeepNothingElse(t *testing.T) {
 	f := inStore(t, Options{}, func(*feeder) {})
 	heap := func() int64 {

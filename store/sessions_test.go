@@ -73,7 +73,7 @@ func TestSessionLeavesNoRowPerRequest(t *testing.T) {
 	}
 }
 
-// TestSlotAnswersItsLastRequest: a slot repeats its last answer, refuses earlier requests, and recognizes another
+// TestSlotAnswersItsLastRequest: a slot repeats its last answer, refuses earlier requests, and recognizes a different
 // request by its digest.
 func TestSlotAnswersItsLastRequest(t *testing.T) {
 	s := mustOpen(t, Options{})
@@ -81,7 +81,7 @@ func TestSlotAnswersItsLastRequest(t *testing.T) {
 	create := plainCreate("a", "x", 3, 3)
 	create.Once = inSession(id, 7)
 	made := mustApply(t, s, 2, 1, create).(*Made)
-	for seq := uint64(3); seq < 5; seq++ { // before the commit and after it
+	for seq := uint64(3); seq < 5; seq++ { // before and after the commit
 		again := mustApply(t, s, seq, 1, create).(*Made)
 		if !again.Replayed || again.Batch != made.Batch || again.Lines != 3 {
 			t.Errorf("again: %+v, first %+v", again, made)
@@ -224,7 +224,7 @@ func TestIdleSessionIsForgotten(t *testing.T) {
 	}
 }
 
-// TestEndedSession: everything that an ended session remembered is deleted, whether it was committed or not.
+// TestEndedSession: the end of a session deletes everything that the session remembered, committed or not.
 func TestEndedSession(t *testing.T) {
 	s := mustOpen(t, Options{})
 	id := openSession(t, s, 1, 0)
@@ -256,7 +256,7 @@ func TestEndedSession(t *testing.T) {
 	}
 }
 
-// TestCachedSlotsAreBoundedByTheirBytes: sessions whose creates and completions remember much use no more memory than
+// TestCachedSlotsAreBoundedByTheirBytes: sessions with large results of creates and completions use no more memory than
 // the bound of the cache.
 func TestCachedSlotsAreBoundedByTheirBytes(t *testing.T) {
 	const limit, sessions, slots = 1 << 20, 20, 8
@@ -354,8 +354,7 @@ func TestTooManySessions(t *testing.T) {
 	if id, refusal := open(unusedSessionMs); refusal != job.TooManySessions || !id.IsZero() {
 		t.Errorf("while all are young: %v", refusal)
 	}
-	// Sessions that carried out no request are replaced first, the oldest first. Sessions that are opened meanwhile are
-	// given time.
+	// Sessions without any request are replaced first, the oldest first. A session that was opened a moment ago is not.
 	now := int64(unusedSessionMs + 3)
 	for _, old := range []job.ID{ids[1], ids[3]} {
 		if _, refusal := open(now); refusal != job.Granted || has(old) {
@@ -399,8 +398,9 @@ func TestTooManySessions(t *testing.T) {
 	}
 }
 
-// TestSessionsAreShared: a runner, or those that name none, opens as many sessions as are left for all, and then replaces only its
-// own that are not in use. One that has few may replace those of others.
+// TestSessionsAreShared: a runner, or all sessions without a runner together, may have as many sessions as are still
+// free. Beyond that, a new session replaces only the runner's own unused sessions. A runner with few sessions may
+// replace other runners' sessions.
 func TestSessionsAreShared(t *testing.T) {
 	s := fewSessions(t, 40)
 	seq := uint64(0)
@@ -442,7 +442,7 @@ func TestSessionsAreShared(t *testing.T) {
 	create := plainCreate("a", "x", 1, 3)
 	create.Once = inSession(greedy[1], 1)
 	mustApply(t, s, seq, unusedSessionMs, create)
-	for range 18 { // the others that carried out no request
+	for range 18 { // the remaining sessions without any request
 		if _, refusal := open(unusedSessionMs, ""); refusal != job.Granted {
 			t.Error(refusal)
 		}

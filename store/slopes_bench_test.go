@@ -10,7 +10,7 @@ import (
 )
 
 // The work of a command must not grow with the rest of the store. These benchmarks measure it beside 100, 10,000 and
-// 100,000 runners or spans. They report the median, since a commit or a flush now and then is not the command's work.
+// 100,000 runners or spans. They report the median, because an occasional commit or flush is not the command's work.
 
 // BenchmarkBesideRunners lets one runner claim a job, tickle everything that it holds, and complete the job, while many
 // others hold one job each.
@@ -36,7 +36,7 @@ func BenchmarkBesideRunners(b *testing.B) {
 	}
 }
 
-// BenchmarkBesideSpans claims and completes single jobs of a queue with many jobs that are a span each.
+// BenchmarkBesideSpans claims and completes single jobs of a queue with many jobs, each of which is a span.
 func BenchmarkBesideSpans(b *testing.B) {
 	for _, spans := range []int{100, 10_000, 100_000} {
 		b.Run(fmt.Sprintf("spans=%d", spans), func(b *testing.B) {
@@ -51,7 +51,7 @@ func BenchmarkBesideSpans(b *testing.B) {
 			medians(b, n, func() []job.Command {
 				claimed := n.apply(plainClaim("r", 1)).(*Claimed)
 				id := job.NewID(batch.At(), claimed.Runs[0].Batch, int(claimed.Runs[0].First))
-				return []job.Command{ // the job is returned, and comes before all others of its priority
+				return []job.Command{ // the job is returned, and precedes all other jobs of its priority
 					job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{{ID: id, Code: job.Unget, DelayMs: -1}}},
 				}
 			})
@@ -59,7 +59,7 @@ func BenchmarkBesideSpans(b *testing.B) {
 	}
 }
 
-// medians measures cycles. A cycle is what prepare does, which is a claim, and then the commands that prepare returns.
+// medians measures cycles. A cycle is prepare, which makes a claim, and then the commands that prepare returns.
 func medians(b *testing.B, n *bench, prepare func() []job.Command) {
 	var claims, rest []time.Duration
 	for b.Loop() {

@@ -10,7 +10,7 @@ import (
 	"github.com/daybookq/daybook/proof/stallfs"
 )
 
-// stalledStore returns a store with a commit that Pebble holds back until resume, and the last seq that was committed
+// stalledStore returns a store with a commit that Pebble holds back until resume is called, and the last seq committed
 // before it.
 func stalledStore(t *testing.T) (s *Store, committed uint64, resume func()) {
 	t.Helper()
@@ -133,7 +133,7 @@ func TestFlushAndCloseAreBoundedWhilePebbleStalls(t *testing.T) {
 	}
 }
 
-// TestQueuesShowWhatIsCommitted: documents of queues have the counters of the last commit, as all other queries do.
+// TestQueuesShowWhatIsCommitted: documents of queues have the counters of the last commit, like all other queries.
 func TestQueuesShowWhatIsCommitted(t *testing.T) {
 	s := mustOpen(t, Options{})
 	mustApply(t, s, 1, 0, plainCreate("a", "x", 3, 5))
@@ -163,8 +163,9 @@ func TestQueuesShowWhatIsCommitted(t *testing.T) {
 	}
 }
 
-// TestQueriesGiveUpWhileACommandIsStuck: a command that waits for a disk which does not answer holds the lock of the
-// queues. Queries that need them fail after a while, the others go on, and all go on when the command has ended.
+// TestQueriesGiveUpWhileACommandIsStuck: a command that waits for an unresponsive disk holds the lock of the queues.
+// Queries that need the queues fail after a while, and other queries continue. When the command has ended, all queries
+// work again.
 func TestQueriesGiveUpWhileACommandIsStuck(t *testing.T) {
 	stuck, resume := make(chan struct{}), make(chan struct{})
 	s := mustOpen(t, Options{Patience: time.Millisecond, BeforeApply: func(seq uint64) {

@@ -13,12 +13,12 @@ func newStateLock(patience time.Duration) *stateLock {
 	return l
 }
 
-// TestQueriesGiveUpOnALongChange: a query gives up when the change that it waits for takes longer than patience, the ones
-// after it at once, and none once the change has ended.
+// TestQueriesGiveUpOnALongChange: a query gives up when the change that it waits for takes longer than patience. Later
+// queries give up immediately, until the change has ended.
 func TestQueriesGiveUpOnALongChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newStateLock(5 * time.Second)
-		for round := range 2 { // the second uses the timer of the first again
+		for round := range 2 { // the second round reuses the timer of the first
 			l.Lock()
 			time.Sleep(time.Duration(round) * time.Second)
 			began := time.Now()
@@ -43,7 +43,7 @@ func TestQueriesGiveUpOnALongChange(t *testing.T) {
 	})
 }
 
-// TestQueriesWaitForManyShortChanges: a query that waits is not given up because of the changes before.
+// TestQueriesWaitForManyShortChanges: a waiting query does not give up because of earlier changes.
 func TestQueriesWaitForManyShortChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newStateLock(5 * time.Second)
@@ -61,8 +61,8 @@ func TestQueriesWaitForManyShortChanges(t *testing.T) {
 	})
 }
 
-// TestQueriesAndChangesTakeTurns: a change waits for the queries before it, the queries that ask then wait for it, and they come before the
-// next change.
+// TestQueriesAndChangesTakeTurns: a change waits for the queries before it. Queries that arrive then wait for the
+// change, and come before the next change.
 func TestQueriesAndChangesTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, turns := newStateLock(time.Hour), make(chan string, 4)

@@ -160,7 +160,7 @@ func TestApplyAgain(t *testing.T) {
 	}
 }
 
-// TestTimeNeverGoesBack applies a command that is older than the one before it.
+// TestTimeNeverGoesBack applies a command with an earlier time than the command before it.
 func TestTimeNeverGoesBack(t *testing.T) {
 	s := mustOpen(t, Options{})
 	mustApply(t, s, 1, 1000, plainCreate("a", "x", 1, 1))
@@ -200,7 +200,7 @@ func TestQueueExists(t *testing.T) {
 	check("a", "x", false, 0, QueueUse{0, 1, 0})
 }
 
-// TestEffectsAreBounded: effects rows are kept for their time, and only as many as all segments may have.
+// TestEffectsAreBounded: effects rows are kept for their time, unless the segments exceed their total size.
 func TestEffectsAreBounded(t *testing.T) {
 	b, r := smallBounds, *smallBounds.rules
 	r.effectBytes = 100
@@ -244,7 +244,7 @@ func TestEffectsAreBounded(t *testing.T) {
 }
 
 // TestFailedReadBreaksTheStore makes the files unreadable. Apply returns an error. Afterwards neither Apply nor Commit
-// continues, since the overlay may have half a command.
+// continues, because the overlay may hold half a command.
 func TestFailedReadBreaksTheStore(t *testing.T) {
 	toggle := &errorfs.Toggle{Injector: errorfs.ErrInjected.If(errorfs.Reads)}
 	mem := vfs.NewMem()
@@ -295,8 +295,8 @@ func TestFailedReadBreaksTheStore(t *testing.T) {
 	}
 }
 
-// TestQueriesBesideApply sends all queries while commands are applied. It is for the race detector, and each answer
-// must be whole.
+// TestQueriesBesideApply runs all queries while commands are applied. It is for the race detector, and each answer must
+// be consistent.
 func TestQueriesBesideApply(t *testing.T) {
 	s := mustOpen(t, Options{})
 	mustApply(t, s, 1, 0, plainCreate("a", "x", 400, 20))
@@ -354,7 +354,7 @@ func TestQueriesBesideApply(t *testing.T) {
 	readers.Wait()
 }
 
-// TestNewerLevelIsRefused: a program that does not know the rules of a level must not apply the commands after it.
+// TestNewerLevelIsRefused: a program that does not know the rules of a level must not apply later commands.
 func TestNewerLevelIsRefused(t *testing.T) {
 	s := mustOpen(t, Options{})
 	if _, err := s.Apply(1, startAt, job.SetLevel{Level: job.Level + 1}); !errors.Is(err, ErrNewerFormat) {

@@ -10,7 +10,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// shatteredCreate returns a batch whose jobs are each a state of their own, since their priorities differ.
+// shatteredCreate returns a batch in which each job is a separate span, because neighbours differ in priority.
 func shatteredCreate(n int) *job.Create {
 	c := benchCreate("a", "x", n)
 	c.Groups = nil
@@ -22,8 +22,8 @@ func shatteredCreate(n int) *job.Create {
 	return c
 }
 
-// BenchmarkSingleStates cancels, redrives, deletes and purges jobs that are each a state of their own, as many at a
-// time as a tick handles.
+// BenchmarkSingleStates cancels, redrives, deletes and purges jobs that are each a separate span, as many at a time as
+// a tick handles.
 func BenchmarkSingleStates(b *testing.B) {
 	const jobs = 30_000
 	for _, size := range []int{1, 1000} {

@@ -7,8 +7,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// TestSweepTakesWhatComesBack: a job that is active while its queue is cancelled, and is returned to a place that the
-// sweep has passed, is cancelled too. A job that was created since is not.
+// TestSweepTakesWhatComesBack: a job is active while its queue is cancelled, and then returns to a place that the sweep
+// has passed. It is cancelled too. A job that was created since is not.
 func TestSweepTakesWhatComesBack(t *testing.T) {
 	s := mustOpen(t, Options{Small: true})
 	mustApply(t, s, 1, 0, plainCreate("a", "x", 1, 3))
@@ -20,7 +20,7 @@ func TestSweepTakesWhatComesBack(t *testing.T) {
 	if swept.Sweep.IsZero() || swept.Moved >= 38 {
 		t.Fatalf("%+v is done at once", swept)
 	}
-	// The job is active, so the sweep reaches it last. Now it is returned to the pending jobs that the sweep is passing.
+	// The job is active, so the sweep reaches it last. Now it returns to the pending jobs that the sweep is passing.
 	given := mustApply(t, s, 51, 11, job.Complete{Claim: held.Claim, Outcomes: []job.Outcome{{ID: jobID(0, 1, 0), Code: job.Unget, DelayMs: -1}}}).(*Ended)
 	if got := given.Results[0]; got.Refusal != job.Granted || got.Status != job.Cancelled {
 		t.Errorf("given back: %+v", got)

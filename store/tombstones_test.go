@@ -11,7 +11,7 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// stepsOf returns how many entries Pebble reads for what f reads.
+// stepsOf returns how many entries Pebble reads while f reads.
 func stepsOf(t testing.TB, s *Store, f func(v lsm.View)) int {
 	t.Helper()
 	v := s.db.View()
@@ -22,7 +22,7 @@ func stepsOf(t testing.TB, s *Store, f func(v lsm.View)) int {
 }
 
 // TestReadsPassFewDeletedNeighbours: deleted keys stay in the tables until Pebble compacts them. The cost of a read
-// must not depend on how many deleted keys are next to the one that it reads.
+// must not depend on how many deleted keys are next to its key.
 func TestReadsPassFewDeletedNeighbours(t *testing.T) {
 	for _, n := range []int{500, 5000} {
 		for _, lines := range []int{1, n} {

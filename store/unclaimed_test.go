@@ -17,7 +17,7 @@ func outcomeOf(id job.ID, code job.Code) job.Outcome {
 	return job.Outcome{ID: id, Code: code, ExitCode: code.DefaultExitCode()}
 }
 
-// completing is a store to whose jobs a test gives outcomes.
+// completing is a store in which a test ends jobs.
 type completing struct {
 	*testing.T
 	s   *Store
@@ -68,7 +68,7 @@ func (c *completing) is(id job.ID, status job.Status, attempts int) job.Job {
 	return doc
 }
 
-// refused expects that an outcome is refused, and changes nothing.
+// refused gives an outcome, and expects that it is refused and changes nothing.
 func (c *completing) refused(o job.Outcome, refusal job.Refusal) {
 	c.Helper()
 	all := func() string {
@@ -187,7 +187,7 @@ func TestUnclaimed(t *testing.T) {
 	t.Run("a job has one outcome in a command that leaves it waiting", func(t *testing.T) {
 		c := newCompleting(t)
 		id := c.create(2, nil)
-		c.apply(plainClaim("r", 1)) // holds the first
+		c.apply(plainClaim("r", 1)) // holds the first job
 		for line := range 2 {
 			of := id.WithLine(line)
 			r := c.apply(unclaimed(outcomeOf(of, job.Error), outcomeOf(of, job.OK))).(*Ended).Results
@@ -238,8 +238,8 @@ func TestUnclaimed(t *testing.T) {
 	})
 }
 
-// TestUnclaimedInSubmissions: submissions count such ends as those of claimed runs, and their jobs are refused once the
-// submission has ended.
+// TestUnclaimedInSubmissions: submissions count unclaimed ends like ends of claimed runs. Once the submission has
+// ended, its jobs are refused.
 func TestUnclaimedInSubmissions(t *testing.T) {
 	batchIs := func(c *completing, id job.ID, status job.BatchStatus, counts job.Counts) Batch {
 		c.Helper()
@@ -263,10 +263,10 @@ func TestUnclaimedInSubmissions(t *testing.T) {
 	})
 	t.Run("cancel_rest", func(t *testing.T) {
 		c := newCompleting(t)
-		const lines = 1000 // more than a command cancels
+		const lines = 1000 // more than one command cancels
 		id := c.create(lines, func(c *job.Create) { c.Submission = &job.Submission{OnFailure: job.CancelRest} })
 		priority := 9
-		for line := 0; line < lines; line += 2 { // each line is a span of its own, so that jobs are left to cancel
+		for line := 0; line < lines; line += 2 { // each line is a separate span, so that jobs are left to cancel
 			c.apply(job.Patch{Job: id.WithLine(line), Priority: &priority})
 		}
 		r := c.apply(unclaimed(outcomeOf(id.WithLine(1), job.Error), outcomeOf(id.WithLine(2), job.Fail))).(*Ended).Results
@@ -314,7 +314,7 @@ func TestUnclaimedInSubmissions(t *testing.T) {
 	})
 }
 
-// TestUnclaimedKeepsOrderAndUniqueKeys: a job that waits again has its unique key and comes before fresh jobs.
+// TestUnclaimedKeepsOrderAndUniqueKeys: a job that waits again keeps its unique key and precedes fresh jobs.
 func TestUnclaimedKeepsOrderAndUniqueKeys(t *testing.T) {
 	c := newCompleting(t)
 	keyed := func(c *job.Create) { c.Unique = []job.UniqueKey{{Line: 0, Key: "k"}} }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestWindowsShareABudget makes many queues with many spans each. The sum of what their windows hold is bounded.
+// TestWindowsShareABudget makes many queues with many spans each. The total number of keys in their windows is bounded.
 func TestWindowsShareABudget(t *testing.T) {
 	small := standardBounds
 	small.windowKeys = 200
