@@ -12,7 +12,7 @@ import (
 // cost is the cost of a command or a query. The tests count it, because times say little on a busy machine.
 type cost struct {
 	looks     int    // rows read, in the overlay or the database
-	reads     int    // those of them that the database was asked for
+	reads     int    // looks that had to ask the database
 	iterators int    // opened iterators
 	steps     int    // entries that iterators read inside Pebble
 	writes    int    // rows set or deleted

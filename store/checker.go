@@ -16,7 +16,7 @@ type checker struct {
 	groups   groupReader
 	queues   map[uint32]*recount
 	named    claimCount // by all spans and leases of single lines
-	found    claimCount // of named: those that belong to their claims
+	found    claimCount // of named: lines and leases that belong to their claims
 	distinct map[byte]*distinctCheck
 	rows     map[byte]int64 // rows that must exist, by table
 	report   func(string) bool

@@ -135,7 +135,7 @@ func decodeDistinctLeaf(keys int, value []byte) (l distinctLeaf) {
 	return l
 }
 
-// The second byte after an index's number says what a row is. The index's main row lacks this byte.
+// The byte after an index's number is the kind of a row. The index's main row lacks this byte.
 const (
 	distinctLeafRow  = 1
 	distinctCountRow = 2

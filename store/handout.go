@@ -17,14 +17,13 @@ type handout struct {
 	of      batchProgress
 }
 
-// batchProgress is how far a batch with attributes had come when a claim handed out some of its jobs.
+// batchProgress is the progress of a batch with attributes at the time when a claim handed out some of its jobs.
 type batchProgress struct {
 	batch            job.ID // zero: the jobs belong to no batch
 	lines, completed int64
 }
 
 // hasHistory reports whether the lines may have a history. A line that is claimed for the first time does not, and
-// results and progress belong to earlier claims.
 // results and progress belong to other claims.
 func (h *handout) hasHistory() bool { return h.details && (h.sp.Attempts > 1 || h.sp.Redrives > 0) }
 

@@ -22,7 +22,7 @@ type lane struct {
 	next       *lane        // of the queue, in the order of service
 }
 
-// place is where a pending span stands in its lane: the part of its ready key after the lane.
+// place is the place of a pending span in its lane: the part of its ready key after the lane.
 type place struct {
 	order, seq uint64
 	last       uint32

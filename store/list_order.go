@@ -104,8 +104,9 @@ func (l *lister) cursors() (list []*spanCursor, ok bool) {
 }
 
 // listQueues returns the numbers of the queues of a client, a type, or both ("": all); not ok if there are more than
-// most, or if too many would have to be searched. It reads memory, while the list reads a view. That is safe: the view
-// has no rows of a queue that was created later, and all jobs of a queue that was deleted later are gone.
+// most, or if too many would have to be searched. It reads memory, while the list reads a view. That is safe: a queue
+// that was created after the view was opened has no rows in it, and the jobs of a queue that was deleted since then no
+// longer exist.
 func (q *Queries) listQueues(client, typ string, most int) (ids []uint32, ok bool) {
 	q.read()
 	defer q.mu.RUnlock()

@@ -10,7 +10,7 @@ import (
 // formatVersion is the version of keys and values. Open refuses a store of a newer version.
 const formatVersion = 9
 
-// meta is the row that says how far the store has come. There is one.
+// meta is the only row of its table. It has the cursor and the totals.
 type meta struct {
 	version   int
 	journal   string // the UUID of the journal that this state was made from

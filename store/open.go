@@ -116,7 +116,7 @@ type Peeked struct {
 	Torn    string // where its manifest becomes unreadable; "" if all of it can be read. If not "", Journal and Applied may be old
 }
 
-// Peek reads how far the store in dir has come, and changes nothing. Before opening a store, compare its cursor with
+// Peek reads the cursor of the store in dir, and changes no file. Before opening a store, compare its cursor with
 // the journal. If the manifest is cut off, Pebble opens the store in the older state that the rest of the manifest
 // describes, and removes newer tables as soon as the store is open for writing. If the journal reaches back to that
 // state, no data is lost, because the tables are rebuilt. Otherwise the removed tables were the only copy.

@@ -21,9 +21,8 @@ type queue struct {
 	// priorities are the priorities of the jobs that the queue has, or had since it was last empty.
 	priorities Priorities
 	lanes      *lane // in order of service; none is empty, unless it is the only lane
-	// head is the lane of the span that is next in line, and tail the lane that Newest takes from. They are nil if no
-	// job can be handed out.
-	// nothing to hand out.
+	// head is the lane of the span that is next in line, and tail the lane that Newest takes from. They are nil if the
+	// queue cannot hand out a job.
 	head, tail *lane
 	// byClient and byType are its places in the trees of these names.
 	byClient, byType branch

@@ -114,7 +114,7 @@ func (t *queueTree) without(n, q *queue) *queue {
 	return t.count(n)
 }
 
-// join joins two trees. All of a must come before all of b.
+// join joins two trees. All of a must precede all of b.
 func (t *queueTree) join(a, b *queue) *queue {
 	switch {
 	case a == nil:
@@ -207,8 +207,8 @@ func (t *queueTree) pieces(first string, visit func(n *queue, whole bool, s stan
 	t.piecesBelow(t.root, first, false, false, visit)
 }
 
-// piecesBelow is pieces of a subtree. from says that the subtree has no queue before the first matching one, and to
-// that it has none after the last.
+// piecesBelow is pieces of a subtree. from says that no queue of the subtree is before the first matching one, and to
+// that no queue of it is after the last matching one.
 func (t *queueTree) piecesBelow(n *queue, first string, from, to bool, visit func(n *queue, whole bool, s standing) bool) bool {
 	if n == nil {
 		return true

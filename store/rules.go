@@ -14,7 +14,6 @@ import (
 // number, check a.meta.level, and keep the old way for the old levels. Keep the journals of the old levels in testdata
 // as they are, and add one of the new level. TestRulesOfLevels and TestWhatLevelsDecide here, and TestGoldenJournal of
 // package ingest, fail if an existing level decides differently than before.
-// package ingest, fail when a level that exists decides otherwise than it did.
 type rules struct {
 	// pageBytes is about the size of a payload page: large enough that a page costs little beside its bytes, small
 	// enough that a single job's read is cheap.
@@ -40,7 +39,7 @@ type rules struct {
 	// again.
 	effectRowBytes int
 	// listedClaims is how many open claims a runner's row lists. Each claim writes this row anyway. Most runners hold
-	// few claims at a time, so their claims need no rows of their own.
+	// few claims at a time, so a separate row for each claim is seldom needed.
 	listedClaims int
 	// sessions is how many sessions may be open.
 	sessions uint64
@@ -74,7 +73,6 @@ var firstRules = rules{
 // versions before the first release wrote, so the first rules apply to their records. The first rules also apply to the
 // records before the one that first raises the level. A server appends that record before all others; level 0 is the
 // level of a journal without it.
-// one.
 var levels = []level{
 	{3, firstRules},
 	{4, firstRules}, // adds commands for handlers, filesets and lost runners, and jobs that completions create, and keeps steps
@@ -98,10 +96,9 @@ func rulesAt(number int) rules {
 }
 
 // tickSpanRows is about how many rows the move of one span writes: up to three spans and their index rows. A tick ends
-// when its moved spans and its written details come to rules.commandRows. Otherwise a hundred thousand leases that end
+// when its moved spans and its written details add up to rules.commandRows. Otherwise a hundred thousand leases that end
 // together would hold up the claims and completions after them. The remaining timers stay due, and the next tick
-// continues with them. The timer rows themselves record the position.
-// rows are the position, and no other is kept.
+// continues with them. No position but the timer rows is stored.
 const tickSpanRows = 8
 
 const hourMs = 3_600_000

@@ -62,7 +62,7 @@ func TestQueriesWaitForManyShortChanges(t *testing.T) {
 }
 
 // TestQueriesAndChangesTakeTurns: a change waits for the queries before it. Queries that arrive then wait for the
-// change, and come before the next change.
+// change, and precede the next change.
 func TestQueriesAndChangesTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, turns := newStateLock(time.Hour), make(chan string, 4)

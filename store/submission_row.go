@@ -68,7 +68,7 @@ func (s *submissionState) had(status job.Status) int64 { return s.counts[status]
 // done returns how many jobs have ended.
 func (s *submissionState) done() int64 { return s.jobs() - s.unfinished() }
 
-// progressOf returns how far a submission has come. s may be nil.
+// progressOf returns the progress of a submission. s may be nil.
 func progressOf(s *submission) batchProgress {
 	if s == nil {
 		return batchProgress{}

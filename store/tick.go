@@ -7,7 +7,7 @@ import (
 )
 
 // tick does everything that is due, in the order of the times. When a command looks at a row, the command's time
-// decides whether something is due, never whether a tick has come.
+// decides whether something is due, never whether a tick has run.
 func (a *applying) tick(t job.Tick) {
 	a.due = a.now.At
 	if t.AsOf > 0 {

@@ -121,7 +121,7 @@ func (t *weightedTree[T]) without(n *weightedNode[T], item *T) *weightedNode[T] 
 	return n.add()
 }
 
-// join joins two trees. All of a must come before all of b.
+// join joins two trees. All of a must precede all of b.
 func join[T any](a, b *weightedNode[T]) *weightedNode[T] {
 	switch {
 	case a == nil:

@@ -28,7 +28,7 @@ type Overlay struct {
 // Work counts the cost of reading through an overlay, for tests of the costs of a command.
 type Work struct {
 	Looks     int // rows looked up or visited, in memory or in the database
-	Reads     int // those of them that the database was asked for
+	Reads     int // looks that had to ask the database
 	Iterators int // opened iterators
 	Steps     int // of the iterators inside Pebble, over live rows and over deleted rows that are not compacted away yet
 }
@@ -139,7 +139,7 @@ func (o *Overlay) probe(key string) (value []byte) {
 	return value
 }
 
-// GetAll calls visit with those of the rows of keys that exist. keys must ascend. The value is valid during the visit.
+// GetAll calls visit with the rows of keys, as far as they exist. keys must ascend. The value is valid during the visit.
 func (o *Overlay) GetAll(keys []string, visit func(key string, value []byte)) {
 	if len(keys) == 0 {
 		return

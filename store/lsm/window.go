@@ -63,7 +63,7 @@ func DownWindow(of *Windows, from, to string) Window {
 func (w *Window) From() string { return w.from }
 func (w *Window) To() string   { return w.to }
 
-// Begin moves the start of a stored window, before its first refill: no key of its range comes before first.
+// Begin moves the start of a stored window, before its first refill: no key of its range precedes first.
 func (w *Window) Begin(first string) { w.bound = first }
 
 // Pass makes refills of the window skip a gap of its range; nil: none.
