@@ -162,9 +162,9 @@ func (s *Store) TakeSilent() []string {
 	return runners
 }
 
-// TakeReadied returns the queues that gained pending jobs, or were resumed, since it was last called. If the switch was
-// set to start since then, all is set instead: all ready queues are meant, and because there may be very many,
-// ReadyQueues lists them. Only the applying goroutine may call it.
+// TakeReadied returns the queues that gained pending jobs, or were resumed, since it was last called. all is set if
+// the switch was set to start since then: all ready queues are meant, and because there may be very many,
+// ReadyQueues lists them. Only the applying goroutine may call TakeReadied.
 func (s *Store) TakeReadied() (names []Readied, all bool) {
 	m := s.machine
 	for _, q := range m.readied {

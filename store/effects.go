@@ -83,7 +83,7 @@ func (m *machine) loadEffects() {
 // effectKeyBytes is the length of the key of an effects row.
 const effectKeyBytes = 9
 
-// deleteOldEffects deletes the oldest segments if they are too old or too many.
+// deleteOldEffects deletes the oldest segments while they are too old, or all segments together are too large.
 func (a *applying) deleteOldEffects() {
 	segments := a.meta.effects
 	total := int64(0)

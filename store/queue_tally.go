@@ -63,7 +63,8 @@ func (t *QueueTally) add(n uint64, old, next *job.State, why reason, at int64) {
 	}
 }
 
-// ended counts runs that ended with a report. If no runner had claimed the jobs, they were waiting.
+// ended counts runs that ended with an outcome, including the runs of lost runners. If no runner had claimed the
+// jobs, they were waiting.
 func (t *QueueTally) ended(n uint64, old, next *job.State, at int64) {
 	if next.Code == job.Unget || next.Code == job.Damaged {
 		t.Returned += n

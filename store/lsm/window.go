@@ -32,7 +32,7 @@ type Windows struct {
 	open  int // windows that have not been closed
 }
 
-// A window without keys counts as this many keys.
+// windowKeys is how many keys an open window counts as, in addition to the keys that it holds.
 const windowKeys = 3
 
 // Keys returns how many keys all windows hold.
