@@ -12,13 +12,13 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// room is what the answer to a request has of the memory that all answers of a runner have.
+// room is the memory that one answer has taken from the budget that all answers of a runner share.
 type room struct {
 	of    *semaphore.Weighted
 	bytes int64
 }
 
-// take waits for room for a body. The clock of the run is stopped meanwhile.
+// take takes room for a body. If it has to wait, it pauses the clock of the run.
 func (r *room) take(ctx context.Context, run *clock, body int64) error {
 	need := body * bodyCopies
 	if !r.of.TryAcquire(need) {
@@ -36,7 +36,7 @@ func (r *room) take(ctx context.Context, run *clock, body int64) error {
 	return nil
 }
 
-// keep gives back what a body does not need that is shorter than expected.
+// keep releases the room that a body does not need because it is shorter than expected.
 func (r *room) keep(body int64) {
 	if spare := r.bytes - body*bodyCopies; spare > 0 {
 		r.of.Release(spare)
@@ -46,7 +46,7 @@ func (r *room) keep(body int64) {
 
 func (r *room) free() { r.keep(0) }
 
-// readBody reads the body of a response. One that is longer than freeBytes needs room before the rest is read.
+// readBody returns the body of a response. It takes room before it reads more than freeBytes.
 func readBody(ctx context.Context, run *clock, response *http.Response, held *room) ([]byte, error) {
 	tooLong := fmt.Errorf("the body of the answer has more than %d bytes", maxBodyBytes)
 	if response.ContentLength > maxBodyBytes {
@@ -62,7 +62,7 @@ func readBody(ctx context.Context, run *clock, response *http.Response, held *ro
 		if err := held.take(ctx, run, most); err != nil {
 			return nil, err
 		}
-		long := make([]byte, max(most, freeBytes)+1) // one more, so that its end is seen
+		long := make([]byte, max(most, freeBytes)+1) // one byte more than the most, to notice a longer body
 		copy(long, body)
 		var more int
 		more, err = fill(response.Body, long[n:])
@@ -81,7 +81,7 @@ func readBody(ctx context.Context, run *clock, response *http.Response, held *ro
 	return body[:n], nil
 }
 
-// fill reads until b is full. The error is io.EOF at the end of r.
+// fill reads until b is full. It returns io.EOF if r ends before that.
 func fill(r io.Reader, b []byte) (n int, err error) {
 	for n < len(b) && err == nil {
 		var more int
@@ -94,7 +94,7 @@ func fill(r io.Reader, b []byte) (n int, err error) {
 	return n, err
 }
 
-// encodedBytes returns how many bytes a body has as a string of JSON.
+// encodedBytes returns the length of a body as a JSON string.
 func encodedBytes(body []byte, isText bool) int {
 	if !isText {
 		return base64.StdEncoding.EncodedLen(len(body)) + len(`""`)

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// TestEncodedBytes: the length of a body as JSON is known before it is encoded.
+// TestEncodedBytes: encodedBytes returns the length that the JSON encoder produces.
 func TestEncodedBytes(t *testing.T) {
 	var all strings.Builder
 	for c := range 128 {
@@ -34,7 +34,7 @@ func TestEncodedBytes(t *testing.T) {
 	}
 }
 
-// TestReadBody: bodies of all lengths are read to their end, or not at all, and take room if they are long.
+// TestReadBody: readBody returns a whole body or an error, and long bodies take room.
 func TestReadBody(t *testing.T) {
 	run := newClock(time.Hour, func() {})
 	defer run.stop()
@@ -82,8 +82,8 @@ func TestReadBody(t *testing.T) {
 	}
 }
 
-// TestRoom: long answers wait for room, which costs the guest no time, and an answer that finds none is an error. All room is
-// given back.
+// TestRoom: a long answer waits for room without using up the guest's time, and becomes an error if no room is released
+// in time. All room is released at the end.
 func TestRoom(t *testing.T) {
 	const long = 1 << 20
 	body := strings.Repeat("x", long)
@@ -110,7 +110,7 @@ func TestRoom(t *testing.T) {
 	run = newClock(time.Minute, func() {})
 	defer run.stop()
 	waits, cancel := context.WithCancel(t.Context())
-	go func() { // gives the room back when the request waits for it
+	go func() { // releases the room while the request waits for it
 		defer cancel()
 		for waits.Err() == nil {
 			run.mu.Lock()

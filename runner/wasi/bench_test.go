@@ -10,8 +10,8 @@ import (
 	"github.com/daybookq/daybook/runner/task"
 )
 
-// BenchmarkRun runs small guests in warm processes: one of C, and one of Go's compiler, in batches of jobs, some batches at
-// a time. There is no server.
+// BenchmarkRun runs small guests, one in C and one built with Go's compiler, in warm processes. It runs several batches
+// of jobs at a time, without a server.
 func BenchmarkRun(b *testing.B) {
 	small := guestFile(b, "tiny")
 	large, err := goGuest()
@@ -28,7 +28,7 @@ func BenchmarkRun(b *testing.B) {
 				b.Run(fmt.Sprintf("%s/%d/batch=%d", c.name, atATime, batch), func(b *testing.B) {
 					f := newFixture(b, nil)
 					x := f.executor(Handler{Binary: f.blobs.add("", c.binary)})
-					runMany(b, x, atATime, atATime, batch, c.input) // compiles, and starts the processes
+					runMany(b, x, atATime, atATime, batch, c.input) // compiles the module and starts the processes
 					b.ResetTimer()
 					runMany(b, x, b.N, atATime, batch, c.input)
 					b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "runs/s")
@@ -38,7 +38,7 @@ func BenchmarkRun(b *testing.B) {
 	}
 }
 
-// runMany runs jobs in batches, some of them at a time.
+// runMany runs jobs in batches, atATime batches at a time.
 func runMany(b *testing.B, x task.Executor, jobs, atATime, batch int, input string) {
 	var left atomic.Int64
 	left.Store(int64(jobs))

@@ -14,22 +14,22 @@ import (
 	"github.com/daybookq/daybook/job/digest"
 )
 
-// Blobs are the blobs of the server. Its methods may be called from many goroutines.
+// Blobs gives access to the server's blobs. Its methods may be called from many goroutines.
 type Blobs interface {
-	// Get opens a blob of a client, or a shared one with "". The error is client.ErrNotFound if there is none. Reading fails
-	// at the end if the bytes have another digest.
+	// Get opens a blob of a client, or a shared blob if client is "". It returns client.ErrNotFound if there is none.
+	// Reading returns an error at the end if the bytes do not have the digest.
 	Get(ctx context.Context, client, address string) (io.ReadCloser, error)
-	// Put stores a blob of a client, and returns its address. The reader is an io.Seeker, too: an upload that fails can be
+	// Put stores a blob of a client and returns its address. The reader is also an io.Seeker, so a failed upload can be
 	// repeated.
 	Put(ctx context.Context, client string, r io.Reader) (address string, err error)
 }
 
-// fetchTimeout bounds how long a module is fetched. Several jobs may wait for it.
+// fetchTimeout bounds the fetch of a module. Several jobs may be waiting for it.
 const fetchTimeout = 10 * time.Minute
 
 var errNoBlobs = &refusal{"this runner has no access to blobs"}
 
-// open opens a blob that a job or handler names. field is where it is named.
+// open opens a blob that a job or handler refers to. field is the name of the field with the address, for errors.
 func (p *Pool) open(ctx context.Context, field, of, address string) (io.ReadCloser, error) {
 	if p.settings.Blobs == nil {
 		return nil, errNoBlobs
@@ -48,11 +48,11 @@ func (p *Pool) open(ctx context.Context, field, of, address string) (io.ReadClos
 	return r, nil
 }
 
-// blobError wraps an error of blobs.
+// blobError wraps an error of Blobs. It returns an awayError if the error may pass.
 func blobError(doing string, err error) error {
 	err = fmt.Errorf("%s: %w", doing, err)
 	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status == http.StatusInsufficientStorage {
-		return err // a quota or a disk that is full stays full: the run counts
+		return err // a full quota or disk does not pass soon: count the run
 	}
 	for _, passing := range []error{client.ErrUnavailable, client.ErrOverloaded, client.ErrUnknown, context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, passing) {
@@ -62,14 +62,14 @@ func blobError(doing string, err error) error {
 	return err
 }
 
-// fetched is a module that a client may run.
+// fetched identifies a module that a client may run.
 type fetched struct{ client, ref string }
 
-// maxFetched bounds the addresses that are remembered.
+// maxFetched bounds the number of remembered addresses.
 const maxFetched = 10_000
 
-// fetch brings a module into the cache, and returns the hex digits of its SHA-256. The first time that a client names an
-// address, the blob is opened even if the cache has it: others may have put it there.
+// fetch puts a module into the cache, and returns the hex digits of its SHA-256. The first time that a client uses an
+// address, fetch opens the blob even if the module is cached, to check that this client may read it.
 func (p *Pool) fetch(ctx context.Context, field, of, address string) (digits string, err error) {
 	ref, err := digest.Parse(address)
 	if err != nil {
@@ -94,7 +94,7 @@ func (p *Pool) fetch(ctx context.Context, field, of, address string) (digits str
 	p.fetchedMu.Lock()
 	defer p.fetchedMu.Unlock()
 	switch {
-	case errors.Is(err, errTooLarge): // it stays so, and must not be fetched for each job
+	case errors.Is(err, errTooLarge): // this does not change: do not fetch the blob for each job
 		if len(p.tooLarge) >= maxFetched {
 			clear(p.tooLarge)
 		}
@@ -132,7 +132,7 @@ func (p *Pool) fetchNow(ctx context.Context, field, of, address string, ref dige
 	return digits, nil
 }
 
-// load brings a module of a file of this machine into the cache.
+// load puts a module from a local file into the cache.
 func (p *Pool) load(path string) (digits string, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -149,8 +149,8 @@ func (p *Pool) load(path string) (digits string, err error) {
 	return digits, nil
 }
 
-// once calls do, or waits for the result of another call with the same key. It does not end when ctx does, since others may
-// wait for it.
+// once calls do, or waits for the result of a running call with the same key. The call continues after ctx ends, because
+// other goroutines may wait for it.
 func (p *Pool) once(ctx context.Context, key string, do func() (any, error)) (any, error) {
 	select {
 	case r := <-p.flights.DoChan(key, func() (any, error) {

@@ -20,12 +20,12 @@ import (
 	"github.com/daybookq/daybook/runner/wasi/guest"
 )
 
-// opens returns a fail function of memoryBlobs that opens a reader.
+// opens returns a value for memoryBlobs.fail that opens r.
 func opens(r io.ReadCloser) func(context.Context, string) (io.ReadCloser, error) {
 	return func(context.Context, string) (io.ReadCloser, error) { return r, nil }
 }
 
-// TestBinaryAddr: a job that names its own binary, in all forms of addresses.
+// TestBinaryAddr: a job can name its own binary, in all forms of addresses.
 func TestBinaryAddr(t *testing.T) {
 	testkit.OneByOne(t)
 	f := newFixture(t, nil)
@@ -75,7 +75,7 @@ func TestBinaryAddr(t *testing.T) {
 	})
 }
 
-// TestOutputBlobs: outputs that are not inline.
+// TestOutputBlobs: long outputs, and all outputs of jobs with a binary_addr, become blobs.
 func TestOutputBlobs(t *testing.T) {
 	f := newFixture(t, nil)
 	kit := f.handler("kit", handler.Options{InlineBytes: 1000})
@@ -104,7 +104,7 @@ func TestOutputBlobs(t *testing.T) {
 	})
 }
 
-// TestInputErrors: an input that cannot be read to its end is never taken for a shorter one.
+// TestInputErrors: an input that breaks off is never taken for a shorter input.
 func TestInputErrors(t *testing.T) {
 	f := newFixture(t, nil)
 	kit := f.handler("kit", handler.Options{TimeoutMs: 60_000})
@@ -141,7 +141,7 @@ func TestInputErrors(t *testing.T) {
 	})
 }
 
-// zeros is an input of many bytes after a first line.
+// zeros returns an input of a first line and n zeros.
 func zeros(first string, n int64) io.ReadCloser {
 	return io.NopCloser(io.MultiReader(strings.NewReader(first), io.LimitReader(zeroReader{}, n)))
 }
@@ -153,7 +153,7 @@ func (zeroReader) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestStreams: long inputs and outputs pass through with little memory, in the runner and in the process of the guest.
+// TestStreams: the runner and the process of the guest pass on long inputs and outputs with little memory.
 func TestStreams(t *testing.T) {
 	f := newFixture(t, func(s *Settings) { s.MaxProcesses = 1 })
 	kit := f.handler("kit", handler.Options{TimeoutMs: 120_000})
@@ -169,7 +169,7 @@ func TestStreams(t *testing.T) {
 	if want := addressOfZeros(n); e.Code != "ok" || e.OutputAddr != want {
 		t.Errorf("the run ended with %s, want the address %s", show(e), want)
 	}
-	const most = 40 << 20 // less than half of what passed through
+	const most = 40 << 20 // less than half of the bytes passed on
 	if more := resident() - ours; more > most && !testkit.Race {
 		t.Errorf("the runner has %d bytes more than before", more)
 	}
@@ -188,15 +188,15 @@ func addressOfZeros(n int64) string {
 	return address
 }
 
-// resident returns the memory of the test and its processes.
+// resident returns the resident memory of the test and its processes.
 func resident() int64 { return sandbox.ResidentBytes(os.Getpid()) }
 
-// resident returns the memory of the idle process.
+// resident returns the resident memory of the idle process.
 func (f *fixture) resident() int64 {
 	return sandbox.ResidentBytes(f.processes.State().Idle[0].process.Pid())
 }
 
-// TestSlowInput: a guest sees that there is no input yet, with poll and without blocking.
+// TestSlowInput: a guest can find out that no input has arrived yet, with poll and with non-blocking reads.
 func TestSlowInput(t *testing.T) {
 	f := newFixture(t, nil)
 	kit := f.handler("kit", handler.Options{TimeoutMs: 60_000})
@@ -207,7 +207,7 @@ func TestSlowInput(t *testing.T) {
 			r, w := io.Pipe()
 			f.blobs.fail = opens(r)
 			defer func() { f.blobs.fail = nil }()
-			first := command + "\n" + strings.Repeat("x", guest.MaxPartBytes) // more than the first part, so that the guest begins
+			first := command + "\n" + strings.Repeat("x", guest.MaxPartBytes) // longer than the first part, so that the guest starts
 			ended := begin(t.Context(), kit, &client.Job{Client: "c", InputAddr: input})
 			io.WriteString(w, first)
 			f.waitBusy(t)
@@ -219,7 +219,7 @@ func TestSlowInput(t *testing.T) {
 	}
 }
 
-// TestDamagedCache: files of the cache that are damaged, empty or missing cost time, and nothing else.
+// TestDamagedCache: damaged, empty and missing files in the cache cost time, nothing more.
 func TestDamagedCache(t *testing.T) {
 	dir := t.TempDir()
 	set := func(s *Settings) { s.Dir = dir }
@@ -251,7 +251,7 @@ func TestDamagedCache(t *testing.T) {
 					f.blobs.add("c", guestFile(t, "tiny"))
 					f.blobs.add("c", []byte("hello"))
 					x := f.executor(Handler{})
-					if running { // the pool has looked at the files already, but no process has
+					if running { // the pool has checked the files already, but no process has
 						wantOK(t, f.run(x, j), "HELLO")
 						for _, c := range f.processes.State().Idle {
 							c.kill(errStopped)
@@ -266,7 +266,7 @@ func TestDamagedCache(t *testing.T) {
 	}
 }
 
-// cacheFiles returns the files of a cache, relative to it.
+// cacheFiles returns the paths of the files in a cache, relative to its directory.
 func cacheFiles(t *testing.T, dir string) (files []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
@@ -303,7 +303,7 @@ func flip(t *testing.T, path string, at int64) {
 	must(t, os.WriteFile(path, b, 0o600))
 }
 
-// TestCacheIsBounded: the files that were not used for the longest time are removed.
+// TestCacheIsBounded: a cache that is too large deletes the files unused for the longest time.
 func TestCacheIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	f := newFixture(t, func(s *Settings) { s.Dir, s.CacheBytes = dir, 100_000 })
@@ -321,7 +321,7 @@ func TestCacheIsBounded(t *testing.T) {
 	wantOK(t, f.text(f.handler("kit", handler.Options{}), "echo\nstill"), "still")
 }
 
-// TestAccess: the content of the cache is no way around the access to blobs, and one open is enough.
+// TestAccess: a cached module gives no client access to a blob that it may not read. Each client opens a blob once.
 func TestAccess(t *testing.T) {
 	f := newFixture(t, nil)
 	binary := f.blobs.add("c", guestFile(t, "tiny"))

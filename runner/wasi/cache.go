@@ -20,31 +20,31 @@ import (
 )
 
 const (
-	// MaxModuleBytes bounds a module. A compiled one takes several times as much memory.
+	// MaxModuleBytes bounds a module. Its machine code takes several times as much memory.
 	MaxModuleBytes = 128 << 20
-	// DefaultCacheBytes is how much the cache has, if Settings do not say it.
+	// DefaultCacheBytes is the default for Settings.CacheBytes.
 	DefaultCacheBytes = 2 << 30
 
-	// touchEvery is how old the mtime of a file that is in use may become. The oldest files are removed first.
+	// touchEvery bounds the age of the mtime of a file in use. The files with the oldest mtime are deleted first.
 	touchEvery = 10 * time.Minute
-	// abandonedAfter is when a temporary file is one of a runner that was killed.
+	// abandonedAfter is the age at which a temporary file is taken for garbage of a killed runner.
 	abandonedAfter = time.Hour
-	// reports is the directory of reports in the cache, and temporary that of unfinished files.
+	// reports and temporary are the directories for reports and for unfinished files in the cache.
 	reports, temporary = "reports", "tmp"
 )
 
-// cache is the directory of modules, machine code and reports. Several runners may use it.
+// cache is the directory of modules, machine code and reports. Several runners may share it.
 type cache struct {
 	dir  string
 	most int64
 
-	bytes atomic.Int64 // when trim looked last
+	bytes atomic.Int64 // as of the last trim
 
 	mu      sync.Mutex
 	touched map[string]time.Time // files by path
 }
 
-// newCache opens a cache, and creates its directories.
+// newCache opens a cache, creates its directories, and trims it.
 func newCache(dir string, most int64) (*cache, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -62,18 +62,18 @@ func newCache(dir string, most int64) (*cache, error) {
 	left, _ := os.ReadDir(filepath.Join(dir, temporary))
 	for _, e := range left {
 		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > abandonedAfter {
-			os.RemoveAll(filepath.Join(dir, temporary, e.Name())) // the next runner tries again
+			os.RemoveAll(filepath.Join(dir, temporary, e.Name())) // on an error, the next runner tries again
 		}
 	}
-	return c, c.trim() // it may have been larger before
+	return c, c.trim() // CacheBytes may have been larger before
 }
 
-// module returns the file of a module.
+// module returns the path of a module.
 func (c *cache) module(digits string) string {
 	return filepath.Join(c.dir, guest.Modules, digits+guest.Suffix)
 }
 
-// has reports whether the cache has a file, and notes that it is used.
+// has reports whether the cache has a file, and marks the file as used.
 func (c *cache) has(path string) bool {
 	now := time.Now()
 	c.mu.Lock()
@@ -95,14 +95,14 @@ func (c *cache) has(path string) bool {
 	return true
 }
 
-// The errors of add.
+// add returns these errors for bytes that it does not accept.
 var (
 	errDigest   = errors.New("the bytes that arrived have another digest")
 	errTooLarge = fmt.Errorf("it has more than %d MiB, the maximum for a module", MaxModuleBytes>>20)
 )
 
-// add adds a module, and returns the hex digits of its SHA-256. The content must have the digest of want, unless that is
-// zero.
+// add adds a module, and returns the hex digits of its SHA-256. It returns errDigest if the content does not have the
+// digest want, unless want is zero, and errTooLarge if it is longer than MaxModuleBytes.
 func (c *cache) add(r io.Reader, want digest.Ref) (digits string, err error) {
 	f, err := os.CreateTemp(filepath.Join(c.dir, temporary), "module-")
 	if err != nil {
@@ -124,7 +124,7 @@ func (c *cache) add(r io.Reader, want digest.Ref) (digits string, err error) {
 		return "", &machineError{fmt.Errorf("store a module: %w", err)}
 	}
 	digits = hex.EncodeToString(sum.Sum(nil))
-	// Nothing is synced: whoever loads the file verifies it.
+	// No fsync is needed: each process verifies the files that it loads.
 	if err := os.Rename(f.Name(), c.module(digits)); err != nil {
 		return "", &machineError{fmt.Errorf("store a module: %w", err)}
 	}
@@ -135,7 +135,8 @@ func (c *cache) add(r io.Reader, want digest.Ref) (digits string, err error) {
 	return digits, nil
 }
 
-// toDisk writes to a file. Its errors are those of this machine, unlike those of the reader from which the bytes come.
+// toDisk writes to a file. It marks its errors as machineErrors, to distinguish them from errors of the reader that
+// supplies the bytes.
 type toDisk struct{ *os.File }
 
 func (d toDisk) Write(b []byte) (int, error) {
@@ -146,8 +147,8 @@ func (d toDisk) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// trim removes the files that were not used for the longest time, if there are too many bytes. Files that are in use stay
-// readable for the processes that have opened them, and others ask for them again.
+// trim deletes the files unused for the longest time while the cache is too large. Processes can still read a deleted
+// file that they have open; the next user fetches or compiles it again.
 func (c *cache) trim() error {
 	type file struct {
 		path  string
@@ -158,7 +159,7 @@ func (c *cache) trim() error {
 	var sum int64
 	err := filepath.WalkDir(c.dir, func(path string, e fs.DirEntry, err error) error {
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // another runner has removed it
+		case errors.Is(err, fs.ErrNotExist): // another runner deleted it
 			return nil
 		case err != nil:
 			return err
@@ -178,7 +179,7 @@ func (c *cache) trim() error {
 		return fmt.Errorf("look for old files in the cache of WASI modules: %w", err)
 	}
 	slices.SortFunc(files, func(a, b file) int { return a.used.Compare(b.used) })
-	for len(files) > 3 && sum > c.most { // a module with its report and machine code stays, however large it is
+	for len(files) > 3 && sum > c.most { // keep one module with its report and machine code, however large
 		if err := os.Remove(files[0].path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove an old file from the cache of WASI modules: %w", err)
 		}
@@ -189,9 +190,9 @@ func (c *cache) trim() error {
 	return nil
 }
 
-// remove removes a file, so that it is fetched or made again.
+// remove deletes a file, so that the next user fetches or compiles it again.
 func (c *cache) remove(path string) {
-	os.Remove(path) // if it cannot be removed, it is found damaged again
+	os.Remove(path) // if this fails, the next user finds the damage again
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.touched, path)

@@ -15,31 +15,31 @@ import (
 	"github.com/daybookq/daybook/runner/wasi/guest"
 )
 
-// openFiles bounds the descriptors of a process.
+// openFiles bounds the file descriptors of a process.
 const openFiles = 256
 
-// endGrace is how long a process may take to end after its connection has ended.
+// endGrace is the time that a process gets to exit after its connection was closed.
 const endGrace = time.Second
 
-// child is a process in which guests run. One goroutine at a time uses it, except for kill.
+// child is a process that runs guests. Only one goroutine uses it at a time, but any goroutine may call kill.
 type child struct {
 	process  *sandbox.Process
 	counters *counters // of the pool
 	class    int64     // of the memory of its runs
 	in, out  *os.File
 	frames   *guest.Reader
-	stderr   tail // of the process itself: before the end, only the process writes it
+	stderr   tail // of the process itself: written by the process alone until ended is closed
 	run      uint32
 
 	writing sync.Mutex
 	frame   []byte
 
 	mu     sync.Mutex
-	cause  error                   // why it was killed
-	cancel context.CancelCauseFunc // of the run that is under way, or nil
+	cause  error                   // why the process was killed
+	cancel context.CancelCauseFunc // cancels the current run; nil if there is none
 
-	ended chan struct{} // closed when the process is gone
-	exit  sandbox.Exit  // after ended
+	ended chan struct{} // closed when the process has exited
+	exit  sandbox.Exit  // valid after ended is closed
 }
 
 // startChild starts a process.
@@ -79,13 +79,13 @@ func (c *child) wait() {
 	close(c.ended)
 }
 
-// kill ends the process, and the run that is under way. Only the first cause counts.
+// kill kills the process and cancels its current run. Only the first cause is recorded.
 func (c *child) kill(cause error) {
 	c.mu.Lock()
 	if c.cause == nil {
 		c.cause = cause
 		select {
-		case <-c.ended: // by itself
+		case <-c.ended: // it exited before
 		default:
 			c.counters.kill(reasonOf(cause))
 		}
@@ -97,7 +97,7 @@ func (c *child) kill(cause error) {
 	c.process.Kill()
 }
 
-// usable reports whether the process can have another run.
+// usable reports whether the process can take another run.
 func (c *child) usable() bool {
 	select {
 	case <-c.ended:
@@ -109,15 +109,15 @@ func (c *child) usable() bool {
 	return c.cause == nil
 }
 
-// close ends the process and waits until it is gone.
+// close kills the process and waits until it has exited.
 func (c *child) close() {
-	c.in.Close() // it ends by itself, but nothing depends on that
+	c.in.Close() // the process exits on that, but Kill does not rely on it
 	c.process.Kill()
 	<-c.ended
 	c.out.Close()
 }
 
-// call is a run as a child gets it.
+// call is the data of one run.
 type call struct {
 	spec     []byte // with its length
 	input    *input
@@ -129,8 +129,8 @@ type call struct {
 	stderr   tail
 }
 
-// do runs a guest. The error is errTimeout, errStopped, a *goneError, or one of input or output. After an error the process
-// is not used again.
+// do runs a guest. It returns errTimeout, errStopped, a *goneError, or an error of input or output. After an error, the
+// process is not used again.
 func (c *child) do(t *task.Task, r *call) (result guest.Result, err error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -150,7 +150,7 @@ func (c *child) do(t *task.Task, r *call) (result guest.Result, err error) {
 	stop := t.AfterFunc(func() { c.kill(errStopped) })
 	var helpers sync.WaitGroup
 	result, err = c.exchange(ctx, r, &helpers)
-	// What has begun to kill the process must not kill the next run.
+	// If the time-out or the end of the task has begun to kill the process, the next run must not use it.
 	if !r.clock.stop() && err == nil {
 		c.kill(errTimeout)
 	}
@@ -166,7 +166,8 @@ func (c *child) do(t *task.Task, r *call) (result guest.Result, err error) {
 	return result, err
 }
 
-// exchange sends a run and receives its frames until the result. helpers are goroutines that end with ctx and the input.
+// exchange sends a run and receives its frames until the result. It starts helpers, which end when ctx and the input have
+// ended.
 func (c *child) exchange(ctx context.Context, r *call, helpers *sync.WaitGroup) (result guest.Result, err error) {
 	c.run++
 	kind, credit := guest.Run, make(chan int, 1)
@@ -209,7 +210,7 @@ func (c *child) exchange(ctx context.Context, r *call, helpers *sync.WaitGroup) 
 			if n > guest.Window {
 				return result, c.broken("a credit for more than was sent")
 			}
-			credit <- n // only this goroutine sends
+			credit <- n // does not block: only this goroutine sends
 		case guest.Request:
 			if asking {
 				select {
@@ -224,7 +225,7 @@ func (c *child) exchange(ctx context.Context, r *call, helpers *sync.WaitGroup) 
 				r.requests.do(ctx, r.clock, r.allowed, text, func(answer []byte) {
 					if ctx.Err() == nil {
 						answered <- struct{}{}
-						c.send(guest.Answer, answer) // if the process is gone, reading notices it
+						c.send(guest.Answer, answer) // if the process is gone, the read fails
 					}
 				})
 			})
@@ -243,7 +244,7 @@ func (c *child) exchange(ctx context.Context, r *call, helpers *sync.WaitGroup) 
 	}
 }
 
-// send sends a frame of the run that is under way.
+// send sends a frame of the current run.
 func (c *child) send(kind byte, parts ...[]byte) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -255,7 +256,7 @@ func (c *child) send(kind byte, parts ...[]byte) error {
 	return err
 }
 
-// feed sends the rest of the input, as far as the process has room.
+// feed sends the rest of the input, never more than the process has room for.
 func (c *child) feed(ctx context.Context, in *input, credit <-chan int) {
 	room := guest.Window - len(in.first)
 	part := make([]byte, guest.MaxPartBytes)
@@ -280,7 +281,7 @@ func (c *child) feed(ctx context.Context, in *input, credit <-chan int) {
 		}
 		switch {
 		case err == io.EOF:
-			c.send(guest.Input) // if the process is gone, reading notices it
+			c.send(guest.Input) // if the process is gone, the read fails
 			return
 		case err != nil:
 			c.kill(&readError{err}) // the guest must not take this for the end of the input
@@ -289,13 +290,13 @@ func (c *child) feed(ctx context.Context, in *input, credit <-chan int) {
 	}
 }
 
-// readError is why the input could not be read to its end.
+// readError reports that the input could not be read to its end.
 type readError struct{ err error }
 
 func (e *readError) Error() string { return e.err.Error() }
 func (e *readError) Unwrap() error { return e.err }
 
-// reason returns why the process was killed, or err if it was not.
+// reason returns the cause for which the process was killed, or err if it was not killed.
 func (c *child) reason(err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -305,14 +306,14 @@ func (c *child) reason(err error) error {
 	return err
 }
 
-// why returns why the connection with the process has ended.
+// why returns the error for a closed connection with the process.
 func (c *child) why() error {
 	if err := c.reason(nil); err != nil {
 		return err
 	}
-	select { // so that its exit status says what happened
+	select { // wait for the exit status, to report it
 	case <-c.ended:
-	case <-time.After(endGrace): // its connection is closed, or has damaged frames
+	case <-time.After(endGrace): // the connection is closed or has damaged frames
 		c.process.Kill()
 		<-c.ended
 	}
@@ -326,7 +327,7 @@ func (c *child) why() error {
 	return c.reason(&goneError{"ended", text})
 }
 
-// broken returns the error for a process that does not do what it must.
+// broken returns the error for a process that breaks the protocol.
 func (c *child) broken(what string) error {
 	return &goneError{"protocol", "the process of the guest has sent " + what + ", and was ended"}
 }

@@ -5,15 +5,14 @@ import (
 	"time"
 )
 
-// clock is the time of a run. It is stopped while a request of the guest waits for its turn, because requests of other guests
-// are under way.
+// clock enforces the time-out of a run. It is paused while a request of the guest waits for requests of other guests.
 type clock struct {
 	mu    sync.Mutex
 	timer *time.Timer
 	state clockState
-	since time.Time     // of the state, for running and paused
-	left  time.Duration // at that time
-	spare time.Duration // how long the clock may still be paused
+	since time.Time     // when the state began, if running or paused
+	left  time.Duration // time left at since
+	spare time.Duration // time for which the clock may still be paused
 }
 
 type clockState int
@@ -21,11 +20,11 @@ type clockState int
 const (
 	running clockState = iota
 	paused
-	over // end was called, or is called now
+	over // end was called, or is about to be called
 	stopped
 )
 
-// newClock starts a clock. end is called when the time is over. All pauses together are as long as the time-out, at most.
+// newClock starts a clock, which calls end at the time-out. All its pauses together last at most as long as the time-out.
 func newClock(timeout time.Duration, end func()) *clock {
 	c := &clock{since: time.Now(), left: timeout, spare: timeout}
 	c.mu.Lock()
@@ -43,7 +42,7 @@ func newClock(timeout time.Duration, end func()) *clock {
 	return c
 }
 
-// pause stops the clock until resume is called. It returns how long that may take, at most.
+// pause stops the clock until resume is called. It returns the longest time for which the clock may be paused.
 func (c *clock) pause() (most time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,7 +56,7 @@ func (c *clock) pause() (most time.Duration) {
 	return max(c.spare, 0)
 }
 
-// resume lets a paused clock go on.
+// resume starts a paused clock again.
 func (c *clock) resume() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,7 +69,7 @@ func (c *clock) resume() {
 	c.timer.Reset(max(c.left, 0))
 }
 
-// stop ends the clock. It reports false if the time is over: end was called, or is called now.
+// stop stops the clock for good. It returns false if the time is over: end was called, or is about to be called.
 func (c *clock) stop() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

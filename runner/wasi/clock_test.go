@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// TestClock: a clock that is paused does not count, and cannot be paused for ever.
+// TestClock: a paused clock does not count, and cannot be paused for ever.
 func TestClock(t *testing.T) {
 	const timeout = 10 * time.Second
 	for name, c := range map[string]struct {
 		use  func(c *clock)
-		ends time.Duration // 0: not at all
+		ends time.Duration // 0: it does not end
 	}{
 		"nothing": {func(*clock) {}, timeout},
 		"stop":    {func(c *clock) { time.Sleep(time.Second); c.stop() }, 0},

@@ -22,35 +22,38 @@ import (
 )
 
 const (
-	// compileTimeout and compileMemoryBytes bound the compilation of one module. 2 MiB take about half a second.
+	// compileTimeout and compileMemoryBytes bound the compilation of one module. A module of 2 MiB takes about half a
+	// second.
 	compileTimeout     = 2 * time.Minute
 	compileMemoryBytes = 4 << 30
 	// maxCompiledBytes bounds the machine code of a module.
 	maxCompiledBytes = 2 << 30
-	// watchInterval is how often the memory of a compilation is looked at.
+	// watchInterval is the interval at which the memory of a compilation is measured.
 	watchInterval = 250 * time.Millisecond
 	// maxReportBytes bounds the output of a compilation.
 	maxReportBytes = 64 << 10
 
-	// A module that could not be compiled is not compiled again for leastFailed at first, then for twice as long each time,
-	// and for failedFactor times as long as it took, so that it takes a small part of the time. mostFailed bounds all that.
+	// After a failed compilation, the module is not compiled again for a while: for leastFailed or failedFactor times the
+	// duration of the compilation, and for at least twice as long as the last time, but never longer than mostFailed. So
+	// failing compilations take only a small part of the time.
 	leastFailed  = 5 * time.Second
 	mostFailed   = time.Hour
 	failedFactor = 20
-	// maxFailures bounds the modules about which this is remembered.
+	// maxFailures bounds the number of remembered failures.
 	maxFailures = 1000
 )
 
-// report is what the cache has about a module, for one version of the compiler.
+// report is the report of a module in the cache, for one version of the compiler.
 type report struct {
 	guest.Report
-	// File is the file of the machine code, in the directory of the version, and SHA256 its digest. They are empty where there is
-	// no machine code.
+	// File is the path of the machine code in the directory of the version, and SHA256 is its digest. Both are empty if
+	// there is no machine code.
 	File   string `json:"file,omitzero"`
 	SHA256 string `json:"sha256,omitzero"`
 }
 
-// compilerVersion names what machine code depends on: it must not be used by another version of the compiler.
+// compilerVersion names the version of the compiler and the platform. Machine code may be used only by the version that
+// wrote it.
 func compilerVersion() string {
 	version := ""
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -73,10 +76,10 @@ func compilerVersion() string {
 	return version + "-" + runtime.GOOS + "-" + runtime.GOARCH
 }
 
-// self is the path of the runner's own binary.
+// self returns the path of the runner's own binary.
 func self() string {
 	if runtime.GOOS == "linux" {
-		return "/proc/self/exe" // also after an update has replaced the file
+		return "/proc/self/exe" // is right even after an update has replaced the file
 	}
 	path, err := os.Executable()
 	if err != nil {
@@ -85,7 +88,7 @@ func self() string {
 	return path
 }
 
-// reportFile returns the file of a module's report, and compiled the directory of machine code.
+// reportFile returns the path of a module's report, and compiled returns the directory of machine code.
 func (p *Pool) reportFile(digits string) string {
 	return filepath.Join(p.cache.dir, reports, p.version, digits+".json")
 }
@@ -101,7 +104,7 @@ func (p *Pool) ready(m *prepared) bool {
 	return true
 }
 
-// known returns the report of a module if it was read before, and the cache still has the machine code.
+// known returns a module's report if it was read before and the cache still has the machine code, or nil.
 func (p *Pool) known(digits string) *report {
 	p.reportsMu.Lock()
 	r := p.reports[digits]
@@ -112,7 +115,7 @@ func (p *Pool) known(digits string) *report {
 	return r
 }
 
-// compile returns the report of a module in the cache, and compiles it before if that was not done.
+// compile returns the report of a module, and compiles the module first unless the cache has a report of it.
 func (p *Pool) compile(ctx context.Context, digits string) (*report, error) {
 	if r := p.known(digits); r != nil {
 		return r, nil
@@ -123,7 +126,7 @@ func (p *Pool) compile(ctx context.Context, digits string) (*report, error) {
 	value, err := p.once(ctx, "compile "+digits, func() (any, error) {
 		r := p.readReport(digits)
 		if r == nil {
-			if err := p.lastFailure(digits); err != nil { // of a compilation that has ended just now
+			if err := p.lastFailure(digits); err != nil { // another call may have failed just now
 				return nil, err
 			}
 			began := time.Now()
@@ -165,17 +168,17 @@ func (p *Pool) countCompilation(r *report, err error, took time.Duration) {
 	}
 }
 
-// errDamaged is returned if the cache has a damaged module, or does not have it any more.
+// errDamaged reports that the cache has a damaged module, or no longer has it.
 var errDamaged = errors.New("the cache has a damaged module")
 
-// compileFailure is why a module could not be compiled, which may be different later.
+// compileFailure records a failed compilation that may succeed later.
 type compileFailure struct {
 	err   error
 	at    time.Time
 	lasts time.Duration // from at until the module may be compiled again
 }
 
-// lastFailure returns why a module could not be compiled, while it is not to be compiled again.
+// lastFailure returns the last error of a module that must not be compiled again yet, or nil.
 func (p *Pool) lastFailure(digits string) error {
 	p.reportsMu.Lock()
 	defer p.reportsMu.Unlock()
@@ -190,10 +193,10 @@ func (p *Pool) lastFailure(digits string) error {
 	return fmt.Errorf("%w\nThis was %v ago. The runner does not compile the module again in the next %v", f.err, ago.Round(time.Second), (f.lasts - ago).Round(time.Second))
 }
 
-// failed notes that a module could not be compiled, which took so long.
+// failed records that compiling a module failed after the time took.
 func (p *Pool) failed(digits string, err error, took time.Duration) {
 	if _, machine := errors.AsType[*machineError](err); machine || errors.Is(err, errDamaged) || errors.Is(err, errStopped) {
-		return // nothing is wrong with the module
+		return // not the module's fault
 	}
 	p.reportsMu.Lock()
 	defer p.reportsMu.Unlock()
@@ -206,7 +209,8 @@ func (p *Pool) failed(digits string, err error, took time.Duration) {
 	p.failures[digits] = &compileFailure{err, time.Now(), min(lasts, mostFailed)}
 }
 
-// forget removes what the cache has of a module: a process could not load it.
+// forget deletes the machine code and the report of a module that a process could not load, and the module if it is
+// damaged.
 func (p *Pool) forget(digits string) {
 	p.reportsMu.Lock()
 	if r := p.reports[digits]; r != nil && r.File != "" {
@@ -220,7 +224,7 @@ func (p *Pool) forget(digits string) {
 	}
 }
 
-// readReport returns the report in the cache if it is there and its machine code is undamaged, or nil.
+// readReport returns the report in the cache, or nil if there is none or its machine code is missing or damaged.
 func (p *Pool) readReport(digits string) *report {
 	all, err := os.ReadFile(p.reportFile(digits))
 	if err != nil {
@@ -246,7 +250,7 @@ func (p *Pool) readReport(digits string) *report {
 	return r
 }
 
-// compileNow compiles a module in a process of its own.
+// compileNow compiles a module in a separate process.
 func (p *Pool) compileNow(digits string) (*report, error) {
 	select {
 	case p.compiling <- struct{}{}:
@@ -263,7 +267,7 @@ func (p *Pool) compileNow(digits string) (*report, error) {
 	process, err := p.settings.Sandbox.Start(sandbox.Command{
 		Argv: []string{self(), guest.ModeCompile, p.cache.module(digits), dir}, Env: environment(), Dir: dir, Stdout: output, Stderr: stderr,
 		Limits: sandbox.Limits{MemoryBytes: compileMemoryBytes, OpenFiles: openFiles, FileBytes: maxCompiledBytes},
-		// The directory, since the file may be replaced by an equal one at any time.
+		// Share the directory, not the file, which another runner may replace by an equal one at any time.
 		Access: sandbox.Access{ReadOnly: []string{filepath.Dir(p.cache.module(digits))}, ReadWrite: []string{dir}}, Bare: true,
 	})
 	if err != nil {
@@ -309,8 +313,8 @@ func (p *Pool) compileNow(digits string) (*report, error) {
 	return r, nil
 }
 
-// watchMemory ends a compilation that has too much memory, where no cgroup does. It reports whether it has, after ctx has
-// ended.
+// watchMemory kills a compilation that uses too much memory, for systems where no cgroup limits it. The channel reports
+// whether it did, at the latest when ctx ends.
 func watchMemory(ctx context.Context, process *sandbox.Process) <-chan bool {
 	tooLarge := make(chan bool, 1)
 	go func() {
@@ -333,7 +337,8 @@ func watchMemory(ctx context.Context, process *sandbox.Process) <-chan bool {
 	return tooLarge
 }
 
-// keepCode moves the machine code from the directory of a compilation to the cache. There is at most one file.
+// keepCode moves the machine code from the directory of a compilation to the cache. A compilation writes at most one
+// file.
 func (p *Pool) keepCode(r *report, dir string) error {
 	files, err := filepath.Glob(filepath.Join(dir, "wazero-*", "*"))
 	switch {
@@ -362,7 +367,6 @@ func (p *Pool) keepCode(r *report, dir string) error {
 	return os.Rename(files[0], to)
 }
 
-// writeReport writes a report to the cache.
 func (p *Pool) writeReport(digits string, r *report) error {
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -387,22 +391,22 @@ func (p *Pool) writeReport(digits string, r *report) error {
 	return nil
 }
 
-// reportForm is the form of reports. Reports of other forms are not read: modules are compiled again.
+// reportForm is the version of the form of reports. A module whose report has another version is compiled again.
 const reportForm = "2"
 
-// sumOfReport returns the digest of a report, which is the first line of its file.
+// sumOfReport returns the digest of a report. It is the first line of the report's file.
 func sumOfReport(digits string, text []byte) string {
 	sum := sha256.Sum256(append([]byte(reportForm+" "+digits+"\n"), text...))
 	return hex.EncodeToString(sum[:])
 }
 
-// environment is that of the processes. Without asyncpreemptoff, Go sends signals to threads that run for long, and a guest
-// in poll_oneoff would see EINTR.
+// environment returns the environment of the processes. It disables asynchronous preemption: otherwise Go sends signals
+// to threads that run for long, and a guest in poll_oneoff gets EINTR.
 func environment() []string {
 	return []string{guest.Variable + "=1", "GOMAXPROCS=2", "GOMEMLIMIT=512MiB", "GOTRACEBACK=single", "GODEBUG=asyncpreemptoff=1"}
 }
 
-// limited keeps what is written, up to a limit.
+// limited keeps the bytes written to it, up to a limit.
 type limited struct {
 	most int
 	held []byte
@@ -417,7 +421,7 @@ func (l *limited) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// tail keeps the end of what is written. It is used by one goroutine at a time.
+// tail keeps the last bytes written to it. Only one goroutine uses it at a time.
 type tail struct{ held []byte }
 
 // Write implements io.Writer.

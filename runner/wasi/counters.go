@@ -6,42 +6,43 @@ import (
 	"time"
 )
 
-// Stats are what a Pool has done since it was made, and what it has now.
+// Stats counts the work of a Pool since it was created, and describes its present state.
 type Stats struct {
-	// Runs counts the runs of guests by how they ended:
+	// Runs counts the runs of guests by their end:
 	//
-	//	ok        with status 0
-	//	exit      with another status
-	//	trap      by an error of the guest
+	//	ok        exit status 0
+	//	exit      another exit status
+	//	trap      an error of the guest
 	//	refused   the module could not be instantiated
-	//	timeout   it took too long
-	//	stopped   nobody waits for the job any more, or the runner ends
-	//	memory    the process had too much memory
-	//	ended     the process ended, or something else has ended it
+	//	timeout   the run took too long
+	//	stopped   nobody waits for the job any more, or the runner stops
+	//	memory    the process used too much memory
+	//	ended     the process exited or was killed by something else
 	//	protocol  the process broke the protocol
 	//	blob      the input could not be read, or the output not stored
 	//	machine   the machine lacks memory or file descriptors
 	Runs map[string]int64
 	Time time.Duration // of all these runs together
-	// Kills counts the processes that the runner has ended because of a run, by the reason, as above.
+	// Kills counts the processes that the runner killed because of a run, by the reason, with the names above.
 	Kills map[string]int64
-	// Compilations counts them by how they ended: ok, refused (it is no module that can run), failed, or machine.
+	// Compilations counts compilations by their end: ok, refused (the file is not a module that can run), failed, or
+	// machine.
 	Compilations map[string]int64
-	Compiling    time.Duration // how long they took together
-	Returned     int64         // jobs that went back because this machine lacked something
-	CacheBytes   int64         // about
+	Compiling    time.Duration // duration of all compilations together
+	Returned     int64         // jobs returned to their queue because this machine lacked something
+	CacheBytes   int64         // approximate
 	Busy, Idle   int           // processes
-	Requests     int           // of guests that are under way
+	Requests     int           // outstanding requests of guests
 }
 
-// How a run, a kill and a compilation may end.
+// The possible ends of a run, a kill and a compilation.
 var (
 	runEnds         = []string{"ok", "exit", "trap", "refused", "timeout", "stopped", "memory", "ended", "protocol", "blob", "machine"}
 	killReasons     = []string{"timeout", "stopped", "memory", "protocol", "blob", "machine"}
 	compilationEnds = []string{"ok", "refused", "failed", "machine"}
 )
 
-// counters count what a Pool does.
+// counters are the counts of a Pool.
 type counters struct {
 	mu                        sync.Mutex
 	runs, kills, compilations map[string]int64
@@ -86,7 +87,7 @@ func (c *counters) lack() {
 	c.returned++
 }
 
-// stats returns what was counted.
+// stats returns a copy of the counts.
 func (c *counters) stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()

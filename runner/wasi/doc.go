@@ -1,38 +1,38 @@
-// Package wasi runs handlers of kind wasi: modules of WebAssembly for WASI preview 1. docs/reference/wasi.md describes what guests
-// can do.
+// Package wasi runs handlers of kind wasi: WebAssembly modules for WASI preview 1. docs/reference/wasi.md describes the
+// interface of guests.
 //
-// A guest gets its input on stdin: the blob at the job's input_addr, or otherwise the payload, exactly as it is stored.
-// What it writes to stdout is the output. It has no arguments, no environment, no files and no network. The clocks and the
-// random numbers are those of the machine. The default export is run, or otherwise _start; a module without both is a
-// success with an empty output.
+// A guest reads its input from stdin: the blob at the job's input_addr, or otherwise the payload, exactly as stored. Its
+// stdout is the output. It gets no arguments, environment, files or network. Clocks and random numbers are the machine's.
+// The runner calls the module's default export, or _start if there is none. A module without either succeeds with an
+// empty output.
 //
-// The output is inline, as text if it is valid UTF-8 and as bytes otherwise, if it has at most options.inline_bytes. A
-// longer one is stored as a blob, and output_addr is its address. If the job has a binary_addr, the output is always stored
-// as a blob, and is inline as well if it is short.
+// An output of at most options.inline_bytes is inline: text if it is valid UTF-8, otherwise bytes. A longer output is
+// stored as a blob, and output_addr is its address. If the job has a binary_addr, the output is always stored as a blob,
+// and is also inline if it is short.
 //
 //	exit status 0                                  ok
 //	another status, a trap, the time-out           error: the end of stderr; the status is reported as process_exit
 //	no module, a missing import or permission      failed
-//	the server does not answer                     the job goes back to its queue, after a pause
+//	the server is unreachable                      the job goes back to its queue, after a pause
 //	this machine lacks memory, disk or processes   the job goes back to its queue, after a pause
 //
-// A Pool has processes of the runner's own binary (package guest), in which guests run one after the other. When a run must
-// end, its process is killed, whatever the guest does, and another one takes its place. Nothing of a guest is left in a
-// process after its run but the machine code of its module.
+// A Pool starts processes of the runner's own binary (package guest), which run guests one after the other. To stop a
+// run, whatever the guest does, the Pool kills its process and starts a new one. After a run, a process keeps nothing of
+// the guest except the machine code of its module.
 //
-// What holds about the cache directory:
+// Rules of the cache directory:
 //
-//   - Only the runner writes modules, and only processes that run no guest write machine code.
-//   - The file of a module is named by its SHA-256. It is verified when a process loads it.
-//   - The SHA-256 of machine code is in its report, and is verified before its first use by a runner.
-//   - What is damaged or missing is fetched or compiled again. So no damage is more than lost time.
-//   - Each client must have access to a blob of its own or a shared one, even if the cache has its content.
+//   - Only the runner writes modules. Only processes that run no guest write machine code.
+//   - A module's file is named by its SHA-256. Each process verifies it when it loads the module.
+//   - A report has the SHA-256 of the machine code. The runner verifies it before its first use of the machine code.
+//   - Damaged or missing files are fetched or compiled again, so damage costs only time.
+//   - A client can run a module only if it may read the blob, even if the cache has the module already.
 //
 // # Files
 //
-//	errors.go       what an error means for the job
+//	errors.go       errors, and their consequences for the job
 //	counters.go     Stats
-//	clock.go        the time of a run
+//	clock.go        the time-out of a run
 //	permissions.go  what a guest may do
 //	extensions.go   modules that guests can import
 //	cache.go        the directory of modules and machine code
@@ -41,13 +41,13 @@
 //	spool.go        the file of a long output
 //	output.go       stdout: inline or a blob
 //	input.go        stdin: the payload or a blob
-//	answers.go      the answers to HTTP requests: their memory
+//	answers.go      the memory of answers to HTTP requests
 //	requests.go     HTTP requests of guests
 //	child.go        a process, and a run in it
 //	pool.go         Pool and Settings
-//	prepare.go      what is checked before a run
+//	prepare.go      checks before a run
 //	executor.go     the jobs of one handler
 //	outcome.go      from the end of a run to the outcome
 //
-// Not for: the interpretation of modules (package guest), what a process may reach (package sandbox).
+// Not for: the interpretation of modules (package guest), the access rights of processes (package sandbox).
 package wasi

@@ -5,41 +5,41 @@ import (
 	"fmt"
 )
 
-// Why a run was ended.
+// Reasons for which a run is stopped.
 var (
 	errTimeout = errors.New("the time is over")
 	errStopped = errors.New("nobody waits for the job any more")
 )
 
-// refusal is an error that no repetition changes: the job has failed for good.
+// refusal is a permanent error: the job fails without another run.
 type refusal struct{ text string }
 
 func (e *refusal) Error() string { return e.text }
 
 func refuse(format string, args ...any) error { return &refusal{fmt.Sprintf(format, args...)} }
 
-// awayError is an error of the server or the network: the job goes back to its queue.
+// awayError is an error of the server or the network. The job goes back to its queue.
 type awayError struct{ err error }
 
 func (e *awayError) Error() string { return e.err.Error() }
 func (e *awayError) Unwrap() error { return e.err }
 
-// machineError is an error of the runner's machine, such as a disk that is full or memory that the system does not give. The
-// job goes back to its queue, and the runner takes no other one in its place for a while.
+// machineError is an error of the runner's machine, such as a full disk or a lack of memory. The job goes back to its
+// queue, and for a while the runner claims no other job in its place.
 type machineError struct{ err error }
 
 func (e *machineError) Error() string { return e.err.Error() }
 func (e *machineError) Unwrap() error { return e.err }
 
-// goneError is the end of a process before that of its run.
+// goneError reports that a process ended during a run.
 type goneError struct {
-	reason string // ended by itself, memory or protocol
+	reason string // ended, memory or protocol, as in Stats
 	text   string
 }
 
 func (e *goneError) Error() string { return e.text }
 
-// reasonOf returns the name of an error with which a run or a process has ended, as Stats has it.
+// reasonOf returns the name that Stats uses for the error of a run or process.
 func reasonOf(err error) string {
 	gone, isGone := errors.AsType[*goneError](err)
 	_, machine := errors.AsType[*machineError](err)

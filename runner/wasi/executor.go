@@ -14,26 +14,28 @@ import (
 	"github.com/daybookq/daybook/runner/wasi/guest"
 )
 
-// The defaults of options.
+// Defaults of the options.
 const (
 	DefaultTimeoutMs   = 120_000
 	DefaultMemoryBytes = 256 << 20
 )
 
-// errNoBinary is the reason of a job without a binary_addr where the handler has no binary. The job goes back to its queue.
+// errNoBinary is returned for a job without a binary_addr if its handler lacks a binary, too. The job goes back to its
+// queue.
 var errNoBinary = errors.New("the job has no binary_addr, and the handler has no binary")
 
 // Handler is a handler of kind wasi.
 type Handler struct {
-	// Binary is the address of a blob of Client, or a shared one if that is "". File is a file of this machine instead. If both
-	// are "", only jobs with a binary_addr can run.
+	// Binary is the address of a blob of Client, or of a shared blob if Client is "". File names a file of this machine
+	// instead. If both are "", only jobs with a binary_addr can run.
 	Client, Binary, File string
-	// Permissions are what the handler requires. Guests get them, except for binaries that jobs name themselves and that are
-	// not the handler's.
+	// Permissions are the permissions that the handler requires. A guest gets them only if it is the handler's own
+	// binary; a job may name another binary, which gets none.
 	Permissions []string
-	Extensions  []string // which this runner must have
+	Extensions  []string // extensions that this runner must have
 	Options     handler.Options
-	// Local: the handler is one of the runner's configuration. MemoryBytes and Timeout of Settings do not lower its options.
+	// Local marks a handler from the runner's configuration. Settings.MemoryBytes and Settings.Timeout do not lower its
+	// options.
 	Local bool
 }
 
@@ -41,12 +43,12 @@ type Handler struct {
 type executor struct {
 	Handler
 	pool *Pool
-	file string // digits of File
+	file string // SHA-256 of File, in hex
 
 	timeout                  time.Duration
 	inlineBytes, memoryBytes int64
-	// timeoutOf and memoryOf name what sets them, in errors. lowered is set if the runner allows less memory than the handler
-	// has: another runner may allow it.
+	// timeoutOf and memoryOf name the source of the limits, for errors. lowered is set if this runner allows less memory
+	// than the handler's options; another runner may allow it.
 	timeoutOf, memoryOf string
 	lowered             bool
 
@@ -54,10 +56,10 @@ type executor struct {
 	prepared map[preparedKey]*prepared
 }
 
-// ErrNotGranted is the error of a handler that requires a permission or an extension that the runner does not give.
+// ErrNotGranted reports that a handler requires a permission or an extension that the runner does not grant.
 var ErrNotGranted = errors.New("the runner does not grant it")
 
-// Check says why this runner cannot run a handler, or returns nil. It does not look at the module.
+// Check returns nil if this runner can run a handler, or the reason why it cannot. It does not read the module.
 func (p *Pool) Check(h *Handler) error {
 	if err := checkPermissions(h.Permissions); err != nil {
 		return err
@@ -78,8 +80,8 @@ func (p *Pool) Check(h *Handler) error {
 	return nil
 }
 
-// Executor returns the executor of a handler. The error says what is wrong with the handler, or what this runner does not
-// grant, and does not name the handler.
+// Executor returns the executor of a handler. It returns an error if the handler is invalid, or if it requires something
+// that this runner does not grant. The error does not name the handler.
 func (p *Pool) Executor(h Handler) (task.Executor, error) {
 	if err := p.Check(&h); err != nil {
 		return nil, err
@@ -105,7 +107,7 @@ func (p *Pool) Executor(h Handler) (task.Executor, error) {
 	return x, nil
 }
 
-// Run runs tasks one after the other, in a process that they keep meanwhile.
+// Run runs tasks one after the other. It keeps one process for all of them.
 func (x *executor) Run(tasks []*task.Task) {
 	var c *child
 	defer func() {
@@ -118,10 +120,10 @@ func (x *executor) Run(tasks []*task.Task) {
 	}
 }
 
-// runOne runs a task in a process, or starts one if it is nil. It returns the process for the next task.
+// runOne runs a task in process c, or in a new process if c is nil. It returns the process for the next task.
 func (x *executor) runOne(t *task.Task, c *child) *child {
 	if t.Context.Err() != nil {
-		t.End(task.Unget()) // it has not begun, and nobody waits for it
+		t.End(task.Unget()) // not started yet, and nobody waits for it
 		return c
 	}
 	ctx, stop := task.WhileWanted([]*task.Task{t})
@@ -154,7 +156,8 @@ func (x *executor) runOne(t *task.Task, c *child) *child {
 	}
 }
 
-// runIn runs a task in a process. damaged reports whether the process could not load a module: the cache has a damaged one.
+// runIn runs a task in a process. damaged reports that the process could not load a module, because the cache has a
+// damaged one.
 func (x *executor) runIn(ctx context.Context, t *task.Task, c *child, p *prepared) (_ *child, end task.End, damaged bool) {
 	in, err := x.pool.openInput(ctx, t.Job)
 	if err != nil {
@@ -180,11 +183,11 @@ func (x *executor) runIn(ctx context.Context, t *task.Task, c *child, p *prepare
 	x.pool.counters.run(endName(&result, err), time.Since(began))
 	if err == nil && result.End == guest.Lack {
 		err = &machineError{errors.New(result.Text)}
-		c.kill(err) // what is left in it is unknown
+		c.kill(err) // the state of the process is unknown now
 	}
 	end, damaged = x.outcome(t, r, &result, err)
 	return c, end, damaged
 }
 
-// Close does nothing: processes belong to the pool.
+// Close does nothing: the pool owns the processes.
 func (x *executor) Close() {}

@@ -9,11 +9,11 @@ import (
 	"github.com/daybookq/daybook/job/handler"
 )
 
-// maxExtensions bounds the extensions of a runner.
+// maxExtensions bounds the number of extensions of a runner.
 const maxExtensions = 1000
 
-// findExtensions returns the files of the extensions in a directory, by the names under which they are imported: their file
-// names without .wasm, which may be written in upper case.
+// findExtensions returns the paths of the extensions in a directory, keyed by the names under which modules import them:
+// the file names without .wasm, which may be in upper case.
 func findExtensions(dir string) (map[string]string, error) {
 	if dir == "" {
 		return nil, nil
@@ -46,5 +46,5 @@ func findExtensions(dir string) (map[string]string, error) {
 	return found, nil
 }
 
-// builtin reports whether a module is none of an extension.
+// builtin reports whether name is a host module rather than an extension.
 func builtin(name string) bool { return name == "serval" || strings.HasPrefix(name, "wasi_snapshot_") }

@@ -31,10 +31,10 @@ type memoryBlobs struct {
 	blobs map[string]map[string][]byte // by client and address
 	old   map[string]string            // addresses by SHA-1
 	gets  int
-	fail  func(ctx context.Context, address string) (io.ReadCloser, error) // instead of Get, unless it returns neither
-	// discard makes Put keep no bytes, for large outputs.
+	fail  func(ctx context.Context, address string) (io.ReadCloser, error) // replaces Get, unless it returns neither a reader nor an error
+	// discard makes Put discard the bytes, for large outputs.
 	discard bool
-	broken  error // of Put
+	broken  error // error of Put
 }
 
 func newBlobs() *memoryBlobs {
@@ -109,7 +109,7 @@ func (m *memoryBlobs) get(of, address string) []byte {
 	return m.blobs[of][address]
 }
 
-// addresses returns the forms of the address of some bytes.
+// addresses returns all forms of the address of b.
 func addresses(b []byte) []string {
 	sum, old := sha256.Sum256(b), sha1.Sum(b)
 	return []string{"sha256:" + hex.EncodeToString(sum[:]), hex.EncodeToString(sum[:]), "sha256-" + base64.StdEncoding.EncodeToString(sum[:]), hex.EncodeToString(old[:])}
@@ -117,14 +117,14 @@ func addresses(b []byte) []string {
 
 var box = sync.OnceValues(func() (*sandbox.Sandbox, error) { return sandbox.New(sandbox.Auto) })
 
-// fixture is a pool, and the blobs that it uses.
+// fixture is a pool with the blobs that it uses.
 type fixture struct {
 	testing.TB
 	*Pool
 	blobs *memoryBlobs
 }
 
-// sharedCache is the cache of all pools whose tests do not care, so that each module is compiled once.
+// sharedCache is the cache of most tests' pools, so that each module is compiled once.
 var sharedCache = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "wasi-cache-") })
 
 func TestMain(m *testing.M) {
@@ -160,7 +160,6 @@ func newFixture(t testing.TB, set func(*Settings)) *fixture {
 	return &fixture{t, p, blobs}
 }
 
-// guestFile returns the bytes of a guest.
 func guestFile(t testing.TB, name string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata", name+".wasm"))
@@ -170,7 +169,7 @@ func guestFile(t testing.TB, name string) []byte {
 	return b
 }
 
-// goGuest builds the guest of Go's compiler once.
+// goGuest compiles testdata/goguest once.
 var goGuest = sync.OnceValues(func() ([]byte, error) {
 	dir, err := os.MkdirTemp("", "goguest-")
 	if err != nil {
@@ -186,7 +185,7 @@ var goGuest = sync.OnceValues(func() ([]byte, error) {
 	return os.ReadFile(out)
 })
 
-// handler stores a guest as the binary of a handler, and returns the executor.
+// handler stores a guest as the binary of a handler, and returns the handler's executor.
 func (f *fixture) handler(guest string, options handler.Options, permissions ...string) task.Executor {
 	f.Helper()
 	return f.executor(Handler{Binary: f.blobs.add("", guestFile(f, guest)), Options: options, Permissions: permissions})
@@ -201,7 +200,7 @@ func (f *fixture) executor(h Handler) task.Executor {
 	return x
 }
 
-// begin runs a job, and returns a channel with how it ended, after its process was released.
+// begin starts a job, and returns a channel that gets its end after its process was released.
 func begin(ctx context.Context, x task.Executor, j *client.Job) <-chan task.End {
 	ended := make(chan task.End, 1)
 	go func() {
@@ -224,13 +223,13 @@ func (f *fixture) run(x task.Executor, j *client.Job) task.End {
 	}
 }
 
-// text runs a job with a payload.
+// text runs a job with the given payload.
 func (f *fixture) text(x task.Executor, payload string) task.End {
 	f.Helper()
 	return f.run(x, &client.Job{ID: "1", Client: "c", Type: "t", Kind: client.Text, Payload: []byte(payload)})
 }
 
-// wantOK checks that a run ended well with an inline output.
+// wantOK checks that a run succeeded with the given inline output.
 func wantOK(t testing.TB, e task.End, output string) {
 	t.Helper()
 	if e.Unget || e.Code != "ok" || string(e.Output) != output || e.ProcessExit == nil || *e.ProcessExit != 0 {
@@ -238,7 +237,8 @@ func wantOK(t testing.TB, e task.End, output string) {
 	}
 }
 
-// wantEnd checks the code of a run, and that its error has some texts. The code unable is that of a handler that cannot run.
+// wantEnd checks the code of a run, and that its error contains the texts. The code unable means that the handler cannot
+// run.
 func wantEnd(t testing.TB, e task.End, code string, texts ...string) {
 	t.Helper()
 	if e.Unable != "" {
@@ -264,7 +264,7 @@ func show(e task.End) string {
 	return fmt.Sprintf("%s, exit %s, output %.200q (%s) at %q, error %q", e.Code, exit, e.Output, e.OutputKind, e.OutputAddr, e.Error)
 }
 
-// endless is an input without an end: reading blocks until it is closed.
+// endless is an input without an end: Read blocks until Close.
 type endless struct {
 	first  []byte
 	closed chan struct{}

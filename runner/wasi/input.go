@@ -11,13 +11,13 @@ import (
 	"github.com/daybookq/daybook/runner/wasi/guest"
 )
 
-// input is what a guest reads from stdin.
+// input is the stdin of a guest.
 type input struct {
-	first []byte        // its beginning
-	rest  io.ReadCloser // what follows, or nil
+	first []byte        // the beginning
+	rest  io.ReadCloser // the rest, or nil
 }
 
-// openInput opens the input of a job: the blob at its input_addr, or the payload.
+// openInput opens the input of a job: the blob at its input_addr, or otherwise the payload.
 func (p *Pool) openInput(ctx context.Context, j *client.Job) (*input, error) {
 	var from io.ReadCloser = io.NopCloser(bytes.NewReader(j.Payload))
 	if j.InputAddr == "" {
@@ -38,17 +38,17 @@ func (p *Pool) openInput(ctx context.Context, j *client.Job) (*input, error) {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF) && n > 0 && ended(from):
 		return &input{first: first[:n]}, from.Close()
 	}
-	from.Close() // the first error counts
+	from.Close() // report the first error
 	return nil, inputError(j, err)
 }
 
-// ended reports whether a reader is at its end: io.ErrUnexpectedEOF of ReadFull may also be that of a broken connection.
+// ended reports whether a reader is at its end. io.ReadFull returns io.ErrUnexpectedEOF for a broken connection, too.
 func ended(r io.Reader) bool {
 	n, err := r.Read(make([]byte, 1))
 	return n == 0 && err == io.EOF
 }
 
-// inputError is why the input could not be read.
+// inputError wraps an error of reading the input.
 func inputError(j *client.Job, err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		err = &awayError{err}
@@ -58,6 +58,6 @@ func inputError(j *client.Job, err error) error {
 
 func (in *input) close() {
 	if in.rest != nil {
-		in.rest.Close() // nothing that it says matters any more
+		in.rest.Close() // its error no longer matters
 	}
 }

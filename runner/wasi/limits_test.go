@@ -20,7 +20,8 @@ import (
 	"github.com/daybookq/daybook/runner/task"
 )
 
-// TestLimitsOfTheRunner: a stored handler gets no more than the runner allows, and one of its configuration does.
+// TestLimitsOfTheRunner: the runner's limits lower the limits of stored handlers, but not of handlers in its
+// configuration.
 func TestLimitsOfTheRunner(t *testing.T) {
 	f := newFixture(t, func(s *Settings) { s.MemoryBytes = 64 << 20 })
 	binary := f.blobs.add("", guestFile(t, "kit"))
@@ -54,7 +55,7 @@ func TestLimitsOfTheRunner(t *testing.T) {
 	wantEnd(t, f.text(f.executor(Handler{Binary: binary, Options: lower}), "busy"), "error", "options.timeout_ms, 300 ms")
 }
 
-// TestSettings: limits that make no sense are refused.
+// TestSettings: NewPool refuses limits that make no sense.
 func TestSettings(t *testing.T) {
 	s, err := box()
 	must(t, err)
@@ -79,7 +80,7 @@ func TestSettings(t *testing.T) {
 	p.Close()
 }
 
-// TestEntry: the default export is run, which has the empty name, and _start only without it.
+// TestEntry: the guest runs the default export, which has the empty name, or _start if there is none.
 func TestEntry(t *testing.T) {
 	f := newFixture(t, nil)
 	e := f.text(f.handler("default", handler.Options{}), "")
@@ -87,7 +88,7 @@ func TestEntry(t *testing.T) {
 	wantEnd(t, f.text(f.handler("baddefault", handler.Options{}), ""), "unable", "the exported function with the empty name must have no parameters and no results; it has [] and [i32]")
 }
 
-// TestFailedCompilations: a module that compiles for too long is not compiled again for each job.
+// TestFailedCompilations: a module that takes too long to compile is not compiled again for each job.
 func TestFailedCompilations(t *testing.T) {
 	f := newFixture(t, func(s *Settings) { s.Dir = t.TempDir() })
 	f.compileTimeout = time.Nanosecond
@@ -111,7 +112,8 @@ func TestFailedCompilations(t *testing.T) {
 	}
 }
 
-// TestFailuresAreBounded: how long failures last, how many there are, and what is none of the module.
+// TestFailuresAreBounded: failures expire, their number is bounded, and failures of the machine are not recorded for the
+// module.
 func TestFailuresAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &Pool{failures: map[string]*compileFailure{}}
@@ -151,7 +153,7 @@ func TestFailuresAreBounded(t *testing.T) {
 	})
 }
 
-// TestTurns: a request that waits for its turn costs the guest no time, and ends with an answer.
+// TestTurns: a request that waits for its turn uses none of the guest's time, and gets an answer.
 func TestTurns(t *testing.T) {
 	f := newFixture(t, func(s *Settings) { s.Grants = []string{"http:*"} })
 	x := f.handler("serval", handler.Options{TimeoutMs: 2000}, "http:*")
@@ -175,7 +177,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// TestMachine: what the runner's machine lacks is no failure of the job.
+// TestMachine: if the runner's machine lacks something, the job does not fail.
 func TestMachine(t *testing.T) {
 	var log lockedBuffer
 	dir := t.TempDir()
@@ -189,7 +191,7 @@ func TestMachine(t *testing.T) {
 			t.Errorf("the run ended with %s, want unget", show(e))
 		}
 	}
-	if took := time.Since(began); took < 3*f.firstPause { // the second time it takes twice as long
+	if took := time.Since(began); took < 3*f.firstPause { // twice as long the second time
 		t.Errorf("a job was returned two times within %v", took)
 	}
 	if n := strings.Count(log.String(), "the job goes back to its queue"); n != 1 {
@@ -251,7 +253,7 @@ func (b *lockedBuffer) String() string {
 	return b.held.String()
 }
 
-// TestTooLarge: a blob that is too large for a module is not fetched for each job.
+// TestTooLarge: a blob that is too large for a module is fetched only once.
 func TestTooLarge(t *testing.T) {
 	f := newFixture(t, func(s *Settings) { s.Dir = t.TempDir() })
 	binary := f.blobs.add("c", []byte("never read"))

@@ -13,8 +13,8 @@ import (
 	"github.com/daybookq/daybook/runner/task"
 )
 
-// TestNoMemoryOfTheMachine: if the system gives a process no memory that the run may have, the job goes back to its queue, and
-// another process runs the next one.
+// TestNoMemoryOfTheMachine: if the system refuses a process memory within the limit of its run, the job goes back to its
+// queue, and another process runs the next job.
 func TestNoMemoryOfTheMachine(t *testing.T) {
 	f := newFixture(t, nil)
 	wantOK(t, f.text(f.handler("kit", handler.Options{}), "echo\na"), "a")
@@ -24,7 +24,7 @@ func TestNoMemoryOfTheMachine(t *testing.T) {
 	var pages uint64
 	_, err = fmt.Sscan(string(text), &pages)
 	must(t, err)
-	// Enough for Go, and too little for the memory of a guest with another limit.
+	// This is enough for Go, but too little for the memory of a guest with another limit.
 	limit := pages*uint64(os.Getpagesize()) + 128<<20
 	must(t, unix.Prlimit(pid, unix.RLIMIT_AS, &unix.Rlimit{Cur: limit, Max: limit}, nil))
 	x := f.handler("kit", handler.Options{MemoryBytes: 200 << 20})
@@ -37,8 +37,8 @@ func TestNoMemoryOfTheMachine(t *testing.T) {
 	}
 }
 
-// TestNoDescriptors: if the process of a guest gets no file descriptor, for /proc or for the input, the job goes back to its
-// queue, and another process runs the next one.
+// TestNoDescriptors: if a guest's process gets no file descriptor for /proc or for the input, the job goes back to its
+// queue, and another process runs the next job.
 func TestNoDescriptors(t *testing.T) {
 	f := newFixture(t, func(s *Settings) { s.Grants = []string{"proc:read:*"} })
 	for i, c := range []struct {
@@ -64,7 +64,7 @@ func TestNoDescriptors(t *testing.T) {
 	}
 }
 
-// TestDescriptorsAreClosed: a process has as many open files after many runs as after the first one.
+// TestDescriptorsAreClosed: a process has as many open files after many runs as after the first.
 func TestDescriptorsAreClosed(t *testing.T) {
 	f := newFixture(t, func(s *Settings) { s.Grants, s.MaxProcesses = []string{"proc:read:*"}, 1 })
 	kit := f.handler("kit", handler.Options{}, "proc:read:*")
@@ -88,7 +88,7 @@ func TestDescriptorsAreClosed(t *testing.T) {
 	}
 }
 
-// innermost returns the process of a guest, which the sandbox may have started in another one.
+// innermost returns the process of the guest, which may be a descendant of the process that the sandbox started.
 func innermost(t *testing.T, pid int) int {
 	t.Helper()
 	for {

@@ -21,7 +21,7 @@ func (x *executor) refused(t *task.Task, err error) task.End {
 		return task.Error(notAwaited(t.Context))
 	case errors.As(err, &final):
 		return task.Failed(final.text)
-	case errors.Is(err, errStopped), errors.Is(err, errNoBinary): // the lane rests for the type of the latter
+	case errors.Is(err, errStopped), errors.Is(err, errNoBinary): // after errNoBinary, the runner pauses claims of the type
 		return task.Unget()
 	case errors.As(err, &machine), errors.As(err, &away):
 		x.pool.giveBack(t.Context, t.Job.ID, err)
@@ -31,17 +31,18 @@ func (x *executor) refused(t *task.Task, err error) task.End {
 }
 
 const (
-	// firstPause is how long a run keeps its slots before its job goes back to its queue, so that the runner does not claim,
-	// run and return jobs again and again. Each time that the same job is returned, it takes twice as long, up to mostPause.
+	// firstPause is how long a run keeps its slots before its job goes back to its queue, so that the runner does not
+	// claim, run and return jobs in a tight loop. The pause doubles each time that the same job is returned, up to
+	// mostPause.
 	firstPause = time.Second
 	mostPause  = 30 * time.Second
-	// lackSayEvery is how often the log says what this machine lacks, at most.
+	// lackSayEvery is the minimum interval between log lines about what this machine lacks.
 	lackSayEvery = 10 * time.Second
-	// maxReturned bounds the jobs whose returns are remembered.
+	// maxReturned bounds the number of jobs whose last pause is remembered.
 	maxReturned = 10_000
 )
 
-// giveBack waits before a job goes back to its queue, and logs what this machine lacks.
+// giveBack pauses before a job goes back to its queue. It logs errors of this machine.
 func (p *Pool) giveBack(ctx context.Context, job string, err error) {
 	_, machine := errors.AsType[*machineError](err)
 	p.returnedMu.Lock()
@@ -70,14 +71,14 @@ func (p *Pool) giveBack(ctx context.Context, job string, err error) {
 	}
 }
 
-// reported forgets the returns of a job whose outcome is known.
+// reported forgets the pauses of a job that has an outcome.
 func (p *Pool) reported(job string) {
 	p.returnedMu.Lock()
 	defer p.returnedMu.Unlock()
 	delete(p.returned, job)
 }
 
-// endName returns how a run ended, as Stats has it.
+// endName returns the name that Stats uses for the end of a run.
 func endName(result *guest.Result, err error) string {
 	switch {
 	case err != nil:
@@ -94,12 +95,12 @@ func endName(result *guest.Result, err error) string {
 	return "refused"
 }
 
-// notAwaited says that nobody waits for a result, and why.
+// notAwaited returns the error of a run that was stopped because nobody waits for its result.
 func notAwaited(ctx context.Context) string {
 	return fmt.Sprintf("the run was ended: %v", context.Cause(ctx))
 }
 
-// endEmpty ends a task whose module has no _start.
+// endEmpty ends a task whose module has nothing to run.
 func (x *executor) endEmpty(ctx context.Context, t *task.Task) {
 	status := int64(0)
 	address, err := newOutput(ctx, x.pool, t.Job, x.inlineBytes).store()
@@ -110,7 +111,7 @@ func (x *executor) endEmpty(ctx context.Context, t *task.Task) {
 	t.End(task.End{Outcome: client.Outcome{Code: "ok", OutputAddr: address, ProcessExit: &status}})
 }
 
-// outcome returns the end of a task from that of its run. damaged reports whether the cache has a damaged module.
+// outcome converts the end of a run to the end of its task. damaged reports that the cache has a damaged module.
 func (x *executor) outcome(t *task.Task, r *call, result *guest.Result, err error) (end task.End, damaged bool) {
 	ok := err == nil && result.End == guest.Exit && result.Code == 0
 	stderr := r.stderr.String()
@@ -161,7 +162,8 @@ func (x *executor) outcome(t *task.Task, r *call, result *guest.Result, err erro
 	}}, false
 }
 
-// cannot returns the end of a task whose module cannot run. If it is the handler's, no other job of it could run either.
+// cannot returns the end of a task whose module cannot run. If it is the handler's module, no other job of the handler
+// can run either.
 func cannot(t *task.Task, text string) task.End {
 	if t.Job.BinaryAddr == "" {
 		return task.CannotRun(text)

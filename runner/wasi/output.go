@@ -15,24 +15,24 @@ import (
 const (
 	// maxOutputBytes bounds the output of a run.
 	maxOutputBytes = 64 << 30
-	// storePatience is for how long storing an output is repeated if the server is away, and slowestPut, in bytes a second, how
-	// much more time a long one has. The client of the server ends what stands still.
+	// storePatience is how long store retries if the server is unreachable. A long output gets more time, at slowestPut
+	// bytes a second. The client aborts a stalled upload.
 	storePatience = 5 * time.Minute
 	slowestPut    = 256 << 10
 )
 
-// output is what a guest writes to stdout. It is held in memory up to the length of an inline output. A longer one is in a
-// file until the guest has ended, and then stored as a blob.
+// output is the stdout of a guest. It is held in memory up to the maximum length of an inline output. A longer output is
+// written to a file, and stored as a blob when the guest has ended.
 type output struct {
 	pool   *Pool
 	ctx    context.Context // of the job
 	job    *client.Job
 	inline int64
-	always bool // it becomes a blob in any case
+	always bool // store a blob in any case
 
 	held  []byte
 	total int64
-	long  *spool // nil if all is in held
+	long  *spool // nil while held has all bytes
 }
 
 func newOutput(ctx context.Context, p *Pool, j *client.Job, inline int64) *output {
@@ -65,7 +65,7 @@ func (o *output) Write(b []byte) (int, error) {
 	return o.long.Write(b)
 }
 
-// close frees what is held.
+// close deletes the file, if there is one.
 func (o *output) close() {
 	if o.long == nil {
 		return
@@ -76,7 +76,7 @@ func (o *output) close() {
 	o.long = nil
 }
 
-// store stores the blob, if there shall be one, and returns its address.
+// store stores the output as a blob, and returns its address, or "" if the output is only inline.
 func (o *output) store() (address string, err error) {
 	var from io.ReadSeeker = bytes.NewReader(o.held)
 	switch {

@@ -10,10 +10,10 @@ import (
 	"github.com/daybookq/daybook/job/handler"
 )
 
-// permissions are what a guest may do, as texts that handler.CheckPermission accepts.
+// permissions lists what a guest may do, in the form that handler.CheckPermission accepts.
 type permissions []string
 
-// missing returns the first of the required permissions that grants do not contain, or "".
+// missing returns the first required permission that is not granted, or "".
 func missing(required, grants []string) string {
 	for _, p := range required {
 		if !handler.Permits(grants, p) {
@@ -23,7 +23,7 @@ func missing(required, grants []string) string {
 	return ""
 }
 
-// checkPermissions checks a list.
+// checkPermissions checks the number and the form of permissions.
 func checkPermissions(list []string) error {
 	if len(list) > handler.MaxPermissions {
 		return fmt.Errorf("there are %d permissions; the maximum is %d", len(list), handler.MaxPermissions)
@@ -40,12 +40,12 @@ func (p permissions) proc() bool { return slices.Contains(p, "proc:read:*") }
 
 func (p permissions) extension(name string) bool { return handler.Permits(p, "extension:"+name) }
 
-// http reports whether the guest may send requests at all.
+// http reports whether the guest may send any HTTP requests.
 func (p permissions) http() bool {
 	return slices.ContainsFunc(p, func(s string) bool { return strings.HasPrefix(s, "http:") })
 }
 
-// host says why the guest may not send requests to a URL, or returns nil.
+// host returns nil if the guest may send requests to the URL's host, or the reason why not.
 func (p permissions) host(to *url.URL) error {
 	name := strings.ToLower(strings.TrimSuffix(to.Hostname(), "."))
 	port := to.Port()

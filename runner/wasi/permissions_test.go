@@ -21,7 +21,7 @@ import (
 	"github.com/daybookq/daybook/runner/webhook"
 )
 
-// TestGrants: what a handler requires must be granted.
+// TestGrants: the runner must grant each permission that a handler requires.
 func TestGrants(t *testing.T) {
 	f := newFixture(t, func(s *Settings) {
 		s.Grants = []string{"http:example.com", "http:localhost:8080", "extension:*"}
@@ -63,7 +63,7 @@ func TestGrants(t *testing.T) {
 	}
 }
 
-// extensions returns a directory with the extension fib under some file names.
+// extensions returns a directory with copies of the extension fib under the given file names.
 func extensions(t testing.TB, names ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -73,7 +73,7 @@ func extensions(t testing.TB, names ...string) string {
 	return dir
 }
 
-// TestExtensions: a guest imports an extension by its name, if it has the permission.
+// TestExtensions: a guest with the permission can import an extension by its name.
 func TestExtensions(t *testing.T) {
 	f := newFixture(t, func(s *Settings) {
 		s.Grants, s.Extensions = []string{"extension:*"}, extensions(t, "fib.WASM", "other.wasm", "no.txt")
@@ -83,7 +83,7 @@ func TestExtensions(t *testing.T) {
 	}
 	for _, permission := range []string{"extension:fib", "extension:*"} {
 		x := f.handler("usesfib", handler.Options{}, permission)
-		for range 2 { // each run has an instance of its own
+		for range 2 { // each run has its own instance
 			wantEnd(t, f.text(x, ""), "error", "exit status 55")
 		}
 	}
@@ -122,7 +122,7 @@ func TestExtensions(t *testing.T) {
 	})
 }
 
-// TestProc: /proc with the permission, without what shows more than figures.
+// TestProc: a guest with the permission can read /proc, except for files with more than figures.
 func TestProc(t *testing.T) {
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
 		t.Skip("this machine has no /proc")
@@ -146,7 +146,7 @@ func TestProc(t *testing.T) {
 	wantEnd(t, f.text(f.handler("kit", handler.Options{}), "read /proc/meminfo"), "error", "/proc/meminfo")
 }
 
-// TestServal: the functions of the host module serval.
+// TestServal: the host module serval works.
 func TestServal(t *testing.T) {
 	f := newFixture(t, nil)
 	x := f.handler("serval", handler.Options{})
@@ -160,7 +160,7 @@ func TestServal(t *testing.T) {
 	wantEnd(t, f.text(f.handler("noalloc", handler.Options{}), ""), "error", "exit status 4")
 }
 
-// TestHTTP: requests of guests, by permission and by the rules about addresses.
+// TestHTTP: guests can send requests only with a permission, and only to allowed addresses.
 func TestHTTP(t *testing.T) {
 	var seen *http.Request
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -247,7 +247,7 @@ func TestHTTP(t *testing.T) {
 	})
 }
 
-// TestExampleOfHTTP: the request, the answer and the error of docs/reference/wasi.md are those of the function http.
+// TestExampleOfHTTP: the request, answer and error on docs/reference/wasi.md match the function http.
 func TestExampleOfHTTP(t *testing.T) {
 	text, err := os.ReadFile("../../docs/reference/wasi.md")
 	must(t, err)

@@ -25,49 +25,49 @@ import (
 )
 
 const (
-	// idleFor is how long a process without runs is kept.
+	// idleFor is how long an idle process is kept.
 	idleFor = time.Minute
-	// compilations bounds how many modules are compiled at a time.
+	// compilations bounds the number of concurrent compilations.
 	compilations = 2
 
-	// The defaults of Settings.
+	// Defaults of Settings.
 	DefaultMostMemoryBytes = 1 << 30
 	DefaultMostTimeout     = time.Hour
-	// MaxMemoryBytes is all that a guest can address, with some for its extensions.
+	// MaxMemoryBytes is the 4 GiB that a guest can address, and as much again for its extensions.
 	MaxMemoryBytes = 8 << 30
 
-	// minClass is the least memory that a process is started for, so that the handlers with usual limits share processes.
+	// minClass is the smallest memory limit of a process, so that handlers with common limits share processes.
 	minClass = 256 << 20
-	// extraBytes is what a process needs beside the memory of guests: modules, machine code and Go's heap.
+	// extraBytes is the memory of a process beyond the memory of guests: modules, machine code and Go's heap.
 	extraBytes = 1 << 30
 )
 
-// Settings are those of a Pool.
+// Settings configures a Pool.
 type Settings struct {
 	Sandbox *sandbox.Sandbox // required
-	Blobs   Blobs            // nil means that there are none
-	// Dir is the directory of the cache. If it is "", that is one in the user's cache.
+	Blobs   Blobs            // nil: the runner cannot access blobs
+	// Dir is the directory of the cache. "" means a directory in the user's cache.
 	Dir        string
-	CacheBytes int64 // of the cache, about; 0 means DefaultCacheBytes
-	// MemoryBytes and Timeout are the most that a handler gets that is not Local, whatever its options are. 0 means
-	// DefaultMostMemoryBytes and DefaultMostTimeout.
+	CacheBytes int64 // approximate size of the cache; 0 means DefaultCacheBytes
+	// MemoryBytes and Timeout bound the options of handlers that are not Local. 0 means DefaultMostMemoryBytes and
+	// DefaultMostTimeout.
 	MemoryBytes int64
 	Timeout     time.Duration
-	// MaxProcesses is how many processes there are at a time. 0 means four for each processor.
+	// MaxProcesses bounds the number of processes. 0 means four for each processor.
 	MaxProcesses int
-	// Grants are the permissions that the runner gives to handlers that require them.
+	// Grants are the permissions that handlers can require.
 	Grants []string
-	// Extensions is a directory of modules that guests with a permission can import, or "".
+	// Extensions is a directory of modules that guests with a permission can import. "" means none.
 	Extensions string
-	// Allow are addresses that requests of guests may go to though they are not public.
+	// Allow lists addresses that guests may send requests to although they are not public.
 	Allow *webhook.Allow
-	// TLS is the configuration of https. Nil means the default.
+	// TLS configures https requests. Nil means the default.
 	TLS       *tls.Config
 	UserAgent string
-	Log       *slog.Logger // of what this machine lacks; nil means none
+	Log       *slog.Logger // for errors of this machine; nil discards them
 }
 
-// check says what is wrong, or sets the defaults.
+// check sets the defaults. It returns an error if a setting is invalid.
 func (s *Settings) check() error {
 	if s.Sandbox == nil {
 		return errors.New("a pool of WASI guests needs a sandbox")
@@ -93,44 +93,45 @@ func (s *Settings) check() error {
 	return checkPermissions(s.Grants)
 }
 
-// Pool runs WASI guests in processes that are used again and again. Its methods may be called from many goroutines.
+// Pool runs WASI guests in processes that it reuses. Its methods may be called from many goroutines.
 type Pool struct {
 	settings   Settings
 	cache      *cache
 	version    string            // of the compiler
-	extensions map[string]string // files by name
+	extensions map[string]string // paths by name
 	requests   *requests
-	compiling  chan struct{} // has an element for each compilation under way
-	// compileTimeout is that of one compilation. Tests make it short.
+	compiling  chan struct{} // holds an element for each running compilation
+	// compileTimeout bounds one compilation. Tests shorten it.
 	compileTimeout time.Duration
 	flights        singleflight.Group
 	counters       *counters
 
-	life       context.Context // ends with Close
+	life       context.Context // canceled by Close
 	stop       context.CancelFunc
-	background sync.WaitGroup // fetches and compiles
+	background sync.WaitGroup // running fetches and compilations
 
 	fetchedMu sync.Mutex
-	fetched   map[fetched]string // digits of modules
+	fetched   map[fetched]string // SHA-256 of modules, in hex
 	tooLarge  map[fetched]bool   // blobs that are too large for a module
 
 	reportsMu sync.Mutex
-	reports   map[string]*report // by the digits of modules
+	reports   map[string]*report // by the SHA-256 of the module
 	failures  map[string]*compileFailure
 
-	// firstPause, storePatience and slowestPut are the constants, and free is disk.Free. Tests have other ones.
+	// firstPause, storePatience and slowestPut have the values of the constants, and free is disk.Free. Tests change
+	// them.
 	firstPause, storePatience time.Duration
 	slowestPut                int64
 	free                      func(dir string) (int64, error)
 
 	returnedMu sync.Mutex
-	returned   map[string]time.Duration // the last pause, by the ids of jobs
-	lackSaid   time.Time                // when the log had last what this machine lacks
+	returned   map[string]time.Duration // the last pause, by job id
+	lackSaid   time.Time                // when the log last reported a lack
 
 	processes *pool.Pool[*child]
 }
 
-// NewPool returns a pool without processes.
+// NewPool returns a pool, or an error if the settings are invalid or the cache cannot be opened. It starts no process.
 func NewPool(s Settings) (*Pool, error) {
 	if err := s.check(); err != nil {
 		return nil, err
@@ -159,7 +160,7 @@ func NewPool(s Settings) (*Pool, error) {
 	return p, nil
 }
 
-// DefaultDir returns the directory of the cache if none is named.
+// DefaultDir returns the default directory of the cache.
 func DefaultDir() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -168,10 +169,10 @@ func DefaultDir() (string, error) {
 	return filepath.Join(cache, "daybook", "wasi"), nil
 }
 
-// Extensions returns the names of the extensions, sorted.
+// Extensions returns the sorted names of the extensions.
 func (p *Pool) Extensions() []string { return slices.Sorted(maps.Keys(p.extensions)) }
 
-// Stats returns what the pool has done until now.
+// Stats returns the pool's counts and its present state.
 func (p *Pool) Stats() Stats {
 	s := p.counters.stats()
 	s.CacheBytes, s.Requests = p.cache.bytes.Load(), len(p.requests.turns)
@@ -180,7 +181,7 @@ func (p *Pool) Stats() Stats {
 	return s
 }
 
-// Exposed says why a program in the sandbox could change modules, as a sentence, or returns "".
+// Exposed returns a sentence if programs in the sandbox can change the cached modules, or "" if they cannot.
 func (p *Pool) Exposed() string {
 	if !p.settings.Sandbox.Shares(p.cache.dir) {
 		return ""
@@ -188,7 +189,7 @@ func (p *Pool) Exposed() string {
 	return fmt.Sprintf("All programs in the sandbox may write the cache of WASI modules, %s, because it is among temporary files. Name another directory with --cache.", p.cache.dir)
 }
 
-// Close ends all processes, and waits until they are gone. No Run of an executor is under way.
+// Close kills all processes and waits until they have exited. No executor's Run may be running.
 func (p *Pool) Close() {
 	p.stop()
 	p.processes.Close()
@@ -196,7 +197,8 @@ func (p *Pool) Close() {
 	p.requests.transport.CloseIdleConnections()
 }
 
-// classOf returns the class of a limit of memory: the power of two that is not below it.
+// classOf returns the class of a memory limit: the smallest power of two that is at least the limit, and at least
+// minClass.
 func classOf(bytes int64) int64 {
 	class := int64(minClass)
 	for class < bytes {
@@ -205,11 +207,11 @@ func classOf(bytes int64) int64 {
 	return class
 }
 
-// processBytes is how much memory a process of a class may have.
+// processBytes returns the memory limit of a process of a class.
 func processBytes(class int64) int64 { return class + extraBytes }
 
-// acquire returns a process that was used before, or starts one. It waits while there are too many. ctx ends when nobody
-// waits for the run any more.
+// acquire returns an idle process of the class, or starts one. It waits while MaxProcesses are busy, until ctx ends
+// because nobody waits for the run any more.
 func (p *Pool) acquire(ctx context.Context, class int64) (*child, error) {
 	c, err := p.processes.Acquire(func() (context.Context, func()) { return ctx, func() {} },
 		func(c *child) bool { return c.class == class }, func() (*child, error) { return p.startChild(class) })
@@ -219,10 +221,10 @@ func (p *Pool) acquire(ctx context.Context, class int64) (*child, error) {
 	return c, err
 }
 
-// release takes a process back. It ends it unless it can be used again.
+// release takes a process back. It closes a process that is no longer usable.
 func (p *Pool) release(c *child) { p.processes.Release(c, idleFor) }
 
-// checkMemory ends a process that has too much memory, where no cgroup does.
+// checkMemory kills a process that uses too much memory, for systems where no cgroup limits it.
 func checkMemory(c *child) {
 	if !c.usable() {
 		return

@@ -11,20 +11,20 @@ import (
 	"github.com/daybookq/daybook/runner/wasi/guest"
 )
 
-// prepared is a module that may run, and how.
+// prepared is a module that is ready to run.
 type prepared struct {
-	digits  []string // of the module and its extensions
-	spec    []byte   // as it is sent
+	digits  []string // SHA-256 of the module and its extensions, in hex
+	spec    []byte   // encoded for the process
 	allowed permissions
-	// empty is set if the module has no _start: there is nothing to run.
+	// empty is set if the module exports neither a default nor _start, so there is nothing to run.
 	empty bool
 }
 
-// prepare brings the module of a job into the cache, compiles it, and checks what it imports. The error is a *refusal if
-// the job cannot run here whatever happens.
+// prepare puts the module of a job into the cache, compiles it, and checks its imports. It returns a *refusal if the job
+// can never run on this runner.
 func (x *executor) prepare(ctx context.Context, j *client.Job) (*prepared, error) {
 	p, err := x.prepareOnce(ctx, j)
-	if errors.Is(err, errDamaged) { // the module has been removed, so that it is fetched again
+	if errors.Is(err, errDamaged) { // the damaged module was deleted: fetch it again
 		p, err = x.prepareOnce(ctx, j)
 	}
 	return p, err
@@ -44,7 +44,7 @@ func (x *executor) prepareOnce(ctx context.Context, j *client.Job) (*prepared, e
 			return nil, err
 		}
 		if err != nil || own != digits {
-			allowed = nil // the handler grants them to its own binary
+			allowed = nil // the permissions are for the handler's own binary
 		}
 	case x.file != "":
 		name = x.File
@@ -76,7 +76,8 @@ func (x *executor) prepareOnce(ctx context.Context, j *client.Job) (*prepared, e
 	return p, nil
 }
 
-// handlerDigits returns the digits of the handler's own module. They are needed only if it has permissions.
+// handlerDigits returns the SHA-256 of the handler's own module, or "" if the handler has no permissions, since it is not
+// needed then.
 func (x *executor) handlerDigits(ctx context.Context) (string, error) {
 	switch {
 	case len(x.Permissions) == 0 || x.Binary == "" && x.file == "":
@@ -87,7 +88,7 @@ func (x *executor) handlerDigits(ctx context.Context) (string, error) {
 	return x.pool.fetch(ctx, "binary", x.Client, x.Binary)
 }
 
-// maxPrepared bounds the modules that an executor remembers.
+// maxPrepared bounds the number of modules that an executor remembers.
 const maxPrepared = 1000
 
 type preparedKey struct {
@@ -95,7 +96,7 @@ type preparedKey struct {
 	allowed bool
 }
 
-// prepareModule compiles a module, and checks what it imports.
+// prepareModule compiles a module, and checks its memory and its imports.
 func (x *executor) prepareModule(ctx context.Context, what, digits string, allowed permissions) (*prepared, error) {
 	r, err := x.pool.compile(ctx, digits)
 	if errors.Is(err, errDamaged) {
@@ -134,7 +135,7 @@ func (x *executor) prepareModule(ctx context.Context, what, digits string, allow
 	return p, nil
 }
 
-// extension returns the digits of an extension that a module imports.
+// extension returns the SHA-256 of an extension that a module imports.
 func (x *executor) extension(ctx context.Context, what, name string, allowed permissions) (string, error) {
 	quoted := name
 	if len(quoted) > 100 {
@@ -165,7 +166,7 @@ func (x *executor) extension(ctx context.Context, what, name string, allowed per
 	return digits, nil
 }
 
-// forget makes the modules of a run be read, fetched or compiled again.
+// forget discards all that is known of a run's modules, so that they are read, fetched or compiled again.
 func (x *executor) forget(p *prepared) {
 	for _, digits := range p.digits {
 		x.pool.forget(digits)
@@ -174,6 +175,6 @@ func (x *executor) forget(p *prepared) {
 	clear(x.prepared)
 	x.mu.Unlock()
 	if x.File != "" {
-		x.pool.load(x.File) // if it is not there any more, running fails
+		x.pool.load(x.File) // if the file is gone, the run reports it
 	}
 }

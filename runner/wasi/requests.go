@@ -21,17 +21,17 @@ import (
 )
 
 const (
-	// requestTimeout bounds a request of a guest, with redirects and the answer. turnTimeout bounds how long it waits before,
-	// because there are too many.
+	// requestTimeout bounds a request of a guest, including redirects and the answer. turnTimeout bounds how long the
+	// request waits for its turn before that.
 	requestTimeout = 30 * time.Second
 	turnTimeout    = 30 * time.Second
-	// maxRequests bounds how many requests of guests there are at a time in a runner.
+	// maxRequests bounds the concurrent requests of all guests of a runner.
 	maxRequests = 32
-	// maxBodyBytes bounds the body of an answer: base64 makes it longer by a third.
+	// maxBodyBytes bounds the body of an answer, which base64 makes a third longer.
 	maxBodyBytes = 8 << 20
-	// bodyCopies bounds the memory of an answer, in lengths of its body: the body and its text, and the JSON and the frame,
-	// which have 1.5 times its maximum. freeBytes are the bytes of a body that need no room of roomBytes, which all answers
-	// of a runner have together.
+	// bodyCopies is the memory that an answer needs, as a multiple of its body's length: one for the body, one for its
+	// text, and 1.5 each for the JSON and the frame. The first freeBytes of a body are not counted. All answers of a
+	// runner share roomBytes.
 	bodyCopies        = 5
 	freeBytes         = 64 << 10
 	roomBytes         = 256 << 20
@@ -46,7 +46,7 @@ const (
 	maxRequestedBytes = guest.MaxAnswerBytes
 )
 
-// guestRequest is a request as a guest writes it.
+// guestRequest is a request of a guest.
 type guestRequest struct {
 	Method  string            `json:"method"`
 	URL     string            `json:"url"`
@@ -55,7 +55,7 @@ type guestRequest struct {
 	BodyB64 []byte            `json:"body_b64"`
 }
 
-// guestAnswer is the answer as the guest gets it. It has an error, or the rest.
+// guestAnswer is the answer that the guest gets: an error, or all other fields.
 type guestAnswer struct {
 	Error   string            `json:"error,omitzero"`
 	Status  int               `json:"status,omitzero"`
@@ -64,7 +64,6 @@ type guestAnswer struct {
 	BodyB64 string            `json:"body_b64,omitzero"`
 }
 
-// requests sends the requests of guests.
 type requests struct {
 	transport *http.Transport
 	turns     chan struct{}
@@ -83,8 +82,8 @@ func newRequests(s *Settings) *requests {
 	}
 }
 
-// do sends the request of a guest and passes the answer on, both as JSON. The clock of the run is stopped while the request
-// waits for its turn or for room.
+// do sends the request of a guest and passes the answer on. Both are JSON. While the request waits for its turn or for
+// room, the clock of the run is paused.
 func (q *requests) do(ctx context.Context, run *clock, allowed permissions, text []byte, pass func(answer []byte)) {
 	held := &room{of: q.room}
 	defer held.free()
@@ -97,7 +96,7 @@ func (q *requests) do(ctx context.Context, run *clock, allowed permissions, text
 		err = fitsAnswer(len(b))
 	}
 	if err != nil {
-		b, _ = json.Marshal(failedAnswer(err)) // a text is always encoded
+		b, _ = json.Marshal(failedAnswer(err)) // cannot fail: the error is only text
 	}
 	pass(b)
 }
@@ -106,7 +105,7 @@ func failedAnswer(err error) *guestAnswer {
 	return &guestAnswer{Error: strings.ToValidUTF8(err.Error(), "\uFFFD")}
 }
 
-// fitsAnswer returns an error if an answer is too long as JSON.
+// fitsAnswer returns an error if an answer with so many bytes of JSON is too long.
 func fitsAnswer(bytes int) error {
 	if bytes > guest.MaxAnswerBytes {
 		return fmt.Errorf("the answer has at least %d bytes of JSON; the maximum is %d", bytes, guest.MaxAnswerBytes)
@@ -114,10 +113,10 @@ func fitsAnswer(bytes int) error {
 	return nil
 }
 
-// hopByHop are headers that the connection has, and not the guest.
+// hopByHop are the headers of the connection, which a guest cannot set.
 var hopByHop = []string{"Connection", "Content-Length", "Host", "Keep-Alive", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
 
-// turn waits until there are few enough requests. The caller ends its turn by receiving from turns.
+// turn waits until fewer than maxRequests are running. The caller ends its turn by receiving from turns.
 func (q *requests) turn(ctx context.Context, run *clock) error {
 	select {
 	case q.turns <- struct{}{}:
@@ -184,7 +183,7 @@ func (q *requests) send(ctx context.Context, run *clock, allowed permissions, te
 	return answer, nil
 }
 
-// whyNot returns why a request has failed, without the URL, which the guest knows.
+// whyNot returns the cause of a failed request, without the URL, which the guest knows.
 func whyNot(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -195,7 +194,7 @@ func whyNot(ctx context.Context, err error) error {
 	return err
 }
 
-// checkURL says why a guest may not send requests to a URL, or returns nil.
+// checkURL returns nil if a guest may send requests to a URL, or the reason why not.
 func checkURL(to *url.URL, allowed permissions) error {
 	switch {
 	case to.Scheme != "http" && to.Scheme != "https" || to.Host == "":
@@ -206,7 +205,7 @@ func checkURL(to *url.URL, allowed permissions) error {
 	return allowed.host(to)
 }
 
-// request returns the request that a guest asks for.
+// request converts a guest's request to an HTTP request. It returns an error if the request is invalid or not allowed.
 func (q *requests) request(asked *guestRequest, allowed permissions) (*http.Request, error) {
 	if len(asked.URL) > maxURLBytes {
 		return nil, fmt.Errorf("the URL has %d bytes; the maximum is %d", len(asked.URL), maxURLBytes)
@@ -244,7 +243,7 @@ func (q *requests) request(asked *guestRequest, allowed permissions) (*http.Requ
 		if slices.Contains(hopByHop, http.CanonicalHeaderKey(name)) {
 			return nil, fmt.Errorf("the header %s cannot be set", name)
 		}
-		r.Header.Set(name, value) // the transport refuses names and values that are none
+		r.Header.Set(name, value) // the transport refuses invalid names and values
 	}
 	if bytes > maxHeaderBytes {
 		return nil, fmt.Errorf("the headers have %d bytes; the maximum is %d", bytes, maxHeaderBytes)

@@ -10,21 +10,21 @@ import (
 	"github.com/daybookq/daybook/runner/disk"
 )
 
-// lookEvery is after how many bytes a spool looks again how much of the disk is free.
+// lookEvery is how many bytes a spool writes before it checks the free disk space again.
 const lookEvery = 4 << 20
 
-// spool is a file without a name that has a long output until the guest has ended. So a guest may write as slowly as its
-// time-out allows, and storing the blob can be repeated. One goroutine uses it.
+// spool holds a long output in an unnamed file until the guest has ended. So the guest can write as slowly as its
+// time-out allows, and a failed upload can be repeated. Only one goroutine uses it.
 type spool struct {
 	file   *os.File
 	dir    string
 	bytes  int64
-	look   int64 // at how many bytes
+	look   int64 // number of bytes at which to check the disk again
 	remove string
 	free   func(dir string) (int64, error)
 }
 
-// newSpool creates a spool in the cache.
+// newSpool creates the file in the cache.
 func (p *Pool) newSpool() (*spool, error) {
 	dir := filepath.Join(p.cache.dir, temporary)
 	f, err := os.CreateTemp(dir, "output-")
@@ -32,14 +32,15 @@ func (p *Pool) newSpool() (*spool, error) {
 		return nil, &machineError{fmt.Errorf("hold the output: %w", err)}
 	}
 	s := &spool{file: f, dir: dir, free: p.free}
-	if os.Remove(f.Name()) != nil { // this system does not remove open files
+	if os.Remove(f.Name()) != nil { // this system cannot delete open files: close does
 		s.remove = f.Name()
 	}
 	return s, nil
 }
 
-// Write implements io.Writer. The error is a *machineError if the disk is full. If this output alone has more than what must
-// stay free, it is the output that is too long for this machine: the run counts, so that the guest does not run for ever.
+// Write implements io.Writer. If the disk is full, it returns a *machineError. But if this output alone is longer than
+// the space that must stay free, the output is too long for this machine: the error counts as a run, so that the guest is
+// not run again for ever.
 func (s *spool) Write(b []byte) (int, error) {
 	if s.bytes >= s.look {
 		if free, err := s.free(s.dir); err == nil && free < disk.ReserveBytes {
@@ -55,7 +56,7 @@ func (s *spool) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// full returns the error of a disk that takes no more.
+// full returns the error for a full disk.
 func (s *spool) full(err error) error {
 	if s.bytes > disk.ReserveBytes {
 		return fmt.Errorf("the output has more than %d bytes, and this runner has no room for the rest: %w", s.bytes, err)
@@ -63,7 +64,7 @@ func (s *spool) full(err error) error {
 	return &machineError{fmt.Errorf("hold the output: %w", err)}
 }
 
-// reader returns all that was written, as an io.ReadSeeker.
+// reader returns a reader of the whole output.
 func (s *spool) reader() (io.ReadSeeker, error) {
 	if _, err := s.file.Seek(0, io.SeekStart); err != nil {
 		return nil, &machineError{fmt.Errorf("read the output again: %w", err)}
@@ -71,7 +72,7 @@ func (s *spool) reader() (io.ReadSeeker, error) {
 	return s.file, nil
 }
 
-// close removes the file.
+// close closes and deletes the file.
 func (s *spool) close() error {
 	err := s.file.Close()
 	if s.remove != "" {

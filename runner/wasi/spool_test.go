@@ -16,12 +16,12 @@ import (
 	"github.com/daybookq/daybook/runner/disk"
 )
 
-// flakyBlobs are blobs of a server that goes away while it reads the first uploads.
+// flakyBlobs disconnects during the first uploads.
 type flakyBlobs struct {
 	*memoryBlobs
-	away int // how many uploads fail
+	away int // number of uploads that fail
 	puts int
-	runs int64 // guests that had ended when the first upload began
+	runs int64 // guests that had ended when the first upload started
 	pool *Pool
 }
 
@@ -38,8 +38,8 @@ func (b *flakyBlobs) Put(ctx context.Context, of string, r io.Reader) (string, e
 	return b.memoryBlobs.Put(ctx, of, r)
 }
 
-// TestLongOutput: a long output is stored after the end of its guest, as often as it takes, and the guest runs once. No file
-// is left.
+// TestLongOutput: a long output is stored after its guest has ended. Failed uploads are repeated without running the
+// guest again. No file is left.
 func TestLongOutput(t *testing.T) {
 	dir := t.TempDir()
 	blobs := &flakyBlobs{away: 2}
@@ -74,7 +74,8 @@ func TestLongOutput(t *testing.T) {
 	}
 }
 
-// TestFullDisk: an output that fills the disk by itself is an error of the run, and any other one is a lack of the machine.
+// TestFullDisk: an output that alone fills the disk is an error of the run. If the disk was full for another reason, the
+// machine lacks space.
 func TestFullDisk(t *testing.T) {
 	f := newFixture(t, func(s *Settings) { s.Dir = t.TempDir() })
 	free := int64(disk.ReserveBytes)
@@ -98,7 +99,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestPauses: a job that goes back again and again waits longer each time, and its outcome ends that.
+// TestPauses: the pause grows each time that the same job goes back to its queue, until the job has an outcome.
 func TestPauses(t *testing.T) {
 	f := newFixture(t, nil)
 	f.firstPause = 10 * time.Millisecond

@@ -14,7 +14,7 @@ import (
 	"github.com/daybookq/daybook/job/handler"
 )
 
-// TestOutcomes: how runs end.
+// TestOutcomes: each kind of end of a run becomes the right outcome.
 func TestOutcomes(t *testing.T) {
 	f := newFixture(t, nil)
 	kit := f.handler("kit", handler.Options{TimeoutMs: 60_000})
@@ -58,7 +58,7 @@ func TestOutcomes(t *testing.T) {
 		}
 	})
 	t.Run("no arguments, environment and files", func(t *testing.T) {
-		// C libraries count the program itself as an argument if there is one.
+		// If the guest has arguments, C libraries count the program's name as the first.
 		wantOK(t, f.text(kit, "environment"), "0 arguments, 0 variables, /: no, /etc/passwd: no\n")
 	})
 	t.Run("clock and random numbers", func(t *testing.T) {
@@ -107,12 +107,13 @@ func TestOutcomes(t *testing.T) {
 	})
 }
 
-// TestEnded: guests that do not end by themselves end at the time-out, whatever they wait for. Other guests run at once.
+// TestEnded: a guest that does not end is stopped at the time-out, whatever it waits for. Other guests run at the same
+// time.
 func TestEnded(t *testing.T) {
 	f := newFixture(t, nil)
-	f.text(f.handler("kit", handler.Options{}), "echo\n") // compiles it
+	f.text(f.handler("kit", handler.Options{}), "echo\n") // compiles the module
 	kit := f.handler("kit", handler.Options{TimeoutMs: 300})
-	patient := f.handler("kit", handler.Options{}) // for guests that end, also on a busy machine
+	patient := f.handler("kit", handler.Options{}) // for guests that end, even on a busy machine
 	blocked := f.blobs.add("c", []byte("never read"))
 	for _, c := range []struct{ name, payload, text string }{
 		{"busy", "busy", "options.timeout_ms, 300 ms"},
@@ -158,7 +159,7 @@ func TestEnded(t *testing.T) {
 	})
 }
 
-// waitBusy waits until a process has a run.
+// waitBusy waits until a process runs a guest.
 func (f *fixture) waitBusy(t *testing.T) {
 	t.Helper()
 	testkit.Eventually(t, "a run has begun", func() bool {
@@ -172,7 +173,7 @@ func (f *fixture) waitBusy(t *testing.T) {
 	})
 }
 
-// TestProcessesAreUsedAgain: runs of several modules share a process, and a damaged one is replaced.
+// TestProcessesAreUsedAgain: runs of several modules share a process, and a new process replaces a damaged one.
 func TestProcessesAreUsedAgain(t *testing.T) {
 	f := newFixture(t, func(s *Settings) { s.MaxProcesses = 1 })
 	kit, tiny := f.handler("kit", handler.Options{TimeoutMs: 10_000}), f.handler("tiny", handler.Options{})
@@ -185,18 +186,18 @@ func TestProcessesAreUsedAgain(t *testing.T) {
 	first.process.Kill()
 	<-first.ended
 	wantOK(t, f.text(kit, "echo\nc"), "c")
-	large := f.handler("kit", handler.Options{TimeoutMs: 10_000, MemoryBytes: 1 << 30}) // needs another process, and there may be one
+	large := f.handler("kit", handler.Options{TimeoutMs: 10_000, MemoryBytes: 1 << 30}) // needs another process, and only one may run
 	wantOK(t, f.text(large, "echo\nd"), "d")
 	if idle := f.processes.State().Idle; len(idle) != 1 || idle[0].class != 1<<30 {
 		t.Errorf("there are %d idle processes", len(idle))
 	}
 }
 
-// TestGrowingTables: memory that is none of the guest's own ends the process, with a cgroup or without.
+// TestGrowingTables: a guest that grows its tables without end is stopped, with or without a cgroup.
 func TestGrowingTables(t *testing.T) {
 	f := newFixture(t, nil)
 	e := f.text(f.handler("tables", handler.Options{TimeoutMs: 20_000}), "")
-	// The table has a limit of its own, which is below that of the process.
+	// The table has its own limit, which is lower than the process's limit.
 	wantEnd(t, e, "error")
 	if !strings.Contains(e.Error, "memory") && !strings.Contains(e.Error, "timeout_ms") {
 		t.Error(show(e))
@@ -204,7 +205,7 @@ func TestGrowingTables(t *testing.T) {
 	wantOK(t, f.text(f.handler("tiny", handler.Options{}), "x"), "X")
 }
 
-// TestGoGuest: a module of Go's compiler runs.
+// TestGoGuest: a module built with Go's compiler runs.
 func TestGoGuest(t *testing.T) {
 	if testkit.Race {
 		t.Skip("a compiler with the race detector takes 15 seconds for a module of Go's compiler")
@@ -218,7 +219,7 @@ func TestGoGuest(t *testing.T) {
 	wantOK(t, f.text(x, "one\ntwo\n"), "one\ntwo\n2\n")
 }
 
-// TestTextModules: the modules of testdata are those of their texts.
+// TestTextModules: the .wasm files in testdata are up to date with the .wat files.
 func TestTextModules(t *testing.T) {
 	if _, err := exec.LookPath("wat2wasm"); err != nil {
 		t.Skip("this machine has no wat2wasm (package wabt)")

@@ -15,25 +15,25 @@ import (
 	"github.com/tetratelabs/wazero/api"
 )
 
-// Report is what is known about a module after it was compiled.
+// Report describes a module after its compilation.
 type Report struct {
-	// Error says why the file is no module that can run, or is "".
+	// Error is the reason why the file is not a module that can run, or "".
 	Error string `json:"error,omitzero"`
-	// Imports are the names of the modules that it imports functions or memories from, sorted.
+	// Imports are the sorted names of the modules from which it imports functions or memories.
 	Imports []string `json:"imports,omitempty"`
-	// Start reports whether the module has a function that is run, as entryOf says.
+	// Start reports whether the module exports a function to run. See entryOf.
 	Start bool `json:"start,omitzero"`
-	// MemoryBytes is how much memory its own memories have at the start.
+	// MemoryBytes is the initial size of the memories that the module defines.
 	MemoryBytes int64 `json:"memory_bytes,omitzero"`
 }
 
-// maxImports bounds the modules that a module imports from.
+// maxImports bounds the number of modules from which a module imports.
 const maxImports = 100
 
-// compile compiles the module of a file, which is named by its digest. The machine code is written below dir.
+// compile compiles a module from its file, which is named by its digest, and writes the machine code below dir.
 func compile(file, dir string) (err error) {
 	defer func() {
-		if p := recover(); p != nil { // wazero panics if the system has no memory for machine code
+		if p := recover(); p != nil { // wazero panics if the system lacks memory for machine code
 			failure, ok := p.(error)
 			if !ok || !ofMachine(failure) {
 				panic(p)
@@ -79,10 +79,10 @@ func printReport(r *Report) error {
 	return err
 }
 
-// errMachine is the error of a machine that lacks memory or disk, whatever the module is.
+// errMachine reports that the machine lacks memory or disk space, whatever the module is.
 var errMachine = errors.New("this machine cannot compile the module now")
 
-// ofMachine reports whether the machine lacks memory, disk or descriptors.
+// ofMachine reports whether an error means that the machine lacks memory, disk space or descriptors.
 func ofMachine(err error) bool {
 	for _, lack := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO} {
 		if errors.Is(err, lack) {
@@ -92,7 +92,7 @@ func ofMachine(err error) bool {
 	return lacking(err)
 }
 
-// ofFiles reports whether an error is one of writing the machine code.
+// ofFiles reports whether an error occurred when the machine code was written.
 func ofFiles(err error) bool {
 	_, path := errors.AsType[*os.PathError](err)
 	_, link := errors.AsType[*os.LinkError](err)
@@ -130,7 +130,7 @@ func describe(m wazero.CompiledModule) (r Report) {
 	return r
 }
 
-// types names types of values.
+// types returns the names of value types.
 func types(list []api.ValueType) string {
 	names := make([]string, len(list))
 	for i, t := range list {

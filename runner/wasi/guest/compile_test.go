@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestOfMachine: what the machine lacks is told apart from what is wrong with a module, whose names are texts in errors.
+// TestOfMachine: ofMachine recognizes errors of the machine, but not a module's names, which errors quote.
 func TestOfMachine(t *testing.T) {
 	for _, c := range []struct {
 		err     error
@@ -30,7 +30,7 @@ func TestOfMachine(t *testing.T) {
 	}
 }
 
-// TestCompileErrors: paths that are wrong are no lack of the machine.
+// TestCompileErrors: a wrong path is not taken for an error of the machine.
 func TestCompileErrors(t *testing.T) {
 	dir := t.TempDir()
 	if err := compile(filepath.Join(dir, "none.wasm"), dir); err == nil || errors.Is(err, errMachine) {

@@ -1,14 +1,14 @@
-// Package guest is the process in which WASI guests run. It is started with the runner's own binary: if the environment
-// has Variable, the initialization of this package does the work of the process and ends it. So it imports little, and a
-// runner needs no second program.
+// Package guest is the process in which WASI guests run. The process is the runner's own binary: if the environment has
+// Variable, the initialization of this package does the work of the process and exits. So a runner needs no second
+// program. The package imports little, because every runner initializes it.
 //
-// There are two kinds of processes, by the first argument:
+// The first argument selects one of two modes:
 //
-//	compile  compiles one module, writes the machine code to a directory of its own, prints a Report, and ends
-//	run      runs guests, one after the other, as frames on stdin say. It may read the cache, and write nothing
+//	compile  compiles one module, writes the machine code to a private directory, prints a Report, and exits
+//	run      runs guests one after the other, as the frames on stdin demand. It may read the cache, and write nothing
 //
-// A process of the second kind keeps the modules that it has used. The instance of a module, with its memory, belongs to
-// one run. The process does not limit the time of a run: whoever has started it ends it.
+// A process in mode run keeps the modules that it has used. Each run gets a new instance of its module, with new memory.
+// The process does not enforce the time-out of a run: its parent kills it.
 //
 // # Frames
 //
@@ -18,35 +18,35 @@
 //	to the process
 //	Run        a Spec and the whole input
 //	RunStream  a Spec and the beginning of the input
-//	Input      the next part of the input; an empty one is its end
+//	Input      the next part of the input; an empty part ends the input
 //	Answer     the answer to a Request
 //
 //	from the process
 //	Output     a part of the output
-//	Errors     a part of what the guest wrote to stderr
+//	Errors     a part of the guest's stderr
 //	Credit     how many bytes of the input were passed on (4 bytes)
 //	Request    a request of the guest, as JSON
 //	Done       a Result: the run has ended
 //
-// The sender of input has at most Window bytes under way for which it has no Credit. A process ignores frames of other
-// runs than the one under way: they were sent before the sender saw the end of a run.
+// The runner sends at most Window bytes of input before it gets Credit for them. A process ignores Input and Answer
+// frames of earlier runs: the runner sent them before it saw the end of the run.
 //
 // # Files
 //
-//	frames.go        frames, and what they contain
+//	frames.go        frames and their contents
 //	memory.go        the memory of guests, within a limit
 //	memory_unix.go   pages of the system, which cost nothing until they are used
-//	memory_linux.go, memory_bsd.go: how pages are given back
-//	memory_other.go  on other systems, memory of Go
+//	memory_linux.go, memory_bsd.go: returning pages to the system
+//	memory_other.go  memory from Go's heap, for other systems
 //	procfs.go        the part of /proc that a guest may read
 //	streams.go       stdin, stdout and stderr of a guest
 //	serval.go        the host module serval
-//	format.go        what a file is that is no module
+//	format.go        recognizing files that are not modules
 //	modules.go       the modules that the process has used
 //	run.go           one run
-//	process.go       the process that runs guests
-//	compile.go       the process that compiles a module
+//	process.go       mode run
+//	compile.go       mode compile
 //	start.go         the initialization of the package
 //
-// Not for: which guest may do what, blobs, time-outs (package wasi).
+// Not for: permissions, blobs and time-outs of guests (package wasi).
 package guest

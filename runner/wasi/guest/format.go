@@ -10,11 +10,11 @@ import (
 const (
 	magic       = "\x00asm"
 	headerBytes = 8
-	// moduleLayer and componentLayer say what follows the header.
+	// moduleLayer and componentLayer are the layers of modules and components.
 	moduleLayer, componentLayer = 0, 1
 )
 
-// others are formats of files by how they begin.
+// others are the names of other formats, with the bytes at the start of their files.
 var others = []struct{ prefix, name string }{
 	{"\x7fELF", "a program or library for Linux or another Unix (ELF)"},
 	{"MZ", "a program or library for Windows (PE)"},
@@ -32,7 +32,7 @@ var others = []struct{ prefix, name string }{
 	{"{", "a document in JSON"},
 }
 
-// notModule says why a file is no binary module of WebAssembly, as far as its header shows, or returns "".
+// notModule returns a text that says why a file is not a binary module, as far as its header shows, or "".
 func notModule(file []byte) string {
 	if len(file) >= headerBytes && bytes.HasPrefix(file, []byte(magic)) {
 		version, layer := binary.LittleEndian.Uint16(file[4:]), binary.LittleEndian.Uint16(file[6:])

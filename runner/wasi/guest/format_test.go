@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestNotModule: the text says what a file is that is no module.
+// TestNotModule: the text names the format of a file that is not a module.
 func TestNotModule(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {

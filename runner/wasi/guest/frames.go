@@ -10,20 +10,20 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// Variable is the environment variable with which a process of this package is started.
+// Variable is the environment variable that makes the binary run this package's process.
 const Variable = "DAYBOOK_WASI_GUEST"
 
-// The first arguments of processes. Mode run has the directory of the cache as another one, mode compile the file of the
-// module and an empty directory.
+// Modes are the first argument of a process. The second argument of mode run is the directory of the cache, and its third
+// the version of the compiler. Mode compile gets the file of the module and an empty directory.
 const (
 	ModeRun     = "run"
 	ModeCompile = "compile"
 )
 
-// ExitMachine is the status of a compilation for which this machine lacks memory or disk.
+// ExitMachine is the exit status of a compilation if this machine lacks memory or disk space.
 const ExitMachine = 3
 
-// The kinds of frames.
+// Kinds of frames.
 const (
 	Run byte = iota + 1
 	RunStream
@@ -41,9 +41,9 @@ const (
 	MaxFrameBytes = 16 << 20
 	// MaxPartBytes bounds a part of an input or output.
 	MaxPartBytes = 64 << 10
-	// Window is how many bytes of the input are under way, at most.
+	// Window bounds the bytes of input that were sent but not yet credited.
 	Window = 256 << 10
-	// StderrBytes is how much of the end of stderr is kept.
+	// StderrBytes is how many of the last bytes of stderr are kept.
 	StderrBytes = 8 << 10
 	// maxTextBytes bounds the text of a Result.
 	maxTextBytes = 16 << 10
@@ -51,17 +51,17 @@ const (
 	frameHeader = 9
 )
 
-// Spec is what a run consists of. Modules are named by the hex digits of their SHA-256.
+// Spec describes a run. Modules are named by their SHA-256, in hex.
 type Spec struct {
 	Module     string            `json:"module"`
-	Extensions map[string]string `json:"extensions,omitempty"` // modules by the names under which they are imported
-	// MemoryBytes bounds the memories of the guest and its extensions together.
+	Extensions map[string]string `json:"extensions,omitempty"` // modules, by the names under which they are imported
+	// MemoryBytes bounds the sum of the memories of the guest and its extensions.
 	MemoryBytes int64 `json:"memory_bytes"`
 	Proc        bool  `json:"proc,omitzero"` // the guest may read /proc
 	HTTP        bool  `json:"http,omitzero"` // the guest may send requests
 }
 
-// How a run ended.
+// End is the kind of a run's end.
 type End byte
 
 const (
@@ -69,21 +69,21 @@ const (
 	Trap                  // by an error of the guest
 	Load                  // a module could not be read from the cache
 	Link                  // a module could not be instantiated
-	Memory                // a module needs more memory at the start than the run may have
+	Memory                // a module needs more initial memory than the run may have
 	NoProc                // this machine has no /proc
-	Lack                  // this machine lacks memory, within the limit of the run, or file descriptors
+	Lack                  // this machine lacks file descriptors, or memory within the limit of the run
 )
 
-// Result is how a run ended. Stderr and Output are what was not sent before.
+// Result describes the end of a run. Stderr and Output have the bytes that were not sent before.
 type Result struct {
 	End    End
-	Code   uint32 // of Exit
-	Text   string // what went wrong
+	Code   uint32 // exit status, for Exit
+	Text   string // error message
 	Stderr []byte
 	Output []byte
 }
 
-// Append appends a result as the content of a frame.
+// Append appends the encoded result, the content of a frame, to b.
 func (r *Result) Append(b []byte) []byte {
 	text := r.Text[:min(len(r.Text), maxTextBytes)]
 	b = append(b, byte(r.End))
@@ -114,7 +114,7 @@ func (r *Result) Decode(b []byte) error {
 	return nil
 }
 
-// cutBytes cuts bytes after their length.
+// cutBytes cuts bytes that are preceded by their length.
 func cutBytes(b []byte) (cut, rest []byte, ok bool) {
 	if len(b) < 4 {
 		return nil, nil, false
@@ -126,7 +126,7 @@ func cutBytes(b []byte) (cut, rest []byte, ok bool) {
 	return b[:n], b[n:], true
 }
 
-// AppendSpec appends a spec with its length: the beginning of a frame that starts a run. The input follows.
+// AppendSpec appends a spec after its length: the beginning of a Run or RunStream frame. The input follows.
 func AppendSpec(b []byte, s *Spec) ([]byte, error) {
 	text, err := json.Marshal(s, json.Deterministic(true))
 	if err != nil {
@@ -135,7 +135,7 @@ func AppendSpec(b []byte, s *Spec) ([]byte, error) {
 	return append(binary.LittleEndian.AppendUint32(b, uint32(len(text))), text...), nil
 }
 
-// AppendFrame appends a frame, whose content is all parts.
+// AppendFrame appends a frame whose content is the concatenated parts.
 func AppendFrame(b []byte, kind byte, run uint32, parts ...[]byte) []byte {
 	n := 0
 	for _, p := range parts {
@@ -159,14 +159,14 @@ type Reader struct {
 // NewReader returns a reader of frames.
 func NewReader(r io.Reader) *Reader { return &Reader{r: bufio.NewReaderSize(r, MaxPartBytes)} }
 
-// Frame is a frame that was read. Content is valid until the next one is read.
+// Frame is a frame that Reader.Next returned. Content is valid until the next call of Next.
 type Frame struct {
 	Kind    byte
 	Run     uint32
 	Content []byte
 }
 
-// Next reads a frame.
+// Next returns the next frame, or an error if the stream ends or has a frame that is too long.
 func (r *Reader) Next() (f Frame, err error) {
 	var header [frameHeader]byte
 	if _, err := io.ReadFull(r.r, header[:]); err != nil {
@@ -177,7 +177,7 @@ func (r *Reader) Next() (f Frame, err error) {
 	if n > MaxFrameBytes {
 		return f, fmt.Errorf("a frame has %d bytes; the maximum is %d", n, MaxFrameBytes)
 	}
-	if int(n) > cap(r.content) || cap(r.content) > 1<<20 && n < 1<<16 { // a long frame must not keep its memory for ever
+	if int(n) > cap(r.content) || cap(r.content) > 1<<20 && n < 1<<16 { // do not keep the memory of a long frame
 		r.content = make([]byte, max(n, 4<<10))
 	}
 	f.Content = r.content[:n]

@@ -2,12 +2,13 @@ package guest
 
 import "github.com/tetratelabs/wazero/experimental"
 
-// account is the memory of one run: that of the guest and of its extensions. It is a memory allocator of wazero.
+// account is the memory of one run, used by the guest and its extensions. It is a memory allocator of wazero.
 type account struct {
 	pages *pages
 	limit int64
 	used  int64
-	// refused is set when memory was refused, and failure if the system had none, though the run may have it.
+	// refused is set if a request for memory was refused. failure is the error if the system refused it although it was
+	// within the limit.
 	refused  bool
 	failure  error
 	memories []*memory
@@ -22,7 +23,7 @@ func (a *account) Allocate(_, most uint64) experimental.LinearMemory {
 	return m
 }
 
-// free frees what is left: wazero frees no memory of a module that could not be instantiated.
+// free frees all memories. wazero does not free the memory of a module that could not be instantiated.
 func (a *account) free() {
 	for _, m := range a.memories {
 		m.Free()
@@ -33,11 +34,12 @@ func (a *account) free() {
 type memory struct {
 	account *account
 	most    uint64
-	region  []byte // all that it may become; nil before the first use
+	region  []byte // address space for the maximum size; nil before the first use
 	used    int64
 }
 
-// Reallocate returns the memory with another size, or nil if the run may not have that much.
+// Reallocate changes the size of the memory. It returns nil if the run may not have that much, or if the system refuses
+// it.
 func (m *memory) Reallocate(size uint64) []byte {
 	a := m.account
 	if size > m.most || a.used-m.used+int64(size) > a.limit {

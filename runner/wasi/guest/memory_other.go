@@ -2,7 +2,7 @@
 
 package guest
 
-// pages are regions of Go's memory.
+// pages allocates regions from Go's heap.
 type pages struct{}
 
 // take returns a region of zeros.

@@ -8,15 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pages are regions of memory for runs. A region has the addresses for all that a memory may become, so that growing
-// moves nothing. The system gives pages when they are first used. After a run it gets them back, and the next run finds
-// zeros. One goroutine uses them.
+// pages allocates regions of memory for runs, and keeps some for the next runs. A region reserves addresses for the
+// maximum size of a memory, so that growing moves nothing. The system allocates pages when they are first used. They are
+// given back after a run, so the next run finds zeros. Only one goroutine uses pages.
 type pages struct{ free [][]byte }
 
-// keptRegions bounds the regions that wait for the next run.
+// keptRegions bounds the regions kept for the next runs.
 const keptRegions = 2
 
-// take returns a region of zeros. The error says that the system has none.
+// take returns a region of zeros, or an error if the system lacks memory.
 func (p *pages) take(size uint64) ([]byte, error) {
 	for i, region := range p.free {
 		if uint64(len(region)) == size {
@@ -34,13 +34,13 @@ func (p *pages) take(size uint64) ([]byte, error) {
 	return region, nil
 }
 
-// give takes a region back, of which the first bytes were used.
+// give takes a region back. Only the first used bytes were used.
 func (p *pages) give(region []byte, used int) {
 	switch {
 	case len(region) == 0:
 	case len(p.free) < keptRegions && emptied(region[:used]):
 		p.free = append(p.free, region)
 	default:
-		unix.Munmap(region) // it came from Mmap, which is all that could be wrong
+		unix.Munmap(region) // cannot fail for a region from Mmap
 	}
 }

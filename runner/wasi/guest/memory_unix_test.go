@@ -4,7 +4,7 @@ package guest
 
 import "testing"
 
-// TestNoAddresses: memory that the system does not give is not taken for memory that the run may not have.
+// TestNoAddresses: if the system refuses memory, the run does not end with Memory, which means that its limit is too low.
 func TestNoAddresses(t *testing.T) {
 	var p pages
 	a := &account{pages: &p, limit: 1 << 60}

@@ -17,21 +17,22 @@ import (
 )
 
 const (
-	// Modules is the directory of modules in the cache, and Compiled that of machine code. The file of a module is named by
-	// the hex digits of its SHA-256, with Suffix.
+	// Modules is the directory of modules in the cache, and Compiled the directory of machine code. The file name of a
+	// module is its SHA-256 in hex, followed by Suffix.
 	Modules  = "modules"
 	Compiled = "compiled"
 	Suffix   = ".wasm"
 
-	// A process keeps at most so many modules, and so many bytes of their files. One module may be larger.
+	// keptModules and keptModuleBytes bound the modules that a process keeps: their number and the size of their files. A
+	// single module may be larger.
 	keptModules     = 64
 	keptModuleBytes = 256 << 20
 
-	// mostPages is how many pages of 64 KiB a memory may have. Runs have limits of their own.
+	// mostPages bounds a memory, in pages of 64 KiB. The limits of runs are lower.
 	mostPages = 1 << 16
 )
 
-// modules are the modules that a process has used. One goroutine uses them.
+// modules holds the modules that a process has used. Only one goroutine uses it.
 type modules struct {
 	dir     string
 	runtime wazero.Runtime
@@ -42,15 +43,16 @@ type modules struct {
 // module is a compiled module.
 type module struct {
 	wazero.CompiledModule
-	entry    []string // the function that is run, if there is one
+	entry    []string // name of the function to run, if the module has one
 	bytes    int
 	lastUsed int64
 }
 
-// newModules returns a runtime with the host modules. Machine code is read from dir, if it is there.
+// newModules creates a runtime with the host modules. The runtime reads machine code from the directory compiled, if it
+// exists.
 func newModules(ctx context.Context, dir, compiled string) (*modules, error) {
 	cache, err := wazero.NewCompilationCacheWithDir(compiled)
-	if err != nil { // it is not there, and cannot be created
+	if err != nil { // it does not exist, and cannot be created
 		cache = wazero.NewCompilationCache()
 	}
 	m := &modules{
@@ -63,7 +65,7 @@ func newModules(ctx context.Context, dir, compiled string) (*modules, error) {
 	return m, addServal(ctx, m.runtime)
 }
 
-// get returns a module.
+// get returns a module. It reads and compiles the module at its first use.
 func (m *modules) get(ctx context.Context, digits string) (*module, error) {
 	m.uses++
 	if known := m.known[digits]; known != nil {
@@ -86,7 +88,7 @@ func (m *modules) get(ctx context.Context, digits string) (*module, error) {
 	return added, nil
 }
 
-// readModule reads the file of a module and verifies it.
+// readModule reads the file of a module. It returns an error if the content does not match the digest in the file's name.
 func readModule(path string) ([]byte, error) {
 	binary, err := os.ReadFile(path)
 	if err != nil {
@@ -98,7 +100,7 @@ func readModule(path string) ([]byte, error) {
 	return binary, nil
 }
 
-// trim closes the modules that were not used for the longest time, if there are too many. No run is under way.
+// trim closes the modules unused for the longest time while there are too many. No run may be running.
 func (m *modules) trim(ctx context.Context) {
 	for {
 		var bytes int
@@ -112,13 +114,13 @@ func (m *modules) trim(ctx context.Context) {
 		if len(m.known) <= 1 || len(m.known) <= keptModules && bytes <= keptModuleBytes {
 			return
 		}
-		m.known[oldest].Close(ctx) // its memory is freed later, whatever it says
+		m.known[oldest].Close(ctx) // the garbage collector frees its memory, even after an error
 		delete(m.known, oldest)
 	}
 }
 
-// entryOf returns the name of the exported function that is run: the one with the empty name, which is the default export
-// of a module, or otherwise _start.
+// entryOf returns the name of the exported function to run: the default export, which has the empty name, or otherwise
+// _start.
 func entryOf(exported map[string]api.FunctionDefinition) (name string, ok bool) {
 	for _, name := range []string{"", "_start"} {
 		if exported[name] != nil {
@@ -128,7 +130,7 @@ func entryOf(exported map[string]api.FunctionDefinition) (name string, ok bool) 
 	return "", false
 }
 
-// lacking reports whether the system had no memory or no file descriptor. wazero passes that of loading machine code on as a
+// lacking reports whether the system lacked memory or file descriptors. wazero wraps errors of loading machine code as
 // text.
 func lacking(err error) bool {
 	for _, lack := range []error{syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE} {

@@ -12,7 +12,8 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// garbagePercent is the target of Go's collector. A run leaves little garbage, and collections cost more than memory.
+// garbagePercent is the target of Go's garbage collector. Runs leave little garbage, and a collection costs more than
+// memory.
 const garbagePercent = 800
 
 // process runs guests.
@@ -20,14 +21,14 @@ type process struct {
 	modules *modules
 	pages   pages
 	sender  sender
-	answers chan []byte // to the request of the run that is under way
+	answers chan []byte // answers to the request of the current run
 	specs   map[string]*Spec
 }
 
-// maxSpecs bounds the specs that are remembered: they are the same for all runs of a handler.
+// maxSpecs bounds the number of remembered specs. All runs of a handler have the same spec.
 const maxSpecs = 100
 
-// serve runs guests until the end of the frames.
+// serve runs guests until the runner closes stdin.
 func serve(dir, compiled string) error {
 	debug.SetGCPercent(garbagePercent)
 	ctx := context.Background()
@@ -37,9 +38,9 @@ func serve(dir, compiled string) error {
 	}
 	p := &process{modules: m, sender: sender{to: os.Stdout}, answers: make(chan []byte, 1), specs: map[string]*Spec{}}
 	frames := NewReader(os.Stdin)
-	var now *run           // the run that is under way; nil if none is
-	var done chan struct{} // closed at its end
-	free := func() bool {  // reports whether no run is under way
+	var now *run           // the current run; nil if there is none
+	var done chan struct{} // closed when the current run ends
+	free := func() bool {  // reports whether no run is running
 		if now == nil {
 			return true
 		}
@@ -62,7 +63,7 @@ func serve(dir, compiled string) error {
 		switch f.Kind {
 		case Run, RunStream:
 			if !free() {
-				<-done // it has sent its result
+				<-done // it has already sent its result
 			}
 			if now, err = p.begin(&f); err != nil {
 				return err
@@ -71,7 +72,7 @@ func serve(dir, compiled string) error {
 				continue
 			}
 			if f.Kind == Run && !now.spec.HTTP {
-				p.finish(ctx, now) // no further frame concerns it, and no other goroutine is needed
+				p.finish(ctx, now) // no further frame concerns it: no goroutine is needed
 				now = nil
 				continue
 			}
@@ -98,7 +99,7 @@ func serve(dir, compiled string) error {
 	}
 }
 
-// begin returns the run of a frame, or nil if this machine lacks what it needs: then it has sent the result.
+// begin returns the run of a frame. If this machine lacks the resources for it, begin sends the result and returns nil.
 func (p *process) begin(f *Frame) (*run, error) {
 	text, input, ok := cutBytes(f.Content)
 	if !ok {

@@ -7,12 +7,13 @@ import (
 	"strings"
 )
 
-// procfs is the part of /proc that guests with the permission proc:read:* may read. It has no files that show the memory,
-// the arguments, the environment or the open files of a process, and none that lead out of /proc: without a PID namespace
-// of its own, this process sees those of others.
+// procfs is the part of /proc that guests with the permission proc:read:* may read. It leaves out files that show the
+// memory, arguments, environment or open files of a process, and links that lead out of /proc. Without a separate PID
+// namespace, this process sees other processes' files.
 type procfs struct{ root *os.Root }
 
-// openProc opens /proc, which must be a real one. The caller closes it after the run.
+// openProc opens /proc. It returns an error if /proc is not a real procfs, without this process. The caller closes it
+// after the run.
 func openProc() (*procfs, error) {
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
 		return nil, err
@@ -24,13 +25,13 @@ func openProc() (*procfs, error) {
 	return &procfs{root}, nil
 }
 
-// close closes /proc. Files that a guest has opened belong to its instance.
+// close closes /proc. The instance of the guest closes the files that the guest opened.
 func (p *procfs) close() { p.root.Close() }
 
 var (
-	// ofProcesses are the files of a process that a guest may read.
+	// ofProcesses are the files in a process's directory that a guest may read.
 	ofProcesses = []string{"stat", "statm", "status", "comm", "limits", "loginuid", "oom_score", "oom_adj", "oom_score_adj", "sched", "schedstat", "wchan"}
-	// hidden are files of the kernel with more than figures.
+	// hidden are files of the kernel that show more than figures.
 	hidden = []string{"kcore", "kmsg", "kallsyms", "keys", "key-users", "kpagecgroup", "kpagecount", "kpageflags", "sysrq-trigger", "timer_list", "vmallocinfo", "config.gz", "cmdline", "mounts"}
 )
 

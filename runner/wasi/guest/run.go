@@ -24,7 +24,7 @@ type run struct {
 	memory  account
 }
 
-// guests is the configuration of all guests. They have no arguments, no environment and no files.
+// guests configures all guests: no arguments, no environment and no files.
 var guests = wazero.NewModuleConfig().WithName("").WithSysWalltime().WithSysNanotime().WithSysNanosleep().WithRandSource(rand.Reader)
 
 // do runs the guest.
@@ -33,12 +33,12 @@ func (r *run) do(ctx context.Context) (result Result) {
 	defer func() {
 		if p := recover(); p != nil {
 			switch failure, ok := p.(error); {
-			case ok && lacking(failure): // wazero panics if there is none for machine code
+			case ok && lacking(failure): // wazero panics if the system lacks memory for machine code
 				r.memory.failure = failure
 			case !r.memory.refused:
 				panic(p)
 			}
-			result = r.tooLarge() // wazero requires that the first memory is never refused
+			result = r.tooLarge() // wazero panics if the allocator refuses the initial memory
 		}
 		if r.memory.failure != nil && (result.End != Exit || result.Code != 0) {
 			result = Result{End: Lack, Text: r.memory.failure.Error()}
@@ -75,7 +75,7 @@ func (r *run) do(ctx context.Context) (result Result) {
 	return r.instantiate(ctx, module, config)
 }
 
-// extensions instantiates the extensions of the run. The caller closes those that are returned.
+// extensions instantiates the extensions of the run. The caller closes all that it returns, even with a result.
 func (r *run) extensions(ctx context.Context) (map[string]api.Module, *Result) {
 	extensions := map[string]api.Module{}
 	for name, digits := range r.spec.Extensions {
@@ -90,7 +90,7 @@ func (r *run) extensions(ctx context.Context) (map[string]api.Module, *Result) {
 			result.Text = fmt.Sprintf("extension %s: %s", name, result.Text)
 			return extensions, &result
 		}
-		if e.IsClosed() { // it has ended by itself, with status 0
+		if e.IsClosed() { // it exited with status 0
 			return extensions, &Result{End: Load, Text: fmt.Sprintf("extension %s: it has ended in _initialize", name)}
 		}
 		extensions[name] = e
@@ -98,7 +98,8 @@ func (r *run) extensions(ctx context.Context) (map[string]api.Module, *Result) {
 	return extensions, nil
 }
 
-// ended returns how a run ended that could not begin. What the machine lacks is no fault of the guest.
+// ended returns the result of a run that could not start: Lack if the machine lacks something, which is not the guest's
+// fault, or otherwise end.
 func ended(end End, of string, err error) Result {
 	if lacking(err) {
 		end = Lack
@@ -106,7 +107,7 @@ func ended(end End, of string, err error) Result {
 	return Result{End: end, Text: of + err.Error()}
 }
 
-// instantiate instantiates the guest and thereby runs it.
+// instantiate instantiates the guest, which also runs it.
 func (r *run) instantiate(ctx context.Context, module *module, config wazero.ModuleConfig) Result {
 	instance, err := r.process.modules.runtime.InstantiateModule(ctx, module.CompiledModule, config)
 	if instance != nil {
@@ -118,13 +119,13 @@ func (r *run) instantiate(ctx context.Context, module *module, config wazero.Mod
 	return Result{End: Exit}
 }
 
-// failed returns how a run ended that has an error.
+// failed converts an error of wazero to the result of the run.
 func (r *run) failed(err error) Result {
 	if exit, ok := errors.AsType[*sys.ExitError](err); ok {
 		return Result{End: Exit, Code: exit.ExitCode()}
 	}
 	text := err.Error()
-	// wazero has no types for these errors. A start section runs while the module is instantiated.
+	// wazero has no types for these errors. Start sections run during instantiation, so their errors are traps, too.
 	if strings.HasPrefix(text, "module[] function[") {
 		if inner := errors.Unwrap(err); inner != nil {
 			text = inner.Error()

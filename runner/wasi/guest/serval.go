@@ -13,7 +13,7 @@ import (
 // MaxAnswerBytes bounds the data and the answer of invoke_raw.
 const MaxAnswerBytes = 12 << 20
 
-// What invoke_raw returns instead of an address.
+// invoke_raw returns these instead of an address if it fails.
 const (
 	noMemory = -1 - iota
 	noName
@@ -21,7 +21,7 @@ const (
 	noAnswer
 )
 
-// callerKey is the key of the context under which host functions find the run.
+// callerKey is the context key under which host functions find the run.
 type callerKey struct{}
 
 // addServal adds the host module serval to a runtime:
@@ -29,9 +29,9 @@ type callerKey struct{}
 //	add(i32, i32) -> i32
 //	invoke_raw(name_ptr, name_len, data_ptr, data_len) -> i32
 //
-// invoke_raw writes its answer to memory that the export alloc(i32) -> i32 of the guest returns: the length of the answer
-// in four bytes, little-endian, and the answer. It returns the address, or -1 if the guest exports no memory, -2 if it cannot
-// read the name, -3 the data, or -4 if it cannot write the answer.
+// invoke_raw calls the guest's export alloc(i32) -> i32 to get memory for its answer. It writes the length of the answer
+// there, as four bytes, little-endian, then the answer, and returns the address. It returns -1 if the guest exports no
+// memory, -2 if it cannot read the name, -3 if it cannot read the data, and -4 if it cannot write the answer.
 func addServal(ctx context.Context, r wazero.Runtime) error {
 	i32 := api.ValueTypeI32
 	_, err := r.NewHostModuleBuilder("serval").
@@ -45,7 +45,7 @@ func addServal(ctx context.Context, r wazero.Runtime) error {
 	return err
 }
 
-// maxNameBytes bounds the name of a function that is read.
+// maxNameBytes bounds the name of a function.
 const maxNameBytes = 1 << 10
 
 func invokeRaw(ctx context.Context, m api.Module, namePtr, nameLen, dataPtr, dataLen uint32) int32 {
@@ -79,7 +79,7 @@ func invokeRaw(ctx context.Context, m api.Module, namePtr, nameLen, dataPtr, dat
 	return int32(at)
 }
 
-// invoke returns the answer of a function. data is valid until the guest runs again.
+// invoke calls a function, and returns its answer. data is valid until the guest runs again.
 func (r *run) invoke(name, data []byte) []byte {
 	switch {
 	case r == nil:
@@ -95,11 +95,11 @@ func (r *run) invoke(name, data []byte) []byte {
 	return <-r.process.answers
 }
 
-// errorAnswer returns the answer of a function that has failed.
+// errorAnswer returns the answer of a function that failed.
 func errorAnswer(text string) []byte {
 	b, err := json.Marshal(map[string]string{"error": text})
 	if err != nil {
-		panic(err) // texts are quoted, so they are UTF-8
+		panic(err) // cannot happen: texts are quoted, so they are UTF-8
 	}
 	return b
 }

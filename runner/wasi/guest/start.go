@@ -10,7 +10,8 @@ func init() {
 	if _, is := os.LookupEnv(Variable); !is {
 		return
 	}
-	// Initialization is bound to the first thread of the process, which would make each switch of goroutines slow.
+	// Package initialization is locked to the first thread of the process, which makes every switch of goroutines slow.
+	// Work in another goroutine.
 	ended := make(chan error)
 	go func() { ended <- start(os.Args) }()
 	if err := <-ended; err != nil {
@@ -23,7 +24,7 @@ func init() {
 	os.Exit(0)
 }
 
-// start does the work of the process.
+// start runs the process, in the mode of its first argument.
 func start(args []string) error {
 	switch {
 	case len(args) == 4 && args[1] == ModeRun:

@@ -15,7 +15,7 @@ type sender struct {
 	frame []byte
 }
 
-// send sends a frame. If the runner does not read it, nobody needs this process any more.
+// send sends a frame. If the runner no longer reads, nobody needs this process: send exits.
 func (s *sender) send(kind byte, run uint32, parts ...[]byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -28,7 +28,7 @@ func (s *sender) send(kind byte, run uint32, parts ...[]byte) {
 	}
 }
 
-// stdout is the output of a guest. It sends parts when there is much of it.
+// stdout is the stdout of a guest. It sends a part whenever it holds MaxPartBytes.
 type stdout struct {
 	sender *sender
 	run    uint32
@@ -48,8 +48,8 @@ func (o *stdout) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// stderr keeps the end of what a guest writes to stderr. If the guest goes on, it sends that after a while: the process may
-// be ended before the guest ends.
+// stderr keeps the end of a guest's stderr. While the guest runs, it sends that every stderrDelay, because the runner may
+// kill the process before the guest ends.
 type stderr struct {
 	sender *sender
 	run    uint32
@@ -60,7 +60,7 @@ type stderr struct {
 	ended bool
 }
 
-// stderrDelay is how long a part of stderr is held.
+// stderrDelay is how long written bytes are held before they are sent.
 const stderrDelay = 50 * time.Millisecond
 
 // Write implements io.Writer.
@@ -88,7 +88,7 @@ func (e *stderr) flush() {
 	e.held = e.held[:0]
 }
 
-// end returns what was not sent. Nothing is sent any more.
+// end returns the bytes that were not sent. After that, nothing is sent.
 func (e *stderr) end() []byte {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -99,26 +99,26 @@ func (e *stderr) end() []byte {
 	return e.held[max(0, len(e.held)-StderrBytes):]
 }
 
-// stdin is the input of a guest: a pipe, so that the guest can poll it and set it to non-blocking.
+// stdin is the stdin of a guest: a pipe, so that the guest can poll it and set it to non-blocking.
 type stdin struct {
 	sender *sender
 	run    uint32
-	guest  *os.File // the end of the guest
+	guest  *os.File // read by the guest
 	far    *os.File
-	pumped chan struct{} // closed when nothing is passed on any more; nil if nothing is
+	pumped chan struct{} // closed when pump returns; nil if pump is not needed
 	credit bool          // the runner waits for Credit
 
 	mu    sync.Mutex
 	more  sync.Cond
 	held  []byte // at most Window bytes
-	whole bool   // held is all that is left
+	whole bool   // no more input follows held
 	ended bool   // the run has ended
 }
 
-// directBytes is how much an empty pipe takes at once, on every system.
+// directBytes is how much an empty pipe accepts without blocking, on every system.
 const directBytes = 4 << 10
 
-// newStdin returns the input of a run. first is its beginning; more follows unless it is whole.
+// newStdin returns the input of a run. first is its beginning, and all of it if whole is set.
 func newStdin(s *sender, run uint32, first []byte, whole bool) (*stdin, error) {
 	near, far, err := os.Pipe()
 	if err != nil {
@@ -141,7 +141,7 @@ func newStdin(s *sender, run uint32, first []byte, whole bool) (*stdin, error) {
 	return in, nil
 }
 
-// pump passes the input on. It returns at its end, or when the run has ended.
+// pump writes the input to the pipe. It returns at the end of the input or of the run.
 func (in *stdin) pump() {
 	defer close(in.pumped)
 	defer in.far.Close()
@@ -165,12 +165,12 @@ func (in *stdin) pump() {
 	}
 }
 
-// add adds a part, or the end if it is empty. It reports false if the runner has sent more than it may.
+// add adds a part, or ends the input if the part is empty. It returns false if the runner has sent more than it may.
 func (in *stdin) add(part []byte) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.ended {
-		return true // it was sent before the runner saw the end
+		return true // sent before the runner saw the end
 	}
 	if in.pumped == nil || in.whole || len(in.held)+len(part) > Window {
 		return false
@@ -180,7 +180,7 @@ func (in *stdin) add(part []byte) bool {
 	return true
 }
 
-// close ends the input after the run.
+// close ends the input after the run, and waits for pump.
 func (in *stdin) close() {
 	in.guest.Close()
 	if in.pumped == nil {

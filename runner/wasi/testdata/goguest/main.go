@@ -14,7 +14,7 @@ func main() {
 		os.Exit(9)
 	}
 	var group sync.WaitGroup
-	group.Go(func() { time.Sleep(time.Millisecond) }) // a goroutine that sleeps while another one reads
+	group.Go(func() { time.Sleep(time.Millisecond) }) // a goroutine that sleeps while another reads
 	lines := bufio.NewScanner(os.Stdin)
 	n := 0
 	for lines.Scan() {
