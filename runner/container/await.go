@@ -15,24 +15,25 @@ import (
 	"github.com/daybookq/daybook/runner/task"
 )
 
-// ended is how a container has ended.
+// ended describes the end of a container.
 type ended struct {
 	code      int64
 	outOfMem  bool
 	abandoned bool  // nobody waits for the result any more
-	timedOut  bool  // it took longer than its time-out
-	tooLarge  error // its workspace is too large, or the disk is nearly full
+	timedOut  bool  // the run exceeded its time-out
+	tooLarge  error // the workspace is too large, or the disk is nearly full
 }
 
-// killed is the exit code of a container that got SIGKILL.
+// killed is the exit code of a container killed by SIGKILL.
 const killed = 137
 
-// maxMeasureFailures is how often in turn a workspace may not be measurable, because its container changes it meanwhile.
+// maxMeasureFailures bounds the consecutive failures to measure a workspace, which its container may be changing.
 const maxMeasureFailures = 5
 
 var errFull = errors.New("the disk of the workspaces is nearly full")
 
-// await waits for the end of a container, and ends it when it must. An error says that its exit code is not known.
+// await waits until a container has ended. It stops the container at the time-out, if its workspace is too large, and
+// when nobody waits for the result any more. It returns an error if it cannot find out the exit code.
 func (r *run) await(ctx context.Context, name string) (how ended, err error) {
 	looking, stopLooking := context.WithCancel(context.Background())
 	tooLarge := make(chan error, 1)
@@ -55,7 +56,7 @@ func (r *run) await(ctx context.Context, name string) (how ended, err error) {
 		case got := <-wait.Result:
 			return r.gone(name, how, got)
 		case err := <-wait.Error:
-			// The engine may have been restarted. It says how the container has ended, or that it still runs.
+			// The engine may have been restarted. Ask it whether the container has ended.
 			if err := r.engine.available(waiting); err != nil {
 				return how, err
 			}
@@ -66,7 +67,7 @@ func (r *run) await(ctx context.Context, name string) (how ended, err error) {
 			case !state.Running:
 				return r.gone(name, how, container.WaitResponse{StatusCode: int64(state.ExitCode)})
 			}
-			select { // an engine that refuses to wait is not asked all the time
+			select { // do not ask in a tight loop if the engine refuses to wait
 			case <-time.After(lookEvery):
 			case <-ctx.Done():
 			}
@@ -92,7 +93,7 @@ func (r *run) await(ctx context.Context, name string) (how ended, err error) {
 	}
 }
 
-// gone reads what else is known of a container that has ended.
+// gone records the exit code of a container that has ended, and whether it ran out of memory.
 func (r *run) gone(name string, how ended, got container.WaitResponse) (ended, error) {
 	if got.Error != nil && got.Error.Message != "" {
 		return how, fmt.Errorf("run the container: %s", got.Error.Message)
@@ -107,7 +108,8 @@ func (r *run) gone(name string, how ended, got container.WaitResponse) (ended, e
 	return how, nil
 }
 
-// stop ends a container: with its stop signal and, after grace or, if that is shorter, the StopTimeout of the job, by killing it, or at once.
+// stop stops a container. If gently is set, it sends the stop signal first, and kills the container after grace or after
+// the job's StopTimeout, whichever is shorter. Otherwise it kills the container immediately.
 func (r *run) stop(name string, gently bool) error {
 	var err error
 	if gently {
@@ -126,13 +128,14 @@ func (r *run) stop(name string, gently bool) error {
 		_, err := r.engine.docker.ContainerKill(ctx, name, engine.ContainerKillOptions{Signal: "SIGKILL"})
 		return err
 	})
-	if killed != nil && !cerrdefs.IsConflict(killed) { // a conflict: it runs no more
+	if killed != nil && !cerrdefs.IsConflict(killed) { // a conflict means that it no longer runs
 		return fmt.Errorf("end the container: %w", errors.Join(err, killed))
 	}
 	return nil
 }
 
-// watchFiles looks at the workspace until ctx ends, and returns an error when it is too large or the disk nearly full.
+// watchFiles checks the workspace until ctx ends. It returns an error if the workspace is too large, or the disk is
+// nearly full.
 func (r *run) watchFiles(ctx context.Context, name string) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -167,11 +170,11 @@ func (r *run) watchFiles(ctx context.Context, name string) error {
 				return fmt.Errorf("%w: it cannot be measured: %w", errTree, err)
 			}
 		}
-		next = time.Now().Add(20 * time.Since(began)) // a twentieth of a processor at most
+		next = time.Now().Add(20 * time.Since(began)) // use at most a twentieth of a processor
 	}
 }
 
-// deleted returns where to look for files that the container has deleted and holds open, or nil.
+// deleted returns a counter of files that the container has deleted but keeps open, or nil if the runner cannot see them.
 func (r *run) deleted(ctx context.Context, name string) *deletedFiles {
 	state, err := r.state(ctx, name)
 	var d *deletedFiles
@@ -188,7 +191,7 @@ func (r *run) deleted(ctx context.Context, name string) *deletedFiles {
 	return d
 }
 
-// outcome returns the end of a run by how its container ended.
+// outcome converts the end of a container to the end of the run.
 func (r *run) outcome(ctx context.Context, how ended) task.End {
 	tail := r.log.Tail()
 	switch {

@@ -17,22 +17,22 @@ import (
 var errAway = errors.New("the container engine does not answer")
 
 const (
-	callTimeout = 60 * time.Second // of a call that does no more than one thing
-	// awayTimeout is how long a run waits for an engine that does not answer, for example while it is restarted.
+	callTimeout = 60 * time.Second // of a single call of the engine's API
+	// awayTimeout is how long a run waits for an unreachable engine, for example while the engine restarts.
 	awayTimeout = 30 * time.Second
 	lookEvery   = 500 * time.Millisecond
 )
 
-// engineAway reports whether an error says that the engine cannot be reached, has ended while it was asked, or hangs.
+// engineAway reports whether an error means that the engine is unreachable, has exited during the call, or hangs.
 func engineAway(err error) bool {
 	return client.IsErrConnectionFailed(err) || errors.Is(err, errAway) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
 		errors.Is(err, syscall.EPIPE)
 }
 
-// errRegistry is the error of a pull whose registry does not answer, so that it is not known whether it has the image.
+// errRegistry reports that a registry did not answer a pull, so it is unknown whether it has the image.
 var errRegistry = errors.New("the registry does not answer")
 
-// Engines report what a registry answered as a text only.
+// Engines report the registry's answer only as text, so these are parts of such texts.
 var (
 	answered = []string{"denied", "unauthorized", "not found", "unknown", "no matching manifest", "no image found"}
 	away     = []string{
@@ -42,7 +42,7 @@ var (
 	}
 )
 
-// registryAway reports whether the error of a pull says that the registry of an image does not answer, or not now.
+// registryAway reports whether a pull failed because the registry does not answer, or not at this time.
 func registryAway(err error, name string) bool {
 	if err == nil || engineAway(err) {
 		return false
@@ -52,7 +52,7 @@ func registryAway(err error, name string) bool {
 	return errors.Is(err, context.DeadlineExceeded) || slices.ContainsFunc(away, says) && !slices.ContainsFunc(answered, says)
 }
 
-// call calls the engine, for callTimeout at most. If that is over and ctx is not, the error wraps errAway.
+// call calls the engine. The error wraps errAway if the call took longer than callTimeout while ctx had not ended.
 func (e *Engine) call(ctx context.Context, f func(context.Context) error) error {
 	calling, cancel := context.WithTimeout(ctx, cmp.Or(e.patience, callTimeout))
 	defer cancel()
@@ -63,7 +63,7 @@ func (e *Engine) call(ctx context.Context, f func(context.Context) error) error 
 	return err
 }
 
-// available waits until the engine answers, for awayTimeout at most.
+// available waits until the engine answers. It returns an error after awayTimeout.
 func (e *Engine) available(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, awayTimeout)
 	defer cancel()

@@ -22,8 +22,8 @@ import (
 
 var errNoServer = fmt.Errorf("the test: %w", daybook.ErrUnavailable)
 
-// TestServerIsAway: a server that is away when the input is pulled costs no attempt. After the container has run, the
-// output and the log are stored when the server is back, from their beginning.
+// TestServerIsAway: if the server is unreachable when the input is pulled, the job keeps its attempt. If it is
+// unreachable after the container has run, the whole output and log are stored when it is back.
 func TestServerIsAway(t *testing.T) {
 	withEngines(t, func(t *testing.T, e *realEngine) {
 		r := newRig(t, e, nil)
@@ -77,7 +77,7 @@ func TestServerIsAway(t *testing.T) {
 	})
 }
 
-// fakeEngine returns an executor whose engine is answer. It runs a job with the returned function.
+// fakeEngine returns an Engine that talks to answer, and a function that runs a job with it.
 func fakeEngine(t *testing.T, answer http.HandlerFunc) (*Engine, func(config, filesets string) task.End) {
 	socket := filepath.Join(t.TempDir(), "sock")
 	listener, err := net.Listen("unix", socket)
@@ -118,7 +118,7 @@ func fakeEngine(t *testing.T, answer http.HandlerFunc) (*Engine, func(config, fi
 	}
 }
 
-// TestEngineEnds: an engine that ends before the container has started costs no attempt.
+// TestEngineEnds: if the engine exits before the container has started, the job keeps its attempt.
 func TestEngineEnds(t *testing.T) {
 	asked := make(chan string, 100)
 	e, run := fakeEngine(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -131,7 +131,7 @@ func TestEngineEnds(t *testing.T) {
 	}
 }
 
-// TestEngineHangs: an engine that answers to pings only costs no attempt.
+// TestEngineHangs: if the engine answers nothing but pings, the job keeps its attempt.
 func TestEngineHangs(t *testing.T) {
 	e, run := fakeEngine(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	t.Cleanup(func() { e.Close() })
@@ -144,7 +144,7 @@ func TestEngineHangs(t *testing.T) {
 	}
 }
 
-// TestDiskIsFull: a disk that has no room before the container has started costs no attempt.
+// TestDiskIsFull: if the disk is full before the container has started, the job keeps its attempt.
 func TestDiskIsFull(t *testing.T) {
 	e, run := fakeEngine(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"Id":"sha256:1","Config":{}}`) })
 	t.Cleanup(func() { e.Close() })
@@ -159,8 +159,8 @@ func TestDiskIsFull(t *testing.T) {
 	}
 }
 
-// TestRegistryIsAway: a registry that does not answer costs no attempt, whatever the engine calls it. One that answers that there is no
-// such image does.
+// TestRegistryIsAway: if the registry does not answer, the job keeps its attempt, whatever the engine's error says. If
+// the registry answers that the image does not exist, the attempt counts.
 func TestRegistryIsAway(t *testing.T) {
 	var status int
 	var text string
@@ -170,7 +170,7 @@ func TestRegistryIsAway(t *testing.T) {
 		case !strings.HasSuffix(r.URL.Path, "/images/create"):
 			w.WriteHeader(http.StatusNotFound)
 			fmt.Fprint(w, `{"message":"No such image"}`)
-		case status == http.StatusOK: // the error is in the stream
+		case status == http.StatusOK: // the stream has the error
 			fmt.Fprintf(w, "{\"status\":\"Pulling\"}\n{\"errorDetail\":{\"message\":%q},\"error\":%[1]q}\n", text)
 		default:
 			w.WriteHeader(status)

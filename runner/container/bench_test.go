@@ -12,7 +12,7 @@ import (
 	"github.com/daybookq/daybook/runner/task"
 )
 
-// sink takes blobs and keeps none.
+// sink discards the blobs that it gets.
 type sink struct{}
 
 func (sink) Put(_ context.Context, _ string, r io.Reader) (string, error) {

@@ -26,17 +26,17 @@ import (
 	"github.com/daybookq/daybook/runner/task"
 )
 
-// server stands for the server: its blobs, filesets and live logs.
+// server is a fake server: its blobs, filesets and live logs.
 type server struct {
 	mu       sync.Mutex
 	blobs    map[string]string
 	filesets map[string]map[string]string
 	live     bytes.Buffer
 	steps    []string
-	printed  chan struct{} // a value with each part of a log; capacity 1
+	printed  chan struct{} // gets a value for each part of a log; capacity 1
 	pullErr  error
-	pushErr  func() error // is called before a push
-	putErr   func() error // and before a blob is stored
+	pushErr  func() error // called before a push
+	putErr   func() error // called before a blob is stored
 }
 
 func (s *server) Put(_ context.Context, _ string, r io.Reader) (string, error) {
@@ -145,7 +145,7 @@ func (s *server) step(_ context.Context, _, _, step string) {
 	s.steps = append(s.steps, step)
 }
 
-// rig is a runner's part that runs containers.
+// rig runs containers as a runner does.
 type rig struct {
 	*testing.T
 	*server
@@ -186,7 +186,7 @@ func newRig(t *testing.T, e *realEngine, change func(*Settings)) *rig {
 		if err := made.Close(); err != nil {
 			t.Error(err)
 		}
-		if n := entries(t, set.Workspaces); n != 1 { // its id
+		if n := entries(t, set.Workspaces); n != 1 { // the file id
 			t.Errorf("%d entries are left in the directory of workspaces", n)
 		}
 		r.wantContainers(0)
@@ -203,7 +203,7 @@ func entries(t *testing.T, dir string) int {
 	return len(list)
 }
 
-// wantContainers: the engine has so many containers of this test.
+// wantContainers checks the number of this test's containers that the engine has.
 func (r *rig) wantContainers(want int) {
 	r.Helper()
 	docker, err := client.New(client.WithHost(r.real.host))
@@ -220,7 +220,7 @@ func (r *rig) wantContainers(want int) {
 	}
 }
 
-// config is the Config of a job that runs the guest.
+// guest returns the Config of a job that runs the guest program with these arguments.
 func guest(args ...string) string {
 	text, err := json.Marshal(args)
 	if err != nil {
@@ -229,7 +229,7 @@ func guest(args ...string) string {
 	return fmt.Sprintf(`"Image":"daybook-guest:1","Cmd":%s`, text)
 }
 
-// run runs a job whose Config and Fileset are these.
+// run runs a job with the given Config and Fileset.
 func (r *rig) run(ctx context.Context, config, filesets string, options handler.Options) task.End {
 	r.Helper()
 	x, err := r.engine.Executor(Handler{Options: options, ExitCodes: map[string]string{"3": "failed"}})
@@ -264,7 +264,7 @@ func (r *rig) want(end task.End, code, text string) {
 	}
 }
 
-// TestRun: the etcdq job, from the input fileset to the output fileset.
+// TestRun: an etcdq job runs, from the input fileset to the output fileset.
 func TestRun(t *testing.T) {
 	withEngines(t, func(t *testing.T, e *realEngine) {
 		r := newRig(t, e, nil)
@@ -301,7 +301,8 @@ func TestRun(t *testing.T) {
 	})
 }
 
-// TestExitCodes: a container that ends with another status than 0 is a failure, with the end of its log.
+// TestExitCodes: a non-zero exit status is an error, with the end of the log. The handler can map exit codes to other
+// outcomes.
 func TestExitCodes(t *testing.T) {
 	withEngines(t, func(t *testing.T, e *realEngine) {
 		r := newRig(t, e, nil)
@@ -328,7 +329,7 @@ func TestExitCodes(t *testing.T) {
 	})
 }
 
-// TestRights: what a container may do.
+// TestRights: a container has only the rights that it should have.
 func TestRights(t *testing.T) {
 	withEngines(t, func(t *testing.T, e *realEngine) {
 		r := newRig(t, e, nil)

@@ -15,18 +15,18 @@ import (
 	"github.com/daybookq/daybook/internal/containerjob"
 )
 
-// deletedFiles looks for files of a workspace that have no name any more, because processes of a container keep them open
-// or mapped. They take room on the disk that no walk of the workspace finds.
+// deletedFiles counts the files of a workspace that a container has deleted, but keeps open or mapped. They take up disk
+// space, and walk does not find them.
 type deletedFiles struct {
-	first  int    // the first process of the container
-	pids   string // its PID namespace
+	first  int    // a process of the container
+	pids   string // PID namespace of the container
 	device uint64 // of the workspace
 }
 
 var errHidden = errors.New("the processes of the container cannot be looked at")
 
-// newDeletedFiles returns the deleted files of a container. The error is errHidden if its processes are not visible: the
-// engine runs elsewhere, or the runner has no right to look at them.
+// newDeletedFiles returns a counter for the container whose first process has the given id. It returns errHidden if the
+// runner cannot see the container's processes: the engine runs elsewhere, or the runner lacks the rights.
 func newDeletedFiles(first int, workspace string) (*deletedFiles, error) {
 	own, err := os.Stat(workspace)
 	if err != nil {
@@ -35,7 +35,8 @@ func newDeletedFiles(first int, workspace string) (*deletedFiles, error) {
 	if first <= 0 {
 		return nil, fmt.Errorf("%w: the engine does not name one", errHidden)
 	}
-	// The number may be that of another process, if the engine has other process ids than the runner.
+	// If the engine has other process ids than the runner, the id may belong to another process. Check that it sees this
+	// workspace.
 	seen, err := os.Stat(fmt.Sprintf("/proc/%d/root%s", first, containerjob.MountPoint))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errHidden, err)
@@ -54,7 +55,7 @@ func newDeletedFiles(first int, workspace string) (*deletedFiles, error) {
 	return &deletedFiles{first, pids, uint64(s.Dev)}, nil //nolint:unconvert // its type differs between architectures
 }
 
-// bytes returns what the files take on the disk. It stops counting above so many bytes.
+// bytes returns the disk space of the deleted files. It stops counting when it exceeds most.
 func (d *deletedFiles) bytes(ctx context.Context, most int64) (int64, error) {
 	proc, err := os.Open("/proc")
 	if err != nil {
@@ -66,7 +67,7 @@ func (d *deletedFiles) bytes(ctx context.Context, most int64) (int64, error) {
 		return 0, err
 	}
 	count := &deletedCount{device: d.device, files: map[uint64]int64{}}
-	below := map[string]bool{d.pids: true} // PID namespaces, and whether they are the container's or below it
+	below := map[string]bool{d.pids: true} // by PID namespace: whether it is the container's or below it
 	for _, name := range names {
 		if ctx.Err() != nil {
 			return 0, ctx.Err()
@@ -76,7 +77,7 @@ func (d *deletedFiles) bytes(ctx context.Context, most int64) (int64, error) {
 		}
 		pids, err := os.Readlink("/proc/" + name + "/ns/pid")
 		if err != nil {
-			continue // of somebody else, or it has ended
+			continue // it belongs to another user, or has ended
 		}
 		inside, known := below[pids]
 		if !known {
@@ -95,10 +96,11 @@ func (d *deletedFiles) bytes(ctx context.Context, most int64) (int64, error) {
 	return count.sum, nil
 }
 
-// maxNested is how many PID namespaces Linux has in one another.
+// maxNested is how deep Linux nests PID namespaces.
 const maxNested = 32
 
-// below reports whether a PID namespace is in that of the container. A container can create some if nothing refuses it.
+// below reports whether a PID namespace is below the container's. A container can create namespaces if nothing prevents
+// it.
 func (d *deletedFiles) below(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {
@@ -109,7 +111,7 @@ func (d *deletedFiles) below(path string) bool {
 	for range maxNested {
 		parent, err := unix.IoctlRetInt(ns, unix.NS_GET_PARENT)
 		if err != nil {
-			return false // the runner's own namespace has no parent that it may see
+			return false // beyond the runner's own namespace, no parent is visible
 		}
 		f.Close()
 		f = os.NewFile(uintptr(parent), "namespace")
@@ -121,7 +123,7 @@ func (d *deletedFiles) below(path string) bool {
 	return false
 }
 
-// deletedCount counts each file once. Processes that end in the meantime are no error.
+// deletedCount counts each file once. It ignores errors of processes that have ended.
 type deletedCount struct {
 	device uint64
 	files  map[uint64]int64 // by inode
@@ -135,7 +137,7 @@ func (c *deletedCount) add(inode uint64, bytes int64) {
 	}
 }
 
-// look counts a file, which a name in /proc leads to.
+// look counts the file behind a path in /proc, if it is a deleted file of the workspace.
 func (c *deletedCount) look(path string) error {
 	var s unix.Stat_t
 	if err := unix.Stat(path, &s); err != nil {
@@ -157,7 +159,7 @@ func (c *deletedCount) open(process string) {
 	for {
 		names, err := dir.Readdirnames(atOnce)
 		for _, name := range names {
-			c.look(process + "/fd/" + name) // it may be closed by now
+			c.look(process + "/fd/" + name) // fails if the process has closed it
 		}
 		if err != nil || len(names) == 0 {
 			return
@@ -165,7 +167,7 @@ func (c *deletedCount) open(process string) {
 	}
 }
 
-// mapped counts the mapped files of a process, which may be closed.
+// mapped counts the mapped files of a process, which need not be open.
 func (c *deletedCount) mapped(process string) {
 	f, err := os.Open(process + "/maps")
 	if err != nil {
@@ -185,7 +187,7 @@ func (c *deletedCount) mapped(process string) {
 		if !errors.Is(err, fs.ErrPermission) {
 			continue
 		}
-		// Only root may look at the file. The part that is mapped is known at least.
+		// Only root may stat the file. Count at least the mapped part.
 		var from, to, major, minor, inode uint64
 		_, err = fmt.Sscanf(fields[0], "%x-%x", &from, &to)
 		_, deviceErr := fmt.Sscanf(fields[3], "%x:%x", &major, &minor)

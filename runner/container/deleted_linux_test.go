@@ -15,10 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nestedDir is the variable with the directory of TestNestedFiles, in the processes that it starts.
+// nestedDir is the environment variable that passes TestNestedFiles' directory to its child processes.
 const nestedDir = "DAYBOOK_TEST_NESTED"
 
-// TestNestedFiles: the deleted files of a process in a namespace below that of a container count. Those of others do not.
+// TestNestedFiles: deleted files of processes in namespaces below a container's count. Deleted files of other processes
+// do not.
 func TestNestedFiles(t *testing.T) {
 	if dir := os.Getenv(nestedDir); dir != "" {
 		holdNested(t, dir)
@@ -73,7 +74,7 @@ func startNested(t *testing.T, dir string) (id int, output interface{ Read([]byt
 		Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
 	}
-	if os.Getenv(nestedDir) != "" { // it is in a user namespace, and /proc has no entries by the ids of its own one
+	if os.Getenv(nestedDir) != "" { // it is in a user namespace, and /proc does not show its own process ids
 		c.SysProcAttr.Cloneflags, c.SysProcAttr.UidMappings = syscall.CLONE_NEWPID, nil
 	}
 	if err := os.MkdirAll(filepath.Join(dir, "below"), 0o700); err != nil {
@@ -96,7 +97,7 @@ func startNested(t *testing.T, dir string) (id int, output interface{ Read([]byt
 	return c.Process.Pid, stdout
 }
 
-// holdNested keeps a deleted file open, two namespaces below that of the test.
+// holdNested keeps a deleted file open, two namespaces below the test.
 func holdNested(t *testing.T, dir string) {
 	if filepath.Base(filepath.Dir(dir)) != "below" {
 		_, output := startNested(t, dir)
@@ -117,6 +118,6 @@ func holdNested(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	fmt.Println("holding")
-	time.Sleep(time.Hour) // real time: the test ends it
+	time.Sleep(time.Hour) // real time: the test kills this process
 	fmt.Println(strconv.Itoa(int(f.Fd())))
 }

@@ -21,40 +21,41 @@ import (
 	"github.com/daybookq/daybook/runner/runlog"
 )
 
-// Engine is what the handlers of kind container of a runner share: the connection with Docker or Podman, and the
-// directory of workspaces.
+// Engine is the connection with Docker or Podman, and the directory of workspaces. All handlers of kind container of a
+// runner share it.
 type Engine struct {
 	Settings
 	docker     *client.Client
 	info       system.Info
 	workspaces *workspaces
-	rootless   bool // the engine's root is the user of the runner
+	rootless   bool // the engine's root is the runner's user
 	podman     bool
 
-	podmanFilter string // the file of Podman's filter of system calls
-	seccomp      string // the security option with the filter of containers; "" is the engine's own
-	namespaces   error  // why containers can create user namespaces
+	podmanFilter string // path of Podman's seccomp profile
+	seccomp      string // security option with the seccomp profile of containers; "" means the engine's own
+	namespaces   error  // why containers can create user namespaces, or nil
 
-	grace time.Duration // that a container may take to end itself after its stop signal
-	pause time.Duration // the first wait for a server that is away
+	grace time.Duration // how long a container may take to exit after its stop signal
+	pause time.Duration // first pause before another request to an unreachable server
 
 	counters counters
 	keeper   runlog.Keeper
 
-	hidden sync.Once // says that deleted files are not counted
+	hidden sync.Once // logs once that deleted files are not counted
 
 	orphans orphans
 
-	patience, orphanPause time.Duration // for tests; 0 is callTimeout and the constant orphanPause
+	patience, orphanPause time.Duration // set by tests; 0 means callTimeout and the constant orphanPause
 }
 
 const (
 	grace        = 5 * time.Second
 	stepTimeout  = 15 * time.Minute // of a pull or push
-	startTimeout = 15 * time.Second // of the first answer of the engine
+	startTimeout = 15 * time.Second // of the engine's first answer
 )
 
-// New connects with the engine, and removes what runners have left that were killed.
+// New connects to the engine, and removes the containers and files of killed runners. It returns an error if the engine
+// is unreachable or cannot run these containers.
 func New(ctx context.Context, s Settings) (*Engine, error) {
 	if err := s.check(); err != nil {
 		return nil, err
@@ -86,7 +87,8 @@ func New(ctx context.Context, s Settings) (*Engine, error) {
 	return e, nil
 }
 
-// connect asks the engine what it can do.
+// connect reads the capabilities of the engine. It returns an error if the engine cannot run containers that use
+// workspaces.
 func (e *Engine) connect(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -116,12 +118,12 @@ func (e *Engine) connect(ctx context.Context) error {
 	return nil
 }
 
-// Limits are those of a handler that the server stores.
+// Limits returns the limits for handlers that the server stores.
 func (e *Engine) Limits() *handler.Options {
 	return &handler.Options{TimeoutMs: min(e.Timeout.Milliseconds(), job.MaxTimeoutMs), MemoryBytes: e.MemoryBytes}
 }
 
-// Missing returns what the engine cannot do, as sentences.
+// Missing returns a sentence for each protection that the engine lacks.
 func (e *Engine) Missing() []string {
 	var missing []string
 	if !e.info.MemoryLimit || !e.info.SwapLimit {
@@ -142,10 +144,11 @@ func (e *Engine) Missing() []string {
 	return missing
 }
 
-// user returns the user of a container: the one that the job names, or the default. Files in the workspace belong to it.
+// user returns the user of a container, who owns the files of the workspace: the user that the job names, or a default.
+// It returns an error if this runner cannot run containers as the named user.
 //
-//	rootless engine          0, which is the user of the runner outside of the container
-//	the runner is not root   the user of the runner
+//	rootless engine          0, which is the runner's user outside of the container
+//	the runner is not root   the runner's user
 //	the runner is root       65534, nobody
 func (e *Engine) user(named string) (user, group int, err error) {
 	user, group = os.Getuid(), os.Getgid()
@@ -175,7 +178,7 @@ func (e *Engine) user(named string) (user, group int, err error) {
 	return wantUser, wantGroup, nil
 }
 
-// sweep removes the containers and files of instances that have ended.
+// sweep removes the containers and files of ended instances.
 func (e *Engine) sweep(ctx context.Context) error {
 	ended, err := e.workspaces.ended()
 	defer func() {
@@ -197,7 +200,7 @@ func (e *Engine) sweep(ctx context.Context) error {
 		if c.Labels[labelWorkspaces] != e.workspaces.id || instance == e.workspaces.instance || ended[instance] == nil && e.workspaces.has(instance) {
 			continue // a runner uses it
 		}
-		if err := e.remove(ctx, c.ID); err != nil { // it still uses its workspace
+		if err := e.remove(ctx, c.ID); err != nil { // it may still use its workspace
 			e.orphaned(&orphan{name: c.ID}, err)
 			if lock := ended[instance]; lock != nil {
 				lock.Close()
@@ -216,8 +219,8 @@ func (e *Engine) sweep(ctx context.Context) error {
 	return nil
 }
 
-// Close removes the directory of the runner. No run is under way. If a container could not be removed, the directory is
-// left to the next runner that starts.
+// Close removes the directory of the runner. No job may be running. If a container cannot be removed, Close leaves the
+// directory to the next runner that starts.
 func (e *Engine) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()

@@ -24,23 +24,23 @@ import (
 	"github.com/daybookq/daybook/runner/container/enginetest"
 )
 
-// guestImage has nothing but the program of testdata/guest, and a volume.
+// guestImage contains only the program testdata/guest and a volume.
 const guestImage = "docker.io/library/daybook-guest:1"
 
-// volumesImage is the same with volumes in the workspace.
+// volumesImage is guestImage with volumes in the workspace.
 const volumesImage = "docker.io/library/daybook-guest:volumes"
 
-// realEngine is an engine that the tests have started, with folders of its own.
+// realEngine is an engine that the tests have started, with its own directories.
 type realEngine struct {
 	name, host string
-	user       int // whose engine it is
+	user       int // the user that runs it
 	process    *exec.Cmd
 	dir        string
 	log        *os.File
 	gone       chan struct{}
 }
 
-// realEngines are started once, by the first test that needs them. TestMain ends them.
+// realEngines are the engines for tests. The first test that needs an engine starts it. TestMain stops them.
 var realEngines = map[string]func() (*realEngine, error){
 	"docker": sync.OnceValues(func() (*realEngine, error) {
 		return startEngine("docker", "dockerd", 0, func(dir string) []string {
@@ -56,7 +56,7 @@ var realEngines = map[string]func() (*realEngine, error){
 	}),
 }
 
-// nobody is a user whom every machine has.
+// nobody is a user that exists on every machine.
 const nobody = 65534
 
 func podmanArguments(dir string) []string {
@@ -100,7 +100,7 @@ func startEngine(name, program string, user int, args func(dir string) []string)
 	if e.log, err = os.Create(filepath.Join(dir, "log")); err != nil {
 		return nil, err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "daemon.json"), []byte("{}"), 0o600); err != nil { // not that of the machine
+	if err := os.WriteFile(filepath.Join(dir, "daemon.json"), []byte("{}"), 0o600); err != nil { // do not use the machine's configuration
 		return nil, err
 	}
 	e.process = exec.Command(path, args(dir)...)
@@ -116,7 +116,7 @@ func startEngine(name, program string, user int, args func(dir string) []string)
 		return nil, err
 	}
 	go func() {
-		e.process.Wait() // how it ended is in its log
+		e.process.Wait() // its log shows how it ended
 		close(e.gone)
 	}()
 	startedMu.Lock()
@@ -218,10 +218,11 @@ func (e *realEngine) stop() error {
 	return nil
 }
 
-// rootlessHost is the variable with the address of a rootless engine, in a process of its user that TestRootless starts.
+// rootlessHost is the environment variable with the address of a rootless engine, for the process that TestRootless
+// starts as the engine's user.
 const rootlessHost = "DAYBOOK_TEST_ROOTLESS"
 
-// withEngines runs a test with each engine that can be started, and says why another one is skipped.
+// withEngines runs a test with each engine, and logs why an engine is skipped.
 func withEngines(t *testing.T, test func(t *testing.T, e *realEngine)) {
 	if host := os.Getenv(rootlessHost); host != "" {
 		test(t, &realEngine{name: "rootless", host: host, user: os.Getuid()})

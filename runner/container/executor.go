@@ -15,7 +15,7 @@ import (
 
 // Handler is a handler of kind container.
 type Handler struct {
-	Images    *Images           // that its jobs may run; nil means those of Settings
+	Images    *Images           // images that its jobs may run; nil means Settings.Images
 	ExitCodes map[string]string // as in program.Settings
 	Options   handler.Options
 }
@@ -52,17 +52,17 @@ func (e *Engine) Executor(h Handler) (*Executor, error) {
 	return x, err
 }
 
-// Run runs jobs one after the other, each in a container of its own, and ends each of them.
+// Run runs jobs one after the other, each in a new container, and reports the end of each.
 func (x *Executor) Run(tasks []*task.Task) {
 	for _, t := range tasks {
 		t.End(x.runJob(t))
 	}
 }
 
-// Close does nothing: nothing is kept between jobs.
+// Close does nothing: an executor keeps nothing between jobs.
 func (x *Executor) Close() {}
 
-// runJob runs a job and returns how the run ended. Nothing of it is left then, unless the engine did not answer.
+// runJob runs a job and returns the end of the run. It leaves nothing behind, unless the engine does not answer.
 func (x *Executor) runJob(t *task.Task) task.End {
 	r := &run{engine: x.engine, executor: x, task: t, job: t.Job, reason: becauseRunner}
 	x.engine.counters.change(func(n *Stats) { n.Running++ })
@@ -71,12 +71,12 @@ func (x *Executor) runJob(t *task.Task) task.End {
 	return end
 }
 
-// whole does all that a run consists of.
+// whole prepares the run, runs it, and removes its workspace.
 func (r *run) whole() task.End {
 	e, t := r.engine, r.task
 	if t.Context.Err() != nil {
 		r.reason = becauseNotAwaited
-		return task.Unget() // it has not begun, and nobody waits for it
+		return task.Unget() // not started yet, and nobody waits for it
 	}
 	if end, ok := r.read(); !ok {
 		r.reason = becauseRefused
@@ -104,7 +104,7 @@ func (r *run) whole() task.End {
 	return r.run()
 }
 
-// read reads the payload.
+// read parses the payload and checks it. If ok is false, end is the end of the run.
 func (r *run) read() (end task.End, ok bool) {
 	d, err := containerjob.Parse(r.job.Payload)
 	if err == nil {
@@ -126,7 +126,7 @@ func (r *run) read() (end task.End, ok bool) {
 	return end, true
 }
 
-// notAwaited says that nobody waits for a result, and why.
+// notAwaited returns the error of a run that was stopped because nobody waits for its result.
 func notAwaited(ctx context.Context) string {
 	return fmt.Sprintf("the run was ended: %v", context.Cause(ctx))
 }

@@ -1,9 +1,9 @@
 package container
 
-// GuestImage and EngineOf are for the tests that run a whole runner, which this package must not import.
+// GuestImage and EngineOf are for external tests, which run a whole runner. This package must not import it.
 const GuestImage = guestImage
 
-// EngineOf returns the address of a real engine with the guest's image, or why there is none.
+// EngineOf returns the address of a real engine that has the guest's image. It returns an error if there is none.
 func EngineOf(name string) (host string, err error) {
 	e, err := realEngines[name]()
 	if err != nil {

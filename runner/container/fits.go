@@ -9,13 +9,13 @@ import (
 	"github.com/daybookq/daybook/runner/disk"
 )
 
-// blockBytes is what the smallest file takes on the disks of most file systems. A directory takes as much.
+// blockBytes is the disk space of the smallest file on most file systems. A directory takes the same.
 const blockBytes = 4096
 
 var errInput = errors.New("the input does not fit into the workspace")
 
-// fits returns an error that wraps errInput if the files of a fileset are more than a workspace may have, or errFull if
-// the disk has no room for them now. A disk that is too small is another error.
+// fits checks that a fileset fits. The error wraps errInput if the files exceed the limits of a workspace, and errFull if
+// the disk lacks free space now. It wraps neither if the whole disk is too small.
 func (e *Engine) fits(m *fileset.Manifest, dir string) error {
 	bytes := int64(len(m.EmptyDirectories)) * blockBytes
 	depth := 0
@@ -32,7 +32,7 @@ func (e *Engine) fits(m *fileset.Manifest, dir string) error {
 	case depth > maxDepth:
 		return fmt.Errorf("%w: it has directories in %d levels, and a workspace may have %d", errInput, depth, maxDepth)
 	}
-	if total, err := disk.Total(dir); err == nil && total-bytes < disk.ReserveBytes { // it would never have room
+	if total, err := disk.Total(dir); err == nil && total-bytes < disk.ReserveBytes { // it would never have enough space
 		return fmt.Errorf("the disk of the workspaces has %d bytes in all, the input takes %d, and %d must stay free", total, bytes, disk.ReserveBytes)
 	}
 	if free, err := disk.Free(dir); err == nil && free-bytes < disk.ReserveBytes {

@@ -21,7 +21,7 @@ import (
 	"github.com/daybookq/daybook/runner/task"
 )
 
-// TestForks: a container that starts ever more processes gets no more than its limit.
+// TestForks: a container that keeps starting processes stops at its limit.
 func TestForks(t *testing.T) {
 	withEngines(t, func(t *testing.T, e *realEngine) {
 		r := newRig(t, e, nil)
@@ -29,7 +29,7 @@ func TestForks(t *testing.T) {
 	})
 }
 
-// TestMemory: a container that needs more memory than it may have is killed, and the error says so.
+// TestMemory: a container that exceeds its memory is killed, and the error names the cause.
 func TestMemory(t *testing.T) {
 	withEngines(t, func(t *testing.T, e *realEngine) {
 		r := newRig(t, e, nil)
@@ -39,7 +39,7 @@ func TestMemory(t *testing.T) {
 	})
 }
 
-// TestLongLog: of a log that is longer than it may be, the two ends are kept, in so much disk and memory.
+// TestLongLog: the beginning and end of a long log are kept, with bounded disk space and memory.
 func TestLongLog(t *testing.T) {
 	bytes := "100000000"
 	if testing.Short() {
@@ -60,7 +60,7 @@ func TestLongLog(t *testing.T) {
 	})
 }
 
-// TestTricks: the push of a workspace with links, pipes and closed directories follows none of them, and it can be
+// TestTricks: a workspace with links, pipes and closed directories can be pushed, without following any of them, and
 // removed.
 func TestTricks(t *testing.T) {
 	withEngines(t, func(t *testing.T, e *realEngine) {
@@ -75,7 +75,7 @@ func TestTricks(t *testing.T) {
 	})
 }
 
-// TestLargeWorkspace: a container that fills the disk, or builds endless directories, is killed.
+// TestLargeWorkspace: a container that fills the disk or nests directories without end is killed.
 func TestLargeWorkspace(t *testing.T) {
 	withEngines(t, func(t *testing.T, e *realEngine) {
 		r := newRig(t, e, func(s *Settings) { s.WorkspaceBytes = 8 << 20 })
@@ -84,7 +84,7 @@ func TestLargeWorkspace(t *testing.T) {
 	})
 }
 
-// TestDeletedFiles: files that a container deletes and keeps open, or mapped, count.
+// TestDeletedFiles: files that a container deletes but keeps open or mapped count.
 func TestDeletedFiles(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("they are counted on Linux only")
@@ -103,7 +103,7 @@ func TestDeletedFiles(t *testing.T) {
 	})
 }
 
-// TestLargeInput: an input that does not fit into the workspace is refused before any of it is fetched.
+// TestLargeInput: an input that does not fit into the workspace is refused before any file is fetched.
 func TestLargeInput(t *testing.T) {
 	withEngines(t, func(t *testing.T, e *realEngine) {
 		r := newRig(t, e, func(s *Settings) { s.WorkspaceBytes = 8192 })
@@ -125,13 +125,13 @@ func TestLargeInput(t *testing.T) {
 	})
 }
 
-// TestEnd: a container ends by its stop signal, and one that ignores it is killed, after the time-out and when nobody
-// waits for the result.
+// TestEnd: a container gets its stop signal after the time-out, and when nobody waits for the result. If it ignores the
+// signal, it is killed.
 func TestEnd(t *testing.T) {
 	withEngines(t, func(t *testing.T, e *realEngine) {
 		r := newRig(t, e, nil)
 		r.engine.grace = time.Second
-		// Docker may need long to start a container on a busy machine, and the time-out counts from the start.
+		// Docker may be slow to start a container on a busy machine, and the time-out counts from the start.
 		end := r.run(t.Context(), guest("stubborn"), "", handler.Options{TimeoutMs: 1500})
 		r.want(end, "error", "the container took longer than its time-out, 1500 ms")
 		if *end.ProcessExit != 137 {
@@ -142,7 +142,7 @@ func TestEnd(t *testing.T) {
 			r.live.Reset()
 			r.server.mu.Unlock()
 			select {
-			case <-r.printed: // by the last container
+			case <-r.printed: // left over from the last container
 			default:
 			}
 			ctx, cancel := context.WithCancelCause(t.Context())
@@ -160,7 +160,7 @@ func TestEnd(t *testing.T) {
 	})
 }
 
-// TestRefusals: what a job may not say. Nothing of it reaches an engine.
+// TestRefusals: a job whose payload is not allowed fails before the engine is asked.
 func TestRefusals(t *testing.T) {
 	images, err := ParseImages([]string{"docker.io/library/daybook-guest:1", "registry.example.com:5000/team/*:2", "docker.io/library/pinned@sha256:*"})
 	if err != nil {
@@ -235,7 +235,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestParseImages: patterns must say from where images come.
+// TestParseImages: patterns must start with a registry.
 func TestParseImages(t *testing.T) {
 	for pattern, want := range map[string]string{
 		"busybox": "must begin with a registry", "*": "must begin with a registry", "library/busybox:1": "must begin with a registry", "*.io/a:1": "must not have a pattern in place of its registry",
@@ -250,8 +250,8 @@ func TestParseImages(t *testing.T) {
 	}
 }
 
-// TestLeftOvers: a runner that starts removes the containers and files of those that were killed, and touches neither
-// those of another runner that lives nor those of others.
+// TestLeftOvers: a starting runner removes the containers and files of killed runners with the same directory. It leaves
+// alone the files of running runners and of other directories.
 func TestLeftOvers(t *testing.T) {
 	withEngines(t, func(t *testing.T, e *realEngine) {
 		dir := filepath.Join(t.TempDir(), "workspaces")
@@ -265,7 +265,7 @@ func TestLeftOvers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		other, err := New(t.Context(), newServer().settings(t, e, nil)) // with a directory of its own
+		other, err := New(t.Context(), newServer().settings(t, e, nil)) // uses another directory
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -299,7 +299,7 @@ func TestLeftOvers(t *testing.T) {
 				}
 			})
 		}
-		killed.workspaces.lock.Close() // as the kernel does when a process is killed
+		killed.workspaces.lock.Close() // the kernel does this when it kills a process
 		second, err := New(t.Context(), newServer().settings(t, e, in))
 		if err != nil {
 			t.Fatal(err)
@@ -322,8 +322,8 @@ func TestLeftOvers(t *testing.T) {
 	})
 }
 
-// TestImageIsMissing: an image that the engine does not have is an error if the runner pulls none. Otherwise it is pulled, and a
-// registry that is away costs no attempt.
+// TestImageIsMissing: a missing image is an error if the runner does not pull images. Otherwise it is pulled, and the job
+// keeps its attempt if the registry is unreachable.
 func TestImageIsMissing(t *testing.T) {
 	withEngines(t, func(t *testing.T, e *realEngine) {
 		r := newRig(t, e, nil)
@@ -340,7 +340,8 @@ func TestImageIsMissing(t *testing.T) {
 	})
 }
 
-// TestEngineIsAway: a job goes back to its queue when the engine does not answer, and a runner does not start without one.
+// TestEngineIsAway: if the engine does not answer, a job goes back to its queue. A runner does not start without an
+// engine.
 func TestEngineIsAway(t *testing.T) {
 	host := "unix://" + filepath.Join(t.TempDir(), "sock")
 	if _, err := New(t.Context(), Settings{Engine: host}); err == nil || !strings.Contains(err.Error(), host) {
@@ -374,7 +375,7 @@ func TestEngineIsAway(t *testing.T) {
 	})
 }
 
-// TestUnsafeDirectory: others must not be able to change workspaces.
+// TestUnsafeDirectory: New refuses a directory of workspaces that other users can change.
 func TestUnsafeDirectory(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o777); err != nil {

@@ -9,32 +9,32 @@ import (
 	"github.com/distribution/reference"
 )
 
-// Images is the list of images that jobs may run. nil allows none.
+// Images is the list of images that jobs may run. A nil list allows none.
 type Images struct {
 	patterns []string
 }
 
-// maxPatterns bounds the list, because each job is compared with all of it.
+// maxPatterns bounds the list, because each job's image is compared with the whole list.
 const maxPatterns = 1000
 
 var errImage = errors.New("the image is not allowed")
 
-// ParseImages reads patterns of full references: a registry, a path, and a tag or a digest. A * is any text without a
-// slash, and a ? any other character than a slash. So the following allow all tags of busybox, one image of a registry,
+// ParseImages parses patterns of full references: a registry, a path, and a tag or a digest. A * matches any text without
+// a slash, and a ? matches any character but a slash. These examples allow all tags of busybox, one image of a registry,
 // and one digest:
 //
 //	docker.io/library/busybox:*
 //	registry.example.com/team/resize:2.1
 //	registry.example.com/team/resize@sha256:4f…
 //
-// A tag in a pattern allows no digest, and the other way round.
+// A pattern with a tag matches no digest, and a pattern with a digest matches no tag.
 func ParseImages(patterns []string) (*Images, error) {
 	if len(patterns) > maxPatterns {
 		return nil, fmt.Errorf("the list of images has %d patterns; the maximum is %d", len(patterns), maxPatterns)
 	}
 	for _, p := range patterns {
 		registry, rest, _ := strings.Cut(p, "/")
-		_, version, _ := strings.Cut(rest, ":") // of a tag or of a digest
+		_, version, _ := strings.Cut(rest, ":") // the tag or digest
 		switch {
 		case !strings.ContainsAny(registry, ".:") && registry != "localhost" || rest == "":
 			return nil, fmt.Errorf("the image %q must begin with a registry, as in docker.io/library/busybox:*", p)
@@ -52,11 +52,11 @@ func ParseImages(patterns []string) (*Images, error) {
 	return &Images{patterns}, nil
 }
 
-// None reports whether no image is allowed.
+// None reports whether the list allows no image.
 func (i *Images) None() bool { return i == nil || len(i.patterns) == 0 }
 
-// resolve returns the full reference of an image that a job names, if it is allowed. A name without a tag or a digest has
-// the tag latest. With a digest, the tag does not count.
+// resolve returns the full reference of the image that a job names, or an error if it is not allowed. A name without a
+// tag or a digest gets the tag latest. If there is a digest, the tag is ignored.
 func (i *Images) resolve(image string) (string, error) {
 	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {
@@ -78,8 +78,8 @@ func (i *Images) resolve(image string) (string, error) {
 	return "", fmt.Errorf("%w: %s is not in the list of images of this runner (--images)", errImage, shortened(full))
 }
 
-// allows reports whether a pattern allows a full reference. Name, separator and version are compared on their own, so that
-// no * of a tag stands for a digest.
+// allows reports whether a pattern matches a full reference. It compares name, separator and version separately, so that
+// a * in place of a tag does not match a digest.
 func allows(pattern, full string) bool {
 	name, sep, version := divided(full)
 	ofName, ofSep, ofVersion := divided(pattern)
@@ -88,7 +88,7 @@ func allows(pattern, full string) bool {
 	return one && two && sep == ofSep && err == nil && otherErr == nil
 }
 
-// divided returns the name, the separator (: or @) and the tag or digest of a reference or a pattern.
+// divided splits a reference or pattern into its name, the separator (: or @), and the tag or digest.
 func divided(ref string) (name, sep, version string) {
 	if name, version, found := strings.Cut(ref, "@"); found {
 		return name, "@", version
@@ -99,7 +99,7 @@ func divided(ref string) (name, sep, version string) {
 	return ref, "", ""
 }
 
-// shortened returns a text for an error.
+// shortened bounds the length of a text for an error.
 func shortened(s string) string {
 	const most = 200
 	if len(s) > most {

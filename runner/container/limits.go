@@ -13,7 +13,8 @@ import (
 	"github.com/daybookq/daybook/internal/containerjob"
 )
 
-// The labels of containers. What a job chooses has a prefix, because programs that watch an engine act on labels.
+// Labels of containers. Labels that a job chooses get the prefix labelOfJob, because programs that watch an engine act on
+// labels.
 const (
 	labelWorkspaces = "daybook.workspaces" // id of the directory of workspaces
 	labelInstance   = "daybook.instance"   // of the runner's process
@@ -27,8 +28,7 @@ const (
 	openFiles = 4096
 )
 
-// hostConfig returns what a container may do and use. No job has an influence on it, but that its handler may have less
-// memory than the runner's limit.
+// hostConfig returns the rights and limits of a container. Jobs cannot change them. A handler can only lower the memory.
 func (e *Engine) hostConfig(files string, memoryBytes int64, v *volumes) *container.HostConfig {
 	processes := e.Processes
 	h := &container.HostConfig{
@@ -43,7 +43,7 @@ func (e *Engine) hostConfig(files string, memoryBytes int64, v *volumes) *contai
 		Tmpfs:          map[string]string{"/tmp": tmpfs(e.TmpBytes)},
 		Mounts:         append([]mount.Mount{bind(files, containerjob.MountPoint)}, v.mounts(files)...),
 		Resources: container.Resources{
-			Memory: memoryBytes, MemorySwap: memoryBytes, // together with swap, so there is none
+			Memory: memoryBytes, MemorySwap: memoryBytes, // memory and swap together, so no swap
 			PidsLimit: &processes, NanoCPUs: int64(e.CPUs * 1e9),
 			Ulimits: []*units.Ulimit{
 				{Name: "core", Hard: 0, Soft: 0},
@@ -53,7 +53,8 @@ func (e *Engine) hostConfig(files string, memoryBytes int64, v *volumes) *contai
 		},
 	}
 	if e.podman {
-		// Podman gives a container a million processes in addition to PidsLimit, which needs a right that the engine may lack.
+		// Podman allows a container a million processes in addition to PidsLimit. That requires a right that the engine
+		// may lack.
 		if n, ok := processLimit(); ok {
 			h.Ulimits = append(h.Ulimits, &units.Ulimit{Name: "nproc", Hard: n, Soft: n})
 		}
@@ -67,12 +68,12 @@ func (e *Engine) hostConfig(files string, memoryBytes int64, v *volumes) *contai
 	return h
 }
 
-// tmpfs returns the options of a file system in memory. The memory is that of the container.
+// tmpfs returns the options of an in-memory file system. Its files count as memory of the container.
 func tmpfs(bytes int64) string {
 	return "rw,nosuid,nodev,mode=1777,size=" + strconv.FormatInt(bytes, 10)
 }
 
-// config returns the part of a container's configuration that a job has a say in.
+// config returns the part of a container's configuration that a job can influence.
 func (e *Engine) config(c *containerjob.Config, j *client.Job, dir, user, imageID string) *container.Config {
 	labels := map[string]string{
 		labelWorkspaces: e.workspaces.id, labelInstance: e.workspaces.instance, labelRunner: e.Runner, labelJob: j.ID,
@@ -87,6 +88,6 @@ func (e *Engine) config(c *containerjob.Config, j *client.Job, dir, user, imageI
 	return &container.Config{
 		Image: imageID, Cmd: c.Cmd, Entrypoint: c.Entrypoint, Env: env, User: user, Labels: labels, StopSignal: c.StopSignal,
 		Hostname: c.Hostname, Domainname: c.Domainname, WorkingDir: dir, AttachStdout: true, AttachStderr: true, NetworkDisabled: true,
-		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}}, // no processes beside those of the job
+		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}}, // no processes except the job's own
 	}
 }

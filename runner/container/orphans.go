@@ -12,43 +12,43 @@ import (
 	"github.com/moby/moby/client"
 )
 
-// orphan is a container that could not be removed, because its engine was away or hung.
+// orphan is a container that could not be removed, because its engine was unreachable or hung.
 type orphan struct {
 	name  string
-	until time.Time // before this time, the container may be created yet
+	until time.Time // the engine may still create the container until then
 
-	// Of orphans.mu.
+	// Guarded by orphans.mu.
 	gone      bool
-	workspace *workspace // is removed after the container, which may still run; nil until the run does not use it
+	workspace *workspace // to remove after the container; nil while the run uses it
 }
 
-// orphans are the containers that could not be removed. A goroutine tries again until none is left. It runs only while there
-// are some, and close ends it.
+// orphans holds the containers that could not be removed. While there are any, a goroutine tries to remove them.
+// closeOrphans stops it.
 type orphans struct {
 	mu      sync.Mutex
 	list    []*orphan
 	running bool
 	closed  bool
-	stop    context.CancelFunc // of the goroutine
+	stop    context.CancelFunc // stops the goroutine
 	ended   sync.WaitGroup
 }
 
 const (
-	removeTimeout = 30 * time.Second // of all tries to remove a container before it is an orphan
-	orphanPause   = 5 * time.Second  // between two tries
-	// lateCreate is how long an engine may take to create a container whose creation it has not answered.
+	removeTimeout = 30 * time.Second // of all attempts to remove a container before it becomes an orphan
+	orphanPause   = 5 * time.Second  // between two attempts
+	// lateCreate is how long after an unanswered call an engine may still create the container.
 	lateCreate = 5 * time.Minute
-	// maxOrphans bounds what an engine can leave that removes no containers. Above it, jobs go back to their queue.
+	// maxOrphans bounds the orphans of an engine that removes no containers. From then on, jobs go back to their queue.
 	maxOrphans = 100
 )
 
-// remove ends and removes a container, by its name or id. It is no error if there is none.
+// remove kills and removes a container, given its name or id. It returns nil if the container does not exist.
 func (e *Engine) remove(ctx context.Context, name string) error {
 	_, err := e.removed(ctx, name)
 	return err
 }
 
-// removed does what remove does, and reports whether there was a container.
+// removed does the same as remove, and reports whether the container existed.
 func (e *Engine) removed(ctx context.Context, name string) (found bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()
@@ -86,14 +86,14 @@ func (e *Engine) orphaned(o *orphan, err error) {
 	s.ended.Go(func() { e.removeOrphans(ctx) })
 }
 
-// tooManyOrphans reports whether the runner should create no more containers.
+// tooManyOrphans reports whether the runner must not create more containers.
 func (e *Engine) tooManyOrphans() bool {
 	e.orphans.mu.Lock()
 	defer e.orphans.mu.Unlock()
 	return len(e.orphans.list) >= maxOrphans
 }
 
-// removeOrphans tries to remove the orphans until none is left.
+// removeOrphans tries to remove the orphans until none is left or ctx ends.
 func (e *Engine) removeOrphans(ctx context.Context) {
 	for {
 		select {
@@ -106,7 +106,7 @@ func (e *Engine) removeOrphans(ctx context.Context) {
 	}
 }
 
-// tryOrphans tries once to remove each orphan, and reports whether the goroutine ends.
+// tryOrphans tries once to remove each orphan. It reports whether the goroutine should end.
 func (e *Engine) tryOrphans(ctx context.Context) (end bool) {
 	s := &e.orphans
 	s.mu.Lock()
@@ -120,7 +120,7 @@ func (e *Engine) tryOrphans(ctx context.Context) (end bool) {
 		if err != nil {
 			e.Log.Debug("a container could still not be removed", "container", o.name, "error", err)
 			if engineAway(err) || errors.Is(err, context.DeadlineExceeded) {
-				break // it would be the same with the others
+				break // the remaining calls would fail, too
 			}
 			continue
 		}
@@ -155,7 +155,8 @@ func (e *Engine) tryOrphans(ctx context.Context) (end bool) {
 	return true
 }
 
-// leave removes the workspace of a run, or leaves it until the container of the run is removed. o may be nil.
+// leave removes the workspace of a run. If the run's container could not be removed, the workspace is removed after it. o
+// is nil for a removed container.
 func (e *Engine) leave(o *orphan, ws *workspace) {
 	if o != nil {
 		e.orphans.mu.Lock()
@@ -174,7 +175,8 @@ func (e *Engine) removeWorkspace(ws *workspace) {
 	}
 }
 
-// closeOrphans ends the goroutine, and tries a last time. It reports whether containers are left that may have files.
+// closeOrphans stops the goroutine, and tries once more to remove the orphans. It reports whether an orphan with a
+// workspace may be left.
 func (e *Engine) closeOrphans(ctx context.Context) (left bool) {
 	s := &e.orphans
 	s.mu.Lock()

@@ -12,11 +12,11 @@ import (
 	"github.com/daybookq/daybook/internal/testkit"
 )
 
-// removals is an engine that has an image, creates containers and, as long as stuck is set, removes none.
+// removals is a fake engine. It has the image and creates containers, but removes none while stuck is set.
 type removals struct {
 	stuck   atomic.Bool
 	create  http.HandlerFunc // answers the creation
-	missing atomic.Bool      // there is no container
+	missing atomic.Bool      // no container exists
 	tries   atomic.Int64
 	removed atomic.Int64
 }
@@ -51,8 +51,8 @@ func created(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprint(w, `{"Id":"c","Warnings":[]}`)
 }
 
-// TestOrphans: a container that could not be removed is removed when the engine is back, without another job. Its workspace
-// stays until then.
+// TestOrphans: when the engine is back, the runner removes a container that it could not remove before, without another
+// job. The workspace stays until then.
 func TestOrphans(t *testing.T) {
 	f := &removals{create: created}
 	f.stuck.Store(true)
@@ -79,7 +79,7 @@ func TestOrphans(t *testing.T) {
 	}
 }
 
-// TestOrphansAtTheEnd: a runner that ends leaves the files of a container that it could not remove to the next one.
+// TestOrphansAtTheEnd: a runner that stops leaves the files of an orphan to the next runner.
 func TestOrphansAtTheEnd(t *testing.T) {
 	f := &removals{create: created}
 	f.stuck.Store(true)
@@ -107,7 +107,7 @@ func TestOrphansAtTheEnd(t *testing.T) {
 	}
 }
 
-// TestLateCreate: a container that the engine creates after its creation was not answered is removed.
+// TestLateCreate: a container that the engine creates after it failed to answer is removed.
 func TestLateCreate(t *testing.T) {
 	f := &removals{create: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }}
 	f.missing.Store(true)
@@ -120,7 +120,7 @@ func TestLateCreate(t *testing.T) {
 	}
 	tries := f.tries.Load()
 	testkit.Eventually(t, "the runner tries again", func() bool { return f.tries.Load() > tries+1 })
-	f.missing.Store(false) // the engine has created it now
+	f.missing.Store(false) // now the engine has created it
 	testkit.Eventually(t, "the container is removed", func() bool { return f.removed.Load() == 1 })
 	testkit.Eventually(t, "there are no orphans", func() bool {
 		e.orphans.mu.Lock()
@@ -132,7 +132,7 @@ func TestLateCreate(t *testing.T) {
 	}
 }
 
-// TestTooManyOrphans: above the bound, jobs go back to their queue before a container is created.
+// TestTooManyOrphans: if there are too many orphans, jobs go back to their queue before a container is created.
 func TestTooManyOrphans(t *testing.T) {
 	f := &removals{create: created}
 	f.stuck.Store(true)

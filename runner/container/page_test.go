@@ -23,7 +23,8 @@ import (
 	"github.com/daybookq/daybook/runner/container"
 )
 
-// TestPageOfContainers runs the commands of docs/reference/containers.md with Docker and an image of the machine's busybox.
+// TestPageOfContainers runs the commands on docs/reference/containers.md with Docker and an image of the machine's
+// busybox.
 func TestPageOfContainers(t *testing.T) {
 	for _, program := range []string{"bash", "curl", "jq", "tar", "docker"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -52,7 +53,7 @@ func TestPageOfContainers(t *testing.T) {
 	if err := os.Symlink(binary, filepath.Join(bin, "daybook")); err != nil {
 		t.Fatal(err)
 	}
-	// The last block removes the containers of a runner that was killed.
+	// The last block removes the containers of a killed runner.
 	script := "set -euo pipefail\ncurl() { command curl -sS --fail-with-body \"$@\"; }\n"
 	for i, b := range blocks {
 		if i == len(blocks)-1 {
@@ -75,7 +76,7 @@ func TestPageOfContainers(t *testing.T) {
 	late := time.AfterFunc(time.Minute, func() { syscall.Kill(-shell.Process.Pid, syscall.SIGKILL) })
 	state, err := shell.Process.Wait()
 	late.Stop()
-	syscall.Kill(-shell.Process.Pid, syscall.SIGTERM) // its runners
+	syscall.Kill(-shell.Process.Pid, syscall.SIGTERM) // the runners that it started
 	shell.Wait()
 	if err != nil || !state.Success() {
 		t.Fatalf("%v %v\n%s", state, err, out.String())
@@ -85,7 +86,7 @@ func TestPageOfContainers(t *testing.T) {
 	}
 }
 
-// loadBusybox imports an image that has nothing but the machine's busybox, if that needs no libraries.
+// loadBusybox imports an image with nothing but the machine's busybox, which must be statically linked.
 func loadBusybox(t *testing.T, host, image string) {
 	t.Helper()
 	path, err := exec.LookPath("busybox")

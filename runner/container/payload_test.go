@@ -16,7 +16,8 @@ import (
 	"github.com/daybookq/daybook/internal/containerjob"
 )
 
-// FuzzDecode: whatever a payload has, what comes of it is bounded, stays in the workspace, and is in the list of images.
+// FuzzDecode: whatever the payload, its image is in the list, its directory is in the workspace or the image, and its
+// size is bounded.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{
 		`{"Container":{"Config":{"Image":"a:1","Cmd":["x"],"Env":["A=b"],"WorkingDir":"../a","User":"1:2","Labels":{"a":"b"},"StopSignal":"SIGINT"}},"Fileset":{"Input":{"Name":"a","Patterns":["**"],"Version":3},"Output":null}}`,
@@ -63,7 +64,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestExamplesOfDocuments: the payload in docs/reference/containers.md is read, and the report has the form of the server's.
+// TestExamplesOfDocuments: the payload on docs/reference/containers.md parses, and the page's report has the form of the
+// real report.
 func TestExamplesOfDocuments(t *testing.T) {
 	page, err := os.ReadFile("../../docs/reference/containers.md")
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/moby/moby/client"
 )
 
-// askPodman finds out whether the engine is Podman, and what it can do then: as an engine of Docker's API, it does not say
-// that it has no rights, and says that it limits what it cannot limit.
+// askPodman finds out whether the engine is Podman, and if so, its capabilities. In its answers to Docker's API, Podman
+// does not say that it is rootless, and claims limits that it cannot enforce.
 func (e *Engine) askPodman(ctx context.Context) error {
 	got, err := e.docker.ServerVersion(ctx, client.ServerVersionOptions{})
 	if err != nil {
@@ -56,8 +56,8 @@ func (e *Engine) askPodman(ctx context.Context) error {
 	return nil
 }
 
-// initialize makes Podman prepare a container as Docker does when it creates it. Podman lets nobody read the output of a
-// container before that, and the beginning of the output would be lost.
+// initialize makes Podman prepare a container, as Docker does at creation. Before that, Podman lets nobody attach to the
+// container, so the beginning of its output would be lost.
 func (e *Engine) initialize(ctx context.Context, name string) error {
 	_, err := e.libpod(ctx, http.MethodPost, "containers/"+url.PathEscape(name)+"/init")
 	return err
@@ -66,7 +66,7 @@ func (e *Engine) initialize(ctx context.Context, name string) error {
 // maxLibpodBytes bounds an answer of Podman's own API.
 const maxLibpodBytes = 1 << 20
 
-// libpod sends a request that Docker's API does not have, and returns the body of the answer.
+// libpod sends a request that Docker's API lacks, and returns the body of the answer.
 func (e *Engine) libpod(ctx context.Context, method, path string) ([]byte, error) {
 	dial := e.docker.Dialer()
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }}
@@ -81,7 +81,7 @@ func (e *Engine) libpod(ctx context.Context, method, path string) ([]byte, error
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxLibpodBytes))
-	if answer.StatusCode/100 != 2 { // the status is enough
+	if answer.StatusCode/100 != 2 { // report the status, even if reading the body failed
 		return nil, fmt.Errorf("%s: %s", answer.Status, text[:min(len(text), 1<<10)])
 	}
 	return text, err

@@ -10,7 +10,7 @@ import (
 	"github.com/daybookq/daybook/runner/task"
 )
 
-// The steps of a run, in their order. A step that there is no need for is left out.
+// Steps of a run, in order. A run skips the steps that it does not need.
 const (
 	pullImage   = "pull_image"
 	pullFileset = "pull_fileset"
@@ -20,20 +20,20 @@ const (
 	pushFileset = "push_fileset"
 )
 
-// report is the output of a job, as JSON.
+// report is the output of a job, encoded as JSON.
 type report struct {
 	ExitCode *int64   `json:"exit_code,omitzero"` // of the container, if it has ended
 	Image    string   `json:"image,omitzero"`     // the full reference
 	ImageID  string   `json:"image_id,omitzero"`
-	ID       string   `json:"container_id,omitzero"` // it is removed after the run
+	ID       string   `json:"container_id,omitzero"` // of the container, which is removed after the run
 	Steps    []step   `json:"steps"`
 	Input    *version `json:"input,omitzero"`
 	Output   *version `json:"output,omitzero"`
-	LogAddr  string   `json:"log_addr,omitzero"` // of the blob with the log
-	LogBytes int64    `json:"log_bytes"`         // that the container has printed; the blob may leave out the middle
+	LogAddr  string   `json:"log_addr,omitzero"` // address of the blob with the log
+	LogBytes int64    `json:"log_bytes"`         // bytes printed; the blob may leave out the middle
 }
 
-// step is a part of a run.
+// step is a step of a run.
 type step struct {
 	Step       string `json:"step"`
 	At         int64  `json:"at"` // unix ms
@@ -47,8 +47,8 @@ type version struct {
 	Version int    `json:"version"`
 }
 
-// step runs a part of the run, and keeps how long it took. shown is the step as etcdq names it, or "" for one that etcdq
-// does not show.
+// step runs a step, and records its duration and error. shown is etcdq's text for the step, or "" if etcdq does not show
+// it.
 func (r *run) step(ctx context.Context, name, shown string, f func() error) error {
 	began := time.Now()
 	r.reason = name
@@ -72,7 +72,7 @@ func (r *run) with(end task.End) task.End {
 		return end
 	}
 	text, err := json.Marshal(&r.report)
-	if err != nil { // all texts in it are valid UTF-8
+	if err != nil { // cannot happen: all texts in it are valid UTF-8
 		return task.Error("encode the report: " + err.Error())
 	}
 	end.Output, end.OutputKind = text, client.JSON

@@ -15,14 +15,14 @@ import (
 	"github.com/daybookq/daybook/job/handler"
 )
 
-// rootlessTests are run with a rootless engine. Those about memory and processes are not among them: an engine without
-// rights limits these only where its user has cgroups of version 2.
+// rootlessTests run with a rootless engine. Tests of memory and processes are missing: without rights, an engine can
+// limit these only if its user has cgroups of version 2.
 var rootlessTests = []string{
 	"TestRootlessRights", "TestNamespaces", "TestUnfiltered", "TestRun", "TestExitCodes", "TestTricks", "TestLargeWorkspace", "TestDeletedFiles", "TestEnd", "TestVolumes", "TestLeftOvers",
 }
 
-// TestRootless: Podman of a user without rights runs the jobs of a runner of the same user. Another runner is refused.
-// The engine is started as docs/reference/containers.md says, with folders of its own.
+// TestRootless: Podman of an unprivileged user runs the jobs of a runner of the same user. Runners of other users are
+// refused. The engine is started as docs/reference/containers.md describes, with its own directories.
 func TestRootless(t *testing.T) {
 	if os.Getenv(rootlessHost) != "" {
 		t.Skip("it has started this process")
@@ -52,7 +52,7 @@ func TestRootless(t *testing.T) {
 	if closed := to.Close(); err != nil || closed != nil {
 		t.Fatal(err, closed)
 	}
-	// Each test of the list must be there, and pass.
+	// Each test of the list must exist and pass.
 	child := exec.CommandContext(t.Context(), program, "-test.v", "-test.short", "-test.timeout=10m", "-test.run=^("+strings.Join(rootlessTests, "|")+")$")
 	child.Dir, child.SysProcAttr = e.dir, asUser(nobody)
 	child.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool {
@@ -69,8 +69,8 @@ func TestRootless(t *testing.T) {
 	}
 }
 
-// TestRootlessRights: a container of a rootless engine is the runner's user, whatever it seems to be inside, and has no
-// more rights than others. What the engine does not limit is known.
+// TestRootlessRights: a container of a rootless engine runs as the runner's user, even if it seems to be root inside, and
+// has the same rights as other containers. Missing reports the limits that the engine cannot enforce.
 func TestRootlessRights(t *testing.T) {
 	if os.Getenv(rootlessHost) == "" {
 		t.Skip("TestRootless runs it, as another user")

@@ -23,7 +23,7 @@ import (
 	"github.com/daybookq/daybook/runner/task"
 )
 
-// run is the run of a job.
+// run runs one job.
 type run struct {
 	engine      *Engine
 	executor    *Executor
@@ -38,18 +38,18 @@ type run struct {
 	report    report
 	volumes   *volumes
 	ran       bool    // the container was started
-	orphan    *orphan // the container could not be removed, and may use the workspace
+	orphan    *orphan // the container if it could not be removed, since it may use the workspace
 	reason    string  // why the run does not end ok, if it does not
 }
 
 const (
-	// stopWait is how long the engine may take to say that a container has ended that was killed.
+	// stopWait is how long the engine may take to report the end of a killed container.
 	stopWait = 10 * time.Second
-	// logWait is how long the end of the output may arrive after that of the container.
+	// logWait is how long after the container's end the rest of its output may arrive.
 	logWait = 10 * time.Second
 )
 
-// run runs the steps.
+// run opens the log, runs the steps, and adds the report to the end.
 func (r *run) run() task.End {
 	ctx := r.task.Context
 	var err error
@@ -60,7 +60,7 @@ func (r *run) run() task.End {
 		}
 		return task.Error(err.Error())
 	}
-	defer r.log.Close() // its file is removed with the workspace
+	defer r.log.Close() // the file is removed with the workspace
 
 	end := r.steps(ctx)
 	if ctx.Err() != nil || end.Unget {
@@ -70,7 +70,7 @@ func (r *run) run() task.End {
 	return r.with(end)
 }
 
-// steps runs the steps, and stops at the first one that fails.
+// steps runs the steps, and stops at the first that fails.
 func (r *run) steps(ctx context.Context) task.End {
 	r.reason = pullImage
 	img, err := r.image(ctx)
@@ -103,11 +103,11 @@ func (r *run) steps(ctx context.Context) task.End {
 	return end
 }
 
-// push stores the output. If the server is away, this is tried again for stepTimeout, because the container has done its
-// work.
+// push stores the output. If the server is unreachable, push retries for stepTimeout, because the container's work is
+// done.
 func (r *run) push(ctx context.Context) error {
 	out := r.document.Fileset.Output
-	// A container that ends soon may have been looked at by nobody.
+	// watchFiles may not have checked the workspace of a short-lived container.
 	if _, err := measure(ctx, r.workspace.files, r.engine.WorkspaceBytes, 0); errors.Is(err, errTree) {
 		return err
 	}
@@ -127,7 +127,7 @@ func (r *run) push(ctx context.Context) error {
 	})
 }
 
-// failed returns the end of a run of which a step has failed: the job runs again, unless it would fail again.
+// failed returns the end of a run after a failed step. The job runs again unless it would fail again.
 func (r *run) failed(ctx context.Context, err error) task.End {
 	switch {
 	case ctx.Err() != nil:
@@ -160,7 +160,7 @@ func (r *run) failed(ctx context.Context, err error) task.End {
 	return task.Error(withTail(err.Error(), r.log.Tail()))
 }
 
-// back returns the job to its queue after a pause: the runner may get it again at once, and must not do this all the time.
+// back returns the job to its queue. It pauses first, because the runner may claim the job again immediately.
 func (r *run) back(ctx context.Context, err error) task.End {
 	r.engine.Log.Warn("a job goes back to its queue, because it cannot be run now", "job_id", r.job.ID, "reason", r.reason, "error", err)
 	select {
@@ -170,12 +170,12 @@ func (r *run) back(ctx context.Context, err error) task.End {
 	return task.Unget()
 }
 
-// diskFull reports whether an error says that a disk of this machine has no room.
+// diskFull reports whether an error means that a disk of this machine is full.
 func diskFull(err error) bool {
 	return errors.Is(err, errFull) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// image returns the image of the job, which it pulls if it is missing.
+// image returns the job's image. It pulls the image if it is missing and the runner may pull images.
 func (r *run) image(ctx context.Context) (*image.InspectResponse, error) {
 	name := r.report.Image
 	inspect := func(ctx context.Context) (img *image.InspectResponse, err error) {
@@ -217,7 +217,7 @@ func (r *run) image(ctx context.Context) (*image.InspectResponse, error) {
 	return img, err
 }
 
-// pull lays out the input in the workspace.
+// pull writes the input fileset to the workspace. It does nothing if the job names no input.
 func (r *run) pull(ctx context.Context) error {
 	in := r.document.Fileset.Input
 	if in == nil {
@@ -237,11 +237,11 @@ func (r *run) pull(ctx context.Context) error {
 	})
 }
 
-// prepare creates the working directory, and gives the workspace to the user of the container.
+// prepare creates the working directory, and makes the container's user the owner of the workspace.
 func (r *run) prepare() error {
 	files := r.workspace.files
 	r.reason = becauseRunner
-	if !path.IsAbs(r.dir) { // otherwise it is a directory of the image
+	if !path.IsAbs(r.dir) { // an absolute path is in the image
 		if err := files.MkdirAll(r.dir, 0o700); err != nil {
 			return fmt.Errorf("create the working directory %s: %w", r.dir, err)
 		}
@@ -263,12 +263,12 @@ func (r *run) prepare() error {
 // container creates the container, runs it to its end, and removes it.
 func (r *run) container(ctx context.Context, img *image.InspectResponse) (how ended, err error) {
 	e, name := r.engine, "daybook-"+rand.Text()
-	unanswered := false // the creation: the engine may go on with it
+	unanswered := false // the creation got no answer: the engine may still create the container
 	defer func() {
 		found, failed := e.removed(context.WithoutCancel(ctx), name)
 		switch {
 		case failed == nil && (found || !unanswered):
-		case unanswered: // the container has not been started, so it uses no files
+		case unanswered: // the container was not started, so it uses no files
 			e.orphaned(&orphan{name: name, until: time.Now().Add(lateCreate)}, err)
 		default:
 			r.orphan = &orphan{name: name}
@@ -276,7 +276,8 @@ func (r *run) container(ctx context.Context, img *image.InspectResponse) (how en
 		}
 	}()
 	user := fmt.Sprintf("%d:%d", r.user, r.group)
-	// An engine goes on with a call whose caller has left, so these wait for the answer. await then looks at ctx.
+	// An engine finishes a call even if its caller leaves, so wait for the answer of the next calls. await checks ctx
+	// after that.
 	err = r.step(ctx, create, "", func() error {
 		ctx := context.WithoutCancel(ctx)
 		var made engine.ContainerCreateResult
@@ -343,8 +344,8 @@ func inContainer(dir string) string {
 	return path.Join(containerjob.MountPoint, dir)
 }
 
-// attach copies what the container prints to the log. The returned function waits so long for the end of the output, and
-// then ends the copy.
+// attach starts to copy the container's output to the log. The returned function waits up to the given time for the end
+// of the output, then stops the copy.
 func (r *run) attach(ctx context.Context, name string) (stop func(time.Duration), err error) {
 	var stream engine.ContainerAttachResult
 	err = r.engine.call(ctx, func(ctx context.Context) (err error) {
@@ -373,13 +374,12 @@ func (r *run) attach(ctx context.Context, name string) (stop func(time.Duration)
 	}, nil
 }
 
-// keepLog stores the log as a blob.
 func (r *run) keepLog(ctx context.Context) {
 	r.report.LogBytes = r.log.Bytes()
 	r.report.LogAddr = r.log.Keep(ctx)
 }
 
-// state asks the engine for the state of a container.
+// state returns the state of a container.
 func (r *run) state(ctx context.Context, name string) (*container.State, error) {
 	var got engine.ContainerInspectResult
 	err := r.engine.call(ctx, func(ctx context.Context) (err error) {

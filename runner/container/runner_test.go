@@ -29,8 +29,9 @@ import (
 	"github.com/daybookq/daybook/runner/sandbox"
 )
 
-// TestFilesets: the job of docs/how-to/from-etcdq.md, with another image: an etcdq job with the server's own filesets, from an archive to files. A link that a container leaves is
-// refused where the output's patterns select it, and its target is never read.
+// TestFilesets: the etcdq job on docs/how-to/from-etcdq.md runs, with another image and the server's own filesets, from
+// an archive to files. If the output's patterns select a link that a container left, the push refuses it and never reads
+// its target.
 func TestFilesets(t *testing.T) {
 	host, err := container.EngineOf("docker")
 	if err != nil {
@@ -133,8 +134,8 @@ func TestFilesets(t *testing.T) {
 	}
 }
 
-// TestServerBreaks: a job whose input cannot be fetched, because the server breaks off, keeps its only attempt. A push that
-// breaks off is repeated.
+// TestServerBreaks: if the connection breaks while the input is fetched, the job keeps its only attempt. A push whose
+// connection breaks is repeated.
 func TestServerBreaks(t *testing.T) {
 	host, err := container.EngineOf("docker")
 	if err != nil {
@@ -197,8 +198,8 @@ func TestServerBreaks(t *testing.T) {
 	}
 }
 
-// TestRunner: a server, a runner and an engine. A stored handler cannot have more than the runner's limits, and the steps
-// of a job are in its document.
+// TestRunner: server, runner and engine work together. A stored handler cannot exceed the runner's limits, and the job's
+// document has the steps.
 func TestRunner(t *testing.T) {
 	host, err := container.EngineOf("docker")
 	if err != nil {

@@ -14,11 +14,12 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Docker's filter of system calls refuses new namespaces to containers without capabilities. Podman's permits them, and a
-// process has all capabilities in a user namespace that it has created. So containers get the filter of the engine without
-// these calls. It is read from the engine's file, so that it refuses all that the engine's own filter refuses.
+// Docker's seccomp profile refuses new namespaces to containers without capabilities. Podman's profile permits them, and
+// a process has all capabilities in a user namespace that it has created. So containers get the engine's profile without
+// these calls. The runner reads it from the engine's file, so that it refuses everything that the engine's profile
+// refuses.
 
-// profile is a filter of system calls, in the form that Docker and Podman read.
+// profile is a seccomp profile in the format that Docker and Podman read.
 type profile struct {
 	DefaultAction string                    `json:"defaultAction"`
 	Syscalls      []rule                    `json:"syscalls"`
@@ -26,7 +27,7 @@ type profile struct {
 }
 
 type rule struct {
-	Name     string                    `json:"name,omitzero"` // of old profiles
+	Name     string                    `json:"name,omitzero"` // in old profiles
 	Names    []string                  `json:"names,omitzero"`
 	Action   string                    `json:"action"`
 	ErrnoRet uint32                    `json:"errnoRet,omitzero"`
@@ -34,7 +35,8 @@ type rule struct {
 	Other    map[string]jsontext.Value `json:",embed"`
 }
 
-// condition compares an argument of a call. With the operator maskedEqual, the argument has the bits ValueTwo of the bits Value.
+// condition compares an argument of a system call. With the operator maskedEqual, it holds if the argument, masked with
+// Value, equals ValueTwo.
 type condition struct {
 	Index    uint   `json:"index"`
 	Value    uint64 `json:"value"`
@@ -47,10 +49,10 @@ const (
 	refuse      = "SCMP_ACT_ERRNO"
 	maskedEqual = "SCMP_CMP_MASKED_EQ"
 	eperm       = 1
-	enosys      = 38 // a program that gets it for clone3 uses clone
+	enosys      = 38 // makes a program use clone instead of clone3
 )
 
-// namespaceFlags are those of clone: mounts, cgroups, names, IPC, users, processes, network.
+// namespaceFlags are the flags of clone for mount, cgroup, UTS, IPC, user, PID and network namespaces.
 var namespaceFlags = []uint64{0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000}
 
 const userFlag = 0x10000000
@@ -63,13 +65,13 @@ var refusedCalls = []string{
 // maxProfileBytes bounds the file of a profile.
 const maxProfileBytes = 1 << 20
 
-// noNamespaces returns a profile that refuses what another one refuses, and namespaces.
+// noNamespaces returns a profile that refuses everything that the given profile refuses, and also new namespaces.
 func noNamespaces(text []byte) ([]byte, error) {
 	var p profile
 	if err := json.Unmarshal(text, &p, json.MatchCaseInsensitiveNames(true)); err != nil {
 		return nil, fmt.Errorf("read the filter of system calls: %w", err)
 	}
-	index := uint(0) // of the flags of clone
+	index := uint(0) // of the argument with the flags of clone
 	if runtime.GOARCH == "s390x" {
 		index = 1
 	}
@@ -115,21 +117,21 @@ func noNamespaces(text []byte) ([]byte, error) {
 	return json.Marshal(&p, json.Deterministic(true))
 }
 
-// permits reports whether a call is made after an action, or may be.
+// permits reports whether an action allows the call, or may allow it.
 func permits(action string) bool {
 	return !strings.HasPrefix(action, "SCMP_ACT_ERRNO") && !strings.HasPrefix(action, "SCMP_ACT_KILL") && action != "SCMP_ACT_TRAP"
 }
 
-// unfiltered is the profile of an engine that has none.
+// unfiltered is the profile of an engine without a profile.
 const unfiltered = `{"defaultAction":"` + permit + `","archMap":[{"architecture":"SCMP_ARCH_X86_64","subArchitectures":["SCMP_ARCH_X86","SCMP_ARCH_X32"]},` +
 	`{"architecture":"SCMP_ARCH_AARCH64","subArchitectures":["SCMP_ARCH_ARM"]}],"syscalls":[]}`
 
-// filter chooses the filter of system calls. Docker needs its text, and Podman a file. If there is none that refuses user
-// namespaces, containers have the engine's own, and Missing reports it.
+// filter chooses the profile of containers. Docker gets its text, and Podman a file. If the engine's profile cannot be
+// read or changed, containers get it unchanged, and Missing reports that they can create user namespaces.
 func (e *Engine) filter() error {
 	own, found := e.ownFilter()
 	if !found || !e.podman && (own == "" || own == "default" || own == "builtin") {
-		return nil // Missing reports an engine without filters; Docker's own one refuses namespaces
+		return nil // Missing reports an engine without filters; Docker's own profile refuses namespaces
 	}
 	text := []byte(unfiltered)
 	if own != "unconfined" {
@@ -156,7 +158,7 @@ func (e *Engine) filter() error {
 	return nil
 }
 
-// ownFilter returns the name or the file of the engine's own filter.
+// ownFilter returns the name or path of the engine's own profile.
 func (e *Engine) ownFilter() (own string, found bool) {
 	for _, o := range e.info.SecurityOptions {
 		if name, rest, _ := strings.Cut(o, ","); name == "name=seccomp" {

@@ -11,7 +11,8 @@ import (
 	"github.com/daybookq/daybook/job/handler"
 )
 
-// TestNamespaces: a container cannot create a user namespace, in which it would have capabilities, nor change mounts.
+// TestNamespaces: a container cannot create a user namespace, in which it would have capabilities, and cannot change
+// mounts.
 func TestNamespaces(t *testing.T) {
 	withEngines(t, func(t *testing.T, e *realEngine) {
 		r := newRig(t, e, nil)
@@ -32,7 +33,7 @@ func TestNamespaces(t *testing.T) {
 	})
 }
 
-// TestUnfiltered: the filter of the runner alone refuses namespaces, where the engine has none.
+// TestUnfiltered: the runner's profile alone refuses namespaces if the engine has no profile.
 func TestUnfiltered(t *testing.T) {
 	withEngines(t, func(t *testing.T, e *realEngine) {
 		r := newRig(t, e, nil)
@@ -49,7 +50,7 @@ func TestUnfiltered(t *testing.T) {
 	})
 }
 
-// TestNoNamespaces: a filter keeps what it refuses, and loses what creates namespaces.
+// TestNoNamespaces: noNamespaces keeps the refusals of a profile, and removes the calls that create namespaces.
 func TestNoNamespaces(t *testing.T) {
 	end := `{"names":["unshare","setns","mount","umount","umount2","pivot_root","fsopen","fsconfig","fsmount","fspick","move_mount","open_tree","open_tree_attr","mount_setattr"],` +
 		`"action":"SCMP_ACT_ERRNO","errnoRet":1},{"names":["clone3"],"action":"SCMP_ACT_ERRNO","errnoRet":38}]`
@@ -80,7 +81,7 @@ func TestNoNamespaces(t *testing.T) {
 	}
 }
 
-// TestFilterIsMissing: an engine whose filter cannot be read is reported.
+// TestFilterIsMissing: Missing reports an engine whose profile cannot be read.
 func TestFilterIsMissing(t *testing.T) {
 	large := filepath.Join(t.TempDir(), "large")
 	if err := os.WriteFile(large, make([]byte, maxProfileBytes+1), 0o600); err != nil {

@@ -15,44 +15,45 @@ import (
 	"github.com/daybookq/daybook/runner/runlog"
 )
 
-// Filesets moves files between the server and a directory. version 0 is the newest one. Pull calls fits before it fetches a
-// file, and ends with its error. Push follows no link in dir, and opens nothing there but regular files. The errors are
-// those of package client.
+// Filesets moves files between the server and a directory. Version 0 means the newest version. Pull calls fits before it
+// fetches a file, and returns the error of fits. Push follows no links in dir, and opens only regular files. The errors
+// are errors of package client.
 type Filesets interface {
 	Pull(ctx context.Context, client, name string, version int, patterns []string, dir string, fits func(*fileset.Manifest) error) (got int, err error)
 	Push(ctx context.Context, client, name string, patterns []string, dir string) (version int, err error)
 }
 
-// Settings are what all handlers of kind container share.
+// Settings configures an Engine.
 type Settings struct {
-	// Engine is the address of the engine's socket, as in unix:///run/docker.sock. "" looks for one, as FindEngine says.
+	// Engine is the address of the engine's socket, for example unix:///run/docker.sock. If it is "", New calls
+	// FindEngine.
 	Engine string
-	// Workspaces is the directory in which each run has its files. It is created if it is missing. "" is a directory in
-	// the user's cache.
+	// Workspaces is the directory for the files of runs. New creates it if it is missing. "" means a directory in the
+	// user's cache.
 	Workspaces string
 	Runner     string // id of the runner, a label of its containers
 	Images     *Images
-	Pull       bool // whether missing images are pulled
+	Pull       bool // pull missing images
 
-	// Limits of a container. 0 is the default.
-	MemoryBytes    int64 // with swap
-	Processes      int64 // and threads
+	// Limits of a container. 0 means the default.
+	MemoryBytes    int64 // including swap
+	Processes      int64 // including threads
 	CPUs           float64
 	TmpBytes       int64 // of /tmp
 	WorkspaceBytes int64
-	LogBytes       int64 // of a log that is kept
+	LogBytes       int64 // of a kept log
 	Timeout        time.Duration
 
-	// Each may be nil. Without Filesets, jobs that name a fileset fail. Without Blobs, logs are not kept.
+	// Each of these may be nil. Without Filesets, jobs that name a fileset fail. Without Blobs, logs are not kept.
 	Blobs    runlog.Blobs
 	Filesets Filesets
 	Logs     runlog.Logs
-	// Step gets each step when it begins, as etcdq names it.
+	// Step is called at the start of each step, with etcdq's text for the step.
 	Step func(ctx context.Context, jobID, claimID, step string)
 	Log  *slog.Logger
 }
 
-// The defaults of Settings.
+// Defaults of Settings.
 const (
 	DefaultMemoryBytes    = 512 << 20
 	DefaultProcesses      = 256
@@ -62,10 +63,10 @@ const (
 	DefaultTimeout        = time.Hour
 )
 
-// minMemoryBytes is the least memory that engines accept.
+// minMemoryBytes is the smallest limit that engines accept.
 const minMemoryBytes = 16 << 20
 
-// check says what is wrong, or sets the defaults.
+// check sets the defaults. It returns an error if a setting is invalid.
 func (s *Settings) check() error {
 	for _, limit := range []struct {
 		name  string
@@ -105,9 +106,9 @@ func (s *Settings) check() error {
 
 var errNoEngine = errors.New("no container engine was found")
 
-// FindEngine returns the address of an engine: named, that of the environment variable DOCKER_HOST, or the first of the
-// usual sockets of Docker and Podman that is there: for root those of the machine, for others first those of the user. It must be a socket of this machine, because containers mount the
-// workspace, which is a directory of this machine.
+// FindEngine returns the address of an engine: named, or the environment variable DOCKER_HOST, or the first of the usual
+// sockets of Docker and Podman that exists. Root uses the machine's sockets first, other users their own. The engine must
+// be a socket of this machine, because containers mount the workspace, which is a directory of this machine.
 func FindEngine(named string) (string, error) {
 	if named == "" {
 		named = os.Getenv("DOCKER_HOST")

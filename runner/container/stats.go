@@ -8,31 +8,31 @@ import (
 	"github.com/daybookq/daybook/runner/task"
 )
 
-// Stats are what the containers of a runner have done since it started.
+// Stats counts the work of a runner's containers since it started.
 type Stats struct {
-	Running      int64            // jobs whose run is under way
-	Ended        map[string]int64 // runs, by how they ended: ok, failed, retry, error, or returned to the queue
+	Running      int64            // jobs running now
+	Ended        map[string]int64 // runs, by their end: ok, failed, retry, error, or returned to the queue
 	Failures     map[string]int64 // runs that did not end ok, by reason
 	Steps        map[string]StepStats
-	LeftOvers    int64 // containers of ended runners that were removed
-	LogBytes     int64 // that containers have printed which have ended
-	LogBytesKept int64 // that were stored as blobs
+	LeftOvers    int64 // removed containers of ended runners
+	LogBytes     int64 // bytes printed by containers that have ended
+	LogBytesKept int64 // bytes stored as blobs
 }
 
-// StepStats are what a step of the runs has taken.
+// StepStats counts the executions of one step.
 type StepStats struct {
 	OK, Failed int64
 	Took       time.Duration
 }
 
-// The reasons for which runs do not end ok. A step that fails for no other reason is one, too.
+// Reasons for which runs do not end ok. If a step fails for none of these reasons, the name of the step is the reason.
 const (
 	becauseRefused    = "refused"     // the payload, the image or its volumes
 	becauseTooLarge   = "too_large"   // the input or the workspace
 	becauseDiskFull   = "disk_full"   // of the workspaces
 	becauseTimeOut    = "time_out"    // of the handler
 	becauseMemory     = "memory"      // the container had too little
-	becauseExit       = "exit"        // the container has ended with another status than 0
+	becauseExit       = "exit"        // non-zero exit code
 	becauseNotAwaited = "not_awaited" // the job was cancelled, its lease was lost, or the runner stops
 	becauseEngineAway = "engine_away"
 	becauseServerAway = "server_away"
@@ -40,16 +40,15 @@ const (
 	becauseRunner     = "runner" // the runner could not prepare the run
 )
 
-// Reasons lists the reasons.
+// Reasons returns all reasons.
 func Reasons() []string {
 	return append([]string{becauseRefused, becauseTooLarge, becauseDiskFull, becauseTimeOut, becauseMemory, becauseExit, becauseNotAwaited, becauseEngineAway, becauseServerAway,
 		becauseRegistry, becauseRunner}, Steps()...)
 }
 
-// Steps lists the steps of a run, in their order.
+// Steps returns the steps of a run, in order.
 func Steps() []string { return []string{pullImage, pullFileset, create, start, running, pushFileset} }
 
-// counters count what the containers do.
 type counters struct {
 	mu sync.Mutex
 	n  Stats
@@ -93,7 +92,7 @@ func (c *counters) step(name string, took time.Duration, err error) {
 	})
 }
 
-// Stats returns what the containers have done until now.
+// Stats returns the counts until now.
 func (e *Engine) Stats() (s Stats) {
 	e.counters.change(func(n *Stats) {
 		s = *n

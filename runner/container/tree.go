@@ -11,23 +11,23 @@ import (
 	"github.com/daybookq/daybook/internal/containerjob"
 )
 
-// The bounds of a workspace's directories and files. A walk has one open file for each level.
+// Bounds of the directories and files of a workspace. A walk keeps one file open for each level.
 const (
 	maxDepth   = containerjob.MaxDepth
 	maxEntries = 1_000_000
-	atOnce     = 512 // entries that are read from a directory
+	atOnce     = 512 // entries read from a directory per call
 )
 
 var errTree = errors.New("the workspace is too large")
 
-// usage is what the files of a directory take.
+// usage is the disk space and the number of files below a directory.
 type usage struct {
 	bytes   int64 // on disk
 	entries int
 }
 
-// measure counts the files below a directory, which a container may change in the meantime. It begins with the bytes of
-// files that were deleted and are open. It stops with errTree at more than so many bytes, and when ctx ends.
+// measure measures the files below a directory, which a container may be changing. It adds the bytes of deleted files
+// that are still open. It returns errTree if there are too many bytes, files or levels, and stops when ctx ends.
 func measure(ctx context.Context, root *os.Root, mostBytes, deleted int64) (u usage, err error) {
 	if deleted > mostBytes {
 		return u, fmt.Errorf("%w: files that were deleted and are still open have %d bytes, and all may have %d", errTree, deleted, mostBytes)
@@ -49,7 +49,7 @@ func measure(ctx context.Context, root *os.Root, mostBytes, deleted int64) (u us
 	return u, err
 }
 
-// give makes a user the owner of a directory and all that is in it.
+// give changes the owner of a directory and everything in it.
 func give(root *os.Root, user, group int) error {
 	if err := root.Lchown(".", user, group); err != nil {
 		return err
@@ -57,13 +57,13 @@ func give(root *os.Root, user, group int) error {
 	return walk(root, 0, func(dir *os.Root, name string, _ fs.FileInfo) error { return dir.Lchown(name, user, group) })
 }
 
-// walk visits all that is below a directory. It follows no link, and skips what disappears in the meantime.
+// walk visits everything below a directory. It follows no links, and skips files that disappear during the walk.
 func walk(dir *os.Root, depth int, visit func(dir *os.Root, name string, info fs.FileInfo) error) error {
 	if depth > maxDepth {
 		return fmt.Errorf("%w: it has directories in more than %d levels", errTree, maxDepth)
 	}
 	f, err := dir.Open(".")
-	if errors.Is(err, fs.ErrPermission) { // a container can take the permission from its own directories
+	if errors.Is(err, fs.ErrPermission) { // a container can remove the permissions of its own directories
 		if err = dir.Chmod(".", 0o700); err == nil {
 			f, err = dir.Open(".")
 		}
@@ -88,7 +88,7 @@ func walk(dir *os.Root, depth int, visit func(dir *os.Root, name string, info fs
 	}
 }
 
-// enter visits an entry of a directory, and what is below it.
+// enter visits an entry of a directory, and everything below it.
 func enter(dir *os.Root, name string, depth int, visit func(dir *os.Root, name string, info fs.FileInfo) error) error {
 	info, err := dir.Lstat(name)
 	if err == nil {
@@ -105,7 +105,7 @@ func enter(dir *os.Root, name string, depth int, visit func(dir *os.Root, name s
 	}
 	if err != nil {
 		if now, lookErr := dir.Lstat(name); lookErr != nil || !now.IsDir() {
-			return nil // the container has put something else in its place
+			return nil // the container has replaced the directory
 		}
 		return gone(err)
 	}
@@ -113,7 +113,7 @@ func enter(dir *os.Root, name string, depth int, visit func(dir *os.Root, name s
 	return walk(sub, depth+1, visit)
 }
 
-// gone returns an error unless it says that a file is there no more.
+// gone returns nil if the error means that a file no longer exists, or otherwise the error.
 func gone(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

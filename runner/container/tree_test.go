@@ -11,8 +11,8 @@ import (
 	"github.com/daybookq/daybook/runner/disk"
 )
 
-// TestTree: a directory deeper than a path may be long, and with closed directories, is measured up to its bound, and
-// removed.
+// TestTree: a directory with closed subdirectories, nested deeper than the maximum length of a path, can be measured up
+// to the bound, and removed.
 func TestTree(t *testing.T) {
 	top := filepath.Join(t.TempDir(), "top")
 	if err := os.MkdirAll(filepath.Join(top, "sub"), 0o700); err != nil {

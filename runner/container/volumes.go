@@ -14,19 +14,19 @@ import (
 	"github.com/daybookq/daybook/internal/containerjob"
 )
 
-// maxVolumes is how many volumes a container may have.
+// maxVolumes bounds the volumes of a container.
 const maxVolumes = 16
 
 var errVolume = errors.New("the volumes of the container are refused")
 
-// volumes are those of an image and of a job. An engine would create a directory for each, without a limit and outside of the
-// workspace. So each gets something else.
+// volumes are the volumes of an image and of a job. An engine would create a directory for each, outside of the workspace
+// and without a size limit. The runner replaces them.
 type volumes struct {
-	inside []string // in the workspace, relative to it: they are directories of the workspace
-	memory []string // elsewhere: they are in memory
+	inside []string // paths in the workspace, relative to it: become directories of the workspace
+	memory []string // other paths: become file systems in memory
 }
 
-// volumesOf returns the volumes of an image, and those that a job adds. The error wraps errVolume.
+// volumesOf returns the volumes of an image and of a job. The error wraps errVolume.
 func volumesOf(img *image.InspectResponse, added map[string]struct{}) (*volumes, error) {
 	v := &volumes{}
 	all := map[string]struct{}{}
@@ -46,7 +46,7 @@ func volumesOf(img *image.InspectResponse, added map[string]struct{}) (*volumes,
 		case top == "proc" || top == "sys" || top == "dev":
 			return nil, fmt.Errorf("%w: %q is a directory of the system", errVolume, shortened(named))
 		case dir == containerjob.MountPoint || dir == "/tmp" || slices.Contains(v.memory, dir):
-			continue // it is there
+			continue // exists already
 		}
 		inside, found := strings.CutPrefix(dir, containerjob.MountPoint+"/")
 		switch {
@@ -61,8 +61,8 @@ func volumesOf(img *image.InspectResponse, added map[string]struct{}) (*volumes,
 	return v, nil
 }
 
-// mounts returns the mounts of the volumes in a workspace. Each shows a directory where it is anyway, so that the engine
-// creates no other one.
+// mounts returns mounts for the volumes in a workspace. Each mounts a directory of the workspace at its own place, so
+// that the engine does not create a volume there.
 func (v *volumes) mounts(files string) []mount.Mount {
 	var list []mount.Mount
 	for _, dir := range v.inside {
@@ -71,7 +71,7 @@ func (v *volumes) mounts(files string) []mount.Mount {
 	return list
 }
 
-// bind mounts a directory of the machine.
+// bind returns a bind mount of a directory of the machine.
 func bind(from, to string) mount.Mount {
 	return mount.Mount{Type: mount.TypeBind, Source: from, Target: to, BindOptions: &mount.BindOptions{Propagation: mount.PropagationRPrivate}}
 }

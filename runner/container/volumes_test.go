@@ -15,7 +15,8 @@ import (
 	"github.com/daybookq/daybook/job/handler"
 )
 
-// TestVolumesOf: volumes in the workspace are directories of it, others are in memory, and strange ones are refused.
+// TestVolumesOf: volumes in the workspace become directories of it, other volumes are in memory, and invalid paths are
+// refused.
 func TestVolumesOf(t *testing.T) {
 	of := func(paths ...string) *image.InspectResponse {
 		volumes := map[string]struct{}{}
@@ -61,8 +62,8 @@ func TestVolumesOf(t *testing.T) {
 	}
 }
 
-// TestVolumes: a volume of an image in the workspace is a directory of the workspace: it has the input, the output comes
-// from it, its size counts, and nothing of it is left.
+// TestVolumes: an image's volume in the workspace is a directory of the workspace: it contains the input, its files can
+// be output, its size counts, and nothing is left after the run.
 func TestVolumes(t *testing.T) {
 	withEngines(t, func(t *testing.T, e *realEngine) {
 		r := newRig(t, e, func(s *Settings) { s.WorkspaceBytes = 8 << 20 })

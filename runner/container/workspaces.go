@@ -15,13 +15,13 @@ import (
 	"github.com/daybookq/daybook/runner/disk"
 )
 
-// workspaces is the directory of all runs of the runners of a machine:
+// workspaces is the directory of the runs of all runners of a machine:
 //
 //	DIR/id                      a random text, by which containers name the directory
 //	DIR/<instance>/             of one process, which holds a lock on it
-//	DIR/<instance>/<run>/files  what the container sees as /workspace
+//	DIR/<instance>/<run>/files  the container's /workspace
 //
-// What it prints is in a file without a name in DIR/<instance>/<run>.
+// The container's output is in an unnamed file in DIR/<instance>/<run>.
 //
 // Invariant: an instance whose directory is missing or not locked has ended. Its containers may be removed.
 type workspaces struct {
@@ -29,7 +29,7 @@ type workspaces struct {
 	lock              io.Closer // of the instance
 }
 
-// gateWait bounds the wait for the lock of the directory, which is held while an instance is created or looked at.
+// gateWait bounds the wait for the lock of the directory. A runner holds the lock while it creates or lists instances.
 const gateWait = 30 * time.Second
 
 // openWorkspaces creates the directory if it is missing, and an instance in it.
@@ -68,7 +68,7 @@ func (w *workspaces) path(names ...string) string {
 	return filepath.Join(append([]string{w.dir}, names...)...)
 }
 
-// exclusively calls f while no other runner creates or looks at instances.
+// exclusively calls f while no other runner creates or lists instances.
 func (w *workspaces) exclusively(f func() error) error {
 	gate, err := filelock.Open(w.dir)
 	for end := time.Now().Add(gateWait); errors.Is(err, filelock.ErrLocked) && time.Now().Before(end); gate, err = filelock.Open(w.dir) {
@@ -81,7 +81,7 @@ func (w *workspaces) exclusively(f func() error) error {
 	return f()
 }
 
-// readID returns the id of the directory, which the first runner chooses.
+// readID returns the id of the directory. The first runner creates it.
 func (w *workspaces) readID() (string, error) {
 	path := w.path("id")
 	text, err := os.ReadFile(path)
@@ -101,7 +101,8 @@ func (w *workspaces) readID() (string, error) {
 	return id, os.Rename(path+".new", path)
 }
 
-// isOurs refuses a directory without an id that has other files: runners delete what ended runners have left in it.
+// isOurs returns an error if a directory without an id has unknown files, because runners delete the files of ended
+// runners in it.
 func (w *workspaces) isOurs() error {
 	entries, err := os.ReadDir(w.dir)
 	if err != nil {
@@ -115,15 +116,15 @@ func (w *workspaces) isOurs() error {
 	return nil
 }
 
-// instancePrefix begins the names of instances.
+// instancePrefix is the prefix of the names of instances.
 const instancePrefix = "run-"
 
 func isInstance(name string) bool {
 	text, found := strings.CutPrefix(name, instancePrefix)
-	return found && len(text) == 26 && strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == "" // as rand.Text makes it
+	return found && len(text) == 26 && strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == "" // the form of rand.Text
 }
 
-// ended are instances whose processes have ended. Each is locked until it is closed.
+// ended returns the instances whose processes have ended. Each is locked until the caller closes it.
 func (w *workspaces) ended() (map[string]io.Closer, error) {
 	ended := map[string]io.Closer{}
 	err := w.exclusively(func() error {

@@ -1,7 +1,7 @@
-// Package enginetest removes what a container engine of a test leaves behind.
+// Package enginetest cleans up after a container engine that a test has started.
 //
 // # Files
 //
-//	remove_linux.go  its processes, mounts and directory
-//	remove_other.go  no test starts an engine on other systems
+//	remove_linux.go  processes, mounts and the directory
+//	remove_other.go  the directory; no test starts an engine on other systems
 package enginetest

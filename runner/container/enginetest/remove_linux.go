@@ -15,14 +15,14 @@ import (
 // patience is how long Remove waits for processes to end.
 const patience = 30 * time.Second
 
-// unescape undoes how the kernel writes a path in mountinfo.
+// unescape decodes the kernel's escapes for paths in mountinfo.
 var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
-// Remove removes the directory of an engine, an absolute path, once the engine has been told to end.
+// Remove removes the directory of a stopped engine. dir is an absolute path.
 //
-// The end of a container starts a podman that nobody waits for. It mounts a directory of the engine again. So Remove first
-// waits, for up to 30 seconds, until no command line names the directory. Then it unmounts everything below it, and what is
-// mounted at one place twice as well.
+// When a container ends, a podman process starts that nobody waits for. It mounts a directory of the engine again. So
+// Remove first waits, for up to 30 seconds, until no command line names the directory. Then it unmounts everything at and
+// below the directory, repeatedly where several mounts cover one place.
 func Remove(dir string) error {
 	for until := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		left, err := processes(dir)
@@ -45,14 +45,14 @@ func Remove(dir string) error {
 	}
 }
 
-// processes returns the command lines in which dir stands.
+// processes returns the command lines that contain dir.
 func processes(dir string) (lines []string, err error) {
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range files {
-		line, err := os.ReadFile(name) // a process may end meanwhile
+		line, err := os.ReadFile(name) // fails if the process has ended
 		if err == nil && bytes.Contains(line, []byte(dir)) {
 			lines = append(lines, string(bytes.ReplaceAll(line, []byte{0}, []byte{' '})))
 		}
@@ -60,7 +60,7 @@ func processes(dir string) (lines []string, err error) {
 	return lines, nil
 }
 
-// unmount unmounts what is mounted at dir and below, the newest first.
+// unmount unmounts everything at dir and below, the newest mount first.
 func unmount(dir string) error {
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -75,7 +75,7 @@ func unmount(dir string) error {
 		if at != dir && !strings.HasPrefix(at, dir+"/") {
 			continue
 		}
-		if err := unix.Unmount(at, unix.MNT_DETACH); err != nil && err != unix.EINVAL { // EINVAL: somebody else has
+		if err := unix.Unmount(at, unix.MNT_DETACH); err != nil && err != unix.EINVAL { // EINVAL: another process has unmounted it
 			return fmt.Errorf("unmount %s: %w", at, err)
 		}
 	}

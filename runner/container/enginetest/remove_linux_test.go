@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestRemove: a directory on which something is mounted twice, and below that again, is removed, and a process that names it
-// and mounts once more is waited for.
+// TestRemove: Remove unmounts a directory on which several mounts are stacked. It waits for a process that names the
+// directory and mounts once more.
 func TestRemove(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can mount")
 	}
-	dir, err := os.MkdirTemp("", "daybook engine-") // a space is escaped in mountinfo
+	dir, err := os.MkdirTemp("", "daybook engine-") // mountinfo escapes spaces
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-// The program that the tests run in containers. Its first argument says what it does.
+// The program that the tests run in containers. Its first argument selects the test case.
 package main
 
 import (
@@ -35,7 +35,7 @@ func do(verb, first, second string) error {
 	case "exit":
 		fmt.Println("about to exit")
 		os.Exit(n)
-	case "look": // at what the container may do
+	case "look": // print what the container may do
 		status, err := os.ReadFile("/proc/self/status")
 		if err != nil {
 			return err
@@ -107,7 +107,7 @@ func do(verb, first, second string) error {
 		os.Exit(7)
 	case "sleep":
 		time.Sleep(time.Hour)
-	case "upper": // of all *.dat below the directory, into out/
+	case "upper": // all *.dat below the directory, into out/
 		return filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || filepath.Ext(path) != ".dat" {
 				return err
@@ -123,7 +123,7 @@ func do(verb, first, second string) error {
 			fmt.Println("upper", path)
 			return os.WriteFile(to, bytes.ToUpper(text), 0o600)
 		})
-	case "tricks": // what a push and a removal must survive
+	case "tricks": // traps for a push and a removal
 		for name, to := range map[string]string{"passwd.dat": "/etc/passwd", "dir": "/etc", "up": "../../..", "self": "."} {
 			if err := os.Symlink(to, name); err != nil {
 				return err
@@ -139,7 +139,7 @@ func do(verb, first, second string) error {
 			return err
 		}
 		return os.Chmod("closed", 0)
-	case "fill": // files of a MiB
+	case "fill": // files of 1 MiB
 		block := bytes.Repeat([]byte{1}, 1<<20)
 		for i := range n >> 20 {
 			if err := os.WriteFile(strconv.Itoa(i), block, 0o600); err != nil {
@@ -147,7 +147,7 @@ func do(verb, first, second string) error {
 			}
 		}
 		time.Sleep(time.Hour)
-	case "deleted", "mapped": // files of 4 MiB that have no name
+	case "deleted", "mapped": // unnamed files of 4 MiB
 		block := bytes.Repeat([]byte{1}, 4<<20)
 		var held []any
 		for range n >> 22 {
@@ -191,7 +191,8 @@ func do(verb, first, second string) error {
 			}
 			fmt.Printf("%s: permitted\n", name)
 		}
-		// The arguments are wrong where the right ones would create a process: without a filter, the error is another one.
+		// The arguments are invalid where valid ones would create a process. Without a filter, the error is a different
+		// one.
 		raw("clone3", unix.SYS_CLONE3, 0, 0, 0, 0, 0)
 		raw("unshare", unix.SYS_UNSHARE, unix.CLONE_NEWUSER, 0, 0, 0, 0)
 		raw("setns", unix.SYS_SETNS, ^uintptr(0), 0, 0, 0, 0)
