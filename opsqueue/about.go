@@ -8,18 +8,19 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// about is what never changes of a submission, as consumers and producers get it.
+// about is the part of a submission that never changes, in the form that consumers and producers get.
 type about struct{ wire.Submission }
 
-// at returns a submission with what changes.
+// at returns the submission with its current counts of chunks.
 func (a *about) at(chunks, done int64) wire.Submission {
 	s := a.Submission
 	s.ChunksTotal, s.ChunksDone = chunks, done
 	return s
 }
 
-// aboutCache keeps what does not change of the submissions that consumers work on: it goes with each chunk, and takes
-// several reads and a decoding of meta. It is bounded in bytes. When it is full, it forgets submissions at random.
+// aboutCache caches the about of submissions that consumers work on. The server sends it with each chunk, and building it
+// takes several reads and a decoding of meta. The cache is bounded in bytes. When it is full, it forgets submissions at
+// random.
 type aboutCache struct {
 	mu    sync.Mutex
 	of    map[job.ID]*about
@@ -28,11 +29,11 @@ type aboutCache struct {
 
 const (
 	maxCachedBytes = 32 << 20
-	aboutBytes     = 512 // of one without texts, about
-	pairBytes      = 32  // of a pair of strategic metadata beside its key
+	aboutBytes     = 512 // approximate, without texts
+	pairBytes      = 32  // of a pair of strategic metadata, without its key
 )
 
-// bytes is what a submission takes in memory and in a message, about.
+// bytes returns the approximate size in memory and in a message.
 func (a *about) bytes() int {
 	n := aboutBytes + len(a.Metadata) + len(a.OtelTraceCarrier)
 	if a.Prefix != nil {
@@ -70,7 +71,7 @@ func (c *aboutCache) put(id job.ID, a *about) {
 	c.bytes += a.bytes()
 }
 
-// about returns what never changes of a submission.
+// about returns the about of a submission, from the cache if possible.
 func (s *Server) about(doc *store.Batch) (*about, error) {
 	if a := s.cache.get(doc.ID); a != nil {
 		return a, nil

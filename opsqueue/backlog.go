@@ -8,24 +8,24 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// backlog returns how many chunks have not ended.
+// backlog returns the number of chunks that have not ended.
 func (s *Server) backlog() int64 {
 	q, err := s.state.Queue(Client, Type)
-	if err != nil { // there is no such queue yet
+	if err != nil { // the queue does not exist yet
 		return 0
 	}
 	return q.Counts[job.Deferred] + q.Counts[job.Pending] + q.Counts[job.Active]
 }
 
-// operations is the sum of chunk_size over the chunks that have not ended. It is counted over all submissions in
-// progress, so the number is kept for some seconds.
+// operations caches the sum of chunk_size over the chunks that have not ended. The server has to read all submissions in
+// progress for it, so it keeps the sum for some seconds.
 type operations struct {
 	mu    sync.Mutex
 	n     float64
 	until time.Time
 }
 
-const operationsAge = 5 * time.Second // that of the original
+const operationsAge = 5 * time.Second // as in the original
 
 func (o *operations) get(s *Server) float64 {
 	o.mu.Lock()

@@ -23,7 +23,7 @@ func benchHost(b *testing.B) *host {
 	return h
 }
 
-// BenchmarkInsert inserts submissions of some chunks each from some producers, over TCP. An operation is a submission.
+// BenchmarkInsert inserts small submissions from several producers, over TCP. An operation is a submission.
 func BenchmarkInsert(b *testing.B) {
 	for _, c := range []struct {
 		chunks    int64
@@ -53,13 +53,14 @@ func BenchmarkInsert(b *testing.B) {
 }
 
 // BenchmarkConsume reserves and completes chunks one at a time, as the original's consumers do, over TCP. An operation is
-// a chunk. A cycle is the time from one chunk to the next. The chunks are in submissions of 1,000 of 100 users.
+// a chunk. A cycle is the time from one chunk to the next. The chunks belong to submissions of 1,000 chunks from 100
+// users.
 func BenchmarkConsume(b *testing.B) {
 	for _, c := range []struct {
 		name      string
 		consumers int
 		strategy  wire.Strategy
-		inserts   bool // a producer inserts submissions meanwhile
+		inserts   bool // a producer inserts submissions at the same time
 	}{
 		{"oldest", 1, oldest, false},
 		{"random", 1, random, false},
@@ -137,8 +138,8 @@ func BenchmarkConsume(b *testing.B) {
 	}
 }
 
-// BenchmarkBacklog inserts a million chunks and reports the memory that they take while they wait, and after one was
-// reserved by PreferDistinct.
+// BenchmarkBacklog inserts a million chunks. It reports their memory while they wait, and again after PreferDistinct has
+// reserved one.
 func BenchmarkBacklog(b *testing.B) {
 	heap := func() float64 {
 		runtime.GC()

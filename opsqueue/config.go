@@ -10,23 +10,23 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// Version is the version of Opsqueue whose protocol this is. Clients compare "v" + Version with their own.
+// Version is the version of Opsqueue whose protocol this package serves. Clients compare "v" + Version with their own.
 const Version = "0.40.1"
 
-// Config are the settings of a Server.
+// Config has the settings of a Server.
 type Config struct {
 	ReservationExpiration  time.Duration // how long a consumer may hold a chunk
 	HeartbeatInterval      time.Duration
 	MaxMissableHeartbeats  uint64
-	MaxChunkRetries        uint32        // how often a chunk runs at most; 0 is as 1
-	MaxSubmissionAge       time.Duration // how long a submission is kept after its end
+	MaxChunkRetries        uint32        // maximum runs of a chunk; 0 is as 1
+	MaxSubmissionAge       time.Duration // how long an ended submission is kept
 	MaxSubmissionsReturned int64
-	ConnID                 func() string // names a connection; nil: a UUID of version 7 for each
-	MaxConnections         int           // that are open at a time; others wait in the backlog of the system. 0: DefaultMaxConnections
+	ConnID                 func() string // names a connection; nil: a UUID of version 7
+	MaxConnections         int           // open at a time; more wait in the system's backlog. 0: DefaultMaxConnections
 	Log                    *slog.Logger
 }
 
-// DefaultMaxConnections is as many consumers as the original is meant for.
+// DefaultMaxConnections is the number of consumers that the original is designed for.
 const DefaultMaxConnections = 10_000
 
 // DefaultConfig returns the original's settings.
@@ -47,14 +47,14 @@ func newConnID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
 }
 
-// attempts returns max_attempts of the jobs of chunks.
+// attempts returns max_attempts for the jobs of chunks.
 func (c *Config) attempts() int { return int(min(max(c.MaxChunkRetries, 1), job.MaxAttempts)) }
 
-// leaseSlack is how much longer the lease of a claim is than a reservation. The connection ends the reservation, and the
-// lease is for what nobody ends: a server that was killed.
+// leaseSlack is how much a claim's lease exceeds the reservation. The server ends reservations itself. The lease only
+// matters if the server is killed.
 const leaseSlack = 10 * time.Second
 
-// leaseMs returns the lease of the claims of chunks. One of more than a day ends after a day.
+// leaseMs returns the lease of claims of chunks, at most a day.
 func (c *Config) leaseMs() int64 {
 	return min(max((c.ReservationExpiration+leaseSlack).Milliseconds(), job.MinLeaseMs), job.MaxLeaseMs)
 }

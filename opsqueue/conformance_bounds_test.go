@@ -19,7 +19,8 @@ import (
 	"github.com/daybookq/daybook/opsqueue/wire"
 )
 
-// TestReplyHasBoundedLength: trace contexts and keys of strategic metadata count, too. Clients accept frames of 16 MiB.
+// TestReplyHasBoundedLength: clients accept frames of 16 MiB, so a reply's trace contexts and keys of strategic metadata
+// count towards its length, too.
 func TestReplyHasBoundedLength(t *testing.T) {
 	testkit.OneByOne(t)
 	h := startHost(t)
@@ -53,14 +54,14 @@ func TestReplyHasBoundedLength(t *testing.T) {
 	}
 }
 
-// silentPeer is a connection of a consumer that sends frames and reads only if the test does.
+// silentPeer is a consumer's connection that sends frames, and reads only when the test calls readFrame.
 type silentPeer struct {
 	h    *host
 	conn net.Conn
 	r    *bufio.Reader
 }
 
-// connectSilent connects, and reads the answer to the handshake.
+// connectSilent connects, and reads the response to the handshake.
 func (h *host) connectSilent() *silentPeer {
 	h.t.Helper()
 	conn, err := net.Dial("tcp", h.address)
@@ -94,7 +95,7 @@ func (p *silentPeer) frame(kind byte, payload []byte) {
 	p.h.must(err)
 }
 
-// readFrame reads a frame and returns its kind.
+// readFrame reads a frame and returns its opcode.
 func (p *silentPeer) readFrame() (kind byte, err error) {
 	var head [4]byte
 	if _, err := io.ReadFull(p.r, head[:2]); err != nil {
@@ -114,7 +115,7 @@ func (p *silentPeer) readFrame() (kind byte, err error) {
 	return head[0], err
 }
 
-// TestPingsWaitBoundedTime: pings that are never answered do not wait until the connection ends.
+// TestPingsWaitBoundedTime: the server stops waiting for a pong before the connection ends.
 func TestPingsWaitBoundedTime(t *testing.T) {
 	h := startHost(t, func(c *opsqueue.Config) {
 		c.HeartbeatInterval, c.MaxMissableHeartbeats = 20*time.Millisecond, math.MaxInt32
@@ -139,7 +140,7 @@ func TestPingsWaitBoundedTime(t *testing.T) {
 		}
 	}()
 	h.eventually("40 pings have arrived", func() bool { return pings.Load() >= 40 })
-	// Pongs that nobody requested keep the connection, and the server sends no more pings meanwhile.
+	// Unsolicited pongs keep the connection open, and the server sends no pings while they arrive.
 	h.eventually("the pings have ended", func() bool {
 		select {
 		case err := <-ended:
@@ -151,11 +152,11 @@ func TestPingsWaitBoundedTime(t *testing.T) {
 	})
 }
 
-// TestExpiryTakesFewGoroutines: the reservations of a connection that does not read expire without a goroutine for each.
+// TestExpiryTakesFewGoroutines: if a connection does not read, its reservations expire without one goroutine each.
 func TestExpiryTakesFewGoroutines(t *testing.T) {
 	h := startHost(t, func(c *opsqueue.Config) { c.ReservationExpiration = time.Second })
 	content := bytes.Repeat([]byte{7}, 8<<10)
-	for range 9 { // more than the buffers of a connection take
+	for range 9 { // more than the connection can buffer
 		s := wire.InsertSubmission{Direct: &wire.Direct{}}
 		for range 100 {
 			s.Direct.Contents = append(s.Direct.Contents, content)

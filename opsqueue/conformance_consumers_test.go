@@ -18,7 +18,7 @@ import (
 	"github.com/daybookq/daybook/opsqueue/wire"
 )
 
-// TestInit: the first message has the settings, the version and a name of the connection.
+// TestInit: the first message has the settings, the version, and a name for the connection.
 func TestInit(t *testing.T) {
 	h := startHost(t, func(c *opsqueue.Config) {
 		c.HeartbeatInterval, c.MaxMissableHeartbeats = 2500*time.Millisecond, 7
@@ -34,7 +34,7 @@ func TestInit(t *testing.T) {
 	}
 }
 
-// TestMaxOfReservations: more than there are gets those that there are, and 0 gets an error.
+// TestMaxOfReservations: a consumer that requests too many chunks gets all that there are. A request for 0 is an error.
 func TestMaxOfReservations(t *testing.T) {
 	h := startHost(t)
 	c := h.consumer()
@@ -45,11 +45,11 @@ func TestMaxOfReservations(t *testing.T) {
 	if _, err := c.Reserve(h.ctx, 0, oldest); !errors.Is(err, stockclient.ErrIncorrectUsage) {
 		t.Errorf("a reservation of 0 chunks: %v", err)
 	}
-	// It dropped the connection, so that the chunks are free again.
+	// The client has dropped the connection, so the chunks are free again.
 	if got := h.reserve(c, 1<<40, newest); len(got) == 0 || got[0].Chunk.ID.SubmissionID != id {
 		t.Errorf("got %s", idsOf(got, id))
 	}
-	// The raw connection stays after the error.
+	// A raw connection survives the error.
 	r := h.raw()
 	r.settle(0)
 	r.settle(1)
@@ -60,7 +60,7 @@ func TestMaxOfReservations(t *testing.T) {
 	}
 }
 
-// TestSeveralReservations: replies to several reservations of one connection have the nonces of their requests.
+// TestSeveralReservations: with several reservations on one connection, each reply has the nonce of its request.
 func TestSeveralReservations(t *testing.T) {
 	h := startHost(t)
 	r := h.raw()
@@ -82,8 +82,8 @@ func TestSeveralReservations(t *testing.T) {
 	r.settle(outstanding)
 }
 
-// TestForeignCompletions: a completion is accepted for a chunk that another consumer holds, or that nobody holds. One for
-// a chunk that does not exist is ignored.
+// TestForeignCompletions: a consumer can complete a chunk that another consumer holds, or that nobody holds. The server
+// ignores completions of unknown chunks.
 func TestForeignCompletions(t *testing.T) {
 	h := startHost(t)
 	id := h.insert(stored("p", 4))
@@ -96,10 +96,10 @@ func TestForeignCompletions(t *testing.T) {
 		h.must(other.Complete(h.ctx, unknown, nil))
 		h.must(other.Fail(h.ctx, unknown, "boom"))
 	}
-	h.must(other.Complete(h.ctx, chunk(0), nil)) // the holder has it
-	h.must(other.Complete(h.ctx, chunk(2), nil)) // nobody has it
+	h.must(other.Complete(h.ctx, chunk(0), nil)) // held by holder
+	h.must(other.Complete(h.ctx, chunk(2), nil)) // held by nobody
 	h.waitDone(id, 2)
-	h.must(other.Complete(h.ctx, chunk(2), nil)) // it is completed already
+	h.must(other.Complete(h.ctx, chunk(2), nil)) // completed already
 	h.must(other.Fail(h.ctx, chunk(0), "late"))
 	h.must(holder.Complete(h.ctx, chunk(0), nil))
 	if got := h.reserve(other, 5, oldest); idsOf(got, id) != "0/3" {
@@ -114,7 +114,7 @@ func TestForeignCompletions(t *testing.T) {
 	}
 }
 
-// TestCompletionRightAfterInsert: a chunk can be completed as soon as its insert was answered.
+// TestCompletionRightAfterInsert: a chunk can be completed as soon as the insert is answered.
 func TestCompletionRightAfterInsert(t *testing.T) {
 	h := startHost(t)
 	var workers sync.WaitGroup
@@ -146,7 +146,7 @@ func TestCompletionRightAfterInsert(t *testing.T) {
 	workers.Wait()
 }
 
-// TestReportsKeepTheirOrder: of a completion and a failure of one chunk, the one that was sent first counts.
+// TestReportsKeepTheirOrder: if a consumer completes and fails the same chunk, the first report counts.
 func TestReportsKeepTheirOrder(t *testing.T) {
 	h := startHost(t, func(c *opsqueue.Config) { c.MaxChunkRetries = 1 })
 	c := h.consumer()
@@ -167,9 +167,9 @@ func TestReportsKeepTheirOrder(t *testing.T) {
 	}
 }
 
-// TestDisconnectReleases: the chunks of a connection that ends are handed out again at once.
+// TestDisconnectReleases: when a connection ends, its chunks are handed out again immediately.
 func TestDisconnectReleases(t *testing.T) {
-	h := startHost(t, func(c *opsqueue.Config) { c.HeartbeatInterval = time.Hour }) // so that no missing heartbeat releases them
+	h := startHost(t, func(c *opsqueue.Config) { c.HeartbeatInterval = time.Hour }) // so that no missed heartbeat releases them
 	id := h.insert(stored("p", 20))
 	holder, other := h.consumer(), h.consumer()
 	if got := h.reserve(holder, 20, oldest); len(got) != 20 {
@@ -185,7 +185,8 @@ func TestDisconnectReleases(t *testing.T) {
 	}
 }
 
-// TestExpiry: the holder is notified and another consumer gets the chunk. A completion of the first one still counts.
+// TestExpiry: when a reservation expires, its holder is notified, and another consumer gets the chunk. A completion by
+// the first holder still counts.
 func TestExpiry(t *testing.T) {
 	h := startHost(t, func(c *opsqueue.Config) { c.ReservationExpiration = 500 * time.Millisecond })
 	id := h.insert(stored("p", 1))
@@ -206,7 +207,7 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-// TestCompletionAfterExpiry: a completion counts although the reservation has expired and nobody holds the chunk.
+// TestCompletionAfterExpiry: a completion counts even if the reservation has expired and nobody holds the chunk.
 func TestCompletionAfterExpiry(t *testing.T) {
 	h := startHost(t, func(c *opsqueue.Config) { c.ReservationExpiration = 50 * time.Millisecond })
 	id := h.insert(stored("p", 1))
@@ -217,14 +218,14 @@ func TestCompletionAfterExpiry(t *testing.T) {
 	h.waitFor(id, "Completed")
 }
 
-// TestLateFailureAfterExpiry: the FailChunk that a consumer sends when its reservation has expired does not release the
-// reservation that another consumer has by then.
+// TestLateFailureAfterExpiry: a consumer answers an expiry with a FailChunk. It does not release the reservation of the
+// next consumer.
 func TestLateFailureAfterExpiry(t *testing.T) {
 	for !lateFailure(t) {
 	}
 }
 
-// lateFailure returns false if the second reservation expired too early for the test.
+// lateFailure runs the test. It returns false if the second reservation expired too early.
 func lateFailure(t *testing.T) bool {
 	h := startHost(t, func(c *opsqueue.Config) { c.ReservationExpiration = time.Second })
 	id := h.insert(stored("p", 1))
@@ -243,7 +244,7 @@ func lateFailure(t *testing.T) bool {
 	ctx, cancel := context.WithTimeout(h.ctx, 200*time.Millisecond)
 	defer cancel()
 	got, err := h.consumer().Reserve(ctx, 1, oldest)
-	if time.Since(taken) > 900*time.Millisecond || second.Expired() > 0 { // real time: undecided, and tried again
+	if time.Since(taken) > 900*time.Millisecond || second.Expired() > 0 { // real time: undecided, so try again
 		return false
 	}
 	if err == nil {
@@ -254,8 +255,8 @@ func lateFailure(t *testing.T) bool {
 	return true
 }
 
-// TestExpiryCountsAsFailure: a chunk whose reservations expire again and again fails its submission at last. The consumer
-// reports each expiry as a failure.
+// TestExpiryCountsAsFailure: a submission fails if the reservations of a chunk keep expiring. The consumer reports each
+// expiry as a failure.
 func TestExpiryCountsAsFailure(t *testing.T) {
 	h := startHost(t, func(c *opsqueue.Config) { c.ReservationExpiration = 20 * time.Millisecond; c.MaxChunkRetries = 3 })
 	id := h.insert(stored("p", 1))
@@ -275,7 +276,7 @@ func TestExpiryCountsAsFailure(t *testing.T) {
 	}()
 	failed := h.waitFor(id, "Failed").Failed
 	cancel()
-	if n := <-reserved; n > 2*3+1 { // an expiry, and then a failure that is late, may each hand it out again
+	if n := <-reserved; n > 2*3+1 { // an expiry and a late failure may each hand it out again
 		t.Errorf("the chunk was handed out %d times", n)
 	}
 	if failed.Chunk.Failure == "" {
@@ -283,7 +284,8 @@ func TestExpiryCountsAsFailure(t *testing.T) {
 	}
 }
 
-// TestHeartbeat: a peer that answers no ping is dropped, and its chunks are handed out again. A peer that answers stays.
+// TestHeartbeat: the server drops a peer that answers no pings, and hands out its chunks again. A peer that answers stays
+// connected.
 func TestHeartbeat(t *testing.T) {
 	h := startHost(t, func(c *opsqueue.Config) { c.HeartbeatInterval, c.MaxMissableHeartbeats = 250*time.Millisecond, 3 })
 	id := h.insert(stored("p", 1))
@@ -292,7 +294,7 @@ func TestHeartbeat(t *testing.T) {
 	if m, ok := silent.decoded().(wire.ChunksReserved); !ok || len(m.Chunks) != 1 {
 		t.Fatalf("got %+v", m)
 	}
-	start := time.Now() // from here on nothing reads the socket of the first consumer, so no ping is answered
+	start := time.Now() // from here on, nothing reads the first consumer's socket, so it answers no ping
 	c := h.consumer()
 	if got := h.reserveOne(c); got.Chunk.ID.SubmissionID != id {
 		t.Fatalf("got %+v", got.Chunk)
@@ -301,8 +303,8 @@ func TestHeartbeat(t *testing.T) {
 		t.Errorf("the silent peer was dropped after %s", took)
 	}
 	silent.dropped()
-	// The second consumer waited in silence but for its pongs, and is still connected.
-	h.eventually("the consumer has been idle for five intervals", func() bool { return time.Since(start) > 10*h.config.HeartbeatInterval }) // real time: nothing happens in a real connection for so long
+	// The second consumer has sent nothing but pongs, and is still connected.
+	h.eventually("the consumer has been idle for five intervals", func() bool { return time.Since(start) > 10*h.config.HeartbeatInterval }) // real time: nothing happens on a real connection
 	if c.Connects() != 1 {
 		t.Errorf("the consumer connected %d times", c.Connects())
 	}
@@ -313,7 +315,7 @@ func TestHeartbeat(t *testing.T) {
 	}
 }
 
-// TestFirstPing: the server sends the first ping at once.
+// TestFirstPing: the server sends the first ping immediately.
 func TestFirstPing(t *testing.T) {
 	h := startHost(t, func(c *opsqueue.Config) { c.HeartbeatInterval = time.Hour })
 	pinged := make(chan []byte, 1)
@@ -338,7 +340,7 @@ func TestFirstPing(t *testing.T) {
 	}
 }
 
-// TestBadMessages: a message that cannot be read drops its connection and no other one, and releases its chunks.
+// TestBadMessages: a malformed message ends only its own connection, and releases that connection's chunks.
 func TestBadMessages(t *testing.T) {
 	h := startHost(t)
 	bystander := h.consumer()
@@ -393,7 +395,7 @@ func TestBadMessages(t *testing.T) {
 	<-parked
 }
 
-// nested returns CBOR arrays in each other.
+// nested returns nested CBOR arrays.
 func nested(depth int) []byte {
 	b := make([]byte, depth)
 	for i := range b {
@@ -402,7 +404,7 @@ func nested(depth int) []byte {
 	return append(b, 0)
 }
 
-// TestFramesOfHTTP: bytes that are no WebSocket, or that stop in the middle, harm no one.
+// TestFramesOfHTTP: bytes that are not a WebSocket, or that stop halfway, do not affect other connections.
 func TestFramesOfHTTP(t *testing.T) {
 	h := startHost(t)
 	for _, text := range []string{
@@ -427,7 +429,7 @@ func TestFramesOfHTTP(t *testing.T) {
 	checkResults(t, got, 5)
 }
 
-// TestCallersThatDisappear: chunks that reach a consumer whose caller has gone are handed out again.
+// TestCallersThatDisappear: if a chunk reaches a consumer whose caller has gone, it is handed out again.
 func TestCallersThatDisappear(t *testing.T) {
 	h := startHost(t, func(c *opsqueue.Config) { c.MaxChunkRetries = 1000 })
 	impatient, other := h.consumer(), h.consumer()
@@ -440,11 +442,11 @@ func TestCallersThatDisappear(t *testing.T) {
 		}()
 		inserted := make(chan wire.SubmissionID, 1)
 		go func() { inserted <- h.insert(stored(fmt.Sprint(n), 1)) }()
-		time.Sleep(time.Duration(n%5) * time.Millisecond / 2) // real time: other orders of events
+		time.Sleep(time.Duration(n%5) * time.Millisecond / 2) // real time: vary the order of events
 		cancel()
 		id := <-inserted
 		if err := <-called; err == nil {
-			impatient.Disconnect() // it got the chunk before the end of its context
+			impatient.Disconnect() // it got the chunk before its context ended
 		}
 		got := h.reserveOne(other)
 		if got.Chunk.ID.SubmissionID != id {

@@ -22,7 +22,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// faultyEngine is an engine that delays or refuses calls. A hook that is nil does nothing.
+// faultyEngine delays or refuses calls of an engine. A nil hook does nothing.
 type faultyEngine struct {
 	opsqueue.Engine
 	created    func()                              // after a create
@@ -64,7 +64,7 @@ func (e *faultyEngine) CompleteInOrder(ctx context.Context, commands []job.Compl
 }
 
 // Exchange refuses all exchanges if there are hooks for claims or ends of runs. The server then calls CompleteInOrder and
-// ClaimUntil, which have the hooks.
+// ClaimUntil, which call the hooks.
 func (e *faultyEngine) Exchange(ctx context.Context, commands []job.Complete, c job.Claim) (*ingest.Exchange, error) {
 	if e.claimed != nil || e.completing != nil {
 		return nil, ingest.ErrDiskFull
@@ -72,7 +72,7 @@ func (e *faultyEngine) Exchange(ctx context.Context, commands []job.Complete, c 
 	return e.Engine.Exchange(ctx, commands, c)
 }
 
-// startFaulty is startHost with an engine that has faults.
+// startFaulty is startHost with a faulty engine.
 func startFaulty(t *testing.T, e *faultyEngine) *host {
 	t.Helper()
 	h := newHost(t)
@@ -94,8 +94,8 @@ func (h *host) wait(what string, c <-chan struct{}) {
 	}
 }
 
-// TestConnectionEndsDuringClaim: a connection that ends after a claim and before its reply leaves nothing. Its share of the
-// memory for replies is free again, and the chunks have not failed.
+// TestConnectionEndsDuringClaim: if a connection ends between a claim and its reply, the reply's memory is released, and
+// the chunks do not count as failed.
 func TestConnectionEndsDuringClaim(t *testing.T) {
 	const rounds = 3
 	claimed := make(chan struct{}, rounds)
@@ -121,8 +121,8 @@ func TestConnectionEndsDuringClaim(t *testing.T) {
 	h.eventually("all of the memory for replies is free", h.server.RepliesFree)
 }
 
-// TestLongOutputsDoNotHoldUpOthers: a long output that the engine refuses because the disk is almost full delays no other
-// report and no reservation of another consumer. It is stored when there is room.
+// TestLongOutputsDoNotHoldUpOthers: if the engine refuses a long output because the disk is almost full, other reports
+// and other consumers' reservations are not delayed. The output is stored when there is space.
 func TestLongOutputsDoNotHoldUpOthers(t *testing.T) {
 	const long = 100_000
 	var low, refused atomic.Bool
@@ -145,8 +145,8 @@ func TestLongOutputsDoNotHoldUpOthers(t *testing.T) {
 	r := h.raw()
 	r.put(0, wire.CompleteChunk{ID: wire.ChunkID{SubmissionID: a}, OutputContent: make([]byte, long)})
 	h.eventually("the long output is refused", refused.Load)
-	r.put(1, wire.CompleteChunk{ID: wire.ChunkID{SubmissionID: b, Index: 2}}) // of the same connection
-	h.waitDone(b, 1)                                                          // the newest chunk, which other would reserve
+	r.put(1, wire.CompleteChunk{ID: wire.ChunkID{SubmissionID: b, Index: 2}}) // on the same connection
+	h.waitDone(b, 1)                                                          // the newest chunk, which other would reserve otherwise
 	other := h.raw()
 	other.put(1, wire.WantToReserveChunks{Max: 1, Strategy: newest})
 	got := other.decoded().(wire.ChunksReserved).Chunks[0].Chunk.ID
@@ -160,14 +160,13 @@ func TestLongOutputsDoNotHoldUpOthers(t *testing.T) {
 	h.waitDone(a, 1)
 }
 
-// TestOneFailureForEachRun: a run that ends by a report and by an expiry counts as one failure, in whatever order they
-// arrive.
+// TestOneFailureForEachRun: a run that ends by both a report and an expiry counts as one failure, in either order.
 func TestOneFailureForEachRun(t *testing.T) {
-	const library = "Reservation expired" // what the original's library reports when it learns of the expiry
+	const library = "Reservation expired" // the report of the original's library after an expiry
 	for _, test := range []struct {
 		name    string
-		before  []string // failures that are reported before the expiry
-		after   []string // and after the server has sent the expiry
+		before  []string // failures reported before the expiry
+		after   []string // failures reported after the server has sent the expiry
 		expires bool
 	}{
 		{name: "report", before: []string{"error"}},
@@ -206,7 +205,7 @@ func TestOneFailureForEachRun(t *testing.T) {
 	}
 }
 
-// TestCloseFrame: a server that is closed sends a close frame to each consumer.
+// TestCloseFrame: when the server is closed, it sends a close frame to each consumer.
 func TestCloseFrame(t *testing.T) {
 	h := startHost(t)
 	ends := make(chan error)
@@ -226,7 +225,7 @@ func TestCloseFrame(t *testing.T) {
 	}
 }
 
-// TestMistakesAreNamed: a consumer whose message is refused is told why, in a close frame.
+// TestMistakesAreNamed: if the server refuses a consumer's message, the close frame says why.
 func TestMistakesAreNamed(t *testing.T) {
 	h := startHost(t)
 	for name, c := range map[string]struct {
@@ -245,7 +244,7 @@ func TestMistakesAreNamed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := h.raw()
-			go func() { _ = r.socket.Write(h.ctx, c.kind, c.message) }() // the server may end the connection before it has all
+			go func() { _ = r.socket.Write(h.ctx, c.kind, c.message) }() // the server may close the connection before it has read everything
 			_, _, err := r.socket.Read(h.ctx)
 			closed, ok := errors.AsType[websocket.CloseError](err)
 			if !ok || closed.Code != c.status || closed.Reason == "" {
@@ -255,8 +254,8 @@ func TestMistakesAreNamed(t *testing.T) {
 	}
 }
 
-// TestFramesThatBreakTheRules: a consumer that breaks the rules of WebSockets, or whose message is too long, gets a close frame
-// with the status and the reason.
+// TestFramesThatBreakTheRules: a consumer that breaks the WebSocket protocol, or sends too long a message, gets a close
+// frame with the status and the reason.
 func TestFramesThatBreakTheRules(t *testing.T) {
 	h := startHost(t)
 	for _, v := range wsframetest.Violations(wire.MaxMessageBytes) {
@@ -267,7 +266,7 @@ func TestFramesThatBreakTheRules(t *testing.T) {
 	}
 }
 
-// TestCloseAnswersInserts: an insert that is under way when the server is closed is answered.
+// TestCloseAnswersInserts: an insert that is running when the server is closed is answered.
 func TestCloseAnswersInserts(t *testing.T) {
 	created, closing := make(chan struct{}, 1), make(chan struct{})
 	h := startFaulty(t, &faultyEngine{created: func() {
@@ -309,15 +308,15 @@ func TestCloseAnswersInserts(t *testing.T) {
 	}
 }
 
-// TestOneCancelOfTwo: of two cancels of a submission at the same time one is granted. The other reports that the submission
+// TestOneCancelOfTwo: of two concurrent cancels of a submission, one is granted. The second reports that the submission
 // has ended.
 func TestOneCancelOfTwo(t *testing.T) {
 	var moves atomic.Int64
 	h := startFaulty(t, &faultyEngine{moving: func() {
-		// The first move waits for a second one. The wait is bounded, because there must be none.
+		// The first move waits for a second move. The wait is bounded, because there must be none.
 		first := moves.Add(1) == 1
 		for began := time.Now(); first && moves.Load() < 2 && time.Since(began) < 300*time.Millisecond; {
-			time.Sleep(time.Millisecond) // real time: a second move would arrive in the meantime
+			time.Sleep(time.Millisecond) // real time: a second move would arrive by then
 		}
 	}})
 	id := h.insert(stored("p", 10))
@@ -337,8 +336,8 @@ func TestOneCancelOfTwo(t *testing.T) {
 	h.waitFor(id, "Cancelled")
 }
 
-// TestRunnersOfDaybookKeepTheirJobs: only claims from before the start are returned after a start. A runner of Daybook's own
-// API may have a name that begins as those of connections do.
+// TestRunnersOfDaybookKeepTheirJobs: after a start, the server returns only claims from before the start, because a
+// runner of Daybook's own API may have a name with the same prefix as connections.
 func TestRunnersOfDaybookKeepTheirJobs(t *testing.T) {
 	h := startHost(t)
 	claim := func(runner string) job.ID {
@@ -370,7 +369,7 @@ func TestRunnersOfDaybookKeepTheirJobs(t *testing.T) {
 	}
 }
 
-// unreadableState is a state whose lookups fail for a time.
+// unreadableState fails lookups for a while.
 type unreadableState struct {
 	opsqueue.Queries
 	bad    atomic.Bool
@@ -385,7 +384,7 @@ func (s *unreadableState) BatchOfSnowflake(snowflake int64) (job.ID, error) {
 	return s.Queries.BatchOfSnowflake(snowflake)
 }
 
-// TestReadErrorsLoseNoReport: a report about a chunk that cannot be looked up because the disk fails is tried again.
+// TestReadErrorsLoseNoReport: if a disk error prevents the lookup of a chunk, the server tries the report again.
 func TestReadErrorsLoseNoReport(t *testing.T) {
 	h := newHost(t)
 	var state unreadableState
@@ -397,14 +396,14 @@ func TestReadErrorsLoseNoReport(t *testing.T) {
 	id := h.insert(stored("p", 1))
 	r := h.raw()
 	state.bad.Store(true)
-	r.put(0, wire.CompleteChunk{ID: wire.ChunkID{SubmissionID: id}}) // which the connection does not hold
+	r.put(0, wire.CompleteChunk{ID: wire.ChunkID{SubmissionID: id}}) // the connection does not hold it
 	h.eventually("lookups have failed", func() bool { return state.failed.Load() > 1 })
 	state.bad.Store(false)
 	h.waitFor(id, "Completed")
 }
 
-// TestUnfilledSubmissions: a start cancels a submission that an earlier server did not fill. It does not cancel one that is
-// only paused, or only open.
+// TestUnfilledSubmissions: a starting server cancels a submission that an earlier server did not fill. It does not cancel
+// a submission that is only paused or only open.
 func TestUnfilledSubmissions(t *testing.T) {
 	testkit.OneByOne(t)
 	h := startHost(t)
@@ -417,7 +416,7 @@ func TestUnfilledSubmissions(t *testing.T) {
 		return wire.SubmissionID(job.Snowflake(receipt.At, receipt.Seq))
 	}
 	unfilled, paused, open := create(true, true), create(false, true), create(true, false)
-	h.wrap = func(e opsqueue.Engine) opsqueue.Engine { // an engine that starts refuses commands for a moment
+	h.wrap = func(e opsqueue.Engine) opsqueue.Engine { // a starting engine refuses commands for a moment
 		starting := &startingEngine{Engine: e}
 		starting.refusals.Store(2)
 		return starting

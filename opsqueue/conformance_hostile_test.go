@@ -17,7 +17,7 @@ import (
 )
 
 // TestOneConsumerIsNotDelayed: a consumer with Nagle's algorithm does not wait 40 ms for an acknowledgement with each
-// chunk, which would make 8 s for 200 chunks.
+// chunk. That would take 8 s for 200 chunks.
 func TestOneConsumerIsNotDelayed(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("TCP_QUICKACK exists on Linux only")
@@ -42,8 +42,8 @@ func TestOneConsumerIsNotDelayed(t *testing.T) {
 	}
 }
 
-// TestSlowReader: a consumer that requests much and reads nothing is dropped. Its chunks are handed out again, and others
-// get theirs meanwhile.
+// TestSlowReader: a consumer that requests a lot and reads nothing is dropped. Its chunks are handed out again. Other
+// consumers are not delayed.
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, func(c *opsqueue.Config) { c.MaxChunkRetries = 100 })
@@ -81,7 +81,7 @@ func TestSlowReader(t *testing.T) {
 	t.Logf("all chunks were completed after %s", time.Since(start))
 }
 
-// frame returns a masked binary frame of fewer than 126 bytes, or fewer than 64 KiB.
+// frame returns a masked binary frame. The message must be shorter than 64 KiB.
 func frame(message []byte) []byte {
 	b := []byte{0x82}
 	if len(message) < 126 {
@@ -89,10 +89,11 @@ func frame(message []byte) []byte {
 	} else {
 		b = append(b, 0x80|126, byte(len(message)>>8), byte(len(message)))
 	}
-	return append(append(b, 0, 0, 0, 0), message...) // a mask of zeros changes nothing
+	return append(append(b, 0, 0, 0, 0), message...) // masking with zeros changes nothing
 }
 
-// TestManyRequests: a connection may have 256 requests of chunks at a time. One more ends it, and other connections stay.
+// TestManyRequests: a connection may have 256 outstanding requests for chunks. The 257th ends the connection. Other
+// connections stay.
 func TestManyRequests(t *testing.T) {
 	h := startHost(t)
 	bystander := h.consumer()
@@ -108,7 +109,8 @@ func TestManyRequests(t *testing.T) {
 	}
 }
 
-// TestManyHeldChunks: a connection may hold 100,000 chunks. A request for more gets none, and other connections get them.
+// TestManyHeldChunks: a connection may hold 100,000 chunks. A request for more gets none, and other connections can get
+// them.
 func TestManyHeldChunks(t *testing.T) {
 	testkit.OneByOne(t)
 	h := startHost(t)
@@ -135,7 +137,7 @@ func TestManyHeldChunks(t *testing.T) {
 	}
 }
 
-// TestManyConsumers: connections that come and go leave no goroutines.
+// TestManyConsumers: closed connections leave no goroutines.
 func TestManyConsumers(t *testing.T) {
 	h := startHost(t)
 	h.raw().settle(0)
@@ -154,7 +156,7 @@ func TestManyConsumers(t *testing.T) {
 			case 0:
 				_ = r.socket.CloseNow()
 			case 1:
-				go r.socket.Close(websocket.StatusNormalClosure, "") // waits for the answer of the server
+				go r.socket.Close(websocket.StatusNormalClosure, "") // waits for the server's answer
 			default:
 				r.send(websocket.MessageText, nil)
 				r.dropped()
@@ -166,7 +168,7 @@ func TestManyConsumers(t *testing.T) {
 	})
 }
 
-// TestUnknownStatusesOfLargeIDs: ids of every size are answered, and none of them is another's.
+// TestUnknownStatusesOfLargeIDs: unknown ids of every size are answered with null.
 func TestUnknownStatusesOfLargeIDs(t *testing.T) {
 	h := startHost(t)
 	id := h.insert(stored("p", 1))

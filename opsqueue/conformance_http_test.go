@@ -17,7 +17,7 @@ import (
 	"github.com/daybookq/daybook/opsqueue/wire"
 )
 
-// send sends a request as it is and returns the answer.
+// send sends a request unchanged and returns the response.
 func (h *host) send(method, path, kind, body string) (status int, header http.Header, text string) {
 	h.t.Helper()
 	r, err := http.NewRequestWithContext(h.ctx, method, "http://"+h.address+path, strings.NewReader(body))
@@ -25,7 +25,7 @@ func (h *host) send(method, path, kind, body string) (status int, header http.He
 	if kind != "" {
 		r.Header.Set("Content-Type", kind)
 	}
-	resp, err := http.DefaultTransport.RoundTrip(r) // which follows no redirection
+	resp, err := http.DefaultTransport.RoundTrip(r) // does not follow redirects
 	h.must(err)
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(resp.Body)
@@ -38,7 +38,8 @@ const (
 	asText = "text/plain"
 )
 
-// TestStatuses: the status of each route, and the body and its type where the original's are known.
+// TestStatuses: each route answers with the right status, and where the original's body and its type are known, with the
+// same.
 func TestStatuses(t *testing.T) {
 	h := startHost(t)
 	const none = "(any)"
@@ -84,7 +85,7 @@ func TestStatuses(t *testing.T) {
 		{"POST", "/producer/submissions/count", "", "", 405, "", ""},
 		{"GET", "/producer/submissions/cancel/1", "", "", 405, "", ""},
 		{"GET", "/producer/submissions/lookup_ids_by_strategic_metadata", "", "", 405, "", ""},
-		{"GET", "/producer/submissions/cancel", "", "", 400, asText, none}, // an id that is no number
+		{"GET", "/producer/submissions/cancel", "", "", 400, asText, none}, // the id is not a number
 		{"POST", "/ping", "", "", 405, "", ""},
 		{"POST", "/consumer", "", "", 405, "", ""},
 
@@ -120,7 +121,7 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
-// vector returns the bytes of an example of the protocol, with an id in place of the one that the examples have.
+// vector returns the bytes of a protocol example, with its id replaced.
 func vector(t *testing.T, name string, id wire.SubmissionID) []byte {
 	t.Helper()
 	text, err := os.ReadFile("wire/testdata/vectors/" + name + ".hex")
@@ -143,7 +144,7 @@ func uint64CBOR(n uint64) []byte {
 	return b
 }
 
-// TestBytesOfMessages: each message of a connection, byte for byte.
+// TestBytesOfMessages: each message of a connection matches its example, byte for byte.
 func TestBytesOfMessages(t *testing.T) {
 	h := startHost(t, func(c *opsqueue.Config) {
 		c.ConnID = func() string { return "red" }
@@ -169,7 +170,7 @@ func TestBytesOfMessages(t *testing.T) {
 	r.send(websocket.MessageBinary, reserve)
 	want("a chunk", vector(t, "reserved_one", id))
 	want("its expiry", vector(t, "expired", id))
-	r.send(websocket.MessageBinary, vector(t, "fail", id)) // which the client sends by itself
+	r.send(websocket.MessageBinary, vector(t, "fail", id)) // the client sends it on its own
 	r.settle(9)
 	r.send(websocket.MessageBinary, bytes.Replace(reserve, []byte("\x63max\x01"), []byte("\x63max\x00"), 1))
 	want("a reservation of no chunks", vector(t, "reserved_error", 0))

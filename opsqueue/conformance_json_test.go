@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 )
 
-// sortedFields returns a JSON text with the fields of each object in order, and numbers as they were.
+// sortedFields sorts the fields of each object in a JSON text, and keeps numbers unchanged.
 func sortedFields(text string) string {
 	d := json.NewDecoder(bytes.NewReader([]byte(text)))
 	d.UseNumber()

@@ -9,7 +9,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// listedState counts the lists of batches, and those that may look at batches without attributes.
+// listedState counts the lists of batches, and how many of them may read batches without attributes.
 type listedState struct {
 	opsqueue.Queries
 	lists, wide atomic.Int64
@@ -23,8 +23,8 @@ func (s *listedState) Batches(f store.BatchFilter) ([]store.Batch, store.BatchPl
 	return s.Queries.Batches(f)
 }
 
-// TestListsOfSubmissionsOnly: no request makes the server look at batches without attributes, of which a server that serves the
-// API too may have very many.
+// TestListsOfSubmissionsOnly: no request reads batches without attributes. A server that also serves Daybook's API may
+// have very many.
 func TestListsOfSubmissionsOnly(t *testing.T) {
 	h := newHost(t)
 	var state listedState

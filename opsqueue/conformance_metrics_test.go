@@ -8,7 +8,7 @@ import (
 	"github.com/daybookq/daybook/opsqueue"
 )
 
-// TestMetrics: the original's metrics, after submissions that ended in each way and one that has not.
+// TestMetrics: the server exports the original's metrics, for submissions in progress and for each way to end.
 func TestMetrics(t *testing.T) {
 	h := startHost(t, func(c *opsqueue.Config) { c.MaxChunkRetries = 2 })
 	c, p := h.consumer(), h.producer()
@@ -20,7 +20,7 @@ func TestMetrics(t *testing.T) {
 	failed := h.insert(stored("failed", 4))
 	for range 2 {
 		h.must(c.Fail(h.ctx, h.reserve(c, 1, oldest)[0].Chunk.ID, "boom"))
-		h.reported(c) // so that the same chunk comes again
+		h.reported(c) // so that the same chunk is handed out again
 	}
 	h.waitFor(failed, "Failed")
 	h.must(p.Cancel(h.ctx, h.insert(stored("cancelled", 2))))

@@ -15,8 +15,8 @@ import (
 
 var interleavingSeed = flag.Uint64("interleaving-seed", 0, "seed of TestRandomInterleavings; 0 draws one")
 
-// TestRandomInterleavings: producers and consumers do random things, and the server is restarted. Whatever happens, nothing
-// breaks a client, no chunk is with two consumers, and every submission ends as it must.
+// TestRandomInterleavings: producers and consumers act at random, and the server restarts. Nothing breaks a client, no
+// two consumers hold the same chunk, and every submission ends correctly.
 func TestRandomInterleavings(t *testing.T) {
 	steps, runs := 3000, 4
 	if testing.Short() {
@@ -46,8 +46,8 @@ const (
 	drivenRetries   = 4
 )
 
-// driver does one random thing after the other, and knows what must follow. Only reservations are in goroutines of their
-// own.
+// driver performs random actions one after the other, and knows the results to expect. Only reservations run in separate
+// goroutines.
 type driver struct {
 	*host
 	rng         *rand.Rand
@@ -56,16 +56,16 @@ type driver struct {
 	submissions []*drivenSubmission
 	byID        map[wire.SubmissionID]*drivenSubmission
 	arrived     chan arrival
-	keeps       bool // connections stay until finish, so that it is known exactly which chunks have failed how often
+	keeps       bool // connections stay until finish, so that the failures of each chunk are known exactly
 	done        map[string]int
 }
 
 type drivenConsumer struct {
 	*stockclient.Consumer
-	connection  int // counts the connections that were dropped
+	connection  int // counts the dropped connections
 	outstanding int // reservations
 	held        []wire.ChunkID
-	completed   map[wire.ChunkID]bool // by this connection
+	completed   map[wire.ChunkID]bool // on this connection
 }
 
 type drivenSubmission struct {
@@ -76,8 +76,8 @@ type drivenSubmission struct {
 
 type drivenChunk struct {
 	holder    int // a consumer + 1; 0: none
-	fails     int // failures that were sent
-	completes int // completions that were sent
+	fails     int // failures sent
+	completes int // completions sent
 }
 
 // arrival is the answer to a reservation.
@@ -130,7 +130,7 @@ func (d *driver) step() {
 		d.restartServer()
 	default:
 		what = "pause"
-		time.Sleep(time.Duration(d.rng.Int64N(int64(2 * time.Millisecond)))) // real time: other orders of events
+		time.Sleep(time.Duration(d.rng.Int64N(int64(2 * time.Millisecond)))) // real time: vary the order of events
 	}
 	d.done[what]++
 }
@@ -192,7 +192,7 @@ func (d *driver) reserveSome(c int) {
 	}()
 }
 
-// drain notes the answers that have arrived.
+// drain records the answers that have arrived.
 func (d *driver) drain() {
 	for {
 		select {
@@ -235,7 +235,7 @@ func (d *driver) note(a arrival) {
 	}
 }
 
-// pop removes a chunk that a consumer holds.
+// pop removes and returns a chunk that consumer c holds.
 func (d *driver) pop(c int) (id wire.ChunkID, chunk *drivenChunk) {
 	held := &d.consumers[c].held
 	if len(*held) == 0 {
@@ -279,7 +279,7 @@ func (d *driver) failHeld(c int) {
 	d.must(d.consumers[c].Fail(d.ctx, id, "boom"))
 }
 
-// forget notes that the connection of a consumer has ended.
+// forget records that the connection of a consumer has ended.
 func (d *driver) forget(c int) {
 	consumer := &d.consumers[c]
 	consumer.connection++
@@ -299,14 +299,14 @@ func (d *driver) restartServer() {
 		d.forget(c)
 	}
 	d.stop()
-	// A consumer notices the end of its connection at a time of its own. What it sends now would be lost.
+	// A consumer may notice the end of its connection later. Until then, its messages are lost.
 	for c := range d.consumers {
 		d.consumers[c].Disconnect()
 	}
 	d.start()
 }
 
-// finish completes all that is left.
+// finish completes all remaining chunks.
 func (d *driver) finish() {
 	d.t.Helper()
 	if d.keeps {
@@ -358,7 +358,7 @@ func (d *driver) finish() {
 	<-ended
 }
 
-// settle waits until everything that a consumer has reported has been carried out.
+// settle waits until the server has carried out all reports of a consumer.
 func (d *driver) settle(c int) {
 	d.t.Helper()
 	id := d.insert(stored("settled", 1))
@@ -368,7 +368,7 @@ func (d *driver) settle(c int) {
 	d.waitFor(id, "Completed")
 }
 
-// checkFailures requires that a submission has failed if one of its chunks has failed often enough, and not otherwise.
+// checkFailures checks that exactly those submissions have failed of which a chunk has failed often enough.
 func (d *driver) checkFailures() {
 	d.t.Helper()
 	for _, s := range d.submissions {
@@ -386,7 +386,7 @@ func (d *driver) checkFailures() {
 	}
 }
 
-// check compares how every submission has ended with what was done to it.
+// check compares the end of every submission with the actions on it.
 func (d *driver) check() {
 	d.t.Helper()
 	kinds := map[string]int{}

@@ -17,7 +17,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// TestRestart: everything that was answered is still there after a restart, and consumers go on with it.
+// TestRestart: after a restart, everything that was answered is still there, and consumers continue.
 func TestRestart(t *testing.T) {
 	h := startHost(t, func(c *opsqueue.Config) { c.HeartbeatInterval = time.Second })
 	c, p := h.consumer(), h.producer()
@@ -45,7 +45,7 @@ func TestRestart(t *testing.T) {
 	if id, ok, err := p.LookupByPrefix(h.ctx, "running"); !ok || err != nil || id != running {
 		t.Errorf("%s, %t, %v", id, ok, err)
 	}
-	// Its consumer comes back and knows nothing of its reservation. The completion of the run that went on counts.
+	// The consumer reconnects and has forgotten its reservation. The completion of the run that continued counts.
 	h.must(c.Complete(h.ctx, held.Chunk.ID, nil))
 	h.waitDone(running, 3)
 	last := h.reserveOne(c)
@@ -59,8 +59,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestRestartReturnsChunks: chunks whose consumers do not come back after a restart are handed out again, and the restart
-// is no failure of theirs.
+// TestRestartReturnsChunks: if consumers do not reconnect after a restart, their chunks are handed out again. The restart
+// does not count as a failure.
 func TestRestartReturnsChunks(t *testing.T) {
 	h := startHost(t, func(c *opsqueue.Config) { c.HeartbeatInterval = time.Second; c.MaxChunkRetries = 1 })
 	id := h.insert(stored("p", 3))
@@ -79,7 +79,7 @@ func TestRestartReturnsChunks(t *testing.T) {
 	h.waitFor(id, "Completed")
 }
 
-// TestRestartsWhileRunning: submissions that producers wait for complete, although the server is restarted twice.
+// TestRestartsWhileRunning: submissions complete although the server restarts twice while producers wait for them.
 func TestRestartsWhileRunning(t *testing.T) {
 	h := startHost(t, func(c *opsqueue.Config) { c.HeartbeatInterval = time.Second })
 	var runs atomic.Int64
@@ -111,7 +111,7 @@ func TestRestartsWhileRunning(t *testing.T) {
 	}
 }
 
-// startingEngine is an engine that is not ready for the first claims and cancellations.
+// startingEngine refuses the first claims and cancellations, because it is not ready.
 type startingEngine struct {
 	opsqueue.Engine
 	refusals atomic.Int64
@@ -131,8 +131,8 @@ func (e *startingEngine) MoveAll(ctx context.Context, m job.Move) (store.Swept, 
 	return e.Engine.MoveAll(ctx, m)
 }
 
-// TestReservationsWaitForTheStart: consumers that come back before the server has replayed its journal wait for it. They
-// get no empty reply.
+// TestReservationsWaitForTheStart: consumers that reconnect before the server has replayed its journal wait. They get no
+// empty reply.
 func TestReservationsWaitForTheStart(t *testing.T) {
 	h := startHost(t)
 	id := h.insert(stored("p", 1))
@@ -151,7 +151,7 @@ func TestReservationsWaitForTheStart(t *testing.T) {
 	}
 }
 
-// TestManyChunks: 100,000 chunks, of which several consumers get each exactly once.
+// TestManyChunks: several consumers share 100,000 chunks, and each chunk is handed out once.
 func TestManyChunks(t *testing.T) {
 	testkit.OneByOne(t)
 	chunks := int64(100_000)

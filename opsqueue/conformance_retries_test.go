@@ -12,8 +12,8 @@ import (
 	"github.com/daybookq/daybook/opsqueue/wire"
 )
 
-// TestRetries: a consumer gets a chunk that failed again at once, with the number of its failures. After ten failures the
-// submission has failed, its other chunks are not handed out any more, and its status says all of it.
+// TestRetries: a chunk that failed is handed out again immediately, with the number of its failures. After ten failures
+// the submission has failed, its other chunks are not handed out any more, and its status has all details.
 func TestRetries(t *testing.T) {
 	h := startHost(t)
 	size := int64(4)
@@ -42,10 +42,10 @@ func TestRetries(t *testing.T) {
 	if got := withoutTimes(status.AppendJSON(nil)); sortedFields(got) != sortedFields(want) {
 		t.Errorf("status\n%s\nnot\n%s", got, want)
 	}
-	if at := status.Failed.Submission.FailedAt; time.Since(at) > time.Minute || time.Until(at) > time.Second { // real time: its date is that of the test
+	if at := status.Failed.Submission.FailedAt; time.Since(at) > time.Minute || time.Until(at) > time.Second { // real time: the date must be the present
 		t.Errorf("failed at %s", at)
 	}
-	// The others are skipped: nothing of them is handed out, and reports of their holders change nothing.
+	// The remaining chunks are skipped: they are not handed out, and reports of their holders change nothing.
 	h.must(other.Complete(h.ctx, held, nil))
 	h.must(other.Fail(h.ctx, held, "late"))
 	next := h.insert(stored("next", 1))
@@ -60,7 +60,7 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// TestRetriedChunksKeepTheirPlace: a chunk that failed comes before those with a greater index.
+// TestRetriedChunksKeepTheirPlace: a failed chunk is handed out before chunks with a greater index.
 func TestRetriedChunksKeepTheirPlace(t *testing.T) {
 	h := startHost(t)
 	id := h.insert(stored("p", 5))
@@ -87,7 +87,7 @@ var timesOfJSON = regexp.MustCompile(`"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.(\d{3}|\
 
 func withoutTimes(body []byte) string { return timesOfJSON.ReplaceAllString(string(body), `"TIME"`) }
 
-// TestMaxChunkRetries: 0 and 1 mean that the first failure is the last.
+// TestMaxChunkRetries: with 0 or 1, the first failure is the last.
 func TestMaxChunkRetries(t *testing.T) {
 	for _, c := range []struct {
 		retries  uint32
@@ -110,7 +110,7 @@ func TestMaxChunkRetries(t *testing.T) {
 	}
 }
 
-// TestFailureTexts: texts of any length and of any characters reach the status.
+// TestFailureTexts: the status shows failure texts of any length and with any characters.
 func TestFailureTexts(t *testing.T) {
 	h := startHost(t, func(c *opsqueue.Config) { c.MaxChunkRetries = 1 })
 	c := h.consumer()
@@ -127,14 +127,14 @@ func TestFailureTexts(t *testing.T) {
 	}
 }
 
-// TestPoisonChunk: a chunk that kills each consumer that runs it fails its submission after as many runs as a chunk may
-// have. The original retries it for ever.
+// TestPoisonChunk: a chunk that kills each consumer fails its submission after the maximum number of runs. The original
+// retries such chunks for ever.
 func TestPoisonChunk(t *testing.T) {
 	h := startHost(t, func(c *opsqueue.Config) { c.MaxChunkRetries = 4 })
 	id := h.insert(stored("poison", 2))
 	c, holder := h.consumer(), h.consumer()
 	poison := h.reserveOne(c).Chunk.ID
-	h.reserveOne(holder) // so that there is no other chunk: the next request of c may arrive before the end of its connection
+	h.reserveOne(holder) // no other chunk may be left: the next request of c may arrive before its connection ends
 	for range h.config.MaxChunkRetries - 1 {
 		c.Disconnect()
 		if got := h.reserveOne(c); got.Chunk.ID != poison {
@@ -152,7 +152,7 @@ func TestPoisonChunk(t *testing.T) {
 	}
 }
 
-// TestRunFails: the producer that waits for a submission gets the failure, and other submissions go on.
+// TestRunFails: the producer that waits for a submission gets the failure. Other submissions continue.
 func TestRunFails(t *testing.T) {
 	h := startHost(t)
 	h.runConsumers([]wire.Strategy{random, oldest, newest}, func(_ wire.ReservedChunk, input []byte) ([]byte, error) {
@@ -170,8 +170,8 @@ func TestRunFails(t *testing.T) {
 	checkResults(t, got, 7)
 }
 
-// TestLongFailureIsStoredFirst: a consumer that fails a chunk with a long text and requests one gets the same chunk again, as
-// with a short text: chunks that failed are before those that never ran.
+// TestLongFailureIsStoredFirst: if a consumer fails a chunk with a long text and requests another chunk, it gets the same
+// chunk again, as with a short text, because failed chunks are before chunks that never ran.
 func TestLongFailureIsStoredFirst(t *testing.T) {
 	h := startHost(t, func(c *opsqueue.Config) { c.MaxChunkRetries = 20 })
 	h.insert(stored("p", 3))

@@ -19,7 +19,7 @@ import (
 	"github.com/daybookq/daybook/opsqueue/wire"
 )
 
-// host is a server of the protocol over an engine with its data in a directory. Both can be stopped and started again, at
+// host is a server of the protocol, over an engine with its data in a directory. Both can be stopped and started again at
 // the same address.
 type host struct {
 	t       testing.TB
@@ -31,17 +31,17 @@ type host struct {
 	violations *stockclient.Violations
 	objects    *stockclient.ObjectStore
 	stop       func()                                  // nil: stopped
-	wrap       func(opsqueue.Engine) opsqueue.Engine   // nil: the engine itself
-	wrapState  func(opsqueue.Queries) opsqueue.Queries // nil: the state itself
+	wrap       func(opsqueue.Engine) opsqueue.Engine   // nil: the engine unchanged
+	wrapState  func(opsqueue.Queries) opsqueue.Queries // nil: the state unchanged
 	engine     *ingest.Engine
 	server     *opsqueue.Server
 }
 
-// longestTest is far longer than any test needs on a busy machine.
+// longestTest is much longer than any test takes on a busy machine.
 const longestTest = 90 * time.Second
 
-// startHost starts a server with the original's defaults, as changed. When the test ends, it stops the server, checks the
-// data and reports everything that would have broken a client of the original.
+// startHost starts a server with the original's defaults, as modified by change. At the end of the test, it stops the
+// server, checks the data, and reports everything that would have broken a client of the original.
 func startHost(t testing.TB, change ...func(*opsqueue.Config)) *host {
 	t.Helper()
 	h := newHost(t, change...)
@@ -147,7 +147,7 @@ func (h *host) eventually(what string, holds func() bool) {
 	h.eventuallyOr(func() string { return "it did not happen that " + what }, holds)
 }
 
-// eventuallyOr is eventually with a text that is made when the test fails.
+// eventuallyOr is eventually with a text that is computed when the test fails.
 func (h *host) eventuallyOr(text func() string, holds func() bool) {
 	h.t.Helper()
 	for !holds() {
@@ -171,12 +171,12 @@ func (h *host) consumer() *stockclient.Consumer {
 	return c
 }
 
-// stored is a submission of n chunks that are in the object store.
+// stored returns a submission of n chunks whose contents are in the object store.
 func stored(prefix string, n int64, pairs ...any) wire.InsertSubmission {
 	return wire.InsertSubmission{SeeObjectStorage: &wire.SeeObjectStorage{Prefix: prefix, Count: n}, StrategicMetadata: metadata(pairs...)}
 }
 
-// metadata makes strategic metadata of keys and values in turn.
+// metadata returns strategic metadata from alternating keys and values.
 func metadata(pairs ...any) wire.Metadata {
 	var list []wire.MetadataPair
 	for i := 0; i < len(pairs); i += 2 {
@@ -203,7 +203,7 @@ func (h *host) status(id wire.SubmissionID) *wire.SubmissionStatus {
 	return s
 }
 
-// kind returns the variant of a status, or "null".
+// kind returns the name of the status's variant, or "null".
 func kind(s *wire.SubmissionStatus) string {
 	switch {
 	case s == nil:
@@ -218,7 +218,8 @@ func kind(s *wire.SubmissionStatus) string {
 	return "Cancelled"
 }
 
-// waitFor waits until a submission has a status, and returns it. Completions have no answer.
+// waitFor waits until a submission has the wanted status, and returns it. It is needed because completions are not
+// answered.
 func (h *host) waitFor(id wire.SubmissionID, want string) (s *wire.SubmissionStatus) {
 	h.t.Helper()
 	p := h.producer()
@@ -244,8 +245,8 @@ func (h *host) waitDone(id wire.SubmissionID, n int64) {
 	})
 }
 
-// reported waits until everything that a consumer has reported has been carried out. Reports have no answers, but are
-// carried out in their order.
+// reported waits until the server has carried out all reports of a consumer. Reports have no answers, but are carried out
+// in order.
 func (h *host) reported(c *stockclient.Consumer) {
 	h.t.Helper()
 	id := h.insert(stored("reported", 1))
@@ -253,7 +254,7 @@ func (h *host) reported(c *stockclient.Consumer) {
 	h.waitFor(id, "Completed")
 }
 
-// reserve reserves up to max chunks, which must arrive.
+// reserve reserves up to max chunks, and fails the test if none arrives.
 func (h *host) reserve(c *stockclient.Consumer, max uint64, s wire.Strategy) []wire.ReservedChunk {
 	h.t.Helper()
 	chunks, err := c.Reserve(h.ctx, max, s)
@@ -276,7 +277,7 @@ func (h *host) must(err error) {
 	}
 }
 
-// later runs a reservation in a goroutine of its own.
+// later runs a reservation in a goroutine.
 func (h *host) later(c *stockclient.Consumer, max uint64, s wire.Strategy) <-chan []wire.ReservedChunk {
 	got := make(chan []wire.ReservedChunk, 1)
 	go func() {
@@ -289,7 +290,7 @@ func (h *host) later(c *stockclient.Consumer, max uint64, s wire.Strategy) <-cha
 	return got
 }
 
-// idsOf returns submissions and indexes as text: `0/1` is chunk 1 of the first submission of the list.
+// idsOf returns chunks as text: `0/1` is chunk 1 of the first submission in the list.
 func idsOf(chunks []wire.ReservedChunk, submissions ...wire.SubmissionID) string {
 	var names []string
 	for _, c := range chunks {
@@ -314,7 +315,7 @@ func preferDistinct(base wire.Base, keys ...string) wire.Strategy {
 	return wire.Strategy{PreferDistinct: keys, Base: base}
 }
 
-// rawConsumer is a WebSocket that sends what a test says and nothing else.
+// rawConsumer is a WebSocket that sends only the messages of the test.
 type rawConsumer struct {
 	h      *host
 	socket *websocket.Conn
@@ -365,8 +366,8 @@ func (r *rawConsumer) decoded() wire.ServerToClient {
 	return m
 }
 
-// settle returns when the server has handled all messages that were sent before. A reservation of 0 chunks is answered at
-// once.
+// settle returns when the server has handled all earlier messages. The server answers a reservation of 0 chunks
+// immediately.
 func (r *rawConsumer) settle(nonce uint64) {
 	r.h.t.Helper()
 	r.put(nonce, wire.WantToReserveChunks{})
@@ -380,7 +381,7 @@ func (r *rawConsumer) settle(nonce uint64) {
 	}
 }
 
-// dropped requires that the server drops the connection.
+// dropped checks that the server drops the connection.
 func (r *rawConsumer) dropped() {
 	r.h.t.Helper()
 	for {

@@ -1,5 +1,5 @@
-// The conformance tests look at the server as the original's clients do. They are written from a description of the
-// original's protocol, and know nothing of how the server works.
+// The conformance tests see the server as the original's clients do. They are based on a description of the original's
+// protocol, and know nothing of the server's implementation.
 package opsqueue_test
 
 import (
@@ -21,10 +21,10 @@ import (
 	"github.com/daybookq/daybook/opsqueue/wire"
 )
 
-// upper is what the consumers of these tests do with a chunk.
+// upper is the work that the consumers of these tests do on a chunk.
 func upper(_ wire.ReservedChunk, input []byte) ([]byte, error) { return bytes.ToUpper(input), nil }
 
-// runConsumers starts consumers that run every chunk, until the test ends or stop is called.
+// runConsumers starts one consumer for each strategy. They run every chunk until the test ends or stop is called.
 func (h *host) runConsumers(strategies []wire.Strategy, fn func(wire.ReservedChunk, []byte) ([]byte, error)) (stop func()) {
 	h.t.Helper()
 	ended := make(chan error, len(strategies))
@@ -126,7 +126,7 @@ func TestEmptySubmission(t *testing.T) {
 	}
 }
 
-// TestDirectContents: chunks that are in the request reach the consumer byte for byte, and it returns its output in the
+// TestDirectContents: chunks that are in the request reach the consumer byte for byte, and its output is returned in the
 // message.
 func TestDirectContents(t *testing.T) {
 	h := startHost(t)
@@ -152,8 +152,8 @@ func TestDirectContents(t *testing.T) {
 	}
 }
 
-// TestOrderOfStrategies: in which order one consumer gets the chunks of three submissions. The chunks of one reply are in
-// any order: the original's consumers reserve one at a time.
+// TestOrderOfStrategies: each strategy hands out the chunks of three submissions in the right order. Within one reply,
+// chunks may have any order, since the original's consumers reserve one at a time.
 func TestOrderOfStrategies(t *testing.T) {
 	testkit.OneByOne(t)
 	for _, c := range []struct {
@@ -214,8 +214,8 @@ func TestRandomOrder(t *testing.T) {
 	}
 }
 
-// TestPreferDistinct: submissions whose value has the fewest chunks in flight come first, and the counts follow
-// completions and failures.
+// TestPreferDistinct: the submissions whose value has the fewest chunks in flight come first. Completions and failures
+// change the counts.
 func TestPreferDistinct(t *testing.T) {
 	h := startHost(t)
 	ids := []wire.SubmissionID{
@@ -235,7 +235,7 @@ func TestPreferDistinct(t *testing.T) {
 	}
 	first := take("0/0") // all are idle: the oldest submission
 	take("2/0")          // user 2 is idle, and so is the submission without a user
-	take("3/0")          // which always counts as idle
+	take("3/0")          // it always counts as idle
 	take("3/1")
 	h.must(consumer.Complete(h.ctx, first.Chunk.ID, nil))
 	h.reported(consumer)
@@ -247,8 +247,8 @@ func TestPreferDistinct(t *testing.T) {
 	take("3/3")
 }
 
-// TestPreferDistinctAfterDisconnect: chunks of a connection that has ended are in flight no longer. The original goes on
-// counting them.
+// TestPreferDistinctAfterDisconnect: when a connection ends, its chunks no longer count as in flight. The original
+// continues to count them.
 func TestPreferDistinctAfterDisconnect(t *testing.T) {
 	h := startHost(t)
 	ids := []wire.SubmissionID{h.insert(stored("a", 2, "user", 2)), h.insert(stored("b", 1, "user", 1))}
@@ -264,13 +264,13 @@ func TestPreferDistinctAfterDisconnect(t *testing.T) {
 	h.must(c.Fail(h.ctx, wire.ChunkID{SubmissionID: ids[0], Index: 1}, "boom"))
 	h.must(c.Fail(h.ctx, wire.ChunkID{SubmissionID: ids[1], Index: 0}, "boom"))
 	h.reported(c)
-	// User 2 has one chunk in flight and user 1 none.
+	// User 2 has one chunk in flight, and user 1 has none.
 	if got := idsOf(h.reserve(c, 1, strategy), ids...); got != "1/0" {
 		t.Errorf("got %s", got)
 	}
 }
 
-// TestPreferDistinctOfNewest: the submissions come in the order of the base strategy.
+// TestPreferDistinctOfNewest: submissions that rank the same are in the order of the base strategy.
 func TestPreferDistinctOfNewest(t *testing.T) {
 	h := startHost(t)
 	ids := []wire.SubmissionID{h.insert(stored("a", 3)), h.insert(stored("b", 3))}
@@ -283,7 +283,7 @@ func TestPreferDistinctOfNewest(t *testing.T) {
 	}
 }
 
-// TestPreferDistinctNested: the outer key ranks before the inner one.
+// TestPreferDistinctNested: the outer key ranks before the inner key.
 func TestPreferDistinctNested(t *testing.T) {
 	h := startHost(t)
 	ids := []wire.SubmissionID{
@@ -295,16 +295,16 @@ func TestPreferDistinctNested(t *testing.T) {
 	for len(got) < 4 {
 		got = append(got, h.reserve(consumer, 1, preferDistinct(wire.Oldest, "team", "user"))...)
 	}
-	// After 0/0 (team 1, user 1) team 2 is idle. Of its users, user 1 has a chunk in flight and user 3 none. Then both
-	// teams have one chunk in flight, and user 2 none. Then team 2 has one and team 1 two; user 1 and 3 have one each, and
-	// the submission of user 1 is older.
+	// After 0/0 (team 1, user 1), team 2 is idle. Of its users, user 1 has a chunk in flight and user 3 has none. Then
+	// both teams have one chunk in flight, and user 2 has none. Then team 2 has one and team 1 has two. Users 1 and 3
+	// have one each, and the submission of user 1 is older.
 	if text, want := idsOf(got, ids...), "0/0 3/0 1/0 2/0"; text != want {
 		t.Errorf("%s, not %s", text, want)
 	}
 }
 
-// TestMetadataReachesConsumers: the consumer and the statuses have the metadata, the strategic metadata, the chunk size
-// and the trace of the producer.
+// TestMetadataReachesConsumers: consumers and statuses get the producer's metadata, strategic metadata, chunk size and
+// trace.
 func TestMetadataReachesConsumers(t *testing.T) {
 	h := startHost(t)
 	every := make([]byte, 256)
@@ -370,7 +370,7 @@ func TestMetadataReachesConsumers(t *testing.T) {
 	}
 }
 
-// TestCancel: the answers of cancel, and what is left of a cancelled submission.
+// TestCancel: a cancel gets the right answers, and a cancelled submission is no longer worked on.
 func TestCancel(t *testing.T) {
 	h := startHost(t)
 	p, c := h.producer(), h.consumer()
@@ -379,7 +379,7 @@ func TestCancel(t *testing.T) {
 	h.must(c.Complete(h.ctx, first.Chunk.ID, nil))
 	h.waitDone(id, 1)
 	held := h.reserveOne(c)
-	h.must(p.Cancel(h.ctx, id)) // which checks that the body is empty
+	h.must(p.Cancel(h.ctx, id)) // checks that the body is empty
 	s := h.status(id)
 	if kind(s) != "Cancelled" {
 		t.Fatalf("status %s", kind(s))
@@ -402,7 +402,7 @@ func TestCancel(t *testing.T) {
 		}
 	}
 	refused(id, "Cancelled")
-	// What its consumers report is ignored, their connections stay, and no chunk is handed out.
+	// Reports of its consumers are ignored, their connections stay, and no chunk is handed out.
 	h.must(c.Complete(h.ctx, held.Chunk.ID, nil))
 	h.must(c.Fail(h.ctx, wire.ChunkID{SubmissionID: id, Index: 2}, "boom"))
 	other := h.insert(stored("other", 1))
@@ -428,7 +428,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// TestLookups: by prefix, by strategic metadata, and counts.
+// TestLookups: lookups by prefix and by strategic metadata, and counts, give the right answers.
 func TestLookups(t *testing.T) {
 	h := startHost(t, func(c *opsqueue.Config) { c.MaxSubmissionsReturned = 3; c.MaxChunkRetries = 1 })
 	p, c := h.producer(), h.consumer()
@@ -480,7 +480,8 @@ func TestLookups(t *testing.T) {
 	}
 }
 
-// TestOldSubmissionsAreRemoved: a submission that ended before MaxSubmissionAge has the status null. One in progress stays.
+// TestOldSubmissionsAreRemoved: MaxSubmissionAge after its end, a submission has the status null. A submission in
+// progress stays.
 func TestOldSubmissionsAreRemoved(t *testing.T) {
 	testkit.OneByOne(t)
 	h := startHost(t, func(c *opsqueue.Config) { c.MaxSubmissionAge = 100 * time.Millisecond; c.MaxChunkRetries = 1 })

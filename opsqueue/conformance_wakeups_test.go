@@ -13,10 +13,10 @@ import (
 // wakeupTries is how often each cause must wake a parked reservation. The original misses 24 to 30 of 30.
 const wakeupTries = 30
 
-// TestParkedReservations: a reservation for which there is no chunk gets one as soon as there is one, whatever the cause.
-// The random pause before the cause lets it also happen while the reservation is about to be parked.
+// TestParkedReservations: a reservation that waits gets a chunk as soon as one is available, whatever the cause. The
+// random pause before the cause lets it also happen while the reservation is being parked.
 func TestParkedReservations(t *testing.T) {
-	pause := func() { time.Sleep(rand.N(6 * time.Millisecond)) } // real time: other orders of events
+	pause := func() { time.Sleep(rand.N(6 * time.Millisecond)) } // real time: vary the order of events
 	for _, c := range []struct {
 		cause  string
 		expiry time.Duration // of reservations; 0: the default
@@ -67,7 +67,7 @@ func TestParkedReservations(t *testing.T) {
 		t.Run(c.cause, func(t *testing.T) {
 			t.Parallel()
 			h := startHost(t, func(config *opsqueue.Config) {
-				config.MaxChunkRetries = 1000 // a try may take long enough that reservations expire several times
+				config.MaxChunkRetries = 1000 // a try may take so long that reservations expire several times
 				if c.expiry > 0 {
 					config.ReservationExpiration = c.expiry
 				}
@@ -86,7 +86,7 @@ func TestParkedReservations(t *testing.T) {
 }
 
 // TestInsertWakesAll: one insert wakes as many parked reservations as it has chunks, on several connections and with
-// several on one.
+// several on one connection.
 func TestInsertWakesAll(t *testing.T) {
 	h := startHost(t)
 	var parked []<-chan []wire.ReservedChunk
@@ -107,8 +107,8 @@ func TestInsertWakesAll(t *testing.T) {
 	}
 }
 
-// TestParkedReservationOfGoneConsumer: a chunk is not given to a parked reservation whose connection has ended, and one
-// whose caller has gone gives the chunk back.
+// TestParkedReservationOfGoneConsumer: a parked reservation gets no chunk after its connection has ended. If only its
+// caller has gone, the chunk goes back.
 func TestParkedReservationOfGoneConsumer(t *testing.T) {
 	h := startHost(t)
 	for range 10 {

@@ -19,48 +19,48 @@ import (
 	"github.com/daybookq/daybook/opsqueue/wire"
 )
 
-// consumer is the connection of a consumer. Its goroutines are: the one that reads messages, the one that sends pings,
-// and one for each request of chunks that waits.
+// consumer is a consumer's connection. It has a goroutine that reads messages, a goroutine that sends pings, and a
+// goroutine for each waiting request for chunks.
 type consumer struct {
 	s      *Server
 	name   string // conn_id
 	runner string // of its claims
 	conn   *websocket.Conn
-	tcp    net.Conn // below conn
+	tcp    net.Conn // the connection below conn
 
 	ctx  context.Context // ends with the connection
 	stop context.CancelFunc
 
 	beating   sync.Mutex // guards heartbeat and reading
 	heartbeat *Heartbeat
-	reading   bool // the server reads from the connection
+	reading   bool // the server is reading from the connection
 
-	waiting  sync.WaitGroup                // requests of chunks
-	requests chan struct{}                 // a place for each of them
+	waiting  sync.WaitGroup                // waiting requests for chunks
+	requests chan struct{}                 // holds a value for each of them
 	long     atomic.Pointer[chan struct{}] // closed when the last long report is stored; nil: there was none
 
 	holding
 }
 
 const (
-	// runnerPrefix begins the names of the runners that connections are.
+	// runnerPrefix is the prefix of runner ids of connections.
 	runnerPrefix = "opsqueue/"
-	// maxRequests bounds the requests of a connection that wait for chunks. The original's client has one.
+	// maxRequests bounds the requests of a connection that wait for chunks. The original's client sends one at a time.
 	maxRequests = 256
 	// maxLongWait is how long a client may take to send a long message.
 	maxLongWait = 30 * time.Second
 	// maxFrameWait is how long the client may take to read a message.
 	maxFrameWait = 10 * time.Second
-	// minPingWait is how long a ping waits for its answer, at least. It only bounds how many of them wait.
+	// minPingWait is the minimum wait for the answer to a ping. It bounds only the number of waiting pings.
 	minPingWait = time.Second
-	// closeWait is how long a client may take to answer that the server closes the connection.
+	// closeWait is how long a client may take to answer a close frame.
 	closeWait = 100 * time.Millisecond
-	// mistakeWait is how long a client that has made a mistake may go on sending before it reads why the server closes the
-	// connection. It ends earlier when the client closes the connection or the server is closed.
+	// mistakeWait is how long a client that broke the rules may continue to send before it reads the close frame with the
+	// reason. The wait ends early if the client closes the connection or the server is closed.
 	mistakeWait = 5 * time.Second
 )
 
-// connKey is the key of the net.Conn in the context of a request.
+// connKey is the context key for the net.Conn of a request.
 type connKey struct{}
 
 // serveConsumer answers GET /consumer.
@@ -76,25 +76,25 @@ func (s *Server) serveConsumer(w http.ResponseWriter, r *http.Request) error {
 	}
 	c.heartbeat = NewHeartbeat(s.config.HeartbeatInterval, s.config.MaxMissableHeartbeats, time.Now())
 	conn, err := wsframe.Accept(w, r, &websocket.AcceptOptions{
-		InsecureSkipVerify: true, // guard has refused every Origin
+		InsecureSkipVerify: true, // guard has already refused requests with an Origin
 		OnPingReceived:     func(context.Context, []byte) bool { c.received(); return true },
 		OnPongReceived:     func(context.Context, []byte) { c.received() },
 	}, wire.MaxMessageBytes)
-	if err != nil { // it has answered the request
+	if err != nil { // Accept has answered the request
 		c.stop()
 		s.leave(c)
 		return nil //nolint:nilerr
 	}
 	c.conn = conn
 	s.opened(c)
-	go func() { // the goroutine of the request has a large stack, and refers to the request
+	go func() { // the request's goroutine has a large stack and keeps the request in memory
 		defer s.leave(c)
 		c.run()
 	}()
 	return nil
 }
 
-// run serves the connection until it ends. Then its chunks go back at once.
+// run serves the connection until it ends. Then it releases the connection's chunks.
 func (c *consumer) run() {
 	c.s.log.Debug("a consumer has connected", "conn_id", c.name)
 	var beats sync.WaitGroup
@@ -134,8 +134,7 @@ func (c *consumer) read() error {
 	}
 }
 
-// receive reads the next message into a buffer, which it clears. A long message waits for its share of the memory for long
-// messages.
+// receive reads the next message into a buffer, which it clears. A long message first waits until there is memory for it.
 func (c *consumer) receive(buffer *bytes.Buffer) (m wire.ClientToServer, err error) {
 	kind, r, err := c.conn.Reader(c.ctx)
 	if err != nil {
@@ -171,7 +170,7 @@ type mistake struct{ error }
 
 func (m *mistake) Unwrap() error { return m.error }
 
-// serve begins to carry out one message. The order of completions and failures is kept.
+// serve starts to carry out one message. Completions and failures are carried out in order.
 func (c *consumer) serve(m *wire.ClientToServer) error {
 	switch what := m.Contents.(type) {
 	case wire.WantToReserveChunks:
@@ -185,7 +184,7 @@ func (c *consumer) serve(m *wire.ClientToServer) error {
 	}
 }
 
-// buffers has buffers for messages. Most are shorter than a kilobyte.
+// buffers pools buffers for messages. Most messages are shorter than a kilobyte.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 1<<10); return &b }}
 
 const maxKeptBuffer = 64 << 10
@@ -204,14 +203,15 @@ func (c *consumer) send(m wire.ServerToClient) error {
 	return err
 }
 
-// received notes that something has arrived.
+// received records that a frame has arrived.
 func (c *consumer) received() {
 	c.beating.Lock()
 	defer c.beating.Unlock()
 	c.heartbeat.Received(time.Now())
 }
 
-// readsNow notes whether the server reads from the connection. It stops after a message, or a part of one.
+// readsNow records whether the server is reading from the connection. The server stops reading after a message, or after
+// a part of a long message.
 func (c *consumer) readsNow(reading bool) {
 	c.beating.Lock()
 	defer c.beating.Unlock()
@@ -221,7 +221,7 @@ func (c *consumer) readsNow(reading bool) {
 	}
 }
 
-// beat sends pings until the connection ends, and ends it if the consumer is silent.
+// beat sends pings until the connection ends. It drops the connection if the consumer is silent.
 func (c *consumer) beat() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -235,7 +235,7 @@ func (c *consumer) beat() {
 		}
 		now := time.Now()
 		c.beating.Lock()
-		if !c.reading { // an answer may have arrived, and the server is not there to read it
+		if !c.reading { // an answer may have arrived that the server has not read
 			c.heartbeat.Received(now)
 		}
 		beat, due := c.heartbeat.Tick(now), c.heartbeat.Due()
@@ -247,7 +247,7 @@ func (c *consumer) beat() {
 			c.cut()
 			return
 		case Ping:
-			pings.Go(func() { // received notes the answer, and read the end
+			pings.Go(func() { // received records the answer, and read notices the end
 				ctx, cancel := context.WithTimeout(c.ctx, max(c.s.config.HeartbeatInterval, minPingWait))
 				defer cancel()
 				_ = c.conn.Ping(ctx)
@@ -257,15 +257,15 @@ func (c *consumer) beat() {
 	}
 }
 
-// closeGracefully ends the connection after a frame that says so.
+// closeGracefully ends the connection after a close frame.
 func (c *consumer) closeGracefully() {
 	gone := time.AfterFunc(closeWait, c.cut)
 	defer gone.Stop()
-	_ = c.conn.Close(websocket.StatusGoingAway, "") // the end of the connection says it, too
+	_ = c.conn.Close(websocket.StatusGoingAway, "") // the client notices the end of the connection, too
 }
 
-// closeFor ends the connection with a frame that says why, if the consumer has made a mistake. It goes on to read for a
-// moment, since the system would discard the frame together with what was not read.
+// closeFor ends the connection with a close frame that gives the reason, if the consumer has made a mistake. It continues
+// to read for a moment, because the system would discard the frame if unread data was left.
 func (c *consumer) closeFor(err error) {
 	status, reason := websocket.StatusPolicyViolation, ""
 	if broken, ok := errors.AsType[*wsframe.Error](err); ok {
@@ -277,18 +277,18 @@ func (c *consumer) closeFor(err error) {
 	}
 	gone := time.AfterFunc(mistakeWait, c.cut)
 	defer gone.Stop()
-	_ = c.conn.Close(status, reason) // the end of the connection says it, too
+	_ = c.conn.Close(status, reason) // the client notices the end of the connection, too
 }
 
-// closeReason cuts a reason to what a close frame can carry.
+// closeReason truncates a reason to the maximum length in a close frame.
 func closeReason(reason string) string {
 	return strings.ToValidUTF8(reason[:min(len(reason), 123)], "")
 }
 
-// cut ends the connection at once.
+// cut ends the connection immediately.
 func (c *consumer) cut() {
 	if c.tcp != nil {
-		_ = c.tcp.Close() // nothing is left to say
+		_ = c.tcp.Close() // there is nothing left to send
 		return
 	}
 	_ = c.conn.CloseNow()

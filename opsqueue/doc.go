@@ -1,35 +1,35 @@
 // Package opsqueue serves the protocol of Opsqueue (https://github.com/channable/opsqueue, version 0.40.1), so that its
-// producers and consumers can use a Daybook server without a change. It is a translation only. Package wire has the shapes
-// of the messages.
+// producers and consumers can use a Daybook server unchanged. It only translates. Package wire defines the messages.
 //
-// A submission is a batch with attributes, and a chunk is a job of it, in the queue of Client and Type:
+// A submission is a batch with attributes. Its chunks are the jobs of that batch, in the queue of Client and Type:
 //
 //	producer ──HTTP, JSON──► producer.go ──► insert.go, submissions.go ──────► Engine, Queries
 //	consumer ──WebSocket, CBOR──► consumer.go ──► reserve.go ── claims ──────► Engine
 //	                                   └──► holding.go ──► endings.go ── ends of runs ──► Engine
 //
-// What must hold:
+// Invariants:
 //
-//   - The client never gets what breaks it: a second answer to a request, an answer to none, a message of another shape, or
-//     silence.
-//   - What a consumer reports is stored, in the order in which it arrived, and tried again if it cannot be stored now. Only
-//     then, and for reports with long outputs, two about one chunk may change places.
-//   - A chunk that a connection does not get, or still holds at its end, is available again at once.
-//   - Memory is bounded for each connection and for all of them.
+//   - Stock clients crash on duplicate, unsolicited or malformed replies, and time out without a reply. The server sends
+//     exactly one valid reply to each request.
+//   - Every report of a consumer is stored, in the order of arrival. If it cannot be stored, the server tries again.
+//     Reports about one chunk are reordered only when a store is retried or an output is long.
+//   - If a chunk does not reach its connection, or the connection ends while it holds the chunk, the chunk is immediately
+//     available again.
+//   - Memory is bounded for each connection and for all connections together.
 //
-// Files, in the order of a start:
+// Files, in the order in which a server starts:
 //
-//   - config.go, server.go, engine.go: the settings; the server; the interfaces to the engine and to its state.
-//   - listener.go, quickack_linux.go, quickack_other.go: connections that acknowledge each read at once.
+//   - config.go, server.go, engine.go: the settings; the server; the interfaces to the engine and its state.
+//   - listener.go, quickack_linux.go, quickack_other.go: connections that acknowledge each read immediately.
 //
-// In the order of a request:
+// In the order in which a request passes through them:
 //
 //   - producer.go: the routes, and the requests of producers.
-//   - insert.go, submissions.go, about.go: creating a submission; its status, its end, lookups; what never changes of it.
+//   - insert.go, submissions.go, about.go: creating a submission; its status, its end, lookups; its unchanging part.
 //   - names.go, trace_carrier.go: strategic metadata and strategies in Daybook's terms; the trace context.
-//   - consumer.go, heartbeat.go: the connection of a consumer; when it is pinged, and when it is dropped.
+//   - consumer.go, heartbeat.go: a consumer's connection; when to ping it and when to drop it.
 //   - reserve.go, holding.go: reserving chunks; the chunks that a connection holds, and their expiry.
-//   - endings.go: the ends of runs: reports of consumers, and the ends of reservations without a report.
-//   - restart.go: what an earlier server left.
+//   - endings.go: the ends of runs: consumers' reports, and reservations that end without a report.
+//   - restart.go: cleaning up after an earlier server.
 //   - metrics.go, backlog.go: the original's metrics; chunks that have not ended.
 package opsqueue

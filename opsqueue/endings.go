@@ -18,30 +18,30 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// endings carries out the ends of runs of all connections, in the order in which they arrived: reports of consumers, and the
-// ends of reservations without a report. Nobody waits for a report, so it waits up to joinWait for others. Usually the same
-// consumer then requests its next chunk, and both are written to disk together. The end of a reservation does not wait.
+// endings carries out the ends of runs of all connections in the order of arrival. These are reports of consumers, and
+// ends of reservations without a report. Nobody waits for a report, so run delays it by up to joinWait. Usually the same
+// consumer then requests its next chunk, and both are written to disk together. The end of a reservation is not delayed.
 //
-// A consumer believes that a chunk which it has completed is completed. So an ending that cannot be stored is tried
-// again until it is, and connections are not read meanwhile.
+// A consumer assumes that a chunk is completed when it has reported the completion. So if an ending cannot be stored, the
+// server tries again until it succeeds, and does not read from the connections until then.
 type endings struct {
 	s       *Server
-	room    *semaphore.Weighted // for those that are not stored yet
+	room    *semaphore.Weighted // for endings that are not stored yet
 	arrived chan struct{}       // capacity 1; has a value when list may not be empty
-	urgent  chan struct{}       // capacity 1; has a value when list may have some that must not wait
-	ctx     context.Context     // until they need not be carried out any more
+	urgent  chan struct{}       // capacity 1; has a value when list may have endings that must not wait
+	ctx     context.Context     // ends when endings need not be carried out any more
 	stop    context.CancelFunc
 
-	proposing chan struct{} // has a value while somebody takes some and proposes them: the log keeps that order
+	proposing chan struct{} // has a value while a goroutine takes and proposes endings, so that the log keeps their order
 
 	mu     sync.Mutex
 	list   []ending
 	closed bool
 }
 
-// end adds an ending. Those with long outputs are kept apart: while the disk is almost full, the engine refuses these and no
-// others. So two reports about one chunk may change places if one of them is long. The next request of the same consumer
-// waits for it.
+// end adds an ending. Endings with long outputs have a separate list, because the engine refuses only these while the
+// disk is almost full. So two reports about one chunk may be reordered if one of them is long. The consumer's next
+// request waits until its long report is stored.
 func (s *Server) end(one ending) {
 	if one.isLong() {
 		s.longEndings.add(one)
@@ -50,19 +50,19 @@ func (s *Server) end(one ending) {
 	}
 }
 
-// ending is the end of one run. It is a report of a consumer about a chunk, whoever holds it; or it ends reservations, if
-// the claim still holds the job, or all that the claim still holds.
+// ending is the end of one run or of several. It is either a consumer's report about a chunk, whoever holds the chunk, or
+// the end of a claim's reservations: of one job if the claim still holds it, or of all jobs that the claim still holds.
 type ending struct {
 	chunk   wire.ChunkID  // of a report whose outcome names no job
-	held    job.ID        // of a report: the claim that the connection had the job from; zero: none
+	held    job.ID        // of a report: the claim by which the connection held the job; zero: none
 	claim   job.ID        // of reservations that end
-	outcome job.Outcome   // names no job if it is for all of the claim
-	since   time.Time     // when the chunk was reserved; zero: not known
+	outcome job.Outcome   // names no job if it is for all jobs of the claim
+	since   time.Time     // when the chunk was reserved; zero: unknown
 	arrived time.Time     // when the consumer reported it; zero: it did not
 	stored  chan struct{} // closed when it is stored or dropped; nil: nobody waits
 }
 
-// finish says that an ending is stored or dropped.
+// finish signals that an ending is stored or dropped.
 func (e *ending) finish() {
 	if e.stored != nil {
 		close(e.stored)
@@ -76,16 +76,16 @@ func finishAll(list []ending) {
 }
 
 const (
-	// roomBytes bounds the memory for endings that are not stored yet. Each counts endingBytes at least, so that there are
+	// roomBytes bounds the memory of endings that are not stored yet. Each counts as endingBytes at least, which allows
 	// as many as in the original.
 	roomBytes   = 64 << 20
 	endingBytes = roomBytes / 1024
-	// maxShortBytes bounds the outputs and errors that are stored together, unless an ending alone has more. The engine
-	// stores more of them even when the disk is almost full.
+	// maxShortBytes bounds the outputs and errors that one request stores together. A single ending may have more. While
+	// the disk is almost full, the engine still accepts this much.
 	maxShortBytes = 32 << 10
-	// joinWait is how long a report waits for others.
+	// joinWait is how long a report waits for more reports.
 	joinWait = time.Millisecond
-	// An ending that could not be stored is tried again after shortestRetry, and at last every longestRetry.
+	// An ending that could not be stored is tried again after shortestRetry. The interval doubles up to longestRetry.
 	shortestRetry = 10 * time.Millisecond
 	longestRetry  = time.Second
 )
@@ -102,7 +102,7 @@ func (e *ending) isLong() bool { return e.bytes() > maxShortBytes }
 
 func (e *ending) weight() int64 { return int64(max(e.bytes(), endingBytes)) }
 
-// add adds an ending. It waits while there are very many.
+// add adds an ending. It waits while the pending endings fill roomBytes.
 func (e *endings) add(one ending) {
 	if e.room.Acquire(e.ctx, one.weight()) != nil {
 		return // the server has stopped
@@ -123,7 +123,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// close says that nothing is added any more. run returns when it has carried out what was added.
+// close ends the adding of endings. run returns when it has carried out the remaining endings.
 func (e *endings) close() {
 	e.mu.Lock()
 	e.closed = true
@@ -132,7 +132,7 @@ func (e *endings) close() {
 	signal(e.urgent)
 }
 
-// until bounds how long run goes on.
+// until makes run return at the latest when ctx ends.
 func (e *endings) until(ctx context.Context) { context.AfterFunc(ctx, e.stop) }
 
 // run carries out endings until close.
@@ -172,7 +172,7 @@ func (e *endings) carryOutSome() bool {
 	return len(list) > 0
 }
 
-// begin waits until nobody else proposes endings. It reports false if ctx ends before.
+// begin waits until no other goroutine proposes endings. It returns false if ctx ends first.
 func (e *endings) begin(ctx context.Context) bool {
 	select {
 	case e.proposing <- struct{}{}:
@@ -184,14 +184,14 @@ func (e *endings) begin(ctx context.Context) bool {
 
 func (e *endings) end() { <-e.proposing }
 
-// isClosed reports whether nothing is left and nothing will be added.
+// isClosed reports whether close was called and no endings are left.
 func (e *endings) isClosed() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.closed && len(e.list) == 0
 }
 
-// take takes endings that can travel together. The caller proposes them before it calls end.
+// take removes endings that one request can carry. The caller must propose them before it calls end.
 func (e *endings) take() (list []ending) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -212,7 +212,7 @@ func (e *endings) take() (list []ending) {
 	return list
 }
 
-// carryOut stores endings, and tries again as long as they cannot be stored.
+// carryOut stores endings. If they cannot be stored, it tries again.
 func (e *endings) carryOut(commands []endingCommand) {
 	for wait := shortestRetry; len(commands) > 0; wait = min(2*wait, longestRetry) {
 		ended, _, err := e.s.engine.CompleteInOrder(e.ctx, completions(commands))
@@ -226,7 +226,7 @@ func (e *endings) carryOut(commands []endingCommand) {
 	}
 }
 
-// note counts the results of the first commands. It returns those that must be tried again after an error.
+// note counts the results of the first commands. After an error, it returns the commands to try again.
 func (e *endings) note(commands []endingCommand, ended []store.Ended, err error) (again []endingCommand) {
 	for i := range ended {
 		e.s.metrics.ended(commands[i].of, ended[i].Results)
@@ -236,7 +236,7 @@ func (e *endings) note(commands []endingCommand, ended []store.Ended, err error)
 	if err == nil || len(commands) == 0 {
 		return nil
 	}
-	if errors.Is(err, ingest.ErrMalformed) || errors.Is(err, ingest.ErrTooLarge) { // it will not get better
+	if errors.Is(err, ingest.ErrMalformed) || errors.Is(err, ingest.ErrTooLarge) { // trying again would not help
 		e.s.log.Error("the ends of chunks cannot be stored", "chunks", len(commands[0].of), "error", err)
 		finishAll(commands[0].of)
 		commands = commands[1:]
@@ -250,7 +250,8 @@ func (e *endings) note(commands []endingCommand, ended []store.Ended, err error)
 	return commandsOf(list, true)
 }
 
-// claim claims chunks, together with the endings that have arrived. It waits until there are some or ctx ends.
+// claim claims chunks, and stores the endings that have arrived together with that. It waits until there are chunks or
+// ctx ends.
 func (e *endings) claim(ctx context.Context, cmd job.Claim, admit func(payloadBytes int64) error) (store.Claimed, []runs.Run, error) {
 	x := e.exchange(ctx, cmd)
 	if x == nil {
@@ -262,8 +263,8 @@ func (e *endings) claim(ctx context.Context, cmd job.Claim, admit func(payloadBy
 	return claimed, handed, err
 }
 
-// exchange proposes the endings that have arrived, and then a claim. It returns nil, and proposes no claim, if there were
-// none, or if they could not be stored at once: they are by then.
+// exchange proposes the endings that have arrived, and then a claim. If there are no endings, or if they cannot be stored
+// at the first attempt, it returns nil without a claim. The endings are stored by then.
 func (e *endings) exchange(ctx context.Context, cmd job.Claim) *ingest.Exchange {
 	if !e.begin(ctx) {
 		return nil
@@ -286,13 +287,13 @@ func (e *endings) exchange(ctx context.Context, cmd job.Claim) *ingest.Exchange 
 	if err == nil {
 		return x
 	}
-	// Later ones may have been stored meanwhile. Two reports about one chunk may so change places when the journal fails.
+	// Later endings may be stored already. So if the journal fails, two reports about one chunk may be reordered.
 	e.carryOut(again)
 	return nil
 }
 
-// known looks up the jobs of chunks that the connections did not hold. Chunks that are unknown are left out, as in the
-// original.
+// known looks up the jobs of chunks that the connections did not hold. It drops reports about unknown chunks, as the
+// original does.
 func (e *endings) known(list []ending) []ending {
 	kept := list[:0]
 	for _, one := range list {
@@ -309,8 +310,9 @@ func (e *endings) known(list []ending) []ending {
 	return kept
 }
 
-// lookUp returns the job of a chunk. An error says that there is none: if the store cannot be read, lookUp tries again. An
-// insert is answered when it is in the log, so its chunks may be unknown until the state has caught up.
+// lookUp returns the job of a chunk, or an error if the chunk does not exist. If the store cannot be read, lookUp tries
+// again. An insert is answered when it is in the log, so lookUp lets the state catch up before it takes a chunk for
+// unknown.
 func (e *endings) lookUp(chunk wire.ChunkID) (job.ID, error) {
 	for wait := shortestRetry; ; wait = min(2*wait, longestRetry) {
 		id, err := e.s.jobOf(chunk)
@@ -334,7 +336,6 @@ func isUnknown(err error) bool {
 	return errors.Is(err, job.NotFound) || errors.Is(err, job.BatchNotFound)
 }
 
-// jobOf returns the job of a chunk.
 func (s *Server) jobOf(chunk wire.ChunkID) (job.ID, error) {
 	batch, doc, err := s.batchOf(chunk.SubmissionID)
 	switch {
@@ -352,12 +353,12 @@ type endingCommand struct {
 	of []ending
 }
 
-// commandsOf joins neighbours that one command can carry out. A command ends a job once at most.
+// commandsOf joins consecutive endings that one command can carry out. A command ends each job at most once.
 //
-// With again, it is unknown whether the endings were carried out before. A report of a chunk that the connection held then
-// names the claim: the end of a run is not counted twice.
+// If again is set, the endings may have been carried out already. Then the report of a chunk that the connection held
+// names its claim, so that the end of the run is not counted twice.
 func commandsOf(list []ending, again bool) (commands []endingCommand) {
-	named := map[job.ID]bool{} // by the last command
+	named := map[job.ID]bool{} // jobs of the last command
 	for i := range list {
 		one := &list[i]
 		claim := one.claim
@@ -389,7 +390,7 @@ func completions(commands []endingCommand) []job.Complete {
 	return list
 }
 
-// briefFailure returns the beginning of a long text of a failure.
+// briefFailure truncates the text of a failure to the maximum length.
 func briefFailure(text string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	if len(text) <= job.MaxErrorBytes {

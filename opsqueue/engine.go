@@ -37,7 +37,7 @@ type Queries interface {
 	Runners(afterName string, limit int) (list []store.Runner, more bool, err error)
 }
 
-// Client and Type are the queue that chunks are jobs of.
+// Client and Type name the queue of chunks.
 const (
 	Client = "opsqueue"
 	Type   = "chunk"

@@ -1,6 +1,6 @@
 package opsqueue
 
-// RepliesFree reports whether no reply takes any of the memory for replies.
+// RepliesFree reports whether all of the memory for replies is free.
 func (s *Server) RepliesFree() bool {
 	free := s.replies.TryAcquire(maxReplyBytes)
 	if free {
@@ -9,5 +9,5 @@ func (s *Server) RepliesFree() bool {
 	return free
 }
 
-// ReturnStale returns the chunks that earlier servers claimed up to a time, without the wait for their consumers.
+// ReturnStale returns the chunks that earlier servers claimed up to a time. It does not wait for their consumers.
 func (s *Server) ReturnStale(before int64) error { return s.returnStale(before) }

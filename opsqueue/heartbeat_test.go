@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestHeartbeat follows connections by the second, with the original's defaults.
+// TestHeartbeat simulates connections second by second, with the original's defaults.
 func TestHeartbeat(t *testing.T) {
 	start := time.Unix(1750000000, 0)
 	for _, c := range []struct {
@@ -58,7 +58,7 @@ func TestHeartbeat(t *testing.T) {
 	}
 }
 
-// TestHeartbeatLate: after a tick that is late there is one ping, not one for each interval that passed.
+// TestHeartbeatLate: after a late tick there is one ping, not one for each missed interval.
 func TestHeartbeatLate(t *testing.T) {
 	start := time.Unix(1750000000, 0)
 	h := NewHeartbeat(time.Second, 3, start)

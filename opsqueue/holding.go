@@ -11,15 +11,15 @@ import (
 	"github.com/daybookq/daybook/opsqueue/wire"
 )
 
-// holding are the chunks that a connection has reserved.
+// holding has the chunks that a connection has reserved.
 type holding struct {
 	mu     sync.Mutex
 	chunks map[wire.ChunkID]*reservation
-	// expired has the chunks whose reservation has expired, and how often. For each the consumer's library sends a
-	// FailChunk, which must not end the reservation of somebody who has the chunk by then.
+	// expired counts the expired reservations by chunk. The consumer's library sends a FailChunk for each, which must not
+	// end the reservation of the chunk's next holder.
 	expired map[wire.ChunkID]int
-	order   *list.List  // of *reservation, as they expire
-	timer   *time.Timer // of the first of them; nil: there was none yet
+	order   *list.List  // of *reservation, in the order of expiry
+	timer   *time.Timer // for the first of them; nil: there was none yet
 	ended   bool        // the connection has ended
 }
 
@@ -33,7 +33,7 @@ type reservation struct {
 	place *list.Element // in holding.order
 }
 
-// maxHeld bounds the chunks that a connection holds, and those whose expiry it has not noticed.
+// maxHeld bounds the chunks that a connection holds, and the expired chunks for which its FailChunk has not arrived.
 const maxHeld = 100_000
 
 var errHoldsTooMuch = fmt.Errorf("the consumer holds %d chunks, which is the limit", maxHeld)
@@ -42,7 +42,7 @@ func (h *holding) init() {
 	h.chunks, h.expired, h.order = map[wire.ChunkID]*reservation{}, map[wire.ChunkID]int{}, list.New()
 }
 
-// hold adds the chunks of a claim. It fails if the connection has ended, or holds too many.
+// hold adds the chunks of a claim. It returns an error if the connection has ended or holds too many chunks.
 func (c *consumer) hold(chunks []*reservation) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,8 +68,8 @@ func (c *consumer) hold(chunks []*reservation) error {
 	return nil
 }
 
-// take ends a reservation, because the consumer has reported how the chunk ended. It returns nil if the connection does
-// not hold the chunk.
+// take removes and returns the reservation of a chunk that the consumer has reported. It returns nil if the connection
+// does not hold the chunk.
 func (c *consumer) take(chunk wire.ChunkID) *reservation {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,19 +87,19 @@ func (c *consumer) drop(r *reservation) {
 	c.s.metrics.reserved.Add(-1)
 }
 
-// expire ends the reservations whose time is over, one after the other. Each run counts as a failure, and the chunk goes
-// back at once.
+// expire ends the expired reservations one after the other. Each run counts as a failure, and the chunk is available
+// again immediately.
 func (c *consumer) expire() {
 	for r := c.overdue(); r != nil; r = c.overdue() {
 		c.s.end(ending{claim: r.claim, outcome: failure(r.job, "the reservation expired"), since: r.since})
 		if err := c.send(wire.ChunkReservationExpired{ID: r.chunk}); err != nil {
-			c.cut() // releaseAll ends the others
+			c.cut() // releaseAll ends the remaining reservations
 			return
 		}
 	}
 }
 
-// overdue removes and returns a reservation whose time is over. If there is none, it sets the timer for the next one.
+// overdue removes and returns an expired reservation. If there is none, it sets the timer for the next.
 func (c *consumer) overdue() *reservation {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,11 +117,11 @@ func (c *consumer) overdue() *reservation {
 	return r
 }
 
-// expiredText is the failure that the consumer's library reports when it learns that a reservation has expired.
+// expiredText is the failure that the consumer's library reports after the expiry of a reservation.
 const expiredText = "Reservation expired"
 
-// isAfterExpiry reports whether a FailChunk is about a reservation that has expired: it is the answer of the consumer's
-// library to that, or a report that was under way at that moment.
+// isAfterExpiry reports whether a FailChunk is about an expired reservation. Such a report is the library's answer to the
+// expiry, or was sent before the consumer received it.
 func (c *consumer) isAfterExpiry(m *wire.FailChunk) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -139,8 +139,8 @@ func (c *consumer) isAfterExpiry(m *wire.FailChunk) bool {
 	return true
 }
 
-// releaseAll ends all reservations at the end of the connection. Each counts as a failure of the chunk: otherwise one
-// that kills its consumers would run for ever. If the server stops, the chunks stay reserved.
+// releaseAll ends all reservations after the end of the connection. Each counts as a failure of the chunk: otherwise a
+// chunk that kills its consumers would run for ever. If the server is closing, the chunks stay reserved.
 func (c *consumer) releaseAll() {
 	c.mu.Lock()
 	c.ended = true
@@ -179,7 +179,7 @@ func (c *consumer) fail(m wire.FailChunk) error {
 	return c.end(m.ID, failure(job.ID{}, briefFailure(m.Failure)))
 }
 
-// end reports how a chunk ended. The connection need not hold it.
+// end reports the end of a chunk's run. The connection need not hold the chunk.
 func (c *consumer) end(chunk wire.ChunkID, o job.Outcome) error {
 	e := ending{chunk: chunk, outcome: o, arrived: time.Now()}
 	if r := c.take(chunk); r != nil {
@@ -193,7 +193,8 @@ func (c *consumer) end(chunk wire.ChunkID, o job.Outcome) error {
 	return nil
 }
 
-// failure is the outcome of a run that failed. The chunk is available again at once, or has failed for good.
+// failure returns the outcome of a failed run. The chunk becomes available again immediately, unless it has failed for
+// good.
 func failure(id job.ID, reason string) job.Outcome {
 	return job.Outcome{ID: id, Code: job.Retry, ExitCode: job.Retry.DefaultExitCode(), Error: reason}
 }

@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// maxChunks bounds the chunks of a submission. A record of the journal names up to job.MaxLines of them.
+	// maxChunks bounds the chunks of a submission. A record of the journal can create up to job.MaxLines of them.
 	maxChunks = 1 << 32
-	// defaultChunkSize is the chunk_size of a submission that says none.
+	// defaultChunkSize is the chunk_size of a submission that does not set it.
 	defaultChunkSize = 1
-	// minRetentionMs is how long an ended submission is kept at least, so that its producer learns about the end: producers
-	// ask every 5 s, and wait for ever for one that is unknown. The original removes ended submissions once a minute.
+	// minRetentionMs is the minimum time for which an ended submission is kept. A producer asks every 5 s, and waits for
+	// ever if the submission is unknown. The original removes ended submissions once a minute.
 	minRetentionMs = 10_000
 )
 
-// refusedInsert says what is wrong with a submission. Its status is 422.
+// refusedInsert is the reason for which a submission is refused, with status 422.
 type refusedInsert struct{ reason string }
 
 func (e *refusedInsert) Error() string { return e.reason }
@@ -31,7 +31,7 @@ func refuseInsert(format string, args ...any) error {
 	return &refusedInsert{fmt.Sprintf(format, args...)}
 }
 
-// insert creates a submission and returns its id when it is on disk.
+// insert creates a submission. It returns its id when the submission is on disk.
 func (s *Server) insert(ctx context.Context, r *wire.InsertSubmission, h http.Header) (wire.SubmissionID, error) {
 	submission, group, err := s.describe(r, h)
 	if err != nil {
@@ -51,7 +51,7 @@ func (s *Server) insert(ctx context.Context, r *wire.InsertSubmission, h http.He
 	return s.createInParts(ctx, first, left)
 }
 
-// describe returns what a request says about the whole batch, and the attributes of its jobs.
+// describe returns the attributes of the whole batch, and of its jobs.
 func (s *Server) describe(r *wire.InsertSubmission, h http.Header) (*job.Submission, job.Group, error) {
 	submission := &job.Submission{OnFailure: job.CancelRest, Metadata: r.Metadata, ChunkSize: defaultChunkSize}
 	group := job.Group{Client: Client, Type: Type, Attributes: job.Attributes{
@@ -87,8 +87,8 @@ func (s *Server) describe(r *wire.InsertSubmission, h http.Header) (*job.Submiss
 	return submission, group, nil
 }
 
-// contents returns the create of a submission whose chunks are in the request. A chunk without content is a job without
-// a payload.
+// contents returns the command that creates a submission whose chunks are in the request. A chunk without content becomes
+// a job without a payload.
 func contents(submission *job.Submission, like job.Group, chunks [][]byte) *job.Create {
 	c := &job.Create{Submission: submission}
 	size := 0
@@ -126,9 +126,9 @@ func (s *Server) create(ctx context.Context, c *job.Create) (wire.SubmissionID, 
 	return wire.SubmissionID(job.Snowflake(receipt.At, receipt.Seq)), nil
 }
 
-// createInParts creates a submission that has more chunks than one record of the journal can name. It is open and paused
-// until all of them are there. If the server is killed before, the next one cancels it: its producer got no answer, and
-// creates another one.
+// createInParts creates a submission with more chunks than one record of the journal can create. The submission is open
+// and paused until it has all of them. If the server is killed before that, the next server cancels it: its producer got
+// no answer, and creates the submission again.
 func (s *Server) createInParts(ctx context.Context, first *job.Create, left int64) (wire.SubmissionID, error) {
 	made, receipt, err := s.engine.Create(ctx, first)
 	if err != nil {
@@ -156,7 +156,7 @@ func (s *Server) createInParts(ctx context.Context, first *job.Create, left int6
 // giveUpWait bounds the cancellation of a submission that could not be filled.
 const giveUpWait = 5 * time.Second
 
-// giveUp cancels a submission that could not be filled, and returns why.
+// giveUp cancels a submission that could not be filled, and returns the error why.
 func (s *Server) giveUp(batch job.ID, why error) error {
 	if err := s.cancelIncomplete(batch); err != nil {
 		s.log.Warn("a submission that is not complete cannot be cancelled; the next start cancels it", "batch_id", batch.String(), "error", err)
@@ -172,8 +172,8 @@ func (s *Server) cancelIncomplete(batch job.ID) error {
 	return err
 }
 
-// cancelUnfilled cancels the submissions that an earlier server could not fill. Batches of Daybook's own API that are open
-// and paused in the queue of chunks are not told apart from them.
+// cancelUnfilled cancels the submissions that an earlier server could not fill. It cannot distinguish them from batches
+// of Daybook's own API that are open and paused in the queue of chunks, and cancels those, too.
 func (s *Server) cancelUnfilled(before int64) error {
 	var ids []job.ID
 	err := s.each(s.running, store.BatchFilter{Status: job.BatchPaused, Client: Client, Type: Type}, func(doc *store.Batch) bool {

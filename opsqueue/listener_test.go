@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// cycles measures a client that has Nagle's algorithm on. In each cycle it sends a message without a reply, as a
-// completion, and then one with a reply, as a request for a chunk.
+// cycles measures a client with Nagle's algorithm. In each cycle, the client sends a message without a reply, such as a
+// completion, and then a message with a reply, such as a request for a chunk.
 func cycles(t *testing.T, wrap func(net.Listener) net.Listener, count int) time.Duration {
 	t.Helper()
 	bound, err := net.Listen("tcp", "127.0.0.1:0")
@@ -72,8 +72,8 @@ func cycles(t *testing.T, wrap func(net.Listener) net.Listener, count int) time.
 	return took
 }
 
-// TestListenerAcknowledges: a client with Nagle's algorithm does not wait 40 ms for an acknowledgement in each cycle. A
-// listener without the wrapper shows that it would.
+// TestListenerAcknowledges: a client with Nagle's algorithm does not wait 40 ms for an acknowledgement in each cycle.
+// Without NewListener, it does.
 func TestListenerAcknowledges(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("TCP_QUICKACK exists on Linux only")
@@ -89,13 +89,13 @@ func TestListenerAcknowledges(t *testing.T) {
 		if prompt < count*delay*7/8 {
 			return
 		}
-		if try == 5 { // another process may take the machine's time in some
+		if try == 5 { // another process may have used the machine in some tries
 			t.Fatalf("%d cycles took %v, as if acknowledgements were delayed", count, prompt)
 		}
 	}
 }
 
-// TestListenerOthers: connections that are not of TCP, and errors, are returned as they are.
+// TestListenerOthers: the listener returns errors and non-TCP connections unchanged.
 func TestListenerOthers(t *testing.T) {
 	bound, err := net.Listen("unix", t.TempDir()+"/socket")
 	if err != nil {
@@ -123,7 +123,7 @@ func TestListenerOthers(t *testing.T) {
 	}
 }
 
-// BenchmarkListener is a message of a client and its reply, with and without an acknowledgement after each read.
+// BenchmarkListener measures a client's message and its reply, with and without an acknowledgement after each read.
 func BenchmarkListener(b *testing.B) {
 	for name, wrap := range map[string]func(net.Listener) net.Listener{
 		"plain":  func(l net.Listener) net.Listener { return l },

@@ -16,7 +16,8 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// metrics are those of the original, by its names. Counters count from the start of the server, as there.
+// metrics are the original's metrics, with the same names. As in the original, counters start at 0 when the server
+// starts.
 type metrics struct {
 	s    *Server
 	page http.Handler
@@ -37,7 +38,7 @@ type metrics struct {
 	requestsPending                           *prometheus.GaugeVec
 }
 
-// quantiles are those that the original exports.
+// quantiles are the quantiles that the original exports.
 var quantiles = map[float64]float64{0: 0.001, 0.5: 0.01, 0.9: 0.01, 0.95: 0.005, 0.99: 0.001, 0.999: 0.0001, 1: 0.0001}
 
 func newMetrics(s *Server) *metrics {
@@ -109,7 +110,7 @@ func (m *metrics) inserted(chunks int64) {
 	m.chunks.Add(float64(chunks))
 }
 
-// ended counts the results of reports, in their order.
+// ended counts the results of reports, which have the same order as list.
 func (m *metrics) ended(list []ending, results []store.JobResult) {
 	now := time.Now()
 	for i := range results {
@@ -135,7 +136,7 @@ func (m *metrics) ended(list []ending, results []store.JobResult) {
 	}
 }
 
-// BatchEnds counts submissions that have ended. It is for ingest.Options.OnBatchEnds, and does not wait.
+// BatchEnds counts ended submissions. It is meant for ingest.Options.OnBatchEnds, and does not block.
 func (s *Server) BatchEnds(list []job.BatchEnd) {
 	m := s.metrics
 	for i := range list {
@@ -166,8 +167,8 @@ func observe(good, bad prometheus.Observer, isGood bool, took time.Duration) {
 	good.Observe(took.Seconds())
 }
 
-// observeReserve notes a request of chunks that was answered. Requests with a max of their own share a label, and so do
-// the keys of strategies: a client must not be able to add labels without bound.
+// observeReserve records an answered request for chunks. Unusual values of max share a label, and so do all keys of
+// strategies, so that a client cannot add labels without bound.
 func (m *metrics) observeReserve(began time.Time, cmd *job.Claim) {
 	limit, strategy := "1", cmd.Strategy.Base().String()
 	if cmd.Max > 1 {
@@ -179,7 +180,7 @@ func (m *metrics) observeReserve(began time.Time, cmd *job.Claim) {
 	m.reserveTook.WithLabelValues(limit, strategy).Observe(time.Since(began).Seconds())
 }
 
-// route measures the requests of producers and the connections of consumers, as the original does.
+// route measures requests of producers and connections of consumers, as the original does.
 func (m *metrics) route(method, path string, next http.Handler) http.Handler {
 	if path != "/consumer" && !strings.HasPrefix(path, "/producer/") {
 		return next
@@ -200,7 +201,7 @@ func (m *metrics) route(method, path string, next http.Handler) http.Handler {
 	})
 }
 
-// statusWriter notes the status of an answer.
+// statusWriter records the status of a response.
 type statusWriter struct {
 	http.ResponseWriter
 	status int

@@ -10,12 +10,12 @@ import (
 	"github.com/daybookq/daybook/opsqueue/wire"
 )
 
-// escapedKey begins the name in meta of a key that is not a name by itself. The key follows in hexadecimal digits. A key
-// that begins so is escaped, too.
+// escapedKey is the prefix of an escaped key in meta. The hexadecimal digits of the key follow. A key that starts with
+// this prefix is escaped, too.
 const escapedKey = "hex:"
 
-// metaName returns the name in meta of a key of strategic metadata. Keys may have any characters, and names may not. ok
-// is false if the key is too long.
+// metaName returns the name in meta for a key of strategic metadata. It escapes a key that is not a valid name. ok is
+// false if the key is too long.
 func metaName(key string) (name string, ok bool) {
 	if isMetaName(key) && !strings.HasPrefix(key, escapedKey) {
 		return key, true
@@ -39,7 +39,7 @@ func metaKey(name string) string {
 	return name
 }
 
-// batchMeta returns strategic metadata as the meta of a batch. The error names what does not fit.
+// batchMeta converts strategic metadata to the meta of a batch. The error names the value that does not fit.
 func batchMeta(metadata wire.Metadata) (job.BatchMeta, error) {
 	m := make(map[string]job.MetaValue, len(metadata))
 	for _, pair := range metadata {
@@ -57,8 +57,8 @@ func batchMeta(metadata wire.Metadata) (job.BatchMeta, error) {
 	return meta, nil
 }
 
-// strategicMetadata is the inverse of batchMeta. A batch that was created through Daybook's own API may have texts, too,
-// which consumers of this protocol cannot read.
+// strategicMetadata is the inverse of batchMeta. It leaves out texts, which a batch created through Daybook's own API may
+// have, because consumers of this protocol cannot read them.
 func strategicMetadata(meta job.BatchMeta) wire.Metadata {
 	var pairs []wire.MetadataPair
 	for name, v := range meta.All() {
@@ -71,7 +71,8 @@ func strategicMetadata(meta job.BatchMeta) wire.Metadata {
 
 var baseStrategies = [...]job.Strategy{wire.Oldest: job.Oldest, wire.Newest: job.Newest, wire.Random: job.Random}
 
-// strategyOf returns a strategy as one of a claim. A key that no submission can have ranks nothing.
+// strategyOf converts a strategy to the strategy of a claim. It drops a key that no submission can have, because that
+// ranks nothing.
 func strategyOf(s wire.Strategy) job.Strategy {
 	strategy := baseStrategies[s.Base]
 	for _, key := range slices.Backward(s.PreferDistinct) {

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// maxBodyBytes is the length of the longest body, which is that of the original's framework.
+	// maxBodyBytes bounds a body. The original's framework has the same limit.
 	maxBodyBytes = 2 << 20
-	// maxBodies bounds the bodies that are in memory at a time.
+	// maxBodies bounds the bodies in memory at a time.
 	maxBodies = 32
 
 	mimeJSON = "application/json"
@@ -58,8 +58,8 @@ func (s *Server) handler() http.Handler {
 	})
 }
 
-// guard serves one method of a route, and answers its errors and panics. No client of the protocol is a browser: requests
-// that a page of another site makes a browser send have an Origin, and are refused.
+// guard serves one method of a route, and answers errors and panics. It refuses requests with an Origin: no client of the
+// protocol is a browser, so a page of another site has made a browser send the request.
 func (s *Server) guard(method string, serve func(w http.ResponseWriter, r *http.Request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
@@ -83,7 +83,7 @@ func (s *Server) guard(method string, serve func(w http.ResponseWriter, r *http.
 	})
 }
 
-// refuse answers an error.
+// refuse answers with an error.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	var refusal *rejection
 	var insert *refusedInsert
@@ -98,7 +98,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// rejection is a request that the original's framework rejects with a text.
+// rejection is an error that the original's framework answers as text.
 type rejection struct {
 	status int
 	reason string
@@ -109,7 +109,7 @@ func (e *rejection) Error() string { return e.reason }
 func answer(w http.ResponseWriter, status int, kind string, body []byte) {
 	w.Header().Set("Content-Type", kind)
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // an error means that the client has gone
+	_, _ = w.Write(body) // fails only if the client has gone
 }
 
 func answerJSON(w http.ResponseWriter, status int, body []byte) error {

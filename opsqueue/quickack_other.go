@@ -2,6 +2,6 @@
 
 package opsqueue
 
-// quickAck does nothing: TCP_QUICKACK exists on Linux only. macOS and the BSDs have no option for one connection, and
-// Windows has one that needs a change of the registry. Consumers there complete fewer chunks a second.
+// quickAck does nothing, because TCP_QUICKACK exists only on Linux. macOS and the BSDs lack an option for one connection.
+// Windows has one that needs a change of the registry. Consumers on these systems complete fewer chunks per second.
 func quickAck(uintptr) {}

@@ -12,16 +12,16 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// overheadBytes is what a reply may have beside the contents of chunks: the metadata of a submission and its other texts. With
-// the contents, a reply is shorter than a frame that clients accept, which has 16 MiB.
+// overheadBytes bounds the part of a reply besides the contents of chunks: a submission's metadata and its other texts.
+// Together with the contents, a reply stays below 16 MiB, the longest frame that clients accept.
 const overheadBytes = job.MaxBatchMetadataBytes + 64<<10
 
-// readyPoll is how often a request of chunks looks whether the engine has replayed its journal.
+// readyPoll is the interval at which a request checks whether the engine has replayed its journal.
 const readyPoll = 20 * time.Millisecond
 
 var errTooManyRequests = fmt.Errorf("the consumer has %d requests of chunks, which is the limit", maxRequests)
 
-// want begins to reserve chunks.
+// want starts a request for chunks.
 func (c *consumer) want(nonce uint64, m wire.WantToReserveChunks) error {
 	if m.Max == 0 {
 		return c.send(wire.ChunksReserved{Nonce: nonce, MaxIsZero: true})
@@ -50,19 +50,19 @@ func (c *consumer) want(nonce uint64, m wire.WantToReserveChunks) error {
 }
 
 // reserve waits for chunks and sends them. Each request gets exactly one reply, unless the connection ends. If chunks
-// cannot be claimed, the reply has none: the consumer's library waits and requests some again.
+// cannot be claimed, the reply is empty, and the consumer's library waits and tries again.
 func (c *consumer) reserve(nonce uint64, cmd *job.Claim) {
 	began := time.Now()
 	for c.ctx.Err() == nil {
 		reply, err := c.claim(cmd)
 		if c.ctx.Err() != nil {
-			if reply != nil { // the consumer has not got them
+			if reply != nil { // the consumer has not received them
 				c.s.replies.Release(reply.bytes)
 				c.giveBack(reply.claim, reply.held)
 			}
 			return
 		}
-		if errors.Is(err, ingest.ErrNotReady) { // the server was started just now, and consumers come back
+		if errors.Is(err, ingest.ErrNotReady) { // the server has just started, and consumers reconnect
 			select {
 			case <-time.After(readyPoll):
 			case <-c.ctx.Done():
@@ -74,13 +74,13 @@ func (c *consumer) reserve(nonce uint64, cmd *job.Claim) {
 			c.s.metrics.reservationsFailed.Inc()
 			reply = &reservedChunks{}
 		}
-		if reply == nil { // what was claimed belongs to submissions that have ended meanwhile
+		if reply == nil { // the claimed chunks belong to submissions that have ended
 			continue
 		}
 		c.s.metrics.observeReserve(began, cmd)
 		err = c.send(wire.ChunksReserved{Nonce: nonce, Chunks: reply.chunks})
 		c.s.replies.Release(reply.bytes)
-		if err != nil { // the consumer has not got them
+		if err != nil { // the consumer has not received them
 			c.giveBack(reply.claim, reply.held)
 			c.cut()
 		}
@@ -93,10 +93,10 @@ type reservedChunks struct {
 	chunks []wire.ReservedChunk
 	claim  job.ID
 	held   []*reservation
-	bytes  int64 // of Server.replies, to be released
+	bytes  int64 // taken from Server.replies, to be released
 }
 
-// claim waits for chunks. The result is nil if it got some of which none can be handed out.
+// claim waits for chunks. It returns nil if it claimed chunks but cannot hand out any of them.
 func (c *consumer) claim(cmd *job.Claim) (_ *reservedChunks, err error) {
 	bytes := int64(0)
 	claimed, handed, err := c.s.endings.claim(c.ctx, *cmd, func(payloadBytes int64) error {
@@ -132,7 +132,7 @@ func (c *consumer) claim(cmd *job.Claim) (_ *reservedChunks, err error) {
 	return reply, nil
 }
 
-// giveBack returns all that a claim holds, of which the consumer has got nothing.
+// giveBack returns all chunks of a claim, none of which has reached the consumer.
 func (c *consumer) giveBack(claim job.ID, held []*reservation) {
 	for _, r := range held {
 		c.take(r.chunk)
@@ -140,17 +140,18 @@ func (c *consumer) giveBack(claim job.ID, held []*reservation) {
 	c.s.end(release(claim, job.ID{}))
 }
 
-// release ends the reservation of a job, or of all that a claim holds, as if it had never been.
+// release returns an ending for one job of a claim, or for all jobs that the claim still holds. It undoes the
+// reservation.
 func release(claim, id job.ID) ending {
 	return ending{claim: claim, outcome: job.Outcome{ID: id, Code: job.Unget, DelayMs: -1}}
 }
 
-// replyBuilder makes a reply of the jobs of a claim.
+// replyBuilder builds the reply from the jobs of a claim.
 type replyBuilder struct {
 	c       *consumer
 	claimed *store.Claimed
 	claim   job.ID
-	room    int64 // bytes that the reply may still have
+	room    int64 // bytes left for the reply
 	since   time.Time
 	batch   job.ID // of the last job
 	about   *about // of that batch; nil: it is not a submission
@@ -159,7 +160,7 @@ type replyBuilder struct {
 	held    []*reservation
 }
 
-// add adds jobs. Those that do not fit go back.
+// add adds jobs. It returns jobs that do not fit to the queue.
 func (b *replyBuilder) add(handed []runs.Run) error {
 	for i := range handed {
 		run := &handed[i]
@@ -197,7 +198,7 @@ func (b *replyBuilder) addJob(first *job.Job, id job.ID, payload []byte) error {
 	}
 	b.room -= size
 	index := int64(id.Line())
-	if id.WithLine(0) != first.Batch { // a later part of the submission
+	if id.WithLine(0) != first.Batch { // the job is in a later part of the submission
 		var err error
 		if _, index, err = b.c.s.state.LineOf(id); err != nil {
 			return err
@@ -212,7 +213,7 @@ func (b *replyBuilder) addJob(first *job.Job, id job.ID, payload []byte) error {
 	return nil
 }
 
-// of reads the batch of the next job.
+// of loads the batch of the next job.
 func (b *replyBuilder) of(id job.ID) error {
 	if b.batch == id && !id.IsZero() {
 		return nil

@@ -10,16 +10,17 @@ import (
 )
 
 const (
-	// returnAfter is how long consumers that held chunks before the start of the server have to come back, at least.
+	// returnAfter is the minimum time that consumers of an earlier server have to reconnect.
 	returnAfter = 5 * time.Second
-	// tryAgain is how long the server waits if it could not end all that an earlier server left.
+	// tryAgain is how long the server waits before it repeats a failed clean-up.
 	tryAgain = time.Second
 )
 
-// cleanUp ends what an earlier server left: submissions that were not filled, at once; and, when their consumers had time to
-// come back, reservations. The end of that server is not the fault of the chunks, so it does not count as a failure.
+// cleanUp cleans up after an earlier server. It cancels unfilled submissions immediately. It ends reservations after
+// their consumers have had time to reconnect. That does not count as a failure, since the chunks did not cause the end of
+// the server.
 func (s *Server) cleanUp() {
-	start := s.engine.Now() // before CatchUp, during which producers may begin submissions
+	start := s.engine.Now() // before CatchUp, during which producers may already create submissions
 	s.untilDone(0, "what an earlier server left is not known yet; trying again", func() error { return s.engine.CatchUp(s.running, 0) })
 	var unfilled sync.WaitGroup
 	unfilled.Go(func() {
@@ -29,8 +30,8 @@ func (s *Server) cleanUp() {
 	unfilled.Wait()
 }
 
-// untilDone calls f after a wait, and again every second until it succeeds or the server stops. An engine that has just
-// started refuses commands for a moment.
+// untilDone calls f after a wait, and repeats it every second until it succeeds or the server stops. An engine that has
+// just started refuses commands for a moment.
 func (s *Server) untilDone(wait time.Duration, failed string, f func() error) {
 	for ; ; wait = tryAgain {
 		select {
@@ -46,8 +47,7 @@ func (s *Server) untilDone(wait time.Duration, failed string, f func() error) {
 	}
 }
 
-// returnStale returns the chunks that connections to an earlier server claimed before a time, and that were not completed
-// since.
+// returnStale returns the uncompleted chunks that connections to earlier servers claimed up to the given time.
 func (s *Server) returnStale(before int64) error {
 	const page = 100
 	for after, more := "", true; more; {
@@ -69,8 +69,8 @@ func (s *Server) returnStale(before int64) error {
 	return nil
 }
 
-// returnClaims returns what a runner has claimed before a time. It looks at the newest claims first, and at a bounded number
-// at a time.
+// returnClaims returns the chunks that a runner claimed up to the given time. It reads the newest claims first, a bounded
+// number at a time.
 func (s *Server) returnClaims(runner string, before int64) error {
 	for {
 		doc, err := s.state.Runner(runner)

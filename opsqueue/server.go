@@ -17,47 +17,48 @@ import (
 	"github.com/daybookq/daybook/opsqueue/wire"
 )
 
-// Server serves the protocol. Its listener is its own: Daybook's API has another one.
+// Server serves the protocol. It needs a separate listener from Daybook's API.
 type Server struct {
 	engine      Engine
 	state       Queries
 	config      Config
 	log         *slog.Logger
-	instance    string // of this server, in the names of the runners
+	instance    string // of this server, part of its runner ids
 	cache       aboutCache
 	endings     *endings
-	longEndings *endings   // those with long outputs
+	longEndings *endings   // endings with long outputs
 	cancelling  sync.Mutex // held while a submission is cancelled
 	operations  operations
 	metrics     *metrics
-	bodies      chan struct{}       // a place for each body in memory
+	bodies      chan struct{}       // holds a value for each body in memory
 	replies     *semaphore.Weighted // bytes of replies to reservations
 	messages    *semaphore.Weighted // bytes of long messages of consumers
 
 	http    http.Server
-	running context.Context // until Close
+	running context.Context // ends with Close
 	stop    context.CancelFunc
 
 	consumers sync.WaitGroup
 	mu        sync.Mutex
-	open      map[*consumer]struct{} // those that Close ends
+	open      map[*consumer]struct{} // connections that Close ends
 	closing   bool                   // Close was called
 }
 
 const (
-	// maxReplyBytes bounds the replies to reservations that are in memory at a time.
+	// maxReplyBytes bounds the replies to reservations in memory at a time.
 	maxReplyBytes = 128 << 20
-	// maxLongBytes bounds the long messages of consumers that are in memory at a time. Each counts as the longest.
+	// maxLongBytes bounds the long messages of consumers in memory at a time. Each counts as wire.MaxMessageBytes.
 	maxLongBytes = 4 * wire.MaxMessageBytes
 	// maxHeaderBytes bounds the header of a request.
 	maxHeaderBytes = 64 << 10
-	// A request must arrive in readTimeout, and its answer leave in writeTimeout. Consumers are bound by heartbeats.
+	// A request must arrive within readTimeout, and its response must be sent within writeTimeout. Consumers have
+	// heartbeats instead.
 	readTimeout  = 30 * time.Second
 	writeTimeout = 30 * time.Second
 	idleTimeout  = 5 * time.Minute
 )
 
-// New returns a server, which serves nothing yet.
+// New returns a server. It serves nothing until Serve is called.
 func New(engine Engine, state Queries, c Config) *Server {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -80,8 +81,8 @@ func New(engine Engine, state Queries, c Config) *Server {
 	return s
 }
 
-// Serve serves connections until Close, and returns nil then. A consumer that held chunks before the server was started
-// may come back; after one interval of heartbeats, and returnAfter at least, Serve returns the chunks of those that did
+// Serve serves connections until Close, and then returns nil. Consumers that held chunks before the server was started
+// may reconnect. After one heartbeat interval, but at least returnAfter, Serve returns the chunks of consumers that did
 // not.
 func (s *Server) Serve(l net.Listener) error {
 	var ending sync.WaitGroup
@@ -91,7 +92,7 @@ func (s *Server) Serve(l net.Listener) error {
 	err := s.http.Serve(netutil.LimitListener(NewListener(l), cmp.Or(s.config.MaxConnections, DefaultMaxConnections)))
 	if errors.Is(err, http.ErrServerClosed) {
 		err = nil
-		<-s.running.Done() // Close waits for requests that are under way
+		<-s.running.Done() // Close waits for running requests
 	}
 	s.stop()
 	s.consumers.Wait()
@@ -101,9 +102,9 @@ func (s *Server) Serve(l net.Listener) error {
 	return err
 }
 
-// Close accepts no more connections and ends those of consumers. Requests of producers that are under way, and reports of
-// consumers that have arrived, have until ctx ends. Chunks that consumers hold stay reserved: the consumers may report
-// them to the next server.
+// Close stops accepting connections and ends the connections of consumers. Running requests of producers, and reports of
+// consumers that have arrived, have until ctx ends. Chunks that consumers hold stay reserved, so that the consumers can
+// report them to the next server.
 func (s *Server) Close(ctx context.Context) error {
 	s.endings.until(ctx)
 	s.longEndings.until(ctx)
@@ -127,7 +128,7 @@ func (s *Server) Close(ctx context.Context) error {
 // Running returns a context that ends with Close.
 func (s *Server) Running() context.Context { return s.running }
 
-// admit counts the connection of a consumer; false: the server stops.
+// admit counts a consumer's connection. It returns false if the server is stopping.
 func (s *Server) admit() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,7 +146,7 @@ func (s *Server) isClosing() bool {
 	return s.closing
 }
 
-// opened notes a connection that was admitted and is a WebSocket now, for Close.
+// opened registers an admitted connection, now a WebSocket, for Close.
 func (s *Server) opened(c *consumer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,7 +156,7 @@ func (s *Server) opened(c *consumer) {
 	}
 }
 
-// leave takes back what admit and opened did.
+// leave undoes admit and opened.
 func (s *Server) leave(c *consumer) {
 	s.mu.Lock()
 	delete(s.open, c)

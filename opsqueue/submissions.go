@@ -10,15 +10,15 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// errTooMany says that a lookup matches more submissions than the server returns.
+// errTooMany reports that a lookup matches more submissions than the server returns.
 var errTooMany = errors.New("too many submissions match")
 
-// isSubmission reports whether a batch is one that this protocol shows: its jobs are chunks.
+// isSubmission reports whether a batch's jobs are chunks, so that this protocol shows it.
 func isSubmission(b *store.Batch) bool {
 	return b.Submission != nil && b.Submission.Client == Client && b.Submission.Type == Type
 }
 
-// batchOf returns the batch of a submission; job.BatchNotFound if there is none.
+// batchOf returns the batch of a submission, or job.BatchNotFound.
 func (s *Server) batchOf(id wire.SubmissionID) (job.ID, store.Batch, error) {
 	batch, err := s.state.BatchOfSnowflake(int64(id))
 	if err != nil {
@@ -31,7 +31,7 @@ func (s *Server) batchOf(id wire.SubmissionID) (job.ID, store.Batch, error) {
 	return batch, doc, err
 }
 
-// status returns the status of a submission; job.BatchNotFound if there is none.
+// status returns the status of a submission, or job.BatchNotFound.
 func (s *Server) status(ctx context.Context, id wire.SubmissionID) (*wire.SubmissionStatus, error) {
 	if err := s.engine.CatchUp(ctx, 0); err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func (s *Server) status(ctx context.Context, id wire.SubmissionID) (*wire.Submis
 	return s.statusOf(&doc)
 }
 
-// statusOf returns the status of a batch. One that is paused is in progress: the protocol has no other word for it.
+// statusOf returns the status of a batch. A paused batch is in progress, since the protocol lacks a word for it.
 func (s *Server) statusOf(doc *store.Batch) (*wire.SubmissionStatus, error) {
 	about, err := s.about(doc)
 	if err != nil {
@@ -75,7 +75,7 @@ func (s *Server) statusOf(doc *store.Batch) (*wire.SubmissionStatus, error) {
 	return &wire.SubmissionStatus{InProgress: &now}, nil
 }
 
-// failedChunk returns the chunk for which a submission failed. Of one that is purged already only the index is known.
+// failedChunk returns the chunk for which a submission failed. If the chunk is purged, only its index is known.
 func (s *Server) failedChunk(doc *store.Batch, id wire.SubmissionID) (wire.ChunkFailed, error) {
 	chunk := wire.ChunkFailed{ID: wire.ChunkID{SubmissionID: id}, FailedAt: time.UnixMilli(doc.EndedAt).UTC()}
 	if doc.Failed.IsZero() {
@@ -94,7 +94,7 @@ func (s *Server) failedChunk(doc *store.Batch, id wire.SubmissionID) (wire.Chunk
 	return chunk, err
 }
 
-// inputContent returns the content of a chunk; nil: it is in the object store.
+// inputContent returns the content of a chunk, or nil if it is in the object store.
 func inputContent(kind job.Kind, payload []byte) []byte {
 	switch {
 	case kind == job.Nothing:
@@ -105,10 +105,10 @@ func inputContent(kind job.Kind, payload []byte) []byte {
 	return payload
 }
 
-// cancel cancels a submission. If it has ended already, cancel returns its status. The error is job.BatchNotFound if
-// there is none.
+// cancel cancels a submission. If the submission has already ended, cancel returns its status. It returns
+// job.BatchNotFound if there is none.
 func (s *Server) cancel(ctx context.Context, id wire.SubmissionID) (ended *wire.SubmissionStatus, err error) {
-	// The engine grants a second cancel of a submission. Of two at a time, one must be told that the submission has ended.
+	// The engine would grant two concurrent cancels. The second must report that the submission has ended.
 	s.cancelling.Lock()
 	defer s.cancelling.Unlock()
 	if err := s.engine.CatchUp(ctx, 0); err != nil {
@@ -134,9 +134,9 @@ func (s *Server) cancel(ctx context.Context, id wire.SubmissionID) (ended *wire.
 	return s.statusOf(&doc)
 }
 
-// lookupPrefix returns the submission with a prefix, but none that was cancelled. ok is false if there is none.
+// lookupPrefix returns the submission with a prefix, unless it was cancelled. ok is false if there is none.
 func (s *Server) lookupPrefix(ctx context.Context, prefix string) (id wire.SubmissionID, ok bool, err error) {
-	if prefix == "" || job.CheckBatchName(prefix) != nil { // no submission has it
+	if prefix == "" || job.CheckBatchName(prefix) != nil { // no submission can have it
 		return 0, false, nil
 	}
 	err = s.each(ctx, store.BatchFilter{Name: prefix, Client: Client, Type: Type}, func(doc *store.Batch) bool {
@@ -148,8 +148,8 @@ func (s *Server) lookupPrefix(ctx context.Context, prefix string) (id wire.Submi
 	return id, ok, err
 }
 
-// lookupMetadata returns the submissions in progress that have all of the pairs, in ascending order. The error is
-// errTooMany if there are more than the server returns.
+// lookupMetadata returns the submissions in progress that have all of the pairs, in ascending order. It returns
+// errTooMany if there are more than MaxSubmissionsReturned.
 func (s *Server) lookupMetadata(ctx context.Context, pairs wire.Metadata) (ids []wire.SubmissionID, err error) {
 	filter := store.BatchFilter{Status: job.BatchInProgress, Client: Client, Type: Type, Meta: map[string]string{}}
 	for _, pair := range pairs {
@@ -171,12 +171,12 @@ func (s *Server) lookupMetadata(ctx context.Context, pairs wire.Metadata) (ids [
 	return ids, err
 }
 
-// each visits the submissions that match a filter, in the order of their creation, until visit returns false.
+// each calls visit for the submissions that match a filter, in the order of creation, until visit returns false.
 func (s *Server) each(ctx context.Context, f store.BatchFilter, visit func(doc *store.Batch) bool) error {
 	if err := s.engine.CatchUp(ctx, 0); err != nil {
 		return err
 	}
-	f.Attributed = true // as all submissions are; the server may have any number of other batches
+	f.Attributed = true // true for all submissions; the server may have any number of other batches
 	for f.Limit = job.MaxPage; ; {
 		docs, next, err := s.state.Batches(f)
 		if err != nil {

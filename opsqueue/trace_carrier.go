@@ -8,7 +8,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// carrier is the trace context of a producer as consumers get it: a JSON object in a text.
+// carrier is a producer's trace context in the form that consumers get: the text of a JSON object.
 type carrier struct {
 	Traceparent string `json:"traceparent"`
 	Tracestate  string `json:"tracestate"`
@@ -23,13 +23,13 @@ func carrierOf(s *job.Submission) string {
 		return noTrace
 	}
 	text, err := json.Marshal(carrier{s.Traceparent, s.Tracestate, s.Baggage})
-	if err != nil { // texts of a batch are valid UTF-8
+	if err != nil { // cannot happen: texts of a batch are valid UTF-8
 		return noTrace
 	}
 	return string(text)
 }
 
-// readTrace sets the trace context of a batch from the headers of its request. A header that is not valid is ignored.
+// readTrace sets the trace context of a batch from the headers of a request. It ignores invalid headers.
 func readTrace(h http.Header, s *job.Submission) {
 	if parent := h.Get("Traceparent"); job.CheckTraceparent(parent) == nil {
 		s.Traceparent = parent

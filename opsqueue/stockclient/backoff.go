@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// The pauses between two tries grow as the numbers of Fibonacci do.
+// The pauses between tries grow like the Fibonacci numbers.
 const (
 	firstPause   = 10 * time.Millisecond
 	longestPause = 5 * time.Second
 )
 
-// backoff gives the pauses between tries. The zero value begins with firstPause.
+// backoff computes the pauses between tries. The zero value starts with firstPause.
 type backoff struct{ last, next time.Duration }
 
 // pause returns the length of the next pause without jitter.
@@ -25,7 +25,8 @@ func (b *backoff) pause() time.Duration {
 	return d
 }
 
-// wait waits for the next pause plus a random part of as much again. It returns the error of ctx if that ends before.
+// wait waits for the next pause, plus a random part of up to the same length. It returns the error of ctx if that ends
+// first.
 func (b *backoff) wait(ctx context.Context) error {
 	d := b.pause()
 	return sleep(ctx, d+rand.N(d))

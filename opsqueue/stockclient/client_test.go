@@ -20,7 +20,7 @@ import (
 	"github.com/daybookq/daybook/opsqueue/wire"
 )
 
-// peer is one connection of the fake server. Its methods end the script if they fail.
+// peer is the fake server's side of one connection. Its methods end the script if they fail.
 type peer struct {
 	t      *testing.T
 	socket *websocket.Conn
@@ -29,9 +29,8 @@ type peer struct {
 
 type peerKey struct{}
 
-// fakeServer runs a script for each connection of a consumer: the first one for the first connection, and so on. More
-// connections than scripts are refused with 503. It returns its address and a function that waits until all scripts have
-// ended.
+// fakeServer starts a server that runs one script for each consumer connection, in order. It refuses further connections
+// with 503. It returns its address, and a function that waits until all scripts have ended.
 func fakeServer(t *testing.T, scripts ...func(p *peer)) (address string, wait func()) {
 	t.Helper()
 	ended := make([]chan struct{}, len(scripts))
@@ -108,7 +107,8 @@ func (p *peer) put(m wire.ServerToClient) {
 	}
 }
 
-// gone waits until the consumer has dropped the connection, and requires that it sent nothing more and no close frame.
+// gone waits until the consumer has dropped the connection. It fails if the consumer sent another message or a close
+// frame.
 func (p *peer) gone() {
 	_, message, err := p.socket.Read(p.t.Context())
 	if err == nil {
@@ -132,7 +132,7 @@ func reserveOne(strategy wire.Strategy) wire.ClientContents {
 	return wire.WantToReserveChunks{Max: 1, Strategy: strategy}
 }
 
-// inTime is a context that ends a hanging test.
+// inTime returns a context that ends a hanging test.
 func inTime(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
@@ -147,7 +147,7 @@ func checkViolations(t *testing.T, v *Violations, want ...string) {
 	}
 }
 
-// TestConsumer: the messages of a consumer, their nonces, and that it drops TCP without a close frame.
+// TestConsumer: a consumer sends the right messages with the right nonces, and drops TCP without a close frame.
 func TestConsumer(t *testing.T) {
 	ctx, v := inTime(t), &Violations{}
 	strategy := wire.Strategy{PreferDistinct: []string{"id"}, Base: wire.Random}
@@ -180,7 +180,7 @@ func TestConsumer(t *testing.T) {
 	}
 }
 
-// TestServerBreaksRules: each sequence that breaks the original's client is noticed.
+// TestServerBreaksRules: the client records each sequence of messages that breaks the original's client.
 func TestServerBreaksRules(t *testing.T) {
 	raw := func(kind websocket.MessageType, text string) func(*peer) {
 		return func(p *peer) {
@@ -244,7 +244,7 @@ func TestServerBreaksRules(t *testing.T) {
 			consumer := NewConsumer(address, v)
 			defer consumer.Close()
 			ctx, cancel := context.WithCancel(ctx)
-			go func() { // some scripts leave the reservation without an answer, others the connection without Init
+			go func() { // some scripts do not answer the reservation, or do not send Init
 				for len(v.List()) == 0 && ctx.Err() == nil {
 					_ = sleep(ctx, time.Millisecond)
 				}
@@ -280,19 +280,19 @@ func (l *connection) sent(n uint64) bool {
 	return l.next >= n
 }
 
-// TestPingsKeepConnection: pings are answered and count as frames, and none are sent.
+// TestPingsKeepConnection: the client answers pings, counts them as frames, and sends none.
 func TestPingsKeepConnection(t *testing.T) {
 	ctx, v := inTime(t), &Violations{}
 	address, wait := fakeServer(t, func(p *peer) {
 		p.put(wire.Init{MaxMissableHeartbeats: 40, HeartbeatInterval: 5 * time.Millisecond})
 		p.get(0, reserveOne(wire.Strategy{}))
 		reading := p.socket.CloseRead(p.t.Context())
-		for start := time.Now(); time.Since(start) < 300*time.Millisecond; { // longer than the 205 ms of silence
+		for start := time.Now(); time.Since(start) < 300*time.Millisecond; { // longer than the 205 ms after which silence ends the connection
 			if err := p.socket.Ping(reading); err != nil { // waits for the pong
 				p.t.Error(err)
 				return
 			}
-			time.Sleep(time.Millisecond) // real time: a real connection, with nothing but pings
+			time.Sleep(time.Millisecond) // real time: a real connection with nothing but pings
 		}
 		p.put(wire.ChunksReserved{Nonce: 0, Chunks: []wire.ReservedChunk{chunkOf(0, 1)}})
 		<-reading.Done()
@@ -332,7 +332,7 @@ func TestExpired(t *testing.T) {
 	checkViolations(t, v)
 }
 
-// TestCallerGone: chunks that arrive when nobody waits for them are failed.
+// TestCallerGone: the consumer fails chunks that arrive after its caller has gone.
 func TestCallerGone(t *testing.T) {
 	ctx, v := inTime(t), &Violations{}
 	gone := make(chan struct{})
@@ -365,8 +365,8 @@ func TestCallerGone(t *testing.T) {
 	checkViolations(t, v)
 }
 
-// TestReconnect: a call whose connection ends fails, and the next one connects again with nonce 0, after the server has
-// refused connections.
+// TestReconnect: a call fails when its connection ends. The next call connects again, even if the server has refused some
+// connections, and starts with nonce 0.
 func TestReconnect(t *testing.T) {
 	ctx, v := inTime(t), &Violations{}
 	address, wait := fakeServer(t, func(p *peer) {
@@ -394,7 +394,7 @@ func TestReconnect(t *testing.T) {
 	checkViolations(t, v)
 }
 
-// TestZeroChunks: a reservation of 0 chunks drops the connection.
+// TestZeroChunks: after a reservation of 0 chunks, the consumer drops the connection.
 func TestZeroChunks(t *testing.T) {
 	ctx, v := inTime(t), &Violations{}
 	address, wait := fakeServer(t, func(p *peer) {
@@ -412,7 +412,7 @@ func TestZeroChunks(t *testing.T) {
 	checkViolations(t, v)
 }
 
-// TestNagle: the socket of a consumer has Nagle's algorithm on.
+// TestNagle: Nagle's algorithm is on for a consumer's socket.
 func TestNagle(t *testing.T) {
 	address, _ := fakeServer(t)
 	conn, err := dial(inTime(t), "tcp", address)
@@ -435,7 +435,7 @@ func TestNagle(t *testing.T) {
 	}
 }
 
-// TestProducer: what a producer sends on each route.
+// TestProducer: a producer sends the right request on each route.
 func TestProducer(t *testing.T) {
 	ctx, v := inTime(t), &Violations{}
 	var seen []string
@@ -508,7 +508,7 @@ func TestProducer(t *testing.T) {
 	checkViolations(t, v)
 }
 
-// TestProducerRetries: which answers are tried again.
+// TestProducerRetries: a producer repeats exactly the requests that the original repeats.
 func TestProducerRetries(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -553,8 +553,8 @@ func TestProducerRetries(t *testing.T) {
 				io.WriteString(w, body)
 			})
 			p := NewProducer(address, v)
-			// A connection that the server drops must not be one that was used before: package net/http would then repeat
-			// the request by itself.
+			// The server must drop only new connections: package net/http repeats a request on its own if a reused
+			// connection is dropped.
 			p.http.Transport.(*http.Transport).DisableKeepAlives = true
 			err := c.call(inTime(t), p)
 			mu.Lock()
@@ -571,7 +571,7 @@ func TestProducerRetries(t *testing.T) {
 	}
 }
 
-// TestProducerAnswers: the answers to a cancel and a lookup that are not 200.
+// TestProducerAnswers: a cancel and a lookup return the right errors for statuses other than 200.
 func TestProducerAnswers(t *testing.T) {
 	status, body := 0, ""
 	address := serveHTTP(t, func(w http.ResponseWriter, r *http.Request) {
@@ -606,7 +606,7 @@ func TestProducerAnswers(t *testing.T) {
 	checkViolations(t, v, "404 has the id 6", "200 has the body", "lookup by metadata: 400", "greater than 32 bits")
 }
 
-// TestBackoff: the pauses are the numbers of Fibonacci times 10 ms, and at most 5 s.
+// TestBackoff: the pauses are the Fibonacci numbers times 10 ms, up to 5 s.
 func TestBackoff(t *testing.T) {
 	var b backoff
 	var got []int64
@@ -618,7 +618,7 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-// TestViolationsAreBounded: only the first ones are kept.
+// TestViolationsAreBounded: Violations keeps only the first violations.
 func TestViolationsAreBounded(t *testing.T) {
 	v := &Violations{}
 	for n := range mostViolations + 5 {
@@ -630,8 +630,8 @@ func TestViolationsAreBounded(t *testing.T) {
 	}
 }
 
-// TestRunEachChunk: a producer and a consumer with the same object store, and a server that hands out one chunk and reads
-// how it ended.
+// TestRunEachChunk: a producer and a consumer share an object store. The server hands out one chunk and reads its
+// outcome.
 func TestRunEachChunk(t *testing.T) {
 	prefix := "p"
 	objects := &ObjectStore{}

@@ -15,16 +15,16 @@ import (
 	"github.com/daybookq/daybook/opsqueue/wire"
 )
 
-// ErrConnection says that the connection ended before the call was answered. The next call connects again.
+// ErrConnection reports that the connection ended before the call was answered. The next call connects again.
 var ErrConnection = errors.New("connection to the server ended")
 
-// The texts of the failures that the client reports by itself.
+// Failures that the client reports on its own.
 const (
 	failureExpired     = "Reservation expired"
 	failureDisappeared = "Requester disappeared"
 )
 
-// connection is one WebSocket. Its nonces begin with 0.
+// connection is one WebSocket. Its nonces start at 0.
 type connection struct {
 	socket   *websocket.Conn
 	consumer *Consumer
@@ -41,7 +41,7 @@ type connection struct {
 	buffer   []byte
 }
 
-// reserve is a reservation without an answer.
+// reserve is an unanswered reservation.
 type reserve struct {
 	max   uint64
 	reply chan wire.ChunksReserved // of length 1
@@ -97,17 +97,17 @@ func dial(ctx context.Context, network, address string) (net.Conn, error) {
 	return conn, conn.(*net.TCPConn).SetNoDelay(false)
 }
 
-// end drops the TCP connection without a close frame, as the original does. All calls that wait get ErrConnection.
+// end drops the TCP connection without a close frame, as the original does. All waiting calls return ErrConnection.
 func (l *connection) end() {
 	l.stop()
-	_ = l.socket.CloseNow() // it may be closed already
+	_ = l.socket.CloseNow() // may be closed already
 }
 
 func (l *connection) violation(format string, args ...any) {
 	l.consumer.violations.add("connection %s: %s", l.init.ConnID, fmt.Sprintf(format, args...))
 }
 
-// read reads a message. A message that the original could not read is a violation.
+// read reads a message. It records a violation if the original could not read the message.
 func (l *connection) read(ctx context.Context) (wire.ServerToClient, error) {
 	kind, message, err := l.socket.Read(ctx)
 	if err != nil {
@@ -148,7 +148,7 @@ func (l *connection) readAll() {
 	}
 }
 
-// reserved hands the answer of a reservation to its caller. If the caller has gone, its chunks are failed.
+// reserved passes the answer of a reservation to its caller. If the caller has gone, it fails the chunks.
 func (l *connection) reserved(m wire.ChunksReserved) error {
 	l.mu.Lock()
 	r, waits := l.reserves[m.Nonce]
@@ -174,7 +174,7 @@ func (l *connection) reserved(m wire.ChunksReserved) error {
 	return l.disappeared(m)
 }
 
-// wasAnswered reports whether a nonce was answered before, and notes that it is answered now. The caller holds mu.
+// wasAnswered reports whether a nonce was answered before, and marks it as answered. The caller holds mu.
 func (l *connection) wasAnswered(nonce uint64) bool {
 	word, bit := nonce/64, uint64(1)<<(nonce%64)
 	for uint64(len(l.answered)) <= word {
@@ -185,7 +185,7 @@ func (l *connection) wasAnswered(nonce uint64) bool {
 	return before
 }
 
-// deliver gives the reply to the caller, unless it has gone.
+// deliver passes the reply to the caller. It returns false if the caller has gone.
 func (l *connection) deliver(r *reserve, m wire.ChunksReserved) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -196,7 +196,7 @@ func (l *connection) deliver(r *reserve, m wire.ChunksReserved) bool {
 	return true
 }
 
-// inspect records what is wrong with an answer that can be decoded.
+// inspect records the violations in an answer that can be decoded.
 func (l *connection) inspect(r *reserve, m wire.ChunksReserved) {
 	if m.MaxIsZero != (r.max == 0) {
 		l.violation("nonce %d, which requested %d chunks, was answered with Err: %t", m.Nonce, r.max, m.MaxIsZero)
@@ -250,7 +250,7 @@ func (l *connection) send(contents wire.ClientContents) error {
 	return l.write(contents)
 }
 
-// write gives a message the next nonce and writes it. The caller holds mu.
+// write writes a message with the next nonce. The caller holds mu.
 func (l *connection) write(contents wire.ClientContents) error {
 	l.buffer = wire.ClientToServer{Nonce: l.next, Contents: contents}.AppendCBOR(l.buffer[:0])
 	l.next++
@@ -261,7 +261,7 @@ func (l *connection) write(contents wire.ClientContents) error {
 	return nil
 }
 
-// reserve requests chunks and waits for them. If ctx ends before, the chunks that arrive later are failed.
+// reserve requests chunks and waits for them. If ctx ends first, it fails the chunks that arrive later.
 func (l *connection) reserve(ctx context.Context, max uint64, strategy wire.Strategy) (wire.ChunksReserved, error) {
 	r := &reserve{max: max, reply: make(chan wire.ChunksReserved, 1)}
 	l.mu.Lock()

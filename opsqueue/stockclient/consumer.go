@@ -9,7 +9,7 @@ import (
 	"github.com/daybookq/daybook/opsqueue/wire"
 )
 
-// Consumer is the original's consumer. It connects at the first use, and again after an error. Any goroutine may use it.
+// Consumer is the original's consumer. It connects on first use, and again after an error. Any goroutine may use it.
 type Consumer struct {
 	address    string // host:port
 	violations *Violations
@@ -23,7 +23,7 @@ type Consumer struct {
 	now        *connection // nil: none yet
 }
 
-// NewConsumer returns a consumer of the server at address, which is host:port. Close ends it.
+// NewConsumer returns a consumer of the server at address, which is host:port. The caller must call Close.
 func NewConsumer(address string, v *Violations) *Consumer {
 	return &Consumer{address: address, violations: v, closed: make(chan struct{}), connecting: make(chan struct{}, 1)}
 }
@@ -31,18 +31,18 @@ func NewConsumer(address string, v *Violations) *Consumer {
 // Close drops the connection and waits until its goroutines have ended. Later calls return ErrClosed.
 func (c *Consumer) Close() {
 	c.close.Do(func() { close(c.closed) })
-	c.connecting <- struct{}{} // no connection is made any more
+	c.connecting <- struct{}{} // prevents further connections
 	defer func() { <-c.connecting }()
 	c.Disconnect()
 }
 
-// ErrClosed is the error of calls after Close.
+// ErrClosed is returned by calls after Close.
 var ErrClosed = errors.New("the consumer is closed")
 
-// ErrIncorrectUsage is the answer to a reservation of 0 chunks. The original drops the connection after it.
+// ErrIncorrectUsage is returned for a reservation of 0 chunks. The original drops the connection after that.
 var ErrIncorrectUsage = errors.New("a reservation of 0 chunks is incorrect usage")
 
-// Disconnect drops the connection, if there is one, as a process does that dies. The next call connects again.
+// Disconnect drops the connection, if there is one, as a dying process does. The next call connects again.
 func (c *Consumer) Disconnect() {
 	if l := c.current(); l != nil {
 		l.end()
@@ -50,13 +50,13 @@ func (c *Consumer) Disconnect() {
 	}
 }
 
-// Expired returns how many messages said that a reservation has expired.
+// Expired returns the number of messages about expired reservations.
 func (c *Consumer) Expired() int64 { return c.expired.Load() }
 
 // Connects returns how often the consumer has connected.
 func (c *Consumer) Connects() int64 { return c.connects.Load() }
 
-// Init returns the first message of the connection, and connects if there is none.
+// Init returns the first message of the connection. It connects if necessary.
 func (c *Consumer) Init(ctx context.Context) (wire.Init, error) {
 	l, err := c.connection(ctx)
 	if err != nil {
@@ -65,7 +65,7 @@ func (c *Consumer) Init(ctx context.Context) (wire.Init, error) {
 	return l.init, nil
 }
 
-// Reserve waits for up to max chunks. If ctx ends before, the chunks that arrive later are failed.
+// Reserve waits for up to max chunks. If ctx ends first, it fails the chunks that arrive later.
 func (c *Consumer) Reserve(ctx context.Context, max uint64, strategy wire.Strategy) ([]wire.ReservedChunk, error) {
 	l, err := c.connection(ctx)
 	if err != nil {
@@ -82,13 +82,13 @@ func (c *Consumer) Reserve(ctx context.Context, max uint64, strategy wire.Strate
 	return m.Chunks, nil
 }
 
-// Complete reports that a chunk is completed. output is nil if it is in the object store. As in the original, nil says that
-// the report was sent, and not that the server accepted it.
+// Complete reports that a chunk is completed. output is nil if it is in the object store. As in the original, a nil error
+// means only that the report was sent, not that the server accepted it.
 func (c *Consumer) Complete(ctx context.Context, id wire.ChunkID, output []byte) error {
 	return c.send(ctx, wire.CompleteChunk{ID: id, OutputContent: output})
 }
 
-// Fail reports that a chunk failed. nil says only that the report was sent.
+// Fail reports that a chunk failed. A nil error means only that the report was sent.
 func (c *Consumer) Fail(ctx context.Context, id wire.ChunkID, failure string) error {
 	return c.send(ctx, wire.FailChunk{ID: id, Failure: failure})
 }
@@ -107,7 +107,8 @@ func (c *Consumer) current() *connection {
 	return c.now
 }
 
-// connection returns the connection. If there is none, or if it has ended, it connects until that succeeds.
+// connection returns the connection. If there is none, or if it has ended, it tries to connect until it succeeds or ctx
+// ends.
 func (c *Consumer) connection(ctx context.Context) (*connection, error) {
 	select {
 	case c.connecting <- struct{}{}:

@@ -1,26 +1,26 @@
-// Package stockclient is a producer and a consumer that behave as the clients of Opsqueue 0.40.1 do. It is for tests and
-// benchmarks only: of package opsqueue, and of the commands that serve its protocol.
+// Package stockclient is a producer and a consumer that behave like the clients of Opsqueue 0.40.1. It is only for tests
+// and benchmarks of package opsqueue and of the commands that serve its protocol.
 //
-// A client of the original ends, hangs or fails if the server breaks certain rules. This one notices each such break and
-// records it in Violations, which a test checks at its end:
+// If the server breaks certain rules, a client of the original exits, hangs or fails. This client records each such case
+// in Violations, which tests check at their end:
 //
-//   - a reservation is answered twice, or a nonce is answered that no reservation has;
-//   - a message is not a binary frame, or is not the CBOR of a message;
+//   - a reservation is answered twice, or a reply has a nonce without a reservation;
+//   - a message is not a binary frame, or not a valid message in CBOR;
 //   - the first message is not Init, or a second Init arrives;
 //   - no frame arrives for longer than Init allows;
-//   - more chunks arrive than were requested, or chunks that are not of their submission;
-//   - an answer to a producer has a status or a shape that its route does not have.
+//   - more chunks arrive than were requested, or a chunk comes with the wrong submission;
+//   - a response to a producer has a status or a shape that its route does not define.
 //
-// Like the original, a consumer leaves Nagle's algorithm on, sends no pings and no close frames, connects at the first use,
-// connects again after every error, and then knows nothing of the reservations that it had.
+// Like the original, a consumer leaves Nagle's algorithm on, and sends no pings and no close frames. It connects on first
+// use and again after every error, and then has forgotten its reservations.
 //
 // Files:
 //
-//   - violations.go: the record of what the server did wrong.
+//   - violations.go: the record of violations.
 //   - backoff.go: the pauses between tries.
-//   - producer.go, exchange.go: requests of a producer; how one request is sent and tried again.
+//   - producer.go, exchange.go: requests of a producer; sending and repeating one request.
 //   - submission.go: inserting a submission, waiting for its end and reading its results.
-//   - object_store.go: a map that stands for the object store.
+//   - object_store.go: an in-memory object store.
 //   - consumer.go, connection.go: reserving, completing and failing chunks; one connection.
 //   - runner.go: the loop that runs each chunk.
 package stockclient

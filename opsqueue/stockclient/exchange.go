@@ -11,26 +11,26 @@ import (
 	"time"
 )
 
-// mostTries is how often a request is sent at most: once, and up to 100 times again.
+// mostTries bounds the tries of a request: the first, and up to 100 more.
 const mostTries = 101
 
-// answer is an answer whose body was read.
+// answer is a response whose body was read.
 type answer struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-// request is a request and the rules for trying it again.
+// request is a request with the rules for repeating it.
 type request struct {
 	method, path string
 	body         []byte // nil: none
 	header       http.Header
-	once         bool // is not tried again after any error
-	on5xx        bool // is tried again after an answer of status 5xx
+	once         bool // never repeat it
+	on5xx        bool // repeat it after a response with status 5xx
 }
 
-// exchange sends a request until it gets an answer that is not to be tried again.
+// exchange sends a request until it gets a response that it must not repeat.
 func (p *Producer) exchange(ctx context.Context, r request) (answer, error) {
 	var pauses backoff
 	for try := 1; ; try++ {
@@ -79,8 +79,8 @@ func read(resp *http.Response) (answer, error) {
 	return answer{resp.StatusCode, resp.Header, body}, nil
 }
 
-// sendBare sends a POST without a body, a Content-Length and a Content-Type, as the original does. Package net/http would
-// add `Content-Length: 0`.
+// sendBare sends a POST without a body, Content-Length or Content-Type, as the original does. Package net/http would add
+// `Content-Length: 0`.
 func (p *Producer) sendBare(ctx context.Context, r request) (answer, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", p.address)

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// ObjectStore is a map that stands for the object store of producers and consumers. Its keys are those of the original:
-// `<prefix>/<chunk index>-in.bin` and `<prefix>/<chunk index>-out.bin`.
+// ObjectStore is an in-memory object store for producers and consumers. Its keys are the original's: `<prefix>/<chunk
+// index>-in.bin` and `<prefix>/<chunk index>-out.bin`.
 type ObjectStore struct {
 	mu      sync.Mutex
 	objects map[string][]byte

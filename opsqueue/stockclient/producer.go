@@ -20,31 +20,31 @@ type Producer struct {
 	retries    atomic.Int64
 }
 
-// NewProducer returns a producer of the server at address, which is host:port. Close ends its connections.
+// NewProducer returns a producer of the server at address, which is host:port. Close closes its connections.
 func NewProducer(address string, v *Violations) *Producer {
 	return &Producer{address: address, violations: v, http: &http.Client{Transport: &http.Transport{}}}
 }
 
-// Close ends the connections that no request uses.
+// Close closes the idle connections.
 func (p *Producer) Close() { p.http.CloseIdleConnections() }
 
-// Retries returns how often a request was sent again.
+// Retries returns how often requests were sent again.
 func (p *Producer) Retries() int64 { return p.retries.Load() }
 
-// ErrNotFound is the answer 404 to a cancel.
+// ErrNotFound is returned for a cancel that is answered with 404.
 var ErrNotFound = errors.New("submission not found")
 
-// NotCancellableError is the answer 409 to a cancel.
+// NotCancellableError is returned for a cancel that is answered with 409.
 type NotCancellableError struct{ wire.SubmissionNotCancellable }
 
 func (e *NotCancellableError) Error() string { return "submission not cancellable" }
 
-// TooManyError is the answer 400 to a lookup by metadata. It is the limit of the server.
+// TooManyError is returned for a lookup by metadata that is answered with 400. Its value is the server's limit.
 type TooManyError int64
 
 func (e TooManyError) Error() string { return fmt.Sprintf("more than %d submissions match", int64(e)) }
 
-// StatusError is any other answer that is not 200.
+// StatusError is returned for any other status except 200.
 type StatusError struct {
 	Status int
 	Body   string
@@ -52,8 +52,8 @@ type StatusError struct {
 
 func (e *StatusError) Error() string { return fmt.Sprintf("status %d: %s", e.Status, e.Body) }
 
-// Insert creates a submission. header may have the headers of a trace context. As in the original, a request whose answer
-// was lost is sent again and can create a second submission.
+// Insert creates a submission. header may have the headers of a trace context. As in the original, Insert repeats the
+// request if the response is lost, which can create a second submission.
 func (p *Producer) Insert(ctx context.Context, s wire.InsertSubmission, header http.Header) (wire.SubmissionID, error) {
 	n, err := p.number(ctx, request{method: http.MethodPost, path: "/producer/submissions", body: s.AppendJSON(nil), header: header, on5xx: true})
 	return wire.SubmissionID(n), err
@@ -100,7 +100,7 @@ func (p *Producer) Cancel(ctx context.Context, id wire.SubmissionID) error {
 	return &StatusError{a.status, string(a.body)}
 }
 
-// Count returns the number of submissions in progress. As in the original, it must fit 32 bits.
+// Count returns the number of submissions in progress. As in the original, it must fit into 32 bits.
 func (p *Producer) Count(ctx context.Context) (int64, error) {
 	n, err := p.number(ctx, request{method: http.MethodGet, path: "/producer/submissions/count", on5xx: true})
 	if err == nil && n >= 1<<32 {
@@ -109,7 +109,7 @@ func (p *Producer) Count(ctx context.Context) (int64, error) {
 	return n, err
 }
 
-// CountCompleted returns the number of submissions that are completed. The original's library has no such call.
+// CountCompleted returns the number of completed submissions. The original's library lacks this call.
 func (p *Producer) CountCompleted(ctx context.Context) (int64, error) {
 	return p.number(ctx, request{method: http.MethodGet, path: "/producer/submissions/count_completed"})
 }
@@ -144,13 +144,13 @@ func (p *Producer) LookupByMetadata(ctx context.Context, pairs wire.Metadata) ([
 	return nil, &StatusError{a.status, string(a.body)}
 }
 
-// ServerVersion returns the version of the server. It is not tried again.
+// ServerVersion returns the version of the server. It does not repeat the request.
 func (p *Producer) ServerVersion(ctx context.Context) (string, error) {
 	body, err := p.ok(ctx, request{method: http.MethodGet, path: "/producer/version", once: true})
 	return string(body), err
 }
 
-// number sends a request whose answer is a number.
+// number sends a request and returns the number in its response.
 func (p *Producer) number(ctx context.Context, r request) (int64, error) {
 	body, err := p.ok(ctx, r)
 	if err != nil {
@@ -160,7 +160,7 @@ func (p *Producer) number(ctx context.Context, r request) (int64, error) {
 	return n, p.shape(r.path, body, err)
 }
 
-// ok returns the body of an answer of status 200.
+// ok sends a request and returns the body of the response, or an error unless the status is 200.
 func (p *Producer) ok(ctx context.Context, r request) ([]byte, error) {
 	a, err := p.exchange(ctx, r)
 	if err == nil && a.status != http.StatusOK {
@@ -169,7 +169,7 @@ func (p *Producer) ok(ctx context.Context, r request) ([]byte, error) {
 	return a.body, err
 }
 
-// shape records an answer that does not decode.
+// shape records a response that cannot be decoded.
 func (p *Producer) shape(of string, body []byte, err error) error {
 	if err == nil {
 		return nil

@@ -9,14 +9,15 @@ import (
 	"github.com/daybookq/daybook/opsqueue/wire"
 )
 
-// ErrLeave makes RunEachChunk fail the chunk and then end, as an interrupt does in the original.
+// ErrLeave makes RunEachChunk fail the chunk and then return, as an interrupt does in the original.
 var ErrLeave = errors.New("leave after this chunk")
 
-// pauseEmpty is the pause after an empty answer to a reservation.
+// pauseEmpty is the pause after an empty reply to a reservation.
 const pauseEmpty = 500 * time.Millisecond
 
-// RunEachChunk reserves one chunk after the other and runs fn with its content, until ctx ends. Then it returns the error
-// of ctx. An error of fn fails the chunk with its text. Errors of the connection are not returned: the loop goes on.
+// RunEachChunk reserves one chunk after the other and calls fn with its content, until ctx ends. Then it returns the
+// error of ctx. If fn returns an error, the chunk fails with its text. RunEachChunk ignores errors of the connection and
+// continues.
 func (c *Consumer) RunEachChunk(ctx context.Context, objects *ObjectStore, strategy wire.Strategy, fn func(c wire.ReservedChunk, input []byte) ([]byte, error)) error {
 	for {
 		chunks, err := c.Reserve(ctx, 1, strategy)
@@ -36,7 +37,7 @@ func (c *Consumer) RunEachChunk(ctx context.Context, objects *ObjectStore, strat
 	}
 }
 
-// runChunk runs one chunk and reports its end. An error other than ErrLeave is that of the connection.
+// runChunk runs one chunk and reports its end. It returns ErrLeave, or an error of the connection.
 func (c *Consumer) runChunk(ctx context.Context, objects *ObjectStore, chunk wire.ReservedChunk, fn func(c wire.ReservedChunk, input []byte) ([]byte, error)) error {
 	id, prefix := chunk.Chunk.ID, chunk.Submission.Prefix
 	input := chunk.Chunk.InputContent

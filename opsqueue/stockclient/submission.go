@@ -19,7 +19,7 @@ type Work struct {
 	ChunkSize *int64
 }
 
-// SubmissionFailedError is the end of a submission that failed.
+// SubmissionFailedError is returned for a submission that failed.
 type SubmissionFailedError struct{ wire.FailedWithChunk }
 
 func (e *SubmissionFailedError) Error() string {
@@ -27,7 +27,7 @@ func (e *SubmissionFailedError) Error() string {
 }
 
 // InsertWork puts the chunks into the object store, one after the other, and then creates the submission. It returns the
-// prefix as well, since the original reads it only from the status.
+// prefix, too, although the original learns that only from the status.
 func (p *Producer) InsertWork(ctx context.Context, objects *ObjectStore, w Work) (wire.SubmissionID, string, error) {
 	prefix := newPrefix(time.Now())
 	for i, content := range w.Chunks {
@@ -40,7 +40,7 @@ func (p *Producer) InsertWork(ctx context.Context, objects *ObjectStore, w Work)
 	return id, prefix, err
 }
 
-// Run inserts a submission, waits for its end and returns its results in the order of the chunks.
+// Run inserts a submission, waits for its end, and returns its results in the order of the chunks.
 func (p *Producer) Run(ctx context.Context, objects *ObjectStore, w Work) ([][]byte, error) {
 	id, _, err := p.InsertWork(ctx, objects, w)
 	if err != nil {
@@ -49,9 +49,9 @@ func (p *Producer) Run(ctx context.Context, objects *ObjectStore, w Work) ([][]b
 	return p.Results(ctx, objects, id)
 }
 
-// Results waits for the end of a submission and returns its results. It asks for the status after 10 ms, then after twice
-// as long each time, up to 5 s. A failed submission is a SubmissionFailedError. As in the original, a submission that was
-// cancelled or is unknown is waited for until ctx ends.
+// Results waits for the end of a submission and returns its results. It requests the status after 10 ms, then after twice
+// as long each time, up to 5 s. It returns a SubmissionFailedError if the submission failed. As in the original, it waits
+// until ctx ends if the submission is unknown or was cancelled.
 func (p *Producer) Results(ctx context.Context, objects *ObjectStore, id wire.SubmissionID) ([][]byte, error) {
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		status, err := p.Status(ctx, id)

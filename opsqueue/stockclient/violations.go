@@ -6,15 +6,15 @@ import (
 	"sync"
 )
 
-// Violations records what a server did that breaks the original's clients. Several producers and consumers may share it.
-// The zero value is ready for use.
+// Violations records the actions of a server that break the original's clients. Several producers and consumers may share
+// it. The zero value is ready for use.
 type Violations struct {
 	mu   sync.Mutex
 	list []string
-	more int // were not kept
+	more int // number of violations that were not kept
 }
 
-// mostViolations bounds the record: a server that breaks a rule once usually breaks it with every message.
+// mostViolations bounds the record. A server that breaks a rule usually breaks it with every message.
 const mostViolations = 100
 
 func (v *Violations) add(format string, args ...any) {
@@ -27,8 +27,8 @@ func (v *Violations) add(format string, args ...any) {
 	v.list = append(v.list, fmt.Sprintf(format, args...))
 }
 
-// List returns the violations in the order in which they were noticed: at most 100, and then a line with the number of the
-// others.
+// List returns the violations in the order in which they were noticed: at most 100, followed by a line with the number of
+// the rest.
 func (v *Violations) List() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()

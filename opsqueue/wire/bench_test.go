@@ -7,15 +7,15 @@ import (
 	"github.com/fxamacker/cbor/v2"
 )
 
-// The messages of one chunk that is reserved and completed. A goal of 10,000 such cycles a second of one core leaves
-// 100 µs for each; most of that must be for the store and for the sockets.
+// These are the messages for reserving and completing one chunk. A goal of 10,000 such cycles a second on one core leaves
+// 100 µs for each. Most of that must remain for the store and the sockets.
 
 var benchReply = func() ChunksReserved {
 	s := sampleSubmission()
 	return ChunksReserved{Nonce: 1000, Chunks: []ReservedChunk{{Chunk{ID: ChunkID{s.ID, 3}}, s}}}
 }()
 
-// BenchmarkCycle is all that the server encodes and decodes for one chunk.
+// BenchmarkCycle encodes and decodes all that the server needs for one chunk.
 func BenchmarkCycle(b *testing.B) {
 	request := ClientToServer{1000, WantToReserveChunks{1, Strategy{[]string{"id"}, Random}}}.AppendCBOR(nil)
 	report := ClientToServer{1001, CompleteChunk{ID: ChunkID{vectorID, 3}}}.AppendCBOR(nil)
@@ -32,7 +32,7 @@ func BenchmarkCycle(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "cycles/s")
 }
 
-// What the library decodes by reflection in place of DecodeClientToServer, with less strictness.
+// reflectedEnvelope is decoded by the library's reflection, for comparison with DecodeClientToServer. It is less strict.
 type reflectedEnvelope struct {
 	Nonce    uint64 `cbor:"nonce"`
 	Contents struct {
@@ -80,7 +80,7 @@ func BenchmarkDecodeComplete(b *testing.B) {
 	benchDecode(b, ClientToServer{1001, CompleteChunk{ID: ChunkID{vectorID, 3}}}.AppendCBOR(nil))
 }
 
-// BenchmarkDecodeOutput is a completion with an output of 100 KB, an array of numbers.
+// BenchmarkDecodeOutput decodes a completion with an output of 100 KB, as an array of numbers.
 func BenchmarkDecodeOutput(b *testing.B) {
 	benchDecode(b, ClientToServer{1001, CompleteChunk{ChunkID{vectorID, 3}, bytes.Repeat([]byte("output 9\xff"), 11111)}}.AppendCBOR(nil))
 }

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// All lengths are definite and all heads are as short as possible, as those of the original.
+// Like the original, the encoder uses only definite lengths and the shortest heads.
 
 func appendHead(b []byte, major byte, arg uint64) []byte {
 	first := major << 5
@@ -39,8 +39,8 @@ func appendInt(b []byte, n int64) []byte {
 	return appendHead(b, majorUint, uint64(n))
 }
 
-// appendText appends a text. A client cannot read a text that is not UTF-8, and its connection ends: wrong bytes become
-// U+FFFD.
+// appendText appends a text. It replaces invalid UTF-8 by U+FFFD, because a client that receives invalid UTF-8 drops its
+// connection.
 func appendText(b []byte, text string) []byte {
 	if !utf8.ValidString(text) {
 		text = strings.ToValidUTF8(text, "\uFFFD")
@@ -60,7 +60,7 @@ func appendVariant(b []byte, name string) []byte {
 	return appendText(appendMapHead(b, 1), name)
 }
 
-// appendByteString appends a byte vector as a byte string. The original reads that too, and it is half as long as the
+// appendByteString appends a byte vector as a byte string. The original reads that, too, and it is half as long as the
 // array on average.
 func appendByteString(b, content []byte) []byte {
 	if content == nil {

@@ -13,7 +13,7 @@ import (
 var wellFormed = func() cbor.DecMode {
 	mode, err := cbor.DecOptions{MaxNestedLevels: maxNesting, MaxArrayElements: MaxMessageBytes, MaxMapPairs: MaxMetadataPairs}.DecMode()
 	if err != nil {
-		panic(err) // the options are constants
+		panic(err) // cannot happen: the options are constant
 	}
 	return mode
 }()
@@ -21,14 +21,15 @@ var wellFormed = func() cbor.DecMode {
 // cborReader reads the values of one CBOR message in order. It follows the rules of serde and ciborium, which the
 // original uses:
 //
-//   - It skips tags.
+//   - Tags are skipped.
 //   - A struct is a map with text keys, of definite or indefinite length.
 //   - An enum is a text, or a map of definite length with exactly one entry.
-//   - A text and a byte string may have an indefinite length.
+//   - A text or byte string may have an indefinite length.
 //   - null and undefined are the same.
 //
-// The library's Unmarshal allows what these rules refuse: null for a number, a missing field, an enum of indefinite
-// length. It takes 1.6 times as long for messages without contents, and 6 times for an array of numbers (bench_test.go).
+// The library's Unmarshal accepts values that these rules refuse: null for a number, a missing field, an enum of
+// indefinite length. It takes 1.6 times as long for messages without contents, and 6 times as long for an array of
+// numbers (bench_test.go).
 //
 // Invariant: the message is well formed, so that no head and no length leads past its end.
 type cborReader struct {
@@ -47,7 +48,7 @@ func newCBORReader(message []byte) (cborReader, error) {
 	return cborReader{b: message}, nil
 }
 
-// The major types of CBOR.
+// Major types of CBOR.
 const (
 	majorUint = iota
 	majorNegative
@@ -67,14 +68,14 @@ const (
 	undefinedByte = 0xf7
 )
 
-// head is the beginning of a value: its major type and its argument, which is a number or a length.
+// head is the beginning of a value: its major type, and its argument, which is a number or a length.
 type head struct {
 	major      byte
 	indefinite bool
 	arg        uint64
 }
 
-// rawHead reads a head, which may be that of a tag.
+// rawHead reads a head, possibly the head of a tag.
 func (r *cborReader) rawHead() head {
 	first := r.b[r.off]
 	r.off++
@@ -109,7 +110,7 @@ func (r *cborReader) head() head {
 	}
 }
 
-// null skips a value that is null or undefined and reports whether there was one.
+// null skips a value if it is null or undefined, and reports whether it was.
 func (r *cborReader) null() bool {
 	start := r.off
 	for r.b[r.off]>>5 == majorTag {
@@ -123,7 +124,7 @@ func (r *cborReader) null() bool {
 	return false
 }
 
-// atBreak skips the end of an indefinite length and reports whether it was there.
+// atBreak skips the break that ends an indefinite length, and reports whether there was one.
 func (r *cborReader) atBreak() bool {
 	if r.b[r.off] != breakByte {
 		return false
@@ -132,7 +133,7 @@ func (r *cborReader) atBreak() bool {
 	return true
 }
 
-// skip skips one value. It calls itself at most maxNesting times.
+// skip skips one value. It recurses at most maxNesting times.
 func (r *cborReader) skip() {
 	h := r.head()
 	switch h.major {
@@ -158,7 +159,7 @@ func (r *cborReader) skip() {
 	}
 }
 
-// items are the entries of a map or the elements of an array that were not read yet.
+// items counts the unread entries of a map or elements of an array.
 type items struct {
 	left       uint64
 	indefinite bool
@@ -185,7 +186,7 @@ func (r *cborReader) mapOf(f *fields) (items, error) {
 	return items{h.arg, h.indefinite}, nil
 }
 
-// field reads the key of an entry of a struct. It returns "" if the field is unknown: the caller skips its value.
+// field reads the key of an entry of a struct. It returns "" for an unknown field, whose value the caller must skip.
 func (r *cborReader) field(f *fields, s *seen) (string, error) {
 	h := r.head()
 	if h.major != majorText {
@@ -198,7 +199,7 @@ func (r *cborReader) field(f *fields, s *seen) (string, error) {
 	return f.match(key, s)
 }
 
-// variant reads the name of the variant of an enum, and whether a payload follows.
+// variant reads the name of an enum's variant, and reports whether a payload follows.
 func (r *cborReader) variant(of string) (name []byte, payload bool, err error) {
 	h := r.head()
 	switch {
@@ -216,7 +217,7 @@ func (r *cborReader) variant(of string) (name []byte, payload bool, err error) {
 	return name, payload, err
 }
 
-// noPayload returns an error if a variant has a payload that must have none.
+// noPayload returns an error if there is a payload, for variants that must not have one.
 func (r *cborReader) noPayload(variant string, payload bool) error {
 	if payload {
 		return shapeError("%s is not a text", variant)
@@ -267,7 +268,7 @@ func (r *cborReader) int(what string) (int64, error) {
 	return int64(h.arg), nil
 }
 
-// textBytes returns the bytes of a text whose head was read. They are part of the message if its length is definite.
+// textBytes returns the bytes of a text whose head was read. For a definite length, they share memory with the message.
 func (r *cborReader) textBytes(h head, what string) ([]byte, error) {
 	text := r.stringBytes(h)
 	if !utf8.Valid(text) {
@@ -300,8 +301,8 @@ func (r *cborReader) text(what string) (string, error) {
 	return string(text), err
 }
 
-// bytes reads a byte vector: an array of numbers from 0 to 255, as the original sends it, or a byte string. null is nil.
-// An empty vector is not nil. The result does not share memory with the message.
+// bytes reads a byte vector: an array of numbers from 0 to 255, as the original sends it, or a byte string. It returns
+// nil for null, and a non-nil slice for an empty vector. The result does not share memory with the message.
 func (r *cborReader) bytes(what string) ([]byte, error) {
 	if r.null() {
 		return nil, nil
@@ -317,13 +318,13 @@ func (r *cborReader) bytes(what string) ([]byte, error) {
 }
 
 // byteArray reads the elements of an array of numbers from 0 to 255. An array of n elements takes at least n bytes of the
-// message, so the message bounds the memory.
+// message, so the message's length bounds the memory.
 func (r *cborReader) byteArray(h head, what string) ([]byte, error) {
 	out := make([]byte, 0, h.arg)
 	elements := items{h.arg, h.indefinite}
 	for elements.more(r) {
 		n := r.b[r.off]
-		if n < 24 { // a number in one byte, by far the most frequent head beside the next one
+		if n < 24 { // a number in one byte; only the two-byte head below is as frequent
 			r.off++
 		} else if n == 24 {
 			n = r.b[r.off+1]

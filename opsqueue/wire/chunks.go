@@ -2,7 +2,7 @@ package wire
 
 import "time"
 
-// ChunkID names a chunk: the submission, and the index of the chunk in it, from 0.
+// ChunkID identifies a chunk: its submission, and its index in it, from 0.
 type ChunkID struct {
 	SubmissionID SubmissionID
 	Index        int64
@@ -13,7 +13,7 @@ type Chunk struct {
 	ID ChunkID
 	// InputContent is nil if the content is in the object store.
 	InputContent []byte
-	// Retries is how often the chunk failed before.
+	// Retries is how often the chunk has failed.
 	Retries int64
 }
 

@@ -1,10 +1,10 @@
 package wire
 
-// ClientToServer is a message of a consumer, in its envelope:
+// ClientToServer is a message of a consumer, with its envelope:
 //
 //	{"nonce": number, "contents": Contents}
 type ClientToServer struct {
-	// Nonce counts the messages of a connection from 0. A reply to a reservation has the nonce of its request.
+	// Nonce counts the messages of a connection from 0. The reply to a reservation repeats its nonce.
 	Nonce    uint64
 	Contents ClientContents
 }
@@ -14,7 +14,7 @@ type ClientContents interface {
 	appendContents(b []byte) []byte
 }
 
-// WantToReserveChunks requests chunks. The server sends exactly one ChunksReserved, possibly much later.
+// WantToReserveChunks requests chunks. The server replies with exactly one ChunksReserved, possibly much later.
 type WantToReserveChunks struct {
 	Max      uint64
 	Strategy Strategy
@@ -40,8 +40,8 @@ var (
 	failChunkFields     = fields{"FailChunk", []string{"id", "failure"}, 2}
 )
 
-// DecodeClientToServer decodes the CBOR of a message from a consumer. Its errors are ErrMalformed and ErrShape. The
-// message does not share memory with the result.
+// DecodeClientToServer decodes a consumer's message from CBOR. It returns ErrMalformed or ErrShape if the message is not
+// valid. The result does not share memory with the message.
 func DecodeClientToServer(message []byte) (out ClientToServer, err error) {
 	reader, err := newCBORReader(message)
 	if err != nil {
@@ -173,7 +173,7 @@ func (r *cborReader) failChunk() (ClientContents, error) {
 	return c, failChunkFields.complete(seen)
 }
 
-// AppendCBOR appends the message as a consumer of the original sends it: byte vectors are arrays of numbers.
+// AppendCBOR appends the message as the original's consumer sends it, with byte vectors as arrays of numbers.
 func (m ClientToServer) AppendCBOR(b []byte) []byte {
 	b = appendMapHead(b, 2)
 	b = appendText(b, "nonce")

@@ -1,17 +1,17 @@
 package wire
 
-// fields are the names of the fields of one type. A decoder refuses a field that is there twice and a required field
-// that is missing. It ignores unknown fields.
+// fields are the names of the fields of one type. A decoder refuses duplicate fields and missing required fields. It
+// ignores unknown fields.
 type fields struct {
 	of       string   // the type, for error texts
-	names    []string // at most 32; the required ones come first
+	names    []string // at most 32; the required fields come first
 	required int
 }
 
-// seen are the fields that a decoder has read: bit i is names[i].
+// seen is the set of fields that a decoder has read: bit i is names[i].
 type seen uint32
 
-// match returns the name of the field that a key names, or "" if the field is unknown.
+// match returns the field for a key, or "" if the field is unknown. It returns an error if the field was read before.
 func (f *fields) match(key []byte, s *seen) (string, error) {
 	for i, name := range f.names {
 		if string(key) != name {
@@ -36,7 +36,7 @@ func (f *fields) complete(s seen) error {
 	return nil
 }
 
-// submissionFields are those of a Submission, in CBOR and in JSON.
+// submissionFields are the fields of a Submission, in CBOR and in JSON.
 var submissionFields = fields{
 	"Submission",
 	[]string{"id", "chunks_total", "chunks_done", "chunk_size", "otel_trace_carrier", "prefix", "metadata", "strategic_metadata"}, 5,

@@ -19,13 +19,13 @@ func allocated(call func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// mostAllocated is how many bytes a decoder may allocate for a message of n bytes. The worst are arrays of empty chunks:
-// [[],[],…] takes 24 bytes in memory for three in the document, and what a slice that grows leaves behind is several times
-// as much. The constant is for the decoder itself and for other goroutines.
+// mostAllocated is how many bytes a decoder may allocate for a message of n bytes. Arrays of empty chunks are the worst
+// case: [[],[],…] takes 24 bytes in memory for three in the document, and growing the slice leaves behind several times
+// as much garbage. The constant covers the decoder itself and other goroutines.
 func mostAllocated(n int) uint64 { return 64<<10 + 64*uint64(n) }
 
-// FuzzDecodeClientToServer: the decoder never panics, its memory is bounded, errors are of one kind, and what it returns
-// is encoded and decoded again as the same value.
+// FuzzDecodeClientToServer: the decoder never panics, allocates bounded memory, and returns only ErrMalformed and
+// ErrShape. A decoded value survives a round trip.
 func FuzzDecodeClientToServer(f *testing.F) {
 	for _, vector := range readVectors(f) {
 		f.Add(vector)
@@ -112,7 +112,8 @@ func FuzzDecodeJSON(f *testing.F) {
 	})
 }
 
-// TestMemory: byte vectors take memory of about the size of the message and of the vector, in both formats and directions.
+// TestMemory: decoding and encoding byte vectors takes about as much memory as the message and the vector, in both
+// formats.
 func TestMemory(t *testing.T) {
 	const size = 512 << 10
 	content := bytes.Repeat([]byte{200}, size)
@@ -123,7 +124,7 @@ func TestMemory(t *testing.T) {
 	buffer := make([]byte, 0, 6*size)
 	for _, c := range []struct {
 		name string
-		most uint64 // in sizes
+		most uint64 // in sizes of message and vector
 		call func() error
 	}{
 		{"decode an array of CBOR", 1, func() error { _, err := DecodeClientToServer(array); return err }},

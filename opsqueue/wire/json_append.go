@@ -7,7 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// appendKey begins an entry of an object. The first one begins the object.
+// appendKey begins an entry of an object. The first call begins the object, too.
 func appendKey(b []byte, key string) []byte {
 	if last := b[len(b)-1]; last != '{' {
 		b = append(b, ',')
@@ -17,9 +17,9 @@ func appendKey(b []byte, key string) []byte {
 	return append(b, '"', ':')
 }
 
-// appendJSONText appends a string. Bytes that are not UTF-8 become U+FFFD.
+// appendJSONText appends a string. It replaces invalid UTF-8 by U+FFFD.
 func appendJSONText(b []byte, text string) []byte {
-	b, _ = jsontext.AppendQuote(b, text) // its only error says that it replaced bytes
+	b, _ = jsontext.AppendQuote(b, text) // its only error reports that it replaced bytes
 	return b
 }
 
@@ -30,7 +30,7 @@ func appendJSONNullable(b []byte, text *string) []byte {
 	return appendJSONText(b, *text)
 }
 
-// timeLayout has always nine digits, as times of the original have.
+// timeLayout always has nine decimal digits, like the original's times.
 const timeLayout = "2006-01-02T15:04:05.000000000Z"
 
 func appendJSONTime(b []byte, t time.Time) []byte {

@@ -6,10 +6,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// A byte vector is an array of numbers from 0 to 255 in JSON, 3.6 bytes for each on average. Both directions take memory
-// of the size of the text and of the vector, and no more.
+// In JSON, a byte vector is an array of numbers from 0 to 255: 3.6 bytes for each number on average. Encoding and
+// decoding use memory for the text and the vector only.
 
-// digits are the texts of the numbers from 0 to 255, right-aligned in three bytes, and their lengths.
+// digits has the text of each number from 0 to 255, right-aligned in three bytes, and its length.
 var digits = func() (table [256]struct {
 	text   [3]byte
 	length uint8
@@ -50,7 +50,8 @@ func appendJSONBytes(b, content []byte) []byte {
 	return append(b, ']')
 }
 
-// jsonBytes returns the byte vector of a valid JSON value. null is nil. An empty vector is not nil.
+// jsonBytes converts a valid JSON value to a byte vector. It returns nil for null, and a non-nil slice for an empty
+// array.
 func jsonBytes(value jsontext.Value, what string) ([]byte, error) {
 	switch value.Kind() {
 	case 'n':

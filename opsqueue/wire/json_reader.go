@@ -12,13 +12,13 @@ import (
 )
 
 // jsonReader reads the values of one JSON document in order. It follows the rules of serde_json, which the original uses:
-// a missing or null field of an optional type is nil, a required field is neither missing nor null, a known field is
-// there once, unknown fields are ignored. Numbers never become floats, because ids are greater than 2^53.
+// a missing or null field of an optional type is nil, a required field must be present and not null, duplicate fields are
+// refused, unknown fields are ignored. Numbers never become floats, because ids exceed 2^53.
 type jsonReader struct {
 	*jsontext.Decoder
 }
 
-// decodeJSON decodes one document with read. An error is ErrMalformed if the document is not valid JSON, even if a value
+// decodeJSON decodes one document with read. It returns ErrMalformed if the document is not valid JSON, even if a value
 // before the mistake has the wrong shape.
 func decodeJSON(document []byte, read func(r jsonReader) error) error {
 	r := jsonReader{jsontext.NewDecoder(bytes.NewBuffer(document), jsontext.AllowDuplicateNames(true))}
@@ -35,7 +35,7 @@ func decodeJSON(document []byte, read func(r jsonReader) error) error {
 	return r.rest()
 }
 
-// rest reads up to the end of the document and returns ErrMalformed if it is not valid or if a second value follows.
+// rest reads to the end of the document. It returns ErrMalformed if the rest is not valid or a second value follows.
 func (r jsonReader) rest() error {
 	ended := r.StackDepth() == 0 // the value was read
 	for {
@@ -72,7 +72,7 @@ var kindNames = map[jsontext.Kind]string{
 	'n': "null", 't': "true", 'f': "false", '"': "a string", '0': "a number", '{': "an object", '[': "an array",
 }
 
-// begin reads the bracket of an object or an array.
+// begin reads the opening bracket of an object or an array.
 func (r jsonReader) begin(bracket jsontext.Kind, what string) error {
 	token, err := r.ReadToken()
 	if err == nil && token.Kind() != bracket {
@@ -81,7 +81,7 @@ func (r jsonReader) begin(bracket jsontext.Kind, what string) error {
 	return err
 }
 
-// more reports whether there is another entry or element. If there is none it reads the bracket.
+// more reports whether there is another entry or element. If there is none, it reads the closing bracket.
 func (r jsonReader) more() (bool, error) {
 	if kind := r.PeekKind(); kind != '}' && kind != ']' {
 		return true, nil // or an error, which the next call returns
@@ -90,7 +90,7 @@ func (r jsonReader) more() (bool, error) {
 	return false, err
 }
 
-// object reads a struct. read is called for each known field; it must read its value.
+// object reads a struct. It calls read for each known field, and read must read the value.
 func (r jsonReader) object(f *fields, read func(field string) error) error {
 	if err := r.begin('{', f.of); err != nil {
 		return err
@@ -166,13 +166,13 @@ func (r jsonReader) pair(what string, first, second func() error) error {
 	return shapeError("%s has more than two elements", what)
 }
 
-// null reads a value that is null and reports whether there was one.
+// null reads a value if it is null, and reports whether it was.
 func (r jsonReader) null() bool {
 	if r.PeekKind() != 'n' {
 		return false
 	}
 	_, err := r.ReadToken()
-	return err == nil // otherwise the next call returns the error
+	return err == nil // if false, the next call returns the error
 }
 
 // number reads the text of a number.
@@ -187,7 +187,7 @@ func (r jsonReader) number(what string) (string, error) {
 	return token.String(), nil
 }
 
-// uint63 reads a number from 0 to 2^63-1, without fraction and exponent.
+// uint63 reads a number from 0 to 2^63-1, without fraction or exponent.
 func (r jsonReader) uint63(what string) (int64, error) {
 	text, err := r.number(what)
 	if err != nil {
@@ -200,7 +200,7 @@ func (r jsonReader) uint63(what string) (int64, error) {
 	return int64(n), nil
 }
 
-// int reads a number from -2^63 to 2^63-1, without fraction and exponent.
+// int reads a number from -2^63 to 2^63-1, without fraction or exponent.
 func (r jsonReader) int(what string) (int64, error) {
 	text, err := r.number(what)
 	if err != nil {
@@ -245,7 +245,7 @@ func (r jsonReader) bytes(what string) ([]byte, error) {
 	return jsonBytes(value, what)
 }
 
-// time reads an RFC 3339 time of any offset.
+// time reads an RFC 3339 time with any offset.
 func (r jsonReader) time(what string) (time.Time, error) {
 	text, err := r.text(what)
 	if err != nil {
@@ -258,7 +258,7 @@ func (r jsonReader) time(what string) (time.Time, error) {
 	return t.UTC(), nil
 }
 
-// metadata reads an object of strings to numbers.
+// metadata reads an object whose values are numbers.
 func (r jsonReader) metadata(what string) (Metadata, error) {
 	if err := r.begin('{', what); err != nil {
 		return nil, err

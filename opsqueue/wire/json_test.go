@@ -51,7 +51,7 @@ func documents() map[string]func([]byte) []byte {
 	}
 }
 
-// decodeAs decodes a document of testdata/json by the beginning of its name and encodes it again.
+// decodeAs decodes a document of testdata/json, with the decoder for its name, and encodes it again.
 func decodeAs(name string, document []byte) ([]byte, error) {
 	switch name, _, _ := strings.Cut(name, "_"); name {
 	case "insert":
@@ -85,7 +85,7 @@ func decodeAs(name string, document []byte) ([]byte, error) {
 	return document, nil // no client decodes it
 }
 
-// TestDocuments: each document has exactly these bytes, and its decoder reads it.
+// TestDocuments: each value is encoded exactly as its document, and its decoder reads the document.
 func TestDocuments(t *testing.T) {
 	files, err := filepath.Glob("testdata/json/*.json")
 	if err != nil {
@@ -144,7 +144,7 @@ func TestInsertAccepted(t *testing.T) {
 	}
 }
 
-// TestInsertRejected: documents that are not JSON (400), and those of another shape (422).
+// TestInsertRejected: documents that are not JSON get status 400, and documents of the wrong shape get 422.
 func TestInsertRejected(t *testing.T) {
 	for _, document := range []string{
 		``, ` `, `{`, `{"a"}`, `{"a":}`, `[1,]`, `{` + stored, `{` + stored + `}}`, `{` + stored + `} {}`, `{` + stored + `,}`, `nul`,
@@ -205,7 +205,7 @@ func TestInsertRejected(t *testing.T) {
 	}
 }
 
-// TestStatusRejected: each required field of each kind of submission must be there.
+// TestStatusRejected: a submission of any kind without a required field is refused.
 func TestStatusRejected(t *testing.T) {
 	required := 0
 	for _, name := range []string{"status_running", "status_completed", "status_failed", "status_cancelled", "ended_failed"} {

@@ -1,19 +1,19 @@
 package wire
 
-// The bounds of this package. A message or document that exceeds one is refused.
+// Bounds of this package. A message or document that exceeds a bound is refused.
 const (
-	// MaxMessageBytes is the size of the largest CBOR message that either side accepts.
+	// MaxMessageBytes bounds a CBOR message. Both sides of the original have the same limit.
 	MaxMessageBytes = 64 << 20
 
-	// MaxPreferDistinct is how many PreferDistinct may be nested around a base strategy. The original has no limit.
+	// MaxPreferDistinct bounds the PreferDistinct strategies nested around a base strategy. The original has no limit.
 	// Daybook's own strategies nest to the same depth.
 	MaxPreferDistinct = 4
 
-	// MaxMetadataPairs is how many pairs a map of a CBOR message may have. A pair takes two bytes in a message, and 24 in
-	// memory.
+	// MaxMetadataPairs bounds the pairs in a map of a CBOR message. A pair can be as short as two bytes in a message, but
+	// takes 24 in memory.
 	MaxMetadataPairs = 1 << 20
 
-	// maxNesting is how deeply the values of a CBOR message may nest. Only values that are ignored can nest so deeply. The
-	// original has the same limit.
+	// maxNesting bounds the nesting of values in a CBOR message, as in the original. Only ignored values can nest so
+	// deeply.
 	maxNesting = 256
 )

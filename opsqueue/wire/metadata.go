@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Metadata is strategic metadata: a whole number for each key. It is sorted by key, and no key is there twice. On the
-// wire it is a map from strings to numbers.
+// Metadata is strategic metadata: whole numbers by key. It is sorted by key, and its keys are unique. On the wire, it is
+// a map from strings to numbers.
 type Metadata []MetadataPair
 
 // MetadataPair is a key and its value.
@@ -15,8 +15,7 @@ type MetadataPair struct {
 	Value int64
 }
 
-// NewMetadata returns the pairs in order. If a key is there twice, the last value is used, as in the original. It sorts
-// the slice in place.
+// NewMetadata sorts pairs in place and removes duplicate keys. As in the original, the last value of a key is kept.
 func NewMetadata(pairs []MetadataPair) Metadata {
 	slices.SortStableFunc(pairs, func(a, b MetadataPair) int { return strings.Compare(a.Key, b.Key) })
 	kept := 0

@@ -11,8 +11,8 @@ var (
 	directFields = fields{"Direct", []string{"contents"}, 1}
 )
 
-// DecodeInsertSubmission decodes the body of POST /producer/submissions. Its errors are ErrMalformed and ErrShape. The
-// body does not share memory with the result. Bounding the length of the body is up to the caller.
+// DecodeInsertSubmission decodes the body of POST /producer/submissions. It returns ErrMalformed or ErrShape if the body
+// is not valid. The result does not share memory with the body. The caller must bound the length of the body.
 func DecodeInsertSubmission(body []byte) (out InsertSubmission, err error) {
 	err = decodeJSON(body, func(r jsonReader) error {
 		return r.object(&insertFields, func(field string) (err error) {
@@ -65,7 +65,7 @@ func (r jsonReader) chunkContents(out *InsertSubmission) error {
 	})
 }
 
-// directContents reads an array of byte vectors and nulls. An empty array is not nil.
+// directContents reads an array of byte vectors and nulls. It returns a non-nil slice for an empty array.
 func (r jsonReader) directContents() ([][]byte, error) {
 	const what = "contents"
 	if err := r.begin('[', what); err != nil {
@@ -84,7 +84,7 @@ func (r jsonReader) directContents() ([][]byte, error) {
 	}
 }
 
-// AppendJSON appends the request as a producer of the original sends it.
+// AppendJSON appends the request as the original's producer sends it.
 func (s *InsertSubmission) AppendJSON(b []byte) []byte {
 	b = appendKey(append(b, '{'), "chunk_contents")
 	if stored := s.SeeObjectStorage; stored != nil {
@@ -112,8 +112,8 @@ func (s *InsertSubmission) AppendJSON(b []byte) []byte {
 	return append(b, '}')
 }
 
-// DecodeLookup decodes the body of POST /producer/submissions/lookup_ids_by_strategic_metadata: an object of keys and the
-// values that a submission must have. Its errors are ErrMalformed and ErrShape.
+// DecodeLookup decodes the body of POST /producer/submissions/lookup_ids_by_strategic_metadata: an object with the keys
+// and values that a submission must have. It returns ErrMalformed or ErrShape if the body is not valid.
 func DecodeLookup(body []byte) (m Metadata, err error) {
 	err = decodeJSON(body, func(r jsonReader) (err error) {
 		m, err = r.metadata("the lookup")
@@ -128,8 +128,8 @@ func DecodeLookup(body []byte) (m Metadata, err error) {
 // AppendJSON appends the metadata as an object.
 func (m Metadata) AppendJSON(b []byte) []byte { return appendJSONMetadata(b, m) }
 
-// AppendJSON appends the id as a number. This is the answer to an insert, to a lookup by prefix, and that of status 404
-// to a cancel.
+// AppendJSON appends the id as a number. This is the answer to an insert and to a lookup by prefix, and the answer of
+// status 404 to a cancel.
 func (id SubmissionID) AppendJSON(b []byte) []byte { return strconv.AppendInt(b, int64(id), 10) }
 
 // AppendSubmissionIDs appends an array of numbers, which is the answer to a lookup by metadata.
@@ -144,7 +144,8 @@ func AppendSubmissionIDs(b []byte, ids []SubmissionID) []byte {
 	return append(b, ']')
 }
 
-// DecodeSubmissionIDs decodes the answer to a lookup by metadata. Its errors are ErrMalformed and ErrShape.
+// DecodeSubmissionIDs decodes the answer to a lookup by metadata. It returns ErrMalformed or ErrShape if the answer is
+// not valid.
 func DecodeSubmissionIDs(body []byte) (ids []SubmissionID, err error) {
 	err = decodeJSON(body, func(r jsonReader) error {
 		if err := r.begin('[', "the answer"); err != nil {
@@ -169,7 +170,7 @@ func DecodeSubmissionIDs(body []byte) (ids []SubmissionID, err error) {
 }
 
 // TooManyMatchingSubmissions is the answer of status 400 to a lookup by metadata that matches more submissions than the
-// server returns: the limit, as a number.
+// server returns. Its value is the limit.
 type TooManyMatchingSubmissions int64
 
 // AppendJSON appends the limit as a number.
@@ -180,8 +181,8 @@ func (t TooManyMatchingSubmissions) AppendJSON(b []byte) []byte {
 // AppendCount appends the answer to a count, a number.
 func AppendCount(b []byte, n int64) []byte { return strconv.AppendInt(b, n, 10) }
 
-// DecodeNumber decodes an answer that is one number from 0 to 2^63-1: an id, a count or a limit. Its errors are
-// ErrMalformed and ErrShape.
+// DecodeNumber decodes an answer that is one number from 0 to 2^63-1: an id, a count or a limit. It returns ErrMalformed
+// or ErrShape if the answer is not valid.
 func DecodeNumber(body []byte) (n int64, err error) {
 	err = decodeJSON(body, func(r jsonReader) (err error) {
 		n, err = r.uint63("the answer")

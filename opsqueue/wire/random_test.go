@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// random makes values for the properties below. It prefers the limits of each type.
+// random generates values for the tests of properties below. It prefers the limits of each type.
 type random struct{ *rand.Rand }
 
 func (r random) number() int64 {
@@ -160,7 +160,7 @@ func (r random) insert() InsertSubmission {
 	return s
 }
 
-// TestRoundTrips: a value that is encoded and decoded is the same value.
+// TestRoundTrips: encoding and decoding a value returns the same value.
 func TestRoundTrips(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -212,7 +212,7 @@ func TestRoundTrips(t *testing.T) {
 	}
 }
 
-// TestNotUTF8: text that is not UTF-8 is sent as text that a client can read.
+// TestNotUTF8: invalid UTF-8 is sent as text that a client can read.
 func TestNotUTF8(t *testing.T) {
 	const bad, good = "a\xffb\xc3", "a\uFFFDb\uFFFD"
 	got, err := DecodeServerToClient(Init{VersionInfo: bad}.AppendCBOR(nil))
@@ -226,7 +226,7 @@ func TestNotUTF8(t *testing.T) {
 	}
 }
 
-// TestAppends: encoders append to what is in the buffer.
+// TestAppends: encoders append to the buffer's content.
 func TestAppends(t *testing.T) {
 	r := random{rand.New(rand.NewPCG(1, 2))}
 	for range 200 {

@@ -12,14 +12,14 @@ import (
 func isMalformed(err error) bool { return errors.Is(err, ErrMalformed) && !errors.Is(err, ErrShape) }
 func isShape(err error) bool     { return errors.Is(err, ErrShape) && !errors.Is(err, ErrMalformed) }
 
-// object is a CBOR map in the order of its pairs, since keys may be there twice.
+// object is a CBOR map in the order of its pairs. Keys may be duplicate.
 type object []pair
 type pair struct{ key, value any }
 
-// raw is CBOR that is written as it is.
+// raw is CBOR that is written unchanged.
 type raw []byte
 
-// encoded returns the CBOR of a value with definite lengths, by the library.
+// encoded returns the CBOR of a value with definite lengths, encoded by the library.
 func encoded(t testing.TB, value any) []byte {
 	t.Helper()
 	switch value := value.(type) {
@@ -74,7 +74,7 @@ func preferDistinct(underlying any) object {
 
 var chunkIDObject = object{{"submission_id", 1}, {"chunk_index", 2}}
 
-// TestAccepted: what the original's decoder accepts beside what its encoder writes.
+// TestAccepted: the decoder accepts the encodings that the original's decoder accepts but its encoder never writes.
 func TestAccepted(t *testing.T) {
 	id := ChunkID{1, 2}
 	bytesOf := func(output ...byte) ClientToServer { return ClientToServer{7, CompleteChunk{id, output}} }
@@ -116,7 +116,7 @@ func TestAccepted(t *testing.T) {
 	}
 }
 
-// TestRejected: one message for each rule that it breaks.
+// TestRejected: the decoder refuses a message for each rule that it can break.
 func TestRejected(t *testing.T) {
 	nested := func(depth int) (value any) {
 		for range depth {
@@ -195,7 +195,7 @@ func TestRejected(t *testing.T) {
 	}
 }
 
-// TestRejectedByClients: the rules of the messages to consumers that those of consumers do not have.
+// TestRejectedByClients: the client's decoder also enforces the rules that only messages to consumers have.
 func TestRejectedByClients(t *testing.T) {
 	result := func(r any) object {
 		return object{{"Sync", object{{"nonce", 0}, {"contents", object{{"ChunksReserved", r}}}}}}
@@ -250,7 +250,7 @@ func TestRejectedByClients(t *testing.T) {
 	}
 }
 
-// TestMessageSize: a message of the greatest size is read, and one byte more is refused.
+// TestMessageSize: a message of the maximum size is read, and one byte more is refused.
 func TestMessageSize(t *testing.T) {
 	fail := func(size int) []byte {
 		m := ClientToServer{Contents: FailChunk{Failure: ""}}

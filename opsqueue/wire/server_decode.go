@@ -5,8 +5,8 @@ var (
 	syncFields = fields{"Sync", []string{"nonce", "contents"}, 2}
 )
 
-// DecodeServerToClient decodes the CBOR of a message to a consumer, by the rules of the original's client. Its errors are
-// ErrMalformed and ErrShape. The message does not share memory with the result.
+// DecodeServerToClient decodes a message to a consumer from CBOR, by the rules of the original's client. It returns
+// ErrMalformed or ErrShape if the message is not valid. The result does not share memory with the message.
 func DecodeServerToClient(message []byte) (ServerToClient, error) {
 	const of = "ServerToClientMessage"
 	reader, err := newCBORReader(message)
@@ -124,8 +124,8 @@ func (r *cborReader) chunksReserved() (chunks []ReservedChunk, maxIsZero bool, e
 	return chunks, maxIsZero, nil
 }
 
-// reservedChunk reads [Chunk, Submission]. The original does not read the end of such an array of indefinite length, so
-// this is refused.
+// reservedChunk reads [Chunk, Submission]. It refuses an array of indefinite length, because the original does not read
+// the end of one here.
 func (r *cborReader) reservedChunk() (c ReservedChunk, err error) {
 	if h := r.head(); h.major != majorArray || h.indefinite || h.arg != 2 {
 		return c, shapeError("a reserved chunk is not an array of definite length with a Chunk and a Submission")

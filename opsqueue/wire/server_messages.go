@@ -2,9 +2,9 @@ package wire
 
 import "time"
 
-// ServerToClient is a message to a consumer. It is one of Init, ChunksReserved and ChunkReservationExpired.
+// ServerToClient is a message to a consumer: one of Init, ChunksReserved and ChunkReservationExpired.
 type ServerToClient interface {
-	// AppendCBOR appends the message. Byte vectors are byte strings.
+	// AppendCBOR appends the message, with byte vectors as byte strings.
 	AppendCBOR(b []byte) []byte
 }
 
@@ -14,7 +14,7 @@ type ServerToClient interface {
 type Init struct {
 	MaxMissableHeartbeats uint64
 	HeartbeatInterval     time.Duration // not negative
-	VersionInfo           string        // a client with another version logs a warning
+	VersionInfo           string        // a client of a different version logs a warning
 	ConnID                string
 }
 
@@ -22,9 +22,9 @@ type Init struct {
 //
 //	{"Sync": {"nonce": number, "contents": {"ChunksReserved": {"Ok": [[Chunk, Submission], …]}}}}
 //
-// With MaxIsZero the result is {"Err": []} instead. The client reports that to its program as incorrect usage.
+// With MaxIsZero, the result is {"Err": []} instead. The client reports that to its program as incorrect usage.
 //
-// A client ends if a nonce is answered twice, or one that it does not wait for.
+// A client exits if a nonce is answered twice, or if it does not expect the nonce.
 type ChunksReserved struct {
 	Nonce     uint64
 	Chunks    []ReservedChunk

@@ -2,8 +2,8 @@ package wire
 
 import "time"
 
-// DecodeSubmissionStatus decodes the answer to a request for a status. null is nil. Its errors are ErrMalformed and
-// ErrShape.
+// DecodeSubmissionStatus decodes the answer to a request for a status. It returns nil for null, and ErrMalformed or
+// ErrShape if the answer is not valid.
 func DecodeSubmissionStatus(body []byte) (status *SubmissionStatus, err error) {
 	err = decodeJSON(body, func(r jsonReader) error {
 		if r.null() {
@@ -28,7 +28,8 @@ func DecodeSubmissionStatus(body []byte) (status *SubmissionStatus, err error) {
 	return status, nil
 }
 
-// DecodeSubmissionNotCancellable decodes the answer of status 409 to a cancel. Its errors are ErrMalformed and ErrShape.
+// DecodeSubmissionNotCancellable decodes the answer of status 409 to a cancel. It returns ErrMalformed or ErrShape if the
+// answer is not valid.
 func DecodeSubmissionNotCancellable(body []byte) (out SubmissionNotCancellable, err error) {
 	err = decodeJSON(body, func(r jsonReader) error {
 		const of = "SubmissionNotCancellable"
@@ -57,15 +58,15 @@ func (r jsonReader) ended(of, variant string, out *SubmissionNotCancellable) (er
 	return err
 }
 
-// sharedFields are where a field that all four kinds of submissions have is decoded to.
+// sharedFields points to the fields that all four kinds of submissions share, as targets for decoding.
 type sharedFields struct {
 	id          *SubmissionID
 	prefix      **string
 	chunksTotal *int64
 	metadata    *[]byte
 	strategic   *Metadata
-	chunkSize   *int64  // nil: a SubmissionCancelled has none
-	carrier     *string // nil: a SubmissionCancelled has none
+	chunkSize   *int64  // nil for a SubmissionCancelled
+	carrier     *string // nil for a SubmissionCancelled
 	endedAt     *time.Time
 }
 

@@ -1,6 +1,6 @@
 package wire
 
-// The JSON of submissions and of their statuses.
+// This file encodes submissions and their statuses as JSON.
 
 var (
 	completedFields = fields{
@@ -24,8 +24,8 @@ var (
 	}
 )
 
-// AppendJSON appends the status, or null if s is nil, which is the answer for an unknown submission. It panics if no field
-// of s is set.
+// AppendJSON appends the status, or null if s is nil, which is the answer for an unknown submission. It panics if no
+// field of s is set.
 func (s *SubmissionStatus) AppendJSON(b []byte) []byte {
 	switch {
 	case s == nil:

@@ -1,23 +1,24 @@
 package wire
 
-// Strategy says which chunks a consumer prefers. The zero value is Oldest.
+// Strategy is the order in which a consumer prefers chunks. The zero value is Oldest.
 type Strategy struct {
-	// PreferDistinct are the metadata keys of the PreferDistinct strategies around Base, the outermost first. Empty: none.
+	// PreferDistinct are the metadata keys of the PreferDistinct strategies around Base, the outermost first. It may be
+	// empty.
 	PreferDistinct []string
 	Base           Base
 }
 
-// Base is a strategy without another one in it.
+// Base is a strategy that contains no further strategy.
 type Base uint8
 
-// The base strategies.
+// Base strategies.
 const (
 	Oldest Base = iota // submissions in order of creation
 	Newest             // the newest submission first
 	Random
 )
 
-// baseNames are the names on the wire, by Base.
+// baseNames are the names on the wire, indexed by Base.
 var baseNames = [...]string{"Oldest", "Newest", "Random"}
 
 func (b Base) String() string { return baseNames[b] }
@@ -31,7 +32,7 @@ func (r *cborReader) strategy() (s Strategy, err error) {
 	return s, r.strategyInto(&s)
 }
 
-// strategyInto reads one level. It calls itself at most MaxPreferDistinct times.
+// strategyInto reads one level. It recurses at most MaxPreferDistinct times.
 func (r *cborReader) strategyInto(s *Strategy) error {
 	name, payload, err := r.variant("Strategy")
 	if err != nil {

@@ -7,10 +7,11 @@ import (
 
 // SubmissionID is the id of a submission: a snowflake of 63 bits, which sorts by the time of creation.
 //
-//	0 | 41 bits unix time in ms | 22 bits that tell the submissions of one millisecond apart
+//	0 | 41 bits unix time in ms | 22 bits that distinguish the submissions of one millisecond
 //
-// The original uses ten of the low bits for an instance, always 0, and twelve for a sequence. Clients read only the time.
-// Its text is the decimal number. In JSON it is a number, which is usually greater than 2^53: a float cannot hold it.
+// The original uses ten of the low bits for an instance, which is always 0, and twelve for a sequence. Clients read only
+// the time. As text, an id is the decimal number. In JSON, it is a number that usually exceeds 2^53, so a float cannot
+// hold it.
 type SubmissionID int64
 
 const (
@@ -23,8 +24,8 @@ const (
 	MaxIDLow = 1<<lowBits - 1
 )
 
-// NewSubmissionID returns the id of a unix time in ms and of low bits. It returns an error if the time is before 1970 or
-// after MaxIDTimeMS, or if low is greater than MaxIDLow.
+// NewSubmissionID returns the id for a unix time in ms and the low bits. It returns an error if the time is before 1970
+// or after MaxIDTimeMS, or if low exceeds MaxIDLow.
 func NewSubmissionID(unixMS int64, low uint32) (SubmissionID, error) {
 	if unixMS < 0 || unixMS > MaxIDTimeMS {
 		return 0, fmt.Errorf("submission id: time %d ms is not from 0 to %d", unixMS, int64(MaxIDTimeMS))
@@ -35,8 +36,8 @@ func NewSubmissionID(unixMS int64, low uint32) (SubmissionID, error) {
 	return SubmissionID(unixMS<<lowBits | int64(low)), nil
 }
 
-// ParseSubmissionID reads the decimal text of an id, as it is in a path. It returns an error if the text is not a number
-// from 0 to 2^63-1.
+// ParseSubmissionID parses the decimal text of an id, as in a path. It returns an error if the text is not a number from
+// 0 to 2^63-1.
 func ParseSubmissionID(text string) (SubmissionID, error) {
 	n, err := strconv.ParseUint(text, 10, 63)
 	if err != nil {

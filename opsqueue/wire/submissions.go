@@ -2,16 +2,16 @@ package wire
 
 import "time"
 
-// Submission is a submission in progress. In JSON and in CBOR it has the same eight fields.
+// Submission is a submission in progress. It has the same eight fields in JSON and in CBOR.
 type Submission struct {
 	ID                SubmissionID
-	Prefix            *string // the name in the object store; nil if the submission has its contents in itself
+	Prefix            *string // name in the object store; nil if the request had the contents
 	ChunksTotal       int64
 	ChunksDone        int64
-	ChunkSize         int64 // operations in a chunk, as the producer says
+	ChunkSize         int64 // operations in a chunk, as given by the producer
 	Metadata          []byte
 	StrategicMetadata Metadata
-	OtelTraceCarrier  string // a JSON object of strings; {} if there is no trace
+	OtelTraceCarrier  string // a JSON object of strings; {} without a trace
 }
 
 // SubmissionCompleted is a submission whose chunks were all completed.
@@ -26,12 +26,12 @@ type SubmissionCompleted struct {
 	CompletedAt       time.Time
 }
 
-// SubmissionFailed is a submission of which a chunk failed too often.
+// SubmissionFailed is a submission with a chunk that failed too often.
 type SubmissionFailed struct {
 	ID                SubmissionID
 	Prefix            *string
 	ChunksTotal       int64
-	ChunksDone        *int64 // nil if it is not known
+	ChunksDone        *int64 // nil if unknown
 	ChunkSize         int64
 	Metadata          []byte
 	StrategicMetadata Metadata
@@ -60,14 +60,15 @@ type SubmissionStatus struct {
 	Cancelled  *SubmissionCancelled
 }
 
-// SubmissionNotCancellable says why a submission cannot be cancelled: it has ended. Exactly one field is set.
+// SubmissionNotCancellable is the status of a submission that cannot be cancelled because it has ended. Exactly one field
+// is set.
 type SubmissionNotCancellable struct {
 	Completed *SubmissionCompleted
 	Failed    *FailedWithChunk
 	Cancelled *SubmissionCancelled
 }
 
-// FailedWithChunk is a failed submission with the chunk that failed: an array of both.
+// FailedWithChunk is an array of a failed submission and the chunk that failed.
 type FailedWithChunk struct {
 	Submission SubmissionFailed
 	Chunk      ChunkFailed
@@ -82,13 +83,13 @@ type InsertSubmission struct {
 	ChunkSize         *int64 // nil: the server's default, which is 1
 }
 
-// SeeObjectStorage are contents that the producer has put into an object store.
+// SeeObjectStorage says that the producer has put the contents into an object store.
 type SeeObjectStorage struct {
 	Prefix string
-	Count  int64 // chunks
+	Count  int64 // number of chunks
 }
 
-// Direct are contents that are in the request. A nil chunk was null.
+// Direct has the contents in the request. A nil chunk was null.
 type Direct struct {
 	Contents [][]byte
 }

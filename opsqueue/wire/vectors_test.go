@@ -24,7 +24,7 @@ const vectorID SubmissionID = 7340000000000000000
 
 var vectorChunk = ChunkID{SubmissionID: vectorID}
 
-// clientVectors and serverVectors are the values of the files in testdata/vectors, whose bytes are those of the original.
+// clientVectors and serverVectors are the values of the files in testdata/vectors, which contain the original's bytes.
 var clientVectors = map[string]ClientToServer{
 	"reserve_random":          {0, WantToReserveChunks{1, Strategy{Base: Random}}},
 	"reserve_prefer_distinct": {1, WantToReserveChunks{5, Strategy{[]string{"id"}, Oldest}}},
@@ -92,7 +92,7 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// TestVectorsCut: a vector without its last bytes, or with a byte more, is malformed.
+// TestVectorsCut: a vector with its last bytes missing, or with an extra byte, is malformed.
 func TestVectorsCut(t *testing.T) {
 	for name, vector := range readVectors(t) {
 		_, client := clientVectors[name]
