@@ -18,8 +18,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// Document is the payload of a job. The names of fields are compared without regard to case, dashes and underscores, so
-// that working_dir is WorkingDir.
+// Document is the payload of a job. Names of fields match regardless of case, dashes and underscores, so that working_dir
+// is WorkingDir.
 type Document struct {
 	Container struct {
 		Config Config
@@ -31,12 +31,12 @@ type Document struct {
 		Output *Output
 		others
 	}
-	// States may have what submitters of etcdq write: that the job is queued.
+	// States may have the entry that etcdq's submitters write: the job is queued.
 	States []state
 	others
 }
 
-// Config is what a job may say about its container. There is nothing in it that gives the container a right.
+// Config is the part of a payload that describes the container. No field gives the container a right.
 type Config struct {
 	Image       string
 	Cmd         []string
@@ -54,25 +54,25 @@ type Config struct {
 	others
 }
 
-// ignored are fields of Docker's Config that have no meaning for the container of a job. Their types are checked.
+// ignored are fields of Docker's Config that mean nothing for a job's container. Only their types are checked.
 type ignored struct {
-	// The runner reads both outputs. Standard input is empty, as in a container that nobody attaches to.
-	// Nobody is there to use a terminal.
+	// The runner reads stdout and stderr. Stdin is empty, as in a container without an attached client, and nobody could
+	// use a terminal.
 	AttachStdin, AttachStdout, AttachStderr, OpenStdin, StdinOnce, Tty bool
-	// A container has no network.
+	// A container gets no network.
 	NetworkDisabled bool
 	MacAddress      string
 	ExposedPorts    map[string]struct{}
-	// Nobody looks at the health of a container that has an end.
+	// Nobody checks the health of a container that ends on its own.
 	Healthcheck jsontext.Value
-	// Of builds, and of Windows.
+	// For builds, and for Windows.
 	OnBuild     []string
 	Shell       []string
 	ArgsEscaped bool
 }
 
-// earlier are fields with which Docker describes a container that exists, beside its Config. They say nothing about a new
-// one.
+// earlier are the fields, besides Config, with which Docker describes an existing container. They mean nothing for a new
+// container.
 type earlier struct {
 	ID, Created, Path, Image, Name, Driver, Platform                               string
 	ResolvConfPath, HostnamePath, HostsPath, LogPath, SysInitPath                  string
@@ -82,14 +82,14 @@ type earlier struct {
 	State, NetworkSettings, GraphDriver, ExecIDs, ImageManifestDescriptor, Storage jsontext.Value
 }
 
-// Output is the fileset that is stored when the container has ended.
+// Output is the fileset to store when the container has ended.
 type Output struct {
 	Name     string
 	Patterns []string
 	others
 }
 
-// Input is the fileset that is laid out before the container starts.
+// Input is the fileset to lay out before the container starts.
 type Input struct {
 	Name     string
 	Patterns []string
@@ -103,34 +103,34 @@ type state struct {
 	others
 }
 
-// queued is the only state that a new job can be in.
+// queued is the only possible state of a new job.
 const queued = "QUEUED"
 
-// others are the fields that are not allowed. They may be empty.
+// others are the fields that are refused unless they are empty.
 type others struct {
 	Other map[string]jsontext.Value `json:",embed"`
 }
 
-// The bounds of a payload.
+// Bounds of a payload.
 const (
-	// MaxBytes bounds a payload. Linux starts no program with more arguments and environment than 2 MiB.
+	// MaxBytes bounds a payload. Linux starts no program with more than 2 MiB of arguments and environment.
 	MaxBytes      = 1 << 20
 	MaxTexts      = 1000 // arguments; entries of the environment
 	maxLabels     = 50
 	maxLabelBytes = 1 << 10
 	maxFilters    = 100 // patterns of a fileset
-	maxStates     = 100 // that etcdq has written into a job
+	maxStates     = 100 // written by etcdq
 	maxPorts      = 1000
 	maxVolumes    = 16
 	MaxTextBytes  = 4 << 10
-	// MaxDepth is in how many directories of the workspace a directory may be.
+	// MaxDepth bounds the depth of a directory in the workspace.
 	MaxDepth = 100
 )
 
-// MountPoint is where the workspace is in every container.
+// MountPoint is the path of the workspace in every container.
 const MountPoint = "/workspace"
 
-// ErrRefused is wrapped by the errors of Parse, whose text names the field.
+// ErrRefused is wrapped by the errors of Parse. Their text names the field.
 var ErrRefused = errors.New("the payload is refused")
 
 // Refused returns an error that wraps ErrRefused.
@@ -140,7 +140,7 @@ func Refused(format string, args ...any) error {
 
 const example = `{"Container":{"Config":{"Image":"alpine","Cmd":["true"]}}}`
 
-// Parse reads and checks a payload.
+// Parse parses and checks a payload. Its errors wrap ErrRefused.
 func Parse(payload []byte) (*Document, error) {
 	if len(payload) > MaxBytes {
 		return nil, Refused("it has %d bytes; the maximum is %d", len(payload), MaxBytes)
@@ -191,7 +191,7 @@ func Parse(payload []byte) (*Document, error) {
 	return &d, d.Container.Config.check()
 }
 
-// patterns returns the patterns, or none if no fileset is named: submitters of etcdq copy the patterns of the input there.
+// patterns returns the patterns, or none if no fileset is named: etcdq's submitters copy the input's patterns there.
 func (o *Output) patterns() []string {
 	if o.Name == "" {
 		return nil
@@ -199,7 +199,7 @@ func (o *Output) patterns() []string {
 	return o.Patterns
 }
 
-// checkStates refuses the history of a job that has begun elsewhere.
+// checkStates returns an error for the history of a job that has already started elsewhere.
 func checkStates(list []state) error {
 	if len(list) > maxStates {
 		return Refused("States has %d entries; the maximum is %d", len(list), maxStates)
@@ -220,7 +220,7 @@ func dotted(p jsontext.Pointer) string {
 	return strings.Join(slices.Collect(p.Tokens()), ".")
 }
 
-// check refuses fields that are not empty.
+// check returns an error if a field is not empty.
 func (o *others) check(prefix string) error {
 	for _, name := range slices.Sorted(maps.Keys(o.Other)) {
 		if !empty(o.Other[name]) {
@@ -230,8 +230,8 @@ func (o *others) check(prefix string) error {
 	return nil
 }
 
-// empty reports whether a value is the zero value of a type of Go, as programs write it that encode Docker's own types: an
-// object is empty if all its members are, and so is the zero time.
+// empty reports whether a value is the encoded zero value of a Go type, since programs encode Docker's own types. An
+// object is empty if all its members are. The zero time is empty, too.
 func empty(v jsontext.Value) bool {
 	d := jsontext.NewDecoder(bytes.NewReader(v))
 	for {
@@ -296,11 +296,11 @@ var (
 	environmentEntry = regexp.MustCompile(`^[^=\x00]+=`)
 	hostName         = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?$`)
 	numericUser      = regexp.MustCompile(`^[1-9][0-9]{0,8}(:[1-9][0-9]{0,8})?$`)
-	// stopSignal is a signal of Linux as images name it: SIGWINCH, WINCH, 28 or SIGRTMIN+3.
+	// stopSignal matches a Linux signal as images name it: SIGWINCH, WINCH, 28 or SIGRTMIN+3.
 	stopSignal = regexp.MustCompile(`^(?i:(SIG)?(ABRT|ALRM|BUS|CHLD|CLD|CONT|FPE|HUP|ILL|INT|IO|IOT|KILL|PIPE|POLL|PROF|PWR|QUIT|SEGV|STKFLT|STOP|SYS|TERM|TRAP|TSTP|TTIN|TTOU|URG|USR1|USR2|VTALRM|WINCH|XCPU|XFSZ|RTMIN(\+([1-9]|1[0-5]))?|RTMAX(-([1-9]|1[0-4]))?)|[1-9]|[1-5][0-9]|6[0-4])$`)
 )
 
-// maxArgumentBytes is what Linux takes as one argument.
+// maxArgumentBytes bounds one argument, as Linux does.
 const maxArgumentBytes = 128 << 10
 
 func (c *Config) check() error {
@@ -325,7 +325,8 @@ func (c *Config) check() error {
 		return err
 	}
 	if c.User != "" && !numericUser.MatchString(c.User) {
-		// Only the image knows the number of a name, and the workspace must belong to that user before the container starts.
+		// Only the image knows the number of a user name, but the workspace must belong to that user before the container
+		// starts.
 		return Refused(of+"User must be the number of a user, or user:group, and neither may be 0: %q. The command `id NAME` shows the numbers of a name, if it runs in a container of the image", shortened(c.User))
 	}
 	for field, name := range map[string]string{"Hostname": c.Hostname, "Domainname": c.Domainname} {
@@ -361,8 +362,8 @@ func (c *Config) check() error {
 	return nil
 }
 
-// Directory returns the working directory: a path relative to the workspace, or an absolute one outside of it. The latter is a
-// directory of the image, such as the / or /data that docker inspect gives.
+// Directory returns the working directory: a path relative to the workspace, or an absolute path outside of it, which is
+// in the image. docker inspect shows such paths, for example / or /data.
 func (c *Config) Directory() (string, error) {
 	dir := path.Clean("./" + c.WorkingDir)
 	if path.IsAbs(c.WorkingDir) {
@@ -375,7 +376,7 @@ func (c *Config) Directory() (string, error) {
 		return "", Refused("Container.Config.WorkingDir leaves the workspace, or is too long: %q", shortened(c.WorkingDir))
 	}
 	for _, kernel := range []string{"/proc", "/sys", "/dev"} {
-		// /proc/self/fd/N as a working directory has led out of containers (CVE-2024-21626).
+		// /proc/self/fd/N as the working directory has led out of containers (CVE-2024-21626).
 		if dir == kernel || strings.HasPrefix(dir, kernel+"/") {
 			return "", Refused("Container.Config.WorkingDir must not be in %s, which the kernel provides: %q", kernel, shortened(c.WorkingDir))
 		}
@@ -383,7 +384,7 @@ func (c *Config) Directory() (string, error) {
 	return dir, nil
 }
 
-// shortened returns a text for an error.
+// shortened bounds the length of a text for an error.
 func shortened(s string) string {
 	const most = 200
 	if len(s) > most {

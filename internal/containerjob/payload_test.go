@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// inspected is what docker inspect gives as the Config of a container of an image with a volume, a port and a health check,
-// and inspected20 the same of Docker 20.10.
+// inspected is the Config that docker inspect prints for a container of an image with a volume, a port and a health
+// check. inspected20 is the same from Docker 20.10.
 const (
 	inspected = `{"Hostname":"4fdd1f2a3b4c","Domainname":"","User":"","AttachStdin":true,"AttachStdout":true,"AttachStderr":true,
 		"ExposedPorts":{"5432/tcp":{}},"Tty":false,"OpenStdin":true,"StdinOnce":true,"Env":["PATH=/usr/bin:/bin","LANG=C"],
@@ -17,7 +17,7 @@ const (
 	inspected20 = `{"Hostname":"4fdd1f2a3b4c","Domainname":"example.org","User":"","AttachStdin":false,"AttachStdout":true,"AttachStderr":true,
 		"Tty":false,"OpenStdin":false,"StdinOnce":false,"Env":[],"Cmd":["true"],"ArgsEscaped":true,"Image":"busybox","Volumes":null,
 		"WorkingDir":"","Entrypoint":null,"MacAddress":"02:42:ac:11:00:02","OnBuild":["RUN true"],"Labels":{}}`
-	// submitted is a job as etcdq's own submitter encodes it: with all fields of the types of its Docker library.
+	// submitted is a job as etcdq's own submitter encodes it, with all fields of its Docker library's types.
 	submitted = `{"Container":{"ID":"","Created":"0001-01-01T00:00:00Z","Path":"","Args":null,"Config":{"Hostname":"","Domainname":"","User":"",
 		"Memory":0,"MemorySwap":0,"CpuShares":0,"Cpuset":"","AttachStdin":false,"AttachStdout":false,"AttachStderr":false,"PortSpecs":null,
 		"ExposedPorts":null,"Tty":false,"OpenStdin":false,"StdinOnce":false,"Env":null,"Cmd":["sh","-c","echo 1 > a"],"Dns":null,
@@ -82,7 +82,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestInspected: the Config of containers of public images, as docker inspect prints it, is accepted as it is.
+// TestInspected: Parse accepts the Config of containers of public images as docker inspect prints it.
 func TestInspected(t *testing.T) {
 	const around = `{"Hostname":"0b9a3c5d7e1f","Domainname":"","User":"","AttachStdin":false,"AttachStdout":true,"AttachStderr":true,"Tty":false,
 		"OpenStdin":false,"StdinOnce":false,"OnBuild":null,"Labels":{},`
@@ -125,7 +125,7 @@ func TestInspected(t *testing.T) {
 	}
 }
 
-// TestParseDeep: the work of a deep value grows with its length only.
+// TestParseDeep: the work for a deeply nested value grows only with its length.
 func TestParseDeep(t *testing.T) {
 	const deep = 9000
 	payload := `{"Container":{"Config":{"Image":"a"}},"Other":` + strings.Repeat(`{"a":`, deep) + "1" + strings.Repeat("}", deep) + "}"

@@ -4,5 +4,5 @@ package load
 
 import "time"
 
-// Sleep sleeps, by a timer of Go.
+// Sleep sleeps with a Go timer.
 func Sleep(d time.Duration) { time.Sleep(d) }

@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// Closed sends calls from some callers, each of which sends its next call when the last one is answered.
+// Closed sends calls from a number of callers. Each sends its next call when its last call is answered.
 type Closed struct {
 	Callers int
 	For     time.Duration
-	Most    int64 // calls in all; 0 means as many as fit into the time
+	Most    int64 // bounds the calls of all callers; 0 means no bound
 }
 
-// Rate is what a closed loop measured.
+// Rate is the result of a closed loop.
 type Rate struct {
 	Calls int64
-	// Took is from the start to the last answer.
+	// Took is the time from the start to the last answer.
 	Took      time.Duration
 	Latencies *Latencies // of the calls
 }
@@ -26,8 +26,8 @@ type Rate struct {
 // PerSecond returns the calls per second.
 func (r *Rate) PerSecond() float64 { return float64(r.Calls) / max(r.Took.Seconds(), 1e-9) }
 
-// Run calls the function from each caller until the time is over. It ends early with the first error, or when more
-// returns false: the call then does not count.
+// Run calls the function from each caller until the time is over. It ends early at the first error, or when the function
+// returns false for more. That last call does not count.
 func (c Closed) Run(ctx context.Context, call func(ctx context.Context, caller int) (more bool, err error)) (*Rate, error) {
 	if c.Callers <= 0 || c.For <= 0 {
 		return nil, fmt.Errorf("load from %d callers for %v: both must be more than 0", c.Callers, c.For)

@@ -9,25 +9,25 @@ import (
 	"time"
 )
 
-// Sync is one append and fsync of a plain file.
+// Sync is the duration of one append and fsync.
 type Sync struct {
-	At   time.Time // when it began
+	At   time.Time // when it started
 	Took time.Duration
 }
 
-// Disk appends to a file of its own in a directory, and calls fsync after each append.
+// Disk appends to a private file in a directory, and calls fsync after each append.
 type Disk struct {
 	Dir   string
 	Bytes int           // of one append; 0 means 4096
-	Every time.Duration // the time between two appends; 0 means that the next begins when the last has ended
+	Every time.Duration // the interval between two appends; 0 means that each starts when the last has ended
 	For   time.Duration // 0 means until the context ends
 }
 
-// diskFileBytes is the size after which the file begins again at its start, so that it does not fill the disk.
+// diskFileBytes is the size at which writing continues at the start of the file, so that it does not fill the disk.
 const diskFileBytes = 64 << 20
 
-// Run appends until the time is over or ctx ends, which is no error. It calls each with every append. The file is
-// deleted at the end.
+// Run appends until the time is over or ctx ends. It returns nil in both cases. It calls each after every append. At the
+// end, it deletes the file.
 func (d Disk) Run(ctx context.Context, each func(Sync)) (err error) {
 	f, err := os.CreateTemp(d.Dir, "daybook-fsync-*")
 	if err != nil {

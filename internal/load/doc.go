@@ -1,26 +1,25 @@
-// Package load measures how fast a server answers: as fast as its callers can send (Closed), or at a fixed rate of
-// arrivals whatever the server does (Open).
+// Package load measures how fast a server answers. Closed sends as fast as the callers can. Open sends at a fixed rate,
+// whatever the server does.
 //
-// A closed loop finds the most that a server can do. It says little about latency: while the server stalls, the callers
-// wait and send nothing, so that a stall of a second counts as one slow call for each caller. This is called coordinated
-// omission. An open loop has none: its arrivals have fixed times, and the latency of each is counted from that time, not
-// from when the call was sent.
+// A closed loop finds a server's peak rate. It says little about latency: while the server stalls, the callers wait and
+// send nothing, so a stall of a second counts as one slow call for each caller. This is called coordinated omission. An
+// open loop avoids it: arrivals have fixed times, and each latency is counted from that time, not from when the call was
+// sent.
 //
-// The times of an open loop have equal distances. Arrivals at random times (a Poisson process) are closer to many small
-// clients, but they come in bursts of their own. Then a slow answer can be the fault of the burst, and a stall of the
-// server is harder to see.
+// Arrivals of an open loop are equally spaced. Random arrivals (a Poisson process) are closer to many small clients, but
+// they come in bursts. A burst can then cause a slow answer, and a stall of the server is harder to see.
 //
-// Everything is bounded: the number of calls under way, the memory of histograms and timelines, and the time.
+// The number of outstanding calls, the memory of histograms and timelines, and the time are all bounded.
 //
-// Not for: deciding what is called. The callers of this package pass a function.
+// Not for: choosing the calls. The callers of this package pass a function.
 //
 // # Files
 //
 //	open.go          arrivals at a fixed rate
-//	closed.go        callers that send their next call when the last one is answered
+//	closed.go        callers that send their next call when the last is answered
 //	latencies.go     histograms of latencies
-//	timeline.go      latencies by the time of their arrival; stalls
-//	disk.go          how long an append and an fsync of a plain file take, once and over a time
+//	timeline.go      latencies by time of arrival; stalls
+//	disk.go          the duration of an append and an fsync of a plain file, measured repeatedly
 //	text.go          figures as text
 //	machine.go       processor time of the whole machine
 //	own_unix.go      processor time of this process

@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// maxLatency is the longest latency that a histogram tells apart; longer ones count as this one.
+	// maxLatency is the longest latency that a histogram records; longer latencies count as this.
 	maxLatency = 10 * time.Minute
-	// digits is the precision of histograms: three digits take 150 KiB.
+	// digits is the precision of histograms, in digits. Three digits take 150 KiB.
 	digits = 3
 )
 
@@ -21,7 +21,8 @@ type Latencies struct {
 	most time.Duration
 }
 
-// NewLatencies returns an empty histogram. It tells durations apart by a microsecond, or by a thousandth of their length.
+// NewLatencies returns an empty histogram. Its resolution is a microsecond, or a thousandth of the duration if that is
+// longer.
 func NewLatencies() *Latencies {
 	return &Latencies{hdr: hdrhistogram.New(1, maxLatency.Microseconds(), digits)}
 }
@@ -36,7 +37,7 @@ func (l *Latencies) AddMany(d time.Duration, n int64) {
 	defer l.mu.Unlock()
 	l.most = max(l.most, d)
 	if err := l.hdr.RecordValues(us, n); err != nil {
-		panic(err) // the value is within the bounds of the histogram
+		panic(err) // cannot happen: d is within the bounds of the histogram
 	}
 }
 
@@ -47,13 +48,13 @@ func (l *Latencies) Summary() Summary {
 	return Summary{Count: l.hdr.TotalCount(), P50: l.at(50), P90: l.at(90), P99: l.at(99), P999: l.at(99.9), Max: milliseconds(l.most)}
 }
 
-// at returns the latency at a percentage, in milliseconds. The histogram rounds up, so that the last ones may exceed the
-// longest. l.mu is held.
+// at returns the latency at a percentage, in milliseconds. The histogram rounds up, but at returns no more than the
+// maximum. The caller holds l.mu.
 func (l *Latencies) at(percent float64) float64 {
 	return min(float64(l.hdr.ValueAtPercentile(percent))/1000, milliseconds(l.most))
 }
 
-// Percentiles returns the latency at each of the percentages, in milliseconds.
+// Percentiles returns the latency at each percentage, in milliseconds.
 func (l *Latencies) Percentiles(percents []float64) []float64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// Processors is the time that all processors of a machine have spent since it started.
+// Processors is the time of all processors of a machine since it started.
 type Processors struct {
-	Busy   time.Duration // for any program, and in the kernel
+	Busy   time.Duration // running programs and the kernel
 	Waits  time.Duration // idle, while a program waited for a disk
 	Stolen time.Duration // used by other machines of the same host
 	Total  time.Duration
 }
 
-// Since returns the time between two readings.
+// Since returns the difference between two readings.
 func (p Processors) Since(before Processors) Processors {
 	return Processors{p.Busy - before.Busy, p.Waits - before.Waits, p.Stolen - before.Stolen, p.Total - before.Total}
 }
@@ -24,7 +24,7 @@ func (p Processors) Since(before Processors) Processors {
 // statTick is the unit of /proc/stat.
 const statTick = 10 * time.Millisecond
 
-// ReadProcessors reads /proc/stat, which only Linux has.
+// ReadProcessors reads /proc/stat, which exists only on Linux.
 func ReadProcessors() (p Processors, err error) {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {

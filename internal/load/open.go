@@ -12,14 +12,14 @@ import (
 // Open sends calls at a fixed rate.
 type Open struct {
 	Rate float64       // calls per second
-	For  time.Duration // how long calls are due
-	// UnderWay bounds the calls that are sent and not answered. While so many are, due calls wait, and their waiting
-	// counts as latency.
+	For  time.Duration // time in which calls are due
+	// UnderWay bounds the outstanding calls. While that many are outstanding, due calls wait, and their wait counts as
+	// latency.
 	UnderWay int
-	// Patience is how long calls that are under way at the end may still take. Then their context ends. 0 means 10 s.
+	// Patience is how long outstanding calls may still take after the end. Then their context ends. 0 means 10 s.
 	Patience time.Duration
 
-	sleep func(time.Duration) // a test's; nil means the system's
+	sleep func(time.Duration) // set by tests; nil means Sleep
 }
 
 // Arrival is a call that is due.
@@ -31,37 +31,38 @@ type Arrival struct {
 // defaultPatience is the default of Open.Patience.
 const defaultPatience = 10 * time.Second
 
-// maxRate bounds the arrivals per second. The sender itself needs about a microsecond for each.
+// maxRate bounds the arrivals per second. The sender alone needs about a microsecond for each.
 const maxRate = 500_000
 
-// Outcome is what became of the arrivals of an open loop.
+// Outcome is the result of an open loop.
 type Outcome struct {
 	Due    int64 // calls that were due
 	Done   int64
 	Failed int64 // calls whose function returned an error
 	Err    error // the first of these errors
-	// Unsent is how many calls were never sent: at the end they still waited, because UnderWay others were under way.
+	// Unsent is the number of calls that were never sent, because they still waited at the end while UnderWay calls were
+	// outstanding.
 	Unsent int64
-	// MostBehind is the largest number of calls that were due and not yet sent, at one time.
+	// MostBehind is the maximum number of calls that were due but not yet sent.
 	MostBehind int64
-	// Took is from the start to the last answer.
+	// Took is the time from the start to the last answer.
 	Took time.Duration
-	// Latencies are from the time when a call was due to its answer. A call that was not sent, or failed, counts with
-	// the time that it had waited by then, which is the least that it can have.
+	// Latencies are counted from a call's due time to its answer. A call that failed or was not sent counts with its wait
+	// until then, which is a lower bound.
 	Latencies *Latencies
-	// Lateness is from the time when a call was due to when it was sent.
+	// Lateness is counted from a call's due time until it was sent.
 	Lateness *Latencies
 	Start    time.Time
 	Stalls   []Stall
 }
 
-// KeptUp reports whether the server answered as many calls as were due. It did not if calls remained unsent or failed,
-// or if the last answers arrived too long after the last call was due: more than a second, or a twentieth of the time.
+// KeptUp reports whether the server answered as many calls as were due. It did not if calls failed or were not sent, or
+// if the last answer came too late after the end: by more than a second, and by more than a twentieth of the time.
 func (o *Outcome) KeptUp(length time.Duration) bool {
 	return o.Unsent == 0 && o.Failed == 0 && o.Took <= length+max(length/20, time.Second)
 }
 
-// openRun is the state of one run of an Open. The sender owns the Due and Unsent of outcome.
+// openRun is the state of one run of an Open. The sender owns outcome.Due and outcome.Unsent.
 type openRun struct {
 	o       Open
 	call    func(context.Context, Arrival) error
@@ -76,8 +77,8 @@ type openRun struct {
 	bad int64
 }
 
-// Run calls the function for each arrival, until the time is over or ctx ends. The error is that of ctx, or of a wrong
-// setting. Errors of calls are counted.
+// Run calls the function for each arrival, until the time is over or ctx ends. It returns an error for a wrong setting,
+// or the error of ctx. It only counts errors of calls.
 func (o Open) Run(ctx context.Context, call func(context.Context, Arrival) error) (*Outcome, error) {
 	if o.Rate <= 0 || o.Rate > maxRate || o.For <= 0 || o.UnderWay <= 0 {
 		return nil, fmt.Errorf("load at %g calls/s for %v with %d under way: the rate must be more than 0 and at most %d, the others more than 0", o.Rate, o.For, o.UnderWay, maxRate)
@@ -112,16 +113,16 @@ func (o Open) Run(ctx context.Context, call func(context.Context, Arrival) error
 	return &r.outcome, ctx.Err()
 }
 
-// errPatience is why the calls end that are under way when the patience is over.
+// errPatience is the cause for which outstanding calls end when the patience is over.
 var errPatience = errors.New("the call was not answered in time after the load had ended")
 
-// at returns when an arrival is due.
+// at returns the time at which an arrival is due.
 func (r *openRun) at(n int64) time.Time {
 	return r.start.Add(time.Duration(float64(n) / r.o.Rate * float64(time.Second)))
 }
 
-// send hands each arrival to a caller at its time. While all callers are busy it waits, and the arrivals that become due
-// meanwhile wait with it.
+// send passes each arrival to a caller at its due time. If all callers are busy, it waits, and so do the arrivals that
+// become due during the wait.
 func (r *openRun) send(ctx context.Context) {
 	end := r.start.Add(r.o.For)
 	timeUp := time.NewTimer(r.o.For)
@@ -161,7 +162,7 @@ func (r *openRun) send(ctx context.Context) {
 	r.behind(r.outcome.Unsent)
 }
 
-// longestSleep bounds the time until the sender notices that its context has ended.
+// longestSleep bounds the time until the sender notices the end of its context.
 const longestSleep = 50 * time.Millisecond
 
 func (r *openRun) one(ctx context.Context, a Arrival) {
@@ -183,7 +184,7 @@ func (r *openRun) one(ctx context.Context, a Arrival) {
 	}
 }
 
-// behind notes that so many arrivals were due and not sent.
+// behind records that n arrivals were due but not sent.
 func (r *openRun) behind(n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// fixed is an Open whose sender sleeps on the clock of the test.
+// fixed returns an Open whose sender sleeps on the clock of the test.
 func fixed(rate float64, length time.Duration, underWay int) Open {
 	return Open{Rate: rate, For: length, UnderWay: underWay, sleep: time.Sleep}
 }
 
-// stalling is a server that answers within a millisecond, but answers nothing for a time.
+// stalling is a server that answers within a millisecond, except during a stall.
 type stalling struct {
 	start      time.Time
 	from, till time.Duration
-	turn       chan struct{} // one call at a time; a mutex would hold up the clock of the test
+	turn       chan struct{} // one call at a time; a mutex would block the test's clock
 }
 
 func (s *stalling) call() {
@@ -32,9 +32,9 @@ func (s *stalling) call() {
 	time.Sleep(time.Millisecond) // fake time: every caller is in a bubble
 }
 
-// TestStallIsNotOmitted: a server stalls for 200 ms in 10 s. A closed loop with one caller has one slow call of
-// thousands, so its p99 does not show the stall. An open loop has an arrival every 10 ms, and all that were due during
-// the stall have waited.
+// TestStallIsNotOmitted: a server stalls for 200 ms within 10 s. A closed loop with one caller has one slow call among
+// thousands, so its p99 does not show the stall. An open loop has an arrival every 10 ms, and all arrivals during the
+// stall have waited.
 func TestStallIsNotOmitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := stalling{start: time.Now(), from: 5 * time.Second, till: 5200 * time.Millisecond, turn: make(chan struct{}, 1)}
@@ -62,7 +62,7 @@ func TestStallIsNotOmitted(t *testing.T) {
 			if open.Due != 1000 || open.Done != 1000 || s.Count != 1000 || open.Unsent != 0 || !open.KeptUp(10*time.Second) {
 				t.Errorf("%d under way: %+v", underWay, open)
 			}
-			// 20 of 1000 arrivals were due during the stall; the tenth of them waited for 100 ms.
+			// 20 of 1000 arrivals were due during the stall. The tenth of them waited for 100 ms.
 			if s.P50 > 2 || s.P99 < 90 || s.Max < 199 || s.Max > 230 {
 				t.Errorf("%d under way: %+v", underWay, s)
 			}
@@ -73,8 +73,8 @@ func TestStallIsNotOmitted(t *testing.T) {
 	})
 }
 
-// TestTooSlow: a server that answers 50 calls a second cannot keep up with 100. The calls that are never sent are
-// reported, and count with the time that they have waited.
+// TestTooSlow: a server that answers 50 calls a second cannot keep up with 100. Calls that are never sent are reported,
+// and count with the time that they waited.
 func TestTooSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		open, err := fixed(100, 10*time.Second, 1).Run(t.Context(), func(context.Context, Arrival) error {
@@ -96,7 +96,7 @@ func TestTooSlow(t *testing.T) {
 	})
 }
 
-// TestOpenErrors: failed calls are counted, with the first error; calls that do not end are given up; a cancelled load
+// TestOpenErrors: failed calls are counted, with the first error. Calls that do not end are cancelled. A cancelled load
 // ends.
 func TestOpenErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -140,7 +140,7 @@ func TestOpenErrors(t *testing.T) {
 	}
 }
 
-// TestClosed: callers stop after the time, after the calls, at the first error, and when there is no more to do.
+// TestClosed: callers stop when the time is over, after Most calls, at the first error, and when there is no more work.
 func TestClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call := func(context.Context, int) (bool, error) { time.Sleep(10 * time.Millisecond); return true, nil }
@@ -165,7 +165,7 @@ func TestClosed(t *testing.T) {
 	})
 }
 
-// TestLatencies: quantiles are right within a thousandth; a duration beyond the bound counts.
+// TestLatencies: quantiles are right within a thousandth. A duration above the bound counts.
 func TestLatencies(t *testing.T) {
 	l := NewLatencies()
 	for i := range 1000 {
@@ -187,12 +187,12 @@ func TestLatencies(t *testing.T) {
 	}
 }
 
-// TestTimeline: slots whose waiting times overlap are one stall.
+// TestTimeline: slots whose waits overlap are one stall.
 func TestTimeline(t *testing.T) {
 	line := newTimeline(time.Second)
 	line.add(100*time.Millisecond, 60*time.Millisecond)
-	line.add(120*time.Millisecond, 100*time.Millisecond) // till 220
-	line.add(200*time.Millisecond, 40*time.Millisecond)  // short
+	line.add(120*time.Millisecond, 100*time.Millisecond) // until 220
+	line.add(200*time.Millisecond, 40*time.Millisecond)  // too short for a stall
 	line.add(900*time.Millisecond, 51*time.Millisecond)
 	line.add(2*time.Second, 55*time.Millisecond) // counts for the last slot
 	want := []Stall{{100 * time.Millisecond, 120 * time.Millisecond, 100 * time.Millisecond, 2}, {900 * time.Millisecond, 51 * time.Millisecond, 51 * time.Millisecond, 1}, {time.Second, 55 * time.Millisecond, 55 * time.Millisecond, 1}}
@@ -230,7 +230,7 @@ func TestDisk(t *testing.T) {
 	}
 }
 
-// TestMachine: processor times are read.
+// TestMachine: the functions return plausible processor times.
 func TestMachine(t *testing.T) {
 	if own, err := Own(); err != nil || own <= 0 {
 		t.Error(own, err)

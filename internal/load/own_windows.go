@@ -16,7 +16,7 @@ func Own() (time.Duration, error) {
 	return filetime(kernel) + filetime(user), nil
 }
 
-// filetime converts a duration of Windows, which is in units of 100 ns.
+// filetime converts a Windows duration, which is in units of 100 ns.
 func filetime(t windows.Filetime) time.Duration {
 	return time.Duration(int64(t.HighDateTime)<<32|int64(t.LowDateTime)) * 100
 }

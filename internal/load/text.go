@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// Millis returns milliseconds as text with about two digits.
+// Millis formats milliseconds with about two digits.
 func Millis(ms float64) string {
 	switch {
 	case ms >= 10:
@@ -17,7 +17,7 @@ func Millis(ms float64) string {
 	return fmt.Sprintf("%.2f ms", ms)
 }
 
-// Thousands returns a number, rounded to three digits, with commas.
+// Thousands formats a number, rounded to three digits, with commas.
 func Thousands(x float64) string {
 	if x >= 1000 {
 		unit := math.Pow(10, math.Floor(math.Log10(x))-2)

@@ -8,7 +8,7 @@ import (
 // slot is the length of a slot of a timeline.
 const slot = 10 * time.Millisecond
 
-// maxSlots bounds a timeline: ten minutes. Later arrivals count for the last slot.
+// maxSlots bounds a timeline to ten minutes. Later arrivals count for the last slot.
 const maxSlots = 60_000
 
 // timeline has the longest latency of the arrivals in each slot of time.
@@ -26,7 +26,7 @@ func newTimeline(length time.Duration) *timeline {
 	return &timeline{slots: make([]slotLatency, max(1, min(maxSlots, int(length/slot)+1)))}
 }
 
-// add records the latency of an arrival that was due at a time after the start.
+// add records a latency. due is the arrival's due time after the start.
 func (t *timeline) add(due, latency time.Duration) {
 	i := max(0, min(int(due/slot), len(t.slots)-1))
 	t.mu.Lock()
@@ -41,17 +41,17 @@ func (t *timeline) add(due, latency time.Duration) {
 // StallOver is the latency above which an arrival belongs to a stall.
 const StallOver = 50 * time.Millisecond
 
-// Stall is a time in which arrivals waited for longer than StallOver.
+// Stall is an interval in which arrivals waited for longer than StallOver.
 type Stall struct {
-	// Start is when the first of these arrivals was due, after the start of the load.
+	// Start is the due time of the first of these arrivals, after the start of the load.
 	Start time.Duration
-	// Length is from Start to the last answer to one of these arrivals.
+	// Length is the time from Start to the last answer to one of these arrivals.
 	Length  time.Duration
 	Longest time.Duration // the longest latency
-	Calls   int           // how many arrivals
+	Calls   int           // number of arrivals
 }
 
-// stalls returns the stalls in order of time. Slots whose waiting times overlap belong to one stall.
+// stalls returns the stalls in order of time. Slots whose waits overlap belong to one stall.
 func (t *timeline) stalls() []Stall {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,4 +1,5 @@
-// Package manifest reads the manifests of WASI guests, as Serval has them: TOML with these keys. Only binary is required.
+// Package manifest parses the manifests of WASI guests, in Serval's format: TOML with these keys. Only binary is
+// required.
 //
 //	name = "serval-facts"
 //	namespace = "com.example"
@@ -10,5 +11,5 @@
 //
 // The file: manifest.go.
 //
-// Not for: what a handler may have (package handler), running guests (package wasi).
+// Not for: the rules of handlers (package handler), running guests (package wasi).
 package manifest

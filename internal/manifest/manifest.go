@@ -11,7 +11,7 @@ import (
 	"github.com/daybookq/daybook/job/handler"
 )
 
-// manifest has the keys.
+// manifest has a field for each key.
 type manifest struct {
 	Name                string   `toml:"name"`
 	Namespace           string   `toml:"namespace"`
@@ -25,8 +25,9 @@ type manifest struct {
 // MaxBytes bounds a manifest.
 const MaxBytes = 1 << 20
 
-// Parse reads a manifest as a handler of kind wasi. The caller calls Check: Binary is the text of the key, which may be a
-// path in a file of a runner. An unknown key is a *handler.FieldError. Other errors name the line.
+// Parse converts a manifest to a handler of kind wasi. The caller must call Check. Binary is the text of the key, which
+// may be a path if the manifest is a runner's file. The error is a *handler.FieldError for an unknown key. Other errors
+// name the line.
 func Parse(text []byte) (handler.Document, error) {
 	if len(text) > MaxBytes {
 		return handler.Document{}, fmt.Errorf("the manifest has %d bytes; the maximum is %d", len(text), MaxBytes)

@@ -2,6 +2,6 @@
 
 package testkit
 
-// Race is true with the race detector. A program then takes several times as much time and memory, and its pools drop some of
-// the returned objects, so a test cannot judge sizes.
+// Race reports whether the race detector is on. A program then needs several times as much time and memory, and sync.Pool
+// drops some of the returned objects, so tests must not judge sizes.
 const Race = true

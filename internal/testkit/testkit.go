@@ -1,4 +1,4 @@
-// Package testkit has what the tests of several packages need. The program does not import it.
+// Package testkit has helpers that the tests of several packages share. The program does not import it.
 package testkit
 
 import (
@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// patience is how long Eventually waits. It only has to be longer than anything takes on a machine that is busy.
+// patience is how long Eventually waits. It only has to be longer than anything takes on a busy machine.
 const patience = 5 * time.Minute
 
-// Eventually waits until a condition holds that nothing signals: what another process does, or a goroutine behind a
-// connection. It fails the test if that takes minutes. Where there is a signal, a test waits for the signal, and where
-// there is none but a clock, in a bubble of testing/synctest.
+// Eventually waits until a condition holds. It is for conditions that nothing signals, such as an action of another
+// process, or of a goroutine at the far end of a connection. It fails the test after minutes. If there is a signal, wait
+// for the signal instead. If only time matters, use a bubble of testing/synctest.
 func Eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	pause := time.Millisecond
@@ -19,12 +19,12 @@ func Eventually(t testing.TB, what string, holds func() bool) {
 		if time.Since(begun) > patience {
 			t.Fatalf("not within %v: %s", patience, what)
 		}
-		pause = min(pause+pause/8, 20*time.Millisecond) // a condition may take its time itself, such as one about all processes
+		pause = min(pause+pause/8, 20*time.Millisecond) // the condition may be slow itself, for example if it reads all processes
 	}
 }
 
-// OneByOne skips a test under the race detector. A long test says with it that it makes one call after another, so that the
-// detector, with which it takes several times as long, has little to find. The lanes without the detector run it.
+// OneByOne skips a test under the race detector. A test calls it if it is long and makes one call after the other: the
+// detector takes several times as long, and has little to find. The lanes without the detector run the test.
 func OneByOne(t testing.TB) {
 	t.Helper()
 	if Race {

@@ -10,22 +10,22 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// Counts are the spans since the start.
+// Counts are numbers of spans since the start.
 type Counts struct {
-	Exported uint64 // the collector has accepted them
-	Dropped  uint64 // there was no room for them
-	Failed   uint64 // the collector has not accepted them, or could not be reached
+	Exported uint64 // accepted by the collector
+	Dropped  uint64 // dropped for lack of room
+	Failed   uint64 // not accepted by the collector, or not delivered
 }
 
-// delivery passes batches of spans to an exporter of the SDK. It counts them, logs errors, and can be ended.
+// delivery passes batches of spans to an exporter of the SDK. It counts the spans, logs errors, and can be stopped.
 type delivery struct {
 	sdk.SpanExporter
 	log              *errorLog
-	ended            context.Context // when it is done, no batch is sent any more
+	ended            context.Context // when it is done, no more batches are sent
 	exported, failed atomic.Uint64
 }
 
-// ExportSpans exports a batch. It returns no error, because it has logged and counted it.
+// ExportSpans exports a batch. It always returns nil, because it has logged and counted the error.
 func (d *delivery) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -43,10 +43,10 @@ func (d *delivery) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) er
 	return nil
 }
 
-// errorsEvery is the least time between two log entries about errors of the export.
+// errorsEvery is the minimum interval between two log entries about export errors.
 const errorsEvery = time.Minute
 
-// errorLog logs errors, at most one in errorsEvery.
+// errorLog logs at most one error in errorsEvery.
 type errorLog struct {
 	logger *slog.Logger
 

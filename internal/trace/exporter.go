@@ -20,18 +20,18 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// Options are the options of an exporter. Settings and Logger must be given.
+// Options are the options of an exporter. Settings and Logger are required.
 type Options struct {
 	Settings
 	Version string // of the program
 	Logger  *slog.Logger
-	// Flush bounds how long Run exports what is left when it ends. 0: defaultFlush.
+	// Flush bounds how long Run exports the remaining spans at its end. 0: defaultFlush.
 	Flush time.Duration
 	// maxQueued replaces maxQueuedRuns in tests. 0: maxQueuedRuns.
 	maxQueued int
 }
 
-// defaultFlush is less than what service managers wait before they kill a process.
+// defaultFlush is shorter than the time that service managers wait before they kill a process.
 const defaultFlush = 5 * time.Second
 
 // Exporter exports spans of runs. One goroutine calls Run; any goroutine may call the other methods.
@@ -48,7 +48,7 @@ type Exporter struct {
 // errGivenUp is the error of batches that could not be exported in time at the end.
 var errGivenUp = errors.New("the time for the last export has passed")
 
-// New returns an exporter. It makes no connection. It sets the log of the SDK, which is one for the process.
+// New returns an exporter, without connecting to the collector. It sets the SDK's logger, which is global to the process.
 func New(o Options) (*Exporter, error) {
 	o.Flush = cmp.Or(o.Flush, defaultFlush)
 	errors := &errorLog{logger: o.Logger}
@@ -64,26 +64,26 @@ func New(o Options) (*Exporter, error) {
 		o: o, queue: newQueue(cmp.Or(o.maxQueued, maxQueuedRuns)), giveUp: giveUp,
 		delivery: &delivery{SpanExporter: client, log: errors, ended: ended},
 	}
-	// The processor waits while its queue is full. Only Run waits for it, so the bound is that of our queue, which counts
-	// what it drops.
+	// The processor blocks while its queue is full. That blocks only Run, so our own queue is the bound, and counts the
+	// spans that it drops.
 	e.provider = sdk.NewTracerProvider(sdk.WithResource(e.resource()), sdk.WithSampler(o.sampler), sdk.WithBatcher(e.delivery, sdk.WithBlocking()))
 	e.tracer = e.provider.Tracer("github.com/daybookq/daybook", api.WithInstrumentationVersion(o.Version), api.WithSchemaURL(semconv.SchemaURL))
 	return e, nil
 }
 
-// resource describes this process: a name that OTEL_SERVICE_NAME can replace, its version, its host, and
+// resource describes this process: its name, which OTEL_SERVICE_NAME can replace, its version, its host, and
 // OTEL_RESOURCE_ATTRIBUTES.
 func (e *Exporter) resource() *resource.Resource {
 	r, err := resource.New(context.Background(), resource.WithSchemaURL(semconv.SchemaURL), resource.WithTelemetrySDK(), resource.WithHost(),
 		resource.WithAttributes(semconv.ServiceName("daybook"), semconv.ServiceVersion(e.o.Version)), resource.WithFromEnv())
-	if err != nil { // what could be found is used
+	if err != nil { // use what was found
 		e.o.Logger.Warn("the description of this process in traces is incomplete", "error", err)
 	}
 	return r
 }
 
-// Ended takes the ends of runs, without waiting. Those for which there is no room are dropped and counted. It keeps no
-// reference to the list.
+// Ended adds the ends of runs to the queue, without blocking. If the queue lacks room, runs are dropped and counted.
+// Ended keeps no reference to the list.
 func (e *Exporter) Ended(ends []job.RunEnd) {
 	if dropped := e.queue.put(ends, e.refuses); dropped > 0 {
 		e.dropped.Add(uint64(dropped))
@@ -92,13 +92,13 @@ func (e *Exporter) Ended(ends []job.RunEnd) {
 
 func (e *Exporter) refuses(end *job.RunEnd) bool { return !hasSpan(end) || e.o.never(end) }
 
-// Counts returns what became of the spans so far.
+// Counts returns the numbers of spans until now.
 func (e *Exporter) Counts() Counts {
 	return Counts{Exported: e.delivery.exported.Load(), Dropped: e.dropped.Load(), Failed: e.delivery.failed.Load()}
 }
 
-// Run exports spans until ctx is done. Then it exports what is left, for Options.Flush at most. What is left after that
-// counts as failed or dropped.
+// Run exports spans until ctx is done. Then it exports the remaining spans, for at most Options.Flush. Those still left
+// count as failed or dropped.
 func (e *Exporter) Run(ctx context.Context) {
 	defer context.AfterFunc(ctx, func() {
 		time.AfterFunc(e.o.Flush, func() { e.giveUp(errGivenUp) })
@@ -114,7 +114,7 @@ func (e *Exporter) Run(ctx context.Context) {
 			break
 		}
 	}
-	if err := e.provider.Shutdown(context.Background()); err != nil { // it does not wait long: giveUp ends what it waits for
+	if err := e.provider.Shutdown(context.Background()); err != nil { // does not take long: giveUp ends its exports
 		e.o.Logger.Warn("cannot end the export of traces", "error", err)
 	}
 	e.giveUp(nil)

@@ -20,7 +20,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// logText is a log that may be read while it is written.
+// logText is a log that can be read while it is written.
 type logText struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -38,7 +38,7 @@ func (l *logText) String() string {
 	return l.text.String()
 }
 
-// startExporter runs an exporter until end is called.
+// startExporter starts an exporter, which runs until end is called.
 func startExporter(t testing.TB, url string, o Options) (e *Exporter, log *logText, end func()) {
 	t.Helper()
 	log = &logText{}
@@ -75,7 +75,7 @@ func ended(line, jobs int, outcome string, change func(*job.RunEnd)) job.RunEnd 
 	return e
 }
 
-// TestSpans: the span of each outcome.
+// TestSpans: each outcome of a run becomes the right span.
 func TestSpans(t *testing.T) {
 	var c tracetest.Collector
 	server := httptest.NewServer(&c)
@@ -156,8 +156,8 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// TestSampling: the ratio of a sampler is that of the runs without a producer. A sampled producer has all of its runs
-// sampled if the sampler follows it, and otherwise all or none, by its trace id.
+// TestSampling: a sampler's ratio applies to runs without a producer. If the producer was sampled, all its runs are
+// sampled if the sampler follows the producer. Otherwise its trace id decides, so that all or none are.
 func TestSampling(t *testing.T) {
 	for name, c := range map[string]struct{ unlinkedLeast, unlinkedMost, linked, unsampled int }{
 		"parentbased_always_on":    {200, 200, 200, 0},
@@ -165,7 +165,7 @@ func TestSampling(t *testing.T) {
 		"parentbased_traceidratio": {65, 135, 200, 0},
 		"always_on":                {200, 200, 200, 200},
 		"always_off":               {0, 0, 0, 0},
-		// A ratio of 0.5 samples the traces whose last eight bytes are a number below 2^63. That of the producer is.
+		// A ratio of 0.5 samples the traces whose last eight bytes are a number below 2^63. The producer's trace is one.
 		"traceidratio": {65, 135, 200, 200},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -181,7 +181,7 @@ func TestSampling(t *testing.T) {
 				t.Fatal(err)
 			}
 			ctx, cancel := context.WithCancel(context.Background())
-			cancel() // it exports what there is, and ends
+			cancel() // Run exports the rest, and returns
 			e.Ended([]job.RunEnd{
 				ended(0, 200, "ok", nil),
 				ended(200, 200, "ok", func(e *job.RunEnd) { e.Traceparent = "00-0af7651916cd43dd0448eb211c80319c-b7ad6b7169203331-01" }),
@@ -204,7 +204,8 @@ func TestSampling(t *testing.T) {
 
 const sampledSpan = "b7ad6b7169203331"
 
-// TestCollectorHangs: neither Ended nor the end waits for a collector that never answers. What does not fit is counted.
+// TestCollectorHangs: neither Ended nor the end of Run waits for a collector that never answers. Spans that do not fit
+// are counted.
 func TestCollectorHangs(t *testing.T) {
 	release := make(chan struct{})
 	c := tracetest.Collector{Answer: func(http.ResponseWriter, *http.Request) bool { <-release; return true }}
@@ -215,7 +216,7 @@ func TestCollectorHangs(t *testing.T) {
 	t.Setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "16")
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "1")
 	e, log, end := startExporter(t, server.URL, Options{Flush: 100 * time.Millisecond, maxQueued: 1000})
-	const most = 1000 + 64 + 2*16 // in the queue, in that of the SDK, and in its batches
+	const most = 1000 + 64 + 2*16 // in our queue, in the SDK's queue, and in its batches
 	for line := 0; line < 100_000; line += 100 {
 		e.Ended([]job.RunEnd{ended(line, 100, "ok", nil)})
 	}
@@ -235,7 +236,7 @@ func TestCollectorHangs(t *testing.T) {
 	}
 }
 
-// TestCollectorRefuses: errors are counted and logged, at most one a minute, and no secret is logged.
+// TestCollectorRefuses: errors are counted, and logged at most once a minute, without secrets.
 func TestCollectorRefuses(t *testing.T) {
 	c := tracetest.Collector{Answer: func(w http.ResponseWriter, r *http.Request) bool {
 		http.Error(w, "go away", http.StatusForbidden)
@@ -256,7 +257,7 @@ func TestCollectorRefuses(t *testing.T) {
 	}
 }
 
-// TestHeadersAreNotLogged: the messages of the SDK about headers that cannot be read have no part of them.
+// TestHeadersAreNotLogged: the SDK's messages about invalid headers do not contain any part of them.
 func TestHeadersAreNotLogged(t *testing.T) {
 	for _, headers := range []string{"api-key topsecret", "api key=topsecret", "api-key=topsecret%zz"} {
 		t.Run(headers, func(t *testing.T) {
@@ -270,7 +271,7 @@ func TestHeadersAreNotLogged(t *testing.T) {
 	}
 }
 
-// TestCollectorIsAway: spans that cannot be sent are counted, and the exporter goes on when the collector is there.
+// TestCollectorIsAway: spans that cannot be sent are counted, and the exporter continues when the collector is reachable.
 func TestCollectorIsAway(t *testing.T) {
 	var c tracetest.Collector
 	server := httptest.NewUnstartedServer(&c)
@@ -294,7 +295,7 @@ func TestCollectorIsAway(t *testing.T) {
 	}
 }
 
-// BenchmarkEnded measures what the applier pays for 100 runs that end together.
+// BenchmarkEnded measures the applier's cost for 100 runs that end together.
 func BenchmarkEnded(b *testing.B) {
 	for name, traceparent := range map[string]string{"sampled": sampled, "unsampled": unsampled} {
 		b.Run(name, func(b *testing.B) {
@@ -314,7 +315,7 @@ func BenchmarkEnded(b *testing.B) {
 	}
 }
 
-// BenchmarkSpans measures how many spans per second are made, batched and sent to a collector on this machine.
+// BenchmarkSpans measures how many spans per second can be created, batched and sent to a collector on this machine.
 func BenchmarkSpans(b *testing.B) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()

@@ -7,7 +7,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// maxQueuedRuns bounds the runs that wait to become spans. With error texts of the greatest length they take 20 MB.
+// maxQueuedRuns bounds the runs that wait to become spans. With error texts of the maximum length, they take 20 MB.
 const maxQueuedRuns = 16_384
 
 // queue has the runs that wait to become spans.
@@ -17,13 +17,14 @@ type queue struct {
 
 	mu     sync.Mutex // guards the fields below
 	list   []job.RunEnd
-	runs   int // in list, and taken and not done
+	runs   int // in list, or taken and not done
 	closed bool
 }
 
 func newQueue(most int) *queue { return &queue{most: most, ready: make(chan struct{}, 1)} }
 
-// put adds the runs that wanted accepts, as far as there is room, and returns how many it dropped. It does not wait.
+// put adds the runs that refused does not refuse, as far as there is room, and returns how many it dropped. It does not
+// block.
 func (q *queue) put(ends []job.RunEnd, refused func(*job.RunEnd) bool) (dropped int) {
 	added := false
 	q.mu.Lock()
@@ -56,8 +57,8 @@ func (q *queue) put(ends []job.RunEnd, refused func(*job.RunEnd) bool) (dropped 
 	return dropped
 }
 
-// take returns what was put since the last call, and waits for it until ctx is done. Then it returns what is left, if
-// there is something, and closes the queue.
+// take waits until runs were put or ctx is done, and returns the runs since the last call, if any. If ctx is done, it
+// closes the queue.
 func (q *queue) take(ctx context.Context) []job.RunEnd {
 	select {
 	case <-q.ready:
@@ -71,7 +72,7 @@ func (q *queue) take(ctx context.Context) []job.RunEnd {
 	return list
 }
 
-// done makes room for other runs: n of those that were taken have become spans, or never will.
+// done makes room for n runs: as many taken runs have become spans, or never will.
 func (q *queue) done(n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -16,22 +16,22 @@ const (
 	envSamplerArg = "OTEL_TRACES_SAMPLER_ARG"
 )
 
-// parentBased begins the names of the samplers that follow the flag of the producer.
+// parentBased is the prefix of samplers that follow the producer's flag.
 const parentBased = "parentbased_"
 
 const defaultSampler = parentBased + "always_on"
 
-// sampling says which runs become spans.
+// sampling decides which runs become spans.
 type sampling struct {
 	sampler sdk.Sampler
-	// Runs that the sampler refuses in any case need not be queued.
-	unlinkedNever  bool // those of jobs without a traceparent
-	unsampledNever bool // those of jobs whose producer was not sampled
-	sampledNever   bool // those of jobs whose producer was sampled
+	// These runs need not be queued, because the sampler always refuses them:
+	unlinkedNever  bool // runs of jobs without a traceparent
+	unsampledNever bool // runs of jobs whose producer was not sampled
+	sampledNever   bool // runs of jobs whose producer was sampled
 }
 
-// newSampling returns the sampler of the variables, whose names and meaning are those of the OpenTelemetry
-// specification. If they cannot be used, warning says so.
+// newSampling returns the sampler that the variables name, as the OpenTelemetry specification defines them. If they are
+// invalid, it returns a default and a warning.
 func newSampling(name, arg string) (s sampling, warning string) {
 	if name = strings.ToLower(name); name == "" {
 		name = defaultSampler
@@ -67,7 +67,7 @@ func newSampling(name, arg string) (s sampling, warning string) {
 	return s, warning
 }
 
-// never reports whether the sampler refuses a run in any case.
+// never reports whether the sampler always refuses runs such as this.
 func (s *sampling) never(e *job.RunEnd) bool {
 	switch {
 	case e.Traceparent == "":
@@ -78,17 +78,17 @@ func (s *sampling) never(e *job.RunEnd) bool {
 	return s.unsampledNever
 }
 
-// isSampled reports whether the flag of a traceparent says that the producer was sampled. Package job has checked its
-// form.
+// isSampled reports whether the flag of a traceparent says that the producer was sampled. Package job has already checked
+// the traceparent's form.
 func isSampled(traceparent string) bool {
 	flags, err := strconv.ParseUint(traceparent[len(traceparent)-2:], 16, 8)
 	return err == nil && api.TraceFlags(flags).IsSampled()
 }
 
-// byLink lets a sampler decide about a span with a link as if the linked span were its remote parent.
+// byLink makes a sampler treat the linked span of a span as its remote parent.
 type byLink struct{ sdk.Sampler }
 
-// ShouldSample has the sampler decide by the linked context and its trace id.
+// ShouldSample passes the linked context and its trace id to the sampler.
 func (s byLink) ShouldSample(p sdk.SamplingParameters) sdk.SamplingResult {
 	if len(p.Links) == 1 {
 		linked := p.Links[0].SpanContext

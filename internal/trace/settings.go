@@ -9,20 +9,20 @@ import (
 	"strings"
 )
 
-// Settings say whether spans are exported, and where.
+// Settings define whether spans are exported, and where to.
 type Settings struct {
 	On bool
-	// Endpoint is the URL that spans are posted to.
+	// Endpoint is the URL to which spans are posted.
 	Endpoint string
-	// Warning, if not empty, says which variable cannot be used, and what follows from that.
+	// Warning, if not empty, names a variable with an invalid value, and the consequence.
 	Warning string
 	sampling
 }
 
-// tracesPath is the path of spans below the URL of a collector.
+// tracesPath is the path for spans, relative to a collector's URL.
 const tracesPath = "/v1/traces"
 
-// Variables that switch the export on or off. The SDK reads the others.
+// Variables that switch the export on or off. The SDK reads further variables.
 const (
 	envEndpoint       = "OTEL_EXPORTER_OTLP_ENDPOINT"
 	envTracesEndpoint = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
@@ -30,10 +30,10 @@ const (
 	envExporter       = "OTEL_TRACES_EXPORTER"
 )
 
-// NewSettings returns the settings of a flag, which may be empty, and of the environment. The flag is the URL of a
-// collector. It has precedence over the variables with an endpoint. Spans are not exported if there is no endpoint, if
-// OTEL_SDK_DISABLED is true, or if OTEL_TRACES_EXPORTER does not name otlp. The error is about the flag. A variable that
-// cannot be used makes a Warning instead, since the environment may be shared with other programs.
+// NewSettings returns the settings from the flag, which may be empty, and from the environment. The flag is the URL of a
+// collector, and has precedence over the variables with an endpoint. Spans are not exported if there is no endpoint, if
+// OTEL_SDK_DISABLED is true, or if OTEL_TRACES_EXPORTER does not name otlp. NewSettings returns an error if the flag is
+// invalid. An invalid variable only sets Warning, since other programs may share the environment.
 func NewSettings(flag string, getenv func(string) string) (s Settings, err error) {
 	env := func(name string) string { return strings.TrimSpace(getenv(name)) }
 	if flag != "" {
@@ -72,8 +72,9 @@ func NewSettings(flag string, getenv func(string) string) (s Settings, err error
 	return s, nil
 }
 
-// endpointOf checks a URL, and returns the URL that spans are posted to. A base is the URL of a collector, and spans are
-// posted to a path below it, unless it ends in that path. Its errors contain no part of the URL, which may have secrets.
+// endpointOf checks a URL, and returns the URL to which spans are posted. If base is set, the URL is a collector's, and
+// endpointOf appends tracesPath unless the URL already ends in it. Its errors contain no part of the URL, which may have
+// secrets.
 func endpointOf(text string, base bool) (string, error) {
 	u, err := url.Parse(text)
 	switch {

@@ -67,7 +67,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestNever: which runs are refused before they are queued, by sampler.
+// TestNever: each sampler refuses the right runs before they are queued.
 func TestNever(t *testing.T) {
 	for name, want := range map[string][3]bool{ // without a producer, producer not sampled, producer sampled
 		"":                         {false, true, false},

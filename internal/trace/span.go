@@ -13,7 +13,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// Attributes of spans that the conventions for messaging do not have.
+// Attributes of spans that the semantic conventions for messaging lack.
 const (
 	keyClient   = "daybook.client"
 	keyRunner   = "daybook.runner"
@@ -24,22 +24,22 @@ const (
 	keyExitCode = "daybook.exit_code"
 )
 
-// operation is messaging.operation.name, and begins the names of spans.
+// operation is the value of messaging.operation.name, and the prefix of span names.
 const operation = "process"
 
-// hasSpan reports whether runs with an outcome become spans. A job that was returned, or that the server could not hand
-// out, has not run.
+// hasSpan reports whether a run becomes a span. A job that was returned, or that the server could not hand out, has not
+// run.
 func hasSpan(e *job.RunEnd) bool {
 	return e.Outcome != job.Unget.String() && e.Outcome != job.Damaged.String()
 }
 
-// failures are the outcomes of runs that did not succeed. A run that somebody ended by a request has not failed.
+// failures are the outcomes of failed runs. A run that a request ended has not failed.
 var failures = map[string]bool{
 	job.Fail.String(): true, job.Retry.String(): true, job.Error.String(): true, job.RunAbandoned: true, job.RunLost: true,
 }
 
-// spans starts and ends a span for each of the runs, until stop reports true. It returns how many it made or left to the
-// sampler.
+// spans starts and ends a span for each run, until stop returns true. It returns the number of runs that it handled,
+// including those that the sampler refused.
 func spans(tracer api.Tracer, e *job.RunEnd, stop func() bool) (n int) {
 	common := []attribute.KeyValue{
 		semconv.MessagingSystemKey.String("daybook"), semconv.MessagingOperationTypeProcess, semconv.MessagingOperationName(operation),
@@ -76,7 +76,7 @@ func spans(tracer api.Tracer, e *job.RunEnd, stop func() bool) (n int) {
 	return n
 }
 
-// producerOf returns the context that a traceparent names; none if it is empty.
+// producerOf returns the context in a traceparent. ok is false if the traceparent is empty.
 func producerOf(traceparent string) (producer api.SpanContext, ok bool) {
 	if job.CheckTraceparent(traceparent) != nil {
 		return producer, false

@@ -12,11 +12,11 @@ import (
 	"github.com/coder/websocket"
 )
 
-// lingerTime is how long a client that has broken the rules may go on sending before it reads the close frame.
+// lingerTime is how long a client that broke the rules may continue to send before it reads the close frame.
 const lingerTime = 5 * time.Second
 
-// Accept accepts a WebSocket as websocket.Accept does. Its messages have at most maxMessage bytes. If a frame breaks the rules,
-// reads fail with an *Error, with whose status and reason the caller must close the connection.
+// Accept accepts a WebSocket as websocket.Accept does. It bounds messages to maxMessage bytes. If a frame breaks the
+// rules, reads return an *Error. The caller must then close the connection with the status and reason in it.
 func Accept(w http.ResponseWriter, r *http.Request, o *websocket.AcceptOptions, maxMessage int64) (*websocket.Conn, error) {
 	conn, err := websocket.Accept(&upgrade{w, maxMessage}, r, o)
 	if err == nil {
@@ -25,7 +25,7 @@ func Accept(w http.ResponseWriter, r *http.Request, o *websocket.AcceptOptions, 
 	return conn, err
 }
 
-// upgrade gives the library a connection whose frames are checked.
+// upgrade passes a connection to the library that checks frames.
 type upgrade struct {
 	http.ResponseWriter
 	maxMessage int64
@@ -36,7 +36,7 @@ func (u *upgrade) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	early, err := both.Peek(both.Reader.Buffered()) // frames that came with the request
+	early, err := both.Peek(both.Reader.Buffered()) // frames that arrived with the request
 	if err != nil {
 		return nil, nil, err
 	}
@@ -45,7 +45,7 @@ func (u *upgrade) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return c, both, nil
 }
 
-// connection checks what is read. One goroutine reads at a time, as the library sees to.
+// connection checks the bytes that are read. The library reads in one goroutine at a time.
 type connection struct {
 	net.Conn
 	early  []byte // is read first
@@ -75,12 +75,12 @@ func (c *connection) Read(p []byte) (n int, err error) {
 	return ok, err
 }
 
-// Close closes the connection. If the client has broken the rules, it first reads until the client has closed its end, for
-// lingerTime at most.
+// Close closes the connection. If the client has broken the rules, Close first reads until the client has closed its end,
+// for at most lingerTime.
 func (c *connection) Close() error {
 	if c.broken.Load() != nil && c.SetReadDeadline(time.Now().Add(lingerTime)) == nil {
 		if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-			_ = half.CloseWrite() // the client may have gone, which the reads notice
+			_ = half.CloseWrite() // if the client has gone, the reads notice
 		}
 		_, _ = io.Copy(io.Discard, c.Conn) // any error is the end
 	}

@@ -7,10 +7,11 @@ import (
 	"github.com/coder/websocket"
 )
 
-// Error is why the server ends a connection: a frame of the client breaks the rules, or its message is too long.
+// Error is the reason why the server closes a connection: the client's frame breaks the rules, or its message is too
+// long.
 type Error struct {
 	Status websocket.StatusCode
-	Reason string // at most 123 bytes, as a close frame can have
+	Reason string // at most 123 bytes, the maximum in a close frame
 }
 
 func (e *Error) Error() string { return e.Reason }
@@ -18,7 +19,7 @@ func (e *Error) Error() string { return e.Reason }
 func broken(reason string) *Error { return &Error{websocket.StatusProtocolError, reason} }
 
 const (
-	// Bits of the first byte of a header, and of the second.
+	// Bits of the first and of the second byte of a header.
 	final, reserved, opcode = 0x80, 0x70, 0x0f
 	masked                  = 0x80
 
@@ -30,19 +31,19 @@ const (
 	maskBytes       = 4
 )
 
-// frames follows the frames of a client.
+// frames tracks the frames of a client.
 type frames struct {
 	most    uint64 // bytes of a message
-	message uint64 // bytes of the message that has begun, as its headers have announced
-	begun   bool   // a message has begun, and its last frame has not
+	message uint64 // announced bytes of the current message
+	begun   bool   // the last frame of the current message has not arrived
 	seen    int    // bytes of the header; 0 in the payload
 	header  [2 + 8]byte
 	length  uint64 // of the payload
-	left    uint64 // bytes of the payload that have not passed
+	left    uint64 // remaining bytes of the payload
 }
 
-// pass follows bytes, and returns how many of them may be read: all, or those before the byte by which a frame breaks the
-// rules.
+// pass tracks received bytes, and returns how many of them may be read: all, or those before the first byte by which a
+// frame breaks the rules.
 func (f *frames) pass(p []byte) (int, *Error) {
 	for at := 0; at < len(p); {
 		if f.left > 0 {
@@ -59,7 +60,8 @@ func (f *frames) pass(p []byte) (int, *Error) {
 	return len(p), nil
 }
 
-// look follows a byte of a header. It notices a mistake at the first byte that shows it: the client may wait for an answer.
+// look tracks one byte of a header. It returns an error at the first byte that shows a mistake, because the client may
+// wait for an answer.
 func (f *frames) look(b byte) *Error {
 	if f.seen < len(f.header) {
 		f.header[f.seen] = b // or a byte of the mask, which is not needed

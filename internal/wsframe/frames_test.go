@@ -19,7 +19,7 @@ const valid = "\x81\x83\x00\x00\x00\x00abc" + // a text
 	"\x02\x80\x00\x00\x00\x00" + "\x89\x81\x00\x00\x00\x00p" + "\x80\x80\x00\x00\x00\x00" + // an empty message in two frames, with a ping between them
 	"\x82\xfe\x00\x01\x00\x00\x00\x00x" + "\x82\xff\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00x" // lengths in more bytes than needed
 
-// TestViolations: each mistake is noticed at the byte that shows it, in whatever pieces the bytes arrive, and not before.
+// TestViolations: each mistake is noticed exactly at the byte that shows it, however the bytes are split.
 func TestViolations(t *testing.T) {
 	longest := "\x02\xfe\x01\xf4\x00\x00\x00\x00" + strings.Repeat("x", 500)
 	longest += "\x80" + longest[1:]
@@ -48,8 +48,8 @@ func TestViolations(t *testing.T) {
 	}
 }
 
-// TestAccept: a server gets an Error for each mistake, whatever it was reading, and the client the close frame that the server
-// then sends. Frames that come with the request count as others.
+// TestAccept: for each mistake, the server gets an Error, whatever it was reading, and the client gets the server's close
+// frame. Frames that arrive with the request are checked, too.
 func TestAccept(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, err := Accept(w, r, nil, maxMessage)

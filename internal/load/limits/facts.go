@@ -8,30 +8,31 @@ import (
 	"github.com/daybookq/daybook/internal/load/works"
 )
 
-// Facts are what a phase used. Processor figures are averages of processors in use: 1.5 means one and a half.
+// Facts are the resources that a phase used. Processor figures are averages of processors in use: 1.5 means one and a
+// half.
 type Facts struct {
 	Seconds          float64 `json:"seconds"`
 	ServerProcessors float64 `json:"server_processors"`
 	LoadProcessors   float64 `json:"load_processors"`
-	// The rest is about the machine of the server, and only known if that is this machine and runs Linux.
-	OtherProcessors  float64 `json:"other_processors"`  // of other programs, and of the kernel for all
-	StolenProcessors float64 `json:"stolen_processors"` // of other machines on the same host
+	// OtherProcessors and StolenProcessors are known only if the server runs on this machine, under Linux.
+	OtherProcessors  float64 `json:"other_processors"`  // used by other programs, and by the kernel for all
+	StolenProcessors float64 `json:"stolen_processors"` // used by other machines on the same host
 	ServerMayUse     int     `json:"server_may_use"`    // processors
 	LoadMayUse       int     `json:"load_may_use"`      // processors, if the load is on another machine
 	Local            bool    `json:"local"`
 	Disk             Disk    `json:"disk"`
 }
 
-// Disk is the use of the disk by the journal during a phase.
+// Disk is the journal's use of the disk during a phase.
 type Disk struct {
 	Syncs        int64   `json:"syncs"`
 	SyncMeanMs   float64 `json:"sync_mean_ms"`
-	SyncShare    float64 `json:"sync_share"` // of the time, in which an fsync was under way
+	SyncShare    float64 `json:"sync_share"` // part of the time during which an fsync was running
 	RecordsGroup float64 `json:"records_per_group"`
 	MBPerSecond  float64 `json:"journal_mb_per_s"`
 }
 
-// reading is everything that Facts are the difference of.
+// reading is a reading of all counters. Facts are computed from two readings.
 type reading struct {
 	at       time.Time
 	server   works.Figures
@@ -50,7 +51,7 @@ func (r *Runner) read(ctx context.Context) (x reading, err error) {
 	if r.Local {
 		var none error
 		x.machine, none = load.ReadProcessors()
-		x.machines = none == nil // otherwise this system has no /proc/stat
+		x.machines = none == nil // otherwise this system lacks /proc/stat
 	}
 	x.at = time.Now()
 	return x, nil

@@ -12,30 +12,30 @@ import (
 // Runner measures a server.
 type Runner struct {
 	Target *works.Target
-	// Local says that the server runs on this machine, and Dir is then a directory on its disk; "" means that the disk
-	// is not measured.
+	// Local is set if the server runs on this machine. Then Dir is a directory on the server's disk, or "" to skip the
+	// measurement of the disk.
 	Local      bool
 	Dir        string
 	Processors int           // how many this process may use
-	Length     time.Duration // about how long everything takes
+	Length     time.Duration // approximate time for everything
 	Progress   func(Step)
 }
 
-// Step is what a Runner begins to do.
+// Step is the start of a step of a Runner.
 type Step struct {
 	Text string
-	Part float64 // of Length, that is over by now
+	Part float64 // part of Length that is over
 }
 
-// Result is what was measured.
+// Result has all measurements.
 type Result struct {
 	Fsync       *load.Summary `json:"fsync"` // of a plain file; null if the disk was not measured
 	RoundTripMs float64       `json:"round_trip_ms"`
 	Works       []WorkResult  `json:"works"`
-	Others      string        `json:"others"` // what else used the processors; "" if that is little or unknown
+	Others      string        `json:"others"` // other users of the processors; "" if they used little, or unknown
 }
 
-// WorkResult is what was measured of a work.
+// WorkResult has the measurements of one work.
 type WorkResult struct {
 	Name        string  `json:"name"`
 	Title       string  `json:"title"`
@@ -46,24 +46,24 @@ type WorkResult struct {
 	Limit       Verdict `json:"limit"`
 }
 
-// Peak is a closed loop: each caller sends its next call when the last one is answered.
+// Peak is the result of a closed loop: each caller sends its next call when its last is answered.
 type Peak struct {
 	JobsPerSecond float64      `json:"jobs_per_s"`
 	Latency       load.Summary `json:"latency"` // of a call; empty for the worker
 	Facts         Facts        `json:"facts"`
 }
 
-// Half is an open loop at about half of the peak.
+// Half is the result of an open loop at about half of the peak.
 type Half struct {
-	JobsPerSecond float64      `json:"jobs_per_s"` // that were due
-	Latency       load.Summary `json:"latency"`    // from when a call was due to its answer; of the worker: from a job's creation to its end
+	JobsPerSecond float64      `json:"jobs_per_s"` // jobs that were due
+	Latency       load.Summary `json:"latency"`    // from a call's due time to its answer; for the worker: from a job's creation to its end
 	KeptUp        bool         `json:"kept_up"`
-	Unsent        int64        `json:"unsent"`      // calls that never were sent, because too many were under way
-	MostBehind    int64        `json:"most_behind"` // calls that were due and not sent at one time
+	Unsent        int64        `json:"unsent"`      // calls never sent, because too many were outstanding
+	MostBehind    int64        `json:"most_behind"` // maximum of calls that were due but not sent
 	Stalls        int          `json:"stalls_over_50_ms"`
 }
 
-// The parts of the whole time. What is left is for filling queues and warming up.
+// Parts of the whole time. The rest is for filling queues and warming up.
 const (
 	diskPart, warmPart, peakPart, halfPart = 0.04, 0.012, 0.06, 0.075
 
@@ -73,7 +73,7 @@ const (
 	mostBulk = 4_000_000
 	// mostHalf bounds the jobs that the open loop creates or takes.
 	mostHalf = 8_000_000
-	// warmJobs is how many jobs a work takes while it is warmed up and its rate is unknown.
+	// warmJobs is how many jobs a work takes during its warm-up, when its rate is unknown.
 	warmJobs = 100_000
 )
 
@@ -111,7 +111,7 @@ func (r *Runner) Run(ctx context.Context) (*Result, error) {
 
 func (r *Runner) part(share float64) time.Duration { return time.Duration(share * float64(r.Length)) }
 
-// work measures one work. over is the part of the time that is over.
+// work measures one work. over is the part of the whole time that is over.
 func (r *Runner) work(ctx context.Context, w works.Work, roundTripMs, over float64) (*WorkResult, error) {
 	r.Progress(Step{w.Title + ": warming up", over})
 	perSecond, err := r.warmUp(ctx, w)
@@ -145,7 +145,7 @@ func (r *Runner) work(ctx context.Context, w works.Work, roundTripMs, over float
 	return out, r.half(ctx, w, out, over)
 }
 
-// jobsOf returns how many jobs a count of the work's peak stands for.
+// jobsOf returns the number of jobs for each call that the work's peak counts.
 func jobsOf(w works.Work) int64 {
 	if w.Name == works.Worker.Name {
 		return 1
@@ -165,7 +165,7 @@ func (r *Runner) warmUp(ctx context.Context, w works.Work) (float64, error) {
 	return rate.PerSecond() * float64(jobsOf(w)), nil
 }
 
-// fill creates jobs until enough wait, if the work takes any.
+// fill creates jobs until enough wait, if the work takes waiting jobs.
 func (r *Runner) fill(ctx context.Context, w works.Work, jobs int64) error {
 	if !w.Takes {
 		return nil

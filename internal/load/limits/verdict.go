@@ -6,36 +6,35 @@ import (
 	"github.com/daybookq/daybook/internal/load"
 )
 
-// Cause is what limits a work.
+// Cause is the resource that limits a work.
 type Cause string
 
-// The causes.
 const (
 	Processors Cause = "processors" // of the machine, which the server and the load share
-	Server     Cause = "server"     // the processors of the server, on another machine
+	Server     Cause = "server"     // the server's processors, on another machine
 	Load       Cause = "load"       // the processors of this machine, which sends the load
 	DiskSyncs  Cause = "disk"       // fsyncs
 	Waiting    Cause = "waiting"    // one call after the other: each waits for fsyncs and round trips
 	Unknown    Cause = "unknown"
 )
 
-// Verdict is what limits a work, and the figures that show it, in a sentence or two.
+// Verdict names the cause that limits a work, and explains it with figures in a sentence or two.
 type Verdict struct {
 	Cause Cause  `json:"cause"`
 	Text  string `json:"text"`
 }
 
 const (
-	// full is the share of the processors from which on they count as used up: the rest is lost between two processes
-	// that wait for each other in turns.
+	// full is the share of the processors above which they count as used up. The rest is lost because two processes wait
+	// for each other in turns.
 	full = 0.85
-	// mostlySyncing is the share of the time from which on fsyncs limit.
+	// mostlySyncing is the share of the time above which fsyncs are the limit.
 	mostlySyncing = 0.6
-	// noticeable is the share of a machine from which on the work of others changes the figures.
+	// noticeable is the share of a machine above which other programs change the figures.
 	noticeable = 0.15
 )
 
-// verdict says what limits a work whose callers made a number of calls.
+// verdict finds the limit of a work whose callers made a number of calls.
 func verdict(f Facts, callers int, calls int64, roundTripMs float64) Verdict {
 	syncing := fmt.Sprintf("the journal waited for an fsync %.0f %% of the time (%d fsyncs of %s on average)", 100*f.Disk.SyncShare, f.Disk.Syncs, load.Millis(f.Disk.SyncMeanMs))
 	usage := fmt.Sprintf("the server used %.1f of %d processors", f.ServerProcessors, f.ServerMayUse)
@@ -58,11 +57,11 @@ func verdict(f Facts, callers int, calls int64, roundTripMs float64) Verdict {
 		usage, f.LoadProcessors, syncing, load.Millis(roundTripMs))}
 }
 
-// others returns how many processors were used by programs other than the server and the load, and by other machines of
-// the host.
+// others returns how many processors other programs, and other machines of the host, have used.
 func (f *Facts) others() float64 { return f.OtherProcessors + f.StolenProcessors }
 
-// othersNote says how much of the machine others used while the works were measured; "" if that is little or unknown.
+// othersNote says how much of the machine other programs used during the measurements. It returns "" if that is little or
+// unknown.
 func othersNote(all []WorkResult) string {
 	var used, stolen, seconds float64
 	processors := 0

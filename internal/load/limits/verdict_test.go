@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestVerdict: each cause is found from the figures that show it.
+// TestVerdict: verdict finds each cause from the figures that show it.
 func TestVerdict(t *testing.T) {
 	local := func(server, load, other, share float64) Facts {
 		return Facts{Seconds: 10, ServerProcessors: server, LoadProcessors: load, OtherProcessors: other, ServerMayUse: 2, LoadMayUse: 2, Local: true,
@@ -39,7 +39,7 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// TestOthers: the use of the machine by others is reported if it matters.
+// TestOthers: othersNote reports other programs only if they matter.
 func TestOthers(t *testing.T) {
 	busy := WorkResult{Peak: Peak{Facts: Facts{Seconds: 1, OtherProcessors: 0.8, StolenProcessors: 0.2, ServerMayUse: 2}}}
 	idle := WorkResult{Peak: Peak{Facts: Facts{Seconds: 1, OtherProcessors: 0.1, ServerMayUse: 2}}}

@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// Figures are counters of a server, as its metrics have them.
+// Figures are counters from a server's metrics.
 type Figures struct {
 	Processor  time.Duration // processor time of the server
-	Processors int           // how many the server may use at once
+	Processors int           // how many the server may use at a time
 	Syncs      int64         // fsyncs of the journal
-	Syncing    time.Duration // how long they took in all
+	Syncing    time.Duration // total duration of the fsyncs
 	Records    int64
 	Groups     int64
 	Written    int64 // bytes of the journal
 }
 
-// Since returns what was counted between two readings.
+// Since returns the difference between two readings.
 func (f Figures) Since(before Figures) Figures {
 	return Figures{
 		Processor: f.Processor - before.Processor, Processors: f.Processors, Syncs: f.Syncs - before.Syncs, Syncing: f.Syncing - before.Syncing,
@@ -33,7 +33,7 @@ func (f Figures) Since(before Figures) Figures {
 // maxMetrics bounds the text of the metrics.
 const maxMetrics = 4 << 20
 
-// Figures reads the server's counters. A server before this version does not report Syncing.
+// Figures reads the server's counters. Earlier versions of the server do not report Syncing.
 func (t *Target) Figures(ctx context.Context) (f Figures, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.URL+"/metrics", nil)
 	if err != nil {

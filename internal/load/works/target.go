@@ -21,7 +21,7 @@ type Target struct {
 	http   *http.Client
 }
 
-// NewTarget returns a target with a client name that nobody else uses.
+// NewTarget returns a target with a random client name.
 func NewTarget(url string) *Target {
 	t := &Target{URL: strings.TrimRight(url, "/"), Name: "bench-" + strings.ToLower(rand.Text()[:10])}
 	t.http = &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConns: mostUnderWay, MaxIdleConnsPerHost: mostUnderWay, ReadBufferSize: 32 << 10}}
@@ -29,19 +29,19 @@ func NewTarget(url string) *Target {
 	return t
 }
 
-// Close closes the connections that no request uses.
+// Close closes the idle connections.
 func (t *Target) Close() { t.http.CloseIdleConnections() }
 
 const (
 	payloadBytes = 100
-	bulkJobs     = 1000 // of a post
-	// fillers is how many posts of Fill are under way at once.
+	bulkJobs     = 1000 // in a post
+	// fillers is the number of concurrent posts of Fill.
 	fillers = 8
-	// mostFill bounds a backlog: a gigabyte of payloads.
+	// mostFill bounds a backlog to a gigabyte of payloads.
 	mostFill = 10_000_000
 )
 
-// Lines returns n lines of size bytes each, of letters and digits that do not compress well.
+// Lines returns n lines of size bytes each, with letters and digits that do not compress well.
 func Lines(n, size int) []byte {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	body, x := make([]byte, 0, n*(size+1)), uint64(88172645463325252)
@@ -64,7 +64,7 @@ func (t *Target) add(ctx context.Context, typ string, lines []byte) error {
 	return err
 }
 
-// Fill creates at least so many waiting jobs of a type, and returns how many it has created.
+// Fill creates at least the given number of waiting jobs of a type, up to mostFill, and returns how many it created.
 func (t *Target) Fill(ctx context.Context, typ string, jobs int64) (int64, error) {
 	if jobs <= 0 {
 		return 0, nil
@@ -79,7 +79,7 @@ func (t *Target) Fill(ctx context.Context, typ string, jobs int64) (int64, error
 	return r.Calls * bulkJobs, nil
 }
 
-// Waiting returns how many jobs of a type wait to be claimed.
+// Waiting returns the number of jobs of a type that wait to be claimed.
 func (t *Target) Waiting(ctx context.Context, typ string) (int64, error) {
 	q, err := t.client.Queue(ctx, t.Name, typ)
 	if errors.Is(err, client.ErrNotFound) {
@@ -88,11 +88,12 @@ func (t *Target) Waiting(ctx context.Context, typ string) (int64, error) {
 	return q.Counts["pending"], err
 }
 
-// deletions is how often Delete lists the queues at most.
+// deletions bounds how often Delete lists the queues.
 const deletions = 5
 
-// Delete deletes all queues of the target with their jobs. It calls progress with the number of jobs that were deleted.
-// The server may still carry out creates of calls that have been cancelled, so Delete repeats until no queue is left.
+// Delete deletes all queues of the target with their jobs. It calls progress with the number of deleted jobs. It repeats
+// until no queue is left, because the server may still carry out cancelled creates. It returns an error if queues keep
+// appearing.
 func (t *Target) Delete(ctx context.Context, progress func(jobs int64)) error {
 	deleted := int64(0)
 	for range deletions {
@@ -109,7 +110,7 @@ func (t *Target) Delete(ctx context.Context, progress func(jobs int64)) error {
 		for _, typ := range types {
 			n, err := t.deleteQueue(ctx, typ, func(jobs int64) { progress(deleted + jobs) })
 			deleted += n
-			if err != nil && !errors.Is(err, client.ErrNotFound) && !errors.Is(err, client.ErrConflict) { // a job was created meanwhile
+			if err != nil && !errors.Is(err, client.ErrNotFound) && !errors.Is(err, client.ErrConflict) { // a job was created at the same time
 				return fmt.Errorf("delete the queue %s/%s: %w", t.Name, typ, err)
 			}
 		}
@@ -117,7 +118,7 @@ func (t *Target) Delete(ctx context.Context, progress func(jobs int64)) error {
 	return fmt.Errorf("client %s has queues again each time after they are deleted: another program creates jobs in them", t.Name)
 }
 
-// deleteQueue deletes a queue with its jobs, and returns how many they were.
+// deleteQueue deletes a queue with its jobs, and returns the number of jobs.
 func (t *Target) deleteQueue(ctx context.Context, typ string, progress func(jobs int64)) (int64, error) {
 	sweep, err := t.client.DeleteQueueJobs(ctx, t.Name, typ, "all")
 	if err == nil && sweep.ID != "" {
@@ -130,7 +131,7 @@ func (t *Target) deleteQueue(ctx context.Context, typ string, progress func(jobs
 	return sweep.Moved, t.client.DeleteQueue(ctx, t.Name, typ)
 }
 
-// RoundTrip returns how long the fastest of some requests took that the server answers at once.
+// RoundTrip returns the duration of the fastest of some pings.
 func (t *Target) RoundTrip(ctx context.Context) (time.Duration, error) {
 	best := time.Hour
 	for range 20 {
@@ -143,7 +144,7 @@ func (t *Target) RoundTrip(ctx context.Context) (time.Duration, error) {
 	return best, nil
 }
 
-// Version returns the server's version. It asks once, so it shows whether the server answers.
+// Version returns the server's version. It does not retry, so it shows whether the server answers.
 func (t *Target) Version(ctx context.Context) (client.Version, error) {
 	return client.New(t.URL, client.Options{HTTP: t.http, RetryFor: -1}).Version(ctx)
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/daybookq/daybook/internal/load"
 )
 
-// Work is a call that is measured.
+// Work is a call to measure.
 type Work struct {
 	Name  string // in tables and flags
 	Title string
 	Jobs  int64 // of one call
-	// Callers is how many calls a closed loop has under way, UnderWay how many an open loop has at most.
+	// Callers is the number of callers of a closed loop. UnderWay bounds the outstanding calls of an open loop.
 	Callers, UnderWay int
-	// Takes says that each call takes waiting jobs, which Fill creates first.
+	// Takes is set if each call takes waiting jobs, which Fill must create first.
 	Takes bool
 	// Type is the type of the jobs.
 	Type string
@@ -27,10 +27,9 @@ type Work struct {
 // mostUnderWay is the largest UnderWay of all works.
 const mostUnderWay = 1024
 
-// errDry says that a work found no job to claim.
+// errDry reports that a work found no job to claim.
 var errDry = errors.New("no job was waiting")
 
-// The works.
 var (
 	Bulk = Work{
 		Name: "bulk-create", Title: "create 1,000 jobs a request", Jobs: bulkJobs, Callers: 16, UnderWay: 64, Type: "bulk",
@@ -54,8 +53,8 @@ var (
 	}
 )
 
-// Peak measures how many calls a second the server answers while Callers send one after the other. It ends before its
-// time if no job waits any more.
+// Peak measures how many calls a second the server answers to Callers callers, each of which sends one call after the
+// other. It ends early if no more jobs wait.
 func (w Work) Peak(ctx context.Context, t *Target, c load.Closed) (*load.Rate, error) {
 	c.Callers = w.Callers
 	return c.Run(ctx, func(ctx context.Context, caller int) (bool, error) {
@@ -94,7 +93,7 @@ func (t *Target) create(ctx context.Context, typ string) error {
 	return err
 }
 
-// lifecycle completes a job, which may be one that another caller has created.
+// lifecycle creates a job and completes a job, which may be another caller's.
 func (t *Target) lifecycle(ctx context.Context, typ string, caller int) error {
 	if err := t.create(ctx, typ); err != nil {
 		return err

@@ -17,23 +17,24 @@ import (
 // Worker is the work of the Go client's Worker: 16 handlers that do nothing, and claims of up to 100 jobs.
 var Worker = Work{Name: "worker", Title: "a Worker with 16 handlers that do nothing", Jobs: arrivingJobs, Callers: 16, UnderWay: 64, Takes: true, Type: "worker"}
 
-// arrivingType is the type of the jobs of WorkerAt, which must not wait after what WorkerPeak has left.
+// arrivingType is the type of jobs in WorkerAt. It differs from WorkerPeak's, so that the jobs do not wait for jobs that
+// WorkerPeak left.
 const arrivingType = "worker-arriving"
 
 const (
 	workerHandlers, workerBatch = 16, 100
-	// arrivingJobs is how many jobs arrive together in WorkerAt.
+	// arrivingJobs is the number of jobs in each arrival of WorkerAt.
 	arrivingJobs = 100
 )
 
-// running is a Worker that runs.
+// running is a running Worker.
 type running struct {
 	stop  context.CancelFunc
 	ended chan error
-	err   atomic.Pointer[error] // of the first outcome that was not reported
+	err   atomic.Pointer[error] // of the first outcome that could not be reported
 }
 
-// runWorker starts a Worker of a type, which calls done for each job whose outcome is reported.
+// runWorker starts a Worker for a type. It calls done for each job whose outcome was reported.
 func (t *Target) runWorker(ctx context.Context, typ string, done func(*client.Job)) *running {
 	r := &running{ended: make(chan error, 1)}
 	w := client.Worker{
@@ -42,7 +43,7 @@ func (t *Target) runWorker(ctx context.Context, typ string, done func(*client.Jo
 	}
 	w.OnEvent = func(e client.Event) {
 		switch {
-		case e.Job == nil, errors.Is(e.Err, client.ErrDraining): // a claim, or a job that is returned because the measurement ends
+		case e.Job == nil, errors.Is(e.Err, client.ErrDraining): // a claim, or a job returned because the measurement ends
 		case e.Err != nil:
 			r.err.CompareAndSwap(nil, &e.Err)
 		default:
@@ -67,11 +68,12 @@ func (r *running) end() error {
 	return nil
 }
 
-// firstJob is how long WorkerPeak waits for the first job after its time. A slow disk can delay the first claim.
+// firstJob is how much longer than its time WorkerPeak waits for the first job. A slow disk can delay the first claim.
 const firstJob = 10 * time.Second
 
-// WorkerPeak measures how many jobs a second a Worker completes, until the time is over or jobs jobs are completed, which
-// must wait. It goes on for a while if the time was too short for one job. Its Rate counts jobs.
+// WorkerPeak measures how many jobs a second a Worker completes. It ends when the time is over or the given number of
+// jobs, which must be waiting, are completed. If no job was completed in time, it continues for up to firstJob. Its Rate
+// counts jobs.
 func (t *Target) WorkerPeak(ctx context.Context, length time.Duration, jobs int64) (*load.Rate, error) {
 	ctx, cancel := context.WithTimeout(ctx, length+firstJob)
 	defer cancel()
@@ -102,8 +104,8 @@ func (t *Target) WorkerPeak(ctx context.Context, length time.Duration, jobs int6
 	return r, w.end()
 }
 
-// WorkerAt measures how long jobs take that arrive at a fixed rate, from the time when they are due to be created to the
-// end of their completion by a Worker. o.Rate is in arrivals of Worker.Jobs jobs. Latencies has one value for each job.
+// WorkerAt measures the latency of jobs that arrive at a fixed rate, from when they are due to be created until a Worker
+// has completed them. o.Rate counts arrivals of Worker.Jobs jobs each. Latencies has one value for each job.
 func (t *Target) WorkerAt(ctx context.Context, o load.Open) (*load.Outcome, error) {
 	o.UnderWay = Worker.UnderWay
 	jobs := arrivals{start: time.Now(), latencies: load.NewLatencies(), all: make(chan struct{}, 1)}
@@ -130,12 +132,11 @@ func (t *Target) WorkerAt(ctx context.Context, o load.Open) (*load.Outcome, erro
 	return outcome, nil
 }
 
-// arrivals are the jobs of WorkerAt. The payload of each begins with the time at which it was due, in nanoseconds after
-// start.
+// arrivals tracks the jobs of WorkerAt. Each payload starts with the job's due time, in nanoseconds after start.
 type arrivals struct {
 	start     time.Time
 	latencies *load.Latencies
-	all       chan struct{} // capacity 1: all jobs that were created are completed
+	all       chan struct{} // capacity 1: all created jobs are completed
 
 	mu              sync.Mutex // guards the fields below
 	nCreated, nDone int64
@@ -170,7 +171,7 @@ func (a *arrivals) completed(j *client.Job) {
 	a.signal()
 }
 
-// signal says that nothing is left, if that is so. The caller holds the mutex.
+// signal signals all if all created jobs are completed. The caller holds the mutex.
 func (a *arrivals) signal() {
 	if a.nDone < a.nCreated {
 		return
@@ -181,7 +182,7 @@ func (a *arrivals) signal() {
 	}
 }
 
-// wait returns when all jobs that were created are completed, or at a time.
+// wait returns when all created jobs are completed, when ctx ends, or at the given time.
 func (a *arrivals) wait(ctx context.Context, until time.Time) {
 	patience := time.NewTimer(time.Until(until))
 	defer patience.Stop()
@@ -202,7 +203,7 @@ func (a *arrivals) wait(ctx context.Context, until time.Time) {
 	}
 }
 
-// count makes the outcome that of jobs, instead of that of the posts. Jobs that were not completed count as unsent.
+// count changes the outcome from counting posts to counting jobs. Uncompleted jobs count as unsent.
 func (a *arrivals) count(o *load.Outcome) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

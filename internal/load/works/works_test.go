@@ -13,14 +13,14 @@ import (
 	"github.com/daybookq/daybook/internal/load"
 )
 
-// TestFigures: the counters are read from the text of the metrics, and what a server does not report is 0.
+// TestFigures: Figures parses the text of the metrics. A counter that the server does not report is 0.
 func TestFigures(t *testing.T) {
 	text := "# HELP process_cpu_seconds_total x\nprocess_cpu_seconds_total 12.5\ngo_sched_gomaxprocs_threads 8\ndaybook_journal_syncs_total 1e+03\n" +
 		"daybook_journal_syncing_seconds_total 0.25\ndaybook_journal_sync_seconds{quantile=\"0.5\"} 3\nno value\n"
 	status := http.StatusOK
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(status)
-		_, _ = w.Write([]byte(text)) // the test reads it
+		_, _ = w.Write([]byte(text)) // the test compares what was read
 	}))
 	defer s.Close()
 	target := NewTarget(s.URL + "/")
@@ -41,7 +41,7 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// TestPayloads: a body has lines of the same length, without a line feed in them.
+// TestPayloads: a body has lines of equal length, without a line feed inside.
 func TestPayloads(t *testing.T) {
 	lines := strings.Split(strings.TrimSuffix(string(bulkBody), "\n"), "\n")
 	if len(lines) != bulkJobs || lines[0] == lines[1] {
@@ -54,8 +54,8 @@ func TestPayloads(t *testing.T) {
 	}
 }
 
-// TestArrivals: the latency of a job counts from when it was due; jobs that are not completed count as unsent, and jobs
-// of another measurement not at all.
+// TestArrivals: a job's latency counts from its due time. Uncompleted jobs count as unsent, and jobs of another
+// measurement do not count.
 func TestArrivals(t *testing.T) {
 	start := time.Now().Add(-time.Minute)
 	a := arrivals{start: start, latencies: load.NewLatencies(), all: make(chan struct{}, 1)}
@@ -81,10 +81,10 @@ func TestArrivals(t *testing.T) {
 	}
 	a.completed(&client.Job{Payload: []byte(lines[1])})
 	a.completed(&client.Job{Payload: []byte(lines[2])})
-	a.wait(t.Context(), time.Now().Add(time.Hour)) // all are completed
+	a.wait(t.Context(), time.Now().Add(time.Hour)) // returns immediately: all are completed
 }
 
-// TestDelete: Delete also deletes what calls create that were cancelled and that the server still carries out.
+// TestDelete: Delete also deletes jobs that the server creates late, for cancelled calls.
 func TestDelete(t *testing.T) {
 	target := NewTarget(daybooktest.Start(t).URL)
 	defer target.Close()

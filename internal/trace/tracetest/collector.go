@@ -17,11 +17,11 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Span is a span as a collector got it. Ids are hexadecimal. Attributes that are numbers are in decimal.
+// Span is a span that a collector received. Ids are hexadecimal. Numeric attributes are in decimal.
 type Span struct {
 	Name, TraceID, SpanID string
-	Parent                string // the id of the parent; "" if there is none
-	Kind                  string // as in trace.proto, such as SPAN_KIND_CONSUMER
+	Parent                string // the parent's id; "" if there is none
+	Kind                  string // as in trace.proto, for example SPAN_KIND_CONSUMER
 	Links                 []Link
 	Start, End            time.Time
 	Failed                bool
@@ -37,9 +37,10 @@ type Link struct {
 	Sampled         bool
 }
 
-// Collector is a collector. The zero value works. Any goroutine may call its methods.
+// Collector collects spans. The zero value is ready to use. Any goroutine may call its methods.
 type Collector struct {
-	// Answer, if not nil, answers requests in place of the collector if it returns true. Their spans do not count.
+	// Answer, if not nil, can answer a request instead of the collector, and then returns true. The spans of that request
+	// do not count.
 	Answer func(w http.ResponseWriter, r *http.Request) bool
 
 	mu       sync.Mutex // guards the fields below
@@ -48,13 +49,13 @@ type Collector struct {
 	changed  chan struct{}
 }
 
-// Request is a request that the collector got.
+// Request is a request that the collector received.
 type Request struct {
 	Path   string
 	Header http.Header
 }
 
-// ServeHTTP takes the spans of a request. It refuses what is not OTLP in protobuf.
+// ServeHTTP stores the spans of a request. It refuses anything except OTLP in protobuf.
 func (c *Collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	c.requests = append(c.requests, Request{r.URL.Path, r.Header.Clone()})
@@ -125,14 +126,14 @@ func attributesOf(list []*common.KeyValue) map[string]string {
 	return attributes
 }
 
-// Spans returns the spans so far, in the order of their arrival.
+// Spans returns the spans received until now, in the order of their arrival.
 func (c *Collector) Spans() []Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.spans)
 }
 
-// Requests returns the requests so far, in the order of their arrival.
+// Requests returns the requests received until now, in the order of their arrival.
 func (c *Collector) Requests() []Request {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -142,7 +143,7 @@ func (c *Collector) Requests() []Request {
 // patience is how long Wait waits.
 const patience = time.Minute
 
-// Wait returns the spans as soon as there are n or more. The test fails if they do not arrive within a minute.
+// Wait returns the spans as soon as there are at least n. It fails the test if they do not arrive within a minute.
 func (c *Collector) Wait(t testing.TB, n int) []Span {
 	t.Helper()
 	late := time.After(patience)

@@ -1,6 +1,6 @@
-// Package tracetest is a collector of traces for tests: an HTTP handler that takes spans by OTLP in protobuf.
+// Package tracetest is a trace collector for tests: an HTTP handler that receives spans by OTLP in protobuf.
 //
 // Files:
 //
-//   - collector.go: the collector, and the spans that it has got.
+//   - collector.go: the collector, and the spans that it has received.
 package tracetest

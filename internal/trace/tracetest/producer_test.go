@@ -14,7 +14,7 @@ import (
 	"github.com/daybookq/daybook/client/daybooktest"
 )
 
-// connectedProducer is the program of docs/reference/traces.md.
+// connectedProducer is the program on docs/reference/traces.md.
 func connectedProducer(url string) *client.Client {
 	c := client.New(url, client.Options{Traceparent: func(ctx context.Context) string {
 		carrier := propagation.MapCarrier{} // go.opentelemetry.io/otel/propagation
@@ -24,8 +24,8 @@ func connectedProducer(url string) *client.Client {
 	return c
 }
 
-// TestConnectedProducer: the jobs of the program of docs/reference/traces.md have the trace of its context, and the page has the
-// lines of connectedProducer.
+// TestConnectedProducer: the jobs of the program on docs/reference/traces.md carry the trace of its context, and the page
+// contains the lines of connectedProducer.
 func TestConnectedProducer(t *testing.T) {
 	server := daybooktest.Start(t)
 	c := connectedProducer(server.URL)

@@ -1,3 +1,3 @@
-// Package wsframetest has the mistakes that a client can make with the frames of a WebSocket, for tests of servers. It writes
-// the bytes of a client itself.
+// Package wsframetest provides the mistakes that a WebSocket client can make in its frames, for tests of servers. It
+// writes a client's bytes directly, without a library.
 package wsframetest

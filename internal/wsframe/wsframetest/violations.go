@@ -12,7 +12,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-// Violation are bytes after a handshake, at whose end the server must close the connection.
+// Violation is a sequence of bytes after a handshake. At its end the server must close the connection.
 type Violation struct {
 	Name   string
 	Bytes  string
@@ -25,7 +25,7 @@ const (
 	masked = 0x80
 )
 
-// header is the header of a masked frame.
+// header returns the header of a masked frame.
 func header(first byte, length uint64) string {
 	switch {
 	case length < 126:
@@ -36,7 +36,7 @@ func header(first byte, length uint64) string {
 	return string(binary.BigEndian.AppendUint64([]byte{first, masked | 127}, length)) + mask
 }
 
-// Violations returns mistakes, for a server whose messages have at most maxMessage bytes.
+// Violations returns the mistakes, for a server whose messages have at most maxMessage bytes.
 func Violations(maxMessage uint64) []Violation {
 	const tooBig, mistake = websocket.StatusMessageTooBig, websocket.StatusProtocolError
 	list := []Violation{
@@ -59,14 +59,14 @@ func Violations(maxMessage uint64) []Violation {
 		list = append(list, Violation{fmt.Sprintf("a message of %#x bytes", length), header(fin|2, length), tooBig})
 		list = append(list, Violation{fmt.Sprintf("the length of a message of %#x bytes", length), strings.TrimSuffix(header(fin|1, length), mask), tooBig})
 	}
-	for _, v := range list[:len(list):len(list)] { // more than the server reads, so that a system that closes at once sends a reset
+	for _, v := range list[:len(list):len(list)] { // more than the server reads, so that closing immediately would send a reset
 		list = append(list, Violation{v.Name + " and more", v.Bytes + strings.Repeat("\xff", 100_000), v.Status})
 	}
 	return list
 }
 
-// Closing does the handshake that a request asks for, sends bytes and returns the status and the reason of the close frame. It
-// fails if the connection ends in any other way than with a close frame and the end of what the server sends.
+// Closing sends a handshake request and then frames. It returns the status and the reason of the server's close frame. It
+// returns an error unless the connection ends with a close frame followed by the end of the stream.
 func Closing(address, request, frames string) (status websocket.StatusCode, reason string, err error) {
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
@@ -89,7 +89,7 @@ func Closing(address, request, frames string) (status websocket.StatusCode, reas
 		case err != nil:
 			return 0, "", fmt.Errorf("no close frame: %w", err)
 		case first != fin|8:
-			continue // what the server sends at the beginning
+			continue // the server's first messages
 		case len(payload) < 2:
 			return 0, "", fmt.Errorf("a close frame with %q", payload)
 		}
@@ -105,7 +105,7 @@ func Closing(address, request, frames string) (status websocket.StatusCode, reas
 	}
 }
 
-// frame reads a frame of a server, shorter than 64 KiB.
+// frame reads a server's frame that is shorter than 64 KiB.
 func frame(in *bufio.Reader) (first byte, payload []byte, err error) {
 	var head [4]byte
 	if _, err := io.ReadFull(in, head[:2]); err != nil {
