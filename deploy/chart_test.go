@@ -15,7 +15,7 @@ var (
 	args  = regexp.MustCompile(`(?m)^ {12}- "?(serve|30d|--[^"\n]*)"?$`)
 )
 
-// TestChart: helm finds nothing wrong in the chart, and renders what its values ask for. The server accepts the rendered
+// TestChart: helm lint accepts the chart, the rendered manifests follow the values, and the server accepts the rendered
 // flags.
 func TestChart(t *testing.T) {
 	if *helmPath == "" {

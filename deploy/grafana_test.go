@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestPanelsAreDescribed: each panel of the dashboard says what it shows.
+// TestPanelsAreDescribed: each panel of the dashboard has a description.
 func TestPanelsAreDescribed(t *testing.T) {
 	text, err := os.ReadFile("grafana/daybook.json")
 	if err != nil {

@@ -26,7 +26,7 @@ import (
 	"github.com/daybookq/daybook/runner/container/enginetest"
 )
 
-// engine is a container engine that the test has started, with directories of its own.
+// engine is a container engine that the test has started, with its own directories.
 type engine struct {
 	line []string // its command, before the arguments
 	env  []string
@@ -67,7 +67,7 @@ func startEngine(t *testing.T, name string) *engine {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	if err := os.WriteFile(filepath.Join(dir, "daemon.json"), []byte("{}"), 0o600); err != nil { // not that of the machine
+	if err := os.WriteFile(filepath.Join(dir, "daemon.json"), []byte("{}"), 0o600); err != nil { // do not use the machine's configuration
 		t.Fatal(err)
 	}
 	host := "unix://" + filepath.Join(dir, "sock")
@@ -80,11 +80,11 @@ func startEngine(t *testing.T, name string) *engine {
 	}
 	gone := make(chan struct{})
 	go func() {
-		_ = daemon.Wait() // how it ended is in its log
+		_ = daemon.Wait() // its log shows how it ended
 		close(gone)
 	}()
 	t.Cleanup(func() {
-		_ = daemon.Process.Signal(syscall.SIGTERM) // it may have ended
+		_ = daemon.Process.Signal(syscall.SIGTERM) // fails if it has ended
 		select {
 		case <-gone:
 		case <-time.After(30 * time.Second):
@@ -114,7 +114,7 @@ func (e *engine) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// within returns an HTTP client whose connections begin in the network of a process.
+// within returns an HTTP client that connects from within the network namespace of a process.
 func within(pid int) *http.Client {
 	return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 		type result struct {
@@ -123,7 +123,7 @@ func within(pid int) *http.Client {
 		}
 		got := make(chan result)
 		go func() {
-			runtime.LockOSThread() // and never unlocked: the thread ends with this goroutine
+			runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
 			f, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", pid))
 			if err != nil {
 				got <- result{nil, err}
@@ -142,9 +142,9 @@ func within(pid int) *http.Client {
 	}}}
 }
 
-// TestImage: engines build the image from nothing. Its container runs as another user than root, on a root file system that
-// is read-only, and is healthy. A job that is created in it is completed, is there after a restart, and the container stops
-// gracefully. The commands of docs/how-to/install.md run, without the network.
+// TestImage: engines can build the image from scratch. Its container runs as a non-root user on a read-only root file
+// system, and is healthy. A job created in it is completed, and is still there after a restart. The container stops
+// gracefully. The commands on docs/how-to/install.md run, except for the network.
 func TestImage(t *testing.T) {
 	dir := t.TempDir()
 	binary := os.Getenv("DAYBOOK_BINARY") // one that needs no C library, as make builds it
@@ -163,7 +163,7 @@ func TestImage(t *testing.T) {
 			e := startEngine(t, name)
 			args := []string{"build", "-t", "localhost/daybook:test", "-f", "docker/Dockerfile"}
 			if name == "podman" {
-				args = append(args, "--format", "docker") // the format of OCI has no health check
+				args = append(args, "--format", "docker") // the OCI format lacks health checks
 			}
 			must(t, e.command(append(args, files)...))
 			t.Cleanup(func() { _ = e.command("rm", "-f", "queue").Run() }) // there may be none
@@ -203,8 +203,8 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// follow runs the commands of docs/how-to/install.md. The engines of the test have no network that can publish a port, and
-// the image has another name.
+// follow runs the commands on docs/how-to/install.md. It changes the name of the image, and leaves out publishing a port,
+// since the test's engines lack a network for that.
 func (e *engine) follow(t *testing.T) {
 	t.Helper()
 	steps, err := check.Steps(root(t), "docs/how-to/install.md", "deploy TestImage")
@@ -220,7 +220,7 @@ func (e *engine) follow(t *testing.T) {
 		}
 		testkit.Eventually(t, line, func() bool {
 			out, err := e.command(args[1:]...).CombinedOutput()
-			if err != nil && args[1] != "exec" { // in whose container the server may not listen yet
+			if err != nil && args[1] != "exec" { // the server may not listen yet when exec runs in its container
 				t.Fatalf("%s: %v: %s", line, err, out)
 			}
 			return err == nil
@@ -228,7 +228,7 @@ func (e *engine) follow(t *testing.T) {
 	}
 }
 
-// connect returns a client of the server in the container, once it is ready.
+// connect returns a client of the server in the container once the server is ready.
 func (e *engine) connect(t *testing.T) *client.Client {
 	t.Helper()
 	pid, err := strconv.Atoi(e.inspect(t, "{{.State.Pid}}"))
@@ -245,8 +245,8 @@ func (e *engine) inspect(t *testing.T, format string) string {
 	return strings.TrimSpace(must(t, e.command("inspect", "--type", "container", "--format", format, "queue")))
 }
 
-// healthy waits until the health check of the image succeeds. Docker runs it by itself. Podman lets systemd run it, or a
-// user.
+// healthy waits until the image's health check succeeds. Docker runs the check automatically. With Podman, systemd or a
+// user runs it.
 func (e *engine) healthy(t *testing.T, name string) {
 	t.Helper()
 	if name == "podman" {
@@ -256,7 +256,7 @@ func (e *engine) healthy(t *testing.T, name string) {
 	testkit.Eventually(t, "the container is healthy", func() bool { return e.inspect(t, "{{.State.Health.Status}}") == "healthy" })
 }
 
-// TestCompose: the compose file uses only flags that the program has, and the settings of its services are in force.
+// TestCompose: the compose file uses only existing flags, and its settings take effect.
 func TestCompose(t *testing.T) {
 	text, err := os.ReadFile("compose.yaml")
 	if err != nil {

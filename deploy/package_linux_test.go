@@ -20,10 +20,10 @@ import (
 	"time"
 )
 
-// dynamicUser is the user and group of a started server. systemd chooses such numbers for DynamicUser=.
+// dynamicUser is the user and group of a started server, a number such as systemd chooses for DynamicUser=.
 const dynamicUser = 61184
 
-// service is a process that was started as its unit says, in the root of another system.
+// service is a process started according to its unit, in the root of another system.
 type service struct {
 	*exec.Cmd
 	root  string
@@ -33,8 +33,8 @@ type service struct {
 	ended chan error
 }
 
-// startService does for daybook.service what systemd does, apart from the sandbox: the environment files, the state
-// directory, the user, the sockets of notifications and the watchdog.
+// startService starts daybook.service as systemd does, except for the sandbox: it sets up the environment files, the
+// state directory, the user, the notification socket and the watchdog.
 func startService(t *testing.T, root string, watchdog time.Duration) *service {
 	t.Helper()
 	s := &service{root: root, unit: readUnit(t, filepath.Join(root, "usr/lib/systemd/system/daybook.service")), ended: make(chan error, 1)}
@@ -59,7 +59,7 @@ func startService(t *testing.T, root string, watchdog time.Duration) *service {
 		t.Fatal(err)
 	}
 	socket := filepath.Join(root, "run/notify")
-	_ = os.Remove(socket) // of the start before
+	_ = os.Remove(socket) // left over from the last start
 	var err error
 	if s.bus, err = net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"}); err != nil {
 		t.Fatal(err)
@@ -74,14 +74,14 @@ func startService(t *testing.T, root string, watchdog time.Duration) *service {
 	}
 	go func() { s.ended <- s.Wait() }()
 	t.Cleanup(func() {
-		_ = s.Process.Kill() // it may have ended
+		_ = s.Process.Kill() // fails if it has ended
 		s.ended <- <-s.ended
 		s.bus.Close()
 	})
 	return s
 }
 
-// await reads notifications until one has a line, and returns all lines since the last await.
+// await reads notifications until one contains the wanted line. It returns all lines since the last await.
 func (s *service) await(t *testing.T, want string) (got []string) {
 	t.Helper()
 	b := make([]byte, 4096)
@@ -100,7 +100,7 @@ func (s *service) await(t *testing.T, want string) (got []string) {
 	}
 }
 
-// exit waits for the end of the process and returns its exit code.
+// exit waits until the process has ended and returns its exit code.
 func (s *service) exit(t *testing.T) int {
 	t.Helper()
 	select {
@@ -112,7 +112,7 @@ func (s *service) exit(t *testing.T) int {
 	return s.ProcessState.ExitCode()
 }
 
-// request sends a request to the server, whose address is in its data directory.
+// request sends a request to the server. It reads the address from the server's data directory.
 func (s *service) request(t *testing.T, method, path, body string) string {
 	t.Helper()
 	address, err := os.ReadFile(filepath.Join(s.root, "var/lib/daybook/address"))
@@ -136,10 +136,10 @@ func (s *service) request(t *testing.T, method, path, body string) string {
 	return string(text)
 }
 
-// installer installs a package in another root, or upgrades it, and removes it.
+// installer installs, upgrades and removes a package in another root.
 type installer struct {
 	install, remove func(t *testing.T, root string)
-	about           func(t *testing.T) *exec.Cmd // prints who maintains the package, and its homepage
+	about           func(t *testing.T) *exec.Cmd // prints the maintainer and the homepage of the package
 }
 
 func installers(t *testing.T) map[string]installer {
@@ -170,7 +170,7 @@ func installers(t *testing.T) map[string]installer {
 	}
 }
 
-// readText reads a file, which may be compressed.
+// readText reads a file, and decompresses it if necessary.
 func readText(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -187,8 +187,8 @@ func readText(path string) (string, error) {
 	return string(text), err
 }
 
-// TestPackages: after an installation on a system without data, the first start as the unit says creates a queue and gets
-// ready. Later starts, also after an upgrade, need the data. A removal keeps the data.
+// TestPackages: after an installation on a system without data, the first start of the unit creates a queue and becomes
+// ready. Later starts require the data, even after an upgrade. Removing the package keeps the data.
 func TestPackages(t *testing.T) {
 	for kind, with := range installers(t) {
 		t.Run(kind, func(t *testing.T) {
@@ -222,7 +222,7 @@ func TestPackages(t *testing.T) {
 			if text, err := os.ReadFile(first); err != nil || string(text) != "DAYBOOK_INIT=true\n" {
 				t.Fatalf("%s: %q, %v", first, text, err)
 			}
-			// An operator's settings: a free port.
+			// An operator sets a free port.
 			if err := os.WriteFile(in("/etc/default/daybook"), []byte("DAYBOOK_LISTEN=127.0.0.1:0\n"), 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -267,7 +267,7 @@ func TestPackages(t *testing.T) {
 				t.Errorf("exit code %d: %s", code, s.log.String())
 			}
 
-			// A disk that is not mounted: the state directory is there and empty.
+			// The disk is not mounted: the state directory exists but is empty.
 			if err := os.Rename(in("/var/lib/daybook"), in("/var/lib/kept")); err != nil {
 				t.Fatal(err)
 			}
@@ -292,7 +292,7 @@ func TestPackages(t *testing.T) {
 	}
 }
 
-// TestReadUnit: the reader of units in this test understands the units.
+// TestReadUnit: readUnit parses the units correctly.
 func TestReadUnit(t *testing.T) {
 	u := readUnit(t, "systemd/daybook.service")
 	if got := words(t, u.one(t, "ExecStart")); got[0] != "/usr/bin/daybook" || got[1] != "serve" || !slices.Contains(got, "/var/lib/daybook") {

@@ -20,12 +20,12 @@ import (
 	"github.com/daybookq/daybook/docs/check"
 )
 
-// newNetwork moves this goroutine, and the processes that it starts, into a network of its own, with a network card. It
-// returns no error, but skips the test where this cannot be done.
+// newNetwork moves this goroutine, and the processes that it starts, into a new network namespace with a network card. It
+// skips the test if the machine does not allow that.
 func newNetwork(t *testing.T) {
 	t.Helper()
 	ip := needs(t, "ip")
-	runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		t.Skipf("this machine has no network namespaces: %v", err)
 	}
@@ -41,7 +41,7 @@ func newNetwork(t *testing.T) {
 	}
 }
 
-// A terminal is a shell in the root of another system.
+// terminal is a shell in the root of another system.
 type terminal struct {
 	in    io.WriteCloser
 	lines *bufio.Reader
@@ -69,14 +69,14 @@ func newTerminal(t *testing.T, root string) *terminal {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = syscall.Kill(-shell.Process.Pid, syscall.SIGKILL) // it may have ended
+		_ = syscall.Kill(-shell.Process.Pid, syscall.SIGKILL) // fails if it has ended
 		_ = shell.Wait()
 		out.Close()
 	})
 	return &terminal{in: in, lines: bufio.NewReader(out)}
 }
 
-// run runs a command and returns what it prints.
+// run runs a command and returns its output.
 func (s *terminal) run(t *testing.T, command string) string {
 	t.Helper()
 	s.count++
@@ -102,8 +102,8 @@ func (s *terminal) run(t *testing.T, command string) string {
 	}
 }
 
-// A machine is a fresh system with a shell, a network card and no other programs than those that a test names. The test
-// does what `sudo dpkg -i`, `sudo rpm -U` and `sudo systemctl` do there.
+// machine is a fresh system with a shell, a network card and only those programs that the test names. The test replaces
+// `sudo dpkg -i`, `sudo rpm -U` and `sudo systemctl` on it.
 type machine struct {
 	root   string
 	server *service
@@ -150,8 +150,8 @@ func (m *machine) stop(t *testing.T) {
 	}
 }
 
-// follow does what a page says in the blocks without a note and in those of a test. The lines in does are commands that
-// the test does; the page must have each of them. All others are run on the machine.
+// follow runs the commands in a page's blocks that have no note, or a note with the name of this test. For the lines in
+// does, it calls the function instead; the page must contain each of them.
 func (m *machine) follow(t *testing.T, page, test string, does map[string]func()) {
 	t.Helper()
 	steps, err := check.Steps(root(t), page, test)
@@ -188,20 +188,20 @@ func (m *machine) follow(t *testing.T, page, test string, does map[string]func()
 	}
 }
 
-// The pages install packages with these commands.
+// Commands by which the pages install packages.
 const (
 	dpkgCommand = `sudo dpkg -i bin/release/daybook_*_"$(dpkg --print-architecture)".deb`
 	rpmCommand  = `sudo rpm -U bin/release/daybook-*."$(uname -m)".rpm`
 )
 
-// TestNamesOfPackages: the names in dpkgCommand and rpmCommand are those of one file each.
+// TestNamesOfPackages: dpkgCommand and rpmCommand match exactly one file each.
 func TestNamesOfPackages(t *testing.T) {
 	released(t, "daybook_*_"+runtime.GOARCH+".deb")
 	released(t, "daybook-*."+map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]+".rpm")
 }
 
-// TestQuickStart follows docs/tutorials/quick-start.md on a system that has the package of Debian and a shell, and prints
-// how long that took.
+// TestQuickStart follows docs/tutorials/quick-start.md on a system with the Debian package and a shell, and logs how long
+// that took.
 func TestQuickStart(t *testing.T) {
 	with := installers(t)["deb"]
 	m := newMachine(t, "/usr/bin/tee")
@@ -214,7 +214,7 @@ func TestQuickStart(t *testing.T) {
 	t.Logf("the commands of the quick start took %.1f s, on a system that had nothing but a shell and tee", time.Since(began).Seconds())
 }
 
-// TestInstallArchive does what docs/how-to/install.md says of an archive.
+// TestInstallArchive follows docs/how-to/install.md for an archive.
 func TestInstallArchive(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("the page has the name of the archive for amd64")
@@ -232,14 +232,14 @@ func TestInstallArchive(t *testing.T) {
 	}
 }
 
-// TestInstallDeb does what docs/how-to/install.md says of the deb, the new disk, the settings and the backups.
+// TestInstallDeb follows docs/how-to/install.md for the deb, the new disk, the settings and the backups.
 func TestInstallDeb(t *testing.T) {
 	with := installers(t)["deb"]
 	m := newMachine(t, "/usr/bin/tee")
 	m.follow(t, "docs/how-to/install.md", "deploy TestInstallDeb", map[string]func(){
 		dpkgCommand:                           func() { with.install(t, m.root) },
 		"sudo systemctl enable --now daybook": func() { m.start(t) },
-		"sudo systemctl start daybook": func() { // with a new disk, which is empty
+		"sudo systemctl start daybook": func() { // with a new, empty disk
 			m.stop(t)
 			data := filepath.Join(m.root, "var/lib/daybook")
 			if err := os.Rename(data, data+"-of-the-old-disk"); err != nil {
@@ -251,7 +251,7 @@ func TestInstallDeb(t *testing.T) {
 	})
 }
 
-// TestInstallRpm does what docs/how-to/install.md says of the rpm.
+// TestInstallRpm follows docs/how-to/install.md for the rpm.
 func TestInstallRpm(t *testing.T) {
 	with := installers(t)["rpm"]
 	m := newMachine(t)

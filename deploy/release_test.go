@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// TestRelease: the sums are right, an archive has the program, the licences, the manual pages and the completions, and the
-// list of parts names what the program is built from.
+// TestRelease: the sums are right. An archive has the program, the licences, the manual pages and the completions. The
+// list of parts names the modules of which the program is built.
 func TestRelease(t *testing.T) {
 	archive := released(t, "*_"+runtime.GOOS+"_"+runtime.GOARCH+".tar.gz")
 	check := exec.Command(needs(t, "sha256sum"), "--strict", "-c", "SHA256SUMS")
@@ -61,7 +61,8 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// TestReproducible: the same tree in another directory gives the same archive; with -full also with an empty build cache.
+// TestReproducible: the same tree in another directory gives the same archive; with -full, even with an empty build
+// cache.
 func TestReproducible(t *testing.T) {
 	archive := released(t, "*_"+runtime.GOOS+"_"+runtime.GOARCH+".tar.gz")
 	dir, epoch := unpack(t, archive)
@@ -109,7 +110,7 @@ func TestReproducible(t *testing.T) {
 	}
 }
 
-// unpack unpacks an archive, and returns its only directory and the time of its files.
+// unpack unpacks an archive. It returns the archive's only directory and the time of its files.
 func unpack(t *testing.T, archive string) (dir string, epoch int64) {
 	t.Helper()
 	f, err := os.Open(archive)

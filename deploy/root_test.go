@@ -62,8 +62,8 @@ func released(t *testing.T, pattern string) string {
 	return files[0]
 }
 
-// newRoot makes the root directory of a system that has a shell, rm, cat and some more programs, and nothing else. A short
-// name leaves room for a socket in it. Only root can use it, by chroot.
+// newRoot creates the root directory of a system with only a shell, rm, cat and some more programs. Its name is short, so
+// that the path of a socket in it is not too long. Only root can use it, by chroot.
 func newRoot(t *testing.T, programs ...string) string {
 	t.Helper()
 	if runtime.GOOS != "linux" || os.Getuid() != 0 {
@@ -111,7 +111,7 @@ func newRoot(t *testing.T, programs ...string) string {
 	return dir
 }
 
-// unit is a unit file: the values of each name, in their order.
+// unit is a unit file: the values of each name, in order.
 type unit map[string][]string
 
 func readUnit(t *testing.T, path string) unit {
@@ -152,13 +152,13 @@ func words(t *testing.T, line string) []string {
 	return strings.Fields(line)
 }
 
-// exists reports whether there is a file of a name.
+// exists reports whether a file exists.
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
 }
 
-// TestUnits: systemd reads the units without a complaint, and rates how much they restrict.
+// TestUnits: systemd accepts the units without complaints, and rates their restrictions well enough.
 func TestUnits(t *testing.T) {
 	analyze := needs(t, "systemd-analyze")
 	for name, most := range map[string]string{"daybook.service": "15", "daybook-work.service": "45"} {

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// TestSite builds the site of the documents, as `make site` does: it has each page with all blocks of code, each link leads
-// to a page and a heading of it, and nothing is loaded from another server.
+// TestSite builds the documentation site, as `make site` does. The site has each page with all code blocks, each link
+// leads to an existing page and heading, and nothing is loaded from other servers.
 func TestSite(t *testing.T) {
 	const mkdocs = "../bin/site-tools/python/bin/mkdocs"
 	if _, err := os.Stat(mkdocs); err != nil {
@@ -84,7 +84,7 @@ func TestSite(t *testing.T) {
 	links := 0
 	for at, page := range pages {
 		if at == "404.html" {
-			continue // its links begin at the root of a web server
+			continue // its links start at the root of a web server
 		}
 		if strings.Contains(page, "<p>```") || strings.Contains(page, "<p>|") {
 			t.Errorf("%s shows the text of a block or a table", at)

@@ -18,7 +18,7 @@ import (
 	"github.com/daybookq/daybook/internal/testkit"
 )
 
-// allowedCalls returns the system calls that SystemCallFilter= of a unit allows.
+// allowedCalls returns the system calls that a unit's SystemCallFilter= allows.
 func allowedCalls(t *testing.T, u unit) map[string]bool {
 	t.Helper()
 	sets := map[string][]string{}
@@ -61,7 +61,8 @@ func allowedCalls(t *testing.T, u unit) map[string]bool {
 	return allowed
 }
 
-// TestSystemCalls: the server uses only system calls that its unit allows, and no memory that is written and executed.
+// TestSystemCalls: the server uses only system calls that its unit allows, and no memory that is both written and
+// executed.
 func TestSystemCalls(t *testing.T) {
 	strace := needs(t, "strace")
 	allowed := allowedCalls(t, readUnit(t, "systemd/daybook.service"))
@@ -82,7 +83,7 @@ func TestSystemCalls(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }) // it may have ended
+	t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }) // fails if it has ended
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		t.Skipf("strace cannot start the server here: %v", err)
@@ -111,7 +112,7 @@ func TestSystemCalls(t *testing.T) {
 	if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // how strace ends after its signal differs between versions
+	_ = cmd.Wait() // strace's exit status after a signal differs between versions
 	text, err := os.ReadFile(calls)
 	if err != nil {
 		t.Fatal(err)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the context of a build of the image: context.sh PROGRAM DIRECTORY, from the root of the tree.
+# Creates the build context of the image. Usage, in the root of the tree: context.sh PROGRAM DIRECTORY
 set -e
 rm -rf "$2"
 mkdir -p "$2/empty"

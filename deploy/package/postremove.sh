@@ -1,5 +1,5 @@
 #!/bin/sh
-# After a removal. The data in /var/lib/daybook stays, also when dpkg purges the package.
+# Runs after a removal. The data in /var/lib/daybook stays, even when dpkg purges the package.
 set -e
 if [ "$1" = remove ] || [ "$1" = purge ] || [ "$1" = 0 ]; then
   rm -f /var/lib/daybook-first-start

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Before a removal ("remove", or 0), not before an upgrade.
+# Runs before a removal or upgrade. It acts only on a removal: "remove" from dpkg, 0 from rpm.
 set -e
 if [ "$1" = remove ] || [ "$1" = 0 ]; then
   if [ -d /run/systemd/system ]; then

@@ -1,6 +1,7 @@
-// Command release builds the archives of a release: for each system the static program with its licences, manual pages
-// and completions of shells, a list of its parts (SBOM, CycloneDX), and SHA256SUMS of all. The same commit and version of Go give the same bytes, in any directory
-// and at any time. `make release` runs it.
+// Command release builds the archives of a release. The archive for each system has the static program with its licences,
+// manual pages and shell completions. Beside each archive is a list of the program's parts (SBOM, CycloneDX), and
+// SHA256SUMS covers everything. The same commit and Go version give the same bytes, in any directory and at any time.
+// `make release` runs it.
 package main
 
 import (
@@ -22,14 +23,14 @@ import (
 	"time"
 )
 
-// defaultSystems are the systems and processors of a release.
+// defaultSystems are the operating systems and processors of a release.
 const defaultSystems = "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64"
 
-// release says what to build.
+// release describes the release to build.
 type release struct {
 	out, version, commit string
-	epoch                int64  // the time of all files, unix s
-	sbom                 string // the path of cyclonedx-gomod; "" for no lists of parts
+	epoch                int64  // time of all files, unix s
+	sbom                 string // path of cyclonedx-gomod; "" to skip the lists of parts
 }
 
 func main() {
@@ -47,7 +48,7 @@ func main() {
 	}
 }
 
-// make builds everything. The working directory is the root of the tree.
+// make builds everything. The working directory must be the root of the tree.
 func (r *release) make(systems []string) error {
 	if r.version == "" || r.commit == "" || r.epoch <= 0 {
 		return errors.New("-version, -commit and -epoch are required")
@@ -76,7 +77,7 @@ func (r *release) make(systems []string) error {
 	return r.sums()
 }
 
-// program is the path of the program of a system. It stays there beside the archives, for the packages.
+// program returns the path of the program for a system. The program stays there beside the archives, for the packages.
 func (r *release) program(goos, goarch string) string {
 	name := "daybook"
 	if goos == "windows" {
@@ -94,7 +95,8 @@ type file struct {
 // build builds the program for a system.
 func (r *release) build(goos, goarch, binary string) error {
 	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", fmt.Sprintf("-s -w -buildid= -X main.version=%s -X main.commit=%s", r.version, r.commit), "-o", binary, "./cmd/daybook")
-	// Of the environment, only what finds and stores things. GOAMD64, GOEXPERIMENT and the like would change the program.
+	// Keep only the part of the environment that finds and stores things. GOAMD64, GOEXPERIMENT and the like would change
+	// the program.
 	build.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
 		return strings.HasPrefix(name, "GO") && !slices.Contains([]string{"GOCACHE", "GOMODCACHE", "GOPATH", "GOPROXY", "GOROOT", "GOSUMDB", "GONOSUMDB", "GOTMPDIR", "GOMAXPROCS"}, name)
@@ -106,11 +108,11 @@ func (r *release) build(goos, goarch, binary string) error {
 	return nil
 }
 
-// completions are the shells that packages and archives have completions for, and the names of their files.
+// completions are the shells for which packages and archives have completions, and the names of the files.
 var completions = []struct{ shell, name string }{{"bash", "daybook.bash"}, {"zsh", "_daybook"}, {"fish", "daybook.fish"}, {"powershell", "daybook.ps1"}}
 
-// document writes the manual pages and completions into the directories man and completions, where the packages and
-// archives find them. The program of this machine writes them. It is built for that if it is not in the release.
+// document writes the manual pages and completions into the directories man and completions, for the packages and
+// archives. The program for this machine writes them. If the release does not include it, document builds it.
 func (r *release) document(released bool) error {
 	program := r.program(runtime.GOOS, runtime.GOARCH)
 	if !released {
@@ -155,8 +157,8 @@ func (r *release) document(released bool) error {
 	return nil
 }
 
-// compressAll writes the files of a directory in gzip into another one: packages have manual pages in this form. The same files
-// give the same bytes.
+// compressAll compresses the files of a directory with gzip into another directory, because packages contain compressed
+// manual pages. The same files give the same bytes.
 func compressAll(from, to string) error {
 	entries, err := os.ReadDir(from)
 	if err != nil {
@@ -188,7 +190,7 @@ func compressAll(from, to string) error {
 	return nil
 }
 
-// archive writes the archive of a system and its list of parts.
+// archive writes the archive for a system and its list of parts.
 func (r *release) archive(goos, goarch string) error {
 	name := fmt.Sprintf("daybook_%s_%s_%s", strings.TrimPrefix(r.version, "v"), goos, goarch)
 	binary := r.program(goos, goarch)
@@ -271,7 +273,7 @@ func (r *release) zip(w io.Writer, dir string, files []file) error {
 	return archive.Close()
 }
 
-// sums writes SHA256SUMS, which `sha256sum -c` reads.
+// sums writes SHA256SUMS, in the format of `sha256sum -c`.
 func (r *release) sums() error {
 	entries, err := os.ReadDir(r.out)
 	if err != nil {

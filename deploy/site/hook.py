@@ -1,9 +1,9 @@
 """Changes of MkDocs for this repository.
 
-- The navigation has the four parts of docs, the examples and the decisions. Pages are in the order in which docs/README.md names them.
+- The navigation has the four parts of docs, the examples and the decisions. Pages have the same order as in docs/README.md.
 - Links to files outside of docs lead to the repository.
-- Anchors of headings are those of code hosts, which docs/check tests.
-- Lists are read as code hosts read them: they may follow a line of text directly, and be indented by two spaces.
+- Headings get the same anchors as on code hosts. docs/check tests these.
+- Lists are parsed as on code hosts: they may directly follow a line of text, and be indented by two spaces.
 """
 
 import os
@@ -42,7 +42,7 @@ def on_config(config):
         if of_part:
             config.nav.append({title: of_part})
     config.nav.append({"Examples": "examples/README.md"})
-    if "plan.md" in pages:  # while there is one
+    if "plan.md" in pages:  # while it exists
         config.nav.append({"Plan": "plan.md"})
     config.nav.append({"Decisions": [page for page in sorted(pages) if re.match(r"\d{3}-", page)]})
     return config
@@ -80,7 +80,7 @@ def on_page_markdown(markdown, page, config, files):
             item = re.match(r"( *)([*+-]|\d+\.) ", line)
             if item and before.strip() and not re.match(r" *([*+-]|\d+\.) ", before) and not before.startswith((" ", "|")):
                 lines.append("")
-            if re.match(r"(  |   )([*+-]) ", line):  # an item of an item
+            if re.match(r"(  |   )([*+-]) ", line):  # a nested item
                 line = "    " + line.lstrip()
         lines.append(line)
         before = line
