@@ -10,7 +10,7 @@
 // Invariants:
 //
 //   - Stock clients crash on duplicate, unsolicited or malformed replies, and time out without a reply. The server sends
-//     exactly one valid reply to each request.
+//     exactly one valid reply to each message and request that has a reply, and none to reports.
 //   - Every report of a consumer is stored, in the order of arrival. If it cannot be stored, the server tries again.
 //     Reports about one chunk are reordered only when a store is retried or an output is long.
 //   - If a chunk does not reach its connection, or the connection ends while it holds the chunk, the chunk is immediately
