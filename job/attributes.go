@@ -14,9 +14,9 @@ type Group struct {
 	Attributes
 }
 
-// Attributes are what a create sets for all jobs of a group. This file has all forms of them inside the server: the
-// fields of a command, the row of a batch, and the document of a job. See the package's documentation for how to add
-// one.
+// Attributes are the settings that a create gives to all jobs of a group. This file converts them to every form that the
+// server uses: the fields of a command, the row of a batch, and the document of a job. The package documentation explains
+// how to add one.
 type Attributes struct {
 	Kind        Kind
 	Priority    int   // 0 … MaxPriority; the highest is handed out first
@@ -25,12 +25,12 @@ type Attributes struct {
 	Backoff     Backoff
 	LeaseMs     int64
 	RetentionMs int64
-	ExpiresAt   int64 // unix ms by which a job must have been started; 0: never
-	TimeoutMs   int64 // how long a run may last; 0: as long as it is tickled
+	ExpiresAt   int64 // unix ms; a job not started by then is cancelled; 0: never
+	TimeoutMs   int64 // the longest time a run may take; 0: as long as it is tickled
 	Traceparent string
 	Meta        Meta
 	OnComplete  FollowOn // the job that is created when the job completes; empty: none
-	Hops        int      // how many jobs created each other before this one; follows from the job that created it
+	Hops        int      // length of the chain of jobs that led to this one; set by the server from the creating job
 }
 
 // group writes the fields of a group in a command.
@@ -111,9 +111,9 @@ func (r *fieldReader) group(g *Group, key, raw string) {
 	}
 }
 
-// AppendRow appends the form that attributes have in a row of the store: varints in the order below, and texts after
-// their lengths. Most jobs create no others and were created by none, so the row has hops and on_complete only if one of
-// them is set: a bit of the kind says so.
+// AppendRow appends attributes in the form of a store row: varints in the order below, and texts preceded by their
+// lengths. Most jobs neither create others nor were created by one, so the row includes hops and on_complete only if at
+// least one is set. A bit of the kind marks these rows.
 func (a *Attributes) AppendRow(b []byte) []byte {
 	kind := uint64(a.Kind)
 	chained := a.Hops != 0 || a.OnComplete != ""
@@ -142,7 +142,7 @@ func appendText(b []byte, text string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
 }
 
-// chainedBit is set in the kind of a row that has hops and on_complete.
+// chainedBit is set in the kind of a row that includes hops and on_complete.
 const chainedBit = 1 << 6
 
 // MinAttributesRow is the least number of bytes that AppendRow appends.
@@ -151,8 +151,9 @@ const MinAttributesRow = 13
 // ErrShortRow is returned for a row that ends within attributes.
 var ErrShortRow = errors.New("attributes are cut off")
 
-// ParseRow reads what AppendRow appended, and returns what follows it. text ends with the bytes of row: the texts of the
-// attributes share its memory, so that the attributes of many groups need one copy of their row.
+// ParseRow reads the attributes that AppendRow wrote, and returns the rest of the row, or ErrShortRow if the row ends
+// within the attributes. text must end with the bytes of row. The texts of the attributes share its memory, so the
+// attributes of many groups need only one copy of their row.
 func (a *Attributes) ParseRow(row []byte, text string) (rest []byte, err error) {
 	r := rowReader{rest: row, all: text}
 	kind := r.uint()
@@ -176,10 +177,10 @@ func (a *Attributes) ParseRow(row []byte, text string) (rest []byte, err error) 
 	return r.rest, nil
 }
 
-// rowReader reads varints and texts. At the end of the row it notes that the row is short, and reads zeros.
+// rowReader reads varints and texts. Past the end of the row it sets short and returns zeros.
 type rowReader struct {
 	rest  []byte
-	all   string // ends with the bytes of rest
+	all   string // the row and everything before it; rest is its end
 	short bool
 }
 
@@ -206,7 +207,7 @@ func (r *rowReader) text() string {
 	return r.all[at : at+int(n)]
 }
 
-// skip passes over a varint of size bytes. The size of a varint that cannot be read is 0 or less.
+// skip passes over a varint of size bytes. A size of 0 or less means that the varint could not be read.
 func (r *rowReader) skip(size int) {
 	if size <= 0 {
 		r.short = true
@@ -215,9 +216,8 @@ func (r *rowReader) skip(size int) {
 	r.rest = r.rest[size:]
 }
 
-// Document returns the part of a job's document that follows from its attributes and its state. Client and type, its
-// ids and the time of its creation, and what has rows of its own (payload, keys, claim, details) are added by the
-// store.
+// Document returns the part of a job's document that its attributes and state determine. The store adds the rest: client
+// and type, ids, the creation time, and the fields that have their own rows (payload, keys, claim, details).
 func (a *Attributes) Document(s *State) Job {
 	doc := Job{
 		Attributes: *a, Status: s.Status, Code: s.Code, ExitCode: int(s.ExitCode), Progress: -1,

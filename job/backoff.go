@@ -2,21 +2,21 @@ package job
 
 import "math/bits"
 
-// Backoff is how long a job waits after a retry or error: InitialMs, then FactorMilli/1000 times as long after each
-// further attempt, at most MaxMs.
+// Backoff is the wait after a retry or error: InitialMs at first, then FactorMilli/1000 times as long after each further
+// attempt, at most MaxMs.
 type Backoff struct {
 	InitialMs   int64
 	FactorMilli int64 // 1000 … MaxFactorMilli
 	MaxMs       int64
 }
 
-// MaxFactorMilli bounds the growth of a backoff: a hundredfold each time.
+// MaxFactorMilli bounds the growth of a backoff to a hundredfold per attempt.
 const MaxFactorMilli = 100_000
 
-// Delay returns the wait in milliseconds after the given number of attempts (1 or more), within a quarter of the exact
-// value either way and never above MaxMs. random supplies the jitter, which every value in these bounds has an equal share
-// of: a wait that has grown to MaxMs is drawn from the quarter below it. Whole numbers only, so that every machine computes
-// the same.
+// Delay returns the wait in milliseconds after the given number of attempts (1 or more). The wait is within a quarter of
+// the exact value either way, and never above MaxMs. random supplies the jitter: every value in these bounds is equally
+// likely, and a wait that has grown to MaxMs is drawn from the quarter below it. The computation uses whole numbers only,
+// so that every machine gets the same result.
 func (b Backoff) Delay(attempts int, random uint64) int64 {
 	delay := min(b.InitialMs, b.MaxMs)
 	for range attempts - 1 {

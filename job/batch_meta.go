@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// BatchMeta is a small map from names to texts and 64-bit integers that belongs to a batch, in its canonical text form:
-// pairs name=text or name:integer in the order of their names, joined by commas, texts escaped as in a record's header.
-// Equal maps are equal strings. No integer has a `=`, so the last colon of a pair without one ends its name.
+// BatchMeta is a small map from names to texts and 64-bit integers that belongs to a batch. It is kept in its canonical
+// text form: pairs name=text or name:integer, sorted by name and joined by commas, with texts escaped as in a record's
+// header. Equal maps are equal strings. An integer never contains `=`, so a pair without `=` splits at its last colon.
 //
 //	model=blue,user:42
 type BatchMeta string
@@ -30,7 +30,7 @@ func (v MetaValue) String() string {
 	return v.Text
 }
 
-// NewBatchMeta returns the canonical form of a map, or what is wrong with it.
+// NewBatchMeta returns the canonical form of a map, or an error that describes the invalid entry.
 func NewBatchMeta(m map[string]MetaValue) (BatchMeta, error) {
 	if len(m) > MaxMeta {
 		return "", fmt.Errorf("meta has at most %d entries, not %d", MaxMeta, len(m))
@@ -61,14 +61,14 @@ func MetaPair(name string, v MetaValue) string {
 	return name + "=" + string(AppendEscaped(nil, v.Text))
 }
 
-// ParseMetaInteger returns the integer that a text has the decimal digits of, as MetaValue.String writes them.
+// ParseMetaInteger parses decimal digits in the one spelling that MetaValue.String writes. ok is false for other texts.
 func ParseMetaInteger(text string) (v MetaValue, ok bool) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	v = MetaValue{Integer: n, IsInteger: true}
 	return v, err == nil && v.String() == text
 }
 
-// ParseBatchMeta reads the canonical form and no other.
+// ParseBatchMeta reads the canonical form and refuses every other.
 func ParseBatchMeta(text string) (BatchMeta, error) {
 	m := map[string]MetaValue{}
 	for pair := range strings.SplitSeq(text, ",") {
@@ -130,8 +130,8 @@ func (m BatchMeta) All() iter.Seq2[string, MetaValue] {
 	}
 }
 
-// Inherited returns the meta of a job of the batch: its own, and what the batch has under other names. Integers become
-// texts of decimal digits.
+// Inherited returns the meta of a job of the batch: the job's own pairs, and the batch's pairs under names that the job
+// does not use. Integers become decimal text. It fails if the result breaks the limits of Meta.
 func (m BatchMeta) Inherited(own Meta) (Meta, error) {
 	if m == "" {
 		return own, nil

@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// A job can create others when it ends, in the record in which its outcome is stored. So the jobs exist if and only if
-// the outcome was accepted, and a run that is repeated creates them once. Its runner names them in the outcome
-// (Outcome.Then), or its create named the next one (Attributes.OnComplete). They inherit client, meta and traceparent
-// where these are not given.
+// A job can create further jobs when it ends. They are stored in the same record as its outcome, so they exist if and
+// only if the outcome was accepted, and repeating a request creates them once. Either the runner lists them in the
+// outcome (Outcome.Then), or the job's create named the next job (Attributes.OnComplete). The new jobs inherit client,
+// meta and traceparent unless they are given.
 
 // appendChained appends the jobs that an outcome creates, as a part of the outcome's text:
 //
@@ -16,7 +16,7 @@ import (
 //	5
 //	hello
 //
-// The first line is the fields of a create, whose body follows.
+// The first line has the fields of a create. The create's body follows.
 func appendChained(body []byte, c *Create) []byte {
 	fields, rest := c.Encode()
 	body = append(append(body, fields...), '\n')
@@ -50,7 +50,7 @@ func decodeChained(text []byte) (*Create, error) {
 	return c, nil
 }
 
-// Inherit sets what a created job has of the job that created it where nothing else was given.
+// Inherit fills in the attributes of a created job that were not given, from the job that created it, and counts the hop.
 func (g *Group) Inherit(client string, from *Attributes) {
 	if g.Client == "" {
 		g.Client = client
@@ -64,15 +64,15 @@ func (g *Group) Inherit(client string, from *Attributes) {
 	g.Hops = from.Hops + 1
 }
 
-// FollowOn is the job that is created when a job completes, in its canonical text form: the fields of a group without
-// lines, and delay_ms. Equal jobs are equal texts, so that a group of jobs compares.
+// FollowOn is the job that is created when another job completes, in canonical text form: the fields of a group without
+// lines, and delay_ms. Equal jobs are equal texts, so that groups can be compared.
 //
 //	type=mail priority=4 max_attempts=3 lease_ms=300000 delay_ms=1000
 type FollowOn string
 
-// NewFollowOn returns the text form. The job waits for delayMs after its creation. What follows from the job before it
-// is not in the group: its lines, kind, hops, and times. Client, Meta and Traceparent may be empty, and are inherited
-// then.
+// NewFollowOn returns the text form. The job waits for delayMs after its creation. The group must not set lines, kind,
+// hops or times, because these follow from the previous job. Client, Meta and Traceparent may be empty; the job then
+// inherits them.
 func NewFollowOn(g *Group, delayMs int64) (FollowOn, error) {
 	var f fields
 	f.group(g)
@@ -81,7 +81,7 @@ func NewFollowOn(g *Group, delayMs int64) (FollowOn, error) {
 	return FollowOn(f), err
 }
 
-// Parse reads the canonical form and no other.
+// Parse reads the canonical form and refuses every other.
 func (f FollowOn) Parse() (g Group, delayMs int64, err error) {
 	if len(f) > MaxFollowOnBytes {
 		return g, 0, fmt.Errorf("on_complete has %d bytes in the journal; the maximum is %d", len(f), MaxFollowOnBytes)
@@ -110,8 +110,8 @@ func (f FollowOn) Parse() (g Group, delayMs int64, err error) {
 	return g, delayMs, err
 }
 
-// Payload returns what a result becomes as the payload of the next job: the output, or the address of an output that
-// is stored elsewhere as a text.
+// Payload turns a result into the payload of the next job: the output or, if the output is stored elsewhere, its address
+// as a text.
 func (r *Result) Payload() (Kind, []byte) {
 	switch {
 	case r.OutputKind != Nothing:

@@ -8,11 +8,11 @@ type Claim struct {
 	Max    int // 1 … MaxClaimJobs
 	// Clients and Types restrict the queues; an empty list allows all.
 	Clients, Types []string
-	LeaseMs        int64 // 0: the lease the jobs were created with
-	MaxBytes       int64 // of payload; at least one job is handed out however long
+	LeaseMs        int64 // 0: each job's lease from its create
+	MaxBytes       int64 // of payload; the first job is handed out however long it is
 	Strategy       Strategy
-	// Announced: the runner says when it begins jobs, by tickles that name them. The first Begins jobs begin with the claim.
-	// Without Announced, all do.
+	// Announced means that the runner reports the begin of each job with a tickle that names it. The first Begins jobs
+	// begin with the claim. Without Announced, all jobs do.
 	Announced bool
 	Begins    int
 	Once      Once

@@ -4,9 +4,9 @@ import (
 	"fmt"
 )
 
-// Command is a request to change state in the form in which it is journaled. Its text has two parts: the fields, one
-// line of the record's header, and a body, which may hold anything. Whatever a decision depends on is in the command or
-// in stored state. Times are unix milliseconds, durations milliseconds.
+// Command is a request to change state, in the form that is journaled. Its text has two parts: the fields, which are one
+// line of the record's header, and a body of arbitrary bytes. Every decision depends only on the command and on stored
+// state. Times are in unix milliseconds and durations in milliseconds.
 type Command interface {
 	// Verb names the command in the journal.
 	Verb() string
@@ -14,12 +14,12 @@ type Command interface {
 	Encode() (fields, body []byte)
 }
 
-// Level is the version of what Apply decides. It changes only through a SetLevel command in the journal, so that a
-// record leads to the same state whichever binary applies it.
+// Level is the version of the rules that Apply follows. It changes only through a SetLevel command in the journal, so
+// that a record leads to the same state whichever binary applies it.
 const Level = 4
 
-// Decode is the inverse of Encode. It is strict: unknown verbs and fields, values out of bounds and bodies that do not
-// fit their fields are errors. The command may share memory with fields and body.
+// Decode is the inverse of Encode. It is strict: it fails on unknown verbs and fields, on values out of bounds, and on
+// bodies that do not match their fields. The command may share memory with fields and body.
 func Decode(verb string, fields, body []byte) (Command, error) {
 	r := fieldReader{rest: string(fields)}
 	var cmd Command
@@ -84,7 +84,7 @@ func Decode(verb string, fields, body []byte) (Command, error) {
 	default:
 		return nil, fmt.Errorf("decode command: unknown verb %q", verb)
 	}
-	if r.err != nil { // it may be why something is missing
+	if r.err != nil { // report this first: it may be the reason why a field is missing
 		err = r.err
 	}
 	if err == nil && len(body) > 0 {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// BenchmarkCommands measures how long a command is encoded, and decoded again before it is proposed.
+// BenchmarkCommands measures encoding a command, and decoding it again before it is proposed.
 func BenchmarkCommands(b *testing.B) {
 	id := NewID(1670273606123, 812, 3)
 	list := map[string]Command{
@@ -35,7 +35,7 @@ func BenchmarkCommands(b *testing.B) {
 	}
 }
 
-// thousandGroups is the create whose header is longest: a thousand groups with as many entries of meta as a job may have.
+// thousandGroups is the create with the longest header: a thousand groups, each with as much meta as a job may have.
 func thousandGroups() *Create {
 	c := &Create{Frame: LineFrame, Longest: 1}
 	for i := range MaxGroups {

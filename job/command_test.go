@@ -13,7 +13,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
 
-// commands has one of each kind and form. Their text is golden: what a journal holds must be read for ever.
+// commands has one command of each kind and form. Their texts are golden, because every journal must remain readable.
 func commands() map[string]Command {
 	at := func(line int) ID { return NewID(1670273606123, 812, line) }
 	exit, negative := int64(137), int64(-1)
@@ -183,7 +183,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// sameCreate takes an empty body for none.
+// sameCreate treats an empty body and a nil one as equal.
 func sameCreate(a, b *Create) bool {
 	x, y := *a, *b
 	x.Payloads, y.Payloads = nil, nil

@@ -5,13 +5,13 @@ import (
 	"fmt"
 )
 
-// Complete ends runs. All, where given, is for every job that Claim still holds and that Outcomes does not name.
+// Complete ends runs. Outcomes ends the jobs that it names. All, if given, ends every other job that Claim still holds.
 //
-// With Unclaimed, an outcome may also be for a job that waits for a run. Its run ends as if the command had claimed the job
-// before: it counts as an attempt, and the command is its claim, of a runner without a name. An active job ends whatever
-// claim holds it, as without Unclaimed. A job that waits again after an outcome has no other one in the same command.
-// Such a command has neither a claim nor a runner, its codes are ok, failed, retry and error, and it creates no jobs.
-// The protocol of Opsqueue requires Unclaimed. HTTP does not offer it.
+// With Unclaimed, an outcome may also be for a job that waits for a run. Its run then ends as if the command had claimed
+// the job before: it counts as an attempt, and the command becomes its claim, of a runner without a name. An active job
+// ends whatever claim holds it, as it does without Unclaimed. If a job waits again after its outcome, the same command
+// has no second outcome for it. An unclaimed command names neither a claim nor a runner, its codes are ok, failed, retry
+// and error, and it creates no jobs. The Opsqueue protocol requires Unclaimed. HTTP does not offer it.
 type Complete struct {
 	Claim     ID
 	Runner    string
@@ -41,13 +41,13 @@ func (c Complete) Encode() (fieldText, body []byte) {
 	return f, body
 }
 
-// appendOutcome appends one line of fields. An inline output follows it, `output_bytes` long, with a newline of its
-// own:
+// appendOutcome appends one line of fields. If there is an inline output, it follows with `output_bytes` bytes and a
+// newline:
 //
 //	id=… code=ok exit_code=200 output_kind=text output_bytes=5
 //	hello
 //
-// The jobs that the outcome creates follow, `then_bytes` long, in the form of appendChained, with a newline of their own.
+// The jobs that the outcome creates come last, with `then_bytes` bytes in the form of appendChained, and a newline.
 func appendOutcome(body []byte, o *Outcome) []byte {
 	f := make(fields, 0, usualFields)
 	f.id("id", o.ID)
@@ -151,7 +151,7 @@ func decodeComplete(r *fieldReader, body []byte) (Command, error) {
 	return c, nil
 }
 
-// checkUnclaimed refuses what a completion with Unclaimed may not have.
+// checkUnclaimed fails if a completion with Unclaimed has a field that is not allowed there.
 func (c *Complete) checkUnclaimed() error {
 	if !c.Claim.IsZero() || c.Runner != "" || c.All != nil {
 		return fmt.Errorf("an unclaimed completion has a claim, a runner or an outcome for all")
@@ -245,7 +245,7 @@ func decodeOutcome(body []byte) (o Outcome, rest []byte, err error) {
 	return o, rest, nil
 }
 
-// cutPart cuts n bytes, which a newline follows, from the beginning of a text.
+// cutPart cuts n bytes and the newline after them from the beginning of a text.
 func cutPart(text []byte, n int) (part, rest []byte, ok bool) {
 	if n >= len(text) || text[n] != '\n' {
 		return nil, nil, false

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestDocs: the tables of docs/reference/api.md about what may happen to a job are made from the rules. -rewrite writes them.
+// TestDocs generates the tables of docs/reference/api.md about the life of a job from the rules, and compares them.
+// -rewrite writes them.
 func TestDocs(t *testing.T) {
 	const page = "../docs/reference/api.md"
 	text, err := os.ReadFile(page)
@@ -40,7 +41,7 @@ func row(b *strings.Builder, cells ...string) {
 	fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | "))
 }
 
-// transitionTable is the life of a job, event by event.
+// transitionTable shows the life of a job, event by event.
 func transitionTable() string {
 	var b strings.Builder
 	row(&b, "from", "event", "to", "")
@@ -62,7 +63,7 @@ func transitionTable() string {
 	return b.String()
 }
 
-// operationTable is what operators may do to a job of each status.
+// operationTable shows which operations are allowed on a job of each status.
 func operationTable() string {
 	var b strings.Builder
 	row(&b, "operation", "deferred", "pending", "active", "completed", "failed", "cancelled")
@@ -103,7 +104,7 @@ func operationTable() string {
 	return b.String()
 }
 
-// fenceTable is what a tickle, an outcome or a release gets that names a claim, a runner or neither.
+// fenceTable shows the answer to a tickle, an outcome or a release that names a claim, a runner or neither.
 func fenceTable() string {
 	var b strings.Builder
 	row(&b, "the job is", "answer to a tickle", "answer to an outcome or release")

@@ -1,20 +1,20 @@
 package job
 
-// Fence is the claim and the runner that a request names for the jobs that it is about. The server carries the request
-// out for a job only if that claim, of that runner, holds the job. So a runner whose lease has passed cannot change a
-// job that another runner has claimed since.
+// Fence is the claim and the runner that a request names. The server carries out the request for a job only if that claim
+// of that runner holds the job. So a runner whose lease has passed cannot change a job that another runner has claimed
+// since.
 type Fence struct {
-	Claim  ID     // zero: the request names none
-	Runner string // "": the request names none
+	Claim  ID     // zero: the request names no claim
+	Runner string // "": the request names no runner
 }
 
-// Holder is what the store knows about the claims that a Fence and the state of a job name.
+// Holder is the store's knowledge of the claims that a Fence and a job's state name.
 type Holder struct {
-	Named  uint64 // seq of the claim with the id Fence.Claim; 0: there is none
+	Named  uint64 // seq of the claim with the id Fence.Claim; 0: no such claim
 	Runner string // of the claim State.Claim
 }
 
-// Allows says whether a request may act on the current run of a job.
+// Allows returns Granted if a request may act on the current run of a job, and otherwise the reason why not.
 func (f *Fence) Allows(s *State, h Holder) Refusal {
 	switch {
 	case !f.Claim.IsZero() && (h.Named == 0 || h.Named != s.Claim):
@@ -31,9 +31,9 @@ func (f *Fence) Allows(s *State, h Holder) Refusal {
 	return Granted
 }
 
-// Repeats says whether outcome o, which Allows refused, is the one that ended the run. A client repeats a request when
-// it got no answer, and then gets the answer that it missed. The result is Granted, or the refusal that the client
-// gets.
+// Repeats checks whether outcome o, which Allows refused, is the outcome that ended the run. A client that got no answer
+// repeats its request, and must get the answer that it missed: Repeats then returns Granted. Otherwise it returns the
+// refusal for the client.
 func (f *Fence) Repeats(s *State, h Holder, o *Outcome, refused Refusal) Refusal {
 	switch {
 	case refused != ClaimLost || h.Named == 0 || h.Named != s.Claim:
@@ -48,8 +48,8 @@ func (f *Fence) Repeats(s *State, h Holder, o *Outcome, refused Refusal) Refusal
 	return OutcomeDiffers
 }
 
-// AllowsLate says whether outcome o, which Allows refused, is a late one of the last run of a waiting job. run is the state
-// of the job during that run.
+// AllowsLate checks whether outcome o, which Allows refused, is a late outcome of the last run of a waiting job. If it
+// is, AllowsLate returns Granted, and in run the state of the job during that run.
 func (f *Fence) AllowsLate(s *State, h Holder, o *Outcome, refused Refusal) (run State, refusal Refusal) {
 	run, waits := s.RunLate()
 	switch {
@@ -61,8 +61,8 @@ func (f *Fence) AllowsLate(s *State, h Holder, o *Outcome, refused Refusal) (run
 	return run, Granted
 }
 
-// AllowsClaim says whether a request may act on everything that a claim holds. known is whether there is a claim with
-// the id Fence.Claim, and runner is its runner.
+// AllowsClaim returns Granted if a request may act on every job that a claim holds. known says whether a claim with the
+// id Fence.Claim exists, and runner is its runner.
 func (f *Fence) AllowsClaim(known bool, runner string) Refusal {
 	switch {
 	case !known:
@@ -73,8 +73,8 @@ func (f *Fence) AllowsClaim(known bool, runner string) Refusal {
 	return Granted
 }
 
-// HoldsNothing is the refusal of a request for everything that a claim holds, if it holds nothing. cancelled is whether
-// a job was cancelled under the claim.
+// HoldsNothing returns the refusal for a request about all jobs of a claim that holds none. cancelled says whether a job
+// was cancelled under the claim.
 func HoldsNothing(cancelled bool) Refusal {
 	if cancelled {
 		return WasCancelled
@@ -82,9 +82,9 @@ func HoldsNothing(cancelled bool) Refusal {
 	return ClaimLost
 }
 
-// LostTo says what the runner of a claim is told of a job that the claim handed out: ClaimLost if the job is not under
-// the claim any more, or waits because the claim has lost it; WasCancelled if it was cancelled under it. It is Granted if
-// the claim holds the job or its runner has ended it, and for a purged job, of which nothing is known.
+// LostTo returns whether the runner of a claim has lost a job that the claim handed out. ClaimLost: another claim has the
+// job, or the job waits because the claim lost it. WasCancelled: the job was cancelled under the claim. Granted: the
+// claim holds the job, its runner has ended the job, or the job is purged, so that nothing is known about it.
 func (s *State) LostTo(claim uint64) Refusal {
 	switch {
 	case s.Status == Purged:

@@ -2,7 +2,7 @@ package job
 
 import "testing"
 
-// fences are requests about a job, named as in docs/reference/api.md. Claim 60, of runner r1, held or holds the job.
+// fences are requests about a job, named as in docs/reference/api.md. Claim 60 of runner r1 holds the job, or held it.
 var fences = []struct {
 	name    string
 	state   State
@@ -10,7 +10,7 @@ var fences = []struct {
 	fence   Fence
 	holder  Holder
 	admits  Refusal
-	repeats Refusal // what a repeated outcome is answered with
+	repeats Refusal // the answer to a repeated outcome
 	late    bool    // the outcome is accepted late
 }{
 	{name: "held by the claim", state: active, fence: named("r1"), holder: sixty},

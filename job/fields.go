@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// The header of a journal record is text: `key=value` pairs joined by single spaces. In a value every byte that could
-// be taken for structure (control bytes, space, `%`, `=`, `,` and DEL) is written as %XX; everything else, UTF-8
-// included, is written as it is, so that grep finds it.
+// The header of a journal record is text: `key=value` pairs joined by single spaces. Bytes of a value that could be taken
+// for structure (control bytes, space, `%`, `=`, `,` and DEL) are written as %XX. All other bytes, including UTF-8, are
+// written unchanged, so that grep finds them.
 
-// fields builds such a text. The zero value of an attribute is left out: what is absent reads as zero.
+// fields builds such a header. Attributes with zero values are left out: an absent field reads as zero.
 type fields []byte
 
-// usualFields is longer than the fields of most commands and outcomes. To begin with less costs an allocation each time that
-// the text outgrows what it has.
+// usualFields is longer than the fields of most commands and outcomes. A smaller buffer would cost an allocation each
+// time the text outgrows it.
 const usualFields = 128
 
 func (f *fields) key(key string) {
@@ -74,7 +74,7 @@ var escapedByte = func() (t [256]bool) {
 	return t
 }()
 
-// AppendEscaped appends a value as it is in a header.
+// AppendEscaped appends a value in the escaped form of a header.
 func AppendEscaped[T string | []byte](b []byte, value T) []byte {
 	for i := range len(value) {
 		if c := value[i]; mustEscape(c) {
@@ -86,7 +86,7 @@ func AppendEscaped[T string | []byte](b []byte, value T) []byte {
 	return b
 }
 
-// Unescape is the inverse of AppendEscaped. It refuses every other spelling of a value.
+// Unescape is the inverse of AppendEscaped. It refuses any other spelling of a value.
 func Unescape(value string) (string, error) {
 	if strings.IndexByte(value, '%') < 0 {
 		for i := range len(value) {
@@ -117,7 +117,7 @@ func Unescape(value string) (string, error) {
 	return string(b), nil
 }
 
-// fieldReader walks such a text and keeps the first error, so that a decoder reads as a list of attributes.
+// fieldReader reads a header pair by pair and keeps the first error, so that a decoder reads as a list of attributes.
 type fieldReader struct {
 	rest string
 	err  error
@@ -125,10 +125,10 @@ type fieldReader struct {
 	n    int
 }
 
-// maxFields is more than any form has.
+// maxFields is more than any form needs.
 const maxFields = 40
 
-// next yields the next pair with its raw value; ok is false at the end and after an error.
+// next returns the next pair with its raw value. ok is false at the end and after an error.
 func (r *fieldReader) next() (key, raw string, ok bool) {
 	if r.err != nil || r.rest == "" {
 		return "", "", false
@@ -170,7 +170,7 @@ func (r *fieldReader) text(raw string) string {
 	return v
 }
 
-// bounded reads a text of at least one byte and at most hi.
+// bounded reads a text of 1 to hi bytes.
 func (r *fieldReader) bounded(key, raw string, hi int) string {
 	v := r.text(raw)
 	if err := CheckText(key, v, 1, hi); err != nil {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// ManifestDigest is the SHA-256 of the manifest of a fileset, which is a blob.
+// ManifestDigest is the SHA-256 of a fileset's manifest, which is a blob.
 type ManifestDigest [sha256.Size]byte
 
 // String returns the address of the manifest in the form sha256:hex.
@@ -15,11 +15,11 @@ func (d ManifestDigest) String() string { return digestPrefix + hex.EncodeToStri
 // ParseManifestDigest is the inverse of String.
 func ParseManifestDigest(text string) (ManifestDigest, error) { return parseDigest(text) }
 
-// PutFileset stores a version of a fileset: the address of its manifest. If it is the same as that of the newest version,
-// nothing is stored. Apply does not read the manifest. Whoever sends the command has stored it, and the blobs that it
-// names, before.
+// PutFileset stores a version of a fileset: the address of its manifest. If the newest version has the same address,
+// nothing is stored. Apply does not read the manifest. The sender of the command must have stored the manifest, and the
+// blobs that it names, before.
 type PutFileset struct {
-	Client   string // whose fileset; "" means that it belongs to no client
+	Client   string // the owner; "": the fileset belongs to no client
 	Name     string
 	Manifest ManifestDigest
 	Files    int   // in the manifest, for lists

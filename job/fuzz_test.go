@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// FuzzLines: the lines of any body are its non-empty pieces between newlines, in order, byte for byte.
+// FuzzLines checks that the lines of any body are its non-empty pieces between newlines, in order, byte for byte.
 func FuzzLines(f *testing.F) {
 	for _, seed := range []string{"", "\n", "a", "a\n", "a\nb", "\n\na\n\n\nb\r\n#c\x00\n", "\n#:end crc=00000000\n"} {
 		f.Add([]byte(seed))
@@ -35,7 +35,7 @@ func FuzzLines(f *testing.F) {
 	})
 }
 
-// FuzzFrames: any body is split by a frame into payloads that, framed again, are the body; or it is refused.
+// FuzzFrames checks that a frame either refuses a body or splits it into payloads that, framed again, are the same body.
 func FuzzFrames(f *testing.F) {
 	f.Add(true, []byte("3\na\nb\n0\n\n"))
 	f.Add(true, []byte("03\nabc\n"))

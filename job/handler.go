@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// HandlerDigest is the SHA-256 of the document of a handler.
+// HandlerDigest is the SHA-256 of a handler's document.
 type HandlerDigest [sha256.Size]byte
 
 // String returns the digest in the form sha256:hex.
@@ -18,7 +18,7 @@ func ParseHandlerDigest(text string) (HandlerDigest, error) { return parseDigest
 
 const digestPrefix = "sha256:"
 
-// parseDigest reads sha256: and 64 lower-case hexadecimal digits.
+// parseDigest reads `sha256:` and 64 lower-case hexadecimal digits.
 func parseDigest(text string) (d [sha256.Size]byte, err error) {
 	digits, ok := strings.CutPrefix(text, digestPrefix)
 	if n, bad := hex.Decode(d[:], []byte(digits[:min(len(digits), 2*len(d))])); !ok || bad != nil || n != len(d) || digestPrefix+hex.EncodeToString(d[:]) != text {
@@ -27,10 +27,10 @@ func parseDigest(text string) (d [sha256.Size]byte, err error) {
 	return d, nil
 }
 
-// PutHandler stores a version of the handler of a type: the document that says how runners run the jobs of the type.
-// Apply does not look into the document. If it is the same as that of the newest version, nothing is stored.
+// PutHandler stores a version of a type's handler: the document that describes how runners run the jobs of the type.
+// Apply does not read the document. If the newest version has the same document, nothing is stored.
 type PutHandler struct {
-	Client   string // whose jobs; "" means those of all clients that have no handler of the type themselves
+	Client   string // whose jobs; "": the jobs of every client without a handler for the type
 	Type     string
 	Kind     string // of the handler, for lists
 	Document []byte // JSON
@@ -72,8 +72,8 @@ func decodeDeleteHandler(r *fieldReader) Command {
 	return d
 }
 
-// handler reads the fields that name a handler: the type, and the client if it is not for all. kind takes the field
-// kind; nil: there is none.
+// handler reads the fields that name a handler: the type, and the client unless the handler is for all. If kind is not
+// nil, the field kind is allowed and stored there.
 func (r *fieldReader) handler(kind *string) (client, typ string) {
 	for key, raw, ok := r.next(); ok; key, raw, ok = r.next() {
 		switch {

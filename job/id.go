@@ -7,13 +7,13 @@ import (
 	"errors"
 )
 
-// ID addresses a job, a batch or a claim. It is a UUID in version-7 layout and a pure function of the journal record
-// that made it, so that replaying the journal gives the same ids:
+// ID addresses a job, a batch or a claim. It is a UUID in version-7 layout, computed only from the journal record that
+// made it, so that replaying the journal gives the same ids:
 //
 //	48 bits unix ms of the command │ 0111 │ 12 bits shard │ 10 │ low 40 bits of seq │ 22 bits line
 //
-// Ids compare as bytes in order of creation, except within the one millisecond in every 2^40 commands in which the low
-// bits of seq begin again at 0. A batch and a claim have the id of their command with line 0.
+// Ids compare as bytes in order of creation. The one exception is the millisecond in every 2^40 commands in which the low
+// bits of seq restart at 0. A batch and a claim have the id of their command with line 0.
 type ID [16]byte
 
 const (
@@ -24,14 +24,14 @@ const (
 	atMask   = 1<<48 - 1
 )
 
-// LowSeq is the part of a seq that an id carries. It addresses nothing by itself: the store adds the epoch, which it
-// knows from the time in the id.
+// LowSeq is the part of a seq that an id includes. Alone it addresses nothing: the store adds the epoch, which it derives
+// from the time in the id.
 type LowSeq uint64
 
-// EpochOf returns the part of a seq that an id does not carry.
+// EpochOf returns the part of a seq that an id does not include.
 func EpochOf(seq uint64) uint64 { return seq >> seqBits }
 
-// In returns the seq with these low bits in an epoch.
+// In returns the seq in the given epoch with these low bits.
 func (low LowSeq) In(epoch uint64) uint64 { return epoch<<seqBits | uint64(low) }
 
 // Late reports whether low is in the second half of its epoch.
@@ -63,7 +63,7 @@ func (id ID) WithLine(line int) ID { return NewID(id.At(), uint64(id.LowSeq()), 
 // IsZero reports whether id is the zero value, which addresses nothing.
 func (id ID) IsZero() bool { return id == ID{} }
 
-// String returns the one text form: 36 characters, lower case, which sorts like the id.
+// String returns the text form: 36 characters in lower case. Texts sort like the ids.
 func (id ID) String() string { return string(id.AppendText(make([]byte, 0, idTextBytes))) }
 
 const idTextBytes = 36
@@ -81,8 +81,8 @@ func (id ID) AppendText(b []byte) []byte {
 	return b
 }
 
-// ParseID reads the text form of an id, in upper or lower case: some programs and databases write UUIDs in upper case. It
-// refuses every other spelling (braces, other UUID versions) with ErrBadID.
+// ParseID reads the text form of an id in upper or lower case, because some programs and databases write UUIDs in upper
+// case. It returns ErrBadID for every other spelling (braces, other UUID versions).
 func ParseID[T string | []byte](s T) (ID, error) {
 	var id ID
 	if len(s) != idTextBytes || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
@@ -90,7 +90,7 @@ func ParseID[T string | []byte](s T) (ID, error) {
 	}
 	for i, j := 0, 0; i < idTextBytes; i += 2 {
 		switch i {
-		case 8, 13, 18, 23: // a dash; one elsewhere is no digit
+		case 8, 13, 18, 23: // skip the dash; a dash elsewhere is not a digit
 			i++
 		}
 		hi, lo := hexOfEither[s[i]], hexOfEither[s[i+1]]
@@ -100,14 +100,14 @@ func ParseID[T string | []byte](s T) (ID, error) {
 		id[j] = hi<<4 | lo
 		j++
 	}
-	// Shards other than 0 are reserved: an id that names one cannot be ours yet.
+	// Shards other than 0 are reserved, so an id that names one is not ours.
 	if id[6] != 0x70 || id[7] != 0 || id[8]>>6 != 0b10 {
 		return ID{}, ErrBadID
 	}
 	return id, nil
 }
 
-// parseCanonicalID reads an id of the journal, which has one spelling: what String returns.
+// parseCanonicalID reads an id from the journal, which only has the spelling that String returns.
 func parseCanonicalID(s []byte) (ID, error) {
 	if bytes.ContainsAny(s, "ABCDEF") {
 		return ID{}, ErrBadID
@@ -115,7 +115,7 @@ func parseCanonicalID(s []byte) (ID, error) {
 	return ParseID(s)
 }
 
-// IsUUID reports whether a text is a UUID of any version, with dashes, in upper or lower case. Only a few are ids.
+// IsUUID reports whether a text is a UUID of any version, with dashes, in upper or lower case. Only some UUIDs are ids.
 func IsUUID(s string) bool {
 	if len(s) != idTextBytes {
 		return false
@@ -129,8 +129,8 @@ func IsUUID(s string) bool {
 	return true
 }
 
-// hexDigit maps a lower-case hexadecimal digit to its value and every other byte to 0xff. hexOfEither maps those of upper case
-// too.
+// hexDigit maps a lower-case hexadecimal digit to its value and every other byte to 0xff. hexOfEither also maps
+// upper-case digits.
 var hexDigit, hexOfEither = func() (lower, either [256]byte) {
 	for i := range lower {
 		lower[i] = 0xff
@@ -145,7 +145,7 @@ var hexDigit, hexOfEither = func() (lower, either [256]byte) {
 	return lower, either
 }()
 
-// MarshalText and UnmarshalText let an ID stand in JSON and flags.
+// MarshalText and UnmarshalText make an ID usable in JSON and flags.
 func (id ID) MarshalText() ([]byte, error) { return id.AppendText(nil), nil }
 
 // UnmarshalText parses the text form; see ParseID.

@@ -79,7 +79,7 @@ func TestParseIDRefuses(t *testing.T) {
 	}
 }
 
-// TestCaseOfIDs: an id is read in either case, and written in lower case. The journal has one spelling only.
+// TestCaseOfIDs: an id is read in either case and written in lower case. The journal only has the lower-case spelling.
 func TestCaseOfIDs(t *testing.T) {
 	const good = "0184e410-a1eb-7000-8000-0000cb000001"
 	for _, text := range []string{good, strings.ToUpper(good), "0184E410-a1eB-7000-8000-0000CB000001"} {

@@ -20,7 +20,7 @@ func TestCheckName(t *testing.T) {
 	}
 }
 
-// TestWrongCharacter: a refused name says the whole character, and not its first byte.
+// TestWrongCharacter: the error for a refused name quotes the whole character, not its first byte.
 func TestWrongCharacter(t *testing.T) {
 	for name, want := range map[string]string{"möbel": `"ö"`, "a b": `" "`, "a\xffb": `"\xff"`, "a/b": `"/"`} {
 		if err := CheckName("client", name); err == nil || err.Error() != "client may hold only a-z A-Z 0-9 . _ : -, and not "+want {

@@ -8,14 +8,14 @@ import (
 	"unicode/utf8"
 )
 
-// Meta is a small map from names to texts that travels with a job, in its canonical text form: pairs name=value in the
-// order of their names, joined by commas, values escaped as in a record's header. Equal maps are equal strings, so that
-// a group of jobs compares.
+// Meta is a small map from names to texts that belongs to a job. It is kept in its canonical text form: pairs name=value,
+// sorted by name and joined by commas, with values escaped as in a record's header. Equal maps are equal strings, so that
+// groups can be compared.
 //
 //	colour=deep%20red,size=4
 type Meta string
 
-// NewMeta returns the canonical form of a map, or what is wrong with it.
+// NewMeta returns the canonical form of a map, or an error that describes the invalid entry.
 func NewMeta(m map[string]string) (Meta, error) {
 	if len(m) > MaxMeta {
 		return "", fmt.Errorf("meta has at most %d entries, not %d", MaxMeta, len(m))
@@ -61,8 +61,8 @@ func checkMetaName(name string) error {
 	return nil
 }
 
-// ParseMeta reads the canonical form and no other. The meta is the text itself, because the applier parses up to 16,000
-// entries in one create.
+// ParseMeta reads the canonical form and refuses every other. It keeps the text instead of building a map, because the
+// applier parses up to 16,000 entries in one create.
 func ParseMeta(text string) (Meta, error) {
 	n, last := 0, ""
 	for pair := range strings.SplitSeq(text, ",") {
@@ -109,7 +109,7 @@ func (m Meta) Get(name string) (value string, ok bool) {
 	return "", false
 }
 
-// unescaped returns a value of a meta that was checked.
+// unescaped returns a value of a meta that was checked before.
 func unescaped(m Meta, raw string) string {
 	value, err := Unescape(raw)
 	if err != nil {
@@ -118,7 +118,7 @@ func unescaped(m Meta, raw string) string {
 	return value
 }
 
-// CheckTraceparent says what is wrong with a traceparent, or nil. Its form is that of W3C Trace Context, version 00:
+// CheckTraceparent returns an error unless text is a traceparent of W3C Trace Context, version 00:
 //
 //	00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01
 func CheckTraceparent(text string) error {

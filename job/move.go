@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// Op is what an operator does to jobs.
+// Op is an operation that an operator requests for jobs.
 type Op uint8
 
-// Cancel ends jobs that have not ended; Redrive makes ended ones pending again, with no attempt counted; Run makes
-// deferred ones pending before their time; Delete forgets jobs whatever their status.
+// Cancel ends unfinished jobs. Redrive makes ended jobs pending again, with no attempts counted. Run makes deferred jobs
+// pending before their time. Delete removes jobs in any status.
 const (
 	Cancel Op = iota + 1
 	Redrive
@@ -21,8 +21,8 @@ var opNames = [...]string{"", "cancel", "redrive", "run", "delete"}
 
 func (o Op) String() string { return opNames[o] }
 
-// Takes lists the statuses that an operation applies to, in the order of a sweep: a job that moves on while a
-// sweep is under way moves towards what is still to be looked at.
+// Takes lists the statuses that an operation applies to, in the order of a sweep: a job that changes its status during
+// the sweep moves to one that the sweep has yet to visit.
 func (o Op) Takes() []Status {
 	switch o {
 	case Cancel:
@@ -35,12 +35,13 @@ func (o Op) Takes() []Status {
 	return []Status{Deferred, Pending, Active, Completed, Failed, Cancelled}
 }
 
-// Move applies an operation to one job, or to those of a batch or of a queue that are in a status (with the zero
-// Status, in any that the operation takes). More than one command may do becomes a sweep, which ticks advance.
+// Move applies an operation to one job, or to the jobs of a batch or queue in the given status (zero Status: in any
+// status that the operation takes). If there are more jobs than one command may change, it becomes a sweep, which ticks
+// advance.
 type Move struct {
 	Op           Op
-	Job          ID // this one,
-	Batch        ID // or those of this batch,
+	Job          ID // this job,
+	Batch        ID // or the jobs of this batch,
 	Client, Type string
 	Status       Status
 }
@@ -96,11 +97,11 @@ func decodeMove(r *fieldReader, op Op) Command {
 	return m
 }
 
-// Patch changes attributes of one waiting job; a nil field changes nothing.
+// Patch changes attributes of one waiting job. A nil field leaves the attribute unchanged.
 type Patch struct {
 	Job         ID
 	Priority    *int
-	RunAt       *int64 // unix ms; not in the future: at once
+	RunAt       *int64 // unix ms; a time that is not in the future: now
 	MaxAttempts *int
 }
 

@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// Once identifies the request that a command carries out, so that a repeat of the request gets the first answer. It is
-// either a key or a number of a session. The zero Once is neither: the command is carried out each time.
+// Once identifies the request that a command carries out, so that a repeated request gets the first answer. It is either
+// a key or a number of a session. With the zero Once, the command is carried out each time.
 //
 //   - A Key is looked up within a Scope, for KeyLifeMs. Each key is a row.
-//   - A Number is one of a Slot of a Session. A slot remembers its last request only: a higher number replaces it, and a lower one is
-//     refused. A client gives each request that it has under way at the same time a slot of its own, and counts the requests of a slot
-//     up. So a session remembers every request whose answer may still be missing, and nothing else.
+//   - A Number belongs to a Slot of a Session. A slot remembers only its last request: a higher number replaces it, and a
+//     lower number is refused. A client uses a different slot for each request in progress, and counts up the numbers of
+//     a slot. So a session remembers exactly the requests whose answers may still be missing.
 //
-// Digest identifies the content of the request, so that a key or number that is used again for another request is
-// noticed.
+// Digest identifies the content of the request, so that the server notices a key or number that is reused for another
+// request.
 //
-// A request may be carried out by several commands, all with the same Once but for Part: its completions are parts 0,
-// 1, …; its create or claim comes last, and has no part.
+// Several commands may carry out one request. They have the same Once except for Part: its completions are parts 0, 1, …;
+// its create or claim comes last, without a part.
 type Once struct {
 	Scope, Key string
 
@@ -33,10 +33,10 @@ type Once struct {
 // Digest is the beginning of a cryptographic hash of a request.
 type Digest [16]byte
 
-// Given reports whether there is a key or a number.
+// Given reports whether o has a key or a number.
 func (o *Once) Given() bool { return o.Key != "" || o.Number != 0 }
 
-// Numbered reports whether there is a number of a session.
+// Numbered reports whether o has a number of a session.
 func (o *Once) Numbered() bool { return o.Number != 0 }
 
 func (f *fields) once(o *Once) {
@@ -52,7 +52,7 @@ func (f *fields) once(o *Once) {
 	f.text("digest", hex.EncodeToString(o.Digest[:]))
 }
 
-// once reads one field of a Once, and reports whether key names one.
+// once reads one field of a Once, and reports whether key is the name of such a field.
 func (r *fieldReader) once(o *Once, key, raw string) bool {
 	switch key {
 	case "scope":
@@ -80,7 +80,7 @@ func (r *fieldReader) once(o *Once, key, raw string) bool {
 	return true
 }
 
-// whole fails when only a part of a Once is there, or both of its forms are.
+// whole fails if a Once is incomplete, or has both a key and a number.
 func (r *fieldReader) whole(o *Once) {
 	if *o == (Once{}) {
 		return
@@ -93,15 +93,15 @@ func (r *fieldReader) whole(o *Once) {
 	}
 }
 
-// withoutPart fails when a Once has a part, which only a completion may have.
+// withoutPart fails if a Once has a part, which only a completion may have.
 func (r *fieldReader) withoutPart(o *Once) {
 	if o.Part != 0 {
 		r.fail(fmt.Errorf("field part=%d goes only with a completion", o.Part))
 	}
 }
 
-// Owner returns whose key it is: the part of the scope after the kind of request, a client or a runner. Owners share the
-// room for keys.
+// Owner returns the owner of the key: the client or runner that follows the kind of request in the scope. The room for
+// keys is shared among owners.
 func (o *Once) Owner() string {
 	if _, owner, ok := strings.Cut(o.Scope, " "); ok {
 		return owner

@@ -5,37 +5,37 @@ import (
 	"fmt"
 )
 
-// Outcome is how a run ended, as its runner reports it.
+// Outcome is the end of a run, as its runner reports it.
 type Outcome struct {
-	ID       ID   // zero in the outcome that a bulk complete gives to all jobs of a claim
+	ID       ID   // zero in an outcome for all jobs of a claim
 	Code     Code // never NoCode
 	ExitCode int  // of the same class as Code; 0 for unget
-	// DelayMs is how long a retry or error waits; negative means the backoff of the job.
+	// DelayMs is the wait after a retry or error. A negative value selects the job's backoff.
 	DelayMs int64
-	Error   string // MaxErrorBytes at most
+	Error   string // at most MaxErrorBytes
 	Result
-	// Then are the jobs that the outcome creates, if it is ok or failed; nil: none. An outcome for all of a claim has
-	// none. Their frame is LenFrame. Groups without a client, meta or traceparent inherit those of the job.
+	// Then are the jobs that the outcome creates if it is ok or failed; nil: none. An outcome for all jobs of a claim
+	// creates none. Their frame is LenFrame. Groups without a client, meta or traceparent inherit them from the job.
 	Then *Create
 }
 
-// Result is what a run returns beside its outcome.
+// Result is the data that a run returns with its outcome.
 type Result struct {
 	ProcessExit *int64 // the exit status of a process or container, as its system reports it
 	OutputAddr  string
-	// OutputAddrKind is the kind of what OutputAddr names: Text, JSON or Bytes; Nothing: the runner has not said.
+	// OutputAddrKind is the kind of the output at OutputAddr: Text, JSON or Bytes; Nothing: the runner did not say.
 	OutputAddrKind Kind   `json:",omitzero"`
-	LogAddr        string `json:",omitzero"` // of what the run printed
+	LogAddr        string `json:",omitzero"` // where the run's log is stored
 	OutputKind     Kind   // Nothing: no inline output
 	Output         []byte
 }
 
-// Empty reports whether there is nothing to keep.
+// Empty reports whether the result has nothing to store.
 func (r *Result) Empty() bool {
 	return r.ProcessExit == nil && r.OutputAddr == "" && r.LogAddr == "" && r.OutputKind == Nothing
 }
 
-// CheckAddrKind says what is wrong with the kind of what the address names, or nil.
+// CheckAddrKind returns an error unless the kind is valid for the output at OutputAddr.
 func (r *Result) CheckAddrKind() error {
 	switch {
 	case r.OutputAddrKind == WASI:
@@ -46,14 +46,14 @@ func (r *Result) CheckAddrKind() error {
 	return nil
 }
 
-// Same reports whether a repeated outcome is the one that was stored, so that repeating it is no error.
+// Same reports whether a repeated outcome equals the stored one. Repeating an outcome is not an error.
 func (o *Outcome) Same(code Code, exitCode int) bool { return o.Code == code && o.ExitCode == exitCode }
 
-// Why a run, or a job, ended.
+// Why is the reason why a run or a job ended.
 type Why uint8
 
-// Reported: its runner reported how it ended. Abandoned: its lease or its time-out passed. Asked: somebody cancelled the
-// job. Expired: the job was not started by its expires_at. RunnerLost: its runner vanished after the run had begun.
+// Reported: the runner reported the end. Abandoned: the lease or the time-out passed. Asked: somebody cancelled the job.
+// Expired: the job was not started by its expires_at. RunnerLost: the runner vanished after the run had begun.
 const (
 	Reported Why = iota + 1
 	Abandoned
@@ -77,8 +77,8 @@ type Attempt struct {
 	ExitCode  int
 	Error     string
 	Why       Why
-	StartedAt int64 // when its claim got the job, unix ms; 0: no claim had it, or the job is in the answer of a claim
+	StartedAt int64 // when its claim got the job, unix ms; 0: no claim had the job, or the job is in a claim's answer
 }
 
-// DamagedText is the error of a job whose code is Damaged, and of any other of which something cannot be read.
+// DamagedText is the error of a job with code Damaged, and of any other job with a part that cannot be read.
 const DamagedText = "a part of the job cannot be read, because the store is damaged: rebuild the store, then run the job if its code is damaged"

@@ -95,7 +95,7 @@ func TestBackoff(t *testing.T) {
 			}
 		})
 	}
-	// The jitter is written down: replaying a journal must give the same times for ever.
+	// The jitter is fixed: replaying a journal must always give the same times.
 	for random, want := range map[uint64]int64{0: 750, 1: 751, 250: 1000, 500: 1250, 501: 750, math.MaxUint64: 750 + math.MaxUint64%501} {
 		if got := usual.Delay(1, random); got != want {
 			t.Errorf("delay with %d is %d, want %d", random, got, want)

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// Kind says how the stored bytes of a payload are shown.
+// Kind says how to show the stored bytes of a payload.
 type Kind uint8
 
-// A payload is a text (a JSON string), a JSON value kept as sent, bytes (base64), the pair binary_addr and input_addr
-// that a WASI runner needs, or nothing, for work that is described elsewhere.
+// A payload is a text (a JSON string), a JSON value kept as sent, bytes (base64), the pair binary_addr and input_addr for
+// a WASI runner, or nothing, if the work is described elsewhere.
 const (
 	Nothing Kind = iota
 	Text
@@ -41,8 +41,8 @@ func parseName[T ~uint8](field, text string, names []string) (T, error) {
 	return 0, fmt.Errorf("field %s=%s is not one of %s", field, text, strings.Join(names, ", "))
 }
 
-// AppendWASI appends the stored form of a WASI payload: binary_addr, and input_addr after a space where there is one,
-// both escaped as in a record's header. It holds no newline.
+// AppendWASI appends the stored form of a WASI payload: binary_addr, then a space and input_addr if it is given. Both are
+// escaped as in a record's header, so the form never contains a newline.
 func AppendWASI(b []byte, binaryAddr, inputAddr string) []byte {
 	b = AppendEscaped(b, binaryAddr)
 	if inputAddr != "" {
@@ -67,8 +67,8 @@ func ParseWASI(payload []byte) (binaryAddr, inputAddr string, err error) {
 // Frame says how the payloads of a body are separated.
 type Frame uint8
 
-// NoFrame is n lines without payload. LineFrame ends each payload with a newline, which it therefore cannot hold;
-// LenFrame precedes each by its decimal length and a newline, and ends it with one.
+// NoFrame is n lines without payloads. LineFrame ends each payload with a newline, so payloads cannot contain one.
+// LenFrame writes the decimal length and a newline before each payload, and a newline after it.
 const (
 	NoFrame Frame = iota
 	LineFrame
@@ -94,7 +94,7 @@ func (f Frame) Append(body, payload []byte) []byte {
 	return append(body, '\n')
 }
 
-// Size is the length of a framed payload of n bytes.
+// Size returns the length of a framed payload of n bytes.
 func (f Frame) Size(n int) int {
 	switch f {
 	case LineFrame:
@@ -105,7 +105,7 @@ func (f Frame) Size(n int) int {
 	return 0
 }
 
-// Next splits the first payload from a framed body. Both results are parts of body.
+// Next cuts the first payload from a framed body. Both results share memory with body.
 func (f Frame) Next(body []byte) (payload, rest []byte, err error) {
 	end := 0
 	switch f {
@@ -131,7 +131,7 @@ func (f Frame) Next(body []byte) (payload, rest []byte, err error) {
 	return body[:end], body[end+1:], nil
 }
 
-// Skip returns what follows the first n payloads of a framed body.
+// Skip returns the part of a framed body after the first n payloads.
 func (f Frame) Skip(body []byte, n int) (rest []byte, err error) {
 	for ; n > 0 && err == nil; n-- {
 		_, body, err = f.Next(body)
@@ -139,9 +139,9 @@ func (f Frame) Skip(body []byte, n int) (rest []byte, err error) {
 	return body, err
 }
 
-// TrimLines makes a request body of newline-terminated payloads a LineFrame body: lines are split at \n only, empty
-// ones are dropped, a missing last newline is added. It works in place where it can, and returns the body, the number
-// of lines and the length of the longest. The usual body, without empty lines, is only read.
+// TrimLines converts a request body of newline-terminated payloads to LineFrame. It splits lines at \n only, drops empty
+// lines, and adds a missing last newline. It returns the body, the number of lines and the length of the longest. It
+// works in place where possible, and only reads a body without empty lines, which is the usual case.
 func TrimLines(body []byte) (lines []byte, n, longest int) {
 	if len(body) > 0 && body[len(body)-1] != '\n' {
 		body = append(body, '\n')

@@ -2,7 +2,7 @@ package job
 
 import "fmt"
 
-// DeleteQueue deletes a queue that has no jobs. Its next job makes another one of that name.
+// DeleteQueue deletes a queue without jobs. A later job for the same client and type makes a new queue.
 type DeleteQueue struct{ Client, Type string }
 
 func (DeleteQueue) Verb() string { return "deletequeue" }
@@ -20,8 +20,8 @@ func decodeDeleteQueue(r *fieldReader) Command {
 	return d
 }
 
-// DeleteIdleQueues deletes queues that have had no jobs for IdleMs, those that have had none for the longest time
-// first, except those that are paused. One command deletes a bounded number.
+// DeleteIdleQueues deletes queues that have been without jobs for IdleMs, the longest idle first. It skips paused queues.
+// One command deletes a bounded number of queues.
 type DeleteIdleQueues struct{ IdleMs int64 }
 
 func (DeleteIdleQueues) Verb() string { return "deleteidle" }
@@ -47,7 +47,7 @@ func decodeDeleteIdleQueues(r *fieldReader) Command {
 	return d
 }
 
-// queue reads the two fields that name a queue, and no others.
+// queue reads the two fields that name a queue, and accepts no others.
 func (r *fieldReader) queue() (client, typ string) {
 	for key, raw, ok := r.next(); ok; key, raw, ok = r.next() {
 		switch key {
@@ -65,7 +65,7 @@ func (r *fieldReader) queue() (client, typ string) {
 	return client, typ
 }
 
-// Pause stops (or resumes) handing out the jobs of a queue. Active jobs are not affected.
+// Pause stops (or resumes) handing out the jobs of a queue. It does not affect active jobs.
 type Pause struct {
 	Client, Type string
 	Paused       bool
@@ -91,8 +91,8 @@ func decodePause(r *fieldReader, paused bool) Command {
 	return p
 }
 
-// Switch stops, or starts again, handing out any job at all, apart from what each queue's own pause says. Active jobs
-// are not affected.
+// Switch stops (or resumes) handing out jobs of all queues, independently of their pauses. It does not affect active
+// jobs.
 type Switch struct{ Stopped bool }
 
 func (s Switch) Verb() string {

@@ -1,35 +1,35 @@
 package job
 
-// Refusal is an expected reason not to carry out a command. Its text is the stable code of the wire.
+// Refusal is an expected reason not to carry out a command. Its text is the stable error code on the wire.
 type Refusal uint8
 
-// The zero Refusal is none.
+// The zero Refusal is Granted: the command is carried out.
 const (
 	Granted Refusal = iota
-	// NotFound: no such job, or it is purged.
+	// NotFound: the job does not exist, or it is purged.
 	NotFound
 	// NotActive: the job is not active, and the request named no claim.
 	NotActive
-	// ClaimLost: the claim that the request named does not hold the job (any more).
+	// ClaimLost: the claim that the request named does not hold the job, or no longer holds it.
 	ClaimLost
-	// OutcomeDiffers: the claim ended this job already, with another outcome.
+	// OutcomeDiffers: the claim has already ended this job with another outcome.
 	OutcomeDiffers
-	// RunnerDiffers: the job is held by another runner than the request named.
+	// RunnerDiffers: another runner than the one that the request named holds the job.
 	RunnerDiffers
-	// QueueNotFound: there is no queue of that client and type. The first job makes one; one without jobs is deleted
+	// QueueNotFound: no queue has that client and type. The first job makes the queue; a queue without jobs is deleted
 	// after a while.
 	QueueNotFound
 	// TooManyQueues: the create would make a queue past MaxQueues.
 	TooManyQueues
-	// BatchNotFound: no such batch, or all of it is purged, or its jobs belong to no batch.
+	// BatchNotFound: the batch does not exist, all of it is purged, or its jobs belong to no batch.
 	BatchNotFound
-	// SweepNotFound: no such sweep, or it ended long ago.
+	// SweepNotFound: the sweep does not exist, or it ended long ago.
 	SweepNotFound
-	// ClaimNotFound: no job names that claim (any more).
+	// ClaimNotFound: no job names that claim, or no longer does.
 	ClaimNotFound
-	// WasCancelled: the job was cancelled, while the claim held it or before.
+	// WasCancelled: the job was cancelled, before the claim or while the claim held it.
 	WasCancelled
-	// IsActive: the job is active, and the request requires a waiting one.
+	// IsActive: the job is active, but the request requires a waiting job.
 	IsActive
 	// HasEnded: the job has ended.
 	HasEnded
@@ -41,35 +41,35 @@ const (
 	AttemptsUsed
 	// KeyReused: the idempotency key belongs to another request.
 	KeyReused
-	// TooManySweeps: MaxSweeps are under way.
+	// TooManySweeps: MaxSweeps are in progress.
 	TooManySweeps
 	// QueueNotEmpty: the queue has jobs.
 	QueueNotEmpty
-	// SessionNotFound: no such session: it was ended, or carried out no request for KeyLifeMs.
+	// SessionNotFound: the session does not exist, was ended, or carried out no request for KeyLifeMs.
 	SessionNotFound
 	// TooManySessions: MaxSessions are open.
 	TooManySessions
 	// NumberReused: the number belongs to another request of the session.
 	NumberReused
-	// NumberPassed: the slot has carried out a request with a higher number, and forgotten this one.
+	// NumberPassed: the slot has carried out a request with a higher number, and has forgotten this one.
 	NumberPassed
-	// HandlerNotFound: there is no handler for that client and type, or no such version.
+	// HandlerNotFound: no handler has that client and type, or it lacks that version.
 	HandlerNotFound
 	// TooManyHandlers: MaxHandlers or MaxHandlersBytes are stored.
 	TooManyHandlers
-	// FilesetNotFound: there is no fileset of that client and name, or no such version.
+	// FilesetNotFound: no fileset has that client and name, or it lacks that version.
 	FilesetNotFound
 	// TooManyFilesets: MaxFilesets are stored.
 	TooManyFilesets
 
-	// TooManyHops: the outcome creates jobs, and MaxHops jobs have created each other before.
+	// TooManyHops: the outcome creates jobs, but the chain already has MaxHops jobs.
 	TooManyHops
-	// BatchEnded: the batch has ended, and its status never changes.
+	// BatchEnded: the batch has ended, and its status cannot change.
 	BatchEnded
-	// BatchClosed: the batch is not open, so it gets no more jobs.
+	// BatchClosed: the batch is not open, so no jobs can be added.
 	BatchClosed
 
-	// NumRefusals is one more than the last of them.
+	// NumRefusals is one more than the last Refusal.
 	NumRefusals
 )
 

@@ -5,9 +5,10 @@ import (
 	"math"
 )
 
-// LoseRunner returns the jobs of a lost runner: what its claims up to the command Through hold counts as abandoned, without
-// waiting for the end of the leases. Claims that the runner made later are left alone: it has come back by then. One
-// command returns a bounded number of jobs. The result says whether more are left, and the command is repeated then.
+// LoseRunner returns the jobs of a lost runner. All jobs that its claims up to the command Through hold count as
+// abandoned, without waiting for their leases to end. Later claims are left alone, because the runner was back by then.
+// One command returns a bounded number of jobs. Its result says whether more are left; the server then repeats the
+// command.
 type LoseRunner struct {
 	Runner  string
 	Through uint64 // a seq

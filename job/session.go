@@ -2,13 +2,13 @@ package job
 
 import "fmt"
 
-// OpenSession opens a session: the lasting identity of a runner or producer, in which its requests have numbers (see
-// Once). The session's id is that of the command.
+// OpenSession opens a session: the lasting identity of a runner or producer, which numbers its requests (see Once). The
+// session has the id of the command.
 type OpenSession struct {
-	Runner string // whose it is, for people; "" when not given
+	Runner string // the owner, for people; "": not given
 }
 
-// EndSession ends a session: the server forgets it and what it remembers of its requests.
+// EndSession ends a session. The server forgets the session and its requests.
 type EndSession struct{ Session ID }
 
 func (OpenSession) Verb() string { return "opensession" }

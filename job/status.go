@@ -5,7 +5,7 @@ import "fmt"
 // Status is the stage of a job's life.
 type Status uint8
 
-// The zero Status is none: a line that was never made.
+// The zero Status means that the line does not exist.
 const (
 	Deferred Status = iota + 1
 	Pending
@@ -13,7 +13,7 @@ const (
 	Completed
 	Failed
 	Cancelled
-	// Purged lines have no document any more; only their place in the batch remains until the batch goes.
+	// Purged lines are without a document. They only keep their place in the batch until the batch is deleted.
 	Purged
 
 	NumStatus = int(Purged) + 1
@@ -41,25 +41,25 @@ func ParseStatus(name string) (Status, error) {
 	return 0, fmt.Errorf("status %q is not one of deferred, pending, active, completed, failed, cancelled", name)
 }
 
-// Waits reports whether the job waits to be handed out.
+// Waits reports whether the job is waiting to be handed out.
 func (s Status) Waits() bool { return s == Deferred || s == Pending }
 
-// Unfinished reports whether the job waits or is active: it has its unique key.
+// Unfinished reports whether the job is waiting or active. It then owns its unique key.
 func (s Status) Unfinished() bool { return s.Waits() || s == Active }
 
-// ShowsClaim reports whether documents show a claim: of an active job that which holds it, and of an ended job that of its
-// last run. A waiting job shows none, though its state may name one.
+// ShowsClaim reports whether documents show a claim: an active job shows the claim that holds it, and an ended job shows
+// the claim of its last run. A waiting job shows none, though its state may name one.
 func (s Status) ShowsClaim() bool { return s == Active || s.Terminal() }
 
-// Terminal reports whether nothing but a redrive or a purge can follow.
+// Terminal reports whether only a redrive or a purge can follow.
 func (s Status) Terminal() bool { return s == Completed || s == Failed || s == Cancelled }
 
 // Code classifies the outcome of a run.
 type Code uint8
 
-// OK and Fail are final; Retry and Error run again; Unget hands the job back as if it had never been claimed. Damaged
-// is the server's own: it could not read the payload, and puts the job aside until somebody runs it. Lost is the server's
-// own too: the runner vanished after the run had begun.
+// OK and Fail are final. After Retry and Error the job runs again. Unget returns the job as if it had never been claimed.
+// The server sets the other two: Damaged if it could not read the payload, in which case it sets the job aside until
+// somebody runs it, and Lost if the runner vanished after the run had begun.
 const (
 	NoCode Code = iota
 	OK
@@ -88,10 +88,10 @@ func ParseCode(text string) (Code, error) {
 	return NoCode, fmt.Errorf("code %q is not one of ok, failed, retry, error", text)
 }
 
-// Exit codes are three digits whose first names the class, as in HTTP: 1xx retry, 2xx ok, 4xx failed, 5xx error.
+// Exit codes have three digits, of which the first is the class, as in HTTP: 1xx retry, 2xx ok, 4xx failed, 5xx error.
 var classCode = [10]Code{1: Retry, 2: OK, 4: Fail, 5: Error}
 
-// ExitCodeClass returns the code that an exit code belongs to, or NoCode when it belongs to none.
+// ExitCodeClass returns the code for the class of an exit code, or NoCode if the class is unknown.
 func ExitCodeClass(exitCode int) Code {
 	if exitCode < 100 || exitCode > 599 {
 		return NoCode
@@ -99,7 +99,7 @@ func ExitCodeClass(exitCode int) Code {
 	return classCode[exitCode/100]
 }
 
-// DefaultExitCode is what an outcome of class c gets when the runner names no exit code.
+// DefaultExitCode returns the exit code for an outcome with code c if the runner does not give one.
 func (c Code) DefaultExitCode() int {
 	switch c {
 	case OK:

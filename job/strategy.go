@@ -6,14 +6,15 @@ import (
 	"strings"
 )
 
-// Strategy says which jobs a claim takes, in a canonical text form, so that equal strategies are equal strings. Jobs of
-// the highest priority are always first; among equals it is
+// Strategy decides which jobs a claim takes. It is kept in a canonical text form, so that equal strategies are equal
+// strings. Jobs of the highest priority always come first. Among jobs of equal priority, the strategies are:
 //
-//   - Oldest: those that came back, in the order of their ids, then those that have been pending the longest;
-//   - Newest: those that became pending last, then those that came back, the youngest first;
-//   - Random: each job with the same chance, however many there are; a claim of several jobs takes those that follow the drawn one in its queue;
-//   - Fair: one job of each client in turn, by name, its oldest; the next claim continues after the client that was served last;
-//   - PreferDistinct of a key of meta and an underlying strategy: the jobs whose value of the key has the fewest active
+//   - Oldest: returned jobs in the order of their ids, then the jobs that have been pending the longest.
+//   - Newest: the jobs that became pending last, then returned jobs, youngest first.
+//   - Random: each job has the same chance, however many there are. A claim of several jobs takes the drawn job and the
+//     jobs that follow it in its queue.
+//   - Fair: the oldest job of each client in turn, by name. The next claim continues after the client that was served last.
+//   - PreferDistinct, with a key of meta and an underlying strategy: the jobs whose value of the key has the fewest active
 //     jobs of the same client, and among these the order of the underlying strategy. See PreferDistinct.
 type Strategy string
 
@@ -27,21 +28,22 @@ const (
 
 const oldestName = "oldest"
 
-// StrategyNames are the names of the base strategies.
+// StrategyNames lists the names of the base strategies.
 var StrategyNames = []string{oldestName, string(Newest), string(Random), string(Fair)}
 
-// PreferDistinctName is the name of the strategies that PreferDistinct returns.
+// PreferDistinctName is the prefix of the strategies that PreferDistinct returns.
 const PreferDistinctName = "prefer_distinct"
 
-// PreferDistinct returns the strategy that prefers jobs whose value of a key of meta has few active jobs.
+// PreferDistinct returns a strategy that prefers jobs whose value of a key of meta has few active jobs.
 //
-// What counts are the active jobs of the client that the job belongs to, of all of its types, whoever claimed them.
-// Values of different clients are different. A job without the key ranks as one whose value has no active jobs. The
-// jobs are ranked for each job that is handed out, so that a claim of ten jobs spreads over the values as ten claims
-// do. With Random below it, a value is drawn for each job, each with the same chance, and its oldest job is taken.
+// It counts the active jobs of all types of the job's client, whoever claimed them. Equal values of different clients are
+// counted separately. A job without the key ranks like a value without active jobs. Jobs are ranked again for each job
+// that is handed out, so a claim of ten jobs spreads over the values like ten claims of one job. With Random as the
+// underlying strategy, each value has the same chance to be drawn for a job, and the oldest job of the drawn value is
+// taken.
 //
-// underlying may be a PreferDistinct of another key, which ranks jobs that are equal by this one; MaxDistinctKeys keys
-// are allowed in all.
+// underlying may be a PreferDistinct of another key, which orders the jobs that rank equal by this key. A strategy may
+// have at most MaxDistinctKeys keys.
 func PreferDistinct(key string, underlying Strategy) (Strategy, error) {
 	if err := checkMetaName(key); err != nil {
 		return Oldest, fmt.Errorf("meta_key: %w", err)
@@ -54,7 +56,7 @@ func PreferDistinct(key string, underlying Strategy) (Strategy, error) {
 
 const distinctPrefix = PreferDistinctName + ":"
 
-// String returns the name of a base strategy, or the form
+// String returns the name of a base strategy, or a text such as
 //
 //	prefer_distinct:user/prefer_distinct:region/random
 func (s Strategy) String() string {
@@ -66,7 +68,7 @@ func (s Strategy) String() string {
 
 // ParseStrategy is the inverse of String.
 func ParseStrategy(text string) (Strategy, error) {
-	parts := strings.SplitN(text, "/", MaxDistinctKeys+2) // and no more, however long the text is
+	parts := strings.SplitN(text, "/", MaxDistinctKeys+2) // a bounded number of parts, however long the text is
 	base := parts[len(parts)-1]
 	if !slices.Contains(StrategyNames, base) {
 		return Oldest, fmt.Errorf("strategy %q is not one of %s, nor one of them after %sKEY/, such as %suser/random, with at most %d keys",
@@ -89,7 +91,7 @@ func ParseStrategy(text string) (Strategy, error) {
 	return s, nil
 }
 
-// Base returns the base strategy: s itself, or the one below all PreferDistinct.
+// Base returns the base strategy: s, or the innermost strategy of a PreferDistinct.
 func (s Strategy) Base() Strategy {
 	if s = s[strings.LastIndexByte(string(s), '/')+1:]; s == oldestName {
 		return Oldest
@@ -97,7 +99,7 @@ func (s Strategy) Base() Strategy {
 	return s
 }
 
-// DistinctKeys returns the keys of the PreferDistinct strategies, the outermost first; none of a base strategy.
+// DistinctKeys returns the keys of the PreferDistinct strategies, outermost first. A base strategy has none.
 func (s Strategy) DistinctKeys() (keys []string) {
 	for part := range strings.SplitSeq(string(s), "/") {
 		if key, ok := strings.CutPrefix(part, distinctPrefix); ok {

@@ -49,7 +49,7 @@ func TestStrategy(t *testing.T) {
 	}
 }
 
-// FuzzStrategy: a text is refused, or is the one text of its strategy.
+// FuzzStrategy: a text is refused, or it is the only text of its strategy.
 func FuzzStrategy(f *testing.F) {
 	for _, seed := range []string{"", "oldest", "fair", "prefer_distinct:a/oldest", "prefer_distinct:a/prefer_distinct:b/newest", "prefer_distinct:a/", "/random"} {
 		f.Add(seed)

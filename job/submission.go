@@ -5,24 +5,24 @@ import (
 	"math"
 )
 
-// Submission is what a create says about its batch as a whole. Such a batch has a status of its own, which the store
-// keeps, and its jobs may come in several creates.
+// Submission describes a batch as a whole. A batch with a Submission has a status, which the store maintains, and several
+// creates may add its jobs.
 type Submission struct {
 	Name      string // 0 … MaxBatchNameBytes bytes; need not be unique
 	Meta      BatchMeta
 	OnFailure OnFailure
-	ChunkSize int64 // how many of the producer's operations a job has; 0: not said
+	ChunkSize int64 // how many of the producer's operations a job has; 0: not given
 	// The trace context of the producer, in the forms of W3C Trace Context and W3C Baggage.
 	Traceparent, Tracestate, Baggage string
-	Metadata                         []byte // 0 … MaxBatchMetadataBytes bytes, which the server does not look into
+	Metadata                         []byte // 0 … MaxBatchMetadataBytes bytes, opaque to the server
 	Open                             bool   // other creates may add jobs, until a command closes the batch
 	Paused                           bool   // no job is handed out until a command resumes the batch
 }
 
-// OnFailure says what happens to the other jobs of a batch when one of them fails.
+// OnFailure decides about the other jobs of a batch when one job fails.
 type OnFailure uint8
 
-// Continue lets the others run. CancelRest ends the batch as failed, and cancels all jobs that have not ended.
+// Continue lets the other jobs run. CancelRest ends the batch as failed, and cancels all jobs that have not ended.
 const (
 	Continue OnFailure = iota
 	CancelRest
@@ -45,9 +45,9 @@ func ParseOnFailure(text string) (OnFailure, error) {
 // BatchStatus is the stage of a batch.
 type BatchStatus uint8
 
-// A batch in progress has jobs that have not ended, or is open. It is paused from its creation until it is resumed. It
-// has completed when all of its jobs have; it has failed when one of them failed for good, and is cancelled when none
-// failed and one was cancelled. The last three never change.
+// A batch is in progress while it is open or has jobs that have not ended. It can be created paused, and is then paused
+// until it is resumed. It is completed when all of its jobs have completed, failed when one of them has failed for good,
+// and cancelled when none failed and one was cancelled. These last three statuses never change.
 const (
 	BatchInProgress BatchStatus = iota + 1
 	BatchPaused
@@ -72,11 +72,11 @@ func ParseBatchStatus(text string) (BatchStatus, error) {
 	return 0, fmt.Errorf("status %q is not one of in_progress, paused, completed, failed, cancelled", text)
 }
 
-// Ended reports whether the status is one of the last.
+// Ended reports whether the status is completed, failed or cancelled.
 func (s BatchStatus) Ended() bool { return s >= BatchCompleted }
 
-// BatchStatusOf returns the status of a batch that is complete and whose jobs have all ended: some failed, some were
-// cancelled, and the others completed.
+// BatchStatusOf returns the status of a closed batch whose jobs have all ended, from the numbers of failed and cancelled
+// jobs. The remaining jobs completed.
 func BatchStatusOf(failed, cancelled int64) BatchStatus {
 	switch {
 	case failed > 0:
@@ -87,7 +87,7 @@ func BatchStatusOf(failed, cancelled int64) BatchStatus {
 	return BatchCompleted
 }
 
-// Snowflake is an id of a batch in 63 bits, which counts up: 41 bits of unix ms, and the low 22 bits of the seq of its
+// Snowflake returns a batch id of 63 bits that counts up: 41 bits of unix ms, and the low 22 bits of the seq of its
 // create. The layout lasts until September 2039.
 func Snowflake(at int64, seq uint64) uint64 {
 	return uint64(at)<<22&math.MaxInt64 | seq&(1<<22-1)
@@ -117,7 +117,7 @@ func (f *fields) submission(s *Submission) {
 	f.int("metadata_bytes", int64(len(s.Metadata)))
 }
 
-// submission reads one field of a submission. It reports whether the field is one of them.
+// submission reads one field of a submission, and reports whether key is the name of such a field.
 func (r *fieldReader) submission(s *Submission, metadataBytes *int, key, raw string) bool {
 	var err error
 	switch key {
@@ -153,7 +153,7 @@ func (r *fieldReader) submission(s *Submission, metadataBytes *int, key, raw str
 	return true
 }
 
-// only reads a field that has a single value.
+// only reads a field that allows a single value.
 func (r *fieldReader) only(key, raw, value string) bool {
 	if raw != value {
 		r.fail(fmt.Errorf("%s is %q, and can only be %s", key, raw, value))
@@ -161,8 +161,8 @@ func (r *fieldReader) only(key, raw, value string) bool {
 	return raw == value
 }
 
-// CheckBatchName says what is wrong with the name of a batch, or nil: at most MaxBatchNameBytes bytes of UTF-8 without
-// control characters. No name is "".
+// CheckBatchName returns an error unless name has at most MaxBatchNameBytes bytes of UTF-8 without control characters. ""
+// means that the batch is without a name.
 func CheckBatchName(name string) error {
 	if err := CheckText("name", name, 0, MaxBatchNameBytes); err != nil {
 		return err
@@ -175,10 +175,10 @@ func CheckBatchName(name string) error {
 	return nil
 }
 
-// BatchOp is what a ChangeBatch does.
+// BatchOp is the operation of a ChangeBatch.
 type BatchOp uint8
 
-// CloseBatch says that an open batch gets no more jobs. ResumeBatch lets the jobs of a paused batch go.
+// CloseBatch closes an open batch, so that no more jobs can be added. ResumeBatch lets the jobs of a paused batch run.
 const (
 	CloseBatch BatchOp = iota + 1
 	ResumeBatch
@@ -186,7 +186,7 @@ const (
 
 var batchOpNames = [...]string{"", "closebatch", "resumebatch"}
 
-// ChangeBatch closes or resumes a batch. A batch that is closed, or not paused, stays as it is.
+// ChangeBatch closes or resumes a batch. It has no effect on a batch that is already closed, or not paused.
 type ChangeBatch struct {
 	Op    BatchOp
 	Batch ID

@@ -2,27 +2,28 @@ package job
 
 import "fmt"
 
-// Tick lets what is due at its time happen: deferred jobs become pending, claims without a tickle are abandoned, jobs
-// past their retention are purged. One tick does a bounded share; another follows while something is left.
+// Tick carries out everything that is due at its time: deferred jobs become pending, claims without a tickle are
+// abandoned, and jobs past their retention are purged. One tick does a bounded share; another follows while something is
+// left.
 type Tick struct {
-	// AsOf, where given, is the time up to which things are due, when that is before the command's own: a process that
-	// is stopped between making a tick and writing it must not let leases run out in which nobody could tickle.
+	// AsOf, if given, is the time up to which things are due, unless the command's time is earlier. If a process is
+	// suspended between making a tick and writing it, no lease may end because of the time in which nobody could tickle.
 	AsOf int64
-	// Rows bounds what the tick does, by about how many rows it writes; 0 is the store's own bound. Who proposes it
-	// knows how fast the disk is and whether others wait.
+	// Rows bounds the work of the tick by the approximate number of rows that it writes; 0 selects the store's bound. The
+	// proposer knows how fast the disk is and whether other requests wait.
 	Rows int
 }
 
-// MaxTickRows bounds Tick.Rows: about ten milliseconds' work.
+// MaxTickRows bounds Tick.Rows to about ten milliseconds of work.
 const MaxTickRows = 8000
 
-// Grace gives every lease its full length again, because time passed in which nobody could tickle.
+// Grace gives every lease its full length again, because nobody could tickle for a while.
 type Grace struct{}
 
-// Mark changes nothing. The journal writes it when idle: its record proves that all before it was durable.
+// Mark changes no state. The journal writes it when idle: its record proves that everything before it was durable.
 type Mark struct{}
 
-// SetLevel raises the level of what Apply decides.
+// SetLevel raises the level of the rules that Apply follows.
 type SetLevel struct{ Level int }
 
 func (Tick) Verb() string { return "tick" }

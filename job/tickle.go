@@ -5,19 +5,19 @@ import (
 	"fmt"
 )
 
-// Tickle reports that a runner is alive. It names jobs, a claim, or everything that a runner holds; a claim or
-// runner named beside jobs must be the one that holds them.
+// Tickle reports that a runner is alive. It covers the jobs that it names, the jobs of a claim, or all jobs of a runner.
+// If it names jobs together with a claim or runner, then that claim or runner must hold them.
 type Tickle struct {
 	IDs     []ID
 	Claim   ID
 	Runner  string
-	LeaseMs int64 // 0: the lease they have
-	// Step and Progress go with the jobs named. Progress is in millionths, negative if not reported.
+	LeaseMs int64 // 0: keep the length of the lease
+	// Step and Progress are for the named jobs. Progress is in millionths, negative if not reported.
 	Step     string
 	Progress int64
 }
 
-// ProgressUnit is the Progress of a job that is done.
+// ProgressUnit is the Progress of a finished job.
 const ProgressUnit = 1_000_000
 
 func (Tickle) Verb() string { return "tickle" }

@@ -1,8 +1,8 @@
 package job
 
-// This file has the rules that say what a job does next. Each rule takes the state of a job, the attributes that it was
-// created with and the command, and returns the next state, or a Refusal that says why there is none. No rule reads a
-// clock or knows how jobs are stored. TestTransitions lists those that return a state. The tables of docs/reference/api.md are
+// This file has the rules for the next state of a job. Each rule takes the state of a job, the attributes from its create
+// and the command, and returns the next state, or the Refusal that explains why there is none. No rule reads a clock or
+// knows how jobs are stored. TestTransitions lists the rules that return a state. The tables of docs/reference/api.md are
 // written from the lists of rules in the tests.
 
 // Admit returns the first state of a job.
@@ -13,25 +13,25 @@ func Admit(g *Attributes, now Now) State {
 	return State{Status: Pending, Class: Fresh, Order: now.Seq, UpdatedAt: now.At}
 }
 
-// Hold returns the first state of a job of a paused batch: it is deferred until the batch is resumed.
+// Hold returns the first state of a job of a paused batch, which is deferred until the batch is resumed.
 func Hold(now Now) State {
 	return State{Status: Deferred, Class: Fresh, At: MaxTimeMs, UpdatedAt: now.At}
 }
 
-// Held reports whether the job waits for its batch to be resumed.
+// Held reports whether the job is waiting for its batch to be resumed.
 func (s *State) Held() bool {
 	return s.Status == Deferred && s.Class == Fresh && s.At == MaxTimeMs && s.Code != Damaged
 }
 
-// LetGo gives a job of a paused batch, which is resumed, the state that it would have had as a new one.
+// LetGo returns the state of a held job when its batch is resumed, as if the job were new.
 func (s State) LetGo(g *Attributes, now Now) State {
 	next := Admit(g, now)
 	next.Changes = s.Changes
 	return next
 }
 
-// Expires reports whether the job is cancelled if it has not been started by its expires_at. Jobs that were claimed or
-// redriven are not.
+// Expires reports whether the job is cancelled if it is not started by its expires_at. Claimed and redriven
+// jobs do not expire.
 func (s *State) Expires(g *Attributes) bool {
 	return g.ExpiresAt > 0 && s.Status.Waits() && s.Attempts == 0 && s.Redrives == 0
 }
@@ -44,7 +44,7 @@ func (s State) Expire(now Now) State {
 	return State{Status: Cancelled, Why: Expired, UpdatedAt: now.At, At: now.At, Changes: s.Changes}
 }
 
-// HandOut makes a pending job active, under the claim that the command makes.
+// HandOut makes a pending job active, held by the claim that the command makes.
 func (s State) HandOut(g *Attributes, now Now) State {
 	next := State{Status: Active, Attempts: s.Attempts + 1, Claim: now.Seq, UpdatedAt: now.At, Changes: s.Changes}
 	if g.TimeoutMs > 0 {
@@ -53,9 +53,9 @@ func (s State) HandOut(g *Attributes, now Now) State {
 	return next
 }
 
-// RunUnclaimed returns the state of a waiting job during a run that nobody claimed, and whose end somebody reports: the run
-// begins with the command, which is its claim. A job of a paused batch has no such run before its batch is resumed. A job
-// whose expires_at has passed is as good as cancelled.
+// RunUnclaimed returns the state of a waiting job during a run that nobody claimed, and whose end is reported now. The
+// run begins with the command, which becomes its claim. RunUnclaimed refuses a job of a paused batch until the batch is
+// resumed, and treats a job whose expires_at has passed as cancelled.
 func (s State) RunUnclaimed(g *Attributes, now Now) (run State, refusal Refusal) {
 	switch {
 	case !s.Status.Waits() || s.Held():
@@ -66,7 +66,7 @@ func (s State) RunUnclaimed(g *Attributes, now Now) (run State, refusal Refusal)
 	return s.HandOut(g, now), Granted
 }
 
-// End ends a run with the outcome that its runner reported. random decides the jitter of the backoff.
+// End ends a run with the outcome that its runner reported. random determines the jitter of the backoff.
 func (s State) End(g *Attributes, o *Outcome, now Now, random uint64) State {
 	next := State{Code: o.Code, ExitCode: uint16(o.ExitCode), Attempts: s.Attempts, Claim: s.Claim, UpdatedAt: now.At, Changes: s.Changes}
 	switch o.Code {
@@ -77,7 +77,7 @@ func (s State) End(g *Attributes, o *Outcome, now Now, random uint64) State {
 	case Unget: // the run does not count
 		next.Status, next.Attempts = Pending, s.Attempts-1
 		return next
-	case Damaged: // the job waits until somebody has repaired the store and runs it
+	case Damaged: // the job waits until somebody repairs the store and runs the job
 		next.Status, next.Attempts, next.At = Deferred, s.Attempts-1, MaxTimeMs
 		return next
 	}
@@ -99,18 +99,18 @@ func (s State) End(g *Attributes, o *Outcome, now Now, random uint64) State {
 	return next
 }
 
-// ended makes a terminal state of one whose UpdatedAt is set.
+// ended returns the state as a terminal one. The caller has set UpdatedAt.
 func (s State) ended(status Status, why Why) State {
 	s.Status, s.Why, s.At = status, why, s.UpdatedAt
 	return s
 }
 
-// Remembered reports whether a run that ended with the code is added to the history of its job: a run that did not
-// succeed is.
+// Remembered reports whether a run that ended with this code is added to the history of its job. The history has only
+// unsuccessful runs.
 func (c Code) Remembered() bool { return c != OK && c != Unget && c != Damaged }
 
 // Abandon ends a run whose lease or time-out has passed. The job is pending again without a backoff. Its state names the
-// claim until another one takes the job: see RunLate.
+// claim until another claim takes the job: see RunLate.
 func (s State) Abandon(g *Attributes, now Now) State {
 	next := State{Status: Pending, Attempts: s.Attempts, UpdatedAt: now.At, Changes: s.Changes}
 	if int(s.Attempts) >= s.MaxAttemptsIn(g) {
@@ -120,9 +120,9 @@ func (s State) Abandon(g *Attributes, now Now) State {
 	return next
 }
 
-// RunLate returns the state of a waiting job during its last run, whose runner reports the end late: the lease had ended, or
-// the runner was lost, and nobody has claimed the job since. ok is false if there is no such run: the job does not wait, its
-// runner has reported an outcome, or given it back.
+// RunLate returns the state that a waiting job had during its last run, if the run's outcome may still be reported late:
+// the lease ended or the runner was lost, and nobody has claimed the job since. Otherwise ok is false: the job is not
+// waiting, or its runner already reported an outcome or gave the job back.
 func (s State) RunLate() (run State, ok bool) {
 	if !s.Status.Waits() || s.Claim == 0 || s.Code != NoCode && s.Code != Lost {
 		return s, false
@@ -130,9 +130,9 @@ func (s State) RunLate() (run State, ok bool) {
 	return State{Status: Active, Attempts: s.Attempts, Claim: s.Claim, UpdatedAt: s.UpdatedAt, Changes: s.Changes}, true
 }
 
-// PutOff puts off the end of a time-out: a run that began before graceAt, when the server began to serve again after a
-// time in which no runner could reach it, has at least the length of a lease from then on to report. ok is false if the
-// time-out has passed at due all the same.
+// PutOff extends the time-out of a run that began before graceAt, the time at which the server began to serve again after
+// an interruption in which no runner could reach it. From then on the runner has at least the length of a lease to
+// report. ok is false if the time-out has passed at due in any case.
 func (s State) PutOff(g *Attributes, graceAt, due int64) (next State, ok bool) {
 	end := graceAt + g.LeaseMs
 	if graceAt <= s.UpdatedAt || end <= due {
@@ -142,7 +142,7 @@ func (s State) PutOff(g *Attributes, graceAt, due int64) (next State, ok bool) {
 	return s, true
 }
 
-// Due makes a deferred job pending whose run_at has come.
+// Due makes a deferred job pending when its run_at has passed.
 func (s State) Due(now Now) State {
 	s.Status, s.At, s.UpdatedAt = Pending, 0, now.At
 	if s.Class == Fresh {
@@ -151,8 +151,8 @@ func (s State) Due(now Now) State {
 	return s
 }
 
-// Cancel ends a job that has not ended. The state of an active job keeps its claim, so that the server can notify the
-// runner. A cancelled job stays as it is.
+// Cancel ends an unfinished job. The state of an active job keeps its claim, so that the server can notify the runner. A
+// cancelled job stays as it is.
 func (s State) Cancel(now Now) (next State, refusal Refusal) {
 	switch {
 	case s.Status == Cancelled:
@@ -214,7 +214,7 @@ func (s State) Patch(g *Attributes, p *Patch, now Now) (next State, refusal Refu
 	return next.waitUntil(runAt, now), Granted
 }
 
-// refuseUnlessWaiting refuses a request for a waiting job if the job is active or has ended.
+// refuseUnlessWaiting returns the refusal of a request for a waiting job if the job is active or has ended.
 func (s *State) refuseUnlessWaiting() Refusal {
 	switch {
 	case s.Status == Active:
@@ -225,9 +225,9 @@ func (s *State) refuseUnlessWaiting() Refusal {
 	return Granted
 }
 
-// waitUntil makes a waiting job deferred until runAt or, if that has passed, pending. A pending job keeps its place in
-// the order. A job that waited because it is damaged is not damaged any more once somebody gives it another run_at. Its last
-// run stays ended: no late outcome of it is accepted.
+// waitUntil makes a waiting job deferred until runAt or, if runAt has passed, pending. A pending job keeps its place in
+// the order. If the job was set aside as damaged, a new run_at clears that code. Its last run remains ended: no late
+// outcome of that run is accepted.
 func (s State) waitUntil(runAt int64, now Now) State {
 	next := s
 	if s.Code == Damaged && runAt != s.At {

@@ -4,10 +4,10 @@ import (
 	"testing"
 )
 
-// at7 is the command of these tests: seq 70 at the time 7000.
+// at7 is the command in these tests: seq 70 at time 7000.
 var at7 = Now{Seq: 70, At: 7000}
 
-// A rule is one row of the tables below: a job in state from, with these attributes, goes to state to, or is refused.
+// A rule is one row of the tables below: a job in state from, with these attributes, changes to state to, or is refused.
 type rule struct {
 	name       string
 	attributes Attributes
@@ -15,11 +15,11 @@ type rule struct {
 	do         func(s State, a *Attributes) (State, Refusal)
 	to         State
 	refusal    Refusal
-	// event and note describe the rule in docs/reference/api.md; a rule without an event is not in the table there.
+	// event and note describe the rule in docs/reference/api.md. The table there omits rules without an event.
 	event, note string
 }
 
-// allowed makes a rule of a function that refuses nothing.
+// allowed adapts a function that never refuses to a rule.
 func allowed(do func(s State, a *Attributes) State) func(State, *Attributes) (State, Refusal) {
 	return func(s State, a *Attributes) (State, Refusal) { return do(s, a), Granted }
 }
@@ -29,7 +29,7 @@ func ends(o Outcome) func(State, *Attributes) (State, Refusal) {
 }
 
 var (
-	kept      = Changes{Priority: 10, MaxAttempts: 2, Redrives: 3} // what no transition may lose
+	kept      = Changes{Priority: 10, MaxAttempts: 2, Redrives: 3} // no transition may lose these
 	pending   = State{Status: Pending, Class: Fresh, Order: 50, UpdatedAt: 5000, Changes: kept}
 	returned  = State{Status: Pending, Class: Returned, Attempts: 1, UpdatedAt: 5000, Changes: kept}
 	givenBack = State{Status: Pending, Code: Unget, Order: 50, Claim: 60, UpdatedAt: 5000, Changes: kept}
@@ -234,7 +234,7 @@ func TestTransitions(t *testing.T) {
 	}
 }
 
-// TestExpires: the jobs that expire are those that have not been claimed, or redriven, since their create.
+// TestExpires: only jobs that have not been claimed or redriven since their create expire.
 func TestExpires(t *testing.T) {
 	limited := with(usual, func(a *Attributes) { a.ExpiresAt = 7000 })
 	fresh, later := pending, deferred
@@ -267,7 +267,7 @@ func TestExpires(t *testing.T) {
 	}
 }
 
-// TestRemembered: the history of a job has its runs that did not succeed.
+// TestRemembered: the history of a job has its unsuccessful runs.
 func TestRemembered(t *testing.T) {
 	for code, want := range map[Code]bool{OK: false, Fail: true, Retry: true, Error: true, Unget: false, Damaged: false} {
 		if got := code.Remembered(); got != want {
@@ -276,7 +276,7 @@ func TestRemembered(t *testing.T) {
 	}
 }
 
-// TestChanges: what a patch set holds, and otherwise what the group says.
+// TestChanges: values from a patch override the group's values.
 func TestChanges(t *testing.T) {
 	var none Changes
 	if p, m := none.PriorityIn(&usual), none.MaxAttemptsIn(&usual); p != 4 || m != 3 {
@@ -311,7 +311,7 @@ func TestPurgeAt(t *testing.T) {
 	}
 }
 
-// TestUnfinished: the jobs that have their unique key are those that wait or are active.
+// TestUnfinished: waiting and active jobs own their unique keys.
 func TestUnfinished(t *testing.T) {
 	for status := range Status(NumStatus) {
 		if want := status == Deferred || status == Pending || status == Active; status.Unfinished() != want {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// SHA256 is the SHA-256 of a blob's bytes: its address.
+// SHA256 is the SHA-256 of a blob's bytes. It is the blob's address.
 type SHA256 [sha256.Size]byte
 
 // String returns the canonical form, `sha256:` and 64 lower-case hex digits.
@@ -39,25 +39,25 @@ func (r Ref) String() string {
 	return ""
 }
 
-// Err: the text is not an address in any of the forms that Parse takes.
+// Err is returned for a text that is not an address in any form that Parse accepts.
 var Err = errors.New("not the address of a blob")
 
 // The prefixes of addresses: before hex digits, and before base64.
 const (
 	HexPrefix    = "sha256:"
 	Base64Prefix = "sha256-"
-	// maxQuoted is how much of a text that is not an address an error repeats.
+	// maxQuoted is the number of bytes of a wrong address that an error repeats.
 	maxQuoted = 100
 )
 
-// Parse reads an address. It takes these forms, and returns Err for others:
+// Parse reads an address in one of these forms, and returns Err for any other text:
 //
 //	sha256:<64 hex>                 the canonical form
-//	<64 hex>                        as CAStaway has it
-//	sha256-<base64 with padding>    subresource integrity, as Serval has it
-//	<40 hex>                        SHA-1; the server finds the blob
+//	<64 hex>                        the form of CAStaway
+//	sha256-<base64 with padding>    subresource integrity, the form of Serval
+//	<40 hex>                        SHA-1; the server looks up the blob
 //
-// Hex digits may be upper-case. There is exactly one base64 form of an address: the bits that fill up the last digit are 0.
+// Hex digits may be upper-case. An address has exactly one base64 form: the padding bits of the last digit must be 0.
 func Parse(text string) (Ref, error) {
 	var a SHA256
 	digits, prefixed := strings.CutPrefix(text, HexPrefix)

@@ -1,4 +1,4 @@
-// Package digest has the addresses of blobs: the digests of their bytes, in all forms in which they are written.
+// Package digest defines blob addresses: the digests of a blob's bytes, in every form in which they are written.
 //
 // Not for: storing blobs (package blob).
 package digest

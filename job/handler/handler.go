@@ -24,19 +24,19 @@ const (
 	Shell  = "sh"
 )
 
-// Kinds and Langs are all of them.
+// Kinds and Langs list all kinds and languages.
 var (
 	Kinds = []string{Exec, HTTP, Script, WASI, Container}
 	Langs = []string{Node, Python, PHP, Shell}
 )
 
-// Document is a handler as it is stored. Which fields it has depends on Kind.
+// Document is a stored handler. Its Kind decides which fields it has.
 type Document struct {
 	Kind string `json:"kind"`
 
-	// Of kind script. Source defines handle(payload, job). Before is source that runs once in each context; BeforeEach
-	// and AfterEach are source of functions that run before and after each batch. Handlers with the same EID share
-	// contexts, within a client.
+	// Fields of kind script. Source defines handle(payload, job). Before is source that runs once in each context.
+	// BeforeEach and AfterEach are sources of functions that run before and after each batch. Handlers of one client with
+	// the same EID share contexts.
 	Lang       string `json:"lang,omitzero"`
 	Source     string `json:"source,omitzero"`
 	Before     string `json:"before,omitzero"`
@@ -44,14 +44,14 @@ type Document struct {
 	AfterEach  string `json:"after_each,omitzero"`
 	EID        string `json:"eid,omitzero"`
 
-	// URL is of kind http. The runner posts payloads to it.
+	// URL is for kind http. The runner posts payloads to it.
 	URL string `json:"url,omitzero"`
 
-	// Program is of kind exec: the name of a handler in the runner's configuration.
+	// Program is for kind exec: the name of a handler in the runner's configuration.
 	Program string `json:"program,omitzero"`
 
-	// Of kind wasi: the manifest of a guest. Binary is the address of a blob. The permissions are those that CheckPermission
-	// knows.
+	// Fields of kind wasi: the manifest of a guest. Binary is the address of a blob. CheckPermission describes the
+	// permissions.
 	Name                string   `json:"name,omitzero"`
 	Namespace           string   `json:"namespace,omitzero"`
 	Version             string   `json:"version,omitzero"`
@@ -60,29 +60,29 @@ type Document struct {
 	RequiredExtensions  []string `json:"required_extensions,omitempty"`
 	RequiredPermissions []string `json:"required_permissions,omitempty"`
 
-	// ChainTypes are the types of jobs that lines of output J: type|payload create, or AnyType. It is of kinds exec, script
-	// and http. Without it, such lines create no jobs.
+	// ChainTypes, for kinds exec, script and http, are the types of jobs that output lines `J: type|payload` may create,
+	// or AnyType. Without ChainTypes, such lines create no jobs.
 	ChainTypes []string `json:"chain_types,omitempty"`
 
 	Options *Options `json:"options,omitzero"`
 }
 
-// AnyType is the element of Document.ChainTypes that stands for all types.
+// AnyType in Document.ChainTypes allows all types.
 const AnyType = "*"
 
-// Options are settings of a handler. Zero means the runner's default.
+// Options are settings of a handler. Zero selects the runner's default.
 type Options struct {
 	Batch       bool  `json:"batch,omitzero"`        // of kind http: one request for all jobs of a claim
-	BatchSize   int   `json:"batch_size,omitzero"`   // jobs in a batch, at most
-	Concurrency int   `json:"concurrency,omitzero"`  // jobs, or batches, at a time in one runner
-	Weight      int   `json:"weight,omitzero"`       // share of a runner's slots beside other handlers
+	BatchSize   int   `json:"batch_size,omitzero"`   // most jobs in a batch
+	Concurrency int   `json:"concurrency,omitzero"`  // jobs, or batches, that one runner runs at the same time
+	Weight      int   `json:"weight,omitzero"`       // share of a runner's slots relative to other handlers
 	Slots       int   `json:"slots,omitzero"`        // slots that a run takes
 	TimeoutMs   int64 `json:"timeout_ms,omitzero"`   // of a run
 	IdleMs      int64 `json:"idle_ms,omitzero"`      // of kind script: how long an unused context is kept
-	MaxRuns     int   `json:"max_runs,omitzero"`     // of kind script: jobs in a context, at most
+	MaxRuns     int   `json:"max_runs,omitzero"`     // of kind script: most jobs in a context
 	MemoryBytes int64 `json:"memory_bytes,omitzero"` // of a process
-	InlineBytes int64 `json:"inline_bytes,omitzero"` // of an output that is stored with its job; a longer one is a blob
-	OutputBytes int64 `json:"output_bytes,omitzero"` // of an output, of kinds exec, http and script
+	InlineBytes int64 `json:"inline_bytes,omitzero"` // longest output that is stored with its job; longer outputs become blobs
+	OutputBytes int64 `json:"output_bytes,omitzero"` // longest output, of kinds exec, http and script
 }
 
 // The bounds of options.
@@ -95,7 +95,7 @@ const (
 	MinMemoryBytes = 16 << 20
 	MaxMemoryBytes = 1 << 40
 	MinTimeoutMs   = 10
-	// MaxOutputBytes bounds an output that the runner holds in memory.
+	// MaxOutputBytes bounds an output, which the runner holds in memory.
 	MaxOutputBytes = 256 << 20
 	// The defaults of the bounds of outputs.
 	DefaultInlineBytes = 256 << 10
@@ -103,7 +103,7 @@ const (
 	// MaxURLBytes and MaxEIDBytes bound texts that runners use as keys.
 	MaxURLBytes = 2 << 10
 	MaxEIDBytes = 128
-	// Of kind wasi.
+	// For kind wasi.
 	MaxManifestNameBytes = 128
 	MaxNamespaceBytes    = 256
 	MaxVersionBytes      = 64
@@ -112,9 +112,9 @@ const (
 	MaxChainTypes = 100
 )
 
-// FieldError names the field of a document that is wrong.
+// FieldError names the field of a document that is invalid.
 type FieldError struct {
-	Field string // as in options.weight
+	Field string // for example options.weight
 	Text  string
 }
 
@@ -124,10 +124,10 @@ func wrong(field, format string, args ...any) error {
 	return &FieldError{field, field + " " + fmt.Sprintf(format, args...)}
 }
 
-// field is a text field and its value. The value of a list is that of one of its elements.
+// field is a text field and its value; for a list, the value of one element.
 type field struct{ name, value string }
 
-// of returns a field that is a list.
+// of returns the field for a list.
 func of(name string, list []string) field {
 	if len(list) > 0 {
 		return field{name, "[" + list[0] + "]"}
@@ -135,7 +135,7 @@ func of(name string, list []string) field {
 	return field{name: name}
 }
 
-// Check says what is wrong with a document, as a *FieldError, or returns nil.
+// Check returns a *FieldError for the first invalid field of a document, or nil.
 func (d *Document) Check() error {
 	var own, others []field
 	script := []field{{"lang", d.Lang}, {"source", d.Source}, {"before", d.Before}, {"before_each", d.BeforeEach}, {"after_each", d.AfterEach}, {"eid", d.EID}}
@@ -228,7 +228,7 @@ func (d *Document) checkValues() error {
 	return nil
 }
 
-// check checks the options of a handler of a kind.
+// check checks the options of a handler of the given kind.
 func (o *Options) check(kind string) error {
 	ofScript := func(name string) error {
 		return wrong("options."+name, "is for handlers of kind script")
@@ -253,7 +253,7 @@ func (o *Options) check(kind string) error {
 	return nil
 }
 
-// number is an option that is a number, and its bounds.
+// number is a numeric option and its bounds.
 type number struct {
 	name          string
 	value, lo, hi int64
@@ -281,14 +281,14 @@ func (o *Options) numbers() []number {
 	}
 }
 
-// Outputs returns how long an output may be that is stored with its job, and how long any output may be.
+// Outputs returns two limits: the longest output that is stored with its job, and the longest output at all.
 func (o *Options) Outputs() (inline, most int64) {
 	inline = cmp.Or(o.InlineBytes, DefaultInlineBytes)
 	return inline, max(inline, cmp.Or(o.OutputBytes, DefaultOutputBytes))
 }
 
-// CheckZero says why an option must not be given as 0, as a *FieldError. It returns nil if no number has that name. Check
-// cannot say it, since Options have zero for what is not given.
+// CheckZero returns the *FieldError for an option that was given as 0, or nil if no numeric option has that name. Check
+// cannot detect this case, because a zero in Options means that the option was not given.
 func CheckZero(name string) error {
 	for _, n := range (&Options{}).numbers() {
 		if n.name == name {

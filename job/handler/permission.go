@@ -12,7 +12,7 @@ const (
 	MaxExtensionBytes  = 128
 )
 
-// CheckPermission says what is wrong with a permission, or returns nil. The permissions are:
+// CheckPermission returns an error that describes an invalid permission, or nil. The permissions are:
 //
 //	proc:read:*                      the guest may read files of /proc
 //	http:*, http:HOST                the guest may send HTTP requests to all hosts, or to one; HOST may have a port
@@ -39,7 +39,7 @@ func CheckPermission(text string) error {
 	return fmt.Errorf("%q is no permission; the permissions are proc:read:*, http:*, http:HOST, extension:* and extension:NAME", text)
 }
 
-// CheckExtension says what is wrong with the name of an extension, or returns nil. It has letters, digits and _ . -
+// CheckExtension returns an error for an invalid extension name, or nil. A name has letters, digits and _ . -
 func CheckExtension(name string) error {
 	switch {
 	case name == "" || len(name) > MaxExtensionBytes:
@@ -50,7 +50,7 @@ func CheckExtension(name string) error {
 	return nil
 }
 
-// Permits reports whether a list of permissions contains another one, or its form for all.
+// Permits reports whether a list of permissions contains the permission, or the wildcard that includes it.
 func Permits(list []string, permission string) bool {
 	kind, _, _ := strings.Cut(permission, ":")
 	for _, p := range list {

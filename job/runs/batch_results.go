@@ -10,8 +10,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// A section of the results of a batch is written while jobs end. So its head does not say how many runs follow, and a
-// line #:end is its last:
+// A section of the results of a batch is written while jobs end. So its head does not say how many runs follow. Instead,
+// its last line is #:end:
 //
 //	#:batch v=1 batch_id=… from=0
 //	#:run line=0 job_id=… n=2 status=completed … kind=text frame=line bytes=4
@@ -22,39 +22,38 @@ import (
 // Batch is the head of a section of the results of a batch.
 type Batch struct {
 	ID   job.ID
-	From int64 // the line that the results begin with
+	From int64 // the first line of the results
 }
 
-// BatchRun is the results of neighbouring jobs of a batch, whose ids and lines count up, and which differ in the output
-// only. Results of jobs that are purged are missing, so the line of a run can be higher than the one that follows the
-// last run.
+// BatchRun is the results of neighbouring jobs of a batch. Their ids and lines count up, and they differ only in their
+// outputs. Results of purged jobs are missing, so there may be a gap between the lines of two runs.
 type BatchRun struct {
 	Line int64 // of the first job in the batch
-	// First has what the result of the first job says, without its output: ID, Status, Code, ExitCode, Result, Error, Why,
+	// First is the result of the first job without its output: ID, Status, Code, ExitCode, Result, Error, Why,
 	// CompletedAt and Meta.
 	First   job.Job
 	N       int
-	Frame   job.Frame // NoFrame: there are no outputs
+	Frame   job.Frame // NoFrame: no outputs
 	Outputs []byte    // framed
 }
 
-// BatchEnd is the end of a section. A text without it is cut off.
+// BatchEnd is the end of a section. A text without it was cut off.
 type BatchEnd struct {
-	Next   int64 // the line that a later request begins with
-	End    bool  // no result follows, now or ever
+	Next   int64 // the line to request next
+	End    bool  // no result follows, now or later
 	Status job.BatchStatus
 }
 
 const (
-	// maxBatchLine bounds the lines of a batch, like the parameter of the request.
+	// maxBatchLine bounds the lines of a batch, as for the parameter of the request.
 	maxBatchLine = 1 << 53
-	// maxRunOutputs bounds the outputs of a run. A page of a server has job.MaxClaimBytes, or one output that is longer.
+	// maxRunOutputs bounds the outputs of a run. A server's page has at most job.MaxClaimBytes, or one longer output.
 	maxRunOutputs = 64 << 20
 )
 
 const _ = uint(maxRunOutputs - 2*job.MaxClaimBytes - job.MaxOutputBytes)
 
-// AppendBatch appends the head of a section. The caller appends runs, and the end.
+// AppendBatch appends the head of a section. The caller then appends the runs and the end.
 func AppendBatch(b []byte, s *Batch) []byte {
 	w := writer(b)
 	w.verb("batch")
@@ -80,13 +79,13 @@ func AppendBatchEnd(b []byte, e *BatchEnd) []byte {
 
 const isEnd = "true"
 
-// FirstOfBatch returns the run that a list of results begins with, without its outputs, and the length of its framed
-// outputs. The caller appends the output of each of its r.N jobs with r.Frame.
+// FirstOfBatch returns the first run of a list of results, without its outputs, and the length of its framed outputs. The
+// caller appends the output of each of the r.N jobs with r.Frame.
 func FirstOfBatch(list []job.Job, lines []int64) (r BatchRun, size int) {
 	r = BatchRun{Line: lines[0], First: list[0], Frame: FrameOf(list[0].OutputKind, list[0].Output)}
 	r.First.Output = nil
 	for r.N = 1; r.N < len(list) && r.follows(&list[r.N], lines[r.N]); r.N++ {
-		if r.Frame == job.LineFrame { // it must fit all outputs
+		if r.Frame == job.LineFrame { // the frame must fit all outputs
 			r.Frame = FrameOf(list[r.N].OutputKind, list[r.N].Output)
 		}
 	}
@@ -106,10 +105,10 @@ func (r *BatchRun) follows(j *job.Job, line int64) bool {
 
 func equal(a, b *int64) bool { return a == b || a != nil && b != nil && *a == *b }
 
-// ID returns the id of a job of the run, which are numbered from 0.
+// ID returns the id of job i of the run, counted from 0.
 func (r *BatchRun) ID(i int) job.ID { return r.First.ID.WithLine(r.First.ID.Line() + i) }
 
-// Each calls visit with the output of each job, until it returns an error. The output shares memory with r.
+// Each calls visit with the output of each job until visit returns an error. The output shares memory with r.
 func (r *BatchRun) Each(visit func(i int, output []byte) error) (err error) {
 	rest := r.Outputs
 	for i := range r.N {
@@ -129,7 +128,7 @@ func AppendBatchRun(b []byte, r *BatchRun) []byte {
 	return append(AppendBatchRunHead(b, r, len(r.Outputs)), r.Outputs...)
 }
 
-// AppendBatchRunHead appends the head of a run. The caller appends the outputs, which have size bytes with their frames.
+// AppendBatchRunHead appends the head of a run. The caller then appends the framed outputs, which have size bytes.
 func AppendBatchRunHead(b []byte, r *BatchRun, size int) []byte {
 	j := &r.First
 	w := writer(b)
@@ -161,19 +160,19 @@ func AppendBatchRunHead(b []byte, r *BatchRun, size int) []byte {
 }
 
 // BatchReader reads a section of the results of a batch while it arrives. It holds one run in memory. Like a Decoder, it
-// accepts exactly what the Append functions write. Its errors are an *Error, or those of the reader it reads from; if
-// the text ends before its end line, the error is io.ErrUnexpectedEOF.
+// accepts exactly the texts that the Append functions write. It returns an *Error for an invalid text,
+// io.ErrUnexpectedEOF if the text ends before its end line, and the errors of the underlying reader.
 type BatchReader struct {
 	from    *bufio.Reader
-	d       Decoder // of the part that is read; its size is what was read until now
-	line    int     // how long the head line is that was read last
-	long    []byte  // a head line that is longer than the buffer of from
+	d       Decoder // of the current part; its size is the number of bytes read so far
+	line    int     // length of the last head line
+	long    []byte  // a head line that does not fit the buffer of from
 	outputs []byte
-	next    int64 // the lowest line that a run can begin with
+	next    int64 // the lowest line at which a run may begin
 	end     BatchEnd
 }
 
-// NewBatchReader returns a reader of a section, whose Head is to be read first.
+// NewBatchReader returns a reader of a section. The caller reads its Head first.
 func NewBatchReader(from io.Reader) *BatchReader {
 	return &BatchReader{from: bufio.NewReaderSize(from, 64<<10)}
 }
@@ -192,7 +191,7 @@ func (b *BatchReader) Head() (s Batch, err error) {
 	return s, b.failed(0, err)
 }
 
-// Next reads the next run, which is valid until the next call. more is false at the end of the section.
+// Next returns the next run, which is valid until the next call. more is false at the end of the section.
 func (b *BatchReader) Next() (r BatchRun, more bool, err error) {
 	if err := b.readLine(); err != nil {
 		return r, false, err
@@ -229,10 +228,10 @@ func (b *BatchReader) Next() (r BatchRun, more bool, err error) {
 	return r, true, nil
 }
 
-// End returns the end of the section, after Next has returned no more runs.
+// End returns the end of the section. It is valid once Next has returned more = false.
 func (b *BatchReader) End() BatchEnd { return b.end }
 
-// failed returns the error of the line that was read last.
+// failed returns err as an *Error at the last head line, or nil.
 func (b *BatchReader) failed(run int, err error) error {
 	if err == nil {
 		return nil
@@ -240,7 +239,7 @@ func (b *BatchReader) failed(run int, err error) error {
 	return &Error{b.d.size - b.line, run, err}
 }
 
-// readLine reads a head line for the decoder. It reads no more of a line that is too long than shows this.
+// readLine reads a head line for the decoder. It stops reading a line once it is known to be too long.
 func (b *BatchReader) readLine() error {
 	line, err := b.from.ReadSlice('\n')
 	if err == bufio.ErrBufferFull {
@@ -256,15 +255,15 @@ func (b *BatchReader) readLine() error {
 	b.d.rest, b.d.size = line, b.d.size+len(line)
 	switch {
 	case err == nil || err == bufio.ErrBufferFull:
-		return nil // the decoder refuses a line without an end
+		return nil // the decoder refuses a line without a newline
 	case err == io.EOF:
 		return io.ErrUnexpectedEOF
 	}
 	return err
 }
 
-// readOutputs reads the framed outputs of a run for the decoder. The buffer grows with what arrives, so a field bytes
-// that is too high takes no memory.
+// readOutputs reads the framed outputs of a run for the decoder. The buffer grows as bytes arrive, so a wrong, high value
+// of the field bytes costs no memory.
 func (b *BatchReader) readOutputs(size int) error {
 	got := b.outputs[:0]
 	for len(got) < size {
@@ -303,7 +302,7 @@ func (h *head) batchEnd(next int64) (e BatchEnd) {
 	return e
 }
 
-// batchRun reads the head of a run that does not begin before the line next, and the length of its outputs.
+// batchRun reads the head of a run, whose first line must be at least next, and returns the length of its outputs too.
 func (h *head) batchRun(next int64) (r BatchRun, size int) {
 	j := &r.First
 	r.Line = h.int("line", next, maxBatchLine)
@@ -341,7 +340,7 @@ func (h *head) batchRun(next int64) (r BatchRun, size int) {
 	return r, size
 }
 
-// endStatus parses the status of a job that has ended.
+// endStatus parses the status of an ended job.
 func endStatus(field, name string) (job.Status, error) {
 	s, err := job.ParseStatus(name)
 	if err != nil || !s.Terminal() {
@@ -350,7 +349,7 @@ func endStatus(field, name string) (job.Status, error) {
 	return s, nil
 }
 
-// anyCode parses the code of a job that has ended. It may be that of a run before its end.
+// anyCode parses the code of an ended job. A cancelled job may have the code of an earlier run.
 func anyCode(field, name string) (job.Code, error) {
 	code, err := job.ParseCode(name)
 	if err != nil {

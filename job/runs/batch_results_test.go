@@ -15,7 +15,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// ended returns the result of a job of a batch, as most are.
+// ended returns the usual result of a job of a batch.
 func ended(seq uint64, line int) job.Job {
 	return job.Job{ID: job.NewID(claimAt, seq, line), Status: job.Completed, Code: job.OK, ExitCode: 200, Why: job.Reported, CompletedAt: claimAt + 1000}
 }
@@ -49,7 +49,7 @@ func unendedText() []byte {
 	return AppendBatchEnd(AppendBatch(nil, &Batch{ID: claimID}), &BatchEnd{Status: job.BatchInProgress})
 }
 
-// readBatch reads a whole section, and writes what it has read.
+// readBatch reads a whole section, and writes it again.
 func readBatch(from io.Reader) (again []byte, err error) {
 	b := NewBatchReader(from)
 	s, err := b.Head()
@@ -77,8 +77,8 @@ func readBatch(from io.Reader) (again []byte, err error) {
 	return AppendBatchEnd(again, &b.end), nil
 }
 
-// TestGoldenBatch: the texts in testdata/runs are what is written, and what is read from them is what was to be written,
-// in pieces of any length.
+// TestGoldenBatch: writing the sections gives the texts in testdata/runs, and reading those texts in pieces of any length
+// gives the sections.
 func TestGoldenBatch(t *testing.T) {
 	text, section, list, end := batchText()
 	for name, text := range map[string][]byte{"batch": text, "batch_in_progress": unendedText()} {
@@ -113,7 +113,7 @@ func TestGoldenBatch(t *testing.T) {
 	}
 }
 
-// TestCutBatch: a reader notices at each byte that the text ends there, and reports an error of the connection as such.
+// TestCutBatch: the reader notices at each byte that the text ends there, and passes on an error of the connection.
 func TestCutBatch(t *testing.T) {
 	text, _, _, _ := batchText()
 	broken := errors.New("broken")
@@ -127,7 +127,7 @@ func TestCutBatch(t *testing.T) {
 	}
 }
 
-// TestRefusedBatch: a reader accepts one spelling of a text, and nothing that a text cannot mean.
+// TestRefusedBatch: the reader accepts one spelling of each text, and refuses contradictory texts.
 func TestRefusedBatch(t *testing.T) {
 	text, _, _, _ := batchText()
 	for _, c := range []struct{ name, old, new, want string }{
@@ -217,7 +217,7 @@ func TestRefusedBatch(t *testing.T) {
 	})
 }
 
-// counted counts what is read.
+// counted counts the bytes that are read.
 type counted struct {
 	r io.Reader
 	n int
@@ -229,7 +229,7 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// repeated is a byte without an end.
+// repeated is an endless stream of one byte.
 type repeated byte
 
 func (r repeated) Read(p []byte) (int, error) {
@@ -239,7 +239,7 @@ func (r repeated) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestOverheadOfResults: a run has at most 200 bytes, and 2 for each job, beside its outputs.
+// TestOverheadOfResults: besides its outputs, a run takes at most 200 bytes, and 2 more for each job.
 func TestOverheadOfResults(t *testing.T) {
 	var list []job.Job
 	var lines []int64
@@ -257,7 +257,7 @@ func TestOverheadOfResults(t *testing.T) {
 	}
 }
 
-// FuzzBatchRuns: results become runs and results again.
+// FuzzBatchRuns: results that become runs become the same results again.
 func FuzzBatchRuns(f *testing.F) {
 	f.Add([]byte("abc"), []byte("first\nsecond"), "error", uint8(2))
 	f.Add([]byte{0, 1, 2, 3, 255, 4, 4, 4}, []byte("\n\n"), "", uint8(0))

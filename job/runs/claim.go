@@ -14,22 +14,22 @@ type Claim struct {
 	Jobs    int // of all runs
 	Runs    int
 	Refusal // of the claim; its outcomes were applied
-	// Handlers are those of the jobs, without those of jobs that have none.
+	// Handlers are the handlers of the jobs. Some jobs may be without one.
 	Handlers []Handler
 }
 
 // Handler names the newest version of the handler that runs some jobs of a claim.
 type Handler struct {
 	ID         job.ID
-	Client     string // "" for all clients
+	Client     string // "": for all clients
 	Type, Kind string
 	Digest     job.HandlerDigest
 }
 
-// Refusal says why something was not carried out. The zero value says that it was.
+// Refusal is the reason why a request was not carried out. The zero value means that it was.
 type Refusal struct{ Code, Detail string }
 
-// AppendClaim appends the head of a section of jobs, and a line for each handler. The caller appends c.Runs runs.
+// AppendClaim appends the head of a section of jobs, and a line for each handler. The caller then appends c.Runs runs.
 func AppendClaim(b []byte, c *Claim) []byte {
 	w := writer(b)
 	w.verb("claim")
@@ -83,7 +83,7 @@ func (w *writer) refusal(r *Refusal) {
 	w.text("detail", r.Detail)
 }
 
-// maxDetailBytes bounds the detail of a refusal, which is a sentence.
+// maxDetailBytes bounds the detail of a refusal, which is one sentence.
 const maxDetailBytes = 4 << 10
 
 func (h *head) refusal() (r Refusal) {
@@ -127,7 +127,7 @@ func AppendRun(b []byte, c *Claim, r *Run) []byte {
 	return b
 }
 
-// AppendRunHead appends the head of a run. The caller appends the payloads: the r.Parts.
+// AppendRunHead appends the head of a run. The caller then appends the payloads, r.Parts.
 func AppendRunHead(b []byte, c *Claim, r *Run) []byte {
 	j := &r.First
 	w := writer(b)
@@ -172,10 +172,10 @@ func AppendRunHead(b []byte, c *Claim, r *Run) []byte {
 	return w
 }
 
-// noBatch is the value of the field batch of jobs that belong to no batch.
+// noBatch is the value of the field batch for jobs without a batch.
 const noBatch = "none"
 
-// batch reads the field batch of jobs whose ids say own. Without the field it is own.
+// batch reads the field batch. own is the batch in the jobs' ids, and the value if the field is missing.
 func (h *head) batch(own job.ID) job.ID {
 	raw, ok := h.raw("batch")
 	if !ok {
@@ -191,7 +191,7 @@ func (h *head) batch(own job.ID) job.ID {
 	return id
 }
 
-// noBatch reads the field batch, whose only value says that jobs belong to no batch.
+// noBatch reads the field batch where its only value is none: the jobs belong to no batch.
 func (h *head) noBatch() bool {
 	raw, ok := h.raw("batch")
 	if ok && raw != noBatch {
@@ -200,7 +200,7 @@ func (h *head) noBatch() bool {
 	return ok
 }
 
-// attempt writes the newest attempt of a job that did not succeed. Its error is that of the job, mostly.
+// attempt writes the newest unsuccessful attempt of a job. Its error is usually the job's error.
 func (w *writer) attempt(a *job.Attempt, jobError string) {
 	w.int("attempt_at", a.At)
 	w.text("attempt_runner_id", a.Runner)
@@ -226,7 +226,7 @@ func (h *head) kind() (kind job.Kind, frame job.Frame) {
 	return kind, frame
 }
 
-// run reads the head of a run, and the length of its payloads.
+// run reads the head of a run, and returns the length of its payloads too.
 func (h *head) run(c *Claim) (r Run, size int) {
 	j := &r.First
 	j.ID = h.jobID()
@@ -261,7 +261,8 @@ func (h *head) run(c *Claim) (r Run, size int) {
 	return r, size
 }
 
-// maxShownMs bounds the times that documents show: sums of a time and a lease, a time-out, or the time since a start.
+// maxShownMs bounds the times in documents, which may be the sum of a time and a lease, a time-out, or the time since a
+// start.
 const maxShownMs = job.MaxTimeMs + job.MaxDelayMs
 
 func (h *head) attempt(j *job.Job) {
@@ -282,7 +283,7 @@ func (h *head) attempt(j *job.Job) {
 
 func traceparent(_, raw string) (string, error) { return raw, job.CheckTraceparent(raw) }
 
-// givenKind and givenFrame refuse the names of what a field that is missing means.
+// givenKind and givenFrame refuse the names that a missing field already means.
 func givenKind(field, name string) (job.Kind, error) {
 	kind, err := job.ParseKind(field, name)
 	if err == nil && kind == job.Nothing {

@@ -9,7 +9,7 @@ import (
 
 // Completion is the head of a section of outcomes.
 type Completion struct {
-	Claim  job.ID // of the jobs, unless a run names another one
+	Claim  job.ID // of the jobs, unless a run names another claim
 	Runner string // likewise
 	// All is the outcome of all other jobs that the claim holds; nil if the section has none.
 	All  *job.Outcome
@@ -17,13 +17,13 @@ type Completion struct {
 	Runs int
 }
 
-// OutcomeRun is the outcomes of jobs with consecutive ids, which differ in the output only.
+// OutcomeRun is the outcomes of jobs with consecutive ids. They differ only in their outputs.
 type OutcomeRun struct {
 	Claim   job.ID
 	Runner  string
 	Outcome job.Outcome // of the first job, without its output
 	N       int
-	// Frame says how the outputs are separated; NoFrame: there are none. OutputKind of Outcome is the kind of all.
+	// Frame is how the outputs are separated; NoFrame: no outputs. Outcome.OutputKind is the kind of all of them.
 	Frame   job.Frame
 	Outputs []byte
 }
@@ -48,7 +48,7 @@ func (r *OutcomeRun) Each(visit func(o job.Outcome) error) error {
 }
 
 // AppendCompletion appends the head of a section of outcomes, and the output of the outcome for all other jobs. The
-// caller appends c.Runs runs.
+// caller then appends c.Runs runs.
 func AppendCompletion(b []byte, c *Completion) []byte {
 	w := writer(b)
 	w.verb("complete")
@@ -68,7 +68,7 @@ func AppendCompletion(b []byte, c *Completion) []byte {
 	return append(w, output...)
 }
 
-// FrameOf returns the frame in which an output of a kind fits.
+// FrameOf returns the frame that fits an output of a kind.
 func FrameOf(kind job.Kind, output []byte) job.Frame {
 	if kind == job.Nothing {
 		return job.NoFrame
@@ -112,7 +112,7 @@ func (w *writer) outcome(o *job.Outcome, frame job.Frame, size int) {
 	}
 }
 
-// addr appends where an output is stored elsewhere, and of what kind it is.
+// addr appends the address and the kind of an output that is stored elsewhere.
 func (w *writer) addr(r *job.Result) {
 	w.text("output_addr", r.OutputAddr)
 	if r.OutputAddrKind != job.Nothing {
@@ -168,7 +168,7 @@ func (h *head) outcomeRun(c *Completion) (r OutcomeRun, size int) {
 	return r, size
 }
 
-// outcome reads an outcome. Its code is NoCode if there is none.
+// outcome reads an outcome. Its code is NoCode if the head line has none.
 func (h *head) outcome() (o job.Outcome, frame job.Frame, size int) {
 	o.DelayMs = -1
 	if o.Code = named(h, "code", outcomeCode); o.Code == job.NoCode {

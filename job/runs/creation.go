@@ -8,14 +8,14 @@ import (
 
 // Creation is the head of a section of new jobs.
 type Creation struct {
-	// NoBatch says that the jobs belong to no batch, as jobs that are created one by one.
+	// NoBatch means that the jobs belong to no batch, as if they were created one by one.
 	NoBatch bool
 	Jobs    int // of all runs
 	Runs    int
 }
 
-// NewRun is new jobs that differ in their payloads only. The server has a default for what is not given. It decides
-// which values are valid.
+// NewRun is a run of new jobs that differ only in their payloads. The server has defaults for missing attributes, and
+// checks the values.
 type NewRun struct {
 	N            int
 	Client, Type string   // "": not given
@@ -23,25 +23,25 @@ type NewRun struct {
 	Traceparent  string
 	Meta         job.Meta
 	Kind         job.Kind
-	// Frame says how the payloads are separated; NoFrame: there are none.
+	// Frame is how the payloads are separated; NoFrame: no payloads.
 	Frame    job.Frame
 	Payloads []byte
 }
 
-// Number is an attribute that is a number.
+// Number is a numeric attribute.
 type Number struct {
 	Key   string
 	Value int64
 }
 
-// NumberKeys are the keys of attributes that are numbers, in the order of their fields. They have the names of the
-// query parameters of a bulk post.
+// NumberKeys are the keys of numeric attributes, in the order of their fields. A bulk post's query parameters have the
+// same names.
 var NumberKeys = [...]string{
 	"run_at", "delay_ms", "priority", "max_attempts", "backoff_initial_ms", "backoff_factor_milli", "backoff_max_ms", "lease_ms", "retention_ms",
 	"expires_at", "timeout_ms",
 }
 
-// AppendCreation appends the head of a section of new jobs. The caller appends c.Runs runs.
+// AppendCreation appends the head of a section of new jobs. The caller then appends c.Runs runs.
 func AppendCreation(b []byte, c *Creation) []byte {
 	w := writer(b)
 	w.verb("create")

@@ -17,21 +17,20 @@ func defaulted(field, name string) error {
 	return fmt.Errorf("field %s=%s has its default; leave it out", field, name)
 }
 
-// Decoder reads a text. The caller calls the method of a section's head, and then the method of its runs as often as
-// the head says, and End after the last section. What is returned shares memory with the text, except for the fields of
-// head lines.
+// Decoder reads a text. The caller calls the method for a section's head, then the method for its runs as often as the
+// head says, and End after the last section. The results share memory with the text, except for the fields of head lines.
 type Decoder struct {
 	rest []byte
 	size int // of the whole text
-	run  int // how many runs of the section were read
-	runs int // how many it has
-	jobs int // how many jobs its other runs have
+	run  int // runs of the section read so far
+	runs int // runs that the section has
+	jobs int // jobs in the runs that are left
 }
 
-// NewDecoder returns a decoder of a text. It does not change the text.
+// NewDecoder returns a decoder of a text, which it does not change.
 func NewDecoder(text []byte) *Decoder { return &Decoder{rest: text, size: len(text)} }
 
-// Error is why a text cannot be read.
+// Error is the reason why a text cannot be read.
 type Error struct {
 	Offset int // of the head line
 	Run    int // in its section, from 1; 0: the head of the section
@@ -47,7 +46,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is reports whether the next head line has a verb: create, claim, complete, results, batch, end or run.
+// Is reports whether the next head line has the verb: create, claim, complete, results, batch, end or run.
 func (d *Decoder) Is(verb string) bool {
 	line, ok := bytes.CutPrefix(d.rest, []byte("#:"+verb))
 	return ok && len(line) > 0 && (line[0] == ' ' || line[0] == '\n')
@@ -77,7 +76,7 @@ func (d *Decoder) Claim() (c Claim, err error) {
 	return c, err
 }
 
-// Run reads a run of the jobs of a claim. It has one part.
+// Run reads a run of claimed jobs. Its payloads are in one part.
 func (d *Decoder) Run(c *Claim) (r Run, err error) {
 	var part []byte
 	err = d.next(func(h *head) (n, size int, frame job.Frame) {
@@ -143,7 +142,7 @@ func (d *Decoder) Result() (r ResultRun, err error) {
 	return r, err
 }
 
-// End fails if not all runs were read, or if something follows the last section.
+// End fails if not all runs were read, or if there is text after the last section.
 func (d *Decoder) End() error {
 	if d.run < d.runs {
 		return d.fail(fmt.Errorf("%d of %d runs were read", d.run, d.runs))
@@ -176,7 +175,7 @@ func (d *Decoder) section(verb string, read func(h *head) (runs, jobs int)) erro
 	return nil
 }
 
-// next reads a run of the section, and what is framed in it.
+// next reads a run of the section, with its framed texts.
 func (d *Decoder) next(read func(h *head) (n, size int, frame job.Frame), framed *[]byte) error {
 	at, number := d.offset(), d.run+1
 	if d.run >= d.runs {
@@ -188,7 +187,7 @@ func (d *Decoder) next(read func(h *head) (n, size int, frame job.Frame), framed
 		if err = h.end(); err == nil {
 			d.run++
 			d.jobs -= n
-			// Each run that is left has at least one job, and the last one has all that are left.
+			// Each remaining run has at least one job, and the last run has all remaining jobs.
 			if left := d.runs - d.run; d.jobs < left || left == 0 && d.jobs > 0 {
 				err = fmt.Errorf("the runs of the section do not have as many jobs as its head line says")
 			} else if frame != job.NoFrame {
@@ -202,12 +201,12 @@ func (d *Decoder) next(read func(h *head) (n, size int, frame job.Frame), framed
 	return nil
 }
 
-// maxHeadBytes bounds a head line. The longest has an error of job.MaxErrorBytes, each byte of which takes three.
+// maxHeadBytes bounds a head line. The longest has an error of job.MaxErrorBytes, with three bytes for each escaped byte.
 const maxHeadBytes = 256 << 10
 
 const _ = uint(maxHeadBytes - 3*job.MaxErrorBytes - 3*job.MaxAddrBytes - 32<<10)
 
-// head cuts the next line, which must have a verb.
+// head cuts the next line, and fails unless it has the verb.
 func (d *Decoder) head(verb string) (h head, err error) {
 	end := bytes.IndexByte(d.rest[:min(len(d.rest), maxHeadBytes+1)], '\n')
 	switch {
@@ -225,7 +224,7 @@ func (d *Decoder) head(verb string) (h head, err error) {
 	return head{rest: fields}, nil
 }
 
-// framed cuts n framed texts from the rest.
+// framed cuts n framed texts from the rest of the text.
 func (d *Decoder) framed(n, size int, frame job.Frame) ([]byte, error) {
 	if size > len(d.rest) {
 		return nil, fmt.Errorf("field bytes=%d is more than the %d bytes that follow the line", size, len(d.rest))

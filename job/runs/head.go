@@ -8,8 +8,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// A head line is `#:verb`, and fields `key=value` with a space before each, in a fixed order. Values are escaped as in
-// the header of a journal record. A field whose value is its default is left out.
+// A head line is `#:verb` followed by fields `key=value`, each after a space, in a fixed order. Values are escaped as in
+// the header of a journal record. Fields with default values are left out.
 
 // writer appends a head line to a text.
 type writer []byte
@@ -23,7 +23,7 @@ func (w *writer) key(key string) {
 	*w = append(*w, '=')
 }
 
-// text writes a text that is not empty.
+// text writes a text unless it is empty.
 func (w *writer) text(key, value string) {
 	if value != "" {
 		w.key(key)
@@ -36,14 +36,14 @@ func (w *writer) int(key string, value int64) {
 	*w = strconv.AppendInt(*w, value, 10)
 }
 
-// set writes a number that is not its default.
+// set writes a number unless it is the default.
 func (w *writer) set(key string, value, otherwise int64) {
 	if value != otherwise {
 		w.int(key, value)
 	}
 }
 
-// id writes an id that is not the default.
+// id writes an id unless it is the default.
 func (w *writer) id(key string, id, otherwise job.ID) {
 	if id != otherwise {
 		w.key(key)
@@ -51,7 +51,7 @@ func (w *writer) id(key string, id, otherwise job.ID) {
 	}
 }
 
-// head reads the fields of a head line in their order. It keeps the first error.
+// head reads the fields of a head line in order. It keeps the first error.
 type head struct {
 	rest string // " key=value …"
 	err  error
@@ -63,7 +63,7 @@ func (h *head) fail(format string, args ...any) {
 	}
 }
 
-// raw returns the value of the next field, if that is its key.
+// raw returns the value of the next field if the field has that key.
 func (h *head) raw(key string) (raw string, ok bool) {
 	if h.err != nil || len(h.rest) < len(key)+2 || h.rest[0] != ' ' || h.rest[1:1+len(key)] != key || h.rest[1+len(key)] != '=' {
 		return "", false
@@ -80,7 +80,7 @@ func (h *head) raw(key string) (raw string, ok bool) {
 	return raw, true
 }
 
-// end fails if a field has not been read.
+// end fails if there are unread fields.
 func (h *head) end() error {
 	if h.err == nil && h.rest != "" {
 		field, _, _ := strings.Cut(strings.TrimPrefix(h.rest, " "), " ")
@@ -96,7 +96,7 @@ func (h *head) must(key string, ok bool) {
 	}
 }
 
-// text reads a text of at most hi bytes; "" if the field is missing.
+// text reads a text of at most hi bytes, or returns "" if the field is missing.
 func (h *head) text(key string, hi int) (value string) {
 	raw, ok := h.raw(key)
 	if !ok {
@@ -112,7 +112,7 @@ func (h *head) text(key string, hi int) (value string) {
 	return value
 }
 
-// name reads a client or type, which must be there.
+// name reads a client or type. The field is required.
 func (h *head) name(key string) string {
 	raw, ok := h.raw(key)
 	h.must(key, ok)
@@ -122,7 +122,7 @@ func (h *head) name(key string) string {
 	return raw
 }
 
-// int reads a number that must be there.
+// int reads a required number.
 func (h *head) int(key string, lo, hi int64) int64 {
 	raw, ok := h.raw(key)
 	h.must(key, ok)
@@ -138,7 +138,7 @@ func (h *head) optional(key string, lo, hi int64) (n int64, ok bool) {
 	return h.number(key, raw, lo, hi), true
 }
 
-// set reads a number that is missing if it is its default.
+// set reads a number, or returns the default if the field is missing.
 func (h *head) set(key string, lo, hi, otherwise int64) int64 {
 	n, ok := h.optional(key, lo, hi)
 	if !ok {
@@ -167,7 +167,7 @@ func (h *head) number(key, raw string, lo, hi int64) int64 {
 	return n
 }
 
-// id reads an id; the default if it is missing.
+// id reads an id, or returns the default if the field is missing.
 func (h *head) id(key string, otherwise job.ID) job.ID {
 	raw, ok := h.raw(key)
 	if !ok {
@@ -183,14 +183,14 @@ func (h *head) id(key string, otherwise job.ID) job.ID {
 	return id
 }
 
-// jobID reads the id of the first of n jobs.
+// jobID reads the id of the first job of a run.
 func (h *head) jobID() job.ID {
 	id := h.id("job_id", job.ID{})
 	h.must("job_id", !id.IsZero())
 	return id
 }
 
-// count reads the number of jobs of a run that begins with the job first.
+// count reads the number of jobs of a run whose first job is first.
 func (h *head) count(first job.ID) int {
 	n := int(h.int("n", 1, job.MaxLines))
 	if first.Line()+n > job.MaxLines {
@@ -199,7 +199,7 @@ func (h *head) count(first job.ID) int {
 	return n
 }
 
-// named reads a name from a list with a parser of package job.
+// named reads a name with a parser of package job.
 func named[T any](h *head, key string, parse func(field, name string) (T, error)) (value T) {
 	raw, ok := h.raw(key)
 	if !ok {
@@ -212,7 +212,7 @@ func named[T any](h *head, key string, parse func(field, name string) (T, error)
 	return value
 }
 
-// shortened bounds what an error shows of a text.
+// shortened cuts a text to the length that an error may quote.
 func shortened(text string) string {
 	const most = 60
 	if len(text) > most {

@@ -9,14 +9,15 @@ import (
 
 // Results is the head of a section of results.
 type Results struct {
-	// Ended is how many jobs got the outcome for all other jobs of a claim. It is negative if the request had none.
+	// Ended is the number of jobs that got the outcome for all other jobs of a claim, or negative if the request had no
+	// such outcome.
 	Ended   int
 	Jobs    int // of all runs
 	Runs    int
 	Refusal // of the outcome for all other jobs
 }
 
-// AppendResults appends the head of a section of results. The caller appends r.Runs runs.
+// AppendResults appends the head of a section of results. The caller then appends r.Runs runs.
 func AppendResults(b []byte, r *Results) []byte {
 	w := writer(b)
 	w.verb("results")
@@ -49,7 +50,7 @@ func (h *head) results() (r Results) {
 	return r
 }
 
-// ResultRun is what became of the outcomes of jobs with consecutive ids, in the order of the request: a status, or a
+// ResultRun is the result of outcomes of jobs with consecutive ids, in the order of the request: the jobs' status, or a
 // refusal.
 type ResultRun struct {
 	First  job.ID
@@ -83,7 +84,7 @@ func (h *head) resultRun() (r ResultRun) {
 	return r
 }
 
-// status parses a status. The job of a result may be purged by now.
+// status parses a status. It accepts purged too, because the job of a result may be purged by now.
 func status(field, name string) (job.Status, error) {
 	if name == job.Purged.String() {
 		return job.Purged, nil

@@ -9,20 +9,20 @@ import (
 // MediaType is the media type of this format.
 const MediaType = "application/vnd.daybook.runs"
 
-// Run is a stretch of jobs with consecutive ids whose documents differ in id and payload only.
+// Run is a sequence of jobs with consecutive ids whose documents differ only in id and payload.
 type Run struct {
 	First job.Job // the document of the first job, without its payload
-	N     int     // how many jobs
+	N     int     // number of jobs
 	Frame job.Frame
-	// Parts are the framed payloads. A part begins and ends where a payload does.
+	// Parts are the framed payloads. No payload is split between two parts.
 	Parts [][]byte
 }
 
-// ID returns the id of a job of the run, which are numbered from 0.
+// ID returns the id of job i of the run, counted from 0.
 func (r *Run) ID(i int) job.ID { return r.First.ID.WithLine(r.First.ID.Line() + i) }
 
 // Follows reports whether a run that begins with the document of j can continue r: the ids count up, and the documents
-// differ in id and payload only. Jobs with a key or a history of their own never share a run.
+// differ only in id and payload. A job with a unique key or a history never shares a run.
 func (r *Run) Follows(j *job.Job) bool {
 	f := &r.First
 	return j.ID == r.ID(r.N) && f.Attributes == j.Attributes && f.Client == j.Client && f.Type == j.Type && f.Batch == j.Batch &&
@@ -30,7 +30,7 @@ func (r *Run) Follows(j *job.Job) bool {
 		f.Step == j.Step && f.Progress == j.Progress && f.Error == j.Error && len(f.Attempts)+len(j.Attempts) == 0 && f.UniqueKey == "" && j.UniqueKey == ""
 }
 
-// Of returns the runs of documents, each with its payload, of jobs that one claim holds.
+// Of groups documents of jobs that one claim holds, with their payloads, into runs.
 func Of(docs []job.Job) (list []Run) {
 	for i := range docs {
 		doc := &docs[i]
@@ -50,7 +50,7 @@ func Of(docs []job.Job) (list []Run) {
 	return list
 }
 
-// Jobs returns how many jobs a list of runs has.
+// Jobs returns the number of jobs in a list of runs.
 func Jobs(list []Run) (n int) {
 	for i := range list {
 		n += list[i].N
@@ -58,7 +58,7 @@ func Jobs(list []Run) (n int) {
 	return n
 }
 
-// Documents returns the documents of the jobs of a list of runs.
+// Documents returns the documents of all jobs of a list of runs.
 func Documents(list []Run) (docs []job.Job, err error) {
 	docs = make([]job.Job, 0, Jobs(list))
 	for i := range list {
@@ -77,7 +77,7 @@ func (r *Run) Bytes() (n int) {
 	return n
 }
 
-// Payloads returns a reader of the payloads, which is at the first one.
+// Payloads returns a reader that starts at the first payload.
 func (r *Run) Payloads() Payloads { return Payloads{frame: r.Frame, parts: r.Parts} }
 
 // Payloads reads framed payloads one after another.
@@ -87,7 +87,7 @@ type Payloads struct {
 	parts [][]byte
 }
 
-// Next returns the next payload, which shares memory with the run. Without a frame it is nil.
+// Next returns the next payload, which shares memory with the run. Without a frame, it is nil.
 func (p *Payloads) Next() (payload []byte, err error) {
 	for len(p.part) == 0 && len(p.parts) > 0 {
 		p.part, p.parts = p.parts[0], p.parts[1:]
@@ -96,7 +96,7 @@ func (p *Payloads) Next() (payload []byte, err error) {
 	return payload[:len(payload):len(payload)], err
 }
 
-// Documents appends the documents of the jobs to a list.
+// Documents appends the documents of the run's jobs to docs.
 func (r *Run) Documents(docs []job.Job) ([]job.Job, error) {
 	payloads := r.Payloads()
 	for i := range r.N {

@@ -24,7 +24,7 @@ var (
 	aClaim  = Claim{ID: claimID, Runner: "runner 1", LeaseMs: 30_000}
 )
 
-// plain returns the first job of a run as most are: with defaults.
+// plain returns the first job of a usual run, with default values.
 func plain(seq uint64, line int) job.Job {
 	id := job.NewID(claimAt-5000, seq, line)
 	return job.Job{
@@ -43,7 +43,7 @@ func lines(frame job.Frame, payloads ...string) (parts [][]byte) {
 	return [][]byte{b}
 }
 
-// everything returns a run of a job that has each field.
+// everything returns a run of one job with every field set.
 func everything() Run {
 	j := plain(8, 7)
 	j.Kind, j.Priority, j.MaxAttempts, j.RunAt, j.ExpiresAt, j.TimeoutMs, j.LeaseMs = job.JSON, 0, 9, claimAt-1, claimAt+1, 60_000, 45_000
@@ -155,7 +155,7 @@ func creationText() ([]byte, Creation, []NewRun) {
 	return b, c, list
 }
 
-// TestGolden: the texts in testdata/runs are what is written, and what is read from them is what was to be written.
+// TestGolden: writing the sections gives the texts in testdata/runs, and reading those texts gives the sections.
 func TestGolden(t *testing.T) {
 	claim, claimHead, jobs := claimText()
 	results, resultsHead, resultRuns := resultsText()
@@ -236,7 +236,7 @@ func TestGolden(t *testing.T) {
 	must(d.End())
 }
 
-// read reads a whole text, and writes what it has read.
+// read reads a whole text, and writes it again.
 func read(text []byte) (again []byte, err error) {
 	d := NewDecoder(text)
 	if d.Is("batch") {
@@ -335,7 +335,7 @@ func FuzzDecoder(f *testing.F) {
 	})
 }
 
-// FuzzRuns: documents become runs and documents again.
+// FuzzRuns: documents that become runs become the same documents again.
 func FuzzRuns(f *testing.F) {
 	f.Add([]byte("abc"), []byte("first\nsecond"), "key", uint8(2))
 	f.Add([]byte{0, 1, 2, 3, 255}, []byte("\n\n"), "", uint8(0))
@@ -398,7 +398,7 @@ func FuzzRuns(f *testing.F) {
 	})
 }
 
-// TestRefused: a decoder accepts one spelling of a text, and nothing that a text cannot mean.
+// TestRefused: the decoder accepts one spelling of each text, and refuses contradictory texts.
 func TestRefused(t *testing.T) {
 	claim, _, _ := claimText()
 	completion, _, _ := completionText()
@@ -508,7 +508,7 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// TestOverhead: a run has at most 200 bytes, and 2 for each job, beside its payloads.
+// TestOverhead: besides its payloads, a run takes at most 200 bytes, and 2 more for each job.
 func TestOverhead(t *testing.T) {
 	r := Run{First: plain(7, 0), N: 1000, Frame: job.LineFrame}
 	payloads := 0
