@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// MaxClockAhead is how far the last record may be ahead of the wall clock; if it is further ahead, Open refuses. A day
-// covers every mistake of time zones. A larger difference means that a clock was set to a wrong date. Journal time runs
-// at half speed while it is ahead, so it would need twice the difference until the wall clock has caught up.
+// MaxClockAhead bounds how far the last record may be ahead of the wall clock; Open refuses a larger difference. A day
+// covers every time zone mistake. A larger difference means that a clock was set to a wrong date. Journal time runs at
+// half speed while it is ahead, so the wall clock would need twice the difference to catch up.
 const MaxClockAhead = 24 * time.Hour
 
 // Clock is the journal's time. It starts at the time of the last record, or at the wall clock if that is later. Then it
@@ -16,9 +16,9 @@ const MaxClockAhead = 24 * time.Hour
 //	time after d = wall clock, but at least time before + d/2 and at most time before + 2d
 //
 // So it never stops and never jumps. If the wall clock is set back by an hour, journal time runs at half speed for two
-// hours. If the wall clock is set forward by an hour, or the machine slept for an hour, journal time runs at double
-// speed for an hour. Leases are measured in this time, so a step of the wall clock does not end the leases of all
-// runners. Only Accept makes it jump, and only forward.
+// hours. If the wall clock is set forward by an hour, or the machine slept for an hour, journal time runs at double speed
+// for an hour. Leases are measured in journal time, so a step of the wall clock does not end the leases of all runners.
+// Only Accept makes journal time jump, and only forward.
 //
 // The zero value is ready for Start. A Clock is safe for concurrent use.
 type Clock struct {
@@ -32,9 +32,9 @@ type Clock struct {
 
 var processStart = time.Now()
 
-// read reads both clocks at the same time. If the process was stopped in between, as happens on a busy machine, it reads
-// again: with an old reading of the wall clock the journal's time would be behind for a while, and then run at double
-// speed, so that delays from then would be shorter than they say.
+// read reads both clocks at the same time. A busy machine may suspend the process between the two readings; read then
+// tries again. An old reading of the wall clock would leave journal time too early for a while, and then make it run at
+// double speed, so that delays would end too soon.
 func (c *Clock) read() (wall int64, mono time.Duration) {
 	for range 10 {
 		before := c.readMono()
@@ -73,8 +73,8 @@ func (c *Clock) Now() int64 {
 	return c.now / int64(time.Millisecond)
 }
 
-// Accept sets the clock to the wall clock at once if the wall clock is later. A caller that measures leases by this
-// clock must then give all leases their full length again.
+// Accept sets the clock to the wall clock if the wall clock is later. A caller that measures leases by this clock must
+// then give all leases their full length again.
 func (c *Clock) Accept() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

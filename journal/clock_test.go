@@ -77,7 +77,7 @@ func TestClock(t *testing.T) {
 		if f.Now() != f.wall.UnixMilli() {
 			t.Fatal("overshot", f.Offset())
 		}
-		// The same holds for the smallest steps.
+		// The smallest steps behave in the same way.
 		f.Start(f.wall.UnixMilli() + 1000)
 		before := f.Offset()
 		for range 1000 {
@@ -143,7 +143,7 @@ func TestClock(t *testing.T) {
 	t.Run("the zero value uses the clocks of the machine", func(t *testing.T) {
 		var c Clock
 		c.Start(0)
-		if d := time.Since(time.UnixMilli(c.Now())); d < -time.Second || d > time.Minute { // real time: it is the clock of the machine
+		if d := time.Since(time.UnixMilli(c.Now())); d < -time.Second || d > time.Minute { // real time, because c reads the clock of the machine
 			t.Fatal(d)
 		}
 	})

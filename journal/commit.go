@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// Run is the committer. It takes the commands that wait, writes them as one batch, syncs once, answers all of them and
-// delivers them. It repeats this until ctx is done or Close is called. Then it commits what Propose has taken, refuses
-// all other commands with ErrClosed, writes a last mark and returns. It returns an error if writes were down at the
-// end. The receiver of Deliver must not end before Run has returned.
+// Run is the committer. It takes the waiting commands, writes them as one batch, syncs once, answers all of them and
+// delivers them. It repeats this until ctx is done or Close is called. Then it commits the commands that Propose has
+// taken, refuses all others with ErrClosed, writes a last mark and returns. It returns an error if writes were down at
+// the end. The receiver of Deliver must not end before Run has returned.
 //
-// The group commit has no timer and no setting: while one group is synced, the commands of the next one arrive. Before
-// the committer takes a group, it lets other goroutines run, and again for as long as that brings more commands and the
-// group is not full: callers that were just answered propose their next one. After it has answered the group, it lets the callers send
-// their answers before Deliver wakes its receiver. Without that, the scheduler runs the receiver first, because it was
-// woken last.
+// Group commit uses no timer and no setting: while one group is synced, the commands of the next group arrive. Callers
+// that were just answered propose their next command, so the committer lets other goroutines run before it takes a group,
+// and again as long as that brings more commands and the group is not full. After it has answered a group, it lets the
+// callers send their answers before Deliver wakes its receiver. Otherwise the scheduler would run the receiver first,
+// because it was woken last.
 func (j *Journal) Run(ctx context.Context) error {
 	if !j.life.begin() {
 		return fmt.Errorf("run journal: %w, or Run was called before", ErrClosed)
@@ -53,7 +53,7 @@ func (j *Journal) Run(ctx context.Context) error {
 	return j.stop()
 }
 
-// commitWaiting commits one group if anything waits.
+// commitWaiting commits one group if commands are waiting, and reports whether it did.
 func (j *Journal) commitWaiting() bool {
 	if j.proposals.gather(runtime.Gosched) == 0 {
 		return false
@@ -67,7 +67,7 @@ func (j *Journal) commitWaiting() bool {
 	return true
 }
 
-// fill fills the commands of a group that have a Fill. It answers those that cannot be filled, and returns the others.
+// fill calls Fill for the commands of a group that have one. It answers commands whose Fill failed, and returns the rest.
 func (j *Journal) fill(group []*Proposal) []*Proposal {
 	filled := group[:0]
 	for _, p := range group {
@@ -82,8 +82,8 @@ func (j *Journal) fill(group []*Proposal) []*Proposal {
 	return filled
 }
 
-// due returns the time after which the committer has to act although nobody proposes: it tries a repair again, or
-// writes a mark that proves the last group. ok is false if there is nothing to do.
+// due returns the time after which the committer must act even if nobody proposes: it retries a repair, or writes a mark
+// that proves the last group. ok is false if neither is necessary.
 func (j *Journal) due() (wait time.Duration, ok bool) {
 	switch {
 	case j.c.wal == nil:
@@ -138,8 +138,8 @@ func (j *Journal) stamp(group []*Proposal) []Record {
 	return records
 }
 
-// write appends the records and makes them durable. It calls fsync once, and once more for the directory if a segment was
-// begun; before a segment is begun, tidwall/wal syncs the full one.
+// write appends the records and makes them durable. It calls fsync once, plus once for the directory if a new segment
+// began; tidwall/wal syncs a full segment before it begins the next.
 //
 // tidwall/wal does not report where a segment ends, and does not sync the directory. So write computes the ends of
 // segments by the library's rule, and compares the length of the last file with the result. If another program has
@@ -203,8 +203,8 @@ func (j *Journal) write(records []Record) error {
 	return nil
 }
 
-// lastSize returns the length of the segment of t. It does not call stat: after that, Linux gives the next write to the
-// file a time of its own (multigrain timestamps), and the fsync of that write has to write the time too.
+// lastSize returns the length of the segment of t. It does not call stat: after a stat, Linux gives the next write to the
+// file a separate timestamp (multigrain timestamps), which the fsync of that write must store too.
 func (j *Journal) lastSize(t tail) (int64, error) {
 	f, err := j.openLast(t)
 	if err != nil {
@@ -213,7 +213,7 @@ func (j *Journal) lastSize(t tail) (int64, error) {
 	return f.Seek(0, io.SeekEnd)
 }
 
-// advance notes that the journal is durable up to t, whose last record is last.
+// advance records that the journal is durable up to t, whose last record is last.
 func (j *Journal) advance(t tail, last *Record, records int) {
 	c := &j.c
 	j.stats.records.Add(uint64(records))
@@ -245,14 +245,14 @@ func (j *Journal) roll() error {
 	full := c.tail
 	c.tail = tail{volume: first, segment: first}
 	if err := j.openTail(); err != nil {
-		c.tail = full // the new volume is empty: a repair removes it and goes on in the old one
+		c.tail = full // the new volume is empty: a repair removes it and continues in the old volume
 		return err
 	}
 	j.volumes.add(Volume{First: first, Last: first - 1, Path: filepath.Join(j.o.Dir, seqName(first))})
 	return nil
 }
 
-// answer answers err to a group that could not be stored, and releases its room.
+// answer answers a group that could not be stored with err, and releases its room.
 func (j *Journal) answer(group []*Proposal, err error) {
 	for _, p := range group {
 		p.Done(0, 0, err)

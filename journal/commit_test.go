@@ -22,7 +22,7 @@ import (
 // gate blocks the committer in the fsync of each group until the test opens it.
 type gate struct {
 	entered chan struct{} // gets a value for each fsync that has begun
-	open    chan struct{} // a value lets one fsync end; closing it lets all end
+	open    chan struct{} // a value lets one fsync end; closing the channel lets all end
 }
 
 func newGate() *gate { return &gate{make(chan struct{}, 1000), make(chan struct{}, 1000)} }
@@ -200,7 +200,7 @@ func TestGroupCommit(t *testing.T) {
 	})
 }
 
-// TestSegmentNames: this package always knows to which file tidwall/wal writes and how long the file is. The journal
+// TestSegmentNames: this package always knows which file tidwall/wal writes to and how long the file is. The journal
 // checks this at every group, so the test writes random groups to small segments.
 func TestSegmentNames(t *testing.T) {
 	seed := rand.Uint64()
@@ -265,7 +265,7 @@ func TestIdleMark(t *testing.T) {
 		if got := strings.Join(verbs, " "); got != "create/0 mark/1 create/2 mark/3" {
 			t.Fatal(got)
 		}
-		// A stop just after a mark writes no other mark.
+		// A stop just after a mark writes no second mark.
 		again := mustRun(t, Options{Dir: r.o.Dir})
 		again.stop()
 		if again.Synced() != 4 {
@@ -315,8 +315,8 @@ func TestProposeRefuses(t *testing.T) {
 	}
 }
 
-// TestBytesInFlight: while its limit is reached, a bulk command waits, in the order of arrival, through fsync and
-// hand-over. A control command does not wait.
+// TestBytesInFlight: at the limit, bulk commands wait through fsync and delivery, and continue in the order of arrival. A
+// control command does not wait.
 func TestBytesInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		handOver := make(chan struct{})
@@ -342,7 +342,7 @@ func TestBytesInFlight(t *testing.T) {
 		if _, err := r.propose(Control, "claim", ""); err != nil {
 			t.Fatal(err)
 		}
-		// A proposer that gives up frees no room, and the others keep their places.
+		// A proposer that gives up frees no room, and the remaining proposers keep their places.
 		ctx, cancel := context.WithCancel(t.Context())
 		gaveUp := make(chan error, 1)
 		go func() {
@@ -368,7 +368,7 @@ func TestBytesInFlight(t *testing.T) {
 		if verbs != "abcde" {
 			t.Fatal(verbs)
 		}
-		// The limit exactly, one byte more, and a command that is larger than the limit and alone.
+		// Exactly the limit, one byte more, and a lone command that is larger than the limit.
 		l := lane{limit: 100}
 		l.used = 60
 		if !l.fits(40) || l.fits(41) {
@@ -436,7 +436,7 @@ func TestCloseWithoutRun(t *testing.T) {
 	}
 }
 
-// TestCloseStopsRun: Close without the end of ctx is a clean stop too.
+// TestCloseStopsRun: Close is a clean stop too, without the end of ctx.
 func TestCloseStopsRun(t *testing.T) {
 	r := mustRun(t, Options{})
 	r.mustPut("create", "")

@@ -7,29 +7,28 @@ import (
 	"iter"
 )
 
-// SegmentCopy is a segment, or the durable beginning of one, for a copy of the journal.
+// SegmentCopy is a segment, or the durable beginning of a segment, for a copy of the journal.
 type SegmentCopy struct {
 	Volume      uint64 // first seq of its volume in the copy
 	First, Last uint64 // seqs of its first and its last record
 	Data        []byte // valid until the next step
 }
 
-// Path is where the segment is stored in the copy, relative to the directory of the journal, with slashes.
+// Path returns the path of the segment in the copy, relative to the directory of the journal, with slashes.
 func (s *SegmentCopy) Path() string { return seqName(s.Volume) + "/" + seqName(s.First) }
 
-// IdentityFile returns the name and the content of the file that identifies the journal, for a copy of it.
+// IdentityFile returns the name and the content of the file that identifies the journal, for use in a copy.
 func (j *Journal) IdentityFile() (name string, content []byte) {
 	return identityName, identity{j.uuid, j.salt}.text()
 }
 
-// Segments yields the segments that have the records from seq `from` to seq `through`, in order. Together with an
-// IdentityFile they are a journal of its own. The last one ends with record `through`, which must be durable; the first
-// one may have records before `from`. The first volume of the copy begins with the first of these segments, whatever
-// volume that is in. If the journal begins after `from`, so does the copy.
+// Segments yields the segments with the records from seq `from` to seq `through`, in order. Together with an IdentityFile
+// they form a complete journal. The last segment ends with record `through`, which must be durable; the first may have
+// records before `from`. The first volume of the copy begins with the first of these segments, even if it was in the
+// middle of a volume. If the journal begins after `from`, so does the copy.
 //
-// Segments reads a segment into memory at a time, and checks each record. It holds no lock, so it is for a caller that
-// keeps Cut from removing these records. An error ends the iteration: ErrCut, a *CorruptError at damage, or the error of
-// a read.
+// Segments reads one segment at a time into memory, and checks each record. It holds no lock, so the caller must keep Cut
+// from removing these records. An error ends the iteration: ErrCut, a *CorruptError at damage, or a read error.
 func (j *Journal) Segments(from, through uint64) iter.Seq2[SegmentCopy, error] {
 	return func(yield func(SegmentCopy, error) bool) {
 		if through > j.Synced() {
@@ -50,13 +49,13 @@ func (j *Journal) Segments(from, through uint64) iter.Seq2[SegmentCopy, error] {
 	}
 }
 
-// eachSegment calls visit with the segments of a copy, until visit returns false.
+// eachSegment calls visit with the segments of a copy until visit returns false.
 func (j *Journal) eachSegment(from, through uint64, visit func(SegmentCopy) bool) error {
 	vols, err := loadVolumes(j.o.Dir)
 	if err != nil {
 		return err
 	}
-	next := from // the seq that the copy must go on with
+	next := from // the seq at which the copy must continue
 	begun := false
 	var buf []byte
 	for i := range vols {
@@ -88,7 +87,7 @@ func (j *Journal) eachSegment(from, through uint64, visit func(SegmentCopy) bool
 				return notIntact(s.path, int64(sc.off), sc.next, sc.found.reason)
 			}
 			next = sc.next
-			if sc.next == s.first { // empty, as the last one of a volume may be
+			if sc.next == s.first { // empty, which the last segment of a volume may be
 				continue
 			}
 			if !visit(SegmentCopy{Volume: volume, First: s.first, Last: sc.next - 1, Data: buf[:sc.off]}) || next > through {
@@ -102,7 +101,7 @@ func (j *Journal) eachSegment(from, through uint64, visit func(SegmentCopy) bool
 	return nil
 }
 
-// notIntact is the error of a copy at a damaged place.
+// notIntact returns the error for a copy that reaches damage.
 func notIntact(file string, offset int64, seq uint64, reason string) error {
 	return &CorruptError{File: file, Offset: offset, Seq: seq, Reason: reason, Case: "copy", Verdict: Refuse, Next: nextRestore}
 }

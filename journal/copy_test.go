@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// filled is a running journal with n records in small segments and volumes.
+// filled returns a running journal with n records in small segments and volumes.
 func filled(t *testing.T, n int) *running {
 	r := mustRun(t, Options{SegmentBytes: 300, VolumeBytes: 1500})
 	for i := range n {
@@ -23,8 +23,8 @@ func filled(t *testing.T, n int) *running {
 	return r
 }
 
-// TestSegments: for each pair of a first and a last record, the segments are a journal of its own that ends with the last
-// one and has the first one.
+// TestSegments: for each pair of a first and a last record, the copied segments are a complete journal that includes the
+// first record and ends with the last.
 func TestSegments(t *testing.T) {
 	j := filled(t, 60)
 	last := j.Synced()
@@ -64,7 +64,7 @@ func TestSegments(t *testing.T) {
 	}
 }
 
-// TestSegmentsOfADamagedJournal: damage is an error, and not a copy.
+// TestSegmentsOfADamagedJournal: damage gives an error instead of a copy.
 func TestSegmentsOfADamagedJournal(t *testing.T) {
 	j := filled(t, 20)
 	vols, err := loadVolumes(j.o.Dir)

@@ -8,10 +8,10 @@ import (
 )
 
 // MakeDir makes a directory and its missing parents, from the top. It makes each name durable in its parent before it
-// makes the next: if a power cut took the name of a directory, all acknowledged records in it would be lost.
+// makes the next directory: if a power cut removed the name of a directory, all acknowledged records in it would be lost.
 //
-// If the directory exists, MakeDir makes its name durable again, because the process that made it may have been killed
-// before it did. sync makes the names in a directory durable.
+// If the directory exists, MakeDir still makes its name durable, because the process that made it may have been killed
+// before doing so. sync makes the names in a directory durable.
 func MakeDir(dir string, sync func(dir string) error) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -23,7 +23,7 @@ func MakeDir(dir string, sync func(dir string) error) error {
 	case err == nil && !info.IsDir():
 		return &os.PathError{Op: "mkdir", Path: dir, Err: syscall.ENOTDIR}
 	case err == nil:
-		// If an operator has made it, this process may have no permission to read the parent.
+		// If an operator made the directory, this process may lack permission to read the parent.
 		if err := sync(parent); err != nil && !errors.Is(err, os.ErrPermission) {
 			return err
 		}

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestMakeDirIsDurable: the name of the data directory, and the names of the parents that had to be made, are synced
-// before a file is made in the directory. A later start syncs the name of the directory again.
+// TestMakeDirIsDurable: the names of the data directory and of its new parents are synced before a file is made in the
+// directory. A later start syncs the name of the directory again.
 func TestMakeDirIsDurable(t *testing.T) {
 	root := t.TempDir()
 	data := filepath.Join(root, "a", "b", "data")

@@ -3,32 +3,32 @@
 //
 // # Contract
 //
-//   - If Done was called with nil, the command is in the journal at that seq: it is written and fsynced, and so is the
-//     name of its file. Later it reads back unchanged, or the read fails.
+//   - If Done was called with nil, the command is in the journal at that seq: the record and the name of its file are
+//     written and fsynced. Later it reads back unchanged, or the read fails.
 //   - If Done was called with ErrNotStored, the command is not in the journal and never will be. If Done was called with
 //     ErrUnknown, it may be.
 //   - Deliver gets each record once, in the order of seqs, and only when the record is durable. After a restart, Records
 //     yields the same records.
 //   - No acknowledged command is lost silently: a start finds all of them, or refuses and reports where the damage is.
-//   - This package does not know what a command means. It defines the envelope of a record; its caller defines the rest.
+//   - This package defines the envelope of a record and does not interpret commands. Its caller defines their content.
 //
 // The journal is not a message broker: it has no consumers and no acknowledgements. It cannot change or delete a single
 // record, and it finds records only by seq.
 //
 // # One committer
 //
-//	Propose ──► control lane ──┐                                    ┌──► Done of each, at once
+//	Propose ──► control lane ──┐                                    ┌──► Done of each, first
 //	Propose ──► bulk lane ─────┴─► group ─► one batch ─► one fsync ─┴──► Deliver(group) ──► the applier
 //	 waits while 64 MiB                                                  may block: the committer
 //	 are in flight                                                       waits for it
 //
-// The goroutine in Run, the committer, is the only writer. While it syncs one group, the commands of the next one
+// The goroutine in Run, the committer, is the only writer. While it syncs one group, the commands of the next group
 // arrive, so groups grow with the load. Control commands always join the next group; bulk commands fill it up to 4 MiB.
 // The bytes of a command are in flight from Propose until the group's Deliver has returned.
 //
 // Watermarks: Appended >= Synced. Records are read up to Synced only. The engine adds two more: applied and flushed.
 //
-// Seqs have no gaps: after a failed write the journal uses the seqs of the failed group again, since no caller has seen
+// Seqs are without gaps: after a failed write the journal reuses the seqs of the failed group, since no caller has seen
 // them. Do not rely on it.
 //
 // # Bytes
@@ -54,27 +54,27 @@
 //	            \n                  only if the body is not empty and does not end in \n
 //	            #:end crc=9ae0daaf\n
 //
-// A record begins and ends with a line break, so that `grep -a '^#:'` works on the files. AppendRecord in record.go has
-// the exact layout. docs/reference/format-journal.md describes the format for those who write a reader in another language.
+// A record begins and ends with a line break, so that `grep -a '^#:'` works on the files. AppendRecord in record.go
+// documents the exact layout. docs/reference/format-journal.md describes the format for readers in other languages.
 //
 // # Invariants
 //
-//   - A volume is complete and durable before the directory of the next one exists.
+//   - A volume is complete and durable before the directory of the next volume exists.
 //   - A group is one unsynced write. All records before it are durable before its first byte is written, and each of its
 //     records says so (`synced`). So a power cut can damage only records after the highest `synced` of all intact
 //     records.
 //   - After the last group before a pause, and at a clean stop, the committer writes a mark, which proves that group.
-//   - tidwall/wal only appends: to the file, or over room, which has no records. All reading uses the scanner (scan.go),
+//   - tidwall/wal only appends: to the file, or over room, which contains no records. All reading uses the scanner (scan.go),
 //     which checks lengths, form, checksum and order.
-//   - The engine applies only records that the running process, or a process that went on afterwards, has synced: Open
-//     syncs all records that it accepts.
+//   - The engine applies only records that this process has synced, or that an earlier process synced before it wrote
+//     more: Open syncs all records that it accepts.
 //   - After a failed write or fsync, no more calls are made on that handle (failed_write.go).
 //
-// # What tidwall/wal v1.2.1 does not do
+// # Properties of tidwall/wal v1.2.1
 //
 // Each of these properties is the reason for a part of this package. They were found in its source or by experiments.
 //
-//   - It has no checksums. It reads a changed byte as data, and 4,096 zero bytes at the end as 4,096 empty entries.
+//   - It lacks checksums. It reads a changed byte as data, and 4,096 zero bytes at the end as 4,096 empty entries.
 //   - Open fails on an incomplete last entry, and repairs nothing.
 //   - After a failed write the partial bytes stay. A second write of the same index returns nil, Read returns the old
 //     data, and the next Open reports corruption.
@@ -89,11 +89,10 @@
 // # Files
 //
 //   - journal.go, open.go, identity.go, directory.go: the options and the Journal; its start; its UUID; its directory.
-//   - lifecycle.go: Close, and what it waits for.
-//   - propose.go, commit.go, clock.go: Propose and the lanes; Run, the committer, and what it does with a group; the
-//     journal's time.
+//   - lifecycle.go: Close and a clean stop.
+//   - propose.go, commit.go, clock.go: Propose and the lanes; Run, the committer; journal time.
 //   - room.go, segment_buffer.go: the zero bytes that small groups overwrite; the memory of a segment.
-//   - failed_write.go: what happens when a write or an fsync fails.
+//   - failed_write.go: repair after a failed write or fsync.
 //   - record.go, record_parser.go: writing and reading the text of a record.
 //   - scan.go, survey.go, tail_table.go: the records of a segment; the end of the journal; how a start decides about it.
 //   - read.go, verify.go, copy.go: reading the records; a report on damage for operators; the segments for a copy.

@@ -11,27 +11,27 @@ var (
 	ErrClosed = errors.New("journal: closed")
 	// ErrNotStored: the command is not in the journal and never will be. This is proven.
 	ErrNotStored = errors.New("journal: not stored")
-	// ErrUnknown: the write failed, and it could not be undone. After a restart the command may be in the journal.
+	// ErrUnknown: the write failed and could not be undone. After a restart the command may be in the journal.
 	ErrUnknown = errors.New("journal: it is unknown whether the command was stored")
-	// ErrFailed: the journal cannot write until a repair succeeds. The command was not taken. Reads go on.
+	// ErrFailed: the journal cannot write until a repair succeeds. The command was not taken. Reads still work.
 	ErrFailed = errors.New("journal: writes are down")
-	// ErrInvalid: the format of records cannot express the proposal or record.
+	// ErrInvalid: the record format cannot express the proposal or record.
 	ErrInvalid = errors.New("journal: invalid record")
 	// ErrTooLarge: the proposal is larger than MaxRecordBytes.
 	ErrTooLarge = errors.New("journal: record too large")
 	// ErrCut: the requested record was removed with its volume.
 	ErrCut = errors.New("journal: record was removed")
-	// ErrForeign: the store belongs to another journal.
+	// ErrForeign: the store belongs to a different journal.
 	ErrForeign = errors.New("journal: not the journal of this store")
 	// ErrCursor: the journal does not have the records that the store's cursor requires.
 	ErrCursor = errors.New("journal: the store's cursor does not fit the journal")
 	// ErrClockAhead: the last record is more than MaxClockAhead ahead of the wall clock.
 	ErrClockAhead = errors.New("journal: the journal's time is far ahead of the wall clock")
-	// ErrVersion: the record is intact, and this program does not know its version.
+	// ErrVersion: the record is intact, but this program does not know its version.
 	ErrVersion = errors.New("journal: record of an unknown version")
 )
 
-// CorruptError says where damage begins, how a start decides about it, and what to do next.
+// CorruptError reports where damage begins, how a start decides about it, and the operator's next step.
 type CorruptError struct {
 	File    string // the segment, or the directory if a file is missing
 	Offset  int64  // offset of the first entry that is not intact
@@ -47,7 +47,7 @@ func (e *CorruptError) Error() string {
 		e.Seq, e.Reason, e.File, e.Offset, e.Case, e.Verdict, e.Next)
 }
 
-// RecordError says which byte of a record's text is not in the format.
+// RecordError reports the byte at which a record's text departs from the format.
 type RecordError struct {
 	Offset int
 	Reason string

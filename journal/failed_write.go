@@ -8,14 +8,13 @@ import (
 )
 
 // fail is called when a group, a mark or a new volume could not be written. The journal makes no more calls on the
-// handle: after a failed fsync the kernel may discard the dirty pages, and the next fsync would succeed. The journal
-// does not close the handle either, because Close of tidwall/wal begins with an fsync. The garbage collector closes the
-// file.
+// handle: after a failed fsync the kernel may discard the dirty pages, and the next fsync would succeed. The journal does
+// not close the handle either, because Close of tidwall/wal begins with an fsync. The garbage collector closes the file.
 //
-// Instead, the journal opens new handles, truncates its files to the durable records, and goes on in a new segment. If
+// Instead, the journal opens new handles, truncates its files to the durable records, and continues in a new segment. If
 // the truncation is proven, the group is not stored, and its seqs are used again. No caller has seen them, because Done
-// and Deliver are called after the fsync. If the truncation is not proven, it is unknown whether the group is stored.
-// Writes are then down until a later repair succeeds.
+// and Deliver are called after the fsync. If the truncation is not proven, the group may or may not be stored. Writes are
+// then down until a later repair succeeds.
 func (j *Journal) fail(group []*Proposal, cause error) {
 	j.c.wal = nil
 	j.stats.fault(cause)
@@ -36,13 +35,13 @@ func (j *Journal) fail(group []*Proposal, cause error) {
 	j.deliver(mark)
 }
 
-// down makes Propose refuse commands, and answers those that were taken and not written.
+// down makes Propose refuse commands, and answers the commands that were taken but not written.
 func (j *Journal) down(err error) {
 	taken := j.proposals.fail(err)
 	j.answer(taken, fmt.Errorf("%w: %w", ErrNotStored, err))
 }
 
-// retry tries the repair again.
+// retry makes another attempt at the repair.
 func (j *Journal) retry() {
 	_, mark, err := j.repair()
 	if err != nil {
@@ -55,14 +54,14 @@ func (j *Journal) retry() {
 	j.deliver(mark)
 }
 
-// repair truncates the journal to c.tail, begins a new segment and writes a mark to it. The mark shows that the disk
-// accepts writes again; a truncation would also succeed on a full disk. truncated reports whether the truncation is
-// proven, also if a later step fails. The caller delivers the mark.
+// repair truncates the journal to c.tail, begins a new segment and writes a mark to it. The mark proves that the disk
+// accepts writes again; a truncation would succeed even on a full disk. truncated reports whether the truncation is
+// proven, even if a later step fails. The caller delivers the mark.
 func (j *Journal) repair() (truncated bool, mark []Record, err error) {
 	c := &j.c
 	c.repairedAt = time.Now()
 	c.wal = nil
-	c.closeLast() // the segment may get another file
+	c.closeLast() // a new file may replace the segment
 	if err := j.truncateBack(); err != nil {
 		return false, nil, fmt.Errorf("truncate to seq %d: %w", j.synced.Load(), err)
 	}
@@ -85,9 +84,8 @@ func (j *Journal) repair() (truncated bool, mark []Record, err error) {
 	return true, mark, nil
 }
 
-// truncateBack makes the files end at c.tail again and proves it. It removes or truncates, through new handles, all
-// that is after c.tail, and syncs the files. Then it reads the last segment, which must end with the last durable
-// record.
+// truncateBack makes the files end at c.tail again and proves it. Through new handles, it removes or truncates everything
+// after c.tail, and syncs the files. Then it reads the last segment, which must end with the last durable record.
 func (j *Journal) truncateBack() error {
 	h, t := &j.o.Hooks, j.c.tail
 	if err := j.removeUnusedVolume(); err != nil {
@@ -106,7 +104,7 @@ func (j *Journal) truncateBack() error {
 		return 0
 	})
 	if t.offset == 0 {
-		// No record of this segment is durable. The caller makes a new file of this name.
+		// No record of this segment is durable. The caller makes a new file with its name.
 		return removeSegments(h, &v, i)
 	}
 	if !found || v.segments[i].size < t.offset {
@@ -128,8 +126,8 @@ func (j *Journal) truncateBack() error {
 	return nil
 }
 
-// removeUnusedVolume removes a volume after the tail volume, which a failed roll has left. It has no records. The
-// journal goes on in the tail volume, and the name of the volume after it would say that the tail volume ends earlier.
+// removeUnusedVolume removes the volume that a failed roll has left after the tail volume. It contains no records. The
+// journal continues in the tail volume, and the name of the next volume would say that the tail volume ends earlier.
 func (j *Journal) removeUnusedVolume() error {
 	vols, err := listVolumes(j.o.Dir)
 	if err != nil {

@@ -99,13 +99,13 @@ func TestFailedGroup(t *testing.T) {
 				if !errors.Is(a.err, ErrNotStored) || !errors.Is(a.err, errDisk) || errors.Is(a.err, ErrUnknown) {
 					t.Fatal(a)
 				}
-				// The disk does not accept the mark at the end of a repair either, so writes are down.
+				// The disk does not accept the mark at the end of a repair either, so writes stay down.
 				synctest.Wait()
 				_, err := r.propose(Control, "claim", "")
 				if !errors.Is(err, ErrFailed) || !errors.Is(err, errDisk) || !errors.Is(r.Health(), ErrFailed) {
 					t.Fatal(err, r.Health())
 				}
-				for rec, err := range r.Records(1) { // reads go on
+				for rec, err := range r.Records(1) { // reads still work
 					if err != nil || rec.Seq > before {
 						t.Fatal(rec, err)
 					}
@@ -173,7 +173,7 @@ func TestFailedGroup(t *testing.T) {
 			if _, err := r.propose(Control, "claim", ""); !errors.Is(err, ErrFailed) {
 				t.Fatal(err)
 			}
-			synctest.Wait() // the proposal has started an attempt at once
+			synctest.Wait() // the proposal has triggered an attempt
 			if err := r.Health(); err != nil {
 				t.Fatal(err)
 			}
@@ -284,7 +284,7 @@ func TestFailedRepairStep(t *testing.T) {
 	}
 }
 
-// TestFailedRoll: a new volume that could not be made is removed, and the journal goes on in the old volume.
+// TestFailedRoll: a new volume that could not be completed is removed, and the journal continues in the old volume.
 func TestFailedRoll(t *testing.T) {
 	for name, set := range map[string]func(*faulty) *atomic.Bool{
 		"syncFile": func(f *faulty) *atomic.Bool { return &f.syncFile },
@@ -315,9 +315,9 @@ func TestFailedRoll(t *testing.T) {
 	}
 }
 
-// TestShortWrite uses a real failure: the kernel ends a write in the middle of an entry, because the file has reached
-// its size limit. tidwall/wal leaves the bytes in the file. A second write of the same index would return nil, and Read
-// would return the old data.
+// TestShortWrite uses a real failure: the kernel ends a write in the middle of an entry, because the file has reached its
+// size limit. tidwall/wal leaves the bytes in the file. A second write of the same index would return nil, and Read would
+// return the old data.
 func TestShortWrite(t *testing.T) {
 	signal.Ignore(syscall.SIGXFSZ)
 	defer signal.Reset(syscall.SIGXFSZ)

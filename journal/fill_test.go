@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestFill: a command with Fill gets its content when the committer takes it into a group, once.
+// TestFill: a command with Fill gets its content exactly once, when the committer takes it into a group.
 func TestFill(t *testing.T) {
 	t.Run("as late as possible", func(t *testing.T) {
 		g := newGate()

@@ -10,14 +10,14 @@ import (
 )
 
 // GiveUp removes all records after seq last from the journal in dir, which must not be open. Operators use it when a
-// start is refused and there is no copy to restore. It is the only function of this package that can remove
-// acknowledged records.
+// start is refused and no copy can be restored. It is the only function of this package that can remove acknowledged
+// records.
 //
-// GiveUp deletes nothing: it moves what it removes to the directory that it returns. There, whole segments and volumes
-// have their names, and the rest of a segment has the name `<segment>.<offset>`.
+// GiveUp deletes nothing: it moves the removed records to the directory that it returns. Whole segments and volumes keep
+// their names there, and the rest of a segment is named `<segment>.<offset>`.
 //
-// The records up to last must be intact. Afterwards, the store must be rebuilt from a base whose cursor is at most
-// last, because the seqs after last will be used again.
+// The records up to last must be intact. Afterwards, the store must be rebuilt from a base whose cursor is at most last,
+// because the seqs after last will be used again.
 func GiveUp(dir string, last uint64) (kept string, err error) {
 	lock, err := filelock.Open(dir)
 	if err != nil {
@@ -55,8 +55,8 @@ func GiveUp(dir string, last uint64) (kept string, err error) {
 	return kept, nil
 }
 
-// endOf finds where record last ends: at offset, in the last of the first keep segments of v. If keep is 0, no record
-// of v is kept.
+// endOf returns the place where record last ends: at offset, in the last of the first keep segments of v. If keep is 0,
+// no record of v is kept.
 func endOf(v *volumeDir, salt uint32, last uint64) (offset int64, keep int, err error) {
 	for keep < len(v.segments) && v.segments[keep].first <= last+1 {
 		keep++
@@ -98,9 +98,8 @@ type volumeEnd struct {
 	offset int64
 }
 
-// moveOut moves the later volumes, and all that is after the new end of the volume before them, to the directory kept.
-// It begins at the end of the journal, so that an interruption leaves a journal that ends earlier than before and is
-// otherwise complete.
+// moveOut moves the later volumes, and everything after the new end of the volume before them, to the directory kept. It
+// starts at the end of the journal, so that an interruption leaves a journal that ends earlier but is otherwise complete.
 func moveOut(h *Hooks, kept string, later []volumeDir, end volumeEnd) error {
 	v, keep, offset := end.volume, end.keep, end.offset
 	for i := len(later) - 1; i >= 0; i-- {

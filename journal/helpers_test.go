@@ -41,7 +41,7 @@ func mustOpen(t *testing.T, o Options) *Journal {
 	return j
 }
 
-// mustRun opens a journal and runs it. stop ends it and checks that the records on disk are the delivered ones.
+// mustRun opens a journal and runs it. stop ends it and compares the records on disk with the delivered records.
 func mustRun(t *testing.T, o Options) *running {
 	t.Helper()
 	r := &running{t: t, ran: make(chan error, 1)}
@@ -153,7 +153,7 @@ func newImage() image {
 	return image{identityName: testIdentity.text()}
 }
 
-// entry returns a record as an entry of a segment. Without a salt, it has that of the images.
+// entry returns a record as an entry of a segment. A record without a salt gets the salt of the images.
 func entry(r Record) []byte {
 	if r.Salt == anySalt {
 		r.Salt = testIdentity.salt
@@ -234,7 +234,7 @@ type outcome struct {
 	err     error
 }
 
-// startOnce opens the journal in dir, reads all of it and closes it. Its fsyncs do nothing; another test checks their
+// startOnce opens the journal in dir, reads all of it and closes it. Its fsyncs do nothing; a separate test checks their
 // order.
 func startOnce(t *testing.T, dir string, applied uint64) outcome {
 	t.Helper()

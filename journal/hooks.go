@@ -7,7 +7,7 @@ import (
 	"github.com/tidwall/wal"
 )
 
-// Hooks are the file system calls that may fail while this package goes on. Tests replace them to make them fail, to
+// Hooks are the file system calls whose failure this package survives. Tests replace them to make them fail, to
 // slow them down, or to observe their order. A nil field means the real call.
 type Hooks struct {
 	OpenLog  func(path string, segmentBytes int) (*wal.Log, error)
@@ -54,10 +54,10 @@ func (h *Hooks) fill() {
 	}
 }
 
-// OpenLog opens a volume for appending. It sets NoSync because the committer syncs once for the many entries of a
-// group. It sets AllowEmpty because a volume begins with an empty segment, whose name is the index of its first entry.
-// tidwall/wal keeps the tail segment and recent segments in memory for its readers. This package does not use these
-// readers, so it sets SegmentCacheSize to 1, the smallest number that the library accepts.
+// OpenLog opens a volume for appending. It sets NoSync because the committer syncs once for all entries of a group. It
+// sets AllowEmpty because a volume begins with an empty segment, whose name is the index of its first entry. tidwall/wal
+// keeps the tail segment and recent segments in memory for its readers, which this package does not use. So OpenLog sets
+// SegmentCacheSize to 1, the smallest number that the library accepts.
 func OpenLog(path string, segmentBytes int) (*wal.Log, error) {
 	return wal.Open(path, &wal.Options{
 		NoSync: true, SegmentSize: segmentBytes, LogFormat: wal.Binary, SegmentCacheSize: 1, AllowEmpty: true,
@@ -69,7 +69,7 @@ func create(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o640)
 }
 
-// syncPath makes a file durable; for a directory, the names in it.
+// syncPath makes a file durable or, for a directory, the names in it.
 func (h *Hooks) syncPath(path string) error {
 	f, err := os.Open(path)
 	if err != nil {

@@ -18,15 +18,16 @@ import (
 //
 //	daybook-journal v=1 uuid=0b5c7e0e-7a1f-4a53-9a9a-3d6c1f0f6f3e salt=6f1d2a90 crc=43c2b1f7\n
 //
-// The store keeps the UUID. A start refuses a store and a journal that do not belong together. Each record has the salt:
-// a start looks for records in the bytes after a damage, which may be the body of a client, and the client does not know
-// the salt. So the salt is in files of the server only. The crc is that of a record, of the bytes before ` crc=`.
+// The store keeps the UUID, so that a start can refuse a store and a journal that do not belong together. Each record
+// contains the salt. After damage, a start searches bytes for records, and these bytes may be a body that a client
+// posted. A client cannot forge a record there because it does not know the salt, which is only in files of the server.
+// The crc is computed like a record's, over the bytes before ` crc=`.
 const identityName = "identity"
 
-// identity is what the file says. uuid is "" if there is no file.
+// identity is the content of the file. uuid is "" if the file does not exist.
 type identity struct {
 	uuid string
-	salt uint32 // never anySalt, if there is a file
+	salt uint32 // never anySalt, if the file exists
 }
 
 func (id identity) text() []byte {
@@ -39,7 +40,7 @@ var identityForm = regexp.MustCompile(`^daybook-journal v=1 uuid=([0-9a-f]{8}(?:
 // errIdentity: the identity file was changed.
 var errIdentity = errors.New("it does not have the right form or checksum")
 
-// readIdentity returns the identity of the journal in dir, which is empty if dir has no identity file.
+// readIdentity returns the identity of the journal in dir, or an empty one if dir lacks the file.
 func readIdentity(dir string) (id identity, err error) {
 	b, err := os.ReadFile(filepath.Join(dir, identityName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -65,8 +66,8 @@ func identityOf(dir string, vols []volumeDir) (identity, error) {
 	return id, err
 }
 
-// lostIdentity is the error of a journal whose identity file is missing or damaged. It has the content that the file
-// must have, as far as the store and the first intact record tell it.
+// lostIdentity returns the error for a journal whose identity file is missing or damaged. Its text includes the content
+// that the file must have, as far as the store and the first intact record reveal it.
 func lostIdentity(dir, uuid string, vols []volumeDir, cause error) error {
 	if cause == nil {
 		cause = errors.New("it is missing, and there are volumes")
@@ -82,7 +83,7 @@ func lostIdentity(dir, uuid string, vols []volumeDir, cause error) error {
 	return fmt.Errorf("%w: the file %s: %w; next step: %s", ErrForeign, filepath.Join(dir, identityName), cause, next)
 }
 
-// firstSalt returns the salt of the first segment that begins with an intact record; anySalt if there is none.
+// firstSalt returns the salt of the first segment that begins with an intact record, or anySalt if no segment does.
 func firstSalt(vols []volumeDir) uint32 {
 	for i := range vols {
 		for _, s := range vols[i].segments {
@@ -97,7 +98,7 @@ func firstSalt(vols []volumeDir) uint32 {
 
 func newUUID() string {
 	var u [16]byte
-	rand.Read(u[:]) // it never returns an error
+	rand.Read(u[:]) // never returns an error
 	u[6], u[8] = u[6]&0x0f|0x40, u[8]&0x3f|0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
 }

@@ -14,31 +14,31 @@ import (
 
 const (
 	// defaultSegmentBytes is 4 MiB because tidwall/wal keeps the tail segment in memory, and copies it when it grows.
-	// In a heap of a server's size, 4 MiB are as fast as 20 MiB; with 1 MiB every group begins a file (measured with
+	// With the heap of a server, 4 MiB are as fast as 20 MiB; with 1 MiB every group begins a new file (measured with
 	// BenchmarkSegmentBytes).
 	defaultSegmentBytes = 4 << 20
 	// maxSegmentOption bounds Options.SegmentBytes, because readers read a whole segment into memory.
 	maxSegmentOption = 256 << 20
-	// defaultVolumeBytes is the space that removing one volume frees, and that one removal has to unlink at once. So much
-	// of the journal stays on the disk although the store has it. To begin a volume takes some fsyncs.
+	// defaultVolumeBytes is the space that removing one volume frees, and that one removal must unlink. Up to this much
+	// of the journal remains on disk although the store no longer needs it. Beginning a volume takes some fsyncs.
 	defaultVolumeBytes = 256 << 20
 
 	// maxGroupBytes bounds the bulk commands of a group: they fill it up to this size, or up to one record if that is
-	// larger. Larger groups gain nothing, because thousands of records share the fsync already, and all commands in
-	// them wait longer.
+	// larger. Larger groups bring no gain, because thousands of records already share the fsync, but every command in
+	// them waits longer.
 	maxGroupBytes = 4 << 20
 	// MaxInFlightBytes bounds the memory of bulk commands from Propose to the return of their Deliver. It is sixteen
 	// full groups, about half a second of the disk's work.
 	MaxInFlightBytes = 64 << 20
-	// MaxControlInFlightBytes is the same bound for control commands, which never wait for bulk commands. They are
-	// small: this many of them wait only if the disk no longer answers.
+	// MaxControlInFlightBytes is the same bound for control commands, which never wait for bulk commands. They are small:
+	// this many of them wait only if the disk no longer answers.
 	MaxControlInFlightBytes = 16 << 20
 
-	// idleMark is the time after a group at which the committer writes a mark, if no other group follows. The mark
+	// idleMark is the time after a group at which the committer writes a mark, unless another group follows. The mark
 	// proves that the group was durable.
 	idleMark = 5 * time.Millisecond
-	// minRepairWait and maxRepairWait bound the time between two attempts at a repair. It begins with minRepairWait and
-	// doubles after each failure. A proposal that arrives after minRepairWait starts an attempt at once.
+	// minRepairWait and maxRepairWait bound the time between two attempts at a repair. It starts at minRepairWait and
+	// doubles after each failure. A proposal that arrives after minRepairWait triggers an attempt.
 	minRepairWait = 100 * time.Millisecond
 	maxRepairWait = 5 * time.Second
 )
@@ -49,21 +49,21 @@ type Options struct {
 	SegmentBytes int    // size at which a segment is full; default 4 MiB
 	VolumeBytes  int64  // size at which a volume is full; default 256 MiB
 
-	// Clock returns journal time in unix ms. Nil means a Clock of this package, as servers use. If Clock returns an
-	// earlier time than that of the last record, the committer uses the time of the last record.
+	// Clock returns journal time in unix ms. Nil means a Clock of this package, as servers use. If Clock returns a time
+	// before the last record, the committer uses the time of the last record.
 	Clock func() int64
 	// Wall is the wall clock that the journal's own Clock follows; nil means time.Now.
 	Wall func() time.Time
 
 	// Deliver gets every durable group, in the order of seqs. The committer calls it after all Done callbacks of the
-	// group. The records, and all that they point to, belong to the receiver from then on. Deliver may block: the
-	// committer then waits, and Propose waits as soon as its lane is full. The committer calls Deliver until Run
-	// returns, so the receiver must not end before Run. With nil nobody gets the groups.
+	// group. From then on the records, and all that they point to, belong to the receiver. Deliver may block: the
+	// committer then waits, and Propose waits when its lane is full. The committer calls Deliver until Run returns, so
+	// the receiver must not end before Run. With nil, the groups are dropped.
 	Deliver func([]Record)
 
 	Applied         uint64 // the store's cursor, which is evidence for the tail table
 	StoreJournal    string // UUID of the journal that the store belongs to; "" when the store is new
-	AllowClockAhead bool   // start although the last record is more than MaxClockAhead in the future
+	AllowClockAhead bool   // start even if the last record is more than MaxClockAhead in the future
 
 	Archive string       // directory to which Cut moves volumes; with "" it deletes them
 	Logger  *slog.Logger // nil discards the log
@@ -100,7 +100,7 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// Journal is an open journal. Any goroutine may call its methods, except for Run: one goroutine calls it, once.
+// Journal is an open journal. Its methods are safe for concurrent use, except Run, which is called once.
 type Journal struct {
 	// These do not change after Open.
 	o     Options
@@ -118,7 +118,7 @@ type Journal struct {
 	c         committer
 }
 
-// watermarks are how far the journal has got. The committer writes them, and any goroutine reads them.
+// watermarks are the progress of the journal. The committer writes them, and any goroutine reads them.
 //
 // Invariant: appended >= synced. Both only grow, with one exception: when a failed group is truncated, appended falls
 // back to synced.
@@ -127,13 +127,13 @@ type watermarks struct {
 	lastAt           atomic.Int64
 }
 
-// committer is the state that only the committer's goroutine uses. Open uses it before that goroutine runs, and Close
+// committer is the state that only the committer's goroutine uses. Open uses it before that goroutine starts, and Close
 // after it has ended.
 type committer struct {
 	wal        *wal.Log // nil while writes are down
 	batch      wal.Batch
-	tail       tail   // the end of what is durable
-	lastVerb   string // of the last record: if it is a mark, no other mark is due
+	tail       tail   // the end of the durable records
+	lastVerb   string // of the last record: after a mark, no further mark is due
 	group      []*Proposal
 	text       []byte        // one record's text
 	buffer     segmentBuffer // of the last segment
@@ -142,14 +142,14 @@ type committer struct {
 
 	// See room.go.
 	last        *os.File // the last segment; nil until it is needed
-	room        int64    // length of the last segment with the zero bytes after its records; at most tail.offset if it has none
+	room        int64    // length of the last segment with the zero bytes after its records; without room, at most tail.offset
 	withoutRoom uint64   // the segment in which no room could be made
 }
 
 // tail is a place in the journal: the end of the last durable record.
 //
 // Invariant: while writes are up, `segment` is the last segment of the tail volume, and `offset` is its length without
-// the room for other records.
+// the room for more records.
 type tail struct {
 	volume  uint64 // first seq of the tail volume
 	segment uint64 // first seq of the segment
@@ -169,8 +169,8 @@ func (j *Journal) Synced() uint64 { return j.synced.Load() }
 // LastAt is the time of the last record, unix ms.
 func (j *Journal) LastAt() int64 { return j.lastAt.Load() }
 
-// AcceptTime sets the journal's time to the wall clock at once if the wall clock is later; see Clock.Accept. It does
-// nothing when Options.Clock is given.
+// AcceptTime sets the journal's time to the wall clock if the wall clock is later; see Clock.Accept. It does nothing when
+// Options.Clock is given.
 func (j *Journal) AcceptTime() {
 	if j.clock != nil {
 		j.clock.Accept()

@@ -14,8 +14,8 @@ import (
 	"github.com/daybookq/daybook/bench/matrix"
 )
 
-// benchOpen opens a journal and runs it until the benchmark ends. It makes the heap as large as that of a server, which
-// has a block cache and memtables. With a small heap the garbage collector would run once for each segment, and the
+// benchOpen opens a journal and runs it until the benchmark ends. It grows the heap to the size of a server's, which
+// includes a block cache and memtables. With a small heap the garbage collector would run once per segment, and the
 // benchmark would measure that.
 func benchOpen(b testing.TB, o Options) *Journal {
 	b.Helper()
@@ -39,7 +39,7 @@ func benchOpen(b testing.TB, o Options) *Journal {
 	return j
 }
 
-// BenchmarkSegmentBytes compares segment sizes with groups of about 1 MiB. defaultSegmentBytes was chosen by it.
+// BenchmarkSegmentBytes compares segment sizes with groups of about 1 MiB. It is the reason for defaultSegmentBytes.
 func BenchmarkSegmentBytes(b *testing.B) {
 	for _, mib := range []int{1, 4, 8, 20} {
 		b.Run(fmt.Sprintf("%dMiB", mib), func(b *testing.B) {
@@ -87,14 +87,14 @@ func BenchmarkRecords(b *testing.B) {
 	}
 }
 
-// BenchmarkAppend compares one group after another, each with an fsync: appended to a plain file, which is the least that
-// any journal does, by tidwall/wal, and by the journal.
+// BenchmarkAppend appends groups, each with an fsync, in three ways: to a plain file, which is the least work that any
+// journal does, with tidwall/wal, and with the journal.
 //
-// The library is as near to the file as its public API allows for small groups and for large ones, where fsync costs the
-// most. In between it needs up to 2.5 times the processor time: it keeps the tail segment in memory, and grows that
-// buffer from nothing for each segment by append, so that it allocates five to six bytes for each byte of a group
-// (B/op), copies them, and leaves them to the garbage collector. No option gives it a buffer, or turns the buffer off.
-// The journal adds little to that: one text and its checksum.
+// For small and for large groups, where fsync costs the most, the library is as close to the plain file as its public API
+// allows. In between it needs up to 2.5 times the processor time: it keeps the tail segment in memory, and grows that
+// buffer from nothing for each segment by append. So it allocates five to six bytes for each byte of a group (B/op),
+// copies them, and leaves them to the garbage collector. No option gives it a buffer or disables the buffer. The journal
+// adds little to that: one text and its checksum.
 func BenchmarkAppend(b *testing.B) {
 	for _, size := range []int{10 << 10, 100 << 10, 1 << 20} {
 		data := bytes.Repeat([]byte("x"), size)

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// killDir is set in the process that TestKill starts, which is this test binary as a writer.
+// killDir is set in the process that TestKill starts: this test binary, running as a writer.
 const killDir = "DAYBOOK_JOURNAL_KILL_DIR"
 
 func TestMain(m *testing.M) {
@@ -27,12 +27,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// writeUntilKilled writes from several goroutines. It prints the seq and the body length of every acknowledged command
-// on a line, until its standard output is closed or it is killed.
+// writeUntilKilled writes from several goroutines. It prints a line with the seq and the body length for every
+// acknowledged command, until its standard output is closed or it is killed.
 func writeUntilKilled(dir string) error {
 	last := uint64(0)
 	if rep, err := Verify(dir); err == nil {
-		last = rep.Synced // a cursor that the journal proves, like that of a store
+		last = rep.Synced // a cursor that the journal proves, as a store has
 	}
 	j, err := Open(Options{Dir: dir, SegmentBytes: 20_000, VolumeBytes: 100_000, Applied: last})
 	if err != nil {
@@ -72,8 +72,8 @@ func writeUntilKilled(dir string) error {
 	return err
 }
 
-// TestKill kills a writing process again and again. It checks that all commands that were answered as stored are there.
-// The page cache survives the process, so this tests the start and not the fsyncs, which have tests of their own.
+// TestKill repeatedly kills a writing process. It checks that no command that was answered as stored is missing. The page
+// cache survives the process, so this tests the start but not the fsyncs, which other tests cover.
 func TestKill(t *testing.T) {
 	dir := t.TempDir()
 	acked := make(map[uint64]int)

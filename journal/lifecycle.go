@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// lifecycle is what Run and Close must know of each other.
+// lifecycle coordinates Run and Close.
 type lifecycle struct {
 	quit    chan struct{} // closed by Close
 	stopped chan struct{} // closed when Run has returned
@@ -18,7 +18,7 @@ type lifecycle struct {
 	closed  bool       // Close was called
 }
 
-// begin reports whether Run may run.
+// begin reports whether Run may start.
 func (l *lifecycle) begin() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -29,7 +29,7 @@ func (l *lifecycle) begin() bool {
 	return true
 }
 
-// end makes Run end, and later calls of Run fail. It reports whether Run was called.
+// end makes Run return, and later calls of Run fail. It reports whether Run was called.
 func (l *lifecycle) end() (running bool) {
 	close(l.quit)
 	l.mu.Lock()
@@ -53,7 +53,7 @@ func (j *Journal) stop() error {
 	for j.commitWaiting() {
 	}
 	if j.c.wal == nil {
-		j.retry() // a repair that succeeds leaves a tail that is proven
+		j.retry() // a successful repair leaves a proven tail
 	} else if j.c.lastVerb != MarkVerb {
 		j.commit(nil)
 	}
@@ -69,8 +69,8 @@ func (j *Journal) stop() error {
 	return nil
 }
 
-// Close stops Run, waits for its end, and unlocks the directory. It may be called more than once; each call returns the
-// same.
+// Close stops Run, waits for its end, and unlocks the directory. It may be called more than once; every call returns the
+// same result.
 func (j *Journal) Close() error {
 	j.life.once.Do(func() {
 		running := j.life.end()
@@ -86,7 +86,8 @@ func (j *Journal) Close() error {
 	return j.life.err
 }
 
-// abandon closes a journal whose Run was never called. It answers what Propose has taken; nothing was written.
+// abandon closes a journal whose Run was never called. It answers the commands that Propose has taken; nothing was
+// written.
 func (j *Journal) abandon() error {
 	for {
 		group := j.proposals.takeGroup(nil)

@@ -9,7 +9,8 @@ import (
 	"github.com/daybookq/daybook/bench/matrix"
 )
 
-// The layer of the journal: callers append creates, and each waits until its own is synced. It has no queues.
+// The journal's layer of the matrix: callers append creates, and each waits until its create is synced. There are no
+// queues.
 
 var base = matrix.Point{Work: "append", Size: 100, Batch: 1000, Conns: 16}
 

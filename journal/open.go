@@ -12,21 +12,21 @@ import (
 	"github.com/daybookq/daybook/internal/filelock"
 )
 
-// Open opens the journal in o.Dir, or makes one. It takes these steps:
+// Open opens the journal in o.Dir, or makes a new one, in these steps:
 //
 //  1. It locks the directory (filelock.ErrLocked).
-//  2. It compares the identity of the journal with the one that the store has (ErrForeign).
+//  2. It compares the identity of the journal with the store's record of it (ErrForeign).
 //  3. It surveys the tail. By the tail table it accepts the tail, discards part of it, or refuses to start
 //     (*CorruptError, ErrCursor).
 //  4. It starts the clock (ErrClockAhead).
-//  5. It discards the records that no request was answered with.
-//  6. It writes all records again that are not proven to be durable, and calls fsync on every accepted segment and on
-//     every directory. Records that a killed process has written and not synced may be in the page cache only, where
+//  5. It discards the records that were never acknowledged.
+//  6. It rewrites all records that are not proven to be durable, and calls fsync on every accepted segment and on
+//     every directory. Records that a killed process has written but not synced may only be in the page cache, where
 //     they read back correctly. If the caller applied them before they are durable, a power cut could leave the store
 //     ahead of its journal.
 //  7. It opens the tail volume for appending.
 //
-// Only after Open has returned may the caller read and apply records. A refused start changes no file.
+// The caller may read and apply records only after Open has returned. A refused start changes no file.
 func Open(o Options) (_ *Journal, err error) {
 	if err := o.validate(); err != nil {
 		return nil, err
@@ -84,13 +84,13 @@ func (j *Journal) identify(vols []volumeDir) (identity, error) {
 		return createIdentity(&j.o.Hooks, j.o.Dir)
 	case len(vols) == 0:
 		// The process that made the file may have been killed before the file's name was durable. A power cut must not
-		// take the name and leave a volume.
+		// remove the name and leave a volume.
 		return id, j.o.Hooks.syncPath(j.o.Dir)
 	}
 	return id, nil
 }
 
-// checkIdentity refuses a journal that does not belong to the store. uuid is the journal's, "" if there is no journal.
+// checkIdentity returns ErrForeign if the journal does not belong to the store. uuid is "" for a new journal.
 func (o *Options) checkIdentity(uuid string) error {
 	switch {
 	case uuid == "" && o.StoreJournal != "":
@@ -106,7 +106,7 @@ func (o *Options) checkIdentity(uuid string) error {
 	return nil
 }
 
-// recover takes the steps of Open from 3 on.
+// recover takes the steps of Open from step 3 on.
 func (j *Journal) recover(vols []volumeDir) error {
 	t := tailState{at: -1, finding: finding{seq: 1, first: 1, byCursor: j.o.Applied, file: j.o.Dir}}
 	if len(vols) > 0 {
@@ -196,7 +196,7 @@ func (j *Journal) startClock(last int64) error {
 	return nil
 }
 
-// clearRemoved deletes the volumes that an interrupted Cut has renamed and not deleted.
+// clearRemoved deletes the volumes that an interrupted Cut has renamed but not deleted.
 func (j *Journal) clearRemoved() error {
 	entries, err := os.ReadDir(j.o.Dir)
 	if err != nil {
@@ -215,8 +215,8 @@ func (j *Journal) clearRemoved() error {
 	return nil
 }
 
-// truncateTail removes the segments of v after the first keep segments, the last one first. Then it truncates the last
-// segment that it keeps to offset. After a crash in between, the next start makes the same decision about the rest.
+// truncateTail removes the segments of v after the first keep segments, last first. Then it truncates the last segment
+// that it keeps to offset. After a crash in between, the next start makes the same decision about the rest.
 func truncateTail(h *Hooks, v *volumeDir, keep int, offset int64) error {
 	if err := removeSegments(h, v, keep); err != nil || keep == 0 {
 		return err
@@ -224,7 +224,7 @@ func truncateTail(h *Hooks, v *volumeDir, keep int, offset int64) error {
 	return truncateSegment(h, v.segments[keep-1].path, offset)
 }
 
-// removeSegments durably removes the segments of v after the first keep segments, the last one first.
+// removeSegments durably removes the segments of v after the first keep segments, last first.
 func removeSegments(h *Hooks, v *volumeDir, keep int) error {
 	for i := len(v.segments) - 1; i >= keep; i-- {
 		if err := h.Remove(v.segments[i].path); err != nil {
@@ -246,10 +246,10 @@ func truncateSegment(h *Hooks, path string, offset int64) error {
 	return errors.Join(err, f.Close())
 }
 
-// rewriteTail writes the same bytes again to the records of v after seq proven, so that the next fsync covers them. An
-// earlier process may have ended because an fsync failed. The kernel then marks the pages clean although they are not
-// on the disk: they read back correctly, a new fsync does not write them, and a power cut loses them. The records up to
-// proven were synced by a process that went on after it.
+// rewriteTail rewrites the records of v after seq proven with the same bytes, so that the next fsync covers them. An
+// earlier process may have ended because an fsync failed. The kernel then marks the pages clean although they are not on
+// the disk: they read back correctly, a new fsync does not write them, and a power cut loses them. The records up to
+// proven need no rewrite: the process that synced them continued afterwards.
 func rewriteTail(h *Hooks, v *volumeDir, salt uint32, proven uint64) error {
 	var buf []byte
 	for i := len(v.segments) - 1; i >= 0; i-- {

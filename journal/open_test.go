@@ -133,7 +133,7 @@ func TestIdentity(t *testing.T) {
 			t.Fatal("a refused start has written something")
 		}
 	})
-	// mended writes the text that the error says, and opens the journal with it.
+	// mended writes the text that the error contains, and opens the journal with it.
 	mended := func(t *testing.T, m image, store string) {
 		t.Helper()
 		dir := m.write(t)
@@ -200,14 +200,14 @@ func TestClockAhead(t *testing.T) {
 	if err := at(put(now+day+1), Options{AllowClockAhead: true}); err != nil {
 		t.Fatal(err)
 	}
-	// The Clock of this package goes on from the time of the last record.
+	// The Clock of this package continues from the time of the last record.
 	j := mustOpen(t, Options{Dir: put(now + 3_600_000)})
 	if off := j.Status().ClockOffset; j.Now() < now+3_600_000 || off < 50*time.Minute || off > time.Hour {
 		t.Fatal(j.Now()-now, off)
 	}
 }
 
-// TestTimeOfAnEmptyTailVolume: after a roll the time of the last record is in the volume before.
+// TestTimeOfAnEmptyTailVolume: after a roll, the time of the last record is found in the previous volume.
 func TestTimeOfAnEmptyTailVolume(t *testing.T) {
 	m, _ := tailImage("body ")
 	m.seg(10, 10, 10, 9, 0, "")
@@ -233,8 +233,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestGiveUp: after GiveUp the journal starts with the intact records, and the directory that it returns has all
-// removed bytes.
+// TestGiveUp: after GiveUp the journal starts with the intact records, and the returned directory contains all removed
+// bytes.
 func TestGiveUp(t *testing.T) {
 	m, name := tailImage("body ")
 	m.seg(10, 10, 10, 12, 9, "")
@@ -300,7 +300,7 @@ func recordsOf(m image) (out []Record) {
 }
 
 // TestIdentityBeforeVolumes: the process that made an identity may have been killed before the file's name was durable.
-// The name is made durable before the first volume is made.
+// Open makes the name durable before it makes the first volume.
 func TestIdentityBeforeVolumes(t *testing.T) {
 	dir := t.TempDir()
 	fail := true

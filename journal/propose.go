@@ -14,24 +14,24 @@ type Lane int
 const (
 	// Control commands (claim, tickle, complete, release, tick) always join the next group.
 	Control Lane = iota
-	// Bulk commands (creates, outputs) join a group until it is full, and Propose waits while too many bytes of them
-	// are in flight.
+	// Bulk commands (creates, outputs) join a group until it is full. Propose waits while too many of their bytes are in
+	// flight.
 	Bulk
 )
 
-// Proposal is a command for the journal. Until Done is called it belongs to the journal. What Fields, Body and Tag
-// point to belongs to the receiver of Deliver from Propose on: the proposer must never use it again. A body that was
-// used again once made a record of one command and an answer to another.
+// Proposal is a command for the journal. It belongs to the journal until Done is called. The data of Fields, Body and Tag
+// belongs to the receiver of Deliver from Propose on: the proposer must never reuse it. A reused body once led to a
+// record of one command and an answer to another.
 type Proposal struct {
 	Lane   Lane
 	Verb   string // [a-z]+, not MarkVerb
 	Fields []byte
 	Body   []byte
 	Tag    any
-	// Fill, if it is not nil, gives the command its Fields and Body, which together have at most Reserve bytes. The
-	// committer calls it once, just before it writes the command. Until then the proposer may add to the command. So
-	// small commands that wait for the same group can share one record. If Fill returns an error, the command is not
-	// written, and Done is called with ErrNotStored.
+	// Fill, if it is not nil, returns Fields and Body, which together have at most Reserve bytes. The committer calls it
+	// once, just before it writes the command. Until then the proposer may add to the command, so that small commands
+	// that wait for the same group can share one record. If Fill returns an error, the command is not written, and Done
+	// is called with ErrNotStored.
 	Fill    func() (fields, body []byte, err error)
 	Reserve int
 	// Done is called exactly once, by the committer's goroutine. If the command is durable, err is nil, and Synced()
@@ -40,8 +40,8 @@ type Proposal struct {
 	Done func(seq uint64, at int64, err error)
 }
 
-// proposalOverhead is counted for each proposal in addition to its fields and body: the memory of the proposal, of its
-// record and of its closure.
+// proposalOverhead is added to the bytes of each proposal's fields and body: the memory of the proposal, its record and
+// its closure.
 const proposalOverhead = 256
 
 func (p *Proposal) cost() int64 {
@@ -51,7 +51,7 @@ func (p *Proposal) cost() int64 {
 	return int64(proposalOverhead + len(p.Fields) + len(p.Body))
 }
 
-// fill gives a command that has a Fill its Fields and Body.
+// fill sets Fields and Body of a command with a Fill.
 func (p *Proposal) fill() error {
 	fields, body, err := p.Fill()
 	if err == nil {
@@ -70,30 +70,30 @@ func (p *Proposal) fill() error {
 // proposals are the commands that Propose has taken and that are not in a group yet, and the calls of Propose that wait
 // for room.
 type proposals struct {
-	// wake has a value when the committer should look for work: a command waits, or a repair should be tried again.
-	// Capacity 1.
+	// wake has a value when the committer should look for work: a command is waiting, or a repair should be tried again.
+	// Its capacity is 1.
 	wake  chan struct{}
 	waits atomic.Uint64 // calls of Propose that had to wait for room, since Open
 
 	mu     sync.Mutex // guards the fields below
 	lanes  [2]lane
-	closed bool  // no more commands are taken
+	closed bool  // no more commands are accepted
 	failed error // why writes are down; nil when they are up
 }
 
 // lane is a queue of proposals with a bound on their bytes.
 type lane struct {
 	limit   int64
-	used    int64       // bytes of all proposals that were taken and not released
-	queue   []*Proposal // taken, and not in a group yet
-	waiters []*waiter   // not taken yet because there is no room; in the order of arrival
+	used    int64       // bytes of all proposals that were taken but not released
+	queue   []*Proposal // taken, but not in a group yet
+	waiters []*waiter   // not taken yet for lack of room; in the order of arrival
 }
 
 // waiter is a call of Propose that waits for room.
 type waiter struct {
 	p    *Proposal
-	err  error         // why it was not taken; nil if it was taken
-	done chan struct{} // closed when it was taken or refused
+	err  error         // why the proposal was refused; nil if it was taken
+	done chan struct{} // closed when the proposal was taken or refused
 }
 
 // fits reports whether a proposal of this cost may join the lane now. A proposal that is larger than the limit may join
@@ -105,7 +105,7 @@ func (l *lane) take(p *Proposal) {
 	l.queue = append(l.queue, p)
 }
 
-// admit takes waiters, in their order, as long as they fit.
+// admit takes waiters, in order, as long as they fit.
 func (l *lane) admit() {
 	n := 0
 	for n < len(l.waiters) && l.fits(l.waiters[n].p.cost()) {
@@ -116,7 +116,7 @@ func (l *lane) admit() {
 	l.waiters = slices.Delete(l.waiters, 0, n)
 }
 
-// refuse ends the wait of all waiters with err.
+// refuse makes all waiters return err.
 func (l *lane) refuse(err error) {
 	for _, w := range l.waiters {
 		w.err = err
@@ -151,7 +151,7 @@ func (j *Journal) Health() error {
 	return j.proposals.refusal()
 }
 
-// add takes p, or waits until there is room for it.
+// add takes p, or waits until the lane has room for it.
 func (q *proposals) add(ctx context.Context, p *Proposal) error {
 	l := &q.lanes[p.Lane]
 	q.mu.Lock()
@@ -159,7 +159,7 @@ func (q *proposals) add(ctx context.Context, p *Proposal) error {
 		failed := !q.closed
 		q.mu.Unlock()
 		if failed {
-			q.poke() // a caller needs the journal, so the repair is tried again
+			q.poke() // a caller needs the journal, so try the repair again
 		}
 		return err
 	}
@@ -185,14 +185,14 @@ func (q *proposals) add(ctx context.Context, p *Proposal) error {
 	defer q.mu.Unlock()
 	if i := slices.Index(l.waiters, w); i >= 0 {
 		l.waiters = slices.Delete(l.waiters, i, i+1)
-		l.admit() // the waiters after this one may be smaller and fit
+		l.admit() // later waiters may be smaller and fit
 		q.poke()
 		return ctx.Err()
 	}
-	return w.err // it was taken or refused before ctx ended
+	return w.err // p was taken or refused before ctx ended
 }
 
-// refusal returns why nothing is taken now, or nil. The caller holds q.mu.
+// refusal returns the reason why no command is taken now, or nil. The caller holds q.mu.
 func (q *proposals) refusal() error {
 	if q.closed {
 		return ErrClosed
@@ -208,7 +208,7 @@ func (q *proposals) poke() {
 	}
 }
 
-// waiting returns how many commands wait for a group, and whether bulk commands alone fill one.
+// waiting returns the number of commands that wait for a group, and whether the bulk commands alone fill a group.
 func (q *proposals) waiting() (commands int, full bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -218,8 +218,8 @@ func (q *proposals) waiting() (commands int, full bool) {
 // maxYields bounds how often gather lets other goroutines run.
 const maxYields = 10
 
-// gather lets other goroutines run, by yield, until that brings no more commands or a group is full, maxYields times at
-// most. It returns how many commands wait then.
+// gather lets other goroutines run, by yield, until that brings no more commands, a group is full, or it has yielded
+// maxYields times. It returns the number of commands that are waiting then.
 func (q *proposals) gather(yield func()) (commands int) {
 	commands, _ = q.waiting()
 	for n := 0; n < maxYields && commands > 0; n++ {
@@ -233,8 +233,8 @@ func (q *proposals) gather(yield func()) (commands int) {
 	return commands
 }
 
-// takeGroup moves the commands of the next group to group: all control commands, and then bulk commands up to
-// maxGroupBytes, but at least one.
+// takeGroup moves the commands of the next group to group: all control commands, then bulk commands up to maxGroupBytes,
+// but at least one.
 func (q *proposals) takeGroup(group []*Proposal) []*Proposal {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -268,8 +268,8 @@ func (q *proposals) release(group []*Proposal) {
 	}
 }
 
-// fail refuses all commands with err until resume is called. It returns the commands that were taken and are not in a
-// group.
+// fail makes proposals refuse all commands with err until resume is called. It returns the commands that were taken but
+// are not in a group yet.
 func (q *proposals) fail(err error) (taken []*Proposal) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -283,7 +283,7 @@ func (q *proposals) fail(err error) (taken []*Proposal) {
 	return taken
 }
 
-// resume takes commands again after fail, and returns the error that fail was called with.
+// resume accepts commands again after fail, and returns the error that fail was called with.
 func (q *proposals) resume() (cause error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -291,14 +291,14 @@ func (q *proposals) resume() (cause error) {
 	return cause
 }
 
-// failure returns why writes are down, or nil.
+// failure returns the reason why writes are down, or nil.
 func (q *proposals) failure() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.failed
 }
 
-// close refuses all commands that were not taken yet, and all later ones.
+// close refuses all commands that have not been taken yet, and all later commands.
 func (q *proposals) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -308,7 +308,7 @@ func (q *proposals) close() {
 	}
 }
 
-// inFlight returns the bytes of all commands from Propose to the end of their Deliver, and their bound.
+// inFlight returns the bytes of all commands from Propose to the end of their Deliver, and the bound on them.
 func (q *proposals) inFlight() (used, limit int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 
 // Records yields the records from seq `from` on that were durable when the iteration began, in order. `from` must be at
 // least First(). Fields and Body of a record are valid until the next step. An error ends the iteration: ErrCut if the
-// volume was removed, a *CorruptError at damage, or the error of a read. Records holds no lock while it reads, and
-// never yields a record that is not durable.
+// volume was removed, a *CorruptError at damage, or a read error. Records holds no lock while it reads, and never yields
+// a record that is not durable.
 func (j *Journal) Records(from uint64) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		bound := j.Synced()
@@ -30,10 +30,10 @@ func (j *Journal) Records(from uint64) iter.Seq2[Record, error] {
 }
 
 // Scan yields the records of the journal in dir from seq `from` on. It does not lock the directory and changes nothing.
-// It ends with a *CorruptError at the first damage. The error's Verdict is Discard if a start would discard the rest; a
-// group that a server is writing meanwhile looks like that. Records that a server has written since Scan began are
-// yielded or not. Fields and Body of a record are valid until the next step. In an archive, which has no identity file,
-// the first record of a segment says what salt the others must have.
+// Fields and Body of a record are valid until the next step. Scan may or may not yield records that a server has written
+// since Scan began. It ends with a *CorruptError at the first damage. The error's Verdict is Discard if a start would
+// discard the rest; a group that a server is just writing looks like that. An archive lacks an identity file: the first
+// record of a segment then determines the salt of the rest.
 func Scan(dir string, from uint64) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		id, err := readIdentity(dir)
@@ -52,15 +52,15 @@ func Scan(dir string, from uint64) iter.Seq2[Record, error] {
 type walker struct {
 	dir   string
 	salt  uint32 // anySalt for an archive
-	bound uint64 // last seq to read, which is known to be durable; 0: all
+	bound uint64 // last seq to read, known to be durable; 0: read everything
 	buf   []byte
 	read  func(path string, buf []byte) ([]byte, error) // readSegment, except in a test
 }
 
-// errStop ends a walk early. Functions outside this file never get it.
+// errStop ends a walk early. Functions outside this file never see it.
 var errStop = errors.New("stop")
 
-// walk calls visit with the records from seq `from` on, until visit returns false or bound is reached.
+// walk calls visit with the records from seq `from` on until visit returns false or bound is reached.
 func (w *walker) walk(from uint64, visit func(*Record) bool) error {
 	vols, err := listVolumes(w.dir)
 	if err != nil {
@@ -94,7 +94,7 @@ func (w *walker) walk(from uint64, visit func(*Record) bool) error {
 	return nil
 }
 
-// volume visits the records of v. next is the first seq of the next volume; 0 if there is none.
+// volume visits the records of v. next is the first seq of the next volume, or 0 for the last volume.
 func (w *walker) volume(v *volumeDir, first, next, from uint64, visit func(*Record) bool) error {
 	if err := v.load(); err != nil {
 		return err
@@ -102,7 +102,7 @@ func (w *walker) volume(v *volumeDir, first, next, from uint64, visit func(*Reco
 	f := finding{
 		first: first, seq: v.first, file: filepath.Join(v.path, seqName(v.first)), complete: next > 0,
 		byRecord: w.bound,
-		byCursor: first - 1, // no cursor is known; with this one, no row about cursors applies
+		byCursor: first - 1, // no cursor is known; this value makes all rows about cursors inapplicable
 	}
 	begin := 0
 	for begin+1 < len(v.segments) && v.segments[begin+1].first <= from {
@@ -132,8 +132,8 @@ func (w *walker) volume(v *volumeDir, first, next, from uint64, visit func(*Reco
 
 // segment visits the records of segment i of v, and moves f to their end.
 //
-// While a server writes to the segment, a reader may meet room in one page and later records in the next. This looks
-// like damage to durable records. These records have been written by now, so the segment is read again, once at each
+// While a server writes to the segment, a reader may see room in one page and later records in the next. This looks like
+// damage to durable records. The missing records have been written by now, so segment reads the file again, once at each
 // offset. It does not happen below bound.
 func (w *walker) segment(v *volumeDir, i int, f *finding, from uint64, visit func(*Record) bool) (err error) {
 	s, again := v.segments[i], -1
@@ -172,8 +172,8 @@ func (w *walker) segment(v *volumeDir, i int, f *finding, from uint64, visit fun
 	}
 }
 
-// damage returns the error for damage in segment i, whose bytes are in w.buf, or for damage before segment i if found is
-// empty. It searches the segments from i on for proof.
+// damage returns the error for damage in segment i, whose bytes are in w.buf. If found is empty, the damage is before
+// segment i. damage searches the segments from i on for proof.
 func (w *walker) damage(v *volumeDir, i int, f *finding, found damage) error {
 	scans := make([]segmentScan, len(v.segments))
 	begin := i
@@ -188,9 +188,9 @@ func (w *walker) damage(v *volumeDir, i int, f *finding, found damage) error {
 		}
 	}
 	rest := *v
-	rest.leftover = "" // it prevents a start; a reader can go on
+	rest.leftover = "" // it prevents a start, but a reader can continue
 	t := combine(&rest, i, scans)
-	if found.kind == clean { // segment i does not begin where the one before it ends; combine has not seen that one
+	if found.kind == clean { // segment i does not begin where the previous segment ends; combine has not seen the previous segment
 		s := v.segments[i]
 		f.kind, f.reason = gap, fmt.Sprintf("the segment that begins at seq %d is missing; the next one begins at %d", f.seq, s.first)
 		if s.first < f.seq {
@@ -211,8 +211,8 @@ func (w *walker) damage(v *volumeDir, i int, f *finding, found damage) error {
 	return nil
 }
 
-// Volumes lists the volumes of the journal in dir by their names and sizes. It does not read the records, so Last of
-// the tail volume is 0. It does not lock the directory.
+// Volumes lists the volumes of the journal in dir by their names and sizes. It does not read records, so Last of the tail
+// volume is 0. It does not lock the directory.
 func Volumes(dir string) ([]Volume, error) {
 	vols, err := loadVolumes(dir)
 	if err != nil {

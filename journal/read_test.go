@@ -87,8 +87,8 @@ func TestScanOfNothing(t *testing.T) {
 }
 
 // TestRecordsWhileWriting reads while segments and volumes are made and removed. Every reader gets all records from the
-// requested seq to the synced one, or an error because its volume was removed. They read once for some records that are
-// written, so that they take no more of the processor than the writer does.
+// requested seq to the synced seq, or an error because its volume was removed. Readers read once per few written records,
+// so that they do not take more processor time than the writer.
 func TestRecordsWhileWriting(t *testing.T) {
 	r := mustRun(t, Options{SegmentBytes: 2000, VolumeBytes: 8000})
 	var turns [3]chan struct{}
@@ -141,7 +141,7 @@ func TestRecordsWhileWriting(t *testing.T) {
 			for _, turn := range turns {
 				select {
 				case turn <- struct{}{}:
-				default: // it has not begun its last one yet
+				default: // the last read has not begun yet
 				}
 			}
 		}
@@ -160,7 +160,7 @@ func TestRecordsWhileWriting(t *testing.T) {
 	r.stop()
 }
 
-// volumesOf makes a journal of n volumes with three records each, and returns the size of a volume.
+// volumesOf returns a journal of n volumes with three records each, and the size of a volume.
 func volumesOf(t *testing.T, n int) (image, int64) {
 	m := newImage()
 	var size int64
@@ -261,7 +261,7 @@ func TestCutToArchive(t *testing.T) {
 	}
 }
 
-// TestCutToAFullArchive: a volume that cannot be moved stays, and the next attempt moves it.
+// TestCutToAFullArchive: a volume that cannot be moved stays in place, and the next attempt moves it.
 func TestCutToAFullArchive(t *testing.T) {
 	m, _ := volumesOf(t, 3)
 	archived := t.TempDir()
@@ -291,7 +291,7 @@ func TestCopyVolume(t *testing.T) {
 	from, to := filepath.Join(m.write(t), seqName(1)), filepath.Join(t.TempDir(), seqName(1))
 	var h Hooks
 	h.fill()
-	for range 2 { // the second copy finds the first one
+	for range 2 { // the second copy finds the first
 		if err := copyVolume(&h, from, to); err != nil {
 			t.Fatal(err)
 		}
@@ -334,8 +334,8 @@ func TestLatency(t *testing.T) {
 	}
 }
 
-// TestCutAfterAFailedMove: if a volume was moved to the archive and its new name could not be made durable, the volume
-// no longer belongs to the journal. The next attempt goes on with the next volume.
+// TestCutAfterAFailedMove: a volume that was moved to the archive no longer belongs to the journal, even if its new name
+// could not be made durable. The next attempt continues with the next volume.
 func TestCutAfterAFailedMove(t *testing.T) {
 	m, _ := volumesOf(t, 3)
 	archived := t.TempDir()
@@ -360,8 +360,8 @@ func TestCutAfterAFailedMove(t *testing.T) {
 	}
 }
 
-// TestScanBesideWriter: Scan reads a journal while a server writes it. It yields what was written before, in order, and takes
-// nothing for damage.
+// TestScanBesideWriter: Scan reads a journal while a server writes it. It yields the records that were written before, in
+// order, and reports no damage.
 func TestScanBesideWriter(t *testing.T) {
 	t.Run("records in the room while the records before are visited", func(t *testing.T) {
 		r := mustRun(t, Options{})
@@ -402,7 +402,7 @@ func TestScanBesideWriter(t *testing.T) {
 		for i := range 5 {
 			r.mustPut("create", strings.Repeat("x", 3000+i))
 		}
-		durable := r.Synced() // the journal writes a record of its own now and then
+		durable := r.Synced() // the journal writes marks now and then
 		w, last := walker{dir: r.o.Dir}, uint64(0)
 		w.read = func(path string, buf []byte) ([]byte, error) {
 			data, err := readSegment(path, buf)

@@ -7,12 +7,12 @@ import (
 	"strconv"
 )
 
-// MarkVerb is the verb of a mark, a record that the journal itself writes when it is idle and at a clean stop. A mark
-// is no command. Its `synced` proves to the next start that all records before it were durable.
+// MarkVerb is the verb of a mark, a record that the journal writes when idle and at a clean stop. A mark is not a
+// command. Its `synced` proves to the next start that all records before it were durable.
 const MarkVerb = "mark"
 
 // MaxRecordBytes bounds one record's text. The largest body of a command has 8 MiB, and the rest of a record is much
-// smaller. Larger records would delay the answers of others: a write of 64 MiB takes 280 ms.
+// smaller. Larger records would delay answers to other requests: a write of 64 MiB takes 280 ms.
 const MaxRecordBytes = 16 << 20
 
 // maxVerbBytes bounds a verb. It also bounds the work at each place where a search through damaged bytes looks for a
@@ -22,7 +22,7 @@ const maxVerbBytes = 32
 // maxAt is the last unix ms whose nanoseconds fit into 64 bits. It is in the year 2262.
 const maxAt = math.MaxInt64 / 1_000_000
 
-// recordVersion is the `v=` that this program writes, and the only one that it reads. See "How to change this format"
+// recordVersion is the `v=` that this program writes, and the only version that it reads. See "How to change this format"
 // in doc.go.
 const recordVersion = 1
 
@@ -62,11 +62,11 @@ type Record struct {
 // not empty. XXXXXXXX is the CRC-32C (Castagnoli) of every byte before `#:end`, including the leading \n and the added
 // \n, as eight lower-case hexadecimal digits.
 //
-// tidwall/wal writes a binary length before each entry. The leading \n puts `#:` at the start of a line all the same,
-// so that `grep -a '^#:'` works on the files. The added \n does the same for `#:end`. A reader finds out whether a \n
-// was added: LEN says where the body ends, and its last byte decides.
+// tidwall/wal writes a binary length before each entry. The leading \n still puts `#:` at the start of a line, so that
+// `grep -a '^#:'` works on the files. The added \n does the same for `#:end`. A reader can tell whether a \n was added:
+// LEN says where the body ends, and its last byte decides.
 //
-// r must be valid (see Validate): with a line break in its fields, for example, it would read back as another record.
+// r must be valid (see Validate). With a line break in its fields, for example, it would read back as a different record.
 func AppendRecord(dst []byte, r *Record) []byte {
 	start := len(dst)
 	dst = append(dst, "\n#:"...)
@@ -104,7 +104,7 @@ func appendHex8(dst []byte, n uint32) []byte {
 	return dst
 }
 
-// Validate reports whether the format can express r. The error is ErrInvalid or ErrTooLarge with the reason.
+// Validate returns ErrInvalid or ErrTooLarge with the reason if the format cannot express r, and otherwise nil.
 func (r *Record) Validate() error {
 	if r.Seq == 0 || r.Synced >= r.Seq {
 		return fmt.Errorf("%w: seq is %d and synced is %d; synced must be below seq", ErrInvalid, r.Seq, r.Synced)
@@ -140,9 +140,8 @@ func verbLen(b []byte) int {
 	return len(b)
 }
 
-// badFieldByte returns the index of the first byte that fields must not contain, or -1. Control characters are not
-// allowed, because a line break would end the header. A leading space is not allowed, because it would look like a
-// second separator.
+// badFieldByte returns the index of the first byte that fields must not contain, or -1. Control characters are forbidden
+// because a line break would end the header. A leading space is forbidden because it would look like a second separator.
 func badFieldByte(f []byte) int {
 	for i, c := range f {
 		if c < ' ' || c == 0x7f || (i == 0 && c == ' ') {

@@ -7,9 +7,9 @@ import (
 	"strconv"
 )
 
-// ParseRecord is the strict inverse of AppendRecord: it accepts b only if AppendRecord would write exactly b. Fields
-// and Body of the result alias b. The error is a *RecordError. It wraps ErrVersion if b is an intact record of another
-// version.
+// ParseRecord is the strict inverse of AppendRecord: it accepts b only if AppendRecord would write exactly b. Fields and
+// Body of the result share memory with b. The error is a *RecordError, which wraps ErrVersion if b is an intact record of
+// another version.
 func ParseRecord(b []byte) (Record, error) {
 	r, n, err := parseRecord(b, "", anySalt)
 	if err == nil && n != len(b) {
@@ -24,12 +24,12 @@ func ParseRecord(b []byte) (Record, error) {
 	return r, nil
 }
 
-// anySalt stands for a salt that is not known. No journal has it.
+// anySalt means that the salt is unknown. No journal uses this value.
 const anySalt = 0
 
 // parseRecord reads one record from the beginning of b and returns its length. If the record has the given verb, the
-// result uses that string, which saves an allocation. Unless salt is anySalt, a record with another salt is an error.
-// It is found before the record is summed, so that a search costs little.
+// result uses that string, which saves an allocation. Unless salt is anySalt, a different salt is an error. parseRecord
+// checks the salt before it computes the checksum, so that a search costs little.
 func parseRecord(b []byte, verb string, salt uint32) (Record, int, *RecordError) {
 	var r Record
 	p := parser{b: b}
@@ -75,9 +75,9 @@ func parseRecord(b []byte, verb string, salt uint32) (Record, int, *RecordError)
 	return r, p.off, nil
 }
 
-// foreignVersion returns the version of b if b is an intact record of another version, and otherwise "". With it, an
-// older program refuses to start instead of discarding the records of a newer one. In every version, a record begins
-// with `\n#:VERB v=N ` and ends with the end line, which has the checksum of all bytes before it.
+// foreignVersion returns the version of b if b is an intact record of another version, and otherwise "". It lets an older
+// program refuse to start instead of discarding the records of a newer program. In every version, a record begins with
+// `\n#:VERB v=N ` and ends with the end line, which has the checksum of all bytes before it.
 func foreignVersion(b []byte) string {
 	head, ok := bytes.CutPrefix(b, []byte("\n#:"))
 	if !ok || len(b) < trailerBytes {

@@ -15,7 +15,7 @@ import (
 var rewriteGolden = flag.Bool("rewrite", false, "write the golden files again")
 
 // goldenRecords are the records in testdata/v1, by file name. The files of a version never change, because old journals
-// contain such records.
+// contain the same bytes.
 var goldenRecords = map[string]Record{
 	"mark":          {Verb: MarkVerb, Salt: 0x6f1d2a90, Seq: 1, At: 0, Synced: 0},
 	"lines":         {Verb: "create", Salt: 0x6f1d2a90, Seq: 812, At: 1670273606123, Synced: 811, Fields: []byte("client=acme type=resize n=2 frame=line"), Body: []byte("first payload\nsecond one\n")},
@@ -103,8 +103,7 @@ func TestParseRecordRefuses(t *testing.T) {
 	if _, err := ParseRecord([]byte(good)); err != nil {
 		t.Fatal(err)
 	}
-	// Every variant except for those of the checksum gets a new checksum, so that the parser must notice the wrong
-	// form.
+	// Every variant except those of the checksum gets a new checksum, so that the parser must detect the wrong form.
 	for _, c := range []struct{ name, old, new string }{
 		{"no leading newline", "\n#:create", "#:create"},
 		{"no verb", "#:create ", "#: "},
@@ -227,7 +226,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// FuzzParseRecord: no input panics, and each accepted text is the one that AppendRecord writes.
+// FuzzParseRecord: no input panics, and AppendRecord writes every accepted text unchanged.
 func FuzzParseRecord(f *testing.F) {
 	for _, name := range slices.Sorted(mapKeys(goldenRecords)) {
 		r := goldenRecords[name]

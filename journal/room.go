@@ -8,24 +8,24 @@ import (
 )
 
 const (
-	// roomBytes is how many zero bytes the committer writes at a time after the end of the last segment. To fsync a
-	// group that overwrites them takes about 0.6 times as long as to fsync one that makes the file longer, because
-	// neither the length of the file nor its blocks change. With 128 KiB some twenty groups of a busy server share one
-	// longer fsync.
+	// roomBytes is the number of zero bytes that the committer writes at a time after the end of the last segment. A
+	// group that overwrites them needs about 0.6 times as long to fsync as a group that extends the file, because neither
+	// the length of the file nor its blocks change. With 128 KiB some twenty groups of a busy server share one longer
+	// fsync.
 	roomBytes = 128 << 10
-	// pageBytes is a multiple at which room ends, so that no page is written twice to the disk for two pieces of room.
+	// Room ends at a multiple of pageBytes, so that two pieces of room never write the same page to the disk twice.
 	pageBytes = 4 << 10
-	// maxRoomGroupBytes is the size of a group above which no room is made: to write its bytes twice would take longer
-	// than its fsync gains.
+	// maxRoomGroupBytes is the size above which a group gets no room: writing its bytes twice would take longer than its
+	// fsync saves.
 	maxRoomGroupBytes = 32 << 10
-	// maxRoom is the most zero bytes that a killed process can leave: the room for one group, and that after it.
+	// maxRoom bounds the zero bytes that a killed process can leave: the room for one group and the room after it.
 	maxRoom = maxRoomGroupBytes + roomBytes
 )
 
 var zeroBytes [roomBytes]byte
 
-// makeRoom is called before a group is written, which ends at t. If the group is small and stays in its segment, but
-// does not fit into the room of the segment, makeRoom makes room for it and for others. A group that fills the segment
+// makeRoom is called before a group that ends at t is written. If the group is small and stays in its segment, but
+// exceeds the room of the segment, makeRoom makes room for this group and later ones. A group that fills the segment
 // overwrites all of its room, because room ends where a segment is full.
 func (j *Journal) makeRoom(t tail) error {
 	c := &j.c
@@ -42,7 +42,7 @@ func (j *Journal) makeRoom(t tail) error {
 	if err == nil {
 		return nil
 	}
-	// The group may fit onto a disk that has no space for the room.
+	// The group may still fit on a disk that lacks space for the room.
 	j.log.Warn("journal: no room could be made; groups are appended to the last segment", "segment", seqName(t.segment), "err", err)
 	c.withoutRoom = t.segment
 	if failed := j.removeRoom(); failed != nil {
@@ -67,7 +67,7 @@ func (j *Journal) writeZeros(from, end int64) error {
 	return nil
 }
 
-// removeRoom makes the last segment durably end with its last durable record. A later volume is not made before.
+// removeRoom makes the last segment durably end with its last durable record. This happens before a later volume is made.
 func (j *Journal) removeRoom() error {
 	c := &j.c
 	if c.room > c.tail.offset {
@@ -84,8 +84,8 @@ func (j *Journal) segmentPath(t tail) string {
 	return filepath.Join(j.o.Dir, seqName(t.volume), seqName(t.segment))
 }
 
-// openLast opens the segment of t for writing, beside the handle of tidwall/wal. It keeps the handle, so that a group
-// needs a new file descriptor only in a new segment. The caller does not close it.
+// openLast opens the segment of t for writing, in addition to the handle of tidwall/wal. It keeps the handle, so that a
+// group needs a new file descriptor only in a new segment. The caller must not close it.
 func (j *Journal) openLast(t tail) (*os.File, error) {
 	c := &j.c
 	path := j.segmentPath(t)
@@ -101,8 +101,8 @@ func (j *Journal) openLast(t tail) (*os.File, error) {
 	return f, nil
 }
 
-// closeLast closes the handle of openLast, if there is one. An error of close says nothing here: what was written
-// through the handle is fsynced, or is no part of the journal.
+// closeLast closes the handle of openLast, if it is open. An error of close is irrelevant: the bytes written through the
+// handle are already fsynced, or are not part of the journal.
 func (c *committer) closeLast() {
 	if c.last != nil {
 		_ = c.last.Close()

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// roomOf returns how many bytes the last segment of dir has, and how many of them are zero bytes at its end. It checks
-// that no other segment ends with one.
+// roomOf returns the length of the last segment of dir, and the number of zero bytes at its end. It checks that no other
+// segment ends with zero bytes.
 func roomOf(t *testing.T, dir string) (size, room int) {
 	t.Helper()
 	vols, err := loadVolumes(dir)
@@ -69,7 +69,7 @@ func TestRoom(t *testing.T) {
 	t.Run("more than the room", func(t *testing.T) {
 		r := mustRun(t, Options{})
 		for range 12 {
-			r.mustPut("create", strings.Repeat("x", 20_000)) // the sixth one or so does not fit
+			r.mustPut("create", strings.Repeat("x", 20_000)) // about the sixth does not fit
 		}
 		size, room := roomOf(t, r.o.Dir)
 		if size <= 12*20_000 || room == 0 {
@@ -78,7 +78,7 @@ func TestRoom(t *testing.T) {
 		r.stop()
 	})
 	t.Run("large groups make none", func(t *testing.T) {
-		// Deliver is called before the mark of an idle journal, which is a small group.
+		// Deliver is called before the mark of an idle journal. The mark is a small group too.
 		var dir string
 		room := make(chan int, 1)
 		r := mustRun(t, Options{Dir: t.TempDir(), Deliver: func(records []Record) {
@@ -209,8 +209,8 @@ func TestRoom(t *testing.T) {
 	})
 }
 
-// TestFailedRoom: a group is stored although there is no space for room. If the file cannot be made shorter again, the
-// group fails, and the repair makes it so.
+// TestFailedRoom: a group is stored even if the disk lacks space for room. If the file cannot be shortened again, the
+// group fails, and the repair shortens the file.
 func TestFailedRoom(t *testing.T) {
 	for name, c := range map[string]struct {
 		truncate, stored bool

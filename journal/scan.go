@@ -13,7 +13,7 @@ const (
 	clean     kind = iota
 	torn           // the entry, or its length, continues after the end of the file
 	zeros          // all bytes up to the end of the file are zero
-	room           // the same in the last file, and no more of them than the room for records
+	room           // all bytes up to the end of the last file are zero, and fit into the room for records
 	garbled        // an entry is not an intact record
 	disorder       // the seq, at or synced of an intact record does not follow from the record before it
 	newer          // an intact record has a version that this program does not know
@@ -25,7 +25,7 @@ const (
 	searchEnd      // a search for proof was given up
 )
 
-// damage is the first place of a segment that is not an intact entry.
+// damage is the first place of a segment without an intact entry.
 type damage struct {
 	kind   kind
 	off    int64
@@ -34,21 +34,21 @@ type damage struct {
 	synced uint64 // for disorder: `synced` of the intact record in the wrong place
 }
 
-// scanner reads the entries of one segment in order. The segment is in memory. All reading of segments uses a scanner,
-// and not tidwall/wal, which has no checksums, fails on a torn end, and reads its own copy in memory (see doc.go).
+// scanner reads the entries of one segment in order. The segment is in memory. All reading uses a scanner instead of
+// tidwall/wal, which lacks checksums, fails on a torn end, and reads from its copy in memory (see doc.go).
 type scanner struct {
 	data []byte
-	salt uint32 // of the journal; anySalt: that of the first record
+	salt uint32 // of the journal; anySalt: use the first record's salt
 	off  int    // of the next entry
 	next uint64 // seq that the next entry must have
 
 	rec    Record // the last entry; Fields and Body alias data
-	at     int64  // `at` of the last entry; that of the next one must not be lower
-	synced uint64 // `synced` of the last entry; that of the next one must not be lower
+	at     int64  // `at` of the last entry; the next must not be lower
+	synced uint64 // `synced` of the last entry; the next must not be lower
 	found  damage // kind is clean until step has met damage
 }
 
-// step reads the next entry into s.rec. It returns false at the end of the data, and at damage, which it puts into
+// step reads the next entry into s.rec. It returns false at the end of the data and at damage, which it stores in
 // s.found.
 func (s *scanner) step() bool {
 	if s.off == len(s.data) || s.found.kind != clean {
@@ -98,7 +98,7 @@ func (s *scanner) step() bool {
 	return true
 }
 
-// disorder returns why r cannot follow the record before it, or "".
+// disorder returns the reason why r cannot follow the record before it, or "".
 func (s *scanner) disorder(r *Record) string {
 	switch {
 	case r.Seq != s.next:
@@ -139,14 +139,15 @@ func allZero(b []byte) bool {
 	return true
 }
 
-// searchWork bounds a search for proof: it is the number of bytes that may be checksummed for each byte of the data.
-// The damaged bytes of an ordinary journal need one. Headers with the right salt that all claim a far end would need
+// searchWork bounds a search for proof: it is the number of bytes that may be checksummed per byte of data. Damage in an
+// ordinary journal needs one. Headers with the right salt that all claim a distant end would need thousands; only
+// somebody who can read the journal could have posted them.
 // thousands: somebody who can read the journal has posted them.
 const searchWork = 64
 
-// proof is what the intact records after a damage prove.
+// proof is the evidence from intact records after a damage.
 type proof struct {
-	records int    // how many were found
+	records int    // number of records found
 	synced  uint64 // the highest `synced` among them
 	last    uint64 // the highest seq among them
 	gaveUp  bool   // the search needed more than searchWork, so there may be more records
@@ -159,12 +160,12 @@ func (p *proof) add(q proof) {
 	p.gaveUp = p.gaveUp || q.gaveUp
 }
 
-// search looks for intact records in data at every `\n#:`, also where no entry begins. It counts only records of the
-// journal that can follow the record of seq `after`: their salt is the journal's, their seq is higher, by no more than
-// the number of records that fit into data, and their time is not before at.
+// search looks for intact records in data at every `\n#:`, even where no entry begins. It counts only records of the
+// journal that can follow the record with seq `after`: they have the journal's salt, a seq that is higher by no more than
+// the number of records that fit into data, and a time that is not before at.
 //
-// The body of a damaged record is searched too, and a body may contain the text of a record. A client that forges one
-// does not know the salt, so it proves nothing.
+// The body of a damaged record is searched too, and a body may contain the text of a record. A client cannot forge proof
+// in this way, because it does not know the salt.
 func search(data []byte, salt uint32, after uint64, at int64) (p proof) {
 	work := searchWork * (len(data) + 1)
 	most := after + uint64(len(data)/minRecordBytes) + 1

@@ -49,8 +49,7 @@ func TestUvarintLen(t *testing.T) {
 	}
 }
 
-// FuzzScan: no segment makes the scanner or the search panic, and the records of the read bytes encode to the same
-// bytes.
+// FuzzScan: no segment makes the scanner or the search panic, and encoding the records gives the bytes that were read.
 func FuzzScan(f *testing.F) {
 	m, name := tailImage("body ")
 	f.Add(m[name])

@@ -7,20 +7,20 @@ import (
 	"github.com/tidwall/wal"
 )
 
-// maxSpareFactor bounds the buffer that is kept between segments: one of more than this many segments, which records of
-// several MiB need, is left to the garbage collector.
+// maxSpareFactor bounds the buffer that is kept between segments. Records of several MiB may need a buffer of more than
+// this many segments, which is left to the garbage collector.
 const maxSpareFactor = 4
 
-// segmentBuffer keeps the buffer in which tidwall/wal collects a segment, so that the next segment is collected in it
-// too. By itself the library begins each segment without a buffer and lets it grow entry by entry, which copies each
-// byte of a bulk post about five times: a fifth of the processor's time of bulk creates. It has no option for this, so
-// next reaches into its fields. docs/024-segment-buffers.md has the alternatives, and TestSegmentsShareABuffer says when
-// this file can go.
+// segmentBuffer keeps the buffer in which tidwall/wal collects a segment, and reuses it for the next segment. The library
+// alone begins each segment without a buffer and grows it entry by entry, which copies each byte of a bulk post about
+// five times: a fifth of the processor time of bulk creates. It lacks an option for this, so next modifies its private
+// fields. docs/024-segment-buffers.md discusses the alternatives, and TestSegmentsShareABuffer detects when this file can
+// be removed.
 type segmentBuffer struct{ spare []byte }
 
-// next gives the segment that log has just begun the buffer of the one before. It must be called directly after the
-// write that filled a segment, and no other goroutine may use log. If the library's fields are not as expected, it does
-// nothing.
+// next gives the segment that log has just begun the buffer of the previous segment. The caller must call it directly
+// after the write that filled a segment, and no other goroutine may use log. If the library's fields are not as expected,
+// next does nothing.
 func (b *segmentBuffer) next(log *wal.Log, segmentBytes int) error {
 	full, begun := lastSegments(log)
 	if full == nil || begun == nil || *begun != nil {
@@ -29,7 +29,7 @@ func (b *segmentBuffer) next(log *wal.Log, segmentBytes int) error {
 	if *full != nil && cap(*full) <= maxSpareFactor*segmentBytes {
 		b.spare = (*full)[:0]
 	}
-	if err := log.ClearCache(); err != nil { // now the full segment does not use its buffer any more
+	if err := log.ClearCache(); err != nil { // now the full segment no longer uses its buffer
 		return err
 	}
 	*begun, b.spare = b.spare, nil

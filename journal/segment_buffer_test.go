@@ -8,13 +8,13 @@ import (
 	"github.com/tidwall/wal"
 )
 
-// TestSegmentsShareABuffer: tidwall/wal collects all segments in the memory of the first one.
+// TestSegmentsShareABuffer: tidwall/wal collects all segments in the memory of the first segment.
 //
-// If this fails after an update of tidwall/wal, look whether the library keeps the buffer itself now, or has an option
-// for it. Then remove segment_buffer.go and this test. Otherwise the fields that lastSegments looks for have changed.
+// If this fails after an update of tidwall/wal, check whether the library now keeps the buffer, or has an option for it.
+// If so, remove segment_buffer.go and this test. Otherwise the fields that lastSegments looks for have changed.
 func TestSegmentsShareABuffer(t *testing.T) {
 	const segmentBytes = 64 << 10
-	var buffers []*byte // of the segments that were filled; only the committer appends, and this goroutine reads after its end
+	var buffers []*byte // of the filled segments; only the committer appends, and this goroutine reads after its end
 	r := mustRun(t, Options{SegmentBytes: segmentBytes, VolumeBytes: 1 << 30, Hooks: Hooks{Write: func(l *wal.Log, b *wal.Batch) error {
 		err := l.WriteBatch(b)
 		full, begun := lastSegments(l)
@@ -40,7 +40,7 @@ func TestSegmentsShareABuffer(t *testing.T) {
 	}
 }
 
-// TestSegmentBufferIsBounded: the buffer of a segment that a large record made long is not kept.
+// TestSegmentBufferIsBounded: a buffer that a large record has grown is not kept.
 func TestSegmentBufferIsBounded(t *testing.T) {
 	const segmentBytes = 4 << 10
 	kept := -1 // written by the committer, read after its end

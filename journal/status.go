@@ -17,7 +17,7 @@ type Status struct {
 	Discarded string // what this start discarded; "" if nothing
 }
 
-// Extent is what the journal contains.
+// Extent describes the contents of the journal.
 type Extent struct {
 	First, Appended, Synced uint64
 	LastAt                  int64 // unix ms
@@ -41,8 +41,8 @@ type Activity struct {
 type Faults struct {
 	Failures  uint64    // groups or volumes that could not be written
 	Repairs   uint64    // repairs that succeeded
-	Failing   error     // why no commands are taken now; nil when they are
-	LastError string    // text of the last failure, also after its repair
+	Failing   error     // why no commands are taken now; nil if they are
+	LastError string    // text of the last failure, kept after its repair
 	LastFault time.Time // time of the last failure
 }
 
@@ -50,7 +50,7 @@ type Faults struct {
 type Latency struct {
 	Count         uint64
 	P50, P99, Max time.Duration
-	Total         time.Duration // the sum of all
+	Total         time.Duration // the sum of all durations
 }
 
 // stats are the counters for Status, since Open.
@@ -151,7 +151,7 @@ func (j *Journal) Status() Status {
 		},
 		Faults: Faults{Failures: j.stats.failures.Load(), Repairs: j.stats.repairs.Load(), Failing: j.Health()},
 	}
-	st.Appended = max(j.Appended(), st.Synced) // read after Synced, because it must not be smaller
+	st.Appended = max(j.Appended(), st.Synced) // read after Synced, because Appended must not be smaller
 	st.Volumes, st.Bytes = j.volumes.size()
 	st.InFlightBytes, st.InFlightLimit = j.proposals.inFlight()
 	j.stats.mu.Lock()

@@ -9,9 +9,9 @@ import (
 type segmentScan struct {
 	next   uint64 // seq after the last intact record in order
 	end    int64  // offset after it
-	size   int64  // of the segment
-	at     int64  // time of the last intact record in order; -1 if there is none
-	synced uint64 // the highest `synced` of all intact records, also of those after the damage
+	size   int64  // length of the segment
+	at     int64  // time of the last intact record in order; -1 without records
+	synced uint64 // the highest `synced` of all intact records, including those after the damage
 	found  damage
 	proof  proof // of the records after the damage
 }
@@ -45,16 +45,16 @@ func scanBytes(data []byte, salt uint32, first uint64, visit func(*Record)) segm
 	return out
 }
 
-// tailState is where the journal ends, and what a start keeps of its last volume.
+// tailState is the end of the journal, and the part of the last volume that a start keeps.
 type tailState struct {
 	finding finding
-	keep    int   // number of segments of the tail volume to keep; the journal goes on in the last of them
+	keep    int   // number of segments of the tail volume to keep; the journal continues in the last of them
 	offset  int64 // length of that segment
-	at      int64 // time of the last record; -1 if there is none
+	at      int64 // time of the last record; -1 without records
 }
 
-// combine makes one finding of the scans of a volume's segments from segment k on. The finding is about the first
-// damage; the proof is that of all segments.
+// combine merges the scans of a volume's segments from segment k on into one finding. The finding describes the first
+// damage, with the proof from all segments.
 func combine(v *volumeDir, k int, scans []segmentScan) tailState {
 	t := tailState{at: -1, finding: finding{seq: v.first, file: filepath.Join(v.path, seqName(v.first))}}
 	f := &t.finding
@@ -102,10 +102,9 @@ func combine(v *volumeDir, k int, scans []segmentScan) tailState {
 	return t
 }
 
-// surveyTail finds out where the journal ends. It reads all records of the tail volume that the store has not applied.
-// The last unsynced write is among them: the store has not applied it, because only durable commands are applied, and
-// it is not in an earlier volume, because those were durable before this one was made. All other records are checked
-// when they are read.
+// surveyTail finds the end of the journal. It reads all records of the tail volume that the store has not applied. The
+// last unsynced write is among them: the store applies only durable commands, and earlier volumes were durable before
+// this volume was made. All other records are checked when they are read.
 func surveyTail(vols []volumeDir, salt uint32, applied uint64) (tailState, error) {
 	v := &vols[len(vols)-1]
 	t, buf, err := surveyVolume(v, salt, applied+1, nil)
@@ -117,7 +116,7 @@ func surveyTail(vols []volumeDir, salt uint32, applied uint64) (tailState, error
 	if t.at >= 0 || len(vols) == 1 {
 		return t, nil
 	}
-	// The tail volume has no record, so the time of the last record is in the volume before. That volume must end where
+	// The tail volume has no record, so the previous volume has the time of the last record. That volume must end where
 	// the tail volume begins.
 	p, _, err := surveyVolume(&vols[len(vols)-2], salt, v.first-1, buf)
 	if err != nil {
@@ -131,8 +130,8 @@ func surveyTail(vols []volumeDir, salt uint32, applied uint64) (tailState, error
 	return t, nil
 }
 
-// surveyVolume reads the segments of v, the last one first, until it has read a segment that has a record and begins at
-// or below seq `from`.
+// surveyVolume reads the segments of v, last first, until it has read a segment that has a record and begins at or below
+// seq `from`.
 func surveyVolume(v *volumeDir, salt uint32, from uint64, buf []byte) (tailState, []byte, error) {
 	scans := make([]segmentScan, len(v.segments))
 	k := len(v.segments)
@@ -149,8 +148,8 @@ func surveyVolume(v *volumeDir, salt uint32, from uint64, buf []byte) (tailState
 	return combine(v, k, scans), buf, nil
 }
 
-// join returns f, the finding about a complete volume. If the volume is intact and does not end just before next, where
-// the next volume begins, join returns that as the finding.
+// join returns f, the finding about a complete volume. If the volume is intact but does not end just before next, where
+// the next volume begins, join returns that gap or overlap as the finding.
 func join(f finding, next uint64) finding {
 	if f.kind == clean && f.seq != next {
 		f.kind, f.reason = apart, fmt.Sprintf("the volume's last record is %d, and the next volume begins at %d", f.seq-1, next)

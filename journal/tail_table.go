@@ -2,18 +2,18 @@ package journal
 
 import "fmt"
 
-// Verdict is what a start does with the tail of the journal.
+// Verdict is the decision of a start about the tail of the journal.
 type Verdict uint8
 
 const (
-	Accept  Verdict = iota // all that the journal has is used
-	Discard                // all that follows the last intact record is removed; no request was answered with it
-	Refuse                 // there is no start: acknowledged records are missing, or this is not the right journal
+	Accept  Verdict = iota // the whole journal is used
+	Discard                // everything after the last intact record is removed; it was never acknowledged
+	Refuse                 // the start fails: acknowledged records are missing, or this is not the right journal
 )
 
 func (v Verdict) String() string { return [...]string{"accept", "discard", "refuse"}[v] }
 
-// finding is all that the decision depends on. A start makes one; see survey.go.
+// finding is the complete input of the decision. A start makes one; see survey.go.
 type finding struct {
 	kind   kind
 	file   string
@@ -22,10 +22,10 @@ type finding struct {
 	reason string
 
 	// byRecord and byCursor are the highest seqs that are proven to have been durable.
-	byRecord uint64 // by the `synced` of intact records, also of those after the damage
-	byCursor uint64 // by the store's cursor, because only durable commands are applied
+	byRecord uint64 // by the `synced` of intact records, including those after the damage
+	byCursor uint64 // by the store's cursor, because the store applies only durable commands
 	complete bool   // a later volume exists; it was made after all records of this one were durable
-	joined   bool   // the next segment begins with the record that must follow, so the damage is no record
+	joined   bool   // the next segment begins with the expected record, so the damage is not a record
 	after    int    // number of intact records after the damage
 	first    uint64 // seq of the journal's oldest record
 	unused   bool   // the last volume has no segment yet
@@ -34,7 +34,7 @@ type finding struct {
 // tailCase is one row of the tail table.
 type tailCase struct {
 	name     string
-	evidence string // for the operator: why this row decides as it does
+	evidence string // for the operator: the reason for this row's decision
 	when     func(*finding) bool
 	verdict  Verdict
 	next     string // the operator's next step after a refusal; otherwise ""
@@ -57,22 +57,22 @@ func (f *finding) damaged() bool {
 // is is the condition of rows that decide by the kind of the finding alone.
 func is(k kind) func(*finding) bool { return func(f *finding) bool { return f.kind == k } }
 
-// damagedAnd is the condition of rows for which there must be damage and something else must hold.
+// damagedAnd is the condition of rows that require damage and one more condition.
 func damagedAnd(holds func(*finding) bool) func(*finding) bool {
 	return func(f *finding) bool { return f.damaged() && holds(f) }
 }
 
-// tailTable is the whole decision. The first row whose condition holds decides. If no row applies, that is a bug, and
-// decide panics. The rows that refuse a proven loss precede the rows that discard: no record is discarded while there
-// is evidence that it was durable.
+// tailTable is the complete decision. The first row whose condition holds decides. If no row applies, that is a bug, and
+// decide panics. The rows that refuse a proven loss precede the rows that discard: no record is discarded while there is
+// evidence that it was durable.
 //
 // All rows follow one rule. A group is one unsynced write of many records, and a power cut may keep any of its sectors
 // and lose any other. So damage at seq s is the effect of a power cut on a group that was not acknowledged, unless some
 // evidence proves that record s was durable.
 //
-// One window is left: an acknowledged group after which there is no record, no mark, and no cursor of the store. If the
-// disk loses that group although it confirmed the fsync, the start discards the group. While the server runs, this
-// window is as long as the idle time before a mark.
+// One window is left: an acknowledged group that no later record, mark or store cursor proves. If the disk loses that
+// group although it confirmed the fsync, the start discards the group. While the server runs, this window lasts for the
+// idle time before a mark.
 //
 // Every row has a subtest with its name in TestTail, and TestTailTableIsTested checks that none is missing.
 var tailTable = []tailCase{
@@ -214,7 +214,7 @@ func decide(f *finding) *tailCase {
 	panic(fmt.Sprintf("journal: no row of the tail table applies to %+v", *f))
 }
 
-// refusal is the error of a refused start, or of a reader that has met damage.
+// refusal returns the error of a refused start, or of a reader that has found damage.
 func (c *tailCase) refusal(f *finding) error {
 	if c.verdict == Refuse && f.kind == clean || f.byCursor < f.first-1 {
 		return fmt.Errorf("%w: the store's cursor is %d, and the journal has the records %d to %d, up to file %s, offset %d (%s); next step: %s",

@@ -35,7 +35,7 @@ func expect(t *testing.T, got outcome, last uint64) {
 	}
 }
 
-// expectRow checks which row of the tail table decides about a start without a store.
+// expectRow checks which row of the tail table decides a start without a store.
 func expectRow(t *testing.T, dir, row string, v Verdict) {
 	t.Helper()
 	if r, err := Verify(dir); err != nil || r.Case != row || r.Verdict != v {
@@ -59,7 +59,7 @@ var tailTests = map[string]func(t *testing.T){
 		m, _ := tailImage("body ")
 		expect(t, startOnce(t, m.write(t), 0), 9)
 		expect(t, startOnce(t, m.write(t), 9), 9)
-		m.seg(1, 10, 10, 9, 0, "") // after a full segment there is an empty one
+		m.seg(1, 10, 10, 9, 0, "") // a full segment is followed by an empty one
 		expect(t, startOnce(t, m.write(t), 0), 9)
 		expect(t, startOnce(t, t.TempDir(), 0), 0)
 	},
@@ -153,7 +153,7 @@ var tailTests = map[string]func(t *testing.T){
 		m, name = tailImage("body ")
 		m[name] = append(m[name], entry(Record{Verb: "create", Seq: 10, At: 2000, Synced: 5})...)
 		expect(t, startOnce(t, m.write(t), 0), 9)
-		// An intact record is proof at any place, also if its seq is far away.
+		// An intact record is proof at any place, even if its seq is far away.
 		m, name = tailImage("body ")
 		m[name] = append(m[name], entry(Record{Verb: "create", Seq: 1 << 40, At: 2000, Synced: 12})...)
 		expectRefusal(t, startOnce(t, m.write(t), 0), "proven by a later record", 10)
@@ -167,7 +167,7 @@ var tailTests = map[string]func(t *testing.T){
 		if len(readImage(t, dir)) != 2 {
 			t.Fatal("the segment after the gap is still there")
 		}
-		// The missing segment is the first one of the volume.
+		// The missing segment is the first of the volume.
 		m = newImage()
 		m.seg(1, 1, 1, 4, 0, "")
 		m.seg(5, 8, 8, 9, 4, "")
@@ -194,7 +194,7 @@ var tailTests = map[string]func(t *testing.T){
 		expect(t, startOnce(t, m.write(t), 8), 8)
 	},
 	"damage in a complete volume": func(t *testing.T) {
-		// The tail volume is empty, so the start also reads the volume before it.
+		// The tail volume is empty, so the start also reads the previous volume.
 		m, name := tailImage("body ")
 		m.seg(10, 10, 10, 9, 0, "")
 		m[name] = m[name][:len(m[name])-5]
@@ -246,14 +246,14 @@ var tailTests = map[string]func(t *testing.T){
 		m[name] = append(append(m[name], byte(len(text))), text...)
 		got := startOnce(t, m.write(t), 0)
 		expectRefusal(t, got, "written by a newer version", 10)
-		// A flipped bit in `v=1` is damage and no other version, because the checksum does not match.
+		// A flipped bit in `v=1` is damage rather than another version, because the checksum does not match.
 		m, name = tailImage("body ")
 		i := bytes.LastIndex(m[name], []byte(" v=1 "))
 		m[name][i+3] = '3'
 		expect(t, startOnce(t, m.write(t), 0), 8)
 	},
 	"search given up": func(t *testing.T) {
-		// A torn body contains many headers. All of them claim the same end, so each costs a checksum of many bytes.
+		// A torn body contains many headers. All of them claim the same end, so each costs a checksum over many bytes.
 		const lines, width = 2000, 80
 		m, name := tailImage("body ")
 		evil := forged(testIdentity.salt, lines, width)
@@ -261,7 +261,7 @@ var tailTests = map[string]func(t *testing.T){
 		e[len(e)-3] ^= 1
 		m[name] = append(m[name], e...)
 		expectRefusal(t, startOnce(t, m.write(t), 0), "search given up", 10)
-		// A client that does not know the salt makes no work.
+		// A client that does not know the salt causes no work.
 		m, name = tailImage("body ")
 		e = entry(Record{Verb: "create", Seq: 10, At: 2000, Synced: 9, Body: forged(testIdentity.salt+1, lines, width)})
 		e[len(e)-3] ^= 1
@@ -297,8 +297,8 @@ var tailTests = map[string]func(t *testing.T){
 	},
 }
 
-// forged returns a body of header lines. The bodies of all of them end at the same end line, so each costs a checksum
-// of the rest.
+// forged returns a body of header lines. All bodies end at the same end line, so each header costs a checksum over the
+// rest.
 func forged(salt uint32, lines, width int) []byte {
 	var out []byte
 	for i := range lines {
@@ -327,7 +327,7 @@ func TestTail(t *testing.T) {
 	}
 }
 
-// TestForgedProof: the body of a damaged record that was never answered has records that a client has forged. They prove
+// TestForgedProof: the body of a damaged, unanswered record contains records that a client has forged. They prove
 // nothing, so the start discards the record.
 func TestForgedProof(t *testing.T) {
 	for name, salt := range map[string]uint32{"none": 0, "of another journal": testIdentity.salt ^ 1} {
@@ -383,7 +383,7 @@ func entries(data []byte, first uint64) (starts []int) {
 	return starts
 }
 
-// TestTailCutAtEveryByte cuts the last segment after each of its bytes. The start discards an incomplete record, unless
+// TestTailCutAtEveryByte cuts the last segment after each of its bytes. The start discards an incomplete record unless
 // the cursor proves that it was durable.
 func TestTailCutAtEveryByte(t *testing.T) {
 	m, name := tailImage("body ")
@@ -422,9 +422,9 @@ func rewrite(t *testing.T, dir, name string, data []byte) {
 // checksum computes the checksum of the format independently of the product.
 func checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
 
-// TestTailFlipEveryBit flips each bit of both segments. If a later record proves that the damaged one was durable, the
-// start is refused and reports the place. Otherwise the start discards the damaged records. No reader ever gets a
-// damaged record.
+// TestTailFlipEveryBit flips each bit of both segments. If a later record proves that the damaged record was durable, the
+// start is refused and reports the place. Otherwise the start discards the damaged records. No reader ever gets a damaged
+// record.
 func TestTailFlipEveryBit(t *testing.T) {
 	orig, tailName := tailImage("body ")
 	for _, name := range []string{filepath.Join(seqName(1), seqName(1)), tailName} {
@@ -465,7 +465,7 @@ func TestTailFlipEveryBit(t *testing.T) {
 	}
 }
 
-// checkFound checks that Verify and Scan report the damage, and how a start decides about it.
+// checkFound checks that Verify and Scan report the damage and the decision of a start.
 func checkFound(t *testing.T, dir, where string, seq uint64, offset int64, proven bool) {
 	t.Helper()
 	verdict := Discard
@@ -488,8 +488,8 @@ func checkFound(t *testing.T, dir, where string, seq uint64, offset int64, prove
 	}
 }
 
-// TestTailTornSectors keeps every subset of the sectors of the last group, as a power cut may. All records that were
-// answered before are there, and the journal ends with an intact record.
+// TestTailTornSectors keeps every subset of the sectors of the last group, as a power cut may. All earlier acknowledged
+// records survive, and the journal ends with an intact record.
 func TestTailTornSectors(t *testing.T) {
 	const sector = 512
 	m, name := tailImage(string(bytes.Repeat([]byte("0123456789abcdef"), 50)))
@@ -504,7 +504,7 @@ func TestTailTornSectors(t *testing.T) {
 		data := slices.Clone(whole)
 		for i := range n {
 			if keep>>i&1 == 0 {
-				// The sector has its content of the time before the group: earlier records, and zeros.
+				// The sector has its content from before the group: earlier records, and zeros.
 				clear(data[max(group, (firstSector+i)*sector):min(len(data), (firstSector+i+1)*sector)])
 			}
 		}
@@ -526,7 +526,7 @@ func TestTailTornSectors(t *testing.T) {
 // TestTailRemoveOrDoubleASegment removes each of several small segments, or copies it to every other name.
 func TestTailRemoveOrDoubleASegment(t *testing.T) {
 	orig := newImage()
-	for s := uint64(1); s <= 9; s += 2 { // groups 1–4, 5–6 and 7–10; the last one is in two segments
+	for s := uint64(1); s <= 9; s += 2 { // groups 1–4, 5–6 and 7–10; the last group is in two segments
 		orig.seg(1, s, s, s+1, []uint64{0, 0, 4, 6, 6}[s/2], "")
 	}
 	name := func(s uint64) string { return filepath.Join(seqName(1), seqName(s)) }

@@ -9,20 +9,20 @@ type Report struct {
 	UUID    string
 	Volumes []Volume
 	First   uint64            // first seq of the journal
-	Last    uint64            // last seq before the first damage; First-1 if there is no record
+	Last    uint64            // last seq before the first damage; First-1 without records
 	LastAt  int64             // time of that record, unix ms
 	Synced  uint64            // last seq that the journal's records prove to have been durable
 	Records uint64            // number of records before the first damage
 	Bytes   int64             // of all files
 	Verbs   map[string]uint64 // number of those records by verb
-	Case    string            // the row of the tail table that decides about a start without a store
+	Case    string            // the row of the tail table that decides a start without a store
 	Verdict Verdict
-	Damage  *CorruptError // nil if there is none
+	Damage  *CorruptError // nil: no damage
 }
 
-// Verify reads the whole journal in dir. It does not lock the directory and changes nothing. It also reads what follows
-// the first damage, to find out whether the damaged records had been durable, but does not count those records. An
-// error means that Verify could not read the journal; damage is in the report.
+// Verify reads the whole journal in dir. It does not lock the directory and changes nothing. It also reads the bytes
+// after the first damage, to find out whether the damaged records had been durable, but does not count the records there.
+// It returns an error only if it could not read the journal; damage is in the report.
 func Verify(dir string) (Report, error) {
 	r := Report{First: 1, Verbs: make(map[string]uint64)}
 	vols, err := loadVolumes(dir)

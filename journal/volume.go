@@ -12,14 +12,14 @@ import (
 	"strings"
 )
 
-// Volume is one directory of the journal. It contains segment files in order, written by one tidwall/wal log. A volume
-// after which there is another one is complete and durable, and is never written again.
+// Volume is one directory of the journal. It contains segment files in order, written by one tidwall/wal log. Every
+// volume except the last is complete and durable, and is never written again.
 type Volume struct {
 	First uint64 // seq of its first record, which is also its name
-	Last  uint64 // seq of its last record; First-1 if it has none yet
+	Last  uint64 // seq of its last record; First-1 if it has no records yet
 	Bytes int64
 	Path  string
-	Tail  bool // this is the last volume, which the journal writes to
+	Tail  bool // this is the last volume, to which the journal writes
 }
 
 // segment is one file of a volume, named by the seq of its first record.
@@ -34,17 +34,17 @@ type volumeDir struct {
 	first    uint64
 	path     string
 	segments []segment
-	leftover string // a .START or .END file of tidwall/wal's truncation; its Open would delete segments because of it
+	leftover string // a .START or .END file of tidwall/wal's truncation, which would make its Open delete segments
 }
 
-// nameDigits is the length of the name of a volume or segment, which is a seq in decimal, with leading zeros, so that
+// nameDigits is the length of the name of a volume or segment. The name is a seq in decimal with leading zeros, so that
 // names sort as numbers. tidwall/wal names segments in this way.
 const nameDigits = 20
 
 func seqName(seq uint64) string { return fmt.Sprintf("%0*d", nameDigits, seq) }
 
 // parseSeqName is the inverse of seqName. ok is false for every name that seqName does not return, and for 0, which is
-// no record's seq.
+// never a record's seq.
 func parseSeqName(name string) (seq uint64, ok bool) {
 	if len(name) != nameDigits {
 		return 0, false
@@ -53,7 +53,7 @@ func parseSeqName(name string) (seq uint64, ok bool) {
 	return seq, err == nil && seq > 0 && name[0] != '+'
 }
 
-// removedSuffix ends the name of a volume that Cut has removed and not deleted yet.
+// removedSuffix is the suffix of a volume that Cut has removed but not deleted yet.
 const removedSuffix = ".removed"
 
 // listVolumes returns the volumes of dir by ascending first seq, without their segments. It ignores other names.
@@ -134,7 +134,7 @@ func loadVolumes(dir string) ([]volumeDir, error) {
 const maxSegmentBytes = maxSegmentOption + MaxRecordBytes + 64
 
 // readSegment reads a whole segment file into buf, which it extends if necessary, and returns buf. If the file grows
-// meanwhile, readSegment reads as many bytes as there were at first.
+// during the read, readSegment reads only its initial length.
 func readSegment(path string, buf []byte) (_ []byte, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -159,9 +159,9 @@ func readSegment(path string, buf []byte) (_ []byte, err error) {
 	return buf, nil
 }
 
-// createVolume makes the volume that begins at seq first. It makes the directory, and in it an empty segment of the
-// same name, whose name is the first index for tidwall/wal. Both are durable when it returns. If an earlier attempt
-// ended with an error or a crash, createVolume completes it.
+// createVolume makes the volume that begins at seq first. It makes the directory, and in it an empty segment of the same
+// name, which is the first index for tidwall/wal. Both are durable when it returns. If an error or a crash interrupted an
+// earlier attempt, createVolume completes it.
 func createVolume(h *Hooks, dir string, first uint64) error {
 	path := filepath.Join(dir, seqName(first))
 	if err := os.Mkdir(path, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -177,8 +177,8 @@ func createVolume(h *Hooks, dir string, first uint64) error {
 }
 
 // createSegment makes an empty segment that begins at seq first, in the volume at path. The segment is durable when it
-// returns. If the segment exists it must be empty. createSegment replaces it, because blocks of a failed write may
-// belong to the old file.
+// returns. An existing segment must be empty. createSegment replaces it, because the old file may include blocks of a
+// failed write.
 func createSegment(h *Hooks, path string, first uint64) error {
 	name := filepath.Join(path, seqName(first))
 	if info, err := os.Stat(name); err == nil {

@@ -7,7 +7,7 @@ import (
 
 // volumeList is the list of the volumes of an open journal.
 type volumeList struct {
-	// cutting is held by one Cut at a time, also while it changes files.
+	// cutting is held by one Cut at a time, including while it changes files.
 	cutting sync.Mutex
 
 	mu sync.Mutex // guards volumes
@@ -48,7 +48,7 @@ func (l *volumeList) add(v Volume) {
 	l.volumes = append(l.volumes, v)
 }
 
-// grow notes the last seq and the length of the tail volume.
+// grow records the last seq and the length of the tail volume.
 func (l *volumeList) grow(last uint64, bytes int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -56,9 +56,9 @@ func (l *volumeList) grow(last uint64, bytes int64) {
 	v.Last, v.Bytes = last, bytes
 }
 
-// removable returns the volumes that Cut may remove, the oldest first. All their records are at or below applied. Of
-// the volumes for which that holds, the newest stay, so that at least retain bytes of them stay. The tail volume always
-// stays, and so does the last volume that has a record.
+// removable returns the volumes that Cut may remove, oldest first. All their records are at or below applied. The newest
+// of these volumes are left out, so that at least retain bytes of them stay. The tail volume always stays, and so does
+// the last volume that has a record.
 func (l *volumeList) removable(applied uint64, retain int64) []Volume {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -75,7 +75,7 @@ func (l *volumeList) removable(applied uint64, retain int64) []Volume {
 	return slices.Clone(l.volumes[:removed])
 }
 
-// removeFirst takes the oldest volume out of the list.
+// removeFirst removes the oldest volume from the list.
 func (l *volumeList) removeFirst() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,12 +10,12 @@ import (
 	"syscall"
 )
 
-// Cut removes whole volumes whose records are all at or below seq applied, the oldest first, but keeps at least retain
-// bytes of such volumes. With Options.Archive it moves them there instead. It never removes the tail volume, nor the
-// last volume that has a record, because a start needs the time of that record.
+// Cut removes whole volumes whose records are all at or below seq applied, oldest first, but keeps at least retain bytes
+// of these volumes. With Options.Archive it moves them there instead. It never removes the tail volume or the last volume
+// that has a record, because a start needs the time of that record.
 //
 // applied must be the cursor of the store on disk (the watermark flushed), because removed records cannot be applied
-// again. When Cut returns an error, the volumes that it returns are removed nevertheless.
+// again. The returned volumes are removed even if Cut returns an error.
 func (j *Journal) Cut(applied uint64, retain int64) (removed []Volume, err error) {
 	j.volumes.cutting.Lock()
 	defer j.volumes.cutting.Unlock()
@@ -29,23 +29,22 @@ func (j *Journal) Cut(applied uint64, retain int64) (removed []Volume, err error
 	return removed, nil
 }
 
-// removeVolume removes or archives the oldest volume, v. It first takes v out of the list, so that no new reader begins in
-// it. A reader that is within v can read the rest of the file that it has open, and then gets ErrCut.
+// removeVolume removes or archives the oldest volume, v. It first removes v from the list, so that no new reader begins
+// in it. A reader that is within v can read the rest of its open file, and then gets ErrCut.
 func (j *Journal) removeVolume(v Volume) error {
 	j.volumes.removeFirst()
 	h := &j.o.Hooks
 	if j.o.Archive != "" {
 		if err := archive(h, v.Path, filepath.Join(j.o.Archive, filepath.Base(v.Path))); err != nil {
-			// The fsync after the move may have failed. The volume is then in the archive, and after a power cut in
-			// one of the two places.
+			// The fsync after the move may have failed. The volume is then in the archive, and after a power cut in one
+			// of the two places.
 			if _, stat := os.Lstat(v.Path); stat == nil {
 				j.volumes.putBack(v)
 			}
 			return err
 		}
 	}
-	// The volume is renamed first, because the next start must not take a directory that is partly deleted for a
-	// volume.
+	// The volume is renamed first, because the next start must not mistake a partly deleted directory for a volume.
 	out := v.Path + removedSuffix
 	if _, err := os.Lstat(v.Path); err == nil {
 		if err := h.Rename(v.Path, out); err != nil {
@@ -78,8 +77,8 @@ func archive(h *Hooks, from, to string) error {
 	return h.syncPath(filepath.Dir(to))
 }
 
-// copyVolume copies the volume at path from to path to. If there is a complete copy already, it does nothing. If there
-// is something else of that name, it returns an error and changes nothing.
+// copyVolume copies the volume at path from to path to. It does nothing if a complete copy exists. If anything else has
+// that name, it returns an error and changes nothing.
 func copyVolume(h *Hooks, from, to string) error {
 	if _, err := os.Lstat(to); err == nil {
 		return sameVolume(from, to)
