@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// maxUncommitted is the time after which commands that were applied are committed and answered, although others
-	// wait to be applied. A commit costs some ten microseconds in addition to its rows.
+	// maxUncommitted is the time after which applied commands are committed and answered even if more commands wait to be
+	// applied. A commit costs some ten microseconds in addition to its rows.
 	maxUncommitted = 2 * time.Millisecond
-	// largeRecord is the size of a body that may take milliseconds to apply. The commands before it are answered first.
+	// A body of largeRecord bytes or more may take milliseconds to apply. The commands before it are answered first.
 	largeRecord = 64 << 10
 )
 
-// applyRecord applies one record of the log. A running server, a start and a rebuild all apply commands by this
-// function. The command is always one that was decoded from the journaled text. A running server has done so when the
+// applyRecord applies one record of the log. A running server, a start and a rebuild all apply commands with this
+// function. The command is always the one decoded from the journaled text. A running server has decoded it when the
 // command was proposed, to check the text.
 func applyRecord(s *store.Store, r *journal.Record) (store.Result, error) {
 	if w, ok := r.Tag.(*waiter); ok && w.cmd != nil {
@@ -31,8 +31,8 @@ func applyRecord(s *store.Store, r *journal.Record) (store.Result, error) {
 	return s.Apply(r.Seq, r.At, cmd)
 }
 
-// applyLive is applyRecord for the records of a running server. It measures how long ticks take, because the size of
-// the next tick depends on it.
+// applyLive is applyRecord for a running server. It measures how long ticks take, because the size of the next tick
+// depends on it.
 func (e *Engine) applyLive(r *journal.Record) (store.Result, error) {
 	began := time.Now()
 	e.commits.command.Store(began.UnixNano())
@@ -51,14 +51,14 @@ func (e *Engine) applyLive(r *journal.Record) (store.Result, error) {
 	return result, err
 }
 
-// stepped notes how long a step of the applier took. A step is a command, or the answers after a commit.
+// stepped records how long a step of the applier took: applying one command, or answering after a commit.
 func (e *Engine) stepped(took time.Duration) {
 	if int64(took) > e.counters.longestStep.Load() { // no other goroutine increases it
 		e.counters.longestStep.Store(int64(took))
 	}
 }
 
-// apply is the applier. It applies durable groups in order, until the hand-over is closed.
+// apply is the applier. It applies durable groups in order until the hand-over is closed.
 func (e *Engine) apply() error {
 	for groups := e.handover.take(); groups != nil; groups = e.handover.take() {
 		err := e.applyGroups(groups)
@@ -72,16 +72,16 @@ func (e *Engine) apply() error {
 	return nil
 }
 
-// uncommitted are records that are applied, and whose commands are answered after the next commit.
+// uncommitted are applied records whose commands are answered after the next commit.
 type uncommitted struct {
 	records []*journal.Record
 	results []store.Result
-	since   time.Time // when the first of them began to be applied
+	since   time.Time // when the first of them was begun
 }
 
-// applyGroups applies groups, commits them and answers their commands. It commits before all of them are applied if that
-// takes long, because no command should wait for the answers to many others. If it fails, it answers all remaining
-// commands with the error.
+// applyGroups applies groups, commits them and answers their commands. If that takes long, it commits several times,
+// because no command should wait for the answers to many others. If it fails, it answers all remaining commands with the
+// error.
 func (e *Engine) applyGroups(groups [][]journal.Record) (err error) {
 	var u uncommitted
 	defer func() {
@@ -121,8 +121,8 @@ func (e *Engine) applyGroups(groups [][]journal.Record) (err error) {
 	return err
 }
 
-// reportEnds reports the ends of the runs and batches that were committed. It drops those of commands that the log had when
-// the engine started: an earlier process has reported them.
+// reportEnds reports the ends of the committed runs and batches. It drops the ends from commands that the log had when
+// the engine started, because an earlier process has reported them.
 func (e *Engine) reportEnds() {
 	reports := e.reportsEnds.Load()
 	if e.o.OnRunEnds != nil {
@@ -137,8 +137,7 @@ func (e *Engine) reportEnds() {
 	}
 }
 
-// observeQueues begins to count what happens to the jobs of queues. Only the applier may call it, or Run before it starts
-// the applier.
+// observeQueues starts the counts of QueueFigures. Only the applier may call it, or Run before it starts the applier.
 func (e *Engine) observeQueues() {
 	if e.o.MetricsQueues > 0 {
 		e.store.ObserveQueues(e.o.MetricsQueues, e.log.Now())
@@ -146,8 +145,8 @@ func (e *Engine) observeQueues() {
 	}
 }
 
-// forgetOldTallies begins to count again at 0 when the state includes what the log had when the engine started, if a
-// part of that was applied after Run had begun to count.
+// forgetOldTallies restarts the counts at 0 once the state includes all commands that the log had when the engine
+// started, if some of those were applied after Run started the counts.
 func (e *Engine) forgetOldTallies() {
 	if !e.talliesAreNew && e.reportsEnds.Load() {
 		if e.talliesAreNew = true; e.store.Applied() > e.talliedAfter {
@@ -156,7 +155,7 @@ func (e *Engine) forgetOldTallies() {
 	}
 }
 
-// commitApplied commits what was applied and answers the commands.
+// commitApplied commits the applied commands and answers them.
 func (e *Engine) commitApplied(u *uncommitted) error {
 	if err := e.commit(); err != nil {
 		return err

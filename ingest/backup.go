@@ -14,23 +14,24 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// ErrBackupRunning: a backup is under way, and there is one at a time.
+// ErrBackupRunning: another backup is in progress. Only one can run at a time.
 var ErrBackupRunning = errors.New("a backup is under way already; try again when it has ended")
 
 const (
-	// checkpointFlush is the longest time that the flush before a checkpoint may take. It writes at most the memtables,
-	// 256 MiB. On a full disk it would wait for ever.
+	// checkpointFlush bounds the flush before a checkpoint. It writes at most the memtables, 256 MiB. On a full disk it
+	// would wait forever.
 	checkpointFlush = time.Minute
-	// maxBackupTime is the longest time for which a snapshot is read. Until its end it keeps tables on the disk that
-	// the store has replaced. Blobs that nothing names stay for a day, so that a backup can still fetch them.
+	// maxBackupTime bounds the reading of a snapshot. Until its end, the snapshot keeps tables on the disk that the store
+	// has replaced. Unreferenced blobs stay for a day, so that a backup can still fetch them.
 	maxBackupTime = 12 * time.Hour
 )
 
-// checkpointDir is the folder of the store of a backup that is under way. Its files are hard links.
+// checkpointDir returns the folder for the store of the backup in progress. Its files are hard links.
 func checkpointDir(data string) string { return filepath.Join(data, "backup-checkpoint") }
 
-// Snapshot is the state of a running engine as of one moment, for a backup: a store, and the log from the store's cursor
-// on. While it is open, the engine goes on. The disk space of what the snapshot has is not freed. Close must be called.
+// Snapshot is the state of a running engine at one moment, for a backup: a store, and the log from the store's cursor on.
+// The engine keeps serving while a snapshot is open, but does not free the disk space of the snapshot's files. Close must
+// be called.
 type Snapshot struct {
 	Journal string // UUID of the journal
 	Cursor  uint64 // seq of the last command that the store of the snapshot includes
@@ -39,14 +40,14 @@ type Snapshot struct {
 	TakenAt int64  // unix ms, by the wall clock
 
 	e     *Engine
-	until time.Time // it is read no longer
+	until time.Time // reads fail after this time
 	once  sync.Once
 	err   error // of Close
 }
 
-// Snapshot takes a snapshot. It includes every command that was acknowledged before the call. The error is
+// Snapshot takes a snapshot, which includes every command that was acknowledged before the call. It returns
 // ErrBackupRunning while another snapshot is open, ErrDiskFull while disk space is low, or the reason why the engine
-// takes no requests.
+// accepts no requests.
 func (e *Engine) Snapshot() (_ *Snapshot, err error) {
 	if err := e.accepting(); err != nil {
 		return nil, err
@@ -67,7 +68,7 @@ func (e *Engine) Snapshot() (_ *Snapshot, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// The cursor of the checkpoint is at least this. The record at the cursor is a part of the backup, because a start
+	// The cursor of the checkpoint is at least durable. The backup includes the record at the cursor, because a start
 	// needs the time of the last record.
 	e.history.need(max(durable, 1))
 	dir := checkpointDir(e.o.Dir)
@@ -94,9 +95,9 @@ type SnapshotFile struct {
 	io.Reader
 }
 
-// Files calls visit with each file of the snapshot: first the journal, and then the store. visit reads all of it. An
-// error of visit ends it, and so does the end of ctx, ErrDiskFull if disk space becomes low, or ErrClosed when the engine
-// stops.
+// Files calls visit with each file of the snapshot: first the journal, and then the store. visit must read the whole
+// file. Files stops at the first error of visit, at the end of ctx, with ErrDiskFull if disk space becomes low, or with
+// ErrClosed when the engine stops.
 func (s *Snapshot) Files(ctx context.Context, visit func(*SnapshotFile) error) error {
 	name, identity := s.e.log.IdentityFile()
 	send := func(path string, size int64, r io.Reader) error {
@@ -119,7 +120,7 @@ func (s *Snapshot) Files(ctx context.Context, visit func(*SnapshotFile) error) e
 		return err
 	}
 	for _, entry := range entries {
-		if entry.Name() == "LOCK" { // Pebble has made it when the checkpoint was read
+		if entry.Name() == "LOCK" { // Pebble made it when the checkpoint was read
 			continue
 		}
 		if err := s.storeFile(entry.Name(), send); err != nil {
@@ -142,7 +143,7 @@ func (s *Snapshot) storeFile(name string, send func(path string, size int64, r i
 	return send("store/"+name, info.Size(), f)
 }
 
-// snapshotReader reads a file of a snapshot while that is allowed.
+// snapshotReader reads a file of a snapshot as long as the snapshot may be read.
 type snapshotReader struct {
 	ctx context.Context
 	s   *Snapshot
@@ -173,7 +174,7 @@ func (s *Snapshot) diskError() error {
 	return nil
 }
 
-// Close ends the snapshot and removes its files. Only the first call does something; each returns the same.
+// Close ends the snapshot and removes its files. Only the first call does the work; every call returns the same error.
 func (s *Snapshot) Close() error {
 	s.once.Do(func() {
 		s.e.history.need(0)

@@ -15,7 +15,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// smallVolumes are the options of an engine that begins volumes of the journal often.
+// smallVolumes returns the options of an engine with small volumes, so that it often begins a new one.
 func smallVolumes(dir string) Options {
 	return Options{Dir: dir, Journal: journal.Options{SegmentBytes: 4 << 10, VolumeBytes: 16 << 10}, Store: store.Options{MemtableBytes: 256 << 10}}
 }
@@ -56,7 +56,7 @@ func copyOf(t *testing.T, s *Snapshot, between func(path string)) (dir string) {
 	return dir
 }
 
-// isReplaced reports whether the checkpoint has a table that the store has no more.
+// isReplaced reports whether the checkpoint has a table that the store no longer has.
 func isReplaced(t *testing.T, dir string) bool {
 	tables, err := filepath.Glob(filepath.Join(checkpointDir(dir), "*.sst"))
 	if err != nil || len(tables) == 0 {
@@ -69,7 +69,7 @@ func isReplaced(t *testing.T, dir string) bool {
 }
 
 // TestSnapshotKeepsWhatItNeeds: while a snapshot is read, the engine removes volumes of the journal and compacts its
-// store, and the snapshot has all of its files. Afterwards the volumes that it kept are removed.
+// store, but the snapshot keeps all of its files. Afterwards the kept volumes are removed.
 func TestSnapshotKeepsWhatItNeeds(t *testing.T) {
 	dir := t.TempDir()
 	e, _ := startWith(t, smallVolumes(dir))
@@ -134,8 +134,8 @@ func TestSnapshotKeepsWhatItNeeds(t *testing.T) {
 	}
 }
 
-// TestSnapshotEnds: a snapshot ends when its reader goes, when disk space becomes low, and when the engine stops. A new one
-// is refused while disk space is low.
+// TestSnapshotEnds: a snapshot ends when its reader stops, when disk space becomes low, and when the engine stops. A new
+// snapshot is refused while disk space is low.
 func TestSnapshotEnds(t *testing.T) {
 	const gib = 1 << 30
 	var free atomic.Uint64
@@ -194,12 +194,12 @@ func TestSnapshotEnds(t *testing.T) {
 	}
 }
 
-// TestCheckpointIsRemovedAtAStart: what a killed process has left of a snapshot is removed.
+// TestCheckpointIsRemovedAtAStart: a start removes the snapshot files of a killed process.
 func TestCheckpointIsRemovedAtAStart(t *testing.T) {
 	dir := t.TempDir()
 	e, stop := startWith(t, Options{Dir: dir})
 	createAll(t, e, 1, 10)
-	if _, err := e.Snapshot(); err != nil { // it is not closed
+	if _, err := e.Snapshot(); err != nil { // never closed
 		t.Fatal(err)
 	}
 	if names, err := os.ReadDir(checkpointDir(dir)); err != nil || len(names) == 0 {

@@ -13,13 +13,14 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// The benchmarks run an engine on the disk of the test's directory, without HTTP, for callers that send one job a
-// request. BenchmarkIngest has the matrix, the others have what is special to them. cpu-ns/command is the processor
-// time of the whole process: callers, journal, applier, Pebble and garbage collector. A profile of the applier is `-cpuprofile` with `go tool pprof -focus 'Engine..apply'`.
+// The benchmarks run an engine on the disk of the test's directory, without HTTP, for callers that send one job per
+// request. BenchmarkIngest measures the matrix, and the other benchmarks measure special cases. cpu-ns/command is the
+// processor time of the whole process: callers, journal, applier, Pebble and garbage collector. To profile the applier,
+// use `-cpuprofile` with `go tool pprof -focus 'Engine..apply'`.
 
 const benchCallers = 64
 
-// benchEngine is an engine that is measured.
+// benchEngine is an engine under measurement.
 type benchEngine struct {
 	*Engine
 	b *testing.B
@@ -47,7 +48,7 @@ func single() *job.Create {
 	return c
 }
 
-// run lets callers carry out b.N jobs, and reports what each cost. Each job takes a number of commands.
+// run makes callers carry out b.N jobs, and reports the cost per job. Each job takes the given number of commands.
 func (n *benchEngine) run(commands int, work func(ctx context.Context, caller int) error) {
 	ctx := n.b.Context()
 	before := n.log.Status()
@@ -88,7 +89,7 @@ func completeOf(id job.ID) job.Complete {
 
 func runnerName(caller int) string { return fmt.Sprintf("runner-%d", caller) }
 
-// BenchmarkSingleDrain completes one job and claims the next, from a backlog in bulk or of single jobs.
+// BenchmarkSingleDrain completes one job and claims the next, from a backlog of batches or of single jobs.
 func BenchmarkSingleDrain(b *testing.B) {
 	for _, size := range []int{1, 1000} {
 		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) {
@@ -125,8 +126,8 @@ func BenchmarkSingleDrain(b *testing.B) {
 	}
 }
 
-// BenchmarkClaimsBesideOutputs claims and completes single jobs while 60 callers complete jobs with 8 MiB of outputs a
-// request. The time of the claims must not depend on how many such callers there are.
+// BenchmarkClaimsBesideOutputs claims and completes single jobs while 60 callers complete jobs with 8 MiB of outputs per
+// request. The time of the claims must not depend on the number of these callers.
 func BenchmarkClaimsBesideOutputs(b *testing.B) {
 	const callers, outputs, bytes = 60, 1000, 8 << 10
 	n := newBenchEngine(b)
@@ -162,7 +163,7 @@ func BenchmarkClaimsBesideOutputs(b *testing.B) {
 			}
 		})
 	}
-	time.Sleep(time.Second) // until the others send as fast as they can
+	time.Sleep(time.Second) // until the callers with outputs send at full speed
 	var times []time.Duration
 	for b.Loop() {
 		if _, _, err := n.Create(ctx, single()); err != nil {

@@ -15,9 +15,9 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// TestBlockedCommit: on a full disk Pebble returns no error. It tries to write its tables again and again, and when its
-// memtables are full a commit waits. Then the engine refuses requests with the reason, and serves them again when there
-// is space. No acknowledged job is lost.
+// TestBlockedCommit: on a full disk Pebble returns no error. It keeps trying to write its tables, and when its memtables
+// are full a commit waits. The engine then refuses requests with the reason, and serves them again when the disk has
+// space. No acknowledged job is lost.
 func TestBlockedCommit(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes as long as a commit may until it counts as blocked; Pebble holds a lock meanwhile, so the time cannot be virtual")

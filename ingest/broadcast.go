@@ -8,8 +8,8 @@ type broadcast struct {
 	c  chan struct{} // closed by send; nil while no goroutine waits; guarded by mu
 }
 
-// next returns a channel that the next send closes. The caller must check its condition after this call; otherwise it
-// may miss a send.
+// next returns a channel that the next send closes. The caller must check its condition after this call, because
+// otherwise it may miss a send.
 func (b *broadcast) next() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -19,7 +19,7 @@ func (b *broadcast) next() <-chan struct{} {
 	return b.c
 }
 
-// send wakes all goroutines that wait.
+// send wakes all waiting goroutines.
 func (b *broadcast) send() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

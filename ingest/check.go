@@ -12,23 +12,23 @@ import (
 )
 
 // Check opens a data directory that no process uses, applies the journal to the store in memory, and reports each
-// problem; see store.Store.Check. It changes files only as a start does. On a file system that is read-only it changes nothing,
-// and the error is ErrBehind if the store lacks commands of the journal.
+// problem; see store.Store.Check. It changes files only as a start does. On a read-only file system it changes nothing,
+// and fails with ErrBehind if the store lacks commands of the journal.
 func Check(ctx context.Context, data string, report func(problem string) bool) (problems int, err error) {
 	found, err := Inspect(ctx, data, report)
 	return found.Problems, err
 }
 
-// Inspected is what Inspect has found.
+// Inspected is the result of Inspect.
 type Inspected struct {
 	Problems int
 	Applied  uint64           // seq of the last command of the journal
 	Jobs     map[string]int64 // by status
 }
 
-// Inspect is Check, and returns what the state is when the journal is applied.
+// Inspect is Check, and also returns the state after all commands of the journal.
 func Inspect(ctx context.Context, data string, report func(problem string) bool) (found Inspected, err error) {
-	e, err := Open(Options{Dir: data, AllowClockAhead: true}) // no command gets a time
+	e, err := Open(Options{Dir: data, AllowClockAhead: true}) // no new command gets a time
 	if errors.Is(err, syscall.EROFS) {
 		return inspectReadOnly(data, report)
 	}
@@ -44,10 +44,10 @@ func Inspect(ctx context.Context, data string, report func(problem string) bool)
 	return found, err
 }
 
-// ErrBehind: the store lacks commands of the journal, and cannot get them.
+// ErrBehind: the store lacks commands of the journal, and cannot apply them on a read-only file system.
 var ErrBehind = errors.New("the store lacks commands of the journal, which only a start or a check that can write applies")
 
-// inspectReadOnly is Inspect of files that cannot be written.
+// inspectReadOnly is Inspect for read-only files.
 func inspectReadOnly(data string, report func(problem string) bool) (found Inspected, err error) {
 	lock, err := filelock.Open(data)
 	if err != nil {
@@ -74,7 +74,7 @@ func inspectReadOnly(data string, report func(problem string) bool) (found Inspe
 	return found, err
 }
 
-// Check reports each problem of the running engine's state, as of one moment; see store.Store.Check.
+// Check reports each problem in the running engine's state, as of one moment; see store.Store.Check.
 func (e *Engine) Check(report func(problem string) bool) (problems int, err error) {
 	return e.store.Check(report)
 }

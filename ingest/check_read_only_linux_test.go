@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestCheckReadsOnly: a data directory on a file system that is read-only is checked, and a store that lacks commands is named.
+// TestCheckReadsOnly: Check works on a read-only file system, and reports a store that lacks commands.
 func TestCheckReadsOnly(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("skipped: a mount needs root")

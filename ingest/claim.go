@@ -13,14 +13,14 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// Claim hands out jobs. If there is no job, it waits for one, at most for the duration wait. It returns the claim and
-// the documents of its jobs. If there was no job in time, the claim has no runs.
+// Claim hands out jobs. Without a job, it waits for one, at most for the duration wait. It returns the claim and the
+// documents of its jobs. If no job arrived in time, the returned claim has no runs.
 //
-// A claim is journaled only if there may be a job for it. If it is journaled and gets no job, because other claims were
-// faster, it waits for the rest of its time, and keeps its place in line.
+// A claim is journaled only if there may be a job for it. If it is journaled but other claims were faster, it waits for
+// the rest of its time, and keeps its place in line.
 //
-// If ctx ends before Claim returns, the engine releases the jobs of the claim at once. It does not if the claim has an
-// idempotency key or a number of a session: a repeat of the claim then gets the jobs that it still holds. If a key or
+// If ctx ends before Claim returns, the engine releases the jobs of the claim. It keeps them if the claim has an
+// idempotency key or a session number: a repeat of the claim then gets the jobs that the claim still holds. If a key or
 // number is refused, Claim returns the refusal as an error; see store.Made.
 func (e *Engine) Claim(ctx context.Context, c job.Claim, wait time.Duration) (store.Claimed, []job.Job, Receipt, error) {
 	claimed, handed, receipt, err := e.ClaimAdmitted(ctx, c, wait, func(int64) error { return nil })
@@ -34,9 +34,9 @@ func (e *Engine) Claim(ctx context.Context, c job.Claim, wait time.Duration) (st
 // ClaimAdmitted is Claim for a caller that bounds its memory. It returns the jobs as runs, whose payloads share memory
 // with the store and must not be changed.
 //
-// When the claim is applied, ClaimAdmitted calls admit with the largest number of bytes that the payloads can have.
-// Then it reads the jobs. If admit returns an error, ClaimAdmitted returns that error, and the engine releases the
-// jobs, also those of a claim with a key or number. Only a claim that repeats an earlier one keeps its jobs.
+// When the claim is applied, ClaimAdmitted calls admit with an upper bound on the bytes of the payloads. Then it reads
+// the jobs. If admit returns an error, ClaimAdmitted returns that error, and the engine releases the jobs even if the
+// claim has a key or number. Only a claim that repeats an earlier claim keeps its jobs.
 func (e *Engine) ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Duration, admit func(payloadBytes int64) error) (store.Claimed, []runs.Run, Receipt, error) {
 	if err := e.accepting(); err != nil {
 		return store.Claimed{}, nil, Receipt{}, err
@@ -47,7 +47,7 @@ func (e *Engine) ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Durat
 }
 
 // ClaimUntil is ClaimAdmitted for a caller that waits for jobs until it closes stop. A claim that has found jobs by then
-// returns them; ctx would give them up.
+// returns them. Ending ctx would release them.
 func (e *Engine) ClaimUntil(ctx context.Context, c job.Claim, stop <-chan struct{}, admit func(payloadBytes int64) error) (store.Claimed, []runs.Run, Receipt, error) {
 	if err := e.accepting(); err != nil {
 		return store.Claimed{}, nil, Receipt{}, err
@@ -57,7 +57,7 @@ func (e *Engine) ClaimUntil(ctx context.Context, c job.Claim, stop <-chan struct
 	return a.claimed, a.handed, a.receipt, err
 }
 
-// forever is how long a claim waits that is ended by its caller alone.
+// forever is the wait of a claim that only its caller ends.
 const forever time.Duration = math.MaxInt64
 
 // claimRequest is a claim for which a caller waits.
@@ -67,11 +67,11 @@ type claimRequest struct {
 	admit    func(payloadBytes int64) error
 	stop     <-chan struct{} // closed when the claim must wait no longer; nil: never
 	ticket   uint64          // its place in line
-	group    *runnerClaims   // the claims of its runner that are under way
-	lookedUp bool            // an earlier claim was looked for, or the claim has neither key nor number
+	group    *runnerClaims   // the claims of its runner that are in progress
+	lookedUp bool            // an earlier claim was looked up, or the claim has neither key nor number
 }
 
-// claimAnswer is the answer to a claim. It is zero if there was no job in time.
+// claimAnswer is the answer to a claim. It is zero if no job arrived in time.
 type claimAnswer struct {
 	claimed store.Claimed
 	handed  []runs.Run
@@ -93,8 +93,8 @@ func (r *claimRequest) answer(ctx context.Context, wait time.Duration) (claimAns
 		return claimAnswer{}, err
 	}
 	defer end()
-	// A number is looked up only before the claim waits, or is refused. If there are jobs, the repeat is journaled, and Apply
-	// finds out. Repeats are rare, so this costs less than a look-up for each claim.
+	// A number is looked up only if the claim is about to wait, or is refused. If there are jobs, the repeat is
+	// journaled, and Apply detects it. Repeats are rare, so this costs less than a look-up for each claim.
 	refused := r.e.mayRemember(once)
 	if !once.Numbered() || refused != nil {
 		if a, repeats, err := r.repeat(ctx); repeats || err != nil {
@@ -107,21 +107,21 @@ func (r *claimRequest) answer(ctx context.Context, wait time.Duration) (claimAns
 	return r.take(ctx, wait-time.Since(began))
 }
 
-// The states of a claim without an answer.
+// The states of an unanswered claim.
 type claimState int
 
 const (
 	looking claimState = iota // for open jobs
 	waiting                   // parked, until it is woken with an offer
-	offered                   // on its way: it is proposed and applied
+	offered                   // being proposed and applied
 )
 
-// take carries a claim through its states, until it has got jobs or its wait is over:
+// take moves a claim through its states until it has jobs or its wait is over:
 //
 //	looking -> offered   there are open jobs
-//	looking -> waiting   all jobs are offered to other claims, or there are none
+//	looking -> waiting   there are no jobs, or all are offered to other claims
 //	waiting -> offered   it was woken
-//	offered -> waiting   others have taken the jobs, or the create of the jobs was not stored; it keeps its ticket
+//	offered -> waiting   other claims took the jobs, or the create of the jobs was not stored; it keeps its ticket
 //	offered -> looking   all its jobs were set aside or purged
 func (r *claimRequest) take(ctx context.Context, wait time.Duration) (claimAnswer, error) {
 	line, waits := r.e.parked, wait > 0
@@ -175,7 +175,7 @@ func (r *claimRequest) take(ctx context.Context, wait time.Duration) (claimAnswe
 }
 
 // look makes an offer to the claim, from a state that includes all commands that were stored before the call. A claim
-// that does not wait looks at all pending jobs: the claims to which some are offered may leave others.
+// that does not wait looks at all pending jobs, because the claims with offers for them may take fewer.
 func (r *claimRequest) look(ctx context.Context, waits bool) (o offer, ok bool, err error) {
 	e, c := r.e, &r.cmd
 	find := func() bool {
@@ -197,8 +197,8 @@ func (r *claimRequest) look(ctx context.Context, waits bool) (o offer, ok bool, 
 	return o, ok, nil
 }
 
-// attempt proposes the claim, for jobs that were offered to it. answered is false if the claim has got no jobs, or none
-// that could be read.
+// attempt proposes the claim for jobs that were offered to it. answered is false if the claim got no jobs, or no readable
+// ones.
 func (r *claimRequest) attempt(ctx context.Context, o offer) (a claimAnswer, answered bool, err error) {
 	w, err := r.propose(ctx, o)
 	if err != nil {
@@ -208,7 +208,7 @@ func (r *claimRequest) attempt(ctx context.Context, o offer) (a claimAnswer, ans
 	return r.decided(ctx, w)
 }
 
-// propose proposes the claim. When the claim is applied or has failed, the offer ends.
+// propose proposes the claim. The offer ends when the claim is applied or has failed.
 func (r *claimRequest) propose(ctx context.Context, o offer) (*waiter, error) {
 	if err := r.e.accepting(); err != nil {
 		return nil, err
@@ -223,7 +223,7 @@ func (r *claimRequest) propose(ctx context.Context, o offer) (*waiter, error) {
 func (r *claimRequest) proposal(o offer) (*waiter, *journal.Proposal, error) {
 	lane, line := laneOf(r.cmd), r.e.parked
 	if o.early {
-		lane = journal.Bulk // of the create, so that the log keeps their order
+		lane = journal.Bulk // the lane of the create, so that the log keeps their order
 	}
 	w := &waiter{applied: make(chan answer, 1), claims: r.group, settled: func(applied bool) {
 		if applied {
@@ -236,14 +236,14 @@ func (r *claimRequest) proposal(o offer) (*waiter, *journal.Proposal, error) {
 	return w, p, err
 }
 
-// mayWait reports whether a claim that was not stored can wait on. Its place in line must not depend on the fate of a
-// create that it was woken for.
+// mayWait reports whether a claim that was not stored may keep waiting. Its place in line must not depend on the fate of
+// a create that it was woken for.
 func (r *claimRequest) mayWait(ctx context.Context, err error) bool {
 	return !errors.Is(err, ErrUnknown) && ctx.Err() == nil && r.e.accepting() == nil
 }
 
-// decided waits for the decision about the claim, and reads what it handed out. answered is false if the claim has got no
-// jobs, or none that could be read.
+// decided waits for the decision about the claim, and reads the jobs that it got. answered is false if the claim got no
+// jobs, or no readable ones.
 func (r *claimRequest) decided(ctx context.Context, w *waiter) (a claimAnswer, answered bool, err error) {
 	result, receipt, err := r.e.decision(ctx, w)
 	if err != nil {
@@ -264,7 +264,7 @@ func (r *claimRequest) decided(ctx context.Context, w *waiter) (a claimAnswer, a
 	return claimAnswer{claimed, handed, receipt}, err != nil || len(handed) > 0 || r.cmd.Once.Given(), err
 }
 
-// repeat answers the claim if it repeats an earlier one. It looks for the earlier one once.
+// repeat answers the claim if it repeats an earlier claim, which repeat looks up only once.
 func (r *claimRequest) repeat(ctx context.Context) (a claimAnswer, repeats bool, err error) {
 	if r.lookedUp {
 		return claimAnswer{}, false, nil
@@ -278,7 +278,7 @@ func (r *claimRequest) repeat(ctx context.Context) (a claimAnswer, repeats bool,
 	return a, true, err
 }
 
-// lookBack returns the result of an earlier claim with the same key or number; nil if there was none.
+// lookBack returns the result of an earlier claim with the same key or number, or nil.
 func (e *Engine) lookBack(ctx context.Context, o *job.Once) (*store.Claimed, error) {
 	if err := e.CatchUp(ctx, 0); err != nil {
 		return nil, errors.Join(ErrNotStored, err)
@@ -303,7 +303,7 @@ func (r *claimRequest) before(c *store.Claimed) (claimAnswer, error) {
 	return claimAnswer{*c, held, Receipt{Seq: c.Seq, At: c.Claim.At()}}, err
 }
 
-// handed returns the jobs that were just handed out. If it fails, the engine releases the jobs.
+// handed returns the jobs that were just handed out. If reading them fails, the engine releases the jobs.
 func (r *claimRequest) handed(ctx context.Context, claimed *store.Claimed) (handed []runs.Run, err error) {
 	e := r.e
 	if err = r.admit(claimed.PayloadBytes); err != nil && ctx.Err() == nil {
@@ -333,12 +333,12 @@ func (r *claimRequest) handed(ctx context.Context, claimed *store.Claimed) (hand
 	return handed, nil
 }
 
-// errSilent says that a claim was on its way when its runner proved silent.
+// errSilent: the claim was being applied when its runner was found to be silent.
 var errSilent = errors.New("the runner has proved silent")
 
-// setAside defers the jobs of a claim whose payload, unique key or history cannot be read, until a user runs them, so
-// that they do not block the jobs after them. A rebuild of the store repairs such jobs. If there are none, setAside
-// returns why, which is the error of the read.
+// setAside defers the jobs of a claim whose payload, unique key or history cannot be read, so that they do not block the
+// jobs after them. They wait until a user runs them. A rebuild of the store repairs them. If no job is unreadable,
+// setAside returns why, the original read error.
 func (e *Engine) setAside(ctx context.Context, c *store.Claimed, why error) error {
 	ids, err := e.store.SetAside(c)
 	if err != nil || len(ids) == 0 {
@@ -356,7 +356,7 @@ func (e *Engine) setAside(ctx context.Context, c *store.Claimed, why error) erro
 	return nil
 }
 
-// wait parks the claim until it is woken, its time is over, or its caller has gone.
+// wait parks the claim until it is woken, its time is over, or its caller gives up.
 func (r *claimRequest) wait(ctx context.Context, timeout <-chan time.Time) (o offer, woken bool, err error) {
 	p := r.e.parked.park(r.ticket, &r.cmd)
 	if p == nil {
@@ -366,7 +366,7 @@ func (r *claimRequest) wait(ctx context.Context, timeout <-chan time.Time) (o of
 		return o, false, ErrTooManyParked
 	}
 	defer r.e.parked.leave(p)
-	if r.group.isSilent() { // nobody may read the answer; who does can claim again
+	if r.group.isSilent() { // nobody may read this answer; a live client can claim again
 		return o, false, nil
 	}
 	select {

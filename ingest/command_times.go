@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// CommandTimes are how long the commands of a verb have held the applier since the start: with those that the start
-// applied again, and without their commits, which they share.
+// CommandTimes are the times for which the commands of one verb have occupied the applier since the start, including the
+// replay. They exclude commits, which commands share.
 type CommandTimes struct {
 	Commands uint64
 	Total    time.Duration
-	Within   [len(CommandBounds)]uint64 // how many took no longer than each of CommandBounds
+	Within   [len(CommandBounds)]uint64 // number of commands that took no longer than each of CommandBounds
 }
 
-// CommandBounds are the times that commands are counted by.
+// CommandBounds are the bounds of the histogram.
 var CommandBounds = [...]time.Duration{time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond, time.Second, 5 * time.Second}
 
 // commandTimes are CommandTimes by verb.
@@ -42,7 +42,7 @@ func (c *commandTimes) add(verb string, took time.Duration) {
 	}
 }
 
-// CommandTimes returns the times of the verbs that were applied since the start.
+// CommandTimes returns the times by verb, for the verbs that were applied since the start.
 func (e *Engine) CommandTimes() map[string]CommandTimes {
 	e.counters.commands.mu.Lock()
 	defer e.counters.commands.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestCommandTimes: the times of each verb are added up, and counted by how long they are.
+// TestCommandTimes: the times of each verb are added up, and counted by their length.
 func TestCommandTimes(t *testing.T) {
 	var e Engine
 	if got := e.CommandTimes(); len(got) != 0 {

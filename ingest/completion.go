@@ -10,22 +10,21 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// maxOutcomesAhead bounds the outcomes of one request that are proposed and not applied yet. The applier applies
-// commands in the order of the log, so without a bound other claims would wait for all outcomes of a long request.
+// maxOutcomesAhead bounds the outcomes of one request that are proposed but not applied yet. The applier applies commands
+// in log order, so without a bound other claims would wait for all outcomes of a long request.
 const maxOutcomesAhead = 1000
 
 const (
-	// largeCompletion is the number of bytes above which a completion takes a share of largeInFlight.
+	// largeCompletion is the size in bytes above which a completion takes a share of largeInFlight.
 	largeCompletion = 64 << 10
-	// largeInFlight bounds the bytes of large completions, of all requests together, from before they are proposed
-	// until they are applied. The log and the applier carry out commands in their order, so all other requests wait
-	// for at most this many bytes of outputs, and not for those of all clients that send outputs. A request has at most
-	// this many. With twice as many, claims beside sixty such clients took ten times as long in the median
-	// (BenchmarkClaimsBesideOutputs).
+	// largeInFlight bounds the bytes of large completions, over all requests, from before they are proposed until they
+	// are applied. The log and the applier process commands in order, so other requests wait for at most this many bytes
+	// of outputs, however many clients send outputs. A request has at most this many bytes. With twice the bound, claims
+	// beside sixty such clients took ten times as long in the median (BenchmarkClaimsBesideOutputs).
 	largeInFlight = 8 << 20
 )
 
-// textBytes returns about how many bytes the text of a completion has.
+// textBytes returns the approximate length of the text of a completion.
 func textBytes(c *job.Complete) int64 {
 	const perOutcome = 128 // its id and code
 	n := perOutcome + resultBytes(c.All)
@@ -55,15 +54,15 @@ func (e *Engine) Complete(ctx context.Context, c job.Complete) (store.Ended, Rec
 	return ended[0], receipt, nil
 }
 
-// CompleteInOrder carries out the completions of one request in their order. A runner may report the jobs of many
-// claims in one request, and each claim is a command. CompleteInOrder proposes later commands before earlier ones are
-// applied, so that they share fsyncs.
+// CompleteInOrder carries out the completions of one request in order. A runner may report the jobs of many claims in one
+// request, and each claim is a command. CompleteInOrder proposes later commands before earlier ones are applied, so that
+// they share fsyncs.
 //
 // If a command fails, CompleteInOrder returns the results of the commands before it, and the receipt of the last of
-// these. It is then unknown whether the commands after it were carried out.
+// these. Later commands may or may not be carried out.
 //
-// If the commands have a key or number, it is that of the request. A repeat of the request returns the first results.
-// If the key or number is refused, CompleteInOrder returns the refusal as an error; see store.Made.
+// If the commands have a key or number, it belongs to the whole request. A repeat of the request returns the first
+// results. If the key or number is refused, CompleteInOrder returns the refusal as an error; see store.Made.
 func (e *Engine) CompleteInOrder(ctx context.Context, commands []job.Complete) (ended []store.Ended, last Receipt, err error) {
 	if err := e.accepting(); err != nil {
 		return nil, Receipt{}, err
@@ -76,7 +75,7 @@ func (e *Engine) CompleteInOrder(ctx context.Context, commands []job.Complete) (
 		}
 		defer end()
 		refused := e.mayRemember(o)
-		if !o.Numbered() || refused != nil { // Apply recognizes a repeated number; to look for it before each request would cost more
+		if !o.Numbered() || refused != nil { // Apply detects a repeated number; looking it up before each request would cost more
 			if ended, last, err := e.completedBefore(ctx, commands); err != nil || ended != nil {
 				return ended, last, err
 			}
@@ -99,7 +98,7 @@ func (e *Engine) CompleteInOrder(ctx context.Context, commands []job.Complete) (
 	return q.ended, q.last, nil
 }
 
-// laneOfAll returns one lane for all commands of a request, because commands keep their order only within a lane.
+// laneOfAll returns one lane for all commands of a request, because commands only keep their order within a lane.
 func laneOfAll(commands []job.Complete) journal.Lane {
 	for _, c := range commands {
 		if laneOf(c) == journal.Bulk {
@@ -109,7 +108,7 @@ func laneOfAll(commands []job.Complete) journal.Lane {
 	return journal.Control
 }
 
-// completions is the state of one request with completions.
+// completions is the state of one request that completes jobs.
 type completions struct {
 	e    *Engine
 	ctx  context.Context
@@ -127,8 +126,8 @@ type proposedCompletion struct {
 	outcomes int
 }
 
-// propose proposes a command. While the commands before it have too many outcomes, it first waits for their results. If
-// it cannot propose the command, it waits for the results of all commands before it.
+// propose proposes a command. If the commands before it have too many outcomes, it first waits for their results. If it
+// cannot propose the command, it waits for the results of all earlier commands.
 func (q *completions) propose(c *job.Complete) error {
 	p := proposedCompletion{outcomes: max(len(c.Outcomes), 1)}
 	for len(q.proposed) > 0 && q.ahead+p.outcomes > maxOutcomesAhead {
@@ -187,7 +186,7 @@ func (q *completions) next() error {
 	result, receipt, err := q.e.decision(q.ctx, p.w)
 	if err != nil {
 		if len(q.proposed) > 0 {
-			err = errors.Join(ErrUnknown, err) // later commands may be carried out
+			err = errors.Join(ErrUnknown, err) // later commands may still be carried out
 		}
 		return err
 	}

@@ -10,12 +10,14 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// Create journals a batch and returns when it is on disk. The ids of its jobs follow from the receipt. A create with
-// unique keys, with an idempotency key or with a number of a session, and one that adds jobs to a batch, returns when it
-// is applied, because Apply decides about these. The command and its payloads belong to the engine from the call on.
+// Create journals a batch and returns when it is on disk. The ids of its jobs follow from the receipt. The command and
+// its payloads belong to the engine from the call on.
 //
-// The jobs of a create with Joined belong to no batch, and have no keys. It may share a record of the log with other such
-// creates that wait at the same time. Its jobs have ids that count up.
+// Some creates return only when they are applied, because Apply decides about them: creates with unique keys, with an
+// idempotency key or with a session number, and creates that add jobs to a batch.
+//
+// The jobs of a create with Joined belong to no batch and have no keys. The create may share a record of the log with
+// other joined creates that wait at the same time. The ids of its jobs count up.
 //
 // If ctx ends first, the error is an ErrUnknown. If a key or number is refused, Create returns the refusal as an error;
 // see store.Made.
@@ -23,9 +25,9 @@ func (e *Engine) Create(ctx context.Context, c *job.Create) (store.Made, Receipt
 	return e.StartCreate(ctx, c)()
 }
 
-// StartCreate is Create in two steps, for a caller that sends several creates and lets none wait for another. It begins
-// the create, and the returned function waits for its end. Creates without keys and numbers are stored in the order in
-// which one goroutine has started them. The caller must call the function once.
+// StartCreate is Create in two steps, for a caller that sends several creates without waiting for each. It begins the
+// create, and the returned function waits for the result; the caller must call it once. Creates without keys and numbers
+// are stored in the order in which one goroutine started them.
 func (e *Engine) StartCreate(ctx context.Context, c *job.Create) (wait func() (store.Made, Receipt, error)) {
 	fail := func(err error) func() (store.Made, Receipt, error) {
 		return func() (store.Made, Receipt, error) { return store.Made{}, Receipt{}, err }
@@ -33,8 +35,8 @@ func (e *Engine) StartCreate(ctx context.Context, c *job.Create) (wait func() (s
 	if err := e.accepting(); err != nil {
 		return fail(err)
 	}
-	// A create is acknowledged before it is applied. If its payloads did not match its description, Apply would fail,
-	// and so would every later start.
+	// A create is acknowledged before it is applied. If its payloads contradicted its fields, Apply would fail then, and
+	// at every later start.
 	err := c.CheckPayloads()
 	if err == nil && c.Joined && (c.Once.Given() || len(c.Unique) > 0) {
 		err = fmt.Errorf("joined with a key")
@@ -74,7 +76,7 @@ func (e *Engine) StartCreate(ctx context.Context, c *job.Create) (wait func() (s
 	}
 }
 
-// createDecided carries out a create about which Apply decides.
+// createDecided carries out a create whose result Apply decides.
 func (e *Engine) createDecided(ctx context.Context, c *job.Create) (store.Made, Receipt, error) {
 	if c.Once.Given() {
 		end, err := e.underWay.begin(ctx, &c.Once)
@@ -107,7 +109,7 @@ func (e *Engine) createDecided(ctx context.Context, c *job.Create) (store.Made, 
 	return answerMade(result.(*store.Made), receipt, nil)
 }
 
-// mayCreate refuses creates that cannot be carried out now. It does so before they are journaled, because Apply must
+// mayCreate refuses creates that cannot be carried out now. It must do so before they are journaled, because Apply must
 // accept every acknowledged command. The caller has to settle the queues that the create makes.
 func (e *Engine) mayCreate(c *job.Create) (*newQueues, error) {
 	if e.disk.low.Load() {
@@ -123,7 +125,7 @@ func (e *Engine) mayCreate(c *job.Create) (*newQueues, error) {
 	return e.mayMakeQueues(c.Groups)
 }
 
-// answerMade returns the answer to a create about which Apply has decided, now or in an earlier request.
+// answerMade returns the answer to a create that Apply has decided, now or in an earlier request.
 func answerMade(made *store.Made, r Receipt, err error) (store.Made, Receipt, error) {
 	switch {
 	case err != nil:

@@ -12,7 +12,7 @@ import (
 	"github.com/daybookq/daybook/journal"
 )
 
-// TestCut: the records that the store has on disk may be removed from the journal. Starts go on from there. A rebuild
+// TestCut: records that the store has on disk may be removed from the journal. Later starts begin after them. A rebuild
 // requires a base whose cursor reaches the beginning of the journal.
 func TestCut(t *testing.T) {
 	dir := t.TempDir()
@@ -66,8 +66,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// digestOfData stops the engine and returns the digest of the store after a replay of the commands that it had not
-// flushed.
+// digestOfData stops the engine and returns the digest of the store after a replay of the unflushed commands.
 func digestOfData(t *testing.T, stop func(), dir string) string {
 	t.Helper()
 	stop()

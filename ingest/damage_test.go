@@ -13,14 +13,14 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// TestDamagedPage: a page of payloads that cannot be read does not block the jobs of other pages. Its jobs are set
-// aside and listed, and a rebuild repairs them.
+// TestDamagedPage: an unreadable page of payloads does not block the jobs of other pages. Its jobs are set aside and
+// listed, and a rebuild repairs them.
 func TestDamagedPage(t *testing.T) {
 	testkit.OneByOne(t)
 	const n = 3000
 	ctx, dir := t.Context(), t.TempDir()
 	want := damagedBatch(t, dir, n, func(c *job.Create) {
-		c.Groups[0].RetentionMs, c.Groups[0].MaxAttempts = 0, 1 // neither of these ends a job whose payload cannot be read
+		c.Groups[0].RetentionMs, c.Groups[0].MaxAttempts = 0, 1 // without effect on a job whose payload cannot be read
 	})
 	e, err := Open(Options{Dir: dir})
 	if err != nil {
@@ -49,7 +49,7 @@ func TestDamagedPage(t *testing.T) {
 			jobs += len(docs)
 		}
 	}
-	// Before a claim, jobs are shown without the payloads that cannot be read.
+	// Before a claim, documents are shown without the unreadable payloads.
 	shown, unread := 0, 0
 	for after := (job.ID{}); ; {
 		docs, next, err := current(t, e).List(store.Filter{Limit: 1000, After: after, Parts: store.Everything})
@@ -121,7 +121,7 @@ func TestDamagedPage(t *testing.T) {
 	}
 }
 
-// damagedBatch makes a batch of n jobs. One page of their payloads cannot be read. It returns the payloads.
+// damagedBatch makes a batch of n jobs with one unreadable page of payloads. It returns the payloads.
 func damagedBatch(t *testing.T, dir string, n int, change func(*job.Create)) (want map[job.ID]string) {
 	t.Helper()
 	e, stop := start(t, dir)
@@ -151,7 +151,7 @@ func damagedBatch(t *testing.T, dir string, n int, change func(*job.Create)) (wa
 
 // TestJobsSetAsideKeepTheirRules: a job whose payload cannot be read follows the rules of any other deferred job. Its
 // claim no longer holds it; it can be patched, run, cancelled, redriven and deleted; it holds its unique key. It is not
-// handed out before the store is repaired. Other jobs go on.
+// handed out before the store is repaired. Other jobs are not affected.
 func TestJobsSetAsideKeepTheirRules(t *testing.T) {
 	testkit.OneByOne(t)
 	const n, keys = 3000, 1000 // some of them are in the damaged page
@@ -176,7 +176,7 @@ func TestJobsSetAsideKeepTheirRules(t *testing.T) {
 		}
 	}
 
-	// All jobs whose payloads can be read are handed out, and stay active.
+	// All jobs with readable payloads are handed out, and stay active.
 	var claims []job.ID
 	active := map[job.ID]bool{}
 	claim := func(max int) (jobs int) {
@@ -277,7 +277,7 @@ func TestJobsSetAsideKeepTheirRules(t *testing.T) {
 	if holder(deleted) == deleted {
 		t.Errorf("a deleted job holds its unique key")
 	}
-	if jobs := claim(10); jobs != 0 { // jobs that were made pending are set aside again
+	if jobs := claim(10); jobs != 0 { // jobs that were made pending again are set aside again
 		t.Errorf("%d damaged jobs were handed out", jobs)
 	}
 	is(early, job.Deferred)
@@ -325,8 +325,8 @@ func spoil(t *testing.T, dir string) {
 	}
 }
 
-// TestDamagedKeysAndHistories: a block with unique keys or histories that cannot be read does not block other jobs
-// either. No list and no document fails because of it.
+// TestDamagedKeysAndHistories: an unreadable block with unique keys or histories does not block other jobs either. No
+// list and no document fails because of it.
 func TestDamagedKeysAndHistories(t *testing.T) {
 	testkit.OneByOne(t)
 	const n = 400
@@ -378,8 +378,8 @@ func TestDamagedKeysAndHistories(t *testing.T) {
 			}
 			end := serve(t, e)
 			defer end()
-			// look reads all jobs in lists and one by one. It returns how many are damaged, and how many of those have
-			// the given code.
+			// look reads all jobs in lists and one by one. It returns the number of damaged jobs, and how many of them
+			// have the given code.
 			look := func() (damaged, coded int) {
 				listed := 0
 				for after := (job.ID{}); ; {

@@ -13,14 +13,14 @@ import (
 // ErrInUse: another process has locked the data directory.
 var ErrInUse = errors.New("the data directory is in use by another process")
 
-// JournalDir is the folder of the journal in a data directory.
+// JournalDir returns the folder of the journal in a data directory.
 func JournalDir(data string) string { return filepath.Join(data, "journal") }
 
-// StoreDir is the folder of the store in a data directory.
+// StoreDir returns the folder of the store in a data directory.
 func StoreDir(data string) string { return filepath.Join(data, "store") }
 
-// Lock locks the data directory for this process until the returned lock is closed. It makes the directory if it does
-// not exist, and makes its name durable. The error is ErrInUse if another process holds the lock.
+// Lock locks the data directory for this process until the returned lock is closed. If the directory does not exist, Lock
+// makes it and makes its name durable. The error is ErrInUse if another process holds the lock.
 func Lock(data string) (io.Closer, error) {
 	if err := journal.MakeDir(data, journal.SyncPath); err != nil {
 		return nil, fmt.Errorf("make data directory: %w", err)

@@ -15,19 +15,19 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// ErrDiskFull: less space is free than the reserve, so the engine refuses creates and large completions. Claims and
-// small completions go on.
+// ErrDiskFull: less space is free than the reserve, so the engine refuses creates and large completions. It still accepts
+// claims and small completions.
 var ErrDiskFull = errors.New("the disk is nearly full")
 
 const (
-	// diskReserve is the free space below which creates are refused; on a small disk it is an eighth of the disk.
-	// Pebble needs it to flush its memtables (four of 64 MiB) and to compact tables. On a full disk Pebble does not
-	// return an error: it blocks, and so does the engine.
+	// diskReserve is the free space below which creates are refused; on a small disk it is an eighth of the disk. Pebble
+	// needs it to flush its memtables (four of 64 MiB) and to compact tables. On a full disk Pebble does not return an
+	// error: it blocks, and so does the engine.
 	diskReserve = 512 << 20
 	// ballastShare is the ratio of the reserve to the ballast. The ballast is a file that the engine deletes when the
-	// reserve is nearly used up, so that claims and completions can go on.
+	// reserve is nearly used up, so that claims and completions still work.
 	ballastShare = 8
-	// largeOutput is the size, of outputs and error texts together, from which a completion counts as bulk.
+	// largeOutput is the size, of outputs and error texts together, at which a completion counts as bulk.
 	largeOutput = 64 << 10
 	diskEvery   = time.Second
 )
@@ -40,8 +40,8 @@ type disk struct {
 	fallocate func(fd int, mode uint32, offset, length int64) error
 
 	free atomic.Uint64 // free bytes at the last look
-	low  atomic.Bool   // whether they were too few; see look
-	met  atomic.Int64  // when a write last met a full disk, unix ns; 0: never
+	low  atomic.Bool   // whether that was too little; see look
+	met  atomic.Int64  // when a write last failed on a full disk, unix ns; 0: never
 
 	mu      sync.Mutex // guards the fields below, and is held during a look at the disk
 	reserve uint64
@@ -52,9 +52,8 @@ func newDisk(data string, statfs func(path string) (free, total uint64, err erro
 	return &disk{data: data, statfs: statfs, fallocate: fallocate}
 }
 
-// look returns the number of free bytes, and whether that is too low. Free space becomes too low when it is less than
-// the reserve. It is no longer too low when it exceeds the reserve by a quarter, so that creates are not refused and
-// accepted in turns.
+// look returns the number of free bytes, and whether it is too low. It becomes too low when it falls below the reserve,
+// and stays so until it exceeds the reserve by a quarter, so that creates are not alternately refused and accepted.
 func (d *disk) look() (free uint64, low bool, err error) {
 	free, total, err := d.statfs(d.data)
 	if err != nil {
@@ -70,7 +69,7 @@ func (d *disk) look() (free uint64, low bool, err error) {
 
 func (d *disk) ballast() string { return filepath.Join(d.data, "ballast") }
 
-// keepBallast makes the ballast when there is enough space, and deletes it when the reserve is nearly used up.
+// keepBallast makes the ballast if there is enough space, and deletes it when the reserve is nearly used up.
 func (d *disk) keepBallast(free uint64) error {
 	size := d.reserve / ballastShare
 	info, err := os.Stat(d.ballast())
@@ -84,8 +83,7 @@ func (d *disk) keepBallast(free uint64) error {
 	return nil
 }
 
-// makeBallast makes the ballast. It reserves space for the file, or writes zeros if the file system cannot reserve
-// space.
+// makeBallast makes the ballast. It reserves space for the file, or writes zeros if the file system cannot reserve space.
 func (d *disk) makeBallast(size int64) (err error) {
 	f, err := os.Create(d.ballast())
 	if err != nil {
@@ -112,7 +110,7 @@ func (e *Engine) watchDisk(ctx context.Context) {
 	}
 }
 
-// metFullDisk looks at the disk at once if a write met a full one, so that what the engine says of it is not older than that.
+// metFullDisk checks the disk immediately after a write failed on a full disk, so that the engine's status is not older.
 func (e *Engine) metFullDisk(err error) {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		e.disk.met.Store(time.Now().UnixNano())
@@ -120,7 +118,7 @@ func (e *Engine) metFullDisk(err error) {
 	}
 }
 
-// isFull reports whether a write has met a full disk within the last second.
+// isFull reports whether a write failed on a full disk within the last second.
 func (d *disk) isFull() bool { return time.Since(time.Unix(0, d.met.Load())) < time.Second }
 
 func (e *Engine) lookAtDisk() {
@@ -149,7 +147,7 @@ func (e *Engine) lookAtDisk() {
 	e.diskProblem(err)
 }
 
-// diskProblem logs the error of a look at the disk, unless the look before had the same error.
+// diskProblem logs the error of a check of the disk, unless the previous check had the same error.
 func (e *Engine) diskProblem(err error) {
 	problem := ""
 	if err != nil {
@@ -161,7 +159,7 @@ func (e *Engine) diskProblem(err error) {
 	e.disk.problem = problem
 }
 
-// bulky reports whether the outputs and error texts of a completion are so large that it is refused while disk space is
+// bulky reports whether the outputs and error texts of a completion are large enough to refuse it while disk space is
 // low.
 func bulky(c *job.Complete) bool {
 	n := resultBytes(c.All)

@@ -14,8 +14,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// TestDiskReserve: while less space is free than the reserve, creates and large outputs are refused, and claims and
-// completions go on. When space returns, creates are accepted again.
+// TestDiskReserve: while less space is free than the reserve, creates and large outputs are refused, but claims and
+// completions work. When space is free again, creates are accepted again.
 func TestDiskReserve(t *testing.T) {
 	ctx := t.Context()
 	const gib = 1 << 30

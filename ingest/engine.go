@@ -21,37 +21,37 @@ import (
 
 // Options are the settings of an engine. Dir must be given; the zero value of every other field works.
 type Options struct {
-	// Dir is the data directory. The journal is stored in its folder journal, the store in its folder store.
+	// Dir is the data directory. The journal is in its folder journal, the store in its folder store.
 	Dir string
-	// JournalRetain is the number of bytes of journal to keep although the store no longer needs them.
+	// JournalRetain is the number of bytes of the journal to keep although the store no longer needs them.
 	JournalRetain int64
-	// QueueIdle is the time after which the engine deletes a queue that has no jobs and is not paused. It is at least a
+	// QueueIdle is the time after which the engine deletes a queue that is without jobs and not paused. It is at least a
 	// minute. 0: never.
 	QueueIdle time.Duration
 	// RunnerHeartbeat is the time between two heartbeats of a runner. 0: registry.DefaultHeartbeat.
 	RunnerHeartbeat time.Duration
 	// OnLost, if not nil, is called for each runner that was declared lost. It must not wait.
 	OnLost func(registry.Runner)
-	// OnRunEnds, if not nil, is called after each commit with the ends of the runs that it includes. An engine does
-	// not report the commands that the log had when it started. It must not wait, and must not keep the list. Only one of its calls runs at a time.
+	// OnRunEnds, if not nil, is called after each commit with the ends of the runs in it. It does not get the ends from
+	// commands that the log had when the engine started. It must not wait, and must not keep the list. Calls do not
+	// overlap.
 	OnRunEnds func([]job.RunEnd)
-	// OnBatchEnds is OnRunEnds for the ends of batches with attributes.
+	// OnBatchEnds is like OnRunEnds, for the ends of batches with attributes.
 	OnBatchEnds func([]job.BatchEnd)
-	// MetricsQueues is how many queues QueueFigures counts by themselves, at most job.MaxMetricsQueues. 0: it counts
-	// nothing.
+	// MetricsQueues is the number of queues that QueueFigures counts individually, at most job.MaxMetricsQueues. 0: it
+	// counts nothing.
 	MetricsQueues int
-	// QueueMemory bounds the memory that all queues take, in bytes: what would make more is refused. A store with up to
-	// half as much again is opened, so that a server may start with less memory than another had. 0: only their number is
-	// bounded, by job.MaxQueues.
+	// QueueMemory bounds the memory of all queues in bytes; requests that would exceed it are refused. An existing store
+	// may use up to half as much again, so that a server may start with less memory than another had. 0: only the number
+	// of queues is bounded, by job.MaxQueues.
 	QueueMemory int64
-	// AllowClockAhead lets the engine start although the journal's last time is more than a day ahead of the wall
-	// clock.
+	// AllowClockAhead lets the engine start even if the journal's last time is more than a day ahead of the wall clock.
 	AllowClockAhead bool
 	// StoreFiles is the approximate number of files that the store keeps open; 0: see store.Options.
 	StoreFiles int
 	// Logger receives events and warnings; nil discards them.
 	Logger *slog.Logger
-	// Fatal is called when Pebble cannot go on; it may not return. Nil panics.
+	// Fatal is called when Pebble cannot continue. It need not return. Nil panics.
 	Fatal func(reason string)
 
 	// The fields below are for tests.
@@ -59,10 +59,10 @@ type Options struct {
 	Journal journal.Options
 	Store   store.Options
 	Statfs  func(path string) (free, total uint64, err error)
-	// CommitWait is the longest time that requests wait for a command or a commit that is blocked, and that a stop waits
-	// for the store; 0: commitWait.
+	// CommitWait is the longest time that requests wait for a blocked command or commit, and that a stop waits for the
+	// store; 0: commitWait.
 	CommitWait time.Duration
-	// maxKeyBytes and maxQueues bound the rows of idempotency keys, and queues; 0: job.MaxKeyRowBytes and job.MaxQueues.
+	// maxKeyBytes bounds the rows of idempotency keys, and maxQueues the queues; 0: job.MaxKeyRowBytes and job.MaxQueues.
 	maxKeyBytes uint64
 	// maxSessionBytes bounds the rows of sessions; 0: job.MaxSessionRowBytes.
 	maxSessionBytes uint64
@@ -71,12 +71,12 @@ type Options struct {
 	openLog func(journal.Options) (Log, error)
 }
 
-// Engine is the queue server without HTTP. After Open, one goroutine calls Run; any goroutine may call the other
-// methods.
+// Engine is the queue server without HTTP. After Open, one goroutine calls Run. The other methods are safe for concurrent
+// use.
 type Engine struct {
 	o      Options
 	logger *slog.Logger
-	lock   io.Closer // holds the lock of the data directory
+	lock   io.Closer // lock of the data directory
 	store  *store.Store
 	log    Log
 
@@ -101,10 +101,10 @@ type Engine struct {
 	endConnections atomic.Pointer[func(runner string) (returned <-chan struct{})]
 
 	state atomic.Pointer[stateNote]
-	// reportsEnds is set when the state includes what the log had when the engine started.
+	// reportsEnds is set when the state includes all commands that the log had when the engine started.
 	reportsEnds atomic.Bool
-	// Of the applier: after which command it began to count for QueueFigures, and whether all commands after that are new
-	// ones.
+	// Owned by the applier. talliedAfter is the seq after which QueueFigures counts. talliesAreNew means that the counts
+	// exclude all commands that the log had when the engine started.
 	talliedAfter  uint64
 	talliesAreNew bool
 }
@@ -117,13 +117,13 @@ type counters struct {
 	ticks        atomic.Uint64
 	graces       atomic.Uint64
 	tickTook     atomic.Int64 // ns that the last tick took to apply
-	longestStep  atomic.Int64 // ns that the longest step of the applier took; tests reset it
+	longestStep  atomic.Int64 // ns that the applier's longest step took; tests reset it
 	commands     commandTimes
 }
 
-// Open opens the store and the log of a data directory, or makes them. The error is ErrInUse if another process uses
+// Open opens the store and the log of a data directory, or makes new ones. The error is ErrInUse if another process uses
 // the directory. Otherwise it is an error of store.Open or journal.Open, such as a *journal.CorruptError for damage, or
-// journal.ErrForeign for a journal and a store that do not belong together.
+// journal.ErrForeign if the journal and the store do not belong together.
 func Open(o Options) (_ *Engine, err error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -166,9 +166,9 @@ func Open(o Options) (_ *Engine, err error) {
 	return e, nil
 }
 
-// open opens the log and the store. It first reads the store's cursor, because the log needs it to decide about its
-// tail. It opens the store after the log has accepted the cursor: opening the store deletes files that its current
-// manifest does not list. The lock of the data directory keeps other processes from both.
+// open opens the log and the store. It first reads the store's cursor, which the log needs to decide about its tail. It
+// opens the store after the log has accepted the cursor, because opening the store deletes files that its current
+// manifest does not list. The lock of the data directory keeps other processes away from both.
 func (e *Engine) open() error {
 	options := e.storeOptions()
 	peeked, err := store.Peek(StoreDir(e.o.Dir), options)
@@ -201,7 +201,7 @@ func (e *Engine) open() error {
 	return nil
 }
 
-// storeOptions returns the options of the store, with the functions that it calls on events.
+// storeOptions returns the options of the store, including the functions that it calls on events.
 func (e *Engine) storeOptions() store.Options {
 	o := e.o.Store
 	o.OpenFiles, o.Patience, o.QueueMemory = e.o.StoreFiles, e.o.CommitWait, e.o.QueueMemory+e.o.QueueMemory/2
@@ -222,7 +222,7 @@ func (e *Engine) storeOptions() store.Options {
 	}
 	if o.Failing == nil {
 		var shown throttle
-		o.Failing = func(err error) { // Pebble tries a failed write in the background again at once
+		o.Failing = func(err error) { // Pebble retries a failed write in the background immediately
 			e.metFullDisk(err)
 			if shown.pass() {
 				e.logger.Error("the store cannot write; trying again", "error", err)
@@ -236,11 +236,11 @@ func (e *Engine) storeOptions() store.Options {
 const (
 	// showEvery is the least time between two log entries of the same kind.
 	showEvery = 10 * time.Second
-	// slowFailing is the time between two attempts of Pebble to write.
+	// slowFailing is the time between Pebble's attempts to write.
 	slowFailing = 100 * time.Millisecond
 )
 
-// throttle limits log entries to one in showEvery.
+// throttle limits log entries to one per showEvery.
 type throttle struct{ passed atomic.Int64 } // unix ns
 
 func (t *throttle) pass() bool {

@@ -17,7 +17,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// start runs an engine on dir until the test ends or stop is called. Then it checks the store.
+// start runs an engine on dir until the test ends or stop is called. It then checks the store.
 func start(t testing.TB, dir string) (e *Engine, stop func()) {
 	t.Helper()
 	return startWith(t, Options{Dir: dir})
@@ -65,7 +65,7 @@ func serve(t testing.TB, e *Engine) (end func()) {
 	}
 }
 
-// current returns the queries of the state after the state includes all synced commands.
+// current waits until the state includes all synced commands, and returns its queries.
 func current(t testing.TB, e *Engine) *store.Queries {
 	t.Helper()
 	if err := e.CatchUp(t.Context(), 0); err != nil {
@@ -122,7 +122,7 @@ func TestLifecycleOverRestarts(t *testing.T) {
 	}
 	all := job.Complete{Claim: claimed.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1},
 		Outcomes: []job.Outcome{{ID: jobs[7].ID, Code: job.Fail, ExitCode: 404, Error: "no such thing", DelayMs: -1}}}
-	for range 2 { // the repeat of a request has the same answer
+	for range 2 { // a repeated request gets the same answer
 		ended, _, err := e.Complete(ctx, all)
 		if err != nil || ended.All != 99 || ended.Results[0].Status != job.Failed || ended.Refusal != job.Granted {
 			t.Fatalf("ended %+v, %v", ended, err)
@@ -141,7 +141,7 @@ func TestLifecycleOverRestarts(t *testing.T) {
 	}
 }
 
-// TestParkedClaim: a claim that waits gets a job as soon as there is one, and is not journaled before.
+// TestParkedClaim: a waiting claim gets a job as soon as one exists, and is not journaled before.
 func TestParkedClaim(t *testing.T) {
 	ctx := t.Context()
 	e, _ := start(t, t.TempDir())
@@ -162,8 +162,8 @@ func TestParkedClaim(t *testing.T) {
 	}
 }
 
-// TestCompletionsStayInOrder: a request with a large command and then a small one is carried out in this order. Alone,
-// each of them would be in a lane of its own, and the small one would be first.
+// TestCompletionsStayInOrder: a request with a large command and then a small one is carried out in this order. Proposed
+// separately, they would be in different lanes, and the small one would be first.
 func TestCompletionsStayInOrder(t *testing.T) {
 	e, _ := start(t, t.TempDir())
 	number := inSession(t, e)
@@ -193,7 +193,7 @@ func TestCompletionsStayInOrder(t *testing.T) {
 	}
 }
 
-// TestLongCompletionsLetOthersIn: when a request has very many outcomes, at most maxOutcomesAhead of them are applied
+// TestLongCompletionsLetOthersIn: if a request has very many outcomes, at most maxOutcomesAhead of them are applied
 // before a later command.
 func TestLongCompletionsLetOthersIn(t *testing.T) {
 	const claims, each = 8, 400
@@ -235,10 +235,10 @@ func TestLongCompletionsLetOthersIn(t *testing.T) {
 }
 
 // TestCompletionsOfManyClaimsShareFsyncs: a runner reports the jobs of many claims in one request. Each claim is a
-// command of its own, and the commands share fsyncs.
+// separate command, and the commands share fsyncs.
 func TestCompletionsOfManyClaimsShareFsyncs(t *testing.T) {
 	const claims = 200
-	var slow atomic.Bool // a sync takes long, so that the commands are proposed meanwhile
+	var slow atomic.Bool // makes a sync take long, so that the commands are proposed during it
 	e, _ := startWith(t, Options{Dir: t.TempDir(), Journal: journal.Options{Hooks: journal.Hooks{Sync: func(l *wal.Log) error {
 		if slow.Load() {
 			time.Sleep(20 * time.Millisecond) // real time: a slow disk
@@ -269,7 +269,7 @@ func TestCompletionsOfManyClaimsShareFsyncs(t *testing.T) {
 			t.Errorf("result %d: %+v", i, r)
 		}
 	}
-	if now := e.Stats().Synced; last.Seq < synced+claims || last.Seq > now { // there may be other commands between and after, such as a tick
+	if now := e.Stats().Synced; last.Seq < synced+claims || last.Seq > now { // other commands, such as a tick, may be between and after
 		t.Errorf("the receipt is of %d, and the commands are among %d to %d", last.Seq, synced+1, now)
 	}
 	if syncs := e.Stats().Journal.Syncs - before; syncs > claims/10 {

@@ -12,10 +12,10 @@ import (
 var (
 	// ErrNotStored: the command is not in the journal and never will be.
 	ErrNotStored = journal.ErrNotStored
-	// ErrUnknown: it is unknown whether the command is in the log. Its write failed and could not be undone, or the
-	// answer did not arrive in time.
+	// ErrUnknown: the command may or may not be in the log. Its write failed and could not be undone, or the answer did
+	// not arrive in time.
 	ErrUnknown = journal.ErrUnknown
-	// ErrWritesFailed: the log cannot take commands until it is repaired. The command was not taken. Reads go on.
+	// ErrWritesFailed: the log cannot take commands until it is repaired. The command was not taken. Reads still work.
 	ErrWritesFailed = journal.ErrFailed
 	// ErrMalformed: the command contradicts itself, so Apply would fail. The command was not taken.
 	ErrMalformed = errors.New("the command is malformed")
@@ -29,17 +29,17 @@ var (
 	ErrOverloaded = errors.New("the server has not applied earlier creates yet; try again shortly")
 	// ErrTooManyQueues: the create would make a queue past job.MaxQueues. The error is a *TooManyQueues.
 	ErrTooManyQueues = fmt.Errorf("there are %d queues, which is the limit; delete queues that have no jobs, or use one that exists", job.MaxQueues)
-	// ErrTooManyKeys: the idempotency keys that the server keeps have job.MaxKeyRowBytes already, or those of one client or
-	// runner as much as is left. The command was not taken.
+	// ErrTooManyKeys: the stored idempotency keys already take job.MaxKeyRowBytes, or the keys of this client or runner
+	// take as much as is left. The command was not taken.
 	ErrTooManyKeys = errors.New("the limit of idempotency keys is reached")
-	// ErrTooManySessionBytes: the rows of sessions have job.MaxSessionRowBytes already, or those of one runner more than is left.
-	// The command was not taken.
+	// ErrTooManySessionBytes: the rows of sessions already take job.MaxSessionRowBytes, or the rows of this runner take
+	// more than is left. The command was not taken.
 	ErrTooManySessionBytes = errors.New("the limit of what sessions remember is reached")
-	// ErrTooManyParked: job.MaxParkedClaims claims wait already.
+	// ErrTooManyParked: job.MaxParkedClaims claims are already waiting.
 	ErrTooManyParked = errors.New("the limit of waiting claims is reached")
-	// ErrStale: the state did not include all of the log in time for a read.
+	// ErrStale: the state did not include the whole log in time for a read.
 	ErrStale = errors.New("the state does not include all of the journal yet")
-	// ErrNotLeading: only the process that leads the log may do this, and this process does not lead. The command was
+	// ErrNotLeading: only the process that leads the log may do this, and this process is not the leader. The command was
 	// not taken.
 	ErrNotLeading = errors.New("this process does not lead the log")
 	// ErrStuck: the engine could not stop because a commit of the store is blocked. The data directory stays locked

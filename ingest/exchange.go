@@ -14,45 +14,45 @@ import (
 // completions, so that one group of the log can have both. The log keeps their order, and Apply decides about the claim
 // after the completions.
 //
-// The caller calls Ended, then Claimed, unless Ended has returned an error, and Close at the end.
+// The caller calls Ended, then Claimed unless Ended returned an error, and finally Close.
 type Exchange struct {
-	inTurn *exchangeInTurn // if not nil, the claim follows the answer to the completions; the fields below are not used
+	inTurn *exchangeInTurn // if not nil, the claim is proposed after the completions are answered, and the fields below are unused
 
 	claim    claimRequest
 	end      func() // of underWay
 	ends     completions
-	failed   error   // why not all completions were proposed
+	failed   error   // why some completions were not proposed
 	claiming *waiter // of the claim, if it was proposed with the completions
-	refused  error   // why it could not be proposed
+	refused  error   // why the claim could not be proposed
 	closed   bool    // the claim is answered, or given up
 }
 
-// exchangeInTurn is an exchange whose claim is proposed after the answer to the completions.
+// exchangeInTurn is an exchange whose claim is proposed after the completions are answered.
 type exchangeInTurn struct {
 	Exchanger
 	commands []job.Complete
 	claim    job.Claim
 }
 
-// Exchanger completes jobs and claims jobs. *Engine is one.
+// Exchanger completes jobs and claims jobs, as *Engine does.
 type Exchanger interface {
 	CompleteInOrder(ctx context.Context, commands []job.Complete) ([]store.Ended, Receipt, error)
 	ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Duration, admit func(payloadBytes int64) error) (store.Claimed, []runs.Run, Receipt, error)
 }
 
-// InTurn returns an exchange whose claim is proposed after the answer to the completions.
+// InTurn returns an exchange whose claim is proposed after the completions are answered.
 func InTurn(e Exchanger, commands []job.Complete, c job.Claim) *Exchange {
 	return &Exchange{inTurn: &exchangeInTurn{e, commands, c}}
 }
 
-// Exchange proposes completions, as CompleteInOrder, and then a claim, as ClaimAdmitted. If they have a key or number, it
-// is the same.
+// Exchange proposes completions, like CompleteInOrder, and then a claim, like ClaimAdmitted. If they have a key or
+// number, both have the same one.
 func (e *Engine) Exchange(ctx context.Context, commands []job.Complete, c job.Claim) (*Exchange, error) {
 	if err := e.accepting(); err != nil {
 		return nil, err
 	}
-	// An earlier request with the same key must be looked for before anything is proposed, and one with the same number if
-	// there is no room to keep the results. Commands of different lanes keep no order.
+	// An earlier request with the same key must be looked up before anything is proposed. A number must be looked up if
+	// there is no room to keep the results. Commands of different lanes are not ordered.
 	if len(commands) == 0 || c.Once.Given() && (!c.Once.Numbered() || e.mayRemember(&c.Once) != nil) || laneOfAll(commands) == journal.Bulk {
 		return InTurn(e, commands, c), nil
 	}
@@ -66,8 +66,8 @@ func (e *Engine) Exchange(ctx context.Context, commands []job.Complete, c job.Cl
 	}
 	x.claim.group = e.silences.begin(c.Runner)
 	x.ends = completions{e: e, ctx: ctx, lane: journal.Control}
-	// If nothing can be claimed now, the completions may change that. The proposal is made first, so that the log does
-	// not write the completions while it is made.
+	// If no job can be claimed now, the completions may change that. The claim's proposal is made first, because
+	// otherwise the log could write the completions before it is ready.
 	var p *journal.Proposal
 	var w *waiter
 	o, found := e.parked.find(&c)
@@ -90,7 +90,7 @@ func (e *Engine) Exchange(ctx context.Context, commands []job.Complete, c job.Cl
 	return x, nil
 }
 
-// Ended returns the results of the completions; see CompleteInOrder. After an error, the jobs that the claim got are
+// Ended returns the results of the completions; see CompleteInOrder. If it fails, the jobs that the claim got are
 // released, unless a repeat of the request may get them.
 func (x *Exchange) Ended(ctx context.Context) (ended []store.Ended, last Receipt, err error) {
 	if t := x.inTurn; t != nil {
@@ -123,15 +123,15 @@ func (x *Exchange) Claimed(ctx context.Context, wait time.Duration, admit func(p
 	return a.claimed, a.handed, a.receipt, err
 }
 
-// answered notes that the claim is answered.
+// answered marks the claim as answered.
 func (x *Exchange) answered() {
 	x.closed = true
 	x.claim.e.silences.answer(x.claim.group)
 	x.end()
 }
 
-// Close gives the claim up if it is not answered, since its request failed in between: the jobs that it got are released,
-// unless a repeat of the request may get them.
+// Close gives up an unanswered claim, because the request failed in between. The claim's jobs are released, unless a
+// repeat of the request may get them.
 func (x *Exchange) Close() {
 	if x.inTurn != nil || x.closed {
 		return

@@ -49,14 +49,14 @@ func TestExchangeSharesAGroup(t *testing.T) {
 		}
 		held = claimed.Claim
 	}
-	// The log may begin to write between the two proposals, but seldom does.
+	// The log may begin to write between the two proposals, but this is rare.
 	if n := groups() - before; n > rounds*3/2 {
 		t.Errorf("%d requests took %d groups", rounds, n)
 	}
 }
 
-// TestExchangeAfterASilence: a runner that let a lease run out, and asks again, gets jobs from the claim of an exchange, and
-// waits for them.
+// TestExchangeAfterASilence: a runner that let a lease run out and then sends a new exchange gets jobs from its claim,
+// and can wait for them.
 func TestExchangeAfterASilence(t *testing.T) {
 	bubble(t, func(t *testing.T, e *Engine) {
 		ctx := t.Context()
@@ -100,8 +100,8 @@ func TestExchangeAfterASilence(t *testing.T) {
 	})
 }
 
-// TestExchangeClaimsWhatItReturned: the completions of a request may make the only job pending again, and the claim of
-// the request gets it.
+// TestExchangeClaimsWhatItReturned: the completions of a request make the only job pending again, and the claim of the
+// same request gets it.
 func TestExchangeClaimsWhatItReturned(t *testing.T) {
 	ctx := t.Context()
 	e, _ := start(t, t.TempDir())
@@ -168,7 +168,7 @@ func TestExchangeIsAbandoned(t *testing.T) {
 	}
 	leave()
 	if _, _, err := x.Ended(gone); err == nil {
-		// The answer was there already; then the claim is answered or released too.
+		// The answer had arrived already. In this case the claim is answered or released too.
 		if _, _, _, err := x.Claimed(gone, 0, admitAll); err == nil {
 			t.Skip("the answers arrived before the caller gave up")
 		}
@@ -181,8 +181,8 @@ func TestExchangeIsAbandoned(t *testing.T) {
 	})
 }
 
-// TestExchangeIsClosed: if a request fails before it asks for the answer to its claim, the jobs of the claim are released.
-// If the request has a number, its repeat is answered with them instead.
+// TestExchangeIsClosed: if a request fails before it reads the answer to its claim, the jobs of the claim are released.
+// If the request has a number, its repeat gets them instead.
 func TestExchangeIsClosed(t *testing.T) {
 	ctx := t.Context()
 	e, _ := start(t, t.TempDir())
@@ -225,7 +225,8 @@ func TestExchangeIsClosed(t *testing.T) {
 	}
 }
 
-// TestExchangeRefusals: a refused outcome does not prevent the claim, and a request with a key is answered as before.
+// TestExchangeRefusals: a refused outcome does not prevent the claim, and a repeated request with a key gets the first
+// answer.
 func TestExchangeRefusals(t *testing.T) {
 	ctx := t.Context()
 	e, _ := start(t, t.TempDir())

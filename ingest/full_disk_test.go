@@ -35,7 +35,7 @@ func fillingDisk() (vfs.FS, *atomic.Bool) {
 // runOnFillingDisk runs an engine until stop, which returns the error of Run.
 func runOnFillingDisk(t *testing.T, o Options) (e *Engine, full *atomic.Bool, stop func() error) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "full") // not t.TempDir, because Pebble goes on for a moment
+	dir, err := os.MkdirTemp("", "full") // not t.TempDir, because Pebble keeps working for a moment
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,8 +64,8 @@ func runOnFillingDisk(t *testing.T, o Options) (e *Engine, full *atomic.Bool, st
 	}
 }
 
-// TestStopOnFullDisk: a stop does not wait for a store that cannot write, as the next start has everything from the journal.
-// Its error says so.
+// TestStopOnFullDisk: a stop does not wait for a store that cannot write, because the next start replays the journal. The
+// error of the stop says so.
 func TestStopOnFullDisk(t *testing.T) {
 	for name, c := range map[string]struct {
 		wait    time.Duration
@@ -93,8 +93,8 @@ func TestStopOnFullDisk(t *testing.T) {
 	}
 }
 
-// TestFullDiskIsSeenAtOnce: when a write of the journal or of the store meets a full disk, what the engine says of the disk is
-// not older than that.
+// TestFullDiskIsSeenAtOnce: when a write of the journal or of the store fails on a full disk, the engine immediately
+// updates its disk status.
 func TestFullDiskIsSeenAtOnce(t *testing.T) {
 	const total = 100 << 20
 	for name, meet := range map[string]func(*Engine) error{
@@ -129,7 +129,7 @@ func TestFullDiskIsSeenAtOnce(t *testing.T) {
 					return l.WriteBatch(b)
 				}}},
 			})
-			e.disk.mu.Lock() // no look of the engine's own comes between
+			e.disk.mu.Lock() // keeps the engine from checking the disk in between
 			full.Store(true)
 			free.Store(1000)
 			met := make(chan error, 1)

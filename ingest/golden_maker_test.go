@@ -12,7 +12,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// goldenMaker is an engine with a clock of its own.
+// goldenMaker is an engine with a test clock.
 type goldenMaker struct {
 	*testing.T
 	e   *Engine
@@ -76,7 +76,7 @@ func (g *goldenMaker) claim(n int) job.ID {
 	return claimed.Claim
 }
 
-// moves carries out the commands that level 2 has added.
+// moves carries out the commands that level 2 added.
 func (g *goldenMaker) moves() {
 	full := lines(4)
 	full.Groups[0].ExpiresAt, full.Groups[0].TimeoutMs = g.now+5000, 2000
@@ -102,13 +102,13 @@ func (g *goldenMaker) moves() {
 	g.decide(job.Move{Op: job.Delete, Job: first.WithLine(3)})
 	g.decide(job.Switch{Stopped: true})
 	g.decide(job.Switch{})
-	g.now += 10_000 // jobs that were not started have expired, and running jobs have timed out
+	g.now += 10_000 // jobs that were not started have expired, and active jobs have timed out
 	g.decide(job.Tick{})
 	g.decide(job.Move{Op: job.Redrive, Client: "default", Type: "default", Status: job.Cancelled})
 	g.decide(job.Move{Op: job.Cancel, Batch: first})
 }
 
-// sessions opens sessions. Requests in them are carried out, repeated, refused and forgotten.
+// sessions opens sessions, and carries out, repeats, refuses and forgets requests in them.
 func (g *goldenMaker) sessions() {
 	open := func(runner string) job.ID {
 		return g.decide(job.OpenSession{Runner: runner}).(*store.SessionOpened).Session.ID
@@ -135,7 +135,7 @@ func (g *goldenMaker) sessions() {
 	g.decide(claim)
 	claim.Once = number(first, 255, 8) // this number has passed
 	g.decide(claim)
-	claim.Once = number(batch, 0, 1) // there is no such session
+	claim.Once = number(batch, 0, 1) // the session does not exist
 	g.decide(claim)
 	keyed := rest
 	keyed.Once = job.Once{Scope: "complete r1", Key: "k", Digest: job.Digest{3}}
@@ -146,13 +146,13 @@ func (g *goldenMaker) sessions() {
 	later.Once = number(first, 1, 1)
 	g.decide(later)
 	g.now += 60_000
-	g.decide(job.Tick{}) // forgets the sessions that were not used
+	g.decide(job.Tick{}) // forgets the unused sessions
 	g.decide(job.EndSession{Session: idle})
 	last := open("r2")
 	g.decide(job.EndSession{Session: last})
 }
 
-// all carries out the commands of level 3: the lives and moves of jobs, deleted queues, and sessions.
+// all carries out the commands of level 3: job lives and moves, deleted queues, and sessions.
 func (g *goldenMaker) all() {
 	g.lives()
 	g.moves()
@@ -167,8 +167,8 @@ func (g *goldenMaker) all() {
 	g.sessions()
 }
 
-// level4 carries out the commands of level 4: those of level 3, and those of handlers, filesets, chained jobs and lost
-// runners, and claims by prefer_distinct.
+// level4 carries out the commands of level 4: the commands of level 3, handlers, filesets, chained jobs, lost runners,
+// and claims by prefer_distinct.
 func (g *goldenMaker) level4() {
 	g.all()
 	for i := range job.MaxHandlerVersions + 2 {
@@ -194,8 +194,8 @@ func (g *goldenMaker) level4() {
 	g.distinct()
 }
 
-// submissions creates batches that are filled, closed, resumed, cancelled and deleted, and one that ends with its first
-// failure.
+// submissions creates batches that are filled, closed, resumed, cancelled and deleted, and a batch that ends with its
+// first failure.
 func (g *goldenMaker) submissions() {
 	create := func(n int, s job.Submission) job.ID {
 		c := lines(n)
@@ -234,7 +234,7 @@ func (g *goldenMaker) submissions() {
 	g.decide(job.Move{Op: job.Cancel, Batch: create(2, job.Submission{}), Status: job.Pending})
 }
 
-// unclaimed completes jobs that no claim holds: of a batch by itself, and of one that the last failure ends.
+// unclaimed completes jobs that no claim holds, in a plain batch and in a batch that the last failure ends.
 func (g *goldenMaker) unclaimed() {
 	outcome := func(id job.ID, code job.Code) job.Outcome {
 		return job.Outcome{ID: id, Code: code, ExitCode: code.DefaultExitCode(), DelayMs: -1}
@@ -259,7 +259,7 @@ func (g *goldenMaker) unclaimed() {
 	g.decide(job.Complete{Unclaimed: true, Outcomes: []job.Outcome{outcome(batch.WithLine(1), job.Error), outcome(batch, job.Fail)}})
 }
 
-// losses declares runners lost: one whose later claim is left alone, and one that holds nothing.
+// losses declares two runners lost: one with a later claim, which is left alone, and one that holds no jobs.
 func (g *goldenMaker) losses() {
 	held := lines(6)
 	held.Groups[0].Type = "held"

@@ -20,8 +20,8 @@ var (
 	newJournal = flag.String("new-journal", "", "write a golden journal anew: its folder's name")
 )
 
-// goldens are journals by their folders, with the functions that have made them. Each folder has the documents that the
-// journal leads to. The files are made once and never change.
+// goldens are journals by folder, with the functions that made them. Each folder also has the documents that the journal
+// leads to. The files are made once and never change.
 var goldens = map[string]func(g *goldenMaker){
 	"journal-v1":          (*goldenMaker).lives,
 	"journal-v1-moves":    (*goldenMaker).moves, // written at level 2; Apply decides as at level 3
@@ -30,8 +30,8 @@ var goldens = map[string]func(g *goldenMaker){
 	"journal-level-4":     (*goldenMaker).level4,
 }
 
-// TestGoldenJournal replays the journal of each format version. The decisions about its records must never change,
-// whatever the current program writes.
+// TestGoldenJournal replays the journal of each format version. The decisions about its records must never change, even
+// if the current program writes other records.
 func TestGoldenJournal(t *testing.T) {
 	testkit.OneByOne(t)
 	for name, play := range goldens {
@@ -98,7 +98,7 @@ func replayGolden(t *testing.T, golden string, rewrite bool) {
 	fmt.Fprintf(&got, "digest %x %v\n", sum, rows)
 	sameGolden(t, filepath.Join(golden, "state.txt"), got.String(), rewrite)
 
-	// The rows must be equal byte for byte, however the records are divided into commits and restarts.
+	// The rows must be equal byte for byte, regardless of commits and restarts.
 	listing := rowsOf(t, e.store)
 	sameGolden(t, filepath.Join(golden, "rows.txt"), listing, rewrite)
 	for name, way := range map[string]struct{ commitEach, restartInTheMiddle bool }{
@@ -124,7 +124,7 @@ func rowsOf(t *testing.T, s *store.Store) string {
 	return list.String()
 }
 
-// applyGolden applies the records of a journal to a new store in another way, and returns its rows.
+// applyGolden applies the records of a journal to a new store, with different commits or restarts, and returns its rows.
 func applyGolden(t *testing.T, j Log, commitEach, restart bool) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -187,7 +187,7 @@ func sameGolden(t *testing.T, path, got string, rewrite bool) {
 	}
 }
 
-// goldenJob is the document of a job in the golden files. Its fields have the order of the first release candidate.
+// goldenJob is a job document in the golden files. Its fields are in the order of the first release candidate.
 type goldenJob struct {
 	ID           job.ID
 	Batch        job.ID

@@ -16,7 +16,7 @@ func (e *Engine) PutHandler(ctx context.Context, p job.PutHandler) (store.Handle
 	return put, receipt, err
 }
 
-// DeleteHandler deletes all versions of a handler. The error is job.HandlerNotFound if there is no such handler.
+// DeleteHandler deletes all versions of a handler. The error is job.HandlerNotFound if the handler does not exist.
 func (e *Engine) DeleteHandler(ctx context.Context, d job.DeleteHandler) (Receipt, error) {
 	deleted, receipt, err := decideAs[store.HandlerDeleted](ctx, e, d)
 	if err == nil && deleted.Refusal != job.Granted {

@@ -20,7 +20,7 @@ type handover struct {
 	filled sync.Cond  // a group was added, or the hand-over was closed
 	freed  sync.Cond  // bytes has become smaller, or the hand-over was closed
 	groups [][]journal.Record
-	bytes  int64 // of these groups, and of those that the applier has taken and not applied
+	bytes  int64 // of these groups, and of the groups that the applier has taken but not applied
 	closed bool
 }
 
@@ -37,8 +37,8 @@ func cost(group []journal.Record) (n int64) {
 	return n
 }
 
-// put adds a durable group, and waits while there is no room for it. A group that is larger than the bound is added
-// when the hand-over is empty.
+// put adds a durable group, and waits while the hand-over lacks room. A group that is larger than the bound is added when
+// the hand-over is empty.
 func (h *handover) put(group []journal.Record) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -51,8 +51,8 @@ func (h *handover) put(group []journal.Record) {
 	h.filled.Signal()
 }
 
-// take waits for groups and returns all of them. It returns nil when the hand-over is closed and empty. The groups
-// count as waiting until done is called.
+// take waits for groups and returns all of them. It returns nil when the hand-over is closed and empty. The groups count
+// as waiting until done is called.
 func (h *handover) take() [][]journal.Record {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -64,7 +64,7 @@ func (h *handover) take() [][]journal.Record {
 	return groups
 }
 
-// done frees the room of a group that was applied.
+// done frees the room of an applied group.
 func (h *handover) done(group []journal.Record) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -88,8 +88,8 @@ func (h *handover) close() {
 	h.freed.Broadcast()
 }
 
-// drain answers all commands with an error, until the hand-over is closed. It runs in the place of an applier that has
-// failed. The commands are in the log, and a restart applies them.
+// drain answers all commands with an error until the hand-over is closed. It replaces an applier that has failed. The
+// commands are in the log, and a restart applies them.
 func (h *handover) drain(err error) {
 	for groups := h.take(); groups != nil; groups = h.take() {
 		for _, group := range groups {

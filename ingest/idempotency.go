@@ -10,10 +10,9 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// underWay is the set of requests with an idempotency key or a number of a session that are under way. It contains at
-// most one request with each key, and one in each slot of a session. Another request with the same key or slot waits
-// and then finds the result of the first one. Without this, Apply would decide the same, but a claim and its repeat
-// would wait for two jobs.
+// underWay is the set of running requests with an idempotency key or a session number. It contains at most one request
+// per key and per slot of a session. Another request with the same key or slot waits, and then finds the result of the
+// first. Without this, Apply would decide the same, but a claim and its repeat would wait for two jobs.
 type underWay struct {
 	mu       sync.Mutex                 // guards requests
 	requests map[job.Once]chan struct{} // closed when the request has ended
@@ -21,8 +20,8 @@ type underWay struct {
 
 func newUnderWay() *underWay { return &underWay{requests: map[job.Once]chan struct{}{}} }
 
-// begin waits until no other request with this key, or in this slot, is under way. The caller calls end when its
-// request has ended.
+// begin waits until no other request with this key, or in this slot, is running. The caller calls end when its request
+// has ended.
 func (u *underWay) begin(ctx context.Context, o *job.Once) (end func(), err error) {
 	at := job.Once{Scope: o.Scope, Key: o.Key, Session: o.Session, Slot: o.Slot}
 	for {
@@ -48,9 +47,10 @@ func (u *underWay) begin(ctx context.Context, o *job.Once) (end func(), err erro
 	}
 }
 
-// mayRemember refuses a request if there is no room to keep its result. Each key needs a row; the results of a session
-// need a bounded number of rows, which may be large. The bounds are soft: requests under way may pass them. An owner of keys or
-// sessions has no room left when they take as much as is free, so that no client or runner locks the others out.
+// mayRemember refuses a request if there is no room to keep its result. Each key needs a row. The results of a session
+// need a bounded number of rows, which may be large. The bounds are soft: running requests may exceed them. An owner of
+// keys or sessions runs out of room when they take as much as is still free, so that no client or runner locks out the
+// rest.
 func (e *Engine) mayRemember(o *job.Once) error {
 	if o.Numbered() {
 		return e.mayRememberNumber(o)
@@ -66,8 +66,8 @@ func (e *Engine) mayRemember(o *job.Once) error {
 	return err
 }
 
-// mayRememberNumber is mayRemember for a request of a session. It looks for the owner's share only when half of all is taken:
-// before that nobody has more than is left.
+// mayRememberNumber is mayRemember for a request of a session. It checks the owner's share only when more than half of
+// the room is taken, because until then no owner can have more than is left.
 func (e *Engine) mayRememberNumber(o *job.Once) error {
 	used := e.store.Totals().SessionBytes
 	if used <= e.o.maxSessionBytes/2 {
@@ -80,8 +80,8 @@ func (e *Engine) mayRememberNumber(o *job.Once) error {
 	return err
 }
 
-// completedBefore returns the first results of a request's completions, which have one key, if an earlier request has
-// carried out all of them; otherwise nil.
+// completedBefore returns the first results of a request's completions, which share one key, if an earlier request has
+// carried out all of them, and otherwise nil.
 func (e *Engine) completedBefore(ctx context.Context, commands []job.Complete) (ended []store.Ended, last Receipt, err error) {
 	if err := e.CatchUp(ctx, 0); err != nil {
 		return nil, Receipt{}, errors.Join(ErrNotStored, err)

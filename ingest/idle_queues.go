@@ -9,10 +9,10 @@ import (
 )
 
 // idleEvery is the least time between two commands that delete idle queues. Each command deletes a bounded number of
-// queues, so that the applier is not occupied for long.
+// queues, so that it does not occupy the applier for long.
 const idleEvery = time.Second
 
-// DeleteQueue deletes a queue that has no jobs. The result says whether the queue existed and whether it has jobs.
+// DeleteQueue deletes a queue without jobs. The result says whether the queue existed, and whether it has jobs.
 func (e *Engine) DeleteQueue(ctx context.Context, d job.DeleteQueue) (store.QueueDeleted, Receipt, error) {
 	return decideAs[store.QueueDeleted](ctx, e, d)
 }
@@ -28,7 +28,7 @@ func (e *Engine) untilIdle() (d time.Duration, ok bool) {
 }
 
 // deleteIdle proposes to delete the queues that have been idle for Options.QueueIdle. The command contains that time,
-// because Apply knows no options.
+// because Apply does not know the options.
 func (k *timekeeper) deleteIdle(ctx context.Context) {
 	if wait, ok := k.e.untilIdle(); !ok || wait > 0 || time.Since(k.idleTried) < idleEvery {
 		return

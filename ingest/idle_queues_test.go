@@ -9,8 +9,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// TestIdleQueuesGo: a queue that has had no jobs for Options.QueueIdle is deleted by a journaled command, and stays
-// deleted after a restart. A queue that is paused or has jobs stays. Without the option every queue stays.
+// TestIdleQueuesGo: a journaled command deletes a queue that has been without jobs for Options.QueueIdle, and the queue
+// stays deleted after a restart. A queue that is paused or has jobs stays. Without the option every queue stays.
 func TestIdleQueuesGo(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

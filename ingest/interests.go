@@ -9,20 +9,20 @@ import (
 
 // interests finds the oldest parked claim that accepts the jobs of a queue.
 //
-// Most claims accept the same clients and types as many others. Claims that accept the same share one interest, and the
-// lists by queue contain only interests. So the time to add, find or remove a claim hardly depends on the number of
-// claims. An interest that names very many pairs of a client and a type is not in these lists. It is in one list of
+// Most claims accept the same clients and types as many other claims. Claims that accept the same share one interest, and
+// the lists by queue contain only interests. So the time to add, find or remove a claim hardly depends on the number of
+// claims. An interest that names very many pairs of a client and a type is in a list of wide interests instead, so that
+// one step changes its place.
 // wide interests, so that one step changes its place.
 type interests struct {
 	byKey  map[string]*interest
-	places int // number of pairs that the interests name
-	// byQueue has the interests that name a pair, in the order of their oldest claims. "" stands for any client or
-	// type.
+	places int // number of pairs that all interests name
+	// byQueue lists the interests that name a pair, in the order of their oldest claims. "" means any client or any type.
 	byQueue map[queueName]*btree.BTreeG[*interest]
 	wide    *btree.BTreeG[*interest] // the interests that name more than maxListedPairs pairs
 }
 
-// queueName is the name of a queue. In interests.byQueue an empty client or type stands for any.
+// queueName is the name of a queue. In interests.byQueue an empty client or type means any.
 type queueName struct{ client, typ string }
 
 // interest is a set of clients and types, with the parked claims that accept their jobs.
@@ -37,7 +37,7 @@ type interest struct {
 }
 
 // maxListedPairs bounds the number of lists that contain an interest, and so the work when a claim parks or leaves.
-// Together with maxPlaces it bounds the number of wide interests to 5000; a wake may look at all of them.
+// Together with maxPlaces it bounds the number of wide interests to 5000, because a wake may look at all of them.
 const maxListedPairs = 100
 
 // maxPlaces bounds the number of pairs that all interests together name. A pair takes about a hundred bytes, and one
@@ -53,7 +53,7 @@ func newInterestList() *btree.BTreeG[*interest] {
 	return btree.NewBTreeGOptions(older, btree.Options{NoLocks: true, Degree: 8})
 }
 
-// add adds a claim for the jobs of the given clients and types; an empty list means all. It reports false if the
+// add adds a claim for the jobs of the given clients and types; an empty list means all. It returns false if the
 // interests would name too many pairs.
 func (x *interests) add(c *parkedClaim, clients, types []string) bool {
 	clients, types = canonical(clients), canonical(types)
@@ -76,7 +76,8 @@ func (x *interests) remove(c *parkedClaim) {
 	x.change(in, func() { in.claims.Delete(c) })
 }
 
-// change adds a claim to an interest or removes one. The interest's place depends on its oldest claim.
+// change adds a claim to an interest, or removes one, and updates the interest's place, which depends on its oldest
+// claim.
 func (x *interests) change(in *interest, claims func()) {
 	before, listed := in.claims.Min()
 	claims()
@@ -131,7 +132,7 @@ func canonical(names []string) []string {
 	return slices.Compact(names)
 }
 
-// list puts an interest that has a claim into its lists.
+// list adds an interest that has a claim to its lists.
 func (x *interests) list(in *interest) {
 	x.byKey[in.key] = in
 	x.places += in.pairs
@@ -146,7 +147,7 @@ func (x *interests) list(in *interest) {
 	}
 }
 
-// unlist takes an interest out of its lists.
+// unlist removes an interest from its lists.
 func (x *interests) unlist(in *interest) {
 	delete(x.byKey, in.key)
 	x.places -= in.pairs

@@ -10,41 +10,41 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// Small creates without keys and batches that wait for the same group of the log share one record. The first of them proposes
-// the record at once, and others add their jobs until the log writes it. So no create waits for others, and each is
+// Small creates without keys and batches that wait for the same group of the log share one record. The first of them
+// proposes the record, and others add their jobs until the log writes it. So no create waits for others, and each is
 // answered when the record is on disk. docs/010-joined-commands.md has the reasons.
 
 const (
-	// maxJoinedBytes bounds the fields and the body of a joined record. A larger one would save little, since a record
-	// of this size has hundreds of jobs already. Its payloads fit into one page of the store.
+	// maxJoinedBytes bounds the fields and the body of a joined record. A larger record would save little, since this
+	// size already holds hundreds of jobs. Its payloads fit into one page of the store.
 	maxJoinedBytes = 64 << 10
-	// A create that joins a record has at most maxJoinedCreate bytes of payloads, and of meta, in so many lines and
-	// groups. So it has less than maxJoinedBytes: a group takes at most 1 KiB without its meta.
+	// A create that joins a record has at most maxJoinedCreate bytes of payloads and of meta, maxJoinedLines lines, and
+	// maxJoinedGroups groups. So it has less than maxJoinedBytes: a group takes at most 1 KiB without its meta.
 	maxJoinedCreate, maxJoinedLines, maxJoinedGroups = 16 << 10, 256, 16
-	// joinedOverhead is the most that a record has in addition to its groups and payloads. joinedLine is the most that
-	// a job has in addition to them: the framing of its payload, and the number of lines in its group.
+	// joinedOverhead bounds the bytes of a record besides its groups and payloads. joinedLine bounds the bytes of a job
+	// besides them: the framing of its payload, and its share of the number of lines in its group.
 	joinedOverhead, joinedLine = 256, 32
 )
 
-// joinedCreates are the creates that wait until their record is written.
+// joinedCreates are the creates that wait for their record to be written.
 type joinedCreates struct {
 	proposing chan struct{} // capacity 1; has a value while a create without keys is being proposed
 
 	mu   sync.Mutex    // guards the fields below, and all records
-	open *joinedRecord // takes creates; nil: there is none
-	// checked is the group that was checked last, without lines, and checkedBytes its length in a record. Most creates
-	// have the same attributes as the one before.
+	open *joinedRecord // accepts creates; nil: none
+	// checked is the last group that was checked, without lines, and checkedBytes its length in a record. Most creates
+	// have the same attributes as the previous create.
 	checked      job.Group
 	checkedBytes int
 }
 
-// joinedRecord is a record that is proposed and takes creates until it is written.
+// joinedRecord is a proposed record that accepts creates until it is written.
 type joinedRecord struct {
-	tag     waiter // of the record: no caller waits for it to be applied
+	tag     waiter // of the record: no caller waits until it is applied
 	creates []*joinedCreate
 	lines   int
 	groups  int // neighbours with equal attributes share a group
-	bytes   int // that fields and body have at most
+	bytes   int // bound on the bytes of fields and body
 	closed  bool
 }
 
@@ -52,11 +52,11 @@ type joinedRecord struct {
 type joinedCreate struct {
 	c          *job.Create
 	made       *newQueues
-	groupBytes int         // of its groups in a record, at most
+	groupBytes int         // bound on the bytes of its groups in a record
 	stored     chan answer // capacity 1
 }
 
-// joins reports whether a create may share a record with others.
+// joins reports whether a create may share a record.
 func joins(c *job.Create) bool {
 	if !c.Joined || len(c.Groups) > maxJoinedGroups || len(c.Payloads) > maxJoinedCreate || c.Lines() > maxJoinedLines {
 		return false
@@ -68,7 +68,7 @@ func joins(c *job.Create) bool {
 	return meta <= maxJoinedCreate
 }
 
-// startJoined begins a create that shares a record with others; see StartCreate.
+// startJoined begins a create that shares a record; see StartCreate.
 func (e *Engine) startJoined(ctx context.Context, c *job.Create, made *newQueues) (wait func() (store.Made, Receipt, error)) {
 	own := joinedCreate{c: c, made: made, stored: make(chan answer, 1)}
 	line, err := e.join(ctx, &own)
@@ -112,7 +112,7 @@ func (e *Engine) join(ctx context.Context, own *joinedCreate) (line int, err err
 		return 0, err
 	}
 	defer j.leave()
-	if line, ok := j.add(own); ok { // another create has proposed a record in the meantime
+	if line, ok := j.add(own); ok { // another create has proposed a record since
 		return line, nil
 	}
 	r := &joinedRecord{bytes: joinedOverhead}
@@ -130,8 +130,8 @@ func (e *Engine) join(ctx context.Context, own *joinedCreate) (line int, err err
 	return 0, nil
 }
 
-// proposeAlone proposes a create with a record of its own. Creates that are started after it are not added to a record
-// that was proposed before it, so that the creates of one goroutine are stored in their order.
+// proposeAlone proposes a create in a separate record. Creates that are started after it are not added to a record that
+// was proposed before it, so that the creates of one goroutine are stored in order.
 func (e *Engine) proposeAlone(ctx context.Context, p *journal.Proposal) error {
 	if err := e.joined.enter(ctx); err != nil {
 		return err
@@ -144,8 +144,8 @@ func (e *Engine) proposeAlone(ctx context.Context, p *journal.Proposal) error {
 	return nil
 }
 
-// enter waits until no other create without keys is being proposed, so that the open record is always the last one
-// that was proposed.
+// enter waits until no other create without keys is being proposed, so that the open record is always the last proposed
+// record.
 func (j *joinedCreates) enter(ctx context.Context) error {
 	select {
 	case j.proposing <- struct{}{}:
@@ -157,7 +157,7 @@ func (j *joinedCreates) enter(ctx context.Context) error {
 
 func (j *joinedCreates) leave() { <-j.proposing }
 
-// check refuses a create that the decoder would refuse. It returns the length of its groups in a record.
+// check fails if the decoder would refuse the create. It returns the length of the create's groups in a record.
 func (j *joinedCreates) check(c *job.Create) (groupBytes int, err error) {
 	j.mu.Lock()
 	known, groupBytes := len(c.Groups) == 1 && sameAttributes(j.checked, c.Groups[0]), j.checkedBytes
@@ -178,7 +178,7 @@ func (j *joinedCreates) check(c *job.Create) (groupBytes int, err error) {
 	return groupBytes, nil
 }
 
-// add adds a create to the open record, if there is one with room for it. line is its first line in the record.
+// add adds a create to the open record, if it has room. line is the create's first line in the record.
 func (j *joinedCreates) add(own *joinedCreate) (line int, ok bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -190,8 +190,7 @@ func (j *joinedCreates) add(own *joinedCreate) (line int, ok bool) {
 	return 0, false
 }
 
-// offer lets other creates join a record that was proposed, unless it was written in the meantime. Nil: no record takes
-// creates.
+// offer lets other creates join a proposed record, unless it is already written. Nil: no record accepts creates.
 func (j *joinedCreates) offer(r *joinedRecord) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -200,7 +199,7 @@ func (j *joinedCreates) offer(r *joinedRecord) {
 	}
 }
 
-// close ends a record: no create joins it any more.
+// close closes a record, so that no more creates join it.
 func (j *joinedCreates) close(r *joinedRecord) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -210,7 +209,7 @@ func (j *joinedCreates) close(r *joinedRecord) {
 	}
 }
 
-// cost returns the number of bytes and groups that a create adds to the record at most.
+// cost returns bounds on the bytes and groups that a create adds to the record.
 func (r *joinedRecord) cost(own *joinedCreate) (bytes, groups int) {
 	bytes = len(own.c.Payloads) + own.c.Lines()*joinedLine
 	if n := len(own.c.Groups); n > 1 || len(r.creates) == 0 || !sameAttributes(r.lastGroup(), own.c.Groups[0]) {
@@ -265,12 +264,12 @@ func (j *joinedCreates) proposal(r *joinedRecord) *journal.Proposal {
 	}
 }
 
-// command returns the one create of a closed record.
+// command returns the single create of a closed record.
 func (r *joinedRecord) command() *job.Create {
 	c := &job.Create{Joined: true, Frame: r.creates[0].c.Frame, Groups: make([]job.Group, 0, r.groups), Payloads: make([]byte, 0, r.bytes)}
 	for _, own := range r.creates {
 		if own.c.Frame != c.Frame {
-			c.Frame = job.LenFrame // it holds any payload, also none
+			c.Frame = job.LenFrame // this frame fits any payload, or none
 		}
 	}
 	for _, own := range r.creates {
@@ -287,7 +286,7 @@ func (r *joinedRecord) command() *job.Create {
 	return c
 }
 
-// appendPayloads appends the payloads of a create in a framing that holds them.
+// appendPayloads appends the payloads of a create in the given frame, which must fit them.
 func (own *joinedCreate) appendPayloads(b []byte, frame job.Frame) []byte {
 	body := own.c.Payloads
 	if own.c.Frame == frame {
@@ -303,7 +302,7 @@ func (own *joinedCreate) appendPayloads(b []byte, frame job.Frame) []byte {
 	return b
 }
 
-// sameAttributes reports whether two groups differ in the number of their lines at most.
+// sameAttributes reports whether two groups are equal except for the number of their lines.
 func sameAttributes(a, b job.Group) bool {
 	a.Lines, b.Lines = 0, 0
 	return a == b

@@ -45,8 +45,8 @@ func joinableList(frame job.Frame, types ...string) *job.Create {
 	return c
 }
 
-// TestJoinedCreates holds the fsync of a first create. Creates that arrive meanwhile share one record, and each caller
-// gets its own job.
+// TestJoinedCreates blocks the fsync of a first create. Creates that arrive before it ends share one record, and each
+// caller gets its job.
 func TestJoinedCreates(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	var held sync.Mutex
@@ -186,7 +186,7 @@ func TestJoinedCreatesOfManyCallers(t *testing.T) {
 	stop()
 }
 
-// TestJoinedRecordLimits: a record takes creates up to each of its limits, and no further.
+// TestJoinedRecordLimits: a record accepts creates up to each of its limits, and no further.
 func TestJoinedRecordLimits(t *testing.T) {
 	e, _ := start(t, t.TempDir())
 	fill := func(next func(n int) *job.Create) *joinedRecord {
@@ -206,7 +206,7 @@ func TestJoinedRecordLimits(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		next        func(n int) *job.Create
-		jobs, bytes int // at least
+		jobs, bytes int // minimum
 	}{
 		"empty jobs":     {func(int) *job.Create { return joinable("a", job.NoFrame, "") }, 1500, 0},
 		"large payloads": {func(int) *job.Create { return joinable("a", job.LineFrame, strings.Repeat("x", maxJoinedCreate-1)) }, 3, 45_000},
@@ -271,7 +271,7 @@ func TestJoinedRecordLimits(t *testing.T) {
 	}
 }
 
-// TestJoinedCreatesShareAFailure: if the record is not stored, every caller learns it, and later creates use another
+// TestJoinedCreatesShareAFailure: if the record is not stored, every caller gets the error, and later creates use a new
 // record.
 func TestJoinedCreatesShareAFailure(t *testing.T) {
 	var j joinedCreates

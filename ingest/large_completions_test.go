@@ -16,7 +16,7 @@ import (
 )
 
 // TestLargeCompletionsAreBounded: completions with many bytes of outputs wait before they are proposed, so that the log
-// has few of them at a time, and small requests pass them.
+// has few of them at a time, and small requests overtake them.
 func TestLargeCompletionsAreBounded(t *testing.T) {
 	ctx := t.Context()
 	var held sync.Mutex
@@ -60,7 +60,7 @@ func TestLargeCompletionsAreBounded(t *testing.T) {
 		e.large.Release(largeInFlight / 4)
 		return false
 	})
-	time.Sleep(20 * time.Millisecond) // real time: the others have a chance to exceed the bound, if nothing holds them
+	time.Sleep(20 * time.Millisecond) // real time: without a bound, the other completions would exceed it now
 	if n := e.log.Status().InFlightBytes; n > largeInFlight+largeInFlight/4 {
 		t.Errorf("the log has %d bytes", n)
 	}

@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// stateNote says whether the engine takes requests. If it does not, err is the reason; otherwise err is nil.
+// stateNote says whether the engine accepts requests. err is nil if it does, and otherwise the reason.
 type stateNote struct{ err error }
 
 var notReady = &stateNote{ErrNotReady}
 
 // Run applies the commands that the store has not applied yet. Then it serves until ctx is done, completes the commands
-// that it has taken, and closes the log and the store. An error means that the engine could not go on. The log has all
+// that it has taken, and closes the log and the store. An error means that the engine could not continue. The log has all
 // acknowledged commands, and a restart applies them. With ErrStuck the data directory stays locked until the process
 // ends.
 func (e *Engine) Run(ctx context.Context) (err error) {
 	defer func() {
-		if !errors.Is(err, ErrStuck) { // with ErrStuck, a goroutine still uses the files
+		if !errors.Is(err, ErrStuck) { // with ErrStuck, a goroutine is still using the files
 			err = errors.Join(err, e.close())
 		}
 		if errors.Is(err, syscall.ENOSPC) {
@@ -34,7 +34,7 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 		}
 		return fmt.Errorf("replay journal: %w", err)
 	}
-	e.commits.applied.send() // a read may wait for the end of the log, and no other command may follow
+	e.commits.applied.send() // a read may wait for the end of the log without a further command
 
 	if e.o.OnRunEnds != nil {
 		e.store.ObserveRunEnds()
@@ -44,7 +44,7 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 	}
 	e.observeQueues()
 
-	// The applier ends after the log, because it applies the last groups of the log.
+	// The applier stops after the log, because it applies the last groups of the log.
 	var parts sync.WaitGroup
 	var logErr, applyErr error
 	ctx, cancel := context.WithCancel(ctx)
@@ -78,16 +78,16 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 	if err := e.stoppable(ctx, ended); err != nil {
 		return err
 	}
-	// The next start compares the end of the log with the cursor on disk, so it notices if the last records are
-	// missing. After a flush it also has nothing to replay.
+	// The next start compares the end of the log with the cursor on disk, and notices if the last records are missing.
+	// After a flush there is also nothing to replay.
 	if err := e.store.FlushWithin(e.o.CommitWait); err != nil {
 		e.logger.Warn("cannot flush the store; the next start replays more", "error", err)
 	}
 	return nil
 }
 
-// stoppable runs f. When ctx is done, f should end. If f does not end because a command or a commit of the store is blocked,
-// stoppable returns ErrStuck, and f goes on.
+// stoppable runs f, which should return when ctx is done. If f does not return because a command or a commit of the store
+// is blocked, stoppable returns ErrStuck while f is still running.
 func (e *Engine) stoppable(ctx context.Context, f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
@@ -108,7 +108,7 @@ func (e *Engine) stoppable(ctx context.Context, f func() error) error {
 			return err
 		case <-timer.C:
 		}
-		if since != 0 && since == e.commits.step() { // it is still the same one
+		if since != 0 && since == e.commits.step() { // the same step is still running
 			if e.disk.isFull() {
 				return fmt.Errorf("%w: %w", ErrStuck, syscall.ENOSPC)
 			}
@@ -118,10 +118,10 @@ func (e *Engine) stoppable(ctx context.Context, f func() error) error {
 	}
 }
 
-// fullWait is how long a stop waits for a commit that is blocked because the disk is full.
+// fullWait is how long a stop waits for a commit that is blocked by a full disk.
 const fullWait = time.Second / 2
 
-// errFull is why an engine could not close its files.
+// errFull is the reason why an engine could not close its files.
 var errFull = errors.New("the disk is full, so the store could not write its latest changes")
 
 // begin makes the engine ready. It first waits until the state includes all commands that the log had when the engine
@@ -148,7 +148,7 @@ func (e *Engine) begin(ctx context.Context) error {
 	return nil
 }
 
-// refuse makes the engine refuse all requests with err. If it refuses them already, the first reason stays.
+// refuse makes the engine refuse all requests with err. If it is refusing them already, the first reason stays.
 func (e *Engine) refuse(err error) {
 	for {
 		now := e.state.Load()
@@ -158,7 +158,7 @@ func (e *Engine) refuse(err error) {
 	}
 }
 
-// accepting returns nil while the engine takes requests; otherwise the reason why it does not.
+// accepting returns nil while the engine accepts requests, and otherwise the reason why it does not.
 func (e *Engine) accepting() error {
 	if err := e.state.Load().err; err != nil {
 		return err
@@ -166,7 +166,7 @@ func (e *Engine) accepting() error {
 	return e.commits.stalled()
 }
 
-// Ready returns nil while the engine takes requests and the log takes commands; otherwise the reason why they do not.
+// Ready returns nil while the engine accepts requests and the log accepts commands, and otherwise the reason.
 func (e *Engine) Ready() error {
 	if err := e.accepting(); err != nil {
 		return err
@@ -174,8 +174,8 @@ func (e *Engine) Ready() error {
 	return e.log.Health()
 }
 
-// signal puts a value into a channel of capacity 1, unless there is one. It wakes the goroutine that receives from the
-// channel, now or at its next receive.
+// signal sends to a channel of capacity 1, unless it already has a value. This wakes the receiving goroutine, now or at
+// its next receive.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -14,14 +14,14 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// These tests check the limits of what clients can make: one more is refused, and everything else goes on. The limit of
-// parked claims is tested in parked_claims_limit_test.go, and that of sweeps in package store.
+// These tests check the limits on resources that clients create: one more is refused, and everything else still works.
+// Parked claims are tested in parked_claims_limit_test.go, and sweeps in package store.
 
 // keyed returns a Once with an idempotency key.
 func keyed(key string) job.Once { return job.Once{Scope: "test", Key: key, Digest: job.Digest{1}} }
 
 // TestKeysAreBounded: at the limit, a request with a new idempotency key is refused. Requests without a key, requests
-// with a number of a session, and repeats of known keys are served.
+// with a session number, and repeats of known keys are served.
 func TestKeysAreBounded(t *testing.T) {
 	const most = 3
 	ctx, dir := t.Context(), t.TempDir()
@@ -105,8 +105,8 @@ func TestKeysAreBounded(t *testing.T) {
 	past()
 }
 
-// TestOwnersOfKeysShareTheRoom: no client or runner takes more than half of the room for idempotency keys that the others
-// leave, over all kinds of its requests, and those that come later find room.
+// TestOwnersOfKeysShareTheRoom: no client or runner takes more than half of the key room that the rest leave, over all
+// kinds of its requests, and later clients find room.
 func TestOwnersOfKeysShareTheRoom(t *testing.T) {
 	const most = 20_000
 	e, _ := startWith(t, Options{Dir: t.TempDir(), maxKeyBytes: most})
@@ -137,9 +137,9 @@ func TestOwnersOfKeysShareTheRoom(t *testing.T) {
 	}
 }
 
-// TestOwnersOfSessionsShareTheRoom: what sessions remember is bounded in bytes. No runner takes more than half of what the others
-// leave, however few sessions it has, and the request that is refused may be repeated, like one that was carried out before.
-// When a session ends there is room again.
+// TestOwnersOfSessionsShareTheRoom: the rows of sessions are bounded in bytes. No runner takes more than half of the room
+// that the rest leave, however few sessions it has. A refused request may be repeated, like one that was carried out
+// before. When a session ends there is room again.
 func TestOwnersOfSessionsShareTheRoom(t *testing.T) {
 	const most = 40_000
 	ctx := t.Context()
@@ -176,7 +176,7 @@ func TestOwnersOfSessionsShareTheRoom(t *testing.T) {
 			}
 		}
 	}
-	const session = 4000 // more than one of them takes
+	const session = 4000 // more than one session takes
 	free := uint64(most)
 	var first []job.ID
 	for _, runner := range []string{"", "b", "c"} {
@@ -224,8 +224,8 @@ func TestOwnersOfSessionsShareTheRoom(t *testing.T) {
 	}
 }
 
-// TestQueuesAreBounded: a create that would exceed the limit of queues is refused as a whole. Creates in existing
-// queues are served. When a queue is deleted there is room for another.
+// TestQueuesAreBounded: a create that would exceed the limit of queues is refused as a whole. Creates in existing queues
+// are served. Deleting a queue makes room for another.
 func TestQueuesAreBounded(t *testing.T) {
 	const most = 3
 	ctx, dir := t.Context(), t.TempDir()
@@ -294,11 +294,11 @@ func TestQueuesAreBounded(t *testing.T) {
 	refused(maxQueueWait, "another")
 }
 
-// TestSessionsAreBounded: one session more than the limit is refused. Open sessions, and requests without a session,
-// are served. When a session is ended there is room for another.
+// TestSessionsAreBounded: one session more than the limit is refused. Open sessions, and requests without a session, are
+// served. Ending a session makes room for another.
 func TestSessionsAreBounded(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
-	o := Options{Dir: dir, Store: store.Options{Small: true}} // its limits are small enough for a test
+	o := Options{Dir: dir, Store: store.Options{Small: true}} // with limits that are small enough for a test
 	e, stop := startWith(t, o)
 	number := inSession(t, e)
 	var opened atomic.Int64

@@ -10,7 +10,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// onMemoryLog runs a test in fake time, with an engine on a memory log. The test takes the part of the other processes.
+// onMemoryLog runs a test in fake time, with an engine on a memory log. The test plays the other processes.
 func onMemoryLog(t *testing.T, test func(t *testing.T, l *memoryLog, e *Engine)) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -19,7 +19,7 @@ func onMemoryLog(t *testing.T, test func(t *testing.T, l *memoryLog, e *Engine))
 	})
 }
 
-// expectVerbs compares the commands that this process has proposed since the last call with the expected ones.
+// expectVerbs compares the commands that this process proposed since the last call with the expected ones.
 func expectVerbs(t *testing.T, l *memoryLog, when string, want ...string) {
 	t.Helper()
 	if got := l.verbs(); !slices.Equal(got, want) {
@@ -27,7 +27,7 @@ func expectVerbs(t *testing.T, l *memoryLog, when string, want ...string) {
 	}
 }
 
-// workOfOthers stores, as another process, one thing of each kind that needs a timed command: a claim whose lease runs
+// workOfOthers stores, as another process, one item of each kind that needs a timed command: a claim whose lease runs
 // out, a job with a run_at, and a queue without jobs.
 func workOfOthers(l *memoryLog) (claimed, deferred job.ID) {
 	claimed = l.other(lines(1))
@@ -41,9 +41,9 @@ func workOfOthers(l *memoryLog) (claimed, deferred job.ID) {
 	return claimed, deferred
 }
 
-// TestFollowerProposesNothingByItself: a process that does not lead the log does not propose a level, a grace, a tick
-// or the deletion of idle queues, and does not set the time. It serves requests and applies the commands of others.
-// When it begins to lead, it proposes all of these.
+// TestFollowerProposesNothingByItself: a process that does not lead the log does not propose a level, a grace, a tick or
+// the deletion of idle queues, and does not set the time. It serves requests and applies the commands of other processes.
+// When it becomes the leader, it proposes all of these.
 func TestFollowerProposesNothingByItself(t *testing.T) {
 	onMemoryLog(t, func(t *testing.T, l *memoryLog, e *Engine) {
 		ctx := t.Context()
@@ -90,8 +90,8 @@ func TestFollowerProposesNothingByItself(t *testing.T) {
 	})
 }
 
-// TestGraceInEachTerm: each term of this process begins with a grace, also if the term before was its own. A term
-// without active jobs needs none.
+// TestGraceInEachTerm: each term of this process begins with a grace, even if it also led the term before. A term without
+// active jobs needs none.
 func TestGraceInEachTerm(t *testing.T) {
 	onMemoryLog(t, func(t *testing.T, l *memoryLog, e *Engine) {
 		l.lead(1)
@@ -112,9 +112,9 @@ func TestGraceInEachTerm(t *testing.T) {
 	})
 }
 
-// TestLeadershipLostBeforeTheProposal: leadership ends after the engine has decided to propose a command and before it
-// proposes the command. The engine then proposes nothing until it has begun a new term of its own. It makes no
-// difference whether another process leads meanwhile.
+// TestLeadershipLostBeforeTheProposal: leadership ends after the engine has decided to propose a command but before it
+// proposes it. The engine then proposes nothing until it leads in a new term, whether or not another process leads in
+// between.
 func TestLeadershipLostBeforeTheProposal(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -122,7 +122,7 @@ func TestLeadershipLostBeforeTheProposal(t *testing.T) {
 		before func(l *memoryLog)
 		// due reports whether the engine must have decided to propose the command by now.
 		due   func(e *Engine) bool
-		begun bool // term 1 has begun before
+		begun bool // term 1 has already begun
 		verb  string
 	}{
 		{"level", func(l *memoryLog) {}, func(*Engine) bool { return true }, false, "level"},
@@ -152,10 +152,10 @@ func TestLeadershipLostBeforeTheProposal(t *testing.T) {
 					lost, looks := false, 0
 					l.watchLeads(func(term uint64) {
 						switch {
-						case term == 1 && !lost && c.due(e): // the engine gets yes, which is out of date when it acts
+						case term == 1 && !lost && c.due(e): // the engine gets yes, but this is out of date when it acts
 							lost = true
 							l.lead(after)
-						case lost && looks < 2: // the look before the proposal, and the first after the proposal that must not come
+						case lost && looks < 2: // the check before the proposal, and the first after the proposal that must not be made
 							expectVerbs(t, l, "of the term that had ended")
 							looks++
 						}
@@ -180,7 +180,7 @@ func TestLeadershipLostBeforeTheProposal(t *testing.T) {
 	}
 }
 
-// TestReadyAfterTheBarrier: an engine takes requests only when its state includes all commands that the log had at the
+// TestReadyAfterTheBarrier: an engine accepts requests only when its state includes all commands that the log had at the
 // start, however long the log takes to report their number.
 func TestReadyAfterTheBarrier(t *testing.T) {
 	dir := t.TempDir()
@@ -203,8 +203,7 @@ func TestReadyAfterTheBarrier(t *testing.T) {
 	})
 }
 
-// TestReadsWaitForTheBarrier: a read is refused if the log does not report in time which commands the state must
-// include.
+// TestReadsWaitForTheBarrier: a read is refused if the log does not report in time which commands the state must include.
 func TestReadsWaitForTheBarrier(t *testing.T) {
 	onMemoryLog(t, func(t *testing.T, l *memoryLog, e *Engine) {
 		silent := make(chan struct{})
@@ -222,8 +221,8 @@ func TestReadsWaitForTheBarrier(t *testing.T) {
 	})
 }
 
-// TestStoredThoughUnknown: if the log does not know whether a command is stored, the caller gets ErrUnknown once, and
-// the command is applied when the log delivers it.
+// TestStoredThoughUnknown: if the log does not know whether a command is stored, the caller gets ErrUnknown once, and the
+// command is applied when the log delivers it.
 func TestStoredThoughUnknown(t *testing.T) {
 	onMemoryLog(t, func(t *testing.T, l *memoryLog, e *Engine) {
 		id := l.other(lines(1))
@@ -239,7 +238,7 @@ func TestStoredThoughUnknown(t *testing.T) {
 	})
 }
 
-// TestLocalLogDeliversWhatFollows: Run of the journal delivers only records that are written after its call. So it
+// TestLocalLogDeliversWhatFollows: Run of the journal delivers only records that are written after the call. So it
 // refuses a store whose cursor is before the end of the journal.
 func TestLocalLogDeliversWhatFollows(t *testing.T) {
 	e, _ := start(t, t.TempDir())

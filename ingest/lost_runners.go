@@ -10,28 +10,28 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// lostRunner is a runner that was declared lost, and whose jobs are being returned.
+// lostRunner is a runner that was declared lost, while its jobs are being returned.
 type lostRunner struct {
 	registry.Runner
-	through uint64 // claims up to this seq are those of the lost instance
+	through uint64 // claims up to this seq belong to the lost instance
 	jobs    int    // returned so far
-	// answered is closed when the claims of the runner that were under way are answered. Those that got jobs have returned them
-	// by then, so that no job loses an attempt that no answer named. ended is closed when the connections of the runner have
-	// ended and returned their jobs; nil if nobody ends connections. patience bounds the wait for both.
+	// answered is closed when the runner's claims in progress are answered. By then, claims that got jobs have returned
+	// them, so that no job loses an attempt that no answer named. ended is closed when the runner's connections have
+	// ended and returned their jobs, and is nil if connections are not ended. patience bounds the wait for both.
 	answered, ended <-chan struct{}
 	patience        time.Time
 }
 
 const (
-	// endPatience is how long the loss of a runner waits for the end of its connections, and endPause how long the time
-	// keeper does before it looks again.
+	// endPatience is how long the loss of a runner waits for the end of its connections. endPause is how long the
+	// timekeeper waits before it checks again.
 	endPatience = 5 * time.Second
 	endPause    = 5 * time.Millisecond
 )
 
-// loseRunners declares runners lost that were overdue at asOf, and returns their jobs, one runner after the other. asOf is
-// a time before the process was last seen to run: if the process is stopped now, no silence during the stop counts. After
-// tickEvery the rest waits for the next turn, so that ticks are not delayed.
+// loseRunners declares the runners lost that were overdue at asOf, and returns their jobs, one runner after the other.
+// asOf is a time before the process was last seen to run: if the process is suspended now, that time does not count as
+// silence. After tickEvery the rest waits for the next turn, so that ticks are not delayed.
 func (k *timekeeper) loseRunners(ctx context.Context, asOf time.Time) {
 	began := time.Now()
 	for ctx.Err() == nil && time.Since(began) < tickEvery {
@@ -44,19 +44,20 @@ func (k *timekeeper) loseRunners(ctx context.Context, asOf time.Time) {
 	}
 }
 
-// declareLost declares a runner lost if one is overdue, and reports whether it did.
+// declareLost declares one overdue runner lost, and reports whether it did.
 func (k *timekeeper) declareLost(asOf time.Time) bool {
 	e := k.e
 	if !e.runners.Overdue(asOf) {
 		return false
 	}
 	if stops := k.stall.found.Load(); k.stall.since(k.stops) {
-		// The process was stopped at a place that the turn does not watch. The heartbeats of that time may not be read yet.
+		// The process was suspended at a place that the turn does not watch. Heartbeats of that time may not have been
+		// read yet.
 		k.stops = stops
 		e.runners.Excuse(time.Now())
 		return false
 	}
-	// This is read before the runner is declared lost: afterwards, another instance may register and claim at once.
+	// Read this before the runner is declared lost: afterwards, a new instance may register and claim.
 	through := e.log.Status().Appended
 	lost, ok := e.runners.Lose(registry.Moment{At: e.log.Now(), Mono: asOf})
 	if ok {
@@ -69,13 +70,13 @@ func (k *timekeeper) declareLost(asOf time.Time) bool {
 	return ok
 }
 
-// returned reports whether what the connections and claims of the runner held is returned, with what they know of the runs
+// returned reports whether the jobs of the runner's connections and claims are returned, with their reports about runs
 // that had begun.
 func (l *lostRunner) returned() bool {
 	return isClosed(l.answered) && (l.ended == nil || isClosed(l.ended))
 }
 
-// returnJobs proposes the next command for the runner that was declared lost. It reports whether it succeeded.
+// returnJobs proposes the next command for the lost runner, and reports whether it succeeded.
 func (k *timekeeper) returnJobs(ctx context.Context) bool {
 	e, lost := k.e, k.losing
 	if !lost.returned() && time.Now().Before(lost.patience) {
@@ -85,7 +86,7 @@ func (k *timekeeper) returnJobs(ctx context.Context) bool {
 	result, _, err := e.decideAsLeader(ctx, k.term, job.LoseRunner{Runner: lost.ID, Through: lost.through})
 	switch {
 	case errors.Is(err, ErrNotLeading):
-		k.losing = nil // its leases end; heartbeats go to the process that leads now
+		k.losing = nil // the leases will end; heartbeats reach the new leader
 		return false
 	case err != nil:
 		if ctx.Err() == nil {

@@ -26,8 +26,8 @@ func heartbeat(t *testing.T, e *Engine, id, instance string) {
 	}
 }
 
-// TestLostRunner: the jobs of a runner that misses three heartbeats are pending again at once, although their lease is an
-// hour. What the lost instance does afterwards is refused, and another instance gets the jobs.
+// TestLostRunner: the jobs of a runner that misses three heartbeats are pending again immediately, although their lease
+// is an hour. Later requests of the lost instance are refused, and another instance gets the jobs.
 func TestLostRunner(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -35,7 +35,7 @@ func TestLostRunner(t *testing.T) {
 		e, stop := startWith(t, Options{Dir: dir, OnLost: func(r registry.Runner) { told = append(told, r) }})
 		defer stop()
 		ctx := t.Context()
-		c := lines(3000) // more than a command returns
+		c := lines(3000) // more than one command returns
 		c.Groups[0].LeaseMs = 3_600_000
 		if _, _, err := e.Create(ctx, c); err != nil {
 			t.Fatal(err)
@@ -46,7 +46,7 @@ func TestLostRunner(t *testing.T) {
 		if err != nil || len(jobs) != 1000 {
 			t.Fatalf("%d jobs, %v", len(jobs), err)
 		}
-		for range 12 { // some in rows of their own
+		for range 12 { // some in separate rows
 			if _, _, _, err := e.Claim(ctx, claimOf(100), 0); err != nil {
 				t.Fatal(err)
 			}
@@ -96,13 +96,13 @@ func TestLostRunner(t *testing.T) {
 	})
 }
 
-// TestLossWaitsForClaims: the loss of a runner while its claim has got jobs, but no answer, costs these jobs no attempt, since
-// no answer names them. The loss waits for the claim, at most for endPatience.
+// TestLossWaitsForClaims: if a runner is lost while its claim has got jobs but no answer, these jobs lose no attempt,
+// since no answer names them. The loss waits for the claim, at most for endPatience.
 func TestLossWaitsForClaims(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		answered time.Duration // after the runner is overdue
-		lease    time.Duration // of another claim of the runner; if not 0, it ends while the claim is under way
+		lease    time.Duration // of another claim of the runner; if not 0, it ends while the first claim is in progress
 		attempts int
 	}{{"in time", endPatience / 2, 0, 0}, {"in time after a silence", endPatience / 2, beat / 2, 0}, {"too late", 2 * endPatience, 0, 1}} {
 		t.Run(test.name, func(t *testing.T) {
@@ -174,18 +174,18 @@ func TestGoodbyePreventsLoss(t *testing.T) {
 	})
 }
 
-// TestNoLossAfterAStop: time in which the process was stopped is no silence of runners.
+// TestNoLossAfterAStop: time in which the process was suspended does not count as silence of runners.
 func TestNoLossAfterAStop(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		awake time.Duration // planned end of the sleep before the turn, from its beginning
-		found int64         // stops that the watch has found
+		found int64         // number of stops that the watch has found
 	}{{"in its sleep", maxSleep - 10*beat, 0}, {"elsewhere", time.Second, 1}} {
 		t.Run(c.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, e *Engine) {
 				k := timekeeper{e: e, term: 1, stall: stallWatch{began: time.Now()}}
 				heartbeat(t, e, "r1", "i")
-				e.refuse(ErrNotReady) // the running timekeeper waits; the test calls another one
+				e.refuse(ErrNotReady) // pauses the running timekeeper; the test calls another timekeeper
 				time.Sleep(10 * beat)
 				e.state.Store(&stateNote{})
 				k.stall.found.Add(c.found)
@@ -204,7 +204,7 @@ func TestNoLossAfterAStop(t *testing.T) {
 	}
 }
 
-// TestNoLossWhileTheJournalFails: while the journal takes no commands, no runner is lost, and afterwards three heartbeats
+// TestNoLossWhileTheJournalFails: while the journal takes no commands, no runner is lost. Afterwards, three heartbeats
 // must be missing again.
 func TestNoLossWhileTheJournalFails(t *testing.T) {
 	dir := t.TempDir()
@@ -245,7 +245,7 @@ func TestNoLossWhileTheJournalFails(t *testing.T) {
 	})
 }
 
-// TestManyLostRunners: many runners are lost at the same time, and a runner that sends a heartbeat meanwhile is not.
+// TestManyLostRunners: many runners are lost at the same time, except a runner that still sends a heartbeat.
 func TestManyLostRunners(t *testing.T) {
 	bubble(t, func(t *testing.T, e *Engine) {
 		for i := range 300 {

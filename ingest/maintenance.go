@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// A start has to apply again what the store has not on disk. Small commands would rarely fill a memtable, and sweeps and
-// other dear ones keep the applier busy for seconds before they do. So the store is flushed after flushEvery, and after
-// flushWork of the applier's time.
+// A start must reapply the commands that the store does not have on disk. Small commands would rarely fill a memtable,
+// and sweeps and other expensive commands keep the applier busy for seconds before they do. So the store is flushed after
+// flushEvery, and after flushWork of the applier's time.
 const (
 	flushEvery = 5 * time.Second
 	flushWork  = 750 * time.Millisecond
@@ -20,20 +20,20 @@ type history struct {
 	durable atomic.Uint64 // seq up to which the store is on disk; maintain writes it
 	flushed chan struct{} // capacity 1: the log may be cut, because Pebble has written a memtable or disk space is low
 	worked  chan struct{} // capacity 1: flushWork has passed
-	work    time.Duration // of the applier since it sent that; only the applier has it
+	work    time.Duration // of the applier since the last value in worked; owned by the applier
 
 	cutting sync.Mutex // held while the log is cut; guards needed
-	needed  uint64     // a backup reads the log from this seq on; 0: none does
+	needed  uint64     // a backup reads the log from this seq on; 0: no backup
 }
 
-// need keeps the log from this seq on, until the next call; 0 keeps nothing. A cut that is under way ends first.
+// need keeps the log from this seq on until the next call; 0 keeps nothing. It waits for a cut in progress.
 func (h *history) need(seq uint64) {
 	h.cutting.Lock()
 	defer h.cutting.Unlock()
 	h.needed = seq
 }
 
-// spent counts the time that a command took the applier.
+// spent counts the time that the applier spent on a command.
 func (h *history) spent(took time.Duration) {
 	if h.work += took; h.work >= flushWork {
 		h.work = 0
@@ -70,14 +70,14 @@ func (e *Engine) maintain(ctx context.Context) {
 	}
 }
 
-// Flush makes the store begin to write its memtables to disk; see store.Store.Flush. The log may be cut afterwards.
+// Flush makes the store start writing its memtables to disk; see store.Store.Flush. The log may be cut afterwards.
 func (e *Engine) Flush() error { return e.store.Flush() }
 
-// FlushWait is Flush, and waits until the store has written its memtables. On a full disk it waits for ever.
+// FlushWait is Flush, and waits until the store has written its memtables. On a full disk it waits forever.
 func (e *Engine) FlushWait() error { return e.store.FlushWait() }
 
-// cut notes up to which seq the store is on disk. It removes the log up to that seq, except for retain bytes and what a
-// backup reads.
+// cut records the seq up to which the store is on disk. It removes the log up to that seq, except for retain bytes and
+// the part that a backup reads.
 func (e *Engine) cut(retain int64) {
 	seq, err := e.store.Durable()
 	if err != nil {

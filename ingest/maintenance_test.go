@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 )
 
-// TestFlushAfterWork: a flush is due after so much work of the applier, however few commands and bytes that was.
+// TestFlushAfterWork: a flush is due after flushWork of the applier's time, however few commands and bytes that was.
 func TestFlushAfterWork(t *testing.T) {
 	h := history{worked: make(chan struct{}, 1)}
 	flushes := func() (n int) {
@@ -24,7 +24,7 @@ func TestFlushAfterWork(t *testing.T) {
 	}
 }
 
-// TestMaintainFlushesWhenDue: that flush takes place at once, and not only with the regular one.
+// TestMaintainFlushesWhenDue: a flush that is due takes place immediately, not with the next regular flush.
 func TestMaintainFlushesWhenDue(t *testing.T) {
 	bubble(t, func(t *testing.T, e *Engine) {
 		_, receipt, err := e.Create(t.Context(), lines(1))

@@ -8,7 +8,7 @@ import (
 )
 
 // TestMalformedCommandsAreRefusedBeforeTheJournal: a command that Apply cannot carry out is never journaled. Otherwise
-// the engine would stop, and so would each later start.
+// the engine would stop, and every later start too.
 func TestMalformedCommandsAreRefusedBeforeTheJournal(t *testing.T) {
 	creates := map[string]func(c *job.Create){
 		"fewer payloads than lines":   func(c *job.Create) { c.Frame, c.Payloads, c.Longest = job.LenFrame, []byte("2\nab\n"), 2 },

@@ -14,8 +14,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// The layer of the engine: callers use it as the API does, each with one request at a time. There is no network, and
-// nothing reads requests or writes answers.
+// The engine's layer of the matrix: callers use the engine like the API does, each with one request at a time. It
+// excludes the network, reading requests and writing answers.
 
 var (
 	creates    = matrix.Point{Work: "create", Size: 100, Batch: 1000, Conns: 16, Queues: 1}
@@ -59,7 +59,7 @@ func BenchmarkIngest(b *testing.B) { engines.Benchmark(b, points(testing.Short()
 
 func TestIngestMatrix(t *testing.T) { engines.Test(t, points(true)) }
 
-// createOf returns a create of n jobs in the i-th queue. A single job is joined with others, as in the API.
+// createOf returns a create of n jobs in the i-th queue. A single job is joined with other creates, as in the API.
 func createOf(p matrix.Point, i, n int, payloads []byte) *job.Create {
 	c := lines(1)
 	c.Joined = n == 1
@@ -87,7 +87,7 @@ func fill(ctx context.Context, e *Engine, p matrix.Point, jobs int) error {
 	return e.CatchUp(ctx, 0)
 }
 
-// create creates jobs. As a client does, it waits and tries again if too many bytes wait for the applier.
+// create creates jobs. Like a client, it waits and tries again if too many bytes wait for the applier.
 func create(ctx context.Context, e *Engine, c *job.Create) error {
 	for {
 		_, _, err := e.Create(ctx, c)

@@ -13,9 +13,9 @@ import (
 	"github.com/daybookq/daybook/journal"
 )
 
-// memoryLog is a Log in memory that several processes share. A test takes the part of the other processes: it stores
-// their commands with other, and sets the leader with lead. As in a replicated log, seqs have gaps, and Run delivers
-// all records, also those that were stored before the engine started.
+// memoryLog is a Log in memory that several processes share. A test plays the other processes: it stores their commands
+// with other, and sets the leader with lead. As in a replicated log, seqs have gaps, and Run delivers all records,
+// including those that were stored before the engine started.
 type memoryLog struct {
 	clock   journal.Clock
 	changed broadcast // after each record that was stored
@@ -24,8 +24,8 @@ type memoryLog struct {
 	records  []journal.Record
 	proposed []string // verbs that this process proposed since the last call of verbs
 	term     uint64   // in which this process leads; 0: another process leads
-	unsure   bool     // proposals are answered with ErrUnknown, and stored
-	// onLeads, if not nil, is called with each result of Leads before the caller gets it, and may change who leads.
+	unsure   bool     // proposals are stored, but answered with ErrUnknown
+	// onLeads, if not nil, is called with each result of Leads before the caller gets it, and may change the leader.
 	onLeads func(term uint64)
 	// silent, if not nil, makes Barrier wait until it is closed.
 	silent chan struct{}

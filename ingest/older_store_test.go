@@ -14,8 +14,7 @@ import (
 )
 
 // TestOlderStore: a store whose manifest has lost its end has an older state. If the journal has all later commands, a
-// start applies them. If it does not, the start is refused and deletes no table, so that an operator can restore the
-// manifest.
+// start applies them. Otherwise the start is refused and deletes no table, so that an operator can restore the manifest.
 func TestOlderStore(t *testing.T) {
 	for _, cut := range []bool{false, true} {
 		name := "a journal from the beginning"
@@ -56,7 +55,7 @@ func TestOlderStore(t *testing.T) {
 				t.Fatal(err)
 			}
 			// The first record of the manifest, which makes an empty store, ends at offset 39. The test flips a bit of
-			// the second.
+			// the second record.
 			damaged := bytes.Clone(whole)
 			damaged[50] ^= 1
 			if err := os.WriteFile(manifests[0], damaged, 0o600); err != nil {

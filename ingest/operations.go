@@ -12,7 +12,7 @@ func (e *Engine) Tickle(ctx context.Context, t job.Tickle) (store.Tickled, Recei
 	return decideAs[store.Tickled](ctx, e, t)
 }
 
-// Pause pauses or resumes a queue. The engine hands out no jobs of a paused queue.
+// Pause pauses or resumes a queue. The engine does not hand out jobs of a paused queue.
 func (e *Engine) Pause(ctx context.Context, p job.Pause) (store.Paused, Receipt, error) {
 	return decideAs[store.Paused](ctx, e, p)
 }
@@ -22,8 +22,8 @@ func (e *Engine) Move(ctx context.Context, m job.Move) (store.Moved, Receipt, er
 	return decideAs[store.Moved](ctx, e, m)
 }
 
-// MoveAll applies an operation to the jobs of a batch or queue. If they are too many for one command, a sweep applies
-// it to the rest.
+// MoveAll applies an operation to the jobs of a batch or queue. If they are too many for one command, a sweep applies it
+// to the rest.
 func (e *Engine) MoveAll(ctx context.Context, m job.Move) (store.Swept, Receipt, error) {
 	return decideAs[store.Swept](ctx, e, m)
 }
@@ -33,7 +33,8 @@ func (e *Engine) ChangeBatch(ctx context.Context, c job.ChangeBatch) (store.Batc
 	return decideAs[store.BatchChanged](ctx, e, c)
 }
 
-// Patch changes attributes of a waiting job. A priority that its queue has no memory for is refused with ErrTooManyQueues.
+// Patch changes attributes of a waiting job. It returns ErrTooManyQueues if there is no queue memory for the new
+// priority.
 func (e *Engine) Patch(ctx context.Context, p job.Patch) (store.Moved, Receipt, error) {
 	if err := e.accepting(); err != nil {
 		return store.Moved{}, Receipt{}, err

@@ -10,19 +10,19 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// parkedClaims is the line of the claims that wait for jobs, and keeps count of the jobs that claims are about to take.
+// parkedClaims is the line of claims that wait for jobs. It also counts the jobs that claims are about to take.
 //
-// A claim on its way to the applier has an offer: it may take so many jobs of a queue. Other claims are woken only for
-// the jobs of the queue that are offered to none:
+// A claim that is being proposed or applied has an offer: it may take a number of jobs of a queue. Other claims are woken
+// only for the jobs of the queue that are not offered:
 //
 //	open = pending + coming - offered
 //
-// where coming are the jobs of creates that are proposed and not applied. The oldest claim that accepts the jobs is
-// woken first. An offer ends when the claim is applied, fails, or its caller leaves. If jobs of the queue are open
-// then, the next claim is woken: the first one may have taken jobs of another queue, or fewer than it might have.
+// where coming are the jobs of creates that are proposed but not applied. The oldest claim that accepts the jobs is woken
+// first. An offer ends when the claim is applied, fails, or its caller gives up. If jobs of the queue are open then, the
+// next claim is woken: the first claim may have taken jobs of another queue, or fewer than it might have.
 //
-// Invariant: while jobs of a queue are open and a parked claim accepts them, the queue is in looks, or run is looking
-// at it.
+// Invariant: while jobs of a queue are open and a parked claim accepts them, the queue is in looks, or run is looking at
+// it.
 type parkedClaims struct {
 	n       atomic.Int64  // number of parked claims
 	tickets atomic.Uint64 // number of claims that have entered the line
@@ -32,21 +32,21 @@ type parkedClaims struct {
 	mu        sync.Mutex // guards the fields below, and all claims except their channels
 	closed    bool
 	interests interests
-	offered   map[queueName]int64    // jobs that claims on their way may take; no zeros
-	coming    map[queueName]int64    // jobs of creates on their way; no zeros
+	offered   map[queueName]int64    // jobs that claims in progress may take; no zeros
+	coming    map[queueName]int64    // jobs of creates in progress; no zeros
 	looks     map[queueName]struct{} // queues that may have open jobs
-	lookAll   bool                   // all queues may have
+	lookAll   bool                   // all queues may have open jobs
 }
 
-// pendingJobs is what claims may take now. *store.Queries implements it.
+// pendingJobs are the jobs that claims may take now. *store.Queries implements it.
 type pendingJobs interface {
-	// Pending returns the number of jobs of a queue that a claim would find. claimable is false if it would find none
-	// whatever the queue has: it is paused, or the server hands out no jobs.
+	// Pending returns the number of jobs of a queue that a claim would find. claimable is false if a claim would find
+	// none in any case, because the queue is paused or the server hands out no jobs.
 	Pending(client, typ string) (n int64, claimable bool)
-	// Ready calls visit with the queues in which a claim for these clients and types would find jobs, until visit
-	// returns false. visit must not wait.
+	// Ready calls visit with the queues in which a claim for these clients and types would find jobs, until visit returns
+	// false. visit must not wait.
 	Ready(clients, types []string, visit func(client, typ string, pending int64) bool)
-	// ReadyQueues pages through all queues that have such jobs.
+	// ReadyQueues pages through all queues with jobs that a claim would find.
 	ReadyQueues(client, typ string) (ready []store.Readied, nextClient, nextType string)
 }
 
@@ -54,18 +54,18 @@ type pendingJobs interface {
 type offer struct {
 	queue queueName
 	n     int64
-	early bool // for jobs of creates that are not applied; the claim must follow them in the log
+	early bool // includes jobs of creates that are not applied; the claim must follow them in the log
 }
 
-// parkedClaim is one claim that waits.
+// parkedClaim is one waiting claim.
 type parkedClaim struct {
 	ticket uint64 // the order of arrival
 	max    int64  // largest number of jobs that it takes
 	in     *interest
-	woken  chan offer // capacity 1; gets the offer with which it was woken; closed when the engine stops
+	woken  chan offer // capacity 1; gets the offer that wakes the claim; closed when the engine stops
 }
 
-// maxLooks bounds the queues that a claim looks at when it arrives. If none of so many has open jobs, run looks at all.
+// maxLooks bounds the queues that a claim checks when it arrives. If none of them has open jobs, run checks all queues.
 const maxLooks = 100
 
 func newParkedClaims(state pendingJobs) *parkedClaims {
@@ -75,10 +75,10 @@ func newParkedClaims(state pendingJobs) *parkedClaims {
 	}
 }
 
-// enter returns the ticket of a claim that arrives. Claims wait in the order of their tickets.
+// enter returns the ticket of an arriving claim. Claims wait in the order of their tickets.
 func (l *parkedClaims) enter() uint64 { return l.tickets.Add(1) }
 
-// find makes an offer to a claim that is not parked, if there are open jobs for it and no parked claim accepts them.
+// find makes an offer to a claim that is not parked, if there are open jobs for it that no parked claim accepts.
 func (l *parkedClaims) find(c *job.Claim) (o offer, ok bool) {
 	l.look(c.Clients, c.Types, func(q queueName, pending int64) bool {
 		if l.open(q, pending) > 0 && l.interests.oldest(q) == nil {
@@ -90,7 +90,7 @@ func (l *parkedClaims) find(c *job.Claim) (o offer, ok bool) {
 }
 
 // park adds a claim to the line. It returns nil if too many claims wait, or if the engine is stopping. The caller must
-// call leave for the claim later.
+// later call leave for the claim.
 func (l *parkedClaims) park(ticket uint64, c *job.Claim) *parkedClaim {
 	p := &parkedClaim{ticket: ticket, max: int64(c.Max), woken: make(chan offer, 1)}
 	if !l.add(p, c) {
@@ -121,13 +121,13 @@ func (l *parkedClaims) add(p *parkedClaim, c *job.Claim) bool {
 	return true
 }
 
-// leave removes a claim that no longer waits. If the claim was woken and has not received its offer, the offer ends.
+// leave removes a claim that no longer waits. If the claim was woken but has not received its offer, the offer ends.
 func (l *parkedClaims) leave(p *parkedClaim) {
 	l.mu.Lock()
 	if p.in != nil {
 		l.interests.remove(p)
 	}
-	if l.n.Add(-1) == 0 { // a claim that parks later looks for jobs after it has parked
+	if l.n.Add(-1) == 0 { // a claim that parks later looks for jobs after parking
 		clear(l.looks)
 		l.lookAll = false
 	}
@@ -140,8 +140,8 @@ func (l *parkedClaims) leave(p *parkedClaim) {
 }
 
 // look calls visit with queues in which a claim for these clients and types may find jobs, until visit returns false:
-// first those with pending jobs, then those with coming jobs. visit is called with l.mu held. look returns false if it
-// has not shown visit all of them and visit has not ended it.
+// first queues with pending jobs, then queues with coming jobs. visit is called with l.mu held. look returns false if
+// there are more queues and visit did not stop it.
 func (l *parkedClaims) look(clients, types []string, visit func(q queueName, pending int64) bool) (all bool) {
 	more, left := true, maxLooks
 	l.state.Ready(clients, types, func(client, typ string, pending int64) bool {
@@ -171,8 +171,8 @@ func (l *parkedClaims) look(clients, types []string, visit func(q queueName, pen
 	return true
 }
 
-// comingTo returns up to maxLooks queues with coming jobs that a claim for these clients and types accepts. The commit
-// of the jobs makes run look at the rest.
+// comingTo returns up to maxLooks queues with coming jobs that a claim for these clients and types accepts. The commit of
+// the jobs makes run check the remaining queues.
 func (l *parkedClaims) comingTo(clients, types []string) (queues []queueName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -188,12 +188,12 @@ func (l *parkedClaims) comingTo(clients, types []string) (queues []queueName) {
 	return queues
 }
 
-// open returns the number of jobs of a queue that are offered to no claim. The caller holds l.mu.
+// open returns the number of jobs of a queue that are not offered. The caller holds l.mu.
 func (l *parkedClaims) open(q queueName, pending int64) int64 {
 	return pending + l.coming[q] - l.offered[q]
 }
 
-// book makes an offer of up to n jobs of a queue that has open jobs. The caller holds l.mu.
+// book makes an offer of up to n jobs of a queue with open jobs. The caller holds l.mu.
 func (l *parkedClaims) book(q queueName, pending, n int64) offer {
 	o := offer{queue: q, n: n, early: pending <= l.offered[q]}
 	count(l.offered, q, n)
@@ -206,7 +206,7 @@ func (l *parkedClaims) end(o offer) {
 	signal(l.changed)
 }
 
-// endApplied ends the offer of a claim that was applied. The caller calls committed later, for many claims at once.
+// endApplied ends the offer of an applied claim. The caller calls committed later, once for many claims.
 func (l *parkedClaims) endApplied(o offer) {
 	if o.n == 0 {
 		return
@@ -217,8 +217,8 @@ func (l *parkedClaims) endApplied(o offer) {
 	l.note(o.queue)
 }
 
-// expect counts jobs of a create that was proposed, and wakes claims for them: they can follow the create in the same
-// group of the log, instead of waiting for its commit.
+// expect counts jobs of a proposed create, and wakes claims for them. The claims can follow the create in the same group
+// of the log, instead of waiting for its commit.
 func (l *parkedClaims) expect(q queueName, jobs int) {
 	l.mu.Lock()
 	count(l.coming, q, int64(jobs))
@@ -229,7 +229,7 @@ func (l *parkedClaims) expect(q queueName, jobs int) {
 	}
 }
 
-// arrived is called when the create was applied, or has failed.
+// arrived is called when the create was applied or has failed.
 func (l *parkedClaims) arrived(q queueName, jobs int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -242,7 +242,7 @@ func count(m map[queueName]int64, q queueName, n int64) {
 	}
 }
 
-// wake wakes the oldest claim that accepts the jobs of a queue, if some of them are open. It reports whether it has.
+// wake wakes the oldest claim that accepts the jobs of a queue, if some are open. It reports whether it woke a claim.
 func (l *parkedClaims) wake(q queueName) bool {
 	pending, claimable := l.state.Pending(q.client, q.typ)
 	if !claimable {
@@ -262,16 +262,16 @@ func (l *parkedClaims) wake(q queueName) bool {
 	return true
 }
 
-// note leaves it to run to look at a queue, after the next signal of changed. If no claim is parked, it does nothing: a
-// claim that parks later looks for jobs after it has parked. The caller holds l.mu.
+// note makes run check a queue after the next signal of changed. If no claim is parked, it does nothing, because a claim
+// that parks later looks for jobs after parking. The caller holds l.mu.
 func (l *parkedClaims) note(q queueName) {
 	if l.n.Load() > 0 {
 		l.looks[q] = struct{}{}
 	}
 }
 
-// committed is called after a commit with the queues that have gained jobs. With all, any queue may have. It leaves it to
-// run to wake claims, because the applier must not wait until thousands of claims are woken.
+// committed is called after a commit with the queues that gained jobs; with all, any queue may have gained some. It
+// leaves waking claims to run, because the applier must not wait until thousands of claims are woken.
 func (l *parkedClaims) committed(gained []store.Readied, all bool) {
 	if l.n.Load() == 0 {
 		return
@@ -286,7 +286,7 @@ func (l *parkedClaims) committed(gained []store.Readied, all bool) {
 	}
 }
 
-// run wakes claims for the queues that have open jobs, until ctx is done.
+// run wakes claims for the queues with open jobs, until ctx is done.
 func (l *parkedClaims) run(ctx context.Context) {
 	for {
 		select {
@@ -313,7 +313,7 @@ func (l *parkedClaims) wakeFor(q queueName) {
 	}
 }
 
-// wakeAll is wakeFor for all queues that have jobs. It reads some queues at a time, and ends when no claim is parked.
+// wakeAll is wakeFor for all queues with jobs. It reads a page of queues at a time, and ends when no claim is parked.
 func (l *parkedClaims) wakeAll() {
 	client, typ := "", ""
 	for more := true; more && l.n.Load() > 0; more = client != "" {
@@ -325,7 +325,7 @@ func (l *parkedClaims) wakeAll() {
 	}
 }
 
-// close makes all parked claims end without a job, and refuses later ones.
+// close ends all parked claims without a job, and refuses later claims.
 func (l *parkedClaims) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -57,8 +57,8 @@ func (l line) parkFor(clients, types []string, max int) *parkedClaim {
 	return l.park(l.enter(), &job.Claim{Clients: clients, Types: types, Max: max})
 }
 
-// wakes returns the tickets of those of the given claims that are woken when a queue has so many jobs that are offered to
-// none. It ends their offers.
+// wakes returns the tickets of the given claims that are woken when a queue has this many jobs that are not offered. It
+// ends their offers.
 func (l line) wakes(q queueName, jobs int64, claims []*parkedClaim) (tickets []uint64) {
 	l.queues[q] = jobs
 	l.wakeFor(q)
@@ -125,7 +125,7 @@ func TestParkedClaimsLeave(t *testing.T) {
 	}
 	d := l.parkFor(nil, nil, 1)
 	count(l.offered, at, 1)
-	l.endApplied(offer{queue: at, n: 1}) // committed is called later, for many claims at once
+	l.endApplied(offer{queue: at, n: 1}) // committed is called later, once for many claims
 	l.leave(b)
 	l.leave(d)
 	l.committed(nil, true)
@@ -134,7 +134,8 @@ func TestParkedClaimsLeave(t *testing.T) {
 	}
 }
 
-// TestParkedClaimsKeepTheirPlace: a claim that was woken in vain waits before those that came after it.
+// TestParkedClaimsKeepTheirPlace: a claim that was woken without getting a job waits before the claims that arrived
+// later.
 func TestParkedClaimsKeepTheirPlace(t *testing.T) {
 	l, at := newLine(), queueName{"a", "x"}
 	first, second, third := l.parkFor(nil, nil, 1), l.parkFor(nil, nil, 1), l.parkFor(nil, []string{"x"}, 1)
@@ -148,8 +149,8 @@ func TestParkedClaimsKeepTheirPlace(t *testing.T) {
 	}
 }
 
-// TestOffers: claims are woken for the jobs that are offered to none, and a claim that arrives gets no offer of jobs for
-// which an older one waits.
+// TestOffers: claims are woken only for jobs that are not offered, and an arriving claim gets no offer of jobs for which
+// an older claim waits.
 func TestOffers(t *testing.T) {
 	any, at := &job.Claim{Max: 1}, queueName{"a", "x"}
 	t.Run("found jobs are offered", func(t *testing.T) {
@@ -269,7 +270,7 @@ func TestParkedClaimsBounds(t *testing.T) {
 	})
 }
 
-// TestNoMoreClaimsWakeThanAreNeeded: if one claim may take all new jobs, only one claim is woken.
+// TestNoMoreClaimsWakeThanAreNeeded: if one claim may take all new jobs, only that claim is woken.
 func TestNoMoreClaimsWakeThanAreNeeded(t *testing.T) {
 	bubble(t, func(t *testing.T, e *Engine) {
 		const n = 300

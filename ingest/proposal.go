@@ -11,7 +11,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// Receipt is part of the answer to each change.
+// Receipt is the position and time of a change. It is part of every answer to a change.
 type Receipt struct {
 	Seq uint64 // the position of its command in the log
 	At  int64  // the time of the command, unix ms
@@ -19,26 +19,26 @@ type Receipt struct {
 
 // waiter is a request that waits for its command. It is the Tag of the command's record. One of its channels is nil.
 type waiter struct {
-	// cmd is the command as decoded from the text of its record; nil if the applier must decode the text itself.
+	// cmd is the command as decoded from the text of its record; nil if the applier must decode the text.
 	cmd job.Command
-	// synced is for creates that are answered when they are stored. The log's Done fills it. Capacity 1.
+	// synced is for creates that are answered when they are stored. The log's Done sends to it. Capacity 1.
 	synced chan answer
-	// applied is for all other commands. The applier fills it, or the log's Done in case of an error. Capacity 1.
+	// applied is for all other commands. The applier sends to it, or the log's Done if there is an error. Capacity 1.
 	applied chan answer
-	// settled, if not nil, is called as soon as the command is applied, before its commit, or when it is known to have
-	// failed. It must not wait.
+	// settled, if not nil, is called when the command is applied, before its commit, or when it is known to have failed.
+	// It must not wait.
 	settled func(applied bool)
 	// release, if not nil, is called when the command is applied, or is known to have failed.
 	release func()
-	// left is set by the caller when it gives up, and by who has answered, the applier or Done. If both set it, the second of
-	// them releases the jobs of the claim, because no caller has received them.
+	// left is set by the caller when it gives up, and by the applier or Done when it has answered. If both set it, the
+	// second releases the jobs of the claim, because no caller has received them.
 	left atomic.Bool
 	// claims counts a claim whose caller has given up, until its jobs are released; nil for other commands.
 	claims *runnerClaims
 }
 
 // maxDecodedBytes bounds the text of commands that wait for the applier in decoded form. The bounds of bytes in flight
-// count the text alone, and a large command takes several times as much memory when it is decoded.
+// only count the text, and a large command takes several times as much memory when decoded.
 const maxDecodedBytes = 4 << 10
 
 type answer struct {
@@ -47,10 +47,10 @@ type answer struct {
 	err     error
 }
 
-// newProposal makes the proposal of a command. w gets the answer.
+// newProposal returns the proposal of a command. w gets the answer.
 func newProposal(lane journal.Lane, cmd job.Command, w *waiter) (*journal.Proposal, error) {
 	fields, body := cmd.Encode()
-	// If the decoder refused the record of a stored command, the applier would stop, and so would every later start.
+	// If the decoder refused the record of a stored command, the applier would stop, and every later start would fail.
 	decoded, err := job.Decode(cmd.Verb(), fields, body)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
@@ -68,7 +68,7 @@ func newProposal(lane journal.Lane, cmd job.Command, w *waiter) (*journal.Propos
 			w.synced <- answer{receipt: Receipt{seq, at}, err: err}
 		case err != nil:
 			w.answer(answer{err: err})
-			if w.left.Swap(true) && w.claims != nil { // it has no jobs
+			if w.left.Swap(true) && w.claims != nil { // it got no jobs
 				w.claims.in.answer(w.claims)
 			}
 		}
@@ -113,8 +113,8 @@ func (w *waiter) answer(a answer) {
 	w.applied <- a
 }
 
-// await returns the answer to a command that was proposed. It gives up with ErrUnknown when ctx ends or a commit of the
-// store is blocked. A disk may stay full for hours, so the caller has to decide how long it waits.
+// await returns the answer to a proposed command. It gives up with ErrUnknown when ctx ends or a commit of the store is
+// blocked. A disk may stay full for hours, so the caller decides how long it waits.
 func (e *Engine) await(ctx context.Context, answers <-chan answer) (a answer, err error) {
 	for {
 		blocked := e.commits.blocked.next()
@@ -130,7 +130,7 @@ func (e *Engine) await(ctx context.Context, answers <-chan answer) (a answer, er
 				err = ctx.Err()
 			}
 		}
-		select { // an answer may have arrived meanwhile
+		select { // an answer may have arrived by now
 		case a = <-answers:
 			e.metFullDisk(a.err)
 			return a, nil
@@ -140,7 +140,7 @@ func (e *Engine) await(ctx context.Context, answers <-chan answer) (a answer, er
 	}
 }
 
-// laneOf returns the lane of a command. Large commands are in the bulk lane, so that small ones need not wait for them.
+// laneOf returns the lane of a command. Large commands use the bulk lane, so that small commands need not wait for them.
 func laneOf(cmd job.Command) journal.Lane {
 	switch c := cmd.(type) {
 	case *job.Create:
@@ -162,13 +162,13 @@ func (e *Engine) decide(ctx context.Context, cmd job.Command) (store.Result, Rec
 	return e.decision(ctx, w)
 }
 
-// decideAsLeader is decide for a command that only the leader of the log may propose. It returns ErrNotLeading, and
-// proposes nothing, unless this process leads in the given term.
+// decideAsLeader is decide for a command that only the leader of the log may propose. Unless this process leads in the
+// given term, it proposes nothing and returns ErrNotLeading.
 //
-// It asks whether this process leads just before it proposes the command, but leadership may end in between. The
-// command is then stored in a later term, or not at all. In a later term it does no harm: a tick sees no time after its
-// AsOf, a grace only extends leases, the level never decreases, the loss of a runner is about claims before it, and
-// Apply decides whether a queue is idle.
+// It checks this just before it proposes the command, but leadership may end in between. The command is then stored in a
+// later term, or not at all. In a later term it does no harm: a tick sees no time after its AsOf, a grace only extends
+// leases, the level never decreases, the loss of a runner covers only claims before it, and Apply decides whether a queue
+// is idle.
 func (e *Engine) decideAsLeader(ctx context.Context, term uint64, cmd job.Command) (store.Result, Receipt, error) {
 	w := &waiter{applied: make(chan answer, 1)}
 	p, err := newProposal(laneOf(cmd), cmd, w)
@@ -184,12 +184,12 @@ func (e *Engine) decideAsLeader(ctx context.Context, term uint64, cmd job.Comman
 	return e.decision(ctx, w)
 }
 
-// proposeDecided proposes a command about which Apply decides. The caller gets the answer by decision.
+// proposeDecided proposes a command that Apply decides. The caller gets the answer from decision.
 func (e *Engine) proposeDecided(ctx context.Context, lane journal.Lane, cmd job.Command) (*waiter, error) {
 	return e.proposeSettled(ctx, lane, cmd, nil)
 }
 
-// proposeSettled is proposeDecided with a function for waiter.settled, which it calls if it fails, too.
+// proposeSettled is proposeDecided with a function for waiter.settled, which is also called if the proposal fails.
 func (e *Engine) proposeSettled(ctx context.Context, lane journal.Lane, cmd job.Command, settled func(applied bool)) (*waiter, error) {
 	w := &waiter{applied: make(chan answer, 1), settled: settled}
 	p, err := newProposal(lane, cmd, w)
@@ -202,7 +202,7 @@ func (e *Engine) proposeSettled(ctx context.Context, lane journal.Lane, cmd job.
 	return w, err
 }
 
-// decision waits for the answer to a command that was proposed by proposeDecided.
+// decision waits for the answer to a command of proposeDecided.
 func (e *Engine) decision(ctx context.Context, w *waiter) (store.Result, Receipt, error) {
 	a, err := e.await(ctx, w.applied)
 	if err != nil {
@@ -212,16 +212,16 @@ func (e *Engine) decision(ctx context.Context, w *waiter) (store.Result, Receipt
 	return a.result, a.receipt, a.err
 }
 
-// leave gives up a command that was proposed by proposeDecided, and whose answer its caller has not received.
+// leave gives up a command of proposeDecided whose answer its caller has not received.
 func (e *Engine) leave(w *waiter) {
 	e.silences.hold(w.claims)
-	if w.left.Swap(true) { // it is answered already, so nobody has released the jobs of the claim
+	if w.left.Swap(true) { // already answered, so nobody has released the jobs of the claim
 		a := <-w.applied
 		e.giveBackLeft(w, a.result)
 	}
 }
 
-// decideAs is decide for a command whose result has type *T. It refuses the command while the engine takes no requests.
+// decideAs is decide for a command whose result has type *T. It fails while the engine does not accept requests.
 func decideAs[T any](ctx context.Context, e *Engine, cmd job.Command) (result T, _ Receipt, err error) {
 	if err := e.accepting(); err != nil {
 		return result, Receipt{}, err

@@ -20,8 +20,8 @@ func figuresOf(t *testing.T, e *Engine) store.QueueFigures {
 	return all[0]
 }
 
-// TestQueueFiguresBeginWithTheStart: what a start applies is not counted, whether the store had it or the log has it. The
-// jobs that are there show at once, without a command.
+// TestQueueFiguresBeginWithTheStart: commands that a start applies are not counted, whether they are in the store or in
+// the log. The existing jobs show immediately, without a command.
 func TestQueueFiguresBeginWithTheStart(t *testing.T) {
 	ctx := t.Context()
 	log, dir := newMemoryLog(), t.TempDir()
@@ -66,7 +66,7 @@ func TestQueueFiguresBeginWithTheStart(t *testing.T) {
 	}
 }
 
-// TestQueueFiguresBesideCommands reads figures while commands are applied: they always add up.
+// TestQueueFiguresBesideCommands reads figures while commands are applied. They always add up.
 func TestQueueFiguresBesideCommands(t *testing.T) {
 	e, _ := startWith(t, Options{Dir: t.TempDir(), MetricsQueues: 3})
 	ctx, turns := t.Context(), make(chan struct{}, 1)
@@ -90,7 +90,7 @@ func TestQueueFiguresBesideCommands(t *testing.T) {
 	const rounds = 200
 	for i := range rounds {
 		select {
-		case turns <- struct{}{}: // it reads while these commands are applied
+		case turns <- struct{}{}: // the reader runs while these commands are applied
 		default:
 		}
 		c := lines(5)

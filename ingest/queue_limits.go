@@ -9,32 +9,32 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// All queues are in memory, with a lane or two for each priority of their jobs. So requests that would make a queue past the
-// limits, or give one a priority that it has no jobs of, are refused before they are journaled: Apply carries out what is in
-// the journal, and so does each start. What requests that are under way may make counts as made.
+// All queues are in memory, with a lane or two for each priority of their jobs. So requests that would exceed the limits
+// of queues, by a new queue or a new priority, are refused before they are journaled: Apply carries out every journaled
+// command, and so does each start. Queues that running requests may make count as made.
 
-// makingQueues is what the commands that are proposed and not applied yet may make.
+// makingQueues counts the queues that proposed but unapplied commands may make.
 type makingQueues struct {
 	queues, bytes atomic.Int64
-	// ends is how many jobs the completions may complete whose creates have named a job that follows. To look these up
-	// is only worth its time if they might not fit.
+	// ends bounds the completed jobs whose creates have named a follow-on job. Looking up these jobs is only worth the
+	// time if their queues might exceed the limits.
 	ends atomic.Int64
 }
 
-// maxQueueBytes is the most that a job may add to what queues take of memory.
+// maxQueueBytes bounds the queue memory that one job may add.
 var maxQueueBytes = store.QueueBytes("", "", 0) + 2*job.MaxNameBytes
 
-// newQueues are those that a command may make or give another priority, and that count as such until it is applied. Nil: none.
+// newQueues are the queues and priorities that a command may make. They count until the command is applied. Nil: none.
 type newQueues struct {
 	e      *Engine
-	names  map[queueName]store.Priorities // that the queues will have
+	names  map[queueName]store.Priorities // the priorities that each queue will have
 	queues int64
 	bytes  int64
 	ends   int64
 	ended  atomic.Bool
 }
 
-// settled notes that the command is applied, or that it never will be. It may be called more than once.
+// settled is called when the command is applied, or never will be. It may be called more than once.
 func (n *newQueues) settled(bool) {
 	if n == nil || n.ended.Swap(true) {
 		return
@@ -44,8 +44,8 @@ func (n *newQueues) settled(bool) {
 	n.e.making.ends.Add(-n.ends)
 }
 
-// mayMakeQueues refuses jobs that would exceed the limits of queues, at once or when they complete. A job that inherits
-// its client counts as one of a new queue.
+// mayMakeQueues refuses jobs that would exceed the limits of queues, now or when they complete. A job that inherits its
+// client counts as a job of a new queue.
 func (e *Engine) mayMakeQueues(groups []job.Group) (made *newQueues, err error) {
 	made, err = e.addQueues(nil, groups)
 	if err != nil {
@@ -55,7 +55,7 @@ func (e *Engine) mayMakeQueues(groups []job.Group) (made *newQueues, err error) 
 	return made, nil
 }
 
-// addQueues adds the queues that jobs are in to made, which it may have to allocate.
+// addQueues adds the queues of jobs to made, which it allocates if necessary.
 func (e *Engine) addQueues(made *newQueues, groups []job.Group) (_ *newQueues, err error) {
 	for i := range groups {
 		g := &groups[i]
@@ -81,7 +81,7 @@ func (e *Engine) addQueues(made *newQueues, groups []job.Group) (_ *newQueues, e
 	return made, nil
 }
 
-// addQueue adds the queue of a job of some priority.
+// addQueue adds the queue of a job with the given priority.
 func (e *Engine) addQueue(made *newQueues, name queueName, priority int) (*newQueues, error) {
 	exists, has, use := e.store.QueueExists(name.client, name.typ)
 	if exists && has.Has(priority) {
@@ -117,8 +117,8 @@ func (e *Engine) addQueue(made *newQueues, name queueName, priority int) (*newQu
 	return made, nil
 }
 
-// mayChain refuses a completion that would create jobs in more queues than there may be: those of its outcomes, and those
-// that creates have named.
+// mayChain refuses a completion that would create jobs in too many queues. It counts the jobs that its outcomes create,
+// and the follow-on jobs that creates have named.
 func (e *Engine) mayChain(c *job.Complete) (made *newQueues, err error) {
 	made = &newQueues{e: e}
 	if c.All != nil && c.All.Code == job.OK {
@@ -152,7 +152,7 @@ func (e *Engine) mayChain(c *job.Complete) (made *newQueues, err error) {
 	return made, nil
 }
 
-// mayPatch refuses a change of a job's priority that its queue has no memory for.
+// mayPatch refuses a change of a job's priority if there is no queue memory for it.
 func (e *Engine) mayPatch(p *job.Patch) (made *newQueues, err error) {
 	if p.Priority == nil {
 		return nil, nil
@@ -169,7 +169,7 @@ func (e *Engine) mayPatch(p *job.Patch) (made *newQueues, err error) {
 	return made, nil
 }
 
-// queueWait returns after which time there may be room for another queue.
+// queueWait returns the time after which there may be room for another queue.
 func (e *Engine) queueWait() time.Duration {
 	wait, ok := e.untilIdle()
 	if !ok {
@@ -185,7 +185,7 @@ const maxQueueWait = time.Hour
 // deleted an idle queue by then.
 type TooManyQueues struct {
 	RetryAfter time.Duration
-	Memory     int64 // Options.QueueMemory, if that is the limit; 0: it is job.MaxQueues
+	Memory     int64 // Options.QueueMemory if that limit is reached; 0: job.MaxQueues is reached
 }
 
 func (t *TooManyQueues) Error() string {
@@ -195,5 +195,5 @@ func (t *TooManyQueues) Error() string {
 	return ErrTooManyQueues.Error()
 }
 
-// Is makes a TooManyQueues an ErrTooManyQueues for errors.Is.
+// Is makes errors.Is match ErrTooManyQueues.
 func (t *TooManyQueues) Is(target error) bool { return target == ErrTooManyQueues }

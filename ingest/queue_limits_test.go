@@ -10,7 +10,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// queuesOfTypes is a create with a job of each type, of one client.
+// queuesOfTypes returns a create with a job of each type, for one client.
 func queuesOfTypes(client string, types ...string) *job.Create {
 	c := lines(len(types))
 	g := c.Groups[0]
@@ -22,7 +22,7 @@ func queuesOfTypes(client string, types ...string) *job.Create {
 	return c
 }
 
-// followedBy has the jobs of a create name the type of the job that follows them.
+// followedBy makes the jobs of a create name the type of their follow-on job.
 func followedBy(t *testing.T, c *job.Create, typ string) *job.Create {
 	t.Helper()
 	next := c.Groups[0]
@@ -37,9 +37,9 @@ func followedBy(t *testing.T, c *job.Create, typ string) *job.Create {
 	return c
 }
 
-// TestQueuesAreBoundedByMemory: a command whose queues would take more memory than the server has for queues is refused
-// before it is journaled: a create, one of which only the completion would make the queue, and a completion, whether its
-// outcome makes the queue or its job's create has named it when there was still room.
+// TestQueuesAreBoundedByMemory: commands that would exceed the memory for queues are refused before they are journaled.
+// These are a create, a create whose follow-on job would make the queue, and a completion, whether its outcome makes the
+// queue or its job's create named it when there was still room.
 func TestQueuesAreBoundedByMemory(t *testing.T) {
 	ctx, long := t.Context(), strings.Repeat("n", job.MaxNameBytes)
 	one := store.QueueBytes(long, long, 0)
@@ -71,7 +71,7 @@ func TestQueuesAreBoundedByMemory(t *testing.T) {
 		return func() error { _, _, err := e.Create(ctx, c); return err }
 	}
 	refused("a create", create(of(typ(0), typ(1), typ(2), typ(3), typ(4))))
-	made(followedBy(t, of(typ(0)), typ(1))) // which has room at the time
+	made(followedBy(t, of(typ(0)), typ(1))) // there is room for the follow-on job at this time
 	made(followedBy(t, of(typ(2)), typ(0)))
 	claimed, jobs, _, err := e.Claim(ctx, claimOf(2), 0)
 	if err != nil || len(jobs) != 2 {
@@ -114,7 +114,7 @@ func TestQueuesAreBoundedByMemory(t *testing.T) {
 	}
 	stop()
 
-	// A start takes half as many queues again as creates may make, and refuses more.
+	// A start accepts half as much queue memory again as creates may use, and refuses more.
 	e, stop = startWith(t, Options{Dir: dir, QueueMemory: 3 * one})
 	if err := create(of(typ(5)))(); !errors.Is(err, ErrTooManyQueues) {
 		t.Errorf("a create with less memory than before: %v", err)
@@ -132,9 +132,9 @@ func TestQueuesAreBoundedByMemory(t *testing.T) {
 	stop()
 }
 
-// TestPrioritiesAreBoundedByMemory: what would have a queue take more memory by a priority that it has no jobs of is refused
-// before it is journaled, whether the job would wait in line now, later, or after another one: a create, a completion and a patch.
-// Priorities count as long as the queue has jobs.
+// TestPrioritiesAreBoundedByMemory: commands that would exceed the memory for queues with a new priority are refused
+// before they are journaled: a create, a completion and a patch, whether the job would be pending now, later, or after
+// another job. Priorities count as long as the queue has jobs.
 func TestPrioritiesAreBoundedByMemory(t *testing.T) {
 	ctx := t.Context()
 	one := store.QueueBytes("a", "x", 0)
@@ -171,7 +171,7 @@ func TestPrioritiesAreBoundedByMemory(t *testing.T) {
 	later := of(1)
 	later.Groups[0].RunAt = e.Now() + 3_600_000
 	first := made(later)
-	made(followedBy(t, of(2), "x")) // whose next job has priority 2
+	made(followedBy(t, of(2), "x")) // the follow-on job has priority 2
 	made(of(3, 1, 2))
 	_, err = create(of(4))
 	refused("a create of another priority", err)
@@ -228,7 +228,7 @@ func TestPrioritiesAreBoundedByMemory(t *testing.T) {
 	}
 }
 
-// TestQueuesOfOthersCount: what commands that are not applied yet will make counts, so that many at a time do not pass
+// TestQueuesOfOthersCount: queues that unapplied commands will make count, so that many commands at a time do not exceed
 // the limit together.
 func TestQueuesOfOthersCount(t *testing.T) {
 	e, _ := startWith(t, Options{Dir: t.TempDir(), QueueMemory: 3*store.QueueBytes("a", "x", 0) + 10})
@@ -244,7 +244,7 @@ func TestQueuesOfOthersCount(t *testing.T) {
 	if err != nil {
 		t.Errorf("what fits beside another: %v", err)
 	}
-	for range 2 { // the log and the caller may both note that a command has failed
+	for range 2 { // the log and the caller may both report that a command has failed
 		first.settled(false)
 		second.settled(true)
 	}

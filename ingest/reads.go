@@ -9,14 +9,14 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// Queries returns the queries of the state. They read the last commit and never wait for the log. To see all stored
+// Queries returns the queries of the state. They read the last commit and never wait for the log. To include all stored
 // commands, call CatchUp first.
 func (e *Engine) Queries() *store.Queries { return e.store.Queries }
 
 // maxReadWait bounds how long a read waits for the state to include a record of the log.
 const maxReadWait = 5 * time.Second
 
-// CatchUp waits until the state includes all commands that were stored when it was called, and the command minSeq. A
+// CatchUp waits until the state includes the command minSeq and all commands that were stored when CatchUp was called. A
 // query after that sees every change that was answered before the call.
 func (e *Engine) CatchUp(ctx context.Context, minSeq uint64) error {
 	target, err := e.log.Barrier(ctx)

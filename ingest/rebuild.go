@@ -19,20 +19,20 @@ import (
 type Rebuilt struct {
 	Commands uint64 // number of commands that were applied
 	Cursor   uint64 // cursor of the new store
-	Kept     string // the directory of the old store; "" if there was none
+	Kept     string // the directory of the old store; "" without an old store
 }
 
 const (
-	// freshSuffix ends the name of a store while a rebuild makes it.
+	// freshSuffix is the suffix of a store while a rebuild makes it.
 	freshSuffix = ".rebuild"
-	// finishedSuffix ends the name of a store that a rebuild has made and checked, until it is in its place.
+	// finishedSuffix is the suffix of a store that a rebuild has made and checked, until it replaces the old store.
 	finishedSuffix = ".rebuilt"
 )
 
 // Rebuild makes a new store for a data directory. It copies the base, which is a store directory, for example of a
-// backup, and applies the journal after it. With base "" it applies the whole journal. It checks the new store before
-// it puts it in the place of the old one, and keeps the old one beside it. It calls progress after each 4 MiB with the
-// last seq that was applied and the last seq of the journal.
+// backup, and applies the journal after it. With base "" it applies the whole journal. It checks the new store before it
+// replaces the old store, which it keeps in the same directory. It calls progress after each 4 MiB with the last seq that
+// was applied and the last seq of the journal.
 //
 // The error is an ErrNoBase if base is not a store directory.
 func Rebuild(ctx context.Context, data, base string, progress func(seq, last uint64)) (_ Rebuilt, err error) {
@@ -71,7 +71,7 @@ func Rebuild(ctx context.Context, data, base string, progress func(seq, last uin
 	return result, nil
 }
 
-// rename is a step of putting a new store in its place.
+// rename is one step of replacing a store.
 type rename struct{ from, to string }
 
 func (r rename) do(data string) error {
@@ -81,9 +81,9 @@ func (r rename) do(data string) error {
 	return journal.SyncPath(data)
 }
 
-// renames returns the steps by which a new store takes the place of the old one, which becomes kept; "" if there is none. Each
-// is durable before the next. A process may be killed between any two: without the second, the old store is in its place, and
-// without the third, finishRebuild does it.
+// renames returns the steps by which a new store replaces the old store, which is renamed to kept ("" without an old
+// store). Each step is durable before the next. If the process is killed before the second step, the old store is still
+// in its place. If it is killed before the third, finishRebuild completes it.
 func renames(data, kept string) []rename {
 	finished := StoreDir(data) + finishedSuffix
 	steps := []rename{{StoreDir(data) + freshSuffix, finished}}
@@ -93,8 +93,8 @@ func renames(data, kept string) []rename {
 	return append(steps, rename{finished, StoreDir(data)})
 }
 
-// finishRebuild ends a rebuild that was killed while it put its store in place. It reports whether it did so. A finished store
-// beside another one is removed, since commands may have been applied to that one meanwhile.
+// finishRebuild completes a rebuild that was killed while it replaced the store, and reports whether it did. If a store
+// is in place, a finished store beside it is removed, since commands may have been applied to the store in place since.
 func finishRebuild(data string) (done bool, err error) {
 	finished := StoreDir(data) + finishedSuffix
 	if _, err := os.Stat(finished); errors.Is(err, fs.ErrNotExist) {
@@ -140,20 +140,20 @@ func checkBase(data, base string) error {
 	return fmt.Errorf("%w: %s %s; %s", ErrNoBase, base, reason, found)
 }
 
-// isUnfinished reports whether a directory is one that a rebuild makes.
+// isUnfinished reports whether a directory has the name of an unfinished rebuild.
 func isUnfinished(path string) bool {
 	return strings.HasSuffix(path, freshSuffix) || strings.HasSuffix(path, finishedSuffix)
 }
 
-// isStore reports whether a directory has the files of a store, be they intact or not.
+// isStore reports whether a directory has the files of a store, intact or not.
 func isStore(dir string) bool {
-	entries, _ := os.ReadDir(dir) // a directory that cannot be read has none to show
+	entries, _ := os.ReadDir(dir) // an unreadable directory shows none
 	return slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), "MANIFEST-") })
 }
 
-// storesIn returns the store directories in a directory, except for incomplete ones that a rebuild has left.
+// storesIn returns the store directories in a directory, except incomplete ones that a rebuild has left.
 func storesIn(dir string) (stores []string) {
-	entries, _ := os.ReadDir(dir) // a directory that cannot be read has none to list
+	entries, _ := os.ReadDir(dir) // an unreadable directory lists none
 	for _, e := range entries {
 		if path := filepath.Join(dir, e.Name()); e.IsDir() && isStore(path) && !isUnfinished(path) {
 			stores = append(stores, path)
@@ -162,9 +162,9 @@ func storesIn(dir string) (stores []string) {
 	return stores
 }
 
-// copyDurably copies a directory. When it returns, every file and every name of the copy is on disk. Pebble syncs only
-// the tables that it writes itself. After the next start has cut the journal, the copied tables are the only ones with
-// these rows.
+// copyDurably copies a directory. When it returns, every file and every name of the copy is on disk. Pebble only syncs
+// the tables that it writes. After the next start has cut the journal, the copied tables are the only ones with these
+// rows.
 func copyDurably(to, from string, sync func(path string) error) error {
 	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
 		return err
@@ -174,7 +174,7 @@ func copyDurably(to, from string, sync func(path string) error) error {
 	})
 }
 
-// unused returns path, or path with a number if path exists. An earlier rebuild may have kept its store there.
+// unused returns path, or path with a number if path exists because an earlier rebuild kept its store there.
 func unused(path string) string {
 	free := path
 	for n := 2; ; n++ {

@@ -15,7 +15,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// work uses the engine from several producers and runners at once, by commands of all kinds.
+// work uses the engine from several producers and runners in parallel, with commands of all kinds.
 func work(t *testing.T, e *Engine, seed uint64, rounds int) {
 	ctx := t.Context()
 	var group sync.WaitGroup
@@ -106,7 +106,7 @@ func TestLiveRestartRebuild(t *testing.T) {
 	}
 	work(t, e, 1, 60)
 
-	// The test stops the engine itself, so that it can read the state between the last command and the end.
+	// The test stops the engine, so that it can read the state between the last command and the end.
 	e.refuse(ErrClosed)
 	if err := e.log.Close(); err != nil {
 		t.Fatal(err)
@@ -181,8 +181,8 @@ func TestRebuildKeepsEveryOldStore(t *testing.T) {
 	}
 }
 
-// TestKilledRebuildIsFinished: a process that is killed while it puts a new store in place, at any step, leaves a directory with
-// which a start goes on. It replays nothing that the new store has, and no store is lost.
+// TestKilledRebuildIsFinished: if a process is killed while it replaces a store, at any step, the next start completes
+// the step. It replays nothing that the new store has, and no store is lost.
 func TestKilledRebuildIsFinished(t *testing.T) {
 	for _, hasOld := range []bool{true, false} {
 		for done := range len(renames("", "kept")) {
@@ -206,7 +206,7 @@ func TestKilledRebuildIsFinished(t *testing.T) {
 			if done > len(steps) {
 				continue
 			}
-			for i := len(steps) - 1; i >= done; i-- { // back to where the process was killed
+			for i := len(steps) - 1; i >= done; i-- { // back to the state in which the process was killed
 				if err := os.Rename(steps[i].to, steps[i].from); err != nil {
 					t.Fatal(err)
 				}
@@ -233,8 +233,7 @@ func TestKilledRebuildIsFinished(t *testing.T) {
 	}
 }
 
-// TestBaseIsCopiedDurably: after a base was copied, every file and every directory of the copy was synced after it was
-// complete.
+// TestBaseIsCopiedDurably: after a base was copied, every file and every directory of the copy was synced when complete.
 func TestBaseIsCopiedDurably(t *testing.T) {
 	from, to := t.TempDir(), filepath.Join(t.TempDir(), "store")
 	files := map[string]string{"000004.sst": "a table", "MANIFEST-000001": "a manifest", "deep/er/000005.sst": "another"}

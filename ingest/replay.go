@@ -9,7 +9,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// replay applies the commands of the log that the store has not applied, and counts them.
+// replay applies and counts the commands of the log that the store has not applied.
 func (e *Engine) replay(ctx context.Context) error {
 	r := replayer{store: e.store, commit: e.commit, progress: func(_, n uint64) { e.counters.replayed.Store(n) }}
 	n, err := r.log(ctx, e.log)
@@ -17,8 +17,8 @@ func (e *Engine) replay(ctx context.Context) error {
 	return err
 }
 
-// Replay applies records and returns their number. The first record must be the first one that s has not applied.
-// Replay calls progress after each 4 MiB with the last seq that was applied, and the number of records so far.
+// Replay applies records and returns their number. The first record must be the first that s has not applied. Replay
+// calls progress after each 4 MiB with the last seq that was applied, and the number of records so far.
 func Replay(ctx context.Context, s *store.Store, records iter.Seq2[journal.Record, error], progress func(seq, n uint64)) (n uint64, err error) {
 	r := replayer{store: s, commit: s.Commit, progress: progress}
 	return r.apply(ctx, records)
@@ -40,7 +40,7 @@ func (r *replayer) log(ctx context.Context, l Log) (n uint64, err error) {
 	return r.apply(ctx, l.Records(from))
 }
 
-// apply applies records in their order, and returns their number.
+// apply applies records in order, and returns their number.
 func (r *replayer) apply(ctx context.Context, records iter.Seq2[journal.Record, error]) (n uint64, err error) {
 	for record, err := range records {
 		if err == nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// TestReplayCountsRecords: the progress of a replay is a number of records, also if the log has gaps and does not begin
+// TestReplayCountsRecords: the progress of a replay is a number of records, even if the log has gaps and does not begin
 // with the first record.
 func TestReplayCountsRecords(t *testing.T) {
 	s, err := store.Open(t.TempDir(), store.Options{})

@@ -28,8 +28,8 @@ func (r *runEndsOf) all() []job.RunEnd {
 	return slices.Clone(r.list)
 }
 
-// TestRunEndsAreReportedOnce: an engine reports the end of a run before it answers the command that ended it. Another
-// engine that begins with a log that has the command does not report it again, and reports what happens then.
+// TestRunEndsAreReportedOnce: an engine reports the end of a run before it answers the command that ended it. An engine
+// that starts with a log that has the command does not report it again, but reports later ends.
 func TestRunEndsAreReportedOnce(t *testing.T) {
 	ctx := t.Context()
 	begin := func(l *memoryLog) (*Engine, *runEndsOf, func()) {
@@ -79,7 +79,7 @@ func TestRunEndsAreReportedOnce(t *testing.T) {
 // TestBatchEndsAreReportedOnce is TestRunEndsAreReportedOnce for batches.
 func TestBatchEndsAreReportedOnce(t *testing.T) {
 	ctx := t.Context()
-	var ends []job.BatchEnd // the engine has stopped when it is read
+	var ends []job.BatchEnd // read after the engine has stopped
 	begin := func(l *memoryLog) (*Engine, func()) {
 		ends = nil
 		l.lead(1)
@@ -119,8 +119,8 @@ func TestBatchEndsAreReportedOnce(t *testing.T) {
 	}
 }
 
-// TestReadThatBeginsDuringTheReplay: a read that waits for the end of the log is answered when the log is replayed, although
-// no other command follows.
+// TestReadThatBeginsDuringTheReplay: a read that waits for the end of the log is answered when the log is replayed, even
+// if no further command arrives.
 func TestReadThatBeginsDuringTheReplay(t *testing.T) {
 	open := func(dir string) *Engine {
 		e, err := Open(Options{Dir: dir})

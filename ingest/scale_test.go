@@ -15,9 +15,9 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// BenchmarkApplierPauses: with 100,000 queues and 10,000 parked claims, 4,000 of which are woken, how long the longest step
-// of the applier takes, also for the first claim of each strategy, and for the switch from stop to start. Other processes
-// may delay a try, so the best of several counts.
+// BenchmarkApplierPauses measures the longest step of the applier with 100,000 queues and 10,000 parked claims, 4,000 of
+// which are woken. It includes the first claim of each strategy, and the switch from stop to start. Other processes may
+// delay a try, so the best of several counts.
 func BenchmarkApplierPauses(b *testing.B) {
 	queues, parked, woken := 100_000, 10_000, 4000
 	if testing.Short() {
@@ -48,7 +48,7 @@ func BenchmarkApplierPauses(b *testing.B) {
 	create(e, "busy", 0, queues)
 	stop()
 
-	// The store without its journal, so that the start does not apply the last commands again.
+	// Open the store without its journal, so that the start does not apply the last commands again.
 	took := time.Duration(1 << 62)
 	for range tries {
 		began, cpu := time.Now(), cpuTime(b)
@@ -102,7 +102,7 @@ func BenchmarkApplierPauses(b *testing.B) {
 			create(e, "idle", 0, woken)
 			waitFor("claims were answered", &got, woken)
 		})
-		for _, strategy := range []job.Strategy{job.Newest, job.Random, job.Fair} { // only in the first try it is the first claim of the strategy
+		for _, strategy := range []job.Strategy{job.Newest, job.Random, job.Fair} { // only the first try has the first claim of the strategy
 			measure(strategy.String(), func() {
 				c := claimOf(1)
 				c.Strategy = strategy

@@ -16,7 +16,7 @@ func (e *Engine) OpenSession(ctx context.Context, o job.OpenSession) (store.Sess
 	return opened.Session, receipt, err
 }
 
-// EndSession ends a session. Its claims keep their jobs. The error is job.SessionNotFound if there is no such session.
+// EndSession ends a session. Its claims keep their jobs. The error is job.SessionNotFound if the session does not exist.
 func (e *Engine) EndSession(ctx context.Context, s job.EndSession) (Receipt, error) {
 	ended, receipt, err := decideAs[store.SessionEnded](ctx, e, s)
 	if err == nil && ended.Refusal != job.Granted {

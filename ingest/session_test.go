@@ -22,8 +22,8 @@ func inSession(t *testing.T, e *Engine) func(slot int, number uint64) job.Once {
 	}
 }
 
-// TestNumberedRequestsOverARestart: each kind of request is carried out once, whether its repeat arrives before or
-// after a restart.
+// TestNumberedRequestsOverARestart: each kind of request is carried out once, whether its repeat arrives before or after
+// a restart.
 func TestNumberedRequestsOverARestart(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	e, stop := start(t, dir)
@@ -79,8 +79,8 @@ func TestNumberedRequestsOverARestart(t *testing.T) {
 	}
 }
 
-// TestRefusedNumbers: an unknown session, a number that has passed, and a number of another request are refused at
-// once, also for a claim that would wait.
+// TestRefusedNumbers: an unknown session, a number that has passed, and a number of another request are refused without
+// waiting, even for a claim that would wait.
 func TestRefusedNumbers(t *testing.T) {
 	ctx := t.Context()
 	e, _ := start(t, t.TempDir())
@@ -119,8 +119,8 @@ func TestRefusedNumbers(t *testing.T) {
 	}
 }
 
-// TestRepeatWaitsForTheRequestUnderWay: one request of a slot is under way at a time, so that a repeated claim does not
-// take a second job.
+// TestRepeatWaitsForTheRequestUnderWay: a slot runs one request at a time, so that a repeated claim does not take a
+// second job.
 func TestRepeatWaitsForTheRequestUnderWay(t *testing.T) {
 	ctx := t.Context()
 	e, _ := start(t, t.TempDir())
@@ -159,8 +159,7 @@ func TestRepeatWaitsForTheRequestUnderWay(t *testing.T) {
 	}
 }
 
-// TestNumberedClaimKeepsItsJobs: a caller that has gone may repeat its claim, so its jobs are not returned to the
-// queue.
+// TestNumberedClaimKeepsItsJobs: a caller that gave up may repeat its claim, so its jobs are not returned to the queue.
 func TestNumberedClaimKeepsItsJobs(t *testing.T) {
 	e, _ := start(t, t.TempDir())
 	number := inSession(t, e)
@@ -171,7 +170,7 @@ func TestNumberedClaimKeepsItsJobs(t *testing.T) {
 	claim.Once = number(0, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for n := 0; e.Stats().Jobs["active"] == 0; n++ { // if the caller has gone before its claim is journaled, the claim gets no jobs
+	for n := 0; e.Stats().Jobs["active"] == 0; n++ { // if the caller gives up before its claim is journaled, the claim gets no jobs
 		if n > 0 {
 			var delay context.CancelFunc
 			ctx, delay = context.WithTimeout(t.Context(), time.Duration(n)*50*time.Microsecond)

@@ -2,46 +2,46 @@ package ingest
 
 import "sync"
 
-// silences are the times at which runners proved silent: a lease had ended and nobody had tickled it, or the runner was
-// declared lost. What a connection of such a runner asked for before counts for nothing: its claims end without jobs, and a
-// stream gets no more before its client shows life. Otherwise each of them would cost another job an attempt.
+// silences are the times at which runners proved silent: a lease ended without a tickle, or the runner was declared lost.
+// Earlier requests on the runner's connections then no longer count: its claims end without jobs, and a stream gets no
+// more jobs until its client shows life. Otherwise each of them would cost another job an attempt.
 //
 // They are kept in memory only: after a restart no connection is left.
 type silences struct {
 	mu      sync.Mutex
 	last    uint64                   // number of the last silence
-	base    uint64                   // of the last one that runners has forgotten
+	base    uint64                   // number of the last silence that runners has forgotten
 	runners map[string]uint64        // number of the last silence of a runner
-	claims  map[string]*runnerClaims // those that began after it
+	claims  map[string]*runnerClaims // the claims that began after that silence
 }
 
-// maxSilences bounds silences.runners. When there are more, all are forgotten, and every runner must show life once. Beyond
-// this number of entries, silences.claims drops the entry of a runner when its last claim is answered.
+// maxSilences bounds silences.runners. Past it, all are forgotten, and every runner must show life once. Beyond this
+// number of entries, silences.claims drops the entry of a runner when its last claim is answered.
 const maxSilences = 10_000
 
-// runnerClaims are claims of a runner that have no answer yet. silences.mu guards the fields.
+// runnerClaims are unanswered claims of a runner. silences.mu guards the fields.
 type runnerClaims struct {
 	in         *silences
 	runner     string
-	unanswered int           // and 1 for the claims before the last silence, if some of these have no answer yet
+	unanswered int           // plus 1 for the claims before the last silence, if some of these are unanswered
 	silent     chan struct{} // closed when the runner proves silent
-	answered   chan struct{} // after that, closed when unanswered is 0; nil before
-	next       *runnerClaims // the claims after that, which count these as one; nil if unanswered was 0
+	answered   chan struct{} // closed when, after that, unanswered is 0; nil before
+	next       *runnerClaims // the later claims, which count these as one; nil if unanswered was 0
 }
 
 func newSilences() *silences {
 	return &silences{runners: map[string]uint64{}, claims: map[string]*runnerClaims{}}
 }
 
-// number returns the number of a runner's last silence. It changes with each one.
+// number returns the number of a runner's last silence. It changes with each silence.
 func (s *silences) number(runner string) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return max(s.runners[runner], s.base)
 }
 
-// note notes that a runner proved silent. It returns a channel that is closed when all claims that the runner made before
-// are answered.
+// note records that a runner proved silent. It returns a channel that is closed when all earlier claims of the runner are
+// answered.
 func (s *silences) note(runner string) (answered <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +64,7 @@ func (s *silences) note(runner string) (answered <-chan struct{}) {
 	return c.answered
 }
 
-// begin counts a claim of a runner until it is answered; then the caller calls answer.
+// begin counts a claim of a runner until it is answered. The caller must then call answer.
 func (s *silences) begin(runner string) *runnerClaims {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +73,7 @@ func (s *silences) begin(runner string) *runnerClaims {
 	return c
 }
 
-// hold counts one of the claims, which is not answered, once more; then the caller calls answer once more.
+// hold counts an unanswered claim once more. The caller must then call answer once more.
 func (s *silences) hold(c *runnerClaims) {
 	if c == nil {
 		return
@@ -93,7 +93,7 @@ func (s *silences) of(runner string) *runnerClaims {
 	return c
 }
 
-// answer notes that one of the claims is answered, and that its jobs are released if the answer does not name them.
+// answer records that one of the claims is answered, and that its jobs are released if the answer does not name them.
 func (s *silences) answer(c *runnerClaims) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,13 +122,14 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// Silence returns a number that changes whenever a runner proves silent: when a lease of it has ended and nobody had tickled
-// it, or it was declared lost. A connection whose client was heard of after it had read the number may be trusted until the
+// Silence returns a number that changes whenever a runner proves silent: a lease ended without a tickle, or the runner
+// was declared lost. A connection whose client showed life after the connection read the number may be trusted until the
 // number changes.
 func (e *Engine) Silence(runner string) uint64 { return e.silences.number(runner) }
 
-// WhenLost sets what is called when a runner is declared lost, before its jobs are returned. It ends the connections of the
-// runner, and returns a channel that is closed when what they held has been returned. It must not wait.
+// WhenLost sets the function that is called when a runner is declared lost, before its jobs are returned. The function
+// ends the connections of the runner, and returns a channel that is closed when their jobs have been returned. It must
+// not wait.
 func (e *Engine) WhenLost(end func(runner string) (returned <-chan struct{})) {
 	e.endConnections.Store(&end)
 }

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestSilences: each silence of a runner changes its number, ends the claims that the runner made before, and says when all
-// of them are answered, also when there are more runners than are remembered.
+// TestSilences: each silence of a runner changes its number, ends the runner's earlier claims, and reports when all of
+// them are answered, even if there are more runners than are remembered.
 func TestSilences(t *testing.T) {
 	s := newSilences()
 	before, other := s.number("r"), s.number("other")
@@ -38,12 +38,12 @@ func TestSilences(t *testing.T) {
 		t.Error("a runner without claims has unanswered ones")
 	}
 
-	// A second silence waits for the claims before the first one, too; not for those after it.
+	// A second silence also waits for the claims before the first, but not for later claims.
 	first, second := s.begin("twice"), (*runnerClaims)(nil)
 	s.note("twice")
 	second = s.begin("twice")
 	answered = s.note("twice")
-	third := s.note("twice") // none began in between
+	third := s.note("twice") // no claim began in between
 	after := s.begin("twice")
 	s.answer(second)
 	if isClosed(answered) || isClosed(third) {

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// stallWatch finds out whether the process was stopped for some time. It does not use the disk. So it can distinguish a
-// stopped process from a slow disk, which only delays a tick.
+// stallWatch detects that the process was suspended for some time. It does not use the disk, so it can distinguish a
+// suspended process from a slow disk, which only delays a tick.
 type stallWatch struct {
 	began time.Time    // set before run is called
 	beat  atomic.Int64 // time of the last round of run, in ns after began by the monotonic clock
-	found atomic.Int64 // number of times that run has found that the process was stopped
+	found atomic.Int64 // number of times that run has detected a suspension
 }
 
 // run watches until ctx is done.
@@ -24,7 +24,7 @@ func (w *stallWatch) run(ctx context.Context) {
 	}
 }
 
-// since reports whether the process was stopped after the time at which found was n.
+// since reports whether the process was suspended after the time at which found was n.
 func (w *stallWatch) since(n int64) bool {
 	return w.found.Load() != n || time.Since(w.began)-time.Duration(w.beat.Load()) > maxSleep+late
 }

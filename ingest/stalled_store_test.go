@@ -17,11 +17,11 @@ import (
 )
 
 // startStalled runs an engine whose store no longer commits. stop ends the engine and returns the result of Run. resume
-// lets the store go on.
+// lets the store continue.
 func startStalled(t *testing.T) (e *Engine, stop func() error, resume func()) {
 	t.Helper()
 	gate := make(chan struct{})
-	dir, err := os.MkdirTemp("", "stalled") // not t.TempDir, because an engine with ErrStuck goes on for a moment
+	dir, err := os.MkdirTemp("", "stalled") // not t.TempDir, because an engine with ErrStuck keeps running for a moment
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestStopIsBoundedWhileTheStoreTakesNoCommit(t *testing.T) {
 }
 
 // TestDecisionsAreBoundedWhileTheStoreTakesNoCommit: a command that was proposed before the engine noticed the blocked
-// commit is answered too. The jobs of a claim whose caller got that answer are returned when the claim is applied.
+// commit is answered too. If its caller got that answer, the jobs of a claim are returned when the claim is applied.
 func TestDecisionsAreBoundedWhileTheStoreTakesNoCommit(t *testing.T) {
 	e, _, resume := startStalled(t)
 	_, _, err := e.decide(t.Context(), claimOf(1)) // as if it had arrived before the commit
@@ -103,9 +103,9 @@ func TestDecisionsAreBoundedWhileTheStoreTakesNoCommit(t *testing.T) {
 	}
 }
 
-// TestAStuckCommandIsNoticed: while one command takes longer than a commit may, because its disk does not answer, the
-// engine is not ready, and requests are answered within a bound: with an unknown outcome if they were proposed before it
-// was noticed, and not stored after. It goes on when the command has ended.
+// TestAStuckCommandIsNoticed: if one command takes longer than a commit may, because its disk does not answer, the engine
+// is not ready, and requests are answered within a bound: with an unknown outcome if they were proposed before the engine
+// noticed, and as not stored afterwards. The engine continues when the command has ended.
 func TestAStuckCommandIsNoticed(t *testing.T) {
 	var armed atomic.Bool
 	stuck, resume := make(chan struct{}), make(chan struct{})

@@ -8,7 +8,7 @@ import (
 )
 
 // Stats are the figures of a running engine. Reading them never waits for the log or the store. In JSON, the fields of
-// the embedded structs are fields of the whole.
+// the embedded structs are at the top level.
 type Stats struct {
 	Watermarks
 	StateStats
@@ -29,7 +29,7 @@ type Watermarks struct {
 	Synced   uint64 `json:"synced"`
 	Applied  uint64 `json:"applied"`
 	Flushed  uint64 `json:"flushed"`
-	// LagCommands is the number of commands that are synced and not applied. LagBytes is the memory that they take.
+	// LagCommands is the number of commands that are synced but not applied. LagBytes is the memory that they take.
 	LagCommands uint64 `json:"lag_commands"`
 	LagBytes    int64  `json:"lag_bytes"`
 }
@@ -41,10 +41,10 @@ type StateStats struct {
 	Queues   int              `json:"queues"`
 	Parked   int              `json:"parked_claims"`
 	Stopped  bool             `json:"stopped"` // the switch is set to stop: no jobs are handed out
-	Sweeps   int              `json:"sweeps"`  // number of sweeps under way
+	Sweeps   int              `json:"sweeps"`  // number of sweeps in progress
 	Keys     uint64           `json:"idempotency_keys"`
 	KeyBytes uint64           `json:"idempotency_key_bytes"` // of their rows
-	// SessionBytes is about what the rows of sessions have.
+	// SessionBytes is the approximate size of the rows of sessions.
 	SessionBytes uint64 `json:"session_bytes"`
 	Sessions     uint64 `json:"sessions"`
 }
@@ -93,7 +93,7 @@ type SyncLatency struct {
 	SyncP50Us int64 `json:"sync_p50_us"`
 	SyncP99Us int64 `json:"sync_p99_us"`
 	SyncMaxUs int64 `json:"sync_max_us"`
-	// SyncTotalUs is the sum of all. The journal has one fsync under way at a time.
+	// SyncTotalUs is the sum of all. The journal runs one fsync at a time.
 	SyncTotalUs int64 `json:"sync_total_us"`
 }
 
@@ -147,11 +147,11 @@ func jobsByStatus(t store.Totals) map[string]int64 {
 	return jobs
 }
 
-// QueueFigures returns the figures of the queues that are counted by themselves, since the start, and then those of all
-// others together; none if Options.MetricsQueues is 0. It reads some rows of the store, and never waits for commands.
+// QueueFigures returns the figures since the start: first of each individually counted queue, then of all other queues
+// together. It returns none if Options.MetricsQueues is 0. It reads some rows of the store, and never waits for commands.
 func (e *Engine) QueueFigures() []store.QueueFigures { return e.store.QueueFigures(e.log.Now()) }
 
-// QueueRows returns about how many QueueFigures returns, at once.
+// QueueRows returns the approximate number of figures that QueueFigures returns, without reading rows.
 func (e *Engine) QueueRows() int { return e.store.QueueRows() }
 
 func journalStats(l *journal.Status) JournalStats {

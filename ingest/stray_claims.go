@@ -8,7 +8,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// strayClaims are the claims whose callers had gone before they were applied. The engine must release their jobs.
+// strayClaims are the claims whose callers gave up before they were applied. The engine must release their jobs.
 type strayClaims struct {
 	filled chan struct{} // capacity 1; has a value when list may not be empty
 
@@ -18,7 +18,7 @@ type strayClaims struct {
 
 type strayClaim struct {
 	id job.ID
-	of *runnerClaims // which count it until its jobs are released
+	of *runnerClaims // counts the claim until its jobs are released
 }
 
 func newStrayClaims() *strayClaims { return &strayClaims{filled: make(chan struct{}, 1)} }
@@ -39,7 +39,7 @@ func (s *strayClaims) take() []strayClaim {
 	return list
 }
 
-// giveBack notes a claim whose caller has gone, so that ungetStrays releases its jobs. The caller still counts it in of.
+// giveBack records a claim whose caller gave up, so that ungetStrays releases its jobs. The caller still counts it in of.
 func (e *Engine) giveBack(result store.Result, of *runnerClaims) {
 	c, ok := result.(*store.Claimed)
 	if !ok || len(c.Runs) == 0 || c.Keyed { // with a key, the caller may repeat the claim and get these jobs
@@ -49,7 +49,7 @@ func (e *Engine) giveBack(result store.Result, of *runnerClaims) {
 	e.strays.add(strayClaim{c.Claim, of})
 }
 
-// giveBackLeft is giveBack for a command that its caller has left, which leave counts.
+// giveBackLeft is giveBack for a command that its caller has left. leave has counted it.
 func (e *Engine) giveBackLeft(w *waiter, result store.Result) {
 	e.giveBack(result, w.claims)
 	e.silences.answer(w.claims)

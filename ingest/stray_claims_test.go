@@ -10,12 +10,12 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// TestLossWaitsForStrayClaims: a claim whose caller has hung up before it was applied is released before the loss of its runner
-// is proposed, since no answer named its jobs.
+// TestLossWaitsForStrayClaims: if a claim's caller hung up before the claim was applied, the claim is released before the
+// loss of its runner is proposed, since no answer named its jobs.
 func TestLossWaitsForStrayClaims(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		var busy atomic.Int64 // how long the applier is, after an end
+		var busy atomic.Int64 // how long the applier is busy after an end
 		e, stop := startWith(t, Options{Dir: dir, OnRunEnds: func([]job.RunEnd) { time.Sleep(time.Duration(busy.Load())) }})
 		defer stop()
 		if _, _, err := e.Create(t.Context(), lines(2)); err != nil {

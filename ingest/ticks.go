@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// tickEvery is the least time between two ticks that leave nothing due. Without it, each of many leases that run
-	// out one by one would cost a journal record.
+	// tickEvery is the least time between two ticks that leave nothing due. Without it, many leases that run out one by
+	// one would each cost a journal record.
 	tickEvery = 50 * time.Millisecond
-	// busyTick is how long a tick should occupy the applier while other commands wait for it; idleTick, while none do.
+	// busyTick is how long a tick may occupy the applier while other commands wait for it; idleTick, if none wait.
 	busyTick = time.Millisecond
 	idleTick = 4 * time.Millisecond
 	// minTickRows is the least number of rows that a tick may write, so that one wrong measurement does no harm.
@@ -21,10 +21,10 @@ const (
 	minTickRows, firstTickRows = 200, 1000
 )
 
-// tick proposes a tick as of a time before the process was last seen to run. If the process were stopped now, the tick
-// would not see the time of the stop.
+// tick proposes a tick as of a time before the process was last seen to run. If the process were suspended now, the tick
+// would not see the time of the suspension.
 //
-// If a tick leaves something due, the next one follows at once, unless other commands wait for the applier; see rest.
+// If a tick leaves something due, the next one follows immediately, unless other commands wait for the applier; see rest.
 func (k *timekeeper) tick(ctx context.Context, asOf int64) {
 	e := k.e
 	began, stopped := time.Now(), k.stall.found.Load()
@@ -42,7 +42,7 @@ func (k *timekeeper) tick(ctx context.Context, asOf int64) {
 	}
 	k.rest = done.rest()
 	if err != nil || took >= tickEvery {
-		k.rest = tickEvery // what runners sent while the disk stalled is journaled before the next tick
+		k.rest = tickEvery // tickles sent while the disk stalled are journaled before the next tick
 	}
 	k.seq = max(k.seq, receipt.Seq)
 	if took > late && k.stall.since(stopped) {
@@ -54,18 +54,17 @@ func (k *timekeeper) tick(ctx context.Context, asOf int64) {
 	}
 }
 
-// tickDone is what the timekeeper knows after a tick. The size and the time of the next tick follow from it.
+// tickDone is the result of a tick. It determines the size and the time of the next tick.
 type tickDone struct {
 	rows      int           // that the tick was allowed to write
 	applied   time.Duration // that the applier needed for it
-	contended bool          // other commands were journaled since the tick before
-	moreDue   bool          // the tick has left something due
-	sweeping  bool          // a sweep is under way
+	contended bool          // other commands were journaled since the previous tick
+	moreDue   bool          // something due is left
+	sweeping  bool          // a sweep is in progress
 }
 
 // nextRows returns how many rows the next tick may write, so that it occupies the applier for busyTick or idleTick. If
-// the tick left nothing due, it may have written few of its rows, so its time is no reason to allow more than
-// firstTickRows.
+// the tick left nothing due, it may have written few of its rows, so its time does not justify more than firstTickRows.
 func (d tickDone) nextRows() int {
 	target := idleTick
 	if d.contended {
@@ -79,7 +78,7 @@ func (d tickDone) nextRows() int {
 }
 
 // rest returns the time to wait before the next tick. While other commands wait for the applier, ticks get half of its
-// time. While a sweep is under way too, they get a third, because no caller waits for a sweep.
+// time. If a sweep is in progress too, they get a third, because no caller waits for a sweep.
 func (d tickDone) rest() time.Duration {
 	switch {
 	case !d.moreDue:

@@ -12,8 +12,7 @@ import (
 	"github.com/daybookq/daybook/journal"
 )
 
-// TestSlowDisk: if a disk stalls again and again, the jobs of a runner that has ended are still handed out again in
-// time.
+// TestSlowDisk: even if a disk stalls repeatedly, the jobs of a runner that has ended are handed out again in time.
 func TestSlowDisk(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -52,7 +51,7 @@ func TestSlowDisk(t *testing.T) {
 	})
 }
 
-// TestTicksTakeTheirShare: after some ticks, each tick takes its target time, whatever time a row takes.
+// TestTicksTakeTheirShare: after some ticks, each tick takes its target time, however long a row takes.
 func TestTicksTakeTheirShare(t *testing.T) {
 	for _, row := range []time.Duration{500, 2 * time.Microsecond, 4 * time.Microsecond} {
 		rows := firstTickRows

@@ -14,19 +14,19 @@ const (
 	// maxSleep bounds a sleep of the timekeeper, for two reasons: the log's time may run at double speed, and the
 	// timekeeper must notice if a sleep took too long.
 	maxSleep = 250 * time.Millisecond
-	// late is the delay from which the timekeeper concludes that the process was stopped, or that the log took no
-	// commands. Runners could not tickle meanwhile, so all leases get their full length again.
+	// late is the delay from which the timekeeper concludes that the process was suspended, or that the log took no
+	// commands. Runners could not tickle during the delay, so all leases get their full length again.
 	late = 500 * time.Millisecond
 
-	// A process may be stopped at the beginning of a sleep. The shortest lease must be longer than the stop that the
-	// timekeeper does not notice. Otherwise this line does not compile.
+	// A process may be suspended at the beginning of a sleep. The shortest lease must be longer than any suspension that
+	// the timekeeper does not notice. Otherwise this line does not compile.
 	_ = uint(job.MinLeaseMs - (maxSleep+late)/time.Millisecond)
 )
 
 // timekeeper proposes the commands that depend on time, while this process leads the log:
 //
 //   - a tick when something is due;
-//   - a grace, before the next tick, if runners could not tickle for a while, because the process was stopped, the log took
+//   - a grace, before the next tick, if runners could not tickle for a while, because the process was suspended, the log took
 //     no commands, or another process led;
 //   - the return of the jobs of lost runners;
 //   - the deletion of idle queues.
@@ -47,7 +47,7 @@ type timekeeper struct {
 	down      time.Time     // when the log stopped taking commands; zero while it takes them
 	graceOwed bool          // a grace must precede the next tick
 	idleTried time.Time     // time of the last attempt to delete idle queues
-	stops     int64         // stall.found when the silence of runners was last excused for a stop
+	stops     int64         // stall.found when the silence of runners was last excused for a suspension
 	losing    *lostRunner   // the runner whose jobs are being returned; nil: none
 
 	stall stallWatch
@@ -122,7 +122,7 @@ func (k *timekeeper) sleep() time.Duration {
 	return min(max(due, k.rest-time.Since(k.ticked)), maxSleep)
 }
 
-// turn proposes the commands that are necessary now. awake is the planned end of the sleep before it.
+// turn proposes the commands that are necessary now. awake is the planned end of the preceding sleep.
 func (k *timekeeper) turn(ctx context.Context, awake time.Time) {
 	e := k.e
 	asOf, now := e.log.Now(), time.Now()
@@ -131,8 +131,8 @@ func (k *timekeeper) turn(ctx context.Context, awake time.Time) {
 		k.oweGrace()
 		e.logger.Warn("the process was stopped; all leases get their full length again", "for", overslept)
 	case overslept > 0:
-		// The process may have been stopped for that time. Tickles that runners sent meanwhile are not applied yet, so
-		// the tick must not see that time.
+		// The process may have been suspended for that time. Tickles that runners sent in that time are not applied yet,
+		// so the tick must not see it.
 		asOf -= overslept.Milliseconds()
 	}
 	if e.log.Health() != nil {
@@ -156,26 +156,26 @@ func (k *timekeeper) turn(ctx context.Context, awake time.Time) {
 	if e.untilDue() == 0 && time.Since(k.ticked) >= k.rest {
 		k.tick(ctx, asOf)
 	}
-	if awake.Before(now) { // as for the tick, the time since then does not count
+	if awake.Before(now) { // as for the tick, the time since awake does not count
 		now = awake
 	}
 	k.loseRunners(ctx, now)
 	k.deleteIdle(ctx)
 }
 
-// skip postpones the next tick by tickEvery. Without it, run would repeat turn without a pause, because something stays
+// skip postpones the next tick by tickEvery. Without it, run would call turn in a busy loop, because something stays due.
 // due.
 func (k *timekeeper) skip(now time.Time) { k.ticked, k.rest = now, tickEvery }
 
-// oweGrace notes that runners could not report for a while: a grace must precede the next tick, and the silence of runners
-// counts from now on.
+// oweGrace records that runners could not report for a while: a grace must precede the next tick, and the silence of
+// runners counts from now on.
 func (k *timekeeper) oweGrace() {
 	k.graceOwed = true
 	k.e.runners.Excuse(time.Now())
 }
 
-// mayTick reports whether this process leads the log and may propose a tick. If a grace is owed, it first proposes the
-// grace.
+// mayTick reports whether this process leads the log and may propose a tick. If a grace is owed, it proposes the grace
+// first.
 func (k *timekeeper) mayTick(ctx context.Context) bool {
 	leads, err := k.leads(ctx)
 	if err == nil && leads && k.graceOwed {
@@ -187,8 +187,8 @@ func (k *timekeeper) mayTick(ctx context.Context) bool {
 	return err == nil && leads
 }
 
-// leads reports whether this process leads the log. In a new term it first proposes the commands that the term
-// requires. An error means that it could not do so.
+// leads reports whether this process leads the log. In a new term it first proposes the commands that the term requires,
+// and returns an error if it could not.
 func (k *timekeeper) leads(ctx context.Context) (bool, error) {
 	term, leads := k.e.log.Leads()
 	if !leads || term == k.term {
@@ -230,8 +230,8 @@ func (k *timekeeper) grace(ctx context.Context) error {
 	return nil
 }
 
-// acceptTime sets the log's time to the wall clock. Then it gives all leases their full length again, because the
-// skipped time did not pass for runners. There is no tick between the two, so no lease runs out.
+// acceptTime sets the log's time to the wall clock. Then it gives all leases their full length again, because the skipped
+// time did not pass for runners. No tick happens between the two, so no lease runs out.
 func (k *timekeeper) acceptTime(ctx context.Context) error {
 	log := k.e.log
 	if _, leads := log.Leads(); !leads {
@@ -249,8 +249,8 @@ func (k *timekeeper) acceptTime(ctx context.Context) error {
 	return nil
 }
 
-// AcceptTime sets the log's time to the wall clock at once if the wall clock is later, for example after it was set
-// forward. Otherwise the log's time would follow at double speed, and jobs with a run_at would be late meanwhile. All
+// AcceptTime sets the log's time to the wall clock if the wall clock is later, for example after somebody set it forward.
+// Otherwise the log's time would follow at double speed, and jobs with a run_at would be late until it has caught up. All
 // leases get their full length again.
 //
 // AcceptTime returns how far the log's time is then ahead of the wall clock, in ms. If the log's time is ahead,

@@ -121,7 +121,7 @@ func TestRetryWaitsForItsBackoff(t *testing.T) {
 	})
 }
 
-// TestClaimOfTheDead: jobs that were handed to a caller that has gone are returned at once, and not only when the lease
+// TestClaimOfTheDead: jobs that were handed to a caller that had hung up are returned immediately, not when the lease
 // ends.
 func TestClaimOfTheDead(t *testing.T) {
 	bubble(t, func(t *testing.T, e *Engine) {
@@ -148,8 +148,8 @@ func TestClaimOfTheDead(t *testing.T) {
 	})
 }
 
-// TestStoodStill: runners keep their jobs if the process was stopped. In the hardest case the stop is as short as the
-// shortest lease and begins with a sleep of the timekeeper, so that the timekeeper notices it last.
+// TestStoodStill: runners keep their jobs if the process was suspended. In the hardest case the suspension is as short as
+// the shortest lease and begins with a sleep of the timekeeper, so that the timekeeper notices it last.
 func TestStoodStill(t *testing.T) {
 	bubble(t, func(t *testing.T, e *Engine) {
 		ctx := t.Context()
@@ -176,8 +176,8 @@ func TestStoodStill(t *testing.T) {
 	})
 }
 
-// TestOversleep: time in which the process may have been stopped ends no lease before the tickles that runners sent
-// meanwhile are applied.
+// TestOversleep: time in which the process may have been suspended ends no lease before the tickles that runners sent in
+// that time are applied.
 func TestOversleep(t *testing.T) {
 	bubble(t, func(t *testing.T, e *Engine) {
 		ctx := t.Context()
@@ -192,7 +192,7 @@ func TestOversleep(t *testing.T) {
 		}
 		k := timekeeper{e: e, term: 1, stall: stallWatch{began: time.Now()}}
 		deadline := time.Now().Add(time.Duration(jobs[0].DeadlineAt-e.Now()) * time.Millisecond)
-		e.refuse(ErrNotReady)                                       // the running timekeeper waits; the test calls another one
+		e.refuse(ErrNotReady)                                       // pauses the running timekeeper; the test calls another timekeeper
 		time.Sleep(time.Until(deadline) + 200_300*time.Microsecond) // at this time the running timekeeper sleeps
 		e.state.Store(&stateNote{})
 		k.turn(ctx, time.Now().Add(-400*time.Millisecond)) // it should have been awake before the lease was over
@@ -231,8 +231,7 @@ func TestOneProcessAtATime(t *testing.T) {
 	}
 }
 
-// TestAcceptTime: AcceptTime accepts a wall clock that was set forward at once, and no lease runs out because of the
-// skipped time.
+// TestAcceptTime: AcceptTime adopts a wall clock that was set forward, and no lease runs out because of the skipped time.
 func TestAcceptTime(t *testing.T) {
 	const tenDays = 10 * 24 * time.Hour
 	dir := t.TempDir()

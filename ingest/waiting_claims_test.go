@@ -35,8 +35,8 @@ func countRecords(t *testing.T, e *Engine, verb string) (n int) {
 	return n
 }
 
-// TestOneClaimRecordAJob: 600 runners wait, and each that has completed its job waits again, while four producers create
-// single jobs. Each job takes about one claim record, and at most 3.3 records in all.
+// TestOneClaimRecordAJob: 600 runners wait, and each waits again after it has completed a job, while four producers
+// create single jobs. Each job takes about one claim record, and at most 3.3 records in total.
 func TestOneClaimRecordAJob(t *testing.T) {
 	const runners, producers, jobs = 600, 4, 400
 	bubble(t, func(t *testing.T, e *Engine) {
@@ -89,8 +89,8 @@ func TestOneClaimRecordAJob(t *testing.T) {
 	})
 }
 
-// TestClaimsFollowCreates holds an fsync. The create of a job, and the claim that waits for the job, share the next group
-// of the log.
+// TestClaimsFollowCreates blocks an fsync. The create of a job, and the claim that waits for the job, share the next
+// group of the log.
 func TestClaimsFollowCreates(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -130,8 +130,8 @@ func TestClaimsFollowCreates(t *testing.T) {
 	})
 }
 
-// TestClaimOfACreateThatFails: the claim was woken for a job that was never stored. It waits on in its place, and gets
-// the next job.
+// TestClaimOfACreateThatFails: the claim was woken for a job that was never stored. It keeps waiting in its place, and
+// gets the next job.
 func TestClaimOfACreateThatFails(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -192,7 +192,7 @@ func TestNoClaimWaitsForAnOpenJob(t *testing.T) {
 	}
 }
 
-// schedule is a random schedule of requests, of which several run at once.
+// schedule is a random schedule of requests, several of which run in parallel.
 type schedule struct {
 	t    *testing.T
 	e    *Engine
@@ -210,7 +210,7 @@ type waitingClaim struct {
 	job.Claim
 	cancel context.CancelFunc
 	stop   chan struct{}
-	ends   bool // it was cancelled or stopped
+	ends   bool // the claim was cancelled or stopped
 }
 
 type heldJob struct{ claim, id job.ID }

@@ -133,7 +133,7 @@ func TestStandstill(t *testing.T) {
 			t.Errorf("tickled after an outage %+v, %v", tickled, err)
 		}
 
-		// A tick that was proposed before the time was skipped and is journaled after it does not see the skipped time.
+		// A tick that was proposed before the time was skipped, but journaled afterwards, does not see the skipped time.
 		asOf := e.Now()
 		time.Sleep(59 * time.Second)
 		if _, _, err := e.decide(t.Context(), job.Tick{AsOf: asOf}); err != nil {
