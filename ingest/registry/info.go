@@ -8,7 +8,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// Bounds of what a runner says of itself.
+// Bounds of the data that a runner reports.
 const (
 	maxInstanceBytes  = 64
 	maxNameBytes      = 128
@@ -22,44 +22,45 @@ const (
 	maxLabelTextBytes = 256
 	maxSlots          = 1_000_000
 	maxFigure         = 1 << 53 // whole numbers up to here are exact in JSON
-	// MaxInfoBytes bounds all texts of one runner together, because the registry keeps those of MaxAlive runners.
+	// MaxInfoBytes bounds all texts of one runner together, because the registry keeps the texts of MaxAlive runners.
 	MaxInfoBytes = 4 << 10
 )
 
-// Bounds of the time between two heartbeats. With the shortest, ten thousand runners send ten thousand requests a second.
+// Bounds of the time between two heartbeats. At the lower bound, ten thousand runners send ten thousand requests a
+// second.
 const (
 	DefaultHeartbeat = 15 * time.Second
 	MinHeartbeat     = time.Second
 	MaxHeartbeat     = time.Hour
 )
 
-// Info is what a runner says of itself in a heartbeat. Only Instance is required.
+// Info is the data that a runner reports in a heartbeat. Only Instance is required.
 type Info struct {
-	Instance  string            `json:"instance"` // names the process: a random text
+	Instance  string            `json:"instance"` // identifies the process: a random text
 	Name      string            `json:"name"`     // for people
 	Addresses []string          `json:"addresses"`
-	Kinds     []string          `json:"kinds"`   // of handlers that it runs
-	Types     []string          `json:"types"`   // of jobs that it claims; none: all
-	Clients   []string          `json:"clients"` // whose jobs it claims; none: all
-	Slots     int64             `json:"slots"`   // how much it runs at a time
+	Kinds     []string          `json:"kinds"`   // of handlers that the runner has
+	Types     []string          `json:"types"`   // of jobs that the runner claims; none: all
+	Clients   []string          `json:"clients"` // whose jobs the runner claims; none: all
+	Slots     int64             `json:"slots"`   // how much the runner can run in parallel
 	Labels    map[string]string `json:"labels"`
-	Version   string            `json:"version"` // of its program
+	Version   string            `json:"version"` // of the runner's program
 	Stats     Stats             `json:"stats"`
 }
 
 // Stats are the figures of a runner at its last heartbeat.
 type Stats struct {
-	CPU     float64 `json:"cpu"`     // how many cores it uses; 0.5 is half of a core
+	CPU     float64 `json:"cpu"`     // cores in use; 0.5 is half of a core
 	Memory  int64   `json:"memory"`  // bytes
-	Running int64   `json:"running"` // how many jobs it runs
+	Running int64   `json:"running"` // running jobs
 }
 
-// FieldError is what is wrong with a field of an Info.
+// FieldError describes an invalid field of an Info.
 type FieldError struct{ Field, Text string }
 
 func (e *FieldError) Error() string { return e.Text }
 
-// Check returns a *FieldError for the first field that is wrong, or nil.
+// Check returns a *FieldError for the first invalid field, or nil.
 func (i *Info) Check() error {
 	var c checker
 	c.fail("instance", CheckInstance(i.Instance))
@@ -85,7 +86,7 @@ func (i *Info) Check() error {
 	return c.wrong
 }
 
-// CheckInstance returns what is wrong with an instance, or nil.
+// CheckInstance returns an error for an invalid instance, or nil.
 func CheckInstance(instance string) error {
 	return job.CheckText("instance", instance, 1, maxInstanceBytes)
 }

@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// maxListBytes bounds the texts of the runners that Runners returns, except for the last.
+// maxListBytes bounds the texts of the runners that Runners returns. Only the last runner may exceed it.
 const maxListBytes = 256 << 10
 
 // Counts are figures of the registry.
 type Counts struct {
 	Alive int    `json:"alive"`
 	Dead  int    `json:"dead"`
-	Lost  uint64 `json:"lost"` // how many were declared lost since the start
+	Lost  uint64 `json:"lost"` // number of runners declared lost since the start
 }
 
 // Counts returns the current figures.
@@ -22,7 +22,7 @@ func (r *Registry) Counts() Counts {
 	return Counts{Alive: r.alive.Len(), Dead: r.dead.Len(), Lost: r.lost}
 }
 
-// Runner returns a runner; ok is false if the registry does not know it.
+// Runner returns the entry of a runner; ok is false if the runner is unknown.
 func (r *Registry) Runner(id string, now Moment) (known Runner, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -34,7 +34,7 @@ func (r *Registry) Runner(id string, now Moment) (known Runner, ok bool) {
 	return e.Runner, true
 }
 
-// Runners returns up to limit runners after an id, in the order of Compare, and whether more follow. A list with very
+// Runners returns up to limit runners after an id, in the order of Compare, and whether there are more. A list with very
 // long texts ends before its limit.
 func (r *Registry) Runners(after string, limit int, now Moment) (list []Runner, more bool) {
 	list = r.after(after, now)
@@ -62,7 +62,7 @@ func (r *Registry) after(id string, now Moment) (found []Runner) {
 	return found
 }
 
-// Compare is the order of runners in lists: by the lengths of their ids, and then by the ids. The store has it too.
+// Compare orders runners in lists: first by the length of their ids, and then by the ids. The store uses the same order.
 func Compare(a, b string) int {
 	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
 }

@@ -2,8 +2,8 @@ package registry
 
 import "time"
 
-// Excuse makes silence before now count for nothing: no runner is overdue before MissedHeartbeats periods have passed.
-// The owner calls it when heartbeats may have had no way to arrive, and once before any runner can be overdue.
+// Excuse discards all silence before now: no runner is overdue until MissedHeartbeats more periods have passed. The owner
+// calls it after a time in which heartbeats may have been unable to arrive, and once before any runner can be overdue.
 func (r *Registry) Excuse(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -17,7 +17,7 @@ func (r *Registry) Overdue(now time.Time) bool {
 	return r.overdue(now) != nil
 }
 
-// overdue returns the runner that has been silent for the longest time if it is overdue, or nil.
+// overdue returns the runner that has been silent for the longest time, or nil if that runner is not overdue.
 func (r *Registry) overdue(now time.Time) *entry {
 	if r.excused.IsZero() || r.alive.Len() == 0 {
 		return nil
@@ -33,8 +33,8 @@ func (r *Registry) overdue(now time.Time) *entry {
 	return e
 }
 
-// Lose declares one overdue runner lost, and returns it. ok is false if none is overdue. From then on, its instance is
-// refused, and another instance may register.
+// Lose declares one overdue runner lost, and returns it. ok is false if no runner is overdue. From then on, the runner's
+// instance is refused, and another instance may register.
 func (r *Registry) Lose(now Moment) (lost Runner, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -48,7 +48,7 @@ func (r *Registry) Lose(now Moment) (lost Runner, ok bool) {
 	return e.Runner, true
 }
 
-// bury makes a runner that is alive a dead one.
+// bury makes an alive runner a dead one.
 func (r *Registry) bury(e *entry, why End, now Moment) {
 	e.dismiss(why)
 	e.State, e.End, e.Since, e.died = Dead, why, now.At, now.Mono
@@ -57,7 +57,7 @@ func (r *Registry) bury(e *entry, why End, now Moment) {
 	r.forgetDead(now)
 }
 
-// forgetDead deletes dead runners that are too many or too old.
+// forgetDead deletes dead runners that exceed their number or age.
 func (r *Registry) forgetDead(now Moment) {
 	for r.dead.Len() > 0 {
 		e := r.dead.Front().Value.(*entry)

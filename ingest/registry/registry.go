@@ -11,10 +11,10 @@ import (
 const (
 	// MaxAlive bounds the runners that are alive. With MaxInfoBytes each, they take about 50 MiB.
 	MaxAlive = 10_000
-	// MaxDead bounds the dead runners that are kept, and deadFor how long.
+	// MaxDead bounds the number of dead runners that are kept, and deadFor the time.
 	MaxDead = 1_000
 	deadFor = 24 * time.Hour
-	// MissedHeartbeats is how many heartbeats a runner may miss before it is overdue.
+	// MissedHeartbeats is the number of heartbeats after which a silent runner is overdue.
 	MissedHeartbeats = 3
 )
 
@@ -27,7 +27,7 @@ var (
 	ErrNotFound = errors.New("no such runner: it sent no heartbeat lately, and holds no jobs")
 )
 
-// Registry is all runners that sent heartbeats. Any goroutine may call its methods.
+// Registry holds all runners that sent heartbeats. It is safe for concurrent use.
 type Registry struct {
 	every time.Duration // time between two heartbeats
 
@@ -36,7 +36,7 @@ type Registry struct {
 	alive   list.List // of *entry, by heard, the earliest first
 	dead    list.List // of *entry, by died, the earliest first
 	excused time.Time // silence before this time does not count; zero: no runner is overdue
-	lost    uint64    // runners that were declared lost
+	lost    uint64    // number of runners that were declared lost
 }
 
 // New returns an empty registry. every is the time between two heartbeats. No runner is overdue before the first call of
@@ -48,8 +48,8 @@ func New(every time.Duration) *Registry {
 // Every returns the time between two heartbeats.
 func (r *Registry) Every() time.Duration { return r.every }
 
-// Heartbeat notes that a runner is alive, and what it says of itself, which Info.Check has accepted. The registry keeps
-// info. aliveSince is when this instance registered. The error is ErrTaken, ErrReplaced, ErrLost or ErrFull.
+// Heartbeat records that a runner is alive, with its info, which the registry keeps and Info.Check has accepted.
+// aliveSince is the time at which this instance registered. The error is ErrTaken, ErrReplaced, ErrLost or ErrFull.
 func (r *Registry) Heartbeat(id string, info Info, takeover bool, now Moment) (aliveSince int64, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,7 +99,7 @@ func (r *Registry) hear(e *entry, info Info, now Moment) {
 	e.Info, e.HeartbeatAt, e.heard = info, max(e.HeartbeatAt, now.At), now.Mono
 }
 
-// refuse returns why an instance may not hold the id again, or nil.
+// refuse returns the reason why an instance may not hold the id again, or nil.
 func (e *entry) refuse(instance string) error {
 	switch e.endOf(instance) {
 	case "":
@@ -110,8 +110,8 @@ func (e *entry) refuse(instance string) error {
 	return ErrLost
 }
 
-// Goodbye notes the clean end of a runner: it is not declared lost. To say goodbye again is no error. The error is
-// ErrNotFound if the registry does not know the runner, and that of Heartbeat if another instance holds the id.
+// Goodbye records the clean end of a runner, so that it is not declared lost. Repeating a goodbye succeeds. The error is
+// ErrNotFound for an unknown runner, or an error as from Heartbeat if another instance holds the id.
 func (r *Registry) Goodbye(id, instance string, now Moment) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -85,7 +85,7 @@ func TestOverdue(t *testing.T) {
 	}
 }
 
-// TestInstances: one instance holds an id at a time, and one that held it never holds it again.
+// TestInstances: one instance holds an id at a time, and a former instance never holds it again.
 func TestInstances(t *testing.T) {
 	r, c := New(every), newClock()
 	r.Excuse(c.now)
@@ -96,7 +96,7 @@ func TestInstances(t *testing.T) {
 		}
 	}
 	beat("1", false, nil)
-	beat("1", true, nil) // to take over what it holds is no change
+	beat("1", true, nil) // taking over an id that it already holds changes nothing
 	beat("2", false, ErrTaken)
 	c.pass(time.Second)
 	beat("2", true, nil)

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// command is a line for sh -c. It gets the document on its standard input, and DAYBOOK_RUNNER_ID in its environment. The
-// line itself never has a text of the runner in it.
+// command is a line for sh -c. It gets the document on standard input, and the id in the environment variable
+// DAYBOOK_RUNNER_ID. The line never contains a text from the runner.
 type command string
 
-// pipeTime is how long a command may hold its output open after its end, or after it was killed.
+// pipeTime is how long a command's children may keep its output open after it has ended or was killed.
 const pipeTime = 2 * time.Second
 
 // try runs the command. When ctx is done, it kills the command and the processes of its group.
@@ -27,7 +27,7 @@ func (c command) try(ctx context.Context, id string, document []byte) error {
 	inGroup(cmd)
 	cmd.WaitDelay = pipeTime
 	err := cmd.Run()
-	if err == nil || errors.Is(err, exec.ErrWaitDelay) { // the command itself has succeeded
+	if err == nil || errors.Is(err, exec.ErrWaitDelay) { // the command succeeded, although a child kept its output open
 		return nil
 	}
 	if text := output.String(); text != "" {

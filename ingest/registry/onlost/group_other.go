@@ -4,5 +4,5 @@ package onlost
 
 import "os/exec"
 
-// inGroup does nothing: the system has no process groups.
+// inGroup does nothing, because this system lacks process groups.
 func inGroup(*exec.Cmd) {}

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// inGroup gives a command a process group, all of which is killed with it.
+// inGroup puts a command into a process group, all of which is killed with it.
 func inGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error {

@@ -16,19 +16,19 @@ import (
 )
 
 const (
-	// maxWaiting bounds the runners that wait for their turn, with at most registry.MaxInfoBytes of texts each.
+	// maxWaiting bounds the waiting runners. Each has at most registry.MaxInfoBytes of texts.
 	maxWaiting = 1_000
-	// tries is how often the hook is tried for each runner.
+	// tries is the number of tries for each runner.
 	tries = 3
-	// tryTime bounds one try. To shut a machine down takes a few seconds.
+	// tryTime bounds one try. Shutting down a machine takes a few seconds.
 	tryTime = 30 * time.Second
 	// firstPause is the time between the first two tries. Each further pause is five times as long.
 	firstPause = time.Second
-	// maxSaid bounds what the log shows of the output of a command, or of an answer.
+	// maxSaid bounds the part of a command's output or of an answer that the log shows.
 	maxSaid = 2 << 10
 )
 
-// Hook handles lost runners. One goroutine calls Run; any goroutine may call the other methods.
+// Hook handles lost runners. One goroutine calls Run. The other methods are safe for concurrent use.
 type Hook struct {
 	logger   *slog.Logger
 	try      func(ctx context.Context, id string, document []byte) error
@@ -38,8 +38,8 @@ type Hook struct {
 	tryTime, firstPause time.Duration // tests shorten them
 }
 
-// New returns a hook. A target that begins with http:// or https:// is a URL that gets a POST request. Anything else is a
-// command for sh -c. The error says what is wrong with the target.
+// New returns a hook. A target that begins with http:// or https:// is a URL, which gets a POST request. Any other target
+// is a command for sh -c. New fails if the target is invalid.
 func New(target string, logger *slog.Logger) (*Hook, error) {
 	h := &Hook{logger: logger, waiting: make(chan registry.Runner, maxWaiting), tryTime: tryTime, firstPause: firstPause}
 	switch scheme, _, isURL := strings.Cut(target, "://"); {
@@ -60,7 +60,7 @@ func New(target string, logger *slog.Logger) (*Hook, error) {
 	return h, nil
 }
 
-// Lost makes a lost runner wait for its turn. It never waits itself.
+// Lost queues a lost runner. It never blocks.
 func (h *Hook) Lost(r registry.Runner) {
 	select {
 	case h.waiting <- r:
@@ -69,10 +69,10 @@ func (h *Hook) Lost(r registry.Runner) {
 	}
 }
 
-// Failures returns how many runners were given up since the start.
+// Failures returns the number of runners that were given up since the start.
 func (h *Hook) Failures() uint64 { return h.failures.Load() }
 
-// Run handles lost runners until ctx is done. It ends a try that is under way then, and gives up the runners that wait.
+// Run handles lost runners until ctx is done. It then ends the running try, and gives up the waiting runners.
 func (h *Hook) Run(ctx context.Context) {
 	for {
 		select {
@@ -93,7 +93,7 @@ func (h *Hook) Run(ctx context.Context) {
 	}
 }
 
-// handle tries the hook for one runner until it succeeds.
+// handle tries the hook for one runner until a try succeeds or all have failed.
 func (h *Hook) handle(ctx context.Context, r registry.Runner) {
 	document, err := json.Marshal(r, json.Deterministic(true))
 	if err != nil {
@@ -132,7 +132,7 @@ func (h *Hook) giveUp(id string, err error) {
 	h.logger.Error("on-lost: given up for a lost runner", "runner_id", id, "error", err)
 }
 
-// said is the end of what a command or a server said, for an error. It keeps maxSaid bytes.
+// said keeps the last maxSaid bytes of a command's output or a server's answer, for an error.
 type said struct{ text []byte }
 
 func (s *said) Write(p []byte) (int, error) {

@@ -22,7 +22,7 @@ import (
 	"github.com/daybookq/daybook/internal/testkit"
 )
 
-// rig is a hook that runs, and its log.
+// rig is a running hook with its log.
 type rig struct {
 	*Hook
 	stop func()
@@ -42,7 +42,7 @@ func (r *rig) logged() string {
 	return r.log.String()
 }
 
-// until waits until the log has a text so many times.
+// until waits until the log contains a text the given number of times.
 func (r *rig) until(t *testing.T, text string, times int) {
 	t.Helper()
 	testkit.Eventually(t, fmt.Sprintf("the log has %q %d times", text, times), func() bool { return strings.Count(r.logged(), text) >= times })
@@ -106,7 +106,8 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// TestCommandFails: a failed try is repeated, a runner is given up after the last, and the next one has its turn.
+// TestCommandFails: a failed try is repeated, a runner is given up after the last try, and then the next runner is
+// handled.
 func TestCommandFails(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("OUT", dir)
@@ -124,13 +125,13 @@ func TestCommandFails(t *testing.T) {
 	}
 }
 
-// TestCommandHangs: a command that takes too long is killed together with its children. So is one that runs when the hook
-// ends, and runners that wait are given up.
+// TestCommandHangs: a command that takes too long is killed together with its children. When the hook ends, it also kills
+// a running command, and gives up the waiting runners.
 func TestCommandHangs(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("OUT", dir)
 	r := start(t, `sleep 600 & echo $! >> "$OUT/children"; wait`)
-	r.tryTime = 200 * time.Millisecond // it is read when a runner has its turn
+	r.tryTime = 200 * time.Millisecond // read when a runner is handled
 	r.Lost(lost("r1"))
 	r.until(t, "given up", 1)
 	if !strings.Contains(r.logged(), "it took longer than 200ms") {
@@ -160,7 +161,7 @@ func TestCommandHangs(t *testing.T) {
 	}
 }
 
-// runs reports whether a process exists and is no zombie, for which nobody has waited yet.
+// runs reports whether a process exists and is not a zombie that still has to be waited for.
 func runs(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false
@@ -202,7 +203,7 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// TestQueueIsBounded: runners beyond the bound are given up, and Lost never waits.
+// TestQueueIsBounded: runners past the bound are given up, and Lost never blocks.
 func TestQueueIsBounded(t *testing.T) {
 	h, err := New("true", slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -20,11 +20,11 @@ func newRequester(to *url.URL) *requester {
 	transport.DisableKeepAlives = true // requests are rare
 	return &requester{to, &http.Client{
 		Transport:     transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // a redirect is no success
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // a redirect is a failure
 	}}
 }
 
-// try sends the document. Any status of 2xx is a success.
+// try sends the document. Every 2xx status is a success.
 func (r *requester) try(ctx context.Context, _ string, document []byte) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.to.String(), bytes.NewReader(document))
 	if err != nil {
@@ -33,7 +33,7 @@ func (r *requester) try(ctx context.Context, _ string, document []byte) error {
 	req.Header.Set("Content-Type", "application/json")
 	res, err := r.client.Do(req)
 	if err != nil {
-		return err // it names the URL, without a password
+		return err // contains the URL, without a password
 	}
 	defer res.Body.Close()
 	if res.StatusCode/100 == 2 {
