@@ -25,7 +25,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// source is a running engine whose backups are made. Its journal has small volumes, and its store small tables.
+// source is a running engine to back up. Its journal has small volumes, and its store small tables.
 type source struct {
 	*ingest.Engine
 	t   *testing.T
@@ -74,7 +74,7 @@ func (s *source) create(ctx context.Context, n int, name string) (job.ID, error)
 	return made.Batch, err
 }
 
-// stream is the answer of a server with a backup.
+// stream is a server's answer with a backup.
 func (s *source) stream(ctx context.Context) (io.ReadCloser, error) {
 	snapshot, err := s.Snapshot()
 	if err != nil {
@@ -103,7 +103,7 @@ func (w waiting) Close() error {
 	return err
 }
 
-// captured is a whole stream.
+// captured returns a whole stream.
 func (s *source) captured() []byte {
 	s.t.Helper()
 	r, err := s.stream(s.t.Context())
@@ -148,8 +148,8 @@ func tryMake(t *testing.T, dir string, stream func(context.Context) (io.ReadClos
 	return made, err
 }
 
-// digestAt returns the digest of the state that the records of a data directory lead to, up to a seq. The store begins
-// with that of the directory, or if fresh is set with none.
+// digestAt returns the digest of the state after the records of a data directory up to a seq. It starts from the
+// directory's store or, if fresh is set, from an empty store.
 func digestAt(t *testing.T, data, uuid string, through uint64, fresh bool) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -183,9 +183,9 @@ func digestAt(t *testing.T, data, uuid string, through uint64, fresh bool) strin
 	return fmt.Sprintf("%x %v", sum, rows)
 }
 
-// TestBackupsOfABusyServer: backups are made while jobs are created, claimed and completed. Each, restored, has every job
-// that was acknowledged before it began, with every byte, and its state is the one that the journal of the original leads
-// to at the same seq.
+// TestBackupsOfABusyServer: backups are made while jobs are created, claimed and completed. Each restored backup has
+// every job that was acknowledged before it began, byte for byte, and its state equals the state that the original
+// journal leads to at the same seq.
 func TestBackupsOfABusyServer(t *testing.T) {
 	s := startSource(t, 1<<40)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -232,7 +232,7 @@ func TestBackupsOfABusyServer(t *testing.T) {
 	}
 	var all []made
 	for n := range 3 {
-		if err := s.CatchUp(t.Context(), uint64(100*(n+1))); err != nil { // the load goes on
+		if err := s.CatchUp(t.Context(), uint64(100*(n+1))); err != nil { // the load continues
 			t.Fatal(err)
 		}
 		mu.Lock()
@@ -367,8 +367,8 @@ func (f *fakeBlobs) Get(_ context.Context, client, address string) (io.ReadClose
 	return io.NopCloser(bytes.NewReader(content)), nil
 }
 
-// TestBlobs: a backup has the blobs of all clients. Repeated backups fetch new ones only. A blob that the server removes
-// meanwhile is left out. When old backups are removed, so are the blobs that only they had.
+// TestBlobs: a backup has the blobs of all clients. Repeated backups fetch only new blobs. A blob that the server removes
+// during the backup is left out. Removing old backups also removes the blobs that only they had.
 func TestBlobs(t *testing.T) {
 	s := startSource(t, 0)
 	dir := t.TempDir()
@@ -389,7 +389,7 @@ func TestBlobs(t *testing.T) {
 		f.mu.Lock()
 		delete(f.of["acme"], gone)
 		f.mu.Unlock()
-		f.put("", "arrives") // after the list of the shared ones
+		f.put("", "arrives") // after the list of the shared blobs
 	}
 	f.gets = 0
 	second := mustMake(t, dir, s.stream, f, 2)
@@ -453,7 +453,7 @@ func TestBlobs(t *testing.T) {
 	}
 }
 
-// TestDamagedBlobOfAServer: a blob that is damaged on the server is left out and reported, and the rest is in the backup.
+// TestDamagedBlobOfAServer: a blob that is damaged on the server is left out and reported, and the backup has the rest.
 // When the blob is repaired, the next backup has it.
 func TestDamagedBlobOfAServer(t *testing.T) {
 	s := startSource(t, 0)
@@ -475,8 +475,8 @@ func TestDamagedBlobOfAServer(t *testing.T) {
 	}
 }
 
-// TestNames: backups are in the order in which they were made, also if the clock of the server was set back. The oldest
-// ones are removed, and other files in the directory stay.
+// TestNames: backups are in the order in which they were made, even if the clock of the server was set back. The oldest
+// are removed, and other files in the directory stay.
 func TestNames(t *testing.T) {
 	s := startSource(t, 0)
 	dir := t.TempDir()
@@ -531,7 +531,7 @@ func TestOneAtATime(t *testing.T) {
 	}
 }
 
-// TestFilesInCommon: a table that an earlier backup has is stored once, and a damaged one is not used again.
+// TestFilesInCommon: a table that an earlier backup has is stored once, but a damaged table is not used again.
 func TestFilesInCommon(t *testing.T) {
 	s := startSource(t, 0)
 	if _, err := s.create(t.Context(), 1000, "x"); err != nil {
@@ -577,8 +577,8 @@ func flip(t *testing.T, path string, at int64) {
 	}
 }
 
-// TestDamage: whatever byte of whatever file of a backup is changed, whatever file is missing, cut or added: Verify and
-// Restore find it, and restore nothing.
+// TestDamage: if any byte of any file of a backup is changed, or any file is missing, cut or added, Verify and Restore
+// fail, and nothing is restored.
 func TestDamage(t *testing.T) {
 	testkit.OneByOne(t)
 	s := startSource(t, 0)
@@ -663,7 +663,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// TestAddedFiles: Verify refuses files that the manifest does not have, and Restore does not copy them.
+// TestAddedFiles: Verify refuses files that are not in the manifest, and Restore does not copy them.
 func TestAddedFiles(t *testing.T) {
 	s := startSource(t, 0)
 	made := mustMake(t, t.TempDir(), s.stream, nil, 0)
@@ -688,7 +688,7 @@ func TestAddedFiles(t *testing.T) {
 	}
 }
 
-// TestVerifyEnds: a verification that is ended early does not call the backup damaged.
+// TestVerifyEnds: a verification that is cancelled does not report a damaged backup.
 func TestVerifyEnds(t *testing.T) {
 	s := startSource(t, 0)
 	if _, err := s.create(t.Context(), 100, "x"); err != nil {

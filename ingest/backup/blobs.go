@@ -24,18 +24,19 @@ import (
 )
 
 const (
-	// blobsName is the file that lists the blobs of a backup: in each line an address, the size in bytes, and the client,
-	// which is empty for the blobs that all clients share.
+	// blobsName is the file that lists the blobs of a backup. Each line has an address, the size in bytes, and the
+	// client, which is empty for the blobs that all clients share.
 	blobsName = "blobs.list"
 	// blobsDir is the directory of the blobs of all backups in a directory. It has the layout of package blob.
 	blobsDir = "blobs"
-	// blobsAtOnce is how many blobs are fetched or copied at once. The fsyncs of small ones take longer than their bytes.
+	// blobsAtOnce is how many blobs are fetched or copied in parallel. For small blobs, fsyncs take longer than the
+	// bytes.
 	blobsAtOnce = 8
 	// maxBlobsLine is longer than an address, a size and a client.
 	maxBlobsLine = 512
 )
 
-// blobsOf is the directory with the blobs of a backup: all backups in a directory share it.
+// blobsOf returns the directory with the blobs of a backup, which all backups in a directory share.
 func blobsOf(backup string) string {
 	return filepath.Join(filepath.Dir(filepath.Clean(backup)), blobsDir)
 }
@@ -49,7 +50,7 @@ type Blobs struct {
 // NewBlobs returns an empty list.
 func NewBlobs() *Blobs { return &Blobs{of: map[string]map[blob.Address]int64{}} }
 
-// add adds a blob, and reports whether the list did not have it.
+// add adds a blob, and reports whether it was new to the list.
 func (b *Blobs) add(client string, a blob.Address, size int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -72,7 +73,7 @@ func (b *Blobs) has(client string, a blob.Address) bool {
 	return ok
 }
 
-// Count returns the number of the blobs and of their bytes.
+// Count returns the number of blobs and the sum of their sizes.
 func (b *Blobs) Count() (n int, bytes int64) {
 	for _, all := range b.of {
 		n += len(all)
@@ -104,7 +105,7 @@ type blobEntry struct {
 	size    int64
 }
 
-// path is where a directory of package blob keeps it.
+// path returns the path of the blob in a directory of package blob.
 func (e *blobEntry) path(dir string) string {
 	if e.client != "" {
 		dir = filepath.Join(dir, "clients", e.client)
@@ -112,13 +113,13 @@ func (e *blobEntry) path(dir string) string {
 	return filepath.Join(dir, "blobs", "sha256", strings.TrimPrefix(e.address.String(), "sha256:"))
 }
 
-// isThere reports whether the directory has a file of its size.
+// isThere reports whether the directory has a file with the blob's size.
 func (e *blobEntry) isThere(dir string) bool {
 	info, err := os.Lstat(e.path(dir))
 	return err == nil && info.Mode().IsRegular() && info.Size() == e.size
 }
 
-// isIntact reports whether the directory has a file with its bytes. A file that cannot be read has not.
+// isIntact reports whether the directory has a file with the blob's content. It returns false for an unreadable file.
 func (e *blobEntry) isIntact(dir string) bool {
 	if !e.isThere(dir) {
 		return false
@@ -127,7 +128,7 @@ func (e *blobEntry) isIntact(dir string) bool {
 	return err == nil && "sha256:"+sum == e.address.String()
 }
 
-// DamagedBlob is the error of a backup with a blob that is missing or has other bytes. It wraps ErrDamaged.
+// DamagedBlob is the error of a backup with a missing or changed blob. It wraps ErrDamaged.
 type DamagedBlob struct {
 	entry blobEntry
 	text  string
@@ -178,7 +179,7 @@ func decodeBlobs(text []byte) (*Blobs, error) {
 	return b, nil
 }
 
-// verify looks for the blobs in a directory, and reads them all if it is to.
+// verify checks that the blobs are in a directory and, if read is set, reads them all.
 func (b *Blobs) verify(ctx context.Context, dir string, read bool) error {
 	for e := range b.all() {
 		if err := ctx.Err(); err != nil {
@@ -202,17 +203,17 @@ func (b *Blobs) verify(ctx context.Context, dir string, read bool) error {
 }
 
 var (
-	// ErrBlobGone: the server does not have the blob any more.
+	// ErrBlobGone: the server no longer has the blob.
 	ErrBlobGone = errors.New("the blob was removed")
-	// ErrBlobDamaged: the server has the blob, and cannot send it because its bytes have changed.
+	// ErrBlobDamaged: the server cannot send the blob, because its bytes have changed.
 	ErrBlobDamaged = errors.New("the blob is damaged on the server")
 )
 
-// BlobSource is a server whose blobs are fetched.
+// BlobSource is a server from which blobs are fetched.
 type BlobSource interface {
-	// Clients returns the clients that have blobs of their own.
+	// Clients returns the clients that have blobs.
 	Clients(ctx context.Context) ([]string, error)
-	// List yields the addresses and sizes of the blobs of a client, or with "" of those that all share.
+	// List yields the addresses and sizes of a client's blobs, or with "" of the blobs that all clients share.
 	List(ctx context.Context, client string) iter.Seq2[BlobInfo, error]
 	// Get opens a blob, or returns ErrBlobGone or ErrBlobDamaged. Reads may return ErrBlobDamaged, too.
 	Get(ctx context.Context, client, address string) (io.ReadCloser, error)
@@ -224,17 +225,18 @@ type BlobInfo struct {
 	Size    int64
 }
 
-// fetched is what fetch has done.
+// fetched is the result of fetch.
 type fetched struct {
 	blobs    int
 	bytes    int64
-	damaged  []string // addresses of those that the server cannot send
-	repaired []string // addresses of those whose bytes had changed in the directory
+	damaged  []string // addresses of blobs that the server cannot send
+	repaired []string // addresses of blobs whose bytes had changed in the directory
 }
 
-// fetch adds the blobs of a server to the list, and fetches those that the directory does not have. It reads those that are
-// there, and fetches them again if their bytes have changed, unless bySize is set. It leaves out what the server removes
-// meanwhile, and what is damaged there: the rest of a backup is needed all the more.
+// fetch adds the blobs of a server to the list, and fetches those that are missing in the directory. It reads the
+// existing blobs, and fetches them again if their bytes have changed, unless bySize is set. It leaves out blobs that the
+// server removes during the fetch, and blobs that are damaged there: the rest of the backup is then all the more
+// important.
 func (b *Blobs) fetch(ctx context.Context, stores *blob.Clients, dir string, from BlobSource, bySize bool) (done fetched, err error) {
 	clients, err := from.Clients(ctx)
 	if err != nil {
@@ -292,7 +294,7 @@ func (b *Blobs) fetch(ctx context.Context, stores *blob.Clients, dir string, fro
 			break
 		}
 	}
-	if failed := group.Wait(); failed != nil { // it has ended the list
+	if failed := group.Wait(); failed != nil { // ends the iteration over the list
 		err = failed
 	}
 	return done, err
@@ -308,7 +310,7 @@ func fetchBlob(ctx context.Context, to blob.Store, from BlobSource, e *blobEntry
 	return err
 }
 
-// restore copies the blobs into a new directory. They are as young there as if they had just been put.
+// restore copies the blobs into a new directory. They count as new there, as if they had just been stored.
 func (b *Blobs) restore(ctx context.Context, to, from string) (err error) {
 	stores, err := blob.OpenClients(to, blob.Options{ReserveBytes: 1})
 	if err != nil {
@@ -341,7 +343,7 @@ func (b *Blobs) restore(ctx context.Context, to, from string) (err error) {
 	return group.Wait()
 }
 
-// sweep removes the blobs of a directory that no list has.
+// sweep removes the blobs of a directory that are in no list.
 func sweep(ctx context.Context, stores *blob.Clients, lists []*Blobs) (removed int, err error) {
 	names, err := stores.Names()
 	if err != nil {

@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	// nameLayout is the name of a backup: the time in UTC at which it was taken.
+	// nameLayout is the form of a backup's name: the time in UTC at which it was taken.
 	nameLayout = "20060102T150405.000Z"
-	// partialPrefix and removedPrefix begin the names of what a killed command leaves.
+	// partialPrefix and removedPrefix begin the names of directories that a killed command leaves.
 	partialPrefix = ".partial-"
 	removedPrefix = ".removed-"
-	// leftMark is a file in such a directory. It says that a backup has made the directory, so that another one may remove
-	// it. A complete backup may have it, if a command was killed at that moment.
+	// leftMark is a file in these directories. It shows that a backup command made the directory, so that a later command
+	// may remove it. A complete backup may still have it, if the command was killed at that moment.
 	leftMark = "under-way"
 )
 
@@ -32,27 +32,27 @@ var (
 	leftForm = regexp.MustCompile(`^(\.partial-[0-9]+|\.removed-[0-9]{8}T[0-9]{6}\.[0-9]{3}Z)$`)
 )
 
-// ErrInUse: another process makes or restores a backup in the directory.
+// ErrInUse: another process is making or restoring a backup in the directory.
 var ErrInUse = errors.New("the directory of the backups is in use by another process")
 
 // ErrOtherServer: the directory has backups of another server.
 var ErrOtherServer = errors.New("the directory has backups of another server")
 
-// ErrServerData: the directory belongs to the data of a server, whose blobs it would take for those of backups.
+// ErrServerData: the directory belongs to a server's data. Its blobs would be mistaken for the blobs of backups.
 var ErrServerData = errors.New("the directory belongs to the data of a server; name another one for the backups")
 
-// Directory has backups, each in a directory that is named by its time, and the blobs of all of them in one. It is locked
-// for this process until Close.
+// Directory contains backups, each in a directory that is named by its time, and one directory with the blobs of all of
+// them. It is locked for this process until Close.
 type Directory struct {
-	// BlobsBySize lets Make compare only the sizes of the blobs that the directory already has. Otherwise it reads them,
-	// and fetches those again whose bytes have changed.
+	// BlobsBySize makes Make compare only the sizes of the blobs that the directory already has. Otherwise Make reads
+	// them, and fetches changed blobs again.
 	BlobsBySize bool
 
 	path string
 	lock io.Closer
 }
 
-// OpenDirectory locks a directory, and makes it if make is set. It removes what a command that was killed has left.
+// OpenDirectory locks a directory, and makes it if make is set. It removes the leftovers of killed commands.
 func OpenDirectory(path string, make bool) (*Directory, error) {
 	if err := refuseServerData(path); err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func OpenDirectory(path string, make bool) (*Directory, error) {
 	return d, nil
 }
 
-// refuseServerData refuses the data directory of a server and everything inside it.
+// refuseServerData returns ErrServerData for a server's data directory and everything inside it.
 func refuseServerData(path string) error {
 	at, err := filepath.Abs(path)
 	if err != nil {
@@ -93,7 +93,8 @@ func exists(path ...string) bool {
 	return err == nil
 }
 
-// removeLeft removes the directories that killed commands have left. Other programs and users may use similar names.
+// removeLeft removes the directories that killed commands have left. It checks them, because other programs and users may
+// use similar names.
 func (d *Directory) removeLeft() error {
 	entries, err := os.ReadDir(d.path)
 	if err != nil {
@@ -109,7 +110,7 @@ func (d *Directory) removeLeft() error {
 			return err
 		}
 		isMarked := slices.ContainsFunc(inside, func(e os.DirEntry) bool { return e.Name() == leftMark && e.Type().IsRegular() })
-		if len(inside) > 0 && !isMarked { // an empty one was killed before it had its mark, or after it was removed
+		if len(inside) > 0 && !isMarked { // the command was killed before it wrote the mark, or after it removed it
 			continue
 		}
 		if err := removeMarked(path, leftMark); err != nil {
@@ -138,7 +139,7 @@ func lockDirectory(path string, make bool) (*Directory, error) {
 // Close unlocks the directory.
 func (d *Directory) Close() error { return d.lock.Close() }
 
-// names returns the names of the complete backups, the oldest first.
+// names returns the names of the complete backups, oldest first.
 func (d *Directory) names() ([]string, error) {
 	entries, err := os.ReadDir(d.path)
 	if err != nil {
@@ -154,8 +155,8 @@ func (d *Directory) names() ([]string, error) {
 	return names, nil
 }
 
-// Accepts returns ErrOtherServer if the directory has a backup of a server whose journal has another UUID. With backups of
-// two servers in one directory, Make would remove the older ones of either, and Find would return the newest of both.
+// Accepts returns ErrOtherServer if the directory has a backup of a server with another journal UUID. With backups of two
+// servers in one directory, Make would remove the older backups of either, and Find would return the newest of both.
 // Backups that cannot be read are not compared.
 func (d *Directory) Accepts(journal string) error {
 	names, err := d.names()
@@ -179,23 +180,23 @@ func (d *Directory) Accepts(journal string) error {
 	return nil
 }
 
-// Made is what Make has done.
+// Made is the result of Make.
 type Made struct {
 	Path     string
 	Verified *Verified
-	NewBlobs int   // that were fetched
-	NewBytes int64 // of these
+	NewBlobs int   // blobs that were fetched
+	NewBytes int64 // their bytes
 	Removed  []string
-	// Damaged are the addresses of blobs that the backup does not have, since they are damaged on the server.
+	// Damaged are the addresses of blobs that the backup lacks because they are damaged on the server.
 	Damaged []string
-	// Repaired are the addresses of blobs whose bytes had changed in the directory, and that were fetched again.
+	// Repaired are the addresses of blobs that were fetched again because their bytes had changed in the directory.
 	Repaired []string
 }
 
-// Make makes a backup. stream requests the stream of a server. blobs is the server's blobs; nil leaves them out. The
-// backup appears in the directory when it is complete and verified, in one step. Then the oldest ones are removed, so
-// that keep of them stay; 0 keeps all. The error is ErrOtherServer if the stream is not of the server of the backups that
-// are there.
+// Make makes a backup. stream requests the stream of a server. blobs are the server's blobs; nil leaves them out. The
+// backup appears in the directory in one step, when it is complete and verified. Then the oldest backups are removed, so
+// that keep of them stay; 0 keeps all. The error is ErrOtherServer if the existing backups are of a different server than
+// the stream.
 func (d *Directory) Make(ctx context.Context, stream func(context.Context) (io.ReadCloser, error), blobs BlobSource, keep int) (made Made, err error) {
 	names, err := d.names()
 	if err != nil {
@@ -224,12 +225,12 @@ func (d *Directory) Make(ctx context.Context, stream func(context.Context) (io.R
 			return made, err
 		}
 		defer func() { err = errors.Join(err, stores.Close()) }()
-		// Blobs that jobs of the snapshot name may be removed by the server soon after it, if these jobs end. So they are
-		// fetched before. Those that arrive meanwhile stay for a day, and are fetched afterwards.
+		// The server may remove blobs that jobs of the snapshot use soon after the snapshot, when these jobs end. So the
+		// blobs are fetched before the snapshot. Blobs that arrive later stay for a day, and are fetched after it.
 		fetch := func() error {
 			done, err := list.fetch(ctx, stores, filepath.Join(d.path, blobsDir), blobs, d.BlobsBySize)
 			made.NewBlobs, made.NewBytes = made.NewBlobs+done.blobs, made.NewBytes+done.bytes
-			made.Damaged = done.damaged // those of the second time are all
+			made.Damaged = done.damaged // the second fetch finds all of them
 			made.Repaired = append(made.Repaired, done.repaired...)
 			slices.Sort(made.Damaged)
 			slices.Sort(made.Repaired)
@@ -281,7 +282,7 @@ func (d *Directory) receive(ctx context.Context, to string, stream func(context.
 	return d.Accepts(m.Journal)
 }
 
-// publish gives a complete backup its name. Names are in the order in which backups were made, also if the clock of the
+// publish gives a complete backup its name. Names are in the order in which backups were made, even if the clock of the
 // server was set back.
 func (d *Directory) publish(partial string, takenAt int64, names []string) (path string, err error) {
 	at := time.UnixMilli(takenAt).UTC()
@@ -301,7 +302,7 @@ func (d *Directory) publish(partial string, takenAt int64, names []string) (path
 	if err := journal.SyncPath(d.path); err != nil {
 		return "", err
 	}
-	_ = os.Remove(filepath.Join(path, leftMark)) // a backup that keeps it is as good
+	_ = os.Remove(filepath.Join(path, leftMark)) // a backup that keeps the mark is just as good
 	return path, nil
 }
 
@@ -328,7 +329,7 @@ func (d *Directory) remove(n int) (removed []string, err error) {
 	return removed, nil
 }
 
-// SweepBlobs removes the blobs that no backup has. It removes nothing unless it can read the lists of all backups.
+// SweepBlobs removes the blobs that no backup uses. It removes nothing unless it can read the lists of all backups.
 func (d *Directory) SweepBlobs(ctx context.Context) (removed int, err error) {
 	if _, err := os.Stat(filepath.Join(d.path, blobsDir)); os.IsNotExist(err) {
 		return 0, nil

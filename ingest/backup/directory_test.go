@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestAnotherServer: a directory with backups of one server takes none of another server, since the backups of both would
-// count for --keep, and a restore would take the newest of either. The backups that are there stay.
+// TestAnotherServer: a directory with backups of one server refuses backups of another server, because the backups of
+// both would count for --keep, and a restore would use the newest of either. The existing backups stay.
 func TestAnotherServer(t *testing.T) {
 	a, b := startSource(t, 0), startSource(t, 0)
 	dir := t.TempDir()
@@ -37,17 +37,15 @@ func TestAnotherServer(t *testing.T) {
 	if err := errors.Join(d.Accepts(uuidA), d.Close()); err != nil {
 		t.Error(err)
 	}
-	// The newest one cannot be read; the one before can.
+	// The newest backup cannot be read; the one before can.
 	second := mustMake(t, dir, a.stream, nil, 0)
 	flip(t, filepath.Join(second.Path, ManifestName), 10)
 	refused("after a damaged backup")
 	mustMake(t, dir, a.stream, nil, 0)
 }
 
-// TestLeftDirectories: OpenDirectory removes what a killed backup has left, and nothing that another program or a user has
-// made, whatever its name is.
-// TestServerData: the data directory of a server is no place for backups, nor is what is inside it. Its own blobs would be
-// removed with those that no backup names.
+// TestServerData: a server's data directory and everything inside it is refused as a directory for backups. The server's
+// blobs would be removed together with the blobs that no backup uses.
 func TestServerData(t *testing.T) {
 	data := t.TempDir()
 	for _, dir := range []string{"store", "journal", "blobs"} {
@@ -79,6 +77,8 @@ func TestServerData(t *testing.T) {
 	}
 }
 
+// TestLeftDirectories: OpenDirectory removes the leftovers of a killed backup, but nothing that another program or a user has
+// made, whatever its name is.
 func TestLeftDirectories(t *testing.T) {
 	dir := t.TempDir()
 	put := func(name string, files ...string) {
@@ -94,8 +94,8 @@ func TestLeftDirectories(t *testing.T) {
 	}
 	const at = "20261123T180500.123Z"
 	foreign := []string{
-		partialPrefix + "uploads", removedPrefix + "by-hand", partialPrefix + "12a", removedPrefix + at + "x", // other names
-		partialPrefix + "123", removedPrefix + at, // the names of ours, without the mark
+		partialPrefix + "uploads", removedPrefix + "by-hand", partialPrefix + "12a", removedPrefix + at + "x", // names of other programs
+		partialPrefix + "123", removedPrefix + at, // our names, without the mark
 	}
 	for _, name := range foreign[:4] {
 		put(name, "precious", leftMark)
@@ -106,7 +106,7 @@ func TestLeftDirectories(t *testing.T) {
 	left := []string{partialPrefix + "456", removedPrefix + "20261123T180500.124Z", partialPrefix + "789"}
 	put(left[0], leftMark, ManifestName)
 	put(left[1], leftMark, sumName)
-	if err := os.Mkdir(filepath.Join(dir, left[2]), 0o750); err != nil { // killed before it had a mark
+	if err := os.Mkdir(filepath.Join(dir, left[2]), 0o750); err != nil { // the command was killed before it wrote the mark
 		t.Fatal(err)
 	}
 	target := t.TempDir()
@@ -136,7 +136,7 @@ func TestLeftDirectories(t *testing.T) {
 	}
 }
 
-// TestMarks: a complete backup has no mark, and what is left at any moment of a removal has one.
+// TestMarks: a complete backup has no mark, but an interrupted removal leaves one at any moment.
 func TestMarks(t *testing.T) {
 	s := startSource(t, 0)
 	dir := t.TempDir()
@@ -144,7 +144,7 @@ func TestMarks(t *testing.T) {
 	if _, err := os.Lstat(filepath.Join(first.Path, leftMark)); !os.IsNotExist(err) {
 		t.Errorf("a complete backup has a mark: %v", err)
 	}
-	// A removal was killed when the backup had its mark, and afterwards, when it had its new name too.
+	// The removal was killed when the backup had its mark, and in the second case when it also had its new name.
 	if err := os.WriteFile(filepath.Join(first.Path, leftMark), nil, 0o640); err != nil {
 		t.Fatal(err)
 	}
@@ -162,8 +162,8 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// TestRottenBlob: a blob whose bytes have changed in the directory is fetched again, so that the new backup can be restored,
-// and the earlier ones that share it too. Backups that share it are not named as those to restore instead.
+// TestRottenBlob: a blob whose bytes have changed in the directory is fetched again. Then the new backup can be restored,
+// and so can the earlier backups that share the blob. Others does not suggest backups that share the damaged blob.
 func TestRottenBlob(t *testing.T) {
 	s := startSource(t, 0)
 	dir := t.TempDir()

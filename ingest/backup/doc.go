@@ -2,13 +2,13 @@
 //
 // # Contract
 //
-//   - A backup has every command that the server had acknowledged when it was requested, and nothing of a later command
-//     without all commands before it.
+//   - A backup has every command that the server had acknowledged when the backup was requested, and no later command without
+//     all commands before it.
 //   - A backup appears in its directory in one step, when it is complete, durable and verified. Until then the earlier
-//     backups are as they were.
-//   - Restore makes a data directory only of a backup whose every byte is as it was written. A data directory that does not
-//     exist appears in one step. One that exists gets its journal last, and no server starts without it.
-//   - What a killed command leaves has a name of its own, and the next command removes it.
+//     backups are unchanged.
+//   - Restore makes a data directory only from a backup in which every byte is as it was written. A new data directory
+//     appears in one step. An existing one gets its journal last, and no server starts without a journal.
+//   - A killed command leaves only directories with recognizable names, and the next command removes them.
 //   - No path in a stream or in a manifest leads out of the directory of the backup.
 //
 // # A stream
@@ -16,7 +16,7 @@
 // Write sends a snapshot of package ingest as a tar:
 //
 //	journal/identity
-//	journal/<20 digits>/<20 digits>   the segments with the records from the store's cursor to the last one
+//	journal/<20 digits>/<20 digits>   the segments with the records from the store's cursor to the last record
 //	store/…                           a checkpoint of Pebble
 //	backup.json                       the Manifest: the digests of all files, the cursor, the last seq
 //
@@ -31,7 +31,7 @@
 //	DIR/blobs/                     the blobs of all backups, in the layout of package blob
 //	DIR/.partial-…                 a backup that is being made
 //	DIR/.removed-…                 a backup that is being removed
-//	    under-way                  in both: a backup has made the directory, and the next one may remove it
+//	    under-way                  in both: marks a directory that a backup made, so that the next command may remove it
 //
 // Files of the store that two backups have in common are hard links.
 //
@@ -41,7 +41,7 @@
 //   - files.go: writing, copying and reading files with their digests.
 //   - stream.go: Write and Receive.
 //   - blobs.go: the list of the blobs of a backup; fetching, restoring and removing them.
-//   - seal.go: what makes a received backup complete.
+//   - seal.go: completing a received backup.
 //   - verify.go: Verify.
 //   - directory.go: the directory of the backups: Make, and the removal of old ones.
 //   - restore.go: Restore.

@@ -13,8 +13,8 @@ import (
 	"github.com/daybookq/daybook/journal"
 )
 
-// writeFile writes a new file of a given size, makes it durable, and returns its SHA-256. The error is ErrDamaged if r
-// ends before that.
+// writeFile writes a new file of the given size, makes it durable, and returns its SHA-256. It fails with ErrDamaged if r
+// ends early.
 func writeFile(path string, r io.Reader, size int64) (sum string, err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o640)
 	if err != nil {
@@ -60,7 +60,7 @@ func sumFile(path string) (sum string, err error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// copyVerified copies a file durably, and returns ErrDamaged unless it has the bytes that f describes.
+// copyVerified copies a file durably, and returns ErrDamaged unless the copy matches f.
 func copyVerified(to, from string, f *File) (err error) {
 	info, err := os.Lstat(from)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -84,7 +84,7 @@ func copyVerified(to, from string, f *File) (err error) {
 	return err
 }
 
-// syncDirs makes the names in a directory and in all directories below it durable.
+// syncDirs makes the names in a directory and in all its subdirectories durable.
 func syncDirs(dir string) error {
 	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.IsDir() {

@@ -24,7 +24,7 @@ func smallDisk(t *testing.T, size string) string {
 	return dir
 }
 
-// TestFullDisk: a backup and a restore that do not fit fail with the reason and leave nothing. The backup before stays.
+// TestFullDisk: a backup and a restore that do not fit fail with the reason and leave nothing. The previous backup stays.
 func TestFullDisk(t *testing.T) {
 	s := startSource(t, 0)
 	if _, err := s.create(t.Context(), 100, "x"); err != nil {

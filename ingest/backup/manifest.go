@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// ManifestName is the file that describes a backup. It is the last one of a stream.
+	// ManifestName is the file that describes a backup. It is the last file of a stream.
 	ManifestName = "backup.json"
 	// sumName is the file with the digests of the manifest and of the list of blobs, in the format of sha256sum. A backup
 	// is complete if it has this file.
 	sumName = "backup.sha256"
-	// formatName and formatVersion begin each manifest. A program refuses a version that it does not know.
+	// formatName and formatVersion begin each manifest. A program refuses unknown versions.
 	formatName    = "daybook-backup"
 	formatVersion = 1
-	// maxManifestBytes is enough for a million files, of which each is usually some megabytes long.
+	// maxManifestBytes is enough for a million files, which usually have some megabytes each.
 	maxManifestBytes = 256 << 20
 	// maxPath is longer than any path that pathForm allows for files of Pebble.
 	maxPath = 128
@@ -41,8 +41,8 @@ type Manifest struct {
 	Journal string `json:"journal"`  // UUID of the journal
 	Cursor  uint64 `json:"cursor"`   // seq of the last command that its store includes
 	Last    uint64 `json:"last"`     // seq of the last record of its journal
-	Level   int    `json:"level"`    // of what the server decides
-	TakenAt int64  `json:"taken_at"` // unix ms: everything that was acknowledged before is in it
+	Level   int    `json:"level"`    // of the rules that the server follows; see job.Level
+	TakenAt int64  `json:"taken_at"` // unix ms: the backup has everything that was acknowledged before
 	Files   []File `json:"files"`
 }
 
@@ -53,7 +53,7 @@ type File struct {
 	SHA256 string `json:"sha256"` // 64 hex digits
 }
 
-// pathForm is the form of all paths. So none leads out of the directory of the backup.
+// pathForm is the form of all paths. It ensures that no path leads out of the directory of the backup.
 var pathForm = regexp.MustCompile(`^(journal/identity|journal/[0-9]{20}/[0-9]{20}|store/[A-Za-z0-9_-][A-Za-z0-9._-]*)$`)
 
 func checkPath(path string) error {
@@ -63,7 +63,7 @@ func checkPath(path string) error {
 	return nil
 }
 
-// Bytes is the number of bytes of all files.
+// Bytes returns the sum of the sizes of all files.
 func (m *Manifest) Bytes() (n int64) {
 	for i := range m.Files {
 		n += m.Files[i].Bytes
@@ -76,7 +76,7 @@ func (m *Manifest) encode() ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// decodeManifest reads a manifest and checks that it makes sense.
+// decodeManifest reads a manifest and checks its consistency.
 func decodeManifest(text []byte) (*Manifest, error) {
 	var head struct {
 		Format  string `json:"format"`
@@ -117,5 +117,5 @@ func decodeManifest(text []byte) (*Manifest, error) {
 	return m, nil
 }
 
-// isStore reports whether a file is one of the store.
+// isStore reports whether the file belongs to the store.
 func (f *File) isStore() bool { return strings.HasPrefix(f.Path, "store/") }

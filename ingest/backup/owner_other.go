@@ -2,5 +2,5 @@
 
 package backup
 
-// giveToOwner does nothing: files of this system have the owner that their directory prescribes.
+// giveToOwner does nothing: on this system, files have the owner that their directory prescribes.
 func giveToOwner(_, _ string) error { return nil }

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// giveToOwner gives all files of a directory to the owner and the group of another one. Only root may do that, so for other
-// users it does nothing: their files are theirs.
+// giveToOwner gives all files of dir to the owner and the group of the directory of. Only root may change owners, so for
+// other users it does nothing, and the files stay theirs.
 func giveToOwner(of, dir string) error {
 	info, err := os.Stat(of)
 	if err != nil {

@@ -17,27 +17,27 @@ import (
 )
 
 const (
-	// restoreSuffix ends the name of a data directory while it is restored.
+	// restoreSuffix is the suffix of a data directory while it is being restored.
 	restoreSuffix = ".partial"
-	// restoreInside is the directory in which a data directory that exists is restored. So the data directory may be a
-	// mount point, and nothing is written to the directory that has it.
+	// restoreInside is the subdirectory in which an existing data directory is restored. So the data directory may be a
+	// mount point, and nothing is written to its parent.
 	restoreInside = ".restore.partial"
-	// restoreMark is a file in such a directory. It says that a restore has made the directory, so that another one may
+	// restoreMark is a file in these directories. It shows that a restore made the directory, so that a later restore may
 	// remove it.
 	restoreMark = "restore-under-way"
-	// journalName is the entry of a data directory that a restore moves last: without it, no server starts there.
+	// journalName is the entry of a data directory that a restore moves last, because no server starts without it.
 	journalName = "journal"
-	// maxLinks is how many symbolic links the path of a data directory may have at its end.
+	// maxLinks bounds the chain of symbolic links at the end of a data directory's path.
 	maxLinks = 40
 )
 
 // ErrNotEmpty: the data directory of a restore exists and has files.
 var ErrNotEmpty = errors.New("the data directory is not empty")
 
-// ErrNoBackup: there is no backup in the directory.
+// ErrNoBackup: the directory contains no backup.
 var ErrNoBackup = errors.New("there is no backup")
 
-// Find returns the backup that a path means: the path itself if it is a backup, or the newest backup in it. The
+// Find returns the backup that a path refers to: the path itself if it is a backup, or the newest backup in it. The
 // directory with the backups is locked until close is called.
 func Find(path string) (backup string, close func() error, err error) {
 	path, err = filepath.Abs(path)
@@ -69,7 +69,7 @@ func Find(path string) (backup string, close func() error, err error) {
 	return filepath.Join(parent, names[len(names)-1]), d.Close, nil
 }
 
-// Restored is what Restore has done.
+// Restored is the result of Restore.
 type Restored struct {
 	*Manifest
 	Applied uint64           // seq of the last command that the restored state includes
@@ -77,15 +77,16 @@ type Restored struct {
 	Blobs   *Blobs           // nil: the backup was made without blobs
 }
 
-// Restore makes a data directory of a backup. The directory must not exist, or be empty but for lost+found. The files get
-// their names when they have the digests that the backup promises, the journal was applied, and the check of the store
-// has found no problem. Until then they are in a directory that the next Restore removes if this one is killed:
+// Restore makes a data directory from a backup. The data directory must be missing, or empty except for lost+found. The
+// files get their final names only when they match the digests of the backup, the journal was applied, and the check of
+// the store found no problem. Until then they are in a temporary directory, which the next Restore removes if this one is
+// killed:
 //
-//   - A directory that does not exist appears in one step. Before, the files are in a directory beside it.
-//   - A directory that exists stays, with its owner, who gets the files if this process may give them away. Before, the
-//     files are in a directory in it. The journal is moved last.
+//   - A missing directory appears in one step. The temporary directory is next to it.
+//   - An existing directory stays, with its owner, who gets the files if this process may change their owner. The temporary
+//     directory is inside it. The journal is moved last.
 //
-// A symbolic link stays, and its target is the data directory.
+// A symbolic link stays, and its target becomes the data directory.
 //
 // The error is ErrDamaged if the backup is damaged, and ErrNotEmpty if the data directory has files.
 func Restore(ctx context.Context, backup, data string) (r Restored, err error) {
@@ -134,15 +135,15 @@ func Restore(ctx context.Context, backup, data string) (r Restored, err error) {
 	return r, to.publish()
 }
 
-// restoring is a data directory that is restored.
+// restoring is a data directory that is being restored.
 type restoring struct {
 	data    string // without symbolic links
-	exists  bool   // it is an empty directory
-	partial string // where the files are until they are checked
+	exists  bool   // the directory exists, and is empty
+	partial string // the files' directory until they are checked
 	done    bool   // the data directory has the journal
 }
 
-// findRestore returns ErrNotEmpty unless a data directory is free.
+// findRestore returns ErrNotEmpty unless the data directory is missing or empty.
 func findRestore(data string) (*restoring, error) {
 	data, err := followLinks(data)
 	if err != nil {
@@ -161,7 +162,7 @@ func findRestore(data string) (*restoring, error) {
 	isLeft := err == nil
 	for _, e := range entries {
 		switch name := e.Name(); {
-		case name == "lost+found", name == restoreInside: // begin refuses the second unless a restore has made it
+		case name == "lost+found", name == restoreInside: // begin refuses the second unless a restore made it
 		case isLeft && slices.Contains(movedFirst, name) && !hasName(entries, journalName): // begin removes it
 		default:
 			return nil, fmt.Errorf("%w: %s has %s; next step: name a directory that does not exist, or move its files away", ErrNotEmpty, data, name)
@@ -174,7 +175,7 @@ func hasName(entries []os.DirEntry, name string) bool {
 	return slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() == name })
 }
 
-// followLinks returns the absolute path that symbolic links at the end of a path lead to, even if nothing is there.
+// followLinks returns the absolute path to which symbolic links at the end of a path lead, even if the target is missing.
 func followLinks(path string) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -186,7 +187,7 @@ func followLinks(path string) (string, error) {
 			return real, err
 		}
 		target, err := os.Readlink(path)
-		if err != nil { // it does not exist, and is no link
+		if err != nil { // the path does not exist, or is not a link
 			return path, nil
 		}
 		if !filepath.IsAbs(target) {
@@ -201,7 +202,7 @@ func followLinks(path string) (string, error) {
 	return "", fmt.Errorf("%s: more than %d symbolic links", path, maxLinks)
 }
 
-// begin makes the directory for the files. It removes what a killed restore has left.
+// begin makes the directory for the files. It removes the leftovers of a killed restore.
 func (r *restoring) begin() (lock io.Closer, err error) {
 	if r.exists {
 		return beginRestore(r.partial, r.removeMoved)
@@ -209,10 +210,11 @@ func (r *restoring) begin() (lock io.Closer, err error) {
 	return beginRestore(r.partial, func() error { return nil })
 }
 
-// movedFirst are the entries of a data directory that a restore moves into it before the journal.
+// movedFirst are the entries that a restore moves into a data directory before the journal.
 var movedFirst = []string{"store", "blobs"}
 
-// removeMoved removes them. They are not those of a restore if there is a journal: another process has used the directory.
+// removeMoved removes these entries. If there is a journal, they are not from a restore: another process has used the
+// directory.
 func (r *restoring) removeMoved() error {
 	_, err := os.Lstat(filepath.Join(r.data, journalName))
 	if err == nil {
@@ -228,7 +230,7 @@ func (r *restoring) removeMoved() error {
 	return err
 }
 
-// abandon removes the files of a restore that has failed.
+// abandon removes the files of a failed restore.
 func (r *restoring) abandon() (err error) {
 	if r.done {
 		return nil
@@ -239,7 +241,7 @@ func (r *restoring) abandon() (err error) {
 	return errors.Join(err, removeMarked(r.partial, restoreMark))
 }
 
-// publish gives restored data its name.
+// publish gives the restored data its final name.
 func (r *restoring) publish() error {
 	if r.exists {
 		return r.moveIn()
@@ -251,10 +253,10 @@ func (r *restoring) publish() error {
 	if err := journal.SyncPath(filepath.Dir(r.data)); err != nil {
 		return err
 	}
-	return os.Remove(filepath.Join(r.data, restoreMark)) // a server ignores it if it stays
+	return os.Remove(filepath.Join(r.data, restoreMark)) // a server ignores the mark if it stays
 }
 
-// moveIn moves restored data into the directory that exists, the journal when all else is durable.
+// moveIn moves the restored data into the existing directory. The journal moves last, when all else is durable.
 func (r *restoring) moveIn() error {
 	if err := giveToOwner(r.data, r.partial); err != nil {
 		return fmt.Errorf("give the restored files to the owner of %s: %w", r.data, err)
@@ -263,7 +265,7 @@ func (r *restoring) moveIn() error {
 		return os.Rename(filepath.Join(r.partial, name), filepath.Join(r.data, name))
 	}
 	for _, name := range movedFirst {
-		if err := move(name); err != nil && !errors.Is(err, fs.ErrNotExist) { // there may be no blobs
+		if err := move(name); err != nil && !errors.Is(err, fs.ErrNotExist) { // the backup may have no blobs
 			return err
 		}
 	}
@@ -277,11 +279,11 @@ func (r *restoring) moveIn() error {
 	if err := journal.SyncPath(r.data); err != nil {
 		return err
 	}
-	return removeMarked(r.partial, restoreMark) // a server ignores it if it stays
+	return removeMarked(r.partial, restoreMark) // a server ignores the directory if it stays
 }
 
-// beginRestore makes the directory in which the data is restored, and locks its mark. It removes a directory that a
-// killed restore has left, after what removeMoved removes.
+// beginRestore makes the directory for the restore, and locks its mark. It removes the directory of a killed restore
+// after calling removeMoved.
 func beginRestore(partial string, removeMoved func() error) (lock io.Closer, err error) {
 	mark := filepath.Join(partial, restoreMark)
 	entries, err := os.ReadDir(partial)
@@ -316,7 +318,7 @@ func beginRestore(partial string, removeMoved func() error) (lock io.Closer, err
 	return filelock.Open(mark)
 }
 
-// removeMarked removes a directory if it exists, its mark as the last file.
+// removeMarked removes a directory if it exists. It removes the mark as the last file.
 func removeMarked(dir, mark string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -350,12 +352,12 @@ func copyFiles(ctx context.Context, backup, to string, m *Manifest) error {
 	return nil
 }
 
-// Others returns the other backups beside a damaged one, the newest first, for a message about the error of its
-// verification. If that is a damaged blob, the backups that share it are left out.
+// Others describes the other backups next to a damaged one, newest first, for an error message. If the damage is in a
+// blob, it leaves out the backups that share the blob.
 func Others(backup string, failed error) string {
 	blob, isBlob := errors.AsType[*DamagedBlob](failed)
 	d := Directory{path: filepath.Dir(backup)}
-	names, _ := d.names() // if they cannot be listed, there are none to name
+	names, _ := d.names() // without a list, there are none to suggest
 	var others []string
 	for _, name := range slices.Backward(names) {
 		path := filepath.Join(d.path, name)

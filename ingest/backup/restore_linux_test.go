@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestRestoreIntoAMount: the data directory of an image is a mount point, and its owner is the user of the server. A restore
-// by root gives all files to that user.
+// TestRestoreIntoAMount: the data directory of an image is a mount point, owned by the server's user. A restore by root
+// gives all files to that user.
 func TestRestoreIntoAMount(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: only root can mount file systems and give files away")

@@ -23,7 +23,7 @@ func entriesOf(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// mustBeSound checks a restored data directory, and that it has nothing else.
+// mustBeSound checks a restored data directory, and that it contains nothing else.
 func mustBeSound(t *testing.T, data string, more ...string) {
 	t.Helper()
 	want := append(slices.Clone(more), "journal", "store")
@@ -37,7 +37,7 @@ func mustBeSound(t *testing.T, data string, more ...string) {
 	}
 }
 
-// tenJobs is a backup of a server with ten jobs.
+// tenJobs returns a backup of a server with ten jobs.
 func tenJobs(t *testing.T) Made {
 	t.Helper()
 	s := startSource(t, 0)
@@ -47,8 +47,8 @@ func tenJobs(t *testing.T) Made {
 	return mustMake(t, t.TempDir(), s.stream, nil, 0)
 }
 
-// TestRestoreInto: the data directory of a restore must be free. What a killed restore has left is removed; what others
-// have left is not.
+// TestRestoreInto: the data directory of a restore must be free. The leftovers of a killed restore are removed; files
+// from anybody else are not.
 func TestRestoreInto(t *testing.T) {
 	made := tenJobs(t)
 	for name, exists := range map[string]bool{"a directory that exists": true, "one that does not": false} {
@@ -93,7 +93,7 @@ func TestRestoreInto(t *testing.T) {
 			if err := lock.Close(); err != nil {
 				t.Fatal(err)
 			}
-			if exists { // it was killed after it had moved the store
+			if exists { // the restore was killed after it had moved the store
 				if err := os.Rename(filepath.Join(partial, "store"), filepath.Join(data, "store")); err != nil {
 					t.Fatal(err)
 				}
@@ -108,7 +108,7 @@ func TestRestoreInto(t *testing.T) {
 			if err := restore(); !errors.Is(err, ErrNotEmpty) {
 				t.Errorf("a second restore: %v", err)
 			}
-			// A restore was killed when all was moved, but for its mark. It is data like any other.
+			// A restore was killed after it had moved everything except its mark. The result is ordinary data.
 			inside := filepath.Join(data, restoreInside)
 			if err := errors.Join(os.Mkdir(inside, 0o750), os.WriteFile(filepath.Join(inside, restoreMark), nil, 0o600)); err != nil {
 				t.Fatal(err)
@@ -121,8 +121,8 @@ func TestRestoreInto(t *testing.T) {
 	}
 }
 
-// TestRestoreIntoTheSameDirectory: a directory that exists stays, with its owner, and gets the files. Nothing is written
-// beside it, since it may be a mount point whose parent belongs to somebody else. lost+found of a file system stays.
+// TestRestoreIntoTheSameDirectory: an existing directory stays, with its owner, and gets the files. Nothing is written
+// next to it, since it may be a mount point whose parent belongs to somebody else. The file system's lost+found stays.
 func TestRestoreIntoTheSameDirectory(t *testing.T) {
 	made := tenJobs(t)
 	parent := t.TempDir()
@@ -146,8 +146,8 @@ func TestRestoreIntoTheSameDirectory(t *testing.T) {
 	mustBeSound(t, data, "lost+found")
 }
 
-// TestRestoreThroughLinks: a symbolic link to a data directory stays a link, also if its target does not exist. In our
-// packages, /var/lib/daybook is one.
+// TestRestoreThroughLinks: a symbolic link to a data directory stays a link, even if its target does not exist. In our
+// packages, /var/lib/daybook is a link.
 func TestRestoreThroughLinks(t *testing.T) {
 	made := tenJobs(t)
 	for name, exists := range map[string]bool{"a directory that exists": true, "one that does not": false} {

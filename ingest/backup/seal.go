@@ -11,7 +11,7 @@ import (
 )
 
 // Seal completes a received backup: it adds the list of its blobs, unless that is nil, and the digests of the files that
-// describe the backup. When it returns, all of the backup is durable.
+// describe the backup. When it returns, the whole backup is durable.
 func Seal(dir string, blobs *Blobs) error {
 	names := []string{ManifestName}
 	if blobs != nil {
@@ -34,7 +34,7 @@ func Seal(dir string, blobs *Blobs) error {
 	return syncDirs(dir)
 }
 
-// open reads the files that describe a sealed backup. blobs is nil if it was made without blobs.
+// open reads the files that describe a sealed backup. blobs is nil if the backup was made without blobs.
 func open(dir string) (m *Manifest, blobs *Blobs, err error) {
 	sums, err := readSmall(filepath.Join(dir, sumName))
 	if err != nil {
@@ -76,7 +76,7 @@ func open(dir string) (m *Manifest, blobs *Blobs, err error) {
 	return m, blobs, err
 }
 
-// maxSums is more than the two lines of backup.sha256.
+// maxSums is more than the length of the two lines of backup.sha256.
 const maxSums = 4096
 
 func readSmall(path string) (string, error) {

@@ -15,10 +15,10 @@ import (
 	"github.com/daybookq/daybook/ingest"
 )
 
-// MediaType is that of a stream.
+// MediaType is the media type of a stream.
 const MediaType = "application/x-tar"
 
-// Write writes the stream of a backup: a tar with the files of a snapshot, and the manifest as the last one. If the
+// Write writes the stream of a backup: a tar with the files of a snapshot, and the manifest as the last file. If the
 // stream ends earlier, Receive fails.
 func Write(ctx context.Context, w io.Writer, s *ingest.Snapshot, server string) (*Manifest, error) {
 	m := &Manifest{
@@ -28,7 +28,7 @@ func Write(ctx context.Context, w io.Writer, s *ingest.Snapshot, server string) 
 	out := tar.NewWriter(w)
 	modified := time.UnixMilli(s.TakenAt)
 	err := s.Files(ctx, func(f *ingest.SnapshotFile) error {
-		if err := checkPath(f.Path); err != nil { // Receive would refuse it
+		if err := checkPath(f.Path); err != nil { // Receive would refuse the path
 			return err
 		}
 		if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: f.Path, Size: f.Size, Mode: 0o640, ModTime: modified}); err != nil {
@@ -61,11 +61,11 @@ func Write(ctx context.Context, w io.Writer, s *ingest.Snapshot, server string) 
 	return m, out.Close()
 }
 
-// Receive writes the files of a stream into the directory dir, which must be empty, and makes them durable, but not their
-// names. It compares their digests with those of the manifest. Seal completes the backup. For a file that the earlier backup in the directory base has with the same
-// bytes, it keeps a hard link to that file; base may be "".
+// Receive writes the files of a stream into the empty directory dir. It makes the files durable, but not their names, and
+// compares their digests with the manifest. Seal completes the backup. base is the directory of an earlier backup, or "".
+// If a file has the same bytes there, Receive keeps a hard link to it.
 //
-// The error is ErrDamaged if the stream is not that of a complete backup.
+// The error is ErrDamaged unless the stream is a complete backup.
 func Receive(dir string, r io.Reader, base string) (*Manifest, error) {
 	w := receiver{dir: dir, base: base, sums: map[string]File{}}
 	in := tar.NewReader(r)
@@ -97,7 +97,7 @@ func Receive(dir string, r io.Reader, base string) (*Manifest, error) {
 	if manifest == nil {
 		return nil, fmt.Errorf("%w: the stream has no %s at its end", ErrDamaged, ManifestName)
 	}
-	if _, err := io.Copy(io.Discard, r); err != nil { // the end of the answer says that it is complete
+	if _, err := io.Copy(io.Discard, r); err != nil { // only the end of the answer proves that the stream is complete
 		return nil, streamError(err)
 	}
 	m, err := decodeManifest(manifest)
@@ -118,8 +118,8 @@ func Receive(dir string, r io.Reader, base string) (*Manifest, error) {
 	return m, nil
 }
 
-// streamError is the error of a stream that ended early, or that is no tar. An error of the reader of the stream, such as a
-// lost connection, is no damage.
+// streamError returns the error for a stream that ended early, or that is not a tar. An error of the stream's reader,
+// such as a lost connection, does not count as damage.
 func streamError(err error) error {
 	if errors.Is(err, tar.ErrHeader) || err == io.ErrUnexpectedEOF {
 		return fmt.Errorf("%w: the stream ended before its end: %w", ErrDamaged, err)
@@ -159,12 +159,12 @@ func (w *receiver) file(path string, size int64, r io.Reader) error {
 	}
 	link := to + ".link"
 	if err := os.Link(earlier, link); err != nil {
-		return nil // this file system has no links, or no more of them: keep the copy
+		return nil // links are unsupported or exhausted on this file system: keep the copy
 	}
 	return os.Rename(link, to)
 }
 
-// sameFile reports whether a file exists and has the digest that f describes.
+// sameFile reports whether a file exists and matches the digest of f.
 func sameFile(path string, f *File) bool {
 	info, err := os.Lstat(path)
 	if err != nil || !info.Mode().IsRegular() || info.Size() != f.Bytes {

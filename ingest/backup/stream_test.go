@@ -40,7 +40,7 @@ func filesIn(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// TestIncompleteStream: a stream that ends anywhere before its end is no backup, and the backup before stays.
+// TestIncompleteStream: a stream that ends early is not a backup, and the previous backup stays.
 func TestIncompleteStream(t *testing.T) {
 	s := startSource(t, 0)
 	if _, err := s.create(t.Context(), 100, "x"); err != nil {
@@ -51,7 +51,7 @@ func TestIncompleteStream(t *testing.T) {
 	whole := s.captured()
 	for _, n := range append([]int{0, 1, 511, 512, 513, len(whole) - 1024, len(whole) - 1023}, randomly(40, len(whole)-1024)...) {
 		if _, err := tryMake(t, dir, streamOf(whole[:n]), nil, 1); !errors.Is(err, ErrDamaged) {
-			// the last 1024 bytes are zeros: without them, archive/tar finds the end nevertheless
+			// the last 1024 bytes are zeros: archive/tar finds the end without them
 			if n < len(whole)-1024 {
 				t.Fatalf("the first %d of %d bytes: %v", n, len(whole), err)
 			}
@@ -71,7 +71,7 @@ func randomly(n, below int) (list []int) {
 	return list
 }
 
-// TestChangedStream: a stream with a changed byte is refused, or its files are the same nevertheless.
+// TestChangedStream: a stream with a changed byte is refused, unless its files are unaffected.
 func TestChangedStream(t *testing.T) {
 	s := startSource(t, 0)
 	if _, err := s.create(t.Context(), 100, "x"); err != nil {
@@ -93,7 +93,7 @@ func TestChangedStream(t *testing.T) {
 			continue
 		}
 		if got := filesIn(t, dir); fmt.Sprint(got) != fmt.Sprint(want) {
-			// the manifest itself has no digest: what Verify compares with the files decides
+			// the manifest itself has no digest, so Verify decides by comparing it with the files
 			if err := Seal(dir, nil); err != nil {
 				t.Fatal(err)
 			}
@@ -107,7 +107,7 @@ func TestChangedStream(t *testing.T) {
 	}
 }
 
-// sameState reports whether all files but the manifest are equal.
+// sameState reports whether all files except the manifest are equal.
 func sameState(a, b map[string]string) bool {
 	if len(a) < len(b) {
 		return false
@@ -156,7 +156,7 @@ var badPaths = []string{
 	"journal/identity/x", "blobs/x", ManifestName + "/x", "..", "", `store\..\x`, "store/" + strings.Repeat("a", maxPath), "store/a\x00b", "store/LOCK", sumName, blobsName, restoreMark,
 }
 
-// TestPathsOfStreams: a stream cannot write anywhere but to the files of a backup.
+// TestPathsOfStreams: a stream can only write the files of a backup.
 func TestPathsOfStreams(t *testing.T) {
 	identity := entry{"journal/identity", tar.TypeReg, "x"}
 	sum := strings.TrimPrefix(addressOf("x"), "sha256:")
@@ -211,8 +211,8 @@ func TestPathsOfStreams(t *testing.T) {
 	}
 }
 
-// TestPathsOfManifests: a sealed backup whose manifest has a path that leads elsewhere is refused, although its digests
-// are right.
+// TestPathsOfManifests: a sealed backup whose manifest has a path out of the backup is refused, even if its digests are
+// right.
 func TestPathsOfManifests(t *testing.T) {
 	s := startSource(t, 0)
 	made := mustMake(t, t.TempDir(), s.stream, nil, 0)
@@ -272,7 +272,7 @@ func TestPathsOfManifests(t *testing.T) {
 	}
 }
 
-// reseal gives a backup another manifest.
+// reseal replaces the manifest of a backup.
 func reseal(t *testing.T, dir string, m *Manifest) {
 	t.Helper()
 	text, err := m.encode()
@@ -289,8 +289,7 @@ func reseal(t *testing.T, dir string, m *Manifest) {
 	}
 }
 
-// TestManifest: a manifest of another version is refused as such, and one that is malformed or does not fit the files as
-// damaged.
+// TestManifest: a manifest of another version is refused as unknown, and a malformed or inconsistent one as damaged.
 func TestManifest(t *testing.T) {
 	s := startSource(t, 0)
 	if _, err := s.create(t.Context(), 10, "x"); err != nil {
@@ -332,7 +331,7 @@ func TestManifest(t *testing.T) {
 	}
 }
 
-// FuzzReceive: no stream makes Receive write outside of its directory, or fail in another way than by an error.
+// FuzzReceive: no stream makes Receive write outside of its directory, or fail other than by an error.
 func FuzzReceive(f *testing.F) {
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, stream []byte) {
@@ -341,7 +340,7 @@ func FuzzReceive(f *testing.F) {
 		if err := os.Mkdir(dir, 0o750); err != nil {
 			t.Fatal(err)
 		}
-		_, _ = Receive(dir, bytes.NewReader(stream), "") // most are refused
+		_, _ = Receive(dir, bytes.NewReader(stream), "") // most streams are refused
 		if entries, err := os.ReadDir(parent); err != nil || len(entries) != 1 {
 			t.Errorf("%v, %v", entries, err)
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// Verified is what a verification has found.
+// Verified is the result of a verification.
 type Verified struct {
 	*Manifest
 	Records uint64 // of the journal
@@ -23,14 +23,14 @@ type Verified struct {
 	Blobs   *Blobs // nil: the backup was made without blobs
 }
 
-// Verify reads all of a backup and changes nothing:
+// Verify reads a whole backup and changes nothing. It checks that
 //
-//   - the files are those of the manifest, with its digests;
-//   - the records of the journal are intact and can be decoded, and go on where the store ends;
+//   - the files are the files of the manifest, with its digests;
+//   - the records of the journal are intact, can be decoded, and continue where the store ends;
 //   - the store can be read, and store.Check finds no problem in it;
-//   - the blobs are there, and with readBlobs they have the bytes that their addresses promise.
+//   - the blobs exist and, with readBlobs, have the bytes that their addresses promise.
 //
-// The error is ErrDamaged otherwise.
+// Otherwise it returns ErrDamaged.
 func Verify(ctx context.Context, dir string, readBlobs bool) (*Verified, error) {
 	m, blobs, err := open(dir)
 	if err != nil {
@@ -63,7 +63,7 @@ func Verify(ctx context.Context, dir string, readBlobs bool) (*Verified, error) 
 	return v, err
 }
 
-// damaged makes ErrDamaged of an error, unless it says that this process may not read the files, or cannot lock them.
+// damaged converts an error to ErrDamaged, unless it means that this process may not read the files, or cannot lock them.
 func damaged(err error) error {
 	for _, other := range []error{syscall.EROFS, syscall.EACCES, syscall.EPERM, syscall.ENOSPC, syscall.EMFILE} {
 		if errors.Is(err, other) {
@@ -73,7 +73,7 @@ func damaged(err error) error {
 	return fmt.Errorf("%w: %w", ErrDamaged, err)
 }
 
-// missingIsDamage makes ErrDamaged of the error of a missing file.
+// missingIsDamage converts the error for a missing file to ErrDamaged.
 func missingIsDamage(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: %w", ErrDamaged, err)
@@ -84,7 +84,7 @@ func missingIsDamage(err error) error {
 // lockName is a file that Pebble makes while it reads a store.
 const lockName = "store/LOCK"
 
-// onlyFiles refuses a backup with other files than those of its manifest: Pebble and the journal would use them.
+// onlyFiles fails if a backup has files that are not in its manifest, because Pebble and the journal would use them.
 func onlyFiles(dir string, m *Manifest) error {
 	listed := map[string]int64{}
 	for i := range m.Files {
@@ -123,7 +123,7 @@ func onlyFiles(dir string, m *Manifest) error {
 	return nil
 }
 
-// verifyContent checks the journal and the store, whose files are intact.
+// verifyContent checks the content of the journal and the store. Their files are known to be intact.
 func verifyContent(ctx context.Context, dir string, m *Manifest) (*Verified, error) {
 	v := &Verified{Manifest: m}
 	report, err := journal.Verify(ingest.JournalDir(dir))
@@ -152,8 +152,8 @@ func verifyContent(ctx context.Context, dir string, m *Manifest) (*Verified, err
 	return v, err
 }
 
-// verifyCacheBytes is less than the cache of a server: the check reads each row about once, and the command may run beside
-// a server.
+// verifyCacheBytes is less than a server's cache, because the check reads each row about once, and the command may run
+// next to a server.
 const verifyCacheBytes = 16 << 20
 
 func verifyStore(dir string, m *Manifest) (jobs int64, err error) {
