@@ -18,7 +18,7 @@ func AddressOf(b []byte) Address { return sha256.Sum256(b) }
 // String returns `sha256:` and 64 lower-case hex digits.
 func (a Address) String() string { return addressPrefix + hex.EncodeToString(a[:]) }
 
-// ParseAddress reads the form that String returns. For other text, the error is ErrAddress.
+// ParseAddress reads the form that String returns, and returns ErrAddress for any other text.
 func ParseAddress(text string) (a Address, err error) {
 	digits, ok := strings.CutPrefix(text, addressPrefix)
 	if !ok || len(digits) != hex.EncodedLen(len(a)) || strings.ToLower(digits) != digits {

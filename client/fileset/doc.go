@@ -4,9 +4,9 @@
 // # Contract
 //
 //   - A Manifest that Check accepts can be written into any directory of a Unix system without leaving that directory.
-//   - Equal trees have equal manifests: Encode has one result for a tree, whatever the order of its files was. So the
-//     address of a manifest identifies the tree.
-//   - Decode is strict. What it accepts, Check accepts, and Encode gives the canonical text of it.
+//   - Equal trees have equal manifests: Encode has one result for a tree, whatever the order of its files. So the address of
+//     a manifest identifies the tree.
+//   - Decode is strict. Check accepts every manifest that Decode returns, and Encode returns its canonical text.
 //   - All sizes are bounded: see limits.go.
 //
 // # The text of a manifest
@@ -18,16 +18,16 @@
 //	          {"path":"data/a.dat","blob":"sha256:<64 hex>","size":5}],
 //	 "empty_directories":["out"]}
 //
-// Files and directories are in the order of the bytes of their paths. `executable` is left out if it is false, and
-// `empty_directories` if there are none. Owners, times and other permissions are not kept: they differ between machines,
-// and equal trees would have different manifests.
+// Files and directories are sorted by the bytes of their paths. `executable` is left out if it is false, and
+// `empty_directories` if there are none. A manifest leaves out owners, times and other permissions, because they differ
+// between machines, and equal trees would have different manifests.
 //
 // # Files
 //
 //	errors.go    the errors
 //	limits.go    the limits
 //	address.go   addresses of blobs
-//	path.go      which paths are accepted
+//	path.go      the accepted paths
 //	manifest.go  Manifest and File; Check
 //	encoding.go  the JSON text of a manifest
 //	pattern.go   patterns, and the part of a manifest that they select

@@ -6,8 +6,8 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// format is the number of the form that a manifest's text has. Another form would get another number, so that programs
-// that do not know it refuse it.
+// format is the number of the manifest's format. A new format would get a new number, so that programs that do not know
+// it refuse it.
 const format = 1
 
 // document is the text form of a manifest.
@@ -17,8 +17,8 @@ type document struct {
 	EmptyDirectories []string `json:"empty_directories,omitempty"`
 }
 
-// Encode returns the canonical text of a manifest. It sorts the manifest. The error is that of Check, or ErrTooLarge if
-// the text is longer than MaxManifestBytes.
+// Encode sorts the manifest and returns its canonical text. It fails if Check fails, or with ErrTooLarge if the text is
+// longer than MaxManifestBytes.
 func (m *Manifest) Encode() ([]byte, error) {
 	m.Sort()
 	if err := m.Check(); err != nil {
@@ -34,7 +34,7 @@ func (m *Manifest) Encode() ([]byte, error) {
 	return text, nil
 }
 
-// Decode reads the text of a manifest. It accepts white space, and files in any order; the result is sorted. The error
+// Decode reads the text of a manifest. It accepts white space, and files in any order, and sorts the result. The error
 // wraps ErrManifest, ErrPath or ErrTooLarge.
 func Decode(text []byte) (*Manifest, error) {
 	if err := checkLength(text); err != nil {

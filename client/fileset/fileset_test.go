@@ -137,7 +137,7 @@ func TestTextsThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestEncodingIsCanonical: the same tree has the same text, whatever the order and the white space were.
+// TestEncodingIsCanonical: the same tree has the same text, whatever the order and the white space.
 func TestEncodingIsCanonical(t *testing.T) {
 	run := file("bin/run", "#!")
 	run.Executable = true
@@ -185,7 +185,7 @@ func TestEncodingIsCanonical(t *testing.T) {
 	}
 }
 
-// TestLargestManifests: the limits are inclusive, and one past each of them is refused.
+// TestLargestManifests: the limits are inclusive, and one past each is refused.
 func TestLargestManifests(t *testing.T) {
 	m := &Manifest{}
 	for i := range MaxFiles {
@@ -206,7 +206,7 @@ func TestLargestManifests(t *testing.T) {
 		t.Errorf("one directory more: %v", err)
 	}
 
-	deep := &Manifest{} // each path has 500 directories of its own but the first
+	deep := &Manifest{} // each path except the first has 500 separate directories
 	for i := range MaxDirectories / 500 {
 		deep.Files = append(deep.Files, file(fmt.Sprintf("%03d/%sf", i, strings.Repeat("a/", 499)), ""))
 	}
@@ -296,7 +296,7 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-// FuzzManifest: what Decode accepts is checked, and has one canonical text.
+// FuzzManifest: Check accepts every manifest that Decode returns, and the manifest has one canonical text.
 func FuzzManifest(f *testing.F) {
 	f.Add([]byte(`{"format":1,"files":[{"path":"a","blob":"` + AddressOf(nil).String() + `","size":0,"executable":true}],"empty_directories":["b","c/d"]}`))
 	f.Add([]byte(`{"format":1,"files":[{"path":"a/b","blob":"` + AddressOf(nil).String() + `","size":0},{"path":"a","blob":"` + AddressOf(nil).String() + `","size":0}]}`))
@@ -336,7 +336,7 @@ func FuzzManifest(f *testing.F) {
 	})
 }
 
-// FuzzPath: a path that is accepted stays below a directory that it is joined to, on any system.
+// FuzzPath: an accepted path, joined to a directory, stays below that directory on any system.
 func FuzzPath(f *testing.F) {
 	for _, path := range []string{"a/b", "../a", "/a", `a\..\b`, "C:a", "a//b", "..", "a/.", "\x00"} {
 		f.Add(path)
@@ -361,6 +361,6 @@ func FuzzPatterns(f *testing.F) {
 		if err != nil || CheckPath(path) != nil {
 			return
 		}
-		p.Match(path) // the fuzzer reports what does not end
+		p.Match(path) // the fuzzer reports calls that hang
 	})
 }

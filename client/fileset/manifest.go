@@ -9,8 +9,8 @@ import (
 // Manifest lists the files of a tree.
 type Manifest struct {
 	Files []File
-	// EmptyDirectories are the paths of the directories that have neither files nor directories. Other directories
-	// follow from the paths of the files.
+	// EmptyDirectories are the paths of the directories without files and subdirectories. All other directories follow
+	// from the paths of the files.
 	EmptyDirectories []string
 }
 
@@ -36,8 +36,8 @@ func (m *Manifest) Sort() {
 	slices.Sort(m.EmptyDirectories)
 }
 
-// Check returns an error unless the manifest is one that Encode accepts. The error wraps ErrPath, and names the path; or
-// ErrTooLarge, and names the limit; or ErrManifest, for sizes that are wrong.
+// Check returns an error unless Encode accepts the manifest. The error wraps ErrPath and names the path, or wraps
+// ErrTooLarge and names the limit, or wraps ErrManifest for invalid sizes.
 func (m *Manifest) Check() error {
 	if n := len(m.Files) + len(m.EmptyDirectories); n > MaxFiles {
 		return fmt.Errorf("%w: it has %d files and empty directories; the maximum is %d", ErrTooLarge, n, MaxFiles)
@@ -102,7 +102,7 @@ func (t *tree) addFile(path string) error {
 	return nil
 }
 
-// addEmpty adds an empty directory, when all files have been added.
+// addEmpty adds an empty directory. All files must have been added before.
 func (t *tree) addEmpty(path string) error {
 	if err := CheckPath(path); err != nil {
 		return err
@@ -121,11 +121,11 @@ func (t *tree) addEmpty(path string) error {
 	return nil
 }
 
-// addParents adds the directories that a path is in, when all files have been added.
+// addParents adds the parents of a path. All files must have been added before.
 func (t *tree) addParents(path string) error {
 	for dir := Parent(path); dir != ""; dir = Parent(dir) {
 		if _, ok := t.dirs[dir]; ok {
-			return nil // then those above it are known, too
+			return nil // its parents are known, too
 		}
 		if isFile, ok := t.files[dir]; ok && isFile {
 			return fmt.Errorf("%w: %s is a file and a directory", ErrPath, quoted(dir))

@@ -6,10 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// maxQuoted is how much of a wrong text an error repeats, in bytes.
+// maxQuoted is the number of bytes of a wrong text that an error repeats.
 const maxQuoted = 200
 
-// quoted returns a text as errors show it: in quotes, escaped, and shortened.
+// quoted returns a text in the form for errors: in quotes, escaped, and shortened.
 func quoted(text string) string {
 	if len(text) > maxQuoted {
 		return fmt.Sprintf("%q…", text[:maxQuoted])
@@ -19,9 +19,9 @@ func quoted(text string) string {
 
 // CheckPath returns an error that wraps ErrPath unless a fileset can have a file or directory with this path.
 //
-// A path is relative and has slashes. It is clean: no element is empty, "." or "..". It is valid UTF-8 of at most
-// MaxPathBytes bytes, with elements of at most MaxNameBytes. NUL and backslashes, and drives like "C:", are refused,
-// because some systems take them for something else than a part of a name.
+// A path is relative and uses slashes. It is clean: no element is empty, "." or "..". It is valid UTF-8 of at most
+// MaxPathBytes bytes, with elements of at most MaxNameBytes. NUL, backslashes and drives like "C:" are refused, because
+// some systems do not treat them as a part of a name.
 func CheckPath(path string) error {
 	if why := wrongPath(path); why != "" {
 		return fmt.Errorf("%w: %s %s", ErrPath, quoted(path), why)
@@ -29,7 +29,7 @@ func CheckPath(path string) error {
 	return nil
 }
 
-// wrongPath says what is wrong with a path; "" if nothing is.
+// wrongPath describes the error in a path, or returns "" for a valid path.
 func wrongPath(path string) string {
 	switch {
 	case path == "":
@@ -62,7 +62,7 @@ func wrongPath(path string) string {
 
 func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
 
-// Parent returns the directory that a path is in; "" if that is the top.
+// Parent returns the directory of a path, or "" for the top.
 func Parent(path string) string {
 	return path[:max(strings.LastIndexByte(path, '/'), 0)]
 }

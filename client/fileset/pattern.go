@@ -10,23 +10,23 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// Patterns select files by their paths. No patterns select all files.
+// Patterns select files by their paths. An empty list selects all files.
 type Patterns struct{ include, exclude []string }
 
 // ParsePatterns checks a list of patterns. A path is selected if one of the patterns matches it. A pattern that begins
-// with `!` excludes what matches its rest; a list of only such patterns selects everything else. The error wraps
+// with `!` excludes the matches of its rest; a list of only these patterns selects everything else. The error wraps
 // ErrPattern.
 //
 // A pattern is matched with the whole relative path:
 //
-//   - any characters but a slash
-//     **      as a whole element of the pattern: any number of elements of the path
-//     ?       one character but a slash
-//     [a-z]   one of these characters; [!a-z] and [^a-z] one of the others
-//     {a,b}   one of the alternatives
-//     \x      the character x
+//	*       any characters except a slash
+//	**      as a whole element of the pattern: any number of elements of the path
+//	?       one character except a slash
+//	[a-z]   one of these characters; [!a-z] and [^a-z] match one other character
+//	{a,b}   one of the alternatives
+//	\x      the character x
 //
-// So `*.dat` selects files at the top, `**/*.dat` files in all directories, and `out/**` all that is in `out`.
+// So `*.dat` selects files at the top, `**/*.dat` files in all directories, and `out/**` everything in `out`.
 func ParsePatterns(list []string) (p Patterns, err error) {
 	if len(list) > MaxPatterns {
 		return p, fmt.Errorf("%w: there are %d patterns; the maximum is %d", ErrPattern, len(list), MaxPatterns)
@@ -49,7 +49,7 @@ func ParsePatterns(list []string) (p Patterns, err error) {
 	return p, nil
 }
 
-// wrongPattern says what is wrong with a pattern; "" if nothing is.
+// wrongPattern describes the error in a pattern, or returns "" for a valid pattern.
 func wrongPattern(pattern string) string {
 	switch {
 	case pattern == "":
@@ -70,9 +70,9 @@ func wrongPattern(pattern string) string {
 	return ""
 }
 
-// alternativesOf returns into how many patterns without braces a pattern expands, or more; at most MaxAlternatives + 1.
-// The time to match is proportional to it. It counts braces and commas wherever they are: with n commas in k braces,
-// there are most alternatives if each has n/k of them.
+// alternativesOf returns an upper bound on the number of patterns without braces that a pattern expands to, at most
+// MaxAlternatives + 1. The time of a match is proportional to it. It counts braces and commas anywhere: n commas in k
+// braces give the most alternatives if each brace has n/k of them.
 func alternativesOf(pattern string) int {
 	braces, commas, total := strings.Count(pattern, "{"), strings.Count(pattern, ","), 1
 	for range braces {
@@ -104,11 +104,11 @@ func anyMatches(patterns []string, path string) bool {
 	return false
 }
 
-// selectEvery is after how many paths Select looks whether it shall end.
+// selectEvery is the number of paths after which Select checks its context.
 const selectEvery = 64
 
-// Select returns the files and empty directories of a manifest that the patterns select. Directories that become empty
-// are not added. Patterns with many stars take long with long paths, so it ends with the error of ctx when that is done.
+// Select returns the files and empty directories of a manifest that the patterns select. It does not add directories that
+// become empty. Patterns with many stars take long with long paths, so Select returns the error of ctx when ctx is done.
 func (p Patterns) Select(ctx context.Context, m *Manifest) (*Manifest, error) {
 	if p.Empty() {
 		return m, nil

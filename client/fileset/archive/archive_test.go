@@ -22,12 +22,12 @@ import (
 	"github.com/daybookq/daybook/client/fileset"
 )
 
-// memory is a Batch, and what Write reads from.
+// memory is a Batch, and the source for Write.
 type memory struct {
 	mu    sync.Mutex
 	blobs map[fileset.Address][]byte
 	fail  error // of Add
-	drop  bool  // the contents
+	drop  bool  // discards the contents
 }
 
 func newMemory() *memory { return &memory{blobs: map[fileset.Address][]byte{}} }
@@ -55,7 +55,7 @@ func (m *memory) copyFile(w io.Writer, f *fileset.File) error {
 	return err
 }
 
-// archiveOf returns an archive of entries. A file's content is in PAXRecords["content"].
+// archiveOf returns an archive of entries. The content of a file is in PAXRecords["content"].
 func archiveOf(t testing.TB, entries ...*tar.Header) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -96,7 +96,7 @@ func read(t testing.TB, text []byte) (*fileset.Manifest, *memory, error) {
 	return got, m, err
 }
 
-// TestArchivesThatAreRefused: one entry that is not accepted refuses the archive, with an error that names it.
+// TestArchivesThatAreRefused: one unacceptable entry makes Read refuse the archive, with an error that names the entry.
 func TestArchivesThatAreRefused(t *testing.T) {
 	for name, tt := range map[string]struct {
 		entries []*tar.Header
@@ -169,7 +169,7 @@ func TestSparseFilesAreRefused(t *testing.T) {
 	}
 }
 
-// TestArchivesThatAreCutOff: an archive without its end is refused, wherever it was cut.
+// TestArchivesThatAreCutOff: an archive without its end is refused, wherever it was cut off.
 func TestArchivesThatAreCutOff(t *testing.T) {
 	whole := archiveOf(t, folder("d/"), regular("d/zeros", strings.Repeat("\x00", 1024)), regular("a", "content"), regular(strings.Repeat("long/", 60)+"b", "x"))
 	if _, _, err := read(t, whole); err != nil {
@@ -201,7 +201,8 @@ func TestArchivesThatAreCutOff(t *testing.T) {
 	}
 }
 
-// TestDamagedArchives: no change of a byte makes Read fail in another way, or panic. Contents have no checksum in tar.
+// TestDamagedArchives: a changed byte never makes Read panic or fail with another error. Contents have no checksum in
+// tar.
 func TestDamagedArchives(t *testing.T) {
 	whole := archiveOf(t, folder("d/"), regular("d/a", "content"), regular(strings.Repeat("long/", 60)+"b", "x"))
 	for i := range whole {
@@ -234,13 +235,13 @@ func (e *endless) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// TestHeadersWithoutEnd: a stream of headers that never has a file is given up.
+// TestHeadersWithoutEnd: Read gives up an endless stream of headers without files.
 func TestHeadersWithoutEnd(t *testing.T) {
 	global := archiveOf(t, &tar.Header{Typeflag: tar.TypeXGlobalHeader, Name: "g", PAXRecords: map[string]string{"comment": strings.Repeat("x", 900_000)}})
 	long := archiveOf(t, &tar.Header{Typeflag: tar.TypeReg, Name: strings.Repeat("x", 300), Format: tar.FormatGNU})
 	for name, text := range map[string][]byte{
 		"global headers": global[:len(global)-2*blockBytes],
-		"long names":     long[:2*blockBytes], // without what they are the names of
+		"long names":     long[:2*blockBytes], // without the entry that they name
 	} {
 		e := &endless{text: text}
 		began := time.Now()
@@ -256,7 +257,7 @@ func TestHeadersWithoutEnd(t *testing.T) {
 	}
 }
 
-// TestForms: Read takes the forms of archives that tar programs write.
+// TestForms: Read accepts the forms of archives that tar programs write.
 func TestForms(t *testing.T) {
 	deep := strings.Repeat("directory/", 30) + "file"
 	global := &tar.Header{Typeflag: tar.TypeXGlobalHeader, Name: "pax_global_header", PAXRecords: map[string]string{"comment": "a commit"}}
@@ -298,7 +299,7 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// TestWriteAndRead: what Write writes, Read and tar read; and it is the same each time.
+// TestWriteAndRead: Read and tar can read the output of Write, which is the same each time.
 func TestWriteAndRead(t *testing.T) {
 	deep := strings.Repeat("directory/", 30) + "file"
 	large := strings.Repeat("large", 100_000)
@@ -365,7 +366,7 @@ func TestWriteAndRead(t *testing.T) {
 	}
 }
 
-// TestErrorsOfTheBatch: the error of storing a file, small or large, is that of Read.
+// TestErrorsOfTheBatch: Read returns the error of storing a file, small or large.
 func TestErrorsOfTheBatch(t *testing.T) {
 	full := errors.New("the disk is full")
 	for _, size := range []int{1, smallFileBytes + 1} {
@@ -386,7 +387,7 @@ func TestErrorsOfTheBatch(t *testing.T) {
 	}
 }
 
-// many is an archive of n files, which is written as it is read.
+// many returns an archive of n files, which is written while it is read.
 func many(n, size int) io.Reader {
 	r, w := io.Pipe()
 	go func() {
@@ -443,7 +444,7 @@ func (discard) Add(_ context.Context, r io.Reader) (a fileset.Address, err error
 	return a, err
 }
 
-// FuzzRead: any bytes lead to a manifest that can be encoded, or to an error of the archive.
+// FuzzRead: any bytes lead to a manifest that can be encoded, or to an error about the archive.
 func FuzzRead(f *testing.F) {
 	f.Add(archiveOf(f, folder("d/"), regular("d/a", "content"), regular(strings.Repeat("long/", 60)+"b", "x")))
 	f.Add(archiveOf(f, regular("a", "x"), &tar.Header{Typeflag: tar.TypeSymlink, Name: "l", Linkname: "a"}))

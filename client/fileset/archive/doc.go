@@ -2,29 +2,29 @@
 //
 // # Contract
 //
-//   - Read gives the content of each file to a Batch, in the order of the archive, and returns the manifest. It returns no
-//     manifest unless the whole archive was read, up to the mark at its end.
-//   - Read accepts only regular files and directories, with the paths that package fileset accepts. It refuses links,
-//     devices, sparse files, and paths that occur twice.
-//   - Read holds one small file in memory for each worker, and the manifest. It bounds the bytes between the files, so a
+//   - Read passes the content of each file to a Batch, in the order of the archive, and returns the manifest. It returns a
+//     manifest only if it has read the whole archive, up to the mark at its end.
+//   - Read accepts only regular files and directories, with paths that package fileset accepts. It refuses links, devices,
+//     sparse files, and paths that occur twice.
+//   - Read holds one small file per worker in memory, and the manifest. It bounds the bytes between the files, so a
 //     compressed stream cannot expand without end. The Batch bounds the bytes of the files.
-//   - Write gives the same bytes for the same manifest.
+//   - Write produces the same bytes for the same manifest.
 //
 // # Archives
 //
-// Read takes the forms that package archive/tar reads: v7, ustar, PAX and GNU, with long names. A leading `./` of a path is
-// removed, as `tar c .` writes it. Global PAX headers, as `git archive` writes them, are ignored.
+// Read accepts the formats that package archive/tar reads: v7, ustar, PAX and GNU, with long names. It removes a leading
+// `./` from a path, which `tar c .` writes, and ignores global PAX headers, which `git archive` writes.
 //
-// An archive ends in two blocks of zeros. Without them it is refused: a tar that was killed between two files leaves an
-// archive that looks complete otherwise. After the two blocks only zeros may follow.
+// An archive ends in two blocks of zeros. Read refuses an archive without them, because a tar that was killed between two
+// files leaves an archive that otherwise looks complete. Only zeros may follow the two blocks.
 //
 // Write uses the mode 0644, or 0755 for executable files and directories, the owner 0, and one fixed time.
 //
 // # Files
 //
 //	errors.go  the errors
-//	stream.go  counting and bounding what is read of an archive
-//	header.go  which entries are accepted, and their paths
+//	stream.go  counting and bounding the bytes that are read from an archive
+//	header.go  the accepted entries, and their paths
 //	read.go    Batch and Read
 //	write.go   Write
 //

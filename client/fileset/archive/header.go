@@ -8,7 +8,7 @@ import (
 	"github.com/daybookq/daybook/client/fileset"
 )
 
-// entryKind is what an entry of an archive means for a fileset.
+// entryKind is the meaning of an archive entry for a fileset.
 type entryKind int
 
 const (
@@ -17,7 +17,7 @@ const (
 	directory
 )
 
-// refusedTypes says why entries of a type are refused.
+// refusedTypes has the reasons why entry types are refused.
 var refusedTypes = map[byte]string{
 	tar.TypeLink:      "is a hard link; write the archive with --hard-dereference",
 	tar.TypeSymlink:   "is a symbolic link; write the archive with --dereference, or exclude it",
@@ -27,7 +27,7 @@ var refusedTypes = map[byte]string{
 	tar.TypeGNUSparse: "is a sparse file; write the archive without --sparse",
 }
 
-// entry returns what an entry of an archive means, and its path in the fileset.
+// entry returns the meaning of an archive entry, and its path in the fileset.
 func entry(h *tar.Header) (path string, kind entryKind, err error) {
 	switch h.Typeflag {
 	case tar.TypeXGlobalHeader:
@@ -53,7 +53,7 @@ func entry(h *tar.Header) (path string, kind entryKind, err error) {
 	if h.Typeflag == tar.TypeDir {
 		kind = directory
 		path = strings.TrimSuffix(path, "/")
-		if path == "" || path == "." { // the top itself
+		if path == "" || path == "." { // the top directory
 			if h.Name == "" || h.Name[0] == '/' {
 				return "", ignored, fmt.Errorf("%w: %w: %q is absolute or empty", ErrArchive, fileset.ErrPath, h.Name)
 			}

@@ -14,25 +14,25 @@ import (
 )
 
 const (
-	// smallFileBytes is up to which size a file is read into memory, so that the next one can be read while it is stored.
+	// smallFileBytes is the size up to which a file is read into memory, so that the next can be read while it is stored.
 	smallFileBytes = 128 << 10
-	// workers is how many small files are stored while the next one is read. In a directory of one file system more of them
-	// wait for each other: four took twice the processor time of one, and were not faster.
+	// workers is the number of small files that are stored while the next is read. In a directory of one file system,
+	// more workers wait for each other: four took twice the processor time of one, and were not faster.
 	workers = 1
-	// readBytes is how much is read of the stream at once: archive/tar reads headers in blocks of 512 bytes.
+	// readBytes is the size of one read from the stream, because archive/tar reads headers in blocks of 512 bytes.
 	readBytes = 64 << 10
-	// entryBytes is how long a file or directory is in the text of a manifest at least, without its path.
+	// entryBytes is the least length of a file or directory in the text of a manifest, without its path.
 	entryBytes = 100
 )
 
-// Batch stores contents. Add returns the address of what it has stored. Many goroutines call Add at once. What a Batch has
-// stored need not be visible before its owner says so.
+// Batch stores contents. Add returns the address of the stored content. It is called concurrently. The contents need not
+// be visible before the owner of the Batch publishes them.
 type Batch interface {
 	Add(ctx context.Context, r io.Reader) (fileset.Address, error)
 }
 
-// Read stores the files of a tar archive, and returns their manifest, which Encode accepts. The error wraps ErrArchive,
-// fileset.ErrPath or fileset.ErrTooLarge for an archive that is refused; otherwise it is that of r, of ctx or of the Batch.
+// Read stores the files of a tar archive, and returns their manifest, which Encode accepts. For a refused archive, the
+// error wraps ErrArchive, fileset.ErrPath or fileset.ErrTooLarge. Errors of r, of ctx and of the Batch are passed on.
 // After an error, the caller must discard the Batch.
 func Read(ctx context.Context, r io.Reader, b Batch) (*fileset.Manifest, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -49,7 +49,7 @@ func Read(ctx context.Context, r io.Reader, b Batch) (*fileset.Manifest, error) 
 	close(a.small)
 	a.working.Wait()
 	if cause := context.Cause(ctx); cause != nil {
-		return nil, cause // the first error of a worker, or that of the caller's context
+		return nil, cause // the first error of a worker, or the cause of the caller's context
 	}
 	if err != nil {
 		return nil, err
@@ -68,9 +68,9 @@ type reader struct {
 	from   *stream
 	tar    *tar.Reader
 	batch  Batch
-	dirs   map[string]struct{} // that have an entry
+	dirs   map[string]struct{} // directories that have an entry
 	files  int
-	text   int // how long the text of the manifest will be at least
+	text   int // least length of the manifest's text
 
 	small   chan smallFile
 	working sync.WaitGroup
@@ -115,7 +115,7 @@ func (a *reader) entries() error {
 	}
 }
 
-// broken is the error of reading a part of the archive.
+// broken returns the error for a part of the archive that cannot be read.
 func (a *reader) broken(part string, err error) error {
 	if a.from.err != nil {
 		return a.from.err
@@ -126,7 +126,7 @@ func (a *reader) broken(part string, err error) error {
 	return fmt.Errorf("%w: %s cannot be read: %w", ErrArchive, part, err)
 }
 
-// room counts an entry of the manifest.
+// room counts an entry of the manifest, and fails if there are too many.
 func (a *reader) room(path string) error {
 	if a.text += entryBytes + len(path); a.text > fileset.MaxManifestBytes {
 		return fmt.Errorf("%w: the manifest would have more than %d bytes", fileset.ErrTooLarge, fileset.MaxManifestBytes)
@@ -136,7 +136,7 @@ func (a *reader) room(path string) error {
 
 func (a *reader) addDirectory(path string) error {
 	if _, ok := a.dirs[path]; ok {
-		return nil // tar writes a directory again if it is named twice
+		return nil // tar repeats a directory that is named twice
 	}
 	if len(a.dirs) == fileset.MaxDirectories {
 		return fmt.Errorf("%w: it has more than %d directories", fileset.ErrTooLarge, fileset.MaxDirectories)
@@ -145,7 +145,7 @@ func (a *reader) addDirectory(path string) error {
 	return a.room(path)
 }
 
-// addFile stores the content of a file. The file is added to the manifest at once, or by a worker soon.
+// addFile stores the content of a file. It adds the file to the manifest, or a worker does so soon.
 func (a *reader) addFile(path string, h *tar.Header) error {
 	if h.Size > fileset.MaxFileBytes {
 		return fmt.Errorf("%w: %.200q has %d bytes; the maximum is %d", fileset.ErrTooLarge, path, h.Size, int64(fileset.MaxFileBytes))
@@ -234,7 +234,7 @@ func (a *reader) findEmpty() {
 	}
 }
 
-// content is the content of a file. It keeps the error of reading it, and counts its bytes.
+// content is the content of a file. It keeps the error of reading the content, and counts its bytes.
 type content struct {
 	r   io.Reader
 	n   int64

@@ -9,18 +9,18 @@ import (
 const (
 	// blockBytes is the size of the blocks of a tar archive.
 	blockBytes = 512
-	// maxOverheadBytes bounds all that is not the content of files: headers, PAX records, and the end. The longest names
-	// and many records for each file of the largest fileset need less. Without a bound, a small
-	// compressed stream could contain headers without end.
+	// maxOverheadBytes bounds everything except the content of files: headers, PAX records, and the end. The longest
+	// names and many records for each file of the largest fileset need less. Without a bound, a small compressed stream
+	// could contain headers without end.
 	maxOverheadBytes = 512 << 20
 )
 
-// stream is the archive. It counts what is read, and bounds what is read between files.
+// stream is the archive. It counts the bytes that are read, and bounds those between files.
 type stream struct {
 	r        io.Reader
-	at       int64 // how many bytes were read
-	overhead int64 // how many of them are not the content of files
-	zeros    int64 // how many zeros were read last, outside of files
+	at       int64 // bytes read
+	overhead int64 // bytes read that are not the content of files
+	zeros    int64 // zeros read last, outside of files
 	inFile   bool  // the content of a file is being read
 	err      error // of r, other than io.EOF
 }
@@ -46,7 +46,7 @@ func (s *stream) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// begin and finish surround the reading of a file's content. The content ends within a block, which zeros fill up.
+// begin and finish surround the reading of a file's content. The content ends within a block, which is padded with zeros.
 func (s *stream) begin() { s.inFile = true }
 
 func (s *stream) finish() {
@@ -54,8 +54,8 @@ func (s *stream) finish() {
 	s.zeros = -((blockBytes - s.at%blockBytes) % blockBytes)
 }
 
-// end reads the rest of the stream. It returns an error unless archive/tar has read two blocks of zeros, which it does not
-// require itself, and only zeros follow.
+// end reads the rest of the stream. It fails unless archive/tar has read two blocks of zeros, which it does not require,
+// and only zeros follow.
 func (s *stream) end() error {
 	if s.zeros < 2*blockBytes {
 		return fmt.Errorf("%w: it ends without the two blocks of zeros that mark the end; it was probably cut off", ErrArchive)

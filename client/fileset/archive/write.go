@@ -10,13 +10,13 @@ import (
 	"github.com/daybookq/daybook/client/fileset"
 )
 
-// written is the time of all entries that Write writes. It is the first one that zip archives can have, too. Equal trees
-// have equal archives, and tar warns of the time 0.
+// written is the time of all entries that Write writes, so that equal trees have equal archives. It is also the earliest
+// time of zip archives; tar warns about the time 0.
 var written = time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Write writes a tar archive with the files and empty directories of a manifest. copyFile writes the content of a file to
-// w; it must write exactly its size. If Write returns an error, the archive is not complete, and what was written must not
-// look like a complete one to its reader.
+// w; it must write exactly the file's size. If Write fails, the archive is incomplete, and the caller must not let the
+// output look complete to its reader.
 func Write(ctx context.Context, w io.Writer, m *fileset.Manifest, copyFile func(w io.Writer, f *fileset.File) error) error {
 	t := tar.NewWriter(w)
 	for _, path := range m.EmptyDirectories {
@@ -40,5 +40,5 @@ func Write(ctx context.Context, w io.Writer, m *fileset.Manifest, copyFile func(
 			return fmt.Errorf("write file %q: %w", f.Path, err)
 		}
 	}
-	return t.Close() // reports if the last file was too short
+	return t.Close() // fails if the last file was too short
 }

@@ -27,7 +27,7 @@ type store struct {
 	copied int
 	stored int
 	before func() // is called before a blob is copied
-	failAt int    // the number of the copy that fails
+	failAt int    // the number of the copy that should fail
 }
 
 func newStore() *store { return &store{blobs: map[fileset.Address][]byte{}} }
@@ -108,7 +108,7 @@ func has(t *testing.T, dir, path, content string) {
 	}
 }
 
-// leftover says what is in a directory beside some names.
+// leftover fails if a directory contains other names than the given ones.
 func leftover(t *testing.T, dir string, names ...string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -131,7 +131,7 @@ func noPatterns(t *testing.T, list ...string) fileset.Patterns {
 	return p
 }
 
-// TestPullAndScan: what Pull writes, Scan reads; a second Pull fetches what has changed.
+// TestPullAndScan: Scan reads the files that Pull wrote, and a second Pull fetches only changed files.
 func TestPullAndScan(t *testing.T) {
 	dir, s, m := t.TempDir(), newStore(), &fileset.Manifest{EmptyDirectories: []string{"empty", "out/none"}}
 	s.add(m, "bin/run", "#!").Executable = true
@@ -176,7 +176,7 @@ func TestPullAndScan(t *testing.T) {
 	same()
 }
 
-// TestPushSendsWhatIsMissing: equal files are sent once, and what is stored is not sent.
+// TestPushSendsWhatIsMissing: equal files are sent once, and stored files are not sent.
 func TestPushSendsWhatIsMissing(t *testing.T) {
 	dir, s := t.TempDir(), newStore()
 	for i := range 100 {
@@ -219,8 +219,8 @@ func TestPushSendsWhatIsMissing(t *testing.T) {
 	}
 }
 
-// TestChangesAreFound: a file that changes after its Scan, or while it is read, is an error, also if its size and its time
-// stay the same. The archive then ends before its last byte.
+// TestChangesAreFound: a file that changes after its Scan, or while it is read, is an error, even if its size and its
+// time stay the same. The archive then ends before its last byte.
 func TestChangesAreFound(t *testing.T) {
 	content := strings.Repeat("content", 10_000)
 	other := strings.Repeat("CONTENT", 10_000)
@@ -277,7 +277,7 @@ func TestChangesAreFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer in.Close()
-	for _, from := range []int64{0, 100, 69_999, 5, 70_000, 0} { // as an upload that goes on
+	for _, from := range []int64{0, 100, 69_999, 5, 70_000, 0} { // like an upload that is resumed
 		if _, err := in.Seek(from, io.SeekStart); err != nil {
 			t.Fatal(err)
 		}
@@ -296,7 +296,7 @@ func TestChangesAreFound(t *testing.T) {
 	}
 }
 
-// trigger is a writer that does something once it has got some bytes.
+// trigger is a writer that calls a function once it has received some bytes.
 type trigger struct {
 	n, at int
 	do    func() error
@@ -340,7 +340,7 @@ func TestScanFindsWriters(t *testing.T) {
 	}
 }
 
-// TestPullDoesNotEscape: links in the directory lead Pull nowhere, whenever they are made.
+// TestPullDoesNotEscape: links in the directory never lead Pull out of it, whenever they are made.
 func TestPullDoesNotEscape(t *testing.T) {
 	outside := t.TempDir()
 	write(t, outside, "victim", "untouched")
@@ -385,13 +385,13 @@ func TestPullDoesNotEscape(t *testing.T) {
 			s.add(m, fmt.Sprintf("d%d/victim", i), fmt.Sprint("attack ", i))
 		}
 		n := 0
-		s.before = func() { // all is laid out by one goroutine, so this runs between its look and its rename
+		s.before = func() { // Pull places all files with one goroutine, so this runs between its check and its rename
 			os.Symlink(filepath.Join(outside, "victim"), filepath.Join(dir, fmt.Sprintf("victim%d", n)))
 			os.RemoveAll(filepath.Join(dir, fmt.Sprintf("d%d", n)))
 			os.Symlink(outside, filepath.Join(dir, fmt.Sprintf("d%d", n)))
 			n++
 		}
-		for range 50 { // a file whose directory has become a link is an error
+		for range 50 { // a directory that was replaced by a link is an error
 			n = 0
 			if _, err := Pull(t.Context(), s, openRoot(t, dir), m, Options{Parallel: 1}); err == nil {
 				t.Error("no error")
@@ -408,7 +408,7 @@ func TestPullDoesNotEscape(t *testing.T) {
 	})
 }
 
-// TestScanRefusesSpecialFiles: links and pipes are errors, unless the patterns exclude them. Nothing is read through a
+// TestScanRefusesSpecialFiles: links and pipes are errors, unless the patterns exclude them. Scan never reads through a
 // link.
 func TestScanRefusesSpecialFiles(t *testing.T) {
 	for name, make := range map[string]func(path string) error{
@@ -444,7 +444,7 @@ func TestScanRefusesSpecialFiles(t *testing.T) {
 	}
 }
 
-// TestDamagedBlobs: content with another digest, or another size, never gets the path of a file.
+// TestDamagedBlobs: content with a wrong digest or size never gets the path of a file.
 func TestDamagedBlobs(t *testing.T) {
 	for name, content := range map[string]string{"another": "CONTENT", "shorter": "conten", "longer": "contents", "none": ""} {
 		dir, s, m := t.TempDir(), newStore(), &fileset.Manifest{}
@@ -459,7 +459,7 @@ func TestDamagedBlobs(t *testing.T) {
 	}
 }
 
-// TestPullGoesOn: a Pull that has failed is continued by the next one.
+// TestPullGoesOn: the next Pull continues a failed one.
 func TestPullGoesOn(t *testing.T) {
 	dir, s, m := t.TempDir(), newStore(), &fileset.Manifest{}
 	for i := range 100 {

@@ -7,11 +7,11 @@ import (
 	"os"
 )
 
-// ErrNotRegular says that something is neither a regular file nor a directory, or is one where the other is needed. The
-// text of the returned error names it.
+// ErrNotRegular: an entry is neither a regular file nor a directory, or is one where the other is needed. The text of the
+// returned error names the entry.
 var ErrNotRegular = errors.New("directory: not a regular file")
 
-// wrongKind returns the error for a file of a wrong kind.
+// wrongKind returns the error for a file of the wrong kind.
 func wrongKind(path string, mode fs.FileMode, needed string) error {
 	kind := "something else"
 	switch {
@@ -31,7 +31,8 @@ func wrongKind(path string, mode fs.FileMode, needed string) error {
 	return fmt.Errorf("%w: %q is %s; %s", ErrNotRegular, path, kind, needed)
 }
 
-// openRegular opens a regular file for reading. It opens nothing else, also if the file is replaced meanwhile.
+// openRegular opens a regular file for reading. It refuses everything else, even if the file is replaced at the same
+// time.
 func openRegular(root *os.Root, path string) (*os.File, fs.FileInfo, error) {
 	f, err := root.OpenFile(path, os.O_RDONLY|openFlags, 0)
 	if err != nil {

@@ -4,5 +4,5 @@ package directory
 
 import "syscall"
 
-// openFlags make an open fail at a symbolic link, and return at once for a named pipe.
+// openFlags make an open fail for a symbolic link, and not block for a named pipe.
 const openFlags = syscall.O_NOFOLLOW | syscall.O_NONBLOCK

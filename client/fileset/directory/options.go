@@ -7,12 +7,12 @@ import (
 	"github.com/daybookq/daybook/client/fileset"
 )
 
-// defaultParallel is how many files are transferred at once. Small files mostly wait for the server.
+// defaultParallel is the default of Options.Parallel. Small files mostly wait for the server.
 const defaultParallel = 8
 
-// Options are those of Pull, Scan and Push.
+// Options are the options of Pull, Scan and Push.
 type Options struct {
-	// Parallel is how many files are read, sent or fetched at once. 0 means 8.
+	// Parallel is the number of files that are read, sent or fetched in parallel. 0 means 8.
 	Parallel int
 }
 
@@ -23,28 +23,28 @@ func (o Options) parallel() int {
 	return o.Parallel
 }
 
-// Source is where Pull gets blobs. Several goroutines call it at once.
+// Source is the store from which Pull gets blobs. It is called concurrently.
 type Source interface {
-	// CopyBlob writes the content of a blob to w. What it has written may be wrong if it returns an error.
+	// CopyBlob writes the content of a blob to w. If it returns an error, the written content may be wrong.
 	CopyBlob(ctx context.Context, a fileset.Address, w io.Writer) error
 }
 
-// Target is where Push stores blobs. Several goroutines call PutBlob at once.
+// Target is the store to which Push sends blobs. StoreBlob is called concurrently.
 type Target interface {
-	// Missing returns which of the blobs are not stored. Others stay stored for some time, see package blob.
+	// Missing returns the blobs that are not stored. The remaining blobs stay stored for some time; see package blob.
 	Missing(ctx context.Context, all []fileset.Address) ([]fileset.Address, error)
 	// StoreBlob stores a blob. It refuses content with another address.
 	StoreBlob(ctx context.Context, a fileset.Address, size int64, r io.ReadSeeker) error
 }
 
-// Moved says what Pull or Push has transferred.
+// Moved counts the files that Pull or Push has transferred.
 type Moved struct {
-	Files, Skipped int // files that were transferred, and that were there already
+	Files, Skipped int // files that were transferred, and files that were already there
 	Bytes          int64
 }
 
-// each calls work for the numbers below n, in several goroutines. It returns the first error, after which it begins no
-// further call.
+// each calls work for the numbers below n in several goroutines. After the first error it starts no further call, and
+// returns that error.
 func each(ctx context.Context, parallel, n int, work func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

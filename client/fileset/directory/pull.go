@@ -14,10 +14,10 @@ import (
 	"github.com/daybookq/daybook/client/fileset"
 )
 
-// ErrDamaged says that a blob did not have the content that its address promises.
+// ErrDamaged: a blob did not have the content that its address promises.
 var ErrDamaged = errors.New("directory: damaged blob")
 
-// Pull writes the files and empty directories of a manifest into a directory. It does not fetch a file that is there with
+// Pull writes the files and empty directories of a manifest into a directory. It does not fetch files that already have
 // the right content. The error wraps ErrNotRegular if something other than a regular file has the path of a file.
 func Pull(ctx context.Context, from Source, root *os.Root, m *fileset.Manifest, o Options) (_ Moved, err error) {
 	if err := m.Check(); err != nil {
@@ -50,7 +50,7 @@ type pull struct {
 	moved Moved
 }
 
-// file makes one file be there.
+// file ensures that one file exists with the right content.
 func (p *pull) file(ctx context.Context, i int, f *fileset.File) error {
 	there, err := p.isThere(ctx, f)
 	if err != nil {
@@ -66,7 +66,7 @@ func (p *pull) file(ctx context.Context, i int, f *fileset.File) error {
 	if err := p.fetch(ctx, name, f); err != nil {
 		return errors.Join(err, ignoreMissing(p.root.Remove(name)))
 	}
-	// A link that somebody has planted at the path is replaced, and not followed.
+	// If somebody has planted a link at the path, Rename replaces the link and does not follow it.
 	if err := p.root.Rename(name, f.Path); err != nil {
 		return errors.Join(err, ignoreMissing(p.root.Remove(name)))
 	}
@@ -109,7 +109,7 @@ func modeOf(f *fileset.File) fs.FileMode {
 	return 0o666
 }
 
-// boundedWriter refuses more bytes than a file has.
+// boundedWriter fails if it gets more bytes than a file has.
 type boundedWriter struct {
 	w    io.Writer
 	left int64
@@ -124,7 +124,7 @@ func (b *boundedWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// isThere reports whether a file has the right content, and corrects whether it is executable.
+// isThere reports whether a file has the right content. It also corrects the executable bits.
 func (p *pull) isThere(ctx context.Context, f *fileset.File) (_ bool, err error) {
 	info, err := p.root.Lstat(f.Path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -141,7 +141,7 @@ func (p *pull) isThere(ctx context.Context, f *fileset.File) (_ bool, err error)
 	}
 	in, info, err := openRegular(p.root, f.Path)
 	if errors.Is(err, fs.ErrPermission) {
-		return false, nil // a file that cannot be read can be replaced
+		return false, nil // replace an unreadable file
 	}
 	if err != nil {
 		return false, err
@@ -156,12 +156,12 @@ func (p *pull) isThere(ctx context.Context, f *fileset.File) (_ bool, err error)
 	}
 	mode := info.Mode().Perm() &^ 0o111
 	if f.Executable {
-		mode |= mode >> 2 & 0o111 // whoever may read it may execute it
+		mode |= mode >> 2 & 0o111 // allow execution to everyone who may read
 	}
 	return true, in.Chmod(mode)
 }
 
-// executable reports whether a file is executable in a fileset.
+// executable reports whether a file counts as executable in a fileset.
 func executable(info fs.FileInfo) bool { return info.Mode()&0o111 != 0 }
 
 // digest reads a file to its end.
@@ -171,7 +171,7 @@ func digest(ctx context.Context, r io.Reader) (fileset.Address, int64, error) {
 	return fileset.Address(h.Sum(nil)), n, err
 }
 
-// cancelable ends when its context does.
+// cancelable is a reader that fails when its context ends.
 type cancelable struct {
 	ctx context.Context
 	r   io.Reader

@@ -10,9 +10,9 @@ import (
 	"github.com/daybookq/daybook/client/fileset"
 )
 
-// Push stores the blobs of a manifest, which Scan has made of the directory, unless they are stored already. The caller
-// stores the manifest after that, if Tree.Unchanged returns nil. The error wraps ErrChanged if a file that is sent has
-// changed; nothing of this file is stored then.
+// Push stores the missing blobs of a manifest that Scan has built from the directory. Afterwards, the caller stores the
+// manifest if Tree.Unchanged returns nil. The error wraps ErrChanged if a sent file has changed; nothing of this file is
+// stored then.
 func Push(ctx context.Context, to Target, root *os.Root, m *fileset.Manifest, o Options) (moved Moved, err error) {
 	missing, err := MissingFiles(ctx, to, m)
 	if err != nil {
@@ -67,7 +67,7 @@ func upload(ctx context.Context, to Target, root *os.Root, f *fileset.File) (err
 	defer func() { err = errors.Join(err, in.Close()) }()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	in.onChange = cancel // to send it again is of no use
+	in.onChange = cancel // sending the file again would fail too
 	err = to.StoreBlob(ctx, f.Blob, f.Size, in)
 	if in.changed != nil {
 		return in.changed

@@ -12,21 +12,21 @@ import (
 	"github.com/daybookq/daybook/client/fileset"
 )
 
-// Tree is what Scan has found in a directory.
+// Tree is the result of Scan.
 type Tree struct {
 	*fileset.Manifest
 	seen map[string]state // by path
 }
 
-// state says whether a file was written to.
+// state shows whether a file was written to.
 type state struct {
 	size    int64
 	written time.Time
 }
 
-// Scan returns what the patterns select in a directory. It reads all of the selected files. The error wraps ErrNotRegular
-// if the patterns select something other than files and directories; then exclude it by a pattern. It wraps ErrChanged if
-// a file changes while it is read.
+// Scan returns the files and directories that the patterns select in a directory. It reads all selected files. The error
+// wraps ErrNotRegular if the patterns select anything else, which a pattern must then exclude. It wraps ErrChanged if a
+// file changes while it is read.
 func Scan(ctx context.Context, root *os.Root, patterns fileset.Patterns, o Options) (*Tree, error) {
 	s := &scan{ctx: ctx, root: root, patterns: patterns}
 	if err := s.directory("."); err != nil {
@@ -72,7 +72,8 @@ func describe(ctx context.Context, root *os.Root, path string) (f fileset.File, 
 	return f, as, as.compare(after, n)
 }
 
-// compare returns ErrChanged if a file was written to since it was in a state, or if it had another number of bytes.
+// compare returns ErrChanged if a file was written to since it was in this state, or if it had a different number of
+// bytes.
 func (as state) compare(now fs.FileInfo, bytes int64) error {
 	switch {
 	case now.Size() != as.size || bytes != as.size:
@@ -83,8 +84,8 @@ func (as state) compare(now fs.FileInfo, bytes int64) error {
 	return nil
 }
 
-// Unchanged looks at all files of a tree again, and returns an error that wraps ErrChanged if one was written to since Scan
-// has read it, or was removed. New files do not count.
+// Unchanged checks all files of a tree again. It returns an error that wraps ErrChanged if a file was removed, or written
+// to, since Scan has read it. It ignores new files.
 func (t *Tree) Unchanged(ctx context.Context, root *os.Root) error {
 	for i := range t.Files {
 		if err := ctx.Err(); err != nil {
@@ -120,7 +121,7 @@ func (s *scan) directory(dir string) error {
 	if err := s.ctx.Err(); err != nil {
 		return err
 	}
-	if len(dir) > fileset.MaxPathBytes { // nothing in it can have a path
+	if len(dir) > fileset.MaxPathBytes { // no path in it can be valid
 		return fileset.CheckPath(dir)
 	}
 	entries, err := list(s.root, dir)

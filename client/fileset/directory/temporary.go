@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// temporaryPrefix begins the name of the directory at the top in which Pull writes its files at first. Scan leaves such
-// directories out: a process that was killed may have left one.
+// temporaryPrefix begins the name of the directory at the top into which Pull first writes its files. Scan skips
+// directories with this prefix, because a killed process may have left one.
 const temporaryPrefix = ".daybook-pull-"
 
 func isTemporary(path string) bool { return strings.HasPrefix(path, temporaryPrefix) }

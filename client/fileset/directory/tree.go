@@ -9,7 +9,7 @@ import (
 	"github.com/daybookq/daybook/client/fileset"
 )
 
-// makeTree creates the directories of a fileset. Those that exist must be directories, and not symbolic links to some.
+// makeTree creates the directories of a fileset. Existing ones must be directories, not symbolic links to directories.
 func makeTree(root *os.Root, m *fileset.Manifest) error {
 	made := map[string]struct{}{"": {}}
 	for i := range m.Files {
@@ -25,7 +25,7 @@ func makeTree(root *os.Root, m *fileset.Manifest) error {
 	return nil
 }
 
-// makeDirectory creates a directory and those above it.
+// makeDirectory creates a directory and its parents.
 func makeDirectory(root *os.Root, path string, made map[string]struct{}) error {
 	if _, ok := made[path]; ok {
 		return nil

@@ -12,19 +12,19 @@ import (
 	"github.com/daybookq/daybook/client/fileset"
 )
 
-// ErrChanged says that a file is no longer as Scan has found it, or that it changed while Scan has read it.
+// ErrChanged: a file has changed since Scan has read it, or during that.
 var ErrChanged = errors.New("the file has changed while it was pushed; push again")
 
-// unchanged reads a file that must have the content that Scan has found. Its last byte is not returned before the digest
-// of the whole content is right, so whoever has read as many bytes as the file had, has read the right ones.
+// unchanged reads a file that must have the content that Scan has found. It returns the last byte only after the digest
+// of the whole content has matched. So a reader that got as many bytes as the file has, got the right ones.
 type unchanged struct {
 	file    *os.File
 	want    *fileset.File
 	at      int64 // where the next Read begins
 	hash    hash.Hash
 	hashed  int64 // bytes in hash, from the beginning of the file
-	changed error // wraps ErrChanged, once it was found
-	// onChange is called when the file is found changed. It may be nil.
+	changed error // wraps ErrChanged once a change was found
+	// onChange is called when a change is found. It may be nil.
 	onChange func(error)
 }
 
@@ -52,7 +52,7 @@ func (u *unchanged) differs(format string, args ...any) error {
 	return u.changed
 }
 
-// Read implements io.Reader. After an error that wraps ErrChanged there are only such errors.
+// Read implements io.Reader. After an error that wraps ErrChanged, it always returns that error.
 func (u *unchanged) Read(p []byte) (int, error) {
 	if u.changed != nil {
 		return 0, u.changed
@@ -88,7 +88,7 @@ func (u *unchanged) Read(p []byte) (int, error) {
 	return 0, err
 }
 
-// catchUp reads what was left out by Seek, so that the digest is that of the whole content.
+// catchUp reads the bytes that Seek skipped, so that the digest covers the whole content.
 func (u *unchanged) catchUp() error {
 	if u.hashed == u.at {
 		return nil
@@ -105,7 +105,7 @@ func (u *unchanged) catchUp() error {
 	return err
 }
 
-// verify compares the whole content with what Scan has found.
+// verify compares the whole content with the result of Scan.
 func (u *unchanged) verify() error {
 	info, err := u.file.Stat()
 	if err != nil {
@@ -120,7 +120,7 @@ func (u *unchanged) verify() error {
 	return nil
 }
 
-// Seek implements io.Seeker. The size is that which Scan has found.
+// Seek implements io.Seeker. The end is at the size that Scan has found.
 func (u *unchanged) Seek(offset int64, whence int) (int64, error) {
 	switch whence {
 	case io.SeekCurrent:
