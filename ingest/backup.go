@@ -36,7 +36,7 @@ type Snapshot struct {
 	Journal string // UUID of the journal
 	Cursor  uint64 // seq of the last command that the store of the snapshot includes
 	Last    uint64 // seq of the last record of the journal of the snapshot
-	Level   int    // of what Apply decides
+	Level   int    // of the rules that Apply follows
 	TakenAt int64  // unix ms, by the wall clock
 
 	e     *Engine

@@ -38,7 +38,7 @@ type CorruptError struct {
 	Seq     uint64 // seq of the first record that is missing or damaged
 	Reason  string
 	Case    string  // the row of the tail table
-	Verdict Verdict // what Open does: Discard or Refuse
+	Verdict Verdict // the decision of Open: Discard or Refuse
 	Next    string  // the operator's next step
 }
 
