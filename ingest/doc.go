@@ -25,7 +25,8 @@
 //   - log.go, local_log.go: the interface of a log; the journal as a log.
 //   - joined_creates.go: creates that share a record.
 //   - exchange.go: completions and a claim in one request.
-//   - create.go, claim.go, completion.go, operations.go, session.go, handler.go, fileset.go, runners.go, idle_queues.go: the requests.
+//   - create.go, claim.go, completion.go, operations.go, session.go, handler.go, fileset.go, runners.go, idle_queues.go:
+//     the requests.
 //   - queue_limits.go: the limits of queues.
 //   - idempotency.go: requests with a key or a session number.
 //   - proposal.go, stray_claims.go: proposing a command and waiting for its answer; claims whose callers gave up.

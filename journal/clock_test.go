@@ -143,7 +143,7 @@ func TestClock(t *testing.T) {
 	t.Run("the zero value uses the clocks of the machine", func(t *testing.T) {
 		var c Clock
 		c.Start(0)
-		if d := time.Since(time.UnixMilli(c.Now())); d < -time.Second || d > time.Minute { // real time, because c reads the clock of the machine
+		if d := time.Since(time.UnixMilli(c.Now())); d < -time.Second || d > time.Minute { // real time: c reads the clock of the machine
 			t.Fatal(d)
 		}
 	})

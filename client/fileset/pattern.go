@@ -19,9 +19,9 @@ type Patterns struct{ include, exclude []string }
 //
 // A pattern is matched with the whole relative path:
 //
-//	*       any characters except a slash
-//	**      as a whole element of the pattern: any number of elements of the path
 //	?       one character except a slash
+//	*       any number of characters except slashes
+//	**      as a whole element of the pattern: any number of elements of the path
 //	[a-z]   one of these characters; [!a-z] and [^a-z] match one other character
 //	{a,b}   one of the alternatives
 //	\x      the character x
