@@ -112,42 +112,5 @@
 // So a sweep either removes the blob before a Put or Missing, and then Put stores it again and Missing reports it, or
 // does not remove it at all.
 //
-// # Files
-//
-//	errors.go        the errors
-//	address.go       the addresses of package digest, and the names of files
-//	hooks.go         the clock and the file system calls that tests replace
-//	file_unix.go     open files: duplicates, ids that change with a file; free space
-//	file_other.go    systems without these, on which no directory of blobs is opened
-//	sync_linux.go    syncing a whole file system; beginning to write a part of a file
-//	sync_other.go    systems that sync one file after the other
-//	files.go         the limit on open files
-//	verified.go      recently verified files, and verifications that continue without a reader
-//	blob.go          Store, Batch, Upload and Blob; Info
-//	dir.go           Options and Dir; Stat, Delete and List; owning an address; durable names
-//	syncs.go         making many files durable with few fsyncs
-//	age.go           Missing; the ages of blobs, which it and batches renew
-//	digest_table.go  from SHA-1 to addresses
-//	tally.go         the quotas of one store and of several stores
-//	open.go          OpenDir and Close; the layout
-//	receive.go       receiving a stream: the digests, the quota and the reserve
-//	put.go           Put
-//	publish.go       names for uploads that are durable
-//	batch.go         NewBatch: many blobs with few fsyncs
-//	resumable.go     NewUpload and Upload: blobs that arrive in parts
-//	resumable_open.go  opening the uploads of an earlier process
-//	get.go           Get, and the Blob that it opens
-//	remote.go        Remote and Bucket: blobs in another place; copying uploads to it, and counting their bytes
-//	remote_get.go    reading from a Remote
-//	remote_store.go  the remaining methods of a remote Store
-//	remote_table.go  entries of the SHA-1 table whose blobs are gone
-//	sweep.go         Sweep
-//	clients.go       OpenClients: a store for each client
-//	client_store.go  the Store of a client
-//	find.go          finding addresses in texts
-//	collector.go     Collector: sweeping unnamed blobs
-//	later.go         Later: stores whose place may not answer yet
-//	keeper.go        Keeper: the stores of a server, and regular collections
-//
 // Not for: the meaning of a blob, names for blobs other than digests, and permissions to read or write them.
 package blob

@@ -40,42 +40,5 @@
 // Subpackage runs is the format in which jobs, outcomes and results travel many at a time. Subpackage handler is the
 // document that describes how to run the jobs of a type.
 //
-// The files:
-//
-//	id.go           ID: the address of a job, batch or claim
-//	status.go       Status and Code
-//	outcome.go      Outcome, Result, Attempt
-//	backoff.go      Backoff: how long a job waits after a failed attempt
-//	job.go          Job: the document
-//	attributes.go   Attributes: the settings of a create, in all forms; Group
-//	state.go        State: the part of a job that changes
-//	transition.go   the rules: from a state and a command to the next state, or a refusal
-//	fence.go        Fence: whether a request may act on a job that a claim holds
-//	lease.go        Lease and Promise: when a claim counts as abandoned
-//	sweep.go        Sweep: operations on all jobs of a batch or queue, and which one wins when several overlap
-//	refusal.go      Refusal: the reasons why a command is not carried out
-//	limits.go       every bound, and the defaults
-//	command.go      Command, Decode, Level
-//	create.go       Create
-//	claim.go        Claim
-//	tickle.go       Tickle
-//	complete.go     Complete
-//	chain.go        jobs that are created when another job ends
-//	move.go         Move and Patch: what operators do to jobs
-//	queue.go        Pause, Switch, and commands that delete queues
-//	tick.go         Tick, Grace, SetLevel and Mark, which the server proposes
-//	session.go      commands that open and end sessions
-//	run_end.go      RunEnd: the end of runs, for observers
-//	runner.go       LoseRunner: returns the jobs of a lost runner
-//	handler.go      commands that store and delete handlers
-//	fileset.go      commands that store and delete versions of filesets
-//	submission.go   Submission: the attributes of a batch; commands that close and resume batches
-//	batch_meta.go   BatchMeta: labels of batches
-//	once.go         Once: an idempotency key or a session's number
-//	strategy.go     the orders in which a claim may take jobs
-//	payload.go      payload kinds and frames
-//	meta.go         Meta: labels of jobs, and trace context
-//	fields.go       the text form of commands: key=value
-//
 // Not for: storage, HTTP, time. Commands carry the time; no code here reads it.
 package job

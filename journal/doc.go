@@ -86,20 +86,6 @@
 //   - It keeps the tail segment and at least one more in memory, which is the reason for segments of 4 MiB. It begins each
 //     segment without a buffer and copies the bytes again and again as the buffer grows (segment_buffer.go).
 //
-// # Files
-//
-//   - journal.go, open.go, identity.go, directory.go: the options and the Journal; its start; its UUID; its directory.
-//   - lifecycle.go: Close and a clean stop.
-//   - propose.go, commit.go, clock.go: Propose and the lanes; Run, the committer; journal time.
-//   - room.go, segment_buffer.go: the zero bytes that small groups overwrite; the memory of a segment.
-//   - failed_write.go: repair after a failed write or fsync.
-//   - record.go, record_parser.go: writing and reading the text of a record.
-//   - scan.go, survey.go, tail_table.go: the records of a segment; the end of the journal; how a start decides about it.
-//   - read.go, verify.go, copy.go: reading the records; a report on damage for operators; the segments for a copy.
-//   - volume.go, volume_list.go: volumes and segments as files; the volumes of an open journal.
-//   - volume_removal.go, give_up.go: removing or archiving old volumes; giving up damaged records.
-//   - status.go, errors.go, hooks.go: figures for operators; errors; the file system calls that tests replace.
-//
 // # How to change this format
 //
 // Increase recordVersion. Keep `\n#:VERB v=N ` at the beginning, and `#:end crc=` at the end with the checksum of all

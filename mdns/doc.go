@@ -19,9 +19,4 @@
 //     found may not answer.
 //   - Multicast stays within a network segment. Wi-Fi access points, VPNs and clouds often do not forward it.
 //   - Records are not authenticated: any machine in the segment can announce anything.
-//
-// Files:
-//   - announce.go: a server's records, and the responders.
-//   - browse.go: queries for servers.
-//   - interfaces.go: the interfaces that can multicast, and their addresses.
 package mdns

@@ -16,20 +16,4 @@
 //   - If a chunk does not reach its connection, or the connection ends while it holds the chunk, the chunk is immediately
 //     available again.
 //   - Memory is bounded for each connection and for all connections together.
-//
-// Files, in the order in which a server starts:
-//
-//   - config.go, server.go, engine.go: the settings; the server; the interfaces to the engine and its state.
-//   - listener.go, quickack_linux.go, quickack_other.go: connections that acknowledge each read immediately.
-//
-// In the order in which a request passes through them:
-//
-//   - producer.go: the routes, and the requests of producers.
-//   - insert.go, submissions.go, about.go: creating a submission; its status, its end, lookups; its unchanging part.
-//   - names.go, trace_carrier.go: strategic metadata and strategies in Daybook's terms; the trace context.
-//   - consumer.go, heartbeat.go: a consumer's connection; when to ping it and when to drop it.
-//   - reserve.go, holding.go: reserving chunks; the chunks that a connection holds, and their expiry.
-//   - endings.go: the ends of runs: consumers' reports, and reservations that end without a report.
-//   - restart.go: cleaning up after an earlier server.
-//   - metrics.go, backlog.go: the original's metrics; chunks that have not ended.
 package opsqueue

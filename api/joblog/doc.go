@@ -11,9 +11,5 @@
 //   - Append never waits for a reader. A reader that is slower than the job misses a part, and gets a line that says
 //     so.
 //
-// # Files
-//
-//	logs.go   Logs: the text of each job, and its readers
-//
 // Not for: checking that a runner may write to the log of a job (package api), the whole log (a blob).
 package joblog

@@ -32,12 +32,4 @@
 // changed a benchmark's work, the comparison of this benchmark says nothing about the server.
 //
 // Exit codes: 0 nothing is slower, 1 something is slower, 2 the comparison could not be made.
-//
-// # Files
-//
-//	main.go     flags, and the steps
-//	trees.go    the two trees, and the binaries built from them
-//	turns.go    runs of the two trees' binaries in turns
-//	results.go  results of benchmarks, and their comparison
-//	paired.go   the test of pairs
 package main

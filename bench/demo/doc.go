@@ -8,12 +8,4 @@
 // Run it with
 //
 //	make demo
-//
-// # Files
-//
-//	main.go    flags
-//	play.go    serves, posts, kills, and shows the progress
-//	lines.go   the lines, and the result that a runner computes from a line
-//	runner.go  the runner processes
-//	audit.go   reads every job back
 package main

@@ -25,11 +25,4 @@
 //	allocs/job  allocations on the heap of the same process
 //	bytes/job   bytes written to the journal; for the store, bytes of changes that commits pass to Pebble
 //	fsyncs/job  syncs of the journal; the store alone makes none
-//
-// # Files
-//
-//	point.go    points of the matrix
-//	run.go      sub-benchmarks of points, which share backlogs
-//	measure.go  rounds of work, and the figures
-//	latency.go  durations and their quantiles
 package matrix

@@ -6,12 +6,5 @@
 // same disk, every 25 ms, and how late a thread wakes up that sleeps for 5 ms. So a stall of the server can be compared
 // with the state of the machine at the same time.
 //
-// # Files
-//
-//	main.go      flags, the works and rates
-//	measure.go   one run at one rate
-//	watch.go     the state of the disk and the processors during a run
-//	report.go    JSON, and the tables of docs/explanation/performance.md
-//
 // bench/peers/latency draws the plot from the JSON.
 package main

@@ -3,10 +3,6 @@
 //
 // It is a separate module, so that the libraries of the peers never reach Daybook's modules. go.work does not use it.
 //
-// # Files
-//
-//	main.go   the flags, and the run from the first driver to the files
-//
 // Folder measure has the works, the turns and the figures; daybook and peer have the drivers; process starts and ends
 // servers; report writes tables and JSON; plot draws the picture.
 package main

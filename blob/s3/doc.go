@@ -31,15 +31,5 @@
 // Blobs and SHA-1 entries have the names and the bytes of the files of a blob.Dir, so a directory can be copied into a
 // bucket.
 //
-// # Files
-//
-//	address.go    the address of a bucket
-//	transport.go  requests: time-outs, counts, and the clock of the service
-//	errors.go     the meaning of the service's answers
-//	bucket.go     Open; the parts that all clients share
-//	owner.go      the owner object, and other small objects
-//	objects.go    the objects of a client
-//	put.go        copying a blob, in one request or in parts
-//
 // Not for: receiving blobs, digests, quotas, and deciding which blobs may be removed. Package blob does this.
 package s3

@@ -18,19 +18,5 @@
 //	          {"path":"data/a.dat","blob":"sha256:<64 hex>","size":5}],
 //	 "empty_directories":["out"]}
 //
-// Files and directories are sorted by the bytes of their paths. `executable` is left out if it is false, and
-// `empty_directories` if there are none. A manifest leaves out owners, times and other permissions, because they differ
-// between machines, and equal trees would have different manifests.
-//
-// # Files
-//
-//	errors.go    the errors
-//	limits.go    the limits
-//	address.go   addresses of blobs
-//	path.go      the accepted paths
-//	manifest.go  Manifest and File; Check
-//	encoding.go  the JSON text of a manifest
-//	pattern.go   patterns, and the part of a manifest that they select
-//
 // Not for: names and versions of filesets (package store), and storing blobs (package blob).
 package fileset

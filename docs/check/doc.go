@@ -33,11 +33,6 @@
 //
 // If a program is not installed, the tests that need it are skipped. With TESTS_NEED_PROGRAMS set, as in CI, they fail.
 //
-// Files:
-//   - page.go: the blocks, links and headings of a page.
-//   - script.go: the shell script of a page, and the comparison of its output.
-//   - steps.go: the commands and files of a page, for tests of other packages.
-//
 // workers_test.go runs the workers of the pages about moving, and injects faults between them and the server.
 // proxies_test.go starts nginx and Caddy, which `make tools` installs, with the blocks of docs/how-to/proxies.md.
 package check

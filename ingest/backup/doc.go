@@ -35,17 +35,5 @@
 //
 // Files of the store that two backups have in common are hard links.
 //
-// # Files
-//
-//   - manifest.go: the manifest, and the paths that it may have.
-//   - files.go: writing, copying and reading files with their digests.
-//   - stream.go: Write and Receive.
-//   - blobs.go: the list of the blobs of a backup; fetching, restoring and removing them.
-//   - seal.go: completing a received backup.
-//   - verify.go: Verify.
-//   - directory.go: the directory of the backups: Make, and the removal of old ones.
-//   - restore.go: Restore.
-//   - owner_unix.go, owner_other.go: the owner of restored files.
-//
 // Not for: taking the snapshot (package ingest), requests to a server (package client).
 package backup

@@ -9,13 +9,5 @@
 // arrive counts: the owner of the registry calls Excuse after the process was suspended, and when it begins to lead. The
 // owner calls Lose to declare overdue runners lost, and returns their jobs with a command (package ingest).
 //
-// Files:
-//
-//   - info.go: the data that a runner reports, and its bounds.
-//   - runner.go: the registry's entry for a runner.
-//   - registry.go: heartbeats and goodbyes.
-//   - lost.go: declaring runners lost, and forgetting dead runners.
-//   - list.go: reading.
-//
 // Not for: jobs and claims (package store), which are in the journal.
 package registry

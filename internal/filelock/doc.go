@@ -2,12 +2,5 @@
 // they end with the process, also when it is killed, and leave no file. They are advisory: a program that does not call Lock
 // can still read and write the file.
 //
-// # Files
-//
-//	filelock.go      Open, Close, ErrLocked
-//	lock_unix.go     Lock and Unlock by flock
-//	lock_windows.go  by LockFileEx, for files only
-//	lock_other.go    on other systems, there are no locks
-//
 // Not for: waiting for a lock; goroutines that share one open file.
 package filelock

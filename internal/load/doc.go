@@ -12,18 +12,4 @@
 // The number of outstanding calls, the memory of histograms and timelines, and the time are all bounded.
 //
 // Not for: choosing the calls. The callers of this package pass a function.
-//
-// # Files
-//
-//	open.go          arrivals at a fixed rate
-//	closed.go        callers that send their next call when the last is answered
-//	latencies.go     histograms of latencies
-//	timeline.go      latencies by time of arrival; stalls
-//	disk.go          the duration of an append and an fsync of a plain file, measured repeatedly
-//	text.go          figures as text
-//	machine.go       processor time of the whole machine
-//	own_unix.go      processor time of this process
-//	own_windows.go   the same on Windows
-//	clock_linux.go   sleeping for less than a millisecond
-//	clock_other.go   the same on other systems
 package load

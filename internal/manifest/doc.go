@@ -9,7 +9,5 @@
 //	required_extensions = ["as-fib"]
 //	required_permissions = ["http:example.com", "extension:as-fib"]
 //
-// The file: manifest.go.
-//
 // Not for: the rules of handlers (package handler), running guests (package wasi).
 package manifest

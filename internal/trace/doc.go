@@ -9,15 +9,5 @@
 // Contract: Ended returns immediately, whatever the collector does. Spans that do not fit into the queue are dropped and
 // counted. No text of a header is ever logged.
 //
-// Files:
-//
-//   - settings.go: whether spans are exported, and where, from a flag and the environment.
-//   - sampler.go: which runs become spans.
-//   - queue.go: the runs that wait to become spans.
-//   - span.go: the span of a run.
-//   - delivery.go: counting delivered spans, and logging errors.
-//   - sdk_log.go: the SDK's own messages.
-//   - exporter.go: Exporter: Ended, Run, Counts.
-//
 // Not for: spans of requests, or of a runner's work.
 package trace

@@ -13,14 +13,4 @@
 //
 // Like the original, a consumer leaves Nagle's algorithm on, and sends no pings and no close frames. It connects on first
 // use and again after every error, and then has forgotten its reservations.
-//
-// Files:
-//
-//   - violations.go: the record of violations.
-//   - backoff.go: the pauses between tries.
-//   - producer.go, exchange.go: requests of a producer; sending and repeating one request.
-//   - submission.go: inserting a submission, waiting for its end and reading its results.
-//   - object_store.go: an in-memory object store.
-//   - consumer.go, connection.go: reserving, completing and failing chunks; one connection.
-//   - runner.go: the loop that runs each chunk.
 package stockclient

@@ -26,18 +26,6 @@
 // chunk. That takes about 1 µs of processor time: encoders append to a buffer that the caller reuses, and decoders
 // allocate only their results. The CBOR library checks first that a message is well formed.
 //
-// Files, in reading order:
-//
-//   - limits.go, errors.go: the bounds; the two kinds of errors.
-//   - fields.go: the names of a struct's fields, for both formats.
-//   - submission_id.go, metadata.go, strategy.go, chunks.go, submissions.go: the types of which messages consist.
-//   - cbor_reader.go, cbor_append.go: values in CBOR.
-//   - client_messages.go: messages from consumers.
-//   - server_messages.go, server_decode.go: messages to consumers, and how a consumer decodes them.
-//   - json_reader.go, json_append.go, json_bytes.go: values in JSON; byte vectors in JSON.
-//   - producer_requests.go: the requests of producers, and answers that are numbers or strings.
-//   - status_json.go, status_decode.go: answers with submissions, and how a producer decodes them.
-//
 // To add a message, add its type and its AppendCBOR here, its fields as a list of names, a vector in testdata/vectors, a
 // line in the tables of the tests, and a fuzz target if it has a separate decoder.
 package wire

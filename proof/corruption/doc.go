@@ -66,13 +66,4 @@
 //   - It does not try damage that a checksum of 32 bits misses. Checksums are not signatures: somebody who alters files
 //     on purpose can make valid ones.
 //   - It tests only a start. `daybook check` and `daybook journal verify` also read files that a start does not need.
-//
-// # Files
-//
-//	fixture.go          the fixtures: data directories that a server left, and the answers that its users got
-//	work.go             the commands that a server carries out to make a fixture
-//	state.go            everything that a user can see of a server
-//	damage.go           all damages, and the records that each may hide
-//	verdict.go          starting a server on damaged files, and judging the result
-//	corruption_test.go  TestMatrix, and the tests of the matrix itself
 package corruption

@@ -23,12 +23,4 @@
 //   - The attackers all have the same network address. Package api tests the share of an address.
 //   - Floods of packets, of requests and of frames are not tried. Firewalls must handle them: nothing bounds the
 //     processor time that one connection takes.
-//
-// # Files
-//
-//	attack.go         hostile connections
-//	streams.go        hostile clients in streams
-//	honest.go         honest clients, and how long their requests take
-//	hostile_test.go   the attacks, on each route and on all, and their bounds
-//	streams_test.go   the attacks in streams, and their bounds
 package hostile

@@ -21,11 +21,4 @@
 //
 //   - There are 500,000 idempotency keys. Only their bytes on disk are bounded, and there may be 100 million.
 //   - TestEveryCommandIsBounded of package store counts the cost of each verb. Here some of them are timed.
-//
-// # Files
-//
-//	server.go       the server in the cgroup, its metrics, and requests to it
-//	fill.go         large amounts of everything
-//	requests.go     the requests whose commands are measured
-//	limits_test.go  TestLimits
 package limits

@@ -48,16 +48,4 @@
 //     them.
 //   - The kernel handles locks (flock).
 //   - It does not keep access times, owners, symbolic links, extended attributes and holes.
-//
-// # Files
-//
-//	fs.go             FS: mounting, cutting the power, failing syncs, limits
-//	unmount_linux.go  unmounting while files are open
-//	unmount_other.go  the same on macOS
-//	disk.go           the tree of files, and the record of its durable part
-//	cut.go            the data that survives a cut
-//	raw.go            the answers to the kernel: names and attributes
-//	raw_files.go      the answers to the kernel: open files and directories
-//	powerfs_test.go   which data survives, and which does not
-//	ordinary_test.go  the comparison with an ordinary directory
 package powerfs

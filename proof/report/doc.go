@@ -8,9 +8,4 @@
 //
 // The first line of a block, its stamp, names the attacked code. A test fails when the figures are too old: the storage
 // code has changed since, and more than one release has come out.
-//
-// # Files
-//
-//	report.go   replaces a block of the page
-//	stamp.go    the stamp, and when figures are outdated
 package report

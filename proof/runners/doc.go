@@ -49,20 +49,4 @@
 //   - The test searches for processes up to a minute after the end of a runner, so they may live a moment longer.
 //   - Machines lose their power only in proof/crash, and their disks fail only in proof/sim.
 //   - The kernel decides the order in which processes run. So a seed repeats the plan, not the run.
-//
-// # Files
-//
-//	process.go       processes with a mark, and the descendants of a process
-//	account.go       the posts, and whether the jobs agree with them
-//	handlers.go      the handlers, and the server for handlers of kind http
-//	runner.go        one runner, with its mark
-//	parent_linux.go  ends a runner with the process that started it
-//	parent_other.go  other systems, on which a runner may outlive that process
-//	producer.go      the load
-//	lane_test.go     TestKills
-//	account_test.go  TestFaults
-//	process_test.go  TestMarked
-//	lost_test.go     TestKilledRunnerLosesBegunRuns, TestFrozenRunner
-//	tree_test.go     TestTreeEndsWithItsTimeout
-//	soak_test.go     TestSoak
 package runners

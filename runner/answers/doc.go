@@ -33,11 +33,4 @@
 // Lines after the last job's answer that create no job are ignored.
 //
 // Not for: sending batches (packages webhook, program).
-//
-// # Files
-//
-//	answer.go      an answer, and the end of a run that it means
-//	chain_types.go the types of jobs that lines may create
-//	job_lines.go   lines that create jobs
-//	reader.go      parses lines into answers
 package answers

@@ -45,30 +45,6 @@
 // The container's user owns the files of the workspace. A push follows no links and opens only regular files. Filesets
 // must guarantee that, because it reads a directory that a container has written.
 //
-// # Files
-//
-//	settings.go      Settings; the interface to filesets; finding the engine
-//	images.go        the list of images
-//	system_unix.go   locks, disks and limits
-//	system_other.go  other systems cannot run containers
-//	tree.go          walking directories that containers have written: measuring them and changing their owner
-//	workspaces.go    the directories of runs, and which runners are running
-//	fits.go          whether an input fits into a workspace
-//	deleted_linux.go deleted files that still take up disk space
-//	deleted_other.go other systems do not count them
-//	report.go        the output of a job: the steps and their times
-//	stats.go         Stats
-//	engine.go        Engine: the connection to the engine; removing leftovers of killed runners
-//	away.go          engines that are unreachable or hang
-//	orphans.go       containers that could not be removed
-//	podman.go        differences between Podman and Docker
-//	volumes.go       the volumes of an image
-//	seccomp.go       the filter of system calls
-//	limits.go        the rights and limits of a container
-//	run.go           the steps of a run
-//	await.go         waiting for a container, and stopping it
-//	executor.go      the jobs of one handler
-//
 // Not for: filesets and blobs (Settings has their interfaces), logs (package runlog), the number of concurrent runs
 // (package slots).
 package container

@@ -11,9 +11,5 @@
 // place. If several idle members fit, the pool takes the one that was used last, so that members it does not need time
 // out.
 //
-// # Files
-//
-//	pool.go  Pool
-//
 // Not for: starting, using and ending a process (packages script, wasi), or its permissions (package sandbox).
 package pool

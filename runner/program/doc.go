@@ -38,17 +38,5 @@
 // a new process. The jobs after it go back to their queue. The environment has DAYBOOK_BATCH, the number of jobs, and
 // DAYBOOK_CLIENT and DAYBOOK_TYPE if they are equal for all jobs.
 //
-// The files, each of which uses only those before it:
-//
-//	settings.go     Settings, New, and the errors of wrong settings
-//	environment.go  the environment of a program
-//	output.go       removes the lines that create jobs from stdout; keeps the end of stderr
-//	run.go          runs a process, and ends it after the time-out or when nobody waits for it
-//	outcome.go      the outcome of an exit status
-//	single.go       one process per job
-//	batch.go        one process per batch
-//	executor.go     Executor
-//	interpreter.go  refuses interpreters that the sandbox cannot read
-//
 // Not for: restricting processes (package sandbox).
 package program

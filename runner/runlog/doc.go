@@ -11,13 +11,6 @@
 //   - The file of a log is unlinked, or is in a directory that the caller removes, so a killed runner leaves nothing
 //     behind.
 //
-// # Files
-//
-//	away.go  repeats requests while the server is unreachable
-//	live.go  sends the text during the run
-//	file.go  keeps the text in a file
-//	keep.go  Keeper, and Log, which does both for one run
-//
 // Not for: the server's side of logs (packages joblog and api), and deciding which handlers keep logs (packages program
 // and container).
 package runlog

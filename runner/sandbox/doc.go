@@ -17,25 +17,5 @@
 //
 // On other systems, and with mode Off, a tree is only a process group.
 //
-// The files, each of which uses only those before it:
-//
-//	sandbox.go             Mode, Sandbox, Command, Limits, Access
-//	grants.go              Grants: variables and access that a runner's configuration grants; the PATH of processes
-//	exit.go                Exit: the status and resource usage of a process that has ended
-//	process.go             Process: Wait, Kill, Terminate
-//	resident.go            the memory of a process and its descendants
-//	plain.go               starts a process in a new group, without the helper
-//	plain_linux.go         process groups on Linux, which also end with the runner
-//	plain_unix.go          process groups on other Unix systems
-//	plain_windows.go       Windows, where only the program itself is ended
-//	starter_linux.go       the thread that starts all processes
-//	lookup_linux.go        finds a program's file
-//	landlock_linux.go      rulesets: the files that a program may reach
-//	seccomp_linux.go       a filter that refuses the network and Unix sockets
-//	cgroup_linux.go        cgroups: a process's tree, and its memory
-//	start_linux.go         starts the helper
-//	probe_linux.go         New: probes the machine
-//	probe_other.go         New on other systems
-//
 // Not for: the program itself, and the meaning of its output (packages program, script).
 package sandbox

@@ -18,22 +18,4 @@
 //   - The context is not used again.
 //
 // Not for: which handler may run next (package slots), restricting processes (package sandbox).
-//
-// # Files
-//
-//	hosts/               the programs that run handlers, one per language
-//	language.go          the languages and their interpreters
-//	log.go               lines for the log; the end of stderr
-//	prints.go            a job's prints: jobs to create, and lines for the log
-//	answer.go            converts an answer to the end of a run
-//	failures.go          delays the next start of a handler that cannot be started
-//	memory.go            the memory of a process and its descendants
-//	system_unix.go       the socket that connects a runner and a host
-//	system_other.go      other systems, which lack it
-//	directory.go         the directory of a pool
-//	child.go             a host's process and the connection to it
-//	host.go              a context: a child and the handlers that it has loaded
-//	pool.go              Pool and Settings
-//	batch.go             a batch in a context
-//	executor.go          runs the jobs of one handler
 package script

@@ -24,9 +24,4 @@
 // moment late, and the slots may be gone. So let one caller more wait than the share may have runs.
 //
 // Not for: running (the packages of the kinds), choosing which jobs to claim (the server's strategies).
-//
-// # Files
-//
-//	schedule.go  the order of runs; not safe for concurrent use
-//	slots.go     Allocator and Share, for many goroutines
 package slots

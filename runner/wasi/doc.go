@@ -28,26 +28,5 @@
 //   - Damaged or missing files are fetched or compiled again, so damage costs only time.
 //   - A client can run a module only if it may read the blob, even if the cache has the module already.
 //
-// # Files
-//
-//	errors.go       errors, and their consequences for the job
-//	counters.go     Stats
-//	clock.go        the time-out of a run
-//	permissions.go  what a guest may do
-//	extensions.go   modules that guests can import
-//	cache.go        the directory of modules and machine code
-//	blobs.go        Blobs; from an address to a module in the cache
-//	compile.go      from a module to its machine code and its report
-//	spool.go        the file of a long output
-//	output.go       stdout: inline or a blob
-//	input.go        stdin: the payload or a blob
-//	answers.go      the memory of answers to HTTP requests
-//	requests.go     HTTP requests of guests
-//	child.go        a process, and a run in it
-//	pool.go         Pool and Settings
-//	prepare.go      checks before a run
-//	executor.go     the jobs of one handler
-//	outcome.go      from the end of a run to the outcome
-//
 // Not for: the interpretation of modules (package guest), the access rights of processes (package sandbox).
 package wasi

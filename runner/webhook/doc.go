@@ -17,16 +17,4 @@
 //     the server closes the connection before its answer begins. The Idempotency-Key is then the same.
 //
 // Not for: claiming and reporting (package client), limiting the runs that begin (package slots).
-//
-// # Files
-//
-//	special.go   addresses that are not public
-//	allow.go     the list of addresses that are allowed although they are not public
-//	dial.go      connections, and the check of their addresses
-//	failure.go   runs that get no complete answer
-//	response.go  converts an answer to the end of a run
-//	request.go   the headers and bodies of requests
-//	webhook.go   the executor, and the limits of its requests
-//	single.go    one request per job
-//	batch.go     one request per batch
 package webhook

@@ -9,16 +9,4 @@
 // other work on the machine affects both alike.
 //
 // Not for: the systems themselves (packages daybook and peer), the output (packages report and plot).
-//
-// # Files
-//
-//	work.go     kinds of work, and the blocks of works that are compared
-//	driver.go   the interfaces that a measured system implements
-//	turn.go     one measurement: its clock and its latencies
-//	loops.go    the loops over connections: create, drain, both, lifecycle, exchange
-//	syncs.go    whether a server syncs its files before it answers
-//	run.go      calibration, rounds, and the end of every server
-//	result.go   the results, as they are written as JSON
-//	stats.go    median and spread; ratios of turns
-//	target.go   the ratios that Daybook should reach
 package measure

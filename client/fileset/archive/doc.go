@@ -20,13 +20,5 @@
 //
 // Write uses the mode 0644, or 0755 for executable files and directories, the owner 0, and one fixed time.
 //
-// # Files
-//
-//	errors.go  the errors
-//	stream.go  counting and bounding the bytes that are read from an archive
-//	header.go  the accepted entries, and their paths
-//	read.go    Batch and Read
-//	write.go   Write
-//
 // Not for: compression (package api), and storing blobs (package blob).
 package archive

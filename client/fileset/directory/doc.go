@@ -13,19 +13,5 @@
 //
 // If Pull fails, some files may have been written. A repeated Pull fetches only the remaining files.
 //
-// # Files
-//
-//	options.go   Options
-//	open.go      opening regular files
-//	open_unix.go flags for opening
-//	open_other.go
-//	temporary.go the directory for temporary files
-//	tree.go      the directories of a fileset
-//	pull.go      Pull
-//	unchanged.go reading files that must not have changed
-//	scan.go      Scan, Tree
-//	push.go      Push
-//	send.go      WriteArchive
-//
 // Not for: names and versions of filesets, and HTTP (package client).
 package directory

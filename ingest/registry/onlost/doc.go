@@ -3,10 +3,4 @@
 //
 // Runners are handled one at a time. A try that takes too long is ended. A failed try is repeated a few times. If too
 // many runners are waiting, further runners are given up. Each runner that is given up is logged and counted.
-//
-// Files:
-//
-//   - hook.go: the queue of lost runners, and the tries.
-//   - group_unix.go, group_other.go: process groups for commands.
-//   - command.go, request.go: a try with a command, and with a request.
 package onlost

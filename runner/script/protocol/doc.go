@@ -2,10 +2,4 @@
 // docs/reference/script-protocol.md describes them. A message is a JSON object on one line, on the host's descriptor 3.
 //
 // Not for: starting hosts, and the meaning of an answer (package script).
-//
-// # Files
-//
-//	send.go     the messages that a runner sends
-//	receive.go  the messages that a host sends
-//	lines.go    reads lines of bounded length
 package protocol

@@ -31,22 +31,5 @@
 // The runner sends at most Window bytes of input before it gets Credit for them. A process ignores Input and Answer
 // frames of earlier runs: the runner sent them before it saw the end of the run.
 //
-// # Files
-//
-//	frames.go        frames and their contents
-//	memory.go        the memory of guests, within a limit
-//	memory_unix.go   pages of the system, which cost nothing until they are used
-//	memory_linux.go, memory_bsd.go: returning pages to the system
-//	memory_other.go  memory from Go's heap, for other systems
-//	procfs.go        the part of /proc that a guest may read
-//	streams.go       stdin, stdout and stderr of a guest
-//	serval.go        the host module serval
-//	format.go        recognizing files that are not modules
-//	modules.go       the modules that the process has used
-//	run.go           one run
-//	process.go       mode run
-//	compile.go       mode compile
-//	start.go         the initialization of the package
-//
 // Not for: permissions, blobs and time-outs of guests (package wasi).
 package guest
