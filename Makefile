@@ -106,13 +106,7 @@ lane.runner-kills = $(PROOF) ./proof/runners -run TestKills -full ## kills of ru
 lane.runner-soak  = $(with_binary) $(GO) test -count=1 -v -timeout 180m ./proof/runners -run TestSoak -soak $(or $(SOAK),10m) ## memory, descriptors and processes of a runner after SOAK
 lane.hostile      = TESTS_NEED_CGROUPS=1 $(PROOF) ./proof/hostile -full ## hundreds of clients that never read, never write, or send a byte a second; 15 minutes
 lane.limits       = TESTS_NEED_CGROUPS=1 $(PROOF) ./proof/limits -full ## a server with all that its limits allow in 1 GiB; 40 minutes
-lane.fuzz         = @$(fuzz) ## each fuzz target for FUZZTIME
-
-fuzz = for pkg in $$($(GO) list work); do \
-	  for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
-	    echo "$$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(or $(FUZZTIME),30s) -fuzzminimizetime 100x $$pkg || exit 1; \
-	  done; \
-	done
+lane.fuzz         = scripts/fuzz $(or $(FUZZTIME),30s) ## each fuzz target for FUZZTIME
 
 prove: build ## LANE=NAME: a proof in full, with its report in reliability.md; without a name it lists the lanes
 	$(call choose,lane,$(LANE),LANE)

@@ -69,11 +69,11 @@ func logTimes(t *testing.T, what string, times *Latencies) {
 }
 
 // TestScale shows that a backlog of many millions of jobs changes nothing. It takes minutes and gigabytes, so it runs
-// only with `make scale`.
+// only with `make bench SET=scale`.
 func TestScale(t *testing.T) {
 	jobs, err := strconv.Atoi(os.Getenv("DAYBOOK_SCALE"))
 	if err != nil {
-		t.Skip("ten million jobs take some minutes: make scale")
+		t.Skip("ten million jobs take some minutes: make bench SET=scale")
 	}
 	reference := NewLoad(serve(t).URL(), 16)
 	defer reference.Close()
@@ -142,7 +142,7 @@ func TestScale(t *testing.T) {
 // TestDiskPerJob measures the bytes of a job of 100 bytes: on the disk while it is pending, and written in its life.
 func TestDiskPerJob(t *testing.T) {
 	if os.Getenv("DAYBOOK_SCALE") == "" {
-		t.Skip("a million jobs take a minute: make scale")
+		t.Skip("a million jobs take a minute: make bench SET=scale")
 	}
 	const jobs = 2_000_000
 	s := serve(t)

@@ -28,12 +28,12 @@ const (
 
 // TestSweeps cancels, redrives and deletes ten million jobs while runners drain another queue: first in batches whose
 // jobs all have the same state, then in batches in which each job is a separate group. It takes minutes and gigabytes, so
-// it runs only with `make sweeps`.
+// it runs only with `make bench SET=sweeps`.
 func TestSweeps(t *testing.T) {
 	jobs := sweepJobs
 	switch asked := os.Getenv("DAYBOOK_SWEEPS"); asked {
 	case "":
-		t.Skip("ten million jobs take some minutes: make sweeps")
+		t.Skip("ten million jobs take some minutes: make bench SET=sweeps")
 	default:
 		if n, err := strconv.Atoi(asked); err == nil && n >= 1000 {
 			jobs = n

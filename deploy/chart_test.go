@@ -19,7 +19,7 @@ var (
 // flags.
 func TestChart(t *testing.T) {
 	if *helmPath == "" {
-		t.Skip("-helm is not given: make helm-lint builds it")
+		t.Skip("-helm is not given: make check PART=helm builds it")
 	}
 	const chart = "helm/daybook"
 	must(t, exec.Command(*helmPath, "lint", "--strict", "--kube-version", "1.30.0", chart))

@@ -47,7 +47,7 @@ func startEngine(t *testing.T, name string) *engine {
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
-		unusable("%v (make tools installs it on Debian)", err)
+		unusable("%v (scripts/tools installs it on Debian)", err)
 	}
 	dir, err := os.MkdirTemp("", "daybook-image-")
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	releaseDir = flag.String("release", "", "directory of a release with packages, as `make packages` writes it; without it the tests of packages are skipped")
+	releaseDir = flag.String("release", "", "directory of a release with packages, as `make release` writes it; without it the tests of packages are skipped")
 	fullBuild  = flag.Bool("full", false, "let the second build begin with an empty build cache, which takes minutes")
 	helmPath   = flag.String("helm", "", "path of helm; without it the test of the chart is skipped")
 )

@@ -18,7 +18,7 @@ import (
 func TestSite(t *testing.T) {
 	const mkdocs = "../bin/site-tools/python/bin/mkdocs"
 	if _, err := os.Stat(mkdocs); err != nil {
-		t.Skip("skipped: mkdocs is not installed: run `make site-tools`")
+		t.Skip("skipped: mkdocs is not installed: run `scripts/tools site`")
 	}
 	site := t.TempDir()
 	build := exec.Command(mkdocs, "build", "--strict", "--config-file", "site/mkdocs.yml", "--site-dir", site)

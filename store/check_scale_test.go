@@ -14,13 +14,13 @@ import (
 const maxCheckMiB = 1024
 
 // TestCheckOfManyBatches checks a store of ten million one-job batches, half of which were claimed and completed. It
-// takes minutes and gigabytes of disk, so it runs only with `make check-scale`. TestCheckMemoryIsFlat is the small
+// takes minutes and gigabytes of disk, so it runs only with `make bench SET=check`. TestCheckMemoryIsFlat is the small
 // test.
 func TestCheckOfManyBatches(t *testing.T) {
 	batches := 10_000_000
 	switch asked := os.Getenv("DAYBOOK_CHECK_BATCHES"); asked {
 	case "":
-		t.Skip("ten million batches take some minutes: make check-scale")
+		t.Skip("ten million batches take some minutes: make bench SET=check")
 	default:
 		if n, err := strconv.Atoi(asked); err == nil && n >= 1000 {
 			batches = n

@@ -1,5 +1,5 @@
 // Command compare measures the short set of the benchmarks of package matrix at another commit and in the working tree,
-// and fails if the working tree is slower: `make bench-compare BASE=<commit>`.
+// and fails if the working tree is slower: `make bench SET=compare BASE=<commit>`.
 //
 // It checks the commit out in a temporary git worktree, and builds the test binaries and the server of both trees. The
 // base gets the working tree's package matrix, so that the same code measures the rounds of both; each keeps its

@@ -7,5 +7,5 @@
 //
 // Run it with
 //
-//	make demo
+//	make bench SET=demo
 package main

@@ -12,8 +12,8 @@
 //	BenchmarkIngest/backlog=0/queues=1/size=100/work=drain/batch=100/conns=16
 //
 // A full cross product of the dimensions would run for hours. So each layer starts at a base point and varies one or two
-// dimensions at a time. With -short, a layer measures only a few points: the short set, which `make bench-compare`
-// compares with another commit. `make bench-matrix` measures all points.
+// dimensions at a time. With -short, a layer measures only a few points: the short set, which `make bench SET=compare`
+// compares with another commit. `make bench SET=matrix` measures all points.
 //
 // # Figures
 //

@@ -1,4 +1,4 @@
-// Command peers measures Daybook and other queues on one machine: `make bench-peers`. docs/explanation/performance.md
+// Command peers measures Daybook and other queues on one machine: `make bench SET=peers`. docs/explanation/performance.md
 // describes how to run it, the columns and the results.
 //
 // It is a separate module, so that the libraries of the peers never reach Daybook's modules. go.work does not use it.

@@ -180,7 +180,7 @@ func TestAlertsAreDescribed(t *testing.T) {
 
 // TestAlertRules runs the tests of the rules, and checks the example of a configuration, by promtool, as docs/how-to/alerts.md does.
 func TestAlertRules(t *testing.T) {
-	const needed = "TESTS_NEED_PROMTOOL" // it is set where `make tools` has succeeded
+	const needed = "TESTS_NEED_PROMTOOL" // it is set where `scripts/tools` has succeeded
 	promtool, err := filepath.Abs("../../bin/promtool")
 	if err != nil {
 		t.Fatal(err)
@@ -190,7 +190,7 @@ func TestAlertRules(t *testing.T) {
 			if os.Getenv(needed) != "" {
 				t.Fatalf("%s is set, and there is no promtool: %v", needed, err)
 			}
-			t.Skipf("no promtool: %v; `make tools` installs it", err)
+			t.Skipf("no promtool: %v; `scripts/tools` installs it", err)
 		}
 	}
 	for _, args := range [][]string{{"test", "rules", "daybook.rules.test.yml"}, {"check", "rules", "daybook.rules.yml"}, {"check", "config", "prometheus.yml"}} {

@@ -324,7 +324,7 @@ func pythonWithZeroconf(t *testing.T) string {
 		python = "python3"
 	}
 	if out, err := exec.Command(python, "-c", "import zeroconf").CombinedOutput(); err != nil {
-		t.Skipf("skipped: there is no zeroconf package for Python; `make tools` installs it: %v: %s", err, out)
+		t.Skipf("skipped: there is no zeroconf package for Python; `scripts/tools` installs it: %v: %s", err, out)
 	}
 	return python
 }

@@ -34,5 +34,5 @@
 // If a program is not installed, the tests that need it are skipped. With TESTS_NEED_PROGRAMS set, as in CI, they fail.
 //
 // workers_test.go runs the workers of the pages about moving, and injects faults between them and the server.
-// proxies_test.go starts nginx and Caddy, which `make tools` installs, with the blocks of docs/how-to/proxies.md.
+// proxies_test.go starts nginx and Caddy, which `scripts/tools` installs, with the blocks of docs/how-to/proxies.md.
 package check

@@ -44,7 +44,7 @@ const (
 // PostgreSQL or mock of SQS.
 func TestMoving(t *testing.T) {
 	if !*moving {
-		t.Skip("skipped: it needs Redis, PostgreSQL, Celery, Sidekiq, BullMQ and moto; make check-moving installs and runs them")
+		t.Skip("skipped: it needs Redis, PostgreSQL, Celery, Sidekiq, BullMQ and moto; make check PART=moving installs and runs them")
 	}
 	root, pages := pages(t)
 	found := 0
@@ -63,7 +63,7 @@ func TestMoving(t *testing.T) {
 			}
 			for _, program := range need {
 				if _, err := exec.LookPath(program); err != nil {
-					t.Fatalf("%s needs %s; make check-moving installs it", p.path, program)
+					t.Fatalf("%s needs %s; make check PART=moving installs it", p.path, program)
 				}
 			}
 			standsFor, address := redisStandsFor, ""
@@ -126,7 +126,7 @@ func startPostgres(t *testing.T) string {
 	t.Helper()
 	places, err := filepath.Glob("/usr/lib/postgresql/*/bin")
 	if err != nil || len(places) == 0 {
-		t.Fatal("there is no PostgreSQL server; make check-moving installs it")
+		t.Fatal("there is no PostgreSQL server; make check PART=moving installs it")
 	}
 	bin := places[len(places)-1]
 	dir, err := os.MkdirTemp("", "moving") // the parents of t.TempDir are closed to other users

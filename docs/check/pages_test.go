@@ -80,7 +80,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// needed is the environment variable that is set where `make tools` has succeeded. With it, a test fails if a program is
+// needed is the environment variable that is set where `scripts/tools` has succeeded. With it, a test fails if a program is
 // missing; without it, the test is skipped.
 const needed = "TESTS_NEED_PROGRAMS"
 

@@ -45,7 +45,7 @@ func TestProxies(t *testing.T) {
 			t.Parallel()
 			program := installed(name)
 			if program == "" {
-				skip(t, "%s is not installed; `make tools` installs it", name)
+				skip(t, "%s is not installed; `scripts/tools` installs it", name)
 			}
 			p := prepare(t, program)
 			start(t, p)

@@ -15,7 +15,7 @@ import (
 func TestUnits(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
-		skip(t, "systemd-analyze is not installed; `make tools` installs it")
+		skip(t, "systemd-analyze is not installed; `scripts/tools` installs it")
 	}
 	binary, err := daybooktest.Binary()
 	if err != nil {

@@ -47,7 +47,7 @@ func TestMovingWorkers(t *testing.T) {
 		t.Run(w.page, func(t *testing.T) {
 			t.Parallel()
 			if _, err := exec.LookPath(w.interpreter); err != nil {
-				t.Skipf("skipped: %s is missing; make tools installs it", w.interpreter)
+				t.Skipf("skipped: %s is missing; scripts/tools installs it", w.interpreter)
 			}
 			server := &daybooktest.Process{Binary: binary, Data: t.TempDir(), Args: []string{"--log-level", "warn"}, Log: os.Stderr}
 			if err := server.Start(t.Context()); err != nil {

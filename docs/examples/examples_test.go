@@ -54,12 +54,12 @@ var languages = []language{
 		return need("python3"), nil
 	}},
 	{"typescript", []string{"node", "BUILT/typescript/producer.js"}, []string{"node", "BUILT/typescript/worker.js"}, sync.OnceValues(func() (string, error) {
-		const compiler = "../../bin/typescript/node_modules" // make tools
+		const compiler = "../../bin/typescript/node_modules" // scripts/tools
 		if missing := need("node"); missing != "" {
 			return missing, nil
 		}
 		if _, err := os.Stat(compiler); err != nil {
-			return "the TypeScript compiler is not in bin/typescript: run `make tools`", nil
+			return "the TypeScript compiler is not in bin/typescript: run `scripts/tools`", nil
 		}
 		// tsc checks the types and fails if one is wrong. The second file says that the programs are modules, as
 		// package.json does.

@@ -1,6 +1,6 @@
 // Package crash attacks the real server binary under load. It kills and freezes the process, cuts its power, and gives it
 // a full or a read-only disk. It records all requests and answers, which must agree with the server's data at the end.
-// `make crash` runs everything, `make prove-short` a small part.
+// `make prove LANE=crash` runs everything, `make prove-short` a small part.
 //
 // # The lanes
 //

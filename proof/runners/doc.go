@@ -1,6 +1,6 @@
 // Package runners attacks runners. One server (`daybook serve`) and some runners (`daybook work`), all of the real
 // binary, work under load. The test takes turns at killing a runner, a process that a runner has started, and the server,
-// each with SIGKILL at a random moment. It starts the server and the runner again immediately. `make runner-kills` kills
+// each with SIGKILL at a random moment. It starts the server and the runner again immediately. `make prove LANE=runner-kills` kills
 // 200 times, `make prove-short` a few times.
 //
 // # The load
@@ -41,7 +41,7 @@
 // TestTreeEndsWithItsTimeout runs a tree of seven processes through `daybook work`, and all of them are gone when the job
 // has been reported as too slow.
 //
-// TestSoak runs jobs of all kinds in one runner for 20 seconds (`make runner-soak`: ten minutes). The memory, descriptors
+// TestSoak runs jobs of all kinds in one runner for 20 seconds (`make prove LANE=runner-soak`: ten minutes). The memory, descriptors
 // and processes of the runner must not grow. TestGrown shows that growth is noticed.
 //
 // # What it does not prove

@@ -87,7 +87,7 @@ func startEngine(name, program string, user int, args func(dir string) []string)
 	}
 	path, err := exec.LookPath(program)
 	if err != nil {
-		return nil, fmt.Errorf("it is not installed: %w (make tools installs it on Debian)", err)
+		return nil, fmt.Errorf("it is not installed: %w (scripts/tools installs it on Debian)", err)
 	}
 	dir, err := os.MkdirTemp("", "daybook-"+name+"-")
 	if err != nil {

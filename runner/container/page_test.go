@@ -91,7 +91,7 @@ func loadBusybox(t *testing.T, host, image string) {
 	t.Helper()
 	path, err := exec.LookPath("busybox")
 	if err != nil {
-		t.Skipf("the image of the page needs busybox (make tools installs it on Debian): %v", err)
+		t.Skipf("the image of the page needs busybox (scripts/tools installs it on Debian): %v", err)
 	}
 	program, err := elf.Open(path)
 	if err != nil {

@@ -92,7 +92,7 @@ func (b *bed) local(id string, d handler.Document, g *sandbox.Grants) task.Execu
 func need(t testing.TB, p *Pool, lang string) {
 	t.Helper()
 	if _, err := p.interpreters[lang](); err != nil {
-		t.Skipf("%v; `make tools` installs it", err)
+		t.Skipf("%v; `scripts/tools` installs it", err)
 	}
 }
 

@@ -1,4 +1,4 @@
-// Command latency draws the measurements of `make bench-open`: for each work, the latency at each percentile, one line
+// Command latency draws the measurements of `make bench SET=open`: for each work, the latency at each percentile, one line
 // for each rate of arrivals.
 package main
 

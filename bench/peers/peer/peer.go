@@ -23,7 +23,7 @@ func Drivers(work string) []measure.Driver {
 func find(program string, places ...string) (string, error) {
 	path, err := process.Find(program, places...)
 	if err != nil {
-		return "", fmt.Errorf("%w: %w; run `make peers`", measure.ErrMissing, err)
+		return "", fmt.Errorf("%w: %w; run `scripts/tools peers`", measure.ErrMissing, err)
 	}
 	return path, nil
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// BuiltVar is the environment variable with the folder into which `make peers` installs the programs that are not Debian
+// BuiltVar is the environment variable with the folder into which `scripts/tools peers` installs the programs that are not Debian
 // packages. Find looks there first.
 const BuiltVar = "BENCH_PEERS_BIN"
 

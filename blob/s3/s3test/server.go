@@ -20,7 +20,7 @@ const (
 	SecretKey = "test-secret-key-that-nobody-may-see"
 )
 
-// needed is the variable that makes a missing server an error. It is set where `make s3server` has succeeded.
+// needed is the variable that makes a missing server an error. It is set where `scripts/tools` has succeeded.
 const needed = "TESTS_NEED_S3"
 
 // Server is a running S3 server.
@@ -46,7 +46,7 @@ func Start(t *testing.T, buckets ...string) *Server {
 		if os.Getenv(needed) != "" {
 			t.Fatalf("%s is set, and there is no S3 server: %v", needed, err)
 		}
-		t.Skipf("no S3 server: %v; `make s3server` builds it", err)
+		t.Skipf("no S3 server: %v; `scripts/tools` builds it", err)
 	}
 	t.Setenv("AWS_ACCESS_KEY_ID", AccessKey)
 	t.Setenv("AWS_SECRET_ACCESS_KEY", SecretKey)
