@@ -16,40 +16,13 @@ func (q *Queries) Batch(id job.ID) (doc Batch, err error) {
 
 func (q *Queries) batchIn(v lsm.View, id job.ID) (Batch, error) {
 	if s := q.readSubmissionOf(v, id); s != nil {
-		return s.document(q.live, v), nil
+		return submissionDocument(s, v), nil
 	}
 	b := q.readBatchOf(v, id)
 	if b == nil || !b.isBatch(id) {
 		return Batch{}, job.BatchNotFound
 	}
 	return b.summary(), nil
-}
-
-// readSubmissionOf returns the submission with an id, or nil. A submission that is being deleted counts as deleted.
-func (l *live) readSubmissionOf(r lsm.Rows, id job.ID) *submission {
-	s := rowOf(l.seqs(id), id, func(seq uint64) *submission { return readSubmission(r, seq) })
-	if s == nil || s.deleting {
-		return nil
-	}
-	return s
-}
-
-// document returns the document of a submission.
-func (s *submission) document(l *live, r lsm.Rows) Batch {
-	doc := Batch{
-		ID: s.id(), CreatedAt: s.at, Lines: s.lines, Counts: s.counts, Status: s.status, Jobs: s.jobs(), Ended: s.done(), EndedAt: s.endedAt,
-		Since: s.markBefore.at, EndedBefore: s.markBefore.done,
-		Submission: &Submission{
-			Submission: s.Submission, MetadataBytes: s.metadataBytes, Snowflake: int64(job.Snowflake(s.at, s.seq)),
-			Client: s.client, Type: s.typ, RetentionMs: s.retentionMs, Completed: s.had(job.Completed),
-		},
-	}
-	if s.failed.seq != 0 {
-		if b := readBatchHead(r, s.failed.seq); b != nil {
-			doc.Failed = b.id().WithLine(int(s.failed.line))
-		}
-	}
-	return doc
 }
 
 // BatchMetadata returns the metadata of a batch, or nil if it was created without metadata. The error is
@@ -235,4 +208,22 @@ func bytesOf(doc *job.Job) int64 {
 		n += len(doc.Attempts[i].Error)
 	}
 	return int64(n)
+}
+
+// submissionDocument returns the document of a submission.
+func submissionDocument(s *submission, r lsm.Rows) Batch {
+	doc := Batch{
+		ID: s.id(), CreatedAt: s.at, Lines: s.lines, Counts: s.counts, Status: s.status, Jobs: s.jobs(), Ended: s.done(), EndedAt: s.endedAt,
+		Since: s.markBefore.at, EndedBefore: s.markBefore.done,
+		Submission: &Submission{
+			Submission: s.Submission, MetadataBytes: s.metadataBytes, Snowflake: int64(job.Snowflake(s.at, s.seq)),
+			Client: s.client, Type: s.typ, RetentionMs: s.retentionMs, Completed: s.had(job.Completed),
+		},
+	}
+	if s.failed.seq != 0 {
+		if b := readBatchHead(r, s.failed.seq); b != nil {
+			doc.Failed = b.id().WithLine(int(s.failed.line))
+		}
+	}
+	return doc
 }

@@ -187,7 +187,7 @@ func (l *batchLister) look(seq uint64, submission bool) (more bool) {
 		if s.deleting {
 			return l.passed(s.id())
 		}
-		doc := s.document(l.live, l.v)
+		doc := submissionDocument(s, l.v)
 		return l.take(&doc, s.client, s.typ)
 	}
 	b := readBatch(l.v, seq)

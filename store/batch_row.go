@@ -284,3 +284,17 @@ func (r *groupReader) group(rows lsm.Rows, b *batch, line uint32) *group {
 	}
 	return r.page.group(line)
 }
+
+// document returns a line's document with the fields from its group and its span.
+func (b *batch) document(g *group, sp *span, line uint32) job.Job {
+	doc := g.Document(&sp.State)
+	doc.ID, doc.Batch, doc.CreatedAt = job.NewID(b.at, b.seq, int(line)), b.shownID(), b.at
+	return doc
+}
+
+func (b *batch) flush(o *lsm.Overlay) {
+	b.dirty = false
+	if !b.gone {
+		o.Set(seqKey(countsTable, b.seq), b.batchCounts.encode())
+	}
+}

@@ -5,7 +5,7 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// Check looks at all rows of the store and reports every broken invariant:
+// runCheck looks at all rows of the store and reports every broken invariant:
 //
 //   - spans tile each group of each batch without gap or overlap, and neighbours in the same state are one span;
 //   - each span has exactly its index rows, and there are no other index rows;
@@ -25,12 +25,12 @@ import (
 // Check walks over the tables side by side, each through a separate iterator, and looks rows up in other tables. So its
 // memory grows with the number of queues and with the leaves of indexes of prefer_distinct, but not with the number of
 // batches, claims and keys.
-func (s *Store) Check(report func(problem string) bool) (problems int, err error) {
+func runCheck(db *lsm.DB, b *bounds, report func(problem string) bool) (problems int, err error) {
 	defer lsm.Catch(&err)
-	v := s.db.Snapshot()
+	v := db.Snapshot()
 	defer v.Close()
 	c := checker{
-		v: v, bounds: s.machine.bounds,
+		v: v, bounds: b,
 		queues: map[uint32]*recount{}, distinct: map[byte]*distinctCheck{}, rows: map[byte]int64{}, report: report,
 	}
 	defer func() {

@@ -89,7 +89,7 @@ func (c *checker) distinctSpan(b *batch, g *group, sp *span) {
 				c.problem("batch %d: lines %d-%d are in no leaf of %v", b.seq, sp.first, sp.last, d.strategy)
 				continue
 			}
-			w := sp.waiting(b, g)
+			w := waitingOf(sp, b, g)
 			if c.must(distinctSpanKey(d.number, d.x.base, l.id, &w)); l.spans == 0 || d.x.compareSpans(&w, &l.first) < 0 {
 				l.first = w
 			}

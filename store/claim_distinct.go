@@ -149,7 +149,7 @@ func (t *claiming) lookAhead(x *distinctIndex) (seen []*distinctSeen) {
 			s = &distinctSeen{distinctSeenName: name, q: &distinctQueue{queueName: q.queueName, id: q.id}}
 			known[name], seen = s, append(seen, s)
 		}
-		s.spans = append(s.spans, sp.waiting(b, g))
+		s.spans = append(s.spans, waitingOf(&sp, b, g))
 	}
 	for _, s := range seen {
 		slices.SortFunc(s.spans, func(a, b waiting) int { return x.compareSpans(&a, &b) })

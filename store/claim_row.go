@@ -207,3 +207,22 @@ func readClaim(r lsm.Rows, seq uint64) *claim {
 	}
 	return decodeClaim(seq, value, r.Get(seqKey(claimStateTable, seq)))
 }
+
+func (c *claim) document(r *runner, graceAt int64) Claim {
+	doc := Claim{
+		ID: job.NewID(c.at, c.seq, 0), Runner: c.runner, CreatedAt: c.at, LeaseMs: c.lease.Ms, TickledAt: c.lease.At,
+		HandedOut: c.lines(), Held: c.held,
+	}
+	if c.held > 0 {
+		doc.TickledAt = max(doc.TickledAt, r.tickledAt)
+		doc.DeadlineAt = c.lease.Deadline(&r.promise, graceAt)
+	}
+	return doc
+}
+
+func (c *claim) flush(o *lsm.Overlay) {
+	c.dirty = false
+	if c.refs > 0 && c.changed {
+		o.Set(seqKey(claimStateTable, c.seq), c.claimState.row())
+	}
+}

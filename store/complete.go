@@ -16,7 +16,7 @@ func (a *applying) complete(cmd job.Complete) *Ended {
 		return again
 	}
 	result := a.endRuns(&cmd)
-	a.rememberOnce(&cmd.Once, before.with(result.part(a.now.Seq, a.now.At)))
+	a.rememberOnce(&cmd.Once, before.with(recordedPart(result, a.now.Seq, a.now.At)))
 	return result
 }
 

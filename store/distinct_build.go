@@ -226,12 +226,12 @@ func (a *applying) followDistinct(b *batch, g *group, olds, news []span) {
 			a.countDistinct(x, g, active)
 		}
 		for i := range news {
-			if sp := &news[i]; a.linesDistinct(x, b, g, sp) && !havePending(olds, b, g, sp.waiting(b, g)) {
+			if sp := &news[i]; a.linesDistinct(x, b, g, sp) && !havePending(olds, b, g, waitingOf(sp, b, g)) {
 				a.lineUp(x, b, g, sp)
 			}
 		}
 		for i := range olds {
-			if sp := &olds[i]; a.linesDistinct(x, b, g, sp) && !havePending(news, b, g, sp.waiting(b, g)) {
+			if sp := &olds[i]; a.linesDistinct(x, b, g, sp) && !havePending(news, b, g, waitingOf(sp, b, g)) {
 				a.leaveLine(x, b, g, sp)
 			}
 		}
@@ -245,7 +245,7 @@ func (a *applying) linesDistinct(x *distinctIndex, b *batch, g *group, sp *span)
 
 // havePending reports whether one of some spans is pending at a place in line.
 func havePending(spans []span, b *batch, g *group, w waiting) bool {
-	return slices.ContainsFunc(spans, func(sp span) bool { return sp.Status == job.Pending && sp.waiting(b, g) == w })
+	return slices.ContainsFunc(spans, func(sp span) bool { return sp.Status == job.Pending && waitingOf(&sp, b, g) == w })
 }
 
 // activeOf returns a function that returns the number of active jobs of a value. An index without rows does not count
@@ -310,7 +310,7 @@ func (a *applying) distinctLeaf(x *distinctIndex, g *group) *distinctNode {
 // lineUp adds a pending span.
 func (a *applying) lineUp(x *distinctIndex, b *batch, g *group, sp *span) {
 	n := a.distinctLeaf(x, g)
-	w := sp.waiting(b, g)
+	w := waitingOf(sp, b, g)
 	if n.spans == 0 {
 		x.leaves++
 		n.id = x.leaves
@@ -331,7 +331,7 @@ func (a *applying) lineUp(x *distinctIndex, b *batch, g *group, sp *span) {
 // leaveLine removes a pending span.
 func (a *applying) leaveLine(x *distinctIndex, b *batch, g *group, sp *span) {
 	n := a.distinctLeaf(x, g)
-	w := sp.waiting(b, g)
+	w := waitingOf(sp, b, g)
 	key := distinctSpanKey(x.number, x.base, n.id, &w)
 	a.o.Delete(key)
 	if n.spans--; n.spans > 0 && n.first == w {

@@ -101,12 +101,6 @@ type distinctRank struct {
 	first  waiting // for Random, only its priority
 }
 
-// waiting returns the fields of a pending span that order it.
-func (sp *span) waiting(b *batch, g *group) waiting {
-	id := sp.lane(g)
-	return waiting{sp.orderIn(b), b.seq, id.priority, sp.last, id.class}
-}
-
 // compareTies compares ranks without the order of the base strategy.
 func compareTies(a, b *distinctRank) int {
 	if a.first.priority != b.first.priority {
@@ -423,4 +417,10 @@ func (x *distinctIndex) rankAll() {
 			x.place(root)
 		}
 	}
+}
+
+// waitingOf returns the fields of a pending span that order it.
+func waitingOf(sp *span, b *batch, g *group) waiting {
+	id := sp.lane(g)
+	return waiting{sp.orderIn(b), b.seq, id.priority, sp.last, id.class}
 }

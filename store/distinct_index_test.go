@@ -13,7 +13,7 @@ func checkDistinct(s *Store) error {
 	m := s.machine
 	for _, kept := range m.distinct.list {
 		read := readDistinct(&m.o, kept.distinctState, func(id uint32) *queue { return m.queues.byID[id] }, m.rules.distinctNodes)
-		if a, b := kept.describe(), read.describe(); a != b {
+		if a, b := describeIndex(kept), describeIndex(read); a != b {
 			return fmt.Errorf("the index of %v is\n%sand read from its rows it is\n%s", kept.strategy, a, b)
 		}
 		if kept.stage == inLine && kept.lined > 0 && kept.bytes > m.rules.distinctBytes {
@@ -24,7 +24,7 @@ func checkDistinct(s *Store) error {
 }
 
 // describe lists all nodes of an index, in its order.
-func (x *distinctIndex) describe() string {
+func describeIndex(x *distinctIndex) string {
 	var list strings.Builder
 	nodes, leaves := 0, 0
 	var below func(n *distinctNode)

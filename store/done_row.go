@@ -1,6 +1,8 @@
 package store
 
 import (
+	"slices"
+
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/lsm"
 )
@@ -133,4 +135,15 @@ func (d *done) doneAt() int64 {
 		at = max(at, d.ended[i].at)
 	}
 	return at
+}
+
+// with returns a copy of d, which may be nil, with one more part. Cached records are never changed in place, because a
+// command that fails half way must leave no trace.
+func (d *done) with(p endedPart) *done {
+	next := &done{}
+	if d != nil {
+		*next = *d
+	}
+	next.ended = append(slices.Clip(next.ended), p)
+	return next
 }

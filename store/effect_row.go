@@ -84,3 +84,12 @@ func eachEffects(seq uint64, value []byte, visit func(now job.Now, effects []eff
 		visit(now, effects)
 	}
 }
+
+// counts reports whether moves for a reason are counted.
+func (r reason) counts() bool {
+	switch r {
+	case reasonCreated, reasonClaimed, reasonEnded, reasonAbandoned, reasonTimedOut, reasonCancelled, reasonExpired, reasonRedriven, reasonDeleted:
+		return true
+	}
+	return false
+}

@@ -30,11 +30,11 @@ func (q *Queries) HandedOut(c *Claimed) (handed []runs.Run, err error) {
 		h := &c.handouts[i]
 		q.failOnDamage(h)
 		if !h.b.unique && !h.hasHistory() {
-			doc := h.document(c, h.sp.first)
+			doc := handedOutLine(h, c, h.sp.first)
 			handed = q.addRun(handed, h, &doc, h.sp.last, open)
 			continue
 		}
-		docs := h.documents(c, open)
+		docs := handedOutLines(h, c, open)
 		for n := 0; n < len(docs); {
 			r := runs.Run{First: docs[n], N: 1}
 			for n++; n < len(docs) && r.Follows(&docs[n]); n++ {
@@ -63,30 +63,6 @@ func (q *Queries) addRun(list []runs.Run, h *handout, first *job.Job, last uint3
 		}
 	})
 	return list
-}
-
-// document returns the document of a line that a claim handed out, without the fields from separate rows.
-func (h *handout) document(c *Claimed, line uint32) job.Job {
-	doc := h.b.document(h.g, &h.sp, line)
-	doc.Client, doc.Type = h.name.client, h.name.typ
-	doc.Claim, doc.Runner, doc.LeaseMs = c.Claim, c.runner, c.LeaseMs
-	doc.DeadlineAt = h.sp.deadline(c.Claim.At() + c.LeaseMs)
-	return doc
-}
-
-// documents returns the documents of all lines, with their keys and histories.
-func (h *handout) documents(c *Claimed, open func() lsm.View) []job.Job {
-	docs := make([]job.Job, 0, h.sp.last-h.sp.first+1)
-	for line := h.sp.first; line <= h.sp.last; line++ {
-		docs = append(docs, h.document(c, line))
-	}
-	if h.b.unique {
-		addKeys(open(), h.b, docs)
-	}
-	if h.hasHistory() {
-		addBrief(open(), h.b, docs, make([]uint64, len(docs)))
-	}
-	return docs
 }
 
 // failOnDamage fails if a row that the documents of a handout need is known to be damaged.
@@ -171,4 +147,28 @@ func (q *Queries) unreadable(v lsm.View, b *batch, sp span, details bool) (ids [
 		}
 	}
 	return ids
+}
+
+// handedOutLine returns the document of a line that a claim handed out, without the fields from separate rows.
+func handedOutLine(h *handout, c *Claimed, line uint32) job.Job {
+	doc := h.b.document(h.g, &h.sp, line)
+	doc.Client, doc.Type = h.name.client, h.name.typ
+	doc.Claim, doc.Runner, doc.LeaseMs = c.Claim, c.runner, c.LeaseMs
+	doc.DeadlineAt = h.sp.deadline(c.Claim.At() + c.LeaseMs)
+	return doc
+}
+
+// handedOutLines returns the documents of all lines, with their keys and histories.
+func handedOutLines(h *handout, c *Claimed, open func() lsm.View) []job.Job {
+	docs := make([]job.Job, 0, h.sp.last-h.sp.first+1)
+	for line := h.sp.first; line <= h.sp.last; line++ {
+		docs = append(docs, handedOutLine(h, c, line))
+	}
+	if h.b.unique {
+		addKeys(open(), h.b, docs)
+	}
+	if h.hasHistory() {
+		addBrief(open(), h.b, docs, make([]uint64, len(docs)))
+	}
+	return docs
 }

@@ -7,21 +7,6 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// document returns a line's document with the fields from its group and its span.
-func (b *batch) document(g *group, sp *span, line uint32) job.Job {
-	doc := g.Document(&sp.State)
-	doc.ID, doc.Batch, doc.CreatedAt = job.NewID(b.at, b.seq, int(line)), b.shownID(), b.at
-	return doc
-}
-
-// deadline returns when an active job counts as abandoned: when its lease or its time-out ends.
-func (sp *span) deadline(lease int64) int64 {
-	if sp.At > 0 {
-		return min(sp.At, lease)
-	}
-	return lease
-}
-
 // addKeys adds the unique keys of jobs of a batch.
 func addKeys(r lsm.Rows, b *batch, docs []job.Job) {
 	for _, u := range keysOf(r, b, uint32(docs[0].ID.Line()), uint32(docs[len(docs)-1].ID.Line())) {

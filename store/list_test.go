@@ -106,7 +106,7 @@ func (g *generator) filter(m *model) (f Filter) {
 }
 
 // matches follows the meaning of a list's parameters in docs/reference/api.md.
-func (f *Filter) matches(doc *job.Job) bool {
+func filterMatches(f *Filter, doc *job.Job) bool {
 	for key, want := range f.Meta {
 		if value, ok := doc.Meta.Get(key); !ok || value != want {
 			return false
@@ -133,7 +133,7 @@ func (p *player) compareList(f Filter, r interface{ IntN(int) int }) error {
 			if j.status == job.Purged || !f.Batch.IsZero() && j.batch.submission != nil && j.batch.submission.deleting {
 				continue // a batch that is being deleted counts as deleted
 			}
-			if doc := p.m.document(j); f.matches(&doc) {
+			if doc := p.m.document(j); filterMatches(&f, &doc) {
 				want = append(want, doc)
 			}
 		}

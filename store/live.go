@@ -81,3 +81,12 @@ func (l *live) readHandlerDocumentOf(r lsm.Rows, id job.ID) *handlerDocument {
 func (m *live) queueUse() QueueUse {
 	return QueueUse{len(m.queues.byID), m.meta.nextQueue - 1, m.queues.bytes}
 }
+
+// readSubmissionOf returns the submission with an id, or nil. A submission that is being deleted counts as deleted.
+func (l *live) readSubmissionOf(r lsm.Rows, id job.ID) *submission {
+	s := rowOf(l.seqs(id), id, func(seq uint64) *submission { return readSubmission(r, seq) })
+	if s == nil || s.deleting {
+		return nil
+	}
+	return s
+}

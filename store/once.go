@@ -1,8 +1,6 @@
 package store
 
 import (
-	"slices"
-
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/lsm"
 )
@@ -201,8 +199,8 @@ func (p past) ended(cmd *job.Complete) (*Ended, *done) {
 	return result, d
 }
 
-// part returns the part of a completion's result that is recorded.
-func (r *Ended) part(seq uint64, at int64) endedPart {
+// recordedPart returns the part of a completion's result that is recorded.
+func recordedPart(r *Ended, seq uint64, at int64) endedPart {
 	p := endedPart{seq: seq, at: at, all: r.All, refusal: r.Refusal}
 	for i := range r.Results {
 		one := resultRun{1, r.Results[i].Status, r.Results[i].Refusal}
@@ -213,15 +211,4 @@ func (r *Ended) part(seq uint64, at int64) endedPart {
 		}
 	}
 	return p
-}
-
-// with returns a copy of d, which may be nil, with one more part. Cached records are never changed in place, because a
-// command that fails half way must leave no trace.
-func (d *done) with(p endedPart) *done {
-	next := &done{}
-	if d != nil {
-		*next = *d
-	}
-	next.ended = append(slices.Clip(next.ended), p)
-	return next
 }

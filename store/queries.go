@@ -3,7 +3,6 @@ package store
 import (
 	"sync"
 
-	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/lsm"
 )
 
@@ -84,14 +83,6 @@ func (q *Queries) Ready(clients, types []string, visit func(client, typ string, 
 	if !q.meta.stopped {
 		q.queues.ready(clients, types, func(found *queue) bool { return visit(found.client, found.typ, found.claimable()) })
 	}
-}
-
-// claimable is the number of jobs that a claim would find in a queue, provided that the server hands out jobs.
-func (q *queue) claimable() int64 {
-	if q.head == nil {
-		return 0
-	}
-	return q.counts[job.Pending]
 }
 
 // QueueExists reports whether a queue exists, the priorities that count in its QueueBytes, and how much all queues

@@ -312,3 +312,20 @@ func (q *queue) floors(add func(key string)) {
 		}
 	}
 }
+
+// claimable is the number of jobs that a claim would find in a queue, provided that the server hands out jobs.
+func (q *queue) claimable() int64 {
+	if q.head == nil {
+		return 0
+	}
+	return q.counts[job.Pending]
+}
+
+func (q *queue) flush(o *lsm.Overlay) {
+	q.dirty = false
+	if q.gone {
+		o.Delete(queueKey(q.id))
+	} else {
+		o.Set(queueKey(q.id), q.encode())
+	}
+}

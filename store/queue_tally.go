@@ -23,15 +23,6 @@ type QueueTally struct {
 	Running   DurationCounts // of runs whose runners reported an outcome that counts as an attempt
 }
 
-// counts reports whether moves for a reason are counted.
-func (r reason) counts() bool {
-	switch r {
-	case reasonCreated, reasonClaimed, reasonEnded, reasonAbandoned, reasonTimedOut, reasonCancelled, reasonExpired, reasonRedriven, reasonDeleted:
-		return true
-	}
-	return false
-}
-
 // add counts the move of n jobs at a time.
 func (t *QueueTally) add(n uint64, old, next *job.State, why reason, at int64) {
 	switch why {

@@ -269,7 +269,7 @@ func (p *player) apply(st step) error {
 		want = p.m.inOrderOf(told(c), got.(*Claimed))
 	}
 	if w, ok := want.(*Swept); ok && w.Refusal == job.Granted {
-		if err := w.fits(got.(*Swept), cmd.(job.Move)); err != nil {
+		if err := sweptFits(w, got.(*Swept), cmd.(job.Move)); err != nil {
 			return err
 		}
 		want = got
@@ -319,7 +319,7 @@ func (p *player) apply(st step) error {
 
 // fits compares the result of the first step of a sweep with the model's. The step may or may not notice that it was
 // the last one.
-func (want *Swept) fits(got *Swept, move job.Move) error {
+func sweptFits(want, got *Swept, move job.Move) error {
 	switch {
 	case want.Status != 0 && (got.Status != want.Status || got.Moved != want.Moved):
 		return fmt.Errorf("result\n\t%+v, the model has\n\t%+v", got, want)

@@ -102,3 +102,15 @@ func rulesAt(number int) rules {
 const tickSpanRows = 8
 
 const hourMs = 3_600_000
+
+// misdivided reports whether a cell has too many spans to be whole, or too few to be divided.
+func (r *rules) misdivided(c *cell) bool {
+	if c.divided {
+		return r.few(c.spans)
+	}
+	return c.spans > r.cellSpans && int(c.key[orderAt]) < len(cellLevels)-1
+}
+
+// few reports whether a part of a lane has too few spans to be divided. The limit is a quarter of the number at which
+// it is divided, so that it is not divided and joined again and again.
+func (r *rules) few(spans int64) bool { return spans < max(1, r.cellSpans/4) }

@@ -7,18 +7,6 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-func (c *claim) document(r *runner, graceAt int64) Claim {
-	doc := Claim{
-		ID: job.NewID(c.at, c.seq, 0), Runner: c.runner, CreatedAt: c.at, LeaseMs: c.lease.Ms, TickledAt: c.lease.At,
-		HandedOut: c.lines(), Held: c.held,
-	}
-	if c.held > 0 {
-		doc.TickledAt = max(doc.TickledAt, r.tickledAt)
-		doc.DeadlineAt = c.lease.Deadline(&r.promise, graceAt)
-	}
-	return doc
-}
-
 // ClaimDocument returns the document of a claim and the documents of the jobs it holds, with as much of their histories
 // as a claim shows. It returns job.ClaimNotFound if no job names the claim, or none does any longer.
 func (q *Queries) ClaimDocument(id job.ID, parts Parts) (doc Claim, jobs []job.Job, err error) {

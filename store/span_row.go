@@ -122,3 +122,11 @@ func eachSpan(r lsm.Rows, seq uint64, first, last uint32, visit func(sp span) bo
 		return sp.first <= last && visit(sp) && sp.last < last // many deleted keys may precede the next key
 	})
 }
+
+// deadline returns when an active job counts as abandoned: when its lease or its time-out ends.
+func (sp *span) deadline(lease int64) int64 {
+	if sp.At > 0 {
+		return min(sp.At, lease)
+	}
+	return lease
+}

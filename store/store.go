@@ -53,3 +53,9 @@ func (s *Store) Close() error {
 // CloseWithin is Close with the time limit d. It also gives up when the disk is full. The store's directory is then in
 // use until the process ends. All unwritten changes are in the journal.
 func (s *Store) CloseWithin(d time.Duration) error { return s.db.CloseWithin(d, s.Close) }
+
+// Check looks at everything the store holds and reports every broken invariant; see package check. report is called with each
+// problem and returns false to stop. Check reads one moment of the database; Apply may continue.
+func (s *Store) Check(report func(problem string) bool) (problems int, err error) {
+	return runCheck(s.db, s.machine.bounds, report)
+}

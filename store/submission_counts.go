@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store/lsm"
 )
 
 // newSubmission creates the submission of a create, without jobs.
@@ -127,10 +126,3 @@ func (a *applying) countSubmission(p part, next job.State) {
 
 // batchEnd represents the status of a batch among the lines whose end callers wait for.
 func batchEnd(seq uint64) Run { return Run{seq, math.MaxUint32, math.MaxUint32} }
-
-func (s *submission) flush(o *lsm.Overlay) {
-	s.dirty = false
-	if !s.gone {
-		o.Set(seqKey(submissionStateTable, s.seq), s.submissionState.encode())
-	}
-}

@@ -226,3 +226,10 @@ func readPart(r lsm.Rows, submission uint64, line int64) (p batchPart, ok bool) 
 	})
 	return p, ok
 }
+
+func (s *submission) flush(o *lsm.Overlay) {
+	s.dirty = false
+	if !s.gone {
+		o.Set(seqKey(submissionStateTable, s.seq), s.submissionState.encode())
+	}
+}
