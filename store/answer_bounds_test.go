@@ -143,7 +143,7 @@ func TestNoticesAreBounded(t *testing.T) {
 func TestSweepsListIsBounded(t *testing.T) {
 	s := mustOpen(t, Options{Small: true})
 	under := &sweep{Sweep: job.Sweep{Op: job.Cancel, Now: job.Now{Seq: 1, At: startAt}}, queueID: 1}
-	s.running = append(s.running, under)
+	s.machine.live.running = append(s.machine.live.running, under)
 	put := func(w *sweep) {
 		s.machine.o.Set(seqKey(sweepTable, w.Seq), w.encode())
 		s.machine.setTimer(timerKey(startAt+job.SweepLifeMs, sweepTimer, w.Seq, 0, 0))

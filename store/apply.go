@@ -17,9 +17,9 @@ func (s *Store) Apply(seq uint64, at int64, cmd job.Command) (result Result, err
 	if s.closed {
 		return nil, ErrClosed
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.broken != nil || seq <= s.meta.cursor {
+	s.machine.live.mu.Lock()
+	defer s.machine.live.mu.Unlock()
+	if s.broken != nil || seq <= s.machine.live.meta.cursor {
 		return nil, s.broken
 	}
 	defer func() { s.broken = err }()
@@ -27,7 +27,7 @@ func (s *Store) Apply(seq uint64, at int64, cmd job.Command) (result Result, err
 	if s.beforeApply != nil {
 		s.beforeApply(seq)
 	}
-	a := s.begin(job.Now{Seq: seq, At: max(at, s.meta.at)})
+	a := s.begin(job.Now{Seq: seq, At: max(at, s.machine.live.meta.at)})
 	result = a.apply(cmd)
 	a.end()
 	s.pending = true

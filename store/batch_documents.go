@@ -15,10 +15,10 @@ func (q *Queries) Batch(id job.ID) (doc Batch, err error) {
 }
 
 func (q *Queries) batchIn(v lsm.View, id job.ID) (Batch, error) {
-	if s := q.readSubmissionOf(v, id); s != nil {
+	if s := q.live.readSubmissionOf(v, id); s != nil {
 		return submissionDocument(s, v), nil
 	}
-	b := q.readBatchOf(v, id)
+	b := q.live.readBatchOf(v, id)
 	if b == nil || !b.isBatch(id) {
 		return Batch{}, job.BatchNotFound
 	}
@@ -35,7 +35,7 @@ func (q *Queries) BatchMetadata(id job.ID) (metadata []byte, err error) {
 	if err != nil || doc.Submission == nil || doc.Submission.MetadataBytes == 0 {
 		return nil, err
 	}
-	seq := q.readSubmissionOf(v, id).seq
+	seq := q.live.readSubmissionOf(v, id).seq
 	return append([]byte{}, v.Get(seqKey(batchMetadataTable, seq))...), nil
 }
 
@@ -74,7 +74,7 @@ func (q *Queries) LineOf(id job.ID) (batch job.ID, line int64, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()
 	defer v.Close()
-	b := q.readBatchHeadOf(v, id)
+	b := q.live.readBatchHeadOf(v, id)
 	if b == nil || b.submission == 0 || id.Line() >= int(b.lines) {
 		return job.ID{}, 0, job.NotFound
 	}
@@ -87,7 +87,7 @@ func (q *Queries) JobOf(batch job.ID, line int64) (id job.ID, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()
 	defer v.Close()
-	s := q.readSubmissionOf(v, batch)
+	s := q.live.readSubmissionOf(v, batch)
 	if s == nil {
 		return id, job.BatchNotFound
 	}
@@ -112,14 +112,14 @@ func (q *Queries) AwaitBatch(id job.ID) (w *JobEnd, err error) {
 	v := q.db.View()
 	defer v.Discard()
 	seq := uint64(0)
-	if s := q.readSubmissionOf(v, id); s != nil {
+	if s := q.live.readSubmissionOf(v, id); s != nil {
 		seq = s.seq
-	} else if b := q.readBatchOf(v, id); b != nil && b.isBatch(id) {
+	} else if b := q.live.readBatchOf(v, id); b != nil && b.isBatch(id) {
 		seq = b.seq
 	} else {
 		return nil, job.BatchNotFound
 	}
-	return q.ends.await(position{seq, batchEnd(seq).First}), nil
+	return q.live.ends.await(position{seq, batchEnd(seq).First}), nil
 }
 
 // Results is a page of the results of a batch: the ended jobs from a line onwards, in the order of their lines, up to
@@ -146,9 +146,9 @@ func (q *Queries) Results(id job.ID, from int64, limit int, room int64) (page Re
 	if err != nil {
 		return page, err
 	}
-	parts := func(line int64) (batchPart, bool) { return batchPart{seq: q.readBatchOf(v, id).seq}, line < doc.Lines }
+	parts := func(line int64) (batchPart, bool) { return batchPart{seq: q.live.readBatchOf(v, id).seq}, line < doc.Lines }
 	if doc.Submission != nil {
-		seq := q.readSubmissionOf(v, id).seq
+		seq := q.live.readSubmissionOf(v, id).seq
 		parts = func(line int64) (batchPart, bool) { return readPart(v, seq, line) }
 	}
 	for {

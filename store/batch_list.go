@@ -111,7 +111,7 @@ func (l *batchLister) walkNames() error {
 	prefix := batchNamePrefix(l.f.NamePrefix)
 	from := prefix
 	if !l.f.After.IsZero() {
-		seqs, name := l.seqs(l.f.After.ID), l.f.After.Name
+		seqs, name := l.live.seqs(l.f.After.ID), l.f.After.Name
 		seq := seqs.all()[0]
 		if name == "" { // it may be a submission that is being deleted
 			s := rowOf(seqs, l.f.After.ID, func(seq uint64) *submission { return readSubmission(l.v, seq) })
@@ -151,7 +151,7 @@ func (l *batchLister) seek(from, to string) (key string, ok bool) {
 func (l *batchLister) walk() {
 	from := uint64(0)
 	if !l.f.After.IsZero() {
-		seqs := l.seqs(l.f.After.ID)
+		seqs := l.live.seqs(l.f.After.ID)
 		from = seqs.all()[0] + 1
 	}
 	// A standalone batch lacks a name and meta, and is never paused.

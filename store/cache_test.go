@@ -48,12 +48,12 @@ func TestPagesInUseStayCached(t *testing.T) {
 	s := mustOpen(t, Options{})
 	const pageBytes, pages = 1 << 20, 200
 	for i := range pages {
-		s.pages.add(cachedPage{seq: uint64(i), last: 1, framed: make([]byte, pageBytes)})
-		if _, ok := s.pages.find(nil, 0, 0); !ok {
+		s.machine.live.pages.add(cachedPage{seq: uint64(i), last: 1, framed: make([]byte, pageBytes)})
+		if _, ok := s.machine.live.pages.find(nil, 0, 0); !ok {
 			t.Fatal("a page in use was dropped")
 		}
 	}
-	if n := s.pages.recent.Len(); n > pageCacheBytes/pageBytes+2 {
+	if n := s.machine.live.pages.recent.Len(); n > pageCacheBytes/pageBytes+2 {
 		t.Errorf("%d pages are cached", n)
 	}
 }
@@ -65,10 +65,10 @@ func TestNewPagesAreCached(t *testing.T) {
 	mustApply(t, s, 2, 0, plainCreate("a", "y", 3, newPageBytes))
 	mustCommit(t, s)
 	none := func() lsm.View { t.Fatal("a page of a small batch was read"); return lsm.View{} }
-	if page, ok := s.pages.find(none, 1, 2); !ok || page.first != 0 || page.last != 2 || len(page.framed) != 3*6 {
+	if page, ok := s.machine.live.pages.find(none, 1, 2); !ok || page.first != 0 || page.last != 2 || len(page.framed) != 3*6 {
 		t.Errorf("page %+v, %v", page, ok)
 	}
-	if s.pages.recent.Len() != 1 {
+	if s.machine.live.pages.recent.Len() != 1 {
 		t.Error("the pages of a large batch were cached before a claim needed them")
 	}
 }
@@ -92,7 +92,7 @@ func TestClaimsReadAhead(t *testing.T) {
 	for seq := range uint64(jobs) {
 		c := mustApply(t, s, jobs+1+seq, 0, plainClaim("r", 1)).(*Claimed)
 		for _, h := range c.handouts {
-			s.pages.eachPart(func() lsm.View {
+			s.machine.live.pages.eachPart(func() lsm.View {
 				views++
 				v := s.db.View()
 				t.Cleanup(v.Discard)

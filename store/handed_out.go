@@ -49,7 +49,7 @@ func (q *Queries) HandedOut(c *Claimed) (handed []runs.Run, err error) {
 // addRun adds jobs of a handout to a list of runs: the job of the document, and the following jobs up to the line last,
 // which differ from it only in id and payload.
 func (q *Queries) addRun(list []runs.Run, h *handout, first *job.Job, last uint32, open func() lsm.View) []runs.Run {
-	q.pages.eachPart(open, h.b, uint32(first.ID.Line()), last, func(from, to uint32, part []byte) {
+	q.live.pages.eachPart(open, h.b, uint32(first.ID.Line()), last, func(from, to uint32, part []byte) {
 		first.ID = first.ID.WithLine(int(from))
 		n := len(list)
 		if n == 0 || list[n-1].Frame != h.b.frame || !list[n-1].Follows(first) {

@@ -10,7 +10,7 @@ import (
 // HandlerFor returns the newest version of the handler that runs the jobs of a queue: the handler of the queue's
 // client, or otherwise the handler for all clients. It looks only at memory.
 func (q *Queries) HandlerFor(client, typ string) (_ Handler, ok bool) {
-	newest := *q.newestHandlers.Load()
+	newest := *q.live.newestHandlers.Load()
 	if len(newest) == 0 {
 		return Handler{}, false
 	}
@@ -77,7 +77,7 @@ func (q *Queries) HandlerByID(id job.ID) (_ Handler, document []byte, err error)
 	defer lsm.Catch(&err)
 	v := q.db.View()
 	defer v.Close()
-	t := q.readHandlerDocumentOf(v, id)
+	t := q.live.readHandlerDocumentOf(v, id)
 	if t == nil {
 		return Handler{}, nil, job.HandlerNotFound
 	}

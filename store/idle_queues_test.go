@@ -185,7 +185,7 @@ func TestQueueIsDeletedAtOnce(t *testing.T) {
 	if doc, err := s.Queue("a", "x"); err != nil || doc.Paused || doc.CreatedAt != startAt+int64(seq) || doc.Counts.Total() != 1 {
 		t.Errorf("the queue made again: %+v, %v", doc, err)
 	}
-	if q := s.queues.byName[queueName{"a", "x"}]; q.id != 3 {
+	if q := s.machine.live.queues.byName[queueName{"a", "x"}]; q.id != 3 {
 		t.Errorf("its number is %d, want one that was never used", q.id)
 	}
 	if got := apply(plainClaim("r", 10)).(*Claimed); got.Jobs() != 3 {

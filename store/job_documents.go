@@ -23,7 +23,7 @@ func (q *Queries) JobWithin(id job.ID, room int64) (doc job.Job, fits bool, err 
 
 func (q *Queries) jobIn(v lsm.View, id job.ID, room int64) (doc job.Job, fits bool, err error) {
 	line := uint32(id.Line())
-	b := q.readBatchOf(v, id)
+	b := q.live.readBatchOf(v, id)
 	if b == nil || line >= b.lines || !q.hasPage(v, b, line) {
 		return job.Job{}, false, job.NotFound
 	}

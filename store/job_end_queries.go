@@ -12,12 +12,12 @@ func (q *Queries) AwaitEnd(id job.ID) (w *JobEnd, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()
 	defer v.Discard()
-	b := q.readBatchOf(v, id)
+	b := q.live.readBatchOf(v, id)
 	if b == nil || id.Line() >= int(b.lines) {
 		return nil, job.NotFound
 	}
-	return q.ends.await(position{b.seq, uint32(id.Line())}), nil
+	return q.live.ends.await(position{b.seq, uint32(id.Line())}), nil
 }
 
 // EndsAwaited returns how many callers wait for the end of a job.
-func (q *Queries) EndsAwaited() int { return int(q.ends.waiting.Load()) }
+func (q *Queries) EndsAwaited() int { return int(q.live.ends.waiting.Load()) }

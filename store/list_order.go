@@ -16,7 +16,7 @@ func (l *lister) begin() bool {
 	case l.f.After.IsZero():
 		return true
 	default:
-		seqs := l.seqs(l.f.After)
+		seqs := l.live.seqs(l.f.After)
 		from = position{seqs.seqs[0], uint32(l.f.After.Line()) + 1}
 		for _, seq := range seqs.all() {
 			if value := l.v.Get(seqKey(batchTable, seq)); value != nil && batchAt(value) == at {
@@ -108,16 +108,16 @@ func (l *lister) cursors() (list []*spanCursor, ok bool) {
 // that was created after the view was opened has no rows in it, and the jobs of a queue that was deleted since then no
 // longer exist.
 func (q *Queries) listQueues(client, typ string, most int) (ids []uint32, ok bool) {
-	q.read()
-	defer q.mu.RUnlock()
+	q.live.read()
+	defer q.live.mu.RUnlock()
 	if client != "" && typ != "" {
-		if found := q.queues.byName[queueName{client, typ}]; found != nil {
+		if found := q.live.queues.byName[queueName{client, typ}]; found != nil {
 			ids = append(ids, found.id)
 		}
 		return ids, true
 	}
 	left := maxListQueues
-	q.queues.byClient.ascend(&queueName{client: client}, func(q *queue) bool {
+	q.live.queues.byClient.ascend(&queueName{client: client}, func(q *queue) bool {
 		if client != "" && q.client != client {
 			return false
 		}

@@ -51,9 +51,9 @@ func (l *lister) walkBatch() (atEnd bool) {
 	if !l.f.Claim.IsZero() {
 		l.claimRuns()
 	}
-	s := l.readSubmissionOf(l.v, l.f.Batch)
+	s := l.live.readSubmissionOf(l.v, l.f.Batch)
 	if s == nil {
-		b := l.readBatchOf(l.v, l.f.Batch)
+		b := l.live.readBatchOf(l.v, l.f.Batch)
 		return b == nil || !b.isBatch(l.f.Batch) || b.seq < l.from.seq || l.tooLate(b) || l.takeBatch(b)
 	}
 	// The seqs of parts increase with their lines, so a binary search finds the first part of the page.
@@ -140,7 +140,7 @@ func (l *lister) walkRuns(runs []Run) (atEnd bool) {
 
 // claimRuns finds the claim of the filter, and returns the runs that it handed out.
 func (l *lister) claimRuns() []Run {
-	c := l.readClaimOf(l.v, l.f.Claim)
+	c := l.live.readClaimOf(l.v, l.f.Claim)
 	if c == nil {
 		return nil
 	}

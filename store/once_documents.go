@@ -17,7 +17,7 @@ func (q *Queries) lookBack(now int64, look func(p past)) (err error) {
 	}
 	look(past{
 		keys, v, now,
-		func(id job.ID) *session { return q.readSessionOf(v, id) },
+		func(id job.ID) *session { return q.live.readSessionOf(v, id) },
 		func(name slotName) *slot { return readSlot(v, name) },
 		func(seq uint64) *claim { return readClaim(v, seq) },
 	})

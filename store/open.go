@@ -23,7 +23,7 @@ func Open(dir string, o Options) (_ *Store, err error) {
 	m := &machine{live: l, caches: newCaches(), o: db.Overlay(string([]byte{uniqueTable, onceTable, distinctTable})), bounds: cmp.Or(o.bounds, standard)}
 	m.windows = &sharedWindows{Windows: lsm.Windows{Min: m.bounds.minWindow, Max: m.bounds.maxWindow, Limit: m.bounds.windowKeys}}
 	l.queues.windows = &m.windows.Windows
-	s := &Store{Queries: &Queries{live: l, db: db}, machine: m, beforeApply: o.BeforeApply}
+	s := &Store{Queries: newQueries(l, db), db: db, machine: m, beforeApply: o.BeforeApply}
 	if err := m.load(o.Journal, o.QueueMemory); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -32,12 +32,12 @@ func Open(dir string, o Options) (_ *Store, err error) {
 
 // Adopt gives a new store the UUID of the journal that it will be made from.
 func (s *Store) Adopt(journal string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.meta.journal != "" && s.meta.journal != journal {
-		return fmt.Errorf("store of journal %s, not %s: %w", s.meta.journal, journal, ErrForeignJournal)
+	s.machine.live.mu.Lock()
+	defer s.machine.live.mu.Unlock()
+	if s.machine.live.meta.journal != "" && s.machine.live.meta.journal != journal {
+		return fmt.Errorf("store of journal %s, not %s: %w", s.machine.live.meta.journal, journal, ErrForeignJournal)
 	}
-	s.meta.journal = journal
+	s.machine.live.meta.journal = journal
 	s.machine.reseed()
 	return nil
 }

@@ -8,16 +8,19 @@ import (
 
 // Queries are the read operations of a store. Any goroutine may call them. They see the last commit, or a later one.
 type Queries struct {
-	*live
+	live    *live
 	db      *lsm.DB
 	damaged sync.Map // of damagedRow to the *Error of its first read
 }
 
+// newQueries returns the queries of a database and of the memory that belongs to it.
+func newQueries(l *live, db *lsm.DB) *Queries { return &Queries{live: l, db: db} }
+
 // Journal returns the UUID of the journal that the store is made from, or "" if the store is new.
-func (q *Queries) Journal() string { q.mu.RLock(); defer q.mu.RUnlock(); return q.meta.journal }
+func (q *Queries) Journal() string { q.live.mu.RLock(); defer q.live.mu.RUnlock(); return q.live.meta.journal }
 
 // Applied returns the seq of the last command whose effects queries can see.
-func (q *Queries) Applied() uint64 { return q.applied.Load() }
+func (q *Queries) Applied() uint64 { return q.live.applied.Load() }
 
 // Durable returns the seq of the last command whose effects Pebble has on disk. A start no longer needs the journal up
 // to it.
@@ -32,19 +35,19 @@ func (q *Queries) Durable() (seq uint64, err error) {
 }
 
 // Level returns the level that Apply decides by, as of the last commit.
-func (q *Queries) Level() int { return q.totals.Load().Level }
+func (q *Queries) Level() int { return q.live.totals.Load().Level }
 
 // At returns the time of the last command applied, unix ms.
-func (q *Queries) At() int64 { q.mu.RLock(); defer q.mu.RUnlock(); return q.meta.at }
+func (q *Queries) At() int64 { q.live.mu.RLock(); defer q.live.mu.RUnlock(); return q.live.meta.at }
 
 // NextDue returns the earliest time, in unix ms, at which a tick will find a timer to look at; 0: never.
-func (q *Queries) NextDue() int64 { return q.nextDue.Load() }
+func (q *Queries) NextDue() int64 { return q.live.nextDue.Load() }
 
 // IdleSince returns the time, in unix ms, since when the longest idle queue has been idle; 0: no queue is idle.
-func (q *Queries) IdleSince() int64 { return q.idleSince.Load() }
+func (q *Queries) IdleSince() int64 { return q.live.idleSince.Load() }
 
 // Totals returns sums over all queues as of the last commit, without waiting.
-func (q *Queries) Totals() Totals { return *q.totals.Load() }
+func (q *Queries) Totals() Totals { return *q.live.totals.Load() }
 
 // DiskBytes returns the size of the store on disk; 0 once it is closed.
 func (q *Queries) DiskBytes() uint64 { return q.db.DiskBytes() }
@@ -59,14 +62,14 @@ func (q *Queries) Available(clients, types []string) (found bool) {
 // Pending returns the number of jobs of a queue that a claim would find. claimable is false if a claim cannot find jobs
 // in any case, because the queue is paused or the server hands out no jobs.
 func (q *Queries) Pending(client, typ string) (n int64, claimable bool) {
-	if !q.mu.tryRLock() {
+	if !q.live.mu.tryRLock() {
 		return 0, true
 	}
-	defer q.mu.RUnlock()
-	if q.meta.stopped {
+	defer q.live.mu.RUnlock()
+	if q.live.meta.stopped {
 		return 0, false
 	}
-	found := q.queues.byName[queueName{client, typ}]
+	found := q.live.queues.byName[queueName{client, typ}]
 	if found == nil {
 		return 0, true
 	}
@@ -76,12 +79,12 @@ func (q *Queries) Pending(client, typ string) (n int64, claimable bool) {
 // Ready calls visit with the queues in which a claim for these clients and types would find jobs, and their number of
 // jobs, until visit returns false. Apply waits for visit, so visit must not wait, and should stop after some queues.
 func (q *Queries) Ready(clients, types []string, visit func(client, typ string, pending int64) bool) {
-	if !q.mu.tryRLock() {
+	if !q.live.mu.tryRLock() {
 		return
 	}
-	defer q.mu.RUnlock()
-	if !q.meta.stopped {
-		q.queues.ready(clients, types, func(found *queue) bool { return visit(found.client, found.typ, found.claimable()) })
+	defer q.live.mu.RUnlock()
+	if !q.live.meta.stopped {
+		q.live.queues.ready(clients, types, func(found *queue) bool { return visit(found.client, found.typ, found.claimable()) })
 	}
 }
 
@@ -89,12 +92,12 @@ func (q *Queries) Ready(clients, types []string, visit func(client, typ string, 
 // take. While one command is applied for longer than Options.Patience, it reports that the queue does not exist, and
 // how much all queues took at the last commit.
 func (q *Queries) QueueExists(client, typ string) (exists bool, of Priorities, use QueueUse) {
-	if !q.mu.tryRLock() {
+	if !q.live.mu.tryRLock() {
 		return false, 0, q.Totals().QueueUse
 	}
-	defer q.mu.RUnlock()
-	if found := q.queues.byName[queueName{client, typ}]; found != nil {
+	defer q.live.mu.RUnlock()
+	if found := q.live.queues.byName[queueName{client, typ}]; found != nil {
 		exists, of = true, found.priorities
 	}
-	return exists, of, q.queueUse()
+	return exists, of, q.live.queueUse()
 }

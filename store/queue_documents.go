@@ -8,9 +8,9 @@ import (
 // queueName returns the name of a queue. If the queue was deleted after the view was opened, its row has the name. If
 // it was deleted before, the name is empty.
 func (q *Queries) queueName(v lsm.View, id uint32) queueName {
-	q.read()
-	found := q.queues.byID[id]
-	q.mu.RUnlock()
+	q.live.read()
+	found := q.live.queues.byID[id]
+	q.live.mu.RUnlock()
 	if found != nil {
 		return found.queueName
 	}
@@ -23,13 +23,13 @@ func (q *Queries) queueName(v lsm.View, id uint32) queueName {
 // Queue returns the document of a queue, or job.QueueNotFound if it does not exist.
 func (q *Queries) Queue(client, typ string) (doc Queue, err error) {
 	defer lsm.Catch(&err)
-	q.read()
-	found := q.queues.byName[queueName{client, typ}]
+	q.live.read()
+	found := q.live.queues.byName[queueName{client, typ}]
 	head, known := position{}, false
 	if found != nil {
 		doc, head, known = found.document()
 	}
-	q.mu.RUnlock()
+	q.live.mu.RUnlock()
 	if !known {
 		return Queue{}, job.QueueNotFound
 	}
@@ -44,13 +44,13 @@ func (q *Queries) Queue(client, typ string) (doc Queue, err error) {
 func (q *Queries) Queues(client, afterClient, afterType string, limit int) (docs []Queue, more bool, err error) {
 	defer lsm.Catch(&err)
 	var heads []position
-	q.read()
+	q.live.read()
 	page := queuePage{client: client, after: queueName{afterClient, afterType}, limit: limit + 1}
-	for _, found := range q.queues.page(page, func(found *queue) bool { return found.committed().there }) {
+	for _, found := range q.live.queues.page(page, func(found *queue) bool { return found.committed().there }) {
 		doc, head, _ := found.document()
 		docs, heads = append(docs, doc), append(heads, head)
 	}
-	q.mu.RUnlock()
+	q.live.mu.RUnlock()
 	if more = len(docs) > limit; more {
 		docs = docs[:limit]
 	}
@@ -80,11 +80,11 @@ const readyPage = 1000
 // the client and type to continue after, or "" if there are no more queues. It looks at a bounded number of queues,
 // because Apply waits for it.
 func (q *Queries) ReadyQueues(client, typ string) (ready []Readied, nextClient, nextType string) {
-	q.mu.RLock()
-	defer q.mu.RUnlock()
-	page := q.queues.page(queuePage{after: queueName{client, typ}, limit: readyPage}, func(*queue) bool { return true })
+	q.live.mu.RLock()
+	defer q.live.mu.RUnlock()
+	page := q.live.queues.page(queuePage{after: queueName{client, typ}, limit: readyPage}, func(*queue) bool { return true })
 	for _, found := range page {
-		if found.head != nil && !q.meta.stopped {
+		if found.head != nil && !q.live.meta.stopped {
 			ready = append(ready, Readied{found.client, found.typ, found.counts[job.Pending]})
 		}
 	}
@@ -101,9 +101,9 @@ func (q *Queries) ReadyQueues(client, typ string) (ready []Readied, nextClient, 
 func (q *Queries) WaitingTypes(client, afterType string, limit int) (types []WaitingType, more bool, err error) {
 	defer lsm.Catch(&err)
 	for {
-		q.read()
-		typ, waiting := q.queues.nextType(client, afterType)
-		q.mu.RUnlock()
+		q.live.read()
+		typ, waiting := q.live.queues.nextType(client, afterType)
+		q.live.mu.RUnlock()
 		if typ == "" {
 			return types, false, nil
 		}
@@ -135,7 +135,7 @@ func (q *Queries) FollowOns(cmd *job.Complete, visit func(client, typ string, pr
 	}
 	for i := range cmd.Outcomes {
 		if o := &cmd.Outcomes[i]; o.Code == job.OK {
-			if b, line := q.readBatchOf(v, o.ID), uint32(o.ID.Line()); b != nil && line < b.lines {
+			if b, line := q.live.readBatchOf(v, o.ID), uint32(o.ID.Line()); b != nil && line < b.lines {
 				visitLines(b, line, line)
 			}
 		}
@@ -143,7 +143,7 @@ func (q *Queries) FollowOns(cmd *job.Complete, visit func(client, typ string, pr
 	if cmd.All == nil || cmd.All.Code != job.OK {
 		return nil
 	}
-	if c := q.readClaimOf(v, cmd.Claim); c != nil {
+	if c := q.live.readClaimOf(v, cmd.Claim); c != nil {
 		for _, r := range c.runs {
 			if b := readBatch(v, r.Batch); b != nil {
 				visitLines(b, r.First, r.Last)
@@ -159,7 +159,7 @@ func (q *Queries) QueueOf(id job.ID) (client, typ string, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()
 	defer v.Discard()
-	b, line := q.readBatchOf(v, id), uint32(id.Line())
+	b, line := q.live.readBatchOf(v, id), uint32(id.Line())
 	if b == nil || line >= b.lines {
 		return "", "", nil
 	}

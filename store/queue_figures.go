@@ -9,7 +9,7 @@ import (
 // long before it are dropped. QueueFigures does not wait for Apply. The counts may include uncommitted commands that
 // other queries do not show yet.
 func (q *Queries) QueueFigures(now int64) []QueueFigures {
-	all := q.tally.figures(now)
+	all := q.live.tally.figures(now)
 	if len(all) > 0 {
 		q.findPendingSince(all[:len(all)-1])
 	}
@@ -18,12 +18,12 @@ func (q *Queries) QueueFigures(now int64) []QueueFigures {
 
 // QueueRows returns the present number of figures that QueueFigures returns.
 func (q *Queries) QueueRows() int {
-	q.tally.mu.Lock()
-	defer q.tally.mu.Unlock()
-	if q.tally.byName == nil {
+	q.live.tally.mu.Lock()
+	defer q.live.tally.mu.Unlock()
+	if q.live.tally.byName == nil {
 		return 0
 	}
-	return len(q.tally.rows) + 1
+	return len(q.live.tally.rows) + 1
 }
 
 // findPendingSince sets PendingSince, which stays unknown if the rows cannot be read.

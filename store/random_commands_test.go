@@ -255,13 +255,13 @@ func (p *player) apply(st step) error {
 	}
 	want := p.m.apply(st.seq, st.at, cmd, events)
 	for _, id := range p.m.spared {
-		if slices.ContainsFunc(p.s.running, func(w *sweep) bool { return w.id() == id }) {
+		if slices.ContainsFunc(p.s.machine.live.running, func(w *sweep) bool { return w.id() == id }) {
 			return fmt.Errorf("sweep %v is under way, but did not take a job that was returned in this tick", id)
 		}
 	}
 	p.m.spared = nil
 	if err := p.m.forgetSubmissions(func(id job.ID) bool {
-		return rowOf(p.s.seqs(id), id, p.s.machine.submission) != nil
+		return rowOf(p.s.machine.live.seqs(id), id, p.s.machine.submission) != nil
 	}); err != nil {
 		return err
 	}
@@ -278,7 +278,7 @@ func (p *player) apply(st step) error {
 		return fmt.Errorf("result\n\t%+v, the model has\n\t%+v", got, want)
 	}
 	for _, w := range p.m.sweeps {
-		if !w.ended && !slices.ContainsFunc(p.s.running, func(r *sweep) bool { return r.Seq == w.seq }) {
+		if !w.ended && !slices.ContainsFunc(p.s.machine.live.running, func(r *sweep) bool { return r.Seq == w.seq }) {
 			if left := p.m.targets(w); len(left) > 0 {
 				return fmt.Errorf("sweep %v %+v has ended without taking %v", w.id, w.move, left)
 			}

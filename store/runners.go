@@ -13,7 +13,7 @@ func (q *Queries) ClaimDocument(id job.ID, parts Parts) (doc Claim, jobs []job.J
 	defer lsm.Catch(&err)
 	v := q.db.View()
 	defer v.Discard()
-	c := q.readClaimOf(v, id)
+	c := q.live.readClaimOf(v, id)
 	if c == nil || c.refs == 0 {
 		return Claim{}, nil, job.ClaimNotFound
 	}

@@ -286,10 +286,10 @@ func TestQueueTakesLittleMemory(t *testing.T) {
 			}
 			create(f)
 		})
-		with, said := heap(), f.s.queues.bytes
-		windows := f.s.queues.windows
-		f.s.queues = newQueues()
-		f.s.queues.windows = windows
+		with, said := heap(), f.s.machine.live.queues.bytes
+		windows := f.s.machine.live.queues.windows
+		f.s.machine.live.queues = newQueues()
+		f.s.machine.live.queues.windows = windows
 		per := (with - heap()) / int64(of.queues)
 		runtime.KeepAlive(f)
 		if want := said / int64(of.queues); per > want || per < want/2 {

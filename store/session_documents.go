@@ -10,7 +10,7 @@ func (q *Queries) SessionDocument(id job.ID) (_ Session, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()
 	defer v.Close()
-	n := q.readSessionOf(v, id)
+	n := q.live.readSessionOf(v, id)
 	if n == nil {
 		return Session{}, job.SessionNotFound
 	}

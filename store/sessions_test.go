@@ -453,13 +453,13 @@ func TestSessionsAreShared(t *testing.T) {
 	if _, refusal := open(unusedSessionMs+idleSessionMs, "other"); refusal != job.Granted {
 		t.Error(refusal)
 	}
-	for i := 0; s.meta.sessions < 40; i++ {
+	for i := 0; s.machine.live.meta.sessions < 40; i++ {
 		if _, refusal := open(unusedSessionMs+idleSessionMs, fmt.Sprint("r", i)); refusal != job.Granted {
 			t.Fatal(refusal)
 		}
 	}
-	if id, refusal := open(unusedSessionMs+idleSessionMs, "new"); refusal != job.Granted || !has(id) || s.meta.sessions != 40 {
-		t.Errorf("one that has none: %v, of %d", refusal, s.meta.sessions)
+	if id, refusal := open(unusedSessionMs+idleSessionMs, "new"); refusal != job.Granted || !has(id) || s.machine.live.meta.sessions != 40 {
+		t.Errorf("one that has none: %v, of %d", refusal, s.machine.live.meta.sessions)
 	}
 	if problems := problemsOf(t, s); len(problems) > 0 {
 		t.Errorf("%q", problems)
@@ -497,7 +497,7 @@ func TestSessionsInUseAreLookedAtInParts(t *testing.T) {
 // TestCheckFindsDamageInSessions breaks each invariant of sessions that Check promises to find.
 func TestCheckFindsDamageInSessions(t *testing.T) {
 	for name, doctor := range map[string]func(s *Store, n *session, l *slot){
-		"a count too high":     func(s *Store, _ *session, _ *slot) { s.meta.sessions++ },
+		"a count too high":     func(s *Store, _ *session, _ *slot) { s.machine.live.meta.sessions++ },
 		"no idle row":          func(s *Store, n *session, _ *slot) { s.machine.deleteIdle(n) },
 		"an idle row too many": func(s *Store, n *session, _ *slot) { s.machine.o.Set(idleKey(!n.used, n.idleAt, n.seq), nil) },
 		"an idle row that is late": func(s *Store, n *session, _ *slot) {
@@ -513,7 +513,7 @@ func TestCheckFindsDamageInSessions(t *testing.T) {
 			s.machine.setTimer(timerKey(n.timerAt+1, sessionTimer, n.seq, 0, 0))
 		},
 		"a timer that is late":      func(s *Store, n *session, _ *slot) { n.usedAt = n.at - 1; s.machine.touch(&n.dirty, n) },
-		"used in the future":        func(s *Store, n *session, _ *slot) { n.usedAt = s.meta.at + 1; s.machine.touch(&n.dirty, n) },
+		"used in the future":        func(s *Store, n *session, _ *slot) { n.usedAt = s.machine.live.meta.at + 1; s.machine.touch(&n.dirty, n) },
 		"a slot of no session":      func(s *Store, _ *session, l *slot) { s.machine.o.Set(slotKey(99, 0), l.encode()) },
 		"a slot without a number":   func(s *Store, _ *session, l *slot) { l.number = 0; s.machine.touch(&l.dirty, l) },
 		"a slot that did nothing":   func(s *Store, _ *session, l *slot) { l.done = &done{}; s.machine.touch(&l.dirty, l) },

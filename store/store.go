@@ -3,11 +3,14 @@ package store
 import (
 	"sync"
 	"time"
+
+	"github.com/daybookq/daybook/store/lsm"
 )
 
 // Store keeps the state of all jobs and its indexes. One goroutine applies and commits. Any goroutine may query.
 type Store struct {
 	*Queries
+	db *lsm.DB
 	// Apply, Commit and Close hold writing. No query takes it, because Commit waits for Pebble while holding it.
 	writing sync.Mutex
 	machine *machine

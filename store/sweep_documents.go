@@ -12,7 +12,7 @@ func (q *Queries) Sweep(id job.ID) (doc Sweep, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()
 	defer v.Close()
-	w := rowOf(q.seqs(id), id, func(seq uint64) *sweep {
+	w := rowOf(q.live.seqs(id), id, func(seq uint64) *sweep {
 		value := v.Get(seqKey(sweepTable, seq))
 		if value == nil {
 			return nil
@@ -29,12 +29,12 @@ func (q *Queries) Sweep(id job.ID) (doc Sweep, err error) {
 // all, oldest first.
 func (q *Queries) Sweeps() (docs []Sweep, err error) {
 	defer lsm.Catch(&err)
-	q.read()
+	q.live.read()
 	var seqs []uint64 // of the running sweeps, which may be older than many that have ended
-	for _, w := range q.running {
+	for _, w := range q.live.running {
 		seqs = append(seqs, w.Seq)
 	}
-	q.mu.RUnlock()
+	q.live.mu.RUnlock()
 	v := q.db.View()
 	defer v.Close()
 	room := job.MaxPage - len(seqs)

@@ -70,7 +70,7 @@ func TestSweepsAreBounded(t *testing.T) {
 	if w := apply(one).(*Swept); w.Refusal != job.TooManySweeps || w.Moved != 0 {
 		t.Errorf("one too many: %+v", w)
 	}
-	for len(s.running) == job.MaxSweeps {
+	for len(s.machine.live.running) == job.MaxSweeps {
 		apply(job.Tick{})
 	}
 	if w := apply(one).(*Swept); w.Refusal != job.Granted {
