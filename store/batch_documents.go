@@ -146,7 +146,9 @@ func (q *Queries) Results(id job.ID, from int64, limit int, room int64) (page Re
 	if err != nil {
 		return page, err
 	}
-	parts := func(line int64) (batchPart, bool) { return batchPart{seq: q.live.readBatchOf(v, id).seq}, line < doc.Lines }
+	parts := func(line int64) (batchPart, bool) {
+		return batchPart{seq: q.live.readBatchOf(v, id).seq}, line < doc.Lines
+	}
 	if doc.Submission != nil {
 		seq := q.live.readSubmissionOf(v, id).seq
 		parts = func(line int64) (batchPart, bool) { return readPart(v, seq, line) }

@@ -55,7 +55,7 @@ func TestSizesOfCachedRows(t *testing.T) {
 	for _, large := range []int{0, 1} {
 		alike := plainGroup("a", "x", 1)
 		alike.Meta = job.Meta("k=" + text(large*4000))
-		row := (&batch{lines: 1, groups: &groupPage{groups: []group{{Attributes: alike.Attributes}}}}).encode()
+		entry := (&batch{lines: 1, groups: &groupPage{groups: []group{{Attributes: alike.Attributes}}}}).encode()
 		page := func() []byte {
 			groups := make([]group, 30)
 			for i := range groups {
@@ -76,7 +76,7 @@ func TestSizesOfCachedRows(t *testing.T) {
 		pages := newPageCache()
 		for kind, fill := range map[string]func(i int) int{
 			"batches": func(i int) int {
-				b := decodeBatch(uint64(i), row)
+				b := decodeBatch(uint64(i), entry)
 				c.batches.Set(b.seq, b)
 				return b.size()
 			},

@@ -148,13 +148,13 @@ func richStore(t testing.TB) *Store {
 	mustApply(t, s, 30, 1170, job.ChangeBatch{Op: job.ResumeBatch, Batch: jobID(1150, 28, 0)})
 	mustCommit(t, s)
 	have := map[string]bool{}
-	for _, row := range dump(s) {
-		kind := row.key[:1]
-		switch row.key[0] {
+	for _, entry := range dump(s) {
+		kind := entry.key[:1]
+		switch entry.key[0] {
 		case timerTable:
-			kind += fmt.Sprint(row.key[9])
+			kind += fmt.Sprint(entry.key[9])
 		case detailTable:
-			kind += fmt.Sprint(row.key[13])
+			kind += fmt.Sprint(entry.key[13])
 		}
 		have[kind] = true
 	}
@@ -205,14 +205,14 @@ func TestCheckNoticesEachRowTooMany(t *testing.T) {
 	for _, row := range rows {
 		there[row.key] = true
 	}
-	for _, row := range rows {
-		for at := range row.key {
-			key := []byte(row.key)
+	for _, entry := range rows {
+		for at := range entry.key {
+			key := []byte(entry.key)
 			key[at]++
-			more := storedRow{string(key), row.value}
+			more := storedRow{string(key), entry.value}
 			// A different line, or a different command, may also have had this row.
-			lineOfBatch := row.key[0] == detailTable && (at == 12 || at == 21)
-			if there[more.key] || unwatched(more.key) && row.key[0] != detailTable || row.key[0] == effectTable || lineOfBatch {
+			lineOfBatch := entry.key[0] == detailTable && (at == 12 || at == 21)
+			if there[more.key] || unwatched(more.key) && entry.key[0] != detailTable || entry.key[0] == effectTable || lineOfBatch {
 				continue
 			}
 			more.set(t, s)
@@ -222,7 +222,7 @@ func TestCheckNoticesEachRowTooMany(t *testing.T) {
 			}
 			more.del(t, s)
 		}
-		longer, shorter := storedRow{row.key + "\x00", row.value}, storedRow{row.key[:len(row.key)-1], row.value}
+		longer, shorter := storedRow{entry.key + "\x00", entry.value}, storedRow{entry.key[:len(entry.key)-1], entry.value}
 		for _, odd := range []storedRow{longer, shorter} {
 			if odd.key == "" || there[odd.key] {
 				continue
@@ -238,14 +238,14 @@ func TestCheckNoticesEachRowTooMany(t *testing.T) {
 
 func TestCheckNoticesEachShortRow(t *testing.T) {
 	s := richStore(t)
-	for _, row := range dump(s) {
-		for n := range row.value {
-			storedRow{row.key, row.value[:n]}.set(t, s)
-			if problems := problemsOf(t, s); len(problems) == 0 && row.key[0] != effectTable {
-				t.Errorf("a row cut to %d of %d bytes is not noticed: %s", n, len(row.value), describeRow(row.key, row.value))
+	for _, entry := range dump(s) {
+		for n := range entry.value {
+			storedRow{entry.key, entry.value[:n]}.set(t, s)
+			if problems := problemsOf(t, s); len(problems) == 0 && entry.key[0] != effectTable {
+				t.Errorf("a row cut to %d of %d bytes is not noticed: %s", n, len(entry.value), describeRow(entry.key, entry.value))
 			}
 		}
-		row.set(t, s)
+		entry.set(t, s)
 	}
 }
 
@@ -287,10 +287,10 @@ func TestCheckNames(t *testing.T) {
 		t.Fatalf("no row of table %c is like %q", table, what)
 		return storedRow{}
 	}
-	changeSpan := func(row storedRow, change func(sp *span)) storedRow {
-		sp := decodeSpan(lineOfKey(row.key), row.value)
+	changeSpan := func(entry storedRow, change func(sp *span)) storedRow {
+		sp := decodeSpan(lineOfKey(entry.key), entry.value)
 		change(&sp)
-		return storedRow{row.key, sp.encode()}
+		return storedRow{entry.key, sp.encode()}
 	}
 	active := find(spanTable, "Status:active ")
 	claimRow, leaseRow := find(claimTable, `"r1"`), find(claimStateTable, "claim 3 ")
@@ -338,8 +338,8 @@ func TestCheckNames(t *testing.T) {
 			return storedRow{row.key, q.encode()}
 		}(), false},
 		{"cell counts", "jobs in 9 spans", func() storedRow {
-			row := find(cellTable, "")
-			return storedRow{row.key, (&cell{jobs: 1, spans: 9, divided: true}).encode()}
+			entry := find(cellTable, "")
+			return storedRow{entry.key, (&cell{jobs: 1, spans: 9, divided: true}).encode()}
 		}(), false},
 		{"cell gone", "is missing", find(cellTable, ""), true},
 		{"page gone", "has no page", find(pageTable, "of batch 2 "), true},
@@ -376,16 +376,16 @@ func TestCheckNames(t *testing.T) {
 		{"meta", "meta row: a row is shorter", storedRow{metaKey, []byte{1}}, false},
 		{"next queue", "and the next one is 1", storedRow{metaKey, (&meta{version: formatVersion, cursor: 30, nextQueue: 1}).encode()}, false},
 		{"submission counts", "counts 4 jobs that are pending", func() storedRow {
-			row := find(submissionStateTable, "")
-			state := decodeSubmissionState(row.value)
+			entry := find(submissionStateTable, "")
+			state := decodeSubmissionState(entry.value)
 			state.counts[job.Pending]--
-			return storedRow{row.key, state.encode()}
+			return storedRow{entry.key, state.encode()}
 		}(), false},
 		{"submission status", "has 5 jobs that have not ended", func() storedRow {
-			row := find(submissionStateTable, "")
-			state := decodeSubmissionState(row.value)
+			entry := find(submissionStateTable, "")
+			state := decodeSubmissionState(entry.value)
 			state.status, state.open, state.endedAt = job.BatchCompleted, false, startAt
-			return storedRow{row.key, state.encode()}
+			return storedRow{entry.key, state.encode()}
 		}(), false},
 		{"submission gone", "belongs to no submission", find(submissionTable, ""), true},
 		{"submission's metadata gone", "has 0 bytes of metadata, and says 8", find(batchMetadataTable, ""), true},

@@ -87,12 +87,12 @@ func (c *checker) guard(look func(), format string, args ...any) {
 
 // table calls visit with every row of a table. visit may use other tables.
 func (c *checker) table(table byte, visit func(key string, value []byte)) {
-	row := 0
+	entry := 0
 	c.v.Scan(string(table), string(table+1), func(key string, value []byte) bool {
 		if checkRows != nil {
-			checkRows(table, row)
+			checkRows(table, entry)
 		}
-		row++
+		entry++
 		if wellFormed(key) {
 			c.guard(func() { visit(key, value) }, "row %x", key)
 		}

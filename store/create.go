@@ -88,9 +88,9 @@ func (a *applying) makeBatch(c *job.Create, s *submission) (b *batch, existing [
 // It does not add the pages to the cache, because a claim that needs one reads it for many jobs.
 func (a *applying) writeGroups(b *batch, groups []group) {
 	for rest := groups; len(rest) > 0; {
-		n, row := len(rest), []byte(nil)
+		n, entry := len(rest), []byte(nil)
 		if n > 1 {
-			n, row = cutGroups(rest, a.rules.groupPageBytes)
+			n, entry = cutGroups(rest, a.rules.groupPageBytes)
 		}
 		last := rest[n-1].last
 		if n == len(groups) {
@@ -101,10 +101,10 @@ func (a *applying) writeGroups(b *batch, groups []group) {
 			}
 			return
 		}
-		if row == nil {
-			_, row = cutGroups(rest, a.rules.groupPageBytes)
+		if entry == nil {
+			_, entry = cutGroups(rest, a.rules.groupPageBytes)
 		}
-		a.o.Set(groupPageName{b.seq, last}.key(), row)
+		a.o.Set(groupPageName{b.seq, last}.key(), entry)
 		if last < b.lines-1 {
 			b.groupEnds = append(b.groupEnds, last)
 		}

@@ -37,13 +37,13 @@ func pageRow(b *batch, line uint32) damagedRow {
 
 // readPage reads the page of a line, and returns an error if it cannot be read.
 func (q *Queries) readPage(v lsm.View, b *batch, line uint32) error {
-	row := pageRow(b, line)
-	if known := q.damage(row); known != nil {
+	entry := pageRow(b, line)
+	if known := q.damage(entry); known != nil {
 		return known
 	}
 	err := lsm.Try(func() { eachPayload(v, b, line, line, func(uint32, []byte) bool { return true }) })
 	if lsm.Unreadable(err) {
-		q.setDamage(row, err)
+		q.setDamage(entry, err)
 	}
 	return err
 }

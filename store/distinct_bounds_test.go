@@ -153,9 +153,9 @@ func TestDistinctTakesNoMemoryForEachJob(t *testing.T) {
 	mustCommit(t, f.s)
 	rows := func() (kinds map[byte]int) {
 		kinds = map[byte]int{}
-		for _, row := range dump(f.s) {
-			if row.key[0] == distinctTable && len(row.key) > 2 {
-				kinds[row.key[2]]++
+		for _, entry := range dump(f.s) {
+			if entry.key[0] == distinctTable && len(entry.key) > 2 {
+				kinds[entry.key[2]]++
 			}
 		}
 		return kinds
@@ -315,9 +315,9 @@ func TestDistinctStrategiesInTurn(t *testing.T) {
 	}
 	mustCommit(t, f.s)
 	numbers := map[byte]bool{}
-	for _, row := range dump(f.s) {
-		if row.key[0] == distinctTable {
-			numbers[row.key[1]] = true
+	for _, entry := range dump(f.s) {
+		if entry.key[0] == distinctTable {
+			numbers[entry.key[1]] = true
 		}
 	}
 	if len(numbers) != maxDistinctIndexes {
@@ -363,8 +363,8 @@ func TestDistinctIsGoneWhenIdle(t *testing.T) {
 	mustApply(t, s, 2, 1, distinctClaim(1, mustDistinct("user", job.Oldest)))
 	mustCommit(t, s)
 	of := func() (n int) {
-		for _, row := range dump(s) {
-			if row.key[0] == distinctTable {
+		for _, entry := range dump(s) {
+			if entry.key[0] == distinctTable {
 				n++
 			}
 		}

@@ -284,11 +284,11 @@ func (a *applying) countDistinct(x *distinctIndex, g *group, jobs int64) {
 		} else {
 			active += a.activeOf(x)(key, of)
 		}
-		switch row := distinctCountKey(x.number, key, of); {
+		switch entry := distinctCountKey(x.number, key, of); {
 		case active > 0:
-			a.o.Set(row, encodeActive(active))
+			a.o.Set(entry, encodeActive(active))
 		case active == 0:
-			a.o.Delete(row)
+			a.o.Delete(entry)
 		default:
 			lsm.Contradict("count", "%d active jobs of %s=%q", active, name, text)
 		}

@@ -38,17 +38,17 @@ func (a *applying) writeEffects() {
 	if len(a.effects) == 0 {
 		return
 	}
-	row, n := &a.history, len(a.meta.effects)
-	before := len(row.value)
-	row.add(a.now, a.effects)
-	size := int64(len(row.value) - before)
+	entry, n := &a.history, len(a.meta.effects)
+	before := len(entry.value)
+	entry.add(a.now, a.effects)
+	size := int64(len(entry.value) - before)
 	newSegment := n == 0 || a.meta.effects[n-1].bytes+effectKeyBytes+size > a.rules.effectBytes || a.meta.effects[n-1].at+effectSegmentMs <= a.now.At
 	if newSegment || before >= a.rules.effectRowBytes {
-		row.value = row.value[:before]
+		entry.value = entry.value[:before]
 		a.flushEffects() // before its segment may be deleted
-		row.begin(a.now)
-		row.add(a.now, a.effects)
-		size = int64(len(row.value)) + effectKeyBytes
+		entry.begin(a.now)
+		entry.add(a.now, a.effects)
+		size = int64(len(entry.value)) + effectKeyBytes
 	}
 	if newSegment {
 		a.meta.effects = append(a.meta.effects, effectSegment{first: a.now.Seq, at: a.now.At})
@@ -56,7 +56,7 @@ func (a *applying) writeEffects() {
 	}
 	a.effects = a.effects[:0]
 	a.meta.effects[len(a.meta.effects)-1].bytes += size
-	row.dirty = true
+	entry.dirty = true
 }
 
 // flushEffects writes the newest row of effects if it has changed.

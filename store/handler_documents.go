@@ -61,7 +61,7 @@ func (q *Queries) HandlerVersions(client, typ string) (docs []Handler, err error
 
 // Handler returns the newest version of a handler and its document, or job.HandlerNotFound if the handler does not
 // exist.
-func (q *Queries) Handler(client, typ string) (_ Handler, document []byte, err error) {
+func (q *Queries) Handler(client, typ string) (_ Handler, text []byte, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()
 	defer v.Close()
@@ -73,7 +73,7 @@ func (q *Queries) Handler(client, typ string) (_ Handler, document []byte, err e
 }
 
 // HandlerByID returns the version of a handler with an id, and its document, or job.HandlerNotFound if it is not kept.
-func (q *Queries) HandlerByID(id job.ID) (_ Handler, document []byte, err error) {
+func (q *Queries) HandlerByID(id job.ID) (_ Handler, text []byte, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()
 	defer v.Close()

@@ -125,14 +125,14 @@ func (a *applying) renewJob(c *claim, at position, leaseMs int64) {
 // endPromise moves the timer rows of leases of single jobs back from the end of a promise. The tickle of their claim
 // has ended the promise.
 func (a *applying) endPromise(c *claim) {
-	type row struct {
+	type entry struct {
 		key string
 		jobLease
 	}
-	var late []row
+	var late []entry
 	a.o.Scan(jobLeaseKey(c.seq, 0, 0), lsm.After(seqKey(jobLeaseTable, c.seq)), func(key string, value []byte) bool {
 		if o := decodeJobLease(value); o.timerAt > a.deadline(c, o.lease.Under(c.lease)) {
-			late = append(late, row{key, o})
+			late = append(late, entry{key, o})
 		}
 		return true
 	})
@@ -154,13 +154,13 @@ func (a *applying) retimeJob(c *claim, o *jobLease, of position, at int64) {
 
 // deleteJobLeases deletes the leases of single jobs whose keys are in from … to (exclusive).
 func (a *applying) deleteJobLeases(c *claim, from, to string) {
-	type row struct {
+	type entry struct {
 		key string
 		jobLease
 	}
-	var rows []row
+	var rows []entry
 	a.o.Scan(from, to, func(key string, value []byte) bool {
-		rows = append(rows, row{key, decodeJobLease(value)})
+		rows = append(rows, entry{key, decodeJobLease(value)})
 		return true
 	})
 	for _, r := range rows {

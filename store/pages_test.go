@@ -93,15 +93,15 @@ func TestClaimsReadNoPages(t *testing.T) {
 				}
 				mustApply(t, s, 1, 0, c)
 				mustCommit(t, s)
-				for _, row := range dump(s) {
-					if row.key[0] != pageTable {
+				for _, entry := range dump(s) {
+					if entry.key[0] != pageTable {
 						continue
 					}
-					if err := s.db.Pebble().Delete([]byte(row.key), pebble.NoSync); err != nil {
+					if err := s.db.Pebble().Delete([]byte(entry.key), pebble.NoSync); err != nil {
 						t.Fatal(err)
 					}
 					// So that the check at the end finds it:
-					defer s.db.Pebble().Set([]byte(row.key), row.value, pebble.NoSync)
+					defer s.db.Pebble().Set([]byte(entry.key), entry.value, pebble.NoSync)
 				}
 				for seq, left := uint64(2), sizes; len(left) > 0; seq++ {
 					limit := int64(1 + g.IntN(20_000))

@@ -17,7 +17,11 @@ type Queries struct {
 func newQueries(l *live, db *lsm.DB) *Queries { return &Queries{live: l, db: db} }
 
 // Journal returns the UUID of the journal that the store is made from, or "" if the store is new.
-func (q *Queries) Journal() string { q.live.mu.RLock(); defer q.live.mu.RUnlock(); return q.live.meta.journal }
+func (q *Queries) Journal() string {
+	q.live.mu.RLock()
+	defer q.live.mu.RUnlock()
+	return q.live.meta.journal
+}
 
 // Applied returns the seq of the last command whose effects queries can see.
 func (q *Queries) Applied() uint64 { return q.live.applied.Load() }

@@ -198,11 +198,11 @@ func TestPages(t *testing.T) {
 			mustCommit(t, s)
 			var pages []Run
 			var body []byte
-			for _, row := range dump(s) {
-				if row.key[0] == pageTable {
-					last, first := splitPageKey(row.key)
-					pages = append(pages, Run{seqOfKey(row.key), first, last})
-					body = append(body, row.value...)
+			for _, entry := range dump(s) {
+				if entry.key[0] == pageTable {
+					last, first := splitPageKey(entry.key)
+					pages = append(pages, Run{seqOfKey(entry.key), first, last})
+					body = append(body, entry.value...)
 				}
 			}
 			if fmt.Sprint(pages) != fmt.Sprint(test.pages) || !bytes.Equal(body, c.Payloads) {

@@ -47,8 +47,8 @@ func TestRunnerRowStaysBetweenClaims(t *testing.T) {
 		t.Errorf("reading a runner that claimed %d times takes %d steps", rounds, steps)
 	}
 	timers := 0
-	for _, row := range dump(s) {
-		if row.key[0] == timerTable && row.key[9] == runnerTimer {
+	for _, entry := range dump(s) {
+		if entry.key[0] == timerTable && entry.key[9] == runnerTimer {
 			timers++
 		}
 	}
@@ -72,9 +72,9 @@ func TestIdleRunnersAreForgotten(t *testing.T) {
 	}
 	seq = lifecycle(t, s, seq, runnerIdleMs/2, "r7", 1)
 	rows := func() (names []string) {
-		for _, row := range dump(s) {
-			if row.key[0] == runnerTable {
-				names = append(names, runnerOfKey(row.key))
+		for _, entry := range dump(s) {
+			if entry.key[0] == runnerTable {
+				names = append(names, runnerOfKey(entry.key))
 			}
 		}
 		return names

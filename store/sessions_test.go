@@ -512,8 +512,11 @@ func TestCheckFindsDamageInSessions(t *testing.T) {
 		"a timer too many": func(s *Store, n *session, _ *slot) {
 			s.machine.setTimer(timerKey(n.timerAt+1, sessionTimer, n.seq, 0, 0))
 		},
-		"a timer that is late":      func(s *Store, n *session, _ *slot) { n.usedAt = n.at - 1; s.machine.touch(&n.dirty, n) },
-		"used in the future":        func(s *Store, n *session, _ *slot) { n.usedAt = s.machine.live.meta.at + 1; s.machine.touch(&n.dirty, n) },
+		"a timer that is late": func(s *Store, n *session, _ *slot) { n.usedAt = n.at - 1; s.machine.touch(&n.dirty, n) },
+		"used in the future": func(s *Store, n *session, _ *slot) {
+			n.usedAt = s.machine.live.meta.at + 1
+			s.machine.touch(&n.dirty, n)
+		},
 		"a slot of no session":      func(s *Store, _ *session, l *slot) { s.machine.o.Set(slotKey(99, 0), l.encode()) },
 		"a slot without a number":   func(s *Store, _ *session, l *slot) { l.number = 0; s.machine.touch(&l.dirty, l) },
 		"a slot that did nothing":   func(s *Store, _ *session, l *slot) { l.done = &done{}; s.machine.touch(&l.dirty, l) },

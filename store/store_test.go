@@ -209,10 +209,10 @@ func TestEffectsAreBounded(t *testing.T) {
 		t.Helper()
 		mustCommit(t, s)
 		bytes := int64(0)
-		for _, row := range dump(s) {
-			if row.key[0] == effectTable {
-				eachEffects(seqOfKey(row.key), row.value, func(now job.Now, _ []effect) { seqs = append(seqs, now.Seq) })
-				bytes += int64(len(row.key) + len(row.value))
+		for _, entry := range dump(s) {
+			if entry.key[0] == effectTable {
+				eachEffects(seqOfKey(entry.key), entry.value, func(now job.Now, _ []effect) { seqs = append(seqs, now.Seq) })
+				bytes += int64(len(entry.key) + len(entry.value))
 			}
 		}
 		if bytes > effectSegments*s.machine.rules.effectBytes {

@@ -133,13 +133,13 @@ func (s *fixture) moveAll(op job.Op, whole string) {
 }
 
 // put adds a command that stores a handler, answered with this version number; same: as equal to the newest version.
-func (s *fixture) put(document string, version int, same bool) {
-	p := job.PutHandler{Client: "c", Type: "t", Kind: "exec", Document: []byte(document)}
+func (s *fixture) put(text string, version int, same bool) {
+	p := job.PutHandler{Client: "c", Type: "t", Kind: "exec", Document: []byte(text)}
 	r := s.journal(p)
 	if !same {
 		s.handler = job.NewID(r.At, r.Seq, 0)
 	}
-	s.a.handlerPut(r, p, store.HandlerPut{Same: same, Handler: store.Handler{ID: s.handler, Version: version, Bytes: len(document)}})
+	s.a.handlerPut(r, p, store.HandlerPut{Same: same, Handler: store.Handler{ID: s.handler, Version: version, Bytes: len(text)}})
 }
 
 // putFileset adds a command that stores a fileset, and is answered like put.
