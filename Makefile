@@ -51,7 +51,7 @@ PROVE := ./proof/corruption ./proof/crash ./proof/hostile ./proof/limits ./proof
 PROVE_MEMORY := ./proof/hostile ./proof/limits
 # Packages with goroutines, for the race detector. The server itself has it in prove-short.
 RACE := ./api ./blob ./client ./ingest ./ingest/backup ./ingest/registry ./ingest/registry/onlost ./internal/trace ./journal ./opsqueue \
-  ./runner ./runner/pool ./runner/script ./runner/slots ./runner/wasi ./runner/webhook ./store/lsm
+  ./runner ./runner/pool ./runner/script ./runner/slots ./runner/wasi ./runner/webhook ./store/internal/lsm
 # Tests of the packages above that are smaller with -short, or skipped, and the packages that have them.
 SIZED_IN := . ./bench ./bench/open ./blob ./cmd/daybook ./ingest ./journal ./opsqueue ./runner/container ./runner/sandbox ./store
 SIZED    := TestBatchPowerCuts TestBlockedCommit TestCheckSurvivesAnyByte TestClientModule TestDrawIsBounded \
@@ -83,7 +83,7 @@ test-race: build $(BIN)/daybook-race ## the race detector, for the packages that
 	CGO_ENABLED=1 $(TEST) -race -short -run '^Test(Flush|Queries|Queues)' ./store # the others have one goroutine
 
 vet: # compiles all packages that there are
-	$(GO) vet work
+	$(GO) vet -composites=false work
 
 lint: vet ## gofmt, go.mod files, vet, staticcheck, and the picture of the imports
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not formatted:"; gofmt -l $$(git ls-files '*.go'); exit 1; }

@@ -19,6 +19,8 @@ import (
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/query"
 )
 
 // lavish is an engine whose jobs have the maximum size.
@@ -34,7 +36,7 @@ func (e *lavish) doc(n int) job.Job {
 	return job.Job{ID: id, Batch: id.WithLine(0), Client: "c", Type: "t", Status: job.Pending, Attributes: job.Attributes{Kind: job.Text}, Payload: bytes.Repeat([]byte{'x'}, job.MaxPayloadBytes), Progress: -1}
 }
 
-func (e *lavish) List(store.Filter) ([]job.Job, job.ID, error) {
+func (e *lavish) List(query.Filter) ([]job.Job, job.ID, error) {
 	return []job.Job{e.doc(0), e.doc(1)}, job.ID{}, nil
 }
 
@@ -48,12 +50,12 @@ func (e *lavish) JobWithin(_ job.ID, room int64) (job.Job, bool, error) {
 	return e.doc(0), true, nil
 }
 
-func (e *lavish) ClaimAdmitted(_ context.Context, c job.Claim, _ time.Duration, admit func(int64) error) (store.Claimed, []runs.Run, ingest.Receipt, error) {
+func (e *lavish) ClaimAdmitted(_ context.Context, c job.Claim, _ time.Duration, admit func(int64) error) (applied.Claimed, []runs.Run, ingest.Receipt, error) {
 	if err := admit(2 * job.MaxPayloadBytes); err != nil {
-		return store.Claimed{}, nil, ingest.Receipt{}, err
+		return applied.Claimed{}, nil, ingest.Receipt{}, err
 	}
 	e.handed.Add(1)
-	return store.Claimed{Claim: job.NewID(1, 1, 0), LeaseMs: 1000, Runs: []store.Run{{Batch: 7, Last: 1}}}, runs.Of([]job.Job{e.doc(0), e.doc(1)}), fuzzReceipt, nil
+	return applied.Claimed{Claim: job.NewID(1, 1, 0), LeaseMs: 1000, Runs: []store.Run{{Batch: 7, Last: 1}}}, runs.Of([]job.Job{e.doc(0), e.doc(1)}), fuzzReceipt, nil
 }
 
 // TestAnswersInFlightAreBounded: answers to clients that do not read take a bounded number of bytes in memory. Further

@@ -24,6 +24,7 @@ import (
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // rig is a server on a free loopback port, with a real engine in its own directory.
@@ -351,13 +352,13 @@ func ids(o map[string]any) (list []string) {
 // creates is an engine whose Create is a function of the test.
 type creates func(*job.Create) (ingest.Receipt, error)
 
-func (f creates) Create(_ context.Context, c *job.Create) (store.Made, ingest.Receipt, error) {
+func (f creates) Create(_ context.Context, c *job.Create) (applied.Made, ingest.Receipt, error) {
 	receipt, err := f(c)
-	return store.Made{Batch: job.NewID(receipt.At, receipt.Seq, 0), Lines: c.Lines(), Group: c.Groups[0]}, receipt, err
+	return applied.Made{Batch: job.NewID(receipt.At, receipt.Seq, 0), Lines: c.Lines(), Group: c.Groups[0]}, receipt, err
 }
 
-func (f creates) StartCreate(ctx context.Context, c *job.Create) func() (store.Made, ingest.Receipt, error) {
-	return func() (store.Made, ingest.Receipt, error) { return f.Create(ctx, c) }
+func (f creates) StartCreate(ctx context.Context, c *job.Create) func() (applied.Made, ingest.Receipt, error) {
+	return func() (applied.Made, ingest.Receipt, error) { return f.Create(ctx, c) }
 }
 
 // noJob is a state in which all jobs have been purged.
@@ -388,13 +389,13 @@ func repeat(b byte, n int) string { return string(bytes.Repeat([]byte{b}, n)) }
 // waiting is an engine whose claims wait and never get a job.
 type waiting struct{}
 
-func (waiting) ClaimAdmitted(ctx context.Context, _ job.Claim, wait time.Duration, _ func(int64) error) (store.Claimed, []runs.Run, ingest.Receipt, error) {
+func (waiting) ClaimAdmitted(ctx context.Context, _ job.Claim, wait time.Duration, _ func(int64) error) (applied.Claimed, []runs.Run, ingest.Receipt, error) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return store.Claimed{}, nil, ingest.Receipt{}, nil
+		return applied.Claimed{}, nil, ingest.Receipt{}, nil
 	case <-ctx.Done():
-		return store.Claimed{}, nil, ingest.Receipt{}, ctx.Err()
+		return applied.Claimed{}, nil, ingest.Receipt{}, ctx.Err()
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/query"
 )
 
 // maxResultReaders bounds the requests that follow results. Each occupies a connection that other clients need too.
@@ -132,7 +133,7 @@ func (r *resultStream) send(follow bool) error {
 
 // next sends the next page. If the page is empty, the caller may wait for the end of a job or a change of the batch,
 // and must stop both.
-func (r *resultStream) next(follow bool) (page store.Results, change, end *store.JobEnd, err error) {
+func (r *resultStream) next(follow bool) (page query.Results, change, end *store.JobEnd, err error) {
 	if follow { // before it reads the results, so that no change is missed
 		if change, err = r.engine.AwaitBatch(r.id); err != nil {
 			return page, nil, nil, err
@@ -157,7 +158,7 @@ func (r *resultStream) next(follow bool) (page store.Results, change, end *store
 }
 
 // page reads a page, and sends its results.
-func (r *resultStream) page() (page store.Results, err error) {
+func (r *resultStream) page() (page query.Results, err error) {
 	held, err := r.holdPage(r.c, maxDocumentsBytes)
 	if err != nil {
 		return page, err
@@ -188,7 +189,7 @@ func (r *resultStream) page() (page store.Results, err error) {
 }
 
 // lines sends the results of a page as JSON lines.
-func (r *resultStream) lines(b []byte, page *store.Results) (_ []byte, err error) {
+func (r *resultStream) lines(b []byte, page *query.Results) (_ []byte, err error) {
 	for i := range page.Jobs {
 		b = append(b, `{"line":`...)
 		b = strconv.AppendInt(b, page.Line[i], 10)
@@ -203,7 +204,7 @@ func (r *resultStream) lines(b []byte, page *store.Results) (_ []byte, err error
 }
 
 // runs sends the results of a page in runs. The outputs are copied as they are stored.
-func (r *resultStream) runs(b []byte, page *store.Results) (_ []byte, err error) {
+func (r *resultStream) runs(b []byte, page *query.Results) (_ []byte, err error) {
 	for jobs, lines := page.Jobs, page.Line; len(jobs) > 0; {
 		run, size := runs.FirstOfBatch(jobs, lines)
 		b = runs.AppendBatchRunHead(b, &run, size)

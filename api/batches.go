@@ -16,19 +16,22 @@ import (
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/document"
+	"github.com/daybookq/daybook/store/query"
 )
 
 type batchOperator interface {
-	ChangeBatch(ctx context.Context, c job.ChangeBatch) (store.BatchChanged, ingest.Receipt, error)
+	ChangeBatch(ctx context.Context, c job.ChangeBatch) (applied.BatchChanged, ingest.Receipt, error)
 }
 
 type batchReader interface {
-	Batch(id job.ID) (store.Batch, error)
+	Batch(id job.ID) (document.Batch, error)
 	BatchMetadata(id job.ID) ([]byte, error)
 	LineOf(id job.ID) (batch job.ID, line int64, err error)
-	Batches(f store.BatchFilter) (docs []store.Batch, next store.BatchPlace, err error)
+	Batches(f query.BatchFilter) (docs []document.Batch, next query.BatchPlace, err error)
 	AwaitBatch(id job.ID) (*store.JobEnd, error)
-	Results(id job.ID, from int64, limit int, room int64) (store.Results, error)
+	Results(id job.ID, from int64, limit int, room int64) (query.Results, error)
 }
 
 // batchDocument is the document of a batch. The fields after progress are null in a batch without attributes.
@@ -67,7 +70,7 @@ type batchProgress struct {
 	EstimateMs *int64  `json:"estimate_ms"`
 }
 
-func progressOf(b *store.Batch, now int64) *batchProgress {
+func progressOf(b *document.Batch, now int64) *batchProgress {
 	if b.Status.Ended() {
 		return nil
 	}
@@ -83,7 +86,7 @@ func progressOf(b *store.Batch, now int64) *batchProgress {
 }
 
 // documentOfBatch returns the document of a batch at a time. reason is the error of its failed job.
-func documentOfBatch(b *store.Batch, reason string, now int64) batchDocument {
+func documentOfBatch(b *document.Batch, reason string, now int64) batchDocument {
 	doc := batchDocument{
 		BatchID: b.ID, Status: b.Status.String(), CreatedAt: b.CreatedAt, EndedAt: orNull(b.EndedAt), Count: b.Lines, Counts: counts(b.Counts),
 		Purged: b.Lines - b.Counts.Total(), FailedJobID: orNull(b.Failed), Error: orNull(reason), Progress: progressOf(b, now),
@@ -131,7 +134,7 @@ func (s *Server) batch(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	var batch store.Batch
+	var batch document.Batch
 	if wait > 0 {
 		batch, err = s.awaitStatus(c, id, wait)
 	} else {
@@ -158,7 +161,7 @@ func (s *Server) batch(c echo.Context) error {
 }
 
 // errorOfBatch returns the error of the failed job of a batch, if the job is still there.
-func (s *Server) errorOfBatch(c echo.Context, b *store.Batch) (string, error) {
+func (s *Server) errorOfBatch(c echo.Context, b *document.Batch) (string, error) {
 	if b.Failed.IsZero() {
 		return "", nil
 	}
@@ -190,14 +193,14 @@ func waitOf(query []parameter) (wait time.Duration, err error) {
 
 // awaitStatus waits until a batch changes its status, the time is over, the client hangs up or the server shuts down.
 // It returns at once for a batch that has ended.
-func (s *Server) awaitStatus(c echo.Context, id job.ID, wait time.Duration) (store.Batch, error) {
+func (s *Server) awaitStatus(c echo.Context, id job.ID, wait time.Duration) (document.Batch, error) {
 	ctx, cancel := context.WithTimeout(c.Request().Context(), wait)
 	defer cancel()
 	first := job.BatchStatus(0)
 	for {
 		change, err := s.engine.AwaitBatch(id)
 		if err != nil {
-			return store.Batch{}, err
+			return document.Batch{}, err
 		}
 		batch, err := s.batchAfter(c, id)
 		if first == 0 {
@@ -220,9 +223,9 @@ func (s *Server) awaitStatus(c echo.Context, id job.ID, wait time.Duration) (sto
 }
 
 // batchAfter reads a batch after the state has caught up.
-func (s *Server) batchAfter(c echo.Context, id job.ID) (store.Batch, error) {
+func (s *Server) batchAfter(c echo.Context, id job.ID) (document.Batch, error) {
 	if err := s.catchUp(c); err != nil {
-		return store.Batch{}, err
+		return document.Batch{}, err
 	}
 	return s.engine.Batch(id)
 }
@@ -275,8 +278,8 @@ func (s *Server) batches(c echo.Context) error {
 		return err
 	}
 	defer held.release()
-	var list []store.Batch
-	var next store.BatchPlace
+	var list []document.Batch
+	var next query.BatchPlace
 	err = s.pages.do(c.Request().Context(), func() error {
 		list, next, err = s.engine.Batches(filter)
 		return err
@@ -296,7 +299,7 @@ func (s *Server) batches(c echo.Context) error {
 	return answer(c, http.StatusOK, mimeJSON, text)
 }
 
-func batchesQuery(query []parameter) (f store.BatchFilter, err error) {
+func batchesQuery(query []parameter) (f query.BatchFilter, err error) {
 	f.Limit = defaultPage
 	for _, p := range query {
 		key, value := p.key, p.value
@@ -339,7 +342,7 @@ func batchesQuery(query []parameter) (f store.BatchFilter, err error) {
 
 // textOfPlace returns the text form of a place in a list of batches: an id or, in a list by name_prefix, an id and a name
 // with a slash between them. It is "" for no place.
-func textOfPlace(p store.BatchPlace) string {
+func textOfPlace(p query.BatchPlace) string {
 	switch {
 	case p.IsZero():
 		return ""
@@ -350,7 +353,7 @@ func textOfPlace(p store.BatchPlace) string {
 }
 
 // placeOfBatch is the inverse of textOfPlace.
-func placeOfBatch(key, text string) (p store.BatchPlace, err error) {
+func placeOfBatch(key, text string) (p query.BatchPlace, err error) {
 	id, name, named := strings.Cut(text, "/")
 	if p.ID, err = queryID(key, id); err == nil && named {
 		p.Name, err = name, checkBatchName(key, name)

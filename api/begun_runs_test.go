@@ -11,7 +11,8 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/document"
+	"github.com/daybookq/daybook/store/query"
 )
 
 // TestBegunRuns: when a stream ends, the runs that its client has reported as begun count as attempts, and their jobs
@@ -114,7 +115,7 @@ type early struct {
 	byMs atomic.Int64
 }
 
-func (e *early) ClaimDocument(id job.ID, parts store.Parts) (store.Claim, []job.Job, error) {
+func (e *early) ClaimDocument(id job.ID, parts query.Parts) (document.Claim, []job.Job, error) {
 	doc, jobs, err := e.runnerReader.ClaimDocument(id, parts)
 	for i := range jobs {
 		jobs[i].DeadlineAt -= e.byMs.Load()

@@ -12,13 +12,13 @@ import (
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // claimer calls admit with the total size of the payloads before it reads them. If admit returns an error, the claim
 // fails. The payloads must not be changed.
 type claimer interface {
-	ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Duration, admit func(payloadBytes int64) error) (store.Claimed, []runs.Run, ingest.Receipt, error)
+	ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Duration, admit func(payloadBytes int64) error) (applied.Claimed, []runs.Run, ingest.Receipt, error)
 }
 
 // exchanger carries out the outcomes of a claim and the claim.

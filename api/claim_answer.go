@@ -11,7 +11,7 @@ import (
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // claimForm is the format of the answer to a claim.
@@ -49,7 +49,7 @@ type claimCall struct {
 	form   claimForm
 	fields selection
 
-	claimed  store.Claimed
+	claimed  applied.Claimed
 	handed   []runs.Run
 	handlers []runs.Handler // of the jobs
 	ended    *endedJobs     // of a claim with outcomes
@@ -57,7 +57,7 @@ type claimCall struct {
 
 // endedJobs is the additional part of the answer to a claim with outcomes.
 type endedJobs struct {
-	store.Ended
+	applied.Ended
 	all     bool     // the request had an outcome for all jobs of a claim
 	refused *problem // why the claim was refused after the outcomes were applied
 }
@@ -111,7 +111,7 @@ func (s *Server) claimMany(c echo.Context, call *claimCall) error {
 	return s.answerClaim(c, held, call)
 }
 
-func setClaimHeaders(c echo.Context, seq uint64, claimed *store.Claimed) {
+func setClaimHeaders(c echo.Context, seq uint64, claimed *applied.Claimed) {
 	if seq > 0 {
 		setSeq(c, seq)
 	}
@@ -121,13 +121,13 @@ func setClaimHeaders(c echo.Context, seq uint64, claimed *store.Claimed) {
 // makeClaim makes the claim, and grows the share to the memory that the answer needs. If the server shuts down, the
 // claim stops waiting.
 func (s *Server) makeClaim(ctx context.Context, call *claimCall, held *share) (seq uint64, err error) {
-	return s.finishClaim(ctx, call, held, func(ctx context.Context, wait time.Duration, admit func(int64) error) (store.Claimed, []runs.Run, ingest.Receipt, error) {
+	return s.finishClaim(ctx, call, held, func(ctx context.Context, wait time.Duration, admit func(int64) error) (applied.Claimed, []runs.Run, ingest.Receipt, error) {
 		return s.engine.ClaimAdmitted(ctx, call.cmd, wait, admit)
 	})
 }
 
 // claimFunc carries out a claim; see claimer.
-type claimFunc func(ctx context.Context, wait time.Duration, admit func(payloadBytes int64) error) (store.Claimed, []runs.Run, ingest.Receipt, error)
+type claimFunc func(ctx context.Context, wait time.Duration, admit func(payloadBytes int64) error) (applied.Claimed, []runs.Run, ingest.Receipt, error)
 
 // finishClaim carries out a claim within the budget of memory.
 func (s *Server) finishClaim(ctx context.Context, call *claimCall, held *share, claim claimFunc) (seq uint64, err error) {
@@ -218,7 +218,7 @@ func (s *Server) answerClaim(c echo.Context, held *share, call *claimCall) error
 //
 // A claim with an idempotency key or a session number keeps its jobs, because the client can repeat the request.
 // handOut releases those jobs only if it refuses the request, and the request is not a repeat.
-func (s *Server) handOut(c echo.Context, claimed *store.Claimed, write func() error) error {
+func (s *Server) handOut(c echo.Context, claimed *applied.Claimed, write func() error) error {
 	ctx := c.Request().Context()
 	gone := ctx.Err() != nil
 	failed := write()

@@ -5,11 +5,11 @@ import (
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/document"
 )
 
 type handlerFinder interface {
-	HandlerFor(client, typ string) (h store.Handler, ok bool)
+	HandlerFor(client, typ string) (h document.Handler, ok bool)
 }
 
 // headerHandler names the job's handler by id, kind and digest. It is a header because the answer to a claim of one job

@@ -3,7 +3,7 @@ package api
 import (
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 const mimeRuns = runs.MediaType
@@ -47,7 +47,7 @@ func (call *claimCall) writeRuns(p *pieces) error {
 }
 
 // resultRuns appends a section of results.
-func (p *pieces) resultRuns(ended *store.Ended, all bool) error {
+func (p *pieces) resultRuns(ended *applied.Ended, all bool) error {
 	head := runs.Results{Ended: -1, Jobs: len(ended.Results)}
 	if all {
 		head.Ended, head.Refusal = ended.All, refusalInRuns(ended.Refusal)
@@ -73,7 +73,7 @@ func (p *pieces) resultRuns(ended *store.Ended, all bool) error {
 }
 
 // equalResults returns the number of results, counted from the first one, that are equal and have ids that count up.
-func equalResults(list []store.JobResult) int {
+func equalResults(list []applied.JobResult) int {
 	first := &list[0]
 	n := 1
 	for n < len(list) && first.ID.Line()+n < job.MaxLines && list[n].ID == first.ID.WithLine(first.ID.Line()+n) &&

@@ -20,7 +20,7 @@ import (
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 func TestClaim(t *testing.T) {
@@ -276,7 +276,7 @@ type late struct {
 	gone func()
 }
 
-func (l *late) ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Duration, admit func(int64) error) (store.Claimed, []runs.Run, ingest.Receipt, error) {
+func (l *late) ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Duration, admit func(int64) error) (applied.Claimed, []runs.Run, ingest.Receipt, error) {
 	claimed, jobs, receipt, err := l.claimer.ClaimAdmitted(context.WithoutCancel(ctx), c, wait, admit)
 	l.gone()
 	<-ctx.Done()

@@ -8,12 +8,12 @@ import (
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 type completer interface {
-	Complete(ctx context.Context, c job.Complete) (store.Ended, ingest.Receipt, error)
-	CompleteInOrder(ctx context.Context, commands []job.Complete) ([]store.Ended, ingest.Receipt, error)
+	Complete(ctx context.Context, c job.Complete) (applied.Ended, ingest.Receipt, error)
+	CompleteInOrder(ctx context.Context, commands []job.Complete) ([]applied.Ended, ingest.Receipt, error)
 }
 
 // complete answers POST /jobs/{id}/complete.
@@ -99,7 +99,7 @@ func (s *Server) endOne(c echo.Context, rule *bodyRule, r interface{ outcome() (
 		return err
 	}
 	body.release() // the client may be slow to read
-	s.streams.completed([]job.Complete{cmd}, []store.Ended{ended})
+	s.streams.completed([]job.Complete{cmd}, []applied.Ended{ended})
 	setReplayed(c, ended.Replayed)
 	result := ended.Results[0]
 	if err := refused(result.Refusal); err != nil {
@@ -181,7 +181,7 @@ func (s *Server) completeMany(c echo.Context) error {
 
 // acceptedOf returns the number of accepted outcomes, and the results of the refused ones. A request in runs names
 // thousands of jobs in a few bytes, so its answer does not name them one by one.
-func acceptedOf(results []store.JobResult) (accepted int, refused []store.JobResult) {
+func acceptedOf(results []applied.JobResult) (accepted int, refused []applied.JobResult) {
 	refused = results[:0]
 	for i := range results {
 		if results[i].Refusal != job.Granted {
@@ -210,7 +210,7 @@ func (d *completion) decode(mediaType string, body []byte) (runner string, err e
 }
 
 // endResults writes the last field of a JSON object, which is a list of results, and the end of the answer.
-func (p *pieces) endResults(field string, results []store.JobResult) error {
+func (p *pieces) endResults(field string, results []applied.JobResult) error {
 	p.b = fmt.Appendf(p.b, `"%s":[`, field)
 	if err := p.results(results, ",", ""); err != nil {
 		return err
@@ -220,7 +220,7 @@ func (p *pieces) endResults(field string, results []store.JobResult) error {
 }
 
 // results appends the result of each outcome. It puts separator between two results, and end after each.
-func (p *pieces) results(list []store.JobResult, separator, end string) error {
+func (p *pieces) results(list []applied.JobResult, separator, end string) error {
 	for i := range list {
 		if i > 0 {
 			p.b = append(p.b, separator...)
@@ -239,19 +239,19 @@ func (p *pieces) results(list []store.JobResult, separator, end string) error {
 // end carries out the commands of a completion. It returns the results of all commands, and the journal position of the
 // last one. If a command fails after others were applied, the outcome of the request is unknown, and the client can
 // repeat the request to find out.
-func (s *Server) end(ctx context.Context, done *completion) (all store.Ended, seq uint64, err error) {
+func (s *Server) end(ctx context.Context, done *completion) (all applied.Ended, seq uint64, err error) {
 	ended, receipt, err := s.engine.CompleteInOrder(ctx, done.commands)
 	s.streams.completed(done.commands, ended)
 	return joinEnded(ended, receipt, err)
 }
 
 // joinEnded joins the results of a request's commands, as if the request were one command.
-func joinEnded(ended []store.Ended, receipt ingest.Receipt, err error) (all store.Ended, seq uint64, _ error) {
+func joinEnded(ended []applied.Ended, receipt ingest.Receipt, err error) (all applied.Ended, seq uint64, _ error) {
 	n := 0
 	for i := range ended {
 		n += len(ended[i].Results)
 	}
-	all.Results = make([]store.JobResult, 0, n)
+	all.Results = make([]applied.JobResult, 0, n)
 	for i := range ended {
 		all.Results = append(all.Results, ended[i].Results...)
 		all.All, all.Refusal, all.Replayed = ended[i].All, ended[i].Refusal, ended[i].Replayed

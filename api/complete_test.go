@@ -13,7 +13,7 @@ import (
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // one creates a job, claims it, and returns its document.
@@ -265,7 +265,7 @@ func TestCompleteMany(t *testing.T) {
 // breaks is an engine whose second Complete fails.
 type breaks struct{ completer }
 
-func (b *breaks) CompleteInOrder(ctx context.Context, commands []job.Complete) ([]store.Ended, ingest.Receipt, error) {
+func (b *breaks) CompleteInOrder(ctx context.Context, commands []job.Complete) ([]applied.Ended, ingest.Receipt, error) {
 	ended, receipt, err := b.completer.CompleteInOrder(ctx, commands[:1])
 	return ended, receipt, errors.Join(err, ingest.ErrNotStored)
 }

@@ -12,12 +12,12 @@ import (
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 type creator interface {
-	Create(ctx context.Context, c *job.Create) (store.Made, ingest.Receipt, error)
-	StartCreate(ctx context.Context, c *job.Create) (wait func() (store.Made, ingest.Receipt, error))
+	Create(ctx context.Context, c *job.Create) (applied.Made, ingest.Receipt, error)
+	StartCreate(ctx context.Context, c *job.Create) (wait func() (applied.Made, ingest.Receipt, error))
 }
 
 // createRequest is a job in the body of POST /jobs/create: the whole body, an item of an array, or a line.

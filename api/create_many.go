@@ -15,7 +15,7 @@ import (
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // eachItem calls take with the JSON text of each item of a body, and with the item's place for error texts.
@@ -104,7 +104,7 @@ func (s *Server) createBulk(c echo.Context, b *bulk, body []byte, items eachItem
 	if b.each {
 		c.Response().Header().Set("Preference-Applied", "results=each")
 	}
-	var made store.Made
+	var made applied.Made
 	var receipt ingest.Receipt
 	if b.cmd.Submission != nil && len(b.ends) == 0 {
 		if b.cmd.Groups, err = s.groupOfNone(b.of); err != nil {
@@ -263,7 +263,7 @@ type batchHead struct {
 }
 
 // headOfMade returns the head of the answer to a create that made this number of jobs.
-func headOfMade(made *store.Made, jobs int) batchHead {
+func headOfMade(made *applied.Made, jobs int) batchHead {
 	if made.Lines == 0 {
 		return batchHead{BatchID: orNull(made.Batch)}
 	}
@@ -287,7 +287,7 @@ type positionResult struct {
 	Field    string  `json:"field,omitzero"`
 }
 
-func answerMany(c echo.Context, b *bulk, made *store.Made) error {
+func answerMany(c echo.Context, b *bulk, made *applied.Made) error {
 	text, err := encodeDocument(b.document(made))
 	if err != nil {
 		return err
@@ -296,7 +296,7 @@ func answerMany(c echo.Context, b *bulk, made *store.Made) error {
 }
 
 // document returns the answer to a create of these jobs.
-func (b *bulk) document(made *store.Made) createdDocument {
+func (b *bulk) document(made *applied.Made) createdDocument {
 	doc := createdDocument{batchHead: headOfMade(made, len(b.ends)-len(made.Existing))}
 	if b.hasResults() {
 		doc.Results = positionResults(b.positions, made)
@@ -310,7 +310,7 @@ type position struct {
 }
 
 // positionResults returns the result of each position.
-func positionResults(positions []position, made *store.Made) []positionResult {
+func positionResults(positions []position, made *applied.Made) []positionResult {
 	results := make([]positionResult, len(positions))
 	line, existing := 0, made.Existing
 	for i, p := range positions {

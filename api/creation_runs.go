@@ -14,7 +14,7 @@ import (
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // createRuns answers POST /jobs/create with a body in runs. It creates all jobs or none.
@@ -61,7 +61,7 @@ func checkJoined(cmd *job.Create) error {
 
 // appendJobs appends the answer to a create of several jobs without unique keys. If they belong to no batch and one is
 // deferred, run_at has a time for each job.
-func appendJobs(b []byte, made *store.Made, groups []job.Group, r ingest.Receipt) []byte {
+func appendJobs(b []byte, made *applied.Made, groups []job.Group, r ingest.Receipt) []byte {
 	var first, last job.ID
 	if made.Lines > 0 {
 		first, last = made.Job(0), made.Job(made.Lines-1)

@@ -9,7 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // Every document is a struct in the file of its handler. The JSON library encodes it in the order of its fields. A nil
@@ -100,7 +100,7 @@ type lostJob struct {
 }
 
 // lostJobs returns the list for a document. It is never nil, because nil would be encoded as null.
-func lostJobs(results []store.JobResult) []lostJob {
+func lostJobs(results []applied.JobResult) []lostJob {
 	list := make([]lostJob, len(results))
 	for i := range results {
 		list[i] = lostJob{results[i].ID, results[i].Refusal.Code()}

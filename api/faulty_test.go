@@ -9,6 +9,8 @@ import (
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/document"
 )
 
 // faulty is an engine that fails, or that starts a sweep for every operation on many jobs. Reads fail in CatchUp.
@@ -31,20 +33,20 @@ func (f *faulty) failure() error {
 	return f.err
 }
 
-func (f *faulty) Create(ctx context.Context, c *job.Create) (store.Made, ingest.Receipt, error) {
+func (f *faulty) Create(ctx context.Context, c *job.Create) (applied.Made, ingest.Receipt, error) {
 	if err := f.failure(); err != nil {
-		return store.Made{}, ingest.Receipt{}, err
+		return applied.Made{}, ingest.Receipt{}, err
 	}
 	return f.parts.Create(ctx, c)
 }
 
-func (f *faulty) StartCreate(ctx context.Context, c *job.Create) func() (store.Made, ingest.Receipt, error) {
-	return func() (store.Made, ingest.Receipt, error) { return f.Create(ctx, c) }
+func (f *faulty) StartCreate(ctx context.Context, c *job.Create) func() (applied.Made, ingest.Receipt, error) {
+	return func() (applied.Made, ingest.Receipt, error) { return f.Create(ctx, c) }
 }
 
-func (f *faulty) ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Duration, admit func(int64) error) (store.Claimed, []runs.Run, ingest.Receipt, error) {
+func (f *faulty) ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Duration, admit func(int64) error) (applied.Claimed, []runs.Run, ingest.Receipt, error) {
 	if err := f.failure(); err != nil {
-		return store.Claimed{}, nil, ingest.Receipt{}, err
+		return applied.Claimed{}, nil, ingest.Receipt{}, err
 	}
 	return f.parts.ClaimAdmitted(ctx, c, wait, admit)
 }
@@ -56,68 +58,68 @@ func (f *faulty) Exchange(ctx context.Context, commands []job.Complete, c job.Cl
 	return f.parts.Exchange(ctx, commands, c)
 }
 
-func (f *faulty) Tickle(ctx context.Context, t job.Tickle) (store.Tickled, ingest.Receipt, error) {
+func (f *faulty) Tickle(ctx context.Context, t job.Tickle) (applied.Tickled, ingest.Receipt, error) {
 	if err := f.failure(); err != nil {
-		return store.Tickled{}, ingest.Receipt{}, err
+		return applied.Tickled{}, ingest.Receipt{}, err
 	}
 	return f.parts.Tickle(ctx, t)
 }
 
-func (f *faulty) Complete(ctx context.Context, c job.Complete) (store.Ended, ingest.Receipt, error) {
+func (f *faulty) Complete(ctx context.Context, c job.Complete) (applied.Ended, ingest.Receipt, error) {
 	if err := f.failure(); err != nil {
-		return store.Ended{}, ingest.Receipt{}, err
+		return applied.Ended{}, ingest.Receipt{}, err
 	}
 	return f.parts.Complete(ctx, c)
 }
 
-func (f *faulty) CompleteInOrder(ctx context.Context, commands []job.Complete) ([]store.Ended, ingest.Receipt, error) {
+func (f *faulty) CompleteInOrder(ctx context.Context, commands []job.Complete) ([]applied.Ended, ingest.Receipt, error) {
 	if err := f.failure(); err != nil {
 		return nil, ingest.Receipt{}, err
 	}
 	return f.parts.CompleteInOrder(ctx, commands)
 }
 
-func (f *faulty) Pause(ctx context.Context, p job.Pause) (store.Paused, ingest.Receipt, error) {
+func (f *faulty) Pause(ctx context.Context, p job.Pause) (applied.Paused, ingest.Receipt, error) {
 	if err := f.failure(); err != nil {
-		return store.Paused{}, ingest.Receipt{}, err
+		return applied.Paused{}, ingest.Receipt{}, err
 	}
 	return f.parts.Pause(ctx, p)
 }
 
-func (f *faulty) Move(ctx context.Context, m job.Move) (store.Moved, ingest.Receipt, error) {
+func (f *faulty) Move(ctx context.Context, m job.Move) (applied.Moved, ingest.Receipt, error) {
 	if err := f.failure(); err != nil {
-		return store.Moved{}, ingest.Receipt{}, err
+		return applied.Moved{}, ingest.Receipt{}, err
 	}
 	return f.parts.Move(ctx, m)
 }
 
-func (f *faulty) MoveAll(ctx context.Context, m job.Move) (store.Swept, ingest.Receipt, error) {
+func (f *faulty) MoveAll(ctx context.Context, m job.Move) (applied.Swept, ingest.Receipt, error) {
 	if err := f.failure(); err != nil {
-		return store.Swept{}, ingest.Receipt{}, err
+		return applied.Swept{}, ingest.Receipt{}, err
 	}
 	if f.sweep {
-		return store.Swept{Sweep: job.NewID(1, 1, 0)}, ingest.Receipt{Seq: 1, At: 1}, nil
+		return applied.Swept{Sweep: job.NewID(1, 1, 0)}, ingest.Receipt{Seq: 1, At: 1}, nil
 	}
 	return f.parts.MoveAll(ctx, m)
 }
 
-func (f *faulty) Patch(ctx context.Context, p job.Patch) (store.Moved, ingest.Receipt, error) {
+func (f *faulty) Patch(ctx context.Context, p job.Patch) (applied.Moved, ingest.Receipt, error) {
 	if err := f.failure(); err != nil {
-		return store.Moved{}, ingest.Receipt{}, err
+		return applied.Moved{}, ingest.Receipt{}, err
 	}
 	return f.parts.Patch(ctx, p)
 }
 
-func (f *faulty) Switch(ctx context.Context, s job.Switch) (store.Switched, ingest.Receipt, error) {
+func (f *faulty) Switch(ctx context.Context, s job.Switch) (applied.Switched, ingest.Receipt, error) {
 	if err := f.failure(); err != nil {
-		return store.Switched{}, ingest.Receipt{}, err
+		return applied.Switched{}, ingest.Receipt{}, err
 	}
 	return f.parts.Switch(ctx, s)
 }
 
-func (f *faulty) OpenSession(ctx context.Context, o job.OpenSession) (store.Session, ingest.Receipt, error) {
+func (f *faulty) OpenSession(ctx context.Context, o job.OpenSession) (document.Session, ingest.Receipt, error) {
 	if err := f.failure(); err != nil {
-		return store.Session{}, ingest.Receipt{}, err
+		return document.Session{}, ingest.Receipt{}, err
 	}
 	return f.parts.OpenSession(ctx, o)
 }
@@ -129,9 +131,9 @@ func (f *faulty) EndSession(ctx context.Context, s job.EndSession) (ingest.Recei
 	return f.parts.EndSession(ctx, s)
 }
 
-func (f *faulty) PutHandler(ctx context.Context, p job.PutHandler) (store.HandlerPut, ingest.Receipt, error) {
+func (f *faulty) PutHandler(ctx context.Context, p job.PutHandler) (applied.HandlerPut, ingest.Receipt, error) {
 	if err := f.failure(); err != nil {
-		return store.HandlerPut{}, ingest.Receipt{}, err
+		return applied.HandlerPut{}, ingest.Receipt{}, err
 	}
 	return f.parts.PutHandler(ctx, p)
 }
@@ -143,16 +145,16 @@ func (f *faulty) DeleteHandler(ctx context.Context, d job.DeleteHandler) (ingest
 	return f.parts.DeleteHandler(ctx, d)
 }
 
-func (f *faulty) DeleteQueue(ctx context.Context, d job.DeleteQueue) (store.QueueDeleted, ingest.Receipt, error) {
+func (f *faulty) DeleteQueue(ctx context.Context, d job.DeleteQueue) (applied.QueueDeleted, ingest.Receipt, error) {
 	if err := f.failure(); err != nil {
-		return store.QueueDeleted{}, ingest.Receipt{}, err
+		return applied.QueueDeleted{}, ingest.Receipt{}, err
 	}
 	return f.parts.DeleteQueue(ctx, d)
 }
 
-func (f *faulty) ChangeBatch(ctx context.Context, c job.ChangeBatch) (store.BatchChanged, ingest.Receipt, error) {
+func (f *faulty) ChangeBatch(ctx context.Context, c job.ChangeBatch) (applied.BatchChanged, ingest.Receipt, error) {
 	if err := f.failure(); err != nil {
-		return store.BatchChanged{}, ingest.Receipt{}, err
+		return applied.BatchChanged{}, ingest.Receipt{}, err
 	}
 	return f.parts.ChangeBatch(ctx, c)
 }
@@ -171,9 +173,9 @@ func (f *faulty) CatchUp(ctx context.Context, minSeq uint64) error {
 	return f.parts.CatchUp(ctx, minSeq)
 }
 
-func (f *faulty) PutFileset(ctx context.Context, p job.PutFileset) (store.FilesetPut, ingest.Receipt, error) {
+func (f *faulty) PutFileset(ctx context.Context, p job.PutFileset) (applied.FilesetPut, ingest.Receipt, error) {
 	if err := f.failure(); err != nil {
-		return store.FilesetPut{}, ingest.Receipt{}, err
+		return applied.FilesetPut{}, ingest.Receipt{}, err
 	}
 	return f.parts.PutFileset(ctx, p)
 }

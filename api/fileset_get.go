@@ -14,7 +14,7 @@ import (
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/client/fileset"
 	"github.com/daybookq/daybook/client/fileset/archive"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/document"
 )
 
 // selectTime is the longest time that patterns may take to select files. Ordinary patterns take milliseconds; some with
@@ -80,7 +80,7 @@ func (s *Server) fileset(c echo.Context) error {
 
 // filesetTag is the entity tag of an answer. It covers the address of the manifest and everything else that changes the
 // answer.
-func filesetTag(f *store.Fileset, kind string, patterns fileset.Patterns) string {
+func filesetTag(f *document.Fileset, kind string, patterns fileset.Patterns) string {
 	tag := f.Manifest.String()
 	if kind != "" {
 		tag += ";" + kind[len("application/x-"):]
@@ -93,7 +93,7 @@ func filesetTag(f *store.Fileset, kind string, patterns fileset.Patterns) string
 
 // missingManifest returns the error of reading a manifest. A fileset whose manifest is not stored is damaged, not
 // unknown.
-func missingManifest(f *store.Fileset, err error) error {
+func missingManifest(f *document.Fileset, err error) error {
 	if errors.Is(err, blob.ErrNotFound) {
 		return &problem{status: http.StatusInternalServerError, code: "blob_damaged",
 			detail: fmt.Sprintf("the manifest %s of version %d of fileset %s is not stored; store the same files again", f.Manifest, f.Version, f.Name)}

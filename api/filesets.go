@@ -12,18 +12,19 @@ import (
 	"github.com/daybookq/daybook/client/fileset"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/document"
 )
 
 type filesetOperator interface {
-	PutFileset(ctx context.Context, p job.PutFileset) (store.FilesetPut, ingest.Receipt, error)
+	PutFileset(ctx context.Context, p job.PutFileset) (applied.FilesetPut, ingest.Receipt, error)
 	DeleteFileset(ctx context.Context, d job.DeleteFileset) (ingest.Receipt, error)
 }
 
 type filesetReader interface {
-	Fileset(client, name string, version int) (store.Fileset, error)
-	FilesetVersions(client, name string) ([]store.Fileset, error)
-	Filesets(afterName, afterClient string, limit int) (list []store.Fileset, more bool, err error)
+	Fileset(client, name string, version int) (document.Fileset, error)
+	FilesetVersions(client, name string) ([]document.Fileset, error)
+	Filesets(afterName, afterClient string, limit int) (list []document.Fileset, more bool, err error)
 }
 
 // filesetDocument is the document of a version of a fileset.
@@ -39,7 +40,7 @@ type filesetDocument struct {
 	CreatedAt int64   `json:"created_at"`
 }
 
-func documentOfFileset(f *store.Fileset) filesetDocument {
+func documentOfFileset(f *document.Fileset) filesetDocument {
 	return filesetDocument{
 		FilesetID: f.ID, Client: orNull(f.Client), Name: f.Name, Version: f.Version, Newest: f.Newest, Manifest: f.Manifest.String(),
 		Files: f.Files, Bytes: f.Bytes, CreatedAt: f.CreatedAt,
@@ -145,7 +146,7 @@ type filesetsDocument struct {
 	Next     *string           `json:"next"`
 }
 
-func answerFilesets(c echo.Context, held *share, list []store.Fileset, next *string) error {
+func answerFilesets(c echo.Context, held *share, list []document.Fileset, next *string) error {
 	page := filesetsDocument{make([]filesetDocument, len(list)), next}
 	for i := range list {
 		page.Filesets[i] = documentOfFileset(&list[i])

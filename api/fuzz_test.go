@@ -25,6 +25,9 @@ import (
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/document"
+	"github.com/daybookq/daybook/store/query"
 )
 
 // picky is an engine with its queries. It fails the test if it gets a command that could not be read back from the
@@ -43,48 +46,48 @@ func (s *picky) take(cmd job.Command) {
 
 func (s *picky) Snapshot() (*ingest.Snapshot, error) { return nil, ingest.ErrBackupRunning }
 
-func (s *picky) StartCreate(ctx context.Context, c *job.Create) func() (store.Made, ingest.Receipt, error) {
-	return func() (store.Made, ingest.Receipt, error) { return s.Create(ctx, c) }
+func (s *picky) StartCreate(ctx context.Context, c *job.Create) func() (applied.Made, ingest.Receipt, error) {
+	return func() (applied.Made, ingest.Receipt, error) { return s.Create(ctx, c) }
 }
 
 var fuzzReceipt = ingest.Receipt{Seq: 7, At: 1_700_000_000_000}
 
-func (s *picky) Create(_ context.Context, c *job.Create) (store.Made, ingest.Receipt, error) {
+func (s *picky) Create(_ context.Context, c *job.Create) (applied.Made, ingest.Receipt, error) {
 	s.take(c)
 	if err := c.CheckPayloads(); err != nil {
 		s.t.Errorf("a create whose payloads are not what it says: %v", err)
 	}
 	s.created = c
-	made := store.Made{Batch: job.NewID(fuzzReceipt.At, fuzzReceipt.Seq, 0), Lines: c.Lines(), Group: c.Groups[0]}
+	made := applied.Made{Batch: job.NewID(fuzzReceipt.At, fuzzReceipt.Seq, 0), Lines: c.Lines(), Group: c.Groups[0]}
 	if n := len(c.Unique); n > 0 {
-		made.Existing = []store.Existing{{Line: c.Unique[n-1].Line, Job: job.NewID(1, 2, 3)}}
+		made.Existing = []applied.Existing{{Line: c.Unique[n-1].Line, Job: job.NewID(1, 2, 3)}}
 	}
 	return made, fuzzReceipt, nil
 }
 
-func (s *picky) Move(_ context.Context, m job.Move) (store.Moved, ingest.Receipt, error) {
+func (s *picky) Move(_ context.Context, m job.Move) (applied.Moved, ingest.Receipt, error) {
 	s.take(m)
-	return store.Moved{Status: job.Pending}, fuzzReceipt, nil
+	return applied.Moved{Status: job.Pending}, fuzzReceipt, nil
 }
 
-func (s *picky) MoveAll(_ context.Context, m job.Move) (store.Swept, ingest.Receipt, error) {
+func (s *picky) MoveAll(_ context.Context, m job.Move) (applied.Swept, ingest.Receipt, error) {
 	s.take(m)
-	return store.Swept{Moved: 3}, fuzzReceipt, nil
+	return applied.Swept{Moved: 3}, fuzzReceipt, nil
 }
 
-func (s *picky) Patch(_ context.Context, p job.Patch) (store.Moved, ingest.Receipt, error) {
+func (s *picky) Patch(_ context.Context, p job.Patch) (applied.Moved, ingest.Receipt, error) {
 	s.take(p)
-	return store.Moved{Status: job.Pending}, fuzzReceipt, nil
+	return applied.Moved{Status: job.Pending}, fuzzReceipt, nil
 }
 
-func (s *picky) Switch(_ context.Context, w job.Switch) (store.Switched, ingest.Receipt, error) {
+func (s *picky) Switch(_ context.Context, w job.Switch) (applied.Switched, ingest.Receipt, error) {
 	s.take(w)
-	return store.Switched{Stopped: w.Stopped}, fuzzReceipt, nil
+	return applied.Switched{Stopped: w.Stopped}, fuzzReceipt, nil
 }
 
-func (s *picky) PutHandler(_ context.Context, p job.PutHandler) (store.HandlerPut, ingest.Receipt, error) {
+func (s *picky) PutHandler(_ context.Context, p job.PutHandler) (applied.HandlerPut, ingest.Receipt, error) {
 	s.take(p)
-	return store.HandlerPut{Handler: store.Handler{ID: job.NewID(1, 2, 0), Client: p.Client, Type: p.Type, Version: 1, Kind: p.Kind, Newest: true}}, fuzzReceipt, nil
+	return applied.HandlerPut{Handler: document.Handler{ID: job.NewID(1, 2, 0), Client: p.Client, Type: p.Type, Version: 1, Kind: p.Kind, Newest: true}}, fuzzReceipt, nil
 }
 
 func (s *picky) DeleteHandler(_ context.Context, d job.DeleteHandler) (ingest.Receipt, error) {
@@ -92,9 +95,9 @@ func (s *picky) DeleteHandler(_ context.Context, d job.DeleteHandler) (ingest.Re
 	return fuzzReceipt, nil
 }
 
-func (s *picky) PutFileset(_ context.Context, p job.PutFileset) (store.FilesetPut, ingest.Receipt, error) {
+func (s *picky) PutFileset(_ context.Context, p job.PutFileset) (applied.FilesetPut, ingest.Receipt, error) {
 	s.take(p)
-	return store.FilesetPut{Fileset: store.Fileset{ID: job.NewID(1, 2, 0), Client: p.Client, Name: p.Name, Version: 1, Manifest: p.Manifest, Newest: true}}, fuzzReceipt, nil
+	return applied.FilesetPut{Fileset: document.Fileset{ID: job.NewID(1, 2, 0), Client: p.Client, Name: p.Name, Version: 1, Manifest: p.Manifest, Newest: true}}, fuzzReceipt, nil
 }
 
 func (s *picky) DeleteFileset(_ context.Context, d job.DeleteFileset) (ingest.Receipt, error) {
@@ -124,19 +127,19 @@ func (s *picky) AllRegistered(after string, limit int) ([]registry.Runner, bool)
 	return []registry.Runner{{ID: after + "1", State: registry.Dead, End: registry.Lost}}, true
 }
 
-func (s *picky) Runner(id string) (store.Runner, error) { return store.Runner{Name: id}, nil }
+func (s *picky) Runner(id string) (document.Runner, error) { return document.Runner{Name: id}, nil }
 
-func (s *picky) Sweep(id job.ID) (store.Sweep, error) {
-	return store.Sweep{ID: id, Op: job.Cancel, Client: "c", Type: "t"}, nil
+func (s *picky) Sweep(id job.ID) (document.Sweep, error) {
+	return document.Sweep{ID: id, Op: job.Cancel, Client: "c", Type: "t"}, nil
 }
 
-func (s *picky) Sweeps() ([]store.Sweep, error) {
-	return make([]store.Sweep, 2), nil
+func (s *picky) Sweeps() ([]document.Sweep, error) {
+	return make([]document.Sweep, 2), nil
 }
 
-func (s *picky) OpenSession(_ context.Context, o job.OpenSession) (store.Session, ingest.Receipt, error) {
+func (s *picky) OpenSession(_ context.Context, o job.OpenSession) (document.Session, ingest.Receipt, error) {
 	s.take(o)
-	return store.Session{ID: job.NewID(fuzzReceipt.At, fuzzReceipt.Seq, 0), Runner: o.Runner}, fuzzReceipt, nil
+	return document.Session{ID: job.NewID(fuzzReceipt.At, fuzzReceipt.Seq, 0), Runner: o.Runner}, fuzzReceipt, nil
 }
 
 func (s *picky) EndSession(_ context.Context, e job.EndSession) (ingest.Receipt, error) {
@@ -144,84 +147,84 @@ func (s *picky) EndSession(_ context.Context, e job.EndSession) (ingest.Receipt,
 	return fuzzReceipt, nil
 }
 
-func (s *picky) Handler(client, typ string) (store.Handler, []byte, error) {
-	return store.Handler{ID: job.NewID(1, 2, 0), Client: client, Type: typ, Version: 1, Kind: "exec"}, []byte(`{"kind":"exec"}`), nil
+func (s *picky) Handler(client, typ string) (document.Handler, []byte, error) {
+	return document.Handler{ID: job.NewID(1, 2, 0), Client: client, Type: typ, Version: 1, Kind: "exec"}, []byte(`{"kind":"exec"}`), nil
 }
 
-func (s *picky) HandlerFor(client, typ string) (store.Handler, bool) {
-	return store.Handler{ID: job.NewID(1, 2, 0), Type: typ, Version: 1, Kind: "exec"}, true
+func (s *picky) HandlerFor(client, typ string) (document.Handler, bool) {
+	return document.Handler{ID: job.NewID(1, 2, 0), Type: typ, Version: 1, Kind: "exec"}, true
 }
 
-func (s *picky) HandlerByID(id job.ID) (store.Handler, []byte, error) {
-	return store.Handler{ID: id, Type: "t", Version: 1, Kind: "exec"}, []byte(`{"kind":"exec"}`), nil
+func (s *picky) HandlerByID(id job.ID) (document.Handler, []byte, error) {
+	return document.Handler{ID: id, Type: "t", Version: 1, Kind: "exec"}, []byte(`{"kind":"exec"}`), nil
 }
 
-func (s *picky) HandlerVersions(client, typ string) ([]store.Handler, error) {
-	return []store.Handler{{ID: job.NewID(1, 2, 0), Client: client, Type: typ}}, nil
+func (s *picky) HandlerVersions(client, typ string) ([]document.Handler, error) {
+	return []document.Handler{{ID: job.NewID(1, 2, 0), Client: client, Type: typ}}, nil
 }
 
 // emptyManifest is the manifest of all filesets of a picky.
 const emptyManifest = `{"format":1,"files":[]}`
 
-func (s *picky) Fileset(client, name string, version int) (store.Fileset, error) {
-	return store.Fileset{ID: job.NewID(1, 2, 0), Client: client, Name: name, Version: max(version, 1), Manifest: sha256Of(emptyManifest)}, nil
+func (s *picky) Fileset(client, name string, version int) (document.Fileset, error) {
+	return document.Fileset{ID: job.NewID(1, 2, 0), Client: client, Name: name, Version: max(version, 1), Manifest: sha256Of(emptyManifest)}, nil
 }
 
-func (s *picky) FilesetVersions(client, name string) ([]store.Fileset, error) {
-	return []store.Fileset{{ID: job.NewID(1, 2, 0), Client: client, Name: name, Version: 1}}, nil
+func (s *picky) FilesetVersions(client, name string) ([]document.Fileset, error) {
+	return []document.Fileset{{ID: job.NewID(1, 2, 0), Client: client, Name: name, Version: 1}}, nil
 }
 
-func (s *picky) Filesets(_, _ string, limit int) ([]store.Fileset, bool, error) {
-	return []store.Fileset{{ID: job.NewID(1, 2, 0), Name: "n", Version: 1}}, limit == 1, nil
+func (s *picky) Filesets(_, _ string, limit int) ([]document.Fileset, bool, error) {
+	return []document.Fileset{{ID: job.NewID(1, 2, 0), Name: "n", Version: 1}}, limit == 1, nil
 }
 
-func (s *picky) Handlers(_, _ string, limit int) ([]store.Handler, bool, error) {
-	return []store.Handler{{ID: job.NewID(1, 2, 0), Type: "t"}}, limit == 1, nil
+func (s *picky) Handlers(_, _ string, limit int) ([]document.Handler, bool, error) {
+	return []document.Handler{{ID: job.NewID(1, 2, 0), Type: "t"}}, limit == 1, nil
 }
 
-func (s *picky) SessionDocument(id job.ID) (store.Session, error) {
-	return store.Session{ID: id, Slots: make([]store.SlotState, 2)}, nil
+func (s *picky) SessionDocument(id job.ID) (document.Session, error) {
+	return document.Session{ID: id, Slots: make([]document.SlotState, 2)}, nil
 }
 
 func (s *picky) Silence(string) uint64 { return 0 }
 
 func (s *picky) WhenLost(func(string) <-chan struct{}) {}
 
-func (s *picky) ClaimUntil(ctx context.Context, c job.Claim, _ <-chan struct{}, admit func(int64) error) (store.Claimed, []runs.Run, ingest.Receipt, error) {
+func (s *picky) ClaimUntil(ctx context.Context, c job.Claim, _ <-chan struct{}, admit func(int64) error) (applied.Claimed, []runs.Run, ingest.Receipt, error) {
 	return s.ClaimAdmitted(ctx, c, 0, admit)
 }
 
-func (s *picky) ClaimAdmitted(_ context.Context, c job.Claim, wait time.Duration, admit func(int64) error) (store.Claimed, []runs.Run, ingest.Receipt, error) {
+func (s *picky) ClaimAdmitted(_ context.Context, c job.Claim, wait time.Duration, admit func(int64) error) (applied.Claimed, []runs.Run, ingest.Receipt, error) {
 	s.take(c)
 	if err := admit(1); err != nil {
-		return store.Claimed{}, nil, ingest.Receipt{}, err
+		return applied.Claimed{}, nil, ingest.Receipt{}, err
 	}
 	if wait < 0 || wait > job.MaxWaitMs*time.Millisecond {
 		s.t.Errorf("a claim waits %v", wait)
 	}
 	id := job.NewID(fuzzReceipt.At, fuzzReceipt.Seq, 0)
 	doc := job.Job{ID: id, Batch: id, Claim: id, Client: "c", Type: "t", Runner: c.Runner, Status: job.Active, Attributes: job.Attributes{Kind: job.Text, MaxAttempts: 3}, Payload: []byte("p"), Progress: -1}
-	return store.Claimed{Claim: id, LeaseMs: 1000, Runs: []store.Run{{Batch: 7}}}, runs.Of([]job.Job{doc}), fuzzReceipt, nil
+	return applied.Claimed{Claim: id, LeaseMs: 1000, Runs: []store.Run{{Batch: 7}}}, runs.Of([]job.Job{doc}), fuzzReceipt, nil
 }
 
 func (s *picky) Exchange(_ context.Context, commands []job.Complete, c job.Claim) (*ingest.Exchange, error) {
 	return ingest.InTurn(s, commands, c), nil
 }
 
-func (s *picky) Tickle(_ context.Context, t job.Tickle) (store.Tickled, ingest.Receipt, error) {
+func (s *picky) Tickle(_ context.Context, t job.Tickle) (applied.Tickled, ingest.Receipt, error) {
 	s.take(t)
-	return store.Tickled{Held: len(t.IDs)}, fuzzReceipt, nil
+	return applied.Tickled{Held: len(t.IDs)}, fuzzReceipt, nil
 }
 
-func (s *picky) Complete(_ context.Context, c job.Complete) (ended store.Ended, _ ingest.Receipt, _ error) {
+func (s *picky) Complete(_ context.Context, c job.Complete) (ended applied.Ended, _ ingest.Receipt, _ error) {
 	s.take(c)
 	for i := range c.Outcomes {
-		ended.Results = append(ended.Results, store.JobResult{ID: c.Outcomes[i].ID, Status: job.Completed})
+		ended.Results = append(ended.Results, applied.JobResult{ID: c.Outcomes[i].ID, Status: job.Completed})
 	}
 	return ended, fuzzReceipt, nil
 }
 
-func (s *picky) CompleteInOrder(ctx context.Context, commands []job.Complete) (all []store.Ended, _ ingest.Receipt, _ error) {
+func (s *picky) CompleteInOrder(ctx context.Context, commands []job.Complete) (all []applied.Ended, _ ingest.Receipt, _ error) {
 	for _, c := range commands {
 		ended, _, err := s.Complete(ctx, c)
 		if err != nil {
@@ -232,14 +235,14 @@ func (s *picky) CompleteInOrder(ctx context.Context, commands []job.Complete) (a
 	return all, fuzzReceipt, nil
 }
 
-func (s *picky) Pause(_ context.Context, p job.Pause) (store.Paused, ingest.Receipt, error) {
+func (s *picky) Pause(_ context.Context, p job.Pause) (applied.Paused, ingest.Receipt, error) {
 	s.take(p)
-	return store.Paused{}, fuzzReceipt, nil
+	return applied.Paused{}, fuzzReceipt, nil
 }
 
-func (s *picky) DeleteQueue(_ context.Context, d job.DeleteQueue) (store.QueueDeleted, ingest.Receipt, error) {
+func (s *picky) DeleteQueue(_ context.Context, d job.DeleteQueue) (applied.QueueDeleted, ingest.Receipt, error) {
 	s.take(d)
-	return store.QueueDeleted{}, fuzzReceipt, nil
+	return applied.QueueDeleted{}, fuzzReceipt, nil
 }
 
 func (s *picky) AwaitEnd(job.ID) (*store.JobEnd, error) { return nil, job.NotFound }
@@ -248,8 +251,8 @@ func (s *picky) JobWithin(id job.ID, _ int64) (job.Job, bool, error) {
 	return job.Job{ID: id, Batch: id, Client: "c", Type: "t", Status: job.Pending, Attributes: job.Attributes{Kind: job.Text}, Progress: -1}, true, nil
 }
 
-func (s *picky) Batch(id job.ID) (store.Batch, error) {
-	return store.Batch{ID: id, Lines: 1, Jobs: 1, Status: job.BatchInProgress, Submission: &store.Submission{
+func (s *picky) Batch(id job.ID) (document.Batch, error) {
+	return document.Batch{ID: id, Lines: 1, Jobs: 1, Status: job.BatchInProgress, Submission: &document.Submission{
 		Submission: job.Submission{Open: true, Meta: "k=v,n:1"}, Client: "c", Type: "t", RetentionMs: 1}}, nil
 }
 
@@ -258,33 +261,33 @@ func (s *picky) LineOf(id job.ID) (job.ID, int64, error) {
 }
 func (s *picky) BatchMetadata(job.ID) ([]byte, error) { return []byte("metadata"), nil }
 
-func (s *picky) Batches(f store.BatchFilter) (docs []store.Batch, next store.BatchPlace, err error) {
+func (s *picky) Batches(f query.BatchFilter) (docs []document.Batch, next query.BatchPlace, err error) {
 	if f.Limit < 1 || f.Limit > job.MaxPage {
 		s.t.Errorf("a page of %d batches", f.Limit)
 	}
 	b, err := s.Batch(job.NewID(1, 2, 0))
-	return []store.Batch{b}, store.BatchPlace{ID: b.ID, Name: f.NamePrefix}, err
+	return []document.Batch{b}, query.BatchPlace{ID: b.ID, Name: f.NamePrefix}, err
 }
 
 func (s *picky) AwaitBatch(job.ID) (*store.JobEnd, error) { return nil, job.BatchNotFound }
 
-func (s *picky) Results(id job.ID, from int64, limit int, room int64) (store.Results, error) {
+func (s *picky) Results(id job.ID, from int64, limit int, room int64) (query.Results, error) {
 	if from < 0 || limit < 1 || limit > job.MaxPage || room < 1 {
 		s.t.Errorf("results from %d, %d at most in %d bytes", from, limit, room)
 	}
-	return store.Results{Next: from, End: true}, nil
+	return query.Results{Next: from, End: true}, nil
 }
 
-func (s *picky) ChangeBatch(_ context.Context, c job.ChangeBatch) (store.BatchChanged, ingest.Receipt, error) {
+func (s *picky) ChangeBatch(_ context.Context, c job.ChangeBatch) (applied.BatchChanged, ingest.Receipt, error) {
 	s.take(c)
-	return store.BatchChanged{Status: job.BatchInProgress}, fuzzReceipt, nil
+	return applied.BatchChanged{Status: job.BatchInProgress}, fuzzReceipt, nil
 }
 
-func (s *picky) Queue(client, typ string) (store.Queue, error) {
-	return store.Queue{Client: client, Type: typ}, nil
+func (s *picky) Queue(client, typ string) (document.Queue, error) {
+	return document.Queue{Client: client, Type: typ}, nil
 }
 
-func (s *picky) Queues(_, _, _ string, limit int) ([]store.Queue, bool, error) {
+func (s *picky) Queues(_, _, _ string, limit int) ([]document.Queue, bool, error) {
 	if limit < 1 || limit > job.MaxPage {
 		s.t.Errorf("a page of %d queues", limit)
 	}

@@ -17,20 +17,21 @@ import (
 	"github.com/daybookq/daybook/internal/manifest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/handler"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/document"
 )
 
 type handlerOperator interface {
-	PutHandler(ctx context.Context, p job.PutHandler) (store.HandlerPut, ingest.Receipt, error)
+	PutHandler(ctx context.Context, p job.PutHandler) (applied.HandlerPut, ingest.Receipt, error)
 	DeleteHandler(ctx context.Context, d job.DeleteHandler) (ingest.Receipt, error)
 }
 
 type handlerReader interface {
 	handlerFinder
-	Handler(client, typ string) (h store.Handler, document []byte, err error)
-	HandlerByID(id job.ID) (h store.Handler, document []byte, err error)
-	HandlerVersions(client, typ string) ([]store.Handler, error)
-	Handlers(afterType, afterClient string, limit int) (list []store.Handler, more bool, err error)
+	Handler(client, typ string) (h document.Handler, document []byte, err error)
+	HandlerByID(id job.ID) (h document.Handler, document []byte, err error)
+	HandlerVersions(client, typ string) ([]document.Handler, error)
+	Handlers(afterType, afterClient string, limit int) (list []document.Handler, more bool, err error)
 }
 
 // handlerDocument is the document of a version of a handler. Handler is the stored document, and is left out of lists.
@@ -47,7 +48,7 @@ type handlerDocument struct {
 	Handler   jsontext.Value `json:"handler,omitzero"`
 }
 
-func documentOfHandler(h *store.Handler, text []byte) handlerDocument {
+func documentOfHandler(h *document.Handler, text []byte) handlerDocument {
 	return handlerDocument{
 		HandlerID: h.ID, Client: orNull(h.Client), Type: h.Type, Version: h.Version, Newest: h.Newest, Kind: h.Kind,
 		Digest: h.Digest.String(), Bytes: h.Bytes, CreatedAt: h.CreatedAt, Handler: text,
@@ -160,7 +161,7 @@ func (s *Server) handlerOf(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.answerHandler(c, func() (store.Handler, []byte, error) { return s.engine.Handler(client, typ) })
+	return s.answerHandler(c, func() (document.Handler, []byte, error) { return s.engine.Handler(client, typ) })
 }
 
 // handlerVersion answers GET /handler-versions/{id}.
@@ -169,7 +170,7 @@ func (s *Server) handlerVersion(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.answerHandler(c, func() (store.Handler, []byte, error) { return s.engine.HandlerByID(id) })
+	return s.answerHandler(c, func() (document.Handler, []byte, error) { return s.engine.HandlerByID(id) })
 }
 
 // maxHandlerAnswerBytes is the memory for the answer with the longest handler: its text, and the answer, whose buffer
@@ -177,7 +178,7 @@ func (s *Server) handlerVersion(c echo.Context) error {
 const maxHandlerAnswerBytes = 3 * job.MaxHandlerBytes
 
 // answerHandler answers with the handler that read returns.
-func (s *Server) answerHandler(c echo.Context, read func() (store.Handler, []byte, error)) error {
+func (s *Server) answerHandler(c echo.Context, read func() (document.Handler, []byte, error)) error {
 	held, err := s.holdPage(c, maxHandlerAnswerBytes)
 	if err != nil {
 		return err
@@ -255,7 +256,7 @@ func (s *Server) handlers(c echo.Context) error {
 	return answerHandlers(c, held, list, next)
 }
 
-func answerHandlers(c echo.Context, held *share, list []store.Handler, next *string) error {
+func answerHandlers(c echo.Context, held *share, list []document.Handler, next *string) error {
 	page := handlersDocument{make([]handlerDocument, len(list)), next}
 	for i := range list {
 		page.Handlers[i] = documentOfHandler(&list[i], nil)

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/query"
 )
 
 // A job document has the fields of one table, in the order of docs/reference/api.md. A test compares the two. The
@@ -18,7 +18,7 @@ import (
 // value.
 type field struct {
 	name   string
-	parts  store.Parts
+	parts  query.Parts
 	append func(b []byte, j *job.Job, f form) []byte
 	comma  string // `,"name":`
 }
@@ -30,23 +30,23 @@ var jobFields = table([]field{
 	{name: "type", append: func(b []byte, j *job.Job, _ form) []byte { return appendName(b, j.Type) }},
 	{name: "status", append: func(b []byte, j *job.Job, _ form) []byte { return appendName(b, j.Status.String()) }},
 	{name: "priority", append: func(b []byte, j *job.Job, _ form) []byte { return strconv.AppendInt(b, int64(j.Priority), 10) }},
-	{name: "payload", parts: store.Payloads, append: func(b []byte, j *job.Job, f form) []byte { return appendValue(b, j.Kind, j.Payload, f) }},
-	{name: "payload_b64", parts: store.Payloads, append: func(b []byte, j *job.Job, _ form) []byte { return appendB64(b, j.Kind, j.Payload) }},
-	{name: "binary_addr", parts: store.Payloads, append: func(b []byte, j *job.Job, _ form) []byte { return appendBinaryAddr(b, j) }},
-	{name: "input_addr", parts: store.Payloads, append: func(b []byte, j *job.Job, _ form) []byte { return appendInputAddr(b, j) }},
-	{name: "output_addr", parts: store.Details, append: func(b []byte, j *job.Job, _ form) []byte { return appendTextOrNull(b, j.OutputAddr) }},
-	{name: "output_addr_kind", parts: store.Details, append: func(b []byte, j *job.Job, _ form) []byte { return appendAddrKind(b, j.OutputAddrKind) }},
-	{name: "log_addr", parts: store.Details, append: func(b []byte, j *job.Job, _ form) []byte { return appendTextOrNull(b, j.LogAddr) }},
-	{name: "output", parts: store.Details, append: func(b []byte, j *job.Job, f form) []byte { return appendValue(b, j.OutputKind, j.Output, f) }},
-	{name: "output_b64", parts: store.Details, append: func(b []byte, j *job.Job, _ form) []byte { return appendB64(b, j.OutputKind, j.Output) }},
+	{name: "payload", parts: query.Payloads, append: func(b []byte, j *job.Job, f form) []byte { return appendValue(b, j.Kind, j.Payload, f) }},
+	{name: "payload_b64", parts: query.Payloads, append: func(b []byte, j *job.Job, _ form) []byte { return appendB64(b, j.Kind, j.Payload) }},
+	{name: "binary_addr", parts: query.Payloads, append: func(b []byte, j *job.Job, _ form) []byte { return appendBinaryAddr(b, j) }},
+	{name: "input_addr", parts: query.Payloads, append: func(b []byte, j *job.Job, _ form) []byte { return appendInputAddr(b, j) }},
+	{name: "output_addr", parts: query.Details, append: func(b []byte, j *job.Job, _ form) []byte { return appendTextOrNull(b, j.OutputAddr) }},
+	{name: "output_addr_kind", parts: query.Details, append: func(b []byte, j *job.Job, _ form) []byte { return appendAddrKind(b, j.OutputAddrKind) }},
+	{name: "log_addr", parts: query.Details, append: func(b []byte, j *job.Job, _ form) []byte { return appendTextOrNull(b, j.LogAddr) }},
+	{name: "output", parts: query.Details, append: func(b []byte, j *job.Job, f form) []byte { return appendValue(b, j.OutputKind, j.Output, f) }},
+	{name: "output_b64", parts: query.Details, append: func(b []byte, j *job.Job, _ form) []byte { return appendB64(b, j.OutputKind, j.Output) }},
 	{name: "code", append: func(b []byte, j *job.Job, _ form) []byte { return appendTextOrNull(b, j.Code.String()) }},
 	{name: "exit_code", append: func(b []byte, j *job.Job, _ form) []byte { return appendNumber(b, int64(j.ExitCode)) }},
-	{name: "process_exit", parts: store.Details, append: func(b []byte, j *job.Job, _ form) []byte { return appendOptional(b, j.ProcessExit) }},
-	{name: "error", parts: store.Details, append: func(b []byte, j *job.Job, _ form) []byte { return appendTextOrNull(b, j.Error) }},
-	{name: "attempts", parts: store.Details, append: func(b []byte, j *job.Job, _ form) []byte { return appendAttempts(b, j.Attempts) }},
-	{name: "step", parts: store.Details, append: func(b []byte, j *job.Job, _ form) []byte { return appendTextOrNull(b, j.Step) }},
-	{name: "steps", parts: store.Details, append: func(b []byte, j *job.Job, _ form) []byte { return appendSteps(b, j.Steps) }},
-	{name: "progress", parts: store.Details, append: func(b []byte, j *job.Job, _ form) []byte { return appendProgress(b, j.Progress) }},
+	{name: "process_exit", parts: query.Details, append: func(b []byte, j *job.Job, _ form) []byte { return appendOptional(b, j.ProcessExit) }},
+	{name: "error", parts: query.Details, append: func(b []byte, j *job.Job, _ form) []byte { return appendTextOrNull(b, j.Error) }},
+	{name: "attempts", parts: query.Details, append: func(b []byte, j *job.Job, _ form) []byte { return appendAttempts(b, j.Attempts) }},
+	{name: "step", parts: query.Details, append: func(b []byte, j *job.Job, _ form) []byte { return appendTextOrNull(b, j.Step) }},
+	{name: "steps", parts: query.Details, append: func(b []byte, j *job.Job, _ form) []byte { return appendSteps(b, j.Steps) }},
+	{name: "progress", parts: query.Details, append: func(b []byte, j *job.Job, _ form) []byte { return appendProgress(b, j.Progress) }},
 	{name: "runner_id", append: func(b []byte, j *job.Job, _ form) []byte { return appendTextOrNull(b, j.Runner) }},
 	{name: "claim_id", append: func(b []byte, j *job.Job, _ form) []byte { return appendID(b, j.Claim) }},
 	{name: "run_attempts", append: func(b []byte, j *job.Job, _ form) []byte { return strconv.AppendInt(b, int64(j.RunAttempts), 10) }},
@@ -226,9 +226,9 @@ func selectFields(text string) (s selection, err error) {
 }
 
 // parts returns the parts of the store that the selected fields need.
-func (s *selection) parts() (parts store.Parts) {
+func (s *selection) parts() (parts query.Parts) {
 	if !s.some {
-		return store.Everything
+		return query.Everything
 	}
 	for i := range s.fields {
 		parts |= s.fields[i].parts
@@ -242,11 +242,11 @@ func (s *selection) split() (before, own, after []field) {
 		return fieldsBefore, ownFields, fieldsAfter
 	}
 	from := 0
-	for from < len(s.fields) && s.fields[from].parts != store.Payloads {
+	for from < len(s.fields) && s.fields[from].parts != query.Payloads {
 		from++
 	}
 	to := from
-	for to < len(s.fields) && s.fields[to].parts == store.Payloads {
+	for to < len(s.fields) && s.fields[to].parts == query.Payloads {
 		to++
 	}
 	return s.fields[:from], s.fields[from:to], s.fields[to:]

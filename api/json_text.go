@@ -11,7 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // The values in documents of jobs, and the results of outcomes, are encoded by hand. documents.go encodes all other
@@ -170,7 +170,7 @@ func appendProgress(b []byte, millionths int64) []byte {
 }
 
 // appendJobResult appends the result of one outcome.
-func appendJobResult(b []byte, r *store.JobResult) []byte {
+func appendJobResult(b []byte, r *applied.JobResult) []byte {
 	b = append(b, `{"job_id":`...)
 	b = appendID(b, r.ID)
 	if r.Refusal == job.Granted {
@@ -183,7 +183,7 @@ func appendJobResult(b []byte, r *store.JobResult) []byte {
 	return append(b, '}')
 }
 
-func appendJobResults(b []byte, results []store.JobResult) []byte {
+func appendJobResults(b []byte, results []applied.JobResult) []byte {
 	b = append(b, '[')
 	for i := range results {
 		if i > 0 {

@@ -7,11 +7,11 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/query"
 )
 
 type jobLister interface {
-	List(f store.Filter) (jobs []job.Job, next job.ID, err error)
+	List(f query.Filter) (jobs []job.Job, next job.ID, err error)
 }
 
 // defaultPage is the number of jobs or runners on a page if the request has no limit.
@@ -50,7 +50,7 @@ func (s *Server) list(c echo.Context) error {
 	return p.end()
 }
 
-func listQuery(query []parameter) (f store.Filter, fields selection, err error) {
+func listQuery(query []parameter) (f query.Filter, fields selection, err error) {
 	f.Limit = defaultPage
 	for _, p := range query {
 		key, value := p.key, p.value

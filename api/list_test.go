@@ -17,32 +17,33 @@ import (
 
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/document"
+	"github.com/daybookq/daybook/store/query"
 )
 
-func (s *picky) List(f store.Filter) ([]job.Job, job.ID, error) {
+func (s *picky) List(f query.Filter) ([]job.Job, job.ID, error) {
 	if f.Limit < 1 || f.Limit > job.MaxPage || f.CreatedAfter < 0 || f.CreatedBefore < 0 || f.Status == job.Purged {
 		s.t.Errorf("a list of %+v", f)
 	}
 	return []job.Job{{Status: job.Pending, Client: f.Client, Type: f.Type, Runner: f.Runner, Progress: -1}}, f.After, nil
 }
 
-func (s *picky) ClaimDocument(id job.ID, _ store.Parts) (store.Claim, []job.Job, error) {
-	return store.Claim{ID: id}, []job.Job{{ID: id, Status: job.Active}}, nil
+func (s *picky) ClaimDocument(id job.ID, _ query.Parts) (document.Claim, []job.Job, error) {
+	return document.Claim{ID: id}, []job.Job{{ID: id, Status: job.Active}}, nil
 }
 
-func (s *picky) Runners(after string, limit int) ([]store.Runner, bool, error) {
+func (s *picky) Runners(after string, limit int) ([]document.Runner, bool, error) {
 	if limit < 1 || limit > job.MaxPage || len(after) > job.MaxRunnerBytes {
 		s.t.Errorf("a page of %d runners after %q", limit, after)
 	}
-	return []store.Runner{{Name: after + "r"}}, true, nil
+	return []document.Runner{{Name: after + "r"}}, true, nil
 }
 
-func (s *picky) WaitingTypes(_, _ string, limit int) ([]store.WaitingType, bool, error) {
+func (s *picky) WaitingTypes(_, _ string, limit int) ([]document.WaitingType, bool, error) {
 	if limit < 1 || limit > job.MaxPage {
 		s.t.Errorf("a page of %d types", limit)
 	}
-	return []store.WaitingType{{Type: "x", Waiting: 3}}, true, nil
+	return []document.WaitingType{{Type: "x", Waiting: 3}}, true, nil
 }
 
 // listed returns the lines of the ids of a page, and next.
@@ -377,14 +378,14 @@ type panicking struct {
 	calm atomic.Bool
 }
 
-func (e *panicking) List(f store.Filter) ([]job.Job, job.ID, error) {
+func (e *panicking) List(f query.Filter) ([]job.Job, job.ID, error) {
 	if !e.calm.Load() {
 		panic("list")
 	}
 	return e.jobLister.List(f)
 }
 
-func (e *panicking) ClaimDocument(job.ID, store.Parts) (store.Claim, []job.Job, error) {
+func (e *panicking) ClaimDocument(job.ID, query.Parts) (document.Claim, []job.Job, error) {
 	panic("claim")
 }
 

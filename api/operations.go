@@ -11,18 +11,19 @@ import (
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/document"
 )
 
 type operator interface {
-	Move(ctx context.Context, m job.Move) (store.Moved, ingest.Receipt, error)
-	MoveAll(ctx context.Context, m job.Move) (store.Swept, ingest.Receipt, error)
-	Patch(ctx context.Context, p job.Patch) (store.Moved, ingest.Receipt, error)
+	Move(ctx context.Context, m job.Move) (applied.Moved, ingest.Receipt, error)
+	MoveAll(ctx context.Context, m job.Move) (applied.Swept, ingest.Receipt, error)
+	Patch(ctx context.Context, p job.Patch) (applied.Moved, ingest.Receipt, error)
 }
 
 type sweepReader interface {
-	Sweep(id job.ID) (store.Sweep, error)
-	Sweeps() ([]store.Sweep, error)
+	Sweep(id job.ID) (document.Sweep, error)
+	Sweeps() ([]document.Sweep, error)
 }
 
 // move answers POST /jobs/{id}/cancel, /redrive and /run.
@@ -176,7 +177,7 @@ func (s *Server) moveAll(c echo.Context, m job.Move) error {
 	if swept.Status != 0 {
 		return s.answerEnded(c, &m, &swept, receipt)
 	}
-	sweep := store.Sweep{
+	sweep := document.Sweep{
 		ID: swept.Sweep, Op: m.Op, Batch: m.Batch, Client: m.Client, Type: m.Type, Status: m.Status, Moved: swept.Moved, Skipped: swept.Skipped,
 		CreatedAt: receipt.At,
 	}
@@ -190,8 +191,8 @@ func (s *Server) moveAll(c echo.Context, m job.Move) error {
 
 // answerEnded answers a request that ended a batch with its final status. The answer is 200 with the number of changed
 // jobs, or 202 if the server still has to change more.
-func (s *Server) answerEnded(c echo.Context, m *job.Move, swept *store.Swept, r ingest.Receipt) error {
-	sweep := store.Sweep{Op: m.Op, Batch: m.Batch, Moved: swept.Moved, CreatedAt: r.At, FinishedAt: r.At}
+func (s *Server) answerEnded(c echo.Context, m *job.Move, swept *applied.Swept, r ingest.Receipt) error {
+	sweep := document.Sweep{Op: m.Op, Batch: m.Batch, Moved: swept.Moved, CreatedAt: r.At, FinishedAt: r.At}
 	status := http.StatusOK
 	if swept.More {
 		status, sweep.FinishedAt = http.StatusAccepted, 0
@@ -249,7 +250,7 @@ type sweepDocument struct {
 	FinishedAt *int64  `json:"finished_at"`
 }
 
-func documentOfSweep(w *store.Sweep) sweepDocument {
+func documentOfSweep(w *document.Sweep) sweepDocument {
 	return sweepDocument{
 		SweepID: orNull(w.ID), Operation: w.Op.String(), BatchID: orNull(w.Batch), Client: orNull(w.Client), Type: orNull(w.Type), Status: statusOrNull(w.Status),
 		Moved: w.Moved, Skipped: w.Skipped, Done: w.FinishedAt != 0, CreatedAt: w.CreatedAt, FinishedAt: orNull(w.FinishedAt),

@@ -19,6 +19,7 @@ import (
 	"github.com/daybookq/daybook/ingest/registry"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // fate records whether the change of a refused request was stored. It is the field outcome of a problem document.
@@ -40,7 +41,7 @@ type problem struct {
 	allow  string // the Allow header of a 405
 	// retryAfter is the Retry-After of a 429 or 503. 0 means defaultRetryAfter.
 	retryAfter time.Duration
-	lost       []store.JobResult
+	lost       []applied.JobResult
 	missing    []string // blobs that a manifest names
 	whole      bool     // refuses the whole body, even if each position has a result
 }

@@ -9,18 +9,19 @@ import (
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/document"
 )
 
 type queueOperator interface {
-	Pause(ctx context.Context, p job.Pause) (store.Paused, ingest.Receipt, error)
-	DeleteQueue(ctx context.Context, d job.DeleteQueue) (store.QueueDeleted, ingest.Receipt, error)
+	Pause(ctx context.Context, p job.Pause) (applied.Paused, ingest.Receipt, error)
+	DeleteQueue(ctx context.Context, d job.DeleteQueue) (applied.QueueDeleted, ingest.Receipt, error)
 }
 
 type queueReader interface {
-	Queue(client, typ string) (store.Queue, error)
-	Queues(client, afterClient, afterType string, limit int) (queues []store.Queue, more bool, err error)
-	WaitingTypes(client, afterType string, limit int) (types []store.WaitingType, more bool, err error)
+	Queue(client, typ string) (document.Queue, error)
+	Queues(client, afterClient, afterType string, limit int) (queues []document.Queue, more bool, err error)
+	WaitingTypes(client, afterType string, limit int) (types []document.WaitingType, more bool, err error)
 }
 
 // queues answers GET /queues with a page of queues, in the order of client and type. With waiting=true, it answers with
@@ -48,7 +49,7 @@ func (s *Server) queues(c echo.Context) error {
 		next = orNull(last.Client + "/" + last.Type)
 	}
 	now := s.engine.Now()
-	text, err := encodeDocument(queuesPage(list, next, func(*store.Queue) int64 { return now }))
+	text, err := encodeDocument(queuesPage(list, next, func(*document.Queue) int64 { return now }))
 	if err != nil {
 		return err
 	}
@@ -68,7 +69,7 @@ type queuesDocument struct {
 	Next   *string         `json:"next"`
 }
 
-func queuesPage(list []store.Queue, next *string, now func(*store.Queue) int64) queuesDocument {
+func queuesPage(list []document.Queue, next *string, now func(*document.Queue) int64) queuesDocument {
 	page := queuesDocument{make([]queueDocument, len(list)), next}
 	for i := range list {
 		page.Queues[i] = documentOfQueue(&list[i], now(&list[i]))
@@ -85,7 +86,7 @@ type queueDocument struct {
 	OldestPendingAgeMs *int64 `json:"oldest_pending_age_ms"` // null without a pending job
 }
 
-func documentOfQueue(q *store.Queue, now int64) queueDocument {
+func documentOfQueue(q *document.Queue, now int64) queueDocument {
 	doc := queueDocument{Client: q.Client, Type: q.Type, Paused: q.Paused, CreatedAt: q.CreatedAt, Counts: counts(q.Counts)}
 	if q.PendingSince != 0 {
 		age := max(now-q.PendingSince, 0)
@@ -96,7 +97,7 @@ func documentOfQueue(q *store.Queue, now int64) queueDocument {
 
 // ageless returns the time at which the age of a queue's oldest pending job equals PendingSince. The entity tag of a
 // queue is made from the document at that time, because the real age changes all the time and must not change the tag.
-func ageless(q *store.Queue) int64 { return 2 * q.PendingSince }
+func ageless(q *document.Queue) int64 { return 2 * q.PendingSince }
 
 // typesDocument is a page of types that have pending jobs. If more follow, next is the last type of the page.
 type typesDocument struct {

@@ -19,7 +19,8 @@ import (
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/document"
 )
 
 // lines returns n bytes, in lines of 100 bytes.
@@ -178,11 +179,11 @@ func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
 // idle is an engine that accepts every create and never hands out a job.
 type idle struct{}
 
-func (idle) Create(_ context.Context, c *job.Create) (store.Made, ingest.Receipt, error) {
-	return store.Made{Batch: job.NewID(1, 1, 0), Lines: c.Lines(), Group: c.Groups[0]}, ingest.Receipt{Seq: 1, At: 1}, nil
+func (idle) Create(_ context.Context, c *job.Create) (applied.Made, ingest.Receipt, error) {
+	return applied.Made{Batch: job.NewID(1, 1, 0), Lines: c.Lines(), Group: c.Groups[0]}, ingest.Receipt{Seq: 1, At: 1}, nil
 }
-func (i idle) StartCreate(ctx context.Context, c *job.Create) func() (store.Made, ingest.Receipt, error) {
-	return func() (store.Made, ingest.Receipt, error) { return i.Create(ctx, c) }
+func (i idle) StartCreate(ctx context.Context, c *job.Create) func() (applied.Made, ingest.Receipt, error) {
+	return func() (applied.Made, ingest.Receipt, error) { return i.Create(ctx, c) }
 }
 func (idle) Now() int64                                { return 1 }
 func (idle) ClockOffset() time.Duration                { return 0 }
@@ -191,7 +192,7 @@ func (idle) AcceptTime(context.Context) (int64, error) { return 0, nil }
 // noHandlers stores no handler.
 type noHandlers struct{ handlerReader }
 
-func (noHandlers) HandlerFor(string, string) (h store.Handler, ok bool) { return h, false }
+func (noHandlers) HandlerFor(string, string) (h document.Handler, ok bool) { return h, false }
 
 var idleParts = parts{creator: idle{}, clock: idle{}, handlerReader: noHandlers{}}
 

@@ -7,13 +7,14 @@ import (
 
 	"github.com/daybookq/daybook/ingest/registry"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/document"
+	"github.com/daybookq/daybook/store/query"
 )
 
 type runnerReader interface {
-	Runners(after string, limit int) (runners []store.Runner, more bool, err error)
-	Runner(id string) (store.Runner, error)
-	ClaimDocument(id job.ID, parts store.Parts) (store.Claim, []job.Job, error)
+	Runners(after string, limit int) (runners []document.Runner, more bool, err error)
+	Runner(id string) (document.Runner, error)
+	ClaimDocument(id job.ID, parts query.Parts) (document.Claim, []job.Job, error)
 }
 
 // runners answers GET /runners with a page of the runners that the registry knows or that hold jobs.
@@ -43,7 +44,7 @@ func (s *Server) runners(c echo.Context) error {
 	registered, moreRegistered := s.engine.AllRegistered(after, limit)
 	page := runnersDocument{Runners: []runnerDocument{}}
 	for len(page.Runners) < limit && (len(holding) > 0 || len(registered) > 0) {
-		var h *store.Runner
+		var h *document.Runner
 		var r *registry.Runner
 		switch order := compareFirst(holding, registered); {
 		case order > 0 && len(holding) == 0 && moreHolding || order < 0 && len(registered) == 0 && moreRegistered:
@@ -71,7 +72,7 @@ func (s *Server) runners(c echo.Context) error {
 }
 
 // compareFirst compares the first runners of two lists, at least one of which is not empty. An empty list sorts last.
-func compareFirst(holding []store.Runner, registered []registry.Runner) int {
+func compareFirst(holding []document.Runner, registered []registry.Runner) int {
 	switch {
 	case len(holding) == 0:
 		return 1
@@ -142,7 +143,7 @@ type openClaim struct {
 
 // documentOfRunner combines the state's view of a runner (nil if the runner holds no jobs) with the registry's view
 // (nil if the registry does not know it).
-func documentOfRunner(holding *store.Runner, registered *registry.Runner) (doc runnerDocument) {
+func documentOfRunner(holding *document.Runner, registered *registry.Runner) (doc runnerDocument) {
 	if holding != nil {
 		doc = runnerDocument{RunnerID: holding.Name, Held: holding.Held, ClaimCount: holding.Claims, LastSeenAt: holding.LastSeenAt}
 		for i := range holding.Open {
@@ -185,7 +186,7 @@ func (s *Server) claimDocument(c echo.Context) error {
 		return err
 	}
 	defer held.release()
-	var claim store.Claim
+	var claim document.Claim
 	var list []job.Job
 	err = s.pages.do(c.Request().Context(), func() error {
 		claim, list, err = s.engine.ClaimDocument(id, fields.parts())

@@ -9,16 +9,16 @@ import (
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/document"
 )
 
 type sessionOperator interface {
-	OpenSession(ctx context.Context, o job.OpenSession) (store.Session, ingest.Receipt, error)
+	OpenSession(ctx context.Context, o job.OpenSession) (document.Session, ingest.Receipt, error)
 	EndSession(ctx context.Context, s job.EndSession) (ingest.Receipt, error)
 }
 
 type sessionReader interface {
-	SessionDocument(id job.ID) (store.Session, error)
+	SessionDocument(id job.ID) (document.Session, error)
 }
 
 // openSession answers POST /sessions.
@@ -101,7 +101,7 @@ type slotDocument struct {
 	Number uint64 `json:"number"`
 }
 
-func documentOfSession(s *store.Session) sessionDocument {
+func documentOfSession(s *document.Session) sessionDocument {
 	doc := sessionDocument{SessionID: s.ID, RunnerID: orNull(s.Runner), CreatedAt: s.CreatedAt, UsedAt: s.UsedAt, ExpiresAt: s.ExpiresAt}
 	for _, slot := range s.Slots {
 		doc.Slots = append(doc.Slots, slotDocument(slot))

@@ -8,7 +8,7 @@ import (
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // beginCreate is POST /jobs/create. The server carries out a received create even if the connection ends.
@@ -35,7 +35,7 @@ func (t *stream) beginCreateMany(r *streamRequest) (finisher, error) {
 		return nil, err
 	}
 	if len(b.ends) == 0 {
-		return encoded(b.document(&store.Made{}))
+		return encoded(b.document(&applied.Made{}))
 	}
 	cmd := b.command()
 	var err error

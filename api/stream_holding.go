@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/document"
 )
 
 // holding are the claims that a stream holds, with their unfinished jobs. It determines how much credit is left, and
@@ -209,7 +210,7 @@ func (h *holding) begin(claim job.ID, ids []job.ID) {
 }
 
 // completed records the results of a completion. It treats a job that its claim no longer holds as ended.
-func (h *holding) completed(cmd *job.Complete, result *store.Ended) {
+func (h *holding) completed(cmd *job.Complete, result *applied.Ended) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.end(h.claims[cmd.Claim], result.Results)
@@ -219,7 +220,7 @@ func (h *holding) completed(cmd *job.Complete, result *store.Ended) {
 }
 
 // endAny records results of a request of this stream that does not name the claims.
-func (h *holding) endAny(results []store.JobResult) {
+func (h *holding) endAny(results []applied.JobResult) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, c := range h.claims {
@@ -228,7 +229,7 @@ func (h *holding) endAny(results []store.JobResult) {
 }
 
 // end records that jobs of a claim have ended. The caller holds h.mu.
-func (h *holding) end(c *heldClaim, results []store.JobResult) {
+func (h *holding) end(c *heldClaim, results []applied.JobResult) {
 	if c == nil {
 		return
 	}
@@ -277,7 +278,7 @@ func (h *holding) lose(claim job.ID) *heldClaim {
 }
 
 // tickled records the result of a tickle. A tickle for all jobs of this stream's runner names no claim.
-func (h *holding) tickled(cmd *job.Tickle, t *store.Tickled) {
+func (h *holding) tickled(cmd *job.Tickle, t *applied.Tickled) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()
@@ -374,7 +375,7 @@ func (t *stream) checkLeases() {
 
 // claimDocument reads a claim with its jobs, without their payloads. A stream may request thousands, so claimDocument
 // waits for a turn, as pages of lists do.
-func (t *stream) claimDocument(ctx context.Context, id job.ID) (doc store.Claim, jobs []job.Job, err error) {
+func (t *stream) claimDocument(ctx context.Context, id job.ID) (doc document.Claim, jobs []job.Job, err error) {
 	err = t.s.pages.do(ctx, func() error {
 		doc, jobs, err = t.s.engine.ClaimDocument(id, 0)
 		return err

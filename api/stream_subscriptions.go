@@ -10,7 +10,7 @@ import (
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 const (
@@ -24,7 +24,7 @@ const (
 type pusher interface {
 	Silence(runner string) uint64
 	WhenLost(end func(runner string) (returned <-chan struct{}))
-	ClaimUntil(ctx context.Context, c job.Claim, stop <-chan struct{}, admit func(payloadBytes int64) error) (store.Claimed, []runs.Run, ingest.Receipt, error)
+	ClaimUntil(ctx context.Context, c job.Claim, stop <-chan struct{}, admit func(payloadBytes int64) error) (applied.Claimed, []runs.Run, ingest.Receipt, error)
 }
 
 // subscription is a selection of jobs that a stream accepts, with a limit on the held ones. Its goroutine waits for

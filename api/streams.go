@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // streams are all open and lingering streams.
@@ -146,7 +146,7 @@ func (l *streams) holding(claim job.ID) *holding {
 
 // completed reports the results of completions to the streams that hold their claims. results may cover only the first
 // commands.
-func (l *streams) completed(commands []job.Complete, results []store.Ended) {
+func (l *streams) completed(commands []job.Complete, results []applied.Ended) {
 	for i := range results {
 		if h := l.holding(commands[i].Claim); h != nil {
 			h.completed(&commands[i], &results[i])
@@ -155,7 +155,7 @@ func (l *streams) completed(commands []job.Complete, results []store.Ended) {
 }
 
 // tickled reports the result of a tickle to the stream that holds its claim.
-func (l *streams) tickled(cmd *job.Tickle, result *store.Tickled) {
+func (l *streams) tickled(cmd *job.Tickle, result *applied.Tickled) {
 	if h := l.holding(cmd.Claim); h != nil {
 		h.tickled(cmd, result)
 	}

@@ -10,11 +10,11 @@ import (
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 type switcher interface {
-	Switch(ctx context.Context, s job.Switch) (store.Switched, ingest.Receipt, error)
+	Switch(ctx context.Context, s job.Switch) (applied.Switched, ingest.Receipt, error)
 }
 
 // setStopped answers /start and /stop. While the server is stopped, claims get no jobs.

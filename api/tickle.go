@@ -9,11 +9,11 @@ import (
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 type tickler interface {
-	Tickle(ctx context.Context, t job.Tickle) (store.Tickled, ingest.Receipt, error)
+	Tickle(ctx context.Context, t job.Tickle) (applied.Tickled, ingest.Receipt, error)
 }
 
 // tickleFields are the fields that all tickles have.
@@ -120,7 +120,7 @@ func namedJobs(ids []job.ID) ([]job.ID, error) {
 }
 
 // nothingHeld refuses a tickle if none of its jobs is held.
-func nothingHeld(t *store.Tickled) error {
+func nothingHeld(t *applied.Tickled) error {
 	if t.Held > 0 {
 		return nil
 	}
@@ -130,7 +130,7 @@ func nothingHeld(t *store.Tickled) error {
 	}
 	p := *refused(r).(*problem)
 	if p.lost = t.Lost; p.lost == nil { // the document has the list even if it is empty
-		p.lost = []store.JobResult{}
+		p.lost = []applied.JobResult{}
 	}
 	return &p
 }

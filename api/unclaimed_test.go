@@ -9,7 +9,7 @@ import (
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // neverUnclaimed is an engine that notices completions with Unclaimed.
@@ -18,14 +18,14 @@ type neverUnclaimed struct {
 	t *testing.T
 }
 
-func (n *neverUnclaimed) Complete(ctx context.Context, c job.Complete) (store.Ended, ingest.Receipt, error) {
+func (n *neverUnclaimed) Complete(ctx context.Context, c job.Complete) (applied.Ended, ingest.Receipt, error) {
 	if c.Unclaimed {
 		n.t.Errorf("a request became %+v", c)
 	}
 	return n.completer.Complete(ctx, c)
 }
 
-func (n *neverUnclaimed) CompleteInOrder(ctx context.Context, commands []job.Complete) ([]store.Ended, ingest.Receipt, error) {
+func (n *neverUnclaimed) CompleteInOrder(ctx context.Context, commands []job.Complete) ([]applied.Ended, ingest.Receipt, error) {
 	for _, c := range commands {
 		if c.Unclaimed {
 			n.t.Errorf("a request became %+v", c)

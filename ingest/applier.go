@@ -7,6 +7,7 @@ import (
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
 	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 const (
@@ -20,7 +21,7 @@ const (
 // applyRecord applies one record of the log. A running server, a start and a rebuild all apply commands with this
 // function. The command is always the one decoded from the journaled text. A running server has decoded it when the
 // command was proposed, to check the text.
-func applyRecord(s *store.Store, r *journal.Record) (store.Result, error) {
+func applyRecord(s *store.Store, r *journal.Record) (applied.Result, error) {
 	if w, ok := r.Tag.(*waiter); ok && w.cmd != nil {
 		return s.Apply(r.Seq, r.At, w.cmd)
 	}
@@ -33,7 +34,7 @@ func applyRecord(s *store.Store, r *journal.Record) (store.Result, error) {
 
 // applyLive is applyRecord for a running server. It measures how long ticks take, because the size of the next tick
 // depends on it.
-func (e *Engine) applyLive(r *journal.Record) (store.Result, error) {
+func (e *Engine) applyLive(r *journal.Record) (applied.Result, error) {
 	began := time.Now()
 	e.commits.command.Store(began.UnixNano())
 	result, err := applyRecord(e.store, r)
@@ -75,7 +76,7 @@ func (e *Engine) apply() error {
 // uncommitted are applied records whose commands are answered after the next commit.
 type uncommitted struct {
 	records []*journal.Record
-	results []store.Result
+	results []applied.Result
 	since   time.Time // when the first of them was begun
 }
 
@@ -107,7 +108,7 @@ func (e *Engine) applyGroups(groups [][]journal.Record) (err error) {
 			if err != nil {
 				continue
 			}
-			var result store.Result
+			var result applied.Result
 			if result, err = e.applyLive(r); err != nil {
 				continue
 			}

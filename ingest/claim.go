@@ -11,6 +11,7 @@ import (
 	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/journal"
 	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // Claim hands out jobs. Without a job, it waits for one, at most for the duration wait. It returns the claim and the
@@ -22,7 +23,7 @@ import (
 // If ctx ends before Claim returns, the engine releases the jobs of the claim. It keeps them if the claim has an
 // idempotency key or a session number: a repeat of the claim then gets the jobs that the claim still holds. If a key or
 // number is refused, Claim returns the refusal as an error; see store.Made.
-func (e *Engine) Claim(ctx context.Context, c job.Claim, wait time.Duration) (store.Claimed, []job.Job, Receipt, error) {
+func (e *Engine) Claim(ctx context.Context, c job.Claim, wait time.Duration) (applied.Claimed, []job.Job, Receipt, error) {
 	claimed, handed, receipt, err := e.ClaimAdmitted(ctx, c, wait, func(int64) error { return nil })
 	if err != nil {
 		return claimed, nil, receipt, err
@@ -37,9 +38,9 @@ func (e *Engine) Claim(ctx context.Context, c job.Claim, wait time.Duration) (st
 // When the claim is applied, ClaimAdmitted calls admit with an upper bound on the bytes of the payloads. Then it reads
 // the jobs. If admit returns an error, ClaimAdmitted returns that error, and the engine releases the jobs even if the
 // claim has a key or number. Only a claim that repeats an earlier claim keeps its jobs.
-func (e *Engine) ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Duration, admit func(payloadBytes int64) error) (store.Claimed, []runs.Run, Receipt, error) {
+func (e *Engine) ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Duration, admit func(payloadBytes int64) error) (applied.Claimed, []runs.Run, Receipt, error) {
 	if err := e.accepting(); err != nil {
-		return store.Claimed{}, nil, Receipt{}, err
+		return applied.Claimed{}, nil, Receipt{}, err
 	}
 	r := claimRequest{e: e, cmd: c, admit: admit}
 	a, err := r.answer(ctx, wait)
@@ -48,9 +49,9 @@ func (e *Engine) ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Durat
 
 // ClaimUntil is ClaimAdmitted for a caller that waits for jobs until it closes stop. A claim that has found jobs by then
 // returns them. Ending ctx would release them.
-func (e *Engine) ClaimUntil(ctx context.Context, c job.Claim, stop <-chan struct{}, admit func(payloadBytes int64) error) (store.Claimed, []runs.Run, Receipt, error) {
+func (e *Engine) ClaimUntil(ctx context.Context, c job.Claim, stop <-chan struct{}, admit func(payloadBytes int64) error) (applied.Claimed, []runs.Run, Receipt, error) {
 	if err := e.accepting(); err != nil {
-		return store.Claimed{}, nil, Receipt{}, err
+		return applied.Claimed{}, nil, Receipt{}, err
 	}
 	r := claimRequest{e: e, cmd: c, admit: admit, stop: stop}
 	a, err := r.answer(ctx, forever)
@@ -73,7 +74,7 @@ type claimRequest struct {
 
 // claimAnswer is the answer to a claim. It is zero if no job arrived in time.
 type claimAnswer struct {
-	claimed store.Claimed
+	claimed applied.Claimed
 	handed  []runs.Run
 	receipt Receipt
 }
@@ -249,7 +250,7 @@ func (r *claimRequest) decided(ctx context.Context, w *waiter) (a claimAnswer, a
 	if err != nil {
 		return claimAnswer{}, false, err
 	}
-	claimed := *result.(*store.Claimed)
+	claimed := *result.(*applied.Claimed)
 	switch {
 	case claimed.Replayed || claimed.Refusal != job.Granted:
 		a, err = r.before(&claimed)
@@ -279,7 +280,7 @@ func (r *claimRequest) repeat(ctx context.Context) (a claimAnswer, repeats bool,
 }
 
 // lookBack returns the result of an earlier claim with the same key or number, or nil.
-func (e *Engine) lookBack(ctx context.Context, o *job.Once) (*store.Claimed, error) {
+func (e *Engine) lookBack(ctx context.Context, o *job.Once) (*applied.Claimed, error) {
 	if err := e.CatchUp(ctx, 0); err != nil {
 		return nil, errors.Join(ErrNotStored, err)
 	}
@@ -287,7 +288,7 @@ func (e *Engine) lookBack(ctx context.Context, o *job.Once) (*store.Claimed, err
 }
 
 // before returns the answer to a claim that repeats c: the jobs of the first answer that the claim still holds.
-func (r *claimRequest) before(c *store.Claimed) (claimAnswer, error) {
+func (r *claimRequest) before(c *applied.Claimed) (claimAnswer, error) {
 	if c.Refusal != job.Granted {
 		return claimAnswer{}, c.Refusal
 	}
@@ -304,7 +305,7 @@ func (r *claimRequest) before(c *store.Claimed) (claimAnswer, error) {
 }
 
 // handed returns the jobs that were just handed out. If reading them fails, the engine releases the jobs.
-func (r *claimRequest) handed(ctx context.Context, claimed *store.Claimed) (handed []runs.Run, err error) {
+func (r *claimRequest) handed(ctx context.Context, claimed *applied.Claimed) (handed []runs.Run, err error) {
 	e := r.e
 	if err = r.admit(claimed.PayloadBytes); err != nil && ctx.Err() == nil {
 		// A repeat of the claim waits until handed has returned, and must not find the jobs.
@@ -339,7 +340,7 @@ var errSilent = errors.New("the runner has proved silent")
 // setAside defers the jobs of a claim whose payload, unique key or history cannot be read, so that they do not block the
 // jobs after them. They wait until a user runs them. A rebuild of the store repairs them. If no job is unreadable,
 // setAside returns why, the original read error.
-func (e *Engine) setAside(ctx context.Context, c *store.Claimed, why error) error {
+func (e *Engine) setAside(ctx context.Context, c *applied.Claimed, why error) error {
 	ids, err := e.store.SetAside(c)
 	if err != nil || len(ids) == 0 {
 		return cmp.Or(err, why)

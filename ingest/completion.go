@@ -7,7 +7,7 @@ import (
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // maxOutcomesAhead bounds the outcomes of one request that are proposed but not applied yet. The applier applies commands
@@ -46,10 +46,10 @@ func resultBytes(o *job.Outcome) int {
 }
 
 // Complete ends runs of jobs; see job.Complete.
-func (e *Engine) Complete(ctx context.Context, c job.Complete) (store.Ended, Receipt, error) {
+func (e *Engine) Complete(ctx context.Context, c job.Complete) (applied.Ended, Receipt, error) {
 	ended, receipt, err := e.CompleteInOrder(ctx, []job.Complete{c})
 	if err != nil {
-		return store.Ended{}, Receipt{}, err
+		return applied.Ended{}, Receipt{}, err
 	}
 	return ended[0], receipt, nil
 }
@@ -63,7 +63,7 @@ func (e *Engine) Complete(ctx context.Context, c job.Complete) (store.Ended, Rec
 //
 // If the commands have a key or number, it belongs to the whole request. A repeat of the request returns the first
 // results. If the key or number is refused, CompleteInOrder returns the refusal as an error; see store.Made.
-func (e *Engine) CompleteInOrder(ctx context.Context, commands []job.Complete) (ended []store.Ended, last Receipt, err error) {
+func (e *Engine) CompleteInOrder(ctx context.Context, commands []job.Complete) (ended []applied.Ended, last Receipt, err error) {
 	if err := e.accepting(); err != nil {
 		return nil, Receipt{}, err
 	}
@@ -117,8 +117,8 @@ type completions struct {
 	proposed []proposedCompletion // commands whose results next has not received yet
 	ahead    int                  // number of their outcomes
 
-	ended []store.Ended // results so far
-	last  Receipt       // of the last result
+	ended []applied.Ended // results so far
+	last  Receipt         // of the last result
 }
 
 type proposedCompletion struct {
@@ -190,7 +190,7 @@ func (q *completions) next() error {
 		}
 		return err
 	}
-	ended := result.(*store.Ended)
+	ended := result.(*applied.Ended)
 	if ended.Denied != job.Granted {
 		return ended.Denied
 	}

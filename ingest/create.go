@@ -7,7 +7,7 @@ import (
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // Create journals a batch and returns when it is on disk. The ids of its jobs follow from the receipt. The command and
@@ -21,16 +21,16 @@ import (
 //
 // If ctx ends first, the error is an ErrUnknown. If a key or number is refused, Create returns the refusal as an error;
 // see store.Made.
-func (e *Engine) Create(ctx context.Context, c *job.Create) (store.Made, Receipt, error) {
+func (e *Engine) Create(ctx context.Context, c *job.Create) (applied.Made, Receipt, error) {
 	return e.StartCreate(ctx, c)()
 }
 
 // StartCreate is Create in two steps, for a caller that sends several creates without waiting for each. It begins the
 // create, and the returned function waits for the result; the caller must call it once. Creates without keys and numbers
 // are stored in the order in which one goroutine started them.
-func (e *Engine) StartCreate(ctx context.Context, c *job.Create) (wait func() (store.Made, Receipt, error)) {
-	fail := func(err error) func() (store.Made, Receipt, error) {
-		return func() (store.Made, Receipt, error) { return store.Made{}, Receipt{}, err }
+func (e *Engine) StartCreate(ctx context.Context, c *job.Create) (wait func() (applied.Made, Receipt, error)) {
+	fail := func(err error) func() (applied.Made, Receipt, error) {
+		return func() (applied.Made, Receipt, error) { return applied.Made{}, Receipt{}, err }
 	}
 	if err := e.accepting(); err != nil {
 		return fail(err)
@@ -45,7 +45,7 @@ func (e *Engine) StartCreate(ctx context.Context, c *job.Create) (wait func() (s
 		return fail(fmt.Errorf("%w: create: %w", ErrMalformed, err))
 	}
 	if c.Once.Given() || len(c.Unique) > 0 || !c.Into.IsZero() {
-		return func() (store.Made, Receipt, error) { return e.createDecided(ctx, c) }
+		return func() (applied.Made, Receipt, error) { return e.createDecided(ctx, c) }
 	}
 	made, err := e.mayCreate(c)
 	if err != nil {
@@ -63,12 +63,12 @@ func (e *Engine) StartCreate(ctx context.Context, c *job.Create) (wait func() (s
 		w.settle(false)
 		return fail(err)
 	}
-	return func() (store.Made, Receipt, error) {
+	return func() (applied.Made, Receipt, error) {
 		a, err := e.await(ctx, w.synced)
 		if err != nil {
-			return store.Made{}, Receipt{}, err
+			return applied.Made{}, Receipt{}, err
 		}
-		made := store.Made{Batch: job.NewID(a.receipt.At, a.receipt.Seq, 0), Seq: a.receipt.Seq, Lines: c.Lines(), Group: c.Groups[0]}
+		made := applied.Made{Batch: job.NewID(a.receipt.At, a.receipt.Seq, 0), Seq: a.receipt.Seq, Lines: c.Lines(), Group: c.Groups[0]}
 		if c.Joined {
 			made.Batch, made.First = job.ID{}, made.Batch
 		}
@@ -77,36 +77,36 @@ func (e *Engine) StartCreate(ctx context.Context, c *job.Create) (wait func() (s
 }
 
 // createDecided carries out a create whose result Apply decides.
-func (e *Engine) createDecided(ctx context.Context, c *job.Create) (store.Made, Receipt, error) {
+func (e *Engine) createDecided(ctx context.Context, c *job.Create) (applied.Made, Receipt, error) {
 	if c.Once.Given() {
 		end, err := e.underWay.begin(ctx, &c.Once)
 		if err != nil {
-			return store.Made{}, Receipt{}, err
+			return applied.Made{}, Receipt{}, err
 		}
 		defer end()
 		if err := e.CatchUp(ctx, 0); err != nil {
-			return store.Made{}, Receipt{}, errors.Join(ErrNotStored, err)
+			return applied.Made{}, Receipt{}, errors.Join(ErrNotStored, err)
 		}
 		if made, err := e.store.MadeBefore(&c.Once, e.Now()); err != nil || made != nil {
 			return answerMade(made, Receipt{}, err)
 		}
 		if err := e.mayRemember(&c.Once); err != nil {
-			return store.Made{}, Receipt{}, err
+			return applied.Made{}, Receipt{}, err
 		}
 	}
 	queues, err := e.mayCreate(c)
 	if err != nil {
-		return store.Made{}, Receipt{}, err
+		return applied.Made{}, Receipt{}, err
 	}
 	w, err := e.proposeSettled(ctx, laneOf(c), c, queues.settled)
 	if err != nil {
-		return store.Made{}, Receipt{}, err
+		return applied.Made{}, Receipt{}, err
 	}
 	result, receipt, err := e.decision(ctx, w)
 	if err != nil {
-		return store.Made{}, Receipt{}, err
+		return applied.Made{}, Receipt{}, err
 	}
-	return answerMade(result.(*store.Made), receipt, nil)
+	return answerMade(result.(*applied.Made), receipt, nil)
 }
 
 // mayCreate refuses creates that cannot be carried out now. It must do so before they are journaled, because Apply must
@@ -126,12 +126,12 @@ func (e *Engine) mayCreate(c *job.Create) (*newQueues, error) {
 }
 
 // answerMade returns the answer to a create that Apply has decided, now or in an earlier request.
-func answerMade(made *store.Made, r Receipt, err error) (store.Made, Receipt, error) {
+func answerMade(made *applied.Made, r Receipt, err error) (applied.Made, Receipt, error) {
 	switch {
 	case err != nil:
-		return store.Made{}, Receipt{}, err
+		return applied.Made{}, Receipt{}, err
 	case made.Refusal != job.Granted:
-		return store.Made{}, Receipt{}, made.Refusal
+		return applied.Made{}, Receipt{}, made.Refusal
 	case made.Replayed:
 		r = Receipt{Seq: made.Seq, At: made.Job(0).At()}
 	}

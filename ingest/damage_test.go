@@ -10,7 +10,7 @@ import (
 
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/query"
 )
 
 // TestDamagedPage: an unreadable page of payloads does not block the jobs of other pages. Its jobs are set aside and
@@ -52,7 +52,7 @@ func TestDamagedPage(t *testing.T) {
 	// Before a claim, documents are shown without the unreadable payloads.
 	shown, unread := 0, 0
 	for after := (job.ID{}); ; {
-		docs, next, err := current(t, e).List(store.Filter{Limit: 1000, After: after, Parts: store.Everything})
+		docs, next, err := current(t, e).List(query.Filter{Limit: 1000, After: after, Parts: query.Everything})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,7 +80,7 @@ func TestDamagedPage(t *testing.T) {
 	}
 	listed := func() (ids []job.ID) {
 		for after := (job.ID{}); ; {
-			docs, next, err := current(t, e).List(store.Filter{Status: job.Deferred, Limit: 1000, After: after, Parts: store.Everything})
+			docs, next, err := current(t, e).List(query.Filter{Status: job.Deferred, Limit: 1000, After: after, Parts: query.Everything})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -383,7 +383,7 @@ func TestDamagedKeysAndHistories(t *testing.T) {
 			look := func() (damaged, coded int) {
 				listed := 0
 				for after := (job.ID{}); ; {
-					docs, next, err := current(t, e).List(store.Filter{Limit: 1000, After: after, Parts: store.Everything})
+					docs, next, err := current(t, e).List(query.Filter{Limit: 1000, After: after, Parts: query.Everything})
 					if err != nil {
 						t.Fatal(err)
 					}

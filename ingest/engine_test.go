@@ -14,7 +14,7 @@ import (
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/query"
 )
 
 // start runs an engine on dir until the test ends or stop is called. It then checks the store.
@@ -66,7 +66,7 @@ func serve(t testing.TB, e *Engine) (end func()) {
 }
 
 // current waits until the state includes all synced commands, and returns its queries.
-func current(t testing.TB, e *Engine) *store.Queries {
+func current(t testing.TB, e *Engine) *query.Queries {
 	t.Helper()
 	if err := e.CatchUp(t.Context(), 0); err != nil {
 		t.Fatal(err)

@@ -7,7 +7,7 @@ import (
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/journal"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // Exchange is one request that completes jobs and then claims jobs. The engine proposes the claim together with the
@@ -36,8 +36,8 @@ type exchangeInTurn struct {
 
 // Exchanger completes jobs and claims jobs, as *Engine does.
 type Exchanger interface {
-	CompleteInOrder(ctx context.Context, commands []job.Complete) ([]store.Ended, Receipt, error)
-	ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Duration, admit func(payloadBytes int64) error) (store.Claimed, []runs.Run, Receipt, error)
+	CompleteInOrder(ctx context.Context, commands []job.Complete) ([]applied.Ended, Receipt, error)
+	ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Duration, admit func(payloadBytes int64) error) (applied.Claimed, []runs.Run, Receipt, error)
 }
 
 // InTurn returns an exchange whose claim is proposed after the completions are answered.
@@ -92,7 +92,7 @@ func (e *Engine) Exchange(ctx context.Context, commands []job.Complete, c job.Cl
 
 // Ended returns the results of the completions; see CompleteInOrder. If it fails, the jobs that the claim got are
 // released, unless a repeat of the request may get them.
-func (x *Exchange) Ended(ctx context.Context) (ended []store.Ended, last Receipt, err error) {
+func (x *Exchange) Ended(ctx context.Context) (ended []applied.Ended, last Receipt, err error) {
 	if t := x.inTurn; t != nil {
 		return t.CompleteInOrder(ctx, t.commands)
 	}
@@ -107,7 +107,7 @@ func (x *Exchange) Ended(ctx context.Context) (ended []store.Ended, last Receipt
 }
 
 // Claimed returns the answer to the claim; see ClaimAdmitted.
-func (x *Exchange) Claimed(ctx context.Context, wait time.Duration, admit func(payloadBytes int64) error) (store.Claimed, []runs.Run, Receipt, error) {
+func (x *Exchange) Claimed(ctx context.Context, wait time.Duration, admit func(payloadBytes int64) error) (applied.Claimed, []runs.Run, Receipt, error) {
 	if t := x.inTurn; t != nil {
 		return t.ClaimAdmitted(ctx, t.claim, wait, admit)
 	}

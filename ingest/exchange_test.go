@@ -9,7 +9,7 @@ import (
 
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 func admitAll(int64) error { return nil }
@@ -233,7 +233,7 @@ func TestExchangeRefusals(t *testing.T) {
 	if _, _, err := e.Create(ctx, lines(5)); err != nil {
 		t.Fatal(err)
 	}
-	exchange := func(done job.Complete, c job.Claim) (store.Ended, store.Claimed, error) {
+	exchange := func(done job.Complete, c job.Claim) (applied.Ended, applied.Claimed, error) {
 		t.Helper()
 		x, err := e.Exchange(ctx, []job.Complete{done}, c)
 		if err != nil {
@@ -241,7 +241,7 @@ func TestExchangeRefusals(t *testing.T) {
 		}
 		ended, _, err := x.Ended(ctx)
 		if err != nil {
-			return store.Ended{}, store.Claimed{}, err
+			return applied.Ended{}, applied.Claimed{}, err
 		}
 		claimed, _, _, err := x.Claimed(ctx, 0, admitAll)
 		return ended[0], claimed, err

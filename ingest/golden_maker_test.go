@@ -9,7 +9,7 @@ import (
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // goldenMaker is an engine with a test clock.
@@ -56,7 +56,7 @@ func (g *goldenMaker) do(_ Receipt, err error) {
 	g.now += 100
 }
 
-func (g *goldenMaker) created(made store.Made, r Receipt, err error) job.ID {
+func (g *goldenMaker) created(made applied.Made, r Receipt, err error) job.ID {
 	g.Helper()
 	g.do(r, err)
 	return made.Batch
@@ -111,7 +111,7 @@ func (g *goldenMaker) moves() {
 // sessions opens sessions, and carries out, repeats, refuses and forgets requests in them.
 func (g *goldenMaker) sessions() {
 	open := func(runner string) job.ID {
-		return g.decide(job.OpenSession{Runner: runner}).(*store.SessionOpened).Session.ID
+		return g.decide(job.OpenSession{Runner: runner}).(*applied.SessionOpened).Session.ID
 	}
 	first, second, idle := open("r1"), open(""), open("idle")
 	number := func(session job.ID, slot int, n uint64) job.Once {
@@ -123,7 +123,7 @@ func (g *goldenMaker) sessions() {
 	batch := g.created(g.e.Create(g.ctx, full))
 	claim := claimOf(2)
 	claim.Once = number(first, 255, 9)
-	held := g.decide(claim).(*store.Claimed).Claim
+	held := g.decide(claim).(*applied.Claimed).Claim
 	g.decide(claim) // a repeat
 	part := job.Complete{Claim: held, Outcomes: []job.Outcome{{ID: batch, Code: job.Fail, ExitCode: 404, DelayMs: -1}}, Once: number(second, 7, 1)}
 	g.decide(part)
@@ -211,7 +211,7 @@ func (g *goldenMaker) submissions() {
 		if key != "" {
 			c.Once = job.Once{Scope: "create default", Key: key, Digest: job.Digest{9}}
 		}
-		return g.decide(c).(*store.Made).Refusal
+		return g.decide(c).(*applied.Made).Refusal
 	}
 	open := create(3, job.Submission{Name: "open one", Meta: "model=a%20b,user:-42", ChunkSize: 20, Open: true, Paused: true, Metadata: []byte("opaque\n\x00"),
 		Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", Tracestate: "a=b", Baggage: "k=v"})
@@ -225,7 +225,7 @@ func (g *goldenMaker) submissions() {
 	fragile := create(4, job.Submission{OnFailure: job.CancelRest})
 	claim := claimOf(8)
 	claim.Types = []string{"chunk"}
-	held := g.decide(claim).(*store.Claimed).Claim
+	held := g.decide(claim).(*applied.Claimed).Claim
 	g.decide(job.Complete{Claim: held, Outcomes: []job.Outcome{{ID: fragile, Code: job.Fail, ExitCode: 400, DelayMs: -1, Error: "no"}}})
 	g.decide(job.Complete{Claim: held, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
 	g.decide(job.Move{Op: job.Redrive, Job: fragile})
@@ -267,7 +267,7 @@ func (g *goldenMaker) losses() {
 	claim := func(max int) uint64 {
 		cmd := claimOf(max)
 		cmd.Types, cmd.Runner = []string{"held"}, "lost"
-		return g.decide(cmd).(*store.Claimed).Seq
+		return g.decide(cmd).(*applied.Claimed).Seq
 	}
 	claim(2)
 	last := claim(1)
@@ -293,7 +293,7 @@ func (g *goldenMaker) chains() {
 	batch := g.created(g.e.Create(g.ctx, first))
 	claim := claimOf(3)
 	claim.Types = []string{"first"}
-	held := g.decide(claim).(*store.Claimed).Claim
+	held := g.decide(claim).(*applied.Claimed).Claim
 	for i := range job.MaxSteps + 2 {
 		g.decide(job.Tickle{IDs: []job.ID{batch}, Claim: held, Step: fmt.Sprint("step ", i/2), Progress: -1})
 		g.decide(job.Tickle{IDs: []job.ID{batch}, Claim: held, Step: fmt.Sprint("other ", i), Progress: -1})
@@ -311,7 +311,7 @@ func (g *goldenMaker) chains() {
 	g.decide(end) // a repeat creates nothing
 	g.decide(job.Complete{Claim: held, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1, Result: job.Result{OutputAddr: "s3://out"}}})
 	claim.Types = []string{"second", "then"}
-	held = g.decide(claim).(*store.Claimed).Claim
+	held = g.decide(claim).(*applied.Claimed).Claim
 	g.decide(job.Complete{Claim: held, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
 }
 

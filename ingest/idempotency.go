@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // underWay is the set of running requests with an idempotency key or a session number. It contains at most one request
@@ -82,7 +82,7 @@ func (e *Engine) mayRememberNumber(o *job.Once) error {
 
 // completedBefore returns the first results of a request's completions, which share one key, if an earlier request has
 // carried out all of them, and otherwise nil.
-func (e *Engine) completedBefore(ctx context.Context, commands []job.Complete) (ended []store.Ended, last Receipt, err error) {
+func (e *Engine) completedBefore(ctx context.Context, commands []job.Complete) (ended []applied.Ended, last Receipt, err error) {
 	if err := e.CatchUp(ctx, 0); err != nil {
 		return nil, Receipt{}, errors.Join(ErrNotStored, err)
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // idleEvery is the least time between two commands that delete idle queues. Each command deletes a bounded number of
@@ -13,8 +13,8 @@ import (
 const idleEvery = time.Second
 
 // DeleteQueue deletes a queue without jobs. The result says whether the queue existed, and whether it has jobs.
-func (e *Engine) DeleteQueue(ctx context.Context, d job.DeleteQueue) (store.QueueDeleted, Receipt, error) {
-	return decideAs[store.QueueDeleted](ctx, e, d)
+func (e *Engine) DeleteQueue(ctx context.Context, d job.DeleteQueue) (applied.QueueDeleted, Receipt, error) {
+	return decideAs[applied.QueueDeleted](ctx, e, d)
 }
 
 // untilIdle returns the time until the next idle queue is due for deletion. ok is false if no queue is idle, or if idle
@@ -41,5 +41,5 @@ func (k *timekeeper) deleteIdle(ctx context.Context) {
 		}
 		return
 	}
-	k.e.logger.Info("deleted queues that had no jobs", "queues", result.(*store.IdleQueuesDeleted).Queues, "idle", k.e.o.QueueIdle)
+	k.e.logger.Info("deleted queues that had no jobs", "queues", result.(*applied.IdleQueuesDeleted).Queues, "idle", k.e.o.QueueIdle)
 }

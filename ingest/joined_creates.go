@@ -7,7 +7,7 @@ import (
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // Small creates without keys and batches that wait for the same group of the log share one record. The first of them
@@ -69,24 +69,24 @@ func joins(c *job.Create) bool {
 }
 
 // startJoined begins a create that shares a record; see StartCreate.
-func (e *Engine) startJoined(ctx context.Context, c *job.Create, made *newQueues) (wait func() (store.Made, Receipt, error)) {
+func (e *Engine) startJoined(ctx context.Context, c *job.Create, made *newQueues) (wait func() (applied.Made, Receipt, error)) {
 	own := joinedCreate{c: c, made: made, stored: make(chan answer, 1)}
 	line, err := e.join(ctx, &own)
 	if err != nil {
 		made.settled(false)
-		return func() (store.Made, Receipt, error) { return store.Made{}, Receipt{}, err }
+		return func() (applied.Made, Receipt, error) { return applied.Made{}, Receipt{}, err }
 	}
 	own.eachPending(e.parked.expect)
-	return func() (store.Made, Receipt, error) {
+	return func() (applied.Made, Receipt, error) {
 		a, err := e.await(ctx, own.stored)
 		if err == nil {
 			err = a.err
 		}
 		if err != nil {
-			return store.Made{}, Receipt{}, err
+			return applied.Made{}, Receipt{}, err
 		}
 		first := job.NewID(a.receipt.At, a.receipt.Seq, line)
-		return store.Made{First: first, Seq: a.receipt.Seq, Lines: c.Lines(), Group: c.Groups[0]}, a.receipt, nil
+		return applied.Made{First: first, Seq: a.receipt.Seq, Lines: c.Lines(), Group: c.Groups[0]}, a.receipt, nil
 	}
 }
 

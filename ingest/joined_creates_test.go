@@ -14,7 +14,8 @@ import (
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/query"
 )
 
 // joinable returns the create of one job that may share a record.
@@ -71,7 +72,7 @@ func TestJoinedCreates(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-entered // the creates below wait for the next group
-	made := make([]store.Made, len(creates))
+	made := make([]applied.Made, len(creates))
 	var callers sync.WaitGroup
 	for i, c := range creates {
 		callers.Go(func() {
@@ -85,7 +86,7 @@ func TestJoinedCreates(t *testing.T) {
 	}
 	held.Unlock()
 	callers.Wait()
-	verify := func(q *store.Queries) {
+	verify := func(q *query.Queries) {
 		t.Helper()
 		first := 0
 		for i, m := range made {
@@ -300,7 +301,7 @@ func TestCreatesOfOneGoroutineKeepTheirOrder(t *testing.T) {
 	var callers sync.WaitGroup
 	for caller := range 6 {
 		callers.Go(func() {
-			var waits []func() (store.Made, Receipt, error)
+			var waits []func() (applied.Made, Receipt, error)
 			for i := range 300 {
 				c := joinable("a", job.LineFrame, strings.Repeat("x", 1+i*caller%3000))
 				if (i+caller)%7 == 0 {

@@ -12,6 +12,7 @@ import (
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // These tests check the limits on resources that clients create: one more is refused, and everything else still works.
@@ -26,13 +27,13 @@ func TestKeysAreBounded(t *testing.T) {
 	const most = 3
 	ctx, dir := t.Context(), t.TempDir()
 	e, stop := startWith(t, Options{Dir: dir})
-	create := func(once job.Once) (store.Made, error) {
+	create := func(once job.Once) (applied.Made, error) {
 		c := lines(3)
 		c.Once = once
 		made, _, err := e.Create(ctx, c)
 		return made, err
 	}
-	claim := func(once job.Once) (store.Claimed, error) {
+	claim := func(once job.Once) (applied.Claimed, error) {
 		c := claimOf(1)
 		c.Once = once
 		claimed, _, _, err := e.Claim(ctx, c, 0)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/daybookq/daybook/ingest/registry"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // lostRunner is a runner that was declared lost, while its jobs are being returned.
@@ -95,7 +95,7 @@ func (k *timekeeper) returnJobs(ctx context.Context) bool {
 		}
 		return false
 	}
-	returned := result.(*store.RunnerLost)
+	returned := result.(*applied.RunnerLost)
 	lost.jobs += returned.Jobs
 	if returned.More {
 		return true

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/document"
 )
 
 // parkedClaims is the line of claims that wait for jobs. It also counts the jobs that claims are about to take.
@@ -47,7 +47,7 @@ type pendingJobs interface {
 	// false. visit must not wait.
 	Ready(clients, types []string, visit func(client, typ string, pending int64) bool)
 	// ReadyQueues pages through all queues with jobs that a claim would find.
-	ReadyQueues(client, typ string) (ready []store.Readied, nextClient, nextType string)
+	ReadyQueues(client, typ string) (ready []document.Readied, nextClient, nextType string)
 }
 
 // offer allows a claim to take up to n jobs of a queue. The zero value offers nothing.
@@ -272,7 +272,7 @@ func (l *parkedClaims) note(q queueName) {
 
 // committed is called after a commit with the queues that gained jobs; with all, any queue may have gained some. It
 // leaves waking claims to run, because the applier must not wait until thousands of claims are woken.
-func (l *parkedClaims) committed(gained []store.Readied, all bool) {
+func (l *parkedClaims) committed(gained []document.Readied, all bool) {
 	if l.n.Load() == 0 {
 		return
 	}
@@ -317,7 +317,7 @@ func (l *parkedClaims) wakeFor(q queueName) {
 func (l *parkedClaims) wakeAll() {
 	client, typ := "", ""
 	for more := true; more && l.n.Load() > 0; more = client != "" {
-		var ready []store.Readied
+		var ready []document.Readied
 		ready, client, typ = l.state.ReadyQueues(client, typ)
 		for _, q := range ready {
 			l.wakeFor(queueName{q.Client, q.Type})

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/document"
 )
 
 // names returns n names that begin with prefix.
@@ -34,9 +34,9 @@ func (f fakeQueues) Ready(clients, types []string, visit func(client, typ string
 	}
 }
 
-func (f fakeQueues) ReadyQueues(string, string) (ready []store.Readied, _, _ string) {
+func (f fakeQueues) ReadyQueues(string, string) (ready []document.Readied, _, _ string) {
 	for q, n := range f {
-		ready = append(ready, store.Readied{Client: q.client, Type: q.typ, Pending: n})
+		ready = append(ready, document.Readied{Client: q.client, Type: q.typ, Pending: n})
 	}
 	return ready, "", ""
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // Receipt is the position and time of a change. It is part of every answer to a change.
@@ -43,7 +43,7 @@ const maxDecodedBytes = 4 << 10
 
 type answer struct {
 	receipt Receipt
-	result  store.Result
+	result  applied.Result
 	err     error
 }
 
@@ -87,7 +87,7 @@ func (e *Engine) propose(ctx context.Context, p *journal.Proposal) error {
 
 // answerApplied sends the decision about a record to the caller that waits for it. It reports whether that caller has
 // given up.
-func answerApplied(r *journal.Record, result store.Result, err error) (abandoned bool) {
+func answerApplied(r *journal.Record, result applied.Result, err error) (abandoned bool) {
 	w, ok := r.Tag.(*waiter)
 	if !ok || w.applied == nil {
 		return false
@@ -154,7 +154,7 @@ func laneOf(cmd job.Command) journal.Lane {
 }
 
 // decide journals a command and returns what Apply decided.
-func (e *Engine) decide(ctx context.Context, cmd job.Command) (store.Result, Receipt, error) {
+func (e *Engine) decide(ctx context.Context, cmd job.Command) (applied.Result, Receipt, error) {
 	w, err := e.proposeDecided(ctx, laneOf(cmd), cmd)
 	if err != nil {
 		return nil, Receipt{}, err
@@ -169,7 +169,7 @@ func (e *Engine) decide(ctx context.Context, cmd job.Command) (store.Result, Rec
 // later term, or not at all. In a later term it does no harm: a tick sees no time after its AsOf, a grace only extends
 // leases, the level never decreases, the loss of a runner covers only claims before it, and Apply decides whether a queue
 // is idle.
-func (e *Engine) decideAsLeader(ctx context.Context, term uint64, cmd job.Command) (store.Result, Receipt, error) {
+func (e *Engine) decideAsLeader(ctx context.Context, term uint64, cmd job.Command) (applied.Result, Receipt, error) {
 	w := &waiter{applied: make(chan answer, 1)}
 	p, err := newProposal(laneOf(cmd), cmd, w)
 	if err != nil {
@@ -203,7 +203,7 @@ func (e *Engine) proposeSettled(ctx context.Context, lane journal.Lane, cmd job.
 }
 
 // decision waits for the answer to a command of proposeDecided.
-func (e *Engine) decision(ctx context.Context, w *waiter) (store.Result, Receipt, error) {
+func (e *Engine) decision(ctx context.Context, w *waiter) (applied.Result, Receipt, error) {
 	a, err := e.await(ctx, w.applied)
 	if err != nil {
 		e.leave(w)

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/query"
 )
 
 // Queries returns the queries of the state. They read the last commit and never wait for the log. To include all stored
 // commands, call CatchUp first.
-func (e *Engine) Queries() *store.Queries { return e.store.Queries }
+func (e *Engine) Queries() *query.Queries { return e.store.Queries }
 
 // maxReadWait bounds how long a read waits for the state to include a record of the log.
 const maxReadWait = 5 * time.Second

@@ -5,6 +5,7 @@ import (
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
 	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/document"
 )
 
 // Stats are the figures of a running engine. Reading them never waits for the log or the store. In JSON, the fields of
@@ -139,7 +140,7 @@ func (e *Engine) Stats() Stats {
 	return s
 }
 
-func jobsByStatus(t store.Totals) map[string]int64 {
+func jobsByStatus(t document.Totals) map[string]int64 {
 	jobs := map[string]int64{}
 	for _, status := range job.Statuses {
 		jobs[status.String()] = t.Counts[status]

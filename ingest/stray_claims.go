@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // strayClaims are the claims whose callers gave up before they were applied. The engine must release their jobs.
@@ -40,8 +40,8 @@ func (s *strayClaims) take() []strayClaim {
 }
 
 // giveBack records a claim whose caller gave up, so that ungetStrays releases its jobs. The caller still counts it in of.
-func (e *Engine) giveBack(result store.Result, of *runnerClaims) {
-	c, ok := result.(*store.Claimed)
+func (e *Engine) giveBack(result applied.Result, of *runnerClaims) {
+	c, ok := result.(*applied.Claimed)
 	if !ok || len(c.Runs) == 0 || c.Keyed { // with a key, the caller may repeat the claim and get these jobs
 		return
 	}
@@ -50,7 +50,7 @@ func (e *Engine) giveBack(result store.Result, of *runnerClaims) {
 }
 
 // giveBackLeft is giveBack for a command that its caller has left. leave has counted it.
-func (e *Engine) giveBackLeft(w *waiter, result store.Result) {
+func (e *Engine) giveBackLeft(w *waiter, result applied.Result) {
 	e.giveBack(result, w.claims)
 	e.silences.answer(w.claims)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/journal"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // countRecords counts the records of a verb in the log.
@@ -329,7 +329,7 @@ func (s *schedule) claim() {
 }
 
 // carryOut claims in one of the ways in which a caller can.
-func (w *waitingClaim) carryOut(ctx context.Context, e *Engine, kind int, complete []job.Complete, wait time.Duration) (claimed store.Claimed, jobs []job.Job, err error) {
+func (w *waitingClaim) carryOut(ctx context.Context, e *Engine, kind int, complete []job.Complete, wait time.Duration) (claimed applied.Claimed, jobs []job.Job, err error) {
 	var handed []runs.Run
 	switch kind {
 	case 0:

@@ -5,7 +5,7 @@ import (
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/opsqueue/wire"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/document"
 )
 
 // about is the part of a submission that never changes, in the form that consumers and producers get.
@@ -72,7 +72,7 @@ func (c *aboutCache) put(id job.ID, a *about) {
 }
 
 // about returns the about of a submission, from the cache if possible.
-func (s *Server) about(doc *store.Batch) (*about, error) {
+func (s *Server) about(doc *document.Batch) (*about, error) {
 	if a := s.cache.get(doc.ID); a != nil {
 		return a, nil
 	}

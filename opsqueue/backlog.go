@@ -5,7 +5,8 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/document"
+	"github.com/daybookq/daybook/store/query"
 )
 
 // backlog returns the number of chunks that have not ended.
@@ -34,8 +35,8 @@ func (o *operations) get(s *Server) float64 {
 		return o.n
 	}
 	n := 0.0
-	filter := store.BatchFilter{Status: job.BatchInProgress, Client: Client, Type: Type}
-	err := s.each(s.running, filter, func(doc *store.Batch) bool {
+	filter := query.BatchFilter{Status: job.BatchInProgress, Client: Client, Type: Type}
+	err := s.each(s.running, filter, func(doc *document.Batch) bool {
 		n += float64(max(doc.Submission.ChunkSize, defaultChunkSize)) * float64(doc.Jobs-doc.Ended)
 		return true
 	})

@@ -19,7 +19,7 @@ import (
 	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/opsqueue"
 	"github.com/daybookq/daybook/opsqueue/wire"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // faultyEngine delays or refuses calls of an engine. A nil hook does nothing.
@@ -31,7 +31,7 @@ type faultyEngine struct {
 	completing func(commands []job.Complete) error // before ends of runs are stored; an error refuses them
 }
 
-func (e *faultyEngine) Create(ctx context.Context, c *job.Create) (store.Made, ingest.Receipt, error) {
+func (e *faultyEngine) Create(ctx context.Context, c *job.Create) (applied.Made, ingest.Receipt, error) {
 	made, receipt, err := e.Engine.Create(ctx, c)
 	if e.created != nil {
 		e.created()
@@ -39,14 +39,14 @@ func (e *faultyEngine) Create(ctx context.Context, c *job.Create) (store.Made, i
 	return made, receipt, err
 }
 
-func (e *faultyEngine) MoveAll(ctx context.Context, m job.Move) (store.Swept, ingest.Receipt, error) {
+func (e *faultyEngine) MoveAll(ctx context.Context, m job.Move) (applied.Swept, ingest.Receipt, error) {
 	if e.moving != nil {
 		e.moving()
 	}
 	return e.Engine.MoveAll(ctx, m)
 }
 
-func (e *faultyEngine) ClaimUntil(ctx context.Context, c job.Claim, stop <-chan struct{}, admit func(int64) error) (store.Claimed, []runs.Run, ingest.Receipt, error) {
+func (e *faultyEngine) ClaimUntil(ctx context.Context, c job.Claim, stop <-chan struct{}, admit func(int64) error) (applied.Claimed, []runs.Run, ingest.Receipt, error) {
 	claimed, handed, receipt, err := e.Engine.ClaimUntil(ctx, c, stop, admit)
 	if e.claimed != nil && len(handed) > 0 {
 		e.claimed(ctx)
@@ -54,7 +54,7 @@ func (e *faultyEngine) ClaimUntil(ctx context.Context, c job.Claim, stop <-chan 
 	return claimed, handed, receipt, err
 }
 
-func (e *faultyEngine) CompleteInOrder(ctx context.Context, commands []job.Complete) ([]store.Ended, ingest.Receipt, error) {
+func (e *faultyEngine) CompleteInOrder(ctx context.Context, commands []job.Complete) ([]applied.Ended, ingest.Receipt, error) {
 	if e.completing != nil {
 		if err := e.completing(commands); err != nil {
 			return nil, ingest.Receipt{}, err

@@ -6,7 +6,8 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/opsqueue"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/document"
+	"github.com/daybookq/daybook/store/query"
 )
 
 // listedState counts the lists of batches, and how many of them may read batches without attributes.
@@ -15,7 +16,7 @@ type listedState struct {
 	lists, wide atomic.Int64
 }
 
-func (s *listedState) Batches(f store.BatchFilter) ([]store.Batch, store.BatchPlace, error) {
+func (s *listedState) Batches(f query.BatchFilter) ([]document.Batch, query.BatchPlace, error) {
 	s.lists.Add(1)
 	if !f.Attributed {
 		s.wide.Add(1)

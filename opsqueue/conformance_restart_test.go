@@ -14,7 +14,7 @@ import (
 	"github.com/daybookq/daybook/opsqueue"
 	"github.com/daybookq/daybook/opsqueue/stockclient"
 	"github.com/daybookq/daybook/opsqueue/wire"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // TestRestart: after a restart, everything that was answered is still there, and consumers continue.
@@ -117,16 +117,16 @@ type startingEngine struct {
 	refusals atomic.Int64
 }
 
-func (e *startingEngine) ClaimUntil(ctx context.Context, c job.Claim, stop <-chan struct{}, admit func(int64) error) (store.Claimed, []runs.Run, ingest.Receipt, error) {
+func (e *startingEngine) ClaimUntil(ctx context.Context, c job.Claim, stop <-chan struct{}, admit func(int64) error) (applied.Claimed, []runs.Run, ingest.Receipt, error) {
 	if e.refusals.Add(-1) >= 0 {
-		return store.Claimed{}, nil, ingest.Receipt{}, ingest.ErrNotReady
+		return applied.Claimed{}, nil, ingest.Receipt{}, ingest.ErrNotReady
 	}
 	return e.Engine.ClaimUntil(ctx, c, stop, admit)
 }
 
-func (e *startingEngine) MoveAll(ctx context.Context, m job.Move) (store.Swept, ingest.Receipt, error) {
+func (e *startingEngine) MoveAll(ctx context.Context, m job.Move) (applied.Swept, ingest.Receipt, error) {
 	if e.refusals.Add(-1) >= 0 {
-		return store.Swept{}, ingest.Receipt{}, ingest.ErrNotReady
+		return applied.Swept{}, ingest.Receipt{}, ingest.ErrNotReady
 	}
 	return e.Engine.MoveAll(ctx, m)
 }

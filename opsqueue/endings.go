@@ -15,7 +15,7 @@ import (
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/opsqueue/wire"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // endings carries out the ends of runs of all connections in the order of arrival. These are reports of consumers, and
@@ -227,7 +227,7 @@ func (e *endings) carryOut(commands []endingCommand) {
 }
 
 // note counts the results of the first commands. After an error, it returns the commands to try again.
-func (e *endings) note(commands []endingCommand, ended []store.Ended, err error) (again []endingCommand) {
+func (e *endings) note(commands []endingCommand, ended []applied.Ended, err error) (again []endingCommand) {
 	for i := range ended {
 		e.s.metrics.ended(commands[i].of, ended[i].Results)
 		finishAll(commands[i].of)
@@ -252,7 +252,7 @@ func (e *endings) note(commands []endingCommand, ended []store.Ended, err error)
 
 // claim claims chunks, and stores the endings that have arrived together with that. It waits until there are chunks or
 // ctx ends.
-func (e *endings) claim(ctx context.Context, cmd job.Claim, admit func(payloadBytes int64) error) (store.Claimed, []runs.Run, error) {
+func (e *endings) claim(ctx context.Context, cmd job.Claim, admit func(payloadBytes int64) error) (applied.Claimed, []runs.Run, error) {
 	x := e.exchange(ctx, cmd)
 	if x == nil {
 		claimed, handed, _, err := e.s.engine.ClaimUntil(ctx, cmd, ctx.Done(), admit)

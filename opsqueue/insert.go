@@ -9,7 +9,8 @@ import (
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/opsqueue/wire"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/document"
+	"github.com/daybookq/daybook/store/query"
 )
 
 const (
@@ -176,7 +177,7 @@ func (s *Server) cancelIncomplete(batch job.ID) error {
 // of Daybook's own API that are open and paused in the queue of chunks, and cancels those, too.
 func (s *Server) cancelUnfilled(before int64) error {
 	var ids []job.ID
-	err := s.each(s.running, store.BatchFilter{Status: job.BatchPaused, Client: Client, Type: Type}, func(doc *store.Batch) bool {
+	err := s.each(s.running, query.BatchFilter{Status: job.BatchPaused, Client: Client, Type: Type}, func(doc *document.Batch) bool {
 		if doc.Submission.Open && doc.CreatedAt < before {
 			ids = append(ids, doc.ID)
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // metrics are the original's metrics, with the same names. As in the original, counters start at 0 when the server
@@ -111,7 +111,7 @@ func (m *metrics) inserted(chunks int64) {
 }
 
 // ended counts the results of reports, which have the same order as list.
-func (m *metrics) ended(list []ending, results []store.JobResult) {
+func (m *metrics) ended(list []ending, results []applied.JobResult) {
 	now := time.Now()
 	for i := range results {
 		r, of := &results[i], &list[i]

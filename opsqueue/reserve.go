@@ -9,7 +9,7 @@ import (
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/opsqueue/wire"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // overheadBytes bounds the part of a reply besides the contents of chunks: a submission's metadata and its other texts.
@@ -149,7 +149,7 @@ func release(claim, id job.ID) ending {
 // replyBuilder builds the reply from the jobs of a claim.
 type replyBuilder struct {
 	c       *consumer
-	claimed *store.Claimed
+	claimed *applied.Claimed
 	claim   job.ID
 	room    int64 // bytes left for the reply
 	since   time.Time

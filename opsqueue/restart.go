@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/document"
 )
 
 const (
@@ -51,7 +51,7 @@ func (s *Server) untilDone(wait time.Duration, failed string, f func() error) {
 func (s *Server) returnStale(before int64) error {
 	const page = 100
 	for after, more := "", true; more; {
-		var list []store.Runner
+		var list []document.Runner
 		var err error
 		if list, more, err = s.state.Runners(after, page); err != nil {
 			return err

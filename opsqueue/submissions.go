@@ -7,22 +7,23 @@ import (
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/opsqueue/wire"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/document"
+	"github.com/daybookq/daybook/store/query"
 )
 
 // errTooMany reports that a lookup matches more submissions than the server returns.
 var errTooMany = errors.New("too many submissions match")
 
 // isSubmission reports whether a batch's jobs are chunks, so that this protocol shows it.
-func isSubmission(b *store.Batch) bool {
+func isSubmission(b *document.Batch) bool {
 	return b.Submission != nil && b.Submission.Client == Client && b.Submission.Type == Type
 }
 
 // batchOf returns the batch of a submission, or job.BatchNotFound.
-func (s *Server) batchOf(id wire.SubmissionID) (job.ID, store.Batch, error) {
+func (s *Server) batchOf(id wire.SubmissionID) (job.ID, document.Batch, error) {
 	batch, err := s.state.BatchOfSnowflake(int64(id))
 	if err != nil {
-		return batch, store.Batch{}, err
+		return batch, document.Batch{}, err
 	}
 	doc, err := s.state.Batch(batch)
 	if err == nil && !isSubmission(&doc) {
@@ -44,7 +45,7 @@ func (s *Server) status(ctx context.Context, id wire.SubmissionID) (*wire.Submis
 }
 
 // statusOf returns the status of a batch. A paused batch is in progress, since the protocol lacks a word for it.
-func (s *Server) statusOf(doc *store.Batch) (*wire.SubmissionStatus, error) {
+func (s *Server) statusOf(doc *document.Batch) (*wire.SubmissionStatus, error) {
 	about, err := s.about(doc)
 	if err != nil {
 		return nil, err
@@ -76,7 +77,7 @@ func (s *Server) statusOf(doc *store.Batch) (*wire.SubmissionStatus, error) {
 }
 
 // failedChunk returns the chunk for which a submission failed. If the chunk is purged, only its index is known.
-func (s *Server) failedChunk(doc *store.Batch, id wire.SubmissionID) (wire.ChunkFailed, error) {
+func (s *Server) failedChunk(doc *document.Batch, id wire.SubmissionID) (wire.ChunkFailed, error) {
 	chunk := wire.ChunkFailed{ID: wire.ChunkID{SubmissionID: id}, FailedAt: time.UnixMilli(doc.EndedAt).UTC()}
 	if doc.Failed.IsZero() {
 		return chunk, nil
@@ -139,7 +140,7 @@ func (s *Server) lookupPrefix(ctx context.Context, prefix string) (id wire.Submi
 	if prefix == "" || job.CheckBatchName(prefix) != nil { // no submission can have it
 		return 0, false, nil
 	}
-	err = s.each(ctx, store.BatchFilter{Name: prefix, Client: Client, Type: Type}, func(doc *store.Batch) bool {
+	err = s.each(ctx, query.BatchFilter{Name: prefix, Client: Client, Type: Type}, func(doc *document.Batch) bool {
 		if doc.Status != job.BatchCancelled {
 			id, ok = wire.SubmissionID(doc.Submission.Snowflake), true
 		}
@@ -151,7 +152,7 @@ func (s *Server) lookupPrefix(ctx context.Context, prefix string) (id wire.Submi
 // lookupMetadata returns the submissions in progress that have all of the pairs, in ascending order. It returns
 // errTooMany if there are more than MaxSubmissionsReturned.
 func (s *Server) lookupMetadata(ctx context.Context, pairs wire.Metadata) (ids []wire.SubmissionID, err error) {
-	filter := store.BatchFilter{Status: job.BatchInProgress, Client: Client, Type: Type, Meta: map[string]string{}}
+	filter := query.BatchFilter{Status: job.BatchInProgress, Client: Client, Type: Type, Meta: map[string]string{}}
 	for _, pair := range pairs {
 		name, ok := metaName(pair.Key)
 		if !ok {
@@ -160,7 +161,7 @@ func (s *Server) lookupMetadata(ctx context.Context, pairs wire.Metadata) (ids [
 		filter.Meta[name] = job.MetaValue{Integer: pair.Value, IsInteger: true}.String()
 	}
 	tooMany := false
-	err = s.each(ctx, filter, func(doc *store.Batch) bool {
+	err = s.each(ctx, filter, func(doc *document.Batch) bool {
 		tooMany = int64(len(ids)) == s.config.MaxSubmissionsReturned
 		ids = append(ids, wire.SubmissionID(doc.Submission.Snowflake))
 		return !tooMany
@@ -172,7 +173,7 @@ func (s *Server) lookupMetadata(ctx context.Context, pairs wire.Metadata) (ids [
 }
 
 // each calls visit for the submissions that match a filter, in the order of creation, until visit returns false.
-func (s *Server) each(ctx context.Context, f store.BatchFilter, visit func(doc *store.Batch) bool) error {
+func (s *Server) each(ctx context.Context, f query.BatchFilter, visit func(doc *document.Batch) bool) error {
 	if err := s.engine.CatchUp(ctx, 0); err != nil {
 		return err
 	}

@@ -8,6 +8,10 @@ import (
 
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/internal/machine"
+	"github.com/daybookq/daybook/store/internal/row"
+	"github.com/daybookq/daybook/store/query"
 )
 
 // TestClaimAnswersAreBounded: a claim's answer, a repeat of the claim with its key, and the claim's document show only
@@ -20,12 +24,12 @@ func TestClaimAnswersAreBounded(t *testing.T) {
 	c.Groups[0].MaxAttempts = 100
 	mustApply(t, s, 1, 0, c)
 	seq := uint64(1)
-	apply := func(cmd job.Command) Result {
+	apply := func(cmd job.Command) applied.Result {
 		seq++
 		return mustApply(t, s, seq, int64(seq), cmd)
 	}
 	for range runs {
-		claimed := apply(plainClaim("r", jobs)).(*Claimed)
+		claimed := apply(plainClaim("r", jobs)).(*applied.Claimed)
 		var outcomes []job.Outcome
 		for line := range jobs {
 			outcomes = append(outcomes, job.Outcome{
@@ -38,7 +42,7 @@ func TestClaimAnswersAreBounded(t *testing.T) {
 	}
 	claim := plainClaim("r", jobs)
 	claim.Once = job.Once{Scope: "claim r", Key: "k"}
-	claimed := apply(claim).(*Claimed)
+	claimed := apply(claim).(*applied.Claimed)
 	mustCommit(t, s)
 	for _, way := range []struct {
 		name string
@@ -53,7 +57,7 @@ func TestClaimAnswersAreBounded(t *testing.T) {
 			return documents(s.Held(again))
 		}},
 		{"read", func() ([]job.Job, error) {
-			_, docs, err := s.ClaimDocument(claimed.Claim, Everything)
+			_, docs, err := s.ClaimDocument(claimed.Claim, query.Everything)
 			return docs, err
 		}},
 	} {
@@ -71,7 +75,7 @@ func TestClaimAnswersAreBounded(t *testing.T) {
 			t.Fatalf("%s: %d jobs, %v", way.name, len(docs), err)
 		}
 		for i := range docs {
-			if doc := &docs[i]; len(doc.Attempts) != 1 || len(doc.Error) != maxHandedError || doc.Error != doc.Attempts[0].Error || doc.Output != nil ||
+			if doc := &docs[i]; len(doc.Attempts) != 1 || len(doc.Error) != query.MaxHandedError || doc.Error != doc.Attempts[0].Error || doc.Output != nil ||
 				doc.RunAttempts != runs+1 || string(doc.Payload) != "xxxxx" {
 				t.Fatalf("%s: job %v has %d attempts, %d bytes of error, %d of output", way.name, doc.ID, len(doc.Attempts), len(doc.Error), len(doc.Output))
 			}
@@ -94,20 +98,20 @@ func TestNoticesAreBounded(t *testing.T) {
 		cancelled  int // jobs of each claim
 		least, top int // bounds for the reported jobs
 	}{
-		{"many cancelled jobs", lines / 2, maxNotices, maxNotices},
-		{"few cancelled jobs among many spans", 1, noticeSpans / lines, noticeSpans/lines + 1},
+		{"many cancelled jobs", lines / 2, machine.MaxNotices, machine.MaxNotices},
+		{"few cancelled jobs among many spans", 1, machine.NoticeSpans / lines, machine.NoticeSpans/lines + 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := mustOpen(t, Options{})
 			seq := uint64(0)
-			apply := func(cmd job.Command) Result {
+			apply := func(cmd job.Command) applied.Result {
 				seq++
 				return mustApply(t, s, seq, 0, cmd)
 			}
 			for range claims {
 				apply(plainCreate("a", "x", lines, 1))
 				batch := job.NewID(startAt, seq, 0)
-				claimed := apply(plainClaim("r", lines)).(*Claimed)
+				claimed := apply(plainClaim("r", lines)).(*applied.Claimed)
 				if claimed.Jobs() != lines {
 					t.Fatal(claimed)
 				}
@@ -125,7 +129,7 @@ func TestNoticesAreBounded(t *testing.T) {
 					apply(job.Complete{Claim: claimed.Claim, Outcomes: ended})
 				}
 			}
-			tickled := apply(job.Tickle{Runner: "r", Progress: -1}).(*Tickled)
+			tickled := apply(job.Tickle{Runner: "r", Progress: -1}).(*applied.Tickled)
 			if n := len(tickled.Lost); tickled.Held != claims*lines/2 || n < test.least || n > test.top {
 				t.Errorf("held %d, lost %d", tickled.Held, n)
 			}
@@ -142,16 +146,16 @@ func TestNoticesAreBounded(t *testing.T) {
 // ended.
 func TestSweepsListIsBounded(t *testing.T) {
 	s := mustOpen(t, Options{Small: true})
-	under := &sweep{Sweep: job.Sweep{Op: job.Cancel, Now: job.Now{Seq: 1, At: startAt}}, queueID: 1}
-	s.machine.live.running = append(s.machine.live.running, under)
-	put := func(w *sweep) {
-		s.machine.o.Set(seqKey(sweepTable, w.Seq), w.encode())
-		s.machine.setTimer(timerKey(startAt+job.SweepLifeMs, sweepTimer, w.Seq, 0, 0))
+	under := &row.Sweep{Sweep: job.Sweep{Op: job.Cancel, Now: job.Now{Seq: 1, At: startAt}}, QueueID: 1}
+	s.machine.Live.Running = append(s.machine.Live.Running, under)
+	put := func(w *row.Sweep) {
+		s.machine.O.Set(row.SeqKey(row.SweepTable, w.Seq), w.Encode())
+		s.machine.SetTimer(row.TimerKey(startAt+job.SweepLifeMs, row.SweepTimer, w.Seq, 0, 0))
 	}
 	put(under)
 	const ended = job.MaxPage + 500
 	for seq := uint64(2); seq < 2+ended; seq++ {
-		put(&sweep{Sweep: job.Sweep{Op: job.Cancel, Now: job.Now{Seq: seq, At: startAt}}, queueID: 1, finishedAt: startAt})
+		put(&row.Sweep{Sweep: job.Sweep{Op: job.Cancel, Now: job.Now{Seq: seq, At: startAt}}, QueueID: 1, FinishedAt: startAt})
 	}
 	mustApply(t, s, 2+ended, 0, job.Mark{})
 	mustCommit(t, s)
@@ -159,7 +163,7 @@ func TestSweepsListIsBounded(t *testing.T) {
 	if err != nil || len(docs) != job.MaxPage {
 		t.Fatalf("%d sweeps, %v", len(docs), err)
 	}
-	if first, second, last := docs[0], docs[1], docs[len(docs)-1]; first.ID != under.id() || second.ID != jobID(0, ended+3-job.MaxPage, 0) || last.ID != jobID(0, 1+ended, 0) {
+	if first, second, last := docs[0], docs[1], docs[len(docs)-1]; first.ID != under.Id() || second.ID != jobID(0, ended+3-job.MaxPage, 0) || last.ID != jobID(0, 1+ended, 0) {
 		t.Errorf("the list begins with %v, %v and ends with %v", first.ID, second.ID, last.ID)
 	}
 }

@@ -2,7 +2,10 @@ package store
 
 import (
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store/lsm"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/internal/lsm"
+	"github.com/daybookq/daybook/store/internal/machine"
+	"github.com/daybookq/daybook/store/internal/row"
 )
 
 // Apply carries out one command. It is the only state machine. It is total and deterministic: it reads no clock, random
@@ -11,15 +14,15 @@ import (
 // has been applied before, and changes nothing. Queries see the effects after Commit.
 //
 // An error means that the database failed. The store must then be closed.
-func (s *Store) Apply(seq uint64, at int64, cmd job.Command) (result Result, err error) {
+func (s *Store) Apply(seq uint64, at int64, cmd job.Command) (result applied.Result, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	if s.closed {
-		return nil, ErrClosed
+		return nil, row.ErrClosed
 	}
-	s.machine.live.mu.Lock()
-	defer s.machine.live.mu.Unlock()
-	if s.broken != nil || seq <= s.machine.live.meta.cursor {
+	s.machine.Live.Mu.Lock()
+	defer s.machine.Live.Mu.Unlock()
+	if s.broken != nil || seq <= s.machine.Live.Meta.Cursor {
 		return nil, s.broken
 	}
 	defer func() { s.broken = err }()
@@ -27,9 +30,9 @@ func (s *Store) Apply(seq uint64, at int64, cmd job.Command) (result Result, err
 	if s.beforeApply != nil {
 		s.beforeApply(seq)
 	}
-	a := s.begin(job.Now{Seq: seq, At: max(at, s.machine.live.meta.at)})
-	result = a.apply(cmd)
-	a.end()
+	a := s.Begin(job.Now{Seq: seq, At: max(at, s.machine.Live.Meta.At)})
+	result = a.Apply(cmd)
+	a.End()
 	s.pending = true
 	return result, nil
 }
@@ -43,14 +46,14 @@ const maxPending = 4 << 20
 // caches with the rows that they name.
 func (s *Store) CommitDue() bool {
 	m := s.machine
-	return m.o.Bytes() >= maxPending || m.caches.full(m.bounds)
+	return m.O.Bytes() >= maxPending || m.Caches.Full(m.Bounds)
 }
 
-// begin begins a command. It reuses the memory of the previous command.
-func (s *Store) begin(now job.Now) *applying {
+// Begin begins a command. It reuses the memory of the previous command.
+func (s *Store) Begin(now job.Now) *machine.Applying {
 	a := &s.command
-	a.machine, a.now, a.due, a.restRows = s.machine, now, 0, s.machine.rules.commandRows
-	a.besideRows, a.pointDeletes = 0, maxPointDeletes
-	a.beginEpoch()
+	a.Machine, a.Now, a.Due, a.RestRows = s.machine, now, 0, s.machine.Rules.CommandRows
+	a.BesideRows, a.PointDeletes = 0, machine.MaxPointDeletes
+	a.BeginEpoch()
 	return a
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // TestBackoffSpreads: jobs whose runs ended in one command do not run again together. Each waits for its own backoff,
@@ -16,9 +17,9 @@ func TestBackoffSpreads(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := newCompleting(t)
 			const jobs = 500
-			first := c.create(jobs, func(c *job.Create) { c.Groups[0].Backoff = b })
-			claim := c.apply(plainClaim("r", jobs)).(*Claimed)
-			if ended := c.apply(job.Complete{Claim: claim.Claim, All: &job.Outcome{Code: job.Error, ExitCode: 500, DelayMs: -1}}).(*Ended); ended.All != jobs {
+			first := c.Create(jobs, func(c *job.Create) { c.Groups[0].Backoff = b })
+			claim := c.Apply(plainClaim("r", jobs)).(*applied.Claimed)
+			if ended := c.Apply(job.Complete{Claim: claim.Claim, All: &job.Outcome{Code: job.Error, ExitCode: 500, DelayMs: -1}}).(*applied.Ended); ended.All != jobs {
 				t.Fatalf("%+v", ended)
 			}
 			mustCommit(t, c.s)

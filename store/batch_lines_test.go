@@ -79,10 +79,10 @@ func TestLinesOfBatches(t *testing.T) {
 // BenchmarkLinesOfBatches looks up a line and its job, as a listener does for each chunk.
 func BenchmarkLinesOfBatches(b *testing.B) {
 	n := newBench(b)
-	n.apply(partOf(job.ID{}, 1))
+	n.Apply(partOf(job.ID{}, 1))
 	batch := job.NewID(n.at, n.seq, 0)
 	for range 1000 {
-		n.apply(partOf(batch, 100))
+		n.Apply(partOf(batch, 100))
 	}
 	mustCommit(b, n.s)
 	b.ReportAllocs()

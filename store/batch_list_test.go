@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/query"
 )
 
 // TestListOfAttributedBatches: a list that can have only batches with attributes does not look at other batches,
@@ -24,15 +25,15 @@ func TestListOfAttributedBatches(t *testing.T) {
 	mustCommit(t, s)
 	for _, c := range []struct {
 		name string
-		f    BatchFilter
+		f    query.BatchFilter
 		want uint64 // the seq of the first batch
 	}{
-		{"attributed", BatchFilter{Attributed: true, Client: "a", Type: "x"}, 2 + plain},
-		{"attributed, in progress", BatchFilter{Attributed: true, Status: job.BatchInProgress}, 3 + plain},
-		{"paused", BatchFilter{Status: job.BatchPaused}, 2 + plain},
+		{"attributed", query.BatchFilter{Attributed: true, Client: "a", Type: "x"}, 2 + plain},
+		{"attributed, in progress", query.BatchFilter{Attributed: true, Status: job.BatchInProgress}, 3 + plain},
+		{"paused", query.BatchFilter{Status: job.BatchPaused}, 2 + plain},
 	} {
 		c.f.Limit = 1
-		docs, _, err := s.batchesWithin(c.f, 4)
+		docs, _, err := s.BatchesWithin(c.f, 4)
 		if want := job.NewID(startAt, c.want, 0); err != nil || len(docs) != 1 || docs[0].ID != want {
 			t.Errorf("%s: %+v, %v; want %v", c.name, docs, err, want)
 		}
@@ -55,18 +56,18 @@ func TestListByPrefixAfterBatch(t *testing.T) {
 	mustCommit(t, s)
 	for _, c := range []struct {
 		name  string
-		after BatchPlace
+		after query.BatchPlace
 		want  []job.ID
 	}{
-		{"none", BatchPlace{}, ids[3:5]},
-		{"batch before the prefix", BatchPlace{ID: ids[0]}, ids[3:5]},
-		{"name before the prefix", BatchPlace{ID: ids[4], Name: "a"}, ids[3:5]},
-		{"batch", BatchPlace{ID: ids[3]}, ids[4:5]},
-		{"deleted batch", BatchPlace{ID: ids[2], Name: "p"}, ids[3:5]},
-		{"last batch", BatchPlace{ID: ids[4], Name: "pq"}, nil},
-		{"batch after the prefix", BatchPlace{ID: ids[5]}, nil},
+		{"none", query.BatchPlace{}, ids[3:5]},
+		{"batch before the prefix", query.BatchPlace{ID: ids[0]}, ids[3:5]},
+		{"name before the prefix", query.BatchPlace{ID: ids[4], Name: "a"}, ids[3:5]},
+		{"batch", query.BatchPlace{ID: ids[3]}, ids[4:5]},
+		{"deleted batch", query.BatchPlace{ID: ids[2], Name: "p"}, ids[3:5]},
+		{"last batch", query.BatchPlace{ID: ids[4], Name: "pq"}, nil},
+		{"batch after the prefix", query.BatchPlace{ID: ids[5]}, nil},
 	} {
-		docs, next, err := s.Batches(BatchFilter{NamePrefix: "p", Limit: 9, After: c.after})
+		docs, next, err := s.Batches(query.BatchFilter{NamePrefix: "p", Limit: 9, After: c.after})
 		var got []job.ID
 		for i := range docs {
 			got = append(got, docs[i].ID)
@@ -75,7 +76,7 @@ func TestListByPrefixAfterBatch(t *testing.T) {
 			t.Errorf("after %s: %v, %v, %v; want %v", c.name, got, next, err, c.want)
 		}
 	}
-	if _, _, err := s.Batches(BatchFilter{NamePrefix: "p", Limit: 9, After: BatchPlace{ID: ids[2]}}); !errors.Is(err, job.BatchNotFound) {
+	if _, _, err := s.Batches(query.BatchFilter{NamePrefix: "p", Limit: 9, After: query.BatchPlace{ID: ids[2]}}); !errors.Is(err, job.BatchNotFound) {
 		t.Errorf("after a deleted batch without its name: %v", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/daybookq/daybook/bench/matrix"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // The benchmarks apply commands to a store on the disk of the test's directory, as the applier does, with a commit
@@ -58,7 +59,7 @@ func newBench(b testing.TB) *bench {
 	return &bench{b: b, s: s, at: startAt, cpu: matrix.ProcessorTime()}
 }
 
-func (n *bench) apply(cmd job.Command) Result {
+func (n *bench) Apply(cmd job.Command) applied.Result {
 	result, _ := n.timed(cmd)
 	if _, claim := cmd.(job.Claim); !claim { // a claim is timed without the commit
 		n.commitFull()
@@ -67,7 +68,7 @@ func (n *bench) apply(cmd job.Command) Result {
 }
 
 // timed applies a command without a commit, and returns how long that took.
-func (n *bench) timed(cmd job.Command) (Result, time.Duration) {
+func (n *bench) timed(cmd job.Command) (applied.Result, time.Duration) {
 	n.seq++
 	n.at++
 	began := time.Now()
@@ -80,13 +81,13 @@ func (n *bench) timed(cmd job.Command) (Result, time.Duration) {
 
 // commitFull commits if a megabyte of changes is pending.
 func (n *bench) commitFull() {
-	if n.s.machine.o.Bytes() >= 1<<20 {
+	if n.s.machine.O.Bytes() >= 1<<20 {
 		n.commit()
 	}
 }
 
 func (n *bench) commit() {
-	n.passed += uint64(n.s.machine.o.Bytes())
+	n.passed += uint64(n.s.machine.O.Bytes())
 	if err := n.s.Commit(); err != nil {
 		n.b.Fatal(err)
 	}
@@ -95,9 +96,9 @@ func (n *bench) commit() {
 
 // finish claims up to max jobs and completes them, and returns their number.
 func (n *bench) finish(max int) int {
-	c := n.apply(plainClaim("r1", max)).(*Claimed)
+	c := n.Apply(plainClaim("r1", max)).(*applied.Claimed)
 	if len(c.Runs) > 0 {
-		n.apply(job.Complete{Claim: c.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
+		n.Apply(job.Complete{Claim: c.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
 	}
 	return c.Jobs()
 }
@@ -129,7 +130,7 @@ func BenchmarkRetention(b *testing.B) {
 			c.Groups[0].RetentionMs = retention
 			jobs := 0
 			for b.Loop() {
-				n.apply(c)
+				n.Apply(c)
 				jobs += n.finish(1)
 			}
 			n.perSecond(b, jobs)
@@ -143,15 +144,15 @@ func BenchmarkShattered(b *testing.B) {
 	c := benchCreate("a", "x", 1000)
 	jobs := 0
 	for b.Loop() {
-		n.apply(c)
+		n.Apply(c)
 		batch := job.NewID(n.at, n.seq, 0)
-		claim := n.apply(plainClaim("r1", 1000)).(*Claimed)
+		claim := n.Apply(plainClaim("r1", 1000)).(*applied.Claimed)
 		odd := job.Complete{Claim: claim.Claim}
 		for line := 1; line < 1000; line += 2 {
 			odd.Outcomes = append(odd.Outcomes, job.Outcome{ID: batch.WithLine(line), Code: job.Retry, ExitCode: 100, DelayMs: 0})
 		}
 		odd.All = &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}
-		n.apply(odd)
+		n.Apply(odd)
 		for range 5 {
 			n.finish(100)
 		}
@@ -172,24 +173,24 @@ func BenchmarkStrategies(b *testing.B) {
 					return benchCreate(fmt.Sprintf("c%d", i%queues/10), fmt.Sprintf("t%d", i%queues%10), 1)
 				}
 				for i := range jobs {
-					n.apply(create(i))
+					n.Apply(create(i))
 				}
 				n.commit()
 				claim := plainClaim("r1", 1)
 				claim.Strategy = strategy
 				began := time.Now()
-				n.apply(claim) // builds the structures that the strategy needs
+				n.Apply(claim) // builds the structures that the strategy needs
 				b.ReportMetric(float64(time.Since(began).Nanoseconds()), "first-ns/claim")
 				var times claimTimes
 				for i := 0; b.Loop(); i++ {
 					began := time.Now()
-					c := n.apply(claim).(*Claimed)
+					c := n.Apply(claim).(*applied.Claimed)
 					times = append(times, time.Since(began))
 					if c.Jobs() != 1 {
 						b.Fatalf("a claim got %d jobs", c.Jobs())
 					}
-					n.apply(job.Complete{Claim: c.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
-					n.apply(create(i))
+					n.Apply(job.Complete{Claim: c.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
+					n.Apply(create(i))
 				}
 				times.report(b)
 			})
@@ -212,12 +213,12 @@ func BenchmarkSweep(b *testing.B) {
 				n := newBench(b)
 				c, other := benchCreate("a", "x", lines), benchCreate("b", "y", 1000)
 				for range jobs / lines {
-					n.apply(c)
+					n.Apply(c)
 				}
 				if move.Op == job.Redrive {
-					n.apply(job.Move{Op: job.Cancel, Client: "a", Type: "x"})
+					n.Apply(job.Move{Op: job.Cancel, Client: "a", Type: "x"})
 					for n.commit(); n.s.Totals().Sweeps > 0; n.commit() {
-						n.apply(job.Tick{})
+						n.Apply(job.Tick{})
 					}
 				}
 				claim := plainClaim("r1", 100)
@@ -226,21 +227,21 @@ func BenchmarkSweep(b *testing.B) {
 				steps, swept := 0, time.Duration(0)
 				for b.Loop() {
 					if move.Op != 0 {
-						n.apply(move)
+						n.Apply(move)
 					}
 					for n.commit(); n.s.Totals().Sweeps > 0 || move.Op == 0 && steps < 3000; n.commit() {
 						if steps%10 == 0 {
-							n.apply(other)
+							n.Apply(other)
 						}
 						began := time.Now()
 						if move.Op != 0 {
-							n.apply(job.Tick{})
+							n.Apply(job.Tick{})
 						}
 						steps++
 						swept += time.Since(began)
-						got := n.apply(claim).(*Claimed)
+						got := n.Apply(claim).(*applied.Claimed)
 						times = append(times, time.Since(began))
-						n.apply(job.Complete{Claim: got.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
+						n.Apply(job.Complete{Claim: got.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
 					}
 				}
 				b.ReportMetric(swept.Seconds(), "s-in-ticks")
@@ -265,17 +266,17 @@ func BenchmarkCompletionsTogether(b *testing.B) {
 			jobs := 0
 			for left := 0; b.Loop(); left -= runners {
 				if left < runners {
-					n.apply(c)
+					n.Apply(c)
 					left += 1000
 				}
 				var own []job.Command
 				all := job.Complete{}
 				for r := range runners {
-					got := n.apply(plainClaim(fmt.Sprintf("runner-%d", r), 1)).(*Claimed)
+					got := n.Apply(plainClaim(fmt.Sprintf("runner-%d", r), 1)).(*applied.Claimed)
 					outcome := job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}
 					own = append(own, job.Complete{Claim: got.Claim, All: &outcome})
 					named := outcome
-					named.ID = job.NewID(got.handouts[0].b.at, got.Runs[0].Batch, int(got.Runs[0].First))
+					named.ID = job.NewID(got.Handouts[0].B.At, got.Runs[0].Batch, int(got.Runs[0].First))
 					all.Outcomes = append(all.Outcomes, named)
 				}
 				n.commit()
@@ -289,7 +290,7 @@ func BenchmarkCompletionsTogether(b *testing.B) {
 					if err != nil {
 						b.Fatal(err)
 					}
-					n.apply(decoded)
+					n.Apply(decoded)
 				}
 				n.commit()
 				spent += matrix.ProcessorTime() - before

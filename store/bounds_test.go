@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // cost is the cost of a command or a query. The tests count it, because times say little on a busy machine.
@@ -23,11 +24,11 @@ type cost struct {
 func (s *Store) costOf(do func()) cost {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	work, writes := s.machine.o.Work(), s.machine.o.Writes()
+	work, writes := s.machine.O.Work(), s.machine.O.Writes()
 	do()
-	now := s.machine.o.Work()
+	now := s.machine.O.Work()
 	runtime.ReadMemStats(&after)
-	return cost{now.Looks - work.Looks, now.Reads - work.Reads, now.Iterators - work.Iterators, now.Steps - work.Steps, s.machine.o.Writes() - writes, after.TotalAlloc - before.TotalAlloc}
+	return cost{now.Looks - work.Looks, now.Reads - work.Reads, now.Iterators - work.Iterators, now.Steps - work.Steps, s.machine.O.Writes() - writes, after.TotalAlloc - before.TotalAlloc}
 }
 
 // boundedBytes is how much memory one command may allocate, apart from its results and its stored rows.
@@ -54,8 +55,8 @@ type backlog struct {
 	seq  uint64
 }
 
-// open returns a copy of the filled store with empty caches.
-func (b *backlog) open(t *testing.T) *feeder {
+// Open returns a copy of the filled store with empty caches.
+func (b *backlog) Open(t *testing.T) *feeder {
 	t.Helper()
 	if b.dir == "" {
 		b.dir = t.TempDir()
@@ -99,17 +100,17 @@ func testBounded(t *testing.T, table []bounded) {
 		first := !checked[c.backlog]
 		if first { // its directory must live until the last command
 			checked[c.backlog] = true
-			c.open(t)
+			c.Open(t)
 		}
 		t.Run(c.backlog.name+"/"+c.name, func(t *testing.T) {
-			f := c.open(t)
+			f := c.Open(t)
 			for range 2 {
-				var result Result
-				got := f.s.costOf(func() { result = f.apply(c.do) })
+				var result applied.Result
+				got := f.s.costOf(func() { result = f.Apply(c.do) })
 				if got.looks > boundedRows || got.writes > boundedWrites || got.bytes > boundedBytes {
 					t.Errorf("%+v", got)
 				}
-				if claimed, ok := result.(*Claimed); ok && claimed.Jobs() < c.jobs {
+				if claimed, ok := result.(*applied.Claimed); ok && claimed.Jobs() < c.jobs {
 					t.Errorf("a claim got %d jobs, want %d at least", claimed.Jobs(), c.jobs)
 				}
 				mustCommit(t, f.s)
@@ -136,7 +137,7 @@ func fillPairs(change func(g *job.Group, i int)) func(f *feeder, n int) {
 				}
 				create.Groups = append(create.Groups, g)
 			}
-			f.apply(create)
+			f.Apply(create)
 			if i%1000 == 0 {
 				mustCommit(f.t, f.s)
 			}
@@ -147,7 +148,7 @@ func fillPairs(change func(g *job.Group, i int)) func(f *feeder, n int) {
 // fillSpans makes n spans of one job, alternating between a hundred queues.
 func fillSpans(f *feeder, n int) {
 	for i := range n {
-		f.apply(&job.Create{Frame: job.NoFrame, Groups: []job.Group{func() job.Group {
+		f.Apply(&job.Create{Frame: job.NoFrame, Groups: []job.Group{func() job.Group {
 			g := plainGroup(fmt.Sprintf("client%d", i%10), fmt.Sprintf("type%d", i/10%10), 1)
 			g.Kind = job.Nothing
 			return g
@@ -168,13 +169,13 @@ func fillEnded(f *feeder, n int) {
 			g.Kind, g.Meta = job.Nothing, job.Meta(fmt.Sprintf("n=%d", k))
 			create.Groups = append(create.Groups, g)
 		}
-		f.apply(create)
+		f.Apply(create)
 		ids = append(ids, jobID(int64(f.seq), f.seq, 0))
 	}
 	for _, id := range ids {
-		f.apply(job.Move{Op: job.Cancel, Batch: id})
+		f.Apply(job.Move{Op: job.Cancel, Batch: id})
 	}
-	if left := f.s.machine.counts[job.Pending]; left < int64(n)/2 {
+	if left := f.s.machine.Counts[job.Pending]; left < int64(n)/2 {
 		f.t.Fatalf("%d jobs are left", left)
 	}
 }

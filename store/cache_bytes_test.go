@@ -10,6 +10,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/internal/memory"
+	"github.com/daybookq/daybook/store/internal/row"
+	"github.com/daybookq/daybook/store/query"
 )
 
 // metaCreate returns a create of n jobs, each in a separate group, because its meta has a unique value beside some
@@ -55,79 +59,79 @@ func TestSizesOfCachedRows(t *testing.T) {
 	for _, large := range []int{0, 1} {
 		alike := plainGroup("a", "x", 1)
 		alike.Meta = job.Meta("k=" + text(large*4000))
-		entry := (&batch{lines: 1, groups: &groupPage{groups: []group{{Attributes: alike.Attributes}}}}).encode()
+		entry := (&row.Batch{Lines: 1, Groups: &row.GroupPage{Groups: []row.Group{{Attributes: alike.Attributes}}}}).Encode()
 		page := func() []byte {
-			groups := make([]group, 30)
+			groups := make([]row.Group, 30)
 			for i := range groups {
-				groups[i] = group{first: uint32(i), last: uint32(i), Attributes: plainGroup("a", "x", 1).Attributes}
+				groups[i] = row.Group{First: uint32(i), Last: uint32(i), Attributes: plainGroup("a", "x", 1).Attributes}
 				groups[i].Meta = job.Meta("k=" + text(large*100))
 			}
-			_, row := cutGroups(groups, 1<<20)
+			_, row := row.CutGroups(groups, 1<<20)
 			return row
 		}()
-		claimed := (&claim{runner: "r" + text(large*100), runs: make([]Run, 1+large*999)}).encode()
-		held := (&runner{claims: 1, open: make([]uint64, 1+large*7)}).encode()
-		said := (&submission{Submission: job.Submission{Name: text(large * 200), Meta: job.BatchMeta("k=" + text(large*4000)), Baggage: text(large * 8000)}}).encode()
-		state := (&submissionState{status: job.BatchInProgress}).encode()
-		opened := (&session{runner: text(1 + large*100)}).encode()
-		last := (&slot{number: 1, done: &done{seq: 1, lines: 1, group: group{Attributes: alike.Attributes}, existing: make([]madeBy, large*1000),
-			ended: []endedPart{{results: make([]resultRun, 1+large*999)}}}}).encode()
-		c := newCaches()
-		pages := newPageCache()
+		claimed := (&row.Claim{Runner: "r" + text(large*100), Runs: make([]row.Run, 1+large*999)}).Encode()
+		held := (&row.Runner{Claims: 1, Open: make([]uint64, 1+large*7)}).Encode()
+		said := (&row.Submission{Submission: job.Submission{Name: text(large * 200), Meta: job.BatchMeta("k=" + text(large*4000)), Baggage: text(large * 8000)}}).Encode()
+		state := (&row.SubmissionState{Status: job.BatchInProgress}).Encode()
+		opened := (&row.Session{Runner: text(1 + large*100)}).Encode()
+		last := (&row.Slot{Number: 1, Done: &row.Done{Seq: 1, Lines: 1, Group: row.Group{Attributes: alike.Attributes}, Existing: make([]row.MadeBy, large*1000),
+			Ended: []row.EndedPart{{Results: make([]row.ResultRun, 1+large*999)}}}}).Encode()
+		c := memory.NewCaches()
+		pages := memory.NewPageCache()
 		for kind, fill := range map[string]func(i int) int{
 			"batches": func(i int) int {
-				b := decodeBatch(uint64(i), entry)
-				c.batches.Set(b.seq, b)
-				return b.size()
+				b := row.DecodeBatch(uint64(i), entry)
+				c.Batches.Set(b.Seq, b)
+				return b.Size()
 			},
 			"groups": func(i int) int {
-				p := decodeGroupPage(groupPageName{uint64(i), 29}, 0, page)
-				c.groups.Set(p.groupPageName, p)
-				return p.size()
+				p := row.DecodeGroupPage(row.GroupPageName{uint64(i), 29}, 0, page)
+				c.Groups.Set(p.GroupPageName, p)
+				return p.Size()
 			},
 			"claims": func(i int) int {
-				x := decodeClaim(uint64(i), claimed, nil)
-				c.claims.Set(x.seq, x)
-				return x.size()
+				x := row.DecodeClaim(uint64(i), claimed, nil)
+				c.Claims.Set(x.Seq, x)
+				return x.Size()
 			},
 			"runners": func(i int) int {
-				r := decodeRunner(fmt.Sprint("r", i), held)
-				c.runners.Set(r.name, r)
-				return r.size()
+				r := row.DecodeRunner(fmt.Sprint("r", i), held)
+				c.Runners.Set(r.Name, r)
+				return r.Size()
 			},
 			"submissions": func(i int) int {
-				s := decodeSubmission(uint64(i), said, state)
-				c.submissions.Set(s.seq, s)
-				return s.size()
+				s := row.DecodeSubmission(uint64(i), said, state)
+				c.Submissions.Set(s.Seq, s)
+				return s.Size()
 			},
 			"sessions": func(i int) int {
-				n := decodeSession(uint64(i), opened)
-				c.sessions.Set(n.seq, n)
-				return n.size()
+				n := row.DecodeSession(uint64(i), opened)
+				c.Sessions.Set(n.Seq, n)
+				return n.Size()
 			},
 			"slots": func(i int) int {
-				l := &slot{slotName: slotName{uint64(i), 0}}
-				l.number, l.done = decodeSlot(last)
-				c.slots.Set(l.slotName, l)
-				return l.size()
+				l := &row.Slot{SlotName: row.SlotName{uint64(i), 0}}
+				l.Number, l.Done = row.DecodeSlot(last)
+				c.Slots.Set(l.SlotName, l)
+				return l.Size()
 			},
 			"cells": func(i int) int {
-				x := decodeCell(fmt.Sprintf("%030d", i), (&cell{}).encode())
-				c.cells.Set(x.key, x)
-				return x.size()
+				x := row.DecodeCell(fmt.Sprintf("%030d", i), (&row.Cell{}).Encode())
+				c.Cells.Set(x.Key, x)
+				return x.Size()
 			},
 			"hints": func(i int) int {
-				c.hints.Set(fmt.Sprintf("%0*d", 10+large*(job.MaxKeyBytes-10), i), &hintRow{make([]byte, 12)})
-				return hintBytes
+				c.Hints.Set(fmt.Sprintf("%0*d", 10+large*(job.MaxKeyBytes-10), i), &memory.HintRow{make([]byte, 12)})
+				return memory.HintBytes
 			},
 			"spans": func(i int) int {
-				c.spans.Set(cachedSpan{uint64(i), span{0, 1, job.State{}}})
-				return cachedSpanBytes
+				c.Spans.Set(memory.CachedSpan{uint64(i), row.Span{0, 1, job.State{}}})
+				return memory.CachedSpanBytes
 			},
 			"pages": func(i int) int {
-				p := cachedPage{seq: uint64(i), framed: make([]byte, 10+large*2000), marks: make([]uint32, large*30)}
-				pages.recent.Set(p)
-				return p.size()
+				p := memory.CachedPage{Seq: uint64(i), Framed: make([]byte, 10+large*2000), Marks: make([]uint32, large*30)}
+				pages.Recent.Set(p)
+				return p.Size()
 			},
 		} {
 			before, sizes := liveBytes(), 0
@@ -148,8 +152,8 @@ func TestSizesOfCachedRows(t *testing.T) {
 // megabyte each.
 func TestCachesAreBoundedByTheirBytes(t *testing.T) {
 	const posts, jobs, limit = 10, 1000, 1 << 20
-	b := standardBounds
-	b.batchBytes, b.spanBytes, b.rowBytes = limit, limit, limit
+	b := memory.StandardBounds
+	b.BatchBytes, b.SpanBytes, b.RowBytes = limit, limit, limit
 	s, err := Open(t.TempDir(), Options{Journal: testJournal, FS: vfs.Default, bounds: &b, MemtableBytes: 1 << 20, CacheBytes: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
@@ -160,7 +164,7 @@ func TestCachesAreBoundedByTheirBytes(t *testing.T) {
 		}
 	}()
 	before, seq := liveBytes(), uint64(0)
-	apply := func(cmd job.Command) Result {
+	apply := func(cmd job.Command) applied.Result {
 		seq++
 		r := mustApply(t, s, seq, int64(seq), cmd)
 		mustCommit(t, s)
@@ -170,11 +174,11 @@ func TestCachesAreBoundedByTheirBytes(t *testing.T) {
 	look := func(what string) {
 		t.Helper()
 		cached := 0
-		for p := range s.machine.groups.All() {
-			cached += p.size()
+		for p := range s.machine.Groups.All() {
+			cached += p.Size()
 		}
-		for b := range s.machine.batches.All() {
-			cached += b.size()
+		for b := range s.machine.Batches.All() {
+			cached += b.Size()
 		}
 		if cached > 2*limit+limit/2 {
 			t.Errorf("%s: batches and groups of %d bytes are cached", what, cached)
@@ -192,7 +196,7 @@ func TestCachesAreBoundedByTheirBytes(t *testing.T) {
 		if i%2 == 1 {
 			claim.Strategy = job.Random
 		}
-		c := apply(claim).(*Claimed)
+		c := apply(claim).(*applied.Claimed)
 		apply(job.Complete{Claim: c.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
 	}
 	look("claimed and completed")
@@ -216,7 +220,7 @@ func TestRefusedCommandsFillNoMemory(t *testing.T) {
 	if err := errors.Join(s.FlushWait(), s.Close()); err != nil {
 		t.Fatal(err)
 	}
-	s = mustOpen(t, Options{FS: fs, bounds: &standardBounds})
+	s = mustOpen(t, Options{FS: fs, bounds: &memory.StandardBounds})
 	mustApply(t, s, batches+1, 0, job.Mark{})
 	mustCommit(t, s)
 	half, commits := 0, 0
@@ -229,7 +233,7 @@ func TestRefusedCommandsFillNoMemory(t *testing.T) {
 			ids[i] = jobID(0, uint64(1+n), i)
 		}
 		mustApply(t, s, uint64(batches+2+n), 0, job.Tickle{IDs: ids, Progress: -1})
-		if s.machine.o.Bytes() > 0 {
+		if s.machine.O.Bytes() > 0 {
 			t.Fatal("a refused command writes rows")
 		}
 		if s.CommitDue() {
@@ -255,13 +259,13 @@ func TestOneGroupOfAThousand(t *testing.T) {
 	if err := errors.Join(s.FlushWait(), s.Close()); err != nil {
 		t.Fatal(err)
 	}
-	s = mustOpen(t, Options{FS: fs, bounds: &standardBounds})
+	s = mustOpen(t, Options{FS: fs, bounds: &memory.StandardBounds})
 	mustApply(t, s, 2, 0, job.Mark{})
 	for i, strategy := range []job.Strategy{job.Oldest, job.Newest, job.Random} {
 		claim := plainClaim("r1", 1)
 		claim.Strategy = strategy
-		var c *Claimed
-		if bytes := allocatedBy(func() { c = mustApply(t, s, uint64(3+i), 0, claim).(*Claimed) }); bytes > 128<<10 {
+		var c *applied.Claimed
+		if bytes := allocatedBy(func() { c = mustApply(t, s, uint64(3+i), 0, claim).(*applied.Claimed) }); bytes > 128<<10 {
 			t.Errorf("a claim by %v allocated %d bytes", strategy, bytes)
 		}
 		handed, err := s.HandedOut(c)
@@ -274,8 +278,8 @@ func TestOneGroupOfAThousand(t *testing.T) {
 		}
 	}
 	cached := 0
-	for p := range s.machine.groups.All() {
-		cached += len(p.groups)
+	for p := range s.machine.Groups.All() {
+		cached += len(p.Groups)
 	}
 	if cached > 20 {
 		t.Errorf("%d groups were decoded for three jobs", cached)
@@ -289,7 +293,7 @@ func TestOneGroupOfAThousand(t *testing.T) {
 // TestListReadsWhatAPageShows: a page of a list decodes a bounded number of groups, whether they match or not, and all
 // pages together find all jobs.
 func TestListReadsWhatAPageShows(t *testing.T) {
-	s := mustOpen(t, Options{bounds: &standardBounds})
+	s := mustOpen(t, Options{bounds: &memory.StandardBounds})
 	const posts, jobs = 20, 1000
 	for i := range posts {
 		mustApply(t, s, uint64(1+i), int64(i), metaCreate("x", i*jobs, jobs, 12))
@@ -306,8 +310,8 @@ func TestListReadsWhatAPageShows(t *testing.T) {
 		var docs []job.Job
 		var next job.ID
 		var err error
-		allocated("a page of jobs", 6*maxListReadBytes, func() {
-			docs, next, err = s.List(Filter{Meta: map[string]string{"k": fmt.Sprint(posts*jobs - 1)}, Limit: 1000, After: after})
+		allocated("a page of jobs", 6*query.MaxListReadBytes, func() {
+			docs, next, err = s.List(query.Filter{Meta: map[string]string{"k": fmt.Sprint(posts*jobs - 1)}, Limit: 1000, After: after})
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -322,11 +326,11 @@ func TestListReadsWhatAPageShows(t *testing.T) {
 		t.Errorf("%d jobs on %d pages", found, pages)
 	}
 	allocated("ten jobs", 200<<10, func() {
-		if docs, next, err := s.List(Filter{Limit: 10}); len(docs) != 10 || next.IsZero() || err != nil {
+		if docs, next, err := s.List(query.Filter{Limit: 10}); len(docs) != 10 || next.IsZero() || err != nil {
 			t.Errorf("%d jobs, %v, %v", len(docs), next, err)
 		}
 	})
-	for _, f := range []BatchFilter{{Limit: 1000}, {Limit: 1000, Client: "a"}, {Limit: 1000, Client: "none"}} {
+	for _, f := range []query.BatchFilter{{Limit: 1000}, {Limit: 1000, Client: "a"}, {Limit: 1000, Client: "none"}} {
 		allocated("a list of batches", 400<<10, func() {
 			if docs, _, err := s.Batches(f); err != nil || len(docs) != posts && f.Client != "none" {
 				t.Errorf("%d batches, %v", len(docs), err)
@@ -342,7 +346,7 @@ func BenchmarkManyGroups(b *testing.B) {
 		b.Run(fmt.Sprintf("work=create/entries=%d", entries+1), func(b *testing.B) {
 			n := newBench(b)
 			for b.Loop() {
-				n.apply(create)
+				n.Apply(create)
 			}
 			n.perSecond(b, b.N*1000)
 		})
@@ -350,7 +354,7 @@ func BenchmarkManyGroups(b *testing.B) {
 			b.Run(fmt.Sprintf("work=drain/entries=%d/claim=%d", entries+1, jobs), func(b *testing.B) {
 				n := newBench(b)
 				for range (b.N*jobs)/1000 + 1 {
-					n.apply(create)
+					n.Apply(create)
 				}
 				b.ResetTimer()
 				for range b.N {

@@ -7,19 +7,23 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store/lsm"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/internal/lsm"
+	"github.com/daybookq/daybook/store/internal/machine"
+	"github.com/daybookq/daybook/store/internal/memory"
+	"github.com/daybookq/daybook/store/internal/row"
 )
 
 // TestRowsInUseStayCached: a row that is looked up all the time stays in the cache, however many other rows pass
 // through the cache.
 func TestRowsInUseStayCached(t *testing.T) {
-	b := smallBounds
-	b.batchBytes, b.spanBytes, b.rowBytes = 20*600, 20*cachedSpanBytes, 20*400
+	b := memory.SmallBounds
+	b.BatchBytes, b.SpanBytes, b.RowBytes = 20*600, 20*memory.CachedSpanBytes, 20*400
 	s := mustOpen(t, Options{bounds: &b})
 	mustApply(t, s, 1, 0, plainCreate("a", "hot", 1, 5))
 	claim := plainClaim("hot", 1)
-	held := mustApply(t, s, 2, 0, claim).(*Claimed)
-	hot, first := s.machine.batches.Get(1), s.machine.claims.Get(2)
+	held := mustApply(t, s, 2, 0, claim).(*applied.Claimed)
+	hot, first := s.machine.Batches.Get(1), s.machine.Claims.Get(2)
 	seq := uint64(3)
 	for range 500 {
 		mustApply(t, s, seq, 0, plainCreate("a", "cold", 1, 5))
@@ -27,14 +31,14 @@ func TestRowsInUseStayCached(t *testing.T) {
 		mustApply(t, s, seq, 0, job.Tickle{IDs: []job.ID{jobID(0, 1, 0)}, Claim: held.Claim, Progress: -1})
 		seq++
 		mustCommit(t, s)
-		if s.machine.batches.Get(1) != hot || s.machine.claims.Get(2) != first {
+		if s.machine.Batches.Get(1) != hot || s.machine.Claims.Get(2) != first {
 			t.Fatalf("at %d a row in use was dropped", seq)
 		}
-		if _, ok := s.machine.spans.Get(cachedSpan{seq: 1, span: span{last: 0}}); !ok {
+		if _, ok := s.machine.Spans.Get(memory.CachedSpan{Seq: 1, Span: row.Span{Last: 0}}); !ok {
 			t.Fatalf("at %d a span in use was dropped", seq)
 		}
 		for what, n := range map[string]int{
-			"batches": s.machine.batches.Len(), "claims": s.machine.claims.Len(), "spans": s.machine.spans.Len(),
+			"batches": s.machine.Batches.Len(), "claims": s.machine.Claims.Len(), "spans": s.machine.Spans.Len(),
 		} {
 			if n > 25 { // a commit adds a few more
 				t.Fatalf("%d %s are cached", n, what)
@@ -48,12 +52,12 @@ func TestPagesInUseStayCached(t *testing.T) {
 	s := mustOpen(t, Options{})
 	const pageBytes, pages = 1 << 20, 200
 	for i := range pages {
-		s.machine.live.pages.add(cachedPage{seq: uint64(i), last: 1, framed: make([]byte, pageBytes)})
-		if _, ok := s.machine.live.pages.find(nil, 0, 0); !ok {
+		s.machine.Live.Pages.Add(memory.CachedPage{Seq: uint64(i), Last: 1, Framed: make([]byte, pageBytes)})
+		if _, ok := s.machine.Live.Pages.Find(nil, 0, 0); !ok {
 			t.Fatal("a page in use was dropped")
 		}
 	}
-	if n := s.machine.live.pages.recent.Len(); n > pageCacheBytes/pageBytes+2 {
+	if n := s.machine.Live.Pages.Recent.Len(); n > memory.PageCacheBytes/pageBytes+2 {
 		t.Errorf("%d pages are cached", n)
 	}
 }
@@ -62,13 +66,13 @@ func TestPagesInUseStayCached(t *testing.T) {
 func TestNewPagesAreCached(t *testing.T) {
 	s := mustOpen(t, Options{})
 	mustApply(t, s, 1, 0, plainCreate("a", "x", 3, 5))
-	mustApply(t, s, 2, 0, plainCreate("a", "y", 3, newPageBytes))
+	mustApply(t, s, 2, 0, plainCreate("a", "y", 3, memory.NewPageBytes))
 	mustCommit(t, s)
 	none := func() lsm.View { t.Fatal("a page of a small batch was read"); return lsm.View{} }
-	if page, ok := s.machine.live.pages.find(none, 1, 2); !ok || page.first != 0 || page.last != 2 || len(page.framed) != 3*6 {
+	if page, ok := s.machine.Live.Pages.Find(none, 1, 2); !ok || page.First != 0 || page.Last != 2 || len(page.Framed) != 3*6 {
 		t.Errorf("page %+v, %v", page, ok)
 	}
-	if s.machine.live.pages.recent.Len() != 1 {
+	if s.machine.Live.Pages.Recent.Len() != 1 {
 		t.Error("the pages of a large batch were cached before a claim needed them")
 	}
 }
@@ -76,7 +80,7 @@ func TestNewPagesAreCached(t *testing.T) {
 // TestClaimsReadAhead: claims of single jobs from batches of one job, after a restart, read the rows and pages of many
 // batches at once.
 func TestClaimsReadAhead(t *testing.T) {
-	const jobs = 4 * aheadSpans
+	const jobs = 4 * machine.AheadSpans
 	fs := vfs.NewMem()
 	s := mustOpenIn(t, fs)
 	for seq := range uint64(jobs) {
@@ -86,26 +90,26 @@ func TestClaimsReadAhead(t *testing.T) {
 	if err := errors.Join(s.FlushWait(), s.Close()); err != nil {
 		t.Fatal(err)
 	}
-	s = mustOpen(t, Options{FS: fs, bounds: &standardBounds})
-	before := s.machine.o.Work().Iterators
+	s = mustOpen(t, Options{FS: fs, bounds: &memory.StandardBounds})
+	before := s.machine.O.Work().Iterators
 	views := 0
 	for seq := range uint64(jobs) {
-		c := mustApply(t, s, jobs+1+seq, 0, plainClaim("r", 1)).(*Claimed)
-		for _, h := range c.handouts {
-			s.machine.live.pages.eachPart(func() lsm.View {
+		c := mustApply(t, s, jobs+1+seq, 0, plainClaim("r", 1)).(*applied.Claimed)
+		for _, h := range c.Handouts {
+			s.machine.Live.Pages.EachPart(func() lsm.View {
 				views++
 				v := s.db.View()
 				t.Cleanup(v.Discard)
 				return v
-			}, h.b, h.sp.first, h.sp.last, func(_, _ uint32, part []byte) {
-				if len(part) != 101 || h.b.seq != seq+1 {
-					t.Errorf("claim %d got %d bytes of batch %d", seq, len(part), h.b.seq)
+			}, h.B, h.Sp.First, h.Sp.Last, func(_, _ uint32, part []byte) {
+				if len(part) != 101 || h.B.Seq != seq+1 {
+					t.Errorf("claim %d got %d bytes of batch %d", seq, len(part), h.B.Seq)
 				}
 			})
 		}
 	}
 	mustCommit(t, s)
-	if after := s.machine.o.Work().Iterators; after-before > jobs/4 || views > jobs/4 {
+	if after := s.machine.O.Work().Iterators; after-before > jobs/4 || views > jobs/4 {
 		t.Errorf("%d claims opened %d iterators and %d views", jobs, after-before, views)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // chainRig applies commands, and reads the jobs of a queue.
@@ -20,7 +21,7 @@ func newChainRig(t *testing.T) *chainRig {
 	return &chainRig{T: t, s: mustOpen(t, Options{Journal: testJournal})}
 }
 
-func (r *chainRig) apply(cmd job.Command) Result {
+func (r *chainRig) Apply(cmd job.Command) applied.Result {
 	r.Helper()
 	r.seq++
 	result := mustApply(r.T, r.s, r.seq, int64(r.seq), cmd)
@@ -28,13 +29,13 @@ func (r *chainRig) apply(cmd job.Command) Result {
 	return result
 }
 
-// jobs returns the jobs that claims of a type hand out.
-func (r *chainRig) jobs(typ string) (docs []job.Job) {
+// Jobs returns the jobs that claims of a type hand out.
+func (r *chainRig) Jobs(typ string) (docs []job.Job) {
 	r.Helper()
 	c := plainClaim("r", job.MaxClaimJobs)
 	c.Types = []string{typ}
 	for {
-		claimed, err := documents(r.s.HandedOut(r.apply(c).(*Claimed)))
+		claimed, err := documents(r.s.HandedOut(r.Apply(c).(*applied.Claimed)))
 		if err != nil {
 			r.Fatal(err)
 		}
@@ -76,14 +77,14 @@ func TestFollowOns(t *testing.T) {
 	next.Client = ""
 	c := plainCreate("a", "first", 3, 1)
 	c.Groups[0].Meta, c.Groups[0].Traceparent, c.Groups[0].OnComplete = "k=v", trace, followOnOf(t, next, 0)
-	r.apply(c)
-	first := r.jobs("first")
+	r.Apply(c)
+	first := r.Jobs("first")
 	text, address, failed := ok(first[0].ID), ok(first[1].ID), ok(first[2].ID)
 	text.OutputKind, text.Output = job.JSON, []byte(`{"a":1}`)
 	address.OutputAddr = "s3://out"
 	failed.Code, failed.ExitCode = job.Fail, 400
-	r.apply(job.Complete{Claim: first[0].Claim, Outcomes: []job.Outcome{text, address, failed}})
-	got := r.jobs("next")
+	r.Apply(job.Complete{Claim: first[0].Claim, Outcomes: []job.Outcome{text, address, failed}})
+	got := r.Jobs("next")
 	var seen []string
 	for _, j := range got {
 		seen = append(seen, fmt.Sprintf("%s %s %q %s %s %d %v", j.Client, j.Kind, j.Payload, j.Meta, j.Traceparent, j.Hops, j.Batch.IsZero()))
@@ -95,8 +96,8 @@ func TestFollowOns(t *testing.T) {
 	if len(got) == 0 {
 		return
 	}
-	r.apply(job.Complete{Claim: got[0].Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1, Result: job.Result{OutputKind: job.Text, Output: []byte("x")}}})
-	if got := r.jobs("last"); len(got) != 2 || string(got[1].Payload) != "x" || got[1].Hops != 2 || got[1].OnComplete != "" {
+	r.Apply(job.Complete{Claim: got[0].Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1, Result: job.Result{OutputKind: job.Text, Output: []byte("x")}}})
+	if got := r.Jobs("last"); len(got) != 2 || string(got[1].Payload) != "x" || got[1].Hops != 2 || got[1].OnComplete != "" {
 		t.Errorf("the last jobs are %+v", got)
 	}
 }
@@ -104,16 +105,16 @@ func TestFollowOns(t *testing.T) {
 // TestRepeatedOutcomesCreateNothing: an outcome that is repeated, or refused, creates no jobs.
 func TestRepeatedOutcomesCreateNothing(t *testing.T) {
 	r := newChainRig(t)
-	r.apply(plainCreate("a", "x", 1, 1))
-	held := r.jobs("x")[0]
+	r.Apply(plainCreate("a", "x", 1, 1))
+	held := r.Jobs("x")[0]
 	o := ok(held.ID)
 	o.Then = oneChained("", "y", "payload")
 	strange := job.Complete{Claim: job.NewID(1, 1<<20, 0), Outcomes: []job.Outcome{o}}
 	cmd := job.Complete{Claim: held.Claim, Outcomes: []job.Outcome{o, o}}
 	for _, cmd := range []job.Complete{strange, cmd, cmd, strange} {
-		r.apply(cmd)
+		r.Apply(cmd)
 	}
-	if got := r.jobs("y"); len(got) != 1 || string(got[0].Payload) != "payload" || got[0].Client != "a" {
+	if got := r.Jobs("y"); len(got) != 1 || string(got[0].Payload) != "payload" || got[0].Client != "a" {
 		t.Errorf("the outcome has created %+v", got)
 	}
 }
@@ -121,18 +122,18 @@ func TestRepeatedOutcomesCreateNothing(t *testing.T) {
 // TestHops: a chain in which each job creates the next ends after MaxHops. Follow-on jobs of a created job count too.
 func TestHops(t *testing.T) {
 	r := newChainRig(t)
-	r.apply(plainCreate("a", "x", 1, 1))
+	r.Apply(plainCreate("a", "x", 1, 1))
 	end := func(then *job.Create) job.Refusal {
-		held := r.jobs("x")
+		held := r.Jobs("x")
 		if len(held) != 1 {
 			t.Fatalf("%d jobs", len(held))
 		}
 		o := ok(held[0].ID)
 		o.Then = then
-		refusal := r.apply(job.Complete{Claim: held[0].Claim, Outcomes: []job.Outcome{o}}).(*Ended).Results[0].Refusal
+		refusal := r.Apply(job.Complete{Claim: held[0].Claim, Outcomes: []job.Outcome{o}}).(*applied.Ended).Results[0].Refusal
 		if refusal != job.Granted {
 			o.Code, o.ExitCode, o.Then = job.Unget, 0, nil
-			r.apply(job.Complete{Claim: held[0].Claim, Outcomes: []job.Outcome{o}})
+			r.Apply(job.Complete{Claim: held[0].Claim, Outcomes: []job.Outcome{o}})
 		}
 		return refusal
 	}
@@ -162,8 +163,8 @@ func TestChainAtTheLimits(t *testing.T) {
 	r := newChainRig(t)
 	c := plainCreate("a", "x", 1000, 1)
 	c.Groups[0].RetentionMs, c.Groups[0].OnComplete = 0, followOnOf(t, plainGroup("b", "after", 0), 5)
-	r.apply(c)
-	held := r.jobs("x")
+	r.Apply(c)
+	held := r.Jobs("x")
 	cmd := job.Complete{Claim: held[0].Claim}
 	for line := range held {
 		o := ok(held[line].ID)
@@ -177,18 +178,18 @@ func TestChainAtTheLimits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.apply(decoded)
-	if got := r.jobs("then"); len(got) != 500 || string(got[499].Payload) != "then 499" {
+	r.Apply(decoded)
+	if got := r.Jobs("then"); len(got) != 500 || string(got[499].Payload) != "then 499" {
 		t.Errorf("%d jobs of outcomes", len(got))
 	}
-	if got := r.jobs("after"); len(got) != 0 {
+	if got := r.Jobs("after"); len(got) != 0 {
 		t.Errorf("%d jobs before their time", len(got))
 	}
 	r.seq += 10
 	for range 10 { // a tick moves a bounded number of jobs
-		r.apply(job.Tick{})
+		r.Apply(job.Tick{})
 	}
-	if got := r.jobs("after"); len(got) != 1000 || string(got[999].Payload) != "999" {
+	if got := r.Jobs("after"); len(got) != 1000 || string(got[999].Payload) != "999" {
 		t.Errorf("%d next jobs", len(got))
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // maxCheckMiB is how much memory the process may need for a check of ten million one-job batches.
@@ -28,10 +29,10 @@ func TestCheckOfManyBatches(t *testing.T) {
 	}
 	f := inStore(t, Options{}, func(f *feeder) {
 		for i := range batches {
-			f.apply(plainCreate("a", "x", 1, 3))
+			f.Apply(plainCreate("a", "x", 1, 3))
 			if i%2 == 1 {
-				c := f.apply(plainClaim("r", 1)).(*Claimed)
-				f.apply(job.Complete{Claim: c.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
+				c := f.Apply(plainClaim("r", 1)).(*applied.Claimed)
+				f.Apply(job.Complete{Claim: c.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
 			}
 			if i%200 == 0 {
 				mustCommit(f.t, f.s)

@@ -9,7 +9,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store/lsm"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/internal/lsm"
+	"github.com/daybookq/daybook/store/internal/memory"
+	"github.com/daybookq/daybook/store/internal/row"
 )
 
 // mustOpen opens a store in memory. At the end of the test it runs Check, unless the test has closed the store.
@@ -42,7 +45,7 @@ func mustOpen(t testing.TB, o Options) *Store {
 	return s
 }
 
-func mustApply(t testing.TB, s *Store, seq uint64, at int64, cmd job.Command) Result {
+func mustApply(t testing.TB, s *Store, seq uint64, at int64, cmd job.Command) applied.Result {
 	t.Helper()
 	result, err := s.Apply(seq, startAt+at, cmd)
 	if err != nil {
@@ -84,8 +87,8 @@ func plainClaim(runner string, n int) job.Claim {
 
 // richStore returns a store with rows of every table and kind.
 func richStore(t testing.TB) *Store {
-	s := mustOpen(t, Options{bounds: &bounds{spanBytes: 20_000, batchBytes: 40_000, rowBytes: 40_000, minWindow: 2, maxWindow: 9,
-		rules: &rules{pageBytes: 20, groupPageBytes: 20, commandRows: 60, claimRows: 400, queueRows: 5, claimBytes: 1 << 20, cellSpans: 3, sweepRows: 60, purgedGroups: 1, effectBytes: 200, effectRowBytes: 50, distinctStep: 2, distinctRows: 1000, distinctBytes: 1 << 20, distinctNodes: 16, distinctLooks: 256, sessions: job.MaxSessions}}})
+	s := mustOpen(t, Options{bounds: &memory.Bounds{SpanBytes: 20_000, BatchBytes: 40_000, RowBytes: 40_000, MinWindow: 2, MaxWindow: 9,
+		Rules: &row.Rules{PageBytes: 20, GroupPageBytes: 20, CommandRows: 60, ClaimRows: 400, QueueRows: 5, ClaimBytes: 1 << 20, CellSpans: 3, SweepRows: 60, PurgedGroups: 1, EffectBytes: 200, EffectRowBytes: 50, DistinctStep: 2, DistinctRows: 1000, DistinctBytes: 1 << 20, DistinctNodes: 16, DistinctLooks: 256, Sessions: job.MaxSessions}}})
 	c := plainCreate("a", "x", 12, 9)
 	c.Groups[0].RetentionMs = 1000
 	mustApply(t, s, 1, 0, c)
@@ -151,9 +154,9 @@ func richStore(t testing.TB) *Store {
 	for _, entry := range dump(s) {
 		kind := entry.key[:1]
 		switch entry.key[0] {
-		case timerTable:
+		case row.TimerTable:
 			kind += fmt.Sprint(entry.key[9])
-		case detailTable:
+		case row.DetailTable:
 			kind += fmt.Sprint(entry.key[13])
 		}
 		have[kind] = true
@@ -184,7 +187,7 @@ func (row storedRow) del(t testing.TB, s *Store) {
 
 // unwatched reports whether no other row refers to a row: details, effects, and ends of runs whose jobs are deleted.
 func unwatched(key string) bool {
-	return key[0] == detailTable || key[0] == effectTable || key[0] == purgedEndTable
+	return key[0] == row.DetailTable || key[0] == row.EffectTable || key[0] == row.PurgedEndTable
 }
 
 func TestCheckNoticesEachMissingRow(t *testing.T) {
@@ -211,8 +214,8 @@ func TestCheckNoticesEachRowTooMany(t *testing.T) {
 			key[at]++
 			more := storedRow{string(key), entry.value}
 			// A different line, or a different command, may also have had this row.
-			lineOfBatch := entry.key[0] == detailTable && (at == 12 || at == 21)
-			if there[more.key] || unwatched(more.key) && entry.key[0] != detailTable || entry.key[0] == effectTable || lineOfBatch {
+			lineOfBatch := entry.key[0] == row.DetailTable && (at == 12 || at == 21)
+			if there[more.key] || unwatched(more.key) && entry.key[0] != row.DetailTable || entry.key[0] == row.EffectTable || lineOfBatch {
 				continue
 			}
 			more.set(t, s)
@@ -241,7 +244,7 @@ func TestCheckNoticesEachShortRow(t *testing.T) {
 	for _, entry := range dump(s) {
 		for n := range entry.value {
 			storedRow{entry.key, entry.value[:n]}.set(t, s)
-			if problems := problemsOf(t, s); len(problems) == 0 && entry.key[0] != effectTable {
+			if problems := problemsOf(t, s); len(problems) == 0 && entry.key[0] != row.EffectTable {
 				t.Errorf("a row cut to %d of %d bytes is not noticed: %s", n, len(entry.value), describeRow(entry.key, entry.value))
 			}
 		}
@@ -287,119 +290,119 @@ func TestCheckNames(t *testing.T) {
 		t.Fatalf("no row of table %c is like %q", table, what)
 		return storedRow{}
 	}
-	changeSpan := func(entry storedRow, change func(sp *span)) storedRow {
-		sp := decodeSpan(lineOfKey(entry.key), entry.value)
+	changeSpan := func(entry storedRow, change func(sp *row.Span)) storedRow {
+		sp := row.DecodeSpan(row.LineOfKey(entry.key), entry.value)
 		change(&sp)
-		return storedRow{entry.key, sp.encode()}
+		return storedRow{entry.key, sp.Encode()}
 	}
-	active := find(spanTable, "Status:active ")
-	claimRow, leaseRow := find(claimTable, `"r1"`), find(claimStateTable, "claim 3 ")
+	active := find(row.SpanTable, "Status:active ")
+	claimRow, leaseRow := find(row.ClaimTable, `"r1"`), find(row.ClaimStateTable, "claim 3 ")
 	for _, test := range []struct {
 		name, want string
 		broken     storedRow
 		gone       bool
 	}{
-		{"gap", "was next", changeSpan(active, func(sp *span) { sp.first++ }), false},
-		{"overlap", "was next", changeSpan(active, func(sp *span) { sp.first-- }), false},
-		{"missing span", "are in no span", find(spanTable, "last:11"), true},
-		{"unknown status", "are status(9)", changeSpan(active, func(sp *span) { sp.Status = 9 }), false},
-		{"no claim", "active under no claim", changeSpan(active, func(sp *span) { sp.Claim = 0 }), false},
-		{"claim of nothing", "claim 77 is named by lines 2-2 of batch 1 and has no row", changeSpan(active, func(sp *span) { sp.Claim = 77 }), false},
-		{"claimed too often", "were claimed 4 times of 3", changeSpan(active, func(sp *span) { sp.Attempts = 4 }), false},
-		{"purged with memory", "purged lines 0-1 remember", changeSpan(find(spanTable, "Status:purged "), func(sp *span) { sp.UpdatedAt = 1 }), false},
-		{"ready row", "is missing", find(readyTable, "queue 1"), true},
-		{"list row", "is missing", find(listTable, "queue 2"), true},
-		{"run_at timer", "is missing", find(timerTable, "kind 1"), true},
-		{"purge timer", "is missing", find(timerTable, "kind 4"), true},
-		{"claim timer", "is missing", find(timerTable, "kind 2"), true},
-		{"line timer", "is missing", find(timerTable, "kind 3"), true},
-		{"hold row", "is missing", find(holdTable, ""), true},
-		{"ready row too many", "table R has", storedRow{readyKey(1, laneID{4, job.Fresh}, 1, position{1, 6}), nil}, false},
-		{"batch counts", "batch 1 counts", storedRow{seqKey(countsTable, 1), (&batchCounts{details: true}).encode()}, false},
-		{"batch counts gone", "batch 1: ", find(countsTable, "batch 1 "), true},
-		{"unknown details", "does not know of", storedRow{seqKey(countsTable, 1), func() []byte {
-			b := decodeBatchCounts(find(countsTable, "batch 1 ").value)
-			b.details = false
-			return b.encode()
+		{"gap", "was next", changeSpan(active, func(sp *row.Span) { sp.First++ }), false},
+		{"overlap", "was next", changeSpan(active, func(sp *row.Span) { sp.First-- }), false},
+		{"missing span", "are in no span", find(row.SpanTable, "Last:11"), true},
+		{"unknown status", "are status(9)", changeSpan(active, func(sp *row.Span) { sp.Status = 9 }), false},
+		{"no claim", "active under no claim", changeSpan(active, func(sp *row.Span) { sp.Claim = 0 }), false},
+		{"claim of nothing", "claim 77 is named by lines 2-2 of batch 1 and has no row", changeSpan(active, func(sp *row.Span) { sp.Claim = 77 }), false},
+		{"claimed too often", "were claimed 4 times of 3", changeSpan(active, func(sp *row.Span) { sp.Attempts = 4 }), false},
+		{"purged with memory", "purged lines 0-1 remember", changeSpan(find(row.SpanTable, "Status:purged "), func(sp *row.Span) { sp.UpdatedAt = 1 }), false},
+		{"ready row", "is missing", find(row.ReadyTable, "queue 1"), true},
+		{"list row", "is missing", find(row.ListTable, "queue 2"), true},
+		{"run_at timer", "is missing", find(row.TimerTable, "kind 1"), true},
+		{"purge timer", "is missing", find(row.TimerTable, "kind 4"), true},
+		{"claim timer", "is missing", find(row.TimerTable, "kind 2"), true},
+		{"line timer", "is missing", find(row.TimerTable, "kind 3"), true},
+		{"hold row", "is missing", find(row.HoldTable, ""), true},
+		{"ready row too many", "table R has", storedRow{row.ReadyKey(1, row.LaneID{4, job.Fresh}, 1, row.Position{1, 6}), nil}, false},
+		{"batch counts", "batch 1 counts", storedRow{row.SeqKey(row.CountsTable, 1), (&row.BatchCounts{Details: true}).Encode()}, false},
+		{"batch counts gone", "batch 1: ", find(row.CountsTable, "batch 1 "), true},
+		{"unknown details", "does not know of", storedRow{row.SeqKey(row.CountsTable, 1), func() []byte {
+			b := row.DecodeBatchCounts(find(row.CountsTable, "batch 1 ").value)
+			b.Details = false
+			return b.Encode()
 		}()}, false},
-		{"queue counts", "queue a/x counts", storedRow{queueKey(1), (&queue{queueName: queueName{"a", "x"}}).encode()}, false},
-		{"queue gone", "has jobs and no row", find(queueTable, "queue 3"), true},
-		{"queue twice", "is there twice", storedRow{queueKey(4), find(queueTable, "queue 3").value}, false},
+		{"queue counts", "queue a/x counts", storedRow{row.QueueKey(1), (&memory.Queue{QueueName: row.QueueName{"a", "x"}}).Encode()}, false},
+		{"queue gone", "has jobs and no row", find(row.QueueTable, "queue 3"), true},
+		{"queue twice", "is there twice", storedRow{row.QueueKey(4), find(row.QueueTable, "queue 3").value}, false},
 		{"queue's head", "next in line", func() storedRow {
-			row := find(queueTable, "queue 1")
-			q := decodeQueue(1, row.value)
-			q.lanes.head = place{0, 1, 1}
-			return storedRow{row.key, q.encode()}
+			row := find(row.QueueTable, "queue 1")
+			q := memory.DecodeQueue(1, row.value)
+			q.Lanes.Head = memory.Place{0, 1, 1}
+			return storedRow{row.key, q.Encode()}
 		}(), false},
 		{"queue's tail", "last in line", func() storedRow {
-			row := find(queueTable, "queue 4")
-			q := decodeQueue(4, row.value)
-			q.lanes.spans, q.lanes.tail = 2, place{9, 9, 9}
-			return storedRow{row.key, q.encode()}
+			row := find(row.QueueTable, "queue 4")
+			q := memory.DecodeQueue(4, row.value)
+			q.Lanes.Spans, q.Lanes.Tail = 2, memory.Place{9, 9, 9}
+			return storedRow{row.key, q.Encode()}
 		}(), false},
 		{"cell counts", "jobs in 9 spans", func() storedRow {
-			entry := find(cellTable, "")
-			return storedRow{entry.key, (&cell{jobs: 1, spans: 9, divided: true}).encode()}
+			entry := find(row.CellTable, "")
+			return storedRow{entry.key, (&row.Cell{Jobs: 1, Spans: 9, Divided: true}).Encode()}
 		}(), false},
-		{"cell gone", "is missing", find(cellTable, ""), true},
-		{"page gone", "has no page", find(pageTable, "of batch 2 "), true},
-		{"page too many", "overlaps another", storedRow{pageKey(2, 2, 1), []byte("x\ny\n")}, false},
-		{"page short", "does not hold its lines", storedRow{find(pageTable, "of batch 2 ").key, []byte("x\n")}, false},
-		{"page of purged lines", "holds purged lines only", storedRow{pageKey(1, 0, 0), []byte("x\n")}, false},
-		{"sizes gone", "are not those of its payloads", find(sizesTable, ""), true},
-		{"sizes of another page", "which is not there", storedRow{sizesKey(1, 5, 0), []byte{1}}, false},
-		{"sizes of no batch", "belongs to no batch", storedRow{sizesKey(99, 5, 0), []byte{1}}, false},
-		{"detail of purged line", "line 0 has details", storedRow{detailKey(1, 0, progressDetail), encodeProgress(3, "", 0)}, false},
-		{"detail of no line", "line 12 has details", storedRow{detailKey(1, 12, progressDetail), encodeProgress(3, "", 0)}, false},
-		{"detail of unknown kind", "unknown kind 9", storedRow{detailKey(1, 5, 9), nil}, false},
-		{"detail of no batch", "belongs to no batch", storedRow{detailKey(99, 0, progressDetail), encodeProgress(3, "", 0)}, false},
-		{"span of no batch", "belongs to no batch", storedRow{lineKey(spanTable, 99, 0), active.value}, false},
-		{"span beyond", "lies beyond its", storedRow{lineKey(spanTable, 1, 20), changeSpan(active, func(sp *span) { sp.first = 20 }).value}, false},
-		{"claim counts", "counts held, refs, job leases", storedRow{leaseRow.key, (&claimState{}).row()}, false},
+		{"cell gone", "is missing", find(row.CellTable, ""), true},
+		{"page gone", "has no page", find(row.PageTable, "of batch 2 "), true},
+		{"page too many", "overlaps another", storedRow{row.PageKey(2, 2, 1), []byte("x\ny\n")}, false},
+		{"page short", "does not hold its lines", storedRow{find(row.PageTable, "of batch 2 ").key, []byte("x\n")}, false},
+		{"page of purged lines", "holds purged lines only", storedRow{row.PageKey(1, 0, 0), []byte("x\n")}, false},
+		{"sizes gone", "are not those of its payloads", find(row.SizesTable, ""), true},
+		{"sizes of another page", "which is not there", storedRow{row.SizesKey(1, 5, 0), []byte{1}}, false},
+		{"sizes of no batch", "belongs to no batch", storedRow{row.SizesKey(99, 5, 0), []byte{1}}, false},
+		{"detail of purged line", "line 0 has details", storedRow{row.DetailKey(1, 0, row.ProgressDetail), row.EncodeProgress(3, "", 0)}, false},
+		{"detail of no line", "line 12 has details", storedRow{row.DetailKey(1, 12, row.ProgressDetail), row.EncodeProgress(3, "", 0)}, false},
+		{"detail of unknown kind", "unknown kind 9", storedRow{row.DetailKey(1, 5, 9), nil}, false},
+		{"detail of no batch", "belongs to no batch", storedRow{row.DetailKey(99, 0, row.ProgressDetail), row.EncodeProgress(3, "", 0)}, false},
+		{"span of no batch", "belongs to no batch", storedRow{row.LineKey(row.SpanTable, 99, 0), active.value}, false},
+		{"span beyond", "lies beyond its", storedRow{row.LineKey(row.SpanTable, 1, 20), changeSpan(active, func(sp *row.Span) { sp.First = 20 }).value}, false},
+		{"claim counts", "counts held, refs, job leases", storedRow{leaseRow.key, (&row.ClaimState{}).Row()}, false},
 		{"claim row gone", "of batch 1 and has no row", claimRow, true},
-		{"claim of no line", "claim 5 is named by no line", storedRow{seqKey(claimTable, 5), claimRow.value}, false},
-		{"lease of no claim", "belongs to no claim", storedRow{seqKey(claimStateTable, 5), leaseRow.value}, false},
-		{"claim ranges", "which did not hand them out", storedRow{claimRow.key, (&claim{at: startAt + 20, runner: "r1"}).encode()}, false},
+		{"claim of no line", "claim 5 is named by no line", storedRow{row.SeqKey(row.ClaimTable, 5), claimRow.value}, false},
+		{"lease of no claim", "belongs to no claim", storedRow{row.SeqKey(row.ClaimStateTable, 5), leaseRow.value}, false},
+		{"claim ranges", "which did not hand them out", storedRow{claimRow.key, (&row.Claim{At: startAt + 20, Runner: "r1"}).Encode()}, false},
 		{"claim timer late", "after its deadline", storedRow{leaseRow.key, func() []byte {
 			value := leaseRow.value
-			l := decodeClaimState((*lsm.Decoder)(&value))
-			l.timerAt += 1 << 40
-			return l.row()
+			l := row.DecodeClaimState((*lsm.Decoder)(&value))
+			l.TimerAt += 1 << 40
+			return l.Row()
 		}()}, false},
-		{"lease of a line not held", "which it does not hold", storedRow{jobLeaseKey(3, 1, 4), find(jobLeaseTable, "").value}, false},
-		{"runner counts", "counts 9 claims and 0 jobs, and holds 1 and 2", storedRow{runnerKey(runnerTable, "r1"), (&runner{claims: 9}).encode()}, false},
-		{"idle runner remembers", "remembers", storedRow{runnerKey(runnerTable, "idle"), (&runner{tickledAt: 9, idleSince: 9, timerAt: 9}).encode()}, false},
-		{"idle runner without a timer", "has held nothing since", storedRow{runnerKey(runnerTable, "idle"), (&runner{idleSince: 9}).encode()}, false},
-		{"idle runner's timer gone", "is missing", storedRow{runnerKey(runnerTable, "idle"), (&runner{idleSince: 9, timerAt: 9}).encode()}, false},
-		{"runner gone", "holds jobs and has no row", find(runnerTable, "r1"), true},
-		{"effects beyond", "beyond the cursor", storedRow{seqKey(effectTable, 99), nil}, false},
-		{"meta", "meta row: a row is shorter", storedRow{metaKey, []byte{1}}, false},
-		{"next queue", "and the next one is 1", storedRow{metaKey, (&meta{version: formatVersion, cursor: 30, nextQueue: 1}).encode()}, false},
+		{"lease of a line not held", "which it does not hold", storedRow{row.JobLeaseKey(3, 1, 4), find(row.JobLeaseTable, "").value}, false},
+		{"runner counts", "counts 9 claims and 0 jobs, and holds 1 and 2", storedRow{row.RunnerKey(row.RunnerTable, "r1"), (&row.Runner{Claims: 9}).Encode()}, false},
+		{"idle runner remembers", "remembers", storedRow{row.RunnerKey(row.RunnerTable, "idle"), (&row.Runner{TickledAt: 9, IdleSince: 9, TimerAt: 9}).Encode()}, false},
+		{"idle runner without a timer", "has held nothing since", storedRow{row.RunnerKey(row.RunnerTable, "idle"), (&row.Runner{IdleSince: 9}).Encode()}, false},
+		{"idle runner's timer gone", "is missing", storedRow{row.RunnerKey(row.RunnerTable, "idle"), (&row.Runner{IdleSince: 9, TimerAt: 9}).Encode()}, false},
+		{"runner gone", "holds jobs and has no row", find(row.RunnerTable, "r1"), true},
+		{"effects beyond", "beyond the cursor", storedRow{row.SeqKey(row.EffectTable, 99), nil}, false},
+		{"meta", "meta row: a row is shorter", storedRow{row.MetaKey, []byte{1}}, false},
+		{"next queue", "and the next one is 1", storedRow{row.MetaKey, (&row.Meta{Version: row.FormatVersion, Cursor: 30, NextQueue: 1}).Encode()}, false},
 		{"submission counts", "counts 4 jobs that are pending", func() storedRow {
-			entry := find(submissionStateTable, "")
-			state := decodeSubmissionState(entry.value)
-			state.counts[job.Pending]--
-			return storedRow{entry.key, state.encode()}
+			entry := find(row.SubmissionStateTable, "")
+			state := row.DecodeSubmissionState(entry.value)
+			state.Counts[job.Pending]--
+			return storedRow{entry.key, state.Encode()}
 		}(), false},
 		{"submission status", "has 5 jobs that have not ended", func() storedRow {
-			entry := find(submissionStateTable, "")
-			state := decodeSubmissionState(entry.value)
-			state.status, state.open, state.endedAt = job.BatchCompleted, false, startAt
-			return storedRow{entry.key, state.encode()}
+			entry := find(row.SubmissionStateTable, "")
+			state := row.DecodeSubmissionState(entry.value)
+			state.Status, state.StillOpen, state.EndedAt = job.BatchCompleted, false, startAt
+			return storedRow{entry.key, state.Encode()}
 		}(), false},
-		{"submission gone", "belongs to no submission", find(submissionTable, ""), true},
-		{"submission's metadata gone", "has 0 bytes of metadata, and says 8", find(batchMetadataTable, ""), true},
-		{"submission's part gone", "parts", find(partTable, ""), true},
-		{"counts by status", "are not those of the submissions", storedRow{statusCountsKey(queueName{"d", "w"}), (&statusCounts{0, 1, 0, 2}).encode()}, false},
-		{"counts by status of none", "counts no submission", storedRow{statusCountsKey(queueName{"none", "w"}), (&statusCounts{}).encode()}, false},
+		{"submission gone", "belongs to no submission", find(row.SubmissionTable, ""), true},
+		{"submission's metadata gone", "has 0 bytes of metadata, and says 8", find(row.BatchMetadataTable, ""), true},
+		{"submission's part gone", "parts", find(row.PartTable, ""), true},
+		{"counts by status", "are not those of the submissions", storedRow{row.StatusCountsKey(row.QueueName{"d", "w"}), (&row.StatusCounts{0, 1, 0, 2}).Encode()}, false},
+		{"counts by status of none", "counts no submission", storedRow{row.StatusCountsKey(row.QueueName{"none", "w"}), (&row.StatusCounts{}).Encode()}, false},
 		{"no table", "is of no table", storedRow{"Z", nil}, false},
-		{"batch", "batch 1: a row is shorter", storedRow{seqKey(batchTable, 1), []byte{1, 2}}, false},
-		{"batch lines", "are not those of its", storedRow{seqKey(batchTable, 1), func() []byte {
-			b := decodeBatch(1, find(batchTable, "batch 1 ").value)
-			b.lines++
-			return b.encode()
+		{"batch", "batch 1: a row is shorter", storedRow{row.SeqKey(row.BatchTable, 1), []byte{1, 2}}, false},
+		{"batch lines", "are not those of its", storedRow{row.SeqKey(row.BatchTable, 1), func() []byte {
+			b := row.DecodeBatch(1, find(row.BatchTable, "batch 1 ").value)
+			b.Lines++
+			return b.Encode()
 		}()}, false},
-		{"batch groups", "batch 1: a row is shorter", storedRow{seqKey(batchTable, 1), func() (e lsm.Encoder) {
+		{"batch groups", "batch 1: a row is shorter", storedRow{row.SeqKey(row.BatchTable, 1), func() (e lsm.Encoder) {
 			e.Int(startAt)
 			for _, n := range []uint64{12, 1, 9, 1 << 50} {
 				e.Uint(n)
@@ -408,7 +411,7 @@ func TestCheckNames(t *testing.T) {
 		}()}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			before := s.machine.o.Get(test.broken.key)
+			before := s.machine.O.Get(test.broken.key)
 			if test.gone {
 				test.broken.del(t, s)
 			} else {
@@ -434,7 +437,7 @@ func TestCheckNames(t *testing.T) {
 func TestCheckStops(t *testing.T) {
 	s := richStore(t)
 	for _, r := range dump(s) {
-		if r.key[0] == listTable {
+		if r.key[0] == row.ListTable {
 			r.del(t, s)
 			defer r.set(t, s)
 		}

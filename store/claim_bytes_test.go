@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // fillLargeAttributes makes n jobs with 4 KB of meta each, in batches of a thousand groups with alternating priorities,
@@ -24,7 +25,7 @@ func fillLargeAttributes(f *feeder, n int) {
 			g.Meta = job.Meta(strings.Join(pairs, ","))
 			create.Groups = append(create.Groups, g)
 		}
-		f.apply(create)
+		f.Apply(create)
 		mustCommit(f.t, f.s)
 	}
 }
@@ -34,29 +35,29 @@ func fillLargeAttributes(f *feeder, n int) {
 func TestClaimReadsFewBytes(t *testing.T) {
 	const jobs = 3000
 	b := &backlog{n: jobs, fill: fillLargeAttributes}
-	b.open(t) // its directory must live until the last claim
+	b.Open(t) // its directory must live until the last claim
 	for _, strategy := range []job.Strategy{job.Oldest, job.Newest, job.Random, job.Fair, mustDistinct("k10", job.Newest), mustDistinct("none", job.Oldest)} {
 		t.Run(fmt.Sprint(strategy), func(t *testing.T) {
-			cached, cold := b.open(t), b.open(t)
+			cached, cold := b.Open(t), b.Open(t)
 			for range 3 {
 				claim := plainClaim("r", job.MaxClaimJobs)
 				claim.Strategy = strategy
-				var claimed *Claimed
-				got := cold.s.costOf(func() { claimed = cold.apply(claim).(*Claimed) })
+				var claimed *applied.Claimed
+				got := cold.s.costOf(func() { claimed = cold.Apply(claim).(*applied.Claimed) })
 				mustCommit(t, cold.s)
-				rules := &cold.s.machine.rules
+				rules := &cold.s.machine.Rules
 				read := 0 // a page for each job
-				for i := range claimed.handouts {
-					read += claimed.handouts[i].g.texts() + rules.groupPageBytes
+				for i := range claimed.Handouts {
+					read += claimed.Handouts[i].G.Texts() + rules.GroupPageBytes
 				}
 				if n := claimed.Jobs(); n < 100 || read > 2<<20+10_000 || got.bytes > boundedBytes {
 					t.Errorf("a claim of %d jobs read %d bytes of attributes, and allocated %d bytes", n, read, got.bytes)
 				}
 				for i := range jobs { // all groups are cached, as far as there is room
-					batch := cached.s.machine.batch(uint64(1 + i/job.MaxGroups))
-					cached.s.machine.group(batch, uint32(i%job.MaxGroups))
+					batch := cached.s.machine.Batch(uint64(1 + i/job.MaxGroups))
+					cached.s.machine.Group(batch, uint32(i%job.MaxGroups))
 				}
-				if again := cached.apply(claim).(*Claimed); fmt.Sprint(again.Runs) != fmt.Sprint(claimed.Runs) {
+				if again := cached.Apply(claim).(*applied.Claimed); fmt.Sprint(again.Runs) != fmt.Sprint(claimed.Runs) {
 					t.Errorf("with cached groups: %v, without: %v", again.Runs, claimed.Runs)
 				}
 				mustCommit(t, cached.s)
@@ -80,7 +81,7 @@ func TestClaimOfManyQueues(t *testing.T) {
 				mustApply(t, s, 1, 0, create)
 				claim := plainClaim("r", job.MaxClaimJobs)
 				claim.Strategy = strategy
-				if n := mustApply(t, s, 2, 0, claim).(*Claimed).Jobs(); n < c.least || n > c.most {
+				if n := mustApply(t, s, 2, 0, claim).(*applied.Claimed).Jobs(); n < c.least || n > c.most {
 					t.Errorf("of %d queues with single jobs, a claim got %d jobs, and should get %d to %d", c.queues, n, c.least, c.most)
 				}
 			}
@@ -93,9 +94,9 @@ func TestRandomOfManyQueues(t *testing.T) {
 	b := &backlog{n: 10_000, fill: fillPairs(nil)}
 	claim := plainClaim("r", job.MaxClaimJobs)
 	claim.Strategy = job.Random
-	f := b.open(t)
-	var claimed *Claimed
-	got := f.s.costOf(func() { claimed = f.apply(claim).(*Claimed) })
+	f := b.Open(t)
+	var claimed *applied.Claimed
+	got := f.s.costOf(func() { claimed = f.Apply(claim).(*applied.Claimed) })
 	mustCommit(t, f.s)
 	if n := claimed.Jobs(); n < 75 || got.iterators > n/10 {
 		t.Errorf("a claim of %d jobs took %+v", n, got)

@@ -6,6 +6,9 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/internal/memory"
+	"github.com/daybookq/daybook/store/internal/row"
 )
 
 // TestRandomIsUniform claims single random jobs from queues of very different sizes and shapes. No job may be chosen
@@ -22,7 +25,7 @@ func TestRandomIsUniform(t *testing.T) {
 	mustApply(t, s, 22, 0, low)
 	seq := uint64(100)
 	// Some jobs were returned, and are in the other lane.
-	back := mustApply(t, s, seq, 0, plainClaim("r", 30)).(*Claimed)
+	back := mustApply(t, s, seq, 0, plainClaim("r", 30)).(*applied.Claimed)
 	seq++
 	mustApply(t, s, seq, 0, job.Complete{Claim: back.Claim, All: &job.Outcome{Code: job.Unget, DelayMs: -1}})
 	const draws, jobs = 12_000, 60
@@ -31,7 +34,7 @@ func TestRandomIsUniform(t *testing.T) {
 		for range draws {
 			choice.Runner, choice.Max, choice.MaxBytes, choice.Strategy = "r", 1, job.MaxClaimBytes, job.Random
 			seq++
-			c := mustApply(t, s, seq, 0, choice).(*Claimed)
+			c := mustApply(t, s, seq, 0, choice).(*applied.Claimed)
 			if c.Jobs() != 1 || c.Runs[0].Batch == 22 {
 				t.Fatalf("drew %v", c.Runs)
 			}
@@ -70,7 +73,7 @@ func TestFairServesClientsInTurn(t *testing.T) {
 		claim := plainClaim("r", max)
 		claim.Strategy, claim.Types = job.Fair, types
 		served := map[string]int{}
-		for _, r := range mustApply(t, s, seq, 0, claim).(*Claimed).Runs {
+		for _, r := range mustApply(t, s, seq, 0, claim).(*applied.Claimed).Runs {
 			served[clients[r.Batch]] += r.Lines()
 		}
 		return strings.TrimPrefix(fmt.Sprint(served), "map")
@@ -107,9 +110,9 @@ func TestFairServesClientsInTurn(t *testing.T) {
 // TestClaimIsBounded: a claim over many small spans ends when it has written as many rows as a command may. The next
 // claim continues.
 func TestClaimIsBounded(t *testing.T) {
-	bounds, fewer := standardBounds, levels[0].rules
-	fewer.claimRows = 1000
-	bounds.rules = &fewer
+	bounds, fewer := memory.StandardBounds, row.Levels[0].Rules
+	fewer.ClaimRows = 1000
+	bounds.Rules = &fewer
 	s := mustOpen(t, Options{bounds: &bounds})
 	const jobs = 1000
 	for i := range jobs {
@@ -117,9 +120,9 @@ func TestClaimIsBounded(t *testing.T) {
 	}
 	got, claims := 0, 0
 	for seq := uint64(jobs + 1); got < jobs; seq++ {
-		before := s.machine.o.Writes()
-		c := mustApply(t, s, seq, 0, plainClaim("r", jobs)).(*Claimed)
-		if rows := s.machine.o.Writes() - before; rows > s.machine.rules.claimRows+100 {
+		before := s.machine.O.Writes()
+		c := mustApply(t, s, seq, 0, plainClaim("r", jobs)).(*applied.Claimed)
+		if rows := s.machine.O.Writes() - before; rows > s.machine.Rules.ClaimRows+100 {
 			t.Fatalf("a claim of %d jobs wrote %d rows", c.Jobs(), rows)
 		}
 		if c.Jobs() == 0 {

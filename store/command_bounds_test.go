@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // The tests here try every command in stores with a very large number of one thing: a hundredth of the maximum, or more
@@ -41,20 +42,20 @@ var crowds = []struct {
 	{"lines of a batch", func(c *crowd) {
 		for range 20 {
 			create := plainCreate("a", "x", 4000, 3)
-			c.apply(create)
+			c.Apply(create)
 			c.names(create)
 		}
 	}},
 	{"lines of a batch in other states", func(c *crowd) {
 		create := plainCreate("a", "x", 9000, 1)
-		c.apply(create)
+		c.Apply(create)
 		for range 9 {
-			claimed := c.apply(plainClaim("r", 1000)).(*Claimed)
+			claimed := c.Apply(plainClaim("r", 1000)).(*applied.Claimed)
 			end := job.Complete{Claim: claimed.Claim}
 			for line := 0; line < claimed.Jobs(); line += 2 {
 				end.Outcomes = append(end.Outcomes, job.Outcome{ID: jobID(1, 1, int(claimed.Runs[0].First)+line), Code: job.Unget, DelayMs: -1})
 			}
-			c.apply(end)
+			c.Apply(end)
 			mustCommit(c.t, c.s)
 		}
 		c.names(create)
@@ -63,7 +64,7 @@ var crowds = []struct {
 	{"batches", func(c *crowd) {
 		for range 3000 {
 			create := plainCreate("a", "x", 1, 3)
-			c.apply(create)
+			c.Apply(create)
 			c.names(create)
 		}
 	}},
@@ -76,8 +77,8 @@ var crowds = []struct {
 	}},
 	{"empty queues", func(c *crowd) {
 		fillPairs(func(g *job.Group, i int) { g.RetentionMs = 0 })(c.feeder, 3000)
-		for c.s.machine.counts[job.Pending] > 0 {
-			c.apply(job.Complete{Claim: c.apply(plainClaim("r", 1000)).(*Claimed).Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
+		for c.s.machine.Counts[job.Pending] > 0 {
+			c.Apply(job.Complete{Claim: c.Apply(plainClaim("r", 1000)).(*applied.Claimed).Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
 		}
 	}},
 	// The groups are purged one by one, starting at the end of their page.
@@ -91,7 +92,7 @@ var crowds = []struct {
 				create.Groups = append(create.Groups, g)
 				create.Payloads = create.Frame.Append(create.Payloads, []byte("p"))
 			}
-			c.apply(create)
+			c.Apply(create)
 			c.names(create)
 			mustCommit(c.t, c.s)
 		}
@@ -101,7 +102,7 @@ var crowds = []struct {
 	{"last lines of batches", func(c *crowd) {
 		held := plainCreate("held", "x", 1, 3)
 		held.Unique = []job.UniqueKey{{Line: 0, Key: "k"}}
-		c.apply(held)
+		c.Apply(held)
 		for i := range 600 {
 			groups, create := 60, &job.Create{Frame: job.LineFrame, Longest: 1}
 			if i%9 == 0 { // their groups have pages
@@ -117,7 +118,7 @@ var crowds = []struct {
 				create.Groups = append(create.Groups, g)
 				create.Payloads = create.Frame.Append(create.Payloads, []byte("p"))
 			}
-			c.apply(create)
+			c.Apply(create)
 			c.batch = jobID(int64(c.seq), c.seq, 0)
 			c.jobs = append(c.jobs, jobID(int64(c.seq), c.seq, groups-1))
 			mustCommit(c.t, c.s)
@@ -136,11 +137,11 @@ var crowds = []struct {
 			for line := range job.MaxUniqueKeys {
 				create.Unique = append(create.Unique, job.UniqueKey{Line: line, Key: fmt.Sprintf("%d of %d", line, i)})
 			}
-			c.apply(create)
+			c.Apply(create)
 			c.names(create)
 			if i%2 == 0 { // other jobs have its keys when it is redriven
-				c.apply(job.Move{Op: job.Cancel, Batch: c.batch})
-				c.apply(create)
+				c.Apply(job.Move{Op: job.Cancel, Batch: c.batch})
+				c.Apply(create)
 			}
 			mustCommit(c.t, c.s)
 		}
@@ -149,22 +150,22 @@ var crowds = []struct {
 		for i := range 3000 {
 			create := plainCreate("a", "x", 1, 3)
 			create.Once = job.Once{Scope: fmt.Sprintf("create %d", i), Key: fmt.Sprintf("earlier %d", i)}
-			c.apply(create)
+			c.Apply(create)
 			c.names(create)
 		}
 	}},
 	{"sessions", func(c *crowd) {
 		for range 2000 {
-			c.session = c.apply(job.OpenSession{}).(*SessionOpened).Session.ID
+			c.session = c.Apply(job.OpenSession{}).(*applied.SessionOpened).Session.ID
 			create := plainCreate("a", "x", 1, 3)
 			create.Once = job.Once{Session: c.session, Number: 1}
-			c.apply(create)
+			c.Apply(create)
 			c.names(create)
 		}
 		for slot := range job.MaxSlots {
 			create := plainCreate("a", "x", 1, 3)
 			create.Once = job.Once{Session: c.session, Slot: slot, Number: 2}
-			c.apply(create)
+			c.Apply(create)
 		}
 	}},
 	{"runners", func(c *crowd) { c.claims(func(i int) string { return fmt.Sprintf("r%d", i) }) }},
@@ -173,20 +174,20 @@ var crowds = []struct {
 		for i := range 40 {
 			create := plainCreate("a", "x", job.MaxClaimJobs, 1)
 			create.Groups[0].RetentionMs = int64(i % 2 * 1000)
-			c.apply(create)
+			c.Apply(create)
 			c.names(create)
-			c.claim = c.apply(plainClaim("r1", job.MaxClaimJobs)).(*Claimed).Claim
+			c.claim = c.Apply(plainClaim("r1", job.MaxClaimJobs)).(*applied.Claimed).Claim
 		}
 		c.runner = "r1"
 	}},
 	{"leases of single jobs", func(c *crowd) {
 		for range 4 {
 			create := plainCreate("a", "x", job.MaxClaimJobs, 1)
-			c.apply(create)
+			c.Apply(create)
 			c.names(create)
-			c.claim = c.apply(plainClaim("r1", job.MaxClaimJobs)).(*Claimed).Claim
+			c.claim = c.Apply(plainClaim("r1", job.MaxClaimJobs)).(*applied.Claimed).Claim
 			for i := range 10 {
-				c.apply(job.Tickle{IDs: c.jobs[len(c.jobs)-1000+i*100:][:99], Claim: c.claim, Progress: -1, LeaseMs: 2000})
+				c.Apply(job.Tickle{IDs: c.jobs[len(c.jobs)-1000+i*100:][:99], Claim: c.claim, Progress: -1, LeaseMs: 2000})
 			}
 		}
 		c.runner = "r1"
@@ -198,20 +199,20 @@ var crowds = []struct {
 			if i%2 == 0 {
 				create.Submission.OnFailure = job.CancelRest
 			}
-			c.apply(create)
+			c.Apply(create)
 			c.names(create)
 		}
 	}},
 	{"parts of a paused submission", func(c *crowd) {
 		create := plainCreate("a", "x", 1, 3)
 		create.Submission = &job.Submission{Open: true, Paused: true, OnFailure: job.CancelRest}
-		c.apply(create)
+		c.Apply(create)
 		c.names(create)
 		batch := c.batch
 		for range 2500 {
 			create := plainCreate("a", "x", 1, 3)
 			create.Into = batch
-			c.apply(create)
+			c.Apply(create)
 			c.names(create)
 		}
 		c.batch = batch
@@ -230,41 +231,41 @@ var crowds = []struct {
 			case 3:
 				g.RunAt, g.ExpiresAt = startAt+job.MaxDelayMs/2, startAt+20_000
 			}
-			c.apply(create)
+			c.Apply(create)
 			c.names(create)
 		}
 	}},
 	{"attempts and steps", func(c *crowd) {
 		create := plainCreate("a", "x", 1000, 3)
 		create.Groups[0].MaxAttempts, create.Groups[0].Backoff.MaxMs, create.Groups[0].RetentionMs = job.MaxAttempts, 0, 0
-		c.apply(create)
+		c.Apply(create)
 		c.names(create)
 		for range job.MaxHistory + 1 {
-			claimed := c.apply(plainClaim("r", 1000)).(*Claimed)
-			c.apply(job.Tickle{IDs: c.jobs, Claim: claimed.Claim, Progress: -1, Step: fmt.Sprint(c.seq)})
-			c.apply(job.Complete{Claim: claimed.Claim, All: &job.Outcome{Code: job.Retry, ExitCode: 100, Error: "e"}})
-			c.apply(job.Tick{Rows: job.MaxTickRows})
+			claimed := c.Apply(plainClaim("r", 1000)).(*applied.Claimed)
+			c.Apply(job.Tickle{IDs: c.jobs, Claim: claimed.Claim, Progress: -1, Step: fmt.Sprint(c.seq)})
+			c.Apply(job.Complete{Claim: claimed.Claim, All: &job.Outcome{Code: job.Retry, ExitCode: 100, Error: "e"}})
+			c.Apply(job.Tick{Rows: job.MaxTickRows})
 			mustCommit(c.t, c.s)
 		}
 	}},
 	{"handlers and filesets", func(c *crowd) {
 		for i := range 2000 {
-			c.apply(job.PutHandler{Client: "b", Type: fmt.Sprintf("t%d", i), Kind: "exec", Document: []byte(`{}`)})
-			c.apply(job.PutFileset{Client: "b", Name: fmt.Sprintf("f%d", i), Files: 1, Bytes: 1})
+			c.Apply(job.PutHandler{Client: "b", Type: fmt.Sprintf("t%d", i), Kind: "exec", Document: []byte(`{}`)})
+			c.Apply(job.PutFileset{Client: "b", Name: fmt.Sprintf("f%d", i), Files: 1, Bytes: 1})
 		}
 		for i := range 2 * job.MaxHandlerVersions {
-			c.apply(job.PutHandler{Client: "a", Type: "x", Kind: "exec", Document: fmt.Appendf(nil, `{"a":%d}`, i)})
-			c.apply(job.PutFileset{Client: "a", Name: "f", Manifest: job.ManifestDigest{byte(i)}, Files: 1, Bytes: 1})
+			c.Apply(job.PutHandler{Client: "a", Type: "x", Kind: "exec", Document: fmt.Appendf(nil, `{"a":%d}`, i)})
+			c.Apply(job.PutFileset{Client: "a", Name: "f", Manifest: job.ManifestDigest{byte(i)}, Files: 1, Bytes: 1})
 		}
 	}},
 	{"sweeps", func(c *crowd) {
 		for i := range job.MaxSweeps {
 			for range 130 {
 				create := plainCreate("a", fmt.Sprintf("x%d", i), 1, 3)
-				c.apply(create)
+				c.Apply(create)
 				c.names(create)
 			}
-			c.apply(job.Move{Op: job.Cancel, Client: "a", Type: fmt.Sprintf("x%d", i)})
+			c.Apply(job.Move{Op: job.Cancel, Client: "a", Type: fmt.Sprintf("x%d", i)})
 		}
 		c.typ = "x99"
 	}},
@@ -284,20 +285,20 @@ func (c *crowd) names(create *job.Create) {
 func (c *crowd) claims(runner func(i int) string) {
 	for i := range 2500 {
 		create := plainCreate("a", "x", 1, 3)
-		c.apply(create)
+		c.Apply(create)
 		c.names(create)
 		c.runner = runner(i)
-		c.claim = c.apply(plainClaim(c.runner, 1)).(*Claimed).Claim
+		c.claim = c.Apply(plainClaim(c.runner, 1)).(*applied.Claimed).Claim
 	}
 }
 
 // do applies a command, and compares its cost with the bounds.
-func (c *crowd) do(cmd job.Command) (result Result) {
+func (c *crowd) do(cmd job.Command) (result applied.Result) {
 	c.t.Helper()
 	c.verbs[cmd.Verb()] = true
 	got := c.s.costOf(func() {
-		result = c.apply(cmd)
-		c.s.machine.flushDirty() // as a commit would first
+		result = c.Apply(cmd)
+		c.s.machine.FlushDirty() // as a commit would first
 	})
 	if got.looks > requestRows || got.writes > requestWrites || got.bytes > boundedBytes {
 		c.t.Errorf("%s: %+v", cmd.Verb(), got)
@@ -320,8 +321,8 @@ func (c *crowd) pass(ms int64, rows int) {
 	}
 }
 
-// all applies every command.
-func (c *crowd) all() {
+// All applies every command.
+func (c *crowd) All() {
 	for _, cmd := range []job.Command{job.Mark{}, job.SetLevel{Level: job.Level}} {
 		c.do(cmd)
 	}
@@ -370,13 +371,13 @@ func (c *crowd) all() {
 		if i%2 == 0 {
 			claim.Clients, claim.Types = clients, types
 		}
-		claimed := c.do(claim).(*Claimed)
+		claimed := c.do(claim).(*applied.Claimed)
 		c.do(job.Tickle{Claim: claimed.Claim, Progress: -1})
 		c.do(job.Tickle{Runner: "all", Progress: -1, LeaseMs: 5000})
 		var ids []job.ID
 		for _, r := range claimed.Runs {
-			for line := r.First; line <= r.Last && c.s.machine.batch(r.Batch) != nil; line++ {
-				ids = append(ids, job.NewID(c.s.machine.batch(r.Batch).at, r.Batch, int(line)))
+			for line := r.First; line <= r.Last && c.s.machine.Batch(r.Batch) != nil; line++ {
+				ids = append(ids, job.NewID(c.s.machine.Batch(r.Batch).At, r.Batch, int(line)))
 			}
 		}
 		c.do(job.Tickle{IDs: append(ids[:0:0], ids[:len(ids)/2]...), Claim: claimed.Claim, Runner: "all", Progress: 1, Step: "step"})
@@ -410,8 +411,8 @@ func (c *crowd) all() {
 	c.do(job.Claim{Runner: "keyed", Max: 1000, MaxBytes: job.MaxClaimBytes, Once: job.Once{Scope: "claim keyed", Key: "1"}})
 	c.do(job.Claim{Runner: "keyed", Max: 1000, MaxBytes: job.MaxClaimBytes, Once: job.Once{Scope: "claim keyed", Key: "1"}})
 	for _, runner := range []string{"keyed", c.runner} {
-		for lost := (&RunnerLost{More: true}); lost.More; {
-			lost = c.do(job.LoseRunner{Runner: runner, Through: c.seq}).(*RunnerLost)
+		for lost := (&applied.RunnerLost{More: true}); lost.More; {
+			lost = c.do(job.LoseRunner{Runner: runner, Through: c.seq}).(*applied.RunnerLost)
 		}
 	}
 	// Queues, the switch, sessions, documents.
@@ -449,7 +450,7 @@ func (c *crowd) all() {
 	}
 	c.pass(c.later, 0)
 	for n := -1; n != 0; {
-		n = c.do(job.DeleteIdleQueues{IdleMs: job.MinQueueIdleMs}).(*IdleQueuesDeleted).Queues
+		n = c.do(job.DeleteIdleQueues{IdleMs: job.MinQueueIdleMs}).(*applied.IdleQueuesDeleted).Queues
 	}
 }
 
@@ -464,7 +465,7 @@ func TestEveryCommandIsBounded(t *testing.T) {
 				c.feeder = f
 				thing.fill(c)
 			})
-			c.all()
+			c.All()
 			if problems := problemsOf(t, c.s); len(problems) > 0 {
 				t.Error(problems)
 			}

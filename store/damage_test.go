@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/internal/row"
 )
 
 // flushedDir returns a directory with a store that has one batch in a table.
@@ -46,7 +48,7 @@ func TestDamagedTable(t *testing.T) {
 	}
 	told := 0
 	s, err := Open(dir, Options{Journal: testJournal, Damaged: func(err error) {
-		if !errors.Is(err, ErrDamaged) {
+		if !errors.Is(err, row.ErrDamaged) {
 			t.Error(err)
 		}
 		told++
@@ -57,7 +59,7 @@ func TestDamagedTable(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), tables[0]) || !strings.Contains(err.Error(), "daybook rebuild") || told == 0 {
+	if !errors.Is(err, row.ErrDamaged) || !strings.Contains(err.Error(), tables[0]) || !strings.Contains(err.Error(), "daybook rebuild") || told == 0 {
 		t.Errorf("reported %d times, and the error is %v", told, err)
 	}
 }
@@ -98,7 +100,7 @@ func TestStartOnDamage(t *testing.T) {
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}
-		} else if refused++; !errors.Is(err, ErrDamaged) {
+		} else if refused++; !errors.Is(err, row.ErrDamaged) {
 			t.Errorf("byte %d: %v", at, err)
 		}
 	}
@@ -118,7 +120,7 @@ func TestMissingMark(t *testing.T) {
 	if err := os.Rename(marks[0], filepath.Join(filepath.Dir(dir), "mark")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(dir, Options{Journal: testJournal}); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "daybook rebuild") {
+	if _, err := Open(dir, Options{Journal: testJournal}); !errors.Is(err, row.ErrDamaged) || !strings.Contains(err.Error(), "daybook rebuild") {
 		t.Fatal(err)
 	}
 	if err := os.Rename(filepath.Join(filepath.Dir(dir), "mark"), marks[0]); err != nil {
@@ -152,7 +154,7 @@ func TestRunOfAJobSetAside(t *testing.T) {
 			s := mustOpen(t, Options{})
 			mustApply(t, s, 1, 0, plainCreate("a", "x", 1, 5))
 			id := jobID(0, 1, 0)
-			held := mustApply(t, s, 2, 0, plainClaim("r", 1)).(*Claimed)
+			held := mustApply(t, s, 2, 0, plainClaim("r", 1)).(*applied.Claimed)
 			mustApply(t, s, 3, 0, job.Complete{Claim: held.Claim, Outcomes: []job.Outcome{{ID: id, Code: job.Damaged, DelayMs: -1}}})
 			mustApply(t, s, 4, 1, test.cmd(id))
 			mustCommit(t, s)

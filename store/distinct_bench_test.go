@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/internal/memory"
+	"github.com/daybookq/daybook/store/internal/row"
 )
 
 // BenchmarkPreferDistinct claims and completes single jobs of 100,000 users, each of whom has a batch of ten, while 64
@@ -33,17 +36,17 @@ func BenchmarkPreferDistinct(b *testing.B) {
 				c := benchCreate("a", "x", each)
 				for user := range users {
 					c.Groups[0].Meta = userMeta(user)
-					n.apply(c)
+					n.Apply(c)
 				}
 				n.commit()
 				claim := plainClaim("r1", max)
 				claim.Strategy = strategy
 				before := heapBytes()
 				began := time.Now()
-				n.apply(claim)
+				n.Apply(claim)
 				first := time.Since(began)
 				ticks, longest := 0, time.Duration(0)
-				for slices.ContainsFunc(n.s.machine.distinct.list, func(x *distinctIndex) bool { return x.stage != inLine }) {
+				for slices.ContainsFunc(n.s.machine.Distinct.List, func(x *memory.DistinctIndex) bool { return x.Stage != row.InLine }) {
 					_, took := n.timed(job.Tick{})
 					if ticks++; took > longest {
 						longest = took
@@ -53,20 +56,20 @@ func BenchmarkPreferDistinct(b *testing.B) {
 				n.commit()
 				memory := heapBytes() - before
 				var times claimTimes
-				var held []*Claimed
+				var held []*applied.Claimed
 				c = benchCreate("a", "x", max)
 				jobs, began := 0, time.Now()
 				for i := 0; b.Loop(); i++ {
 					got, took := n.timed(claim)
 					times = append(times, took)
-					held = append(held, got.(*Claimed))
+					held = append(held, got.(*applied.Claimed))
 					jobs += held[len(held)-1].Jobs()
 					if len(held) > open {
-						n.apply(job.Complete{Claim: held[0].Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
+						n.Apply(job.Complete{Claim: held[0].Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
 						held = held[1:]
 					}
 					c.Groups[0].Meta = userMeta(i * 97 % users)
-					n.apply(c)
+					n.Apply(c)
 				}
 				b.ReportMetric(float64(jobs)/time.Since(began).Seconds(), "jobs/s")
 				b.ReportMetric(float64(first.Microseconds())/1000, "first-ms")

@@ -7,7 +7,10 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store/lsm"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/internal/lsm"
+	"github.com/daybookq/daybook/store/internal/memory"
+	"github.com/daybookq/daybook/store/internal/row"
 )
 
 // fillValues makes n waiting jobs, each with a different value of "user", in batches of a thousand groups.
@@ -19,7 +22,7 @@ func fillValues(f *feeder, n int) {
 			g.Kind, g.Meta = job.Nothing, job.Meta(fmt.Sprintf("region=r%d,user=u%d", k%7, i+k))
 			c.Groups = append(c.Groups, g)
 		}
-		f.apply(c)
+		f.Apply(c)
 		mustCommit(f.t, f.s)
 	}
 }
@@ -29,7 +32,7 @@ func fillValuesOfQueues(f *feeder, n int) {
 	for i := range n {
 		c := plainCreate("a", fmt.Sprintf("type%d", i), 1, 3)
 		c.Groups[0].Meta = job.Meta(fmt.Sprintf("user=u%d", i))
-		if f.apply(c); i%1000 == 0 {
+		if f.Apply(c); i%1000 == 0 {
 			mustCommit(f.t, f.s)
 		}
 	}
@@ -42,11 +45,13 @@ func distinctClaim(max int, strategy job.Strategy) job.Claim {
 }
 
 // metaOf returns the meta of the first job of a run.
-func metaOf(s *Store, r Run) job.Meta { return s.machine.group(s.machine.batch(r.Batch), r.First).Meta }
+func metaOf(s *Store, r row.Run) job.Meta {
+	return s.machine.Group(s.machine.Batch(r.Batch), r.First).Meta
+}
 
 // building reports whether ticks have yet to finish an index.
 func building(s *Store) bool {
-	return slices.ContainsFunc(s.machine.distinct.list, func(x *distinctIndex) bool { return x.stepAt != 0 })
+	return slices.ContainsFunc(s.machine.Distinct.List, func(x *memory.DistinctIndex) bool { return x.StepAt != 0 })
 }
 
 // TestPreferDistinctIsBounded: the costs of a claim by prefer_distinct, first or later, and of a tick that builds an
@@ -78,10 +83,10 @@ func TestPreferDistinctIsBounded(t *testing.T) {
 	testBounded(t, table)
 	for _, c := range table {
 		t.Run("built/"+c.backlog.name+"/"+c.name, func(t *testing.T) {
-			f := c.open(t)
-			f.apply(c.do)
+			f := c.Open(t)
+			f.Apply(c.do)
 			for ticks := 0; building(f.s); ticks++ {
-				got := f.s.costOf(func() { f.apply(job.Tick{}) })
+				got := f.s.costOf(func() { f.Apply(job.Tick{}) })
 				if got.looks > boundedRows || got.writes > boundedWrites || got.bytes > boundedBytes {
 					t.Fatalf("a tick: %+v", got)
 				}
@@ -90,12 +95,12 @@ func TestPreferDistinctIsBounded(t *testing.T) {
 				}
 			}
 			for range 2 {
-				var result Result
-				got := f.s.costOf(func() { result = f.apply(c.do) })
+				var result applied.Result
+				got := f.s.costOf(func() { result = f.Apply(c.do) })
 				if got.looks > boundedRows || got.writes > boundedWrites || got.bytes > boundedBytes {
 					t.Errorf("%+v", got)
 				}
-				if jobs := result.(*Claimed).Jobs(); jobs < c.jobs {
+				if jobs := result.(*applied.Claimed).Jobs(); jobs < c.jobs {
 					t.Errorf("a claim got %d jobs, want %d at least", jobs, c.jobs)
 				}
 			}
@@ -120,13 +125,13 @@ func TestDistinctFindsWhatIsFarBehind(t *testing.T) {
 				if c.Groups[0].Meta = "region=r,user=big"; i == 2999 {
 					c.Groups[0].Meta = "region=s,user=small"
 				}
-				f.apply(c)
+				f.Apply(c)
 			}
 		})
-		for f.apply(distinctClaim(1, strategy)); building(f.s); f.apply(job.Tick{}) {
+		for f.Apply(distinctClaim(1, strategy)); building(f.s); f.Apply(job.Tick{}) {
 		}
 		last := f.seq
-		got := f.apply(distinctClaim(1, strategy)).(*Claimed)
+		got := f.Apply(distinctClaim(1, strategy)).(*applied.Claimed)
 		if got.Jobs() != 1 || metaOf(f.s, got.Runs[0]) != "region=s,user=small" {
 			t.Errorf("%v: the second claim got %v after command %d", strategy, got.Runs, last)
 		}
@@ -134,56 +139,56 @@ func TestDistinctFindsWhatIsFarBehind(t *testing.T) {
 	}
 }
 
-// TestDistinctTakesNoMemoryForEachJob: beyond distinctBytes an index drops its line with all of its rows. Claims still
+// TestDistinctTakesNoMemoryForEachJob: beyond DistinctBytes an index drops its line with all of its rows. Claims still
 // spread over the jobs that they see, and count exactly. Ten minutes later a claim tries to build the index again.
 func TestDistinctTakesNoMemoryForEachJob(t *testing.T) {
-	r := firstRules
-	r.distinctBytes = 300_000
-	b := standardBounds
-	b.rules = &r
+	r := row.FirstRules
+	r.DistinctBytes = 300_000
+	b := memory.StandardBounds
+	b.Rules = &r
 	f := inStore(t, Options{bounds: &b}, func(f *feeder) { fillValues(f, 3000) })
 	user := mustDistinct("user", job.Oldest)
-	f.apply(distinctClaim(1, user))
-	x := f.s.machine.distinct.list[0]
+	f.Apply(distinctClaim(1, user))
+	x := f.s.machine.Distinct.List[0]
 	for building(f.s) {
-		if f.apply(job.Tick{}); x.bytes > r.distinctBytes {
-			t.Fatalf("%d bytes", x.bytes)
+		if f.Apply(job.Tick{}); x.Bytes > r.DistinctBytes {
+			t.Fatalf("%d bytes", x.Bytes)
 		}
 	}
 	mustCommit(t, f.s)
 	rows := func() (kinds map[byte]int) {
 		kinds = map[byte]int{}
 		for _, entry := range dump(f.s) {
-			if entry.key[0] == distinctTable && len(entry.key) > 2 {
+			if entry.key[0] == row.DistinctTable && len(entry.key) > 2 {
 				kinds[entry.key[2]]++
 			}
 		}
 		return kinds
 	}
-	if kinds := rows(); x.stage != overfull || x.bytes != 0 || kinds[distinctLeafRow]+kinds[distinctSpanRow] != 0 || kinds[distinctCountRow] != 1 {
-		t.Errorf("in stage %d: %d bytes, rows %v", x.stage, x.bytes, kinds)
+	if kinds := rows(); x.Stage != row.Overfull || x.Bytes != 0 || kinds[row.DistinctLeafRow]+kinds[row.DistinctSpanRow] != 0 || kinds[row.DistinctCountRow] != 1 {
+		t.Errorf("in stage %d: %d bytes, rows %v", x.Stage, x.Bytes, kinds)
 	}
 	// More jobs of the user with an active job are first in line.
 	high := plainCreate("a", "x", 3, 3)
 	high.Groups[0].Meta, high.Groups[0].Priority = "region=r0,user=u0", 9
-	f.apply(high)
+	f.Apply(high)
 	other := plainCreate("a", "x", 1, 3)
 	other.Groups[0].Meta, other.Groups[0].Priority = "user=other", 9
-	f.apply(other)
-	if got := f.apply(distinctClaim(1, user)).(*Claimed); got.Runs[0].Batch != f.seq-1 {
+	f.Apply(other)
+	if got := f.Apply(distinctClaim(1, user)).(*applied.Claimed); got.Runs[0].Batch != f.seq-1 {
 		t.Errorf("of a busy user and an idle one the claim got %v", got.Runs)
 	}
-	f.apply(job.Move{Op: job.Cancel, Client: "a", Type: "x"})
-	for at := f.seq; f.s.machine.counts[job.Pending] > 0; f.apply(job.Tick{}) {
+	f.Apply(job.Move{Op: job.Cancel, Client: "a", Type: "x"})
+	for at := f.seq; f.s.machine.Counts[job.Pending] > 0; f.Apply(job.Tick{}) {
 		if f.seq > at+1000 {
 			t.Fatal("the queue is not empty")
 		}
 	}
-	f.apply(plainCreate("a", "x", 1, 3))
+	f.Apply(plainCreate("a", "x", 1, 3))
 	f.seq++
-	mustApply(t, f.s, f.seq, distinctAgainMs+int64(f.seq), distinctClaim(1, user))
-	if x.stage != inLine {
-		t.Errorf("ten minutes later the index is in stage %d", x.stage)
+	mustApply(t, f.s, f.seq, memory.DistinctAgainMs+int64(f.seq), distinctClaim(1, user))
+	if x.Stage != row.InLine {
+		t.Errorf("ten minutes later the index is in stage %d", x.Stage)
 	}
 	mustCommit(t, f.s)
 	if problems := problemsOf(t, f.s); len(problems) > 0 {
@@ -195,10 +200,10 @@ func TestDistinctTakesNoMemoryForEachJob(t *testing.T) {
 func TestDistinctBytes(t *testing.T) {
 	for _, fill := range []func(f *feeder, n int){fillValues, fillValuesOfQueues} {
 		f := inStore(t, Options{}, func(f *feeder) { fill(f, 5000) })
-		for f.apply(distinctClaim(1, mustDistinct("user", job.Oldest))); building(f.s); f.apply(job.Tick{}) {
+		for f.Apply(distinctClaim(1, mustDistinct("user", job.Oldest))); building(f.s); f.Apply(job.Tick{}) {
 		}
 		mustCommit(t, f.s)
-		x := f.s.machine.distinct.list[0]
+		x := f.s.machine.Distinct.List[0]
 		heap := func() uint64 {
 			runtime.GC()
 			var stats runtime.MemStats
@@ -206,10 +211,10 @@ func TestDistinctBytes(t *testing.T) {
 			return stats.HeapAlloc
 		}
 		before := heap()
-		again := readDistinct(&f.s.machine.o, x.distinctState, func(id uint32) *queue { return f.s.machine.queues.byID[id] }, x.most)
+		again := memory.ReadDistinct(&f.s.machine.O, x.DistinctState, func(id uint32) *memory.Queue { return f.s.machine.AllQueues.ByID[id] }, x.Most)
 		took := int(heap() - before)
-		if again.bytes != x.bytes || took > x.bytes*5/4 || took < x.bytes/2 {
-			t.Errorf("an index of %d leaves takes %d bytes, counted as %d, and %d after a start", x.lined, took, x.bytes, again.bytes)
+		if again.Bytes != x.Bytes || took > x.Bytes*5/4 || took < x.Bytes/2 {
+			t.Errorf("an index of %d leaves takes %d bytes, counted as %d, and %d after a start", x.Lined, took, x.Bytes, again.Bytes)
 		}
 		runtime.KeepAlive(again)
 	}
@@ -222,12 +227,12 @@ func TestDistinctStart(t *testing.T) {
 			for range jobs {
 				c := plainCreate("a", "x", 1, 3)
 				c.Groups[0].Meta = "user=u"
-				f.apply(c)
+				f.Apply(c)
 			}
-			for f.apply(distinctClaim(1, mustDistinct("user", job.Oldest))); building(f.s); f.apply(job.Tick{}) {
+			for f.Apply(distinctClaim(1, mustDistinct("user", job.Oldest))); building(f.s); f.Apply(job.Tick{}) {
 			}
 		})
-		work := f.s.machine.o.Work()
+		work := f.s.machine.O.Work()
 		if work.Steps > 100 { // they depend on what Pebble has compacted
 			t.Errorf("a start takes %d steps inside Pebble with %d jobs of a user", work.Steps, jobs)
 		}
@@ -249,18 +254,18 @@ func TestDistinctWideValue(t *testing.T) {
 			if c.Groups[0].Meta = "user=wide"; i == 199 {
 				c.Groups[0].Meta = "user=other"
 			}
-			f.apply(c)
+			f.Apply(c)
 		}
 	})
 	user := mustDistinct("user", job.Oldest)
-	for f.apply(distinctClaim(1, user)); building(f.s); f.apply(job.Tick{}) {
+	for f.Apply(distinctClaim(1, user)); building(f.s); f.Apply(job.Tick{}) {
 	}
-	if x := f.s.machine.distinct.list[0]; x.wide != 1 {
-		t.Errorf("%d values are wide", x.wide)
+	if x := f.s.machine.Distinct.List[0]; x.Wide != 1 {
+		t.Errorf("%d values are wide", x.Wide)
 	}
 	claim := distinctClaim(1, user)
 	claim.Types = []string{"type5", "type199"}
-	if got := f.apply(claim).(*Claimed); metaOf(f.s, got.Runs[0]) != "user=other" {
+	if got := f.Apply(claim).(*applied.Claimed); metaOf(f.s, got.Runs[0]) != "user=other" {
 		t.Errorf("the claim got %v", got.Runs)
 	}
 	mustCommit(t, f.s)
@@ -271,28 +276,28 @@ func TestDistinctWideValue(t *testing.T) {
 func TestDistinctStrategiesInTurn(t *testing.T) {
 	f := inStore(t, Options{}, func(f *feeder) { fillValues(f, 3000) })
 	claim := func(i int) cost {
-		return f.s.costOf(func() { f.apply(distinctClaim(1, mustDistinct(fmt.Sprintf("k%d", i), job.Oldest))) })
+		return f.s.costOf(func() { f.Apply(distinctClaim(1, mustDistinct(fmt.Sprintf("k%d", i), job.Oldest))) })
 	}
 	strategies := func() (of []string) {
-		for _, x := range f.s.machine.distinct.list {
-			of = append(of, x.keys[0])
+		for _, x := range f.s.machine.Distinct.List {
+			of = append(of, x.Keys[0])
 		}
 		slices.Sort(of)
 		return of
 	}
 	first := []string{"k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7"}
-	for i := range maxDistinctIndexes {
+	for i := range memory.MaxDistinctIndexes {
 		claim(i)
 	}
 	for building(f.s) {
-		f.apply(job.Tick{})
+		f.Apply(job.Tick{})
 		mustCommit(t, f.s)
 	}
-	plain := f.s.costOf(func() { f.apply(plainClaim("r", 1)) })
+	plain := f.s.costOf(func() { f.Apply(plainClaim("r", 1)) })
 	for round := range 3 {
 		for i := range 17 {
 			got := claim(i)
-			if got.writes > plain.writes+10 || got.looks > 10*f.s.machine.rules.distinctLooks {
+			if got.writes > plain.writes+10 || got.looks > 10*f.s.machine.Rules.DistinctLooks {
 				t.Errorf("strategy %d in round %d: %+v, where a claim by oldest takes %+v", i, round, got, plain)
 			}
 			mustCommit(t, f.s)
@@ -304,7 +309,7 @@ func TestDistinctStrategiesInTurn(t *testing.T) {
 	}
 	for range 2 { // in which the first strategy is not used
 		f.seq += 70_000
-		for i := 1; i < maxDistinctIndexes; i++ {
+		for i := 1; i < memory.MaxDistinctIndexes; i++ {
 			claim(i)
 		}
 	}
@@ -316,11 +321,11 @@ func TestDistinctStrategiesInTurn(t *testing.T) {
 	mustCommit(t, f.s)
 	numbers := map[byte]bool{}
 	for _, entry := range dump(f.s) {
-		if entry.key[0] == distinctTable {
+		if entry.key[0] == row.DistinctTable {
 			numbers[entry.key[1]] = true
 		}
 	}
-	if len(numbers) != maxDistinctIndexes {
+	if len(numbers) != memory.MaxDistinctIndexes {
 		t.Errorf("%d indexes have rows", len(numbers))
 	}
 	if problems := problemsOf(t, f.s); len(problems) > 0 {
@@ -335,20 +340,20 @@ func TestDistinctWithoutIndex(t *testing.T) {
 		for _, user := range []job.Meta{"user=a", "user=a", "user=b"} {
 			c := plainCreate("a", "x", 1, 3)
 			c.Groups[0].Meta = user
-			f.apply(c)
+			f.Apply(c)
 		}
 	})
-	for i := range maxDistinctIndexes - 1 {
+	for i := range memory.MaxDistinctIndexes - 1 {
 		claim := distinctClaim(1, mustDistinct(fmt.Sprintf("k%d", i), job.Oldest))
 		claim.Types = []string{"none"}
-		f.apply(claim)
+		f.Apply(claim)
 	}
-	for f.apply(distinctClaim(1, mustDistinct("user", job.Oldest))); building(f.s); f.apply(job.Tick{}) {
+	for f.Apply(distinctClaim(1, mustDistinct("user", job.Oldest))); building(f.s); f.Apply(job.Tick{}) {
 	}
-	if got := f.apply(distinctClaim(1, mustDistinct("user", job.Newest))).(*Claimed); metaOf(f.s, got.Runs[0]) != "user=b" {
+	if got := f.Apply(distinctClaim(1, mustDistinct("user", job.Newest))).(*applied.Claimed); metaOf(f.s, got.Runs[0]) != "user=b" {
 		t.Errorf("the claim got a job of %s", metaOf(f.s, got.Runs[0]))
 	}
-	if n := len(f.s.machine.distinct.list); n != maxDistinctIndexes || f.s.machine.distinct.list[n-1].base != job.Oldest {
+	if n := len(f.s.machine.Distinct.List); n != memory.MaxDistinctIndexes || f.s.machine.Distinct.List[n-1].Base != job.Oldest {
 		t.Errorf("there are %d indexes", n)
 	}
 	mustCommit(t, f.s)
@@ -364,7 +369,7 @@ func TestDistinctIsGoneWhenIdle(t *testing.T) {
 	mustCommit(t, s)
 	of := func() (n int) {
 		for _, entry := range dump(s) {
-			if entry.key[0] == distinctTable {
+			if entry.key[0] == row.DistinctTable {
 				n++
 			}
 		}
@@ -373,7 +378,7 @@ func TestDistinctIsGoneWhenIdle(t *testing.T) {
 	if n := of(); n != 4 {
 		t.Errorf("an index of a span and an active job has %d rows", n)
 	}
-	mustApply(t, s, 3, distinctIdleMs+1, job.Mark{})
+	mustApply(t, s, 3, memory.DistinctIdleMs+1, job.Mark{})
 	mustCommit(t, s)
 	if n := of(); n != 0 {
 		t.Errorf("after an hour there are %d rows", n)

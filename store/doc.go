@@ -87,6 +87,11 @@
 // Before the overlay Apply looks into caches. They hold all queues, windows of the next spans of the queues in use, and
 // recently used rows. Apply's decisions never depend on the contents of a cache.
 //
+// # Packages
+//
+// Each package uses only those before it: lsm (bounded views of Pebble, without knowledge of jobs), document, row, applied,
+// memory, machine, query, check. Package store joins them: Open, Apply, Commit, Flush.
+//
 // Not for: files outside of Pebble, HTTP, clocks. Only Open, Commit (when Pebble holds writers back) and reads that miss
 // the caches wait for a disk.
 package store

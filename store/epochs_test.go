@@ -6,6 +6,10 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/internal/memory"
+	"github.com/daybookq/daybook/store/internal/row"
+	"github.com/daybookq/daybook/store/query"
 )
 
 // TestSeqsBeyondTheBitsOfAnID uses jobs, batches, claims and sweeps by their ids when seqs need more bits than an id
@@ -17,7 +21,7 @@ func TestSeqsBeyondTheBitsOfAnID(t *testing.T) {
 			t.Run(fmt.Sprintf("from %d, %d ms apart", begin, apart), func(t *testing.T) {
 				s := mustOpen(t, Options{Small: true})
 				seq, at := begin-1, int64(0)
-				apply := func(cmd job.Command) Result {
+				apply := func(cmd job.Command) applied.Result {
 					seq, at = seq+1, at+apart
 					result := mustApply(t, s, seq, at, cmd)
 					mustCommit(t, s)
@@ -41,14 +45,14 @@ func TestSeqsBeyondTheBitsOfAnID(t *testing.T) {
 				first := create(4)
 				once := plainClaim("r", 3)
 				once.Once = job.Once{Scope: "s", Key: "k"}
-				c := apply(once).(*Claimed)
+				c := apply(once).(*applied.Claimed)
 				if c.Jobs() != 3 || c.Seq != seq {
 					t.Fatalf("claimed %+v at %d", c, seq)
 				}
-				if tickled := apply(job.Tickle{Claim: c.Claim, Progress: -1}).(*Tickled); tickled.Held != 3 {
+				if tickled := apply(job.Tickle{Claim: c.Claim, Progress: -1}).(*applied.Tickled); tickled.Held != 3 {
 					t.Fatalf("tickle of the claim: %+v", tickled)
 				}
-				if tickled := apply(job.Tickle{IDs: []job.ID{first}, Claim: c.Claim, Step: "half way", Progress: 5}).(*Tickled); tickled.Held != 1 {
+				if tickled := apply(job.Tickle{IDs: []job.ID{first}, Claim: c.Claim, Step: "half way", Progress: 5}).(*applied.Tickled); tickled.Held != 1 {
 					t.Fatalf("tickle of a job: %+v", tickled)
 				}
 				if doc, err := s.Job(first); err != nil || doc.Step != "half way" || doc.Progress != 5 || doc.Claim != c.Claim {
@@ -57,7 +61,7 @@ func TestSeqsBeyondTheBitsOfAnID(t *testing.T) {
 				second := create(2)
 				outcome := job.Outcome{ID: first, Code: job.OK, ExitCode: 200, DelayMs: -1, Result: job.Result{OutputAddr: "there"}}
 				for range 2 { // the request, then the repeat
-					if ended := apply(job.Complete{Claim: c.Claim, Outcomes: []job.Outcome{outcome}}).(*Ended); ended.Results[0].Refusal != job.Granted {
+					if ended := apply(job.Complete{Claim: c.Claim, Outcomes: []job.Outcome{outcome}}).(*applied.Ended); ended.Results[0].Refusal != job.Granted {
 						t.Fatalf("complete: %v", ended.Results[0].Refusal)
 					}
 				}
@@ -71,20 +75,20 @@ func TestSeqsBeyondTheBitsOfAnID(t *testing.T) {
 				if held, err := documents(s.Held(again)); err != nil || len(held) != 2 {
 					t.Fatalf("held: %+v, %v", held, err)
 				}
-				if doc, held, err := s.ClaimDocument(c.Claim, Everything); err != nil || doc.Held != 2 || len(held) != 2 {
+				if doc, held, err := s.ClaimDocument(c.Claim, query.Everything); err != nil || doc.Held != 2 || len(held) != 2 {
 					t.Fatalf("claim document: %+v, %d jobs, %v", doc, len(held), err)
 				}
-				if list, _, err := s.List(Filter{Claim: c.Claim, Limit: 10}); err != nil || len(list) != 3 {
+				if list, _, err := s.List(query.Filter{Claim: c.Claim, Limit: 10}); err != nil || len(list) != 3 {
 					t.Fatalf("jobs of the claim: %+v, %v", list, err)
 				}
-				if moved := apply(job.Move{Op: job.Cancel, Job: first.WithLine(1)}).(*Moved); moved.Refusal != job.Granted {
+				if moved := apply(job.Move{Op: job.Cancel, Job: first.WithLine(1)}).(*applied.Moved); moved.Refusal != job.Granted {
 					t.Fatalf("cancel: %v", moved.Refusal)
 				}
 				is(first.WithLine(1), job.Cancelled)
-				if ended := apply(job.Complete{Claim: c.Claim, All: &job.Outcome{Code: job.Unget, DelayMs: -1}}).(*Ended); ended.All != 1 {
+				if ended := apply(job.Complete{Claim: c.Claim, All: &job.Outcome{Code: job.Unget, DelayMs: -1}}).(*applied.Ended); ended.All != 1 {
 					t.Fatalf("unget of the claim: %+v", ended)
 				}
-				if swept := apply(job.Move{Op: job.Cancel, Batch: second}).(*Swept); swept.Moved != 2 {
+				if swept := apply(job.Move{Op: job.Cancel, Batch: second}).(*applied.Swept); swept.Moved != 2 {
 					t.Fatalf("cancel of a batch: %+v", swept)
 				}
 				if doc, err := s.Batch(second); err != nil || doc.ID != second || doc.Counts[job.Cancelled] != 2 {
@@ -95,7 +99,7 @@ func TestSeqsBeyondTheBitsOfAnID(t *testing.T) {
 				lists := func() {
 					t.Helper()
 					var all []job.ID
-					for f := (Filter{Limit: 2}); ; {
+					for f := (query.Filter{Limit: 2}); ; {
 						docs, next, err := s.List(f)
 						if err != nil {
 							t.Fatal(err)
@@ -112,7 +116,7 @@ func TestSeqsBeyondTheBitsOfAnID(t *testing.T) {
 						t.Fatalf("listed %v, want %v", all, want)
 					}
 					for _, id := range jobs {
-						docs, _, err := s.List(Filter{After: id, Limit: 1})
+						docs, _, err := s.List(query.Filter{After: id, Limit: 1})
 						at := slices.IndexFunc(want, func(other job.ID) bool { return slices.Index(jobs, other) > slices.Index(jobs, id) })
 						if err != nil || (at < 0) != (len(docs) == 0) || at >= 0 && docs[0].ID != want[at] {
 							t.Fatalf("after %v: %+v, %v", id, docs, err)
@@ -122,7 +126,7 @@ func TestSeqsBeyondTheBitsOfAnID(t *testing.T) {
 				create(1)
 				lists()
 				for _, id := range []job.ID{second, second.WithLine(1)} {
-					if moved := apply(job.Move{Op: job.Delete, Job: id}).(*Moved); moved.Refusal != job.Granted {
+					if moved := apply(job.Move{Op: job.Delete, Job: id}).(*applied.Moved); moved.Refusal != job.Granted {
 						t.Fatalf("delete: %v", moved.Refusal)
 					}
 				}
@@ -132,7 +136,7 @@ func TestSeqsBeyondTheBitsOfAnID(t *testing.T) {
 				for range 10 {
 					create(1)
 				}
-				swept := apply(job.Move{Op: job.Cancel, Client: "a", Type: "x"}).(*Swept)
+				swept := apply(job.Move{Op: job.Cancel, Client: "a", Type: "x"}).(*applied.Swept)
 				if doc, err := s.Sweep(swept.Sweep); swept.Sweep.IsZero() || err != nil || doc.ID != swept.Sweep {
 					t.Fatalf("sweep %+v: %+v, %v", swept, doc, err)
 				}
@@ -150,7 +154,7 @@ func TestSeqsBeyondTheBitsOfAnID(t *testing.T) {
 
 // TestALookupTriesOneSeqOrTwo: a look-up tries two seqs only if the id has the time at which an epoch began.
 func TestALookupTriesOneSeqOrTwo(t *testing.T) {
-	epochs := []epoch{{1, 100}, {2, 200}, {5, 300}}
+	epochs := []row.Epoch{{1, 100}, {2, 200}, {5, 300}}
 	for _, test := range []struct {
 		at   int64
 		low  uint64
@@ -165,9 +169,9 @@ func TestALookupTriesOneSeqOrTwo(t *testing.T) {
 		{300, 1 << 39, []uint64{2<<40 + 1<<39, 5<<40 + 1<<39}},
 		{400, 7, []uint64{5<<40 + 7}},
 	} {
-		got := seqsIn(epochs, job.NewID(test.at, test.low, 3))
-		if !slices.Equal(got.all(), test.want) {
-			t.Errorf("at %d, low bits %d: %v, want %v", test.at, test.low, got.all(), test.want)
+		got := memory.SeqsIn(epochs, job.NewID(test.at, test.low, 3))
+		if !slices.Equal(got.All(), test.want) {
+			t.Errorf("at %d, low bits %d: %v, want %v", test.at, test.low, got.All(), test.want)
 		}
 	}
 }

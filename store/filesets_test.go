@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/internal/row"
 )
 
 // TestCheckNoticesDamagedFilesets: versions out of order, too many or too few, from the future, and wrong keys.
@@ -13,30 +14,32 @@ func TestCheckNoticesDamagedFilesets(t *testing.T) {
 		mustApply(t, s, uint64(1+i), int64(i), job.PutFileset{Client: "a", Name: "x", Manifest: job.ManifestDigest{byte(i)}, Files: i, Bytes: int64(i)})
 	}
 	mustCommit(t, s)
-	key := filesetKey(filesetName{"a", "x"})
-	good := storedRow{key, s.machine.o.Get(key)}
-	f := func() *fileset { return decodeFileset(filesetName{"a", "x"}, good.value) }
-	if n := len(f().versions); n != 3 || f().newest().number != 5 {
-		t.Fatalf("%d versions, the newest is %d", n, f().newest().number)
+	key := row.FilesetKey(row.FilesetName{"a", "x"})
+	good := storedRow{key, s.machine.O.Get(key)}
+	f := func() *row.Fileset { return row.DecodeFileset(row.FilesetName{"a", "x"}, good.value) }
+	if n := len(f().Versions); n != 3 || f().Newest().Number != 5 {
+		t.Fatalf("%d versions, the newest is %d", n, f().Newest().Number)
 	}
-	for name, damage := range map[string]func(f *fileset){
-		"no versions":           func(f *fileset) { f.versions = nil },
-		"too many versions":     func(f *fileset) { f.versions = append(f.versions, filesetVersion{seq: 5, at: startAt + 4, number: 6}) },
-		"versions out of order": func(f *fileset) { f.versions[0], f.versions[1] = f.versions[1], f.versions[0] },
-		"a number twice":        func(f *fileset) { f.versions[1].number = f.versions[0].number },
-		"a later command":       func(f *fileset) { f.versions[2].seq = 6 },
-		"a later time":          func(f *fileset) { f.versions[2].at++ },
-		"a manifest twice":      func(f *fileset) { f.versions[2].manifest = f.versions[1].manifest },
+	for name, damage := range map[string]func(f *row.Fileset){
+		"no versions": func(f *row.Fileset) { f.Versions = nil },
+		"too many versions": func(f *row.Fileset) {
+			f.Versions = append(f.Versions, row.FilesetVersion{Seq: 5, At: startAt + 4, Number: 6})
+		},
+		"versions out of order": func(f *row.Fileset) { f.Versions[0], f.Versions[1] = f.Versions[1], f.Versions[0] },
+		"a number twice":        func(f *row.Fileset) { f.Versions[1].Number = f.Versions[0].Number },
+		"a later command":       func(f *row.Fileset) { f.Versions[2].Seq = 6 },
+		"a later time":          func(f *row.Fileset) { f.Versions[2].At++ },
+		"a manifest twice":      func(f *row.Fileset) { f.Versions[2].Manifest = f.Versions[1].Manifest },
 	} {
 		damaged := f()
 		damage(damaged)
-		storedRow{key, damaged.encode()}.set(t, s)
+		storedRow{key, damaged.Encode()}.set(t, s)
 		if problems := problemsOf(t, s); len(problems) == 0 {
 			t.Errorf("%s: not noticed", name)
 		}
 	}
 	good.set(t, s)
-	for _, wrong := range []string{string(filesetTable), string(filesetTable) + "\x00a", string(filesetTable) + "x"} {
+	for _, wrong := range []string{string(row.FilesetTable), string(row.FilesetTable) + "\x00a", string(row.FilesetTable) + "x"} {
 		row := storedRow{wrong, good.value}
 		row.set(t, s)
 		if problems := problemsOf(t, s); len(problems) == 0 {

@@ -4,33 +4,35 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store/lsm"
+	"github.com/daybookq/daybook/store/internal/lsm"
+	"github.com/daybookq/daybook/store/internal/memory"
+	"github.com/daybookq/daybook/store/internal/row"
 )
 
 // rowDecoders are the functions that decode the value of a row.
 var rowDecoders = []func(value []byte){
-	func(v []byte) { decodeMeta(v) },
-	func(v []byte) { decodeSpan(1, v) },
-	func(v []byte) { decodeBatch(1, v) },
-	func(v []byte) { decodeBatchCounts(v) },
-	func(v []byte) { decodeClaim(1, v, nil) },
-	func(v []byte) { decodeClaimState((*lsm.Decoder)(&v)) },
-	func(v []byte) { decodeJobLease(v) },
-	func(v []byte) { decodeRunner("r", v) },
-	func(v []byte) { decodeAttempt(v) },
-	func(v []byte) { decodeResult(v) },
-	func(v []byte) { decodeProgress(v) },
-	func(v []byte) { decodeQueue(1, v) },
-	func(v []byte) { decodeDone((*lsm.Decoder)(&v)) },
-	func(v []byte) { decodeSession(1, v) },
-	func(v []byte) { decodeSessionOwner(v) },
-	func(v []byte) { decodePurgedBatch(1, v) },
-	func(v []byte) { decodeSlot(v) },
-	func(v []byte) { decodeSweep(1, v) },
-	func(v []byte) { decodeDistinctState(1, v) },
-	func(v []byte) { decodeDistinctLeaf(job.MaxDistinctKeys, v) },
-	func(v []byte) { decodeActive(v) },
-	func(v []byte) { eachEffects(1, v, func(job.Now, []effect) {}) },
+	func(v []byte) { row.DecodeMeta(v) },
+	func(v []byte) { row.DecodeSpan(1, v) },
+	func(v []byte) { row.DecodeBatch(1, v) },
+	func(v []byte) { row.DecodeBatchCounts(v) },
+	func(v []byte) { row.DecodeClaim(1, v, nil) },
+	func(v []byte) { row.DecodeClaimState((*lsm.Decoder)(&v)) },
+	func(v []byte) { row.DecodeJobLease(v) },
+	func(v []byte) { row.DecodeRunner("r", v) },
+	func(v []byte) { row.DecodeAttempt(v) },
+	func(v []byte) { row.DecodeResult(v) },
+	func(v []byte) { row.DecodeProgress(v) },
+	func(v []byte) { memory.DecodeQueue(1, v) },
+	func(v []byte) { row.DecodeDone((*lsm.Decoder)(&v)) },
+	func(v []byte) { row.DecodeSession(1, v) },
+	func(v []byte) { row.DecodeSessionOwner(v) },
+	func(v []byte) { row.DecodePurgedBatch(1, v) },
+	func(v []byte) { row.DecodeSlot(v) },
+	func(v []byte) { row.DecodeSweep(1, v) },
+	func(v []byte) { row.DecodeDistinctState(1, v) },
+	func(v []byte) { row.DecodeDistinctLeaf(job.MaxDistinctKeys, v) },
+	func(v []byte) { row.DecodeActive(v) },
+	func(v []byte) { row.EachEffects(1, v, func(job.Now, []row.Effect) {}) },
 }
 
 // FuzzRows: whatever bytes a row has, decoding it returns a value, or an error of damage that Catch returns to the
@@ -50,8 +52,8 @@ func FuzzRows(f *testing.F) {
 	})
 	v.Close()
 	for _, row := range [][]byte{
-		(&distinctState{strategy: mustDistinct("user", job.Oldest), from: "L", levels: []int{0}}).encode(),
-		(&distinctLeaf{queueID: 1, has: [4]bool{true}, values: [4]string{"7"}, spans: 2}).encode(1),
+		(&row.DistinctState{Strategy: mustDistinct("user", job.Oldest), From: "L", Levels: []int{0}}).Encode(),
+		(&row.DistinctLeaf{QueueID: 1, Has: [4]bool{true}, Values: [4]string{"7"}, Spans: 2}).Encode(1),
 	} {
 		for n := range rowDecoders {
 			f.Add(uint8(n), row)
@@ -63,7 +65,7 @@ func FuzzRows(f *testing.F) {
 			rowDecoders[int(which)%len(rowDecoders)](value)
 			return nil
 		}()
-		if damage, ok := err.(*Error); err != nil && (!ok || !damage.Is(ErrDamaged)) {
+		if damage, ok := err.(*row.Error); err != nil && (!ok || !damage.Is(row.ErrDamaged)) {
 			t.Errorf("decoder %d of %q: %v", which, value, err)
 		}
 	})

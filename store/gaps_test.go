@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // TestClaimsPassNoGaps: a claim does not pass the rows of thousands of jobs that were removed from the middle of their
@@ -21,7 +22,7 @@ func TestClaimsPassNoGaps(t *testing.T) {
 				c.Groups = append(c.Groups, g)
 			}
 			n -= len(c.Groups)
-			f.apply(c)
+			f.Apply(c)
 			mustCommit(f.t, f.s)
 		}
 	}
@@ -37,7 +38,7 @@ func TestClaimsPassNoGaps(t *testing.T) {
 				create(f, 50, nil)
 				claim := plainClaim("r", 50)
 				claim.Strategy = job.Newest
-				f.apply(claim)
+				f.Apply(claim)
 				mustCommit(f.t, f.s)
 			}
 			create(f, many, nil)
@@ -48,9 +49,9 @@ func TestClaimsPassNoGaps(t *testing.T) {
 			ended := f.seq
 			create(f, many, nil)
 			for seq := begun; seq <= ended; seq++ {
-				f.apply(job.Move{Op: job.Cancel, Batch: jobID(int64(seq), seq, 0)})
-				for len(f.s.machine.running) > 0 {
-					f.apply(job.Tick{})
+				f.Apply(job.Move{Op: job.Cancel, Batch: jobID(int64(seq), seq, 0)})
+				for len(f.s.machine.Running) > 0 {
+					f.Apply(job.Tick{})
 					mustCommit(f.t, f.s)
 				}
 			}
@@ -64,18 +65,18 @@ func TestClaimsPassNoGaps(t *testing.T) {
 				remove(f)
 				mustCommit(t, s)
 				for s.NextDue() != 0 && s.NextDue() <= startAt+int64(f.seq) {
-					got := s.costOf(func() { f.apply(job.Tick{}) })
+					got := s.costOf(func() { f.Apply(job.Tick{}) })
 					if got.steps > 2000 {
 						t.Errorf("a tick takes %d steps", got.steps)
 					}
 					mustCommit(t, s)
 				}
-				if waiting := s.machine.counts[job.Pending]; waiting != int64(first)+many {
+				if waiting := s.machine.Counts[job.Pending]; waiting != int64(first)+many {
 					t.Fatalf("%d jobs wait", waiting)
 				}
 				for range first + 20 {
 					got := s.costOf(func() {
-						if claimed := f.apply(plainClaim("r", 1)).(*Claimed); claimed.Jobs() != 1 {
+						if claimed := f.Apply(plainClaim("r", 1)).(*applied.Claimed); claimed.Jobs() != 1 {
 							t.Fatalf("%+v", claimed)
 						}
 					})

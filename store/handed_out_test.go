@@ -9,6 +9,7 @@ import (
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // documents returns the documents of the jobs that a claim handed out or holds.
@@ -29,7 +30,7 @@ func TestHandedOutPayloads(t *testing.T) {
 				t.Run(fmt.Sprintf("%v/%d/%v", frame, longest, even), func(t *testing.T) {
 					random := rand.New(rand.NewPCG(1, uint64(longest)))
 					s := mustOpen(t, Options{})
-					s.machine.rules.pageBytes = 20_000
+					s.machine.Rules.PageBytes = 20_000
 					payloads, body := make([][]byte, lines), []byte(nil)
 					for i := range payloads {
 						size := longest
@@ -49,7 +50,7 @@ func TestHandedOutPayloads(t *testing.T) {
 							t.Fatal(err)
 						}
 						mustCommit(t, s)
-						claimed := result.(*Claimed)
+						claimed := result.(*applied.Claimed)
 						handed, err := s.HandedOut(claimed)
 						if err != nil || len(handed) != 1 || handed[0].N != claimed.Jobs() || handed[0].First.ID.Line() != at {
 							t.Fatalf("claim of %d jobs from %d on: %d runs, %v", claimed.Jobs(), at, len(handed), err)
@@ -89,7 +90,7 @@ func TestHandedOutRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustCommit(t, s)
-	handed, err := s.HandedOut(result.(*Claimed))
+	handed, err := s.HandedOut(result.(*applied.Claimed))
 	if err != nil {
 		t.Fatal(err)
 	}

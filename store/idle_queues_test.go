@@ -8,6 +8,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/internal/memory"
+	"github.com/daybookq/daybook/store/internal/row"
+	"github.com/daybookq/daybook/store/query"
 )
 
 const idleMs = job.MinQueueIdleMs
@@ -28,12 +32,12 @@ func queueNames(t *testing.T, s *Store) (names []string) {
 // a bounded number, starting with the queues that have been idle for the longest time. Queues with jobs and paused
 // queues stay.
 func TestIdleQueuesAreDeleted(t *testing.T) {
-	b, r := smallBounds, *smallBounds.rules
-	r.commandRows = 2
-	b.rules = &r
+	b, r := memory.SmallBounds, *memory.SmallBounds.Rules
+	r.CommandRows = 2
+	b.Rules = &r
 	s := mustOpen(t, Options{bounds: &b})
 	seq := uint64(0)
-	apply := func(at int64, cmd job.Command) Result {
+	apply := func(at int64, cmd job.Command) applied.Result {
 		seq++
 		result := mustApply(t, s, seq, at, cmd)
 		mustCommit(t, s)
@@ -50,7 +54,7 @@ func TestIdleQueuesAreDeleted(t *testing.T) {
 	}
 	idle := func(at int64, want int) {
 		t.Helper()
-		if got := apply(at, job.DeleteIdleQueues{IdleMs: idleMs}).(*IdleQueuesDeleted); got.Queues != want {
+		if got := apply(at, job.DeleteIdleQueues{IdleMs: idleMs}).(*applied.IdleQueuesDeleted); got.Queues != want {
 			t.Fatalf("%d queues deleted, want %d", got.Queues, want)
 		}
 	}
@@ -96,7 +100,7 @@ func TestQueueIsDeletedAtOnce(t *testing.T) {
 	o := Options{FS: mem, Small: true}
 	s := mustOpen(t, o)
 	seq := uint64(0)
-	apply := func(cmd job.Command) Result {
+	apply := func(cmd job.Command) applied.Result {
 		seq++
 		result := mustApply(t, s, seq, int64(seq), cmd)
 		mustCommit(t, s)
@@ -107,7 +111,7 @@ func TestQueueIsDeletedAtOnce(t *testing.T) {
 	}
 	deleteQueue := func(client, typ string, want job.Refusal) {
 		t.Helper()
-		if got := apply(job.DeleteQueue{Client: client, Type: typ}).(*QueueDeleted); got.Refusal != want {
+		if got := apply(job.DeleteQueue{Client: client, Type: typ}).(*applied.QueueDeleted); got.Refusal != want {
 			t.Fatalf("deleting %s/%s: %v, want %v", client, typ, got.Refusal, want)
 		}
 	}
@@ -118,7 +122,7 @@ func TestQueueIsDeletedAtOnce(t *testing.T) {
 	c.Payloads = append(c.Payloads, "xxxxx\nxxxxx\n"...)
 	c.Unique = []job.UniqueKey{{Line: 0, Key: "k"}, {Line: 50, Key: "k"}}
 	c.Once = job.Once{Scope: "create a", Key: "1"}
-	made := apply(c).(*Made)
+	made := apply(c).(*applied.Made)
 	deleteQueue("a", "x", job.QueueNotEmpty)
 	for i := range 49 { // every second line has a different state, so a sweep takes several steps
 		if i%2 == 0 {
@@ -126,7 +130,7 @@ func TestQueueIsDeletedAtOnce(t *testing.T) {
 			apply(job.Patch{Job: made.Batch.WithLine(i), Priority: &priority})
 		}
 	}
-	swept := apply(job.Move{Op: job.Delete, Client: "a", Type: "x"}).(*Swept)
+	swept := apply(job.Move{Op: job.Delete, Client: "a", Type: "x"}).(*applied.Swept)
 	if swept.Sweep.IsZero() {
 		t.Fatal("one step was enough")
 	}
@@ -147,14 +151,14 @@ func TestQueueIsDeletedAtOnce(t *testing.T) {
 		if err != nil || again.Batch != made.Batch || again.Group.Client != "a" || again.Group.Type != "x" {
 			t.Errorf("the create repeated: %+v, %v", again, err)
 		}
-		for name, f := range map[string]Filter{"all": {}, "of b": {Client: "b"}, "after": {After: made.Batch}, "of the type": {Type: "y", Status: job.Pending}} {
-			f.Limit, f.Parts = 10, Everything
+		for name, f := range map[string]query.Filter{"all": {}, "of b": {Client: "b"}, "after": {After: made.Batch}, "of the type": {Type: "y", Status: job.Pending}} {
+			f.Limit, f.Parts = 10, query.Everything
 			docs, next, err := s.List(f)
 			if err != nil || len(docs) != 2 || !next.IsZero() || docs[0].Client != "b" || docs[0].UniqueKey != "k" {
 				t.Errorf("list %s: %+v, %v, %v", name, docs, next, err)
 			}
 		}
-		if docs, _, err := s.List(Filter{Client: "a", Limit: 10}); err != nil || len(docs) != 0 {
+		if docs, _, err := s.List(query.Filter{Client: "a", Limit: 10}); err != nil || len(docs) != 0 {
 			t.Errorf("list of a: %+v, %v", docs, err)
 		}
 		if doc, err := s.Batch(made.Batch); err != nil || doc.Counts.Total() != 2 || doc.Lines != 52 {
@@ -185,10 +189,10 @@ func TestQueueIsDeletedAtOnce(t *testing.T) {
 	if doc, err := s.Queue("a", "x"); err != nil || doc.Paused || doc.CreatedAt != startAt+int64(seq) || doc.Counts.Total() != 1 {
 		t.Errorf("the queue made again: %+v, %v", doc, err)
 	}
-	if q := s.machine.live.queues.byName[queueName{"a", "x"}]; q.id != 3 {
-		t.Errorf("its number is %d, want one that was never used", q.id)
+	if q := s.machine.Live.AllQueues.ByName[row.QueueName{"a", "x"}]; q.Id != 3 {
+		t.Errorf("its number is %d, want one that was never used", q.Id)
 	}
-	if got := apply(plainClaim("r", 10)).(*Claimed); got.Jobs() != 3 {
+	if got := apply(plainClaim("r", 10)).(*applied.Claimed); got.Jobs() != 3 {
 		t.Errorf("claimed %d jobs", got.Jobs())
 	}
 	apply(job.Move{Op: job.Delete, Batch: made.Batch})

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // TestOwnLeaseAfterAPromise: a tickle of the runner promised a late end, and a later tickle of the claim ends the
@@ -11,7 +12,7 @@ import (
 func TestOwnLeaseAfterAPromise(t *testing.T) {
 	s := mustOpen(t, Options{})
 	mustApply(t, s, 1, 0, plainCreate("a", "x", 2, 3))
-	claim := mustApply(t, s, 2, 0, plainClaim("r", 2)).(*Claimed).Claim
+	claim := mustApply(t, s, 2, 0, plainClaim("r", 2)).(*applied.Claimed).Claim
 	own := jobID(0, 1, 0)
 	mustApply(t, s, 3, 0, job.Tickle{IDs: []job.ID{own}, Claim: claim, LeaseMs: 1000, Progress: -1})
 	mustApply(t, s, 4, 500, job.Tickle{Runner: "r", LeaseMs: 60_000, Progress: -1})

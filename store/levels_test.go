@@ -12,6 +12,10 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/internal/machine"
+	"github.com/daybookq/daybook/store/internal/memory"
+	"github.com/daybookq/daybook/store/internal/row"
 )
 
 var rewriteLevels = flag.Bool("rewrite-levels", false, "rewrite the golden files of the levels: only for a level that no release has")
@@ -20,15 +24,15 @@ var rewriteLevels = flag.Bool("rewrite-levels", false, "rewrite the golden files
 // time when the level was made. To change a number, add a level; see rules.
 func TestRulesOfLevels(t *testing.T) {
 	var got strings.Builder
-	for _, l := range levels {
-		fmt.Fprintf(&got, "level %d: %+v\n", l.number, l.rules)
+	for _, l := range row.Levels {
+		fmt.Fprintf(&got, "level %d: %+v\n", l.Number, l.Rules)
 	}
 	fmt.Fprintf(&got, "shared: %+v\n", []any{
-		"tickSpanRows", tickSpanRows, "sweepChunk", sweepChunk, "maxNotices", maxNotices, "noticeSpans", noticeSpans, "noticeMs", noticeMs,
-		"generationMs", generationMs, "effectRetentionMs", effectRetentionMs, "effectSegmentMs", effectSegmentMs, "effectSegments", effectSegments,
-		"cellLevels", cellLevels,
+		"tickSpanRows", row.TickSpanRows, "sweepChunk", machine.SweepChunk, "maxNotices", machine.MaxNotices, "noticeSpans", machine.NoticeSpans, "noticeMs", machine.NoticeMs,
+		"generationMs", row.GenerationMs, "effectRetentionMs", machine.EffectRetentionMs, "effectSegmentMs", machine.EffectSegmentMs, "effectSegments", machine.EffectSegments,
+		"cellLevels", row.CellLevels,
 		"MaxHistory", job.MaxHistory, "MaxSweeps", job.MaxSweeps, "SweepLifeMs", job.SweepLifeMs, "KeyLifeMs", job.KeyLifeMs, "MaxSessions", job.MaxSessions,
-		"unusedSessionMs", unusedSessionMs, "idleSessionMs", idleSessionMs, "idleLooks", idleLooks,
+		"unusedSessionMs", machine.UnusedSessionMs, "idleSessionMs", machine.IdleSessionMs, "idleLooks", machine.IdleLooks,
 	})
 	sameText(t, "../testdata/levels/rules.txt", got.String())
 }
@@ -37,18 +41,18 @@ func TestRulesOfLevels(t *testing.T) {
 // command raises its level.
 func TestLevelsAreKnown(t *testing.T) {
 	for number := range job.Level + 1 {
-		if rulesAt(number) == (rules{}) {
+		if row.RulesAt(number) == (row.Rules{}) {
 			t.Errorf("level %d has no rules", number)
 		}
 	}
 	s := mustOpen(t, Options{})
-	if s.Level() != 0 || s.machine.rules != levels[0].rules {
-		t.Errorf("a new store is at level %d, with the rules %+v", s.Level(), s.machine.rules)
+	if s.Level() != 0 || s.machine.Rules != row.Levels[0].Rules {
+		t.Errorf("a new store is at level %d, with the rules %+v", s.Level(), s.machine.Rules)
 	}
-	for i, l := range levels {
-		mustApply(t, s, uint64(i+1), 0, job.SetLevel{Level: l.number})
-		if s.machine.rules != l.rules {
-			t.Errorf("at level %d: %+v", l.number, s.machine.rules)
+	for i, l := range row.Levels {
+		mustApply(t, s, uint64(i+1), 0, job.SetLevel{Level: l.Number})
+		if s.machine.Rules != l.Rules {
+			t.Errorf("at level %d: %+v", l.Number, s.machine.Rules)
 		}
 	}
 }
@@ -56,17 +60,17 @@ func TestLevelsAreKnown(t *testing.T) {
 // TestWhatLevelsDecide applies commands to a store with the standard rules, so that each bound is reached. It compares
 // the decisions and the rows, byte for byte, with the decisions and rows at the time when the level was made.
 func TestWhatLevelsDecide(t *testing.T) {
-	for _, l := range levels {
+	for _, l := range row.Levels {
 		s := mustOpen(t, Options{Journal: testJournal})
 		var log []step
 		var got strings.Builder
 		seq, at := uint64(0), int64(0)
-		apply := func(cmd job.Command) Result {
+		apply := func(cmd job.Command) applied.Result {
 			seq++
 			log = append(log, step{seq: seq, at: startAt + at, cmd: cmd})
 			return mustApply(t, s, seq, at, cmd)
 		}
-		step := func(name string, cmd job.Command) Result {
+		step := func(name string, cmd job.Command) applied.Result {
 			at += 10
 			result := apply(cmd)
 			mustCommit(t, s)
@@ -77,7 +81,7 @@ func TestWhatLevelsDecide(t *testing.T) {
 			fmt.Fprintf(&got, "%s: %s: digest %x %v\n", name, summary(result), sum, rows)
 			return result
 		}
-		step("level", job.SetLevel{Level: l.number})
+		step("level", job.SetLevel{Level: l.Number})
 		step("a batch of many pages", plainCreate("a", "pages", 3000, 200))
 		pages := job.NewID(startAt+at, seq, 0)
 		uneven := &job.Create{Groups: []job.Group{plainGroup("c", "uneven", 2000)}, Frame: job.LineFrame, Longest: 500}
@@ -133,12 +137,12 @@ func TestWhatLevelsDecide(t *testing.T) {
 		}
 		claim := plainClaim("r2", 100)
 		claim.Types = []string{"pages"}
-		claimed := step("claim", claim).(*Claimed)
+		claimed := step("claim", claim).(*applied.Claimed)
 		step("errors", job.Complete{Claim: claimed.Claim, All: &job.Outcome{Code: job.Error, ExitCode: 500, DelayMs: -1, Error: "no"}})
 		at += job.KeyLifeMs * 3
 		step("tick after keys", job.Tick{})
 		step("grace", job.Grace{})
-		if l.number >= 4 {
+		if l.Number >= 4 {
 			for i := range job.MaxFilesetVersions + 1 {
 				step("a fileset", job.PutFileset{Client: "a", Name: "input", Manifest: job.ManifestDigest{byte(i)}, Files: i, Bytes: int64(i)})
 			}
@@ -152,7 +156,7 @@ func TestWhatLevelsDecide(t *testing.T) {
 				step("claim of a runner", claim)
 			}
 			lost := job.LoseRunner{Runner: "lost", Through: seq}
-			for step("loss of the runner", lost).(*RunnerLost).More {
+			for step("loss of the runner", lost).(*applied.RunnerLost).More {
 			}
 			// One user has many jobs, and the remaining users have few. Levels are arranged differently when there are
 			// 16 users.
@@ -172,7 +176,7 @@ func TestWhatLevelsDecide(t *testing.T) {
 				}
 			}
 		}
-		if l.number >= 4 {
+		if l.Number >= 4 {
 			step("a claim", plainClaim("r4", 10))
 			unclaimed := job.Complete{Unclaimed: true}
 			for line := range 60 {
@@ -184,14 +188,14 @@ func TestWhatLevelsDecide(t *testing.T) {
 				step("unclaimed completions", unclaimed)
 			}
 		}
-		sameText(t, fmt.Sprintf("../testdata/levels/%d.txt", l.number), got.String())
+		sameText(t, fmt.Sprintf("../testdata/levels/%d.txt", l.Number), got.String())
 		random := rand.New(rand.NewPCG(1, 1))
 		for name, again := range map[string]func() (*Store, error){
 			"rebuilt": func() (*Store, error) {
-				return rebuild(random, Options{Journal: testJournal, bounds: &standardBounds}, log, 0)
+				return rebuild(random, Options{Journal: testJournal, bounds: &memory.StandardBounds}, log, 0)
 			},
 			"restarted": func() (*Store, error) {
-				return crashing(random, Options{Journal: testJournal, bounds: &standardBounds}, log)
+				return crashing(random, Options{Journal: testJournal, bounds: &memory.StandardBounds}, log)
 			},
 		} {
 			other, err := again()
@@ -199,7 +203,7 @@ func TestWhatLevelsDecide(t *testing.T) {
 				err = errors.Join(sameStores(s, other), other.Close())
 			}
 			if err != nil {
-				t.Errorf("level %d, %s: %v", l.number, name, err)
+				t.Errorf("level %d, %s: %v", l.Number, name, err)
 			}
 		}
 		if problems := problemsOf(t, s); len(problems) > 0 {
@@ -209,11 +213,11 @@ func TestWhatLevelsDecide(t *testing.T) {
 }
 
 // summary describes a result in one line.
-func summary(result Result) string {
+func summary(result applied.Result) string {
 	switch r := result.(type) {
-	case *Claimed:
+	case *applied.Claimed:
 		return fmt.Sprintf("%d jobs in %d runs", r.Jobs(), len(r.Runs))
-	case *Tickled:
+	case *applied.Tickled:
 		return fmt.Sprintf("%d held, %d lost, %q", r.Held, len(r.Lost), r.Refusal.Code())
 	case nil:
 		return "nothing"

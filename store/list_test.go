@@ -10,6 +10,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/query"
 )
 
 // TestListRandom applies random commands to a store and to the model. It compares lists with a plain walk over the
@@ -35,7 +37,7 @@ func listSeed(seed uint64) (err error) {
 	if p.s, err = Open("store", p.options); err != nil {
 		return err
 	}
-	p.m = newModel(p.s.machine.seed, &p.s.machine.rules)
+	p.m = newModel(p.s.machine.Seed, &p.s.machine.Rules)
 	defer func() { err = errors.Join(err, p.s.Close()) }()
 	for i, st := range steps {
 		if err := p.step(st); err != nil {
@@ -61,9 +63,9 @@ func listSeed(seed uint64) (err error) {
 }
 
 // filter makes a random filter with names, times and ids of existing or former jobs.
-func (g *generator) filter(m *model) (f Filter) {
-	f.Limit, f.Parts = oneOf(g, 1, 2, 5, 1000), Everything
-	f.rows, f.read, f.bytes = oneOf(g, 0, 1, 2, 7, 50), oneOf(g, 0, 1, 600, 3000), oneOf[int64](g, 0, 1, 10, 60)
+func (g *generator) filter(m *model) (f query.Filter) {
+	f.Limit, f.Parts = oneOf(g, 1, 2, 5, 1000), query.Everything
+	f.Rows, f.Read, f.Bytes = oneOf(g, 0, 1, 2, 7, 50), oneOf(g, 0, 1, 600, 3000), oneOf[int64](g, 0, 1, 10, 60)
 	if g.some(50) {
 		f.Status = oneOf(g, job.Statuses...)
 	}
@@ -80,7 +82,7 @@ func (g *generator) filter(m *model) (f Filter) {
 		f.Claim = g.anyClaim()
 	}
 	if g.some(15) && len(m.batches) > 0 {
-		f.Batch = m.document(m.batches[g.IntN(len(m.batches))].lines[0]).Batch
+		f.Batch = m.Document(m.batches[g.IntN(len(m.batches))].lines[0]).Batch
 	}
 	if g.some(15) {
 		f.Meta = oneOf(g, map[string]string{"a": "1"}, map[string]string{"b": "x y", "a": "1"}, map[string]string{"a": "2"})
@@ -106,7 +108,7 @@ func (g *generator) filter(m *model) (f Filter) {
 }
 
 // matches follows the meaning of a list's parameters in docs/reference/api.md.
-func filterMatches(f *Filter, doc *job.Job) bool {
+func filterMatches(f *query.Filter, doc *job.Job) bool {
 	for key, want := range f.Meta {
 		if value, ok := doc.Meta.Get(key); !ok || value != want {
 			return false
@@ -126,14 +128,14 @@ func compareIDs(a, b job.ID) int {
 	return slices.Compare(a[:], b[:])
 }
 
-func (p *player) compareList(f Filter, r interface{ IntN(int) int }) error {
+func (p *player) compareList(f query.Filter, r interface{ IntN(int) int }) error {
 	var want []job.Job
 	for _, b := range p.m.batches {
 		for _, j := range b.lines {
 			if j.status == job.Purged || !f.Batch.IsZero() && j.batch.submission != nil && j.batch.submission.deleting {
 				continue // a batch that is being deleted counts as deleted
 			}
-			if doc := p.m.document(j); filterMatches(&f, &doc) {
+			if doc := p.m.Document(j); filterMatches(&f, &doc) {
 				want = append(want, doc)
 			}
 		}
@@ -155,7 +157,7 @@ func (p *player) compareList(f Filter, r interface{ IntN(int) int }) error {
 				return fmt.Errorf("page %d, job %v (%v): %w", pages, docs[i].ID, want[0].ID, err)
 			}
 			bytes += int64(len(docs[i].Payload) + len(docs[i].Output))
-			if f.bytes != 0 && i > 0 && bytes > f.bytes {
+			if f.Bytes != 0 && i > 0 && bytes > f.Bytes {
 				return fmt.Errorf("page %d has %d bytes", pages, bytes)
 			}
 			want = want[1:]
@@ -166,7 +168,7 @@ func (p *player) compareList(f Filter, r interface{ IntN(int) int }) error {
 		if compareIDs(next, f.After) <= 0 || len(docs) > 0 && compareIDs(next, docs[len(docs)-1].ID) < 0 {
 			return fmt.Errorf("page %d goes on after %v, and began after %v", pages, next, f.After)
 		}
-		if f.rows == 0 && f.read == 0 && f.bytes == 0 && len(docs) < f.Limit {
+		if f.Rows == 0 && f.Read == 0 && f.Bytes == 0 && len(docs) < f.Limit {
 			return fmt.Errorf("page %d ends early, with %d documents", pages, len(docs))
 		}
 		f.After = next
@@ -180,8 +182,8 @@ func (p *player) compareList(f Filter, r interface{ IntN(int) int }) error {
 
 func (p *player) compareClaims() error {
 	for _, c := range p.m.claims {
-		doc, jobs, err := p.s.ClaimDocument(c.id, Everything)
-		if p.m.known(c.id) == nil {
+		doc, jobs, err := p.s.ClaimDocument(c.id, query.Everything)
+		if p.m.Known(c.id) == nil {
 			if !errors.Is(err, job.ClaimNotFound) {
 				return fmt.Errorf("claim %v exists, although no job names it: %v", c.id, err)
 			}
@@ -196,13 +198,13 @@ func (p *player) compareClaims() error {
 			return fmt.Errorf("claim %+v with %d jobs, the model has %+v, which holds %d", doc, len(jobs), c, len(held))
 		}
 		for i, j := range held {
-			if err := sameJob(jobs[i], brief(p.m.document(j))); err != nil {
+			if err := sameJob(jobs[i], brief(p.m.Document(j))); err != nil {
 				return fmt.Errorf("job %v of claim %v: %w", j, c.id, err)
 			}
 		}
 		// A job without its own lease or a time-out has the claim's deadline.
-		if len(held) == 1 && held[0].attr.TimeoutMs == 0 && p.m.deadline(held[0]) != doc.DeadlineAt && len(c.handed) == 1 {
-			return fmt.Errorf("claim %v ends at %d, its job at %d", c.id, doc.DeadlineAt, p.m.deadline(held[0]))
+		if len(held) == 1 && held[0].attr.TimeoutMs == 0 && p.m.Deadline(held[0]) != doc.DeadlineAt && len(c.handed) == 1 {
+			return fmt.Errorf("claim %v ends at %d, its job at %d", c.id, doc.DeadlineAt, p.m.Deadline(held[0]))
 		}
 		if doc, jobs, err := p.s.ClaimDocument(job.NewID(c.id.At()+1, c.seq, 0), 0); !errors.Is(err, job.ClaimNotFound) {
 			return fmt.Errorf("a claim of another time: %+v, %v, %v", doc, jobs, err)
@@ -241,7 +243,7 @@ func (p *player) compareRunners(g *generator) error {
 		}
 		for _, r := range list {
 			h := want[r.Name]
-			if h == nil || h.claims != r.Claims || h.jobs != r.Held || len(r.Open) != min(r.Claims, maxOpenClaims) || r.LastSeenAt < h.seen {
+			if h == nil || h.claims != r.Claims || h.jobs != r.Held || len(r.Open) != min(r.Claims, query.MaxOpenClaims) || r.LastSeenAt < h.seen {
 				return fmt.Errorf("runner %+v, the model has %+v", r, h)
 			}
 			jobs := 0
@@ -303,7 +305,7 @@ func (p *player) compareWaiting(g *generator) error {
 	return nil
 }
 
-func mustList(t testing.TB, s *Store, f Filter) (docs []job.Job, next job.ID) {
+func mustList(t testing.TB, s *Store, f query.Filter) (docs []job.Job, next job.ID) {
 	t.Helper()
 	docs, next, err := s.List(f)
 	if err != nil {
@@ -324,28 +326,28 @@ func TestListPlans(t *testing.T) {
 		}
 		mustApply(t, s, seq, int64(seq), c)
 	}
-	claimed := mustApply(t, s, seq, 400, job.Claim{Runner: "r", Clients: []string{"b"}, Max: 3, MaxBytes: job.MaxClaimBytes}).(*Claimed)
+	claimed := mustApply(t, s, seq, 400, job.Claim{Runner: "r", Clients: []string{"b"}, Max: 3, MaxBytes: job.MaxClaimBytes}).(*applied.Claimed)
 	mustApply(t, s, seq+1, 401, job.Complete{Outcomes: []job.Outcome{{ID: jobID(290, 290, 1), Code: job.OK, ExitCode: 200, DelayMs: -1}}})
 	mustCommit(t, s)
 	for name, c := range map[string]struct {
-		f    Filter
+		f    query.Filter
 		rows int // how many rows are enough
 		want int
 	}{
-		"client, type and status": {Filter{Client: "b", Type: "y", Status: job.Pending}, 3, 2},
-		"client":                  {Filter{Client: "b"}, 10, 5},
-		"status":                  {Filter{Status: job.Completed}, 3, 1},
-		"claim":                   {Filter{Claim: claimed.Claim}, 6, 3},
-		"runner's active":         {Filter{Runner: "r", Status: job.Active}, 8, 2},
-		"created":                 {Filter{CreatedAfter: startAt + 290, CreatedBefore: startAt + 291}, 8, 5},
-		"meta":                    {Filter{Client: "b", Meta: map[string]string{"size": "4", "colour": "red"}}, 10, 5},
-		"another meta":            {Filter{Client: "b", Meta: map[string]string{"size": "4", "colour": "blue"}}, 10, 0},
-		"more meta":               {Filter{Client: "b", Meta: map[string]string{"size": "4", "shape": ""}}, 10, 0},
-		"no such queue":           {Filter{Client: "b", Type: "z"}, 1, 0},
-		"no such claim":           {Filter{Claim: jobID(5, 5, 0)}, 1, 0},
-		"nothing so late":         {Filter{CreatedAfter: startAt + 301}, 1, 0},
+		"client, type and status": {query.Filter{Client: "b", Type: "y", Status: job.Pending}, 3, 2},
+		"client":                  {query.Filter{Client: "b"}, 10, 5},
+		"status":                  {query.Filter{Status: job.Completed}, 3, 1},
+		"claim":                   {query.Filter{Claim: claimed.Claim}, 6, 3},
+		"runner's active":         {query.Filter{Runner: "r", Status: job.Active}, 8, 2},
+		"created":                 {query.Filter{CreatedAfter: startAt + 290, CreatedBefore: startAt + 291}, 8, 5},
+		"meta":                    {query.Filter{Client: "b", Meta: map[string]string{"size": "4", "colour": "red"}}, 10, 5},
+		"another meta":            {query.Filter{Client: "b", Meta: map[string]string{"size": "4", "colour": "blue"}}, 10, 0},
+		"more meta":               {query.Filter{Client: "b", Meta: map[string]string{"size": "4", "shape": ""}}, 10, 0},
+		"no such queue":           {query.Filter{Client: "b", Type: "z"}, 1, 0},
+		"no such claim":           {query.Filter{Claim: jobID(5, 5, 0)}, 1, 0},
+		"nothing so late":         {query.Filter{CreatedAfter: startAt + 301}, 1, 0},
 	} {
-		c.f.Limit, c.f.rows = 100, c.rows
+		c.f.Limit, c.f.Rows = 100, c.rows
 		if docs, next := mustList(t, s, c.f); len(docs) != c.want || !next.IsZero() {
 			t.Errorf("%s: %d jobs, next %v", name, len(docs), next)
 		}
@@ -364,9 +366,9 @@ func TestListPageBounds(t *testing.T) {
 	}
 	mustApply(t, s, 3, 2, outcomes)
 	mustCommit(t, s)
-	page := func(f Filter) string {
+	page := func(f query.Filter) string {
 		docs, next := mustList(t, s, f)
-		if len(docs) > 0 && docs[0].Payload == nil != (f.Parts&Payloads == 0) || len(docs) > 0 && docs[0].Output == nil != (f.Parts&Details == 0) {
+		if len(docs) > 0 && docs[0].Payload == nil != (f.Parts&query.Payloads == 0) || len(docs) > 0 && docs[0].Output == nil != (f.Parts&query.Details == 0) {
 			t.Errorf("parts %b: %+v", f.Parts, docs[0])
 		}
 		if next.IsZero() {
@@ -375,22 +377,22 @@ func TestListPageBounds(t *testing.T) {
 		return fmt.Sprint(len(docs), " ", next.Line())
 	}
 	for name, c := range map[string]struct {
-		f    Filter
+		f    query.Filter
 		want string
 	}{
-		"limit":                       {Filter{Limit: 9}, "9 8"},
-		"exactly the limit":           {Filter{Limit: 10}, "10 end"},
-		"one of the limit":            {Filter{Limit: 1, After: jobID(0, 1, 8)}, "1 end"},
-		"payloads":                    {Filter{Limit: 20, Parts: Payloads, bytes: 300}, "3 2"},
-		"a byte less":                 {Filter{Limit: 20, Parts: Payloads, bytes: 299}, "2 1"},
-		"a document in any case":      {Filter{Limit: 20, Parts: Payloads, bytes: 1}, "1 0"},
-		"details count, too":          {Filter{Limit: 20, Parts: Everything, bytes: 2500}, "2 1"},
-		"details alone":               {Filter{Limit: 20, Parts: Details, bytes: 2500}, "2 1"},
-		"nothing that is counted":     {Filter{Limit: 20, bytes: 1}, "10 end"},
-		"rows without a match":        {Filter{Limit: 20, Runner: "other", rows: 1}, "0 9"},
-		"and then the end":            {Filter{Limit: 20, Runner: "other", rows: 1, After: jobID(0, 1, 9)}, "0 end"},
-		"behind everything":           {Filter{Limit: 20, After: jobID(5, 9, 0)}, "0 end"},
-		"at the last line of all ids": {Filter{Limit: 20, After: jobID(0, 1, job.MaxLines-1)}, "0 end"},
+		"limit":                       {query.Filter{Limit: 9}, "9 8"},
+		"exactly the limit":           {query.Filter{Limit: 10}, "10 end"},
+		"one of the limit":            {query.Filter{Limit: 1, After: jobID(0, 1, 8)}, "1 end"},
+		"payloads":                    {query.Filter{Limit: 20, Parts: query.Payloads, Bytes: 300}, "3 2"},
+		"a byte less":                 {query.Filter{Limit: 20, Parts: query.Payloads, Bytes: 299}, "2 1"},
+		"a document in any case":      {query.Filter{Limit: 20, Parts: query.Payloads, Bytes: 1}, "1 0"},
+		"details count, too":          {query.Filter{Limit: 20, Parts: query.Everything, Bytes: 2500}, "2 1"},
+		"details alone":               {query.Filter{Limit: 20, Parts: query.Details, Bytes: 2500}, "2 1"},
+		"nothing that is counted":     {query.Filter{Limit: 20, Bytes: 1}, "10 end"},
+		"rows without a match":        {query.Filter{Limit: 20, Runner: "other", Rows: 1}, "0 9"},
+		"and then the end":            {query.Filter{Limit: 20, Runner: "other", Rows: 1, After: jobID(0, 1, 9)}, "0 end"},
+		"behind everything":           {query.Filter{Limit: 20, After: jobID(5, 9, 0)}, "0 end"},
+		"at the last line of all ids": {query.Filter{Limit: 20, After: jobID(0, 1, job.MaxLines-1)}, "0 end"},
 	} {
 		if got := page(c.f); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
@@ -403,26 +405,26 @@ func TestRunnersOfManyClaims(t *testing.T) {
 	s := mustOpen(t, Options{})
 	mustApply(t, s, 1, 0, plainCreate("a", "x", 400, 1))
 	seq := uint64(2)
-	for range maxOpenClaims {
+	for range query.MaxOpenClaims {
 		mustApply(t, s, seq, int64(seq), plainClaim("full", 1))
 		mustApply(t, s, seq+1, int64(seq), plainClaim("over", 1))
 		seq += 2
 	}
 	mustApply(t, s, seq, int64(seq), plainClaim("over", 2))
-	mustApply(t, s, seq+1, 900, job.Tickle{IDs: []job.ID{jobID(0, 1, 2*maxOpenClaims)}, Progress: -1})
+	mustApply(t, s, seq+1, 900, job.Tickle{IDs: []job.ID{jobID(0, 1, 2*query.MaxOpenClaims)}, Progress: -1})
 	mustCommit(t, s)
 	list, more, err := s.Runners("", 10)
 	if err != nil || more || len(list) != 2 {
 		t.Fatalf("%d runners, %v, %v", len(list), more, err)
 	}
 	full, over := list[0], list[1]
-	if len(full.Open) != maxOpenClaims || full.Claims != maxOpenClaims || full.LastSeenAt != startAt+2*maxOpenClaims {
+	if len(full.Open) != query.MaxOpenClaims || full.Claims != query.MaxOpenClaims || full.LastSeenAt != startAt+2*query.MaxOpenClaims {
 		t.Errorf("%q: %d of %d claims, last seen %d", full.Name, len(full.Open), full.Claims, full.LastSeenAt-startAt)
 	}
-	if len(over.Open) != maxOpenClaims || over.Claims != maxOpenClaims+1 || over.Held != maxOpenClaims+2 || over.Open[0].Held != 2 || over.LastSeenAt != startAt+900 {
+	if len(over.Open) != query.MaxOpenClaims || over.Claims != query.MaxOpenClaims+1 || over.Held != query.MaxOpenClaims+2 || over.Open[0].Held != 2 || over.LastSeenAt != startAt+900 {
 		t.Errorf("%q: %d of %d claims, %d held, last seen %d", over.Name, len(over.Open), over.Claims, over.Held, over.LastSeenAt-startAt)
 	}
-	if got, _ := mustList(t, s, Filter{Runner: "over", Status: job.Active, Limit: 1000}); len(got) != maxOpenClaims+2 {
+	if got, _ := mustList(t, s, query.Filter{Runner: "over", Status: job.Active, Limit: 1000}); len(got) != query.MaxOpenClaims+2 {
 		t.Errorf("%d active jobs of a runner", len(got))
 	}
 	if _, more, _ := s.Runners("", 1); !more {
@@ -442,16 +444,16 @@ func BenchmarkList(b *testing.B) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for _, c := range []struct {
 		name string
-		f    Filter
+		f    query.Filter
 	}{
-		{"all", Filter{}},
-		{"queue", Filter{Client: "c7", Type: "x", Status: job.Pending}},
-		{"client", Filter{Client: "c7"}},
-		{"walk", Filter{Type: "x"}},
-		{"empty", Filter{Status: job.Failed}},
+		{"all", query.Filter{}},
+		{"queue", query.Filter{Client: "c7", Type: "x", Status: job.Pending}},
+		{"client", query.Filter{Client: "c7"}},
+		{"walk", query.Filter{Type: "x"}},
+		{"empty", query.Filter{Status: job.Failed}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			c.f.Limit, c.f.Parts = 100, Everything
+			c.f.Limit, c.f.Parts = 100, query.Everything
 			for b.Loop() {
 				at := r.Int64N(100_000)
 				c.f.After = jobID(at, uint64(at), 3)

@@ -11,7 +11,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store/lsm"
+	"github.com/daybookq/daybook/store/internal/lsm"
+	"github.com/daybookq/daybook/store/internal/memory"
+	"github.com/daybookq/daybook/store/internal/row"
 )
 
 var sameSeedsFlag = flag.Int("same-seeds", 0, "how many seeds TestLiveRestartRebuild plays; 0: 60, or 8 with -short")
@@ -25,7 +27,7 @@ func playLive(t *testing.T, seed uint64, g *generator) *player {
 	if live.s, err = Open("store", live.options); err != nil {
 		t.Fatal(err)
 	}
-	live.m = newModel(live.s.machine.seed, &live.s.machine.rules)
+	live.m = newModel(live.s.machine.Seed, &live.s.machine.Rules)
 	for i, st := range g.steps() {
 		if err := live.step(st); err != nil {
 			t.Fatalf("seed %d: step %d: %v", seed, i, err)
@@ -92,8 +94,8 @@ func withError(name string, open func() (*Store, error)) (way struct {
 // otherCaches changes options that must not affect the rows, and keeps the options that decide which rows exist.
 func otherCaches(o Options, random *rand.Rand) Options {
 	b := *o.bounds
-	b.spanBytes, b.batchBytes, b.rowBytes = random.IntN(1000), random.IntN(2000), random.IntN(1500)
-	b.minWindow, b.maxWindow, b.windowKeys = 1+random.IntN(2), 2+random.IntN(9), random.IntN(20)
+	b.SpanBytes, b.BatchBytes, b.RowBytes = random.IntN(1000), random.IntN(2000), random.IntN(1500)
+	b.MinWindow, b.MaxWindow, b.WindowKeys = 1+random.IntN(2), 2+random.IntN(9), random.IntN(20)
 	o.bounds = &b
 	return o
 }
@@ -229,62 +231,62 @@ func describeRow(key string, value []byte) (text string) {
 		}
 	}()
 	switch key[0] {
-	case metaTable:
-		return fmt.Sprintf("meta %+v", decodeMeta(value))
-	case queueTable:
-		q := decodeQueue(lsm.U32At(key, 1), value)
-		text = fmt.Sprintf("queue %d %s/%s paused=%v created=%d counts=%v", q.id, q.client, q.typ, q.paused, q.createdAt, q.counts)
-		for l := q.lanes; l != nil; l = l.next {
-			text += fmt.Sprintf(" lane %d/%d pending=%d", l.priority, l.class, l.pending)
+	case row.MetaTable:
+		return fmt.Sprintf("meta %+v", row.DecodeMeta(value))
+	case row.QueueTable:
+		q := memory.DecodeQueue(lsm.U32At(key, 1), value)
+		text = fmt.Sprintf("queue %d %s/%s paused=%v created=%d counts=%v", q.Id, q.Client, q.Typ, q.Paused, q.CreatedAt, q.Counts)
+		for l := q.Lanes; l != nil; l = l.Next {
+			text += fmt.Sprintf(" lane %d/%d pending=%d", l.Priority, l.Class, l.Pending)
 		}
 		return text
-	case batchTable:
-		return fmt.Sprintf("batch %d %+v", seqOfKey(key), *decodeBatch(seqOfKey(key), value))
-	case countsTable:
-		return fmt.Sprintf("counts of batch %d %+v", seqOfKey(key), decodeBatchCounts(value))
-	case groupTable:
-		name := groupPageName{seqOfKey(key), lineOfKey(key)}
+	case row.BatchTable:
+		return fmt.Sprintf("batch %d %+v", row.SeqOfKey(key), *row.DecodeBatch(row.SeqOfKey(key), value))
+	case row.CountsTable:
+		return fmt.Sprintf("counts of batch %d %+v", row.SeqOfKey(key), row.DecodeBatchCounts(value))
+	case row.GroupTable:
+		name := row.GroupPageName{row.SeqOfKey(key), row.LineOfKey(key)}
 		d := lsm.Decoder(value)
-		text = fmt.Sprintf("groups of batch %d up to line %d", name.seq, name.last)
-		for n := d.Count(groupBytes); n > 0; n-- {
-			text += fmt.Sprintf(" %+v", decodeGroup(&d, string(d)))
+		text = fmt.Sprintf("groups of batch %d up to line %d", name.Seq, name.Last)
+		for n := d.Count(row.GroupBytes); n > 0; n-- {
+			text += fmt.Sprintf(" %+v", row.DecodeGroup(&d, string(d)))
 		}
 		return text
-	case pageTable:
-		last, first := splitPageKey(key)
-		return fmt.Sprintf("page %d-%d of batch %d %q", first, last, seqOfKey(key), value)
-	case sizesTable:
-		last, first := splitPageKey(key)
-		return fmt.Sprintf("sizes of page %d-%d of batch %d %v", first, last, seqOfKey(key), value)
-	case spanTable:
-		return fmt.Sprintf("span of batch %d %+v", seqOfKey(key), decodeSpan(lineOfKey(key), value))
-	case detailTable:
-		return fmt.Sprintf("detail %d of line %d of batch %d %q", key[13], lineOfKey(key), seqOfKey(key), value)
-	case readyTable:
-		queue, lane, end := splitReadyKey(key)
-		return fmt.Sprintf("ready row of queue %d priority %d class %d order %d batch %d last %d", queue, lane.priority, lane.class, lsm.U64At(key, 10), end.seq, end.line)
-	case listTable:
+	case row.PageTable:
+		last, first := row.SplitPageKey(key)
+		return fmt.Sprintf("page %d-%d of batch %d %q", first, last, row.SeqOfKey(key), value)
+	case row.SizesTable:
+		last, first := row.SplitPageKey(key)
+		return fmt.Sprintf("sizes of page %d-%d of batch %d %v", first, last, row.SeqOfKey(key), value)
+	case row.SpanTable:
+		return fmt.Sprintf("span of batch %d %+v", row.SeqOfKey(key), row.DecodeSpan(row.LineOfKey(key), value))
+	case row.DetailTable:
+		return fmt.Sprintf("detail %d of line %d of batch %d %q", key[13], row.LineOfKey(key), row.SeqOfKey(key), value)
+	case row.ReadyTable:
+		queue, lane, end := row.SplitReadyKey(key)
+		return fmt.Sprintf("ready row of queue %d priority %d class %d order %d batch %d last %d", queue, lane.Priority, lane.Class, lsm.U64At(key, 10), end.Seq, end.Line)
+	case row.ListTable:
 		return fmt.Sprintf("list row of queue %d %v batch %d last %d", lsm.U32At(key, 1), job.Status(key[5]), lsm.U64At(key, 6), lsm.U32At(key, 14))
-	case timerTable:
-		if key[9] == runnerTimer {
-			return fmt.Sprintf("timer at %d kind %d of runner %q", lsm.U64At(key, 1), runnerTimer, runnerOfTimer(key))
+	case row.TimerTable:
+		if key[9] == row.RunnerTimer {
+			return fmt.Sprintf("timer at %d kind %d of runner %q", lsm.U64At(key, 1), row.RunnerTimer, row.RunnerOfTimer(key))
 		}
-		t := splitTimer(key)
-		return fmt.Sprintf("timer at %d kind %d of %d, %d, line %d", t.at, t.kind, t.a, t.b, t.line)
-	case claimTable:
-		c := decodeClaim(seqOfKey(key), value, nil)
-		return fmt.Sprintf("claim %d at %d of %q runs %v %+v", c.seq, c.at, c.runner, c.runs, c.claimState)
-	case claimStateTable:
-		return fmt.Sprintf("lease of claim %d %+v", seqOfKey(key), decodeClaimState((*lsm.Decoder)(&value)))
-	case jobLeaseTable:
-		claim, seq, line := splitJobLeaseKey(key)
-		return fmt.Sprintf("lease of line %d of batch %d under claim %d %+v", line, seq, claim, decodeJobLease(value))
-	case runnerTable:
-		return fmt.Sprintf("runner %+v", *decodeRunner(runnerOfKey(key), value))
-	case holdTable:
-		return fmt.Sprintf("claim %d of runner %q", lsm.U64At(key, len(key)-8), runnerOfKey(key))
-	case effectTable:
-		return fmt.Sprintf("effects of %d %x", seqOfKey(key), value)
+		t := row.SplitTimer(key)
+		return fmt.Sprintf("timer at %d kind %d of %d, %d, line %d", t.At, t.Kind, t.A, t.B, t.Line)
+	case row.ClaimTable:
+		c := row.DecodeClaim(row.SeqOfKey(key), value, nil)
+		return fmt.Sprintf("claim %d at %d of %q runs %v %+v", c.Seq, c.At, c.Runner, c.Runs, c.ClaimState)
+	case row.ClaimStateTable:
+		return fmt.Sprintf("lease of claim %d %+v", row.SeqOfKey(key), row.DecodeClaimState((*lsm.Decoder)(&value)))
+	case row.JobLeaseTable:
+		claim, seq, line := row.SplitJobLeaseKey(key)
+		return fmt.Sprintf("lease of line %d of batch %d under claim %d %+v", line, seq, claim, row.DecodeJobLease(value))
+	case row.RunnerTable:
+		return fmt.Sprintf("runner %+v", *row.DecodeRunner(row.RunnerOfKey(key), value))
+	case row.HoldTable:
+		return fmt.Sprintf("claim %d of runner %q", lsm.U64At(key, len(key)-8), row.RunnerOfKey(key))
+	case row.EffectTable:
+		return fmt.Sprintf("effects of %d %x", row.SeqOfKey(key), value)
 	}
 	return fmt.Sprintf("row %x = %x", key, value)
 }

@@ -5,22 +5,24 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/internal/machine"
 )
 
 // TestCancelledIsTold: the runner of a cancelled job is notified by the answer to its next request.
 func TestCancelledIsTold(t *testing.T) {
 	s := mustOpen(t, Options{})
 	mustApply(t, s, 1, 0, plainCreate("a", "x", 3, 3))
-	c := mustApply(t, s, 2, 0, plainClaim("r", 3)).(*Claimed)
+	c := mustApply(t, s, 2, 0, plainClaim("r", 3)).(*applied.Claimed)
 	first, last := jobID(0, 1, 0), jobID(0, 1, 2)
 	mustApply(t, s, 3, 1, job.Move{Op: job.Cancel, Job: first})
 	seq := uint64(3)
-	tickle := func(tk job.Tickle, at int64) *Tickled {
+	tickle := func(tk job.Tickle, at int64) *applied.Tickled {
 		seq++
 		tk.Progress = -1
-		return mustApply(t, s, seq, at, tk).(*Tickled)
+		return mustApply(t, s, seq, at, tk).(*applied.Tickled)
 	}
-	told := func(what string, got *Tickled, held int, refusal job.Refusal, lost ...job.ID) {
+	told := func(what string, got *applied.Tickled, held int, refusal job.Refusal, lost ...job.ID) {
 		t.Helper()
 		var ids []job.ID
 		for _, l := range got.Lost {
@@ -37,7 +39,7 @@ func TestCancelledIsTold(t *testing.T) {
 	told("runner", tickle(job.Tickle{Runner: "r"}, 11), 2, job.Granted, first)
 	told("job", tickle(job.Tickle{IDs: []job.ID{first}}, 12), 0, job.Granted, first)
 	seq++
-	ended := mustApply(t, s, seq, 13, job.Complete{Claim: c.Claim, Outcomes: []job.Outcome{{ID: first, Code: job.OK, ExitCode: 200, DelayMs: -1}}}).(*Ended)
+	ended := mustApply(t, s, seq, 13, job.Complete{Claim: c.Claim, Outcomes: []job.Outcome{{ID: first, Code: job.OK, ExitCode: 200, DelayMs: -1}}}).(*applied.Ended)
 	if ended.Results[0].Refusal != job.WasCancelled {
 		t.Errorf("completion: %+v", ended.Results)
 	}
@@ -46,11 +48,11 @@ func TestCancelledIsTold(t *testing.T) {
 	told("runner of nothing", tickle(job.Tickle{Runner: "r"}, 15), 0, job.ClaimLost, first, first.WithLine(1), last)
 	told("claim of nothing", tickle(job.Tickle{Claim: c.Claim}, 16), 0, job.WasCancelled, first, first.WithLine(1), last)
 	seq++
-	ended = mustApply(t, s, seq, 17, job.Complete{Claim: c.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}}).(*Ended)
+	ended = mustApply(t, s, seq, 17, job.Complete{Claim: c.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}}).(*applied.Ended)
 	if ended.Refusal != job.WasCancelled {
 		t.Errorf("completion of all: %+v", ended)
 	}
-	told("runner, much later", tickle(job.Tickle{Runner: "r"}, 20+noticeMs), 0, job.ClaimLost)
+	told("runner, much later", tickle(job.Tickle{Runner: "r"}, 20+machine.NoticeMs), 0, job.ClaimLost)
 	mustCommit(t, s)
 	doc, err := s.Job(first)
 	if err != nil || doc.Status != job.Cancelled || doc.Why != job.Asked || doc.Claim != c.Claim || len(doc.Attempts) != 1 || doc.Attempts[0].Why != job.Asked {

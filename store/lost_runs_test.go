@@ -4,25 +4,27 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/internal/machine"
 )
 
 // TestLostRunner: runs of a lost runner that had begun count as attempts, and their jobs wait for their backoff. All
 // other jobs of the runner are pending at once, and lose no attempt.
 func TestLostRunner(t *testing.T) {
 	c := newCompleting(t)
-	first := c.create(6, func(c *job.Create) { c.Groups[0].MaxAttempts = 2 })
+	first := c.Create(6, func(c *job.Create) { c.Groups[0].MaxAttempts = 2 })
 	claim := func() job.ID {
 		cmd := plainClaim("r", 6)
 		cmd.Announced, cmd.Begins = true, 1
-		return c.apply(cmd).(*Claimed).Claim
+		return c.Apply(cmd).(*applied.Claimed).Claim
 	}
-	lose := func() { c.apply(job.LoseRunner{Runner: "r", Through: c.seq}) }
+	lose := func() { c.Apply(job.LoseRunner{Runner: "r", Through: c.seq}) }
 	id := claim()
 	// The first run began with the claim, the third with a tickle that names it. A tickle of the whole claim begins no
 	// run.
-	c.apply(job.Tickle{Claim: id, IDs: []job.ID{first.WithLine(2)}, Progress: -1})
-	c.apply(job.Tickle{Claim: id, Progress: -1})
-	c.apply(job.Tickle{Runner: "r", Progress: -1})
+	c.Apply(job.Tickle{Claim: id, IDs: []job.ID{first.WithLine(2)}, Progress: -1})
+	c.Apply(job.Tickle{Claim: id, Progress: -1})
+	c.Apply(job.Tickle{Runner: "r", Progress: -1})
 	if problems := problemsOf(t, c.s); len(problems) > 0 {
 		t.Fatal(problems)
 	}
@@ -30,7 +32,7 @@ func TestLostRunner(t *testing.T) {
 	for line := range 6 {
 		if begun := line == 0 || line == 2; begun {
 			doc := c.is(first.WithLine(line), job.Deferred, 1)
-			if len(doc.Attempts) != 1 || doc.Attempts[0].Why != job.RunnerLost || doc.Attempts[0].Runner != "r" || doc.Attempts[0].Error != lostText || doc.RunAt <= startAt {
+			if len(doc.Attempts) != 1 || doc.Attempts[0].Why != job.RunnerLost || doc.Attempts[0].Runner != "r" || doc.Attempts[0].Error != machine.LostText || doc.RunAt <= startAt {
 				t.Errorf("job %d: %+v", line, doc)
 			}
 		} else if doc := c.is(first.WithLine(line), job.Pending, 0); len(doc.Attempts) != 0 {
@@ -39,7 +41,7 @@ func TestLostRunner(t *testing.T) {
 	}
 	// The second loss uses up the attempts of the job that is first in line again.
 	c.at += 100_000
-	c.apply(job.Tick{})
+	c.Apply(job.Tick{})
 	c.is(first, job.Pending, 1)
 	claim()
 	lose()
@@ -61,24 +63,24 @@ func TestLateOutcome(t *testing.T) {
 	}
 	abandoned := func(t *testing.T) *fixture {
 		c := newCompleting(t)
-		f := &fixture{completing: c, id: c.create(3, func(c *job.Create) { c.Groups[0].LeaseMs = 1000 })}
-		f.claim = c.apply(plainClaim("r", 1)).(*Claimed).Claim
+		f := &fixture{completing: c, id: c.Create(3, func(c *job.Create) { c.Groups[0].LeaseMs = 1000 })}
+		f.claim = c.Apply(plainClaim("r", 1)).(*applied.Claimed).Claim
 		c.at += 2000
-		c.apply(job.Tick{})
+		c.Apply(job.Tick{})
 		c.is(f.id, job.Pending, 1)
 		return f
 	}
 	lost := func(t *testing.T) *fixture {
 		c := newCompleting(t)
-		f := &fixture{completing: c, id: c.create(3, nil)}
-		f.claim = c.apply(plainClaim("r", 1)).(*Claimed).Claim
-		c.apply(job.LoseRunner{Runner: "r", Through: c.seq})
+		f := &fixture{completing: c, id: c.Create(3, nil)}
+		f.claim = c.Apply(plainClaim("r", 1)).(*applied.Claimed).Claim
+		c.Apply(job.LoseRunner{Runner: "r", Through: c.seq})
 		c.is(f.id, job.Deferred, 1)
 		return f
 	}
-	end := func(f *fixture, o job.Outcome) JobResult {
+	end := func(f *fixture, o job.Outcome) applied.JobResult {
 		o.ID, o.DelayMs = f.id, -1
-		return f.apply(job.Complete{Claim: f.claim, Outcomes: []job.Outcome{o}}).(*Ended).Results[0]
+		return f.Apply(job.Complete{Claim: f.claim, Outcomes: []job.Outcome{o}}).(*applied.Ended).Results[0]
 	}
 	ok, bad := job.Outcome{Code: job.OK, ExitCode: 200}, job.Outcome{Code: job.Error, ExitCode: 500, Error: "broken"}
 	for name, begin := range map[string]func(*testing.T) *fixture{"lease": abandoned, "runner lost": lost} {
@@ -109,7 +111,7 @@ func TestLateOutcome(t *testing.T) {
 		t.Run(name+", of all of the claim", func(t *testing.T) {
 			f := begin(t)
 			for range 2 {
-				if e := f.apply(job.Complete{Claim: f.claim, All: &ok}).(*Ended); e.All != 1 || e.Refusal != job.Granted {
+				if e := f.Apply(job.Complete{Claim: f.claim, All: &ok}).(*applied.Ended); e.All != 1 || e.Refusal != job.Granted {
 					t.Fatalf("%+v", e)
 				}
 			}
@@ -123,13 +125,13 @@ func TestLateOutcome(t *testing.T) {
 			}{
 				"another claim has it": {func(f *fixture) {
 					f.at += 100_000
-					f.apply(job.Tick{})
-					f.apply(plainClaim("q", 3))
+					f.Apply(job.Tick{})
+					f.Apply(plainClaim("q", 3))
 				}, ok, job.ClaimLost},
-				"it is cancelled": {func(f *fixture) { f.apply(job.Move{Op: job.Cancel, Job: f.id}) }, ok, job.ClaimLost},
+				"it is cancelled": {func(f *fixture) { f.Apply(job.Move{Op: job.Cancel, Job: f.id}) }, ok, job.ClaimLost},
 				"it was redriven": {func(f *fixture) {
-					f.apply(job.Move{Op: job.Cancel, Job: f.id})
-					f.apply(job.Move{Op: job.Redrive, Job: f.id})
+					f.Apply(job.Move{Op: job.Cancel, Job: f.id})
+					f.Apply(job.Move{Op: job.Redrive, Job: f.id})
 				}, ok, job.ClaimLost},
 				"it is given back": {func(*fixture) {}, job.Outcome{Code: job.Unget}, job.ClaimLost},
 			} {
@@ -142,7 +144,7 @@ func TestLateOutcome(t *testing.T) {
 		})
 		t.Run(name+", told to the runner", func(t *testing.T) {
 			f := begin(t)
-			tickled := f.apply(job.Tickle{Claim: f.claim, Progress: -1}).(*Tickled)
+			tickled := f.Apply(job.Tickle{Claim: f.claim, Progress: -1}).(*applied.Tickled)
 			if tickled.Refusal != job.ClaimLost || len(tickled.Lost) != 1 || tickled.Lost[0].Refusal != job.ClaimLost {
 				t.Errorf("%+v", tickled)
 			}
@@ -159,8 +161,8 @@ func TestLateOutcome(t *testing.T) {
 	t.Run("a run that was given back has no late outcome", func(t *testing.T) {
 		f := lost(t)
 		f.at += 100_000
-		f.apply(job.Tick{})
-		f.claim = f.apply(plainClaim("r", 1)).(*Claimed).Claim
+		f.Apply(job.Tick{})
+		f.claim = f.Apply(plainClaim("r", 1)).(*applied.Claimed).Claim
 		end(f, job.Outcome{Code: job.Unget})
 		if r := end(f, ok); r.Refusal != job.ClaimLost {
 			t.Errorf("%+v", r)
@@ -174,12 +176,12 @@ func TestAllIsNotForNamedJobs(t *testing.T) {
 	all := job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}
 	t.Run("late", func(t *testing.T) {
 		c := newCompleting(t)
-		id := c.create(4, func(c *job.Create) { c.Groups[0].LeaseMs = 1000 })
-		claim := c.apply(plainClaim("r", 4)).(*Claimed).Claim
+		id := c.Create(4, func(c *job.Create) { c.Groups[0].LeaseMs = 1000 })
+		claim := c.Apply(plainClaim("r", 4)).(*applied.Claimed).Claim
 		c.at += 2000
-		c.apply(job.Tick{})
+		c.Apply(job.Tick{})
 		unget := job.Outcome{ID: id.WithLine(1), Code: job.Unget, DelayMs: -1}
-		got := c.apply(job.Complete{Claim: claim, All: &all, Outcomes: []job.Outcome{unget}}).(*Ended)
+		got := c.Apply(job.Complete{Claim: claim, All: &all, Outcomes: []job.Outcome{unget}}).(*applied.Ended)
 		if got.All != 3 || got.Results[0].Refusal != job.ClaimLost {
 			t.Fatalf("%+v", got)
 		}
@@ -189,10 +191,10 @@ func TestAllIsNotForNamedJobs(t *testing.T) {
 	})
 	t.Run("active", func(t *testing.T) {
 		c := newCompleting(t)
-		id := c.create(3, func(c *job.Create) { c.Groups[0].Hops = job.MaxHops })
-		claim := c.apply(plainClaim("r", 3)).(*Claimed).Claim
+		id := c.Create(3, func(c *job.Create) { c.Groups[0].Hops = job.MaxHops })
+		claim := c.Apply(plainClaim("r", 3)).(*applied.Claimed).Claim
 		chains := job.Outcome{ID: id, Code: job.OK, ExitCode: 200, DelayMs: -1, Then: oneChained("", "x", "p")}
-		got := c.apply(job.Complete{Claim: claim, All: &all, Outcomes: []job.Outcome{chains}}).(*Ended)
+		got := c.Apply(job.Complete{Claim: claim, All: &all, Outcomes: []job.Outcome{chains}}).(*applied.Ended)
 		if got.All != 2 || got.Results[0].Refusal != job.TooManyHops {
 			t.Fatalf("%+v", got)
 		}
@@ -210,11 +212,11 @@ func TestDamagedRunIsNotReportedLate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCompleting(t)
-			id := c.create(1, nil)
-			claim := c.apply(plainClaim("r", 1)).(*Claimed).Claim
-			c.apply(job.Complete{Claim: claim, Outcomes: []job.Outcome{{ID: id, Code: job.Damaged, DelayMs: -1}}})
-			c.apply(run(id))
-			if got := c.apply(job.Complete{Claim: claim, Outcomes: []job.Outcome{outcomeOf(id, job.OK)}}).(*Ended).Results[0]; got.Refusal != job.ClaimLost {
+			id := c.Create(1, nil)
+			claim := c.Apply(plainClaim("r", 1)).(*applied.Claimed).Claim
+			c.Apply(job.Complete{Claim: claim, Outcomes: []job.Outcome{{ID: id, Code: job.Damaged, DelayMs: -1}}})
+			c.Apply(run(id))
+			if got := c.Apply(job.Complete{Claim: claim, Outcomes: []job.Outcome{outcomeOf(id, job.OK)}}).(*applied.Ended).Results[0]; got.Refusal != job.ClaimLost {
 				t.Errorf("%+v", got)
 			}
 		})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/daybookq/daybook/bench/matrix"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // The layer of the store: one goroutine applies commands, as the applier does for pointRunners runners. So a commit has
@@ -41,7 +42,7 @@ func points(short bool) []matrix.Point {
 var stores = matrix.Layer[*bench]{
 	Open: func(tb testing.TB, p matrix.Point) *bench {
 		n := newBench(tb)
-		n.fill(p, p.Backlog)
+		n.Fill(p, p.Backlog)
 		return n
 	},
 	Measure: measurePoint,
@@ -51,10 +52,10 @@ func BenchmarkStore(b *testing.B) { stores.Benchmark(b, points(testing.Short()))
 
 func TestStoreMatrix(t *testing.T) { stores.Test(t, points(true)) }
 
-// fill creates pending jobs, spread over the queues of the point.
-func (n *bench) fill(p matrix.Point, jobs int) {
+// Fill creates pending jobs, spread over the queues of the point.
+func (n *bench) Fill(p matrix.Point, jobs int) {
 	create := newPointCreates(p)
-	if err := p.Fill(jobs, func(i, lines int) error { n.apply(create.of(i, lines)); return nil }); err != nil {
+	if err := p.Fill(jobs, func(i, lines int) error { n.Apply(create.Of(i, lines)); return nil }); err != nil {
 		n.b.Fatal(err)
 	}
 	n.commit()
@@ -68,8 +69,8 @@ type pointCreates struct {
 
 func newPointCreates(p matrix.Point) *pointCreates { return &pointCreates{p, map[int]*job.Create{}} }
 
-// of returns a create of lines jobs in the i-th queue. All creates with the same number of jobs share their payloads.
-func (l *pointCreates) of(i, lines int) *job.Create {
+// Of returns a create of lines jobs in the i-th queue. All creates with the same number of jobs share their payloads.
+func (l *pointCreates) Of(i, lines int) *job.Create {
 	if l.byLines[lines] == nil {
 		l.byLines[lines] = benchCreateOf("", "", lines, l.p.Size)
 	}
@@ -95,7 +96,7 @@ func measurePoint(tb testing.TB, p matrix.Point, n *bench) {
 				now := min(pointRunners, calls-done)
 				if p.Work != "drain" {
 					for r := range now {
-						_, took[r] = n.timed(create.of(done+r, p.Batch))
+						_, took[r] = n.timed(create.Of(done+r, p.Batch))
 						n.commitFull()
 					}
 					n.commit()
@@ -103,7 +104,7 @@ func measurePoint(tb testing.TB, p matrix.Point, n *bench) {
 				if p.Work != "create" {
 					for r := range now {
 						result, d := n.timed(plainClaim(names[r], p.Batch))
-						c := result.(*Claimed)
+						c := result.(*applied.Claimed)
 						if c.Jobs() != p.Batch {
 							return fmt.Errorf("a claim of %d jobs got %d", p.Batch, c.Jobs())
 						}
@@ -132,7 +133,7 @@ func measurePoint(tb testing.TB, p matrix.Point, n *bench) {
 		},
 	}
 	if p.Work == "drain" {
-		w.Prepare = func(context.Context) error { n.fill(p, calls*p.Batch); return nil }
+		w.Prepare = func(context.Context) error { n.Fill(p, calls*p.Batch); return nil }
 	}
 	matrix.Measure(tb, p, w)
 }

@@ -86,5 +86,5 @@ func (m *model) createChained() {
 		}
 		c.Groups = append(c.Groups, g)
 	}
-	m.create(c)
+	m.Create(c)
 }

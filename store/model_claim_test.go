@@ -6,44 +6,47 @@ import (
 	"slices"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/internal/machine"
+	"github.com/daybookq/daybook/store/internal/row"
 )
 
 // applyClaim hands out jobs one by one, in the order of the strategy.
-func (m *model) applyClaim(cmd job.Claim) Result {
+func (m *model) applyClaim(cmd job.Claim) applied.Result {
 	before, refusal := m.past(&cmd.Once)
 	switch {
 	case refusal != job.Granted:
-		return &Claimed{Refusal: refusal}
+		return &applied.Claimed{Refusal: refusal}
 	case before != nil && before.made != nil:
-		return &Claimed{Refusal: job.KeyReused}
+		return &applied.Claimed{Refusal: job.KeyReused}
 	case before != nil && before.claim != nil:
-		again := &Claimed{Claim: before.claim.id, Seq: before.claim.seq, Replayed: true}
-		if c := m.known(before.claim.id); c != nil {
+		again := &applied.Claimed{Claim: before.claim.id, Seq: before.claim.seq, Replayed: true}
+		if c := m.Known(before.claim.id); c != nil {
 			again.LeaseMs, again.Runs = m.leaseOf(c), runsOf(c.handed)
 		}
 		return again
 	}
 	if m.stopped {
-		return &Claimed{}
+		return &applied.Claimed{}
 	}
 	c := &modelClaim{id: job.NewID(m.at, m.seq, 0), seq: m.seq, runner: cmd.Runner, lease: cmd.LeaseMs}
 	t := modelTaking{m: m, cmd: &cmd, c: c}
 	switch cmd.Strategy {
 	case job.Oldest:
-		for t.take(first(m.line(cmd.Clients, cmd.Types, false))) {
+		for t.Take(first(m.line(cmd.Clients, cmd.Types, false))) {
 		}
 	case job.Newest:
-		for t.take(first(newest(m.line(cmd.Clients, cmd.Types, false)))) {
+		for t.Take(first(newest(m.line(cmd.Clients, cmd.Types, false)))) {
 		}
 	case job.Random:
-		t.draw()
+		t.Draw()
 	case job.Fair:
 		t.serve()
 	default:
 		t.spread()
 	}
 	if len(c.handed) == 0 {
-		return &Claimed{}
+		return &applied.Claimed{}
 	}
 	m.claims[c.id] = c
 	if cmd.Announced {
@@ -57,7 +60,7 @@ func (m *model) applyClaim(cmd job.Claim) Result {
 		next.ended = before.ended
 	}
 	m.keepOnce(&cmd.Once, next)
-	return &Claimed{Claim: c.id, Seq: c.seq, LeaseMs: c.lease, Runs: runsOf(c.handed)}
+	return &applied.Claimed{Claim: c.id, Seq: c.seq, LeaseMs: c.lease, Runs: runsOf(c.handed)}
 }
 
 // beginFirst records that only the first n runs of a claim have begun.
@@ -69,9 +72,9 @@ func (c *modelClaim) beginFirst(n int) {
 }
 
 // runsOf returns jobs as runs. Consecutive jobs with neighbouring ids are one run.
-func runsOf(jobs []*modelJob) (runs []Run) {
+func runsOf(jobs []*modelJob) (runs []row.Run) {
 	for _, j := range jobs {
-		run := Run{j.batch.seq, uint32(j.id.Line()), uint32(j.id.Line())}
+		run := row.Run{j.batch.seq, uint32(j.id.Line()), uint32(j.id.Line())}
 		if last := len(runs) - 1; last >= 0 && runs[last].Batch == run.Batch && runs[last].Last+1 == run.First {
 			runs[last].Last++
 		} else {
@@ -116,14 +119,14 @@ type modelTaking struct {
 	bytes int64
 }
 
-// take hands out a job. If the time by which the job had to start has passed, take ends the job together with all jobs
+// Take hands out a job. If the time by which the job had to start has passed, take ends the job together with all jobs
 // of its span. It reports whether the claim continues.
-func (t *modelTaking) take(j *modelJob) bool {
+func (t *modelTaking) Take(j *modelJob) bool {
 	if j == nil {
 		return false
 	}
 	m, c := t.m, t.c
-	if x := j.expiry(); !(x != 0 && x <= m.at) && j.batch.submission.ended() {
+	if x := j.expiry(); !(x != 0 && x <= m.at) && j.batch.submission.Ended() {
 		for _, j := range m.alike(j) {
 			m.endRest(j)
 		}
@@ -144,7 +147,7 @@ func (t *modelTaking) take(j *modelJob) bool {
 	}
 	t.bytes = bytes
 	c.handed = append(c.handed, j)
-	m.tally(j).claimed(m.at - j.movedAt)
+	m.tally(j).countClaimed(m.at - j.movedAt)
 	m.start(c, j)
 	return len(c.handed) < t.cmd.Max
 }
@@ -187,8 +190,8 @@ func highest(line []*modelJob) []*modelJob {
 	return line
 }
 
-// draw takes a random job and the jobs after it in its lane, and repeats this.
-func (t *modelTaking) draw() {
+// Draw takes a random job and the jobs after it in its lane, and repeats this.
+func (t *modelTaking) Draw() {
 	m := t.m
 	for draw := uint64(0); ; draw++ {
 		line := highest(m.line(t.cmd.Clients, t.cmd.Types, false))
@@ -203,7 +206,7 @@ func (t *modelTaking) draw() {
 				}
 			}
 		}
-		drawn := all[mix(m.seed, m.seq, draw, math.MaxUint32)%uint64(len(all))]
+		drawn := all[machine.Mix(m.seed, m.seq, draw, math.MaxUint32)%uint64(len(all))]
 		lane := func() (lane []*modelJob) {
 			for _, j := range m.line([]string{drawn.attr.Client}, []string{drawn.attr.Type}, false) {
 				if j.attr.Priority == line[0].attr.Priority && j.cameBack == drawn.cameBack {
@@ -224,10 +227,10 @@ func (t *modelTaking) draw() {
 				place = 0
 			}
 			next := rest[place]
-			if x := next.expiry(); x != 0 && x <= m.at || next.batch.submission.ended() { // the jobs around it are ended as well
+			if x := next.expiry(); x != 0 && x <= m.at || next.batch.submission.Ended() { // the jobs around it are ended as well
 				place = slices.Index(rest, m.alike(next)[0])
 			}
-			if !t.take(next) {
+			if !t.Take(next) {
 				return
 			}
 		}
@@ -249,7 +252,7 @@ func (m *model) drawn(clients, types []string) (queues []*modelQueue) {
 			}
 		}
 		slices.SortFunc(queues[start:], func(a, b *modelQueue) int {
-			return cmp.Or(cmp.Compare(a.name.client, b.name.client), cmp.Compare(a.name.typ, b.name.typ))
+			return cmp.Or(cmp.Compare(a.name.Client, b.name.Client), cmp.Compare(a.name.Typ, b.name.Typ))
 		})
 	}
 	switch {
@@ -257,16 +260,16 @@ func (m *model) drawn(clients, types []string) (queues []*modelQueue) {
 		of(func(*modelQueue) bool { return true })
 	case len(types) == 0:
 		for _, name := range sorted(clients) {
-			of(func(q *modelQueue) bool { return q.name.client == name })
+			of(func(q *modelQueue) bool { return q.name.Client == name })
 		}
 	case len(clients) == 0:
 		for _, name := range sorted(types) {
-			of(func(q *modelQueue) bool { return q.name.typ == name })
+			of(func(q *modelQueue) bool { return q.name.Typ == name })
 		}
 	default:
 		for _, client := range sorted(clients) {
 			for _, typ := range sorted(types) {
-				of(func(q *modelQueue) bool { return q.name == queueName{client, typ} })
+				of(func(q *modelQueue) bool { return q.name == row.QueueName{client, typ} })
 			}
 		}
 	}
@@ -300,7 +303,7 @@ func (t *modelTaking) serve() {
 					break
 				}
 				before := len(t.c.handed)
-				more := t.take(own[0])
+				more := t.Take(own[0])
 				if len(t.c.handed) > before {
 					m.served = name
 				}

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/internal/machine"
+	"github.com/daybookq/daybook/store/internal/memory"
 )
 
 // spread hands out jobs by prefer_distinct. For each it counts the active jobs of all values, and ranks all jobs.
@@ -48,7 +50,7 @@ func (t *modelTaking) spread() {
 		switch base {
 		case job.Random:
 			leaves := m.leaves(t.cmd, line)
-			next = leaves[mix(m.seed, m.seq, draw, math.MaxUint32)%uint64(len(leaves))]
+			next = leaves[machine.Mix(m.seed, m.seq, draw, math.MaxUint32)%uint64(len(leaves))]
 		case job.Fair:
 			turn := func(j *modelJob) string { // clients up to the one served last go to the end
 				if j.attr.Client <= m.served {
@@ -59,7 +61,7 @@ func (t *modelTaking) spread() {
 			next = slices.MinFunc(line, func(a, b *modelJob) int { return cmp.Compare(turn(a), turn(b)) }) // the first of them
 		}
 		had := len(t.c.handed)
-		more := t.take(next)
+		more := t.Take(next)
 		for _, key := range uncounted {
 			if text, ok := next.attr.Meta.Get(key); ok && len(t.c.handed) > had {
 				own[value{next.attr.Client, key, text}]++
@@ -125,10 +127,10 @@ func (m *model) leaves(cmd *job.Claim, line []*modelJob) (leaves []*modelJob) {
 
 // levelsOf returns the keys of a strategy in the order of the levels of its index.
 func levelsOf(s *Store, strategy job.Strategy) (keys []string) {
-	for _, x := range s.machine.distinct.list {
-		if x.strategy == strategy {
-			for _, key := range x.levels {
-				keys = append(keys, x.keys[key])
+	for _, x := range s.machine.Distinct.List {
+		if x.Strategy == strategy {
+			for _, key := range x.Levels {
+				keys = append(keys, x.Keys[key])
 			}
 			return keys
 		}
@@ -138,12 +140,12 @@ func levelsOf(s *Store, strategy job.Strategy) (keys []string) {
 
 // uncountedOf returns the keys of a strategy without an index whose active jobs no index counts.
 func uncountedOf(s *Store, strategy job.Strategy) (keys []string) {
-	list := s.machine.distinct.list
-	if slices.ContainsFunc(list, func(x *distinctIndex) bool { return x.strategy == strategy }) {
+	list := s.machine.Distinct.List
+	if slices.ContainsFunc(list, func(x *memory.DistinctIndex) bool { return x.Strategy == strategy }) {
 		return nil
 	}
 	for _, key := range strategy.DistinctKeys() {
-		if !slices.ContainsFunc(list, func(x *distinctIndex) bool { return slices.Contains(x.keys, key) }) {
+		if !slices.ContainsFunc(list, func(x *memory.DistinctIndex) bool { return slices.Contains(x.Keys, key) }) {
 			keys = append(keys, key)
 		}
 	}

@@ -6,10 +6,12 @@ import (
 	"slices"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/document"
+	"github.com/daybookq/daybook/store/internal/row"
 )
 
-// document returns a job's document, as users see it.
-func (m *model) document(j *modelJob) job.Job {
+// Document returns a job's document, as users see it.
+func (m *model) Document(j *modelJob) job.Job {
 	doc := job.Job{
 		ID: j.id, Batch: j.batch.shown(), Client: j.attr.Client, Type: j.attr.Type, Attributes: j.attr.Attributes, Status: j.status,
 		Payload: j.payload, Code: j.code, ExitCode: j.exitCode, Attempts: j.history, Progress: -1,
@@ -31,7 +33,7 @@ func (m *model) document(j *modelJob) job.Job {
 	case j.status == job.Deferred:
 		doc.RunAt = j.runAt
 	case j.status == job.Active:
-		doc.DeadlineAt, doc.LeaseMs = m.deadline(j), j.tickle.lease
+		doc.DeadlineAt, doc.LeaseMs = m.Deadline(j), j.tickle.lease
 		doc.UpdatedAt = max(j.tickle.at, m.runners[j.claim.runner].at)
 	case j.status.Terminal():
 		doc.CompletedAt = j.endedAt
@@ -48,11 +50,11 @@ func (m *model) document(j *modelJob) job.Job {
 	return doc
 }
 
-func (m *model) batchDocument(b *modelBatch) Batch {
-	doc := Batch{ID: b.id, CreatedAt: b.at, Lines: int64(len(b.lines)), Jobs: int64(len(b.lines)), Since: b.at, Failed: b.failed, EndedAt: b.endedAt}
+func (m *model) batchDocument(b *modelBatch) document.Batch {
+	doc := document.Batch{ID: b.id, CreatedAt: b.at, Lines: int64(len(b.lines)), Jobs: int64(len(b.lines)), Since: b.at, Failed: b.failed, EndedAt: b.endedAt}
 	for _, j := range b.lines {
 		doc.Counts[j.status]++
-		if !j.unfinished() {
+		if !j.Unfinished() {
 			doc.Ended++
 		}
 	}
@@ -64,9 +66,9 @@ func (m *model) batchDocument(b *modelBatch) Batch {
 }
 
 // queueDocuments returns the documents of all queues, by client and type.
-func (m *model) queueDocuments() (docs []Queue) {
+func (m *model) queueDocuments() (docs []document.Queue) {
 	for name, q := range m.queues {
-		doc := Queue{Client: name.client, Type: name.typ, Paused: q.paused, CreatedAt: q.createdAt}
+		doc := document.Queue{Client: name.Client, Type: name.Typ, Paused: q.paused, CreatedAt: q.createdAt}
 		for _, b := range m.batches {
 			for _, j := range b.lines {
 				if j.queue == q && j.status != job.Purged {
@@ -74,23 +76,23 @@ func (m *model) queueDocuments() (docs []Queue) {
 				}
 			}
 		}
-		if line := slices.DeleteFunc(m.line([]string{name.client}, []string{name.typ}, true), func(j *modelJob) bool { return j.queue != q }); len(line) > 0 {
+		if line := slices.DeleteFunc(m.line([]string{name.Client}, []string{name.Typ}, true), func(j *modelJob) bool { return j.queue != q }); len(line) > 0 {
 			doc.PendingSince = line[0].movedAt
 		}
 		docs = append(docs, doc)
 	}
-	slices.SortFunc(docs, func(a, b Queue) int {
+	slices.SortFunc(docs, func(a, b document.Queue) int {
 		return cmp.Or(cmp.Compare(a.Client, b.Client), cmp.Compare(a.Type, b.Type))
 	})
 	return docs
 }
 
 // takeReadied does what Store.TakeReadied does, by client and type.
-func (m *model) takeReadied() (names []Readied) {
+func (m *model) takeReadied() (names []document.Readied) {
 	for _, doc := range m.queueDocuments() {
-		q := m.queues[queueName{doc.Client, doc.Type}]
+		q := m.queues[row.QueueName{doc.Client, doc.Type}]
 		if q.readied && !q.paused && !m.stopped && doc.Counts[job.Pending] > 0 {
-			names = append(names, Readied{doc.Client, doc.Type, doc.Counts[job.Pending]})
+			names = append(names, document.Readied{doc.Client, doc.Type, doc.Counts[job.Pending]})
 		}
 		q.readied = false
 	}

@@ -4,18 +4,20 @@ import (
 	"slices"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/internal/machine"
 )
 
-func (m *model) endRuns(cmd job.Complete) *Ended {
+func (m *model) endRuns(cmd job.Complete) *applied.Ended {
 	defer m.createChained()
-	result := &Ended{}
-	c := m.known(cmd.Claim)
+	result := &applied.Ended{}
+	c := m.Known(cmd.Claim)
 	excepted := map[*modelJob]bool{}
 	own := &modelClaim{id: job.NewID(m.at, m.seq, 0), seq: m.seq} // of waiting jobs
 	for i := range cmd.Outcomes {
 		o := &cmd.Outcomes[i]
-		ended := slices.ContainsFunc(result.Results, func(r JobResult) bool { return r.ID == o.ID && r.Refusal == job.Granted })
-		if j := m.find(o.ID); cmd.Unclaimed && j != nil && j.status.Waits() && !ended {
+		ended := slices.ContainsFunc(result.Results, func(r applied.JobResult) bool { return r.ID == o.ID && r.Refusal == job.Granted })
+		if j := m.Find(o.ID); cmd.Unclaimed && j != nil && j.status.Waits() && !ended {
 			result.Results = append(result.Results, m.endUnclaimed(own, j, o))
 		} else {
 			result.Results = append(result.Results, m.endOne(&cmd, o))
@@ -49,16 +51,16 @@ func (m *model) endRuns(cmd job.Complete) *Ended {
 		if excepted[j] {
 			continue
 		}
-		if c.holds(j) {
+		if c.Holds(j) {
 			alike := []*modelJob{j}
-			for i+1 < len(c.handed) && c.holds(c.handed[i+1]) && !excepted[c.handed[i+1]] && neighbours(j, c.handed[i+1]) {
+			for i+1 < len(c.handed) && c.Holds(c.handed[i+1]) && !excepted[c.handed[i+1]] && neighbours(j, c.handed[i+1]) {
 				i++
 				j = c.handed[i]
 				alike = append(alike, j)
 			}
-			m.end(alike, cmd.All)
+			m.End(alike, cmd.All)
 			result.All += len(alike)
-		} else if j.lateOf(c) && cmd.All.Code.Reported() && !m.doomed(j) && !j.batch.submission.ended() {
+		} else if j.lateOf(c) && cmd.All.Code.Reported() && !m.doomed(j) && !j.batch.submission.Ended() {
 			m.endLate(j, cmd.All)
 			result.All++
 		} else if j.claim == c && cmd.All.Same(j.code, j.exitCode) {
@@ -79,26 +81,26 @@ func named(cmd job.Complete, j *modelJob) bool {
 }
 
 // endUnclaimed ends a run of a waiting job that no claim handed out.
-func (m *model) endUnclaimed(own *modelClaim, j *modelJob, o *job.Outcome) JobResult {
+func (m *model) endUnclaimed(own *modelClaim, j *modelJob, o *job.Outcome) applied.JobResult {
 	x := j.expiry()
 	switch {
 	case m.doomed(j):
-		return JobResult{ID: o.ID, Refusal: job.NotFound}
-	case j.batch.submission.ended():
-		return JobResult{ID: o.ID, Refusal: job.WasCancelled}
+		return applied.JobResult{ID: o.ID, Refusal: job.NotFound}
+	case j.batch.submission.Ended():
+		return applied.JobResult{ID: o.ID, Refusal: job.WasCancelled}
 	case j.status == job.Deferred && j.runAt == job.MaxTimeMs && !j.cameBack && j.code != job.Damaged: // its batch is paused
-		return JobResult{ID: o.ID, Refusal: job.NotActive}
+		return applied.JobResult{ID: o.ID, Refusal: job.NotActive}
 	case x != 0 && x <= m.at:
-		return JobResult{ID: o.ID, Refusal: job.WasCancelled}
+		return applied.JobResult{ID: o.ID, Refusal: job.WasCancelled}
 	}
 	if own.handed = append(own.handed, j); len(own.handed) == 1 {
 		m.claims[own.id], own.lease = own, j.attr.LeaseMs
 	}
 	before := len(m.tally(j).running)
 	m.start(own, j)
-	m.end([]*modelJob{j}, o)
+	m.End([]*modelJob{j}, o)
 	m.tally(j).running = m.tally(j).running[:before] // a run without a claim has no duration
-	return JobResult{ID: o.ID, Status: j.shown()}
+	return applied.JobResult{ID: o.ID, Status: j.shown()}
 }
 
 // neighbours reports whether b follows a in the same span. Both are active under the same claim.
@@ -107,8 +109,8 @@ func neighbours(a, b *modelJob) bool {
 		a.attr.Priority == b.attr.Priority && a.attr.MaxAttempts == b.attr.MaxAttempts && a.redrives == b.redrives && a.timeout == b.timeout
 }
 
-func (m *model) endOne(cmd *job.Complete, o *job.Outcome) JobResult {
-	j, c := m.find(o.ID), m.known(cmd.Claim)
+func (m *model) endOne(cmd *job.Complete, o *job.Outcome) applied.JobResult {
+	j, c := m.Find(o.ID), m.Known(cmd.Claim)
 	if j == nil {
 		return m.endPurged(cmd, o)
 	}
@@ -117,31 +119,31 @@ func (m *model) endOne(cmd *job.Complete, o *job.Outcome) JobResult {
 		refusal = job.TooManyHops
 	}
 	if refusal == job.Granted {
-		m.end([]*modelJob{j}, o)
-		return JobResult{ID: o.ID, Status: j.shown()}
+		m.End([]*modelJob{j}, o)
+		return applied.JobResult{ID: o.ID, Status: j.shown()}
 	}
 	if refusal == job.ClaimLost && c != nil && j.claim == c {
 		switch {
 		case cmd.Runner != "" && c.runner != cmd.Runner:
 			refusal = job.RunnerDiffers
 		case o.Same(j.code, j.exitCode):
-			return JobResult{ID: o.ID, Status: j.status}
+			return applied.JobResult{ID: o.ID, Status: j.status}
 		case j.lateOf(c) && o.Code.Reported():
 			switch {
 			case m.doomed(j):
-				return JobResult{ID: o.ID, Refusal: job.NotFound}
-			case j.batch.submission.ended():
-				return JobResult{ID: o.ID, Refusal: job.WasCancelled}
+				return applied.JobResult{ID: o.ID, Refusal: job.NotFound}
+			case j.batch.submission.Ended():
+				return applied.JobResult{ID: o.ID, Refusal: job.WasCancelled}
 			case !m.mayChain(j, o):
-				return JobResult{ID: o.ID, Refusal: job.TooManyHops}
+				return applied.JobResult{ID: o.ID, Refusal: job.TooManyHops}
 			}
 			m.endLate(j, o)
-			return JobResult{ID: o.ID, Status: j.shown()}
+			return applied.JobResult{ID: o.ID, Status: j.shown()}
 		case j.code.Reported() || j.code == job.Damaged:
 			refusal = job.OutcomeDiffers
 		}
 	}
-	return JobResult{ID: o.ID, Refusal: refusal}
+	return applied.JobResult{ID: o.ID, Refusal: refusal}
 }
 
 // shown returns the status that an outcome reports. If the job is not kept, that is the status before it was deleted.
@@ -158,7 +160,7 @@ func (j *modelJob) shown() job.Status {
 	return j.status
 }
 
-func (m *model) end(jobs []*modelJob, o *job.Outcome) {
+func (m *model) End(jobs []*modelJob, o *job.Outcome) {
 	defer func() {
 		for _, j := range jobs {
 			m.chained(j, o)
@@ -166,13 +168,13 @@ func (m *model) end(jobs []*modelJob, o *job.Outcome) {
 	}()
 	defer m.overtake(jobs)
 	for _, j := range jobs {
-		m.tally(j).ended(o.Code, j.attempts < j.attr.MaxAttempts, m.at-j.movedAt)
+		m.tally(j).Ended(o.Code, j.attempts < j.attr.MaxAttempts, m.at-j.movedAt)
 		j.timeout = 0
 		j.code, j.exitCode, j.movedAt = o.Code, o.ExitCode, m.at
 		if o.Code != job.OK && o.Code != job.Unget && o.Code != job.Damaged {
 			a := job.Attempt{At: m.at, Runner: j.claim.runner, Code: o.Code, ExitCode: o.ExitCode, Error: o.Error, Why: job.Reported, StartedAt: j.claim.id.At()}
 			if o.Code == job.Lost {
-				a.Code, a.Error, a.Why = job.NoCode, lostText, job.RunnerLost
+				a.Code, a.Error, a.Why = job.NoCode, machine.LostText, job.RunnerLost
 			}
 			m.remember(j, a)
 		}
@@ -201,7 +203,7 @@ func (m *model) end(jobs []*modelJob, o *job.Outcome) {
 		default:
 			delay := o.DelayMs
 			if delay < 0 {
-				delay = j.attr.Backoff.Delay(j.attempts, mix(m.seed, m.seq, j.batch.seq, uint32(j.id.Line())))
+				delay = j.attr.Backoff.Delay(j.attempts, machine.Mix(m.seed, m.seq, j.batch.seq, uint32(j.id.Line())))
 			}
 			j.cameBack = true
 			if delay == 0 {
@@ -257,27 +259,27 @@ func (m *model) recent(claim job.ID) (ends []modelEnd) {
 }
 
 // endPurged answers the outcome of a job that no longer exists.
-func (m *model) endPurged(cmd *job.Complete, o *job.Outcome) JobResult {
+func (m *model) endPurged(cmd *job.Complete, o *job.Outcome) applied.JobResult {
 	for _, e := range m.recent(cmd.Claim) {
 		switch {
 		case e.job.id != o.ID:
 		case cmd.Runner != "" && cmd.Runner != e.claim.runner:
-			return JobResult{ID: o.ID, Refusal: job.RunnerDiffers}
+			return applied.JobResult{ID: o.ID, Refusal: job.RunnerDiffers}
 		case !o.Same(e.code, e.exitCode):
-			return JobResult{ID: o.ID, Refusal: job.OutcomeDiffers}
+			return applied.JobResult{ID: o.ID, Refusal: job.OutcomeDiffers}
 		case e.code == job.OK:
-			return JobResult{ID: o.ID, Status: job.Completed}
+			return applied.JobResult{ID: o.ID, Status: job.Completed}
 		default:
-			return JobResult{ID: o.ID, Status: job.Failed}
+			return applied.JobResult{ID: o.ID, Status: job.Failed}
 		}
 	}
-	return JobResult{ID: o.ID, Refusal: job.NotFound}
+	return applied.JobResult{ID: o.ID, Refusal: job.NotFound}
 }
 
 // purge deletes a job, and its batch when all of its jobs are deleted.
 func (m *model) purge(j *modelJob) {
 	if j.status != job.Purged {
-		if j.unfinished() {
+		if j.Unfinished() {
 			m.tally(j).Deleted++
 		}
 		j.last = j.status
@@ -317,14 +319,14 @@ func (m *model) due(j *modelJob) int64 {
 	case j.status == job.Pending:
 		return j.expiry()
 	case j.status == job.Active:
-		return m.deadline(j)
+		return m.Deadline(j)
 	case j.status.Terminal():
 		return j.endedAt + j.attr.RetentionMs
 	}
 	return 0
 }
 
-// nextDue returns when time will change any job; 0: never.
+// LastNextDue returns when time will change any job; 0: never.
 func (m *model) nextDue() (next int64) {
 	for _, j := range m.jobs {
 		if due := m.due(j); due != 0 && (next == 0 || due < next) {
@@ -332,15 +334,15 @@ func (m *model) nextDue() (next int64) {
 		}
 	}
 	for _, n := range m.sessions {
-		if next == 0 || n.expiresAt() < next {
-			next = n.expiresAt()
+		if next == 0 || n.ExpiresAt() < next {
+			next = n.ExpiresAt()
 		}
 	}
 	for _, s := range m.submissions {
 		switch {
 		case len(s.rest()) > 0:
 			return m.at
-		case s.ended() && len(s.parts) == 0 && (next == 0 || s.endedAt+s.retentionMs < next):
+		case s.Ended() && len(s.parts) == 0 && (next == 0 || s.endedAt+s.retentionMs < next):
 			next = s.endedAt + s.retentionMs
 		}
 	}

@@ -8,38 +8,41 @@ import (
 	"slices"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/document"
+	"github.com/daybookq/daybook/store/internal/row"
 )
 
 // putFileset stores a version of a fileset. rules bound the filesets.
-func (m *model) putFileset(cmd job.PutFileset) Result {
-	name := filesetName{cmd.Client, cmd.Name}
+func (m *model) putFileset(cmd job.PutFileset) applied.Result {
+	name := row.FilesetName{cmd.Client, cmd.Name}
 	versions := m.filesets[name]
 	number := 1
 	if n := len(versions); n > 0 {
 		if versions[n-1].Manifest == cmd.Manifest {
-			return &FilesetPut{Fileset: versions[n-1], Same: true}
+			return &applied.FilesetPut{Fileset: versions[n-1], Same: true}
 		}
 		number = versions[n-1].Version + 1
 		versions[n-1].Newest = false
-	} else if len(m.filesets) >= m.rules.filesets {
-		return &FilesetPut{Refusal: job.TooManyFilesets}
+	} else if len(m.filesets) >= m.rules.Filesets {
+		return &applied.FilesetPut{Refusal: job.TooManyFilesets}
 	}
-	doc := Fileset{ID: job.NewID(m.at, m.seq, 0), Client: cmd.Client, Name: cmd.Name, Version: number, Manifest: cmd.Manifest,
+	doc := document.Fileset{ID: job.NewID(m.at, m.seq, 0), Client: cmd.Client, Name: cmd.Name, Version: number, Manifest: cmd.Manifest,
 		Files: cmd.Files, Bytes: cmd.Bytes, Newest: true, CreatedAt: m.at}
-	if len(versions) == m.rules.filesetVersions {
+	if len(versions) == m.rules.FilesetVersions {
 		versions = versions[1:]
 	}
 	m.filesets[name] = append(versions, doc)
-	return &FilesetPut{Fileset: doc}
+	return &applied.FilesetPut{Fileset: doc}
 }
 
-func (m *model) deleteFileset(cmd job.DeleteFileset) Result {
-	name := filesetName{cmd.Client, cmd.Name}
+func (m *model) deleteFileset(cmd job.DeleteFileset) applied.Result {
+	name := row.FilesetName{cmd.Client, cmd.Name}
 	if m.filesets[name] == nil {
-		return &FilesetDeleted{Refusal: job.FilesetNotFound}
+		return &applied.FilesetDeleted{Refusal: job.FilesetNotFound}
 	}
 	delete(m.filesets, name)
-	return &FilesetDeleted{}
+	return &applied.FilesetDeleted{}
 }
 
 // fileset generates a command that stores or deletes a fileset.
@@ -53,8 +56,8 @@ func (g *generator) fileset() job.Command {
 
 // compareFilesets compares the documents of all filesets.
 func (p *player) compareFilesets() error {
-	names := slices.SortedFunc(maps.Keys(p.m.filesets), func(a, b filesetName) int {
-		return slices.Compare([]string{a.name, a.client}, []string{b.name, b.client})
+	names := slices.SortedFunc(maps.Keys(p.m.filesets), func(a, b row.FilesetName) int {
+		return slices.Compare([]string{a.Name, a.Client}, []string{b.Name, b.Client})
 	})
 	list, more, err := p.s.Filesets("", "", len(names))
 	if err != nil || more || len(list) != len(names) {
@@ -68,20 +71,20 @@ func (p *player) compareFilesets() error {
 			return fmt.Errorf("fileset %d is listed as %+v, the model has %+v", i, list[i], newest)
 		}
 		if i > 0 {
-			if page, more, err := p.s.Filesets(names[i-1].name, names[i-1].client, 1); err != nil || len(page) != 1 || page[0] != newest || more != (i < len(names)-1) {
+			if page, more, err := p.s.Filesets(names[i-1].Name, names[i-1].Client, 1); err != nil || len(page) != 1 || page[0] != newest || more != (i < len(names)-1) {
 				return fmt.Errorf("after %v, the list has %+v and more (%v), %v; the model has %+v", names[i-1], page, more, err, newest)
 			}
 		}
-		if doc, err := p.s.Fileset(name.client, name.name, 0); err != nil || doc != newest {
+		if doc, err := p.s.Fileset(name.Client, name.Name, 0); err != nil || doc != newest {
 			return fmt.Errorf("fileset %v is %+v, %v; the model has %+v", name, doc, err, newest)
 		}
-		got, err := p.s.FilesetVersions(name.client, name.name)
+		got, err := p.s.FilesetVersions(name.Client, name.Name)
 		slices.Reverse(got)
 		if err != nil || !reflect.DeepEqual(got, versions) {
 			return fmt.Errorf("fileset %v has versions %+v, %v; the model has %+v", name, got, err, versions)
 		}
 		for _, v := range versions {
-			if doc, err := p.s.Fileset(name.client, name.name, v.Version); err != nil || doc != v {
+			if doc, err := p.s.Fileset(name.Client, name.Name, v.Version); err != nil || doc != v {
 				return fmt.Errorf("version %d of %v is %+v, %v; the model has %+v", v.Version, name, doc, err, v)
 			}
 			want = append(want, v.Client+" "+v.Manifest.String())
@@ -90,7 +93,7 @@ func (p *player) compareFilesets() error {
 			if version == 0 {
 				continue
 			}
-			if _, err := p.s.Fileset(name.client, name.name, version); !errors.Is(err, job.FilesetNotFound) {
+			if _, err := p.s.Fileset(name.Client, name.Name, version); !errors.Is(err, job.FilesetNotFound) {
 				return fmt.Errorf("version %d of %v, which is not kept: %v", version, name, err)
 			}
 		}
@@ -105,10 +108,10 @@ func (p *player) compareFilesets() error {
 	if err := p.s.FilesetManifests(func(string, job.ManifestDigest) error { return enough }); len(want) > 0 && err != enough {
 		return fmt.Errorf("the manifests end with %v, and visit with %w", err, enough)
 	}
-	for _, name := range []filesetName{{"a", "x"}, {"", "y"}, {"c", "x"}} {
+	for _, name := range []row.FilesetName{{"a", "x"}, {"", "y"}, {"c", "x"}} {
 		if p.m.filesets[name] == nil {
-			_, err := p.s.FilesetVersions(name.client, name.name)
-			_, err2 := p.s.Fileset(name.client, name.name, 0)
+			_, err := p.s.FilesetVersions(name.Client, name.Name)
+			_, err2 := p.s.Fileset(name.Client, name.Name, 0)
 			if !errors.Is(err, job.FilesetNotFound) || !errors.Is(err2, job.FilesetNotFound) {
 				return fmt.Errorf("fileset %v, which does not exist: %v, %w", name, err, err2)
 			}

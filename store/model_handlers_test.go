@@ -9,17 +9,20 @@ import (
 	"slices"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/document"
+	"github.com/daybookq/daybook/store/internal/row"
 )
 
 // modelHandler is a version of a handler.
 type modelHandler struct {
-	doc  Handler
+	doc  document.Handler
 	text string
 }
 
 // putHandler stores a version of a handler. rules bound the handlers.
-func (m *model) putHandler(cmd job.PutHandler) Result {
-	name := queueName{cmd.Client, cmd.Type}
+func (m *model) putHandler(cmd job.PutHandler) applied.Result {
+	name := row.QueueName{cmd.Client, cmd.Type}
 	versions := m.handlers[name]
 	bytes := int64(len(cmd.Document))
 	for _, versions := range m.handlers {
@@ -30,30 +33,30 @@ func (m *model) putHandler(cmd job.PutHandler) Result {
 	number := 1
 	if n := len(versions); n > 0 {
 		if versions[n-1].text == string(cmd.Document) {
-			return &HandlerPut{Handler: versions[n-1].doc, Same: true}
+			return &applied.HandlerPut{Handler: versions[n-1].doc, Same: true}
 		}
 		number = versions[n-1].doc.Version + 1
 	}
-	if len(versions) == 0 && len(m.handlers) >= m.rules.handlers || bytes > m.rules.handlersBytes {
-		return &HandlerPut{Refusal: job.TooManyHandlers}
+	if len(versions) == 0 && len(m.handlers) >= m.rules.Handlers || bytes > m.rules.HandlersBytes {
+		return &applied.HandlerPut{Refusal: job.TooManyHandlers}
 	}
-	doc := Handler{ID: job.NewID(m.at, m.seq, 0), Client: cmd.Client, Type: cmd.Type, Version: number, Kind: cmd.Kind,
+	doc := document.Handler{ID: job.NewID(m.at, m.seq, 0), Client: cmd.Client, Type: cmd.Type, Version: number, Kind: cmd.Kind,
 		Digest: sha256.Sum256(cmd.Document), Bytes: len(cmd.Document), Newest: true, CreatedAt: m.at}
 	if n := len(versions); n > 0 {
 		versions[n-1].doc.Newest = false
 	}
 	versions = append(versions, modelHandler{doc, string(cmd.Document)})
-	m.handlers[name] = versions[max(0, len(versions)-m.rules.handlerVersions):]
-	return &HandlerPut{Handler: doc}
+	m.handlers[name] = versions[max(0, len(versions)-m.rules.HandlerVersions):]
+	return &applied.HandlerPut{Handler: doc}
 }
 
-func (m *model) deleteHandler(cmd job.DeleteHandler) Result {
-	name := queueName{cmd.Client, cmd.Type}
+func (m *model) deleteHandler(cmd job.DeleteHandler) applied.Result {
+	name := row.QueueName{cmd.Client, cmd.Type}
 	if m.handlers[name] == nil {
-		return &HandlerDeleted{Refusal: job.HandlerNotFound}
+		return &applied.HandlerDeleted{Refusal: job.HandlerNotFound}
 	}
 	delete(m.handlers, name)
-	return &HandlerDeleted{}
+	return &applied.HandlerDeleted{}
 }
 
 // handler generates a command that stores or deletes a handler.
@@ -67,8 +70,8 @@ func (g *generator) handler() job.Command {
 
 // compareHandlers compares the documents of all handlers.
 func (p *player) compareHandlers() error {
-	names := slices.SortedFunc(maps.Keys(p.m.handlers), func(a, b queueName) int {
-		return slices.Compare([]string{a.typ, a.client}, []string{b.typ, b.client})
+	names := slices.SortedFunc(maps.Keys(p.m.handlers), func(a, b row.QueueName) int {
+		return slices.Compare([]string{a.Typ, a.Client}, []string{b.Typ, b.Client})
 	})
 	list, more, err := p.s.Handlers("", "", len(names))
 	if err != nil || more || len(list) != len(names) {
@@ -81,16 +84,16 @@ func (p *player) compareHandlers() error {
 			return fmt.Errorf("handler %d is listed as %+v, the model has %+v", i, list[i], newest.doc)
 		}
 		if i > 0 {
-			if page, _, err := p.s.Handlers(names[i-1].typ, names[i-1].client, 1); err != nil || len(page) != 1 || page[0] != newest.doc {
+			if page, _, err := p.s.Handlers(names[i-1].Typ, names[i-1].Client, 1); err != nil || len(page) != 1 || page[0] != newest.doc {
 				return fmt.Errorf("after %v, the list has %+v, %v; the model has %+v", names[i-1], page, err, newest.doc)
 			}
 		}
-		if doc, text, err := p.s.Handler(name.client, name.typ); err != nil || doc != newest.doc || string(text) != newest.text {
+		if doc, text, err := p.s.Handler(name.Client, name.Typ); err != nil || doc != newest.doc || string(text) != newest.text {
 			return fmt.Errorf("handler %v is %+v %q, %v; the model has %+v", name, doc, text, err, newest)
 		}
-		got, err := p.s.HandlerVersions(name.client, name.typ)
+		got, err := p.s.HandlerVersions(name.Client, name.Typ)
 		slices.Reverse(got)
-		var want []Handler
+		var want []document.Handler
 		for _, v := range versions {
 			want = append(want, v.doc)
 			if doc, text, err := p.s.HandlerByID(v.doc.ID); err != nil || doc != v.doc || string(text) != v.text {
@@ -101,19 +104,19 @@ func (p *player) compareHandlers() error {
 			return fmt.Errorf("handler %v has versions %+v, %v; the model has %+v", name, got, err, want)
 		}
 	}
-	for _, name := range []queueName{{"a", "x"}, {"b", "y"}, {"c", "x"}, {"c", "z"}} {
+	for _, name := range []row.QueueName{{"a", "x"}, {"b", "y"}, {"c", "x"}, {"c", "z"}} {
 		versions := p.m.handlers[name]
 		if versions == nil {
-			if _, err := p.s.HandlerVersions(name.client, name.typ); !errors.Is(err, job.HandlerNotFound) {
+			if _, err := p.s.HandlerVersions(name.Client, name.Typ); !errors.Is(err, job.HandlerNotFound) {
 				return fmt.Errorf("handler %v, which does not exist: %v", name, err)
 			}
-			versions = p.m.handlers[queueName{"", name.typ}]
+			versions = p.m.handlers[row.QueueName{"", name.Typ}]
 		}
-		var want Handler
+		var want document.Handler
 		if n := len(versions); n > 0 {
 			want = versions[n-1].doc
 		}
-		if got, ok := p.s.HandlerFor(name.client, name.typ); ok != (len(versions) > 0) || got != want {
+		if got, ok := p.s.HandlerFor(name.Client, name.Typ); ok != (len(versions) > 0) || got != want {
 			return fmt.Errorf("the handler for %v is %+v, %v; the model has %+v", name, got, ok, want)
 		}
 	}

@@ -4,14 +4,16 @@ import (
 	"fmt"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/internal/row"
 )
 
 // loseRunner ends the runs of a lost runner that events name. If events is nil, it ends all of its runs.
-func (m *model) loseRunner(cmd job.LoseRunner, events []event) Result {
+func (m *model) loseRunner(cmd job.LoseRunner, events []event) applied.Result {
 	holds := func(j *modelJob) bool {
 		return j.status == job.Active && j.claim.runner == cmd.Runner && j.claim.seq <= cmd.Through
 	}
-	lost := &RunnerLost{}
+	lost := &applied.RunnerLost{}
 	if events == nil {
 		for _, j := range m.allJobs(holds) {
 			m.vanish(j)
@@ -20,7 +22,7 @@ func (m *model) loseRunner(cmd job.LoseRunner, events []event) Result {
 		return lost
 	}
 	for _, e := range events {
-		if e.why != reasonEnded {
+		if e.why != row.ReasonEnded {
 			continue // it follows from the other events
 		}
 		j := m.jobs[e.id]
@@ -43,7 +45,7 @@ func (m *model) vanish(j *modelJob) {
 	if j.claim.begun == nil || j.claim.begun[j] {
 		o.Code = job.Lost
 	}
-	m.end([]*modelJob{j}, o)
+	m.End([]*modelJob{j}, o)
 }
 
 // lateOf reports whether the job waits because a claim has lost it, so that its runner may still report the outcome.
@@ -57,7 +59,7 @@ func (m *model) endLate(j *modelJob, o *job.Outcome) {
 		j.history = j.history[:len(j.history)-1]
 	}
 	before := len(m.tally(j).running)
-	m.end([]*modelJob{j}, o)
+	m.End([]*modelJob{j}, o)
 	m.tally(j).running = m.tally(j).running[:before] // its duration is not known
 }
 

@@ -5,43 +5,46 @@ import (
 	"slices"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/internal/machine"
+	"github.com/daybookq/daybook/store/internal/row"
 )
 
-func (m *model) moveOne(cmd job.Move) Result {
-	j := m.find(cmd.Job)
+func (m *model) moveOne(cmd job.Move) applied.Result {
+	j := m.Find(cmd.Job)
 	if j == nil {
-		return &Moved{Refusal: job.NotFound}
+		return &applied.Moved{Refusal: job.NotFound}
 	}
 	switch cmd.Op {
 	case job.Cancel:
 		switch {
 		case j.status == job.Cancelled:
-			return &Moved{Status: job.Cancelled}
+			return &applied.Moved{Status: job.Cancelled}
 		case j.status.Terminal():
-			return &Moved{Refusal: job.HasEnded}
+			return &applied.Moved{Refusal: job.HasEnded}
 		}
 		m.cancel(j)
-		return &Moved{Status: job.Cancelled}
+		return &applied.Moved{Status: job.Cancelled}
 	case job.Redrive:
 		if !j.status.Terminal() {
-			return &Moved{Refusal: job.HasNotEnded}
+			return &applied.Moved{Refusal: job.HasNotEnded}
 		}
 		if m.doomed(j) {
-			return &Moved{Refusal: job.NotFound}
+			return &applied.Moved{Refusal: job.NotFound}
 		}
-		if j.batch.submission.ended() {
-			return &Moved{Refusal: job.BatchEnded}
+		if j.batch.submission.Ended() {
+			return &applied.Moved{Refusal: job.BatchEnded}
 		}
 		if m.keyHeld(j) {
-			return &Moved{Refusal: job.KeyHeld}
+			return &applied.Moved{Refusal: job.KeyHeld}
 		}
 		m.redrive(j)
 	case job.Run:
 		switch {
 		case j.status == job.Active:
-			return &Moved{Refusal: job.IsActive}
+			return &applied.Moved{Refusal: job.IsActive}
 		case j.status.Terminal():
-			return &Moved{Refusal: job.HasEnded}
+			return &applied.Moved{Refusal: job.HasEnded}
 		case j.status == job.Deferred:
 			if j.code == job.Damaged {
 				j.code, j.claim = job.NoCode, nil
@@ -51,15 +54,15 @@ func (m *model) moveOne(cmd job.Move) Result {
 	case job.Delete:
 		was := j.status
 		m.purge(j)
-		return &Moved{Status: was}
+		return &applied.Moved{Status: was}
 	}
-	return &Moved{Status: job.Pending}
+	return &applied.Moved{Status: job.Pending}
 }
 
 func (m *model) cancel(j *modelJob) {
 	m.tally(j).Cancelled++
 	if j.status == job.Active {
-		m.remember(j, job.Attempt{At: m.at, Runner: j.claim.runner, Error: cancelledText, Why: job.Asked, StartedAt: j.claim.id.At()})
+		m.remember(j, job.Attempt{At: m.at, Runner: j.claim.runner, Error: machine.CancelledText, Why: job.Asked, StartedAt: j.claim.id.At()})
 		j.claim.cancelledAt = m.at
 	} else {
 		j.claim = nil
@@ -92,17 +95,17 @@ func (m *model) redrive(j *modelJob) {
 	m.makePending(j)
 }
 
-func (m *model) patch(p job.Patch) Result {
-	j := m.find(p.Job)
+func (m *model) patch(p job.Patch) applied.Result {
+	j := m.Find(p.Job)
 	switch {
 	case j == nil, m.doomed(j):
-		return &Moved{Refusal: job.NotFound}
+		return &applied.Moved{Refusal: job.NotFound}
 	case j.status == job.Active:
-		return &Moved{Refusal: job.IsActive}
+		return &applied.Moved{Refusal: job.IsActive}
 	case j.status.Terminal():
-		return &Moved{Refusal: job.HasEnded}
+		return &applied.Moved{Refusal: job.HasEnded}
 	case p.MaxAttempts != nil && *p.MaxAttempts <= j.attempts:
-		return &Moved{Refusal: job.AttemptsUsed}
+		return &applied.Moved{Refusal: job.AttemptsUsed}
 	}
 	was := *j
 	if p.Priority != nil {
@@ -129,15 +132,15 @@ func (m *model) patch(p job.Patch) Result {
 		m.makePending(j)
 	}
 	if m.overtake([]*modelJob{j}); !j.status.Waits() {
-		return &Moved{Status: job.Cancelled} // the job may also be deleted
+		return &applied.Moved{Status: job.Cancelled} // the job may also be deleted
 	}
-	return &Moved{Status: j.status}
+	return &applied.Moved{Status: j.status}
 }
 
-// covers reports whether a job existed when the sweep was requested.
-func (w *modelSweep) covers(j *modelJob) bool {
+// Covers reports whether a job existed when the sweep was requested.
+func (w *modelSweep) Covers(j *modelJob) bool {
 	if w.move.Batch.IsZero() {
-		return j.queue.name == queueName{w.move.Client, w.move.Type} && j.batch.seq < w.seq
+		return j.queue.name == row.QueueName{w.move.Client, w.move.Type} && j.batch.seq < w.seq
 	}
 	return j.batch.shown() == w.move.Batch && j.batch.seq <= w.seq
 }
@@ -148,18 +151,18 @@ func (m *model) doomed(j *modelJob) bool {
 		return true
 	}
 	return slices.ContainsFunc(m.sweeps, func(w *modelSweep) bool {
-		return !w.ended && w.move.Op == job.Delete && w.thorough() && w.covers(j)
+		return !w.ended && w.move.Op == job.Delete && w.thorough() && w.Covers(j)
 	})
 }
 
 // outdoes reports whether a redrive must leave a job to this sweep.
 func (w *modelSweep) outdoes(redrive *modelSweep, j *modelJob) bool {
-	return redrive.move.Op == job.Redrive && w.thorough() && w.covers(j) && (w.move.Op == job.Delete || w.seq > redrive.seq)
+	return redrive.move.Op == job.Redrive && w.thorough() && w.Covers(j) && (w.move.Op == job.Delete || w.seq > redrive.seq)
 }
 
 // takes reports whether a sweep must take a job in its present state.
 func (m *model) takes(w *modelSweep, j *modelJob) bool {
-	if !w.covers(j) || w.move.Op == job.Redrive && j.batch.submission.ended() {
+	if !w.Covers(j) || w.move.Op == job.Redrive && j.batch.submission.Ended() {
 		return false
 	}
 	for _, other := range m.sweeps { // a sweep with nothing left to take may have ended, or be about to end
@@ -218,27 +221,27 @@ func (m *model) sweepOne(w *modelSweep, j *modelJob) {
 	w.moved++
 }
 
-func (m *model) startSweep(move job.Move, events []event) Result {
+func (m *model) startSweep(move job.Move, events []event) applied.Result {
 	w := &modelSweep{id: job.NewID(m.at, m.seq, 0), seq: m.seq, move: move}
 	if move.Batch.IsZero() {
-		if m.queues[queueName{move.Client, move.Type}] == nil {
-			return &Swept{Refusal: job.QueueNotFound}
+		if m.queues[row.QueueName{move.Client, move.Type}] == nil {
+			return &applied.Swept{Refusal: job.QueueNotFound}
 		}
-	} else if s := m.submission(move.Batch); s != nil {
+	} else if s := m.Submission(move.Batch); s != nil {
 		if move.Status == 0 && move.Op != job.Redrive {
 			return m.endByRequest(s, move.Op, events)
 		}
-		if move.Op == job.Redrive && s.ended() {
-			return &Swept{Refusal: job.BatchEnded}
+		if move.Op == job.Redrive && s.Ended() {
+			return &applied.Swept{Refusal: job.BatchEnded}
 		}
 	} else if !slices.ContainsFunc(m.batches, func(b *modelBatch) bool { return b.submission == nil && b.shown() == move.Batch }) {
-		return &Swept{Refusal: job.BatchNotFound}
+		return &applied.Swept{Refusal: job.BatchNotFound}
 	}
 	if events == nil {
 		for jobs := m.targets(w); len(jobs) > 0; jobs = m.targets(w) {
 			m.sweepOne(w, jobs[0])
 		}
-		return &Swept{Moved: w.moved}
+		return &applied.Swept{Moved: w.moved}
 	}
 	// If two jobs have the same key, the order decides which one is redriven.
 	for _, e := range events {
@@ -249,7 +252,7 @@ func (m *model) startSweep(move job.Move, events []event) Result {
 			m.sweepOne(w, j)
 		}
 	}
-	result := &Swept{Moved: w.moved}
+	result := &applied.Swept{Moved: w.moved}
 	if len(m.targets(w)) > 0 {
 		result.Sweep = w.id
 	}
@@ -257,7 +260,7 @@ func (m *model) startSweep(move job.Move, events []event) Result {
 	return result
 }
 
-var sweepReasons = map[reason]job.Op{reasonCancelled: job.Cancel, reasonRedriven: job.Redrive, reasonDeleted: job.Delete}
+var sweepReasons = map[row.Reason]job.Op{row.ReasonCancelled: job.Cancel, row.ReasonRedriven: job.Redrive, row.ReasonDeleted: job.Delete}
 
 // sweeping returns a sweep that may take a job.
 func (m *model) sweeping(j *modelJob, op job.Op) *modelSweep {
@@ -272,7 +275,7 @@ func (m *model) sweeping(j *modelJob, op job.Op) *modelSweep {
 // overtake lets the sweeps of queues take jobs that were returned, if these sweeps take everything.
 func (m *model) overtake(jobs []*modelJob) {
 	for _, j := range jobs {
-		if j.status.Waits() && j.batch.submission.ended() {
+		if j.status.Waits() && j.batch.submission.Ended() {
 			m.endRest(j)
 		}
 		for _, w := range m.sweeps {
@@ -303,47 +306,47 @@ func (m *model) tick(events []event) {
 	for i, e := range events {
 		m.later = events[i+1:]
 		j := m.jobs[e.id]
-		if j == nil && (e.why == reasonPurged || sweepReasons[e.why] != 0) {
+		if j == nil && (e.why == row.ReasonPurged || sweepReasons[e.why] != 0) {
 			continue // the last job of a batch was deleted when it ended
 		}
 		legal := false
 		switch e.why {
-		case reasonStarted:
+		case row.ReasonStarted:
 			if legal = m.restMoves(e); legal {
 				m.letGo(j)
 			}
-		case reasonDue:
+		case row.ReasonDue:
 			if legal = j.status == job.Deferred && j.runAt <= m.at; legal {
 				m.makePending(j)
 			}
-		case reasonExpired:
+		case row.ReasonExpired:
 			if legal = j.expiry() != 0 && j.expiry() <= m.at; legal {
 				m.expire(j)
 			}
-		case reasonAbandoned, reasonTimedOut:
-			text := abandonedText
-			if e.why == reasonTimedOut {
-				text = timedOutText
+		case row.ReasonAbandoned, row.ReasonTimedOut:
+			text := machine.AbandonedText
+			if e.why == row.ReasonTimedOut {
+				text = machine.TimedOutText
 				legal = j.status == job.Active && j.timeout != 0 && j.timeout <= m.at && !m.graced(j)
 			} else {
-				legal = j.status == job.Active && m.deadline(j) <= m.at
+				legal = j.status == job.Active && m.Deadline(j) <= m.at
 			}
 			if legal {
 				m.abandon(j, text)
 			}
-		case reasonPurged:
+		case row.ReasonPurged:
 			if j.status == job.Purged { // it was deleted when it ended
 				continue
 			}
 			if legal = j.status.Terminal() && m.due(j) <= m.at; legal {
 				m.purgeEnded(j)
 			}
-		case reasonGraced:
+		case row.ReasonGraced:
 			if legal = j.status == job.Active && j.timeout != 0 && j.timeout <= m.at && m.graced(j); legal {
 				j.timeout = m.graceAt + j.attr.LeaseMs
 			}
-		case reasonCancelled, reasonRedriven, reasonDeleted:
-			if j.status == job.Purged || e.why == reasonCancelled && j.status == job.Cancelled || e.why == reasonDeleted && j.status == job.Purged {
+		case row.ReasonCancelled, row.ReasonRedriven, row.ReasonDeleted:
+			if j.status == job.Purged || e.why == row.ReasonCancelled && j.status == job.Cancelled || e.why == row.ReasonDeleted && j.status == job.Purged {
 				continue // another sweep took it, or it was deleted when it ended
 			}
 			if w := m.sweeping(j, sweepReasons[e.why]); w != nil {
@@ -390,18 +393,18 @@ func (m *model) allDue() (events []event) {
 			if at == 0 || at > m.at {
 				continue
 			}
-			why := reasonPurged
+			why := row.ReasonPurged
 			switch {
 			case j.status == job.Deferred && j.runAt <= m.at:
-				why = reasonDue
+				why = row.ReasonDue
 			case j.status.Waits():
-				why = reasonExpired
+				why = row.ReasonExpired
 			case j.status == job.Active && j.timeout == at && m.graced(j):
-				why = reasonGraced
+				why = row.ReasonGraced
 			case j.status == job.Active && j.timeout == at:
-				why = reasonTimedOut
+				why = row.ReasonTimedOut
 			case j.status == job.Active:
-				why = reasonAbandoned
+				why = row.ReasonAbandoned
 			}
 			events = append(events, event{j.id, why})
 		}

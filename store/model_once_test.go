@@ -7,15 +7,18 @@ import (
 	"slices"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/document"
+	"github.com/daybookq/daybook/store/internal/machine"
 )
 
 // modelOnce is the result of a request with a key or a number.
 type modelOnce struct {
 	digest job.Digest
 	at     int64 // when its last part was carried out
-	made   *Made
+	made   *applied.Made
 	claim  *modelClaim
-	ended  []*Ended
+	ended  []*applied.Ended
 }
 
 // modelSession is a session and the last request of each of its slots.
@@ -32,7 +35,7 @@ type modelSlot struct {
 	once   *modelOnce
 }
 
-func (n *modelSession) expiresAt() int64 { return n.usedAt + job.KeyLifeMs }
+func (n *modelSession) ExpiresAt() int64 { return n.usedAt + job.KeyLifeMs }
 
 // makeRoomForSession deletes the session that is least likely to be in use, by the rules of the store. If runner is not
 // nil, it deletes one of this runner's sessions.
@@ -42,7 +45,7 @@ func (m *model) makeRoomForSession(runner *string) bool {
 		if runner != nil && n.runner != *runner {
 			continue
 		}
-		if n.used && n.usedAt+idleSessionMs <= m.at || !n.used && n.at+unusedSessionMs <= m.at {
+		if n.used && n.usedAt+machine.IdleSessionMs <= m.at || !n.used && n.at+machine.UnusedSessionMs <= m.at {
 			all = append(all, n)
 		}
 	}
@@ -62,40 +65,40 @@ func (m *model) makeRoomForSession(runner *string) bool {
 	return true
 }
 
-func (m *model) openSession(cmd job.OpenSession) Result {
+func (m *model) openSession(cmd job.OpenSession) applied.Result {
 	own, open := uint64(0), uint64(len(m.sessions))
 	for _, n := range m.sessions {
 		if n.runner == cmd.Runner {
 			own++
 		}
 	}
-	if own >= max(1, m.rules.sessions/1024, m.rules.sessions-open) {
+	if own >= max(1, m.rules.Sessions/1024, m.rules.Sessions-open) {
 		if !m.makeRoomForSession(&cmd.Runner) {
-			return &SessionOpened{Refusal: job.TooManySessions}
+			return &applied.SessionOpened{Refusal: job.TooManySessions}
 		}
-	} else if open >= m.rules.sessions && !m.makeRoomForSession(nil) {
-		return &SessionOpened{Refusal: job.TooManySessions}
+	} else if open >= m.rules.Sessions && !m.makeRoomForSession(nil) {
+		return &applied.SessionOpened{Refusal: job.TooManySessions}
 	}
 	n := &modelSession{id: job.NewID(m.at, m.seq, 0), runner: cmd.Runner, at: m.at, usedAt: m.at, slots: map[int]modelSlot{}}
 	m.sessions[n.id] = n
-	doc := n.document()
-	return &SessionOpened{Session: doc}
+	doc := n.Document()
+	return &applied.SessionOpened{Session: doc}
 }
 
-func (m *model) endSession(cmd job.EndSession) Result {
+func (m *model) endSession(cmd job.EndSession) applied.Result {
 	if m.sessions[cmd.Session] == nil {
-		return &SessionEnded{Refusal: job.SessionNotFound}
+		return &applied.SessionEnded{Refusal: job.SessionNotFound}
 	}
 	delete(m.sessions, cmd.Session)
-	return &SessionEnded{}
+	return &applied.SessionEnded{}
 }
 
-func (n *modelSession) document() Session {
-	doc := Session{ID: n.id, Runner: n.runner, CreatedAt: n.at, UsedAt: n.usedAt, ExpiresAt: n.expiresAt()}
+func (n *modelSession) Document() document.Session {
+	doc := document.Session{ID: n.id, Runner: n.runner, CreatedAt: n.at, UsedAt: n.usedAt, ExpiresAt: n.ExpiresAt()}
 	for index, l := range n.slots {
-		doc.Slots = append(doc.Slots, SlotState{index, l.number})
+		doc.Slots = append(doc.Slots, document.SlotState{index, l.number})
 	}
-	slices.SortFunc(doc.Slots, func(a, b SlotState) int { return cmp.Compare(a.Slot, b.Slot) })
+	slices.SortFunc(doc.Slots, func(a, b document.SlotState) int { return cmp.Compare(a.Slot, b.Slot) })
 	return doc
 }
 
@@ -103,10 +106,10 @@ func (n *modelSession) document() Session {
 // sessions.
 func (m *model) expireSessions(has func(job.ID) bool) error {
 	for id, n := range m.sessions {
-		due := n.expiresAt() <= m.at
+		due := n.ExpiresAt() <= m.at
 		if has == nil && due || has != nil && !has(id) {
 			if !due {
-				return fmt.Errorf("session %v is forgotten at %d, before its end %d", id, m.at, n.expiresAt())
+				return fmt.Errorf("session %v is forgotten at %d, before its end %d", id, m.at, n.ExpiresAt())
 			}
 			delete(m.sessions, id)
 		}
@@ -161,10 +164,10 @@ func (m *model) keepOnce(o *job.Once, done modelOnce) {
 }
 
 // complete carries out a completion, unless it repeats an earlier one.
-func (m *model) complete(cmd job.Complete) Result {
+func (m *model) complete(cmd job.Complete) applied.Result {
 	before, refusal := m.past(&cmd.Once)
 	if refusal != job.Granted {
-		return &Ended{Denied: refusal}
+		return &applied.Ended{Denied: refusal}
 	}
 	next := modelOnce{}
 	if before != nil {
@@ -173,7 +176,7 @@ func (m *model) complete(cmd job.Complete) Result {
 	if part := cmd.Once.Part; part < len(next.ended) {
 		again := *next.ended[part]
 		if len(again.Results) != len(cmd.Outcomes) {
-			return &Ended{Denied: job.KeyReused}
+			return &applied.Ended{Denied: job.KeyReused}
 		}
 		again.Results = slices.Clone(again.Results)
 		for i := range again.Results {
@@ -182,7 +185,7 @@ func (m *model) complete(cmd job.Complete) Result {
 		again.Replayed = true
 		return &again
 	} else if part > len(next.ended) {
-		return &Ended{Denied: job.KeyReused}
+		return &applied.Ended{Denied: job.KeyReused}
 	}
 	result := m.endRuns(cmd)
 	first := *result
@@ -222,7 +225,7 @@ func (g *generator) endSession() job.Command {
 func (p *player) compareSessions() error {
 	for id, n := range p.m.sessions {
 		got, err := p.s.SessionDocument(id)
-		if want := n.document(); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+		if want := n.Document(); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
 			return fmt.Errorf("session\n\t%+v (%v), the model has\n\t%+v", got, err, want)
 		}
 	}

@@ -7,6 +7,10 @@ import (
 	"strings"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/document"
+	"github.com/daybookq/daybook/store/internal/row"
+	"github.com/daybookq/daybook/store/query"
 )
 
 // modelSubmission is a batch with attributes.
@@ -28,7 +32,7 @@ type modelSubmission struct {
 	endedAt  int64
 }
 
-func (s *modelSubmission) ended() bool { return s != nil && s.status.Ended() }
+func (s *modelSubmission) Ended() bool { return s != nil && s.status.Ended() }
 
 func (s *modelSubmission) eachJob(visit func(j *modelJob)) {
 	for _, b := range s.parts {
@@ -40,7 +44,7 @@ func (s *modelSubmission) eachJob(visit func(j *modelJob)) {
 	}
 }
 
-func (s *modelSubmission) counts() (counts job.Counts) {
+func (s *modelSubmission) Counts() (counts job.Counts) {
 	s.eachJob(func(j *modelJob) { counts[j.status]++ })
 	for _, n := range s.purged {
 		counts[job.Purged] += n
@@ -52,14 +56,14 @@ func (s *modelSubmission) counts() (counts job.Counts) {
 // rest returns the jobs that a step over the submission has yet to move.
 func (s *modelSubmission) rest() (jobs []*modelJob) {
 	s.eachJob(func(j *modelJob) {
-		if s.deleting || s.ended() && j.unfinished() || !s.ended() && s.status != job.BatchPaused && j.heldBack && j.status == job.Deferred && j.runAt == job.MaxTimeMs {
+		if s.deleting || s.Ended() && j.Unfinished() || !s.Ended() && s.status != job.BatchPaused && j.heldBack && j.status == job.Deferred && j.runAt == job.MaxTimeMs {
 			jobs = append(jobs, j)
 		}
 	})
 	return jobs
 }
 
-func (m *model) submission(id job.ID) *modelSubmission {
+func (m *model) Submission(id job.ID) *modelSubmission {
 	for _, s := range m.submissions {
 		if s.id == id && !s.deleting {
 			return s
@@ -71,11 +75,11 @@ func (m *model) submission(id job.ID) *modelSubmission {
 // submissionOf returns the submission that a create makes or adds jobs to, or nil.
 func (m *model) submissionOf(c *job.Create) (*modelSubmission, job.Refusal) {
 	if !c.Into.IsZero() {
-		s := m.submission(c.Into)
+		s := m.Submission(c.Into)
 		switch {
 		case s == nil:
 			return nil, job.BatchNotFound
-		case s.ended():
+		case s.Ended():
 			return nil, job.BatchEnded
 		case !s.open:
 			return nil, job.BatchClosed
@@ -130,11 +134,11 @@ func (m *model) notePurged(j *modelJob) {
 	}
 }
 
-// unfinished returns the batches with unfinished jobs.
-func (m *model) unfinished() map[*modelBatch]bool {
+// Unfinished returns the batches with unfinished jobs.
+func (m *model) Unfinished() map[*modelBatch]bool {
 	unfinished := map[*modelBatch]bool{}
 	for _, b := range m.batches {
-		if slices.ContainsFunc(b.lines, (*modelJob).unfinished) {
+		if slices.ContainsFunc(b.lines, (*modelJob).Unfinished) {
 			unfinished[b] = true
 		}
 	}
@@ -143,7 +147,7 @@ func (m *model) unfinished() map[*modelBatch]bool {
 
 // noteBatchEnds records when the last job of a standalone batch has ended, as stores do from level 4 on.
 func (m *model) noteBatchEnds(before map[*modelBatch]bool) {
-	now := m.unfinished()
+	now := m.Unfinished()
 	for _, b := range m.batches {
 		if now[b] {
 			b.endedAt = 0
@@ -156,10 +160,10 @@ func (m *model) noteBatchEnds(before map[*modelBatch]bool) {
 // settleStatuses gives submissions their final status if their jobs have ended, or if one failed.
 func (m *model) settleStatuses() {
 	for _, s := range m.submissions {
-		if s.ended() {
+		if s.Ended() {
 			continue
 		}
-		counts := s.counts()
+		counts := s.Counts()
 		failed := counts[job.Failed] + s.purged[job.Failed]
 		completed := counts[job.Completed] + s.purged[job.Completed]
 		unfinished := counts[job.Deferred] + counts[job.Pending] + counts[job.Active]
@@ -182,8 +186,8 @@ func (m *model) endSubmission(s *modelSubmission, status job.BatchStatus) {
 	s.status, s.endedAt, s.open = status, m.at, false
 }
 
-// settle ends submissions and the jobs that events name. If events is nil, it ends all of their jobs.
-func (m *model) settle(events []event) {
+// Settle ends submissions and the jobs that events name. If events is nil, it ends all of their jobs.
+func (m *model) Settle(events []event) {
 	m.settleStatuses()
 	if events == nil {
 		for _, s := range m.submissions {
@@ -208,15 +212,15 @@ func (m *model) restMoves(e event) bool {
 	}
 	switch s := j.batch.submission; {
 	case s.deleting:
-		return e.why == reasonDeleted
-	case s.ended():
-		return e.why == reasonCancelled
+		return e.why == row.ReasonDeleted
+	case s.Ended():
+		return e.why == row.ReasonCancelled
 	}
-	return e.why == reasonStarted
+	return e.why == row.ReasonStarted
 }
 
 func (m *model) takeRest(j *modelJob) {
-	if j.batch.submission.ended() {
+	if j.batch.submission.Ended() {
 		m.endRest(j)
 	} else {
 		m.letGo(j)
@@ -242,51 +246,51 @@ func (m *model) letGo(j *modelJob) {
 	m.makePending(j)
 }
 
-func (m *model) changeBatch(cmd job.ChangeBatch) Result {
-	s := m.submission(cmd.Batch)
+func (m *model) changeBatch(cmd job.ChangeBatch) applied.Result {
+	s := m.Submission(cmd.Batch)
 	for _, b := range m.batches {
 		if s == nil && b.submission == nil && b.shown() == cmd.Batch {
 			if status := m.batchDocument(b).Status; cmd.Op == job.CloseBatch || !status.Ended() {
-				return &BatchChanged{Status: status}
+				return &applied.BatchChanged{Status: status}
 			}
-			return &BatchChanged{Refusal: job.BatchEnded}
+			return &applied.BatchChanged{Refusal: job.BatchEnded}
 		}
 	}
 	switch {
 	case s == nil:
-		return &BatchChanged{Refusal: job.BatchNotFound}
+		return &applied.BatchChanged{Refusal: job.BatchNotFound}
 	case cmd.Op == job.CloseBatch:
 		s.open = false
-	case s.ended():
-		return &BatchChanged{Refusal: job.BatchEnded}
+	case s.Ended():
+		return &applied.BatchChanged{Refusal: job.BatchEnded}
 	case s.status == job.BatchPaused:
 		s.status = job.BatchInProgress
 	}
 	m.settleStatuses()
-	return &BatchChanged{Status: s.status}
+	return &applied.BatchChanged{Status: s.status}
 }
 
 // endByRequest cancels or deletes a submission. Events say which jobs the command itself moved.
-func (m *model) endByRequest(s *modelSubmission, op job.Op, events []event) Result {
+func (m *model) endByRequest(s *modelSubmission, op job.Op, events []event) applied.Result {
 	switch {
 	case op == job.Cancel && s.status == job.BatchCancelled:
-		return &Swept{Status: s.status}
-	case op == job.Cancel && s.ended():
-		return &Swept{Refusal: job.BatchEnded}
+		return &applied.Swept{Status: s.status}
+	case op == job.Cancel && s.Ended():
+		return &applied.Swept{Refusal: job.BatchEnded}
 	}
-	if s.deleting = op == job.Delete; !s.ended() {
+	if s.deleting = op == job.Delete; !s.Ended() {
 		m.endSubmission(s, job.BatchCancelled)
 	}
 	had := len(s.rest())
-	m.settle(events)
-	return &Swept{Status: s.status, Moved: int64(had - len(s.rest()))}
+	m.Settle(events)
+	return &applied.Swept{Status: s.status, Moved: int64(had - len(s.rest()))}
 }
 
 // forgetSubmissions deletes submissions that need not be kept, if the store has deleted them, which exists reports. If
 // exists is nil, it deletes all of them.
 func (m *model) forgetSubmissions(exists func(id job.ID) bool) (err error) {
 	m.submissions = slices.DeleteFunc(m.submissions, func(s *modelSubmission) bool {
-		may := s.ended() && len(s.parts) == 0 && (s.deleting || s.endedAt+s.retentionMs <= m.at)
+		may := s.Ended() && len(s.parts) == 0 && (s.deleting || s.endedAt+s.retentionMs <= m.at)
 		if exists == nil {
 			return may
 		}
@@ -302,9 +306,9 @@ func (m *model) forgetSubmissions(exists func(id job.ID) bool) (err error) {
 	return err
 }
 
-func (s *modelSubmission) document() Batch {
-	counts := s.counts()
-	doc := Batch{
+func (s *modelSubmission) Document() document.Batch {
+	counts := s.Counts()
+	doc := document.Batch{
 		ID: s.id, CreatedAt: s.at, Lines: s.lines, Counts: counts, Status: s.status, Jobs: s.lines - s.holes, EndedAt: s.endedAt, Failed: s.failed,
 	}
 	doc.Ended = doc.Jobs - counts[job.Deferred] - counts[job.Pending] - counts[job.Active]
@@ -316,13 +320,13 @@ func (s *modelSubmission) document() Batch {
 
 // compareSubmissions compares the documents and results of all submissions, and their numbers in each status.
 func (p *player) compareSubmissions() error {
-	var statuses statusCounts
-	ofQueues := map[queueName]*statusCounts{{"nobody", "x"}: {}}
+	var statuses row.StatusCounts
+	ofQueues := map[row.QueueName]*row.StatusCounts{{"nobody", "x"}: {}}
 	for _, s := range p.m.submissions {
 		statuses[s.status]++
-		name := queueName{s.client, s.typ}
+		name := row.QueueName{s.client, s.typ}
 		if ofQueues[name] == nil {
-			ofQueues[name] = &statusCounts{}
+			ofQueues[name] = &row.StatusCounts{}
 		}
 		ofQueues[name][s.status]++
 		doc, err := p.s.Batch(s.id)
@@ -343,7 +347,7 @@ func (p *player) compareSubmissions() error {
 			return fmt.Errorf("batch %+v counts its progress from the future", doc)
 		}
 		doc.Since, doc.EndedBefore = 0, 0
-		if want := s.document(); doc != want {
+		if want := s.Document(); doc != want {
 			return fmt.Errorf("batch\n\t%+v, the model has\n\t%+v", doc, want)
 		}
 		want := s.Submission
@@ -367,16 +371,16 @@ func (p *player) compareSubmissions() error {
 	if err := p.compareBatchLists(); err != nil {
 		return err
 	}
-	if got := p.s.Totals().Batches; statuses != got || statuses != p.s.machine.batchStatuses {
-		return fmt.Errorf("batches by status %v and %v, the model has %v", got, p.s.machine.batchStatuses, statuses)
+	if got := p.s.Totals().Batches; statuses != got || statuses != p.s.machine.BatchStatuses {
+		return fmt.Errorf("batches by status %v and %v, the model has %v", got, p.s.machine.BatchStatuses, statuses)
 	}
 	for name, want := range ofQueues {
-		if got, err := p.s.BatchCounts(name.client, name.typ); err != nil || got != *want {
+		if got, err := p.s.BatchCounts(name.Client, name.Typ); err != nil || got != *want {
 			return fmt.Errorf("batches of %v by status %v (%v), the model has %v", name, got, err, *want)
 		}
 	}
 	rows := 0
-	p.s.machine.o.Scan(string(statusCountsTable), string(statusCountsTable+1), func(string, []byte) bool {
+	p.s.machine.O.Scan(string(row.StatusCountsTable), string(row.StatusCountsTable+1), func(string, []byte) bool {
 		rows++
 		return true
 	})
@@ -412,7 +416,7 @@ func (p *player) compareLines(s *modelSubmission) error {
 
 // compareBatchLists reads lists of batches page by page.
 func (p *player) compareBatchLists() error {
-	for _, f := range []BatchFilter{
+	for _, f := range []query.BatchFilter{
 		{}, {Status: job.BatchInProgress}, {Status: job.BatchFailed, Client: "a"}, {Name: "one"}, {Meta: map[string]string{"user": "42"}},
 		{Meta: map[string]string{"user": "42", "x": "-1"}, Name: "two words", Status: job.BatchCompleted}, {NamePrefix: "two", Type: "x"}, {NamePrefix: "o"},
 	} {
@@ -425,7 +429,7 @@ func (p *player) compareBatchLists() error {
 		slices.Sort(want)
 		var got []string
 		for f.Limit = 1; ; f.Limit++ {
-			page, next, err := p.s.batchesWithin(f, 1+(len(want)+f.Limit)%7) // a page ends after few rows, of any number
+			page, next, err := p.s.BatchesWithin(f, 1+(len(want)+f.Limit)%7) // a page ends after few rows, of any number
 			if err != nil || len(page) > f.Limit {
 				return fmt.Errorf("batches %+v: %d, %w", f, len(page), err)
 			}
@@ -445,7 +449,7 @@ func (p *player) compareBatchLists() error {
 
 // modelBatchDocument has the fields of a batch that a list can filter by.
 type modelBatchDocument struct {
-	Batch
+	document.Batch
 	client, typ, name string
 	meta              map[string]string
 }
@@ -455,14 +459,14 @@ func (m *model) batchDocuments() (docs []modelBatchDocument) {
 		if b.submission == nil && !b.joined {
 			at := slices.IndexFunc(b.lines, func(j *modelJob) bool { return m.queues[j.queue.name] == j.queue })
 			name := b.lines[at].queue.name // a batch whose queues are all deleted is deleted
-			docs = append(docs, modelBatchDocument{Batch: m.batchDocument(b), client: name.client, typ: name.typ})
+			docs = append(docs, modelBatchDocument{Batch: m.batchDocument(b), client: name.Client, typ: name.Typ})
 		}
 	}
 	for _, s := range m.submissions {
 		if s.deleting {
 			continue
 		}
-		doc := modelBatchDocument{s.document(), s.client, s.typ, s.Name, map[string]string{}}
+		doc := modelBatchDocument{s.Document(), s.client, s.typ, s.Name, map[string]string{}}
 		for name, v := range s.Meta.All() {
 			doc.meta[name] = v.String()
 		}
@@ -471,7 +475,7 @@ func (m *model) batchDocuments() (docs []modelBatchDocument) {
 	return docs
 }
 
-func (d *modelBatchDocument) matches(f *BatchFilter) bool {
+func (d *modelBatchDocument) matches(f *query.BatchFilter) bool {
 	for name, text := range f.Meta {
 		if got, ok := d.meta[name]; !ok || got != text {
 			return false
@@ -492,7 +496,7 @@ func (p *player) compareResults(s *modelSubmission) error {
 	var wait job.ID
 	for _, b := range s.parts {
 		for _, j := range b.lines {
-			if j.unfinished() && wait.IsZero() {
+			if j.Unfinished() && wait.IsZero() {
 				wait = j.id
 			}
 			if wait.IsZero() && j.status != job.Purged {
@@ -509,7 +513,7 @@ func (p *player) compareResults(s *modelSubmission) error {
 			return fmt.Errorf("a page of %d has %d jobs of %d, with %d lines", limit, len(page.Jobs), len(want), len(page.Line))
 		}
 		for i := range page.Jobs {
-			doc := p.m.document(want[i])
+			doc := p.m.Document(want[i])
 			doc.Payload = nil
 			if err := sameJob(page.Jobs[i], doc); err != nil {
 				return fmt.Errorf("job %v: %w", want[i], err)
@@ -520,7 +524,7 @@ func (p *player) compareResults(s *modelSubmission) error {
 		}
 		want = want[len(page.Jobs):]
 		if page.Next == from {
-			end := s.ended() && wait.IsZero()
+			end := s.Ended() && wait.IsZero()
 			if len(want) > 0 || page.Wait != wait || page.End != end {
 				return fmt.Errorf("they end at line %d: wait %v, end %v; the model has %v more, wait %v, end %v", from, page.Wait, page.End, want, wait, end)
 			}
@@ -530,8 +534,8 @@ func (p *player) compareResults(s *modelSubmission) error {
 	}
 }
 
-// submission generates the attributes of a batch.
-func (g *generator) submission() *job.Submission {
+// Submission generates the attributes of a batch.
+func (g *generator) Submission() *job.Submission {
 	s := &job.Submission{
 		Name: oneOf(g, "", "one", "two words"), Meta: oneOf[job.BatchMeta](g, "", "user:42", "user=42,x:-1"),
 		OnFailure: oneOf(g, job.Continue, job.CancelRest), ChunkSize: oneOf[int64](g, 0, 1, 20), Open: g.some(35), Paused: g.some(25),

@@ -8,12 +8,14 @@ import (
 	"slices"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/internal/memory"
+	"github.com/daybookq/daybook/store/internal/row"
 )
 
 // modelTally counts the events of the jobs of a queue, and has each duration in milliseconds.
 type modelTally struct {
-	QueueTally       // without its durations
-	waiting, running []int64
+	memory.QueueTally // without its durations
+	waiting, running  []int64
 }
 
 // tally returns the counts of the queue of a job.
@@ -22,20 +24,20 @@ func (m *model) tally(j *modelJob) *modelTally {
 	if t == nil {
 		t = &modelTally{}
 		if m.tallies == nil {
-			m.tallies = map[queueName]*modelTally{}
+			m.tallies = map[row.QueueName]*modelTally{}
 		}
 		m.tallies[j.queue.name] = t
 	}
 	return t
 }
 
-func (t *modelTally) claimed(waited int64) {
+func (t *modelTally) countClaimed(waited int64) {
 	t.Claimed++
 	t.waiting = append(t.waiting, waited)
 }
 
-// ended counts the end of a run. again says that the job has attempts left.
-func (t *modelTally) ended(code job.Code, again bool, ran int64) {
+// Ended counts the end of a run. again says that the job has attempts left.
+func (t *modelTally) Ended(code job.Code, again bool, ran int64) {
 	switch {
 	case code == job.Unget || code == job.Damaged:
 		t.Returned++
@@ -57,12 +59,12 @@ func (t *modelTally) ended(code job.Code, again bool, ran int64) {
 }
 
 // countsOf sorts durations into the buckets of histograms, by their definition.
-func countsOf(durations []int64) (d DurationCounts) {
+func countsOf(durations []int64) (d memory.DurationCounts) {
 	for _, ms := range durations {
 		d.SumMs += uint64(ms)
-		i := slices.IndexFunc(DurationBoundsMs[:], func(bound int64) bool { return ms <= bound })
+		i := slices.IndexFunc(memory.DurationBoundsMs[:], func(bound int64) bool { return ms <= bound })
 		if i < 0 {
-			i = len(DurationBoundsMs)
+			i = len(memory.DurationBoundsMs)
 		}
 		d.Classic[i]++
 		if ms == 0 {
@@ -70,7 +72,7 @@ func countsOf(durations []int64) (d DurationCounts) {
 			continue
 		}
 		key := int(math.Ceil(math.Log2(float64(ms)/1000) * 8))
-		d.Native[min(key-FirstNative, len(d.Native)-1)]++
+		d.Native[min(key-memory.FirstNative, len(d.Native)-1)]++
 	}
 	return d
 }
@@ -89,7 +91,7 @@ func (p *player) compareTallies() error {
 	all := p.s.QueueFigures(0)
 	for i := range all[:len(all)-1] {
 		got := &all[i]
-		name := queueName{got.Client, got.Type}
+		name := row.QueueName{got.Client, got.Type}
 		want := modelTally{}
 		if t := p.m.tallies[name]; t != nil {
 			want = *t
@@ -111,27 +113,27 @@ func (p *player) compareTallies() error {
 		}
 	}
 	for name := range p.m.tallies {
-		if !slices.ContainsFunc(all, func(f QueueFigures) bool { return queueName{f.Client, f.Type} == name }) {
+		if !slices.ContainsFunc(all, func(f memory.QueueFigures) bool { return row.QueueName{f.Client, f.Type} == name }) {
 			return fmt.Errorf("no figures of %v", name)
 		}
 	}
 	others := all[len(all)-1]
-	others.Since, others.floors = 0, nil
-	if !reflect.DeepEqual(others, QueueFigures{PendingSince: -1}) {
+	others.Since, others.Floors = 0, nil
+	if !reflect.DeepEqual(others, memory.QueueFigures{PendingSince: -1}) {
 		return fmt.Errorf("figures of no other queue: %+v", others)
 	}
 	return nil
 }
 
 // oldestPending looks at the first job of each lane, and returns when the oldest of these jobs became pending.
-func (m *model) oldestPending(name queueName) (since int64) {
-	first := map[laneID]*modelJob{}
+func (m *model) oldestPending(name row.QueueName) (since int64) {
+	first := map[row.LaneID]*modelJob{}
 	for _, j := range m.allJobs(func(j *modelJob) bool { return j.queue.name == name && j.status == job.Pending }) {
-		lane := laneID{uint32(j.attr.Priority), job.Fresh}
+		lane := row.LaneID{uint32(j.attr.Priority), job.Fresh}
 		if j.cameBack {
-			lane.class = job.Returned
+			lane.Class = job.Returned
 		}
-		if f := first[lane]; f == nil || lane.class == job.Fresh && cmp.Compare(j.order, f.order) < 0 {
+		if f := first[lane]; f == nil || lane.Class == job.Fresh && cmp.Compare(j.order, f.order) < 0 {
 			first[lane] = j
 		}
 	}

@@ -5,6 +5,9 @@ import (
 	"slices"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/document"
+	"github.com/daybookq/daybook/store/internal/row"
 )
 
 // model does what Apply must do, written as plainly as possible: a row per job, no spans, no indexes, no caches. It was
@@ -19,7 +22,7 @@ type model struct {
 	spared  []job.ID
 
 	// tallies count the events of the jobs of queues since the counts began.
-	tallies map[queueName]*modelTally
+	tallies map[row.QueueName]*modelTally
 
 	// distinctLevels returns the keys of a strategy of prefer_distinct in the order of the levels of its index.
 	distinctLevels func(s job.Strategy) []string
@@ -32,18 +35,18 @@ type model struct {
 	graceAt     int64
 	jobs        map[job.ID]*modelJob
 	batches     []*modelBatch // in order of seq
-	queues      map[queueName]*modelQueue
+	queues      map[row.QueueName]*modelQueue
 	claims      map[job.ID]*modelClaim
 	ends        []modelEnd // of purged jobs
 	runners     map[string]*modelRunner
 	order       []*modelQueue // in the order of their creation
-	keys        map[queueName]map[string]*modelJob
+	keys        map[row.QueueName]map[string]*modelJob
 	once        map[[2]string]*modelOnce
 	sessions    map[job.ID]*modelSession
-	handlers    map[queueName][]modelHandler // by version
-	filesets    map[filesetName][]Fileset    // by version
-	submissions []*modelSubmission           // in order of seq
-	rules       *rules                       // the numbers that bound commands, sessions, handlers and filesets
+	handlers    map[row.QueueName][]modelHandler       // by version
+	filesets    map[row.FilesetName][]document.Fileset // by version
+	submissions []*modelSubmission                     // in order of seq
+	rules       *row.Rules                             // the numbers that bound commands, sessions, handlers and filesets
 	sweeps      []*modelSweep
 	served      string
 	stopped     bool
@@ -62,7 +65,7 @@ type modelSweep struct {
 // command does.
 type event struct {
 	id  job.ID
-	why reason
+	why row.Reason
 }
 
 type modelBatch struct {
@@ -92,7 +95,7 @@ func (b *modelBatch) shown() job.ID {
 }
 
 type modelQueue struct {
-	name      queueName
+	name      row.QueueName
 	idleAt    int64 // since when it has been without jobs, or when it was resumed; meaningless while it has jobs or is paused
 	paused    bool
 	createdAt int64
@@ -161,23 +164,23 @@ type modelRunner struct {
 	untilSeq uint64 // seq of the last tickle with a lease
 }
 
-func newModel(seed uint64, rules *rules) *model {
-	return &model{seed: seed, jobs: map[job.ID]*modelJob{}, queues: map[queueName]*modelQueue{}, claims: map[job.ID]*modelClaim{},
-		runners: map[string]*modelRunner{}, keys: map[queueName]map[string]*modelJob{}, once: map[[2]string]*modelOnce{}, handlers: map[queueName][]modelHandler{}, filesets: map[filesetName][]Fileset{}, rules: rules,
+func newModel(seed uint64, rules *row.Rules) *model {
+	return &model{seed: seed, jobs: map[job.ID]*modelJob{}, queues: map[row.QueueName]*modelQueue{}, claims: map[job.ID]*modelClaim{},
+		runners: map[string]*modelRunner{}, keys: map[row.QueueName]map[string]*modelJob{}, once: map[[2]string]*modelOnce{}, handlers: map[row.QueueName][]modelHandler{}, filesets: map[row.FilesetName][]document.Fileset{}, rules: rules,
 		sessions: map[job.ID]*modelSession{}, distinctLevels: job.Strategy.DistinctKeys, distinctUncounted: func(job.Strategy) []string { return nil }}
 }
 
-// apply carries out one command. If a command may do any share of its work, events say what the store did. If events is
+// Apply carries out one command. If a command may do any share of its work, events say what the store did. If events is
 // nil, apply does everything.
-func (m *model) apply(seq uint64, at int64, cmd job.Command, events []event) Result {
+func (m *model) Apply(seq uint64, at int64, cmd job.Command, events []event) applied.Result {
 	m.seq, m.at = seq, max(at, m.at)
-	defer m.noteBatchEnds(m.unfinished())
+	defer m.noteBatchEnds(m.Unfinished())
 	defer m.noteIdle(m.idle()) // after settle, which may delete the last jobs of a queue
-	defer func() { m.settle(events) }()
+	defer func() { m.Settle(events) }()
 	defer m.forgetRunners()
 	switch cmd := cmd.(type) {
 	case *job.Create:
-		if made := m.create(cmd); made != nil {
+		if made := m.Create(cmd); made != nil {
 			return made
 		}
 	case job.Claim:
@@ -187,28 +190,28 @@ func (m *model) apply(seq uint64, at int64, cmd job.Command, events []event) Res
 	case job.Complete:
 		return m.complete(cmd)
 	case job.Pause:
-		q := m.queues[queueName{cmd.Client, cmd.Type}]
+		q := m.queues[row.QueueName{cmd.Client, cmd.Type}]
 		if q == nil {
-			return &Paused{Refusal: job.QueueNotFound}
+			return &applied.Paused{Refusal: job.QueueNotFound}
 		}
 		q.readied = q.readied || q.paused && !cmd.Paused
 		q.paused = cmd.Paused
-		return &Paused{}
+		return &applied.Paused{}
 	case job.DeleteQueue:
-		name := queueName{cmd.Client, cmd.Type}
+		name := row.QueueName{cmd.Client, cmd.Type}
 		switch q := m.queues[name]; {
 		case q == nil:
-			return &QueueDeleted{Refusal: job.QueueNotFound}
+			return &applied.QueueDeleted{Refusal: job.QueueNotFound}
 		case m.hasJobs(q):
-			return &QueueDeleted{Refusal: job.QueueNotEmpty}
+			return &applied.QueueDeleted{Refusal: job.QueueNotEmpty}
 		}
 		m.deleteQueue(name)
-		return &QueueDeleted{}
+		return &applied.QueueDeleted{}
 	case job.DeleteIdleQueues:
-		result, idle := &IdleQueuesDeleted{}, m.idle()
+		result, idle := &applied.IdleQueuesDeleted{}, m.idle()
 		line := slices.DeleteFunc(slices.Clone(m.order), func(q *modelQueue) bool { return !idle[q] || q.idleAt+cmd.IdleMs > m.at })
 		slices.SortStableFunc(line, func(a, b *modelQueue) int { return cmp.Compare(a.idleAt, b.idleAt) })
-		for _, q := range line[:min(len(line), m.rules.commandRows)] {
+		for _, q := range line[:min(len(line), m.rules.CommandRows)] {
 			m.deleteQueue(q.name)
 			result.Queues++
 		}
@@ -218,7 +221,7 @@ func (m *model) apply(seq uint64, at int64, cmd job.Command, events []event) Res
 			q.readied = q.readied || m.stopped && !cmd.Stopped
 		}
 		m.stopped = cmd.Stopped
-		return &Switched{Stopped: cmd.Stopped}
+		return &applied.Switched{Stopped: cmd.Stopped}
 	case job.Move:
 		if cmd.Job.IsZero() {
 			return m.startSweep(cmd, events)
@@ -284,27 +287,27 @@ func (m *model) noteIdle(before map[*modelQueue]bool) {
 	}
 }
 
-func (m *model) deleteQueue(name queueName) {
+func (m *model) deleteQueue(name row.QueueName) {
 	m.order = slices.DeleteFunc(m.order, func(q *modelQueue) bool { return q.name == name })
 	delete(m.queues, name)
 	delete(m.keys, name)
 }
 
-func (m *model) create(c *job.Create) *Made {
+func (m *model) Create(c *job.Create) *applied.Made {
 	switch o, refusal := m.past(&c.Once); {
 	case refusal != job.Granted:
-		return &Made{Refusal: refusal}
+		return &applied.Made{Refusal: refusal}
 	case o != nil && o.claim != nil:
-		return &Made{Refusal: job.KeyReused}
+		return &applied.Made{Refusal: job.KeyReused}
 	case o != nil && o.made != nil:
 		again := *o.made
 		again.Replayed, again.Group.Lines = true, 0
 		return &again
 	}
-	made := &Made{Batch: job.NewID(m.at, m.seq, 0), Seq: m.seq, Lines: c.Lines(), Group: c.Groups[0]}
+	made := &applied.Made{Batch: job.NewID(m.at, m.seq, 0), Seq: m.seq, Lines: c.Lines(), Group: c.Groups[0]}
 	of, refusal := m.submissionOf(c)
 	if refusal != job.Granted {
-		return &Made{Refusal: refusal}
+		return &applied.Made{Refusal: refusal}
 	}
 	if !c.Into.IsZero() {
 		made.Batch, made.First = c.Into, made.Batch
@@ -327,7 +330,7 @@ func (m *model) create(c *job.Create) *Made {
 	}
 	body := c.Payloads
 	for i, g := range c.Groups {
-		name := queueName{g.Client, g.Type}
+		name := row.QueueName{g.Client, g.Type}
 		if m.queues[name] == nil {
 			m.queues[name] = &modelQueue{name: name, createdAt: m.at}
 			m.order = append(m.order, m.queues[name])
@@ -347,7 +350,7 @@ func (m *model) create(c *job.Create) *Made {
 					if of != nil {
 						of.holes++
 					}
-					made.Existing = append(made.Existing, Existing{j.id.Line(), holder.id})
+					made.Existing = append(made.Existing, applied.Existing{j.id.Line(), holder.id})
 					continue
 				}
 				j.key, m.keys[name][key] = key, j
@@ -373,9 +376,9 @@ func (m *model) create(c *job.Create) *Made {
 
 // holdsKey reports whether a job has its unique key. A job that the end of its batch is about to cancel does not have
 // it.
-func (j *modelJob) holdsKey() bool { return j.unfinished() && !j.batch.submission.ended() }
+func (j *modelJob) holdsKey() bool { return j.Unfinished() && !j.batch.submission.Ended() }
 
-func (j *modelJob) unfinished() bool {
+func (j *modelJob) Unfinished() bool {
 	return j != nil && (j.status.Waits() || j.status == job.Active)
 }
 

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/internal/machine"
 )
 
 // line returns the pending jobs of clients and types in the order in which claims take them.
@@ -32,19 +34,19 @@ func (m *model) line(clients, types []string, paused bool) (line []*modelJob) {
 	return line
 }
 
-func (c *modelClaim) holds(j *modelJob) bool { return j.status == job.Active && j.claim == c }
+func (c *modelClaim) Holds(j *modelJob) bool { return j.status == job.Active && j.claim == c }
 
 func (c *modelClaim) held() (held []*modelJob) {
 	for _, j := range c.handed {
-		if c.holds(j) {
+		if c.Holds(j) {
 			held = append(held, j)
 		}
 	}
 	return held
 }
 
-// known returns a claim if it holds a job, or ended the last run of one.
-func (m *model) known(id job.ID) *modelClaim {
+// Known returns a claim if it holds a job, or ended the last run of one.
+func (m *model) Known(id job.ID) *modelClaim {
 	c := m.claims[id]
 	if c != nil && slices.ContainsFunc(c.handed, func(j *modelJob) bool { return j.claim == c }) {
 		return c
@@ -52,7 +54,7 @@ func (m *model) known(id job.ID) *modelClaim {
 	return nil
 }
 
-func (m *model) find(id job.ID) *modelJob {
+func (m *model) Find(id job.ID) *modelJob {
 	if j := m.jobs[id]; j != nil && j.status != job.Purged {
 		return j
 	}
@@ -61,7 +63,7 @@ func (m *model) find(id job.ID) *modelJob {
 
 func (m *model) admit(j *modelJob, claim job.ID, runner string) job.Refusal {
 	switch {
-	case !claim.IsZero() && (m.known(claim) == nil || j.claim != m.known(claim)):
+	case !claim.IsZero() && (m.Known(claim) == nil || j.claim != m.Known(claim)):
 		return job.ClaimLost
 	case j.status == job.Cancelled:
 		return job.WasCancelled
@@ -75,27 +77,27 @@ func (m *model) admit(j *modelJob, claim job.ID, runner string) job.Refusal {
 	return job.Granted
 }
 
-func (m *model) applyTickle(t job.Tickle) Result {
+func (m *model) applyTickle(t job.Tickle) applied.Result {
 	if len(t.IDs) > 0 {
 		return m.tickleJobs(t)
 	}
 	if !t.Claim.IsZero() {
-		c := m.known(t.Claim)
+		c := m.Known(t.Claim)
 		if c == nil {
-			return &Tickled{Refusal: job.ClaimLost}
+			return &applied.Tickled{Refusal: job.ClaimLost}
 		}
 		if t.Runner != "" && c.runner != t.Runner {
-			return &Tickled{Refusal: job.RunnerDiffers}
+			return &applied.Tickled{Refusal: job.RunnerDiffers}
 		}
-		result := &Tickled{}
+		result := &applied.Tickled{}
 		for _, j := range c.handed {
-			if c.holds(j) {
+			if c.Holds(j) {
 				m.tickleOne(j, t.LeaseMs)
 				result.Held++
 			} else if j.lateOf(c) || j.claim != c && j.status != job.Purged {
-				result.Lost = append(result.Lost, JobResult{ID: j.id, Refusal: job.ClaimLost})
+				result.Lost = append(result.Lost, applied.JobResult{ID: j.id, Refusal: job.ClaimLost})
 			} else if j.status == job.Cancelled {
-				result.Lost = append(result.Lost, JobResult{ID: j.id, Refusal: job.WasCancelled})
+				result.Lost = append(result.Lost, applied.JobResult{ID: j.id, Refusal: job.WasCancelled})
 			}
 		}
 		if result.Held == 0 {
@@ -116,7 +118,7 @@ func (m *model) applyTickle(t job.Tickle) Result {
 	}
 	lost := m.notices(t.Runner)
 	if held == 0 {
-		return &Tickled{Refusal: job.ClaimLost, Lost: lost}
+		return &applied.Tickled{Refusal: job.ClaimLost, Lost: lost}
 	}
 	r := m.runners[t.Runner]
 	r.at = m.at
@@ -125,43 +127,43 @@ func (m *model) applyTickle(t job.Tickle) Result {
 	} else {
 		r.until, r.untilSeq = max(r.until, m.at+t.LeaseMs), m.seq
 	}
-	return &Tickled{Held: held, Lost: lost}
+	return &applied.Tickled{Held: held, Lost: lost}
 }
 
 // notices returns the recently cancelled jobs of a runner's claims.
-func (m *model) notices(runner string) (lost []JobResult) {
+func (m *model) notices(runner string) (lost []applied.JobResult) {
 	var claims []*modelClaim
 	for id, c := range m.claims {
-		if c.runner == runner && m.known(id) != nil && c.cancelledAt != 0 {
+		if c.runner == runner && m.Known(id) != nil && c.cancelledAt != 0 {
 			claims = append(claims, c)
 		}
 	}
 	slices.SortFunc(claims, func(a, b *modelClaim) int { return cmp.Compare(a.seq, b.seq) })
 	for _, c := range claims {
-		if c.cancelledAt+noticeMs < m.at {
+		if c.cancelledAt+machine.NoticeMs < m.at {
 			c.cancelledAt = 0
 			continue
 		}
 		for _, j := range c.handed {
 			if j.claim == c && j.status == job.Cancelled {
-				lost = append(lost, JobResult{ID: j.id, Refusal: job.WasCancelled})
+				lost = append(lost, applied.JobResult{ID: j.id, Refusal: job.WasCancelled})
 			}
 		}
 	}
 	return lost
 }
 
-func (m *model) tickleJobs(t job.Tickle) Result {
-	result := &Tickled{}
+func (m *model) tickleJobs(t job.Tickle) applied.Result {
+	result := &applied.Tickled{}
 	seen := map[job.ID]bool{}
 	for _, id := range t.IDs {
-		j := m.find(id)
+		j := m.Find(id)
 		refusal := job.NotFound
 		if j != nil {
 			refusal = m.admit(j, t.Claim, t.Runner)
 		}
 		if refusal != job.Granted {
-			result.Lost = append(result.Lost, JobResult{ID: id, Refusal: refusal})
+			result.Lost = append(result.Lost, applied.JobResult{ID: id, Refusal: refusal})
 			continue
 		}
 		if seen[id] {
@@ -201,7 +203,7 @@ func (m *model) tickleOne(j *modelJob, lease int64) {
 	j.tickle = modelTickle{m.seq, m.at, lease}
 }
 
-func (m *model) deadline(j *modelJob) int64 {
+func (m *model) Deadline(j *modelJob) int64 {
 	r := m.runners[j.claim.runner]
 	at := max(j.tickle.at, m.graceAt, r.plainAt) + j.tickle.lease
 	if r.untilSeq > j.tickle.seq {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // TestKeysAreForgotten: a repeat within a day gets the first answer. Later it is a new request, and the rows of the key
@@ -13,15 +14,15 @@ func TestKeysAreForgotten(t *testing.T) {
 	once := job.Once{Scope: "create a", Key: "k", Digest: job.Digest{1}}
 	create := plainCreate("a", "x", 2, 3)
 	create.Once = once
-	first := mustApply(t, s, 1, 0, create).(*Made)
-	again := mustApply(t, s, 2, job.KeyLifeMs-1, create).(*Made)
+	first := mustApply(t, s, 1, 0, create).(*applied.Made)
+	again := mustApply(t, s, 2, job.KeyLifeMs-1, create).(*applied.Made)
 	if !again.Replayed || again.Batch != first.Batch || again.Lines != 2 {
 		t.Errorf("again: %+v, first %+v", again, first)
 	}
 	other := plainCreate("a", "x", 2, 3)
 	other.Once = once
 	other.Once.Digest = job.Digest{2}
-	if got := mustApply(t, s, 3, job.KeyLifeMs-1, other).(*Made); got.Refusal != job.KeyReused {
+	if got := mustApply(t, s, 3, job.KeyLifeMs-1, other).(*applied.Made); got.Refusal != job.KeyReused {
 		t.Errorf("another request: %+v", got)
 	}
 	if made, err := s.MadeBefore(&once, startAt+1); err != nil || made != nil {
@@ -34,7 +35,7 @@ func TestKeysAreForgotten(t *testing.T) {
 	if made, err := s.MadeBefore(&once, startAt+job.KeyLifeMs); err != nil || made != nil {
 		t.Errorf("a day later: %+v, %v", made, err)
 	}
-	if got := mustApply(t, s, 4, job.KeyLifeMs, create).(*Made); got.Replayed {
+	if got := mustApply(t, s, 4, job.KeyLifeMs, create).(*applied.Made); got.Replayed {
 		t.Errorf("a day later: %+v", got)
 	}
 	mustCommit(t, s)

@@ -5,26 +5,30 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/daybookq/daybook/store/lsm"
+	"github.com/daybookq/daybook/store/internal/lsm"
+	"github.com/daybookq/daybook/store/internal/machine"
+	"github.com/daybookq/daybook/store/internal/memory"
+	"github.com/daybookq/daybook/store/internal/row"
+	"github.com/daybookq/daybook/store/query"
 )
 
 // Open opens the store in dir, or creates it.
 func Open(dir string, o Options) (_ *Store, err error) {
-	standard := &standardBounds
+	standard := &memory.StandardBounds
 	if o.Small {
-		standard = &smallBounds
+		standard = &memory.SmallBounds
 	}
 	db, err := lsm.Open(dir, o.lsm())
 	if err != nil {
 		return nil, err
 	}
-	l := &live{queues: newQueues(), pages: newPageCache()}
-	l.mu.open(cmp.Or(o.Patience, DefaultPatience))
-	m := &machine{live: l, caches: newCaches(), o: db.Overlay(string([]byte{uniqueTable, onceTable, distinctTable})), bounds: cmp.Or(o.bounds, standard)}
-	m.windows = &sharedWindows{Windows: lsm.Windows{Min: m.bounds.minWindow, Max: m.bounds.maxWindow, Limit: m.bounds.windowKeys}}
-	l.queues.windows = &m.windows.Windows
-	s := &Store{Queries: newQueries(l, db), db: db, machine: m, beforeApply: o.BeforeApply}
-	if err := m.load(o.Journal, o.QueueMemory); err != nil {
+	l := &memory.Live{AllQueues: memory.NewQueues(), Pages: memory.NewPageCache()}
+	l.Mu.Open(cmp.Or(o.Patience, memory.DefaultPatience))
+	m := &machine.Machine{Live: l, Caches: memory.NewCaches(), O: db.Overlay(string([]byte{row.UniqueTable, row.OnceTable, row.DistinctTable})), Bounds: cmp.Or(o.bounds, standard)}
+	m.Windows = &memory.SharedWindows{Windows: lsm.Windows{Min: m.Bounds.MinWindow, Max: m.Bounds.MaxWindow, Limit: m.Bounds.WindowKeys}}
+	l.AllQueues.Windows = &m.Windows.Windows
+	s := &Store{Queries: query.New(l, db), db: db, machine: m, beforeApply: o.BeforeApply}
+	if err := m.Load(o.Journal, o.QueueMemory); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
@@ -32,13 +36,13 @@ func Open(dir string, o Options) (_ *Store, err error) {
 
 // Adopt gives a new store the UUID of the journal that it will be made from.
 func (s *Store) Adopt(journal string) error {
-	s.machine.live.mu.Lock()
-	defer s.machine.live.mu.Unlock()
-	if s.machine.live.meta.journal != "" && s.machine.live.meta.journal != journal {
-		return fmt.Errorf("store of journal %s, not %s: %w", s.machine.live.meta.journal, journal, ErrForeignJournal)
+	s.machine.Live.Mu.Lock()
+	defer s.machine.Live.Mu.Unlock()
+	if s.machine.Live.Meta.Journal != "" && s.machine.Live.Meta.Journal != journal {
+		return fmt.Errorf("store of journal %s, not %s: %w", s.machine.Live.Meta.Journal, journal, row.ErrForeignJournal)
 	}
-	s.machine.live.meta.journal = journal
-	s.machine.reseed()
+	s.machine.Live.Meta.Journal = journal
+	s.machine.Reseed()
 	return nil
 }
 
@@ -54,13 +58,13 @@ type Peeked struct {
 // describes, and removes newer tables as soon as the store is open for writing. If the journal reaches back to that
 // state, no data is lost, because the tables are rebuilt. Otherwise the removed tables were the only copy.
 func Peek(dir string, o Options) (p Peeked, err error) {
-	found, err := lsm.Peek(dir, metaKey, o.lsm())
+	found, err := lsm.Peek(dir, row.MetaKey, o.lsm())
 	p.Torn = found.Torn
 	if err != nil || found.Value == nil {
 		return p, err
 	}
 	defer lsm.Catch(&err)
-	m := decodeMeta(found.Value)
-	p.Journal, p.Applied = m.journal, m.cursor
-	return p, m.known()
+	m := row.DecodeMeta(found.Value)
+	p.Journal, p.Applied = m.Journal, m.Cursor
+	return p, m.Known()
 }

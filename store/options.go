@@ -3,7 +3,8 @@ package store
 import (
 	"time"
 
-	"github.com/daybookq/daybook/store/lsm"
+	"github.com/daybookq/daybook/store/internal/lsm"
+	"github.com/daybookq/daybook/store/internal/memory"
 )
 
 // Options configure how a store is opened. The zero value works.
@@ -34,7 +35,7 @@ type Options struct {
 	// Small, for tests, shrinks everything that is cached, paged or left for later, and how many sessions may be open,
 	// so that a few jobs do what otherwise takes millions. A store that was made with it must be opened with it.
 	Small  bool
-	bounds *bounds // nil: standardBounds
+	bounds *memory.Bounds // nil: StandardBounds
 }
 
 func (o *Options) lsm() lsm.Options {

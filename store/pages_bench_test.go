@@ -9,6 +9,8 @@ import (
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/internal/row"
 )
 
 // shortLines returns a create with the largest body that the API accepts, with lines of up to longest bytes.
@@ -36,7 +38,7 @@ func BenchmarkCreateOfShortLines(b *testing.B) {
 			s := newBench(b)
 			var check, sizes time.Duration
 			for b.Loop() {
-				s.apply(c)
+				s.Apply(c)
 				b.StopTimer()
 				s.commit()
 				began := time.Now()
@@ -45,7 +47,7 @@ func BenchmarkCreateOfShortLines(b *testing.B) {
 				}
 				check += time.Since(began)
 				began = time.Now()
-				encodeSizes(c.Frame, c.Payloads, c.Lines(), longest)
+				row.EncodeSizes(c.Frame, c.Payloads, c.Lines(), longest)
 				sizes += time.Since(began)
 				b.StartTimer()
 			}
@@ -73,16 +75,16 @@ func BenchmarkMeasuredClaim(b *testing.B) {
 	var took time.Duration
 	claims := 0
 	for b.Loop() {
-		s.apply(c)
+		s.Apply(c)
 		batch := job.NewID(s.at, s.seq, 0)
 		for line := lines / 2; line < lines; line += 2 {
-			s.apply(job.Patch{Job: batch.WithLine(line), Priority: &higher})
+			s.Apply(job.Patch{Job: batch.WithLine(line), Priority: &higher})
 		}
 		for range 4 {
 			claim := plainClaim("r", job.MaxClaimJobs)
 			claim.MaxBytes = 100_000
 			began := time.Now()
-			if got := s.apply(claim).(*Claimed); got.Jobs() != job.MaxClaimJobs {
+			if got := s.Apply(claim).(*applied.Claimed); got.Jobs() != job.MaxClaimJobs {
 				b.Fatalf("%d jobs", got.Jobs())
 			}
 			took += time.Since(began)
@@ -109,11 +111,11 @@ func BenchmarkHandedOut(b *testing.B) {
 				c.Payloads = c.Frame.Append(c.Payloads, bytes.Repeat([]byte("x"), n))
 			}
 			s := newBench(b)
-			s.apply(c)
+			s.Apply(c)
 			s.commit()
-			var claims []*Claimed
+			var claims []*applied.Claimed
 			for range lines / jobs {
-				claims = append(claims, s.apply(plainClaim("r", jobs)).(*Claimed))
+				claims = append(claims, s.Apply(plainClaim("r", jobs)).(*applied.Claimed))
 			}
 			s.commit()
 			b.Run(fmt.Sprintf("longest=%d/even=%v/runs", longest, even), func(b *testing.B) {

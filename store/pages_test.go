@@ -9,7 +9,9 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store/lsm"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/internal/lsm"
+	"github.com/daybookq/daybook/store/internal/row"
 )
 
 // TestSizesOfShortLines: reading eight bytes at a time finds the same lengths as a walk from line to line.
@@ -30,13 +32,13 @@ func TestSizesOfShortLines(t *testing.T) {
 			page = job.LineFrame.Append(page, line)
 			want = append(want, byte(len(line)))
 		}
-		if got := encodeSizes(job.LineFrame, page, n, longest); string(got) != string(want) {
+		if got := row.EncodeSizes(job.LineFrame, page, n, longest); string(got) != string(want) {
 			t.Fatalf("%q: %v, want %v", page, got, want)
 		}
 		for name, bad := range map[string]func(){
-			"a line less":       func() { encodeSizes(job.LineFrame, page, n+1, longest) },
-			"a line more":       func() { encodeSizes(job.LineFrame, page, n-1, longest) },
-			"no newline at end": func() { encodeSizes(job.LineFrame, append(page[:len(page):len(page)], 'x'), n, longest) },
+			"a line less":       func() { row.EncodeSizes(job.LineFrame, page, n+1, longest) },
+			"a line more":       func() { row.EncodeSizes(job.LineFrame, page, n-1, longest) },
+			"no newline at end": func() { row.EncodeSizes(job.LineFrame, append(page[:len(page):len(page)], 'x'), n, longest) },
 		} {
 			if lsm.Try(bad) == nil {
 				t.Fatalf("%s: nothing is found", name)
@@ -59,13 +61,13 @@ func TestMeasuredPagesAreDecodedOnce(t *testing.T) {
 		mustApply(t, s, uint64(2+line), 0, job.Patch{Job: jobID(0, 1, line), Priority: &higher})
 	}
 	mustCommit(t, s)
-	before := s.machine.o.Work().Reads
+	before := s.machine.O.Work().Reads
 	claim := plainClaim("r", 150)
 	claim.MaxBytes = 5000
-	if got := mustApply(t, s, lines+2, 0, claim).(*Claimed); got.Jobs() != 150 || len(got.Runs) != 150 {
+	if got := mustApply(t, s, lines+2, 0, claim).(*applied.Claimed); got.Jobs() != 150 || len(got.Runs) != 150 {
 		t.Errorf("%d jobs in %d runs", got.Jobs(), len(got.Runs))
 	}
-	if reads := s.machine.o.Work().Reads; reads-before > 20 {
+	if reads := s.machine.O.Work().Reads; reads-before > 20 {
 		t.Errorf("the claim read %d rows", reads-before)
 	}
 }
@@ -94,7 +96,7 @@ func TestClaimsReadNoPages(t *testing.T) {
 				mustApply(t, s, 1, 0, c)
 				mustCommit(t, s)
 				for _, entry := range dump(s) {
-					if entry.key[0] != pageTable {
+					if entry.key[0] != row.PageTable {
 						continue
 					}
 					if err := s.db.Pebble().Delete([]byte(entry.key), pebble.NoSync); err != nil {
@@ -105,7 +107,7 @@ func TestClaimsReadNoPages(t *testing.T) {
 				}
 				for seq, left := uint64(2), sizes; len(left) > 0; seq++ {
 					limit := int64(1 + g.IntN(20_000))
-					got := mustApply(t, s, seq, 0, job.Claim{Runner: "r", Max: lines, MaxBytes: limit, Strategy: strategy}).(*Claimed)
+					got := mustApply(t, s, seq, 0, job.Claim{Runner: "r", Max: lines, MaxBytes: limit, Strategy: strategy}).(*applied.Claimed)
 					want, bytes := 0, int64(0)
 					for want < len(left) {
 						size := left[want]

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/store/internal/row"
 )
 
 // listing returns the names and contents of a directory's files.
@@ -91,7 +93,7 @@ func TestPeek(t *testing.T) {
 	if err := os.WriteFile(manifest, whole[:3], 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Peek(dir, Options{}); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), manifest+", cannot be read from offset 0") {
+	if _, err := Peek(dir, Options{}); !errors.Is(err, row.ErrDamaged) || !strings.Contains(err.Error(), manifest+", cannot be read from offset 0") {
 		t.Errorf("of a manifest without a record: %v", err)
 	}
 }

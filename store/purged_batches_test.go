@@ -4,26 +4,28 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/internal/memory"
+	"github.com/daybookq/daybook/store/internal/row"
 )
 
 // TestTicksCountPages: the pages of jobs whose retention ends count as rows of a tick.
 func TestTicksCountPages(t *testing.T) {
-	rules := rulesAt(job.Level)
-	rules.pageBytes = 1
-	b := standardBounds
-	b.rules = &rules
+	rules := row.RulesAt(job.Level)
+	rules.PageBytes = 1
+	b := memory.StandardBounds
+	b.Rules = &rules
 	f := &feeder{t: t, s: mustOpen(t, Options{bounds: &b})}
 	const pages = 200
 	for range 100 {
 		create := plainCreate("a", "x", pages, 1)
 		create.Groups[0].RetentionMs = 1
-		f.apply(create)
+		f.Apply(create)
 	}
-	f.apply(job.Move{Op: job.Cancel, Client: "a", Type: "x"})
+	f.Apply(job.Move{Op: job.Cancel, Client: "a", Type: "x"})
 	mustCommit(t, f.s)
 	f.seq += 10
-	for ticks := 0; f.s.machine.counts.Total() > 0; ticks++ {
-		if got := f.s.costOf(func() { f.apply(job.Tick{}) }); got.writes > rules.commandRows+pages+tickSpanRows || ticks > 100 {
+	for ticks := 0; f.s.machine.Counts.Total() > 0; ticks++ {
+		if got := f.s.costOf(func() { f.Apply(job.Tick{}) }); got.writes > rules.CommandRows+pages+row.TickSpanRows || ticks > 100 {
 			t.Fatalf("tick %d: %+v", ticks, got)
 		}
 		mustCommit(t, f.s)
@@ -42,7 +44,7 @@ func TestPurgedBatchesGoInSteps(t *testing.T) {
 			g.Kind, g.RetentionMs = job.Nothing, 0
 			create.Groups = append(create.Groups, g)
 		}
-		f.apply(create)
+		f.Apply(create)
 	}
 	rows := func(table byte) (n int) {
 		mustCommit(t, s)
@@ -51,11 +53,11 @@ func TestPurgedBatchesGoInSteps(t *testing.T) {
 		v.Scan(string(table), string(table+1), func(string, []byte) bool { n++; return true })
 		return n
 	}
-	for f.s.machine.counts.Total() > 0 {
-		f.apply(job.Move{Op: job.Cancel, Client: "a", Type: "x"})
-		f.apply(job.Tick{})
+	for f.s.machine.Counts.Total() > 0 {
+		f.Apply(job.Move{Op: job.Cancel, Client: "a", Type: "x"})
+		f.Apply(job.Tick{})
 	}
-	if b, c, left := rows(batchTable), rows(countsTable), rows(purgedBatchTable); b != 0 || c != 0 || left != 2 {
+	if b, c, left := rows(row.BatchTable), rows(row.CountsTable), rows(row.PurgedBatchTable); b != 0 || c != 0 || left != 2 {
 		t.Fatalf("%d batches and %d counts are there, and %d purged batches are left", b, c, left)
 	}
 	for _, id := range []job.ID{jobID(2, 2, 0), jobID(3, 3, 5)} {
@@ -68,20 +70,20 @@ func TestPurgedBatchesGoInSteps(t *testing.T) {
 	}
 	create := plainCreate("a", "x", 1, 1)
 	create.Groups[0].RunAt = startAt + int64(f.seq) + 2
-	f.apply(create)
+	f.Apply(create)
 	f.seq++
-	if f.apply(job.Tick{}); s.machine.counts[job.Pending] != 1 {
+	if f.Apply(job.Tick{}); s.machine.Counts[job.Pending] != 1 {
 		t.Error("a job whose time has come waits for purged batches")
 	}
-	for ticks := 0; s.machine.meta.purgedAt != 0; ticks++ {
+	for ticks := 0; s.machine.Meta.PurgedAt != 0; ticks++ {
 		if problems := problemsOf(t, s); len(problems) > 0 {
 			t.Fatal(problems)
 		}
-		if got := s.costOf(func() { f.apply(job.Tick{}) }); got.writes > 500 || ticks > 30 {
+		if got := s.costOf(func() { f.Apply(job.Tick{}) }); got.writes > 500 || ticks > 30 {
 			t.Fatalf("tick %d: %+v", ticks, got)
 		}
 	}
-	if spans, groups, left := rows(spanTable), rows(groupTable), rows(purgedBatchTable); spans != 1 || groups != 0 || left != 0 {
+	if spans, groups, left := rows(row.SpanTable), rows(row.GroupTable), rows(row.PurgedBatchTable); spans != 1 || groups != 0 || left != 0 {
 		t.Errorf("%d spans, %d pages of groups and %d purged batches are left", spans, groups, left)
 	}
 }

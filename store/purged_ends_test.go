@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/internal/row"
 )
 
 // TestRepeatAfterPurge: the answer to a completion was lost, its jobs were purged, and the runner repeats the
@@ -13,14 +15,14 @@ func TestRepeatAfterPurge(t *testing.T) {
 	for name, retention := range map[string]int64{"at once": 0, "within the minute": 1000} {
 		t.Run(name, func(t *testing.T) {
 			c := newCompleting(t)
-			first := c.create(5, func(cmd *job.Create) { cmd.Groups[0].RetentionMs = retention })
-			claim := c.apply(plainClaim("r", 5)).(*Claimed).Claim
+			first := c.Create(5, func(cmd *job.Create) { cmd.Groups[0].RetentionMs = retention })
+			claim := c.Apply(plainClaim("r", 5)).(*applied.Claimed).Claim
 			ok, failed := outcomeOf(first, job.OK), outcomeOf(first.WithLine(4), job.Fail)
 			single := job.Complete{Claim: claim, Outcomes: []job.Outcome{ok, failed}}
 			all := job.Complete{Claim: claim, Runner: "r", All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}, Outcomes: []job.Outcome{outcomeOf(first.WithLine(1), job.OK)}}
-			want := func(cmd job.Complete, number int, refusal job.Refusal, results ...JobResult) {
+			want := func(cmd job.Complete, number int, refusal job.Refusal, results ...applied.JobResult) {
 				t.Helper()
-				got := c.apply(cmd).(*Ended)
+				got := c.Apply(cmd).(*applied.Ended)
 				if got.All != number || got.Refusal != refusal || len(got.Results) != len(results) {
 					t.Fatalf("%+v: %+v", cmd, got)
 				}
@@ -30,18 +32,18 @@ func TestRepeatAfterPurge(t *testing.T) {
 					}
 				}
 			}
-			completed, lost := JobResult{Status: job.Completed}, job.ClaimLost
+			completed, lost := applied.JobResult{Status: job.Completed}, job.ClaimLost
 			answers := func() {
 				t.Helper()
-				want(single, 0, job.Granted, completed, JobResult{Status: job.Failed})
+				want(single, 0, job.Granted, completed, applied.JobResult{Status: job.Failed})
 				want(all, 3, job.Granted, completed) // lines 0, 2 and 3
 			}
 			answers()
 			c.at += 2000
-			c.apply(job.Tick{})
+			c.Apply(job.Tick{})
 			mustCommit(t, c.s)
-			for table, rows := range map[byte]int{batchTable: 0, claimTable: 0, claimStateTable: 0, purgedEndTable: 4} {
-				if retention > 0 && table == purgedEndTable {
+			for table, rows := range map[byte]int{row.BatchTable: 0, row.ClaimTable: 0, row.ClaimStateTable: 0, row.PurgedEndTable: 4} {
+				if retention > 0 && table == row.PurgedEndTable {
 					rows = 2 // neighbours that ended together are purged together
 				}
 				if got := rowsOf(t, c.s, table); got != rows {
@@ -51,7 +53,7 @@ func TestRepeatAfterPurge(t *testing.T) {
 			answers()
 			refused := func(id, claim job.ID, runner string, code job.Code, refusal job.Refusal) {
 				t.Helper()
-				want(job.Complete{Claim: claim, Runner: runner, Outcomes: []job.Outcome{outcomeOf(id, code)}}, 0, job.Granted, JobResult{Refusal: refusal})
+				want(job.Complete{Claim: claim, Runner: runner, Outcomes: []job.Outcome{outcomeOf(id, code)}}, 0, job.Granted, applied.JobResult{Refusal: refusal})
 			}
 			refused(first, claim, "", job.Error, job.OutcomeDiffers)
 			refused(first, claim, "s", job.OK, job.RunnerDiffers)
@@ -74,10 +76,10 @@ func TestRepeatAfterPurge(t *testing.T) {
 			refused(first, claim, "", job.OK, job.NotFound)
 			for c.s.NextDue() != 0 {
 				c.at = c.s.NextDue() - startAt
-				c.apply(job.Tick{})
+				c.Apply(job.Tick{})
 				mustCommit(t, c.s)
 			}
-			if got := rowsOf(t, c.s, purgedEndTable); got != 0 {
+			if got := rowsOf(t, c.s, row.PurgedEndTable); got != 0 {
 				t.Errorf("%d ends are left", got)
 			}
 		})
@@ -87,12 +89,12 @@ func TestRepeatAfterPurge(t *testing.T) {
 // TestDeletedJobIsNotRepeated: the end of a job that a user deleted is not kept.
 func TestDeletedJobIsNotRepeated(t *testing.T) {
 	c := newCompleting(t)
-	id := c.create(1, nil)
-	claim := c.apply(plainClaim("r", 1)).(*Claimed).Claim
+	id := c.Create(1, nil)
+	claim := c.Apply(plainClaim("r", 1)).(*applied.Claimed).Claim
 	end := job.Complete{Claim: claim, Outcomes: []job.Outcome{outcomeOf(id, job.OK)}}
-	c.apply(end)
-	c.apply(job.Move{Op: job.Delete, Job: id})
-	if got := c.apply(end).(*Ended).Results[0]; got.Refusal != job.NotFound {
+	c.Apply(end)
+	c.Apply(job.Move{Op: job.Delete, Job: id})
+	if got := c.Apply(end).(*applied.Ended).Results[0]; got.Refusal != job.NotFound {
 		t.Errorf("%+v", got)
 	}
 }

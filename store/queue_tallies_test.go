@@ -10,6 +10,9 @@ import (
 
 	"github.com/daybookq/daybook/bench/matrix"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/internal/memory"
+	"github.com/daybookq/daybook/store/internal/row"
 )
 
 // tallied is a store whose queues are counted.
@@ -27,7 +30,7 @@ func newTallied(t *testing.T, rows int) *tallied {
 	return &tallied{T: t, s: s}
 }
 
-func (n *tallied) apply(cmd job.Command) Result {
+func (n *tallied) Apply(cmd job.Command) applied.Result {
 	n.Helper()
 	n.seq++
 	result := mustApply(n.T, n.s, n.seq, n.at, cmd)
@@ -35,15 +38,15 @@ func (n *tallied) apply(cmd job.Command) Result {
 	return result
 }
 
-// create creates n jobs in a queue of the client q.
-func (n *tallied) create(typ string, lines int) { n.Helper(); n.apply(plainCreate("q", typ, lines, 1)) }
+// Create creates n jobs in a queue of the client q.
+func (n *tallied) Create(typ string, lines int) { n.Helper(); n.Apply(plainCreate("q", typ, lines, 1)) }
 
-// figures returns the figures at the present time. It checks that no queue has two rows, and that the counters of the
+// Figures returns the figures at the present time. It checks that no queue has two rows, and that the counters of the
 // shared row do not fall.
-func (n *tallied) figures() (of map[string]QueueFigures, others QueueFigures) {
+func (n *tallied) Figures() (of map[string]memory.QueueFigures, others memory.QueueFigures) {
 	n.Helper()
 	all := n.s.QueueFigures(startAt + n.at)
-	of = map[string]QueueFigures{}
+	of = map[string]memory.QueueFigures{}
 	for _, f := range all[:len(all)-1] {
 		if _, twice := of[f.Type]; twice {
 			n.Fatalf("queue %s has two rows", f.Type)
@@ -58,9 +61,9 @@ func (n *tallied) figures() (of map[string]QueueFigures, others QueueFigures) {
 	return of, others
 }
 
-func (n *tallied) expect(created ...string) (others QueueFigures) {
+func (n *tallied) expect(created ...string) (others memory.QueueFigures) {
 	n.Helper()
-	of, others := n.figures()
+	of, others := n.Figures()
 	got := []string{}
 	for typ, f := range of {
 		got = append(got, fmt.Sprintf("%s=%d", typ, f.Created))
@@ -76,17 +79,17 @@ func (n *tallied) expect(created ...string) (others QueueFigures) {
 
 func TestFirstQueuesGetRows(t *testing.T) {
 	n := newTallied(t, 2)
-	n.create("a", 1)
-	n.create("b", 2)
-	n.create("c", 4)
-	n.create("a", 8)
-	n.create("d", 16)
+	n.Create("a", 1)
+	n.Create("b", 2)
+	n.Create("c", 4)
+	n.Create("a", 8)
+	n.Create("d", 16)
 	if others := n.expect("a=9", "b=2", "others=20"); others.Pending != 20 || others.PendingSince != -1 {
 		t.Fatalf("%+v", others)
 	}
 	n.at += 2000
-	n.apply(job.Claim{Runner: "r", Max: 100, MaxBytes: 1 << 20, LeaseMs: 60_000, Clients: []string{"q"}, Types: []string{"d"}, Strategy: job.Oldest})
-	of, others := n.figures()
+	n.Apply(job.Claim{Runner: "r", Max: 100, MaxBytes: 1 << 20, LeaseMs: 60_000, Clients: []string{"q"}, Types: []string{"d"}, Strategy: job.Oldest})
+	of, others := n.Figures()
 	if others.Claimed != 16 || others.Active != 16 || others.Pending != 4 || others.Waiting.SumMs != 32_000 {
 		t.Fatalf("%+v", others)
 	}
@@ -98,12 +101,12 @@ func TestFirstQueuesGetRows(t *testing.T) {
 // TestClaimIsOneObservation: all jobs of a span are counted at once, in the buckets of their duration.
 func TestClaimIsOneObservation(t *testing.T) {
 	n := newTallied(t, 1)
-	n.create("a", 1000)
+	n.Create("a", 1000)
 	n.at += 7
-	c := n.apply(plainClaim("r", 1000)).(*Claimed)
+	c := n.Apply(plainClaim("r", 1000)).(*applied.Claimed)
 	n.at += 3_600_001
-	n.apply(job.Complete{Claim: c.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
-	of, _ := n.figures()
+	n.Apply(job.Complete{Claim: c.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
+	of, _ := n.Figures()
 	a := of["a"]
 	if a.Created != 1000 || a.Claimed != 1000 || a.Completed != 1000 || a.Waiting.Count() != 1000 || a.Waiting.SumMs != 7000 || a.Waiting.Classic[1] != 1000 {
 		t.Errorf("%+v", a)
@@ -115,13 +118,13 @@ func TestClaimIsOneObservation(t *testing.T) {
 
 func TestIdleRowGoesToAnotherQueue(t *testing.T) {
 	n := newTallied(t, 1)
-	n.create("a", 1)
-	n.create("b", 1)
+	n.Create("a", 1)
+	n.Create("b", 1)
 	n.expect("a=1", "others=1")
-	n.at += 2 * hourMs
-	n.create("b", 1)
+	n.at += 2 * row.HourMs
+	n.Create("b", 1)
 	n.expect("b=1", "others=1") // the shared row keeps the counts of b, and does not get the counts of a
-	n.create("a", 1)
+	n.Create("a", 1)
 	n.expect("b=1", "others=2")
 }
 
@@ -129,18 +132,18 @@ func TestIdleRowGoesToAnotherQueue(t *testing.T) {
 func TestBusyQueueTakesARow(t *testing.T) {
 	n := newTallied(t, 2)
 	for range 5 {
-		n.create("a", 1)
-		n.create("b", 1)
+		n.Create("a", 1)
+		n.Create("b", 1)
 	}
-	n.create("b", 1)
+	n.Create("b", 1)
 	for range 15 {
-		n.create("c", 1)
+		n.Create("c", 1)
 	}
 	n.expect("a=5", "b=6", "others=15")
-	n.create("c", 1)
+	n.Create("c", 1)
 	n.expect("b=6", "c=1", "others=15")
 	for range 20 {
-		n.create("a", 1)
+		n.Create("a", 1)
 	}
 	n.expect("a=5", "c=1", "others=30") // the row of b, which is now the least busy
 }
@@ -150,28 +153,28 @@ func TestBusyQueueTakesARow(t *testing.T) {
 func TestManyNewQueuesTakeNoRows(t *testing.T) {
 	const rows, flood = 3, 2000
 	n := newTallied(t, rows)
-	n.create("real", 1)
+	n.Create("real", 1)
 	for i := range flood {
-		n.create(fmt.Sprint("flood", i), 1)
+		n.Create(fmt.Sprint("flood", i), 1)
 	}
-	of, others := n.figures()
+	of, others := n.Figures()
 	if of["real"].Created != 1 || len(of) != rows || others.Created != flood-(rows-1) {
 		t.Fatalf("%d rows, others %+v", len(of), others)
 	}
 	// While the real queue is idle, the new queues may take its row. It gets a row back with a few moves, although they
 	// continue.
-	n.at += 3 * hourMs
+	n.at += 3 * row.HourMs
 	for i := range flood {
-		n.create(fmt.Sprint("more", i), 1)
+		n.Create(fmt.Sprint("more", i), 1)
 	}
-	if of, _ := n.figures(); len(of) != rows || of["real"].Client != "" {
+	if of, _ := n.Figures(); len(of) != rows || of["real"].Client != "" {
 		t.Fatalf("%d rows, the real one has %+v", len(of), of["real"])
 	}
 	for i := range 4 {
-		n.create("real", 1)
-		n.create(fmt.Sprint("yet more", i), 1)
+		n.Create("real", 1)
+		n.Create(fmt.Sprint("yet more", i), 1)
 	}
-	if of, _ := n.figures(); of["real"].Created == 0 {
+	if of, _ := n.Figures(); of["real"].Created == 0 {
 		t.Fatalf("the rows are those of %q", slices.Sorted(maps.Keys(of)))
 	}
 }
@@ -180,33 +183,33 @@ func TestManyNewQueuesTakeNoRows(t *testing.T) {
 func TestRowOfADeletedQueue(t *testing.T) {
 	n := newTallied(t, 10)
 	remove := func(typ string) {
-		n.apply(job.Pause{Client: "q", Type: typ, Paused: true})
-		if of, _ := n.figures(); !of[typ].Paused {
+		n.Apply(job.Pause{Client: "q", Type: typ, Paused: true})
+		if of, _ := n.Figures(); !of[typ].Paused {
 			t.Fatal("not paused")
 		}
-		n.apply(job.Move{Op: job.Delete, Client: "q", Type: typ})
-		if r := n.apply(job.DeleteQueue{Client: "q", Type: typ}).(*QueueDeleted); r.Refusal != job.Granted {
+		n.Apply(job.Move{Op: job.Delete, Client: "q", Type: typ})
+		if r := n.Apply(job.DeleteQueue{Client: "q", Type: typ}).(*applied.QueueDeleted); r.Refusal != job.Granted {
 			t.Fatal(r.Refusal)
 		}
 	}
-	n.create("a", 1)
-	n.create("b", 1)
+	n.Create("a", 1)
+	n.Create("b", 1)
 	remove("a")
 	remove("b")
-	n.at += hourMs - 1
+	n.at += row.HourMs - 1
 	n.expect("a=1", "b=1", "others=0")
-	n.create("a", 2)
+	n.Create("a", 2)
 	n.expect("a=3", "b=1", "others=0")
-	of, _ := n.figures()
+	of, _ := n.Figures()
 	if of["a"].Pending != 2 || of["a"].Paused || of["b"].Pending != 0 || of["b"].Deleted != 1 || of["b"].Paused {
 		t.Fatalf("%+v", of)
 	}
 	n.at++
 	n.expect("a=3", "others=0")
 	remove("a")
-	n.at += hourMs
+	n.at += row.HourMs
 	n.expect("others=0")
-	n.create("a", 4)
+	n.Create("a", 4)
 	n.expect("a=4", "others=0")
 }
 
@@ -214,7 +217,7 @@ func TestRowsAtAStart(t *testing.T) {
 	s := mustOpen(t, Options{})
 	n := &tallied{T: t, s: s}
 	for i, typ := range strings.Split("abcde", "") {
-		n.create(typ, []int{3, 1, 4, 2, 5}[i])
+		n.Create(typ, []int{3, 1, 4, 2, 5}[i])
 	}
 	if s.QueueFigures(startAt) != nil {
 		t.Fatal("there are figures without an observer")
@@ -223,7 +226,7 @@ func TestRowsAtAStart(t *testing.T) {
 	if others := n.expect("a=0", "c=0", "e=0", "others=0"); others.Pending != 3 {
 		t.Fatalf("%+v", others)
 	}
-	of, _ := n.figures()
+	of, _ := n.Figures()
 	if c := of["c"]; c.Pending != 4 || c.PendingSince != startAt {
 		t.Fatalf("%+v", c)
 	}
@@ -231,13 +234,13 @@ func TestRowsAtAStart(t *testing.T) {
 
 func TestObserveQueuesAgain(t *testing.T) {
 	n := newTallied(t, 1)
-	n.create("a", 1)
-	n.create("b", 2)
+	n.Create("a", 1)
+	n.Create("b", 2)
 	n.expect("a=1", "others=2")
 	n.at++
 	n.s.ObserveQueues(1, startAt+5)
 	n.last = 0
-	n.create("b", 1)
+	n.Create("b", 1)
 	others := n.expect("b=1", "others=0") // b has the most unfinished jobs now
 	if others.Pending != 1 || others.Since != startAt+5 {
 		t.Fatalf("%+v", others)
@@ -246,9 +249,9 @@ func TestObserveQueuesAgain(t *testing.T) {
 
 // TestNativeBounds: each duration is in the bucket whose bounds are around it.
 func TestNativeBounds(t *testing.T) {
-	for i := 1; i < nativeBuckets; i++ {
-		if nativeBoundsMs[i] < nativeBoundsMs[i-1] {
-			t.Fatalf("bound %d is %d, after %d", i, nativeBoundsMs[i], nativeBoundsMs[i-1])
+	for i := 1; i < memory.NativeBuckets; i++ {
+		if memory.NativeBoundsMs[i] < memory.NativeBoundsMs[i-1] {
+			t.Fatalf("bound %d is %d, after %d", i, memory.NativeBoundsMs[i], memory.NativeBoundsMs[i-1])
 		}
 	}
 	var durations []int64
@@ -257,7 +260,7 @@ func TestNativeBounds(t *testing.T) {
 	}
 	durations = append(durations, 62, 63, 125, 126, 250, 251, 500, 501, 1000, 1001, 2000, 2001, 1<<20*1000, 1<<20*1000+1, 1<<27*1000, 1<<27*1000+1, 1<<50)
 	for _, ms := range durations {
-		var got DurationCounts
+		var got memory.DurationCounts
 		if got.Add(ms, 1); got != countsOf([]int64{ms}) {
 			t.Errorf("%d ms: %+v, want %+v", ms, got, countsOf([]int64{ms}))
 		}
@@ -282,7 +285,7 @@ func BenchmarkQueueTallies(b *testing.B) {
 					i := (round + k) % 2
 					began := matrix.ProcessorTime()
 					for range turn {
-						stores[i].apply(c)
+						stores[i].Apply(c)
 						if stores[i].finish(batch) != batch {
 							b.Fatal("there was no job")
 						}

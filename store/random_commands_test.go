@@ -17,7 +17,11 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store/lsm"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/document"
+	"github.com/daybookq/daybook/store/internal/lsm"
+	"github.com/daybookq/daybook/store/internal/memory"
+	"github.com/daybookq/daybook/store/internal/row"
 )
 
 var (
@@ -140,9 +144,9 @@ type player struct {
 	options Options
 	s       *Store
 	m       *model
-	log     []step   // applied, in order
-	results []Result // of log
-	flushed int      // how many commands of log certainly survive a restart
+	log     []step           // applied, in order
+	results []applied.Result // of log
+	flushed int              // how many commands of log certainly survive a restart
 	handed  []handedOut
 
 	observes bool // the store counts the events of the jobs of queues
@@ -154,7 +158,7 @@ func play(o Options, steps []step) (err error) {
 	if p.s, err = Open("store", o); err != nil {
 		return err
 	}
-	p.m = newModel(p.s.machine.seed, &p.s.machine.rules)
+	p.m = newModel(p.s.machine.Seed, &p.s.machine.Rules)
 	p.observeQueues()
 	defer func() {
 		if r := recover(); r != nil {
@@ -173,7 +177,7 @@ func play(o Options, steps []step) (err error) {
 }
 
 func (p *player) step(st step) error {
-	if err := p.apply(st); err != nil {
+	if err := p.Apply(st); err != nil {
 		return err
 	}
 	for i := range st.backlogs {
@@ -191,7 +195,7 @@ func (p *player) step(st step) error {
 		}
 		again := st
 		again.seq += uint64(i) + 1
-		if err := p.apply(again); err != nil {
+		if err := p.Apply(again); err != nil {
 			return err
 		}
 	}
@@ -206,8 +210,8 @@ func (p *player) step(st step) error {
 	return nil
 }
 
-// apply applies a command to the store and to the model, in its journaled form.
-func (p *player) apply(st step) error {
+// Apply applies a command to the store and to the model, in its journaled form.
+func (p *player) Apply(st step) error {
 	fields, body := st.cmd.Encode()
 	cmd, err := job.Decode(st.cmd.Verb(), fields, body)
 	if err != nil {
@@ -217,7 +221,7 @@ func (p *player) apply(st step) error {
 	if err != nil {
 		return fmt.Errorf("apply: %w", err)
 	}
-	if c, ok := got.(*Claimed); ok {
+	if c, ok := got.(*applied.Claimed); ok {
 		if !c.Replayed {
 			p.handed = append(p.handed, handedOut{claimed: c})
 		}
@@ -233,7 +237,7 @@ func (p *player) apply(st step) error {
 			return err
 		}
 		p.m.at = max(st.at, p.m.at)
-		if err := p.m.expireSessions(func(id job.ID) bool { return p.s.machine.sessionOf(id) != nil }); err != nil {
+		if err := p.m.expireSessions(func(id job.ID) bool { return p.s.machine.SessionOf(id) != nil }); err != nil {
 			return err
 		}
 	case job.LoseRunner:
@@ -253,23 +257,23 @@ func (p *player) apply(st step) error {
 			}
 		}
 	}
-	want := p.m.apply(st.seq, st.at, cmd, events)
+	want := p.m.Apply(st.seq, st.at, cmd, events)
 	for _, id := range p.m.spared {
-		if slices.ContainsFunc(p.s.machine.live.running, func(w *sweep) bool { return w.id() == id }) {
+		if slices.ContainsFunc(p.s.machine.Live.Running, func(w *row.Sweep) bool { return w.Id() == id }) {
 			return fmt.Errorf("sweep %v is under way, but did not take a job that was returned in this tick", id)
 		}
 	}
 	p.m.spared = nil
 	if err := p.m.forgetSubmissions(func(id job.ID) bool {
-		return rowOf(p.s.machine.live.seqs(id), id, p.s.machine.submission) != nil
+		return memory.RowOf(p.s.machine.Live.Seqs(id), id, p.s.machine.Submission) != nil
 	}); err != nil {
 		return err
 	}
-	if c, ok := want.(*Claimed); ok {
-		want = p.m.inOrderOf(told(c), got.(*Claimed))
+	if c, ok := want.(*applied.Claimed); ok {
+		want = p.m.inOrderOf(told(c), got.(*applied.Claimed))
 	}
-	if w, ok := want.(*Swept); ok && w.Refusal == job.Granted {
-		if err := sweptFits(w, got.(*Swept), cmd.(job.Move)); err != nil {
+	if w, ok := want.(*applied.Swept); ok && w.Refusal == job.Granted {
+		if err := sweptFits(w, got.(*applied.Swept), cmd.(job.Move)); err != nil {
 			return err
 		}
 		want = got
@@ -278,7 +282,7 @@ func (p *player) apply(st step) error {
 		return fmt.Errorf("result\n\t%+v, the model has\n\t%+v", got, want)
 	}
 	for _, w := range p.m.sweeps {
-		if !w.ended && !slices.ContainsFunc(p.s.machine.live.running, func(r *sweep) bool { return r.Seq == w.seq }) {
+		if !w.ended && !slices.ContainsFunc(p.s.machine.Live.Running, func(r *row.Sweep) bool { return r.Seq == w.seq }) {
 			if left := p.m.targets(w); len(left) > 0 {
 				return fmt.Errorf("sweep %v %+v has ended without taking %v", w.id, w.move, left)
 			}
@@ -290,7 +294,7 @@ func (p *player) apply(st step) error {
 		for _, c := range p.m.claims {
 			if c.id == p.handed[n-1].claimed.Claim {
 				for _, j := range c.handed {
-					p.handed[n-1].want[j.id] = p.m.document(j)
+					p.handed[n-1].want[j.id] = p.m.Document(j)
 				}
 			}
 		}
@@ -310,7 +314,7 @@ func (p *player) apply(st step) error {
 		}
 	}
 	want2 := p.m.takeReadied()
-	slices.SortFunc(got2, func(a, b Readied) int { return strings.Compare(a.Client+"/"+a.Type, b.Client+"/"+b.Type) })
+	slices.SortFunc(got2, func(a, b document.Readied) int { return strings.Compare(a.Client+"/"+a.Type, b.Client+"/"+b.Type) })
 	if !slices.Equal(got2, want2) {
 		return fmt.Errorf("readied %v, the model has %v", got2, want2)
 	}
@@ -319,7 +323,7 @@ func (p *player) apply(st step) error {
 
 // fits compares the result of the first step of a sweep with the model's. The step may or may not notice that it was
 // the last one.
-func sweptFits(want, got *Swept, move job.Move) error {
+func sweptFits(want, got *applied.Swept, move job.Move) error {
 	switch {
 	case want.Status != 0 && (got.Status != want.Status || got.Moved != want.Moved):
 		return fmt.Errorf("result\n\t%+v, the model has\n\t%+v", got, want)
@@ -330,10 +334,10 @@ func sweptFits(want, got *Swept, move job.Move) error {
 }
 
 // inOrderOf returns a claim of the model with its jobs in the store's order, if they are the same jobs.
-func (m *model) inOrderOf(want, got *Claimed) *Claimed {
-	sorted := func(runs []Run) (joined []Run) {
+func (m *model) inOrderOf(want, got *applied.Claimed) *applied.Claimed {
+	sorted := func(runs []row.Run) (joined []row.Run) {
 		runs = slices.Clone(runs)
-		slices.SortFunc(runs, func(a, b Run) int { return cmp.Or(cmp.Compare(a.Batch, b.Batch), cmp.Compare(a.First, b.First)) })
+		slices.SortFunc(runs, func(a, b row.Run) int { return cmp.Or(cmp.Compare(a.Batch, b.Batch), cmp.Compare(a.First, b.First)) })
 		for _, r := range runs {
 			if last := len(joined) - 1; last >= 0 && joined[last].Batch == r.Batch && joined[last].Last+1 == r.First {
 				joined[last].Last = r.Last
@@ -359,7 +363,7 @@ func (m *model) inOrderOf(want, got *Claimed) *Claimed {
 }
 
 // events returns the effects of a command, both as events and as stored.
-func (p *player) events(seq uint64) (events []event, effects []effect, err error) {
+func (p *player) events(seq uint64) (events []event, effects []row.Effect, err error) {
 	if err := p.s.Commit(); err != nil {
 		return nil, nil, err
 	}
@@ -368,9 +372,9 @@ func (p *player) events(seq uint64) (events []event, effects []effect, err error
 	}
 	events = []event{}
 	for _, e := range effects {
-		b := p.m.batchOf(e.run.Batch)
-		for line := e.run.First; b != nil && line <= e.run.Last; line++ {
-			events = append(events, event{b.id.WithLine(int(line)), e.reason})
+		b := p.m.batchOf(e.Run.Batch)
+		for line := e.Run.First; b != nil && line <= e.Run.Last; line++ {
+			events = append(events, event{b.id.WithLine(int(line)), e.Reason})
 		}
 	}
 	return events, effects, nil
@@ -383,30 +387,30 @@ func (p *player) watchTick(st step) ([]event, error) {
 	if err != nil {
 		return nil, err
 	}
-	moved := map[job.ID]reason{}
+	moved := map[job.ID]row.Reason{}
 	for _, e := range events {
 		if moved[e.id] == 0 {
 			moved[e.id] = e.why
 		}
 	}
-	cost, largest, gone, cancelled := 0, 0, map[Run]bool{}, map[position]bool{}
+	cost, largest, gone, cancelled := 0, 0, map[row.Run]bool{}, map[row.Position]bool{}
 	for _, e := range entries {
-		for line := e.run.First; e.reason == reasonCancelled && line <= e.run.Last; line++ {
-			cancelled[position{e.run.Batch, line}] = true
+		for line := e.Run.First; e.Reason == row.ReasonCancelled && line <= e.Run.Last; line++ {
+			cancelled[row.Position{e.Run.Batch, line}] = true
 		}
-		if e.reason == reasonPurged && (gone[e.run] || cancelled[position{e.run.Batch, e.run.First}]) || sweepReasons[e.reason] != 0 {
+		if e.Reason == row.ReasonPurged && (gone[e.Run] || cancelled[row.Position{e.Run.Batch, e.Run.First}]) || sweepReasons[e.Reason] != 0 {
 			continue // finally failed and was not kept; and sweeps and the ends of batches have separate bounds
 		}
-		cost += tickSpanRows
-		if e.reason == reasonAbandoned || e.reason == reasonTimedOut || e.reason == reasonExpired {
-			gone[e.run] = true
+		cost += row.TickSpanRows
+		if e.Reason == row.ReasonAbandoned || e.Reason == row.ReasonTimedOut || e.Reason == row.ReasonExpired {
+			gone[e.Run] = true
 		}
-		if e.reason == reasonAbandoned || e.reason == reasonTimedOut {
-			cost += e.run.Lines()
-			largest = max(largest, e.run.Lines())
+		if e.Reason == row.ReasonAbandoned || e.Reason == row.ReasonTimedOut {
+			cost += e.Run.Lines()
+			largest = max(largest, e.Run.Lines())
 		}
 	}
-	if most := cmp.Or(st.cmd.(job.Tick).Rows, p.s.machine.rules.commandRows) + tickSpanRows + largest; cost > most {
+	if most := cmp.Or(st.cmd.(job.Tick).Rows, p.s.machine.Rules.CommandRows) + row.TickSpanRows + largest; cost > most {
 		return nil, fmt.Errorf("a tick wrote about %d rows, with a bound of %d", cost, most)
 	}
 	// Jobs become pending or are purged in the order of time, except for retries of jobs that were abandoned in this
@@ -419,7 +423,7 @@ func (p *player) watchTick(st step) ([]event, error) {
 			if when == 0 || when > at || (status == job.Deferred) != (j.status == job.Deferred) || status != job.Deferred && !j.status.Terminal() {
 				continue
 			}
-			if why := moved[id]; why == reasonDue || why == reasonExpired || why == reasonPurged {
+			if why := moved[id]; why == row.ReasonDue || why == row.ReasonExpired || why == row.ReasonPurged {
 				latest = max(latest, when)
 			} else if why == 0 && (earliest == 0 || when < earliest) {
 				earliest = when
@@ -442,12 +446,12 @@ func (m *model) batchOf(seq uint64) *modelBatch {
 }
 
 // effects reads the effects of a command.
-func (p *player) effects(seq uint64) (effects []effect, err error) {
+func (p *player) effects(seq uint64) (effects []row.Effect, err error) {
 	defer lsm.Catch(&err)
 	v := p.s.db.View()
 	defer v.Close()
-	v.ScanDown(string(effectTable), seqKey(effectTable, seq+1), func(key string, value []byte) bool {
-		eachEffects(seqOfKey(key), value, func(now job.Now, of []effect) {
+	v.ScanDown(string(row.EffectTable), row.SeqKey(row.EffectTable, seq+1), func(key string, value []byte) bool {
+		row.EachEffects(row.SeqOfKey(key), value, func(now job.Now, of []row.Effect) {
 			if now.Seq == seq {
 				effects = of
 			}
@@ -498,7 +502,7 @@ func (p *player) restart(flush bool) error {
 		if err != nil {
 			return fmt.Errorf("apply again: %w", err)
 		}
-		if c, ok := got.(*Claimed); ok {
+		if c, ok := got.(*applied.Claimed); ok {
 			got = told(c)
 		}
 		if !reflect.DeepEqual(got, p.results[i]) {

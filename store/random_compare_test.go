@@ -9,7 +9,11 @@ import (
 	"strings"
 
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store/lsm"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/document"
+	"github.com/daybookq/daybook/store/internal/lsm"
+	"github.com/daybookq/daybook/store/internal/row"
+	"github.com/daybookq/daybook/store/query"
 )
 
 func (p *player) check() error {
@@ -35,7 +39,7 @@ func (p *player) compare() (err error) {
 	defer v.Close()
 	var counts job.Counts
 	for i, b := range m.batches {
-		stored := readBatch(v, b.seq)
+		stored := row.ReadBatch(v, b.seq)
 		if stored == nil {
 			return fmt.Errorf("batch %v is missing", b.id)
 		}
@@ -48,7 +52,7 @@ func (p *player) compare() (err error) {
 			if len(docs) == 0 {
 				return fmt.Errorf("job %v has no document", j)
 			}
-			if err := sameJob(docs[0], m.document(j)); err != nil {
+			if err := sameJob(docs[0], m.Document(j)); err != nil {
 				return fmt.Errorf("job %v: %w", j, err)
 			}
 			docs = docs[1:]
@@ -57,7 +61,7 @@ func (p *player) compare() (err error) {
 				if err != nil {
 					return fmt.Errorf("read job %v: %w", j, err)
 				}
-				if err := sameJob(doc, m.document(j)); err != nil {
+				if err := sameJob(doc, m.Document(j)); err != nil {
 					return fmt.Errorf("job %v alone: %w", j, err)
 				}
 			}
@@ -83,7 +87,7 @@ func (p *player) compare() (err error) {
 		}
 	}
 	batches := 0
-	v.Scan(string(batchTable), string(batchTable+1), func(string, []byte) bool { batches++; return true })
+	v.Scan(string(row.BatchTable), string(row.BatchTable+1), func(string, []byte) bool { batches++; return true })
 	if batches != len(m.batches) {
 		return fmt.Errorf("%d batches, the model has %d", batches, len(m.batches))
 	}
@@ -108,15 +112,15 @@ func (p *player) compare() (err error) {
 	return errors.Join(p.compareQueues(), p.compareTallies(), p.compareSessions(), p.compareHandlers(), p.compareFilesets(), p.compareSubmissions())
 }
 
-// handedOut is a claim's result, and the documents that the model had at the time of the claim.
+// HandedOut is a claim's result, and the documents that the model had at the time of the claim.
 type handedOut struct {
-	claimed *Claimed
+	claimed *applied.Claimed
 	want    map[job.ID]job.Job
 }
 
 // told returns the part of a claim's result that every caller sees.
-func told(c *Claimed) *Claimed {
-	t := &Claimed{Claim: c.Claim, Seq: c.Seq, LeaseMs: c.LeaseMs, Runs: c.Runs, Replayed: c.Replayed, Refusal: c.Refusal}
+func told(c *applied.Claimed) *applied.Claimed {
+	t := &applied.Claimed{Claim: c.Claim, Seq: c.Seq, LeaseMs: c.LeaseMs, Runs: c.Runs, Replayed: c.Replayed, Refusal: c.Refusal}
 	if t.Replayed { // a tickle may have changed its lease
 		t.LeaseMs = 0
 	}
@@ -168,16 +172,16 @@ func (p *player) compareHandedOut() error {
 }
 
 func (p *player) compareHeld(c *modelClaim) error {
-	var runs []Run
+	var runs []row.Run
 	for _, j := range c.handed {
-		run := Run{j.batch.seq, uint32(j.id.Line()), uint32(j.id.Line())}
+		run := row.Run{j.batch.seq, uint32(j.id.Line()), uint32(j.id.Line())}
 		if last := len(runs) - 1; last >= 0 && runs[last].Batch == run.Batch && runs[last].Last+1 == run.First {
 			runs[last].Last++
 		} else {
 			runs = append(runs, run)
 		}
 	}
-	docs, err := documents(p.s.Held(&Claimed{Claim: c.id, Seq: c.seq, Runs: runs}))
+	docs, err := documents(p.s.Held(&applied.Claimed{Claim: c.id, Seq: c.seq, Runs: runs}))
 	if err != nil {
 		return fmt.Errorf("held by %v: %w", c.id, err)
 	}
@@ -186,7 +190,7 @@ func (p *player) compareHeld(c *modelClaim) error {
 		return fmt.Errorf("claim %v holds %d jobs, the model has %v", c.id, len(docs), held)
 	}
 	for i, j := range held {
-		if err := sameJob(docs[i], brief(p.m.document(j))); err != nil {
+		if err := sameJob(docs[i], brief(p.m.Document(j))); err != nil {
 			return fmt.Errorf("job %v held by %v: %w", j, c.id, err)
 		}
 	}
@@ -198,7 +202,7 @@ func brief(doc job.Job) job.Job {
 	if n := len(doc.Attempts); n > 0 {
 		newest := doc.Attempts[n-1]
 		newest.StartedAt = 0
-		newest.Error = newest.Error[:min(len(newest.Error), maxHandedError)]
+		newest.Error = newest.Error[:min(len(newest.Error), query.MaxHandedError)]
 		doc.Attempts, doc.Error = []job.Attempt{newest}, newest.Error
 	}
 	doc.Steps = nil
@@ -207,9 +211,9 @@ func brief(doc job.Job) job.Job {
 
 func (p *player) compareQueues() error {
 	want := p.m.queueDocuments()
-	var got []Queue
+	var got []document.Queue
 	for limit, client, typ, more := 1, "", "", true; more; limit++ {
-		var page []Queue
+		var page []document.Queue
 		var err error
 		if page, more, err = p.s.Queues("", client, typ, limit); err != nil {
 			return err
@@ -231,7 +235,7 @@ func (p *player) compareQueues() error {
 		}
 	}
 	ofB, _, err := p.s.Queues("b", "", "", 1000)
-	if wantB := slices.DeleteFunc(want, func(q Queue) bool { return q.Client != "b" }); err != nil || !slices.Equal(ofB, wantB) {
+	if wantB := slices.DeleteFunc(want, func(q document.Queue) bool { return q.Client != "b" }); err != nil || !slices.Equal(ofB, wantB) {
 		return fmt.Errorf("queues of client b\n\t%+v (%v), the model has\n\t%+v", ofB, err, wantB)
 	}
 	return nil
@@ -261,8 +265,8 @@ func sameJob(got, want job.Job) error {
 }
 
 // documentsOf returns the documents of all jobs of a batch.
-func documentsOf(s *Store, v lsm.View, b *batch) []job.Job {
-	r := reader{Queries: s.Queries, v: v, b: b, parts: Everything, room: unbounded}
-	docs, _ := r.documents(Run{b.seq, 0, b.lines - 1}, 0)
+func documentsOf(s *Store, v lsm.View, b *row.Batch) []job.Job {
+	r := query.Reader{Queries: s.Queries, V: v, B: b, Parts: query.Everything, Room: query.Unbounded}
+	docs, _ := r.Documents(row.Run{b.Seq, 0, b.Lines - 1}, 0)
 	return docs
 }

@@ -7,6 +7,9 @@ import (
 	"strings"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/internal/memory"
+	"github.com/daybookq/daybook/store/internal/row"
 )
 
 // generator makes random steps with a few names. It also applies them to the model, so that it can name existing jobs
@@ -26,20 +29,20 @@ type generator struct {
 func newGenerator(seed uint64) *generator {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0)), at: startAt}
 	g.options = Options{Journal: testJournal, MemtableBytes: 256 << 10, CacheBytes: 1 << 20}
-	g.options.bounds = &bounds{
-		spanBytes: oneOf(g, 0, 3*cachedSpanBytes, 1<<20), batchBytes: oneOf(g, 0, 1500, 1<<20), rowBytes: oneOf(g, 0, 800, 1<<20), slotBytes: oneOf(g, 0, 1000, 1<<20),
-		minWindow: oneOf(g, 1, 2), maxWindow: oneOf(g, 2, 3, 7, 1000), windowKeys: oneOf(g, 0, 5, 1000),
-		rules: &rules{
-			pageBytes: oneOf(g, 1, 20, 60, 1<<16), groupPageBytes: oneOf(g, 1, 40, 80, 4<<10), commandRows: oneOf(g, 1, 9, 30, 1000), claimRows: 1 << 30, claimBytes: 1 << 30,
-			cellSpans: oneOf[int64](g, 1, 2, 5, 512), sweepRows: oneOf(g, 1, 9, 30, 1000), purgedGroups: oneOf(g, 0, 1, 3, 1000), effectBytes: oneOf[int64](g, 1, 100, 1000, 1<<20),
-			effectRowBytes: oneOf(g, 1, 50, 1024), listedClaims: oneOf(g, 0, 1, 3, 8),
-			sessions: oneOf[uint64](g, 1, 2, 4, 1000),
-			handlers: oneOf(g, 1, 2, 1000), handlerVersions: oneOf(g, 1, 2, 20), handlersBytes: oneOf[int64](g, 1, 300, 1<<20),
-			distinctStep: oneOf(g, 2, 2, 3, 16), distinctRows: 1 << 30, distinctBytes: oneOf(g, 0, 3000, 10_000, 1<<20), distinctNodes: oneOf(g, 0, 1, 2, 16), distinctLooks: 1 << 20,
-			filesets: oneOf(g, 1, 2, 1000), filesetVersions: oneOf(g, 1, 2, 20),
+	g.options.bounds = &memory.Bounds{
+		SpanBytes: oneOf(g, 0, 3*memory.CachedSpanBytes, 1<<20), BatchBytes: oneOf(g, 0, 1500, 1<<20), RowBytes: oneOf(g, 0, 800, 1<<20), SlotBytes: oneOf(g, 0, 1000, 1<<20),
+		MinWindow: oneOf(g, 1, 2), MaxWindow: oneOf(g, 2, 3, 7, 1000), WindowKeys: oneOf(g, 0, 5, 1000),
+		Rules: &row.Rules{
+			PageBytes: oneOf(g, 1, 20, 60, 1<<16), GroupPageBytes: oneOf(g, 1, 40, 80, 4<<10), CommandRows: oneOf(g, 1, 9, 30, 1000), ClaimRows: 1 << 30, ClaimBytes: 1 << 30,
+			CellSpans: oneOf[int64](g, 1, 2, 5, 512), SweepRows: oneOf(g, 1, 9, 30, 1000), PurgedGroups: oneOf(g, 0, 1, 3, 1000), EffectBytes: oneOf[int64](g, 1, 100, 1000, 1<<20),
+			EffectRowBytes: oneOf(g, 1, 50, 1024), ListedClaims: oneOf(g, 0, 1, 3, 8),
+			Sessions: oneOf[uint64](g, 1, 2, 4, 1000),
+			Handlers: oneOf(g, 1, 2, 1000), HandlerVersions: oneOf(g, 1, 2, 20), HandlersBytes: oneOf[int64](g, 1, 300, 1<<20),
+			DistinctStep: oneOf(g, 2, 2, 3, 16), DistinctRows: 1 << 30, DistinctBytes: oneOf(g, 0, 3000, 10_000, 1<<20), DistinctNodes: oneOf(g, 0, 1, 2, 16), DistinctLooks: 1 << 20,
+			Filesets: oneOf(g, 1, 2, 1000), FilesetVersions: oneOf(g, 1, 2, 20),
 		},
 	}
-	g.m = newModel(0, g.options.bounds.rules)
+	g.m = newModel(0, g.options.bounds.Rules)
 	g.length = 20 + g.IntN(100)
 	if g.some(5) {
 		g.length *= 4
@@ -66,14 +69,14 @@ func (g *generator) steps() (steps []step) {
 		}
 		st.commit, st.compare = g.some(30), g.some(8)
 		st.restart, st.flush = g.some(2), g.some(50)
-		result := g.m.apply(st.seq, st.at, st.cmd, nil)
+		result := g.m.Apply(st.seq, st.at, st.cmd, nil)
 		if _, tick := st.cmd.(job.Tick); tick || g.some(30) {
 			_ = g.m.forgetSubmissions(nil) // all that need not be kept
 		}
-		if c, ok := result.(*Claimed); ok && !c.Claim.IsZero() {
+		if c, ok := result.(*applied.Claimed); ok && !c.Claim.IsZero() {
 			g.claims = append(g.claims, c.Claim)
 		}
-		if o, ok := result.(*SessionOpened); ok && o.Refusal == job.Granted {
+		if o, ok := result.(*applied.SessionOpened); ok && o.Refusal == job.Granted {
 			g.sessions = append(g.sessions, o.Session.ID)
 		}
 		steps = append(steps, st)
@@ -97,7 +100,7 @@ func (g *generator) pass() int64 {
 	case n < 99:
 		return g.Int64N(70_000)
 	}
-	return g.Int64N(20 * 24 * hourMs)
+	return g.Int64N(20 * 24 * row.HourMs)
 }
 
 func (g *generator) command() job.Command {
@@ -123,7 +126,7 @@ func (g *generator) command() job.Command {
 	case n >= 100:
 		return g.move()
 	case n < 16:
-		return g.create()
+		return g.Create()
 	case n < 42:
 		return g.claim()
 	case n < 55:
@@ -142,12 +145,12 @@ func (g *generator) command() job.Command {
 	return job.Grace{}
 }
 
-func (g *generator) create() job.Command {
+func (g *generator) Create() job.Command {
 	c := &job.Create{Frame: oneOf(g, job.NoFrame, job.LineFrame, job.LineFrame, job.LenFrame)}
 	groups := oneOf(g, 1, 1, 1, 2, 3)
-	alike := g.group()
+	alike := g.Group()
 	for range groups {
-		group := g.group()
+		group := g.Group()
 		if g.some(40) {
 			group = alike // neighbours that differ only in their group
 		}
@@ -182,7 +185,7 @@ func (g *generator) create() job.Command {
 	case n < 15 && len(g.m.submissions) > 0:
 		c.Into = g.anySubmission()
 	case n < 40:
-		c.Submission = g.submission()
+		c.Submission = g.Submission()
 		if g.some(10) {
 			c.Groups, c.Frame, c.Longest, c.Payloads = c.Groups[:1], job.NoFrame, 0, nil
 			c.Groups[0].Lines, c.Groups[0].Kind = 0, job.Nothing
@@ -238,7 +241,7 @@ func (g *generator) move() job.Command {
 	return m
 }
 
-func (g *generator) group() job.Group {
+func (g *generator) Group() job.Group {
 	group := job.Group{
 		Client: oneOf(g, "a", "b"), Type: oneOf(g, "x", "y"), Attributes: job.Attributes{Priority: oneOf(g, 0, 4, 4, 4, 9), MaxAttempts: oneOf(g, 1, 2, 3, 30),
 			Backoff:     job.Backoff{InitialMs: oneOf[int64](g, 0, 500, 1000), FactorMilli: oneOf[int64](g, 1000, 2000), MaxMs: oneOf[int64](g, 500, 5000)},
@@ -266,9 +269,9 @@ func (g *generator) group() job.Group {
 	return group
 }
 
-// followOn generates the job that a job creates when it completes.
+// FollowOn generates the job that a job creates when it completes.
 func (g *generator) followOn() job.FollowOn {
-	next := g.group()
+	next := g.Group()
 	next.RunAt, next.ExpiresAt = 0, 0
 	if g.some(60) {
 		next.Client = ""
@@ -284,7 +287,7 @@ func (g *generator) followOn() job.FollowOn {
 func (g *generator) then() *job.Create {
 	c := &job.Create{Frame: job.LenFrame}
 	for range oneOf(g, 1, 1, 2, 3) {
-		group := g.group()
+		group := g.Group()
 		group.Lines, group.Kind = oneOf(g, 1, 1, 2, 5), oneOf(g, job.Text, job.Bytes)
 		if g.some(60) {
 			group.Client = ""

@@ -10,7 +10,9 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store/lsm"
+	"github.com/daybookq/daybook/store/internal/lsm"
+	"github.com/daybookq/daybook/store/internal/memory"
+	"github.com/daybookq/daybook/store/internal/row"
 )
 
 // rowForms are values of every kind of row, with their decoders.
@@ -20,38 +22,38 @@ func rowForms() map[string]struct {
 	decode func([]byte) any
 } {
 	exit := int64(-1)
-	m := meta{version: formatVersion, journal: testJournal, cursor: math.MaxUint64, at: startAt, level: 1, graceAt: -1, nextQueue: math.MaxUint32, effects: []effectSegment{{1, startAt, 99}, {math.MaxUint64, startAt, 1 << 50}},
-		stopped: true, served: "a", keys: []keyGeneration{{39351, 1, 2}, {39352, math.MaxUint64, math.MaxUint64}}, epochs: []epoch{{1, startAt}, {1<<24 - 1, startAt}}, sessions: 7, sessionBytes: 9000, purgedAt: startAt}
-	sp := span{3, 1<<22 - 1, job.State{Status: job.Failed, Class: job.Fresh, Code: job.Error, ExitCode: 599, Attempts: 1000, Order: 812, Claim: 1 << 39,
+	m := row.Meta{Version: row.FormatVersion, Journal: testJournal, Cursor: math.MaxUint64, At: startAt, Level: 1, GraceAt: -1, NextQueue: math.MaxUint32, Effects: []row.EffectSegment{{1, startAt, 99}, {math.MaxUint64, startAt, 1 << 50}},
+		Stopped: true, Served: "a", Keys: []row.KeyGeneration{{39351, 1, 2}, {39352, math.MaxUint64, math.MaxUint64}}, Epochs: []row.Epoch{{1, startAt}, {1<<24 - 1, startAt}}, Sessions: 7, SessionBytes: 9000, PurgedAt: startAt}
+	sp := row.Span{3, 1<<22 - 1, job.State{Status: job.Failed, Class: job.Fresh, Code: job.Error, ExitCode: 599, Attempts: 1000, Order: 812, Claim: 1 << 39,
 		UpdatedAt: startAt, At: job.MaxTimeMs, Why: job.Expired, Changes: job.Changes{Priority: 10, MaxAttempts: 7, Redrives: math.MaxUint32}}}
-	b := &batch{seq: 812, at: startAt, lines: 9, frame: job.LenFrame, longest: 4 << 20, groups: &groupPage{groupPageName: groupPageName{812, 8}, groups: []group{
-		{first: 0, last: 4, queueID: 1, Attributes: job.Attributes{Kind: job.WASI, Priority: 9, RunAt: startAt, MaxAttempts: 1000, Backoff: job.Backoff{InitialMs: 1, FactorMilli: 2, MaxMs: 3},
+	b := &row.Batch{Seq: 812, At: startAt, Lines: 9, Frame: job.LenFrame, Longest: 4 << 20, Groups: &row.GroupPage{GroupPageName: row.GroupPageName{812, 8}, Groups: []row.Group{
+		{First: 0, Last: 4, QueueID: 1, Attributes: job.Attributes{Kind: job.WASI, Priority: 9, RunAt: startAt, MaxAttempts: 1000, Backoff: job.Backoff{InitialMs: 1, FactorMilli: 2, MaxMs: 3},
 			LeaseMs: 5, RetentionMs: job.MaxDelayMs, ExpiresAt: job.MaxTimeMs, TimeoutMs: 1, Traceparent: "00-", Meta: "a=b"}},
-		{first: 5, last: 8, queueID: math.MaxUint32},
-	}}, unique: true, joined: true}
-	b.groups.texts = decodeBatch(812, b.encode()).groups.texts
-	counts := batchCounts{counts: job.Counts{0, 1, 2, 3, 4, 5, 6, 1 << 22}, details: true}
-	l := claimState{lease: job.Lease{Seq: 9, At: startAt, Ms: 1000}, timerAt: 5, held: 1000, refs: 1001, jobLeases: 3, cancelledAt: startAt}
-	c := &claim{seq: 7, at: startAt, runner: "r1", runs: []Run{{1, 2, 3}, {math.MaxUint64, 0, math.MaxUint32}}, claimState: l}
-	o := jobLease{lease: job.Lease{Seq: 9, At: startAt, Ms: 1000}, timerAt: 5}
-	r := &runner{name: "r1", claims: 2, held: 3, tickledAt: 4, promise: job.Promise{From: 5, Until: 6, Seq: 7}, open: []uint64{1, math.MaxUint64}}
-	left := &purgedBatch{812, []uint32{0, 7, 1<<22 - 1}, true}
+		{First: 5, Last: 8, QueueID: math.MaxUint32},
+	}}, Unique: true, Joined: true}
+	b.Groups.Texts = row.DecodeBatch(812, b.Encode()).Groups.Texts
+	counts := row.BatchCounts{Counts: job.Counts{0, 1, 2, 3, 4, 5, 6, 1 << 22}, Details: true}
+	l := row.ClaimState{Lease: job.Lease{Seq: 9, At: startAt, Ms: 1000}, TimerAt: 5, Held: 1000, Refs: 1001, JobLeases: 3, CancelledAt: startAt}
+	c := &row.Claim{Seq: 7, At: startAt, Runner: "r1", Runs: []row.Run{{1, 2, 3}, {math.MaxUint64, 0, math.MaxUint32}}, ClaimState: l}
+	o := row.JobLease{Lease: job.Lease{Seq: 9, At: startAt, Ms: 1000}, TimerAt: 5}
+	r := &row.Runner{Name: "r1", Claims: 2, Held: 3, TickledAt: 4, Promise: job.Promise{From: 5, Until: 6, Seq: 7}, Open: []uint64{1, math.MaxUint64}}
+	left := &row.PurgedBatch{812, []uint32{0, 7, 1<<22 - 1}, true}
 	attempt := job.Attempt{At: 1, Runner: "r", Code: job.Error, ExitCode: 500, Error: "two\nlines", Why: job.Reported, StartedAt: 1}
 	result := job.Result{ProcessExit: &exit, OutputAddr: "there", OutputAddrKind: job.JSON, LogAddr: "kept", OutputKind: job.Bytes, Output: []byte{0, 255}}
-	made := &done{digest: job.Digest{1, 0xff}, seq: 812, at: startAt, lines: 9, group: b.groups.groups[0], queueName: queueName{"a", "x y"}, existing: []madeBy{{3, jobID(1, 2, 3)}}}
-	made.group.first = 0
-	made.ended = []endedPart{}
-	took := &done{digest: job.Digest{2}, seq: 813, at: startAt, ended: []endedPart{
-		{seq: 812, at: startAt, all: 1000, results: []resultRun{{999, job.Completed, job.Granted}, {1, 0, job.OutcomeDiffers}}},
-		{seq: math.MaxUint64, at: startAt, refusal: job.ClaimLost, results: []resultRun{}},
+	made := &row.Done{Digest: job.Digest{1, 0xff}, Seq: 812, At: startAt, Lines: 9, Group: b.Groups.Groups[0], QueueName: row.QueueName{"a", "x y"}, Existing: []row.MadeBy{{3, jobID(1, 2, 3)}}}
+	made.Group.First = 0
+	made.Ended = []row.EndedPart{}
+	took := &row.Done{Digest: job.Digest{2}, Seq: 813, At: startAt, Ended: []row.EndedPart{
+		{Seq: 812, At: startAt, All: 1000, Results: []row.ResultRun{{999, job.Completed, job.Granted}, {1, 0, job.OutcomeDiffers}}},
+		{Seq: math.MaxUint64, At: startAt, Refusal: job.ClaimLost, Results: []row.ResultRun{}},
 	}}
-	files := &fileset{filesetName{"a", "x"}, []filesetVersion{{8, startAt, 1, job.ManifestDigest{1}, 0, 0}, {9, startAt + 1, 2, job.ManifestDigest{2, 0xff}, 100_000, math.MaxInt64}}}
-	opened := &session{seq: 9, at: startAt, runner: "r1", usedAt: startAt + 1, timerAt: startAt + 2, used: true, idleAt: startAt + 1, bytes: 640}
-	last := slot{number: math.MaxInt64, done: took}
-	encoded := func(d *done) (e lsm.Encoder) { d.encode(&e); return e }
-	decoded := func(b []byte) any { return decodeDone((*lsm.Decoder)(&b)) }
-	ofBatch := &sweep{Sweep: job.Sweep{Op: job.Cancel, Status: job.Active, Now: job.Now{Seq: 9, At: startAt}}, batch: jobID(1, 2, 0), nextLine: 77, moved: 1 << 40, skipped: 1}
-	ofQueue := &sweep{Sweep: job.Sweep{Op: job.Delete, Now: job.Now{Seq: 9, At: startAt}}, queueID: 7, turn: 5, nextBatch: 1 << 39, nextLine: 1, finishedAt: startAt}
+	files := &row.Fileset{row.FilesetName{"a", "x"}, []row.FilesetVersion{{8, startAt, 1, job.ManifestDigest{1}, 0, 0}, {9, startAt + 1, 2, job.ManifestDigest{2, 0xff}, 100_000, math.MaxInt64}}}
+	opened := &row.Session{Seq: 9, At: startAt, Runner: "r1", UsedAt: startAt + 1, TimerAt: startAt + 2, Used: true, IdleAt: startAt + 1, Bytes: 640}
+	last := row.Slot{Number: math.MaxInt64, Done: took}
+	encoded := func(d *row.Done) (e lsm.Encoder) { d.Encode(&e); return e }
+	decoded := func(b []byte) any { return row.DecodeDone((*lsm.Decoder)(&b)) }
+	ofBatch := &row.Sweep{Sweep: job.Sweep{Op: job.Cancel, Status: job.Active, Now: job.Now{Seq: 9, At: startAt}}, Batch: jobID(1, 2, 0), NextLine: 77, Moved: 1 << 40, Skipped: 1}
+	ofQueue := &row.Sweep{Sweep: job.Sweep{Op: job.Delete, Now: job.Now{Seq: 9, At: startAt}}, QueueID: 7, Turn: 5, NextBatch: 1 << 39, NextLine: 1, FinishedAt: startAt}
 	type told struct {
 		claim    uint64
 		result   job.Result
@@ -63,36 +65,36 @@ func rowForms() map[string]struct {
 		bytes  []byte
 		decode func([]byte) any
 	}{
-		"meta":      {m, m.encode(), func(b []byte) any { return decodeMeta(b) }},
-		"span":      {sp, sp.encode(), func(b []byte) any { return decodeSpan(sp.last, b) }},
-		"batch":     {b, b.encode(), func(v []byte) any { return decodeBatch(812, v) }},
-		"counts":    {counts, counts.encode(), func(b []byte) any { return decodeBatchCounts(b) }},
-		"claim":     {c, c.encode(), func(b []byte) any { return decodeClaim(7, b, nil) }},
-		"purged":    {left, left.encode(), func(b []byte) any { return decodePurgedBatch(812, b) }},
-		"lease":     {l, l.row(), func(b []byte) any { return decodeClaimState((*lsm.Decoder)(&b)) }},
-		"job lease": {o, o.encode(), func(b []byte) any { return decodeJobLease(b) }},
+		"meta":      {m, m.Encode(), func(b []byte) any { return row.DecodeMeta(b) }},
+		"span":      {sp, sp.Encode(), func(b []byte) any { return row.DecodeSpan(sp.Last, b) }},
+		"batch":     {b, b.Encode(), func(v []byte) any { return row.DecodeBatch(812, v) }},
+		"counts":    {counts, counts.Encode(), func(b []byte) any { return row.DecodeBatchCounts(b) }},
+		"claim":     {c, c.Encode(), func(b []byte) any { return row.DecodeClaim(7, b, nil) }},
+		"purged":    {left, left.Encode(), func(b []byte) any { return row.DecodePurgedBatch(812, b) }},
+		"lease":     {l, l.Row(), func(b []byte) any { return row.DecodeClaimState((*lsm.Decoder)(&b)) }},
+		"job lease": {o, o.Encode(), func(b []byte) any { return row.DecodeJobLease(b) }},
 		"done":      {made, encoded(made), decoded},
 		"taken":     {took, encoded(took), decoded},
-		"session":   {opened, opened.encode(), func(b []byte) any { return decodeSession(9, b) }},
-		"fileset":   {files, files.encode(), func(b []byte) any { return decodeFileset(files.filesetName, b) }},
-		"slot": {last, last.encode(), func(b []byte) any {
-			number, done := decodeSlot(b)
-			return slot{number: number, done: done}
+		"session":   {opened, opened.Encode(), func(b []byte) any { return row.DecodeSession(9, b) }},
+		"fileset":   {files, files.Encode(), func(b []byte) any { return row.DecodeFileset(files.FilesetName, b) }},
+		"slot": {last, last.Encode(), func(b []byte) any {
+			number, done := row.DecodeSlot(b)
+			return row.Slot{Number: number, Done: done}
 		}},
-		"sweep":   {ofBatch, ofBatch.encode(), func(b []byte) any { return decodeSweep(9, b) }},
-		"sweep 2": {ofQueue, ofQueue.encode(), func(b []byte) any { return decodeSweep(9, b) }},
-		"runner":  {r, r.encode(), func(b []byte) any { return decodeRunner("r1", b) }},
-		"attempt": {attempt, encodeAttempt(&attempt), func(b []byte) any { return decodeAttempt(b) }},
-		"result": {told{claim: 7, result: result}, encodeResult(7, &result), func(b []byte) any {
-			claim, r := decodeResult(b)
+		"sweep":   {ofBatch, ofBatch.Encode(), func(b []byte) any { return row.DecodeSweep(9, b) }},
+		"sweep 2": {ofQueue, ofQueue.Encode(), func(b []byte) any { return row.DecodeSweep(9, b) }},
+		"runner":  {r, r.Encode(), func(b []byte) any { return row.DecodeRunner("r1", b) }},
+		"attempt": {attempt, row.EncodeAttempt(&attempt), func(b []byte) any { return row.DecodeAttempt(b) }},
+		"result": {told{claim: 7, result: result}, row.EncodeResult(7, &result), func(b []byte) any {
+			claim, r := row.DecodeResult(b)
 			return told{claim: claim, result: r}
 		}},
-		"progress": {told{claim: 7, step: "half", progress: -1}, encodeProgress(7, "half", -1), func(b []byte) any {
-			claim, step, progress := decodeProgress(b)
+		"progress": {told{claim: 7, step: "half", progress: -1}, row.EncodeProgress(7, "half", -1), func(b []byte) any {
+			claim, step, progress := row.DecodeProgress(b)
 			return told{claim: claim, step: step, progress: progress}
 		}},
-		"step": {told{claim: 7, step: "half", progress: startAt}, encodeStep(7, &job.Step{At: startAt, Name: "half"}), func(b []byte) any {
-			claim, step := decodeStep(b)
+		"step": {told{claim: 7, step: "half", progress: startAt}, row.EncodeStep(7, &job.Step{At: startAt, Name: "half"}), func(b []byte) any {
+			claim, step := row.DecodeStep(b)
 			return told{claim: claim, step: step.Name, progress: step.At}
 		}},
 	}
@@ -104,21 +106,21 @@ func TestRowsDecodeToWhatMadeThem(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", name, got, form.value)
 		}
 	}
-	q := &queue{id: 7, queueName: queueName{"a", "x"}, paused: true, createdAt: startAt, idleAt: startAt, counts: job.Counts{0, 1, 2, 3, 4, 5, 6, 7}}
-	for _, l := range []*lane{q.lane(laneID{4, job.Fresh}), q.lane(laneID{9, job.Returned})} {
-		l.head = place{70, 60, 50}
-		l.tail = l.head
-		l.spans, l.divided = 1, l.class == job.Fresh
+	q := &memory.Queue{Id: 7, QueueName: row.QueueName{"a", "x"}, Paused: true, CreatedAt: startAt, IdleAt: startAt, Counts: job.Counts{0, 1, 2, 3, 4, 5, 6, 7}}
+	for _, l := range []*memory.Lane{q.Lane(row.LaneID{4, job.Fresh}), q.Lane(row.LaneID{9, job.Returned})} {
+		l.Head = memory.Place{70, 60, 50}
+		l.Tail = l.Head
+		l.Spans, l.Divided = 1, l.Class == job.Fresh
 	}
-	fresh, back := q.lane(laneID{4, job.Fresh}), q.lane(laneID{9, job.Returned})
-	fresh.pending, fresh.spans, fresh.tail, back.pending = 2, 2, place{70, 61, 5}, 1
-	q.counts[job.Pending] = 3
-	q.lane(laneID{0, job.Returned}) // without jobs, so it is not stored
-	got := decodeQueue(7, q.encode())
-	if fresh.next == nil || fresh.next.class != job.Returned || fresh.next.priority != 0 {
+	fresh, back := q.Lane(row.LaneID{4, job.Fresh}), q.Lane(row.LaneID{9, job.Returned})
+	fresh.Pending, fresh.Spans, fresh.Tail, back.Pending = 2, 2, memory.Place{70, 61, 5}, 1
+	q.Counts[job.Pending] = 3
+	q.Lane(row.LaneID{0, job.Returned}) // without jobs, so it is not stored
+	got := memory.DecodeQueue(7, q.Encode())
+	if fresh.Next == nil || fresh.Next.Class != job.Returned || fresh.Next.Priority != 0 {
 		t.Fatalf("lanes %+v, %+v", back, fresh)
 	}
-	fresh.next = nil
+	fresh.Next = nil
 	if !reflect.DeepEqual(got, q) {
 		t.Errorf("queue %+v, want %+v", got, q)
 	}
@@ -174,18 +176,18 @@ func TestPages(t *testing.T) {
 		name     string
 		frame    job.Frame
 		payloads []string
-		pages    []Run
+		pages    []row.Run
 	}{
-		{"one short line", job.LineFrame, []string{"a"}, []Run{{1, 0, 0}}},
-		{"lines that fill pages", job.LineFrame, []string{"aaaa", "bbbb", "cccc", "dddd", "eeee", "f"}, []Run{{1, 0, 3}, {1, 4, 5}}},
-		{"lines across the end of a page", job.LineFrame, []string{"aaaaa", "bbbbb", "ccccc", "ddddd", "eeeee"}, []Run{{1, 0, 2}, {1, 3, 4}}},
-		{"a line longer than a page", job.LineFrame, []string{"a", long, "b"}, []Run{{1, 0, 0}, {1, 1, 1}, {1, 2, 2}}},
-		{"lengths", job.LenFrame, []string{"a\n", "", "\n\n", long, "b", "c"}, []Run{{1, 0, 3}, {1, 4, 5}}},
-		{"only empty payloads", job.LenFrame, []string{"", "", "", "", "", "", "", ""}, []Run{{1, 0, 6}, {1, 7, 7}}},
+		{"one short line", job.LineFrame, []string{"a"}, []row.Run{{1, 0, 0}}},
+		{"lines that fill pages", job.LineFrame, []string{"aaaa", "bbbb", "cccc", "dddd", "eeee", "f"}, []row.Run{{1, 0, 3}, {1, 4, 5}}},
+		{"lines across the end of a page", job.LineFrame, []string{"aaaaa", "bbbbb", "ccccc", "ddddd", "eeeee"}, []row.Run{{1, 0, 2}, {1, 3, 4}}},
+		{"a line longer than a page", job.LineFrame, []string{"a", long, "b"}, []row.Run{{1, 0, 0}, {1, 1, 1}, {1, 2, 2}}},
+		{"lengths", job.LenFrame, []string{"a\n", "", "\n\n", long, "b", "c"}, []row.Run{{1, 0, 3}, {1, 4, 5}}},
+		{"only empty payloads", job.LenFrame, []string{"", "", "", "", "", "", "", ""}, []row.Run{{1, 0, 6}, {1, 7, 7}}},
 		{"no payloads", job.NoFrame, []string{"", "", ""}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := mustOpen(t, Options{bounds: &bounds{minWindow: 1, maxWindow: 9, rules: &rules{pageBytes: 20, commandRows: 99, claimRows: 99, claimBytes: 1 << 20, cellSpans: 3, sweepRows: 60, purgedGroups: 1, effectBytes: 200, effectRowBytes: 50, distinctStep: 2, distinctRows: 1000, distinctBytes: 1 << 20, distinctNodes: 16, distinctLooks: 256, sessions: job.MaxSessions}}})
+			s := mustOpen(t, Options{bounds: &memory.Bounds{MinWindow: 1, MaxWindow: 9, Rules: &row.Rules{PageBytes: 20, CommandRows: 99, ClaimRows: 99, ClaimBytes: 1 << 20, CellSpans: 3, SweepRows: 60, PurgedGroups: 1, EffectBytes: 200, EffectRowBytes: 50, DistinctStep: 2, DistinctRows: 1000, DistinctBytes: 1 << 20, DistinctNodes: 16, DistinctLooks: 256, Sessions: job.MaxSessions}}})
 			c := &job.Create{Groups: []job.Group{plainGroup("a", "x", len(test.payloads))}, Frame: test.frame}
 			for _, p := range test.payloads {
 				c.Longest = max(c.Longest, len(p))
@@ -196,12 +198,12 @@ func TestPages(t *testing.T) {
 			}
 			mustApply(t, s, 1, 0, c)
 			mustCommit(t, s)
-			var pages []Run
+			var pages []row.Run
 			var body []byte
 			for _, entry := range dump(s) {
-				if entry.key[0] == pageTable {
-					last, first := splitPageKey(entry.key)
-					pages = append(pages, Run{seqOfKey(entry.key), first, last})
+				if entry.key[0] == row.PageTable {
+					last, first := row.SplitPageKey(entry.key)
+					pages = append(pages, row.Run{row.SeqOfKey(entry.key), first, last})
 					body = append(body, entry.value...)
 				}
 			}
@@ -210,11 +212,11 @@ func TestPages(t *testing.T) {
 			}
 			v := s.db.View()
 			defer v.Close()
-			b := readBatch(v, 1)
+			b := row.ReadBatch(v, 1)
 			for first := range test.payloads {
 				for last := first; last < len(test.payloads); last++ {
 					var got []string
-					eachPayload(v, b, uint32(first), uint32(last), func(line uint32, payload []byte) bool {
+					row.EachPayload(v, b, uint32(first), uint32(last), func(line uint32, payload []byte) bool {
 						if int(line) != first+len(got) {
 							t.Errorf("line %d where %d was next", line, first+len(got))
 						}

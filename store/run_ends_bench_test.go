@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // BenchmarkRunEnds completes claims of 100 jobs one by one within a command, which makes a span of each, with and
@@ -22,16 +23,16 @@ func BenchmarkRunEnds(b *testing.B) {
 			for left := 0; b.Loop(); left -= 100 {
 				if left < 100 {
 					b.StopTimer()
-					n.apply(c)
+					n.Apply(c)
 					left += 1000
 					b.StartTimer()
 				}
-				got := n.apply(plainClaim("r", 100)).(*Claimed)
+				got := n.Apply(plainClaim("r", 100)).(*applied.Claimed)
 				cmd := job.Complete{Claim: got.Claim}
 				for line := range 100 {
-					cmd.Outcomes = append(cmd.Outcomes, job.Outcome{ID: job.NewID(got.handouts[0].b.at, got.Runs[0].Batch, int(got.Runs[0].First)+line), Code: job.OK, ExitCode: 200, DelayMs: -1})
+					cmd.Outcomes = append(cmd.Outcomes, job.Outcome{ID: job.NewID(got.Handouts[0].B.At, got.Runs[0].Batch, int(got.Runs[0].First)+line), Code: job.OK, ExitCode: 200, DelayMs: -1})
 				}
-				n.apply(cmd)
+				n.Apply(cmd)
 				n.commit()
 				for _, e := range n.s.TakeRunEnds() {
 					ended += e.Jobs

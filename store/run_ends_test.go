@@ -11,6 +11,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/internal/memory"
+	"github.com/daybookq/daybook/store/internal/row"
+	"github.com/daybookq/daybook/store/query"
 )
 
 // TestRunEndsOfRandomCommands: an observer gets the end of each run exactly once: in the command whose effects say that
@@ -76,7 +79,7 @@ func TestRunEndsOfRandomCommands(t *testing.T) {
 			}
 		}
 		for status := job.BatchCompleted; int(status) < job.NumBatchStatus; status++ {
-			docs, _, err := observed.s.Batches(BatchFilter{Status: status, Limit: job.MaxPage})
+			docs, _, err := observed.s.Batches(query.BatchFilter{Status: status, Limit: job.MaxPage})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -118,10 +121,10 @@ func linesOfEnds(ends []job.RunEnd) (lines []string) {
 	return lines
 }
 
-func linesOfEndedRuns(effects []effect) (lines []string) {
+func linesOfEndedRuns(effects []row.Effect) (lines []string) {
 	for _, e := range effects {
-		for line := e.run.First; (e.from == job.Active && e.to != job.Active || e.reason == reasonEnded) && line <= e.run.Last; line++ {
-			lines = append(lines, fmt.Sprintf("%d/%d to %v", job.NewID(0, e.run.Batch, 0).LowSeq(), line, e.to))
+		for line := e.Run.First; (e.From == job.Active && e.To != job.Active || e.Reason == row.ReasonEnded) && line <= e.Run.Last; line++ {
+			lines = append(lines, fmt.Sprintf("%d/%d to %v", job.NewID(0, e.Run.Batch, 0).LowSeq(), line, e.To))
 		}
 	}
 	return lines
@@ -134,7 +137,7 @@ func TestBriefError(t *testing.T) {
 		{strings.Repeat("x", job.MaxRunEndError+1), strings.Repeat("x", job.MaxRunEndError)},
 		{strings.Repeat("x", job.MaxRunEndError-1) + "ü", strings.Repeat("x", job.MaxRunEndError-1)},
 	} {
-		if got := briefError(c.text); got != c.want {
+		if got := memory.BriefError(c.text); got != c.want {
 			t.Errorf("%d bytes become %d, not %d", len(c.text), len(got), len(c.want))
 		}
 	}

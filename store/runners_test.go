@@ -7,13 +7,16 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/internal/machine"
+	"github.com/daybookq/daybook/store/internal/row"
 )
 
 // lifecycle claims up to n jobs for a runner and completes them, with a commit after each command. It returns the next
 // seq.
 func lifecycle(t testing.TB, s *Store, seq uint64, at int64, runner string, n int) uint64 {
 	t.Helper()
-	c := mustApply(t, s, seq, at, plainClaim(runner, n)).(*Claimed)
+	c := mustApply(t, s, seq, at, plainClaim(runner, n)).(*applied.Claimed)
 	if c.Jobs() == 0 {
 		t.Fatal("nothing to claim")
 	}
@@ -43,12 +46,12 @@ func TestRunnerRowStaysBetweenClaims(t *testing.T) {
 	for range rounds {
 		seq = lifecycle(t, s, seq, 1, "r", 1)
 	}
-	if steps := stepsToRead(t, s, runnerKey(runnerTable, "r")); steps > 10 {
+	if steps := stepsToRead(t, s, row.RunnerKey(row.RunnerTable, "r")); steps > 10 {
 		t.Errorf("reading a runner that claimed %d times takes %d steps", rounds, steps)
 	}
 	timers := 0
 	for _, entry := range dump(s) {
-		if entry.key[0] == timerTable && entry.key[9] == runnerTimer {
+		if entry.key[0] == row.TimerTable && entry.key[9] == row.RunnerTimer {
 			timers++
 		}
 	}
@@ -70,11 +73,11 @@ func TestIdleRunnersAreForgotten(t *testing.T) {
 	for i := range runners {
 		seq = lifecycle(t, s, seq, 1, fmt.Sprintf("r%d", i), 1)
 	}
-	seq = lifecycle(t, s, seq, runnerIdleMs/2, "r7", 1)
+	seq = lifecycle(t, s, seq, machine.RunnerIdleMs/2, "r7", 1)
 	rows := func() (names []string) {
 		for _, entry := range dump(s) {
-			if entry.key[0] == runnerTable {
-				names = append(names, runnerOfKey(entry.key))
+			if entry.key[0] == row.RunnerTable {
+				names = append(names, row.RunnerOfKey(entry.key))
 			}
 		}
 		return names
@@ -86,25 +89,25 @@ func TestIdleRunnersAreForgotten(t *testing.T) {
 			seq++
 		}
 	}
-	tickAt(runnerIdleMs)
+	tickAt(machine.RunnerIdleMs)
 	if got := rows(); len(got) != runners {
 		t.Errorf("%d rows before their time, want %d", len(got), runners)
 	}
-	tickAt(runnerIdleMs + 1)
+	tickAt(machine.RunnerIdleMs + 1)
 	if got := rows(); len(got) != 1 || got[0] != "r7" {
 		t.Errorf("rows of %v, want r7's alone", got)
 	}
-	claim := mustApply(t, s, seq, runnerIdleMs+2, plainClaim("r7", 1)).(*Claimed)
+	claim := mustApply(t, s, seq, machine.RunnerIdleMs+2, plainClaim("r7", 1)).(*applied.Claimed)
 	mustCommit(t, s)
 	seq++
-	tickAt(runnerIdleMs*3/2 + 2) // it holds a job
+	tickAt(machine.RunnerIdleMs*3/2 + 2) // it holds a job
 	if got := rows(); len(got) != 1 {
 		t.Errorf("rows of %v, want r7's", got)
 	}
-	mustApply(t, s, seq, runnerIdleMs*3/2+3, job.Complete{Claim: claim.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
+	mustApply(t, s, seq, machine.RunnerIdleMs*3/2+3, job.Complete{Claim: claim.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
 	mustCommit(t, s)
 	seq++
-	tickAt(runnerIdleMs*5/2 + 3)
+	tickAt(machine.RunnerIdleMs*5/2 + 3)
 	if got := rows(); len(got) != 0 {
 		t.Errorf("rows of %v, want none", got)
 	}

@@ -7,6 +7,11 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/internal/check"
+	"github.com/daybookq/daybook/store/internal/machine"
+	"github.com/daybookq/daybook/store/internal/memory"
+	"github.com/daybookq/daybook/store/internal/row"
 )
 
 // The tests here compare the cost of a command in stores of very different sizes.
@@ -18,7 +23,7 @@ type feeder struct {
 	seq uint64
 }
 
-func (f *feeder) apply(cmd job.Command) Result {
+func (f *feeder) Apply(cmd job.Command) applied.Result {
 	f.seq++
 	return mustApply(f.t, f.s, f.seq, int64(f.seq), cmd)
 }
@@ -70,18 +75,18 @@ func TestDrawIsBounded(t *testing.T) {
 	}{
 		{"batches", func(f *feeder) {
 			for range many {
-				f.apply(plainCreate("a", "x", 1, 3))
+				f.Apply(plainCreate("a", "x", 1, 3))
 			}
 		}},
 		{"fragments of a batch", func(f *feeder) {
-			f.apply(plainCreate("a", "x", 2*many, 3))
+			f.Apply(plainCreate("a", "x", 2*many, 3))
 			for first := 0; first < 2*many; first += job.MaxClaimJobs {
-				c := f.apply(plainClaim("r", job.MaxClaimJobs)).(*Claimed)
+				c := f.Apply(plainClaim("r", job.MaxClaimJobs)).(*applied.Claimed)
 				back := job.Complete{Claim: c.Claim}
 				for line := first; line < first+c.Jobs(); line += 2 {
 					back.Outcomes = append(back.Outcomes, job.Outcome{ID: jobID(1, 1, line), Code: job.Unget, DelayMs: -1})
 				}
-				f.apply(back)
+				f.Apply(back)
 				if f.seq%10 == 0 {
 					mustCommit(f.t, f.s)
 				}
@@ -93,7 +98,7 @@ func TestDrawIsBounded(t *testing.T) {
 			for i := range 20 {
 				claim := plainClaim("r", 1)
 				claim.Strategy = job.Random
-				if got := f.s.costOf(func() { f.apply(claim) }); got.reads > 5000 || got.iterators > 50 {
+				if got := f.s.costOf(func() { f.Apply(claim) }); got.reads > 5000 || got.iterators > 50 {
 					t.Errorf("claim %d of a store of %d spans: %+v", i, many, got)
 				}
 			}
@@ -106,13 +111,13 @@ func TestDrawIsBounded(t *testing.T) {
 func TestLargeRandomClaimIsBounded(t *testing.T) {
 	f := inStore(t, Options{}, func(f *feeder) {
 		for range 3000 {
-			f.apply(plainCreate("a", "x", 1, 3))
+			f.Apply(plainCreate("a", "x", 1, 3))
 		}
 	})
 	claim := plainClaim("r", 250)
 	claim.Strategy = job.Random
-	var got *Claimed
-	if cost := f.s.costOf(func() { got = f.apply(claim).(*Claimed) }); cost.reads > 20*250 {
+	var got *applied.Claimed
+	if cost := f.s.costOf(func() { got = f.Apply(claim).(*applied.Claimed) }); cost.reads > 20*250 {
 		t.Errorf("%d jobs: %+v", got.Jobs(), cost)
 	}
 	if got.Jobs() != 250 {
@@ -127,12 +132,12 @@ func TestQueuesCostNothingUntilTheyAreTouched(t *testing.T) {
 	fill := func(queues int) func(f *feeder) {
 		return func(f *feeder) {
 			for i := range queues {
-				f.apply(plainCreate(fmt.Sprintf("client%d", i), fmt.Sprintf("type%d", i%10), 1, 3))
+				f.Apply(plainCreate(fmt.Sprintf("client%d", i), fmt.Sprintf("type%d", i%10), 1, 3))
 			}
 		}
 	}
 	small, large := inStore(t, Options{}, fill(few)), inStore(t, Options{}, fill(many))
-	if n := large.s.machine.o.Work().Iterators; n > 10 {
+	if n := large.s.machine.O.Work().Iterators; n > 10 {
 		t.Errorf("a start with %d ready queues opened %d iterators", many, n)
 	}
 	for _, strategy := range []job.Strategy{job.Oldest, job.Newest, job.Random, job.Fair} {
@@ -141,7 +146,7 @@ func TestQueuesCostNothingUntilTheyAreTouched(t *testing.T) {
 			var costs [2]cost
 			for i, f := range []*feeder{small, large} {
 				costs[i] = f.s.costOf(func() {
-					if f.apply(choice).(*Claimed).Jobs() != 1 {
+					if f.Apply(choice).(*applied.Claimed).Jobs() != 1 {
 						t.Errorf("%v of %v, %v found nothing", strategy, choice.Clients, choice.Types)
 					}
 				})
@@ -167,22 +172,22 @@ func TestQueuesCostNothingUntilTheyAreTouched(t *testing.T) {
 
 // TestWindowsAreDroppedInTurns: a commit does not walk over all queues when their windows use too much memory.
 func TestWindowsAreDroppedInTurns(t *testing.T) {
-	bounds := standardBounds
-	bounds.minWindow, bounds.windowKeys = 2, 100
+	bounds := memory.StandardBounds
+	bounds.MinWindow, bounds.WindowKeys = 2, 100
 	s := mustOpen(t, Options{bounds: &bounds})
 	f := feeder{t: t, s: s}
 	const queues = 2500
 	for i := range 3 * queues {
-		f.apply(plainCreate("a", fmt.Sprintf("t%04d", i%queues), 1, 3))
+		f.Apply(plainCreate("a", fmt.Sprintf("t%04d", i%queues), 1, 3))
 	}
 	for commit := 1; commit <= 3; commit++ {
-		f.apply(job.Mark{})
+		f.Apply(job.Mark{})
 		mustCommit(t, s)
-		if want := 3 * (queues - min(commit*shrunkQueues, queues)); s.machine.windows.Keys() != want {
-			t.Errorf("after commit %d: %d keys, want %d", commit, s.machine.windows.Keys(), want)
+		if want := 3 * (queues - min(commit*machine.ShrunkQueues, queues)); s.machine.Windows.Keys() != want {
+			t.Errorf("after commit %d: %d keys, want %d", commit, s.machine.Windows.Keys(), want)
 		}
 	}
-	if s.machine.windows.Full() {
+	if s.machine.Windows.Full() {
 		t.Error("the windows are full after all were dropped")
 	}
 }
@@ -195,9 +200,9 @@ func TestCheckMemoryIsFlat(t *testing.T) {
 			for i := range n {
 				create := plainCreate("a", "x", 1, 3)
 				create.Unique = []job.UniqueKey{{Line: 0, Key: fmt.Sprint(i)}}
-				f.apply(create)
+				f.Apply(create)
 				if i%2 == 0 {
-					f.apply(plainClaim(fmt.Sprintf("r%d", i), 1))
+					f.Apply(plainClaim(fmt.Sprintf("r%d", i), 1))
 				}
 				if i%100 == 0 {
 					mustCommit(f.t, f.s)
@@ -213,12 +218,12 @@ func TestCheckMemoryIsFlat(t *testing.T) {
 		}
 		before := heap()
 		// At the last row of a table, the check has read all of its other rows.
-		checkRows = func(table byte, row int) {
+		check.CheckRows = func(table byte, row int) {
 			if row%(n/4) == n/4-1 {
 				most = max(most, heap()-min(before, heap()))
 			}
 		}
-		defer func() { checkRows = nil }()
+		defer func() { check.CheckRows = nil }()
 		if problems := problemsOf(t, f.s); len(problems) > 0 {
 			t.Fatal(problems)
 		}
@@ -266,7 +271,7 @@ func TestQueueTakesLittleMemory(t *testing.T) {
 					create.Groups = append(create.Groups, g)
 					create.Payloads = create.Frame.Append(create.Payloads, []byte("xxx"))
 				}
-				f.apply(create)
+				f.Apply(create)
 				if i%100 == 0 {
 					mustCommit(f.t, f.s)
 				}
@@ -276,20 +281,20 @@ func TestQueueTakesLittleMemory(t *testing.T) {
 			if create(f); !of.returned {
 				return
 			}
-			claimed := f.apply(plainClaim("r", job.MaxClaimJobs)).(*Claimed)
-			for ; claimed.Jobs() > 0; claimed = f.apply(plainClaim("r", job.MaxClaimJobs)).(*Claimed) {
+			claimed := f.Apply(plainClaim("r", job.MaxClaimJobs)).(*applied.Claimed)
+			for ; claimed.Jobs() > 0; claimed = f.Apply(plainClaim("r", job.MaxClaimJobs)).(*applied.Claimed) {
 				mustCommit(f.t, f.s)
 			}
 			for _, id := range f.claims(t) {
-				f.apply(job.Complete{Claim: id, All: &job.Outcome{Code: job.Unget, DelayMs: -1}})
+				f.Apply(job.Complete{Claim: id, All: &job.Outcome{Code: job.Unget, DelayMs: -1}})
 				mustCommit(f.t, f.s)
 			}
 			create(f)
 		})
-		with, said := heap(), f.s.machine.live.queues.bytes
-		windows := f.s.machine.live.queues.windows
-		f.s.machine.live.queues = newQueues()
-		f.s.machine.live.queues.windows = windows
+		with, said := heap(), f.s.machine.Live.AllQueues.Bytes
+		windows := f.s.machine.Live.AllQueues.Windows
+		f.s.machine.Live.AllQueues = memory.NewQueues()
+		f.s.machine.Live.AllQueues.Windows = windows
 		per := (with - heap()) / int64(of.queues)
 		runtime.KeepAlive(f)
 		if want := said / int64(of.queues); per > want || per < want/2 {
@@ -304,8 +309,8 @@ func (f *feeder) claims(t *testing.T) (ids []job.ID) {
 	mustCommit(t, f.s)
 	v := f.s.db.View()
 	defer v.Close()
-	v.Scan(string(claimTable), string(claimTable+1), func(key string, value []byte) bool {
-		ids = append(ids, decodeClaim(seqOfKey(key), value, nil).id())
+	v.Scan(string(row.ClaimTable), string(row.ClaimTable+1), func(key string, value []byte) bool {
+		ids = append(ids, row.DecodeClaim(row.SeqOfKey(key), value, nil).Id())
 		return true
 	})
 	return ids
@@ -324,7 +329,7 @@ func TestQueueNamesKeepNothingElse(t *testing.T) {
 	before := heap()
 	for i := range queues {
 		command := fmt.Sprintf("client%02d type%02d %s", i, i, strings.Repeat("x", text))
-		f.apply(plainCreate(command[:8], command[9:15], 1, 3))
+		f.Apply(plainCreate(command[:8], command[9:15], 1, 3))
 	}
 	if kept := heap() - before; kept > queues*text/4 {
 		t.Errorf("%d queues keep %d bytes", queues, kept)

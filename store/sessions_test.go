@@ -6,6 +6,11 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/document"
+	"github.com/daybookq/daybook/store/internal/machine"
+	"github.com/daybookq/daybook/store/internal/memory"
+	"github.com/daybookq/daybook/store/internal/row"
 )
 
 // inSession returns a command's Once in slot 0 of a session.
@@ -15,7 +20,7 @@ func inSession(id job.ID, number uint64) job.Once {
 
 func openSession(t testing.TB, s *Store, seq uint64, at int64) job.ID {
 	t.Helper()
-	opened := mustApply(t, s, seq, at, job.OpenSession{Runner: fmt.Sprint("r", seq)}).(*SessionOpened)
+	opened := mustApply(t, s, seq, at, job.OpenSession{Runner: fmt.Sprint("r", seq)}).(*applied.SessionOpened)
 	if opened.Refusal != job.Granted || opened.Session.ID != jobID(at, seq, 0) {
 		t.Fatalf("%+v", opened)
 	}
@@ -49,7 +54,7 @@ func TestSessionLeavesNoRowPerRequest(t *testing.T) {
 		mustApply(t, s, next(), int64(n), create)
 		claim := plainClaim("r", 1)
 		claim.Once = job.Once{Session: id, Slot: slot, Number: n}
-		got := mustApply(t, s, next(), int64(n), claim).(*Claimed)
+		got := mustApply(t, s, next(), int64(n), claim).(*applied.Claimed)
 		if got.Jobs() != 1 {
 			t.Fatalf("claim %d: %+v", n, got)
 		}
@@ -61,13 +66,13 @@ func TestSessionLeavesNoRowPerRequest(t *testing.T) {
 		}
 	}
 	mustCommit(t, s)
-	for table, want := range map[byte]int{sessionTable: 1, slotTable: 4, onceTable: 0, claimTable: 0, batchTable: 0} {
+	for table, want := range map[byte]int{row.SessionTable: 1, row.SlotTable: 4, row.OnceTable: 0, row.ClaimTable: 0, row.BatchTable: 0} {
 		if got := rowsOf(t, s, table); got != want {
 			t.Errorf("table %c has %d rows, not %d", table, got, want)
 		}
 	}
 	doc, err := s.SessionDocument(id)
-	want := []SlotState{{0, uint64(claims)}, {1, uint64(claims) - 1}, {2, uint64(claims)}, {3, uint64(claims)}}
+	want := []document.SlotState{{0, uint64(claims)}, {1, uint64(claims) - 1}, {2, uint64(claims)}, {3, uint64(claims)}}
 	if err != nil || !slices.Equal(doc.Slots, want) || doc.Runner != "r1" || doc.UsedAt != startAt+int64(claims) {
 		t.Errorf("%+v, %v", doc, err)
 	}
@@ -80,9 +85,9 @@ func TestSlotAnswersItsLastRequest(t *testing.T) {
 	id := openSession(t, s, 1, 0)
 	create := plainCreate("a", "x", 3, 3)
 	create.Once = inSession(id, 7)
-	made := mustApply(t, s, 2, 1, create).(*Made)
+	made := mustApply(t, s, 2, 1, create).(*applied.Made)
 	for seq := uint64(3); seq < 5; seq++ { // before and after the commit
-		again := mustApply(t, s, seq, 1, create).(*Made)
+		again := mustApply(t, s, seq, 1, create).(*applied.Made)
 		if !again.Replayed || again.Batch != made.Batch || again.Lines != 3 {
 			t.Errorf("again: %+v, first %+v", again, made)
 		}
@@ -104,7 +109,7 @@ func TestSlotAnswersItsLastRequest(t *testing.T) {
 	} {
 		claim := plainClaim("r", 1)
 		claim.Once = test.once
-		if got := mustApply(t, s, next(), 1, claim).(*Claimed); got.Refusal != test.want || got.Jobs() > 0 {
+		if got := mustApply(t, s, next(), 1, claim).(*applied.Claimed); got.Refusal != test.want || got.Jobs() > 0 {
 			t.Errorf("%s: a claim got %+v", name, got)
 		}
 		if before, err := s.ClaimedBefore(&test.once, startAt+1); err != nil || before == nil || before.Refusal != test.want {
@@ -114,21 +119,21 @@ func TestSlotAnswersItsLastRequest(t *testing.T) {
 			continue
 		}
 		end := job.Complete{Outcomes: []job.Outcome{{ID: made.Batch, Code: job.OK, ExitCode: 200, DelayMs: -1}}, Once: test.once}
-		if got := mustApply(t, s, next(), 1, end).(*Ended); got.Denied != test.want || len(got.Results) > 0 {
+		if got := mustApply(t, s, next(), 1, end).(*applied.Ended); got.Denied != test.want || len(got.Results) > 0 {
 			t.Errorf("%s: a completion got %+v", name, got)
 		}
 	}
 	// Number 8 replaces number 7. Other slots are not affected.
 	create.Once.Number = 8
-	if got := mustApply(t, s, next(), 1, create).(*Made); got.Replayed || got.Refusal != job.Granted {
+	if got := mustApply(t, s, next(), 1, create).(*applied.Made); got.Replayed || got.Refusal != job.Granted {
 		t.Errorf("the next number: %+v", got)
 	}
 	create.Once.Number = 7
-	if got := mustApply(t, s, next(), 1, create).(*Made); got.Refusal != job.NumberPassed {
+	if got := mustApply(t, s, next(), 1, create).(*applied.Made); got.Refusal != job.NumberPassed {
 		t.Errorf("the number before: %+v", got)
 	}
 	create.Once.Slot = 1
-	if got := mustApply(t, s, next(), 1, create).(*Made); got.Replayed || got.Refusal != job.Granted {
+	if got := mustApply(t, s, next(), 1, create).(*applied.Made); got.Replayed || got.Refusal != job.Granted {
 		t.Errorf("another slot: %+v", got)
 	}
 }
@@ -144,7 +149,7 @@ func TestRepeatedCompletionHasItsFirstResults(t *testing.T) {
 			s := mustOpen(t, Options{})
 			openSession(t, s, 1, 0)
 			mustApply(t, s, 2, 0, plainCreate("a", "x", 5, 3))
-			held := mustApply(t, s, 3, 0, plainClaim("r", 4)).(*Claimed)
+			held := mustApply(t, s, 3, 0, plainClaim("r", 4)).(*applied.Claimed)
 			outcome := func(line int, code job.Code) job.Outcome {
 				return job.Outcome{ID: jobID(0, 2, line), Code: code, ExitCode: code.DefaultExitCode(), DelayMs: -1}
 			}
@@ -153,8 +158,8 @@ func TestRepeatedCompletionHasItsFirstResults(t *testing.T) {
 			second.Once.Part = 1
 			claim := plainClaim("r", 1)
 			claim.Once = once
-			want := []*Ended{mustApply(t, s, 4, 10, first).(*Ended), mustApply(t, s, 5, 10, second).(*Ended)}
-			took := mustApply(t, s, 6, 10, claim).(*Claimed)
+			want := []*applied.Ended{mustApply(t, s, 4, 10, first).(*applied.Ended), mustApply(t, s, 5, 10, second).(*applied.Ended)}
+			took := mustApply(t, s, 6, 10, claim).(*applied.Claimed)
 			if want[1].All != 3 || want[0].Results[2].Refusal != job.ClaimLost || took.Jobs() != 1 {
 				t.Fatalf("%+v, %+v, %+v", want[0], want[1], took)
 			}
@@ -164,21 +169,21 @@ func TestRepeatedCompletionHasItsFirstResults(t *testing.T) {
 			for i, cmd := range []job.Complete{first, second} {
 				want[i].Replayed, want[i].Seq, want[i].At = true, uint64(4+i), startAt+10
 				looked, err := s.EndedBefore(&cmd, startAt+12)
-				for how, got := range map[string]*Ended{"applied again": mustApply(t, s, uint64(20+i), 12, cmd).(*Ended), "looked up": looked} {
+				for how, got := range map[string]*applied.Ended{"applied again": mustApply(t, s, uint64(20+i), 12, cmd).(*applied.Ended), "looked up": looked} {
 					if err != nil || got == nil || got.All != want[i].All || !slices.Equal(got.Results, want[i].Results) || got.Seq != want[i].Seq || got.At != want[i].At || !got.Replayed {
 						t.Errorf("%s: %+v (%v), first %+v", how, got, err, want[i])
 					}
 				}
 			}
-			if again := mustApply(t, s, 30, 12, claim).(*Claimed); !again.Replayed || again.Claim != took.Claim {
+			if again := mustApply(t, s, 30, 12, claim).(*applied.Claimed); !again.Replayed || again.Claim != took.Claim {
 				t.Errorf("the claim again: %+v, first %+v", again, took)
 			}
 			second.Once.Part = 3 // part 2 is missing
-			if got := mustApply(t, s, 31, 12, second).(*Ended); got.Denied != job.KeyReused {
+			if got := mustApply(t, s, 31, 12, second).(*applied.Ended); got.Denied != job.KeyReused {
 				t.Errorf("a part without the one before: %+v", got)
 			}
 			first.Outcomes = first.Outcomes[:1] // as in another request with the same digest
-			if got := mustApply(t, s, 32, 12, first).(*Ended); got.Denied != job.KeyReused {
+			if got := mustApply(t, s, 32, 12, first).(*applied.Ended); got.Denied != job.KeyReused {
 				t.Errorf("a part with other outcomes: %+v", got)
 			}
 		})
@@ -189,7 +194,7 @@ func TestRepeatedCompletionHasItsFirstResults(t *testing.T) {
 func TestIdleSessionIsForgotten(t *testing.T) {
 	s := mustOpen(t, Options{})
 	id, idle := openSession(t, s, 1, 0), openSession(t, s, 2, 5)
-	timers := rowsOf(t, s, timerTable)
+	timers := rowsOf(t, s, row.TimerTable)
 	create := plainCreate("a", "x", 1, 3)
 	create.Once = inSession(id, 1)
 	mustApply(t, s, 3, job.KeyLifeMs-1, create)
@@ -219,8 +224,8 @@ func TestIdleSessionIsForgotten(t *testing.T) {
 		t.Error("the used one is forgotten early")
 	}
 	mustApply(t, s, 7, 2*job.KeyLifeMs-1, job.Tick{})
-	if exists(id) || rowsOf(t, s, slotTable) != 0 || s.Totals().Sessions != 0 {
-		t.Errorf("a day after its last request: %v, %d slots, %d sessions", exists(id), rowsOf(t, s, slotTable), s.Totals().Sessions)
+	if exists(id) || rowsOf(t, s, row.SlotTable) != 0 || s.Totals().Sessions != 0 {
+		t.Errorf("a day after its last request: %v, %d slots, %d sessions", exists(id), rowsOf(t, s, row.SlotTable), s.Totals().Sessions)
 	}
 }
 
@@ -236,17 +241,17 @@ func TestEndedSession(t *testing.T) {
 	mustApply(t, s, 3, 0, create)
 	create.Once.Slot = job.MaxSlots - 1
 	mustApply(t, s, 4, 0, create)
-	if got := mustApply(t, s, 5, 0, job.EndSession{Session: id}).(*SessionEnded); got.Refusal != job.Granted {
+	if got := mustApply(t, s, 5, 0, job.EndSession{Session: id}).(*applied.SessionEnded); got.Refusal != job.Granted {
 		t.Errorf("%+v", got)
 	}
-	if got := mustApply(t, s, 6, 0, job.EndSession{Session: id}).(*SessionEnded); got.Refusal != job.SessionNotFound {
+	if got := mustApply(t, s, 6, 0, job.EndSession{Session: id}).(*applied.SessionEnded); got.Refusal != job.SessionNotFound {
 		t.Errorf("again: %+v", got)
 	}
-	if got := mustApply(t, s, 7, 0, create).(*Made); got.Refusal != job.SessionNotFound {
+	if got := mustApply(t, s, 7, 0, create).(*applied.Made); got.Refusal != job.SessionNotFound {
 		t.Errorf("a request of it: %+v", got)
 	}
 	mustCommit(t, s)
-	for _, table := range []byte{sessionTable, slotTable, onceTable} {
+	for _, table := range []byte{row.SessionTable, row.SlotTable, row.OnceTable} {
 		if n := rowsOf(t, s, table); n != 0 {
 			t.Errorf("%d rows of table %c", n, table)
 		}
@@ -260,8 +265,8 @@ func TestEndedSession(t *testing.T) {
 // the bound of the cache.
 func TestCachedSlotsAreBoundedByTheirBytes(t *testing.T) {
 	const limit, sessions, slots = 1 << 20, 20, 8
-	b := standardBounds
-	b.slotBytes = limit
+	b := memory.StandardBounds
+	b.SlotBytes = limit
 	s := mustOpen(t, Options{bounds: &b})
 	seq := uint64(1)
 	next := func() uint64 { seq++; return seq }
@@ -271,11 +276,11 @@ func TestCachedSlotsAreBoundedByTheirBytes(t *testing.T) {
 	}
 	mustApply(t, s, next(), 0, first)
 	held := func() (bytes int) {
-		for l := range s.machine.slots.All() {
-			bytes += l.size()
+		for l := range s.machine.Slots.All() {
+			bytes += l.Size()
 		}
-		for n := range s.machine.sessions.All() {
-			bytes += 200 * len(n.written)
+		for n := range s.machine.Sessions.All() {
+			bytes += 200 * len(n.Written)
 		}
 		return bytes
 	}
@@ -289,7 +294,7 @@ func TestCachedSlotsAreBoundedByTheirBytes(t *testing.T) {
 		for _, id := range ids {
 			again := *first
 			again.Once = job.Once{Session: id, Slot: slot, Number: 1}
-			if made := mustApply(t, s, next(), 0, &again).(*Made); len(made.Existing) != job.MaxUniqueKeys {
+			if made := mustApply(t, s, next(), 0, &again).(*applied.Made); len(made.Existing) != job.MaxUniqueKeys {
 				t.Fatalf("%+v", made)
 			}
 			mustCommit(t, s)
@@ -302,7 +307,7 @@ func TestCachedSlotsAreBoundedByTheirBytes(t *testing.T) {
 	for _, id := range ids { // rows that were dropped are read again
 		again := *first
 		again.Once = job.Once{Session: id, Number: 1}
-		if made := mustApply(t, s, next(), 0, &again).(*Made); !made.Replayed || len(made.Existing) != job.MaxUniqueKeys {
+		if made := mustApply(t, s, next(), 0, &again).(*applied.Made); !made.Replayed || len(made.Existing) != job.MaxUniqueKeys {
 			t.Fatalf("repeated: %+v", made)
 		}
 	}
@@ -310,10 +315,10 @@ func TestCachedSlotsAreBoundedByTheirBytes(t *testing.T) {
 
 // fewSessions opens a store in which at most this number of sessions may be open.
 func fewSessions(t *testing.T, most uint64) *Store {
-	b := standardBounds
-	r := levels[len(levels)-1].rules
-	r.sessions = most
-	b.rules = &r
+	b := memory.StandardBounds
+	r := row.Levels[len(row.Levels)-1].Rules
+	r.Sessions = most
+	b.Rules = &r
 	return mustOpen(t, Options{bounds: &b})
 }
 
@@ -324,7 +329,7 @@ func TestTooManySessions(t *testing.T) {
 	seq := uint64(0)
 	open := func(at int64) (job.ID, job.Refusal) {
 		seq++
-		got := mustApply(t, s, seq, at, job.OpenSession{Runner: fmt.Sprint("r", seq)}).(*SessionOpened)
+		got := mustApply(t, s, seq, at, job.OpenSession{Runner: fmt.Sprint("r", seq)}).(*applied.SessionOpened)
 		mustCommit(t, s)
 		return got.Session.ID, got.Refusal
 	}
@@ -332,7 +337,7 @@ func TestTooManySessions(t *testing.T) {
 		seq++
 		create := plainCreate("a", "x", 1, 3)
 		create.Once = inSession(id, number)
-		if got := mustApply(t, s, seq, at, create).(*Made); got.Refusal != job.Granted {
+		if got := mustApply(t, s, seq, at, create).(*applied.Made); got.Refusal != job.Granted {
 			t.Fatalf("number %d of %v is refused: %v", number, id, got.Refusal)
 		}
 	}
@@ -351,11 +356,11 @@ func TestTooManySessions(t *testing.T) {
 	use(ids[0], 10, 1)
 	use(ids[2], 20, 1)
 	use(ids[4], 30, 1)
-	if id, refusal := open(unusedSessionMs); refusal != job.TooManySessions || !id.IsZero() {
+	if id, refusal := open(machine.UnusedSessionMs); refusal != job.TooManySessions || !id.IsZero() {
 		t.Errorf("while all are young: %v", refusal)
 	}
 	// Sessions without any request are replaced first, the oldest first. A session that was opened a moment ago is not.
-	now := int64(unusedSessionMs + 3)
+	now := int64(machine.UnusedSessionMs + 3)
 	for _, old := range []job.ID{ids[1], ids[3]} {
 		if _, refusal := open(now); refusal != job.Granted || has(old) {
 			t.Errorf("unused session %v: %v, still there: %v", old, refusal, has(old))
@@ -367,7 +372,7 @@ func TestTooManySessions(t *testing.T) {
 	// Then the session that was used least recently is replaced, if that was an hour ago.
 	use(ids[0], now, 2)
 	unused := []job.ID{}
-	for now = int64(20 + idleSessionMs); ; { // the sessions above have been unused for long
+	for now = int64(20 + machine.IdleSessionMs); ; { // the sessions above have been unused for long
 		id, refusal := open(now)
 		if refusal != job.Granted {
 			t.Fatal(refusal)
@@ -384,7 +389,7 @@ func TestTooManySessions(t *testing.T) {
 		t.Errorf("when all others were used within the hour: %v", refusal)
 	}
 	seq++
-	if got := mustApply(t, s, seq, now, job.EndSession{Session: ids[4]}).(*SessionEnded); got.Refusal != job.Granted {
+	if got := mustApply(t, s, seq, now, job.EndSession{Session: ids[4]}).(*applied.SessionEnded); got.Refusal != job.Granted {
 		t.Error(got.Refusal)
 	}
 	if _, refusal := open(now); refusal != job.Granted {
@@ -393,7 +398,7 @@ func TestTooManySessions(t *testing.T) {
 	if problems := problemsOf(t, s); len(problems) > 0 {
 		t.Errorf("%q", problems)
 	}
-	if n := rowsOf(t, s, idleTable); n != most {
+	if n := rowsOf(t, s, row.IdleTable); n != most {
 		t.Errorf("%d sessions have %d idle rows", most, n)
 	}
 }
@@ -406,7 +411,7 @@ func TestSessionsAreShared(t *testing.T) {
 	seq := uint64(0)
 	open := func(at int64, runner string) (id job.ID, refusal job.Refusal) {
 		seq++
-		got := mustApply(t, s, seq, at, job.OpenSession{Runner: runner}).(*SessionOpened)
+		got := mustApply(t, s, seq, at, job.OpenSession{Runner: runner}).(*applied.SessionOpened)
 		return got.Session.ID, got.Refusal
 	}
 	all := func(at int64, runner string) (ids []job.ID) {
@@ -434,32 +439,32 @@ func TestSessionsAreShared(t *testing.T) {
 	if refusal != job.Granted {
 		t.Error(refusal)
 	}
-	again, refusal := open(unusedSessionMs, "")
+	again, refusal := open(machine.UnusedSessionMs, "")
 	if refusal != job.Granted || has(greedy[0]) || !has(again) || !has(third) {
 		t.Errorf("%v: its first session is still there: %v", refusal, has(greedy[0]))
 	}
 	seq++
 	create := plainCreate("a", "x", 1, 3)
 	create.Once = inSession(greedy[1], 1)
-	mustApply(t, s, seq, unusedSessionMs, create)
+	mustApply(t, s, seq, machine.UnusedSessionMs, create)
 	for range 18 { // the remaining sessions without any request
-		if _, refusal := open(unusedSessionMs, ""); refusal != job.Granted {
+		if _, refusal := open(machine.UnusedSessionMs, ""); refusal != job.Granted {
 			t.Error(refusal)
 		}
 	}
-	if _, refusal := open(unusedSessionMs, ""); refusal != job.TooManySessions || !has(greedy[1]) || !has(third) {
+	if _, refusal := open(machine.UnusedSessionMs, ""); refusal != job.TooManySessions || !has(greedy[1]) || !has(third) {
 		t.Errorf("when its own are in use: %v", refusal)
 	}
-	if _, refusal := open(unusedSessionMs+idleSessionMs, "other"); refusal != job.Granted {
+	if _, refusal := open(machine.UnusedSessionMs+machine.IdleSessionMs, "other"); refusal != job.Granted {
 		t.Error(refusal)
 	}
-	for i := 0; s.machine.live.meta.sessions < 40; i++ {
-		if _, refusal := open(unusedSessionMs+idleSessionMs, fmt.Sprint("r", i)); refusal != job.Granted {
+	for i := 0; s.machine.Live.Meta.Sessions < 40; i++ {
+		if _, refusal := open(machine.UnusedSessionMs+machine.IdleSessionMs, fmt.Sprint("r", i)); refusal != job.Granted {
 			t.Fatal(refusal)
 		}
 	}
-	if id, refusal := open(unusedSessionMs+idleSessionMs, "new"); refusal != job.Granted || !has(id) || s.machine.live.meta.sessions != 40 {
-		t.Errorf("one that has none: %v, of %d", refusal, s.machine.live.meta.sessions)
+	if id, refusal := open(machine.UnusedSessionMs+machine.IdleSessionMs, "new"); refusal != job.Granted || !has(id) || s.machine.Live.Meta.Sessions != 40 {
+		t.Errorf("one that has none: %v, of %d", refusal, s.machine.Live.Meta.Sessions)
 	}
 	if problems := problemsOf(t, s); len(problems) > 0 {
 		t.Errorf("%q", problems)
@@ -469,7 +474,7 @@ func TestSessionsAreShared(t *testing.T) {
 // TestSessionsInUseAreLookedAtInParts: a request reads a bounded number of sessions that were used since their idle row
 // was written, and the next request continues.
 func TestSessionsInUseAreLookedAtInParts(t *testing.T) {
-	const most = 2*idleLooks + 10
+	const most = 2*machine.IdleLooks + 10
 	s := fewSessions(t, most)
 	seq := uint64(0)
 	next := func() uint64 { seq++; return seq }
@@ -485,10 +490,10 @@ func TestSessionsInUseAreLookedAtInParts(t *testing.T) {
 	}
 	for _, id := range ids[:most-1] {
 		create.Once = inSession(id, 3)
-		mustApply(t, s, next(), idleSessionMs, create)
+		mustApply(t, s, next(), machine.IdleSessionMs, create)
 	}
 	for i, want := range []job.Refusal{job.TooManySessions, job.TooManySessions, job.Granted, job.TooManySessions} {
-		if got := mustApply(t, s, next(), idleSessionMs, job.OpenSession{}).(*SessionOpened); got.Refusal != want {
+		if got := mustApply(t, s, next(), machine.IdleSessionMs, job.OpenSession{}).(*applied.SessionOpened); got.Refusal != want {
 			t.Errorf("attempt %d: %v, want %v", i, got.Refusal, want)
 		}
 	}
@@ -496,32 +501,34 @@ func TestSessionsInUseAreLookedAtInParts(t *testing.T) {
 
 // TestCheckFindsDamageInSessions breaks each invariant of sessions that Check promises to find.
 func TestCheckFindsDamageInSessions(t *testing.T) {
-	for name, doctor := range map[string]func(s *Store, n *session, l *slot){
-		"a count too high":     func(s *Store, _ *session, _ *slot) { s.machine.live.meta.sessions++ },
-		"no idle row":          func(s *Store, n *session, _ *slot) { s.machine.deleteIdle(n) },
-		"an idle row too many": func(s *Store, n *session, _ *slot) { s.machine.o.Set(idleKey(!n.used, n.idleAt, n.seq), nil) },
-		"an idle row that is late": func(s *Store, n *session, _ *slot) {
-			s.machine.deleteIdle(n)
-			n.usedAt++
-			s.machine.putIdle(n)
-			n.usedAt--
+	for name, doctor := range map[string]func(s *Store, n *row.Session, l *row.Slot){
+		"a count too high": func(s *Store, _ *row.Session, _ *row.Slot) { s.machine.Live.Meta.Sessions++ },
+		"no idle row":      func(s *Store, n *row.Session, _ *row.Slot) { s.machine.DeleteIdle(n) },
+		"an idle row too many": func(s *Store, n *row.Session, _ *row.Slot) {
+			s.machine.O.Set(row.IdleKey(!n.Used, n.IdleAt, n.Seq), nil)
 		},
-		"no timer": func(s *Store, n *session, _ *slot) {
-			s.machine.deleteTimer(timerKey(n.timerAt, sessionTimer, n.seq, 0, 0))
+		"an idle row that is late": func(s *Store, n *row.Session, _ *row.Slot) {
+			s.machine.DeleteIdle(n)
+			n.UsedAt++
+			s.machine.PutIdle(n)
+			n.UsedAt--
 		},
-		"a timer too many": func(s *Store, n *session, _ *slot) {
-			s.machine.setTimer(timerKey(n.timerAt+1, sessionTimer, n.seq, 0, 0))
+		"no timer": func(s *Store, n *row.Session, _ *row.Slot) {
+			s.machine.DeleteTimer(row.TimerKey(n.TimerAt, row.SessionTimer, n.Seq, 0, 0))
 		},
-		"a timer that is late": func(s *Store, n *session, _ *slot) { n.usedAt = n.at - 1; s.machine.touch(&n.dirty, n) },
-		"used in the future": func(s *Store, n *session, _ *slot) {
-			n.usedAt = s.machine.live.meta.at + 1
-			s.machine.touch(&n.dirty, n)
+		"a timer too many": func(s *Store, n *row.Session, _ *row.Slot) {
+			s.machine.SetTimer(row.TimerKey(n.TimerAt+1, row.SessionTimer, n.Seq, 0, 0))
 		},
-		"a slot of no session":      func(s *Store, _ *session, l *slot) { s.machine.o.Set(slotKey(99, 0), l.encode()) },
-		"a slot without a number":   func(s *Store, _ *session, l *slot) { l.number = 0; s.machine.touch(&l.dirty, l) },
-		"a slot that did nothing":   func(s *Store, _ *session, l *slot) { l.done = &done{}; s.machine.touch(&l.dirty, l) },
-		"a slot used in the future": func(s *Store, n *session, l *slot) { l.done.at = n.usedAt + 1; s.machine.touch(&l.dirty, l) },
-		"a row that is cut":         func(s *Store, n *session, l *slot) { s.machine.o.Set(slotKey(n.seq, 5), l.encode()[:5]) },
+		"a timer that is late": func(s *Store, n *row.Session, _ *row.Slot) { n.UsedAt = n.At - 1; s.machine.Touch(&n.Dirty, n) },
+		"used in the future": func(s *Store, n *row.Session, _ *row.Slot) {
+			n.UsedAt = s.machine.Live.Meta.At + 1
+			s.machine.Touch(&n.Dirty, n)
+		},
+		"a slot of no session":      func(s *Store, _ *row.Session, l *row.Slot) { s.machine.O.Set(row.SlotKey(99, 0), l.Encode()) },
+		"a slot without a number":   func(s *Store, _ *row.Session, l *row.Slot) { l.Number = 0; s.machine.Touch(&l.Dirty, l) },
+		"a slot that did nothing":   func(s *Store, _ *row.Session, l *row.Slot) { l.Done = &row.Done{}; s.machine.Touch(&l.Dirty, l) },
+		"a slot used in the future": func(s *Store, n *row.Session, l *row.Slot) { l.Done.At = n.UsedAt + 1; s.machine.Touch(&l.Dirty, l) },
+		"a row that is cut":         func(s *Store, n *row.Session, l *row.Slot) { s.machine.O.Set(row.SlotKey(n.Seq, 5), l.Encode()[:5]) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := mustOpen(t, Options{})
@@ -533,9 +540,9 @@ func TestCheckFindsDamageInSessions(t *testing.T) {
 			if problems := problemsOf(t, s); len(problems) > 0 {
 				t.Fatalf("before: %q", problems)
 			}
-			n := s.machine.sessionOf(id)
-			l := s.machine.slot(slotName{n.seq, 0})
-			l.session = n
+			n := s.machine.SessionOf(id)
+			l := s.machine.Slot(row.SlotName{n.Seq, 0})
+			l.Session = n
 			doctor(s, n, l)
 			s.pending = true
 			mustCommit(t, s)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // The work of a command must not grow with the rest of the store. These benchmarks measure it beside 100, 10,000 and
@@ -18,15 +19,15 @@ func BenchmarkBesideRunners(b *testing.B) {
 	for _, runners := range []int{100, 10_000, 100_000} {
 		b.Run(fmt.Sprintf("runners=%d", runners), func(b *testing.B) {
 			n := newBench(b)
-			n.apply(plainCreate("a", "x", runners, 1))
+			n.Apply(plainCreate("a", "x", runners, 1))
 			for i := range runners {
-				n.apply(plainClaim(fmt.Sprintf("runner%d", i), 1))
+				n.Apply(plainClaim(fmt.Sprintf("runner%d", i), 1))
 			}
 			n.commit()
-			n.apply(plainCreate("a", "x", min(b.N+100_000, job.MaxLines), 1))
+			n.Apply(plainCreate("a", "x", min(b.N+100_000, job.MaxLines), 1))
 			n.commit()
 			medians(b, n, func() []job.Command {
-				claimed := n.apply(plainClaim("r", 1)).(*Claimed)
+				claimed := n.Apply(plainClaim("r", 1)).(*applied.Claimed)
 				return []job.Command{
 					job.Tickle{Runner: "r", Progress: -1},
 					job.Complete{Claim: claimed.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}},
@@ -41,15 +42,15 @@ func BenchmarkBesideSpans(b *testing.B) {
 	for _, spans := range []int{100, 10_000, 100_000} {
 		b.Run(fmt.Sprintf("spans=%d", spans), func(b *testing.B) {
 			n := newBench(b)
-			n.apply(plainCreate("a", "x", 2*spans, 1))
+			n.Apply(plainCreate("a", "x", 2*spans, 1))
 			batch := job.NewID(n.at, n.seq, 0)
 			higher := 9
 			for line := 0; line < 2*spans; line += 2 {
-				n.apply(job.Patch{Job: batch.WithLine(line), Priority: &higher})
+				n.Apply(job.Patch{Job: batch.WithLine(line), Priority: &higher})
 			}
 			n.commit()
 			medians(b, n, func() []job.Command {
-				claimed := n.apply(plainClaim("r", 1)).(*Claimed)
+				claimed := n.Apply(plainClaim("r", 1)).(*applied.Claimed)
 				id := job.NewID(batch.At(), claimed.Runs[0].Batch, int(claimed.Runs[0].First))
 				return []job.Command{ // the job is returned, and precedes all other jobs of its priority
 					job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{{ID: id, Code: job.Unget, DelayMs: -1}}},
@@ -68,7 +69,7 @@ func medians(b *testing.B, n *bench, prepare func() []job.Command) {
 		claims = append(claims, time.Since(began))
 		began = time.Now()
 		for _, cmd := range commands {
-			n.apply(cmd)
+			n.Apply(cmd)
 		}
 		rest = append(rest, time.Since(began)/time.Duration(len(commands)))
 		if len(claims)%50 == 0 {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/proof/stallfs"
+	"github.com/daybookq/daybook/store/internal/row"
+	"github.com/daybookq/daybook/store/query"
 )
 
 // stalledStore returns a store with a commit that Pebble holds back until resume is called, and the last seq committed
@@ -93,7 +95,7 @@ func TestQueriesGoOnWhilePebbleStalls(t *testing.T) {
 		"Batch":         func() error { _, err := s.Batch(id); return err },
 		"Queue":         func() error { _, err := s.Queue("a", "x"); return err },
 		"Queues":        func() error { _, _, err := s.Queues("", "", "", 10); return err },
-		"List":          func() error { _, _, err := s.List(Filter{Limit: 10, Client: "a"}); return err },
+		"List":          func() error { _, _, err := s.List(query.Filter{Limit: 10, Client: "a"}); return err },
 		"Runners":       func() error { _, _, err := s.Runners("", 10); return err },
 		"Sweeps":        func() error { _, err := s.Sweeps(); return err },
 		"MadeBefore":    func() error { _, err := s.MadeBefore(once, startAt); return err },
@@ -112,7 +114,7 @@ func TestQueriesGoOnWhilePebbleStalls(t *testing.T) {
 
 func TestFlushAndCloseAreBoundedWhilePebbleStalls(t *testing.T) {
 	s, _, resume := stalledStore(t)
-	var failed *Error
+	var failed *row.Error
 	err := mustReturn(t, "FlushWithin", func() error { return s.FlushWithin(10 * time.Millisecond) })
 	if !errors.As(err, &failed) || failed.Op != "flush" {
 		t.Errorf("flush: %v", err)
@@ -121,14 +123,14 @@ func TestFlushAndCloseAreBoundedWhilePebbleStalls(t *testing.T) {
 	if !errors.As(err, &failed) || failed.Op != "close" {
 		t.Errorf("close: %v", err)
 	}
-	if _, err := s.Job(job.NewID(startAt, 1, 0)); !errors.Is(err, ErrClosed) {
+	if _, err := s.Job(job.NewID(startAt, 1, 0)); !errors.Is(err, row.ErrClosed) {
 		t.Errorf("a query of a store that is being closed: %v", err)
 	}
 	resume()
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := s.FlushWithin(time.Second); !errors.Is(err, ErrClosed) {
+	if err := s.FlushWithin(time.Second); !errors.Is(err, row.ErrClosed) {
 		t.Errorf("flush after close: %v", err)
 	}
 }
@@ -185,10 +187,10 @@ func TestQueriesGiveUpWhileACommandIsStuck(t *testing.T) {
 			"Queues":       func() error { _, _, err := s.Queues("", "", "", 10); return err },
 			"WaitingTypes": func() error { _, _, err := s.WaitingTypes("", "", 10); return err },
 			"Job":          func() error { _, err := s.Job(jobID(0, 1, 0)); return err },
-			"List":         func() error { _, _, err := s.List(Filter{Limit: 10, Client: "a"}); return err },
+			"List":         func() error { _, _, err := s.List(query.Filter{Limit: 10, Client: "a"}); return err },
 			"Sweeps":       func() error { _, err := s.Sweeps(); return err },
 		} {
-			if err := query(); !errors.Is(err, ErrBusy) || errors.Is(err, ErrDamaged) {
+			if err := query(); !errors.Is(err, row.ErrBusy) || errors.Is(err, row.ErrDamaged) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}

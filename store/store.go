@@ -4,19 +4,22 @@ import (
 	"sync"
 	"time"
 
-	"github.com/daybookq/daybook/store/lsm"
+	"github.com/daybookq/daybook/store/internal/check"
+	"github.com/daybookq/daybook/store/internal/lsm"
+	"github.com/daybookq/daybook/store/internal/machine"
+	"github.com/daybookq/daybook/store/query"
 )
 
 // Store keeps the state of all jobs and its indexes. One goroutine applies and commits. Any goroutine may query.
 type Store struct {
-	*Queries
+	*query.Queries
 	db *lsm.DB
 	// Apply, Commit and Close hold writing. No query takes it, because Commit waits for Pebble while holding it.
 	writing sync.Mutex
-	machine *machine
-	command applying // the current command
-	pending bool     // commands were applied since the last commit
-	broken  error    // why neither Apply nor Commit can continue: the overlay may hold half a command
+	machine *machine.Machine
+	command machine.Applying // the current command
+	pending bool             // commands were applied since the last commit
+	broken  error            // why neither Apply nor Commit can continue: the overlay may hold half a command
 	closed  bool
 
 	beforeApply func(seq uint64) // Options.BeforeApply
@@ -60,5 +63,5 @@ func (s *Store) CloseWithin(d time.Duration) error { return s.db.CloseWithin(d, 
 // Check looks at everything the store holds and reports every broken invariant; see package check. report is called with each
 // problem and returns false to stop. Check reads one moment of the database; Apply may continue.
 func (s *Store) Check(report func(problem string) bool) (problems int, err error) {
-	return runCheck(s.db, s.machine.bounds, report)
+	return check.Run(s.db, s.machine.Bounds, report)
 }

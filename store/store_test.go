@@ -14,6 +14,12 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/document"
+	"github.com/daybookq/daybook/store/internal/machine"
+	"github.com/daybookq/daybook/store/internal/memory"
+	"github.com/daybookq/daybook/store/internal/row"
+	"github.com/daybookq/daybook/store/query"
 )
 
 func TestOpenRemembersItsJournal(t *testing.T) {
@@ -30,7 +36,7 @@ func TestOpenRemembersItsJournal(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Errorf("a second close: %v", err)
 	}
-	if _, err := Open("store", Options{FS: fs, Journal: "another"}); !errors.Is(err, ErrForeignJournal) {
+	if _, err := Open("store", Options{FS: fs, Journal: "another"}); !errors.Is(err, row.ErrForeignJournal) {
 		t.Errorf("with another journal: %v", err)
 	}
 	s, err := Open("store", Options{FS: fs})
@@ -40,7 +46,7 @@ func TestOpenRemembersItsJournal(t *testing.T) {
 	if s.Journal() != testJournal || s.Applied() != 1 || s.At() != startAt {
 		t.Errorf("journal %s, applied %d, at %d", s.Journal(), s.Applied(), s.At())
 	}
-	if err := s.Adopt("another"); !errors.Is(err, ErrForeignJournal) {
+	if err := s.Adopt("another"); !errors.Is(err, row.ErrForeignJournal) {
 		t.Errorf("adopt another journal: %v", err)
 	}
 	if err := s.Close(); err != nil {
@@ -56,8 +62,8 @@ func TestAdoptSeedsTheJitter(t *testing.T) {
 	if err := s.Adopt(testJournal); err != nil {
 		t.Fatal(err)
 	}
-	if other := mustOpen(t, Options{}); s.machine.seed != other.machine.seed || s.Journal() != other.Journal() {
-		t.Errorf("seed %d and %d", s.machine.seed, other.machine.seed)
+	if other := mustOpen(t, Options{}); s.machine.Seed != other.machine.Seed || s.Journal() != other.Journal() {
+		t.Errorf("seed %d and %d", s.machine.Seed, other.machine.Seed)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -65,16 +71,16 @@ func TestAdoptSeedsTheJitter(t *testing.T) {
 }
 
 func TestOpenRefusesANewerFormat(t *testing.T) {
-	for name, m := range map[string]meta{
-		"format": {version: formatVersion + 1, journal: testJournal, nextQueue: 1},
-		"level":  {version: formatVersion, level: job.Level + 1, journal: testJournal, nextQueue: 1},
+	for name, m := range map[string]row.Meta{
+		"format": {Version: row.FormatVersion + 1, Journal: testJournal, NextQueue: 1},
+		"level":  {Version: row.FormatVersion, Level: job.Level + 1, Journal: testJournal, NextQueue: 1},
 	} {
 		fs := vfs.NewMem()
 		s := mustOpen(t, Options{FS: fs})
-		if err := errors.Join(s.db.Pebble().Set([]byte(metaKey), m.encode(), pebble.NoSync), s.FlushWait(), s.Close()); err != nil {
+		if err := errors.Join(s.db.Pebble().Set([]byte(row.MetaKey), m.Encode(), pebble.NoSync), s.FlushWait(), s.Close()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Open("store", Options{FS: fs}); !errors.Is(err, ErrNewerFormat) {
+		if _, err := Open("store", Options{FS: fs}); !errors.Is(err, row.ErrNewerFormat) {
 			t.Errorf("newer %s: %v", name, err)
 		}
 	}
@@ -155,8 +161,8 @@ func TestApplyAgain(t *testing.T) {
 	if after, _, err := s.Digest(); err != nil || after != before {
 		t.Errorf("digest %x, and before %x, %v", after, before, err)
 	}
-	if s.machine.o.Bytes() != 0 {
-		t.Errorf("%d bytes are pending", s.machine.o.Bytes())
+	if s.machine.O.Bytes() != 0 {
+		t.Errorf("%d bytes are pending", s.machine.O.Bytes())
 	}
 }
 
@@ -174,48 +180,48 @@ func TestTimeNeverGoesBack(t *testing.T) {
 
 func TestQueueExists(t *testing.T) {
 	s := mustOpen(t, Options{})
-	of := QueueBytes("a", "x", 0)
-	check := func(client, typ string, exists bool, priorities Priorities, use QueueUse) {
+	of := memory.QueueBytes("a", "x", 0)
+	check := func(client, typ string, exists bool, priorities row.Priorities, use document.QueueUse) {
 		t.Helper()
 		if got, gotPriorities, gotUse := s.QueueExists(client, typ); got != exists || gotPriorities != priorities || gotUse != use {
 			t.Errorf("%v, %b, %+v; want %v, %b, %+v", got, gotPriorities, gotUse, exists, priorities, use)
 		}
 	}
-	check("a", "x", false, 0, QueueUse{})
+	check("a", "x", false, 0, document.QueueUse{})
 	create := plainCreate("a", "x", 1, 1)
 	create.Groups[0].Priority = 4
 	mustApply(t, s, 1, 0, create)
-	check("a", "x", true, 1<<4, QueueUse{1, 1, of})
-	check("x", "a", false, 0, QueueUse{1, 1, of})
+	check("a", "x", true, 1<<4, document.QueueUse{1, 1, of})
+	check("x", "a", false, 0, document.QueueUse{1, 1, of})
 	create.Groups[0].Priority, create.Groups[0].RunAt = 6, startAt+1000
 	mustApply(t, s, 2, 0, create)
-	check("a", "x", true, 1<<4|1<<6, QueueUse{1, 1, of + 2*laneBytes})
+	check("a", "x", true, 1<<4|1<<6, document.QueueUse{1, 1, of + 2*memory.LaneBytes})
 	priority := 7
 	mustApply(t, s, 3, 0, job.Patch{Job: jobID(0, 2, 0), Priority: &priority})
-	check("a", "x", true, 1<<4|1<<6|1<<7, QueueUse{1, 1, of + 4*laneBytes})
+	check("a", "x", true, 1<<4|1<<6|1<<7, document.QueueUse{1, 1, of + 4*memory.LaneBytes})
 	mustApply(t, s, 4, 0, job.Move{Op: job.Delete, Job: jobID(0, 1, 0)})
 	mustApply(t, s, 5, 0, job.Move{Op: job.Delete, Job: jobID(0, 2, 0)})
-	check("a", "x", true, 0, QueueUse{1, 1, of})
+	check("a", "x", true, 0, document.QueueUse{1, 1, of})
 	mustApply(t, s, 6, 0, job.DeleteQueue{Client: "a", Type: "x"})
-	check("a", "x", false, 0, QueueUse{0, 1, 0})
+	check("a", "x", false, 0, document.QueueUse{0, 1, 0})
 }
 
 // TestEffectsAreBounded: effects rows are kept for their time, unless the segments exceed their total size.
 func TestEffectsAreBounded(t *testing.T) {
-	b, r := smallBounds, *smallBounds.rules
-	r.effectBytes = 100
-	b.rules = &r
+	b, r := memory.SmallBounds, *memory.SmallBounds.Rules
+	r.EffectBytes = 100
+	b.Rules = &r
 	left := func(s *Store) (seqs []uint64) {
 		t.Helper()
 		mustCommit(t, s)
 		bytes := int64(0)
 		for _, entry := range dump(s) {
-			if entry.key[0] == effectTable {
-				eachEffects(seqOfKey(entry.key), entry.value, func(now job.Now, _ []effect) { seqs = append(seqs, now.Seq) })
+			if entry.key[0] == row.EffectTable {
+				row.EachEffects(row.SeqOfKey(entry.key), entry.value, func(now job.Now, _ []row.Effect) { seqs = append(seqs, now.Seq) })
 				bytes += int64(len(entry.key) + len(entry.value))
 			}
 		}
-		if bytes > effectSegments*s.machine.rules.effectBytes {
+		if bytes > machine.EffectSegments*s.machine.Rules.EffectBytes {
 			t.Errorf("%d bytes of effects are kept", bytes)
 		}
 		return seqs
@@ -235,7 +241,7 @@ func TestEffectsAreBounded(t *testing.T) {
 	t.Run("by time", func(t *testing.T) {
 		s := mustOpen(t, Options{})
 		for day := int64(1); day <= 60; day++ {
-			mustApply(t, s, uint64(day), day*24*hourMs, plainCreate("a", "x", 1, 1))
+			mustApply(t, s, uint64(day), day*24*row.HourMs, plainCreate("a", "x", 1, 1))
 			if n := len(left(s)); day >= 14 && (n < 14 || n > 22) {
 				t.Fatalf("after %d days the effects of %d are left", day, n)
 			}
@@ -263,7 +269,7 @@ func TestFailedReadBreaksTheStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	toggle.On()
-	var broken *Error
+	var broken *row.Error
 	_, err = s.Apply(100, startAt, plainClaim("r", 1))
 	if !errors.As(err, &broken) || !strings.Contains(err.Error(), "injected error") {
 		t.Errorf("apply: %v", err)
@@ -287,7 +293,7 @@ func TestFailedReadBreaksTheStore(t *testing.T) {
 	if s, err = Open("store", Options{FS: mem}); err != nil {
 		t.Fatal(err)
 	}
-	if c := mustApply(t, s, 100, 0, plainClaim("r", 1)).(*Claimed); c.Jobs() != 1 {
+	if c := mustApply(t, s, 100, 0, plainClaim("r", 1)).(*applied.Claimed); c.Jobs() != 1 {
 		t.Errorf("after an open: %+v", c)
 	}
 	if err := s.Close(); err != nil {
@@ -337,7 +343,7 @@ func TestQueriesBesideApply(t *testing.T) {
 	seq := uint64(1)
 	for range 120 {
 		seq++
-		c := mustApply(t, s, seq, int64(seq), plainClaim("r", 3)).(*Claimed)
+		c := mustApply(t, s, seq, int64(seq), plainClaim("r", 3)).(*applied.Claimed)
 		seq++
 		mustApply(t, s, seq, int64(seq), job.Tickle{Claim: c.Claim, Progress: -1})
 		if seq%3 == 0 {
@@ -357,7 +363,7 @@ func TestQueriesBesideApply(t *testing.T) {
 // TestNewerLevelIsRefused: a program that does not know the rules of a level must not apply later commands.
 func TestNewerLevelIsRefused(t *testing.T) {
 	s := mustOpen(t, Options{})
-	if _, err := s.Apply(1, startAt, job.SetLevel{Level: job.Level + 1}); !errors.Is(err, ErrNewerFormat) {
+	if _, err := s.Apply(1, startAt, job.SetLevel{Level: job.Level + 1}); !errors.Is(err, row.ErrNewerFormat) {
 		t.Errorf("level %d: %v", job.Level+1, err)
 	}
 	if _, err := s.Apply(2, startAt, job.Mark{}); err == nil {
@@ -375,7 +381,7 @@ func TestHandedOutHistoryIsShort(t *testing.T) {
 	id := jobID(0, 1, 0)
 	for seq := uint64(2); seq < 6; seq += 2 {
 		mustApply(t, s, seq, 0, job.Claim{Runner: "r", Max: 1, MaxBytes: 1})
-		mustApply(t, s, seq+1, 0, job.Complete{Outcomes: []job.Outcome{{ID: id, Code: job.Error, ExitCode: 500, Error: strings.Repeat("ü", maxHandedError), DelayMs: 0}}})
+		mustApply(t, s, seq+1, 0, job.Complete{Outcomes: []job.Outcome{{ID: id, Code: job.Error, ExitCode: 500, Error: strings.Repeat("ü", query.MaxHandedError), DelayMs: 0}}})
 	}
 	result, err := s.Apply(6, startAt, job.Claim{Runner: "r", Max: 1, MaxBytes: 1})
 	if err != nil {
@@ -384,12 +390,12 @@ func TestHandedOutHistoryIsShort(t *testing.T) {
 	if err := s.Commit(); err != nil {
 		t.Fatal(err)
 	}
-	docs, err := documents(s.HandedOut(result.(*Claimed)))
-	if err != nil || len(docs) != 1 || len(docs[0].Attempts) != 1 || len(docs[0].Error) > maxHandedError || !utf8.ValidString(docs[0].Error) {
+	docs, err := documents(s.HandedOut(result.(*applied.Claimed)))
+	if err != nil || len(docs) != 1 || len(docs[0].Attempts) != 1 || len(docs[0].Error) > query.MaxHandedError || !utf8.ValidString(docs[0].Error) {
 		t.Fatalf("handed out %+v, %v", docs, err)
 	}
 	doc, err := s.Job(id)
-	if err != nil || len(doc.Attempts) != 2 || len(doc.Error) != 2*maxHandedError {
+	if err != nil || len(doc.Attempts) != 2 || len(doc.Error) != 2*query.MaxHandedError {
 		t.Errorf("the job's own document has %d attempts, %v", len(doc.Attempts), err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/daybookq/daybook/bench/matrix"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // shatteredCreate returns a batch in which each job is a separate span, because neighbours differ in priority.
@@ -36,7 +37,7 @@ func BenchmarkSingleStates(b *testing.B) {
 					for i := range c.Groups {
 						c.Groups[i].RetentionMs = retention
 					}
-					n.apply(c)
+					n.Apply(c)
 				}
 				n.commit()
 				if err := n.s.FlushWait(); err != nil {
@@ -46,7 +47,7 @@ func BenchmarkSingleStates(b *testing.B) {
 			ticks := func(what string, done func() bool) {
 				start, applied := matrix.ProcessorTime(), n.seq
 				for !done() {
-					n.apply(job.Tick{})
+					n.Apply(job.Tick{})
 					n.commit()
 				}
 				per["cpu-µs/"+what] += float64((matrix.ProcessorTime() - start).Microseconds()) / jobs
@@ -55,14 +56,14 @@ func BenchmarkSingleStates(b *testing.B) {
 			for b.Loop() {
 				post(1 << 40)
 				for _, op := range []job.Op{job.Cancel, job.Redrive, job.Delete} {
-					n.apply(job.Move{Op: op, Client: "a", Type: "x"})
+					n.Apply(job.Move{Op: op, Client: "a", Type: "x"})
 					n.commit()
 					ticks(op.String(), func() bool { return n.s.Totals().Sweeps == 0 })
 				}
 				post(10)
 				for n.s.Totals().Counts[job.Pending] > 0 {
-					c := n.apply(plainClaim("r1", 1000)).(*Claimed)
-					n.apply(job.Complete{Claim: c.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
+					c := n.Apply(plainClaim("r1", 1000)).(*applied.Claimed)
+					n.Apply(job.Complete{Claim: c.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
 					n.commit()
 				}
 				n.at += 1000
@@ -92,7 +93,7 @@ func BenchmarkStart(b *testing.B) {
 		for j := range 1000 {
 			c.Groups = append(c.Groups, plainGroup(fmt.Sprintf("client%d", i), fmt.Sprintf("type%d", j), 1))
 		}
-		n.apply(c)
+		n.Apply(c)
 		n.commit()
 	}
 	if err := n.s.FlushWait(); err != nil {

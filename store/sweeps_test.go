@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // TestSweepTakesWhatComesBack: a job is active while its queue is cancelled, and then returns to a place that the sweep
@@ -12,16 +13,16 @@ import (
 func TestSweepTakesWhatComesBack(t *testing.T) {
 	s := mustOpen(t, Options{Small: true})
 	mustApply(t, s, 1, 0, plainCreate("a", "x", 1, 3))
-	held := mustApply(t, s, 2, 0, plainClaim("r", 1)).(*Claimed)
+	held := mustApply(t, s, 2, 0, plainClaim("r", 1)).(*applied.Claimed)
 	for seq := uint64(3); seq < 40; seq++ {
 		mustApply(t, s, seq, 1, plainCreate("a", "x", 1, 3))
 	}
-	swept := mustApply(t, s, 50, 10, job.Move{Op: job.Cancel, Client: "a", Type: "x"}).(*Swept)
+	swept := mustApply(t, s, 50, 10, job.Move{Op: job.Cancel, Client: "a", Type: "x"}).(*applied.Swept)
 	if swept.Sweep.IsZero() || swept.Moved >= 38 {
 		t.Fatalf("%+v is done at once", swept)
 	}
 	// The job is active, so the sweep reaches it last. Now it returns to the pending jobs that the sweep is passing.
-	given := mustApply(t, s, 51, 11, job.Complete{Claim: held.Claim, Outcomes: []job.Outcome{{ID: jobID(0, 1, 0), Code: job.Unget, DelayMs: -1}}}).(*Ended)
+	given := mustApply(t, s, 51, 11, job.Complete{Claim: held.Claim, Outcomes: []job.Outcome{{ID: jobID(0, 1, 0), Code: job.Unget, DelayMs: -1}}}).(*applied.Ended)
 	if got := given.Results[0]; got.Refusal != job.Granted || got.Status != job.Cancelled {
 		t.Errorf("given back: %+v", got)
 	}
@@ -55,25 +56,25 @@ func TestSweepTakesWhatComesBack(t *testing.T) {
 func TestSweepsAreBounded(t *testing.T) {
 	s := mustOpen(t, Options{Small: true})
 	seq := uint64(0)
-	apply := func(cmd job.Command) Result { seq++; return mustApply(t, s, seq, 0, cmd) }
+	apply := func(cmd job.Command) applied.Result { seq++; return mustApply(t, s, seq, 0, cmd) }
 	for q := range job.MaxSweeps + 1 {
 		for range 10 {
 			apply(plainCreate("a", fmt.Sprintf("t%d", q), 1, 1))
 		}
 	}
 	for q := range job.MaxSweeps {
-		if w := apply(job.Move{Op: job.Cancel, Client: "a", Type: fmt.Sprintf("t%d", q)}).(*Swept); w.Sweep.IsZero() || w.Refusal != job.Granted {
+		if w := apply(job.Move{Op: job.Cancel, Client: "a", Type: fmt.Sprintf("t%d", q)}).(*applied.Swept); w.Sweep.IsZero() || w.Refusal != job.Granted {
 			t.Fatalf("sweep %d: %+v", q, w)
 		}
 	}
 	one := job.Move{Op: job.Cancel, Client: "a", Type: fmt.Sprintf("t%d", job.MaxSweeps)}
-	if w := apply(one).(*Swept); w.Refusal != job.TooManySweeps || w.Moved != 0 {
+	if w := apply(one).(*applied.Swept); w.Refusal != job.TooManySweeps || w.Moved != 0 {
 		t.Errorf("one too many: %+v", w)
 	}
-	for len(s.machine.live.running) == job.MaxSweeps {
+	for len(s.machine.Live.Running) == job.MaxSweeps {
 		apply(job.Tick{})
 	}
-	if w := apply(one).(*Swept); w.Refusal != job.Granted {
+	if w := apply(one).(*applied.Swept); w.Refusal != job.Granted {
 		t.Errorf("when one has ended: %+v", w)
 	}
 	mustCommit(t, s)

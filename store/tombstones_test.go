@@ -8,7 +8,10 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store/lsm"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/internal/lsm"
+	"github.com/daybookq/daybook/store/internal/row"
+	"github.com/daybookq/daybook/store/query"
 )
 
 // stepsOf returns how many entries Pebble reads while f reads.
@@ -41,7 +44,7 @@ func TestReadsPassFewDeletedNeighbours(t *testing.T) {
 				mustCommit(t, s)
 				for range 50 { // by one runner, which still holds the last
 					seq++
-					c := mustApply(t, s, seq, int64(seq), plainClaim("r", 1)).(*Claimed)
+					c := mustApply(t, s, seq, int64(seq), plainClaim("r", 1)).(*applied.Claimed)
 					seq++
 					mustApply(t, s, seq, int64(seq), job.Complete{Claim: c.Claim, All: &job.Outcome{Code: job.Unget, DelayMs: -1}})
 					mustCommit(t, s)
@@ -52,26 +55,26 @@ func TestReadsPassFewDeletedNeighbours(t *testing.T) {
 					mustCommit(t, s)
 				}
 				seq++
-				if c := mustApply(t, s, seq, int64(seq), plainClaim("r", 1)).(*Claimed); c.Jobs() != 1 {
+				if c := mustApply(t, s, seq, int64(seq), plainClaim("r", 1)).(*applied.Claimed); c.Jobs() != 1 {
 					t.Fatalf("claimed %d jobs", c.Jobs())
 				}
 				mustCommit(t, s)
 				for what, read := range map[string]func(v lsm.View){
 					"a purged job": func(v lsm.View) {
-						if _, _, err := s.jobIn(v, ids[0], unbounded); !errors.Is(err, job.NotFound) {
+						if _, _, err := s.JobIn(v, ids[0], query.Unbounded); !errors.Is(err, job.NotFound) {
 							t.Errorf("a purged job: %v", err)
 						}
 					},
 					"a job that is there": func(v lsm.View) {
-						if _, _, err := s.jobIn(v, ids[n-1], unbounded); err != nil {
+						if _, _, err := s.JobIn(v, ids[n-1], query.Unbounded); err != nil {
 							t.Errorf("a job: %v", err)
 						}
 					},
-					"an absent key":        func(v lsm.View) { v.Get(seqKey(batchTable, 0)) },
-					"the end of an index":  func(v lsm.View) { v.Scan(listKey(1, job.Failed, 0, 0), listKey(1, job.Failed+1, 0, 0), nil) },
-					"a runner's claims":    func(v lsm.View) { openClaims(v, readRunner(v, "r"), maxOpenClaims) },
-					"an idle runner's":     func(v lsm.View) { openClaims(v, &runner{name: "r"}, maxOpenClaims) },
-					"a runner with no row": func(v lsm.View) { readRunner(v, "q") },
+					"an absent key":        func(v lsm.View) { v.Get(row.SeqKey(row.BatchTable, 0)) },
+					"the end of an index":  func(v lsm.View) { v.Scan(row.ListKey(1, job.Failed, 0, 0), row.ListKey(1, job.Failed+1, 0, 0), nil) },
+					"a runner's claims":    func(v lsm.View) { query.OpenClaims(v, row.ReadRunner(v, "r"), query.MaxOpenClaims) },
+					"an idle runner's":     func(v lsm.View) { query.OpenClaims(v, &row.Runner{Name: "r"}, query.MaxOpenClaims) },
+					"a runner with no row": func(v lsm.View) { row.ReadRunner(v, "q") },
 				} {
 					if steps := stepsOf(t, s, read); steps > 400 {
 						t.Errorf("%s: %d steps", what, steps)
@@ -99,7 +102,7 @@ func TestFiltersAnswerForAbsentKeys(t *testing.T) {
 	misses := s.db.Pebble().Metrics().Filter.Hits
 	const looks = 100
 	for i := range looks {
-		if s.machine.o.Get(uniqueKey(1, fmt.Sprintf("key-%02d-x", i))) != nil {
+		if s.machine.O.Get(row.UniqueKey(1, fmt.Sprintf("key-%02d-x", i))) != nil {
 			t.Fatal("a key that nobody has")
 		}
 	}

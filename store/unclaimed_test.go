@@ -6,6 +6,9 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/document"
+	"github.com/daybookq/daybook/store/query"
 )
 
 // unclaimed is a completion of jobs that a claim need not hold.
@@ -27,31 +30,31 @@ type completing struct {
 
 func newCompleting(t *testing.T) *completing {
 	c := &completing{T: t, s: mustOpen(t, Options{})}
-	c.apply(job.SetLevel{Level: job.Level})
+	c.Apply(job.SetLevel{Level: job.Level})
 	return c
 }
 
-func (c *completing) apply(cmd job.Command) Result {
+func (c *completing) Apply(cmd job.Command) applied.Result {
 	c.Helper()
 	c.seq++
 	return mustApply(c.T, c.s, c.seq, c.at, cmd)
 }
 
-// create creates n jobs, and returns the id of the first.
-func (c *completing) create(n int, change func(c *job.Create)) job.ID {
+// Create creates n jobs, and returns the id of the first.
+func (c *completing) Create(n int, change func(c *job.Create)) job.ID {
 	c.Helper()
 	cmd := plainCreate("a", "x", n, 3)
 	if change != nil {
 		change(cmd)
 	}
-	c.apply(cmd)
+	c.Apply(cmd)
 	return job.NewID(startAt+c.at, c.seq, 0)
 }
 
-// end gives one outcome, and returns its result.
-func (c *completing) end(o job.Outcome) JobResult {
+// End gives one outcome, and returns its result.
+func (c *completing) End(o job.Outcome) applied.JobResult {
 	c.Helper()
-	ended := c.apply(unclaimed(o)).(*Ended)
+	ended := c.Apply(unclaimed(o)).(*applied.Ended)
 	if len(ended.Results) != 1 || ended.Results[0].ID != o.ID || ended.All != 0 || ended.Refusal != job.Granted || ended.Denied != job.Granted {
 		c.Fatalf("%+v", ended)
 	}
@@ -81,7 +84,7 @@ func (c *completing) refused(o job.Outcome, refusal job.Refusal) {
 		return fmt.Sprintf("%v, %+v, %v", rows, doc, err)
 	}
 	before := all()
-	if r := c.end(o); r.Refusal != refusal {
+	if r := c.End(o); r.Refusal != refusal {
 		c.Errorf("%v of %v is %v %q, not %q", o.Code, o.ID, r.Status, r.Refusal.Code(), refusal.Code())
 	}
 	if after := all(); after != before {
@@ -92,10 +95,10 @@ func (c *completing) refused(o job.Outcome, refusal job.Refusal) {
 func TestUnclaimed(t *testing.T) {
 	t.Run("a pending job completes", func(t *testing.T) {
 		c := newCompleting(t)
-		id := c.create(3, nil).WithLine(1)
+		id := c.Create(3, nil).WithLine(1)
 		o := outcomeOf(id, job.OK)
 		o.OutputKind, o.Output = job.Text, []byte("out")
-		if r := c.end(o); r.Refusal != job.Granted || r.Status != job.Completed {
+		if r := c.End(o); r.Refusal != job.Granted || r.Status != job.Completed {
 			t.Fatalf("%+v", r)
 		}
 		doc := c.is(id, job.Completed, 1)
@@ -103,7 +106,7 @@ func TestUnclaimed(t *testing.T) {
 		if doc.Claim != claim || doc.Runner != "" || string(doc.Output) != "out" || doc.Why != job.Reported || doc.CompletedAt != startAt {
 			t.Errorf("%+v", doc)
 		}
-		of, jobs, err := c.s.ClaimDocument(claim, Everything)
+		of, jobs, err := c.s.ClaimDocument(claim, query.Everything)
 		if err != nil || of.HandedOut != 1 || of.Held != 0 || of.Runner != "" || of.LeaseMs != job.DefaultLeaseMs || len(jobs) != 0 {
 			t.Errorf("its claim is %+v, with %v: %v", of, jobs, err)
 		}
@@ -117,7 +120,7 @@ func TestUnclaimed(t *testing.T) {
 	})
 	t.Run("a failure uses an attempt, and the last one fails the job", func(t *testing.T) {
 		c := newCompleting(t)
-		id := c.create(1, func(c *job.Create) { c.Groups[0].MaxAttempts = 3 })
+		id := c.Create(1, func(c *job.Create) { c.Groups[0].MaxAttempts = 3 })
 		for attempt := 1; attempt <= 3; attempt++ {
 			c.at++
 			o := outcomeOf(id, job.Error)
@@ -126,7 +129,7 @@ func TestUnclaimed(t *testing.T) {
 			if attempt == 3 {
 				want = job.Failed
 			}
-			if r := c.end(o); r.Refusal != job.Granted || r.Status != want {
+			if r := c.End(o); r.Refusal != job.Granted || r.Status != want {
 				t.Fatalf("attempt %d: %+v", attempt, r)
 			}
 			doc := c.is(id, want, attempt)
@@ -137,32 +140,32 @@ func TestUnclaimed(t *testing.T) {
 	})
 	t.Run("a delay defers the job, and the next outcome may come before its end", func(t *testing.T) {
 		c := newCompleting(t)
-		id := c.create(1, nil)
+		id := c.Create(1, nil)
 		o := outcomeOf(id, job.Retry)
 		o.DelayMs = 5000
-		if r := c.end(o); r.Refusal != job.Granted || r.Status != job.Deferred {
+		if r := c.End(o); r.Refusal != job.Granted || r.Status != job.Deferred {
 			t.Fatalf("%+v", r)
 		}
 		if doc := c.is(id, job.Deferred, 1); doc.RunAt != startAt+5000 {
 			t.Errorf("it runs at %d", doc.RunAt)
 		}
-		if r := c.end(outcomeOf(id, job.OK)); r.Status != job.Completed {
+		if r := c.End(outcomeOf(id, job.OK)); r.Status != job.Completed {
 			t.Errorf("%+v", r)
 		}
 		c.is(id, job.Completed, 2)
 	})
 	t.Run("a job that waits for its run_at completes", func(t *testing.T) {
 		c := newCompleting(t)
-		id := c.create(1, func(c *job.Create) { c.Groups[0].RunAt = startAt + 9000 })
-		if r := c.end(outcomeOf(id, job.OK)); r.Status != job.Completed {
+		id := c.Create(1, func(c *job.Create) { c.Groups[0].RunAt = startAt + 9000 })
+		if r := c.End(outcomeOf(id, job.OK)); r.Status != job.Completed {
 			t.Errorf("%+v", r)
 		}
 	})
 	t.Run("an active job ends under the claim that holds it", func(t *testing.T) {
 		c := newCompleting(t)
-		id := c.create(2, nil)
-		claimed := c.apply(plainClaim("r", 1)).(*Claimed)
-		if r := c.apply(unclaimed(outcomeOf(id, job.OK), outcomeOf(id.WithLine(1), job.OK))).(*Ended).Results; r[0].Status != job.Completed || r[1].Status != job.Completed {
+		id := c.Create(2, nil)
+		claimed := c.Apply(plainClaim("r", 1)).(*applied.Claimed)
+		if r := c.Apply(unclaimed(outcomeOf(id, job.OK), outcomeOf(id.WithLine(1), job.OK))).(*applied.Ended).Results; r[0].Status != job.Completed || r[1].Status != job.Completed {
 			t.Fatalf("%+v", r)
 		}
 		if doc := c.is(id, job.Completed, 1); doc.Claim != claimed.Claim || doc.Runner != "r" {
@@ -171,26 +174,26 @@ func TestUnclaimed(t *testing.T) {
 		if doc := c.is(id.WithLine(1), job.Completed, 1); doc.Claim == claimed.Claim || doc.Runner != "" {
 			t.Errorf("%+v", doc)
 		}
-		late := c.apply(job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{outcomeOf(id, job.Fail)}}).(*Ended)
+		late := c.Apply(job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{outcomeOf(id, job.Fail)}}).(*applied.Ended)
 		if late.Results[0].Refusal != job.OutcomeDiffers {
 			t.Errorf("its runner is answered %+v", late.Results)
 		}
 	})
 	t.Run("without the field, a waiting job is refused", func(t *testing.T) {
 		c := newCompleting(t)
-		id := c.create(1, nil)
-		if r := c.apply(job.Complete{Outcomes: []job.Outcome{outcomeOf(id, job.OK)}}).(*Ended).Results[0]; r.Refusal != job.NotActive {
+		id := c.Create(1, nil)
+		if r := c.Apply(job.Complete{Outcomes: []job.Outcome{outcomeOf(id, job.OK)}}).(*applied.Ended).Results[0]; r.Refusal != job.NotActive {
 			t.Errorf("%+v", r)
 		}
 		c.is(id, job.Pending, 0)
 	})
 	t.Run("a job has one outcome in a command that leaves it waiting", func(t *testing.T) {
 		c := newCompleting(t)
-		id := c.create(2, nil)
-		c.apply(plainClaim("r", 1)) // holds the first job
+		id := c.Create(2, nil)
+		c.Apply(plainClaim("r", 1)) // holds the first job
 		for line := range 2 {
 			of := id.WithLine(line)
-			r := c.apply(unclaimed(outcomeOf(of, job.Error), outcomeOf(of, job.OK))).(*Ended).Results
+			r := c.Apply(unclaimed(outcomeOf(of, job.Error), outcomeOf(of, job.OK))).(*applied.Ended).Results
 			if r[0].Status != job.Pending || r[0].Refusal != job.Granted || r[1].Refusal != job.NotActive {
 				t.Errorf("line %d: %+v", line, r)
 			}
@@ -201,12 +204,12 @@ func TestUnclaimed(t *testing.T) {
 	})
 	t.Run("jobs that are not there, have ended or are held back are refused", func(t *testing.T) {
 		c := newCompleting(t)
-		ended, cancelled, deleted := c.create(1, nil), c.create(1, nil), c.create(1, nil)
-		c.end(outcomeOf(ended, job.Fail))
-		c.apply(job.Move{Op: job.Cancel, Job: cancelled})
-		c.apply(job.Move{Op: job.Delete, Job: deleted})
-		paused := c.create(1, func(c *job.Create) { c.Submission = &job.Submission{Paused: true} })
-		expired := c.create(1, func(c *job.Create) { c.Groups[0].ExpiresAt = startAt + 10 })
+		ended, cancelled, deleted := c.Create(1, nil), c.Create(1, nil), c.Create(1, nil)
+		c.End(outcomeOf(ended, job.Fail))
+		c.Apply(job.Move{Op: job.Cancel, Job: cancelled})
+		c.Apply(job.Move{Op: job.Delete, Job: deleted})
+		paused := c.Create(1, func(c *job.Create) { c.Submission = &job.Submission{Paused: true} })
+		expired := c.Create(1, func(c *job.Create) { c.Groups[0].ExpiresAt = startAt + 10 })
 		c.at += 10
 		for _, code := range []job.Code{job.OK, job.Error} {
 			c.refused(outcomeOf(ended, code), job.NotActive)
@@ -217,22 +220,22 @@ func TestUnclaimed(t *testing.T) {
 			c.refused(outcomeOf(expired, code), job.WasCancelled)
 		}
 		c.is(paused, job.Deferred, 0)
-		c.apply(job.ChangeBatch{Op: job.ResumeBatch, Batch: paused})
-		if r := c.end(outcomeOf(paused, job.OK)); r.Status != job.Completed {
+		c.Apply(job.ChangeBatch{Op: job.ResumeBatch, Batch: paused})
+		if r := c.End(outcomeOf(paused, job.OK)); r.Status != job.Completed {
 			t.Errorf("after the resume: %+v", r)
 		}
 	})
 	t.Run("a job that is not kept is gone at once", func(t *testing.T) {
 		c := newCompleting(t)
-		id := c.create(1, func(c *job.Create) { c.Groups[0].RetentionMs = 0 })
-		if r := c.end(outcomeOf(id, job.OK)); r.Status != job.Completed {
+		id := c.Create(1, func(c *job.Create) { c.Groups[0].RetentionMs = 0 })
+		if r := c.End(outcomeOf(id, job.OK)); r.Status != job.Completed {
 			t.Errorf("%+v", r)
 		}
 		mustCommit(t, c.s)
 		if _, err := c.s.Job(id); !errors.Is(err, job.NotFound) {
 			t.Errorf("it is there: %v", err)
 		}
-		if _, _, err := c.s.ClaimDocument(job.NewID(startAt, c.seq, 0), Everything); !errors.Is(err, job.ClaimNotFound) {
+		if _, _, err := c.s.ClaimDocument(job.NewID(startAt, c.seq, 0), query.Everything); !errors.Is(err, job.ClaimNotFound) {
 			t.Errorf("its claim: %v", err)
 		}
 	})
@@ -241,7 +244,7 @@ func TestUnclaimed(t *testing.T) {
 // TestUnclaimedInSubmissions: submissions count unclaimed ends like ends of claimed runs. Once the submission has
 // ended, its jobs are refused.
 func TestUnclaimedInSubmissions(t *testing.T) {
-	batchIs := func(c *completing, id job.ID, status job.BatchStatus, counts job.Counts) Batch {
+	batchIs := func(c *completing, id job.ID, status job.BatchStatus, counts job.Counts) document.Batch {
 		c.Helper()
 		mustCommit(c.T, c.s)
 		doc, err := c.s.Batch(id)
@@ -252,11 +255,11 @@ func TestUnclaimedInSubmissions(t *testing.T) {
 	}
 	t.Run("the last completion completes the batch", func(t *testing.T) {
 		c := newCompleting(t)
-		id := c.create(2, func(c *job.Create) { c.Submission = &job.Submission{} })
-		c.end(outcomeOf(id, job.OK))
+		id := c.Create(2, func(c *job.Create) { c.Submission = &job.Submission{} })
+		c.End(outcomeOf(id, job.OK))
 		batchIs(c, id, job.BatchInProgress, job.Counts{job.Completed: 1, job.Pending: 1})
 		c.at += 5
-		c.end(outcomeOf(id.WithLine(1), job.OK))
+		c.End(outcomeOf(id.WithLine(1), job.OK))
 		if doc := batchIs(c, id, job.BatchCompleted, job.Counts{job.Completed: 2}); doc.EndedAt != startAt+5 {
 			t.Errorf("%+v", doc)
 		}
@@ -264,12 +267,12 @@ func TestUnclaimedInSubmissions(t *testing.T) {
 	t.Run("cancel_rest", func(t *testing.T) {
 		c := newCompleting(t)
 		const lines = 1000 // more than one command cancels
-		id := c.create(lines, func(c *job.Create) { c.Submission = &job.Submission{OnFailure: job.CancelRest} })
+		id := c.Create(lines, func(c *job.Create) { c.Submission = &job.Submission{OnFailure: job.CancelRest} })
 		priority := 9
 		for line := 0; line < lines; line += 2 { // each line is a separate span, so that jobs are left to cancel
-			c.apply(job.Patch{Job: id.WithLine(line), Priority: &priority})
+			c.Apply(job.Patch{Job: id.WithLine(line), Priority: &priority})
 		}
-		r := c.apply(unclaimed(outcomeOf(id.WithLine(1), job.Error), outcomeOf(id.WithLine(2), job.Fail))).(*Ended).Results
+		r := c.Apply(unclaimed(outcomeOf(id.WithLine(1), job.Error), outcomeOf(id.WithLine(2), job.Fail))).(*applied.Ended).Results
 		if r[0].Status != job.Pending || r[1].Status != job.Failed {
 			t.Fatalf("%+v", r)
 		}
@@ -286,7 +289,7 @@ func TestUnclaimedInSubmissions(t *testing.T) {
 			if n == 100 {
 				t.Fatal("the cancellation does not end")
 			}
-			c.apply(job.Tick{})
+			c.Apply(job.Tick{})
 			mustCommit(t, c.s)
 		}
 		batchIs(c, id, job.BatchFailed, job.Counts{job.Failed: 1, job.Cancelled: lines - 1})
@@ -294,20 +297,20 @@ func TestUnclaimedInSubmissions(t *testing.T) {
 	t.Run("deleted", func(t *testing.T) {
 		c := newCompleting(t)
 		const lines = 1000
-		id := c.create(lines, func(c *job.Create) { c.Submission = &job.Submission{} })
+		id := c.Create(lines, func(c *job.Create) { c.Submission = &job.Submission{} })
 		priority := 9
 		for line := 0; line < lines; line += 2 {
-			c.apply(job.Patch{Job: id.WithLine(line), Priority: &priority})
+			c.Apply(job.Patch{Job: id.WithLine(line), Priority: &priority})
 		}
-		c.apply(job.Move{Op: job.Delete, Batch: id})
+		c.Apply(job.Move{Op: job.Delete, Batch: id})
 		left := id.WithLine(lines - 1)
 		c.is(left, job.Pending, 0)
 		c.refused(outcomeOf(left, job.OK), job.NotFound)
 	})
 	t.Run("a line after a purged one", func(t *testing.T) {
 		c := newCompleting(t)
-		id := c.create(2, func(c *job.Create) { c.Submission, c.Groups[0].RetentionMs = &job.Submission{}, 0 })
-		c.end(outcomeOf(id, job.OK))
+		id := c.Create(2, func(c *job.Create) { c.Submission, c.Groups[0].RetentionMs = &job.Submission{}, 0 })
+		c.End(outcomeOf(id, job.OK))
 		if doc := batchIs(c, id, job.BatchInProgress, job.Counts{job.Pending: 1, job.Purged: 1}); doc.Ended != 1 {
 			t.Errorf("%+v", doc)
 		}
@@ -318,21 +321,21 @@ func TestUnclaimedInSubmissions(t *testing.T) {
 func TestUnclaimedKeepsOrderAndUniqueKeys(t *testing.T) {
 	c := newCompleting(t)
 	keyed := func(c *job.Create) { c.Unique = []job.UniqueKey{{Line: 0, Key: "k"}} }
-	c.create(1, nil)
-	id := c.create(1, keyed)
-	c.end(outcomeOf(id, job.Error))
+	c.Create(1, nil)
+	id := c.Create(1, keyed)
+	c.End(outcomeOf(id, job.Error))
 	again := plainCreate("a", "x", 1, 3)
 	keyed(again)
-	if made := c.apply(again).(*Made); len(made.Existing) != 1 || made.Existing[0].Job != id {
+	if made := c.Apply(again).(*applied.Made); len(made.Existing) != 1 || made.Existing[0].Job != id {
 		t.Errorf("a job with the same key: %+v", made)
 	}
-	claimed := c.apply(plainClaim("r", 1)).(*Claimed)
+	claimed := c.Apply(plainClaim("r", 1)).(*applied.Claimed)
 	if len(claimed.Runs) != 1 || claimed.Runs[0].Batch != uint64(id.LowSeq()) {
 		t.Errorf("a claim gets %+v first", claimed.Runs)
 	}
 	c.is(id, job.Active, 2)
-	c.end(outcomeOf(id, job.OK))
-	if made := c.apply(again).(*Made); len(made.Existing) != 0 {
+	c.End(outcomeOf(id, job.OK))
+	if made := c.Apply(again).(*applied.Made); len(made.Existing) != 0 {
 		t.Errorf("after its end: %+v", made)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/internal/row"
 )
 
 // BenchmarkReusedUniqueKey creates a job with the same unique key again and again, claims it and completes it, which
@@ -19,7 +20,7 @@ func BenchmarkReusedUniqueKey(b *testing.B) {
 	part := func() time.Duration {
 		began := time.Now()
 		for range cycles / 10 {
-			n.apply(create)
+			n.Apply(create)
 			n.commit()
 			if n.finish(1) != 1 {
 				b.Fatal("no job")
@@ -49,16 +50,16 @@ func TestReusedUniqueKeyIsNotReadAgain(t *testing.T) {
 	seq := uint64(0)
 	next := func() uint64 { seq++; return seq }
 	for cycle := range 3 {
-		before := s.machine.o.Work().Reads
+		before := s.machine.O.Work().Reads
 		mustApply(t, s, next(), 0, create)
-		if after := s.machine.o.Work().Reads; cycle > 0 && after > before {
+		if after := s.machine.O.Work().Reads; cycle > 0 && after > before {
 			t.Errorf("cycle %d: the create read %d rows", cycle, after-before)
 		}
 		mustCommit(t, s)
 		seq = lifecycle(t, s, seq+1, 0, "r", 1) - 1
 		mustCommit(t, s)
 	}
-	if n := rowsOf(t, s, uniqueTable); n != 0 {
+	if n := rowsOf(t, s, row.UniqueTable); n != 0 {
 		t.Errorf("%d keys are held", n)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
 	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/query"
 )
 
 // state is everything that users can see.
@@ -223,7 +224,7 @@ func attempts(list []job.Attempt) string {
 }
 
 // seeHandlers reads all versions of all handlers.
-func seeHandlers(q *store.Queries) (string, error) {
+func seeHandlers(q *query.Queries) (string, error) {
 	list, _, err := q.Handlers("", "", 100)
 	text := fmt.Sprintf("%d: ", len(list)) // never empty, like state.sweeps
 	for _, h := range list {
@@ -239,7 +240,7 @@ func seeHandlers(q *store.Queries) (string, error) {
 }
 
 // seeBatch reads all of a batch with attributes.
-func seeBatch(q *store.Queries, id job.ID) (string, error) {
+func seeBatch(q *query.Queries, id job.ID) (string, error) {
 	doc, err := q.Batch(id)
 	if err != nil {
 		return "", err
@@ -265,15 +266,15 @@ func seeBatch(q *store.Queries, id job.ID) (string, error) {
 }
 
 // seeBatchLists lists batches through each of their indexes.
-func seeBatchLists(q *store.Queries) (string, error) {
+func seeBatchLists(q *query.Queries) (string, error) {
 	counts, err := q.BatchCounts(group.Client, filledType)
 	if err != nil {
 		return "", err
 	}
 	text := fmt.Sprintf("%v", counts)
-	filters := []store.BatchFilter{{Name: "nightly"}, {NamePrefix: "n"}, {Meta: map[string]string{"user": "7"}}}
+	filters := []query.BatchFilter{{Name: "nightly"}, {NamePrefix: "n"}, {Meta: map[string]string{"user": "7"}}}
 	for status := job.BatchInProgress; int(status) < job.NumBatchStatus; status++ {
-		filters = append(filters, store.BatchFilter{Status: status})
+		filters = append(filters, query.BatchFilter{Status: status})
 	}
 	for _, f := range filters {
 		text += "; "
@@ -294,7 +295,7 @@ func seeBatchLists(q *store.Queries) (string, error) {
 }
 
 // seeFilesets reads all versions of all filesets.
-func seeFilesets(q *store.Queries) (string, error) {
+func seeFilesets(q *query.Queries) (string, error) {
 	list, _, err := q.Filesets("", "", 100)
 	text := fmt.Sprintf("%d: ", len(list)) // never empty, like state.sweeps
 	for _, f := range list {

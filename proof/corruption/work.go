@@ -9,7 +9,8 @@ import (
 
 	"github.com/daybookq/daybook/ingest/registry"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/document"
 )
 
 // work carries out every kind of command that a journal can hold. wake sets the clock right.
@@ -67,7 +68,7 @@ func (f *fixture) work(r *running, cut bool, wake func()) error {
 		f.sessions = append(f.sessions, s.ID)
 		return err
 	}
-	var claimed store.Claimed
+	var claimed applied.Claimed
 	var docs []job.Job
 	steps := []func() error{
 		openSession,
@@ -352,7 +353,7 @@ func (f *fixture) changeBatches(r *running) error {
 	err := f.fill(r, &job.Create{Into: f.batches[closedBatch]}, "f10")
 	for _, c := range []job.ChangeBatch{{Op: job.CloseBatch, Batch: f.batches[closedBatch]}, {Op: job.ResumeBatch, Batch: f.batches[resumedBatch]}} {
 		if err == nil {
-			var changed store.BatchChanged
+			var changed applied.BatchChanged
 			if changed, _, err = r.ChangeBatch(ctx, c); err == nil && changed.Refusal != job.Granted {
 				err = changed.Refusal
 			}
@@ -417,9 +418,9 @@ func (f *fixture) loseRunner(r *running, runner string, n int) error {
 }
 
 // queue returns the document of a queue, after everything is synced.
-func (r *running) queue(client, typ string) (store.Queue, error) {
+func (r *running) queue(client, typ string) (document.Queue, error) {
 	if err := r.CatchUp(context.Background(), 0); err != nil {
-		return store.Queue{}, err
+		return document.Queue{}, err
 	}
 	return r.Queries().Queue(client, typ)
 }

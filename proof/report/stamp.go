@@ -3,7 +3,9 @@ package report
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,30 +38,32 @@ func parseStamp(block string) (s Stamp, ok bool) {
 	return Stamp{m[1], m[2], m[3], m[4]}, true
 }
 
-// storageCode lists the folders with the code that keeps the promises under attack.
-var storageCode = []string{"job", "journal", "store", "store/lsm", "ingest"}
+// storageCode lists the folders with the code that keeps the promises under attack, with the folders in them.
+var storageCode = []string{"job", "journal", "store", "ingest"}
 
 // storageDigest returns a digest of the storage code of the tree at root, without its tests.
 func storageDigest(root string) (string, error) {
 	h := sha256.New()
 	for _, dir := range storageCode {
-		files, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
-		if err != nil {
-			return "", err
-		}
-		if len(files) == 0 {
-			return "", fmt.Errorf("no code in %s", filepath.Join(root, dir))
-		}
-		slices.Sort(files)
-		for _, path := range files {
-			if strings.HasSuffix(path, "_test.go") {
-				continue
+		files := 0
+		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, d fs.DirEntry, err error) error { // in lexical order
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
 			}
 			src, err := os.ReadFile(path)
 			if err != nil {
-				return "", err
+				return err
 			}
-			fmt.Fprintf(h, "%s/%s %d\n%s", dir, filepath.Base(path), len(src), src)
+			files++
+			name, err := filepath.Rel(root, path)
+			fmt.Fprintf(h, "%s %d\n%s", filepath.ToSlash(name), len(src), src)
+			return err
+		})
+		if err == nil && files == 0 {
+			err = errors.New("it has no code")
+		}
+		if err != nil {
+			return "", fmt.Errorf("digest %s: %w", filepath.Join(root, dir), err)
 		}
 	}
 	return fmt.Sprintf("%x", h.Sum(nil))[:12], nil

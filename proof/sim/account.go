@@ -11,7 +11,7 @@ import (
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // account is the knowledge of the server's users: their requests and the answers that they got. It does not depend on how
@@ -123,7 +123,7 @@ func lineOf(payload []byte) int {
 }
 
 // created records the answer to a create.
-func (a *account) created(b *batch, made store.Made, r ingest.Receipt, f createResult) error {
+func (a *account) created(b *batch, made applied.Made, r ingest.Receipt, f createResult) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if b.result == stored { // an earlier request of this create was answered first
@@ -171,7 +171,7 @@ func (a *account) created(b *batch, made store.Made, r ingest.Receipt, f createR
 }
 
 // claimed records the jobs that a claim handed out.
-func (a *account) claimed(r ingest.Receipt, c job.Claim, answer store.Claimed, docs []job.Job) error {
+func (a *account) claimed(r ingest.Receipt, c job.Claim, answer applied.Claimed, docs []job.Job) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(docs) == 0 {
@@ -257,7 +257,7 @@ func (a *account) match(doc *job.Job) (*batch, error) {
 }
 
 // tickled records the answer to a tickle of a whole claim, or of some of its jobs.
-func (a *account) tickled(r ingest.Receipt, t job.Tickle, leaseMs int64, answer store.Tickled) {
+func (a *account) tickled(r ingest.Receipt, t job.Tickle, leaseMs int64, answer applied.Tickled) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	lost := map[job.ID]bool{}
@@ -306,7 +306,7 @@ func (a *account) tickled(r ingest.Receipt, t job.Tickle, leaseMs int64, answer 
 }
 
 // completed records the answer to a completion.
-func (a *account) completed(r ingest.Receipt, c job.Complete, answer store.Ended) error {
+func (a *account) completed(r ingest.Receipt, c job.Complete, answer applied.Ended) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.figures.Ends++

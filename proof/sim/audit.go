@@ -7,7 +7,7 @@ import (
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // audit checks the answers in the order of the journal, job by job. It uses only the rules that a user can read: while a
@@ -221,7 +221,7 @@ func promised(code job.Code, attempts, max int) job.Status {
 
 // endedAll checks the answer to an outcome for all jobs of a claim: the outcome may not have ended more jobs than the
 // claim can still have held.
-func (u *audit) endedAll(r ingest.Receipt, c *job.Complete, named map[job.ID]bool, answer *store.Ended) error {
+func (u *audit) endedAll(r ingest.Receipt, c *job.Complete, named map[job.ID]bool, answer *applied.Ended) error {
 	var open []job.ID
 	for id := range u.claims[c.Claim] {
 		l := u.of(id)

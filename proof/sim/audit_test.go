@@ -8,6 +8,8 @@ import (
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/document"
 )
 
 // TestAuditOfLostRunners: after a runner is lost, its jobs may be handed out before their leases end. Claims of other
@@ -54,7 +56,7 @@ func TestAuditOfLostRuns(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newFixture(t, false, func(*batch) {})
-			s.end(t, 10, s.claim(t, 1, 1), tt.code, store.JobResult{Status: promised(tt.code, 1, 2)})
+			s.end(t, 10, s.claim(t, 1, 1), tt.code, applied.JobResult{Status: promised(tt.code, 1, 2)})
 			u, err := s.a.audit()
 			must(t, err)
 			doc := s.jobs[0]
@@ -86,7 +88,7 @@ func newFixture(t *testing.T, moved bool, change func(*batch)) *fixture {
 	change(b)
 	s.b = b
 	s.a.batches[b.tag] = b
-	must(t, s.a.created(b, store.Made{}, ingest.Receipt{Seq: 1, At: 1000}, stored))
+	must(t, s.a.created(b, applied.Made{}, ingest.Receipt{Seq: 1, At: 1000}, stored))
 	s.a.queues[[2]string{"c", "t"}] = 1
 	for i := range s.jobs {
 		s.jobs[i] = job.Job{ID: b.id.WithLine(i), Batch: b.id, Client: "c", Type: "t", Attributes: g.Attributes, Payload: []byte(b.payloads[i])}
@@ -120,7 +122,7 @@ func (s *fixture) move(op job.Op) {
 	if op == job.Cancel {
 		status = job.Cancelled
 	}
-	s.a.movedOne(s.journal(m), m, store.Moved{Status: status})
+	s.a.movedOne(s.journal(m), m, applied.Moved{Status: status})
 }
 
 // moveAll adds an operation on the whole queue, or on the whole batch, that finishes with its command.
@@ -129,7 +131,7 @@ func (s *fixture) moveAll(op job.Op, whole string) {
 	if whole == "batch" {
 		m = job.Move{Op: op, Batch: s.b.id}
 	}
-	s.a.movedMany(s.journal(m), m, store.Swept{Moved: 2})
+	s.a.movedMany(s.journal(m), m, applied.Swept{Moved: 2})
 }
 
 // put adds a command that stores a handler, answered with this version number; same: as equal to the newest version.
@@ -139,7 +141,7 @@ func (s *fixture) put(text string, version int, same bool) {
 	if !same {
 		s.handler = job.NewID(r.At, r.Seq, 0)
 	}
-	s.a.handlerPut(r, p, store.HandlerPut{Same: same, Handler: store.Handler{ID: s.handler, Version: version, Bytes: len(text)}})
+	s.a.handlerPut(r, p, applied.HandlerPut{Same: same, Handler: document.Handler{ID: s.handler, Version: version, Bytes: len(text)}})
 }
 
 // putFileset adds a command that stores a fileset, and is answered like put.
@@ -149,7 +151,7 @@ func (s *fixture) putFileset(manifest byte, version int, same bool) {
 	if !same {
 		s.fileset = job.NewID(r.At, r.Seq, 0)
 	}
-	s.a.filesetPut(r, p, store.FilesetPut{Same: same, Fileset: store.Fileset{ID: s.fileset, Version: version, Manifest: p.Manifest, Files: 1, Bytes: 2}})
+	s.a.filesetPut(r, p, applied.FilesetPut{Same: same, Fileset: document.Fileset{ID: s.fileset, Version: version, Manifest: p.Manifest, Files: 1, Bytes: 2}})
 }
 
 // handOut hands out one of the jobs. change may alter its document.
@@ -161,7 +163,7 @@ func (s *fixture) handOut(t *testing.T, after int64, line, attempt int, change f
 	if change != nil {
 		change(&doc)
 	}
-	answer := store.Claimed{Claim: doc.Claim, Seq: r.Seq, LeaseMs: 1000, Runs: []store.Run{{Batch: 1}}}
+	answer := applied.Claimed{Claim: doc.Claim, Seq: r.Seq, LeaseMs: 1000, Runs: []store.Run{{Batch: 1}}}
 	must(t, s.a.claimed(r, job.Claim{Runner: "r", Max: 1}, answer, []job.Job{doc}))
 	return doc.Claim
 }
@@ -174,28 +176,28 @@ func (s *fixture) claim(t *testing.T, after int64, attempt int) job.ID {
 	return s.handOut(t, after, 0, attempt, nil)
 }
 
-func (s *fixture) end(t *testing.T, after int64, claim job.ID, code job.Code, result store.JobResult) {
+func (s *fixture) end(t *testing.T, after int64, claim job.ID, code job.Code, result applied.JobResult) {
 	t.Helper()
 	result.ID = s.jobs[0].ID
 	c := job.Complete{Claim: claim, Outcomes: []job.Outcome{{ID: result.ID, Code: code, ExitCode: code.DefaultExitCode()}}}
-	if err := s.a.completed(s.receipt(after), c, store.Ended{Results: []store.JobResult{result}}); err != nil {
+	if err := s.a.completed(s.receipt(after), c, applied.Ended{Results: []applied.JobResult{result}}); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // unclaimed completes job 0 with Unclaimed.
-func (s *fixture) unclaimed(t *testing.T, after int64, code job.Code, result store.JobResult) {
+func (s *fixture) unclaimed(t *testing.T, after int64, code job.Code, result applied.JobResult) {
 	t.Helper()
 	result.ID = s.jobs[0].ID
 	c := job.Complete{Unclaimed: true, Outcomes: []job.Outcome{{ID: result.ID, Code: code, ExitCode: code.DefaultExitCode()}}}
-	if err := s.a.completed(s.receipt(after), c, store.Ended{Results: []store.JobResult{result}}); err != nil {
+	if err := s.a.completed(s.receipt(after), c, applied.Ended{Results: []applied.JobResult{result}}); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // TestAudit: the audit finds each broken promise in an altered account, and accepts an honest one.
 func TestAudit(t *testing.T) {
-	granted := func(s job.Status) store.JobResult { return store.JobResult{Status: s} }
+	granted := func(s job.Status) applied.JobResult { return applied.JobResult{Status: s} }
 	for _, tt := range []struct {
 		name string
 		want string // in the error; "" for an honest account
@@ -211,7 +213,7 @@ func TestAudit(t *testing.T) {
 		{"handed out again when the lease is over", "", func(t *testing.T, s *fixture) {
 			old := s.claim(t, 1, 1)
 			s.claim(t, 1000, 2)
-			s.end(t, 1, old, job.OK, store.JobResult{Refusal: job.ClaimLost})
+			s.end(t, 1, old, job.OK, applied.JobResult{Refusal: job.ClaimLost})
 		}},
 		{"a late outcome of a lost run", "", func(t *testing.T, s *fixture) {
 			c := s.claim(t, 1, 1)
@@ -238,12 +240,12 @@ func TestAudit(t *testing.T) {
 		{"a repeat that is not known", "and the job is not known", func(t *testing.T, s *fixture) {
 			c := s.claim(t, 1, 1)
 			s.end(t, 10, c, job.OK, granted(job.Completed))
-			s.end(t, job.RepeatMs-1, c, job.OK, store.JobResult{Refusal: job.NotFound})
+			s.end(t, job.RepeatMs-1, c, job.OK, applied.JobResult{Refusal: job.NotFound})
 		}},
 		{"a repeat after a minute", "", func(t *testing.T, s *fixture) {
 			c := s.claim(t, 1, 1)
 			s.end(t, 10, c, job.OK, granted(job.Completed))
-			s.end(t, job.RepeatMs, c, job.OK, store.JobResult{Refusal: job.NotFound})
+			s.end(t, job.RepeatMs, c, job.OK, applied.JobResult{Refusal: job.NotFound})
 		}},
 		{"jobs for a silent runner", "proved silent at 3", func(t *testing.T, s *fixture) {
 			s.a.silent(3, []string{"r"})
@@ -278,14 +280,14 @@ func TestAudit(t *testing.T) {
 		{"a stale claim tickles a job", "is held by", func(t *testing.T, s *fixture) {
 			old := s.claim(t, 1, 1)
 			s.claim(t, 1000, 2)
-			s.a.tickled(s.receipt(1), job.Tickle{Claim: old, IDs: []job.ID{s.jobs[0].ID}}, 0, store.Tickled{Held: 1})
+			s.a.tickled(s.receipt(1), job.Tickle{Claim: old, IDs: []job.ID{s.jobs[0].ID}}, 0, applied.Tickled{Held: 1})
 		}},
 		{"a job is taken from its holder", "before its lease ends", func(t *testing.T, s *fixture) {
-			s.end(t, 10, s.claim(t, 1, 1), job.OK, store.JobResult{Refusal: job.ClaimLost})
+			s.end(t, 10, s.claim(t, 1, 1), job.OK, applied.JobResult{Refusal: job.ClaimLost})
 		}},
 		{"a tickle counts for nothing", "before the lease", func(t *testing.T, s *fixture) {
 			c := s.claim(t, 1, 1)
-			s.a.tickled(s.receipt(500), job.Tickle{Claim: c}, 0, store.Tickled{Held: 1})
+			s.a.tickled(s.receipt(500), job.Tickle{Claim: c}, 0, applied.Tickled{Held: 1})
 			s.claim(t, 600, 2)
 		}},
 		{"an outcome that differs is taken", "with another outcome", func(t *testing.T, s *fixture) {
@@ -301,7 +303,7 @@ func TestAudit(t *testing.T) {
 			s.unclaimed(t, 10, job.Retry, granted(job.Pending))
 			s.claim(t, 1, 2)
 			s.unclaimed(t, 10, job.OK, granted(job.Completed)) // this ends the claim's run
-			s.unclaimed(t, 10, job.OK, store.JobResult{Refusal: job.NotActive})
+			s.unclaimed(t, 10, job.OK, applied.JobResult{Refusal: job.NotActive})
 		}},
 		{"handed out after it was completed unclaimed", "handed out after", func(t *testing.T, s *fixture) {
 			s.unclaimed(t, 10, job.OK, granted(job.Completed))
@@ -313,15 +315,15 @@ func TestAudit(t *testing.T) {
 		}},
 		{"an unclaimed completion of a waiting job is refused", "nobody has ended the job", func(t *testing.T, s *fixture) {
 			s.unclaimed(t, 10, job.Retry, granted(job.Pending))
-			s.unclaimed(t, 10, job.OK, store.JobResult{Refusal: job.NotActive})
+			s.unclaimed(t, 10, job.OK, applied.JobResult{Refusal: job.NotActive})
 		}},
 		{"an unclaimed completion does not find a job", "nobody has ended the job", func(t *testing.T, s *fixture) {
-			s.unclaimed(t, 10, job.OK, store.JobResult{Refusal: job.NotFound})
+			s.unclaimed(t, 10, job.OK, applied.JobResult{Refusal: job.NotFound})
 		}},
 		{"an unclaimed completion is refused after the attempts may be used", "", func(t *testing.T, s *fixture) {
 			s.unclaimed(t, 10, job.Retry, granted(job.Pending))
 			s.claim(t, 1, 2)
-			s.unclaimed(t, 5000, job.OK, store.JobResult{Refusal: job.NotActive})
+			s.unclaimed(t, 5000, job.OK, applied.JobResult{Refusal: job.NotActive})
 		}},
 		{"a paused queue hands out", "paused queue", func(t *testing.T, s *fixture) {
 			s.grant(job.Pause{Client: "c", Type: "t", Paused: true})

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // chainFixture is a fixture whose jobs were completed, with the documents that a server then shows.
@@ -112,7 +112,7 @@ func TestAuditOfChains(t *testing.T) {
 		}},
 		{"a lost chain of a job that was deleted after its retention", "is missing", func(t *testing.T, s *chainFixture) {
 			c := s.claim(t, 1, 1)
-			s.end(t, 10, c, job.OK, store.JobResult{Status: job.Completed})
+			s.end(t, 10, c, job.OK, applied.JobResult{Status: job.Completed})
 			s.a.completions = append(s.a.completions, completion{s.seq, s.at, job.Complete{Claim: c, Outcomes: []job.Outcome{s.creates(0, "x")}}})
 		}},
 		{"a chain without an answer of a job that was deleted after its retention", "", func(t *testing.T, s *chainFixture) {

@@ -9,12 +9,12 @@ import (
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // claim makes a claim as a runner does that reads its jobs in runs: the server's code writes the jobs, and the client's
 // code reads them. A runner that reads JSON gets the same jobs.
-func (s *server) claim(ctx context.Context, c job.Claim, wait time.Duration) (claimed store.Claimed, docs []job.Job, receipt ingest.Receipt, err error) {
+func (s *server) claim(ctx context.Context, c job.Claim, wait time.Duration) (claimed applied.Claimed, docs []job.Job, receipt ingest.Receipt, err error) {
 	claimed, handed, receipt, err := s.engine.ClaimAdmitted(ctx, c, wait, admitAll)
 	if err == nil {
 		docs, err = documents(c.Runner, &claimed, handed)
@@ -25,7 +25,7 @@ func (s *server) claim(ctx context.Context, c job.Claim, wait time.Duration) (cl
 func admitAll(int64) error { return nil }
 
 // documents reads the jobs of a claim from runs and directly, and compares the two.
-func documents(runner string, claimed *store.Claimed, handed []runs.Run) (docs []job.Job, err error) {
+func documents(runner string, claimed *applied.Claimed, handed []runs.Run) (docs []job.Job, err error) {
 	if docs, err = runs.Documents(handed); err != nil {
 		return nil, err
 	}

@@ -6,7 +6,9 @@ import (
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/document"
+	"github.com/daybookq/daybook/store/query"
 )
 
 // filesetNames are the filesets that operators store.
@@ -34,7 +36,7 @@ func (u *user) changeFileset() {
 		return
 	}
 	p := job.PutFileset{Client: client, Name: name, Manifest: job.ManifestDigest{byte(u.random.IntN(4))}, Files: 1, Bytes: 2}
-	var answer store.FilesetPut
+	var answer applied.FilesetPut
 	var receipt ingest.Receipt
 	err := u.request(func(ctx context.Context) (err error) {
 		answer, receipt, err = u.s.engine.PutFileset(ctx, p)
@@ -48,7 +50,7 @@ func (u *user) changeFileset() {
 }
 
 // filesetPut records the answer to a command that stores a version of a fileset.
-func (a *account) filesetPut(r ingest.Receipt, p job.PutFileset, answer store.FilesetPut) {
+func (a *account) filesetPut(r ingest.Receipt, p job.PutFileset, answer applied.FilesetPut) {
 	a.mu.Lock()
 	a.figures.Filesets++
 	a.mu.Unlock()
@@ -62,7 +64,7 @@ func (a *account) filesetPut(r ingest.Receipt, p job.PutFileset, answer store.Fi
 }
 
 // checkFileset compares a version with an answer.
-func checkFileset(v *version[job.ManifestDigest], doc *store.Fileset, same bool) error {
+func checkFileset(v *version[job.ManifestDigest], doc *document.Fileset, same bool) error {
 	if v.id != doc.ID || v.number != doc.Version || v.content != doc.Manifest || doc.Files != 1 || doc.Bytes != 2 || !same {
 		return fmt.Errorf("the fileset is %+v, and the journal has %+v", *doc, *v)
 	}
@@ -80,11 +82,11 @@ func (u *audit) filesetOperated(o operation) {
 }
 
 // checkFilesets reads all filesets and compares them with the journal.
-func (u *audit) checkFilesets(q *store.Queries) error {
+func (u *audit) checkFilesets(q *query.Queries) error {
 	for _, client := range []string{"", "acme"} {
 		for _, name := range filesetNames {
 			listed, err := q.FilesetVersions(client, name)
-			if err := readBack(u.filesets, client, name, listed, err, job.FilesetNotFound, func(v *version[job.ManifestDigest], f store.Fileset) error {
+			if err := readBack(u.filesets, client, name, listed, err, job.FilesetNotFound, func(v *version[job.ManifestDigest], f document.Fileset) error {
 				return checkFileset(v, &f, true)
 			}); err != nil {
 				return err

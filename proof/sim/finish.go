@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/query"
 )
 
 // unfinished returns a job that has not ended.
@@ -115,7 +115,7 @@ func (s *server) runSetAside(ctx context.Context) error {
 	if err := s.engine.CatchUp(ctx, 0); err != nil {
 		return fmt.Errorf("list deferred jobs: %w", err)
 	}
-	for f := (store.Filter{Status: job.Deferred, Limit: 1000, Parts: store.Details}); ; {
+	for f := (query.Filter{Status: job.Deferred, Limit: 1000, Parts: query.Details}); ; {
 		docs, next, err := s.engine.Queries().List(f)
 		if err != nil {
 			return fmt.Errorf("list deferred jobs: %w", err)

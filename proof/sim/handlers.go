@@ -6,7 +6,9 @@ import (
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/document"
+	"github.com/daybookq/daybook/store/query"
 )
 
 // handlerTypes are the types for which operators store handlers.
@@ -35,7 +37,7 @@ func (u *user) changeHandler() {
 		return
 	}
 	p := job.PutHandler{Client: client, Type: typ, Kind: "exec", Document: fmt.Appendf(nil, `{"kind":"exec","program":"p%d"}`, u.random.IntN(4))}
-	var answer store.HandlerPut
+	var answer applied.HandlerPut
 	var receipt ingest.Receipt
 	err := u.request(func(ctx context.Context) (err error) {
 		answer, receipt, err = u.s.engine.PutHandler(ctx, p)
@@ -49,7 +51,7 @@ func (u *user) changeHandler() {
 }
 
 // handlerPut records the answer to a command that stores a handler.
-func (a *account) handlerPut(r ingest.Receipt, p job.PutHandler, answer store.HandlerPut) {
+func (a *account) handlerPut(r ingest.Receipt, p job.PutHandler, answer applied.HandlerPut) {
 	a.mu.Lock()
 	a.figures.Handlers++
 	a.mu.Unlock()
@@ -63,7 +65,7 @@ func (a *account) handlerPut(r ingest.Receipt, p job.PutHandler, answer store.Ha
 }
 
 // checkHandler compares a version with an answer.
-func checkHandler(v *version[string], doc *store.Handler, document string, same bool) error {
+func checkHandler(v *version[string], doc *document.Handler, document string, same bool) error {
 	if v.id != doc.ID || v.number != doc.Version || v.content != document || len(document) != doc.Bytes || !same {
 		return fmt.Errorf("the handler is %+v with the document %s, and the journal has %+v", *doc, document, *v)
 	}
@@ -81,11 +83,11 @@ func (u *audit) handlerOperated(o operation) {
 }
 
 // checkHandlers reads all handlers and compares them with the journal.
-func (u *audit) checkHandlers(q *store.Queries) error {
+func (u *audit) checkHandlers(q *query.Queries) error {
 	for _, client := range []string{"", "acme"} {
 		for _, typ := range handlerTypes {
 			listed, err := q.HandlerVersions(client, typ)
-			if err := readBack(u.handlers, client, typ, listed, err, job.HandlerNotFound, func(v *version[string], h store.Handler) error {
+			if err := readBack(u.handlers, client, typ, listed, err, job.HandlerNotFound, func(v *version[string], h document.Handler) error {
 				doc, document, err := q.HandlerByID(h.ID)
 				if err != nil {
 					return err

@@ -7,7 +7,7 @@ import (
 
 	"github.com/daybookq/daybook/ingest/registry"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // heartbeatEvery is so short that a runner is lost while its leases, of one to six seconds, still run.
@@ -43,7 +43,7 @@ type claimant struct {
 
 // mayNotHaveBegun returns the jobs of a claim whose runs did not begin with it: if the runner is lost, their attempts
 // need not count. If the runner does not announce its runs, the runs of all jobs began with the claim.
-func mayNotHaveBegun(c *job.Claim, answer *store.Claimed, docs []job.Job) map[job.ID]bool {
+func mayNotHaveBegun(c *job.Claim, answer *applied.Claimed, docs []job.Job) map[job.ID]bool {
 	if !c.Announced {
 		return nil
 	}

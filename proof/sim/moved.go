@@ -7,7 +7,7 @@ import (
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // movedRecords is the audit's knowledge of the jobs that operators move.
@@ -170,7 +170,7 @@ func (u *audit) noteUnended(doc *job.Job, seq uint64) error {
 }
 
 // checkExisting checks a line that made no job: the job that has its unique key must not have ended.
-func (u *audit) checkExisting(r ingest.Receipt, b *batch, made store.Made) error {
+func (u *audit) checkExisting(r ingest.Receipt, b *batch, made applied.Made) error {
 	for _, x := range made.Existing {
 		g := b.groups[x.Line]
 		holder := job.Job{ID: x.Job, Batch: x.Job.WithLine(0), Client: g.Client, Type: g.Type}
@@ -202,7 +202,7 @@ func (u *audit) checkAttributes(doc *job.Job) error {
 }
 
 // endedMoved checks the results of a completion against the earlier answers.
-func (u *audit) endedMoved(r ingest.Receipt, c *job.Complete, answer *store.Ended) error {
+func (u *audit) endedMoved(r ingest.Receipt, c *job.Complete, answer *applied.Ended) error {
 	for i, result := range answer.Results {
 		if result.Refusal != job.Granted {
 			continue
@@ -245,7 +245,7 @@ func (u *audit) endedMoved(r ingest.Receipt, c *job.Complete, answer *store.Ende
 }
 
 // tickledMoved checks the answer to a tickle of named jobs, or of all jobs of a claim, against the earlier answers.
-func (u *audit) tickledMoved(r ingest.Receipt, t *job.Tickle, answer *store.Tickled) error {
+func (u *audit) tickledMoved(r ingest.Receipt, t *job.Tickle, answer *applied.Tickled) error {
 	named := t.IDs
 	if len(named) == 0 {
 		named = u.movedClaims[t.Claim]

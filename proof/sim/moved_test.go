@@ -6,14 +6,14 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // TestAuditOfMoves is TestAudit for jobs that operators move. It has an altered account for each promise about them in
 // docs/explanation/guarantees.md.
 func TestAuditOfMoves(t *testing.T) {
 	sweep := job.Move{Op: job.Redrive, Client: "c", Type: "t"}
-	completed := store.JobResult{Status: job.Completed}
+	completed := applied.JobResult{Status: job.Completed}
 	keys := func(b *batch) { b.create.Unique = []job.UniqueKey{{Line: 0, Key: "k"}, {Line: 1, Key: "k"}} }
 	priority, runAt := 7, int64(9000)
 	for _, tt := range []struct {
@@ -85,16 +85,16 @@ func TestAuditOfMoves(t *testing.T) {
 		{"cancel: the runner's tickle is not refused", "is granted after the job was answered as cancelled", nil, func(t *testing.T, s *fixture) {
 			c := s.claim(t, 1, 1)
 			s.move(job.Cancel)
-			s.a.tickled(s.receipt(1), job.Tickle{Claim: c}, 0, store.Tickled{Held: 1})
+			s.a.tickled(s.receipt(1), job.Tickle{Claim: c}, 0, applied.Tickled{Held: 1})
 		}},
 		{"cancel: the runner is refused", "", nil, func(t *testing.T, s *fixture) {
 			c := s.claim(t, 1, 1)
 			s.move(job.Cancel)
-			s.end(t, 1, c, job.OK, store.JobResult{Refusal: job.WasCancelled})
+			s.end(t, 1, c, job.OK, applied.JobResult{Refusal: job.WasCancelled})
 		}},
 		{"cancel: answered with another status", "answered with pending", nil, func(t *testing.T, s *fixture) {
 			m := job.Move{Op: job.Cancel, Job: s.jobs[0].ID}
-			s.a.movedOne(s.journal(m), m, store.Moved{Status: job.Pending})
+			s.a.movedOne(s.journal(m), m, applied.Moved{Status: job.Pending})
 		}},
 
 		{"end: handed out afterwards, without a redrive", "answered as completed", nil, func(t *testing.T, s *fixture) {
@@ -181,7 +181,7 @@ func TestAuditOfMoves(t *testing.T) {
 		{"unique key: an ended job keeps it", "made no job because of", nil, func(t *testing.T, s *fixture) {
 			s.move(job.Cancel)
 			b := &batch{tag: "batch-2", payloads: []string{"batch-2/0/x"}, groups: s.b.groups[:1], moved: true}
-			made := store.Made{Existing: []store.Existing{{Line: 0, Job: s.jobs[0].ID}}}
+			made := applied.Made{Existing: []applied.Existing{{Line: 0, Job: s.jobs[0].ID}}}
 			must(t, s.a.created(b, made, s.receipt(1), stored))
 		}},
 
@@ -217,11 +217,11 @@ func TestAuditOfMoves(t *testing.T) {
 			s.unclaimed(t, 1, job.OK, completed)
 		}},
 		{"unclaimed: a retry ends the wait for run_at", "", func(b *batch) { b.groups[0].RunAt = 5000 }, func(t *testing.T, s *fixture) {
-			s.unclaimed(t, 1, job.Retry, store.JobResult{Status: job.Pending})
+			s.unclaimed(t, 1, job.Retry, applied.JobResult{Status: job.Pending})
 			s.claim(t, 1, 2)
 		}},
 		{"unclaimed: a refused retry does not end the wait for run_at", "before its run_at", func(b *batch) { b.groups[0].RunAt = 5000 }, func(t *testing.T, s *fixture) {
-			s.unclaimed(t, 1, job.Retry, store.JobResult{Refusal: job.NotActive})
+			s.unclaimed(t, 1, job.Retry, applied.JobResult{Refusal: job.NotActive})
 			s.claim(t, 1, 2)
 		}},
 		{"time-out: it ends a run before the lease does", "", func(b *batch) { b.groups[0].TimeoutMs = 500 }, func(t *testing.T, s *fixture) {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // movedType is the only type whose jobs operators move (moved.go has their rules). So all other jobs are checked against
@@ -73,8 +73,8 @@ func (u *user) move() {
 	if takes := m.Op.Takes(); m.Job.IsZero() && (u.random.IntN(2) == 0 || b.of != nil && !m.Batch.IsZero()) {
 		m.Status = takes[u.random.IntN(len(takes))]
 	}
-	var one store.Moved
-	var many store.Swept
+	var one applied.Moved
+	var many applied.Swept
 	var receipt ingest.Receipt
 	err := u.request(func(ctx context.Context) (err error) {
 		if m.Job.IsZero() {
@@ -104,7 +104,7 @@ func (u *user) patch(id job.ID) {
 	if u.random.IntN(4) == 0 {
 		p.MaxAttempts = &attempts
 	}
-	var answer store.Moved
+	var answer applied.Moved
 	var receipt ingest.Receipt
 	err := u.request(func(ctx context.Context) (err error) {
 		answer, receipt, err = u.s.engine.Patch(ctx, p)

@@ -8,6 +8,7 @@ import (
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
 	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // operationRecords are the journal's operations, up to the seq upTo.
@@ -97,7 +98,7 @@ func (a *account) answered(r ingest.Receipt, cmd job.Command, refusal job.Refusa
 }
 
 // movedOne records the answer to an operation on one job.
-func (a *account) movedOne(r ingest.Receipt, m job.Move, answer store.Moved) {
+func (a *account) movedOne(r ingest.Receipt, m job.Move, answer applied.Moved) {
 	a.answered(r, m, answer.Refusal, func(u *audit) error {
 		s := u.movedOf(m.Job)
 		if s.deleted != 0 {
@@ -134,7 +135,7 @@ func (a *account) queueDeleted(r ingest.Receipt, d job.DeleteQueue, refusal job.
 
 // movedMany records the answer to an operation on a batch or queue. If the operation continues as a sweep, it has reached
 // all jobs only when the sweep is finished.
-func (a *account) movedMany(r ingest.Receipt, m job.Move, answer store.Swept) {
+func (a *account) movedMany(r ingest.Receipt, m job.Move, answer applied.Swept) {
 	a.answered(r, m, answer.Refusal, func(u *audit) error {
 		if answer.Sweep.IsZero() {
 			u.finished(m, r, r.Seq)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // runSetAside runs a job that was set aside as damaged, as an operator does after a rebuild.
@@ -23,7 +23,7 @@ func (u *user) runSetAside() {
 	m := job.Move{Op: job.Run, Job: a.setAside[i]}
 	a.setAside = append(a.setAside[:i], a.setAside[i+1:]...)
 	a.mu.Unlock()
-	var moved store.Moved
+	var moved applied.Moved
 	var receipt ingest.Receipt
 	err := u.request(func(ctx context.Context) (err error) {
 		moved, receipt, err = u.s.engine.Move(ctx, m)
@@ -72,7 +72,7 @@ func (s *server) operate(id int) {
 // deleteQueue deletes a queue. The server refuses this while the queue has jobs.
 func (u *user) deleteQueue(client, typ string) {
 	d := job.DeleteQueue{Client: client, Type: typ}
-	var answer store.QueueDeleted
+	var answer applied.QueueDeleted
 	var receipt ingest.Receipt
 	err := u.request(func(ctx context.Context) (err error) {
 		answer, receipt, err = u.s.engine.DeleteQueue(ctx, d)
@@ -87,7 +87,7 @@ func (u *user) deleteQueue(client, typ string) {
 
 func (u *user) pause(client, typ string, paused bool) {
 	p := job.Pause{Client: client, Type: typ, Paused: paused}
-	var answer store.Paused
+	var answer applied.Paused
 	var receipt ingest.Receipt
 	err := u.request(func(ctx context.Context) (err error) {
 		answer, receipt, err = u.s.engine.Pause(ctx, p)

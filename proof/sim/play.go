@@ -13,6 +13,7 @@ import (
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/query"
 )
 
 // play runs the lives of a world. It verifies the state after each start and before each end that is not a crash. At the
@@ -196,7 +197,7 @@ func covered(first, durable uint64) error {
 // list returns the documents of all jobs.
 func (s *server) list() (map[job.ID]job.Job, error) {
 	docs := map[job.ID]job.Job{}
-	for f := (store.Filter{Limit: 1000, Parts: store.Everything}); ; {
+	for f := (query.Filter{Limit: 1000, Parts: query.Everything}); ; {
 		page, next, err := s.engine.Queries().List(f)
 		if err != nil {
 			return nil, fmt.Errorf("list: %w", err)

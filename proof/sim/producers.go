@@ -9,7 +9,7 @@ import (
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // produce posts batches until the life ends.
@@ -50,7 +50,7 @@ func (u *user) post(b *batch) {
 	a.mu.Lock()
 	a.batches[b.tag] = b
 	a.mu.Unlock()
-	var made store.Made
+	var made applied.Made
 	var receipt ingest.Receipt
 	create := b.create // a copy, since the engine keeps the command
 	create.Payloads = append([]byte(nil), b.create.Payloads...)

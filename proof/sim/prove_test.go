@@ -13,6 +13,7 @@ import (
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // TestLies: here the disk breaks a promise, and some of a few seeds must notice. A simulation that cannot fail would
@@ -39,17 +40,17 @@ func TestLies(t *testing.T) {
 // TestRepetitionsUnderAKey: a request that is repeated under its idempotency key always gets the same answer.
 func TestRepetitionsUnderAKey(t *testing.T) {
 	s := newFixture(t, false, func(*batch) {})
-	if err := s.a.created(s.b, store.Made{}, ingest.Receipt{Seq: 1, At: 1000}, stored); err != nil {
+	if err := s.a.created(s.b, applied.Made{}, ingest.Receipt{Seq: 1, At: 1000}, stored); err != nil {
 		t.Errorf("the same answer again: %v", err)
 	}
-	if err := s.a.created(s.b, store.Made{}, s.receipt(1), stored); err == nil {
+	if err := s.a.created(s.b, applied.Made{}, s.receipt(1), stored); err == nil {
 		t.Error("a create that was carried out twice is not found")
 	}
 	c := job.Claim{Runner: "r", Max: 1, Once: job.Once{Scope: "claim r", Key: "1"}}
 	claim := func(seq uint64) error {
 		doc := s.jobs[0]
 		doc.Claim, doc.Runner, doc.Status, doc.RunAttempts = job.NewID(1500, seq, 0), "r", job.Active, 1
-		return s.a.claimed(ingest.Receipt{Seq: seq, At: 1500}, c, store.Claimed{Claim: doc.Claim, LeaseMs: 1000, Runs: []store.Run{{Batch: 1}}}, []job.Job{doc})
+		return s.a.claimed(ingest.Receipt{Seq: seq, At: 1500}, c, applied.Claimed{Claim: doc.Claim, LeaseMs: 1000, Runs: []store.Run{{Batch: 1}}}, []job.Job{doc})
 	}
 	if err := errors.Join(claim(10), claim(10)); err != nil {
 		t.Errorf("the same claim again: %v", err)
@@ -75,7 +76,7 @@ func TestCutTooEarly(t *testing.T) {
 func TestLook(t *testing.T) {
 	s := newFixture(t, false, func(*batch) {})
 	c := s.claim(t, 1, 1)
-	s.end(t, 10, c, job.OK, store.JobResult{Status: job.Completed})
+	s.end(t, 10, c, job.OK, applied.JobResult{Status: job.Completed})
 	u, err := s.a.audit()
 	if err != nil {
 		t.Fatal(err)

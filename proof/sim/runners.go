@@ -8,7 +8,7 @@ import (
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // runner claims, works, tickles and completes. It may also forget the jobs that it holds, or sleep until its leases have
@@ -96,7 +96,7 @@ func (u *user) claim(r *runner) {
 		u.number(r.numbers, &c.Once)
 	}
 	defer r.numbers.answered(&c.Once) // or the runner gives up
-	var claimed store.Claimed
+	var claimed applied.Claimed
 	var docs []job.Job
 	var receipt ingest.Receipt
 	err := u.request(func(ctx context.Context) (err error) {
@@ -131,7 +131,7 @@ func (u *user) lostClaim() {
 }
 
 // got records the jobs that a claim got.
-func (u *user) got(r *runner, c job.Claim, receipt ingest.Receipt, claimed store.Claimed, docs []job.Job) {
+func (u *user) got(r *runner, c job.Claim, receipt ingest.Receipt, claimed applied.Claimed, docs []job.Job) {
 	if err := u.w.account.claimed(receipt, c, claimed, docs); err != nil {
 		u.w.violation(err)
 	}
@@ -176,7 +176,7 @@ func (u *user) tickle(r *runner) {
 		// Longer than all other leases, and always the same: so a lost answer cannot leave a shorter lease in force.
 		t.LeaseMs = 6000
 	}
-	var answer store.Tickled
+	var answer applied.Tickled
 	var receipt ingest.Receipt
 	err := u.request(func(ctx context.Context) (err error) {
 		answer, receipt, err = u.s.engine.Tickle(ctx, t)
@@ -253,7 +253,7 @@ func (u *user) complete(r *runner) {
 	if !repeat && u.random.IntN(2) == 0 {
 		u.number(r.numbers, &c.Once)
 	}
-	var answer store.Ended
+	var answer applied.Ended
 	var receipt ingest.Receipt
 	var next *exchange
 	filled := u.w.account.isFilled(h.jobs[0])
@@ -302,7 +302,7 @@ type exchange struct {
 }
 
 // complete makes the request, and returns the answer to the completion.
-func (x *exchange) complete(ctx context.Context, s *server, c job.Complete) (answer store.Ended, receipt ingest.Receipt, err error) {
+func (x *exchange) complete(ctx context.Context, s *server, c job.Complete) (answer applied.Ended, receipt ingest.Receipt, err error) {
 	made, err := s.engine.Exchange(ctx, []job.Complete{c}, x.claim)
 	if err != nil {
 		return answer, receipt, err
@@ -317,7 +317,7 @@ func (x *exchange) complete(ctx context.Context, s *server, c job.Complete) (ans
 
 // claimNext waits for the claim of an exchange. lost is the reason if the answer to the completion is unknown, or nil.
 func (u *user) claimNext(r *runner, x *exchange, lost error) {
-	var claimed store.Claimed
+	var claimed applied.Claimed
 	var docs []job.Job
 	var receipt ingest.Receipt
 	err := lost

@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/document"
 )
 
 // numbering is a session as its user remembers it. It survives the server's crashes, as sessions do.
@@ -61,7 +61,7 @@ func (n *numbering) answered(o *job.Once) {
 }
 
 func (u *user) open(n *numbering) bool {
-	var session store.Session
+	var session document.Session
 	err := u.request(func(ctx context.Context) (err error) {
 		session, _, err = u.s.engine.OpenSession(ctx, job.OpenSession{Runner: "of the simulation"})
 		return err

@@ -9,7 +9,7 @@ import (
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // streams is the number of runners that get their jobs through streams.
@@ -98,7 +98,7 @@ func (t *stream) push() {
 	}
 	c, wait := t.wish(t.r)
 	c.Announced, c.Begins = true, 0
-	var claimed store.Claimed
+	var claimed applied.Claimed
 	var docs []job.Job
 	var receipt ingest.Receipt
 	err := t.request(func(ctx context.Context) (err error) {

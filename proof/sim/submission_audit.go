@@ -8,7 +8,8 @@ import (
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/document"
+	"github.com/daybookq/daybook/store/query"
 )
 
 // submissionRecord describes a batch with attributes, according to the answers and the journal up to some seq. For each
@@ -104,8 +105,8 @@ func (u *audit) redrivenFilled(r ingest.Receipt, id job.ID) error {
 
 // batches returns the documents of batches, as store.Queries does.
 type batches interface {
-	Batch(id job.ID) (store.Batch, error)
-	Results(id job.ID, from int64, limit int, room int64) (store.Results, error)
+	Batch(id job.ID) (document.Batch, error)
+	Results(id job.ID, from int64, limit int, room int64) (query.Results, error)
 }
 
 // checkSubmissions checks the documents of all batches with attributes against the journal, the answers, and the
@@ -164,7 +165,7 @@ type submissionCheck struct {
 	*audit
 	of     *submission
 	record *submissionRecord
-	doc    *store.Batch
+	doc    *document.Batch
 	listed map[job.ID]job.Job
 	now    int64
 

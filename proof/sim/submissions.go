@@ -8,7 +8,8 @@ import (
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/document"
 )
 
 // filledType is the only type of jobs in batches with attributes. Operators move them, as they do jobs of movedType.
@@ -147,7 +148,7 @@ func (u *user) part(of *submission) *batch {
 // changeBatch closes or resumes a batch.
 func (u *user) changeBatch(of *submission, op job.BatchOp) {
 	c := job.ChangeBatch{Op: op, Batch: of.id()}
-	var answer store.BatchChanged
+	var answer applied.BatchChanged
 	var receipt ingest.Receipt
 	err := u.request(func(ctx context.Context) (err error) {
 		answer, receipt, err = u.s.engine.ChangeBatch(ctx, c)
@@ -163,7 +164,7 @@ func (u *user) changeBatch(of *submission, op job.BatchOp) {
 // endSubmission cancels or deletes a whole batch.
 func (u *user) endSubmission(of *submission, op job.Op) {
 	m := job.Move{Op: op, Batch: of.id()}
-	var answer store.Swept
+	var answer applied.Swept
 	var receipt ingest.Receipt
 	err := u.request(func(ctx context.Context) (err error) {
 		answer, receipt, err = u.s.engine.MoveAll(ctx, m)
@@ -178,7 +179,7 @@ func (u *user) endSubmission(of *submission, op job.Op) {
 
 // readSubmission reads the document of a batch. If the batch has ended, this must be the end that was seen first.
 func (u *user) readSubmission(of *submission) {
-	var doc store.Batch
+	var doc document.Batch
 	seq := uint64(0)
 	err := u.request(func(ctx context.Context) (err error) {
 		if err = u.s.engine.CatchUp(ctx, 0); err == nil {
@@ -215,7 +216,7 @@ func (a *account) isFilled(id job.ID) bool {
 }
 
 // batchChanged records the answer to a close or resume.
-func (a *account) batchChanged(of *submission, r ingest.Receipt, c job.ChangeBatch, answer store.BatchChanged) error {
+func (a *account) batchChanged(of *submission, r ingest.Receipt, c job.ChangeBatch, answer applied.BatchChanged) error {
 	a.answered(r, c, answer.Refusal, func(u *audit) error {
 		s := u.submissionOf(of.id())
 		if s.over != 0 && s.over < r.Seq && !answer.Status.Ended() {
@@ -232,7 +233,7 @@ func (a *account) batchChanged(of *submission, r ingest.Receipt, c job.ChangeBat
 }
 
 // submissionEnded records the answer to a cancel or delete of a whole batch.
-func (a *account) submissionEnded(of *submission, r ingest.Receipt, m job.Move, answer store.Swept) error {
+func (a *account) submissionEnded(of *submission, r ingest.Receipt, m job.Move, answer applied.Swept) error {
 	a.answered(r, m, answer.Refusal, func(*audit) error {
 		if !answer.Sweep.IsZero() || m.Op == job.Cancel && answer.Status != job.BatchCancelled || !answer.Status.Ended() {
 			return fmt.Errorf("%s of batch %v is answered as %+v", m.Verb(), m.Batch, answer)
@@ -248,7 +249,7 @@ func (a *account) submissionEnded(of *submission, r ingest.Receipt, m job.Move, 
 }
 
 // sawBatch checks a document of a batch, and records the end of the batch if it shows one. The caller holds a.mu.
-func (a *account) sawBatch(of *submission, doc *store.Batch, r ingest.Receipt) error {
+func (a *account) sawBatch(of *submission, doc *document.Batch, r ingest.Receipt) error {
 	if doc.Status.Ended() != (doc.EndedAt != 0) || doc.Submission == nil || doc.Submission.Name != of.create.tag {
 		return fmt.Errorf("batch %v, which is named %s, reads as %+v", of.id(), of.create.tag, *doc)
 	}

@@ -6,33 +6,35 @@ import (
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/document"
+	"github.com/daybookq/daybook/store/query"
 )
 
 // filledFixture is a fixture whose batch has attributes: open, with two jobs that wait.
 type filledFixture struct {
 	*fixture
 	of     *submission
-	doc    store.Batch
+	doc    document.Batch
 	gone   bool // the document of the batch is gone
 	listed map[job.ID]job.Job
-	order  []job.ID                // of the results
-	change func(*store.Results)    // alters pages of results
-	read   func(*store.Submission) // alters the attributes
+	order  []job.ID                   // of the results
+	change func(*query.Results)       // alters pages of results
+	read   func(*document.Submission) // alters the attributes
 }
 
 func newFilledFixture(t *testing.T, change func(*job.Submission)) *filledFixture {
 	t.Helper()
 	posted := &job.Submission{Name: "batch-1", Open: true}
 	change(posted)
-	f := &filledFixture{listed: map[job.ID]job.Job{}, change: func(*store.Results) {}, read: func(*store.Submission) {}}
+	f := &filledFixture{listed: map[job.ID]job.Job{}, change: func(*query.Results) {}, read: func(*document.Submission) {}}
 	f.fixture = newFixture(t, true, func(b *batch) {
 		b.create.Submission, b.create.Groups = posted, []job.Group{*b.groups[0]}
 		f.of = &submission{create: b}
 		b.of, b.journalSeq = f.of, 1
 	})
 	f.a.submissions = append(f.a.submissions, f.of)
-	f.doc = store.Batch{ID: f.of.id(), CreatedAt: 1000, Status: job.BatchInProgress}
+	f.doc = document.Batch{ID: f.of.id(), CreatedAt: 1000, Status: job.BatchInProgress}
 	if posted.Paused {
 		f.doc.Status = job.BatchPaused
 	}
@@ -57,7 +59,7 @@ func retriedInCancelled(t *testing.T, f *filledFixture) {
 	claim := f.claim(t, 1, 1)
 	f.journal(job.Move{Op: job.Cancel, Client: "c", Type: "t"})
 	c := job.Complete{Claim: claim, Outcomes: []job.Outcome{{ID: f.jobs[0].ID, Code: job.Retry, ExitCode: 100, Result: job.Result{Output: []byte("out")}}}}
-	must(t, f.a.completed(f.receipt(1), c, store.Ended{Results: []store.JobResult{{ID: f.jobs[0].ID, Status: job.Cancelled}}}))
+	must(t, f.a.completed(f.receipt(1), c, applied.Ended{Results: []applied.JobResult{{ID: f.jobs[0].ID, Status: job.Cancelled}}}))
 	f.set(0, job.Cancelled, f.at)
 }
 
@@ -83,14 +85,14 @@ func (f *filledFixture) batchChanged(t *testing.T, op job.BatchOp) ingest.Receip
 	t.Helper()
 	c := job.ChangeBatch{Op: op, Batch: f.of.id()}
 	r := f.journal(c)
-	must(t, f.a.batchChanged(f.of, r, c, store.BatchChanged{Status: job.BatchInProgress}))
+	must(t, f.a.batchChanged(f.of, r, c, applied.BatchChanged{Status: job.BatchInProgress}))
 	return r
 }
 
 // Batch returns the document, with the counts of the jobs.
-func (f *filledFixture) Batch(job.ID) (store.Batch, error) {
+func (f *filledFixture) Batch(job.ID) (document.Batch, error) {
 	if f.gone {
-		return store.Batch{}, job.BatchNotFound
+		return document.Batch{}, job.BatchNotFound
 	}
 	doc, posted := f.doc, *f.of.create.create.Submission
 	doc.Lines += int64(len(f.order))
@@ -104,7 +106,7 @@ func (f *filledFixture) Batch(job.ID) (store.Batch, error) {
 		}
 	}
 	posted.Open = posted.Open && !doc.Status.Ended() && !f.closed()
-	doc.Submission = &store.Submission{Submission: posted, Client: "c", Type: "t", RetentionMs: 1000}
+	doc.Submission = &document.Submission{Submission: posted, Client: "c", Type: "t", RetentionMs: 1000}
 	f.read(doc.Submission)
 	return doc, nil
 }
@@ -119,7 +121,7 @@ func (f *filledFixture) closed() bool {
 }
 
 // Results returns one page with all results.
-func (f *filledFixture) Results(_ job.ID, from int64, _ int, _ int64) (page store.Results, err error) {
+func (f *filledFixture) Results(_ job.ID, from int64, _ int, _ int64) (page query.Results, err error) {
 	for page.Next = from; page.Next < int64(len(f.order)); page.Next++ {
 		doc, is := f.listed[f.order[page.Next]]
 		if is && !doc.Status.Terminal() {
@@ -176,7 +178,7 @@ func TestAuditOfSubmissions(t *testing.T) {
 		}},
 		{"honest: deleted", "", open, func(t *testing.T, f *filledFixture) {
 			m := job.Move{Op: job.Delete, Batch: f.of.id()}
-			must(t, f.a.submissionEnded(f.of, f.journal(m), m, store.Swept{Status: job.BatchCancelled}))
+			must(t, f.a.submissionEnded(f.of, f.journal(m), m, applied.Swept{Status: job.BatchCancelled}))
 			f.gone = true
 			clear(f.listed)
 		}},
@@ -209,7 +211,7 @@ func TestAuditOfSubmissions(t *testing.T) {
 			must(t, f.a.sawEnd(f.of, job.BatchCompleted, 1500, f.receipt(1)))
 		}},
 		{"a job is handed out after a failure", "had ended at", cancelRest, func(t *testing.T, f *filledFixture) {
-			f.end(t, 10, f.claim(t, 1, 1), job.Fail, store.JobResult{Status: job.Failed})
+			f.end(t, 10, f.claim(t, 1, 1), job.Fail, applied.JobResult{Status: job.Failed})
 			f.handOut(t, 1, 1, 1, nil)
 		}},
 		{"a job is handed out after a cancel without an answer", "had ended at", open, func(t *testing.T, f *filledFixture) {
@@ -228,7 +230,7 @@ func TestAuditOfSubmissions(t *testing.T) {
 		{"a resume is lost", "paused false", paused, func(t *testing.T, f *filledFixture) { f.batchChanged(t, job.ResumeBatch) }},
 		{"a close is lost", "open must be false", open, func(t *testing.T, f *filledFixture) {
 			f.batchChanged(t, job.CloseBatch)
-			f.read = func(s *store.Submission) { s.Open = true }
+			f.read = func(s *document.Submission) { s.Open = true }
 		}},
 		{"a part is lost", "it has 3 jobs", open, func(t *testing.T, f *filledFixture) { f.add(1, stored, false) }},
 		{"a part without an answer is lost", "it has 3 jobs", open, func(t *testing.T, f *filledFixture) { f.add(1, unknown, false) }},
@@ -239,7 +241,7 @@ func TestAuditOfSubmissions(t *testing.T) {
 		{"a part is refused while the batch is open", "must have added", open, func(t *testing.T, f *filledFixture) { f.add(1, declined, false) }},
 		{"a count is wrong", "it has 2 jobs", open, func(t *testing.T, f *filledFixture) { f.doc.Lines++ }},
 		{"an attribute is lost", "posted was", cancelRest, func(t *testing.T, f *filledFixture) {
-			f.read = func(s *store.Submission) { s.OnFailure = job.Continue }
+			f.read = func(s *document.Submission) { s.OnFailure = job.Continue }
 		}},
 		{"a deleted batch is there", "was deleted at", open, func(t *testing.T, f *filledFixture) { f.journal(job.Move{Op: job.Delete, Batch: f.of.id()}) }},
 		{"a batch is gone", "jobs are there", open, func(t *testing.T, f *filledFixture) { f.gone = true }},
@@ -247,7 +249,7 @@ func TestAuditOfSubmissions(t *testing.T) {
 		{"results in another order", "line 0 was next", complete, func(t *testing.T, f *filledFixture) {
 			both(f, job.Completed)
 			f.ended(job.BatchCompleted, 1600)
-			f.change = func(page *store.Results) {
+			f.change = func(page *query.Results) {
 				if len(page.Jobs) == 2 {
 					page.Jobs[0], page.Jobs[1] = page.Jobs[1], page.Jobs[0]
 				}
@@ -256,16 +258,16 @@ func TestAuditOfSubmissions(t *testing.T) {
 		{"a result is missing", "results continue with line 2, and line 1 is next", complete, func(t *testing.T, f *filledFixture) {
 			both(f, job.Completed)
 			f.ended(job.BatchCompleted, 1600)
-			f.change = func(page *store.Results) { page.Jobs = page.Jobs[:min(1, len(page.Jobs))] }
+			f.change = func(page *query.Results) { page.Jobs = page.Jobs[:min(1, len(page.Jobs))] }
 		}},
 		{"results do not end", "results end: false", complete, func(t *testing.T, f *filledFixture) {
 			both(f, job.Completed)
 			f.ended(job.BatchCompleted, 1600)
-			f.change = func(page *store.Results) { page.End = false }
+			f.change = func(page *query.Results) { page.End = false }
 		}},
 		{"a result is lost after the end of the batch", "with the output", open, func(t *testing.T, f *filledFixture) {
 			c := job.Complete{Claim: f.claim(t, 1, 1), Outcomes: []job.Outcome{{ID: f.jobs[0].ID, Code: job.OK, ExitCode: 200, Result: job.Result{Output: []byte("out")}}}}
-			must(t, f.a.completed(f.receipt(1), c, store.Ended{Results: []store.JobResult{{ID: f.jobs[0].ID, Status: job.Completed}}}))
+			must(t, f.a.completed(f.receipt(1), c, applied.Ended{Results: []applied.JobResult{{ID: f.jobs[0].ID, Status: job.Completed}}}))
 			f.set(0, job.Completed, f.at)
 		}},
 		{"a run ends after the batch was cancelled, and its job has no output", "", open, func(t *testing.T, f *filledFixture) { retriedInCancelled(t, f) }},

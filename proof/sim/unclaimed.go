@@ -6,7 +6,7 @@ import (
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // recentCreates is how many of the newest creates completeUnclaimed picks from. Most jobs of older creates have ended.
@@ -25,7 +25,7 @@ func (u *user) completeUnclaimed() {
 	if len(c.Outcomes) == 0 {
 		return
 	}
-	var answer store.Ended
+	var answer applied.Ended
 	var receipt ingest.Receipt
 	err := u.request(func(ctx context.Context) (err error) {
 		answer, receipt, err = u.s.engine.Complete(ctx, c)
@@ -73,7 +73,7 @@ func (u *audit) maySkipRunAt(id job.ID) bool {
 
 // refusedUnclaimed checks that the server was right to refuse a completion with Unclaimed for a job that operators do not
 // move: the job had ended.
-func (u *audit) refusedUnclaimed(r ingest.Receipt, result store.JobResult) error {
+func (u *audit) refusedUnclaimed(r ingest.Receipt, result applied.JobResult) error {
 	b := u.a.batchOf(result.ID)
 	if b == nil {
 		return nil

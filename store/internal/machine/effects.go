@@ -1,0 +1,100 @@
+package machine
+
+import (
+	"slices"
+
+	"github.com/daybookq/daybook/store/internal/lsm"
+	"github.com/daybookq/daybook/store/internal/row"
+)
+
+// A row of effects records what some commands moved. For claims, ticks and sweeps, which pick their jobs, it is the
+// only record. The rows are kept in segments, for EffectRetentionMs, as long as the segments do not exceed their total
+// size. When a new segment begins, one range deletion deletes the oldest segment if it is too old or the segments are
+// too large. docs/004-effects.md has the costs.
+
+const (
+	// EffectRetentionMs is how long effects rows are kept at least, unless they take too many bytes.
+	EffectRetentionMs = 14 * 24 * row.HourMs
+	// EffectSegmentMs is how long rows are added to one segment. So rows are kept for one and a half times the
+	// retention at most.
+	EffectSegmentMs = EffectRetentionMs / 2
+	// EffectSegments is how many full segments are kept.
+	EffectSegments = 4
+)
+
+// addEffect adds a move. It merges it with the previous effect if that is of the lines just before.
+func (a *Applying) addEffect(e row.Effect) {
+	if last := len(a.effects) - 1; last >= 0 {
+		before := &a.effects[last]
+		if before.Run.Batch == e.Run.Batch && before.Run.Last+1 == e.Run.First && before.From == e.From && before.To == e.To && before.Reason == e.Reason {
+			before.Run.Last = e.Run.Last
+			return
+		}
+	}
+	a.effects = append(a.effects, e)
+}
+
+// writeEffects adds the command's effects to the newest row of effects, or begins a new row, for readers of history.
+func (a *Applying) writeEffects() {
+	if len(a.effects) == 0 {
+		return
+	}
+	entry, n := &a.history, len(a.Meta.Effects)
+	before := len(entry.Value)
+	entry.Add(a.Now, a.effects)
+	size := int64(len(entry.Value) - before)
+	newSegment := n == 0 || a.Meta.Effects[n-1].Bytes+effectKeyBytes+size > a.Rules.EffectBytes || a.Meta.Effects[n-1].At+EffectSegmentMs <= a.Now.At
+	if newSegment || before >= a.Rules.EffectRowBytes {
+		entry.Value = entry.Value[:before]
+		a.flushEffects() // before its segment may be deleted
+		entry.Begin(a.Now)
+		entry.Add(a.Now, a.effects)
+		size = int64(len(entry.Value)) + effectKeyBytes
+	}
+	if newSegment {
+		a.Meta.Effects = append(a.Meta.Effects, row.EffectSegment{First: a.Now.Seq, At: a.Now.At})
+		a.deleteOldEffects()
+	}
+	a.effects = a.effects[:0]
+	a.Meta.Effects[len(a.Meta.Effects)-1].Bytes += size
+	entry.Dirty = true
+}
+
+// flushEffects writes the newest row of effects if it has changed.
+func (m *Machine) flushEffects() {
+	if m.history.Dirty {
+		m.history.Flush(&m.O)
+	}
+}
+
+// loadEffects reads the newest row of effects, to which the next commands add their effects.
+func (m *Machine) loadEffects() {
+	n := len(m.Meta.Effects)
+	if n == 0 {
+		return
+	}
+	m.O.ScanDown(row.SeqKey(row.EffectTable, m.Meta.Effects[n-1].First), string(row.EffectTable+1), func(key string, value []byte) bool {
+		at := (*lsm.Decoder)(&value)
+		m.history = row.EffectsRow{Seq: row.SeqOfKey(key), Value: slices.Clone(value)}
+		m.history.At = at.Int()
+		return false
+	})
+}
+
+// effectKeyBytes is the length of the key of an effects row.
+const effectKeyBytes = 9
+
+// deleteOldEffects deletes the oldest segments while they are too old, or all segments together are too large.
+func (a *Applying) deleteOldEffects() {
+	segments := a.Meta.Effects
+	total := int64(0)
+	for _, e := range segments {
+		total += e.Bytes
+	}
+	for len(segments) > 1 && (total > (EffectSegments-1)*a.Rules.EffectBytes || segments[1].At+EffectRetentionMs <= a.Now.At) {
+		a.O.DeleteRange(row.SeqKey(row.EffectTable, segments[0].First), row.SeqKey(row.EffectTable, segments[1].First))
+		total -= segments[0].Bytes
+		segments = segments[1:]
+	}
+	a.Meta.Effects = append([]row.EffectSegment(nil), segments...)
+}

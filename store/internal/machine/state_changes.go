@@ -1,0 +1,206 @@
+package machine
+
+import (
+	"github.com/daybookq/daybook/job"
+
+	"github.com/daybookq/daybook/store/internal/memory"
+	"github.com/daybookq/daybook/store/internal/row"
+)
+
+// LostText is the error in the history of a run whose runner was declared lost.
+const LostText = "its runner was lost"
+
+// Each function here gets the next state of the lines of a part from package job, moves the lines, and writes what the
+// move requires: an attempt of the history, a result, or the purge of jobs that are not kept.
+
+// admit adds the first spans of a group. Lines that made no job, because an existing job has their unique key, are
+// purged from the beginning. admit returns the holes that are after the group. held: the batch is paused.
+func (a *Applying) admit(b *row.Batch, g *row.Group, holes []row.MadeBy, held bool) []row.MadeBy {
+	st := job.Admit(&g.Attributes, a.Now)
+	if held {
+		st = job.Hold(a.Now)
+	}
+	for line := g.First; line <= g.Last; {
+		last, now := g.Last, st
+		if len(holes) > 0 && holes[0].Line <= g.Last {
+			if last = holes[0].Line - 1; holes[0].Line == line {
+				last, now = line, job.State{Status: job.Purged}
+				for holes = holes[1:]; len(holes) > 0 && holes[0].Line == last+1 && last < g.Last; holes = holes[1:] {
+					last++
+				}
+			}
+		}
+		a.addSpan(b, g, row.Span{line, last, now})
+		line = last + 1
+	}
+	return holes
+}
+
+// promote makes deferred lines pending if their run_at has passed.
+func (a *Applying) promote(p row.Part) { a.move(p, p.In.Due(a.Now), row.ReasonDue) }
+
+// expire ends waiting lines whose expires_at has passed.
+func (a *Applying) expire(p row.Part) {
+	next := p.In.Expire(a.Now)
+	a.move(p, next, row.ReasonExpired)
+	a.purgeUnlessKept(p, &next)
+}
+
+// endRun ends the run of lines, and returns their new state. run is the state of the run: the lines' state if they are
+// active, and the state from job.State.RunUnclaimed if they wait. A sweep may have to move the lines again: see
+// takeBack.
+func (a *Applying) endRun(p row.Part, run job.State, o *job.Outcome) job.State {
+	running := p
+	running.In.State = run
+	ended := func(line uint32) job.State {
+		return run.End(&p.Group().Attributes, o, a.Now, a.randomOf(p.B, line))
+	}
+	next := ended(p.First)
+	if o.Code.Remembered() {
+		attempt := job.Attempt{Runner: a.claim(run.Claim).Runner, Code: o.Code, ExitCode: o.ExitCode, Error: o.Error, Why: job.Reported, StartedAt: a.claim(run.Claim).At}
+		if o.Code == job.Lost {
+			attempt.Code, attempt.Error, attempt.Why = job.NoCode, LostText, job.RunnerLost
+		}
+		a.remember(running, attempt)
+	}
+	if !o.Result.Empty() {
+		value := row.EncodeResult(run.Claim, &o.Result)
+		for line := p.First; line <= p.Last; line++ {
+			a.setDetail(p.B, line, row.ResultDetail, value)
+		}
+	}
+	if o.Code == job.Lost {
+		a.runEnded(running, &next, job.RunLost, 0, LostText)
+	} else {
+		a.runEnded(running, &next, o.Code.String(), o.ExitCode, o.Error)
+	}
+	if next.Status == job.Deferred && o.DelayMs < 0 {
+		a.moveEach(p, ended, row.ReasonEnded)
+		return next
+	}
+	a.move(p, next, row.ReasonEnded)
+	a.purgeUnlessKept(p, &next)
+	return next
+}
+
+// randomOf returns the random number for a command's decisions about a line.
+func (a *Applying) randomOf(b *row.Batch, line uint32) uint64 {
+	return Mix(a.Seed, a.Now.Seq, b.Seq, line)
+}
+
+// moveEach computes a separate state for each line, so that jobs whose runs ended together do not run again together:
+// each waits for its own backoff. A command ends at most job.MaxClaimJobs runs in this way, and each becomes one span
+// at worst.
+func (a *Applying) moveEach(p row.Part, stateOf func(line uint32) job.State, why row.Reason) {
+	for first := p.First; ; {
+		next, last := stateOf(first), first
+		for last < p.Last && stateOf(last+1) == next {
+			last++
+		}
+		a.Each(p.B, first, last, func(p row.Part) { a.move(p, next, why) })
+		if last == p.Last {
+			return
+		}
+		first = last + 1
+	}
+}
+
+// runEnded records, for an observer, that the runs of active lines end. It must be called before the lines are moved.
+func (a *Applying) runEnded(p row.Part, next *job.State, outcome string, exitCode int, text string) {
+	if !a.Runs.Observed {
+		return
+	}
+	g, c := p.Group(), a.claim(p.In.Claim)
+	q := a.AllQueues.ByID[g.QueueID]
+	a.Runs.Add(&job.RunEnd{
+		First: job.NewID(p.B.At, p.B.Seq, int(p.First)), Jobs: int(p.Lines()), Client: q.Client, Type: q.Typ, Traceparent: g.Traceparent,
+		Claim: c.Id(), Runner: c.Runner, Attempt: int(p.In.Attempts), StartedAt: p.In.UpdatedAt, EndedAt: a.Now.At,
+		Outcome: outcome, ExitCode: exitCode, Status: next.Status, Error: memory.BriefError(text),
+	})
+}
+
+// Errors in the history of runs that their runners did not end.
+const (
+	AbandonedText = "nobody tickled it within its lease"
+	TimedOutText  = "it ran longer than its timeout_ms"
+	CancelledText = "it was cancelled"
+)
+
+// abandon takes active lines from their claim, and returns their new state.
+func (a *Applying) abandon(p row.Part, why row.Reason, text string) job.State {
+	next := p.In.Abandon(&p.Group().Attributes, a.Now)
+	c := a.claim(p.In.Claim)
+	a.remember(p, job.Attempt{Runner: c.Runner, Error: text, Why: job.Abandoned, StartedAt: c.At})
+	a.runEnded(p, &next, job.RunAbandoned, 0, text)
+	a.move(p, next, why)
+	a.purgeUnlessKept(p, &next)
+	return next
+}
+
+// cancel ends lines that have not ended. The runner of active lines is notified when it next reports on them.
+func (a *Applying) cancel(p row.Part) {
+	next, refusal := p.In.Cancel(a.Now)
+	if refusal != job.Granted || next == p.In.State {
+		return
+	}
+	if p.In.Status == job.Active {
+		c := a.claim(p.In.Claim)
+		a.remember(p, job.Attempt{Runner: c.Runner, Error: CancelledText, Why: job.Asked, StartedAt: c.At})
+		a.addNotice(c)
+		a.runEnded(p, &next, job.RunCancelled, 0, CancelledText)
+	}
+	a.move(p, next, row.ReasonCancelled)
+	a.purgeUnlessKept(p, &next)
+}
+
+// redrive makes ended lines pending. It leaves lines whose unique key a different job has by now, and returns their
+// number.
+func (a *Applying) redrive(p row.Part) (skipped int64) {
+	again := func(first, last uint32) {
+		a.Each(p.B, first, last, func(p row.Part) {
+			if next, refusal := p.In.Redrive(a.Now); refusal == job.Granted {
+				a.move(p, next, row.ReasonRedriven)
+			}
+		})
+	}
+	first := p.First
+	held := a.takeUniqueKeysAgain(p.B, p.First, p.Last)
+	for _, line := range held {
+		if first < line {
+			again(first, line-1)
+		}
+		first = line + 1
+	}
+	if first <= p.Last {
+		again(first, p.Last)
+	}
+	return int64(len(held))
+}
+
+// purgeUnlessKept purges lines that have ended, if they are not to be kept.
+func (a *Applying) purgeUnlessKept(p row.Part, next *job.State) {
+	if _, atOnce := next.PurgeAt(&p.Group().Attributes); atOnce && next.Status.Terminal() {
+		a.Each(p.B, p.First, p.Last, func(p row.Part) { a.purge(p, row.ReasonPurged) })
+	}
+}
+
+// purge deletes lines in any status. A page is deleted with the last of its lines, and a batch with the last of all its
+// lines.
+func (a *Applying) purge(p row.Part, why row.Reason) {
+	if why == row.ReasonPurged {
+		a.keepEnd(p)
+	}
+	if p.B.Unique {
+		a.BesideRows += uniqueKeyRows * a.deleteUniqueKeys(p.B, p.First, p.Last)
+	}
+	next := job.State{Status: job.Purged}
+	if p.In.Status == job.Active {
+		a.runEnded(p, &next, job.RunDeleted, 0, "")
+	}
+	a.move(p, next, why)
+	if p.B.Details {
+		a.deleteDetails(p.Run())
+	}
+	a.deletePages(p.B, p.First, p.Last)
+	a.deleteIfPurged(p.B)
+}

@@ -1,0 +1,146 @@
+package row
+
+import (
+	"fmt"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/internal/lsm"
+)
+
+// FormatVersion is the version of keys and values. Open refuses a store of a newer version.
+const FormatVersion = 9
+
+// Meta is the only row of its table. It has the cursor and the totals.
+type Meta struct {
+	Version   int
+	Journal   string // the UUID of the journal that this state was made from
+	Cursor    uint64 // seq of the last command applied
+	At        int64  // its time
+	Level     int
+	GraceAt   int64 // leases run from here at the earliest
+	NextQueue uint32
+	Stopped   bool   // no job is handed out
+	Served    string // the client that a fair claim served last
+	// keys counts the idempotency keys of each generation, oldest first. Owners' rows count their bytes in each
+	// generation.
+	Keys []KeyGeneration
+	// epochs are the epochs after epoch 0, in order; see epochs.go.
+	Epochs       []Epoch
+	Sessions     uint64 // how many are open
+	SessionBytes uint64 // about the size of their rows
+	PurgedAt     int64  // of the timer for rows of purged batches; 0: none are left
+	// effects are the segments of effects rows, oldest first.
+	Effects []EffectSegment
+}
+
+func (m *Meta) Encode() []byte {
+	var e lsm.Encoder
+	e.Uint(uint64(m.Version))
+	e.Text(m.Journal)
+	e.Uint(m.Cursor)
+	e.Int(m.At)
+	e.Uint(uint64(m.Level))
+	e.Int(m.GraceAt)
+	e.Uint(uint64(m.NextQueue))
+	e.Bool(m.Stopped)
+	e.Text(m.Served)
+	e.Uint(uint64(len(m.Keys)))
+	for _, g := range m.Keys {
+		e.Uint(uint64(g.Number))
+		e.Uint(g.Keys)
+		e.Uint(g.Bytes)
+	}
+	e.Uint(uint64(len(m.Epochs)))
+	for _, x := range m.Epochs {
+		e.Uint(x.Number)
+		e.Int(x.At)
+	}
+	e.Uint(m.Sessions)
+	e.Uint(m.SessionBytes)
+	e.Int(m.PurgedAt)
+	e.Uint(uint64(len(m.Effects)))
+	for _, x := range m.Effects {
+		e.Uint(x.First)
+		e.Int(x.At)
+		e.Int(x.Bytes)
+	}
+	return e
+}
+
+func DecodeMeta(value []byte) (m Meta) {
+	d := lsm.Decoder(value)
+	m.Version = int(d.Uint())
+	m.Journal = d.Text()
+	m.Cursor = d.Uint()
+	m.At = d.Int()
+	m.Level = int(d.Uint())
+	m.GraceAt = d.Int()
+	m.NextQueue = uint32(d.Uint())
+	if m.Version != FormatVersion {
+		return m // known reports the newer format
+	}
+	m.Stopped = d.Bool()
+	m.Served = d.Text()
+	m.Keys = make([]KeyGeneration, d.Count(3))
+	for i := range m.Keys {
+		m.Keys[i] = KeyGeneration{uint32(d.Uint()), d.Uint(), d.Uint()}
+	}
+	m.Epochs = make([]Epoch, d.Count(2))
+	for i := range m.Epochs {
+		m.Epochs[i] = Epoch{d.Uint(), d.Int()}
+	}
+	m.Sessions, m.SessionBytes, m.PurgedAt = d.Uint(), d.Uint(), d.Int()
+	m.Effects = make([]EffectSegment, d.Count(3))
+	for i := range m.Effects {
+		m.Effects[i] = EffectSegment{d.Uint(), d.Int(), d.Int()}
+	}
+	return m
+}
+
+// Epoch returns the number of the newest epoch.
+func (m *Meta) Epoch() uint64 {
+	if n := len(m.Epochs); n > 0 {
+		return m.Epochs[n-1].Number
+	}
+	return 0
+}
+
+// Known refuses a row that a newer version of the program wrote.
+func (m *Meta) Known() error {
+	if m.Version > FormatVersion || m.Level > job.Level {
+		return fmt.Errorf("open store: format %d, level %d: %w", m.Version, m.Level, ErrNewerFormat)
+	}
+	if m.Version < FormatVersion {
+		return fmt.Errorf("open store: format %d, where this program knows %d: %w", m.Version, FormatVersion, ErrOlderFormat)
+	}
+	return nil
+}
+
+// EffectSegment is a range of effects rows, from its first seq up to the next segment's.
+type EffectSegment struct {
+	First uint64 // seq of its first row
+	At    int64  // its time
+	Bytes int64  // of keys and values
+}
+
+// KeyGeneration counts the keys of a generation.
+type KeyGeneration struct {
+	Number uint32
+	Keys   uint64
+	Bytes  uint64 // of their rows
+}
+
+// NumKeys returns the number of idempotency keys, and the size of their rows.
+func (m *Meta) NumKeys() (n, bytes uint64) {
+	for _, g := range m.Keys {
+		n += g.Keys
+		bytes += g.Bytes
+	}
+	return n, bytes
+}
+
+// Epoch records when the first command of an epoch was applied.
+type Epoch struct {
+	Number uint64 // the high bits of its seqs
+	At     int64  // unix ms
+}

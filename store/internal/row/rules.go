@@ -1,0 +1,116 @@
+package row
+
+import (
+	"fmt"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// Rules are the numbers, of one level, that Apply's decisions depend on. Every other decision is the same at all levels
+// that this program knows, or checks the level first. Apply uses the rules of the level that the journal's records
+// raised. So a record leads to the same rows whichever version of the program applies it.
+//
+// To change a decision of Apply: add an entry to levels, and raise job.Level by one. If the change is not one of a
+// number, check a.meta.level, and keep the old way for the old levels. Keep the journals of the old levels in testdata
+// as they are, and add one of the new level. TestRulesOfLevels and TestWhatLevelsDecide here, and TestGoldenJournal of
+// package ingest, fail if an existing level decides differently than before.
+type Rules struct {
+	// PageBytes is about the size of a payload page: large enough that a page costs little beside its bytes, small
+	// enough that a single job's read is cheap.
+	PageBytes int
+	// GroupPageBytes is about the size of a page of groups. A lookup of one group decodes its whole page.
+	GroupPageBytes int
+	// CellSpans is how many pending spans a lane, or a cell of it, may have before it is divided.
+	CellSpans int64
+	// CommandRows bounds the rows that one command writes: a tick, the loss of a runner, or the first step of a sweep.
+	// ClaimRows bounds the rows of a claim of many small spans. Each queue that the claim takes from, except the first,
+	// counts as QueueRows of these rows: the claim moves the queue in both trees of queues, and the parts it needs of
+	// the trees, of its lanes and of Pebble are in no cache yet.
+	CommandRows, ClaimRows, QueueRows int
+	// ClaimBytes bounds the attributes that a claim reads; see attributeReads.
+	ClaimBytes int
+	// SweepRows bounds one step of a sweep within a tick, so that claims after it are hardly delayed.
+	SweepRows int
+	// If a batch has at most PurgedGroups groups, the command that purges its last line also removes their rows.
+	PurgedGroups int
+	// EffectBytes is the size of a segment of effects rows.
+	EffectBytes int64
+	// EffectRowBytes is the size at which a row of effects is full. It is small, because a commit writes the whole row
+	// again.
+	EffectRowBytes int
+	// ListedClaims is how many open claims a runner's row lists. Each claim writes this row anyway. Most runners hold
+	// few claims at a time, so a separate row for each claim is seldom needed.
+	ListedClaims int
+	// sessions is how many sessions may be open.
+	Sessions uint64
+	// handlers bounds the number of handlers, HandlerVersions the versions of each, and HandlersBytes the total size of
+	// the documents of all versions.
+	Handlers, HandlerVersions int
+	HandlersBytes             int64
+	// Bounds of prefer_distinct. DistinctStep says when the levels of an index are rearranged, see
+	// DistinctIndex.BestLevels. DistinctRows bounds the first step of building an index. All indexes together may take
+	// about DistinctBytes of memory. A value's active jobs count in the order only if the value has at most
+	// DistinctNodes nodes. A claim without an order looks at DistinctLooks spans.
+	DistinctStep, DistinctRows, DistinctBytes, DistinctNodes, DistinctLooks int
+	// filesets bounds the number of filesets, and FilesetVersions the versions of each.
+	Filesets, FilesetVersions int
+}
+
+// level is a version of the decisions of Apply.
+type level struct {
+	Number int
+	Rules  Rules
+}
+
+var FirstRules = Rules{
+	PageBytes: 64 << 10, GroupPageBytes: 4 << 10, CellSpans: 512, CommandRows: 1000, ClaimRows: 4200, QueueRows: 50, ClaimBytes: 1 << 20, SweepRows: 200, PurgedGroups: 8, EffectBytes: 64 << 20, EffectRowBytes: 1 << 10,
+	ListedClaims: 8, Sessions: job.MaxSessions, Handlers: job.MaxHandlers, HandlerVersions: job.MaxHandlerVersions, HandlersBytes: job.MaxHandlersBytes,
+	DistinctStep: 16, DistinctRows: 1000, DistinctBytes: 128 << 20, DistinctNodes: 16, DistinctLooks: 256,
+	Filesets: job.MaxFilesets, FilesetVersions: job.MaxFilesetVersions,
+}
+
+// Levels are the levels that this program can apply, in order. Nobody kept a journal of the lower levels, which only
+// versions before the first release wrote, so the first rules apply to their records. The first rules also apply to the
+// records before the one that first raises the level. A server appends that record before all others; level 0 is the
+// level of a journal without it.
+var Levels = []level{
+	{3, FirstRules},
+	{4, FirstRules}, // adds commands for handlers, filesets and lost runners, and jobs that completions create, and keeps steps
+}
+
+// The newest level must be job.Level, to which a server raises its journal.
+func init() {
+	if newest := Levels[len(Levels)-1].Number; newest != job.Level {
+		panic(fmt.Sprintf("store: the newest level is %d, and job.Level %d", newest, job.Level))
+	}
+}
+
+// RulesAt returns the rules of a level that this program knows.
+func RulesAt(number int) Rules {
+	for _, l := range Levels {
+		if number <= l.Number {
+			return l.Rules
+		}
+	}
+	panic(fmt.Sprintf("store: level %d is not known", number))
+}
+
+// TickSpanRows is about how many rows the move of one span writes: up to three spans and their index rows. A tick ends
+// when its moved spans and its written details add up to rules.CommandRows. Otherwise a hundred thousand leases that end
+// together would hold up the claims and completions after them. The remaining timers stay due, and the next tick
+// continues with them. No position but the timer rows is stored.
+const TickSpanRows = 8
+
+const HourMs = 3_600_000
+
+// Misdivided reports whether a cell has too many spans to be whole, or too few to be divided.
+func (r *Rules) Misdivided(c *Cell) bool {
+	if c.Divided {
+		return r.Few(c.Spans)
+	}
+	return c.Spans > r.CellSpans && int(c.Key[OrderAt]) < len(CellLevels)-1
+}
+
+// Few reports whether a part of a lane has too few spans to be divided. The limit is a quarter of the number at which
+// it is divided, so that it is not divided and joined again and again.
+func (r *Rules) Few(spans int64) bool { return spans < max(1, r.CellSpans/4) }
