@@ -15,43 +15,44 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// AddOptions say to which queue lines are added, and how. The zero value works.
+// AddOptions select the queue to which lines are added, and how Add posts them. The zero value works.
 type AddOptions struct {
 	Client string
 	Type   string
 	Attributes
 
-	// Key is an idempotency key: see NewKey. Add gives each body a key of its own, which begins with Key. Add returns
-	// ErrKeyReused if the input or BodyBytes differ from those of an earlier Add with the same Key.
+	// Key is an idempotency key: see NewKey. Add derives a key for each body, which begins with Key. Add returns
+	// ErrKeyReused if the input or BodyBytes differ from an earlier Add with the same Key.
 	Key string
 	// BodyBytes bounds the body of one post of Add. 0 means 1 MiB; the maximum is 4 MiB.
 	BodyBytes int
 	// InFlight is how many posts Add sends at the same time. 0 means 4.
 	InFlight int
-	// FlushAfter is for streams whose lines must not wait: Add posts a body that is not full when the input has been
-	// silent for this long. 0 means never. The bodies then depend on time, so neither Resume nor Key can match them
-	// with the bodies of another Add.
+	// FlushAfter is for inputs whose lines must not wait: when the input has been silent for this long, Add posts the
+	// body that it has, although it is not full. 0 means never. The bodies then depend on time, so neither Resume nor
+	// Key can match them with the bodies of another Add.
 	FlushAfter time.Duration
-	// Kind is that of the payloads: Text, which is the default, or JSON. With JSON each line that is not empty must be one
-	// JSON value, and becomes the payload as `POST /jobs/create` takes it: a string is a payload of kind text, and null is
-	// none. StripCR must not be set then.
+	// Kind is the kind of the payloads: Text, which is the default, or JSON. With JSON each line that is not empty must
+	// be one JSON value, and becomes the payload as `POST /jobs/create` reads it: a string becomes a payload of kind
+	// text, and null means no payload. StripCR must not be set then.
 	Kind Kind
-	// StripCR makes the server remove a carriage return at the end of each line. Files from Windows have them.
+	// StripCR makes the server remove a carriage return at the end of each line, for files from Windows.
 	StripCR bool
-	// Progress is called when more of the input is stored without a gap. Stored is called once for each body of it,
-	// before Progress. Only one of these calls runs at a time.
+	// Progress is called when more of the input is stored without a gap. Stored is called before it, once for each body
+	// of this part of the input. Only one of these calls runs at a time.
 	Progress func(AddProgress)
 	Stored   func(AddedBody)
-	// Body is called with each body in order, before Add posts it or finds it in Resume. An error ends Add, and the body is
-	// not posted. Acknowledged is called when a body is stored, in any order and by several goroutines at a time; not for
-	// the bodies of Resume. A program that may be killed writes down what they say, to make the Resume of a later Add.
+	// Body is called with each body in order, before Add posts it or finds it in Resume. If it returns an error, Add
+	// does not post the body and returns. Acknowledged is called when a body is stored, in any order and by several
+	// goroutines at a time. It is not called for the bodies of Resume. A program that may be killed records both calls,
+	// and makes the Resume of a later Add from them.
 	Body         func(b AddedBody, lines []byte) error
 	Acknowledged func(AddedBody)
-	// DryRun makes Add post nothing. It goes on as if the server had stored each body, without ids.
+	// DryRun makes Add post nothing. Add acts as if the server had stored each body, without ids.
 	DryRun bool
 	// Resume is the result of an earlier Add that returned an error. The input and BodyBytes must be the same. Add
-	// skips what the earlier one stored. It posts bodies with an unknown result again only if RepeatUnknown is set,
-	// since the server may then store them twice.
+	// skips the bodies that the earlier Add stored. It posts bodies whose result is unknown again only if RepeatUnknown
+	// is set, because the server may then store them twice.
 	Resume        *AddResult
 	RepeatUnknown bool
 }
@@ -77,12 +78,12 @@ type AddedBody struct {
 // AddProgress is how much of an input is stored without a gap.
 type AddProgress struct{ Bytes, Jobs int64 }
 
-// AddResult is what of an input is stored.
+// AddResult says which parts of an input are stored.
 type AddResult struct {
 	Bytes   int64       // stored from the beginning of the input without a gap
 	Jobs    int64       // in all Bodies
 	Bodies  []AddedBody // stored, in order; after an error there may be gaps between them
-	Unknown []AddedBody // whose answer was lost
+	Unknown []AddedBody // whose answers were lost
 }
 
 const (
@@ -138,7 +139,7 @@ func (c *Client) AddLines(ctx context.Context, lines []byte, o AddOptions) (Adde
 	return added, nil
 }
 
-// valueHead is the beginning of the object of a job whose payload is a JSON value.
+// valueHead returns the beginning of the JSON object of a job whose payload is a JSON value.
 func (o *AddOptions) valueHead() ([]byte, error) {
 	if o.StripCR {
 		return nil, fmt.Errorf("%w: StripCR is for lines of text", ErrBadRequest)
@@ -165,7 +166,7 @@ func (c *Client) addValues(ctx context.Context, lines []byte, o AddOptions) (Add
 		if line = bytes.TrimSpace(line); len(line) == 0 {
 			continue
 		}
-		if !jsontext.Value(line).IsValid() { // or else it could end the object, and give the job other attributes
+		if !jsontext.Value(line).IsValid() { // otherwise the line could end the object, and set other attributes of the job
 			return Added{}, fmt.Errorf("%w: a line is not a JSON value: %.100q", ErrBadRequest, line)
 		}
 		body = append(append(append(body, head...), line...), "}\n"...)
@@ -190,10 +191,10 @@ func (c *Client) addValues(ctx context.Context, lines []byte, o AddOptions) (Add
 	return added, nil
 }
 
-// Add posts newline-terminated payloads, in several bodies of whole lines at the same time. Each line that is not empty
-// becomes a job. The server stores each body as a whole or not at all. The result says how far Add came, with or
-// without an error, so that another Add with Resume continues from there. The errors are those of AddLines, and
-// ErrTooLarge for a line that is longer than a payload may be.
+// Add splits the input into bodies of whole lines, and posts several bodies at the same time. Each line that is not
+// empty becomes a job. The server stores a body as a whole or not at all. The result says how much is stored, also if
+// Add returns an error, so that another Add with Resume can continue from there. Add returns the errors of AddLines,
+// and ErrTooLarge if a line is longer than a payload may be.
 func (c *Client) Add(ctx context.Context, r io.Reader, o AddOptions) (AddResult, error) {
 	if o.BodyBytes <= 0 {
 		o.BodyBytes = defaultBodyBytes
@@ -210,8 +211,8 @@ func (c *Client) Add(ctx context.Context, r io.Reader, o AddOptions) (AddResult,
 		}
 		perLine = len(head) + 1
 	}
-	// After an error nothing more is read. Posts that are under way continue: if they were aborted, their result would
-	// be unknown.
+	// After an error nothing more is read. Posts in progress continue: if they were aborted, their results would be
+	// unknown.
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
 	a := adder{c: c, o: o, perLine: perLine, posting: ctx, cancel: stop, room: make(chan struct{}, o.InFlight)}

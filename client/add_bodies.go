@@ -16,19 +16,19 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// adder is an Add under way.
+// adder is an Add in progress.
 type adder struct {
 	c       *Client
 	o       AddOptions
-	perLine int // bytes that the post of a line has in addition
+	perLine int // added to each line by the encoding of its post
 	posting context.Context
 	cancel  context.CancelFunc // stops the reading
-	room    chan struct{}      // holds one element for each post under way
+	room    chan struct{}      // holds one element for each post in progress
 	posts   sync.WaitGroup
 
 	mu     sync.Mutex  // guards the fields below
 	bodies []*bodyPost // in order
-	shown  int         // how many of bodies Stored was called for
+	shown  int         // how many of bodies were passed to Stored
 	sofar  AddProgress // the last argument of Progress
 	err    error       // the first one
 }
@@ -36,18 +36,18 @@ type adder struct {
 type bodyPost struct {
 	AddedBody
 	stored bool
-	// unknown stays set when a second post of the body is refused: the refusal says nothing about the first post.
+	// unknown stays set if a second post of the body is refused: the refusal says nothing about the first post.
 	unknown bool
 }
 
-// errSilence is returned by next when the input was silent for FlushAfter.
+// errSilence means that the input was silent for FlushAfter.
 var errSilence = errors.New("the input is silent")
 
 // read splits the input into bodies and posts them. Without FlushAfter, the bodies depend only on the input and
 // BodyBytes.
 func (a *adder) read(ctx context.Context, in *bufio.Reader) error {
 	var body []byte
-	offset, line, size := int64(0), 0, 0 // size is that of the post
+	offset, line, size := int64(0), 0, 0 // size is the size of the post
 	flush := func() error {
 		if len(body) == 0 {
 			return nil
@@ -89,9 +89,9 @@ func (a *adder) read(ctx context.Context, in *bufio.Reader) error {
 	}
 }
 
-// lines reads ahead in a goroutine, so that a silent input is noticed. The returned function returns the next line, or
-// errSilence if none arrives within patience; 0 means that it waits for ever. The goroutine ends with the input, or
-// with the first line that it reads after ctx has ended.
+// lines reads ahead in a goroutine, so that the caller notices a silent input. The returned function returns the next
+// line, or errSilence if none arrives within patience; 0 means that it waits for ever. The goroutine ends with the
+// input, or with the first line that it reads after ctx has ended.
 func lines(ctx context.Context, in *bufio.Reader) func(patience time.Duration) ([]byte, error) {
 	type line struct {
 		text []byte
@@ -147,7 +147,7 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// post posts a body in the background, once there is room. It skips a body that an earlier Add has stored.
+// post posts a body in the background, as soon as there is room. It skips a body that an earlier Add has stored.
 func (a *adder) post(ctx context.Context, offset int64, body []byte) error {
 	b := &bodyPost{AddedBody: AddedBody{Offset: offset, Bytes: len(body)}}
 	if a.o.Resume != nil && a.o.Resume.overlaps(b) {
@@ -211,7 +211,7 @@ func (a *adder) linesIn(body []byte) (n int) {
 	return n
 }
 
-// overlaps reports whether b shares bytes with a body of r without being the same body. To post b would store lines
+// overlaps reports whether b shares bytes with a body of r without being the same body. Posting b would store lines
 // twice.
 func (r *AddResult) overlaps(b *bodyPost) bool {
 	end := b.Offset + int64(b.Bytes)
@@ -276,7 +276,7 @@ func (a *adder) result() (r AddResult) {
 	if a.o.Resume == nil {
 		return r
 	}
-	// The bodies of the earlier Add that this one did not reach are still stored or unknown.
+	// Bodies of the earlier Add that this Add did not reach are still stored or unknown.
 	end := int64(0)
 	if n := len(a.bodies); n > 0 {
 		end = a.bodies[n-1].Offset + int64(a.bodies[n-1].Bytes)

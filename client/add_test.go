@@ -121,7 +121,8 @@ func TestAddGoesOnWithoutDoubling(t *testing.T) {
 	})
 }
 
-// TestAddFlushesWhenTheInputIsSilent: the lines of a stream are posted before a body is full, each once and in order.
+// TestAddFlushesWhenTheInputIsSilent: the lines of a slow input are posted before a body is full, each once and in
+// order.
 func TestAddFlushesWhenTheInputIsSilent(t *testing.T) {
 	c := (&lineStore{}).client()
 	in, feed := io.Pipe()
@@ -156,7 +157,7 @@ func TestAddFlushesWhenTheInputIsSilent(t *testing.T) {
 	}
 }
 
-// TestResumeOfAnotherSplit: with another BodyBytes the bodies differ from those of the earlier Add. Add must not store
+// TestResumeOfAnotherSplit: with a different BodyBytes the bodies differ from the earlier Add's. Add must not store
 // their lines twice.
 func TestResumeOfAnotherSplit(t *testing.T) {
 	s := daybooktest.Start(t)
@@ -231,7 +232,7 @@ func TestAddValues(t *testing.T) {
 	if len(kinds) > 0 {
 		t.Errorf("missing: %v", kinds)
 	}
-	// A line cannot end its object, and give the job other attributes.
+	// A line cannot end its object, and set other attributes of the job.
 	for _, line := range []string{"1},{\"priority\":9", "{", "1 2", "\"\xff\""} {
 		if _, err := s.Client.AddLines(t.Context(), []byte(line), client.AddOptions{Kind: client.JSON}); !errors.Is(err, client.ErrBadRequest) {
 			t.Errorf("%q: %v", line, err)
@@ -253,7 +254,7 @@ func TestAddValues(t *testing.T) {
 	if r, err := s.Client.Add(t.Context(), strings.NewReader(input), o); !errors.Is(err, stop) || len(r.Bodies) != 1 {
 		t.Errorf("%+v, %v", r, err)
 	}
-	// Lines that are short become bodies that are no longer than the server accepts.
+	// Short lines become bodies within the server's limit.
 	if r, err := s.Client.Add(t.Context(), strings.NewReader(strings.Repeat("1\n", 300_000)), client.AddOptions{Type: "short", Kind: client.JSON, BodyBytes: 4 << 20}); err != nil || r.Jobs != 300_000 {
 		t.Errorf("%d jobs, %v", r.Jobs, err)
 	}

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Backup requests a backup of the server. It returns the stream of a tar, which the caller must read to its end and close.
-// The last file of a complete backup is backup.json, which has the digests of the others; package backup of the server
-// reads and verifies it, as `daybook backup` does. The server sends one backup at a time; while another is sent, the error
-// is ErrConflict. A read fails with ErrUnavailable if the connection breaks or the server is silent for Options.Timeout.
-// The server takes up to a minute to begin.
+// Backup requests a backup of the server and returns it as the stream of a tar, which the caller must read to its end
+// and close. The last file of a complete backup is backup.json, which has the digests of all other files; package
+// backup of the server reads and verifies it, as `daybook backup` does. Backup returns ErrConflict while the server
+// sends another backup. A read fails with ErrUnavailable if the connection breaks or the server is silent for
+// Options.Timeout. The server takes up to a minute to begin.
 func (c *Client) Backup(ctx context.Context) (io.ReadCloser, error) {
 	r := get("/backup")
 	r.header = http.Header{"Accept-Encoding": {"identity"}} // its tables are compressed already
@@ -26,12 +26,12 @@ func (c *Client) Backup(ctx context.Context) (io.ReadCloser, error) {
 	return t, nil
 }
 
-// backupWait is how long the server may take to begin a backup, beside Options.Timeout: it first writes what it has in
-// memory to disk.
+// backupWait is how long the server may take to begin a backup, in addition to Options.Timeout: it first writes the data
+// that it has in memory to disk.
 const backupWait = time.Minute
 
-// BlobClients returns the clients that have blobs of their own, in order. A client whose last blob was removed may be
-// among them.
+// BlobClients returns, in order, the clients that have blobs in addition to the shared ones. A client whose last blob
+// was removed may be among them.
 func (c *Client) BlobClients(ctx context.Context) ([]string, error) {
 	a, err := c.do(ctx, get("/backup/clients"))
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/daybookq/daybook/client"
 )
 
-// TestBackup: a stream is read to its end. One that breaks, or whose server is silent, is an error, and so is a refusal.
+// TestBackup: a backup is read to its end. A stream that breaks, a silent server, and a refusal are errors.
 func TestBackup(t *testing.T) {
 	var serve http.HandlerFunc
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { serve(w, r) }))
@@ -31,7 +31,7 @@ func TestBackup(t *testing.T) {
 		if r.URL.Path != "/backup" || r.Method != http.MethodGet {
 			t.Errorf("%s %s", r.Method, r.URL)
 		}
-		_, _ = io.WriteString(w, "all of it") // a client that is gone gets nothing
+		_, _ = io.WriteString(w, "all of it") // a client that has disconnected gets nothing
 	}
 	if got, err := read(c); got != "all of it" || err != nil {
 		t.Errorf("%q, %v", got, err)

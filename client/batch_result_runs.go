@@ -12,10 +12,10 @@ import (
 	"github.com/daybookq/daybook/job/runs"
 )
 
-// errStopped ends a run of results whose caller wants no more.
+// errStopped ends a run of results after the caller has stopped the iteration.
 var errStopped = errors.New("the caller wants no more results")
 
-// readRuns yields the results of an answer in runs. An error that is not ErrUnexpectedAnswer is one of the connection.
+// readRuns yields the results of an answer in runs. Any error except ErrUnexpectedAnswer is an error of the connection.
 func (r *resultReader) readRuns(body io.Reader) error {
 	from := runs.NewBatchReader(body)
 	_, err := from.Head()
@@ -39,7 +39,7 @@ func (r *resultReader) readRuns(body io.Reader) error {
 	return err
 }
 
-// run yields the results of a run. What they have in common is converted once.
+// run yields the results of a run. The fields that they have in common are converted once.
 func (r *resultReader) run(run *runs.BatchRun) error {
 	f := &run.First
 	first := BatchResult{

@@ -32,7 +32,7 @@ type BatchResult struct {
 	Output      []byte
 	OutputKind  Kind
 	OutputAddr  string
-	// OutputAddrKind is the kind of what OutputAddr names; None if the runner has not said it.
+	// OutputAddrKind is the kind of the blob at OutputAddr; None if the runner has not given it.
 	OutputAddrKind Kind
 	LogAddr        string
 	Why            string
@@ -40,7 +40,7 @@ type BatchResult struct {
 	Meta           map[string]string
 }
 
-// resultLine is a line of the answer: a result or, as the last one, where to continue.
+// resultLine is a line of the answer: a result, or in the last line the place where the next request continues.
 type resultLine struct {
 	Line        int64             `json:"line"`
 	JobID       string            `json:"job_id"`
@@ -82,7 +82,7 @@ func (l *resultLine) result() (BatchResult, error) {
 	return r, nil
 }
 
-// ResultsQuery says which results of a batch are read.
+// ResultsQuery selects results of a batch.
 type ResultsQuery struct {
 	From   int64 // the line of the first job
 	Follow bool  // wait for jobs that have not ended, until the batch has ended
@@ -90,16 +90,17 @@ type ResultsQuery struct {
 	Chunks *Chunks
 }
 
-// Results yields the results of a batch in the order of its jobs, up to the first job that has not ended; with q.Follow, as
-// they come, until the batch has ended or ctx ends. When the connection breaks it continues where it was. Jobs that are
-// purged have no result. An error ends the results; it is ErrNotFound if there is no such batch. If it is an output that
-// cannot be read with q.Chunks, the error comes with the result, which has the reference: From its Line+1 the others follow.
+// Results yields the results of a batch in the order of its jobs, up to the first job that has not ended. With q.Follow
+// it waits for jobs that have not ended, until the batch has ended or ctx ends. When the connection breaks, Results
+// continues where it was. Purged jobs are skipped. An error ends the results; it is ErrNotFound if there is no such
+// batch. If an output cannot be read with q.Chunks, the error is yielded with its result, which holds the reference. A
+// query from that result's Line+1 yields the rest.
 func (c *Client) Results(ctx context.Context, batchID string, q ResultsQuery) iter.Seq2[BatchResult, error] {
 	from := q.From
 	return func(yield func(BatchResult, error) bool) {
 		whole := func(r BatchResult, err error) bool {
 			if err == nil && q.Chunks != nil {
-				if err := q.Chunks.loadOutput(ctx, c, &r); err != nil { // which was repeated
+				if err := q.Chunks.loadOutput(ctx, c, &r); err != nil { // the read was repeated already
 					yield(r, err)
 					return false
 				}
@@ -113,7 +114,7 @@ func (c *Client) Results(ctx context.Context, batchID string, q ResultsQuery) it
 				before := got.next
 				err := got.read(ctx)
 				if err != nil && got.next > before && errors.Is(err, ErrUnavailable) && ctx.Err() == nil {
-					return nil // it came further, so the time for repeats begins again
+					return nil // more results arrived, so the time for repeats begins again
 				}
 				return err
 			})
@@ -125,7 +126,7 @@ func (c *Client) Results(ctx context.Context, batchID string, q ResultsQuery) it
 	}
 }
 
-// resultReader reads results in one request after the other.
+// resultReader reads results, with one request after the other.
 type resultReader struct {
 	c       *Client
 	path    string
@@ -133,14 +134,14 @@ type resultReader struct {
 	next    int64 // the line that the next request begins with
 	last    bool  // the last line of an answer has arrived
 	end     bool  // no result follows
-	stopped bool  // the caller wants no more
+	stopped bool  // the caller has stopped the iteration
 	yield   func(BatchResult, error) bool
 }
 
-// maxResultBytes bounds a line: an output of the largest size as JSON text, and the rest.
+// maxResultBytes bounds a line: an output of the largest size as JSON text, and the other fields.
 const maxResultBytes = 6*(8<<20) + 1<<20
 
-// read sends one request, and yields what arrives.
+// read sends one request, and yields the results as they arrive.
 func (r *resultReader) read(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -200,7 +201,7 @@ func (r *resultReader) readLines(body io.Reader) error {
 	return io.ErrUnexpectedEOF // without the last line, it is cut off
 }
 
-// wholeLines splits a text at newlines. A part of a line, with which a text that is cut off ends, is no line.
+// wholeLines splits a text at newlines. It drops a last line without a newline, where the text was cut off.
 func wholeLines(data []byte, atEOF bool) (advance int, token []byte, err error) {
 	if bytes.IndexByte(data, '\n') < 0 {
 		return 0, nil, nil
@@ -208,7 +209,7 @@ func wholeLines(data []byte, atEOF bool) (advance int, token []byte, err error) 
 	return bufio.ScanLines(data, atEOF)
 }
 
-// line takes one line of the answer.
+// line handles one line of the answer.
 func (r *resultReader) line(text []byte) (last bool, err error) {
 	var l resultLine
 	if err := json.Unmarshal(text, &l); err != nil {

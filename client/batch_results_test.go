@@ -116,7 +116,7 @@ func printResult(w io.Writer, r client.BatchResult) {
 	fmt.Fprintln(w)
 }
 
-// TestCutResults: results of an answer that is cut at any byte, in either form, are each yielded once.
+// TestCutResults: if an answer is cut at any byte, in either form, each result is yielded once.
 func TestCutResults(t *testing.T) {
 	for _, mediaType := range []string{runs.MediaType, mimeLines} {
 		header := http.Header{"Content-Type": {mediaType}}
@@ -146,7 +146,7 @@ func TestCutResults(t *testing.T) {
 	}
 }
 
-// TestMalformedResults: an answer that is not what it says is no reason to ask again.
+// TestMalformedResults: a malformed answer does not cause another request.
 func TestMalformedResults(t *testing.T) {
 	for name, text := range map[string]string{
 		"another section": "#:claim v=1 jobs=0 runs=0\n",
@@ -168,7 +168,7 @@ func TestMalformedResults(t *testing.T) {
 	}
 }
 
-// TestStoppedResults: a caller that wants no more gets no more, also in the middle of a run.
+// TestStoppedResults: a caller that stops gets no more results, also in the middle of a run.
 func TestStoppedResults(t *testing.T) {
 	for _, mediaType := range []string{runs.MediaType, mimeLines} {
 		f := inTurn(reply{status: http.StatusOK, header: http.Header{"Content-Type": {mediaType + "; q=1"}}, body: resultsIn(mediaType, 0)})

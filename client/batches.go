@@ -16,7 +16,7 @@ import (
 )
 
 // Batch is the document of a batch. Times are unix ms, 0 if there is none. Count includes the purged jobs, Counts does
-// not. The fields from Name on say what a NewBatch said; they are zero in a batch without attributes.
+// not. The fields from Name on repeat the NewBatch that created the batch; they are zero in a batch without attributes.
 type Batch struct {
 	ID          string           `json:"batch_id"`
 	Status      string           `json:"status"` // in_progress, paused, completed, failed or cancelled
@@ -27,7 +27,7 @@ type Batch struct {
 	Purged      int64            `json:"purged"`
 	FailedJobID string           `json:"failed_job_id"` // the job that failed first
 	Error       string           `json:"error"`         // of that job; "" in lists
-	Progress    *BatchProgress   `json:"progress"`      // nil when it has ended
+	Progress    *BatchProgress   `json:"progress"`      // nil after the end
 
 	Name          string                    `json:"name"`
 	Client        string                    `json:"client"`
@@ -53,33 +53,33 @@ func (b *Batch) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*document)(b))
 }
 
-// Ended reports whether the batch has ended. The status of a batch with attributes never changes then.
+// Ended reports whether the batch has ended. The status of an ended batch with attributes never changes.
 func (b *Batch) Ended() bool {
 	return b.Status == "completed" || b.Status == "failed" || b.Status == "cancelled"
 }
 
-// BatchProgress is how far a batch has come. EstimateMs is how long the rest takes at the present rate; nil if that is not
-// known.
+// BatchProgress is how many jobs of a batch have ended, and how fast. EstimateMs is how long the rest takes at the
+// present rate; nil if that is not known.
 type BatchProgress struct {
 	Ended      int64   `json:"ended"`
 	PerSecond  float64 `json:"per_second"`
 	EstimateMs *int64  `json:"estimate_ms"`
 }
 
-// What happens to the other jobs of a batch when one fails for good.
+// Values of NewBatch.OnFailure: they decide about the other jobs of a batch when one fails for good.
 const (
 	Continue   = "continue"
 	CancelRest = "cancel_rest"
 )
 
-// NewBatch says what a batch is as a whole. The zero value of a field means the server's default.
+// NewBatch describes a batch that is to be created. The zero value of a field means the server's default.
 type NewBatch struct {
 	Name        string         `json:"name,omitzero"`
-	Client      string         `json:"client,omitzero"` // of jobs that give none; so are Type and RetentionMs
+	Client      string         `json:"client,omitzero"` // for jobs that give none, as are Type and RetentionMs
 	Type        string         `json:"type,omitzero"`
 	RetentionMs *int64         `json:"retention_ms,omitzero"` // also of the batch, after its end
 	Meta        map[string]any `json:"meta,omitzero"`         // of texts and integers; jobs inherit it
-	Metadata    []byte         `json:"metadata_b64,omitzero"` // at most 1 MiB that the server does not look into
+	Metadata    []byte         `json:"metadata_b64,omitzero"` // at most 1 MiB, which the server does not interpret
 	OnFailure   string         `json:"on_failure,omitzero"`   // Continue or CancelRest
 	ChunkSize   int64          `json:"chunk_size,omitzero"`   // how many operations of the producer a job has
 	Open        bool           `json:"open,omitzero"`         // AddToBatch adds jobs, until CloseBatch
@@ -92,8 +92,8 @@ type NewBatch struct {
 	Chunks *Chunks `json:"-"`
 }
 
-// CreateBatch creates a batch with attributes, and jobs in it: all or none. One call takes what one of CreateMany takes.
-// It is repeated when the answer is lost.
+// CreateBatch creates a batch with attributes, and jobs in it: all or none. The limits of CreateMany apply. CreateBatch
+// is repeated when the answer is lost.
 func (c *Client) CreateBatch(ctx context.Context, b NewBatch, jobs []NewJob) (Created, error) {
 	if b.Chunks != nil && len(jobs) > 0 {
 		jobs = slices.Clone(jobs)
@@ -114,9 +114,9 @@ func (c *Client) CreateBatch(ctx context.Context, b NewBatch, jobs []NewJob) (Cr
 	return c.createIn(ctx, "/jobs/create", body, CreateOptions{Key: b.Key})
 }
 
-// AddToBatch adds jobs to an open batch. One call takes what one of CreateMany takes. It has an idempotency key in any
-// case, so it is repeated when the answer is lost. The error is ErrConflict if the batch is not open or has ended, and
-// ErrNotFound if there is no such batch.
+// AddToBatch adds jobs to an open batch. The limits of CreateMany apply. AddToBatch always sends an idempotency key, so
+// it is repeated when the answer is lost. It returns ErrConflict if the batch is not open or has ended, and ErrNotFound
+// if there is no such batch.
 func (c *Client) AddToBatch(ctx context.Context, batchID string, jobs []NewJob, o CreateOptions) (Created, error) {
 	path, err := idPath("/batches/", batchID, "/jobs")
 	if err != nil {
@@ -131,7 +131,7 @@ func (c *Client) AddToBatch(ctx context.Context, batchID string, jobs []NewJob, 
 	return c.createIn(ctx, path, bodies, o)
 }
 
-// createIn sends a create that has a key in any case.
+// createIn sends a create. If the caller gave no key, it makes one.
 func (c *Client) createIn(ctx context.Context, path string, body any, o CreateOptions) (created Created, err error) {
 	if o.Key == "" {
 		o.Key = NewKey()
@@ -150,18 +150,18 @@ func (c *Client) createIn(ctx context.Context, path string, body any, o CreateOp
 	return created, decode(a, &created)
 }
 
-// CloseBatch says that an open batch gets no more jobs. ResumeBatch lets the jobs of a paused batch go. Both return the
-// batch after the change, and are repeated when the answer is lost.
+// CloseBatch declares that an open batch gets no more jobs. ResumeBatch lets runners claim the jobs of a paused batch.
+// Both return the batch after the change, and are repeated when the answer is lost.
 func (c *Client) CloseBatch(ctx context.Context, id string) (Batch, error) {
 	return c.batchCall(ctx, http.MethodPost, id, "/close", request{})
 }
 
-// ResumeBatch lets the jobs of a paused batch go; see CloseBatch.
+// ResumeBatch lets runners claim the jobs of a paused batch; see CloseBatch.
 func (c *Client) ResumeBatch(ctx context.Context, id string) (Batch, error) {
 	return c.batchCall(ctx, http.MethodPost, id, "/resume", request{})
 }
 
-// Batch returns the document of a batch. The error is ErrNotFound if there is no such batch, or it is not kept any more.
+// Batch returns the document of a batch, or ErrNotFound if there is no such batch, or the server keeps it no more.
 // Batch is repeated when the answer is lost.
 func (c *Client) Batch(ctx context.Context, id string) (Batch, error) {
 	return c.batchCall(ctx, http.MethodGet, id, "", request{})
@@ -193,7 +193,8 @@ func (c *Client) batchCall(ctx context.Context, method, id, verb string, r reque
 	return b, decode(a, &b)
 }
 
-// BatchMetadata returns the metadata of a batch; nil if it has none. The error is ErrNotFound if there is no such batch.
+// BatchMetadata returns the metadata of a batch, or nil if it has none. The error is ErrNotFound if there is no such
+// batch.
 func (c *Client) BatchMetadata(ctx context.Context, id string) ([]byte, error) {
 	path, err := idPath("/batches/", id, "/metadata")
 	if err != nil {
@@ -206,7 +207,7 @@ func (c *Client) BatchMetadata(ctx context.Context, id string) ([]byte, error) {
 	return a.body, nil
 }
 
-// BatchesQuery says which batches a list shows. A zero field does not restrict the list.
+// BatchesQuery selects the batches of a list. A zero field does not restrict the list.
 type BatchesQuery struct {
 	Status, Client, Type, Name string
 	NamePrefix                 string         // the list is in the order of names; not with Name

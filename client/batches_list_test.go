@@ -9,7 +9,7 @@ import (
 	"github.com/daybookq/daybook/client/daybooktest"
 )
 
-// TestDeleteListedBatches deletes each batch that a list yields, in both orders of lists. The list goes on after them.
+// TestDeleteListedBatches deletes each batch that a list yields, in both orders of lists. The list continues after it.
 func TestDeleteListedBatches(t *testing.T) {
 	c := daybooktest.Start(t).Client
 	for _, q := range []client.BatchesQuery{{NamePrefix: "a/", PageSize: 2}, {Meta: map[string]any{"of": "list"}, PageSize: 2}} {

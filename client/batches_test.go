@@ -93,7 +93,7 @@ func TestSubmit(t *testing.T) {
 	}
 }
 
-// TestSubmitSlowly: the jobs of an iterator that is silent for a while do not wait for the others.
+// TestSubmitSlowly: the jobs of an iterator are sent while it is silent for a while.
 func TestSubmitSlowly(t *testing.T) {
 	c := daybooktest.Start(t).Client
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

@@ -15,12 +15,12 @@ import (
 	"github.com/daybookq/daybook/job/digest"
 )
 
-// maxVain is how many connections in turn may break before they have given a byte. Failures to open one count as those of
-// any other request.
+// maxVain is how many connections in succession may break before they have delivered a byte. A connection that cannot
+// be opened counts as a failure of any other request does.
 const maxVain = 10
 
-// GetBlob opens a blob of a client, or with "" one that all clients share. The address may have any form that the server
-// takes. The error is ErrNotFound if there is none.
+// GetBlob opens a blob of a client, or with "" a blob that all clients share. The address may have any form that the
+// server accepts. The error is ErrNotFound if there is no such blob.
 func (c *Client) GetBlob(ctx context.Context, client, address string) (*BlobReader, error) {
 	r, ref, err := blobRequest(http.MethodGet, client, address)
 	if err != nil {
@@ -38,8 +38,8 @@ func (c *Client) GetBlob(ctx context.Context, client, address string) (*BlobRead
 	return b, nil
 }
 
-// BlobReader reads a blob. If the connection breaks, it goes on where it was. Its last Read fails if the bytes do not have
-// the digest of the address, so whoever has got io.EOF has got the blob. One goroutine uses it at a time.
+// BlobReader reads a blob. If the connection breaks, it continues where it was. Its last Read fails if the bytes do not
+// have the digest of the address, so a caller that gets io.EOF has got the whole blob. One goroutine uses it at a time.
 type BlobReader struct {
 	Blob
 
@@ -54,12 +54,12 @@ type BlobReader struct {
 	off  int64 // bytes that were read
 	body io.ReadCloser
 	late *time.Timer
-	vain int   // connections in turn that gave nothing
+	vain int   // connections in succession that delivered nothing
 	end  error // what Read returns from now on
 }
 
-// Read reads on. Its error is ErrUnavailable if the server cannot be reached again, and ErrBlobDamaged if the bytes of
-// the blob are not those that were stored.
+// Read returns the next bytes. Its error is ErrUnavailable if the server cannot be reached again, and ErrBlobDamaged if
+// the bytes of the blob are not the bytes that were stored.
 func (b *BlobReader) Read(p []byte) (int, error) {
 	if b.end != nil {
 		return 0, b.end
@@ -93,7 +93,7 @@ func (b *BlobReader) Read(p []byte) (int, error) {
 	return 0, b.end // may be nil: the caller reads again
 }
 
-// check returns io.EOF if the digest of what was read is right.
+// check returns io.EOF if the bytes that were read have the right digest.
 func (b *BlobReader) check() error {
 	sum := digest.SHA256(b.hash.Sum(nil))
 	right := sum.String() == b.Address && (b.want.SHA256 == nil || sum == *b.want.SHA256)
@@ -203,7 +203,7 @@ var errBlobClosed = errors.New("the reader of the blob is closed")
 
 func (b *BlobReader) close() {
 	if b.body != nil {
-		_ = b.body.Close() // what was read counts
+		_ = b.body.Close() // the bytes that were read count
 		b.body = nil
 	}
 }

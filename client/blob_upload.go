@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	// resumableFrom is the length from which PutBlob sends a blob as a resumable upload. The server makes each 64 MiB of an
-	// upload durable, so a shorter one would begin again anyway.
+	// resumableFrom is the length from which PutBlob sends a blob as a resumable upload. The server makes each 64 MiB
+	// of an upload durable, so a shorter upload would begin again anyway.
 	resumableFrom = 64 << 20
-	// maxBegun is how many uploads UploadBlob begins for one blob. The server may lose one: a new version cannot always
-	// continue what an old one has begun.
+	// maxBegun is how many uploads UploadBlob begins for one blob. The server may lose one: a new version of the server
+	// cannot always continue the uploads of an old version.
 	maxBegun    = 3
 	uploadsPath = "/uploads"
 	uploadType  = "application/offset+octet-stream"
@@ -30,20 +30,20 @@ const (
 
 // UploadOptions say how UploadBlob sends a blob. The zero value works.
 type UploadOptions struct {
-	// Resume is the path of an upload that an earlier call has begun, perhaps of another process. If the server does not
-	// have it any more, or it is not of the same bytes, another one begins.
+	// Resume is the path of an upload that an earlier call has begun, perhaps in another process. If the server does
+	// not have it any more, or it has other bytes, UploadBlob begins a new upload.
 	Resume string
-	// Begun is called with the path of each upload that begins, before its first byte is sent. The path is secret: whoever
-	// knows it can append to the upload and remove it. An error ends UploadBlob.
+	// Begun is called with the path of each upload that begins, before its first byte is sent. The path is a secret:
+	// anybody who knows it can append to the upload and remove it. If Begun returns an error, UploadBlob ends with it.
 	Begun func(path string) error
-	// Progress is called with how many of the bytes were sent, each time some of them are. It must return soon.
+	// Progress is called with the number of bytes sent, each time that it has grown. It must return soon.
 	Progress func(sent, size int64)
 }
 
-// UploadBlob stores what r has from its position until its end, as PutBlob does. If the connection breaks or the server
-// restarts, it goes on after the bytes that the server has, for as long as there is progress within Options.RetryFor. If
-// the process ends, UploadOptions.Resume goes on in another one. The server keeps an upload for a day after its last
-// progress. In the result Existed is false, and ChangedAt has whole seconds.
+// UploadBlob stores the bytes of r from its position to its end, as PutBlob does. If the connection breaks or the
+// server restarts, it continues after the bytes that the server has, as long as it makes progress within
+// Options.RetryFor. If the process ends, a later process continues with UploadOptions.Resume. The server keeps an
+// upload for a day after its last progress. In the result Existed is false, and ChangedAt has whole seconds.
 func (c *Client) UploadBlob(ctx context.Context, client string, r io.ReadSeeker, o UploadOptions) (Blob, error) {
 	body := newUpload(r)
 	if body.seeker == nil {
@@ -57,8 +57,8 @@ func (c *Client) UploadBlob(ctx context.Context, client string, r io.ReadSeeker,
 	return u.run(ctx)
 }
 
-// isUpload reports whether a text can be the path of an upload. It may come from a file, or from a server that is not
-// ours.
+// isUpload reports whether a text can be the path of an upload. The text may be read from a file, or be sent by a
+// foreign server.
 func isUpload(path string) bool {
 	id, ok := strings.CutPrefix(path, uploadsPath+"/")
 	return ok && id != "" && len(id) <= 64 && !strings.ContainsFunc(id, func(r rune) bool {
@@ -66,7 +66,7 @@ func isUpload(path string) bool {
 	})
 }
 
-// blobUpload is a resumable upload that is under way.
+// blobUpload is a resumable upload in progress.
 type blobUpload struct {
 	c      *Client
 	client string
@@ -75,11 +75,11 @@ type blobUpload struct {
 	sum    runningSum
 
 	path   string // "": none has begun
-	begun  int    // how many have
-	known  bool   // what the server has is offset
+	begun  int    // number of uploads that were begun
+	known  bool   // offset is how many bytes the server has
 	offset int64
 	blob   string // its address, when the server has stored it
-	date   string // of the answer that said so
+	date   string // of the answer with the address
 
 	sent   bool      // this call has sent the last bytes
 	best   int64     // the largest offset
@@ -112,7 +112,7 @@ func (u *blobUpload) run(ctx context.Context) (Blob, error) {
 		}
 		wait, again := retryRules{repeatable, u.c.persistent}.wait(err, attempt)
 		if status := statusOf(err); status == http.StatusConflict || status == http.StatusLocked {
-			again = true // the request before has not ended at the server
+			again = true // the server still works on the previous request
 		}
 		if u.failed.IsZero() {
 			u.failed = time.Now()
@@ -135,7 +135,7 @@ func (u *blobUpload) run(ctx context.Context) (Blob, error) {
 	}
 }
 
-// step makes one request, and reads of the file what it needs.
+// step makes one request, and reads the bytes of the file that it needs.
 func (u *blobUpload) step(ctx context.Context) error {
 	switch {
 	case u.path == "":
@@ -150,7 +150,7 @@ func (u *blobUpload) step(ctx context.Context) error {
 		}
 		return u.send(ctx)
 	}
-	u.known, u.failed = false, time.Time{} // a copy to another place may take minutes, and the server answers
+	u.known, u.failed = false, time.Time{} // the server may take minutes to copy the blob to a bucket, and it answers, so this is no failure
 	return fmt.Errorf("%w: the server has all bytes of the blob and has not stored it yet", ErrUnavailable)
 }
 
@@ -179,8 +179,8 @@ func (u *blobUpload) begin(ctx context.Context) error {
 	return nil
 }
 
-// uploadPath returns the path of an upload from the Location that names it. A proxy that serves the API below a path of
-// its own adds this path to the Location, or leaves the Location as it is, and may make it a URL.
+// uploadPath returns the path of an upload from the Location in the answer. A proxy that serves the API below a path
+// adds this path to the Location or leaves it out, and may turn the Location into a URL.
 func (c *Client) uploadPath(location string) (path string, ok bool) {
 	l, err := url.Parse(location)
 	if err != nil {
@@ -193,7 +193,7 @@ func (c *Client) uploadPath(location string) (path string, ok bool) {
 	return path, isUpload(path)
 }
 
-// look asks what the server has.
+// look requests the offset of the upload.
 func (u *blobUpload) look(ctx context.Context) error {
 	a, err := u.c.once(ctx, u.request(http.MethodGet))
 	if err != nil {
@@ -236,7 +236,7 @@ func (u *blobUpload) send(ctx context.Context) error {
 	return nil
 }
 
-// reached notes what the server has.
+// reached records how many bytes the server has.
 func (u *blobUpload) reached(offset int64) {
 	u.known, u.offset = true, offset
 	if offset > u.best {
@@ -244,19 +244,19 @@ func (u *blobUpload) reached(offset int64) {
 	}
 }
 
-// stored notes that the server has stored the blob, unless the address is empty.
+// stored records that the server has stored the blob, unless the address is empty.
 func (u *blobUpload) stored(a *answer, address string) {
 	u.blob, u.date = address, a.header.Get("Date")
 }
 
-// forget forgets the upload, so that another one begins.
+// forget discards the upload, so that a new upload begins.
 func (u *blobUpload) forget() {
 	u.path, u.blob, u.known, u.sent, u.offset, u.best = "", "", false, false, 0, 0
 	u.sum.restart()
 }
 
-// renew makes sure of a blob that an earlier call, or this one before its answer was lost, has stored. The server may have
-// removed the blob since, because nothing names it.
+// renew makes sure that a blob is still stored which an earlier call has stored, or this call before its answer was
+// lost. The server may have removed the blob since, because no job names it.
 func (u *blobUpload) renew(ctx context.Context) error {
 	missing, err := u.c.MissingBlobs(ctx, u.client, []string{u.blob})
 	if err == nil && len(missing) > 0 {
@@ -312,8 +312,8 @@ func (u *blobUpload) check(ctx context.Context) (Blob, error) {
 	return b, nil
 }
 
-// part is the part of a file that is sent. Its Read fails if the file has become shorter, and notes each error of the
-// file, which is no reason to repeat a request.
+// part is the part of a file that is sent. Its Read fails if the file has become shorter. Read records each error of
+// the file, since repeating the request would not help.
 type part struct {
 	r          io.ReadSeeker
 	base, size int64
@@ -354,8 +354,8 @@ func (p *part) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// runningSum has the digests of the first bytes of a blob. Bytes that are sent again do not count again. If the file has
-// changed meanwhile, the digests are not those of what the server has, and this is noticed at the end.
+// runningSum has the digests of the first bytes of a blob. It skips bytes that are sent again. If the file changes
+// during the upload, the digests differ from the bytes at the server, and check reports this at the end.
 type runningSum struct {
 	sha256, sha1 hash.Hash
 	done         int64 // bytes that the digests have
@@ -368,7 +368,7 @@ func (s *runningSum) restart() { *s = runningSum{sha256: sha256.New(), sha1: sha
 // Reset begins another try.
 func (s *runningSum) Reset() { s.at = s.from }
 
-// Sum is that of SHA-256.
+// Sum returns the SHA-256.
 func (s *runningSum) Sum(b []byte) []byte { return s.sha256.Sum(b) }
 
 func (s *runningSum) Write(b []byte) (int, error) {

@@ -22,7 +22,7 @@ import (
 	"github.com/daybookq/daybook/client"
 )
 
-// uploadServer is a server of resumable uploads. Each of its connections breaks after cut bytes, unless that is nil.
+// uploadServer is a server of resumable uploads. Each of its connections breaks after cut bytes, unless cut is nil.
 type uploadServer struct {
 	*httptest.Server
 	cut func() int64
@@ -31,7 +31,7 @@ type uploadServer struct {
 	uploads map[string]*serverUpload
 	begun   int
 	patches int
-	// collected says that the next blob that is asked for is not there any more.
+	// collected makes the server lack the next blob that the client looks up.
 	collected bool
 	// before, if not nil, may answer a request in place of the server.
 	before func(w http.ResponseWriter, r *http.Request) bool
@@ -175,7 +175,7 @@ func TestUploadOverCutConnections(t *testing.T) {
 	}
 }
 
-// TestUploadResumed: another process goes on where one has ended, and begins again only if it must.
+// TestUploadResumed: a second process continues the upload of the first, and begins again only if it must.
 func TestUploadResumed(t *testing.T) {
 	content := randomBytes(100_000)
 	for name, c := range map[string]struct {
@@ -242,7 +242,7 @@ func TestUploadResumed(t *testing.T) {
 	}
 }
 
-// TestUploadFailures: which failures end an upload, and which do not.
+// TestUploadFailures: some failures end an upload, and some do not.
 func TestUploadFailures(t *testing.T) {
 	content := randomBytes(5000)
 	refuse := func(status int, code string) func(w http.ResponseWriter) {
@@ -275,7 +275,7 @@ func TestUploadFailures(t *testing.T) {
 			s := newUploadServer(t, nil)
 			left := c.times
 			s.before = func(w http.ResponseWriter, r *http.Request) bool {
-				if c.method == http.MethodGet && r.Method == http.MethodPatch { // so that the client looks
+				if c.method == http.MethodGet && r.Method == http.MethodPatch { // so that the client requests the offset
 					w.WriteHeader(502)
 					return true
 				}
@@ -302,7 +302,7 @@ func TestUploadFailures(t *testing.T) {
 	if !errors.Is(err, os.ErrPermission) || s.patches != 0 {
 		t.Errorf("%v after %d parts", err, s.patches)
 	}
-	// A file that becomes shorter meanwhile, and one that cannot be read.
+	// A file that becomes shorter during the upload, and a file that cannot be read.
 	name := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(name, content, 0o600); err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 	"github.com/daybookq/daybook/job/digest"
 )
 
-// Blob describes a blob that the server stores: bytes of any number, under their SHA-256.
+// Blob describes a blob that the server stores: any number of bytes, addressed by their SHA-256.
 type Blob struct {
 	Address   string `json:"address"`       // sha256:<64 hex digits>
 	SHA1      string `json:"sha1,omitzero"` // 40 hex digits; only from PutBlob
@@ -26,21 +26,22 @@ type Blob struct {
 }
 
 const (
-	// maxAddresses is how many addresses a request may ask about.
+	// maxAddresses is how many addresses one request may contain.
 	maxAddresses = 10_000
-	// expectFrom is the length from which an upload waits for the server to say that it takes it.
+	// expectFrom is the length from which an upload waits until the server announces that it accepts the body.
 	expectFrom = 1 << 20
 	blobType   = "application/octet-stream"
 	// collectWait is how long a collection may take.
 	collectWait = time.Hour
 )
 
-// PutBlob stores what r has until its end, for a client or with "" for all. It returns when the server has it on disk. If
-// r is an io.Seeker, an upload that fails is repeated from where r was; otherwise it is not repeated. From 64 MiB on, what
-// an io.Seeker has is sent by UploadBlob, which goes on where the upload has failed. The error is
-// ErrOverloaded if the quota or the disk of the server is full. The address is compared with the bytes that were sent.
+// PutBlob stores the bytes of r up to its end, for a client or with "" for all. It returns when the server has them on
+// disk. If r is an io.Seeker and the upload fails, PutBlob repeats it from the first position of r; otherwise it does
+// not. From 64 MiB on, PutBlob uses UploadBlob for an io.Seeker, which continues where the upload has failed. PutBlob
+// compares the address with the bytes that were sent. The error is ErrOverloaded if the quota or the disk of the server
+// is full.
 //
-// A blob that no job names is removed after a day. So put a blob first, and then create the job that names it.
+// The server removes a blob after a day if no job names it. So put a blob first, and then create the job that names it.
 func (c *Client) PutBlob(ctx context.Context, client string, r io.Reader) (b Blob, err error) {
 	u := newUpload(r)
 	if seeker, ok := r.(io.ReadSeeker); ok && u.seeker != nil && u.size >= c.resumableFrom {
@@ -69,15 +70,15 @@ func (c *Client) PutBlob(ctx context.Context, client string, r io.Reader) (b Blo
 	return b, nil
 }
 
-// StatBlob describes a blob without reading it. The error is ErrNotFound if there is none. The address may have any form
-// that the server takes.
+// StatBlob describes a blob without reading it. The error is ErrNotFound if there is no such blob. The address may have
+// any form that the server accepts.
 func (c *Client) StatBlob(ctx context.Context, client, address string) (Blob, error) {
 	r, _, err := blobRequest(http.MethodHead, client, address)
 	if err != nil {
 		return Blob{}, err
 	}
 	a, err := c.do(ctx, r)
-	if refused := statusOf(err); refused == http.StatusNotFound { // HEAD has no problem document
+	if refused := statusOf(err); refused == http.StatusNotFound { // an answer to HEAD carries no problem document
 		return Blob{}, fmt.Errorf("%w: %s", ErrNotFound, address)
 	}
 	if err != nil {
@@ -90,8 +91,9 @@ func (c *Client) StatBlob(ctx context.Context, client, address string) (Blob, er
 	return found, nil
 }
 
-// MissingBlobs returns which of the blobs are not stored, in the forms in which they were given. The server keeps the
-// others for at least 23 hours from now on. So store the missing ones, and then create the jobs that name all of them.
+// MissingBlobs returns the addresses of blobs that are not stored, in the forms in which the caller gave them. The
+// server keeps all other blobs for at least 23 hours from now on. So store the missing ones, and then create the jobs
+// that name the blobs.
 func (c *Client) MissingBlobs(ctx context.Context, client string, addresses []string) (missing []string, err error) {
 	for some := range slices.Chunk(addresses, maxAddresses) {
 		r, err := post("/blobs/missing", map[string][]string{"addresses": some}, repeatable)
@@ -114,8 +116,8 @@ func (c *Client) MissingBlobs(ctx context.Context, client string, addresses []st
 	return missing, nil
 }
 
-// Blobs yields the blobs of a client, or with "" those that all clients share, in the order of their addresses. An error
-// ends the list.
+// Blobs yields the blobs of a client, or with "" the blobs that all clients share, in the order of their addresses. An
+// error ends the list.
 func (c *Client) Blobs(ctx context.Context, client string) iter.Seq2[Blob, error] {
 	r := get("/blobs")
 	r.query = url.Values{"limit": {"1000"}}
@@ -132,15 +134,15 @@ func (c *Client) Blobs(ctx context.Context, client string) iter.Seq2[Blob, error
 	})
 }
 
-// CollectedBlobs says what CollectBlobs has removed.
+// CollectedBlobs is the number and size of the blobs that CollectBlobs removed.
 type CollectedBlobs struct {
 	Blobs int   `json:"blobs"`
 	Bytes int64 `json:"bytes"`
 }
 
-// CollectBlobs removes the blobs that were stored more than a day ago and that nothing names. The server does this
-// regularly by itself. It may take minutes, for which Options.Timeout does not count. The error is ErrConflict while the
-// server does it already.
+// CollectBlobs removes the blobs that were stored more than a day ago and that nothing names. The server also does this
+// regularly without a request. It may take minutes, which do not count for Options.Timeout. The error is ErrConflict
+// while the server runs a collection.
 func (c *Client) CollectBlobs(ctx context.Context) (done CollectedBlobs, err error) {
 	r := request{method: http.MethodPost, path: "/blobs/collect", repeat: repeatable, wait: collectWait}
 	a, err := c.do(ctx, r)
@@ -167,13 +169,13 @@ func blobRequest(method, client, address string) (request, digest.Ref, error) {
 	return request{method: method, path: "/blobs/" + ref.String(), query: ofClient(client), repeat: repeatable}, ref, nil
 }
 
-// upload is a body that is sent while it is read.
+// upload is a body that is read while it is sent.
 type upload struct {
 	r      io.Reader
 	seeker io.Seeker // r, if it can be read again
-	from   int64     // where r was
+	from   int64     // the first position of r
 	size   int64     // -1: not known
-	hash   hashState // of what was read in this try
+	hash   hashState // of the bytes that were read in this try
 }
 
 type hashState interface {
@@ -201,7 +203,7 @@ func newUpload(r io.Reader) *upload {
 }
 
 // begin makes the upload the body of a request, from its beginning. alive is called whenever some of it was read. After
-// end was called, nothing of it is read any more: net/http may go on to read a body after an answer.
+// the call of end nothing of it is read any more: net/http may continue to read a body after it has returned an answer.
 func (u *upload) begin(req *http.Request, alive func()) (end func(), err error) {
 	u.hash.Reset()
 	if u.seeker != nil {
@@ -243,7 +245,7 @@ func (b *uploadBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close waits for a Read that is under way if the body will be read again.
+// Close waits for a running Read if the body will be read again.
 func (b *uploadBody) Close() error {
 	if b.u.seeker == nil {
 		return nil

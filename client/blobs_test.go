@@ -146,7 +146,8 @@ func TestBlobIsReadOn(t *testing.T) {
 	}
 }
 
-// TestBlobIsVerifiedAtTheServer: while the server verifies a long blob, the client asks again, for longer than RetryFor.
+// TestBlobIsVerifiedAtTheServer: while the server verifies a long blob, the client repeats its request, for longer than
+// RetryFor.
 func TestBlobIsVerifiedAtTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const content = "0123456789"
@@ -198,7 +199,7 @@ func TestBlobIsVerified(t *testing.T) {
 	}
 }
 
-// TestSilentBlob: a connection that gives no more bytes is given up after Options.Timeout.
+// TestSilentBlob: a connection that delivers no more bytes is given up after Options.Timeout.
 func TestSilentBlob(t *testing.T) {
 	const content = "0123456789"
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -212,7 +213,7 @@ func TestSilentBlob(t *testing.T) {
 		}
 		w.WriteHeader(answer.status)
 		if from > 0 {
-			_, _ = io.WriteString(w, content[4:]) // the client says what it got
+			_, _ = io.WriteString(w, content[4:]) // the client reports how much it got
 			return
 		}
 		_, _ = io.WriteString(w, content[:4])

@@ -58,7 +58,7 @@ func TestChainedJobs(t *testing.T) {
 	}
 }
 
-// TestUnget: a handler can return a job as if it had never been claimed.
+// TestUnget: a handler can return a job to its queue as if it had never been claimed.
 func TestUnget(t *testing.T) {
 	s := daybooktest.Start(t)
 	j, err := s.Client.Create(t.Context(), client.TextJob("x", "0"))

@@ -7,14 +7,14 @@ import (
 	"sync"
 )
 
-// cache keeps values that were read from the server, up to a size, and forgets those first that were used the longest ago.
-// Callers that need the same value at the same time share one request.
+// cache keeps values that were read from the server, up to a size, and discards the least recently used first. Callers
+// that need the same value at the same time share one request.
 type cache[K comparable, V any] struct {
-	most int         // how large all values may be together; the newest is kept in any case
+	most int         // the largest sum of sizes; the newest value is kept in any case
 	size func(V) int // of a value
 	read func(context.Context, K) (V, error)
 
-	mu   sync.Mutex // guards the rest
+	mu   sync.Mutex // guards the fields below
 	held map[K]*list.Element
 	used list.List // of *cached, the last used first
 	sum  int
@@ -32,8 +32,8 @@ func newCache[K comparable, V any](most int, size func(V) int, read func(context
 	return &cache[K, V]{most: most, size: size, read: read, held: map[K]*list.Element{}}
 }
 
-// get returns the value of a key. Errors are not kept. The error of a caller whose context has ended is its own: others that
-// have waited for it read again.
+// get returns the value of a key. Errors are not kept. If the context of the caller that reads ends, only that caller
+// gets the error: callers that wait for the value read it again.
 func (c *cache[K, V]) get(ctx context.Context, key K) (v V, err error) {
 	for {
 		e, first := c.find(key)
@@ -93,7 +93,7 @@ func (c *cache[K, V]) fill(ctx context.Context, e *cached[K, V]) (V, error) {
 	return value, err
 }
 
-// remove forgets an entry. c.mu is held. An entry that is being filled goes to those who wait for it, and is not kept.
+// remove removes an entry. c.mu is held. If the entry is being filled, the callers that wait still get its value.
 func (c *cache[K, V]) remove(at *list.Element) {
 	e := c.used.Remove(at).(*cached[K, V])
 	delete(c.held, e.key)

@@ -19,17 +19,19 @@ import (
 	"github.com/daybookq/daybook/job/digest"
 )
 
-// Chunks says that payloads and outputs which are longer than a limit are stored as blobs of the server, and named in the jobs by
-// their addresses. The server removes blobs that nothing names any more. The zero value stores what has more than 64 KiB.
+// Chunks makes the client store payloads and outputs that are longer than a limit as blobs of the server, and put their
+// addresses into the jobs. The server removes blobs that nothing names any more. The zero value stores payloads and
+// outputs of more than 64 KiB.
 //
 // A job has a reference in place of a long payload, and so has the output of a job:
 //
 //	{"chunk_addr":"sha256:…","chunk_bytes":70000,"chunk_kind":"text"}
 //
-// An output has its address in OutputAddr too. docs/reference/api.md describes references for programs in other languages.
+// For an output, OutputAddr has the address too. docs/reference/api.md describes references for programs in other
+// languages.
 type Chunks struct {
-	// Limit is how many bytes a payload or output may have in its job. 0 means 64 KiB. It is at most 4 MiB, which the
-	// server allows.
+	// Limit is how many bytes a payload or output may have within its job. 0 means 64 KiB. It is at most 4 MiB, the
+	// limit of the server.
 	Limit int
 	// MaxBytes bounds a chunk, which is held in memory. 0 means 64 MiB.
 	MaxBytes int64
@@ -40,11 +42,11 @@ const (
 	defaultMaxChunkBytes = 64 << 20
 	// maxReferenceBytes bounds a reference: its three members, with room for white space.
 	maxReferenceBytes = 512
-	// chunkPuts is how many chunks of one request are stored at once.
+	// chunkPuts is how many chunks of one request are stored in parallel.
 	chunkPuts = 8
 )
 
-// reference is what a job has in place of a chunk.
+// reference replaces a chunk in a job.
 type reference struct {
 	Address *string `json:"chunk_addr"`
 	Bytes   *int64  `json:"chunk_bytes"`
@@ -79,8 +81,8 @@ func (o *Chunks) maxBytes() int64 {
 	return o.MaxBytes
 }
 
-// isLong reports whether a payload or output must be stored. One that looks like a reference is stored whatever its length,
-// so that nobody takes it for one.
+// isLong reports whether a payload or output must be stored. Content that looks like a reference is stored whatever its
+// length, so that no reader takes it for a reference.
 func (o *Chunks) isLong(kind Kind, content []byte) bool {
 	if len(content) > o.limit() {
 		return true
@@ -141,7 +143,7 @@ func (o *Chunks) read(ctx context.Context, from blobChunks, address string, size
 		most = size
 	}
 	var all bytes.Buffer
-	if size > 0 { // a false size must not cost memory
+	if size > 0 { // a wrong size must not cost memory
 		all.Grow(int(min(size, 1<<20)) + bytes.MinRead)
 	}
 	n, err := io.Copy(&all, io.LimitReader(in, most+1))
@@ -163,7 +165,8 @@ func (o *Chunks) read(ctx context.Context, from blobChunks, address string, size
 	return all.Bytes(), nil
 }
 
-// putPayloads stores the long payloads of jobs, and puts references in their place. client is that of jobs without one.
+// putPayloads stores the long payloads of jobs, and puts references in their place. client is the client of jobs
+// without one.
 func (o *Chunks) putPayloads(ctx context.Context, c *Client, client string, jobs []NewJob) error {
 	var long []*NewJob
 	for i := range jobs {
@@ -192,7 +195,7 @@ func (o *Chunks) putPayloads(ctx context.Context, c *Client, client string, jobs
 	return context.Cause(ctx)
 }
 
-// clientOr returns the client of a job that may give none: then it is that of its batch, or the default one.
+// clientOr returns the client of a job. If the job gives none, this is the batch's client or the default one.
 func clientOr(client, ofBatch string) string {
 	switch {
 	case client != "":
@@ -203,7 +206,7 @@ func clientOr(client, ofBatch string) string {
 	return job.DefaultName
 }
 
-// loadPayload puts a chunk in the place of the reference that a job has.
+// loadPayload replaces the reference in a job with the chunk.
 func (o *Chunks) loadPayload(ctx context.Context, c *Client, j *Job) error {
 	ref, is := parseReference(j.Kind, j.Payload)
 	if !is {
@@ -216,7 +219,7 @@ func (o *Chunks) loadPayload(ctx context.Context, c *Client, j *Job) error {
 	return err
 }
 
-// putOutput stores the output of an outcome, if it is long, and puts a reference in its place.
+// putOutput stores the output of an outcome if it is long, and puts a reference in its place.
 func (o *Chunks) putOutput(ctx context.Context, c *Client, client string, out *Outcome) error {
 	if !o.isLong(out.OutputKind, out.Output) {
 		return nil
@@ -232,8 +235,8 @@ func (o *Chunks) putOutput(ctx context.Context, c *Client, client string, out *O
 	return nil
 }
 
-// loadOutput puts the output in the place of the reference that a result has. A result that has only an address of a blob,
-// as of a runner of daybook work, gets that blob.
+// loadOutput replaces the reference in a result with the output. A result may have the address of a blob without a
+// reference, for example from a runner of daybook work; loadOutput then reads that blob.
 func (o *Chunks) loadOutput(ctx context.Context, c *Client, r *BatchResult) error {
 	ref, is := parseReference(r.OutputKind, r.Output)
 	if !is {
@@ -260,8 +263,8 @@ func (o *Chunks) loadOutput(ctx context.Context, c *Client, r *BatchResult) erro
 	return nil
 }
 
-// trueKind returns the kind that a program has said of a stored content, if the content is of that kind; otherwise text or
-// bytes, as it is. The server does not read the content, and the caller may rely on the kind.
+// trueKind returns the kind that a program gave for a stored content, if the content is of that kind; otherwise it
+// returns text or bytes, as the content is. The server does not check the content, and the caller may rely on the kind.
 func trueKind(said Kind, content []byte) Kind {
 	if said == JSON && !jsontext.Value(content).IsValid() || said == Text && !utf8.Valid(content) {
 		said = None

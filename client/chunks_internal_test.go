@@ -51,7 +51,7 @@ func TestReferences(t *testing.T) {
 	}
 }
 
-// FuzzReference: what is a reference is written as one again.
+// FuzzReference: a reference that was parsed is encoded in the same form again.
 func FuzzReference(f *testing.F) {
 	f.Add(`{"chunk_addr":"sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855","chunk_bytes":1,"chunk_kind":"text"}`)
 	f.Fuzz(func(t *testing.T, text string) {
@@ -69,7 +69,7 @@ func FuzzReference(f *testing.F) {
 	})
 }
 
-// TestCacheForgets: a cache has a size, and forgets what was used the longest ago. Errors are not kept.
+// TestCacheForgets: a full cache discards the least recently used value. Errors are not kept.
 func TestCacheForgets(t *testing.T) {
 	var read []int
 	failing := true
@@ -105,7 +105,7 @@ func TestCacheForgets(t *testing.T) {
 	get(1, "<nil> [1]")
 }
 
-// TestCacheShares: callers that need the same value share one read. If the one that reads ends, another reads.
+// TestCacheShares: callers that need the same value share one read. If the caller that reads ends, another reads.
 func TestCacheShares(t *testing.T) {
 	began, release := make(chan struct{}, 10), make(chan struct{})
 	c := newCache(10, func(int) int { return 1 }, func(ctx context.Context, n int) (int, error) {
@@ -141,7 +141,7 @@ func TestCacheShares(t *testing.T) {
 	if err := <-failed; !errors.Is(err, context.Canceled) {
 		t.Errorf("the caller that ended: %v", err)
 	}
-	<-began // another one reads
+	<-began // the next caller reads
 	close(release)
 	others.Wait()
 	if len(began) != 0 {

@@ -17,7 +17,7 @@ import (
 	"github.com/daybookq/daybook/client/daybooktest"
 )
 
-// makeOld sets the time of all files in a directory back by two days.
+// makeOld sets the times of all files in a directory back by two days.
 func makeOld(t *testing.T, dir string) {
 	t.Helper()
 	old := time.Now().Add(-48 * time.Hour)
@@ -34,24 +34,24 @@ func makeOld(t *testing.T, dir string) {
 
 const looksLikeOne = `{"chunk_addr": "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "chunk_bytes": 0, "chunk_kind": "text"}`
 
-// longChunks are payloads of each kind that are stored by address with a limit of 1,000 bytes, and others that are not.
+// longChunks are payloads of each kind that are stored by address with a limit of 1,000 bytes, and some that are not.
 func longChunks() []client.NewJob {
 	return []client.NewJob{
 		client.TextJob("long", strings.Repeat("é\n", 700)),
 		client.JSONJob("long", []byte(`{ "a" : "`+strings.Repeat("x", 3000)+`" }`)),
 		{Type: "long", Payload: bytes.Repeat([]byte{0, 0xff}, 600), Kind: client.Bytes},
-		{Type: "long", Payload: bytes.Repeat([]byte{0xff}, 1001)}, // is sent as bytes
+		{Type: "long", Payload: bytes.Repeat([]byte{0xff}, 1001)}, // sent as bytes
 		client.JSONJob("long", []byte(looksLikeOne)),
 		client.TextJob("long", looksLikeOne),
 		client.TextJob("long", strings.Repeat("x", 1000)),
 		client.JSONJob("long", []byte(`{"chunk_addr":"x"}`)),
 		{Type: "long"},
-		{Type: "long", Client: "acme", Payload: bytes.Repeat([]byte("acme"), 2<<20)}, // of another client, and longer than a payload may be
+		{Type: "long", Client: "acme", Payload: bytes.Repeat([]byte("acme"), 2<<20)}, // for another client, and longer than a payload may be
 	}
 }
 
-// TestChunksByAddress: long payloads and outputs of each kind come back unchanged. The server keeps the blobs that jobs and
-// outputs refer to.
+// TestChunksByAddress: long payloads and outputs of each kind are read unchanged. The server keeps the blobs that jobs
+// and outputs refer to.
 func TestChunksByAddress(t *testing.T) {
 	blobs := t.TempDir()
 	c := daybooktest.Start(t, "--blobs", blobs).Client
@@ -144,7 +144,7 @@ func TestChunksByAddress(t *testing.T) {
 	}
 }
 
-// TestChunkIsMissing: a chunk that is missing or damaged never reaches the program, and its job says why it failed.
+// TestChunkIsMissing: a chunk that is missing or damaged never reaches the program, and its job shows the reason.
 func TestChunkIsMissing(t *testing.T) {
 	dir := t.TempDir()
 	c := daybooktest.Start(t, "--blobs", dir).Client
@@ -213,7 +213,7 @@ func TestChunkIsMissing(t *testing.T) {
 	}
 }
 
-// harm does something to the files of blobs whose contents begin so.
+// harm calls do for the file of each blob whose content begins with a key of do.
 func harm(t *testing.T, dir string, do map[string]func(path string, text []byte) error) {
 	t.Helper()
 	done := 0
@@ -259,7 +259,7 @@ func TestOutputAtAddress(t *testing.T) {
 	text := put("the output")
 	for i, o := range []client.Outcome{
 		{OutputAddr: put(`["output"]`), OutputAddrKind: client.JSON}, {OutputAddr: text, Output: []byte("inline")}, {OutputAddr: "ftp://elsewhere"},
-		// What a runner says of a blob counts only if it is true.
+		// The kind that a runner gives for a blob counts only if it is true.
 		{OutputAddr: text, OutputAddrKind: client.JSON}, {OutputAddr: put("\xff"), OutputAddrKind: client.Text}, {OutputAddr: put(""), OutputAddrKind: client.JSON},
 	} {
 		if _, err := c.Complete(ctx, claim.Jobs[i].ID, claim.ID, o); err != nil {
@@ -281,7 +281,7 @@ func TestOutputAtAddress(t *testing.T) {
 	}
 }
 
-// TestChunkChain: a long output becomes the payload of the job that follows, whole.
+// TestChunkChain: the job that follows gets a long output as its payload, whole.
 func TestChunkChain(t *testing.T) {
 	c := daybooktest.Start(t).Client
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -19,27 +19,28 @@ type ClaimRequest struct {
 	Clients, Types []string
 	LeaseMs        int64         // 0 means the lease that the jobs were created with
 	Wait           time.Duration // how long the server waits for a first job, at most a minute
-	MaxBytes       int64         // of payload in all; one job may be larger; 0 means 8 MiB, the maximum
+	MaxBytes       int64         // of all payloads; a single job may be larger; 0 means 8 MiB, the maximum
 	Strategy       Strategy      // which jobs to claim first; "" means Oldest
-	// Begins is how many of the jobs begin with the claim, in the order of Claim.Jobs. The others begin when a tickle names
-	// them. If the runner is declared lost, runs that had begun count as attempts. nil means that all begin with the claim.
+	// Begins is how many of the jobs begin with the claim, in the order of Claim.Jobs. The rest begin when a tickle
+	// names them. If the runner is declared lost, only runs that had begun count as attempts. nil means that all begin
+	// with the claim.
 	Begins *int
-	// Key is an idempotency key: see NewKey. A repeated claim returns the jobs of the first one that it still holds.
+	// Key is an idempotency key: see NewKey. A repeated claim returns the jobs of the first claim that it still holds.
 	Key string
 
 	number *held // the number of a Worker's claim, which may send it again
 }
 
-// Claim is the answer to a claim: jobs that are active now under one id and one lease.
+// Claim is the answer to a claim: jobs that are active under one claim id and one lease.
 type Claim struct {
 	ID      string
 	LeaseMs int64
 	Jobs    []*Job
-	// Handlers are the newest versions of the handlers of the jobs, without those of jobs that have none.
+	// Handlers are the newest versions of the handlers of the jobs. Jobs without a handler add none.
 	Handlers []ClaimHandler
 
 	received time.Time // when the first part of the answer arrived
-	replayed bool      // this is the answer to a repeat; the server had answered the claim before
+	replayed bool      // the server had answered the claim before, and this is the answer to a repeat
 }
 
 // HandlerOf returns the handler of a job of the claim, or nil if it has none.
@@ -72,14 +73,14 @@ type claimBody struct {
 	Begins   *int     `json:"begins,omitempty"`
 }
 
-// Claim claims waiting jobs. It returns nil if there are none within Wait.
+// Claim claims waiting jobs. It returns nil if none is available within Wait.
 //
 // When the answer is lost, Claim sends the claim again. With a Key or a number (see Numbered), the repeat returns the
-// jobs that the lost answer named. Without one it returns other jobs. The jobs of the lost answer then return to their
-// queue when their lease ends, or at once if the server noticed that the connection broke.
+// jobs of the lost answer. Without one it returns other jobs. The jobs of the lost answer then return to their queue
+// when their lease ends, or immediately if the server noticed that the connection broke.
 //
-// If an answer arrives that cannot be read, the error is ErrUnexpectedAnswer. The claim is then not sent again, since
-// that would claim more jobs with the same result.
+// If the answer cannot be read, the error is ErrUnexpectedAnswer. Claim does not repeat the request then, because that
+// would claim more jobs with the same result.
 func (c *Client) Claim(ctx context.Context, q ClaimRequest) (*Claim, error) {
 	if q.MaxBytes == 0 {
 		q.MaxBytes = maxClaimBytes // an answer of this size can be read; the default of a server may be larger
@@ -121,8 +122,8 @@ func (o *TickleOptions) body() tickleBody {
 	return tickleBody{ClaimID: o.ClaimID, RunnerID: o.RunnerID, LeaseMs: o.LeaseMs, Step: o.Step, Progress: o.Progress}
 }
 
-// Tickle extends the lease of a job, and returns the job's document. Its errors are ErrNotFound, ErrNotActive,
-// ErrClaimLost and ErrRunnerDiffers. Tickle is repeated when the answer is lost.
+// Tickle extends the lease of a job, and returns the job's document. It returns ErrNotFound, ErrNotActive, ErrClaimLost
+// or ErrRunnerDiffers if the server refuses. Tickle is repeated when the answer is lost.
 func (c *Client) Tickle(ctx context.Context, id string, o TickleOptions) (*Job, error) {
 	return c.jobCall(ctx, id, "/tickle", o.body(), repeatable)
 }
@@ -150,7 +151,7 @@ func (c *Client) jobCall(ctx context.Context, id, route string, body any, repeat
 // Held is the answer to a tickle of several jobs.
 type Held struct {
 	Held int    `json:"held"` // how many of the jobs are held
-	Lost []Lost `json:"lost"` // the others
+	Lost []Lost `json:"lost"` // the rest
 }
 
 // Lost is a job that is no longer held, and the reason.
@@ -160,7 +161,7 @@ type Lost struct {
 }
 
 // TickleClaim extends the lease of all jobs that a claim still holds. It returns ErrClaimLost if the claim holds none;
-// the *Error then names the lost jobs. It is repeated when the answer is lost.
+// the *Error then names the lost jobs. TickleClaim is repeated when the answer is lost.
 func (c *Client) TickleClaim(ctx context.Context, claimID string, o TickleOptions) (Held, error) {
 	o.ClaimID = claimID
 	return c.tickleMany(ctx, o.body())
@@ -194,24 +195,24 @@ func (c *Client) tickleMany(ctx context.Context, b tickleBody) (held Held, err e
 
 // Outcome is how a run ended. The zero value means ok.
 type Outcome struct {
-	Code     string // ok, failed, retry or error; "" means that of ExitCode, or ok without one
+	Code     string // ok, failed, retry or error; "" means the code of ExitCode, or ok without an ExitCode
 	ExitCode int    // 2xx for ok, 4xx for failed, 1xx for retry, 5xx for error; 0 means the default of the code
 	// ProcessExit is the exit status of a process.
 	ProcessExit *int64
 	OutputAddr  string
-	// OutputAddrKind is the kind of what OutputAddr names, Text, JSON or Bytes, by which the server answers when the blob is
-	// read as the output of the job; None does not say it.
+	// OutputAddrKind is the kind of the blob at OutputAddr: Text, JSON or Bytes. The server answers with this kind when
+	// the blob is read as the output of the job. None leaves it open.
 	OutputAddrKind Kind
-	LogAddr        string // of what the run printed, such as a blob; JobLog then returns it
+	LogAddr        string // of the text that the run printed, such as a blob; JobLog then returns it
 	// Output is the job's result. With an empty OutputKind it is sent as Text if it is valid UTF-8, otherwise as Bytes,
 	// and not at all if it is empty.
 	Output     []byte
 	OutputKind Kind
 	Error      string
 	DelayMs    *int64 // how long a job waits after a retry or error; nil means the backoff
-	// Then are at most 100 jobs that are created in the same record in which the outcome is stored, if it is ok or failed.
-	// An outcome that is refused or repeated creates none. They inherit Client, Traceparent and Meta of the job where
-	// these are empty. Key is not used. The outcome for all jobs of a claim must have none.
+	// Then lists at most 100 jobs. The record that stores the outcome also creates them, if the outcome is ok or
+	// failed. An outcome that is refused or repeated creates none. The jobs inherit Client, Traceparent and Meta of the
+	// ended job where these are empty. Key is not used. The common outcome of all jobs of a claim must not have Then.
 	Then []NewJob
 }
 

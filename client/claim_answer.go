@@ -14,7 +14,7 @@ import (
 	"github.com/daybookq/daybook/job/runs"
 )
 
-// claimHead is the part of the answer to a claim that is common to all its jobs.
+// claimHead is the part of the answer to a claim that all its jobs share.
 type claimHead struct {
 	ID       string         `json:"claim_id"`
 	LeaseMs  int64          `json:"lease_ms"`
@@ -23,8 +23,8 @@ type claimHead struct {
 
 var errNoID = errors.New("a job without an id")
 
-// decodeClaim reads the answer to a claim: runs, or from a server that knows no runs a line with the head and one line
-// per job, or one JSON document. The payloads may share memory with the answer.
+// decodeClaim reads the answer to a claim: runs, or from a server without runs a line with the head and one line per
+// job, or one JSON document. The payloads may share memory with the answer.
 func decodeClaim(a answer) (*Claim, error) {
 	c := &Claim{received: a.at, replayed: a.replayed}
 	if a.mediaType == runs.MediaType {
@@ -75,8 +75,8 @@ func decodeClaim(a answer) (*Claim, error) {
 	return c, nil
 }
 
-// likeJob reads documents that differ from an earlier one only in id and payload. Most jobs of a claim do. To compare
-// the text takes much less time than to parse the 37 fields again.
+// likeJob reads documents that differ from an earlier one only in id and payload. Most jobs of a claim do. Comparing
+// the text takes much less time than parsing the 37 fields again.
 type likeJob struct {
 	job        Job
 	head, tail []byte // the text between the id and the value of the payload, and the text after that value
@@ -105,11 +105,11 @@ func readJob(j *Job, line []byte) error {
 	return nil
 }
 
-// learn makes read compare the next documents with the one of j, whose text is line.
+// learn makes read compare the next documents with the document of j, whose text is line.
 func (l *likeJob) learn(j *Job, line []byte) {
 	l.head, l.tail = nil, nil
 	// Two jobs must not share memory that a caller may change, so documents with one of these fields are parsed in
-	// full. So are payloads that are neither a text nor JSON, since other fields depend on their kind.
+	// full. Payloads that are neither a text nor JSON are parsed in full too, since other fields depend on their kind.
 	if j.Kind != Text && j.Kind != JSON || j.OutputKind != None || len(j.Attempts) > 0 || j.Progress != nil || j.ProcessExit != nil {
 		return
 	}

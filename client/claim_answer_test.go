@@ -22,7 +22,7 @@ func claimLines() []string {
 	}
 }
 
-// A document that is read by comparison with the one before it gives the same job as when it is parsed in full.
+// A document that is read by comparison with its predecessor gives the same job as when it is parsed in full.
 func checkClaimLines(t *testing.T, body []byte) {
 	a := answer{mediaType: mimeNDJSON, body: body}
 	quick, err := decodeClaim(a)

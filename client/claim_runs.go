@@ -39,7 +39,7 @@ func (c *Claim) readRuns(text []byte) error {
 	return d.End()
 }
 
-// appendRun appends the jobs of a run. What they have in common is converted once.
+// appendRun appends the jobs of a run. The fields that they have in common are converted once.
 func (c *Claim) appendRun(jobs []Job, r *runs.Run) ([]Job, error) {
 	first := c.firstOf(r)
 	size := len(first.ID)

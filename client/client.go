@@ -18,20 +18,20 @@ import (
 type Options struct {
 	// HTTP replaces the client's own, which keeps up to maxConnections connections open. The default of net/http keeps
 	// two, so a busy program would open a new connection for most requests. Redirects are not followed in either case.
-	// If the transport does not report to net/http/httptrace, more creates end in ErrUnknown, since less is known about
-	// what was sent.
+	// If the transport does not report to net/http/httptrace, more creates end in ErrUnknown, because the client cannot
+	// prove that nothing was sent.
 	HTTP *http.Client
 	// RetryFor bounds how long a request is repeated. 0 means 30 s; a negative value means that requests are not
-	// repeated. A context may end the repeating earlier.
+	// repeated. The end of the context ends the repeats earlier.
 	RetryFor time.Duration
-	// Timeout is how long the server may be silent during one try. The time that a claim waits at the server, and the
-	// time that the request's body takes at the slowest pace that the server accepts, are added to it. 0 means 30 s. A
-	// try that times out counts as a lost answer.
+	// Timeout is how long the server may be silent during one try. 0 means 30 s. Two times are added: how long a claim
+	// waits at the server, and how long the request's body takes at the slowest pace that the server accepts. A try
+	// that times out counts as a lost answer.
 	Timeout time.Duration
-	// Traceparent returns the trace context of a caller, in the form of W3C Trace Context, from the context that the caller
-	// passed; "" means none. Create, CreateMany, AddLines and Add send it, and the server gives it to the jobs that set no
-	// Traceparent of their own. A text of another form is not sent. Nil: none is sent. With OpenTelemetry it is, for
-	// example:
+	// Traceparent returns the trace context of a caller, in the form of W3C Trace Context, from the context that the
+	// caller passed; "" means none. Create, CreateMany, AddLines and Add send it, and the server gives it to the jobs
+	// that set no Traceparent themselves. A text of another form is not sent. If Traceparent is nil, none is sent. With
+	// OpenTelemetry it is, for example:
 	//
 	//	func(ctx context.Context) string {
 	//		carrier := propagation.MapCarrier{}
@@ -39,7 +39,7 @@ type Options struct {
 	//		return carrier["traceparent"]
 	//	}
 	Traceparent func(ctx context.Context) string
-	// NoJoin makes each Create a request of its own. Otherwise creates that are made at the same time share a stream, and
+	// NoJoin makes each Create a separate request. Otherwise creates that are made at the same time share a stream, and
 	// the server stores them together.
 	NoJoin bool
 	// Logger receives a debug message for each request that is repeated. nil means no logging.
@@ -58,10 +58,10 @@ type Client struct {
 	url  string
 	http *http.Client
 	o    Options
-	// traced says that the transport is that of net/http, which reports reliably whether it has sent anything.
+	// traced says that the transport is the one of net/http, which reports reliably whether it has sent anything.
 	traced bool
-	// persistent says that requests are also repeated after failures of the server, and for as long as the server cannot
-	// be reached. A Worker uses it for its reports, which must not be lost, and bounds it by a context.
+	// persistent makes requests repeat also after failures of the server, and for as long as the server is unreachable.
+	// A Worker uses it for its reports, which must not be lost, and bounds it by a context.
 	persistent bool
 	// own is the number of the next request that can have one, or nil: see Numbered.
 	own *held
@@ -71,7 +71,8 @@ type Client struct {
 	resumableFrom int64
 	// joined, if not nil, is the stream that concurrent creates share.
 	joined *joinedCreates
-	// stream, if not nil, points to the stream that carries the requests with a verb; nil while there is none.
+	// stream, if not nil, points to the stream that carries the requests with a verb. It holds nil while there is no
+	// stream.
 	stream *atomic.Pointer[Stream]
 }
 
@@ -93,7 +94,7 @@ func New(url string, o Options) *Client {
 	if !o.NoJoin {
 		c.joined = new(joinedCreates)
 	}
-	// A Daybook server sends no redirects. To follow one would send the request to an unknown server, and a POST as a
+	// A Daybook server sends no redirects. Following one would send the request to an unknown server, and a POST as a
 	// GET.
 	h := *o.HTTP
 	h.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -156,16 +157,16 @@ const (
 	mimeText   = "text/plain"
 )
 
-// repeating says what happens when the answer to a request is lost.
+// repeating says whether a request is repeated when its answer is lost.
 type repeating uint8
 
 const (
 	sentOnce   repeating = iota // the error is ErrUnknown
-	repeatable                  // the request is sent again: doing it twice is the same as doing it once
+	repeatable                  // the request is sent again: doing it twice has the same effect as doing it once
 )
 
-// repeatableWith returns repeatable if the request has a key or the id of a claim, and otherwise sentOnce. The server
-// recognizes a repeat by the key or claim.
+// repeatableWith returns repeatable if the request has a key or the id of a claim, by which the server recognizes a
+// repeat. Otherwise it returns sentOnce.
 func repeatableWith(name string) repeating {
 	if name == "" {
 		return sentOnce
@@ -205,7 +206,7 @@ func (c *Client) repeat(ctx context.Context, r request) (a answer, err error) {
 func (c *Client) retry(ctx context.Context, path string, repeat repeating, once func() error) error {
 	rules := retryRules{repeat: repeat, persistent: c.persistent}
 	give := time.Now().Add(c.o.RetryFor)
-	lost := false // the answer of the try before was lost: something may be stored
+	lost := false // the answer of the previous try was lost: something may be stored
 	for attempt := 0; ; attempt++ {
 		err := once()
 		if err == nil {

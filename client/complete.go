@@ -13,8 +13,8 @@ type JobOutcome struct {
 	Outcome
 }
 
-// Result is what happened to one outcome. Status is the job's status now. If the outcome was refused, Code and Detail
-// say why.
+// Result is the server's answer to one outcome. Status is the job's status now. If the outcome was refused, Code and
+// Detail give the reason.
 type Result struct {
 	JobID  string `json:"job_id"`
 	Status string `json:"status"`
@@ -22,7 +22,7 @@ type Result struct {
 	Detail string `json:"detail"`
 }
 
-// Err returns nil, or the refusal. errors.Is compares it with the same sentinels as the errors of single calls.
+// Err returns the refusal, or nil. errors.Is compares it with the same sentinels as the errors of single calls.
 func (r *Result) Err() error {
 	if r.Code == "" {
 		return nil
@@ -49,7 +49,7 @@ type outcomeBody struct {
 	Except []outcomeBody `json:"except,omitempty"`
 }
 
-// outcomesBody holds outcomes that are encoded already: a Worker must know how long they are. Each names its claim.
+// outcomesBody holds encoded outcomes: a Worker must know their length. Each names its claim.
 type outcomesBody struct {
 	Outcomes []jsontext.Value `json:"outcomes"`
 }
@@ -81,15 +81,14 @@ func bodies(outcomes []JobOutcome) ([]outcomeBody, error) {
 	return list, nil
 }
 
-// Complete ends the run of a job, and returns the job's document.
+// Complete ends the run of a job, and returns the job's document. It returns ErrNotFound, ErrNotActive, ErrClaimLost or
+// ErrOutcomeDiffers if the server refuses.
 //
 // With a claimID, only that claim may complete the job, and a repeat is no error. Complete is then repeated when the
-// answer is lost. If the job is already deleted, because its retention has passed, then a repeat within a minute of its end
-// gets the answer that was lost, and a later one ErrNotFound or ErrClaimLost.
+// answer is lost. If the server has already deleted the job, because its retention has passed, a repeat within a minute
+// of the job's end gets the lost answer, and a later one gets ErrNotFound or ErrClaimLost.
 //
 // With an empty claimID any program may complete the job, and Complete is not repeated: a lost answer is ErrUnknown.
-//
-// Its errors are ErrNotFound, ErrNotActive, ErrClaimLost and ErrOutcomeDiffers.
 func (c *Client) Complete(ctx context.Context, jobID, claimID string, o Outcome) (*Job, error) {
 	b, err := o.body("")
 	if err != nil {
@@ -99,9 +98,9 @@ func (c *Client) Complete(ctx context.Context, jobID, claimID string, o Outcome)
 	return c.jobCall(ctx, jobID, "/complete", b, repeatableWith(claimID))
 }
 
-// CompleteClaim gives one outcome to all jobs that a claim still holds. The jobs in except get their own outcomes
-// instead. It returns how many jobs got the common outcome, and the results of the exceptions. If ended is less than
-// the number of jobs that were held, some jobs were lost; CompleteMany reports which. It returns ErrClaimLost if the
+// CompleteClaim gives one outcome to all jobs that a claim still holds, except that the jobs in except get theirs. It
+// returns how many jobs got the common outcome, and the results of the exceptions. If ended is less than the number of
+// jobs that the claim held, some jobs were lost; CompleteMany reports which. CompleteClaim returns ErrClaimLost if the
 // claim is unknown, or holds no job and has ended none. It is repeated when the answer is lost.
 func (c *Client) CompleteClaim(ctx context.Context, claimID string, all Outcome, except ...JobOutcome) (ended int, results []Result, err error) {
 	b, err := all.body("")
@@ -116,9 +115,9 @@ func (c *Client) CompleteClaim(ctx context.Context, claimID string, all Outcome,
 }
 
 // CompleteMany ends the runs of several jobs and returns a result for each, in order. The server decides about each
-// outcome separately. Only if an outcome is malformed does it refuse the whole request (ErrBadRequest). All outcomes go
-// into one request of at most 8 MiB (ErrTooLarge). With a claimID or a number (see Numbered) it is repeated when the
-// answer is lost. Without either, a lost answer is ErrUnknown.
+// outcome separately. Only if an outcome is malformed does it refuse the whole request (ErrBadRequest). All outcomes
+// are sent in one request of at most 8 MiB (ErrTooLarge). With a claimID or a number (see Numbered) CompleteMany is
+// repeated when the answer is lost. Without either, a lost answer is ErrUnknown.
 func (c *Client) CompleteMany(ctx context.Context, claimID string, outcomes []JobOutcome) ([]Result, error) {
 	list, err := bodies(outcomes)
 	if err != nil {
@@ -151,7 +150,7 @@ func (c *Client) completeMany(ctx context.Context, b any, repeat repeating) (end
 	return doc.Ended, doc.Results, nil
 }
 
-// How says what a release does with a job.
+// How is the effect of a release on a job.
 type How string
 
 // Retry runs the job again after its backoff. Unget returns it to its queue as if it had never been claimed. Archive
@@ -162,8 +161,8 @@ const (
 	Archive How = "archive"
 )
 
-// Release releases a job, and returns its document. Its errors, and when it is repeated, are those of Complete. delayMs
-// is for Retry; nil means the backoff.
+// Release releases a job, and returns its document. It fails, and is repeated, as Complete. delayMs is for Retry; nil
+// means the backoff.
 func (c *Client) Release(ctx context.Context, jobID, claimID string, how How, delayMs *int64) (*Job, error) {
 	return c.jobCall(ctx, jobID, "/release", struct {
 		How     How    `json:"how"`

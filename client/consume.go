@@ -13,21 +13,22 @@ import (
 
 // ConsumeOptions are the options of Consume.
 type ConsumeOptions struct {
-	// Worker says which jobs are claimed and how: its Types, Clients, Strategy and Concurrency, for example. Its Client is that
-	// of Consume if it is nil. Handler and Take must be nil.
+	// Worker configures the claims: its Types, Clients, Strategy and Concurrency, for example. If its Client is nil,
+	// Consume sets it to the Client on which it is called. Handler and Take must be nil.
 	Worker Worker
-	// Chunks, if not nil, makes Consume read the payloads that are stored by address, and store long outputs so.
+	// Chunks, if not nil, makes Consume read the payloads that are stored by address, and store long outputs in the
+	// same way.
 	Chunks *Chunks
 }
 
-// Chunk is a job of a batch, with what the batch is as a whole.
+// Chunk is a job of a batch, with a description of the batch.
 type Chunk struct {
 	*Job             // with its whole payload, also if it is stored by address
 	Batch *BatchInfo // shared by all chunks of the batch: it must not be changed; nil if the job belongs to no batch
 	Line  int64      // the number of the chunk in the batch, from 0 on
 }
 
-// BatchInfo is what a batch is as a whole: what was said of it when it was created.
+// BatchInfo holds the attributes that a batch was created with.
 type BatchInfo struct {
 	ID        string
 	Name      string
@@ -40,20 +41,21 @@ type BatchInfo struct {
 }
 
 const (
-	// infoBytes bounds the batches that Consume remembers. Metadata has up to 1 MiB each, and the rest of a batch counts as
-	// infoBase bytes.
+	// infoBytes bounds the batches that Consume remembers. Metadata has up to 1 MiB for each batch, and the other
+	// fields count as infoBase bytes.
 	infoBytes, infoBase = 32 << 20, 8 << 10
 	// maxParts is how many requests that filled batches Consume remembers.
 	maxParts = 10_000
 )
 
-// Consume calls work with each chunk of batches that it claims, o.Worker.Concurrency at a time, until ctx ends, and then drains:
-// see Worker.Run, which it returns the error of. A chunk completes with the outcome that work returns. If work returns an error,
-// the rules of Handler hold: the chunk runs again after its backoff, or fails for good with Fail. An error of Consume's own,
-// such as a chunk that cannot be read, counts as one of work. The context of work is that of a Handler.
+// Consume calls work with each chunk of batches that it claims, o.Worker.Concurrency at a time, until ctx ends. Then it
+// drains, and returns the error of Worker.Run. A chunk completes with the outcome that work returns. If work returns an
+// error, the rules of Handler hold: the chunk runs again after its backoff, or fails for good with Fail. If Consume
+// itself fails to handle a chunk, for example because it cannot read it, this counts as an error of work. The context
+// of work is the context of a Handler.
 //
-// What a batch is as a whole is read once, and remembered while its chunks arrive. Jobs outside of such batches are chunks as
-// well; each create that made them is a batch.
+// Consume reads the attributes of a batch once, and remembers them while its chunks arrive. Jobs outside of such
+// batches are chunks as well; each create that made them is a batch.
 func (c *Client) Consume(ctx context.Context, o ConsumeOptions, work func(ctx context.Context, chunk *Chunk) (Outcome, error)) error {
 	w := o.Worker
 	if w.Handler != nil || w.Take != nil || work == nil {
@@ -80,7 +82,7 @@ func (c *Client) Consume(ctx context.Context, o ConsumeOptions, work func(ctx co
 			if err == nil {
 				return out, failed
 			}
-			return out, fmt.Errorf("%w; its output is lost: %v", err, failed) // the first error decides whether it runs again
+			return out, fmt.Errorf("%w; its output is lost: %v", err, failed) // the first error decides whether the chunk runs again
 		}
 		return out, err
 	}
@@ -93,10 +95,10 @@ type chunkReader struct {
 	chunks  *Chunks // may be nil
 	batches *cache[string, *BatchInfo]
 	parts   *cache[job.ID, int64]     // the line of the first job of a request that filled a batch, by the id of that job
-	last    atomic.Pointer[batchPart] // of the last chunk: most chunks need no look into the caches, which have locks
+	last    atomic.Pointer[batchPart] // of the last chunk: most chunks then need no look into the caches, which have locks
 }
 
-// batchPart is what one request has added to a batch.
+// batchPart is the part of a batch that one request created.
 type batchPart struct {
 	first job.ID // the id of its first job
 	line  int64  // of that job
@@ -135,11 +137,11 @@ func (r *chunkReader) chunk(ctx context.Context, j *Job) (*Chunk, error) {
 	return chunk, nil
 }
 
-// part returns what a request has added to a batch.
+// part returns the part of a batch that a request created.
 func (r *chunkReader) part(ctx context.Context, first job.ID, batch string) (*batchPart, error) {
 	of := batchPart{first: first}
 	var err error
-	if first.String() != batch { // another request than the one that created the batch
+	if first.String() != batch { // it is not the request that created the batch
 		if of.line, err = r.parts.get(ctx, first); err != nil {
 			return nil, fmt.Errorf("read the place of job %s in its batch: %w", first, err)
 		}
@@ -150,7 +152,7 @@ func (r *chunkReader) part(ctx context.Context, first job.ID, batch string) (*ba
 	return &of, nil
 }
 
-// readBatch reads what a batch is as a whole.
+// readBatch reads the attributes of a batch.
 func (r *chunkReader) readBatch(ctx context.Context, id string) (*BatchInfo, error) {
 	b, err := r.c.Batch(ctx, id)
 	if err != nil {

@@ -30,8 +30,8 @@ func consuming(t *testing.T, c *client.Client, o client.ConsumeOptions, work fun
 	return stop
 }
 
-// TestConsume: chunks of several batches, which many requests filled, have their lines and what their batches are; work that
-// fails runs again, or fails for good.
+// TestConsume: chunks of several batches, which many requests filled, have their lines and their batches' attributes;
+// work that fails runs again, or fails for good.
 func TestConsume(t *testing.T) {
 	for _, noStream := range []bool{false, true} {
 		t.Run(fmt.Sprintf("noStream=%v", noStream), func(t *testing.T) {
@@ -86,7 +86,7 @@ func TestConsume(t *testing.T) {
 	}
 }
 
-// TestConsumeAnyJob: jobs of batches without attributes have lines and batches too, and a job without a batch has none.
+// TestConsumeAnyJob: jobs of batches without attributes have lines and batches too; a job without a batch has neither.
 func TestConsumeAnyJob(t *testing.T) {
 	c := daybooktest.Start(t).Client
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -68,9 +68,9 @@ type createBody struct {
 // Creates that are made at the same time share requests in a stream, if they have neither Key nor UniqueKey nor number;
 // see Options.NoJoin.
 //
-// Without a Key or number (see Numbered), Create is repeated only if it is proven that nothing was stored. If the
-// answer does not prove that, the error is ErrUnknown: the answer was lost, was truncated, came from a proxy, or cannot
-// be read. To call Create again may then create the job twice.
+// Without a Key or number (see Numbered), Create is repeated only if it is proven that nothing was stored. Without that
+// proof the error is ErrUnknown: the answer was lost, was truncated, was sent by a proxy, or cannot be read. Calling
+// Create again may then create the job twice.
 func (c *Client) Create(ctx context.Context, j NewJob) (*Job, error) {
 	if c.joined != nil && j.Key == "" && j.UniqueKey == "" && c.own == nil {
 		defer c.joined.end()
@@ -117,7 +117,7 @@ func (c *Client) traceparent(ctx context.Context) string {
 }
 
 // inTrace adds the trace context of a caller to a request. It is a header, so that a repeat with the same key may have
-// another one.
+// a different one.
 func (c *Client) inTrace(ctx context.Context, r request) request {
 	if text := c.traceparent(ctx); text != "" {
 		r.header = maps.Clone(r.header)
@@ -137,7 +137,7 @@ func (j *NewJob) body() (b createBody, err error) {
 	return b, err
 }
 
-// kindOf returns the kind as which data is sent. Data without a kind gets one, so that nothing is lost.
+// kindOf returns the kind in which data is sent. Data without a kind gets one, so that nothing is lost.
 func kindOf(kind Kind, data []byte) Kind {
 	switch {
 	case kind != None || len(data) == 0:

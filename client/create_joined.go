@@ -13,28 +13,28 @@ import (
 	"github.com/daybookq/daybook/job/runs"
 )
 
-// joinedCreates are the creates that a program makes at the same time. They share a stream, which is opened when two are
-// under way, and closed when there was none for a while. A create that finds no stream is an HTTP request.
+// joinedCreates are the creates that a program makes at the same time. They share a stream, which is opened when two
+// creates run, and closed when none has run for a while. A create without a stream is an HTTP request.
 //
-// A create is sent at once if no request is under way. Otherwise it waits for the answer to that request, but not longer
-// than createDelay, and not if the creates that wait fill a request. What waits is sent as one request in runs. The
-// server answers it when all are on disk. A request whose creates the server refuses, or that was not sent, stores
-// nothing. Each of its creates is then made by an HTTP request of its own, so that none fails because of another.
+// A create is sent at once if no request is outstanding. Otherwise it waits for the answer to that request, but not
+// longer than createDelay, and not if the waiting creates fill a request. All waiting creates are sent as one request
+// in runs. The server answers it when all are on disk. A request that was not sent, or that the server refuses, stores
+// nothing. Each of its creates is then sent in a separate HTTP request, so that none fails because of another.
 type joinedCreates struct {
 	// A create counts itself in underWay before it reads stream. closeIdle removes the stream with mu held, and only if
-	// underWay is 0. A create that has read the stream just before that is added after it. sendDue then finds no stream,
-	// and the create is a request of its own.
+	// underWay is 0. A create that read the stream just before that is added after it. sendDue then finds no stream,
+	// and the create becomes a separate request.
 	underWay atomic.Int64           // creates
 	stream   atomic.Pointer[Stream] // nil: there is none; changed with mu held
 
 	mu       sync.Mutex // guards the fields below
 	opening  bool
-	retryAt  time.Time   // when another stream may be opened
+	retryAt  time.Time   // when the next stream may be opened
 	idle     *time.Timer // closes the stream
 	waiting  []*joinedCreate
-	requests int         // that are under way
+	requests int         // outstanding
 	sentAt   time.Time   // when the last one was sent
-	late     *time.Timer // sends what has waited for createDelay; nil: it does not run
+	late     *time.Timer // sends the creates that have waited for createDelay; nil: it does not run
 }
 
 // joinedCreate is a create that shares a request.
@@ -44,10 +44,10 @@ type joinedCreate struct {
 	payload []byte
 	bytes   int               // of payload in a request, at most
 	answer  chan joinedAnswer // capacity 1
-	request *sync.WaitGroup   // of the callers of the request that it was sent with; nil: it was not sent
+	request *sync.WaitGroup   // counts the callers of the request that it was sent with; nil: it was not sent
 }
 
-// joinedAnswer is the answer to a create, as far as the request does not say it.
+// joinedAnswer is the answer to a create, without the fields that the request has.
 type joinedAnswer struct {
 	id       job.ID
 	runAt    int64 // 0: pending at once
@@ -58,20 +58,20 @@ type joinedAnswer struct {
 const (
 	// idleStream is how long a stream without creates stays open. net/http keeps its idle connections as long.
 	idleStream = 90 * time.Second
-	// createDelay is how long creates wait for the answer to the request before. A server with a fast disk that is near
-	// answers sooner.
+	// createDelay is how long creates wait for the answer to the previous request. A server that is near and has a fast
+	// disk answers sooner.
 	createDelay = 10 * time.Millisecond
-	// maxCreateRequests is how many requests with creates may be under way.
+	// maxCreateRequests is how many requests with creates may be outstanding.
 	maxCreateRequests = 8
 	// maxJoinedCreates and maxJoinedBytes bound the creates of one request, so that they can share a record of the
-	// server's journal with those of other requests.
+	// server's journal with the creates of other requests.
 	maxJoinedCreates, maxJoinedBytes = 256, 16 << 10
 )
 
-// errNotJoined says that a create was not stored, and must be sent as a request of its own.
+// errNotJoined says that a create was not stored, and must be sent as a separate request.
 var errNotJoined = errors.New("the create must be a request of its own")
 
-// begin counts a create. It returns nil if the create must be a request of its own.
+// begin counts a create. It returns nil if the create must be a separate request.
 func (j *joinedCreates) begin(c *Client, n *NewJob) *joinedCreate {
 	if !j.count(c) {
 		return nil
@@ -99,7 +99,7 @@ func (j *joinedCreates) count(c *Client) bool {
 	return s != nil
 }
 
-// joinable returns a create that can be sent with others; nil if it must be a request of its own.
+// joinable returns a create that can be sent with others; nil if it must be a separate request.
 func (n *NewJob) joinable() *joinedCreate {
 	r, payload, ok := n.newRun()
 	if !ok || len(payload) > maxJoinedBytes {
@@ -112,7 +112,7 @@ func (n *NewJob) joinable() *joinedCreate {
 	return own
 }
 
-// create sends a create with others. If the error wraps errNotJoined, nothing was stored.
+// create sends a create together with others. If the error wraps errNotJoined, nothing was stored.
 func (j *joinedCreates) create(ctx context.Context, c *Client, own *joinedCreate) joinedAnswer {
 	if ctx.Err() != nil {
 		return unsent(ctx)
@@ -132,7 +132,7 @@ func (j *joinedCreates) create(ctx context.Context, c *Client, own *joinedCreate
 	}
 	defer own.request.Done()
 	select {
-	case a := <-own.answer: // it arrived meanwhile
+	case a := <-own.answer: // the answer has arrived
 		return a
 	default:
 		return joinedAnswer{err: fmt.Errorf("create: %w: %w", ErrUnknown, context.Cause(ctx))}
@@ -144,7 +144,7 @@ func unsent(ctx context.Context) joinedAnswer {
 	return joinedAnswer{err: fmt.Errorf("create: %w: %w", ErrUnavailable, context.Cause(ctx))}
 }
 
-// withdraw reports whether a create was not sent, and then will not be.
+// withdraw removes a create that was not sent yet, so that it will not be sent. It reports whether it did.
 func (j *joinedCreates) withdraw(own *joinedCreate) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -155,7 +155,7 @@ func (j *joinedCreates) withdraw(own *joinedCreate) bool {
 	return at >= 0
 }
 
-// sendDue sends what waits, if it is time for that, or sets the timer that does. j.mu is held.
+// sendDue sends the waiting creates if they are due; otherwise it sets the timer that does. j.mu is held.
 func (j *joinedCreates) sendDue(c *Client) {
 	for len(j.waiting) > 0 && j.requests < maxCreateRequests {
 		n, full := j.next()
@@ -171,7 +171,7 @@ func (j *joinedCreates) sendDue(c *Client) {
 	}
 }
 
-// sendAfter calls sendDue after a time, unless it will be called before. j.mu is held.
+// sendAfter calls sendDue after a time, unless an earlier call is due. j.mu is held.
 func (j *joinedCreates) sendAfter(c *Client, wait time.Duration) {
 	if j.late != nil {
 		return
@@ -184,8 +184,7 @@ func (j *joinedCreates) sendAfter(c *Client, wait time.Duration) {
 	})
 }
 
-// next returns how many of the creates that wait belong to the next request, and whether it has no room for another
-// one. j.mu is held.
+// next returns how many of the waiting creates belong to the next request, and whether it is full. j.mu is held.
 func (j *joinedCreates) next() (n int, full bool) {
 	bytes, head := 0, ""
 	for _, own := range j.waiting {
@@ -204,7 +203,7 @@ func (j *joinedCreates) next() (n int, full bool) {
 	return n, false
 }
 
-// take takes the creates of the next request. j.mu is held.
+// take removes the creates of the next request from the waiting ones. j.mu is held.
 func (j *joinedCreates) take(n int) (creates []*joinedCreate, callers *sync.WaitGroup) {
 	creates, callers = slices.Clone(j.waiting[:n]), new(sync.WaitGroup)
 	callers.Add(n)
@@ -215,7 +214,7 @@ func (j *joinedCreates) take(n int) (creates []*joinedCreate, callers *sync.Wait
 	return creates, callers
 }
 
-// send sends creates as one request, and then what waits meanwhile.
+// send sends creates as one request, and after the answer the creates that have waited for it.
 func (j *joinedCreates) send(c *Client, s *Stream, creates []*joinedCreate, callers *sync.WaitGroup) {
 	made, err := s.createAll(c, creates)
 	for i, own := range creates {
@@ -225,14 +224,14 @@ func (j *joinedCreates) send(c *Client, s *Stream, creates []*joinedCreate, call
 		}
 		own.answer <- a
 	}
-	callers.Wait() // those that create one job after the other add the next ones before another request is sent
+	callers.Wait() // callers that create one job after the other add their next create before the next request is sent
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.requests--
 	j.sendDue(c)
 }
 
-// madeCreates is the answer to several creates. The ids of their jobs count up.
+// madeCreates is the answer to several creates. The ids of their jobs are consecutive.
 type madeCreates struct {
 	first  job.ID
 	runAts []int64
@@ -247,7 +246,7 @@ func (m *madeCreates) runAt(i int) int64 {
 
 // createAll sends creates as one request. If the error wraps errNotJoined, nothing was stored.
 func (s *Stream) createAll(c *Client, creates []*joinedCreate) (made madeCreates, err error) {
-	if s == nil { // it has ended since the creates were added
+	if s == nil { // the stream has ended since the creates were added
 		return made, errNotJoined
 	}
 	a, err := s.onceInRuns(context.Background(), c, request{verb: "create", body: appendRuns(nil, creates), repeat: sentOnce})
@@ -274,7 +273,7 @@ func (s *Stream) createAll(c *Client, creates []*joinedCreate) (made madeCreates
 	return madeCreates{doc.FirstID, doc.RunAt}, nil
 }
 
-// end stops to count a create.
+// end removes a create from the count.
 func (j *joinedCreates) end() {
 	if j.underWay.Add(-1) > 0 {
 		return
@@ -284,7 +283,7 @@ func (j *joinedCreates) end() {
 	j.closeLater()
 }
 
-// closeLater sets the timer that closes the stream, if no create is under way. j.mu is held.
+// closeLater sets the timer that closes the stream, unless a create runs. j.mu is held.
 func (j *joinedCreates) closeLater() {
 	if j.underWay.Load() > 0 || j.stream.Load() == nil {
 		return
@@ -302,7 +301,7 @@ func (j *joinedCreates) open(c *Client) {
 	defer j.mu.Unlock()
 	if j.opening = false; err == nil {
 		j.stream.Store(s)
-		j.closeLater() // the creates may have ended in the meantime
+		j.closeLater() // the creates may have ended since
 		return
 	}
 	wait := time.Second

@@ -15,8 +15,8 @@ import (
 	"github.com/daybookq/daybook/job/runs"
 )
 
-// newRun returns the run of a job alone, without its payload, and the payload. It reports false if the job cannot be
-// created in runs, or if the server would refuse it: then a request of its own says why.
+// newRun returns the run of a single job, without its payload, and the payload. It reports false if the job cannot be
+// created in runs, or if the server would refuse it: a separate request then returns the reason.
 func (n *NewJob) newRun() (r runs.NewRun, payload []byte, ok bool) {
 	a := &n.Attributes
 	if r.Kind, payload, ok = n.stored(); !ok || a.OnComplete != nil {
@@ -59,7 +59,7 @@ func (n *NewJob) newRun() (r runs.NewRun, payload []byte, ok bool) {
 	return r, payload, ok
 }
 
-// stored returns the kind and payload with which the server stores the job. It reports false if it cannot.
+// stored returns the kind and payload with which the server stores the job. It reports false if the server cannot.
 func (n *NewJob) stored() (kind job.Kind, payload []byte, ok bool) {
 	if n.BinaryAddr != "" {
 		return job.WASI, job.AppendWASI(nil, n.BinaryAddr, n.InputAddr), len(n.Payload) == 0 && (n.Kind == None || n.Kind == WASI)
@@ -75,7 +75,7 @@ func (n *NewJob) stored() (kind job.Kind, payload []byte, ok bool) {
 	case None:
 		return job.Nothing, nil, true
 	case JSON:
-		value, err := json.Marshal(jsontext.Value(n.Payload)) // as the request of a single job is encoded
+		value, err := json.Marshal(jsontext.Value(n.Payload)) // a request for a single job is encoded in this way
 		if err != nil {
 			return kind, nil, false
 		}
@@ -86,8 +86,7 @@ func (n *NewJob) stored() (kind job.Kind, payload []byte, ok bool) {
 	return kind, nil, false
 }
 
-// appendRuns appends creates as a section in runs. It puts creates with equal attributes side by side, so it changes
-// their order.
+// appendRuns appends creates as a section in runs. It groups creates with equal attributes, so it changes their order.
 func appendRuns(b []byte, creates []*joinedCreate) []byte {
 	slices.SortStableFunc(creates, func(x, y *joinedCreate) int { return cmp.Compare(x.head, y.head) })
 	list := make([]runs.NewRun, 0, 1)

@@ -12,8 +12,8 @@ import (
 	"github.com/daybookq/daybook/client/daybooktest"
 )
 
-// TestJoinedCreates: creates that are made at the same time share a stream. Each returns the document that the server
-// has of its job.
+// TestJoinedCreates: creates that are made at the same time share a stream. Each returns the same document of its job
+// as the server.
 func TestJoinedCreates(t *testing.T) {
 	s := daybooktest.Start(t)
 	number := func(n int64) *int64 { return &n }
@@ -63,13 +63,13 @@ func TestJoinedCreates(t *testing.T) {
 	for id, j := range made {
 		got, err := s.Client.Job(t.Context(), id)
 		if err == nil {
-			got.Text, j.Text = nil, nil // creates that share a request have none
+			got.Text, j.Text = nil, nil // creates that share a request do not have it
 		}
 		if err != nil || !reflect.DeepEqual(got, j) {
 			t.Fatalf("%v\n%+v, but the server has\n%+v", err, j, got)
 		}
 	}
-	// A create with a key is a request of its own, and a refusal is that of its create.
+	// A create with a key is a separate request. A refusal applies to the create that caused it.
 	keyed := client.TextJob("keyed", "x")
 	keyed.Key, keyed.UniqueKey = client.NewKey(), "u"
 	if j, err := s.Client.Create(t.Context(), keyed); err != nil || j.UniqueKey != "u" {
@@ -77,8 +77,8 @@ func TestJoinedCreates(t *testing.T) {
 	}
 }
 
-// TestCreatesWithoutStreams: if the server offers no streams, creates are HTTP requests, and the client asks for a
-// stream seldom. With NoJoin it never does.
+// TestCreatesWithoutStreams: if the server offers no streams, creates are HTTP requests, and the client seldom tries to
+// open a stream. With NoJoin it never does.
 func TestCreatesWithoutStreams(t *testing.T) {
 	for _, o := range []client.Options{{}, {NoJoin: true}} {
 		var asked, created atomic.Int32

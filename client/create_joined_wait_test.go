@@ -17,8 +17,8 @@ import (
 	"github.com/daybookq/daybook/job/runs"
 )
 
-// TestJoinableCreates: what a create becomes in runs. A create that the server would refuse is a request of its own,
-// whose refusal says why.
+// TestJoinableCreates: each create becomes a run. A create that the server would refuse is a separate request, whose
+// refusal has the reason.
 func TestJoinableCreates(t *testing.T) {
 	negative := int64(-1)
 	for name, n := range map[string]NewJob{
@@ -80,7 +80,7 @@ func TestWaitingCreates(t *testing.T) {
 		defer j.mu.Unlock()
 		return len(j.waiting)
 	}
-	j.requests, j.sentAt = 1, time.Now().Add(time.Hour) // a request is under way, and no other one is due
+	j.requests, j.sentAt = 1, time.Now().Add(time.Hour) // a request is outstanding, and the next is not due
 	ctx, cancel := context.WithCancel(t.Context())
 	answers := make(chan joinedAnswer, 3)
 	for i := range 3 {
@@ -116,17 +116,17 @@ func TestWaitingCreates(t *testing.T) {
 	if unknown != 2 || unsent != 1 || waiting() != 0 {
 		t.Errorf("%d unknown, %d not sent, %d wait", unknown, unsent, waiting())
 	}
-	callers.Wait() // nobody is waited for who has gone
+	callers.Wait() // send does not wait for callers that have left
 
-	// Without a stream, what waits is not sent, and each create is a request of its own.
+	// Without a stream, waiting creates are not sent, and each becomes a separate request.
 	j.requests, j.sentAt = 0, time.Time{}
 	if a := j.create(t.Context(), c, n.joinable()); !errors.Is(a.err, errNotJoined) {
 		t.Errorf("%+v", a)
 	}
 }
 
-// TestFullRequests: what fills a request does not wait for the answer to the one before, and what is left waits for the
-// timer.
+// TestFullRequests: creates that fill a request do not wait for the previous answer, and the remaining ones wait for
+// the timer.
 func TestFullRequests(t *testing.T) {
 	c := New("http://127.0.0.1:1", Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -164,7 +164,7 @@ func TestFullRequests(t *testing.T) {
 	}
 }
 
-// TestEndedContext: a create whose context has ended before is not sent.
+// TestEndedContext: a create whose context has already ended is not sent.
 func TestEndedContext(t *testing.T) {
 	var j joinedCreates
 	ctx, cancel := context.WithCancel(t.Context())
@@ -217,8 +217,8 @@ func TestUnusedStream(t *testing.T) {
 	}
 }
 
-// TestIdleStreamInUse: a stream is not closed while a create is under way. A create that has found a stream which is closed
-// before the create is added must be a request of its own.
+// TestIdleStreamInUse: a stream is not closed while a create runs. If a create finds a stream that is closed before the
+// create is added, the create must be a separate request.
 func TestIdleStreamInUse(t *testing.T) {
 	var j joinedCreates
 	c := answering(t, nil)
@@ -236,14 +236,14 @@ func TestIdleStreamInUse(t *testing.T) {
 		t.Error("the last create has not set the timer")
 	}
 	j.closeIdle()
-	j.underWay.Add(1) // and it has read the stream before
+	j.underWay.Add(1) // and it has read the stream already
 	job := TextJob("", "x")
 	if a := j.create(t.Context(), c, job.joinable()); !errors.Is(a.err, errNotJoined) {
 		t.Errorf("%+v", a)
 	}
 }
 
-// TestJoinedAnswers: only what proves that nothing was stored lets the creates of a request be sent again.
+// TestJoinedAnswers: the creates of a request are sent again only if the answer proves that nothing was stored.
 func TestJoinedAnswers(t *testing.T) {
 	line := func(text string) func(*websocket.Conn) {
 		return func(conn *websocket.Conn) {

@@ -6,8 +6,8 @@ import (
 
 // CreateOptions are the options of CreateMany. The zero value works.
 type CreateOptions struct {
-	// Each makes the server refuse only the jobs that are invalid, and create the others. Without it, one invalid job
-	// makes the server refuse all.
+	// Each makes the server refuse only the invalid jobs, and create all others. Without Each, one invalid job makes
+	// the server refuse all.
 	Each bool
 	// Key is an idempotency key: see NewKey.
 	Key string
@@ -23,8 +23,8 @@ type Created struct {
 	Results []CreateResult `json:"results"`
 }
 
-// CreateResult is what happened to one job. JobID is its id, or with Existing the id of the unfinished job that has its
-// unique key. If the job was refused, Code, Detail and Field say why.
+// CreateResult is the server's answer to one job. JobID is its id, or with Existing the id of the unfinished job that
+// has its unique key. If the job was refused, Code, Detail and Field give the reason.
 type CreateResult struct {
 	JobID    string `json:"job_id"`
 	Existing bool   `json:"existing"`
@@ -33,9 +33,9 @@ type CreateResult struct {
 	Field    string `json:"field"`
 }
 
-// CreateMany creates jobs in one batch: all of them or none, unless o.Each is set. One call takes at most 8 MiB, 1,000
-// unique keys, and 1,000 changes of attributes from one job to the next. It is repeated with a key, and otherwise as
-// Create is.
+// CreateMany creates jobs in one batch: all of them or none, unless o.Each is set. One call accepts at most 8 MiB,
+// 1,000 unique keys, and 1,000 changes of attributes from one job to the next. With a key it is repeated when the
+// answer is lost; otherwise it is repeated as Create is.
 func (c *Client) CreateMany(ctx context.Context, jobs []NewJob, o CreateOptions) (created Created, err error) {
 	bodies := make([]createBody, len(jobs))
 	for i := range jobs {

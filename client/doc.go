@@ -1,10 +1,10 @@
 // Package client talks to a Daybook server.
 //
 // A Client has one method for each request that the server answers. A method returns the server's document or an error.
-// errors.Is compares the error with the sentinels of this package. errors.As finds a *Error in it, which holds what the
-// server answered.
+// Compare the error with the sentinels of this package by errors.Is. If the server refused the request, errors.As finds its
+// answer as a *Error.
 //
-// A method repeats its request after a failure if the repeat cannot do anything twice. When an answer is lost:
+// A method repeats its request after a failure if this cannot have an effect twice. When an answer is lost:
 //   - Reads, tickles, pauses, and completions that name their claim are repeated. They are safe to repeat.
 //   - A create is repeated only if it is proven that nothing was stored. Otherwise the method returns ErrUnknown.
 //   - A claim is sent again and hands out other jobs. The jobs of the lost answer become pending again when their lease
@@ -15,9 +15,9 @@
 // Repeating stops when the context ends, or after Options.RetryFor. One try ends when the server is silent for
 // Options.Timeout.
 //
-// A Worker is a runner. It claims jobs, calls a handler for each, tickles the jobs meanwhile, and reports the outcomes.
-// When its context ends, it drains. Consume is a Worker for the jobs of batches, which are called chunks there: Submit fills a
-// batch, Consume works on its chunks, and Results yields their outputs in order.
+// A Worker is a runner. It claims jobs, calls a handler for each, tickles the jobs while they run, and reports the outcomes.
+// When its context ends, it drains. Consume is a Worker for the jobs of batches, which it calls chunks: Submit fills a batch,
+// Consume works on its chunks, and Results yields their outputs in order.
 //
 // Package daybooktest starts a server for tests.
 package client

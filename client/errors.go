@@ -40,7 +40,7 @@ type Error struct {
 	Detail  string `json:"detail"`
 	Field   string `json:"field"`   // the field of the request that is wrong, if it is one
 	Outcome string `json:"outcome"` // not_stored, stored or unknown
-	// RetryAfter is how long the server asks to wait; 0 if it does not.
+	// RetryAfter is the wait that the server requested; 0 if there was none.
 	RetryAfter time.Duration `json:"-"`
 	// Lost lists the jobs that a tickle found lost.
 	Lost []Lost `json:"lost"`
@@ -50,7 +50,7 @@ type Error struct {
 
 func (e *Error) Error() string {
 	text := e.Code
-	if e.Status != 0 { // of a request, and not of one of its items
+	if e.Status != 0 { // of a request, not of one of its items
 		text = fmt.Sprintf("%d %s", e.Status, e.Code)
 	}
 	if e.Detail != "" {
@@ -79,7 +79,7 @@ var sentinels = map[string]error{
 func (e *Error) Is(target error) bool {
 	switch target {
 	case ErrUnknown:
-		// session_not_found is ErrUnknown only if an answer was lost before. That is what afterLost finds out.
+		// session_not_found is ErrUnknown only if an answer was lost before, which afterLost finds out.
 		return e.Outcome == "unknown" && e.Code != "session_not_found"
 	case ErrUnavailable:
 		return sentinels[e.Code] == target && e.Outcome == "not_stored"

@@ -13,7 +13,7 @@ import (
 	"github.com/daybookq/daybook/client/daybooktest"
 )
 
-// exampleTB takes the place of the testing.T that an example does not have.
+// exampleTB replaces the testing.T that an example lacks.
 type exampleTB struct{ cleanups []func() }
 
 func (t *exampleTB) Helper()                           {}
@@ -260,7 +260,7 @@ func ExampleClient_Jobs() {
 	claim := must(c.Claim(ctx, client.ClaimRequest{RunnerID: "r1"}))
 	must(c.Complete(ctx, claim.Jobs[0].ID, claim.ID, client.Outcome{Code: "failed", Error: "no such file"}))
 
-	// Fields names the fields that are needed. Without it each job has its whole document.
+	// Fields names the fields that are needed. Without it the list has the whole document of each job.
 	for job, err := range c.Jobs(ctx, client.JobsQuery{Type: "greet", Status: "failed", Fields: []string{"status", "error"}}) {
 		if err != nil {
 			fmt.Println(err)
@@ -359,7 +359,7 @@ func ExampleClient_Consume() {
 	batch := client.NewBatch{Name: "report", Meta: map[string]any{"user": 42}, Chunks: &client.Chunks{}}
 	submission := must(c.Submit(ctx, batch, slices.Values([]client.NewJob{
 		client.TextJob("count", "a few words"),
-		client.TextJob("count", strings.Repeat("word ", 100_000)), // is stored as a blob
+		client.TextJob("count", strings.Repeat("word ", 100_000)), // stored as a blob
 	})))
 
 	done := make(chan error)

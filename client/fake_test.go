@@ -30,13 +30,13 @@ type call struct {
 	at            time.Time
 }
 
-// reply is what a fake server does with a request: it answers with a status and a body, or aborts the request with err.
+// reply is how a fake server handles a request: it answers with a status and a body, or aborts the request with err.
 type reply struct {
 	status int
 	body   string
 	header http.Header
 	err    error
-	after  time.Duration // how long it waits before; less than 0 means for ever
+	after  time.Duration // how long it waits before that; less than 0 means for ever
 	stream io.ReadCloser // instead of body
 }
 
@@ -153,7 +153,7 @@ func problem(status int, code, outcome string) reply {
 	return reply{status: status, body: fmt.Sprintf(`{"status":%d,"code":%q,"detail":"…","outcome":%q}`, status, code, outcome)}
 }
 
-// refusedConnection is what a transport returns if no server listens.
+// refusedConnection is the error of a transport if no server listens.
 var refusedConnection = reply{err: &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}}
 
 var lostAnswer = reply{err: io.ErrUnexpectedEOF}
@@ -162,7 +162,7 @@ func testID(n int) string { return job.NewID(1_700_000_000_000, 1, n).String() }
 
 const testClaim = "018bcfe5-6800-7000-8000-0000000000c1"
 
-// handOut is an answer to a claim, of n jobs with a lease.
+// handOut is an answer to a claim, with n jobs and a lease.
 func handOut(n int, lease time.Duration) reply { return handOutFrom(0, n, lease) }
 
 // handOutFrom is handOut with the jobs from the given number on.
@@ -227,7 +227,7 @@ func runner(t *testing.T, routes map[string]func(call) reply) *fake {
 			return answer(c)
 		}
 		switch c.route {
-		case "/stream": // it offers none
+		case "/stream": // it offers no streams
 			return reply{status: 404}
 		case "/sessions":
 			return opened(0)

@@ -12,19 +12,19 @@ import (
 )
 
 const (
-	// From manyFiles missing files on, PushFileset sends one archive, if at least half of all bytes are missing. The server
-	// stores the files of an archive together, which takes a fraction of the time of a request for each.
+	// From manyFiles missing files on, PushFileset sends one archive, if at least half of all bytes are missing. The
+	// server stores the files of an archive together, which takes a fraction of the time of separate requests.
 	manyFiles = 64
 	// archiveTries is how often an archive is sent if connections break.
 	archiveTries = 3
 )
 
-// Moved says what a push or a pull has transferred, and what was there already.
+// Moved counts the files and bytes that a push or a pull has transferred, and those that were there already.
 type Moved = directory.Moved
 
-// PushFileset stores the files of a directory that the patterns select as a version of a fileset. It sends only what the
-// server does not have. Symbolic links, devices and other special files are errors unless the patterns exclude them. A
-// file that changes meanwhile is an error, directory.ErrChanged, and no version is stored.
+// PushFileset stores the files of a directory that the patterns select as a version of a fileset. It sends only the
+// files that the server does not have. Symbolic links, devices and other special files are errors unless the patterns
+// exclude them. If a file changes during the push, PushFileset returns directory.ErrChanged and stores no version.
 func (c *Client) PushFileset(ctx context.Context, client, name, dir string, patterns []string) (f Fileset, moved Moved, err error) {
 	selected, err := fileset.ParsePatterns(patterns)
 	if err != nil {
@@ -73,7 +73,7 @@ func (c *Client) pushArchive(ctx context.Context, client, name string, root *os.
 		written := make(chan error, 1)
 		go func() {
 			err := directory.WriteArchive(ctx, w, root, tree)
-			w.CloseWithError(err) // with an error the body of the request has no end, so the server stores nothing
+			w.CloseWithError(err) // with an error the body of the request stays without an end, so the server stores nothing
 			written <- err
 		}()
 		f, err = c.PutFileset(ctx, client, name, r)
@@ -89,9 +89,9 @@ func (c *Client) pushArchive(ctx context.Context, client, name string, root *os.
 	}
 }
 
-// PullFileset writes what a query selects of a fileset into a directory, which it creates if there is none. It fetches only
-// the files that are not there with the right content. It leaves other files alone. It replaces no links, and nothing
-// outside of the directory: see package directory. It returns the number of the version.
+// PullFileset writes the selected files of a fileset into a directory, which it creates if there is none. It fetches
+// only the files that are not there with the right content. It leaves other files alone. It replaces no links, and
+// writes nothing outside of the directory: see package directory. It returns the number of the version.
 func (c *Client) PullFileset(ctx context.Context, client, name, dir string, q FilesetQuery) (version int, moved Moved, err error) {
 	m, version, err := c.Fileset(ctx, client, name, q)
 	if err != nil {
@@ -101,7 +101,7 @@ func (c *Client) PullFileset(ctx context.Context, client, name, dir string, q Fi
 	return version, moved, err
 }
 
-// PullManifest does what PullFileset does with a manifest that the caller has, for example after a look at its size.
+// PullManifest is PullFileset for a manifest that the caller has, for example after a look at its size.
 func (c *Client) PullManifest(ctx context.Context, client string, m *fileset.Manifest, dir string) (moved Moved, err error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return moved, err

@@ -17,7 +17,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// Fileset describes a version of a fileset: a tree of files that has a name.
+// Fileset describes a version of a fileset: a named tree of files.
 type Fileset struct {
 	ID        string `json:"fileset_id"`
 	Client    string `json:"client"` // "" if it belongs to no client
@@ -28,7 +28,7 @@ type Fileset struct {
 	Files     int    `json:"files"`
 	Bytes     int64  `json:"bytes"` // of all files
 	CreatedAt int64  `json:"created_at"`
-	Existed   bool   `json:"-"` // only after it was stored: the newest version had the same files
+	Existed   bool   `json:"-"` // only after PutFileset and PutManifest: the newest version had the same files
 	Text      []byte `json:"-"` // the document as the server sent it
 }
 
@@ -42,13 +42,15 @@ func (f *Fileset) UnmarshalJSON(text []byte) error {
 // FilesetQuery selects a version and files. The zero value selects all files of the newest version.
 type FilesetQuery struct {
 	Version  int      // 0: the newest
-	Patterns []string // as fileset.ParsePatterns has them
+	Patterns []string // in the form of fileset.ParsePatterns
 }
 
 const (
-	// filesetWait is how long the server may take to store what it has received, beside fileWait for each file.
+	// filesetWait is how long the server may take to store an archive that it has received, in addition to fileWait for
+	// each file.
 	filesetWait = 5 * time.Minute
-	// fileWait is for a server whose blobs are in a bucket. There a file takes a few requests, many at once.
+	// fileWait is for a server whose blobs are in a bucket. There a file takes a few requests, of which many run in
+	// parallel.
 	fileWait = 10 * time.Millisecond
 )
 
@@ -56,25 +58,25 @@ const (
 func waitForFiles(files int) time.Duration { return filesetWait + time.Duration(files)*fileWait }
 
 // PutFileset stores a version of a fileset from a tar archive, which may be compressed with gzip or zstd. If r is an
-// io.Seeker, an upload that fails is repeated from where r was. Nothing is stored unless the whole archive arrives. The
-// error is ErrBadRequest if the archive is refused, ErrTooLarge if it exceeds a limit, and ErrOverloaded if the quota or the
-// disk of the server is full. After the last byte PutFileset waits up to 22 minutes longer than Options.Timeout, since the
-// server stores the files in a bucket then.
+// io.Seeker and the upload fails, PutFileset repeats it from the first position of r. Nothing is stored unless the
+// whole archive arrives. The error is ErrBadRequest if the archive is refused, ErrTooLarge if it exceeds a limit, and
+// ErrOverloaded if the quota or the disk of the server is full. After the last byte PutFileset waits up to 22 minutes
+// longer than Options.Timeout, because the server may have to copy the files into a bucket then.
 func (c *Client) PutFileset(ctx context.Context, client, name string, r io.Reader) (Fileset, error) {
 	rq, err := filesetRequest(http.MethodPut, client, name, "")
 	if err != nil {
 		return Fileset{}, err
 	}
-	rq.contentType, rq.upload, rq.wait = "application/x-tar", newUpload(r), waitForFiles(fileset.MaxFiles) // nobody has counted them
+	rq.contentType, rq.upload, rq.wait = "application/x-tar", newUpload(r), waitForFiles(fileset.MaxFiles) // the number of files is not known
 	if rq.upload.seeker == nil {
 		return filesetAnswer(c.once(ctx, rq))
 	}
 	return filesetAnswer(c.repeat(ctx, rq))
 }
 
-// PutManifest stores a version of a fileset whose blobs are stored. The error is ErrConflict if some are not: Error.Missing
-// lists them. PutManifest is repeated when the answer is lost. It waits 5 minutes longer than Options.Timeout, and 10 ms more
-// for each file, since a server whose blobs are in a bucket asks there for each.
+// PutManifest stores a version of a fileset whose blobs are stored. The error is ErrConflict if some are not:
+// Error.Missing lists them. PutManifest is repeated when the answer is lost. It waits 5 minutes longer than
+// Options.Timeout, and 10 ms more for each file, since a server with a bucket looks up each file there.
 func (c *Client) PutManifest(ctx context.Context, client, name string, m *fileset.Manifest) (Fileset, error) {
 	rq, err := filesetRequest(http.MethodPut, client, name, "")
 	if err != nil {
@@ -122,8 +124,8 @@ func (c *Client) Filesets(ctx context.Context) iter.Seq2[Fileset, error] {
 	return pages(ctx, c, get("/filesets"), filesetsOf)
 }
 
-// FilesetVersions returns the versions of a fileset that are kept, the newest first. The error is ErrNotFound if there is
-// no such fileset.
+// FilesetVersions returns the versions of a fileset that the server keeps, the newest first. The error is ErrNotFound
+// if there is no such fileset.
 func (c *Client) FilesetVersions(ctx context.Context, client, name string) ([]Fileset, error) {
 	rq, err := filesetRequest(http.MethodGet, client, name, "/versions")
 	if err != nil {
@@ -164,7 +166,7 @@ func filesetRequest(method, client, name, rest string) (request, error) {
 	return request{method: method, path: "/filesets/" + name + rest, query: ofClient(client), repeat: repeatable}, nil
 }
 
-// request returns the request for what a query selects.
+// request returns the request for the version and files that a query selects.
 func (q FilesetQuery) request(client, name string) (request, error) {
 	rq, err := filesetRequest(http.MethodGet, client, name, "")
 	if err != nil {

@@ -53,7 +53,7 @@ func countingProxy(t *testing.T, to string) *counting {
 	return p
 }
 
-// count returns how many requests there were, and begins again.
+// count returns how many requests there were, and resets the count.
 func (p *counting) count(what string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -72,7 +72,7 @@ func writeFiles(t *testing.T, dir string, files ...string) {
 	}
 }
 
-// treeOf lists a directory: the paths, what they contain, and which are executable.
+// treeOf lists a directory: the paths, their contents, and which are executable.
 func treeOf(t *testing.T, dir string) (list string) {
 	t.Helper()
 	err := filepath.Walk(dir, func(path string, info os.FileInfo, err error) error {
@@ -97,7 +97,7 @@ func treeOf(t *testing.T, dir string) (list string) {
 	return list
 }
 
-// TestPushAndPull: a directory becomes a fileset, and a fileset a directory. Only what is missing is transferred.
+// TestPushAndPull: a directory becomes a fileset, and a fileset a directory. Only missing files are transferred.
 func TestPushAndPull(t *testing.T) {
 	s := daybooktest.Start(t)
 	p := countingProxy(t, s.URL)
@@ -188,7 +188,7 @@ func TestPushOfManyFiles(t *testing.T) {
 	}
 }
 
-// TestPushOfFilesThatChange: if a file changes while a directory is pushed, no version is stored, and no archive.
+// TestPushOfFilesThatChange: if a file changes while a directory is pushed, neither a version nor an archive is stored.
 func TestPushOfFilesThatChange(t *testing.T) {
 	for name, tt := range map[string]struct {
 		files int
@@ -337,7 +337,7 @@ func TestFilesetRequests(t *testing.T) {
 	}
 }
 
-// TestFilesetTarThatBreaks: whoever reads to io.EOF has got the whole archive.
+// TestFilesetTarThatBreaks: a caller that reads to io.EOF has got the whole archive.
 func TestFilesetTarThatBreaks(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/x-tar")

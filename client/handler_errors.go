@@ -37,7 +37,7 @@ func RetryAfter(d time.Duration, err error) error {
 	return delay{err, max(d, 0)}
 }
 
-// outcomeOf returns the outcome that reports what a handler returned. A job that runs again creates no jobs.
+// outcomeOf returns the outcome that reports the result of a handler. A job that runs again creates no jobs.
 func outcomeOf(o Outcome, err error) Outcome {
 	var final failure
 	var later delay

@@ -14,10 +14,10 @@ import (
 	"github.com/daybookq/daybook/job/handler"
 )
 
-// StoredHandler is a version of a handler that the server stores. It says how runners run the jobs of a type.
+// StoredHandler is a version of a handler that the server stores. It defines how runners run the jobs of a type.
 type StoredHandler struct {
 	ID        string `json:"handler_id"`
-	Client    string `json:"client"` // "" if it is for all clients that have no handler of the type themselves
+	Client    string `json:"client"` // "" if it is for all clients without a handler of the type
 	Type      string `json:"type"`
 	Version   int    `json:"version"` // from 1 on
 	Newest    bool   `json:"newest"`
@@ -25,7 +25,7 @@ type StoredHandler struct {
 	Digest    string `json:"digest"` // SHA-256 of Document as the server stores it, as sha256:hex
 	Bytes     int64  `json:"bytes"`  // of Document as the server stores it
 	CreatedAt int64  `json:"created_at"`
-	// Document is what was stored. Lists leave it out.
+	// Document is the stored document. Lists leave it out.
 	Document *handler.Document `json:"handler"`
 
 	Text []byte `json:"-"` // the document as the server sent it
@@ -38,8 +38,8 @@ func (h *StoredHandler) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*document)(h))
 }
 
-// ClaimHandler names a version of a handler in the answer to a claim. It runs the jobs of its type, and of its client or,
-// with "", of all clients that have no handler of the type themselves.
+// ClaimHandler names a version of a handler in the answer to a claim. It runs the jobs of its type, for its client or,
+// with "", for all clients without a handler of the type.
 type ClaimHandler struct {
 	ID     string `json:"handler_id"`
 	Client string `json:"client"`
@@ -49,9 +49,9 @@ type ClaimHandler struct {
 }
 
 // PutHandler stores a version of the handler of a type. With a client, it is for the jobs of that client; with "", for
-// those of all clients that have no handler of the type themselves. If the newest version has the same document, nothing
-// is stored, and the result is that version. The error is ErrBadRequest if the document is wrong, and ErrOverloaded if
-// the server has no room for it. PutHandler is repeated when the answer is lost.
+// the jobs of all clients without a handler of the type. If the newest version has the same document, PutHandler stores
+// nothing and returns that version. The error is ErrBadRequest if the document is wrong, and ErrOverloaded if the
+// server lacks room for it. PutHandler is repeated when the answer is lost.
 func (c *Client) PutHandler(ctx context.Context, client, typ string, document handler.Document) (h StoredHandler, err error) {
 	of, err := handlerRequest(http.MethodPut, client, typ, "")
 	if err != nil {
@@ -75,7 +75,7 @@ func (c *Client) Handler(ctx context.Context, client, typ string) (h StoredHandl
 	return c.handlerCall(ctx, r)
 }
 
-// HandlerVersion returns a version of a handler by its id. The error is ErrNotFound if it is not kept.
+// HandlerVersion returns a version of a handler by its id, or ErrNotFound if the server does not keep it.
 func (c *Client) HandlerVersion(ctx context.Context, id string) (h StoredHandler, err error) {
 	path, err := idPath("/handler-versions/", id, "")
 	if err != nil {
@@ -84,8 +84,8 @@ func (c *Client) HandlerVersion(ctx context.Context, id string) (h StoredHandler
 	return c.handlerCall(ctx, get(path))
 }
 
-// HandlerVersions returns the versions of a handler that are kept, the newest first. The error is ErrNotFound if there is
-// no such handler.
+// HandlerVersions returns the versions of a handler that the server keeps, the newest first. The error is ErrNotFound
+// if there is no such handler.
 func (c *Client) HandlerVersions(ctx context.Context, client, typ string) ([]StoredHandler, error) {
 	r, err := handlerRequest(http.MethodGet, client, typ, "/versions")
 	if err != nil {
@@ -133,7 +133,7 @@ func (c *Client) handlerCall(ctx context.Context, r request) (h StoredHandler, e
 	return h, decode(a, &h)
 }
 
-// handlerRequest returns a request about the handler of a type, whose path ends in a part.
+// handlerRequest returns a request about the handler of a type. part is the end of its path.
 func handlerRequest(method, client, typ, part string) (request, error) {
 	if err := job.CheckName("type", typ); err != nil {
 		return request{}, fmt.Errorf("%w: %w", ErrBadRequest, err)

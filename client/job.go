@@ -12,7 +12,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// Kind says what the bytes of a payload or output are.
+// Kind is the form of a payload or output.
 type Kind string
 
 // A payload is empty, a text, a JSON value exactly as it was sent, bytes, or the addresses of a WASI binary and its
@@ -25,8 +25,8 @@ const (
 	WASI  Kind = "wasi"
 )
 
-// Attributes are what every form of create can set for its jobs. The zero value of a field means the server's default.
-// To add an attribute, add a field here and, if documents show it, one in Job.
+// Attributes can be set for jobs by every form of create. The zero value of a field means the server's default. To add
+// an attribute, add a field here and, if documents show it, one in Job.
 type Attributes struct {
 	RunAt       int64             `json:"run_at,omitzero"` // unix ms; not together with DelayMs
 	DelayMs     int64             `json:"delay_ms,omitzero"`
@@ -42,17 +42,18 @@ type Attributes struct {
 	OnComplete  *FollowOn         `json:"on_complete,omitzero"` // the job that is created when the job completes
 }
 
-// FollowOn is a job that is created when another one completes, in the same record as the outcome. Its payload is the
-// output of that job, or its OutputAddr as a text. It inherits client, traceparent and meta if they are empty. DelayMs
-// counts from the completion. RunAt and ExpiresAt must be 0. Its own OnComplete continues the chain.
+// FollowOn is a job that is created when its predecessor completes, in the same record as the outcome. Its payload is
+// the output of the predecessor, or the predecessor's OutputAddr as a text. It inherits client, traceparent and meta if
+// they are empty. DelayMs counts from the completion. RunAt and ExpiresAt must be 0. Its OnComplete continues the
+// chain.
 type FollowOn struct {
 	Client string `json:"client,omitzero"`
 	Type   string `json:"type"`
 	Attributes
 }
 
-// Backoff is how long a job waits after a retry or error. The first wait is InitialMs. Each later one is
-// FactorMilli/1000 times as long as the one before, up to MaxMs.
+// Backoff is how long a job waits after a retry or error. The first wait is InitialMs. Each later wait is
+// FactorMilli/1000 times as long as the previous one, up to MaxMs.
 type Backoff struct {
 	InitialMs   *int64 `json:"initial_ms,omitzero"`
 	FactorMilli *int64 `json:"factor_milli,omitzero"`
@@ -111,8 +112,8 @@ func setText(q url.Values, name string, value jsontext.Value) error {
 	return nil
 }
 
-// Job is the document of a job, with the fields of the JSON document in one flat struct, so that users read them by the
-// names that docs/reference/api.md lists. Times are unix milliseconds. 0, "" and nil mean null, or empty.
+// Job is the document of a job. It is one flat struct, so that users find its fields by the names that
+// docs/reference/api.md lists. Times are unix milliseconds. 0, "" and nil mean null, or empty.
 type Job struct {
 	ID       string `json:"job_id"`
 	BatchID  string `json:"batch_id"`
@@ -129,9 +130,9 @@ type Job struct {
 	Output     []byte `json:"-"`
 	OutputKind Kind   `json:"-"`
 	OutputAddr string `json:"output_addr"`
-	// OutputAddrKind is the kind of what OutputAddr names; None if the runner has not said it.
+	// OutputAddrKind is the kind of the blob at OutputAddr; None if the runner has not given it.
 	OutputAddrKind Kind   `json:"output_addr_kind"`
-	LogAddr        string `json:"log_addr"` // of what the last run printed
+	LogAddr        string `json:"log_addr"` // of the text that the last run printed
 	Code           string `json:"code"`     // ok, failed, retry or error
 	ExitCode       int    `json:"exit_code"`
 	ProcessExit    *int64 `json:"process_exit"`
@@ -157,21 +158,22 @@ type Job struct {
 	ExpiresAt   int64 `json:"expires_at"`  // when the job is cancelled unless it has started
 
 	TimeoutMs   int64             `json:"timeout_ms"`
-	Why         string            `json:"why"`      // why the job ended: reported (by its runner), abandoned, runner_lost, cancelled or expired
+	Why         string            `json:"why"`      // reported (by its runner), abandoned, runner_lost, cancelled or expired, once the job has ended
 	Redrives    int               `json:"redrives"` // how often the job was redriven
 	UniqueKey   string            `json:"unique_key"`
 	Traceparent string            `json:"traceparent"`
 	Meta        map[string]string `json:"meta"`
-	// OnComplete is the job that follows, and Hops how many jobs created each other before this one. A job that a Worker or
+	// OnComplete is the job that follows, and Hops counts the jobs before this one in its chain. A job that a Worker or
 	// Claim gets in runs has neither.
 	OnComplete *FollowOn `json:"on_complete"`
 	Hops       int       `json:"hops"`
-	// Handler is the newest version of the handler of a job that a Worker has claimed; nil if it has none.
+	// Handler is the newest version of the handler of a job that a Worker has claimed; nil if there is none.
 	Handler *ClaimHandler `json:"-"`
 	// Existing is set if a create returned the unfinished job that has the same unique key.
 	Existing bool `json:"existing"`
 
-	// Text is the whole document as the server sent it, in calls that return one job; nil after creates that shared a request.
+	// Text is the whole document as the server sent it, in calls that return one job; nil after creates that shared a
+	// request.
 	Text []byte `json:"-"`
 }
 
@@ -181,8 +183,8 @@ type Step struct {
 	Name string `json:"step"`
 }
 
-// Attempt is a run that did not succeed. Why is reported (by the runner), abandoned, runner_lost (its runner vanished after the run
-// had begun) or cancelled.
+// Attempt is a run that did not succeed. Why is reported (by the runner), abandoned, runner_lost (its runner vanished
+// after the run had begun) or cancelled.
 type Attempt struct {
 	At       int64  `json:"at"`
 	RunnerID string `json:"runner_id"`
@@ -262,8 +264,8 @@ func decodeJob(a answer) (*Job, error) {
 	return j, nil
 }
 
-// Job returns the document of a job. It shows the effects of all requests that were answered before the call. The error
-// is ErrNotFound if there is no such job, or it is purged. Job is repeated when the answer is lost.
+// Job returns the document of a job, or ErrNotFound if there is no such job, or it is purged. The document includes the
+// effects of all requests that were answered before the call. Job is repeated when the answer is lost.
 func (c *Client) Job(ctx context.Context, id string) (*Job, error) {
 	path, err := idPath("/jobs/", id, "")
 	if err != nil {
@@ -276,16 +278,16 @@ func (c *Client) Job(ctx context.Context, id string) (*Job, error) {
 	return decodeJob(a)
 }
 
-// JobPlace is where a job is in its batch. Line counts over all requests that filled the batch, from 0 on, as in its results.
-// BatchID is "" if the job belongs to no batch.
+// JobPlace is the position of a job in its batch. Line counts over all requests that filled the batch, from 0 on, as in
+// the results of the batch. BatchID is "" if the job belongs to no batch.
 type JobPlace struct {
 	JobID   string `json:"job_id"`
 	BatchID string `json:"batch_id"`
 	Line    int64  `json:"line"`
 }
 
-// JobPlace returns where a job is in its batch. The error is ErrNotFound if there is no such job. JobPlace is repeated when
-// the answer is lost.
+// JobPlace returns the position of a job in its batch. The error is ErrNotFound if there is no such job. JobPlace is
+// repeated when the answer is lost.
 func (c *Client) JobPlace(ctx context.Context, id string) (p JobPlace, err error) {
 	path, err := idPath("/jobs/", id, "")
 	if err != nil {

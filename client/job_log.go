@@ -13,10 +13,10 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// JobLog opens what a job has printed: while it runs, the end that the server has, and afterwards the blob that LogAddr
-// names. With follow, the reader goes on until the job ends, and waits while there is nothing to read. The error is
-// ErrNotFound if there is no such job, or no log of it. Opening is repeated after a failure. If the connection breaks while
-// the log is read, the error of Read is ErrUnavailable.
+// JobLog opens the log of a job: while the job runs, the part at its end that the server has, and afterwards the blob
+// at LogAddr. With follow, the reader waits for more text until the job ends. The error is ErrNotFound if there is no
+// such job, or no log of it. Opening is repeated after a failure. If the connection breaks later, Read returns
+// ErrUnavailable.
 func (c *Client) JobLog(ctx context.Context, id string, follow bool) (io.ReadCloser, error) {
 	path, err := idPath("/jobs/", id, "/log")
 	if err != nil {
@@ -34,7 +34,7 @@ func (c *Client) JobLog(ctx context.Context, id string, follow bool) (io.ReadClo
 	return log, err
 }
 
-// openLog opens a log once. The server answers before there is text.
+// openLog sends one request for a log. The server answers before there is text.
 func (c *Client) openLog(ctx context.Context, r request) (log io.ReadCloser, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	late := time.AfterFunc(c.o.Timeout, func() { cancel(errSilent) })
@@ -81,9 +81,10 @@ func (l *jobLog) Read(p []byte) (int, error) {
 
 func (l *jobLog) Close() error { return l.body.Close() }
 
-// AppendLog adds what a run of a job has printed to the log that JobLog returns while it runs. offset is the place of text
-// in all that the run has printed, and text has at most 256 KiB. The server keeps the end in memory. The errors are
-// ErrNotFound, ErrNotActive and ErrClaimLost. AppendLog is repeated when the answer is lost.
+// AppendLog adds text that a run of a job has printed to the log that JobLog returns while it runs. offset is the
+// position of the text in the run's whole output; text has at most 256 KiB. The server keeps the end of the log in
+// memory. AppendLog returns ErrNotFound, ErrNotActive or ErrClaimLost if the server refuses. It is repeated when the
+// answer is lost.
 func (c *Client) AppendLog(ctx context.Context, jobID, claimID string, offset int64, text []byte) error {
 	path, err := idPath("/jobs/", jobID, "/log")
 	if err != nil {

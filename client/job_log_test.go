@@ -11,7 +11,7 @@ import (
 	"github.com/daybookq/daybook/client/daybooktest"
 )
 
-// TestJobLog: a reader follows what a run prints to the end of the job, and then reads the blob.
+// TestJobLog: a reader follows the output of a run to the end of the job, and then reads the blob.
 func TestJobLog(t *testing.T) {
 	c := daybooktest.Start(t).Client
 	ctx := t.Context()

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// JobsQuery says which jobs a list shows. A zero field does not restrict the list.
+// JobsQuery selects the jobs of a list. A zero field does not restrict the list.
 type JobsQuery struct {
 	Status, Client, Type string
 	Meta                 map[string]string // pairs that must be in a job's meta
@@ -19,7 +19,7 @@ type JobsQuery struct {
 	After                       string // the list begins after this id
 	PageSize                    int    // 1 to 1000; 0 means the server's default
 	// Fields names the fields that the documents have, by their JSON names; the id is always there. nil means all
-	// fields. The server does not read what the named fields do not need.
+	// fields. The server does not read data that the named fields do not need.
 	Fields []string
 }
 
@@ -44,8 +44,8 @@ func (q *JobsQuery) values() url.Values {
 	return v
 }
 
-// Jobs yields the jobs of a query in order of their ids. It reads them page by page. Each page shows one moment, but
-// pages differ in theirs. An error ends the list. A page is read again when the answer is lost.
+// Jobs yields the jobs of a query in order of their ids, page by page. Each page shows the jobs at one moment, and
+// different pages show different moments. An error ends the list. A page is read again when the answer is lost.
 func (c *Client) Jobs(ctx context.Context, q JobsQuery) iter.Seq2[*Job, error] {
 	r := get("/jobs")
 	r.query = q.values()
@@ -73,8 +73,8 @@ func jobsOf(a answer, documents []jobDocument) ([]*Job, error) {
 	return list, nil
 }
 
-// pages yields the elements of a list page by page. read returns the elements of a page, and where the next page
-// begins.
+// pages yields the elements of a list page by page. read returns the elements of a page, and the beginning of the next
+// page.
 func pages[T any](ctx context.Context, c *Client, r request, read func(a answer) (list []T, next string, err error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		r := r // the caller may iterate more than once

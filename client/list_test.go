@@ -10,7 +10,7 @@ import (
 	"github.com/daybookq/daybook/client/daybooktest"
 )
 
-// A page without jobs is not the end of the list. A caller may iterate over a sequence more than once.
+// A page without jobs does not end the list. A caller may iterate over a sequence more than once.
 func TestJobsPages(t *testing.T) {
 	f := inTurn(reply{status: 200, body: fmt.Sprintf(`{"jobs":[{"job_id":%q}],"next":%q}`, testID(0), testID(0))},
 		reply{status: 200, body: fmt.Sprintf(`{"jobs":[],"next":%q}`, testID(5))},

@@ -11,10 +11,12 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// Cancel cancels a job that has not ended, and returns its document. The id of a batch that was created by one request is
-// also that of its first job: Cancel cancels that job only, and CancelBatch the batch. The same holds for all calls about one job. The runner of an active job is notified at its
-// next tickle or completion. To cancel a cancelled job again is no error. The error is ErrConflict if the job has ended
-// otherwise. Cancel is repeated when the answer is lost.
+// Cancel cancels a job that has not ended, and returns its document. The runner of an active job is notified at its
+// next tickle or completion. Cancelling a cancelled job again is no error. The error is ErrConflict if the job has
+// already completed or failed. Cancel is repeated when the answer is lost.
+//
+// A batch that was created by one request has the same id as its first job. Cancel, like all calls about one job, then
+// applies to that job only; CancelBatch cancels the batch.
 func (c *Client) Cancel(ctx context.Context, id string) (*Job, error) {
 	return c.jobCall(ctx, id, "/cancel", struct{}{}, repeatable)
 }
@@ -70,7 +72,7 @@ func (c *Client) Delete(ctx context.Context, id string) error {
 	return err
 }
 
-// Sweep is the document of an operation on many jobs. ID is empty if the operation was finished in the request.
+// Sweep is the document of an operation on many jobs. ID is empty if the operation was finished within the request.
 type Sweep struct {
 	ID         string `json:"sweep_id"`
 	Operation  string `json:"operation"` // cancel, redrive or delete
@@ -95,9 +97,9 @@ func (s *Sweep) UnmarshalJSON(text []byte) error {
 }
 
 // CancelBatch cancels the jobs of a batch that are in a status, or with "" all that have not ended. If there are many
-// jobs, the server continues after its answer, and WaitSweep waits until it is done. A batch with attributes has the status
-// cancelled at once, and none of its jobs begins after the answer. CancelBatch is repeated when the answer is lost. So are
-// the other cancels and the deletes, but not the redrives.
+// jobs, the server continues after its answer; WaitSweep waits until it is done. A batch with attributes gets the
+// status cancelled at once, and none of its jobs begins after the answer. CancelBatch is repeated when the answer is
+// lost, as are all cancels and deletes, but not the redrives.
 func (c *Client) CancelBatch(ctx context.Context, batchID, status string) (Sweep, error) {
 	return c.sweepBatch(ctx, request{method: http.MethodPost, repeat: repeatable}, batchID, "/cancel", status)
 }
@@ -161,7 +163,7 @@ func (c *Client) sweepCall(ctx context.Context, r request) (w Sweep, err error) 
 	return w, decode(a, &w)
 }
 
-// Sweep returns the document of a sweep. The error is ErrNotFound if there is none, or it ended more than a day ago.
+// Sweep returns the document of a sweep, or ErrNotFound if there is none, or it ended more than a day ago.
 func (c *Client) Sweep(ctx context.Context, id string) (Sweep, error) {
 	path, err := idPath("/sweeps/", id, "")
 	if err != nil {
@@ -170,7 +172,7 @@ func (c *Client) Sweep(ctx context.Context, id string) (Sweep, error) {
 	return c.sweepCall(ctx, get(path))
 }
 
-// Sweeps returns the sweeps that are under way or ended within the last day, oldest first.
+// Sweeps returns the sweeps that are running or ended within the last day, oldest first.
 func (c *Client) Sweeps(ctx context.Context) ([]Sweep, error) {
 	a, err := c.do(ctx, get("/sweeps"))
 	if err != nil {
@@ -182,8 +184,9 @@ func (c *Client) Sweeps(ctx context.Context) ([]Sweep, error) {
 	return doc.Sweeps, decode(a, &doc)
 }
 
-// WaitSweep waits until an operation on many jobs is done, such as a cancel whose answer is w: all jobs of a batch or queue
-// that was cancelled have ended then. It calls progress, if not nil, with each document that it reads meanwhile.
+// WaitSweep waits until an operation on many jobs is done, for example a cancel that was answered with w: all jobs of
+// the cancelled batch or queue have ended then. While it waits, it calls progress, if not nil, with each document that
+// it reads.
 func (c *Client) WaitSweep(ctx context.Context, w Sweep, progress func(Sweep)) (Sweep, error) {
 	for wait := 10 * time.Millisecond; !w.Done; wait = min(2*wait, time.Second) {
 		sleep(ctx, wait)
@@ -201,8 +204,8 @@ func (c *Client) WaitSweep(ctx context.Context, w Sweep, progress func(Sweep)) (
 	return w, nil
 }
 
-// sweepNow reads how far a sweep is. The end of a batch with attributes has no sweep of its own: it is done when the batch
-// has no jobs that have not ended.
+// sweepNow reads the progress of a sweep. Cancelling a batch with attributes creates no sweep: it is done when all jobs
+// of the batch have ended.
 func (c *Client) sweepNow(ctx context.Context, w Sweep) (Sweep, error) {
 	if w.ID != "" || w.BatchID == "" {
 		return c.Sweep(ctx, w.ID)

@@ -15,16 +15,16 @@ type Output struct {
 	Code   string // of the last outcome: ok, failed, retry or error; "" if there was none
 	Kind   Kind   // Text, JSON or Bytes; None if there is no output
 	Bytes  []byte
-	// Addr is the address of an output that is a blob. Bytes are those of the blob if the server has it.
+	// Addr is the address of an output that is a blob. Bytes then holds the blob's bytes if the server has it.
 	Addr string
 }
 
 // maxOutputWait is how long one request may wait for the end of a job.
 const maxOutputWait = time.Minute
 
-// Output returns the output of a job. It waits up to a minute for the end of the job. The error is ErrConflict if the job
-// has not ended by then, and ErrNotFound if there is no such job, it is purged, or its blob was deleted. Output is repeated
-// when the answer is lost. It holds the whole output in memory; GetBlob reads a long one piece by piece.
+// Output returns the output of a job. It waits up to a minute for the end of the job. The error is ErrConflict if the
+// job has not ended by then, and ErrNotFound if there is no such job, it is purged, or its blob was deleted. Output is
+// repeated when the answer is lost. It holds the whole output in memory; use GetBlob to stream a long one.
 func (c *Client) Output(ctx context.Context, id string, wait time.Duration) (o Output, err error) {
 	path, err := idPath("/jobs/", id, "/output")
 	if err != nil {

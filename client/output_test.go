@@ -39,7 +39,7 @@ func TestOutput(t *testing.T) {
 		if err != nil || got.Status != want.Status || got.Code != want.Code || got.Kind != want.Kind || string(got.Bytes) != string(want.Bytes) {
 			t.Errorf("%+v, %v, want %+v", got, err, want)
 		}
-		if err := <-completed; err != nil { // its answer may come after the output
+		if err := <-completed; err != nil { // its answer may arrive after the output
 			t.Error(err)
 		}
 	}

@@ -59,9 +59,9 @@ func (c *Client) Queue(ctx context.Context, client, typ string) (Queue, error) {
 	return c.queueCall(ctx, get(path))
 }
 
-// DeleteQueue deletes a queue that has no jobs. The next job of that client and type creates the queue again. The error
-// is ErrConflict if the queue has jobs, and ErrNotFound if there is no such queue. DeleteQueue is repeated when the
-// answer is lost; ErrNotFound may then mean that the first request deleted the queue.
+// DeleteQueue deletes a queue without jobs. The next job of that client and type creates the queue again. The error is
+// ErrConflict if the queue has jobs, and ErrNotFound if there is no such queue. DeleteQueue is repeated when the answer
+// is lost; ErrNotFound may then mean that the first request deleted the queue.
 func (c *Client) DeleteQueue(ctx context.Context, client, typ string) error {
 	path, err := queuePath(client, typ)
 	if err != nil {

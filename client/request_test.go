@@ -15,7 +15,7 @@ import (
 	"github.com/daybookq/daybook/client"
 )
 
-// Requests that are safe to repeat are repeated after failures that may be over soon.
+// Requests that are safe to repeat are repeated after failures that may soon pass.
 func TestRepeatingReadsAndClaims(t *testing.T) {
 	for name, first := range map[string]reply{
 		"lost answer": lostAnswer, "connection refused": refusedConnection, "no answer in time": {after: -1},
@@ -155,7 +155,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	}
 }
 
-// Every code that docs/reference/errors.md lists has a sentinel, or the test knows that it has none.
+// Every code that docs/reference/errors.md lists has a sentinel, or is listed here as a code without one.
 func TestCodesHaveSentinels(t *testing.T) {
 	all := []error{
 		client.ErrBadRequest, client.ErrNotFound, client.ErrNotActive, client.ErrClaimLost, client.ErrOutcomeDiffers, client.ErrRunnerDiffers,
@@ -185,8 +185,8 @@ func TestCodesHaveSentinels(t *testing.T) {
 	}
 }
 
-// The refusal of a repeat says something about the repeat only. If the answer of an earlier try was lost, that try may
-// have been stored.
+// The refusal of a repeat applies to the repeat only. If the answer of an earlier try was lost, that try may have been
+// stored.
 func TestARefusedRepeatDoesNotProveThatNothingWasStored(t *testing.T) {
 	lost := lostAnswer
 	for name, c := range map[string]struct {

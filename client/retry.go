@@ -14,7 +14,7 @@ const (
 	maxWait   = 2 * time.Second
 )
 
-// retryRules say after which errors a request is sent again.
+// retryRules decide after which errors a request is sent again.
 type retryRules struct {
 	repeat     repeating
 	persistent bool // after failures of the server, too
@@ -40,7 +40,7 @@ func (p retryRules) wait(err error, attempt int) (wait time.Duration, again bool
 	return max(backoff(attempt), asked), again
 }
 
-// lostError is the error of a request that was repeated after its answer was lost. err is that of the last try. It does
+// lostError is the error of a request that was repeated after its answer was lost. err is the last try's error. It does
 // not say whether the first try was stored.
 type lostError struct{ err error }
 
@@ -53,7 +53,7 @@ func (l *lostError) Is(target error) bool {
 }
 
 // afterLost returns the error of a request whose answer was lost and whose repeat failed with err. If err says that
-// nothing was stored, that is true only of the repeat.
+// nothing was stored, this is true only of the repeat.
 func afterLost(err error) error {
 	var refused *Error
 	if errors.Is(err, ErrUnavailable) || errors.Is(err, ErrSessionNotFound) ||
@@ -63,7 +63,7 @@ func afterLost(err error) error {
 	return err
 }
 
-// passing reports whether a failure with this status may be over soon.
+// passing reports whether a failure with this status may soon pass.
 func (p retryRules) passing(status int) bool {
 	switch status {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
@@ -82,14 +82,15 @@ func down(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.As(err, &refused) && refused.Code == "not_ready"
 }
 
-// verifying reports whether err says that the server verifies a long blob. It ends with the blob or with its damage.
+// verifying reports whether err says that the server verifies a long blob. The next answer is the blob, or that it is
+// damaged.
 func verifying(err error) bool {
 	var refused *Error
 	return errors.As(err, &refused) && refused.Code == "blob_verifying"
 }
 
 // backoff returns a wait that doubles from firstWait to maxWait. The result is a random part of it, between half and
-// all, so that many clients do not come back at the same time.
+// all, so that many clients do not retry at the same time.
 func backoff(attempt int) time.Duration {
 	wait := min(firstWait<<min(attempt, 16), maxWait)
 	return wait/2 + rand.N(wait/2+1)

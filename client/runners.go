@@ -11,24 +11,25 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// RunnerInfo is what a runner says of itself in a heartbeat. ID and Instance are required. All texts together have at most
-// 4 KiB.
+// RunnerInfo is how a runner describes itself in a heartbeat. ID and Instance are required. All texts together have at
+// most 4 KiB.
 type RunnerInfo struct {
 	// ID is the runner_id. In heartbeats it has the form of a name: letters, digits and . _ : -
 	ID string `json:"runner_id,omitzero"`
-	// Instance names the process: a random text, such as that of NewKey. One instance holds a runner id at a time.
+	// Instance names the process by a random text, such as a result of NewKey. One instance holds a runner id at a
+	// time.
 	Instance  string            `json:"instance"`
 	Name      string            `json:"name,omitzero"` // for people
 	Addresses []string          `json:"addresses,omitzero"`
 	Kinds     []string          `json:"kinds,omitzero"`   // of handlers that it runs
 	Types     []string          `json:"types,omitzero"`   // of jobs that it claims; nil means all
 	Clients   []string          `json:"clients,omitzero"` // whose jobs it claims; nil means all
-	Slots     int64             `json:"slots,omitzero"`   // how much it runs at a time
+	Slots     int64             `json:"slots,omitzero"`   // how many jobs it runs at a time
 	Labels    map[string]string `json:"labels,omitzero"`
 	Version   string            `json:"version,omitzero"` // of its program
 	Stats     RunnerStats       `json:"stats,omitzero"`
-	// Takeover makes the instance hold the runner id even if another one holds it. That one gets ErrRunnerReplaced.
-	// Documents do not show it.
+	// Takeover makes the instance hold the runner id even if another instance holds it, which then gets
+	// ErrRunnerReplaced. Documents do not show it.
 	Takeover bool `json:"takeover,omitzero"`
 }
 
@@ -40,15 +41,15 @@ type RunnerStats struct {
 }
 
 // Heartbeat reports that a runner is alive. If it misses three heartbeats, the server declares it lost, and returns its
-// jobs. The error is:
+// jobs to their queues. The error is:
 //
 //   - ErrRunnerTaken if another instance holds the runner id;
 //   - ErrRunnerReplaced if another instance has taken it over: the runner must end, and drop its jobs;
 //   - ErrRunnerLost if the runner was declared lost, or has ended: it must drop its jobs, and may send heartbeats
 //     with a new instance.
 //
-// every is the time until the next heartbeat. Heartbeat is repeated when the answer is lost, so ctx should end before the
-// next heartbeat.
+// every is the time until the next heartbeat. Heartbeat is repeated when the answer is lost, so ctx should end before
+// the next heartbeat.
 func (c *Client) Heartbeat(ctx context.Context, info RunnerInfo) (every time.Duration, err error) {
 	path, err := runnerPath(info.ID)
 	if err != nil {
@@ -89,8 +90,8 @@ const (
 	RunnerLeft  = "left" // it reported its end
 )
 
-// Runner is the document of a runner. If the server has no heartbeat of it, State is "", and RunnerInfo has only the ID.
-// Times are unix ms.
+// Runner is the document of a runner. If the server never got a heartbeat of it, State is "", and RunnerInfo has only
+// the ID. Times are unix ms.
 type Runner struct {
 	RunnerInfo
 	State       string `json:"state"`        // RunnerAlive or RunnerDead
@@ -101,7 +102,7 @@ type Runner struct {
 	Held       int64       `json:"held"`   // how many jobs
 	Claims     []OpenClaim `json:"claims"` // up to 100 claims that hold jobs, newest first
 	ClaimCount int64       `json:"claim_count"`
-	LastSeenAt int64       `json:"last_seen_at"` // the last heartbeat, or the last claim or tickle that Claims shows
+	LastSeenAt int64       `json:"last_seen_at"` // the last heartbeat, or the last claim or tickle in Claims
 }
 
 // OpenClaim is a claim that holds jobs. Times are unix ms.
@@ -113,8 +114,8 @@ type OpenClaim struct {
 	DeadlineAt int64  `json:"deadline_at"` // when its jobs are abandoned unless they are tickled
 }
 
-// Runner returns the document of a runner. The error is ErrNotFound if it holds no jobs, and the server has no heartbeat
-// of it.
+// Runner returns the document of a runner, or ErrNotFound if the runner holds no jobs and the server never got a
+// heartbeat of it.
 func (c *Client) Runner(ctx context.Context, runnerID string) (r Runner, err error) {
 	path, err := runnerPath(runnerID)
 	if err != nil {

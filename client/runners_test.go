@@ -37,7 +37,7 @@ func TestRunners(t *testing.T) {
 	if _, err := c.Heartbeat(ctx, second); err != nil {
 		t.Errorf("takeover: %v", err)
 	}
-	info.Takeover = true // the one that was replaced cannot take over in its turn
+	info.Takeover = true // the instance that was replaced cannot take over in its turn
 	if _, err := c.Heartbeat(ctx, info); !errors.Is(err, client.ErrRunnerReplaced) {
 		t.Errorf("heartbeat of the process that was replaced: %v", err)
 	}

@@ -18,10 +18,10 @@ type Stats struct {
 	Parked   int              `json:"parked_claims"`
 	Ready    bool             `json:"ready"`
 	Stopped  bool             `json:"stopped"` // see Stop
-	Sweeps   int              `json:"sweeps"`  // under way
+	Sweeps   int              `json:"sweeps"`  // running
 	Keys     uint64           `json:"idempotency_keys"`
 	KeyBytes uint64           `json:"idempotency_key_bytes"` // of their rows
-	// SessionBytes is about what the rows of sessions have.
+	// SessionBytes is about how many bytes the rows of sessions have.
 	SessionBytes uint64 `json:"session_bytes"`
 	Blobs        int64  `json:"blob_bytes"`      // bytes of all blobs
 	DiskFree     int64  `json:"disk_free_bytes"` // of the file system with the data
@@ -44,7 +44,7 @@ func (c *Client) Stats(ctx context.Context) (s Stats, err error) {
 	return s, decode(a, &s)
 }
 
-// Version says which build the server is.
+// Version describes the build of the server.
 type Version struct {
 	Version string `json:"version"`
 	Commit  string `json:"commit"`
@@ -67,8 +67,8 @@ func (c *Client) Ping(ctx context.Context) error {
 	return err
 }
 
-// Ready returns nil if the server accepts changes: it has replayed its journal, and the journal can be written. Ready
-// is not repeated.
+// Ready returns nil if the server accepts changes: it has replayed its journal, and can write to it. Ready is not
+// repeated.
 func (c *Client) Ready(ctx context.Context) error {
 	_, err := c.once(ctx, get("/readyz"))
 	return err
@@ -103,8 +103,8 @@ func (c *Client) AcceptTime(ctx context.Context) (offset time.Duration, err erro
 	return time.Duration(doc.ClockOffsetMs) * time.Millisecond, nil
 }
 
-// Quit makes the server stop gracefully. The error is ErrForbidden if the request does not come from the server's
-// machine, or the server does not allow it (serve --allow-quit).
+// Quit makes the server stop gracefully. The error is ErrForbidden if the client is on another machine, or the server
+// does not allow it (serve --allow-quit).
 func (c *Client) Quit(ctx context.Context) error {
 	_, err := c.once(ctx, request{method: http.MethodPost, path: "/quit"})
 	return err

@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// MaxSlots is how many requests of a session may be under way at once. It is a limit of the server.
+// MaxSlots is how many requests of a session may be outstanding. It is a limit of the server.
 const MaxSlots = 256
 
 const (
@@ -22,7 +22,7 @@ const (
 // a repeated request by its number, carries it out once, and gives a repeat the first answer, as with an idempotency
 // key. A key costs the server one row for a day. A session costs it one row, and one for each slot that was ever used.
 //
-// Each request occupies one slot of the session while it is under way:
+// Each request occupies one slot of the session until Answered is called:
 //
 //	n, err := session.Take(ctx)
 //	if err != nil {
@@ -31,18 +31,18 @@ const (
 //	defer session.Answered(n)
 //	claim, err := c.Numbered(n).Claim(ctx, q)
 //
-// What to do with the error of a numbered request:
+// Handle the error of a numbered request as follows:
 //
 //   - ErrUnknown: the answer was lost, and the call has already repeated the request for Options.RetryFor. To repeat it
 //     for longer, make the same call with the same arguments and the same Number before calling Answered. The server
 //     returns the first answer if it has carried the request out, and otherwise carries it out now. A program that
-//     gives the request up calls Answered too; then it stays unknown what happened to the request.
+//     gives up also calls Answered; it then remains unknown whether the request was carried out.
 //   - ErrSessionNotFound: the session was ended, or the server carried out no request of it for a day. Open another
 //     session, and make the request there with a new number. If an answer to the request was lost before, the error is
 //     ErrUnknown as well. Then a repeated create may create its jobs twice, and the jobs of a lost claim return to
 //     their queues when their lease ends.
 //   - ErrNumberPassed: Answered was called too early, and the server has carried out a later request in the slot. It is
-//     unknown what happened to this one.
+//     unknown whether this request was carried out.
 //   - ErrKeyReused: the number belongs to another request. The program used one Number for two calls.
 //   - All other errors are answers of the server.
 //
@@ -79,7 +79,7 @@ type SessionDocument struct {
 	RunnerID  string        `json:"runner_id"`
 	CreatedAt int64         `json:"created_at"`
 	UsedAt    int64         `json:"used_at"`    // when the session was opened, or the server last carried out a request of it
-	ExpiresAt int64         `json:"expires_at"` // when the server deletes the session if it carries out no request of it before
+	ExpiresAt int64         `json:"expires_at"` // when the server deletes the session, unless it carries out a request of it before
 	Slots     []SessionSlot `json:"slots"`      // the slots that were ever used
 }
 
@@ -90,7 +90,7 @@ type SessionSlot struct {
 }
 
 // OpenSession opens a session for a runner or producer. runnerID is shown to people and may be empty. The error is
-// ErrOverloaded if the server has no room for another session. OpenSession is repeated when the answer is lost; the
+// ErrOverloaded if the server lacks room for another session. OpenSession is repeated when the answer is lost; the
 // server deletes the session of the lost answer after a day.
 func (c *Client) OpenSession(ctx context.Context, runnerID string) (*Session, error) {
 	r, err := post("/sessions", struct {
@@ -126,8 +126,8 @@ func (c *Client) Session(ctx context.Context, id string) (doc SessionDocument, e
 	return doc, decode(a, &doc)
 }
 
-// End ends the session, so that the server does not keep it for a day. No request of the session may be under way. Its
-// claims keep their jobs. To end a session again is no error.
+// End ends the session, so that the server does not keep it for a day. No request of the session may be outstanding.
+// Its claims keep their jobs. Ending a session again is no error.
 func (s *Session) End(ctx context.Context) error {
 	path, err := idPath("/sessions/", s.ID, "")
 	if err != nil {
@@ -159,7 +159,7 @@ func (s *Session) Take(ctx context.Context) (Number, error) {
 	return Number{s.ID, slot, s.numbers[slot]}, nil
 }
 
-// Answered frees the slot of a number. After it nobody may repeat the request: it was answered or given up.
+// Answered frees the slot of a number, after the request was answered or given up. Nobody may repeat the request then.
 func (s *Session) Answered(n Number) {
 	s.mu.Lock()
 	if n.Session != s.ID || !s.busy[n.Slot] || s.numbers[n.Slot] != n.Number {
@@ -172,15 +172,15 @@ func (s *Session) Answered(n Number) {
 }
 
 // Numbered returns a client whose next create, claim, completion or release has the number n and is repeated when its
-// answer is lost. Use it for one call, or for the same call again. Other calls of it have no number. The call must have
-// no Key.
+// answer is lost. Use it for one call, or for the same call again. Its other calls have no number. The call must not
+// have a Key.
 func (c *Client) Numbered(n Number) *Client {
 	p := *c
 	p.own = &held{Number: n}
 	return &p
 }
 
-// numbered sets the client's own number in a request, if the client has one.
+// numbered sets the number of the client, if it has one, in a request.
 func (c *Client) numbered(r request) request {
 	if c.own != nil {
 		r.number, r.repeat, r.inSession = c.own, repeatable, false

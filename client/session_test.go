@@ -192,8 +192,8 @@ func TestLostAnswerOfAForgottenSession(t *testing.T) {
 	}
 }
 
-// TestSlots: as many requests as there are slots can be under way at once, each in its own slot. Take returns the
-// lowest free slot.
+// TestSlots: as many requests as there are slots can be outstanding, each in its own slot. Take returns the lowest free
+// slot.
 func TestSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := inTurn(reply{status: 201, body: `{"session_id":"` + someID + `"}`})

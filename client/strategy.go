@@ -10,29 +10,29 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// Strategy says which jobs a claim takes. Jobs of the highest priority are always first. It is one of the constants, or
-// what PreferDistinct returns; "" means Oldest.
+// Strategy decides which jobs a claim takes. Jobs of the highest priority are always first. It is one of the constants,
+// or a result of PreferDistinct; "" means Oldest.
 type Strategy string
 
 const (
-	// Oldest takes the jobs that came back from a runner, in the order of their ids, then those that have been pending
+	// Oldest takes the jobs that runners have returned, in the order of their ids, then the jobs that have been pending
 	// the longest.
 	Oldest Strategy = "oldest"
-	// Newest takes the jobs that became pending last, then those that came back.
+	// Newest takes the jobs that became pending last, then the jobs that runners have returned.
 	Newest Strategy = "newest"
-	// Random takes each job with the same chance. A claim of several jobs takes those that follow the drawn one.
+	// Random takes each job with the same chance. A claim of several jobs takes the jobs that follow the drawn one.
 	Random Strategy = "random"
 	// Fair takes one job of each client in turn.
 	Fair Strategy = "fair"
 )
 
-// PreferDistinct returns the strategy that prefers jobs whose value of a key of Meta has the fewest active jobs, such as
-// those of the user with the fewest. Counted are the jobs of the client that the job belongs to, whoever claimed them.
-// Jobs without the key rank like those of a value without active jobs. Nothing is withheld: if only jobs of busy values
-// wait, the claim takes them.
+// PreferDistinct returns the strategy that prefers jobs by the value of a key of their Meta: values with the fewest
+// active jobs are first, for example the user with the fewest. Active jobs are counted per client, whoever claimed
+// them. Jobs without the key rank as if their value had no active jobs. Nothing is withheld: if only jobs of busy
+// values wait, the claim takes them.
 //
-// Among equals, the order is that of underlying. Random draws a value and takes its oldest job. underlying may be a
-// PreferDistinct of another key:
+// underlying decides among equals. Random draws a value and takes its oldest job. underlying may be a PreferDistinct of
+// another key:
 //
 //	client.PreferDistinct("region", client.PreferDistinct("user", client.Random))
 //

@@ -23,17 +23,18 @@ type StreamOptions struct {
 	// minutes, and at most until shortly before their leases end. 0 means that they return to their queues at once.
 	Linger time.Duration
 	// Resume is the ID of an earlier stream of this runner, whose connection the server closes. Claims are the claims
-	// that the runner still has. They become claims of this stream. The other claims of the earlier stream return to
+	// that the runner still has. They become claims of this stream. All other claims of the earlier stream return to
 	// their queues.
 	Resume string
 	Claims []string
 }
 
-// Stream is a connection that carries many requests at once, and jobs as soon as there are any. Any goroutine may call
-// its methods. When the connection ends, the jobs of its claims return to their queues; see StreamOptions.Linger.
+// Stream is a connection that carries many requests at the same time, and delivers jobs as soon as there are any. Any
+// goroutine may call its methods. When the connection ends, the jobs of its claims return to their queues; see
+// StreamOptions.Linger.
 type Stream struct {
 	ID   string
-	Held map[string]int // of StreamOptions.Claims, those that still hold jobs, and how many
+	Held map[string]int // the claims of StreamOptions.Claims that still hold jobs, and how many
 
 	c         *Client
 	conn      *websocket.Conn
@@ -49,7 +50,7 @@ type Stream struct {
 	messages []outgoing // that are not written yet
 	spare    []byte     // empty; for the next text
 	writing  bool
-	err      error // why the connection has ended
+	err      error // the reason why the connection has ended
 }
 
 // streamAnswer is an answer in a stream.
@@ -74,11 +75,11 @@ const streamProtocol = "daybook.v1"
 var (
 	// errNotSent says that a request was not sent, because its stream has ended.
 	errNotSent = fmt.Errorf("%w: the stream has ended", ErrUnavailable)
-	// errNoStreams says that the server offers no streams, or that something between does not let them through.
+	// errNoStreams says that the server offers no streams, or that a proxy blocks them.
 	errNoStreams = errors.New("the server offers no streams")
 )
 
-// OpenStream opens a stream. The errors are those of requests; OpenStream is not repeated.
+// OpenStream opens a stream. It returns the same errors as requests do, and is not repeated.
 func (c *Client) OpenStream(ctx context.Context, o StreamOptions) (*Stream, error) {
 	s := &Stream{c: c, done: make(chan struct{}), waiting: map[uint64]chan<- streamAnswer{}, takers: map[uint64]*Subscription{}}
 	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
@@ -106,7 +107,7 @@ func (c *Client) OpenStream(ctx context.Context, o StreamOptions) (*Stream, erro
 	return s, nil
 }
 
-// streamRefusal returns the error of a handshake that was answered with another status than 101.
+// streamRefusal returns the error of a handshake that was answered with a status other than 101.
 func streamRefusal(res *http.Response) error {
 	body, _ := io.ReadAll(res.Body) // at most its first bytes, which are there already
 	err := refusal(request{method: http.MethodGet, path: "/stream"}, res, body)
@@ -147,7 +148,7 @@ func (s *Stream) hello(ctx context.Context, o StreamOptions) error {
 // Done returns a channel that is closed when the connection has ended.
 func (s *Stream) Done() <-chan struct{} { return s.done }
 
-// Err returns why the connection has ended, or nil while it is open.
+// Err returns the reason why the connection has ended, or nil while it is open.
 func (s *Stream) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,15 +171,15 @@ func (s *Stream) Close() {
 	<-s.done
 }
 
-// cut ends the connection without a farewell. The server then keeps the jobs of the stream for its Linger, where Close
-// gives them back at once.
+// cut ends the connection without a closing handshake. The server then keeps the jobs of the stream for its Linger;
+// after Close it returns them to their queues at once.
 func (s *Stream) cut() {
 	_ = s.conn.CloseNow() // it has ended then
 	<-s.done
 }
 
-// Client returns a client whose completions of several jobs and tickles of several jobs travel in the stream while it
-// is open. Its other requests are HTTP requests.
+// Client returns a client that uses the stream, while it is open, to complete several jobs and to tickle several jobs.
+// Its other requests are HTTP requests.
 func (s *Stream) Client() *Client {
 	c := *s.c
 	c.stream = new(atomic.Pointer[Stream])
@@ -208,7 +209,7 @@ func (s *Stream) ask(ctx context.Context, verb string, body, doc any) error {
 	return nil
 }
 
-// once sends a request that HTTP has as well, and returns its answer in the form of HTTP.
+// once sends a request that also exists in HTTP, and returns its answer in the form of HTTP.
 func (s *Stream) once(ctx context.Context, c *Client, r request) (answer, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.o.Timeout+r.wait, errSilent)
 	defer cancel()
@@ -245,7 +246,7 @@ func (s *Stream) answer(got streamAnswer, err error, r request) (answer, error) 
 	return a, nil
 }
 
-// do sends a request and waits for its answer. more are its other fields, each after a comma. The errors are those of
+// do sends a request and waits for its answer. more are its other fields, each after a comma. It returns the errors of
 // wait.
 func (s *Stream) do(ctx context.Context, verb string, body, more []byte) (streamAnswer, error) {
 	return s.wait(ctx, func() uint64 { return s.add(verb, body, more) })
@@ -274,7 +275,7 @@ func (s *Stream) wait(ctx context.Context, add func() uint64) (streamAnswer, err
 	err := s.err
 	s.mu.Unlock()
 	select {
-	case a := <-answers: // it arrived meanwhile
+	case a := <-answers: // the answer has arrived
 		return a, nil
 	default:
 	}
@@ -305,7 +306,7 @@ type outgoing struct {
 	written chan struct{} // closed when it is written; nil: nobody waits for that
 }
 
-// add appends a request to the text that is written last, and returns its number. s.mu is held.
+// add appends a request to the last message in the queue, and returns its number. s.mu is held.
 func (s *Stream) add(verb string, body, more []byte) uint64 {
 	s.last++
 	m := s.lastMessage(len(body))
@@ -316,7 +317,7 @@ func (s *Stream) add(verb string, body, more []byte) uint64 {
 	return s.last
 }
 
-// lastMessage returns the text message that is written last, with room for a request. s.mu is held.
+// lastMessage returns the last message in the queue, with room for a request. s.mu is held.
 func (s *Stream) lastMessage(body int) *outgoing {
 	if n := len(s.messages); n == 0 || s.messages[n-1].kind != websocket.MessageText || len(s.messages[n-1].text)+body > maxJoinedText {
 		s.messages = append(s.messages, outgoing{kind: websocket.MessageText, text: s.spare})
@@ -325,8 +326,8 @@ func (s *Stream) lastMessage(body int) *outgoing {
 	return &s.messages[len(s.messages)-1]
 }
 
-// begin says which runs have begun, and returns when that is written: the server must know even if the process ends with
-// the first step of a run. There is no answer.
+// begin announces that runs have begun, and returns when the message is written: the server must know even if the
+// process ends with the first step of a run. The server does not answer.
 func (s *Stream) begin(claims map[string][]string) {
 	var text []byte
 	for claim, ids := range claims {
@@ -344,7 +345,7 @@ func (s *Stream) begin(claims map[string][]string) {
 		s.mu.Unlock()
 		return
 	}
-	m := s.lastMessage(len(text)) // the jobs that are held bound how much may wait
+	m := s.lastMessage(len(text)) // the number of held jobs bounds the queue
 	m.text = append(m.text, text...)
 	if m.written == nil {
 		m.written = make(chan struct{})
@@ -357,7 +358,7 @@ func (s *Stream) begin(claims map[string][]string) {
 	}
 }
 
-// write begins to write what was added, unless a goroutine does so already. The caller does not write itself: it must
+// write starts a goroutine that writes the queued messages, unless one runs already. The caller does not write: it must
 // not wait for the connection longer than its context allows. s.mu is held, and released.
 func (s *Stream) write() {
 	if !s.writing {
@@ -367,8 +368,8 @@ func (s *Stream) write() {
 	s.mu.Unlock()
 }
 
-// writeAll writes what was added, and joins what is added meanwhile. If the connection does not take it, watch closes
-// the connection.
+// writeAll writes the queued messages. Requests that arrive during a write are joined. If the connection accepts no
+// data, watch closes it.
 func (s *Stream) writeAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -392,14 +393,14 @@ func (s *Stream) writeAll() {
 }
 
 const (
-	// maxStreamedBody is how long a request in a stream may be, so that others do not wait for it. Longer ones are sent
-	// over HTTP.
+	// maxStreamedBody is how long a request in a stream may be, so that other requests do not wait for it. Longer ones
+	// are sent over HTTP.
 	maxStreamedBody = 256 << 10
 	// maxJoinedText is how long a message of joined requests may be. The server's bound is 8 MiB.
 	maxJoinedText = 1 << 20
-	// maxQueuedMessages is how many messages of joined requests may wait for a connection that takes none. Further
+	// maxQueuedMessages is how many messages of joined requests may wait for a connection that accepts no data. Further
 	// requests are sent over HTTP.
 	maxQueuedMessages = 8
-	// maxSpareText is how large a buffer for requests may be to be used again.
+	// maxSpareText is how large a buffer for requests may be to be kept for the next message.
 	maxSpareText = 64 << 10
 )

@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// statusDone is the status with which the server closes a stream when it has answered all that it has carried out.
-	// A proxy does not send it.
+	// statusDone is the status with which the server closes a stream when it has answered all requests that it has
+	// carried out. A proxy does not send it.
 	statusDone = websocket.StatusCode(4001)
-	// silentHeartbeats is after how many heartbeats without a sign of the server a stream is given up.
+	// silentHeartbeats is the number of silent heartbeats after which the client gives a stream up.
 	silentHeartbeats = 3
 )
 
-// read passes on what arrives, until the connection ends.
+// read delivers answers and jobs as they arrive, until the connection ends.
 func (s *Stream) read() {
 	err := s.readAll()
 	_ = s.conn.CloseNow() // it has ended
@@ -49,9 +49,9 @@ func (s *Stream) readAll() error {
 	}
 }
 
-// cutOff returns why the connection has ended, or nil if it has not. The library takes a message whose connection ends
-// between two of its frames for complete. So after a message that cannot be read, the end of the connection means that
-// the rest of the message is missing.
+// cutOff returns the reason why the connection has ended, or nil if it has not. If the connection ends between two
+// frames of a message, the library treats the message as complete. So when a message cannot be read and the connection
+// has ended, the rest of the message is missing.
 func (s *Stream) cutOff() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -63,10 +63,10 @@ func (s *Stream) cutOff() error {
 }
 
 // readStep is how much of a message is read at once. A message may be long and arrive slowly, so each step counts as a
-// sign of the server.
+// sign of life of the server.
 const readStep = 64 << 10
 
-// message reads a message. at is when it had arrived.
+// message reads a message. at is its time of arrival.
 func (s *Stream) message() (kind websocket.MessageType, text []byte, at time.Time, err error) {
 	kind, r, err := s.conn.Reader(context.Background())
 	if err != nil {
@@ -75,7 +75,7 @@ func (s *Stream) message() (kind websocket.MessageType, text []byte, at time.Tim
 	text = make([]byte, 0, 512)
 	for {
 		if len(text) == cap(text) {
-			text = slices.Grow(text, min(cap(text), readStep)) // by a quarter when it is long
+			text = slices.Grow(text, min(cap(text), readStep)) // a long text grows by a quarter
 		}
 		n, err := r.Read(text[len(text):min(cap(text), len(text)+readStep)])
 		text, at = text[:len(text)+n], time.Now()
@@ -89,7 +89,7 @@ func (s *Stream) message() (kind websocket.MessageType, text []byte, at time.Tim
 	}
 }
 
-// lines passes on the answers in a text message.
+// lines delivers the answers in a text message.
 func (s *Stream) lines(text []byte, at time.Time) error {
 	for line := range bytes.Lines(text) {
 		if len(bytes.TrimSpace(line)) == 0 {
@@ -120,7 +120,7 @@ func (s *Stream) lines(text []byte, at time.Time) error {
 
 const pushHead = "#:push subscription="
 
-// pushed passes on the jobs in a binary message.
+// pushed delivers the jobs in a binary message.
 func (s *Stream) pushed(text []byte, at time.Time) error {
 	head, rest, _ := bytes.Cut(text, []byte("\n"))
 	number, ok := bytes.CutPrefix(head, []byte(pushHead))
@@ -142,7 +142,7 @@ func (s *Stream) pushed(text []byte, at time.Time) error {
 	return nil
 }
 
-// watch ends the connection when nothing, not even a ping, has arrived for some heartbeats.
+// watch ends the connection after some heartbeats in which nothing, not even a ping, has arrived.
 func (s *Stream) watch() {
 	ticker := time.NewTicker(max(s.heartbeat, 10*time.Millisecond))
 	defer ticker.Stop()

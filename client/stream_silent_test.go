@@ -50,7 +50,7 @@ func silentServer(t *testing.T, heartbeat time.Duration, then func(*websocket.Co
 	return client.New(s.URL, client.Options{})
 }
 
-// fill sends requests until the connection takes no more, and then some. Each must end soon after its context.
+// fill sends more requests than the connection accepts. Each must end soon after its context.
 func fill(t *testing.T, over *client.Client, allowed time.Duration) {
 	t.Helper()
 	output := client.TextOutput(strings.Repeat("x", 200<<10))
@@ -61,7 +61,7 @@ func fill(t *testing.T, over *client.Client, allowed time.Duration) {
 		cancel()
 		switch {
 		case errors.Is(err, client.ErrUnknown):
-		case err != nil: // it was sent over HTTP, since too much waits for the stream
+		case err != nil: // it was sent over HTTP, since the queue of the stream is full
 			unavailable++
 		default:
 			t.Fatal("a request that nobody has read is answered")
@@ -69,7 +69,7 @@ func fill(t *testing.T, over *client.Client, allowed time.Duration) {
 	}
 }
 
-// TestStreamBlocked: the requests of a stream that takes none end with their contexts, and take bounded memory.
+// TestStreamBlocked: if a stream accepts no data, its requests end with their contexts, and take bounded memory.
 func TestStreamBlocked(t *testing.T) {
 	s, err := silentServer(t, time.Hour, func(*websocket.Conn) {}).OpenStream(t.Context(), client.StreamOptions{})
 	if err != nil {
@@ -107,7 +107,8 @@ func TestStreamSilent(t *testing.T) {
 	}
 }
 
-// TestStreamCutWithinAMessage: a server that ends between two frames of a message has not sent an unexpected answer.
+// TestStreamCutWithinAMessage: if a server ends between two frames of a message, the client reports no unexpected
+// answer.
 func TestStreamCutWithinAMessage(t *testing.T) {
 	for name, sent := range map[string]struct {
 		kind websocket.MessageType
@@ -120,12 +121,12 @@ func TestStreamCutWithinAMessage(t *testing.T) {
 			c := silentServer(t, time.Minute, func(conn *websocket.Conn) {
 				w, err := conn.Writer(context.Background(), sent.kind)
 				if err == nil {
-					_, err = w.Write([]byte(sent.text + strings.Repeat("x", 64<<10))) // which is too long for the buffer of the library
+					_, err = w.Write([]byte(sent.text + strings.Repeat("x", 64<<10))) // too long for the buffer of the library
 				}
 				if err != nil {
 					t.Error(err)
 				}
-				_ = conn.CloseNow() // no error that matters
+				_ = conn.CloseNow() // its error does not matter
 			})
 			s, err := c.OpenStream(t.Context(), client.StreamOptions{})
 			if err != nil {
@@ -140,8 +141,8 @@ func TestStreamCutWithinAMessage(t *testing.T) {
 	}
 }
 
-// TestStreamGoesAway: what a stream has not answered when the server closes it with 4001 was not carried out. After any
-// other end it may have been, so a create is not repeated: a proxy may send 1001.
+// TestStreamGoesAway: when the server closes a stream with 4001, it has not carried out the requests without an answer.
+// After any other end it may have, so a create is not repeated: a proxy may send 1001.
 func TestStreamGoesAway(t *testing.T) {
 	for status, unknown := range map[websocket.StatusCode]bool{
 		4001: false, websocket.StatusGoingAway: true, websocket.StatusNormalClosure: true, websocket.StatusInternalError: true,
@@ -162,8 +163,8 @@ func TestStreamGoesAway(t *testing.T) {
 	}
 }
 
-// TestWorkerKeepsJobsWithoutSubscription: a worker whose subscription is refused, by a server that is not ready, does not
-// say goodbye. Otherwise the server would take the jobs back that the worker still runs.
+// TestWorkerKeepsJobsWithoutSubscription: a worker whose subscription is refused, by a server that is not ready, does
+// not close its stream cleanly. Otherwise the server would hand out the jobs that the worker still runs.
 func TestWorkerKeepsJobsWithoutSubscription(t *testing.T) {
 	end := make(chan websocket.StatusCode, 1)
 	var streams atomic.Int32
@@ -201,7 +202,7 @@ func TestStreamHearsSlowMessages(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, rw := upgrade(t, w, r)
 		defer conn.Close()
-		if _, err := rw.Reader.Peek(1); err != nil { // an answer before the client's hello would answer nothing
+		if _, err := rw.Reader.Peek(1); err != nil { // an answer before the client's hello would have no request
 			t.Error(err)
 		}
 		go func() {
@@ -215,7 +216,7 @@ func TestStreamHearsSlowMessages(t *testing.T) {
 		if _, err := conn.Write(append([]byte{0x81, byte(len(hello))}, hello...)); err != nil {
 			t.Error(err)
 		}
-		// An answer that the client does not wait for, in one frame.
+		// An answer to no request of the client, in one frame.
 		text := `{"n":7,"ok":"` + strings.Repeat("x", pieces*piece) + `"}`
 		if _, err := conn.Write(binary.BigEndian.AppendUint64([]byte{0x81, 127}, uint64(len(text)))); err != nil {
 			t.Error(err)

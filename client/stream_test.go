@@ -84,7 +84,7 @@ func (c *cutter) cut() {
 }
 
 // TestWorkerInABrokenStream: the connections of a worker break again and again. Each job runs once, because the worker
-// connects again and says which claims it has, and all outcomes are reported.
+// connects again and names the claims that it has, and all outcomes are reported.
 func TestWorkerInABrokenStream(t *testing.T) {
 	const jobs = 3000
 	s := daybooktest.Start(t)
@@ -141,8 +141,7 @@ func TestWorkerInABrokenStream(t *testing.T) {
 	}
 }
 
-// TestStreamEnds: a request whose stream ends says that nobody knows whether it was carried out, and later ones are sent
-// over HTTP.
+// TestStreamEnds: a request whose stream ends returns ErrUnknown, and later requests are sent over HTTP.
 func TestStreamEnds(t *testing.T) {
 	s := daybooktest.Start(t)
 	c := newCutter(t, s.URL)
@@ -177,7 +176,7 @@ func TestStreamEnds(t *testing.T) {
 	if _, err := stream.Subscribe(t.Context(), client.SubscribeOptions{Credit: 1, Take: func(*client.Claim) {}}); !errors.Is(err, client.ErrUnavailable) {
 		t.Errorf("subscribe: %v", err)
 	}
-	// The other job has gone back, so the claim holds nothing.
+	// The other job has returned to its queue, so the claim holds no job.
 	for {
 		_, err := over.TickleClaim(t.Context(), claim.ID, client.TickleOptions{})
 		if errors.Is(err, client.ErrClaimLost) {
@@ -190,7 +189,7 @@ func TestStreamEnds(t *testing.T) {
 	stream.Close() // again
 }
 
-// TestSubscribeRequires: a subscription without what it requires is refused before it is sent.
+// TestSubscribeRequires: a subscription without its required fields is refused before it is sent.
 func TestSubscribeRequires(t *testing.T) {
 	s := daybooktest.Start(t)
 	stream, err := s.Client.OpenStream(t.Context(), client.StreamOptions{RunnerID: "r"})

@@ -18,23 +18,23 @@ type Submission struct {
 }
 
 const (
-	// One request of Submit has at most so many jobs, with payloads of about so many bytes.
+	// One request of Submit has at most submitJobs jobs, with payloads of about submitBytes bytes.
 	submitJobs  = 1000
 	submitBytes = 2 << 20
-	// submitLongBytes is how many bytes of payloads are collected that are stored by address.
+	// submitLongBytes is how many bytes of payloads are collected before they are stored by address.
 	submitLongBytes = 16 << 20
 	// submitWait is how long a job waits at most for others that share its request.
 	submitWait = 100 * time.Millisecond
 )
 
-// Submit creates a batch and fills it with the jobs that an iterator yields, which may be any number: it is sent in requests
-// of at most 1,000 jobs, in their order, and closed at the end. Each request is repeated when its answer is lost, and
-// creates its jobs once. Jobs may be claimed before all are there, unless b.Paused is set. An iterator that cannot yield all
-// of its jobs must cancel ctx: otherwise the batch is closed with those that it yielded. With b.Chunks, long payloads are
-// stored by address before the request that names them.
+// Submit creates a batch, fills it with any number of jobs from an iterator, and closes it at the end. It sends the
+// jobs in their order, in requests of at most 1,000 jobs. Each request is repeated when its answer is lost, and creates
+// its jobs once. Runners may claim jobs before all have been sent, unless b.Paused is set. With b.Chunks, Submit stores
+// long payloads by address before it sends the request that names them.
 //
-// If a request fails, Submit returns the error together with the submission, which has what arrived until then and is
-// still open: the caller may cancel it.
+// An iterator that cannot yield all of its jobs must cancel ctx. Otherwise Submit closes the batch with the jobs that
+// it yielded. If a request fails, Submit returns the error together with the submission, which holds the jobs stored
+// until then and is still open: the caller may cancel it.
 func (c *Client) Submit(ctx context.Context, b NewBatch, jobs iter.Seq[NewJob]) (*Submission, error) {
 	b.Open = true
 	chunks := b.Chunks
@@ -65,8 +65,8 @@ type filling struct {
 
 	mu          sync.Mutex
 	some        []NewJob
-	bytes, long int         // of their payloads in requests, and of those that are stored by address
-	timer       *time.Timer // runs while there are some
+	bytes, long int         // sizes of the payloads: within requests, and stored by address
+	timer       *time.Timer // runs while there are jobs in some
 	ended       bool
 	err         error // of the first request that failed
 }
@@ -139,8 +139,8 @@ func (f *filling) send() {
 	f.some, f.bytes, f.long = f.some[:0], 0, 0
 }
 
-// add adds jobs in their order. Escapes and base64 can make payloads longer in a request than it may be: then each half of the
-// jobs has a request of its own.
+// add adds jobs in their order. Escapes and base64 can make a request too large; then each half of the jobs is sent in
+// a separate request.
 func (s *Submission) add(ctx context.Context, jobs []NewJob) error {
 	added, err := s.c.AddToBatch(ctx, s.ID, jobs, CreateOptions{})
 	s.Count += int64(added.Count)
@@ -152,8 +152,8 @@ func (s *Submission) add(ctx context.Context, jobs []NewJob) error {
 	return err
 }
 
-// Results yields the results of all jobs in their order, as they come; see Client.Results. It reads outputs that are stored by
-// address if the batch was submitted with Chunks.
+// Results yields the results of all jobs in their order, and waits for jobs that have not ended; see Client.Results. It
+// reads outputs that are stored by address if the batch was submitted with Chunks.
 func (s *Submission) Results(ctx context.Context) iter.Seq2[BatchResult, error] {
 	return s.c.Results(ctx, s.ID, ResultsQuery{Follow: true, Chunks: s.chunks})
 }
@@ -161,8 +161,8 @@ func (s *Submission) Results(ctx context.Context) iter.Seq2[BatchResult, error] 
 // Wait waits until the submission has ended, and returns its document.
 func (s *Submission) Wait(ctx context.Context) (Batch, error) { return s.c.AwaitBatch(ctx, s.ID) }
 
-// Cancel ends the submission: its jobs that have not ended are cancelled, and none begins any more. Cancel returns when all of
-// them have ended. The error is ErrConflict if the submission has completed or failed.
+// Cancel cancels all jobs of the submission that have not ended, and no more of them begin. Cancel returns when all
+// have ended. The error is ErrConflict if the submission has completed or failed.
 func (s *Submission) Cancel(ctx context.Context) error {
 	sweep, err := s.c.CancelBatch(ctx, s.ID, "")
 	if err == nil {

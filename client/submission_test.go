@@ -12,7 +12,7 @@ import (
 	"github.com/daybookq/daybook/client/daybooktest"
 )
 
-// TestSubmitLargeJobs: payloads that a create of one job accepts can be submitted, also where they are much longer in a
+// TestSubmitLargeJobs: payloads that a create of one job accepts can be submitted, also if they are much longer in a
 // request than in memory.
 func TestSubmitLargeJobs(t *testing.T) {
 	c := daybooktest.Start(t).Client

@@ -7,29 +7,29 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// SubscribeOptions say which jobs a stream gets. Credit and Take are required.
+// SubscribeOptions select the jobs that a stream gets. Credit and Take are required.
 type SubscribeOptions struct {
 	Clients, Types []string // empty means all
 	Strategy       Strategy // which jobs to claim first; "" means Oldest
-	LeaseMs        int64    // 0 means that of the jobs
+	LeaseMs        int64    // 0 means the lease that the jobs were created with
 	Max            int      // how many jobs one claim has at most; 0 means 1000
-	// Credit is how many jobs the runner can hold at once, up to 10,000. A job counts until an answer in the stream says
-	// that it has ended or is lost.
+	// Credit is how many jobs the runner can hold, up to 10,000. A job counts until an answer in the stream says that
+	// it has ended or is lost.
 	Credit int
-	// Take gets the jobs. The stream reads nothing until it returns, so it must not wait for the stream.
+	// Take gets the jobs. The stream reads nothing until Take returns, so Take must not wait for the stream.
 	Take func(*Claim)
-	// Failed, if not nil, is called when the server cannot claim. The server tries again on its own.
+	// Failed, if not nil, is called when the server cannot claim. The server will try again.
 	Failed func(error)
 }
 
-// Subscription is what a stream gets jobs of.
+// Subscription lets a stream get jobs.
 type Subscription struct {
 	s *Stream
 	n uint64
 	o SubscribeOptions
 }
 
-// Subscribe begins to get jobs.
+// Subscribe starts the delivery of jobs.
 func (s *Stream) Subscribe(ctx context.Context, o SubscribeOptions) (*Subscription, error) {
 	if o.Take == nil || o.Credit <= 0 {
 		return nil, fmt.Errorf("%w: a subscription requires Take and a Credit of at least 1", ErrBadRequest)
@@ -66,7 +66,7 @@ func (s *Stream) Subscribe(ctx context.Context, o SubscribeOptions) (*Subscripti
 	case <-s.done:
 		return nil, errNotSent
 	case <-ctx.Done():
-		go s.cut() // jobs may be on their way
+		go s.cut() // jobs may have been sent already
 		return nil, context.Cause(ctx)
 	}
 }
@@ -82,8 +82,8 @@ func (u *Subscription) SetCredit(n int) {
 	u.s.send("credit", fmt.Appendf(nil, `{"subscription":%d,"credit":%d}`, u.n, n))
 }
 
-// End ends the subscription. When it returns without an error, no more jobs arrive. The runner still holds those that
-// have arrived.
+// End ends the subscription. When it returns without an error, no more jobs arrive. The runner still holds the jobs
+// that have arrived.
 func (u *Subscription) End(ctx context.Context) error {
 	err := u.s.ask(ctx, "unsubscribe", struct {
 		Subscription uint64 `json:"subscription"`

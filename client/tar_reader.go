@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// openTar requests an archive. The server may take wait to begin, beside Options.Timeout.
+// openTar requests an archive. The server may take wait to begin, in addition to Options.Timeout.
 func (c *Client) openTar(ctx context.Context, rq request, wait time.Duration) (_ *tarReader, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	t := &tarReader{ctx: ctx, cancel: cancel, patience: c.o.Timeout}
@@ -61,7 +61,7 @@ func (t *tarReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// cause returns why the transport has failed: its own error is "context canceled" if the server was silent.
+// cause returns the reason why the transport has failed: its own error is "context canceled" if the server was silent.
 func (t *tarReader) cause(err error) error {
 	if context.Cause(t.ctx) == errSilent {
 		return errSilent

@@ -14,7 +14,7 @@ import (
 type traceKey struct{}
 
 // TestTraceparentOfContext: every form of create sends the trace context of its caller, also creates that share a
-// request. What a job sets itself has precedence. A repeat with a key may have another trace context.
+// request. The trace context of a job has precedence. A repeat with a key may have another trace context.
 func TestTraceparentOfContext(t *testing.T) {
 	s := daybooktest.Start(t)
 	c := client.New(s.URL, client.Options{Traceparent: func(ctx context.Context) string {

@@ -21,8 +21,8 @@ const (
 	// maxClaimBytes is how many bytes of payload a claim requests at most. It is also the server's default. As JSON
 	// text they are up to six times as long.
 	maxClaimBytes = 8 << 20
-	// maxAnswerBytes bounds what is read of an answer. It has room for the payloads of a claim at their longest and the
-	// other fields of its jobs, or for one job with the longest payload, output and history.
+	// maxAnswerBytes bounds how much is read of an answer. It has room for the payloads of a claim at their longest and
+	// the other fields of its jobs, or for one job with the longest payload, output and history.
 	maxAnswerBytes = 6*maxClaimBytes + 48<<20
 	// slowestPace is how fast the server must receive a body, in bytes per second.
 	slowestPace = 256 << 10
@@ -85,7 +85,7 @@ func (c *Client) once(ctx context.Context, r request) (a answer, err error) {
 	}
 	if r.key != "" {
 		req.Header.Set("Idempotency-Key", r.key)
-		// Otherwise net/http would repeat the request by itself. An error of its last try would then say nothing about
+		// Otherwise net/http would silently repeat the request. An error of its last try would then say nothing about
 		// the first.
 		req.GetBody = nil
 	}
@@ -154,7 +154,7 @@ func (c *Client) newRequest(ctx context.Context, r request) (*http.Request, erro
 	return req, nil
 }
 
-// tracer records what the transport reports about a request.
+// tracer records the events of a request that the transport reports.
 type tracer struct{ connected, sent atomic.Bool }
 
 func (t *tracer) trace() *httptrace.ClientTrace {
@@ -164,8 +164,8 @@ func (t *tracer) trace() *httptrace.ClientTrace {
 	}
 }
 
-// provesUnsent reports whether err, from a transport, proves that nothing was sent. A transport other than that of
-// net/http may report nothing to the trace. That it reported no headers then proves something only if it reported the
+// provesUnsent reports whether err, from a transport, proves that nothing was sent. A transport that is not the one of
+// net/http may report nothing to the trace. If it reported no headers, this proves something only if it reported the
 // connection. A connection that could not be made is a proof with any transport.
 func (t *tracer) provesUnsent(err error, traced bool) bool {
 	if t.sent.Load() {
@@ -179,7 +179,7 @@ func (t *tracer) provesUnsent(err error, traced bool) bool {
 func readAnswer(res *http.Response, alive func()) ([]byte, error) {
 	var b bytes.Buffer
 	if res.Request != nil && res.Request.Method == http.MethodHead {
-		return nil, nil // its Content-Length is that of another answer
+		return nil, nil // its Content-Length is the length of the answer to a GET
 	}
 	if n := res.ContentLength; n > 0 && n <= maxAnswerBytes {
 		b.Grow(int(n) + bytes.MinRead)
@@ -204,7 +204,7 @@ func (l lively) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// strangeStatus is a refusal that does not come from a Daybook server, but for example from a proxy.
+// strangeStatus is a refusal that a Daybook server has not sent, but for example a proxy.
 type strangeStatus struct {
 	status     int
 	text       string

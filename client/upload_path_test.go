@@ -2,7 +2,8 @@ package client
 
 import "testing"
 
-// TestUploadPath: the path of an upload is found in the Location as the server, or a proxy before it, writes it.
+// TestUploadPath: the client finds the path of an upload in the Location, whether the server or a proxy before it wrote
+// it.
 func TestUploadPath(t *testing.T) {
 	for _, c := range []struct{ server, location, path string }{
 		{"http://127.0.0.1:1717", "/uploads/u5b0c", "/uploads/u5b0c"},

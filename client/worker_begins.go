@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// announcement is one message to the server which says that some runs have begun. If the process ends then, these runs
-// count as attempts, and no others do.
+// announcement is one message which notifies the server that some runs have begun. If the process ends then, only these
+// runs count as attempts.
 type announcement struct {
-	tasks []*task       // the first of them sends it
+	tasks []*task       // the goroutine of the first one sends it
 	sent  chan struct{} // closed when it is written
 }
 
 const (
-	// beginsAhead bounds how much later than the first a run may begin that is announced in the same message. A message for
-	// each job would cost quick handlers more than their work.
+	// beginsAhead bounds how much later than the first a run may begin that is announced in the same message. A message
+	// for each job would cost quick handlers more than their work.
 	beginsAhead = 100 * time.Microsecond
 	// maxBegins bounds the runs of a message.
 	maxBegins = 64
@@ -23,8 +23,8 @@ const (
 	beginPatience = time.Second
 )
 
-// announceStarted prepares the announcement of jobs that begin now, and of those that begin next if handlers are quick.
-// running.mu is held.
+// announceStarted prepares the announcement of jobs that begin now, and of the jobs that begin next if handlers are
+// quick. running.mu is held.
 func (r *running) announceStarted(tasks []*task) {
 	if r.BeginLater {
 		return
@@ -51,7 +51,7 @@ func (r *running) announceStarted(tasks []*task) {
 	}
 }
 
-// announced returns when the server knows that the run of a task begins, as far as it can know.
+// announced returns when the server knows that the run of a task begins, as far as the worker can ensure it.
 func (r *running) announced(t *task) {
 	switch a := t.announcement; {
 	case a == nil:
@@ -63,8 +63,9 @@ func (r *running) announced(t *task) {
 	}
 }
 
-// sendBegins says that runs have begun: in a stream, where that costs the server nothing, and otherwise by a tickle that names
-// them. Jobs of a claim without BeginLater have begun with it, unless a stream sent them, which announceAgain cares for.
+// sendBegins announces that runs have begun: in a stream, where that costs the server nothing, and otherwise by a
+// tickle that names them. Without BeginLater, jobs have begun with their claim. Only jobs that a stream sent have not:
+// announceAgain announces these.
 func (r *running) sendBegins(s *Stream, tasks []*task) {
 	switch {
 	case len(tasks) == 0:
@@ -80,7 +81,8 @@ func (r *running) sendBegins(s *Stream, tasks []*task) {
 			for i, t := range some {
 				ids[i] = t.run.Job.ID
 			}
-			// Jobs that are lost are found out by the tickles of their claims. A server that does not answer holds up no run.
+			// The tickles of their claims find the jobs that are lost. A server that does not answer does not delay the
+			// runs.
 			if _, err := r.Client.single(beginPatience).TickleJobs(r.ctx.requests, ids, TickleOptions{RunnerID: r.RunnerID}); err != nil {
 				r.Logger.Debug("cannot say that runs begin", "jobs", len(ids), "error", err)
 			}
@@ -88,7 +90,7 @@ func (r *running) sendBegins(s *Stream, tasks []*task) {
 	}
 }
 
-// beginStream returns the stream in which to say that runs begin, or nil if there is none.
+// beginStream returns the stream in which to announce that runs begin, or nil if there is none.
 func (r *running) beginStream() *Stream {
 	if s := r.begins.Load(); s != nil && !s.ended() {
 		return s
@@ -96,7 +98,7 @@ func (r *running) beginStream() *Stream {
 	return nil
 }
 
-// announceAgain says in a new stream which runs have begun.
+// announceAgain announces in a new stream which runs have begun.
 func (r *running) announceAgain(s *Stream) {
 	var begun []*task
 	r.mu.Lock()
@@ -111,8 +113,9 @@ func (r *running) announceAgain(s *Stream) {
 	r.sendBegins(s, begun)
 }
 
-// Begin says that runs begin now, for a Worker with BeginLater. It returns when the server knows, or cannot know: if the
-// process ends after that, the runs count as attempts. It takes a few microseconds, so call it for many runs at once.
+// Begin announces that runs begin now, for a Worker with BeginLater. It returns when the server knows, or cannot be
+// reached: if the process ends after that, the runs count as attempts. It takes a few microseconds, so pass it many
+// runs in one call.
 func Begin(runs []*Run) {
 	for len(runs) > 0 {
 		r := runs[0].r

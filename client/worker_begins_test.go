@@ -18,7 +18,7 @@ import (
 	"github.com/daybookq/daybook/client"
 )
 
-// begins are what the runner of a stream has said to have begun.
+// begins are the runs that the runner of a stream has announced.
 type begins struct {
 	mu    sync.Mutex
 	came  *sync.Cond
@@ -27,7 +27,7 @@ type begins struct {
 	conn  *websocket.Conn // the last one
 }
 
-// has waits until the run of a job is said to have begun.
+// has waits until the run of a job is announced.
 func (b *begins) has(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -42,7 +42,7 @@ func (b *begins) all() []string {
 	return slices.Clone(b.ids)
 }
 
-// beginServer offers a stream, sends a claim of n jobs in it, and notes what it is said to have begun. It refuses all requests
+// beginServer offers a stream, sends a claim of n jobs in it, and records the announced runs. It refuses all requests
 // over HTTP.
 func beginServer(t *testing.T, n int) (*client.Client, *begins) {
 	t.Helper()
@@ -128,8 +128,8 @@ func beginServer(t *testing.T, n int) (*client.Client, *begins) {
 	return client.New(s.URL, client.Options{RetryFor: -1}), b
 }
 
-// TestBeginsInAStream: the server knows that a run has begun before the handler does anything, and knows it of no job that
-// waits for a handler.
+// TestBeginsInAStream: the server knows that a run has begun before its handler does anything. It gets no announcement
+// of jobs that wait for a handler.
 func TestBeginsInAStream(t *testing.T) {
 	for _, take := range []bool{false, true} {
 		t.Run(fmt.Sprintf("take=%v", take), func(t *testing.T) {
@@ -168,7 +168,7 @@ func TestBeginsInAStream(t *testing.T) {
 	}
 }
 
-// TestBeginsAreSaidAgain: a stream that takes over the runs of another one learns which have begun.
+// TestBeginsAreSaidAgain: the worker announces the runs again in the stream that takes them over.
 func TestBeginsAreSaidAgain(t *testing.T) {
 	c, b := beginServer(t, 2)
 	began, proceed := make(chan string, 4), make(chan struct{})
@@ -196,7 +196,7 @@ func TestBeginsAreSaidAgain(t *testing.T) {
 	<-ended
 }
 
-// TestQuickRunsBeginTogether: runs that take next to no time are not announced one by one.
+// TestQuickRunsBeginTogether: runs that take almost no time are announced together.
 func TestQuickRunsBeginTogether(t *testing.T) {
 	const jobs = 1000
 	c, b := beginServer(t, jobs)
@@ -222,8 +222,8 @@ func TestQuickRunsBeginTogether(t *testing.T) {
 	<-ended
 }
 
-// TestBeginLater: without a stream, a Worker with BeginLater claims jobs that have not begun, and Begin names them in a tickle
-// before it returns.
+// TestBeginLater: without a stream, a Worker with BeginLater claims jobs that have not begun, and Begin names them in a
+// tickle before it returns.
 func TestBeginLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := runner(t, map[string]func(call) reply{"/jobs/claim": once(handOut(3, time.Minute))})
@@ -245,7 +245,7 @@ func TestBeginLater(t *testing.T) {
 		for _, u := range runs {
 			u.End(client.Outcome{}, nil)
 		}
-		time.Sleep(time.Second) // reports wait for others
+		time.Sleep(time.Second) // reports wait for more ended jobs
 		if err := stop(); err != nil {
 			t.Error(err)
 		}

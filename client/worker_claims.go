@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// claimState is what the worker knows about its claims. running.mu guards it.
+// claimState is the state of the worker's claims. running.mu guards it.
 //
 // The worker claims in advance: while handlers run, requests fetch the jobs that they begin next. The faster the
 // handlers are, the more jobs it claims. At first it sends one claim at a time. When a claim returns as many jobs as
-// requested, it sends up to two at a time, then four, and so on. When a claim returns no job, it goes back to one. One
-// of the claims under way waits for jobs at the server; the others return at once.
+// requested, it sends up to two at a time, then four, and so on. When a claim returns no job, it falls back to one. One
+// of the outstanding claims waits for jobs at the server; all others return at once.
 type claimState struct {
-	underWay int  // how many claims are under way
+	underWay int  // outstanding claims
 	waits    bool // one of them waits for jobs at the server
-	asked    int  // how many jobs they may return
-	atOnce   int  // how many claims may be under way
+	asked    int  // the most jobs that they may return
+	atOnce   int  // the limit of underWay
 	most     int  // how many jobs to request: Batch, unless an answer was too large
 	failures int  // failed claims since the last success
 	// noAheadUntil is when jobs may be claimed in advance again.
@@ -27,18 +27,19 @@ type claimState struct {
 }
 
 const (
-	// maxClaims bounds the claims under way. Otherwise a worker with many handlers and small batches would open one
+	// maxClaims bounds the outstanding claims. Otherwise a worker with many handlers and small batches would open one
 	// connection per handler.
 	maxClaims = 64
-	// maxAheadBatches bounds what is claimed in advance without Prefetch.
+	// maxAheadBatches bounds how many batches are claimed in advance without Prefetch.
 	maxAheadBatches = 8
-	// maxAheadStreamed is the same for each handler of a worker with a stream, whose claims cost it nothing.
+	// maxAheadStreamed bounds the jobs in advance for each handler of a worker with a stream, whose claims cost it
+	// nothing.
 	maxAheadStreamed = 32
-	// firstRoundTrip is assumed until a round trip has been measured. minRoundTrip and maxRoundTrip bound what is
-	// measured.
+	// firstRoundTrip is assumed until a round trip has been measured. minRoundTrip and maxRoundTrip bound the measured
+	// values.
 	firstRoundTrip, minRoundTrip, maxRoundTrip = 5 * time.Millisecond, 2 * time.Millisecond, 250 * time.Millisecond
 	// minUnreported is how many ended jobs may wait for their reports, even if the worker may hold fewer jobs than
-	// that. At the limit the worker claims no more: while the server takes no reports, more claims make no sense.
+	// that. At the limit the worker claims no more: while the server accepts no reports, more claims make no sense.
 	minUnreported = 16
 )
 
@@ -53,7 +54,7 @@ func (r *running) ahead() int {
 	if r.Prefetch < 0 || r.jobs.meanTook < 0 {
 		return max(r.Prefetch, 0)
 	}
-	// What the handlers begin within two round trips is claimed now, so that it arrives in time.
+	// Jobs that the handlers will begin within two round trips are claimed now, so that they arrive in time.
 	soon := float64(r.atOnce()) * float64(2*r.claims.roundTrip) / float64(max(r.jobs.meanTook, 1))
 	most := maxAheadBatches * r.Batch
 	if r.stream.sub != nil { // the size of the batches is up to the server
@@ -99,7 +100,7 @@ func (r *running) claimMore() {
 	}
 }
 
-// claim claims up to n jobs. After a failure it waits before another claim may take its place, longer each time.
+// claim claims up to n jobs. After a failure it delays the next claim, longer each time.
 func (r *running) claim(n int, wait time.Duration) {
 	got, sent, err := r.claimOnce(n, wait)
 	took := time.Since(sent)
@@ -156,8 +157,8 @@ func (r *running) claim(n int, wait time.Duration) {
 	r.giveBackAll(back)
 }
 
-// claimOnce sends one claim. When the worker stops meanwhile, the claim is aborted after lastAnswer, or after lastClaim
-// if it waits for jobs at the server.
+// claimOnce sends one claim. If the worker stops before the answer, the claim is aborted after lastAnswer, or after
+// lastClaim if it waits for jobs at the server.
 func (r *running) claimOnce(n int, wait time.Duration) (got *Claim, sent time.Time, err error) {
 	q := ClaimRequest{
 		RunnerID: r.RunnerID, Max: n, Clients: r.Clients, Types: r.Types, LeaseMs: r.Lease.Milliseconds(), Wait: wait,
@@ -184,8 +185,8 @@ func (r *running) claimOnce(n int, wait time.Duration) (got *Claim, sent time.Ti
 	sent = time.Now()
 	got, err = r.Client.Claim(ctx, q)
 	if err != nil && r.ctx.stopping.Err() != nil {
-		// The claim may have got jobs, which would wait for the end of their lease. A repeat returns them, so that the
-		// worker can return them to their queues. If the claim got none, the repeat waits and is aborted as well.
+		// The claim may have got jobs, which would be idle until the end of their lease. A repeat returns them, so that
+		// the worker can return them to their queues. If the claim got none, the repeat waits and is aborted as well.
 		patience := r.patience(lastRepeat)
 		once, cancel := context.WithTimeout(r.ctx.requests, patience)
 		defer cancel()
@@ -198,8 +199,7 @@ func (r *running) claimOnce(n int, wait time.Duration) (got *Claim, sent time.Ti
 	return got, sent, err
 }
 
-// patience returns how long a claim may take that takes least if nothing delays it. It is longer on a slow machine or
-// network.
+// patience returns how long to wait for a claim: least, or longer on a slow machine or network.
 func (r *running) patience(least time.Duration) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

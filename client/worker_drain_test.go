@@ -119,7 +119,7 @@ func TestDrain(t *testing.T) {
 		if err := <-ran; err != nil {
 			t.Error(err)
 		}
-		// Jobs that had begun are completed. The others are not held by a worker that has ended.
+		// Jobs that had begun are completed. All other jobs are back in their queue.
 		if got := counts(t, s); got["completed"] != jobs/2 || got["pending"] != jobs/2 {
 			t.Errorf("%v", got)
 		}
@@ -149,8 +149,8 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// TestDrainStrandsNothing: whenever a worker is stopped, the claim that is under way leaves no job that must wait for
-// the end of its lease.
+// TestDrainStrandsNothing: whenever a worker is stopped, its outstanding claim leaves no job that must wait for the end
+// of its lease.
 func TestDrainStrandsNothing(t *testing.T) {
 	s := daybooktest.Start(t)
 	var lines strings.Builder
@@ -182,7 +182,7 @@ func TestDrainStrandsNothing(t *testing.T) {
 	}
 }
 
-// TestErrorThatPanics: the Error method of an error may panic. That of a typed nil does.
+// TestErrorThatPanics: the Error method of an error may panic, as it does for a typed nil.
 func TestErrorThatPanics(t *testing.T) {
 	s := daybooktest.Start(t)
 	added, err := s.Client.AddLines(t.Context(), []byte("x\n"), client.AddOptions{Attributes: client.Attributes{MaxAttempts: 1}})

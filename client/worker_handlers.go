@@ -14,7 +14,7 @@ import (
 type ending struct {
 	outcome  Outcome
 	giveBack bool
-	asked    bool // the handler has asked for giveBack by ErrUnget
+	asked    bool // the handler has requested giveBack by ErrUnget
 	err      error
 	took     time.Duration // how long the handler took
 }
@@ -64,12 +64,14 @@ func firstLines(text string, n int) string {
 	return strings.Join(lines[:min(n, len(lines))], "\n")
 }
 
-// judge returns what to report of a run whose handler returned o and err. cause is why its context has ended, or nil.
+// judge returns the ending of a run whose handler returned o and err. cause is the reason why its context has ended, or
+// nil.
 //
 // If only the worker's clock ended the run, the claim may still hold the job, since a server that was down gives every
-// lease its full length again. Finished work is then reported. If the server has said that the claim lost the job, the job
-// may still wait: a final outcome ends it then, in place of another run, while an error or a retry would only delay that
-// run. The report names the claim, so the server refuses it if another runner has the job. A cancelled job has ended.
+// lease its full length again. Finished work is then reported. If the server has said that the claim lost the job, the
+// job may still wait for its next run. A final outcome then ends it and saves that run; an error or a retry would only
+// delay it. The report names the claim, so the server refuses it if another runner has the job. A cancelled job has
+// ended.
 func judge(cause error, o Outcome, err error) ending {
 	switch {
 	case errors.Is(cause, errByClock) && err == nil:

@@ -10,12 +10,12 @@ type task struct {
 	claim *heldClaim
 	run   Run
 
-	// running.mu guards these.
+	// running.mu guards the fields up to announcement.
 	state   taskState
 	giveUp  time.Time // when the job is returned to its queue if it still waits; zero means never
 	timeout *time.Timer
-	begun   bool // the server has been told that the run begins, or is about to be
-	// announcement says so; nil: none has been made.
+	begun   bool // the server knows that the run begins, or the announcement is being sent
+	// announcement is the message that announces the begin; nil: none was made.
 	announcement *announcement
 
 	how ending // set before the task is added to the reports
@@ -51,8 +51,8 @@ type heldJobs struct {
 	held       int     // jobs that wait or run
 	started    int     // jobs that run
 	unreported int     // jobs that have ended and are not reported
-	stopped    bool    // no other job begins
-	endedBy    error   // why the handlers of all jobs must return; nil while they need not
+	stopped    bool    // no more jobs begin
+	endedBy    error   // the reason why the handlers of all jobs must return; nil while they need not
 	// meanTook is the moving average of how long a handler takes for a job. It is negative until the first job has
 	// ended.
 	meanTook time.Duration
@@ -69,7 +69,7 @@ const (
 	noAheadFor = time.Minute
 )
 
-// take adds the jobs of a claim. It returns those that must be returned to their queues at once, since the worker
+// take adds the jobs of a claim. It returns the jobs that must be returned to their queues at once, because the worker
 // stops.
 func (r *running) take(got *Claim, sent time.Time) (back []*task) {
 	c := &heldClaim{id: got.ID, lease: time.Duration(got.LeaseMs) * time.Millisecond, tasks: make([]task, len(got.Jobs))}
@@ -115,7 +115,7 @@ func (r *running) mayWait(j *Job) time.Duration {
 	return maxAheadWait
 }
 
-// next waits for a job and returns it to a handler. It returns nil when no more jobs will come. When the worker must
+// next waits for a job and returns it to a handler. It returns nil when no more jobs will arrive. When the worker must
 // stop, no job begins, even if Run has not noticed it yet. Run then returns the waiting jobs to their queues.
 func (r *running) next() *task {
 	r.mu.Lock()
@@ -129,8 +129,8 @@ func (r *running) next() *task {
 	return r.start(1)[0]
 }
 
-// nextSome waits for jobs, and returns those that Take gets: all that wait, as far as Concurrency allows. It returns nil
-// when no more jobs will come and those that have begun have ended.
+// nextSome waits for jobs, and returns the jobs that Take gets: all that wait, as far as Concurrency allows. It returns
+// nil when no more jobs will arrive and all that have begun have ended.
 func (r *running) nextSome() []*task {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -146,14 +146,14 @@ func (r *running) nextSome() []*task {
 	}
 }
 
-// start takes the first n jobs that wait: they run from now on. running.mu is held.
+// start takes the first n waiting jobs: they run from now on. running.mu is held.
 func (r *running) start(n int) []*task {
 	tasks := slices.Clone(r.jobs.queue[:n])
 	clear(r.jobs.queue[:n])
 	r.jobs.started += n
 	if r.jobs.queue = r.jobs.queue[n:]; len(r.jobs.queue) == 0 {
 		r.jobs.queue = nil
-		r.claimMore() // which sends no claim for a few jobs while jobs wait
+		r.claimMore() // claimMore sends no claim for a few jobs while jobs wait
 	}
 	r.announceStarted(tasks)
 	for _, t := range tasks {
@@ -199,13 +199,13 @@ func (r *running) recordEnds(tasks []*task) {
 	r.jobs.unreported += len(tasks)
 	r.claimMore()
 	if r.Take != nil {
-		r.ready.Signal() // to handOver, the only one that waits: jobs may begin in place of these
+		r.ready.Signal() // wakes handOver, the only waiter: other jobs may begin now
 	}
 	r.mu.Unlock()
 	r.reports.add(tasks)
 }
 
-// endHandlers ends the contexts of all handlers, also of those that begin later.
+// endHandlers ends the contexts of all handlers, also of handlers that begin later.
 func (r *running) endHandlers(cause error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -219,7 +219,7 @@ func (r *running) endHandlers(cause error) {
 	}
 }
 
-// removeWaiting removes from the queue, and returns, the waiting jobs for which remove returns true. running.mu is
+// removeWaiting removes the waiting jobs for which remove returns true from the queue, and returns them. running.mu is
 // held.
 func (r *running) removeWaiting(remove func(*task) bool) (removed []*task) {
 	r.jobs.queue = slices.DeleteFunc(r.jobs.queue, func(t *task) bool {

@@ -81,7 +81,7 @@ func TestJobsWithATimeOutDoNotWait(t *testing.T) {
 		var first atomic.Bool
 		w := &client.Worker{Client: s.Client, Batch: jobs, Prefetch: jobs, Handler: func(context.Context, *client.Job) (client.Outcome, error) {
 			if !first.Swap(true) {
-				for range jobs - 1 { // while the others are held
+				for range jobs - 1 { // while the worker holds the rest
 					<-back
 				}
 			}

@@ -7,29 +7,29 @@ import (
 )
 
 var (
-	// errByClock ends handlers by the worker's own clock. The server has not said that the job is lost.
+	// errByClock ends handlers by the worker's clock. The server has not said that the job is lost.
 	errByClock    = fmt.Errorf("%w by the worker's clock", ErrLeaseLost)
 	errLeaseEnded = fmt.Errorf("%w: no tickle succeeded before the end of the lease", errByClock)
 	errTimedOut   = fmt.Errorf("%w: the job ran longer than its timeout_ms", errByClock)
 )
 
-// leaseTimes say when a claim is tickled next, and when its lease ends.
+// leaseTimes are the times of a claim's next tickle and of its lease's end.
 type leaseTimes struct {
 	received time.Time // when the claim's answer arrived
 	tickleAt time.Time
 	endsAt   time.Time
 	leaseEnd time.Time // endsAt, unless the stream of the claim was lost since the last tickle
-	tickling bool      // a tickle is under way
+	tickling bool      // a tickle is outstanding
 	failures int       // failed tickles since the last success
 	released bool      // the claim is no longer tickled
 }
 
 // startLease returns when a new claim is tickled, and when its lease ends.
 //
-// A lease begins when the server stamps the claim, which is between sending and receiving. If it is counted from
-// sending, the worker believes it to end too early, which is safe. But a claim that waited for jobs at the server may
-// have been sent long before. Its lease is counted from receiving, less a tenth for the time that the answer took. If
-// the answer took longer, a handler may continue for the difference after the lease has ended, until the first tickle.
+// A lease begins when the server stamps the claim, which is between sending and receiving. Counted from sending, the
+// lease ends too early in the worker's view, which is safe. But a claim that waited for jobs at the server may have
+// been sent long before. Its lease is counted from receiving, less a tenth for the time that the answer took. If the
+// answer took longer, a handler may continue for the difference after the lease has ended, until the first tickle.
 //
 // The answer to a repeat does not say when the first answer was lost. Then the claim is tickled at once, and counts as
 // lost after a third of the lease if no tickle succeeds.
@@ -53,15 +53,15 @@ func tickleAfter(lease time.Duration) time.Duration {
 	return lease/3 - lease/30 + jitter(lease/15)
 }
 
-// maxTickles bounds the tickles under way.
+// maxTickles bounds the outstanding tickles.
 const maxTickles = 64
 
 // leases are the claims that are tickled. One goroutine, keepLeases, does it for all of them. running.mu guards it.
 type leases struct {
 	claims   map[*heldClaim]struct{}
-	tickling int           // tickles under way
+	tickling int           // outstanding tickles
 	changed  chan struct{} // capacity 1; signals keepLeases to look again; needs no lock
-	lookAt   time.Time     // when keepLeases looks next; zero means when something changes
+	lookAt   time.Time     // when keepLeases looks next; zero means at the next change
 }
 
 // hold adds a claim, whose lease keepLeases keeps from now on. running.mu is held.
@@ -83,7 +83,7 @@ func (l *leaseTimes) nextLook() time.Time {
 	return l.tickleAt
 }
 
-// lookAt makes keepLeases look at this time or before. running.mu is held.
+// lookAt makes keepLeases look at this time or earlier. running.mu is held.
 func (r *running) lookAt(at time.Time) {
 	if next := &r.leases.lookAt; next.IsZero() || at.Before(*next) {
 		*next = at
@@ -91,7 +91,7 @@ func (r *running) lookAt(at time.Time) {
 	}
 }
 
-// keepLeases tickles claims after about a third of their leases, ends the handlers of those whose lease has ended, and
+// keepLeases tickles claims after about a third of their leases, ends the handlers of claims whose lease has ended, and
 // returns jobs that have waited too long for a handler to their queues. It ends when done is closed.
 //
 // If no tickle of a claim succeeds for the length of its lease, the claim counts as lost, whatever the reason: another
@@ -124,7 +124,7 @@ func (r *running) keepLeases(done <-chan struct{}) {
 	}
 }
 
-// lookOver tickles, ends and returns what is due, and sets when to look next. The caller must give the jobs of back to
+// lookOver handles all claims and jobs that are due, and sets the time of the next look. The caller must pass back to
 // giveBackAll. running.mu is held.
 func (r *running) lookOver(now time.Time) (back []*task) {
 	r.leases.lookAt = time.Time{}
@@ -183,7 +183,7 @@ func (r *running) tickle(c *heldClaim) {
 		c.tickleAt = sent.Add(tickleAfter(c.lease))
 		r.lose(c, held.Lost)
 	case errors.Is(err, ErrClaimLost), errors.Is(err, ErrCancelled):
-		// The claim holds nothing: the jobs that were reported have ended, and the others are lost.
+		// The claim holds nothing: reported jobs have ended, and all other jobs are lost.
 		if refused != nil {
 			r.lose(c, refused.Lost)
 		}
@@ -220,8 +220,8 @@ func (r *running) lose(c *heldClaim, lost []Lost) {
 	}
 }
 
-// loseAll ends the handlers of all jobs of a claim. It has no effect on those that have returned. A job that waits for a
-// handler gets none, and ends when its turn comes. running.mu is held.
+// loseAll ends the handlers of all jobs of a claim. Handlers that have returned are not affected. A job that waits
+// for a handler ends without one when its turn arrives. running.mu is held.
 func (r *running) loseAll(c *heldClaim, cause error) {
 	for i := range c.tasks {
 		c.tasks[i].run.lose(cause)

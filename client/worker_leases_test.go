@@ -200,7 +200,7 @@ func TestLeaseIsCountedFromTheAnswer(t *testing.T) {
 			"the claim is cancelled":     {problem(409, "cancelled", "not_stored"), client.TextOutput("done"), nil, waits, true, false},
 		} {
 			if name == "the claim is cancelled" {
-				c.result = `{"job_id":%q,"status":null,"code":"cancelled","detail":"…"}` // which job it was, the tickle does not say
+				c.result = `{"job_id":%q,"status":null,"code":"cancelled","detail":"…"}` // the tickle names no job, so no id is known
 			}
 			synctest.Test(t, func(t *testing.T) {
 				var ev events

@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// reportBytes is about how long the body of a report may be: half of what the server accepts. A single outcome may
-	// be longer.
+	// reportBytes is about how long the body of a report may be: half of the server's limit. A single outcome may be
+	// longer.
 	reportBytes = 4 << 20
 	// ungetsAtOnce is how many jobs a Worker returns to their queues at the same time.
 	ungetsAtOnce = 16
 )
 
-// reportWhole reports a claim that went well in one small request. If the claim had lost some of the jobs, all jobs are
-// reported with an outcome each, whose results say which.
+// reportWhole reports a claim that went well in one small request. If the claim has lost some of the jobs, the worker
+// reports each job with its outcome, and the results say which are lost.
 func (r *running) reportWhole(c *heldClaim, tasks []*task) {
 	began := time.Now()
 	ended, _, err := r.reporter(tasks).CompleteClaim(r.ctx.requests, c.id, Outcome{})
@@ -104,8 +104,8 @@ func (r *running) complete(tasks []*task) {
 	}
 }
 
-// completeSome reports outcomes in one request. If the server refuses the request because of its content, each half is
-// reported separately, and so on until the refused outcomes are alone.
+// completeSome reports outcomes in one request. If the server refuses the request because of its content, completeSome
+// reports each half separately, and so on until each refused outcome is alone.
 func (r *running) completeSome(list []outcomeReport) {
 	tasks, bodies := make([]*task, len(list)), make([]jsontext.Value, len(list))
 	for i := range list {
@@ -124,7 +124,7 @@ func (r *running) completeSome(list []outcomeReport) {
 			switch err := results[i].Err(); {
 			case err == nil:
 				done = append(done, tasks[i])
-			case results[i].Code == tooManyHops: // it would be refused again
+			case results[i].Code == tooManyHops: // the server would refuse it again
 				r.standIn(tasks[i], "failed", err)
 			default:
 				r.settle(tasks[i:i+1], err)
@@ -158,8 +158,8 @@ func refusedAsItIs(err error) bool {
 // tooManyHops is the code of the refusal of an outcome that would continue a chain of jobs that is too long.
 const tooManyHops = "too_many_hops"
 
-// standIn reports an error, with a code, in place of an outcome that cannot be reported, so that the history of the job
-// has the reason.
+// standIn replaces an outcome that cannot be reported: it reports an error, with a code, so that the job's history has
+// the reason.
 func (r *running) standIn(t *task, code string, reason error) {
 	results, err := r.reporter([]*task{t}).CompleteMany(r.ctx.requests, t.claim.id, []JobOutcome{{t.run.Job.ID, Outcome{
 		Code: code, Error: errorText(fmt.Errorf("the outcome cannot be reported: %w", reason)),

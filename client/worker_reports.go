@@ -9,18 +9,18 @@ const (
 	// reportJobs is how many jobs one report has at most.
 	reportJobs = 1000
 	// reportDelay is how long the ended jobs of a claim wait for the other jobs of the claim. Most claims are then
-	// reported as a whole. That is a small request, and the server ends the jobs of a claim together.
+	// reported as a whole, in a small request, and the server ends the jobs of a claim together.
 	reportDelay = 5 * time.Millisecond
-	// wholeDelay is how long they wait if the rest of the claim ends by then, as the ended jobs let expect, and if they
-	// can be reported as a whole.
+	// wholeDelay replaces reportDelay if the rest of the claim will probably end by then, judging by the ended jobs,
+	// and if the claim can be reported as a whole.
 	wholeDelay = 50 * time.Millisecond
 	// wholeFrom is how many jobs a claim must have to be reported as a whole. Jobs of smaller claims are reported
 	// together.
 	wholeFrom = 8
-	// maxWholes is how many reports of whole claims may be under way. maxJoined is the same for reports that join jobs
-	// of several claims.
+	// maxWholes is how many reports of whole claims may be outstanding. maxJoined is the limit for reports that join
+	// jobs of several claims.
 	maxWholes, maxJoined = 16, 4
-	// While a joined report is under way, another one begins only with joinJobs jobs or after joinDelay. A report
+	// While a joined report is outstanding, the next one begins only with joinJobs jobs or after joinDelay. A report
 	// usually ends within milliseconds.
 	joinJobs, joinDelay = 256, 50 * time.Millisecond
 )
@@ -31,7 +31,7 @@ type reports struct {
 
 	mu             sync.Mutex   // guards the fields below
 	claims         []*heldClaim // claims with jobs in toReport
-	wholes, joined int          // reports under way
+	wholes, joined int          // outstanding reports
 	urgent         bool         // no job waits for reportDelay, since the worker stops
 }
 
@@ -61,7 +61,7 @@ func (s *reports) hurry() {
 	signal(s.changed)
 }
 
-// ended records that a report is no longer under way. underWay is the counter of its kind.
+// ended records the end of a report. underWay is the counter of its kind.
 func (s *reports) ended(underWay *int) {
 	s.mu.Lock()
 	*underWay--
@@ -69,8 +69,8 @@ func (s *reports) ended(underWay *int) {
 	signal(s.changed)
 }
 
-// sendReports reports jobs that have ended, as many at once as there are. It also records the ends of runs that Take got.
-// It ends when done is closed.
+// sendReports reports jobs that have ended, as many as there are in one request. It also records the ends of runs that
+// Take got. It ends when done is closed.
 func (r *running) sendReports(done <-chan struct{}) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -151,8 +151,8 @@ func (r *running) sendDue(now time.Time) (next time.Time) {
 	return next
 }
 
-// endsSoon reports whether all jobs of a larger claim that have ended did so with nothing to report, and the others most
-// likely end within wholeDelay. reports.mu is held.
+// endsSoon reports whether the ended jobs of a larger claim all ended ok with nothing else to report, and its running
+// jobs most likely end within wholeDelay. reports.mu is held.
 func (c *heldClaim) endsSoon(now time.Time) bool {
 	ended := len(c.toReport)
 	return c.unended > 0 && len(c.tasks) >= wholeFrom && ended+c.unended == len(c.tasks) &&
@@ -164,7 +164,8 @@ func (c *heldClaim) wentWell() bool {
 	return len(c.tasks) >= wholeFrom && len(c.toReport) == len(c.tasks) && c.nothingToReport()
 }
 
-// nothingToReport reports whether the jobs of toReport have ended ok, and nothing else. reports.mu is held.
+// nothingToReport reports whether all jobs of toReport have ended ok, without anything else to report. reports.mu is
+// held.
 func (c *heldClaim) nothingToReport() bool {
 	for _, t := range c.toReport {
 		if t.how.err != nil || t.how.giveBack || !t.how.outcome.plain() {

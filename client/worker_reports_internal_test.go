@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestEndsSoon: the ended jobs of a claim wait for the others only if these most likely end in time, and if the claim can
-// then be reported as a whole.
+// TestEndsSoon: the ended jobs of a claim wait for its running jobs only if these most likely end in time, and if the
+// claim can then be reported as a whole.
 func TestEndsSoon(t *testing.T) {
 	began := time.Now()
 	claim := func(jobs, ended int, o Outcome) *heldClaim {

@@ -127,7 +127,7 @@ func TestReports(t *testing.T) {
 			f := runner(t, map[string]func(call) reply{"/jobs/claim": eachByItself(n), "/jobs/complete": func(c call) reply {
 				r := completed(c)
 				if first {
-					first, r.after = false, 20*time.Millisecond // meanwhile other jobs end
+					first, r.after = false, 20*time.Millisecond // other jobs end during this time
 				}
 				return r
 			}})
@@ -184,7 +184,7 @@ func TestReports(t *testing.T) {
 			})
 		}
 	})
-	// gathered runs a worker that ends n runs while the report of the first is under way, so that they are reported
+	// gathered runs a worker that ends n runs while the report of the first is outstanding, so that they are reported
 	// together.
 	gathered := func(t *testing.T, n int, o func(id string) client.Outcome, complete func(call) reply) (f *fake, ev *events, err error) {
 		ev = &events{}

@@ -20,28 +20,28 @@ const (
 	defaultDrain  = 30 * time.Second
 	defaultReport = 2 * time.Minute
 	// lastClaim is how long a claim that waits at the server may continue when the worker stops. If it were aborted at
-	// once and its answer was on the way, nobody would have its jobs until their lease ends. A claim that still waits
-	// after lastClaim most likely gets no jobs. It is repeated once to make sure, for lastRepeat. On a slow network
-	// both are longer: see patience.
+	// once, its answer might already have been sent, and its jobs would be idle until their lease ends. A claim that
+	// still waits after lastClaim most likely gets no jobs. It is repeated once to make sure, for lastRepeat. On a slow
+	// network both are longer: see patience.
 	lastClaim, lastRepeat = 250 * time.Millisecond, 750 * time.Millisecond
-	// lastAnswer is the same for a claim that does not wait. Its answer is on the way, unless the server is down.
+	// lastAnswer is the limit for a claim that does not wait. Its answer arrives soon, unless the server is down.
 	lastAnswer = 5 * time.Second
 )
 
-// lastSettled is how long before the end of Run's time its requests are aborted, so that Run can still say which outcomes
-// were not reported. It is at most a quarter of ReportTimeout.
+// lastSettled is how long before the end of Run's time its requests are aborted, so that Run can still report which
+// outcomes were not reported. It is at most a quarter of ReportTimeout.
 const lastSettled = time.Second
 
-// ErrUnfinished is in the error of Run if handlers had not returned when its time was over. Their jobs are not tickled any
-// more, and run again.
+// ErrUnfinished is in the error of Run if handlers had not returned when its time was over. Their jobs are no longer
+// tickled, and run again.
 var ErrUnfinished = errors.New("handlers have not returned")
 
-// Run runs the worker until ctx ends, and then drains it. Draining means: claim no more, return the jobs that no
-// handler has begun to their queues, wait for the running handlers up to DrainTimeout, end their contexts, and report all
-// outcomes. Then Run returns nil.
+// Run runs the worker until ctx ends, and then drains it: it claims no more, returns the jobs that no handler has begun
+// to their queues, waits for the running handlers up to DrainTimeout, ends their contexts, and reports all outcomes.
+// Then Run returns nil.
 //
-// Draining takes no longer than DrainTimeout and ReportTimeout together, whatever handlers do. A handler that has not
-// returned by then is given up: Run returns ErrUnfinished, and the server hands its job out again when the job's lease
+// Draining takes no longer than DrainTimeout and ReportTimeout together, whatever handlers do. Run gives up a handler
+// that has not returned by then: it returns ErrUnfinished, and the server hands the job out again when the job's lease
 // has ended, or when the stream has lingered. The run has used an attempt.
 //
 // While the server is down, Run waits for it. If the server refuses a claim for good (for example as malformed, or
@@ -58,7 +58,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	defer r.ctx.endAll()
 
-	kept, done := make(chan struct{}), make(chan struct{}) // closed when leases are kept, and reports sent, no more
+	kept, done := make(chan struct{}), make(chan struct{}) // closed when keepLeases, and then sendReports, must end
 	keepNoLeases := sync.OnceFunc(func() { close(kept) })
 	var loops sync.WaitGroup
 	loops.Go(func() { r.keepLeases(kept) })
@@ -100,7 +100,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 }
 
-// farewell ends the session and the stream of a worker that holds nothing any more.
+// farewell ends the session and the stream of a worker that holds no jobs any more.
 func (r *running) farewell() {
 	if err := r.session.end(r.ctx.requests); err != nil {
 		r.Logger.Debug("cannot end the session; the server forgets it after a day", "error", err)
@@ -108,11 +108,11 @@ func (r *running) farewell() {
 	if s := r.Client.stream.Load(); s != nil {
 		s.Close()
 	}
-	r.ctx.endRequests() // those of the tickles that are under way
+	r.ctx.endRequests() // aborts outstanding tickles
 }
 
-// giveUp ends the connection of a worker whose handlers do not return. It returns the error of Run. The stream ends
-// without a farewell, since the jobs still run here: the server must not hand them out at once.
+// giveUp ends the connection of a worker whose handlers do not return. It returns the error of Run. The stream is cut
+// without a closing handshake, since the jobs still run here: the server must not hand them out at once.
 func (r *running) giveUp() error {
 	r.ctx.endRequests()
 	if s := r.Client.stream.Load(); s != nil {
@@ -131,13 +131,13 @@ func (r *running) giveUp() error {
 		}
 	}
 	r.mu.Unlock()
-	if n == 0 { // what has not returned is a callback, or a request
+	if n == 0 { // all handlers have returned, but a callback or a request has not
 		return errors.Join(r.problems.err(), fmt.Errorf("the worker could not stop within %v: OnEvent, Take or a request has not returned", r.DrainTimeout+r.ReportTimeout))
 	}
 	return errors.Join(r.problems.err(), fmt.Errorf("%w within %v: %d, of the jobs %s", ErrUnfinished, r.DrainTimeout+r.ReportTimeout, n, strings.Join(ids, ", ")))
 }
 
-// drain returns the jobs that no handler has begun to their queues, and waits until all others have ended and are
+// drain returns the jobs that no handler has begun to their queues, and waits until all other jobs have ended and are
 // reported.
 func (r *running) drain() {
 	drained := time.AfterFunc(r.DrainTimeout, func() { r.endHandlers(ErrDraining) })
@@ -156,9 +156,10 @@ func (r *running) drain() {
 	r.underWay.heldClaims.Wait()
 }
 
-// running is a worker that runs. Jobs arrive by take, which claims call. Handlers begin them with next and end them
-// with end. With Take, handOver begins them with nextSome, and sendReports ends them with recordEnds. Reports settle them with reported. Meanwhile keepLeases keeps their leases. Handlers and leases do not know
-// how jobs are claimed or reported.
+// running is a worker that runs. Claims call take to add jobs. Handlers begin jobs with next and end them with end.
+// With Take, handOver begins them with nextSome, and sendReports ends them with recordEnds. Reports settle them with
+// reported. All the time keepLeases keeps their leases. Handlers and leases do not know how jobs are claimed or
+// reported.
 type running struct {
 	Worker
 	session  *workerSession // of Client
@@ -168,8 +169,8 @@ type running struct {
 	problems problems
 	ends     ends
 	reports  reports                // has its own lock, which is never held together with mu
-	begins   atomic.Pointer[Stream] // the last stream, in which the worker says that runs begin
-	ungets   chan struct{}          // has as much room as jobs may be returned to their queues at the same time
+	begins   atomic.Pointer[Stream] // the last stream, in which the worker announces that runs begin
+	ungets   chan struct{}          // its capacity is how many jobs may be returned to their queues at the same time
 
 	// mu guards the fields below, and the fields of task and heldClaim that say so. They share one lock, since one
 	// event changes several of them in one step: the end of a run makes room for a claim, and a lost lease ends
@@ -193,7 +194,7 @@ type contexts struct {
 	endAll      func()
 }
 
-// underWay counts what Run waits for before it returns.
+// underWay counts the goroutines that Run waits for before it returns.
 type underWay struct {
 	claims, handlers sync.WaitGroup
 	heldClaims       sync.WaitGroup // claims with jobs that are not reported

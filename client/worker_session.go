@@ -11,21 +11,21 @@ const (
 	// endSessionIn bounds the request that ends a Worker's session. If it fails, the server deletes the session after a
 	// day.
 	endSessionIn = time.Second
-	// withoutSession is how long a Worker works without a session if the server has no room for one.
+	// withoutSession is how long a Worker works without a session if the server lacks room for one.
 	withoutSession = time.Minute
 )
 
 // workerSession is the Session of a Worker. The first request opens it. If the server has deleted it, the next request
 // opens another.
 //
-// While the server has no room for a session, requests have no numbers, so that claims and reports continue. Reports
-// are still safe, since they name their claim. But if the answer to a claim is lost, the claim is sent again and gets
-// other jobs. The jobs of the lost answer return to their queues when their lease ends.
+// While the server lacks room for a session, requests are sent without numbers, so that claims and reports continue.
+// Reports are still safe, since they name their claim. But if the answer to a claim is lost, the claim is sent again
+// and gets other jobs. The jobs of the lost answer return to their queues when their lease ends.
 type workerSession struct {
 	runner  string
 	opening chan struct{}           // capacity 1; full while a session is opened
 	current atomic.Pointer[Session] // nil before the first is open
-	refused time.Time               // when the server had no room for a session; guarded by opening
+	refused time.Time               // when the server refused a session for lack of room; guarded by opening
 }
 
 // held is a number that occupies a slot of a session.
@@ -38,7 +38,7 @@ func newWorkerSession(runner string) *workerSession {
 	return &workerSession{runner: runner, opening: make(chan struct{}, 1)}
 }
 
-// take returns a number for a new request as soon as a slot is free, or nil if the server has no room for a session. c
+// take returns a number for a new request as soon as a slot is free, or nil if the server lacks room for a session. c
 // opens the session if there is none.
 func (s *workerSession) take(ctx context.Context, c *Client) (*held, error) {
 	in, err := s.open(ctx, c, nil)
@@ -78,7 +78,7 @@ func (s *workerSession) renumber(ctx context.Context, c *Client, n *held) error 
 }
 
 // open returns the current session. It opens another if there is none, or if the current one is forgotten. It returns
-// nil if the server has no room for a session.
+// nil if the server lacks room for a session.
 func (s *workerSession) open(ctx context.Context, c *Client, forgotten *Session) (*Session, error) {
 	select {
 	case s.opening <- struct{}{}:
@@ -121,8 +121,7 @@ func (s *workerSession) end(ctx context.Context) error {
 }
 
 // do sends a request with a number of the session. If the server has deleted the session, do sends the request again in
-// another one. The server then does not recognize the repeat, so only requests that are safe to repeat may be sent
-// here.
+// a new session. The server then does not recognize the repeat, so only requests that are safe to repeat may use do.
 func (s *workerSession) do(ctx context.Context, c *Client, r request) (answer, error) {
 	if r.number == nil {
 		n, err := s.take(ctx, c)

@@ -40,7 +40,7 @@ func TestWorkersSession(t *testing.T) {
 				number := 0
 				fmt.Sscan(c.header.Get("Daybook-Session-Number"), &number)
 				slot := c.header.Get("Daybook-Session-Slot")
-				repeat := number == last[slot] && string(c.text) == texts[slot] // a repeat of the claim that is under way when the worker stops
+				repeat := number == last[slot] && string(c.text) == texts[slot] // a repeat of the claim that is outstanding when the worker stops
 				if c.header.Get("Daybook-Session") != testID(9000) || c.header.Get("Idempotency-Key") != "" || number <= last[slot] && !repeat {
 					t.Errorf("%s: %v after %d", c.route, c.header, last[slot])
 				}

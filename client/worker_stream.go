@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// streamState is what the worker knows about its stream. running.mu guards it.
+// streamState is the state of the worker's stream. running.mu guards it.
 //
 // While the server offers a stream, the worker gets its jobs, tickles and reports in it. Otherwise, and while the
-// stream is interrupted, it does so in HTTP requests. If the server offers none, the worker asks again every minute.
+// stream is interrupted, it uses HTTP requests. If the server offers none, the worker tries again every minute.
 type streamState struct {
 	opening bool          // the first stream is being opened; until then no claims are sent
-	sub     *Subscription // nil: the worker has no stream
-	credit  int           // that the server should know
+	sub     *Subscription // nil: the worker is without a stream
+	credit  int           // the credit that the server should know
 	changed chan struct{} // capacity 1; signals that credit has changed; needs no lock
 }
 
@@ -23,11 +23,12 @@ const (
 	// them before. It is long enough for a restart of the server. The jobs of a worker that was killed wait as long, or
 	// until shortly before their leases end.
 	streamLinger = 30 * time.Second
-	// maxLeaseMargin is how long before the end of a lease the server returns jobs that linger; a quarter of a short lease.
+	// maxLeaseMargin is how long before the end of a lease the server returns lingering jobs; for a short lease it is a
+	// quarter.
 	maxLeaseMargin = 2 * time.Second
 	// shortStream is how long a stream must have been open for the next one to be opened at once.
 	shortStream = time.Second
-	// withoutStreams is how long the worker sends HTTP requests until it asks again for a stream.
+	// withoutStreams is how long the worker sends HTTP requests until it tries to open a stream again.
 	withoutStreams = time.Minute
 	// maxCredit is the server's bound.
 	maxCredit = 10_000
@@ -62,8 +63,8 @@ func (r *running) keepStream() {
 
 // openStream opens a stream that continues an earlier one, and subscribes to the worker's jobs.
 func (r *running) openStream(resume string) (*Stream, error) {
-	// When the worker stops meanwhile, the answers are on the way, unless the server is down. Jobs may follow them, which
-	// the worker must return to their queues.
+	// When the worker stops before the answers, they will arrive soon, unless the server is down. Jobs may follow them,
+	// which the worker must return to their queues.
 	ctx, cancel := context.WithCancel(r.ctx.requests)
 	defer cancel()
 	defer context.AfterFunc(r.ctx.stopping, func() {
@@ -75,7 +76,7 @@ func (r *running) openStream(resume string) (*Stream, error) {
 		return nil, err
 	}
 	r.mu.Lock()
-	r.tickleAll() // those that the stream has not taken over may be lost, and the lease of the others is to go on
+	r.tickleAll() // claims that the stream has not taken over may be lost; all others need a tickle to keep their lease
 	credit := r.credit()
 	r.mu.Unlock()
 	r.begins.Store(s) // the first jobs may begin before Subscribe returns
@@ -107,8 +108,8 @@ func (r *running) openClaims() (ids []string) {
 	return ids
 }
 
-// serveStream keeps the credit of the stream at how many jobs the worker can hold, until the stream ends or the worker stops. Then the
-// stream stays open for reports.
+// serveStream keeps the credit of the stream equal to the number of jobs that the worker can hold, until the stream
+// ends or the worker stops. When the worker stops, the stream stays open for reports.
 func (r *running) serveStream(s *Stream) {
 	defer func() {
 		r.mu.Lock()
@@ -142,9 +143,10 @@ func (r *running) serveStream(s *Stream) {
 	}
 }
 
-// streamLost bounds the leases of the worker's claims: the server returns their jobs when they have lingered, or shortly
-// before their leases end, unless it gets a tickle before. So the worker tickles at once. The server counts from when it
-// notices that the connection has ended, which is after it has sent what the worker received last.
+// streamLost bounds the leases of the worker's claims: the server returns their jobs when they have lingered, or
+// shortly before their leases end, unless it gets a tickle before. So the worker tickles at once. The server counts
+// from the moment at which it notices the end of the connection, which is later than the last message that the worker
+// received.
 func (r *running) streamLost(s *Stream) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -178,15 +180,15 @@ func (r *running) noStream() {
 
 // takePushed adds jobs that the stream has sent.
 func (r *running) takePushed(got *Claim) {
-	// What the user does with the event must not hold up the stream.
+	// The user's OnEvent must not delay the stream.
 	r.underWay.claims.Go(func() { r.OnEvent(Event{Claim: got.ID, Jobs: len(got.Jobs)}) })
-	// The server has stamped the claim at some time before. So its lease is counted from its arrival, less a tenth.
+	// The server has stamped the claim at some earlier time. So its lease is counted from its arrival, less a tenth.
 	unknown := got.received.Add(-time.Duration(got.LeaseMs) * time.Millisecond)
 	r.giveBackAll(r.take(got, unknown))
 }
 
-// credit returns how many jobs the server may count as held by the worker: those that run, those that are held in
-// advance, and those whose reports are under way, without those that HTTP claims may still bring. running.mu is held.
+// credit returns how many jobs the server may count as held by the worker: jobs that run, jobs in advance, and jobs
+// whose reports are outstanding, minus the jobs that outstanding HTTP claims may return. running.mu is held.
 func (r *running) credit() int {
 	may := r.atOnce() + r.ahead()
 	return max(0, min(may+min(r.jobs.unreported, may)-r.claims.asked, maxCredit))

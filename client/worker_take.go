@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Run is one run of a job. The Worker hands it to Take. It is also the context of the run, which ends when the job is
+// Run is one run of a job. The Worker passes it to Take. It is also the context of the run, which ends when the job is
 // lost, when draining takes longer than DrainTimeout, and when the program calls Cancel or End.
 type Run struct {
 	Job *Job
@@ -21,10 +21,10 @@ type Run struct {
 
 	mu    sync.Mutex    // guards the fields below
 	ended bool          // End was called
-	lost  error         // why the worker does not want the outcome, or wants no error
-	err   error         // why the context has ended
+	lost  error         // the reason why the worker ignores the outcome, or ignores an error
+	err   error         // the reason why the context has ended
 	done  chan struct{} // made when Done is called
-	// cancel is called when the context ends, and each of after in a goroutine.
+	// When the context ends, cancel is called, and each of after in its own goroutine.
 	cancel context.CancelCauseFunc
 	after  []*func()
 }
@@ -33,7 +33,7 @@ var _ context.Context = (*Run)(nil)
 
 func (u *Run) begin(r *running, t *task, j *Job) { u.r, u.t, u.Job = r, t, j }
 
-// End says how the run ended, with what a Handler returns. Only the first call counts. It does not wait.
+// End ends the run with the same result as a Handler returns. Only the first call counts. It does not wait.
 func (u *Run) End(o Outcome, err error) {
 	if u.recordEnd(o, err) {
 		u.r.ends.add(u.t)
@@ -54,7 +54,7 @@ func (u *Run) recordEnd(o Outcome, err error) bool {
 	return true
 }
 
-// Cancel ends the context. The program must still call End. The cause changes nothing of what End reports; nil is
+// Cancel ends the context. The program must still call End. The cause does not change the report of End; nil means
 // context.Canceled.
 func (u *Run) Cancel(cause error) {
 	u.mu.Lock()
@@ -62,7 +62,7 @@ func (u *Run) Cancel(cause error) {
 	u.endContext(cmp.Or(cause, context.Canceled))
 }
 
-// lose ends the context because the worker does not want the outcome, or wants no error. The first cause counts.
+// lose ends the context because the worker ignores the outcome, or ignores an error. The first cause counts.
 func (u *Run) lose(cause error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -105,7 +105,7 @@ type runEnded struct{ cause error }
 func (e *runEnded) Error() string   { return e.cause.Error() }
 func (e *runEnded) Unwrap() []error { return []error{context.Canceled, e.cause} }
 
-// onEnd sets what is called when the context ends.
+// onEnd sets the function that is called when the context ends.
 func (u *Run) onEnd(cancel context.CancelCauseFunc) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -132,15 +132,15 @@ func (u *Run) Done() <-chan struct{} {
 	return u.done
 }
 
-// Err implements context.Context. By errors.Is the error is context.Canceled, and also why the context has ended:
-// ErrLeaseLost, ErrDraining, or what Cancel got. context.Cause returns the same.
+// Err implements context.Context. By errors.Is the error is context.Canceled, and also the reason why the context has
+// ended: ErrLeaseLost, ErrDraining, or the cause that was passed to Cancel. context.Cause returns the same.
 func (u *Run) Err() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.err
 }
 
-// AfterFunc does what context.AfterFunc does, and costs less.
+// AfterFunc is context.AfterFunc at a lower cost.
 func (u *Run) AfterFunc(f func()) (stop func() bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -182,8 +182,8 @@ func (r *running) handOver() {
 	}
 }
 
-// callTake calls Take. A panic of Take, or the end of its goroutine, is an error of all runs that have not ended. In the
-// second case, another goroutine goes on.
+// callTake calls Take. A panic of Take, or the end of its goroutine, is an error of all runs that have not ended. If
+// the goroutine ends, a new one continues.
 func (r *running) callTake(runs []*Run) (returned bool) {
 	err := errGoexit
 	defer func() {
@@ -206,8 +206,8 @@ func (r *running) callTake(runs []*Run) (returned bool) {
 	return true
 }
 
-// ends are runs that have ended. sendReports takes them, as many at once as there are, so that the end of a run costs
-// little and waits for nothing.
+// ends are runs that have ended. sendReports takes all of them at once, so that ending a run costs little and waits for
+// nothing.
 type ends struct {
 	changed chan struct{} // capacity 1; signals that there are some
 

@@ -18,7 +18,7 @@ import (
 // byTake makes the tests of workers use Take. See tested.
 var byTake bool
 
-// tested returns a worker as it is tested: as it is, or with a Take that calls its Handler in a goroutine for each job.
+// tested returns the worker to test: unchanged, or with a Take that calls its Handler in a goroutine for each job.
 func tested(w *client.Worker) *client.Worker {
 	if handler := w.Handler; byTake && handler != nil {
 		w.Handler, w.Take = nil, func(runs []*client.Run) {
@@ -30,7 +30,7 @@ func tested(w *client.Worker) *client.Worker {
 	return w
 }
 
-// TestTakeDoesWhatHandlersDo: the tests of workers with a Handler hold for those with Take.
+// TestTakeDoesWhatHandlersDo: the tests of workers with a Handler also pass with Take.
 func TestTakeDoesWhatHandlersDo(t *testing.T) {
 	byTake = true
 	defer func() { byTake = false }()
@@ -72,7 +72,7 @@ func TestTake(t *testing.T) {
 					u.End(client.Outcome{}, client.ErrUnget)
 				}
 			}
-			time.Sleep(time.Second) // reports wait for others
+			time.Sleep(time.Second) // reports wait for more ended jobs
 			if err := stop(); err != nil {
 				t.Error(err)
 			}

@@ -133,7 +133,7 @@ func TestWorkerOutlivesARestart(t *testing.T) {
 	<-begun
 	s.Restart()
 	close(restarted)
-	for range 2 { // the job that was under way, and one that is claimed from the new server
+	for range 2 { // the job that was running, and one that is claimed from the new server
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}

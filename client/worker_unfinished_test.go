@@ -13,7 +13,7 @@ import (
 	"github.com/daybookq/daybook/client"
 )
 
-// TestRunIsBounded: Run returns within DrainTimeout and ReportTimeout whatever its handlers do, and tickles nothing
+// TestRunIsBounded: Run returns within DrainTimeout and ReportTimeout whatever its handlers do, and tickles no job
 // afterwards.
 func TestRunIsBounded(t *testing.T) {
 	const drain, report = 10 * time.Second, 20 * time.Second

@@ -1,14 +1,9 @@
 // Package daybooktest starts a Daybook server for a test: the real binary, on a free loopback port. Its data is in a
 // directory that is deleted with the test.
 //
-// Binary says where the binary is found. To build the server with the tests of a module, add it as a tool:
+// Binary documents where the binary is found. To build the server with the tests of a module, add it as a tool:
 //
 //	go get -tool github.com/daybookq/daybook/cmd/daybook
-//
-// Files:
-//   - daybooktest.go: a server for a test.
-//   - address.go: a free address to listen on.
-//   - process.go: the process of a server. process_linux.go, process_other.go: it ends with the process of the test.
 package daybooktest
 
 import (
@@ -87,7 +82,7 @@ func (s *Server) Stop() {
 	}
 	select {
 	case <-s.process.Done():
-		if err := s.process.Stop(); err != nil { // it has ended already; this returns how
+		if err := s.process.Stop(); err != nil { // it has ended already; Stop returns how
 			s.t.Errorf("daybooktest: stop: %v\n%s", err, s.log.Bytes())
 		}
 	case <-time.After(stopIn):

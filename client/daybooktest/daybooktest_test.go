@@ -27,7 +27,7 @@ func TestKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Kill()
-	s.Kill() // has no effect the second time
+	s.Kill() // the second call does nothing
 	s.Restart()
 	kept, err := s.Client.Job(t.Context(), made.ID)
 	if err != nil || string(kept.Payload) != "hello" || kept.MaxAttempts != 7 {
@@ -40,7 +40,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// TestFreeAddress: each address is another one, can be listened on, and has a port that no outgoing connection takes.
+// TestFreeAddress: the addresses differ, can be listened on, and have ports that no outgoing connection takes.
 func TestFreeAddress(t *testing.T) {
 	seen := map[string]bool{}
 	for range 20 {
@@ -58,7 +58,7 @@ func TestFreeAddress(t *testing.T) {
 		}
 		seen[address] = true
 	}
-	// The test listens on what would come next; if another process does so already, that is as good.
+	// The test listens on the next port in turn; it does not matter if another process does so already.
 	next := fmt.Sprintf("127.0.0.1:%d", firstPort+(tried.port+1)%ports)
 	if l, err := net.Listen("tcp", next); err == nil {
 		defer l.Close()
@@ -80,7 +80,7 @@ func TestBinary(t *testing.T) {
 	find("/named/daybook")
 	t.Setenv("DAYBOOK_BINARY", "")
 	dir := t.TempDir()
-	t.Chdir(dir) // which is in no module
+	t.Chdir(dir) // a directory outside of any module
 	inPath := filepath.Join(dir, "daybook")
 	if err := os.WriteFile(inPath, []byte("#!/bin/sh\n"), 0o755); err != nil {
 		t.Fatal(err)

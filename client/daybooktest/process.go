@@ -19,7 +19,7 @@ import (
 
 // Binary returns the path of the server binary. It is the first of:
 //   - DAYBOOK_BINARY, if it is set;
-//   - what the go command builds, in a module or workspace that has daybook as a tool;
+//   - the binary that the go command builds, in a module or workspace that has daybook as a tool;
 //   - the daybook in PATH.
 func Binary() (string, error) { return found() }
 
@@ -45,21 +45,21 @@ func findBinary() (string, error) {
 	return path, nil
 }
 
-// Process is a server process, also for programs that are not tests. One goroutine at a time may call its methods; Done
-// and Err may be called from any.
+// Process is a server process. Programs that are not tests can use it too. One goroutine at a time may call its
+// methods; any goroutine may call Done and Err.
 type Process struct {
 	Binary string    // see Binary
 	Data   string    // the data directory; it is created if it does not exist
 	Args   []string  // additional flags of serve
 	Log    io.Writer // receives its standard error; nil discards it
 
-	// Listen is the address to listen on; "" means that of FreeAddress. After the first Start it is the address with the
-	// actual port, which a restart keeps.
+	// Listen is the address to listen on; "" means a result of FreeAddress. After the first Start it is the address
+	// with the actual port, which a restart keeps.
 	Listen string
 
 	cmd     *exec.Cmd     // nil when no process runs
 	bound   chan struct{} // closed when the server has printed its address
-	address string        // that address; read it after bound is closed
+	address string        // the printed address; read it after bound is closed
 	done    chan struct{} // closed when the process has ended
 	err     error         // how it ended; read it after done is closed
 }
@@ -75,7 +75,7 @@ func (p *Process) Pid() int {
 	return p.cmd.Process.Pid
 }
 
-// Start starts the server, and returns when it is ready to serve. It returns an error if that is not the case within
+// Start starts the server, and returns when it is ready to serve. It returns an error if the server is not ready within
 // ctx.
 func (p *Process) Start(ctx context.Context) error {
 	if err := p.Launch(); err != nil {
@@ -139,8 +139,8 @@ func (p *Process) attend(out io.Reader, started chan<- error) {
 	close(done)
 }
 
-// Ready returns when the launched server is ready to serve. It returns an error if that is not the case within ctx. A
-// server that replays a long journal listens before it is ready.
+// Ready returns when the launched server is ready to serve. It returns an error if it is not ready within ctx. A server
+// that replays a long journal listens before it is ready.
 func (p *Process) Ready(ctx context.Context) error {
 	select {
 	case <-p.bound:
@@ -179,7 +179,7 @@ func (p *Process) endedEarly() error {
 	return fmt.Errorf("the server ended before it was ready: %w", p.err)
 }
 
-// Done returns a channel that is closed when the process has ended, for any reason. Err then says how it ended.
+// Done returns a channel that is closed when the process has ended, for any reason. Err then returns how it ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Err returns how the process ended: nil for exit code 0, otherwise an *exec.ExitError. It waits for the end.
