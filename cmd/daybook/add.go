@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// addPatience is how long a body is sent again to a server that refuses it for now.
+	// addPatience is how long add repeats the post of a body that the server refuses for now.
 	addPatience = time.Minute
-	// addSilence is how long a stream may be silent before the lines that have arrived are posted.
+	// addSilence is how long the input may be silent before add posts the lines that have arrived.
 	addSilence = 50 * time.Millisecond
 )
 
@@ -108,7 +108,8 @@ Windows.`,
 	return cmd
 }
 
-// openInput opens the file that is the only argument; without one, or with -, it is standard input. The caller calls end.
+// openInput opens the file that is the only argument; without one, or with -, it returns standard input. The caller
+// calls end.
 func openInput(cmd *cobra.Command, args []string) (in io.Reader, end func(), err error) {
 	if len(args) == 0 || args[0] == "-" {
 		return cmd.InOrStdin(), func() {}, nil
@@ -117,7 +118,7 @@ func openInput(cmd *cobra.Command, args []string) (in io.Reader, end func(), err
 	if err != nil {
 		return nil, nil, err
 	}
-	return file, func() { file.Close() }, nil // only read, so the error does not matter
+	return file, func() { file.Close() }, nil // the file is only read, so the error does not matter
 }
 
 func add(cmd *cobra.Command, f *addFlags, args []string) error {
@@ -146,7 +147,7 @@ func add(cmd *cobra.Command, f *addFlags, args []string) error {
 			return err
 		}
 		defer state.close()
-		options.DryRun = state.done // what is there is compared, and nothing is missing
+		options.DryRun = state.done // add then compares the input, and posts nothing
 	case f.key == "":
 		options.Key = client.NewKey()
 		if !isFile(in) {
@@ -161,7 +162,7 @@ func add(cmd *cobra.Command, f *addFlags, args []string) error {
 	if a.in, err = newAddInput(in, &f.inputFormat); err != nil {
 		return err
 	}
-	var early []client.AddedBody // of a state file that is done: they count once the input is known to be the same
+	var early []client.AddedBody // from a state file that is done: they count once the input is known to be the same
 	if state != nil && state.done {
 		options.Stored = func(b client.AddedBody) { early = append(early, b) }
 	}
@@ -212,10 +213,10 @@ func add(cmd *cobra.Command, f *addFlags, args []string) error {
 	return stoppedAfter(&result, err)
 }
 
-// nothingThere is what a command says of an input without lines.
+// nothingThere is the message for an input without lines.
 const nothingThere = "the input has no lines: nothing was added"
 
-// mayBeStored reports whether a part of an input is stored, or may be, so that the next add has to go on after it.
+// mayBeStored reports whether a part of an input is stored, or may be, so that the next add has to continue after it.
 func mayBeStored(result *client.AddResult, err error) bool {
 	_, isFormat := errors.AsType[*formatError](err)
 	_, isRefused := errors.AsType[*client.Error](err)
@@ -223,8 +224,8 @@ func mayBeStored(result *client.AddResult, err error) bool {
 	return result.Jobs > 0 || len(result.Unknown) > 0 || !isFormat && !isLong
 }
 
-// stoppedAfter says how much is stored of an input. Lines of the input are counted in the file, and not in what was made
-// of it.
+// stoppedAfter adds to an error how much of the input is stored. It counts lines of the input file, also if add has
+// converted them.
 func stoppedAfter(result *client.AddResult, err error) error {
 	if wrong, ok := errors.AsType[*formatError](err); ok {
 		err = wrong
@@ -235,7 +236,7 @@ func stoppedAfter(result *client.AddResult, err error) error {
 	return fmt.Errorf("%d lines are stored in %d batches, and then add failed: %w", result.Jobs, len(result.Bodies), err)
 }
 
-// openState opens the state file, and sets the options that go on from there.
+// openState opens the state file, and sets the options to continue from it.
 func (f *addFlags) openState(cmd *cobra.Command, args []string, o *client.AddOptions) (*addState, error) {
 	text, err := ask(cmd, &f.server, "/stats")
 	if err != nil {
@@ -279,7 +280,7 @@ func (f *addFlags) openState(cmd *cobra.Command, args []string, o *client.AddOpt
 	return s, nil
 }
 
-// unknownBodies: these were sent so long ago that the server no longer recognizes them.
+// unknownBodies is the error for bodies that were sent so long ago that the server no longer recognizes them.
 type unknownBodies struct{ list []*stateBody }
 
 func (e *unknownBodies) Error() string {
@@ -292,7 +293,7 @@ func (e *unknownBodies) Error() string {
 }
 func (e *unknownBodies) Unwrap() error { return client.ErrUnknown }
 
-// stopped says how to go on after an error with a state file.
+// stopped adds to an error the next step with the state file.
 func (f *addFlags) stopped(cmd *cobra.Command, resumed bool, result *client.AddResult, err error) error {
 	_, isChanged := errors.AsType[*errInputChanged](err)
 	_, isRefused := errors.AsType[*client.Error](err)
@@ -312,7 +313,7 @@ func (f *addFlags) stopped(cmd *cobra.Command, resumed bool, result *client.AddR
 	return stoppedAfter(result, err)
 }
 
-// dryAdd prints what would be added.
+// dryAdd prints the jobs that add would create.
 func dryAdd(cmd *cobra.Command, f *addFlags, in io.Reader, o client.AddOptions) error {
 	lines, err := newAddInput(in, &f.inputFormat)
 	if err != nil {
@@ -335,7 +336,7 @@ func dryAdd(cmd *cobra.Command, f *addFlags, in io.Reader, o client.AddOptions) 
 		}
 		return nil
 	}
-	result, err := client.New(defaultServer, client.Options{}).Add(cmd.Context(), lines, o) // it is not used
+	result, err := client.New(defaultServer, client.Options{}).Add(cmd.Context(), lines, o) // the client is not used
 	if err != nil {
 		if wrong, ok := errors.AsType[*formatError](err); ok {
 			err = wrong
@@ -360,7 +361,7 @@ const (
 	shownWidth    = 200 // characters of a payload
 )
 
-// options returns the attributes that were given. The server sets the others.
+// options returns the attributes that were given. The server sets all others.
 func (f *addFlags) options(cmd *cobra.Command) (o client.AddOptions, err error) {
 	if err := job.CheckRange("--in-flight", int64(f.inFlight), 1, maxInFlight); err != nil {
 		return o, usageError{err}
@@ -395,18 +396,18 @@ func (f *addFlags) options(cmd *cobra.Command) (o client.AddOptions, err error) 
 	return o, nil
 }
 
-// addBodyBytes is the size of a body. A key and a state file are only of use with the same size.
+// addBodyBytes is the size of a body. A key and a state file are useful only as long as this size stays the same.
 const addBodyBytes = 1 << 20
 
-// maxInFlight: more do not make the server faster.
+// maxInFlight bounds --in-flight: more posts do not make the server faster.
 const maxInFlight = 64
 
-// adding is what add prints while it runs.
+// adding prints the output of add while it runs.
 type adding struct {
 	cmd     *cobra.Command
 	asJSON  bool
 	ids     bool // prints the ids of the batches
-	batches int  // that are stored
+	batches int  // stored batches
 	jobs    int64
 	first   string // the id of the first batch
 	line    *statusLine
@@ -436,7 +437,7 @@ func (a *adding) stored(b client.AddedBody) {
 	}
 }
 
-// end says what is stored, unless the batches were printed.
+// end prints how much is stored, unless the batches were printed.
 func (a *adding) end(to queueName) error {
 	if a.failed != nil || a.asJSON || a.ids || a.batches == 0 {
 		return a.failed
@@ -455,8 +456,8 @@ func (a *adding) progress(p client.AddProgress) {
 	}
 }
 
-// text returns the progress after a time. The size of the input is compared with what was read of the file for the lines
-// that are stored.
+// text returns the progress after a time. It compares the size of the input with the bytes of the file from which the
+// stored lines were read.
 func (a *adding) text(p client.AddProgress, after time.Duration) string {
 	rate := float64(p.Jobs-a.earlier) / max(after.Seconds(), 0.001)
 	text := fmt.Sprintf("%d lines, %s, %.0f lines/s", p.Jobs, sizeText(p.Bytes), rate)
@@ -473,7 +474,7 @@ func (a *adding) text(p client.AddProgress, after time.Duration) string {
 	return fmt.Sprintf("%s %s %s", bar(part), percent(part), text)
 }
 
-// fileSize returns the size of a file; 0 if the input is none.
+// fileSize returns the size of a file, or 0 if the input is not a file.
 func fileSize(in io.Reader) int64 {
 	if !isFile(in) {
 		return 0
@@ -491,7 +492,7 @@ type inputError struct{ err error }
 func (e *inputError) Error() string { return "read input: " + e.err.Error() }
 func (e *inputError) Unwrap() error { return e.err }
 
-// inputReader marks the errors of the input, so that exitCode can distinguish them from those of the server.
+// inputReader marks the errors of the input, so that exitCode can distinguish them from errors of the server.
 type inputReader struct{ io.Reader }
 
 func (r inputReader) Read(p []byte) (int, error) {

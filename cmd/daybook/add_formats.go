@@ -28,10 +28,10 @@ const (
 
 var addFormats = []string{formatLines, formatNDJSON, formatCSV}
 
-// maxRowBytes bounds a row of a CSV file. A quote that is not closed would otherwise make one row of the rest of the file.
+// maxRowBytes bounds a row of a CSV file. An unclosed quote would otherwise turn the rest of the file into one row.
 const maxRowBytes = 16 << 20
 
-// formatError is an error in a line of the input. Lines count from 1, with those that are skipped.
+// formatError is an error in a line of the input. Lines count from 1, including skipped ones.
 type formatError struct {
 	line int
 	err  error
@@ -40,11 +40,11 @@ type formatError struct {
 func (e *formatError) Error() string { return fmt.Sprintf("line %d: %v", e.line, e.err) }
 func (e *formatError) Unwrap() error { return e.err }
 
-// inputFormat is what an input is: the flags that add and submit share.
+// inputFormat describes an input: it holds the flags that add and submit share.
 type inputFormat struct {
 	format, delimiter string
 	comma             rune // the parsed delimiter
-	given             bool // the delimiter, as a flag
+	given             bool // the delimiter was given as a flag
 	skipLines         int
 	stripCR           bool
 }
@@ -58,7 +58,7 @@ func (f *inputFormat) add(cmd *cobra.Command) {
 	completeFlag(cmd, "format", func(*cobra.Command, string) []string { return addFormats })
 }
 
-// maxSkipLines: headers are shorter.
+// maxSkipLines bounds --skip-lines: headers are shorter.
 const maxSkipLines = 1 << 20
 
 // check checks the flags, and parses the delimiter.
@@ -87,7 +87,7 @@ func (f *inputFormat) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// kind returns the kind of the payloads; an empty one means that of the bytes.
+// kind returns the kind of the payloads; if it is empty, the client derives the kind from the bytes.
 func (f *inputFormat) kind() client.Kind {
 	if f.format == formatLines {
 		return client.None
@@ -95,17 +95,17 @@ func (f *inputFormat) kind() client.Kind {
 	return client.JSON
 }
 
-// addInput is the input of `daybook add` as lines: those of the file or, in the other formats, one JSON value each.
+// addInput is the input of `daybook add` as lines: the lines of the file or, in the other formats, one JSON value each.
 type addInput struct {
 	raw    atomic.Int64 // bytes that were read from the file
-	made   atomic.Int64 // bytes of the lines made from them
+	made   atomic.Int64 // bytes of the lines that were made from them
 	buffer []byte
 	err    error
-	next   func() ([]byte, error) // the next line with its newline; nil: the lines are those of the file
+	next   func() ([]byte, error) // the next line with its newline; nil: the lines are the lines of the file
 	from   io.Reader
 }
 
-// newAddInput makes the lines of an input.
+// newAddInput turns an input into lines.
 func newAddInput(in io.Reader, f *inputFormat) (*addInput, error) {
 	a := &addInput{}
 	buffered := bufio.NewReader(&countedReader{inputReader{in}, &a.raw})
@@ -163,7 +163,7 @@ func (a *addInput) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fileBytes estimates how many bytes of the file the first lines were made from.
+// fileBytes estimates from how many bytes of the file the first lines were made.
 func (a *addInput) fileBytes(lines int64) float64 {
 	made := a.made.Load()
 	if made == 0 {
@@ -186,7 +186,7 @@ func (r *countedReader) Read(p []byte) (int, error) {
 // maxValueLine bounds a line of NDJSON: a payload, and white space around it.
 const maxValueLine = job.MaxPayloadBytes + 64<<10
 
-// values returns the lines of an input that are JSON values.
+// values returns the lines of an input, each of which must be a JSON value.
 func values(in *bufio.Reader, line int) func() ([]byte, error) {
 	var text []byte
 	return func() ([]byte, error) {
@@ -195,7 +195,7 @@ func values(in *bufio.Reader, line int) func() ([]byte, error) {
 		for {
 			part, err := in.ReadSlice('\n')
 			text = append(text, part...)
-			if len(text) > maxValueLine { // also of white space, so that the memory is bounded
+			if len(text) > maxValueLine { // also white space, so that the memory is bounded
 				return nil, &formatError{line, fmt.Errorf("the value has more than %d bytes, which is the maximum of a payload", job.MaxPayloadBytes)}
 			}
 			if err == bufio.ErrBufferFull {
@@ -231,7 +231,7 @@ func checkValue(text []byte) error {
 	return errors.New("there is more than one JSON value")
 }
 
-// jsonProblem says what is wrong with a JSON value, without the names of the package that found it.
+// jsonProblem describes an error in a JSON value, without the names of the package that found it.
 func jsonProblem(err error) string {
 	wrong, ok := errors.AsType[*jsontext.SyntacticError](err)
 	switch {
@@ -245,7 +245,7 @@ func jsonProblem(err error) string {
 	return fmt.Sprintf("%s after %s", strings.TrimPrefix(wrong.Err.Error(), "jsontext: "), numberText(wrong.ByteOffset, "byte", "bytes"))
 }
 
-// rows returns the rows of a CSV file as JSON objects, whose names are those of the first row.
+// rows returns the rows of a CSV file as JSON objects. The first row has the names of their members.
 func rows(in io.Reader, f *inputFormat) (func() ([]byte, error), error) {
 	skipped := f.skipLines
 	limited := &rowReader{in: in}
@@ -298,7 +298,7 @@ func rows(in io.Reader, f *inputFormat) (func() ([]byte, error), error) {
 	}, nil
 }
 
-// quotedNames returns the names of a header row as they begin a member of an object.
+// quotedNames returns the names of a header row, each in the form in which it begins a member of an object.
 func quotedNames(names []string) ([][]byte, error) {
 	quoted := make([][]byte, len(names))
 	for i, name := range names {
@@ -317,7 +317,7 @@ func quotedNames(names []string) ([][]byte, error) {
 	return quoted, nil
 }
 
-// csvError names the line of an error of encoding/csv.
+// csvError adds the line to an error of encoding/csv.
 func csvError(err error, skipped, columns int, fields []string) error {
 	parse, ok := errors.AsType[*csv.ParseError](err)
 	switch {

@@ -15,7 +15,7 @@ import (
 	"github.com/daybookq/daybook/internal/testkit"
 )
 
-// TestAddInterrupted: an add that Ctrl-C has ended says so, and how to store only the rest.
+// TestAddInterrupted: after Ctrl-C, add prints that it was interrupted, and how to store only the rest.
 func TestAddInterrupted(t *testing.T) {
 	s := serving(t, t.TempDir())
 	defer s.end(t, syscall.SIGTERM)

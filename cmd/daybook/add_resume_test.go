@@ -150,7 +150,7 @@ func TestAddFormats(t *testing.T) {
 	})
 }
 
-// joined is a reader of two inputs, that may block.
+// joined is a reader of two inputs. The second may block.
 type joined struct {
 	first  *strings.Reader
 	second *os.File
@@ -296,7 +296,7 @@ func TestAddResume(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(state, text[:len(text)-20], 0o600); err != nil { // the line that everything is stored
+		if err := os.WriteFile(state, text[:len(text)-20], 0o600); err != nil { // cuts off the line which records that everything is stored
 			t.Fatal(err)
 		}
 		ok(t, "add", "--server", s.url, "--type", "torn", "--resume", state, in)
@@ -309,8 +309,8 @@ func TestAddResume(t *testing.T) {
 	})
 }
 
-// TestAddAfterADay: the server has forgotten the keys. What was stored is not stored again, and what was sent without an
-// answer is an error, until the user says what happens to it.
+// TestAddAfterADay: the server has forgotten the keys. Stored bodies are not stored again. Bodies that were sent
+// without an answer are an error, until the user decides about them.
 func TestAddAfterADay(t *testing.T) {
 	s := serving(t, t.TempDir())
 	var in strings.Builder
@@ -323,8 +323,8 @@ func TestAddAfterADay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The file as a kill would have left it two days ago: with another key, which is what a server that has forgotten
-	// the key knows of it, and without the answer to the last body.
+	// The file as a kill would have left it two days ago: without the answer to the last body, and with another key,
+	// because a server that has forgotten the key knows nothing of it.
 	old := func(typ string) string {
 		var b strings.Builder
 		for i, line := range strings.Split(strings.TrimSpace(string(text)), "\n") {
@@ -427,7 +427,7 @@ func TestAddKilled(t *testing.T) {
 						}
 					default:
 						if slow.passed.Load() < at {
-							time.Sleep(200 * time.Microsecond) // real time: until so many bytes have passed, or the process has ended
+							time.Sleep(200 * time.Microsecond) // real time: until enough bytes have passed, or the process has ended
 							continue
 						}
 						running = false
@@ -435,7 +435,7 @@ func TestAddKilled(t *testing.T) {
 						if rand.IntN(2) == 0 {
 							s.end(t, syscall.SIGKILL)
 						}
-						_ = cmd.Process.Kill() // it may have ended
+						_ = cmd.Process.Kill() // the process may have ended
 						<-done
 					}
 				}
@@ -468,8 +468,8 @@ func TestAddKilled(t *testing.T) {
 	}
 }
 
-// slowServer passes requests on to a server. passed counts the bodies that have arrived, and those that were answered. From
-// number hold on, bodies wait for goOn before they are passed on or before they are answered; 0: none does.
+// slowServer passes requests on to a server. passed counts the bodies that have arrived, and those that were answered.
+// From number hold on, bodies wait for goOn before they are passed on or before they are answered; 0: none waits.
 type slowServer struct {
 	*httptest.Server
 	url          string

@@ -22,15 +22,15 @@ import (
 	"github.com/daybookq/daybook/internal/filelock"
 )
 
-// addKeyAge is for how long the server certainly knows the key of a body: it keeps keys for 24 hours, and the clocks may
+// addKeyAge is how long the server certainly knows the key of a body: it keeps keys for 24 hours, and the clocks may
 // differ.
 const addKeyAge = 23 * time.Hour
 
-// stateVersion is that of the form of state files.
+// stateVersion is the version of the format of state files.
 const stateVersion = 1
 
-// addState is the file of `daybook add --resume`. Its first line says what is added; each later line says that a body was
-// sent or stored, or that all are stored. Each line is on disk before what it says counts.
+// addState is the file of `daybook add --resume`. Its first line describes the add; each later line records that a body
+// was sent or stored, or that all are stored. Each line is on disk before add relies on it.
 type addState struct {
 	path   string
 	head   stateHead
@@ -41,10 +41,10 @@ type addState struct {
 	f      *os.File
 	bodies map[int64]*stateBody // by offset
 	done   bool
-	failed error // of a write; later writes are not tried
+	failed error // the first failed write; later writes are not tried
 }
 
-// stateHead is the first line. An add with other values would split the input in another way, or add other jobs.
+// stateHead is the first line. An add with other values would split the input differently, or add other jobs.
 type stateHead struct {
 	Version   int    `json:"daybook_add"`
 	Key       string `json:"key"`
@@ -59,7 +59,7 @@ type stateHead struct {
 	client.Attributes
 }
 
-// stateLine is a later line. Offsets are those of the lines that are posted, after a conversion.
+// stateLine is a later line. Offsets count in the posted lines, after a conversion.
 type stateLine struct {
 	Event  string `json:"event"` // sent, stored or done
 	At     int64  `json:"at"`    // unix ms
@@ -78,8 +78,8 @@ type stateBody struct {
 	stored bool
 }
 
-// openAddState opens a state file, or creates it. head has no key yet. No other process may have the file open: the file is
-// locked before it is read, until close. If another process has it open, the error is filelock.ErrLocked.
+// openAddState opens a state file, or creates it. head has no key yet. It locks the file before it reads it, until
+// close. If another process has the file open, the error is filelock.ErrLocked.
 func openAddState(path string, head stateHead) (_ *addState, err error) {
 	s := &addState{path: path, head: head, now: time.Now, bodies: map[int64]*stateBody{}}
 	s.head.Version = stateVersion
@@ -116,7 +116,7 @@ func (s *addState) open() error {
 	return s.cut(int64(whole))
 }
 
-// cut removes what the file has after an offset. Later lines are written there.
+// cut truncates the file at an offset. Later lines are written there.
 func (s *addState) cut(at int64) error {
 	if err := s.f.Truncate(at); err != nil {
 		return err
@@ -125,15 +125,15 @@ func (s *addState) cut(at int64) error {
 	return err
 }
 
-// isStateStart reports whether a text without a newline is the beginning of a state file, or nothing, so that no other
-// file is overwritten.
+// isStateStart reports whether a text without a newline is empty or the beginning of a state file, so that add
+// overwrites no other file.
 func isStateStart(text []byte) bool {
 	const start = `{"daybook_add":`
 	n := min(len(text), len(start))
 	return string(text[:n]) == start[:n]
 }
 
-// create writes the first line of a file that has none.
+// create writes the first line of an empty file.
 func (s *addState) create() error {
 	s.head.Key = client.NewKey()
 	if err := s.cut(0); err != nil {
@@ -153,10 +153,10 @@ func syncDirectory(path string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// read reads the lines of a state file, and compares the first with what is to be added.
+// read reads the lines of a state file, and compares the first with the present add.
 func (s *addState) read(text []byte) error {
 	lines := bufio.NewReader(bytes.NewReader(text))
-	first, _ := lines.ReadBytes('\n') // without one, it is no state file
+	first, _ := lines.ReadBytes('\n') // a file without a line is not a state file
 	var head stateHead
 	if err := json.Unmarshal(first, &head); err != nil || head.Version == 0 || head.Key == "" {
 		return usageError{errors.New("it is not one; --resume needs a file of its own, which it creates")}
@@ -190,7 +190,7 @@ func (s *addState) read(text []byte) error {
 	}
 }
 
-// compare names the first difference between what was begun and what is to be added.
+// compare returns the first difference between the add that was begun and the present one.
 func (h stateHead) compare(now stateHead) error {
 	if h.Journal != now.Journal {
 		return fmt.Errorf("its jobs are on another server, whose journal has the UUID %s; the journal of this server has %s", h.Journal, now.Journal)
@@ -236,8 +236,8 @@ func (s *addState) write(line any) error {
 	return s.failed
 }
 
-// resumed returns what earlier adds have sent, for client.AddOptions.Resume; nil if they have sent nothing. forgotten are
-// the bodies without an answer whose keys the server may have forgotten.
+// resumed returns the bodies that earlier adds have sent, for client.AddOptions.Resume; nil if they have sent nothing.
+// forgotten are the bodies without an answer whose keys the server may have forgotten.
 func (s *addState) resumed() (r *client.AddResult, forgotten []*stateBody) {
 	if len(s.bodies) == 0 {
 		return nil, nil
@@ -258,13 +258,14 @@ func (s *addState) resumed() (r *client.AddResult, forgotten []*stateBody) {
 	return r, forgotten
 }
 
-// isForgotten reports whether the server may have forgotten the key of a body that was sent, or the clock does not say.
+// isForgotten reports whether the server may have forgotten the key of a body that was sent, also if the clock has been
+// set back.
 func (s *addState) isForgotten(b *stateBody) bool {
 	age := s.now().Sub(time.UnixMilli(b.At))
 	return age > addKeyAge || age < -time.Minute
 }
 
-// errInputChanged: the input is not the one that was sent before.
+// errInputChanged means that the input differs from the one that was sent before.
 type errInputChanged struct{ input, where string }
 
 func (e *errInputChanged) Error() string {
@@ -272,7 +273,7 @@ func (e *errInputChanged) Error() string {
 		cmp.Or(e.input, "the input"), e.where)
 }
 
-// body is called with each body in order, before it is posted or left out.
+// body is called with each body in order, before it is posted or skipped.
 func (s *addState) body(b client.AddedBody, lines []byte) error {
 	sum := sha256.Sum256(lines)
 	hash := hex.EncodeToString(sum[:])
@@ -288,8 +289,8 @@ func (s *addState) body(b client.AddedBody, lines []byte) error {
 	switch {
 	case known == nil || s.failed != nil: // see write
 	case known.stored || !s.isForgotten(known):
-		return nil // a later time would say that the server knows the key for longer than it does
-	case !s.repeat: // it has become too old since the file was opened
+		return nil // with a later time, add would trust the key for longer than the server keeps it
+	case !s.repeat: // the key has become too old since the file was opened
 		return &unknownBodies{[]*stateBody{known}}
 	}
 	line := stateLine{Event: "sent", At: s.now().UnixMilli(), Offset: b.Offset, Bytes: b.Bytes, Hash: hash}
@@ -309,7 +310,7 @@ func (s *addState) acknowledged(b client.AddedBody) {
 	})
 }
 
-// skip writes that the bodies without an answer count as stored.
+// skip records bodies without an answer as stored.
 func (s *addState) skip(bodies []*stateBody) error {
 	for _, b := range bodies {
 		if err := s.write(stateLine{Event: "stored", At: s.now().UnixMilli(), Offset: b.Offset}); err != nil {
@@ -320,7 +321,7 @@ func (s *addState) skip(bodies []*stateBody) error {
 	return nil
 }
 
-// checkEnd returns an error if the input ended before something that was sent before.
+// checkEnd returns an error if the input is shorter than an earlier input of the same file.
 func (s *addState) checkEnd(size int64) error {
 	for offset, b := range s.bodies {
 		if offset+int64(b.Bytes) > size {
@@ -330,7 +331,7 @@ func (s *addState) checkEnd(size int64) error {
 	return nil
 }
 
-// finish writes that everything is stored, so that the same command line later adds nothing.
+// finish records that everything is stored, so that the same command line adds nothing later.
 func (s *addState) finish() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,8 +12,9 @@ import (
 	"github.com/daybookq/daybook/internal/filelock"
 )
 
-// TestStateFileInUse: while an add has a state file, another one with the same file stores nothing and changes nothing in
-// it, in whatever state the file is. Otherwise both would add every line, or one would remove what the other one writes.
+// TestStateFileInUse: while an add has a state file, a second add with the same file stores nothing and does not change
+// it, in whatever state the file is. Otherwise both would add every line, or one would remove lines that the other
+// writes.
 func TestStateFileInUse(t *testing.T) {
 	s := serving(t, t.TempDir())
 	in, state := written(t, "in", "a\nb\n"), filepath.Join(t.TempDir(), "state")
@@ -36,7 +37,7 @@ func TestStateFileInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused("after the first line")
-	if _, err := first.f.WriteString(`{"event":"sent","at":1,`); err != nil { // the rest is still to be written
+	if _, err := first.f.WriteString(`{"event":"sent","at":1,`); err != nil { // an incomplete line
 		t.Fatal(err)
 	}
 	if _, err := openAddState(state, first.head); !errors.Is(err, filelock.ErrLocked) {
@@ -67,8 +68,8 @@ func TestStateFileInUse(t *testing.T) {
 	}
 }
 
-// TestBodyOfADayAgo: a body that was sent without an answer is checked again when its turn comes, which may be hours after
-// the file was opened. It is sent again only with --unknown repeat.
+// TestBodyOfADayAgo: add checks a body that was sent without an answer again just before it would send it, which may be
+// hours after it opened the file. It sends the body again only with --unknown repeat.
 func TestBodyOfADayAgo(t *testing.T) {
 	lines := []byte("a\n")
 	b := client.AddedBody{Offset: 0, Bytes: len(lines)}
@@ -80,7 +81,7 @@ func TestBodyOfADayAgo(t *testing.T) {
 	}{
 		{"a young one", "", addKeyAge - time.Minute, false},
 		{"an old one", "", addKeyAge + time.Second, true},
-		{"an old one with skip", unknownSkip, addKeyAge + time.Second, true}, // it was not old when they were left out
+		{"an old one with skip", unknownSkip, addKeyAge + time.Second, true}, // it was not old when the bodies were skipped
 		{"an old one with repeat", unknownRepeat, addKeyAge + time.Second, false},
 		{"one of the future", "", -2 * time.Minute, true},
 	} {

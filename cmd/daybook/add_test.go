@@ -182,7 +182,7 @@ func TestAdd(t *testing.T) {
 	})
 }
 
-// answers is a server that gives these answers, one after another.
+// answers is a server that gives these answers, in order.
 func answers(t *testing.T, list ...func(w http.ResponseWriter)) (url string, asked *int, keys *[]string) {
 	t.Helper()
 	asked, keys = new(int), new([]string)
@@ -215,7 +215,7 @@ func created(w http.ResponseWriter) {
 	io.WriteString(w, `{"batch_id":"b","count":1,"first_id":"f","last_id":"l"}`)
 }
 
-// TestAddIsStoredOnce: a body is sent again with the same key, whatever happened to it, and stored once.
+// TestAddIsStoredOnce: whatever happened to a body, it is sent again with the same key, and stored once.
 func TestAddIsStoredOnce(t *testing.T) {
 	for name, answer := range map[string]func(http.ResponseWriter){
 		"not stored":  refusal(503, "not_stored"),
@@ -258,7 +258,7 @@ func TestAddContinues(t *testing.T) {
 	if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// A proxy that forwards three bodies and breaks the connections of the others.
+	// A proxy that forwards three bodies and breaks all other connections.
 	var passed atomic.Int32
 	target, err := url.Parse(s.url)
 	if err != nil {

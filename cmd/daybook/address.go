@@ -16,8 +16,8 @@ import (
 var errExposed = errors.New("other machines could connect, and the server has no access control: anybody who connects can read, change and delete all jobs; " +
 	"listen on 127.0.0.1, or give --insecure if the network itself blocks other machines")
 
-// listenAddress returns the address of --listen, with its name resolved. It refuses one that other machines can connect
-// to, unless --insecure is given.
+// listenAddress returns the address of --listen, with its name resolved. Without --insecure it refuses an address that
+// other machines can connect to.
 func (f *networkFlags) listenAddress() (*net.TCPAddr, error) {
 	address, err := net.ResolveTCPAddr("tcp", f.listen)
 	if err != nil {
@@ -40,8 +40,8 @@ func networkOf(address *net.TCPAddr) string {
 	return "tcp"
 }
 
-// serverFlag adds the flags --server and --context. --server accepts any text: an error of the flag library would show a
-// password in it. check refuses a text that is not an address.
+// serverFlag adds the flags --server and --context. --server accepts any text, because the flag library would show a
+// password in its error. check refuses a text that is not an address.
 func serverFlag(cmd *cobra.Command, to *serverAddress) {
 	flags := cmd.Flags()
 	flags.Var(to, "server", "address of the server: a URL, host:port, a host whose server listens on port 1717, or mdns: to find it on the local network")
@@ -50,8 +50,8 @@ func serverFlag(cmd *cobra.Command, to *serverAddress) {
 	completeFlag(cmd, "context", contextNames)
 }
 
-// serverAddress is the server of a command: the text of --server, which is a URL, which may have a user and a path, or
-// host:port; or the name of a context; or neither, which means the context in use, or the default.
+// serverAddress selects the server of a command. It is one of: the text of --server, either a URL, which may have a
+// user and a path, or host:port; the name of a context; or neither, which means the context in use, or the default.
 type serverAddress struct {
 	text, context string
 	given         bool // as a text, which may be empty
@@ -71,7 +71,7 @@ func (a *serverAddress) String() string {
 	return redacted(a.text)
 }
 
-// resolve sets the text of an address that was not given as one. It returns the name of the context that has it, or "".
+// resolve finds the address if --server was not given. It returns the name of the context that has it, or "".
 func (a *serverAddress) resolve() (name string, err error) {
 	if a.text != "" || a.given {
 		return "", nil
@@ -88,10 +88,10 @@ func (a *serverAddress) resolve() (name string, err error) {
 	return name, err
 }
 
-// isDiscovered reports whether the server is to be found on the local network.
+// isDiscovered reports whether the server must be found on the local network.
 func (a *serverAddress) isDiscovered() bool { return strings.HasPrefix(a.text, mdnsScheme) }
 
-// check returns the URL that all requests begin with. An address that begins with mdns: is looked up once.
+// check returns the base URL of all requests. It looks up an address that begins with mdns: once.
 func (a *serverAddress) check(ctx context.Context) (string, error) {
 	if _, err := a.resolve(); err != nil {
 		return "", err
@@ -115,7 +115,7 @@ func (a *serverAddress) check(ctx context.Context) (string, error) {
 	return text, nil
 }
 
-// withPort adds the port of a server by default to host:port without one. A user and a path are left as they are.
+// withPort adds the default port of a server to host:port without a port. It does not change a user and a path.
 func withPort(address string) string {
 	authority, _, _ := strings.Cut(address, "/")
 	host := authority[strings.LastIndexByte(authority, '@')+1:]

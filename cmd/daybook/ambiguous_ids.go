@@ -12,17 +12,17 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// The id of a batch that one request has made is also that of its first job. A command that changes jobs refuses such an
-// id, unless a flag says which of the two is meant: to cancel a batch is not to cancel its first job.
+// A batch that one request has created has the same id as its first job. A command that changes jobs refuses such an
+// id, unless a flag selects one of the two: cancelling a batch is not cancelling its first job.
 
-// jobFlag adds the flag that says that the ids of a command are those of jobs.
+// jobFlag adds the flag that makes the ids of a command ids of jobs.
 func jobFlag(flags *pflag.FlagSet, to *bool, what string) {
 	flags.BoolVar(to, "job", false, what)
 }
 
 const jobFlagText = "the ids are those of jobs, also one that is a batch's and that of its first job"
 
-// batchOf returns the batch with an id, if it is not clear that the id names a job: the batch has more than one job, or no
+// batchOf returns the batch with an id, if the id may not be meant for a job: the batch has more than one job, or no
 // job has the id.
 func batchOf(ctx context.Context, c *client.Client, id string) (b client.Batch, ambiguous bool, err error) {
 	if parsed, err := job.ParseID(id); err != nil || parsed.Line() != 0 {
@@ -35,8 +35,8 @@ func batchOf(ctx context.Context, c *client.Client, id string) (b client.Batch, 
 	return b, err == nil && (b.Count != 1 || b.OnFailure != ""), err
 }
 
-// refuseBatches returns an error if one of the ids is that of a batch, and it is not clear that a job is meant. ofBatch is
-// the flag that names a batch, or empty if the command changes jobs only.
+// refuseBatches returns an error if one of the ids belongs to a batch and may not be meant for a job. ofBatch is the
+// flag that names a batch, or empty if the command changes jobs only.
 func refuseBatches(cmd *cobra.Command, c *client.Client, ids []string, ofBatch string) error {
 	for _, id := range ids {
 		b, ambiguous, err := batchOf(cmd.Context(), c, id)
@@ -68,7 +68,7 @@ func refuseBatches(cmd *cobra.Command, c *client.Client, ids []string, ofBatch s
 	return nil
 }
 
-// noteBatch says on standard error that a document is that of one job of a batch, if the batch has more of them.
+// noteBatch notes on standard error that a document belongs to one job of a batch, if the batch has more jobs.
 func noteBatch(cmd *cobra.Command, c *client.Client, id, hint string) error {
 	b, ambiguous, err := batchOf(cmd.Context(), c, id)
 	if err == nil && ambiguous && b.Count > 1 {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestIDOfABatch: each command that changes jobs refuses an id that is a batch's and its first job's, as an argument and on
-// standard input, and changes nothing; --job and --batch say which is meant.
+// TestIDOfABatch: each command that changes jobs refuses an id that a batch shares with its first job, as an argument
+// and on standard input, and changes nothing; --job and --batch select one of the two.
 func TestIDOfABatch(t *testing.T) {
 	a := startAsked(t)
 	id := strings.TrimSpace(a.run("1\n2\n3\n", "add", "--type", "amb").out)
@@ -72,7 +72,7 @@ func TestIDOfABatch(t *testing.T) {
 	}
 	pending("amb", 3)
 	claim := uuids.FindString(a.do("claim", "--type", "amb", "--max", "3"))
-	contains(t, a.do("tickle", id, "--claim", claim), "active") // a claim holds jobs
+	contains(t, a.do("tickle", id, "--claim", claim), "active") // a claim holds only jobs
 	contains(t, a.do("tickle", id, "--job"), "active")
 	contains(t, a.do("release", id, "--claim", claim), "pending")
 	a.do("claim", "--type", "amb", "--max", "3")

@@ -35,8 +35,8 @@ func (e *noAnswer) Error() string {
 }
 func (e *noAnswer) Unwrap() error { return e.err }
 
-// reach returns the URL that all requests begin with. It reports at once that no server runs there, or that something else
-// does: later, a command repeats its requests while a server restarts.
+// reach returns the base URL of all requests. It fails at once if no server, or another program, runs there. Later, a
+// command repeats its requests while a server restarts.
 func reach(cmd *cobra.Command, server *serverAddress) (string, error) {
 	base, err := server.check(cmd.Context())
 	if err != nil {
@@ -49,10 +49,10 @@ func reach(cmd *cobra.Command, server *serverAddress) (string, error) {
 	return base, err
 }
 
-// unreadable is the error of a document whose fields are not those of a Daybook server.
+// unreadable is the error of a document that lacks the fields of a Daybook server.
 func unreadable(err error) error { return fmt.Errorf("%w: %w", client.ErrUnexpectedAnswer, err) }
 
-// ask requests a document from the server, which is JSON.
+// ask requests a JSON document from the server.
 func ask(cmd *cobra.Command, server *serverAddress, path string) ([]byte, error) {
 	text, err := fetch(cmd, server, path)
 	if err == nil && !json.Valid(text) {

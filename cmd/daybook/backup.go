@@ -17,8 +17,8 @@ import (
 	"github.com/daybookq/daybook/ingest/backup"
 )
 
-// defaultKeep is how many backups stay. A week of daily ones has a state from before a mistake that somebody notices
-// late, and costs little: files of the store that they have in common are stored once.
+// defaultKeep is how many backups are kept. A week of daily backups has a state from before a mistake that somebody
+// notices late, and costs little: files of the store that the backups share are stored once.
 const defaultKeep = 7
 
 func newBackup() *cobra.Command {
@@ -69,7 +69,7 @@ has. ` + "`daybook restore`" + ` makes a data directory of a backup.`,
 	return cmd
 }
 
-// backupReport is what the commands for backups print as JSON.
+// backupReport is the JSON output of the commands for backups.
 type backupReport struct {
 	Backup      string           `json:"backup"`         // its directory
 	Data        string           `json:"data,omitempty"` // the restored data directory
@@ -86,8 +86,8 @@ type backupReport struct {
 	BlobBytes   int64            `json:"blob_bytes"`
 	NewBlobs    *int             `json:"new_blobs,omitempty"`      // fetched
 	Removed     []string         `json:"removed,omitempty"`        // earlier backups
-	Damaged     []string         `json:"damaged_blobs,omitempty"`  // that the backup does not have
-	Repaired    []string         `json:"repaired_blobs,omitempty"` // whose bytes had changed in the directory, fetched again
+	Damaged     []string         `json:"damaged_blobs,omitempty"`  // that the backup lacks
+	Repaired    []string         `json:"repaired_blobs,omitempty"` // that had changed in the directory and were fetched again
 	BlobsBySize bool             `json:"blobs_by_size,omitempty"`  // only the sizes of earlier blobs were compared
 	Seconds     float64          `json:"seconds"`
 }
@@ -100,7 +100,8 @@ func (r *backupReport) describe(m *backup.Manifest, blobs *backup.Blobs) {
 	}
 }
 
-// jobsText describes the jobs and commands of a backup. A restore applies the commands after those that the count includes.
+// jobsText describes the jobs and commands of a backup. A restore applies the commands that the count of jobs does not
+// include.
 func (r *backupReport) jobsText() string {
 	if r.JobsSeq == r.LastSeq {
 		return fmt.Sprintf("%d jobs, up to seq %d", r.Jobs, r.LastSeq)
@@ -136,7 +137,7 @@ func makeBackup(cmd *cobra.Command, c *client.Client, path string, noBlobs, bySi
 		source := &serverBlobs{c: c}
 		source.clients, err = c.BlobClients(ctx)
 		switch {
-		case errors.Is(err, client.ErrNoBlobs): // there are none to leave out
+		case errors.Is(err, client.ErrNoBlobs): // there are no blobs to leave out
 		case err != nil:
 			return err
 		default:
@@ -166,7 +167,7 @@ func makeBackup(cmd *cobra.Command, c *client.Client, path string, noBlobs, bySi
 	return nil
 }
 
-// acceptsServer refuses a directory with backups of another server, before blobs are fetched into it.
+// acceptsServer refuses a directory with another server's backups, before blobs are fetched into it.
 func acceptsServer(ctx context.Context, dir *backup.Directory, c *client.Client) error {
 	text, err := c.Stats(ctx)
 	if err != nil {
@@ -210,8 +211,8 @@ func (r *backupReport) print(out io.Writer, asJSON bool) error {
 	return err
 }
 
-// backupRunning is how long a backup waits for another one. The server may need some time to notice that the command that
-// requested the other one was killed.
+// backupRunning is how long a backup waits for one in progress. The server may need some time to notice that the
+// command which requested it was killed.
 const backupRunning = 15 * time.Second
 
 // openBackup requests a backup.
@@ -234,7 +235,7 @@ func openBackup(ctx context.Context, c *client.Client) (io.ReadCloser, error) {
 // serverBlobs are the blobs of a server.
 type serverBlobs struct {
 	c       *client.Client
-	clients []string // of the first request; nil: ask
+	clients []string // of the first request; nil: not requested yet
 }
 
 func (s *serverBlobs) Clients(ctx context.Context) ([]string, error) {

@@ -68,7 +68,7 @@ func (s *server) claimed(t *testing.T, typ string) (id, claim string) {
 	return j["job_id"].(string), j["claim_id"].(string)
 }
 
-// TestBackupAndRestore: what a restored server knows, and what runners and producers of the original are answered by it;
+// TestBackupAndRestore: the state of a restored server, and its answers to the runners and producers of the original;
 // docs/how-to/backups.md has the same table.
 func TestBackupAndRestore(t *testing.T) {
 	t.Parallel()
@@ -197,7 +197,8 @@ func TestBackupText(t *testing.T) {
 	}
 }
 
-// TestBackupOfAnotherServer: a directory with the backups of one server is refused for another, and nothing is fetched into it.
+// TestBackupOfAnotherServer: a directory with one server's backups is refused for another server, and nothing is
+// fetched into it.
 func TestBackupOfAnotherServer(t *testing.T) {
 	a, b := serving(t, filepath.Join(t.TempDir(), "data")), serving(t, filepath.Join(t.TempDir(), "data"))
 	dir := t.TempDir()
@@ -216,7 +217,7 @@ func TestBackupOfAnotherServer(t *testing.T) {
 }
 
 // TestRottenBlobOfABackup: a blob that has changed in the directory of the backups is fetched again and reported; with
-// --blobs-by-size it is not noticed, and the report does not say that it was verified.
+// --blobs-by-size the change is not noticed, and the report does not claim that the blob was verified.
 func TestRottenBlobOfABackup(t *testing.T) {
 	s := serving(t, filepath.Join(t.TempDir(), "data"))
 	dir := t.TempDir()
@@ -275,15 +276,16 @@ func kills() int {
 	return 15
 }
 
-// killTimes are random times after the start of a process, up to a bound. The bound grows after a kill in time, and shrinks
-// after a process that ended first. So it follows how long a process takes, also when the machine becomes busier or idle.
+// killTimes are random times after the start of a process, up to a bound. The bound grows after a kill in time, and
+// shrinks after a process that ended first. So it follows the duration of a process, also when the machine becomes
+// busier or idle.
 type killTimes struct{ most time.Duration }
 
-// killTimesOf are the times for a process that does what a command in this process has done since began. A process takes
-// longer to start.
+// killTimesOf are the times for a process that runs the same command as this process has run since began. A process
+// takes longer to start.
 func killTimesOf(began time.Time) *killTimes { return &killTimes{2 * time.Since(began)} }
 
-// wait returns at a random time of a process that starts now, or when it ends.
+// wait returns at a random time of a process that starts now, or when the process ends.
 func (m *killTimes) wait(ended chan error) {
 	began := time.Now()
 	select {
@@ -297,7 +299,7 @@ func (m *killTimes) wait(ended chan error) {
 	}
 }
 
-// started starts a command in a process. The channel, which has room for one, receives its end.
+// started starts a command in a process. The channel, which has room for one element, receives the end of the process.
 func started(t *testing.T, args ...string) (*exec.Cmd, chan error) {
 	t.Helper()
 	cmd := command(t, args...)
@@ -314,7 +316,7 @@ func (m *killTimes) killed(t *testing.T, args ...string) bool {
 	t.Helper()
 	cmd, ended := started(t, args...)
 	m.wait(ended)
-	_ = cmd.Process.Kill() // it may have ended
+	_ = cmd.Process.Kill() // the process may have ended
 	err := <-ended
 	if err != nil && cmd.ProcessState.Exited() {
 		t.Errorf("%v: %v", args, err)
@@ -322,8 +324,8 @@ func (m *killTimes) killed(t *testing.T, args ...string) bool {
 	return err != nil
 }
 
-// completeOnly checks that a directory has complete backups only, apart from what begins with a dot, and that each can be
-// restored.
+// completeOnly checks that a directory has only complete backups, apart from names that begin with a dot, and that each
+// can be restored.
 func completeOnly(t *testing.T, dir string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -345,8 +347,8 @@ func completeOnly(t *testing.T, dir string) {
 	}
 }
 
-// TestKilledBackup: a backup that is killed at any moment leaves the backups before it as they were, and the next one
-// removes what it has left.
+// TestKilledBackup: a backup that is killed at any moment does not change the earlier backups, and the next one removes
+// its remains.
 func TestKilledBackup(t *testing.T) {
 	t.Parallel()
 	s := largeServer(t)
@@ -373,7 +375,7 @@ func TestKilledBackup(t *testing.T) {
 	}
 }
 
-// TestKilledServerOfABackup: a server that is killed while it sends a backup leaves the backups before as they were. It
+// TestKilledServerOfABackup: a server that is killed while it sends a backup does not change the earlier backups. It
 // starts again, removes its checkpoint, and makes the next one.
 func TestKilledServerOfABackup(t *testing.T) {
 	t.Parallel()
@@ -391,7 +393,7 @@ func TestKilledServerOfABackup(t *testing.T) {
 		listen := strings.TrimPrefix(s.url, "http://")
 		if rand.IntN(2) == 0 { // another address: the backup fails
 			listen = "127.0.0.1:0"
-			_ = cmd.Process.Kill() // it would wait for the old one
+			_ = cmd.Process.Kill() // it would wait for the old server
 		}
 		s = serving(t, s.data, "--listen", listen)
 		if _, err := os.Stat(filepath.Join(s.data, "backup-checkpoint")); !os.IsNotExist(err) && listen == "127.0.0.1:0" {
@@ -409,8 +411,8 @@ func TestKilledServerOfABackup(t *testing.T) {
 	}
 }
 
-// TestKilledRestore: a restore that is killed at any moment leaves no data directory, an empty one without a journal, or a
-// complete one. The next one removes what it has left.
+// TestKilledRestore: a restore that is killed at any moment leaves no data directory, an empty one without a journal,
+// or a complete one. The next restore removes the remains.
 func TestKilledRestore(t *testing.T) {
 	t.Parallel()
 	s := largeServer(t)

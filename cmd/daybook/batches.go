@@ -77,7 +77,8 @@ func newBatches() *cobra.Command {
 	return cmd
 }
 
-// listBatches prints batches, at most limit unless that is 0. A table is printed in parts, so that a long list takes no memory.
+// listBatches prints batches, at most limit unless that is 0. It prints a table in parts, so that a long list needs
+// little memory.
 func listBatches(cmd *cobra.Command, all iter.Seq2[client.Batch, error], limit int, asJSON bool) error {
 	out := cmd.OutOrStdout()
 	list := batchTable{to: out}
@@ -123,8 +124,8 @@ func printLines[T any](w io.Writer, list []T) error {
 // batchTable prints batches, some at a time.
 type batchTable struct {
 	to    io.Writer
-	rows  []client.Batch // that are not printed yet
-	begun bool           // it has a head
+	rows  []client.Batch // not printed yet
+	begun bool           // its head was printed
 }
 
 func (t *batchTable) print() error {
@@ -216,7 +217,7 @@ the batch has ended.`,
 	return cmd
 }
 
-// resultDocument is a result as JSON: output is a text or the JSON value, output_b64 has other bytes.
+// resultDocument is a result as JSON: output is a text or a JSON value, output_b64 has other bytes.
 type resultDocument struct {
 	Line        int64             `json:"line"`
 	JobID       string            `json:"job_id"`
@@ -268,7 +269,8 @@ func printResult(w io.Writer, r *client.BatchResult, asJSON bool) error {
 	return err
 }
 
-// oneLine returns a text without the newlines at its end, with others as \n, and with carriage returns as \r.
+// oneLine returns a text without the newlines at its end, with all other newlines as \n, and with carriage returns as
+// \r.
 func oneLine(text string) string {
 	return newlines.Replace(strings.TrimRight(text, "\r\n"))
 }

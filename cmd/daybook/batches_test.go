@@ -24,7 +24,7 @@ import (
 	"github.com/daybookq/daybook/internal/testkit"
 )
 
-// TestSubmitAndResults: the lines of a file become one batch, whose results are shown in order as they come.
+// TestSubmitAndResults: the lines of a file become one batch, whose results are shown in order as jobs end.
 func TestSubmitAndResults(t *testing.T) {
 	s := serving(t, t.TempDir())
 	defer s.end(t, syscall.SIGTERM)
@@ -89,7 +89,8 @@ func TestSubmitAndResults(t *testing.T) {
 	}
 }
 
-// TestSubmitFormats: submit reads the formats that add reads. A wrong row cancels the batch, and a wrong header makes none.
+// TestSubmitFormats: submit reads the same formats as add. A wrong row cancels the batch, and a wrong header creates
+// none.
 func TestSubmitFormats(t *testing.T) {
 	s := serving(t, t.TempDir())
 	defer s.end(t, syscall.SIGTERM)
@@ -131,8 +132,8 @@ func TestSubmitFormats(t *testing.T) {
 	}
 }
 
-// TestSubmitSlowly: lines of a silent input are stored meanwhile. A signal cancels the batch, and its id is printed; with
-// --wait, the batch that is whole goes on.
+// TestSubmitSlowly: submit stores lines while its input is silent. A signal cancels the batch, and submit prints its
+// id; with --wait, a batch that is already complete continues.
 func TestSubmitSlowly(t *testing.T) {
 	s := serving(t, t.TempDir())
 	defer s.end(t, syscall.SIGTERM)
@@ -160,7 +161,7 @@ func TestSubmitSlowly(t *testing.T) {
 		t.Fatal(err)
 	}
 	forward := httputil.NewSingleHostReverseProxy(target)
-	forward.ErrorLog = log.New(io.Discard, "", 0) // the command goes while it waits
+	forward.ErrorLog = log.New(io.Discard, "", 0) // the command ends while it waits
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Has("wait_ms") {
 			select {
@@ -194,7 +195,7 @@ func TestSubmitSlowly(t *testing.T) {
 			in.Close()
 		}
 		batchOf(name, func(b *client.Batch) bool { return b.Count == 2 && b.Open == !wait })
-		if wait { // it knows that the batch is closed
+		if wait { // the command knows that the batch is closed
 			<-waits
 		}
 		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
@@ -213,7 +214,7 @@ func TestSubmitSlowly(t *testing.T) {
 	}
 }
 
-// TestSubmitWaits: with --wait, the exit code says how the batch has ended.
+// TestSubmitWaits: with --wait, the exit code is the outcome of the batch.
 func TestSubmitWaits(t *testing.T) {
 	s := serving(t, t.TempDir())
 	defer s.end(t, syscall.SIGTERM)

@@ -108,9 +108,9 @@ func bench(cmd *cobra.Command, f *benchFlags) (err error) {
 type benchRun struct {
 	limits.Runner
 	show    *benchProgress
-	what    string                      // is measured
+	what    string                      // a name for what is measured
 	version string                      // of the server
-	remove  func(context.Context) error // deletes what was made
+	remove  func(context.Context) error // deletes the queues of the measurement
 }
 
 // report measures.
@@ -126,7 +126,7 @@ func (b *benchRun) report(ctx context.Context) (*benchReport, error) {
 	}, nil
 }
 
-// given prepares the measurement of the server that --server names.
+// given prepares to measure the server of --server.
 func (b *benchRun) given(ctx context.Context, f *benchFlags) error {
 	url, err := f.server.check(ctx)
 	if err != nil {
@@ -159,7 +159,7 @@ func (b *benchRun) own(ctx context.Context, f *benchFlags) error {
 	return nil
 }
 
-// errMeasuredPart says that a signal ended the measurement.
+// errMeasuredPart is returned when a signal ended the measurement.
 var errMeasuredPart = fmt.Errorf("%w before all was measured", errInterrupted)
 
 // interruptedOr returns errMeasuredPart if ctx has ended, and otherwise err.

@@ -81,15 +81,15 @@ func ms(ms float64) string {
 	return strconv.FormatFloat(ms, 'f', digits, 64) + " ms"
 }
 
-// benchProgress shows how far a measurement is: in one line that changes if errs is a terminal, otherwise in a line for
-// each step.
+// benchProgress shows the progress of a measurement: in one line that changes if errs is a terminal, otherwise in a
+// line for each step.
 type benchProgress struct {
 	errs     io.Writer
 	terminal bool
 	length   time.Duration
 
 	mu   sync.Mutex // guards the field below
-	open bool       // the line of a terminal has text
+	open bool       // the terminal shows a line
 }
 
 func newBenchProgress(errs io.Writer, length time.Duration) *benchProgress {
@@ -121,7 +121,7 @@ func (p *benchProgress) line(format string, args ...any) {
 	fmt.Fprintf(p.errs, format+"\n", args...)
 }
 
-// Write writes what the server logs.
+// Write writes the log of the server.
 func (p *benchProgress) Write(text []byte) (int, error) {
 	p.end()
 	p.mu.Lock()

@@ -19,7 +19,7 @@ import (
 	"github.com/daybookq/daybook/client"
 )
 
-// benchServer is the server that bench starts for itself: another process of this program.
+// benchServer is a server that bench starts: another process of this program.
 type benchServer struct {
 	url, dir string
 	cmd      *exec.Cmd
@@ -35,8 +35,7 @@ const (
 	benchServerEnds = 20 * time.Second
 )
 
-// ownProgram returns a command that runs this program, and that takes no settings from the environment. A test replaces
-// it.
+// ownProgram returns a command that runs this program without settings from the environment. A test replaces it.
 var ownProgram = func(args ...string) (*exec.Cmd, error) {
 	path, err := os.Executable()
 	cmd := exec.Command(path, args...)
@@ -84,7 +83,7 @@ func (s *benchServer) start(listening chan<- string, errs io.Writer) error {
 		return fmt.Errorf("find this program: %w", err)
 	}
 	cmd.Stderr = errs
-	apart(cmd) // Ctrl-C at a terminal is for this process, which then ends the server
+	apart(cmd) // Ctrl-C must reach only this process, which then ends the server
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return err
@@ -124,7 +123,7 @@ func (s *benchServer) end() error {
 	if errors.Is(err, os.ErrProcessDone) {
 		err = nil
 	}
-	impatient := time.AfterFunc(benchServerEnds, func() { _ = s.cmd.Process.Kill() }) // it may have ended
+	impatient := time.AfterFunc(benchServerEnds, func() { _ = s.cmd.Process.Kill() }) // the process may have ended
 	defer impatient.Stop()
 	<-s.ended
 	return errors.Join(err, os.RemoveAll(s.dir))

@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// apart gives a process a group of its own, so that Ctrl-C does not reach it, and makes the kernel end it when the
+// apart puts a process into a separate group, so that Ctrl-C does not reach it, and makes the kernel end it when the
 // thread that started it ends.
 func apart(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}

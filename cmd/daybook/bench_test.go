@@ -24,7 +24,7 @@ func asServer(t *testing.T) {
 	t.Cleanup(func() { ownProgram = old })
 }
 
-// empty fails the test if a directory has anything in it.
+// empty fails the test if a directory is not empty.
 func empty(t *testing.T, dir string) {
 	t.Helper()
 	if list, err := os.ReadDir(dir); err != nil || len(list) > 0 {
@@ -32,7 +32,7 @@ func empty(t *testing.T, dir string) {
 	}
 }
 
-// TestBench: a short run against a server of its own measures everything, and leaves nothing, as docs/how-to/sizing.md says.
+// TestBench: a short run without --server measures everything, and leaves nothing, as docs/how-to/sizing.md describes.
 func TestBench(t *testing.T) {
 	asServer(t)
 	dir := t.TempDir()
@@ -76,7 +76,7 @@ func TestBench(t *testing.T) {
 	}
 }
 
-// TestBenchOfServer: a given server is measured in queues of their own, which are deleted. Its other jobs remain.
+// TestBenchOfServer: bench measures a given server in new queues, and deletes them. Its other jobs remain.
 func TestBenchOfServer(t *testing.T) {
 	s := serving(t, t.TempDir())
 	s.post(t, "/add", "mine\n")
@@ -92,7 +92,7 @@ func TestBenchOfServer(t *testing.T) {
 	}
 }
 
-// TestBenchInterrupted: a signal ends the measurement, and what it had made is deleted.
+// TestBenchInterrupted: a signal ends the measurement, and bench deletes everything that it had made.
 func TestBenchInterrupted(t *testing.T) {
 	s := serving(t, t.TempDir())
 	interrupt := func(args ...string) {
@@ -132,8 +132,8 @@ func TestBenchInterrupted(t *testing.T) {
 	empty(t, dir)
 }
 
-// TestBenchWithoutReaders: a signal also leaves nothing if nobody reads the output any more, as after Ctrl-C in a pipe to
-// tee, or after the terminal was closed.
+// TestBenchWithoutReaders: a signal leaves nothing even if nobody reads the output any more, as after Ctrl-C in a pipe
+// to tee, or after the terminal was closed.
 func TestBenchWithoutReaders(t *testing.T) {
 	s := serving(t, t.TempDir())
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGHUP} {
@@ -185,7 +185,7 @@ func TestBenchServerEnds(t *testing.T) {
 	if _, err := os.Stat(s.dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%s remains: %v", s.dir, err)
 	}
-	sub := filepath.Join(dir, "data", "of", "it") // which does not exist, so its directory is made in dir
+	sub := filepath.Join(dir, "data", "of", "it") // it does not exist, so its directory is made in dir
 	ownProgram = func(...string) (*exec.Cmd, error) { return command(t, "no-such-command"), nil }
 	if _, err := startBenchServer(t.Context(), sub, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "ended") {
 		t.Error(err)
@@ -198,7 +198,7 @@ func TestBenchServerEnds(t *testing.T) {
 	empty(t, dir)
 }
 
-// TestBenchRefusals: settings that cannot be measured are refused before anything is made.
+// TestBenchRefusals: settings that cannot be measured are refused before bench makes anything.
 func TestBenchRefusals(t *testing.T) {
 	dir := t.TempDir()
 	for _, args := range [][]string{{"--duration", "1s"}, {"--duration", "1h"}, {"--server", "ftp://x"}, {"extra"}} {

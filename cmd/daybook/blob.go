@@ -82,7 +82,7 @@ arrived. The bytes are compared with the address. If they are damaged, the comma
 			if err != nil {
 				return err
 			}
-			defer blob.Close() // it was only read
+			defer blob.Close() // the blob was only read
 			if output == "" {
 				_, err = io.Copy(cmd.OutOrStdout(), blob)
 				return err
@@ -96,7 +96,7 @@ arrived. The bytes are compared with the address. If they are damaged, the comma
 	return cmd
 }
 
-// writeWhole writes a file that appears, or replaces another one, only if all of r was read.
+// writeWhole writes a file. The file appears, or replaces an existing one, only if all of r was read.
 func writeWhole(path string, r io.Reader) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {

@@ -65,7 +65,7 @@ func putFile(cmd *cobra.Command, c *client.Client, server, of, file string) (sto
 	if err != nil {
 		return stored, err
 	}
-	defer f.Close() // it was only read
+	defer f.Close() // the file was only read
 	info, err := f.Stat()
 	if err != nil {
 		return stored, err
@@ -81,7 +81,7 @@ func putFile(cmd *cobra.Command, c *client.Client, server, of, file string) (sto
 	return stored, err
 }
 
-// putLong stores a file by a resumable upload, which goes on where an earlier command was interrupted.
+// putLong stores a file by a resumable upload, which continues where an earlier command was interrupted.
 func putLong(cmd *cobra.Command, c *client.Client, note uploadNote, f *os.File) (client.Blob, error) {
 	errs := cmd.ErrOrStderr()
 	notes, err := openUploadNote(&note, f.Name())
@@ -146,7 +146,7 @@ type uploadProgress struct {
 	line        *progressLine
 	name        string
 	began, last time.Time
-	first       int64 // where this command went on
+	first       int64 // where this command continued
 }
 
 // sent is called by the goroutine that sends.

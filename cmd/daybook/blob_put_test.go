@@ -26,12 +26,12 @@ type breakingProxy struct {
 	mu    sync.Mutex // guards the fields below
 	to    string
 	sent  int64 // bytes of all connections
-	pause int64 // of sent: nothing is forwarded after it until the connection ends; 0: never
+	pause int64 // of sent: from then on nothing is forwarded until the connection ends; 0: never
 	cuts  []int64
 	conns map[net.Conn]bool
 }
 
-// newBreakingProxy returns a proxy whose first connections are cut after so many bytes.
+// newBreakingProxy returns a proxy whose first connections are cut after these numbers of bytes.
 func newBreakingProxy(t *testing.T, to string, cuts ...int64) *breakingProxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -156,7 +156,7 @@ func notes(t *testing.T) []string {
 	return found
 }
 
-// TestLongFile: a long file is stored although connections break, the server is killed, and the command is.
+// TestLongFile: a long file is stored although connections break, and the server and the command are killed.
 func TestLongFile(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	const mib = 1 << 20
@@ -179,15 +179,15 @@ func TestLongFile(t *testing.T) {
 	if err := cmd.Wait(); err != nil || out.String() != address+"\n" {
 		t.Fatalf("%v: %q %s", err, out.String(), errs.String())
 	}
-	if most := size + 48*mib; p.sent > most { // a kill costs at most what was not durable
+	if most := size + 48*mib; p.sent > most { // a kill costs at most the bytes that were not durable
 		t.Errorf("%d bytes were sent", p.sent)
 	}
 	if left := notes(t); len(left) > 0 {
 		t.Errorf("notes are left: %v", left)
 	}
 
-	// The command is killed, and the same command goes on. Two at once do not disturb each other.
-	ok(t, "blob", "put", file, "--server", s.url, "--client", "other") // has a note of its own
+	// The command is killed, and the same command continues. Two commands at the same time do not disturb each other.
+	ok(t, "blob", "put", file, "--server", s.url, "--client", "other") // has a separate note
 	p = newBreakingProxy(t, s.url)
 	p.pause = 40 * mib
 	args := []string{"blob", "put", file, "--server", p.url(), "--client", "acme"}
@@ -197,7 +197,7 @@ func TestLongFile(t *testing.T) {
 	}
 	p.until(t, "40 MiB were sent", func() bool { return p.sent > p.pause })
 	if r := execute(t, "", append(args[:4:4], s.url, "--client", "acme")...); r.code != exitOK || r.out != address+"\n" {
-		t.Errorf("another server's address: %+v", r) // has a note of its own, too
+		t.Errorf("another server's address: %+v", r) // has a separate note, too
 	}
 	if left := notes(t); len(left) != 1 {
 		t.Fatalf("notes: %v", left)

@@ -67,7 +67,7 @@ func TestBlobCommands(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "none")); !os.IsNotExist(err) {
 		t.Errorf("a file of a blob that is not there: %v", err)
 	}
-	// What was stored is there after a kill, and the data of the blobs does not disturb the commands for data.
+	// Stored blobs are there after a kill, and the data of the blobs does not disturb the commands for data.
 	if err := s.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestBlobCommands(t *testing.T) {
 	}
 }
 
-// TestKilledUpload: an upload that a kill of the server cuts off leaves nothing.
+// TestKilledUpload: an upload that breaks off because the server is killed leaves nothing.
 func TestKilledUpload(t *testing.T) {
 	s := serving(t, t.TempDir())
 	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))

@@ -16,32 +16,32 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// askFrom is from how many jobs a command asks before it changes them.
+// askFrom is the number of jobs from which a command asks before it changes them.
 const askFrom = 1001
 
-// errNotConfirmed: a person has answered no.
+// errNotConfirmed means that a person has answered no.
 var errNotConfirmed = errors.New("nothing was changed")
 
-// bulk is a command that changes jobs: some by their ids, or those of a batch or queue. Without ofBatch and ofQueue, it
-// takes ids only.
+// bulk is a command that changes jobs: some by their ids, or the jobs of a batch or queue. Without ofBatch and ofQueue,
+// it accepts ids only.
 type bulk struct {
 	remote
 	batch, queue, status string
 	dryRun, yes, noWait  bool
-	isJob                bool // the ids are those of jobs, also one that is a batch's
+	isJob                bool // all ids belong to jobs, even one that a batch has too
 
 	verb, done string       // cancel, cancelled
-	allowed    []job.Status // that the jobs may have
-	standard   []job.Status // that the jobs of a batch or queue have to have without --status; nil if it must be given for a queue
+	allowed    []job.Status // the statuses that the jobs may have
+	standard   []job.Status // the statuses of the jobs of a batch or queue to change without --status; nil if a queue requires --status
 	anyStatus  string       // the value of status that means all of them, for a queue
 
 	one     func(ctx context.Context, id string) (*client.Job, error)
 	ofBatch func(ctx context.Context, id, status string) (client.Sweep, error)
 	ofQueue func(ctx context.Context, client, typ, status string) (client.Sweep, error)
 
-	dryOne   func(ctx context.Context, j *client.Job) error // what the server would refuse; nil: it refuses no job of allowed
+	dryOne   func(ctx context.Context, j *client.Job) error // returns the error with which the server would refuse; nil: it refuses no job of allowed
 	dryBatch func(ctx context.Context, id string) error     // the same for a batch
-	leftOut  string                                         // which jobs of a queue the server skips; "": none
+	leftOut  string                                         // the jobs of a queue that the server skips; "": none
 }
 
 // command adds the flags and the arguments of b to a command.
@@ -117,7 +117,7 @@ func namedStatus(name string) job.Status {
 	return s
 }
 
-// jobs changes jobs one by one. One that cannot be changed does not stop the others.
+// jobs changes jobs one by one. If one cannot be changed, it continues with the next.
 func (b *bulk) jobs(cmd *cobra.Command, ids []string) error {
 	fromInput := slices.Equal(ids, []string{"-"})
 	if fromInput {
@@ -149,7 +149,7 @@ func (b *bulk) jobs(cmd *cobra.Command, ids []string) error {
 	return b.eachJob(cmd, ids, b.done, b.job)
 }
 
-// job changes one job, or says what would become of it.
+// job changes one job, or with --dry-run prints the change.
 func (b *bulk) job(ctx context.Context, id string) error {
 	if !b.dryRun {
 		j, err := b.one(ctx, id)
@@ -182,7 +182,7 @@ func (b *bulk) job(ctx context.Context, id string) error {
 // maxIDs bounds how many ids are read from standard input.
 const maxIDs = 1_000_000
 
-// readIDs reads ids, one per line. What follows an id in its line is left out, so that lists can be passed on.
+// readIDs reads ids, one per line. It ignores the rest of a line after the id, so that lists can be passed on.
 func readIDs(in io.Reader) (ids []string, err error) {
 	lines := bufio.NewScanner(inputReader{in})
 	for lines.Scan() {
@@ -319,7 +319,8 @@ func (b *bulk) count(ctx context.Context, q queueName) (n int64, text string, er
 	return n, text, nil
 }
 
-// confirm asks a person before many jobs are changed. of says of what they are. If nobody can be asked, --yes is required.
+// confirm asks a person before many jobs are changed. of describes the jobs. If there is nobody to ask, --yes is
+// required.
 func (b *bulk) confirm(cmd *cobra.Command, n int64, of string, inputUsed bool) error {
 	if n < askFrom || b.yes {
 		return nil

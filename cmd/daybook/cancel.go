@@ -30,7 +30,7 @@ completion. To cancel the batch of a submission ends the batch: no more jobs can
 	})
 }
 
-// statusesUnfinished are the statuses of jobs that have not ended, and statusesEnded those of the others.
+// statusesUnfinished are the statuses of jobs that have not ended, and statusesEnded the statuses of ended jobs.
 var (
 	statusesUnfinished = []job.Status{job.Deferred, job.Pending, job.Active}
 	statusesEnded      = []job.Status{job.Completed, job.Failed, job.Cancelled}

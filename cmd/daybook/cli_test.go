@@ -31,19 +31,19 @@ var sampleArgs = map[string][]string{
 	"top": {"--once"}, "watch": {sampleID},
 }
 
-// notAsked are the commands that do not fail at once without a server, and why.
+// notAsked are the commands that do not fail at once without a server, with the reason.
 var notAsked = map[string]string{
 	"work":  "it waits for its server",
 	"bench": "it starts a server of its own",
 }
 
-// eachCommand calls f with each command that a user can give, by its name without "daybook".
+// eachCommand calls f with each command that a user can run, by its name without "daybook".
 func eachCommand(f func(name string, cmd *cobra.Command)) {
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {
 		for _, c := range cmd.Commands() {
 			if c.Name() == "help" || c.Name() == "completion" || c.Hidden {
-				continue // cobra's own
+				continue // a command of cobra
 			}
 			f(strings.TrimPrefix(c.CommandPath(), "daybook "), c)
 			walk(c)
@@ -73,12 +73,12 @@ func golden(t *testing.T, command, file, got string) {
 	}
 }
 
-// shown is what a command line prints, with its exit code.
+// shown is the output of a command line, with its exit code.
 func shown(r result) string {
 	return fmt.Sprintf("exit code %d\n--- standard output\n%s--- standard error\n%s", r.code, r.out, r.errs)
 }
 
-// TestCLIHelp: the help of each command is as its file has it.
+// TestCLIHelp: the help of each command agrees with its file.
 func TestCLIHelp(t *testing.T) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -93,7 +93,7 @@ func TestCLIHelp(t *testing.T) {
 	})
 }
 
-// TestCLIWrongUse: each command refuses a flag that it does not have, and arguments that it does not take.
+// TestCLIWrongUse: each command refuses unknown flags and surplus arguments.
 func TestCLIWrongUse(t *testing.T) {
 	eachCommand(func(name string, cmd *cobra.Command) {
 		if !cmd.Runnable() {
@@ -109,7 +109,7 @@ func TestCLIWrongUse(t *testing.T) {
 		if err := cmd.ValidateArgs(tooMany); err == nil && len(cmd.Commands()) == 0 {
 			tooMany = []string{"not-an-id"} // the command takes any number
 		}
-		if name == "blob put" { // takes files of any number and name
+		if name == "blob put" { // accepts files of any number and name
 			tooMany = []string{"--client", "not a name", "-"}
 		}
 		r = execute(t, "", append(slices.Clone(words), tooMany...)...)
@@ -120,7 +120,7 @@ func TestCLIWrongUse(t *testing.T) {
 	})
 }
 
-// TestCLIUnreachable: what each command says when no server runs.
+// TestCLIUnreachable: the message of each command when no server runs.
 func TestCLIUnreachable(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -160,7 +160,7 @@ var (
 	ages    = regexp.MustCompile(`"(oldest_pending_age_ms|per_second|estimate_ms|snowflake|now|heartbeat_at)":-?[0-9.e+-]+`)
 )
 
-// stable replaces what differs from run to run: ids are numbered as they appear.
+// stable replaces text that differs from run to run: ids are numbered as they appear.
 func stable(text string, ids map[string]string) string {
 	text = uuids.ReplaceAllStringFunc(text, func(id string) string {
 		if ids[id] == "" {
@@ -172,14 +172,14 @@ func stable(text string, ids map[string]string) string {
 	return ages.ReplaceAllString(text, `"$1":N`)
 }
 
-// withoutJSON are the commands that have no --json, and why.
+// withoutJSON are the commands without --json, with the reason.
 var withoutJSON = map[string]string{
 	"blob": "it needs a command", "context": "it needs a command", "fileset": "it needs a command", "handler": "it needs a command", "journal": "it needs a command",
 	"blob get": "it writes the bytes of the blob", "logs": "it writes what the job has printed", "licenses": "it writes texts", "man": "it writes files",
 	"serve": "it writes a log", "work": "it writes a log", "journal give-up": "it asks, and changes the journal once",
 }
 
-// TestCLIJSON: what each command prints with --json. The commands work on the data of one server, in an order.
+// TestCLIJSON: the output of each command with --json. The commands work on the data of one server, in an order.
 func TestCLIJSON(t *testing.T) {
 	s := serving(t, filepath.Join(t.TempDir(), "data"), "--blobs-collect", "0")
 	ids := map[string]string{}
@@ -282,7 +282,7 @@ func TestCLIJSON(t *testing.T) {
 	})
 }
 
-// elsewhereJSON are the commands whose --json has tests of its own, and why.
+// elsewhereJSON are the commands whose --json is tested elsewhere, with the reason.
 var elsewhereJSON = map[string]string{
 	"backup": "TestBackup reads it", "restore": "TestBackup reads it",
 	"bench": "its figures take a minute", "check": "it needs a stopped server", "rebuild": "it needs a stopped server", "journal dump": "it needs a stopped server",
@@ -364,7 +364,8 @@ func markdown(t *testing.T, cmd *cobra.Command) []byte {
 	return page.Bytes()
 }
 
-// takesFiles are the commands whose arguments are files, or names that no server has, which the shell completes as files.
+// takesFiles are the commands whose arguments are files, or names that no server has, which the shell completes as
+// files.
 var takesFiles = map[string]string{
 	"backup": "a directory", "restore": "a directory",
 	"add": "a file", "submit": "a file", "man": "a directory", "create": "a payload", "context add": "a new name", "blob put": "a file", "blob get": "an address",

@@ -56,7 +56,7 @@ repeated. Without it, anybody completes the job.`,
 		if err := r.connect(cmd); err != nil {
 			return err
 		}
-		if claim == "" && !isJob { // a claim holds jobs, so that it is clear what the id is
+		if claim == "" && !isJob { // a claim holds only jobs, so with a claim the id is clear
 			if err := refuseBatches(cmd, r.c, args, ""); err != nil {
 				return err
 			}

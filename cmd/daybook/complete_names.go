@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// completionWait is how long a shell waits for names. A server that does not answer completes nothing.
+	// completionWait is how long a shell waits for names. If the server does not answer, nothing is completed.
 	completionWait = time.Second
-	// maxCompletions is how many names a shell is given.
+	// maxCompletions is how many names a shell gets.
 	maxCompletions = 200
 )
 
-// completer returns the texts that a shell may complete an argument to, which begins with typed. Each may end with a tab
-// and a description. Shells leave out texts that begin with something else.
+// completer returns the texts to which a shell may complete an argument that begins with typed. Each may end with a tab
+// and a description. Shells ignore texts that begin differently.
 type completer func(cmd *cobra.Command, typed string) []string
 
 // once completes the first argument only.
@@ -54,11 +54,11 @@ func contextNames(*cobra.Command, string) []string {
 	return all.names()
 }
 
-// lister asks a server for names, and calls add with each.
+// lister lists names of a server, and calls add with each.
 type lister func(ctx context.Context, c *client.Client, typed string, add func(text string) (more bool)) error
 
-// fromServer makes a completer that asks the server of the command. Completion shows no errors: what was found within
-// completionWait is shown.
+// fromServer makes a completer that lists names of the command's server. Completion shows no errors: it shows the names
+// that were found within completionWait.
 func fromServer(names lister) completer {
 	return func(cmd *cobra.Command, typed string) (list []string) {
 		if err := configure(cmd); err != nil {
@@ -165,7 +165,7 @@ var runnerIDs = fromServer(func(ctx context.Context, c *client.Client, _ string,
 	return nil
 })
 
-// getIDs completes the ids of jobs, or with --batch those of batches.
+// getIDs completes the ids of jobs, or with --batch the ids of batches.
 func getIDs(cmd *cobra.Command, typed string) []string {
 	if batch, err := cmd.Flags().GetBool("batch"); err == nil && batch {
 		return batchIDs(cmd, typed)
@@ -183,7 +183,8 @@ var sweepIDs = fromServer(func(ctx context.Context, c *client.Client, _ string, 
 	return err
 })
 
-// handlerTypes completes the types that have a stored handler: one of the client of --client, or otherwise one of all clients.
+// handlerTypes completes the types with a stored handler: a handler for the client of --client, or otherwise one for
+// all clients.
 func handlerTypes(cmd *cobra.Command, typed string) []string {
 	owner := ""
 	if f := cmd.Flags().Lookup("client"); f != nil {
@@ -214,7 +215,7 @@ var filesetNames = fromServer(func(ctx context.Context, c *client.Client, _ stri
 	return nil
 })
 
-// filesetArgs completes the name of a fileset, which is the argument at a place, and otherwise directories.
+// filesetArgs completes the argument at a place to the name of a fileset, and all other arguments to directories.
 func filesetArgs(place int) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) == place {
@@ -224,7 +225,7 @@ func filesetArgs(place int) cobra.CompletionFunc {
 	}
 }
 
-// statusesStarted are those of jobs that may have run.
+// statusesStarted are the statuses of jobs that may have run.
 var statusesStarted = []job.Status{job.Active, job.Completed, job.Failed, job.Cancelled}
 
 // statusNames completes the statuses of jobs.

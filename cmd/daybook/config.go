@@ -16,12 +16,12 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// configuration is what the configuration files of a command contain: one file of --config, or the layers of --config-dir,
-// of which later ones have precedence.
+// configuration is the contents of the configuration files of a command: the file of --config, or the layers of
+// --config-dir, of which later ones have precedence.
 type configuration struct {
 	files []*configFile
-	// forRunner says that the top level of the file has the settings of work, and its tables. Otherwise it has those of
-	// serve, and sections for other commands.
+	// forRunner means that the top level of the file has the settings and tables of work. Otherwise it has the settings
+	// of serve, and sections for other commands.
 	forRunner bool
 }
 
@@ -33,10 +33,10 @@ type setting struct {
 	rank       int    // a higher one has precedence
 }
 
-// workTableNames are what a file may have for work beside the values of flags.
+// workTableNames are the tables that a file may have for work in addition to the values of flags.
 var workTableNames = []string{"handlers", "interpreters", "containers", "wasi"}
 
-// originKey is the annotation of a flag that says where its value comes from. Flags of the command line have none.
+// originKey is the annotation of a flag with the origin of its value. Flags of the command line do not have it.
 const originKey = "origin"
 
 func setOrigin(f *pflag.Flag, origin string) {
@@ -46,7 +46,7 @@ func setOrigin(f *pflag.Flag, origin string) {
 	f.Annotations[originKey] = []string{origin}
 }
 
-// configKey is the key of the context of a command by which its configuration is found.
+// configKey is the key of the configuration in the context of a command.
 type configKey struct{}
 
 // configurationOf returns the files that configure has read for a command.
@@ -74,8 +74,8 @@ func configure(cmd *cobra.Command) error {
 	return config.apply(cmd)
 }
 
-// readConfiguration reads the files that --config or --config-dir names. No file is read unless one of them is given: the
-// directory in which a command is started may belong to somebody else, and a setting may name a program (--on-lost).
+// readConfiguration reads the files of --config or --config-dir. Without these flags it reads no file: the directory in
+// which a command is started may belong to somebody else, and a setting may name a program (--on-lost).
 func readConfiguration(cmd *cobra.Command) (*configuration, error) {
 	path, dir := "", ""
 	for name, to := range map[string]*string{"config": &path, "config-dir": &dir} {
@@ -102,8 +102,8 @@ func readConfiguration(cmd *cobra.Command) (*configuration, error) {
 // defaultLayer is the second layer without DAYBOOK_ENV, as in miniq.
 const defaultLayer = "development"
 
-// readLayers reads those of the files default, $DAYBOOK_ENV (or development) and local in a directory that exist. Each may be
-// TOML or YAML.
+// readLayers reads the existing files default, $DAYBOOK_ENV (or development) and local of a directory. Each may be TOML
+// or YAML.
 func readLayers(dir string) (files []*configFile, err error) {
 	if info, err := os.Stat(dir); err != nil {
 		return nil, usageError{fmt.Errorf("read configuration: --config-dir: %w", err)}
@@ -134,8 +134,8 @@ func readLayers(dir string) (files []*configFile, err error) {
 	return files, nil
 }
 
-// apply checks all settings in the files, and sets the flags of a command that neither the command line nor a variable has
-// set.
+// apply checks all settings in the files, and sets the flags of a command that neither the command line nor a variable
+// has set.
 func (c *configuration) apply(cmd *cobra.Command) error {
 	if len(c.files) == 0 {
 		return nil
@@ -156,7 +156,7 @@ func (c *configuration) apply(cmd *cobra.Command) error {
 				continue
 			}
 			s.rank = layer
-			if s.verb != "" { // its own section
+			if s.verb != "" { // it is in the section of the command
 				s.rank += len(c.files)
 			}
 			if had, ok := chosen[s.flag]; !ok || s.rank >= had.rank {
@@ -164,7 +164,7 @@ func (c *configuration) apply(cmd *cobra.Command) error {
 			}
 		}
 	}
-	if a, b := chosen["server"], chosen["context"]; a.flag != "" && b.flag != "" { // each names the server
+	if a, b := chosen["server"], chosen["context"]; a.flag != "" && b.flag != "" { // each selects the server
 		switch {
 		case a.rank > b.rank:
 			delete(chosen, "context")
@@ -253,7 +253,7 @@ func (c *configuration) settings(file *configFile, all *cobra.Command) (list []s
 	return list, c.refuseTwice(file, list)
 }
 
-// refuseTwice refuses a setting of a runner that is there with a hyphen and with an underscore.
+// refuseTwice refuses a setting of a runner that is given both with a hyphen and with an underscore.
 func (c *configuration) refuseTwice(file *configFile, list []setting) error {
 	first := map[[2]string]string{}
 	for _, s := range list {
@@ -274,11 +274,11 @@ func (f *configFile) order(table map[string]any, below ...string) []string {
 	return keys
 }
 
-// setting returns the setting of a command that these keys lead to.
+// setting returns the setting of a command at these keys.
 func (f *configFile) setting(cmd *cobra.Command, value any, keys ...string) (setting, error) {
 	key, verb := keys[len(keys)-1], verbOf(cmd)
 	name := key
-	if verb == "work" { // its file may have until_idle for until-idle
+	if verb == "work" { // the file of work may have until_idle for until-idle
 		name = strings.ReplaceAll(key, "_", "-")
 	}
 	if cmd.Flags().Lookup(name) == nil || !isSetting(verb, name) {
@@ -294,7 +294,7 @@ func (f *configFile) setting(cmd *cobra.Command, value any, keys ...string) (set
 	return setting{verb: verb, flag: name, value: text, at: f.at(keys...)}, nil
 }
 
-// meant returns a question with what an unknown key of a command may be.
+// meant returns a question that suggests a key for an unknown key of a command.
 func meant(cmd *cobra.Command, key string) string {
 	names := namesOf(cmd)
 	if verbOf(cmd) == "serve" {
@@ -314,7 +314,7 @@ func meant(cmd *cobra.Command, key string) string {
 	return ""
 }
 
-// mergeTables sets what src has in dst: tables are merged, all other values replaced.
+// mergeTables puts the values of src into dst: it merges tables, and replaces all other values.
 func mergeTables(dst, src map[string]any) {
 	for key, value := range src {
 		from, isTable := value.(map[string]any)

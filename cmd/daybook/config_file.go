@@ -21,27 +21,27 @@ import (
 // maxConfigBytes is a thousand times the size of all settings. A larger file is not a configuration.
 const maxConfigBytes = 1 << 20
 
-// maxConfigKeys bounds the time that the TOML library takes. It grows with the square of the number of keys, and is half a
-// second for this many.
+// maxConfigKeys bounds the time that the TOML library takes. It grows with the square of the number of keys, and is
+// half a second for this many.
 const maxConfigKeys = 8_000
 
 // maxConfigDepth is how deep values of YAML may be nested. The table of a handler's options is three deep.
 const maxConfigDepth = 16
 
-// configFile is the contents of a configuration file. A value is a string, int64, float64, bool, []any or map[string]any; in
-// TOML it may also be a time.
+// configFile is the contents of a configuration file. A value is a string, int64, float64, bool, []any or
+// map[string]any; in TOML it may also be a time.
 type configFile struct {
 	path   string
 	values map[string]any
 	lines  keyLines
 }
 
-// keyLines are the line numbers of keys, by linesKey of the keys from the top level.
+// keyLines are the line numbers of keys. Each key is the linesKey of its path from the top level.
 type keyLines map[string]int
 
 func linesKey(keys []string) string { return strings.Join(keys, "\x00") }
 
-// add records the line of a key. A key of a table in TOML may be there many times; the first line counts.
+// add records the line of a key. In TOML the key of a table may occur many times; the first line counts.
 func (l keyLines) add(line int, keys []string) {
 	if key := linesKey(keys); l[key] == 0 {
 		l[key] = line
@@ -68,13 +68,13 @@ func (f *configFile) wrong(err error, keys ...string) error {
 	return usageError{fmt.Errorf("configuration %s: %w", f.at(keys...), err)}
 }
 
-// isYAML reports whether the name of a file ends as those of YAML do. All other files are TOML.
+// isYAML reports whether the name of a file has an extension of YAML. All other files are TOML.
 func isYAML(path string) bool {
 	extension := strings.ToLower(filepath.Ext(path))
 	return extension == ".yaml" || extension == ".yml"
 }
 
-// readConfigFile reads and parses the file at path. The error of a file that does not exist is fs.ErrNotExist.
+// readConfigFile reads and parses the file at path. If the file does not exist, the error is fs.ErrNotExist.
 func readConfigFile(path string) (*configFile, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -157,7 +157,7 @@ func tooManyKeys(text []byte) bool {
 	return keys > maxConfigKeys
 }
 
-// keysIn returns the number of keys in an expression, with those of tables in its value.
+// keysIn returns the number of keys in an expression, including the keys of tables in its value.
 func keysIn(node *unstable.Node) (keys int) {
 	if node.Kind == unstable.Key {
 		keys++ // a.b.c = 1 has three
@@ -177,8 +177,8 @@ func atLine(err error) error {
 	return fmt.Errorf(": %w", err)
 }
 
-// parseYAML parses one document of YAML. It refuses what YAML has beyond TOML: anchors, aliases, merge keys, tags, and
-// numbers that programs read in different ways.
+// parseYAML parses one document of YAML. It refuses features that YAML has beyond TOML: anchors, aliases, merge keys,
+// tags, and numbers that programs read in different ways.
 func parseYAML(text []byte) (map[string]any, keyLines, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var document, second yaml.Node
@@ -221,7 +221,7 @@ func atYAMLLine(err error) error {
 	return fmt.Errorf(": %s", text)
 }
 
-// yamlValue returns the value of a node, which is that of these keys, and adds the lines of the keys below it.
+// yamlValue returns the value of the node at these keys, and adds the lines of the keys below it.
 func yamlValue(node *yaml.Node, keys []string, lines keyLines) (any, error) {
 	wrong := func(format string, args ...any) (any, error) {
 		return nil, fmt.Errorf(":%d: %s", node.Line, fmt.Sprintf(format, args...))
@@ -275,8 +275,8 @@ var (
 	fraction = regexp.MustCompile(`^[-+]?(0|[1-9][0-9]*)\.[0-9]+$`)
 )
 
-// yamlScalar returns a string, number or truth value. YAML 1.1 and 1.2 read on, yes, 010 and 1_000 in different ways: on and
-// yes are strings here, and such numbers are refused.
+// yamlScalar returns a string, number or truth value. YAML 1.1 and 1.2 read on, yes, 010 and 1_000 in different ways:
+// yamlScalar reads on and yes as strings, and refuses such numbers.
 func yamlScalar(node *yaml.Node) (any, error) {
 	text := node.Value
 	switch tag := node.ShortTag(); {

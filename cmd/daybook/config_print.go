@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// configFlags adds the flags that say where settings are.
+// configFlags adds the flags that select the configuration files.
 func configFlags(root *cobra.Command) {
 	flags := root.PersistentFlags()
 	flags.String("config", "", "file with settings, in TOML or YAML; daybook help configuration")
@@ -70,7 +70,7 @@ context names it. The handlers of work and its other tables are not printed, bec
 	return cmd
 }
 
-// configured returns a command whose flags are set as if it had been started with these flags, and with --config or
+// configured returns a command whose flags are set as if it had been started with these flags, and with the --config or
 // --config-dir of cmd.
 func configured(cmd *cobra.Command, verb string, flags []string) (*cobra.Command, error) {
 	if verb == "" {
@@ -118,7 +118,7 @@ type shownSetting struct {
 	Redacted bool   `json:"redacted,omitempty"` // Value lacks a password
 
 	text     string // the value for a table
-	implicit bool   // a default, or a server that the setting context names: a file with the same settings lacks it
+	implicit bool   // a default, or a server that the setting context selects: a file with the same settings lacks it
 }
 
 // shownSettings returns the settings of a command, without passwords. The server is the one that the command would use.
@@ -145,7 +145,7 @@ func shownSettings(cmd *cobra.Command) (list []shownSetting, err error) {
 		if hidden != s.text {
 			s.text, s.Value, s.Redacted = hidden, hidden, true
 		}
-		if _, ok := f.Value.(*serverAddress); ok { // its text has no password already
+		if _, ok := f.Value.(*serverAddress); ok { // its text is already without the password
 			s.Redacted = strings.Contains(s.text, "…@")
 		}
 		list = append(list, s)
@@ -153,15 +153,15 @@ func shownSettings(cmd *cobra.Command) (list []shownSetting, err error) {
 	return list, nil
 }
 
-// ofContext looks up the server if it was not given as an address. A context that does not exist is no error here, since a
-// configuration file may be for another machine.
+// ofContext looks up the server if it was not given as an address. A context that does not exist is no error here,
+// since a configuration file may be for another machine.
 func (s *shownSetting) ofContext(server *serverAddress) error {
 	name, err := server.resolve()
 	if name != "" {
 		s.Origin, s.implicit = fmt.Sprintf("context %q", name), server.context != ""
 	}
 	if errors.Is(err, errNoContext) {
-		server.given = true // as an empty text: not the default
+		server.given = true // set to an empty text, so that it does not mean the default
 		s.Origin, s.implicit = s.Origin+", which does not exist", true
 		return nil
 	}
@@ -192,7 +192,7 @@ var userInfo = regexp.MustCompile(`://[^\s"']*@`)
 // withoutPassword replaces users and passwords of the URLs in a text.
 func withoutPassword(text string) string { return userInfo.ReplaceAllString(text, "://…@") }
 
-// withoutArguments returns the program of a command, or the host of a URL. What follows may be a secret, such as a token.
+// withoutArguments returns the program of a command, or the host of a URL. The rest may be a secret, such as a token.
 func withoutArguments(text string) string {
 	shown, rest, _ := strings.Cut(strings.TrimSpace(text), " ")
 	if scheme, place, ok := strings.Cut(shown, "://"); ok {

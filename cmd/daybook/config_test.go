@@ -138,7 +138,8 @@ func TestConfigRefuses(t *testing.T) {
 	}
 }
 
-// TestYAML: what YAML has beyond TOML is refused, and values that programs read in different ways are texts or errors.
+// TestYAML: features of YAML beyond TOML are refused, and values that programs read in different ways are texts or
+// errors.
 func TestYAML(t *testing.T) {
 	for _, tt := range []struct{ file, want string }{ // want: the value of mdns or max-attempts, or a part of the error
 		{"mdns: on", "mdns = 'on'"},
@@ -244,7 +245,7 @@ func TestEmptyFiles(t *testing.T) {
 	}
 }
 
-// TestUnreadableConfig: a file that --config names must exist and be readable.
+// TestUnreadableConfig: the file of --config must exist and be readable.
 func TestUnreadableConfig(t *testing.T) {
 	dir := t.TempDir()
 	broken := filepath.Join(dir, "loop.toml")
@@ -301,7 +302,7 @@ func settingsShown(t *testing.T, args ...string) map[string]shownSetting {
 	return all
 }
 
-// TestPrecedence: each source has precedence over those before it, for flags of all types and for all commands.
+// TestPrecedence: each source has precedence over the sources before it, for flags of all types and for all commands.
 func TestPrecedence(t *testing.T) {
 	for _, tt := range []struct {
 		verb, flag string
@@ -355,8 +356,8 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-// TestLayers: a layer may be missing, and may be TOML or YAML. DAYBOOK_ENV names the second one. No file is read unless it
-// is asked for.
+// TestLayers: a layer may be missing, and may be TOML or YAML. DAYBOOK_ENV names the second layer. No file is read
+// unless a flag or variable names it.
 func TestLayers(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
@@ -400,7 +401,7 @@ func TestLayers(t *testing.T) {
 	if r := execute(t, "", "config"); r.code != exitUsage || !strings.Contains(r.errs, "DAYBOOK_CONFIG and DAYBOOK_CONFIG_DIR are both set") {
 		t.Errorf("exit code %d: %s", r.code, r.errs)
 	}
-	if s := settingsShown(t, "work")["concurrency"]; s.Value != 2. { // a runner's file has a variable of its own
+	if s := settingsShown(t, "work")["concurrency"]; s.Value != 2. { // a runner's file has a separate variable
 		t.Errorf("%+v", s)
 	}
 	if s := settingsShown(t, "serve", "--config-dir", "config")["queue-idle"]; s.Value != "3h" {
@@ -575,7 +576,7 @@ func TestConfigPasswords(t *testing.T) {
 	}
 }
 
-// TestConfigOfEachVerb: what `daybook config VERB --toml` prints is a file from which the command gets the same settings.
+// TestConfigOfEachVerb: from the output of `daybook config VERB --toml` as a file, the command gets the same settings.
 func TestConfigOfEachVerb(t *testing.T) {
 	verbs := 0
 	visitCommands(allCommands(), func(cmd *cobraCommand) {
@@ -631,7 +632,7 @@ func TestConfigOfEachVerb(t *testing.T) {
 	}
 }
 
-// TestOwnSettings: the table of settings of commands names flags that exist, and none that a file must not set.
+// TestOwnSettings: the table of settings of commands names only flags that exist and that a file may set.
 func TestOwnSettings(t *testing.T) {
 	all := allCommands()
 	for verb, flags := range ownSettings {
@@ -727,7 +728,8 @@ func FuzzConfig(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) { readOrRefused(t, text, false) })
 }
 
-// FuzzYAML: a file is read or refused, whatever its contents. What was read can be written in TOML, with the same values.
+// FuzzYAML: a file is read or refused, whatever its contents. If it is read, it can be written in TOML with the same
+// values.
 func FuzzYAML(f *testing.F) {
 	for _, text := range []string{
 		"mdns: on\nmax-attempts: 7\nwork:\n  label: [a=b]\n", "a: &a [1]\nb: *a\n", "--- |\n x\n...\n", "a: !!binary aGVsbG8=\n", "{a: {b: [c, 'd', \"e\\n\"]}}", "<<: {a: 1}\n", "? a\n: b\n", "a: 0x1\n--- b",
@@ -760,7 +762,7 @@ func readOrRefused(t *testing.T, text []byte, isYAML bool) map[string]any {
 		return nil
 	}
 	last := 1
-	for _, end := range []string{"\n", "\r", "\u0085", "\u2028", "\u2029"} { // of lines in YAML
+	for _, end := range []string{"\n", "\r", "\u0085", "\u2028", "\u2029"} { // ends of lines in YAML
 		last += bytes.Count(text, []byte(end))
 	}
 	for key := range values {
@@ -776,7 +778,7 @@ func readOrRefused(t *testing.T, text []byte, isYAML bool) map[string]any {
 	return values
 }
 
-// TestTypesOfSettings: printing knows the types of all flags that are settings.
+// TestTypesOfSettings: printing supports the types of all flags that are settings.
 func TestTypesOfSettings(t *testing.T) {
 	visitCommands(allCommands(), func(cmd *cobraCommand) {
 		for _, f := range settingsOf(cmd) {
@@ -794,7 +796,7 @@ func typeOf(f *pflag.Flag) string {
 	}[f.Value.Type()]
 }
 
-// TestOnLostHidden: what is run for lost runners is printed without its arguments, which may be secrets.
+// TestOnLostHidden: the command for lost runners is printed without its arguments, which may be secrets.
 func TestOnLostHidden(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "", "notify": "notify", "curl -u bob:hunter2 https://h/x": "curl …", "https://h": "https://h", "https://h/x?token=ABC": "https://h …",

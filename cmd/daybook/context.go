@@ -128,7 +128,7 @@ func newContextList() *cobra.Command {
 	return cmd
 }
 
-// contextDocument is what --json prints of a context.
+// contextDocument is the JSON output for a context.
 type contextDocument struct {
 	Name   string `json:"name"`
 	Server string `json:"server"`
@@ -162,8 +162,8 @@ func newContextRemove() *cobra.Command {
 	return cmd
 }
 
-// changeContexts reads the contexts, changes them, and writes them. Other processes wait meanwhile. It prints which server
-// commands use from then on.
+// changeContexts reads the contexts, changes them, and writes them. Other processes wait until it is done. It prints
+// the server that commands use from then on.
 func changeContexts(cmd *cobra.Command, asJSON bool, change func(*contexts) error) error {
 	unlock, err := lockContexts()
 	if err != nil {
@@ -180,7 +180,7 @@ func changeContexts(cmd *cobra.Command, asJSON bool, change func(*contexts) erro
 	if err := all.write(); err != nil {
 		return err
 	}
-	if asJSON { // without a context in use, it has no name
+	if asJSON { // without a context in use, there is no name
 		used := contextDocument{all.Use, defaultServer, all.Use != ""}
 		if all.Use != "" {
 			used.Server = redacted(all.List[all.Use].Server)

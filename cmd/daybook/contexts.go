@@ -18,7 +18,7 @@ import (
 
 // contexts are servers with names, in a file of the user.
 type contexts struct {
-	Use  string                `toml:"use,omitempty"` // the name of the one that commands use if none is given
+	Use  string                `toml:"use,omitempty"` // the name of the context that commands use if none is given
 	List map[string]oneContext `toml:"contexts"`
 }
 
@@ -55,7 +55,7 @@ func readContexts() (all contexts, err error) {
 	return all, nil
 }
 
-// lockedFor is how long a command waits for another one that changes the contexts. A change takes milliseconds.
+// lockedFor is how long a command waits for another process that changes the contexts. A change takes milliseconds.
 const lockedFor = 10 * time.Second
 
 // lockContexts keeps other processes from changing the contexts, until unlock is called.
@@ -110,7 +110,7 @@ func (c *contexts) write() error {
 	return nil
 }
 
-// errNoContext: a name is not that of a context.
+// errNoContext means that no context has the given name.
 var errNoContext = errors.New("there is no context")
 
 // address returns the address of a server by its name.
@@ -122,7 +122,7 @@ func (c *contexts) address(name string) (string, error) {
 	return found.Server, nil
 }
 
-// inUse says which server commands use if none is given, without passwords.
+// inUse describes, without passwords, the server that commands use if none is given.
 func (c *contexts) inUse() string {
 	if c.Use == "" {
 		return defaultServer + ", since no context is in use"

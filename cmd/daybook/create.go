@@ -23,13 +23,13 @@ type attributeFlags struct {
 	meta      []string
 }
 
-// runFlags are the attributes that say when and how often jobs run, and for how long.
+// runFlags are the attributes that decide when and how often jobs run, and for how long.
 type runFlags struct {
 	priority, maxAttempts int
 	runAt                 timeFlag
 	delay, lease, timeout durationFlag
 	expires               timeFlag
-	begun                 bool // the command goes on with what it began before, maybe days ago
+	begun                 bool // the command continues one that began earlier, maybe days ago
 }
 
 func (f *attributeFlags) add(cmd *cobra.Command) {
@@ -239,8 +239,8 @@ func (f *createFlags) newJob(cmd *cobra.Command, args []string) (j client.NewJob
 	return j, nil
 }
 
-// awaitJob waits for the end of a job, and prints its output, or with --json its document. It is an error if the job has
-// not completed.
+// awaitJob waits for the end of a job, and prints its output, or with --json its document. It returns an error if the
+// job has not completed.
 func awaitJob(ctx context.Context, r *remote, id string) error {
 	for {
 		o, err := r.c.Output(ctx, id, time.Minute)

@@ -25,7 +25,7 @@ func served(t *testing.T) map[string][]string {
 	t.Helper()
 	s := serving(t, filepath.Join(t.TempDir(), "data"))
 	s.post(t, "/jobs/create", `{"payload":"x"}`)
-	s.post(t, "/jobs/claim", `{"runner_id":"r"}`) // the create is applied
+	s.post(t, "/jobs/claim", `{"runner_id":"r"}`) // by now the create is applied
 	resp, err := http.Get(s.url + "/metrics")
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ func checkQuery(t *testing.T, labels map[string][]string, where, query string) {
 		if !known {
 			t.Errorf("%s: no server has the metric %s: %s", where, m[1], query)
 		}
-		of = append(slices.Clone(of), "job", "instance") // which Prometheus adds
+		of = append(slices.Clone(of), "job", "instance") // Prometheus adds these
 		all = append(all, of...)
 		for _, l := range matcher.FindAllStringSubmatch(m[2], -1) {
 			if !slices.Contains(of, l[1]) {
@@ -100,7 +100,7 @@ func checkQuery(t *testing.T, labels map[string][]string, where, query string) {
 	}
 }
 
-// TestDeployedQueries: each metric and label in the rules of Prometheus and the dashboard of Grafana is one of a server.
+// TestDeployedQueries: a server has each metric and label in the rules of Prometheus and the dashboard of Grafana.
 func TestDeployedQueries(t *testing.T) {
 	labels := served(t)
 	rules := read(t, filepath.Join(deployed, "prometheus", "daybook.rules.yml"))
@@ -145,7 +145,8 @@ func TestDeployedQueries(t *testing.T) {
 	}
 }
 
-// TestAlertsAreDescribed: docs/how-to/alerts.md has each alert and how long its condition must hold, and no other alert.
+// TestAlertsAreDescribed: docs/how-to/alerts.md has exactly the alerts of the rules, each with how long its condition
+// must hold.
 func TestAlertsAreDescribed(t *testing.T) {
 	described := map[string]string{}
 	for _, m := range regexp.MustCompile("(?m)^\\| `(Daybook[A-Za-z]+)` \\| [^|]+ \\| ([^|]+) \\|").FindAllStringSubmatch(read(t, "../../docs/how-to/alerts.md"), -1) {
@@ -178,9 +179,10 @@ func TestAlertsAreDescribed(t *testing.T) {
 	}
 }
 
-// TestAlertRules runs the tests of the rules, and checks the example of a configuration, by promtool, as docs/how-to/alerts.md does.
+// TestAlertRules runs the tests of the rules, and checks the example of a configuration, with promtool, as
+// docs/how-to/alerts.md describes.
 func TestAlertRules(t *testing.T) {
-	const needed = "TESTS_NEED_PROMTOOL" // it is set where `scripts/tools` has succeeded
+	const needed = "TESTS_NEED_PROMTOOL" // set where `make tools` has succeeded
 	promtool, err := filepath.Abs("../../bin/promtool")
 	if err != nil {
 		t.Fatal(err)

@@ -65,7 +65,7 @@ Other commands can find the server themselves. --server mdns: uses the only serv
 	return cmd
 }
 
-// errNoServer says that no server answered.
+// errNoServer means that no server answered.
 var errNoServer = errors.New("no server answered on the local network; start one with --listen on an address that other machines can connect to, since only such a server announces itself")
 
 const mdnsScheme = "mdns:"

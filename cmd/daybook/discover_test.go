@@ -60,7 +60,7 @@ func newNetwork(t *testing.T) *network {
 		run(fmt.Sprintf("ip -n %s addr add 10.77.0.%d/24 dev %s", at.namespace, i+1, at.link))
 		run(fmt.Sprintf("ip -n %s addr add fd77::%d/64 dev %s nodad", at.namespace, i+1, at.link))
 		run(fmt.Sprintf("ip -n %s link set %s up", at.namespace, at.link))
-		run(fmt.Sprintf("ip -n %s route add 224.0.0.0/4 dev %s", at.namespace, at.link)) // on a machine the default route does this
+		run(fmt.Sprintf("ip -n %s route add 224.0.0.0/4 dev %s", at.namespace, at.link)) // on a real machine, the default route covers this
 	}
 	return n
 }
@@ -178,8 +178,8 @@ func (n *network) ip(t *testing.T, namespace, line string) {
 	}
 }
 
-// TestAnnouncedLater: a server that is started before its network is up is found when it is, and again on another interface with
-// another address. All addresses that answer are listed.
+// TestAnnouncedLater: a server that is started before its network is up is found once the network is up, and again on
+// another interface with another address. All addresses that answer are listed.
 func TestAnnouncedLater(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t)
@@ -243,8 +243,8 @@ const busConfig = `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Con
 <busconfig><type>system</type><listen>unix:path=%s</listen><auth>EXTERNAL</auth>
 <policy context="default"><allow send_destination="*" eavesdrop="true"/><allow eavesdrop="true"/><allow own="*"/><allow user="*"/></policy></busconfig>`
 
-// avahi looks for the server with avahi-browse, which asks an avahi-daemon through a message bus. The test starts both
-// with directories of their own.
+// avahi looks for the server with avahi-browse, which queries an avahi-daemon through a message bus. The test starts
+// both with separate directories.
 func (n *network) avahi(t *testing.T, id, port string) {
 	for _, program := range []string{"avahi-browse", "avahi-daemon", "dbus-daemon"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -329,8 +329,8 @@ func pythonWithZeroconf(t *testing.T) string {
 	return python
 }
 
-// TestExchangeOfQueueyQueue: a program that was written for queuey-queue finds the server by multicast DNS, and has its
-// job done by `daybook work`, or by itself.
+// TestExchangeOfQueueyQueue: a program that was written for queuey-queue finds the server by multicast DNS. Its job is
+// done by `daybook work`, or by the program.
 func TestExchangeOfQueueyQueue(t *testing.T) {
 	n := newNetwork(t)
 	python := pythonWithZeroconf(t)

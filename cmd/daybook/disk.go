@@ -17,7 +17,7 @@ import (
 // diskSample is how many jobs of a queue and status are read to estimate the bytes of all.
 const diskSample = 10
 
-// diskUse is what `daybook disk` prints.
+// diskUse is the output of `daybook disk`.
 type diskUse struct {
 	FreeBytes    int64      `json:"disk_free_bytes"`
 	JournalBytes int64      `json:"journal_bytes"`
@@ -26,7 +26,7 @@ type diskUse struct {
 	Queues       []queueUse `json:"queues"`
 }
 
-// queueUse is what the jobs of a queue have. Bytes are estimated.
+// queueUse is the estimated size of the jobs of a queue.
 type queueUse struct {
 	Client     string `json:"client"`
 	Type       string `json:"type"`
@@ -115,7 +115,8 @@ func (r *remote) readDiskUse(cmd *cobra.Command) (use diskUse, err error) {
 	return use, nil
 }
 
-// share makes the bytes of all queues those of the journal and the store, if the documents have more: they are compressed there.
+// share scales the bytes of all queues down to the size of the journal and the store, if the documents are larger: they
+// are compressed there.
 func (use *diskUse) share() {
 	var documents int64
 	for i := range use.Queues {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestDisk: the queue with the most bytes is first, its ended jobs are counted apart, and blobs are counted.
+// TestDisk: the queue with the most bytes is first, its ended jobs are counted separately, and blobs are counted.
 func TestDisk(t *testing.T) {
 	s := serving(t, filepath.Join(t.TempDir(), "data"))
 	read := func(args ...string) (use diskUse) {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestDocumentsAreThoseOfTheServer: --json prints the server's documents as they are, with null and with fields that this
+// TestDocumentsAreThoseOfTheServer: --json prints the server's documents unchanged, with null and with fields that this
 // version of the program may not know.
 func TestDocumentsAreThoseOfTheServer(t *testing.T) {
 	s := serving(t, t.TempDir(), "--blobs", t.TempDir())

@@ -20,8 +20,8 @@ const layerVariable = variablePrefix + "ENV"
 
 const ofTests = "for tests of Daybook"
 
-// otherVariables are the variables that begin with DAYBOOK_ and are no settings. A process of daybook may have them, because
-// they are for a program that starts it.
+// otherVariables begin with DAYBOOK_ and are not settings. A process of daybook may have them, because the program that
+// started it uses them.
 var otherVariables = map[string]string{
 	"DAYBOOK_ENV": "the second layer of --config-dir",
 
@@ -46,9 +46,10 @@ var otherVariables = map[string]string{
 	"DAYBOOK_CHECK_BATCHES": ofTests,
 }
 
-// variable returns the name of the environment variable of a flag. Those of serve, and those that many commands share, do not
-// name the command: --max-attempts of serve is DAYBOOK_MAX_ATTEMPTS, and that of add is DAYBOOK_ADD_MAX_ATTEMPTS. The file of
-// work has another form than that of all others, so its variable is another one.
+// variable returns the name of the environment variable of a flag. Most variables name the command: --max-attempts of
+// add is DAYBOOK_ADD_MAX_ATTEMPTS. Variables of serve, and variables that many commands share, do not: --max-attempts
+// of serve is DAYBOOK_MAX_ATTEMPTS. The file of work has a different form from all other files, so its variable differs
+// too.
 func variable(verb, flag string) string {
 	words := flag
 	if verb != "serve" && !slices.Contains(sharedFlags, flag) && flag != "config-dir" && (flag != "config" || verb == "work") {
@@ -98,7 +99,7 @@ func fromEnvironment(cmd *cobra.Command) (err error) {
 	return err
 }
 
-// namesServer reports whether a flag says which server a command uses: only one of them counts.
+// namesServer reports whether a flag selects the server of a command: only one of these flags counts.
 func namesServer(flag string) bool { return flag == "server" || flag == "context" }
 
 // settingVariables returns the names of the variables of all settings of all commands, sorted.
@@ -146,13 +147,13 @@ func ofKubernetes(name, value string) bool {
 		strings.Contains(value, "://") || strings.Contains(name, "_TCP_") || strings.Contains(name, "_UDP_") || strings.Contains(name, "_SCTP_"))
 }
 
-// unknownVariable returns what is wrong with an unknown variable.
+// unknownVariable returns the error text for an unknown variable.
 func unknownVariable(name string) string {
 	return fmt.Sprintf("environment variable %s: there is no such setting%s", name, variableMeant(name))
 }
 
-// variableMeant returns a question with the variable that an unknown one may be: one that is nearly the same, or that names
-// the command too.
+// variableMeant returns a question that suggests a variable for an unknown one: one with nearly the same name, or one
+// that also names the command.
 func variableMeant(name string) string {
 	all := settingVariables()
 	if near := didYouMean(name, all); near != "" {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestUnknownVariables: a misspelt variable is refused by all commands, with its name and the one that is meant.
+// TestUnknownVariables: all commands refuse a misspelt variable, and name it and the correct one.
 func TestUnknownVariables(t *testing.T) {
 	environ := []string{
 		"DAYBOOK_MAXATTEMPTS=5", "DAYBOOK_MAX_ATTEMPTS=5", "DAYBOOK_SERVER=x", "DAYBOOK_DATA=x", "DAYBOOK_=x", "DAYBOOK_EMPTY=", "PATH=/", "DAYBOOKS=1",
@@ -54,8 +54,8 @@ func TestUnknownVariables(t *testing.T) {
 	}
 }
 
-// TestVariablesAreDistinct: no two settings have the same variable, none looks like one that Kubernetes sets, and none but
-// one of a script is a variable of another kind.
+// TestVariablesAreDistinct: no two settings have the same variable. No setting has a variable that Kubernetes sets, or
+// that Daybook uses for something else.
 func TestVariablesAreDistinct(t *testing.T) {
 	of := map[string]string{}
 	visitCommands(allCommands(), func(cmd *cobraCommand) {
@@ -79,7 +79,8 @@ func TestVariablesAreDistinct(t *testing.T) {
 
 // TestVariablesInTree: the makefile, the documents and the tests of processes set only variables that are known.
 func TestVariablesInTree(t *testing.T) {
-	// Of tests that start no daybook, of text about misspelt ones, and of code that runs before the command line is read.
+	// Variables of tests that start no daybook, of text about misspelt ones, and of code that runs before the command
+	// line is read.
 	apart := []string{
 		"DAYBOOK_JOURNAL_KILL_DIR", "DAYBOOK_BLOB_KILL_DIR", "DAYBOOK_BLOB_BENCH_MIB", "DAYBOOK_TEST_ROOTLESS", "DAYBOOK_SANDBOX_HELPER", "DAYBOOK_WASI_GUEST", "DAYBOOK_TOKEN", "DAYBOOK_SECRET",
 		"DAYBOOK_TEST_AS_COMMAND",

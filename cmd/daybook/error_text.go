@@ -10,7 +10,7 @@ import (
 // maxErrorShown is how many characters of an error a table shows.
 const maxErrorShown = 60
 
-// shortError returns the line of an error that says the most, for a table. … at its end says that the error has more text.
+// shortError returns the most informative line of an error, for a table. It ends with … if the error has more text.
 func shortError(text string) string {
 	line := tellingLine(text)
 	more := line != strings.TrimSpace(text)
@@ -23,19 +23,19 @@ func shortError(text string) string {
 	return line
 }
 
-// tellingLine returns the line that names the error. An error may be the end of what a program wrote to stderr, with a stack:
+// tellingLine returns the line that names the error. An error may be the end of a program's stderr, with a stack:
 //
 //   - Python ends a traceback with the exception: the first line after the last traceback that is not indented.
-//   - Node and Java have the exception before the frames, which begin with "at": the last line before them that is not indented.
-//     Node writes lines of the source before it.
+//   - Node and Java have the exception before the frames, which begin with "at": the last line before them that is not
+//     indented. Node writes lines of the source before it.
 //   - Go begins the end of a program with "panic: " or "fatal error: ", and logs of the program may be before it.
 //
-// Of all other errors it is the first line that is not empty.
+// For all other errors it is the first line that is not empty.
 func tellingLine(text string) string {
 	lines := strings.Split(strings.TrimSpace(strings.ReplaceAll(text, "\r\n", "\n")), "\n")
 	exception, before := "", ""
 	inTraceback := false
-	stack := len(lines) - 1 // the last line with which the stack of a goroutine begins; -1: there is none
+	stack := len(lines) - 1 // the last line that begins the stack of a goroutine; -1: there is none
 	for stack >= 0 && !strings.HasPrefix(lines[stack], "goroutine ") {
 		stack--
 	}
@@ -90,7 +90,7 @@ type attemptRow struct {
 	Why      string `json:"why"`
 }
 
-// attemptLines returns a line for each run of a job. A table of its own aligns them.
+// attemptLines returns a line for each run of a job, aligned as a separate table.
 func attemptLines(attempts []attemptRow) ([]string, error) {
 	var b strings.Builder
 	err := table(&b, func(row func(...any)) {

@@ -18,8 +18,8 @@ import (
 	"github.com/daybookq/daybook/client/daybooktest"
 )
 
-// notRun are the examples that the test cannot run as they are, and why. A key is the beginning of a line, and of several keys
-// the longest counts. So it is in the other maps.
+// notRun are the examples that the test cannot run as they are, with the reason. A key is the beginning of a line. If
+// several keys match, the longest counts. The other maps have the same keys.
 var notRun = map[string]string{
 	"daybook bench":                "it measures for a minute, or for as long as it says; TestBench runs it for less",
 	"daybook discover":             "it finds servers on other machines of the network",
@@ -30,7 +30,7 @@ var notRun = map[string]string{
 	"daybook top --once":           "",
 }
 
-// endless are the examples that go on until they are ended, and what they print before.
+// endless are the examples that run until they are ended, and what they print first.
 var endless = map[string]string{
 	"daybook serve":              "listening on",
 	"DAYBOOK_LOG_FORMAT=console": "listening on",
@@ -40,7 +40,7 @@ var endless = map[string]string{
 	"daybook work --config":      "", // this one ends
 }
 
-// before are commands for what an example needs. They set JOB, BATCH and CLAIM, which stand for the ids in the line.
+// before are commands to run before an example. They set JOB, BATCH and CLAIM, which replace the ids in the line.
 var before = map[string]string{
 	"daybook cancel":                       pendingJob,
 	"daybook cancel --batch":               newBatch,
@@ -103,8 +103,8 @@ func prefixed(values map[string]string, line string) (value string) {
 	return value
 }
 
-// TestCLIExamples: each line of the examples of each command does what it says: it ends well, or has printed that it runs. The
-// lines of a command have a server and a directory of their own.
+// TestCLIExamples: each line of the examples of each command works: it succeeds, or prints that it runs. The lines of a
+// command have their own server and directory.
 func TestCLIExamples(t *testing.T) {
 	for _, program := range []string{"bash", "curl", "jq", "less"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -152,7 +152,7 @@ func runExample(t *testing.T, line, dir, url string, environment []string) {
 		"http://queue.internal:1717", url, "http://queue.example:1717", url, "http://127.0.0.1:1717", url, "sha256:…", "sha256:"+strings.Repeat("0", 64),
 		"/var/lib/", dir+"/var/", "/backups/daybook", dir+"/backups", "/backup/daybook", dir+"/backup/daybook", "/data ", dir+" ", "/etc/", dir+"/", "/usr/local/share/man", dir,
 		"--port 3999", "--port 0").Replace(line)
-	setup := "trap 'kill $(jobs -p) 2> kill.log; wait' EXIT\n" // a runner that is killed would keep jobs of the next line for a while
+	setup := "trap 'kill $(jobs -p) 2> kill.log; wait' EXIT\n" // a killed runner would keep jobs of the next line for a while
 	if strings.Contains(line, "acme/resize") {
 		setup += "daybook create --client acme --type resize x > created.txt"
 	}
@@ -186,7 +186,7 @@ func runExample(t *testing.T, line, dir, url string, environment []string) {
 		end()
 	}
 	err = <-ended
-	end() // its runners
+	end() // ends its runners
 	text, _ := os.ReadFile(path)
 	if prints != "" && !bytes.Contains(text, []byte(prints)) {
 		t.Errorf("%s\ndoes not print %q, but\n%s", line, prints, text)

@@ -90,18 +90,18 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// silentExit is an error that is printed already, with the exit code.
+// silentExit is the exit code of an error that is printed already.
 type silentExit int
 
 func (e silentExit) Error() string { return "exit code " + strconv.Itoa(int(e)) }
 
-// errProblems is returned if a check found problems. They are printed already.
+// errProblems is returned if a check found problems, which are printed already.
 var errProblems = errors.New("the check failed")
 
-// errNoData says that a data directory has no journal.
+// errNoData means that a data directory lacks a journal.
 var errNoData = errors.New("it has no journal")
 
-// errInterrupted: SIGINT, or another signal of untilInterrupted, ended a command that had begun.
+// errInterrupted means that SIGINT, or another signal of untilInterrupted, ended a command that had begun.
 var errInterrupted = errors.New("interrupted")
 
 func exitCode(err error) int {
@@ -175,12 +175,12 @@ func hintFor(cmd *cobra.Command, err error) string {
 		return "Stop the process that listens there, or choose another address with --listen (port 0 means any free port)."
 	case exitNoAnswer:
 		if errors.Is(err, errNoServer) {
-			return "" // its text names the next step
+			return "" // its text has the next step
 		}
 		return "Check that `daybook serve` runs, and that --server (or DAYBOOK_SERVER) is its address."
 	case exitFormat:
 		if errors.Is(err, store.ErrOlderFormat) {
-			return "" // its text names the next step
+			return "" // its text has the next step
 		}
 		return "Use the version of daybook that wrote the data, or a newer one."
 	case exitSystem:

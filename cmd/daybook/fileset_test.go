@@ -58,7 +58,7 @@ func TestFilesetCommands(t *testing.T) {
 		args []string
 		code int
 	}{
-		{[]string{"push", from, "input"}, exitError}, // of the link
+		{[]string{"push", from, "input"}, exitError}, // because of the link
 		{[]string{"push", filepath.Join(from, "none"), "input"}, exitFile},
 		{[]string{"push", from, "a/b"}, exitUsage},
 		{[]string{"push", "input", from}, exitUsage},

@@ -16,12 +16,12 @@ import (
 const patternHelp = `A pattern is matched with the whole path of a file: * is any text without a slash, ** any directories, {a,b}
 alternatives. Several patterns select what any of them matches; one that begins with ! excludes files.`
 
-// transferred is what push and pull print with --json.
+// transferred is the JSON output of push and pull.
 type transferred struct {
 	Name    string `json:"name"`
 	Version int    `json:"version"`
 	Files   int    `json:"files"`   // that were transferred
-	Skipped int    `json:"skipped"` // that were there
+	Skipped int    `json:"skipped"` // that were there already
 	Bytes   int64  `json:"bytes"`   // that were transferred
 }
 
@@ -112,7 +112,7 @@ func isDirectory(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// wrongPatterns makes the error of a pattern one of the command line.
+// wrongPatterns turns the error of a pattern into an error of the command line.
 func wrongPatterns(err error) error {
 	if errors.Is(err, fileset.ErrPattern) {
 		return usageError{err}

@@ -12,13 +12,13 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// durationFlag is a duration of whole milliseconds, 0 or more, as Go writes it (300s, 1h30m, 1.5h), or with days and
+// durationFlag is a duration of whole milliseconds, 0 or more, in the form of Go (300s, 1h30m, 1.5h), or with days and
 // weeks (14d, 1d12h, 2w).
 type durationFlag time.Duration
 
 func (d *durationFlag) Set(text string) error {
 	parsed, err := time.ParseDuration(text)
-	if err != nil { // it has no days and weeks
+	if err != nil { // Go's form, without days and weeks
 		var long model.Duration
 		long, err = model.ParseDuration(text)
 		parsed = time.Duration(long)
@@ -47,7 +47,7 @@ func (d *durationFlag) Type() string { return "duration" }
 
 func (d durationFlag) ms() int64 { return time.Duration(d).Milliseconds() }
 
-// strategyFlag is a client.Strategy. The flag of a claim and that of a runner mean the same.
+// strategyFlag is a client.Strategy. The flags of a claim and of a runner have the same meaning.
 type strategyFlag client.Strategy
 
 const strategyHelp = "which jobs to claim first: oldest, newest, random, fair, or prefer_distinct:KEY/STRATEGY, which prefers values of a key of meta with few active jobs (default: oldest)"
@@ -75,7 +75,7 @@ func checkDuration(flag string, d durationFlag, min, max int64) error {
 	return fmt.Errorf("%s must be %s, not %s", flag, durations(min, max), &d)
 }
 
-// checkDurationOrZero is checkDuration for a flag that also accepts 0, which has a meaning of its own.
+// checkDurationOrZero is checkDuration for a flag that also accepts 0, with a special meaning.
 func checkDurationOrZero(flag string, d durationFlag, min, max int64) error {
 	if d == 0 || d.ms() >= min && d.ms() <= max {
 		return nil

@@ -30,7 +30,7 @@ func TestDelayCollections(t *testing.T) {
 	}
 }
 
-// TestMemoryLimit: the soft limit counts, if that of a container is not lower.
+// TestMemoryLimit: the soft limit counts, unless the container's limit is lower.
 func TestMemoryLimit(t *testing.T) {
 	old := debug.SetMemoryLimit(64 << 20)
 	t.Cleanup(func() { debug.SetMemoryLimit(old) })

@@ -75,13 +75,14 @@ names the error. --json has the whole errors of all attempts.`,
 	return cmd
 }
 
-// isNotFound reports whether the server has answered that what was asked for does not exist.
+// isNotFound reports whether the server has answered that the requested object does not exist.
 func isNotFound(err error) bool {
 	refused, ok := errors.AsType[*client.Error](err)
 	return ok && refused.Status == http.StatusNotFound
 }
 
-// printDocument writes the fields of a JSON object in their order, most of them in one line. Fields without a value are left out.
+// printDocument writes the fields of a JSON object in their order, most of them in one line. It skips fields without a
+// value.
 func printDocument(w io.Writer, text []byte) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if _, err := d.Token(); err != nil {
@@ -118,7 +119,7 @@ func printDocument(w io.Writer, text []byte) error {
 	return err
 }
 
-// shownLines returns a value in lines for people: each line of an error, each attempt, or one line with another value.
+// shownLines returns a value in lines for people: each line of an error, each attempt, or one line for any other value.
 func shownLines(name string, value json.RawMessage) ([]string, error) {
 	var text string
 	var attempts []attemptRow

@@ -17,7 +17,7 @@ import (
 	"github.com/daybookq/daybook/job/handler"
 )
 
-// handlerCommand has what the commands for stored handlers share.
+// handlerCommand holds the flags and the client that the commands for stored handlers share.
 type handlerCommand struct {
 	remote
 	client string
@@ -36,7 +36,7 @@ of a kind. Runners use a new version within seconds. The server keeps old versio
 	return group(cmd, newHandlerPut(), newHandlerGet(), newHandlerList(), newHandlerRemove())
 }
 
-// over adds the flags, and runs the command with a client of the server. A type that the arguments have is checked.
+// over adds the flags, and runs the command with a client of the server. It checks a type in the arguments.
 func (h *handlerCommand) over(cmd *cobra.Command, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
 	cmd.Flags().StringVar(&h.client, "client", "", "the client whose jobs it runs (default: all clients that have no handler of the type themselves)")
 	completeFlag(cmd, "client", clientNames)
@@ -123,10 +123,10 @@ job. One that cannot be loaded, or takes longer than 10 seconds, is not stored, 
 	return cmd
 }
 
-// langOf are the languages of scripts by the ends of their files' names.
+// langOf are the languages of scripts by the extensions of their files.
 var langOf = map[string]string{".js": handler.Node, ".mjs": handler.Node, ".py": handler.Python, ".php": handler.PHP, ".sh": handler.Shell}
 
-// maxHandlerFile is longer than any handler that a server takes.
+// maxHandlerFile is longer than any handler that a server accepts.
 const maxHandlerFile int64 = 4 << 20
 
 // readHandler reads the handler in a file.
@@ -158,7 +158,7 @@ func readHandler(cmd *cobra.Command, name, lang string) (document handler.Docume
 		document, err = manifest.Parse(text)
 	case end == ".json" || name == "-":
 		d := json.NewDecoder(bytes.NewReader(text))
-		d.DisallowUnknownFields() // a misspelt one would be left out without a word
+		d.DisallowUnknownFields() // a misspelt field would be silently ignored
 		if err = d.Decode(&document); err == nil && d.More() {
 			err = errors.New("there is more than one JSON value")
 		}
@@ -295,7 +295,7 @@ func newHandlerRemove() *cobra.Command {
 	return cmd
 }
 
-// removal is what --json prints of a handler or a fileset that was removed. Client is "" if it was that of all clients.
+// removal is the JSON output for a handler or a fileset that was removed. Client is "" if it was for all clients.
 type removal struct {
 	Operation string `json:"operation"`
 	Client    string `json:"client"`

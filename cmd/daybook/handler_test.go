@@ -12,7 +12,8 @@ import (
 	"github.com/daybookq/daybook/job/handler"
 )
 
-// TestHandlerCommands: what is put is what is shown, and the name of a file says what it is.
+// TestHandlerCommands: a stored handler is shown unchanged, and the kind of a handler follows from the name of its
+// file.
 func TestHandlerCommands(t *testing.T) {
 	t.Parallel()
 	s := serving(t, filepath.Join(t.TempDir(), "data"))

@@ -72,7 +72,7 @@ With --ids the list has only ids, those of all jobs unless --limit is given. "da
 				return err
 			}
 		}
-		if idsOnly && !cmd.Flags().Changed("limit") { // another command reads them, and nobody sees that some are missing
+		if idsOnly && !cmd.Flags().Changed("limit") { // another command reads them, and nobody would notice that some are missing
 			limit = 0
 		}
 		pairs, err := metaPairs(meta)
@@ -120,8 +120,8 @@ With --ids the list has only ids, those of all jobs unless --limit is given. "da
 	return cmd
 }
 
-// givenFilters refuses a flag of a filter that is given without a value. It would list everything, and a script whose
-// variable is empty may cancel or remove all of that.
+// givenFilters refuses a filter flag without a value. The filter would list everything, and a script whose variable is
+// empty might cancel or remove all of it.
 func givenFilters(cmd *cobra.Command, names ...string) error {
 	for _, name := range names {
 		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
@@ -131,7 +131,8 @@ func givenFilters(cmd *cobra.Command, names ...string) error {
 	return nil
 }
 
-// listJobs prints the jobs of a query. A table is printed for each page of the list, so that a long list takes no memory.
+// listJobs prints the jobs of a query. It prints a table for each page of the list, so that a long list needs little
+// memory.
 func listJobs(cmd *cobra.Command, r *remote, query url.Values, limit int, idsOnly bool) error {
 	if !r.asJSON {
 		query.Set("fields", rowFields)
@@ -182,9 +183,9 @@ func listJobs(cmd *cobra.Command, r *remote, query url.Values, limit int, idsOnl
 // jobTable prints jobs, some at a time.
 type jobTable struct {
 	to    io.Writer
-	rows  []jobRow // that are not printed yet
+	rows  []jobRow // not printed yet
 	runAt bool     // it has a column with the times of deferred jobs
-	begun bool     // it has a head
+	begun bool     // its head was printed
 }
 
 // print prints the rows. The table has the times of deferred jobs if one of the first rows is deferred.
@@ -213,7 +214,7 @@ func (t *jobTable) print() error {
 	return err
 }
 
-// dueText says when a deferred job becomes pending.
+// dueText describes when a deferred job becomes pending.
 func dueText(j jobRow) string {
 	switch {
 	case j.Status != job.Deferred.String() || j.RunAt == 0:

@@ -26,7 +26,7 @@ docs/reference/format-journal.md describes them. The server must be stopped.`,
 	return group(cmd, newJournalDump(), newJournalVerify(), newJournalGiveUp())
 }
 
-// offline locks the data directory, so that no server writes the journal meanwhile. A group that is half written would
+// offline locks the data directory, so that no server writes the journal during the command. A half-written group would
 // look like damage.
 func offline(data string) (release func() error, err error) {
 	if err := mustExist(data); err != nil {

@@ -15,11 +15,11 @@ import (
 
 var rewriteLicenses = flag.Bool("rewrite-licenses", false, "write licenses.txt again, after modules have changed")
 
-// licenceFile matches the names of files with licences and notices. Some modules have those of copied code in the
+// licenceFile matches the names of files with licences and notices. Some modules have licences of copied code in the
 // folder licenses.
 var licenceFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)(\..*)?$`)
 
-// TestLicenses: the notices in the binary are those of the modules that it is built from.
+// TestLicenses: the binary has the notices of the modules that it is built from.
 func TestLicenses(t *testing.T) {
 	var want bytes.Buffer
 	text, err := os.ReadFile("../../LICENSE")
@@ -28,7 +28,7 @@ func TestLicenses(t *testing.T) {
 	}
 	fmt.Fprintf(&want, "Daybook is under the Apache License, version 2.0:\n\n%s\n", bytes.TrimRight(text, "\n"))
 	modules := map[string]string{}                                                                   // directories of modules, by module
-	for _, system := range []string{"linux/amd64", "linux/arm64", "darwin/arm64", "windows/amd64"} { // for each system of a release the same text
+	for _, system := range []string{"linux/amd64", "linux/arm64", "darwin/arm64", "windows/amd64"} { // the same text for each system of a release
 		goos, arch, _ := strings.Cut(system, "/")
 		list := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}}{{end}}{{end}}", ".")
 		list.Env = append(os.Environ(), "GOOS="+goos, "GOARCH="+arch, "CGO_ENABLED=0")

@@ -61,7 +61,7 @@ Only containers have logs, and programs whose handler has log_bytes. What a scri
 	return cmd
 }
 
-// ofNoLog names the flag of this command in place of the parameter of the request.
+// ofNoLog replaces the parameter of the request in an error by the flag of this command.
 func ofNoLog(err error) error {
 	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Code == "log_not_found" {
 		said := *refused

@@ -60,12 +60,12 @@ func TestLogs(t *testing.T) {
 	}
 }
 
-// TestPlainText: a job cannot send commands to the terminal of who reads its log.
+// TestPlainText: a job cannot send commands to the terminal that shows its log.
 func TestPlainText(t *testing.T) {
 	var b bytes.Buffer
 	in := "a\tb\n\x1b[2Jé\x7f\r\u009b1m\x9b€"
 	w := &plainText{to: &b}
-	for i := range len(in) { // in parts of characters
+	for i := range len(in) { // also within characters
 		if n, err := w.Write([]byte(in[i : i+1])); n != 1 || err != nil {
 			t.Errorf("%d %v", n, err)
 		}

@@ -25,7 +25,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// The test binary is the daybook command if this is set. Signals and exit codes are then those of a real process.
+// If this is set, the test binary is the daybook command. So signals and exit codes are tested with a real process.
 const asCommand = "DAYBOOK_TEST_AS_COMMAND"
 
 func TestMain(m *testing.M) {
@@ -82,7 +82,7 @@ func ok(t *testing.T, args ...string) string {
 	return r.out
 }
 
-// processLog is what a process has written to standard error. It may be read while the process runs.
+// processLog is the standard error of a process. It may be read while the process runs.
 type processLog struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -100,7 +100,7 @@ func (l *processLog) String() string {
 	return l.text.String()
 }
 
-// server is a daybook serve in a process of its own.
+// server is a daybook serve in a separate process.
 type server struct {
 	*exec.Cmd
 	url, data string
@@ -424,7 +424,7 @@ func damage(t *testing.T, dir string, text []byte) {
 
 func TestStopDrains(t *testing.T) {
 	s := serving(t, t.TempDir())
-	// A request is under way: its body has not arrived yet.
+	// A request is in progress: its body has not arrived yet.
 	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 	if err != nil {
 		t.Fatal(err)
@@ -465,7 +465,7 @@ func TestStopDrains(t *testing.T) {
 	}
 }
 
-// TestReaderOfTheLogGoesAway: the server goes on when nobody reads its log any more.
+// TestReaderOfTheLogGoesAway: the server continues when nobody reads its log any more.
 func TestReaderOfTheLogGoesAway(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -482,7 +482,7 @@ func TestReaderOfTheLogGoesAway(t *testing.T) {
 	}
 	w.Close()
 	defer func() {
-		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Process.Kill() // the process may have ended
 		_ = cmd.Wait()         // with the kill as its error
 	}()
 	line, err := bufio.NewReader(out).ReadString('\n')
@@ -490,7 +490,7 @@ func TestReaderOfTheLogGoesAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Close()
-	for range 3 { // each is logged
+	for range 3 { // each request is logged
 		resp, err := http.Get(strings.TrimSpace(strings.TrimPrefix(line, "listening on ")) + "/jobs/nonsense")
 		if err != nil {
 			t.Fatal(err)
@@ -544,13 +544,13 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	}
 	again := time.NewTicker(oneWish / 5)
 	defer again.Stop()
-	for running := true; running; { // signals that come soon after the first are part of it
+	for running := true; running; { // signals that arrive soon after the first are part of it
 		select {
 		case err := <-s.ended:
 			s.ended <- err
 			running = false
 		case <-again.C:
-			_ = s.Process.Signal(syscall.SIGTERM) // it may have ended
+			_ = s.Process.Signal(syscall.SIGTERM) // the process may have ended
 		}
 	}
 	if code := s.ProcessState.ExitCode(); code != exitSignal+int(syscall.SIGTERM) {

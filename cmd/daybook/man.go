@@ -37,7 +37,7 @@ is that of the variable SOURCE_DATE_EPOCH, if it is set.`,
 			manText(root)
 			err := doc.GenManTree(root, &header, args[0])
 			for _, topic := range root.Commands() {
-				if err == nil && topic.IsAdditionalHelpTopicCommand() { // GenManTree leaves these out
+				if err == nil && topic.IsAdditionalHelpTopicCommand() { // GenManTree skips these
 					err = manTopic(topic, header, filepath.Join(args[0], "daybook-"+topic.Name()+".1"))
 				}
 			}
@@ -58,8 +58,8 @@ func manTopic(topic *cobra.Command, header doc.GenManHeader, path string) error 
 	return errors.Join(doc.GenMan(topic, &header, f), f.Close())
 }
 
-// manText changes the texts of a command and its commands to Markdown that gives the manual page which the help is: tables keep
-// their lines, and the flags are listed as the help lists them.
+// manText changes the texts of a command and its subcommands to Markdown, so that the manual page looks like the help:
+// tables keep their lines, and flags are listed as in the help.
 func manText(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
 		manText(c)
@@ -70,7 +70,7 @@ func manText(cmd *cobra.Command) {
 		if strings.HasPrefix(line, "  ") {
 			lines[i] = "    " + line // code, whose lines stay as they are
 			if i > 0 && lines[i-1] != "" && !strings.HasPrefix(strings.TrimPrefix(lines[i-1], "\n"), "  ") {
-				lines[i] = "\n" + lines[i] // without an empty line, it is a part of the paragraph
+				lines[i] = "\n" + lines[i] // without an empty line, it would be part of the paragraph
 			}
 		}
 	}
@@ -78,11 +78,12 @@ func manText(cmd *cobra.Command) {
 	cmd.InitDefaultHelpFlag()
 	text += manFlags("OPTIONS", cmd.LocalFlags()) + manFlags("OPTIONS INHERITED FROM PARENT COMMANDS", cmd.InheritedFlags())
 	cmd.Long = text
-	hide := func(f *pflag.Flag) { f.Hidden = true } // or else cobra lists them too, with quotes and 0 as the default
+	hide := func(f *pflag.Flag) { f.Hidden = true } // otherwise cobra lists them too, with quotes and 0 as the default
 	cmd.LocalFlags().VisitAll(hide)
 }
 
-// manFlags returns a section with flags. The lines of FlagUsages are a flag with its value, and after some spaces what it is.
+// manFlags returns a section with flags. A line of FlagUsages has a flag with its value and, after some spaces, its
+// description.
 func manFlags(title string, flags *pflag.FlagSet) string {
 	if !flags.HasAvailableFlags() {
 		return ""

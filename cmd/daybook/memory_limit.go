@@ -8,13 +8,13 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// memoryShare is the part of the memory limit of a container that the Go runtime may use. The rest is for the kernel's
+// memoryShare is the part of a container's memory limit that the Go runtime may use. The rest is for the kernel's
 // buffers of connections and for the files that the server is reading and writing.
 const memoryShare = 0.85
 
-// limitMemory makes the garbage collector work harder when the memory of the process comes close to the limit of its
+// limitMemory makes the garbage collector work harder when the memory of the process approaches the limit of its
 // cgroup, so that the kernel does not kill the process for memory that could have been collected. GOMEMLIMIT has
-// precedence. Without a limit of the cgroup nothing changes.
+// precedence. Without a limit of the cgroup limitMemory changes nothing.
 func limitMemory(provider memlimit.Provider, log zerolog.Logger) error {
 	limit, err := memlimit.Set(memlimit.WithProvider(memlimit.ApplyRatio(provider, memoryShare)), memlimit.WithRatio(1))
 	if err != nil {
@@ -24,8 +24,8 @@ func limitMemory(provider memlimit.Provider, log zerolog.Logger) error {
 	return nil
 }
 
-// queueShare is the part of the memory of a server that all queues may take: in a container of a gigabyte, 310,000 with
-// short names. The rest is for requests, caches and garbage, and a start reads them all.
+// queueShare is the part of a server's memory that all queues may take: in a container of a gigabyte, 310,000 queues
+// with short names. The rest is for requests, caches and garbage. A start reads all queues.
 const queueShare = 0.2
 
 // queueMemory returns how much memory all queues may take with a limit of the process; 0 without one.

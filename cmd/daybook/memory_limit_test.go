@@ -39,7 +39,7 @@ func TestLimitMemory(t *testing.T) {
 	}
 }
 
-// TestQueueMemory: queues may take a part of the memory of the server, and without a limit any.
+// TestQueueMemory: queues may take a part of the server's memory; without a limit the part is not bounded.
 func TestQueueMemory(t *testing.T) {
 	if got := queueMemory(math.MaxInt64); got != 0 {
 		t.Errorf("without a limit: %d", got)

@@ -1,4 +1,4 @@
 package main
 
-// noFollow has no meaning here: the notes are in a directory of the user, and only administrators make links.
+// noFollow is not needed here: the notes are in a directory of the user, and only administrators make links.
 const noFollow = 0

@@ -7,14 +7,14 @@ import (
 	"github.com/daybookq/daybook/opsqueue"
 )
 
-// files says how the file descriptors of the process are divided. Otherwise connections could take those that the
-// journal needs for its next segment.
+// files divides the file descriptors of the process. Otherwise connections could take the descriptors that the journal
+// needs for its next segment.
 type files struct {
 	limit       uint64
 	store       int // about as many as Pebble keeps open
-	connections int // how many connections may be open at once
+	connections int // how many connections may be open
 	blobs       int // how many files may be open for blobs
-	opsqueue    int // how many connections clients of Opsqueue may have open at once
+	opsqueue    int // how many connections clients of Opsqueue may have open
 }
 
 // shareWithOpsqueue gives half of the connections to clients of Opsqueue.
@@ -27,11 +27,11 @@ const (
 	// otherFiles are reserved for the journal, Pebble's compactions, locks, directories, listeners, profiles and the
 	// log.
 	otherFiles = 64
-	// minStoreFiles is the least that Pebble needs. With maxStoreFiles all files of a store of 2 TB are open.
+	// minStoreFiles is the least that Pebble needs. With maxStoreFiles, all files of a store of 2 TB are open.
 	minStoreFiles = 80
 	maxStoreFiles = 1000
-	// minBlobFiles is the least that blobs need. With maxBlobFiles, as many uploads and downloads as fit in memory run at
-	// once. Many batches at once wait for each other.
+	// minBlobFiles is the least that blobs need. With maxBlobFiles, as many uploads and downloads run in parallel as
+	// fit in memory. Batches wait for each other if there are many.
 	minBlobFiles = blob.MinFiles
 	maxBlobFiles = 512
 	// A server with fewer than minConnections is of little use. Each connection takes 18 KB of memory.

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestAnswersOfOthers: each command reports with its exit code that what answers is no Daybook server.
+// TestAnswersOfOthers: if another program answers, each command reports this with its exit code.
 func TestAnswersOfOthers(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "<html>welcome</html>") }))
 	defer other.Close()

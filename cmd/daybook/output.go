@@ -14,8 +14,8 @@ import (
 	"github.com/mattn/go-isatty"
 )
 
-// table writes rows in aligned columns. A cell that could change a terminal is put in quotes. If w is a terminal, the
-// statuses in cells have colours.
+// table writes rows in aligned columns. It quotes a cell that could change a terminal. If w is a terminal, the statuses
+// in cells have colours.
 func table(w io.Writer, rows func(row func(cells ...any))) error {
 	var lines [][]string
 	var widths []int
@@ -41,7 +41,7 @@ func table(w io.Writer, rows func(row func(cells ...any))) error {
 			if coloured && isStatus(lines, n, i) {
 				shown = inColour(text)
 			}
-			out.WriteString(shown) // an error is returned by Flush
+			out.WriteString(shown) // Flush returns the error
 			if i < len(line)-1 {
 				out.WriteString(strings.Repeat(" ", widths[i]-ansi.StringWidth(text)+2))
 			}
@@ -51,8 +51,8 @@ func table(w io.Writer, rows func(row func(cells ...any))) error {
 	return out.Flush()
 }
 
-// isStatus reports whether a cell of a table is a status: it is below the head STATUS or STATE, or below the empty head of
-// notes, or beside one of these words. A name that equals a status is none.
+// isStatus reports whether a cell of a table is a status: it is below the head STATUS or STATE, or below the empty head
+// of notes, or beside one of these words. A name that equals a status does not count.
 func isStatus(lines [][]string, line, column int) bool {
 	if head := lines[0]; line > 0 && (column >= len(head) || head[column] == "STATUS" || head[column] == "STATE") {
 		return true
@@ -69,7 +69,7 @@ func plainCell(text string) string {
 	return text
 }
 
-// colours are those of statuses and states, as numbers of the escape sequence SGR.
+// colours are the colours of statuses and states, as numbers of the escape sequence SGR.
 var colours = map[string]string{
 	"pending": "33", "deferred": "33", "paused": "33", "in_progress": "36", "active": "36",
 	"completed": "32", "failed": "31", "cancelled": "2", "ready": "32", "ALIVE": "32", "DEAD": "31", "LOST": "31", "ENDED": "2",
@@ -83,8 +83,8 @@ func inColour(text string) string {
 	return text
 }
 
-// hasColours reports whether what is written to w may have colours: w is a terminal that has them, and the variable NO_COLOR
-// is empty (https://no-color.org).
+// hasColours reports whether text written to w may have colours: w is a terminal that supports them, and the variable
+// NO_COLOR is empty (https://no-color.org).
 func hasColours(w io.Writer) bool {
 	return isTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }

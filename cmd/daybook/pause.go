@@ -45,7 +45,7 @@ func newResume() *cobra.Command {
 func ofQueues(cmd *cobra.Command, batch *string, change func(ctx context.Context, c *client.Client, q queueName) (client.Queue, error)) *cobra.Command {
 	var r remote
 	overServer(&r, cmd, func(cmd *cobra.Command, args []string) error {
-		if batch != nil && *batch == "" && len(args) == 1 && !strings.Contains(args[0], "/") { // no queue
+		if batch != nil && *batch == "" && len(args) == 1 && !strings.Contains(args[0], "/") { // not a queue
 			*batch, args = args[0], nil
 		}
 		if batch != nil && (*batch == "") == (len(args) == 0) {

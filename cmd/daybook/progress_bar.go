@@ -13,7 +13,7 @@ import (
 
 const (
 	barWidth     = 24 // characters of a bar
-	defaultWidth = 80 // of a terminal that does not say how wide it is
+	defaultWidth = 80 // of a terminal that does not report its width
 )
 
 // bar returns a progress bar, such as [######------------------]. part is from 0 to 1.
@@ -22,10 +22,10 @@ func bar(part float64) string {
 	return "[" + strings.Repeat("#", full) + strings.Repeat("-", barWidth-full) + "]"
 }
 
-// percent returns a part as a percentage, rounded down: 100 % is all.
+// percent returns a part as a percentage, rounded down: only all is 100 %.
 func percent(part float64) string { return fmt.Sprintf("%3d %%", int(min(max(part, 0), 1)*100)) }
 
-// remaining returns how long the rest takes at a rate per second, or "" if that cannot be known.
+// remaining returns how long the rest takes at a rate per second, or "" if that is not known.
 func remaining(rest, perSecond float64) string {
 	if rest <= 0 || perSecond <= 0 || rest/perSecond > 1e6*3600 {
 		return ""
@@ -41,8 +41,8 @@ func shortTime(d time.Duration) string {
 	return max(d.Round(time.Second), time.Second).String()
 }
 
-// statusLine is a line at the bottom of a terminal that is written again and again. It does nothing if the output is not a
-// terminal.
+// statusLine is a line at the bottom of a terminal that is written again and again. It does nothing if the output is
+// not a terminal.
 type statusLine struct {
 	to    *os.File // nil if it is not a terminal
 	shown bool
@@ -57,13 +57,13 @@ func newStatusLine(w io.Writer) *statusLine {
 
 func (s *statusLine) isOn() bool { return s.to != nil }
 
-// show replaces the line. A text that is wider than the terminal is cut, since it could not be replaced otherwise.
+// show replaces the line. It cuts a text that is wider than the terminal, which could not be replaced otherwise.
 func (s *statusLine) show(text string) {
 	if s.to == nil {
 		return
 	}
 	s.shown = true
-	fmt.Fprintf(s.to, "\r%s\x1b[K", ansi.Truncate(plainCell(text), max(terminalWidth(s.to)-1, 1), "")) // it is only a view of the progress
+	fmt.Fprintf(s.to, "\r%s\x1b[K", ansi.Truncate(plainCell(text), max(terminalWidth(s.to)-1, 1), "")) // a failed write does not matter: it only shows the progress
 }
 
 // clear removes the line.

@@ -71,8 +71,8 @@ says so on standard error.`,
 	return cmd
 }
 
-// noteStopped says so if the server is stopped: no queue need be paused then, and none gets on. The list is complete without
-// the note, so it is no error if a proxy does not let /stats pass.
+// noteStopped prints a note if the server is stopped: jobs do not run then, although no queue is paused. The list is
+// complete without the note, so it is no error if a proxy blocks /stats.
 func noteStopped(cmd *cobra.Command, server *serverAddress) {
 	text, err := ask(cmd, server, "/stats")
 	var s api.Stats

@@ -56,7 +56,7 @@ func redrivable(ctx context.Context, c *client.Client, batch string) error {
 	return ofEndedBatch(err)
 }
 
-// ofEndedBatch adds to the refusal of a redrive what to do instead.
+// ofEndedBatch adds the alternative to the refusal of a redrive.
 func ofEndedBatch(err error) error {
 	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Code == job.BatchEnded.Code() {
 		return fmt.Errorf(`%w; "daybook submit" can post the payloads of its jobs again`, err)

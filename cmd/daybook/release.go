@@ -38,7 +38,7 @@ given.`,
 		if err := r.connect(cmd); err != nil {
 			return err
 		}
-		if claim == "" && !isJob { // a claim holds jobs, so that it is clear what the id is
+		if claim == "" && !isJob { // a claim holds only jobs, so with a claim the id is clear
 			if err := refuseBatches(cmd, r.c, args, ""); err != nil {
 				return err
 			}
@@ -59,5 +59,5 @@ given.`,
 	return cmd
 }
 
-// statusesActive are those of jobs that a runner holds.
+// statusesActive are the statuses of jobs that a runner holds.
 var statusesActive = []job.Status{job.Active}

@@ -15,7 +15,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// remote is what a command about a server needs: its flags --server, --context and --json, and a client of the server.
+// remote holds the flags --server, --context and --json of a command about a server, and a client of the server.
 type remote struct {
 	server serverAddress
 	asJSON bool
@@ -49,7 +49,7 @@ func linesFlag(cmd *cobra.Command, to *bool, one string) {
 	cmd.Flags().BoolVar(to, "json", false, "print JSON, one "+one+" per line")
 }
 
-// printJob prints what a command has done to a job: its document, or a line with its id and status.
+// printJob prints the job that a command has changed: its document, or a line with its id and status.
 func (r *remote) printJob(j *client.Job) error {
 	if r.asJSON {
 		return writeDocument(r.out, j.Text)
@@ -64,8 +64,8 @@ func writeDocument(w io.Writer, text []byte) error {
 	return err
 }
 
-// eachJob changes jobs one by one. One that cannot be changed does not stop the others, but
-// a server that does not answer does. done is what they become.
+// eachJob changes jobs one by one. If one cannot be changed, it continues with the next. If the server does not answer,
+// it stops. done is the status that the jobs get.
 func (r *remote) eachJob(cmd *cobra.Command, ids []string, done string, change func(ctx context.Context, id string) error) error {
 	var failed error
 	wrong := 0
@@ -117,7 +117,8 @@ func parseQueue(text string) (q queueName, err error) {
 
 func (q queueName) String() string { return q.client + "/" + q.typ }
 
-// eachDocument reads a list page by page. The documents are those that the server sent, in the field that is named.
+// eachDocument reads a list page by page. It calls each with the documents as the server sent them, from the named
+// field.
 func eachDocument(cmd *cobra.Command, server *serverAddress, path string, query url.Values, field string, each func(json.RawMessage) (more bool, err error)) error {
 	for {
 		text, err := ask(cmd, server, path+"?"+query.Encode())

@@ -41,7 +41,7 @@ type rootCommand struct {
 	started bool
 }
 
-// group makes a command of commands. Without one of them it is an error.
+// group makes a command with subcommands. It is an error to call it without one.
 func group(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
 	names := make([]string, len(commands))
 	for i, c := range commands {
@@ -73,7 +73,7 @@ Environment variables and configuration files can set flags: see ` + "`daybook h
 		SilenceUsage:  true,
 	}}
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		if err := cmd.ValidateFlagGroups(); err != nil { // cobra does it after this
+		if err := cmd.ValidateFlagGroups(); err != nil { // cobra does it only later
 			return usageError{err}
 		}
 		if checksVariables(cmd) {
@@ -106,7 +106,7 @@ Environment variables and configuration files can set flags: see ` + "`daybook h
 	return root
 }
 
-// refuseUnknownTopics makes `daybook help` of something that does not exist an error, with the exit code of one.
+// refuseUnknownTopics makes `daybook help` return an error and its exit code for an unknown topic.
 func refuseUnknownTopics(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	for _, help := range root.Commands() {
@@ -124,8 +124,8 @@ func refuseUnknownTopics(root *cobra.Command) {
 	}
 }
 
-// refuseUnknownShells makes `daybook completion` of a shell that it does not know an error. Cobra's command prints to what is
-// the output of the root when it is made.
+// refuseUnknownShells makes `daybook completion` return an error for an unknown shell. Cobra's command prints to the
+// output that the root had when the command was made.
 func refuseUnknownShells(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
@@ -137,7 +137,7 @@ func refuseUnknownShells(root *cobra.Command) {
 	}
 }
 
-// nameArguments makes a command that is given too few or too many arguments say which it takes, as its help names them.
+// nameArguments makes a command with too few or too many arguments list its arguments, as its help does.
 func nameArguments(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
 		nameArguments(c)

@@ -153,5 +153,5 @@ jobs are left.`,
 	return cmd
 }
 
-// errQueueOrBatch: a command needs one of both.
+// errQueueOrBatch means that a command needs a queue or a batch.
 var errQueueOrBatch = errors.New("name a queue as CLIENT/TYPE, or a batch with --batch")

@@ -59,15 +59,15 @@ func TestListenBeyondLoopback(t *testing.T) {
 	}
 }
 
-// TestDataDirectoryThatIsMissing: a directory that --data names and that has no journal may be a disk that is not
-// mounted. It is refused unless --init is given.
+// TestDataDirectoryThatIsMissing: a directory of --data without a journal may be a disk that is not mounted. It is
+// refused unless --init is given.
 func TestDataDirectoryThatIsMissing(t *testing.T) {
 	dir := t.TempDir()
 	missing, empty, unmounted := filepath.Join(dir, "missing"), filepath.Join(dir, "empty"), filepath.Join(dir, "unmounted")
 	if err := os.MkdirAll(empty, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.MkdirAll(filepath.Join(unmounted, "journal"), 0o755); err != nil { // as if the journal were on a disk of its own
+	if err := os.MkdirAll(filepath.Join(unmounted, "journal"), 0o755); err != nil { // as if the journal were on a separate disk
 		t.Fatal(err)
 	}
 	if r := execute(t, "", "check", "--data", unmounted); r.code != exitNoData {
@@ -102,7 +102,7 @@ func TestDataDirectoryThatIsMissing(t *testing.T) {
 	}
 	s.end(t, syscall.SIGTERM)
 
-	// A store without its journal is refused, also with --init, and nothing is made in its place.
+	// A store without its journal is refused, also with --init, and nothing is created in its place.
 	if err := os.Rename(filepath.Join(missing, "journal"), filepath.Join(dir, "journal")); err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestServerAddress(t *testing.T) {
 		switch r.URL.Path {
 		case "/behind/queues", "/queues":
 			w.Write([]byte(`{"queues":[],"next":null}`))
-		case "/behind/stats", "/stats": // queues asks whether the server is stopped
+		case "/behind/stats", "/stats": // queues reads whether the server is stopped
 			w.Write([]byte(`{}`))
 		case "/cut/queues":
 			w.Header().Set("Content-Length", "9")

@@ -33,7 +33,7 @@ type serveFlags struct {
 	printConfig bool
 }
 
-// networkFlags say where the server listens, and how it can be found.
+// networkFlags define where the server listens, and how it can be found.
 type networkFlags struct {
 	listen   string
 	insecure bool
@@ -43,7 +43,7 @@ type networkFlags struct {
 	pprof    string
 }
 
-// storageFlags say where the data is, and how long it is kept.
+// storageFlags define where the data is, and how long it is kept.
 type storageFlags struct {
 	data          string
 	init          bool
@@ -59,7 +59,7 @@ type jobFlags struct {
 	retention    durationFlag
 }
 
-// requestFlags say which requests are allowed, and how long they may take when the server stops.
+// requestFlags define which requests are allowed, and how long they may take when the server stops.
 type requestFlags struct {
 	drain        durationFlag
 	allowQuit    bool
@@ -68,18 +68,18 @@ type requestFlags struct {
 	heartbeat    durationFlag
 }
 
-// runnerFlags say when a runner is lost, and what is done then.
+// runnerFlags define when a runner is lost, and what the server does then.
 type runnerFlags struct {
 	runnerHeartbeat durationFlag
 	onLost          string
 }
 
-// traceFlags say where spans of runs are exported to.
+// traceFlags define where the server exports spans of runs.
 type traceFlags struct {
 	otlp string
 }
 
-// metricsFlags say how detailed the metrics are.
+// metricsFlags define how detailed the metrics are.
 type metricsFlags struct {
 	metricsQueues int
 }
@@ -201,10 +201,10 @@ prints all settings and the origin of each.`,
 	return cmd
 }
 
-// errListen says that the server cannot listen on its address.
+// errListen means that the server cannot listen on its address.
 var errListen = errors.New("cannot listen")
 
-// checkData refuses a directory that --data names and that has no journal. The default directory is created.
+// checkData refuses a directory of --data without a journal. The default directory is created.
 func (f *serveFlags) checkData(cmd *cobra.Command) error {
 	if f.init || !cmd.Flags().Changed("data") {
 		return nil
@@ -219,7 +219,7 @@ func (f *serveFlags) checkData(cmd *cobra.Command) error {
 	return nil
 }
 
-// checkSettings refuses invalid settings before anything is created and before the server listens.
+// checkSettings refuses invalid settings before the server creates anything and before it listens.
 func (f *serveFlags) checkSettings() error {
 	if _, err := f.options(); err != nil {
 		return err
@@ -326,7 +326,7 @@ func forPeople(format string, w io.Writer) (bool, error) {
 	return false, usageError{fmt.Errorf("--log-format %q is not one of %s, %s, %s", format, logAuto, logConsole, logJSON)}
 }
 
-// consoleLog makes lines for people of a log in JSON. A text that could change a terminal is put in quotes.
+// consoleLog turns a log in JSON into lines for people. It quotes a text that could change a terminal.
 func consoleLog(w io.Writer, colours bool) io.Writer {
 	return zerolog.ConsoleWriter{
 		Out: w, TimeFormat: time.DateTime, NoColor: !colours,

@@ -21,7 +21,7 @@ import (
 	"github.com/daybookq/daybook/ingest"
 )
 
-// blobFlags say where blobs are, and how many bytes they may have.
+// blobFlags define where blobs are, and how many bytes they may have.
 type blobFlags struct {
 	blobs        string
 	blobQuota    bytesFlag
@@ -29,11 +29,11 @@ type blobFlags struct {
 	blobsCollect durationFlag
 }
 
-// noBlobs is the value of --blobs without which the server keeps blobs.
+// noBlobs is the value of --blobs with which the server keeps no blobs.
 const noBlobs = "none"
 
-// openBlobs opens the blobs, unless the server keeps none, and begins to collect those that nothing names. end ends
-// this, and may be called more than once.
+// openBlobs opens the blobs, unless the server keeps none, and begins to collect blobs that nothing names. end ends the
+// collection, and may be called more than once.
 func (s *serverRun) openBlobs(ctx context.Context, engine *ingest.Engine) (end func() error, err error) {
 	if s.blobs == noBlobs {
 		return func() error { return nil }, nil
@@ -41,8 +41,8 @@ func (s *serverRun) openBlobs(ctx context.Context, engine *ingest.Engine) (end f
 	keeper := &blob.Keeper{Log: slog.New(zerolog.NewSlogHandler(s.log))}
 	o := blob.Options{
 		QuotaBytes: int64(s.blobQuota), ClientBytes: int64(s.clientQuota), MaxFiles: s.files.blobs,
-		// The age of a blob is measured in the journal's time, which does not follow a wall clock that jumps. That of a
-		// blob in a bucket is measured by the clock of the bucket.
+		// The age of a blob is measured in the journal's time, which does not follow a wall clock that jumps. In a
+		// bucket, it is measured by the clock of the bucket.
 		Hooks: blob.Hooks{Now: func() time.Time { return time.UnixMilli(engine.Now()) }},
 	}
 	var stores interface {
@@ -65,7 +65,7 @@ func (s *serverRun) openBlobs(ctx context.Context, engine *ingest.Engine) (end f
 		return api.ScanFilesets(ctx, engine.Queries(), keeper.Stores, visit)
 	}
 	s.options.Blobs = keeper
-	ctx, stop := context.WithCancel(context.WithoutCancel(ctx)) // requests that are under way may still use it
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx)) // outstanding requests may still use it
 	var running sync.WaitGroup
 	if s.blobsCollect > 0 {
 		running.Go(func() { keeper.Run(ctx, time.Duration(s.blobsCollect)) })
@@ -77,27 +77,28 @@ func (s *serverRun) openBlobs(ctx context.Context, engine *ingest.Engine) (end f
 	}), nil
 }
 
-// openBucketFor is how long a start waits for a bucket, before the server goes on without blobs.
+// openBucketFor is how long a start waits for a bucket, before the server continues without blobs.
 const openBucketFor = 10 * time.Second
 
-// isBucket reports whether --blobs names no directory.
+// isBucket reports whether --blobs names a bucket, not a directory.
 func isBucket(blobs string) bool {
 	return strings.Contains(blobs, "://") || strings.HasPrefix(blobs, "s3:")
 }
 
-// checkBlobs refuses the address of a bucket that is malformed.
+// checkBlobs refuses a malformed address of a bucket.
 func (f *blobFlags) checkBlobs() error {
 	if !isBucket(f.blobs) {
 		return nil
 	}
 	if _, err := s3.ParseAddress(f.blobs); err != nil {
-		return usageError{fmt.Errorf("--blobs: %w", err)} // without the address, which may have a secret
+		return usageError{fmt.Errorf("--blobs: %w", err)} // without the address, which may contain a secret
 	}
 	return nil
 }
 
-// openBucket opens the blobs in a bucket. If the service does not answer, the server starts without blobs, and opens them
-// when it does: jobs do not wait for it. A bucket that refuses is an error, since it is most often a mistake in the settings.
+// openBucket opens the blobs in a bucket. If the service does not answer, the server starts without blobs, and opens
+// them when the service answers: jobs do not wait for it. A bucket that refuses is an error, since it is most often a
+// mistake in the settings.
 func (s *serverRun) openBucket(ctx context.Context, keeper *blob.Keeper, server string, o blob.Options) (*blob.Later, error) {
 	address, err := s3.ParseAddress(s.blobs)
 	if err != nil {
@@ -121,7 +122,7 @@ func (s *serverRun) openBucket(ctx context.Context, keeper *blob.Keeper, server 
 }
 
 // scanBlobs visits everything that the store holds. Addresses may be in any row: in payloads, outputs, errors and
-// handlers. All of these are stored as the text that was sent.
+// handlers, all of which are stored as the text that was sent.
 func scanBlobs(ctx context.Context, engine *ingest.Engine, visit func(text []byte) error) error {
 	if err := engine.CatchUp(ctx, 0); err != nil {
 		return err

@@ -14,9 +14,9 @@ import (
 	"github.com/daybookq/daybook/internal/testkit"
 )
 
-// TestLostRunner: a runner that sends no more heartbeats to a real server loses its jobs after about three of them,
-// although its lease is an hour, and the command of --on-lost runs. A runner that goes on with its heartbeats keeps its
-// jobs.
+// TestLostRunner: if a runner sends no more heartbeats to a real server, it loses its jobs after about three missed
+// heartbeats, although its lease is an hour, and the command of --on-lost runs. A runner that continues its heartbeats
+// keeps its jobs.
 func TestLostRunner(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("OUT", dir)

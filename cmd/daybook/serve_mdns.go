@@ -16,9 +16,9 @@ const (
 	mdnsOff  = "off"
 )
 
-// announceOnNetwork announces the server by multicast DNS, if --mdns says so, until end is called. A server that
+// announceOnNetwork announces the server by multicast DNS until end is called, if --mdns requires it. A server that
 // listens on loopback cannot be announced, since no other machine can connect to it. With auto a failure is only a
-// warning, since the server itself works, and the network may come later.
+// warning, since the server works without the announcement, and the network may become available later.
 func (f *serveFlags) announceOnNetwork(address *net.TCPAddr, id string, log zerolog.Logger) (end func(), err error) {
 	none := func() {}
 	switch {

@@ -18,7 +18,7 @@ import (
 
 // opsqueueFlags are the settings of the listener that speaks the protocol of Opsqueue.
 type opsqueueFlags struct {
-	opsqueue           string // its address; "": there is none
+	opsqueue           string // its address; "": no listener
 	opsqueueExpiration durationFlag
 	opsqueueHeartbeat  durationFlag
 	opsqueueMissable   int
@@ -27,7 +27,7 @@ type opsqueueFlags struct {
 	opsqueueReturned   int
 }
 
-// define defines the flags, whose defaults are Opsqueue's.
+// define defines the flags. Their defaults are Opsqueue's.
 func (f *opsqueueFlags) define(flags *pflag.FlagSet) {
 	original := opsqueue.DefaultConfig()
 	f.opsqueueExpiration, f.opsqueueHeartbeat = durationFlag(original.ReservationExpiration), durationFlag(original.HeartbeatInterval)
@@ -43,7 +43,7 @@ func (f *opsqueueFlags) define(flags *pflag.FlagSet) {
 
 const (
 	maxMissableHeartbeats  = 1000
-	maxSubmissionsReturned = 1_000_000 // ids are in memory for an answer
+	maxSubmissionsReturned = 1_000_000 // the ids of an answer are in memory
 )
 
 // opsqueueAddress returns the address of --opsqueue; nil if there is none.
@@ -73,8 +73,8 @@ func (f *serveFlags) opsqueueAddress() (*net.TCPAddr, error) {
 	return address, nil
 }
 
-// startOpsqueue serves the protocol of Opsqueue, if the settings say so, until ctx ends; then requests that are under way may
-// take as long as those of the API. end waits for that. If the listener fails, startOpsqueue calls quit.
+// startOpsqueue serves the protocol of Opsqueue, if the settings require it, until ctx ends. Then outstanding requests
+// may take as long as requests of the API, and end waits for them. If the listener fails, startOpsqueue calls quit.
 func (s *serverRun) startOpsqueue(ctx context.Context, engine *runningEngine, quit func()) (end func(), err error) {
 	address, err := s.opsqueueAddress()
 	if err != nil || address == nil {
@@ -98,7 +98,7 @@ func (s *serverRun) startOpsqueue(ctx context.Context, engine *runningEngine, qu
 	}, nil
 }
 
-// serveOpsqueue serves the protocol of Opsqueue on a listener until end is called. end gives requests that are under way the
+// serveOpsqueue serves the protocol of Opsqueue on a listener until end is called. end gives outstanding requests the
 // time drain. If the listener fails, serveOpsqueue calls quit.
 func (s *serverRun) serveOpsqueue(engine *runningEngine, listener net.Listener, config opsqueue.Config, drain time.Duration, quit func()) (end func()) {
 	server := opsqueue.New(engine.Engine, engine.Queries(), config)
@@ -117,7 +117,7 @@ func (s *serverRun) serveOpsqueue(engine *runningEngine, listener net.Listener, 
 	return func() {
 		ctx, cancel := context.WithTimeout(context.Background(), drain)
 		defer cancel()
-		_ = server.Close(ctx) // connections that cannot be closed are gone
+		_ = server.Close(ctx) // an error means that connections are already closed
 		running.Wait()
 	}
 }
@@ -137,7 +137,7 @@ func untilReady(ctx context.Context, engine *runningEngine) bool {
 	return true
 }
 
-// batchEnds gives the ends of batches to the server that counts them, once it is there.
+// batchEnds passes the ends of batches to the server that counts them, once there is one.
 type batchEnds struct {
 	atomic.Pointer[opsqueue.Server]
 }

@@ -63,7 +63,8 @@ func runSubmission(ctx context.Context, t *testing.T, p *stockclient.Producer, c
 	}
 }
 
-// TestServeOpsqueue: with --opsqueue, or its variable, as docs/how-to/from-opsqueue.md says, clients of Opsqueue use the same queue as Daybook's own.
+// TestServeOpsqueue: with --opsqueue, or its variable, clients of Opsqueue use the same queues as clients of Daybook,
+// as docs/how-to/from-opsqueue.md describes.
 func TestServeOpsqueue(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -75,7 +76,7 @@ func TestServeOpsqueue(t *testing.T) {
 	c := stockclient.NewConsumer(s.opsqueueAddress(t), v)
 	defer c.Close()
 	runSubmission(ctx, t, p, c)
-	c.Disconnect() // it has a reservation for which nobody waits any more
+	c.Disconnect() // nobody waits for its reservation any more
 	api := client.New(s.url, client.Options{})
 	queue, err := api.Queue(ctx, "opsqueue", "chunk")
 	if err != nil || queue.Counts["completed"] != 50 {

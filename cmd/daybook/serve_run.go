@@ -46,7 +46,7 @@ func serve(cmd *cobra.Command, f *serveFlags) (err error) {
 	if err := s.listen(); err != nil {
 		return err
 	}
-	defer s.listener.Close() // the API has closed it if it ran; to close it twice does no harm
+	defer s.listener.Close() // the API has closed it if it ran; closing it twice does no harm
 	endHook, err := s.startHook(ctx)
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ func serve(cmd *cobra.Command, f *serveFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	defer endTraces() // after the engine, whose last runs are exported too
+	defer endTraces() // after the engine, so that its last runs are exported too
 	engine, err := s.openEngine(ctx)
 	if err != nil {
 		return err
@@ -67,7 +67,7 @@ func serve(cmd *cobra.Command, f *serveFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	defer endBlobs() // the call below returns its error, if the server runs to its end
+	defer endBlobs() // if the server runs to its end, the call below returns the error
 
 	endOpsqueue, err := s.startOpsqueue(ctx, engine, quit)
 	if err != nil {
@@ -125,7 +125,7 @@ type serverRun struct {
 	batchEnds batchEnds
 }
 
-// newServerRun checks the settings. Nothing is created yet.
+// newServerRun checks the settings. It creates nothing.
 func newServerRun(cmd *cobra.Command, f *serveFlags) (s *serverRun, err error) {
 	s = &serverRun{serveFlags: f}
 	if s.options, err = f.options(); err != nil {
@@ -174,7 +174,7 @@ func (s *serverRun) startHook(ctx context.Context) (end func(), err error) {
 		return nil, usageError{fmt.Errorf("--on-lost: %w", err)}
 	}
 	s.lost, s.options.OnLostFailures = hook.Lost, hook.Failures
-	ctx, stop := context.WithCancel(context.WithoutCancel(ctx)) // it goes on while requests that are under way end
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx)) // the hook continues while outstanding requests end
 	var running sync.WaitGroup
 	running.Go(func() { hook.Run(ctx) })
 	return func() {
@@ -183,7 +183,7 @@ func (s *serverRun) startHook(ctx context.Context) (end func(), err error) {
 	}, nil
 }
 
-// runningEngine is an engine whose Run is under way. Only Run closes an engine.
+// runningEngine is an engine whose Run has begun. Only Run closes an engine.
 type runningEngine struct {
 	*ingest.Engine
 	stop  context.CancelFunc
@@ -191,8 +191,8 @@ type runningEngine struct {
 	err   error // of Run; read it after ended is closed
 }
 
-// openEngine opens the data directory and begins to run the engine. The engine outlives ctx, until end: requests that
-// are under way when the server stops need it.
+// openEngine opens the data directory and begins to run the engine. The engine outlives ctx, until end: outstanding
+// requests need it while the server stops.
 func (s *serverRun) openEngine(ctx context.Context) (*runningEngine, error) {
 	engine, err := ingest.Open(ingest.Options{
 		Dir: s.data, JournalRetain: int64(s.journalRetain), QueueIdle: time.Duration(s.queueIdle), AllowClockAhead: s.clockAhead,
@@ -215,7 +215,7 @@ func (s *serverRun) openEngine(ctx context.Context) (*runningEngine, error) {
 	return e, nil
 }
 
-// fatalCode returns the exit code for a reason why the store cannot continue, which Pebble gives as a text.
+// fatalCode returns the exit code for a fatal error of the store. Pebble gives the reason as a text.
 func fatalCode(reason string) int {
 	if strings.Contains(reason, syscall.ENOSPC.Error()) || strings.Contains(reason, syscall.EDQUOT.Error()) {
 		return exitFile
@@ -223,8 +223,8 @@ func fatalCode(reason string) int {
 	return exitError
 }
 
-// whileRunning returns a context that ends with ctx, or before it when the engine ends by itself: a server without its
-// engine could only refuse requests.
+// whileRunning returns a context that ends with ctx, or earlier if the engine fails: a server without its engine could
+// only refuse requests.
 func (e *runningEngine) whileRunning(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
@@ -241,8 +241,8 @@ func (e *runningEngine) end() error {
 	return e.err
 }
 
-// publish serves profiles and announces the server on the local network, as far as the settings say so. unpublish ends
-// both.
+// publish serves profiles and announces the server on the local network, as far as the settings require it. unpublish
+// ends both.
 func (s *serverRun) publish(id string) (unpublish func(), err error) {
 	endProfiles := func() {}
 	if s.pprof != "" {
@@ -263,15 +263,16 @@ func (s *serverRun) publish(id string) (unpublish func(), err error) {
 	}, nil
 }
 
-// announce prints where the server listens, and writes it to the file "address" in the data directory, for --listen
-// with port 0. The file is deleted at a clean stop. After a kill it remains, with a port on which no server answers.
+// announce prints the address on which the server listens, and writes it to the file "address" in the data directory,
+// for --listen with port 0. The file is deleted at a clean stop. After a kill it remains, with a port on which no
+// server answers.
 func announce(out io.Writer, data string, addr net.Addr) (remove func() error, err error) {
 	path := filepath.Join(data, "address")
 	fresh := path + ".new"
 	if err := os.WriteFile(fresh, []byte(addr.String()+"\n"), 0o644); err != nil {
 		return nil, fmt.Errorf("write address: %w", err)
 	}
-	if err := os.Rename(fresh, path); err != nil { // a reader sees the old file or the whole new one
+	if err := os.Rename(fresh, path); err != nil { // a reader sees the old file or the whole new file
 		return nil, fmt.Errorf("write address: %w", err)
 	}
 	if _, err := fmt.Fprintf(out, "listening on http://%s\n", addr); err != nil {

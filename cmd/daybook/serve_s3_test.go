@@ -75,7 +75,7 @@ func TestServeS3(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.post(t, "/jobs/create", `{"payload":{"input":"`+first+`"}}`)
-		s.post(t, "/jobs/create", `{"payload":"`+lone+`"}`) // the digest is that of acme's blob, too
+		s.post(t, "/jobs/create", `{"payload":"`+lone+`"}`) // acme's blob has the same digest
 		if got := ok(t, "blob", "gc", "--server", s.url); !strings.HasPrefix(got, "0 blobs with 0B removed;") {
 			t.Errorf("gc of named blobs: %q", got)
 		}
@@ -117,7 +117,7 @@ func TestServeS3(t *testing.T) {
 	}
 }
 
-// TestFilesetTarFromS3: the files of an archive are read from the bucket several at once, and sent in their order.
+// TestFilesetTarFromS3: several files of an archive are read from the bucket in parallel, and sent in their order.
 func TestFilesetTarFromS3(t *testing.T) {
 	bucket := s3test.Start(t, "bucket")
 	proxy := s3test.NewProxy(t, bucket.Addr)
@@ -170,8 +170,8 @@ func TestFilesetTarFromS3(t *testing.T) {
 	}
 }
 
-// TestKilledUploadToS3: a server that is killed while it copies a blob leaves nothing after its next start, but for a
-// resumable upload, which goes on.
+// TestKilledUploadToS3: if a server is killed while it copies a blob, its next start removes the remains. A resumable
+// upload continues.
 func TestKilledUploadToS3(t *testing.T) {
 	bucket := s3test.Start(t, "bucket")
 	proxy := s3test.NewProxy(t, bucket.Addr)

@@ -15,12 +15,13 @@ import (
 const (
 	// readyEvery is the time between two looks at an engine that is not ready.
 	readyEvery = 50 * time.Millisecond
-	// startExtension is how long the rest of a start may take. It is sent again after a third of it: a replay of a long
-	// journal takes longer than the time-out of the unit.
+	// startExtension is how long the rest of a start may take. The server requests it again after a third of it:
+	// replaying a long journal takes longer than the time-out of the unit.
 	startExtension = time.Minute
 )
 
-// supervision reports to systemd how the server is, if a unit of Type=notify has started it. Otherwise it does nothing.
+// supervision reports the state of the server to systemd, if a unit of Type=notify has started it. Otherwise it does
+// nothing.
 //
 //	READY=1      when the engine is ready for the first time, as /readyz reports it
 //	WATCHDOG=1   each time the figures of the engine could be read, which takes the locks of the journal and the store.
@@ -29,7 +30,7 @@ const (
 type supervision struct {
 	stats   func() ingest.Stats
 	log     zerolog.Logger
-	every   time.Duration // between two messages to the watchdog; 0: the unit has none
+	every   time.Duration // between two messages to the watchdog; 0: the unit has no watchdog
 	running sync.WaitGroup
 }
 
@@ -52,7 +53,7 @@ func (s *serverRun) supervise(ctx context.Context, stats func() ingest.Stats) (e
 	}
 }
 
-// send sends a message, and reports whether anybody gets it.
+// send sends a message, and reports whether systemd receives it.
 func (v *supervision) send(message string) bool {
 	sent, err := daemon.SdNotify(false, message)
 	if err != nil {
@@ -99,7 +100,8 @@ func (v *supervision) run(stopping, ended context.Context) {
 	}
 }
 
-// stop reports that the server stops, and feeds the watchdog until it has stopped. A unit's TimeoutStopSec= bounds that.
+// stop reports that the server stops, and feeds the watchdog until it has stopped. The unit's TimeoutStopSec= bounds
+// that.
 func (v *supervision) stop(ended context.Context) {
 	v.send(daemon.SdNotifyStopping + "\nSTATUS=stopping")
 	for v.every > 0 {

@@ -21,7 +21,7 @@ type manager struct{ *net.UnixConn }
 
 func newManager(t *testing.T, watchdog string) manager {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "nfy") // a socket's path is short
+	dir, err := os.MkdirTemp("", "nfy") // the path of a socket must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,8 +57,8 @@ func (m manager) await(t *testing.T, want string) (lines []string) {
 	}
 }
 
-// TestSupervision: READY=1 is sent when the engine is ready and not before, a start is extended until then, the watchdog is
-// served only while the engine answers, and until the server has stopped.
+// TestSupervision: the server sends READY=1 when the engine is ready and not before, and extends the start until then.
+// It feeds the watchdog only while the engine answers, and until it has stopped.
 func TestSupervision(t *testing.T) {
 	m := newManager(t, "30000")
 	var ready atomic.Bool
@@ -88,7 +88,7 @@ func TestSupervision(t *testing.T) {
 	m.await(t, "STATUS=ready")
 	m.await(t, "WATCHDOG=1")
 
-	hold.Store(true) // what was sent before may still arrive, and then nothing
+	hold.Store(true) // earlier messages may still arrive, and then none
 	b := make([]byte, 100)
 	for silent := false; !silent; {
 		if err := m.SetReadDeadline(time.Now().Add(300 * time.Millisecond)); err != nil {
@@ -107,7 +107,7 @@ func TestSupervision(t *testing.T) {
 	end()
 }
 
-// TestNoSupervision: without a service manager nothing is asked of the engine later.
+// TestNoSupervision: without a service manager the server never reads the figures of the engine for it.
 func TestNoSupervision(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", "")
 	asked := 0

@@ -22,8 +22,8 @@ func (f *traceFlags) traceSettings() (trace.Settings, error) {
 	return settings, nil
 }
 
-// startTraces exports the spans of runs, if the settings say so, until end is called. Then it exports what is left, for
-// a few seconds at most.
+// startTraces exports the spans of runs until end is called, if the settings require it. end exports the remaining
+// spans, for a few seconds at most.
 func (s *serverRun) startTraces(ctx context.Context) (end func(), err error) {
 	none := func() {}
 	settings, err := s.traceSettings()

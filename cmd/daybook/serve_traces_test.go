@@ -169,7 +169,7 @@ func TestTraces(t *testing.T) {
 			t.Errorf("links of %s: %+v", key, span)
 		}
 		if span.Name != "process "+span.Attributes["messaging.destination.name"] || span.Attributes["daybook.runner"] != "r1" || span.Attributes["daybook.client"] != "default" ||
-			span.Resource["service.name"] != "queue-1" || span.End.Before(span.Start) || time.Since(span.Start) > time.Hour { // real time: its date is that of the test
+			span.Resource["service.name"] != "queue-1" || span.End.Before(span.Start) || time.Since(span.Start) > time.Hour { // real time: its date is the date of the test
 			t.Errorf("%+v", span)
 		}
 	}
@@ -186,8 +186,8 @@ func TestTraces(t *testing.T) {
 	}
 }
 
-// TestTracesAtTheEnd: --otlp has precedence over the variable, and a clean stop exports what is left, although the SDK
-// would wait for a minute.
+// TestTracesAtTheEnd: --otlp has precedence over the variable, and a clean stop exports the remaining spans, although
+// the SDK would wait for a minute.
 func TestTracesAtTheEnd(t *testing.T) {
 	var collector tracetest.Collector
 	site := httptest.NewServer(&collector)
@@ -246,7 +246,7 @@ func TestTracesAreOff(t *testing.T) {
 	}
 }
 
-// TestHangingCollector: a collector that never answers delays neither the server nor its stop by more than its bound.
+// TestHangingCollector: a collector that never answers delays neither the server nor its stop beyond the bound.
 func TestHangingCollector(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})

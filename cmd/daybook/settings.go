@@ -13,12 +13,12 @@ import (
 // directory. A file has them at its top level, and their variables do not name a command.
 var sharedFlags = []string{"server", "context", "data"}
 
-// fileFlags say where settings are. They are flags of every command, and variables, but no keys of a file.
+// fileFlags select the files with settings. They are flags of every command, and variables, but not keys of a file.
 var fileFlags = []string{"config", "config-dir"}
 
-// ownSettings are the flags of commands that are settings too. For serve and work these are all flags. For a command that
-// sends a request they are the flags that describe what is usual. The others say what one call does: it would surprise if a
-// file chose which jobs `daybook cancel` cancels, or answered --yes.
+// ownSettings are the flags of commands that are settings too. For serve and work these are all flags. For a command
+// that sends a request they are the flags for usual values. All other flags belong to one call: it would surprise if a
+// file chose the jobs that `daybook cancel` cancels, or answered --yes.
 var ownSettings = map[string][]string{
 	"add":     {"client", "type", "priority", "lease", "max-attempts", "retention", "in-flight", "strip-cr"},
 	"create":  {"client", "type", "priority", "lease", "max-attempts", "retention", "timeout"},
@@ -26,10 +26,10 @@ var ownSettings = map[string][]string{
 	"results": {"chunks"},
 }
 
-// ofOneCall are flags of serve and work that are no settings.
+// ofOneCall are flags of serve and work that are not settings.
 var ofOneCall = []string{"print-config", "help"}
 
-// verbOf returns the name of a command without that of the program, like "serve" or "queues delete".
+// verbOf returns the name of a command without the name of the program, like "serve" or "queues delete".
 func verbOf(cmd *cobra.Command) string {
 	return strings.TrimPrefix(cmd.CommandPath(), "daybook ")
 }
@@ -79,8 +79,8 @@ func namesOf(cmd *cobra.Command) (names []string) {
 	return names
 }
 
-// allCommands returns all commands, with flags that nothing has set. It is set by init, because newRoot needs the completions of
-// names, and these need the settings.
+// allCommands returns all commands, with flags that nothing has set. init sets it, because newRoot needs the
+// completions of names, and these need the settings.
 var allCommands func() *cobra.Command
 
 func init() { allCommands = func() *cobra.Command { return newRoot().Command } }
@@ -102,7 +102,7 @@ func commandNamed(root *cobra.Command, verb string) *cobra.Command {
 	return cmd
 }
 
-// didYouMean returns a question with the name that a misspelt one is nearest to, or "".
+// didYouMean returns a question with the name that is nearest to a misspelt one, or "".
 func didYouMean(wrong string, names []string) string {
 	if name := nearest(wrong, names); name != "" {
 		return " (did you mean " + name + "?)"
@@ -110,7 +110,7 @@ func didYouMean(wrong string, names []string) string {
 	return ""
 }
 
-// nearest returns the name that a misspelt one is nearest to, or "" if none is near.
+// nearest returns the name that is nearest to a misspelt one, or "" if none is near.
 func nearest(wrong string, names []string) (best string) {
 	least := max(2, len(wrong)/5) + 1
 	wrong = plainName(wrong)
@@ -124,7 +124,7 @@ func nearest(wrong string, names []string) (best string) {
 
 func plainName(name string) string { return strings.ToLower(strings.ReplaceAll(name, "_", "-")) }
 
-// distance returns how many letters must be changed, added, removed or swapped with the next to make b of a.
+// distance returns how many letters must be changed, added, removed or swapped with the next to turn a into b.
 func distance(a, b string) int {
 	before, last := make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {
@@ -158,8 +158,8 @@ func pairs(f *pflag.Flag) []string {
 	return list
 }
 
-// checksVariables reports whether a command refuses unknown variables. The help says which there are. A shell that completes a
-// command line shows no errors.
+// checksVariables reports whether a command refuses unknown variables. The help must work, since it lists the
+// variables. A shell that completes a command line shows no errors.
 func checksVariables(cmd *cobra.Command) bool {
 	return !slices.Contains([]string{cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd, "help"}, verbOf(cmd))
 }

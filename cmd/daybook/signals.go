@@ -10,12 +10,12 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// oneWish is how long after a signal others mean the same. timeout(1) sends a signal to its child and then to the child's
-// process group, and a terminal that is closed sends one beside that of the shell: both are one wish to stop.
+// oneWish is how long after a signal further signals belong to the same wish to stop. timeout(1) signals its child and
+// then the child's process group, and a closing terminal sends a signal in addition to the shell's.
 var oneWish = 500 * time.Millisecond // a test makes it longer
 
-// wishes calls first with the first signal, and again with the first one of another wish. It returns when again has
-// returned or signals is closed.
+// wishes calls first with the first signal of the first wish, and again with the first signal of the second wish. It
+// returns when again has returned or signals is closed.
 func wishes(signals <-chan os.Signal, first, again func(os.Signal)) {
 	s, ok := <-signals
 	if !ok {
@@ -34,7 +34,7 @@ func wishes(signals <-chan os.Signal, first, again func(os.Signal)) {
 			open = false
 		}
 	}
-	for len(signals) > 0 { // they came before this goroutine ran again
+	for len(signals) > 0 { // they arrived before this goroutine ran again
 		<-signals
 	}
 	if s, ok := <-signals; ok {
@@ -42,7 +42,7 @@ func wishes(signals <-chan os.Signal, first, again func(os.Signal)) {
 	}
 }
 
-// onWishes runs wishes with the signals that are named, until end is called.
+// onWishes runs wishes with the named signals, until end is called.
 func onWishes(first, again func(os.Signal), names ...os.Signal) (end func()) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, names...)
@@ -61,7 +61,7 @@ func endedBy(s os.Signal) int {
 	return exitError
 }
 
-// stopSignals are the signals that ask a process to stop: SIGINT, SIGTERM, and SIGHUP when its terminal is closed, unless
+// stopSignals are the signals that request a stop: SIGINT, SIGTERM, and SIGHUP when the terminal is closed, unless
 // SIGHUP was ignored when the process started, as with nohup.
 func stopSignals() []os.Signal {
 	if signal.Ignored(syscall.SIGHUP) {
@@ -71,8 +71,8 @@ func stopSignals() []os.Signal {
 }
 
 // untilSignal returns a context that ends at the first of stopSignals. A second wish ends the process at once: the
-// sender does not want to wait. SIGPIPE ends the process no longer: whoever reads its log may go away. The process still
-// gets the signal, so that programs that it starts do not ignore it.
+// sender does not want to wait. SIGPIPE no longer ends the process, since the reader of its log may disappear. The
+// process still receives the signal, so that programs that it starts do not ignore it.
 func untilSignal(ctx context.Context, log zerolog.Logger) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
@@ -91,9 +91,9 @@ func untilSignal(ctx context.Context, log zerolog.Logger) (context.Context, func
 
 // untilInterrupted returns a context that ends at the first of stopSignals. A second wish ends the process.
 //
-// A closed pipe, such as that of a tee that Ctrl-C has ended, does not end the process: it still deletes what it has made.
+// A closed pipe, for example when Ctrl-C has ended a tee, does not end the process: it still deletes what it has made.
 func untilInterrupted(ctx context.Context) (context.Context, context.CancelFunc) {
-	broken := make(chan os.Signal, 1) // nobody reads it: writes return the error
+	broken := make(chan os.Signal, 1) // never read: writes return the error
 	signal.Notify(broken, syscall.SIGPIPE)
 	ctx, cancel := context.WithCancel(ctx)
 	end := onWishes(func(os.Signal) { cancel() }, func(s os.Signal) { os.Exit(endedBy(s)) }, stopSignals()...)

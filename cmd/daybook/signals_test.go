@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// TestWishes: signals within half a second of the first are one wish, and what comes later is another.
+// TestWishes: signals within half a second of the first are one wish, and later signals are another.
 func TestWishes(t *testing.T) {
 	const ms = time.Millisecond
 	for name, c := range map[string]struct {
-		at    []time.Duration // when the signals come
+		at    []time.Duration // when the signals arrive
 		again int             // which of them is the second wish, counted from 0; -1: none
 	}{
 		"one":                   {[]time.Duration{0}, -1},
@@ -60,7 +60,7 @@ func TestWishes(t *testing.T) {
 	}
 }
 
-// TestWishesOfALateProcess: signals that came while the process did not run are of the first wish.
+// TestWishesOfALateProcess: signals that arrived while the process did not run belong to the first wish.
 func TestWishesOfALateProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		signals := make(chan os.Signal, 2)

@@ -40,7 +40,7 @@ func TestSignalPairs(t *testing.T) {
 				<-got
 				testkit.Eventually(t, "the context ends", func() bool { return ctx.Err() != nil })
 				signalSelf(t, syscall.SIGTERM)
-				<-got // the process goes on
+				<-got // the process continues
 			})
 		}
 	}

@@ -45,13 +45,13 @@ them. If it is interrupted, the server stays stopped until "daybook start".`,
 	return cmd
 }
 
-// askIdle is how often the server is asked whether jobs are active.
+// askIdle is how often stop --wait reads whether jobs are active.
 const askIdle = 500 * time.Millisecond
 
-// sayActive is how often at most stop --wait says how many jobs are active.
+// sayActive is the shortest time after which stop --wait prints the number of active jobs again.
 const sayActive = time.Second
 
-// untilIdle returns when no job is active. It says how many are, at the start and when the number has changed.
+// untilIdle returns when no job is active. It prints how many are, at the start and when the number has changed.
 func untilIdle(ctx context.Context, c *client.Client, to io.Writer) error {
 	every := time.NewTicker(askIdle)
 	defer every.Stop()
@@ -78,7 +78,7 @@ func untilIdle(ctx context.Context, c *client.Client, to io.Writer) error {
 // maxNamed is how many runners stop --wait names.
 const maxNamed = 5
 
-// heldBy returns which runners hold jobs, as the end of a sentence; "" if that is not known.
+// heldBy returns the runners that hold jobs, as the end of a sentence; "" if they are not known.
 func heldBy(ctx context.Context, c *client.Client) string {
 	var named []string
 	others := 0

@@ -30,7 +30,7 @@ func stopping(t *testing.T, server string) (stop *exec.Cmd, out *bytes.Buffer, l
 	return stop, out, bufio.NewScanner(errs)
 }
 
-// TestStopWaits: with --wait, stop ends when the last active job has ended, and no other job is handed out.
+// TestStopWaits: with --wait, stop ends when the last active job has ended, and no more jobs are handed out.
 func TestStopWaits(t *testing.T) {
 	t.Parallel()
 	s := serving(t, filepath.Join(t.TempDir(), "data"))
@@ -63,7 +63,7 @@ func TestStopWaits(t *testing.T) {
 	}
 }
 
-// TestStopWaitInterrupted: who interrupts stop --wait reads that the server stays stopped.
+// TestStopWaitInterrupted: an interrupted stop --wait prints that the server stays stopped.
 func TestStopWaitInterrupted(t *testing.T) {
 	s := serving(t, filepath.Join(t.TempDir(), "data"))
 	execute(t, strings.Repeat("x\n", 9), "add", "--type", "slow", "--server", s.url)
@@ -88,7 +88,7 @@ func TestStopWaitInterrupted(t *testing.T) {
 	}
 }
 
-// TestStopIsShown: stats and queues say that a server is stopped.
+// TestStopIsShown: stats and queues show that a server is stopped.
 func TestStopIsShown(t *testing.T) {
 	s := serving(t, filepath.Join(t.TempDir(), "data"))
 	ok(t, "create", "--type", "slow", "p", "--server", s.url)

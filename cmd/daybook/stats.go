@@ -44,7 +44,7 @@ are synced. Reads show the effects of applied commands. Flushed commands no long
 	return cmd
 }
 
-// stoppedText says that nothing is handed out, and how to end that.
+// stoppedText states that the server hands out no jobs, and how to start it again.
 const stoppedText = "stopped: no jobs are handed out until `daybook start`"
 
 func printStats(cmd *cobra.Command, s *api.Stats) error {

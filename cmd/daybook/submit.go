@@ -144,7 +144,7 @@ func submit(cmd *cobra.Command, f *submitFlags, args []string) error {
 	return err
 }
 
-// unfinished cancels what was stored of a submission that failed.
+// unfinished cancels the stored part of a submission that failed.
 func unfinished(cmd *cobra.Command, s *client.Submission, err error) error {
 	if s == nil {
 		return err
@@ -156,7 +156,7 @@ func unfinished(cmd *cobra.Command, s *client.Submission, err error) error {
 	return fmt.Errorf("the batch %s was cancelled after %d jobs: %w", s.ID, s.Count, err)
 }
 
-// check reads the flags that need more than their parser.
+// check checks the flags beyond what their parser does.
 func (f *submitFlags) check(cmd *cobra.Command) error {
 	if err := f.inputFormat.check(cmd); err != nil {
 		return err
@@ -203,7 +203,7 @@ type stoppableReader struct {
 	ctx    context.Context
 	in     io.Reader
 	buffer [inputBytes]byte // the input is read into it, since a Read that failed must not write to its argument later
-	done   chan readResult  // of the read that is under way
+	done   chan readResult  // the result of the outstanding read
 }
 
 type readResult struct {
@@ -231,21 +231,21 @@ func (r *stoppableReader) Read(p []byte) (int, error) {
 	}
 }
 
-// jobLines are jobs whose payloads are the lines of an input that are not empty. When the input cannot be read, stop keeps
-// the batch from being closed as if it had all lines.
+// jobLines turns the lines of an input that are not empty into jobs. If the input cannot be read, stop keeps the batch
+// from being closed as if it had all lines.
 type jobLines struct {
 	in      *bufio.Reader
 	stop    func()
 	most    int // bytes of a line
 	kind    client.Kind
 	stripCR bool
-	skipped int // lines of the input before the first
+	skipped int // lines of the input before the first one read
 
 	attributes client.Attributes
 	err        error
 }
 
-// maxStoredLine is how long a line may be that is stored by address: as long as Chunks.MaxBytes allows by default.
+// maxStoredLine is the limit of a line that is stored by address: the default of Chunks.MaxBytes.
 const maxStoredLine = 64 << 20
 
 func (l *jobLines) fail(err error) {

@@ -10,17 +10,17 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// serverSystems are the operating systems on which the server runs. On others there are only the commands that send
+// serverSystems are the operating systems on which the server runs. Other systems only have the commands that send
 // requests to a server. The server needs locks of directories, and files that can be renamed while they are open.
 var serverSystems = []string{"linux", "darwin"}
 
-// dataCommands are the commands that run a server or read the data directory of one.
+// dataCommands are the commands that run a server or read its data directory.
 var dataCommands = []string{"serve", "check", "rebuild", "journal", "restore"}
 
 // system is the operating system. A test replaces it.
 var system = runtime.GOOS
 
-// errSystem says that a command does not run on this operating system.
+// errSystem means that a command does not run on this operating system.
 var errSystem = errors.New("the server and its data directory need Linux or macOS")
 
 // checkSystem returns errSystem if the server does not run on this operating system and the command needs it.

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestOtherSystems: where the server does not run, the commands that need it or its data say so, and create nothing. The
-// other commands run.
+// TestOtherSystems: on a system without a server, the commands that need it or its data report this, and create
+// nothing. All other commands run.
 func TestOtherSystems(t *testing.T) {
 	was := system
 	t.Cleanup(func() { system = was })
@@ -33,7 +33,7 @@ func TestOtherSystems(t *testing.T) {
 	}
 }
 
-// TestUnitDoesNotRepeat: systemd does not start the server again after the exit codes that another start would have too.
+// TestUnitDoesNotRepeat: systemd does not restart the server after exit codes that the next start would return too.
 func TestUnitDoesNotRepeat(t *testing.T) {
 	unit, err := os.ReadFile("../../deploy/systemd/daybook.service")
 	if err != nil {

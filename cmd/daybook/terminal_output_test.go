@@ -12,7 +12,7 @@ import (
 	"github.com/creack/pty"
 )
 
-// terminal returns a terminal, and what is read from its screen line by line.
+// terminal returns a terminal, and a function that returns the next line on its screen.
 func terminal(t *testing.T) (tty *os.File, line func() string) {
 	t.Helper()
 	screen, tty, err := pty.Open()
@@ -63,7 +63,8 @@ func TestLogFormat(t *testing.T) {
 	}
 }
 
-// TestAddOnATerminal: on a terminal, add says in one line what it has added. In a pipe, and with --ids, it prints ids.
+// TestAddOnATerminal: on a terminal, add prints in one line how much it has added. In a pipe, and with --ids, it prints
+// ids.
 func TestAddOnATerminal(t *testing.T) {
 	s := serving(t, t.TempDir())
 	one, two := written(t, "one", "a\nb\n"), written(t, "two", strings.Repeat(strings.Repeat("x", 1000)+"\n", 2000))

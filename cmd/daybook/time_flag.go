@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// timeFlag is a time in unix milliseconds. It may be given as such, in RFC 3339 with or without zone and seconds, or as a time
-// of today or tomorrow; a time without zone is local. A local time that does not exist or exists twice, because the clocks
-// change, is refused. A date alone is the first moment of that day. 0 means that it was not given.
+// timeFlag is a time in unix milliseconds; 0 means that it was not given. The text of the flag is this number, RFC 3339
+// with or without zone and seconds, or a time of today or tomorrow. A time without zone is local. A local time that
+// does not exist or exists twice, because the clocks change, is refused. A date alone is the first moment of that day.
 type timeFlag int64
 
 // timeForms are the forms of a time, for the help of flags.
 const timeForms = "RFC 3339, \"tomorrow 08:00\", or unix milliseconds; without a zone, in the local time zone, where a time that a change of the clocks leaves out or repeats is refused"
 
-// maxPast is how long ago a time may be that says when something is to happen. Clocks differ, and scripts are late.
+// maxPast is how far in the past a time for a future event may be. Clocks differ, and scripts are late.
 const maxPast = 24 * time.Hour
 
 // notPast refuses a time that is long ago: most are seconds in place of milliseconds, or a wrong date.
@@ -72,8 +72,9 @@ func (t *timeFlag) Set(text string) error {
 	return fmt.Errorf("%q is not a time like 2026-12-24T18:00:00Z, \"2026-12-24 18:00\", \"tomorrow 08:00\" or unix milliseconds", text)
 }
 
-// localTime returns the moment at which the clocks of a zone show the date and time of wall, which is in UTC. If there are
-// two of them or none, the error has the two readings; of the first moment of a day, the earlier is meant.
+// localTime returns the moment at which the clocks of a zone show the date and time of wall, which is in UTC. If there
+// are two moments or none, the error names the two readings. For a day alone (isDay) it returns the earlier of two
+// moments, or if there is none, the moment at which the clocks change.
 func localTime(text string, wall time.Time, zone *time.Location, isDay bool) (time.Time, error) {
 	var readings, exact []time.Time // with each offset of the days around wall; those that the clocks show
 	const around = 36 * time.Hour   // offsets are from -12 to +14 hours, and some zones have left out a day

@@ -77,7 +77,7 @@ With --once, the command prints one table without rates and ends. Without a term
 		if !once && !r.asJSON && (!isTerminal(r.out) || !isTerminalInput(cmd.InOrStdin())) {
 			return usageError{errNoTerminal}
 		}
-		// Report at once that no server runs at the address. Later, top waits for it.
+		// Report at once if no server runs at the address. Later, top waits for it.
 		address, err := reach(cmd, &r.server)
 		if err != nil {
 			return err
@@ -103,14 +103,14 @@ With --once, the command prints one table without rates and ends. Without a term
 	return cmd
 }
 
-// errNoTerminal: a command that draws on a terminal has none.
+// errNoTerminal means that a command that draws on a terminal runs without one.
 var errNoTerminal = errors.New("daybook top requires a terminal; --once prints one table, and --json a document")
 
 // topLive shows the figures until a key, a signal of stopSignals or the end of the terminal.
 func topLive(cmd *cobra.Command, r *remote, source topSource, column int, every time.Duration) error {
 	m := newTopModel(source, column, every, r.server.String())
 	var program *tea.Program
-	var gone atomic.Bool // the terminal
+	var gone atomic.Bool // the terminal is closed
 	hangUp := func() {
 		gone.Store(true)
 		program.Quit()
@@ -121,7 +121,7 @@ func topLive(cmd *cobra.Command, r *remote, source topSource, column int, every 
 	}
 	options := []tea.ProgramOption{
 		tea.WithContext(cmd.Context()), tea.WithInput(in), tea.WithOutput(r.out),
-		tea.WithoutSignalHandler(), // which lets a second signal of the same wish end the process, and leaves the terminal as it is
+		tea.WithoutSignalHandler(), // bubbletea's handler would end the process at a second signal of the same wish, and leave the terminal as it is
 	}
 	if !hasColours(r.out) {
 		options = append(options, tea.WithColorProfile(colorprofile.ASCII))
@@ -143,13 +143,13 @@ func topLive(cmd *cobra.Command, r *remote, source topSource, column int, every 
 	case errors.Is(err, tea.ErrInterrupted):
 		return silentExit(exitSignal + int(syscall.SIGINT))
 	case gone.Load():
-		return nil // what could not be drawn any more is no error
+		return nil // it is no error that the last screen could not be drawn
 	}
 	return err
 }
 
-// terminalInput is the input of a terminal. The program would go on without input after the terminal has gone, for which not
-// every process gets a signal: under nohup none does.
+// terminalInput is the input of a terminal. Without it, top would continue without input after the terminal was closed:
+// not every process gets a signal then, and under nohup none does.
 type terminalInput struct {
 	*os.File
 	gone func()
@@ -159,7 +159,7 @@ func (t *terminalInput) Read(p []byte) (int, error) {
 	n, err := t.File.Read(p)
 	if err != nil {
 		t.gone()
-		err = io.EOF // which the program does not report
+		err = io.EOF // the program does not report it
 	}
 	return n, err
 }
@@ -210,21 +210,21 @@ func topOnce(r *remote, source topSource, column int) error {
 	})
 }
 
-// topSource is where the figures are from.
+// topSource is the source of the figures.
 type topSource interface {
 	read() topSnapshot
 	pause(q queueName, pause bool) error
 	failed(q queueName) ([]*client.Job, error)
 }
 
-// topSnapshot are the figures of a moment. If err is set, there are none.
+// topSnapshot holds the figures of one moment. If err is set, there are none.
 type topSnapshot struct {
 	at      time.Time
 	version client.Version
 	stats   ingest.Stats
 	text    []byte // of the stats
 	queues  []client.Queue
-	more    bool // there are more queues
+	more    bool // some queues were not read
 	err     error
 }
 
@@ -279,14 +279,14 @@ func (t *topServer) pause(q queueName, pause bool) (err error) {
 	return err
 }
 
-// failed returns the newest failed jobs, the newest first. The server lists the oldest of a time first. So the time is made
-// longer until it has enough jobs, and shorter while it has more than are read.
+// failed returns the newest failed jobs, the newest first. The server lists the oldest of a period first. So failed
+// makes the period longer until it has enough jobs, and shorter while it has more than are read.
 func (t *topServer) failed(q queueName) (list []*client.Job, err error) {
 	ctx, stop := context.WithTimeout(t.ctx, topTimeout)
 	defer stop()
 	now := time.Now()
-	few, many := time.Duration(0), 2*keptFailed // times before now that have too few and too many jobs
-	var best []*client.Job                      // those of the time few
+	few, many := time.Duration(0), 2*keptFailed // periods before now that have too few and too many jobs
+	var best []*client.Job                      // the jobs of the period few
 	for age := time.Minute; ; {
 		if list, err = t.failedSince(ctx, q, now.Add(-age)); err != nil {
 			return nil, err
@@ -305,7 +305,7 @@ func (t *topServer) failed(q queueName) (list []*client.Job, err error) {
 		default:
 			few, best = age, list
 		}
-		if many-few < 10*time.Millisecond { // that many jobs were created at once
+		if many-few < 10*time.Millisecond { // so many jobs were created at the same time
 			return newestFirst(best), nil
 		}
 		if age *= 8; age >= many {
@@ -319,7 +319,7 @@ func newestFirst(list []*client.Job) []*client.Job {
 	return list[:min(len(list), shownFailed)]
 }
 
-// keptFailed is longer than servers keep jobs by default.
+// keptFailed is longer than the default retention of servers.
 const keptFailed = 32 * 24 * time.Hour
 
 // failedSince returns the failed jobs that were created since a time, the oldest first, and maxFailedRead at most.

@@ -7,7 +7,7 @@ import (
 	"github.com/daybookq/daybook/client"
 )
 
-// TestTopNewestFailed: of more failed jobs than are read, the newest are shown.
+// TestTopNewestFailed: if there are more failed jobs than are read, the newest are shown.
 func TestTopNewestFailed(t *testing.T) {
 	s := serving(t, filepath.Join(t.TempDir(), "data"))
 	c := client.New(s.url, client.Options{})

@@ -14,7 +14,7 @@ import (
 // topWindow is over how many refreshes rates are measured.
 const topWindow = 5
 
-// topModel is what `daybook top` shows, and how keys and time change it.
+// topModel is the state of `daybook top`. Keys and time change it.
 type topModel struct {
 	source  topSource
 	every   time.Duration
@@ -23,7 +23,7 @@ type topModel struct {
 
 	width, height int
 	snaps         []topSnapshot // the newest topWindow, the oldest first
-	lost          error         // of the last read; nil if it succeeded
+	lost          error         // the error of the last read; nil if it succeeded
 	lostAt        time.Time     // of the first read that failed since
 	reading       bool
 	waits         int // the number of the last wait for a refresh
@@ -34,23 +34,23 @@ type topModel struct {
 	reversed bool
 	filter   string
 	typing   bool      // the filter is being typed
-	selected queueName // the zero value: the first one
+	selected queueName // the zero value: the first queue
 	top      int       // the first row on the screen
 	shown    topPage
 	note     string // the outcome of the last key
 	failed   []*client.Job
 	failedOf queueName
-	asked    topRow // the queue of the question, as it was when it was asked
+	asked    topRow // the queue of the question, as it was at that time
 	loading  bool
 }
 
-// topPage is what the screen shows.
+// topPage is the page that the screen shows.
 type topPage int
 
 const (
 	topQueues topPage = iota
 	topHelp
-	topConfirm // whether a queue is to be paused or resumed
+	topConfirm // the question whether to pause or resume a queue
 	topFailed
 )
 
@@ -84,7 +84,7 @@ func (m *topModel) refresh() tea.Cmd {
 	return func() tea.Msg { return m.source.read() }
 }
 
-// wait makes the next refresh. An earlier wait is void.
+// wait schedules the next refresh. It cancels an earlier wait.
 func (m *topModel) wait() tea.Cmd {
 	m.waits++
 	number := topTick(m.waits)
@@ -149,7 +149,7 @@ func (m *topModel) add(s topSnapshot) {
 		return
 	}
 	m.lost, m.stale = nil, true
-	// Rates are of one run of one server: counts that another journal has cannot be compared.
+	// Rates are measured within one server: the counts of another journal cannot be compared.
 	if n := len(m.snaps); n > 0 && m.snaps[n-1].stats.Journal.UUID != s.stats.Journal.UUID {
 		m.snaps = nil
 	}
@@ -219,7 +219,7 @@ func (m *topModel) readFailed() tea.Cmd {
 	}
 }
 
-// typeFilter takes a key while the filter is typed.
+// typeFilter handles a key while the filter is typed.
 func (m *topModel) typeFilter(k tea.KeyPressMsg) {
 	switch k.String() {
 	case "enter":
@@ -235,7 +235,7 @@ func (m *topModel) typeFilter(k tea.KeyPressMsg) {
 	}
 }
 
-// confirm takes the answer to the question about a queue. Only y means yes.
+// confirm handles the answer to the question about a queue. Only y means yes.
 func (m *topModel) confirm(name string) tea.Cmd {
 	m.shown = topQueues
 	if name != "y" && name != "Y" {
@@ -263,7 +263,7 @@ func (m *topModel) failedKey(name string) tea.Cmd {
 	return nil
 }
 
-// moved returns the place in a list after a key.
+// moved returns the position in a list after a key.
 func moved(name string, at, length, page int) (to int, ok bool) {
 	switch name {
 	case "up", "k":
@@ -315,7 +315,7 @@ type topRow struct {
 	created, completed, failed float64
 }
 
-// rows returns the queues that are shown, in their order. It makes them only after a change, since there may be many.
+// rows returns the visible queues in their order. It computes them only after a change, since there may be many.
 func (m *topModel) rows() []topRow {
 	if m.stale {
 		m.list, m.stale = m.makeRows(), false
@@ -365,8 +365,8 @@ func (m *topModel) makeRows() []topRow {
 	return rows
 }
 
-// ratesOf returns how many jobs were created, completed and failed per second between two counts. A new queue has none in
-// the first.
+// ratesOf returns how many jobs were created, completed and failed per second between two counts. A new queue is not in
+// the first count.
 func ratesOf(before, after map[string]int64, seconds float64) (created, completed, failed float64) {
 	more := int64(0)
 	for status, n := range after {

@@ -57,7 +57,7 @@ func topInTerminal(t *testing.T, cmd *exec.Cmd, variables ...string) *topProcess
 	}
 	go func() { p.ended <- cmd.Wait() }()
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Process.Kill() // the process may have ended
 	})
 	go func() {
 		buffer := make([]byte, 4096)

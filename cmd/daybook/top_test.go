@@ -45,7 +45,7 @@ func topQueue(typ string, pending, completed, failed int64) client.Queue {
 	return client.Queue{Client: "c", Type: typ, Counts: map[string]int64{"pending": pending, "completed": completed, "failed": failed}}
 }
 
-// send gives a message to the model, and the messages of its commands, except those of timers.
+// send passes a message to the model, and the messages of its commands, except messages of timers.
 func send(t *testing.T, m *topModel, msg tea.Msg) (quit bool) {
 	t.Helper()
 	_, cmd := m.Update(msg)
@@ -83,7 +83,7 @@ func press(t *testing.T, m *topModel, keys ...string) (quit bool) {
 	return quit
 }
 
-// screen returns what the model shows, without escape sequences, and checks that it fits.
+// screen returns the view of the model, without escape sequences, and checks that it fits.
 func screen(t *testing.T, m *topModel) string {
 	t.Helper()
 	text := ansi.Strip(m.View().Content)
@@ -187,10 +187,10 @@ func TestTopModel(t *testing.T) {
 			t.Errorf("%v\n%s", f.paused, screen(t, m))
 		}
 		press(t, m, "p")
-		f.at(1, topQueue("0", 1, 0, 0), topQueue("a", 5, 0, 1), client.Queue{Client: "c", Type: "b", Paused: true}) // the order changes meanwhile
+		f.at(1, topQueue("0", 1, 0, 0), topQueue("a", 5, 0, 1), client.Queue{Client: "c", Type: "b", Paused: true}) // the order changes before the answer
 		send(t, m, f.next)
 		press(t, m, "y")
-		if fmt.Sprint(f.paused) != "[c/b true]" { // what was asked, although somebody has paused it meanwhile
+		if fmt.Sprint(f.paused) != "[c/b true]" { // the question was to pause, although somebody has paused the queue since
 			t.Errorf("%v", f.paused)
 		}
 		if text := screen(t, m); !strings.Contains(text, "c/b (paused)") {
@@ -201,7 +201,7 @@ func TestTopModel(t *testing.T) {
 		gone := f.next
 		f.at(2, topQueue("a", 5, 0, 1))
 		send(t, m, f.next)
-		if press(t, m, "y"); fmt.Sprint(f.paused) != "[c/b false]" { // the server says that it is gone; another queue is not changed
+		if press(t, m, "y"); fmt.Sprint(f.paused) != "[c/b false]" { // the server reports that the queue is gone; another queue is not changed
 			t.Errorf("the queue of the question is gone: %v", f.paused)
 		}
 		f.next = gone

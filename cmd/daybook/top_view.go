@@ -13,7 +13,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// Styles. The program leaves out colours that the terminal does not have, and all of them with NO_COLOR.
+// The program leaves out colours that the terminal does not support, and all colours with NO_COLOR.
 var (
 	topBold     = lipgloss.NewStyle().Bold(true)
 	topFaint    = lipgloss.NewStyle().Faint(true)
@@ -28,8 +28,8 @@ type topColumn struct {
 	key, title string
 	width      int
 	isRate     bool
-	rank       int                   // the columns with the highest ranks are left out first on a narrow terminal
-	ofQueue    func(*topRow) float64 // nil: the name
+	rank       int                   // a narrow terminal drops the columns with the highest ranks first
+	ofQueue    func(*topRow) float64 // nil: the column with the name
 }
 
 func countColumn(key, title string, rank int) topColumn {
@@ -156,7 +156,7 @@ func (m *topModel) header() []string {
 	}
 }
 
-// totals returns the rates of all queues, also of those that were not read.
+// totals returns the rates of all queues, also of queues that were not read.
 func (m *topModel) totals() (created, completed, failed string) {
 	first, last := &m.snaps[0], &m.snaps[len(m.snaps)-1]
 	seconds := last.at.Sub(first.at).Seconds()
@@ -167,10 +167,10 @@ func (m *topModel) totals() (created, completed, failed string) {
 	return shortRate(a), shortRate(b), shortRate(c)
 }
 
-// heads is how many lines of the header are shown. A low terminal has only some.
+// heads is how many lines of the header are shown. A low terminal shows only some.
 func (m *topModel) heads() int { return min(5, max(m.height-7, 1)) }
 
-// body is how many rows are shown below the header, the line with messages and the titles, and above the line with keys.
+// body is how many rows fit between the titles at the top and the line with keys.
 func (m *topModel) body() int { return max(m.height-m.heads()-3, 1) }
 
 func (m *topModel) View() tea.View {
@@ -247,7 +247,7 @@ func (m *topModel) keys() string {
 	return "q quit  ? help  s sort (" + topColumns[m.sort].key + ")  r reverse  / filter  p pause  Enter failed jobs"
 }
 
-// columns returns the columns that fit, and the width of that with the names.
+// columns returns the columns that fit, and the width of the column with the names.
 func (m *topModel) columns() (list []topColumn, nameWidth int) {
 	for rank := maxRank; ; rank-- {
 		list, nameWidth = nil, m.width
@@ -265,7 +265,7 @@ func (m *topModel) columns() (list []topColumn, nameWidth int) {
 
 func (m *topModel) queueLines() []string {
 	columns, width := m.columns()
-	// The title of the column by which the queues are sorted stands out.
+	// The title of the column by which the queues are sorted is highlighted.
 	title := func(c *topColumn, width int, right bool) string {
 		text := padded(c.title, width, right)
 		if c.key != topColumns[m.sort].key {

@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// noteAge is after how long a note is removed. The server keeps an upload for a day after its last progress.
+	// noteAge is the age at which a note is removed. The server keeps an upload for a day after its last progress.
 	noteAge = 7 * 24 * time.Hour
 	// maxNoteBytes is more than any note has.
 	maxNoteBytes = 16 << 10
-	// maxNotes bounds how many notes are looked at, to remove old ones.
+	// maxNotes bounds how many notes are checked for their age.
 	maxNotes = 10_000
 )
 
-// uploadNote says which upload of a file is under way, so that a later command goes on with it. There is a file for each,
-// in the directory for the state of programs.
+// uploadNote records the upload of a file in progress, so that a later command continues it. Each upload has a file in
+// the directory for the state of programs.
 type uploadNote struct {
 	Server   string `json:"server"`
 	Client   string `json:"client,omitzero"`
@@ -35,8 +35,8 @@ type uploadNote struct {
 	Upload   string `json:"upload"`   // its path at the server
 }
 
-// noteFile is the open file of a note. No other process has it: a lock ends with the process. remove and close do nothing
-// if it is nil.
+// noteFile is the open file of a note. A lock, which ends with the process, keeps other processes out. remove and close
+// do nothing if it is nil.
 type noteFile struct {
 	f    *os.File
 	note uploadNote
@@ -45,7 +45,7 @@ type noteFile struct {
 // notesDir is the directory of the notes.
 func notesDir() (string, error) {
 	state := os.Getenv("XDG_STATE_HOME")
-	if !filepath.IsAbs(state) { // as its specification says
+	if !filepath.IsAbs(state) { // as the XDG specification requires
 		home, err := os.UserHomeDir()
 		if err != nil {
 			return "", err
@@ -55,8 +55,8 @@ func notesDir() (string, error) {
 	return filepath.Join(state, "daybook", "uploads"), nil
 }
 
-// openUploadNote opens the note of a file, and sets n.Upload if the note is about the same state of the file. It returns
-// filelock.ErrLocked if another process puts this file.
+// openUploadNote opens the note of a file, and sets n.Upload if the note is about the same state of the file. It
+// returns filelock.ErrLocked if another process is uploading this file.
 func openUploadNote(n *uploadNote, file string) (_ *noteFile, err error) {
 	dir, err := notesDir()
 	if err != nil {
@@ -92,13 +92,13 @@ func openUploadNote(n *uploadNote, file string) (_ *noteFile, err error) {
 	return &noteFile{f, *n}, nil
 }
 
-// sameAs compares all but the upload.
+// sameAs compares all fields but the upload.
 func (n uploadNote) sameAs(other uploadNote) bool {
 	n.Upload, other.Upload = "", ""
 	return n == other
 }
 
-// begun notes the path of an upload.
+// begun records the path of an upload.
 func (n *noteFile) begun(path string) error {
 	n.note.Upload = path
 	text, err := json.Marshal(n.note)
@@ -128,16 +128,16 @@ func (n *noteFile) close() {
 	if n.note.Upload == "" { // none has begun
 		n.remove()
 	}
-	_ = filelock.Close(n.f) // what it has is of use only later
+	_ = filelock.Close(n.f) // its content is needed only later
 }
 
-// removeOldNotes removes the notes of uploads that the server has removed. It is no failure if it cannot.
+// removeOldNotes removes the notes of uploads that the server has removed. It ignores errors.
 func removeOldNotes(dir string) {
 	d, err := os.Open(dir)
 	if err != nil {
 		return
 	}
-	defer d.Close() // it was only read
+	defer d.Close() // the directory was only read
 	names, _ := d.Readdirnames(maxNotes)
 	for _, name := range names {
 		path := filepath.Join(dir, name)

@@ -11,7 +11,7 @@ import (
 	"github.com/daybookq/daybook/client"
 )
 
-// asked is a server in this test, and a way to run commands that ask it.
+// asked is a server in this test, and a way to run commands with it.
 type asked struct {
 	*testing.T
 	s *server
@@ -121,7 +121,7 @@ func TestCreateWaits(t *testing.T) {
 	}
 }
 
-// TestRedriveOfEndedBatch: jobs of a submission that has ended are refused, with --dry-run too, and the text says what to do.
+// TestRedriveOfEndedBatch: jobs of an ended submission are refused, with --dry-run too, and the text has the next step.
 func TestRedriveOfEndedBatch(t *testing.T) {
 	a := startAsked(t)
 	batch := strings.TrimSpace(a.run("1\n2\n", "submit", "--type", "sub").out)
@@ -141,7 +141,7 @@ func TestRedriveOfEndedBatch(t *testing.T) {
 	contains(t, a.do(append(of, "--dry-run")...), `2 cancelled; a job of a batch of "daybook submit" that has ended cannot run again`)
 	contains(t, a.do(of...), "redriven 0 jobs of the queue default/sub; 2 were left: a job of a batch")
 
-	lines := uuids.FindString(a.run("1\n", "add", "--type", "lines").out) // its batch has no status of its own
+	lines := uuids.FindString(a.run("1\n", "add", "--type", "lines").out) // a batch without attributes
 	a.do("cancel", "--batch", lines)
 	contains(t, a.do("redrive", "--batch", lines, "--status", "cancelled", "--dry-run"), "would redrive 1 job")
 	contains(t, a.do("redrive", "--batch", lines, "--status", "cancelled"), "redriven 1 job")
@@ -151,7 +151,8 @@ func TestRedriveOfEndedBatch(t *testing.T) {
 	contains(t, a.do("redrive", one), "pending")
 }
 
-// TestJobsIDs: --ids lists all jobs, since another command reads them; --limit lists fewer, and says so.
+// TestJobsIDs: --ids lists all jobs, since another command reads them; --limit lists fewer, and prints that there are
+// more.
 func TestJobsIDs(t *testing.T) {
 	a := startAsked(t)
 	a.run(strings.Repeat("x\n", 130), "add", "--type", "many")
@@ -169,7 +170,8 @@ func TestJobsIDs(t *testing.T) {
 	contains(t, a.run("", "jobs", "--type", "many").errs, "there are more than 100 jobs")
 }
 
-// TestRunNow: deferred jobs run now, by their ids or those of a list, which --dry-run only counts. Many are asked for.
+// TestRunNow: deferred jobs run now, by their ids or as a list, which --dry-run only counts. For many, the command asks
+// first.
 func TestRunNow(t *testing.T) {
 	a := startAsked(t)
 	a.run(strings.Repeat("x\n", 1001), "add", "--type", "late", "--delay", "1h")
@@ -194,8 +196,9 @@ func TestRunNow(t *testing.T) {
 	}
 }
 
-// TestListsOfBatches: batches lists a hundred, or as many as --limit allows, and says that there are more. jobs --batch lists
-// those of one. A filter without a value is refused, since the variable of a script may be empty.
+// TestListsOfBatches: batches lists a hundred, or as many as --limit allows, and prints that there are more. jobs
+// --batch lists the jobs of one batch. A filter without a value is refused, since the variable of a script may be
+// empty.
 func TestListsOfBatches(t *testing.T) {
 	a := startAsked(t)
 	for i := range 101 {
@@ -235,7 +238,7 @@ func TestListsOfBatches(t *testing.T) {
 	}
 }
 
-// TestBulkVerbs: changes of many jobs are announced, asked for, and done.
+// TestBulkVerbs: changes of many jobs are announced, confirmed, and done.
 func TestBulkVerbs(t *testing.T) {
 	a := startAsked(t)
 	var lines strings.Builder
@@ -282,7 +285,7 @@ func TestBulkVerbs(t *testing.T) {
 	contains(t, a.do("jobs", "--type", "few", "--limit", "2", "--ids"), ids[0])
 }
 
-// TestIDsOfBatches: get and resume take the id of a batch where it cannot mean anything else.
+// TestIDsOfBatches: get and resume accept the id of a batch where it cannot mean anything else.
 func TestIDsOfBatches(t *testing.T) {
 	a := startAsked(t)
 	batch := strings.TrimSpace(a.run("x\n", "submit", "--type", "sub", "--name", "nightly", "--paused").out)
@@ -305,7 +308,7 @@ func TestIDsOfBatches(t *testing.T) {
 	}
 }
 
-// TestCompletionOfManyNames: what a person has typed is found on any page of names.
+// TestCompletionOfManyNames: completion finds a typed name on any page of names.
 func TestCompletionOfManyNames(t *testing.T) {
 	a := startAsked(t)
 	ctx := t.Context()
@@ -334,7 +337,7 @@ func TestCompletionOfManyNames(t *testing.T) {
 	}
 }
 
-// TestContexts: which server a command asks.
+// TestContexts: the server to which a command sends its requests.
 func TestContexts(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	a := startAsked(t)
@@ -428,7 +431,7 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// TestRunnerStates: a runner that ended in order is not shown as a dead one.
+// TestRunnerStates: a runner that ended in order is not shown as dead.
 func TestRunnerStates(t *testing.T) {
 	for want, r := range map[string]client.Runner{
 		"ALIVE": {State: client.RunnerAlive}, "ENDED": {State: client.RunnerDead, End: client.RunnerLeft},
@@ -518,7 +521,7 @@ func TestTimesOfJobs(t *testing.T) {
 	contains(t, a.do("jobs", "--type", "held"), "batch paused")
 }
 
-// TestTable: columns are aligned by what a terminal shows, and a cell cannot change the terminal.
+// TestTable: columns are aligned by their width on a terminal, and a cell cannot change the terminal.
 func TestTable(t *testing.T) {
 	var out strings.Builder
 	err := table(&out, func(row func(...any)) {

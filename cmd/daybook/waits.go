@@ -13,31 +13,32 @@ import (
 	"github.com/daybookq/daybook/client"
 )
 
-// sayWaiting is how often a command says why it waits for the server.
+// sayWaiting is how often a command prints why it waits for the server.
 const sayWaiting = 5 * time.Second
 
-// newClient returns a client that says on standard error why a request is repeated.
+// newClient returns a client that prints on standard error why a request is repeated.
 func newClient(cmd *cobra.Command, url string) *client.Client {
 	return clientFor(cmd, url, 0)
 }
 
-// patientClient is newClient for a command that goes on while the server is away.
+// patientClient is newClient for a command that continues while the server is unreachable.
 func patientClient(cmd *cobra.Command, url string) *client.Client {
 	return clientFor(cmd, url, watchPatience)
 }
 
-// clientFor returns a client that repeats requests for so long, or 0 for the client's default, and says when it waits.
+// clientFor returns a client that repeats requests for this long, or 0 for the client's default, and prints why it
+// waits.
 func clientFor(cmd *cobra.Command, url string, retryFor time.Duration) *client.Client {
 	return client.New(url, client.Options{RetryFor: retryFor, Logger: slog.New(&waits{to: cmd.ErrOrStderr(), now: time.Now})})
 }
 
-// waits is the log of a client. It prints the causes of the requests that are repeated, but not those of short breaks.
+// waits is the log of a client. It prints the causes of repeated requests, but not for short interruptions.
 type waits struct {
 	to  io.Writer
 	now func() time.Time
 
 	mu   sync.Mutex // guards said
-	said time.Time  // or when the first request was repeated
+	said time.Time  // the time of the last line; at first, it makes the first line due after a second
 }
 
 // Enabled implements slog.Handler.
@@ -59,7 +60,7 @@ func (w *waits) say(why string) {
 	defer w.mu.Unlock()
 	now := w.now()
 	if w.said.IsZero() {
-		w.said = now.Add(time.Second - sayWaiting) // so that the first line comes after a second
+		w.said = now.Add(time.Second - sayWaiting) // so that the first line appears after a second
 	}
 	if now.Sub(w.said) < sayWaiting {
 		return

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestWaits: a command that waits for the server says why after a second, and then every five seconds.
+// TestWaits: a command that waits for the server prints the reason after a second, and then every five seconds.
 func TestWaits(t *testing.T) {
 	var out strings.Builder
 	now := time.Unix(1000, 0)

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// watchPatience is how long a watch goes on without an answer of the server.
+	// watchPatience is how long a watch continues without an answer of the server.
 	watchPatience = time.Hour
 	// The intervals of the progress. The end of a job or batch is noticed at once in any case.
 	watchEvery      = time.Second
@@ -26,7 +26,7 @@ const (
 	minWatchEvery   = 100 * time.Millisecond
 )
 
-// notCompleted is the end of a job, batch or queue that a command has waited for.
+// notCompleted is the error for a job, batch or queue that has ended without completing.
 type notCompleted struct{ what, status, reason string }
 
 func (e *notCompleted) Error() string {
@@ -47,7 +47,7 @@ func because(reason string) string {
 	return ": " + reason
 }
 
-// errWatchTimeout: --timeout has passed; errWaitTimeout: --wait-timeout.
+// The errors of --timeout and --wait-timeout.
 var (
 	errWatchTimeout = errors.New("it has not ended within --timeout")
 	errWaitTimeout  = errors.New("it has not ended within --wait-timeout")
@@ -112,17 +112,17 @@ func watchable(cmd *cobra.Command, typed string) []string {
 	return list[:min(len(list), maxCompletions)]
 }
 
-// watcher shows the progress of something until it has ended.
+// watcher shows the progress of a job, batch or queue until it has ended.
 type watcher struct {
 	f     *watchFlags
-	c     *client.Client // which goes on while the server is away
+	c     *client.Client // continues while the server is unreachable
 	cmd   *cobra.Command
 	line  *statusLine
 	every time.Duration
 	last  string // the last progress that was shown
 }
 
-// progress is the state of what is watched.
+// progress is the state of the watched job, batch or queue.
 type progress struct {
 	text     string // for people
 	document []byte // for --json
@@ -178,7 +178,7 @@ func watch(cmd *cobra.Command, f *watchFlags, target string) error {
 	return err
 }
 
-// watch watches the queue, or if that has no name, the batch or job with the id.
+// watch watches the queue, or if its name is empty, the batch or job with the id.
 func (w *watcher) watch(ctx context.Context, id string, q queueName) error {
 	if q != (queueName{}) {
 		return w.queue(ctx, q)
@@ -193,7 +193,7 @@ func (w *watcher) watch(ctx context.Context, id string, q queueName) error {
 	return err
 }
 
-// isBatch reports whether an id is to be watched as a batch.
+// isBatch reports whether to watch an id as a batch.
 func (w *watcher) isBatch(ctx context.Context, id string) (bool, error) {
 	if parsed, err := job.ParseID(id); w.f.isBatch || w.f.isJob || err != nil || parsed.Line() != 0 {
 		return w.f.isBatch, err
@@ -217,7 +217,7 @@ func (w *watcher) show(p progress) error {
 	if w.line.isOn() {
 		w.line.show(p.text)
 	} else if p.text != w.last && !p.ended {
-		fmt.Fprintln(w.cmd.ErrOrStderr(), plainCell(p.text)) // it is only a view of the progress
+		fmt.Fprintln(w.cmd.ErrOrStderr(), plainCell(p.text)) // a failed write does not matter: it only shows the progress
 	}
 	w.last = p.text
 	if !p.ended {
@@ -228,8 +228,8 @@ func (w *watcher) show(p progress) error {
 	return err
 }
 
-// until shows the progress again and again until the end. wait returns when what is watched has ended, or with an error.
-// Without it, each look finds out.
+// until shows the progress again and again until the end. wait returns at the end of the watched job or batch, or with
+// an error. If wait is nil, only look notices the end.
 func (w *watcher) until(ctx context.Context, look func(context.Context) (progress, error), wait func(context.Context) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -369,7 +369,7 @@ func jobProgress(j *client.Job, now time.Time) progress {
 	return p
 }
 
-// queueWatch is what has become of a queue since the watch began.
+// queueWatch records the changes of a queue since the watch began.
 type queueWatch struct {
 	began, last time.Time
 	ended       int64 // jobs that have ended since then; a purge may hide some

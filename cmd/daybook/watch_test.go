@@ -77,7 +77,7 @@ func TestWatch(t *testing.T) {
 		})
 		t.Run("queue "+code, func(t *testing.T) {
 			id("create", "--type", "queue"+code, "x")
-			s.endAll(t, "queue"+code, code) // before the watch, which does not matter
+			s.endAll(t, "queue"+code, code) // it may end before the watch begins, which does not matter
 			id("create", "--type", "queue"+code, "y")
 			end := watching(t, "watch", "--server", s.url, "--interval", "100ms", "default/queue"+code)
 			s.endAll(t, "queue"+code, code)
@@ -174,14 +174,14 @@ func TestWatch(t *testing.T) {
 		if err := cmd.Process.Signal(os.Interrupt); err != nil {
 			t.Fatal(err)
 		}
-		_ = cmd.Wait() // the exit code is looked at
+		_ = cmd.Wait() // the caller checks the exit code
 		if code := cmd.ProcessState.ExitCode(); code != exitSignal+int(syscall.SIGINT) {
 			t.Errorf("exit code %d: %s", code, errs)
 		}
 	})
 }
 
-// TestWatchOverARestart: the server is away for a while.
+// TestWatchOverARestart: the server is unreachable for a while.
 func TestWatchOverARestart(t *testing.T) {
 	data := t.TempDir()
 	s := serving(t, data)

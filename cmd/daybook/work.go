@@ -29,7 +29,7 @@ import (
 
 type workFlags struct {
 	server                            serverAddress
-	networkFlags                      // where metrics are served
+	networkFlags                      // for the metrics
 	containers                        containerFlags
 	strategy                          strategyFlag
 	sandbox, id                       string
@@ -179,7 +179,7 @@ func (f *workFlags) settings(cmd *cobra.Command, file *workFile) (s runner.Setti
 			return s, usageError{err}
 		}
 	} else {
-		host, _ := os.Hostname() // without a name, the rest still differs
+		host, _ := os.Hostname() // without the host's name, the rest still differs
 		f.id = fmt.Sprintf("%s-%d-%s", nameOf(host), os.Getpid(), rand.Text()[:8])
 	}
 	allow, err := webhook.ParseAllow(f.httpAllow)
@@ -214,7 +214,7 @@ func (f *workFlags) settings(cmd *cobra.Command, file *workFile) (s runner.Setti
 	}, nil
 }
 
-// nameOf returns the beginning of a host's name as a part of an id.
+// nameOf returns the beginning of a host's name in a form that fits into an id.
 func nameOf(host string) string {
 	name := []byte(host[:min(len(host), 64)])
 	for i, c := range name {
@@ -248,12 +248,12 @@ func (f *workFlags) serveMetrics(r *runner.Runner, log *slog.Logger) (end func()
 	}()
 	log.Info("serving /metrics and /healthz", "address", l.Addr().String())
 	return func() {
-		_ = s.Close() // nothing that matters is lost
+		_ = s.Close() // it can only abort requests for metrics and health
 		<-ended
 	}, nil
 }
 
-// workOutput is where a runner says what it does: JSON lines, or lines for people and on a terminal one that shows the
+// workOutput is the output of a runner: JSON lines, or lines for people and, on a terminal, one that shows the
 // progress.
 type workOutput struct {
 	zero     zerolog.Logger

@@ -23,7 +23,7 @@ import (
 	"github.com/daybookq/daybook/runner/program"
 )
 
-// workFile is what the file of a runner has beside the values of flags.
+// workFile is the part of a runner's file beyond the values of flags.
 type workFile struct {
 	handlers     map[string]*runner.Handler
 	interpreters map[string]string
@@ -31,7 +31,7 @@ type workFile struct {
 	wasi         wasiTable
 }
 
-// workTables are the tables of the file. Everything else in it are values of flags.
+// workTables are the tables of the file. All other entries are values of flags.
 type workTables struct {
 	Handlers     map[string]handlerTable `toml:"handlers"`
 	Interpreters map[string]string       `toml:"interpreters"`
@@ -39,7 +39,7 @@ type workTables struct {
 	WASI         wasiTable               `toml:"wasi"`
 }
 
-// wasiTable are limits of stored handlers of kind wasi, and of binaries that jobs name:
+// wasiTable has the limits of stored handlers of kind wasi, and of binaries that jobs name:
 //
 //	[wasi]
 //	memory_bytes = 1073741824
@@ -95,7 +95,7 @@ type handlerTable struct {
 	Options optionsTable `toml:"options"`
 }
 
-// keysOf are the keys of a handler beside kind, types and options, by its kind.
+// keysOf are the keys of a handler, except kind, types and options, by its kind.
 var keysOf = map[string][]string{
 	handler.Exec:      {"argv", "shell", "dir", "frames", "exit_codes", "chain_types", "log_bytes", "open_files", "processes", "file_bytes", "env", "network", "read_only", "read_write"},
 	handler.HTTP:      {"url", "chain_types"},
@@ -106,12 +106,12 @@ var keysOf = map[string][]string{
 
 var manifestKeys = []string{"name", "namespace", "version", "description", "binary", "required_extensions", "required_permissions"}
 
-// checkKeys refuses keys of a handler that are those of other kinds only. A value of false or 0 is refused as well.
+// checkKeys refuses keys that only handlers of other kinds have, even with a value of false or 0.
 func checkKeys(kind string, keys []string) error {
 	for _, key := range keys {
 		var kinds []string
 		for _, k := range handler.Kinds {
-			if slices.Contains(keysOf[k], strings.ToLower(key)) { // as the decoder finds fields
+			if slices.Contains(keysOf[k], strings.ToLower(key)) { // the decoder also ignores case
 				kinds = append(kinds, k)
 			}
 		}
@@ -136,7 +136,7 @@ type optionsTable struct {
 	OutputBytes int64 `toml:"output_bytes"`
 }
 
-// readWorkTables returns the tables of work in configuration files. Tables of several files are merged.
+// readWorkTables returns the tables of work in configuration files. It merges the tables of several files.
 func readWorkTables(config *configuration) (*workFile, error) {
 	tables, dir, where := map[string]any{}, "", ""
 	for _, file := range config.files {
@@ -162,7 +162,7 @@ func readWorkTables(config *configuration) (*workFile, error) {
 	return file, nil
 }
 
-// parseWorkTables returns what tables contain. Relative paths are those of dir.
+// parseWorkTables parses tables. Relative paths in them are relative to dir.
 func parseWorkTables(tables map[string]any, dir string) (*workFile, error) {
 	text, err := toml.Marshal(tables)
 	if err != nil {
@@ -216,7 +216,7 @@ func checkTypes(handlers map[string]*runner.Handler) error {
 	return nil
 }
 
-// typeError says which value was wanted in place of one of another type.
+// typeError describes a value of the wrong type, and the type that was expected.
 func typeError(err *toml.DecodeError) string {
 	text := strings.TrimPrefix(err.Error(), "toml: ")
 	wanted := map[string]string{
@@ -279,7 +279,7 @@ func (t *handlerTable) handler(name, dir string, keys []string) (*runner.Handler
 	return h, h.Document.Check()
 }
 
-// guest sets what a handler of kind wasi has: from the keys of the table, or from the file that manifest names.
+// guest sets the fields of a handler of kind wasi: from the keys of the table, or from the file of manifest.
 func (t *handlerTable) guest(h *runner.Handler, dir string, keys []string) error {
 	d := &h.Document
 	d.Name, d.Namespace, d.Version, d.Description, d.Binary = t.Name, t.Namespace, t.Version, t.Description, t.Binary
@@ -303,7 +303,7 @@ func (t *handlerTable) guest(h *runner.Handler, dir string, keys []string) error
 		h.Document, dir = read, filepath.Dir(path)
 	}
 	if d.Binary == "" {
-		return nil // Check says that it is missing
+		return nil // Check reports that it is missing
 	}
 	if _, err := digest.Parse(d.Binary); err == nil {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/daybookq/daybook/runner/container"
 )
 
-// containerFlags say how handlers of kind container run.
+// containerFlags define how handlers of kind container run.
 type containerFlags struct {
 	engine, workspaces string
 	images             []string
@@ -27,7 +27,7 @@ func (f *containerFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.workspaces, "workspaces", "", "directory for the files of containers (default: in the user's cache)")
 }
 
-// containersTable are the limits of each container, in the file of a runner:
+// containersTable has the limits of each container, in the file of a runner:
 //
 //	[containers]
 //	memory_bytes = 1073741824
@@ -58,7 +58,7 @@ func (f *containerFlags) settings(file *workFile, accept []string) (s container.
 	return s, nil
 }
 
-// images returns the images of a handler, or nil if it has no list of its own.
+// images returns the images of a handler, or nil if it does not have a list.
 func (t *handlerTable) images() (*container.Images, error) {
 	if t.Images == nil {
 		return nil, nil

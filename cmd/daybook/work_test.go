@@ -23,7 +23,7 @@ import (
 
 // configuredWork reads the file of a runner as the command does.
 func configuredWork(cmd *cobra.Command, path string) (*workFile, error) {
-	cmd.InheritedFlags() // which a parsed command line has
+	cmd.InheritedFlags() // as a parsed command line has them
 	if err := cmd.Flags().Set("config", path); err != nil {
 		return nil, err
 	}
@@ -205,7 +205,7 @@ func TestExampleOfWorkConfig(t *testing.T) {
 	}
 }
 
-// TestWorkConfigErrors: errors name what is wrong, and where.
+// TestWorkConfigErrors: errors name the mistake, and its place.
 func TestWorkConfigErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"\nconcurency = 1":    `:2: there is no setting "concurency" (did you mean concurrency?)`,
@@ -292,8 +292,8 @@ func TestKeysOfKinds(t *testing.T) {
 	}
 }
 
-// TestManifestInConfig: a handler of kind wasi has the keys of a manifest, or names its file. Paths of binaries are relative
-// to the file that has them.
+// TestManifestInConfig: a handler of kind wasi has the keys of a manifest, or names its file. Paths of binaries are
+// relative to the file that has them.
 func TestManifestInConfig(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -343,7 +343,8 @@ func TestManifestInConfig(t *testing.T) {
 	}
 }
 
-// TestGrantsInConfig: env, network, read_only and read_write of a script are those of the handler.
+// TestGrantsInConfig: a script and a program of the file get the env, network, read_only and read_write of their
+// tables.
 func TestGrantsInConfig(t *testing.T) {
 	const keys = "\nenv = { A = \"b\" }\nnetwork = true\nread_only = [\"/etc\"]\nread_write = [\"/tmp\"]"
 	file, err := parsedTables("[handlers.s]\nkind = \"script\"\nlang = \"sh\"\nsource = \"x\""+keys+"\n[handlers.e]\nkind = \"exec\"\nargv = [\"true\"]"+keys, "")
@@ -411,7 +412,7 @@ func TestProgressLine(t *testing.T) {
 	}
 }
 
-// TestWorkWaiting: a runner that ends because it was idle names the queues whose jobs it was not given.
+// TestWorkWaiting: a runner that ends because it was idle names the queues whose jobs it did not get.
 func TestWorkWaiting(t *testing.T) {
 	s := serving(t, t.TempDir())
 	ok(t, "create", "--type", "count", "--server", s.url, "x")

@@ -11,12 +11,14 @@ import (
 	"github.com/daybookq/daybook/runner/script"
 )
 
-// trialPatience is how long a script may take to load here, if its own timeout_ms is longer: somebody waits for the command.
+// trialPatience bounds how long a script may take to load here, even if its timeout_ms is longer: a person waits for
+// the command.
 var trialPatience = 10 * time.Second // a test makes it shorter
 
-// tryHandler says why a script cannot be loaded. Other handlers, and languages that this machine has not, are not tried.
+// tryHandler returns the error of a script that cannot be loaded. It does not try other handlers, nor languages that
+// this machine lacks.
 func tryHandler(ctx context.Context, document *handler.Document) error {
-	if document.Kind != handler.Script || document.Check() != nil { // what is wrong with a document, the server says
+	if document.Kind != handler.Script || document.Check() != nil { // the server reports errors in a document
 		return nil
 	}
 	box, err := sandbox.New(sandbox.Auto)

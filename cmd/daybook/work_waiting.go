@@ -11,14 +11,15 @@ import (
 	"github.com/daybookq/daybook/client"
 )
 
-// How many queues the log of a runner names that has ended with --until-idle, and how many it reads for that.
+// Bounds for the log of a runner that has ended with --until-idle: how many queues it names, and how many it reads to
+// find them.
 const (
 	waitingNamed = 5
 	waitingRead  = 10000
 )
 
-// logWaiting logs the queues whose jobs have been pending for as long as the runner was idle. Without it, a runner that has
-// no handler for them would end as one that has done everything. A server that does not answer is no error.
+// logWaiting logs the queues whose jobs have been pending for as long as the runner was idle. Without it, a runner
+// without a handler for them would look as if it had done everything. A server that does not answer is no error.
 func logWaiting(ctx context.Context, c *client.Client, f *workFlags, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
