@@ -202,8 +202,8 @@ func newUpload(r io.Reader) *upload {
 	return u
 }
 
-// begin makes the upload the body of a request, from its beginning. alive is called whenever some of it was read. After
-// the call of end nothing of it is read any more: net/http may continue to read a body after it has returned an answer.
+// begin makes the upload the body of a request, from its beginning. alive is called whenever some of it was read. The
+// caller calls end after the answer, because net/http may still read the body then; from then on reads fail.
 func (u *upload) begin(req *http.Request, alive func()) (end func(), err error) {
 	u.hash.Reset()
 	if u.seeker != nil {

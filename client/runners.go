@@ -90,7 +90,7 @@ const (
 	RunnerLeft  = "left" // it reported its end
 )
 
-// Runner is the document of a runner. If the server never got a heartbeat of it, State is "", and RunnerInfo has only
+// Runner is the document of a runner. If the server knows no heartbeat of it, State is "", and RunnerInfo has only
 // the ID. Times are unix ms.
 type Runner struct {
 	RunnerInfo
@@ -114,8 +114,8 @@ type OpenClaim struct {
 	DeadlineAt int64  `json:"deadline_at"` // when its jobs are abandoned unless they are tickled
 }
 
-// Runner returns the document of a runner, or ErrNotFound if the runner holds no jobs and the server never got a
-// heartbeat of it.
+// Runner returns the document of a runner, or ErrNotFound if the runner holds no jobs and the server knows no heartbeat
+// of it.
 func (c *Client) Runner(ctx context.Context, runnerID string) (r Runner, err error) {
 	path, err := runnerPath(runnerID)
 	if err != nil {

@@ -40,7 +40,7 @@ func memoryLimit() int64 {
 	return min(soft, int64(container))
 }
 
-// delayCollections makes the collector wait for more garbage, unless GOGC is set or the memory limit is small.
+// delayCollections sets how much garbage the collector waits for, unless GOGC is set or the memory limit is small.
 func delayCollections(limit int64) {
 	switch {
 	case os.Getenv("GOGC") != "" || limit < ballastLimit:

@@ -223,8 +223,8 @@ func fatalCode(reason string) int {
 	return exitError
 }
 
-// whileRunning returns a context that ends with ctx, or earlier if the engine fails: a server without its engine could
-// only refuse requests.
+// whileRunning returns a context that ends with ctx, or when the engine ends before that: a server without its engine
+// could only refuse requests.
 func (e *runningEngine) whileRunning(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
