@@ -182,7 +182,7 @@ func TestAlertsAreDescribed(t *testing.T) {
 // TestAlertRules runs the tests of the rules, and checks the example of a configuration, with promtool, as
 // docs/how-to/alerts.md describes.
 func TestAlertRules(t *testing.T) {
-	const needed = "TESTS_NEED_PROMTOOL" // set where `make tools` has succeeded
+	const needed = "TESTS_NEED_PROMTOOL" // set where `scripts/tools` has succeeded
 	promtool, err := filepath.Abs("../../bin/promtool")
 	if err != nil {
 		t.Fatal(err)

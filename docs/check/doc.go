@@ -22,8 +22,8 @@
 //
 //   - <!-- tested by: FOLDER TestName -->: the test of this name in FOLDER reads the block and runs it. A string in the
 //     code of the test's file has the name of the page. If the block has a title, its syntax is checked as well.
-//     TestMoving runs pages about moving from other systems together with the blocks that need these systems (make
-//     check-moving).
+//     TestMoving runs docs/how-to/moving.md together with the blocks that need other queues (make check PART=moving), in
+//     which testdata/moving creates the jobs that wait.
 //   - <!-- checked by: FOLDER TestName (WHAT) -->: no test runs the block as it is. The test of this name makes a weaker
 //     check, which the text in brackets describes.
 //   - <!-- not run: REASON -->: the block needs something that no test has, such as another operating system. The reason
@@ -33,6 +33,5 @@
 //
 // If a program is not installed, the tests that need it are skipped. With TESTS_NEED_PROGRAMS set, as in CI, they fail.
 //
-// workers_test.go runs the workers of the pages about moving, and injects faults between them and the server.
 // proxies_test.go starts nginx and Caddy, which `scripts/tools` installs, with the blocks of docs/how-to/proxies.md.
 package check

@@ -3,94 +3,101 @@
 package check
 
 import (
+	"context"
 	"flag"
 	"net"
 	"os"
 	"os/exec"
 	"os/user"
-	"path"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/daybookq/daybook/internal/testkit"
 )
 
-var moving = flag.Bool("moving", false, "run the pages about moving beside the systems that they are about")
+var moving = flag.Bool("moving", false, "run docs/how-to/moving.md beside the queues that it is about")
 
-// movingNote is the note of the blocks that need another system.
-const movingNote = "docs/check TestMoving"
+// movingPage is the page about moving from other queues, and movingNote is the note of its blocks that need these queues.
+const (
+	movingPage = "docs/how-to/moving.md"
+	movingNote = "docs/check TestMoving"
+)
 
-// movingPages are the pages with these blocks, and the programs that the blocks need.
-var movingPages = map[string][]string{
-	"from-redis-streams.md": {"redis-server", "redis-cli"},
-	"from-bullmq.md":        {"redis-server", "node", "npm"},
-	"from-celery.md":        {"redis-server", "redis-cli", "celery"},
-	"from-sidekiq.md":       {"redis-server", "redis-cli", "ruby", "sidekiq"},
-	"from-river.md":         {"psql"},
-	"from-sqs.md":           {"moto_server", "python"}, // moto is a mock of Amazon's services
-}
+// movingPrograms are the programs that the page and testdata/moving need. moto_server is a mock of Amazon's services.
+var movingPrograms = []string{"redis-server", "redis-cli", "psql", "moto_server", "python", "ruby", "node", "npm", "go", "curl", "jq"}
 
-// The addresses of Redis and PostgreSQL on the pages.
+// The addresses that Redis and PostgreSQL have on the page.
 const (
 	redisStandsFor    = "127.0.0.1:6379"
 	postgresStandsFor = "127.0.0.1:5432"
 )
 
-// TestMoving runs the pages about moving, including the blocks that need the other system, each with a new Redis,
-// PostgreSQL or mock of SQS.
+// TestMoving runs the page about moving, including the blocks that need another queue, beside a new Redis, PostgreSQL and
+// mock of SQS. testdata/moving creates the jobs that wait in them.
 func TestMoving(t *testing.T) {
 	if !*moving {
-		t.Skip("skipped: it needs Redis, PostgreSQL, Celery, Sidekiq, BullMQ and moto; make check PART=moving installs and runs them")
+		t.Skip("skipped: it needs Redis, PostgreSQL, Celery, Sidekiq, BullMQ and moto; scripts/tools moving installs them, and make check PART=moving runs this test")
 	}
-	root, pages := pages(t)
-	found := 0
-	for _, p := range pages {
-		need := movingPages[path.Base(p.path)]
-		if need == nil {
-			continue
+	for _, program := range movingPrograms {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Fatalf("%s needs %s; scripts/tools moving installs it", movingPage, program)
 		}
-		found++
-		t.Run(p.path, func(t *testing.T) {
-			p := &page{path: p.path, blocks: slices.Clone(p.blocks)}
-			for i, b := range p.blocks {
-				if b.note == movingNote {
-					p.blocks[i].note, p.blocks[i].tested = "", false
-				}
-			}
-			for _, program := range need {
-				if _, err := exec.LookPath(program); err != nil {
-					t.Fatalf("%s needs %s; make check PART=moving installs it", p.path, program)
-				}
-			}
-			standsFor, address := redisStandsFor, ""
-			switch need[0] {
-			case "psql":
-				standsFor, address = postgresStandsFor, startPostgres(t)
-			case "moto_server":
-				startSQS(t)
-			default:
-				address = startRedis(t)
-			}
-			for i := range p.blocks {
-				if address != "" {
-					p.blocks[i].text = strings.ReplaceAll(p.blocks[i].text, standsFor, address)
-				}
-			}
-			s, err := newScript(p)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, err := range s.compare(p, run(t, root, p, s)) {
-				t.Error(err)
-			}
-		})
 	}
-	if found != len(movingPages) {
-		t.Errorf("there are %d of %d pages", found, len(movingPages))
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := readPage(root, movingPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	redis, postgres := startRedis(t), startPostgres(t)
+	startSQS(t)
+	addresses := strings.NewReplacer(redisStandsFor, redis, postgresStandsFor, postgres)
+	needQueues := 0
+	for i := range p.blocks {
+		b := &p.blocks[i]
+		b.text = addresses.Replace(b.text)
+		if b.note == movingNote {
+			b.note, b.tested = "", false
+			needQueues++
+		}
+	}
+	if needQueues < 6 {
+		t.Fatalf("%s has %d blocks with the note of this test, and one for each of six queues is expected", p.path, needQueues)
+	}
+	s, err := newScript(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	createWaiting(t, dir, redis, postgres)
+	for _, err := range s.compare(p, run(t, root, dir, p, s)) {
+		t.Error(err)
+	}
+}
+
+// createWaiting runs testdata/moving/create.sh in dir, the directory of the page. The script creates jobs in each of the
+// other queues, and installs the packages of npm that the page's program needs.
+func createWaiting(t *testing.T, dir, redis, postgres string) {
+	t.Helper()
+	files, err := filepath.Abs("testdata/moving")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // it downloads modules and packages
+	defer cancel()
+	create := exec.CommandContext(ctx, "bash", filepath.Join(files, "create.sh"))
+	create.Dir = dir
+	create.Env = append(goEnvironment(t), "FILES="+files, "REDIS_URL=redis://"+redis+"/0", "DATABASE_URL=postgres://postgres@"+postgres+"/postgres")
+	create.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	create.Cancel = func() error { return syscall.Kill(-create.Process.Pid, syscall.SIGKILL) }
+	if out, err := create.CombinedOutput(); err != nil {
+		t.Fatalf("testdata/moving/create.sh: %v\n%s", err, out)
 	}
 }
 
@@ -126,7 +133,7 @@ func startPostgres(t *testing.T) string {
 	t.Helper()
 	places, err := filepath.Glob("/usr/lib/postgresql/*/bin")
 	if err != nil || len(places) == 0 {
-		t.Fatal("there is no PostgreSQL server; make check PART=moving installs it")
+		t.Fatal("there is no PostgreSQL server; scripts/tools moving installs it")
 	}
 	bin := places[len(places)-1]
 	dir, err := os.MkdirTemp("", "moving") // the parents of t.TempDir are closed to other users

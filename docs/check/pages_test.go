@@ -140,7 +140,7 @@ func TestPages(t *testing.T) {
 					skip(t, "the commands of %s need %s, which is not installed", p.path, program)
 				}
 			}
-			for _, err := range s.compare(p, run(t, root, p, s)) {
+			for _, err := range s.compare(p, run(t, root, t.TempDir(), p, s)) {
 				t.Error(err)
 			}
 		})

@@ -23,8 +23,8 @@ const runIn = 3 * time.Minute
 // standsFor is the address that the server has on the pages.
 const standsFor = "127.0.0.1:1717"
 
-// run runs the script of a page in an empty directory, and returns its output.
-func run(t *testing.T, root string, p *page, s *script) string {
+// run runs the script of a page in dir, and returns its output.
+func run(t *testing.T, root, dir string, p *page, s *script) string {
 	t.Helper()
 	binary, err := daybooktest.Binary()
 	if err != nil {
@@ -46,8 +46,8 @@ func run(t *testing.T, root string, p *page, s *script) string {
 		}()
 		address = server.Listen
 	}
-	// The directory of the page, its home, the directory that is first in its PATH, and its files.
-	dir, home, bin, files := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
+	// The home of the page, the directory that is first in its PATH, and its files.
+	home, bin, files := t.TempDir(), t.TempDir(), t.TempDir()
 	if err := os.Symlink(binary, filepath.Join(bin, "daybook")); err != nil {
 		t.Fatal(err)
 	}

@@ -139,14 +139,15 @@ func (p *process) says(text string) {
 	testkit.Eventually(p.t, fmt.Sprintf("%v says %q", p.Args, text), func() bool { return strings.Contains(p.errs.String(), text) })
 }
 
-func start(t *testing.T, s *daybooktest.Server, argv []string, input string, args, environment []string) *process {
+// start starts a producer or worker of the server at url.
+func start(t *testing.T, url string, argv []string, input string, args, environment []string) *process {
 	t.Helper()
 	argv = append(append([]string{}, argv...), args...)
 	for i := range argv {
 		argv[i] = strings.ReplaceAll(argv[i], "BUILT", built)
 	}
 	p := &process{Cmd: exec.Command(argv[0], argv[1:]...), t: t, done: make(chan struct{})}
-	p.Env = append(os.Environ(), append(environment, "DAYBOOK_SERVER="+s.URL)...)
+	p.Env = append(os.Environ(), append(environment, "DAYBOOK_SERVER="+url)...)
 	p.Stdin, p.Stdout, p.Stderr = strings.NewReader(input), &p.out, &p.errs
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
@@ -170,7 +171,7 @@ func tail(text string) string { return text[max(0, len(text)-4000):] }
 // startWorker starts a worker whose jobs take workMs, and whose leases last leaseMs.
 func startWorker(t *testing.T, s *daybooktest.Server, l language, workMs, leaseMs int) *process {
 	t.Helper()
-	return start(t, s, l.worker, "", []string{"words"}, []string{fmt.Sprintf("WORK_MS=%d", workMs), fmt.Sprintf("LEASE_MS=%d", leaseMs)})
+	return start(t, s.URL, l.worker, "", []string{"words"}, []string{fmt.Sprintf("WORK_MS=%d", workMs), fmt.Sprintf("LEASE_MS=%d", leaseMs)})
 }
 
 // changed returns the language with a changed worker: it replaces each old text in the program by the new text after it
@@ -215,7 +216,7 @@ func forEachChanged(t *testing.T, changes map[string][]string, test func(t *test
 // post runs the producer, and returns its output.
 func post(t *testing.T, s *daybooktest.Server, l language, key, input string) string {
 	t.Helper()
-	p := start(t, s, l.producer, input, []string{"words", key}, nil)
+	p := start(t, s.URL, l.producer, input, []string{"words", key}, nil)
 	p.ended(time.Minute)
 	return p.out.String()
 }
@@ -354,7 +355,7 @@ func TestAKeyOfAnotherInput(t *testing.T) {
 	forEach(t, func(t *testing.T, l language) {
 		s := daybooktest.Start(t)
 		post(t, s, l, "k", "one\n")
-		p := start(t, s, l.producer, "two\n", []string{"words", "k"}, nil)
+		p := start(t, s.URL, l.producer, "two\n", []string{"words", "k"}, nil)
 		<-p.done
 		if p.ProcessState.ExitCode() != 1 || !strings.Contains(p.errs.String(), "key_reused") || counts(t, s)["pending"] != 1 {
 			t.Errorf("exit code %d, %v: %s", p.ProcessState.ExitCode(), counts(t, s), p.errs.String())
@@ -368,7 +369,7 @@ func TestServerIsKilled(t *testing.T) {
 		s := daybooktest.Start(t)
 		s.Kill()
 		const n = 300
-		p := start(t, s, l.producer, input(n, -1), []string{"words", "k"}, nil)
+		p := start(t, s.URL, l.producer, input(n, -1), []string{"words", "k"}, nil)
 		s.Restart()
 		p.ended(time.Minute)
 		w := startWorker(t, s, l, 20, 30_000)
