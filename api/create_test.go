@@ -139,7 +139,7 @@ func TestCreateRefusals(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) { post(t, c.body).wrong(c.field) })
 	}
 	t.Run("reserved clients", func(t *testing.T) {
-		for _, name := range []string{"add", "backup", "jobs", "batches", "claims", "runners", "sweeps", "sessions", "clock", "start", "stop", "quit", "openapi.yaml", "docs", "queues", "ping", "healthz", "readyz", "version", "stats", "stream", "metrics", "blob", "blobs", "uploads"} {
+		for _, name := range []string{"add", "backup", "jobs", "batches", "claims", "runners", "sweeps", "sessions", "clock", "level", "start", "stop", "quit", "openapi.yaml", "docs", "queues", "ping", "healthz", "readyz", "version", "stats", "stream", "metrics", "blob", "blobs", "uploads"} {
 			r.post("/jobs/create", `{"client":"`+name+`"}`).wrong("client")
 			if a := r.add("/"+name+"/job/x/add", "x\n"); name == "runners" {
 				a.refused(http.StatusNotFound, "route_not_found") // the router takes it for a runner id with slashes
@@ -148,7 +148,7 @@ func TestCreateRefusals(t *testing.T) {
 			}
 			r.add("/add?client="+name, "x\n").wrong("client")
 		}
-		if len(r.server.reserved) != 28 {
+		if len(r.server.reserved) != 29 {
 			t.Errorf("reserved: %v", r.server.reserved)
 		}
 	})

@@ -159,6 +159,13 @@ func (f *faulty) ChangeBatch(ctx context.Context, c job.ChangeBatch) (applied.Ba
 	return f.parts.ChangeBatch(ctx, c)
 }
 
+func (f *faulty) RaiseLevel(ctx context.Context) (int, ingest.Receipt, error) {
+	if err := f.failure(); err != nil {
+		return 0, ingest.Receipt{}, err
+	}
+	return f.parts.RaiseLevel(ctx)
+}
+
 func (f *faulty) AcceptTime(ctx context.Context) (int64, error) {
 	if err := f.failure(); err != nil {
 		return 0, err

@@ -85,6 +85,9 @@ func (s *picky) Switch(_ context.Context, w job.Switch) (applied.Switched, inges
 	return applied.Switched{Stopped: w.Stopped}, fuzzReceipt, nil
 }
 
+func (s *picky) RaiseLevel(context.Context) (int, ingest.Receipt, error) { return 1, fuzzReceipt, nil }
+func (s *picky) Level() (level, newest int)                              { return 1, 1 }
+
 func (s *picky) PutHandler(_ context.Context, p job.PutHandler) (applied.HandlerPut, ingest.Receipt, error) {
 	s.take(p)
 	return applied.HandlerPut{Handler: document.Handler{ID: job.NewID(1, 2, 0), Client: p.Client, Type: p.Type, Version: 1, Kind: p.Kind, Newest: true}}, fuzzReceipt, nil

@@ -130,6 +130,8 @@ func (s *Server) routes() []route {
 		{http.MethodPost, "/quit", s.quit, !hot, !keyed, ""},
 
 		{http.MethodPost, "/clock/accept", s.acceptTime, !hot, !keyed, ""},
+		{http.MethodGet, "/level", s.level, !hot, !keyed, ""},
+		{http.MethodPost, "/level/raise", s.raiseLevel, !hot, !keyed, ""},
 
 		{http.MethodGet, "/backup", s.backup, !hot, !keyed, ""},
 		{http.MethodGet, "/backup/clients", s.backupClients, !hot, !keyed, ""},

@@ -15,6 +15,7 @@ import (
 
 type switcher interface {
 	Switch(ctx context.Context, s job.Switch) (applied.Switched, ingest.Receipt, error)
+	RaiseLevel(ctx context.Context) (level int, receipt ingest.Receipt, err error)
 }
 
 // setStopped answers /start and /stop. While the server is stopped, claims get no jobs.

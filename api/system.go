@@ -31,6 +31,7 @@ type monitor interface {
 	QueueFigures() []store.QueueFigures
 	QueueRows() int
 	CommandTimes() map[string]ingest.CommandTimes
+	Level() (level, newest int)
 }
 
 // rootPage is the answer to GET / for browsers.
@@ -126,6 +127,30 @@ func (s *Server) acceptTime(c echo.Context) error {
 	return answerDocument(c, http.StatusOK, struct {
 		ClockOffsetMs int64 `json:"clock_offset_ms"`
 	}{offset})
+}
+
+// levels is the answer of /level and /level/raise.
+type levels struct {
+	Level  int `json:"level"`  // of the rules by which the journal is applied
+	Newest int `json:"newest"` // that the program knows
+}
+
+func (s *Server) level(c echo.Context) error {
+	level, newest := s.engine.Level()
+	return answerDocument(c, http.StatusOK, levels{level, newest})
+}
+
+// raiseLevel answers /level/raise. An operator calls it when no older version of the program will be started again.
+func (s *Server) raiseLevel(c echo.Context) error {
+	if err := s.noBody(c); err != nil {
+		return err
+	}
+	level, receipt, err := s.engine.RaiseLevel(c.Request().Context())
+	if err != nil {
+		return err
+	}
+	setSeq(c, receipt.Seq)
+	return answerDocument(c, http.StatusOK, levels{level, level})
 }
 
 // Version identifies the build of the server.

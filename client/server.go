@@ -49,7 +49,7 @@ type Version struct {
 	Version string `json:"version"`
 	Commit  string `json:"commit"`
 	Go      string `json:"go"`
-	Level   int    `json:"level"` // the version of the rules that the server applies commands with
+	Level   int    `json:"level"` // the newest level of rules that the server knows; see Client.Level
 }
 
 // Version returns the version of the server.
@@ -101,6 +101,33 @@ func (c *Client) AcceptTime(ctx context.Context) (offset time.Duration, err erro
 		return 0, err
 	}
 	return time.Duration(doc.ClockOffsetMs) * time.Millisecond, nil
+}
+
+// Level returns the level of the rules by which the server applies its journal, and the newest level that the server knows.
+func (c *Client) Level(ctx context.Context) (level, newest int, err error) {
+	return c.level(ctx, request{method: http.MethodGet, path: "/level", repeat: repeatable})
+}
+
+// RaiseLevel raises the level to the newest one that the server knows. Older versions of the server, which do not know this
+// level, can then no longer start with its data. RaiseLevel is repeated when the answer is lost.
+func (c *Client) RaiseLevel(ctx context.Context) (level int, err error) {
+	level, _, err = c.level(ctx, request{method: http.MethodPost, path: "/level/raise", repeat: repeatable})
+	return level, err
+}
+
+func (c *Client) level(ctx context.Context, r request) (level, newest int, err error) {
+	a, err := c.do(ctx, r)
+	if err != nil {
+		return 0, 0, err
+	}
+	var doc struct {
+		Level  int `json:"level"`
+		Newest int `json:"newest"`
+	}
+	if err := decode(a, &doc); err != nil {
+		return 0, 0, err
+	}
+	return doc.Level, doc.Newest, nil
 }
 
 // Quit makes the server stop gracefully. The error is ErrForbidden if the client is on another machine, or the server

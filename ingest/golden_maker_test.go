@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -43,7 +44,8 @@ func writeGolden(t *testing.T, golden string, play func(g *goldenMaker)) {
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
-	if err := os.CopyFS(filepath.Join(golden, "journal"), os.DirFS(JournalDir(dir))); err != nil {
+	data := filepath.Join(golden, "data")
+	if err := errors.Join(os.CopyFS(data, os.DirFS(dir)), os.Remove(filepath.Join(data, "ballast"))); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -76,7 +78,7 @@ func (g *goldenMaker) claim(n int) job.ID {
 	return claimed.Claim
 }
 
-// moves carries out the commands that level 2 added.
+// moves carries out commands of operators, strategies of claims and expiry.
 func (g *goldenMaker) moves() {
 	full := lines(4)
 	full.Groups[0].ExpiresAt, full.Groups[0].TimeoutMs = g.now+5000, 2000
@@ -152,7 +154,7 @@ func (g *goldenMaker) sessions() {
 	g.decide(job.EndSession{Session: last})
 }
 
-// all carries out the commands of level 3: job lives and moves, deleted queues, and sessions.
+// all carries out job lives and moves, deleted queues, and sessions.
 func (g *goldenMaker) all() {
 	g.lives()
 	g.moves()
@@ -167,9 +169,8 @@ func (g *goldenMaker) all() {
 	g.sessions()
 }
 
-// level4 carries out the commands of level 4: the commands of level 3, handlers, filesets, chained jobs, lost runners,
-// and claims by prefer_distinct.
-func (g *goldenMaker) level4() {
+// level1 carries out each command of level 1.
+func (g *goldenMaker) level1() {
 	g.all()
 	for i := range job.MaxHandlerVersions + 2 {
 		g.decide(job.PutHandler{Client: "acme", Type: "resize", Kind: "script", Document: fmt.Appendf(nil, `{"kind":"script","lang":"node","source":"// %d"}`, i)})
@@ -315,7 +316,7 @@ func (g *goldenMaker) chains() {
 	g.decide(job.Complete{Claim: held, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
 }
 
-// lives carries out the commands of level 1.
+// lives lets jobs live and end in each way.
 func (g *goldenMaker) lives() {
 	t, e, ctx := g.T, g.e, g.ctx
 	created, decide, claim := g.created, g.decide, g.claim

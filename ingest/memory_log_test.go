@@ -194,6 +194,7 @@ func (l *memoryLog) Close() error {
 	return nil
 }
 
+func (l *memoryLog) open(journal.Options) (Log, error)           { return l, nil }
 func (l *memoryLog) UUID() string                                { return "11111111-2222-4333-8444-555555555555" }
 func (l *memoryLog) First() uint64                               { return 1 }
 func (l *memoryLog) Now() int64                                  { return l.clock.Now() }
@@ -204,7 +205,7 @@ func (l *memoryLog) Cut(uint64, int64) ([]journal.Volume, error) { return nil, n
 // startOn runs an engine on a memory log until the test ends. Then it checks the store.
 func startOn(t *testing.T, l *memoryLog, dir string) *Engine {
 	t.Helper()
-	e, err := Open(Options{Dir: dir, QueueIdle: time.Minute, openLog: func(journal.Options) (Log, error) { return l, nil }})
+	e, err := Open(Options{Dir: dir, QueueIdle: time.Minute, openLog: l.open})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -201,17 +201,20 @@ func (k *timekeeper) leads(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// beginTerm proposes the commands that a new term requires: the level of this program, and a grace, because runners may
-// have reached no leader before. It first waits until the state includes the commands of earlier leaders, because the
-// grace depends on whether there are active jobs.
+// beginTerm proposes the commands that a new term requires: a new log begins with the level of this program, and an older
+// one gets a grace, because runners may have reached no leader before. It first waits until the state includes the commands
+// of earlier leaders, because the grace depends on whether there are active jobs.
 func (k *timekeeper) beginTerm(ctx context.Context, term uint64) error {
 	if err := k.e.CatchUp(ctx, 0); err != nil {
 		return err
 	}
-	if k.e.store.Level() < job.Level {
+	if level := k.e.store.Level(); k.e.store.Applied() == 0 {
 		if _, _, err := k.e.decideAsLeader(ctx, term, job.SetLevel{Level: job.Level}); err != nil {
 			return err
 		}
+	} else if level < job.Level {
+		k.e.logger.Info("this program knows a newer level; raise it with `daybook level raise` when you will not go back to an older version",
+			"level", level, "newest", job.Level)
 	}
 	k.term, k.losing = term, nil
 	k.oweGrace()
@@ -263,6 +266,18 @@ func (e *Engine) AcceptTime(ctx context.Context) (offsetMs int64, err error) {
 		return 0, err
 	}
 	return e.ClockOffset().Milliseconds(), nil
+}
+
+// Level returns the level whose rules the state follows, and the newest level that this program knows.
+func (e *Engine) Level() (level, newest int) { return e.store.Level(), job.Level }
+
+// RaiseLevel raises the level to the newest one that this program knows, and returns it. Programs that do not know this
+// level can then no longer apply the log. A repeat has no effect.
+func (e *Engine) RaiseLevel(ctx context.Context) (level int, receipt Receipt, err error) {
+	if _, receipt, err = e.decide(ctx, job.SetLevel{Level: job.Level}); err != nil {
+		return 0, receipt, err
+	}
+	return job.Level, receipt, nil
 }
 
 // untilDue returns the time until a timer row is due, but at most maxSleep. It is 0 if one is due.

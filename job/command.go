@@ -16,7 +16,7 @@ type Command interface {
 
 // Level is the version of the rules that Apply follows. It changes only through a SetLevel command in the journal, so
 // that a record leads to the same state whichever binary applies it.
-const Level = 4
+const Level = 1
 
 // Decode is the inverse of Encode. It is strict: it fails on unknown verbs and fields, on values out of bounds, and on
 // bodies that do not match their fields. The command may share memory with fields and body.

@@ -19,9 +19,9 @@ import (
 // below constants, so that they do not depend on the backlog. Each start repeats the commands of the journal, so a
 // command that takes too much stops the server for good.
 
-// A command may read requestRows rows, and write requestWrites: about sixteen and ten for each of the thousand things
-// that a request may name. Work on things that no request named is left to ticks, which do less of it at a time.
-const requestRows, requestWrites = 16_000, 10_000
+// A command may read requestRows rows, and write requestWrites: about thirty and ten for each of the thousand things that a
+// request may name. A tickle that names a step reads most: all steps that are kept of each job, up to 50. Work on things that no request named is left to ticks, which do less of it at a time.
+const requestRows, requestWrites = 30_000, 10_000
 
 // crowd is a store with a very large number of one thing, and the ids that commands name in it.
 type crowd struct {
@@ -240,7 +240,7 @@ var crowds = []struct {
 		create.Groups[0].MaxAttempts, create.Groups[0].Backoff.MaxMs, create.Groups[0].RetentionMs = job.MaxAttempts, 0, 0
 		c.Apply(create)
 		c.names(create)
-		for range job.MaxHistory + 1 {
+		for range job.MaxSteps + 1 {
 			claimed := c.Apply(plainClaim("r", 1000)).(*applied.Claimed)
 			c.Apply(job.Tickle{IDs: c.jobs, Claim: claimed.Claim, Progress: -1, Step: fmt.Sprint(c.seq)})
 			c.Apply(job.Complete{Claim: claimed.Claim, All: &job.Outcome{Code: job.Retry, ExitCode: 100, Error: "e"}})

@@ -142,51 +142,47 @@ func TestWhatLevelsDecide(t *testing.T) {
 		at += job.KeyLifeMs * 3
 		step("tick after keys", job.Tick{})
 		step("grace", job.Grace{})
-		if l.Number >= 4 {
-			for i := range job.MaxFilesetVersions + 1 {
-				step("a fileset", job.PutFileset{Client: "a", Name: "input", Manifest: job.ManifestDigest{byte(i)}, Files: i, Bytes: int64(i)})
+		for i := range job.MaxFilesetVersions + 1 {
+			step("a fileset", job.PutFileset{Client: "a", Name: "input", Manifest: job.ManifestDigest{byte(i)}, Files: i, Bytes: int64(i)})
+		}
+		step("a fileset again", job.PutFileset{Client: "a", Name: "input", Manifest: job.ManifestDigest{job.MaxFilesetVersions}})
+		step("a fileset of all", job.PutFileset{Name: "input"})
+		step("a fileset less", job.DeleteFileset{Name: "input"})
+		step("no fileset", job.DeleteFileset{Name: "input"})
+		claim = plainClaim("lost", 700)
+		claim.Types = []string{"pages"}
+		for range 3 {
+			step("claim of a runner", claim)
+		}
+		lost := job.LoseRunner{Runner: "lost", Through: seq}
+		for step("loss of the runner", lost).(*applied.RunnerLost).More {
+		}
+		// One user has many jobs, and the remaining users have few. Levels are arranged differently when there are
+		// 16 users.
+		for user := range 40 {
+			c := plainCreate("a", "distinct", 1+50/(user+1), 1)
+			c.Groups[0].Meta = job.Meta(fmt.Sprintf("region=r%d,user=u%d", user%3, user))
+			apply(c)
+			if user%13 != 0 {
+				continue
 			}
-			step("a fileset again", job.PutFileset{Client: "a", Name: "input", Manifest: job.ManifestDigest{job.MaxFilesetVersions}})
-			step("a fileset of all", job.PutFileset{Name: "input"})
-			step("a fileset less", job.DeleteFileset{Name: "input"})
-			step("no fileset", job.DeleteFileset{Name: "input"})
-			claim := plainClaim("lost", 700)
-			claim.Types = []string{"pages"}
-			for range 3 {
-				step("claim of a runner", claim)
-			}
-			lost := job.LoseRunner{Runner: "lost", Through: seq}
-			for step("loss of the runner", lost).(*applied.RunnerLost).More {
-			}
-			// One user has many jobs, and the remaining users have few. Levels are arranged differently when there are
-			// 16 users.
-			for user := range 40 {
-				c := plainCreate("a", "distinct", 1+50/(user+1), 1)
-				c.Groups[0].Meta = job.Meta(fmt.Sprintf("region=r%d,user=u%d", user%3, user))
-				apply(c)
-				if user%13 != 0 {
-					continue
-				}
-				for _, base := range []job.Strategy{job.Oldest, job.Newest, job.Random, job.Fair} {
-					for _, strategy := range []job.Strategy{mustDistinct("user", base), mustDistinct("user", mustDistinct("region", base))} {
-						claim := plainClaim("r3", 10)
-						claim.Types, claim.Strategy = []string{"distinct"}, strategy
-						step("claim by "+strategy.String(), claim)
-					}
+			for _, base := range []job.Strategy{job.Oldest, job.Newest, job.Random, job.Fair} {
+				for _, strategy := range []job.Strategy{mustDistinct("user", base), mustDistinct("user", mustDistinct("region", base))} {
+					claim := plainClaim("r3", 10)
+					claim.Types, claim.Strategy = []string{"distinct"}, strategy
+					step("claim by "+strategy.String(), claim)
 				}
 			}
 		}
-		if l.Number >= 4 {
-			step("a claim", plainClaim("r4", 10))
-			unclaimed := job.Complete{Unclaimed: true}
-			for line := range 60 {
-				o := job.Outcome{ID: pages.WithLine(2180 + line), Code: []job.Code{job.OK, job.Error, job.Fail}[line%3], DelayMs: int64(line%2) - 1}
-				o.ExitCode = o.Code.DefaultExitCode()
-				unclaimed.Outcomes = append(unclaimed.Outcomes, o)
-			}
-			for range 2 {
-				step("unclaimed completions", unclaimed)
-			}
+		step("a claim", plainClaim("r4", 10))
+		unclaimed := job.Complete{Unclaimed: true}
+		for line := range 60 {
+			o := job.Outcome{ID: pages.WithLine(2180 + line), Code: []job.Code{job.OK, job.Error, job.Fail}[line%3], DelayMs: int64(line%2) - 1}
+			o.ExitCode = o.Code.DefaultExitCode()
+			unclaimed.Outcomes = append(unclaimed.Outcomes, o)
+		}
+		for range 2 {
+			step("unclaimed completions", unclaimed)
 		}
 		sameText(t, fmt.Sprintf("../testdata/levels/%d.txt", l.Number), got.String())
 		random := rand.New(rand.NewPCG(1, 1))
@@ -209,6 +205,81 @@ func TestWhatLevelsDecide(t *testing.T) {
 		if problems := problemsOf(t, s); len(problems) > 0 {
 			t.Errorf("%q", problems)
 		}
+	}
+}
+
+// TestRaisedLevel makes up a level 2 with other numbers. Commands before the record that raises the level follow level 1,
+// and later ones level 2, also in a rebuild and after restarts. A program without level 2 refuses the record and the store.
+func TestRaisedLevel(t *testing.T) {
+	second := row.FirstRules
+	second.PageBytes, second.CommandRows = 1<<10, 100
+	known := row.Levels
+	row.Levels = append(known[:len(known):len(known)], row.Level{Number: 2, Rules: second})
+	t.Cleanup(func() { row.Levels = known })
+
+	dir := t.TempDir()
+	options := Options{Journal: testJournal, bounds: &memory.StandardBounds}
+	s, err := Open(dir, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { s.Close() }()
+	var log []step
+	apply := func(cmd job.Command) {
+		t.Helper()
+		log = append(log, step{seq: uint64(len(log) + 1), at: startAt + int64(len(log)), cmd: cmd})
+		mustApply(t, s, uint64(len(log)), int64(len(log)-1), cmd)
+	}
+	pages := func() int64 {
+		t.Helper()
+		mustCommit(t, s)
+		_, rows, err := s.Digest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rows[string(row.PageTable)]
+	}
+	apply(job.SetLevel{Level: 1})
+	apply(plainCreate("a", "x", 1000, 100))
+	first := pages()
+	apply(job.SetLevel{Level: 2})
+	apply(plainCreate("a", "x", 1000, 100))
+	if later := pages() - first; later <= 10*first || s.Level() != 2 {
+		t.Errorf("%d pages at level 1, %d at level %d", first, later, s.Level())
+	}
+	for range 30 {
+		apply(plainClaim("r", 50))
+	}
+	apply(job.LoseRunner{Runner: "r", Through: uint64(len(log))})
+	mustCommit(t, s)
+	random := rand.New(rand.NewPCG(1, 1))
+	for name, again := range map[string]func() (*Store, error){
+		"rebuilt":   func() (*Store, error) { return rebuild(random, options, log, 0) },
+		"restarted": func() (*Store, error) { return crashing(random, options, log) },
+	} {
+		other, err := again()
+		if err == nil {
+			err = errors.Join(sameStores(s, other), other.Close())
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+
+	row.Levels = known
+	if err := errors.Join(s.FlushWait(), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir, options); !errors.Is(err, ErrNewerFormat) {
+		t.Errorf("a program without level 2 opens the store: %v", err)
+	}
+	older, err := Open(t.TempDir(), Options{Journal: testJournal})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer older.Close()
+	if _, err := older.Apply(1, startAt, job.SetLevel{Level: 2}); !errors.Is(err, ErrNewerFormat) {
+		t.Errorf("a program without level 2 applies its record: %v", err)
 	}
 }
 

@@ -106,7 +106,7 @@ func (m *model) noteFailed(j *modelJob) {
 	if j.status != job.Failed {
 		return
 	}
-	if failed := m.failedOf(j.batch); failed.IsZero() && (j.batch.submission != nil || m.level >= 4) {
+	if failed := m.failedOf(j.batch); failed.IsZero() {
 		*failed = j.id
 	}
 }
@@ -129,7 +129,7 @@ func (m *model) failedOf(b *modelBatch) *job.ID {
 func (m *model) notePurged(j *modelJob) {
 	if of := j.batch.submission; of != nil {
 		of.purged[j.last]++
-	} else if m.level >= 4 && !j.batch.joined {
+	} else if !j.batch.joined {
 		j.batch.lost[j.last]++
 	}
 }
@@ -145,13 +145,13 @@ func (m *model) Unfinished() map[*modelBatch]bool {
 	return unfinished
 }
 
-// noteBatchEnds records when the last job of a standalone batch has ended, as stores do from level 4 on.
+// noteBatchEnds records when the last job of a standalone batch has ended.
 func (m *model) noteBatchEnds(before map[*modelBatch]bool) {
 	now := m.Unfinished()
 	for _, b := range m.batches {
 		if now[b] {
 			b.endedAt = 0
-		} else if before[b] && m.level >= 4 {
+		} else if before[b] {
 			b.endedAt = m.at
 		}
 	}

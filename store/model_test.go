@@ -13,7 +13,6 @@ import (
 // model does what Apply must do, written as plainly as possible: a row per job, no spans, no indexes, no caches. It was
 // written from docs/reference/api.md. Every command walks over all jobs.
 type model struct {
-	level int
 	chain job.Create // jobs that the current completion creates: a group each
 	// While a tick is applied whose effects in the store are known: the later events, and the sweeps that did not take
 	// jobs that were returned.
@@ -78,7 +77,7 @@ type modelBatch struct {
 	// submission is the submission that the batch is a part of; nil: it is a standalone batch.
 	submission *modelSubmission
 	base       int64      // of a part: the number of its first line in the submission
-	lost       job.Counts // of a standalone batch: purged jobs, by their last status, from level 4 on
+	lost       job.Counts // of a standalone batch: purged jobs, by their last status
 	failed     job.ID     // of a standalone batch: the first job that failed and was not redriven since
 	endedAt    int64      // of a standalone batch: when its last job ended
 }
@@ -252,8 +251,7 @@ func (m *model) Apply(seq uint64, at int64, cmd job.Command, events []event) app
 		m.tick(events)
 	case job.Grace:
 		m.graceAt = m.at
-	case job.SetLevel:
-		m.level = max(m.level, cmd.Level)
+	case job.SetLevel: // the decisions of all levels are the same
 	}
 	return nil
 }

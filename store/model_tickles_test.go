@@ -182,7 +182,7 @@ func (m *model) tickleJobs(t job.Tickle) applied.Result {
 			j.step, j.progress, j.progressClaim = "", -1, j.claim
 		}
 		if t.Step != "" {
-			if j.step != t.Step && m.level >= 4 {
+			if j.step != t.Step {
 				j.steps = append(slices.Clone(j.steps), job.Step{At: m.at, Name: t.Step})
 				j.steps = j.steps[max(0, len(j.steps)-job.MaxSteps):]
 			}

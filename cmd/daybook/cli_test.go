@@ -203,7 +203,7 @@ func TestCLIJSON(t *testing.T) {
 		}
 		text := stable(r.out, ids)
 		switch name {
-		case "stats", "version", "start", "stop", "clock", "bench", "disk":
+		case "stats", "version", "start", "stop", "clock", "level", "level raise", "bench", "disk":
 			text = strings.ReplaceAll(numbers.ReplaceAllString(text, ":N"), ":TIME", ":N")
 		}
 		golden(t, name, "json.txt", regexp.MustCompile(`"(commit|go|version|last_error|uuid)":"[^"]*"`).ReplaceAllString(text, `"$1":"…"`))
@@ -253,6 +253,8 @@ func TestCLIJSON(t *testing.T) {
 	step("start", "")
 	step("stats", "")
 	step("clock", "")
+	step("level", "")
+	step("level raise", "")
 	step("config", "", "add")
 	step("version", "")
 	step("handler put", `{"kind":"http","url":"http://127.0.0.1:8080/"}`, "resize", "-")

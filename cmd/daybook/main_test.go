@@ -274,6 +274,21 @@ func TestServe(t *testing.T) {
 		}
 	})
 
+	t.Run("level", func(t *testing.T) {
+		for _, c := range []struct {
+			args []string
+			want string
+		}{
+			{[]string{"level"}, fmt.Sprintf("level %d, the newest that the server knows\n", job.Level)},
+			{[]string{"level", "--json"}, fmt.Sprintf("{\"level\":%d,\"newest\":%d}\n", job.Level, job.Level)},
+			{[]string{"level", "raise"}, fmt.Sprintf("level %d\n", job.Level)},
+		} {
+			if text := ok(t, append(c.args, "--server", s.url)...); text != c.want {
+				t.Errorf("%v: %q", c.args, text)
+			}
+		}
+	})
+
 	t.Run("clock", func(t *testing.T) {
 		for _, args := range [][]string{{"clock", "--server", s.url}, {"clock", "--accept", "--server", s.url}} {
 			if text := ok(t, args...); !strings.HasPrefix(text, "the server's time is ") {

@@ -179,7 +179,7 @@ var commandGroups = []struct {
 	}},
 	{"files", "Blobs and filesets:", func() []*cobra.Command { return []*cobra.Command{newBlob(), newFileset()} }},
 	{"server", "Server:", func() []*cobra.Command {
-		return []*cobra.Command{newServe(), newTop(), newStats(), newDisk(), newStop(), newStart(), newBackup(), newClock(), newDiscover(), newBench()}
+		return []*cobra.Command{newServe(), newTop(), newStats(), newDisk(), newStop(), newStart(), newBackup(), newClock(), newLevel(), newDiscover(), newBench()}
 	}},
 	{"data", "Data of a stopped server:", func() []*cobra.Command { return []*cobra.Command{newCheck(), newRestore(), newRebuild(), newJournal()} }},
 	{"program", "This program:", func() []*cobra.Command {

@@ -57,8 +57,8 @@ func (a *Applying) Apply(cmd job.Command) applied.Result {
 	case job.Grace:
 		a.Meta.GraceAt = a.Now.At
 	case job.SetLevel:
-		if cmd.Level > job.Level {
-			lsm.Fail("raise level", fmt.Errorf("level %d, and this program knows %d: %w", cmd.Level, job.Level, row.ErrNewerFormat))
+		if newest := row.NewestLevel(); cmd.Level > newest {
+			lsm.Fail("raise level", fmt.Errorf("level %d, and this program knows %d: %w", cmd.Level, newest, row.ErrNewerFormat))
 		}
 		a.Meta.Level = max(a.Meta.Level, cmd.Level)
 		a.followLevel()

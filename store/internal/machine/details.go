@@ -71,14 +71,11 @@ func (a *Applying) setProgress(b *row.Batch, line uint32, claim uint64, t *job.T
 		}
 	}
 	a.setDetail(b, line, row.ProgressDetail, row.EncodeProgress(claim, step, progress))
-	if isNew && a.Meta.Level >= stepsLevel {
+	if isNew {
 		a.O.Set(row.StepKey(b.Seq, line, a.Now.Seq), row.EncodeStep(claim, &job.Step{At: a.Now.At, Name: step}))
 		a.deleteOldDetails(b, line, row.StepDetail, job.MaxSteps)
 	}
 }
-
-// stepsLevel is the first level that keeps the steps of jobs.
-const stepsLevel = 4
 
 func (a *Applying) setDetail(b *row.Batch, line uint32, kind byte, value []byte) {
 	a.O.Set(row.DetailKey(b.Seq, line, kind), value)

@@ -167,7 +167,7 @@ func (a *Applying) countJobs(p row.Part, next job.State) {
 	switch {
 	case b.Submission != 0:
 		a.countSubmission(p, next)
-	case a.Meta.Level >= 4 && !b.Joined:
+	case !b.Joined:
 		a.noteEnds(p, next)
 	}
 	if q.IdleAt != 0 || q.Empty() {

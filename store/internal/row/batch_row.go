@@ -40,7 +40,7 @@ type Batch struct {
 type BatchCounts struct {
 	Counts  job.Counts
 	Details bool // whether any line ever had a detail row
-	// Of a standalone batch, from level 4 on: when its last job ended, in unix ms, or 0; and 1 + the line that failed
+	// Of a standalone batch: when its last job ended, in unix ms, or 0; and 1 + the line that failed
 	// first, or 0.
 	EndedAt int64
 	Failed  int64
@@ -186,11 +186,24 @@ func DecodeCounts(d *lsm.Decoder) (counts job.Counts) {
 	return counts
 }
 
+// The flags of a row of counts.
+const (
+	hasDetails = 1 << iota // the batch has detail rows
+	hasEnd                 // the row has EndedAt, Failed and Purged
+)
+
 func (b *BatchCounts) Encode() []byte {
 	e := make(lsm.Encoder, 0, 16)
 	EncodeCounts(&e, &b.Counts)
-	e.Bool(b.Details)
+	flags := uint64(0)
+	if b.Details {
+		flags |= hasDetails
+	}
 	if b.EndedAt != 0 || b.Failed != 0 || b.Purged != 0 {
+		flags |= hasEnd
+	}
+	e.Uint(flags)
+	if flags&hasEnd != 0 {
 		e.Int(b.EndedAt)
 		e.Int(b.Failed)
 		e.Uint(b.Purged)
@@ -201,8 +214,9 @@ func (b *BatchCounts) Encode() []byte {
 func DecodeBatchCounts(value []byte) (b BatchCounts) {
 	d := lsm.Decoder(value)
 	b.Counts = DecodeCounts(&d)
-	b.Details = d.Bool()
-	if len(d) > 0 {
+	flags := d.Uint()
+	b.Details = flags&hasDetails != 0
+	if flags&hasEnd != 0 {
 		b.EndedAt, b.Failed, b.Purged = d.Int(), d.Int(), d.Uint()
 	}
 	return b

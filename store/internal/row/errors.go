@@ -22,6 +22,6 @@ var (
 	// ErrBusy: Apply has been working on one command for longer than Options.Patience, so a query could not read the
 	// queues.
 	ErrBusy = errors.New("one command has been applied for too long; does the disk answer?")
-	// ErrOlderFormat: a version of the program before the first release wrote the store.
-	ErrOlderFormat = errors.New("the store was written before the first release; make it again from the journal with `daybook rebuild`")
+	// ErrOlderFormat: an older version of the program wrote the store.
+	ErrOlderFormat = errors.New("an older version of the program wrote the store; make it again from the journal with `daybook rebuild`")
 )

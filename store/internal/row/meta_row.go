@@ -3,12 +3,11 @@ package row
 import (
 	"fmt"
 
-	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/internal/lsm"
 )
 
 // FormatVersion is the version of keys and values. Open refuses a store of a newer version.
-const FormatVersion = 9
+const FormatVersion = 1
 
 // Meta is the only row of its table. It has the cursor and the totals.
 type Meta struct {
@@ -107,7 +106,7 @@ func (m *Meta) Epoch() uint64 {
 
 // Known refuses a row that a newer version of the program wrote.
 func (m *Meta) Known() error {
-	if m.Version > FormatVersion || m.Level > job.Level {
+	if m.Version > FormatVersion || m.Level > NewestLevel() {
 		return fmt.Errorf("open store: format %d, level %d: %w", m.Version, m.Level, ErrNewerFormat)
 	}
 	if m.Version < FormatVersion {

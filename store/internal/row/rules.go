@@ -11,9 +11,9 @@ import (
 // raised. So a record leads to the same rows whichever version of the program applies it.
 //
 // To change a decision of Apply: add an entry to levels, and raise job.Level by one. If the change is not one of a
-// number, check a.meta.level, and keep the old way for the old levels. Keep the journals of the old levels in testdata
-// as they are, and add one of the new level. TestRulesOfLevels and TestWhatLevelsDecide here, and TestGoldenJournal of
-// package ingest, fail if an existing level decides differently than before.
+// number, check a.meta.level, and keep the old way for the old levels. Keep the golden journals of the old levels in
+// testdata as they are, and add one of the new level. TestRulesOfLevels and TestWhatLevelsDecide of package store, and
+// TestGoldenJournal of package ingest, fail if an existing level decides differently than before.
 type Rules struct {
 	// PageBytes is about the size of a payload page: large enough that a page costs little beside its bytes, small
 	// enough that a single job's read is cheap.
@@ -56,8 +56,8 @@ type Rules struct {
 	Filesets, FilesetVersions int
 }
 
-// level is a version of the decisions of Apply.
-type level struct {
+// Level is a version of the decisions of Apply.
+type Level struct {
 	Number int
 	Rules  Rules
 }
@@ -69,19 +69,19 @@ var FirstRules = Rules{
 	Filesets: job.MaxFilesets, FilesetVersions: job.MaxFilesetVersions,
 }
 
-// Levels are the levels that this program can apply, in order. Nobody kept a journal of the lower levels, which only
-// versions before the first release wrote, so the first rules apply to their records. The first rules also apply to the
-// records before the one that first raises the level. A server appends that record before all others; level 0 is the
-// level of a journal without it.
-var Levels = []level{
-	{3, FirstRules},
-	{4, FirstRules}, // adds commands for handlers, filesets and lost runners, and jobs that completions create, and keeps steps
+// Levels are the levels that this program can apply, in order. The first rules also apply to the records of a journal
+// before the one that first raises the level; the level is 0 until then.
+var Levels = []Level{
+	{1, FirstRules},
 }
 
-// The newest level must be job.Level, to which a server raises its journal.
+// NewestLevel returns the number of the newest level that this program can apply.
+func NewestLevel() int { return Levels[len(Levels)-1].Number }
+
+// The newest level must be job.Level.
 func init() {
-	if newest := Levels[len(Levels)-1].Number; newest != job.Level {
-		panic(fmt.Sprintf("store: the newest level is %d, and job.Level %d", newest, job.Level))
+	if NewestLevel() != job.Level {
+		panic(fmt.Sprintf("store: the newest level is %d, and job.Level %d", NewestLevel(), job.Level))
 	}
 }
 
