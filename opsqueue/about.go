@@ -39,8 +39,8 @@ func (a *about) bytes() int {
 	if a.Prefix != nil {
 		n += len(*a.Prefix)
 	}
-	for _, pair := range a.StrategicMetadata {
-		n += pairBytes + len(pair.Key)
+	for key := range a.StrategicMetadata {
+		n += pairBytes + len(key)
 	}
 	return n
 }

@@ -110,7 +110,7 @@ func BenchmarkConsume(b *testing.B) {
 					for left.Add(-1) >= 0 {
 						got, err := consumer.Reserve(h.ctx, 1, c.strategy)
 						if err == nil {
-							err = consumer.Complete(h.ctx, got[0].Chunk.ID, nil)
+							err = consumer.Complete(h.ctx, got[0].Chunk.ChunkID, nil)
 						}
 						if err != nil {
 							b.Error(err)

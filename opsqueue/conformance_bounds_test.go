@@ -34,9 +34,9 @@ func TestReplyHasBoundedLength(t *testing.T) {
 	}
 	p := h.producer()
 	for range 9 {
-		s := wire.InsertSubmission{Direct: &wire.Direct{}, StrategicMetadata: metadata(pairs...)}
+		s := wire.InsertSubmission{Chunks: wire.ChunkContents{Direct: &wire.Direct{}}, StrategicMetadata: metadata(pairs...)}
 		for range 115 {
-			s.Direct.Contents = append(s.Direct.Contents, content)
+			s.Chunks.Direct.Contents = append(s.Chunks.Direct.Contents, content)
 		}
 		_, err := p.Insert(h.ctx, s, header)
 		h.must(err)
@@ -157,14 +157,14 @@ func TestExpiryTakesFewGoroutines(t *testing.T) {
 	h := startHost(t, func(c *opsqueue.Config) { c.ReservationExpiration = time.Second })
 	content := bytes.Repeat([]byte{7}, 8<<10)
 	for range 9 { // more than the connection can buffer
-		s := wire.InsertSubmission{Direct: &wire.Direct{}}
+		s := direct()
 		for range 100 {
-			s.Direct.Contents = append(s.Direct.Contents, content)
+			s.Chunks.Direct.Contents = append(s.Chunks.Direct.Contents, content)
 		}
 		h.insert(s)
 	}
 	p := h.connectSilent()
-	p.frame(frameBinary, wire.ClientToServer{Contents: wire.WantToReserveChunks{Max: 1000, Strategy: oldest}}.AppendCBOR(nil))
+	p.frame(frameBinary, wire.EncodeClientToServer(wire.ClientToServer{Contents: wire.WantToReserveChunks{Max: 1000, Strategy: oldest}}))
 	other := h.consumer()
 	h.eventually("the connection holds all chunks, but for the first that expires", func() bool {
 		_, _, text := h.send("GET", "/metrics", "", "")

@@ -27,7 +27,7 @@ func TestInit(t *testing.T) {
 	names := map[string]bool{}
 	for range 2 {
 		init, err := h.consumer().Init(h.ctx)
-		if want := (wire.Init{MaxMissableHeartbeats: 7, HeartbeatInterval: 2500 * time.Millisecond, VersionInfo: "v0.40.1", ConnID: init.ConnID}); err != nil || init != want || !connID.MatchString(init.ConnID) || names[init.ConnID] {
+		if want := (wire.Init{MaxMissableHeartbeats: 7, HeartbeatInterval: wire.Duration(2500 * time.Millisecond), VersionInfo: "v0.40.1", ConnID: init.ConnID}); err != nil || init != want || !connID.MatchString(init.ConnID) || names[init.ConnID] {
 			t.Errorf("%+v, %v, not %+v", init, err, want)
 		}
 		names[init.ConnID] = true
@@ -46,7 +46,7 @@ func TestMaxOfReservations(t *testing.T) {
 		t.Errorf("a reservation of 0 chunks: %v", err)
 	}
 	// The client has dropped the connection, so the chunks are free again.
-	if got := h.reserve(c, 1<<40, newest); len(got) == 0 || got[0].Chunk.ID.SubmissionID != id {
+	if got := h.reserve(c, 1<<40, newest); len(got) == 0 || got[0].Chunk.SubmissionID != id {
 		t.Errorf("got %s", idsOf(got, id))
 	}
 	// A raw connection survives the error.
@@ -74,10 +74,10 @@ func TestSeveralReservations(t *testing.T) {
 	nonces, chunks := map[uint64]bool{}, map[wire.ChunkID]bool{}
 	for range outstanding {
 		m, ok := r.decoded().(wire.ChunksReserved)
-		if !ok || len(m.Chunks) != 1 || m.Nonce >= outstanding || nonces[m.Nonce] || chunks[m.Chunks[0].Chunk.ID] {
+		if !ok || len(m.Chunks) != 1 || m.Nonce >= outstanding || nonces[m.Nonce] || chunks[m.Chunks[0].Chunk.ChunkID] {
 			t.Fatalf("got %+v, after %v", m, nonces)
 		}
-		nonces[m.Nonce], chunks[m.Chunks[0].Chunk.ID] = true, true
+		nonces[m.Nonce], chunks[m.Chunks[0].Chunk.ChunkID] = true, true
 	}
 	r.settle(outstanding)
 }
@@ -152,7 +152,7 @@ func TestReportsKeepTheirOrder(t *testing.T) {
 	c := h.consumer()
 	for n := range 50 {
 		id := h.insert(stored("p", 1))
-		chunk := h.reserveOne(c).Chunk.ID
+		chunk := h.reserveOne(c).Chunk.ChunkID
 		complete := func() { h.must(c.Complete(h.ctx, chunk, nil)) }
 		fail := func() { h.must(c.Fail(h.ctx, chunk, "boom")) }
 		if n%2 == 0 {
@@ -192,8 +192,8 @@ func TestExpiry(t *testing.T) {
 	id := h.insert(stored("p", 1))
 	first, second := h.consumer(), h.consumer()
 	start := time.Now()
-	chunk := h.reserveOne(first).Chunk.ID
-	if got := h.reserveOne(second); got.Chunk.ID != chunk {
+	chunk := h.reserveOne(first).Chunk.ChunkID
+	if got := h.reserveOne(second); got.Chunk.ChunkID != chunk {
 		t.Fatalf("got %+v", got.Chunk)
 	}
 	if took := time.Since(start); took < h.config.ReservationExpiration {
@@ -212,7 +212,7 @@ func TestCompletionAfterExpiry(t *testing.T) {
 	h := startHost(t, func(c *opsqueue.Config) { c.ReservationExpiration = 50 * time.Millisecond })
 	id := h.insert(stored("p", 1))
 	c := h.consumer()
-	chunk := h.reserveOne(c).Chunk.ID
+	chunk := h.reserveOne(c).Chunk.ChunkID
 	h.eventually("the holder is notified", func() bool { return c.Expired() > 0 })
 	h.must(c.Complete(h.ctx, chunk, nil))
 	h.waitFor(id, "Completed")
@@ -234,7 +234,7 @@ func lateFailure(t *testing.T) bool {
 	if m, ok := first.decoded().(wire.ChunksReserved); !ok || len(m.Chunks) != 1 {
 		t.Fatalf("got %+v", m)
 	}
-	chunk := h.reserveOne(second).Chunk.ID
+	chunk := h.reserveOne(second).Chunk.ChunkID
 	taken := time.Now()
 	if m, ok := first.decoded().(wire.ChunkReservationExpired); !ok || m.ID != chunk {
 		t.Fatalf("the holder got %+v", m)
@@ -296,7 +296,7 @@ func TestHeartbeat(t *testing.T) {
 	}
 	start := time.Now() // from here on, nothing reads the first consumer's socket, so it answers no ping
 	c := h.consumer()
-	if got := h.reserveOne(c); got.Chunk.ID.SubmissionID != id {
+	if got := h.reserveOne(c); got.Chunk.SubmissionID != id {
 		t.Fatalf("got %+v", got.Chunk)
 	}
 	if took := time.Since(start); took < 3*h.config.HeartbeatInterval/2 {
@@ -357,7 +357,7 @@ func TestBadMessages(t *testing.T) {
 		"text frame":         func(r *rawConsumer) { r.send(websocket.MessageText, []byte(`{"nonce":0}`)) },
 		"text frame of CBOR": func(r *rawConsumer) { r.send(websocket.MessageText, unhex("a0")) },
 		"text frame of a message": func(r *rawConsumer) {
-			r.send(websocket.MessageText, wire.ClientToServer{Nonce: 1, Contents: wire.WantToReserveChunks{Max: 1}}.AppendCBOR(nil))
+			r.send(websocket.MessageText, wire.EncodeClientToServer(wire.ClientToServer{Nonce: 1, Contents: wire.WantToReserveChunks{Max: 1}}))
 		},
 		"not CBOR":               func(r *rawConsumer) { r.send(binary, unhex("ff")) },
 		"no bytes":               func(r *rawConsumer) { r.send(binary, nil) },
@@ -374,7 +374,7 @@ func TestBadMessages(t *testing.T) {
 			if first := <-parked; len(first) != 1 {
 				t.Fatalf("got %+v", first)
 			} else {
-				h.must(bystander.Complete(h.ctx, first[0].Chunk.ID, nil))
+				h.must(bystander.Complete(h.ctx, first[0].Chunk.ChunkID, nil))
 			}
 			r.put(0, wire.WantToReserveChunks{Max: 1})
 			if m, ok := r.decoded().(wire.ChunksReserved); !ok || len(m.Chunks) != 1 {
@@ -383,7 +383,7 @@ func TestBadMessages(t *testing.T) {
 			send(r)
 			r.dropped()
 			got := h.reserveOne(bystander)
-			h.must(bystander.Complete(h.ctx, got.Chunk.ID, nil))
+			h.must(bystander.Complete(h.ctx, got.Chunk.ChunkID, nil))
 			h.waitFor(id, "Completed")
 			parked = h.later(bystander, 1, oldest)
 		})
@@ -449,10 +449,10 @@ func TestCallersThatDisappear(t *testing.T) {
 			impatient.Disconnect() // it got the chunk before its context ended
 		}
 		got := h.reserveOne(other)
-		if got.Chunk.ID.SubmissionID != id {
+		if got.Chunk.SubmissionID != id {
 			t.Fatalf("got %+v", got.Chunk)
 		}
-		h.must(other.Complete(h.ctx, got.Chunk.ID, nil))
+		h.must(other.Complete(h.ctx, got.Chunk.ChunkID, nil))
 		h.waitFor(id, "Completed")
 	}
 }

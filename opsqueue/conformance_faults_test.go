@@ -115,7 +115,7 @@ func TestConnectionEndsDuringClaim(t *testing.T) {
 		h.must(r.socket.CloseNow())
 	}
 	got := h.reserveOne(h.consumer())
-	if got.Chunk.ID.SubmissionID != id || got.Chunk.Retries != 0 {
+	if got.Chunk.SubmissionID != id || got.Chunk.Retries != 0 {
 		t.Errorf("after %d connections that got nothing: %+v", rounds, got.Chunk)
 	}
 	h.eventually("all of the memory for replies is free", h.server.RepliesFree)
@@ -149,7 +149,7 @@ func TestLongOutputsDoNotHoldUpOthers(t *testing.T) {
 	h.waitDone(b, 1)                                                          // the newest chunk, which other would reserve otherwise
 	other := h.raw()
 	other.put(1, wire.WantToReserveChunks{Max: 1, Strategy: newest})
-	got := other.decoded().(wire.ChunksReserved).Chunks[0].Chunk.ID
+	got := other.decoded().(wire.ChunksReserved).Chunks[0].Chunk.ChunkID
 	if got.SubmissionID != b {
 		t.Fatalf("got %+v", got)
 	}
@@ -188,12 +188,12 @@ func TestOneFailureForEachRun(t *testing.T) {
 			chunk := reserved()
 			fail := func(texts []string) {
 				for _, text := range texts {
-					r.put(0, wire.FailChunk{ID: chunk.ID, Failure: text})
+					r.put(0, wire.FailChunk{ID: chunk.ChunkID, Failure: text})
 				}
 			}
 			fail(test.before)
 			if test.expires {
-				if m, ok := r.decoded().(wire.ChunkReservationExpired); !ok || m.ID != chunk.ID {
+				if m, ok := r.decoded().(wire.ChunkReservationExpired); !ok || m.ID != chunk.ChunkID {
 					t.Fatalf("got %+v", m)
 				}
 			}

@@ -29,7 +29,7 @@ func TestOneConsumerIsNotDelayed(t *testing.T) {
 		c := h.consumer()
 		start := time.Now()
 		for range chunks {
-			h.must(c.Complete(h.ctx, h.reserveOne(c).Chunk.ID, nil))
+			h.must(c.Complete(h.ctx, h.reserveOne(c).Chunk.ChunkID, nil))
 		}
 		took := time.Since(start)
 		h.waitFor(id, "Completed")
@@ -51,7 +51,7 @@ func TestSlowReader(t *testing.T) {
 	const chunks = 24 // more than the buffers of both sockets hold
 	var ids []wire.SubmissionID
 	for range chunks {
-		ids = append(ids, h.insert(wire.InsertSubmission{Direct: &wire.Direct{Contents: [][]byte{content}}}))
+		ids = append(ids, h.insert(direct(content)))
 	}
 	conn, err := net.Dial("tcp", h.address)
 	h.must(err)
@@ -60,7 +60,7 @@ func TestSlowReader(t *testing.T) {
 	_, err = io.WriteString(conn, "GET /consumer HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
 	h.must(err)
 	for n := range uint64(chunks) {
-		_, err := conn.Write(frame(wire.ClientToServer{Nonce: n, Contents: wire.WantToReserveChunks{Max: 1}}.AppendCBOR(nil)))
+		_, err := conn.Write(frame(wire.EncodeClientToServer(wire.ClientToServer{Nonce: n, Contents: wire.WantToReserveChunks{Max: 1}})))
 		h.must(err)
 	}
 	c := h.consumer()
@@ -69,11 +69,11 @@ func TestSlowReader(t *testing.T) {
 	seen := map[wire.SubmissionID]bool{}
 	for len(seen) < chunks+1 {
 		got := h.reserveOne(c)
-		seen[got.Chunk.ID.SubmissionID] = true
-		if got.Chunk.ID.SubmissionID != prompt && len(got.Chunk.InputContent) != len(content) {
-			t.Errorf("%+v has %d bytes", got.Chunk.ID, len(got.Chunk.InputContent))
+		seen[got.Chunk.SubmissionID] = true
+		if got.Chunk.SubmissionID != prompt && len(got.Chunk.InputContent) != len(content) {
+			t.Errorf("%+v has %d bytes", got.Chunk.ChunkID, len(got.Chunk.InputContent))
 		}
-		h.must(c.Complete(h.ctx, got.Chunk.ID, nil))
+		h.must(c.Complete(h.ctx, got.Chunk.ChunkID, nil))
 	}
 	for _, id := range ids {
 		h.waitFor(id, "Completed")
@@ -131,7 +131,7 @@ func TestManyHeldChunks(t *testing.T) {
 	}
 	c := h.consumer()
 	for range 10 {
-		if got := h.reserveOne(c); got.Chunk.ID.SubmissionID != id || got.Chunk.Retries != 0 {
+		if got := h.reserveOne(c); got.Chunk.SubmissionID != id || got.Chunk.Retries != 0 {
 			t.Errorf("got %+v", got.Chunk)
 		}
 	}

@@ -15,11 +15,11 @@ func TestMetrics(t *testing.T) {
 	size := int64(10)
 	h.insert(stored("completed", 3))
 	for range 3 {
-		h.must(c.Complete(h.ctx, h.reserveOne(c).Chunk.ID, nil))
+		h.must(c.Complete(h.ctx, h.reserveOne(c).Chunk.ChunkID, nil))
 	}
 	failed := h.insert(stored("failed", 4))
 	for range 2 {
-		h.must(c.Fail(h.ctx, h.reserve(c, 1, oldest)[0].Chunk.ID, "boom"))
+		h.must(c.Fail(h.ctx, h.reserve(c, 1, oldest)[0].Chunk.ChunkID, "boom"))
 		h.reported(c) // so that the same chunk is handed out again
 	}
 	h.waitFor(failed, "Failed")

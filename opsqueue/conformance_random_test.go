@@ -139,9 +139,9 @@ func (d *driver) insertSome() {
 	n := d.rng.IntN(6)
 	s := stored(fmt.Sprint("prefix ", len(d.submissions)), int64(n), "user", d.rng.IntN(3), "team", d.rng.IntN(2))
 	if d.rng.IntN(3) == 0 {
-		s = wire.InsertSubmission{Direct: &wire.Direct{}, StrategicMetadata: s.StrategicMetadata}
+		s = wire.InsertSubmission{Chunks: wire.ChunkContents{Direct: &wire.Direct{}}, StrategicMetadata: s.StrategicMetadata}
 		for i := range n {
-			s.Direct.Contents = append(s.Direct.Contents, make([]byte, i))
+			s.Chunks.Direct.Contents = append(s.Chunks.Direct.Contents, make([]byte, i))
 		}
 	}
 	id, err := d.producer.Insert(d.ctx, s, nil)
@@ -217,7 +217,7 @@ func (d *driver) note(a arrival) {
 		d.t.Errorf("a connection ended that nobody dropped: %v", a.err)
 	}
 	for _, chunk := range a.chunks {
-		id := chunk.Chunk.ID
+		id := chunk.Chunk.ChunkID
 		s := d.byID[id.SubmissionID]
 		if s == nil || id.Index >= int64(len(s.chunks)) {
 			d.t.Errorf("chunk %+v does not exist", id)
@@ -341,10 +341,10 @@ func (d *driver) finish() {
 			if err != nil {
 				return
 			}
-			if s := d.byID[got[0].Chunk.ID.SubmissionID]; s != nil {
-				s.chunks[got[0].Chunk.ID.Index].completes++
+			if s := d.byID[got[0].Chunk.SubmissionID]; s != nil {
+				s.chunks[got[0].Chunk.Index].completes++
 			}
-			if last.Complete(d.ctx, got[0].Chunk.ID, nil) != nil {
+			if last.Complete(d.ctx, got[0].Chunk.ChunkID, nil) != nil {
 				return
 			}
 		}
@@ -379,8 +379,8 @@ func (d *driver) checkFailures() {
 			}
 		}
 		if status.Failed != nil {
-			if chunk := status.Failed.Chunk; s.chunks[chunk.ID.Index].fails < drivenRetries || chunk.Failure != "boom" {
-				d.t.Errorf("submission %s failed for chunk %d, which failed %d times, with %q", s.id, chunk.ID.Index, s.chunks[chunk.ID.Index].fails, chunk.Failure)
+			if chunk := status.Failed.Chunk; s.chunks[chunk.Index].fails < drivenRetries || chunk.Failure != "boom" {
+				d.t.Errorf("submission %s failed for chunk %d, which failed %d times, with %q", s.id, chunk.Index, s.chunks[chunk.Index].fails, chunk.Failure)
 			}
 		}
 	}

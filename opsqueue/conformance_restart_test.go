@@ -24,35 +24,35 @@ func TestRestart(t *testing.T) {
 	running := h.insert(stored("running", 4, "user", 1))
 	ended := h.insert(stored("ended", 1))
 	for range 2 {
-		h.must(c.Complete(h.ctx, h.reserveOne(c).Chunk.ID, nil))
+		h.must(c.Complete(h.ctx, h.reserveOne(c).Chunk.ChunkID, nil))
 	}
 	h.waitDone(running, 2)
 	held := h.reserveOne(c)
 	h.must(c.Complete(h.ctx, wire.ChunkID{SubmissionID: ended}, nil))
-	before := string(h.waitFor(ended, "Completed").AppendJSON(nil))
+	before := string(wire.EncodeJSON(h.waitFor(ended, "Completed")))
 	cancelled := h.insert(stored("cancelled", 3))
 	h.must(p.Cancel(h.ctx, cancelled))
 	h.restart()
-	if after := string(h.status(ended).AppendJSON(nil)); after != before {
+	if after := string(wire.EncodeJSON(h.status(ended))); after != before {
 		t.Errorf("%s became %s", before, after)
 	}
 	if got := kind(h.status(cancelled)); got != "Cancelled" {
 		t.Errorf("the cancelled submission is %s", got)
 	}
 	if s := h.status(running); kind(s) != "InProgress" || s.InProgress.ChunksDone != 2 {
-		t.Errorf("%s", s.AppendJSON(nil))
+		t.Errorf("%s", wire.EncodeJSON(s))
 	}
 	if id, ok, err := p.LookupByPrefix(h.ctx, "running"); !ok || err != nil || id != running {
 		t.Errorf("%s, %t, %v", id, ok, err)
 	}
 	// The consumer reconnects and has forgotten its reservation. The completion of the run that continued counts.
-	h.must(c.Complete(h.ctx, held.Chunk.ID, nil))
+	h.must(c.Complete(h.ctx, held.Chunk.ChunkID, nil))
 	h.waitDone(running, 3)
 	last := h.reserveOne(c)
-	if last.Chunk.ID != (wire.ChunkID{SubmissionID: running, Index: 3}) {
+	if last.Chunk.ChunkID != (wire.ChunkID{SubmissionID: running, Index: 3}) {
 		t.Errorf("got %+v", last.Chunk)
 	}
-	h.must(c.Complete(h.ctx, last.Chunk.ID, nil))
+	h.must(c.Complete(h.ctx, last.Chunk.ChunkID, nil))
 	h.waitFor(running, "Completed")
 	if c.Connects() != 2 {
 		t.Errorf("%d connections", c.Connects())
@@ -74,7 +74,7 @@ func TestRestartReturnsChunks(t *testing.T) {
 	c := h.consumer()
 	for range 3 {
 		got := h.reserveOne(c)
-		h.must(c.Complete(h.ctx, got.Chunk.ID, nil))
+		h.must(c.Complete(h.ctx, got.Chunk.ChunkID, nil))
 	}
 	h.waitFor(id, "Completed")
 }
@@ -143,7 +143,7 @@ func TestReservationsWaitForTheStart(t *testing.T) {
 		return starting
 	}
 	h.restart()
-	if got := h.reserveOne(h.consumer()); got.Chunk.ID.SubmissionID != id {
+	if got := h.reserveOne(h.consumer()); got.Chunk.SubmissionID != id {
 		t.Errorf("got %+v", got.Chunk)
 	}
 	if left := starting.refusals.Load(); left >= 0 {
@@ -182,10 +182,10 @@ func TestManyChunks(t *testing.T) {
 					if err != nil {
 						return err
 					}
-					if again := seen[got[0].Chunk.ID.Index].Add(1); again != 1 {
-						return fmt.Errorf("chunk %d was handed out %d times", got[0].Chunk.ID.Index, again)
+					if again := seen[got[0].Chunk.Index].Add(1); again != 1 {
+						return fmt.Errorf("chunk %d was handed out %d times", got[0].Chunk.Index, again)
 					}
-					if err := c.Complete(h.ctx, got[0].Chunk.ID, nil); err != nil {
+					if err := c.Complete(h.ctx, got[0].Chunk.ChunkID, nil); err != nil {
 						return err
 					}
 				}

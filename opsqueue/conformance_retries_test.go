@@ -17,29 +17,30 @@ import (
 func TestRetries(t *testing.T) {
 	h := startHost(t)
 	size := int64(4)
-	s := wire.InsertSubmission{Direct: &wire.Direct{Contents: [][]byte{{1}, {2, 3}, {4}, {5}}}, Metadata: []byte{9}, StrategicMetadata: metadata("user", 1), ChunkSize: &size}
+	s := direct([]byte{1}, []byte{2, 3}, []byte{4}, []byte{5})
+	s.Metadata, s.StrategicMetadata, s.ChunkSize = []byte{9}, metadata("user", 1), &size
 	id := h.insert(s)
 	c, other := h.consumer(), h.consumer()
-	h.must(c.Complete(h.ctx, h.reserveOne(c).Chunk.ID, nil))
+	h.must(c.Complete(h.ctx, h.reserveOne(c).Chunk.ChunkID, nil))
 	h.waitDone(id, 1)
 	held := wire.ChunkID{SubmissionID: id, Index: 3}
-	if got := h.reserve(other, 2, newest); len(got) != 2 || got[0].Chunk.ID.Index+got[1].Chunk.ID.Index != 5 {
+	if got := h.reserve(other, 2, newest); len(got) != 2 || got[0].Chunk.Index+got[1].Chunk.Index != 5 {
 		t.Fatalf("got %+v", got)
 	}
 	for n := range int64(10) {
 		got := h.reserveOne(c)
-		if got.Chunk.ID.Index != 1 || got.Chunk.Retries != n {
+		if got.Chunk.Index != 1 || got.Chunk.Retries != n {
 			t.Fatalf("after %d failures: %+v", n, got.Chunk)
 		}
 		if status := h.status(id); kind(status) != "InProgress" {
 			t.Fatalf("after %d failures the submission is %s", n, kind(status))
 		}
-		h.must(c.Fail(h.ctx, got.Chunk.ID, fmt.Sprintf("boom %d", n)))
+		h.must(c.Fail(h.ctx, got.Chunk.ChunkID, fmt.Sprintf("boom %d", n)))
 	}
 	status := h.waitFor(id, "Failed")
 	want := fmt.Sprintf(`{"Failed":[{"id":%[1]s,"prefix":null,"chunks_total":4,"chunk_size":4,"metadata":[9],"strategic_metadata":{"user":1},"failed_at":"TIME","failed_chunk_id":1,"otel_trace_carrier":"{}","chunks_done":1},`+
 		`{"submission_id":%[1]s,"chunk_index":1,"input_content":[2,3],"failure":"boom 9","failed_at":"TIME"}]}`, id)
-	if got := withoutTimes(status.AppendJSON(nil)); sortedFields(got) != sortedFields(want) {
+	if got := withoutTimes(wire.EncodeJSON(status)); sortedFields(got) != sortedFields(want) {
 		t.Errorf("status\n%s\nnot\n%s", got, want)
 	}
 	if at := status.Failed.Submission.FailedAt; time.Since(at) > time.Minute || time.Until(at) > time.Second { // real time: the date must be the present
@@ -49,11 +50,11 @@ func TestRetries(t *testing.T) {
 	h.must(other.Complete(h.ctx, held, nil))
 	h.must(other.Fail(h.ctx, held, "late"))
 	next := h.insert(stored("next", 1))
-	if got := h.reserveOne(other); got.Chunk.ID.SubmissionID != next {
+	if got := h.reserveOne(other); got.Chunk.SubmissionID != next {
 		t.Errorf("got %+v of a failed submission", got.Chunk)
 	}
-	if after := h.status(id); string(after.AppendJSON(nil)) != string(status.AppendJSON(nil)) {
-		t.Errorf("status\n%s\nbecame\n%s", status.AppendJSON(nil), after.AppendJSON(nil))
+	if after := h.status(id); string(wire.EncodeJSON(after)) != string(wire.EncodeJSON(status)) {
+		t.Errorf("status\n%s\nbecame\n%s", wire.EncodeJSON(status), wire.EncodeJSON(after))
 	}
 	if n, err := h.producer().Count(h.ctx); err != nil || n != 1 {
 		t.Errorf("%d in progress, %v", n, err)
@@ -66,7 +67,7 @@ func TestRetriedChunksKeepTheirPlace(t *testing.T) {
 	id := h.insert(stored("p", 5))
 	c := h.consumer()
 	for _, chunk := range h.reserve(c, 3, oldest) {
-		h.must(c.Fail(h.ctx, chunk.Chunk.ID, "boom"))
+		h.must(c.Fail(h.ctx, chunk.Chunk.ChunkID, "boom"))
 	}
 	h.reported(c)
 	var got []wire.ReservedChunk
@@ -101,9 +102,9 @@ func TestMaxChunkRetries(t *testing.T) {
 				if got := kind(h.status(id)); got != "InProgress" {
 					t.Fatalf("after %d failures the submission is %s", n, got)
 				}
-				h.must(consumer.Fail(h.ctx, h.reserveOne(consumer).Chunk.ID, "boom"))
+				h.must(consumer.Fail(h.ctx, h.reserveOne(consumer).Chunk.ChunkID, "boom"))
 			}
-			if failed := h.waitFor(id, "Failed").Failed; failed.Chunk.ID.Index != 0 || failed.Chunk.Failure != "boom" {
+			if failed := h.waitFor(id, "Failed").Failed; failed.Chunk.Index != 0 || failed.Chunk.Failure != "boom" {
 				t.Errorf("%+v", failed)
 			}
 		})
@@ -120,7 +121,7 @@ func TestFailureTexts(t *testing.T) {
 	}
 	for _, text := range []string{"", "x", "Traceback:\n  \"quoted\" \\ \x00 \u2028", "ünï \U0001F493", string(long)} {
 		id := h.insert(stored("p", 1))
-		h.must(c.Fail(h.ctx, h.reserveOne(c).Chunk.ID, text))
+		h.must(c.Fail(h.ctx, h.reserveOne(c).Chunk.ChunkID, text))
 		if got := h.waitFor(id, "Failed").Failed.Chunk.Failure; got != text {
 			t.Errorf("failure %q became %q", text, got)
 		}
@@ -133,11 +134,11 @@ func TestPoisonChunk(t *testing.T) {
 	h := startHost(t, func(c *opsqueue.Config) { c.MaxChunkRetries = 4 })
 	id := h.insert(stored("poison", 2))
 	c, holder := h.consumer(), h.consumer()
-	poison := h.reserveOne(c).Chunk.ID
+	poison := h.reserveOne(c).Chunk.ChunkID
 	h.reserveOne(holder) // no other chunk may be left: the next request of c may arrive before its connection ends
 	for range h.config.MaxChunkRetries - 1 {
 		c.Disconnect()
-		if got := h.reserveOne(c); got.Chunk.ID != poison {
+		if got := h.reserveOne(c); got.Chunk.ChunkID != poison {
 			t.Fatalf("got %+v", got.Chunk)
 		}
 	}
@@ -147,7 +148,7 @@ func TestPoisonChunk(t *testing.T) {
 		t.Errorf("%+v", failed)
 	}
 	other := h.insert(stored("other", 1))
-	if got := h.reserveOne(c); got.Chunk.ID.SubmissionID != other {
+	if got := h.reserveOne(c); got.Chunk.SubmissionID != other {
 		t.Errorf("got %+v", got.Chunk)
 	}
 }
@@ -162,7 +163,7 @@ func TestRunFails(t *testing.T) {
 		return upper(wire.ReservedChunk{}, input)
 	})
 	_, err := h.producer().Run(h.ctx, h.objects, stockclient.Work{Chunks: chunksOf(20)})
-	if failed, ok := err.(*stockclient.SubmissionFailedError); !ok || failed.Chunk.ID.Index != 7 || failed.Chunk.Failure != "cannot run chunk 7" {
+	if failed, ok := err.(*stockclient.SubmissionFailedError); !ok || failed.Chunk.Index != 7 || failed.Chunk.Failure != "cannot run chunk 7" {
 		t.Errorf("%v", err)
 	}
 	got, err := h.producer().Run(h.ctx, h.objects, stockclient.Work{Chunks: chunksOf(7)})
@@ -178,9 +179,9 @@ func TestLongFailureIsStoredFirst(t *testing.T) {
 	c := h.consumer()
 	for n := range 19 {
 		got := h.reserveOne(c)
-		if got.Chunk.ID.Index != 0 || got.Chunk.Retries != int64(n) {
+		if got.Chunk.Index != 0 || got.Chunk.Retries != int64(n) {
 			t.Fatalf("after %d failures: %+v", n, got.Chunk)
 		}
-		h.must(c.Fail(h.ctx, got.Chunk.ID, strings.Repeat("x", 60_000)))
+		h.must(c.Fail(h.ctx, got.Chunk.ChunkID, strings.Repeat("x", 60_000)))
 	}
 }

@@ -173,16 +173,21 @@ func (h *host) consumer() *stockclient.Consumer {
 
 // stored returns a submission of n chunks whose contents are in the object store.
 func stored(prefix string, n int64, pairs ...any) wire.InsertSubmission {
-	return wire.InsertSubmission{SeeObjectStorage: &wire.SeeObjectStorage{Prefix: prefix, Count: n}, StrategicMetadata: metadata(pairs...)}
+	return wire.InsertSubmission{Chunks: wire.ChunkContents{SeeObjectStorage: &wire.SeeObjectStorage{Prefix: prefix, Count: n}}, StrategicMetadata: metadata(pairs...)}
+}
+
+// direct returns a submission whose contents are in the request.
+func direct(contents ...[]byte) wire.InsertSubmission {
+	return wire.InsertSubmission{Chunks: wire.ChunkContents{Direct: &wire.Direct{Contents: contents}}}
 }
 
 // metadata returns strategic metadata from alternating keys and values.
 func metadata(pairs ...any) wire.Metadata {
-	var list []wire.MetadataPair
+	m := wire.Metadata{}
 	for i := 0; i < len(pairs); i += 2 {
-		list = append(list, wire.MetadataPair{Key: pairs[i].(string), Value: int64(pairs[i+1].(int))})
+		m[pairs[i].(string)] = int64(pairs[i+1].(int))
 	}
-	return wire.NewMetadata(list)
+	return m
 }
 
 func (h *host) insert(s wire.InsertSubmission) wire.SubmissionID {
@@ -296,11 +301,11 @@ func idsOf(chunks []wire.ReservedChunk, submissions ...wire.SubmissionID) string
 	for _, c := range chunks {
 		place := "?"
 		for i, id := range submissions {
-			if id == c.Chunk.ID.SubmissionID {
+			if id == c.Chunk.SubmissionID {
 				place = fmt.Sprint(i)
 			}
 		}
-		names = append(names, fmt.Sprintf("%s/%d", place, c.Chunk.ID.Index))
+		names = append(names, fmt.Sprintf("%s/%d", place, c.Chunk.Index))
 	}
 	return strings.Join(names, " ")
 }
@@ -344,7 +349,7 @@ func (r *rawConsumer) send(kind websocket.MessageType, message []byte) {
 
 func (r *rawConsumer) put(nonce uint64, contents wire.ClientContents) {
 	r.h.t.Helper()
-	r.send(websocket.MessageBinary, wire.ClientToServer{Nonce: nonce, Contents: contents}.AppendCBOR(nil))
+	r.send(websocket.MessageBinary, wire.EncodeClientToServer(wire.ClientToServer{Nonce: nonce, Contents: contents}))
 }
 
 func (r *rawConsumer) read() []byte {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
 	"slices"
@@ -110,7 +111,7 @@ func TestConsumersOfEachStrategy(t *testing.T) {
 // TestEmptySubmission: a submission without chunks is completed when the insert is answered.
 func TestEmptySubmission(t *testing.T) {
 	h := startHost(t)
-	for name, s := range map[string]wire.InsertSubmission{"stored": stored("p", 0), "direct": {Direct: &wire.Direct{}}} {
+	for name, s := range map[string]wire.InsertSubmission{"stored": stored("p", 0), "direct": direct()} {
 		id := h.insert(s)
 		status := h.status(id)
 		if kind(status) != "Completed" || status.Completed.ChunksTotal != 0 || status.Completed.CompletedAt.IsZero() {
@@ -135,17 +136,17 @@ func TestDirectContents(t *testing.T) {
 		every[i] = byte(i)
 	}
 	contents := [][]byte{every, {}, []byte("a"), bytes.Repeat([]byte{200}, 100_000)}
-	id := h.insert(wire.InsertSubmission{Direct: &wire.Direct{Contents: contents}})
+	id := h.insert(direct(contents...))
 	if s := h.status(id); kind(s) != "InProgress" || s.InProgress.Prefix != nil || s.InProgress.ChunksTotal != 4 {
 		t.Fatalf("status %+v", s)
 	}
 	c := h.consumer()
 	for i, want := range contents {
 		got := h.reserveOne(c)
-		if got.Chunk.ID != (wire.ChunkID{SubmissionID: id, Index: int64(i)}) || got.Chunk.InputContent == nil || !bytes.Equal(got.Chunk.InputContent, want) {
-			t.Errorf("chunk %+v has %d bytes, not %d", got.Chunk.ID, len(got.Chunk.InputContent), len(want))
+		if got.Chunk.ChunkID != (wire.ChunkID{SubmissionID: id, Index: int64(i)}) || got.Chunk.InputContent == nil || !bytes.Equal(got.Chunk.InputContent, want) {
+			t.Errorf("chunk %+v has %d bytes, not %d", got.Chunk.ChunkID, len(got.Chunk.InputContent), len(want))
 		}
-		h.must(c.Complete(h.ctx, got.Chunk.ID, bytes.ToUpper(want)))
+		h.must(c.Complete(h.ctx, got.Chunk.ChunkID, bytes.ToUpper(want)))
 	}
 	if s := h.waitFor(id, "Completed"); s.Completed.Prefix != nil || s.Completed.ChunksTotal != 4 {
 		t.Errorf("status %+v", s.Completed)
@@ -176,7 +177,7 @@ func TestOrderOfStrategies(t *testing.T) {
 				for len(got) < 9 {
 					reply := h.reserve(consumer, max, c.strategy)
 					slices.SortFunc(reply, func(a, b wire.ReservedChunk) int {
-						return cmp.Or(cmp.Compare(a.Chunk.ID.SubmissionID, b.Chunk.ID.SubmissionID), cmp.Compare(a.Chunk.ID.Index, b.Chunk.ID.Index))
+						return cmp.Or(cmp.Compare(a.Chunk.SubmissionID, b.Chunk.SubmissionID), cmp.Compare(a.Chunk.Index, b.Chunk.Index))
 					})
 					if c.strategy.Base == wire.Newest {
 						slices.Reverse(reply)
@@ -201,11 +202,11 @@ func TestRandomOrder(t *testing.T) {
 	inOrder := 0
 	for n := range int64(200) {
 		c := h.reserve(consumer, 1, random)[0]
-		if seen[c.Chunk.ID.Index] {
-			t.Fatalf("chunk %d was handed out twice", c.Chunk.ID.Index)
+		if seen[c.Chunk.Index] {
+			t.Fatalf("chunk %d was handed out twice", c.Chunk.Index)
 		}
-		seen[c.Chunk.ID.Index] = true
-		if c.Chunk.ID.Index == n {
+		seen[c.Chunk.Index] = true
+		if c.Chunk.Index == n {
 			inOrder++
 		}
 	}
@@ -237,11 +238,11 @@ func TestPreferDistinct(t *testing.T) {
 	take("2/0")          // user 2 is idle, and so is the submission without a user
 	take("3/0")          // it always counts as idle
 	take("3/1")
-	h.must(consumer.Complete(h.ctx, first.Chunk.ID, nil))
+	h.must(consumer.Complete(h.ctx, first.Chunk.ChunkID, nil))
 	h.reported(consumer)
 	take("0/1") // user 1 is idle again
 	take("3/2")
-	h.must(consumer.Fail(h.ctx, held[1].Chunk.ID, "boom"))
+	h.must(consumer.Fail(h.ctx, held[1].Chunk.ChunkID, "boom"))
 	h.reported(consumer)
 	take("2/0") // user 2 is idle again
 	take("3/3")
@@ -276,7 +277,7 @@ func TestPreferDistinctOfNewest(t *testing.T) {
 	ids := []wire.SubmissionID{h.insert(stored("a", 3)), h.insert(stored("b", 3))}
 	consumer := h.consumer()
 	for n := range 6 {
-		got := h.reserve(consumer, 1, preferDistinct(wire.Newest, "user"))[0].Chunk.ID.SubmissionID
+		got := h.reserve(consumer, 1, preferDistinct(wire.Newest, "user"))[0].Chunk.SubmissionID
 		if want := ids[1-n/3]; got != want {
 			t.Errorf("chunk %d is of %s, not %s", n, got, want)
 		}
@@ -312,7 +313,7 @@ func TestMetadataReachesConsumers(t *testing.T) {
 		every[i] = byte(i)
 	}
 	size := int64(20)
-	strategic := wire.NewMetadata([]wire.MetadataPair{{Key: "least", Value: math.MinInt64}, {Key: "most", Value: math.MaxInt64}, {Key: "ünï", Value: 0}, {Key: "beyond floats", Value: 1<<53 + 1}})
+	strategic := wire.Metadata{"least": math.MinInt64, "most": math.MaxInt64, "ünï": 0, "beyond floats": 1<<53 + 1}
 	s := stored("prefix", 2)
 	s.Metadata, s.StrategicMetadata, s.ChunkSize = every, strategic, &size
 	const trace = "0af7651916cd43dd8448eb211c80319c"
@@ -334,7 +335,7 @@ func TestMetadataReachesConsumers(t *testing.T) {
 	}
 	check := func(of string, s wire.Submission, done int64) {
 		t.Helper()
-		if s.ID != id || s.Prefix == nil || *s.Prefix != "prefix" || s.ChunksTotal != 2 || s.ChunksDone != done || s.ChunkSize != 20 || !bytes.Equal(s.Metadata, every) || !slices.Equal(s.StrategicMetadata, strategic) {
+		if s.ID != id || s.Prefix == nil || *s.Prefix != "prefix" || s.ChunksTotal != 2 || s.ChunksDone != done || s.ChunkSize != 20 || !bytes.Equal(s.Metadata, every) || !maps.Equal(s.StrategicMetadata, strategic) {
 			t.Errorf("%s: %+v", of, s)
 		}
 		carrier(of, s.OtelTraceCarrier)
@@ -347,11 +348,11 @@ func TestMetadataReachesConsumers(t *testing.T) {
 	if chunk.Chunk.InputContent != nil || chunk.Chunk.Retries != 0 {
 		t.Errorf("%+v", chunk.Chunk)
 	}
-	h.must(c.Complete(h.ctx, chunk.Chunk.ID, nil))
+	h.must(c.Complete(h.ctx, chunk.Chunk.ChunkID, nil))
 	h.waitDone(id, 1)
 	chunk = h.reserveOne(c)
 	check("second chunk", chunk.Submission, 1)
-	h.must(c.Complete(h.ctx, chunk.Chunk.ID, nil))
+	h.must(c.Complete(h.ctx, chunk.Chunk.ChunkID, nil))
 	ended := h.waitFor(id, "Completed").Completed
 	check("completed", wire.Submission{
 		ID: ended.ID, Prefix: ended.Prefix, ChunksTotal: ended.ChunksTotal, ChunkSize: ended.ChunkSize, Metadata: ended.Metadata,
@@ -376,7 +377,7 @@ func TestCancel(t *testing.T) {
 	p, c := h.producer(), h.consumer()
 	id := h.insert(stored("cancelled", 3, "user", 1))
 	first := h.reserveOne(c)
-	h.must(c.Complete(h.ctx, first.Chunk.ID, nil))
+	h.must(c.Complete(h.ctx, first.Chunk.ChunkID, nil))
 	h.waitDone(id, 1)
 	held := h.reserveOne(c)
 	h.must(p.Cancel(h.ctx, id)) // checks that the body is empty
@@ -384,7 +385,7 @@ func TestCancel(t *testing.T) {
 	if kind(s) != "Cancelled" {
 		t.Fatalf("status %s", kind(s))
 	}
-	if x := s.Cancelled; x.ID != id || *x.Prefix != "cancelled" || x.ChunksTotal != 3 || x.ChunksDone != 1 || x.CancelledAt.IsZero() || !slices.Equal(x.StrategicMetadata, metadata("user", 1)) {
+	if x := s.Cancelled; x.ID != id || *x.Prefix != "cancelled" || x.ChunksTotal != 3 || x.ChunksDone != 1 || x.CancelledAt.IsZero() || !maps.Equal(x.StrategicMetadata, metadata("user", 1)) {
 		t.Errorf("%+v", x)
 	}
 	refused := func(id wire.SubmissionID, want string) {
@@ -397,29 +398,29 @@ func TestCancel(t *testing.T) {
 		if kind(got) != want {
 			t.Errorf("cancel of a submission that is %s: %s", want, kind(got))
 		}
-		if body, is := got.AppendJSON(nil), h.status(id).AppendJSON(nil); !bytes.Equal(body, is) {
+		if body, is := wire.EncodeJSON(got), wire.EncodeJSON(h.status(id)); !bytes.Equal(body, is) {
 			t.Errorf("the reason is %s and the status %s", body, is)
 		}
 	}
 	refused(id, "Cancelled")
 	// Reports of its consumers are ignored, their connections stay, and no chunk is handed out.
-	h.must(c.Complete(h.ctx, held.Chunk.ID, nil))
+	h.must(c.Complete(h.ctx, held.Chunk.ChunkID, nil))
 	h.must(c.Fail(h.ctx, wire.ChunkID{SubmissionID: id, Index: 2}, "boom"))
 	other := h.insert(stored("other", 1))
 	next := h.reserveOne(c)
-	if next.Chunk.ID.SubmissionID != other || c.Connects() != 1 {
-		t.Errorf("the consumer got %+v, after %d connections", next.Chunk.ID, c.Connects())
+	if next.Chunk.SubmissionID != other || c.Connects() != 1 {
+		t.Errorf("the consumer got %+v, after %d connections", next.Chunk.ChunkID, c.Connects())
 	}
 	if s := h.status(id); kind(s) != "Cancelled" || s.Cancelled.ChunksDone != 1 {
-		t.Errorf("status after late reports: %s", s.AppendJSON(nil))
+		t.Errorf("status after late reports: %s", wire.EncodeJSON(s))
 	}
-	h.must(c.Complete(h.ctx, next.Chunk.ID, nil))
+	h.must(c.Complete(h.ctx, next.Chunk.ChunkID, nil))
 	h.waitFor(other, "Completed")
 	refused(other, "Completed")
 
-	failed := h.insert(wire.InsertSubmission{Direct: &wire.Direct{Contents: [][]byte{[]byte("in")}}})
+	failed := h.insert(direct([]byte("in")))
 	for range h.config.MaxChunkRetries {
-		h.must(c.Fail(h.ctx, h.reserveOne(c).Chunk.ID, "boom"))
+		h.must(c.Fail(h.ctx, h.reserveOne(c).Chunk.ChunkID, "boom"))
 	}
 	h.waitFor(failed, "Failed")
 	refused(failed, "Failed")
@@ -433,10 +434,10 @@ func TestLookups(t *testing.T) {
 	h := startHost(t, func(c *opsqueue.Config) { c.MaxSubmissionsReturned = 3; c.MaxChunkRetries = 1 })
 	p, c := h.producer(), h.consumer()
 	completed := h.insert(stored("completed", 1, "user", 1))
-	h.must(c.Complete(h.ctx, h.reserveOne(c).Chunk.ID, nil))
+	h.must(c.Complete(h.ctx, h.reserveOne(c).Chunk.ChunkID, nil))
 	h.waitFor(completed, "Completed")
 	failed := h.insert(stored("failed", 1, "user", 1))
-	h.must(c.Fail(h.ctx, h.reserveOne(c).Chunk.ID, "boom"))
+	h.must(c.Fail(h.ctx, h.reserveOne(c).Chunk.ChunkID, "boom"))
 	h.waitFor(failed, "Failed")
 	cancelled := h.insert(stored("cancelled", 1, "user", 1))
 	h.must(p.Cancel(h.ctx, cancelled))
@@ -455,7 +456,7 @@ func TestLookups(t *testing.T) {
 	lookup := func(pairs wire.Metadata, want ...wire.SubmissionID) {
 		t.Helper()
 		if ids, err := p.LookupByMetadata(h.ctx, pairs); err != nil || !slices.Equal(ids, want) {
-			t.Errorf("%s: %v, %v, not %v", pairs.AppendJSON(nil), ids, err, want)
+			t.Errorf("%s: %v, %v, not %v", wire.EncodeJSON(pairs), ids, err, want)
 		}
 	}
 	lookup(metadata("user", 1), first, second)
@@ -493,12 +494,12 @@ func TestOldSubmissionsAreRemoved(t *testing.T) {
 		if len(chunks) != 2 {
 			t.Fatalf("%d chunks", len(chunks))
 		}
-		h.must(c.Complete(h.ctx, chunks[0].Chunk.ID, nil))
+		h.must(c.Complete(h.ctx, chunks[0].Chunk.ChunkID, nil))
 		switch end {
 		case "completed":
-			h.must(c.Complete(h.ctx, chunks[1].Chunk.ID, nil))
+			h.must(c.Complete(h.ctx, chunks[1].Chunk.ChunkID, nil))
 		case "failed":
-			h.must(c.Fail(h.ctx, chunks[1].Chunk.ID, "boom"))
+			h.must(c.Fail(h.ctx, chunks[1].Chunk.ChunkID, "boom"))
 		case "cancelled":
 			h.must(p.Cancel(h.ctx, ids[end]))
 		}
@@ -522,7 +523,7 @@ func TestOldSubmissionsAreRemoved(t *testing.T) {
 	if got := kind(h.status(running)); got != "InProgress" {
 		t.Errorf("the submission in progress is %s", got)
 	}
-	if chunk := h.reserveOne(c); chunk.Chunk.ID.SubmissionID != running {
-		t.Errorf("got %+v", chunk.Chunk.ID)
+	if chunk := h.reserveOne(c); chunk.Chunk.SubmissionID != running {
+		t.Errorf("got %+v", chunk.Chunk.ChunkID)
 	}
 }

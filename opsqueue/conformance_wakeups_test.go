@@ -31,7 +31,7 @@ func TestParkedReservations(t *testing.T) {
 		{"own failure before", 0, func(h *host, _, waiter *stockclient.Consumer) (wire.SubmissionID, []wire.ReservedChunk) {
 			id := h.insert(stored("p", 1))
 			chunk := h.reserveOne(waiter)
-			h.must(waiter.Fail(h.ctx, chunk.Chunk.ID, "boom"))
+			h.must(waiter.Fail(h.ctx, chunk.Chunk.ChunkID, "boom"))
 			return id, h.reserve(waiter, 1, oldest)
 		}},
 		{"own failure after", 0, func(h *host, _, waiter *stockclient.Consumer) (wire.SubmissionID, []wire.ReservedChunk) {
@@ -39,7 +39,7 @@ func TestParkedReservations(t *testing.T) {
 			chunk := h.reserveOne(waiter)
 			parked := h.later(waiter, 1, random)
 			pause()
-			h.must(waiter.Fail(h.ctx, chunk.Chunk.ID, "boom"))
+			h.must(waiter.Fail(h.ctx, chunk.Chunk.ChunkID, "boom"))
 			return id, <-parked
 		}},
 		{"failure of another", 0, func(h *host, holder, waiter *stockclient.Consumer) (wire.SubmissionID, []wire.ReservedChunk) {
@@ -47,7 +47,7 @@ func TestParkedReservations(t *testing.T) {
 			chunk := h.reserveOne(holder)
 			parked := h.later(waiter, 1, newest)
 			pause()
-			h.must(holder.Fail(h.ctx, chunk.Chunk.ID, "boom"))
+			h.must(holder.Fail(h.ctx, chunk.Chunk.ChunkID, "boom"))
 			return id, <-parked
 		}},
 		{"disconnect", 0, func(h *host, holder, waiter *stockclient.Consumer) (wire.SubmissionID, []wire.ReservedChunk) {
@@ -75,10 +75,10 @@ func TestParkedReservations(t *testing.T) {
 			holder, waiter := h.consumer(), h.consumer()
 			for n := range wakeupTries {
 				id, got := c.try(h, holder, waiter)
-				if len(got) != 1 || got[0].Chunk.ID.SubmissionID != id {
+				if len(got) != 1 || got[0].Chunk.SubmissionID != id {
 					t.Fatalf("try %d: got %+v, not the chunk of %s", n, got, id)
 				}
-				h.must(waiter.Complete(h.ctx, got[0].Chunk.ID, nil))
+				h.must(waiter.Complete(h.ctx, got[0].Chunk.ChunkID, nil))
 				h.waitFor(id, "Completed")
 			}
 		})
@@ -100,10 +100,10 @@ func TestInsertWakesAll(t *testing.T) {
 	seen := map[int64]bool{}
 	for _, p := range parked {
 		got := <-p
-		if len(got) != 1 || got[0].Chunk.ID.SubmissionID != id || seen[got[0].Chunk.ID.Index] {
+		if len(got) != 1 || got[0].Chunk.SubmissionID != id || seen[got[0].Chunk.Index] {
 			t.Fatalf("got %+v, after %v", got, seen)
 		}
-		seen[got[0].Chunk.ID.Index] = true
+		seen[got[0].Chunk.Index] = true
 	}
 }
 
@@ -121,10 +121,10 @@ func TestParkedReservationOfGoneConsumer(t *testing.T) {
 	id := h.insert(stored("p", 3))
 	c := h.consumer()
 	for range 3 {
-		if got := h.reserveOne(c); got.Chunk.ID.SubmissionID != id {
-			t.Fatalf("got %+v", got.Chunk.ID)
+		if got := h.reserveOne(c); got.Chunk.SubmissionID != id {
+			t.Fatalf("got %+v", got.Chunk.ChunkID)
 		} else {
-			h.must(c.Complete(h.ctx, got.Chunk.ID, nil))
+			h.must(c.Complete(h.ctx, got.Chunk.ChunkID, nil))
 		}
 	}
 	h.waitFor(id, "Completed")

@@ -99,7 +99,7 @@ func (c *consumer) run() {
 	c.s.log.Debug("a consumer has connected", "conn_id", c.name)
 	var beats sync.WaitGroup
 	err := c.send(wire.Init{
-		MaxMissableHeartbeats: c.s.config.MaxMissableHeartbeats, HeartbeatInterval: c.s.config.HeartbeatInterval,
+		MaxMissableHeartbeats: c.s.config.MaxMissableHeartbeats, HeartbeatInterval: wire.Duration(c.s.config.HeartbeatInterval),
 		VersionInfo: "v" + Version, ConnID: c.name,
 	})
 	if err == nil {
@@ -184,23 +184,13 @@ func (c *consumer) serve(m *wire.ClientToServer) error {
 	}
 }
 
-// buffers pools buffers for messages. Most messages are shorter than a kilobyte.
-var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 1<<10); return &b }}
-
 const maxKeptBuffer = 64 << 10
 
 // send writes a message. Any goroutine may call it.
 func (c *consumer) send(m wire.ServerToClient) error {
-	buffer := buffers.Get().(*[]byte)
-	message := m.AppendCBOR((*buffer)[:0])
 	ctx, cancel := context.WithTimeout(c.ctx, maxFrameWait)
 	defer cancel()
-	err := c.conn.Write(ctx, websocket.MessageBinary, message)
-	if cap(message) <= maxKeptBuffer {
-		*buffer = message
-		buffers.Put(buffer)
-	}
-	return err
+	return c.conn.Write(ctx, websocket.MessageBinary, wire.EncodeServerToClient(m))
 }
 
 // received records that a frame has arrived.

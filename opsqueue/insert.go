@@ -38,10 +38,10 @@ func (s *Server) insert(ctx context.Context, r *wire.InsertSubmission, h http.He
 	if err != nil {
 		return 0, err
 	}
-	if r.Direct != nil {
-		return s.create(ctx, contents(submission, group, r.Direct.Contents))
+	if r.Chunks.Direct != nil {
+		return s.create(ctx, contents(submission, group, r.Chunks.Direct.Contents))
 	}
-	left := r.SeeObjectStorage.Count
+	left := r.Chunks.SeeObjectStorage.Count
 	group.Lines = int(min(left, job.MaxLines))
 	left -= int64(group.Lines)
 	submission.Open, submission.Paused = left > 0, left > 0
@@ -59,7 +59,7 @@ func (s *Server) describe(r *wire.InsertSubmission, h http.Header) (*job.Submiss
 		MaxAttempts: s.config.attempts(), LeaseMs: s.config.leaseMs(),
 		RetentionMs: min(max(s.config.MaxSubmissionAge.Milliseconds(), minRetentionMs), job.MaxDelayMs),
 	}}
-	if stored := r.SeeObjectStorage; stored != nil {
+	if stored := r.Chunks.SeeObjectStorage; stored != nil {
 		submission.Name = stored.Prefix
 		switch err := job.CheckBatchName(stored.Prefix); {
 		case stored.Prefix == "":

@@ -42,13 +42,13 @@ func metaKey(name string) string {
 // batchMeta converts strategic metadata to the meta of a batch. The error names the value that does not fit.
 func batchMeta(metadata wire.Metadata) (job.BatchMeta, error) {
 	m := make(map[string]job.MetaValue, len(metadata))
-	for _, pair := range metadata {
-		name, ok := metaName(pair.Key)
+	for key, value := range metadata {
+		name, ok := metaName(key)
 		if !ok {
 			return "", fmt.Errorf("a key of strategic_metadata has %d bytes; the maximum is %d, or %d if it has other characters than letters, digits and . _ : -",
-				len(pair.Key), job.MaxMetaNameBytes, (job.MaxMetaNameBytes-len(escapedKey))/2)
+				len(key), job.MaxMetaNameBytes, (job.MaxMetaNameBytes-len(escapedKey))/2)
 		}
-		m[name] = job.MetaValue{Integer: pair.Value, IsInteger: true}
+		m[name] = job.MetaValue{Integer: value, IsInteger: true}
 	}
 	meta, err := job.NewBatchMeta(m)
 	if err != nil {
@@ -60,13 +60,13 @@ func batchMeta(metadata wire.Metadata) (job.BatchMeta, error) {
 // strategicMetadata is the inverse of batchMeta. It leaves out texts, which a batch created through Daybook's own API may
 // have, because consumers of this protocol cannot read them.
 func strategicMetadata(meta job.BatchMeta) wire.Metadata {
-	var pairs []wire.MetadataPair
+	metadata := wire.Metadata{}
 	for name, v := range meta.All() {
 		if v.IsInteger {
-			pairs = append(pairs, wire.MetadataPair{Key: metaKey(name), Value: v.Integer})
+			metadata[metaKey(name)] = v.Integer
 		}
 	}
-	return wire.NewMetadata(pairs)
+	return metadata
 }
 
 var baseStrategies = [...]job.Strategy{wire.Oldest: job.Oldest, wire.Newest: job.Newest, wire.Random: job.Random}

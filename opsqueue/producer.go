@@ -65,7 +65,7 @@ func (s *Server) guard(method string, serve func(w http.ResponseWriter, r *http.
 		defer func() {
 			if p := recover(); p != nil {
 				s.log.Error("a request panicked", "path", r.URL.Path, "panic", p, "stack", string(debug.Stack()))
-				answer(w, http.StatusInternalServerError, mimeJSON, wire.AppendPanic(nil, fmt.Sprint(p)))
+				answer(w, http.StatusInternalServerError, mimeJSON, wire.EncodeJSON(wire.NewPanic(fmt.Sprint(p))))
 			}
 		}()
 		switch {
@@ -94,7 +94,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		answer(w, http.StatusUnprocessableEntity, mimeText, []byte(insert.reason))
 	default:
 		s.log.Warn("a request failed", "path", r.URL.Path, "error", err)
-		answer(w, http.StatusInternalServerError, mimeJSON, wire.AppendServerError(nil, err.Error()))
+		answer(w, http.StatusInternalServerError, mimeJSON, wire.EncodeJSON(err.Error()))
 	}
 }
 
@@ -112,13 +112,13 @@ func answer(w http.ResponseWriter, status int, kind string, body []byte) {
 	_, _ = w.Write(body) // fails only if the client has gone
 }
 
-func answerJSON(w http.ResponseWriter, status int, body []byte) error {
-	answer(w, status, mimeJSON, body)
+func answerJSON(w http.ResponseWriter, status int, v any) error {
+	answer(w, status, mimeJSON, wire.EncodeJSON(v))
 	return nil
 }
 
-// readJSON reads a body whose media type is JSON.
-func (s *Server) readJSON(w http.ResponseWriter, r *http.Request, decode func(body []byte) error) error {
+// readJSON decodes a body whose media type is JSON.
+func (s *Server) readJSON(w http.ResponseWriter, r *http.Request, into any) error {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != mimeJSON && !(strings.HasPrefix(kind, "application/") && strings.HasSuffix(kind, "+json")) {
 		return &rejection{http.StatusUnsupportedMediaType, "Expected request with `Content-Type: application/json`"}
@@ -135,7 +135,7 @@ func (s *Server) readJSON(w http.ResponseWriter, r *http.Request, decode func(bo
 	} else if err != nil {
 		return &rejection{http.StatusBadRequest, "the body cannot be read"}
 	}
-	switch err := decode(body); {
+	switch err := wire.DecodeJSON(body, into); {
 	case errors.Is(err, wire.ErrMalformed):
 		return &rejection{http.StatusBadRequest, err.Error()}
 	case errors.Is(err, wire.ErrShape):
@@ -155,21 +155,15 @@ func pathID(r *http.Request) (wire.SubmissionID, error) {
 
 func (s *Server) serveInsert(w http.ResponseWriter, r *http.Request) error {
 	var request wire.InsertSubmission
-	err := s.readJSON(w, r, func(body []byte) (err error) {
-		request, err = wire.DecodeInsertSubmission(body)
-		return err
-	})
-	if err != nil {
+	if err := s.readJSON(w, r, &request); err != nil {
 		return err
 	}
 	id, err := s.insert(r.Context(), &request, r.Header)
 	if err != nil {
 		return err
 	}
-	return answerJSON(w, http.StatusOK, id.AppendJSON(nil))
+	return answerJSON(w, http.StatusOK, id)
 }
-
-var jsonNull = []byte("null")
 
 func (s *Server) serveStatus(w http.ResponseWriter, r *http.Request) error {
 	id, err := pathID(r)
@@ -179,11 +173,11 @@ func (s *Server) serveStatus(w http.ResponseWriter, r *http.Request) error {
 	status, err := s.status(r.Context(), id)
 	switch {
 	case errors.Is(err, job.BatchNotFound):
-		return answerJSON(w, http.StatusOK, jsonNull)
+		return answerJSON(w, http.StatusOK, nil)
 	case err != nil:
 		return err
 	}
-	return answerJSON(w, http.StatusOK, status.AppendJSON(nil))
+	return answerJSON(w, http.StatusOK, status)
 }
 
 func (s *Server) serveCancel(w http.ResponseWriter, r *http.Request) error {
@@ -194,12 +188,11 @@ func (s *Server) serveCancel(w http.ResponseWriter, r *http.Request) error {
 	ended, err := s.cancel(r.Context(), id)
 	switch {
 	case errors.Is(err, job.BatchNotFound):
-		return answerJSON(w, http.StatusNotFound, id.AppendJSON(nil))
+		return answerJSON(w, http.StatusNotFound, id)
 	case err != nil:
 		return err
 	case ended != nil:
-		why := wire.SubmissionNotCancellable{Completed: ended.Completed, Failed: ended.Failed, Cancelled: ended.Cancelled}
-		return answerJSON(w, http.StatusConflict, why.AppendJSON(nil))
+		return answerJSON(w, http.StatusConflict, wire.SubmissionNotCancellable{Completed: ended.Completed, Failed: ended.Failed, Cancelled: ended.Cancelled})
 	}
 	w.WriteHeader(http.StatusOK)
 	return nil
@@ -214,7 +207,7 @@ func (s *Server) serveCount(status job.BatchStatus) func(w http.ResponseWriter, 
 		if err != nil {
 			return err
 		}
-		return answerJSON(w, http.StatusOK, wire.AppendCount(nil, counts[status]))
+		return answerJSON(w, http.StatusOK, counts[status])
 	}
 }
 
@@ -224,28 +217,24 @@ func (s *Server) serveLookupPrefix(w http.ResponseWriter, r *http.Request) error
 	case err != nil:
 		return err
 	case !ok:
-		return answerJSON(w, http.StatusOK, jsonNull)
+		return answerJSON(w, http.StatusOK, nil)
 	}
-	return answerJSON(w, http.StatusOK, id.AppendJSON(nil))
+	return answerJSON(w, http.StatusOK, id)
 }
 
 func (s *Server) serveLookupMetadata(w http.ResponseWriter, r *http.Request) error {
 	var pairs wire.Metadata
-	err := s.readJSON(w, r, func(body []byte) (err error) {
-		pairs, err = wire.DecodeLookup(body)
-		return err
-	})
-	if err != nil {
+	if err := s.readJSON(w, r, &pairs); err != nil {
 		return err
 	}
 	ids, err := s.lookupMetadata(r.Context(), pairs)
 	switch {
 	case errors.Is(err, errTooMany):
-		return answerJSON(w, http.StatusBadRequest, wire.TooManyMatchingSubmissions(s.config.MaxSubmissionsReturned).AppendJSON(nil))
+		return answerJSON(w, http.StatusBadRequest, s.config.MaxSubmissionsReturned)
 	case err != nil:
 		return err
 	}
-	return answerJSON(w, http.StatusOK, wire.AppendSubmissionIDs(nil, ids))
+	return answerJSON(w, http.StatusOK, ids)
 }
 
 func serveVersion(w http.ResponseWriter, _ *http.Request) error {

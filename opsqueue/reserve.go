@@ -206,7 +206,7 @@ func (b *replyBuilder) addJob(first *job.Job, id job.ID, payload []byte) error {
 	}
 	chunk := wire.ChunkID{SubmissionID: b.now.ID, Index: index}
 	b.chunks = append(b.chunks, wire.ReservedChunk{
-		Chunk:      wire.Chunk{ID: chunk, InputContent: inputContent(first.Kind, payload), Retries: int64(first.RunAttempts - 1)},
+		Chunk:      wire.Chunk{ChunkID: chunk, InputContent: inputContent(first.Kind, payload), Retries: int64(first.RunAttempts - 1)},
 		Submission: b.now,
 	})
 	b.held = append(b.held, &reservation{chunk: chunk, job: id, claim: b.claim, since: b.since})

@@ -70,7 +70,7 @@ func (s *Server) statusOf(doc *document.Batch) (*wire.SubmissionStatus, error) {
 		}
 		return &wire.SubmissionStatus{Failed: &wire.FailedWithChunk{Chunk: chunk, Submission: wire.SubmissionFailed{
 			ID: now.ID, Prefix: now.Prefix, ChunksTotal: now.ChunksTotal, ChunksDone: &now.ChunksDone, ChunkSize: now.ChunkSize, Metadata: now.Metadata,
-			StrategicMetadata: now.StrategicMetadata, OtelTraceCarrier: now.OtelTraceCarrier, FailedAt: ended, FailedChunkIndex: chunk.ID.Index,
+			StrategicMetadata: now.StrategicMetadata, OtelTraceCarrier: now.OtelTraceCarrier, FailedAt: ended, FailedChunkIndex: chunk.Index,
 		}}}, nil
 	}
 	return &wire.SubmissionStatus{InProgress: &now}, nil
@@ -78,7 +78,7 @@ func (s *Server) statusOf(doc *document.Batch) (*wire.SubmissionStatus, error) {
 
 // failedChunk returns the chunk for which a submission failed. If the chunk is purged, only its index is known.
 func (s *Server) failedChunk(doc *document.Batch, id wire.SubmissionID) (wire.ChunkFailed, error) {
-	chunk := wire.ChunkFailed{ID: wire.ChunkID{SubmissionID: id}, FailedAt: time.UnixMilli(doc.EndedAt).UTC()}
+	chunk := wire.ChunkFailed{ChunkID: wire.ChunkID{SubmissionID: id}, FailedAt: time.UnixMilli(doc.EndedAt).UTC()}
 	if doc.Failed.IsZero() {
 		return chunk, nil
 	}
@@ -86,7 +86,7 @@ func (s *Server) failedChunk(doc *document.Batch, id wire.SubmissionID) (wire.Ch
 	if err != nil {
 		return chunk, err
 	}
-	chunk.ID.Index = index
+	chunk.Index = index
 	failed, err := s.state.Job(doc.Failed)
 	if errors.Is(err, job.NotFound) {
 		return chunk, nil
@@ -153,12 +153,12 @@ func (s *Server) lookupPrefix(ctx context.Context, prefix string) (id wire.Submi
 // errTooMany if there are more than MaxSubmissionsReturned.
 func (s *Server) lookupMetadata(ctx context.Context, pairs wire.Metadata) (ids []wire.SubmissionID, err error) {
 	filter := query.BatchFilter{Status: job.BatchInProgress, Client: Client, Type: Type, Meta: map[string]string{}}
-	for _, pair := range pairs {
-		name, ok := metaName(pair.Key)
+	for key, value := range pairs {
+		name, ok := metaName(key)
 		if !ok {
 			return nil, nil // no submission has such a key
 		}
-		filter.Meta[name] = job.MetaValue{Integer: pair.Value, IsInteger: true}.String()
+		filter.Meta[name] = job.MetaValue{Integer: value, IsInteger: true}.String()
 	}
 	tooMany := false
 	err = s.each(ctx, filter, func(doc *document.Batch) bool {

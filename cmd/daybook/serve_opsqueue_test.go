@@ -82,7 +82,7 @@ func TestServeOpsqueue(t *testing.T) {
 	if err != nil || queue.Counts["completed"] != 50 {
 		t.Errorf("%+v, %v", queue, err)
 	}
-	id, err := p.Insert(ctx, wire.InsertSubmission{SeeObjectStorage: &wire.SeeObjectStorage{Prefix: "kept", Count: 1}}, nil)
+	id, err := p.Insert(ctx, wire.InsertSubmission{Chunks: wire.ChunkContents{SeeObjectStorage: &wire.SeeObjectStorage{Prefix: "kept", Count: 1}}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,18 +99,18 @@ func TestServeOpsqueue(t *testing.T) {
 	defer p.Close()
 	last := stockclient.NewConsumer(s.opsqueueAddress(t), v)
 	defer last.Close()
-	if init, err := last.Init(ctx); err != nil || init.HeartbeatInterval != time.Second || init.MaxMissableHeartbeats != 7 {
+	if init, err := last.Init(ctx); err != nil || init.HeartbeatInterval != wire.Duration(time.Second) || init.MaxMissableHeartbeats != 7 {
 		t.Errorf("%+v, %v", init, err)
 	}
-	if err := last.Complete(ctx, chunks[0].Chunk.ID, nil); err != nil {
+	if err := last.Complete(ctx, chunks[0].Chunk.ChunkID, nil); err != nil {
 		t.Error(err)
 	}
 	if _, err := p.Results(ctx, &stockclient.ObjectStore{}, id); err == nil || !strings.Contains(err.Error(), "is completed, and the object") {
 		t.Errorf("the end of the submission: %v", err) // its consumer stored no object
 	}
-	user := wire.NewMetadata([]wire.MetadataPair{{Key: "user", Value: 42}})
+	user := wire.Metadata{"user": 42}
 	for i := range 2 {
-		if _, err := p.Insert(ctx, wire.InsertSubmission{StrategicMetadata: user, SeeObjectStorage: &wire.SeeObjectStorage{Prefix: fmt.Sprint("open", i), Count: 1}}, nil); err != nil {
+		if _, err := p.Insert(ctx, wire.InsertSubmission{StrategicMetadata: user, Chunks: wire.ChunkContents{SeeObjectStorage: &wire.SeeObjectStorage{Prefix: fmt.Sprint("open", i), Count: 1}}}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

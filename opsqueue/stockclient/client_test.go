@@ -96,13 +96,13 @@ func (p *peer) get(nonce uint64, want wire.ClientContents) {
 		return
 	}
 	got := fmt.Sprintf("%x", message)
-	if wanted := fmt.Sprintf("%x", wire.ClientToServer{Nonce: nonce, Contents: want}.AppendCBOR(nil)); kind != websocket.MessageBinary || got != wanted {
+	if wanted := fmt.Sprintf("%x", wire.EncodeClientToServer(wire.ClientToServer{Nonce: nonce, Contents: want})); kind != websocket.MessageBinary || got != wanted {
 		p.t.Errorf("message %d of kind %v:\n%s, not\n%s", nonce, kind, got, wanted)
 	}
 }
 
 func (p *peer) put(m wire.ServerToClient) {
-	if err := p.socket.Write(p.t.Context(), websocket.MessageBinary, m.AppendCBOR(nil)); err != nil {
+	if err := p.socket.Write(p.t.Context(), websocket.MessageBinary, wire.EncodeServerToClient(m)); err != nil {
 		p.t.Error(err)
 	}
 }
@@ -118,12 +118,12 @@ func (p *peer) gone() {
 	}
 }
 
-var hello = wire.Init{MaxMissableHeartbeats: 3, HeartbeatInterval: 10 * time.Second, VersionInfo: "v0.40.1", ConnID: "red"}
+var hello = wire.Init{MaxMissableHeartbeats: 3, HeartbeatInterval: wire.Duration(10 * time.Second), VersionInfo: "v0.40.1", ConnID: "red"}
 
 func chunkOf(index, total int64) wire.ReservedChunk {
 	prefix := "p"
 	return wire.ReservedChunk{
-		Chunk:      wire.Chunk{ID: wire.ChunkID{SubmissionID: 7, Index: index}},
+		Chunk:      wire.Chunk{ChunkID: wire.ChunkID{SubmissionID: 7, Index: index}},
 		Submission: wire.Submission{ID: 7, Prefix: &prefix, ChunksTotal: total, ChunkSize: 1, OtelTraceCarrier: "{}"},
 	}
 }
@@ -162,11 +162,11 @@ func TestConsumer(t *testing.T) {
 	})
 	c := NewConsumer(address, v)
 	chunks, err := c.Reserve(ctx, 5, strategy)
-	if err != nil || len(chunks) != 2 || chunks[1].Chunk.ID.Index != 1 {
+	if err != nil || len(chunks) != 2 || chunks[1].Chunk.Index != 1 {
 		t.Fatalf("%+v, %v", chunks, err)
 	}
 	for _, err := range []error{
-		c.Complete(ctx, chunks[0].Chunk.ID, nil), c.Fail(ctx, chunks[1].Chunk.ID, "boom"), c.Complete(ctx, chunks[1].Chunk.ID, []byte{1, 200}),
+		c.Complete(ctx, chunks[0].Chunk.ChunkID, nil), c.Fail(ctx, chunks[1].Chunk.ChunkID, "boom"), c.Complete(ctx, chunks[1].Chunk.ChunkID, []byte{1, 200}),
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -228,7 +228,7 @@ func TestServerBreaksRules(t *testing.T) {
 		"Err without a cause": {put(hello, wire.ChunksReserved{Nonce: 0, MaxIsZero: true}), "answered with Err: true"},
 		"foreign chunk":       {put(hello, wire.ChunksReserved{Nonce: 0, Chunks: []wire.ReservedChunk{chunkOf(1, 1)}}), "does not belong to submission 7"},
 		"silence": {func(p *peer) {
-			p.put(wire.Init{MaxMissableHeartbeats: 1, HeartbeatInterval: 500 * time.Millisecond})
+			p.put(wire.Init{MaxMissableHeartbeats: 1, HeartbeatInterval: wire.Duration(500 * time.Millisecond)})
 			p.get(0, reserveOne(wire.Strategy{}))
 			p.get(1, wire.CompleteChunk{ID: wire.ChunkID{SubmissionID: 1, Index: 2}})
 			p.gone()
@@ -284,7 +284,7 @@ func (l *connection) sent(n uint64) bool {
 func TestPingsKeepConnection(t *testing.T) {
 	ctx, v := inTime(t), &Violations{}
 	address, wait := fakeServer(t, func(p *peer) {
-		p.put(wire.Init{MaxMissableHeartbeats: 40, HeartbeatInterval: 5 * time.Millisecond})
+		p.put(wire.Init{MaxMissableHeartbeats: 40, HeartbeatInterval: wire.Duration(5 * time.Millisecond)})
 		p.get(0, reserveOne(wire.Strategy{}))
 		reading := p.socket.CloseRead(p.t.Context())
 		for start := time.Now(); time.Since(start) < 300*time.Millisecond; { // longer than the 205 ms after which silence ends the connection
@@ -464,7 +464,7 @@ func TestProducer(t *testing.T) {
 	})
 	p := NewProducer(address, v)
 	defer p.Close()
-	id, err := p.Insert(ctx, wire.InsertSubmission{SeeObjectStorage: &wire.SeeObjectStorage{Prefix: "x", Count: 5}}, http.Header{"Traceparent": {"00-1"}})
+	id, err := p.Insert(ctx, wire.InsertSubmission{Chunks: wire.ChunkContents{SeeObjectStorage: &wire.SeeObjectStorage{Prefix: "x", Count: 5}}}, http.Header{"Traceparent": {"00-1"}})
 	if err != nil || id != 7 {
 		t.Error(id, err)
 	}
@@ -480,7 +480,7 @@ func TestProducer(t *testing.T) {
 	if id, ok, err := p.LookupByPrefix(ctx, "a/b"); err != nil || !ok || id != 9 {
 		t.Error(id, ok, err)
 	}
-	if ids, err := p.LookupByMetadata(ctx, wire.NewMetadata([]wire.MetadataPair{{Key: "k", Value: -1}})); err != nil || len(ids) != 2 {
+	if ids, err := p.LookupByMetadata(ctx, wire.Metadata{"k": -1}); err != nil || len(ids) != 2 {
 		t.Error(ids, err)
 	}
 	if text, err := p.ServerVersion(ctx); err != nil || text != "v0.40.1" {
@@ -518,7 +518,7 @@ func TestProducerRetries(t *testing.T) {
 		failure string
 	}{
 		{"insert", func(ctx context.Context, p *Producer) error {
-			_, err := p.Insert(ctx, wire.InsertSubmission{Direct: &wire.Direct{}}, nil)
+			_, err := p.Insert(ctx, wire.InsertSubmission{Chunks: wire.ChunkContents{Direct: &wire.Direct{}}}, nil)
 			return err
 		}, []string{"500", "", "503", "200 1"}, 3, ""},
 		{"status", func(ctx context.Context, p *Producer) error { _, err := p.Status(ctx, 1); return err }, []string{"", "502", "200 null"}, 2, ""},

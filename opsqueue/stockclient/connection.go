@@ -38,7 +38,6 @@ type connection struct {
 	next     uint64     // the next nonce
 	reserves map[uint64]*reserve
 	answered []uint64 // bit n: nonce n was answered
-	buffer   []byte
 }
 
 // reserve is an unanswered reservation.
@@ -77,7 +76,7 @@ func (c *Consumer) connect(ctx context.Context) (*connection, error) {
 		return nil, errors.New("the first message is not Init")
 	}
 	if init.HeartbeatInterval <= 0 {
-		l.violation("Init has the heartbeat interval %s", init.HeartbeatInterval)
+		l.violation("Init has the heartbeat interval %s", time.Duration(init.HeartbeatInterval))
 		l.end()
 		return nil, errors.New("the heartbeat interval is not positive")
 	}
@@ -206,11 +205,11 @@ func (l *connection) inspect(r *reserve, m wire.ChunksReserved) {
 	}
 	for _, c := range m.Chunks {
 		s := &c.Submission
-		if c.Chunk.ID.SubmissionID != s.ID || c.Chunk.ID.Index >= s.ChunksTotal || s.ChunksDone > s.ChunksTotal || c.Chunk.Retries < 0 {
-			l.violation("chunk %+v does not belong to submission %s with %d of %d chunks done", c.Chunk.ID, s.ID, s.ChunksDone, s.ChunksTotal)
+		if c.Chunk.SubmissionID != s.ID || c.Chunk.Index >= s.ChunksTotal || s.ChunksDone > s.ChunksTotal || c.Chunk.Retries < 0 {
+			l.violation("chunk %+v does not belong to submission %s with %d of %d chunks done", c.Chunk.ChunkID, s.ID, s.ChunksDone, s.ChunksTotal)
 		}
 		if (s.Prefix == nil) != (c.Chunk.InputContent != nil) {
-			l.violation("chunk %+v has content: %t; its submission has a prefix: %t", c.Chunk.ID, c.Chunk.InputContent != nil, s.Prefix != nil)
+			l.violation("chunk %+v has content: %t; its submission has a prefix: %t", c.Chunk.ChunkID, c.Chunk.InputContent != nil, s.Prefix != nil)
 		}
 	}
 }
@@ -218,7 +217,7 @@ func (l *connection) inspect(r *reserve, m wire.ChunksReserved) {
 // disappeared fails the chunks of an answer for which nobody waits.
 func (l *connection) disappeared(m wire.ChunksReserved) error {
 	for _, c := range m.Chunks {
-		if err := l.send(wire.FailChunk{ID: c.Chunk.ID, Failure: failureDisappeared}); err != nil {
+		if err := l.send(wire.FailChunk{ID: c.Chunk.ChunkID, Failure: failureDisappeared}); err != nil {
 			return err
 		}
 	}
@@ -227,7 +226,7 @@ func (l *connection) disappeared(m wire.ChunksReserved) error {
 
 // watch ends the connection if no frame arrives for too long.
 func (l *connection) watch() {
-	ticks := time.NewTicker(l.init.HeartbeatInterval)
+	ticks := time.NewTicker(time.Duration(l.init.HeartbeatInterval))
 	defer ticks.Stop()
 	for {
 		select {
@@ -235,7 +234,7 @@ func (l *connection) watch() {
 			return
 		case <-ticks.C:
 			if l.missed.Add(1) > l.init.MaxMissableHeartbeats {
-				l.violation("no frame arrived for %d intervals of %s", l.missed.Load(), l.init.HeartbeatInterval)
+				l.violation("no frame arrived for %d intervals of %s", l.missed.Load(), time.Duration(l.init.HeartbeatInterval))
 				l.end()
 				return
 			}
@@ -252,9 +251,9 @@ func (l *connection) send(contents wire.ClientContents) error {
 
 // write writes a message with the next nonce. The caller holds mu.
 func (l *connection) write(contents wire.ClientContents) error {
-	l.buffer = wire.ClientToServer{Nonce: l.next, Contents: contents}.AppendCBOR(l.buffer[:0])
+	message := wire.EncodeClientToServer(wire.ClientToServer{Nonce: l.next, Contents: contents})
 	l.next++
-	if err := l.socket.Write(l.running, websocket.MessageBinary, l.buffer); err != nil {
+	if err := l.socket.Write(l.running, websocket.MessageBinary, message); err != nil {
 		l.end()
 		return fmt.Errorf("%w: %w", ErrConnection, err)
 	}

@@ -55,7 +55,7 @@ func (e *StatusError) Error() string { return fmt.Sprintf("status %d: %s", e.Sta
 // Insert creates a submission. header may have the headers of a trace context. As in the original, Insert repeats the
 // request if the response is lost, which can create a second submission.
 func (p *Producer) Insert(ctx context.Context, s wire.InsertSubmission, header http.Header) (wire.SubmissionID, error) {
-	n, err := p.number(ctx, request{method: http.MethodPost, path: "/producer/submissions", body: s.AppendJSON(nil), header: header, on5xx: true})
+	n, err := p.number(ctx, request{method: http.MethodPost, path: "/producer/submissions", body: wire.EncodeJSON(s), header: header, on5xx: true})
 	return wire.SubmissionID(n), err
 }
 
@@ -65,7 +65,8 @@ func (p *Producer) Status(ctx context.Context, id wire.SubmissionID) (*wire.Subm
 	if err != nil {
 		return nil, err
 	}
-	status, err := wire.DecodeSubmissionStatus(body)
+	var status *wire.SubmissionStatus
+	err = wire.DecodeJSON(body, &status)
 	return status, p.shape("status", body, err)
 }
 
@@ -82,16 +83,18 @@ func (p *Producer) Cancel(ctx context.Context, id wire.SubmissionID) error {
 		}
 		return nil
 	case http.StatusNotFound:
-		n, err := wire.DecodeNumber(a.body)
+		var n wire.SubmissionID
+		err := wire.DecodeJSON(a.body, &n)
 		if err := p.shape("cancel: 404", a.body, err); err != nil {
 			return err
 		}
-		if wire.SubmissionID(n) != id {
+		if n != id {
 			p.violations.add("cancel of %s: 404 has the id %d", id, n)
 		}
 		return ErrNotFound
 	case http.StatusConflict:
-		reason, err := wire.DecodeSubmissionNotCancellable(a.body)
+		var reason wire.SubmissionNotCancellable
+		err := wire.DecodeJSON(a.body, &reason)
 		if err := p.shape("cancel: 409", a.body, err); err != nil {
 			return err
 		}
@@ -120,22 +123,24 @@ func (p *Producer) LookupByPrefix(ctx context.Context, prefix string) (id wire.S
 	if err != nil || strings.TrimSpace(string(body)) == "null" {
 		return 0, false, err
 	}
-	n, err := wire.DecodeNumber(body)
-	return wire.SubmissionID(n), err == nil, p.shape("lookup by prefix", body, err)
+	err = wire.DecodeJSON(body, &id)
+	return id, err == nil, p.shape("lookup by prefix", body, err)
 }
 
 // LookupByMetadata returns the submissions in progress that have all pairs. Its errors include TooManyError.
 func (p *Producer) LookupByMetadata(ctx context.Context, pairs wire.Metadata) ([]wire.SubmissionID, error) {
-	a, err := p.exchange(ctx, request{method: http.MethodPost, path: "/producer/submissions/lookup_ids_by_strategic_metadata", body: pairs.AppendJSON(nil)})
+	a, err := p.exchange(ctx, request{method: http.MethodPost, path: "/producer/submissions/lookup_ids_by_strategic_metadata", body: wire.EncodeJSON(pairs)})
 	if err != nil {
 		return nil, err
 	}
 	switch a.status {
 	case http.StatusOK:
-		ids, err := wire.DecodeSubmissionIDs(a.body)
+		var ids []wire.SubmissionID
+		err := wire.DecodeJSON(a.body, &ids)
 		return ids, p.shape("lookup by metadata", a.body, err)
 	case http.StatusBadRequest: // the original reads every body of status 400 as a number
-		n, err := wire.DecodeNumber(a.body)
+		var n int64
+		err := wire.DecodeJSON(a.body, &n)
 		if err := p.shape("lookup by metadata: 400", a.body, err); err != nil {
 			return nil, err
 		}
@@ -156,7 +161,8 @@ func (p *Producer) number(ctx context.Context, r request) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	n, err := wire.DecodeNumber(body)
+	var n int64
+	err = wire.DecodeJSON(body, &n)
 	return n, p.shape(r.path, body, err)
 }
 

@@ -39,7 +39,7 @@ func (c *Consumer) RunEachChunk(ctx context.Context, objects *ObjectStore, strat
 
 // runChunk runs one chunk and reports its end. It returns ErrLeave, or an error of the connection.
 func (c *Consumer) runChunk(ctx context.Context, objects *ObjectStore, chunk wire.ReservedChunk, fn func(c wire.ReservedChunk, input []byte) ([]byte, error)) error {
-	id, prefix := chunk.Chunk.ID, chunk.Submission.Prefix
+	id, prefix := chunk.Chunk.ChunkID, chunk.Submission.Prefix
 	input := chunk.Chunk.InputContent
 	if input == nil && prefix != nil {
 		key := objectKey(*prefix, id.Index, "in")

@@ -23,7 +23,7 @@ type Work struct {
 type SubmissionFailedError struct{ wire.FailedWithChunk }
 
 func (e *SubmissionFailedError) Error() string {
-	return fmt.Sprintf("submission %s failed: chunk %d: %s", e.Submission.ID, e.Chunk.ID.Index, e.Chunk.Failure)
+	return fmt.Sprintf("submission %s failed: chunk %d: %s", e.Submission.ID, e.Chunk.Index, e.Chunk.Failure)
 }
 
 // InsertWork puts the chunks into the object store, one after the other, and then creates the submission. It returns the
@@ -34,8 +34,8 @@ func (p *Producer) InsertWork(ctx context.Context, objects *ObjectStore, w Work)
 		objects.put(objectKey(prefix, int64(i), "in"), content)
 	}
 	id, err := p.Insert(ctx, wire.InsertSubmission{
-		SeeObjectStorage: &wire.SeeObjectStorage{Prefix: prefix, Count: int64(len(w.Chunks))},
-		Metadata:         w.Metadata, StrategicMetadata: w.Strategic, ChunkSize: w.ChunkSize,
+		Chunks:   wire.ChunkContents{SeeObjectStorage: &wire.SeeObjectStorage{Prefix: prefix, Count: int64(len(w.Chunks))}},
+		Metadata: w.Metadata, StrategicMetadata: w.Strategic, ChunkSize: w.ChunkSize,
 	}, nil)
 	return id, prefix, err
 }

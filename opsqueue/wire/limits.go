@@ -5,7 +5,7 @@ const (
 	// MaxMessageBytes bounds a CBOR message. Both sides of the original have the same limit.
 	MaxMessageBytes = 64 << 20
 
-	// MaxPreferDistinct bounds the PreferDistinct strategies nested around a base strategy. The original has no limit.
+	// MaxPreferDistinct bounds the PreferDistinct strategies nested around a base strategy. The original lacks a limit.
 	// Daybook's own strategies nest to the same depth.
 	MaxPreferDistinct = 4
 

@@ -1,42 +1,34 @@
 package wire
 
 import (
+	"maps"
+	"reflect"
 	"slices"
-	"strings"
 )
 
-// Metadata is strategic metadata: whole numbers by key. It is sorted by key, and its keys are unique. On the wire, it is
-// a map from strings to numbers.
-type Metadata []MetadataPair
+// Metadata is strategic metadata: whole numbers by key.
+type Metadata map[string]int64
 
-// MetadataPair is a key and its value.
-type MetadataPair struct {
-	Key   string
-	Value int64
+// MarshalCBOR implements cbor.Marshaler. The keys are in ascending order, and invalid UTF-8 is replaced as in Submission.
+func (m Metadata) MarshalCBOR() ([]byte, error) {
+	b := encodeCBOR(uint64(len(m)))
+	b[0] |= majorMap << 5 // the head of a map differs from the head of a number only in its major type
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		b = append(append(b, encodeCBOR(validUTF8(key))...), encodeCBOR(m[key])...)
+	}
+	return b, nil
 }
 
-// NewMetadata sorts pairs in place and removes duplicate keys. As in the original, the last value of a key is kept.
-func NewMetadata(pairs []MetadataPair) Metadata {
-	slices.SortStableFunc(pairs, func(a, b MetadataPair) int { return strings.Compare(a.Key, b.Key) })
-	kept := 0
-	for i, p := range pairs {
-		if i+1 < len(pairs) && pairs[i+1].Key == p.Key {
-			continue
+// decode decodes a map. As in the original, the last value of a key counts.
+func (m *Metadata) decode(r reader, of string) error {
+	what := "a value of " + of
+	return r.fields(of, func(key string) error {
+		if *m == nil {
+			*m = Metadata{}
 		}
-		pairs[kept] = p
-		kept++
-	}
-	if kept == 0 {
-		return nil
-	}
-	return Metadata(pairs[:kept])
-}
-
-// Get returns the value of a key.
-func (m Metadata) Get(key string) (value int64, ok bool) {
-	i, ok := slices.BinarySearchFunc(m, key, func(p MetadataPair, key string) int { return strings.Compare(p.Key, key) })
-	if !ok {
-		return 0, false
-	}
-	return m[i].Value, true
+		var n int64
+		err := decodeInto(r, what, reflect.ValueOf(&n).Elem(), true)
+		(*m)[key] = n
+		return err
+	})
 }

@@ -19,6 +19,13 @@ type pair struct{ key, value any }
 // raw is CBOR that is written unchanged.
 type raw []byte
 
+// shortHead returns the shortest head for a number.
+func shortHead(major byte, arg int) []byte {
+	b := encodeCBOR(uint64(arg))
+	b[0] |= major << 5
+	return b
+}
+
 // encoded returns the CBOR of a value with definite lengths, encoded by the library.
 func encoded(t testing.TB, value any) []byte {
 	t.Helper()
@@ -26,13 +33,13 @@ func encoded(t testing.TB, value any) []byte {
 	case raw:
 		return value
 	case object:
-		b := appendMapHead(nil, len(value))
+		b := shortHead(majorMap, len(value))
 		for _, p := range value {
 			b = append(append(b, encoded(t, p.key)...), encoded(t, p.value)...)
 		}
 		return b
 	case []any:
-		b := appendArrayHead(nil, len(value))
+		b := shortHead(majorArray, len(value))
 		for _, element := range value {
 			b = append(b, encoded(t, element)...)
 		}
@@ -55,20 +62,20 @@ func indefinite(t testing.TB, o object) raw {
 }
 
 func tagged(t testing.TB, number uint64, value any) raw {
-	return append(appendHead(nil, majorTag, number), encoded(t, value)...)
+	return append(shortHead(majorTag, int(number)), encoded(t, value)...)
 }
 
-func envelope(contents any) object { return object{{"nonce", 7}, {"contents", contents}} }
+func inEnvelope(contents any) object { return object{{"nonce", 7}, {"contents", contents}} }
 
 func reserve(strategy any) object {
-	return envelope(object{{"WantToReserveChunks", object{{"max", 1}, {"strategy", strategy}}}})
+	return inEnvelope(object{{"WantToReserveChunks", object{{"max", 1}, {"strategy", strategy}}}})
 }
 
 func complete(output any) object {
-	return envelope(object{{"CompleteChunk", object{{"id", chunkIDObject}, {"output_content", output}}}})
+	return inEnvelope(object{{"CompleteChunk", object{{"id", chunkIDObject}, {"output_content", output}}}})
 }
 
-func preferDistinct(underlying any) object {
+func preferDistinctOf(underlying any) object {
 	return object{{"PreferDistinct", object{{"meta_key", "k"}, {"underlying", underlying}}}}
 }
 
@@ -85,12 +92,12 @@ func TestAccepted(t *testing.T) {
 	}{
 		{"fields in another order", object{{"contents", object{{"FailChunk", object{{"failure", "x"}, {"id", object{{"chunk_index", 2}, {"submission_id", 1}}}}}}}, {"nonce", 7}}, ClientToServer{7, FailChunk{id, "x"}}},
 		{"unknown fields", object{{"new", []any{1, "x", object{{"y", nil}}, 1.5, true}}, {"nonce", 7}, {"contents", object{{"FailChunk", object{{"id", chunkIDObject}, {"failure", "x"}, {"why", 3}}}}}}, ClientToServer{7, FailChunk{id, "x"}}},
-		{"structs of indefinite length", indefinite(t, envelope(object{{"FailChunk", indefinite(t, object{{"id", indefinite(t, chunkIDObject)}, {"failure", "x"}})}})), ClientToServer{7, FailChunk{id, "x"}}},
-		{"tags", tagged(t, 55799, envelope(tagged(t, 1000, object{{tagged(t, 1, "FailChunk"), object{{"id", chunkIDObject}, {"failure", tagged(t, 5, tagged(t, 6, "x"))}}}}))), ClientToServer{7, FailChunk{id, "x"}}},
-		{"a text of indefinite length", envelope(object{{"FailChunk", object{{"id", chunkIDObject}, {"failure", raw("\x7f\x61a\x62bc\xff")}}}}), ClientToServer{7, FailChunk{id, "abc"}}},
+		{"structs of indefinite length", indefinite(t, inEnvelope(object{{"FailChunk", indefinite(t, object{{"id", indefinite(t, chunkIDObject)}, {"failure", "x"}})}})), ClientToServer{7, FailChunk{id, "x"}}},
+		{"tags", tagged(t, 55799, inEnvelope(tagged(t, 1000, object{{tagged(t, 1, "FailChunk"), object{{"id", chunkIDObject}, {"failure", tagged(t, 5, tagged(t, 6, "x"))}}}}))), ClientToServer{7, FailChunk{id, "x"}}},
+		{"a text of indefinite length", inEnvelope(object{{"FailChunk", object{{"id", chunkIDObject}, {"failure", raw("\x7f\x61a\x62bc\xff")}}}}), ClientToServer{7, FailChunk{id, "abc"}}},
 		{"a wide number", object{{"nonce", raw{0x1b, 0, 0, 0, 0, 0, 0, 0, 7}}, {"contents", object{{"FailChunk", object{{"id", chunkIDObject}, {"failure", "x"}}}}}}, ClientToServer{7, FailChunk{id, "x"}}},
-		{"the greatest id", envelope(object{{"FailChunk", object{{"id", object{{"submission_id", uint64(1<<63 - 1)}, {"chunk_index", 2}}}, {"failure", ""}}}}), ClientToServer{7, FailChunk{ChunkID{1<<63 - 1, 2}, ""}}},
-		{"no output", envelope(object{{"CompleteChunk", object{{"id", chunkIDObject}}}}), bytesOf()},
+		{"the greatest id", inEnvelope(object{{"FailChunk", object{{"id", object{{"submission_id", uint64(1<<63 - 1)}, {"chunk_index", 2}}}, {"failure", ""}}}}), ClientToServer{7, FailChunk{ChunkID{1<<63 - 1, 2}, ""}}},
+		{"no output", inEnvelope(object{{"CompleteChunk", object{{"id", chunkIDObject}}}}), bytesOf()},
 		{"an undefined output", complete(raw{0xf7}), bytesOf()},
 		{"an empty array as output", complete([]any{}), ClientToServer{7, CompleteChunk{id, []byte{}}}},
 		{"an empty byte string as output", complete([]byte{}), ClientToServer{7, CompleteChunk{id, []byte{}}}},
@@ -100,9 +107,9 @@ func TestAccepted(t *testing.T) {
 		{"a byte string as output", complete([]byte{1, 200}), bytesOf(1, 200)},
 		{"a byte string of indefinite length as output", complete(raw{0x5f, 0x41, 1, 0x40, 0x42, 2, 3, 0xff}), bytesOf(1, 2, 3)},
 		{"the newest", reserve("Newest"), ClientToServer{7, WantToReserveChunks{1, Strategy{Base: Newest}}}},
-		{"as many PreferDistinct as are allowed", reserve(preferDistinct(preferDistinct(preferDistinct(preferDistinct("Random"))))), ClientToServer{7, WantToReserveChunks{1, Strategy{[]string{"k", "k", "k", "k"}, Random}}}},
-		{"the underlying strategy first", reserve(object{{"PreferDistinct", object{{"underlying", preferDistinct("Newest")}, {"meta_key", "outer"}}}}), ClientToServer{7, WantToReserveChunks{1, Strategy{[]string{"outer", "k"}, Newest}}}},
-		{"the head of a variant in two bytes", envelope(raw(append([]byte{0xb8, 1}, encoded(t, object{{"FailChunk", object{{"id", chunkIDObject}, {"failure", "x"}}}})[1:]...))), ClientToServer{7, FailChunk{id, "x"}}},
+		{"as many PreferDistinct as are allowed", reserve(preferDistinctOf(preferDistinctOf(preferDistinctOf(preferDistinctOf("Random"))))), ClientToServer{7, WantToReserveChunks{1, Strategy{[]string{"k", "k", "k", "k"}, Random}}}},
+		{"the underlying strategy first", reserve(object{{"PreferDistinct", object{{"underlying", preferDistinctOf("Newest")}, {"meta_key", "outer"}}}}), ClientToServer{7, WantToReserveChunks{1, Strategy{[]string{"outer", "k"}, Newest}}}},
+		{"the head of a variant in two bytes", inEnvelope(raw(append([]byte{0xb8, 1}, encoded(t, object{{"FailChunk", object{{"id", chunkIDObject}, {"failure", "x"}}}})[1:]...))), ClientToServer{7, FailChunk{id, "x"}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := DecodeClientToServer(encoded(t, c.message))
@@ -138,50 +145,50 @@ func TestRejected(t *testing.T) {
 		{"an output without its elements", complete(raw{0x9a, 0x03, 0xff, 0xff, 0xff, 1}), "malformed"},
 		{"a map with too many pairs", raw{0xba, 0x00, 0x10, 0x00, 0x01}, "malformed"},
 		{"an unknown field that nests too deeply", object{{"new", nested(maxNesting + 1)}}, "malformed"},
-		{"a number", 7, "Envelope must be a map, not a number"},
-		{"null", nil, "Envelope must be a map"},
-		{"an array", []any{7, "x"}, "Envelope must be a map, not an array"},
-		{"no nonce", object{{"contents", object{{"FailChunk", object{{"id", chunkIDObject}, {"failure", "x"}}}}}}, "Envelope has no field nonce"},
-		{"no contents", object{{"nonce", 1}}, "Envelope has no field contents"},
-		{"two nonces", object{{"nonce", 1}, {"nonce", 1}}, "Envelope has the field nonce twice"},
-		{"a key that is a number", object{{1, 1}}, "a key of Envelope must be a text"},
-		{"a key that is not UTF-8", object{{raw{0x61, 0xff}, 1}}, "not UTF-8"},
-		{"a negative nonce", object{{"nonce", -1}}, "nonce must be a number that is not negative"},
-		{"a nonce that is null", object{{"nonce", nil}}, "nonce must be a number"},
-		{"a nonce that is a float", object{{"nonce", 1.0}}, "nonce must be a number"},
-		{"a nonce that is a bignum", object{{"nonce", raw{0xc2, 0x41, 7}}}, "nonce must be a number"},
-		{"contents that are null", envelope(nil), "must be a text or a map"},
-		{"an unknown message", envelope(object{{"Steal", object{}}}), `no variant "Steal"`},
-		{"a message without its payload", envelope("FailChunk"), `no variant "FailChunk" without a payload`},
-		{"a message in a map of indefinite length", envelope(indefinite(t, object{{"FailChunk", object{{"id", chunkIDObject}, {"failure", "x"}}}})), "definite length with one entry"},
-		{"a message in an empty map", envelope(object{}), "definite length with one entry"},
-		{"two messages in one map", envelope(object{{"FailChunk", object{{"id", chunkIDObject}, {"failure", "x"}}}, {"FailChunk", nil}}), "definite length with one entry"},
-		{"a variant that is a number", envelope(object{{1, nil}}), "the variant of ClientToServerMessage must be a text"},
-		{"a payload that is an array", envelope(object{{"FailChunk", []any{chunkIDObject, "x"}}}), "FailChunk must be a map"},
-		{"no id", envelope(object{{"FailChunk", object{{"failure", "x"}}}}), "FailChunk has no field id"},
-		{"no failure", envelope(object{{"FailChunk", object{{"id", chunkIDObject}}}}), "FailChunk has no field failure"},
-		{"a failure that is a byte string", envelope(object{{"FailChunk", object{{"id", chunkIDObject}, {"failure", []byte("x")}}}}), "failure must be a text"},
-		{"a failure that is not UTF-8", envelope(object{{"FailChunk", object{{"id", chunkIDObject}, {"failure", raw{0x62, 0xc3, 0x28}}}}}), "not UTF-8"},
-		{"an id of 64 bits", envelope(object{{"FailChunk", object{{"id", object{{"submission_id", uint64(1 << 63)}, {"chunk_index", 2}}}, {"failure", "x"}}}}), "more than 2^63-1"},
-		{"an index of 64 bits", envelope(object{{"FailChunk", object{{"id", object{{"submission_id", 1}, {"chunk_index", uint64(1 << 63)}}}, {"failure", "x"}}}}), "more than 2^63-1"},
-		{"an id without an index", envelope(object{{"FailChunk", object{{"id", object{{"submission_id", 1}}}, {"failure", "x"}}}}), "ChunkId has no field chunk_index"},
+		{"a number", 7, "the message is not a map"},
+		{"null", nil, "the message is not a map"},
+		{"an array", []any{7, "x"}, "the message is not a map"},
+		{"no nonce", object{{"contents", object{{"FailChunk", object{{"id", chunkIDObject}, {"failure", "x"}}}}}}, "the message has no field nonce"},
+		{"no contents", object{{"nonce", 1}}, "the message has no field contents"},
+		{"two nonces", object{{"nonce", 1}, {"nonce", 1}}, "the message has the field nonce twice"},
+		{"a key that is a number", object{{1, 1}}, "a key of the message must be a text"},
+		{"a key that is not UTF-8", object{{raw{0x61, 0xff}, 1}}, "a text of UTF-8"},
+		{"a negative nonce", object{{"nonce", -1}}, "nonce must be a whole number"},
+		{"a nonce that is null", object{{"nonce", nil}}, "nonce must be a whole number"},
+		{"a nonce that is a float", object{{"nonce", 1.0}}, "nonce must be a whole number"},
+		{"a nonce that is a bignum", object{{"nonce", raw{0xc2, 0x41, 7}}}, "nonce must be a whole number"},
+		{"contents that are null", inEnvelope(nil), "contents is not a map"},
+		{"an unknown message", inEnvelope(object{{"Steal", object{}}}), `no variant "Steal"`},
+		{"a message without its payload", inEnvelope("FailChunk"), `no variant "FailChunk" without a payload`},
+		{"a message in a map of indefinite length", inEnvelope(indefinite(t, object{{"FailChunk", object{{"id", chunkIDObject}, {"failure", "x"}}}})), "definite length with one entry"},
+		{"a message in an empty map", inEnvelope(object{}), "definite length with one entry"},
+		{"two messages in one map", inEnvelope(object{{"FailChunk", object{{"id", chunkIDObject}, {"failure", "x"}}}, {"FailChunk", nil}}), "definite length with one entry"},
+		{"a variant that is a number", inEnvelope(object{{1, nil}}), "a key of contents must be a text"},
+		{"a payload that is an array", inEnvelope(object{{"FailChunk", []any{chunkIDObject, "x"}}}), "FailChunk is not a map"},
+		{"no id", inEnvelope(object{{"FailChunk", object{{"failure", "x"}}}}), "FailChunk has no field id"},
+		{"no failure", inEnvelope(object{{"FailChunk", object{{"id", chunkIDObject}}}}), "FailChunk has no field failure"},
+		{"a failure that is a byte string", inEnvelope(object{{"FailChunk", object{{"id", chunkIDObject}, {"failure", []byte("x")}}}}), "failure must be a text"},
+		{"a failure that is not UTF-8", inEnvelope(object{{"FailChunk", object{{"id", chunkIDObject}, {"failure", raw{0x62, 0xc3, 0x28}}}}}), "a text of UTF-8"},
+		{"an id of 64 bits", inEnvelope(object{{"FailChunk", object{{"id", object{{"submission_id", uint64(1 << 63)}, {"chunk_index", 2}}}, {"failure", "x"}}}}), "from 0 to 2^63-1"},
+		{"an index of 64 bits", inEnvelope(object{{"FailChunk", object{{"id", object{{"submission_id", 1}, {"chunk_index", uint64(1 << 63)}}}, {"failure", "x"}}}}), "from 0 to 2^63-1"},
+		{"an id without an index", inEnvelope(object{{"FailChunk", object{{"id", object{{"submission_id", 1}}}, {"failure", "x"}}}}), "id has no field chunk_index"},
 		{"an output that is a text", complete("x"), "output_content must be null"},
-		{"an output with 256", complete([]any{1, 256}), "more than 255"},
-		{"an output with -1", complete([]any{1, -1}), "not negative"},
-		{"an output with null", complete([]any{1, nil}), "output_content must be a number"},
-		{"an output with a float", complete([]any{1.0}), "output_content must be a number"},
-		{"an output with an array", complete([]any{[]any{1}}), "output_content must be a number"},
-		{"an output of indefinite length with 256", complete(raw{0x9f, 0x19, 1, 0, 0xff}), "more than 255"},
-		{"an unknown strategy", reserve("Fair"), `Strategy has no variant "Fair"`},
-		{"a strategy in lower case", reserve("random"), `Strategy has no variant "random"`},
+		{"an output with 256", complete([]any{1, 256}), "from 0 to 255"},
+		{"an output with -1", complete([]any{1, -1}), "from 0 to 255"},
+		{"an output with null", complete([]any{1, nil}), "of output_content is not a whole number"},
+		{"an output with a float", complete([]any{1.0}), "of output_content is not a whole number"},
+		{"an output with an array", complete([]any{[]any{1}}), "of output_content is not a whole number"},
+		{"an output of indefinite length with 256", complete(raw{0x9f, 0x19, 1, 0, 0xff}), "from 0 to 255"},
+		{"an unknown strategy", reserve("Fair"), `strategy has no variant "Fair"`},
+		{"a strategy in lower case", reserve("random"), `strategy has no variant "random"`},
 		{"a base strategy with a payload", reserve(object{{"Random", nil}}), "Random is not a text"},
 		{"PreferDistinct without its payload", reserve("PreferDistinct"), `no variant "PreferDistinct" without`},
 		{"PreferDistinct without a key", reserve(object{{"PreferDistinct", object{{"underlying", "Random"}}}}), "PreferDistinct has no field meta_key"},
 		{"PreferDistinct without a strategy", reserve(object{{"PreferDistinct", object{{"meta_key", "k"}}}}), "PreferDistinct has no field underlying"},
 		{"PreferDistinct with two strategies", reserve(object{{"PreferDistinct", object{{"meta_key", "k"}, {"underlying", "Random"}, {"underlying", "Random"}}}}), "underlying twice"},
-		{"one PreferDistinct too many", reserve(preferDistinct(preferDistinct(preferDistinct(preferDistinct(preferDistinct("Random")))))), "more than 4 PreferDistinct"},
-		{"a max of -1", envelope(object{{"WantToReserveChunks", object{{"max", -1}, {"strategy", "Random"}}}}), "max must be a number"},
-		{"no max", envelope(object{{"WantToReserveChunks", object{{"strategy", "Random"}}}}), "no field max"},
+		{"one PreferDistinct too many", reserve(preferDistinctOf(preferDistinctOf(preferDistinctOf(preferDistinctOf(preferDistinctOf("Random")))))), "more than 4 PreferDistinct"},
+		{"a max of -1", inEnvelope(object{{"WantToReserveChunks", object{{"max", -1}, {"strategy", "Random"}}}}), "max must be a whole number"},
+		{"no max", inEnvelope(object{{"WantToReserveChunks", object{{"strategy", "Random"}}}}), "no field max"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := DecodeClientToServer(encoded(t, c.message))
@@ -253,10 +260,8 @@ func TestRejectedByClients(t *testing.T) {
 // TestMessageSize: a message of the maximum size is read, and one byte more is refused.
 func TestMessageSize(t *testing.T) {
 	fail := func(size int) []byte {
-		m := ClientToServer{Contents: FailChunk{Failure: ""}}
-		overhead := len(m.AppendCBOR(nil)) + 4 // the head of the text has four bytes more
-		m.Contents = FailChunk{Failure: strings.Repeat("x", size-overhead)}
-		return m.AppendCBOR(make([]byte, 0, size))
+		overhead := len(EncodeClientToServer(ClientToServer{Contents: FailChunk{}})) + 4 // the head of the text has four bytes more
+		return EncodeClientToServer(ClientToServer{Contents: FailChunk{Failure: strings.Repeat("x", size-overhead)}})
 	}
 	message := fail(MaxMessageBytes)
 	if len(message) != MaxMessageBytes {

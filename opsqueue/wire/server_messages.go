@@ -1,21 +1,16 @@
 package wire
 
-import "time"
-
 // ServerToClient is a message to a consumer: one of Init, ChunksReserved and ChunkReservationExpired.
-type ServerToClient interface {
-	// AppendCBOR appends the message, with byte vectors as byte strings.
-	AppendCBOR(b []byte) []byte
-}
+type ServerToClient interface{ variant() serverToClient }
 
 // Init is the first message of a connection:
 //
 //	{"Init": {"max_missable_heartbeats": number, "heartbeat_interval": Duration, "version_info": text, "conn_id": text}}
 type Init struct {
-	MaxMissableHeartbeats uint64
-	HeartbeatInterval     time.Duration // not negative
-	VersionInfo           string        // a client of a different version logs a warning
-	ConnID                string
+	MaxMissableHeartbeats uint64   `json:"max_missable_heartbeats"`
+	HeartbeatInterval     Duration `json:"heartbeat_interval"`
+	VersionInfo           string   `json:"version_info"` // a client of a different version logs a warning
+	ConnID                string   `json:"conn_id"`
 }
 
 // ChunksReserved is the only reply to a WantToReserveChunks:
@@ -31,8 +26,9 @@ type ChunksReserved struct {
 	MaxIsZero bool // the request had a max of 0; Chunks is empty
 }
 
-// ReservedChunk is a chunk with its submission.
+// ReservedChunk is an array of a chunk and its submission.
 type ReservedChunk struct {
+	_          struct{} `cbor:",toarray"`
 	Chunk      Chunk
 	Submission Submission
 }
@@ -46,40 +42,82 @@ type ChunkReservationExpired struct {
 	ID ChunkID
 }
 
-// AppendCBOR implements ServerToClient.
-func (m Init) AppendCBOR(b []byte) []byte {
-	b = appendMapHead(appendVariant(b, "Init"), 4)
-	b = appendText(b, "max_missable_heartbeats")
-	b = appendUint(b, m.MaxMissableHeartbeats)
-	b = appendText(b, "heartbeat_interval")
-	b = appendDuration(b, m.HeartbeatInterval)
-	b = appendText(b, "version_info")
-	b = appendText(b, m.VersionInfo)
-	b = appendText(b, "conn_id")
-	return appendText(b, m.ConnID)
+// serverToClient is a ServerToClient on the wire.
+type serverToClient struct {
+	Init  *Init   `json:",omitzero"`
+	Sync  *reply  `json:",omitzero"`
+	Async *notice `json:",omitzero"`
 }
 
-// AppendCBOR implements ServerToClient.
-func (m ChunksReserved) AppendCBOR(b []byte) []byte {
-	b = appendMapHead(appendVariant(b, "Sync"), 2)
-	b = appendText(b, "nonce")
-	b = appendUint(b, m.Nonce)
-	b = appendText(b, "contents")
-	b = appendVariant(b, "ChunksReserved")
-	if m.MaxIsZero {
-		return appendArrayHead(appendVariant(b, "Err"), 0)
-	}
-	b = appendArrayHead(appendVariant(b, "Ok"), len(m.Chunks))
-	for i := range m.Chunks {
-		c := &m.Chunks[i]
-		b = appendArrayHead(b, 2)
-		b = appendChunk(b, &c.Chunk)
-		b = appendSubmission(b, &c.Submission)
-	}
-	return b
+type reply struct {
+	Nonce    uint64        `json:"nonce"`
+	Contents replyContents `json:"contents"`
 }
 
-// AppendCBOR implements ServerToClient.
-func (m ChunkReservationExpired) AppendCBOR(b []byte) []byte {
-	return appendChunkID(appendVariant(appendVariant(b, "Async"), "ChunkReservationExpired"), m.ID)
+type replyContents struct {
+	ChunksReserved *result `json:",omitzero"`
+}
+
+type result struct {
+	Ok  *[]ReservedChunk `json:",omitzero"`
+	Err *[]struct{}      `json:",omitzero"` // always empty
+}
+
+type notice struct {
+	ChunkReservationExpired *ChunkID `json:",omitzero"`
+}
+
+func (m *serverToClient) decode(r reader, of string) error {
+	return oneOf(r, of, m)
+}
+func (c *replyContents) decode(r reader, of string) error {
+	return oneOf(r, of, c)
+}
+func (s *result) decode(r reader, of string) error { return oneOf(r, of, s) }
+func (n *notice) decode(r reader, of string) error { return oneOf(r, of, n) }
+
+func (c *ReservedChunk) decode(r reader, of string) error {
+	return tuple(r, of, &c.Chunk, &c.Submission)
+}
+
+func (m Init) variant() serverToClient { return serverToClient{Init: &m} }
+
+func (m ChunksReserved) variant() serverToClient {
+	r := result{Err: &[]struct{}{}}
+	if !m.MaxIsZero {
+		chunks := append([]ReservedChunk{}, m.Chunks...) // never nil, which would be null
+		r = result{Ok: &chunks}
+	}
+	return serverToClient{Sync: &reply{m.Nonce, replyContents{&r}}}
+}
+
+func (m ChunkReservationExpired) variant() serverToClient {
+	return serverToClient{Async: &notice{&m.ID}}
+}
+
+// EncodeServerToClient encodes a message, with byte vectors as byte strings: the original reads these, too, and they are
+// half as long as arrays on average.
+func EncodeServerToClient(m ServerToClient) []byte { return encodeCBOR(m.variant()) }
+
+// DecodeServerToClient decodes a message to a consumer from CBOR, by the rules of the original's client. It returns
+// ErrMalformed or ErrShape if the message is not valid. The result does not share memory with the message.
+func DecodeServerToClient(message []byte) (ServerToClient, error) {
+	var m serverToClient
+	if err := decodeCBOR(message, &m); err != nil {
+		return nil, err
+	}
+	switch {
+	case m.Init != nil:
+		return *m.Init, nil
+	case m.Async != nil:
+		return ChunkReservationExpired{*m.Async.ChunkReservationExpired}, nil
+	}
+	out := ChunksReserved{Nonce: m.Sync.Nonce}
+	r := m.Sync.Contents.ChunksReserved
+	if out.MaxIsZero = r.Err != nil; !out.MaxIsZero {
+		out.Chunks = *r.Ok
+	} else if len(*r.Err) > 0 {
+		return nil, shapeError("the array of Err is not empty")
+	}
+	return out, nil
 }

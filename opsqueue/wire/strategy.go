@@ -1,6 +1,14 @@
 package wire
 
-// Strategy is the order in which a consumer prefers chunks. The zero value is Oldest.
+import (
+	"slices"
+
+	"github.com/fxamacker/cbor/v2"
+)
+
+// Strategy is the order in which a consumer prefers chunks. The zero value is Oldest. On the wire, it is
+//
+//	"Oldest" | "Newest" | "Random" | {"PreferDistinct": {"meta_key": text, "underlying": Strategy}}
 type Strategy struct {
 	// PreferDistinct are the metadata keys of the PreferDistinct strategies around Base, the outermost first. It may be
 	// empty.
@@ -23,67 +31,49 @@ var baseNames = [...]string{"Oldest", "Newest", "Random"}
 
 func (b Base) String() string { return baseNames[b] }
 
-var preferDistinctFields = fields{"PreferDistinct", []string{"meta_key", "underlying"}, 2}
+const preferDistinct = "PreferDistinct"
 
-// strategy reads a Strategy:
-//
-//	"Oldest" | "Newest" | "Random" | {"PreferDistinct": {"meta_key": text, "underlying": Strategy}}
-func (r *cborReader) strategy() (s Strategy, err error) {
-	return s, r.strategyInto(&s)
-}
-
-// strategyInto reads one level. It recurses at most MaxPreferDistinct times.
-func (r *cborReader) strategyInto(s *Strategy) error {
-	name, payload, err := r.variant("Strategy")
-	if err != nil {
-		return err
-	}
-	for base, known := range baseNames {
-		if string(name) == known {
+// decode decodes one level, and the levels in it.
+func (s *Strategy) decode(r reader, of string) error {
+	return variant(r, of, func(name string, payload bool) error {
+		base := slices.Index(baseNames[:], name)
+		switch {
+		case base >= 0 && payload:
+			return shapeError("%s is not a text", name)
+		case base >= 0:
 			s.Base = Base(base)
-			return r.noPayload(known, payload)
+			return nil
+		case name != preferDistinct || !payload:
+			return unknownVariant(of, name, payload)
+		case len(s.PreferDistinct) == MaxPreferDistinct:
+			return shapeError("more than %d PreferDistinct are nested", MaxPreferDistinct)
 		}
-	}
-	if string(name) != "PreferDistinct" || !payload {
-		return unknownVariant("Strategy", name, payload)
-	}
-	if len(s.PreferDistinct) == MaxPreferDistinct {
-		return shapeError("more than %d PreferDistinct are nested", MaxPreferDistinct)
-	}
-	level := len(s.PreferDistinct)
-	s.PreferDistinct = append(s.PreferDistinct, "")
-	m, err := r.mapOf(&preferDistinctFields)
-	if err != nil {
+		level := len(s.PreferDistinct)
+		s.PreferDistinct = append(s.PreferDistinct, "")
+		p := struct {
+			MetaKey    string     `json:"meta_key"`
+			Underlying underlying `json:"underlying"`
+		}{Underlying: underlying{s}}
+		err := decode(r, name, &p)
+		s.PreferDistinct[level] = p.MetaKey
 		return err
-	}
-	var seen seen
-	for m.more(r) {
-		field, err := r.field(&preferDistinctFields, &seen)
-		if err != nil {
-			return err
-		}
-		switch field {
-		case "meta_key":
-			s.PreferDistinct[level], err = r.text("meta_key")
-		case "underlying":
-			err = r.strategyInto(s)
-		default:
-			r.skip()
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return preferDistinctFields.complete(seen)
+	})
 }
 
-func appendStrategy(b []byte, s Strategy) []byte {
-	for _, key := range s.PreferDistinct {
-		b = appendVariant(b, "PreferDistinct")
-		b = appendMapHead(b, 2)
-		b = appendText(b, "meta_key")
-		b = appendText(b, key)
-		b = appendText(b, "underlying")
+// underlying is the strategy in a PreferDistinct. It is decoded into the strategy that contains it.
+type underlying struct{ outer *Strategy }
+
+func (u *underlying) decode(r reader, of string) error { return u.outer.decode(r, of) }
+
+// MarshalCBOR implements cbor.Marshaler.
+func (s Strategy) MarshalCBOR() ([]byte, error) {
+	type payload struct {
+		MetaKey    string          `json:"meta_key"`
+		Underlying cbor.RawMessage `json:"underlying"`
 	}
-	return appendText(b, baseNames[s.Base])
+	encoded := encodeCBOR(s.Base.String())
+	for _, key := range slices.Backward(s.PreferDistinct) {
+		encoded = encodeCBOR(map[string]payload{preferDistinct: {key, encoded}})
+	}
+	return encoded, nil
 }
