@@ -402,20 +402,39 @@ func TestReadErrorsLoseNoReport(t *testing.T) {
 	h.waitFor(id, "Completed")
 }
 
+// createIncomplete creates a submission that is open or paused.
+func (h *host) createIncomplete(open, paused bool) wire.SubmissionID {
+	_, receipt, err := h.engine.Create(h.ctx, &job.Create{
+		Submission: &job.Submission{OnFailure: job.CancelRest, ChunkSize: 1, Open: open, Paused: paused},
+		Groups:     []job.Group{{Client: opsqueue.Client, Type: opsqueue.Type, Lines: 3, Attributes: job.Attributes{MaxAttempts: 3, LeaseMs: 600_000, RetentionMs: 600_000}}},
+	})
+	if err != nil {
+		h.t.Error(err)
+	}
+	return wire.SubmissionID(job.Snowflake(receipt.At, receipt.Seq))
+}
+
+// TestManyUnfilledSubmissions: a starting server cancels all submissions that an earlier server did not fill, also if they
+// are more than a page.
+func TestManyUnfilledSubmissions(t *testing.T) {
+	testkit.OneByOne(t)
+	h := startHost(t)
+	var page sync.WaitGroup
+	for range job.MaxPage {
+		page.Go(func() { h.createIncomplete(true, true) })
+	}
+	page.Wait()
+	last := h.createIncomplete(true, true)
+	h.restart()
+	h.waitFor(last, "Cancelled")
+}
+
 // TestUnfilledSubmissions: a starting server cancels a submission that an earlier server did not fill. It does not cancel
 // a submission that is only paused or only open.
 func TestUnfilledSubmissions(t *testing.T) {
 	testkit.OneByOne(t)
 	h := startHost(t)
-	create := func(open, paused bool) wire.SubmissionID {
-		_, receipt, err := h.engine.Create(h.ctx, &job.Create{
-			Submission: &job.Submission{OnFailure: job.CancelRest, ChunkSize: 1, Open: open, Paused: paused},
-			Groups:     []job.Group{{Client: opsqueue.Client, Type: opsqueue.Type, Lines: 3, Attributes: job.Attributes{MaxAttempts: 3, LeaseMs: 600_000, RetentionMs: 600_000}}},
-		})
-		h.must(err)
-		return wire.SubmissionID(job.Snowflake(receipt.At, receipt.Seq))
-	}
-	unfilled, paused, open := create(true, true), create(false, true), create(true, false)
+	unfilled, paused, open := h.createIncomplete(true, true), h.createIncomplete(false, true), h.createIncomplete(true, false)
 	h.wrap = func(e opsqueue.Engine) opsqueue.Engine { // a starting engine refuses commands for a moment
 		starting := &startingEngine{Engine: e}
 		starting.refusals.Store(2)

@@ -1,8 +1,8 @@
 package opsqueue
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -174,17 +174,15 @@ func (s *Server) cancelIncomplete(batch job.ID) error {
 }
 
 // cancelUnfilled cancels the submissions that an earlier server could not fill. It cannot distinguish them from batches
-// of Daybook's own API that are open and paused in the queue of chunks, and cancels those, too.
+// of Daybook's own API that are open and paused in the queue of chunks, and cancels those, too. It stops at the first that
+// it cannot cancel, and returns why. A later call continues there.
 func (s *Server) cancelUnfilled(before int64) error {
-	var ids []job.ID
+	var failed error
 	err := s.each(s.running, query.BatchFilter{Status: job.BatchPaused, Client: Client, Type: Type}, func(doc *document.Batch) bool {
 		if doc.Submission.Open && doc.CreatedAt < before {
-			ids = append(ids, doc.ID)
+			failed = s.cancelIncomplete(doc.ID)
 		}
-		return len(ids) < job.MaxPage
+		return failed == nil
 	})
-	for _, id := range ids {
-		err = errors.Join(err, s.cancelIncomplete(id))
-	}
-	return err
+	return cmp.Or(failed, err)
 }
