@@ -139,9 +139,9 @@ func TestPingsWaitBoundedTime(t *testing.T) {
 			}
 		}
 	}()
-	h.eventually("40 pings have arrived", func() bool { return pings.Load() >= 40 })
+	testkit.Eventually(h.t, "40 pings have arrived", func() bool { return pings.Load() >= 40 })
 	// Unsolicited pongs keep the connection open, and the server sends no pings while they arrive.
-	h.eventually("the pings have ended", func() bool {
+	testkit.Eventually(h.t, "the pings have ended", func() bool {
 		select {
 		case err := <-ended:
 			t.Fatalf("the connection ended: %v", err)
@@ -166,7 +166,7 @@ func TestExpiryTakesFewGoroutines(t *testing.T) {
 	p := h.connectSilent()
 	p.frame(frameBinary, wire.EncodeClientToServer(wire.ClientToServer{Contents: wire.WantToReserveChunks{Max: 1000, Strategy: oldest}}))
 	other := h.consumer()
-	h.eventually("the connection holds all chunks, but for the first that expires", func() bool {
+	testkit.Eventually(h.t, "the connection holds all chunks, but for the first that expires", func() bool {
 		_, _, text := h.send("GET", "/metrics", "", "")
 		return strings.Contains(text, "\nreserver_chunks_reserved_count 900\n") || strings.Contains(text, "\nreserver_chunks_reserved_count 899\n")
 	})

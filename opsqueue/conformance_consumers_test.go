@@ -13,6 +13,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/opsqueue"
 	"github.com/daybookq/daybook/opsqueue/stockclient"
 	"github.com/daybookq/daybook/opsqueue/wire"
@@ -199,7 +200,7 @@ func TestExpiry(t *testing.T) {
 	if took := time.Since(start); took < h.config.ReservationExpiration {
 		t.Errorf("the reservation expired after %s", took)
 	}
-	h.eventually("the holder is notified", func() bool { return first.Expired() > 0 })
+	testkit.Eventually(h.t, "the holder is notified", func() bool { return first.Expired() > 0 })
 	h.must(first.Complete(h.ctx, chunk, nil))
 	h.waitFor(id, "Completed")
 	if first.Connects() != 1 {
@@ -213,7 +214,7 @@ func TestCompletionAfterExpiry(t *testing.T) {
 	id := h.insert(stored("p", 1))
 	c := h.consumer()
 	chunk := h.reserveOne(c).Chunk.ChunkID
-	h.eventually("the holder is notified", func() bool { return c.Expired() > 0 })
+	testkit.Eventually(h.t, "the holder is notified", func() bool { return c.Expired() > 0 })
 	h.must(c.Complete(h.ctx, chunk, nil))
 	h.waitFor(id, "Completed")
 }
@@ -304,7 +305,7 @@ func TestHeartbeat(t *testing.T) {
 	}
 	silent.dropped()
 	// The second consumer has sent nothing but pongs, and is still connected.
-	h.eventually("the consumer has been idle for five intervals", func() bool { return time.Since(start) > 10*h.config.HeartbeatInterval }) // real time: nothing happens on a real connection
+	testkit.Eventually(h.t, "the consumer has been idle for five intervals", func() bool { return time.Since(start) > 10*h.config.HeartbeatInterval }) // real time: nothing happens on a real connection
 	if c.Connects() != 1 {
 		t.Errorf("the consumer connected %d times", c.Connects())
 	}

@@ -118,7 +118,7 @@ func TestConnectionEndsDuringClaim(t *testing.T) {
 	if got.Chunk.SubmissionID != id || got.Chunk.Retries != 0 {
 		t.Errorf("after %d connections that got nothing: %+v", rounds, got.Chunk)
 	}
-	h.eventually("all of the memory for replies is free", h.server.RepliesFree)
+	testkit.Eventually(h.t, "all of the memory for replies is free", h.server.RepliesFree)
 }
 
 // TestLongOutputsDoNotHoldUpOthers: if the engine refuses a long output because the disk is almost full, other reports
@@ -144,7 +144,7 @@ func TestLongOutputsDoNotHoldUpOthers(t *testing.T) {
 	a, b := h.insert(stored("a", 2)), h.insert(stored("b", 3))
 	r := h.raw()
 	r.put(0, wire.CompleteChunk{ID: wire.ChunkID{SubmissionID: a}, OutputContent: make([]byte, long)})
-	h.eventually("the long output is refused", refused.Load)
+	testkit.Eventually(h.t, "the long output is refused", refused.Load)
 	r.put(1, wire.CompleteChunk{ID: wire.ChunkID{SubmissionID: b, Index: 2}}) // on the same connection
 	h.waitDone(b, 1)                                                          // the newest chunk, which other would reserve otherwise
 	other := h.raw()
@@ -289,7 +289,7 @@ func TestCloseAnswersInserts(t *testing.T) {
 		h.stop()
 		close(stopped)
 	}()
-	h.eventually("the server accepts no more connections", func() bool {
+	testkit.Eventually(h.t, "the server accepts no more connections", func() bool {
 		conn, err := net.Dial("tcp", h.address)
 		if err == nil {
 			conn.Close()
@@ -357,7 +357,7 @@ func TestRunnersOfDaybookKeepTheirJobs(t *testing.T) {
 	}
 	stale := claim("opsqueue/earlier/1")
 	start := h.engine.Now()
-	h.eventually("time has passed", func() bool { return h.engine.Now() > start })
+	testkit.Eventually(h.t, "time has passed", func() bool { return h.engine.Now() > start })
 	h.must(h.server.ReturnStale(start))
 	if got := status(stale); got != job.Pending {
 		t.Errorf("the job of an earlier connection is %s", got)
@@ -397,7 +397,7 @@ func TestReadErrorsLoseNoReport(t *testing.T) {
 	r := h.raw()
 	state.bad.Store(true)
 	r.put(0, wire.CompleteChunk{ID: wire.ChunkID{SubmissionID: id}}) // the connection does not hold it
-	h.eventually("lookups have failed", func() bool { return state.failed.Load() > 1 })
+	testkit.Eventually(h.t, "lookups have failed", func() bool { return state.failed.Load() > 1 })
 	state.bad.Store(false)
 	h.waitFor(id, "Completed")
 }

@@ -163,7 +163,7 @@ func TestManyConsumers(t *testing.T) {
 			}
 		}
 	}
-	h.eventuallyOr(func() string { return fmt.Sprintf("%d goroutines, and %d before", runtime.NumGoroutine(), before) }, func() bool {
+	testkit.Eventually(t, fmt.Sprintf("at most %d goroutines run", before+5), func() bool {
 		return runtime.NumGoroutine() <= before+5
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/opsqueue"
 )
 
@@ -45,7 +46,12 @@ func TestMetrics(t *testing.T) {
 		`axum_http_requests_pending{endpoint="/producer/submissions",method="POST"}`:                             0,
 	}
 	differing := ""
-	h.eventuallyOr(func() string { return differing }, func() bool {
+	defer func() {
+		if t.Failed() {
+			t.Log(differing)
+		}
+	}()
+	testkit.Eventually(t, "the metrics are right", func() bool {
 		_, _, text := h.send("GET", "/metrics", "", "")
 		differing = ""
 		for name, value := range want {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/opsqueue"
 	"github.com/daybookq/daybook/opsqueue/stockclient"
 	"github.com/daybookq/daybook/opsqueue/wire"
@@ -349,7 +350,7 @@ func (d *driver) finish() {
 			}
 		}
 	}()
-	d.eventually("no submission is in progress", func() bool {
+	testkit.Eventually(d.t, "no submission is in progress", func() bool {
 		n, err := d.producer.Count(d.ctx)
 		d.must(err)
 		return n == 0

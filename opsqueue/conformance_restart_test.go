@@ -100,7 +100,7 @@ func TestRestartsWhileRunning(t *testing.T) {
 		}()
 	}
 	for restarts := range int64(2) {
-		h.eventually("some chunks have run", func() bool { return runs.Load() > (restarts+1)*producers*chunks/4 })
+		testkit.Eventually(h.t, "some chunks have run", func() bool { return runs.Load() > (restarts+1)*producers*chunks/4 })
 		h.restart()
 	}
 	for range producers {

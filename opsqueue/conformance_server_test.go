@@ -13,6 +13,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/opsqueue"
 	"github.com/daybookq/daybook/opsqueue/stockclient"
@@ -102,7 +103,7 @@ func (h *host) start() {
 	h.engine, h.server = engine, server
 	started.Store(server)
 	var l net.Listener
-	h.eventually("the address is free", func() bool {
+	testkit.Eventually(h.t, "the address is free", func() bool {
 		l, err = net.Listen("tcp4", h.address)
 		return err == nil
 	})
@@ -124,7 +125,7 @@ func (h *host) start() {
 			h.t.Errorf("engine: %v", err)
 		}
 	}
-	h.eventually("the server is healthy", func() bool {
+	testkit.Eventually(h.t, "the server is healthy", func() bool {
 		resp, err := http.Get("http://" + h.address + "/ping")
 		if err != nil {
 			return false
@@ -139,24 +140,6 @@ func (h *host) restart() {
 	h.t.Helper()
 	h.stop()
 	h.start()
-}
-
-// eventually waits until a condition holds.
-func (h *host) eventually(what string, holds func() bool) {
-	h.t.Helper()
-	h.eventuallyOr(func() string { return "it did not happen that " + what }, holds)
-}
-
-// eventuallyOr is eventually with a text that is computed when the test fails.
-func (h *host) eventuallyOr(text func() string, holds func() bool) {
-	h.t.Helper()
-	for !holds() {
-		select {
-		case <-h.ctx.Done():
-			h.t.Fatalf("after %s: %s", longestTest, text())
-		case <-time.After(2 * time.Millisecond):
-		}
-	}
 }
 
 func (h *host) producer() *stockclient.Producer {
@@ -228,7 +211,7 @@ func kind(s *wire.SubmissionStatus) string {
 func (h *host) waitFor(id wire.SubmissionID, want string) (s *wire.SubmissionStatus) {
 	h.t.Helper()
 	p := h.producer()
-	h.eventually(fmt.Sprintf("submission %s is %s", id, want), func() bool {
+	testkit.Eventually(h.t, fmt.Sprintf("submission %s is %s", id, want), func() bool {
 		var err error
 		if s, err = p.Status(h.ctx, id); err != nil {
 			h.t.Fatal(err)
@@ -241,7 +224,7 @@ func (h *host) waitFor(id wire.SubmissionID, want string) (s *wire.SubmissionSta
 // waitDone waits until n chunks of a submission in progress are completed.
 func (h *host) waitDone(id wire.SubmissionID, n int64) {
 	h.t.Helper()
-	h.eventually(fmt.Sprintf("%d chunks of submission %s are done", n, id), func() bool {
+	testkit.Eventually(h.t, fmt.Sprintf("%d chunks of submission %s are done", n, id), func() bool {
 		s := h.status(id)
 		if s == nil || s.InProgress == nil {
 			h.t.Fatalf("submission %s is %s", id, kind(s))

@@ -515,7 +515,7 @@ func TestOldSubmissionsAreRemoved(t *testing.T) {
 			t.Errorf("%s: cancel: %v", end, err)
 		}
 	}
-	h.eventually("no completed submission is counted", func() bool {
+	testkit.Eventually(h.t, "no completed submission is counted", func() bool {
 		n, err := p.CountCompleted(h.ctx)
 		h.must(err)
 		return n == 0
