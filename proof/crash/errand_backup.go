@@ -15,12 +15,10 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// This file has the step of an errand that makes and restores a backup.
-
 // backUp makes a backup, verifies and restores it. The restored state must have the user's job as it was last
 // acknowledged.
-func (e *errands) backUp() step {
-	return step{"make and restore a backup", func(ctx context.Context) (err error) {
+func (e *errands) backUp() row {
+	return own("make and restore a backup", func(ctx context.Context) (err error) {
 		dir, err := os.MkdirTemp("", "daybook-crash-backup-*")
 		if err != nil {
 			return err
@@ -52,7 +50,7 @@ func (e *errands) backUp() step {
 			return unlessEnded(ctx, "a complete backup cannot be restored: %v", err)
 		}
 		return e.lookInto(ctx, data)
-	}}
+	})
 }
 
 // unlessEnded returns an impossible error, since a right backup cannot cause it, or the error of ctx if that ended the

@@ -1,9 +1,7 @@
 package crash
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -12,7 +10,31 @@ import (
 	"github.com/daybookq/daybook/client"
 )
 
-// This file has the steps of an errand that concern its job.
+// The rows of an errand's job. It is alone in its queue, and has a unique key.
+
+// ownJob is the state of the latest job that the server must show.
+type ownJob struct {
+	id, key, payload, errand string
+	gone                     bool
+	status                   string
+	priority, runs, max      int
+	claim, output            string
+}
+
+func (j *ownJob) String() string {
+	return fmt.Sprintf("%s (key %q, gone %t, %s, priority %d, run %d of %d, claim %s)", j.id, j.key, j.gone, j.status, j.priority, j.runs, j.max, j.claim)
+}
+
+// jobFields are the fields of the job's document.
+func (e *errands) jobFields() fields {
+	j := &e.job
+	return fields{
+		"ID": j.id, "Client": ownClient, "Type": e.queue, "Status": j.status, "Priority": j.priority, "RunAttempts": j.runs, "MaxAttempts": j.max,
+		"UniqueKey": j.key, "Payload": j.payload, "Meta.errand": j.errand, "ClaimID": j.claim, "Output": j.output,
+	}
+}
+
+func (e *errands) jobAnswer() any { return e.jobFields() }
 
 // newJob returns the job of a create. With kept, the server keeps the job after its end.
 func (e *errands) newJob(key string, kept bool) client.NewJob {
@@ -28,89 +50,79 @@ func (e *errands) newJob(key string, kept bool) client.NewJob {
 }
 
 // create makes a job with a unique key that no unfinished job has.
-func (e *errands) create(key string, kept bool) step {
+func (e *errands) create(key string, kept bool) row {
 	var j *client.NewJob
-	var id string
-	ask := func(ctx context.Context, c *client.Client) (string, error) {
-		if j == nil { // the queue is known only now
-			made := e.newJob(key, kept)
-			j = &made
-		}
-		doc, err := c.Create(ctx, *j)
-		switch {
-		case err != nil:
-			return "", err
-		case doc.Existing:
-			return "", impossiblef("the unique key is free, and the create was answered with job %s", doc.ID)
-		case doc.ID == e.job.id && id == "":
-			return "", impossiblef("the create was answered with the earlier job %s", doc.ID)
-		}
-		id = doc.ID
-		return doc.ID, nil
-	}
-	s := e.numbered("create", ask, ask)
-	return step{s.what, func(ctx context.Context) error {
-		if err := s.do(ctx); err != nil {
-			return err
-		}
-		e.job = ownJob{id: id, key: key, payload: string(j.Payload), errand: j.Meta["errand"], status: "pending", priority: *j.Priority, max: j.MaxAttempts}
-		return nil
-	}}
+	return e.random(row{
+		verb: "create", late: true,
+		request: func(c call) (any, error) {
+			if j == nil { // the queue is known only now
+				made := e.newJob(key, kept)
+				j = &made
+			}
+			return c.Create(c, *j)
+		},
+		ids: ids{"ID": &e.job.id},
+		change: func() {
+			e.job = ownJob{id: e.job.id, key: key, payload: string(j.Payload), errand: j.Meta["errand"], status: "pending", priority: *j.Priority, max: j.MaxAttempts}
+		},
+		answer: fields{"Existing": false},
+	})
 }
 
 // existing creates a job with the unique key of the existing job, under another number. The answer must name the existing
 // job.
-func (e *errands) existing() step {
+func (e *errands) existing() row {
 	var j *client.NewJob
-	var id string
-	ask := func(ctx context.Context, c *client.Client) (string, error) {
-		if j == nil {
-			other := e.newJob(e.job.key, false)
-			j, id = &other, e.job.id
-		}
-		doc, err := c.Create(ctx, *j)
-		switch {
-		case err != nil:
-			return "", err
-		case !doc.Existing || doc.ID != id:
-			return "", impossiblef("a create with the unique key of job %s was answered with %+v", id, *doc)
-		}
-		return doc.ID, nil
-	}
-	return e.numbered("create with a unique key that is held", ask, ask)
+	return e.random(row{
+		verb: "create with a unique key that is held", late: true,
+		request: func(c call) (any, error) {
+			if j == nil {
+				other := e.newJob(e.job.key, false)
+				j = &other
+			}
+			return c.Create(c, *j)
+		},
+		answer: func() any { return fields{"Existing": true, "ID": e.job.id} },
+	})
 }
 
 // patch changes the job, and reads it with Daybook-Min-Seq.
-func (e *errands) patch(deferred bool) step {
-	fields := map[string]any{"priority": e.rng.IntN(10), "max_attempts": 4 + e.rng.IntN(5)}
+func (e *errands) patch(deferred bool) row {
+	priority, attempts := e.rng.IntN(10), 4+e.rng.IntN(5)
+	patched := map[string]any{"priority": priority, "max_attempts": attempts}
 	if deferred {
-		fields["run_at"] = time.Now().Add(time.Hour).UnixMilli()
+		patched["run_at"] = time.Now().Add(time.Hour).UnixMilli()
 	}
-	return step{"patch", func(ctx context.Context) error {
-		body, err := json.Marshal(fields)
-		if err != nil {
-			return err
-		}
-		path := "/jobs/" + e.job.id
-		r, err := e.raw.sendWith(ctx, http.MethodPatch, path, map[string]string{"Content-Type": "application/json"}, body)
-		if err := e.answered(r, err); err != nil {
-			return err
-		}
-		e.job.priority, e.job.max = fields["priority"].(int), fields["max_attempts"].(int)
-		if deferred {
-			e.job.status = "deferred"
-		}
-		r, err = e.raw.sendWith(ctx, http.MethodGet, path, map[string]string{"Daybook-Min-Seq": r.seq}, nil)
-		if err := e.answered(r, err); err != nil {
-			return err
-		}
-		var doc client.Job // the answer has no payload
-		if err := json.Unmarshal(r.body, &doc); err != nil {
-			return impossiblef("%.300q: %v", r.body, err)
-		}
-		doc.Payload = []byte(e.job.payload)
-		return e.compare(&doc)
-	}}
+	return row{
+		verb: "patch",
+		request: func(c call) (any, error) {
+			body, err := json.Marshal(patched)
+			if err != nil {
+				return nil, err
+			}
+			path := "/jobs/" + e.job.id
+			r, err := e.raw.sendWith(c, http.MethodPatch, path, map[string]string{"Content-Type": "application/json"}, body)
+			if err := e.answered(r, err); err != nil {
+				return nil, err
+			}
+			r, err = e.raw.sendWith(c, http.MethodGet, path, map[string]string{"Daybook-Min-Seq": r.seq}, nil)
+			if err := e.answered(r, err); err != nil {
+				return nil, err
+			}
+			doc := client.Job{Payload: []byte(e.job.payload)} // Unmarshal does not read it
+			if err := json.Unmarshal(r.body, &doc); err != nil {
+				return nil, impossiblef("%.300q: %v", r.body, err)
+			}
+			return &doc, nil
+		},
+		change: func() {
+			e.job.priority, e.job.max = priority, attempts
+			if deferred {
+				e.job.status = "deferred"
+			}
+		},
+		answer: e.jobAnswer,
+	}
 }
 
 // answered returns nil for an answer of 2xx, and errNoAnswer if the request must be repeated.
@@ -128,196 +140,132 @@ func (e *errands) answered(r *reply, err error) error {
 }
 
 // runNow makes the deferred job pending.
-func (e *errands) runNow() step {
-	return step{"run", func(ctx context.Context) error {
-		doc, err := e.c.RunNow(ctx, e.job.id)
-		if err != nil {
-			return err
-		}
-		e.job.status = "pending"
-		return e.compare(doc)
-	}}
+func (e *errands) runNow() row {
+	return row{
+		verb:    "run",
+		request: func(c call) (any, error) { return c.RunNow(c, e.job.id) },
+		change:  func() { e.job.status = "pending" },
+		answer:  e.jobAnswer,
+	}
 }
 
 // readJob reads the job, which must agree with the last answer.
-func (e *errands) readJob() step {
-	return step{"read", func(ctx context.Context) error {
-		doc, err := e.c.Job(ctx, e.job.id)
-		switch {
-		case errors.Is(err, client.ErrNotFound) && e.job.gone:
-			return nil
-		case errors.Is(err, client.ErrNotFound):
-			return impossiblef("the job is lost")
-		case err != nil:
-			return err
-		case e.job.gone:
-			return impossiblef("the job must be gone, and reads as %+v", *doc)
-		}
-		return e.compare(doc)
-	}}
-}
-
-// compare compares a document of the job with the expected state.
-func (e *errands) compare(doc *client.Job) error {
-	j := &e.job
-	if doc.ID != j.id || doc.Client != ownClient || doc.Type != e.queue || doc.Status != j.status || doc.Priority != j.priority || doc.RunAttempts != j.runs ||
-		doc.MaxAttempts != j.max || doc.UniqueKey != j.key || string(doc.Payload) != j.payload || doc.Meta["errand"] != j.errand ||
-		doc.ClaimID != j.claim || string(doc.Output) != j.output {
-		return impossiblef("in queue %s it reads as %+v, with payload %q and output %q", e.queue, *doc, doc.Payload, doc.Output)
+func (e *errands) readJob() row {
+	return row{
+		verb:    "read",
+		request: func(c call) (any, error) { return c.Job(c, e.job.id) },
+		answer: func() any {
+			if e.job.gone {
+				return notFound
+			}
+			return e.jobFields()
+		},
 	}
-	return nil
 }
 
 // claim claims from the queue, and must get the job.
-func (e *errands) claim() step {
-	q := client.ClaimRequest{RunnerID: e.name, Max: 1 + e.rng.IntN(5), Strategy: []client.Strategy{"", client.Newest, client.Random, client.Fair}[e.rng.IntN(4)]}
+func (e *errands) claim() row {
+	q := client.ClaimRequest{Max: 1 + e.rng.IntN(5), Strategy: []client.Strategy{"", client.Newest, client.Random, client.Fair}[e.rng.IntN(4)]}
 	if e.done%2 == 1 { // not by rng: the tests with lying servers need its numbers
 		q.Strategy = client.PreferDistinct("errand", q.Strategy)
 	}
-	var claim string
-	var doc *client.Job
-	s := e.numbered("claim", func(ctx context.Context, c *client.Client) (string, error) {
-		q.Types = []string{e.queue}
-		got, err := c.Claim(ctx, q)
-		switch {
-		case err != nil:
-			return "", err
-		case got == nil || len(got.Jobs) != 1:
-			return "", impossiblef("claim of the only job: %+v", got)
-		}
-		claim, doc = got.ID, got.Jobs[0]
-		return fmt.Sprint(got.ID, " hands out ", doc.ID), nil
-	}, nil)
-	return step{s.what, func(ctx context.Context) error {
-		if err := s.do(ctx); err != nil {
-			return err
-		}
-		e.job.status, e.job.claim, e.job.runs = "active", claim, e.job.runs+1
-		if doc.RunnerID != e.name || doc.LeaseMs != ownLeaseMs {
-			return impossiblef("claim of %s hands out %+v", e.name, *doc)
-		}
-		return e.compare(doc)
-	}}
+	return e.random(row{
+		verb:    "claim",
+		request: func(c call) (any, error) { return c.claims(q, e.name, e.queue) },
+		ids:     ids{"ID": &e.job.claim},
+		change:  func() { e.job.status, e.job.runs = "active", e.job.runs+1 },
+		answer: func() any {
+			job := e.jobFields()
+			job["RunnerID"], job["LeaseMs"] = e.name, ownLeaseMs
+			return fields{"Jobs": []fields{job}}
+		},
+	})
 }
 
 // claimNothing claims from the queue while no job is pending there.
-func (e *errands) claimNothing() step {
-	return step{"claim what is not pending", func(ctx context.Context) error {
-		got, err := e.c.Claim(ctx, client.ClaimRequest{RunnerID: e.name, Types: []string{e.queue}})
-		if err == nil && got != nil {
-			err = impossiblef("it was handed out: %+v, %+v", *got, *got.Jobs[0])
-		}
-		return err
-	}}
+func (e *errands) claimNothing() row {
+	return e.claimNone("claim what is not pending", func() string { return e.queue })
+}
+
+// claimNone claims from a queue in which no job is pending.
+func (e *errands) claimNone(verb string, typ func() string) row {
+	return row{
+		verb: verb,
+		request: func(c call) (any, error) {
+			return c.claims(client.ClaimRequest{}, e.name, typ())
+		},
+		answer: fields{"Jobs": []fields{}},
+	}
 }
 
 // release returns the job by unget, as if it had not been claimed.
-func (e *errands) release() step {
-	var doc *client.Job
-	s := e.numbered("release", func(ctx context.Context, c *client.Client) (string, error) {
-		var err error
-		if doc, err = c.Release(ctx, e.job.id, e.job.claim, client.Unget, nil); err != nil {
-			return "", err
-		}
-		return doc.ID, nil
-	}, nil)
-	return step{s.what, func(ctx context.Context) error {
-		if err := s.do(ctx); err != nil {
-			return err
-		}
-		e.job.status, e.job.claim, e.job.runs = "pending", "", e.job.runs-1
-		return e.compare(doc)
-	}}
+func (e *errands) release() row {
+	return e.random(row{
+		verb: "release",
+		request: func(c call) (any, error) {
+			return c.Release(c, e.job.id, e.job.claim, client.Unget, nil)
+		},
+		change: func() { e.job.status, e.job.claim, e.job.runs = "pending", "", e.job.runs-1 },
+		answer: e.jobAnswer,
+	})
 }
 
 // complete ends the job, in one of three ways. Unless the job is kept, the server then deletes it.
-func (e *errands) complete() step {
+func (e *errands) complete() row {
 	way, output := e.rng.IntN(3), fmt.Sprintf("output %d", e.rng.Uint64())
 	o := client.TextOutput(output)
 	var id, claim string // of the request, also when it is repeated later
-	ask := func(ctx context.Context, c *client.Client) (string, error) {
-		if id == "" {
-			id, claim, e.emptied = e.job.id, e.job.claim, e.h.now()
-		}
-		switch way {
-		case 0:
-			doc, err := c.Complete(ctx, id, claim, o)
-			if err != nil {
-				return "", err
+	return e.random(row{
+		verb: "complete", late: true,
+		request: func(c call) (any, error) {
+			if id == "" {
+				id, claim, e.emptied = e.job.id, e.job.claim, e.h.now()
 			}
-			return doc.ID + " is " + doc.Status, nil
-		case 1:
-			results, err := c.CompleteMany(ctx, claim, []client.JobOutcome{{JobID: id, Outcome: o}})
-			if err != nil || len(results) != 1 {
-				return fmt.Sprint(results), err
+			switch way {
+			case 0:
+				doc, err := c.Complete(c, id, claim, o)
+				return doc, err
+			case 1:
+				return c.CompleteMany(c, claim, []client.JobOutcome{{JobID: id, Outcome: o}})
 			}
-			return results[0].JobID + " is " + results[0].Status + results[0].Code, nil
-		default:
-			ended, _, err := c.CompleteClaim(ctx, claim, o)
-			if ended == 1 {
-				return id + " is completed", err
+			ended, _, err := c.CompleteClaim(c, claim, o)
+			return ended, err
+		},
+		change: func() {
+			e.job.status, e.job.output, e.job.gone = "completed", output, !strings.HasSuffix(e.job.key, lastKey)
+		},
+		answer: func() any {
+			switch way {
+			case 0:
+				return fields{"ID": id, "Status": "completed"}
+			case 1:
+				return []fields{{"JobID": id, "Status": "completed", "Code": ""}}
 			}
-			return fmt.Sprint(ended), err
-		}
-	}
-	s := e.numbered("complete", func(ctx context.Context, c *client.Client) (string, error) {
-		answer, err := ask(ctx, c)
-		if err == nil && answer != id+" is completed" {
-			err = impossiblef("way %d was answered with %q", way, answer)
-		}
-		return answer, err
-	}, ask)
-	return step{s.what, func(ctx context.Context) error {
-		if err := s.do(ctx); err != nil {
-			return err
-		}
-		kept := strings.HasSuffix(e.job.key, lastKey)
-		e.job.status, e.job.output, e.job.gone = "completed", output, !kept
-		return nil
-	}}
+			return 1
+		},
+	})
 }
 
 // completeDeleted completes a job that was deleted while it was active. The server must refuse this.
-func (e *errands) completeDeleted() step {
-	return step{"complete a deleted job", func(ctx context.Context) error {
-		doc, err := e.c.Complete(ctx, e.job.id, e.job.claim, client.TextOutput("late"))
-		switch {
-		case err == nil:
-			return impossiblef("it was answered with %+v", *doc)
-		case errors.Is(err, client.ErrNotFound) && !errors.Is(err, client.ErrUnknown), errors.Is(err, client.ErrClaimLost) && !errors.Is(err, client.ErrUnknown):
-			return nil
-		}
-		return err
-	}}
+func (e *errands) completeDeleted() row {
+	return row{
+		verb: "complete a deleted job",
+		request: func(c call) (any, error) {
+			return c.Complete(c, e.job.id, e.job.claim, client.TextOutput("late"))
+		},
+		answer: notHeld,
+	}
 }
 
-// removes is a step that removes something. An answer of 404 is right only if an earlier try got no answer, or if
-// mayBeGone returns true.
-func (e *errands) removes(what string, ask func(context.Context) error, mayBeGone func() bool, then func()) step {
-	lost := false
-	return step{what, func(ctx context.Context) error {
-		err := ask(ctx)
-		var refused *client.Error
-		switch {
-		case err == nil, errors.Is(err, client.ErrNotFound) && (lost || mayBeGone()):
-			then()
-			return nil
-		case errors.Is(err, client.ErrNotFound), errors.Is(err, client.ErrConflict):
-			return impossiblef("it was answered with: %v", err)
-		// These errors prove that the server did nothing.
-		case errors.Is(err, client.ErrUnavailable), errors.As(err, &refused) && refused.Outcome == "not_stored":
-		default:
-			lost = true
-		}
-		return err
-	}}
-}
-
-func (e *errands) deleteJob() step {
-	return e.removes("delete the job", func(ctx context.Context) error {
-		if !e.open {
-			e.emptied = e.h.now()
-		}
-		return e.once.Delete(ctx, e.job.id)
-	}, func() bool { return false }, func() { e.job.gone = true })
+func (e *errands) deleteJob() row {
+	return row{
+		verb: "delete the job", removes: neverRemoved,
+		request: func(c call) (any, error) {
+			if !e.open {
+				e.emptied = e.h.now()
+			}
+			return nil, c.Delete(c, e.job.id)
+		},
+		change: func() { e.job.gone = true },
+	}
 }

@@ -4,19 +4,12 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	"github.com/daybookq/daybook/client"
 )
 
-func (e *errands) newQueue() {
-	e.queues++
-	e.queue = fmt.Sprintf("%s-%d", e.name, e.queues)
-}
-
-// plan chooses the steps of the next errand.
+// plan chooses the rows of the next errand.
 func (e *errands) plan() {
 	rng := e.rng
-	add := func(steps ...step) { e.todo = append(e.todo, steps...) }
+	add := func(rows ...row) { e.todo = append(e.todo, rows...) }
 	if e.session == nil {
 		add(e.openSession())
 	}
@@ -67,13 +60,10 @@ func (e *errands) plan() {
 	add(e.repeatLate())
 	switch n := rng.IntN(10); {
 	case n < 3:
-		add(e.countQueue(0), e.deleteQueue())
+		add(e.countQueue(0))
+		add(e.deleteQueue()...)
 	case n < 5:
-		add(step{"leave the queue to --queue-idle", func(context.Context) error {
-			e.idle = append(e.idle, idleQueue{e.queue, e.emptied})
-			e.newQueue()
-			return nil
-		}})
+		add(e.leaveQueue())
 	}
 	if rng.IntN(10) == 0 {
 		add(e.checkIdleQueue(false))
@@ -94,84 +84,27 @@ func (e *errands) plan() {
 		}
 	}
 	if e.done%12 == 9 {
-		add(e.chainSteps()...)
+		add(e.chainRows()...)
 	}
 	if e.done%6 == 3 {
-		add(e.batchSteps()...)
+		add(e.batchRows()...)
 	}
 	if e.waiting {
 		add(e.waitForLoss(false))
 	} else if e.done%4 == 2 {
-		add(e.lossSteps()...)
+		add(e.lossRows()...)
 	}
 	switch n := rng.IntN(40); {
 	case n < 4:
 		add(e.checkSession())
 	case n < 5:
-		add(e.checkSession(), e.endSession(), e.openSession())
+		add(e.checkSession())
+		add(e.endSession()...)
+		add(e.openSession())
 	}
-	add(step{"end an errand", func(ctx context.Context) error {
+	add(own("end an errand", func(ctx context.Context) error {
 		e.done++
 		pause(ctx, time.Duration(rng.IntN(20))*time.Millisecond)
 		return nil
-	}})
-}
-
-// numbered makes a request, with a number of the session, until it is answered. Now and then it repeats the request
-// immediately. With late, it may also keep the number, so that the request is repeated after later requests in other
-// slots. Each repeat must get the same answer.
-func (e *errands) numbered(what string, ask, late func(context.Context, *client.Client) (string, error)) step {
-	times := 1
-	if e.rng.IntN(3) == 0 {
-		times++
-	}
-	hold := late != nil && e.rng.IntN(4) == 0
-	return e.underNumber(what, times, hold, ask, late)
-}
-
-// underNumber makes a request, with a number of the session, until it was answered this many times. With hold, it may
-// keep the number for late.
-func (e *errands) underNumber(what string, times int, hold bool, ask, late func(context.Context, *client.Client) (string, error)) step {
-	var n client.Number
-	var answers []string
-	return step{what, func(ctx context.Context) (err error) {
-		if n == (client.Number{}) {
-			if n, err = e.session.Take(ctx); err != nil {
-				return err
-			}
-		}
-		for len(answers) < times {
-			answer, err := ask(ctx, e.c.Numbered(n))
-			if err != nil {
-				return err
-			}
-			if answers = append(answers, answer); answer != answers[0] {
-				return impossiblef("%+v was answered with %q, and its repeat with %q", n, answers[0], answer)
-			}
-		}
-		e.last[n.Slot] = n.Number
-		if hold && len(e.held) < 3 {
-			e.held = append(e.held, heldNumber{n, late, answers[0]})
-		} else {
-			e.session.Answered(n)
-		}
-		return nil
-	}}
-}
-
-// repeatLate repeats the requests whose numbers were kept, and frees the numbers.
-func (e *errands) repeatLate() step {
-	return step{"repeat late", func(ctx context.Context) error {
-		for len(e.held) > 0 {
-			held := e.held[0]
-			if answer, err := held.ask(ctx, e.c.Numbered(held.n)); err != nil {
-				return err
-			} else if answer != held.answer {
-				return impossiblef("%+v was answered with %q, and its late repeat with %q", held.n, held.answer, answer)
-			}
-			e.session.Answered(held.n)
-			e.held = e.held[1:]
-		}
-		return nil
-	}}
+	}))
 }

@@ -3,79 +3,89 @@ package crash
 import (
 	"context"
 	"errors"
-	"maps"
 	"time"
 
 	"github.com/daybookq/daybook/client"
 )
 
-// This file has the steps of an errand that concern its queues and its session.
+// The rows of an errand's queues and session.
 
-// deleteQueue deletes the queue, which is empty.
-func (e *errands) deleteQueue() step {
-	s := e.removes("delete the queue", func(ctx context.Context) error { return e.once.DeleteQueue(ctx, ownClient, e.queue) }, e.mayBeIdle, func() {})
-	return step{s.what, func(ctx context.Context) error {
-		if err := s.do(ctx); err != nil {
-			return err
-		}
-		e.todo = append([]step{e.todo[0], e.queueIsGone(e.queue)}, e.todo[1:]...)
-		return nil
-	}}
+func (e *errands) newQueue() {
+	e.queues++
+	e.queue = e.name + "-" + text(e.queues)
+}
+
+// deleteQueue deletes the queue, which is empty. It must be gone afterwards.
+func (e *errands) deleteQueue() []row {
+	return append([]row{{
+		verb: "delete the queue", removes: e.mayBeIdle,
+		request: func(c call) (any, error) {
+			return nil, c.DeleteQueue(c, ownClient, e.queue)
+		},
+	}}, e.queueIsGone(func() string { return e.queue }))
 }
 
 // mayBeIdle reports whether the queue has been without jobs for so long that the server may have deleted it.
 func (e *errands) mayBeIdle() bool { return e.h.now()-e.emptied > int64(queueIdle-idleSlack) }
 
-func (e *errands) queueIsGone(queue string) step {
-	return step{"read a queue that was deleted", func(ctx context.Context) error {
-		doc, err := e.c.Queue(ctx, ownClient, queue)
-		if err == nil {
-			return impossiblef("queue %s was deleted and exists again: %+v", queue, doc)
-		}
-		if errors.Is(err, client.ErrNotFound) {
-			return nil
-		}
-		return err
-	}}
+func (e *errands) queueIsGone(queue func() string) row {
+	return row{
+		verb:    "read a queue that was deleted",
+		request: func(c call) (any, error) { return c.Queue(c, ownClient, queue()) },
+		answer:  notFound,
+	}
 }
 
 // countQueue reads the queue. It must have this number of jobs, all of them ended.
-func (e *errands) countQueue(jobs int64) step {
-	return step{"read the queue", func(ctx context.Context) error {
-		doc, err := e.c.Queue(ctx, ownClient, e.queue)
-		if errors.Is(err, client.ErrNotFound) {
-			if jobs == 0 && e.mayBeIdle() {
-				return nil
+func (e *errands) countQueue(jobs int) row {
+	return row{
+		verb: "read the queue",
+		request: func(c call) (any, error) {
+			doc, err := c.Queue(c, ownClient, e.queue)
+			if jobs == 0 && notFound.is(err) && e.mayBeIdle() {
+				return counted(&client.Queue{}), nil
 			}
-			return impossiblef("queue %s no longer exists", e.queue)
-		}
-		if err != nil {
-			return err
-		}
-		return counts(&doc, jobs)
-	}}
+			return counted(&doc), err
+		},
+		answer: completedJobs(jobs),
+	}
 }
 
-func counts(doc *client.Queue, jobs int64) error {
+// counted returns the part of a queue's document that errands predict.
+func counted(doc *client.Queue) any {
 	sum := int64(0)
-	for n := range maps.Values(doc.Counts) {
+	for _, n := range doc.Counts {
 		sum += n
 	}
-	if sum != jobs || doc.Counts["completed"] != jobs || doc.Paused {
-		return impossiblef("queue %s must have %d completed jobs and no others: %+v", doc.Type, jobs, *doc)
-	}
-	return nil
+	return map[string]any{"jobs": sum, "completed": doc.Counts["completed"], "paused": doc.Paused}
+}
+
+func completedJobs(n int) fields { return fields{"jobs": n, "completed": n, "paused": false} }
+
+// idleQueue is a queue without jobs that --queue-idle is to delete.
+type idleQueue struct {
+	queue string
+	since int64 // it became empty after this time
+}
+
+// leaveQueue leaves the queue to --queue-idle.
+func (e *errands) leaveQueue() row {
+	return own("leave the queue to --queue-idle", func(context.Context) error {
+		e.idle = append(e.idle, idleQueue{e.queue, e.emptied})
+		e.newQueue()
+		return nil
+	})
 }
 
 // checkIdleQueue reads a queue that --queue-idle is to delete. The queue must exist until it has been idle for that time,
-// and must not exist later. With wait, the step waits until the queue is deleted.
-func (e *errands) checkIdleQueue(wait bool) step {
-	return step{"read an idle queue", func(ctx context.Context) error {
+// and must not exist later. With wait, it waits until the queue is deleted.
+func (e *errands) checkIdleQueue(wait bool) row {
+	return own("read an idle queue", func(ctx context.Context) error {
 		if len(e.idle) == 0 {
 			return nil
 		}
 		q := e.idle[0]
-		for began := time.Now(); ; {
+		for began := time.Now(); ; pause(ctx, 100*time.Millisecond) {
 			doc, err := e.c.Queue(ctx, ownClient, q.queue)
 			idle := time.Duration(e.h.now() - q.since)
 			switch {
@@ -83,15 +93,13 @@ func (e *errands) checkIdleQueue(wait bool) step {
 				return impossiblef("queue %s no longer exists %v after it had a job", q.queue, idle)
 			case errors.Is(err, client.ErrNotFound):
 				e.idle, e.deleted = e.idle[1:], append(e.deleted, q.queue)
-				e.h.mu.Lock()
-				e.h.count.IdleQueues++
-				e.h.mu.Unlock()
+				e.h.tally(func(t *tally) { t.IdleQueues++ })
 				return nil
 			case err != nil:
 				return err
 			}
-			if err := counts(&doc, 0); err != nil {
-				return err
+			if is, must := show(counted(&doc), completedJobs(0)), show(completedJobs(0), completedJobs(0)); is != must {
+				return impossiblef("queue %s must have %s, and has %s", q.queue, must, is)
 			}
 			if !wait {
 				e.idle = append(e.idle[1:], q) // the next check reads another queue
@@ -100,57 +108,58 @@ func (e *errands) checkIdleQueue(wait bool) step {
 			if time.Since(began) > queueIdle+maxWait {
 				return undecided("queue %s has been idle for %v and is still there", q.queue, idle)
 			}
-			pause(ctx, 100*time.Millisecond)
 		}
-	}}
+	})
 }
 
-func (e *errands) openSession() step {
-	return step{"open a session", func(ctx context.Context) error {
-		s, err := e.c.OpenSession(ctx, e.name)
-		if err != nil {
-			return err
-		}
-		e.session, e.last = s, map[int]uint64{}
-		return nil
-	}}
+func (e *errands) openSession() row {
+	return row{
+		verb: "open a session",
+		request: func(c call) (any, error) {
+			s, err := c.OpenSession(c, e.name)
+			if err == nil {
+				e.session, e.last = s, map[int]uint64{}
+			}
+			return s, err
+		},
+	}
 }
 
 // checkSession reads the document of the session. Each slot must have the number of its last answered request.
-func (e *errands) checkSession() step {
-	return step{"read the session", func(ctx context.Context) error {
-		doc, err := e.c.Session(ctx, e.session.ID)
-		if err != nil {
-			return err
-		}
-		last := map[int]uint64{}
-		for _, slot := range doc.Slots {
-			last[slot.Slot] = slot.Number
-		}
-		if doc.ID != e.session.ID || doc.RunnerID != e.name || !maps.Equal(last, e.last) {
-			return impossiblef("session %s has carried out %v, and is %+v", e.session.ID, e.last, doc)
-		}
-		return nil
-	}}
+func (e *errands) checkSession() row {
+	return row{
+		verb: "read the session",
+		request: func(c call) (any, error) {
+			doc, err := c.Session(c, e.session.ID)
+			last := map[int]uint64{}
+			for _, slot := range doc.Slots {
+				last[slot.Slot] = slot.Number
+			}
+			return map[string]any{"session": doc.ID, "runner": doc.RunnerID, "carried out": last}, err
+		},
+		answer: func() any { return fields{"session": e.session.ID, "runner": e.name, "carried out": e.last} },
+	}
 }
 
 // endSession ends the session. The server must then refuse its requests.
-func (e *errands) endSession() step {
-	return step{"end the session", func(ctx context.Context) error {
-		if err := e.session.End(ctx); err != nil {
-			return err
-		}
-		if doc, err := e.c.Session(ctx, e.session.ID); err == nil {
-			return impossiblef("session %s was ended, and is %+v", e.session.ID, doc)
-		} else if !errors.Is(err, client.ErrSessionNotFound) {
-			return err
-		}
-		n := client.Number{Session: e.session.ID, Number: e.last[0] + 1}
-		if doc, err := e.c.Numbered(n).Create(ctx, e.newJob(e.name+" never", false)); err == nil {
-			return impossiblef("session %s was ended, and job %s was made in it", e.session.ID, doc.ID)
-		} else if !errors.Is(err, client.ErrSessionNotFound) {
-			return err
-		}
-		return nil
-	}}
+func (e *errands) endSession() []row {
+	return []row{
+		{
+			verb:    "end the session",
+			request: func(c call) (any, error) { return nil, e.session.End(c) },
+		},
+		{
+			verb:    "read a session that was ended",
+			request: func(c call) (any, error) { return c.Session(c, e.session.ID) },
+			answer:  noSession,
+		},
+		{
+			verb: "create in a session that was ended",
+			request: func(c call) (any, error) {
+				n := client.Number{Session: e.session.ID, Number: e.last[0] + 1}
+				return c.Numbered(n).Create(c, e.newJob(e.name+" never", false))
+			},
+			answer: noSession,
+		},
+	}
 }

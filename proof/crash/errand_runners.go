@@ -10,11 +10,11 @@ import (
 	"github.com/daybookq/daybook/ingest/registry"
 )
 
-// This file has the steps of an errand about a lost runner. A runner claims a job for an hour, sends one heartbeat, and
-// falls silent. The server must declare it lost and return the job, but not early. Until then the user does other
-// errands. Then the runner wakes up. The server must refuse its tickles. Every second time it reports its outcome while
-// the job waits, and the server must accept this. Otherwise another runner claims and completes the job, and the server
-// must refuse late outcomes. The steps need no random numbers.
+// The rows of an errand about a lost runner. A runner claims a job for an hour, sends one heartbeat, and falls silent. The
+// server must declare it lost and return the job, but not early. Until then the user does other errands. Then the runner
+// wakes up. The server must refuse its tickles. Every second time it reports its outcome while the job waits, and the
+// server must accept this. Otherwise another runner claims and completes the job, and the server must refuse late
+// outcomes. The rows need no random numbers.
 //
 // The server knows runners in memory only. So after each start of the server, the runner sends another heartbeat.
 
@@ -51,49 +51,33 @@ func (e *errands) silentRunner() client.RunnerInfo {
 
 func (e *errands) heldType() string { return e.name + "-held" }
 
-// lossSteps begins this errand, and waitForLoss continues it.
-func (e *errands) lossSteps() []step {
-	return []step{e.createHeld(), e.claimHeld(), e.fallSilent()}
-}
-
-func (e *errands) createHeld() step {
-	none := int64(0)
+// lossRows begins this errand, and waitForLoss continues it. The job is claimed before the runner sends its first
+// heartbeat, so the loss of the runner covers this claim.
+func (e *errands) lossRows() []row {
 	e.losses++
+	none := int64(0)
 	j := client.TextJob(e.heldType(), fmt.Sprintf("held %d", e.losses))
 	j.RetentionMs, j.LeaseMs, j.MaxAttempts, j.Backoff = &none, ownLeaseMs, 3, &client.Backoff{InitialMs: &none}
-	return e.underNumber("create a job for a runner that is lost", 1, false, func(ctx context.Context, c *client.Client) (string, error) {
-		doc, err := c.Create(ctx, j)
-		if err != nil {
-			return "", err
-		}
-		e.heldJob = doc.ID
-		return doc.ID, nil
-	}, nil)
+	return append([]row{{
+		verb: "create a job for a runner that is lost", numbered: true, ids: ids{"ID": &e.heldJob},
+		request: func(c call) (any, error) { return c.Create(c, j) },
+	}, e.claimHeld("claim as a runner that is lost later", e.silentRunner().ID, 1, &e.oldClaim)}, e.fallSilent())
 }
 
-// claimHeld claims the job before the runner sends its first heartbeat, so the loss of the runner covers this claim.
-func (e *errands) claimHeld() step {
-	return e.claimOwn("claim as a runner that is lost later", func() string { return e.silentRunner().ID }, 1, &e.oldClaim)
+// claimHeld claims the job, which must be the only one of its type. The claim must start its n-th run.
+func (e *errands) claimHeld(verb, runner string, n int, claim *string) row {
+	return row{
+		verb: verb, numbered: true, ids: ids{"ID": claim},
+		request: func(c call) (any, error) {
+			return c.claims(client.ClaimRequest{Max: 10}, runner, e.heldType())
+		},
+		answer: func() any { return fields{"Jobs": []fields{{"ID": e.heldJob, "RunAttempts": n}}} },
+	}
 }
 
-// claimOwn claims the job, which must be the only one of its type. The claim must start its n-th run.
-func (e *errands) claimOwn(what string, runner func() string, n int, claim *string) step {
-	return e.underNumber(what, 1, false, func(ctx context.Context, c *client.Client) (string, error) {
-		got, err := c.Claim(ctx, client.ClaimRequest{RunnerID: runner(), Types: []string{e.heldType()}, Max: 10})
-		switch {
-		case err != nil:
-			return "", err
-		case got == nil || len(got.Jobs) != 1 || got.Jobs[0].ID != e.heldJob || got.Jobs[0].RunAttempts != n:
-			return "", impossiblef("claim of the only job, %s, for run %d: %+v", e.heldJob, n, got)
-		}
-		*claim = got.ID
-		return got.ID, nil
-	}, nil)
-}
-
-func (e *errands) fallSilent() step {
+func (e *errands) fallSilent() row {
 	begun := false
-	return step{"heartbeat", func(ctx context.Context) error {
+	return own("heartbeat", func(ctx context.Context) error {
 		if !begun {
 			begun, e.beaten, e.silent, e.heldIn = true, false, e.h.now(), 0
 		}
@@ -102,7 +86,7 @@ func (e *errands) fallSilent() step {
 		}
 		e.waiting = true
 		return nil
-	}}
+	})
 }
 
 // beat sends one heartbeat.
@@ -135,10 +119,10 @@ func (e *errands) beat(ctx context.Context) error {
 	return nil
 }
 
-// waitForLoss checks whether the server has returned the silent runner's job, and then adds the next steps. With wait, it
+// waitForLoss checks whether the server has returned the silent runner's job, and then adds the next rows. With wait, it
 // waits until the job is returned. The server must be up.
-func (e *errands) waitForLoss(wait bool) step {
-	return step{"wait until a runner is lost", func(ctx context.Context) error {
+func (e *errands) waitForLoss(wait bool) row {
+	return own("wait until a runner is lost", func(ctx context.Context) error {
 		for began := time.Now(); e.waiting; pause(ctx, 20*time.Millisecond) {
 			doc, err := e.c.Job(ctx, e.heldJob)
 			if err != nil {
@@ -146,15 +130,7 @@ func (e *errands) waitForLoss(wait bool) step {
 			}
 			if doc.ClaimID != e.oldClaim || doc.Status != "active" {
 				e.waiting = false
-				rest := []step{e.tickleLate(), e.beatLate()}
-				if e.losses%2 == 1 {
-					rest = append(rest, e.completeHeld("complete late", &e.oldClaim), e.repeatEnd(&e.oldClaim))
-				} else {
-					rest = append(rest, e.claimReturned(), e.tickleLate(), e.completeLate(), e.completeHeld("complete the job of a lost runner", &e.newClaim),
-						e.repeatEnd(&e.newClaim), e.tickleLate(), e.completeLate())
-				}
-				rest = append(rest, e.endLoss())
-				e.todo = append([]step{e.todo[0]}, append(rest, e.todo[1:]...)...)
+				e.next(e.afterLoss()...)
 				return e.checkReturned(doc)
 			}
 			if e.h.life() != e.beatIn {
@@ -171,7 +147,7 @@ func (e *errands) waitForLoss(wait bool) step {
 			}
 		}
 		return nil
-	}}
+	})
 }
 
 // checkReturned checks the document of the job that was returned.
@@ -187,38 +163,67 @@ func (e *errands) checkReturned(doc *client.Job) error {
 	return nil
 }
 
-// tickleLate tickles the job under the lost runner's claim. The server must refuse this.
-func (e *errands) tickleLate() step {
-	return e.refused("tickle for a lost runner", func(ctx context.Context) (*client.Job, error) {
-		return e.c.Tickle(ctx, e.heldJob, client.TickleOptions{ClaimID: e.oldClaim})
-	})
-}
-
-// completeLate completes the job under the lost runner's claim, after another runner has claimed it. The server must
-// refuse this.
-func (e *errands) completeLate() step {
-	return e.refused("outcome for a lost runner", func(ctx context.Context) (*client.Job, error) {
-		return e.c.Complete(ctx, e.heldJob, e.oldClaim, client.TextOutput("late"))
-	})
-}
-
-func (e *errands) refused(what string, report func(context.Context) (*client.Job, error)) step {
-	return step{what, func(ctx context.Context) error {
-		doc, err := report(ctx)
-		switch {
-		case err == nil:
-			return impossiblef("a report under claim %s, whose runner is lost, is accepted: %+v", e.oldClaim, *doc)
-		case !errors.Is(err, client.ErrUnknown) && (errors.Is(err, client.ErrClaimLost) || errors.Is(err, client.ErrNotFound)):
-			return nil
+// afterLoss returns the rest of the errand: the runner wakes up.
+func (e *errands) afterLoss() []row {
+	read := func(c call) (any, error) { return c.Job(c, e.heldJob) }
+	tickle := row{
+		verb: "tickle for a lost runner",
+		request: func(c call) (any, error) {
+			return c.Tickle(c, e.heldJob, client.TickleOptions{ClaimID: e.oldClaim})
+		},
+		answer: notHeld,
+	}
+	late := row{
+		verb: "outcome for a lost runner",
+		request: func(c call) (any, error) {
+			return c.Complete(c, e.heldJob, e.oldClaim, client.TextOutput("late"))
+		},
+		answer: notHeld,
+	}
+	complete := func(verb string, claim *string) row {
+		return row{
+			verb: verb, numbered: true, answer: isCompleted,
+			request: func(c call) (any, error) {
+				return c.Complete(c, e.heldJob, *claim, client.TextOutput("the end"))
+			},
 		}
-		return err
-	}}
+	}
+	// The job is not retained and so is gone, but the server must give the answer of the first report for a minute.
+	began := e.h.now()
+	repeat := func(claim *string) row {
+		again := complete("repeat a completion of a job that is gone", claim)
+		report := again.request
+		again.numbered = false
+		again.request = func(c call) (any, error) {
+			doc, err := report(c)
+			if notHeld.is(err) && time.Duration(e.h.now()-began) >= time.Minute {
+				return isCompleted, nil
+			}
+			return doc, err
+		}
+		return again
+	}
+	rows := []row{tickle, e.beatLate()}
+	if e.losses%2 == 1 {
+		rows = append(rows, complete("complete late", &e.oldClaim), repeat(&e.oldClaim))
+	} else {
+		other := e.name
+		if e.losses%4 == 0 {
+			other = e.silentRunner().ID // it must not lose this claim as well
+		}
+		rows = append(rows, e.claimHeld("claim the job of a lost runner", other, 2, &e.newClaim), tickle, late,
+			complete("complete the job of a lost runner", &e.newClaim), repeat(&e.newClaim), tickle, late)
+	}
+	return append(rows, row{
+		verb: "read the job of a lost runner", request: read, answer: notFound,
+		change: func() { e.h.tally(func(t *tally) { t.LostRunners++ }) },
+	})
 }
 
 // beatLate sends a heartbeat of the lost process. The server must refuse it, unless the server was started since the
 // loss. Then the process says goodbye, so that it is not lost a second time.
-func (e *errands) beatLate() step {
-	return step{"heartbeat of a lost runner", func(ctx context.Context) error {
+func (e *errands) beatLate() row {
+	return own("heartbeat of a lost runner", func(ctx context.Context) error {
 		r := e.silentRunner()
 		_, err := e.once.Heartbeat(ctx, r)
 		switch {
@@ -234,58 +239,5 @@ func (e *errands) beatLate() step {
 			return nil
 		}
 		return err
-	}}
-}
-
-// claimReturned claims the job for another runner, or for the same runner, which must not lose this claim as well.
-func (e *errands) claimReturned() step {
-	return e.claimOwn("claim the job of a lost runner", func() string {
-		if e.losses%4 == 0 {
-			return e.silentRunner().ID
-		}
-		return e.name
-	}, 2, &e.newClaim)
-}
-
-// heldOutcome is the outcome of the last run of the job.
-func heldOutcome() client.Outcome { return client.TextOutput("the end") }
-
-// completeHeld completes the job under a claim, which is its last.
-func (e *errands) completeHeld(what string, claim *string) step {
-	return e.underNumber(what, 1, false, func(ctx context.Context, c *client.Client) (string, error) {
-		return completeJob(ctx, c, e.heldJob, *claim, heldOutcome())
-	}, nil)
-}
-
-// repeatEnd reports the outcome again. The job is not retained and so is gone, but the server must give the answer of the
-// first report, unless a minute has passed.
-func (e *errands) repeatEnd(claim *string) step {
-	began := e.h.now()
-	return step{"repeat a completion of a job that is gone", func(ctx context.Context) error {
-		_, err := completeJob(ctx, e.c, e.heldJob, *claim, heldOutcome())
-		refused := errors.Is(err, client.ErrClaimLost) || errors.Is(err, client.ErrNotFound)
-		switch {
-		case !refused || errors.Is(err, client.ErrUnknown):
-			return err
-		case time.Duration(e.h.now()-began) < time.Minute:
-			return impossiblef("the repeat of an outcome under claim %s within a minute of the loss is refused: %v", *claim, err)
-		}
-		return nil
-	}}
-}
-
-// endLoss reads the job, which must be gone.
-func (e *errands) endLoss() step {
-	return step{"read the job of a lost runner", func(ctx context.Context) error {
-		doc, err := e.c.Job(ctx, e.heldJob)
-		if err == nil {
-			return impossiblef("the job must be gone, and reads as %+v", *doc)
-		} else if !errors.Is(err, client.ErrNotFound) {
-			return err
-		}
-		e.h.mu.Lock()
-		e.h.count.LostRunners++
-		e.h.mu.Unlock()
-		return nil
-	}}
+	})
 }

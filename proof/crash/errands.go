@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/daybookq/daybook/client"
@@ -15,7 +17,7 @@ import (
 // its end, with numbered requests of a session. Since nobody else touches its queues, it can predict each answer, and
 // checks it immediately.
 //
-// A step without an answer is repeated until it is answered, with the same number if it has a number: through kills and
+// A request without an answer is repeated until it is answered, with the same number if it has a number: through kills and
 // power cuts, and after the load has ended.
 type errands struct {
 	h    *history
@@ -26,15 +28,13 @@ type errands struct {
 	name string // its runner id; its queues and unique keys begin with it
 	ownSession
 	ownQueues
-	ownHandler
-	ownBlobs
-	ownFileset
+	ownDocuments
 	ownChain
 	ownBatch
 	ownLoss
 
-	todo []step
-	open bool // the first of todo was begun and is not answered: the server may have carried it out
+	todo []row
+	progress
 	err  error
 	done int // finished errands
 }
@@ -50,19 +50,6 @@ type ownQueues struct {
 	deleted []string // queues that were deleted because they were idle
 }
 
-// ownHandler is the newest version of a user's handler; version 0: there is none.
-type ownHandler struct {
-	handler  client.StoredHandler
-	programs int // versions that the user has tried to store
-}
-
-// ownFileset is the newest version of a user's fileset; version 0: there is none.
-type ownFileset struct {
-	fileset client.Fileset
-	tree    string // the contents of its files
-	trees   int    // versions that the user has tried to store
-}
-
 // ownSession is the session of a user, and the numbers of its requests.
 type ownSession struct {
 	session *client.Session // nil: it must be opened
@@ -70,36 +57,12 @@ type ownSession struct {
 	held    []heldNumber
 }
 
-// step is one action. do may be called again after an error for which again returns true.
-type step struct {
-	what string
-	do   func(ctx context.Context) error
-}
-
-// ownJob is the state of the latest job that the server must show.
-type ownJob struct {
-	id, key, payload, errand string
-	gone                     bool
-	status                   string
-	priority, runs, max      int
-	claim, output            string
-}
-
-func (j *ownJob) String() string {
-	return fmt.Sprintf("%s (key %q, gone %t, %s, priority %d, run %d of %d, claim %s)", j.id, j.key, j.gone, j.status, j.priority, j.runs, j.max, j.claim)
-}
-
 // heldNumber is a number that is still in use although its request was answered: a repeat must get the same answer.
 type heldNumber struct {
-	n      client.Number
-	ask    func(context.Context, *client.Client) (string, error)
-	answer string
-}
-
-// idleQueue is a queue without jobs that --queue-idle is to delete.
-type idleQueue struct {
-	queue string
-	since int64 // it became empty after this time
+	n       client.Number
+	request func(call) (any, error)
+	shows   func(any) string // shows the part of the answer that must be equal
+	answer  string
 }
 
 const (
@@ -133,7 +96,7 @@ func newErrands(u *user, name string, seed uint64) *errands {
 	return e
 }
 
-// again reports whether a step that ended with err must be repeated, because its answer decides nothing, or because the
+// again reports whether a request that ended with err must be repeated, because its answer decides nothing, or because the
 // server cannot serve it now. An answer that the server has forgotten the session or the number is impossible.
 func (e *errands) again(err error) bool {
 	var refused *client.Error
@@ -143,6 +106,9 @@ func (e *errands) again(err error) bool {
 		return false
 	case errors.Is(err, errNoAnswer), errors.Is(err, client.ErrUnknown), errors.Is(err, client.ErrUnavailable), errors.Is(err, client.ErrOverloaded), errors.Is(err, context.Canceled):
 		return true
+	case e.raw.badDisk && errors.Is(err, client.ErrBlobDamaged):
+		// The disk cannot read. After the next start, a damaged blob cannot be read either.
+		return strings.Contains(err.Error(), syscall.EIO.Error())
 	case errors.As(err, &refused):
 		return refused.Status == http.StatusServiceUnavailable || refused.Status == http.StatusTooManyRequests ||
 			refused.Status == http.StatusInternalServerError && e.raw.badDisk
@@ -162,29 +128,29 @@ func (e *errands) run(ctx context.Context) {
 	}
 }
 
-// advance takes the next step, and reports whether it is done.
+// advance takes the next row, and reports whether it is done.
 func (e *errands) advance(ctx context.Context) bool {
-	s := e.todo[0]
-	err := s.do(ctx)
+	r := &e.todo[0]
+	verb, err := r.verb, e.do(ctx, r)
 	switch {
 	case err == nil:
-		e.todo, e.open = e.todo[1:], false
+		e.todo, e.progress = e.todo[1:], progress{}
 		return true
 	case e.again(err):
 		e.open = true
 	case errors.Is(err, errUndecided):
 		e.err = err
 	default:
-		e.err = fmt.Errorf("errands of %s, %s, job %v: %w", e.name, s.what, &e.job, err)
+		e.err = fmt.Errorf("errands of %s, %s, job %v: %w", e.name, verb, &e.job, err)
 		e.h.problem("%v", e.err)
 	}
 	return false
 }
 
-// all takes all steps. The server must be up.
+// all takes all rows. The server must be up.
 func (e *errands) all(ctx context.Context) error {
 	for since := time.Now(); len(e.todo) > 0 && e.err == nil; {
-		what := e.todo[0].what
+		what := e.todo[0].verb
 		if e.advance(ctx) {
 			since = time.Now()
 		} else if time.Since(since) > maxWait {
@@ -199,7 +165,7 @@ func (e *errands) all(ctx context.Context) error {
 // leaveOneJob ends the current errands, beginning with the state that was acknowledged last, and leaves one ended job.
 func (e *errands) leaveOneJob(ctx context.Context) error {
 	if !e.open && e.job.id != "" {
-		e.todo = append([]step{e.readJob()}, e.todo...)
+		e.todo = append([]row{e.readJob()}, e.todo...)
 	}
 	if e.session == nil && len(e.todo) == 0 {
 		e.todo = append(e.todo, e.openSession())
@@ -214,14 +180,18 @@ func (e *errands) leaveOneJob(ctx context.Context) error {
 // check compares the server's state with the job that leaveOneJob has left, and deletes the job. With waitIdle, it waits
 // until --queue-idle has deleted the user's queues.
 func (e *errands) check(ctx context.Context, waitIdle bool) error {
-	e.todo = append(e.todo, e.readJob(), e.repeatLate(), e.countQueue(1), e.checkSession(), e.readHandler(), e.readBlobs(), e.readFileset(), e.readEndedBatch(), e.deleteBatch(), e.deleteJob(), e.readJob(), e.countQueue(0), e.deleteQueue())
+	add := func(rows ...row) { e.todo = append(e.todo, rows...) }
+	add(e.readJob(), e.repeatLate(), e.countQueue(1), e.checkSession(), e.readHandler(), e.readBlobs(), e.readFileset(), e.readEndedBatch())
+	add(e.deleteBatch()...)
+	add(e.deleteJob(), e.readJob(), e.countQueue(0))
+	add(e.deleteQueue()...)
 	for _, queue := range e.deleted {
-		e.todo = append(e.todo, e.queueIsGone(queue))
+		add(e.queueIsGone(func() string { return queue }))
 	}
 	for range e.idle {
-		e.todo = append(e.todo, e.checkIdleQueue(waitIdle))
+		add(e.checkIdleQueue(waitIdle))
 	}
-	e.todo = append(e.todo, e.endSession())
+	add(e.endSession()...)
 	return e.all(ctx)
 }
 
@@ -250,9 +220,7 @@ func (s *trial) checkErrands() error {
 		if err := e.check(context.Background(), s.waitIdle); err != nil {
 			return err
 		}
-		s.h.mu.Lock()
-		s.h.count.Errands += e.done
-		s.h.mu.Unlock()
+		s.h.tally(func(t *tally) { t.Errands += e.done })
 	}
 	return nil
 }

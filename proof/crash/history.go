@@ -274,18 +274,19 @@ func (h *history) addEmptyClaim(call, ret int64) {
 }
 
 func (h *history) countRequest(answered bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.count.Requests++
-	if !answered {
-		h.count.NoAnswer++
-	}
+	h.tally(func(t *tally) {
+		t.Requests++
+		if !answered {
+			t.NoAnswer++
+		}
+	})
 }
 
-func (h *history) countFreeze() {
+// tally changes the counts.
+func (h *history) tally(f func(*tally)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.count.Frozen++
+	f(&h.count)
 }
 
 // settle gives each event without an answer the latest time at which it can have happened.

@@ -58,14 +58,14 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// row is the line of a lane in the report.
-type row struct {
+// reportRow is the line of a lane in the report.
+type reportRow struct {
 	lane, what string // such as "Kills", "200 kills by SIGKILL"
 	tally      tally
 	took       time.Duration
 }
 
-var rows []row
+var rows []reportRow
 
 // lane is a test that does one kind of harm.
 type lane struct {
@@ -88,7 +88,7 @@ func (l *lane) report(what string) {
 		l.Error(undecided("there was hardly any load, so the lane proves nothing: %+v", c))
 	}
 	if !l.Failed() {
-		rows = append(rows, row{lane: l.Name()[len("Test"):], what: what, tally: c, took: time.Since(l.began)})
+		rows = append(rows, reportRow{lane: l.Name()[len("Test"):], what: what, tally: c, took: time.Since(l.began)})
 	}
 }
 

@@ -322,7 +322,7 @@ func (s *streamed) freeze(ctx context.Context, u *user, subscription uint64, cre
 	}
 	sent := s.sent(subscription)
 	s.wire.thaw()
-	u.h.countFreeze()
+	u.h.tally(func(t *tally) { t.Frozen++ })
 	if len(sent) > credit && slices.ContainsFunc(sent[:credit], func(id job.ID) bool { return s.abandoned(ctx, u, id) }) {
 		u.h.problem("a frozen runner with a credit of %d was sent %d jobs", credit, len(sent))
 	}
