@@ -3,7 +3,7 @@
 //   - posts lines of files that it finds on this machine;
 //   - runs processes that claim the jobs and compute a checksum of each line;
 //   - kills the server with SIGKILL and starts it again, several times;
-//   - at the end reads every job back, and compares it with its line.
+//   - at the end reads all jobs back. Every line must have one completed job, with the right output.
 //
 // Run it with
 //

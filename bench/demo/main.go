@@ -41,7 +41,9 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	a.print(os.Stdout)
+	if err := a.print(os.Stdout); err != nil {
+		return err
+	}
 	if a.lost+a.wrong > 0 {
 		return errors.New("jobs were lost or wrong")
 	}

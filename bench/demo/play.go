@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
-	"github.com/daybookq/daybook/job"
 )
 
 type options struct {
@@ -27,10 +25,10 @@ type options struct {
 }
 
 const (
-	// linesPerPost is the size of a usual bulk post.
-	linesPerPost = 1000
-	posters      = 4
-	queueType    = "count-words"
+	// bodyBytes is the size of a usual bulk post, about a thousand lines.
+	bodyBytes = 100 << 10
+	posters   = 4
+	queueType = "count-words"
 )
 
 // demo is the state of a demo.
@@ -38,19 +36,8 @@ type demo struct {
 	o      options
 	server *daybooktest.Process
 	client *client.Client
-
-	mu       sync.Mutex
-	receipts []receipt
-	posts    []time.Duration
-
-	posted, again atomic.Int64
-	killed        int
-}
-
-// receipt is an acknowledged post: the ids of the lines first … first+count-1.
-type receipt struct {
-	first, count int
-	id           job.ID
+	posted atomic.Int64
+	killed int
 }
 
 func play(ctx context.Context, o options) (a *account, err error) {
@@ -91,7 +78,7 @@ func play(ctx context.Context, o options) (a *account, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		a.sums, a.files, posting = s.post(ctx)
+		posting = s.post(ctx, a)
 	}()
 	if err := s.watch(ctx, done); err != nil {
 		return nil, errors.Join(err, stopRunners(runners, a))
@@ -102,81 +89,40 @@ func play(ctx context.Context, o options) (a *account, err error) {
 		return nil, err
 	}
 	fmt.Println("\nworked off; reading every job back")
-	a.again, a.kills, a.posts = s.again.Load(), s.killed, s.posts
-	return a, s.audit(ctx, a)
+	a.kills = s.killed
+	return a, a.check(ctx, s.client)
 }
 
-// post posts all lines, a thousand per request, over several connections.
-func (s *demo) post(ctx context.Context) (sums [][8]byte, files int, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+// post posts all lines. The client repeats each post that a kill leaves without an answer. Its key makes the server store
+// the lines only once.
+func (s *demo) post(ctx context.Context, a *account) error {
 	read, write := io.Pipe()
+	written := make(chan error, 1)
 	go func() {
-		sums, files, err = writeLines(ctx, write, s.o.lines)
+		var err error
+		a.sums, a.files, err = writeLines(ctx, write, s.o.lines)
 		write.CloseWithError(err) // nil ends the stream
+		written <- err
 	}()
-	type body struct {
-		first int
-		lines []byte
-	}
-	bodies := make(chan body)
-	errs := make(chan error, posters)
-	for range posters {
-		go func() {
-			for b := range bodies {
-				if err := s.postBody(ctx, b.first, b.lines); err != nil {
-					cancel()
-					errs <- err
-					return
-				}
-			}
-			errs <- nil
-		}()
-	}
-	splitErr := splitLines(read, linesPerPost, func(first int, lines []byte) error {
-		select {
-		case bodies <- body{first, lines}:
+	var mu sync.Mutex
+	sent := map[int64]time.Time{} // by the offset of the post
+	_, err := s.client.Add(ctx, read, client.AddOptions{
+		Type: queueType, Key: client.NewKey(), BodyBytes: bodyBytes, InFlight: posters,
+		Body: func(b client.AddedBody, _ []byte) error {
+			mu.Lock()
+			defer mu.Unlock()
+			sent[b.Offset] = time.Now()
 			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+		},
+		Acknowledged: func(b client.AddedBody) {
+			mu.Lock()
+			defer mu.Unlock()
+			a.posts = append(a.posts, time.Since(sent[b.Offset]))
+			s.posted.Add(int64(b.Count))
+		},
 	})
-	close(bodies)
-	read.CloseWithError(splitErr)
-	for range posters {
-		splitErr = errors.Join(<-errs, splitErr)
-	}
-	return sums, files, splitErr
-}
-
-// postBody posts lines until they are acknowledged. If a kill loses the answer, nobody knows whether the lines are
-// stored. Then postBody posts them again, and they may be stored twice.
-func (s *demo) postBody(ctx context.Context, first int, lines []byte) error {
-	for {
-		start := time.Now()
-		got, err := s.client.AddLines(ctx, lines, client.AddOptions{Type: queueType})
-		if err == nil {
-			id, err := job.ParseID(got.FirstID)
-			if err != nil {
-				return err
-			}
-			s.mu.Lock()
-			s.receipts = append(s.receipts, receipt{first, got.Count, id})
-			s.posts = append(s.posts, time.Since(start))
-			s.mu.Unlock()
-			s.posted.Add(int64(got.Count))
-			return nil
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if errors.Is(err, client.ErrUnknown) {
-			s.again.Add(int64(bytes.Count(lines, []byte{'\n'})))
-		} else if !errors.Is(err, client.ErrUnavailable) && !errors.Is(err, client.ErrOverloaded) {
-			return fmt.Errorf("post lines from %d on: %w", first, err)
-		}
-		pause(ctx, 20*time.Millisecond)
-	}
+	read.CloseWithError(err)
+	return errors.Join(err, <-written)
 }
 
 func pause(ctx context.Context, d time.Duration) {
