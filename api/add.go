@@ -8,6 +8,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 )
@@ -18,7 +19,7 @@ const maxListedIDs = 1000
 
 // add answers POST /add, whose query names the queue.
 func (s *Server) add(c echo.Context) error {
-	a, form, err := queryAttributes(parameters(c))
+	a, form, err := queryAttributes(web.Parameters(c))
 	if err != nil {
 		return err
 	}
@@ -27,7 +28,7 @@ func (s *Server) add(c echo.Context) error {
 
 // addToQueue answers POST /{client}/job/{type}/add.
 func (s *Server) addToQueue(c echo.Context) error {
-	a, form, err := queryAttributes(parameters(c))
+	a, form, err := queryAttributes(web.Parameters(c))
 	if err != nil {
 		return err
 	}
@@ -44,11 +45,11 @@ func (s *Server) addLines(c echo.Context, a *attributes, form lineForm, batch jo
 	if err != nil {
 		return err
 	}
-	body, err := readBody(c, &s.bodies.lines)
+	body, err := web.ReadBody(c, &s.bodies.lines)
 	if err != nil {
 		return err
 	}
-	defer body.release()
+	defer body.Release()
 	if !batch.IsZero() {
 		of, err := s.openBatch(c, batch)
 		if err != nil {
@@ -62,11 +63,11 @@ func (s *Server) addLines(c echo.Context, a *attributes, form lineForm, batch jo
 			return err
 		}
 	}
-	key, err := once(c, "add", g.Client, body.bytes) // before form.apply changes the bytes
+	key, err := web.Once(c, "add", g.Client, body.Bytes) // before form.apply changes the bytes
 	if err != nil {
 		return err
 	}
-	lines, n, longest := job.TrimLines(form.apply(body.bytes))
+	lines, n, longest := job.TrimLines(form.apply(body.Bytes))
 	if longest > job.MaxPayloadBytes {
 		return payloadTooLarge(longest)
 	}
@@ -79,12 +80,12 @@ func (s *Server) addLines(c echo.Context, a *attributes, form lineForm, batch jo
 		return err
 	}
 	made, receipt, err := s.engine.Create(c.Request().Context(), cmd)
-	body.release() // the client may be slow to read
+	body.Release() // the client may be slow to read
 	if err != nil {
 		return err
 	}
-	setSeq(c, receipt.Seq)
-	setReplayed(c, made.Replayed)
+	web.SetSeq(c, receipt.Seq)
+	web.SetReplayed(c, made.Replayed)
 	return answerAdded(c, made.Batch, receipt, n)
 }
 
@@ -114,7 +115,7 @@ func (f lineForm) apply(text []byte) []byte {
 
 // answerAdded answers with the ids of n jobs that the command of a receipt created in a batch.
 func answerAdded(c echo.Context, batch job.ID, r ingest.Receipt, n int) error {
-	if prefers(c.Request(), mimeText) {
+	if web.Prefers(c.Request(), web.MIMEText) {
 		return answerIDs(c, r, n)
 	}
 	head := batchHead{}
@@ -122,11 +123,11 @@ func answerAdded(c echo.Context, batch job.ID, r ingest.Receipt, n int) error {
 		first, last := job.NewID(r.At, r.Seq, 0), job.NewID(r.At, r.Seq, n-1)
 		head = batchHead{&batch, n, &first, &last}
 	}
-	text, err := encodeHead(head)
+	text, err := web.EncodeHead(head)
 	if err != nil {
 		return err
 	}
-	return withBuffer(func(b []byte) ([]byte, error) {
+	return web.WithBuffer(func(b []byte) ([]byte, error) {
 		b = append(b, text...)
 		if n <= maxListedIDs {
 			b = append(b, `,"job_ids":[`...)
@@ -141,7 +142,7 @@ func answerAdded(c echo.Context, batch job.ID, r ingest.Receipt, n int) error {
 			b = append(b, ']')
 		}
 		b = append(b, "}\n"...)
-		return b, answer(c, http.StatusCreated, mimeJSON, b)
+		return b, web.Answer(c, http.StatusCreated, web.MIMEJSON, b)
 	})
 }
 
@@ -150,7 +151,7 @@ func answerIDs(c echo.Context, r ingest.Receipt, n int) error {
 	const lineBytes, piece = 37, 1000
 	w := c.Response()
 	h := w.Header()
-	h.Set(echo.HeaderContentType, mimeText)
+	h.Set(echo.HeaderContentType, web.MIMEText)
 	h.Set(echo.HeaderContentLength, strconv.Itoa(n*lineBytes))
 	w.WriteHeader(http.StatusCreated)
 	var b bytes.Buffer

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
@@ -67,13 +68,13 @@ func TestAnswersInFlightAreBounded(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name, request, other string
-		of                   func(s *Server) *budget
+		of                   func(s *Server) *web.Budget
 	}{
-		{"completions", head("POST", "/jobs/complete", `{"outcomes":`+outcomes(5000)+`}`), head("POST", "/jobs/claim", claim), func(s *Server) *budget { return s.changes }},
-		{"lists", head("GET", "/jobs", ""), head("POST", "/jobs/claim", claim), func(s *Server) *budget { return s.documents }},
-		{"documents", head("GET", "/jobs/"+unknownID, ""), head("POST", "/jobs/claim", claim), func(s *Server) *budget { return s.documents }},
-		{"claims", head("POST", "/jobs/claim", claim), head("GET", "/jobs", ""), func(s *Server) *budget { return s.handouts }},
-		{"changes", head("POST", "/jobs/"+unknownID+"/tickle", "{}"), head("POST", "/jobs/claim", claim), func(s *Server) *budget { return s.changes }},
+		{"completions", head("POST", "/jobs/complete", `{"outcomes":`+outcomes(5000)+`}`), head("POST", "/jobs/claim", claim), func(s *Server) *web.Budget { return s.changes }},
+		{"lists", head("GET", "/jobs", ""), head("POST", "/jobs/claim", claim), func(s *Server) *web.Budget { return s.documents }},
+		{"documents", head("GET", "/jobs/"+unknownID, ""), head("POST", "/jobs/claim", claim), func(s *Server) *web.Budget { return s.documents }},
+		{"claims", head("POST", "/jobs/claim", claim), head("GET", "/jobs", ""), func(s *Server) *web.Budget { return s.handouts }},
+		{"changes", head("POST", "/jobs/"+unknownID+"/tickle", "{}"), head("POST", "/jobs/claim", claim), func(s *Server) *web.Budget { return s.changes }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, s *Server, l *pipeListener) {
@@ -81,8 +82,8 @@ func TestAnswersInFlightAreBounded(t *testing.T) {
 				s.engine = partsOf(engine, engine)
 				bounded := func() {
 					synctest.Wait()
-					if of := c.of(s); of.used() > of.total+2*maxDocumentsBytes {
-						t.Errorf("%d bytes held, of %d", of.used(), of.total)
+					if of := c.of(s); of.Used() > of.Total()+2*maxDocumentsBytes {
+						t.Errorf("%d bytes held, of %d", of.Used(), of.Total())
 					}
 				}
 				for range 100 {
@@ -97,8 +98,8 @@ func TestAnswersInFlightAreBounded(t *testing.T) {
 				if n := engine.mostReading.Load(); n > 6 {
 					t.Errorf("%d documents of the greatest length were read at once", n)
 				}
-				if c.of(s).used() < c.of(s).total/2 {
-					t.Errorf("only %d bytes are held: the test does not reach its limit", c.of(s).used())
+				if c.of(s).Used() < c.of(s).Total()/2 {
+					t.Errorf("only %d bytes are held: the test does not reach its limit", c.of(s).Used())
 				}
 				began := time.Now()
 				conn := l.dial()
@@ -117,15 +118,15 @@ func TestAnswersInFlightAreBounded(t *testing.T) {
 					t.Errorf("others waited %s", took)
 				}
 				// A request can wait 8 s for memory for its body, and 8 s for memory for its answer. After that, its
-				// client has paceTime to read the refusal.
+				// client has PaceTime to read the refusal.
 				for range 60 {
 					time.Sleep(time.Second)
 					bounded()
 				}
-				if n, _ := s.connections(); n != 1 { // the client that reads
+				if n, _ := s.web.Connections(); n != 1 { // the client that reads
 					t.Errorf("%d connections are left", n)
 				}
-				if used := c.of(s).used(); used != 0 {
+				if used := c.of(s).Used(); used != 0 {
 					t.Errorf("%d bytes are held at the end", used)
 				}
 			})
@@ -172,7 +173,7 @@ func TestLongAnswersAreWhole(t *testing.T) {
 			check("claim document", claimed-len(o["jobs"].([]any)), o["jobs"].([]any))
 			continue
 		}
-		a := r.post("/jobs/claim", `{"runner_id":"r","max":1000}`, "Accept", mimeNDJSON)
+		a := r.post("/jobs/claim", `{"runner_id":"r","max":1000}`, "Accept", web.MIMENDJSON)
 		d := json.NewDecoder(strings.NewReader(a.body))
 		var head map[string]any
 		if err := d.Decode(&head); err != nil {
@@ -244,7 +245,7 @@ func TestReadOfLongJobs(t *testing.T) {
 	if len(o["payload"].(string)) != job.MaxPayloadBytes || len(o["output"].(string)) != job.MaxOutputBytes || len(o["attempts"].([]any)) != job.MaxHistory {
 		t.Error("the longest document is not whole")
 	}
-	if used := r.server.documents.used() + r.server.changes.used(); used != 0 {
+	if used := r.server.documents.Used() + r.server.changes.Used(); used != 0 {
 		t.Errorf("%d bytes are still held", used)
 	}
 }

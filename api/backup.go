@@ -10,6 +10,7 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/ingest/backup"
 )
@@ -34,8 +35,8 @@ func (s *Server) backup(c echo.Context) error {
 		h[echo.HeaderContentType] = []string{backup.MediaType}
 		return c.NoContent(http.StatusOK)
 	}
-	held, err := s.hold(c, s.downloads, backupBytes)
-	defer held.release()
+	held, err := web.Hold(c, s.downloads, backupBytes)
+	defer held.Release()
 	if err != nil {
 		return err
 	}
@@ -46,14 +47,14 @@ func (s *Server) backup(c echo.Context) error {
 	}
 	ctx, cancel := context.WithCancelCause(c.Request().Context())
 	defer cancel(nil)
-	defer context.AfterFunc(s.draining, func() { cancel(errShuttingDown) })()
+	defer context.AfterFunc(s.draining, func() { cancel(web.ErrShuttingDown) })()
 	h[echo.HeaderContentType] = []string{backup.MediaType}
-	h["X-Content-Type-Options"] = nosniff
+	h["X-Content-Type-Options"] = web.Nosniff
 	h["Cache-Control"] = []string{"no-store"}
-	setSeq(c, snapshot.Last)
-	if conn := connectionOf(c.Request()); conn != nil {
-		conn.patience = s.backupPatience
-		defer func() { conn.patience = 0 }()
+	web.SetSeq(c, snapshot.Last)
+	if conn := web.ConnectionOf(c.Request()); conn != nil {
+		conn.Patience = s.backupPatience
+		defer func() { conn.Patience = 0 }()
 	}
 	c.Response().WriteHeader(http.StatusOK)
 	began := time.Now()
@@ -78,8 +79,8 @@ func (s *Server) backupClients(c echo.Context) error {
 	if s.blobs == nil {
 		return noBlobs()
 	}
-	held, err := s.hold(c, s.documents, maxRowsBytes)
-	defer held.release()
+	held, err := web.Hold(c, s.documents, web.MaxRowsBytes)
+	defer held.Release()
 	if err != nil {
 		return err
 	}
@@ -90,7 +91,7 @@ func (s *Server) backupClients(c echo.Context) error {
 	if names == nil {
 		names = []string{}
 	}
-	return answerDocument(c, http.StatusOK, struct {
+	return web.AnswerDocument(c, http.StatusOK, struct {
 		Clients []string `json:"clients"`
 	}{names})
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -34,7 +35,7 @@ func (of *openBatch) inherit(g *job.Group) (err error) {
 	if of != nil {
 		g.Meta, err = of.meta.Inherited(g.Meta)
 	}
-	return badField("meta", err)
+	return web.BadField("meta", err)
 }
 
 // addToBatch answers POST /batches/{id}/jobs, which takes jobs in every form of a create.
@@ -43,16 +44,16 @@ func (s *Server) addToBatch(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	query := parameters(c)
+	query := web.Parameters(c)
 	a, form, err := queryAttributes(query)
 	if err != nil {
 		return err
 	}
-	if kind, _, _ := mime.ParseMediaType(c.Request().Header.Get(echo.HeaderContentType)); kind == mimeText {
+	if kind, _, _ := mime.ParseMediaType(c.Request().Header.Get(echo.HeaderContentType)); kind == web.MIMEText {
 		return s.addLines(c, &a, form, id)
 	}
 	if len(query) > 0 {
-		return badRequest(query[0].key, query[0].key+" is a parameter for lines of text/plain; jobs in JSON have their own attributes")
+		return web.BadRequest(query[0].Key, query[0].Key+" is a parameter for lines of text/plain; jobs in JSON have their own attributes")
 	}
 	return s.createIn(c, id)
 }
@@ -70,19 +71,19 @@ func (s *Server) openBatch(c echo.Context, id job.ID) (*openBatch, error) {
 	if of == nil {
 		return nil, refused(job.BatchClosed)
 	}
-	return &openBatch{id: id, client: &of.Client, typ: &of.Type, retentionMs: &of.RetentionMs, traceparent: orNull(of.Traceparent), meta: of.Meta}, nil
+	return &openBatch{id: id, client: &of.Client, typ: &of.Type, retentionMs: &of.RetentionMs, traceparent: web.OrNull(of.Traceparent), meta: of.Meta}, nil
 }
 
 // itemWhole takes a body that is a single item.
 func itemWhole(body []byte, take func(place string, text []byte) error) error {
-	return take(item("jobs", 0), body)
+	return take(web.Item("jobs", 0), body)
 }
 
 // createBatch creates a batch with attributes, and the jobs in Jobs.
 func (s *Server) createBatch(c echo.Context, r *createRequest, body []byte) error {
-	b := bulk{each: prefersEach(c.Request()), trace: traceOf(c), headers: c.Request().Header}
+	b := bulk{each: web.PrefersEach(c.Request()), trace: traceOf(c), headers: c.Request().Header}
 	if r.Batch == nil {
-		return badRequest("jobs", "jobs requires a batch; without one, the body is the list of the jobs")
+		return web.BadRequest("jobs", "jobs requires a batch; without one, the body is the list of the jobs")
 	}
 	jobs := r.Jobs
 	r.Jobs = nil
@@ -91,7 +92,7 @@ func (s *Server) createBatch(c echo.Context, r *createRequest, body []byte) erro
 	}
 	return s.createBulk(c, &b, body, func(_ []byte, take func(place string, text []byte) error) error {
 		for i, text := range jobs {
-			if err := take(item("jobs", i), text); err != nil {
+			if err := take(web.Item("jobs", i), text); err != nil {
 				return err
 			}
 		}
@@ -118,7 +119,7 @@ func (b *bulk) beginBatch(r *createRequest) error {
 	}
 	submission, err := r.Batch.submission(b.headers)
 	if err != nil {
-		return inside("batch", err)
+		return web.Inside("batch", err)
 	}
 	trace := r.Batch.Traceparent
 	if trace == nil && b.trace != nil {
@@ -143,5 +144,5 @@ func (s *Server) groupOfNone(of *openBatch) ([]job.Group, error) {
 	var a attributes
 	of.defaults(&a)
 	g, err := s.group(&a, s.engine.Now())
-	return []job.Group{g}, inside("batch", err)
+	return []job.Group{g}, web.Inside("batch", err)
 }

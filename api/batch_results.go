@@ -8,6 +8,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/store"
@@ -33,7 +34,7 @@ var resultFields = func() (fields []field) {
 // Only JSON lines that are sent without waiting are compressed. A compressor would withhold results from a waiting
 // client. Runs are never compressed, as in claims, because the outputs are copied as they are stored.
 func (s *Server) results(c echo.Context) error {
-	from, limit, follow, err := resultsQuery(parameters(c))
+	from, limit, follow, err := resultsQuery(web.Parameters(c))
 	if err != nil {
 		return err
 	}
@@ -44,12 +45,12 @@ func (s *Server) results(c echo.Context) error {
 	if follow {
 		if s.resultReaders.Add(1) > maxResultReaders {
 			s.resultReaders.Add(-1)
-			return &problem{status: http.StatusTooManyRequests, code: codeOverloaded, detail: fmt.Sprintf("%d requests follow results already", maxResultReaders)}
+			return &web.Problem{Status: http.StatusTooManyRequests, Code: web.CodeOverloaded, Detail: fmt.Sprintf("%d requests follow results already", maxResultReaders)}
 		}
 		defer s.resultReaders.Add(-1)
 	}
 	r := resultStream{Server: s, c: c, ctx: c.Request().Context(), id: id, first: from, from: from, left: limit}
-	r.inRuns = preferred(c.Request(), mimeRuns, mimeNDJSON) == mimeRuns
+	r.inRuns = web.Preferred(c.Request(), web.MIMERuns, web.MIMENDJSON) == web.MIMERuns
 	if c.Request().Method == http.MethodHead {
 		if _, err := s.engine.Batch(id); err != nil {
 			return err
@@ -59,27 +60,27 @@ func (s *Server) results(c echo.Context) error {
 	}
 	send := func(echo.Context) error { return r.send(follow) }
 	if !follow && !r.inRuns {
-		send = s.compressed(send)
+		send = s.web.Compressed(send)
 	}
 	return send(c)
 }
 
-func resultsQuery(query []parameter) (from int64, limit int, follow bool, err error) {
+func resultsQuery(query []web.Parameter) (from int64, limit int, follow bool, err error) {
 	limit = -1
 	for _, p := range query {
-		switch p.key {
+		switch p.Key {
 		case "from":
 			var n *int64
-			if n, err = wholeNumber(p.key, p.value); err == nil {
-				from, err = *n, badField(p.key, job.CheckRange(p.key, *n, 0, 1<<53))
+			if n, err = web.WholeNumber(p.Key, p.Value); err == nil {
+				from, err = *n, web.BadField(p.Key, job.CheckRange(p.Key, *n, 0, 1<<53))
 			}
 		case "limit":
 			var n *int64
-			if n, err = wholeNumber(p.key, p.value); err == nil {
-				limit, err = int(*n), badField(p.key, job.CheckRange(p.key, *n, 1, 1<<31-1))
+			if n, err = web.WholeNumber(p.Key, p.Value); err == nil {
+				limit, err = int(*n), web.BadField(p.Key, job.CheckRange(p.Key, *n, 1, 1<<31-1))
 			}
 		case "follow":
-			follow, err = queryBool(p)
+			follow, err = web.QueryBool(p)
 		}
 		if err != nil {
 			return 0, 0, false, err
@@ -163,13 +164,13 @@ func (r *resultStream) page() (page query.Results, err error) {
 	if err != nil {
 		return page, err
 	}
-	defer held.release()
+	defer held.Release()
 	limit := job.MaxPage
 	if r.left >= 0 {
 		limit = min(limit, r.left)
 	}
 	if limit > 0 {
-		err = r.pages.do(r.ctx, func() error {
+		err = r.pages.Do(r.ctx, func() error {
 			page, err = r.engine.Results(r.id, r.from, limit, job.MaxClaimBytes)
 			return err
 		})
@@ -180,7 +181,7 @@ func (r *resultStream) page() (page query.Results, err error) {
 	if r.from = page.Next; r.left >= 0 {
 		r.left -= len(page.Jobs)
 	}
-	return page, withBuffer(func(b []byte) ([]byte, error) {
+	return page, web.WithBuffer(func(b []byte) ([]byte, error) {
 		if r.inRuns {
 			return r.runs(b, &page)
 		}
@@ -220,7 +221,7 @@ func (r *resultStream) runs(b []byte, page *query.Results) (_ []byte, err error)
 
 // piece sends the text if it is long enough, and returns the unsent rest.
 func (r *resultStream) piece(text []byte) ([]byte, error) {
-	if len(text) <= pieceBytes {
+	if len(text) <= web.PieceBytes {
 		return text, nil
 	}
 	return text[:0], r.write(text)
@@ -236,7 +237,7 @@ func (r *resultStream) wait(change, end *store.JobEnd) error {
 	case <-change.Done():
 	case <-ended:
 	case <-r.draining.Done():
-		return errShuttingDown
+		return web.ErrShuttingDown
 	case <-r.ctx.Done():
 		return r.ctx.Err()
 	}
@@ -247,10 +248,10 @@ func (r *resultStream) wait(change, end *store.JobEnd) error {
 func (r *resultStream) header() {
 	w := r.c.Response()
 	h := w.Header()
-	h[echo.HeaderContentType] = []string{mimeNDJSON}
-	h["X-Content-Type-Options"] = nosniff
+	h[echo.HeaderContentType] = []string{web.MIMENDJSON}
+	h["X-Content-Type-Options"] = web.Nosniff
 	if r.inRuns {
-		h[echo.HeaderContentType] = []string{mimeRuns}
+		h[echo.HeaderContentType] = []string{web.MIMERuns}
 	}
 	w.WriteHeader(http.StatusOK)
 }
@@ -291,7 +292,7 @@ func (r *resultStream) last(end bool) error {
 	if r.inRuns {
 		return r.write(runs.AppendBatchEnd(nil, &runs.BatchEnd{Next: r.from, End: end, Status: batch.Status}))
 	}
-	text, err := encodeDocument(struct {
+	text, err := web.EncodeDocument(struct {
 		Next   int64  `json:"next"`
 		End    bool   `json:"end"`
 		Status string `json:"status"`

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	goclient "github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
@@ -168,8 +169,8 @@ func TestResultsInRuns(t *testing.T) {
 				query += strings.Replace("?&", map[bool]string{true: "&", false: "?"}[query == ""], "", 1) + fmt.Sprintf("limit=%d", limit)
 			}
 			path := "/batches/" + id + "/results" + query
-			lines, inRuns := r.get(path), r.get(path, "Accept", mimeRuns)
-			if lines.status != http.StatusOK || lines.header.Get("Content-Type") != mimeNDJSON || inRuns.status != http.StatusOK || inRuns.header.Get("Content-Type") != mimeRuns {
+			lines, inRuns := r.get(path), r.get(path, "Accept", web.MIMERuns)
+			if lines.status != http.StatusOK || lines.header.Get("Content-Type") != web.MIMENDJSON || inRuns.status != http.StatusOK || inRuns.header.Get("Content-Type") != web.MIMERuns {
 				t.Fatalf("%s: %d %q, %d %q: %s", path, lines.status, lines.header.Get("Content-Type"), inRuns.status, inRuns.header.Get("Content-Type"), inRuns.body)
 			}
 			head, got, _, err := linesOfRuns(strings.NewReader(inRuns.body))
@@ -197,7 +198,7 @@ func TestResultsInRuns(t *testing.T) {
 func sameInEachForm(t *testing.T, r *rig, id string) {
 	t.Helper()
 	var first []goclient.BatchResult
-	for _, accept := range []string{mimeNDJSON, mimeRuns} {
+	for _, accept := range []string{web.MIMENDJSON, web.MIMERuns} {
 		var list []goclient.BatchResult
 		c := goclient.New(r.url, goclient.Options{HTTP: &http.Client{Transport: accepts(accept)}})
 		for result, err := range c.Results(t.Context(), id, goclient.ResultsQuery{}) {
@@ -212,7 +213,7 @@ func sameInEachForm(t *testing.T, r *rig, id string) {
 			}
 			list = append(list, result)
 		}
-		if accept == mimeNDJSON {
+		if accept == web.MIMENDJSON {
 			first = list
 		} else if !reflect.DeepEqual(list, first) {
 			t.Errorf("in runs: %+v\nwant %+v", list, first)
@@ -233,12 +234,12 @@ func TestFormsOfResults(t *testing.T) {
 		t.Fatal(err)
 	}
 	body := fmt.Sprintf("#:complete v=1 runner_id=r jobs=2500 runs=1\n#:run job_id=%s n=2500 code=ok kind=text frame=line bytes=%d\n%s", first, 2500*11, strings.Repeat("0123456789\n", 2500))
-	if a := r.do(http.MethodPost, "/jobs/complete", strings.NewReader(body), "Content-Type", mimeRuns); a.status != http.StatusOK {
+	if a := r.do(http.MethodPost, "/jobs/complete", strings.NewReader(body), "Content-Type", web.MIMERuns); a.status != http.StatusOK {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
 	path := "/batches/" + id + "/results"
 	for accept, kind := range map[string]string{
-		"": mimeNDJSON, "*/*": mimeNDJSON, mimeRuns: mimeRuns, mimeRuns + ";q=1, " + mimeNDJSON: mimeRuns, mimeNDJSON + ", " + mimeRuns: mimeNDJSON, mimeJSON + ", " + mimeRuns: mimeNDJSON,
+		"": web.MIMENDJSON, "*/*": web.MIMENDJSON, web.MIMERuns: web.MIMERuns, web.MIMERuns + ";q=1, " + web.MIMENDJSON: web.MIMERuns, web.MIMENDJSON + ", " + web.MIMERuns: web.MIMENDJSON, web.MIMEJSON + ", " + web.MIMERuns: web.MIMENDJSON,
 	} {
 		for _, method := range []string{http.MethodGet, http.MethodHead} {
 			a := r.do(method, path, nil, "Accept", accept, "Accept-Encoding", "gzip")
@@ -248,12 +249,12 @@ func TestFormsOfResults(t *testing.T) {
 			if method == http.MethodHead && a.body != "" {
 				t.Errorf("HEAD has the body %q", a.body)
 			}
-			if got, want := a.header.Get("Content-Encoding"), map[bool]string{true: "gzip"}[kind == mimeNDJSON]; method == http.MethodGet && got != want {
+			if got, want := a.header.Get("Content-Encoding"), map[bool]string{true: "gzip"}[kind == web.MIMENDJSON]; method == http.MethodGet && got != want {
 				t.Errorf("with Accept: %s the answer has Content-Encoding: %s, want %q", accept, got, want)
 			}
 		}
 	}
-	a := r.get(path, "Accept", mimeRuns)
+	a := r.get(path, "Accept", web.MIMERuns)
 	_, lines, n, err := linesOfRuns(strings.NewReader(a.body))
 	if err != nil || strings.Count(lines, "\n") != 2501 {
 		t.Fatalf("%d lines in %d runs, %v", strings.Count(lines, "\n"), n, err)
@@ -262,9 +263,9 @@ func TestFormsOfResults(t *testing.T) {
 		t.Errorf("%d bytes for 2,500 outputs of 10 bytes in %d runs, at most %d", len(a.body), n, most)
 	}
 	for _, c := range []struct{ path, field string }{{path + "?from=-1", "from"}, {path + "?limit=0", "limit"}, {path + "?follow=1", "follow"}} {
-		r.get(c.path, "Accept", mimeRuns).wrong(c.field)
+		r.get(c.path, "Accept", web.MIMERuns).wrong(c.field)
 	}
-	r.get("/batches/"+unknownID+"/results?follow=true", "Accept", mimeRuns).refused(http.StatusNotFound, "batch_not_found")
+	r.get("/batches/"+unknownID+"/results?follow=true", "Accept", web.MIMERuns).refused(http.StatusNotFound, "batch_not_found")
 }
 
 // TestFollowInRuns: with follow, each run arrives as soon as its jobs have ended, and a server that stops leaves an
@@ -278,7 +279,7 @@ func TestFollowInRuns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		req.Header.Set("Accept", mimeRuns)
+		req.Header.Set("Accept", web.MIMERuns)
 		res, err := http.DefaultClient.Do(req)
 		if err != nil || res.StatusCode != http.StatusOK || res.Uncompressed {
 			t.Fatalf("%+v, %v", res, err)
@@ -339,7 +340,7 @@ func TestFollowInRuns(t *testing.T) {
 
 // TestFollowWithGoClient: in each form, the Go client yields a result before the next job ends.
 func TestFollowWithGoClient(t *testing.T) {
-	for _, accept := range []string{mimeNDJSON, mimeRuns} {
+	for _, accept := range []string{web.MIMENDJSON, web.MIMERuns} {
 		t.Run(accept, func(t *testing.T) {
 			r := start(t)
 			id := r.post("/jobs/create", `{"batch":{"type":"t"},"jobs":[{},{},{}]}`).object(http.StatusCreated)["batch_id"].(string)

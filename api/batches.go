@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
@@ -88,8 +89,8 @@ func progressOf(b *document.Batch, now int64) *batchProgress {
 // documentOfBatch returns the document of a batch at a time. reason is the error of its failed job.
 func documentOfBatch(b *document.Batch, reason string, now int64) batchDocument {
 	doc := batchDocument{
-		BatchID: b.ID, Status: b.Status.String(), CreatedAt: b.CreatedAt, EndedAt: orNull(b.EndedAt), Count: b.Lines, Counts: counts(b.Counts),
-		Purged: b.Lines - b.Counts.Total(), FailedJobID: orNull(b.Failed), Error: orNull(reason), Progress: progressOf(b, now),
+		BatchID: b.ID, Status: b.Status.String(), CreatedAt: b.CreatedAt, EndedAt: web.OrNull(b.EndedAt), Count: b.Lines, Counts: counts(b.Counts),
+		Purged: b.Lines - b.Counts.Total(), FailedJobID: web.OrNull(b.Failed), Error: web.OrNull(reason), Progress: progressOf(b, now),
 		Meta: jsontext.Value("null"),
 	}
 	of := b.Submission
@@ -97,9 +98,9 @@ func documentOfBatch(b *document.Batch, reason string, now int64) batchDocument 
 		return doc
 	}
 	onFailure := of.OnFailure.String()
-	doc.Name, doc.Client, doc.Type, doc.OnFailure, doc.ChunkSize = orNull(of.Name), &of.Client, &of.Type, &onFailure, orNull(of.ChunkSize)
+	doc.Name, doc.Client, doc.Type, doc.OnFailure, doc.ChunkSize = web.OrNull(of.Name), &of.Client, &of.Type, &onFailure, web.OrNull(of.ChunkSize)
 	doc.Open, doc.MetadataBytes, doc.RetentionMs, doc.Snowflake = &of.Open, &of.MetadataBytes, &of.RetentionMs, &of.Snowflake
-	doc.Traceparent, doc.Tracestate, doc.Baggage = orNull(of.Traceparent), orNull(of.Tracestate), orNull(of.Baggage)
+	doc.Traceparent, doc.Tracestate, doc.Baggage = web.OrNull(of.Traceparent), web.OrNull(of.Tracestate), web.OrNull(of.Baggage)
 	if of.Meta != "" {
 		doc.Meta = jsonOfMeta(of.Meta)
 	}
@@ -126,7 +127,7 @@ func jsonOfMeta(meta job.BatchMeta) jsontext.Value {
 
 // batch answers GET /batches/{id}. With wait_ms it waits until the status changes.
 func (s *Server) batch(c echo.Context) error {
-	wait, err := waitOf(parameters(c))
+	wait, err := waitOf(web.Parameters(c))
 	if err != nil {
 		return err
 	}
@@ -148,16 +149,16 @@ func (s *Server) batch(c echo.Context) error {
 		return err
 	}
 	doc := documentOfBatch(&batch, reason, s.engine.Now())
-	text, err := encodeDocument(doc)
+	text, err := web.EncodeDocument(doc)
 	if err != nil {
 		return err
 	}
 	doc.Progress = nil // it depends on the time
-	basis, err := encodeDocument(doc)
+	basis, err := web.EncodeDocument(doc)
 	if err != nil {
 		return err
 	}
-	return answerTagged(c, mimeJSON, text, basis)
+	return web.AnswerTagged(c, web.MIMEJSON, text, basis)
 }
 
 // errorOfBatch returns the error of the failed job of a batch, if the job is still there.
@@ -166,7 +167,7 @@ func (s *Server) errorOfBatch(c echo.Context, b *document.Batch) (string, error)
 		return "", nil
 	}
 	j, held, err := s.readJob(c, s.documents, b.Failed)
-	held.release()
+	held.Release()
 	if errors.Is(err, job.NotFound) {
 		return "", nil
 	}
@@ -174,14 +175,14 @@ func (s *Server) errorOfBatch(c echo.Context, b *document.Batch) (string, error)
 }
 
 // waitOf reads the parameter wait_ms.
-func waitOf(query []parameter) (wait time.Duration, err error) {
+func waitOf(query []web.Parameter) (wait time.Duration, err error) {
 	for _, p := range query {
-		if p.key != "wait_ms" {
+		if p.Key != "wait_ms" {
 			continue
 		}
-		ms, err := wholeNumber(p.key, p.value)
+		ms, err := web.WholeNumber(p.Key, p.Value)
 		if err == nil {
-			err = badField(p.key, job.CheckRange(p.key, *ms, 0, job.MaxWaitMs))
+			err = web.BadField(p.Key, job.CheckRange(p.Key, *ms, 0, job.MaxWaitMs))
 		}
 		if err != nil {
 			return 0, err
@@ -235,7 +236,7 @@ func (s *Server) await(ctx context.Context, change *store.JobEnd) error {
 	select {
 	case <-change.Done():
 	case <-s.draining.Done():
-		return errShuttingDown
+		return web.ErrShuttingDown
 	case <-ctx.Done():
 	}
 	return nil
@@ -251,7 +252,7 @@ func (s *Server) batchMetadata(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	defer held.release()
+	defer held.Release()
 	metadata, err := s.engine.BatchMetadata(id)
 	if err != nil {
 		return err
@@ -259,7 +260,7 @@ func (s *Server) batchMetadata(c echo.Context) error {
 	if metadata == nil {
 		return c.NoContent(http.StatusNoContent)
 	}
-	return answerTagged(c, echo.MIMEOctetStream, metadata, metadata)
+	return web.AnswerTagged(c, echo.MIMEOctetStream, metadata, metadata)
 }
 
 type batchesDocument struct {
@@ -269,54 +270,54 @@ type batchesDocument struct {
 
 // batches answers GET /batches with a page of the batches that match the query.
 func (s *Server) batches(c echo.Context) error {
-	filter, err := batchesQuery(parameters(c))
+	filter, err := batchesQuery(web.Parameters(c))
 	if err != nil {
 		return err
 	}
-	held, err := s.holdPage(c, maxRowsBytes)
+	held, err := s.holdPage(c, web.MaxRowsBytes)
 	if err != nil {
 		return err
 	}
-	defer held.release()
+	defer held.Release()
 	var list []document.Batch
 	var next query.BatchPlace
-	err = s.pages.do(c.Request().Context(), func() error {
+	err = s.pages.Do(c.Request().Context(), func() error {
 		list, next, err = s.engine.Batches(filter)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	page := batchesDocument{make([]batchDocument, len(list)), orNull(textOfPlace(next))}
+	page := batchesDocument{make([]batchDocument, len(list)), web.OrNull(textOfPlace(next))}
 	now := s.engine.Now()
 	for i := range list {
 		page.Batches[i] = documentOfBatch(&list[i], "", now)
 	}
-	text, err := encodePage(c.Request().Context(), held, page)
+	text, err := web.EncodePage(c.Request().Context(), held, page)
 	if err != nil {
 		return err
 	}
-	return answer(c, http.StatusOK, mimeJSON, text)
+	return web.Answer(c, http.StatusOK, web.MIMEJSON, text)
 }
 
-func batchesQuery(query []parameter) (f query.BatchFilter, err error) {
-	f.Limit = defaultPage
+func batchesQuery(query []web.Parameter) (f query.BatchFilter, err error) {
+	f.Limit = web.DefaultPage
 	for _, p := range query {
-		key, value := p.key, p.value
+		key, value := p.Key, p.Value
 		switch key {
 		case "status":
 			f.Status, err = job.ParseBatchStatus(value)
-			err = badField(key, err)
+			err = web.BadField(key, err)
 		case "client":
-			f.Client, err = value, badField(key, job.CheckName(key, value))
+			f.Client, err = value, web.BadField(key, job.CheckName(key, value))
 		case "type":
-			f.Type, err = value, badField(key, job.CheckName(key, value))
+			f.Type, err = value, web.BadField(key, job.CheckName(key, value))
 		case "name":
 			f.Name, err = value, checkBatchName(key, value)
 		case "name_prefix":
 			f.NamePrefix, err = value, checkBatchName(key, value)
 		case "limit":
-			f.Limit, err = pageLimit(p)
+			f.Limit, err = web.PageLimit(p)
 		case "after":
 			f.After, err = placeOfBatch(key, value)
 		default:
@@ -325,7 +326,7 @@ func batchesQuery(query []parameter) (f query.BatchFilter, err error) {
 			}
 			f.Meta[key[len(metaPrefix):]] = value
 			_, metaErr := job.NewMeta(f.Meta)
-			err = badField(shortened(key), metaErr)
+			err = web.BadField(web.Shortened(key), metaErr)
 		}
 		if err != nil {
 			return f, err
@@ -333,9 +334,9 @@ func batchesQuery(query []parameter) (f query.BatchFilter, err error) {
 	}
 	switch {
 	case f.Name != "" && f.NamePrefix != "":
-		err = badRequest("name_prefix", "a list has a name or a name_prefix")
+		err = web.BadRequest("name_prefix", "a list has a name or a name_prefix")
 	case f.After.Name != "" && f.NamePrefix == "":
-		err = badRequest("after", "after has the name of a batch only with name_prefix")
+		err = web.BadRequest("after", "after has the name of a batch only with name_prefix")
 	}
 	return f, err
 }
@@ -363,9 +364,9 @@ func placeOfBatch(key, text string) (p query.BatchPlace, err error) {
 
 func checkBatchName(key, name string) error {
 	if name == "" {
-		return badRequest(key, key+" has no value")
+		return web.BadRequest(key, key+" has no value")
 	}
-	return badField(key, job.CheckBatchName(name))
+	return web.BadField(key, job.CheckBatchName(name))
 }
 
 // changeBatch answers POST /batches/{id}/close and /resume with the document of the batch.
@@ -375,7 +376,7 @@ func (s *Server) changeBatch(op job.BatchOp) echo.HandlerFunc {
 		if err != nil {
 			return err
 		}
-		if err := s.noBody(c); err != nil {
+		if err := web.NoBody(c, &s.bodies.optional); err != nil {
 			return err
 		}
 		changed, receipt, err := s.engine.ChangeBatch(c.Request().Context(), job.ChangeBatch{Op: op, Batch: id})
@@ -385,7 +386,7 @@ func (s *Server) changeBatch(op job.BatchOp) echo.HandlerFunc {
 		if err := refused(changed.Refusal); err != nil {
 			return err
 		}
-		setSeq(c, receipt.Seq)
+		web.SetSeq(c, receipt.Seq)
 		return s.answerBatch(c, receipt, id)
 	}
 }
@@ -403,7 +404,7 @@ func (s *Server) answerBatch(c echo.Context, r ingest.Receipt, id job.ID) error 
 	if err != nil {
 		return after(err)
 	}
-	return answerDocument(c, http.StatusOK, documentOfBatch(&batch, reason, s.engine.Now()))
+	return web.AnswerDocument(c, http.StatusOK, documentOfBatch(&batch, reason, s.engine.Now()))
 }
 
 // batchRequest is the part of a create that describes its batch.
@@ -429,18 +430,18 @@ func (r *batchRequest) submission(h http.Header) (s *job.Submission, err error) 
 	s = &job.Submission{Open: r.Open, Paused: r.Paused, Tracestate: h.Get("Tracestate"), Baggage: h.Get("Baggage")}
 	if r.Name != nil {
 		s.Name = *r.Name
-		err = badField("name", job.CheckBatchName(s.Name))
+		err = web.BadField("name", job.CheckBatchName(s.Name))
 	}
 	if r.OnFailure != nil && err == nil {
 		s.OnFailure, err = job.ParseOnFailure(*r.OnFailure)
-		err = badField("on_failure", err)
+		err = web.BadField("on_failure", err)
 	}
 	if err == nil {
 		s.Meta, err = r.meta()
 	}
 	if r.ChunkSize != nil && err == nil {
 		if s.ChunkSize = *r.ChunkSize; s.ChunkSize < 1 {
-			err = badRequest("chunk_size", fmt.Sprintf("chunk_size must be 1 or more, not %d", s.ChunkSize))
+			err = web.BadRequest("chunk_size", fmt.Sprintf("chunk_size must be 1 or more, not %d", s.ChunkSize))
 		}
 	}
 	set(&s.Tracestate, r.Tracestate)
@@ -452,26 +453,26 @@ func (r *batchRequest) submission(h http.Header) (s *job.Submission, err error) 
 		own  bool
 	}{{"tracestate", &s.Tracestate, job.MaxTraceBytes, r.Tracestate != nil}, {"baggage", &s.Baggage, job.MaxBaggageBytes, r.Baggage != nil}} {
 		if wrong := job.CheckText(f.name, *f.text, 0, f.most); wrong != nil && f.own && err == nil {
-			err = badField(f.name, wrong)
+			err = web.BadField(f.name, wrong)
 		} else if wrong != nil {
 			*f.text = "" // an invalid header is ignored
 		}
 	}
 	if r.Traceparent != nil && err == nil {
 		s.Traceparent = *r.Traceparent
-		err = badField("traceparent", job.CheckTraceparent(s.Traceparent))
+		err = web.BadField("traceparent", job.CheckTraceparent(s.Traceparent))
 	}
 	switch {
 	case err != nil:
 	case r.Metadata != nil && r.MetadataB64 != nil:
-		err = badRequest("metadata", "a batch has only one of metadata and metadata_b64")
+		err = web.BadRequest("metadata", "a batch has only one of metadata and metadata_b64")
 	case r.Metadata != nil:
 		s.Metadata = []byte(*r.Metadata)
 	case r.MetadataB64 != nil:
 		s.Metadata = *r.MetadataB64
 	}
 	if n := len(s.Metadata); err == nil && n > job.MaxBatchMetadataBytes {
-		err = badRequest("metadata", fmt.Sprintf("metadata has %d bytes; the maximum is %d", n, job.MaxBatchMetadataBytes))
+		err = web.BadRequest("metadata", fmt.Sprintf("metadata has %d bytes; the maximum is %d", n, job.MaxBatchMetadataBytes))
 	}
 	return s, err
 }
@@ -485,7 +486,7 @@ func (r *batchRequest) meta() (job.BatchMeta, error) {
 		case '"':
 			text, err := jsontext.AppendUnquote(nil, raw)
 			if err != nil {
-				return "", badRequest("meta", "meta."+shortened(name)+" is not valid UTF-8")
+				return "", web.BadRequest("meta", "meta."+web.Shortened(name)+" is not valid UTF-8")
 			}
 			v.Text = string(text)
 		case '0':
@@ -494,10 +495,10 @@ func (r *batchRequest) meta() (job.BatchMeta, error) {
 			}
 			fallthrough
 		default:
-			return "", badRequest("meta", fmt.Sprintf("meta.%s must be a text or a whole number of 64 bits", shortened(name)))
+			return "", web.BadRequest("meta", fmt.Sprintf("meta.%s must be a text or a whole number of 64 bits", web.Shortened(name)))
 		}
 		values[name] = v
 	}
 	meta, err := job.NewBatchMeta(values)
-	return meta, badField("meta", err)
+	return meta, web.BadField("meta", err)
 }

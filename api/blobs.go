@@ -9,10 +9,12 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/labstack/echo/v4"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/job"
 )
@@ -29,8 +31,8 @@ const (
 )
 
 // noBlobs is the refusal of a server that keeps no blobs.
-func noBlobs() *problem {
-	return &problem{status: http.StatusNotImplemented, code: "no_blobs", detail: "this server keeps no blobs: it was started with --blobs none"}
+func noBlobs() *web.Problem {
+	return &web.Problem{Status: http.StatusNotImplemented, Code: "no_blobs", Detail: "this server keeps no blobs: it was started with --blobs none"}
 }
 
 // blobDocument describes a blob.
@@ -55,15 +57,15 @@ func (s *Server) blobsOf(c echo.Context) (blob.Store, error) {
 		return nil, noBlobs()
 	}
 	client := ""
-	for _, p := range parameters(c) {
-		if p.key != "client" {
+	for _, p := range web.Parameters(c) {
+		if p.Key != "client" {
 			continue
 		}
-		if client = p.value; s.reserved[client] {
+		if client = p.Value; s.reserved[client] {
 			return nil, reservedClient(client)
 		}
-		if err := job.CheckName(p.key, client); err != nil {
-			return nil, badField(p.key, err)
+		if err := job.CheckName(p.Key, client); err != nil {
+			return nil, web.BadField(p.Key, err)
 		}
 	}
 	return s.blobs.Store(client)
@@ -95,7 +97,7 @@ func (s *Server) putBlob(c echo.Context) error {
 		return err
 	}
 	c.Response().Header().Set(echo.HeaderLocation, blobLocation(c, info.Address))
-	return answerDocument(c, createdUnless(info.Existed), documentOfBlob(&info))
+	return web.AnswerDocument(c, createdUnless(info.Existed), documentOfBlob(&info))
 }
 
 // blobLocation returns the path of a blob that a request has stored.
@@ -117,7 +119,7 @@ func (s *Server) putCastawayBlob(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return answer(c, createdUnless(info.Existed), mimeText+"; charset=utf-8", hex.AppendEncode(nil, info.Address[:]))
+	return web.Answer(c, createdUnless(info.Existed), web.MIMEText+"; charset=utf-8", hex.AppendEncode(nil, info.Address[:]))
 }
 
 func createdUnless(existed bool) int {
@@ -129,18 +131,18 @@ func createdUnless(existed bool) int {
 
 // storeBlob stores the body of a request.
 func (s *Server) storeBlob(c echo.Context, of blob.Store, want blob.Ref) (blob.Info, error) {
-	body, err := s.streamBody(c)
+	body, err := web.StreamBody(c, s.uploads)
 	if err != nil {
 		return blob.Info{}, err
 	}
-	defer body.release()
+	defer body.Release()
 	info, err := of.Put(c.Request().Context(), body, want)
 	if err != nil {
-		return info, body.refused(err)
+		return info, body.Refused(err)
 	}
 	s.metrics.blobsPut.Inc()
 	s.metrics.blobBytesPut.Add(float64(info.Size))
-	return info, body.stored()
+	return info, body.Stored()
 }
 
 // blob answers GET and HEAD /blobs/{address}, and CAStaway's /blob/{address}.
@@ -172,8 +174,8 @@ func (s *Server) answerBlob(c echo.Context, of blob.Store, ref blob.Ref, as *rep
 		c.Response().Header().Set(echo.HeaderContentLength, strconv.FormatInt(info.Size, 10))
 		return c.NoContent(http.StatusOK)
 	}
-	held, err := s.hold(c, s.downloads, streamBytes)
-	defer held.release()
+	held, err := web.Hold(c, s.downloads, web.StreamBytes)
+	defer held.Release()
 	if err != nil {
 		return err
 	}
@@ -184,7 +186,7 @@ func (s *Server) answerBlob(c echo.Context, of blob.Store, ref blob.Ref, as *rep
 	defer b.Close() // it was only read
 	info := b.Info()
 	ranged := r.Header.Get("Range") != ""
-	same := !ranged && namesTag(r.Header["If-None-Match"], tag)
+	same := !ranged && web.NamesTag(r.Header["If-None-Match"], tag)
 	if ranged || !same && info.Size <= verifiedFirst {
 		if err := s.blobDamage(b.Verify()); err != nil {
 			return err
@@ -213,8 +215,8 @@ func sendRange(c echo.Context, b blob.Blob) error {
 		for _, name := range [...]string{"Cache-Control", "Etag", "Repr-Digest"} {
 			c.Response().Header().Del(name)
 		}
-		return &problem{status: http.StatusRequestedRangeNotSatisfiable, code: "bad_range", field: "Range",
-			detail: fmt.Sprintf("the blob has %d bytes, and the range is none of them, or malformed", b.Info().Size)}
+		return &web.Problem{Status: http.StatusRequestedRangeNotSatisfiable, Code: "bad_range", Field: "Range",
+			Detail: fmt.Sprintf("the blob has %d bytes, and the range is none of them, or malformed", b.Info().Size)}
 	}
 	return nil
 }
@@ -245,7 +247,7 @@ func blobHeaders(c echo.Context, info *blob.Info, tag string, as *representation
 	h.Set("Accept-Ranges", "bytes")
 	h.Set("Repr-Digest", "sha-256=:"+base64.StdEncoding.EncodeToString(info.Address[:])+":") // RFC 9530
 	h[echo.HeaderContentType] = []string{as.mediaType}
-	h["X-Content-Type-Options"] = nosniff
+	h["X-Content-Type-Options"] = web.Nosniff
 }
 
 // sendBlob sends all bytes of a blob. If the blob is damaged, the client gets fewer bytes than the Content-Length, and
@@ -267,7 +269,7 @@ func (s *Server) sendBlob(c echo.Context, b blob.Blob) error {
 // concurrent answers.
 func readRefused(err error) error {
 	if errors.Is(err, blob.ErrFiles) {
-		return &problem{status: http.StatusServiceUnavailable, code: codeOverloaded, detail: err.Error()}
+		return &web.Problem{Status: http.StatusServiceUnavailable, Code: web.CodeOverloaded, Detail: err.Error()}
 	}
 	return err
 }
@@ -290,21 +292,21 @@ func (s *Server) missingBlobs(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	body, err := s.readObject(c, &s.bodies.addresses, &r)
+	body, err := web.ReadObject(c, &s.bodies.addresses, &r)
 	if err != nil {
 		return err
 	}
-	defer body.release()
+	defer body.Release()
 	if len(r.Addresses) == 0 || len(r.Addresses) > maxAddresses {
-		return badRequest("addresses", fmt.Sprintf("addresses must have 1 to %d addresses, not %d", maxAddresses, len(r.Addresses)))
+		return web.BadRequest("addresses", fmt.Sprintf("addresses must have 1 to %d addresses, not %d", maxAddresses, len(r.Addresses)))
 	}
-	if err := body.reserve(c.Request().Context(), 2*int64(len(body.bytes))); err != nil { // for the addresses, and the answer
+	if err := body.Reserve(c.Request().Context(), 2*int64(len(body.Bytes))); err != nil { // for the addresses, and the answer
 		return err
 	}
 	refs := make([]blob.Ref, len(r.Addresses))
 	for i, text := range r.Addresses {
 		if refs[i], err = blob.Parse(text); err != nil {
-			return &problem{status: http.StatusBadRequest, code: codeBadAddress, field: fmt.Sprintf("addresses[%d]", i), detail: err.Error()}
+			return &web.Problem{Status: http.StatusBadRequest, Code: web.CodeBadAddress, Field: fmt.Sprintf("addresses[%d]", i), Detail: err.Error()}
 		}
 	}
 	ctx := c.Request().Context()
@@ -332,7 +334,7 @@ func (s *Server) missingBlobs(c echo.Context) error {
 			list = append(list, text)
 		}
 	}
-	return answerDocument(c, http.StatusOK, struct {
+	return web.AnswerDocument(c, http.StatusOK, struct {
 		Missing []string `json:"missing"`
 	}{list})
 }
@@ -365,23 +367,23 @@ func (s *Server) listBlobs(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	limit, after := defaultPage, (*blob.Address)(nil)
-	for _, p := range parameters(c) {
-		switch p.key {
+	limit, after := web.DefaultPage, (*blob.Address)(nil)
+	for _, p := range web.Parameters(c) {
+		switch p.Key {
 		case "limit":
-			if limit, err = pageLimit(p); err != nil {
+			if limit, err = web.PageLimit(p); err != nil {
 				return err
 			}
 		case "after":
-			ref, err := blob.Parse(p.value)
+			ref, err := blob.Parse(p.Value)
 			if err != nil || ref.SHA256 == nil {
-				return &problem{status: http.StatusBadRequest, code: codeBadAddress, field: p.key, detail: "after must be the address of a blob, as next has it"}
+				return &web.Problem{Status: http.StatusBadRequest, Code: web.CodeBadAddress, Field: p.Key, Detail: "after must be the address of a blob, as next has it"}
 			}
 			after = ref.SHA256
 		}
 	}
-	held, err := s.hold(c, s.documents, maxRowsBytes)
-	defer held.release()
+	held, err := web.Hold(c, s.documents, web.MaxRowsBytes)
+	defer held.Release()
 	if err != nil {
 		return err
 	}
@@ -392,12 +394,12 @@ func (s *Server) listBlobs(c echo.Context) error {
 	page := blobsDocument{Blobs: []blobDocument{}, Bytes: of.Used()}
 	if len(list) > limit {
 		list = list[:limit]
-		page.Next = orNull(list[limit-1].Address.String())
+		page.Next = web.OrNull(list[limit-1].Address.String())
 	}
 	for i := range list {
 		page.Blobs = append(page.Blobs, documentOfBlob(&list[i]))
 	}
-	return answerDocument(c, http.StatusOK, page)
+	return web.AnswerDocument(c, http.StatusOK, page)
 }
 
 // blobsDocument is a page of blobs. If more follow, next is the last address of the page. Bytes counts all blobs.
@@ -412,15 +414,34 @@ func (s *Server) collectBlobs(c echo.Context) error {
 	if s.blobs == nil {
 		return noBlobs()
 	}
-	if err := s.noBody(c); err != nil {
+	if err := web.NoBody(c, &s.bodies.optional); err != nil {
 		return err
 	}
 	swept, err := s.blobs.Collect(c.Request().Context())
 	if err != nil {
 		return err
 	}
-	return answerDocument(c, http.StatusOK, struct {
+	return web.AnswerDocument(c, http.StatusOK, struct {
 		Blobs int   `json:"blobs"`
 		Bytes int64 `json:"bytes"`
 	}{swept.Blobs, swept.Bytes})
+}
+
+// spellAddress writes the address of a blob in the path in its canonical form. The base64 of other forms has slashes,
+// which would divide the path.
+func spellAddress(u *url.URL) {
+	if !strings.HasPrefix(u.Path, "/blob") {
+		return
+	}
+	for _, prefix := range [...]string{"/blobs/", "/blob/"} {
+		text, found := strings.CutPrefix(u.EscapedPath(), prefix)
+		if !found || !strings.HasPrefix(text, "sha256-") {
+			continue
+		}
+		if text, err := url.PathUnescape(text); err == nil {
+			if ref, err := blob.Parse(text); err == nil {
+				u.Path, u.RawPath = prefix+ref.String(), ""
+			}
+		}
+	}
 }

@@ -25,6 +25,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/blob"
 )
 
@@ -189,7 +190,7 @@ func TestBlobs(t *testing.T) {
 	r.get("/blobs/guest.wasm").refused(http.StatusBadRequest, "bad_address")
 	r.put("/blobs/guest.wasm", "x").refused(http.StatusBadRequest, "bad_address")
 	r.get("/blobs?client=queues").refused(http.StatusBadRequest, "bad_request")
-	r.put("/blobs", "x", "Content-Encoding", "gzip").refused(http.StatusUnsupportedMediaType, codeUnsupported)
+	r.put("/blobs", "x", "Content-Encoding", "gzip").refused(http.StatusUnsupportedMediaType, web.CodeUnsupported)
 }
 
 func TestBlobRanges(t *testing.T) {
@@ -266,11 +267,11 @@ func TestManyOpenFiles(t *testing.T) {
 	}
 	var all sync.WaitGroup // each waits for 5 seconds
 	for _, ask := range []func(){
-		func() { r.get("/blobs/"+addressOf("x")).refused(http.StatusServiceUnavailable, codeOverloaded) },
-		func() { r.put("/blobs", "y").refused(http.StatusTooManyRequests, codeOverloaded) },
-		func() { r.append(path, 0, "x").refused(http.StatusTooManyRequests, codeOverloaded) },
+		func() { r.get("/blobs/"+addressOf("x")).refused(http.StatusServiceUnavailable, web.CodeOverloaded) },
+		func() { r.put("/blobs", "y").refused(http.StatusTooManyRequests, web.CodeOverloaded) },
+		func() { r.append(path, 0, "x").refused(http.StatusTooManyRequests, web.CodeOverloaded) },
 		func() {
-			r.do(http.MethodPost, "/uploads", nil, "Upload-Length", "1").refused(http.StatusTooManyRequests, codeOverloaded)
+			r.do(http.MethodPost, "/uploads", nil, "Upload-Length", "1").refused(http.StatusTooManyRequests, web.CodeOverloaded)
 		},
 	} {
 		all.Go(ask)
@@ -398,8 +399,8 @@ func TestDamagedBlob(t *testing.T) {
 func TestBlobLimits(t *testing.T) {
 	r := start(t, func(o *setup) { o.blobOptions = blob.Options{MaxBytes: 1 << 20, QuotaBytes: 3 << 19} })
 	mib := strings.Repeat("x", 1<<20)
-	r.put("/blobs", mib+"x").refused(http.StatusRequestEntityTooLarge, codeTooLarge)
-	r.do(http.MethodPut, "/blobs", chunked(mib+"x")).refused(http.StatusRequestEntityTooLarge, codeTooLarge)
+	r.put("/blobs", mib+"x").refused(http.StatusRequestEntityTooLarge, web.CodeTooLarge)
+	r.do(http.MethodPut, "/blobs", chunked(mib+"x")).refused(http.StatusRequestEntityTooLarge, web.CodeTooLarge)
 	r.do(http.MethodPut, "/blobs", chunked(mib)).wantStatus(http.StatusCreated)
 	r.put("/blobs", mib[1:]).refused(http.StatusInsufficientStorage, "blob_quota")
 	r.put("/blobs/"+addressOf(mib), mib).wantStatus(http.StatusOK)
@@ -470,9 +471,9 @@ func TestListAndMissingBlobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.post("/blobs/missing", `{"addresses":["`+hex.EncodeToString(x[:])+`"]}`).refused(http.StatusInternalServerError, "blob_damaged")
-	r.post("/blobs/missing", `{"addresses":[]}`).refused(http.StatusBadRequest, codeBadRequest)
+	r.post("/blobs/missing", `{"addresses":[]}`).refused(http.StatusBadRequest, web.CodeBadRequest)
 	r.post("/blobs/missing", `{"addresses":["sha256:1"]}`).refused(http.StatusBadRequest, "bad_address")
-	r.post("/blobs/missing", `{"addresses":["`+strings.Repeat(unknown+`","`, maxAddresses)+unknown+`"]}`).refused(http.StatusBadRequest, codeBadRequest)
+	r.post("/blobs/missing", `{"addresses":["`+strings.Repeat(unknown+`","`, maxAddresses)+unknown+`"]}`).refused(http.StatusBadRequest, web.CodeBadRequest)
 }
 
 // TestCollectBlobs: blobs that a job, an output or a handler names are kept, and unnamed blobs are removed.
@@ -490,7 +491,7 @@ func TestCollectBlobs(t *testing.T) {
 	failed := r.make(`{"type":"bad"}`)
 	r.claimed("bad")
 	r.post("/jobs/"+failed+"/complete", fmt.Sprintf(`{"code":"failed","error":%q}`, "see "+addressOf("error"))).object(http.StatusOK)
-	r.do(http.MethodPut, "/handlers/h", strings.NewReader(fmt.Sprintf(`{"kind":"script","lang":"sh","source":%q}`, "# "+addressOf("handler"))), "Content-Type", mimeJSON).wantStatus(http.StatusCreated)
+	r.do(http.MethodPut, "/handlers/h", strings.NewReader(fmt.Sprintf(`{"kind":"script","lang":"sh","source":%q}`, "# "+addressOf("handler"))), "Content-Type", web.MIMEJSON).wantStatus(http.StatusCreated)
 
 	if got := r.post("/blobs/collect", "").object(http.StatusOK); fmt.Sprint(got["blobs"]) != "0" {
 		t.Errorf("collected young blobs: %v", got)
@@ -518,7 +519,7 @@ func TestCollectBlobs(t *testing.T) {
 func TestManyBlobStreams(t *testing.T) {
 	r := start(t)
 	var all sync.WaitGroup
-	for range 2 * streamsBudgetBytes / streamBytes {
+	for range 2 * streamsBudgetBytes / web.StreamBytes {
 		all.Go(func() {
 			content := make([]byte, 100_000)
 			rand.Read(content)
@@ -530,7 +531,7 @@ func TestManyBlobStreams(t *testing.T) {
 		})
 	}
 	all.Wait()
-	r.until("no bytes are held", func() bool { return r.server.uploads.used()+r.server.downloads.used() == 0 })
+	r.until("no bytes are held", func() bool { return r.server.uploads.Used()+r.server.downloads.Used() == 0 })
 }
 
 // statusesOfBlobs makes requests that get the statuses of the routes of blobs.

@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -17,14 +18,14 @@ const chainedBytes = 512
 // then adds the jobs that the outcome creates. They are objects as in POST /jobs/create. reserve waits until that many
 // bytes of memory are free.
 func (f *outcomeFields) then(s *Server, o *job.Outcome, reserve func(bytes int64) error) error {
-	if absent(f.Then) {
+	if web.Absent(f.Then) {
 		return nil
 	}
 	if o.Code != job.OK && o.Code != job.Fail {
-		return badRequest("then", fmt.Sprintf("then requires the code ok or failed, not %s: a job that runs again would create the jobs again", o.Code))
+		return web.BadRequest("then", fmt.Sprintf("then requires the code ok or failed, not %s: a job that runs again would create the jobs again", o.Code))
 	}
 	if f.Then.Kind() != jsontext.KindBeginArray {
-		return badRequest("then", fmt.Sprintf("then must be a list of jobs, not %s", kindText(f.Then.Kind())))
+		return web.BadRequest("then", fmt.Sprintf("then must be a list of jobs, not %s", web.KindText(f.Then.Kind())))
 	}
 	now := s.engine.Now()
 	b := bulk{chained: true}
@@ -35,7 +36,7 @@ func (f *outcomeFields) then(s *Server, o *job.Outcome, reserve func(bytes int64
 	for items.PeekKind() != jsontext.KindEndArray {
 		i := len(b.ends)
 		if i == job.MaxChained {
-			return badRequest("then", fmt.Sprintf("an outcome creates at most %d jobs; let one of them create more", job.MaxChained))
+			return web.BadRequest("then", fmt.Sprintf("an outcome creates at most %d jobs; let one of them create more", job.MaxChained))
 		}
 		if err := reserve(chainedBytes); err != nil {
 			return err
@@ -45,7 +46,7 @@ func (f *outcomeFields) then(s *Server, o *job.Outcome, reserve func(bytes int64
 			return fmt.Errorf("read then: %w", err)
 		}
 		if err := b.add(s, text, now); err != nil {
-			return inside(item("then", i), err)
+			return web.Inside(web.Item("then", i), err)
 		}
 	}
 	if len(b.ends) > 0 {
@@ -68,19 +69,19 @@ func (s *Server) followOn(a *attributes) (job.FollowOn, error) {
 	}
 	switch {
 	case a.Type == nil:
-		return "", badRequest("on_complete.type", "on_complete.type is missing")
+		return "", web.BadRequest("on_complete.type", "on_complete.type is missing")
 	case a.RunAt != nil || a.ExpiresAt != nil:
-		return "", badRequest("on_complete", "on_complete must not have run_at or expires_at, because it is not known when the job completes; delay_ms counts from then")
+		return "", web.BadRequest("on_complete", "on_complete must not have run_at or expires_at, because it is not known when the job completes; delay_ms counts from then")
 	}
 	g, err := s.group(a, 0)
 	if err != nil {
-		return "", inside("on_complete", err)
+		return "", web.Inside("on_complete", err)
 	}
 	a.inherited(&g)
 	delayMs := g.RunAt // after the time 0
 	g.RunAt = 0
 	text, err := job.NewFollowOn(&g, delayMs)
-	return text, badField("on_complete", err)
+	return text, web.BadField("on_complete", err)
 }
 
 // followOnDocument is an on_complete in the document of its job.

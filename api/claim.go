@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
@@ -41,7 +42,7 @@ func (r *claimFields) fill(cmd *job.Claim) (err error) {
 	cmd.Clients, cmd.Types = r.Clients, r.Types
 	if r.Max != nil {
 		if err := job.CheckRange("max", *r.Max, 1, job.MaxClaimJobs); err != nil {
-			return badField("max", err)
+			return web.BadField("max", err)
 		}
 		cmd.Max = int(*r.Max)
 	}
@@ -51,20 +52,20 @@ func (r *claimFields) fill(cmd *job.Claim) (err error) {
 	if err := checkNames("types", r.Types); err != nil {
 		return err
 	}
-	if !absent(r.Strategy) {
+	if !web.Absent(r.Strategy) {
 		if cmd.Strategy, err = strategy("strategy", r.Strategy, 0); err != nil {
 			return err
 		}
 	}
 	if r.LeaseMs != nil {
 		if err := job.CheckRange("lease_ms", *r.LeaseMs, job.MinLeaseMs, job.MaxLeaseMs); err != nil {
-			return badField("lease_ms", err)
+			return web.BadField("lease_ms", err)
 		}
 		cmd.LeaseMs = *r.LeaseMs
 	}
 	if r.MaxBytes != nil {
 		if err := job.CheckRange("max_bytes", *r.MaxBytes, 1, job.MaxClaimBytes); err != nil {
-			return badField("max_bytes", err)
+			return web.BadField("max_bytes", err)
 		}
 		cmd.MaxBytes = *r.MaxBytes
 	}
@@ -83,24 +84,24 @@ type claimRequest struct {
 func (r *claimRequest) command() (cmd job.Claim, wait time.Duration, err error) {
 	cmd = job.Claim{Max: 1, MaxBytes: job.DefaultClaimBytes}
 	if r.RunnerID == nil {
-		return cmd, 0, badRequest("runner_id", "runner_id is missing")
+		return cmd, 0, web.BadRequest("runner_id", "runner_id is missing")
 	}
 	cmd.Runner = *r.RunnerID
 	if err := job.CheckText("runner_id", cmd.Runner, 1, job.MaxRunnerBytes); err != nil {
-		return cmd, 0, badField("runner_id", err)
+		return cmd, 0, web.BadField("runner_id", err)
 	}
 	if err := r.fill(&cmd); err != nil {
 		return cmd, 0, err
 	}
 	if r.Begins != nil {
 		if err := job.CheckRange("begins", *r.Begins, 0, job.MaxClaimJobs); err != nil {
-			return cmd, 0, badField("begins", err)
+			return cmd, 0, web.BadField("begins", err)
 		}
 		cmd.Announced, cmd.Begins = true, int(*r.Begins)
 	}
 	if r.WaitMs != nil {
 		if err := job.CheckRange("wait_ms", *r.WaitMs, 0, job.MaxWaitMs); err != nil {
-			return cmd, 0, badField("wait_ms", err)
+			return cmd, 0, web.BadField("wait_ms", err)
 		}
 		wait = time.Duration(*r.WaitMs) * time.Millisecond
 	}
@@ -109,15 +110,15 @@ func (r *claimRequest) command() (cmd job.Claim, wait time.Duration, err error) 
 
 func checkNames(field string, names []string) error {
 	if len(names) > job.MaxClaimNames {
-		return badRequest(field, fmt.Sprintf("%s has %d names; the maximum is %d", field, len(names), job.MaxClaimNames))
+		return web.BadRequest(field, fmt.Sprintf("%s has %d names; the maximum is %d", field, len(names), job.MaxClaimNames))
 	}
 	if names != nil && len(names) == 0 {
-		return badRequest(field, fmt.Sprintf("%s is an empty list; leave the field out to claim from all %s", field, field))
+		return web.BadRequest(field, fmt.Sprintf("%s is an empty list; leave the field out to claim from all %s", field, field))
 	}
 	for i, name := range names {
-		place := item(field, i)
+		place := web.Item(field, i)
 		if err := job.CheckName(place, name); err != nil {
-			return badField(place, err)
+			return web.BadField(place, err)
 		}
 	}
 	return nil
@@ -131,15 +132,15 @@ func (r *claimRequest) completion(done *completion) error {
 		return done.list(field, r.Complete, job.ID{}, "")
 	case jsontext.KindBeginObject:
 		var all completeRequest
-		if err := decodeValue(field, r.Complete, &all); err != nil {
+		if err := web.DecodeValue(field, r.Complete, &all); err != nil {
 			return err
 		}
 		if err := all.completion(done); err != nil {
-			return inside(field, err)
+			return web.Inside(field, err)
 		}
 		return nil
 	}
-	return badRequest(field, "complete must be a list of outcomes or an object")
+	return web.BadRequest(field, "complete must be a list of outcomes or an object")
 }
 
 // claim answers POST /jobs/claim.
@@ -149,22 +150,22 @@ func (s *Server) claim(c echo.Context) error {
 		return err
 	}
 	var r claimRequest
-	body, err := s.readObject(c, &s.bodies.outcomes, &r)
+	body, err := web.ReadObject(c, &s.bodies.outcomes, &r)
 	if err != nil {
 		return err
 	}
-	defer body.release()
+	defer body.Release()
 	call.cmd, call.wait, err = r.command()
 	if err == nil {
-		call.cmd.Once, err = once(c, "claim", call.cmd.Runner, body.bytes)
+		call.cmd.Once, err = web.Once(c, "claim", call.cmd.Runner, body.Bytes)
 	}
 	if err != nil {
 		return err
 	}
-	if !absent(r.Complete) {
+	if !web.Absent(r.Complete) {
 		return s.completeAndClaim(c, body, &r, &call)
 	}
-	body.release() // before the claim, which may wait for a minute
+	body.Release() // before the claim, which may wait for a minute
 	if r.Max == nil {
 		return s.claimOne(c, &call)
 	}
@@ -177,9 +178,9 @@ func (s *Server) claim(c echo.Context) error {
 // The results stay in memory until the answer is written, so completeAndClaim takes a share for them before it applies
 // anything. A claim that waits must not hold a share of the budget that other claims need. So the results of claims
 // that wait have a separate budget. If that budget is used up, the claim does not wait.
-func (s *Server) completeAndClaim(c echo.Context, body *body, r *claimRequest, call *claimCall) error {
+func (s *Server) completeAndClaim(c echo.Context, body *web.Body, r *claimRequest, call *claimCall) error {
 	ctx := c.Request().Context()
-	done := completion{s: s, most: job.MaxOutcomes, reserve: func(n int64) error { return body.reserve(ctx, n) }}
+	done := completion{s: s, most: job.MaxOutcomes, reserve: func(n int64) error { return body.Reserve(ctx, n) }}
 	err := r.completion(&done)
 	if err == nil {
 		err = s.requireClaimIDs(&done)
@@ -190,12 +191,12 @@ func (s *Server) completeAndClaim(c echo.Context, body *body, r *claimRequest, c
 	if err != nil {
 		return err
 	}
-	held, parked := s.shareOf(c, s.handouts), s.shareOf(c, s.parked)
-	defer held.release()
-	defer parked.release()
-	if results := resultsBytes(done.count); call.wait == 0 || !parked.grow(ctx, results, 0) {
+	held, parked := web.ShareOf(c, s.handouts), web.ShareOf(c, s.parked)
+	defer held.Release()
+	defer parked.Release()
+	if results := resultsBytes(done.count); call.wait == 0 || !parked.Grow(ctx, results, 0) {
 		call.wait = 0
-		if err := held.resize(ctx, results); err != nil {
+		if err := held.Resize(ctx, results); err != nil {
 			return err
 		}
 	}
@@ -212,23 +213,29 @@ func (s *Server) completeAndClaim(c echo.Context, body *body, r *claimRequest, c
 		return err
 	}
 	done.commands, r.Complete = nil, nil
-	body.release()
+	body.Release()
 	claimSeq, err := s.finishClaim(ctx, call, held, exchange.Claimed)
 	if err != nil && ctx.Err() != nil {
 		return err // the client hung up
 	}
 	if seq = max(seq, claimSeq); seq > 0 {
-		setSeq(c, seq)
+		web.SetSeq(c, seq)
 	}
-	setReplayed(c, ended.Replayed || call.claimed.Replayed)
+	web.SetReplayed(c, ended.Replayed || call.claimed.Replayed)
 	call.ended = &endedJobs{Ended: ended, all: all}
 	if err != nil {
 		call.ended.refused = problemOf(err)
 		s.logFailure(c, call.ended.refused, err)
 	}
 	err = s.answerClaim(c, held, call)
-	if p, ok := errors.AsType[*problem](err); ok {
+	if p, ok := errors.AsType[*web.Problem](err); ok {
 		return after(p)
 	}
 	return err
+}
+
+// logFailure logs why a claim was refused after its outcomes were applied. The answer is then a success, so logAccess
+// does not log the cause.
+func (s *Server) logFailure(c echo.Context, p *web.Problem, err error) {
+	s.log.Warn().Str("route", c.Path()).Str("code", p.Code).AnErr("error", err).Msg("claim refused after its outcomes were applied")
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
@@ -25,19 +26,19 @@ const (
 
 // chooseForm sets the format that the client prefers, and the fields of the job documents in it.
 func (call *claimCall) chooseForm(c echo.Context) (err error) {
-	switch preferred(c.Request(), mimeRuns, mimeNDJSON) {
-	case mimeRuns:
+	switch web.Preferred(c.Request(), web.MIMERuns, web.MIMENDJSON) {
+	case web.MIMERuns:
 		call.form = claimInRuns
-	case mimeNDJSON:
+	case web.MIMENDJSON:
 		call.form = claimInLines
 	}
-	list := parameters(c)
+	list := web.Parameters(c)
 	switch {
 	case len(list) == 0:
 	case call.form == claimInRuns:
-		err = badRequest("fields", "fields is for answers in JSON; an answer in runs has all fields of its jobs")
+		err = web.BadRequest("fields", "fields is for answers in JSON; an answer in runs has all fields of its jobs")
 	default:
-		call.fields, err = selectFields(list[0].value) // the only parameter of the route
+		call.fields, err = selectFields(list[0].Value) // the only parameter of the route
 	}
 	return err
 }
@@ -58,14 +59,14 @@ type claimCall struct {
 // endedJobs is the additional part of the answer to a claim with outcomes.
 type endedJobs struct {
 	applied.Ended
-	all     bool     // the request had an outcome for all jobs of a claim
-	refused *problem // why the claim was refused after the outcomes were applied
+	all     bool         // the request had an outcome for all jobs of a claim
+	refused *web.Problem // why the claim was refused after the outcomes were applied
 }
 
 // claimOne answers a claim of one job with the document of that job.
 func (s *Server) claimOne(c echo.Context, call *claimCall) error {
-	held := s.shareOf(c, s.handouts)
-	defer held.release()
+	held := web.ShareOf(c, s.handouts)
+	defer held.Release()
 	seq, err := s.makeClaim(c.Request().Context(), call, held)
 	if err != nil {
 		return err
@@ -82,7 +83,7 @@ func (s *Server) claimOne(c echo.Context, call *claimCall) error {
 		c.Response().Header().Set(headerHandler, h.ID.String()+" "+h.Kind+" "+h.Digest.String())
 	}
 	docs, err := call.handed[0].Documents(nil)
-	return withBuffer(func(b []byte) ([]byte, error) {
+	return web.WithBuffer(func(b []byte) ([]byte, error) {
 		if err == nil {
 			b = append(call.fields.appendJob(b, &docs[0]), '\n')
 		}
@@ -90,7 +91,7 @@ func (s *Server) claimOne(c echo.Context, call *claimCall) error {
 			if err != nil {
 				return err
 			}
-			return answerHeld(c, held, http.StatusOK, mimeJSON, b)
+			return web.AnswerHeld(c, held, http.StatusOK, web.MIMEJSON, b)
 		})
 	})
 }
@@ -98,8 +99,8 @@ func (s *Server) claimOne(c echo.Context, call *claimCall) error {
 // claimMany answers a claim of several jobs with the document of the claim. A repeated claim whose jobs have ended
 // since gets a claim_id and no jobs.
 func (s *Server) claimMany(c echo.Context, call *claimCall) error {
-	held := s.shareOf(c, s.handouts)
-	defer held.release()
+	held := web.ShareOf(c, s.handouts)
+	defer held.Release()
 	seq, err := s.makeClaim(c.Request().Context(), call, held)
 	if err != nil {
 		return err
@@ -113,14 +114,14 @@ func (s *Server) claimMany(c echo.Context, call *claimCall) error {
 
 func setClaimHeaders(c echo.Context, seq uint64, claimed *applied.Claimed) {
 	if seq > 0 {
-		setSeq(c, seq)
+		web.SetSeq(c, seq)
 	}
-	setReplayed(c, claimed.Replayed)
+	web.SetReplayed(c, claimed.Replayed)
 }
 
 // makeClaim makes the claim, and grows the share to the memory that the answer needs. If the server shuts down, the
 // claim stops waiting.
-func (s *Server) makeClaim(ctx context.Context, call *claimCall, held *share) (seq uint64, err error) {
+func (s *Server) makeClaim(ctx context.Context, call *claimCall, held *web.Share) (seq uint64, err error) {
 	return s.finishClaim(ctx, call, held, func(ctx context.Context, wait time.Duration, admit func(int64) error) (applied.Claimed, []runs.Run, ingest.Receipt, error) {
 		return s.engine.ClaimAdmitted(ctx, call.cmd, wait, admit)
 	})
@@ -130,17 +131,17 @@ func (s *Server) makeClaim(ctx context.Context, call *claimCall, held *share) (s
 type claimFunc func(ctx context.Context, wait time.Duration, admit func(payloadBytes int64) error) (applied.Claimed, []runs.Run, ingest.Receipt, error)
 
 // finishClaim carries out a claim within the budget of memory.
-func (s *Server) finishClaim(ctx context.Context, call *claimCall, held *share, claim claimFunc) (seq uint64, err error) {
+func (s *Server) finishClaim(ctx context.Context, call *claimCall, held *web.Share, claim claimFunc) (seq uint64, err error) {
 	if call.wait > 0 {
 		waiting, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
-		stop := context.AfterFunc(s.draining, func() { cancel(errShuttingDown) })
+		stop := context.AfterFunc(s.draining, func() { cancel(web.ErrShuttingDown) })
 		defer stop()
 		ctx = waiting
 	}
-	before := held.held
+	before := held.Held
 	admit := func(payloadBytes int64) error { // the engine calls it after the claim is stored
-		err := held.resize(ctx, before+payloadBytes+int64(call.cmd.Max)*jobStateBytes)
+		err := held.Resize(ctx, before+payloadBytes+int64(call.cmd.Max)*jobStateBytes)
 		if err != nil && call.cmd.Once.Given() {
 			return after(err)
 		}
@@ -149,13 +150,13 @@ func (s *Server) finishClaim(ctx context.Context, call *claimCall, held *share, 
 	var receipt ingest.Receipt
 	call.claimed, call.handed, receipt, err = claim(ctx, call.wait, admit)
 	call.handlers = s.handlersOf(call.handed)
-	if n := before + call.bytes(); err == nil && held.held > n {
-		held.shrink(held.held - n)
+	if n := before + call.bytes(); err == nil && held.Held > n {
+		held.Shrink(held.Held - n)
 	}
-	if err != nil && context.Cause(ctx) == errShuttingDown {
-		p := *problemOf(errShuttingDown)
+	if err != nil && context.Cause(ctx) == web.ErrShuttingDown {
+		p := *problemOf(web.ErrShuttingDown)
 		if call.cmd.Once.Given() && !errors.Is(err, ingest.ErrNotStored) {
-			p.fate = unknown // a claim with a key keeps jobs that it got before its wait ended
+			p.Fate = web.Unknown // a claim with a key keeps jobs that it got before its wait ended
 		}
 		err = &p
 	}
@@ -168,7 +169,7 @@ func (call *claimCall) bytes() int64 {
 	for i := range call.handed {
 		data += runBytes(&call.handed[i])
 	}
-	return data + min(int64(call.textBytes()), maxPooledAnswer)
+	return data + min(int64(call.textBytes()), web.MaxPooledAnswer)
 }
 
 func runBytes(r *runs.Run) int64 { return stateBytes(&r.First) + int64(r.Bytes()) }
@@ -187,17 +188,17 @@ func (call *claimCall) textBytes() (n int) {
 }
 
 // answerClaim writes the answer to a claim of several jobs, or with outcomes, or in runs.
-func (s *Server) answerClaim(c echo.Context, held *share, call *claimCall) error {
-	kind := mimeClaim
+func (s *Server) answerClaim(c echo.Context, held *web.Share, call *claimCall) error {
+	kind := web.MIMEClaim
 	switch call.form {
 	case claimInLines:
-		kind = mimeNDJSON
+		kind = web.MIMENDJSON
 	case claimInRuns:
-		kind = mimeRuns
+		kind = web.MIMERuns
 	}
-	p := newPieces(c, kind, held, nil)
-	if size := min(call.textBytes()+256, maxPooledAnswer); cap(p.b) < size {
-		p.b = make([]byte, 0, size)
+	p := web.NewPieces(c, kind, held, nil)
+	if size := min(call.textBytes()+256, web.MaxPooledAnswer); cap(p.B) < size {
+		p.B = make([]byte, 0, size)
 	}
 	return s.handOut(c, &call.claimed, func() (err error) {
 		if call.form == claimInRuns {
@@ -208,7 +209,7 @@ func (s *Server) answerClaim(c echo.Context, held *share, call *claimCall) error
 		if err != nil {
 			return err
 		}
-		return p.end()
+		return p.End()
 	})
 }
 
@@ -226,7 +227,7 @@ func (s *Server) handOut(c echo.Context, claimed *applied.Claimed, write func() 
 		return failed
 	}
 	if claimed.Keyed {
-		p, refused := errors.AsType[*problem](failed)
+		p, refused := errors.AsType[*web.Problem](failed)
 		if !refused || c.Response().Committed {
 			return failed
 		}

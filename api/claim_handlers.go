@@ -3,6 +3,7 @@ package api
 import (
 	"github.com/go-json-experiment/json"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/store/document"
@@ -53,8 +54,8 @@ func appendHandlers(b []byte, list []runs.Handler) ([]byte, error) {
 	}
 	documents := make([]claimHandler, len(list))
 	for i, h := range list {
-		documents[i] = claimHandler{h.ID, orNull(h.Client), h.Type, h.Kind, h.Digest.String()}
+		documents[i] = claimHandler{h.ID, web.OrNull(h.Client), h.Type, h.Kind, h.Digest.String()}
 	}
-	text, err := json.Marshal(documents, documentOptions)
+	text, err := json.Marshal(documents, web.DocumentOptions)
 	return append(append(b, `,"handlers":`...), text...), err
 }

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/api/internal/web"
 )
 
 // TestHandlerOfOneJob: the answer to a claim of one job names its handler in a header.
@@ -11,7 +13,7 @@ func TestHandlerOfOneJob(t *testing.T) {
 	r := start(t)
 	put := func(path string) map[string]any {
 		t.Helper()
-		return r.do(http.MethodPut, path, strings.NewReader(`{"kind":"exec","program":"`+strings.ReplaceAll(path, "/", ".")[1:5]+`"}`), "Content-Type", mimeJSON).object(http.StatusCreated)
+		return r.do(http.MethodPut, path, strings.NewReader(`{"kind":"exec","program":"`+strings.ReplaceAll(path, "/", ".")[1:5]+`"}`), "Content-Type", web.MIMEJSON).object(http.StatusCreated)
 	}
 	all := put("/handlers/x")
 	own := put("/handlers/x?client=acme")

@@ -3,38 +3,39 @@ package api
 import (
 	"strconv"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 )
 
 // writeJSON writes the answer to a claim as one JSON document, or as NDJSON with one job per line. It leaves out job
 // fields that are null.
-func (call *claimCall) writeJSON(p *pieces) (err error) {
-	p.b = append(p.b, '{')
+func (call *claimCall) writeJSON(p *web.Pieces) (err error) {
+	p.B = append(p.B, '{')
 	if call.ended != nil {
-		p.b = append(call.ended.append(p.b), ',')
+		p.B = append(call.ended.append(p.B), ',')
 	}
-	p.b = append(p.b, `"claim_id":`...)
+	p.B = append(p.B, `"claim_id":`...)
 	if call.claimed.Claim.IsZero() {
-		p.b = append(p.b, `null,"lease_ms":null`...)
+		p.B = append(p.B, `null,"lease_ms":null`...)
 	} else {
-		p.b = appendID(p.b, call.claimed.Claim)
-		p.b = append(p.b, `,"lease_ms":`...)
-		p.b = appendNumber(p.b, call.claimed.LeaseMs)
+		p.B = appendID(p.B, call.claimed.Claim)
+		p.B = append(p.B, `,"lease_ms":`...)
+		p.B = appendNumber(p.B, call.claimed.LeaseMs)
 	}
-	if p.b, err = appendHandlers(p.b, call.handlers); err != nil {
+	if p.B, err = appendHandlers(p.B, call.handlers); err != nil {
 		return err
 	}
 	call.fields.sparse = true
 	if call.form == claimInLines {
-		p.b = append(p.b, "}\n"...)
-		return p.runs(call.handed, &jobText{selection: &call.fields, form: inLines, end: "\n"})
+		p.B = append(p.B, "}\n"...)
+		return appendRunPieces(p, call.handed, &jobText{selection: &call.fields, form: inLines, end: "\n"})
 	}
-	p.b = append(p.b, `,"jobs":[`...)
-	if err := p.runs(call.handed, &jobText{selection: &call.fields, form: inJSON, separator: ","}); err != nil {
+	p.B = append(p.B, `,"jobs":[`...)
+	if err := appendRunPieces(p, call.handed, &jobText{selection: &call.fields, form: inJSON, separator: ","}); err != nil {
 		return err
 	}
-	p.b = append(p.b, "]}\n"...)
+	p.B = append(p.B, "]}\n"...)
 	return nil
 }
 
@@ -52,9 +53,9 @@ func (e *endedJobs) append(b []byte) []byte {
 	}
 	if e.refused != nil {
 		b = append(b, `,"claim_refused":{"code":`...)
-		b = appendText(b, e.refused.code)
+		b = appendText(b, e.refused.Code)
 		b = append(b, `,"detail":`...)
-		b = append(appendText(b, e.refused.detail), '}')
+		b = append(appendText(b, e.refused.Detail), '}')
 	}
 	return b
 }
@@ -102,8 +103,8 @@ func (t *jobText) job(b []byte, id job.ID, j *job.Job) []byte {
 	return append(b, t.end...)
 }
 
-// runs appends the document of each job of a list of runs, and clears the runs that are written.
-func (p *pieces) runs(list []runs.Run, t *jobText) error {
+// appendRunPieces appends the document of each job of a list of runs, and clears the runs that are written.
+func appendRunPieces(p *web.Pieces, list []runs.Run, t *jobText) error {
 	for i := range list {
 		r := &list[i]
 		made := runBytes(r)
@@ -114,15 +115,15 @@ func (p *pieces) runs(list []runs.Run, t *jobText) error {
 			if r.First.Payload, err = payloads.Next(); err != nil {
 				return err
 			}
-			if p.b = t.job(p.b, r.ID(n), &r.First); len(p.b) < pieceBytes {
+			if p.B = t.job(p.B, r.ID(n), &r.First); len(p.B) < web.PieceBytes {
 				continue
 			}
-			if err := p.write(); err != nil {
+			if err := p.Write(); err != nil {
 				return err
 			}
 		}
-		if *r = (runs.Run{}); p.begun {
-			p.held.shrink(min(made, p.held.held))
+		if *r = (runs.Run{}); p.Begun {
+			p.Held.Shrink(min(made, p.Held.Held))
 		}
 	}
 	return nil

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/daybookq/daybook/api/internal/web"
 )
 
 // onOwnClock runs a test of a whole server with a fake clock.
@@ -29,7 +31,7 @@ func (s *scenario) send(t *testing.T, method, path, body string, headers ...stri
 	if body == "" {
 		req.Body, req.ContentLength = http.NoBody, 0
 	} else {
-		req.Header.Set("Content-Type", mimeJSON)
+		req.Header.Set("Content-Type", web.MIMEJSON)
 	}
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
@@ -47,12 +49,12 @@ func TestRefusedClaimsGiveTheirJobsBack(t *testing.T) {
 		s.send(t, "POST", "/add", "one\ntwo\n").object(http.StatusCreated)
 		session := s.send(t, "POST", "/sessions", "").object(http.StatusCreated)["session_id"].(string)
 		full := func(test func()) { // while another request holds the whole budget for claims
-			others := share{budget: s.server.handouts}
-			if !others.grow(t.Context(), s.server.handouts.total, 0) {
+			others := web.Share{Budget: s.server.handouts}
+			if !others.Grow(t.Context(), s.server.handouts.Total(), 0) {
 				t.Fatal("the budget is not free")
 			}
 			test()
-			others.release()
+			others.Release()
 		}
 		free := func(what string) {
 			t.Helper()
@@ -72,15 +74,15 @@ func TestRefusedClaimsGiveTheirJobsBack(t *testing.T) {
 			name          string
 			first, second []string
 		}{
-			{"a key", []string{headerKey, "k1"}, []string{headerKey, "k2"}},
-			{"a number", []string{headerSession, session, headerNumber, "1"}, []string{headerSession, session, headerNumber, "2"}},
+			{"a key", []string{web.HeaderKey, "k1"}, []string{web.HeaderKey, "k2"}},
+			{"a number", []string{web.HeaderSession, session, web.HeaderNumber, "1"}, []string{web.HeaderSession, session, web.HeaderNumber, "2"}},
 		} {
 			full(func() {
 				want(t, s.send(t, "POST", "/jobs/claim", claim, c.first...).refused(http.StatusServiceUnavailable, "overloaded"), "outcome", "stored")
 			})
 			free(c.name)
 			again := s.send(t, "POST", "/jobs/claim", claim, c.first...)
-			if got := ids(again.object(http.StatusOK)); len(got) != 0 || again.header.Get(headerReplayed) != "true" {
+			if got := ids(again.object(http.StatusOK)); len(got) != 0 || again.header.Get(web.HeaderReplayed) != "true" {
 				t.Errorf("%s: the repeat of a refused claim: %v %v", c.name, got, again.header)
 			}
 			// The refusal of a repeat releases no jobs, because the first answer handed them out.
@@ -103,13 +105,13 @@ func TestRefusedClaimsGiveTheirJobsBack(t *testing.T) {
 		complete := `{"runner_id":"r","max":2,"complete":` + outcomes(3)
 		full(func() {
 			want(t, s.send(t, "POST", "/jobs/claim", complete+`}`).refused(http.StatusServiceUnavailable, "overloaded"), "outcome", "not_stored")
-			o := s.send(t, "POST", "/jobs/claim", complete+`,"wait_ms":1000}`, headerKey, "k3").object(http.StatusOK)
+			o := s.send(t, "POST", "/jobs/claim", complete+`,"wait_ms":1000}`, web.HeaderKey, "k3").object(http.StatusOK)
 			if refused, _ := o["claim_refused"].(map[string]any); refused["code"] != "overloaded" || len(o["results"].([]any)) != 3 || len(ids(o)) != 0 {
 				t.Errorf("%v", o)
 			}
 		})
 		free("a claim with outcomes")
-		for name, used := range map[string]int64{"handouts": s.server.handouts.used(), "parked": s.server.parked.used(), "control": s.server.control.used()} {
+		for name, used := range map[string]int64{"handouts": s.server.handouts.Used(), "parked": s.server.parked.Used(), "control": s.server.control.Used()} {
 			if used != 0 {
 				t.Errorf("%d bytes of %s are held at the end", used, name)
 			}

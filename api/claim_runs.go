@@ -1,53 +1,52 @@
 package api
 
 import (
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/store/applied"
 )
 
-const mimeRuns = runs.MediaType
-
 // runHeadBytes is about the length of the head line of a run of jobs. It is used to size buffers.
 const runHeadBytes = 256
 
 // writeRuns writes the answer to a claim in runs. It copies the payloads as they are stored.
-func (call *claimCall) writeRuns(p *pieces) error {
+func (call *claimCall) writeRuns(p *web.Pieces) error {
 	head := runs.Claim{ID: call.claimed.Claim, LeaseMs: call.claimed.LeaseMs, Jobs: runs.Jobs(call.handed), Runs: len(call.handed), Handlers: call.handlers}
 	if !head.ID.IsZero() {
 		head.Runner = call.cmd.Runner
 	}
 	if call.ended != nil {
-		if err := p.resultRuns(&call.ended.Ended, call.ended.all); err != nil {
+		if err := appendResultRuns(p, &call.ended.Ended, call.ended.all); err != nil {
 			return err
 		}
 		if refused := call.ended.refused; refused != nil {
-			head.Refusal = runs.Refusal{Code: refused.code, Detail: refused.detail}
+			head.Refusal = runs.Refusal{Code: refused.Code, Detail: refused.Detail}
 		}
 	}
-	p.b = runs.AppendClaim(p.b, &head)
+	p.B = runs.AppendClaim(p.B, &head)
 	for i := range call.handed {
 		r := &call.handed[i]
 		made := runBytes(r)
-		p.b = runs.AppendRunHead(p.b, &head, r)
+		p.B = runs.AppendRunHead(p.B, &head, r)
 		for _, part := range r.Parts {
-			p.b = append(p.b, part...)
-			if len(p.b) < pieceBytes {
+			p.B = append(p.B, part...)
+			if len(p.B) < web.PieceBytes {
 				continue
 			}
-			if err := p.write(); err != nil {
+			if err := p.Write(); err != nil {
 				return err
 			}
 		}
-		if *r = (runs.Run{}); p.begun {
-			p.held.shrink(min(made, p.held.held))
+		if *r = (runs.Run{}); p.Begun {
+			p.Held.Shrink(min(made, p.Held.Held))
 		}
 	}
 	return nil
 }
 
-// resultRuns appends a section of results.
-func (p *pieces) resultRuns(ended *applied.Ended, all bool) error {
+// appendResultRuns appends a section of results.
+func appendResultRuns(p *web.Pieces, ended *applied.Ended, all bool) error {
 	head := runs.Results{Ended: -1, Jobs: len(ended.Results)}
 	if all {
 		head.Ended, head.Refusal = ended.All, refusalInRuns(ended.Refusal)
@@ -55,15 +54,15 @@ func (p *pieces) resultRuns(ended *applied.Ended, all bool) error {
 	for rest := ended.Results; len(rest) > 0; head.Runs++ {
 		rest = rest[equalResults(rest):]
 	}
-	p.b = runs.AppendResults(p.b, &head)
+	p.B = runs.AppendResults(p.B, &head)
 	for rest := ended.Results; len(rest) > 0; {
 		n := equalResults(rest)
 		r := runs.ResultRun{First: rest[0].ID, N: n, Refusal: refusalInRuns(rest[0].Refusal)}
 		if r.Code == "" {
 			r.Status = rest[0].Status
 		}
-		if p.b = runs.AppendResultRun(p.b, &r); len(p.b) >= pieceBytes {
-			if err := p.write(); err != nil {
+		if p.B = runs.AppendResultRun(p.B, &r); len(p.B) >= web.PieceBytes {
+			if err := p.Write(); err != nil {
 				return err
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	goclient "github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/job/runs"
 )
@@ -39,7 +40,7 @@ func decodeRuns(text []byte) (c runs.Claim, list []runs.Run, err error) {
 func claimedInRuns(t *testing.T, a reply) (runs.Claim, []runs.Run) {
 	t.Helper()
 	c, list, err := decodeRuns([]byte(a.body))
-	if a.status != http.StatusOK || a.header.Get("Content-Type") != mimeRuns || err != nil {
+	if a.status != http.StatusOK || a.header.Get("Content-Type") != web.MIMERuns || err != nil {
 		t.Fatalf("%d %s %s, %v", a.status, a.header.Get("Content-Type"), a.body, err)
 	}
 	return c, list
@@ -98,7 +99,9 @@ func mixedJobs(r *rig) (n int) {
 // TestClaimInRuns: a claim in runs contains everything that the documents of its jobs contain.
 func TestClaimInRuns(t *testing.T) {
 	r := start(t)
-	claim := func(body string) reply { return r.post("/jobs/claim", body, "Accept", mimeRuns+", "+mimeNDJSON) }
+	claim := func(body string) reply {
+		return r.post("/jobs/claim", body, "Accept", web.MIMERuns+", "+web.MIMENDJSON)
+	}
 	if a := claim(`{"runner_id":"r","max":5}`); a.status != http.StatusNoContent || a.body != "" {
 		t.Errorf("nothing there: %d %s", a.status, a.body)
 	}
@@ -115,7 +118,7 @@ func TestClaimInRuns(t *testing.T) {
 
 	n := mixedJobs(r)
 	const whole = `{"runner_id":"r","max":1000,"lease_ms":5000}`
-	first := r.post("/jobs/claim", whole, "Accept", mimeRuns, "Idempotency-Key", "k")
+	first := r.post("/jobs/claim", whole, "Accept", web.MIMERuns, "Idempotency-Key", "k")
 	c, list = claimedInRuns(t, first)
 	if c.Jobs != n {
 		t.Errorf("%d jobs", c.Jobs)
@@ -123,7 +126,7 @@ func TestClaimInRuns(t *testing.T) {
 	sameDocuments(t, r, &c, list)
 	// A tickle changes the documents.
 	r.post("/jobs/"+list[0].First.ID.String()+"/tickle", `{"lease_ms":9000,"step":"half","progress":0.5}`).object(http.StatusOK)
-	repeated := r.post("/jobs/claim", whole, "Accept", mimeRuns, "Idempotency-Key", "k")
+	repeated := r.post("/jobs/claim", whole, "Accept", web.MIMERuns, "Idempotency-Key", "k")
 	if repeated.header.Get("Idempotency-Replayed") != "true" {
 		t.Error("the repeat was carried out")
 	}
@@ -137,7 +140,7 @@ func TestClaimInRuns(t *testing.T) {
 // TestClaimFormsInRuns: every form of claim can be answered in runs.
 func TestClaimFormsInRuns(t *testing.T) {
 	r := start(t)
-	claim := func(body string) reply { return r.post("/jobs/claim", body, "Accept", mimeRuns) }
+	claim := func(body string) reply { return r.post("/jobs/claim", body, "Accept", web.MIMERuns) }
 	r.add("/add", "a\nb\nc\nd\n").object(http.StatusCreated)
 	one, list := claimedInRuns(t, claim(`{"runner_id":"r"}`))
 	if one.Jobs != 1 || string(list[0].Parts[0]) != "a\n" {
@@ -162,12 +165,12 @@ func TestClaimFormsInRuns(t *testing.T) {
 	if two.Jobs != 2 {
 		t.Errorf("%+v", two)
 	}
-	o := r.post("/jobs/claim?fields=payload", `{"runner_id":"r"}`, "Accept", mimeRuns).refused(http.StatusBadRequest, "bad_request")
+	o := r.post("/jobs/claim?fields=payload", `{"runner_id":"r"}`, "Accept", web.MIMERuns).refused(http.StatusBadRequest, "bad_request")
 	if o["field"] != "fields" {
 		t.Errorf("%v", o)
 	}
 	for accept, kind := range map[string]string{
-		mimeRuns + ";q=1, " + mimeJSON: mimeRuns, mimeJSON + ", " + mimeRuns: mimeClaim, mimeNDJSON + ", " + mimeRuns: mimeNDJSON, "*/*": mimeClaim, "text/html": mimeClaim,
+		web.MIMERuns + ";q=1, " + web.MIMEJSON: web.MIMERuns, web.MIMEJSON + ", " + web.MIMERuns: web.MIMEClaim, web.MIMENDJSON + ", " + web.MIMERuns: web.MIMENDJSON, "*/*": web.MIMEClaim, "text/html": web.MIMEClaim,
 	} {
 		r.add("/add", "a\n").object(http.StatusCreated)
 		if got := r.post("/jobs/claim", `{"runner_id":"r","max":1}`, "Accept", accept).header.Get("Content-Type"); got != kind {
@@ -185,7 +188,7 @@ func TestClaimedFields(t *testing.T) {
 		{"many", "?fields=output,payload", `{"runner_id":"r","max":2}`, "", `"jobs":[{"job_id":"ID","payload":"a"}]}` + "\n"},
 		{"no payload", "?fields=run_attempts,error", `{"runner_id":"r","max":2}`, "", `"jobs":[{"job_id":"ID","run_attempts":1}]}` + "\n"},
 		{"only ids", "?fields=job_id", `{"runner_id":"r","max":2}`, "", `"jobs":[{"job_id":"ID"}]}` + "\n"},
-		{"lines", "?fields=client,payload,why,type", `{"runner_id":"r","max":2}`, mimeNDJSON, "}\n" + `{"job_id":"ID","client":"default","type":"default","payload":"a"}` + "\n"},
+		{"lines", "?fields=client,payload,why,type", `{"runner_id":"r","max":2}`, web.MIMENDJSON, "}\n" + `{"job_id":"ID","client":"default","type":"default","payload":"a"}` + "\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			id := r.add("/add", "a\n").object(http.StatusCreated)["first_id"].(string)
@@ -218,7 +221,7 @@ func TestGoClientReadsRuns(t *testing.T) {
 	r := start(t)
 	n := mixedJobs(r)
 	var first *goclient.Claim
-	for _, accept := range []string{mimeRuns, mimeNDJSON, mimeJSON} {
+	for _, accept := range []string{web.MIMERuns, web.MIMENDJSON, web.MIMEJSON} {
 		c := goclient.New(r.url, goclient.Options{HTTP: &http.Client{Transport: accepts(accept)}})
 		claim, err := c.Claim(t.Context(), goclient.ClaimRequest{RunnerID: "r", Max: 1000, LeaseMs: 5000, Key: "k"})
 		if err != nil {

@@ -206,18 +206,18 @@ func TestCompletionsOfParkedClaimsAreBounded(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		if s.control.used() != 0 || s.handouts.used() != 0 {
-			t.Errorf("claims that wait hold %d bytes of bodies and %d of other answers", s.control.used(), s.handouts.used())
+		if s.control.Used() != 0 || s.handouts.Used() != 0 {
+			t.Errorf("claims that wait hold %d bytes of bodies and %d of other answers", s.control.Used(), s.handouts.Used())
 		}
-		if used := s.parked.used(); used > s.parked.total || used < s.parked.total/2 {
-			t.Errorf("%d bytes of results are held, of %d", used, s.parked.total)
+		if used := s.parked.Used(); used > s.parked.Total() || used < s.parked.Total()/2 {
+			t.Errorf("%d bytes of results are held, of %d", used, s.parked.Total())
 		}
 		all.Wait()
 		if waited < 30 || atOnce < 30 {
 			t.Errorf("%d claims waited, %d did not", waited, atOnce)
 		}
 		synctest.Wait()
-		if used := s.parked.used() + s.handouts.used(); used != 0 {
+		if used := s.parked.Used() + s.handouts.Used(); used != 0 {
 			t.Errorf("%d bytes are held at the end", used)
 		}
 	})

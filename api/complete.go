@@ -6,6 +6,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
@@ -35,7 +36,7 @@ type releaseRequest struct {
 func (r *releaseRequest) outcome() (o job.Outcome, err error) {
 	o.DelayMs = -1
 	if r.How == nil {
-		return o, badRequest("how", "how is missing: it must be retry, unget or archive")
+		return o, web.BadRequest("how", "how is missing: it must be retry, unget or archive")
 	}
 	switch *r.How {
 	case "retry":
@@ -45,15 +46,15 @@ func (r *releaseRequest) outcome() (o job.Outcome, err error) {
 	case "archive":
 		o.Code = job.OK
 	default:
-		return o, badRequest("how", fmt.Sprintf("how must be retry, unget or archive, not %q", shortened(*r.How)))
+		return o, web.BadRequest("how", fmt.Sprintf("how must be retry, unget or archive, not %q", web.Shortened(*r.How)))
 	}
 	o.ExitCode = o.Code.DefaultExitCode()
 	if r.DelayMs != nil {
 		if o.Code != job.Retry {
-			return o, badRequest("delay_ms", "delay_ms requires how to be retry")
+			return o, web.BadRequest("delay_ms", "delay_ms requires how to be retry")
 		}
 		if err := job.CheckRange("delay_ms", *r.DelayMs, 0, job.MaxDelayMs); err != nil {
-			return o, badField("delay_ms", err)
+			return o, web.BadField("delay_ms", err)
 		}
 		o.DelayMs = *r.DelayMs
 	}
@@ -68,16 +69,16 @@ func (s *Server) release(c echo.Context) error {
 
 // endOne ends the run of one job with the outcome of a request, and answers with the document of the job. f holds the
 // fences of the request. then, if not nil, adds the jobs that the outcome creates.
-func (s *Server) endOne(c echo.Context, rule *bodyRule, r interface{ outcome() (job.Outcome, error) }, f *fences,
+func (s *Server) endOne(c echo.Context, rule *web.BodyRule, r interface{ outcome() (job.Outcome, error) }, f *fences,
 	then func(s *Server, o *job.Outcome, reserve func(bytes int64) error) error) error {
-	id, body, err := s.readJobRequest(c, rule, r)
+	id, body, err := readJobRequest(c, rule, r)
 	if err != nil {
 		return err
 	}
-	defer body.release()
+	defer body.Release()
 	o, err := r.outcome()
 	if err == nil && then != nil {
-		err = then(s, &o, func(n int64) error { return body.reserve(c.Request().Context(), n) })
+		err = then(s, &o, func(n int64) error { return body.Reserve(c.Request().Context(), n) })
 	}
 	if err != nil {
 		return err
@@ -91,16 +92,16 @@ func (s *Server) endOne(c echo.Context, rule *bodyRule, r interface{ outcome() (
 	}
 	o.ID = id
 	cmd := job.Complete{Claim: f.ClaimID, Runner: runner, Outcomes: []job.Outcome{o}}
-	if cmd.Once, err = once(c, "complete", runner, body.bytes); err != nil {
+	if cmd.Once, err = web.Once(c, "complete", runner, body.Bytes); err != nil {
 		return err
 	}
 	ended, receipt, err := s.engine.Complete(c.Request().Context(), cmd)
 	if err != nil {
 		return err
 	}
-	body.release() // the client may be slow to read
+	body.Release() // the client may be slow to read
 	s.streams.completed([]job.Complete{cmd}, []applied.Ended{ended})
-	setReplayed(c, ended.Replayed)
+	web.SetReplayed(c, ended.Replayed)
 	result := ended.Results[0]
 	if err := refused(result.Refusal); err != nil {
 		return err
@@ -110,19 +111,19 @@ func (s *Server) endOne(c echo.Context, rule *bodyRule, r interface{ outcome() (
 
 // completeMany answers POST /jobs/complete.
 func (s *Server) completeMany(c echo.Context) error {
-	body, err := readBody(c, &s.bodies.outcomeList)
+	body, err := web.ReadBody(c, &s.bodies.outcomeList)
 	if err != nil {
 		return err
 	}
-	defer body.release()
+	defer body.Release()
 	ctx := c.Request().Context()
-	done := completion{s: s, reserve: func(n int64) error { return body.reserve(ctx, n) }}
-	form := formOf(c.Request())
-	runner, err := done.decode(form, body.bytes)
+	done := completion{s: s, reserve: func(n int64) error { return body.Reserve(ctx, n) }}
+	form := web.FormOf(c.Request())
+	runner, err := done.decode(form, body.Bytes)
 	if err != nil {
 		return err
 	}
-	o, err := once(c, "complete", runner, body.bytes)
+	o, err := web.Once(c, "complete", runner, body.Bytes)
 	if err == nil {
 		err = done.setOnce(o)
 	}
@@ -132,51 +133,51 @@ func (s *Server) completeMany(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	held, err := s.hold(c, s.changes, resultsBytes(done.count)) // before anything is applied
+	held, err := web.Hold(c, s.changes, resultsBytes(done.count)) // before anything is applied
 	if err != nil {
 		return err
 	}
-	defer held.release()
+	defer held.Release()
 	all := done.all
 	ended, seq, err := s.end(ctx, &done)
 	if err != nil {
 		return err
 	}
 	done.commands = nil
-	body.release() // the client may be slow to read
-	setReplayed(c, ended.Replayed)
+	body.Release() // the client may be slow to read
+	web.SetReplayed(c, ended.Replayed)
 	if err := refused(ended.Refusal); err != nil {
 		return err
 	}
 	if seq > 0 {
-		setSeq(c, seq)
+		web.SetSeq(c, seq)
 	}
 
 	switch {
-	case prefers(c.Request(), mimeRuns):
-		p := newPieces(c, mimeRuns, held, nil)
-		if err := p.resultRuns(&ended, all); err != nil {
+	case web.Prefers(c.Request(), web.MIMERuns):
+		p := web.NewPieces(c, web.MIMERuns, held, nil)
+		if err := appendResultRuns(p, &ended, all); err != nil {
 			return err
 		}
-		return p.end()
-	case form == mimeNDJSON:
-		p := newPieces(c, mimeNDJSON, held, nil)
-		if err := p.results(ended.Results, "", "\n"); err != nil {
+		return p.End()
+	case form == web.MIMENDJSON:
+		p := web.NewPieces(c, web.MIMENDJSON, held, nil)
+		if err := appendResultPieces(p, ended.Results, "", "\n"); err != nil {
 			return err
 		}
-		return p.end()
+		return p.End()
 	}
-	p := newPieces(c, mimeJSON, held, nil)
-	p.b = append(p.b, '{')
+	p := web.NewPieces(c, web.MIMEJSON, held, nil)
+	p.B = append(p.B, '{')
 	if all {
-		p.b = fmt.Appendf(p.b, `"ended":%d,`, ended.All)
+		p.B = fmt.Appendf(p.B, `"ended":%d,`, ended.All)
 	}
 	if done.brief {
 		accepted, refused := acceptedOf(ended.Results)
-		p.b = fmt.Appendf(p.b, `"accepted":%d,`, accepted)
-		return p.endResults("refused", refused)
+		p.B = fmt.Appendf(p.B, `"accepted":%d,`, accepted)
+		return endResults(p, "refused", refused)
 	}
-	return p.endResults("results", ended.Results)
+	return endResults(p, "results", ended.Results)
 }
 
 // acceptedOf returns the number of accepted outcomes, and the results of the refused ones. A request in runs names
@@ -194,13 +195,13 @@ func acceptedOf(results []applied.JobResult) (accepted int, refused []applied.Jo
 // decode adds the outcomes of a body with the given media type, and returns the runner_id of the whole request.
 func (d *completion) decode(mediaType string, body []byte) (runner string, err error) {
 	switch mediaType {
-	case mimeNDJSON:
+	case web.MIMENDJSON:
 		return "", d.lines(body)
-	case mimeRuns:
+	case web.MIMERuns:
 		return d.inRuns(body)
 	}
 	var r completeRequest
-	if err = decodeObject(body, &r); err == nil {
+	if err = web.DecodeObject(body, &r); err == nil {
 		err = r.completion(d)
 	}
 	if err != nil {
@@ -210,26 +211,26 @@ func (d *completion) decode(mediaType string, body []byte) (runner string, err e
 }
 
 // endResults writes the last field of a JSON object, which is a list of results, and the end of the answer.
-func (p *pieces) endResults(field string, results []applied.JobResult) error {
-	p.b = fmt.Appendf(p.b, `"%s":[`, field)
-	if err := p.results(results, ",", ""); err != nil {
+func endResults(p *web.Pieces, field string, results []applied.JobResult) error {
+	p.B = fmt.Appendf(p.B, `"%s":[`, field)
+	if err := appendResultPieces(p, results, ",", ""); err != nil {
 		return err
 	}
-	p.b = append(p.b, "]}\n"...)
-	return p.end()
+	p.B = append(p.B, "]}\n"...)
+	return p.End()
 }
 
-// results appends the result of each outcome. It puts separator between two results, and end after each.
-func (p *pieces) results(list []applied.JobResult, separator, end string) error {
+// appendResultPieces appends the result of each outcome. It puts separator between two results, and end after each.
+func appendResultPieces(p *web.Pieces, list []applied.JobResult, separator, end string) error {
 	for i := range list {
 		if i > 0 {
-			p.b = append(p.b, separator...)
+			p.B = append(p.B, separator...)
 		}
-		p.b = append(appendJobResult(p.b, &list[i]), end...)
-		if len(p.b) < pieceBytes {
+		p.B = append(appendJobResult(p.B, &list[i]), end...)
+		if len(p.B) < web.PieceBytes {
 			continue
 		}
-		if err := p.write(); err != nil {
+		if err := p.Write(); err != nil {
 			return err
 		}
 	}
@@ -258,7 +259,7 @@ func joinEnded(ended []applied.Ended, receipt ingest.Receipt, err error) (all ap
 	}
 	if n := len(all.Results); err != nil && n > 0 {
 		p := *problemOf(err)
-		p.fate, p.detail = unknown, fmt.Sprintf("the first %d outcomes were applied, then: %s", n, p.detail)
+		p.Fate, p.Detail = web.Unknown, fmt.Sprintf("the first %d outcomes were applied, then: %s", n, p.Detail)
 		err = &p
 	}
 	return all, receipt.Seq, err

@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -36,7 +37,7 @@ const (
 func (d *completion) admit(list string) error {
 	d.count++
 	if d.most > 0 && d.count > d.most {
-		return badRequest(list, fmt.Sprintf("%s has too many outcomes; the maximum in a claim request and in a stream is %d; send the others in further requests", list, d.most))
+		return web.BadRequest(list, fmt.Sprintf("%s has too many outcomes; the maximum in a claim request and in a stream is %d; send the others in further requests", list, d.most))
 	}
 	if d.count%outcomesPerShare == 0 {
 		return d.reserve(outcomesPerShare * outcomeBytes)
@@ -58,20 +59,20 @@ func (r *completeRequest) completion(done *completion) error {
 	if err != nil {
 		return err
 	}
-	if !absent(r.Outcomes) {
-		if r.outcomeFields.any() || !absent(r.Except) {
-			return badRequest("outcomes", "a request with outcomes must not have an outcome for all jobs (status, code or exit_code) or except")
+	if !web.Absent(r.Outcomes) {
+		if r.outcomeFields.any() || !web.Absent(r.Except) {
+			return web.BadRequest("outcomes", "a request with outcomes must not have an outcome for all jobs (status, code or exit_code) or except")
 		}
 		return done.list("outcomes", r.Outcomes, r.ClaimID, runner)
 	}
 	if !r.given() {
-		return badRequest("outcomes", "the outcome is missing: an outcome for all jobs of a claim (status, code or exit_code) or a list of outcomes is required")
+		return web.BadRequest("outcomes", "the outcome is missing: an outcome for all jobs of a claim (status, code or exit_code) or a list of outcomes is required")
 	}
 	if r.ClaimID.IsZero() {
-		return badRequest("claim_id", "an outcome for all jobs of a claim requires the claim_id")
+		return web.BadRequest("claim_id", "an outcome for all jobs of a claim requires the claim_id")
 	}
-	if !absent(r.Then) {
-		return badRequest("then", "an outcome for all jobs of a claim must not have then; give each job its own outcome")
+	if !web.Absent(r.Then) {
+		return web.BadRequest("then", "an outcome for all jobs of a claim must not have then; give each job its own outcome")
 	}
 	all, err := r.outcome()
 	if err != nil {
@@ -80,14 +81,14 @@ func (r *completeRequest) completion(done *completion) error {
 	if err := checkAll(&all); err != nil {
 		return err
 	}
-	if !absent(r.Except) {
+	if !web.Absent(r.Except) {
 		err := decodeEach(done, "except", r.Except, func(e *exceptItem) error {
 			if err := checkExceptions("except", done.count); err != nil {
 				return err
 			}
 			o, err := e.outcomeOf(done, e.JobID)
 			if err != nil {
-				return inside(item("except", done.count-1), err)
+				return web.Inside(web.Item("except", done.count-1), err)
 			}
 			done.add(r.ClaimID, runner, o)
 			return nil
@@ -103,7 +104,7 @@ func (r *completeRequest) completion(done *completion) error {
 // decodeEach decodes a list and calls take with each item.
 func decodeEach[T any](d *completion, list string, text jsontext.Value, take func(it *T) error) error {
 	if text.Kind() != jsontext.KindBeginArray {
-		return badRequest(list, fmt.Sprintf("%s must be a list, not %s", list, kindText(text.Kind())))
+		return web.BadRequest(list, fmt.Sprintf("%s must be a list, not %s", list, web.KindText(text.Kind())))
 	}
 	items := jsontext.NewDecoder(bytes.NewBuffer(text))
 	if _, err := items.ReadToken(); err != nil {
@@ -118,7 +119,7 @@ func decodeEach[T any](d *completion, list string, text jsontext.Value, take fun
 			return fmt.Errorf("read list %s: %w", list, err)
 		}
 		var it T
-		if err := decodeValue(item(list, d.count-1), value, &it); err != nil {
+		if err := web.DecodeValue(web.Item(list, d.count-1), value, &it); err != nil {
 			return err
 		}
 		if err := take(&it); err != nil {
@@ -130,14 +131,14 @@ func decodeEach[T any](d *completion, list string, text jsontext.Value, take fun
 
 // any reports whether at least one field is given.
 func (f *outcomeFields) any() bool {
-	return f.given() || f.ProcessExit != nil || f.OutputAddr != nil || f.AddrKind != nil || f.LogAddr != nil || !absent(f.Output) || f.OutputB64 != nil || f.Error != nil || f.DelayMs != nil || !absent(f.Then)
+	return f.given() || f.ProcessExit != nil || f.OutputAddr != nil || f.AddrKind != nil || f.LogAddr != nil || !web.Absent(f.Output) || f.OutputB64 != nil || f.Error != nil || f.DelayMs != nil || !web.Absent(f.Then)
 }
 
 // list adds a list of outcomes. An item can have its own claim_id and runner_id, which replace the request's.
 func (d *completion) list(name string, items jsontext.Value, claim job.ID, runner string) error {
 	return decodeEach(d, name, items, func(it *outcomeItem) error {
 		if err := d.addItem(it, claim, runner); err != nil {
-			return inside(item(name, d.count-1), err)
+			return web.Inside(web.Item(name, d.count-1), err)
 		}
 		return nil
 	})
@@ -212,7 +213,7 @@ func (d *completion) lines(text []byte) error {
 			return err
 		}
 		var it outcomeItem
-		err := decodeObject(line, &it)
+		err := web.DecodeObject(line, &it)
 		if err == nil {
 			err = d.addItem(&it, job.ID{}, "")
 		}
@@ -226,7 +227,7 @@ func (d *completion) lines(text []byte) error {
 // checkAll refuses the fields that only an outcome for all jobs of a claim must not have.
 func checkAll(o *job.Outcome) error {
 	if n := len(o.Output) + len(o.Error); n > job.MaxForAllBytes {
-		return badRequest("output", fmt.Sprintf("output and error of the outcome for all jobs have %d bytes together; the maximum is %d, because each job keeps a copy; store larger outputs elsewhere and send output_addr", n, job.MaxForAllBytes))
+		return web.BadRequest("output", fmt.Sprintf("output and error of the outcome for all jobs have %d bytes together; the maximum is %d, because each job keeps a copy; store larger outputs elsewhere and send output_addr", n, job.MaxForAllBytes))
 	}
 	return nil
 }
@@ -236,7 +237,7 @@ func checkExceptions(field string, n int) error {
 	if n <= job.MaxClaimJobs {
 		return nil
 	}
-	return badRequest(field, fmt.Sprintf("%s names too many jobs; the maximum is %d, because a claim cannot hold more", field, job.MaxClaimJobs))
+	return web.BadRequest(field, fmt.Sprintf("%s names too many jobs; the maximum is %d, because a claim cannot hold more", field, job.MaxClaimJobs))
 }
 
 // addAll gives an outcome to all jobs of a claim that have not got one in this request. All earlier outcomes belong to
@@ -255,8 +256,8 @@ func (d *completion) setOnce(o job.Once) error {
 		return nil
 	}
 	if len(d.commands) > job.MaxParts {
-		return badRequest("outcomes", fmt.Sprintf("a completion with an %s or a session number has too many groups of consecutive outcomes with the same claim_id and runner_id: %d; the maximum is %d; sort the outcomes by claim_id, or send several requests",
-			headerKey, len(d.commands), job.MaxParts))
+		return web.BadRequest("outcomes", fmt.Sprintf("a completion with an %s or a session number has too many groups of consecutive outcomes with the same claim_id and runner_id: %d; the maximum is %d; sort the outcomes by claim_id, or send several requests",
+			web.HeaderKey, len(d.commands), job.MaxParts))
 	}
 	for i := range d.commands {
 		d.commands[i].Once = o

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 )
@@ -30,7 +31,7 @@ func (d *completion) inRuns(text []byte) (runner string, err error) {
 		err = from.End()
 	}
 	if malformed, ok := errors.AsType[*runs.Error](err); ok {
-		return "", badRequest("", "the text is not a completion in runs: "+malformed.Error())
+		return "", web.BadRequest("", "the text is not a completion in runs: "+malformed.Error())
 	}
 	if err == nil && head.All != nil {
 		d.addAll(head.Claim, head.Runner, head.All)
@@ -54,7 +55,7 @@ func (d *completion) admitRuns(head *runs.Completion) error {
 		}
 	}
 	if d.most > 0 && head.Jobs > d.most {
-		return badRequest("jobs", fmt.Sprintf("the request has %d outcomes; the maximum here is %d; send the others in further requests", head.Jobs, d.most))
+		return web.BadRequest("jobs", fmt.Sprintf("the request has %d outcomes; the maximum here is %d; send the others in further requests", head.Jobs, d.most))
 	}
 	d.count = head.Jobs
 	if head.Jobs == 0 {
@@ -65,7 +66,7 @@ func (d *completion) admitRuns(head *runs.Completion) error {
 
 func (d *completion) addRun(head *runs.Completion, r *runs.OutcomeRun) error {
 	if head.All != nil && (r.Claim != head.Claim || r.Runner != head.Runner) {
-		return badRequest("claim_id", "beside an outcome for all other jobs of a claim, all outcomes must have the claim_id and runner_id of the first line")
+		return web.BadRequest("claim_id", "beside an outcome for all other jobs of a claim, all outcomes must have the claim_id and runner_id of the first line")
 	}
 	return r.Each(func(o job.Outcome) error {
 		if err := checkOutput(&o); err != nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
@@ -33,10 +34,10 @@ func TestCompletionInRuns(t *testing.T) {
 	testkit.OneByOne(t)
 	r := start(t)
 	complete := func(body string, headers ...string) reply {
-		return r.do(http.MethodPost, "/jobs/complete", strings.NewReader(body), append([]string{"Content-Type", mimeRuns}, headers...)...)
+		return r.do(http.MethodPost, "/jobs/complete", strings.NewReader(body), append([]string{"Content-Type", web.MIMERuns}, headers...)...)
 	}
 	claim := func(max int) (runs.Claim, []runs.Run) {
-		return claimedInRuns(t, r.post("/jobs/claim", fmt.Sprintf(`{"runner_id":"r","max":%d}`, max), "Accept", mimeRuns))
+		return claimedInRuns(t, r.post("/jobs/claim", fmt.Sprintf(`{"runner_id":"r","max":%d}`, max), "Accept", web.MIMERuns))
 	}
 	r.add("/add", strings.Repeat("x\n", 100)).object(http.StatusCreated)
 	c, list := claim(10)
@@ -51,9 +52,9 @@ func TestCompletionInRuns(t *testing.T) {
 			runs.OutcomeRun{Claim: c.ID, Runner: "r", Outcome: outcomeOf(at(2), job.Fail), N: 2},
 			runs.OutcomeRun{Claim: c.ID, Runner: "r", Outcome: outcomeOf(at(50), job.OK), N: 3},
 		)
-		a := complete(body, "Accept", mimeRuns)
+		a := complete(body, "Accept", web.MIMERuns)
 		want := fmt.Sprintf("#:results v=1 jobs=7 runs=3\n#:run job_id=%s n=2 status=completed\n#:run job_id=%s n=2 status=failed\n#:run job_id=%s n=3 code=claim_lost detail=", at(0), at(2), at(50))
-		if a.status != http.StatusOK || a.header.Get("Content-Type") != mimeRuns || !strings.HasPrefix(a.body, want) || a.header.Get("Daybook-Seq") == "" {
+		if a.status != http.StatusOK || a.header.Get("Content-Type") != web.MIMERuns || !strings.HasPrefix(a.body, want) || a.header.Get("Daybook-Seq") == "" {
 			t.Fatalf("%d %s", a.status, a.body)
 		}
 		o := r.get("/jobs/" + at(0).String()).object(http.StatusOK)
@@ -72,27 +73,27 @@ func TestCompletionInRuns(t *testing.T) {
 	t.Run("all", func(t *testing.T) {
 		all := job.Outcome{Code: job.Retry, ExitCode: 101, DelayMs: 0, Error: "later"}
 		body := outcomesInRuns(runs.Completion{Claim: c.ID, All: &all}, runs.OutcomeRun{Claim: c.ID, Outcome: outcomeOf(at(4), job.OK), N: 1})
-		a := complete(body, "Accept", mimeRuns, "Idempotency-Key", "k")
+		a := complete(body, "Accept", web.MIMERuns, "Idempotency-Key", "k")
 		if want := fmt.Sprintf("#:results v=1 ended=5 jobs=1 runs=1\n#:run job_id=%s n=1 status=completed\n", at(4)); a.status != http.StatusOK || a.body != want {
 			t.Fatalf("%d %s want %s", a.status, a.body, want)
 		}
-		again := complete(body, "Accept", mimeRuns, "Idempotency-Key", "k")
+		again := complete(body, "Accept", web.MIMERuns, "Idempotency-Key", "k")
 		if again.body != a.body || again.header.Get("Idempotency-Replayed") != "true" {
 			t.Errorf("the repeat is answered %s", again.body)
 		}
 		complete(body+"\n", "Idempotency-Key", "k").refused(http.StatusBadRequest, "bad_request")
 		lost := outcomesInRuns(runs.Completion{Claim: job.NewID(1, 1<<30, 0), All: &all})
-		complete(lost, "Accept", mimeRuns).refused(http.StatusConflict, "claim_lost")
+		complete(lost, "Accept", web.MIMERuns).refused(http.StatusConflict, "claim_lost")
 	})
 	t.Run("answers in other forms", func(t *testing.T) {
 		c, list := claim(3)
 		first := list[0].First.ID
 		lines := fmt.Sprintf(`{"job_id":"%s","code":"ok","claim_id":"%s"}`, first, c.ID)
-		a := r.do(http.MethodPost, "/jobs/complete", strings.NewReader(lines), "Content-Type", mimeNDJSON, "Accept", mimeRuns)
+		a := r.do(http.MethodPost, "/jobs/complete", strings.NewReader(lines), "Content-Type", web.MIMENDJSON, "Accept", web.MIMERuns)
 		if !strings.HasPrefix(a.body, "#:results v=1 jobs=1 runs=1\n") {
 			t.Error(a.body)
 		}
-		a = r.post("/jobs/complete", `{"claim_id":"`+c.ID.String()+`","status":"completed"}`, "Accept", mimeRuns)
+		a = r.post("/jobs/complete", `{"claim_id":"`+c.ID.String()+`","status":"completed"}`, "Accept", web.MIMERuns)
 		if a.body != "#:results v=1 ended=3 jobs=0 runs=0\n" && a.body != "#:results v=1 ended=2 jobs=0 runs=0\n" {
 			t.Error(a.body)
 		}
@@ -126,12 +127,12 @@ func TestCompletionInRuns(t *testing.T) {
 		})
 	}
 	t.Run("at the limit", func(t *testing.T) {
-		a := complete(outcomesInRuns(some, runs.OutcomeRun{Claim: c.ID, Outcome: outcomeOf(job.NewID(1, 1<<30, 0), job.OK), N: job.MaxRunOutcomes}), "Accept", mimeRuns)
+		a := complete(outcomesInRuns(some, runs.OutcomeRun{Claim: c.ID, Outcome: outcomeOf(job.NewID(1, 1<<30, 0), job.OK), N: job.MaxRunOutcomes}), "Accept", web.MIMERuns)
 		if !strings.Contains(a.body, fmt.Sprintf(" n=%d code=job_not_found ", job.MaxRunOutcomes)) {
 			t.Errorf("%d %.300s", a.status, a.body)
 		}
 	})
 	t.Run("not for claims", func(t *testing.T) {
-		r.do(http.MethodPost, "/jobs/claim", strings.NewReader("#:complete v=1 jobs=0 runs=0\n"), "Content-Type", mimeRuns).refused(http.StatusUnsupportedMediaType, "unsupported_media_type")
+		r.do(http.MethodPost, "/jobs/claim", strings.NewReader("#:complete v=1 jobs=0 runs=0\n"), "Content-Type", web.MIMERuns).refused(http.StatusUnsupportedMediaType, "unsupported_media_type")
 	})
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/daybookq/daybook/api/internal/web"
 )
 
 func (r *rig) dial() net.Conn {
@@ -57,16 +59,16 @@ func TestRefusalsDoNotWaitForBodies(t *testing.T) {
 					t.Fatalf("%s, %s: %v", r.name, length, err)
 				}
 				go io.Copy(io.Discard, resp.Body)
-				if took := time.Since(began); took > paceTime {
+				if took := time.Since(began); took > web.PaceTime {
 					t.Errorf("%s, %s: %d after %s", r.name, length, resp.StatusCode, took)
 				}
 				if !resp.Close {
 					t.Errorf("%s, %s: %d, and the connection stays open", r.name, length, resp.StatusCode)
 				}
 				synctest.Wait()
-				time.Sleep(2 * leftoverWait)
+				time.Sleep(2 * web.LeftoverWait)
 				synctest.Wait()
-				if n, _ := s.connections(); n != 0 {
+				if n, _ := s.web.Connections(); n != 0 {
 					t.Errorf("%s, %s: %d connections are left", r.name, length, n)
 				}
 				c.Close()
@@ -125,9 +127,9 @@ func TestClientsThatDoNotRead(t *testing.T) {
 					t.Fatal(err)
 				}
 				go read(c)
-				time.Sleep(paceTime + time.Second)
+				time.Sleep(web.PaceTime + time.Second)
 				synctest.Wait()
-				if n, _ := s.connections(); n != 0 {
+				if n, _ := s.web.Connections(); n != 0 {
 					t.Errorf("%d connections are left", n)
 				}
 			})

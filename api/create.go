@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
@@ -43,35 +44,35 @@ func (s *Server) createIn(c echo.Context, batch job.ID) error {
 	if !batch.IsZero() {
 		rule = &s.bodies.added
 	}
-	body, err := readBody(c, rule)
+	body, err := web.ReadBody(c, rule)
 	if err != nil {
 		return err
 	}
-	defer body.release()
+	defer body.Release()
 	of, err := s.openBatch(c, batch)
 	if err != nil {
 		return err
 	}
-	switch formOf(c.Request()) {
-	case mimeNDJSON:
-		return s.createMany(c, body.bytes, itemLines, of)
-	case mimeRuns:
-		return s.createRuns(c, body.bytes, of)
+	switch web.FormOf(c.Request()) {
+	case web.MIMENDJSON:
+		return s.createMany(c, body.Bytes, itemLines, of)
+	case web.MIMERuns:
+		return s.createRuns(c, body.Bytes, of)
 	}
-	if first := bytes.TrimLeft(body.bytes, " \t\r\n"); len(first) > 0 && first[0] == '[' {
-		return s.createMany(c, body.bytes, itemArray, of)
+	if first := bytes.TrimLeft(body.Bytes, " \t\r\n"); len(first) > 0 && first[0] == '[' {
+		return s.createMany(c, body.Bytes, itemArray, of)
 	}
 	if of != nil {
-		return s.createMany(c, body.bytes, itemWhole, of)
+		return s.createMany(c, body.Bytes, itemWhole, of)
 	}
-	return s.createOne(c, body.bytes)
+	return s.createOne(c, body.Bytes)
 }
 
 // createOne creates one job. A create without keys does not wait until it is applied, because the document of the job
 // follows from the request and the receipt alone.
 func (s *Server) createOne(c echo.Context, body []byte) error {
 	var r createRequest
-	if err := decodeObject(body, &r); err != nil {
+	if err := web.DecodeObject(body, &r); err != nil {
 		return err
 	}
 	if r.Batch != nil || r.Jobs != nil {
@@ -86,7 +87,7 @@ func (s *Server) createOne(c echo.Context, body []byte) error {
 	if r.UniqueKey != nil {
 		unique = *r.UniqueKey
 	}
-	if cmd.Once, err = once(c, "create", g.Client, body); err != nil {
+	if cmd.Once, err = web.Once(c, "create", g.Client, body); err != nil {
 		return err
 	}
 	cmd.Joined = len(cmd.Unique) == 0 && !cmd.Once.Given()
@@ -94,8 +95,8 @@ func (s *Server) createOne(c echo.Context, body []byte) error {
 	if err != nil {
 		return err
 	}
-	setSeq(c, receipt.Seq)
-	setReplayed(c, made.Replayed)
+	web.SetSeq(c, receipt.Seq)
+	web.SetReplayed(c, made.Replayed)
 	if len(made.Existing) > 0 {
 		return s.answerExisting(c, receipt, made.Existing[0].Job)
 	}
@@ -106,9 +107,9 @@ func (s *Server) createOne(c echo.Context, body []byte) error {
 	j.ID, j.Batch, j.Client, j.Type, j.CreatedAt = id, made.Batch, g.Client, g.Type, receipt.At
 	j.Payload, j.UniqueKey = payload, unique
 	c.Response().Header().Set(echo.HeaderLocation, "/jobs/"+id.String())
-	held := s.shareOf(c, s.changes)
-	defer held.release()
-	return withBuffer(func(b []byte) ([]byte, error) {
+	held := web.ShareOf(c, s.changes)
+	defer held.Release()
+	return web.WithBuffer(func(b []byte) ([]byte, error) {
 		if b = appendJob(b, &j, inJSON); unique != "" {
 			b = withLastField(b, createdField)
 		} else {
@@ -140,7 +141,7 @@ func (s *Server) oneJob(r *createRequest) (cmd *job.Create, payload []byte, err 
 // document of that job.
 func (s *Server) answerExisting(c echo.Context, r ingest.Receipt, id job.ID) error {
 	j, held, err := s.readJobAfter(c, r, id)
-	defer held.release()
+	defer held.Release()
 	var b []byte
 	switch {
 	case err == job.NotFound: // the job has ended and was purged since, so its status is unknown
@@ -170,7 +171,7 @@ func withLastField(document []byte, field string) []byte {
 // newJob returns the group of a single job, without a number of lines, and the stored form of the payload.
 func (s *Server) newJob(r *createRequest, now int64) (g job.Group, payload []byte, err error) {
 	if r.Batch != nil || r.Jobs != nil {
-		return g, nil, badRequest("batch", "a batch cannot be created here; POST /jobs/create creates it, and POST /batches/{id}/jobs adds jobs to it")
+		return g, nil, web.BadRequest("batch", "a batch cannot be created here; POST /jobs/create creates it, and POST /batches/{id}/jobs adds jobs to it")
 	}
 	if g, err = s.group(&r.attributes, now); err != nil {
 		return g, nil, err
@@ -179,7 +180,7 @@ func (s *Server) newJob(r *createRequest, now int64) (g job.Group, payload []byt
 		return g, nil, err
 	}
 	if r.UniqueKey != nil {
-		err = badField("unique_key", job.CheckText("unique_key", *r.UniqueKey, 1, job.MaxKeyBytes))
+		err = web.BadField("unique_key", job.CheckText("unique_key", *r.UniqueKey, 1, job.MaxKeyBytes))
 	}
 	return g, payload, err
 }
@@ -187,7 +188,7 @@ func (s *Server) newJob(r *createRequest, now int64) (g job.Group, payload []byt
 // payload returns the stored form of the payload.
 func (r *createRequest) payload() (kind job.Kind, payload []byte, err error) {
 	given := 0
-	if !absent(r.Payload) {
+	if !web.Absent(r.Payload) {
 		given++
 		if kind, payload, err = content("payload", r.Payload); err != nil {
 			return kind, nil, err
@@ -200,21 +201,21 @@ func (r *createRequest) payload() (kind job.Kind, payload []byte, err error) {
 	if r.BinaryAddr != nil {
 		given++
 		if err := job.CheckText("binary_addr", *r.BinaryAddr, 1, job.MaxAddrBytes); err != nil {
-			return kind, nil, badField("binary_addr", err)
+			return kind, nil, web.BadField("binary_addr", err)
 		}
 		input := ""
 		if r.InputAddr != nil {
 			if err := job.CheckText("input_addr", *r.InputAddr, 1, job.MaxAddrBytes); err != nil {
-				return kind, nil, badField("input_addr", err)
+				return kind, nil, web.BadField("input_addr", err)
 			}
 			input = *r.InputAddr
 		}
 		kind, payload = job.WASI, job.AppendWASI(nil, *r.BinaryAddr, input)
 	} else if r.InputAddr != nil {
-		return kind, nil, badRequest("input_addr", "input_addr requires a binary_addr")
+		return kind, nil, web.BadRequest("input_addr", "input_addr requires a binary_addr")
 	}
 	if given > 1 {
-		return kind, nil, badRequest("payload", "a job has only one of payload, payload_b64 and binary_addr")
+		return kind, nil, web.BadRequest("payload", "a job has only one of payload, payload_b64 and binary_addr")
 	}
 	if len(payload) > job.MaxPayloadBytes {
 		return kind, nil, payloadTooLarge(len(payload))
@@ -222,9 +223,9 @@ func (r *createRequest) payload() (kind job.Kind, payload []byte, err error) {
 	return kind, payload, nil
 }
 
-func payloadTooLarge(n int) *problem {
-	return &problem{status: http.StatusRequestEntityTooLarge, code: "payload_too_large", field: "payload",
-		detail: fmt.Sprintf("the payload has %d bytes; the maximum is %d", n, job.MaxPayloadBytes)}
+func payloadTooLarge(n int) *web.Problem {
+	return &web.Problem{Status: http.StatusRequestEntityTooLarge, Code: "payload_too_large", Field: "payload",
+		Detail: fmt.Sprintf("the payload has %d bytes; the maximum is %d", n, job.MaxPayloadBytes)}
 }
 
 // frameOf returns the framing of a single payload. A payload that contains a newline needs a length prefix.
@@ -236,4 +237,17 @@ func frameOf(kind job.Kind, payload []byte) job.Frame {
 		return job.LenFrame
 	}
 	return job.LineFrame
+}
+
+// content returns the stored form of a payload or output that was sent as a JSON value: the text of a string, and any
+// other value unchanged.
+func content(field string, v jsontext.Value) (job.Kind, []byte, error) {
+	if v.Kind() != jsontext.KindString {
+		return job.JSON, v, nil
+	}
+	text, err := jsontext.AppendUnquote(make([]byte, 0, len(v)), v)
+	if err != nil {
+		return job.Nothing, nil, web.BadRequest(field, fmt.Sprintf("%s is not a valid string: %s", field, web.Shortened(err.Error())))
+	}
+	return job.Text, text, nil
 }

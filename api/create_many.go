@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
@@ -27,9 +28,9 @@ func itemArray(body []byte, take func(place string, text []byte) error) error {
 	d := jsontext.NewDecoder(bytes.NewBuffer(body), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	unreadable := func(err error) error {
 		if e, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
-			return badRequest("", fmt.Sprintf("the JSON is not valid: %s at byte %d", shortened(e.Err.Error()), e.ByteOffset))
+			return web.BadRequest("", fmt.Sprintf("the JSON is not valid: %s at byte %d", web.Shortened(e.Err.Error()), e.ByteOffset))
 		}
-		return badRequest("", "the JSON is not valid: "+shortened(err.Error()))
+		return web.BadRequest("", "the JSON is not valid: "+web.Shortened(err.Error()))
 	}
 	if _, err := d.ReadToken(); err != nil {
 		return unreadable(err)
@@ -39,7 +40,7 @@ func itemArray(body []byte, take func(place string, text []byte) error) error {
 		if err != nil {
 			return unreadable(err)
 		}
-		if err := take(item("jobs", i), text); err != nil {
+		if err := take(web.Item("jobs", i), text); err != nil {
 			return err
 		}
 	}
@@ -47,7 +48,7 @@ func itemArray(body []byte, take func(place string, text []byte) error) error {
 		return unreadable(err)
 	}
 	if _, err := d.ReadToken(); err != io.EOF {
-		return badRequest("", "the body has text after the end of the list")
+		return web.BadRequest("", "the body has text after the end of the list")
 	}
 	return nil
 }
@@ -88,7 +89,7 @@ func (b *bulk) hasResults() bool { return b.each || len(b.cmd.Unique) > 0 }
 // createMany answers POST /jobs/create with several jobs. It creates all of them or none, unless the client prefers a
 // result for each position. Then it creates all jobs that are valid.
 func (s *Server) createMany(c echo.Context, body []byte, items eachItem, of *openBatch) error {
-	b := bulk{each: prefersEach(c.Request()), trace: traceOf(c), of: of, headers: c.Request().Header}
+	b := bulk{each: web.PrefersEach(c.Request()), trace: traceOf(c), of: of, headers: c.Request().Header}
 	if of != nil {
 		b.cmd.Into = of.id
 	}
@@ -112,14 +113,14 @@ func (s *Server) createBulk(c echo.Context, b *bulk, body []byte, items eachItem
 		}
 	}
 	if cmd := b.command(); len(b.ends) > 0 || cmd.Submission != nil {
-		if cmd.Once, err = once(c, "create", cmd.Groups[0].Client, body); err != nil {
+		if cmd.Once, err = web.Once(c, "create", cmd.Groups[0].Client, body); err != nil {
 			return err
 		}
 		if made, receipt, err = s.engine.Create(c.Request().Context(), cmd); err != nil {
 			return err
 		}
-		setSeq(c, receipt.Seq)
-		setReplayed(c, made.Replayed)
+		web.SetSeq(c, receipt.Seq)
+		web.SetReplayed(c, made.Replayed)
 	}
 	return answerMany(c, b, &made)
 }
@@ -136,18 +137,18 @@ func (b *bulk) addAll(s *Server, body []byte, items eachItem) error {
 		if b.hasResults() && len(b.positions) >= job.MaxResults {
 			err = tooMany("", fmt.Sprintf("the request has too many jobs; the maximum is %d if each position has a result; split it into several requests", job.MaxResults))
 		}
-		p, ok := errors.AsType[*problem](err)
+		p, ok := errors.AsType[*web.Problem](err)
 		switch {
 		case err == nil:
 			b.positions = append(b.positions, position{})
-		case b.each && ok && !p.whole:
+		case b.each && ok && !p.Whole:
 			b.positions = append(b.positions, position{p})
 		case strings.HasPrefix(place, "line"):
 			at := *problemOf(err)
-			at.detail = place + ": " + at.detail
+			at.Detail = place + ": " + at.Detail
 			return &at
 		default:
-			return inside(place, err)
+			return web.Inside(place, err)
 		}
 		return nil
 	})
@@ -156,7 +157,7 @@ func (b *bulk) addAll(s *Server, body []byte, items eachItem) error {
 // add adds the next job.
 func (b *bulk) add(s *Server, text []byte, now int64) error {
 	var r createRequest
-	err := decodeObject(text, &r)
+	err := web.DecodeObject(text, &r)
 	if isBatch := r.Batch != nil || r.Jobs != nil; isBatch || err != nil && bytes.Contains(text, []byte(`"batch"`)) {
 		if err == nil {
 			err = b.beginBatch(&r)
@@ -206,23 +207,23 @@ func (b *bulk) add(s *Server, text []byte, now int64) error {
 // forAll turns a problem of the batch into a problem of the whole body, whose jobs must not be created without the
 // batch.
 func forAll(err error) error {
-	p, ok := errors.AsType[*problem](err)
+	p, ok := errors.AsType[*web.Problem](err)
 	if !ok {
 		return err
 	}
 	whole := *p
-	whole.whole = true
+	whole.Whole = true
 	return &whole
 }
 
 // tooMany refuses the whole body, even if each position has a result.
-func tooMany(field, detail string) *problem {
-	p := badRequest(field, detail)
-	p.whole = true
+func tooMany(field, detail string) *web.Problem {
+	p := web.BadRequest(field, detail)
+	p.Whole = true
 	return p
 }
 
-func tooManyGroups() *problem {
+func tooManyGroups() *web.Problem {
 	return tooMany("", fmt.Sprintf("the request has too many groups of consecutive jobs with equal attributes and kind of payload; the maximum is %d; sort the jobs by attributes and kind of payload, or split the request", job.MaxGroups))
 }
 
@@ -265,7 +266,7 @@ type batchHead struct {
 // headOfMade returns the head of the answer to a create that made this number of jobs.
 func headOfMade(made *applied.Made, jobs int) batchHead {
 	if made.Lines == 0 {
-		return batchHead{BatchID: orNull(made.Batch)}
+		return batchHead{BatchID: web.OrNull(made.Batch)}
 	}
 	first, last := made.Job(0), made.Job(made.Lines-1)
 	return batchHead{&made.Batch, jobs, &first, &last}
@@ -288,11 +289,11 @@ type positionResult struct {
 }
 
 func answerMany(c echo.Context, b *bulk, made *applied.Made) error {
-	text, err := encodeDocument(b.document(made))
+	text, err := web.EncodeDocument(b.document(made))
 	if err != nil {
 		return err
 	}
-	return answer(c, http.StatusCreated, mimeBatch, text)
+	return web.Answer(c, http.StatusCreated, web.MIMEBatch, text)
 }
 
 // document returns the answer to a create of these jobs.
@@ -306,7 +307,7 @@ func (b *bulk) document(made *applied.Made) createdDocument {
 
 // position is the place of a job in the body of a bulk create.
 type position struct {
-	refused *problem // nil: the job is a line of the batch
+	refused *web.Problem // nil: the job is a line of the batch
 }
 
 // positionResults returns the result of each position.
@@ -315,7 +316,7 @@ func positionResults(positions []position, made *applied.Made) []positionResult 
 	line, existing := 0, made.Existing
 	for i, p := range positions {
 		if p.refused != nil {
-			results[i] = positionResult{Code: p.refused.code, Detail: p.refused.detail, Field: p.refused.field}
+			results[i] = positionResult{Code: p.refused.Code, Detail: p.refused.Detail, Field: p.refused.Field}
 			continue
 		}
 		id, is := made.Job(line), false

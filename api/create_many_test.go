@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
@@ -30,12 +31,12 @@ func TestCreateArray(t *testing.T) {
 	}
 	want(t, r.get("/jobs/"+id.WithLine(2).String()).object(http.StatusOK), "priority", 9)
 
-	lines := r.do(http.MethodPost, "/jobs/create", strings.NewReader("{\"payload\":1}\n\n{\"payload\":2}"), "Content-Type", mimeNDJSON).object(http.StatusCreated)
+	lines := r.do(http.MethodPost, "/jobs/create", strings.NewReader("{\"payload\":1}\n\n{\"payload\":2}"), "Content-Type", web.MIMENDJSON).object(http.StatusCreated)
 	want(t, lines, "count", 2)
 	for _, nothing := range []string{"[]", " [ ] "} {
 		want(t, r.post("/jobs/create", nothing).object(http.StatusCreated), "count", 0, "batch_id", nil, "first_id", nil, "last_id", nil)
 	}
-	want(t, r.do(http.MethodPost, "/jobs/create", strings.NewReader("\n"), "Content-Type", mimeNDJSON).object(http.StatusCreated), "count", 0)
+	want(t, r.do(http.MethodPost, "/jobs/create", strings.NewReader("\n"), "Content-Type", web.MIMENDJSON).object(http.StatusCreated), "count", 0)
 }
 
 // TestBatchRefuses: a refusal names the mistake in a batch, or in an addition to a batch.
@@ -56,10 +57,10 @@ func TestBatchRefuses(t *testing.T) {
 		}
 	}
 	form := []string{"Content-Type", "application/x-www-form-urlencoded"}
-	if o := r.do(http.MethodPost, open, strings.NewReader("x\n"), form...).refused(http.StatusUnsupportedMediaType, codeUnsupported); !strings.Contains(fmt.Sprint(o["detail"]), "text/plain") {
+	if o := r.do(http.MethodPost, open, strings.NewReader("x\n"), form...).refused(http.StatusUnsupportedMediaType, web.CodeUnsupported); !strings.Contains(fmt.Sprint(o["detail"]), "text/plain") {
 		t.Errorf("%v", o)
 	}
-	if o := r.do(http.MethodPost, "/jobs/create", strings.NewReader("x\n"), form...).refused(http.StatusUnsupportedMediaType, codeUnsupported); strings.Contains(fmt.Sprint(o["detail"]), "text/plain") {
+	if o := r.do(http.MethodPost, "/jobs/create", strings.NewReader("x\n"), form...).refused(http.StatusUnsupportedMediaType, web.CodeUnsupported); strings.Contains(fmt.Sprint(o["detail"]), "text/plain") {
 		t.Errorf("%v", o)
 	}
 }
@@ -84,7 +85,7 @@ func TestCreateArrayRefuses(t *testing.T) {
 			}
 		})
 	}
-	o := r.do(http.MethodPost, "/jobs/create", strings.NewReader("{}\n{\"priority\":10}\n"), "Content-Type", mimeNDJSON).wrong("priority")
+	o := r.do(http.MethodPost, "/jobs/create", strings.NewReader("{}\n{\"priority\":10}\n"), "Content-Type", web.MIMENDJSON).wrong("priority")
 	if !strings.HasPrefix(o["detail"].(string), "line 2: ") {
 		t.Errorf("%v", o)
 	}

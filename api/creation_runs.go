@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
@@ -25,11 +26,11 @@ func (s *Server) createRuns(c echo.Context, body []byte, of *openBatch) error {
 	}
 	if of != nil {
 		if cmd.Joined {
-			return badRequest("batch", "jobs that are added to a batch must not say that they belong to none")
+			return web.BadRequest("batch", "jobs that are added to a batch must not say that they belong to none")
 		}
 		cmd.Into = of.id
 	}
-	if cmd.Once, err = once(c, createKind, cmd.Groups[0].Client, body); err == nil {
+	if cmd.Once, err = web.Once(c, createKind, cmd.Groups[0].Client, body); err == nil {
 		err = checkJoined(cmd)
 	}
 	if err != nil {
@@ -40,9 +41,9 @@ func (s *Server) createRuns(c echo.Context, body []byte, of *openBatch) error {
 	if err != nil {
 		return err
 	}
-	setSeq(c, receipt.Seq)
-	setReplayed(c, made.Replayed)
-	return answer(c, http.StatusCreated, mimeBatch, append(appendJobs(nil, &made, groups, receipt), '\n'))
+	web.SetSeq(c, receipt.Seq)
+	web.SetReplayed(c, made.Replayed)
+	return web.Answer(c, http.StatusCreated, web.MIMEBatch, append(appendJobs(nil, &made, groups, receipt), '\n'))
 }
 
 // checkJoined refuses keys and numbers for jobs that belong to no batch. It also refuses too many of these jobs.
@@ -51,10 +52,10 @@ func checkJoined(cmd *job.Create) error {
 		return nil
 	}
 	if cmd.Once.Given() || len(cmd.Unique) > 0 {
-		return badRequest("batch", "jobs without a batch must not have an idempotency key, a number of a session or unique keys; send each as a request, or create a batch")
+		return web.BadRequest("batch", "jobs without a batch must not have an idempotency key, a number of a session or unique keys; send each as a request, or create a batch")
 	}
 	if n := cmd.Lines(); n > job.MaxRunJobs {
-		return badRequest("batch", fmt.Sprintf("the request has %d jobs without a batch; the maximum is %d; split it into several requests, or create a batch", n, job.MaxRunJobs))
+		return web.BadRequest("batch", fmt.Sprintf("the request has %d jobs without a batch; the maximum is %d; split it into several requests, or create a batch", n, job.MaxRunJobs))
 	}
 	return nil
 }
@@ -89,7 +90,7 @@ func (s *Server) creationInRuns(text []byte, trace *string, of *openBatch) (*job
 	from, now := runs.NewDecoder(text), s.engine.Now()
 	head, err := from.Creation()
 	if err == nil && head.Runs > job.MaxGroups {
-		err = badRequest("runs", fmt.Sprintf("the request has %d runs; the maximum is %d; sort the jobs by attributes and kind of payload, or split the request", head.Runs, job.MaxGroups))
+		err = web.BadRequest("runs", fmt.Sprintf("the request has %d runs; the maximum is %d; sort the jobs by attributes and kind of payload, or split the request", head.Runs, job.MaxGroups))
 	}
 	cmd := &job.Create{Joined: head.NoBatch}
 	var parts []runs.NewRun
@@ -107,7 +108,7 @@ func (s *Server) creationInRuns(text []byte, trace *string, of *openBatch) (*job
 		err = from.End()
 	}
 	if malformed, ok := errors.AsType[*runs.Error](err); ok {
-		return nil, badRequest("", "the text is not a creation in runs: "+malformed.Error())
+		return nil, web.BadRequest("", "the text is not a creation in runs: "+malformed.Error())
 	}
 	if err != nil {
 		return nil, err
@@ -210,11 +211,11 @@ func framedSize(cmd *job.Create, list []runs.NewRun) (size int, err error) {
 		}
 	}
 	if without > job.MaxRunJobs {
-		return 0, badRequest("jobs", fmt.Sprintf("the request has %d jobs without payloads beside jobs with payloads; the maximum is %d; create them with a request of their own", without, job.MaxRunJobs))
+		return 0, web.BadRequest("jobs", fmt.Sprintf("the request has %d jobs without payloads beside jobs with payloads; the maximum is %d; create them with a request of their own", without, job.MaxRunJobs))
 	}
-	if size > maxBodyBytes {
-		return 0, &problem{status: http.StatusRequestEntityTooLarge, code: codeTooLarge,
-			detail: fmt.Sprintf("the payloads have %d bytes in one framing; the maximum is %d; use the same frame for all runs, or split the request", size, maxBodyBytes)}
+	if size > web.MaxBodyBytes {
+		return 0, &web.Problem{Status: http.StatusRequestEntityTooLarge, Code: web.CodeTooLarge,
+			Detail: fmt.Sprintf("the payloads have %d bytes in one framing; the maximum is %d; use the same frame for all runs, or split the request", size, web.MaxBodyBytes)}
 	}
 	return size, nil
 }
@@ -229,27 +230,27 @@ func checkPayload(kind job.Kind, payload []byte) error {
 	}
 	binary, input, err := job.ParseWASI(payload)
 	if err == nil && string(job.AppendWASI(nil, binary, input)) != string(payload) {
-		err = fmt.Errorf("payload %q is not escaped as in a head line", shortened(string(payload)))
+		err = fmt.Errorf("payload %q is not escaped as in a head line", web.Shortened(string(payload)))
 	}
 	if err != nil {
-		return badRequest("payload", err.Error())
+		return web.BadRequest("payload", err.Error())
 	}
 	if err := job.CheckText("binary_addr", binary, 1, job.MaxAddrBytes); err != nil {
-		return badField("binary_addr", err)
+		return web.BadField("binary_addr", err)
 	}
-	return badField("input_addr", job.CheckText("input_addr", input, 0, job.MaxAddrBytes))
+	return web.BadField("input_addr", job.CheckText("input_addr", input, 0, job.MaxAddrBytes))
 }
 
 // checkContent checks a payload or output that was not sent in JSON.
 func checkContent(field string, kind job.Kind, content []byte) error {
 	switch value := jsontext.Value(content); {
 	case kind == job.Text && !utf8.Valid(content):
-		return badRequest(field, "the "+field+" with kind=text is not valid UTF-8; send it with kind=bytes")
+		return web.BadRequest(field, "the "+field+" with kind=text is not valid UTF-8; send it with kind=bytes")
 	case kind != job.JSON:
 	case !value.IsValid():
-		return badRequest(field, fmt.Sprintf("the %s with kind=json is not a JSON value: %s", field, shortened(string(content))))
-	case value.Kind() == jsontext.KindString || absent(value):
-		return badRequest(field, "the "+field+" with kind=json must not be a string or null; send a string with kind=text, and leave null out")
+		return web.BadRequest(field, fmt.Sprintf("the %s with kind=json is not a JSON value: %s", field, web.Shortened(string(content))))
+	case value.Kind() == jsontext.KindString || web.Absent(value):
+		return web.BadRequest(field, "the "+field+" with kind=json must not be a string or null; send a string with kind=text, and leave null out")
 	}
 	return nil
 }

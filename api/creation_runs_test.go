@@ -11,6 +11,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
@@ -90,7 +91,7 @@ func (r *rig) wantJobs(doc map[string]any, list []shownAs, batched bool) {
 func TestCreationInRuns(t *testing.T) {
 	r := start(t)
 	create := func(body string, headers ...string) reply {
-		return r.do(http.MethodPost, "/jobs/create", strings.NewReader(body), append([]string{"Content-Type", mimeRuns}, headers...)...)
+		return r.do(http.MethodPost, "/jobs/create", strings.NewReader(body), append([]string{"Content-Type", web.MIMERuns}, headers...)...)
 	}
 	late := time.Now().Add(time.Hour).UnixMilli()
 	list, shown := everyKind(late)
@@ -160,7 +161,7 @@ func TestCreationInRunsAmplified(t *testing.T) {
 	testkit.OneByOne(t)
 	r := start(t)
 	create := func(noBatch bool, list ...runs.NewRun) reply {
-		return r.do(http.MethodPost, "/jobs/create", strings.NewReader(jobsInRuns(noBatch, list...)), "Content-Type", mimeRuns)
+		return r.do(http.MethodPost, "/jobs/create", strings.NewReader(jobsInRuns(noBatch, list...)), "Content-Type", web.MIMERuns)
 	}
 	later := func(n int) runs.NewRun {
 		return runs.NewRun{N: n, Numbers: []runs.Number{{Key: "delay_ms", Value: 3_600_000}}}
@@ -179,7 +180,7 @@ func TestCreationInRunsAmplified(t *testing.T) {
 	lines := func(n int) runs.NewRun {
 		return runs.NewRun{N: n, Kind: job.Text, Frame: job.LineFrame, Payloads: []byte(strings.Repeat("\n", n))}
 	}
-	most := (maxBodyBytes - len("3\na\nb\n")) / len("0\n\n")
+	most := (web.MaxBodyBytes - len("3\na\nb\n")) / len("0\n\n")
 	create(false, lines(most), one).object(http.StatusCreated)
 	create(false, lines(most+1), one).refused(http.StatusRequestEntityTooLarge, "body_too_large")
 	full := runs.NewRun{N: 2 << 20, Kind: job.Text, Frame: job.LineFrame, Payloads: []byte(strings.Repeat("\n", 2<<20))}
@@ -246,7 +247,7 @@ func TestStreamInRuns(t *testing.T) {
 		t.Errorf("run_at %v", at)
 	}
 
-	held, jobs := claimedInRuns(t, r.post("/jobs/claim", `{"runner_id":"r","types":["many"],"max":10}`, "Accept", mimeRuns))
+	held, jobs := claimedInRuns(t, r.post("/jobs/claim", `{"runner_id":"r","types":["many"],"max":10}`, "Accept", web.MIMERuns))
 	outcome := outcomeOf(jobs[0].First.ID, job.OK)
 	outcome.OutputKind = job.Text
 	ended := c.ok(c.sendRuns(outcomesInRuns(runs.Completion{Claim: held.ID, Runner: "r"},
@@ -277,7 +278,7 @@ func TestStreamInRuns(t *testing.T) {
 	body := jobsInRuns(false, list[0])
 	keyed := c.ok(c.sendRuns(body, " idempotency_key=a%20b"))
 	want(t, c.ok(c.sendRuns(body, " idempotency_key=a%20b")), "batch_id", keyed["batch_id"])
-	over := r.do(http.MethodPost, "/jobs/create", strings.NewReader(body), "Content-Type", mimeRuns, "Idempotency-Key", "a b").object(http.StatusCreated)
+	over := r.do(http.MethodPost, "/jobs/create", strings.NewReader(body), "Content-Type", web.MIMERuns, "Idempotency-Key", "a b").object(http.StatusCreated)
 	want(t, over, "batch_id", keyed["batch_id"])
 	session := r.post("/sessions", `{}`).object(201)["session_id"].(string)
 	numbered := c.ok(c.sendRuns(body, " session_id="+session, " slot=3", " number=7"))

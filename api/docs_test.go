@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -38,8 +39,8 @@ func TestEveryRouteIsDocumented(t *testing.T) {
 // codes are all codes that a problem can have.
 func codes() map[string]bool {
 	all := map[string]bool{"internal": true, "disk_full": true, "client_gone": true, "payload_too_large": true, "batch_not_found": true, "body_too_slow": true, "length_required": true,
-		"forbidden_host": true, "forbidden_origin": true, codeBadRequest: true, codeBadID: true, codeUnsupported: true,
-		"quit_disabled": true, "claim_id_required": true, "forbidden_peer": true, "upgrade_required": true, "no_blobs": true, codeNoLog: true, "blob_damaged": true, "blobs_missing": true, "bad_range": true, "tus_version": true, "upload_not_found": true, routeNotFound().code: true, methodNotAllowed("").code: true}
+		"forbidden_host": true, "forbidden_origin": true, web.CodeBadRequest: true, web.CodeBadID: true, web.CodeUnsupported: true,
+		"quit_disabled": true, "claim_id_required": true, "forbidden_peer": true, "upgrade_required": true, "no_blobs": true, codeNoLog: true, "blob_damaged": true, "blobs_missing": true, "bad_range": true, "tus_version": true, "upload_not_found": true, web.RouteNotFound().Code: true, web.MethodNotAllowed("").Code: true}
 	for _, k := range known {
 		all[k.code] = true
 	}

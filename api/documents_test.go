@@ -3,6 +3,7 @@ package api
 import (
 	"testing"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest/registry"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
@@ -32,7 +33,7 @@ func TestDocuments(t *testing.T) {
 			`{"client":"a","type":"b","paused":false,"created_at":0,"counts":` + noneText + `,"oldest_pending_age_ms":null}`},
 		{"no queues", queuesPage(nil, nil, ageless), `{"queues":[],"next":null}`},
 		{"no types", typesDocument{}, `{"types":[],"next":null}`},
-		{"types", typesDocument{[]waitingType{{"b", 3}}, orNull("b")}, `{"types":[{"type":"b","waiting":3}],"next":"b"}`},
+		{"types", typesDocument{[]waitingType{{"b", 3}}, web.OrNull("b")}, `{"types":[{"type":"b","waiting":3}],"next":"b"}`},
 		{"batch", documentOfBatch(&document.Batch{ID: id.WithLine(0), Status: job.BatchInProgress, CreatedAt: 9, Lines: 40, Counts: some, Jobs: 40, Ended: 30, Since: 1009, EndedBefore: 10}, "", 3009),
 			`{"batch_id":` + batchText + `,"status":"in_progress","created_at":9,"ended_at":null,"count":40,"counts":` + someText + `,"purged":19,"failed_job_id":null,"error":null,` +
 				`"progress":{"ended":30,"per_second":10,"estimate_ms":1000},"name":null,"client":null,"type":null,"meta":null,"on_failure":null,"chunk_size":null,` +
@@ -68,21 +69,21 @@ func TestDocuments(t *testing.T) {
 			`{"runner_id":"r","state":"DEAD","end":"lost","since":7,"heartbeat_at":6,"instance":"","name":"","addresses":[],"kinds":[],"types":[],"clients":[],` +
 				`"slots":0,"labels":{},"version":"","stats":{"cpu":0,"memory":0,"running":0},"held":0,"claims":[],"claim_count":0,"last_seen_at":6}`},
 		{"tickle", tickledDocument{3, lostJobs(nil)}, `{"held":3,"lost":[]}`},
-		{"problem", documentOfProblem(&problem{status: 409, code: "c", detail: " d\x00 <\" "}),
+		{"problem", web.DocumentOfProblem(&web.Problem{Status: 409, Code: "c", Detail: " d\x00 <\" "}),
 			`{"type":"about:blank","title":"Conflict","status":409,"code":"c","detail":"d\u0000 <\"","outcome":"not_stored"}`},
-		{"problem of a field", documentOfProblem(&problem{status: 499, code: "c", detail: "d", field: "f[1].g", fate: unknown, lost: []applied.JobResult{}}),
+		{"problem of a field", web.DocumentOfProblem(&web.Problem{Status: 499, Code: "c", Detail: "d", Field: "f[1].g", Fate: web.Unknown, Members: map[string]any{"lost": lostJobs(nil)}}),
 			`{"type":"about:blank","title":"Client Closed Request","status":499,"code":"c","detail":"d","outcome":"unknown","field":"f[1].g","lost":[]}`},
-		{"problem of a tickle", documentOfProblem(&problem{status: 404, code: "c", detail: "d", lost: []applied.JobResult{{ID: id, Refusal: job.ClaimLost}}}),
+		{"problem of a tickle", web.DocumentOfProblem(&web.Problem{Status: 404, Code: "c", Detail: "d", Members: map[string]any{"lost": lostJobs([]applied.JobResult{{ID: id, Refusal: job.ClaimLost}})}}),
 			`{"type":"about:blank","title":"Not Found","status":404,"code":"c","detail":"d","outcome":"not_stored","lost":[{"job_id":` + idText + `,"code":"claim_lost"}]}`},
 		{"nothing created", createdDocument{}, `{"batch_id":null,"count":0,"first_id":null,"last_id":null}`},
 		{"created", createdDocument{headOfMade(&applied.Made{Batch: id.WithLine(0), Lines: 4}, 3), positionResults(
-			[]position{{}, {&problem{code: "x", detail: "y", field: "z"}}, {&problem{code: "x", detail: "y"}}, {}},
+			[]position{{}, {&web.Problem{Code: "x", Detail: "y", Field: "z"}}, {&web.Problem{Code: "x", Detail: "y"}}, {}},
 			&applied.Made{Batch: id.WithLine(0), Existing: []applied.Existing{{Line: 1, Job: id}}})},
 			`{"batch_id":` + batchText + `,"count":3,"first_id":` + batchText + `,"last_id":` + idText + `,"results":[{"job_id":` + batchText + `,"existing":false},` +
 				`{"job_id":null,"code":"x","detail":"y","field":"z"},{"job_id":null,"code":"x","detail":"y"},{"job_id":` + idText + `,"existing":true}]}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if text, err := encodeDocument(c.document); err != nil || string(text) != c.text+"\n" {
+			if text, err := web.EncodeDocument(c.document); err != nil || string(text) != c.text+"\n" {
 				t.Errorf("%v\n%swant\n%s", err, text, c.text)
 			}
 		})

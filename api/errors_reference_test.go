@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -118,54 +119,72 @@ type refusal struct {
 	code   string
 }
 
+// sources returns the files of this package and of the packages in its folder internal, without tests.
+func sources(t *testing.T) (files []string) {
+	err := filepath.WalkDir(".", func(path string, e fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
+			files = append(files, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// nameOf returns the name in an expression such as web.Problem or Problem, or "".
+func nameOf(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return e.Name
+	case *ast.SelectorExpr:
+		return e.Sel.Name
+	}
+	return ""
+}
+
 // refusals returns all codes with their statuses and fates, and the texts of the errors that have their own code.
-func refusals(t *testing.T) (fates map[refusal]map[fate]bool, texts map[string]string) {
+func refusals(t *testing.T) (fates map[refusal]map[web.Fate]bool, texts map[string]string) {
 	t.Helper()
-	fates, texts = map[refusal]map[fate]bool{}, map[string]string{}
-	add := func(status int, code string, f fate) {
+	fates, texts = map[refusal]map[web.Fate]bool{}, map[string]string{}
+	add := func(status int, code string, f web.Fate) {
 		r := refusal{status, code}
 		if fates[r] == nil {
-			fates[r] = map[fate]bool{}
+			fates[r] = map[web.Fate]bool{}
 		}
-		fates[r][cmp.Or(f, notStored)] = true
+		fates[r][cmp.Or(f, web.NotStored)] = true
 	}
 	for r := job.NotFound; r < job.NumRefusals; r++ {
-		p := refused(r).(*problem)
-		add(p.status, p.code, p.fate)
-		texts[p.code] = p.detail
+		p := refused(r).(*web.Problem)
+		add(p.Status, p.Code, p.Fate)
+		texts[p.Code] = p.Detail
 	}
 	for _, k := range known {
 		for _, err := range []error{k.err, fmt.Errorf("%w: %w", k.err, syscall.ENOSPC)} {
 			p := problemOf(err)
-			add(p.status, p.code, p.fate)
+			add(p.Status, p.Code, p.Fate)
 		}
 	}
-	for _, p := range []*problem{problemOf(fs.ErrInvalid)} {
-		add(p.status, p.code, p.fate)
+	for _, p := range []*web.Problem{problemOf(fs.ErrInvalid)} {
+		add(p.Status, p.Code, p.Fate)
 	}
-	add(statusClientGone, "client_gone", unknown)
-	// The remaining ones are in the source, as problem{status: http.StatusName, code: "code" or its constant}.
+	add(web.StatusClientGone, "client_gone", web.Unknown)
+	// The remaining ones are in the source, as Problem{Status: http.StatusName, Code: "code" or its constant}.
 	statuses := map[string]int{}
 	for n := 400; n < 600; n++ {
 		statuses[strings.NewReplacer(" ", "", "-", "").Replace(http.StatusText(n))] = n
 	}
-	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var trees []*ast.File
 	constants := map[string]string{}
-	for _, file := range files {
-		if strings.HasSuffix(file, "_test.go") {
-			continue
-		}
+	for _, file := range sources(t) {
 		tree, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		trees = append(trees, tree)
 		ast.Inspect(tree, func(n ast.Node) bool {
-			if spec, ok := n.(*ast.ValueSpec); ok && len(spec.Values) == 1 && strings.HasPrefix(spec.Names[0].Name, "code") {
+			if spec, ok := n.(*ast.ValueSpec); ok && len(spec.Values) == 1 && strings.HasPrefix(strings.ToLower(spec.Names[0].Name), "code") {
 				if value, ok := spec.Values[0].(*ast.BasicLit); ok {
 					constants[spec.Names[0].Name], _ = strconv.Unquote(value.Value)
 				}
@@ -179,32 +198,28 @@ func refusals(t *testing.T) (fates map[refusal]map[fate]bool, texts map[string]s
 			if !ok {
 				return true
 			}
-			if name, ok := literal.Type.(*ast.Ident); !ok || name.Name != "problem" {
+			if nameOf(literal.Type) != "Problem" {
 				return true
 			}
 			var status int
 			var code string
-			var f fate
+			var f web.Fate
 			for _, e := range literal.Elts {
 				kv, ok := e.(*ast.KeyValueExpr)
 				if !ok {
 					continue
 				}
-				switch key, value := kv.Key.(*ast.Ident).Name, kv.Value; value := value.(type) {
-				case *ast.SelectorExpr:
-					if key == "status" {
-						status = statuses[strings.TrimPrefix(value.Sel.Name, "Status")]
-					}
-				case *ast.BasicLit:
-					if key == "code" {
+				switch key := kv.Key.(*ast.Ident).Name; key {
+				case "Status":
+					status = statuses[strings.TrimPrefix(nameOf(kv.Value), "Status")]
+				case "Code":
+					if value, ok := kv.Value.(*ast.BasicLit); ok {
 						code, _ = strconv.Unquote(value.Value)
+					} else {
+						code = constants[nameOf(kv.Value)]
 					}
-				case *ast.Ident:
-					if key == "code" {
-						code = constants[value.Name]
-					} else if key == "fate" {
-						f = map[string]fate{"stored": stored, "unknown": unknown}[value.Name]
-					}
+				case "Fate":
+					f = map[string]web.Fate{"Stored": web.Stored, "Unknown": web.Unknown}[nameOf(kv.Value)]
 				}
 			}
 			if status != 0 && code != "" {
@@ -229,7 +244,7 @@ func refusalsTable(t *testing.T) string {
 			t.Errorf("advice has nothing about %s", r.code)
 		}
 		var outcomes []string
-		for _, f := range []fate{notStored, stored, unknown} {
+		for _, f := range []web.Fate{web.NotStored, web.Stored, web.Unknown} {
 			if fates[r][f] {
 				outcomes = append(outcomes, "`"+string(f)+"`")
 			}

@@ -66,7 +66,7 @@ func unpacked(r io.Reader) (io.Reader, func(), error) {
 }
 
 // unpacker turns the errors of a decompressor into errors of an archive. An error of reading the body takes precedence:
-// see streamedBody.refused.
+// see StreamedBody.refused.
 type unpacker struct{ r io.Reader }
 
 func (u *unpacker) Read(p []byte) (int, error) {

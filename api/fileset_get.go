@@ -11,6 +11,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/client/fileset"
 	"github.com/daybookq/daybook/client/fileset/archive"
@@ -42,15 +43,15 @@ func (s *Server) fileset(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	kind := preferred(c.Request(), mimeTar, mimeTarGzip, mimeTarZstd)
+	kind := web.Preferred(c.Request(), mimeTar, mimeTarGzip, mimeTarZstd)
 	tag := filesetTag(&version, kind, q.patterns)
 	h := c.Response().Header()
 	h["Etag"] = []string{tag}
 	h.Set(echo.HeaderVary, echo.HeaderAccept)
 	h.Set(headerVersion, strconv.Itoa(version.Version))
 	h["Cache-Control"] = []string{"no-cache"} // the client must ask each time
-	h["X-Content-Type-Options"] = nosniff
-	if namesTag(c.Request().Header["If-None-Match"], tag) {
+	h["X-Content-Type-Options"] = web.Nosniff
+	if web.NamesTag(c.Request().Header["If-None-Match"], tag) {
 		c.Response().WriteHeader(http.StatusNotModified)
 		return nil
 	}
@@ -60,8 +61,8 @@ func (s *Server) fileset(c echo.Context) error {
 		return s.blobDamage(missingManifest(&version, err))
 	}
 	defer b.Close() // it was only read
-	held, err := s.hold(c, s.manifests, (1+manifestFactor)*b.Info().Size)
-	defer held.release()
+	held, err := web.Hold(c, s.manifests, (1+manifestFactor)*b.Info().Size)
+	defer held.Release()
 	if err != nil {
 		return err
 	}
@@ -73,7 +74,7 @@ func (s *Server) fileset(c echo.Context) error {
 		if c.Request().Method != http.MethodHead {
 			s.metrics.filesetGets.WithLabelValues(formManifest).Inc()
 		}
-		return answer(c, http.StatusOK, mimeJSON, text)
+		return web.Answer(c, http.StatusOK, web.MIMEJSON, text)
 	}
 	return s.sendArchive(c, of, m, kind)
 }
@@ -95,8 +96,8 @@ func filesetTag(f *document.Fileset, kind string, patterns fileset.Patterns) str
 // unknown.
 func missingManifest(f *document.Fileset, err error) error {
 	if errors.Is(err, blob.ErrNotFound) {
-		return &problem{status: http.StatusInternalServerError, code: "blob_damaged",
-			detail: fmt.Sprintf("the manifest %s of version %d of fileset %s is not stored; store the same files again", f.Manifest, f.Version, f.Name)}
+		return &web.Problem{Status: http.StatusInternalServerError, Code: "blob_damaged",
+			Detail: fmt.Sprintf("the manifest %s of version %d of fileset %s is not stored; store the same files again", f.Manifest, f.Version, f.Name)}
 	}
 	return err
 }
@@ -118,7 +119,7 @@ func readManifest(ctx context.Context, b blob.Blob, patterns fileset.Patterns) (
 	defer cancel()
 	if m, err = patterns.Select(ctx, m); err != nil {
 		if errors.Is(err, context.DeadlineExceeded) {
-			err = badRequest("pattern", fmt.Sprintf("the patterns take longer than %s; use fewer stars and alternatives", selectTime))
+			err = web.BadRequest("pattern", fmt.Sprintf("the patterns take longer than %s; use fewer stars and alternatives", selectTime))
 		}
 		return nil, nil, err
 	}
@@ -135,12 +136,12 @@ func (s *Server) sendArchive(c echo.Context, of blob.Store, m *fileset.Manifest,
 		w.WriteHeader(http.StatusOK)
 		return nil
 	}
-	room, remote := int64(streamBytes+packBytes), blob.IsRemote(of)
+	room, remote := int64(web.StreamBytes+packBytes), blob.IsRemote(of)
 	if remote {
 		room += aheadBytes
 	}
-	held, err := s.hold(c, s.downloads, room)
-	defer held.release()
+	held, err := web.Hold(c, s.downloads, room)
+	defer held.Release()
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/client/fileset"
 	"github.com/daybookq/daybook/client/fileset/archive"
@@ -60,31 +61,31 @@ func (s *Server) putFileset(c echo.Context) error {
 		kind = name
 	}
 	switch {
-	case kind == mimeJSON:
+	case kind == web.MIMEJSON:
 		return s.putManifest(c, of, q)
 	case archiveTypes[kind]:
 		return s.putArchive(c, of, q)
 	}
-	return &problem{status: http.StatusUnsupportedMediaType, code: codeUnsupported, field: echo.HeaderContentType,
-		detail: "this route requires a manifest as application/json, or a tar archive as application/x-tar, application/gzip, application/zstd or without Content-Type"}
+	return &web.Problem{Status: http.StatusUnsupportedMediaType, Code: web.CodeUnsupported, Field: echo.HeaderContentType,
+		Detail: "this route requires a manifest as application/json, or a tar archive as application/x-tar, application/gzip, application/zstd or without Content-Type"}
 }
 
 // putArchive stores the files of an archive while the archive arrives.
 func (s *Server) putArchive(c echo.Context, of blob.Store, q filesetQuery) error {
 	ctx := c.Request().Context()
-	body, err := s.streamBody(c)
+	body, err := web.StreamBody(c, s.uploads)
 	if err != nil {
 		return err
 	}
-	defer body.release()
-	if err := body.reserve(ctx, unpackBytes); err != nil {
+	defer body.Release()
+	if err := body.Reserve(ctx, unpackBytes); err != nil {
 		return err
 	}
-	held := s.shareOf(c, s.manifests)
-	defer held.release()
+	held := web.ShareOf(c, s.manifests)
+	defer held.Release()
 	batch, err := of.NewBatch(ctx)
 	if err != nil {
-		return body.refused(err)
+		return body.Refused(err)
 	}
 	var m *fileset.Manifest
 	text, err := func() (_ []byte, err error) {
@@ -107,11 +108,11 @@ func (s *Server) putArchive(c echo.Context, of blob.Store, q filesetQuery) error
 	}()
 	if err := errors.Join(err, batch.Discard()); err != nil {
 		if errors.Is(err, blob.ErrNotFound) {
-			err = &problem{status: http.StatusServiceUnavailable, code: codeOverloaded, detail: "a blob of the fileset was removed while the fileset was stored; repeat the request"}
+			err = &web.Problem{Status: http.StatusServiceUnavailable, Code: web.CodeOverloaded, Detail: "a blob of the fileset was removed while the fileset was stored; repeat the request"}
 		}
-		return body.refused(err)
+		return body.Refused(err)
 	}
-	if err := body.stored(); err != nil {
+	if err := body.Stored(); err != nil {
 		return err
 	}
 	s.metrics.blobsPut.Add(float64(len(m.Files)))
@@ -124,7 +125,7 @@ type filesetBatch struct {
 	batch blob.Batch
 
 	mu    sync.Mutex // guards the fields below
-	held  *share
+	held  *web.Share
 	files int
 }
 
@@ -141,27 +142,27 @@ func (b *filesetBatch) reserve(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.files++
-	if b.files%filesAtOnce != 1 || b.held.grow(ctx, filesAtOnce*fileBytes, maxBudgetWait) {
+	if b.files%filesAtOnce != 1 || b.held.Grow(ctx, filesAtOnce*fileBytes, web.MaxBudgetWait) {
 		return nil
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return overloaded()
+	return web.Overloaded()
 }
 
 // putManifest stores a manifest whose blobs are already stored.
 func (s *Server) putManifest(c echo.Context, of blob.Store, q filesetQuery) error {
 	ctx := c.Request().Context()
-	body, err := readBody(c, &s.bodies.manifest)
+	body, err := web.ReadBody(c, &s.bodies.manifest)
 	if err != nil {
 		return err
 	}
-	defer body.release()
-	if err := body.reserve(ctx, manifestFactor*int64(len(body.bytes))); err != nil {
+	defer body.Release()
+	if err := body.Reserve(ctx, manifestFactor*int64(len(body.Bytes))); err != nil {
 		return err
 	}
-	m, err := fileset.Decode(body.bytes)
+	m, err := fileset.Decode(body.Bytes)
 	if err != nil {
 		return err
 	}
@@ -201,16 +202,18 @@ func (s *Server) haveBlobs(ctx context.Context, of blob.Store, m *fileset.Manife
 		}
 	}
 	if len(missing) > 0 {
-		p := &problem{status: http.StatusConflict, code: "blobs_missing",
-			detail: fmt.Sprintf("%d of the %d blobs that the manifest names are not stored; store them by PUT /blobs, then repeat this request; missing lists them, up to %d", len(missing), len(all), maxMissing)}
-		for _, a := range missing[:min(len(missing), maxMissing)] {
-			p.missing = append(p.missing, a.String())
+		p := &web.Problem{Status: http.StatusConflict, Code: "blobs_missing",
+			Detail: fmt.Sprintf("%d of the %d blobs that the manifest names are not stored; store them by PUT /blobs, then repeat this request; missing lists them, up to %d", len(missing), len(all), maxMissing)}
+		list := make([]string, min(len(missing), maxMissing))
+		for i := range list {
+			list[i] = missing[i].String()
 		}
+		p.Members = map[string]any{"missing": list}
 		return p
 	}
 	for i, a := range all {
 		if stored[i] != sizes[a] {
-			return &problem{status: http.StatusBadRequest, code: "bad_manifest", detail: fmt.Sprintf("the manifest says that blob %s has %d bytes; it has %d", a, sizes[a], stored[i])}
+			return &web.Problem{Status: http.StatusBadRequest, Code: "bad_manifest", Detail: fmt.Sprintf("the manifest says that blob %s has %d bytes; it has %d", a, sizes[a], stored[i])}
 		}
 	}
 	return nil
@@ -226,7 +229,7 @@ func (s *Server) nameFileset(c echo.Context, q filesetQuery, form string, m *fil
 		return err
 	}
 	s.metrics.putFileset(form, put.Same, m)
-	setSeq(c, receipt.Seq)
+	web.SetSeq(c, receipt.Seq)
 	h := c.Response().Header()
 	h["Etag"] = []string{`"` + address.String() + `"`}
 	status := http.StatusOK
@@ -238,5 +241,5 @@ func (s *Server) nameFileset(c echo.Context, q filesetQuery, form string, m *fil
 		}
 		h.Set(echo.HeaderLocation, location+"version="+strconv.Itoa(put.Fileset.Version))
 	}
-	return answerDocument(c, status, documentOfFileset(&put.Fileset))
+	return web.AnswerDocument(c, status, documentOfFileset(&put.Fileset))
 }

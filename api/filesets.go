@@ -9,6 +9,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/client/fileset"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
@@ -42,7 +43,7 @@ type filesetDocument struct {
 
 func documentOfFileset(f *document.Fileset) filesetDocument {
 	return filesetDocument{
-		FilesetID: f.ID, Client: orNull(f.Client), Name: f.Name, Version: f.Version, Newest: f.Newest, Manifest: f.Manifest.String(),
+		FilesetID: f.ID, Client: web.OrNull(f.Client), Name: f.Name, Version: f.Version, Newest: f.Newest, Manifest: f.Manifest.String(),
 		Files: f.Files, Bytes: f.Bytes, CreatedAt: f.CreatedAt,
 	}
 }
@@ -59,24 +60,24 @@ type filesetQuery struct {
 
 func (s *Server) filesetQuery(c echo.Context) (q filesetQuery, err error) {
 	q.name = c.Param("name")
-	if err := badField("name", job.CheckName("name", q.name)); err != nil {
+	if err := web.BadField("name", job.CheckName("name", q.name)); err != nil {
 		return q, err
 	}
 	var patterns []string
-	for _, p := range parameters(c) {
-		switch p.key {
+	for _, p := range web.Parameters(c) {
+		switch p.Key {
 		case "client":
-			if q.client = p.value; s.reserved[q.client] {
+			if q.client = p.Value; s.reserved[q.client] {
 				return q, reservedClient(q.client)
 			}
-			err = badField(p.key, job.CheckName(p.key, p.value))
+			err = web.BadField(p.Key, job.CheckName(p.Key, p.Value))
 		case "version":
-			q.version, err = strconv.Atoi(p.value)
-			if err != nil || q.version < 1 || strconv.Itoa(q.version) != p.value {
-				err = badRequest(p.key, fmt.Sprintf("version must be a number from 1 on, not %q", shortened(p.value)))
+			q.version, err = strconv.Atoi(p.Value)
+			if err != nil || q.version < 1 || strconv.Itoa(q.version) != p.Value {
+				err = web.BadRequest(p.Key, fmt.Sprintf("version must be a number from 1 on, not %q", web.Shortened(p.Value)))
 			}
 		case "pattern":
-			patterns = append(patterns, p.value)
+			patterns = append(patterns, p.Value)
 		}
 		if err != nil {
 			return q, err
@@ -92,11 +93,11 @@ func (s *Server) filesetVersions(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	held, err := s.holdPage(c, smallShareBytes)
+	held, err := s.holdPage(c, web.SmallShareBytes)
 	if err != nil {
 		return err
 	}
-	defer held.release()
+	defer held.Release()
 	list, err := s.engine.FilesetVersions(q.client, q.name)
 	if err != nil {
 		return err
@@ -107,27 +108,27 @@ func (s *Server) filesetVersions(c echo.Context) error {
 // listFilesets answers GET /filesets with a page of filesets in the order of name and client.
 func (s *Server) listFilesets(c echo.Context) error {
 	limit, afterName, afterClient := job.MaxPage, "", ""
-	for _, p := range parameters(c) {
+	for _, p := range web.Parameters(c) {
 		var err error
-		switch p.key {
+		switch p.Key {
 		case "limit":
-			limit, err = pageLimit(p)
+			limit, err = web.PageLimit(p)
 		case "after":
 			var slash bool
-			afterName, afterClient, slash = strings.Cut(p.value, "/")
-			if !slash || job.CheckName(p.key, afterName) != nil || afterClient != "" && job.CheckName(p.key, afterClient) != nil {
-				err = badRequest(p.key, "after must be name/client, the value of next of the previous page")
+			afterName, afterClient, slash = strings.Cut(p.Value, "/")
+			if !slash || job.CheckName(p.Key, afterName) != nil || afterClient != "" && job.CheckName(p.Key, afterClient) != nil {
+				err = web.BadRequest(p.Key, "after must be name/client, the value of next of the previous page")
 			}
 		}
 		if err != nil {
 			return err
 		}
 	}
-	held, err := s.holdPage(c, maxRowsBytes)
+	held, err := s.holdPage(c, web.MaxRowsBytes)
 	if err != nil {
 		return err
 	}
-	defer held.release()
+	defer held.Release()
 	list, more, err := s.engine.Filesets(afterName, afterClient, limit)
 	if err != nil {
 		return err
@@ -135,7 +136,7 @@ func (s *Server) listFilesets(c echo.Context) error {
 	var next *string
 	if more && len(list) > 0 {
 		last := &list[len(list)-1]
-		next = orNull(last.Name + "/" + last.Client)
+		next = web.OrNull(last.Name + "/" + last.Client)
 	}
 	return answerFilesets(c, held, list, next)
 }
@@ -146,16 +147,16 @@ type filesetsDocument struct {
 	Next     *string           `json:"next"`
 }
 
-func answerFilesets(c echo.Context, held *share, list []document.Fileset, next *string) error {
+func answerFilesets(c echo.Context, held *web.Share, list []document.Fileset, next *string) error {
 	page := filesetsDocument{make([]filesetDocument, len(list)), next}
 	for i := range list {
 		page.Filesets[i] = documentOfFileset(&list[i])
 	}
-	text, err := encodePage(c.Request().Context(), held, page)
+	text, err := web.EncodePage(c.Request().Context(), held, page)
 	if err != nil {
 		return err
 	}
-	return answerTagged(c, mimeJSON, text, text)
+	return web.AnswerTagged(c, web.MIMEJSON, text, text)
 }
 
 // deleteFileset answers DELETE /filesets/{name}, which deletes all versions. Their blobs are collected later.
@@ -168,6 +169,6 @@ func (s *Server) deleteFileset(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	setSeq(c, receipt.Seq)
+	web.SetSeq(c, receipt.Seq)
 	return c.NoContent(http.StatusNoContent)
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/client/fileset"
 	"github.com/daybookq/daybook/internal/testkit"
@@ -185,7 +186,7 @@ func TestFilesetMetrics(t *testing.T) {
 	r.put("/filesets/x", tarOf(t, "a", "A", "b", "BB")).wantStatus(http.StatusCreated)
 	r.put("/filesets/x", tarOf(t, "a", "A", "b", "BB")).wantStatus(http.StatusOK)
 	manifest := `{"format":1,"files":[{"path":"b","blob":"` + addressOf("BB") + `","size":2}]}`
-	r.put("/filesets/x", manifest, "Content-Type", mimeJSON).wantStatus(http.StatusCreated)
+	r.put("/filesets/x", manifest, "Content-Type", web.MIMEJSON).wantStatus(http.StatusCreated)
 	r.put("/filesets/x", "no archive").wantStatus(http.StatusBadRequest)
 	r.get("/filesets/x").wantStatus(http.StatusOK)
 	r.do(http.MethodHead, "/filesets/x", nil).wantStatus(http.StatusOK)
@@ -298,12 +299,12 @@ func TestFilesetsThatAreRefused(t *testing.T) {
 		"gzip with more":         {packed + "x", "", 400, "bad_archive"},
 		"zstd with a wrong sum":  {string(damaged), "", 400, "bad_archive"},
 		"zstd with a window":     {zstded(t, strings.Repeat(good, 200), zstd.WithWindowSize(16<<20), zstd.WithSingleSegment(false)), "", 400, "bad_archive"},
-		"an archive as JSON":     {good, mimeJSON, 400, "bad_manifest"},
+		"an archive as JSON":     {good, web.MIMEJSON, 400, "bad_manifest"},
 		"a text":                 {good, "text/plain", 415, "unsupported_media_type"},
-		"no manifest":            {`{"files":[]}`, mimeJSON, 400, "bad_manifest"},
-		"a manifest's escape":    {`{"format":1,"files":[{"path":"../a","blob":"` + addressOf("A") + `","size":1}]}`, mimeJSON, 400, "bad_path"},
-		"a blob that is missing": {`{"format":1,"files":[{"path":"a","blob":"` + addressOf("A") + `","size":1}]}`, mimeJSON, 409, "blobs_missing"},
-		"too many files":         {`{"format":1,"empty_directories":["a"` + strings.Repeat(`,"a"`, fileset.MaxFiles) + `]}`, mimeJSON, 413, "fileset_too_large"},
+		"no manifest":            {`{"files":[]}`, web.MIMEJSON, 400, "bad_manifest"},
+		"a manifest's escape":    {`{"format":1,"files":[{"path":"../a","blob":"` + addressOf("A") + `","size":1}]}`, web.MIMEJSON, 400, "bad_path"},
+		"a blob that is missing": {`{"format":1,"files":[{"path":"a","blob":"` + addressOf("A") + `","size":1}]}`, web.MIMEJSON, 409, "blobs_missing"},
+		"too many files":         {`{"format":1,"empty_directories":["a"` + strings.Repeat(`,"a"`, fileset.MaxFiles) + `]}`, web.MIMEJSON, 413, "fileset_too_large"},
 	} {
 		var headers []string
 		if tt.kind != "" {
@@ -314,7 +315,7 @@ func TestFilesetsThatAreRefused(t *testing.T) {
 			t.Errorf("%s: %d %.300s", name, a.status, a.body)
 		}
 	}
-	missing := r.put("/filesets/x", `{"format":1,"files":[{"path":"a","blob":"`+addressOf("A")+`","size":1}]}`, "Content-Type", mimeJSON).body
+	missing := r.put("/filesets/x", `{"format":1,"files":[{"path":"a","blob":"`+addressOf("A")+`","size":1}]}`, "Content-Type", web.MIMEJSON).body
 	if !strings.Contains(missing, `"missing":["`+addressOf("A")+`"]`) {
 		t.Errorf("%s", missing)
 	}
@@ -323,7 +324,7 @@ func TestFilesetsThatAreRefused(t *testing.T) {
 		t.Errorf("blobs are left: %v", page)
 	}
 	r.put("/blobs", "A").wantStatus(http.StatusCreated)
-	r.put("/filesets/x", `{"format":1,"files":[{"path":"a","blob":"`+addressOf("A")+`","size":2}]}`, "Content-Type", mimeJSON).refused(http.StatusBadRequest, "bad_manifest")
+	r.put("/filesets/x", `{"format":1,"files":[{"path":"a","blob":"`+addressOf("A")+`","size":2}]}`, "Content-Type", web.MIMEJSON).refused(http.StatusBadRequest, "bad_manifest")
 	r.put("/filesets/x", ` {"files":[{"size":1,"path":"a","blob":"`+addressOf("A")+`"}],"format":1}`, "Content-Type", "application/json; charset=utf-8").wantStatus(http.StatusCreated)
 	r.put("/filesets/x", tarOf(t, "a", "A")).wantStatus(http.StatusOK) // the same tree
 }
@@ -497,5 +498,5 @@ func TestFilesetsInFlatMemory(t *testing.T) {
 	if grown := after.TotalAlloc - before.TotalAlloc; grown > files*size/3 {
 		t.Errorf("%d bytes were allocated for %d bytes in both directions", grown, files*size)
 	}
-	testkit.Eventually(t, "no share is kept", func() bool { return r.server.uploads.used()+r.server.downloads.used()+r.server.manifests.used() == 0 })
+	testkit.Eventually(t, "no share is kept", func() bool { return r.server.uploads.Used()+r.server.downloads.Used()+r.server.manifests.Used() == 0 })
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/ingest/registry"
@@ -313,7 +314,7 @@ func (*picky) ClockOffset() time.Duration                     { return 0 }
 // back from the journal, or refuse it with a problem that has a code.
 func FuzzRoutes(f *testing.F) {
 	testkit.OneByOne(f)
-	types := []string{mimeJSON, mimeNDJSON, mimeText, "application/json; charset=utf-8", "", "application/x-www-form-urlencoded", mimeRuns}
+	types := []string{web.MIMEJSON, web.MIMENDJSON, web.MIMEText, "application/json; charset=utf-8", "", "application/x-www-form-urlencoded", web.MIMERuns}
 	const id = "018c2b6e-7f00-7000-8000-000000400001"
 	for n := range (&Server{}).routes() {
 		for i, body := range []string{
@@ -391,9 +392,9 @@ func FuzzRoutes(f *testing.F) {
 		}
 		if r.method != http.MethodGet {
 			if number := strings.Split(key, "|"); len(number) == 3 {
-				req.Header.Set(headerSession, number[0])
-				req.Header.Set(headerSlot, number[1])
-				req.Header.Set(headerNumber, number[2])
+				req.Header.Set(web.HeaderSession, number[0])
+				req.Header.Set(web.HeaderSlot, number[1])
+				req.Header.Set(web.HeaderNumber, number[2])
 			} else if len(key) > 0 {
 				req.Header.Set("Idempotency-Key", key)
 				req.Header.Set("Prefer", key)
@@ -402,7 +403,7 @@ func FuzzRoutes(f *testing.F) {
 			req.Body, req.ContentLength = readCloser{bytes.NewReader(sent)}, int64(len(sent))
 			req.Header.Set("Content-Type", types[int(contentType%64)%len(types)])
 			if contentType&64 != 0 {
-				req.Header.Set("Accept", mimeRuns)
+				req.Header.Set("Accept", web.MIMERuns)
 			}
 			if zipped {
 				req.Header.Set("Content-Encoding", "gzip")
@@ -410,7 +411,7 @@ func FuzzRoutes(f *testing.F) {
 		}
 		w := httptest.NewRecorder()
 		s.Handler().ServeHTTP(patient{w}, req.WithContext(t.Context()))
-		if w.Header().Get("Content-Type") == mimeRuns {
+		if w.Header().Get("Content-Type") == web.MIMERuns {
 			if _, _, err := decodeRuns(w.Body.Bytes()); err != nil {
 				t.Errorf("%s %s?%s with %q is answered %q: %v", r.method, path, query, body, w.Body, err)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/internal/manifest"
 	"github.com/daybookq/daybook/job"
@@ -50,7 +51,7 @@ type handlerDocument struct {
 
 func documentOfHandler(h *document.Handler, text []byte) handlerDocument {
 	return handlerDocument{
-		HandlerID: h.ID, Client: orNull(h.Client), Type: h.Type, Version: h.Version, Newest: h.Newest, Kind: h.Kind,
+		HandlerID: h.ID, Client: web.OrNull(h.Client), Type: h.Type, Version: h.Version, Newest: h.Newest, Kind: h.Kind,
 		Digest: h.Digest.String(), Bytes: h.Bytes, CreatedAt: h.CreatedAt, Handler: text,
 	}
 }
@@ -62,40 +63,40 @@ func (s *Server) putHandler(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	body, err := readBody(c, &s.bodies.toml)
+	body, err := web.ReadBody(c, &s.bodies.toml)
 	if err != nil {
 		return err
 	}
-	defer body.release()
+	defer body.Release()
 	var document handler.Document
-	if formOf(c.Request()) == mimeTOML {
-		if document, err = parseManifest(body.bytes); err != nil {
+	if web.FormOf(c.Request()) == web.MIMETOML {
+		if document, err = parseManifest(body.Bytes); err != nil {
 			return err
 		}
 		return s.storeHandler(c, body, nil, client, typ, &document)
 	}
-	if err := decodeObject(body.bytes, &document); err != nil {
+	if err := web.DecodeObject(body.Bytes, &document); err != nil {
 		return err
 	}
-	return s.storeHandler(c, body, body.bytes, client, typ, &document)
+	return s.storeHandler(c, body, body.Bytes, client, typ, &document)
 }
 
 // parseManifest reads a handler of kind wasi as a manifest in TOML.
 func parseManifest(text []byte) (handler.Document, error) {
 	document, err := manifest.Parse(text)
 	if wrong, ok := errors.AsType[*handler.FieldError](err); ok {
-		return document, badRequest(wrong.Field, wrong.Text)
+		return document, web.BadRequest(wrong.Field, wrong.Text)
 	}
 	if err != nil {
-		return document, badRequest("", err.Error())
+		return document, web.BadRequest("", err.Error())
 	}
 	return document, nil
 }
 
 // storeHandler stores a handler that was read from a body. text is the body if it is JSON.
-func (s *Server) storeHandler(c echo.Context, body *body, text []byte, client, typ string, document *handler.Document) error {
+func (s *Server) storeHandler(c echo.Context, body *web.Body, text []byte, client, typ string, document *handler.Document) error {
 	// The handler's texts, the stored text and the answer are each about as long as the body.
-	if err := body.reserve(c.Request().Context(), 3*int64(len(body.bytes))); err != nil {
+	if err := body.Reserve(c.Request().Context(), 3*int64(len(body.Bytes))); err != nil {
 		return err
 	}
 	if s.reserved[client] {
@@ -103,33 +104,33 @@ func (s *Server) storeHandler(c echo.Context, body *body, text []byte, client, t
 	}
 	if err := checkHandler(document, text); err != nil {
 		if wrong, ok := errors.AsType[*handler.FieldError](err); ok {
-			return badRequest(wrong.Field, wrong.Text)
+			return web.BadRequest(wrong.Field, wrong.Text)
 		}
 		return err
 	}
 	if o := document.Options; o != nil && *o == (handler.Options{}) {
 		document.Options = nil // so that equal handlers have equal texts
 	}
-	stored, err := encodeDocument(document)
+	stored, err := web.EncodeDocument(document)
 	if err != nil {
 		return err
 	}
 	stored = stored[:len(stored)-1]
 	if len(stored) > job.MaxHandlerBytes {
-		return &problem{status: http.StatusRequestEntityTooLarge, code: codeTooLarge,
-			detail: fmt.Sprintf("the handler takes %d bytes as JSON; the maximum is %d", len(stored), job.MaxHandlerBytes)}
+		return &web.Problem{Status: http.StatusRequestEntityTooLarge, Code: web.CodeTooLarge,
+			Detail: fmt.Sprintf("the handler takes %d bytes as JSON; the maximum is %d", len(stored), job.MaxHandlerBytes)}
 	}
 	put, receipt, err := s.engine.PutHandler(c.Request().Context(), job.PutHandler{Client: client, Type: typ, Kind: document.Kind, Document: stored})
 	if err != nil {
 		return err
 	}
-	setSeq(c, receipt.Seq)
+	web.SetSeq(c, receipt.Seq)
 	status := http.StatusOK
 	if !put.Same {
 		status = http.StatusCreated
 		c.Response().Header().Set(echo.HeaderLocation, "/handler-versions/"+put.Handler.ID.String())
 	}
-	return answerDocument(c, status, documentOfHandler(&put.Handler, stored))
+	return web.AnswerDocument(c, status, documentOfHandler(&put.Handler, stored))
 }
 
 // checkHandler returns an error that describes the first mistake in a handler. text is its JSON, or nil if it was not
@@ -183,17 +184,17 @@ func (s *Server) answerHandler(c echo.Context, read func() (document.Handler, []
 	if err != nil {
 		return err
 	}
-	defer held.release()
+	defer held.Release()
 	h, text, err := read()
 	if err != nil {
 		return err
 	}
-	held.shrink(maxHandlerAnswerBytes - 3*int64(len(text)))
-	body, err := encodeDocument(documentOfHandler(&h, text))
+	held.Shrink(maxHandlerAnswerBytes - 3*int64(len(text)))
+	body, err := web.EncodeDocument(documentOfHandler(&h, text))
 	if err != nil {
 		return err
 	}
-	return answerTagged(c, mimeJSON, body, body)
+	return web.AnswerTagged(c, web.MIMEJSON, body, body)
 }
 
 // handlersDocument is a page of handlers. If more follow, next is type/client of the last handler of the page.
@@ -208,11 +209,11 @@ func (s *Server) handlerVersions(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	held, err := s.holdPage(c, maxRowsBytes)
+	held, err := s.holdPage(c, web.MaxRowsBytes)
 	if err != nil {
 		return err
 	}
-	defer held.release()
+	defer held.Release()
 	list, err := s.engine.HandlerVersions(client, typ)
 	if err != nil {
 		return err
@@ -223,27 +224,27 @@ func (s *Server) handlerVersions(c echo.Context) error {
 // handlers answers GET /handlers with a page of handlers in the order of type and client.
 func (s *Server) handlers(c echo.Context) error {
 	limit, afterType, afterClient := job.MaxPage, "", ""
-	for _, p := range parameters(c) {
+	for _, p := range web.Parameters(c) {
 		var err error
-		switch p.key {
+		switch p.Key {
 		case "limit":
-			limit, err = pageLimit(p)
+			limit, err = web.PageLimit(p)
 		case "after":
 			var slash bool
-			afterType, afterClient, slash = strings.Cut(p.value, "/")
-			if !slash || job.CheckName(p.key, afterType) != nil || afterClient != "" && job.CheckName(p.key, afterClient) != nil {
-				err = badRequest(p.key, "after must be type/client, the value of next of the previous page")
+			afterType, afterClient, slash = strings.Cut(p.Value, "/")
+			if !slash || job.CheckName(p.Key, afterType) != nil || afterClient != "" && job.CheckName(p.Key, afterClient) != nil {
+				err = web.BadRequest(p.Key, "after must be type/client, the value of next of the previous page")
 			}
 		}
 		if err != nil {
 			return err
 		}
 	}
-	held, err := s.holdPage(c, maxRowsBytes)
+	held, err := s.holdPage(c, web.MaxRowsBytes)
 	if err != nil {
 		return err
 	}
-	defer held.release()
+	defer held.Release()
 	list, more, err := s.engine.Handlers(afterType, afterClient, limit)
 	if err != nil {
 		return err
@@ -251,21 +252,21 @@ func (s *Server) handlers(c echo.Context) error {
 	var next *string
 	if more && len(list) > 0 {
 		last := &list[len(list)-1]
-		next = orNull(last.Type + "/" + last.Client)
+		next = web.OrNull(last.Type + "/" + last.Client)
 	}
 	return answerHandlers(c, held, list, next)
 }
 
-func answerHandlers(c echo.Context, held *share, list []document.Handler, next *string) error {
+func answerHandlers(c echo.Context, held *web.Share, list []document.Handler, next *string) error {
 	page := handlersDocument{make([]handlerDocument, len(list)), next}
 	for i := range list {
 		page.Handlers[i] = documentOfHandler(&list[i], nil)
 	}
-	text, err := encodePage(c.Request().Context(), held, page)
+	text, err := web.EncodePage(c.Request().Context(), held, page)
 	if err != nil {
 		return err
 	}
-	return answerTagged(c, mimeJSON, text, text)
+	return web.AnswerTagged(c, web.MIMEJSON, text, text)
 }
 
 // deleteHandler answers DELETE /handlers/{type}, which deletes all versions.
@@ -275,7 +276,7 @@ func (s *Server) deleteHandler(c echo.Context) error {
 		return err
 	}
 	if c.Request().Method == http.MethodPost { // the route of miniq
-		if err := s.noBody(c); err != nil {
+		if err := web.NoBody(c, &s.bodies.optional); err != nil {
 			return err
 		}
 	}
@@ -283,7 +284,7 @@ func (s *Server) deleteHandler(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	setSeq(c, receipt.Seq)
+	web.SetSeq(c, receipt.Seq)
 	return c.NoContent(http.StatusNoContent)
 }
 
@@ -291,16 +292,16 @@ func (s *Server) deleteHandler(c echo.Context) error {
 // the path of miniq's routes. Without a client, the handler is for all clients.
 func handlerName(c echo.Context) (client, typ string, err error) {
 	typ, client = c.Param("type"), c.Param("client")
-	if err := badField("type", job.CheckName("type", typ)); err != nil {
+	if err := web.BadField("type", job.CheckName("type", typ)); err != nil {
 		return "", "", err
 	}
-	for _, p := range parameters(c) {
-		if p.key == "client" {
-			client = p.value
+	for _, p := range web.Parameters(c) {
+		if p.Key == "client" {
+			client = p.Value
 		}
 	}
-	if client == "" && len(parameters(c)) == 0 {
+	if client == "" && len(web.Parameters(c)) == 0 {
 		return "", typ, nil
 	}
-	return client, typ, badField("client", job.CheckName("client", client))
+	return client, typ, web.BadField("client", job.CheckName("client", client))
 }

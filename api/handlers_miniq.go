@@ -3,6 +3,7 @@ package api
 import (
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/job/handler"
 )
 
@@ -49,16 +50,16 @@ func (s *Server) addHandler(c echo.Context) error {
 		return err
 	}
 	var m miniqHandler
-	body, err := s.readObject(c, &s.bodies.handler, &m)
+	body, err := web.ReadObject(c, &s.bodies.handler, &m)
 	if err != nil {
 		return err
 	}
-	defer body.release()
+	defer body.Release()
 	switch {
 	case m.Lang == "":
-		return badRequest("lang", "lang is missing; it must be http or the language of a script")
+		return web.BadRequest("lang", "lang is missing; it must be http or the language of a script")
 	case m.Body == "":
-		return badRequest("body", "body is missing; it must be the source of the handler, or its URL")
+		return web.BadRequest("body", "body is missing; it must be the source of the handler, or its URL")
 	}
-	return s.storeHandler(c, body, body.bytes, client, typ, m.document())
+	return s.storeHandler(c, body, body.Bytes, client, typ, m.document())
 }

@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/api/internal/web"
 )
 
 // countedBody counts reads of a body, which never arrives.
@@ -69,13 +71,13 @@ func TestHeadIsRefusedBeforeTheBody(t *testing.T) {
 			"an unknown parameter":   {o.path + "?nonsense=1", nil},
 			"a parameter twice":      {o.path + "?priority=1&priority=2", nil},
 			"a wrong parameter":      {o.path + "?priority=x", nil},
-			"an empty key":           {o.path, []string{headerKey, ""}},
-			"a long key":             {o.path, []string{headerKey, strings.Repeat("k", 10_000)}},
-			"an odd key":             {o.path, []string{headerKey, "a\x7fb"}},
-			"a session alone":        {o.path, []string{headerSession, x.id}},
-			"an odd session":         {o.path, []string{headerSession, "x", headerNumber, "1"}},
-			"an odd number":          {o.path, []string{headerSession, x.id, headerNumber, "x"}},
-			"a key and a session":    {o.path, []string{headerKey, "k", headerSession, x.id, headerNumber, "1"}},
+			"an empty key":           {o.path, []string{web.HeaderKey, ""}},
+			"a long key":             {o.path, []string{web.HeaderKey, strings.Repeat("k", 10_000)}},
+			"an odd key":             {o.path, []string{web.HeaderKey, "a\x7fb"}},
+			"a session alone":        {o.path, []string{web.HeaderSession, x.id}},
+			"an odd session":         {o.path, []string{web.HeaderSession, "x", web.HeaderNumber, "1"}},
+			"an odd number":          {o.path, []string{web.HeaderSession, x.id, web.HeaderNumber, "x"}},
+			"a key and a session":    {o.path, []string{web.HeaderKey, "k", web.HeaderSession, x.id, web.HeaderNumber, "1"}},
 			"a type of body":         {o.path, []string{"Content-Type", "text/html"}},
 			"an encoding":            {o.path, []string{"Content-Encoding", "br"}},
 			"a long name":            {strings.NewReplacer(":id", x.id, ":client", long, ":type", long, ":name", long, ":address", addressOf("{}")).Replace(o.route.path), nil},
@@ -131,7 +133,7 @@ func TestSeriesOfRoutesAppearWithRequests(t *testing.T) {
 	if n := series("/jobs/create"); n != 0 {
 		t.Errorf("%d series of a route that was not called", n)
 	}
-	r.do(http.MethodPost, "/jobs/create", strings.NewReader("{}"), "Content-Type", mimeJSON)
+	r.do(http.MethodPost, "/jobs/create", strings.NewReader("{}"), "Content-Type", web.MIMEJSON)
 	if n := series("/jobs/create"); n < 3 {
 		t.Errorf("%d series of a route that was called", n)
 	}

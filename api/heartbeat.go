@@ -8,6 +8,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest/registry"
 	"github.com/daybookq/daybook/job"
 )
@@ -30,14 +31,14 @@ func (s *Server) heartbeat(c echo.Context) error {
 		registry.Info
 		Takeover bool `json:"takeover"`
 	}
-	body, err := s.readObject(c, &s.bodies.small, &r)
+	body, err := web.ReadObject(c, &s.bodies.small, &r)
 	if err != nil {
 		return err
 	}
-	defer body.release()
+	defer body.Release()
 	if err := r.Info.Check(); err != nil {
 		if wrong, ok := errors.AsType[*registry.FieldError](err); ok {
-			return badRequest(wrong.Field, wrong.Text)
+			return web.BadRequest(wrong.Field, wrong.Text)
 		}
 		return err
 	}
@@ -45,7 +46,7 @@ func (s *Server) heartbeat(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return answerDocument(c, http.StatusOK, struct {
+	return web.AnswerDocument(c, http.StatusOK, struct {
 		HeartbeatMs int64 `json:"heartbeat_ms"`
 		AliveSince  int64 `json:"alive_since"`
 	}{every.Milliseconds(), since})
@@ -58,11 +59,11 @@ func (s *Server) goodbye(c echo.Context) error {
 		return err
 	}
 	instance := ""
-	for _, p := range parameters(c) {
-		instance = p.value // the route has no other parameter
+	for _, p := range web.Parameters(c) {
+		instance = p.Value // the route has no other parameter
 	}
 	if err := registry.CheckInstance(instance); err != nil {
-		return badField("instance", err)
+		return web.BadField("instance", err)
 	}
 	if err := s.engine.Goodbye(id, instance); err != nil {
 		return err
@@ -75,7 +76,7 @@ func (s *Server) goodbye(c echo.Context) error {
 func pathRunner(c echo.Context) (string, error) {
 	id := c.Param("id")
 	if strings.Contains(id, "/") { // the router puts the rest of the path into the last parameter
-		return "", routeNotFound()
+		return "", web.RouteNotFound()
 	}
-	return id, badField("id", job.CheckName("id", id))
+	return id, web.BadField("id", job.CheckName("id", id))
 }

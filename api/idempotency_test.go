@@ -5,16 +5,17 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/job"
 )
 
 func TestRepeatedCreate(t *testing.T) {
 	r := start(t)
 	for _, c := range []struct{ name, path, body, other, kind string }{
-		{"one job", "/jobs/create", `{"payload":"p","delay_ms":60000,"unique_key":"u"}`, `{"payload":"q"}`, mimeJSON},
-		{"an array", "/jobs/create", `[{"payload":"p"},{"payload":"p","unique_key":"v"},{"unique_key":"v"}]`, `[]x`, mimeJSON},
-		{"lines", "/add?client=acme&jobtype=x", "a\n\nb", "a\nb", mimeText},
-		{"lines of a queue", "/beta/job/x/add", "a\n", "b\n", mimeText},
+		{"one job", "/jobs/create", `{"payload":"p","delay_ms":60000,"unique_key":"u"}`, `{"payload":"q"}`, web.MIMEJSON},
+		{"an array", "/jobs/create", `[{"payload":"p"},{"payload":"p","unique_key":"v"},{"unique_key":"v"}]`, `[]x`, web.MIMEJSON},
+		{"lines", "/add?client=acme&jobtype=x", "a\n\nb", "a\nb", web.MIMEText},
+		{"lines of a queue", "/beta/job/x/add", "a\n", "b\n", web.MIMEText},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			post := func(path, body, key string) reply {

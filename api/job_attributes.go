@@ -7,6 +7,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -95,7 +96,7 @@ func laterVersion(version string) bool {
 
 // reservedClient refuses a client name in s.reserved.
 func reservedClient(client string) error {
-	return badRequest("client", fmt.Sprintf("client must not be %q, because paths of this server begin with it", client))
+	return web.BadRequest("client", fmt.Sprintf("client must not be %q, because paths of this server begin with it", client))
 }
 
 // group returns a group with the attributes of jobs that are created now. It fills in every default, because the
@@ -117,31 +118,31 @@ func (s *Server) group(a *attributes, now int64) (job.Group, error) {
 	set(&g.Backoff.MaxMs, a.Backoff.MaxMs)
 	if a.Priority != nil {
 		if err := job.CheckRange("priority", *a.Priority, 0, job.MaxPriority); err != nil {
-			return g, badField("priority", err)
+			return g, web.BadField("priority", err)
 		}
 		g.Priority = int(*a.Priority)
 	}
 	if a.MaxAttempts != nil {
 		if err := job.CheckRange("max_attempts", *a.MaxAttempts, 1, job.MaxAttempts); err != nil {
-			return g, badField("max_attempts", err)
+			return g, web.BadField("max_attempts", err)
 		}
 		g.MaxAttempts = int(*a.MaxAttempts)
 	}
 	if err := job.CheckName("client", g.Client); err != nil {
-		return g, badField("client", err)
+		return g, web.BadField("client", err)
 	}
 	if s.reserved[g.Client] {
 		return g, reservedClient(g.Client)
 	}
 	if err := job.CheckName("type", g.Type); err != nil {
-		return g, badField("type", err)
+		return g, web.BadField("type", err)
 	}
 	if a.DelayMs != nil {
 		if a.RunAt != nil {
-			return g, badRequest("delay_ms", "a job must not have both delay_ms and run_at")
+			return g, web.BadRequest("delay_ms", "a job must not have both delay_ms and run_at")
 		}
 		if err := job.CheckRange("delay_ms", *a.DelayMs, 0, job.MaxDelayMs); err != nil {
-			return g, badField("delay_ms", err)
+			return g, web.BadField("delay_ms", err)
 		}
 		if *a.DelayMs > 0 {
 			g.RunAt = now + *a.DelayMs
@@ -149,23 +150,23 @@ func (s *Server) group(a *attributes, now int64) (job.Group, error) {
 	}
 	if a.Traceparent != nil {
 		if err := job.CheckTraceparent(*a.Traceparent); err != nil {
-			return g, badField("traceparent", err)
+			return g, web.BadField("traceparent", err)
 		}
 		g.Traceparent = *a.Traceparent
 	}
 	var err error
 	if g.Meta, err = job.NewMeta(a.Meta); err != nil {
-		return g, badField("meta", err)
+		return g, web.BadField("meta", err)
 	}
 	if g.TimeoutMs != 0 {
 		if err := job.CheckRange("timeout_ms", g.TimeoutMs, job.MinTimeoutMs, job.MaxTimeoutMs); err != nil {
-			return g, badField("timeout_ms", err)
+			return g, web.BadField("timeout_ms", err)
 		}
 	}
 	// A delay_ms is not compared with expires_at. The result would depend on the time of the request, so a repeat with
 	// an idempotency key could be refused although the first request succeeded.
 	if a.RunAt != nil && g.ExpiresAt != 0 && g.ExpiresAt <= g.RunAt {
-		return g, badRequest("expires_at", "expires_at must be after run_at")
+		return g, web.BadRequest("expires_at", "expires_at must be after run_at")
 	}
 	if g.OnComplete, err = s.followOn(a.OnComplete); err != nil {
 		return g, err
@@ -195,7 +196,7 @@ func checkGroup(g *job.Group) error {
 		{"backoff.max_ms", g.Backoff.MaxMs, 0, job.MaxDelayMs},
 	} {
 		if f.n < f.lo || f.n > f.hi {
-			return badField(f.name, job.CheckRange(f.name, f.n, f.lo, f.hi))
+			return web.BadField(f.name, job.CheckRange(f.name, f.n, f.lo, f.hi))
 		}
 	}
 	return nil
@@ -218,9 +219,9 @@ type lineForm struct {
 const maxSkipLines = 1000
 
 // queryAttributes reads the query of a bulk post of lines.
-func queryAttributes(query []parameter) (a attributes, form lineForm, err error) {
+func queryAttributes(query []web.Parameter) (a attributes, form lineForm, err error) {
 	for _, p := range query {
-		key, value := p.key, p.value
+		key, value := p.Key, p.Value
 		switch name, meta := strings.CutPrefix(key, metaPrefix); {
 		case meta:
 			if a.Meta == nil {
@@ -237,13 +238,13 @@ func queryAttributes(query []parameter) (a attributes, form lineForm, err error)
 			a.Type = &value
 		case key == "skip_lines":
 			var n *int64
-			if n, err = wholeNumber(key, value); err == nil {
-				form.skip, err = int(*n), badField(key, job.CheckRange(key, *n, 0, maxSkipLines))
+			if n, err = web.WholeNumber(key, value); err == nil {
+				form.skip, err = int(*n), web.BadField(key, job.CheckRange(key, *n, 0, maxSkipLines))
 			}
 		case key == "strip_cr":
-			form.stripCR, err = queryBool(p)
+			form.stripCR, err = web.QueryBool(p)
 		default:
-			*a.number(key), err = wholeNumber(key, value)
+			*a.number(key), err = web.WholeNumber(key, value)
 		}
 		if err != nil {
 			return a, form, err
@@ -258,7 +259,7 @@ func queryOnComplete(value string) (*attributes, error) {
 		return &attributes{Type: &value}, nil
 	}
 	var c attributes
-	return &c, inside("on_complete", decodeObject([]byte(value), &c))
+	return &c, web.Inside("on_complete", web.DecodeObject([]byte(value), &c))
 }
 
 // number returns the field for the query parameter key.
@@ -288,13 +289,4 @@ func (a *attributes) number(key string) **int64 {
 		return &a.TimeoutMs
 	}
 	panic("no attribute is called " + key) // lineQuery has a name that this function does not have
-}
-
-// wholeNumber reads a decimal number without leading zeros or a plus sign, as in JSON.
-func wholeNumber(field, text string) (*int64, error) {
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || strconv.FormatInt(n, 10) != text {
-		return nil, badRequest(field, fmt.Sprintf("%s must be a whole number of 64 bits, not %q", field, shortened(text)))
-	}
-	return &n, nil
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/query"
 )
@@ -205,10 +206,10 @@ func selectFields(text string) (s selection, err error) {
 	chosen := map[string]bool{}
 	for name := range strings.SplitSeq(text, ",") {
 		if chosen[name] {
-			return s, badRequest(parameter, fmt.Sprintf("fields names %s twice", shortened(name)))
+			return s, web.BadRequest(parameter, fmt.Sprintf("fields names %s twice", web.Shortened(name)))
 		}
 		if len(chosen) == len(jobFields) {
-			return s, badRequest(parameter, "fields has more names than a job document has fields")
+			return s, web.BadRequest(parameter, "fields has more names than a job document has fields")
 		}
 		chosen[name] = true
 	}
@@ -220,7 +221,7 @@ func selectFields(text string) (s selection, err error) {
 		}
 	}
 	for name := range chosen {
-		return s, badRequest(parameter, fmt.Sprintf("fields names %q, which is not a field of a job document", shortened(name)))
+		return s, web.BadRequest(parameter, fmt.Sprintf("fields names %q, which is not a field of a job document", web.Shortened(name)))
 	}
 	return s, nil
 }
@@ -269,15 +270,15 @@ func (s *selection) append(b []byte, fields []field, j *job.Job, f form) []byte 
 }
 
 // write appends a JSON list of documents to an answer.
-func (s *selection) write(p *pieces, list []job.Job) error {
-	p.b = append(p.b, '[')
-	err := p.jobs(list, ",", "", func(b []byte, before *jobs, j *job.Job) []byte {
+func (s *selection) write(p *web.Pieces, list []job.Job) error {
+	p.B = append(p.B, '[')
+	err := appendJobPieces(p, list, ",", "", func(b []byte, before *jobs, j *job.Job) []byte {
 		if s.some {
 			return appendSelected(b, s.fields, j, inJSON)
 		}
 		return before.append(b, j, inJSON)
 	})
-	p.b = append(p.b, ']')
+	p.B = append(p.B, ']')
 	return err
 }
 
@@ -356,4 +357,35 @@ func appendAttempts(b []byte, attempts []job.Attempt) []byte {
 		b = appendAttempt(b, &attempts[i])
 	}
 	return append(b, ']')
+}
+
+// appendJobPieces appends the document of each job, and clears the jobs of the list that are written. It puts separator between
+// two documents, and end after each.
+func appendJobPieces(p *web.Pieces, list []job.Job, separator, end string, one func(b []byte, before *jobs, j *job.Job) []byte) error {
+	for at := 0; at < len(list); {
+		from, made := at, int64(0)
+		var before jobs
+		err := p.Turns.Do(p.Ctx, func() error {
+			for ; at < len(list) && len(p.B) < web.PieceBytes; at++ {
+				if at > 0 {
+					p.B = append(p.B, separator...)
+				}
+				made += stateBytes(&list[at])
+				p.B = append(one(p.B, &before, &list[at]), end...)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if len(p.B) < web.PieceBytes {
+			return nil // that was all
+		}
+		if err := p.Write(); err != nil {
+			return err
+		}
+		clear(list[from:at])
+		p.Held.Shrink(min(made, p.Held.Held))
+	}
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/api/joblog"
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/job"
@@ -30,8 +31,8 @@ type jobLogs struct {
 // withLogs says which jobs have logs.
 const withLogs = "only containers have logs, and programs whose handler has log_bytes; what a script prints is in the log of its runner"
 
-func noLog(detail string) *problem {
-	return &problem{status: http.StatusNotFound, code: codeNoLog, detail: detail}
+func noLog(detail string) *web.Problem {
+	return &web.Problem{Status: http.StatusNotFound, Code: codeNoLog, Detail: detail}
 }
 
 // appendLog answers POST /jobs/{id}/log. The runner adds new output of the job.
@@ -42,16 +43,16 @@ func (s *Server) appendLog(c echo.Context) error {
 	}
 	var claim job.ID
 	offset := int64(-1)
-	for _, p := range parameters(c) {
-		switch p.key {
+	for _, p := range web.Parameters(c) {
+		switch p.Key {
 		case "claim_id":
-			if claim, err = job.ParseID(p.value); err != nil {
-				return badID(p.key)
+			if claim, err = job.ParseID(p.Value); err != nil {
+				return web.BadID(p.Key)
 			}
 		case "offset":
-			n, err := wholeNumber(p.key, p.value)
+			n, err := web.WholeNumber(p.Key, p.Value)
 			if err == nil {
-				err = badField(p.key, job.CheckRange(p.key, *n, 0, maxLogOffset))
+				err = web.BadField(p.Key, job.CheckRange(p.Key, *n, 0, maxLogOffset))
 			}
 			if err != nil {
 				return err
@@ -61,15 +62,15 @@ func (s *Server) appendLog(c echo.Context) error {
 	}
 	switch {
 	case claim.IsZero():
-		return badRequest("claim_id", "claim_id is missing: only the run that holds a job can write its log")
+		return web.BadRequest("claim_id", "claim_id is missing: only the run that holds a job can write its log")
 	case offset < 0:
-		return badRequest("offset", "offset is missing: it is the place of the body in what the job has printed")
+		return web.BadRequest("offset", "offset is missing: it is the place of the body in what the job has printed")
 	}
-	body, err := readBody(c, &s.bodies.log)
+	body, err := web.ReadBody(c, &s.bodies.log)
 	if err != nil {
 		return err
 	}
-	defer body.release()
+	defer body.Release()
 	end, err := s.engine.AwaitEnd(id) // before it reads the job, so that its end is not missed
 	if err != nil {
 		return err
@@ -81,14 +82,14 @@ func (s *Server) appendLog(c echo.Context) error {
 		end.Stop()
 		return err
 	}
-	s.logs.Append(id, claim, offset, body.bytes, end)
+	s.logs.Append(id, claim, offset, body.Bytes, end)
 	return c.NoContent(http.StatusNoContent)
 }
 
 // holds refuses a request unless the job runs under the claim.
 func (s *Server) holds(c echo.Context, id, claim job.ID) error {
 	j, held, err := s.readJob(c, s.documents, id)
-	defer held.release()
+	defer held.Release()
 	switch {
 	case err != nil:
 		return err
@@ -106,9 +107,9 @@ func (s *Server) holds(c echo.Context, id, claim job.ID) error {
 // until the job ends. For a job that has ended, the answer is the blob that the runner has stored.
 func (s *Server) jobLog(c echo.Context) error {
 	follow := false
-	for _, p := range parameters(c) {
+	for _, p := range web.Parameters(c) {
 		var err error
-		if follow, err = queryBool(p); err != nil {
+		if follow, err = web.QueryBool(p); err != nil {
 			return err
 		}
 	}
@@ -125,7 +126,7 @@ func (s *Server) jobLog(c echo.Context) error {
 		return err
 	}
 	j, held, err := s.readJob(c, s.documents, id)
-	held.release()
+	held.Release()
 	if err != nil {
 		return err
 	}
@@ -142,7 +143,7 @@ func (s *Server) jobLog(c echo.Context) error {
 	}
 	if s.logs.readers.Add(1) > maxLogReaders {
 		s.logs.readers.Add(-1)
-		return &problem{status: http.StatusTooManyRequests, code: codeOverloaded, detail: fmt.Sprintf("%d requests follow logs already", maxLogReaders)}
+		return &web.Problem{Status: http.StatusTooManyRequests, Code: web.CodeOverloaded, Detail: fmt.Sprintf("%d requests follow logs already", maxLogReaders)}
 	}
 	defer s.logs.readers.Add(-1)
 	logHeaders(c)
@@ -153,8 +154,8 @@ func (s *Server) jobLog(c echo.Context) error {
 
 func logHeaders(c echo.Context) {
 	h := c.Response().Header()
-	h[echo.HeaderContentType] = []string{mimeText + "; charset=utf-8"}
-	h["X-Content-Type-Options"] = nosniff
+	h[echo.HeaderContentType] = []string{web.MIMEText + "; charset=utf-8"}
+	h["X-Content-Type-Options"] = web.Nosniff
 }
 
 // sendLog sends a log to its reader: everything until the end of the job, or only the present text if end is nil.
@@ -202,8 +203,8 @@ func (s *Server) storedLog(c echo.Context, j *job.Job) error {
 	if err != nil {
 		return err
 	}
-	held, err := s.hold(c, s.downloads, streamBytes)
-	defer held.release()
+	held, err := web.Hold(c, s.downloads, web.StreamBytes)
+	defer held.Release()
 	if err != nil {
 		return err
 	}

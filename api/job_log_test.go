@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/api/joblog"
 )
 
@@ -32,7 +33,7 @@ func TestLog(t *testing.T) {
 	r.print(id, claim, -1, "x").wrong("offset")
 	r.do(http.MethodPost, "/jobs/"+id+"/log?claim_id="+claim, strings.NewReader("x"), "Content-Type", "text/plain").wrong("offset")
 	r.do(http.MethodPost, "/jobs/"+id+"/log?offset=0", strings.NewReader("x"), "Content-Type", "text/plain").wrong("claim_id")
-	r.print(id, claim, 0, repeat('x', joblog.MaxBytes+1)).refused(http.StatusRequestEntityTooLarge, codeTooLarge)
+	r.print(id, claim, 0, repeat('x', joblog.MaxBytes+1)).refused(http.StatusRequestEntityTooLarge, web.CodeTooLarge)
 	r.get("/jobs/" + id + "/log?follow=1").wrong("follow")
 
 	r.print(id, claim, 0, "one\n").wantStatus(http.StatusNoContent)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/job"
 )
@@ -21,15 +22,15 @@ const (
 	headerOutputAddr = "Daybook-Output-Addr"
 )
 
-var outputTypes = map[job.Kind]string{job.Text: mimeText + "; charset=utf-8", job.JSON: mimeJSON, job.Bytes: echo.MIMEOctetStream}
+var outputTypes = map[job.Kind]string{job.Text: web.MIMEText + "; charset=utf-8", job.JSON: web.MIMEJSON, job.Bytes: echo.MIMEOctetStream}
 
 // output answers GET /jobs/{id}/output with the bytes of the output, or of the blob that is the output.
 func (s *Server) output(c echo.Context) error {
 	wait := time.Duration(0)
-	for _, p := range parameters(c) {
-		ms, err := wholeNumber(p.key, p.value)
+	for _, p := range web.Parameters(c) {
+		ms, err := web.WholeNumber(p.Key, p.Value)
 		if err == nil {
-			err = badField(p.key, job.CheckRange(p.key, *ms, 0, job.MaxWaitMs))
+			err = web.BadField(p.Key, job.CheckRange(p.Key, *ms, 0, job.MaxWaitMs))
 		}
 		if err != nil {
 			return err
@@ -49,7 +50,7 @@ func (s *Server) output(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	defer held.release()
+	defer held.Release()
 	if !j.Status.Terminal() {
 		return refused(job.HasNotEnded)
 	}
@@ -68,20 +69,20 @@ func (s *Server) output(c echo.Context) error {
 			if err != nil {
 				return err
 			}
-			held.release() // the client may be slow to read
+			held.Release() // the client may be slow to read
 			// After a redrive the job may have another output, so a cache must ask each time.
 			as := representation{cmp.Or(outputTypes[j.OutputAddrKind], echo.MIMEOctetStream), "no-cache"}
 			return s.answerBlob(c, of, ref, &as)
 		}
 		return c.NoContent(http.StatusNoContent)
 	}
-	return answerTagged(c, outputTypes[j.OutputKind], j.Output, j.Output)
+	return web.AnswerTagged(c, outputTypes[j.OutputKind], j.Output, j.Output)
 }
 
 // headerText returns a text as a header can carry it: it escapes other bytes as in the journal.
 func headerText(text string) string { return string(job.AppendEscaped(nil, text)) }
 
-// awaitEnd waits until a job has ended, the time is over or the client hangs up. It returns errShuttingDown if the
+// awaitEnd waits until a job has ended, the time is over or the client hangs up. It returns ErrShuttingDown if the
 // server shuts down first.
 func (s *Server) awaitEnd(c echo.Context, id job.ID, wait time.Duration) error {
 	end, err := s.engine.AwaitEnd(id)
@@ -95,14 +96,14 @@ func (s *Server) awaitEnd(c echo.Context, id job.ID, wait time.Duration) error {
 		return err
 	}
 	j, held, err := s.readJob(c, s.documents, id)
-	held.release()
+	held.Release()
 	if err != nil || j.Status.Terminal() {
 		return err
 	}
 	select {
 	case <-end.Done():
 	case <-s.draining.Done():
-		return errShuttingDown
+		return web.ErrShuttingDown
 	case <-ctx.Done():
 		return c.Request().Context().Err()
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -33,7 +34,7 @@ func (s *Server) answerPlace(c echo.Context, id job.ID) error {
 		if err != nil {
 			return err
 		}
-		held.release()
+		held.Release()
 		if j.Batch.IsZero() {
 			break
 		}
@@ -43,9 +44,9 @@ func (s *Server) answerPlace(c echo.Context, id job.ID) error {
 		line = int64(id.Line())
 		doc.BatchID, doc.Line = &j.Batch, &line
 	}
-	text, err := encodeDocument(&doc)
+	text, err := web.EncodeDocument(&doc)
 	if err != nil {
 		return err
 	}
-	return answerTagged(c, mimeJSON, text, text)
+	return web.AnswerTagged(c, web.MIMEJSON, text, text)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -17,17 +18,17 @@ import (
 const statesView = "states"
 
 // viewOf reads the parameter view of a query.
-func viewOf(query []parameter) (view string, err error) {
+func viewOf(query []web.Parameter) (view string, err error) {
 	for _, p := range query {
 		switch {
-		case p.key == "view" && p.value != statesView && p.value != placeView:
-			return "", badRequest("view", fmt.Sprintf("view must be %s or %s, not %q", statesView, placeView, shortened(p.value)))
-		case p.key == "view":
-			view = p.value
+		case p.Key == "view" && p.Value != statesView && p.Value != placeView:
+			return "", web.BadRequest("view", fmt.Sprintf("view must be %s or %s, not %q", statesView, placeView, web.Shortened(p.Value)))
+		case p.Key == "view":
+			view = p.Value
 		}
 	}
 	if view != "" && len(query) > 1 {
-		return "", badRequest("view", "a request must not have both view and fields")
+		return "", web.BadRequest("view", "a request must not have both view and fields")
 	}
 	return view, nil
 }
@@ -60,7 +61,7 @@ type stateResult struct {
 
 // answerStates answers with the states of a job: its creation, the beginning of each run, the steps of all runs, the
 // end of each run after which the job waited again, and the end of the job.
-func (s *Server) answerStates(c echo.Context, held *share, j *job.Job) error {
+func (s *Server) answerStates(c echo.Context, held *web.Share, j *job.Job) error {
 	const queued, started, finished = "QUEUED", "STARTED", "FINISHED"
 	doc := statesDocument{Owner: j.Runner}
 	var err error
@@ -108,11 +109,11 @@ func (s *Server) answerStates(c echo.Context, held *share, j *job.Job) error {
 			doc.Result.Info = j.Status.String()
 		}
 	}
-	text, err := encodePage(c.Request().Context(), held, &doc)
+	text, err := web.EncodePage(c.Request().Context(), held, &doc)
 	if err != nil {
 		return err
 	}
-	return answerTagged(c, mimeJSON, text, text)
+	return web.AnswerTagged(c, web.MIMEJSON, text, text)
 }
 
 // containerOf returns the container and the fileset of a job for etcdq's clients, or nil if the payload has another

@@ -4,17 +4,17 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
 )
 
-// follower waits until the state includes minSeq and all commands that were synced when CatchUp was called.
+// follower waits until the state includes MinSeq and all commands that were synced when CatchUp was called.
 type follower interface {
 	CatchUp(ctx context.Context, minSeq uint64) error
 }
@@ -32,7 +32,7 @@ func (s *Server) job(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	query := parameters(c)
+	query := web.Parameters(c)
 	view, err := viewOf(query)
 	if err != nil {
 		return err
@@ -51,32 +51,32 @@ func (s *Server) job(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	defer held.release()
+	defer held.Release()
 	if view == statesView {
 		return s.answerStates(c, held, &j)
 	}
-	return withBuffer(func(b []byte) ([]byte, error) {
+	return web.WithBuffer(func(b []byte) ([]byte, error) {
 		b = append(fields.appendJob(b, &j), '\n')
-		if err := held.resize(c.Request().Context(), int64(cap(b))); err != nil {
+		if err := held.Resize(c.Request().Context(), int64(cap(b))); err != nil {
 			return b, err
 		}
-		return b, answerTagged(c, mimeJSON, b, b)
+		return b, web.AnswerTagged(c, web.MIMEJSON, b, b)
 	})
 }
 
 // answerChanged answers a change of one job with the document of the job after the change. If answerChanged fails, the
 // change is still stored.
 func (s *Server) answerChanged(c echo.Context, r ingest.Receipt, id job.ID, status job.Status) error {
-	setSeq(c, r.Seq)
+	web.SetSeq(c, r.Seq)
 	j, held, err := s.readJobAfter(c, r, id)
-	defer held.release()
+	defer held.Release()
 	if errors.Is(err, job.NotFound) { // purged already, for example because its retention is 0
-		return answer(c, http.StatusOK, mimeJSON, append(appendGone(nil, id, status), '\n'))
+		return web.Answer(c, http.StatusOK, web.MIMEJSON, append(appendGone(nil, id, status), '\n'))
 	}
 	if err != nil {
 		return after(err)
 	}
-	return withBuffer(func(b []byte) ([]byte, error) {
+	return web.WithBuffer(func(b []byte) ([]byte, error) {
 		b = append(appendJob(b, &j, inJSON), '\n')
 		return b, answerStored(c, held, http.StatusOK, b)
 	})
@@ -86,7 +86,7 @@ func (s *Server) answerChanged(c echo.Context, r ingest.Receipt, id job.ID, stat
 func pathID(c echo.Context) (job.ID, error) {
 	text := c.Param("id")
 	if strings.Contains(text, "/") { // the router puts the rest of the path into the last parameter
-		return job.ID{}, routeNotFound()
+		return job.ID{}, web.RouteNotFound()
 	}
 	id, err := job.ParseID(text)
 	switch {
@@ -95,7 +95,7 @@ func pathID(c echo.Context) (job.ID, error) {
 	case job.IsUUID(text):
 		return nobodysID, nil
 	}
-	return id, badID("id")
+	return id, web.BadID("id")
 }
 
 // nobodysID is an id that no object has, because no command has the seq 0. It replaces UUIDs of another layout, so that
@@ -113,22 +113,9 @@ func (s *Server) idToRead(c echo.Context) (id job.ID, err error) {
 // catchUp waits until the state includes everything that a GET must see: all commands that were synced when the request
 // arrived, and the position in its Daybook-Min-Seq header.
 func (s *Server) catchUp(c echo.Context) error {
-	seq, err := minSeq(c)
+	seq, err := web.MinSeq(c)
 	if err != nil {
 		return err
 	}
 	return s.engine.CatchUp(c.Request().Context(), seq)
-}
-
-// minSeq returns the position in the Daybook-Min-Seq header, or 0 without the header.
-func minSeq(c echo.Context) (uint64, error) {
-	values := c.Request().Header[headerMinSeq]
-	if len(values) == 0 {
-		return 0, nil
-	}
-	n, err := strconv.ParseUint(values[0], 10, 64)
-	if err != nil || len(values) > 1 {
-		return 0, badRequest(headerMinSeq, headerMinSeq+" must be one whole number, the "+headerSeq+" of an earlier answer")
-	}
-	return n, nil
 }

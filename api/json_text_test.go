@@ -9,6 +9,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -183,13 +184,13 @@ func FuzzRequests(f *testing.F) {
 	}
 	enough := func(int64) error { return nil }
 	check := func(t *testing.T, err error) {
-		if p := problemOf(err); err != nil && (p.status != 400 && p.status != 413 || p.code == "internal") {
+		if p := problemOf(err); err != nil && (p.Status != 400 && p.Status != 413 || p.Code == "internal") {
 			t.Errorf("%v", err)
 		}
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var create createRequest
-		err := decodeObject(text, &create)
+		err := web.DecodeObject(text, &create)
 		if err == nil {
 			if _, err = s.group(&create.attributes, 1); err == nil {
 				_, _, err = create.payload()
@@ -197,25 +198,25 @@ func FuzzRequests(f *testing.F) {
 		}
 		check(t, err)
 		var claim claimRequest
-		if err = decodeObject(text, &claim); err == nil {
-			if _, _, err = claim.command(); err == nil && !absent(claim.Complete) {
+		if err = web.DecodeObject(text, &claim); err == nil {
+			if _, _, err = claim.command(); err == nil && !web.Absent(claim.Complete) {
 				err = claim.completion(&completion{most: job.MaxOutcomes, reserve: enough})
 			}
 		}
 		check(t, err)
 		var complete completeRequest
-		if err = decodeObject(text, &complete); err == nil {
+		if err = web.DecodeObject(text, &complete); err == nil {
 			err = complete.completion(&completion{reserve: enough})
 		}
 		check(t, err)
 		var tickle tickleFields
-		if err = decodeObject(text, &tickle); err == nil {
+		if err = web.DecodeObject(text, &tickle); err == nil {
 			_, err = tickle.command()
 		}
 		check(t, err)
 		check(t, (&completion{reserve: enough}).lines(text))
 		for _, r := range (&Server{}).routes() {
-			query, err := parseQuery(string(text), r.query)
+			query, err := web.ParseQuery(string(text), r.query)
 			check(t, err)
 			switch {
 			case err != nil:

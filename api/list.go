@@ -6,6 +6,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/query"
 )
@@ -14,12 +15,9 @@ type jobLister interface {
 	List(f query.Filter) (jobs []job.Job, next job.ID, err error)
 }
 
-// defaultPage is the number of jobs or runners on a page if the request has no limit.
-const defaultPage = 100
-
 // list answers GET /jobs with a page of the jobs that match the query, in the order of their ids.
 func (s *Server) list(c echo.Context) error {
-	filter, fields, err := listQuery(parameters(c))
+	filter, fields, err := listQuery(web.Parameters(c))
 	if err != nil {
 		return err
 	}
@@ -27,52 +25,52 @@ func (s *Server) list(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	defer held.release()
+	defer held.Release()
 	var list []job.Job
 	var next job.ID
-	err = s.pages.do(c.Request().Context(), func() error {
+	err = s.pages.Do(c.Request().Context(), func() error {
 		list, next, err = s.engine.List(filter)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	if err := held.resize(c.Request().Context(), statesBytes(list)); err != nil {
+	if err := held.Resize(c.Request().Context(), statesBytes(list)); err != nil {
 		return err
 	}
-	p := newPieces(c, mimeJSON, held, s.pages)
-	p.b = append(p.b, `{"jobs":`...)
+	p := web.NewPieces(c, web.MIMEJSON, held, s.pages)
+	p.B = append(p.B, `{"jobs":`...)
 	if err := fields.write(p, list); err != nil {
 		return err
 	}
-	p.b = append(p.b, `,"next":`...)
-	p.b = append(appendID(p.b, next), "}\n"...)
-	return p.end()
+	p.B = append(p.B, `,"next":`...)
+	p.B = append(appendID(p.B, next), "}\n"...)
+	return p.End()
 }
 
-func listQuery(query []parameter) (f query.Filter, fields selection, err error) {
-	f.Limit = defaultPage
+func listQuery(query []web.Parameter) (f query.Filter, fields selection, err error) {
+	f.Limit = web.DefaultPage
 	for _, p := range query {
-		key, value := p.key, p.value
+		key, value := p.Key, p.Value
 		switch key {
 		case "status":
 			f.Status, err = parseStatus(key, value)
 		case "client":
-			f.Client, err = value, badField(key, job.CheckName(key, value))
+			f.Client, err = value, web.BadField(key, job.CheckName(key, value))
 		case "type":
-			f.Type, err = value, badField(key, job.CheckName(key, value))
+			f.Type, err = value, web.BadField(key, job.CheckName(key, value))
 		case "runner_id":
-			f.Runner, err = value, badField(key, job.CheckText(key, value, 1, job.MaxRunnerBytes))
+			f.Runner, err = value, web.BadField(key, job.CheckText(key, value, 1, job.MaxRunnerBytes))
 		case "claim_id":
 			f.Claim, err = queryID(key, value)
 		case "batch_id":
 			f.Batch, err = queryID(key, value)
 		case "created_after":
-			f.CreatedAfter, err = queryTime(p, 0)
+			f.CreatedAfter, err = web.QueryTime(p, 0)
 		case "created_before":
-			f.CreatedBefore, err = queryTime(p, 1)
+			f.CreatedBefore, err = web.QueryTime(p, 1)
 		case "limit":
-			f.Limit, err = pageLimit(p)
+			f.Limit, err = web.PageLimit(p)
 		case "after":
 			f.After, err = queryID(key, value)
 		case "fields":
@@ -83,7 +81,7 @@ func listQuery(query []parameter) (f query.Filter, fields selection, err error) 
 			}
 			f.Meta[strings.TrimPrefix(key, metaPrefix)] = value
 			_, metaErr := job.NewMeta(f.Meta)
-			err = badField(shortened(key), metaErr)
+			err = web.BadField(web.Shortened(key), metaErr)
 		}
 		if err != nil {
 			return f, fields, err
@@ -96,7 +94,7 @@ func listQuery(query []parameter) (f query.Filter, fields selection, err error) 
 func queryID(key, value string) (job.ID, error) {
 	id, err := job.ParseID(value)
 	if err != nil {
-		return id, badID(key)
+		return id, web.BadID(key)
 	}
 	return id, nil
 }
@@ -110,16 +108,16 @@ func parseStatus(key, value string) (job.Status, error) {
 		}
 		names = append(names, status.String())
 	}
-	return 0, badRequest(key, fmt.Sprintf("%s must be one of %s, not %q", key, strings.Join(names, ", "), shortened(value)))
+	return 0, web.BadRequest(key, fmt.Sprintf("%s must be one of %s, not %q", key, strings.Join(names, ", "), web.Shortened(value)))
 }
 
 // onlyFields reads the parameter fields of a query.
-func onlyFields(query []parameter) (fields selection, err error) {
+func onlyFields(query []web.Parameter) (fields selection, err error) {
 	for _, p := range query {
-		if p.key != "fields" {
+		if p.Key != "fields" {
 			continue
 		}
-		if fields, err = selectFields(p.value); err != nil {
+		if fields, err = selectFields(p.Value); err != nil {
 			break
 		}
 	}

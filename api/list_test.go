@@ -13,8 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/labstack/echo/v4"
 	"github.com/rs/zerolog"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/document"
@@ -300,7 +302,7 @@ func (r *rig) encoded(method, path, body, accept string) (status int, header htt
 		r.Fatal(err)
 	}
 	req.Header.Set("Accept-Encoding", accept)
-	req.Header.Set("Content-Type", mimeJSON)
+	req.Header.Set("Content-Type", web.MIMEJSON)
 	res, err := http.DefaultTransport.RoundTrip(req)
 	if err != nil {
 		r.Fatal(err)
@@ -318,7 +320,7 @@ func TestCompression(t *testing.T) {
 	// The documents of these payloads have 1023 and 1024 bytes.
 	bare := len(r.post("/jobs/create", `{"payload":"x"}`).body) - 1
 	var paths []string
-	for _, size := range []int{minCompressedBytes - 1, minCompressedBytes, 50_000} {
+	for _, size := range []int{web.MinCompressedBytes - 1, web.MinCompressedBytes, 50_000} {
 		o := r.post("/jobs/create", `{"payload":"`+repeat('x', size-bare)+`"}`).object(http.StatusCreated)
 		paths = append(paths, "/jobs/"+o["job_id"].(string))
 	}
@@ -410,8 +412,8 @@ func TestAPanicKeepsNoTurn(t *testing.T) {
 		}
 		func() {
 			defer func() { recover() }()
-			p := newPieces(r.server.echo.NewContext(httptest.NewRequest("GET", "/", nil), nil), mimeJSON, &share{budget: r.server.documents}, r.server.pages)
-			t.Error("no panic", p.jobs(make([]job.Job, 1), "", "", func([]byte, *jobs, *job.Job) []byte { panic("document") }))
+			p := web.NewPieces(echo.New().NewContext(httptest.NewRequest("GET", "/", nil), nil), web.MIMEJSON, &web.Share{Budget: r.server.documents}, r.server.pages)
+			t.Error("no panic", appendJobPieces(p, make([]job.Job, 1), "", "", func([]byte, *jobs, *job.Job) []byte { panic("document") }))
 		}()
 	}
 	if n := len(r.server.pages); n != 0 {
@@ -419,7 +421,7 @@ func TestAPanicKeepsNoTurn(t *testing.T) {
 	}
 	state.calm.Store(true)
 	r.get("/jobs").object(http.StatusOK)
-	if used := r.server.documents.used(); used != 0 {
+	if used := r.server.documents.Used(); used != 0 {
 		t.Errorf("%d bytes are held", used)
 	}
 }

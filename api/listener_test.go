@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/daybookq/daybook/api/internal/web"
 )
 
 // TestConnectionsAreBounded: the server closes connections without a request for new ones. It first closes connections
@@ -46,7 +48,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		at := func(open int, evicted int64) {
 			t.Helper()
 			synctest.Wait()
-			if o, e := s.connections(); o != open || e != evicted {
+			if o, e := s.web.Connections(); o != open || e != evicted {
 				t.Errorf("%d connections, %d evicted; want %d and %d", o, e, open, evicted)
 			}
 		}
@@ -64,11 +66,11 @@ func TestConnectionsAreBounded(t *testing.T) {
 		}
 		at(most, 0)
 
-		// A connection beyond the limit waits until another connection was silent for idleGrace.
+		// A connection beyond the limit waits until another connection was silent for IdleGrace.
 		began := time.Now()
 		late := l.dial()
 		defer late.Close()
-		if ask(late, ping) != http.StatusOK || time.Since(began) > idleGrace {
+		if ask(late, ping) != http.StatusOK || time.Since(began) > web.IdleGrace {
 			t.Errorf("a new client waited %s", time.Since(began))
 		}
 		at(most, 1)
@@ -80,13 +82,13 @@ func TestConnectionsAreBounded(t *testing.T) {
 			}
 		}()
 		for range 10 {
-			time.Sleep(idleGrace)
+			time.Sleep(web.IdleGrace)
 			for name, c := range map[string]net.Conn{"established": established, "late": late} {
 				if ask(c, ping) != http.StatusOK {
 					t.Errorf("the %s client was closed", name)
 				}
 			}
-			if open, _ := s.connections(); open > most {
+			if open, _ := s.web.Connections(); open > most {
 				t.Errorf("%d are open", open)
 			}
 		}
@@ -94,11 +96,11 @@ func TestConnectionsAreBounded(t *testing.T) {
 		if status := <-answered; status != http.StatusNoContent {
 			t.Errorf("the parked claim got %d", status)
 		}
-		at(3, func() int64 { _, evicted := s.connections(); return evicted }())
+		at(3, func() int64 { _, evicted := s.web.Connections(); return evicted }())
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		at(0, func() int64 { _, evicted := s.connections(); return evicted }())
+		at(0, func() int64 { _, evicted := s.web.Connections(); return evicted }())
 	})
 }

@@ -1,15 +1,12 @@
 package api
 
 import (
-	"strconv"
-	"sync"
-	"time"
-
 	"github.com/labstack/echo/v4"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 )
@@ -18,52 +15,20 @@ import (
 // routes, statuses, classes. Only the metrics of queues, which are bounded, have the labels client and type. A runner is
 // never a label, because there can be a million of them.
 
-// metrics are the metrics of HTTP requests, and the page that shows all metrics.
+// metrics are the metrics that handlers count, and the page that shows all metrics.
 type metrics struct {
 	registry *prometheus.Registry
 	page     echo.HandlerFunc
-	routes   map[routeKey]*routeMetrics
-	unrouted *routeMetrics
-	verbs    map[string]*routeMetrics // of requests in streams
+	verbs    map[string]*web.RouteMetrics // of requests in streams
 	blobMetrics
 	filesetMetrics
 	backupMetrics
 }
 
-type routeKey struct{ method, path string }
-
-// routeMetrics are the time series of one route. Each is made when it is first used, because clients never call most
-// routes of a server.
-type routeMetrics struct {
-	classes  [6]func() prometheus.Counter // by the first digit of the status
-	duration func() prometheus.Observer
-	hot      bool
-}
-
-func newMetrics(s *Server, routes []route) *metrics {
-	registry := prometheus.NewRegistry()
-	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "daybook_http_requests_total", Help: "Requests answered, by route and class of status.",
-	}, []string{"method", "route", "class"})
-	durations := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "daybook_http_request_duration_seconds", Help: "Time from the request's header to the end of its answer, including the wait of a claim.",
-		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
-	}, []string{"method", "route"})
-	m := &metrics{registry: registry, routes: map[routeKey]*routeMetrics{}}
-	of := func(method, path string, hot bool) *routeMetrics {
-		r := &routeMetrics{duration: sync.OnceValue(func() prometheus.Observer { return durations.WithLabelValues(method, path) }), hot: hot}
-		for class := 1; class < len(r.classes); class++ {
-			r.classes[class] = sync.OnceValue(func() prometheus.Counter { return requests.WithLabelValues(method, path, strconv.Itoa(class)+"xx") })
-		}
-		return r
-	}
-	for _, r := range routes {
-		m.routes[routeKey{r.method, r.path}] = of(r.method, r.path, r.hot)
-	}
-	m.unrouted = of("none", "none", false)
-	m.verbs = map[string]*routeMetrics{}
+func newMetrics(s *Server, registry *prometheus.Registry) *metrics {
+	m := &metrics{registry: registry, verbs: map[string]*web.RouteMetrics{}}
 	for _, v := range append(streamVerbs, verbUnknown) {
-		m.verbs[v.name] = of("stream", v.name, hot)
+		m.verbs[v.name] = s.web.Metrics.Of("stream", v.name, hot)
 	}
 	onLostFailures := s.onLostFailures
 	if onLostFailures == nil {
@@ -71,16 +36,16 @@ func newMetrics(s *Server, routes []route) *metrics {
 	}
 	registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		requests, durations, &engineCollector{s}, &queueCollector{s},
+		&engineCollector{s}, &queueCollector{s},
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "daybook_on_lost_failures_total", Help: "Lost runners for which the command or URL of --on-lost failed in all tries, or was given up.",
 		}, func() float64 { return float64(onLostFailures()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "daybook_http_connections", Help: "Open connections, including idle ones.",
-		}, func() float64 { open, _ := s.connections(); return float64(open) }),
+		}, func() float64 { open, _ := s.web.Connections(); return float64(open) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "daybook_http_connections_evicted_total", Help: "Connections without a request that the server closed to accept new ones, at the limit of open connections.",
-		}, func() float64 { _, evicted := s.connections(); return float64(evicted) }),
+		}, func() float64 { _, evicted := s.web.Connections(); return float64(evicted) }),
 	)
 	streams := func(name, help string, value func(open, lingering int) int) {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value(s.streams.count())) }))
@@ -94,9 +59,9 @@ func newMetrics(s *Server, routes []route) *metrics {
 			Name: "daybook_streams_evicted_total", Help: "Streams without a request, a subscription and jobs that the server closed to make room for other streams and connections.",
 		}, func() float64 { return float64(room.evictions()) }),
 	)
-	inFlight := func(name, help, label, value string, of *budget) {
+	inFlight := func(name, help, label, value string, of *web.Budget) {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: prometheus.Labels{label: value}},
-			func() float64 { return float64(of.used()) }))
+			func() float64 { return float64(of.Used()) }))
 	}
 	const bodies, answers = "Bytes of request bodies in memory.", "Bytes of answers in memory, including the data that they are made from."
 	inFlight("daybook_http_body_bytes_in_flight", bodies, "lane", "bulk", s.bulk)
@@ -125,12 +90,6 @@ func newMetrics(s *Server, routes []route) *metrics {
 type promLog struct{ s *Server }
 
 func (l promLog) Println(v ...any) { l.s.log.Error().Interface("error", v).Msg("metrics page") }
-
-// observe counts a request.
-func (r *routeMetrics) observe(status int, took time.Duration) {
-	r.classes[min(max(status/100, 1), 5)]().Inc()
-	r.duration().Observe(took.Seconds())
-}
 
 // engineCollector collects the metrics of the engine. All values of a scrape come from one call of Stats.
 type engineCollector struct{ s *Server }

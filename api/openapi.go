@@ -12,6 +12,8 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/labstack/echo/v4"
 	"github.com/swaggest/swgui/v5/static"
+
+	"github.com/daybookq/daybook/api/internal/web"
 )
 
 // The description of the API, and a page that shows it. The page is Swagger UI. Its files are part of the binary, so
@@ -38,13 +40,13 @@ const docsPolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'uns
 
 // openapi answers GET /openapi.yaml.
 func (s *Server) openapi(c echo.Context) error {
-	return answer(c, http.StatusOK, "application/yaml", openapiText)
+	return web.Answer(c, http.StatusOK, "application/yaml", openapiText)
 }
 
 // docs answers GET /docs.
 func (s *Server) docs(c echo.Context) error {
 	c.Response().Header().Set("Content-Security-Policy", docsPolicy)
-	return answer(c, http.StatusOK, mimeHTML+"; charset=utf-8", docsIndex)
+	return web.Answer(c, http.StatusOK, web.MIMEHTML+"; charset=utf-8", docsIndex)
 }
 
 // docsFile answers GET /docs/{file}.
@@ -53,14 +55,14 @@ func (s *Server) docsFile(c echo.Context) error {
 	h := c.Response().Header()
 	h.Set("Cache-Control", "max-age=3600")
 	if name == "page.js" {
-		return answer(c, http.StatusOK, docsAssets["swagger-ui-bundle.js"], docsScript)
+		return web.Answer(c, http.StatusOK, docsAssets["swagger-ui-bundle.js"], docsScript)
 	}
 	kind, known := docsAssets[name]
 	if !known {
-		return routeNotFound()
+		return web.RouteNotFound()
 	}
 	if text, err := static.FS.ReadFile(name); err == nil { // the icon, which is not compressed
-		return answer(c, http.StatusOK, kind, text)
+		return web.Answer(c, http.StatusOK, kind, text)
 	}
 	zipped, err := static.FS.ReadFile(name + ".gz")
 	if err != nil {
@@ -69,13 +71,13 @@ func (s *Server) docsFile(c echo.Context) error {
 	h.Set(echo.HeaderVary, echo.HeaderAcceptEncoding)
 	if strings.Contains(c.Request().Header.Get(echo.HeaderAcceptEncoding), "gzip") {
 		h.Set(echo.HeaderContentEncoding, "gzip")
-		return answer(c, http.StatusOK, kind, zipped)
+		return web.Answer(c, http.StatusOK, kind, zipped)
 	}
 	text, err := unzipped(name, zipped)
 	if err != nil {
 		return err
 	}
-	return answer(c, http.StatusOK, kind, text)
+	return web.Answer(c, http.StatusOK, kind, text)
 }
 
 var unzippedAssets sync.Map // by name

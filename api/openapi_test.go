@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -21,6 +22,7 @@ import (
 	"github.com/getkin/kin-openapi/routers/gorillamux"
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
@@ -34,11 +36,11 @@ var described = sync.OnceValues(func() (d description, err error) {
 	if err = d.doc.Validate(context.Background()); err != nil {
 		return d, err
 	}
-	openapi3filter.RegisterBodyDecoder(mimeNDJSON, decodeLines)
-	for _, kind := range []string{mimeClaim, mimeBatch, mimeTypes} {
-		openapi3filter.RegisterBodyDecoder(kind, openapi3filter.RegisteredBodyDecoder(mimeJSON))
+	openapi3filter.RegisterBodyDecoder(web.MIMENDJSON, decodeLines)
+	for _, kind := range []string{web.MIMEClaim, web.MIMEBatch, web.MIMETypes} {
+		openapi3filter.RegisterBodyDecoder(kind, openapi3filter.RegisteredBodyDecoder(web.MIMEJSON))
 	}
-	for _, kind := range []string{mimeTOML, "application/yaml", "text/html", "text/css", "text/javascript", "image/png", mimeRuns, mimeTar, mimeTarGzip, mimeTarZstd, echo.MIMEOctetStream, "multipart/byteranges"} {
+	for _, kind := range []string{web.MIMETOML, "application/yaml", "text/html", "text/css", "text/javascript", "image/png", web.MIMERuns, mimeTar, mimeTarGzip, mimeTarZstd, echo.MIMEOctetStream, "multipart/byteranges"} {
 		openapi3filter.RegisterBodyDecoder(kind, openapi3filter.RegisteredBodyDecoder("text/plain"))
 	}
 	routed, err := loader.LoadFromData(openapiText)
@@ -84,10 +86,10 @@ func (d description) holds(req *http.Request, sent []byte, answer reply) error {
 	if testkit.Race { // the library compiles a schema for each answer, for a third of the lane's time, and starts no goroutine
 		return nil
 	}
-	if req.Method == http.MethodOptions || req.Method == http.MethodHead || answer.status == statusClientGone {
+	if req.Method == http.MethodOptions || req.Method == http.MethodHead || answer.status == web.StatusClientGone {
 		return nil // OPTIONS comes from the router, HEAD has no body, and a client that hung up reads nothing
 	}
-	if path, ok := unescaped(req.URL.EscapedPath()); ok { // the library compares escapes literally
+	if path, err := url.PathUnescape(req.URL.EscapedPath()); err == nil { // the library compares escapes literally
 		req = req.Clone(req.Context())
 		req.URL.Path, req.URL.RawPath = path, ""
 	}
@@ -105,7 +107,7 @@ func (d description) holds(req *http.Request, sent []byte, answer reply) error {
 		again := *input
 		again.Request = req.Clone(req.Context())
 		again.Request.Body = io.NopCloser(bytes.NewReader(sent))
-		again.Options = &openapi3filter.Options{ExcludeRequestBody: strings.HasSuffix(route.Path, "/add") || streamsBody(req.Method, route.Path) || len(sent) == 0 || prefersEach(req)}
+		again.Options = &openapi3filter.Options{ExcludeRequestBody: strings.HasSuffix(route.Path, "/add") || streamsBody(req.Method, route.Path) || len(sent) == 0 || web.PrefersEach(req)}
 		if err := openapi3filter.ValidateRequest(req.Context(), &again); err != nil {
 			return fmt.Errorf("a request that was taken: %w", err)
 		}
@@ -289,7 +291,7 @@ func TestDescribedExclusions(t *testing.T) {
 			t.Errorf("%s %s: %d %s", c.path, body, a.status, a.body)
 		}
 	}
-	r.do(http.MethodPatch, "/jobs/"+id, strings.NewReader(`{"priority":null}`), "Content-Type", mimeJSON).wrong("")
+	r.do(http.MethodPatch, "/jobs/"+id, strings.NewReader(`{"priority":null}`), "Content-Type", web.MIMEJSON).wrong("")
 	if err := d.doc.Components.Schemas["Patch"].Value.VisitJSON(map[string]any{"priority": nil}, openapi3.EnableJSONSchema2020()); err == nil {
 		t.Error("Patch allows an empty change")
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
@@ -33,7 +34,7 @@ func (s *Server) move(op job.Op) echo.HandlerFunc {
 		if err != nil {
 			return err
 		}
-		if err := s.noBody(c); err != nil {
+		if err := web.NoBody(c, &s.bodies.optional); err != nil {
 			return err
 		}
 		status, receipt, err := s.moveOne(c, job.Move{Op: op, Job: id})
@@ -63,7 +64,7 @@ func (s *Server) remove(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	setSeq(c, receipt.Seq)
+	web.SetSeq(c, receipt.Seq)
 	return c.NoContent(http.StatusNoContent)
 }
 
@@ -74,11 +75,11 @@ func (s *Server) patch(c echo.Context) error {
 		RunAt       *int64 `json:"run_at"`
 		MaxAttempts *int64 `json:"max_attempts"`
 	}
-	id, body, err := s.readJobRequest(c, &s.bodies.small, &r)
+	id, body, err := readJobRequest(c, &s.bodies.small, &r)
 	if err != nil {
 		return err
 	}
-	defer body.release()
+	defer body.Release()
 	p := job.Patch{Job: id, RunAt: r.RunAt}
 	for _, f := range [...]struct {
 		name   string
@@ -94,14 +95,14 @@ func (s *Server) patch(c echo.Context) error {
 			continue
 		}
 		if err := job.CheckRange(f.name, *f.n, f.lo, f.hi); err != nil {
-			return badField(f.name, err)
+			return web.BadField(f.name, err)
 		}
 		if n := int(*f.n); f.to != nil {
 			*f.to = &n
 		}
 	}
 	if r.Priority == nil && r.RunAt == nil && r.MaxAttempts == nil {
-		return badRequest("", "the request changes nothing: priority, run_at or max_attempts is required")
+		return web.BadRequest("", "the request changes nothing: priority, run_at or max_attempts is required")
 	}
 	moved, receipt, err := s.engine.Patch(c.Request().Context(), p)
 	if err != nil {
@@ -141,9 +142,9 @@ func (s *Server) moveQueue(op job.Op) echo.HandlerFunc {
 func (s *Server) moveAll(c echo.Context, m job.Move) error {
 	const parameter, all = "status", "all"
 	named := ""
-	for _, p := range parameters(c) {
-		if named = p.value; named == "" { // an empty value must not mean all: a script may have used an empty variable
-			return badRequest(parameter, "the parameter status has no value")
+	for _, p := range web.Parameters(c) {
+		if named = p.Value; named == "" { // an empty value must not mean all: a script may have used an empty variable
+			return web.BadRequest(parameter, "the parameter status has no value")
 		}
 	}
 	takes := m.Op.Takes()
@@ -151,7 +152,7 @@ func (s *Server) moveAll(c echo.Context, m job.Move) error {
 	case named == "" && m.Op == job.Redrive:
 		m.Status = job.Failed
 	case named == "" && m.Op == job.Delete && m.Batch.IsZero():
-		return badRequest(parameter, "status is required: the status of the jobs to delete, or all")
+		return web.BadRequest(parameter, "status is required: the status of the jobs to delete, or all")
 	case named == "", named == all && m.Op == job.Delete:
 	default:
 		var err error
@@ -160,10 +161,10 @@ func (s *Server) moveAll(c echo.Context, m job.Move) error {
 			for i, status := range takes {
 				names[i] = status.String()
 			}
-			return badRequest(parameter, fmt.Sprintf("%s requires a status of %s, not %q", m.Op, strings.Join(names, ", "), shortened(named)))
+			return web.BadRequest(parameter, fmt.Sprintf("%s requires a status of %s, not %q", m.Op, strings.Join(names, ", "), web.Shortened(named)))
 		}
 	}
-	if err := s.noBody(c); err != nil {
+	if err := web.NoBody(c, &s.bodies.optional); err != nil {
 		return err
 	}
 	swept, receipt, err := s.engine.MoveAll(c.Request().Context(), m)
@@ -173,7 +174,7 @@ func (s *Server) moveAll(c echo.Context, m job.Move) error {
 	if err := refused(swept.Refusal); err != nil {
 		return err
 	}
-	setSeq(c, receipt.Seq)
+	web.SetSeq(c, receipt.Seq)
 	if swept.Status != 0 {
 		return s.answerEnded(c, &m, &swept, receipt)
 	}
@@ -183,10 +184,10 @@ func (s *Server) moveAll(c echo.Context, m job.Move) error {
 	}
 	if swept.Sweep.IsZero() { // the command changed all jobs
 		sweep.FinishedAt = receipt.At
-		return answerDocument(c, http.StatusOK, documentOfSweep(&sweep))
+		return web.AnswerDocument(c, http.StatusOK, documentOfSweep(&sweep))
 	}
 	c.Response().Header().Set(echo.HeaderLocation, "/sweeps/"+swept.Sweep.String())
-	return answerDocument(c, http.StatusAccepted, documentOfSweep(&sweep))
+	return web.AnswerDocument(c, http.StatusAccepted, documentOfSweep(&sweep))
 }
 
 // answerEnded answers a request that ended a batch with its final status. The answer is 200 with the number of changed
@@ -198,7 +199,7 @@ func (s *Server) answerEnded(c echo.Context, m *job.Move, swept *applied.Swept, 
 		status, sweep.FinishedAt = http.StatusAccepted, 0
 		c.Response().Header().Set(echo.HeaderLocation, "/batches/"+m.Batch.String())
 	}
-	return answerDocument(c, status, documentOfSweep(&sweep))
+	return web.AnswerDocument(c, status, documentOfSweep(&sweep))
 }
 
 // sweep answers GET /sweeps/{id}.
@@ -211,7 +212,7 @@ func (s *Server) sweep(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return answerDocument(c, http.StatusOK, documentOfSweep(&sweep))
+	return web.AnswerDocument(c, http.StatusOK, documentOfSweep(&sweep))
 }
 
 // sweeps answers GET /sweeps with the running sweeps, and the newest sweeps that ended in the last day.
@@ -227,7 +228,7 @@ func (s *Server) sweeps(c echo.Context) error {
 	for i := range list {
 		page.Sweeps[i] = documentOfSweep(&list[i])
 	}
-	return answerDocument(c, http.StatusOK, page)
+	return web.AnswerDocument(c, http.StatusOK, page)
 }
 
 type sweepsDocument struct {
@@ -252,7 +253,7 @@ type sweepDocument struct {
 
 func documentOfSweep(w *document.Sweep) sweepDocument {
 	return sweepDocument{
-		SweepID: orNull(w.ID), Operation: w.Op.String(), BatchID: orNull(w.Batch), Client: orNull(w.Client), Type: orNull(w.Type), Status: statusOrNull(w.Status),
-		Moved: w.Moved, Skipped: w.Skipped, Done: w.FinishedAt != 0, CreatedAt: w.CreatedAt, FinishedAt: orNull(w.FinishedAt),
+		SweepID: web.OrNull(w.ID), Operation: w.Op.String(), BatchID: web.OrNull(w.Batch), Client: web.OrNull(w.Client), Type: web.OrNull(w.Type), Status: statusOrNull(w.Status),
+		Moved: w.Moved, Skipped: w.Skipped, Done: w.FinishedAt != 0, CreatedAt: w.CreatedAt, FinishedAt: web.OrNull(w.FinishedAt),
 	}
 }

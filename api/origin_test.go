@@ -20,7 +20,7 @@ func TestGuard(t *testing.T) {
 		}
 		for _, host := range []string{"evil.example", "evil.example:1717", "127.0.0.1.evil.example", "localhost.evil.example", "queue.example.evil", "127.0.0.1.", "0x7f.1"} {
 			o := r.get("/ping", "Host", host).refused(http.StatusForbidden, "forbidden_host")
-			if detail := o["detail"].(string); !strings.Contains(detail, "--allow-host "+hostName(host)+" ") {
+			if detail := o["detail"].(string); !strings.Contains(detail, "--allow-host "+strings.TrimSuffix(host, ":1717")+" ") {
 				t.Errorf("host %s: the refusal does not name the option: %s", host, detail)
 			}
 		}
@@ -142,27 +142,4 @@ func (r *rig) raw(request string) int {
 		r.Fatalf("%q: %v", line, err)
 	}
 	return status
-}
-
-func TestConfiguredHosts(t *testing.T) {
-	for _, name := range []string{"", "a:1", "http://a", "a/b", "a b", "a:", "*.", "**", "*a", "a.*", "*.*"} {
-		if _, err := configuredHosts([]string{name}); err == nil {
-			t.Errorf("%q is taken", name)
-		}
-	}
-	for name, hosts := range map[string]map[string]bool{
-		"daybook":   {"daybook": true, "DAYBOOK:1717": true, "daybook.evil.example": false, "other": false},
-		"*.cluster": {"daybook.cluster": true, "a.b.Cluster:80": true, "cluster": false, ".cluster": false, "evilcluster": false},
-		"*":         {"anything.example": true, "": true},
-	} {
-		h, err := configuredHosts([]string{name})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for host, allowed := range hosts {
-			if h.allow(host) != allowed {
-				t.Errorf("--allow-host %s: %q is allowed: %t, want %t", name, host, !allowed, allowed)
-			}
-		}
-	}
 }

@@ -1,13 +1,12 @@
 package api
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -51,7 +50,7 @@ func (f *fences) runner() (string, error) {
 	if f.RunnerID == nil {
 		return "", nil
 	}
-	return *f.RunnerID, badField("runner_id", job.CheckText("runner_id", *f.RunnerID, 1, job.MaxRunnerBytes))
+	return *f.RunnerID, web.BadField("runner_id", job.CheckText("runner_id", *f.RunnerID, 1, job.MaxRunnerBytes))
 }
 
 // requireClaimID refuses a runner's request without a claim_id, if the server was started with --require-claim-id.
@@ -59,8 +58,8 @@ func (s *Server) requireClaimID(claim job.ID) error {
 	if !s.fenced || !claim.IsZero() {
 		return nil
 	}
-	return &problem{status: http.StatusBadRequest, code: "claim_id_required", field: "claim_id",
-		detail: "claim_id is missing, and this server was started with --require-claim-id; send the claim_id of the claim that handed out the job, so that a runner whose lease has ended cannot change it"}
+	return &web.Problem{Status: http.StatusBadRequest, Code: "claim_id_required", Field: "claim_id",
+		Detail: "claim_id is missing, and this server was started with --require-claim-id; send the claim_id of the claim that handed out the job, so that a runner whose lease has ended cannot change it"}
 }
 
 // requireClaimIDs calls requireClaimID for each command of a completion.
@@ -80,7 +79,7 @@ func (f *outcomeFields) given() bool { return f.Status != nil || f.Code != nil |
 func (f *outcomeFields) outcome() (o job.Outcome, err error) {
 	o.DelayMs = -1
 	if !f.given() {
-		return o, badRequest("code", "one of status, code and exit_code is required")
+		return o, web.BadRequest("code", "one of status, code and exit_code is required")
 	}
 	if f.Status != nil {
 		switch *f.Status {
@@ -89,16 +88,16 @@ func (f *outcomeFields) outcome() (o job.Outcome, err error) {
 		case "failed", "Failed":
 			o.Code = job.Fail
 		default:
-			return o, badRequest("status", fmt.Sprintf("status must be completed or failed, not %q", shortened(*f.Status)))
+			return o, web.BadRequest("status", fmt.Sprintf("status must be completed or failed, not %q", web.Shortened(*f.Status)))
 		}
 	}
 	if f.Code != nil {
 		code, err := job.ParseCode(*f.Code)
 		if err != nil || !code.Reported() {
-			return o, badRequest("code", fmt.Sprintf("code must be ok, failed, retry or error, not %q", shortened(*f.Code)))
+			return o, web.BadRequest("code", fmt.Sprintf("code must be ok, failed, retry or error, not %q", web.Shortened(*f.Code)))
 		}
 		if o.Code != job.NoCode && o.Code != code {
-			return o, badRequest("code", fmt.Sprintf("code %s contradicts status %s", code, *f.Status))
+			return o, web.BadRequest("code", fmt.Sprintf("code %s contradicts status %s", code, *f.Status))
 		}
 		o.Code = code
 	}
@@ -108,10 +107,10 @@ func (f *outcomeFields) outcome() (o job.Outcome, err error) {
 			class = job.ExitCodeClass(int(*f.ExitCode))
 		}
 		if class == job.NoCode {
-			return o, badRequest("exit_code", fmt.Sprintf("exit_code must be 2xx (ok), 4xx (failed), 1xx (retry) or 5xx (error), not %d", *f.ExitCode))
+			return o, web.BadRequest("exit_code", fmt.Sprintf("exit_code must be 2xx (ok), 4xx (failed), 1xx (retry) or 5xx (error), not %d", *f.ExitCode))
 		}
 		if o.Code != job.NoCode && o.Code != class {
-			return o, badRequest("exit_code", fmt.Sprintf("exit_code %d means %s, which contradicts %s", *f.ExitCode, class, o.Code))
+			return o, web.BadRequest("exit_code", fmt.Sprintf("exit_code %d means %s, which contradicts %s", *f.ExitCode, class, o.Code))
 		}
 		o.Code, o.ExitCode = class, int(*f.ExitCode)
 	} else {
@@ -120,45 +119,45 @@ func (f *outcomeFields) outcome() (o job.Outcome, err error) {
 	if f.ProcessExit != nil {
 		// Operating systems use signed or unsigned numbers of 32 bits.
 		if err := job.CheckRange("process_exit", *f.ProcessExit, -1<<31, 1<<32-1); err != nil {
-			return o, badField("process_exit", err)
+			return o, web.BadField("process_exit", err)
 		}
 		o.ProcessExit = f.ProcessExit
 	}
 	if f.DelayMs != nil {
 		if o.Code != job.Retry && o.Code != job.Error {
-			return o, badRequest("delay_ms", "delay_ms requires the code retry or error")
+			return o, web.BadRequest("delay_ms", "delay_ms requires the code retry or error")
 		}
 		if err := job.CheckRange("delay_ms", *f.DelayMs, 0, job.MaxDelayMs); err != nil {
-			return o, badField("delay_ms", err)
+			return o, web.BadField("delay_ms", err)
 		}
 		o.DelayMs = *f.DelayMs
 	}
 	if f.Error != nil {
 		if err := job.CheckText("error", *f.Error, 0, job.MaxErrorBytes); err != nil {
-			return o, badField("error", err)
+			return o, web.BadField("error", err)
 		}
 		o.Error = *f.Error
 	}
 	if f.OutputAddr != nil {
 		if err := job.CheckText("output_addr", *f.OutputAddr, 0, job.MaxAddrBytes); err != nil {
-			return o, badField("output_addr", err)
+			return o, web.BadField("output_addr", err)
 		}
 		o.OutputAddr = *f.OutputAddr
 	}
 	if f.AddrKind != nil {
 		if o.OutputAddrKind, err = job.ParseKind("output_addr_kind", *f.AddrKind); err == nil && o.OutputAddrKind == job.Nothing {
-			err = fmt.Errorf("output_addr_kind must be text, json or bytes, not %q", shortened(*f.AddrKind))
+			err = fmt.Errorf("output_addr_kind must be text, json or bytes, not %q", web.Shortened(*f.AddrKind))
 		}
 		if err == nil {
 			err = o.CheckAddrKind()
 		}
 		if err != nil {
-			return o, badField("output_addr_kind", err)
+			return o, web.BadField("output_addr_kind", err)
 		}
 	}
 	if f.LogAddr != nil {
 		if err := job.CheckText("log_addr", *f.LogAddr, 0, job.MaxAddrBytes); err != nil {
-			return o, badField("log_addr", err)
+			return o, web.BadField("log_addr", err)
 		}
 		o.LogAddr = *f.LogAddr
 	}
@@ -166,9 +165,9 @@ func (f *outcomeFields) outcome() (o job.Outcome, err error) {
 }
 
 func (f *outcomeFields) output(o *job.Outcome) (err error) {
-	if !absent(f.Output) {
+	if !web.Absent(f.Output) {
 		if f.OutputB64 != nil {
-			return badRequest("output", "an outcome must not have both output and output_b64")
+			return web.BadRequest("output", "an outcome must not have both output and output_b64")
 		}
 		if o.OutputKind, o.Output, err = content("output", f.Output); err != nil {
 			return err
@@ -181,7 +180,7 @@ func (f *outcomeFields) output(o *job.Outcome) (err error) {
 
 func checkOutputBytes(o *job.Outcome) error {
 	if len(o.Output) > job.MaxOutputBytes {
-		return badRequest("output", fmt.Sprintf("the output has %d bytes; the maximum is %d; store larger outputs elsewhere and send output_addr", len(o.Output), job.MaxOutputBytes))
+		return web.BadRequest("output", fmt.Sprintf("the output has %d bytes; the maximum is %d; store larger outputs elsewhere and send output_addr", len(o.Output), job.MaxOutputBytes))
 	}
 	return nil
 }
@@ -189,7 +188,7 @@ func checkOutputBytes(o *job.Outcome) error {
 // outcomeOf returns the outcome of an item of a list. The item must name its job.
 func (f *outcomeFields) outcomeOf(d *completion, id job.ID) (job.Outcome, error) {
 	if id.IsZero() {
-		return job.Outcome{}, badRequest("job_id", "job_id is missing")
+		return job.Outcome{}, web.BadRequest("job_id", "job_id is missing")
 	}
 	o, err := f.outcome()
 	o.ID = id
@@ -198,25 +197,3 @@ func (f *outcomeFields) outcomeOf(d *completion, id job.ID) (job.Outcome, error)
 	}
 	return o, err
 }
-
-// inside adds the place in the request to the field and the detail of a problem.
-func inside(place string, err error) error {
-	if p, ok := errors.AsType[*problem](err); ok {
-		at := *p
-		at.detail = place + ": " + p.detail
-		if at.field != "" {
-			at.field = place + "." + at.field
-		}
-		return &at
-	}
-	return err
-}
-
-// placed adds the place in the body to the detail of a problem.
-func placed(place string, err error) error {
-	p := *problemOf(err)
-	p.detail = place + ": " + p.detail
-	return &p
-}
-
-func item(list string, i int) string { return list + "[" + strconv.Itoa(i) + "]" }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/internal/testkit"
 )
 
@@ -167,7 +168,7 @@ func TestRequireClaimID(t *testing.T) {
 		want(t, r.post(c.path, c.body).refused(http.StatusBadRequest, "claim_id_required"), "field", "claim_id")
 	}
 	lines := fmt.Sprintf("{\"job_id\":%q,\"status\":\"completed\"}\n", jobs[0])
-	r.do(http.MethodPost, "/jobs/complete", strings.NewReader(lines), "Content-Type", mimeNDJSON).refused(http.StatusBadRequest, "claim_id_required")
+	r.do(http.MethodPost, "/jobs/complete", strings.NewReader(lines), "Content-Type", web.MIMENDJSON).refused(http.StatusBadRequest, "claim_id_required")
 	want(t, r.get("/claims/"+claim).object(http.StatusOK), "held", 3)
 
 	r.post("/jobs/"+jobs[0]+"/tickle", fmt.Sprintf(`{"claim_id":%q}`, claim)).object(http.StatusOK)
@@ -224,7 +225,7 @@ func TestKeysAreRefusedWhereTheyDoNothing(t *testing.T) {
 	path := strings.NewReplacer(":id", unknownID, ":client", "c", ":type", "t", ":file", "index.html", ":address", addressOf("{}"))
 	r.put("/blobs", "{}").wantStatus(http.StatusCreated)
 	for _, route := range r.server.routes() {
-		for _, header := range onceHeaders {
+		for _, header := range web.OnceHeaders {
 			a := r.do(route.method, path.Replace(route.path), nil, header, "1")
 			switch {
 			case route.method == http.MethodGet:
@@ -241,6 +242,6 @@ func TestKeysAreRefusedWhereTheyDoNothing(t *testing.T) {
 		}
 	}
 	// Every route that supports the headers declares this.
-	r.post("/jobs/"+unknownID+"/release", `{"how":"retry"}`, headerKey, "k").refused(http.StatusNotFound, "job_not_found")
-	r.post("/jobs/"+unknownID+"/complete", `{"code":"ok"}`, headerKey, "k2").refused(http.StatusNotFound, "job_not_found")
+	r.post("/jobs/"+unknownID+"/release", `{"how":"retry"}`, web.HeaderKey, "k").refused(http.StatusNotFound, "job_not_found")
+	r.post("/jobs/"+unknownID+"/complete", `{"code":"ok"}`, web.HeaderKey, "k2").refused(http.StatusNotFound, "job_not_found")
 }

@@ -8,6 +8,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/store"
 )
 
@@ -25,11 +26,11 @@ const (
 )
 
 func (s *Server) metricsPage(c echo.Context) error {
-	held, err := s.hold(c, s.scrapes, scrapeBytes+int64(s.engine.QueueRows())*queueMetricsBytes)
+	held, err := web.Hold(c, s.scrapes, scrapeBytes+int64(s.engine.QueueRows())*queueMetricsBytes)
 	if err != nil {
 		return err
 	}
-	defer held.release()
+	defer held.Release()
 	return s.metrics.page(c)
 }
 

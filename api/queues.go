@@ -7,6 +7,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
@@ -27,15 +28,15 @@ type queueReader interface {
 // queues answers GET /queues with a page of queues, in the order of client and type. With waiting=true, it answers with
 // the types that have pending jobs.
 func (s *Server) queues(c echo.Context) error {
-	q, err := queuesQuery(parameters(c))
+	q, err := queuesQuery(web.Parameters(c))
 	if err != nil {
 		return err
 	}
-	held, err := s.holdPage(c, maxRowsBytes)
+	held, err := s.holdPage(c, web.MaxRowsBytes)
 	if err != nil {
 		return err
 	}
-	defer held.release()
+	defer held.Release()
 	if q.waiting {
 		return s.waitingTypes(c, held, &q)
 	}
@@ -46,21 +47,21 @@ func (s *Server) queues(c echo.Context) error {
 	var next *string
 	if more && len(list) > 0 {
 		last := &list[len(list)-1]
-		next = orNull(last.Client + "/" + last.Type)
+		next = web.OrNull(last.Client + "/" + last.Type)
 	}
 	now := s.engine.Now()
-	text, err := encodeDocument(queuesPage(list, next, func(*document.Queue) int64 { return now }))
+	text, err := web.EncodeDocument(queuesPage(list, next, func(*document.Queue) int64 { return now }))
 	if err != nil {
 		return err
 	}
-	basis, err := encodeDocument(queuesPage(list, next, ageless))
+	basis, err := web.EncodeDocument(queuesPage(list, next, ageless))
 	if err != nil {
 		return err
 	}
-	if err := held.resize(c.Request().Context(), int64(cap(text)+cap(basis))); err != nil {
+	if err := held.Resize(c.Request().Context(), int64(cap(text)+cap(basis))); err != nil {
 		return err
 	}
-	return answerTagged(c, mimeJSON, text, basis)
+	return web.AnswerTagged(c, web.MIMEJSON, text, basis)
 }
 
 // queuesDocument is a page of queues. If more follow, next is client/type of the last queue of the page.
@@ -111,7 +112,7 @@ type waitingType struct {
 }
 
 // waitingTypes answers GET /queues?waiting=true. An operator can use it to decide for which types to start runners.
-func (s *Server) waitingTypes(c echo.Context, held *share, q *queuesRequest) error {
+func (s *Server) waitingTypes(c echo.Context, held *web.Share, q *queuesRequest) error {
 	list, more, err := s.engine.WaitingTypes(q.client, q.afterType, q.limit)
 	if err != nil {
 		return err
@@ -123,11 +124,11 @@ func (s *Server) waitingTypes(c echo.Context, held *share, q *queuesRequest) err
 	if more && len(list) > 0 {
 		page.Next = &list[len(list)-1].Type
 	}
-	text, err := encodePage(c.Request().Context(), held, page)
+	text, err := web.EncodePage(c.Request().Context(), held, page)
 	if err != nil {
 		return err
 	}
-	return answerTagged(c, mimeTypes, text, text)
+	return web.AnswerTagged(c, web.MIMETypes, text, text)
 }
 
 type queuesRequest struct {
@@ -136,19 +137,19 @@ type queuesRequest struct {
 	waiting                        bool
 }
 
-func queuesQuery(query []parameter) (q queuesRequest, err error) {
+func queuesQuery(query []web.Parameter) (q queuesRequest, err error) {
 	q.limit = job.MaxPage
 	after, isAfter := "", false
 	for _, p := range query {
-		switch p.key {
+		switch p.Key {
 		case "limit":
-			q.limit, err = pageLimit(p)
+			q.limit, err = web.PageLimit(p)
 		case "client":
-			q.client, err = p.value, badField(p.key, job.CheckName(p.key, p.value))
+			q.client, err = p.Value, web.BadField(p.Key, job.CheckName(p.Key, p.Value))
 		case "after":
-			after, isAfter = p.value, true
+			after, isAfter = p.Value, true
 		case "waiting":
-			q.waiting, err = queryBool(p)
+			q.waiting, err = web.QueryBool(p)
 		}
 		if err != nil {
 			return q, err
@@ -160,12 +161,12 @@ func queuesQuery(query []parameter) (q queuesRequest, err error) {
 	const field = "after"
 	if q.waiting {
 		q.afterType = after
-		return q, badField(field, job.CheckName(field, after))
+		return q, web.BadField(field, job.CheckName(field, after))
 	}
 	var slash bool
 	q.afterClient, q.afterType, slash = strings.Cut(after, "/")
 	if !slash || job.CheckName(field, q.afterClient) != nil || job.CheckName(field, q.afterType) != nil {
-		return q, badRequest(field, "after must be client/type, the value of next of the previous page")
+		return q, web.BadRequest(field, "after must be client/type, the value of next of the previous page")
 	}
 	return q, nil
 }
@@ -183,20 +184,20 @@ func (s *Server) queue(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	text, err := encodeDocument(documentOfQueue(&q, s.engine.Now()))
+	text, err := web.EncodeDocument(documentOfQueue(&q, s.engine.Now()))
 	if err != nil {
 		return err
 	}
-	basis, err := encodeDocument(documentOfQueue(&q, ageless(&q)))
+	basis, err := web.EncodeDocument(documentOfQueue(&q, ageless(&q)))
 	if err != nil {
 		return err
 	}
-	return answerTagged(c, mimeJSON, text, basis)
+	return web.AnswerTagged(c, web.MIMEJSON, text, basis)
 }
 
 // answerQueueAfter answers a change of a queue with the document of the queue after the change.
 func (s *Server) answerQueueAfter(c echo.Context, r ingest.Receipt, client, typ string) error {
-	setSeq(c, r.Seq)
+	web.SetSeq(c, r.Seq)
 	if err := s.engine.CatchUp(c.Request().Context(), r.Seq); err != nil {
 		return after(err)
 	}
@@ -204,7 +205,7 @@ func (s *Server) answerQueueAfter(c echo.Context, r ingest.Receipt, client, typ 
 	if err != nil {
 		return after(err)
 	}
-	return answerDocument(c, http.StatusOK, documentOfQueue(&q, s.engine.Now()))
+	return web.AnswerDocument(c, http.StatusOK, documentOfQueue(&q, s.engine.Now()))
 }
 
 // pause answers POST /queues/{client}/{type}/pause.
@@ -218,7 +219,7 @@ func (s *Server) setPaused(c echo.Context, paused bool) error {
 	if err != nil {
 		return err
 	}
-	if err := s.noBody(c); err != nil {
+	if err := web.NoBody(c, &s.bodies.optional); err != nil {
 		return err
 	}
 	result, receipt, err := s.engine.Pause(c.Request().Context(), job.Pause{Client: client, Type: typ, Paused: paused})
@@ -244,17 +245,17 @@ func (s *Server) deleteQueue(c echo.Context) error {
 	if err := refused(result.Refusal); err != nil {
 		return err
 	}
-	setSeq(c, receipt.Seq)
+	web.SetSeq(c, receipt.Seq)
 	return c.NoContent(http.StatusNoContent)
 }
 
 func pathQueue(c echo.Context) (client, typ string, err error) {
 	client, typ = c.Param("client"), c.Param("type")
 	if err := job.CheckName("client", client); err != nil {
-		return "", "", badField("client", err)
+		return "", "", web.BadField("client", err)
 	}
 	if strings.Contains(typ, "/") { // the router puts the rest of the path into the last parameter
-		return "", "", routeNotFound()
+		return "", "", web.RouteNotFound()
 	}
-	return client, typ, badField("type", job.CheckName("type", typ))
+	return client, typ, web.BadField("type", job.CheckName("type", typ))
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
@@ -44,7 +45,7 @@ func chunked(text string) io.Reader { return struct{ io.Reader }{strings.NewRead
 func TestBodyLimit(t *testing.T) {
 	testkit.OneByOne(t)
 	r := start(t)
-	whole := lines(maxBodyBytes)
+	whole := lines(web.MaxBodyBytes)
 	for _, c := range []struct {
 		name    string
 		body    func(text string) io.Reader
@@ -57,7 +58,7 @@ func TestBodyLimit(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := r.do(http.MethodPost, "/add", c.body(whole), c.headers...).object(http.StatusCreated)
-			want(t, o, "count", (maxBodyBytes+99)/100)
+			want(t, o, "count", (web.MaxBodyBytes+99)/100)
 			r.do(http.MethodPost, "/add", c.body(whole+"z"), c.headers...).refused(http.StatusRequestEntityTooLarge, "body_too_large")
 		})
 	}
@@ -67,7 +68,7 @@ func TestBodyLimit(t *testing.T) {
 	})
 	t.Run("refused before 100 Continue", func(t *testing.T) {
 		head := "Host: localhost\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n"
-		if status := r.raw("POST /add HTTP/1.1\r\n" + fmt.Sprintf(head, maxBodyBytes+1)); status != http.StatusRequestEntityTooLarge {
+		if status := r.raw("POST /add HTTP/1.1\r\n" + fmt.Sprintf(head, web.MaxBodyBytes+1)); status != http.StatusRequestEntityTooLarge {
 			t.Errorf("too large: %d", status)
 		}
 		if status := r.raw("POST /add?what=1 HTTP/1.1\r\n" + fmt.Sprintf(head, 10)); status != http.StatusBadRequest {
@@ -92,7 +93,7 @@ func TestBodyLimit(t *testing.T) {
 		o := r.do(http.MethodPost, "/jobs/create", zipped(`{"payload":"x"}`), "Content-Encoding", "gzip", "Content-Type", "application/json").object(http.StatusCreated)
 		want(t, o, "payload", "x")
 	})
-	if used := r.server.bulk.used() + r.server.control.used(); used != 0 {
+	if used := r.server.bulk.Used() + r.server.control.Used(); used != 0 {
 		t.Errorf("%d bytes are still held", used)
 	}
 }
@@ -143,7 +144,7 @@ func TestBodyCutOff(t *testing.T) {
 	if after := r.get("/stats").object(http.StatusOK)["jobs"]; fmt.Sprint(after) != fmt.Sprint(before) {
 		t.Errorf("jobs were stored: %v, before %v", after, before)
 	}
-	if used := r.server.bulk.used() + r.server.control.used(); used != 0 {
+	if used := r.server.bulk.Used() + r.server.control.Used(); used != 0 {
 		t.Errorf("%d bytes are still held", used)
 	}
 }
@@ -234,10 +235,10 @@ func TestSlowBody(t *testing.T) {
 		if resp.StatusCode != http.StatusRequestTimeout || !strings.Contains(string(text), `"body_too_slow"`) || !resp.Close {
 			t.Errorf("%d %s", resp.StatusCode, text)
 		}
-		if took := time.Since(start); took != paceTime {
+		if took := time.Since(start); took != web.PaceTime {
 			t.Errorf("answered after %s", took)
 		}
-		if used := s.bulk.used(); used != 0 {
+		if used := s.bulk.Used(); used != 0 {
 			t.Errorf("%d bytes are still held", used)
 		}
 	})
@@ -289,7 +290,7 @@ func TestStopDoesNotWaitForSilentConnections(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if n, _ := s.connections(); n != 2 {
+		if n, _ := s.web.Connections(); n != 2 {
 			t.Errorf("%d connections", n)
 		}
 		start := time.Now()
@@ -301,7 +302,7 @@ func TestStopDoesNotWaitForSilentConnections(t *testing.T) {
 			t.Errorf("the stop took %s", took)
 		}
 		synctest.Wait()
-		if n, _ := s.connections(); n != 0 {
+		if n, _ := s.web.Connections(); n != 0 {
 			t.Errorf("%d connections are left", n)
 		}
 	})

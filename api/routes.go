@@ -27,6 +27,16 @@ type route struct {
 	query        string
 }
 
+// compressed reports whether long answers are compressed: those of reads, except the ones that are sent while they are
+// made, and blobs.
+func (r *route) compressed() bool {
+	switch r.path {
+	case "/stream", "/backup", "/filesets/:name", "/jobs/:id/log", "/batches/:id/results":
+		return false
+	}
+	return (r.method == http.MethodGet || r.method == http.MethodHead) && !strings.HasPrefix(r.path, "/blob")
+}
+
 const (
 	hot   = true
 	keyed = true
@@ -182,18 +192,6 @@ func Routes() (list []Route) {
 		list = append(list, Route{r.method, r.path})
 	}
 	return list
-}
-
-// literalPaths returns the methods of each path without parameters. The guard uses them to answer 405 for other
-// methods. The router alone would match GET /jobs/create with /jobs/:id, as a job with the id "create".
-func literalPaths(routes []route) map[string][]string {
-	paths := map[string][]string{}
-	for _, r := range routes {
-		if !strings.Contains(r.path, ":") {
-			paths[r.path] = append(paths[r.path], r.method)
-		}
-	}
-	return paths
 }
 
 // reservedNames returns the literal first segments of all paths.

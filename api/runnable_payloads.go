@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/internal/containerjob"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/handler"
@@ -26,7 +27,7 @@ func (s *Server) checkPayload(client, typ string, payload []byte) error {
 		return nil
 	}
 	if _, err := containerjob.Parse(payload); err != nil {
-		return badRequest("payload", fmt.Sprintf("%v; the type %s has a handler of kind container", err, typ))
+		return web.BadRequest("payload", fmt.Sprintf("%v; the type %s has a handler of kind container", err, typ))
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 )
@@ -16,7 +17,7 @@ import (
 func TestPayloadOfContainerType(t *testing.T) {
 	r := start(t)
 	for typ, document := range map[string]string{"c": `{"kind":"container"}`, "e": `{"kind":"exec","program":"p"}`} {
-		r.do(http.MethodPut, "/handlers/"+typ, strings.NewReader(document), "Content-Type", mimeJSON).object(http.StatusCreated)
+		r.do(http.MethodPut, "/handlers/"+typ, strings.NewReader(document), "Content-Type", web.MIMEJSON).object(http.StatusCreated)
 	}
 	const good = `{"Container":{"Config":{"Image":"busybox","AttachStdout":true,"Hostname":"a1"}},"States":[{"State":"QUEUED","Step":"","Date":"2014-11-23T04:00:00Z"}]}`
 	const bad = `{"nonsense":1}`
@@ -34,14 +35,14 @@ func TestPayloadOfContainerType(t *testing.T) {
 	requests := func(typ, payload string) []request {
 		one := `{"type":"` + typ + `","payload":` + payload + `}`
 		return []request{
-			{"/jobs/create", one, mimeJSON, "nonsense"},
-			{"/jobs/create", `{"type":"` + typ + `","payload":` + quoted(payload) + `}`, mimeJSON, "nonsense"},
-			{"/jobs/create", "[" + one + "]", mimeJSON, "jobs[0]"},
-			{"/jobs/create", one + "\n", mimeNDJSON, "line 1"},
-			{"/jobs/create", `{"batch":{"name":"b"},"jobs":[` + one + `]}`, mimeJSON, "jobs[0]"},
-			{"/jobs/create", inRuns(typ, payload), mimeRuns, "job 1"},
-			{"/add?jobtype=" + typ, payload, mimeText, "line 1"},
-			{"/default/job/" + typ + "/add", payload + "\n" + payload, mimeText, "line 1"},
+			{"/jobs/create", one, web.MIMEJSON, "nonsense"},
+			{"/jobs/create", `{"type":"` + typ + `","payload":` + quoted(payload) + `}`, web.MIMEJSON, "nonsense"},
+			{"/jobs/create", "[" + one + "]", web.MIMEJSON, "jobs[0]"},
+			{"/jobs/create", one + "\n", web.MIMENDJSON, "line 1"},
+			{"/jobs/create", `{"batch":{"name":"b"},"jobs":[` + one + `]}`, web.MIMEJSON, "jobs[0]"},
+			{"/jobs/create", inRuns(typ, payload), web.MIMERuns, "job 1"},
+			{"/add?jobtype=" + typ, payload, web.MIMEText, "line 1"},
+			{"/default/job/" + typ + "/add", payload + "\n" + payload, web.MIMEText, "line 1"},
 		}
 	}
 	for _, q := range append(requests("e", bad), requests("none", bad)...) {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest/registry"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/document"
@@ -19,24 +20,24 @@ type runnerReader interface {
 
 // runners answers GET /runners with a page of the runners that the registry knows or that hold jobs.
 func (s *Server) runners(c echo.Context) error {
-	after, limit := "", defaultPage
-	for _, p := range parameters(c) {
+	after, limit := "", web.DefaultPage
+	for _, p := range web.Parameters(c) {
 		var err error
-		switch p.key {
+		switch p.Key {
 		case "after":
-			after, err = p.value, badField(p.key, job.CheckText(p.key, p.value, 1, job.MaxRunnerBytes))
+			after, err = p.Value, web.BadField(p.Key, job.CheckText(p.Key, p.Value, 1, job.MaxRunnerBytes))
 		case "limit":
-			limit, err = pageLimit(p)
+			limit, err = web.PageLimit(p)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	held, err := s.holdPage(c, maxRowsBytes)
+	held, err := s.holdPage(c, web.MaxRowsBytes)
 	if err != nil {
 		return err
 	}
-	defer held.release()
+	defer held.Release()
 	holding, moreHolding, err := s.engine.Runners(after, limit)
 	if err != nil {
 		return err
@@ -64,11 +65,11 @@ func (s *Server) runners(c echo.Context) error {
 	if n := len(page.Runners); n > 0 && (moreHolding || moreRegistered || len(holding) > 0 || len(registered) > 0) {
 		page.Next = &page.Runners[n-1].RunnerID
 	}
-	text, err := encodePage(c.Request().Context(), held, page)
+	text, err := web.EncodePage(c.Request().Context(), held, page)
 	if err != nil {
 		return err
 	}
-	return answer(c, http.StatusOK, mimeJSON, text)
+	return web.Answer(c, http.StatusOK, web.MIMEJSON, text)
 }
 
 // compareFirst compares the first runners of two lists, at least one of which is not empty. An empty list sorts last.
@@ -95,7 +96,7 @@ func (s *Server) runner(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	defer held.release()
+	defer held.Release()
 	holding, err := s.engine.Runner(id)
 	if err != nil {
 		return err
@@ -108,7 +109,7 @@ func (s *Server) runner(c echo.Context) error {
 			return registry.ErrNotFound
 		}
 	}
-	return answerDocument(c, http.StatusOK, documentOfRunner(&holding, registered))
+	return web.AnswerDocument(c, http.StatusOK, documentOfRunner(&holding, registered))
 }
 
 // runnersDocument is a page of runners. If more follow, next is the last runner of the page.
@@ -148,11 +149,11 @@ func documentOfRunner(holding *document.Runner, registered *registry.Runner) (do
 		doc = runnerDocument{RunnerID: holding.Name, Held: holding.Held, ClaimCount: holding.Claims, LastSeenAt: holding.LastSeenAt}
 		for i := range holding.Open {
 			claim := &holding.Open[i]
-			doc.Claims = append(doc.Claims, openClaim{claim.ID, claim.Held, claim.CreatedAt, claim.TickledAt, orNull(claim.DeadlineAt)})
+			doc.Claims = append(doc.Claims, openClaim{claim.ID, claim.Held, claim.CreatedAt, claim.TickledAt, web.OrNull(claim.DeadlineAt)})
 		}
 	}
 	if r := registered; r != nil {
-		doc.RunnerID, doc.State, doc.End, doc.Since, doc.HeartbeatAt = r.ID, &r.State, orNull(r.End), &r.Since, &r.HeartbeatAt
+		doc.RunnerID, doc.State, doc.End, doc.Since, doc.HeartbeatAt = r.ID, &r.State, web.OrNull(r.End), &r.Since, &r.HeartbeatAt
 		doc.Info = &r.Info
 		doc.LastSeenAt = max(doc.LastSeenAt, r.HeartbeatAt)
 	}
@@ -177,7 +178,7 @@ func (s *Server) claimDocument(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	fields, err := onlyFields(parameters(c))
+	fields, err := onlyFields(web.Parameters(c))
 	if err != nil {
 		return err
 	}
@@ -185,31 +186,31 @@ func (s *Server) claimDocument(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	defer held.release()
+	defer held.Release()
 	var claim document.Claim
 	var list []job.Job
-	err = s.pages.do(c.Request().Context(), func() error {
+	err = s.pages.Do(c.Request().Context(), func() error {
 		claim, list, err = s.engine.ClaimDocument(id, fields.parts())
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	if err := held.resize(c.Request().Context(), statesBytes(list)); err != nil {
+	if err := held.Resize(c.Request().Context(), statesBytes(list)); err != nil {
 		return err
 	}
-	head, err := encodeHead(claimHead{
-		ClaimID: claim.ID, RunnerID: orNull(claim.Runner), CreatedAt: claim.CreatedAt, LeaseMs: claim.LeaseMs, TickledAt: claim.TickledAt,
-		DeadlineAt: orNull(claim.DeadlineAt), HandedOut: claim.HandedOut, Held: claim.Held,
+	head, err := web.EncodeHead(claimHead{
+		ClaimID: claim.ID, RunnerID: web.OrNull(claim.Runner), CreatedAt: claim.CreatedAt, LeaseMs: claim.LeaseMs, TickledAt: claim.TickledAt,
+		DeadlineAt: web.OrNull(claim.DeadlineAt), HandedOut: claim.HandedOut, Held: claim.Held,
 	})
 	if err != nil {
 		return err
 	}
-	p := newPieces(c, mimeJSON, held, s.pages)
-	p.b = append(append(p.b, head...), `,"jobs":`...)
+	p := web.NewPieces(c, web.MIMEJSON, held, s.pages)
+	p.B = append(append(p.B, head...), `,"jobs":`...)
 	if err := fields.write(p, list); err != nil {
 		return err
 	}
-	p.b = append(p.b, "}\n"...)
-	return p.end()
+	p.B = append(p.B, "}\n"...)
+	return p.End()
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/tidwall/wal"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/internal/testkit"
@@ -139,7 +140,7 @@ func (s *scenario) up() {
 
 // down stops the server.
 func (s *scenario) down(clean bool) {
-	s.server.drain()
+	s.server.web.Drain()
 	if err := s.blobs.Close(); err != nil {
 		s.t.Fatal(err)
 	}
@@ -222,7 +223,7 @@ func (s *scenario) request(d *datadriven.TestData) chan string {
 		rest = after
 	}
 	body := strings.TrimPrefix(rest, "\n")
-	if header.Get("Content-Type") == mimeRuns {
+	if header.Get("Content-Type") == web.MIMERuns {
 		body += "\n" // the format of scripts removes it
 	}
 	req := httptest.NewRequest(method, path, strings.NewReader(body))
@@ -231,7 +232,7 @@ func (s *scenario) request(d *datadriven.TestData) chan string {
 		req.Host = host
 	}
 	if body != "" && header.Get("Content-Type") == "" {
-		header.Set("Content-Type", mimeJSON)
+		header.Set("Content-Type", web.MIMEJSON)
 	}
 	if body == "" {
 		req.Body, req.ContentLength = http.NoBody, 0
@@ -257,7 +258,7 @@ func (s *scenario) shown(d *datadriven.TestData, req *http.Request, sent []byte,
 	}
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "%d\n", w.Code)
-	names := []string{"Location", "Retry-After", "Allow", headerReplayed}
+	names := []string{"Location", "Retry-After", "Allow", web.HeaderReplayed}
 	var hidden []string
 	for _, arg := range d.CmdArgs {
 		if field, ok := strings.CutPrefix(arg.Key, "-"); ok {

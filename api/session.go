@@ -7,6 +7,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/document"
@@ -26,25 +27,25 @@ func (s *Server) openSession(c echo.Context) error {
 	var r struct {
 		RunnerID *string `json:"runner_id"`
 	}
-	body, err := s.readObject(c, &s.bodies.optional, &r)
+	body, err := web.ReadObject(c, &s.bodies.optional, &r)
 	if err != nil {
 		return err
 	}
-	defer body.release()
+	defer body.Release()
 	var cmd job.OpenSession
 	if r.RunnerID != nil {
 		cmd.Runner = *r.RunnerID
 		if err := job.CheckText("runner_id", cmd.Runner, 1, job.MaxRunnerBytes); err != nil {
-			return badField("runner_id", err)
+			return web.BadField("runner_id", err)
 		}
 	}
 	session, receipt, err := s.engine.OpenSession(c.Request().Context(), cmd)
 	if err != nil {
 		return err
 	}
-	setSeq(c, receipt.Seq)
+	web.SetSeq(c, receipt.Seq)
 	c.Response().Header().Set(echo.HeaderLocation, "/sessions/"+session.ID.String())
-	return answerDocument(c, http.StatusCreated, documentOfSession(&session))
+	return web.AnswerDocument(c, http.StatusCreated, documentOfSession(&session))
 }
 
 // session answers GET /sessions/{id}.
@@ -57,7 +58,7 @@ func (s *Server) session(c echo.Context) error {
 	if err != nil {
 		return sessionGone(err)
 	}
-	return answerDocument(c, http.StatusOK, documentOfSession(&session))
+	return web.AnswerDocument(c, http.StatusOK, documentOfSession(&session))
 }
 
 // endSession answers DELETE /sessions/{id}.
@@ -70,7 +71,7 @@ func (s *Server) endSession(c echo.Context) error {
 	if err != nil {
 		return sessionGone(err)
 	}
-	setSeq(c, receipt.Seq)
+	web.SetSeq(c, receipt.Seq)
 	return c.NoContent(http.StatusNoContent)
 }
 
@@ -79,7 +80,7 @@ func (s *Server) endSession(c echo.Context) error {
 func sessionGone(err error) error {
 	if errors.Is(err, job.SessionNotFound) {
 		p := problemOf(err)
-		p.fate = notStored
+		p.Fate = web.NotStored
 		return p
 	}
 	return err
@@ -102,7 +103,7 @@ type slotDocument struct {
 }
 
 func documentOfSession(s *document.Session) sessionDocument {
-	doc := sessionDocument{SessionID: s.ID, RunnerID: orNull(s.Runner), CreatedAt: s.CreatedAt, UsedAt: s.UsedAt, ExpiresAt: s.ExpiresAt}
+	doc := sessionDocument{SessionID: s.ID, RunnerID: web.OrNull(s.Runner), CreatedAt: s.CreatedAt, UsedAt: s.UsedAt, ExpiresAt: s.ExpiresAt}
 	for _, slot := range s.Slots {
 		doc.Slots = append(doc.Slots, slotDocument(slot))
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
@@ -169,7 +170,7 @@ func (x *everyStatus) findOperations() {
 	upload := x.begin(20)
 	x.open = x.newBatch(`{"batch":{"client":"a","type":"open","open":true}}`)
 	for _, route := range append(x.server.routes(), x.server.getSwitches()...) {
-		o := operation{route: route, kind: mimeJSON, body: "{}"}
+		o := operation{route: route, kind: web.MIMEJSON, body: "{}"}
 		if body, ok := bodies[route.path]; ok {
 			o.body = strings.ReplaceAll(body, "ID", x.id)
 		}
@@ -188,7 +189,7 @@ func (x *everyStatus) findOperations() {
 			o.path = strings.Replace(o.path, "/"+x.id, strings.TrimPrefix(upload, "/uploads"), 1)
 		}
 		if o.name() == "POST /jobs/{id}/log" {
-			o.path, o.body, o.kind = o.path+"?offset=0&claim_id="+x.id, "printed", mimeText
+			o.path, o.body, o.kind = o.path+"?offset=0&claim_id="+x.id, "printed", web.MIMEText
 		}
 		if o.name() == "DELETE /runners/{id}" {
 			o.path += "?instance=i"
@@ -219,7 +220,7 @@ func (x *everyStatus) batches() {
 	x.do(metadata, ended+"/metadata", "", "If-None-Match", tag).wantStatus(http.StatusNotModified)
 	x.do(x.byName["GET /batches"], "/batches?name_prefix=a&after="+unknownID, "").wantStatus(http.StatusNotFound)
 	x.server.resultReaders.Add(maxResultReaders)
-	x.do(x.byName["GET /batches/{id}/results"], ended+"/results?follow=true", "").refused(http.StatusTooManyRequests, codeOverloaded)
+	x.do(x.byName["GET /batches/{id}/results"], ended+"/results?follow=true", "").refused(http.StatusTooManyRequests, web.CodeOverloaded)
 	x.server.resultReaders.Add(-maxResultReaders)
 	x.do(x.byName["POST /batches/{id}/jobs"], "/batches/"+x.open+"/jobs", "{}").wantStatus(http.StatusCreated)
 }
@@ -244,10 +245,10 @@ func (x *everyStatus) refusals() {
 			if o.kind == mimeTar {
 				long = tarOf(x.T, "a", long)
 			}
-			x.do(o, o.path, long).refused(http.StatusRequestEntityTooLarge, codeTooLarge)
+			x.do(o, o.path, long).refused(http.StatusRequestEntityTooLarge, web.CodeTooLarge)
 			continue
 		}
-		x.seen.note(o.name(), x.head(o, maxBodyBytes+1, http.StatusRequestEntityTooLarge))
+		x.seen.note(o.name(), x.head(o, web.MaxBodyBytes+1, http.StatusRequestEntityTooLarge))
 	}
 }
 
@@ -262,13 +263,13 @@ func (x *everyStatus) stalls() {
 	}
 	all.Wait()
 	x.put("/filesets/b", tarOf(x.T, "a", "A")).wantStatus(http.StatusCreated)
-	var hogs []*share
-	for budget, bytes := range map[*budget]int64{
+	var hogs []*web.Share
+	for budget, bytes := range map[*web.Budget]int64{
 		x.server.bulk: bulkBudgetBytes, x.server.control: controlBudgetBytes, x.server.documents: documentsBudgetBytes, x.server.handouts: handoutsBudgetBytes, x.server.changes: changesBudgetBytes,
 		x.server.uploads: streamsBudgetBytes, x.server.downloads: streamsBudgetBytes, x.server.manifests: manifestsBudgetBytes, x.server.scrapes: scrapesBudgetBytes,
 	} {
-		hog := &share{budget: budget}
-		if !hog.grow(x.Context(), bytes, 0) {
+		hog := &web.Share{Budget: budget}
+		if !hog.Grow(x.Context(), bytes, 0) {
 			x.Fatal("the budget is not free")
 		}
 		hogs = append(hogs, hog)
@@ -283,7 +284,7 @@ func (x *everyStatus) stalls() {
 	}
 	all.Wait()
 	for _, hog := range hogs {
-		hog.release()
+		hog.Release()
 	}
 }
 
@@ -370,7 +371,7 @@ func (x *everyStatus) states() {
 	x.do(x.byName["POST /jobs/{id}/log"], "/jobs/"+x.id+"/log?offset=0&claim_id="+claim, "printed").wantStatus(http.StatusNoContent)
 	x.ask("GET /jobs/{id}/log", "", http.StatusOK)
 	x.server.logs.readers.Add(maxLogReaders)
-	x.do(x.byName["GET /jobs/{id}/log"], "/jobs/"+x.id+"/log?follow=true", "").refused(http.StatusTooManyRequests, codeOverloaded)
+	x.do(x.byName["GET /jobs/{id}/log"], "/jobs/"+x.id+"/log?follow=true", "").refused(http.StatusTooManyRequests, web.CodeOverloaded)
 	x.server.logs.readers.Add(-maxLogReaders)
 	x.ask("POST /jobs/{id}/release", `{"how":"unget"}`, http.StatusOK)
 	x.ask("PATCH /jobs/{id}", `{"priority":1}`, http.StatusOK)
@@ -452,7 +453,7 @@ func (x *everyStatus) blobsAndFilesets() {
 	x.server.blobs = keeper
 	x.ask("PUT /filesets/{name}", tarOf(x.T, "a", "B"), http.StatusCreated)
 	x.ask("PUT /filesets/{name}", tarOf(x.T, "a", "B"), http.StatusOK)
-	x.ask("PUT /filesets/{name}", `{"format":1,"files":[{"path":"a","blob":"`+addressOf("none")+`","size":4}]}`, http.StatusConflict, "Content-Type", mimeJSON)
+	x.ask("PUT /filesets/{name}", `{"format":1,"files":[{"path":"a","blob":"`+addressOf("none")+`","size":4}]}`, http.StatusConflict, "Content-Type", web.MIMEJSON)
 }
 
 // successes calls the operations that succeed in any state, with DELETE as the last.
@@ -505,7 +506,7 @@ func (x *everyStatus) successes() {
 			fresh := x.make(`{"type":"printed"}`)
 			_, claim := x.claimed("printed")
 			path = "/jobs/" + fresh + "/log"
-			x.rig.do(http.MethodPost, path+"?offset=0&claim_id="+claim, strings.NewReader("printed"), "Content-Type", mimeText).wantStatus(http.StatusNoContent)
+			x.rig.do(http.MethodPost, path+"?offset=0&claim_id="+claim, strings.NewReader("printed"), "Content-Type", web.MIMEText).wantStatus(http.StatusNoContent)
 		case strings.Contains(o.route.path, ":id"): // not deleted by an earlier operation
 			fresh := x.add("/a/job/b/add", "x\n").object(http.StatusCreated)["first_id"].(string)
 			path = strings.ReplaceAll(path, x.id, fresh)

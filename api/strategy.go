@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -18,11 +19,11 @@ import (
 func strategy(field string, v jsontext.Value, above int) (job.Strategy, error) {
 	if v.Kind() != jsontext.KindBeginObject {
 		var name string
-		if err := decodeValue(field, v, &name); err != nil {
+		if err := web.DecodeValue(field, v, &name); err != nil {
 			return job.Oldest, err
 		}
 		if name == job.PreferDistinctName {
-			return job.Oldest, badRequest(field, fmt.Sprintf("%s %s needs a meta_key, as in %s", field, name, distinctExample))
+			return job.Oldest, web.BadRequest(field, fmt.Sprintf("%s %s needs a meta_key, as in %s", field, name, distinctExample))
 		}
 		return baseStrategy(field, name)
 	}
@@ -31,40 +32,40 @@ func strategy(field string, v jsontext.Value, above int) (job.Strategy, error) {
 		MetaKey    *string        `json:"meta_key"`
 		Underlying jsontext.Value `json:"underlying"`
 	}
-	if err := decodeValue(field, v, &object); err != nil {
+	if err := web.DecodeValue(field, v, &object); err != nil {
 		return job.Oldest, err
 	}
 	switch {
 	case object.Name == nil:
-		return job.Oldest, badRequest(field+".name", field+".name is missing")
+		return job.Oldest, web.BadRequest(field+".name", field+".name is missing")
 	case *object.Name != job.PreferDistinctName && object.MetaKey != nil:
-		return job.Oldest, badRequest(field+".meta_key", fmt.Sprintf("%s.meta_key is a field of %s only", field, job.PreferDistinctName))
-	case *object.Name != job.PreferDistinctName && !absent(object.Underlying):
-		return job.Oldest, badRequest(field+".underlying", fmt.Sprintf("%s.underlying is a field of %s only", field, job.PreferDistinctName))
+		return job.Oldest, web.BadRequest(field+".meta_key", fmt.Sprintf("%s.meta_key is a field of %s only", field, job.PreferDistinctName))
+	case *object.Name != job.PreferDistinctName && !web.Absent(object.Underlying):
+		return job.Oldest, web.BadRequest(field+".underlying", fmt.Sprintf("%s.underlying is a field of %s only", field, job.PreferDistinctName))
 	case *object.Name != job.PreferDistinctName:
 		return baseStrategy(field, *object.Name)
 	case object.MetaKey == nil:
-		return job.Oldest, badRequest(field+".meta_key", field+".meta_key is missing: the key of meta whose values are preferred by how few active jobs they have, as in "+distinctExample)
+		return job.Oldest, web.BadRequest(field+".meta_key", field+".meta_key is missing: the key of meta whose values are preferred by how few active jobs they have, as in "+distinctExample)
 	case above == job.MaxDistinctKeys: // checked before the underlying strategy, so that a body cannot nest more
-		return job.Oldest, badRequest(field, fmt.Sprintf("%s is nested more than %d times", job.PreferDistinctName, job.MaxDistinctKeys))
+		return job.Oldest, web.BadRequest(field, fmt.Sprintf("%s is nested more than %d times", job.PreferDistinctName, job.MaxDistinctKeys))
 	}
 	underlying := job.Oldest
-	if !absent(object.Underlying) {
+	if !web.Absent(object.Underlying) {
 		var err error
 		if underlying, err = strategy(field+".underlying", object.Underlying, above+1); err != nil {
 			return job.Oldest, err
 		}
 	}
 	s, err := job.PreferDistinct(*object.MetaKey, underlying)
-	return s, badField(field+".meta_key", err)
+	return s, web.BadField(field+".meta_key", err)
 }
 
 const distinctExample = `{"name":"prefer_distinct","meta_key":"user"}`
 
 func baseStrategy(field, name string) (job.Strategy, error) {
 	if !slices.Contains(job.StrategyNames, name) {
-		return job.Oldest, badRequest(field, fmt.Sprintf("%s must be %s, or an object with the name %s, not %q",
-			field, strings.Join(job.StrategyNames, ", "), job.PreferDistinctName, shortened(name)))
+		return job.Oldest, web.BadRequest(field, fmt.Sprintf("%s must be %s, or an object with the name %s, not %q",
+			field, strings.Join(job.StrategyNames, ", "), job.PreferDistinctName, web.Shortened(name)))
 	}
 	return job.ParseStrategy(name)
 }

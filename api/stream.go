@@ -14,6 +14,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/internal/wsframe"
 )
 
@@ -31,7 +32,7 @@ const (
 type stream struct {
 	s        *Server
 	conn     *websocket.Conn
-	accepted *connection // below conn; nil in tests that do not use Run
+	accepted *web.Connection // below conn; nil in tests that do not use Run
 	id       string
 
 	answers  answerQueue
@@ -64,7 +65,7 @@ func (s *Server) stream(c echo.Context) error {
 		return err
 	}
 	if s.draining.Err() != nil {
-		return errShuttingDown
+		return web.ErrShuttingDown
 	}
 	if err := s.streams.admit(); err != nil {
 		return err
@@ -76,15 +77,15 @@ func (s *Server) stream(c echo.Context) error {
 		InsecureSkipVerify: true, // guard has checked Host and Origin
 		OnPingReceived:     func(context.Context, []byte) bool { return t.control() },
 		OnPongReceived:     func(context.Context, []byte) { t.control() },
-	}, maxBodyBytes)
+	}, web.MaxBodyBytes)
 	if err != nil {
 		s.streams.room.leave()
 		s.streams.running.Done()
 		return err
 	}
-	accepted := connectionOf(r)
+	accepted := web.ConnectionOf(r)
 	if accepted != nil {
-		accepted.upgraded()
+		accepted.Upgraded()
 	}
 	// The goroutine of the request has a large stack, and refers to the request. Ten thousand streams may be waiting,
 	// so each continues in a new goroutine.
@@ -102,17 +103,17 @@ func checkUpgrade(c echo.Context) error {
 	if !r.ProtoAtLeast(1, 1) || r.Method != http.MethodGet || !headerHas(r, echo.HeaderConnection, "upgrade") || !headerHas(r, echo.HeaderUpgrade, "websocket") {
 		h.Set(echo.HeaderUpgrade, "websocket")
 		h.Set(echo.HeaderConnection, "Upgrade")
-		return &problem{status: http.StatusUpgradeRequired, code: "upgrade_required", detail: "a stream is a WebSocket; send the headers Connection: Upgrade and Upgrade: websocket with HTTP/1.1 (docs/reference/stream.md)"}
+		return &web.Problem{Status: http.StatusUpgradeRequired, Code: "upgrade_required", Detail: "a stream is a WebSocket; send the headers Connection: Upgrade and Upgrade: websocket with HTTP/1.1 (docs/reference/stream.md)"}
 	}
 	if r.Header.Get("Sec-WebSocket-Version") != "13" {
 		h.Set("Sec-WebSocket-Version", "13")
-		return &problem{status: http.StatusUpgradeRequired, code: "upgrade_required", field: "Sec-WebSocket-Version", detail: "Sec-WebSocket-Version must be 13"}
+		return &web.Problem{Status: http.StatusUpgradeRequired, Code: "upgrade_required", Field: "Sec-WebSocket-Version", Detail: "Sec-WebSocket-Version must be 13"}
 	}
 	if keys := r.Header.Values("Sec-WebSocket-Key"); len(keys) != 1 || !isWebSocketKey(keys[0]) {
-		return badRequest("Sec-WebSocket-Key", "Sec-WebSocket-Key must be given once, and be the base64 of 16 bytes")
+		return web.BadRequest("Sec-WebSocket-Key", "Sec-WebSocket-Key must be given once, and be the base64 of 16 bytes")
 	}
 	if !headerHas(r, "Sec-WebSocket-Protocol", streamProtocol) {
-		return badRequest("Sec-WebSocket-Protocol", "Sec-WebSocket-Protocol must offer "+streamProtocol)
+		return web.BadRequest("Sec-WebSocket-Protocol", "Sec-WebSocket-Protocol must offer "+streamProtocol)
 	}
 	return nil
 }
@@ -134,7 +135,7 @@ func headerHas(r *http.Request, name, token string) bool {
 	})
 }
 
-func newStream(s *Server, conn *websocket.Conn, accepted *connection) *stream {
+func newStream(s *Server, conn *websocket.Conn, accepted *web.Connection) *stream {
 	t := &stream{s: s, conn: conn, accepted: accepted, id: rand.Text(), done: make(chan struct{})}
 	t.pushing, t.stop = context.WithCancel(context.Background())
 	t.requests.init(t.pushing, t.share(s.streams.room.requests))
@@ -144,10 +145,10 @@ func newStream(s *Server, conn *websocket.Conn, accepted *connection) *stream {
 }
 
 // share returns an empty share of a budget for this stream.
-func (t *stream) share(from *budget) share {
-	s := share{budget: from}
+func (t *stream) share(from *web.Budget) web.Share {
+	s := web.Share{Budget: from}
 	if t.accepted != nil {
-		s.peer = t.accepted.peer
+		s.Peer = t.accepted.Peer
 	}
 	return s
 }
@@ -157,11 +158,11 @@ func (t *stream) run() {
 	all := &t.s.streams
 	all.add(t)
 	defer close(t.done)
-	goAway := context.AfterFunc(t.s.draining, func() { t.goAway(errShuttingDown.Error()) })
+	goAway := context.AfterFunc(t.s.draining, func() { t.goAway(web.ErrShuttingDown.Error()) })
 	defer goAway()
 	t.pings = time.AfterFunc(all.heartbeat, t.ping)
 	err := t.guarded(t.read)
-	if errors.Is(err, errPanic) {
+	if errors.Is(err, web.ErrPanic) {
 		t.s.log.Error().AnErr("error", err).Msg("a stream has ended")
 	}
 	t.end(err)
@@ -177,7 +178,7 @@ func (t *stream) read() error {
 		}
 		t.reading.Store(false)
 		err = t.serve(m)
-		m.release()
+		m.Release()
 		if err != nil {
 			return err
 		}
@@ -210,7 +211,7 @@ func (t *stream) ping() {
 	ctx, cancel := context.WithTimeout(context.Background(), period)
 	defer cancel()
 	reading := t.reading.Load()
-	if err := t.conn.Ping(ctx); err == nil || !reading || !t.reading.Load() || t.accepted != nil && t.accepted.heardSince(began) {
+	if err := t.conn.Ping(ctx); err == nil || !reading || !t.reading.Load() || t.accepted != nil && t.accepted.HeardSince(began) {
 		t.missed = 0
 	} else if t.missed++; t.missed >= missedHeartbeats {
 		t.cut() // the client does not answer, so a closing handshake would only wait

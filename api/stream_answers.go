@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"github.com/coder/websocket"
+
+	"github.com/daybookq/daybook/api/internal/web"
 )
 
 // maxQueuedAnswers is the number of bytes that may wait for a client that does not read. Beyond it, the client's
@@ -27,9 +29,9 @@ type answerQueue struct {
 	mu      sync.Mutex
 	emptied sync.Cond
 	text    []byte
-	spare   []byte   // empty; for the next text
-	slots   int      // number of requests that end when text is written
-	held    []*share // of the long answers in text
+	spare   []byte       // empty; for the next text
+	slots   int          // number of requests that end when text is written
+	held    []*web.Share // of the long answers in text
 	writing bool
 	failed  bool // the connection has ended
 }
@@ -41,11 +43,11 @@ func (q *answerQueue) init(t *stream) { q.t, q.emptied.L = t, &q.mu }
 func (q *answerQueue) add(line []byte, requests int) { q.addHeld(line, requests, nil) }
 
 // addHeld is add for an answer that holds a share of a budget until it is written.
-func (q *answerQueue) addHeld(line []byte, requests int, held *share) {
+func (q *answerQueue) addHeld(line []byte, requests int, held *web.Share) {
 	q.mu.Lock()
 	q.text = append(q.text, line...)
 	q.slots += requests
-	if held != nil && held.held > 0 {
+	if held != nil && held.Held > 0 {
 		q.held = append(q.held, held)
 	}
 	if q.writing {
@@ -69,7 +71,7 @@ func (q *answerQueue) addHeld(line []byte, requests int, held *share) {
 			_ = q.t.conn.CloseNow() // the library leaves it open if the client only reads too slowly
 		}
 		for _, h := range held {
-			h.release()
+			h.Release()
 		}
 		if slots > 0 {
 			q.t.requests.end(slots)
@@ -127,7 +129,7 @@ func (q *answerQueue) refuse(n uint64, err error, requests int) {
 // appendProblem appends a problem as the last field of an object.
 func appendProblem(b []byte, err error) []byte {
 	b = append(b, `,"problem":`...)
-	text, failed := encodeDocument(documentOfProblem(problemOf(err)))
+	text, failed := web.EncodeDocument(web.DocumentOfProblem(problemOf(err)))
 	if failed != nil { // the encoding of texts and numbers cannot fail
 		text = []byte("{}\n")
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 )
@@ -22,7 +23,7 @@ func binaryRequest(message []byte) (*streamRequest, error) {
 	line, body, _ := bytes.Cut(message, []byte("\n"))
 	fields, ok := strings.CutPrefix(string(line[:min(len(line), maxRequestHead)]), requestHead+" ")
 	if !ok {
-		return r, badRequest("", "a binary message begins with a line "+requestHead+" n=… and has a text in runs")
+		return r, web.BadRequest("", "a binary message begins with a line "+requestHead+" n=… and has a text in runs")
 	}
 	var mistake error // not in the number
 	seen := map[string]bool{}
@@ -30,7 +31,7 @@ func binaryRequest(message []byte) (*streamRequest, error) {
 		key, raw, _ := strings.Cut(field, "=")
 		err := r.set(key, raw)
 		if err == nil && seen[key] {
-			err = badRequest(key, fmt.Sprintf("field %s is given twice", key))
+			err = web.BadRequest(key, fmt.Sprintf("field %s is given twice", key))
 		}
 		seen[key] = true
 		if err != nil && key == "n" {
@@ -40,10 +41,10 @@ func binaryRequest(message []byte) (*streamRequest, error) {
 		}
 	}
 	if r.N == nil {
-		return r, badRequest("n", "the line "+requestHead+" has no field n, which numbers the request")
+		return r, web.BadRequest("n", "the line "+requestHead+" has no field n, which numbers the request")
 	}
 	if len(line) > maxRequestHead {
-		mistake = badRequest("", fmt.Sprintf("the line %s is longer than %d bytes", requestHead, maxRequestHead))
+		mistake = web.BadRequest("", fmt.Sprintf("the line %s is longer than %d bytes", requestHead, maxRequestHead))
 	}
 	switch text := runs.NewDecoder(body); {
 	case mistake != nil:
@@ -53,7 +54,7 @@ func binaryRequest(message []byte) (*streamRequest, error) {
 	case text.Is("complete"):
 		r.Complete = jsontext.Value(body)
 	default:
-		return r, badRequest("", "a line #:create or #:complete is expected after the first line")
+		return r, web.BadRequest("", "a line #:create or #:complete is expected after the first line")
 	}
 	return r, nil
 }
@@ -72,23 +73,23 @@ func (r *streamRequest) set(key, raw string) error {
 	case "n":
 		n, err := strconv.ParseUint(raw, 10, 64)
 		if err != nil || n > maxRequestNumber || strconv.FormatUint(n, 10) != raw {
-			return badRequest("n", fmt.Sprintf("n must be a whole number from 0 to %d, which numbers the request", int64(maxRequestNumber)))
+			return web.BadRequest("n", fmt.Sprintf("n must be a whole number from 0 to %d, which numbers the request", int64(maxRequestNumber)))
 		}
 		r.N = &n
 	case "idempotency_key":
 		value, err := job.Unescape(raw)
 		if err != nil {
-			return badRequest(key, fmt.Sprintf("%s=%s is not escaped as in a head line: %s", key, shortened(raw), err))
+			return web.BadRequest(key, fmt.Sprintf("%s=%s is not escaped as in a head line: %s", key, web.Shortened(raw), err))
 		}
 		r.Key = &value
 	case "session_id":
 		id, err := job.ParseID(raw)
 		if err != nil {
-			return badID("session.id")
+			return web.BadID("session.id")
 		}
 		r.Session.ID = id
 	case "slot", "number":
-		n, err := wholeNumber(key, raw)
+		n, err := web.WholeNumber(key, raw)
 		if err != nil {
 			return err
 		}
@@ -98,7 +99,7 @@ func (r *streamRequest) set(key, raw string) error {
 			r.Session.Number = *n
 		}
 	default:
-		return badRequest(shortened(key), fmt.Sprintf("field %q is not known: the first line has n, idempotency_key, session_id, slot and number", shortened(key)))
+		return web.BadRequest(web.Shortened(key), fmt.Sprintf("field %q is not known: the first line has n, idempotency_key, session_id, slot and number", web.Shortened(key)))
 	}
 	return nil
 }

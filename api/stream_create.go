@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
@@ -20,7 +21,7 @@ func (t *stream) beginCreate(r *streamRequest) (finisher, error) {
 		return t.beginCreateMany(r)
 	}
 	if r.Batch != nil {
-		return nil, badRequest("batch", "batch is for a list of jobs; a single job without a key belongs to no batch")
+		return nil, web.BadRequest("batch", "batch is for a list of jobs; a single job without a key belongs to no batch")
 	}
 	return t.beginCreateOne(r)
 }
@@ -117,7 +118,7 @@ func deferredTo(g *job.Group, r ingest.Receipt) int64 {
 // beginCreateOne creates a job. The answer has its id, not its document.
 func (t *stream) beginCreateOne(r *streamRequest) (finisher, error) {
 	var one createRequest
-	if err := decodeObject(r.Create, &one); err != nil {
+	if err := web.DecodeObject(r.Create, &one); err != nil {
 		return nil, err
 	}
 	cmd, _, err := t.s.oneJob(&one)

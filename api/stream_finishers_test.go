@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/daybookq/daybook/api/internal/web"
 )
 
 // TestFinishersAreKept: the goroutine that has finished a request finishes the next request, too. At most
@@ -55,7 +57,7 @@ func BenchmarkFinishers(b *testing.B) {
 				if _, _, err := appendDocument(nil, tickledDocument{Held: 1}, 0); err != nil {
 					b.Error(err)
 				}
-				problemOf(errShuttingDown)
+				problemOf(web.ErrShuttingDown)
 			}
 			const together = 22 // requests whose answers one commit makes ready
 			b.ReportAllocs()

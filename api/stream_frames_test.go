@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/internal/wsframe/wsframetest"
 )
 
@@ -145,7 +146,7 @@ func TestStreamPings(t *testing.T) {
 // frame with the status and the reason.
 func TestStreamViolations(t *testing.T) {
 	r := start(t)
-	for _, v := range wsframetest.Violations(maxBodyBytes) {
+	for _, v := range wsframetest.Violations(web.MaxBodyBytes) {
 		status, reason, err := wsframetest.Closing(strings.TrimPrefix(r.url, "http://"), handshake, v.Bytes)
 		if status != v.Status || reason == "" || err != nil {
 			t.Errorf("%s: %d %q, %v; want %d", v.Name, status, reason, err, v.Status)

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/rs/zerolog"
+
+	"github.com/daybookq/daybook/api/internal/web"
 )
 
 // FuzzStreamRequest carries out any line of a text message, or any binary message. The server must turn it into commands
@@ -51,7 +53,7 @@ func FuzzStreamRequest(f *testing.F) {
 			r, err = binaryRequest(line)
 		} else {
 			var aliased streamRequest
-			err = decodeObject(line, r)
+			err = web.DecodeObject(line, r)
 			if other := decodeAliased(line, &aliased); (err == nil) != (other == nil) || err == nil && !reflect.DeepEqual(*r, aliased) {
 				t.Errorf("%s is decoded as %+v, %v, and with references as %+v, %v", line, r, err, aliased, other)
 			}
@@ -65,8 +67,8 @@ func FuzzStreamRequest(f *testing.F) {
 		}
 		if err != nil {
 			p := problemOf(err)
-			if p.code == "" || p.status < 400 || p.code == "internal" {
-				t.Errorf("%s is refused with %d %q: %v", line, p.status, p.code, err)
+			if p.Code == "" || p.Status < 400 || p.Code == "internal" {
+				t.Errorf("%s is refused with %d %q: %v", line, p.Status, p.Code, err)
 			}
 			text = appendProblem([]byte(`{"n":1`), err)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -50,40 +51,40 @@ func (t *stream) beginHello(r *streamRequest) (finisher, error) {
 		Resume   *string  `json:"resume"`
 		Claims   []job.ID `json:"claims"`
 	}
-	if err := decodeObject(bytes.TrimSpace(r.Hello), &body); err != nil {
+	if err := web.DecodeObject(bytes.TrimSpace(r.Hello), &body); err != nil {
 		return nil, err
 	}
 	h := helloFields{}
 	if body.RunnerID != nil {
 		h.runner = *body.RunnerID
 		if err := job.CheckText("runner_id", h.runner, 1, job.MaxRunnerBytes); err != nil {
-			return nil, badField("runner_id", err)
+			return nil, web.BadField("runner_id", err)
 		}
 	}
 	if body.LingerMs != nil {
 		h.lingerMs = *body.LingerMs
 		if err := job.CheckRange("linger_ms", h.lingerMs, 0, maxLinger.Milliseconds()); err != nil {
-			return nil, badField("linger_ms", err)
+			return nil, web.BadField("linger_ms", err)
 		}
 	}
 	if body.Jobs != nil {
 		if h.runs = *body.Jobs == "runs"; !h.runs && *body.Jobs != "json" {
-			return nil, badRequest("jobs", fmt.Sprintf("jobs must be json or runs, not %q", shortened(*body.Jobs)))
+			return nil, web.BadRequest("jobs", fmt.Sprintf("jobs must be json or runs, not %q", web.Shortened(*body.Jobs)))
 		}
 	}
 	if len(body.Claims) > maxHelloClaims {
-		return nil, badRequest("claims", fmt.Sprintf("claims has %d ids; the maximum is %d", len(body.Claims), maxHelloClaims))
+		return nil, web.BadRequest("claims", fmt.Sprintf("claims has %d ids; the maximum is %d", len(body.Claims), maxHelloClaims))
 	}
 	for i, id := range body.Claims {
 		if id.IsZero() {
-			return nil, badID(item("claims", i))
+			return nil, web.BadID(web.Item("claims", i))
 		}
 	}
 	if (body.Resume != nil || len(body.Claims) > 0) && h.runner == "" {
-		return nil, badRequest("runner_id", "runner_id is missing; a stream that takes over claims must name their runner")
+		return nil, web.BadRequest("runner_id", "runner_id is missing; a stream that takes over claims must name their runner")
 	}
 	if t.greeted.Load() {
-		return nil, badRequest("hello", "hello was sent before; a stream has one, as its first request")
+		return nil, web.BadRequest("hello", "hello was sent before; a stream has one, as its first request")
 	}
 	t.s.streams.greet(t, h)
 	t.greeted.Store(true)
@@ -94,7 +95,7 @@ func (t *stream) beginHello(r *streamRequest) (finisher, error) {
 	}
 	return func(b []byte) ([]byte, uint64, error) {
 		doc := helloDocument{
-			StreamID: t.id, HeartbeatMs: int64(t.s.streams.heartbeat / time.Millisecond), MaxRequests: maxStreamRequests, MaxBytes: maxBodyBytes,
+			StreamID: t.id, HeartbeatMs: int64(t.s.streams.heartbeat / time.Millisecond), MaxRequests: maxStreamRequests, MaxBytes: web.MaxBodyBytes,
 			Defaults: streamDefaults{job.DefaultPriority, t.s.defaults.MaxAttempts, t.s.defaults.LeaseMs},
 		}
 		claims, err := t.adopt(resume, body.Claims)

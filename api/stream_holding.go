@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
 	"github.com/daybookq/daybook/store/document"
@@ -21,8 +22,8 @@ type holding struct {
 
 	mu     sync.Mutex
 	claims map[job.ID]*heldClaim
-	bytes  int64  // memory for the claims
-	held   *share // share of this memory; it changes only in steps of heldStep
+	bytes  int64      // memory for the claims
+	held   *web.Share // share of this memory; it changes only in steps of heldStep
 }
 
 func (h *holding) init(all *streams, t *stream) {
@@ -46,11 +47,11 @@ func (h *holding) remove(c *heldClaim) {
 // none is free. The streams then claim no more.
 func (h *holding) count(bytes int64) {
 	h.bytes += bytes
-	switch over := h.bytes - h.held.held; {
+	switch over := h.bytes - h.held.Held; {
 	case over > heldStep:
-		h.held.force(over)
+		h.held.Force(over)
 	case over < -heldStep || len(h.claims) == 0:
-		h.held.shrink(-over)
+		h.held.Shrink(-over)
 	}
 }
 
@@ -324,7 +325,7 @@ func (c *heldClaim) shorten(leaseMs int64) {
 }
 
 // takeAll removes all claims and returns them, with the share of their memory.
-func (h *holding) takeAll() ([]*heldClaim, *share) {
+func (h *holding) takeAll() ([]*heldClaim, *web.Share) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	all := make([]*heldClaim, 0, len(h.claims))
@@ -333,7 +334,7 @@ func (h *holding) takeAll() ([]*heldClaim, *share) {
 	}
 	clear(h.claims) // the caller decides which stream holds them next
 	held := h.held
-	none := h.t.share(held.budget)
+	none := h.t.share(held.Budget)
 	h.bytes, h.held = 0, &none
 	slices.SortFunc(all, func(a, b *heldClaim) int { return slices.Compare(a.id[:], b.id[:]) })
 	return all, held
@@ -376,7 +377,7 @@ func (t *stream) checkLeases() {
 // claimDocument reads a claim with its jobs, without their payloads. A stream may request thousands, so claimDocument
 // waits for a turn, as pages of lists do.
 func (t *stream) claimDocument(ctx context.Context, id job.ID) (doc document.Claim, jobs []job.Job, err error) {
-	err = t.s.pages.do(ctx, func() error {
+	err = t.s.pages.Do(ctx, func() error {
 		doc, jobs, err = t.s.engine.ClaimDocument(id, 0)
 		return err
 	})
@@ -469,7 +470,7 @@ func (t *stream) adopt(resume string, ids []job.ID) (opened []openedClaim, err e
 		t.s.giveBack(all.expire(kept)) // the claims that were not adopted
 	}
 	if t.pushing.Err() != nil {
-		return nil, errShuttingDown
+		return nil, web.ErrShuttingDown
 	}
 	return opened, nil
 }

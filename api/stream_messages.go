@@ -17,6 +17,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/internal/wsframe"
 	"github.com/daybookq/daybook/job"
 )
@@ -24,7 +25,7 @@ import (
 // message is a client's message in memory. Decoded requests refer to its bytes, so the stream that reads it and each of
 // its requests hold it.
 type message struct {
-	body
+	web.Body
 	t       *stream
 	kind    websocket.MessageType
 	counted int
@@ -34,11 +35,11 @@ type message struct {
 // hold adds a holder, and release removes one. The last release frees the memory.
 func (m *message) hold() { m.holders.Add(1) }
 
-func (m *message) release() {
+func (m *message) Release() {
 	if m.holders.Add(-1) > 0 {
 		return
 	}
-	m.body.release()
+	m.Body.Release()
 	m.t.requests.release(m.counted)
 }
 
@@ -60,36 +61,36 @@ func (t *stream) receive() (*message, error) {
 	t.receiving.Store(true)
 	defer t.receiving.Store(false)
 	m := &message{t: t, kind: kind}
-	m.rule = &t.s.bodies.messages
-	m.share = t.share(m.rule.budget)
+	m.Rule = &t.s.bodies.messages
+	m.Share = t.share(m.Rule.Budget)
 	if t.accepted != nil {
-		m.paced = &pacedReader{from: r, deadline: t.accepted}
-		r = m.paced
+		m.Paced = &web.PacedReader{From: r, Deadline: t.accepted}
+		r = m.Paced
 	}
 	if err := m.read(r); err != nil {
-		m.body.release()
+		m.Body.Release()
 		return nil, unreadable(err)
 	}
 	if t.accepted != nil {
 		if err := t.accepted.SetReadDeadline(time.Time{}); err != nil {
-			m.body.release()
+			m.Body.Release()
 			return nil, err
 		}
 	}
 	m.holders.Store(1)
-	m.counted = len(m.bytes)
+	m.counted = len(m.Bytes)
 	t.requests.hold(m.counted)
 	return m, nil
 }
 
 // unreadable returns the error with which the server ends the stream when a message cannot be read.
 func unreadable(err error) error {
-	if p, ok := errors.AsType[*problem](err); ok {
+	if p, ok := errors.AsType[*web.Problem](err); ok {
 		status := websocket.StatusMessageTooBig
-		if p.code == codeOverloaded {
+		if p.Code == web.CodeOverloaded {
 			status = websocket.StatusTryAgainLater
 		}
-		return &protocolError{status, p.code}
+		return &protocolError{status, p.Code}
 	}
 	if broken, ok := errors.AsType[*wsframe.Error](err); ok {
 		return &protocolError{broken.Status, broken.Reason}
@@ -103,30 +104,30 @@ func unreadable(err error) error {
 // read reads a message to its end.
 func (m *message) read(r io.Reader) error {
 	ctx := context.Background()
-	if err := m.reserve(ctx, firstMessageBytes); err != nil {
+	if err := m.Reserve(ctx, firstMessageBytes); err != nil {
 		return err
 	}
 	first := messageBuffers.Get().(*[]byte)
 	n, err := io.ReadFull(r, *first)
 	switch {
 	case err == io.EOF || err == io.ErrUnexpectedEOF: // the whole message
-		m.bytes = append(make([]byte, 0, n), (*first)[:n]...)
+		m.Bytes = append(make([]byte, 0, n), (*first)[:n]...)
 		messageBuffers.Put(first)
-		m.share.shrink(firstMessageBytes - int64(n))
+		m.Share.Shrink(firstMessageBytes - int64(n))
 		return nil
 	case err != nil:
 		messageBuffers.Put(first)
 		return err
 	}
 	if isCreateMessage(*first) { // so that bulk posts do not take the memory for completions
-		m.share.release()
-		m.rule = &m.t.s.bodies.bulkMessages
-		m.share.budget = m.rule.budget
+		m.Share.Release()
+		m.Rule = &m.t.s.bodies.bulkMessages
+		m.Share.Budget = m.Rule.Budget
 	}
-	err = m.take(ctx, firstReadBytes)
+	err = m.Take(ctx, web.FirstReadBytes)
 	if err == nil {
-		m.bytes = append(m.bytes, *first...)
-		err = m.grow(ctx, r)
+		m.Bytes = append(m.Bytes, *first...)
+		err = m.Grow(ctx, r)
 	}
 	messageBuffers.Put(first)
 	return err
@@ -165,7 +166,7 @@ func (r *streamRequest) reserve(bytes int64) error {
 	if r.in == nil {
 		return nil
 	}
-	return r.in.reserve(context.Background(), bytes)
+	return r.in.Reserve(context.Background(), bytes)
 }
 
 // onlyNumber is the number of a request.
@@ -187,16 +188,16 @@ const maxRequestNumber = 1<<53 - 1
 // request.
 func (t *stream) serve(m *message) error {
 	if m.kind == websocket.MessageBinary {
-		r, err := binaryRequest(m.bytes)
+		r, err := binaryRequest(m.Bytes)
 		r.in = m
 		if r.N == nil {
-			return &protocolError{websocket.StatusPolicyViolation, closeReason(problemOf(err).detail)}
+			return &protocolError{websocket.StatusPolicyViolation, closeReason(problemOf(err).Detail)}
 		}
 		t.accept(m, r, err)
-		m.bytes = nil // as below
+		m.Bytes = nil // as below
 		return nil
 	}
-	for rest := m.bytes; len(rest) > 0; {
+	for rest := m.Bytes; len(rest) > 0; {
 		var line []byte
 		line, rest, _ = bytes.Cut(rest, []byte("\n"))
 		if len(bytes.TrimSpace(line)) == 0 {
@@ -207,18 +208,18 @@ func (t *stream) serve(m *message) error {
 		if err != nil && r.N == nil { // the number may be after the mistake
 			_ = json.Unmarshal(line, &r.onlyNumber) // without a number, the first mistake is reported
 		}
-		if err == nil && r.N == nil && !absent(r.Begin) {
+		if err == nil && r.N == nil && !web.Absent(r.Begin) {
 			if err := t.beginQuietly(&r); err != nil {
-				return &protocolError{websocket.StatusPolicyViolation, closeReason(problemOf(err).detail)}
+				return &protocolError{websocket.StatusPolicyViolation, closeReason(problemOf(err).Detail)}
 			}
 			continue
 		}
 		if unnumbered := numbered(&r, err); unnumbered != nil {
-			return &protocolError{websocket.StatusPolicyViolation, closeReason(problemOf(unnumbered).detail)}
+			return &protocolError{websocket.StatusPolicyViolation, closeReason(problemOf(unnumbered).Detail)}
 		}
 		t.accept(m, &r, err)
 	}
-	m.bytes = nil // every request has begun, and refers to the parts that it still needs
+	m.Bytes = nil // every request has begun, and refers to the parts that it still needs
 	return nil
 }
 
@@ -228,14 +229,14 @@ const aliasedBytes = 16 << 10
 // decodeLine decodes a request.
 func decodeLine(line []byte, r *streamRequest) error {
 	if len(line) < aliasedBytes {
-		return decodeObject(line, r)
+		return web.DecodeObject(line, r)
 	}
 	return decodeAliased(line, r)
 }
 
 // decodeAliased decodes a request without copying its bodies: they refer to the line.
 func decodeAliased(line []byte, r *streamRequest) error {
-	return decodeObject(line, r, json.WithUnmarshalers(json.UnmarshalFromFunc(func(d *jsontext.Decoder, v *jsontext.Value) error {
+	return web.DecodeObject(line, r, json.WithUnmarshalers(json.UnmarshalFromFunc(func(d *jsontext.Decoder, v *jsontext.Value) error {
 		value, err := d.ReadValue()
 		end := int(d.InputOffset())
 		*v = line[end-len(value) : end : end]
@@ -246,13 +247,13 @@ func decodeAliased(line []byte, r *streamRequest) error {
 // numbered returns nil if a request has a number under which it can be answered, and otherwise the reason why not. err
 // is the error of decoding the request.
 func numbered(r *streamRequest, err error) error {
-	p, refused := errors.AsType[*problem](err)
-	otherType := refused && strings.HasPrefix(p.detail, "n must be ")
-	if refused && !otherType && (r.N == nil || p.field == "n") {
+	p, refused := errors.AsType[*web.Problem](err)
+	otherType := refused && strings.HasPrefix(p.Detail, "n must be ")
+	if refused && !otherType && (r.N == nil || p.Field == "n") {
 		return p
 	}
 	if otherType || r.N == nil || *r.N > maxRequestNumber {
-		return badRequest("n", fmt.Sprintf("n must be a whole number from 0 to %d, which numbers the request", int64(maxRequestNumber)))
+		return web.BadRequest("n", fmt.Sprintf("n must be a whole number from 0 to %d, which numbers the request", int64(maxRequestNumber)))
 	}
 	return nil
 }
@@ -271,7 +272,7 @@ func (t *stream) accept(m *message, r *streamRequest, err error) {
 	began := time.Now()
 	if !t.requests.begin() {
 		if !t.answers.crowded() { // the client still sends although the server is going away
-			t.answers.refuse(*r.N, errShuttingDown, 0)
+			t.answers.refuse(*r.N, web.ErrShuttingDown, 0)
 		}
 		return
 	}
@@ -294,37 +295,37 @@ func (t *stream) accept(m *message, r *streamRequest, err error) {
 	m.hold()
 	// The waiting function must not refer to the request, which may be long.
 	t.s.streams.finishers.run(func() {
-		defer m.release()
+		defer m.Release()
 		var line []byte
-		at := buffer()
+		at := web.Buffer()
 		err := t.guarded(func() (err error) {
 			line, err = finish.answer(*at, n)
 			return err
 		})
 		if err != nil {
-			putBuffer(at, nil)
+			web.PutBuffer(at, nil)
 			t.refuse(v, n, began, err)
 			return
 		}
 		held := t.share(t.s.changes)
 		if len(line) > smallAnswerBytes {
-			if err := held.resize(context.Background(), int64(cap(line))); err != nil {
+			if err := held.Resize(context.Background(), int64(cap(line))); err != nil {
 				t.refuse(v, n, began, after(err))
 				return
 			}
 		}
-		t.s.metrics.verbs[v.name].observe(http.StatusOK, time.Since(began))
+		t.s.metrics.verbs[v.name].Observe(http.StatusOK, time.Since(began))
 		t.answers.addHeld(line, 1, &held)
-		putBuffer(at, line)
+		web.PutBuffer(at, line)
 	})
 }
 
 // refuse answers a request with a problem.
 func (t *stream) refuse(v *streamVerb, n uint64, began time.Time, err error) {
 	p := problemOf(err)
-	t.s.metrics.verbs[v.name].observe(p.status, time.Since(began))
-	if p.status >= http.StatusInternalServerError && !startsOrStops(p, err) {
-		t.s.log.Warn().Str("stream", v.name).Str("code", p.code).AnErr("error", err).Msg("request of a stream failed")
+	t.s.metrics.verbs[v.name].Observe(p.Status, time.Since(began))
+	if p.Status >= http.StatusInternalServerError && !p.Reported {
+		t.s.log.Warn().Str("stream", v.name).Str("code", p.Code).AnErr("error", err).Msg("request of a stream failed")
 	}
 	t.answers.refuse(n, err, 1)
 }
@@ -333,7 +334,7 @@ func (t *stream) refuse(v *streamVerb, n uint64, began time.Time, err error) {
 func (t *stream) guarded(f func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = panicked(r)
+			err = web.Panicked(r)
 		}
 	}()
 	return f()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -17,7 +18,7 @@ func (u *subscription) push(cmd job.Claim) error {
 		return err
 	}
 	held := t.share(t.s.handouts)
-	defer held.release()
+	defer held.Release()
 	call := claimCall{cmd: cmd, form: claimInLines}
 	if t.hello.runs {
 		call.form = claimInRuns
@@ -32,14 +33,14 @@ func (u *subscription) push(cmd job.Claim) error {
 		if err := t.s.streams.room.full(); err != nil { // other claims may have waited at the same time
 			return err
 		}
-		return held.resize(ctx, payloadBytes+int64(cmd.Max)*jobStateBytes)
+		return held.Resize(ctx, payloadBytes+int64(cmd.Max)*jobStateBytes)
 	})
 	if err != nil || len(call.handed) == 0 {
 		return err
 	}
 	call.handlers = t.s.handlersOf(call.handed)
-	if n := call.bytes(); held.held > n {
-		held.shrink(held.held - n)
+	if n := call.bytes(); held.Held > n {
+		held.Shrink(held.Held - n)
 	}
 	t.holding.add(u, &call)
 	if t.heard.Load() != t.s.engine.Silence(cmd.Runner) { // the runner proved silent in between
@@ -79,24 +80,24 @@ func (u *subscription) claimEnded() {
 }
 
 // send writes the jobs of a claim.
-func (u *subscription) send(call *claimCall, held *share) (err error) {
-	p := piecesTo(context.Background(), &pushed{t: u.t, kind: websocket.MessageText}, held, nil)
+func (u *subscription) send(call *claimCall, held *web.Share) (err error) {
+	p := web.PiecesTo(context.Background(), &pushed{t: u.t, kind: websocket.MessageText}, held, nil)
 	if call.form == claimInRuns {
-		p.to = &pushed{t: u.t, kind: websocket.MessageBinary}
-		p.b = fmt.Appendf(p.b, "#:push subscription=%d\n", u.number)
+		p.To = &pushed{t: u.t, kind: websocket.MessageBinary}
+		p.B = fmt.Appendf(p.B, "#:push subscription=%d\n", u.number)
 		err = call.writeRuns(p)
 	} else {
-		p.b = fmt.Appendf(p.b, `{"subscription":%d,"claim_id":"%s","lease_ms":%d`, u.number, call.claimed.Claim, call.claimed.LeaseMs)
-		if p.b, err = appendHandlers(p.b, call.handlers); err != nil {
+		p.B = fmt.Appendf(p.B, `{"subscription":%d,"claim_id":"%s","lease_ms":%d`, u.number, call.claimed.Claim, call.claimed.LeaseMs)
+		if p.B, err = appendHandlers(p.B, call.handlers); err != nil {
 			return err
 		}
-		p.b = append(p.b, `,"jobs":[`...)
+		p.B = append(p.B, `,"jobs":[`...)
 		call.fields.sparse = true
-		err = p.runs(call.handed, &jobText{selection: &call.fields, form: inLines, separator: ","})
-		p.b = append(p.b, "]}\n"...)
+		err = appendRunPieces(p, call.handed, &jobText{selection: &call.fields, form: inLines, separator: ","})
+		p.B = append(p.B, "]}\n"...)
 	}
 	if err == nil {
-		err = p.end()
+		err = p.End()
 	}
 	return err
 }
@@ -108,7 +109,7 @@ type pushed struct {
 	w    io.WriteCloser // of a long message; nil before its first piece
 }
 
-func (m *pushed) more(piece []byte) (err error) {
+func (m *pushed) More(piece []byte) (err error) {
 	if m.w == nil {
 		if m.w, err = m.t.conn.Writer(context.Background(), m.kind); err != nil {
 			return err
@@ -117,10 +118,10 @@ func (m *pushed) more(piece []byte) (err error) {
 	return writeFrames(m.w, piece)
 }
 
-func (m *pushed) end(piece []byte) error {
+func (m *pushed) End(piece []byte) error {
 	switch {
 	case m.w != nil:
-		if err := m.more(piece); err != nil {
+		if err := m.More(piece); err != nil {
 			return err
 		}
 		return m.w.Close()

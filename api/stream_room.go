@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+
+	"github.com/daybookq/daybook/api/internal/web"
 )
 
 const (
@@ -44,8 +46,8 @@ func mostStreams(connections int) int { return max(1, connections/4*3) }
 // has a subscription or jobs.
 type streamRoom struct {
 	most     int
-	requests *budget
-	jobs     *budget
+	requests *web.Budget
+	jobs     *web.Budget
 
 	mu       sync.Mutex
 	taken    int
@@ -55,14 +57,14 @@ type streamRoom struct {
 }
 
 func newStreamRoom(connections int) streamRoom {
-	return streamRoom{most: mostStreams(connections), requests: newBudget(requestsBudgetBytes), jobs: newBudget(jobsBudgetBytes)}
+	return streamRoom{most: mostStreams(connections), requests: web.NewBudget(requestsBudgetBytes), jobs: web.NewBudget(jobsBudgetBytes)}
 }
 
 // admit takes a place for a new stream. It returns a problem if there is none.
 func (l *streams) admit() error {
 	for !l.room.take() {
 		if !l.evict() {
-			return &problem{status: http.StatusServiceUnavailable, code: codeOverloaded, detail: fmt.Sprintf("all %d places for streams are taken by streams that are in use; send HTTP requests, or try again later", l.room.most)}
+			return &web.Problem{Status: http.StatusServiceUnavailable, Code: web.CodeOverloaded, Detail: fmt.Sprintf("all %d places for streams are taken by streams that are in use; send HTTP requests, or try again later", l.room.most)}
 		}
 	}
 	return nil
@@ -126,7 +128,7 @@ func (l *streams) evict() bool {
 	return false
 }
 
-// findUnused returns the streams that have not been used for idleGrace.
+// findUnused returns the streams that have not been used for IdleGrace.
 func (l *streams) findUnused() []*stream {
 	type candidate struct {
 		t     *stream
@@ -134,7 +136,7 @@ func (l *streams) findUnused() []*stream {
 	}
 	var found []candidate
 	for _, t := range l.snapshot() {
-		if since, unused := t.unusedSince(); unused && time.Since(since) >= idleGrace {
+		if since, unused := t.unusedSince(); unused && time.Since(since) >= web.IdleGrace {
 			found = append(found, candidate{t, since})
 		}
 	}
@@ -161,7 +163,7 @@ func (t *stream) leaveUnused() bool {
 	}
 	t.evicted = true
 	go func() {
-		late := time.AfterFunc(idleGrace, t.cut) // the client need not answer
+		late := time.AfterFunc(web.IdleGrace, t.cut) // the client need not answer
 		defer late.Stop()
 		t.goAway("the server needs the place of a stream that is not in use")
 	}()
@@ -198,12 +200,12 @@ func (t *stream) goAway(reason string) {
 
 // full returns a problem if claims and subscriptions of streams have used up their memory.
 func (r *streamRoom) full() error {
-	if r.jobs.used() < r.jobs.total {
+	if r.jobs.Used() < r.jobs.Total() {
 		return nil
 	}
 	return noRoom()
 }
 
 func noRoom() error {
-	return &problem{status: http.StatusServiceUnavailable, code: codeOverloaded, detail: "the subscriptions and claims of streams take all memory for them; complete jobs, end subscriptions, or claim over HTTP"}
+	return &web.Problem{Status: http.StatusServiceUnavailable, Code: web.CodeOverloaded, Detail: "the subscriptions and claims of streams take all memory for them; complete jobs, end subscriptions, or claim over HTTP"}
 }

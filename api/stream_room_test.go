@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+
+	"github.com/daybookq/daybook/api/internal/web"
 )
 
 // tryOpen tries to open a stream, and returns the status of the answer.
@@ -51,7 +53,7 @@ func TestStreamsAreBounded(t *testing.T) {
 		c.ok(sub)
 		used, subs = append(used, c), append(subs, sub)
 	}
-	time.Sleep(idleGrace) // real time: a real connection must stay silent for this time
+	time.Sleep(web.IdleGrace) // real time: a real connection must stay silent for this time
 	if _, answer := r.tryOpen(); answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") != "1" {
 		t.Errorf("one stream too many: %+v", answer)
 	}
@@ -87,7 +89,7 @@ func TestStreamsThatReceiveAreUsed(t *testing.T) {
 	r.until("the message arrives", func() bool {
 		return slices.ContainsFunc(r.server.streams.snapshot(), func(t *stream) bool { return t.receiving.Load() })
 	})
-	time.Sleep(idleGrace) // real time: a real connection must stay silent for this time
+	time.Sleep(web.IdleGrace) // real time: a real connection must stay silent for this time
 	r.until("there is room", func() bool { c, _ := r.tryOpen(); return c != nil })
 	if _, err := fmt.Fprint(w, `"}}`); err != nil {
 		t.Fatal(err)
@@ -128,14 +130,14 @@ func TestStreamsMakeRoomForRequests(t *testing.T) {
 func TestSubscriptionsAreBounded(t *testing.T) {
 	r := start(t)
 	budget := r.server.streams.room.jobs
-	others := share{budget: budget}
-	others.force(budget.total - 2*subscriptionBytes - 4<<10)
+	others := web.Share{Budget: budget}
+	others.Force(budget.Total() - 2*subscriptionBytes - 4<<10)
 	c := r.open()
 	c.ok(c.send("hello", `{"runner_id":"r"}`))
 	first := c.send("subscribe", `{"credit":1000,"max":1,"types":["a"]}`)
 	c.ok(first)
 	c.ok(c.send("subscribe", `{"credit":1,"types":["b"]}`))
-	p := c.refusal(c.send("subscribe", `{"credit":1,"types":["c"]}`), codeOverloaded)
+	p := c.refusal(c.send("subscribe", `{"credit":1,"types":["c"]}`), web.CodeOverloaded)
 	want(t, p, "status", 503.0, "outcome", "not_stored")
 
 	// Claims take the rest. Completed jobs make room for more.
@@ -160,18 +162,18 @@ func TestSubscriptionsAreBounded(t *testing.T) {
 	}
 	c.conn.CloseNow()
 	r.streamsAre(0)
-	r.until("the memory is free", func() bool { return budget.used() == others.held })
+	r.until("the memory is free", func() bool { return budget.Used() == others.Held })
 }
 
 // TestRequestsInStreamsAreBounded: a stream with many requests waits while other streams hold the memory for requests.
 func TestRequestsInStreamsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		of := newBudget(4 * requestBlock * requestBytes)
+		of := web.NewBudget(4 * requestBlock * requestBytes)
 		windows := make([]requestWindow, 3)
 		begun := make([]int, len(windows))
 		for i := range windows {
 			w := &windows[i]
-			w.init(t.Context(), share{budget: of})
+			w.init(t.Context(), web.Share{Budget: of})
 			go func() {
 				for w.begin() {
 					begun[i]++
@@ -194,9 +196,9 @@ func TestRequestsInStreamsAreBounded(t *testing.T) {
 			synctest.Wait()
 			w.end(begun[i])
 		}
-		time.Sleep(2 * maxBudgetWait)
+		time.Sleep(2 * web.MaxBudgetWait)
 		synctest.Wait()
-		if n := of.used(); n != 0 {
+		if n := of.Used(); n != 0 {
 			t.Errorf("%d bytes are taken after the end", n)
 		}
 	})

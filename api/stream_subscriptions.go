@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
@@ -36,7 +37,7 @@ type subscription struct {
 
 	ctx    context.Context // ends with the subscription
 	stop   context.CancelFunc
-	memory share
+	memory web.Share
 
 	mu     sync.Mutex
 	credit int
@@ -63,12 +64,12 @@ func (t *stream) beginSubscribe(r *streamRequest) (finisher, error) {
 		claimFields
 		Credit *int64 `json:"credit"`
 	}
-	if err := decodeObject(r.Subscribe, &body); err != nil {
+	if err := web.DecodeObject(r.Subscribe, &body); err != nil {
 		return nil, err
 	}
 	cmd := job.Claim{Runner: t.hello.runner, Max: job.MaxClaimJobs, MaxBytes: job.DefaultClaimBytes, Announced: true}
 	if cmd.Runner == "" {
-		return nil, badRequest("runner_id", "a stream that gets jobs must have sent hello with a runner_id")
+		return nil, web.BadRequest("runner_id", "a stream that gets jobs must have sent hello with a runner_id")
 	}
 	if err := body.fill(&cmd); err != nil {
 		return nil, err
@@ -80,13 +81,13 @@ func (t *stream) beginSubscribe(r *streamRequest) (finisher, error) {
 	u := &subscription{t: t, number: *r.N, claim: cmd, credit: credit, freed: make(chan struct{}, 1), ended: make(chan struct{})}
 	u.ctx, u.stop = context.WithCancel(t.pushing)
 	u.memory = t.share(t.s.streams.room.jobs)
-	if !u.memory.grow(u.ctx, subscriptionBytes+namesTimes*int64(len(r.Subscribe)), 0) {
+	if !u.memory.Grow(u.ctx, subscriptionBytes+namesTimes*int64(len(r.Subscribe)), 0) {
 		u.stop()
 		return nil, noRoom()
 	}
 	if err := t.subscriptions.add(u); err != nil {
 		u.stop()
-		u.memory.release()
+		u.memory.Release()
 		return nil, err
 	}
 	t.holding.countFor(u)
@@ -99,9 +100,9 @@ func (t *stream) beginSubscribe(r *streamRequest) (finisher, error) {
 // creditOf checks the field credit.
 func creditOf(n *int64) (int, error) {
 	if n == nil {
-		return 0, badRequest("credit", "credit is missing: the number of jobs that the runner can hold")
+		return 0, web.BadRequest("credit", "credit is missing: the number of jobs that the runner can hold")
 	}
-	return int(*n), badField("credit", job.CheckRange("credit", *n, 0, maxCredit))
+	return int(*n), web.BadField("credit", job.CheckRange("credit", *n, 0, maxCredit))
 }
 
 func (l *subscriptions) add(u *subscription) error {
@@ -109,9 +110,9 @@ func (l *subscriptions) add(u *subscription) error {
 	defer l.mu.Unlock()
 	switch {
 	case l.open[u.number] != nil:
-		return badRequest("n", fmt.Sprintf("request %d is a subscription already; a subscription has the number of its request", u.number))
+		return web.BadRequest("n", fmt.Sprintf("request %d is a subscription already; a subscription has the number of its request", u.number))
 	case len(l.open) == maxSubscriptions:
-		return badRequest("subscribe", fmt.Sprintf("the stream has too many subscriptions; the maximum is %d", maxSubscriptions))
+		return web.BadRequest("subscribe", fmt.Sprintf("the stream has too many subscriptions; the maximum is %d", maxSubscriptions))
 	case l.open == nil:
 		l.open = map[uint64]*subscription{}
 	}
@@ -125,14 +126,14 @@ func (l *subscriptions) add(u *subscription) error {
 // named returns an open subscription.
 func (l *subscriptions) named(number *uint64) (*subscription, error) {
 	if number == nil {
-		return nil, badRequest("subscription", "subscription is missing: the number of the request that made it")
+		return nil, web.BadRequest("subscription", "subscription is missing: the number of the request that made it")
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if u := l.open[*number]; u != nil {
 		return u, nil
 	}
-	return nil, badRequest("subscription", fmt.Sprintf("the stream has no subscription %d", *number))
+	return nil, web.BadRequest("subscription", fmt.Sprintf("the stream has no subscription %d", *number))
 }
 
 // beginCredit changes how many jobs a subscription can hold. Jobs that the runner already holds stay with it.
@@ -141,7 +142,7 @@ func (t *stream) beginCredit(r *streamRequest) (finisher, error) {
 		Subscription *uint64 `json:"subscription"`
 		Credit       *int64  `json:"credit"`
 	}
-	if err := decodeObject(r.Credit, &body); err != nil {
+	if err := web.DecodeObject(r.Credit, &body); err != nil {
 		return nil, err
 	}
 	u, err := t.subscriptions.named(body.Subscription)
@@ -166,7 +167,7 @@ func (t *stream) beginUnsubscribe(r *streamRequest) (finisher, error) {
 	var body struct {
 		Subscription *uint64 `json:"subscription"`
 	}
-	if err := decodeObject(r.Unsubscribe, &body); err != nil {
+	if err := web.DecodeObject(r.Unsubscribe, &body); err != nil {
 		return nil, err
 	}
 	u, err := t.subscriptions.named(body.Subscription)
@@ -269,7 +270,7 @@ func (u *subscription) trusted() bool {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(u.ctx, t.s.streams.heartbeat)
 	defer cancel()
-	alive := t.conn.Ping(ctx) == nil || t.accepted != nil && t.accepted.heardSince(began)
+	alive := t.conn.Ping(ctx) == nil || t.accepted != nil && t.accepted.HeardSince(began)
 	if alive {
 		t.heard.Store(silence)
 	}
@@ -279,7 +280,7 @@ func (u *subscription) trusted() bool {
 // run claims jobs and sends them, until the subscription ends. A claim is as large as the credit allows at that time.
 func (u *subscription) run() {
 	defer close(u.ended)
-	defer u.memory.release()
+	defer u.memory.Release()
 	var reported string
 	wait := firstRetry
 	for u.ctx.Err() == nil {
@@ -294,7 +295,7 @@ func (u *subscription) run() {
 			continue
 		}
 		err := u.t.guarded(func() error { return u.push(cmd) })
-		if errors.Is(err, errPanic) {
+		if errors.Is(err, web.ErrPanic) {
 			u.t.s.log.Error().AnErr("error", err).Msg("a stream has ended")
 			_ = u.t.conn.CloseNow()
 			return
@@ -306,8 +307,8 @@ func (u *subscription) run() {
 		if u.ctx.Err() != nil {
 			return
 		}
-		if p := problemOf(err); p.code != reported {
-			reported = p.code
+		if p := problemOf(err); p.Code != reported {
+			reported = p.Code
 			u.t.answers.add(appendProblem(fmt.Appendf(nil, `{"subscription":%d`, u.number), err), 0)
 		}
 		select {

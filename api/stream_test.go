@@ -407,7 +407,7 @@ func TestStreamShutdown(t *testing.T) {
 // TestStreamAtShutdown: a server that shuts down opens no stream.
 func TestStreamAtShutdown(t *testing.T) {
 	r := start(t)
-	r.server.drain()
+	r.server.web.Drain()
 	r.get("/stream", "Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "MDEyMzQ1Njc4OWFiY2RlZg==",
 		"Sec-WebSocket-Protocol", streamProtocol).refused(http.StatusServiceUnavailable, "shutting_down")
 }
@@ -437,9 +437,9 @@ func TestStreamConnectionsAreCounted(t *testing.T) {
 	r := start(t)
 	c := r.open()
 	c.ok(c.send("hello", `{}`))
-	open, _ := r.server.connections()
+	open, _ := r.server.web.Connections()
 	c.conn.CloseNow()
-	r.until("the connection is no longer counted", func() bool { now, _ := r.server.connections(); return now == open-1 })
+	r.until("the connection is no longer counted", func() bool { now, _ := r.server.web.Connections(); return now == open-1 })
 }
 
 // TestPushInRuns: jobs in runs are a binary message, and completions of such jobs free their credit.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -50,22 +51,22 @@ func init() { // the functions refer to streamVerbs through the stream
 func verbOf(r *streamRequest) (*streamVerb, error) {
 	found := verbUnknown
 	for _, v := range streamVerbs {
-		if absent(v.body(r)) {
+		if web.Absent(v.body(r)) {
 			continue
 		}
 		if found != verbUnknown {
-			return verbUnknown, badRequest(v.name, fmt.Sprintf("a request has one verb, not both %s and %s", found.name, v.name))
+			return verbUnknown, web.BadRequest(v.name, fmt.Sprintf("a request has one verb, not both %s and %s", found.name, v.name))
 		}
 		found = v
 	}
 	if found == verbUnknown {
-		return found, badRequest("", "the request has no verb: one of hello, subscribe, credit, unsubscribe, create, complete, tickle, release and begin is required")
+		return found, web.BadRequest("", "the request has no verb: one of hello, subscribe, credit, unsubscribe, create, complete, tickle, release and begin is required")
 	}
 	if !found.keyed && (r.Key != nil || r.Session != nil) {
-		return found, badRequest("", found.name+" does not support an idempotency_key or a session; send the request without it")
+		return found, web.BadRequest("", found.name+" does not support an idempotency_key or a session; send the request without it")
 	}
 	if found.name != "create" && r.Batch != nil {
-		return found, badRequest("batch", found.name+" does not have the field batch")
+		return found, web.BadRequest("batch", found.name+" does not have the field batch")
 	}
 	return found, nil
 }
@@ -92,28 +93,28 @@ func nothingToSay(b []byte) ([]byte, uint64, error) { return append(b, "{}"...),
 func (r *streamRequest) once(path, kind, who string, body []byte) (o job.Once, err error) {
 	switch {
 	case r.Key != nil && r.Session != nil:
-		return o, badRequest("session", "a request must not have both an idempotency_key and a session")
+		return o, web.BadRequest("session", "a request must not have both an idempotency_key and a session")
 	case r.Key != nil:
-		if err := checkKey(*r.Key); err != nil {
+		if err := web.CheckKey(*r.Key); err != nil {
 			return o, err
 		}
 		o.Scope, o.Key = kind+" "+who, *r.Key
 	case r.Session != nil:
 		n := r.Session
 		if n.ID.IsZero() {
-			return o, badRequest("session.id", "session.id is missing")
+			return o, web.BadRequest("session.id", "session.id is missing")
 		}
 		if err := job.CheckRange("session.number", n.Number, 1, job.MaxNumber); err != nil {
-			return o, badField("session.number", err)
+			return o, web.BadField("session.number", err)
 		}
 		if err := job.CheckRange("session.slot", n.Slot, 0, job.MaxSlots-1); err != nil {
-			return o, badField("session.slot", err)
+			return o, web.BadField("session.slot", err)
 		}
 		o.Session, o.Slot, o.Number = n.ID, int(n.Slot), uint64(n.Number)
 	default:
 		return o, nil
 	}
-	o.Digest = digestOf("POST "+path+"?\nfalse false\n", body)
+	o.Digest = web.DigestOf("POST "+path+"?\nfalse false\n", body)
 	return o, nil
 }
 
@@ -123,7 +124,7 @@ func encoded(document any) (finisher, error) {
 }
 
 func appendDocument(b []byte, document any, seq uint64) ([]byte, uint64, error) {
-	text, err := encodeDocument(document)
+	text, err := web.EncodeDocument(document)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -147,15 +148,15 @@ func (t *stream) beginComplete(r *streamRequest) (finisher, error) {
 		return t.beginCompletion(r, &done, runner, false)
 	}
 	var body streamCompletion
-	if err := decodeObject(r.Complete, &body); err != nil {
+	if err := web.DecodeObject(r.Complete, &body); err != nil {
 		return nil, err
 	}
 	one := !body.JobID.IsZero()
 	runner, err := body.runner()
 	switch {
 	case err != nil:
-	case one && (!absent(body.Outcomes) || !absent(body.Except)):
-		err = badRequest("job_id", "a request with job_id must not have outcomes or except")
+	case one && (!web.Absent(body.Outcomes) || !web.Absent(body.Except)):
+		err = web.BadRequest("job_id", "a request with job_id must not have outcomes or except")
 	case one:
 		var o job.Outcome
 		if o, err = body.outcomeOf(&done, body.JobID); err == nil {
@@ -184,7 +185,7 @@ type streamRelease struct {
 // beginRelease is POST /jobs/{id}/release for one or more jobs.
 func (t *stream) beginRelease(r *streamRequest) (finisher, error) {
 	var body streamRelease
-	if err := decodeObject(r.Release, &body); err != nil {
+	if err := web.DecodeObject(r.Release, &body); err != nil {
 		return nil, err
 	}
 	o, err := body.outcome()
@@ -199,9 +200,9 @@ func (t *stream) beginRelease(r *streamRequest) (finisher, error) {
 	ids := []job.ID{body.JobID}
 	switch {
 	case one && body.JobIDs != nil:
-		return nil, badRequest("job_ids", "a release must not have both job_id and job_ids")
+		return nil, web.BadRequest("job_ids", "a release must not have both job_id and job_ids")
 	case !one && body.JobIDs == nil:
-		return nil, badRequest("job_id", "job_id or job_ids is required")
+		return nil, web.BadRequest("job_id", "job_id or job_ids is required")
 	case !one:
 		if ids, err = namedJobs(*body.JobIDs); err != nil {
 			return nil, err
@@ -229,10 +230,10 @@ func (t *stream) beginEnd(done *completion, one bool, once func() (job.Once, err
 	}
 	return func(b []byte) ([]byte, uint64, error) {
 		held := t.share(t.s.changes)
-		if err := held.resize(context.Background(), resultsBytes(done.count)); err != nil {
+		if err := held.Resize(context.Background(), resultsBytes(done.count)); err != nil {
 			return nil, 0, err
 		}
-		defer held.release()
+		defer held.Release()
 		ended, seq, err := t.s.end(context.Background(), done)
 		if err != nil {
 			return nil, 0, err
@@ -273,11 +274,11 @@ func (t *stream) beginBegin(r *streamRequest) (finisher, error) {
 		ClaimID job.ID    `json:"claim_id"`
 		JobIDs  *[]job.ID `json:"job_ids"`
 	}
-	if err := decodeObject(r.Begin, &body); err != nil {
+	if err := web.DecodeObject(r.Begin, &body); err != nil {
 		return nil, err
 	}
 	if body.ClaimID.IsZero() {
-		return nil, badRequest("claim_id", "claim_id is missing")
+		return nil, web.BadRequest("claim_id", "claim_id is missing")
 	}
 	var ids []job.ID
 	if body.JobIDs != nil {
@@ -297,7 +298,7 @@ func (t *stream) beginQuietly(r *streamRequest) error {
 		_, err = v.begin(t, r)
 	}
 	if err == nil {
-		t.s.metrics.verbs[v.name].observe(http.StatusOK, 0)
+		t.s.metrics.verbs[v.name].Observe(http.StatusOK, 0)
 	}
 	return err
 }
@@ -305,7 +306,7 @@ func (t *stream) beginQuietly(r *streamRequest) error {
 // beginTickle is POST /jobs/tickle. Without job_ids, claim_id and runner_id it tickles all jobs of the stream's runner.
 func (t *stream) beginTickle(r *streamRequest) (finisher, error) {
 	var body tickleManyRequest
-	if err := decodeObject(r.Tickle, &body); err != nil {
+	if err := web.DecodeObject(r.Tickle, &body); err != nil {
 		return nil, err
 	}
 	whole := body.JobIDs == nil && body.ClaimID.IsZero() && body.RunnerID == nil && t.hello.runner != ""

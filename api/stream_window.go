@@ -4,13 +4,15 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/daybookq/daybook/api/internal/web"
 )
 
 const (
 	// maxStreamRequests bounds the requests of one stream that are outstanding or whose answers are not written yet.
 	maxStreamRequests = 256
 	// maxStreamBytes bounds the bytes of their messages. One message may exceed it.
-	maxStreamBytes = maxBodyBytes
+	maxStreamBytes = web.MaxBodyBytes
 )
 
 // requestWindow bounds the outstanding requests of a stream. While it is full, the stream reads no messages, so the
@@ -25,12 +27,12 @@ type requestWindow struct {
 
 	// Only the goroutine that reads the stream takes memory for more requests. ctx ends its wait.
 	ctx    context.Context
-	share  share
+	share  web.Share
 	paid   int // number of requests that the share covers
 	paying bool
 }
 
-func (w *requestWindow) init(ctx context.Context, of share) {
+func (w *requestWindow) init(ctx context.Context, of web.Share) {
 	w.changed.L = &w.mu
 	w.idle, w.ctx, w.share = time.Now(), ctx, of
 }
@@ -58,7 +60,7 @@ func (w *requestWindow) begin() bool {
 func (w *requestWindow) pay() {
 	w.paying = true
 	w.mu.Unlock()
-	given := w.share.grow(w.ctx, requestBlock*requestBytes, maxBudgetWait)
+	given := w.share.Grow(w.ctx, requestBlock*requestBytes, web.MaxBudgetWait)
 	w.mu.Lock()
 	w.paying = false
 	switch {
@@ -72,7 +74,7 @@ func (w *requestWindow) pay() {
 // repay frees the memory for more requests if none is outstanding. The caller holds w.mu.
 func (w *requestWindow) repay() {
 	if w.count == 0 && w.paid > 0 && !w.paying {
-		w.share.shrink(int64(w.paid) * requestBytes)
+		w.share.Shrink(int64(w.paid) * requestBytes)
 		w.paid = 0
 	}
 }

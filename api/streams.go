@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
 )
@@ -41,7 +42,7 @@ type lingerer struct {
 	until  time.Time             // when all claims go back
 	timer  *time.Timer           // for the claims that go back next; nil: a successor decides
 	claims map[job.ID]*heldClaim // guarded by streams.mu
-	held   *share                // share of their memory
+	held   *web.Share            // share of their memory
 }
 
 const (
@@ -52,7 +53,7 @@ const (
 	streamsEnd = 5 * time.Second
 	// maxLingering bounds the lingering streams to the number of streams that may be open. If another stream ends, its
 	// claims go back at once.
-	maxLingering = defaultMaxConnections
+	maxLingering = web.DefaultMaxConnections
 )
 
 func (l *streams) init(heartbeat time.Duration, connections int) {
@@ -220,7 +221,7 @@ func (l *streams) ended(t *stream) {
 			kept.timer = time.AfterFunc(time.Until(kept.next()), func() { t.s.expireDue(kept) })
 		}
 	} else {
-		held.release()
+		held.Release()
 	}
 	l.mu.Unlock()
 	t.s.giveBack(back)
@@ -286,7 +287,7 @@ func (l *streams) due(kept *lingerer, now time.Time) (claims []job.ID) {
 // cannot be read.
 func (s *Server) leasesEnd(claim job.ID) time.Time {
 	var jobs []job.Job
-	err := s.pages.do(context.Background(), func() (err error) {
+	err := s.pages.Do(context.Background(), func() (err error) {
 		_, jobs, err = s.engine.ClaimDocument(claim, 0)
 		return err
 	})
@@ -321,7 +322,7 @@ func (l *streams) expireAt(kept *lingerer, now time.Time) (back []*heldClaim) {
 	}
 	if len(kept.claims) == 0 {
 		delete(l.lingering, kept.id)
-		kept.held.release()
+		kept.held.Release()
 	} else {
 		kept.timer.Reset(time.Until(kept.next()))
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
@@ -21,15 +22,15 @@ type switcher interface {
 // setStopped answers /start and /stop. While the server is stopped, claims get no jobs.
 func (s *Server) setStopped(stopped bool) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		if err := s.noBody(c); err != nil {
+		if err := web.NoBody(c, &s.bodies.optional); err != nil {
 			return err
 		}
 		switched, receipt, err := s.engine.Switch(c.Request().Context(), job.Switch{Stopped: stopped})
 		if err != nil {
 			return err
 		}
-		setSeq(c, receipt.Seq)
-		return answerDocument(c, http.StatusOK, struct {
+		web.SetSeq(c, receipt.Seq)
+		return web.AnswerDocument(c, http.StatusOK, struct {
 			Stopped bool `json:"stopped"`
 		}{switched.Stopped})
 	}
@@ -43,23 +44,23 @@ var forwarded = []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Hos
 // have a header of a proxy.
 func (s *Server) quit(c echo.Context) error {
 	if s.quitting == nil {
-		return &problem{status: http.StatusForbidden, code: "quit_disabled",
-			detail: "this server was started without --allow-quit, so a request cannot shut it down; send SIGTERM to its process"}
+		return &web.Problem{Status: http.StatusForbidden, Code: "quit_disabled",
+			Detail: "this server was started without --allow-quit, so a request cannot shut it down; send SIGTERM to its process"}
 	}
 	r := c.Request()
 	if !isLoopback(r.RemoteAddr) {
-		return &problem{status: http.StatusForbidden, code: "forbidden_peer", detail: "only a client on the same machine can shut down the server"}
+		return &web.Problem{Status: http.StatusForbidden, Code: "forbidden_peer", Detail: "only a client on the same machine can shut down the server"}
 	}
 	for _, name := range forwarded {
 		if len(r.Header[name]) > 0 {
-			return &problem{status: http.StatusForbidden, code: "forbidden_peer",
-				detail: "only a client on the same machine can shut down the server, and this request came through a proxy: it has the header " + name}
+			return &web.Problem{Status: http.StatusForbidden, Code: "forbidden_peer",
+				Detail: "only a client on the same machine can shut down the server, and this request came through a proxy: it has the header " + name}
 		}
 	}
-	if err := s.noBody(c); err != nil {
+	if err := web.NoBody(c, &s.bodies.optional); err != nil {
 		return err
 	}
-	err := answer(c, http.StatusOK, mimeText, []byte("Quit.\n"))
+	err := web.Answer(c, http.StatusOK, web.MIMEText, []byte("Quit.\n"))
 	s.log.Info().Str("remote", r.RemoteAddr).Msg("shutting down because of a request to /quit")
 	s.quitting()
 	return err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
@@ -43,11 +44,11 @@ var rootPage []byte
 // if a proxy adds a path prefix.
 func (s *Server) root(c echo.Context) error {
 	c.Response().Header().Set(echo.HeaderVary, echo.HeaderAccept)
-	if prefers(c.Request(), mimeHTML) {
+	if web.Prefers(c.Request(), web.MIMEHTML) {
 		c.Response().Header().Set("Content-Security-Policy", docsPolicy)
-		return answer(c, http.StatusOK, mimeHTML+"; charset=utf-8", rootPage)
+		return web.Answer(c, http.StatusOK, web.MIMEHTML+"; charset=utf-8", rootPage)
 	}
-	return answerDocument(c, http.StatusOK, struct {
+	return web.AnswerDocument(c, http.StatusOK, struct {
 		Name    string `json:"name"`
 		Version string `json:"version"`
 		Docs    string `json:"docs"`
@@ -61,13 +62,13 @@ func (s *Server) root(c echo.Context) error {
 
 // ping answers GET /ping.
 func (s *Server) ping(c echo.Context) error {
-	return answer(c, http.StatusOK, mimeText, []byte("pong"))
+	return web.Answer(c, http.StatusOK, web.MIMEText, []byte("pong"))
 }
 
 // healthz answers that the process serves requests. It does not check the journal, because a restart of the process
 // would not repair its disk.
 func (s *Server) healthz(c echo.Context) error {
-	return answerDocument(c, http.StatusOK, struct {
+	return web.AnswerDocument(c, http.StatusOK, struct {
 		Status string `json:"status"`
 	}{"ok"})
 }
@@ -76,19 +77,19 @@ func (s *Server) healthz(c echo.Context) error {
 func (s *Server) readyz(c echo.Context) error {
 	err := s.engine.Ready()
 	if s.draining.Err() != nil {
-		err = errShuttingDown
+		err = web.ErrShuttingDown
 	}
 	if err == nil {
-		return answerDocument(c, http.StatusOK, readyDocument(s.engine.ClockOffset()))
+		return web.AnswerDocument(c, http.StatusOK, readyDocument(s.engine.ClockOffset()))
 	}
 	p := *problemOf(err)
-	if p.status != http.StatusServiceUnavailable {
-		p.status = http.StatusServiceUnavailable
-		if !errors.Is(err, ingest.ErrApply) && p.code == "internal" {
-			p.code = "not_ready"
+	if p.Status != http.StatusServiceUnavailable {
+		p.Status = http.StatusServiceUnavailable
+		if !errors.Is(err, ingest.ErrApply) && p.Code == "internal" {
+			p.Code = "not_ready"
 		}
 	}
-	p.detail, p.fate = err.Error(), notStored
+	p.Detail, p.Fate = err.Error(), web.NotStored
 	return &p
 }
 
@@ -117,14 +118,14 @@ func readyDocument(offset time.Duration) ready {
 // acceptTime answers /clock/accept. An operator calls it to set the journal's time to a wall clock that was set
 // forward.
 func (s *Server) acceptTime(c echo.Context) error {
-	if err := s.noBody(c); err != nil {
+	if err := web.NoBody(c, &s.bodies.optional); err != nil {
 		return err
 	}
 	offset, err := s.engine.AcceptTime(c.Request().Context())
 	if err != nil {
 		return err
 	}
-	return answerDocument(c, http.StatusOK, struct {
+	return web.AnswerDocument(c, http.StatusOK, struct {
 		ClockOffsetMs int64 `json:"clock_offset_ms"`
 	}{offset})
 }
@@ -137,20 +138,20 @@ type levels struct {
 
 func (s *Server) level(c echo.Context) error {
 	level, newest := s.engine.Level()
-	return answerDocument(c, http.StatusOK, levels{level, newest})
+	return web.AnswerDocument(c, http.StatusOK, levels{level, newest})
 }
 
 // raiseLevel answers /level/raise. An operator calls it when no older version of the program will be started again.
 func (s *Server) raiseLevel(c echo.Context) error {
-	if err := s.noBody(c); err != nil {
+	if err := web.NoBody(c, &s.bodies.optional); err != nil {
 		return err
 	}
 	level, receipt, err := s.engine.RaiseLevel(c.Request().Context())
 	if err != nil {
 		return err
 	}
-	setSeq(c, receipt.Seq)
-	return answerDocument(c, http.StatusOK, levels{level, level})
+	web.SetSeq(c, receipt.Seq)
+	return web.AnswerDocument(c, http.StatusOK, levels{level, level})
 }
 
 // Version identifies the build of the server.
@@ -160,7 +161,7 @@ type Version struct {
 }
 
 func (s *Server) version(c echo.Context) error {
-	return answerDocument(c, http.StatusOK, struct {
+	return web.AnswerDocument(c, http.StatusOK, struct {
 		Version
 		Go    string `json:"go"`
 		Level int    `json:"level"`
@@ -178,5 +179,5 @@ func (s *Server) stats(c echo.Context) error {
 	if s.blobs != nil {
 		doc.BlobBytes = s.blobs.Used()
 	}
-	return answerDocument(c, http.StatusOK, doc)
+	return web.AnswerDocument(c, http.StatusOK, doc)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
@@ -247,7 +248,7 @@ func TestEngineErrors(t *testing.T) {
 	}
 	t.Run("after the change was stored", func(t *testing.T) {
 		p := after(ingest.ErrStale)
-		if p.fate != stored || p.code != "not_ready" {
+		if p.Fate != web.Stored || p.Code != "not_ready" {
 			t.Errorf("%+v", p)
 		}
 	})

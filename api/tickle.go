@@ -7,6 +7,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
@@ -31,19 +32,19 @@ func (f *tickleFields) command() (t job.Tickle, err error) {
 	}
 	if f.LeaseMs != nil {
 		if err := job.CheckRange("lease_ms", *f.LeaseMs, job.MinLeaseMs, job.MaxLeaseMs); err != nil {
-			return t, badField("lease_ms", err)
+			return t, web.BadField("lease_ms", err)
 		}
 		t.LeaseMs = *f.LeaseMs
 	}
 	if f.Step != nil {
 		if err := job.CheckText("step", *f.Step, 0, job.MaxStepBytes); err != nil {
-			return t, badField("step", err)
+			return t, web.BadField("step", err)
 		}
 		t.Step = *f.Step
 	}
 	if f.Progress != nil {
 		if *f.Progress < 0 || *f.Progress > 1 {
-			return t, badRequest("progress", "progress must be a number from 0 to 1")
+			return t, web.BadRequest("progress", "progress must be a number from 0 to 1")
 		}
 		t.Progress = int64(math.Round(*f.Progress * job.ProgressUnit))
 	}
@@ -53,11 +54,11 @@ func (f *tickleFields) command() (t job.Tickle, err error) {
 // tickle answers POST /jobs/{id}/tickle.
 func (s *Server) tickle(c echo.Context) error {
 	var r tickleFields
-	id, body, err := s.readJobRequest(c, &s.bodies.optional, &r)
+	id, body, err := readJobRequest(c, &s.bodies.optional, &r)
 	if err != nil {
 		return err
 	}
-	defer body.release()
+	defer body.Release()
 	cmd, err := r.command()
 	if err == nil {
 		err = s.requireClaimID(cmd.Claim)
@@ -97,11 +98,11 @@ func (r *tickleManyRequest) command() (job.Tickle, error) {
 			return cmd, err
 		}
 	case cmd.Claim.IsZero() && cmd.Runner == "":
-		return cmd, badRequest("job_ids", "job_ids, claim_id or runner_id is required")
+		return cmd, web.BadRequest("job_ids", "job_ids, claim_id or runner_id is required")
 	case r.Step != nil:
-		return cmd, badRequest("step", "step requires job_ids")
+		return cmd, web.BadRequest("step", "step requires job_ids")
 	case r.Progress != nil:
-		return cmd, badRequest("progress", "progress requires job_ids")
+		return cmd, web.BadRequest("progress", "progress requires job_ids")
 	}
 	return cmd, nil
 }
@@ -109,11 +110,11 @@ func (r *tickleManyRequest) command() (job.Tickle, error) {
 // namedJobs checks the field job_ids.
 func namedJobs(ids []job.ID) ([]job.ID, error) {
 	if err := job.CheckRange("job_ids", int64(len(ids)), 1, job.MaxTickleIDs); err != nil {
-		return nil, badField("job_ids", err)
+		return nil, web.BadField("job_ids", err)
 	}
 	for i, id := range ids {
 		if id.IsZero() {
-			return nil, badID(item("job_ids", i))
+			return nil, web.BadID(web.Item("job_ids", i))
 		}
 	}
 	return ids, nil
@@ -128,10 +129,8 @@ func nothingHeld(t *applied.Tickled) error {
 	if r == job.Granted {
 		r = job.ClaimLost
 	}
-	p := *refused(r).(*problem)
-	if p.lost = t.Lost; p.lost == nil { // the document has the list even if it is empty
-		p.lost = []applied.JobResult{}
-	}
+	p := *refused(r).(*web.Problem)
+	p.Members = map[string]any{"lost": lostJobs(t.Lost)} // the document has the list even if it is empty
 	return &p
 }
 
@@ -139,11 +138,11 @@ func nothingHeld(t *applied.Tickled) error {
 // leases of all jobs that the claim holds. Without a claim_id, it extends the leases of all jobs that the runner holds.
 func (s *Server) tickleMany(c echo.Context) error {
 	var r tickleManyRequest
-	body, err := s.readObject(c, &s.bodies.small, &r)
+	body, err := web.ReadObject(c, &s.bodies.small, &r)
 	if err != nil {
 		return err
 	}
-	defer body.release()
+	defer body.Release()
 	cmd, err := r.command()
 	if err == nil {
 		err = s.requireClaimID(cmd.Claim)
@@ -159,12 +158,27 @@ func (s *Server) tickleMany(c echo.Context) error {
 	if err := nothingHeld(&tickled); err != nil {
 		return err
 	}
-	setSeq(c, receipt.Seq)
-	return answerDocument(c, http.StatusOK, tickledDocument{tickled.Held, lostJobs(tickled.Lost)})
+	web.SetSeq(c, receipt.Seq)
+	return web.AnswerDocument(c, http.StatusOK, tickledDocument{tickled.Held, lostJobs(tickled.Lost)})
 }
 
 // tickledDocument has the number of jobs that are still held, and the jobs that the runner has lost.
 type tickledDocument struct {
 	Held int       `json:"held"`
 	Lost []lostJob `json:"lost"`
+}
+
+// lostJob is a job that the runner does not hold, although it named the job or held it before.
+type lostJob struct {
+	JobID job.ID `json:"job_id"`
+	Code  string `json:"code"`
+}
+
+// lostJobs returns the list for a document. It is never nil, because nil would be encoded as null.
+func lostJobs(results []applied.JobResult) []lostJob {
+	list := make([]lostJob, len(results))
+	for i := range results {
+		list[i] = lostJob{results[i].ID, results[i].Refusal.Code()}
+	}
+	return list
 }

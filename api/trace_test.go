@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 )
@@ -19,12 +20,12 @@ func TestTraceparentHeader(t *testing.T) {
 		return string(runs.AppendNewRun(runs.AppendCreation(nil, &runs.Creation{Jobs: 1, Runs: 1}), &one))
 	}
 	for form, c := range map[string]struct{ path, body, contentType, withOwn string }{
-		"object":         {"/jobs/create", `{}`, mimeJSON, `{"traceparent":"` + own + `"}`},
-		"list":           {"/jobs/create", `[{}]`, mimeJSON, `[{"traceparent":"` + own + `"}]`},
-		"lines of JSON":  {"/jobs/create", `{}`, mimeNDJSON, `{"traceparent":"` + own + `"}`},
-		"runs":           {"/jobs/create", inRuns(""), mimeRuns, inRuns(own)},
-		"bulk lines":     {"/add", "x\n", mimeText, ""},
-		"lines to queue": {"/acme/job/mail/add", "x\n", mimeText, ""},
+		"object":         {"/jobs/create", `{}`, web.MIMEJSON, `{"traceparent":"` + own + `"}`},
+		"list":           {"/jobs/create", `[{}]`, web.MIMEJSON, `[{"traceparent":"` + own + `"}]`},
+		"lines of JSON":  {"/jobs/create", `{}`, web.MIMENDJSON, `{"traceparent":"` + own + `"}`},
+		"runs":           {"/jobs/create", inRuns(""), web.MIMERuns, inRuns(own)},
+		"bulk lines":     {"/add", "x\n", web.MIMEText, ""},
+		"lines to queue": {"/acme/job/mail/add", "x\n", web.MIMEText, ""},
 	} {
 		t.Run(form, func(t *testing.T) {
 			created := func(path, body, header string) any {

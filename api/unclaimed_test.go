@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
@@ -47,7 +48,7 @@ func TestNoRequestCompletesUnclaimedJobs(t *testing.T) {
 	r.post("/jobs/complete", `{"unclaimed":true,"outcomes":[`+one+`]}`).refused(http.StatusBadRequest, "bad_request")
 	r.do(http.MethodPost, "/jobs/complete", strings.NewReader(with+"\n"), "Content-Type", "application/x-ndjson").refused(http.StatusBadRequest, "bad_request")
 	for _, head := range []string{"#:complete v=1 unclaimed=true jobs=1 runs=1\n#:run job_id=%s n=1 code=ok\n", "#:complete v=1 jobs=1 runs=1\n#:run job_id=%s n=1 code=ok unclaimed=true\n"} {
-		r.do(http.MethodPost, "/jobs/complete", strings.NewReader(fmt.Sprintf(head, id)), "Content-Type", mimeRuns).refused(http.StatusBadRequest, "bad_request")
+		r.do(http.MethodPost, "/jobs/complete", strings.NewReader(fmt.Sprintf(head, id)), "Content-Type", web.MIMERuns).refused(http.StatusBadRequest, "bad_request")
 	}
 	r.post("/jobs/claim", `{"runner_id":"r","clients":["none"],"complete":[`+with+`]}`).refused(http.StatusBadRequest, "bad_request")
 	c := r.open()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/blob"
 )
 
@@ -51,8 +52,8 @@ func tusRoute(handle echo.HandlerFunc) echo.HandlerFunc {
 		c.Response().Header().Set(headerTus, tusVersion)
 		if version := c.Request().Header.Get(headerTus); version != "" && version != tusVersion {
 			c.Response().Header().Set("Tus-Version", tusVersion)
-			return &problem{status: http.StatusPreconditionFailed, code: "tus_version", field: headerTus,
-				detail: fmt.Sprintf("the server supports version %s of tus, and not %q", tusVersion, shortened(version))}
+			return &web.Problem{Status: http.StatusPreconditionFailed, Code: "tus_version", Field: headerTus,
+				Detail: fmt.Sprintf("the server supports version %s of tus, and not %q", tusVersion, web.Shortened(version))}
 		}
 		return handle(c)
 	}
@@ -72,7 +73,7 @@ func (s *Server) uploadOptions(c echo.Context) error {
 func (s *Server) createUpload(c echo.Context) error {
 	r := c.Request()
 	if r.Header.Get(headerDeferLength) != "" {
-		return badRequest(headerDeferLength, "the server needs the length of the blob in "+headerUploadLength+" when the upload begins")
+		return web.BadRequest(headerDeferLength, "the server needs the length of the blob in "+headerUploadLength+" when the upload begins")
 	}
 	size, err := numberHeader(r, headerUploadLength)
 	if err != nil {
@@ -83,7 +84,7 @@ func (s *Server) createUpload(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.appendBody(c, func(body *streamedBody) (status int, err error) {
+	return s.appendBody(c, func(body *web.StreamedBody) (status int, err error) {
 		of, err := s.blobsOf(c)
 		if err != nil {
 			return 0, err
@@ -127,7 +128,7 @@ func (s *Server) appendUpload(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.appendBody(c, func(body *streamedBody) (int, error) {
+	return s.appendBody(c, func(body *web.StreamedBody) (int, error) {
 		u, err := s.uploadOf(c)
 		if err != nil {
 			return 0, err
@@ -150,23 +151,23 @@ func (s *Server) appendUpload(c echo.Context) error {
 
 // appendBody calls handle to append the body of a request to an upload, and answers with the status that handle
 // returns.
-func (s *Server) appendBody(c echo.Context, handle func(*streamedBody) (int, error)) error {
+func (s *Server) appendBody(c echo.Context, handle func(*web.StreamedBody) (int, error)) error {
 	r := c.Request()
 	if r.ContentLength != 0 || r.Method == http.MethodPatch {
-		if err := checkContentType(r.Header[echo.HeaderContentType], []string{mimeOffset}); err != nil {
+		if err := web.CheckContentType(r.Header[echo.HeaderContentType], []string{mimeOffset}); err != nil {
 			return err
 		}
 	}
-	body, err := s.streamBody(c)
+	body, err := web.StreamBody(c, s.uploads)
 	if err != nil {
 		return err
 	}
-	defer body.release()
+	defer body.Release()
 	status, err := handle(body)
 	if err != nil {
-		return body.refused(uploadError(err))
+		return body.Refused(uploadError(err))
 	}
-	if err := body.stored(); err != nil {
+	if err := body.Stored(); err != nil {
 		return err
 	}
 	return c.NoContent(status)
@@ -194,9 +195,9 @@ func (s *Server) upload(c echo.Context) error {
 	h.Set(echo.HeaderCacheControl, "no-store")
 	d := uploadDocument{ID: state.ID, Size: state.Size, Offset: state.Offset, ExpiresAt: state.Expires.UnixMilli()}
 	if state.Blob != nil {
-		d.Blob = orNull(state.Blob.String())
+		d.Blob = web.OrNull(state.Blob.String())
 	}
-	return answerDocument(c, http.StatusOK, d)
+	return web.AnswerDocument(c, http.StatusOK, d)
 }
 
 // removeUpload answers DELETE /uploads/{id}.
@@ -258,8 +259,8 @@ func storesLater(err error) bool {
 // uploadError is the error of an upload. It turns ErrNotFound into a problem that names the upload, not a blob.
 func uploadError(err error) error {
 	if errors.Is(err, blob.ErrNotFound) {
-		return &problem{status: http.StatusNotFound, code: "upload_not_found",
-			detail: fmt.Sprintf("there is no such upload, or it had no progress for %d hours; next step: begin another with POST /uploads", int(blob.UploadExpiry/time.Hour))}
+		return &web.Problem{Status: http.StatusNotFound, Code: "upload_not_found",
+			Detail: fmt.Sprintf("there is no such upload, or it had no progress for %d hours; next step: begin another with POST /uploads", int(blob.UploadExpiry/time.Hour))}
 	}
 	return err
 }
@@ -276,18 +277,18 @@ func numberHeader(r *http.Request, name string) (int64, error) {
 			return n, nil
 		}
 	}
-	return 0, badRequest(name, fmt.Sprintf("header %s must be given once and be a number of bytes, not %q", name, shortened(strings.Join(values, ", "))))
+	return 0, web.BadRequest(name, fmt.Sprintf("header %s must be given once and be a number of bytes, not %q", name, web.Shortened(strings.Join(values, ", "))))
 }
 
 // wantedBlob reads the address in the metadata of an upload: pairs of a key and a value in base64, with a space between
 // them, divided by commas. Other keys are for the client.
 func wantedBlob(meta string) (want blob.Ref, err error) {
 	if len(meta) > maxMetaBytes {
-		return want, badRequest(headerUploadMeta, fmt.Sprintf("the metadata must have at most %d bytes, not %d", maxMetaBytes, len(meta)))
+		return want, web.BadRequest(headerUploadMeta, fmt.Sprintf("the metadata must have at most %d bytes, not %d", maxMetaBytes, len(meta)))
 	}
 	for _, b := range []byte(meta) {
 		if b < ' ' || b > '~' {
-			return want, badRequest(headerUploadMeta, "the metadata must be ASCII: keys, and values in base64")
+			return want, web.BadRequest(headerUploadMeta, "the metadata must be ASCII: keys, and values in base64")
 		}
 	}
 	for pair := range strings.SplitSeq(meta, ",") {
@@ -297,11 +298,25 @@ func wantedBlob(meta string) (want blob.Ref, err error) {
 		}
 		text, err := base64.StdEncoding.DecodeString(value)
 		if err != nil {
-			return want, badRequest(headerUploadMeta, "the value of address is not base64")
+			return want, web.BadRequest(headerUploadMeta, "the value of address is not base64")
 		}
 		if want, err = blob.Parse(string(text)); err != nil {
 			return want, err
 		}
 	}
 	return want, nil
+}
+
+// uploadsPath is the prefix of all paths that contain a secret. An upload's id is the only secret in a path: a client
+// that knows it can append and remove. Documents that everybody can read contain the ids of jobs, claims and sessions.
+const uploadsPath = "/uploads/"
+
+// secretOf returns the secret in a path, and whether the path must not be logged. It ignores the route, so it also
+// hides a path that no route matches. A fileset may have the name uploads.
+func secretOf(path string) (secret string, hidden bool) {
+	at := strings.Index(path, uploadsPath)
+	if at < 0 || strings.HasPrefix(path, "/filesets/") {
+		return "", false
+	}
+	return path[at+len(uploadsPath):], true
 }

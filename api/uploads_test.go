@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/internal/testkit"
 )
@@ -69,8 +70,8 @@ func TestUploads(t *testing.T) {
 	if a.header.Get("Upload-Offset") != "3" {
 		t.Errorf("%v", a.header)
 	}
-	r.append(path, 3, content).refused(http.StatusRequestEntityTooLarge, codeTooLarge)
-	r.do(http.MethodPatch, path, chunked(content), "Upload-Offset", "3", "Content-Type", mimeOffset).refused(http.StatusRequestEntityTooLarge, codeTooLarge)
+	r.append(path, 3, content).refused(http.StatusRequestEntityTooLarge, web.CodeTooLarge)
+	r.do(http.MethodPatch, path, chunked(content), "Upload-Offset", "3", "Content-Type", mimeOffset).refused(http.StatusRequestEntityTooLarge, web.CodeTooLarge)
 	looks(3, false)
 	r.get("/blobs/"+address).refused(http.StatusNotFound, "blob_not_found")
 	r.append(path, 3, content[3:7]).wantStatus(http.StatusNoContent)
@@ -110,20 +111,20 @@ func TestUploadRefusals(t *testing.T) {
 	r := start(t, func(o *setup) { o.blobOptions = blob.Options{MaxBytes: 1000, QuotaBytes: 1500} })
 	post := func(headers ...string) reply { t.Helper(); return r.do(http.MethodPost, "/uploads", nil, headers...) }
 	for _, length := range []string{"", "-1", "+1", "x", "1.5", "99999999999999999999"} {
-		post("Upload-Length", length).refused(http.StatusBadRequest, codeBadRequest)
+		post("Upload-Length", length).refused(http.StatusBadRequest, web.CodeBadRequest)
 	}
-	post().refused(http.StatusBadRequest, codeBadRequest)
-	post("Upload-Defer-Length", "1").refused(http.StatusBadRequest, codeBadRequest)
+	post().refused(http.StatusBadRequest, web.CodeBadRequest)
+	post("Upload-Defer-Length", "1").refused(http.StatusBadRequest, web.CodeBadRequest)
 	post("Upload-Length", "1", "Tus-Resumable", "0.2.2").refused(http.StatusPreconditionFailed, "tus_version")
-	post("Upload-Length", "1", "Upload-Metadata", "address !").refused(http.StatusBadRequest, codeBadRequest)
+	post("Upload-Length", "1", "Upload-Metadata", "address !").refused(http.StatusBadRequest, web.CodeBadRequest)
 	post("Upload-Length", "1", "Upload-Metadata", "address eA==").refused(http.StatusBadRequest, "bad_address")
-	post("Upload-Length", "1", "Upload-Metadata", "name \xff").refused(http.StatusBadRequest, codeBadRequest)
-	post("Upload-Length", "1", "Upload-Metadata", strings.Repeat("x", maxMetaBytes+1)).refused(http.StatusBadRequest, codeBadRequest)
-	post("Upload-Length", "1001").refused(http.StatusRequestEntityTooLarge, codeTooLarge)
+	post("Upload-Length", "1", "Upload-Metadata", "name \xff").refused(http.StatusBadRequest, web.CodeBadRequest)
+	post("Upload-Length", "1", "Upload-Metadata", strings.Repeat("x", maxMetaBytes+1)).refused(http.StatusBadRequest, web.CodeBadRequest)
+	post("Upload-Length", "1001").refused(http.StatusRequestEntityTooLarge, web.CodeTooLarge)
 	r.put("/blobs", strings.Repeat("x", 1000)).wantStatus(http.StatusCreated)
 	post("Upload-Length", "501").refused(http.StatusInsufficientStorage, "blob_quota")
-	r.do(http.MethodPost, "/uploads", strings.NewReader("xx"), "Upload-Length", "1", "Content-Type", mimeOffset).refused(http.StatusRequestEntityTooLarge, codeTooLarge)
-	r.do(http.MethodPost, "/uploads", chunked("xx"), "Upload-Length", "1", "Content-Type", mimeOffset).refused(http.StatusRequestEntityTooLarge, codeTooLarge)
+	r.do(http.MethodPost, "/uploads", strings.NewReader("xx"), "Upload-Length", "1", "Content-Type", mimeOffset).refused(http.StatusRequestEntityTooLarge, web.CodeTooLarge)
+	r.do(http.MethodPost, "/uploads", chunked("xx"), "Upload-Length", "1", "Content-Type", mimeOffset).refused(http.StatusRequestEntityTooLarge, web.CodeTooLarge)
 	other := "address " + base64.StdEncoding.EncodeToString([]byte(addressOf("other")))
 	r.do(http.MethodPost, "/uploads", strings.NewReader("x"), "Upload-Length", "1", "Upload-Metadata", other, "Content-Type", mimeOffset).refused(http.StatusUnprocessableEntity, "wrong_digest")
 	if entries, err := os.ReadDir(filepath.Join(r.blobs.dir, "uploads")); err != nil || len(entries) != 0 {
@@ -133,8 +134,8 @@ func TestUploadRefusals(t *testing.T) {
 	r.append(path, 0, "x").refused(http.StatusUnprocessableEntity, "wrong_digest")
 	r.get(path).refused(http.StatusNotFound, "upload_not_found")
 	path = r.begin(10)
-	r.do(http.MethodPatch, path, strings.NewReader("x"), "Content-Type", mimeOffset).refused(http.StatusBadRequest, codeBadRequest)
-	r.do(http.MethodPatch, path, strings.NewReader("x"), "Content-Type", "text/plain", "Upload-Offset", "0").refused(http.StatusUnsupportedMediaType, codeUnsupported)
+	r.do(http.MethodPatch, path, strings.NewReader("x"), "Content-Type", mimeOffset).refused(http.StatusBadRequest, web.CodeBadRequest)
+	r.do(http.MethodPatch, path, strings.NewReader("x"), "Content-Type", "text/plain", "Upload-Offset", "0").refused(http.StatusUnsupportedMediaType, web.CodeUnsupported)
 	r.append("/uploads/0123", 0, "x").refused(http.StatusNotFound, "upload_not_found")
 	r.blobs.wait(blob.UploadExpiry + time.Minute)
 	r.append(path, 0, "x").refused(http.StatusNotFound, "upload_not_found")

@@ -1,6 +1,6 @@
 //go:build unix
 
-package api
+package web
 
 import (
 	"io"
@@ -12,7 +12,7 @@ import (
 )
 
 // TestRequestThatWasNotRead: a connection whose request has arrived keeps its place, even if the server has not read
-// the request for longer than idleGrace. A silent connection is closed to make room.
+// the request for longer than IdleGrace. A silent connection is closed to make room.
 func TestRequestThatWasNotRead(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -29,7 +29,7 @@ func TestRequestThatWasNotRead(t *testing.T) {
 		t.Cleanup(func() { c.Close() })
 		return c
 	}
-	accept := func() *connection {
+	accept := func() *Connection {
 		t.Helper()
 		c, err := l.Accept()
 		if err != nil {
@@ -39,7 +39,7 @@ func TestRequestThatWasNotRead(t *testing.T) {
 		if err := c.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
 			t.Fatal(err)
 		}
-		return c.(*connection)
+		return c.(*Connection)
 	}
 	asking := dial()
 	late := accept()
@@ -50,7 +50,7 @@ func TestRequestThatWasNotRead(t *testing.T) {
 	dial()
 	silent := accept()
 	dial()
-	accept() // after idleGrace
+	accept() // after IdleGrace
 	if _, err := silent.Read(make([]byte, 1)); err == nil || !silent.place.gone {
 		t.Errorf("the silent connection is open: %v", err)
 	}

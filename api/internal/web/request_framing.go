@@ -1,4 +1,4 @@
-package api
+package web
 
 import (
 	"bytes"
@@ -187,8 +187,8 @@ func (f *framing) endHead() {
 	f.mu.Unlock()
 }
 
-// next returns the mistake in the head of the next request, or "".
-func (f *framing) next() (wrong string) {
+// Next returns the mistake in the head of the next request, or "".
+func (f *framing) Next() (wrong string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.verdicts) == 0 { // net/http read a head, but framing is lost

@@ -1,4 +1,4 @@
-package api
+package web
 
 import (
 	"net/http"
@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// Answers shorter than minCompressedBytes fit into one network packet without compression.
-	minCompressedBytes = 1 << 10
+	// Answers shorter than MinCompressedBytes fit into one network packet without compression.
+	MinCompressedBytes = 1 << 10
 	// A compressor has about one megabyte of state, and keeps it until the client has read the answer. If the budget
 	// for compressors is used up, answers are not compressed.
 	compressorBytes        = 1 << 20
@@ -18,25 +18,25 @@ const (
 )
 
 var zip = func() func(http.Handler) http.HandlerFunc {
-	wrap, err := gzhttp.NewWrapper(gzhttp.MinSize(minCompressedBytes), gzhttp.CompressionLevel(gzip.BestSpeed), gzhttp.EnableZstd(false))
+	wrap, err := gzhttp.NewWrapper(gzhttp.MinSize(MinCompressedBytes), gzhttp.CompressionLevel(gzip.BestSpeed), gzhttp.EnableZstd(false))
 	if err != nil {
 		panic("options of gzhttp: " + err.Error())
 	}
 	return wrap
 }()
 
-// compressed compresses an answer with gzip if the client accepts gzip and the answer is long enough. Only GET routes
+// Compressed compresses an answer with gzip if the client accepts gzip and the answer is long enough. Only GET routes
 // use it: Go's HTTP client accepts gzip by default, and compressing claims would slow down runners.
-func (s *Server) compressed(next echo.HandlerFunc) echo.HandlerFunc {
+func (s *Server) Compressed(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) (err error) {
 		if c.Request().Header.Get(echo.HeaderAcceptEncoding) == "" {
 			return next(c)
 		}
-		held := s.shareOf(c, s.compressors)
-		if !held.grow(c.Request().Context(), compressorBytes, 0) {
+		held := ShareOf(c, s.compressors)
+		if !held.Grow(c.Request().Context(), compressorBytes, 0) {
 			return next(c)
 		}
-		defer held.release()
+		defer held.Release()
 		w := c.Response()
 		sent := &sentBytes{ResponseWriter: w.Writer}
 		defer func() {

@@ -1,4 +1,4 @@
-package api
+package web
 
 import (
 	"crypto/sha256"
@@ -9,24 +9,24 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// answerTagged answers a GET with a document and its entity tag. If the client sends this tag, the answer is 304
+// AnswerTagged answers a GET with a document and its entity tag. If the client sends this tag, the answer is 304
 // without a document. A page that asks every second usually learns only that nothing has changed. The tag is a digest
 // of basis, so it stays the same after a restart. It is weak, because the same document can be sent compressed or not.
-func answerTagged(c echo.Context, kind string, text, basis []byte) error {
+func AnswerTagged(c echo.Context, kind string, text, basis []byte) error {
 	sum := sha256.Sum256(basis)
 	tag := `W/"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`
 	h := c.Response().Header()
 	h["Etag"] = []string{tag}
 	h["Cache-Control"] = []string{"no-cache"} // the client must ask each time
-	if namesTag(c.Request().Header["If-None-Match"], tag) {
+	if NamesTag(c.Request().Header["If-None-Match"], tag) {
 		c.Response().WriteHeader(http.StatusNotModified)
 		return nil
 	}
-	return answer(c, http.StatusOK, kind, text)
+	return Answer(c, http.StatusOK, kind, text)
 }
 
-// namesTag reports whether an If-None-Match header has the tag. It compares weakly, as RFC 9110 requires.
-func namesTag(header []string, tag string) bool {
+// NamesTag reports whether an If-None-Match header has the tag. It compares weakly, as RFC 9110 requires.
+func NamesTag(header []string, tag string) bool {
 	tag = strings.TrimPrefix(tag, "W/")
 	for _, list := range header {
 		for item := range strings.SplitSeq(list, ",") { // the server's tags have no comma, so parts of other tags match nothing

@@ -1,4 +1,4 @@
-package api
+package web
 
 import (
 	"fmt"
@@ -12,7 +12,6 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -28,61 +27,44 @@ func (s *Server) guard(c echo.Context) error {
 	r := c.Request()
 	if r.Host == "" && !s.hosts.any {
 		if !probes[r.URL.Path] {
-			return &problem{status: http.StatusForbidden, code: "forbidden_host",
-				detail: "the request has no Host header, or an empty one; send one with the address of this server, or localhost, or a name of --allow-host; only OPTIONS /, /ping, /healthz and /readyz are answered without it"}
+			return &Problem{Status: http.StatusForbidden, Code: "forbidden_host",
+				Detail: "the request has no Host header, or an empty one; send one with the address of this server, or localhost, or a name of --allow-host; only OPTIONS /, /ping, /healthz and /readyz are answered without it"}
 		}
 	} else if !s.hosts.allow(r.Host) {
-		return &problem{status: http.StatusForbidden, code: "forbidden_host",
-			detail: fmt.Sprintf("the Host header names %q, which is neither an IP address nor localhost; to allow this name, start the server with --allow-host %s (or --allow-host '*' for every name)",
-				shortened(r.Host), hostName(shortened(r.Host)))}
+		return &Problem{Status: http.StatusForbidden, Code: "forbidden_host",
+			Detail: fmt.Sprintf("the Host header names %q, which is neither an IP address nor localhost; to allow this name, start the server with --allow-host %s (or --allow-host '*' for every name)",
+				Shortened(r.Host), hostName(Shortened(r.Host)))}
 	}
 	if origin := r.Header[echo.HeaderOrigin]; len(origin) > 0 && !sameOrigin(origin, r.Host) {
-		return &problem{status: http.StatusForbidden, code: "forbidden_origin",
-			detail: "a web page of another origin must not use this server"}
+		return &Problem{Status: http.StatusForbidden, Code: "forbidden_origin",
+			Detail: "a web page of another origin must not use this server"}
 	}
 	if site := r.Header["Sec-Fetch-Site"]; len(site) > 0 && (len(site) > 1 || site[0] != "same-origin" && site[0] != "none") {
-		return &problem{status: http.StatusForbidden, code: "forbidden_origin",
-			detail: "a web page of another site must not use this server"}
+		return &Problem{Status: http.StatusForbidden, Code: "forbidden_origin",
+			Detail: "a web page of another site must not use this server"}
 	}
 	if strings.IndexByte(r.URL.EscapedPath(), '%') >= 0 {
-		return badRequest("", "a path can have only the characters A-Z a-z 0-9 . _ : - and /, escaped or not; names and ids need no others")
+		return BadRequest("", "a path can have only the characters A-Z a-z 0-9 . _ : - and /, escaped or not; names and ids need no others")
 	}
 	if methods, ok := s.literal[r.URL.Path]; ok && !slices.Contains(methods, r.Method) && r.Method != http.MethodOptions {
-		return methodNotAllowed(strings.Join(methods, ", "))
+		return MethodNotAllowed(strings.Join(methods, ", "))
 	}
 	return nil
 }
 
 // oneSpelling decodes the escapes of characters that names and ids can have: a:b and a%3Ab are the same queue, and
 // client libraries send both. It keeps other escapes, and the guard refuses them. It runs before the router.
-func oneSpelling(next echo.HandlerFunc) echo.HandlerFunc {
+func (s *Server) oneSpelling(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if u := c.Request().URL; strings.IndexByte(u.RawPath, '%') >= 0 {
 			if path, ok := unescaped(u.RawPath); ok {
 				u.Path, u.RawPath = path, ""
 			}
 		}
-		spellAddress(c.Request().URL)
+		if s.Spell != nil {
+			s.Spell(c.Request().URL)
+		}
 		return next(c)
-	}
-}
-
-// spellAddress writes the address of a blob in the path in its canonical form. The base64 of other forms has slashes,
-// which would divide the path.
-func spellAddress(u *url.URL) {
-	if !strings.HasPrefix(u.Path, "/blob") {
-		return
-	}
-	for _, prefix := range [...]string{"/blobs/", "/blob/"} {
-		text, found := strings.CutPrefix(u.EscapedPath(), prefix)
-		if !found || !strings.HasPrefix(text, "sha256-") {
-			continue
-		}
-		if text, err := url.PathUnescape(text); err == nil {
-			if ref, err := blob.Parse(text); err == nil {
-				u.Path, u.RawPath = prefix+ref.String(), ""
-			}
-		}
 	}
 }
 

@@ -1,4 +1,4 @@
-package api
+package web
 
 import (
 	"bytes"
@@ -16,19 +16,19 @@ import (
 
 var strict = json.RejectUnknownMembers(true)
 
-// decodeObject decodes one JSON object into a struct, by the strict rules of docs/reference/api.md. Its errors are
+// DecodeObject decodes one JSON object into a struct, by the strict rules of docs/reference/api.md. Its errors are
 // problems that name the field.
-func decodeObject(text []byte, into any, more ...json.Options) error {
+func DecodeObject(text []byte, into any, more ...json.Options) error {
 	if first := bytes.TrimLeft(text, " \t\r\n"); len(first) == 0 {
-		return badRequest("", "a JSON object is required, and nothing was sent")
+		return BadRequest("", "a JSON object is required, and nothing was sent")
 	} else if first[0] != '{' {
-		return badRequest("", "a JSON object is required, which begins with {")
+		return BadRequest("", "a JSON object is required, which begins with {")
 	}
-	return decodeValue("", text, into, more...)
+	return DecodeValue("", text, into, more...)
 }
 
-// decodeValue decodes one JSON value by the strict rules. Its errors name fields with the prefix.
-func decodeValue(prefix string, text []byte, into any, more ...json.Options) error {
+// DecodeValue decodes one JSON value by the strict rules. Its errors name fields with the prefix.
+func DecodeValue(prefix string, text []byte, into any, more ...json.Options) error {
 	options := strict
 	if len(more) > 0 {
 		options = json.JoinOptions(append(more, strict)...)
@@ -41,27 +41,27 @@ func decodeValue(prefix string, text []byte, into any, more ...json.Options) err
 		field := fieldName(prefix, e.JSONPointer)
 		switch {
 		case errors.Is(e.Err, json.ErrUnknownName):
-			return badRequest(field, fmt.Sprintf("field %s is not known", field))
+			return BadRequest(field, fmt.Sprintf("field %s is not known", field))
 		case errors.Is(e.Err, job.ErrBadID):
-			return badID(field)
+			return BadID(field)
 		case e.JSONValue != nil && e.JSONKind == jsontext.KindNumber:
-			return badRequest(field, fmt.Sprintf("%s must be %s, not %s", field, expected(e.GoType), shortened(string(e.JSONValue))))
+			return BadRequest(field, fmt.Sprintf("%s must be %s, not %s", field, expected(e.GoType), Shortened(string(e.JSONValue))))
 		case e.JSONKind == jsontext.KindString && e.GoType == reflect.TypeFor[[]byte]():
-			return badRequest(field, field+" must be base64 with padding")
+			return BadRequest(field, field+" must be base64 with padding")
 		}
-		return badRequest(field, fmt.Sprintf("%s must be %s, not %s", named(field), expected(e.GoType), kindText(e.JSONKind)))
+		return BadRequest(field, fmt.Sprintf("%s must be %s, not %s", named(field), expected(e.GoType), KindText(e.JSONKind)))
 	}
 	if e, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		field := fieldName(prefix, e.JSONPointer)
 		if errors.Is(e.Err, jsontext.ErrDuplicateName) {
-			return badRequest(field, fmt.Sprintf("field %s is given twice", field))
+			return BadRequest(field, fmt.Sprintf("field %s is given twice", field))
 		}
 		if e.Err.Error() == "exceeded max depth" { // the package has no name for it
-			return badRequest(field, fmt.Sprintf("the JSON is nested more than %d levels deep at byte %d", maxJSONDepth, e.ByteOffset))
+			return BadRequest(field, fmt.Sprintf("the JSON is nested more than %d levels deep at byte %d", maxJSONDepth, e.ByteOffset))
 		}
-		return badRequest(field, fmt.Sprintf("the JSON is not valid: %s at byte %d", shortened(e.Err.Error()), e.ByteOffset))
+		return BadRequest(field, fmt.Sprintf("the JSON is not valid: %s at byte %d", Shortened(e.Err.Error()), e.ByteOffset))
 	}
-	return badRequest("", "the JSON is not valid: "+shortened(err.Error()))
+	return BadRequest("", "the JSON is not valid: "+Shortened(err.Error()))
 }
 
 // maxJSONDepth is the largest depth of nested arrays and objects. Package jsontext sets it.
@@ -84,7 +84,7 @@ func fieldName(prefix string, p jsontext.Pointer) string {
 		if len(b) > 0 {
 			b = append(b, '.')
 		}
-		b = append(b, shortened(token)...)
+		b = append(b, Shortened(token)...)
 	}
 	return string(b)
 }
@@ -96,8 +96,8 @@ func named(field string) string {
 	return field
 }
 
-// shortened cuts a long text of a request for an error text.
-func shortened(text string) string {
+// Shortened cuts a long text of a request for an error text.
+func Shortened(text string) string {
 	const most = 64
 	if len(text) <= most {
 		return text
@@ -130,7 +130,7 @@ func expected(t reflect.Type) string {
 	return "an object"
 }
 
-func kindText(k jsontext.Kind) string {
+func KindText(k jsontext.Kind) string {
 	switch k {
 	case jsontext.KindString:
 		return "a string"
@@ -146,18 +146,5 @@ func kindText(k jsontext.Kind) string {
 	return "null"
 }
 
-// absent reports whether an optional value is missing or null.
-func absent(v jsontext.Value) bool { return len(v) == 0 || v.Kind() == jsontext.KindNull }
-
-// content returns the stored form of a payload or output that was sent as a JSON value: the text of a string, and any
-// other value unchanged.
-func content(field string, v jsontext.Value) (job.Kind, []byte, error) {
-	if v.Kind() != jsontext.KindString {
-		return job.JSON, v, nil
-	}
-	text, err := jsontext.AppendUnquote(make([]byte, 0, len(v)), v)
-	if err != nil {
-		return job.Nothing, nil, badRequest(field, fmt.Sprintf("%s is not a valid string: %s", field, shortened(err.Error())))
-	}
-	return job.Text, text, nil
-}
+// Absent reports whether an optional value is missing or null.
+func Absent(v jsontext.Value) bool { return len(v) == 0 || v.Kind() == jsontext.KindNull }

@@ -1,4 +1,4 @@
-package api
+package web
 
 import (
 	"container/list"
@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// As many open and idle connections as defaultMaxConnections take 300 MB.
-	defaultMaxConnections = 16384
-	// The server closes a connection for a new one only if it had no request for idleGrace. A client that has just
+	// As many open and idle connections as DefaultMaxConnections take 300 MB.
+	DefaultMaxConnections = 16384
+	// The server closes a connection for a new one only if it had no request for IdleGrace. A client that has just
 	// connected sends its request sooner.
-	idleGrace = time.Second
+	IdleGrace = time.Second
 	// socketBytes bounds the kernel's send buffer and receive buffer of a connection. The kernel's default is four
 	// megabytes and more, so a few hundred clients that do not read could use up the memory that all connections of the
 	// machine share. With a round trip of 50 ms, socketBytes allows 10 MB/s.
@@ -69,7 +69,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		if wait == untilChanged && l.evict != nil {
 			l.evict()
-			wait = idleGrace // by then the stream has ended, or another stream may be unused
+			wait = IdleGrace // by then the stream has ended, or another stream may be unused
 		}
 		timer := time.NewTimer(wait)
 		select {
@@ -90,7 +90,7 @@ const untilChanged = time.Minute
 
 // admit counts a new connection and returns 0 if there is a free place, or if it can close another connection.
 // Otherwise it returns the time that the caller must wait before the next try, unless a connection changes first.
-func (l *listener) admit(c *connection) (wait time.Duration) {
+func (l *listener) admit(c *Connection) (wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	select {
@@ -106,8 +106,8 @@ func (l *listener) admit(c *connection) (wait time.Duration) {
 		if front == nil {
 			return untilChanged
 		}
-		oldest := front.Value.(*connection)
-		if left := idleGrace - time.Since(oldest.place.since); left > 0 {
+		oldest := front.Value.(*Connection)
+		if left := IdleGrace - time.Since(oldest.place.since); left > 0 {
 			return left
 		}
 		if arrived(oldest.Conn) { // on a busy machine net/http may read the request late
@@ -124,7 +124,7 @@ func (l *listener) admit(c *connection) (wait time.Duration) {
 }
 
 // put moves a connection to the end of a list. If the list is nil, put only removes it from its old list.
-func (l *listener) put(c *connection, in *list.List) {
+func (l *listener) put(c *Connection, in *list.List) {
 	p := &c.place
 	if p.in != nil {
 		p.in.Remove(p.at)
@@ -134,7 +134,7 @@ func (l *listener) put(c *connection, in *list.List) {
 	}
 }
 
-func (l *listener) forget(c *connection) {
+func (l *listener) forget(c *Connection) {
 	l.put(c, nil)
 	c.place.gone = true
 	l.open--
@@ -142,7 +142,7 @@ func (l *listener) forget(c *connection) {
 
 // watch is the ConnState hook of net/http.
 func (l *listener) watch(conn net.Conn, state http.ConnState) {
-	c, ok := conn.(*connection)
+	c, ok := conn.(*Connection)
 	if !ok {
 		return
 	}
@@ -170,7 +170,7 @@ func (l *listener) watch(conn net.Conn, state http.ConnState) {
 }
 
 // streamClosed no longer counts the connection of a stream.
-func (l *listener) streamClosed(c *connection) {
+func (l *listener) streamClosed(c *Connection) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !c.place.gone {
@@ -205,11 +205,11 @@ func (l *listener) closeSilent() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for e := l.silent.Front(); e != nil; e = e.Next() {
-		_ = e.Value.(*connection).Conn.Close() // if it fails, Shutdown closes the connection
+		_ = e.Value.(*Connection).Conn.Close() // if it fails, Shutdown closes the connection
 	}
 }
 
-func (l *listener) connections() (open int, evicted int64) {
+func (l *listener) Connections() (open int, evicted int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.open, l.evicted

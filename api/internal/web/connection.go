@@ -1,4 +1,4 @@
-package api
+package web
 
 import (
 	"cmp"
@@ -14,30 +14,30 @@ import (
 )
 
 const (
-	// A client must read or send paceBytes within paceTime. If the rest of the answer or body is shorter, the client
+	// A client must read or send paceBytes within PaceTime. If the rest of the answer or body is shorter, the client
 	// must read or send the rest in that time. This bounds how long a client that stops, or sends single bytes, can
 	// keep memory. Any connection that is useful for jobs is faster than 50 KiB/s.
 	paceBytes = 256 << 10
-	paceTime  = 5 * time.Second
+	PaceTime  = 5 * time.Second
 
 	// If the handler did not read the body, the server reads and discards up to leftoverBytes of it for at most
-	// leftoverWait before it answers, so that the connection can serve further requests. If the body has not ended by
+	// LeftoverWait before it answers, so that the connection can serve further requests. If the body has not ended by
 	// then, the server closes the connection after the answer.
-	leftoverWait  = time.Second
+	LeftoverWait  = time.Second
 	leftoverBytes = 256 << 10
 )
 
-// connection is a client's connection, which net/http reads and writes. It fails a write if the client does not read
+// Connection is a client's connection, which net/http reads and writes. It fails a write if the client does not read
 // fast enough, and it checks the framing of requests.
-type connection struct {
+type Connection struct {
 	net.Conn
-	peer    netip.Addr // for limits per client; not valid for loopback, which is not limited
+	Peer    netip.Addr // for limits per client; not valid for loopback, which is not limited
 	framing framing
 	place   place
 	heard   atomic.Int64 // for a stream's connection: the time of the last read, in unix ns
-	// patience is the longest time for a write of paceBytes, if not paceTime. Only the handler of the current request
+	// patience is the longest time for a write of paceBytes, if not PaceTime. Only the handler of the current request
 	// sets it.
-	patience time.Duration
+	Patience time.Duration
 	closed   func() // the listener's hook for a stream's connection; nil for connections that net/http watches
 
 	// The request that is being served, if it has a body. Only the goroutine of its handler uses these fields.
@@ -47,8 +47,8 @@ type connection struct {
 	before   func() // the method settle, as a value that is made once per connection
 }
 
-func newConnection(c net.Conn) *connection {
-	conn := &connection{Conn: c, peer: peerOf(c.RemoteAddr())}
+func newConnection(c net.Conn) *Connection {
+	conn := &Connection{Conn: c, Peer: peerOf(c.RemoteAddr())}
 	conn.before = conn.settle
 	return conn
 }
@@ -71,7 +71,7 @@ func peerOf(remote net.Addr) netip.Addr {
 	return addr
 }
 
-func (c *connection) Read(p []byte) (int, error) {
+func (c *Connection) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if c.framing.state == lost {
 		c.heard.Store(time.Now().UnixNano())
@@ -81,14 +81,14 @@ func (c *connection) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// heardSince reports whether anything was read from a stream's connection after t.
-func (c *connection) heardSince(t time.Time) bool { return c.heard.Load() > t.UnixNano() }
+// HeardSince reports whether anything was read from a stream's connection after t.
+func (c *Connection) HeardSince(t time.Time) bool { return c.heard.Load() > t.UnixNano() }
 
-// upgraded ends the checks of HTTP, because the connection carries a stream from now on.
-func (c *connection) upgraded() { c.framing.state = lost }
+// Upgraded ends the checks of HTTP, because the connection carries a stream from now on.
+func (c *Connection) Upgraded() { c.framing.state = lost }
 
 // Close closes the connection.
-func (c *connection) Close() error {
+func (c *Connection) Close() error {
 	if c.closed != nil {
 		c.closed()
 	}
@@ -96,10 +96,10 @@ func (c *connection) Close() error {
 }
 
 // Write writes all of p. It fails if the client reads too slowly.
-func (c *connection) Write(p []byte) (written int, err error) {
+func (c *Connection) Write(p []byte) (written int, err error) {
 	for {
 		piece := p[written:min(written+paceBytes, len(p))]
-		if err := c.Conn.SetWriteDeadline(time.Now().Add(cmp.Or(c.patience, paceTime))); err != nil {
+		if err := c.Conn.SetWriteDeadline(time.Now().Add(cmp.Or(c.Patience, PaceTime))); err != nil {
 			return written, err
 		}
 		n, err := c.Conn.Write(piece)
@@ -111,11 +111,11 @@ func (c *connection) Write(p []byte) (written int, err error) {
 }
 
 // SetWriteDeadline does nothing, because Write sets its own deadlines.
-func (c *connection) SetWriteDeadline(time.Time) error { return nil }
+func (c *Connection) SetWriteDeadline(time.Time) error { return nil }
 
 // CloseWrite is for net/http, which closes only its sending side first. A client that is still sending can then read
 // the whole answer.
-func (c *connection) CloseWrite() error {
+func (c *Connection) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}
@@ -128,20 +128,20 @@ func withConnection(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connectionKey{}, c)
 }
 
-// connectionOf returns the connection of a request, or nil if the server did not accept the connection, as in tests of
+// ConnectionOf returns the connection of a request, or nil if the server did not accept the connection, as in tests of
 // handlers.
-func connectionOf(r *http.Request) *connection {
-	c, _ := r.Context().Value(connectionKey{}).(*connection)
+func ConnectionOf(r *http.Request) *Connection {
+	c, _ := r.Context().Value(connectionKey{}).(*Connection)
 	return c
 }
 
 // begin prepares the connection for a request. Every later read of the body has a deadline. That includes the reads
 // that net/http makes if the handler did not read the body: without a deadline they could wait forever.
-func (c *connection) begin(e echo.Context) error {
+func (c *Connection) begin(e echo.Context) error {
 	r := e.Request()
-	wrong := c.framing.next()
+	wrong := c.framing.Next()
 	if c.unread = r.ContentLength != 0; c.unread {
-		if err := c.SetReadDeadline(time.Now().Add(paceTime)); err != nil {
+		if err := c.SetReadDeadline(time.Now().Add(PaceTime)); err != nil {
 			return err
 		}
 		c.request, c.response = r, e.Response()
@@ -149,13 +149,13 @@ func (c *connection) begin(e echo.Context) error {
 	}
 	if wrong != "" {
 		e.Response().Header().Set(echo.HeaderConnection, "close")
-		return badRequest("", "the framing of the request is ambiguous: "+wrong)
+		return BadRequest("", "the framing of the request is ambiguous: "+wrong)
 	}
 	if r.ContentLength == 0 && !r.ProtoAtLeast(1, 1) && len(r.Header[echo.HeaderContentLength]) == 0 {
 		switch r.Method {
 		case http.MethodPost, http.MethodPut, http.MethodPatch:
 			e.Response().Header().Set(echo.HeaderConnection, "close")
-			return &problem{status: http.StatusLengthRequired, code: "length_required", detail: "an HTTP/1.0 request with this method requires a Content-Length header"}
+			return &Problem{Status: http.StatusLengthRequired, Code: "length_required", Detail: "an HTTP/1.0 request with this method requires a Content-Length header"}
 		}
 	}
 	return nil
@@ -164,14 +164,14 @@ func (c *connection) begin(e echo.Context) error {
 // settle runs before the header of an answer is written. If the handler did not read the request's body, settle reads
 // and discards it. If the body is too long, or does not arrive in time, settle makes the server close the connection
 // after the answer.
-func (c *connection) settle() {
+func (c *Connection) settle() {
 	if !c.unread {
 		return
 	}
 	c.unread = false
 	h := c.response.Header()
 	if h.Get(echo.HeaderConnection) == "" && c.request.ContentLength <= leftoverBytes && len(c.request.Header["Expect"]) == 0 &&
-		c.SetReadDeadline(time.Now().Add(leftoverWait)) == nil {
+		c.SetReadDeadline(time.Now().Add(LeftoverWait)) == nil {
 		if n, err := io.CopyN(io.Discard, c.request.Body, leftoverBytes+1); err == io.EOF && n <= leftoverBytes {
 			return
 		}
@@ -179,5 +179,5 @@ func (c *connection) settle() {
 	h.Set(echo.HeaderConnection, "close")
 	// After the answer net/http continues to read for a moment. A client which is still sending can then read the
 	// answer.
-	_ = c.SetReadDeadline(time.Now().Add(leftoverWait)) // if it fails, the connection is closed too
+	_ = c.SetReadDeadline(time.Now().Add(LeftoverWait)) // if it fails, the connection is closed too
 }

@@ -1,0 +1,149 @@
+package web
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestBudget(t *testing.T) {
+	const large = SmallShareBytes + 1
+	inTime := func(t *testing.T, test func(t *testing.T)) { t.Helper(); synctest.Test(t, test) }
+	// grown starts to grow a share, waits until all goroutines are blocked, and reports whether the share has grown.
+	grown := func(t *testing.T, s *Share, n int64) *bool {
+		given := new(bool)
+		go func() { *given = s.Grow(t.Context(), n, time.Second) }()
+		synctest.Wait()
+		return given
+	}
+	t.Run("in order of arrival", func(t *testing.T) {
+		inTime(t, func(t *testing.T) {
+			b := NewBudget(10 * large)
+			var one, two, three Share
+			one.Budget, two.Budget, three.Budget = b, b, b
+			if !one.Grow(t.Context(), 8*large, time.Second) {
+				t.Fatal("the first is not given")
+			}
+			second := grown(t, &two, 2*large)
+			third := grown(t, &three, large/2+large)
+			if *second || *third {
+				t.Error("more is given than there is")
+			}
+			one.Release()
+			synctest.Wait()
+			if !*second || !*third || b.Used() != 2*large+large/2+large {
+				t.Errorf("%t %t, %d used", *second, *third, b.Used())
+			}
+		})
+	})
+	t.Run("small ones do not wait for large ones", func(t *testing.T) {
+		inTime(t, func(t *testing.T) {
+			b := NewBudget(80 * large)
+			one, two, small := Share{Budget: b}, Share{Budget: b}, Share{Budget: b}
+			one.Grow(t.Context(), 70*large, 0)
+			if given := grown(t, &two, large); *given {
+				t.Error("a large one is given what is for small ones")
+			}
+			if !small.Grow(t.Context(), SmallShareBytes, 0) {
+				t.Error("the small one waits")
+			}
+		})
+	})
+	t.Run("one that gives up lets those after it pass", func(t *testing.T) {
+		inTime(t, func(t *testing.T) {
+			b := NewBudget(100 * large)
+			one, two, three := Share{Budget: b}, Share{Budget: b}, Share{Budget: b}
+			one.Grow(t.Context(), 60*large, 0)
+			second := grown(t, &two, 80*large)
+			given := false
+			go func() { given = three.Grow(t.Context(), 20*large, 2*time.Second) }()
+			time.Sleep(1500 * time.Millisecond) // fake time
+			synctest.Wait()
+			if *second || !given {
+				t.Errorf("%t %t", *second, given)
+			}
+		})
+	})
+	t.Run("shares that wait for each other all end", func(t *testing.T) {
+		inTime(t, func(t *testing.T) {
+			b := NewBudget(10 * large)
+			var done sync.WaitGroup
+			for range 20 {
+				done.Go(func() {
+					s := Share{Budget: b}
+					defer s.Release()
+					for range 8 {
+						if !s.Grow(t.Context(), large, time.Second) {
+							t.Error("not given")
+							return
+						}
+						time.Sleep(time.Millisecond)
+					}
+				})
+			}
+			for range 20 {
+				time.Sleep(time.Millisecond)
+				if used := b.Used(); used > 18*large {
+					t.Errorf("%d used of %d", used, 10*large)
+				}
+			}
+			done.Wait()
+			if b.Used() != 0 || b.oldest != nil || len(b.peers) != 0 {
+				t.Errorf("%d used at the end", b.Used())
+			}
+		})
+	})
+	t.Run("one address gets half", func(t *testing.T) {
+		inTime(t, func(t *testing.T) {
+			b := NewBudget(100 * large)
+			first := Share{Budget: b}
+			first.Grow(t.Context(), large, 0)
+			here, there := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
+			one, two, other := Share{Budget: b, Peer: here}, Share{Budget: b, Peer: here}, Share{Budget: b, Peer: there}
+			if !one.Grow(t.Context(), 50*large, 0) {
+				t.Fatal("half is not given")
+			}
+			second := grown(t, &two, large)
+			third := grown(t, &other, 20*large)
+			if *second || !*third {
+				t.Errorf("%t %t", *second, *third)
+			}
+			one.Shrink(large)
+			synctest.Wait()
+			if !*second {
+				t.Error("not given although there is room")
+			}
+		})
+	})
+	t.Run("at random", func(t *testing.T) {
+		inTime(t, func(t *testing.T) {
+			const total = 40 * large
+			b := NewBudget(total)
+			peers := []netip.Addr{{}, netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")}
+			var done sync.WaitGroup
+			for seed := range uint64(200) {
+				done.Go(func() {
+					r := rand.New(rand.NewPCG(1, seed))
+					s := Share{Budget: b, Peer: peers[seed%3]}
+					for range r.IntN(8) {
+						time.Sleep(time.Duration(r.IntN(5)) * time.Millisecond)
+						if !s.Grow(t.Context(), 1+r.Int64N(large), time.Duration(r.IntN(2000))*time.Millisecond) {
+							break
+						}
+						if used := b.Used(); used > total+8*large {
+							t.Errorf("%d used of %d", used, total)
+						}
+					}
+					s.Release()
+				})
+			}
+			done.Wait()
+			if b.Used() != 0 || b.oldest != nil || b.newest != nil || len(b.peers)+len(b.waiting[0])+len(b.waiting[1]) != 0 {
+				t.Errorf("%d used at the end, %d waiting", b.Used(), len(b.waiting[0])+len(b.waiting[1]))
+			}
+		})
+	})
+}

@@ -1,0 +1,26 @@
+package web
+
+import "testing"
+
+func TestConfiguredHosts(t *testing.T) {
+	for _, name := range []string{"", "a:1", "http://a", "a/b", "a b", "a:", "*.", "**", "*a", "a.*", "*.*"} {
+		if _, err := configuredHosts([]string{name}); err == nil {
+			t.Errorf("%q is taken", name)
+		}
+	}
+	for name, hosts := range map[string]map[string]bool{
+		"daybook":   {"daybook": true, "DAYBOOK:1717": true, "daybook.evil.example": false, "other": false},
+		"*.cluster": {"daybook.cluster": true, "a.b.Cluster:80": true, "cluster": false, ".cluster": false, "evilcluster": false},
+		"*":         {"anything.example": true, "": true},
+	} {
+		h, err := configuredHosts([]string{name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for host, allowed := range hosts {
+			if h.allow(host) != allowed {
+				t.Errorf("--allow-host %s: %q is allowed: %t, want %t", name, host, !allowed, allowed)
+			}
+		}
+	}
+}

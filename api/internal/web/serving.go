@@ -1,0 +1,185 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	stdlog "log"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/labstack/echo/v4"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+)
+
+// Options configure a server. ProblemOf and Registry are required.
+type Options struct {
+	Log zerolog.Logger
+	// Hosts are the names that a request's Host can have in addition to localhost and any IP address. *.example.com
+	// allows all names below example.com, and * allows any name.
+	Hosts []string
+	// MaxConnections is the largest number of open connections. 0 means DefaultMaxConnections.
+	MaxConnections int
+	// ProblemOf returns the problem for an error of a handler.
+	ProblemOf func(err error) *Problem
+	// Registry gets the metrics of requests.
+	Registry *prometheus.Registry
+	// Spell, if not nil, writes a URL in its canonical form before the router sees it.
+	Spell func(u *url.URL)
+	// SecretOf, if not nil, returns the secret in a path, and whether the path must not be logged.
+	SecretOf func(path string) (secret string, hidden bool)
+	// Evict, if not nil, closes a hijacked connection that is not in use, and reports whether there was one.
+	Evict func() bool
+	// WaitHijacked, if not nil, waits until the handlers of hijacked connections have ended. When ctx is done, it closes
+	// their connections.
+	WaitHijacked func(ctx context.Context) error
+}
+
+// Server serves routes on connections. It refuses requests that no handler should see, turns the errors of handlers
+// into problem documents, and writes metrics and the access log.
+type Server struct {
+	Options
+	echo        *echo.Echo
+	hosts       allowedHosts
+	literal     map[string][]string // methods of each path without parameters
+	Metrics     *requestMetrics
+	compressors *Budget
+	listening   atomic.Pointer[listener] // nil before Run
+
+	Draining context.Context // done when the shutdown begins
+	Drain    context.CancelFunc
+}
+
+// New returns a server without routes. It fails if the name of a host is malformed.
+func New(o Options) (*Server, error) {
+	hosts, err := configuredHosts(o.Hosts)
+	if err != nil {
+		return nil, err
+	}
+	o.MaxConnections = cmp.Or(o.MaxConnections, DefaultMaxConnections)
+	s := &Server{Options: o, echo: echo.New(), hosts: hosts, Metrics: newRequestMetrics(o.Registry), compressors: NewBudget(compressorsBudgetBytes)}
+	s.Draining, s.Drain = context.WithCancel(context.Background())
+	s.echo.Pre(s.oneSpelling)
+	s.echo.Use(s.around)
+	return s, nil
+}
+
+// Serve adds the routes.
+func (s *Server) Serve(routes []Route) {
+	s.literal = literalPaths(routes)
+	for i := range routes {
+		r := &routes[i]
+		s.Metrics.routes[routeKey{r.Method, r.Path}] = s.Metrics.Of(r.Method, r.Path, r.Hot)
+		handle := strictRequest(r, r.Handle)
+		if r.Compressed {
+			handle = s.Compressed(handle)
+		}
+		s.echo.Add(r.Method, r.Path, handle)
+	}
+}
+
+// Route is a method and a path, and its handler.
+type Route struct {
+	Method, Path string
+	Handle       echo.HandlerFunc
+	Hot          bool   // called so often that successes are logged only at debug level
+	Keyed        bool   // supports an Idempotency-Key and session numbers
+	Compressed   bool   // long answers are compressed
+	Query        string // the names of the query parameters; see ParseQuery
+}
+
+// literalPaths returns the methods of each path without parameters. The guard uses them to answer 405 for other
+// methods. The router alone would match GET /jobs/create with /jobs/:id, as a job with the id "create".
+func literalPaths(routes []Route) map[string][]string {
+	paths := map[string][]string{}
+	for i := range routes {
+		if r := &routes[i]; !strings.Contains(r.Path, ":") {
+			paths[r.Path] = append(paths[r.Path], r.Method)
+		}
+	}
+	return paths
+}
+
+// Handler returns the handler of all routes, for callers that do not use Run.
+func (s *Server) Handler() http.Handler { return s.echo }
+
+const (
+	// readHeaderTimeout is the longest time in which a client may send the head of a request. Slow connections need a
+	// fraction of it.
+	readHeaderTimeout = 20 * time.Second
+	// idleTimeout is longer than the 90 s after which clients such as net/http close idle connections, so that a client
+	// does not send a request just when the server closes the connection. An idle connection costs about 10 KB, so
+	// thousands of them are no problem.
+	idleTimeout = 3 * time.Minute
+	// maxHeaderBytes is far more than the names, ids and numbers in a head need. With the default of 1 MiB, each
+	// connection could take that much memory.
+	maxHeaderBytes = 64 << 10
+)
+
+// Run serves requests on l until ctx is done. Then it ends draining, waits at most drain for the remaining requests to
+// end, and closes the connections of requests that have not ended by then.
+func (s *Server) Run(ctx context.Context, l net.Listener, drain time.Duration) error {
+	conns := newListener(l, s.MaxConnections)
+	conns.evict = s.Evict
+	s.listening.Store(conns)
+	server := &http.Server{
+		Handler:                      s.echo,
+		ReadHeaderTimeout:            readHeaderTimeout,
+		IdleTimeout:                  idleTimeout,
+		MaxHeaderBytes:               maxHeaderBytes,
+		DisableGeneralOptionsHandler: true, // the server refuses OPTIONS * like any unknown path
+		ErrorLog:                     stdlog.New(serverLog{s.Log}, "", 0),
+		ConnState:                    conns.watch,
+		ConnContext:                  withConnection,
+	}
+	server.RegisterOnShutdown(conns.closeSilent)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(conns) }()
+	select {
+	case err := <-served:
+		s.Drain()
+		return fmt.Errorf("serve %s: %w", l.Addr(), errors.Join(err, server.Close()))
+	case <-ctx.Done():
+	}
+	s.Drain()
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
+	defer cancel()
+	err := server.Shutdown(limit)
+	if errors.Is(err, context.DeadlineExceeded) {
+		s.Log.Warn().Dur("drain_ms", drain).Msg("requests did not end in time; closing their connections")
+		err = server.Close()
+	}
+	if stopped := <-served; !errors.Is(stopped, http.ErrServerClosed) {
+		err = errors.Join(err, stopped)
+	}
+	if err != nil {
+		return fmt.Errorf("stop serving: %w", err)
+	}
+	if s.WaitHijacked == nil {
+		return nil
+	}
+	return s.WaitHijacked(limit)
+}
+
+// Connections returns the number of open connections, and the number of connections that the server has closed to
+// accept others.
+func (s *Server) Connections() (open int, evicted int64) {
+	if l := s.listening.Load(); l != nil {
+		return l.Connections()
+	}
+	return 0, 0
+}
+
+// serverLog logs the errors that net/http reports. Most of them are errors of clients.
+type serverLog struct{ log zerolog.Logger }
+
+func (l serverLog) Write(text []byte) (int, error) {
+	l.log.Warn().Msg(strings.TrimSpace(string(text)))
+	return len(text), nil
+}

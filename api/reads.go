@@ -1,0 +1,71 @@
+package api
+
+import (
+	"fmt"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/daybookq/daybook/api/internal/web"
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
+)
+
+// holdPage waits until the state has caught up, and then takes a share for a page of documents. A request must not hold
+// a share while it waits.
+func (s *Server) holdPage(c echo.Context, n int64) (*web.Share, error) {
+	if err := s.catchUp(c); err != nil {
+		return nil, err
+	}
+	return web.Hold(c, s.documents, n)
+}
+
+// readJob reads a job, and takes a share for the answer. The caller releases the share after it has written the answer.
+// Most jobs are small, so readJob takes a small share first. If the job does not fit, it takes a share for the largest
+// job.
+func (s *Server) readJob(c echo.Context, from *web.Budget, id job.ID) (j job.Job, held *web.Share, err error) {
+	ctx := c.Request().Context()
+	held = web.ShareOf(c, from)
+	for _, n := range [...]int64{web.SmallShareBytes, maxDocumentBytes} {
+		var fits bool
+		if err = held.Resize(ctx, n); err == nil {
+			j, fits, err = s.engine.JobWithin(id, n-jobStateBytes)
+		}
+		if err != nil {
+			held.Release()
+			return j, held, err
+		}
+		if fits {
+			held.Shrink(max(0, n-stateBytes(&j)))
+			return j, held, nil
+		}
+	}
+	held.Release()
+	return j, held, fmt.Errorf("job %s takes more than %d bytes, the maximum for a job", id, maxDocumentBytes)
+}
+
+// readJobAfter waits until the state includes the change with the receipt r, and then reads the job.
+func (s *Server) readJobAfter(c echo.Context, r ingest.Receipt, id job.ID) (job.Job, *web.Share, error) {
+	if err := s.engine.CatchUp(c.Request().Context(), r.Seq); err != nil {
+		return job.Job{}, web.ShareOf(c, s.changes), err
+	}
+	return s.readJob(c, s.changes, id)
+}
+
+// answerStored answers a change that is stored. If there is no memory for the answer, the problem says that the change
+// is stored.
+func answerStored(c echo.Context, held *web.Share, status int, text []byte) error {
+	if err := held.Resize(c.Request().Context(), int64(cap(text))); err != nil {
+		return after(err)
+	}
+	return web.Answer(c, status, web.MIMEJSON, text)
+}
+
+// readJobRequest reads a request about one job: it returns the id in the path, and decodes the body into a struct.
+func readJobRequest(c echo.Context, rule *web.BodyRule, into any) (job.ID, *web.Body, error) {
+	id, err := pathID(c)
+	if err != nil {
+		return id, nil, err
+	}
+	b, err := web.ReadObject(c, rule, into)
+	return id, b, err
+}
