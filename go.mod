@@ -2,7 +2,10 @@ module github.com/daybookq/daybook
 
 go 1.26.0
 
-tool github.com/daybookq/daybook/cmd/daybook
+tool (
+	github.com/daybookq/daybook/cmd/daybook
+	golang.org/x/perf/cmd/benchstat
+)
 
 require (
 	charm.land/bubbletea/v2 v2.1.1

@@ -5,9 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"go/parser"
-	"go/token"
-	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -35,20 +32,10 @@ func output(side string, cpu, wall, allocs float64) string {
 	return text + "PASS\n"
 }
 
-// parsed writes the text to a file, and reads that.
 func parsed(t *testing.T, text string) results {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "results.txt")
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
 	r := results{}
-	if err := r.read(f, path); err != nil {
+	if err := r.read(strings.NewReader(text), "results.txt"); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -59,44 +46,33 @@ func TestJudge(t *testing.T) {
 	for _, c := range []struct {
 		name          string
 		first, second string // of the working tree; "": there is no second measurement
-		want          string // the slower benchmarks
-		prints        string
+		want          string // a part of the error
 	}{
-		{name: "the same", first: output("head", 1, 1, 0.058), prints: "nothing is slower"},
-		{name: "10 % more processor time", first: output("head", 1.1, 1, 0.058), second: output("again", 1.1, 1, 0.058), want: "processor time per job +10."},
-		{name: "10 % less processor time", first: output("head", 0.9, 1, 0.058), prints: "nothing is slower"},
-		{name: "3 % more processor time", first: output("head", 1.03, 1, 0.058), prints: "nothing is slower"},
-		{name: "20 % more wall time, as if it waited", first: output("head", 1, 1.2, 0.058), second: output("again", 1, 1.2, 0.058), want: "wall time per job +"},
-		{name: "10 % more only in the first measurement", first: output("head", 1.1, 1, 0.058), second: output("again", 1, 1, 0.058), prints: "nothing is slower in the second measurement"},
-		{name: "another figure in the second measurement", first: output("head", 1.1, 1, 0.058), second: output("again", 1, 1.2, 0.058), prints: "nothing is slower in the second measurement"},
-		{name: "twice the allocations", first: output("head", 1, 1, 0.116), prints: "more, which does not decide: store Store/"},
-		{name: "a run less", first: strings.Replace(output("head", 1, 1, 1), create, "goarch: amd64", 1), want: "16 values of cpu-sec/job at the base, and 15 here"},
+		{"the same", output("head", 1, 1, 0.058), "", ""},
+		{"10 % more processor time", output("head", 1.1, 1, 0.058), output("again", 1.1, 1, 0.058), "by 5 % or more, in two measurements:\nstore Store/backlog=0/queues=1/size=100/work=create/batch=1000-2: processor time per job +10."},
+		{"10 % less processor time", output("head", 0.9, 1, 0.058), "", ""},
+		{"3 % more processor time", output("head", 1.03, 1, 0.058), "", ""},
+		{"20 % more wall time, as if it waited", output("head", 1, 1.2, 0.058), output("again", 1, 1.2, 0.058), "wall time per job +"},
+		{"10 % more only in the first measurement", output("head", 1.1, 1, 0.058), output("again", 1, 1, 0.058), ""},
+		{"another figure in the second measurement", output("head", 1.1, 1, 0.058), output("again", 1, 1.2, 0.058), ""},
+		{"twice the allocations", output("head", 1, 1, 0.116), "", ""},
+		{"a run less", strings.Replace(output("head", 1, 1, 1), create, "goarch: amd64", 1), "", "16 values of "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			base, first := parsed(t, output("base", 1, 1, 0.058)), parsed(t, c.first)
-			all, _, _ := split(base, first)
-			var stages []string
-			var printed bytes.Buffer
-			err := options{base: "abc"}.judge(&printed, all, func(stage string, list []benchmark) (results, results, error) {
-				if stages = append(stages, stage); !slices.Equal(list, all) {
-					t.Errorf("%s measures %v, want %v", stage, list, all)
+			base := parsed(t, output("base", 1, 1, 0.058))
+			of := map[string]string{"all": c.first, "again": c.second}
+			stages := 0
+			err := (&comparison{base: "abc", w: t.Output()}).judge(base.in(base, true), func(stage string, list []benchmark) ([2]results, error) {
+				if stages++; len(list) != 1 {
+					t.Errorf("%s measures %v", stage, list)
 				}
-				if stage == "again" {
-					return base, parsed(t, c.second), nil
-				}
-				return base, first, nil
+				return [2]results{base, parsed(t, of[stage])}, nil
 			})
-			switch {
-			case c.want == "" && err != nil, c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
-				t.Errorf("the outcome is %v, want %q\n%s", err, c.want, &printed)
-			case errors.Is(err, errSlower) && !strings.Contains(err.Error(), "than abc by 5 % or more, in two measurements:\nstore Store/backlog=0/"):
-				t.Errorf("the outcome is %v", err)
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("the outcome is %v, want %q", err, c.want)
 			}
-			if !strings.Contains(printed.String(), c.prints) {
-				t.Errorf("%q was not printed:\n%s", c.prints, &printed)
-			}
-			if again := len(stages) == 2; again != (c.second != "") {
-				t.Errorf("stages %v", stages)
+			if again := stages == 2; again != (c.second != "") || again && c.want != "" && !errors.Is(err, errSlower) {
+				t.Errorf("after %d measurements the outcome is %v", stages, err)
 			}
 		})
 	}
@@ -122,16 +98,42 @@ func TestPaired(t *testing.T) {
 	}
 }
 
-// TestSplit: benchmarks of only one side are not compared, and the pattern of a benchmark matches only this benchmark.
-func TestSplit(t *testing.T) {
-	a, b, c := benchmark{"x/store", "Store/work=a/batch=1-2"}, benchmark{"x/store", "Store/work=b-2"}, benchmark{"x/ingest", "Ingest-2"}
+// TestIn: benchmarks of only one side are not compared, and the pattern of a benchmark matches only this benchmark.
+func TestIn(t *testing.T) {
+	a, b, c := benchmark{"store", "Store/work=a/batch=1-2"}, benchmark{"store", "Store/work=b-2"}, benchmark{"ingest", "Ingest-2"}
 	some := map[string][]float64{"sec/job": {1}}
-	both, onlyBase, onlyHead := split(results{a: some, b: some}, results{a: some, c: some})
-	if !slices.Equal(both, []benchmark{a}) || !slices.Equal(onlyBase, []benchmark{b}) || !slices.Equal(onlyHead, []benchmark{c}) {
+	base, head := results{a: some, b: some}, results{a: some, c: some}
+	if both, onlyBase, onlyHead := base.in(head, true), base.in(head, false), head.in(base, false); !slices.Equal(both, []benchmark{a}) ||
+		!slices.Equal(onlyBase, []benchmark{b}) || !slices.Equal(onlyHead, []benchmark{c}) {
 		t.Errorf("on both sides %v, at the base %v, here %v", both, onlyBase, onlyHead)
 	}
 	if pattern := a.pattern(); pattern != "^BenchmarkStore$/^work=a$/^batch=1$" {
 		t.Errorf("the pattern of %s is %s", a, pattern)
+	}
+}
+
+// TestTable: benchstat compares the two files.
+func TestTable(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, map[string]string{"base": output("base", 1, 1, 0.058), "head": output("head", 1.3, 1, 0.058)})
+	var printed bytes.Buffer
+	if err := (&comparison{w: &printed}).table(t.Context(), filepath.Join(dir, "base"), filepath.Join(dir, "head")); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"cpu-sec/job", "allocs/job", "(p=0.000 n=16)", strings.TrimPrefix(create, "Benchmark")} {
+		if !strings.Contains(printed.String(), want) {
+			t.Errorf("the table lacks %q:\n%s", want, &printed)
+		}
+	}
+}
+
+func write(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, content := range files {
+		file := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(content), 0o644)); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -146,19 +148,25 @@ func TestBrokenResults(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	repository := commits(t)
 	for _, c := range []struct {
-		o    options
+		comparison
 		want string
 	}{
-		{options{rounds: 8}, "no commit was named"},
-		{options{base: "HEAD", rounds: 5}, "5 rounds are too few"},
-		{options{base: "no-such-commit", rounds: 8}, `"no-such-commit" is no commit of`},
-		{options{base: "HEAD", rounds: 8}, "build the server of the base"}, // the repository is not a Go module
+		{comparison{rounds: 8}, "no commit was named"},
+		{comparison{base: "HEAD", rounds: 5}, "5 rounds are too few"},
+		{comparison{base: "no-such-commit", rounds: 8}, `"no-such-commit" is no commit of`},
+		{comparison{base: "HEAD", rounds: 8}, "build the server of the base"}, // the repository is not a Go module
 	} {
-		c.o.head, c.o.out = repository, t.TempDir()
-		if err := c.o.run(t.Context(), t.Output(), t.Output()); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%+v: %v, want %q", c.o, err, c.want)
+		c.head, c.out, c.w, c.progress = repository, t.TempDir(), t.Output(), t.Output()
+		if err := c.run(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, want %q", c.comparison, err, c.want)
 		}
 	}
+	onlyOne(t, repository)
+}
+
+// onlyOne checks that a repository has one worktree, itself.
+func onlyOne(t *testing.T, repository string) {
+	t.Helper()
 	if list := git(t, repository, "worktree", "list"); strings.Count(list, "\n") != 1 {
 		t.Errorf("worktrees are left:\n%s", list)
 	}
@@ -168,7 +176,7 @@ func TestRefusals(t *testing.T) {
 // deleted.
 func TestWorktreeIsRemoved(t *testing.T) {
 	repository := commits(t)
-	for _, name := range []string{"unharmed", "deleted"} {
+	for _, deleted := range []bool{false, true} {
 		ctx, interrupt := context.WithCancel(t.Context())
 		dir := filepath.Join(t.TempDir(), "tree")
 		remove, err := checkOut(ctx, repository, "HEAD", dir)
@@ -178,58 +186,32 @@ func TestWorktreeIsRemoved(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(dir, "file")); err != nil {
 			t.Error(err)
 		}
-		if name == "deleted" {
-			if err := os.RemoveAll(dir); err != nil {
-				t.Fatal(err)
-			}
+		if deleted {
+			err = os.RemoveAll(dir)
 		}
 		interrupt()
-		if err := remove(); err != nil {
-			t.Errorf("%s: %v", name, err)
+		if err := errors.Join(err, remove()); err != nil {
+			t.Errorf("deleted %t: %v", deleted, err)
 		}
-		if list := git(t, repository, "worktree", "list"); strings.Count(list, "\n") != 1 {
-			t.Errorf("%s: worktrees are left:\n%s", name, list)
-		}
+		onlyOne(t, repository)
 	}
 }
 
 // TestTakeInstrument: the base is measured by the working tree's package matrix, unless the base is older than the
 // package.
 func TestTakeInstrument(t *testing.T) {
-	write := func(dir string, files ...string) tree {
-		for _, name := range files {
-			file := filepath.Join(dir, name)
-			if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(file, []byte(dir), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return tree{dir: dir}
+	head, base, old := tree{dir: t.TempDir()}, tree{dir: t.TempDir()}, tree{dir: t.TempDir()}
+	write(t, head.dir, map[string]string{instrument + "/measure.go": "new", parts[0] + "/own.go": "new"})
+	write(t, base.dir, map[string]string{instrument + "/measure.go": "old", instrument + "/removed.go": "old"})
+	if err := errors.Join(base.takeInstrument(head), old.takeInstrument(head)); err != nil {
+		t.Fatal(err)
 	}
-	head := write(t.TempDir(), instrument+"/measure.go", parts[0]+"/own.go")
-	for _, c := range []struct{ before, want []string }{
-		{[]string{instrument + "/measure.go", instrument + "/removed.go"}, []string{"measure.go"}},
-		{nil, nil},
-	} {
-		base := write(t.TempDir(), c.before...)
-		if err := base.takeInstrument(head); err != nil {
-			t.Fatal(err)
-		}
-		var got []string
-		files, _ := os.ReadDir(filepath.Join(base.dir, instrument))
-		for _, f := range files {
-			got = append(got, f.Name())
-			if content, err := os.ReadFile(filepath.Join(base.dir, instrument, f.Name())); err != nil || string(content) != head.dir {
-				t.Errorf("%s is of %q, %v", f.Name(), content, err)
-			}
-		}
-		if content, err := os.ReadFile(filepath.Join(base.dir, parts[0], "own.go")); (err == nil) != (c.want != nil) || err == nil && string(content) != head.dir {
-			t.Errorf("before: %q, %s/own.go is of %q, %v", c.before, parts[0], content, err)
-		}
-		if !slices.Equal(got, c.want) {
-			t.Errorf("before: %q, after: %q, want %q", c.before, got, c.want)
+	for _, c := range []struct {
+		tree          tree
+		file, content string
+	}{{base, instrument + "/measure.go", "new"}, {base, parts[0] + "/own.go", "new"}, {base, instrument + "/removed.go", ""}, {old, "bench", ""}, {old, parts[0], ""}} {
+		if content, err := os.ReadFile(filepath.Join(c.tree.dir, c.file)); string(content) != c.content || (err == nil) != (c.content != "") {
+			t.Errorf("%s is %q, %v; want %q", c.file, content, err, c.content)
 		}
 	}
 }
@@ -237,29 +219,18 @@ func TestTakeInstrument(t *testing.T) {
 // TestPartsOfTheInstrument: parts has all internal packages that package matrix needs, so that it compiles in the tree of the
 // base.
 func TestPartsOfTheInstrument(t *testing.T) {
-	const module = "github.com/daybookq/daybook/"
-	needed := map[string]bool{}
-	for todo := []string{instrument}; len(todo) > 0; todo = todo[1:] {
-		files, err := filepath.Glob(filepath.Join("../..", todo[0], "*.go"))
-		if err != nil || len(files) == 0 {
-			t.Fatalf("files of %s: %d, %v", todo[0], len(files), err)
-		}
-		for _, name := range files {
-			file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, imported := range file.Imports {
-				folder, ours := strings.CutPrefix(strings.Trim(imported.Path.Value, `"`), module)
-				if ours && strings.HasPrefix(folder, "internal/") && !strings.HasSuffix(name, "_test.go") && !needed[folder] {
-					needed[folder] = true
-					todo = append(todo, folder)
-				}
-			}
+	out, err := run(t.Context(), "../..", nil, "go", "list", "-deps", "./"+instrument)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var needed []string
+	for pkg := range strings.Lines(string(out)) {
+		if folder, ours := strings.CutPrefix(strings.TrimSpace(pkg), "github.com/daybookq/daybook/"); ours && strings.HasPrefix(folder, "internal/") {
+			needed = append(needed, folder)
 		}
 	}
-	if got := slices.Sorted(maps.Keys(needed)); !slices.Equal(got, parts) {
-		t.Errorf("package matrix needs %q, parts has %q", got, parts)
+	if slices.Sort(needed); !slices.Equal(needed, parts) {
+		t.Errorf("package matrix needs %q, parts has %q", needed, parts)
 	}
 }
 
@@ -290,23 +261,21 @@ func git(t *testing.T, dir string, args ...string) string {
 
 // TestDiffer: identical binaries are not measured. The benchmarks of processes are measured if the servers differ.
 func TestDiffer(t *testing.T) {
-	build := func(name string, contents map[string]string) tree {
-		made := tree{name: name, bin: t.TempDir()}
-		for _, file := range append([]string{made.server()}, made.test("journal"), made.test("store"), made.test("ingest"), made.test("bench")) {
-			if err := os.WriteFile(file, []byte(contents[filepath.Base(file)]), 0o644); err != nil {
-				t.Fatal(err)
-			}
+	build := func(differs string) tree {
+		made := tree{bin: t.TempDir()}
+		files := map[string]string{"daybook": ""}
+		for _, pkg := range packages {
+			files[pkg+".test"] = ""
 		}
+		if differs != "" {
+			files[differs] = "x"
+		}
+		write(t, made.bin, files)
 		return made
 	}
-	base := build("base", nil)
-	for _, c := range []struct {
-		differs string
-		want    []string
-	}{{"", nil}, {"store.test", []string{"store"}}, {"daybook", []string{"bench"}}, {"bench.test", []string{"bench"}}} {
-		got, err := differ(base, build("head", map[string]string{c.differs: "x"}))
-		if err != nil || !slices.Equal(got, c.want) {
-			t.Errorf("%q differs: %v, %v; want %v", c.differs, got, err, c.want)
+	for differs, want := range map[string][]string{"": nil, "store.test": {"store"}, "daybook": {"bench"}, "bench.test": {"bench"}} {
+		if got, err := differ(build(""), build(differs)); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q differs: %v, %v; want %v", differs, got, err, want)
 		}
 	}
 }

@@ -14,9 +14,9 @@
 //   - Processor time varies less than wall time. On two cores that other work kept busy, the same binary differed from
 //     run to run by 17 % (standard deviation) in processor time and by 53 % in wall time. Wall time decides as well,
 //     because a wait costs no processor time.
-//   - The test compares pairs (paired.go), because the ratio of two runs in the same second varies much less than the
-//     runs of some minutes. benchstat's p, from a Mann-Whitney U test of two independent samples, is printed next to it.
-//     Both are valid for noisy figures: noise hides small slowdowns, but does not invent slowdowns.
+//   - The test compares pairs, because the ratio of two runs in the same second varies much less than the runs of some
+//     minutes. benchstat prints the table, with the p of a Mann-Whitney U test of two independent samples. Both tests are
+//     valid for noisy figures: noise hides small slowdowns, but does not invent slowdowns.
 //   - Thirty comparisons with p < 0.05 would still fail in every second run without a reason. So a benchmark that looks
 //     slower is measured again, in a second measurement with as many rounds of these benchmarks alone. The comparison
 //     fails only if the new rounds alone show the same slowdown.
@@ -25,7 +25,7 @@
 //     machine help.
 //   - Counts (fsyncs, bytes and allocations per job) do not decide. They are nearly exact and often explain a slowdown,
 //     but a higher count is not always slower: a faster program may close smaller groups, which need more fsyncs per job.
-//     Counts that have grown by 5 % or more are reported.
+//     benchstat's table has them.
 //
 // A benchmark that only one side has is reported, and does not make the comparison fail. A commit that is older than
 // package matrix has none of its benchmarks. Then there is nothing to compare, which is an error. If the working tree has

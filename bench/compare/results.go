@@ -1,34 +1,31 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"golang.org/x/perf/benchfmt"
-	"golang.org/x/perf/benchmath"
 )
 
-// benchmark names a benchmark: the package and the full name, without the prefix Benchmark and including the number of
-// processors.
-type benchmark struct{ pkg, name string }
+// benchmark names a benchmark: the folder of its package and the full name, without the prefix Benchmark and including the
+// number of processors.
+type benchmark struct{ folder, name string }
 
-func (b benchmark) String() string { return b.folder() + " " + b.name }
-
-// folder returns the folder of the benchmark's package.
-func (b benchmark) folder() string { return b.pkg[strings.LastIndexByte(b.pkg, '/')+1:] }
+func (b benchmark) String() string { return b.folder + " " + b.name }
 
 // pattern returns the pattern that only this benchmark matches.
 func (b benchmark) pattern() string {
-	elements := strings.Split(regexp.MustCompile(`-\d+$`).ReplaceAllString("Benchmark"+b.name, ""), "/")
-	for i, e := range elements {
-		elements[i] = "^" + regexp.QuoteMeta(e) + "$"
-	}
-	return strings.Join(elements, "/")
+	name := regexp.QuoteMeta("Benchmark" + regexp.MustCompile(`-\d+$`).ReplaceAllString(b.name, ""))
+	return "^" + strings.ReplaceAll(name, "/", "$/^") + "$"
 }
 
 // results are the values of each benchmark, by unit, one per round. The units come from benchfmt, which turns nanoseconds
@@ -43,7 +40,7 @@ func (r results) read(text io.Reader, name string) error {
 		case *benchfmt.SyntaxError:
 			return record
 		case *benchfmt.Result:
-			b := benchmark{pkg: record.GetConfig("pkg"), name: string(record.Name.Full())}
+			b := benchmark{filepath.Base(record.GetConfig("pkg")), string(record.Name.Full())}
 			if r[b] == nil {
 				r[b] = map[string][]float64{}
 			}
@@ -55,130 +52,83 @@ func (r results) read(text io.Reader, name string) error {
 	return reader.Err()
 }
 
-// split returns the benchmarks that both results have, and those that only one has.
-func split(base, head results) (both, onlyBase, onlyHead []benchmark) {
-	order := func(a, b benchmark) int { return strings.Compare(a.String(), b.String()) }
-	for _, b := range slices.SortedFunc(maps.Keys(base), order) {
-		if head[b] == nil {
-			onlyBase = append(onlyBase, b)
-		} else {
-			both = append(both, b)
-		}
-	}
-	for _, b := range slices.SortedFunc(maps.Keys(head), order) {
-		if base[b] == nil {
-			onlyHead = append(onlyHead, b)
-		}
-	}
-	return both, onlyBase, onlyHead
+// in returns the benchmarks of r that others have, or that they do not have.
+func (r results) in(others results, have bool) []benchmark {
+	list := slices.SortedFunc(maps.Keys(r), func(a, b benchmark) int { return strings.Compare(a.String(), b.String()) })
+	return slices.DeleteFunc(list, func(b benchmark) bool { return (others[b] != nil) != have })
 }
 
-// A figure is a quantity that benchmarks report. It says whether growth is a slowdown.
-type figure struct {
-	unit, name string
-	decides    bool
-}
+// everything is the pattern of the benchmarks of package matrix.
+const everything = "^Benchmark(Journal|Store|Ingest|Process)$"
 
-var figures = []figure{
-	{"cpu-sec/job", "processor time", true},
-	{"sec/job", "wall time", true},
-	{"fsyncs/job", "fsyncs", false},
-	{"bytes/job", "bytes", false},
-	{"allocs/job", "allocations", false},
-}
-
-const (
-	// maxGrowth is how much a figure may grow.
-	maxGrowth = 0.05
-	// maxChance is the p below which a growth is significant.
-	maxChance = 0.05
-)
-
-// A change is a benchmark's old and new value of a figure.
-type change struct {
-	benchmark  benchmark
-	figure     figure
-	base, head float64 // medians
-	growth     float64 // median of the rounds
-	p          float64 // of the rounds
-	u          float64 // benchstat's p, which ignores which values belong to the same round
-}
-
-// grown reports whether the figure has grown significantly by maxGrowth or more.
-func (c change) grown() bool { return c.p < maxChance && c.growth >= maxGrowth }
-
-func (c change) String() string {
-	return fmt.Sprintf("%s: %s per job %+.1f %% (p=%.3f)", c.benchmark, c.figure.name, 100*c.growth, c.p)
-}
-
-// compare compares the figures that both results have.
-func compare(base, head results) (changes []change, err error) {
-	both, _, _ := split(base, head)
-	for _, b := range both {
-		for _, f := range figures {
-			before, now := base[b][f.unit], head[b][f.unit]
-			if len(before) != len(now) {
-				return nil, fmt.Errorf("%s has %d values of %s at the base, and %d here", b, len(before), f.unit, len(now))
+// names runs all benchmarks of the packages once in each tree, to find out their names. It returns the benchmarks that
+// both trees have.
+func (c *comparison) names(ctx context.Context, pkgs []string) ([]benchmark, error) {
+	base, head := results{}, results{}
+	for i, to := range []results{base, head} {
+		for _, pkg := range pkgs {
+			fmt.Fprintf(c.progress, "trying the benchmarks of %s of the %s\n", pkg, c.trees[i].name)
+			if err := c.turn(ctx, c.trees[i], pkg, everything, "1x", to, io.Discard); err != nil {
+				return nil, err
 			}
-			if len(before) == 0 || slices.Min(before) <= 0 || slices.Min(now) <= 0 {
-				continue // a store makes no fsyncs
+		}
+	}
+	for _, b := range base.in(head, false) {
+		fmt.Fprintf(c.w, "only the base has %s\n", b)
+	}
+	for _, b := range head.in(base, false) {
+		fmt.Fprintf(c.w, "the base does not have %s\n", b)
+	}
+	return base.in(head, true), nil
+}
+
+// measure measures the benchmarks in both trees, one after the other, in rounds. It keeps the text of the results in two
+// files, whose names begin with stage, and prints benchstat's table of them.
+func (c *comparison) measure(ctx context.Context, stage string, list []benchmark) (sides [2]results, err error) {
+	var files [2]*os.File
+	for i, t := range c.trees {
+		sides[i] = results{}
+		if files[i], err = os.Create(filepath.Join(c.out, stage+"-"+t.name+".txt")); err != nil {
+			return sides, err
+		}
+		defer func() { err = errors.Join(err, files[i].Close()) }()
+	}
+	for round := range c.rounds {
+		fmt.Fprintf(c.progress, "%s: round %d of %d\n", stage, round+1, c.rounds)
+		for i, b := range list {
+			for side := range 2 {
+				side ^= (round + i) % 2
+				if err := c.turn(ctx, c.trees[side], b.folder, b.pattern(), c.benchTime, sides[side], files[side]); err != nil {
+					return sides, err
+				}
 			}
-			c := change{benchmark: b, figure: f}
-			c.growth, c.p = paired(before, now)
-			s1, s2 := sample(before), sample(now)
-			c.base, c.head, c.u = median(s1), median(s2), benchmath.AssumeNothing.Compare(s1, s2).P
-			changes = append(changes, c)
 		}
 	}
-	return changes, nil
+	return sides, c.table(ctx, files[0].Name(), files[1].Name())
 }
 
-func sample(values []float64) *benchmath.Sample {
-	return benchmath.NewSample(slices.Clone(values), &benchmath.DefaultThresholds) // NewSample sorts its argument
-}
-
-func median(s *benchmath.Sample) float64 { return benchmath.AssumeNothing.Summary(s, 0.95).Center }
-
-// slower returns the changes that decide.
-func slower(changes []change) (slower []change) {
-	for _, c := range changes {
-		if c.figure.decides && c.grown() {
-			slower = append(slower, c)
-		}
+// turn runs the benchmarks of a package that match a pattern.
+func (c *comparison) turn(ctx context.Context, t tree, pkg, pattern, benchTime string, to results, text io.Writer) error {
+	out, err := run(ctx, filepath.Join(t.dir, pkg), []string{"DAYBOOK_BINARY=" + t.server(), "TMPDIR=" + c.scratch},
+		t.test(pkg), "-test.run=^$", "-test.short", "-test.bench="+pattern, "-test.benchtime="+benchTime, "-test.timeout=10m")
+	if err == nil {
+		_, err = text.Write(out)
 	}
-	return slower
-}
-
-// print writes a table of the changes.
-func print(w io.Writer, changes []change) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	var last benchmark
-	for _, c := range changes {
-		if c.benchmark != last {
-			last = c.benchmark
-			fmt.Fprintf(table, "\n%s\n  per job\tbase\there\tchange\tp\tp of benchstat\n", last)
-		}
-		growth := "~" // as benchstat writes it
-		if c.p < maxChance {
-			growth = fmt.Sprintf("%+.1f %%", 100*c.growth)
-		}
-		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%.3f\t%.3f\n", c.figure.name, amount(c.base, c.figure), amount(c.head, c.figure), growth, c.p, c.u)
+	if err == nil {
+		err = to.read(bytes.NewReader(out), pkg)
 	}
-	fmt.Fprintln(table)
-	if err := table.Flush(); err != nil {
-		return err
-	}
-	for _, c := range changes {
-		if c.grown() && !c.figure.decides {
-			fmt.Fprintf(w, "more, which does not decide: %s\n", c)
-		}
+	if err != nil {
+		return fmt.Errorf("measure %s of the %s: %w", pkg, t.name, err)
 	}
 	return nil
 }
 
-func amount(value float64, f figure) string {
-	if strings.Contains(f.unit, "sec") {
-		return fmt.Sprintf("%.4g µs", value*1e6)
+// table prints benchstat's table of two files of results.
+func (c *comparison) table(ctx context.Context, base, head string) error {
+	out, err := run(ctx, "", nil, "go", "tool", "benchstat", "-filter", ".unit:(cpu-sec/job OR sec/job OR fsyncs/job OR bytes/job OR allocs/job)",
+		"base="+base, "here="+head)
+	if err == nil {
+		_, err = c.w.Write(out)
 	}
-	return fmt.Sprintf("%.4g", value)
+	return err
 }

@@ -8,13 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
 // packages are the folders of the benchmarks, in the order of a turn.
 var packages = []string{"journal", "store", "ingest", "bench"}
 
-// instrument is the folder of package matrix, which measures the rounds, and parts are the folders of what it imports from
+// instrument is the folder of package matrix, which measures the rounds, and parts are the folders of its imports from
 // this repository.
 const instrument = "bench/matrix"
 
@@ -36,12 +37,9 @@ func checkOut(ctx context.Context, repository, commit, dir string) (remove func(
 		return nil, fmt.Errorf("%q is no commit of %s: %w", commit, repository, err)
 	}
 	remove = func() error {
-		ctx := context.WithoutCancel(ctx)
-		_, err := run(ctx, repository, nil, "git", "worktree", "remove", "--force", dir)
-		if _, statErr := os.Stat(dir); errors.Is(statErr, os.ErrNotExist) { // it was deleted, or not begun
-			_, err = run(ctx, repository, nil, "git", "worktree", "prune")
-		}
-		return err
+		gone := os.RemoveAll(dir)
+		_, err := run(context.WithoutCancel(ctx), repository, nil, "git", "worktree", "prune")
+		return errors.Join(gone, err)
 	}
 	if _, err := run(ctx, repository, nil, "git", "worktree", "add", "--quiet", "--detach", dir, commit); err != nil {
 		return nil, errors.Join(err, remove())
@@ -87,27 +85,25 @@ func (t tree) test(pkg string) string { return filepath.Join(t.bin, pkg+".test")
 // differ returns the packages whose benchmarks can differ between the trees.
 func differ(a, b tree) (differing []string, err error) {
 	for _, pkg := range packages {
-		same, err := equal(a.test(pkg), b.test(pkg))
-		if err == nil && same && pkg == processes {
-			same, err = equal(a.server(), b.server())
+		files := []func(tree) string{func(t tree) string { return t.test(pkg) }, tree.server}
+		if pkg != processes {
+			files = files[:1]
 		}
-		if err != nil {
-			return nil, err
-		}
-		if !same {
-			differing = append(differing, pkg)
+		for _, file := range files {
+			x, err := os.ReadFile(file(a))
+			if err != nil {
+				return nil, err
+			}
+			y, err := os.ReadFile(file(b))
+			if err != nil {
+				return nil, err
+			}
+			if !bytes.Equal(x, y) && !slices.Contains(differing, pkg) {
+				differing = append(differing, pkg)
+			}
 		}
 	}
 	return differing, nil
-}
-
-func equal(a, b string) (bool, error) {
-	x, err := os.ReadFile(a)
-	if err != nil {
-		return false, err
-	}
-	y, err := os.ReadFile(b)
-	return bytes.Equal(x, y), err
 }
 
 // endsIn is how long a program may take to end after it was interrupted.
