@@ -77,9 +77,8 @@ func TestAnswersInFlightAreBounded(t *testing.T) {
 		{"changes", head("POST", "/jobs/"+unknownID+"/tickle", "{}"), head("POST", "/jobs/claim", claim), func(s *Server) *web.Budget { return s.changes }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, s *Server, l *pipeListener) {
-				engine := &lavish{picky: picky{t: t}}
-				s.engine = partsOf(engine, engine)
+			engine := &lavish{picky: picky{t: t}}
+			inBubbleWith(t, partsOf(engine, engine), func(t *testing.T, s *Server, l *pipeListener) {
 				bounded := func() {
 					synctest.Wait()
 					if of := c.of(s); of.Used() > of.Total()+2*maxDocumentsBytes {

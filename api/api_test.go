@@ -19,12 +19,14 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/daybookq/daybook/api/internal/files"
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/store"
 	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/query"
 )
 
 // rig is a server on a free loopback port, with a real engine in its own directory.
@@ -50,7 +52,7 @@ type parts struct {
 	queueOperator
 	sessionOperator
 	handlerOperator
-	filesetOperator
+	files.FilesetOperator
 	runnerRegistry
 	switcher
 	clock
@@ -65,7 +67,7 @@ type parts struct {
 	runnerReader
 	sessionReader
 	handlerReader
-	filesetReader
+	files.FilesetReader
 	sweepReader
 }
 
@@ -87,7 +89,7 @@ type setup struct {
 	parts
 	blobOptions blob.Options
 	rows        func(visit func(key string, value []byte) bool) error // from the store
-	filesets    FilesetLister                                         // nil: no filesets
+	filesets    *query.Queries                                        // nil: no filesets
 }
 
 // start runs a server until the test ends, and then checks the data.

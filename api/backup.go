@@ -10,6 +10,7 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/daybookq/daybook/api/internal/files"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/ingest/backup"
@@ -76,15 +77,15 @@ func (s *Server) backup(c echo.Context) error {
 
 // backupClients answers GET /backup/clients with the clients that have blobs. A backup copies each client's blobs.
 func (s *Server) backupClients(c echo.Context) error {
-	if s.blobs == nil {
-		return noBlobs()
+	if s.blobs.Keeper == nil {
+		return files.NoBlobs()
 	}
 	held, err := web.Hold(c, s.documents, web.MaxRowsBytes)
 	defer held.Release()
 	if err != nil {
 		return err
 	}
-	names, err := s.blobs.Names()
+	names, err := s.blobs.Keeper.Names()
 	if err != nil {
 		return err
 	}

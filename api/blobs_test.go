@@ -21,10 +21,10 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/api/internal/files"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/blob"
 )
@@ -288,73 +288,10 @@ func TestManyOpenFiles(t *testing.T) {
 	r.append(path, 0, "x").wantStatus(http.StatusNoContent)
 }
 
-// resolver counts look-ups. Look-ups of SHA-1 digests that begin with 1 find nothing, and look-ups of digests that
-// begin with 2 fail.
-type resolver struct {
-	blob.Store
-	asked, now, most atomic.Int64
-	full             chan struct{} // closed when the largest allowed number runs
-	fill             sync.Once
-}
-
-var errResolver = errors.New("no answer")
-
-func (r *resolver) Resolve(ctx context.Context, ref blob.Ref) (blob.Address, error) {
-	r.asked.Add(1)
-	n := r.now.Add(1)
-	defer r.now.Add(-1)
-	for old := r.most.Load(); n > old && !r.most.CompareAndSwap(old, n); old = r.most.Load() {
-	}
-	if n == resolveAtOnce {
-		r.fill.Do(func() { close(r.full) })
-	}
-	<-r.full
-	switch ref.SHA1[0] {
-	case 1:
-		return blob.Address{}, fmt.Errorf("%w: nothing", blob.ErrNotFound)
-	case 2:
-		return blob.Address{}, errResolver
-	}
-	return blob.Address{0: ref.SHA1[0], 1: ref.SHA1[1]}, ctx.Err()
-}
-
-// TestResolveAll: a request looks up each SHA-1 once and a bounded number at a time. A failed look-up is not reported
-// as a missing blob.
-func TestResolveAll(t *testing.T) {
-	var refs []blob.Ref
-	for i := range 1000 {
-		if i%10 == 0 {
-			refs = append(refs, blob.Ref{SHA256: &blob.Address{0: 9}})
-		} else {
-			refs = append(refs, blob.Ref{SHA1: &blob.SHA1{0: byte(i % 2), 1: byte(i)}})
-		}
-	}
-	of := resolver{full: make(chan struct{})}
-	all, err := resolveAll(t.Context(), &of, refs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, ref := range refs {
-		switch {
-		case ref.SHA256 != nil && (all[i] == nil || *all[i] != *ref.SHA256),
-			ref.SHA256 == nil && ref.SHA1[0] == 1 && all[i] != nil,
-			ref.SHA256 == nil && ref.SHA1[0] == 0 && (all[i] == nil || all[i][1] != byte(i)):
-			t.Fatalf("%s: %v", ref, all[i])
-		}
-	}
-	if asked, most := of.asked.Load(), of.most.Load(); asked != 900 || most != resolveAtOnce {
-		t.Errorf("%d look-ups, %d at once", asked, most)
-	}
-	refs[500] = blob.Ref{SHA1: &blob.SHA1{0: 2}}
-	if _, err := resolveAll(t.Context(), &of, refs); !errors.Is(err, errResolver) {
-		t.Errorf("a look-up that fails: %v", err)
-	}
-}
-
 // TestDamagedBlob: a blob with a flipped byte is refused on read, and repaired by the next PUT.
 func TestDamagedBlob(t *testing.T) {
 	r := start(t)
-	short, long := strings.Repeat("s", 1000), strings.Repeat("l", verifiedFirst+1)
+	short, long := strings.Repeat("s", 1000), strings.Repeat("l", files.VerifiedFirst+1)
 	for _, content := range []string{short, long} {
 		r.put("/blobs", content).wantStatus(http.StatusCreated)
 		address := addressOf(content)
@@ -368,7 +305,7 @@ func TestDamagedBlob(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.do(http.MethodGet, "/blobs/"+address, nil, "Range", "bytes=0-0").refused(http.StatusInternalServerError, "blob_damaged")
-		if len(content) <= verifiedFirst {
+		if len(content) <= files.VerifiedFirst {
 			a := r.get("/blobs/" + address)
 			a.refused(http.StatusInternalServerError, "blob_damaged")
 			if strings.Contains(a.body, r.blobs.dir) || !strings.Contains(a.body, address) {
@@ -473,7 +410,7 @@ func TestListAndMissingBlobs(t *testing.T) {
 	r.post("/blobs/missing", `{"addresses":["`+hex.EncodeToString(x[:])+`"]}`).refused(http.StatusInternalServerError, "blob_damaged")
 	r.post("/blobs/missing", `{"addresses":[]}`).refused(http.StatusBadRequest, web.CodeBadRequest)
 	r.post("/blobs/missing", `{"addresses":["sha256:1"]}`).refused(http.StatusBadRequest, "bad_address")
-	r.post("/blobs/missing", `{"addresses":["`+strings.Repeat(unknown+`","`, maxAddresses)+unknown+`"]}`).refused(http.StatusBadRequest, web.CodeBadRequest)
+	r.post("/blobs/missing", `{"addresses":["`+strings.Repeat(unknown+`","`, files.MaxAddresses)+unknown+`"]}`).refused(http.StatusBadRequest, web.CodeBadRequest)
 }
 
 // TestCollectBlobs: blobs that a job, an output or a handler names are kept, and unnamed blobs are removed.
@@ -519,7 +456,7 @@ func TestCollectBlobs(t *testing.T) {
 func TestManyBlobStreams(t *testing.T) {
 	r := start(t)
 	var all sync.WaitGroup
-	for range 2 * streamsBudgetBytes / web.StreamBytes {
+	for range 2 * files.UploadsBudgetBytes / web.StreamBytes {
 		all.Go(func() {
 			content := make([]byte, 100_000)
 			rand.Read(content)
@@ -531,7 +468,7 @@ func TestManyBlobStreams(t *testing.T) {
 		})
 	}
 	all.Wait()
-	r.until("no bytes are held", func() bool { return r.server.uploads.Used()+r.server.downloads.Used() == 0 })
+	r.until("no bytes are held", func() bool { return r.server.blobs.Uploads.Used()+r.server.downloads.Used() == 0 })
 }
 
 // statusesOfBlobs makes requests that get the statuses of the routes of blobs.
@@ -559,12 +496,12 @@ func (r *rig) statusesOfBlobs(operations []operation, do func(o *operation, path
 			do(o, o.path, o.body).refused(http.StatusInsufficientStorage, "disk_full")
 		}
 		r.blobs.fail(nil)
-		keeper := r.server.blobs
-		r.server.blobs = nil
+		keeper := r.server.blobs.Keeper
+		r.server.blobs.Keeper = nil
 		if o.method != http.MethodOptions {
 			do(o, o.path, o.body).refused(http.StatusNotImplemented, "no_blobs")
 		}
-		r.server.blobs = keeper
+		r.server.blobs.Keeper = keeper
 		if strings.HasPrefix(o.route.path, "/uploads") {
 			r.statusesOfUploads(o, do)
 		}

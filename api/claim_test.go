@@ -171,8 +171,7 @@ func outcomes(n int) string {
 // TestCompletionsOfParkedClaimsAreBounded: a claim that waits keeps the results of its completion in memory, but not
 // its body. If the results of all such claims take all their memory, another claim does not wait.
 func TestCompletionsOfParkedClaimsAreBounded(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *Server, l *pipeListener) {
-		s.engine = parts{claimer: waiting{}, completer: &picky{t: t}, clock: idle{}}
+	inBubbleWith(t, parts{claimer: waiting{}, completer: &picky{t: t}, clock: idle{}}, func(t *testing.T, s *Server, l *pipeListener) {
 		body := `{"runner_id":"r","wait_ms":60000,"complete":` + outcomes(job.MaxOutcomes) + `}`
 		request := fmt.Sprintf("POST /jobs/claim HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 		began := time.Now()

@@ -1,5 +1,9 @@
 package api
 
+import (
+	"github.com/daybookq/daybook/api/internal/files"
+)
+
 // Engine changes the queue and reports on it. *ingest.Engine implements it. Each part is declared in the file of the
 // handlers that use it.
 type Engine interface {
@@ -14,7 +18,7 @@ type Engine interface {
 	queueOperator
 	sessionOperator
 	handlerOperator
-	filesetOperator
+	files.FilesetOperator
 	runnerRegistry
 	switcher
 	clock
@@ -32,7 +36,7 @@ type Queries interface {
 	runnerReader
 	sessionReader
 	handlerReader
-	filesetReader
+	files.FilesetReader
 	sweepReader
 }
 

@@ -9,17 +9,13 @@ import (
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/client/fileset"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/query"
 )
-
-// FilesetLister lists the manifests of all filesets. *store.Queries implements it.
-type FilesetLister interface {
-	FilesetManifests(visit func(client string, manifest job.ManifestDigest) error) error
-}
 
 // ScanFilesets calls visit with texts that name all blobs of all filesets: the addresses of the manifests, and the
 // manifests. It is a part of blob.Keeper's Scan. If a manifest cannot be read, ScanFilesets returns an error, because
 // the fileset's blobs are then unknown.
-func ScanFilesets(ctx context.Context, q FilesetLister, stores blob.Stores, visit func(text []byte) error) error {
+func ScanFilesets(ctx context.Context, q *query.Queries, stores blob.Stores, visit func(text []byte) error) error {
 	return q.FilesetManifests(func(client string, manifest job.ManifestDigest) error {
 		if err := visit([]byte(manifest.String())); err != nil {
 			return err

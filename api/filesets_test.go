@@ -22,6 +22,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/daybookq/daybook/api/internal/files"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/client/fileset"
@@ -126,9 +127,9 @@ func TestFilesets(t *testing.T) {
 	}
 	tags := map[string]bool{a.header.Get("ETag"): true}
 	for kind, open := range map[string]func(text string) io.Reader{
-		mimeTar:     func(text string) io.Reader { return strings.NewReader(text) },
-		mimeTarGzip: func(text string) io.Reader { z, _ := gzip.NewReader(strings.NewReader(text)); return z },
-		mimeTarZstd: func(text string) io.Reader { return unzstd(t, text) },
+		files.MIMETar:     func(text string) io.Reader { return strings.NewReader(text) },
+		files.MIMETarGzip: func(text string) io.Reader { z, _ := gzip.NewReader(strings.NewReader(text)); return z },
+		files.MIMETarZstd: func(text string) io.Reader { return unzstd(t, text) },
 	} {
 		a := r.get("/filesets/input", "Accept", kind)
 		a.wantStatus(http.StatusOK)
@@ -190,7 +191,7 @@ func TestFilesetMetrics(t *testing.T) {
 	r.put("/filesets/x", "no archive").wantStatus(http.StatusBadRequest)
 	r.get("/filesets/x").wantStatus(http.StatusOK)
 	r.do(http.MethodHead, "/filesets/x", nil).wantStatus(http.StatusOK)
-	r.do(http.MethodGet, "/filesets/x", nil, "Accept", mimeTar).wantStatus(http.StatusOK)
+	r.do(http.MethodGet, "/filesets/x", nil, "Accept", files.MIMETar).wantStatus(http.StatusOK)
 	page := r.get("/metrics").body
 	for _, line := range []string{
 		`daybook_fileset_puts_total{form="archive",result="new"} 1`, `daybook_fileset_puts_total{form="archive",result="same"} 1`,
@@ -430,7 +431,7 @@ func TestDamagedFileset(t *testing.T) {
 		if err := damage(); err != nil {
 			t.Fatal(err)
 		}
-		for _, kind := range []string{mimeTar, mimeTarGzip, mimeTarZstd} {
+		for _, kind := range []string{files.MIMETar, files.MIMETarGzip, files.MIMETarZstd} {
 			req, _ := http.NewRequest(http.MethodGet, r.url+"/filesets/x", nil)
 			req.Header.Set("Accept", kind)
 			res, err := http.DefaultClient.Do(req)
@@ -444,14 +445,14 @@ func TestDamagedFileset(t *testing.T) {
 		}
 	}
 	r.put("/filesets/x", tarOf(t, "a", "A", "b", large, "c", "C")).wantStatus(http.StatusOK)
-	if files, err := untar(strings.NewReader(r.get("/filesets/x", "Accept", mimeTar).body)); err != nil || files["b"] != large {
+	if files, err := untar(strings.NewReader(r.get("/filesets/x", "Accept", files.MIMETar).body)); err != nil || files["b"] != large {
 		t.Errorf("after it was stored again: %v", err)
 	}
 }
 
 // TestFilesetsInFlatMemory: an archive that is longer than the memory limit passes through.
 func TestFilesetsInFlatMemory(t *testing.T) {
-	const files, size = 8, 12 << 20
+	const count, size = 8, 12 << 20
 	r := start(t)
 	content := make([]byte, size)
 	for i := range content {
@@ -460,7 +461,7 @@ func TestFilesetsInFlatMemory(t *testing.T) {
 	in, out := io.Pipe()
 	go func() {
 		w := tar.NewWriter(out)
-		for i := range files {
+		for i := range count {
 			content[0] = byte(i)
 			if err := errors.Join(w.WriteHeader(&tar.Header{Name: fmt.Sprint("f", i), Size: size, Mode: 0o644})); err != nil {
 				out.CloseWithError(err)
@@ -485,18 +486,20 @@ func TestFilesetsInFlatMemory(t *testing.T) {
 	}
 	res.Body.Close()
 	req, _ = http.NewRequest(http.MethodGet, r.url+"/filesets/x", nil)
-	req.Header.Set("Accept", mimeTar)
+	req.Header.Set("Accept", files.MIMETar)
 	if res, err = http.DefaultClient.Do(req); err != nil {
 		t.Fatal(err)
 	}
 	n, err := io.Copy(io.Discard, res.Body)
 	res.Body.Close()
-	if err != nil || n < files*size {
+	if err != nil || n < count*size {
 		t.Errorf("%d bytes, %v", n, err)
 	}
 	runtime.ReadMemStats(&after)
-	if grown := after.TotalAlloc - before.TotalAlloc; grown > files*size/3 {
-		t.Errorf("%d bytes were allocated for %d bytes in both directions", grown, files*size)
+	if grown := after.TotalAlloc - before.TotalAlloc; grown > count*size/3 {
+		t.Errorf("%d bytes were allocated for %d bytes in both directions", grown, count*size)
 	}
-	testkit.Eventually(t, "no share is kept", func() bool { return r.server.uploads.Used()+r.server.downloads.Used()+r.server.manifests.Used() == 0 })
+	testkit.Eventually(t, "no share is kept", func() bool {
+		return r.server.blobs.Uploads.Used()+r.server.downloads.Used()+r.server.filesets.Memory.Used() == 0
+	})
 }

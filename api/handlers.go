@@ -99,8 +99,8 @@ func (s *Server) storeHandler(c echo.Context, body *web.Body, text []byte, clien
 	if err := body.Reserve(c.Request().Context(), 3*int64(len(body.Bytes))); err != nil {
 		return err
 	}
-	if s.reserved[client] {
-		return reservedClient(client)
+	if err := s.web.CheckClient(client); err != nil {
+		return err
 	}
 	if err := checkHandler(document, text); err != nil {
 		if wrong, ok := errors.AsType[*handler.FieldError](err); ok {

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -94,11 +93,6 @@ func laterVersion(version string) bool {
 	return err == nil && len(version) == 2 && version == strings.ToLower(version) && n > 0 && n < 0xff
 }
 
-// reservedClient refuses a client name in s.reserved.
-func reservedClient(client string) error {
-	return web.BadRequest("client", fmt.Sprintf("client must not be %q, because paths of this server begin with it", client))
-}
-
 // group returns a group with the attributes of jobs that are created now. It fills in every default, because the
 // applier has no configuration.
 func (s *Server) group(a *attributes, now int64) (job.Group, error) {
@@ -131,8 +125,8 @@ func (s *Server) group(a *attributes, now int64) (job.Group, error) {
 	if err := job.CheckName("client", g.Client); err != nil {
 		return g, web.BadField("client", err)
 	}
-	if s.reserved[g.Client] {
-		return g, reservedClient(g.Client)
+	if err := s.web.CheckClient(g.Client); err != nil {
+		return g, err
 	}
 	if err := job.CheckName("type", g.Type); err != nil {
 		return g, web.BadField("type", err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/files"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/api/joblog"
 	"github.com/daybookq/daybook/blob"
@@ -192,14 +193,14 @@ func (s *Server) sendLog(c echo.Context, reader *joblog.Reader, end joblog.End) 
 // memory.
 func (s *Server) storedLog(c echo.Context, j *job.Job) error {
 	ref, err := blob.Parse(j.LogAddr)
-	if err != nil || ref.SHA256 == nil || s.blobs == nil {
+	if err != nil || ref.SHA256 == nil || s.blobs.Keeper == nil {
 		if _, _, exists := s.logs.Reader(j.ID).Next(); !exists {
 			return noLog("no log of the job is kept; its log_addr says if it is elsewhere; " + withLogs)
 		}
 		logHeaders(c)
 		return s.sendLog(c, s.logs.Reader(j.ID), nil)
 	}
-	of, err := s.blobs.Store(j.Client)
+	of, err := s.blobs.Keeper.Store(j.Client)
 	if err != nil {
 		return err
 	}
@@ -213,11 +214,11 @@ func (s *Server) storedLog(c echo.Context, j *job.Job) error {
 		return noLog("the blob " + ref.String() + " with the log of the job was deleted")
 	}
 	if err != nil {
-		return s.blobDamage(err)
+		return s.blobs.Damage(err)
 	}
 	defer b.Close() // it was only read
-	if b.Info().Size <= verifiedFirst {
-		if err := s.blobDamage(b.Verify()); err != nil {
+	if b.Info().Size <= files.VerifiedFirst {
+		if err := s.blobs.Damage(b.Verify()); err != nil {
 			return err
 		}
 	}
@@ -225,5 +226,5 @@ func (s *Server) storedLog(c echo.Context, j *job.Job) error {
 	if c.Request().Method == http.MethodHead {
 		return c.NoContent(http.StatusOK)
 	}
-	return s.sendBlob(c, b)
+	return s.blobs.Send(c, b)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/files"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/job"
@@ -64,15 +65,15 @@ func (s *Server) output(c echo.Context) error {
 		h.Set(headerOutputAddr, headerText(j.OutputAddr))
 	}
 	if j.OutputKind == job.Nothing {
-		if ref, err := blob.Parse(j.OutputAddr); err == nil && s.blobs != nil {
-			of, err := s.blobs.Store(j.Client)
+		if ref, err := blob.Parse(j.OutputAddr); err == nil && s.blobs.Keeper != nil {
+			of, err := s.blobs.Keeper.Store(j.Client)
 			if err != nil {
 				return err
 			}
 			held.Release() // the client may be slow to read
 			// After a redrive the job may have another output, so a cache must ask each time.
-			as := representation{cmp.Or(outputTypes[j.OutputAddrKind], echo.MIMEOctetStream), "no-cache"}
-			return s.answerBlob(c, of, ref, &as)
+			as := files.Representation{MediaType: cmp.Or(outputTypes[j.OutputAddrKind], echo.MIMEOctetStream), CacheControl: "no-cache"}
+			return s.blobs.Answer(c, of, ref, &as)
 		}
 		return c.NoContent(http.StatusNoContent)
 	}

@@ -113,9 +113,5 @@ func (s *Server) idToRead(c echo.Context) (id job.ID, err error) {
 // catchUp waits until the state includes everything that a GET must see: all commands that were synced when the request
 // arrived, and the position in its Daybook-Min-Seq header.
 func (s *Server) catchUp(c echo.Context) error {
-	seq, err := web.MinSeq(c)
-	if err != nil {
-		return err
-	}
-	return s.engine.CatchUp(c.Request().Context(), seq)
+	return web.CatchUp(c, s.engine.CatchUp)
 }

@@ -177,7 +177,7 @@ func FuzzRequests(f *testing.F) {
 		"status=active&client=a&type=b&created_after=1&limit=5&after=" + unknownID, "fields=status,output&meta.k=v&runner_id=r"} {
 		f.Add([]byte(seed))
 	}
-	s := &Server{engine: idleParts, reserved: map[string]bool{}}
+	s := &Server{engine: idleParts, web: &web.Server{}}
 	var err error
 	if s.defaults, err = (Defaults{}).filled(); err != nil {
 		f.Fatal(err)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/api/joblog"
-	"github.com/daybookq/daybook/client/fileset"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -29,16 +28,15 @@ const (
 	parkedBudgetBytes    = 16 << 20 // results of completions whose claim waits
 )
 
-// streamsBudgetBytes bounds the memory for uploads, and as much again for downloads.
-const streamsBudgetBytes = 64 << 20
+// downloadsBudgetBytes bounds the memory for blobs, filesets, logs and backups that are sent.
+const downloadsBudgetBytes = 64 << 20
 
 // limits bounds the memory and processors that requests use.
 type limits struct {
 	bulk, control                         *web.Budget // for request bodies
 	documents, handouts, changes, scrapes *web.Budget // for answers
 	parked                                *web.Budget // for results of completions whose claim waits
-	uploads, downloads                    *web.Budget // for bodies and answers that are longer than memory
-	manifests                             *web.Budget // for the files of filesets
+	downloads                             *web.Budget // for answers that are longer than memory
 	pages                                 web.Turns   // to make pages of lists
 	bodies                                bodyRules
 }
@@ -47,9 +45,9 @@ func newLimits() limits {
 	l := limits{
 		bulk: web.NewBudget(bulkBudgetBytes), control: web.NewBudget(controlBudgetBytes),
 		documents: web.NewBudget(documentsBudgetBytes), handouts: web.NewBudget(handoutsBudgetBytes), changes: web.NewBudget(changesBudgetBytes),
-		parked: web.NewBudget(parkedBudgetBytes), scrapes: web.NewBudget(scrapesBudgetBytes), uploads: web.NewBudget(streamsBudgetBytes), downloads: web.NewBudget(streamsBudgetBytes), manifests: web.NewBudget(manifestsBudgetBytes), pages: web.NewTurns(),
+		parked: web.NewBudget(parkedBudgetBytes), scrapes: web.NewBudget(scrapesBudgetBytes), downloads: web.NewBudget(downloadsBudgetBytes), pages: web.NewTurns(),
 	}
-	l.bodies = newBodyRules(l.bulk, l.control, l.manifests)
+	l.bodies = newBodyRules(l.bulk, l.control)
 	return l
 }
 
@@ -65,14 +63,12 @@ type bodyRules struct {
 	handler     web.BodyRule // JSON with the source of a handler
 	toml        web.BodyRule // the source of a handler, or a manifest in TOML
 	log         web.BodyRule // the output of a job
-	addresses   web.BodyRule // JSON with addresses of blobs
-	manifest    web.BodyRule // the manifest of a fileset
 
 	messages     web.BodyRule // messages of streams
 	bulkMessages web.BodyRule // long messages of streams with creates
 }
 
-func newBodyRules(bulk, control, manifests *web.Budget) bodyRules {
+func newBodyRules(bulk, control *web.Budget) bodyRules {
 	asJSON, asList := []string{web.MIMEJSON}, []string{web.MIMEJSON, web.MIMENDJSON, web.MIMERuns}
 	return bodyRules{
 		lines:       web.BodyRule{Budget: bulk, Limit: web.MaxBodyBytes},
@@ -85,9 +81,6 @@ func newBodyRules(bulk, control, manifests *web.Budget) bodyRules {
 		log:         web.BodyRule{Budget: control, Limit: joblog.MaxBytes, Types: []string{web.MIMEText, echo.MIMEOctetStream}},
 		handler:     web.BodyRule{Budget: control, Limit: 2 * job.MaxHandlerBytes, Types: asJSON}, // escapes take up to twice as many bytes
 		toml:        web.BodyRule{Budget: control, Limit: 2 * job.MaxHandlerBytes, Types: []string{web.MIMEJSON, web.MIMETOML}},
-
-		manifest:  web.BodyRule{Budget: manifests, Limit: fileset.MaxManifestBytes, Types: asJSON},
-		addresses: web.BodyRule{Budget: control, Limit: 1 << 20, Types: asJSON},
 
 		messages:     web.BodyRule{Budget: control, Limit: web.MaxBodyBytes},
 		bulkMessages: web.BodyRule{Budget: bulk, Limit: web.MaxBodyBytes},

@@ -20,8 +20,6 @@ type metrics struct {
 	registry *prometheus.Registry
 	page     echo.HandlerFunc
 	verbs    map[string]*web.RouteMetrics // of requests in streams
-	blobMetrics
-	filesetMetrics
 	backupMetrics
 }
 
@@ -66,8 +64,8 @@ func newMetrics(s *Server, registry *prometheus.Registry) *metrics {
 	const bodies, answers = "Bytes of request bodies in memory.", "Bytes of answers in memory, including the data that they are made from."
 	inFlight("daybook_http_body_bytes_in_flight", bodies, "lane", "bulk", s.bulk)
 	inFlight("daybook_http_body_bytes_in_flight", bodies, "lane", "control", s.control)
-	inFlight("daybook_http_body_bytes_in_flight", bodies, "lane", "blobs", s.uploads)
-	inFlight("daybook_http_body_bytes_in_flight", bodies, "lane", "filesets", s.manifests)
+	inFlight("daybook_http_body_bytes_in_flight", bodies, "lane", "blobs", s.blobs.Uploads)
+	inFlight("daybook_http_body_bytes_in_flight", bodies, "lane", "filesets", s.filesets.Memory)
 	inFlight("daybook_http_answer_bytes_in_flight", answers, "kind", "blobs", s.downloads)
 	inFlight("daybook_http_answer_bytes_in_flight", answers, "kind", "documents", s.documents)
 	inFlight("daybook_http_answer_bytes_in_flight", answers, "kind", "handouts", s.handouts)
@@ -77,8 +75,6 @@ func newMetrics(s *Server, registry *prometheus.Registry) *metrics {
 	const held = "Bytes in memory for requests in streams beside their bodies and answers, and for the subscriptions and claims of streams."
 	inFlight("daybook_stream_bytes", held, "kind", "requests", room.requests)
 	inFlight("daybook_stream_bytes", held, "kind", "jobs", room.jobs)
-	m.blobMetrics = newBlobMetrics(s.blobs, registry)
-	m.filesetMetrics = newFilesetMetrics(registry)
 	m.backupMetrics = newBackupMetrics(registry)
 	registerLogMetrics(&s.logs, registry)
 	registerSpanMetrics(s.spans, registry)

@@ -22,6 +22,7 @@ import (
 	"github.com/getkin/kin-openapi/routers/gorillamux"
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/files"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
@@ -40,7 +41,7 @@ var described = sync.OnceValues(func() (d description, err error) {
 	for _, kind := range []string{web.MIMEClaim, web.MIMEBatch, web.MIMETypes} {
 		openapi3filter.RegisterBodyDecoder(kind, openapi3filter.RegisteredBodyDecoder(web.MIMEJSON))
 	}
-	for _, kind := range []string{web.MIMETOML, "application/yaml", "text/html", "text/css", "text/javascript", "image/png", web.MIMERuns, mimeTar, mimeTarGzip, mimeTarZstd, echo.MIMEOctetStream, "multipart/byteranges"} {
+	for _, kind := range []string{web.MIMETOML, "application/yaml", "text/html", "text/css", "text/javascript", "image/png", web.MIMERuns, files.MIMETar, files.MIMETarGzip, files.MIMETarZstd, echo.MIMEOctetStream, "multipart/byteranges"} {
 		openapi3filter.RegisterBodyDecoder(kind, openapi3filter.RegisteredBodyDecoder("text/plain"))
 	}
 	routed, err := loader.LoadFromData(openapiText)
@@ -94,7 +95,7 @@ func (d description) holds(req *http.Request, sent []byte, answer reply) error {
 		req.URL.Path, req.URL.RawPath = path, ""
 	}
 	req = req.Clone(req.Context())
-	spellAddress(req.URL)
+	files.SpellAddress(req.URL)
 	route, params, err := d.router.FindRoute(req)
 	if err != nil { // there is no such route, so the answer must be a refusal
 		if answer.status == http.StatusNotFound || answer.status == http.StatusMethodNotAllowed || answer.status == http.StatusForbidden || answer.status == http.StatusBadRequest {

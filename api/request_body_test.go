@@ -197,10 +197,17 @@ func (noHandlers) HandlerFor(string, string) (h document.Handler, ok bool) { ret
 
 var idleParts = parts{creator: idle{}, clock: idle{}, handlerReader: noHandlers{}}
 
+// inBubble calls test with a server in a bubble of synctest. The server has an engine that accepts every create.
 func inBubble(t *testing.T, test func(t *testing.T, s *Server, l *pipeListener)) {
 	t.Helper()
+	inBubbleWith(t, idleParts, test)
+}
+
+// inBubbleWith is inBubble with another engine.
+func inBubbleWith(t *testing.T, engine parts, test func(t *testing.T, s *Server, l *pipeListener)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s, err := newServer(Options{Log: zerolog.Nop()}, idleParts)
+		s, err := newServer(Options{Log: zerolog.Nop()}, engine)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -246,8 +253,7 @@ func TestSlowBody(t *testing.T) {
 
 func TestReadDeadlineEndsWithTheBody(t *testing.T) {
 	// A claim can wait longer than the time limit of its body.
-	inBubble(t, func(t *testing.T, s *Server, l *pipeListener) {
-		s.engine = parts{claimer: waiting{}, clock: idle{}}
+	inBubbleWith(t, parts{claimer: waiting{}, clock: idle{}}, func(t *testing.T, s *Server, l *pipeListener) {
 		c := l.dial()
 		defer c.Close()
 		body := `{"runner_id":"r","wait_ms":60000}`

@@ -7,6 +7,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/files"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -106,26 +107,26 @@ func (s *Server) routes() []route {
 		{http.MethodGet, "/:client/handler/get/:type/get", s.handlerOf, !hot, !keyed, ""},
 		{http.MethodPost, "/:client/handler/del/:type/del", s.deleteHandler, !hot, !keyed, ""},
 
-		{http.MethodPut, "/blobs", s.putBlob, !hot, !keyed, "client"},
-		{http.MethodGet, "/blobs", s.listBlobs, !hot, !keyed, "client limit after"},
-		{http.MethodPut, "/blobs/:address", s.putBlob, !hot, !keyed, "client"},
-		{http.MethodGet, "/blobs/:address", s.blob, hot, !keyed, "client"},
-		{http.MethodPost, "/blobs/missing", s.missingBlobs, !hot, !keyed, "client"},
-		{http.MethodPost, "/blobs/collect", s.collectBlobs, !hot, !keyed, ""},
-		{http.MethodPut, "/blob", s.putCastawayBlob, !hot, !keyed, "client"},
-		{http.MethodGet, "/blob/:address", s.blob, hot, !keyed, "client"},
+		{http.MethodPut, "/blobs", s.blobs.Put, !hot, !keyed, "client"},
+		{http.MethodGet, "/blobs", s.blobs.List, !hot, !keyed, "client limit after"},
+		{http.MethodPut, "/blobs/:address", s.blobs.Put, !hot, !keyed, "client"},
+		{http.MethodGet, "/blobs/:address", s.blobs.Get, hot, !keyed, "client"},
+		{http.MethodPost, "/blobs/missing", s.blobs.Missing, !hot, !keyed, "client"},
+		{http.MethodPost, "/blobs/collect", s.blobs.Collect, !hot, !keyed, ""},
+		{http.MethodPut, "/blob", s.blobs.PutCastaway, !hot, !keyed, "client"},
+		{http.MethodGet, "/blob/:address", s.blobs.Get, hot, !keyed, "client"},
 
-		{http.MethodOptions, "/uploads", tusRoute(s.uploadOptions), !hot, !keyed, ""},
-		{http.MethodPost, "/uploads", tusRoute(s.createUpload), !hot, !keyed, "client"},
-		{http.MethodGet, "/uploads/:id", tusRoute(s.upload), !hot, !keyed, "client"},
-		{http.MethodPatch, "/uploads/:id", tusRoute(s.appendUpload), hot, !keyed, "client"},
-		{http.MethodDelete, "/uploads/:id", tusRoute(s.removeUpload), !hot, !keyed, "client"},
+		{http.MethodOptions, "/uploads", files.TusRoute(s.uploads.Options), !hot, !keyed, ""},
+		{http.MethodPost, "/uploads", files.TusRoute(s.uploads.Create), !hot, !keyed, "client"},
+		{http.MethodGet, "/uploads/:id", files.TusRoute(s.uploads.Get), !hot, !keyed, "client"},
+		{http.MethodPatch, "/uploads/:id", files.TusRoute(s.uploads.Append), hot, !keyed, "client"},
+		{http.MethodDelete, "/uploads/:id", files.TusRoute(s.uploads.Remove), !hot, !keyed, "client"},
 
-		{http.MethodGet, "/filesets", s.listFilesets, !hot, !keyed, "limit after"},
-		{http.MethodPut, "/filesets/:name", s.putFileset, !hot, !keyed, "client"},
-		{http.MethodGet, "/filesets/:name", s.fileset, !hot, !keyed, "client version pattern*"},
-		{http.MethodDelete, "/filesets/:name", s.deleteFileset, !hot, !keyed, "client"},
-		{http.MethodGet, "/filesets/:name/versions", s.filesetVersions, !hot, !keyed, "client"},
+		{http.MethodGet, "/filesets", s.filesets.List, !hot, !keyed, "limit after"},
+		{http.MethodPut, "/filesets/:name", s.filesets.Put, !hot, !keyed, "client"},
+		{http.MethodGet, "/filesets/:name", s.filesets.Get, !hot, !keyed, "client version pattern*"},
+		{http.MethodDelete, "/filesets/:name", s.filesets.Delete, !hot, !keyed, "client"},
+		{http.MethodGet, "/filesets/:name/versions", s.filesets.Versions, !hot, !keyed, "client"},
 
 		{http.MethodGet, "/stream", s.stream, hot, !keyed, ""},
 
@@ -192,15 +193,4 @@ func Routes() (list []Route) {
 		list = append(list, Route{r.method, r.path})
 	}
 	return list
-}
-
-// reservedNames returns the literal first segments of all paths.
-func reservedNames(routes []route) map[string]bool {
-	names := map[string]bool{}
-	for _, r := range routes {
-		if first, _, _ := strings.Cut(r.path[1:], "/"); first != "" && first[0] != ':' {
-			names[first] = true
-		}
-	}
-	return names
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
+	"github.com/daybookq/daybook/api/internal/files"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/api/joblog"
 	"github.com/daybookq/daybook/blob"
@@ -49,7 +50,6 @@ type Options struct {
 // Server answers the HTTP API.
 type Server struct {
 	engine   backend
-	blobs    *blob.Keeper // nil: none
 	defaults Defaults
 	log      zerolog.Logger
 	build    Version
@@ -61,10 +61,12 @@ type Server struct {
 	web      *web.Server
 	draining context.Context // done when the shutdown begins
 	fenced   bool            // runners must send the claim_id
-	reserved map[string]bool // names that no client can have, because paths begin with them
 	metrics  *metrics
 
 	limits
+	blobs         *files.Blobs
+	uploads       *files.Uploads
+	filesets      *files.Filesets
 	streams       streams
 	logs          jobLogs
 	resultReaders atomic.Int64 // requests that follow results
@@ -90,13 +92,13 @@ func newServer(o Options, engine backend) (*Server, error) {
 		return nil, fmt.Errorf("default attributes: %w", err)
 	}
 	s := &Server{
-		engine: engine, blobs: o.Blobs, defaults: defaults, log: o.Log, build: o.Build, quitting: o.Quit, onLostFailures: o.OnLostFailures, spans: o.Spans, fenced: o.RequireClaimID,
+		engine: engine, defaults: defaults, log: o.Log, build: o.Build, quitting: o.Quit, onLostFailures: o.OnLostFailures, spans: o.Spans, fenced: o.RequireClaimID,
 		limits: newLimits(), backupPatience: defaultBackupPatience,
 	}
 	registry := prometheus.NewRegistry()
 	s.web, err = web.New(web.Options{
 		Log: o.Log, Hosts: o.Hosts, MaxConnections: o.MaxConnections, ProblemOf: problemOf, Registry: registry,
-		Spell: spellAddress, SecretOf: secretOf, Evict: s.streams.evict, WaitHijacked: s.streams.wait,
+		Spell: files.SpellAddress, SecretOf: files.SecretOf, Evict: s.streams.evict, WaitHijacked: s.streams.wait,
 	})
 	if err != nil {
 		return nil, err
@@ -105,11 +107,16 @@ func newServer(o Options, engine backend) (*Server, error) {
 	s.logs.Logs = joblog.New()
 	s.streams.init(o.StreamHeartbeat, s.web.MaxConnections)
 	s.streams.finishers.init(s.draining.Done())
+	s.blobs = files.NewBlobs(files.Options{
+		Log: o.Log, Keeper: o.Blobs, Registry: registry, CheckClient: s.web.CheckClient,
+		Documents: s.documents, Downloads: s.downloads, Control: s.control, Optional: &s.bodies.optional,
+	})
+	s.uploads, s.filesets = files.NewUploads(s.blobs), files.NewFilesets(s.blobs, engine, engine, engine.CatchUp)
 	routes := withHeads(s.routes())
 	if o.GetSwitches {
 		routes = append(routes, s.getSwitches()...)
 	}
-	s.reserved, s.metrics = reservedNames(routes), newMetrics(s, registry)
+	s.metrics = newMetrics(s, registry)
 	served := make([]web.Route, len(routes))
 	for i, r := range routes {
 		served[i] = web.Route{Method: r.method, Path: r.path, Handle: r.handle, Hot: r.hot, Keyed: r.keyed, Query: r.query, Compressed: r.compressed()}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 
+	"github.com/daybookq/daybook/api/internal/files"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/internal/testkit"
@@ -179,13 +180,13 @@ func (x *everyStatus) findOperations() {
 			o.path = "/batches/" + x.open + "/jobs"
 		}
 		if o.name() == "PUT /filesets/{name}" {
-			o.kind, o.body = mimeTar, tarOf(x.T, "a", "A")
+			o.kind, o.body = files.MIMETar, tarOf(x.T, "a", "A")
 		}
 		if route.method == http.MethodDelete && strings.HasSuffix(route.path, "/jobs") {
 			o.path += "?status=all"
 		}
 		if o.ofUploads() {
-			o.kind, o.headers = mimeOffset, []string{"Upload-Length", "2", "Upload-Offset", "0"}
+			o.kind, o.headers = files.MIMEOffset, []string{"Upload-Length", "2", "Upload-Offset", "0"}
 			o.path = strings.Replace(o.path, "/"+x.id, strings.TrimPrefix(upload, "/uploads"), 1)
 		}
 		if o.name() == "POST /jobs/{id}/log" {
@@ -242,7 +243,7 @@ func (x *everyStatus) refusals() {
 		}
 		if o.streams() {
 			long := strings.Repeat("x", maxTestBlob+1)
-			if o.kind == mimeTar {
+			if o.kind == files.MIMETar {
 				long = tarOf(x.T, "a", long)
 			}
 			x.do(o, o.path, long).refused(http.StatusRequestEntityTooLarge, web.CodeTooLarge)
@@ -266,7 +267,7 @@ func (x *everyStatus) stalls() {
 	var hogs []*web.Share
 	for budget, bytes := range map[*web.Budget]int64{
 		x.server.bulk: bulkBudgetBytes, x.server.control: controlBudgetBytes, x.server.documents: documentsBudgetBytes, x.server.handouts: handoutsBudgetBytes, x.server.changes: changesBudgetBytes,
-		x.server.uploads: streamsBudgetBytes, x.server.downloads: streamsBudgetBytes, x.server.manifests: manifestsBudgetBytes, x.server.scrapes: scrapesBudgetBytes,
+		x.server.blobs.Uploads: files.UploadsBudgetBytes, x.server.downloads: downloadsBudgetBytes, x.server.filesets.Memory: files.ManifestsBudgetBytes, x.server.scrapes: scrapesBudgetBytes,
 	} {
 		hog := &web.Share{Budget: budget}
 		if !hog.Grow(x.Context(), bytes, 0) {
@@ -398,10 +399,10 @@ func (x *everyStatus) backups() {
 		x.ask("GET /backup", "", status)
 		x.faults.set(nil)
 	}
-	keeper := x.server.blobs
-	x.server.blobs = nil
+	keeper := x.server.blobs.Keeper
+	x.server.blobs.Keeper = nil
 	x.ask("GET /backup/clients", "", http.StatusNotImplemented)
-	x.server.blobs = keeper
+	x.server.blobs.Keeper = keeper
 }
 
 // sessions uses sessions and their numbers, for each operation that supports them. The server refuses a wrong number before
@@ -446,11 +447,11 @@ func (x *everyStatus) sessions() {
 func (x *everyStatus) blobsAndFilesets() {
 	x.statusesOfBlobs(x.operations, x.do)
 
-	keeper := x.server.blobs
-	x.server.blobs = nil
+	keeper := x.server.blobs.Keeper
+	x.server.blobs.Keeper = nil
 	x.ask("PUT /filesets/{name}", tarOf(x.T, "a", "A"), http.StatusNotImplemented)
 	x.ask("GET /filesets/{name}", "", http.StatusNotImplemented)
-	x.server.blobs = keeper
+	x.server.blobs.Keeper = keeper
 	x.ask("PUT /filesets/{name}", tarOf(x.T, "a", "B"), http.StatusCreated)
 	x.ask("PUT /filesets/{name}", tarOf(x.T, "a", "B"), http.StatusOK)
 	x.ask("PUT /filesets/{name}", `{"format":1,"files":[{"path":"a","blob":"`+addressOf("none")+`","size":4}]}`, http.StatusConflict, "Content-Type", web.MIMEJSON)

@@ -176,8 +176,8 @@ type Stats struct {
 
 func (s *Server) stats(c echo.Context) error {
 	doc := Stats{Stats: s.engine.Stats()}
-	if s.blobs != nil {
-		doc.BlobBytes = s.blobs.Used()
+	if s.blobs.Keeper != nil {
+		doc.BlobBytes = s.blobs.Keeper.Used()
 	}
 	return web.AnswerDocument(c, http.StatusOK, doc)
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/api/internal/files"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/internal/testkit"
@@ -34,7 +35,7 @@ func (r *rig) begin(size int, headers ...string) string {
 // append appends to an upload.
 func (r *rig) append(path string, offset int, content string, headers ...string) reply {
 	r.Helper()
-	return r.do(http.MethodPatch, path, strings.NewReader(content), append(headers, "Upload-Offset", strconv.Itoa(offset), "Content-Type", mimeOffset)...)
+	return r.do(http.MethodPatch, path, strings.NewReader(content), append(headers, "Upload-Offset", strconv.Itoa(offset), "Content-Type", files.MIMEOffset)...)
 }
 
 func TestUploads(t *testing.T) {
@@ -42,7 +43,7 @@ func TestUploads(t *testing.T) {
 	const content = "in three parts"
 	address := addressOf(content)
 	options := r.do(http.MethodOptions, "/uploads", nil)
-	if options.status != http.StatusNoContent || options.header.Get("Tus-Version") != "1.0.0" || options.header.Get("Tus-Extension") != tusExtensions || options.header.Get("Tus-Max-Size") != "68719476736" {
+	if options.status != http.StatusNoContent || options.header.Get("Tus-Version") != "1.0.0" || options.header.Get("Tus-Extension") != files.TusExtensions || options.header.Get("Tus-Max-Size") != "68719476736" {
 		t.Errorf("OPTIONS: %d %v", options.status, options.header)
 	}
 	path := r.begin(len(content), "Upload-Metadata", "filename YQ==,address "+base64.StdEncoding.EncodeToString([]byte(address)), "Tus-Resumable", "1.0.0")
@@ -71,7 +72,7 @@ func TestUploads(t *testing.T) {
 		t.Errorf("%v", a.header)
 	}
 	r.append(path, 3, content).refused(http.StatusRequestEntityTooLarge, web.CodeTooLarge)
-	r.do(http.MethodPatch, path, chunked(content), "Upload-Offset", "3", "Content-Type", mimeOffset).refused(http.StatusRequestEntityTooLarge, web.CodeTooLarge)
+	r.do(http.MethodPatch, path, chunked(content), "Upload-Offset", "3", "Content-Type", files.MIMEOffset).refused(http.StatusRequestEntityTooLarge, web.CodeTooLarge)
 	looks(3, false)
 	r.get("/blobs/"+address).refused(http.StatusNotFound, "blob_not_found")
 	r.append(path, 3, content[3:7]).wantStatus(http.StatusNoContent)
@@ -90,12 +91,12 @@ func TestUploads(t *testing.T) {
 	r.get("/blobs/" + address).wantStatus(http.StatusOK)
 
 	// Creations with all of the bytes, and of an empty blob.
-	whole := r.do(http.MethodPost, "/uploads", strings.NewReader("whole"), "Upload-Length", "5", "Content-Type", mimeOffset)
+	whole := r.do(http.MethodPost, "/uploads", strings.NewReader("whole"), "Upload-Length", "5", "Content-Type", files.MIMEOffset)
 	whole.wantStatus(http.StatusCreated)
 	if whole.header.Get("Daybook-Blob") != addressOf("whole") || !strings.HasPrefix(whole.header.Get("Location"), "/uploads/") {
 		t.Errorf("%v", whole.header)
 	}
-	begun := r.do(http.MethodPost, "/uploads", strings.NewReader("who"), "Upload-Length", "5", "Content-Type", mimeOffset)
+	begun := r.do(http.MethodPost, "/uploads", strings.NewReader("who"), "Upload-Length", "5", "Content-Type", files.MIMEOffset)
 	begun.wantStatus(http.StatusCreated)
 	r.append(begun.header.Get("Location"), 3, "le").wantStatus(http.StatusNoContent)
 	if empty := r.do(http.MethodPost, "/uploads", nil, "Upload-Length", "0"); empty.header.Get("Daybook-Blob") != addressOf("") {
@@ -119,14 +120,14 @@ func TestUploadRefusals(t *testing.T) {
 	post("Upload-Length", "1", "Upload-Metadata", "address !").refused(http.StatusBadRequest, web.CodeBadRequest)
 	post("Upload-Length", "1", "Upload-Metadata", "address eA==").refused(http.StatusBadRequest, "bad_address")
 	post("Upload-Length", "1", "Upload-Metadata", "name \xff").refused(http.StatusBadRequest, web.CodeBadRequest)
-	post("Upload-Length", "1", "Upload-Metadata", strings.Repeat("x", maxMetaBytes+1)).refused(http.StatusBadRequest, web.CodeBadRequest)
+	post("Upload-Length", "1", "Upload-Metadata", strings.Repeat("x", files.MaxMetaBytes+1)).refused(http.StatusBadRequest, web.CodeBadRequest)
 	post("Upload-Length", "1001").refused(http.StatusRequestEntityTooLarge, web.CodeTooLarge)
 	r.put("/blobs", strings.Repeat("x", 1000)).wantStatus(http.StatusCreated)
 	post("Upload-Length", "501").refused(http.StatusInsufficientStorage, "blob_quota")
-	r.do(http.MethodPost, "/uploads", strings.NewReader("xx"), "Upload-Length", "1", "Content-Type", mimeOffset).refused(http.StatusRequestEntityTooLarge, web.CodeTooLarge)
-	r.do(http.MethodPost, "/uploads", chunked("xx"), "Upload-Length", "1", "Content-Type", mimeOffset).refused(http.StatusRequestEntityTooLarge, web.CodeTooLarge)
+	r.do(http.MethodPost, "/uploads", strings.NewReader("xx"), "Upload-Length", "1", "Content-Type", files.MIMEOffset).refused(http.StatusRequestEntityTooLarge, web.CodeTooLarge)
+	r.do(http.MethodPost, "/uploads", chunked("xx"), "Upload-Length", "1", "Content-Type", files.MIMEOffset).refused(http.StatusRequestEntityTooLarge, web.CodeTooLarge)
 	other := "address " + base64.StdEncoding.EncodeToString([]byte(addressOf("other")))
-	r.do(http.MethodPost, "/uploads", strings.NewReader("x"), "Upload-Length", "1", "Upload-Metadata", other, "Content-Type", mimeOffset).refused(http.StatusUnprocessableEntity, "wrong_digest")
+	r.do(http.MethodPost, "/uploads", strings.NewReader("x"), "Upload-Length", "1", "Upload-Metadata", other, "Content-Type", files.MIMEOffset).refused(http.StatusUnprocessableEntity, "wrong_digest")
 	if entries, err := os.ReadDir(filepath.Join(r.blobs.dir, "uploads")); err != nil || len(entries) != 0 {
 		t.Errorf("refused uploads have left %v, %v", entries, err)
 	}
@@ -134,7 +135,7 @@ func TestUploadRefusals(t *testing.T) {
 	r.append(path, 0, "x").refused(http.StatusUnprocessableEntity, "wrong_digest")
 	r.get(path).refused(http.StatusNotFound, "upload_not_found")
 	path = r.begin(10)
-	r.do(http.MethodPatch, path, strings.NewReader("x"), "Content-Type", mimeOffset).refused(http.StatusBadRequest, web.CodeBadRequest)
+	r.do(http.MethodPatch, path, strings.NewReader("x"), "Content-Type", files.MIMEOffset).refused(http.StatusBadRequest, web.CodeBadRequest)
 	r.do(http.MethodPatch, path, strings.NewReader("x"), "Content-Type", "text/plain", "Upload-Offset", "0").refused(http.StatusUnsupportedMediaType, web.CodeUnsupported)
 	r.append("/uploads/0123", 0, "x").refused(http.StatusNotFound, "upload_not_found")
 	r.blobs.wait(blob.UploadExpiry + time.Minute)
@@ -155,7 +156,7 @@ func (r *rig) partOf(path string, offset, size int, part string) net.Conn {
 	if err != nil {
 		r.Fatal(err)
 	}
-	if _, err := fmt.Fprintf(c, "PATCH %s HTTP/1.1\r\nHost: localhost\r\nUpload-Offset: %d\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s", path, offset, mimeOffset, size, part); err != nil {
+	if _, err := fmt.Fprintf(c, "PATCH %s HTTP/1.1\r\nHost: localhost\r\nUpload-Offset: %d\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s", path, offset, files.MIMEOffset, size, part); err != nil {
 		r.Fatal(err)
 	}
 	return c
@@ -248,18 +249,6 @@ func TestUploadGoesOnAtOnce(t *testing.T) {
 	if text := r.get("/metrics").body; !strings.Contains(text, fmt.Sprintf("\ndaybook_blobs_put_total %d\n", 2*rounds)) {
 		t.Error("the metrics do not count the blobs once")
 	}
-}
-
-// FuzzWantedBlob: any metadata gives a digest or an error.
-func FuzzWantedBlob(f *testing.F) {
-	f.Add("filename YQ==,address " + base64.StdEncoding.EncodeToString([]byte(addressOf("x"))))
-	f.Add(",, address ,address !")
-	f.Fuzz(func(t *testing.T, meta string) {
-		want, err := wantedBlob(meta)
-		if (want.SHA256 != nil || want.SHA1 != nil) && (err != nil || !strings.Contains(meta, "address")) {
-			t.Errorf("%q wants %v, %v", meta, want, err)
-		}
-	})
 }
 
 // statusesOfUploads makes requests that get the statuses of the routes of uploads.

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"net/http"
@@ -131,8 +132,18 @@ func QueryBool(p Parameter) (bool, error) {
 	return p.Value == "true", nil
 }
 
-// MinSeq returns the position in the Daybook-Min-Seq header, or 0 without the header.
-func MinSeq(c echo.Context) (uint64, error) {
+// CatchUp waits until the state includes everything that a GET must see. It calls wait with the position in the
+// Daybook-Min-Seq header.
+func CatchUp(c echo.Context, wait func(ctx context.Context, minSeq uint64) error) error {
+	seq, err := minSeq(c)
+	if err != nil {
+		return err
+	}
+	return wait(c.Request().Context(), seq)
+}
+
+// minSeq returns the position in the Daybook-Min-Seq header, or 0 without the header.
+func minSeq(c echo.Context) (uint64, error) {
 	values := c.Request().Header[headerMinSeq]
 	if len(values) == 0 {
 		return 0, nil

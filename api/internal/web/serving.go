@@ -48,6 +48,7 @@ type Server struct {
 	echo        *echo.Echo
 	hosts       allowedHosts
 	literal     map[string][]string // methods of each path without parameters
+	reserved    map[string]bool     // literal first segments of paths
 	Metrics     *requestMetrics
 	compressors *Budget
 	listening   atomic.Pointer[listener] // nil before Run
@@ -72,7 +73,7 @@ func New(o Options) (*Server, error) {
 
 // Serve adds the routes.
 func (s *Server) Serve(routes []Route) {
-	s.literal = literalPaths(routes)
+	s.literal, s.reserved = literalPaths(routes), reservedNames(routes)
 	for i := range routes {
 		r := &routes[i]
 		s.Metrics.routes[routeKey{r.Method, r.Path}] = s.Metrics.Of(r.Method, r.Path, r.Hot)
@@ -104,6 +105,26 @@ func literalPaths(routes []Route) map[string][]string {
 		}
 	}
 	return paths
+}
+
+// reservedNames returns the literal first segments of all paths.
+func reservedNames(routes []Route) map[string]bool {
+	names := map[string]bool{}
+	for i := range routes {
+		if first, _, _ := strings.Cut(routes[i].Path[1:], "/"); first != "" && first[0] != ':' {
+			names[first] = true
+		}
+	}
+	return names
+}
+
+// CheckClient refuses the name of a client with which a path of the server begins, so that /{client}/job/{type}/add is
+// unambiguous.
+func (s *Server) CheckClient(client string) error {
+	if s.reserved[client] {
+		return BadRequest("client", fmt.Sprintf("client must not be %q, because paths of this server begin with it", client))
+	}
+	return nil
 }
 
 // Handler returns the handler of all routes, for callers that do not use Run.

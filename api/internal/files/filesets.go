@@ -1,4 +1,4 @@
-package api
+package files
 
 import (
 	"context"
@@ -17,15 +17,35 @@ import (
 	"github.com/daybookq/daybook/store/document"
 )
 
-type filesetOperator interface {
+type FilesetOperator interface {
 	PutFileset(ctx context.Context, p job.PutFileset) (applied.FilesetPut, ingest.Receipt, error)
 	DeleteFileset(ctx context.Context, d job.DeleteFileset) (ingest.Receipt, error)
 }
 
-type filesetReader interface {
+type FilesetReader interface {
 	Fileset(client, name string, version int) (document.Fileset, error)
 	FilesetVersions(client, name string) ([]document.Fileset, error)
 	Filesets(afterName, afterClient string, limit int) (list []document.Fileset, more bool, err error)
+}
+
+// Filesets answers the routes of filesets.
+type Filesets struct {
+	blobs    *Blobs
+	engine   FilesetOperator
+	queries  FilesetReader
+	catchUp  func(ctx context.Context, minSeq uint64) error
+	Memory   *web.Budget // for the files and manifests of requests
+	manifest web.BodyRule
+	metrics  filesetMetrics
+}
+
+// NewFilesets returns the handlers of filesets. catchUp is CatchUp of the engine.
+func NewFilesets(blobs *Blobs, engine FilesetOperator, queries FilesetReader, catchUp func(ctx context.Context, minSeq uint64) error) *Filesets {
+	memory := web.NewBudget(ManifestsBudgetBytes)
+	return &Filesets{
+		blobs: blobs, engine: engine, queries: queries, catchUp: catchUp, Memory: memory, metrics: newFilesetMetrics(blobs.Registry),
+		manifest: web.BodyRule{Budget: memory, Limit: fileset.MaxManifestBytes, Types: []string{web.MIMEJSON}},
+	}
 }
 
 // filesetDocument is the document of a version of a fileset.
@@ -58,7 +78,15 @@ type filesetQuery struct {
 	patterns     fileset.Patterns
 }
 
-func (s *Server) filesetQuery(c echo.Context) (q filesetQuery, err error) {
+// page waits until the state has caught up, and then takes a share for a page of documents.
+func (s *Filesets) page(c echo.Context, n int64) (*web.Share, error) {
+	if err := web.CatchUp(c, s.catchUp); err != nil {
+		return nil, err
+	}
+	return web.Hold(c, s.blobs.Documents, n)
+}
+
+func (s *Filesets) filesetQuery(c echo.Context) (q filesetQuery, err error) {
 	q.name = c.Param("name")
 	if err := web.BadField("name", job.CheckName("name", q.name)); err != nil {
 		return q, err
@@ -67,8 +95,9 @@ func (s *Server) filesetQuery(c echo.Context) (q filesetQuery, err error) {
 	for _, p := range web.Parameters(c) {
 		switch p.Key {
 		case "client":
-			if q.client = p.Value; s.reserved[q.client] {
-				return q, reservedClient(q.client)
+			q.client = p.Value
+			if err := s.blobs.CheckClient(q.client); err != nil {
+				return q, err
 			}
 			err = web.BadField(p.Key, job.CheckName(p.Key, p.Value))
 		case "version":
@@ -87,26 +116,26 @@ func (s *Server) filesetQuery(c echo.Context) (q filesetQuery, err error) {
 	return q, err
 }
 
-// filesetVersions answers GET /filesets/{name}/versions, the newest version first.
-func (s *Server) filesetVersions(c echo.Context) error {
+// Versions answers GET /filesets/{name}/versions, the newest version first.
+func (s *Filesets) Versions(c echo.Context) error {
 	q, err := s.filesetQuery(c)
 	if err != nil {
 		return err
 	}
-	held, err := s.holdPage(c, web.SmallShareBytes)
+	held, err := s.page(c, web.SmallShareBytes)
 	if err != nil {
 		return err
 	}
 	defer held.Release()
-	list, err := s.engine.FilesetVersions(q.client, q.name)
+	list, err := s.queries.FilesetVersions(q.client, q.name)
 	if err != nil {
 		return err
 	}
 	return answerFilesets(c, held, list, nil)
 }
 
-// listFilesets answers GET /filesets with a page of filesets in the order of name and client.
-func (s *Server) listFilesets(c echo.Context) error {
+// List answers GET /filesets with a page of filesets in the order of name and client.
+func (s *Filesets) List(c echo.Context) error {
 	limit, afterName, afterClient := job.MaxPage, "", ""
 	for _, p := range web.Parameters(c) {
 		var err error
@@ -124,12 +153,12 @@ func (s *Server) listFilesets(c echo.Context) error {
 			return err
 		}
 	}
-	held, err := s.holdPage(c, web.MaxRowsBytes)
+	held, err := s.page(c, web.MaxRowsBytes)
 	if err != nil {
 		return err
 	}
 	defer held.Release()
-	list, more, err := s.engine.Filesets(afterName, afterClient, limit)
+	list, more, err := s.queries.Filesets(afterName, afterClient, limit)
 	if err != nil {
 		return err
 	}
@@ -159,8 +188,8 @@ func answerFilesets(c echo.Context, held *web.Share, list []document.Fileset, ne
 	return web.AnswerTagged(c, web.MIMEJSON, text, text)
 }
 
-// deleteFileset answers DELETE /filesets/{name}, which deletes all versions. Their blobs are collected later.
-func (s *Server) deleteFileset(c echo.Context) error {
+// Delete answers DELETE /filesets/{name}, which deletes all versions. Their blobs are collected later.
+func (s *Filesets) Delete(c echo.Context) error {
 	q, err := s.filesetQuery(c)
 	if err != nil {
 		return err

@@ -1,8 +1,9 @@
-package api
+package files
 
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"strings"
@@ -141,7 +142,7 @@ func TestFilesAhead(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		reading := make(chan struct{}, len(contents))
-		first := fileset.Address(sha256Of(contents[0]))
+		first := fileset.Address(sha256.Sum256([]byte(contents[0])))
 		s.before = func(a blob.Address) error {
 			if fileset.Address(a) == first {
 				return nil

@@ -1,4 +1,4 @@
-package api
+package files
 
 import (
 	"bufio"
@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	mimeTar     = "application/x-tar"
-	mimeTarGzip = "application/x-tar+gzip"
-	mimeTarZstd = "application/x-tar+zstd"
+	MIMETar     = "application/x-tar"
+	MIMETarGzip = "application/x-tar+gzip"
+	MIMETarZstd = "application/x-tar+zstd"
 
 	// maxZstdWindow bounds the memory of a decompressor. It suffices for the levels of zstd up to 19, without --long.
 	maxZstdWindow = 8 << 20
@@ -87,9 +87,9 @@ func badCompression(err error) error {
 // packer returns a writer that compresses for a media type. The caller closes it at the end of a complete archive.
 func packer(kind string, w io.Writer) (io.WriteCloser, error) {
 	switch kind {
-	case mimeTarGzip:
+	case MIMETarGzip:
 		return gzip.NewWriterLevel(w, gzip.BestSpeed)
-	case mimeTarZstd:
+	case MIMETarZstd:
 		return zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(sendWindow))
 	}
 	return plain{w}, nil

@@ -1,4 +1,4 @@
-package api
+package files
 
 import (
 	"context"
@@ -22,28 +22,28 @@ import (
 // many stars would take minutes with long paths.
 const selectTime = 10 * time.Second
 
-// fileset answers GET and HEAD /filesets/{name} with the manifest, or with an archive of the files if the Accept header
+// Get answers GET and HEAD /filesets/{name} with the manifest, or with an archive of the files if the Accept header
 // prefers one of the archive's media types.
-func (s *Server) fileset(c echo.Context) error {
+func (s *Filesets) Get(c echo.Context) error {
 	q, err := s.filesetQuery(c)
 	if err != nil {
 		return err
 	}
-	if s.blobs == nil {
-		return noBlobs()
+	if s.blobs.Keeper == nil {
+		return NoBlobs()
 	}
-	if err := s.catchUp(c); err != nil {
+	if err := web.CatchUp(c, s.catchUp); err != nil {
 		return err
 	}
-	version, err := s.engine.Fileset(q.client, q.name, q.version)
+	version, err := s.queries.Fileset(q.client, q.name, q.version)
 	if err != nil {
 		return err
 	}
-	of, err := s.blobs.Store(q.client)
+	of, err := s.blobs.Keeper.Store(q.client)
 	if err != nil {
 		return err
 	}
-	kind := web.Preferred(c.Request(), mimeTar, mimeTarGzip, mimeTarZstd)
+	kind := web.Preferred(c.Request(), MIMETar, MIMETarGzip, MIMETarZstd)
 	tag := filesetTag(&version, kind, q.patterns)
 	h := c.Response().Header()
 	h["Etag"] = []string{tag}
@@ -58,21 +58,21 @@ func (s *Server) fileset(c echo.Context) error {
 	ctx := c.Request().Context()
 	b, err := of.Get(ctx, blob.Address(version.Manifest))
 	if err != nil {
-		return s.blobDamage(missingManifest(&version, err))
+		return s.blobs.Damage(missingManifest(&version, err))
 	}
 	defer b.Close() // it was only read
-	held, err := web.Hold(c, s.manifests, (1+manifestFactor)*b.Info().Size)
+	held, err := web.Hold(c, s.Memory, (1+manifestFactor)*b.Info().Size)
 	defer held.Release()
 	if err != nil {
 		return err
 	}
 	m, text, err := readManifest(ctx, b, q.patterns)
 	if err != nil {
-		return s.blobDamage(err)
+		return s.blobs.Damage(err)
 	}
 	if kind == "" {
 		if c.Request().Method != http.MethodHead {
-			s.metrics.filesetGets.WithLabelValues(formManifest).Inc()
+			s.metrics.gets.WithLabelValues(formManifest).Inc()
 		}
 		return web.Answer(c, http.StatusOK, web.MIMEJSON, text)
 	}
@@ -129,7 +129,7 @@ func readManifest(ctx context.Context, b blob.Blob, patterns fileset.Patterns) (
 
 // sendArchive makes an archive of the files and sends it at the same time. If a blob is damaged, it closes the
 // connection before the end of the archive.
-func (s *Server) sendArchive(c echo.Context, of blob.Store, m *fileset.Manifest, kind string) error {
+func (s *Filesets) sendArchive(c echo.Context, of blob.Store, m *fileset.Manifest, kind string) error {
 	r, w := c.Request(), c.Response()
 	w.Header()[echo.HeaderContentType] = []string{kind}
 	if r.Method == http.MethodHead {
@@ -140,7 +140,7 @@ func (s *Server) sendArchive(c echo.Context, of blob.Store, m *fileset.Manifest,
 	if remote {
 		room += aheadBytes
 	}
-	held, err := web.Hold(c, s.downloads, room)
+	held, err := web.Hold(c, s.blobs.Downloads, room)
 	defer held.Release()
 	if err != nil {
 		return err
@@ -163,10 +163,10 @@ func (s *Server) sendArchive(c echo.Context, of blob.Store, m *fileset.Manifest,
 	}
 	if err != nil {
 		if ctx.Err() == nil {
-			s.log.Error().Err(s.blobDamage(err)).Str("fileset", c.Param("name")).Msg("a fileset was not sent to its end")
+			s.blobs.Log.Error().Err(s.blobs.Damage(err)).Str("fileset", c.Param("name")).Msg("a fileset was not sent to its end")
 		}
 		panic(http.ErrAbortHandler)
 	}
-	s.metrics.filesetGets.WithLabelValues(formArchive).Inc()
+	s.metrics.gets.WithLabelValues(formArchive).Inc()
 	return nil
 }

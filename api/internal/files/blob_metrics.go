@@ -1,4 +1,4 @@
-package api
+package files
 
 import (
 	"github.com/prometheus/client_golang/prometheus"

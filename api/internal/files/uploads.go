@@ -1,4 +1,4 @@
-package api
+package files
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 // extensions creation, creation-with-upload, termination and expiration.
 const (
 	tusVersion    = "1.0.0"
-	tusExtensions = "creation,creation-with-upload,termination,expiration"
+	TusExtensions = "creation,creation-with-upload,termination,expiration"
 
 	headerTus          = "Tus-Resumable"
 	headerUploadOffset = "Upload-Offset"
@@ -30,12 +30,17 @@ const (
 	headerDeferLength  = "Upload-Defer-Length"
 	headerBlob         = "Daybook-Blob" // the address of the blob of a finished upload
 
-	mimeOffset = "application/offset+octet-stream"
+	MIMEOffset = "application/offset+octet-stream"
 	// metaAddress is the metadata key whose value is the address that the upload must have.
 	metaAddress = "address"
-	// maxMetaBytes is much longer than an address and a file name.
-	maxMetaBytes = blob.MaxMetadata
+	// MaxMetaBytes is much longer than an address and a file name.
+	MaxMetaBytes = blob.MaxMetadata
 )
+
+// Uploads answers the routes of resumable uploads.
+type Uploads struct{ blobs *Blobs }
+
+func NewUploads(blobs *Blobs) *Uploads { return &Uploads{blobs} }
 
 // uploadDocument describes a resumable upload.
 type uploadDocument struct {
@@ -46,8 +51,8 @@ type uploadDocument struct {
 	Blob      *string `json:"blob"` // null until the upload is finished
 }
 
-// tusRoute refuses other versions of the protocol. It also serves a request without a version.
-func tusRoute(handle echo.HandlerFunc) echo.HandlerFunc {
+// TusRoute refuses other versions of the protocol. It also serves a request without a version.
+func TusRoute(handle echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		c.Response().Header().Set(headerTus, tusVersion)
 		if version := c.Request().Header.Get(headerTus); version != "" && version != tusVersion {
@@ -59,18 +64,18 @@ func tusRoute(handle echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// uploadOptions answers OPTIONS /uploads with the features that the server supports.
-func (s *Server) uploadOptions(c echo.Context) error {
+// Options answers OPTIONS /uploads with the features that the server supports.
+func (s *Uploads) Options(c echo.Context) error {
 	h := c.Response().Header()
 	h.Set("Tus-Version", tusVersion)
-	h.Set("Tus-Extension", tusExtensions)
+	h.Set("Tus-Extension", TusExtensions)
 	h.Set("Tus-Max-Size", strconv.FormatInt(blob.MaxBlobBytes, 10))
 	h.Set(echo.HeaderAllow, "OPTIONS, POST")
 	return c.NoContent(http.StatusNoContent)
 }
 
-// createUpload answers POST /uploads and begins an upload. If there is a body, its bytes are the first part.
-func (s *Server) createUpload(c echo.Context) error {
+// Create answers POST /uploads and begins an upload. If there is a body, its bytes are the first part.
+func (s *Uploads) Create(c echo.Context) error {
 	r := c.Request()
 	if r.Header.Get(headerDeferLength) != "" {
 		return web.BadRequest(headerDeferLength, "the server needs the length of the blob in "+headerUploadLength+" when the upload begins")
@@ -85,7 +90,7 @@ func (s *Server) createUpload(c echo.Context) error {
 		return err
 	}
 	return s.appendBody(c, func(body *web.StreamedBody) (status int, err error) {
-		of, err := s.blobsOf(c)
+		of, err := s.blobs.of(c)
 		if err != nil {
 			return 0, err
 		}
@@ -120,9 +125,9 @@ func (s *Server) createUpload(c echo.Context) error {
 	})
 }
 
-// appendUpload answers PATCH /uploads/{id} and appends the body. The answer to the last part has the address of the
+// Append answers PATCH /uploads/{id} and appends the body. The answer to the last part has the address of the
 // blob.
-func (s *Server) appendUpload(c echo.Context) error {
+func (s *Uploads) Append(c echo.Context) error {
 	r := c.Request()
 	offset, err := numberHeader(r, headerUploadOffset)
 	if err != nil {
@@ -151,14 +156,14 @@ func (s *Server) appendUpload(c echo.Context) error {
 
 // appendBody calls handle to append the body of a request to an upload, and answers with the status that handle
 // returns.
-func (s *Server) appendBody(c echo.Context, handle func(*web.StreamedBody) (int, error)) error {
+func (s *Uploads) appendBody(c echo.Context, handle func(*web.StreamedBody) (int, error)) error {
 	r := c.Request()
 	if r.ContentLength != 0 || r.Method == http.MethodPatch {
-		if err := web.CheckContentType(r.Header[echo.HeaderContentType], []string{mimeOffset}); err != nil {
+		if err := web.CheckContentType(r.Header[echo.HeaderContentType], []string{MIMEOffset}); err != nil {
 			return err
 		}
 	}
-	body, err := web.StreamBody(c, s.uploads)
+	body, err := web.StreamBody(c, s.blobs.Uploads)
 	if err != nil {
 		return err
 	}
@@ -173,8 +178,8 @@ func (s *Server) appendBody(c echo.Context, handle func(*web.StreamedBody) (int,
 	return c.NoContent(status)
 }
 
-// upload answers GET and HEAD /uploads/{id}.
-func (s *Server) upload(c echo.Context) error {
+// Get answers GET and HEAD /uploads/{id}.
+func (s *Uploads) Get(c echo.Context) error {
 	u, err := s.uploadOf(c)
 	if err != nil {
 		return err
@@ -200,8 +205,8 @@ func (s *Server) upload(c echo.Context) error {
 	return web.AnswerDocument(c, http.StatusOK, d)
 }
 
-// removeUpload answers DELETE /uploads/{id}.
-func (s *Server) removeUpload(c echo.Context) error {
+// Remove answers DELETE /uploads/{id}.
+func (s *Uploads) Remove(c echo.Context) error {
 	u, err := s.uploadOf(c)
 	if err != nil {
 		return err
@@ -213,8 +218,8 @@ func (s *Server) removeUpload(c echo.Context) error {
 }
 
 // uploadOf returns the upload in the path.
-func (s *Server) uploadOf(c echo.Context) (blob.Upload, error) {
-	of, err := s.blobsOf(c)
+func (s *Uploads) uploadOf(c echo.Context) (blob.Upload, error) {
+	of, err := s.blobs.of(c)
 	if err != nil {
 		return nil, err
 	}
@@ -227,14 +232,14 @@ func (s *Server) uploadOf(c echo.Context) (blob.Upload, error) {
 
 // finishUpload stores the blob if all of its bytes have arrived, and sets the headers that describe the upload. It sets
 // them even if another request is using the upload, or too many files are open.
-func (s *Server) finishUpload(c echo.Context, u blob.Upload) (err error) {
+func (s *Uploads) finishUpload(c echo.Context, u blob.Upload) (err error) {
 	if state := u.State(); state.Offset == state.Size && state.Blob == nil {
 		var info blob.Info
 		info, err = u.Finish(c.Request().Context())
 		switch {
 		case err == nil && info.SHA1 != (blob.SHA1{}): // this request stored it
-			s.metrics.blobsPut.Inc()
-			s.metrics.blobBytesPut.Add(float64(info.Size))
+			s.blobs.metrics.blobsPut.Inc()
+			s.blobs.metrics.blobBytesPut.Add(float64(info.Size))
 		case err != nil && !storesLater(err):
 			return err
 		}
@@ -283,8 +288,8 @@ func numberHeader(r *http.Request, name string) (int64, error) {
 // wantedBlob reads the address in the metadata of an upload: pairs of a key and a value in base64, with a space between
 // them, divided by commas. Other keys are for the client.
 func wantedBlob(meta string) (want blob.Ref, err error) {
-	if len(meta) > maxMetaBytes {
-		return want, web.BadRequest(headerUploadMeta, fmt.Sprintf("the metadata must have at most %d bytes, not %d", maxMetaBytes, len(meta)))
+	if len(meta) > MaxMetaBytes {
+		return want, web.BadRequest(headerUploadMeta, fmt.Sprintf("the metadata must have at most %d bytes, not %d", MaxMetaBytes, len(meta)))
 	}
 	for _, b := range []byte(meta) {
 		if b < ' ' || b > '~' {
@@ -311,9 +316,9 @@ func wantedBlob(meta string) (want blob.Ref, err error) {
 // that knows it can append and remove. Documents that everybody can read contain the ids of jobs, claims and sessions.
 const uploadsPath = "/uploads/"
 
-// secretOf returns the secret in a path, and whether the path must not be logged. It ignores the route, so it also
+// SecretOf returns the secret in a path, and whether the path must not be logged. It ignores the route, so it also
 // hides a path that no route matches. A fileset may have the name uploads.
-func secretOf(path string) (secret string, hidden bool) {
+func SecretOf(path string) (secret string, hidden bool) {
 	at := strings.Index(path, uploadsPath)
 	if at < 0 || strings.HasPrefix(path, "/filesets/") {
 		return "", false

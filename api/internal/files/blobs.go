@@ -1,4 +1,4 @@
-package api
+package files
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/labstack/echo/v4"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/daybookq/daybook/api/internal/web"
@@ -20,18 +22,49 @@ import (
 )
 
 const (
-	// maxAddresses is the largest number of addresses in a request. Such a body has about 750 KB.
-	maxAddresses = 10_000
-	// verifiedFirst is the largest size of a blob that is verified before its first byte is sent. The answer for a
+	// MaxAddresses is the largest number of addresses in a request. Such a body has about 750 KB.
+	MaxAddresses    = 10_000
+	maxAddressBytes = 1 << 20
+	// VerifiedFirst is the largest size of a blob that is verified before its first byte is sent. The answer for a
 	// damaged small blob is then a status and not a broken connection.
-	verifiedFirst = 4 << 20
+	VerifiedFirst = 4 << 20
 	// resolveAtOnce is the number of SHA-1 digests that a request looks up concurrently. In a bucket each look-up takes
 	// tens of milliseconds.
 	resolveAtOnce = 16
 )
 
-// noBlobs is the refusal of a server that keeps no blobs.
-func noBlobs() *web.Problem {
+// Options are the parts of the server that the routes of files use.
+type Options struct {
+	Log         zerolog.Logger
+	Keeper      *blob.Keeper // nil: the server stores no blobs
+	Registry    *prometheus.Registry
+	CheckClient func(client string) error // refuses a name that no client can have
+	Documents   *web.Budget               // for answers
+	Downloads   *web.Budget               // for answers that are longer than memory
+	Control     *web.Budget               // for short request bodies
+	Optional    *web.BodyRule             // of requests without fields
+}
+
+// UploadsBudgetBytes bounds the memory for uploads.
+const UploadsBudgetBytes = 64 << 20
+
+// Blobs answers the routes of blobs.
+type Blobs struct {
+	Options
+	addresses web.BodyRule
+	Uploads   *web.Budget // for bodies that are longer than memory
+	metrics   blobMetrics
+}
+
+func NewBlobs(o Options) *Blobs {
+	return &Blobs{
+		Options: o, Uploads: web.NewBudget(UploadsBudgetBytes), metrics: newBlobMetrics(o.Keeper, o.Registry),
+		addresses: web.BodyRule{Budget: o.Control, Limit: maxAddressBytes, Types: []string{web.MIMEJSON}},
+	}
+}
+
+// NoBlobs is the refusal of a server that keeps no blobs.
+func NoBlobs() *web.Problem {
 	return &web.Problem{Status: http.StatusNotImplemented, Code: "no_blobs", Detail: "this server keeps no blobs: it was started with --blobs none"}
 }
 
@@ -51,41 +84,42 @@ func documentOfBlob(i *blob.Info) blobDocument {
 	return d
 }
 
-// blobsOf returns the blobs of the client that the query names.
-func (s *Server) blobsOf(c echo.Context) (blob.Store, error) {
-	if s.blobs == nil {
-		return nil, noBlobs()
+// of returns the blobs of the client that the query names.
+func (s *Blobs) of(c echo.Context) (blob.Store, error) {
+	if s.Keeper == nil {
+		return nil, NoBlobs()
 	}
 	client := ""
 	for _, p := range web.Parameters(c) {
 		if p.Key != "client" {
 			continue
 		}
-		if client = p.Value; s.reserved[client] {
-			return nil, reservedClient(client)
+		client = p.Value
+		if err := s.CheckClient(client); err != nil {
+			return nil, err
 		}
 		if err := job.CheckName(p.Key, client); err != nil {
 			return nil, web.BadField(p.Key, err)
 		}
 	}
-	return s.blobs.Store(client)
+	return s.Keeper.Store(client)
 }
 
 // pathBlob returns the blobs of the client that the query names, and the address in the path.
-func (s *Server) pathBlob(c echo.Context) (blob.Store, blob.Ref, error) {
+func (s *Blobs) pathBlob(c echo.Context) (blob.Store, blob.Ref, error) {
 	ref, err := blob.Parse(c.Param("address"))
 	if err != nil {
 		return nil, ref, err
 	}
-	of, err := s.blobsOf(c)
+	of, err := s.of(c)
 	return of, ref, err
 }
 
-// putBlob answers PUT /blobs and PUT /blobs/{address}: 201, or 200 if the blob was there. A repeated PUT repairs a
+// Put answers PUT /blobs and PUT /blobs/{address}: 201, or 200 if the blob was there. A repeated PUT repairs a
 // damaged blob.
-func (s *Server) putBlob(c echo.Context) error {
+func (s *Blobs) Put(c echo.Context) error {
 	var want blob.Ref
-	of, err := s.blobsOf(c)
+	of, err := s.of(c)
 	if c.Param("address") != "" {
 		of, want, err = s.pathBlob(c)
 	}
@@ -109,9 +143,9 @@ func blobLocation(c echo.Context, a blob.Address) string {
 	return path
 }
 
-// putCastawayBlob answers PUT /blob as CAStaway does, with the hex digits of the address as text.
-func (s *Server) putCastawayBlob(c echo.Context) error {
-	of, err := s.blobsOf(c)
+// PutCastaway answers PUT /blob as CAStaway does, with the hex digits of the address as text.
+func (s *Blobs) PutCastaway(c echo.Context) error {
+	of, err := s.of(c)
 	if err != nil {
 		return err
 	}
@@ -130,8 +164,8 @@ func createdUnless(existed bool) int {
 }
 
 // storeBlob stores the body of a request.
-func (s *Server) storeBlob(c echo.Context, of blob.Store, want blob.Ref) (blob.Info, error) {
-	body, err := web.StreamBody(c, s.uploads)
+func (s *Blobs) storeBlob(c echo.Context, of blob.Store, want blob.Ref) (blob.Info, error) {
+	body, err := web.StreamBody(c, s.Uploads)
 	if err != nil {
 		return blob.Info{}, err
 	}
@@ -145,20 +179,20 @@ func (s *Server) storeBlob(c echo.Context, of blob.Store, want blob.Ref) (blob.I
 	return info, body.Stored()
 }
 
-// blob answers GET and HEAD /blobs/{address}, and CAStaway's /blob/{address}.
-func (s *Server) blob(c echo.Context) error {
+// Get answers GET and HEAD /blobs/{address}, and CAStaway's /blob/{address}.
+func (s *Blobs) Get(c echo.Context) error {
 	of, ref, err := s.pathBlob(c)
 	if err != nil {
 		return err
 	}
-	return s.answerBlob(c, of, ref, &representation{echo.MIMEOctetStream, "private, max-age=31536000, immutable"}) // an address always has the same content
+	return s.Answer(c, of, ref, &Representation{echo.MIMEOctetStream, "private, max-age=31536000, immutable"}) // an address always has the same content
 }
 
-// representation is the form in which a blob is answered: its media type, and how long a cache may keep it at the URL.
-type representation struct{ mediaType, cacheControl string }
+// Representation is the form in which a blob is answered: its media type, and how long a cache may keep it at the URL.
+type Representation struct{ MediaType, CacheControl string }
 
-// answerBlob answers with a blob, or the range of it that the request names.
-func (s *Server) answerBlob(c echo.Context, of blob.Store, ref blob.Ref, as *representation) error {
+// Answer answers with a blob, or the range of it that the request names.
+func (s *Blobs) Answer(c echo.Context, of blob.Store, ref blob.Ref, as *Representation) error {
 	r := c.Request()
 	address, err := of.Resolve(r.Context(), ref)
 	if err != nil {
@@ -174,21 +208,21 @@ func (s *Server) answerBlob(c echo.Context, of blob.Store, ref blob.Ref, as *rep
 		c.Response().Header().Set(echo.HeaderContentLength, strconv.FormatInt(info.Size, 10))
 		return c.NoContent(http.StatusOK)
 	}
-	held, err := web.Hold(c, s.downloads, web.StreamBytes)
+	held, err := web.Hold(c, s.Downloads, web.StreamBytes)
 	defer held.Release()
 	if err != nil {
 		return err
 	}
 	b, err := of.Get(r.Context(), address)
 	if err != nil {
-		return s.blobDamage(err)
+		return s.Damage(err)
 	}
 	defer b.Close() // it was only read
 	info := b.Info()
 	ranged := r.Header.Get("Range") != ""
 	same := !ranged && web.NamesTag(r.Header["If-None-Match"], tag)
-	if ranged || !same && info.Size <= verifiedFirst {
-		if err := s.blobDamage(b.Verify()); err != nil {
+	if ranged || !same && info.Size <= VerifiedFirst {
+		if err := s.Damage(b.Verify()); err != nil {
 			return err
 		}
 	}
@@ -200,7 +234,7 @@ func (s *Server) answerBlob(c echo.Context, of blob.Store, ref blob.Ref, as *rep
 		c.Response().WriteHeader(http.StatusNotModified)
 		return nil
 	}
-	return s.sendBlob(c, b)
+	return s.Send(c, b)
 }
 
 // sendRange answers with the range that the request names.
@@ -240,25 +274,25 @@ func (w *rangeWriter) Write(p []byte) (int, error) {
 	return w.Response.Write(p)
 }
 
-func blobHeaders(c echo.Context, info *blob.Info, tag string, as *representation) {
+func blobHeaders(c echo.Context, info *blob.Info, tag string, as *Representation) {
 	h := c.Response().Header()
 	h["Etag"] = []string{tag}
-	h.Set("Cache-Control", as.cacheControl)
+	h.Set("Cache-Control", as.CacheControl)
 	h.Set("Accept-Ranges", "bytes")
 	h.Set("Repr-Digest", "sha-256=:"+base64.StdEncoding.EncodeToString(info.Address[:])+":") // RFC 9530
-	h[echo.HeaderContentType] = []string{as.mediaType}
+	h[echo.HeaderContentType] = []string{as.MediaType}
 	h["X-Content-Type-Options"] = web.Nosniff
 }
 
-// sendBlob sends all bytes of a blob. If the blob is damaged, the client gets fewer bytes than the Content-Length, and
+// Send sends all bytes of a blob. If the blob is damaged, the client gets fewer bytes than the Content-Length, and
 // the connection is closed.
-func (s *Server) sendBlob(c echo.Context, b blob.Blob) error {
+func (s *Blobs) Send(c echo.Context, b blob.Blob) error {
 	w := c.Response()
 	w.Header().Set(echo.HeaderContentLength, strconv.FormatInt(b.Info().Size, 10))
 	w.WriteHeader(http.StatusOK)
 	if _, err := b.WriteTo(w); err != nil {
 		if c.Request().Context().Err() == nil {
-			s.log.Error().Err(s.blobDamage(err)).Str("blob", b.Info().Address.String()).Msg("a blob was not sent to its end")
+			s.Log.Error().Err(s.Damage(err)).Str("blob", b.Info().Address.String()).Msg("a blob was not sent to its end")
 		}
 		panic(http.ErrAbortHandler)
 	}
@@ -274,31 +308,31 @@ func readRefused(err error) error {
 	return err
 }
 
-// blobDamage is readRefused, and counts the error if the blob is damaged.
-func (s *Server) blobDamage(err error) error {
+// Damage is readRefused, and counts the error if the blob is damaged.
+func (s *Blobs) Damage(err error) error {
 	if _, damaged := errors.AsType[*blob.DamagedError](err); damaged {
 		s.metrics.blobsDamaged.Inc()
 	}
 	return readRefused(err)
 }
 
-// missingBlobs answers POST /blobs/missing with the blobs that are not stored. The server keeps the stored ones for a
+// Missing answers POST /blobs/missing with the blobs that are not stored. The server keeps the stored ones for a
 // day from now on, so a producer uploads the missing ones and then creates its jobs.
-func (s *Server) missingBlobs(c echo.Context) error {
+func (s *Blobs) Missing(c echo.Context) error {
 	var r struct {
 		Addresses []string `json:"addresses"`
 	}
-	of, err := s.blobsOf(c)
+	of, err := s.of(c)
 	if err != nil {
 		return err
 	}
-	body, err := web.ReadObject(c, &s.bodies.addresses, &r)
+	body, err := web.ReadObject(c, &s.addresses, &r)
 	if err != nil {
 		return err
 	}
 	defer body.Release()
-	if len(r.Addresses) == 0 || len(r.Addresses) > maxAddresses {
-		return web.BadRequest("addresses", fmt.Sprintf("addresses must have 1 to %d addresses, not %d", maxAddresses, len(r.Addresses)))
+	if len(r.Addresses) == 0 || len(r.Addresses) > MaxAddresses {
+		return web.BadRequest("addresses", fmt.Sprintf("addresses must have 1 to %d addresses, not %d", MaxAddresses, len(r.Addresses)))
 	}
 	if err := body.Reserve(c.Request().Context(), 2*int64(len(body.Bytes))); err != nil { // for the addresses, and the answer
 		return err
@@ -361,9 +395,9 @@ func resolveAll(ctx context.Context, of blob.Store, refs []blob.Ref) ([]*blob.Ad
 	return all, group.Wait()
 }
 
-// listBlobs answers GET /blobs with a page of blobs in the order of their addresses.
-func (s *Server) listBlobs(c echo.Context) error {
-	of, err := s.blobsOf(c)
+// List answers GET /blobs with a page of blobs in the order of their addresses.
+func (s *Blobs) List(c echo.Context) error {
+	of, err := s.of(c)
 	if err != nil {
 		return err
 	}
@@ -382,7 +416,7 @@ func (s *Server) listBlobs(c echo.Context) error {
 			after = ref.SHA256
 		}
 	}
-	held, err := web.Hold(c, s.documents, web.MaxRowsBytes)
+	held, err := web.Hold(c, s.Documents, web.MaxRowsBytes)
 	defer held.Release()
 	if err != nil {
 		return err
@@ -409,15 +443,15 @@ type blobsDocument struct {
 	Next  *string        `json:"next"`
 }
 
-// collectBlobs answers POST /blobs/collect. It removes old blobs that nothing refers to.
-func (s *Server) collectBlobs(c echo.Context) error {
-	if s.blobs == nil {
-		return noBlobs()
+// Collect answers POST /blobs/collect. It removes old blobs that nothing refers to.
+func (s *Blobs) Collect(c echo.Context) error {
+	if s.Keeper == nil {
+		return NoBlobs()
 	}
-	if err := web.NoBody(c, &s.bodies.optional); err != nil {
+	if err := web.NoBody(c, s.Optional); err != nil {
 		return err
 	}
-	swept, err := s.blobs.Collect(c.Request().Context())
+	swept, err := s.Keeper.Collect(c.Request().Context())
 	if err != nil {
 		return err
 	}
@@ -427,9 +461,9 @@ func (s *Server) collectBlobs(c echo.Context) error {
 	}{swept.Blobs, swept.Bytes})
 }
 
-// spellAddress writes the address of a blob in the path in its canonical form. The base64 of other forms has slashes,
+// SpellAddress writes the address of a blob in the path in its canonical form. The base64 of other forms has slashes,
 // which would divide the path.
-func spellAddress(u *url.URL) {
+func SpellAddress(u *url.URL) {
 	if !strings.HasPrefix(u.Path, "/blob") {
 		return
 	}

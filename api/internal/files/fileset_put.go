@@ -1,4 +1,4 @@
-package api
+package files
 
 import (
 	"bytes"
@@ -28,9 +28,9 @@ const (
 	filesAtOnce = 64
 	// manifestFactor is the ratio of a manifest's size in memory to the size of its text.
 	manifestFactor = 4
-	// manifestsBudgetBytes bounds the memory for manifests. One remote address can get half of it, which is enough for
+	// ManifestsBudgetBytes bounds the memory for manifests. One remote address can get half of it, which is enough for
 	// the largest fileset.
-	manifestsBudgetBytes = 2 * (2 + manifestFactor) * fileset.MaxManifestBytes
+	ManifestsBudgetBytes = 2 * (2 + manifestFactor) * fileset.MaxManifestBytes
 	// maxMissing is the largest number of missing blobs that a refusal lists.
 	maxMissing = 10_000
 )
@@ -38,21 +38,21 @@ const (
 // archiveTypes are the media types of a body that is an archive. The server detects the compression from the content.
 // curl sends one of the first three if the user sets no Content-Type.
 var archiveTypes = map[string]bool{
-	"": true, echo.MIMEOctetStream: true, echo.MIMEApplicationForm: true, mimeTar: true, mimeTarGzip: true, mimeTarZstd: true,
+	"": true, echo.MIMEOctetStream: true, echo.MIMEApplicationForm: true, MIMETar: true, MIMETarGzip: true, MIMETarZstd: true,
 	"application/tar": true, "application/gzip": true, "application/x-gzip": true, "application/zstd": true,
 }
 
-// putFileset answers PUT /filesets/{name} with 201 and the new version, or with 200 and the newest version if that is
+// Put answers PUT /filesets/{name} with 201 and the new version, or with 200 and the newest version if that is
 // the same. The body is an archive, or a manifest as JSON.
-func (s *Server) putFileset(c echo.Context) error {
+func (s *Filesets) Put(c echo.Context) error {
 	q, err := s.filesetQuery(c)
 	if err != nil {
 		return err
 	}
-	if s.blobs == nil {
-		return noBlobs()
+	if s.blobs.Keeper == nil {
+		return NoBlobs()
 	}
-	of, err := s.blobs.Store(q.client)
+	of, err := s.blobs.Keeper.Store(q.client)
 	if err != nil {
 		return err
 	}
@@ -71,9 +71,9 @@ func (s *Server) putFileset(c echo.Context) error {
 }
 
 // putArchive stores the files of an archive while the archive arrives.
-func (s *Server) putArchive(c echo.Context, of blob.Store, q filesetQuery) error {
+func (s *Filesets) putArchive(c echo.Context, of blob.Store, q filesetQuery) error {
 	ctx := c.Request().Context()
-	body, err := web.StreamBody(c, s.uploads)
+	body, err := web.StreamBody(c, s.blobs.Uploads)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (s *Server) putArchive(c echo.Context, of blob.Store, q filesetQuery) error
 	if err := body.Reserve(ctx, unpackBytes); err != nil {
 		return err
 	}
-	held := web.ShareOf(c, s.manifests)
+	held := web.ShareOf(c, s.Memory)
 	defer held.Release()
 	batch, err := of.NewBatch(ctx)
 	if err != nil {
@@ -115,8 +115,8 @@ func (s *Server) putArchive(c echo.Context, of blob.Store, q filesetQuery) error
 	if err := body.Stored(); err != nil {
 		return err
 	}
-	s.metrics.blobsPut.Add(float64(len(m.Files)))
-	s.metrics.blobBytesPut.Add(float64(m.Bytes()))
+	s.blobs.metrics.blobsPut.Add(float64(len(m.Files)))
+	s.blobs.metrics.blobBytesPut.Add(float64(m.Bytes()))
 	return s.nameFileset(c, q, formArchive, m, text)
 }
 
@@ -152,9 +152,9 @@ func (b *filesetBatch) reserve(ctx context.Context) error {
 }
 
 // putManifest stores a manifest whose blobs are already stored.
-func (s *Server) putManifest(c echo.Context, of blob.Store, q filesetQuery) error {
+func (s *Filesets) putManifest(c echo.Context, of blob.Store, q filesetQuery) error {
 	ctx := c.Request().Context()
-	body, err := web.ReadBody(c, &s.bodies.manifest)
+	body, err := web.ReadBody(c, &s.manifest)
 	if err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func (s *Server) putManifest(c echo.Context, of blob.Store, q filesetQuery) erro
 
 // haveBlobs returns a problem unless all blobs of a manifest are stored with the sizes in the manifest. A later
 // collection of blobs keeps them until the manifest has a name.
-func (s *Server) haveBlobs(ctx context.Context, of blob.Store, m *fileset.Manifest) error {
+func (s *Filesets) haveBlobs(ctx context.Context, of blob.Store, m *fileset.Manifest) error {
 	sizes := make(map[blob.Address]int64, len(m.Files))
 	all := make([]blob.Address, 0, len(m.Files))
 	for i := range m.Files {
@@ -220,7 +220,7 @@ func (s *Server) haveBlobs(ctx context.Context, of blob.Store, m *fileset.Manife
 }
 
 // nameFileset makes a stored manifest a version of the fileset.
-func (s *Server) nameFileset(c echo.Context, q filesetQuery, form string, m *fileset.Manifest, text []byte) error {
+func (s *Filesets) nameFileset(c echo.Context, q filesetQuery, form string, m *fileset.Manifest, text []byte) error {
 	address := fileset.AddressOf(text)
 	put, receipt, err := s.engine.PutFileset(c.Request().Context(), job.PutFileset{
 		Client: q.client, Name: q.name, Manifest: job.ManifestDigest(address), Files: len(m.Files), Bytes: m.Bytes(),
@@ -228,7 +228,7 @@ func (s *Server) nameFileset(c echo.Context, q filesetQuery, form string, m *fil
 	if err != nil {
 		return err
 	}
-	s.metrics.putFileset(form, put.Same, m)
+	s.metrics.put(form, put.Same, m)
 	web.SetSeq(c, receipt.Seq)
 	h := c.Response().Header()
 	h["Etag"] = []string{`"` + address.String() + `"`}
